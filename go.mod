@@ -1,0 +1,3 @@
+module github.com/cohort-hpc/cohort
+
+go 1.26
