@@ -1,0 +1,79 @@
+package backend
+
+import "errors"
+
+// The sentinels every failure wraps. The root package exports them under the
+// same names; see docs/errors.md for what each means and what to do.
+var (
+	ErrBuffer       = errors.New("invalid buffer")
+	ErrCount        = errors.New("invalid count")
+	ErrType         = errors.New("invalid element type")
+	ErrTag          = errors.New("invalid tag")
+	ErrRank         = errors.New("invalid rank")
+	ErrRoot         = errors.New("invalid root")
+	ErrOp           = errors.New("invalid reduction operation")
+	ErrTruncate     = errors.New("message truncated")
+	ErrComm         = errors.New("invalid communicator")
+	ErrClosed       = errors.New("closed")
+	ErrBusy         = errors.New("busy")
+	ErrRequest      = errors.New("invalid request")
+	ErrWin          = errors.New("invalid window")
+	ErrAlloc        = errors.New("cannot allocate")
+	ErrInit         = errors.New("cannot join the job")
+	ErrNotSupported = errors.New("not supported")
+	ErrTimeout      = errors.New("timed out")
+	ErrCanceled     = errors.New("canceled")
+	ErrPeerLost     = errors.New("peer lost")
+	ErrMismatch     = errors.New("mismatched calls")
+	ErrBroken       = errors.New("communicator is broken")
+	ErrInternal     = errors.New("internal error")
+)
+
+// sentinels gives every sentinel a code that crosses process boundaries. Codes
+// are positions: append only.
+var sentinels = [...]error{
+	nil, ErrBuffer, ErrCount, ErrType, ErrTag, ErrRank, ErrRoot, ErrOp, ErrTruncate, ErrComm,
+	ErrClosed, ErrBusy, ErrRequest, ErrWin, ErrAlloc, ErrInit, ErrNotSupported, ErrTimeout,
+	ErrCanceled, ErrPeerLost, ErrMismatch, ErrBroken, ErrInternal,
+}
+
+// Code returns the number of the first sentinel that err wraps: 0 for nil,
+// ErrInternal's for an error that wraps none.
+func Code(err error) uint8 {
+	if err == nil {
+		return 0
+	}
+	for i, s := range sentinels[1:] {
+		if errors.Is(err, s) {
+			return uint8(i + 1)
+		}
+	}
+	return uint8(len(sentinels) - 1)
+}
+
+// Sentinel returns the sentinel of a code, ErrInternal for an unknown one and
+// nil for 0.
+func Sentinel(code uint8) error {
+	if int(code) >= len(sentinels) {
+		return ErrInternal
+	}
+	return sentinels[code]
+}
+
+// Fault is an error with a sentinel and a sentence. Two faults are compared by
+// their sentinel only.
+type Fault struct {
+	Sentinel error  // one of the sentinels above
+	Text     string // the facts: who, what, how much
+}
+
+// Error implements error.
+func (f *Fault) Error() string {
+	if f.Text == "" {
+		return f.Sentinel.Error()
+	}
+	return f.Sentinel.Error() + ": " + f.Text
+}
+
+// Unwrap returns the sentinel.
+func (f *Fault) Unwrap() error { return f.Sentinel }

@@ -1,0 +1,47 @@
+package backend
+
+// OpCode names a predefined reduction; OpUser is a user-defined one.
+type OpCode uint8
+
+// The predefined reductions (MPI-4.1 section 6.9.2).
+const (
+	OpUser OpCode = iota
+	OpSum
+	OpProd
+	OpMin
+	OpMax
+	OpLand
+	OpLor
+	OpLxor
+	OpBand
+	OpBor
+	OpBxor
+	OpMinLoc
+	OpMaxLoc
+	numOps
+)
+
+var opNames = [numOps]string{
+	"user", "sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor", "minloc", "maxloc",
+}
+
+// String returns the operation's name.
+func (c OpCode) String() string {
+	if c < numOps {
+		return opNames[c]
+	}
+	return "invalid op"
+}
+
+// Op is a reduction bound to one Datatype. Ops are shared and never change.
+type Op struct {
+	Code        OpCode
+	Commutative bool // results may be combined in any order (they never are: the order is fixed)
+	Type        *Datatype
+
+	// Apply sets dst[i] = a[i] op b[i] for every element; a holds the operand
+	// of the lower ranks. All three have the same length in bytes, a multiple
+	// of Type.Size. dst is a, or b, or overlaps neither. It does not allocate
+	// for predefined operations.
+	Apply func(dst, a, b []byte)
+}

@@ -1,0 +1,66 @@
+package coll
+
+import "github.com/cohort-hpc/cohort/backend"
+
+// Space names one of the buffers a schedule works on.
+type Space uint8
+
+// The buffers: the caller's, and scratch memory of Schedule.Scratch bytes.
+const (
+	Send Space = iota // the call's Send; read only, except for Scatter in place
+	Recv              // the call's Recv
+	Temp              // scratch
+)
+
+// Region is a part of a buffer, in bytes.
+type Region struct {
+	Space  Space
+	Off, N int
+}
+
+// Kind is what an Action does.
+type Kind uint8
+
+// The actions.
+const (
+	SendTo    Kind = iota // send A to Peer
+	RecvFrom              // receive from Peer into Dst, exactly Dst.N bytes
+	Copy                  // Dst = A (they may be equal, not overlap otherwise)
+	Reduction             // Dst = A op B; A is the operand of the lower ranks; Dst may be A or B
+)
+
+// Action is one step of one rank.
+type Action struct {
+	Kind Kind
+	Peer int
+	A, B Region
+	Dst  Region
+}
+
+// Round is what a rank does between two waits: it starts all Comm actions at
+// once, waits until all are complete, and then does the Local ones in order.
+// Between two ranks, messages match in the order of rounds and, inside a round,
+// of Comm.
+type Round struct {
+	Comm  []Action // SendTo and RecvFrom
+	Local []Action // Copy and Reduction
+}
+
+// Schedule is one rank's part of one collective. It never changes and may be
+// run any number of times, by one runner at a time.
+type Schedule struct {
+	Algorithm string // for traces and docs: "allreduce/rabenseifner"
+	Rounds    []Round
+	Scratch   int // bytes of Temp
+}
+
+// Build returns the schedule of rank among size ranks for a call whose
+// arguments have been checked on every rank. It selects the algorithm by the
+// collective, the number of ranks and the length, the same on every rank.
+//
+// The v-forms whose counts only the root or each pair knows (Gatherv, Scatterv,
+// Alltoallv) may meet a partner with another length: the runner finds that as a
+// received length that differs, and it is the runner's to report.
+func Build(c *backend.Call, rank, size int) (*Schedule, error) {
+	return build(c, rank, size)
+}
