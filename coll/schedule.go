@@ -1,7 +1,5 @@
 package coll
 
-import "github.com/cohort-hpc/cohort/backend"
-
 // Space names one of the buffers a schedule works on.
 type Space uint8
 
@@ -52,15 +50,4 @@ type Schedule struct {
 	Algorithm string // for traces and docs: "allreduce/rabenseifner"
 	Rounds    []Round
 	Scratch   int // bytes of Temp
-}
-
-// Build returns the schedule of rank among size ranks for a call whose
-// arguments have been checked on every rank. It selects the algorithm by the
-// collective, the number of ranks and the length, the same on every rank.
-//
-// The v-forms whose counts only the root or each pair knows (Gatherv, Scatterv,
-// Alltoallv) may meet a partner with another length: the runner finds that as a
-// received length that differs, and it is the runner's to report.
-func Build(c *backend.Call, rank, size int) (*Schedule, error) {
-	return build(c, rank, size)
 }

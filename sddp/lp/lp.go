@@ -1,0 +1,170 @@
+// Package lp solves small linear programs over and over again.
+//
+// A [Solver] minimises c'x subject to rows a'x <= b, a'x = b or a'x >= b and to bounds
+// lo <= x <= hi. It is made for programs that change a little between two solves: new right-hand
+// sides, new bounds or costs, rows added at the end (the cuts of a decomposition) and dropped
+// again. Each solve starts from the basis in place, normally the one the last solve ended with.
+//
+// [Simplex], made by [New], is the embedded solver: a bounded-variable dual simplex method in
+// float64, with a primal simplex phase for what the dual one cannot start from. It is meant for
+// programs of up to a few hundred rows.
+//
+// # Same input, same bits
+//
+// What Solve returns (status, primal, duals, basis) is a function of the program and of the basis
+// it starts from, bit for bit on one architecture. It never depends on what the solver solved
+// before: factors, pricing weights and scale factors are computed anew, and nothing is random,
+// timed, or read from a map.
+//
+// # Aliasing
+//
+// Slices given to a solver are copied before the call returns. Basis copies out.
+//
+// # Signs
+//
+// Dual(i) is the derivative of the optimal objective with respect to the right-hand side of row i:
+// at most zero for a <= row, at least zero for a >= row. ReducedCost(j) is c_j - sum_i Dual(i)*a_ij:
+// at least zero for a column at its lower bound, at most zero at its upper bound, zero for a basic
+// one.
+package lp
+
+import "math"
+
+// Sense is the relation between a row's activity and its right-hand side.
+type Sense int8
+
+// The senses of a row.
+const (
+	LE Sense = iota // a'x <= rhs
+	EQ              // a'x = rhs
+	GE              // a'x >= rhs
+)
+
+// String returns the relation as it is written.
+func (s Sense) String() string {
+	switch s {
+	case LE:
+		return "<="
+	case EQ:
+		return "="
+	case GE:
+		return ">="
+	}
+	return "invalid sense"
+}
+
+// Status is the outcome of a solve.
+type Status int8
+
+// The outcomes of a solve.
+const (
+	Optimal          Status = iota // primal and dual feasible
+	Infeasible                     // no point satisfies the rows and the bounds
+	Unbounded                      // feasible, and the objective falls without limit
+	IterationLimit                 // stopped before an answer
+	NumericalFailure               // the arithmetic gave no answer that can be vouched for
+)
+
+// String returns the outcome in words.
+func (s Status) String() string {
+	switch s {
+	case Optimal:
+		return "optimal"
+	case Infeasible:
+		return "infeasible"
+	case Unbounded:
+		return "unbounded"
+	case IterationLimit:
+		return "iteration limit"
+	case NumericalFailure:
+		return "numerical failure"
+	}
+	return "invalid status"
+}
+
+// VarStatus says where a variable stands in a basis. The variable of a row is its slack,
+// rhs - a'x: at least zero for a <= row, at most zero for a >= row, zero for an = row.
+type VarStatus int8
+
+// The places of a variable.
+const (
+	AtLower VarStatus = iota // nonbasic at its lower bound
+	AtUpper                  // nonbasic at its upper bound
+	Free                     // nonbasic at zero, without bounds
+	Basic                    // determined by the rows
+)
+
+// String returns the place in words.
+func (v VarStatus) String() string {
+	switch v {
+	case AtLower:
+		return "at lower"
+	case AtUpper:
+		return "at upper"
+	case Free:
+		return "free"
+	case Basic:
+		return "basic"
+	}
+	return "invalid place"
+}
+
+// Basis holds the place of every column and of every row's slack.
+type Basis struct {
+	Cols []VarStatus
+	Rows []VarStatus
+}
+
+// Inf is the bound of a variable that has none; its negative is the lower one.
+var Inf = math.Inf(1)
+
+// Solver minimises c'x subject to its rows and lo <= x <= hi.
+//
+// A Solver is not safe for concurrent use. Misuse (NaN, an infinite cost, coefficient or
+// right-hand side, lo > hi, an index out of range) does not panic: the next Solve returns it as
+// an error.
+type Solver interface {
+	// AddColumn adds a column and returns its index. A row can use only columns added before it.
+	AddColumn(cost, lo, hi float64) int
+	// AddRow adds a row with the given coefficients and returns its index. Coefficients of a
+	// column named twice add up. Rows may be added after a solve; their slacks are then basic.
+	AddRow(sense Sense, rhs float64, cols []int, coefs []float64) int
+	// SetRHS changes the right-hand side of a row.
+	SetRHS(row int, rhs float64)
+	// SetBounds changes the bounds of a column.
+	SetBounds(col int, lo, hi float64)
+	// SetCost changes the cost of a column.
+	SetCost(col int, cost float64)
+	// Columns returns the number of columns.
+	Columns() int
+	// Rows returns the number of rows.
+	Rows() int
+	// Basis copies the current basis, where the next Solve starts, into dst, whose memory it
+	// reuses, and returns it.
+	Basis(dst Basis) Basis
+	// SetBasis makes the next Solve start from b, which is copied. Slacks of rows that b does not
+	// reach become basic. A basis that is singular, that has too many or too few basic variables
+	// or that puts a variable on a bound it does not have is no error: the next Solve repairs it,
+	// always in the same way.
+	SetBasis(b Basis) error
+	// ResetBasis makes all slacks basic and puts every column at the finite bound its cost
+	// prefers, or else at the one nearest zero.
+	ResetBasis()
+	// Truncate drops the rows from index rows on. The places of what remains are kept, and
+	// repaired by the next Solve as for SetBasis.
+	Truncate(rows int)
+	// Solve looks for an optimal solution. The error is for misuse only.
+	Solve() (Status, error)
+	// Objective returns the objective after a Solve that found an optimum.
+	Objective() float64
+	// Value returns the value of a column after a Solve that found an optimum.
+	Value(col int) float64
+	// Dual returns the derivative of the objective with respect to the row's right-hand side
+	// after a Solve that found an optimum.
+	Dual(row int) float64
+	// ReducedCost returns cost minus the row duals times the column after a Solve that found an
+	// optimum.
+	ReducedCost(col int) float64
+	// Iterations returns the number of simplex iterations of the last Solve.
+	Iterations() int
+}
