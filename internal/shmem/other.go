@@ -1,0 +1,59 @@
+//go:build !linux
+
+package shmem
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Supported says whether this system has what the package needs.
+const Supported = false
+
+// MaxCopy is the most bytes one ReadProcess or WriteProcess moves.
+const MaxCopy = 128 << 10
+
+var errOther = errors.New("shared memory between ranks needs Linux (memfd, futex, pidfd)")
+
+// Create answers why there is no shared memory here.
+func Create(string, int) (*Segment, error) { return nil, errOther }
+
+// Open answers why there is no shared memory here.
+func Open(int, int) (*Segment, error) { return nil, errOther }
+
+// FD returns -1: there is no segment.
+func (s *Segment) FD() int { return -1 }
+
+// CloseFD does nothing.
+func (s *Segment) CloseFD() {}
+
+// Close does nothing.
+func (s *Segment) Close() error { return nil }
+
+// FutexWait is never reached: there is no segment to wait in.
+func FutexWait(*atomic.Uint32, uint32, time.Duration) {}
+
+// FutexWake is never reached.
+func FutexWake(*atomic.Uint32, int) {}
+
+// Yield does nothing.
+func Yield() {}
+
+// ReadProcess answers why it cannot.
+func ReadProcess(int, uint64, []byte) error { return errOther }
+
+// WriteProcess answers why it cannot.
+func WriteProcess(int, uint64, []byte) error { return errOther }
+
+// Watch is never made.
+type Watch struct{}
+
+// NewWatch answers why it cannot.
+func NewWatch(map[int]int, func(int)) (*Watch, error) { return nil, errOther }
+
+// Close does nothing.
+func (*Watch) Close() {}
+
+// CPUs answers why it cannot.
+func CPUs() ([16]uint64, error) { return [16]uint64{}, errOther }

@@ -1,0 +1,150 @@
+package shmem
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Supported says whether this system has what the package needs.
+const Supported = true
+
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// Create makes a segment of size bytes, all zero, without a name in the file
+// system. All of it is allocated now, so that a full memory is an error here
+// and never a fault later.
+func Create(name string, size int) (*Segment, error) {
+	if free, from, ok := headroom(); ok && int64(size) > free {
+		return nil, fmt.Errorf("shared memory of %d bytes: the memory limit leaves %d bytes (%s)", size, free, from)
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("shared memory of %d bytes: %w", size, err)
+	}
+	for {
+		err = unix.Fallocate(fd, 0, 0, int64(size))
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("shared memory of %d bytes: %w", size, err)
+	}
+	return mapSegment(fd, size)
+}
+
+// Open maps the segment behind a descriptor that another process sent. It takes
+// the descriptor over. A segment that is not sealed or of another size than
+// want is refused: its owner could make every access fault.
+func Open(fd, want int) (*Segment, error) {
+	unix.CloseOnExec(fd)
+	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || got&seals != seals {
+		unix.Close(fd)
+		return nil, fmt.Errorf("shared memory received is not a sealed segment (seals %#x, %v)", got, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size != int64(want) {
+		unix.Close(fd)
+		return nil, fmt.Errorf("shared memory received has %d bytes, want %d (%v)", st.Size, want, err)
+	}
+	return mapSegment(fd, want)
+}
+
+func mapSegment(fd, size int) (*Segment, error) {
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
+	}
+	return &Segment{mem: mem, fd: fd}, nil
+}
+
+// FD returns the descriptor to send to the other processes; -1 after CloseFD.
+func (s *Segment) FD() int { return s.fd }
+
+// CloseFD closes the descriptor; the mapping stays.
+func (s *Segment) CloseFD() {
+	if s.fd >= 0 {
+		unix.Close(s.fd)
+		s.fd = -1
+	}
+}
+
+// Close unmaps the segment. The memory is freed when the last process has done
+// so or ended.
+func (s *Segment) Close() error {
+	s.CloseFD()
+	if s.mem == nil {
+		return nil
+	}
+	mem := s.mem
+	s.mem = nil
+	return unix.Munmap(mem)
+}
+
+// headroom returns how many bytes the tightest cgroup v2 memory limit above
+// this process still allows, and the file that says so. Exceeding such a limit
+// ends the process, so it has to be known before memory is touched.
+func headroom() (free int64, from string, ok bool) {
+	b, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return 0, "", false
+	}
+	const root = "/sys/fs/cgroup"
+	for line := range strings.Lines(string(b)) {
+		path, v2 := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !v2 {
+			continue
+		}
+		for dir := filepath.Join(root, path); strings.HasPrefix(dir, root); dir = filepath.Dir(dir) {
+			limit, err1 := readInt(filepath.Join(dir, "memory.max"))
+			used, err2 := readInt(filepath.Join(dir, "memory.current"))
+			if err1 != nil || err2 != nil {
+				continue // no limit here, "max" included
+			}
+			if reclaim, err := statField(filepath.Join(dir, "memory.stat"), "inactive_file"); err == nil {
+				used -= reclaim // the kernel gives page cache back before it refuses
+			}
+			if left := limit - used; !ok || left < free {
+				free, from, ok = left, filepath.Join(dir, "memory.max"), true
+			}
+		}
+	}
+	return free, from, ok
+}
+
+func readInt(file string) (int64, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+}
+
+func statField(file, name string) (int64, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s: no field %s", file, name)
+}
