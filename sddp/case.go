@@ -1,0 +1,309 @@
+package sddp
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Case is a hydrothermal system and the horizon to plan for. Stages count from 0 in this package
+// and from 1 in everything that is shown. Power is in MW, energy in MW-month: the energy of one MW
+// over one stage.
+type Case struct {
+	Name          string
+	Description   string
+	Currency      string
+	Stages        int
+	Periods       []string // names; stage t has the figures of period t mod len(Periods)
+	HoursPerStage float64
+	DeficitCost   float64 // per MWh
+	SpillCost     float64 // per MWh
+	Buses         []Bus
+	Thermals      []Thermal
+	Reservoirs    []Reservoir
+	Lines         []Line
+}
+
+// Bus is a node of the network.
+type Bus struct {
+	Name   string
+	LoadMW []float64 // per period; nil for a node without load, which has no deficit either
+}
+
+// Thermal is a plant that burns fuel.
+type Thermal struct {
+	Name         string
+	Bus          int
+	MinMW, MaxMW float64
+	CostPerMWh   float64
+}
+
+// Reservoir is a store of energy with its power plants.
+type Reservoir struct {
+	Name                       string
+	Bus                        int
+	MaxStorage, InitialStorage float64   // MW-month
+	MaxGenerationMW            float64   //
+	InflowMean, InflowStd      []float64 // MW-month, per period
+}
+
+// Line joins two buses.
+type Line struct {
+	From, To            int
+	DirectMW, ReverseMW float64 // capacity from From to To, and back
+	CostPerMWh          float64
+}
+
+// The format a case file names.
+const (
+	caseFormat  = "cohort-sddp-case"
+	caseVersion = 1
+)
+
+// What a case may hold at most; far above any real one, and small enough that a wrong file does
+// not take the machine's memory.
+const (
+	maxStages  = 1200
+	maxPeriods = 1200
+	maxItems   = 10000
+	maxFigure  = 1e12
+	maxCost    = 1e9
+	maxFile    = 64 << 20
+)
+
+// caseFiles are the files of a case, in the order they are read.
+var caseFiles = [...]string{"case.json", "buses.json", "thermals.json", "reservoirs.json", "lines.json"}
+
+// caseText is what was read of each of caseFiles.
+type caseText [len(caseFiles)][]byte
+
+// ReadCase reads a case from a folder. Its error names every file and field that is wrong, up to
+// ten, and what is allowed there.
+func ReadCase(dir string) (*Case, error) {
+	text, err := readCaseText(dir)
+	if err != nil {
+		return nil, err
+	}
+	return parseCase(dir, text)
+}
+
+// readCaseText reads the files of a case.
+func readCaseText(dir string) (text caseText, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return text, fmt.Errorf("case %s: %w", dir, plainError(err))
+	}
+	if !info.IsDir() {
+		return text, fmt.Errorf("case %s: is a file, want a folder with %s", dir, strings.Join(caseFiles[:], ", "))
+	}
+	for i, name := range caseFiles {
+		file := filepath.Join(dir, name)
+		info, err := os.Stat(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return text, &FieldError{File: file, Text: "missing, want a case's five files: " + strings.Join(caseFiles[:], ", ")}
+		case err == nil && info.Size() > maxFile:
+			return text, &FieldError{File: file, Text: fmt.Sprintf("has %d bytes, want at most %d", info.Size(), maxFile)}
+		}
+		if text[i], err = os.ReadFile(file); err != nil {
+			return text, fmt.Errorf("%s: %w", file, plainError(err))
+		}
+	}
+	return text, nil
+}
+
+// plainError strips an error of the path that is named beside it already.
+func plainError(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// parseCase reads a case from the text of its files. The folder is for messages alone.
+func parseCase(dir string, text caseText) (*Case, error) {
+	p := &problems{}
+	var file [len(caseFiles)]*object
+	for i, name := range caseFiles {
+		file[i] = openObject(p, filepath.Join(dir, name), text[i])
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	c := &Case{}
+	c.readHead(file[0])
+	if err := p.err(); err != nil {
+		return nil, err // without the periods, all that follows would be wrong
+	}
+	buses := c.readBuses(file[1])
+	c.readThermals(file[2], buses)
+	c.readReservoirs(file[3], buses)
+	c.readLines(file[4], buses)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	if err := c.checkStages(); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, caseFiles[0]), err)
+	}
+	return c, nil
+}
+
+// readHead reads case.json.
+func (c *Case) readHead(o *object) {
+	if !o.constant("format", caseFormat) {
+		return
+	}
+	if o.whole("version", caseVersion, caseVersion) == 0 {
+		return
+	}
+	c.Name = o.text("name")
+	if o.has("description") {
+		c.Description = o.text("description")
+	}
+	c.Currency = "$"
+	if o.has("currency") {
+		c.Currency = o.text("currency")
+	}
+	c.Stages = int(o.whole("stages", 2, maxStages))
+	periods := o.list("periods", fmt.Sprintf("a list of 1 to %d names", maxPeriods))
+	if o.has("periods") && (len(periods) < 1 || len(periods) > maxPeriods) {
+		o.add(o.file, "periods", "got %d names, want 1 to %d", len(periods), maxPeriods)
+		periods = nil
+	}
+	for i, raw := range periods {
+		c.Periods = append(c.Periods, readText(o.problems, o.file, fmt.Sprintf("periods[%d]", i), "a name", raw))
+	}
+	c.HoursPerStage = o.number("hours_per_stage", 1e-3, 1e5)
+	c.DeficitCost = o.number("deficit_cost", 0, maxCost)
+	c.SpillCost = o.number("spill_cost", 0, maxCost)
+	o.asked = append(o.asked, "description", "currency")
+	o.done()
+}
+
+// uniqueName reads the field name of an object and notes a problem if another one has it.
+func uniqueName(o *object, seen map[string]int, index int) string {
+	name := o.text("name")
+	if name == "" {
+		return name
+	}
+	if other, taken := seen[name]; taken {
+		o.add(o.file, o.field("name"), "got %q, which element %d has already, want every name once", name, other)
+	} else {
+		seen[name] = index
+	}
+	return name
+}
+
+// busOf reads a field that names a bus.
+func busOf(o *object, field string, buses map[string]int) int {
+	name := o.text(field)
+	if name == "" {
+		return 0
+	}
+	bus, ok := buses[name]
+	if !ok {
+		o.add(o.file, o.field(field), "got %q, want the name of a bus in %s", name, caseFiles[1])
+	}
+	return bus
+}
+
+// readBuses reads buses.json and returns the index of every name.
+func (c *Case) readBuses(f *object) map[string]int {
+	seen := map[string]int{}
+	for i, o := range f.objects("buses", maxItems) {
+		b := Bus{Name: uniqueName(o, seen, i)}
+		if o.has("load_mw") {
+			b.LoadMW = o.series("load_mw", len(c.Periods), 0, maxFigure)
+		} else {
+			o.asked = append(o.asked, "load_mw")
+		}
+		o.done()
+		c.Buses = append(c.Buses, b)
+	}
+	if f.has("buses") && len(c.Buses) == 0 {
+		f.add(f.file, "buses", "got no bus, want at least one")
+	}
+	f.done()
+	return seen
+}
+
+// readThermals reads thermals.json.
+func (c *Case) readThermals(f *object, buses map[string]int) {
+	seen := map[string]int{}
+	for i, o := range f.objects("thermals", maxItems) {
+		t := Thermal{Name: uniqueName(o, seen, i), Bus: busOf(o, "bus", buses)}
+		t.MinMW = o.number("min_mw", 0, maxFigure)
+		t.MaxMW = o.number("max_mw", t.MinMW, maxFigure)
+		t.CostPerMWh = o.number("cost_per_mwh", 0, maxCost)
+		o.done()
+		c.Thermals = append(c.Thermals, t)
+	}
+	f.done()
+}
+
+// readReservoirs reads reservoirs.json.
+func (c *Case) readReservoirs(f *object, buses map[string]int) {
+	seen := map[string]int{}
+	for i, o := range f.objects("reservoirs", maxItems) {
+		r := Reservoir{Name: uniqueName(o, seen, i), Bus: busOf(o, "bus", buses)}
+		r.MaxStorage = o.number("max_storage", 0, maxFigure)
+		r.InitialStorage = o.number("initial_storage", 0, r.MaxStorage)
+		r.MaxGenerationMW = o.number("max_generation_mw", 0, maxFigure)
+		r.InflowMean = o.series("inflow_mean", len(c.Periods), 0, maxFigure)
+		r.InflowStd = o.series("inflow_std", len(c.Periods), 0, maxFigure)
+		for k, std := range r.InflowStd {
+			if std > 0 && r.InflowMean[k] == 0 {
+				o.add(o.file, fmt.Sprintf("%s[%d]", o.field("inflow_std"), k), "got %g, want 0 where inflow_mean is 0", std)
+			}
+		}
+		o.done()
+		c.Reservoirs = append(c.Reservoirs, r)
+	}
+	if f.has("reservoirs") && len(c.Reservoirs) == 0 {
+		f.add(f.file, "reservoirs", "got no reservoir, want at least one")
+	}
+	f.done()
+}
+
+// readLines reads lines.json.
+func (c *Case) readLines(f *object, buses map[string]int) {
+	for _, o := range f.objects("lines", maxItems) {
+		l := Line{From: busOf(o, "from", buses), To: busOf(o, "to", buses)}
+		l.DirectMW = o.number("direct_mw", 0, maxFigure)
+		l.ReverseMW = o.number("reverse_mw", 0, maxFigure)
+		l.CostPerMWh = o.number("cost_per_mwh", 0, maxCost)
+		if l.From == l.To && o.has("from") && o.has("to") {
+			o.add(o.file, o.field("to"), "got the bus the line starts from, want another one")
+		}
+		o.done()
+		c.Lines = append(c.Lines, l)
+	}
+	f.done()
+}
+
+// Period returns the period of a stage.
+func (c *Case) Period(stage int) int { return stage % len(c.Periods) }
+
+// StageName returns the name of a stage for tables.
+func (c *Case) StageName(stage int) string { return c.Periods[c.Period(stage)] }
+
+// SHA256 returns a hash of everything a policy depends on, in hexadecimal. The layout of the files
+// and the description do not enter.
+func (c *Case) SHA256() string {
+	plain := *c
+	plain.Description = ""
+	var b bytes.Buffer
+	if err := json.NewEncoder(&b).Encode(&plain); err != nil {
+		panic(err) // a Case holds only texts and finite numbers
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,291 @@
+package sddp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// FieldError says which field of which file is wrong, and what is allowed there.
+type FieldError struct {
+	File  string // as it was named to the reader
+	Field string // path in the file, as thermals[3].max_mw; empty for the file as a whole
+	Text  string // what was found and what is allowed
+}
+
+// Error returns file, field and text.
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return e.File + ": " + e.Text
+	}
+	return e.File + ": " + e.Field + ": " + e.Text
+}
+
+// maxFieldErrors bounds how many errors of one reading are reported.
+const maxFieldErrors = 10
+
+// problems collects the errors of one reading.
+type problems struct {
+	errs []error
+	more int
+}
+
+// add notes an error.
+func (p *problems) add(file, field, format string, args ...any) {
+	if len(p.errs) == maxFieldErrors {
+		p.more++
+		return
+	}
+	p.errs = append(p.errs, &FieldError{File: file, Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// err returns all errors joined, or nil.
+func (p *problems) err() error {
+	if p.more > 0 {
+		return errors.Join(append(p.errs, fmt.Errorf("and %d more", p.more))...)
+	}
+	return errors.Join(p.errs...)
+}
+
+// object is a JSON object being read. Getters note a problem and return the zero value when a
+// field is missing or not allowed; done notes the fields nobody asked for. Unlike encoding/json,
+// it takes field names by exact case and takes no field twice.
+type object struct {
+	*problems
+	file, path string
+	values     map[string]json.RawMessage
+	order      []string // field names as found
+	asked      []string
+}
+
+// openObject reads the only value of a file, which must be an object. It returns nil, with a
+// problem noted, if it is not.
+func openObject(p *problems, file string, data []byte) *object {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		p.add(file, "", "%s", syntaxText(data, err))
+		return nil
+	}
+	end := dec.InputOffset()
+	if _, err := dec.Token(); err != io.EOF {
+		p.add(file, "", "line %d: got more after the end of the object, want one JSON object", line(data, end))
+		return nil
+	}
+	return newObject(p, file, "", raw)
+}
+
+// syntaxText says what is wrong with data as JSON, and in which line.
+func syntaxText(data []byte, err error) string {
+	var syntax *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF):
+		return "the file is empty, want one JSON object"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "the file ends within a value, want one JSON object"
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("line %d: %v", line(data, syntax.Offset), err)
+	}
+	return err.Error()
+}
+
+// line returns the line, from 1, of an offset.
+func line(data []byte, offset int64) int {
+	return 1 + bytes.Count(data[:min(offset, int64(len(data)))], []byte{'\n'})
+}
+
+// newObject reads raw, which is valid JSON, as an object.
+func newObject(p *problems, file, path string, raw json.RawMessage) *object {
+	o := &object{problems: p, file: file, path: path, values: map[string]json.RawMessage{}}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		p.add(file, path, "got %s, want an object", brief(raw))
+		return nil
+	}
+	for dec.More() {
+		t, err := dec.Token()
+		name, ok := t.(string)
+		var value json.RawMessage
+		if err != nil || !ok || dec.Decode(&value) != nil {
+			p.add(file, path, "not a JSON object")
+			return nil
+		}
+		if _, twice := o.values[name]; twice {
+			p.add(file, o.field(name), "given twice, want it once")
+			continue
+		}
+		o.values[name] = value
+		o.order = append(o.order, name)
+	}
+	return o
+}
+
+// brief returns a JSON value in at most a few words.
+func brief(raw json.RawMessage) string {
+	s := strings.Join(strings.Fields(string(raw)), " ")
+	switch {
+	case strings.HasPrefix(s, "{"):
+		return "an object"
+	case strings.HasPrefix(s, "["):
+		return "a list"
+	case len(s) > 40:
+		return strings.ToValidUTF8(s[:40], "") + "…"
+	}
+	return s
+}
+
+// field returns the path of a field.
+func (o *object) field(name string) string {
+	if o.path == "" {
+		return name
+	}
+	return o.path + "." + name
+}
+
+// has reports whether a field is there, without asking for it.
+func (o *object) has(name string) bool { _, ok := o.values[name]; return ok }
+
+// get returns the value of a field that must be there.
+func (o *object) get(name, want string) (json.RawMessage, bool) {
+	o.asked = append(o.asked, name)
+	raw, ok := o.values[name]
+	if !ok {
+		o.add(o.file, o.field(name), "missing, want %s", want)
+	}
+	return raw, ok
+}
+
+// text returns a string field of 1 to 200 printable characters.
+func (o *object) text(name string) string {
+	const want = "a text of 1 to 200 characters without line breaks"
+	raw, ok := o.get(name, want)
+	if !ok {
+		return ""
+	}
+	return readText(o.problems, o.file, o.field(name), want, raw)
+}
+
+// readText reads a string of 1 to 200 printable characters.
+func readText(p *problems, file, field, want string, raw json.RawMessage) string {
+	var s string
+	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil || s == "" || len([]rune(s)) > 200 ||
+		strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {
+		p.add(file, field, "got %s, want %s", brief(raw), want)
+		return ""
+	}
+	return s
+}
+
+// constant checks a string field that can only have one value.
+func (o *object) constant(name, value string) bool {
+	want := fmt.Sprintf("%q", value)
+	raw, ok := o.get(name, want)
+	var s string
+	if ok && (json.Unmarshal(raw, &s) != nil || s != value) {
+		o.add(o.file, o.field(name), "got %s, want %s", brief(raw), want)
+		return false
+	}
+	return ok
+}
+
+// whole returns a whole-number field from lo to hi.
+func (o *object) whole(name string, lo, hi int64) int64 {
+	want := fmt.Sprintf("a whole number from %d to %d", lo, hi)
+	raw, ok := o.get(name, want)
+	if !ok {
+		return 0
+	}
+	var n int64
+	if json.Unmarshal(raw, &n) != nil || string(raw) == "null" || n < lo || n > hi {
+		o.add(o.file, o.field(name), "got %s, want %s", brief(raw), want)
+		return 0
+	}
+	return n
+}
+
+// number returns a number field from lo to hi.
+func (o *object) number(name string, lo, hi float64) float64 {
+	want := fmt.Sprintf("a number from %g to %g", lo, hi)
+	raw, ok := o.get(name, want)
+	if !ok {
+		return 0
+	}
+	return readNumber(o.problems, o.file, o.field(name), want, lo, hi, raw)
+}
+
+// readNumber reads a number from lo to hi.
+func readNumber(p *problems, file, field, want string, lo, hi float64, raw json.RawMessage) float64 {
+	var x float64
+	if json.Unmarshal(raw, &x) != nil || string(raw) == "null" || math.IsNaN(x) || x < lo || x > hi {
+		p.add(file, field, "got %s, want %s", brief(raw), want)
+		return 0
+	}
+	return x
+}
+
+// list returns the elements of a list field.
+func (o *object) list(name, want string) []json.RawMessage {
+	raw, ok := o.get(name, want)
+	if !ok {
+		return nil
+	}
+	var items []json.RawMessage
+	if raw[0] != '[' || json.Unmarshal(raw, &items) != nil {
+		o.add(o.file, o.field(name), "got %s, want %s", brief(raw), want)
+		return nil
+	}
+	return items
+}
+
+// series returns a list field of n numbers from lo to hi, always n long.
+func (o *object) series(name string, n int, lo, hi float64) []float64 {
+	out := make([]float64, n)
+	want := fmt.Sprintf("a list of %d numbers, one per period, each from %g to %g", n, lo, hi)
+	items := o.list(name, want)
+	if items == nil {
+		return out
+	}
+	if len(items) != n {
+		o.add(o.file, o.field(name), "got %d values, want %s", len(items), want)
+		return out
+	}
+	for i, raw := range items {
+		out[i] = readNumber(o.problems, o.file, fmt.Sprintf("%s[%d]", o.field(name), i),
+			fmt.Sprintf("a number from %g to %g", lo, hi), lo, hi, raw)
+	}
+	return out
+}
+
+// objects returns the elements of a list of objects.
+func (o *object) objects(name string, most int) []*object {
+	want := fmt.Sprintf("a list of at most %d objects", most)
+	items := o.list(name, want)
+	if len(items) > most {
+		o.add(o.file, o.field(name), "got %d elements, want %s", len(items), want)
+		return nil
+	}
+	var out []*object
+	for i, raw := range items {
+		if e := newObject(o.problems, o.file, fmt.Sprintf("%s[%d]", o.field(name), i), raw); e != nil {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// done notes every field that nobody asked for.
+func (o *object) done() {
+	for _, name := range o.order {
+		known := false
+		for _, a := range o.asked {
+			known = known || a == name
+		}
+		if !known {
+			o.add(o.file, o.field(name), "unknown field, want one of: %s", strings.Join(o.asked, ", "))
+		}
+	}
+}

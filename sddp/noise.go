@@ -1,0 +1,109 @@
+package sddp
+
+import "math"
+
+// Noise holds the inflows of a sample average approximation: the same few openings per stage in
+// the forward and in the backward passes, drawn from the lognormal distributions of the case. It
+// is a function of the case, the seed and the number of openings, so that every rank has the same
+// one without a message.
+//
+// The first stage has one opening, the mean. A Noise is not changed after it is made and may be
+// used by many goroutines.
+type Noise struct {
+	seed     uint64
+	openings int
+	reserv   int
+	inflow   []float64     // by stage, opening, reservoir
+	law      [][]lognormal // by period, reservoir
+}
+
+// lognormal is the law of exp(mu + sigma*z), z standard normal; mean is its mean.
+type lognormal struct{ mu, sigma, mean float64 }
+
+// lognormalOf returns the lognormal law with a mean and a standard deviation.
+func lognormalOf(mean, std float64) lognormal {
+	if mean == 0 || std == 0 {
+		return lognormal{mean: mean}
+	}
+	s2 := math.Log1p((std / mean) * (std / mean))
+	return lognormal{mu: math.Log(mean) - s2/2, sigma: math.Sqrt(s2), mean: mean}
+}
+
+// at returns the quantile of u.
+func (l lognormal) at(u float64) float64 {
+	if l.sigma == 0 {
+		return l.mean
+	}
+	return math.Exp(l.mu + l.sigma*math.Sqrt2*math.Erfinv(2*u-1))
+}
+
+// NewNoise draws the openings of a case.
+func NewNoise(c *Case, seed uint64, openings int) *Noise {
+	n := &Noise{seed: seed, openings: openings, reserv: len(c.Reservoirs)}
+	for p := range c.Periods {
+		laws := make([]lognormal, n.reserv)
+		for r, res := range c.Reservoirs {
+			laws[r] = lognormalOf(res.InflowMean[p], res.InflowStd[p])
+		}
+		n.law = append(n.law, laws)
+	}
+	n.inflow = make([]float64, c.Stages*openings*n.reserv)
+	for t := range c.Stages {
+		for k := range openings {
+			a := n.Inflow(t, k)
+			for r := range a {
+				law := n.law[c.Period(t)][r]
+				if t == 0 {
+					a[r] = law.mean
+				} else {
+					a[r] = law.at(drawUniform(seed, t, k, r, forOpening))
+				}
+			}
+		}
+	}
+	return n
+}
+
+// Openings returns the number of equally likely openings of a stage: 1 for the first one.
+func (n *Noise) Openings(stage int) int {
+	if stage == 0 {
+		return 1
+	}
+	return n.openings
+}
+
+// Inflow returns the inflows of an opening by reservoir, in MW-month. The caller must not change
+// them.
+func (n *Noise) Inflow(stage, opening int) []float64 {
+	at := (stage*n.openings + opening) * n.reserv
+	return n.inflow[at : at+n.reserv : at+n.reserv]
+}
+
+// forward returns the opening that forward pass `pass` of an iteration meets in a stage.
+func (n *Noise) forward(iteration, pass, stage int) int {
+	if stage == 0 {
+		return 0
+	}
+	return drawBelow(n.seed, n.openings, iteration, pass, stage, forPass)
+}
+
+// path returns the opening that a simulated scenario meets in a stage.
+func (n *Noise) path(scenario, stage int) int {
+	if stage == 0 {
+		return 0
+	}
+	return drawBelow(n.seed, n.openings, scenario, stage, 0, forPath)
+}
+
+// outside fills dst with the inflows that a simulated scenario meets in a stage when it is not
+// restricted to the openings.
+func (n *Noise) outside(dst []float64, scenario, stage int) {
+	for r := range dst {
+		law := n.law[stage%len(n.law)][r]
+		if stage == 0 {
+			dst[r] = law.mean
+		} else {
+			dst[r] = law.at(drawUniform(n.seed, scenario, stage, r, forOutside))
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package sddp
+
+import "context"
+
+// planner is what one rank computes with: the programs of all stages, and the same noise and cuts
+// as every other rank has.
+type planner struct {
+	c      *Case
+	noise  *Noise
+	pool   *Pool
+	stages []*stage
+	before []float64 // storage a forward pass starts the stage with
+}
+
+// newPlanner makes the programs of all stages.
+func newPlanner(c *Case, noise *Noise, pool *Pool) (*planner, error) {
+	stages, err := newStages(c)
+	if err != nil {
+		return nil, err
+	}
+	return &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs))}, nil
+}
+
+// solves returns the number of linear programs solved so far.
+func (p *planner) solves() int64 {
+	n := 0
+	for _, s := range p.stages {
+		n += s.solves
+	}
+	return int64(n)
+}
+
+// initial fills the storage at the start of the horizon in.
+func (p *planner) initial() {
+	for r, res := range p.c.Reservoirs {
+		p.before[r] = res.InitialStorage
+	}
+}
+
+// forward takes one path through the stages, with the inflow that inflow gives for each, and hands
+// every solved stage to seen. It returns what the path costs.
+func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64, seen func(s *stage)) (float64, error) {
+	total := 0.0
+	p.initial()
+	for t, s := range p.stages {
+		if err := ctx.Err(); err != nil {
+			return 0, context.Cause(ctx)
+		}
+		if err := s.restart(); err != nil {
+			return 0, err
+		}
+		s.set(p.before, inflow(t))
+		if err := s.solve(p.pool); err != nil {
+			return 0, err
+		}
+		total += s.cost()
+		if seen != nil {
+			seen(s)
+		}
+		copy(p.before, s.end(p.c))
+	}
+	return total, nil
+}
+
+// backward makes the cut of stage t at a trial point, the storage at its end: the mean, over the
+// openings of the next stage, of the optimum there and of its derivatives. It writes alpha and
+// beta to cut.
+//
+// The first opening starts from the canonical basis and every other one from where the one before
+// it ended, with the same cuts as rows. So the cut depends on the trial point and on the pool, not
+// on what this rank solved before.
+func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	next := p.stages[t+1]
+	if err := next.restart(); err != nil {
+		return err
+	}
+	clear(cut)
+	n := p.noise.Openings(t + 1)
+	weight := 1 / float64(n)
+	for k := range n {
+		next.set(trial, p.noise.Inflow(t+1, k))
+		if err := next.solve(p.pool); err != nil {
+			return err
+		}
+		cut[0] += weight * next.lp.Objective()
+		next.slope(cut[1:], weight)
+	}
+	for r, b := range cut[1:] {
+		cut[0] -= b * trial[r]
+	}
+	return nil
+}
+
+// lowerBound returns the optimum of the first stage with the cuts there are: no policy costs less
+// in expectation.
+func (p *planner) lowerBound() (float64, error) {
+	first := p.stages[0]
+	if err := first.restart(); err != nil {
+		return 0, err
+	}
+	p.initial()
+	first.set(p.before, p.noise.Inflow(0, 0))
+	if err := first.solve(p.pool); err != nil {
+		return 0, err
+	}
+	return first.lp.Objective(), nil
+}

@@ -1,0 +1,246 @@
+package sddp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cohort-hpc/cohort/sddp/lp"
+)
+
+// stage is the linear program of one stage, kept to be solved again and again: for another
+// storage at its start, another inflow, and with more cuts.
+//
+//	minimise   hours*(fuel + deficit + spill + transport) + theta
+//	balance    generation + deficit + arriving - leaving = load        a row per bus
+//	water      storage + generation + spill = storage before + inflow  a row per reservoir
+//	cuts       theta - beta'storage >= alpha                           as many as are needed
+//
+// with theta >= 0. Costs are those of the whole stage, so that theta and the cuts are in money.
+//
+// Cuts become rows only when they are violated: few of hundreds bind in one program. Which rows
+// are there is as much a part of the starting point as the basis is, so restart drops them all.
+//
+// A stage is not safe for concurrent use.
+type stage struct {
+	t      int
+	lp     *lp.Simplex
+	base   int      // rows that are not cuts
+	start  lp.Basis // the canonical basis, see ADR 0004
+	solves int      // programs solved since it was made
+
+	thermal, hydro, spill, storage []int // columns
+	deficit                        []int // by bus; -1 where there is no load
+	direct, reverse                []int // by line
+	theta                          int
+	balance, water                 []int // rows, by bus and by reservoir
+
+	held  []bool    // by cut: whether it is a row now
+	rows  []int32   // cuts that are rows now, to clear held
+	v     []float64 // storage at the end, of the last solution
+	cols  []int     // of a cut's row
+	coefs []float64
+}
+
+// newStage makes the program of stage t and finds its canonical basis: the one that is optimal
+// without cuts, from the initial storage and with the mean inflow.
+func newStage(c *Case, t int) (*stage, error) {
+	s := &stage{t: t, lp: lp.New(), theta: -1, v: make([]float64, len(c.Reservoirs))}
+	period, hours := c.Period(t), c.HoursPerStage
+	for _, g := range c.Thermals {
+		s.thermal = append(s.thermal, s.lp.AddColumn(hours*g.CostPerMWh, g.MinMW, g.MaxMW))
+	}
+	for _, r := range c.Reservoirs {
+		s.hydro = append(s.hydro, s.lp.AddColumn(0, 0, r.MaxGenerationMW))
+	}
+	for range c.Reservoirs {
+		s.spill = append(s.spill, s.lp.AddColumn(hours*c.SpillCost, 0, lp.Inf))
+	}
+	for _, b := range c.Buses {
+		col := -1
+		if b.LoadMW != nil {
+			col = s.lp.AddColumn(hours*c.DeficitCost, 0, lp.Inf)
+		}
+		s.deficit = append(s.deficit, col)
+	}
+	for _, l := range c.Lines {
+		s.direct = append(s.direct, s.lp.AddColumn(hours*l.CostPerMWh, 0, l.DirectMW))
+		s.reverse = append(s.reverse, s.lp.AddColumn(hours*l.CostPerMWh, 0, l.ReverseMW))
+	}
+	for _, r := range c.Reservoirs {
+		s.storage = append(s.storage, s.lp.AddColumn(0, 0, r.MaxStorage))
+	}
+	limit := lp.Inf
+	if t == c.Stages-1 {
+		limit = 0 // nothing is left to pay after the last stage
+	}
+	s.theta = s.lp.AddColumn(1, 0, limit)
+
+	for b, bus := range c.Buses {
+		var cols []int
+		var coefs []float64
+		put := func(col int, coef float64) { cols, coefs = append(cols, col), append(coefs, coef) }
+		for i, g := range c.Thermals {
+			if g.Bus == b {
+				put(s.thermal[i], 1)
+			}
+		}
+		for i, r := range c.Reservoirs {
+			if r.Bus == b {
+				put(s.hydro[i], 1)
+			}
+		}
+		load := 0.0
+		if s.deficit[b] >= 0 {
+			put(s.deficit[b], 1)
+			load = bus.LoadMW[period]
+		}
+		for i, l := range c.Lines {
+			if l.From == b {
+				put(s.direct[i], -1)
+				put(s.reverse[i], 1)
+			}
+			if l.To == b {
+				put(s.direct[i], 1)
+				put(s.reverse[i], -1)
+			}
+		}
+		s.balance = append(s.balance, s.lp.AddRow(lp.EQ, load, cols, coefs))
+	}
+	for i := range c.Reservoirs {
+		cols := []int{s.storage[i], s.hydro[i], s.spill[i]}
+		s.water = append(s.water, s.lp.AddRow(lp.EQ, 0, cols, []float64{1, 1, 1}))
+	}
+	s.base = s.lp.Rows()
+	s.cols = append([]int{s.theta}, s.storage...)
+	s.coefs = make([]float64, len(s.cols))
+	s.coefs[0] = 1
+
+	for i, r := range c.Reservoirs {
+		s.lp.SetRHS(s.water[i], r.InitialStorage+r.InflowMean[period])
+	}
+	s.lp.ResetBasis()
+	if err := s.optimise(); err != nil {
+		return nil, err
+	}
+	s.start = s.lp.Basis(s.start)
+	return s, nil
+}
+
+// newStages makes the programs of all stages.
+func newStages(c *Case) ([]*stage, error) {
+	stages := make([]*stage, c.Stages)
+	for t := range stages {
+		var err error
+		if stages[t], err = newStage(c, t); err != nil {
+			return nil, err
+		}
+	}
+	return stages, nil
+}
+
+// checkStages reports a stage that has no solution. Whether one has does not depend on storage and
+// inflow, which can always be kept or spilled: only must-run output can be too much.
+func (c *Case) checkStages() error {
+	for t := range min(c.Stages, len(c.Periods)) {
+		if _, err := newStage(c, t); err != nil {
+			return fmt.Errorf("%w: min_mw of the thermal plants must fit into load and lines in every stage", err)
+		}
+	}
+	return nil
+}
+
+// restart makes the next solution depend on nothing that was solved before: it drops all cuts and
+// returns to the canonical basis.
+func (s *stage) restart() error {
+	s.lp.Truncate(s.base)
+	for _, i := range s.rows {
+		s.held[i] = false
+	}
+	s.rows = s.rows[:0]
+	return s.lp.SetBasis(s.start)
+}
+
+// set fixes the storage the stage starts with and its inflow.
+func (s *stage) set(before, inflow []float64) {
+	for r, row := range s.water {
+		s.lp.SetRHS(row, before[r]+inflow[r])
+	}
+}
+
+// cutTolerance is by how much of its size theta may stay below a cut. It is wider than what the
+// solver leaves, so that a cut that was just added is not asked for again in vain.
+const cutTolerance = 1e-9
+
+// solve finds the optimum over all cuts of the pool. It starts from the basis in place and from the
+// cuts that are rows already, and adds the most violated one until none is.
+func (s *stage) solve(pool *Pool) error {
+	n := pool.Len(s.t)
+	for len(s.held) < n {
+		s.held = append(s.held, false)
+	}
+	for {
+		if err := s.optimise(); err != nil {
+			return err
+		}
+		for r, col := range s.storage {
+			s.v[r] = s.lp.Value(col)
+		}
+		theta := s.lp.Value(s.theta)
+		worst, most := -1, cutTolerance*math.Max(1, math.Abs(theta))
+		for i := range n {
+			if s.held[i] {
+				continue
+			}
+			if alpha, beta := pool.Cut(s.t, i); height(alpha, beta, s.v)-theta > most {
+				worst, most = i, height(alpha, beta, s.v)-theta
+			}
+		}
+		if worst < 0 {
+			return nil
+		}
+		s.addCut(pool, worst)
+	}
+}
+
+// addCut makes cut i a row.
+func (s *stage) addCut(pool *Pool, i int) {
+	alpha, beta := pool.Cut(s.t, i)
+	for r, b := range beta {
+		s.coefs[1+r] = -b
+	}
+	s.lp.AddRow(lp.GE, alpha, s.cols, s.coefs)
+	s.held[i] = true
+	s.rows = append(s.rows, int32(i))
+}
+
+// optimise solves the program with the rows it has.
+func (s *stage) optimise() error {
+	s.solves++
+	status, err := s.lp.Solve()
+	switch {
+	case err != nil:
+		return fmt.Errorf("stage %d: %w", s.t+1, err)
+	case status != lp.Optimal:
+		return fmt.Errorf("stage %d: the linear program is not solved: %v", s.t+1, status)
+	}
+	return nil
+}
+
+// cost returns what the last solution pays in this stage, without what is left to pay after it.
+func (s *stage) cost() float64 { return s.lp.Objective() - s.lp.Value(s.theta) }
+
+// end returns the storage the last solution leaves, within its bounds. It is valid until the next
+// solve.
+func (s *stage) end(c *Case) []float64 {
+	for r, res := range c.Reservoirs {
+		s.v[r] = min(max(s.v[r], 0), res.MaxStorage)
+	}
+	return s.v
+}
+
+// slope adds weight times the derivative of the optimum by the storage before to dst.
+func (s *stage) slope(dst []float64, weight float64) {
+	for r, row := range s.water {
+		dst[r] += weight * s.lp.Dual(row)
+	}
+}
