@@ -1,6 +1,9 @@
 package backend
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+)
 
 // Coll names a collective operation.
 type Coll uint8
@@ -79,6 +82,12 @@ type Call struct {
 	// (RecvCounts on all ranks), Alltoallv (all four). ReduceScatter has no
 	// displacements.
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int
+
+	// Seq numbers the collectives of the communicator, the same on all ranks. A
+	// rank that makes this collective in another form, as a schedule with
+	// messages, sends its Seen under CheckTag(Seq): a Native that gets one while
+	// it waits for the ranks has found a mismatch.
+	Seq uint32
 
 	// Err is an argument error this rank found. The call is made all the same
 	// so that the other ranks learn of it: if all ranks have the same code the
@@ -179,9 +188,19 @@ func (f Fingerprint) String() string {
 	return s + ")"
 }
 
+// typeNames has the names of the types that are not numbers, by ID.
+var typeNames sync.Map
+
+// NameType gives the type with an ID that is not a kind a name for messages. The
+// first name stays: types of one layout have the same ID.
+func NameType(id uint32, name string) { typeNames.LoadOrStore(id, name) }
+
 func typeName(id uint32) string {
 	if id < uint32(numKinds) {
 		return Kind(id).String()
+	}
+	if name, ok := typeNames.Load(id); ok {
+		return name.(string)
 	}
 	return fmt.Sprintf("#%08x", id)
 }
