@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+var runCommand = command{
+	name:    "run",
+	args:    "PROGRAM [ARGUMENTS]",
+	summary: "Start a program as many ranks on this machine, and see them through.",
+	own:     true,
+	setup:   setupRun,
+	about: `
+PROGRAM is an executable, found in PATH when its name has no slash, or a folder
+with a Go main package, which is built first. What follows it is its own.
+
+Lines of output begin with the rank they come from. Standard input goes to
+rank 0. Signals reach every rank. The status is that of the first rank to fail,
+128 + n when signal n killed it; the others are then ended within 2 s. A second
+interrupt ends ranks that did not heed the first.
+
+Examples:
+  cohort run -n 4 ./cmd/sddp train cases/brazil4
+  cohort run -n 2 --timeout 10m --tag=false ./a.out -v
+`,
+}
+
+// runOptions are the options of cohort run.
+type runOptions struct {
+	ranks   int
+	backend string
+	bind    spawn.Bind
+	timeout time.Duration
+	tag     bool
+}
+
+func setupRun(o *options) func([]string) (int, error) {
+	r := runOptions{tag: true, backend: "shm"}
+	o.number(&r.ranks, 'n', "", "N", "number of ranks (default: the usable processors)", 1, spawn.MaxRanks)
+	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default)")
+	o.add(option{0, "bind", "WHAT", "bind each rank to its share: core, numa or none (default:\ncore if there are as many processors as ranks, else none)", func(s string) (err error) {
+		r.bind, err = spawn.ParseBind(s)
+		return err
+	}})
+	o.duration(&r.timeout, "timeout", "end the job after this time, such as 90s or 10m, with status 124")
+	o.flag(&r.tag, 0, "tag", "write the rank before each line of output; --tag=false leaves\nthe output as it is")
+	return r.run
+}
+
+func (r *runOptions) run(args []string) (int, error) {
+	if len(args) == 0 {
+		return statusUsage, usagef("no PROGRAM to run")
+	}
+	if err := checkRunBackend(r.backend); err != nil {
+		return statusUsage, err
+	}
+	program, err := spawn.Find(args[0])
+	if err != nil {
+		return statusUsage, err
+	}
+	machine := spawn.ThisMachine()
+	if r.ranks == 0 {
+		r.ranks = machine.Usable()
+	}
+	places, err := machine.Place(r.bind, r.ranks)
+	if err != nil {
+		return statusUsage, err
+	}
+
+	signals := spawn.Notify()
+	keeper, err := spawn.StartKeeper()
+	if err != nil {
+		return 1, err
+	}
+	defer keeper.Close()
+	if program.Folder {
+		path, remove, status, err := buildFolder(program.Path, signals, keeper)
+		if err != nil {
+			return status, err
+		}
+		defer remove()
+		program.Path = path
+	}
+	job, err := spawn.Start(spawn.Config{
+		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
+		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Signals: signals, Keeper: keeper,
+	})
+	if err != nil {
+		return statusUsage, err
+	}
+	return job.Wait().Status, nil
+}
+
+// checkRunBackend reports why ranks cannot be started for a backend.
+func checkRunBackend(name string) error {
+	switch name {
+	case "shm":
+		return nil
+	case "local":
+		return usagef("--backend local: its ranks are goroutines of one process, which cohort.Run starts inside the program; there is shm")
+	case "tcp", "mpi":
+		return usagef("--backend %s: not there yet; there is shm", name)
+	}
+	return usagef("--backend %s: there is no such backend%s; there is shm", name, didYouMean(name, []string{"shm"}))
+}
+
+// errStopped is why a build ended that a signal stopped.
+var errStopped = errors.New("stopped while building")
+
+// buildFolder builds a Go program. A signal that would end the launcher ends the build.
+func buildFolder(folder string, signals <-chan os.Signal, k *spawn.Keeper) (path string, remove func(), status int, err error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	built := make(chan struct{})
+	status = statusUsage
+	stopped := make(chan syscall.Signal, 1)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for {
+			select {
+			case <-built:
+				return
+			case s := <-signals:
+				switch n, _ := s.(syscall.Signal); n {
+				case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+					stopped <- n
+					cancel(fmt.Errorf("%w: %v", errStopped, n))
+					return
+				case syscall.SIGTSTP:
+					syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				}
+			}
+		}
+	}()
+	path, remove, err = spawn.Build(ctx, folder, k)
+	close(built)
+	<-watching
+	select {
+	case n := <-stopped:
+		if err == nil { // it came when the build was through
+			remove()
+			err = fmt.Errorf("%w: %v", errStopped, n)
+		}
+		return "", nil, 128 + int(n), err
+	default:
+	}
+	return path, remove, status, err
+}

@@ -1,0 +1,57 @@
+package spawn
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// describe returns a rank's status as a shell counts it, and says how it ended.
+func describe(e exit) (status int, how string) {
+	if e.err != nil {
+		return 1, fmt.Sprintf("could not be waited for (%v)", e.err)
+	}
+	w, ok := e.state.Sys().(syscall.WaitStatus)
+	if !ok || !w.Signaled() {
+		return e.state.ExitCode(), fmt.Sprintf("exited with status %d", e.state.ExitCode())
+	}
+	how = fmt.Sprintf("was killed by signal %d (%v)", int(w.Signal()), w.Signal())
+	if w.CoreDump() {
+		how += ", core dumped,"
+	}
+	return 128 + int(w.Signal()), how
+}
+
+// watchEach reports the end of every process with a goroutine for each.
+func watchEach(procs []*os.Process, ended chan<- exit) {
+	var all sync.WaitGroup
+	for i, p := range procs {
+		all.Go(func() {
+			state, err := p.Wait()
+			ended <- exit{i, state, err, time.Now()}
+		})
+	}
+	all.Wait()
+}
+
+// seconds writes a duration for a reader.
+func seconds(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%.3f s", d.Seconds())
+	case d < 100*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
+
+func count(n int, noun string) string { return fmt.Sprintf("%d %s", n, plural(n, noun)) }

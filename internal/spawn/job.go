@@ -1,0 +1,342 @@
+package spawn
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The variables by which a rank learns of its job.
+const (
+	EnvBackend = "COHORT_BACKEND"
+	EnvRank    = "COHORT_RANK"
+	EnvSize    = "COHORT_SIZE"
+	EnvJob     = "COHORT_JOB"
+)
+
+const (
+	// MaxRanks is the most ranks of one job on one node.
+	MaxRanks = 4096
+	// Grace is how long ranks have between SIGTERM and SIGKILL.
+	Grace = time.Second
+	// StatusTimeout is the status of a job that ran out of time, as of timeout(1).
+	StatusTimeout = 124
+)
+
+const (
+	lingerLimit = time.Second            // for what a rank left behind to end by itself
+	drainLimit  = time.Second            // for a pipe to be closed or to bring more once all ranks have ended
+	reportLimit = 200 * time.Millisecond // for a failed rank's last output to come before the report
+	stuckLimit  = 5 * time.Second        // after SIGKILL until a rank is given up as stuck in the kernel
+	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
+)
+
+// Config says what to start. Path and Ranks are required.
+type Config struct {
+	Path    string   // the executable, found already
+	Args    []string // its arguments, from argv[1] on
+	Dir     string   // working directory; empty for the launcher's
+	Env     []string // environment; nil for the launcher's
+	Backend string   // for COHORT_BACKEND; empty for shm
+	Ranks   int
+	Places  []CPUs // processors of each rank; nil for those of the launcher
+
+	Stdin          *os.File  // for rank 0; nil for none. A terminal is read by the launcher, others are handed over.
+	Stdout, Stderr io.Writer // nil for the launcher's
+	Tag            bool      // lines get their rank in front
+
+	Timeout time.Duration  // 0: none
+	Signals chan os.Signal // what comes here is passed on to the ranks; see [Notify]
+	Keeper  *Keeper        // may be nil
+	Log     func(string)   // gets a sentence on what goes wrong; nil: written to Stderr after "cohort: "
+}
+
+// Result is how a job ended.
+type Result struct {
+	Status int   // 0, or the status of the first rank that failed: its own, or 128 + its signal
+	First  int   // that rank, -1 if none failed
+	Err    error // a failure that no rank is to blame for: time ran out, output could not be written
+}
+
+// Job is a set of ranks that have been started. Its methods are safe for
+// concurrent use.
+type Job struct {
+	cfg    Config
+	begun  time.Time
+	out    *output
+	ranks  []*rank
+	ended  chan exit
+	stop   chan stopping
+	logs   chan message
+	done   chan struct{}
+	result Result
+}
+
+type rank struct {
+	proc    *os.Process
+	pgid    int
+	running bool
+	// linger is set from the end of the rank until its group is empty, told once
+	// the group has got SIGTERM for that; since is when the rank ended.
+	linger, told bool
+	since        time.Time
+	drained      chan struct{} // closed when its output has been passed on
+	pipes        []*pipe       // where its output comes from
+}
+
+type exit struct {
+	rank  int
+	state *os.ProcessState
+	err   error
+	at    time.Time
+}
+
+type stopping struct {
+	status int
+	err    error
+	log    string
+}
+
+// message is a sentence of the launcher's own, to come after what after waits for.
+type message struct {
+	text  string
+	after <-chan struct{}
+}
+
+// Start starts the ranks of a job. When one cannot be started, those before it
+// are ended and the error says why.
+func Start(cfg Config) (*Job, error) {
+	if cfg.Ranks < 1 || cfg.Ranks > MaxRanks {
+		return nil, fmt.Errorf("%d ranks: a job has 1 to %d on one node", cfg.Ranks, MaxRanks)
+	}
+	if cfg.Places != nil && len(cfg.Places) != cfg.Ranks {
+		return nil, fmt.Errorf("places for %d ranks, want %d", len(cfg.Places), cfg.Ranks)
+	}
+	if cfg.Stdout == nil {
+		cfg.Stdout = os.Stdout
+	}
+	if cfg.Stderr == nil {
+		cfg.Stderr = os.Stderr
+	}
+	if cfg.Env == nil {
+		cfg.Env = os.Environ()
+	}
+	if cfg.Backend == "" {
+		cfg.Backend = "shm"
+	}
+	j := &Job{
+		cfg: cfg, begun: time.Now(), ended: make(chan exit, cfg.Ranks), stop: make(chan stopping, 8),
+		logs: make(chan message, 64), done: make(chan struct{}), result: Result{First: -1},
+	}
+	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: j.outputFailed}
+	if err := j.launch(); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// Wait returns how the job ended, when it has. Nothing of it is left then.
+func (j *Job) Wait() Result {
+	<-j.done
+	return j.result
+}
+
+// End ends the job as if a rank had failed with status; why becomes the Err of
+// the result.
+func (j *Job) End(status int, why error) { j.send(stopping{status, why, why.Error()}) }
+
+func (j *Job) send(s stopping) {
+	select {
+	case j.stop <- s:
+	default: // it is being ended already
+	}
+}
+
+func (j *Job) outputFailed(err error) {
+	s := stopping{1, fmt.Errorf("writing the ranks' output: %w", err), fmt.Sprintf("the ranks' output cannot be written (%v)", err)}
+	if errors.Is(err, syscall.EPIPE) {
+		s.status, s.log = 128+int(syscall.SIGPIPE), "" // whoever reads has enough: no failure worth a word
+	}
+	j.send(s)
+}
+
+// launch starts all ranks from one thread, which stays until the job's end: a
+// rank dies with the thread that started it, and what is set for its affinity
+// stays off the launcher's other threads.
+func (j *Job) launch() error {
+	stdin, pump, err := openStdin(j.cfg.Stdin)
+	if err != nil {
+		return err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	env := append(without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob), EnvBackend+"="+j.cfg.Backend,
+		EnvSize+"="+strconv.Itoa(j.cfg.Ranks), EnvJob+"="+newJobID())
+	pidfds := make([]int, j.cfg.Ranks)
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		var err error
+		for i := range j.cfg.Ranks {
+			in := null
+			if i == 0 {
+				in = stdin
+			}
+			if err = j.startRank(i, in, env, &pidfds[i]); err != nil {
+				break
+			}
+		}
+		started <- err
+		<-j.done
+	}()
+	err = <-started
+	null.Close()
+	if stdin != j.cfg.Stdin {
+		stdin.Close()
+	}
+	procs := make([]*os.Process, len(j.ranks))
+	for i, r := range j.ranks {
+		procs[i] = r.proc
+	}
+	go watch(procs, pidfds[:len(procs)], j.ended)
+	if err != nil {
+		j.abandon()
+		if pump != nil {
+			pump.Close()
+		}
+		return err
+	}
+	if pump != nil {
+		go feed(j.cfg.Stdin, pump, j.done)
+	}
+	go j.run()
+	return nil
+}
+
+// startRank starts rank i with its output connected.
+func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) (err error) {
+	r := &rank{running: true, drained: make(chan struct{})}
+	var given []*os.File // the rank's ends of pipes
+	defer func() {
+		for _, f := range given {
+			f.Close()
+		}
+		if err != nil {
+			for _, p := range r.pipes {
+				p.file.Close()
+			}
+		}
+	}()
+	files := []*os.File{stdin, nil, nil}
+	writers := []io.Writer{j.cfg.Stdout, j.cfg.Stderr}
+	var piped []io.Writer
+	for k, w := range writers {
+		if f, ok := w.(*os.File); ok && !j.cfg.Tag {
+			files[k+1] = f // nothing between the rank and where its output goes
+			continue
+		}
+		read, write, err := os.Pipe()
+		if err != nil {
+			return j.startError(i, err)
+		}
+		given, r.pipes = append(given, write), append(r.pipes, &pipe{file: read})
+		piped, files[k+1] = append(piped, w), write
+	}
+	if j.cfg.Places != nil {
+		if err := setAffinity(j.cfg.Places[i]); err != nil {
+			return fmt.Errorf("binding rank %d to processors %v: %w", i, j.cfg.Places[i], err)
+		}
+	}
+	argv := append([]string{j.cfg.Path}, j.cfg.Args...)
+	r.proc, err = os.StartProcess(j.cfg.Path, argv, &os.ProcAttr{
+		Dir: j.cfg.Dir, Files: files, Sys: sysProcAttr(pidfd),
+		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(i)),
+	})
+	if err != nil {
+		return j.startError(i, err)
+	}
+	r.pgid = r.proc.Pid
+	j.cfg.Keeper.Group(r.pgid)
+	j.ranks = append(j.ranks, r)
+	j.connect(r, i, piped)
+	return nil
+}
+
+// connect passes what comes from a rank's pipes on, each to its writer.
+func (j *Job) connect(r *rank, i int, to []io.Writer) {
+	finished := make(chan struct{}, len(to))
+	for k, w := range to {
+		go func() {
+			if j.cfg.Tag {
+				j.out.copyTagged(w, r.pipes[k], strconv.Itoa(i))
+			} else {
+				j.out.copy(w, r.pipes[k])
+			}
+			r.pipes[k].file.Close()
+			finished <- struct{}{}
+		}()
+	}
+	go func() {
+		for range to {
+			<-finished
+		}
+		close(r.drained)
+	}()
+}
+
+func (j *Job) startError(i int, err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("starting rank %d of %d: %w; raise the limit of open files (ulimit -n) or start fewer ranks", i, j.cfg.Ranks, err)
+	}
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
+		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", i, j.cfg.Ranks, err)
+	}
+	return fmt.Errorf("starting rank %d: %w", i, Explain(j.cfg.Path, err))
+}
+
+// abandon ends a job of which not every rank could be started.
+func (j *Job) abandon() {
+	for _, r := range j.ranks {
+		syscall.Kill(-r.pgid, syscall.SIGKILL)
+	}
+	for range j.ranks {
+		e := <-j.ended
+		j.cfg.Keeper.GroupGone(j.ranks[e.rank].pgid)
+	}
+	for _, r := range j.ranks {
+		for _, p := range r.pipes {
+			p.hurry()
+		}
+		<-r.drained
+	}
+	close(j.done)
+}
+
+// newJobID returns 128 random bits.
+func newJobID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// without returns env without the variables named.
+func without(env []string, names ...string) []string {
+	var rest []string
+	for _, e := range env {
+		if name, _, _ := strings.Cut(e, "="); !slices.Contains(names, name) {
+			rest = append(rest, e)
+		}
+	}
+	return rest
+}

@@ -1,0 +1,118 @@
+package spawn
+
+import (
+	"bytes"
+	"io"
+	"sync"
+)
+
+const (
+	maxLine   = 1 << 20  // longest line kept whole
+	firstRead = 16 << 10 // read buffer to begin with; it grows up to maxLine while a line is incomplete
+	maxWrite  = 64 << 10 // tagged text collected before it is written, one line more at most
+)
+
+// output is where the ranks' standard output and error meet. Whole lines are
+// written under one lock, so that neither stream nor rank tears another's.
+type output struct {
+	mu             sync.Mutex
+	stdout, stderr io.Writer
+	tagged         []byte          // lines being tagged; reused
+	err            error           // the first failed write; nothing is written after it
+	failed         func(err error) // called once, with the lock held, for err
+}
+
+// write writes p, which is whole lines, untouched.
+func (o *output) write(w io.Writer, p []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.locked(w, p)
+}
+
+func (o *output) locked(w io.Writer, p []byte) error {
+	if o.err != nil {
+		return o.err
+	}
+	if _, err := w.Write(p); err != nil {
+		o.err = err
+		o.failed(err)
+	}
+	return o.err
+}
+
+// writeLines writes lines, which ends in a newline, each with tag before it;
+// the first has first instead.
+func (o *output) writeLines(w io.Writer, first, tag string, lines []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := o.tagged[:0]
+	for len(lines) > 0 {
+		n := bytes.IndexByte(lines, '\n') + 1
+		out = append(out, first...)
+		out = append(out, lines[:n]...)
+		first, lines = tag, lines[n:]
+		if len(out) >= maxWrite || len(lines) == 0 {
+			if err := o.locked(w, out); err != nil {
+				return err
+			}
+			out = out[:0]
+		}
+	}
+	o.tagged = out
+	return nil
+}
+
+// copy passes everything from r on to w as it comes, until the end.
+func (o *output) copy(w io.Writer, r io.Reader) {
+	buf := make([]byte, maxWrite)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 && o.write(w, buf[:n]) != nil {
+			io.Copy(io.Discard, r) // the rank is being ended; it must not block meanwhile
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// copyTagged passes the lines from r on to w, each with "[tag] " before it. A
+// last line without a newline gets one. A line above maxLine is passed on in
+// pieces that become lines of their own, all but the first with "[tag]+ ".
+func (o *output) copyTagged(w io.Writer, r io.Reader, tag string) {
+	next := "[" + tag + "] "
+	more := "[" + tag + "]+ "
+	first := next
+	buf := make([]byte, 0, firstRead+1) // room for a newline is always left
+	for {
+		if len(buf) == cap(buf)-1 {
+			if len(buf) < maxLine {
+				buf = append(make([]byte, 0, 2*len(buf)+1), buf...)
+			} else {
+				if o.writeLines(w, first, next, append(buf, '\n')) != nil {
+					io.Copy(io.Discard, r)
+					return
+				}
+				first, buf = more, buf[:0]
+			}
+		}
+		n, err := r.Read(buf[len(buf) : cap(buf)-1])
+		seen := len(buf)
+		buf = buf[:seen+n]
+		if end := bytes.LastIndexByte(buf[seen:], '\n') + 1; end > 0 {
+			if o.writeLines(w, first, next, buf[:seen+end]) != nil {
+				io.Copy(io.Discard, r)
+				return
+			}
+			first = next
+			buf = buf[:copy(buf, buf[seen+end:])]
+		}
+		if err != nil {
+			if len(buf) > 0 {
+				o.writeLines(w, first, next, append(buf, '\n'))
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package spawn
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Program is what PROGRAM on a command line turned out to be: an executable, or
+// a folder with a Go main package to be built.
+type Program struct {
+	Path   string
+	Folder bool
+}
+
+// Find finds PROGRAM as a shell would: with a slash in it, it is a path, without
+// one it is looked for in PATH. A name not found there that is a folder here is
+// that folder.
+func Find(name string) (Program, error) {
+	if name == "" {
+		return Program{}, errors.New("the program's name is empty")
+	}
+	path := name
+	if !strings.ContainsRune(name, '/') && name != "." && name != ".." {
+		found, err := exec.LookPath(name)
+		if err == nil || errors.Is(err, exec.ErrDot) { // PATH names the current folder: so would a shell
+			return Program{Path: found}, nil
+		}
+		info, err := os.Stat(name)
+		switch {
+		case err != nil:
+			return Program{}, fmt.Errorf("%s: not found in PATH, and there is no file or folder of that name here", name)
+		case !info.IsDir():
+			return Program{}, fmt.Errorf("%s: not found in PATH; for the file here write ./%s", name, name)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return Program{}, fmt.Errorf("%s: %w", name, bare(err))
+	}
+	switch {
+	case info.IsDir():
+		return Program{path, true}, nil
+	case !info.Mode().IsRegular():
+		return Program{}, fmt.Errorf("%s: neither an executable nor a folder with a Go program", name)
+	case strings.HasSuffix(name, ".go"):
+		return Program{}, fmt.Errorf("%s: a source file; give the folder of its package: %s", name, filepath.Dir(name)+"/")
+	case info.Mode().Perm()&0o111 == 0:
+		return Program{}, fmt.Errorf("%s: not executable; if it is a program: chmod +x %s", name, name)
+	}
+	return Program{Path: path}, nil
+}
+
+// bare takes off what an error says of the operation and path.
+func bare(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// Build builds the Go main package in folder and returns the executable, and a
+// function that removes it and everything else the build left. The keeper, which
+// may be nil, does so if this process is killed. When ctx ends, so does the build.
+func Build(ctx context.Context, folder string, k *Keeper) (path string, remove func(), err error) {
+	tool, err := exec.LookPath("go")
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: a folder is built with the go command, which is not in PATH; install Go, or give an executable", folder)
+	}
+	tmp, err := os.MkdirTemp("", "cohort-run-*")
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: no place to build it: %w (TMPDIR chooses another)", folder, err)
+	}
+	k.Folder(tmp)
+	remove = func() { os.RemoveAll(tmp) }
+	bin := filepath.Join(tmp, "bin")
+	if err = os.Mkdir(bin, 0o700); err == nil {
+		err = build(ctx, tool, folder, tmp, bin, k)
+	}
+	if err == nil {
+		var entries []os.DirEntry
+		if entries, err = os.ReadDir(bin); err == nil && len(entries) != 1 {
+			err = fmt.Errorf("%s: the go command built %d executables, want 1", folder, len(entries))
+		}
+		if err == nil {
+			return filepath.Join(bin, entries[0].Name()), remove, nil
+		}
+	}
+	remove()
+	return "", nil, err
+}
+
+// build runs the go command, from a thread that lives as long as it does.
+func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error {
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, tool, "build", "-o", bin+"/", ".")
+	cmd.Dir = folder
+	cmd.Env = append(cmd.Environ(), "GOTMPDIR="+tmp)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = sysProcAttr(nil)
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if err == nil {
+			k.Group(cmd.Process.Pid)
+			err = cmd.Wait()
+			k.GroupGone(cmd.Process.Pid)
+		}
+		result <- err
+	}()
+	err := <-result
+	text := strings.TrimRight(out.String(), "\n")
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil:
+		return nil
+	case strings.Contains(text, "no main packages to build"):
+		return fmt.Errorf("%s: the Go package there is not a main package: it cannot be run", folder)
+	case text == "":
+		return fmt.Errorf("%s: go build: %w", folder, err)
+	}
+	return fmt.Errorf("%s: go build failed:\n%s", folder, text)
+}
+
+// Explain says in a user's words why the program at path could not be started.
+func Explain(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		if f, e := elf.Open(path); e == nil {
+			defer f.Close()
+			arch := strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))
+			return fmt.Errorf("%s: built for another machine: it is for %s, this machine is %s", path, arch, runtime.GOARCH)
+		}
+		if firstLine(path) == "" {
+			return fmt.Errorf("%s: neither a program nor a script: a script begins with a line like #!/bin/sh", path)
+		}
+		return fmt.Errorf("%s: not a program that this system can run", path)
+	case errors.Is(err, fs.ErrNotExist):
+		if _, e := os.Stat(path); e == nil {
+			if line := firstLine(path); line != "" {
+				return fmt.Errorf("%s: the interpreter of its first line, %s, does not exist", path, line)
+			}
+			return fmt.Errorf("%s: the dynamic loader it needs does not exist on this machine", path)
+		}
+		return fmt.Errorf("%s: %w", path, bare(err))
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: may not be executed: the permissions of the file, or its file system is mounted noexec (TMPDIR chooses where folders are built)", path)
+	}
+	return fmt.Errorf("%s: %w", path, bare(err))
+}
+
+// firstLine returns the #! line of a script, without the mark; "" if there is none.
+func firstLine(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line, _ := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
+	if !strings.HasPrefix(line, "#!") {
+		return ""
+	}
+	return strings.TrimSpace(line[2:])
+}

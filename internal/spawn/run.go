@@ -1,0 +1,245 @@
+package spawn
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// run sees the job through. It owns all of the job's changing state:
+//
+//  1. while ranks run, or something they left behind does: wait for an end, a
+//     signal to pass on, or a reason to stop;
+//  2. the first failure or reason to stop sends SIGTERM to all that is left, and
+//     after Grace SIGKILL;
+//  3. the last output is passed on.
+func (j *Job) run() {
+	s := state{Job: j, running: len(j.ranks)}
+	logged := make(chan struct{})
+	go func() {
+		j.writeLog()
+		close(logged)
+	}()
+	if j.cfg.Timeout > 0 {
+		t := time.NewTimer(j.cfg.Timeout)
+		defer t.Stop()
+		s.timeout = t.C
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	tick.Stop()
+	defer tick.Stop()
+	for s.running > 0 || s.lingering > 0 {
+		select {
+		case e := <-j.ended:
+			s.rankEnded(e)
+			if s.lingering > 0 {
+				tick.Reset(5 * time.Millisecond)
+			}
+		case sig := <-j.cfg.Signals:
+			s.pass(sig)
+		case why := <-j.stop:
+			s.end(why)
+		case <-s.timeout:
+			s.end(stopping{
+				StatusTimeout, fmt.Errorf("the job did not end within %v", j.cfg.Timeout),
+				fmt.Sprintf("the job did not end within %v (--timeout); ending its %s", j.cfg.Timeout, count(s.running, "rank")),
+			})
+		case <-s.kill:
+			s.killAll()
+		case <-s.stuck:
+			s.giveUp()
+		case <-tick.C:
+			s.sweep()
+		}
+		if s.lingering == 0 {
+			tick.Stop()
+		}
+	}
+	close(j.logs)
+	j.drain(logged)
+	close(j.done)
+}
+
+// state is what run changes.
+type state struct {
+	*Job
+	running   int // ranks
+	lingering int // groups of ranks that have ended
+	ending    bool
+	asked     time.Time // when a signal that asks for an end was first passed on
+	timeout   <-chan time.Time
+	kill      <-chan time.Time
+	stuck     <-chan time.Time
+}
+
+// rankEnded notes that a rank has ended, and begins the end of the others if it failed.
+func (s *state) rankEnded(e exit) {
+	r := s.ranks[e.rank]
+	r.running = false
+	s.running--
+	if groupAlive(r.pgid) {
+		r.linger, r.since = true, time.Now()
+		s.lingering++
+		switch {
+		case s.ending && s.kill == nil:
+			syscall.Kill(-r.pgid, syscall.SIGKILL)
+		case s.ending:
+			syscall.Kill(-r.pgid, syscall.SIGTERM)
+		}
+	} else {
+		s.cfg.Keeper.GroupGone(r.pgid)
+	}
+	status, how := describe(e)
+	if status == 0 || s.result.First >= 0 || s.result.Err != nil {
+		return
+	}
+	s.result.First, s.result.Status = e.rank, status
+	text := fmt.Sprintf("rank %d %s after %s", e.rank, how, seconds(e.at.Sub(s.begun)))
+	if s.running > 0 {
+		text += "; ending the others"
+	}
+	s.log(message{text, r.drained}) // what the rank said last comes before what is said of it
+	s.terminate()
+}
+
+// end begins the end of the job for a reason that lies in no rank.
+func (s *state) end(why stopping) {
+	if s.ending {
+		return
+	}
+	if s.result.First < 0 && s.result.Err == nil {
+		s.result.Status, s.result.Err = why.status, why.err
+	}
+	if why.log != "" {
+		s.logf("%s", why.log)
+	}
+	s.terminate()
+}
+
+// terminate asks everything that is left to end.
+func (s *state) terminate() {
+	if s.ending {
+		return
+	}
+	s.ending = true
+	s.timeout = nil
+	s.kill = time.After(Grace)
+	s.signal(syscall.SIGTERM)
+	s.signal(syscall.SIGCONT) // a stopped process sees SIGTERM only when it goes on
+}
+
+// killAll ends what did not heed SIGTERM.
+func (s *state) killAll() {
+	var names []string
+	for i, r := range s.ranks {
+		if r.running {
+			names = append(names, fmt.Sprint(i))
+		}
+	}
+	s.signal(syscall.SIGKILL)
+	if len(names) > 0 {
+		s.logf("%s %s did not end within %v of SIGTERM: killed", plural(len(names), "rank"), strings.Join(names, ", "), Grace)
+	}
+	s.kill, s.stuck = nil, time.After(stuckLimit)
+}
+
+// giveUp stops waiting for processes that not even SIGKILL ends.
+func (s *state) giveUp() {
+	for i, r := range s.ranks {
+		if r.running {
+			s.logf("rank %d (process %d) is stuck in the kernel and does not end; it is left behind", i, r.pgid)
+		}
+	}
+	s.running, s.lingering = 0, 0
+}
+
+// signal sends a signal to every group that may have processes.
+func (s *state) signal(sig syscall.Signal) {
+	for _, r := range s.ranks {
+		if r.running || r.linger {
+			syscall.Kill(-r.pgid, sig)
+		}
+	}
+}
+
+// pass passes a signal on to all ranks. The second request to end begins the end,
+// whatever the ranks make of it.
+func (s *state) pass(sig os.Signal) {
+	n, ok := sig.(syscall.Signal)
+	if !ok || n == syscall.SIGPIPE { // a failed write says it better
+		return
+	}
+	s.signal(n)
+	switch n {
+	case syscall.SIGTSTP:
+		// The ranks stop by their own default; now the launcher, as its shell expects.
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		switch {
+		case s.asked.IsZero():
+			s.asked = time.Now()
+		case time.Since(s.asked) > sameRequest:
+			s.end(stopping{128 + int(n), fmt.Errorf("asked twice to end (%v)", n), "asked twice to end; ending the ranks"})
+		}
+	}
+}
+
+// sweep ends what ranks left behind in their groups: after lingerLimit, or at
+// once when the job is ending, SIGTERM, and after Grace SIGKILL.
+func (s *state) sweep() {
+	for i, r := range s.ranks {
+		if !r.linger {
+			continue
+		}
+		if !groupAlive(r.pgid) {
+			r.linger = false
+			s.lingering--
+			s.cfg.Keeper.GroupGone(r.pgid)
+			continue
+		}
+		switch waited := time.Since(r.since); {
+		case s.ending: // killAll will come
+		case waited > lingerLimit+Grace:
+			syscall.Kill(-r.pgid, syscall.SIGKILL)
+		case waited > lingerLimit && !r.told:
+			r.told = true
+			s.logf("rank %d left processes behind; ending them", i)
+			syscall.Kill(-r.pgid, syscall.SIGTERM)
+			syscall.Kill(-r.pgid, syscall.SIGCONT)
+		}
+	}
+}
+
+// drain waits until the last output, and then what is logged, has been written,
+// however slow the reader is: a signal that asks for an end gives up. A process
+// that has left its rank's group may hold a pipe open without using it; it is not
+// waited for.
+func (j *Job) drain(logged <-chan struct{}) {
+	all := []<-chan struct{}{logged}
+	for _, r := range j.ranks {
+		for _, p := range r.pipes {
+			p.hurry()
+		}
+		all = append(all, r.drained)
+	}
+	for _, finished := range all {
+		for waiting := true; waiting; {
+			select {
+			case <-finished:
+				waiting = false
+			case sig := <-j.cfg.Signals:
+				switch sig {
+				case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+					return
+				}
+			}
+		}
+	}
+}
+
+// groupAlive reports whether a process group has processes. Asked right after
+// its leader was reaped and then all the time, it cannot be another group of the
+// same number.
+func groupAlive(pgid int) bool { return syscall.Kill(-pgid, 0) != syscall.ESRCH }

@@ -1,0 +1,76 @@
+package spawn
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// openStdin returns what rank 0 gets as standard input. The launcher's terminal
+// belongs to its foreground group, which no rank is in: rank 0 then gets a pipe,
+// and pump is the end of it to fill with feed.
+func openStdin(from *os.File) (stdin, pump *os.File, err error) {
+	if from != nil {
+		if _, err := from.Stat(); err == nil { // else it is closed, and rank 0 has none either
+			if _, terminal := foreground(int(from.Fd())); terminal {
+				return os.Pipe()
+			}
+			return from, nil, nil
+		}
+	}
+	stdin, err = os.Open(os.DevNull)
+	return stdin, nil, err
+}
+
+// foreground reports whether a descriptor is this process's terminal, and
+// whether the process is in its foreground group.
+func foreground(fd int) (yes, terminal bool) {
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return group == syscall.Getpgrp(), err == nil
+}
+
+// feed copies a terminal to rank 0 until its end, the rank's, or done. It reads
+// only when there is something and the launcher is in the foreground, because a
+// background process that reads its terminal is stopped.
+func feed(from, to *os.File, done <-chan struct{}) {
+	defer to.Close()
+	fd := int(from.Fd())
+	buf := make([]byte, 4096)
+	wait := time.NewTicker(100 * time.Millisecond)
+	defer wait.Stop()
+	for {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		switch yes, terminal := foreground(fd); {
+		case !terminal: // hung up
+			return
+		case yes:
+			if _, err := unix.Poll(poll, 100); err != nil && !errors.Is(err, unix.EINTR) {
+				return
+			}
+		default:
+			<-wait.C
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if poll[0].Revents == 0 {
+			continue
+		}
+		n, err := syscall.Read(fd, buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		switch {
+		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EAGAIN):
+		case err != nil, n <= 0:
+			return
+		}
+	}
+}
