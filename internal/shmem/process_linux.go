@@ -1,6 +1,7 @@
 package shmem
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -47,3 +48,6 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 	}
 	return nil
 }
+
+// Gone reports whether a copy failed because the other process has ended.
+func Gone(err error) bool { return errors.Is(err, unix.ESRCH) }

@@ -1,0 +1,263 @@
+package shm
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// collective is the state of a communicator's native collectives, one at a time.
+//
+// A call posts its fingerprint, and its data if they are few, on the rank's
+// board, and waits until all ranks have posted. Because a rank posts call s+2
+// only after all have posted s+1, and they do that only when they are done with
+// s, two posts that take turns are enough, and a call whose data were all on
+// the boards needs no second meeting.
+type collective struct {
+	c      *comm
+	mine   *board
+	key    uint64
+	meet   bool // wait for meet instead of post
+	turn   uint32
+	seen   int // ranks below are there
+	call   *backend.Call
+	active bool  // waiting for posts; guarded by the engine's lock
+	side   peers // access to the other ranks' buffers
+}
+
+func (s *collective) init(c *comm) {
+	s.c, s.mine, s.side.s = c, c.boards[c.rank], s
+}
+
+// Ready implements backend.Pending: all ranks have arrived, or never will.
+func (s *collective) Ready() bool {
+	c := s.c
+	for s.seen < len(c.world) {
+		if !s.here(s.seen) {
+			return c.brk.Load() != nil || c.e.fault.Load() != nil ||
+				c.e.seenLeft != 0 && c.e.area[c.world[s.seen]].left.Load() != 0 && !s.here(s.seen)
+		}
+		s.seen++
+	}
+	return true
+}
+
+// here reports whether a rank has arrived.
+func (s *collective) here(r int) bool {
+	b := s.c.boards[r]
+	if b == nil {
+		if b = s.c.find(r); b == nil {
+			return false
+		}
+	}
+	if s.meet {
+		return b.meet[s.turn].key.Load() == s.key
+	}
+	return b.post[s.turn].key.Load() == s.key
+}
+
+// find looks for another rank's board of this communicator.
+func (c *comm) find(r int) *board {
+	for i := range c.e.lay.boards {
+		if b := c.e.boardAt(c.world[r], i); b.id.Load() == c.id+1 {
+			c.boards[r] = b
+			return b
+		}
+	}
+	return nil
+}
+
+// arrive publishes this rank's arrival, which has been written, and waits for
+// the others.
+func (s *collective) arrive(b *backend.Bound) error {
+	c := s.c
+	for r, w := range c.world {
+		if r != c.rank {
+			c.e.ring(w)
+		}
+	}
+	s.seen = 0
+	if c.e.spare {
+		for range directSpin {
+			if s.Ready() {
+				break
+			}
+		}
+	}
+	if s.seen < len(c.world) {
+		s.watchStrangers()
+		err := c.Await(b, s)
+		s.unwatch()
+		if err != nil {
+			return s.late(err)
+		}
+	}
+	if s.seen == len(c.world) {
+		return nil
+	}
+	if f := c.e.fault.Load(); f != nil {
+		return f
+	}
+	if f := c.brk.Load(); f != nil {
+		return f
+	}
+	err := c.e.leftFault(c.world[s.seen])
+	c.Break(err)
+	return err
+}
+
+// late ends a collective whose time is over: it names who is missing and breaks
+// the communicator.
+func (s *collective) late(cause error) error {
+	c := s.c
+	if f := c.brk.Load(); f != nil { // somebody else was first
+		return f
+	}
+	var missing []string
+	for r := range c.world {
+		if !s.here(r) {
+			missing = append(missing, fmt.Sprint(r))
+		}
+	}
+	f := &backend.Fault{Sentinel: backend.Sentinel(backend.Code(cause)),
+		Text: fmt.Sprintf("%v: rank %d waited in %v for ranks that had not arrived: %s",
+			text(cause), c.rank, s.call.Fingerprint(), strings.Join(missing, ", "))}
+	c.Break(f)
+	return f
+}
+
+// text is a fault's text without its sentinel.
+func text(err error) string {
+	if f, ok := err.(*backend.Fault); ok {
+		return f.Text
+	}
+	return err.Error()
+}
+
+// Collective implements backend.Native.
+func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
+	if err := c.usable(); err != nil {
+		return true, err
+	}
+	s := &c.coll
+	c.seq++
+	s.call = call
+	s.meet, s.turn = false, c.seq&1
+	s.key = uint64(c.id+1)<<32 | uint64(c.seq)
+	p := &s.mine.post[s.turn]
+	words := call.Fingerprint().Words()
+	p.words = words
+	s.side.post(p, call)
+	p.key.Store(s.key)
+	err := s.arrive(b)
+	if err != nil {
+		return true, err
+	}
+	for r, o := range c.boards {
+		if r != c.rank && o.post[s.turn].words != words {
+			return true, s.mismatch()
+		}
+	}
+	if call.Err != nil {
+		return true, call.Err
+	}
+	return s.side.complete(b, call)
+}
+
+// mismatch tells, the same on every rank because every rank sees all posts,
+// which ranks called what.
+func (s *collective) mismatch() error {
+	c := s.c
+	first := backend.FromWords(c.boards[0].post[s.turn].words)
+	for r, o := range c.boards {
+		if fp := backend.FromWords(o.post[s.turn].words); fp != first {
+			f := backend.Mismatch(0, first, r, fp).(*backend.Fault)
+			c.e.mu.Lock()
+			c.broken(f)
+			c.e.unlock()
+			if s.call.Err != nil {
+				return s.call.Err
+			}
+			return f
+		}
+	}
+	return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the posts changed while they were compared"}
+}
+
+// watchStrangers begins to look for messages that strangers knows, those that
+// have arrived included.
+func (s *collective) watchStrangers() {
+	if s.meet {
+		return
+	}
+	e := s.c.e
+	e.mu.Lock()
+	s.active = true
+	tag := backend.CheckTag(s.call.Seq)
+	if n := e.arrived.FindArrived(match.Env{Ctx: s.c.id, Source: backend.AnySource, Tag: int32(tag)}); n != nil {
+		e.strangers(n.Env.Ctx, n.Env.Tag, n.Owner.(*msg).buf)
+	}
+	e.mu.Unlock()
+}
+
+func (s *collective) unwatch() {
+	s.c.e.mu.Lock()
+	s.active = false
+	s.c.e.unlock()
+}
+
+// strangers looks at an unexpected message of the layers above: the beginning
+// of a collective over messages while this rank is in a native one with the same
+// number is a mismatch. The lock is held.
+func (e *engine) strangers(ctx uint32, tag int32, payload []byte) {
+	c := e.comms[ctx]
+	if c == nil {
+		return
+	}
+	if !c.coll.active || int(tag) != backend.CheckTag(c.coll.call.Seq) {
+		return
+	}
+	seen, ok := backend.DecodeSeen(payload, len(c.world))
+	if !ok {
+		return
+	}
+	seen.Merge(backend.See(c.rank, c.coll.call.Fingerprint()))
+	if f, ok := seen.Err().(*backend.Fault); ok {
+		c.tell(f)
+	}
+}
+
+// Meet is a barrier inside a collective that also tells everybody of an error
+// that one found.
+func (s *collective) Meet(b *backend.Bound, bad error) error {
+	c := s.c
+	c.met++
+	s.meet, s.turn = true, c.met&1
+	s.key = uint64(c.id+1)<<32 | uint64(c.met)
+	m := &s.mine.meet[s.turn]
+	m.code = uint32(backend.Code(bad))
+	m.bad = 0
+	if bad != nil {
+		m.bad = uint32(copy(m.text[:], text(bad)))
+	}
+	m.key.Store(s.key)
+	if err := s.arrive(b); err != nil {
+		return err
+	}
+	for _, o := range c.boards {
+		if o.meet[s.turn].code != 0 {
+			m := &o.meet[s.turn]
+			f := &backend.Fault{Sentinel: backend.Sentinel(uint8(m.code)), Text: string(m.text[:min(int(m.bad), len(m.text))])}
+			c.e.mu.Lock()
+			c.broken(f)
+			c.e.unlock()
+			return f
+		}
+	}
+	return nil
+}
+
+var _ = shmem.Supported

@@ -1,0 +1,136 @@
+package shm
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// comm is one communicator of this rank.
+type comm struct {
+	e       *engine
+	id      uint32
+	rank    int
+	world   []int       // world rank of each rank
+	ranks   map[int]int // the inverse, nil if world is the identity
+	isWorld bool
+
+	brk    atomic.Pointer[backend.Fault]
+	closed atomic.Bool
+
+	// Collectives. One call at a time; see collective.go.
+	slot   int      // own board
+	boards []*board // by rank; nil until found
+	seq    uint32
+	met    uint32
+	coll   collective
+}
+
+func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) {
+	c := &comm{e: e, id: id, world: members, isWorld: isWorld, rank: slices.Index(members, e.me)}
+	if c.rank < 0 {
+		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
+	}
+	if !isWorld {
+		c.ranks = make(map[int]int, len(members))
+		for r, w := range members {
+			c.ranks[w] = r
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.slot = slices.Index(e.boards, false)
+	if c.slot < 0 {
+		return nil, &backend.Fault{Sentinel: backend.ErrAlloc,
+			Text: fmt.Sprintf("this rank has %d open communicators, the most that backend shm has room for with %d ranks: close some", len(e.boards), e.lay.n)}
+	}
+	e.boards[c.slot] = true
+	c.boards = make([]*board, len(members))
+	b := e.boardAt(e.me, c.slot)
+	for i := range b.post {
+		b.post[i].key.Store(0)
+		b.meet[i].key.Store(0)
+	}
+	c.boards[c.rank] = b
+	b.id.Store(id + 1)
+	c.coll.init(c)
+	e.comms[id] = c
+	return c, nil
+}
+
+func (e *engine) boardAt(rank, slot int) *board {
+	return shmem.At[board](e.seg, e.lay.board+(rank*e.lay.boards+slot)*boardSize)
+}
+
+// Rank implements backend.Comm.
+func (c *comm) Rank() int { return c.rank }
+
+// Size implements backend.Comm.
+func (c *comm) Size() int { return len(c.world) }
+
+// WorldRank implements backend.Comm.
+func (c *comm) WorldRank(rank int) int { return c.world[rank] }
+
+// NodeOf implements backend.Comm: all ranks are on one node.
+func (c *comm) NodeOf(int) int { return 0 }
+
+// Caps implements backend.Comm.
+func (c *comm) Caps() backend.Caps {
+	return backend.Caps{Backend: "shm", Processes: true, SharedMemory: true, Deterministic: true,
+		NativeColl: true, SingleCopy: c.e.cma}
+}
+
+// rankOf returns the rank here of a world rank; -1 if it is no member.
+func (c *comm) rankOf(world int) int {
+	if c.ranks == nil {
+		return world
+	}
+	if r, ok := c.ranks[world]; ok {
+		return r
+	}
+	return -1
+}
+
+// pattern is what a receive looks for.
+func (c *comm) pattern(source, tag int) match.Env {
+	env := match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(tag)}
+	if source >= 0 {
+		env.Source = int32(c.world[source])
+	}
+	return env
+}
+
+// usable returns why no operation can begin, nil normally.
+func (c *comm) usable() error {
+	if f := c.e.fault.Load(); f != nil {
+		return f
+	}
+	if f := c.brk.Load(); f != nil {
+		return brokenBy(f)
+	}
+	if c.closed.Load() {
+		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator"}
+	}
+	return nil
+}
+
+func brokenBy(f *backend.Fault) error {
+	return &backend.Fault{Sentinel: backend.ErrBroken, Text: f.Error()}
+}
+
+// Derive implements backend.Comm.
+func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
+	world := make([]int, len(members))
+	for i, r := range members {
+		world[i] = c.world[r]
+	}
+	d, err := c.e.newComm(world, id, false)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}

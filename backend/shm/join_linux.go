@@ -1,0 +1,360 @@
+package shm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// How ranks join. Rank 0 listens on an abstract socket named after the user and
+// the job; both ends check the other's user. Every message is fixed in size and
+// read with a deadline.
+//
+//	rank r → 0   hello: greeting, rank, size, process id
+//	0 → rank r   1 and the segment's size with its descriptor, or 0 and a text
+//	rank r → 0   mapped: its part of the control area is filled in
+//	0 → rank r   all have mapped: try copies, watch the others
+//	rank r → 0   done
+//	0 → rank r   start
+const (
+	greeting  = "cohort-shm-1\n"
+	helloSize = 32
+	replySize = 512
+	joinLimit = 60 * time.Second
+)
+
+func address(job string) string {
+	sum := sha256.Sum256([]byte(job))
+	return fmt.Sprintf("@cohort-shm/%d/%x", os.Geteuid(), sum[:16])
+}
+
+func join(ctx context.Context, cfg Config) (*shmem.Segment, error) {
+	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	defer cancel()
+	if cfg.Size == 1 {
+		seg, _, err := create(cfg)
+		return seg, err
+	}
+	if cfg.Rank == 0 {
+		return serve(ctx, cfg)
+	}
+	return attach(ctx, cfg)
+}
+
+func create(cfg Config) (*shmem.Segment, layout, error) {
+	l := newLayout(cfg.Size)
+	seg, err := shmem.Create("cohort-shm", l.size)
+	if err != nil {
+		return nil, l, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
+	}
+	c := shmem.At[control](seg, 0)
+	c.magic, c.ranks, c.size = magic, uint32(cfg.Size), uint64(l.size)
+	fillArea(seg, l, cfg.Rank, os.Getpid())
+	return seg, l, nil
+}
+
+// serve is rank 0's part.
+func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
+	conns := make([]*net.UnixConn, cfg.Size)
+	defer func() {
+		for _, c := range conns {
+			if c == nil {
+				continue
+			}
+			if err != nil {
+				c.SetDeadline(time.Now().Add(time.Second))
+				c.Write(reply(err.Error()))
+			}
+			c.Close()
+		}
+		if err != nil && seg != nil {
+			seg.Close()
+			seg = nil
+		}
+	}()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(cfg.Job), Net: "unix"})
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("another process serves the job %q already: is there a second rank 0?", cfg.Job)
+		}
+		return nil, err
+	}
+	defer ln.Close()
+	stop := context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	seg, l, err := create(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pids := map[int]int{}
+	for len(pids) < cfg.Size-1 {
+		c, err := ln.AcceptUnix()
+		if err != nil {
+			return seg, waitError(ctx, err, "have not joined", func(r int) bool { return conns[r] != nil || r == 0 }, cfg.Size)
+		}
+		rank, pid, err := readHello(ctx, c, cfg)
+		if err == nil && conns[rank] != nil {
+			err = fmt.Errorf("there is a rank %d already (process %d)", rank, pids[rank])
+		}
+		if err != nil { // not one of ours: tell it and go on
+			c.SetDeadline(time.Now().Add(time.Second))
+			c.Write(reply(err.Error()))
+			c.Close()
+			continue
+		}
+		conns[rank], pids[rank] = c, pid
+		if d, ok := ctx.Deadline(); ok {
+			c.SetDeadline(d)
+		}
+	}
+	ok := make([]byte, replySize)
+	ok[0] = 1
+	binary.LittleEndian.PutUint64(ok[1:], uint64(l.size))
+	rights := unix.UnixRights(seg.FD())
+	for _, c := range conns[1:] {
+		if _, _, err := c.WriteMsgUnix(ok, rights, nil); err != nil {
+			return seg, err
+		}
+	}
+	step := func(mine func() error) error {
+		if err := expectAll(ctx, conns, cfg.Size); err != nil {
+			return err
+		}
+		for _, c := range conns[1:] {
+			if _, err := c.Write([]byte{1}); err != nil {
+				return err
+			}
+		}
+		return mine()
+	}
+	if err := step(func() error { noteCopy(seg, l, cfg); return nil }); err != nil {
+		return seg, err
+	}
+	return seg, step(func() error { return nil })
+}
+
+// attach is the part of the other ranks.
+func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
+	c, err := dial(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if uid, _, err := peer(c); err != nil {
+		return nil, err
+	} else if uid != os.Geteuid() {
+		return nil, fmt.Errorf("the socket of job %q is served by user %d, not by this user (%d): refused", cfg.Job, uid, os.Geteuid())
+	}
+	hello := make([]byte, helloSize)
+	copy(hello, greeting)
+	binary.LittleEndian.PutUint32(hello[16:], uint32(cfg.Rank))
+	binary.LittleEndian.PutUint32(hello[20:], uint32(cfg.Size))
+	binary.LittleEndian.PutUint64(hello[24:], uint64(os.Getpid()))
+	if _, err := c.Write(hello); err != nil {
+		return nil, err
+	}
+	fd, err := readReply(c, newLayout(cfg.Size).size)
+	if err != nil {
+		return nil, err
+	}
+	l := newLayout(cfg.Size)
+	seg, err := shmem.Open(fd, l.size)
+	if err != nil {
+		return nil, err
+	}
+	if ctl := shmem.At[control](seg, 0); ctl.magic != magic || ctl.ranks != uint32(cfg.Size) || ctl.size != uint64(l.size) {
+		seg.Close()
+		return nil, errors.New("rank 0 runs another version of cohort")
+	}
+	fillArea(seg, l, cfg.Rank, os.Getpid())
+	for i := range 2 { // mapped; done
+		if i == 1 {
+			noteCopy(seg, l, cfg)
+		}
+		if err := handshake(c); err != nil {
+			seg.Close()
+			return nil, err
+		}
+	}
+	return seg, nil
+}
+
+// noteCopy tries copies to and from the next rank and notes it if they fail.
+func noteCopy(seg *shmem.Segment, l layout, cfg Config) {
+	if tryCopy(seg, l, (cfg.Rank+1)%cfg.Size) != nil {
+		shmem.At[control](seg, 0).noCMA.Store(1)
+	}
+}
+
+// dial connects to rank 0, which may not be there yet.
+func dial(ctx context.Context, cfg Config) (*net.UnixConn, error) {
+	name := address(cfg.Job)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+		if err == nil {
+			return c, nil
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.EAGAIN) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, waitError(ctx, err, "", nil, 0)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// readHello checks who connects: the user, then the greeting.
+func readHello(ctx context.Context, c *net.UnixConn, cfg Config) (rank, pid int, err error) {
+	uid, pid, err := peer(c)
+	if err != nil {
+		return 0, 0, err
+	}
+	if uid != os.Geteuid() {
+		return 0, 0, fmt.Errorf("user %d is not the job's user: refused", uid)
+	}
+	d := time.Now().Add(5 * time.Second)
+	if end, ok := ctx.Deadline(); ok && end.Before(d) {
+		d = end
+	}
+	c.SetDeadline(d)
+	hello := make([]byte, helloSize)
+	if _, err := io.ReadFull(c, hello); err != nil {
+		return 0, 0, err
+	}
+	if string(hello[:len(greeting)]) != greeting {
+		return 0, 0, errors.New("not a rank of this version of cohort")
+	}
+	r, size := binary.LittleEndian.Uint32(hello[16:]), binary.LittleEndian.Uint32(hello[20:])
+	if int64(size) != int64(cfg.Size) {
+		return 0, 0, fmt.Errorf("rank %d says the job has %d ranks, rank 0 says %d", r, size, cfg.Size)
+	}
+	if r < 1 || r >= size {
+		return 0, 0, fmt.Errorf("there is no rank %d in a job of %d", r, size)
+	}
+	if own := binary.LittleEndian.Uint64(hello[24:]); own != uint64(pid) {
+		return 0, 0, fmt.Errorf("rank %d is in another PID namespace (it is process %d there and %d here)", r, own, pid)
+	}
+	return int(r), pid, nil
+}
+
+func peer(c *net.UnixConn) (uid, pid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var cred *unix.Ucred
+	err2 := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, err2); err != nil {
+		return 0, 0, err
+	}
+	return int(cred.Uid), int(cred.Pid), nil
+}
+
+func reply(text string) []byte {
+	b := make([]byte, replySize)
+	copy(b[1:], text)
+	return b
+}
+
+// readReply reads rank 0's answer: the segment's descriptor or an error.
+func readReply(c *net.UnixConn, size int) (fd int, err error) {
+	b, oob := make([]byte, replySize), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return -1, fmt.Errorf("rank 0 ended while the job was joining: %w", err)
+	}
+	if _, err := io.ReadFull(c, b[n:]); err != nil {
+		return -1, fmt.Errorf("rank 0 ended while the job was joining: %w", err)
+	}
+	var fds []int
+	if msgs, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil {
+		for _, m := range msgs {
+			if f, err := unix.ParseUnixRights(&m); err == nil {
+				fds = append(fds, f...)
+			}
+		}
+	}
+	if b[0] == 1 && len(fds) == 1 && binary.LittleEndian.Uint64(b[1:]) == uint64(size) {
+		return fds[0], nil
+	}
+	for _, f := range fds {
+		unix.Close(f)
+	}
+	if b[0] != 0 {
+		return -1, errors.New("rank 0 runs another version of cohort")
+	}
+	text, _, _ := strings.Cut(string(b[1:]), "\x00")
+	return -1, errors.New("rank 0 refused: " + text)
+}
+
+// expectAll reads one byte from every rank.
+func expectAll(ctx context.Context, conns []*net.UnixConn, size int) error {
+	for r, c := range conns[1:] {
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				return waitError(ctx, err, "have not joined", func(q int) bool { return q != r+1 }, size)
+			}
+			return fmt.Errorf("rank %d ended while the job was joining", r+1)
+		}
+	}
+	return nil
+}
+
+// handshake tells rank 0 that a step is done and waits for its word to go on.
+func handshake(c *net.UnixConn) error {
+	if _, err := c.Write([]byte{1}); err != nil {
+		return fmt.Errorf("rank 0 ended while the job was joining: %w", err)
+	}
+	b := make([]byte, replySize)
+	if _, err := io.ReadFull(c, b[:1]); err != nil {
+		return fmt.Errorf("rank 0 ended while the job was joining: %w", err)
+	}
+	if b[0] == 1 {
+		return nil
+	}
+	n, _ := io.ReadFull(c, b[1:])
+	text, _, _ := strings.Cut(string(b[1:1+n]), "\x00")
+	return errors.New("rank 0 gave up: " + text)
+}
+
+// waitError says who is missing, or that the context ended.
+func waitError(ctx context.Context, err error, what string, here func(int) bool, size int) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	why := "in time"
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		why = "before the deadline"
+	}
+	if here == nil {
+		return fmt.Errorf("rank 0 was not there %s (%v): are all ranks of the job started on this node, with the same COHORT_JOB?", why, context.Cause(ctx))
+	}
+	var missing []string
+	for r := range size {
+		if !here(r) {
+			missing = append(missing, fmt.Sprint(r))
+		}
+	}
+	return fmt.Errorf("ranks %s %s %s (%v)", strings.Join(missing, ", "), what, why, context.Cause(ctx))
+}

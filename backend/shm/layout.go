@@ -1,0 +1,158 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+const (
+	magic   = 0x636f686f72740000 | version // "cohort", version
+	version = 1
+
+	maxRanks = 256 // of one node
+
+	line      = 64
+	cells     = 64        // of each ring; a power of two
+	inlineMax = line - 20 // bytes of payload in a cell
+	descs     = 64        // long messages a rank can have on offer at once
+	boardData = 2048      // bytes of data on a board, each parity
+	textMax   = 256
+
+	// Sizes of the structures below; a test holds them against the compiler's.
+	rankAreaSize = 5 * line
+	descSize     = line
+	ringSize     = line + cells*line
+	postSize     = 2*line + boardData
+	meetSize     = textMax
+	boardSize    = line + 2*postSize + 2*meetSize
+)
+
+// control is the first page: what all ranks must agree on, and the end of the job.
+type control struct {
+	magic uint64
+	ranks uint32
+	size  uint64
+	noCMA atomic.Uint32 // some rank cannot copy between processes
+	left  atomic.Uint32 // ranks that closed in good order
+
+	// The first failure of the job. Whoever moves state from 0 to 1 fills in
+	// the rest and sets it to 2; everybody else only reads it then.
+	_     [64]byte
+	state atomic.Uint32
+	rank  int32 // who failed
+	code  uint32
+	bytes uint32 // of text
+	text  [textMax]byte
+}
+
+// rankArea is what a rank says about itself. The two words that other ranks
+// look at for every message have a cache line of their own.
+type rankArea struct {
+	sleeping atomic.Uint32 // futex sleepers may be there
+	_        [60]byte
+	bell     atomic.Uint32 // futex word
+	_        [60]byte
+	pid      atomic.Int64
+	left     atomic.Uint32 // closed in good order
+	probeAt  atomic.Uint64 // address of what tryCopy reads
+	cpus     [16]uint64
+	_        [40]byte
+}
+
+// cell is one ring entry: a message or its beginning.
+type cell struct {
+	seq  atomic.Uint32 // index+1 of the message, written last
+	ctx  uint32        // communicator
+	size uint64        // kind in the top byte, bytes of the message below
+	tag  int32
+	data [inlineMax]byte
+}
+
+// ring carries messages from one rank to another. Only the receiver writes head.
+type ring struct {
+	head  atomic.Uint32 // messages taken, told now and then
+	_     [60]byte
+	cells [cells]cell
+}
+
+// desc is a long message on offer, in the sender's table.
+type desc struct {
+	state atomic.Uint64 // generation<<8 | one of the states
+	claim atomic.Uint64 // generation<<32 | next chunk to be copied
+	done  atomic.Uint32 // chunks copied
+	_     uint32
+	dst   atomic.Uint64 // address in the receiver's memory
+	n     atomic.Uint64 // bytes the receiver takes
+	_     [24]byte
+}
+
+// board is a rank's slot for the collectives of one communicator. The two
+// posts alternate, so that one can be filled while others still read the other.
+type board struct {
+	id   atomic.Uint32 // communicator id, 0 when free
+	_    [60]byte
+	post [2]post
+	meet [2]meet
+}
+
+// post is a call: the line that is handed over, and more data.
+type post struct {
+	key   atomic.Uint64 // id<<32 | sequence number, written last
+	words [3]uint64     // fingerprint
+	small [32]byte      // data, if they fit
+	facts [5]uint64     // addresses and lengths of the buffers
+	_     [24]byte
+	data  [boardData]byte
+}
+
+// meet is one rank's arrival at a barrier inside a collective.
+type meet struct {
+	key  atomic.Uint64 // id<<32 | number of the meeting
+	bad  uint32        // bytes of text, 0: all is well
+	code uint32
+	text [textMax - 16]byte
+}
+
+// layout says where things are in a segment for n ranks.
+type layout struct {
+	n      int
+	data   int // bytes of each data ring
+	boards int // of each rank
+
+	ranks, rings, datas, desc, board, size int
+}
+
+func newLayout(n int) layout {
+	l := layout{n: n}
+	switch { // keep the whole below some 100 MiB
+	case n <= 8:
+		l.data, l.boards = 128<<10, 128
+	case n <= 16:
+		l.data, l.boards = 64<<10, 128
+	case n <= 64:
+		l.data, l.boards = 16<<10, 64
+	default:
+		l.data, l.boards = 4<<10, 32
+	}
+	at := 4096
+	take := func(bytes int) int {
+		off := at
+		at += (bytes + line - 1) / line * line
+		return off
+	}
+	l.ranks = take(n * rankAreaSize)
+	l.desc = take(n * descs * descSize)
+	l.board = take(n * l.boards * boardSize)
+	l.rings = take(n * n * ringSize)
+	at = (at + 4095) &^ 4095
+	l.datas = take(n * n * l.data)
+	l.size = (at + 4095) &^ 4095
+	return l
+}
+
+// eagerMax is the longest message that goes through the data ring in one piece.
+func (l layout) eagerMax() int { return l.data / 8 }
+
+func (l layout) String() string {
+	return fmt.Sprintf("%d ranks, %d bytes", l.n, l.size)
+}

@@ -1,0 +1,76 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// Config says which rank of which job this process is.
+type Config struct {
+	Rank, Size int
+	Job        string // the same on all ranks of the job, and of no other job of this user
+}
+
+// Open joins the job: it returns when all ranks have joined, or with ErrInit
+// that says which are missing when ctx ends or 60 s have passed.
+func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
+	switch {
+	case !shmem.Supported:
+		_, err := shmem.Create("", 0)
+		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend shm: " + err.Error()}
+	case cfg.Size < 1 || cfg.Size > maxRanks:
+		return nil, initFault("backend shm takes 1 to %d ranks on a node, not %d", maxRanks, cfg.Size)
+	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
+		return nil, initFault("rank %d of a job of %d ranks", cfg.Rank, cfg.Size)
+	case cfg.Job == "":
+		return nil, initFault("backend shm needs a job name (COHORT_JOB), the same on all ranks")
+	}
+	seg, err := join(ctx, cfg)
+	if err != nil {
+		var f *backend.Fault
+		if errors.As(err, &f) {
+			return nil, err
+		}
+		return nil, initFault("rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
+	}
+	return newEngine(seg, cfg)
+}
+
+func initFault(format string, args ...any) error {
+	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
+}
+
+// probe is what other ranks try to read from this one, once at the start, to
+// find out whether the kernel lets them.
+var probe [8]byte
+
+func probeText(rank int) string { return fmt.Sprintf("cma%05d", rank) }
+
+// fillArea writes what this rank says about itself, before anybody reads it.
+func fillArea(seg *shmem.Segment, l layout, rank, pid int) {
+	copy(probe[:], probeText(rank))
+	a := shmem.At[rankArea](seg, l.ranks+rank*rankAreaSize)
+	a.probeAt.Store(shmem.Addr(probe[:]))
+	if cpus, err := shmem.CPUs(); err == nil {
+		a.cpus = cpus
+	}
+	a.pid.Store(int64(pid))
+}
+
+// tryCopy finds out whether this rank may read and write the memory of another.
+func tryCopy(seg *shmem.Segment, l layout, peer int) error {
+	a := shmem.At[rankArea](seg, l.ranks+peer*rankAreaSize)
+	pid, addr := int(a.pid.Load()), a.probeAt.Load()
+	got := make([]byte, len(probe))
+	if err := shmem.ReadProcess(pid, addr, got); err != nil {
+		return err
+	}
+	if string(got) != probeText(peer) {
+		return fmt.Errorf("read %q from rank %d, want %q", got, peer, probeText(peer))
+	}
+	return shmem.WriteProcess(pid, addr, got)
+}

@@ -1,0 +1,350 @@
+package shm
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// Send implements backend.Comm. A short message to a ring with room is gone
+// when the lock is let go.
+func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	e := c.e
+	if err := c.usable(); err != nil {
+		return err
+	}
+	to := c.world[dest]
+	if mode == backend.Standard && len(buf) <= e.lay.eagerMax() && to != e.me {
+		e.mu.Lock()
+		o := &e.out[to]
+		if len(e.queued) == 0 {
+			if cell, room, ok := o.room(len(buf)); ok {
+				copy(room, buf)
+				o.publish(cell, kindEager, c.id, int32(tag), len(buf))
+				e.mu.Unlock()
+				e.ring(to)
+				return nil
+			}
+		}
+		e.mu.Unlock()
+	}
+	e.mu.Lock()
+	op := e.getOp()
+	op.comm, op.req = c, &op.own
+	op.own.Begin()
+	e.send(op, buf, to, int32(tag), mode)
+	e.unlock()
+	_, err := c.finishBlocking(b, op)
+	return err
+}
+
+// Recv implements backend.Comm.
+func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
+	e := c.e
+	if err := c.usable(); err != nil {
+		return backend.Status{}, err
+	}
+	want := c.pattern(source, tag)
+	if st, ok, err := c.recvNow(want, buf); ok {
+		return st, err
+	}
+	e.mu.Lock()
+	o := e.getOp()
+	o.comm, o.req = c, &o.own
+	o.own.Begin()
+	e.recv(o, buf, want)
+	e.unlock()
+	return c.finishBlocking(b, o)
+}
+
+// recvNow is Recv's short cut: if nothing waits to be matched, it looks at the
+// ring of the source for a short time and copies straight out of it.
+func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, err error) {
+	e := c.e
+	if want.Source == backend.AnySource || int(want.Source) == e.me {
+		return st, false, nil
+	}
+	e.mu.Lock()
+	if e.arrived.Len() > 0 || e.posted.Len() > 0 {
+		e.unlock()
+		return st, false, nil
+	}
+	src := int(want.Source)
+	in := &e.in[src]
+	spin := 1
+	if e.spare {
+		spin = directSpin
+	}
+	for range spin {
+		h, payload, have := in.peek()
+		if !have {
+			continue
+		}
+		env := match.Env{Ctx: h.ctx, Source: want.Source, Tag: h.tag}
+		if h.kind != kindEager || payload == nil || !want.Takes(env) {
+			break // the general way sorts it out
+		}
+		n := copy(buf, payload)
+		told := in.take(len(payload))
+		e.mu.Unlock()
+		if told {
+			e.ring(src)
+		}
+		if h.size > n {
+			err = truncated(h.size, len(buf))
+		}
+		return backend.Status{Source: c.rankOf(src), Tag: int(h.tag), Bytes: h.size}, true, err
+	}
+	e.mu.Unlock()
+	return st, false, nil
+}
+
+// directSpin is how often recvNow looks, with the lock held: about 2 µs.
+const directSpin = 1500
+
+// finishBlocking waits for o and gives it back.
+func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
+	e := c.e
+	err := c.Await(b, &o.own)
+	if err != nil {
+		err = c.giveUp(o, err)
+	}
+	if !o.own.Ready() { // stopped: the engine keeps it until the peer is done
+		return backend.Status{}, err
+	}
+	st := o.own.Status
+	if err == nil {
+		err = o.own.Err
+	}
+	e.mu.Lock()
+	e.putOp(o)
+	e.mu.Unlock()
+	return st, err
+}
+
+// giveUp takes an operation back whose time is over. If its peer is copying
+// already it is given a little time, and then the communicator is broken: the
+// buffers are in an unknown state.
+func (c *comm) giveUp(o *op, cause error) error {
+	e := c.e
+	if e.cancel(o, &o.own, cause) {
+		return cause
+	}
+	c.Await(&backend.Bound{Timeout: 20 * time.Millisecond}, &o.own)
+	e.mu.Lock()
+	if o.own.Ready() {
+		e.mu.Unlock()
+		return nil
+	}
+	o.state = opStopped
+	e.mu.Unlock()
+	c.Break(cause)
+	return cause
+}
+
+// Isend implements backend.Comm.
+func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	if err := c.usable(); err != nil {
+		r.Complete(backend.Status{}, err)
+		return
+	}
+	e := c.e
+	e.mu.Lock()
+	o := e.getOp()
+	o.comm, o.req = c, r
+	r.Impl = o
+	e.send(o, buf, c.world[dest], int32(tag), mode)
+	e.unlock()
+}
+
+// Irecv implements backend.Comm.
+func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
+	if err := c.usable(); err != nil {
+		r.Complete(backend.Status{}, err)
+		return
+	}
+	e := c.e
+	e.mu.Lock()
+	o := e.getOp()
+	o.comm, o.req = c, r
+	r.Impl = o
+	e.recv(o, buf, c.pattern(source, tag))
+	e.unlock()
+}
+
+// send starts a send. The lock is held.
+func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
+	o.buf, o.peer, o.tag, o.mode, o.size = buf, to, tag, mode, len(buf)
+	if err := o.comm.usable(); err != nil { // it may have broken since
+		e.finish(o, backend.Status{}, err)
+		return
+	}
+	if to != e.me && e.area[to].left.Load() != 0 {
+		e.finish(o, backend.Status{}, e.leftFault(to))
+		return
+	}
+	if e.waitsFor(to) || !e.push(o) {
+		o.state = opQueued
+		e.queued = append(e.queued, o)
+	}
+}
+
+// waitsFor reports whether an earlier send to the same rank is still queued:
+// messages must not overtake it.
+func (e *engine) waitsFor(to int) bool {
+	for _, q := range e.queued {
+		if q.peer == to {
+			return true
+		}
+	}
+	return false
+}
+
+// push writes a send into its ring, if there is room.
+func (e *engine) push(o *op) bool {
+	if o.note != nil {
+		return e.pushBreak(o)
+	}
+	if o.peer == e.me {
+		return e.pushSelf(o)
+	}
+	out := &e.out[o.peer]
+	if o.mode == backend.Standard && len(o.buf) <= e.lay.eagerMax() {
+		cell, room, ok := out.room(len(o.buf))
+		if !ok {
+			return false
+		}
+		copy(room, o.buf)
+		out.publish(cell, kindEager, o.comm.id, o.tag, len(o.buf))
+		e.ring(o.peer)
+		e.finish(o, backend.Status{}, nil)
+		return true
+	}
+	return e.offer(o, out)
+}
+
+// moveQueued sends what had no room before.
+func (e *engine) moveQueued() bool {
+	moved := false
+	keep := e.queued[:0]
+	blocked := uint64(0) // destinations, a small Bloom filter: order matters
+	for _, o := range e.queued {
+		bit := uint64(1) << (o.peer % 64)
+		if blocked&bit == 0 && e.push(o) {
+			moved = true
+			continue
+		}
+		blocked |= bit
+		keep = append(keep, o)
+	}
+	clear(e.queued[len(keep):])
+	e.queued = keep
+	return moved
+}
+
+// recv starts a receive. The lock is held.
+func (e *engine) recv(o *op, buf []byte, want match.Env) {
+	o.buf = buf
+	o.node.Env, o.node.Owner = want, o
+	for {
+		n := e.arrived.TakeArrived(want)
+		if n == nil {
+			break
+		}
+		m := n.Owner.(*msg)
+		if e.takeMsg(o, m) {
+			return
+		}
+	}
+	if err := o.comm.usable(); err != nil {
+		e.finish(o, backend.Status{}, err)
+		return
+	}
+	if err := e.cannotCome(o.comm, want); err != nil {
+		e.finish(o, backend.Status{}, err)
+		return
+	}
+	o.state = opPosted
+	e.posted.Push(&o.node)
+}
+
+// takeMsg gives an arrived message to a receive. It reports false if the sender
+// has taken the message back.
+func (e *engine) takeMsg(o *op, m *msg) bool {
+	env := m.node.Env
+	if m.desc != nil {
+		ok := e.accept(o, m.desc, m.gen, m.addr, m.size, env)
+		e.putMsg(m)
+		return ok
+	}
+	n := copy(o.buf, m.buf)
+	size := m.size
+	e.putMsg(m)
+	e.received(o, env, size, n)
+	return true
+}
+
+// pushSelf moves a message within the rank.
+func (e *engine) pushSelf(o *op) bool {
+	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag}
+	if n := e.posted.TakePosted(env); n != nil {
+		to, size := n.Owner.(*op), len(o.buf)
+		copied := copy(to.buf, o.buf)
+		e.finish(o, backend.Status{}, nil)
+		e.received(to, env, size, copied)
+		return true
+	}
+	eager := o.mode == backend.Standard && len(o.buf) <= e.lay.eagerMax()
+	if !eager && !e.grab(o) {
+		return false
+	}
+	m := e.getMsg()
+	m.size, m.from = len(o.buf), e.me
+	if eager {
+		if m.size > 0 {
+			m.buf = append(e.getBuf()[:0], o.buf...)
+		}
+		e.keep(m, env)
+		e.finish(o, backend.Status{}, nil)
+		return true
+	}
+	m.desc, m.idx, m.gen = o.desc, o.idx, o.gen
+	e.keep(m, env)
+	return true
+}
+
+// Cancel implements backend.Comm.
+func (c *comm) Cancel(r *backend.Request) bool {
+	if o, ok := r.Impl.(*op); ok {
+		return c.e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "taken back before it matched"})
+	}
+	return false
+}
+
+// cancel takes an operation back if it has not matched, completing it with err.
+// The op may have been given to another request since r was asked for: then r
+// is complete.
+func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
+	e.mu.Lock()
+	defer e.unlock()
+	if o.req != r || !r.Active() {
+		return false
+	}
+	switch o.state {
+	case opPosted:
+		e.posted.Remove(&o.node)
+	case opQueued:
+		i := slices.Index(e.queued, o)
+		e.queued = slices.Delete(e.queued, i, i+1)
+	case opOffered:
+		if !e.revoke(o) {
+			return false
+		}
+	default:
+		return false
+	}
+	e.finish(o, backend.Status{}, err)
+	return true
+}

@@ -1,0 +1,306 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// Long and synchronous messages. The sender offers: a desc of its table, with a
+// generation so that an old offer is never taken for a new one, and the address
+// of the buffer. The receiver takes the offer, and then both copy chunks that
+// they claim one by one, the receiver reading, the sender writing: the one that
+// has nothing else to do does more. The receiver sets the state to finished
+// when all chunks are copied.
+//
+//	free → offered (sender) → taken → finished (receiver) → free (sender)
+//	            └→ revoked (sender) → free (sender)
+const (
+	descFree uint64 = iota
+	descOffered
+	descTaken
+	descFinished
+	descRevoked
+)
+
+func descState(gen, state uint64) uint64 { return gen<<8 | state }
+
+// chunkSize is the bytes of one claim, known to both sides from the length:
+// long enough to be worth a system call, short enough to share.
+func chunkSize(n int) int {
+	c := (n/8 + 4095) &^ 4095
+	return min(max(c, 16<<10), shmem.MaxCopy)
+}
+
+func chunkCount(n int) uint32 {
+	c := chunkSize(n)
+	return uint32((n + c - 1) / c)
+}
+
+// grab gives a send a desc of its own, in state offered.
+func (e *engine) grab(o *op) bool {
+	k := len(e.freeDesc)
+	if k == 0 {
+		return false
+	}
+	o.idx = e.freeDesc[k-1]
+	e.freeDesc = e.freeDesc[:k-1]
+	e.gens[o.idx] = (e.gens[o.idx] + 1) & 0xffffffff
+	o.gen, o.desc = e.gens[o.idx], e.mine[o.idx]
+	o.at, o.n = 0, 0
+	o.desc.claim.Store(o.gen << 32)
+	o.desc.done.Store(0)
+	o.desc.n.Store(0)
+	o.desc.state.Store(descState(o.gen, descOffered))
+	o.state = opOffered
+	e.offers[o.idx] = o
+	e.offered++
+	return true
+}
+
+// release gives the desc back.
+func (e *engine) release(o *op) {
+	o.desc.state.Store(descState(o.gen, descFree))
+	e.offers[o.idx] = nil
+	e.offered--
+	e.freeDesc = append(e.freeDesc, o.idx)
+	o.desc = nil
+}
+
+// offer announces a long message.
+func (e *engine) offer(o *op, out *outRing) bool {
+	if len(e.freeDesc) == 0 {
+		return false
+	}
+	cell, room, ok := out.room(offerSize)
+	if !ok || !e.grab(o) {
+		return false
+	}
+	putOffer(room, o.idx, o.gen, shmem.Addr(o.buf))
+	out.publish(cell, kindOffer, o.comm.id, o.tag, len(o.buf))
+	e.ring(o.peer)
+	return true
+}
+
+// revoke takes an offer back, unless the receiver has taken it.
+func (e *engine) revoke(o *op) bool {
+	if !o.desc.state.CompareAndSwap(descState(o.gen, descOffered), descState(o.gen, descRevoked)) {
+		return false
+	}
+	e.release(o)
+	return true
+}
+
+// refuse tells the sender that nobody will take its offer: it is finished.
+func (e *engine) refuse(src int, d *desc, gen uint64) {
+	if d.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descFinished)) {
+		e.ring(src)
+	}
+}
+
+// accept takes an offer for a receive. It reports false if the sender has taken
+// it back.
+func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.Env) bool {
+	n := min(size, len(o.buf))
+	if d.state.Load() != descState(gen, descOffered) {
+		return false
+	}
+	src := int(env.Source)
+	d.dst.Store(shmem.Addr(o.buf))
+	d.n.Store(uint64(n))
+	if !d.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descTaken)) {
+		return false
+	}
+	o.desc, o.gen, o.addr, o.n, o.size, o.at = d, gen, addr, n, size, 0
+	o.peer, o.node.Env = src, env
+	o.chunks = chunkCount(n)
+	o.state = opTaking
+	if src == e.me { // both buffers are ours
+		idx := e.descIndex(d)
+		if s := e.offers[idx]; s != nil && s.gen == gen {
+			copy(o.buf[:n], s.buf)
+		}
+		o.chunks = 0
+	}
+	e.takes = append(e.takes, o)
+	if n > 0 && src != e.me {
+		e.ring(src) // it may help
+	}
+	e.moveTakes()
+	return true
+}
+
+func (e *engine) descIndex(d *desc) int {
+	for i, m := range e.mine {
+		if m == d {
+			return i
+		}
+	}
+	return 0
+}
+
+// claim gets a chunk of a transfer to copy.
+func claim(d *desc, gen uint64, chunks uint32) (uint32, bool) {
+	for {
+		v := d.claim.Load()
+		i := uint32(v)
+		if v>>32 != gen || i >= chunks {
+			return 0, false
+		}
+		if d.claim.CompareAndSwap(v, v+1) {
+			return i, true
+		}
+	}
+}
+
+// moveTakes copies one chunk of every receive in progress.
+func (e *engine) moveTakes() bool {
+	moved := false
+	for i := 0; i < len(e.takes); {
+		o := e.takes[i]
+		if e.take(o, &moved) {
+			last := len(e.takes) - 1
+			e.takes[i], e.takes[last] = e.takes[last], nil
+			e.takes = e.takes[:last]
+			continue
+		}
+		i++
+	}
+	return moved
+}
+
+// take moves one receive on and reports whether it is over.
+func (e *engine) take(o *op, moved *bool) bool {
+	if !e.cma && o.chunks > 0 {
+		if o.at < o.n {
+			return false // chunks come through the ring
+		}
+	} else {
+		for { // a receiver that has nothing else to do copies on
+			i, ok := claim(o.desc, o.gen, o.chunks)
+			if !ok {
+				break
+			}
+			*moved = true
+			size := chunkSize(o.n)
+			lo := int(i) * size
+			hi := min(lo+size, o.n)
+			if err := shmem.ReadProcess(int(e.area[o.peer].pid.Load()), o.addr+uint64(lo), o.buf[lo:hi]); err != nil {
+				e.copyFailed(o.peer, err)
+				return false
+			}
+			o.desc.done.Add(1)
+		}
+		if o.chunks > 0 && o.desc.done.Load() < o.chunks {
+			return false
+		}
+	}
+	*moved = true
+	o.desc.state.Store(descState(o.gen, descFinished))
+	if o.peer != e.me {
+		e.ring(o.peer)
+	}
+	e.received(o, o.node.Env, o.size, o.n)
+	return true
+}
+
+// chunk receives a part of a long message through the ring.
+func (e *engine) chunk(src int, idx, gen uint64, payload []byte) bool {
+	for _, o := range e.takes {
+		if o.peer == src && idx < descs && o.desc == e.peers[src][idx] && o.gen == gen {
+			if len(payload) > o.n-o.at {
+				return false
+			}
+			o.at += copy(o.buf[o.at:o.n], payload)
+			return true
+		}
+	}
+	return true // given up since
+}
+
+// moveOffers looks after the own offers: completes the finished ones and helps
+// with those that are being copied.
+func (e *engine) moveOffers() bool {
+	moved := false
+	left := e.offered
+	for i := 0; i < descs && left > 0; i++ {
+		o := e.offers[i]
+		if o == nil {
+			continue
+		}
+		left--
+		switch o.desc.state.Load() {
+		case descState(o.gen, descFinished):
+			e.release(o)
+			e.finish(o, backend.Status{}, nil)
+			moved = true
+		case descState(o.gen, descTaken):
+			if e.help(o) {
+				moved = true
+			}
+		}
+	}
+	return moved
+}
+
+// help copies a part of a message that the receiver has taken.
+func (e *engine) help(o *op) bool {
+	n := o.desc.n.Load()
+	if n > uint64(len(o.buf)) {
+		e.fail(o.peer, backend.ErrInternal, fmt.Sprintf("rank %d: rank %d takes %d bytes of a message of %d", e.me, o.peer, n, len(o.buf)))
+		return true
+	}
+	if !e.cma {
+		return e.pushChunks(o, int(n))
+	}
+	i, ok := claim(o.desc, o.gen, chunkCount(int(n)))
+	if !ok {
+		return false
+	}
+	size := chunkSize(int(n))
+	lo := int(i) * size
+	hi := min(lo+size, int(n))
+	if err := shmem.WriteProcess(int(e.area[o.peer].pid.Load()), o.desc.dst.Load()+uint64(lo), o.buf[lo:hi]); err != nil {
+		e.copyFailed(o.peer, err)
+		return true
+	}
+	if o.desc.done.Add(1) == chunkCount(int(n)) {
+		e.ring(o.peer)
+	}
+	return true
+}
+
+// pushChunks sends parts of a long message through the data ring while there is
+// room.
+func (e *engine) pushChunks(o *op, n int) bool {
+	moved := false
+	out := &e.out[o.peer]
+	for o.at < n {
+		k := min(n-o.at, len(out.data)/4)
+		cell, room, ok := out.room(footprint(kindChunk, k))
+		if !ok {
+			break
+		}
+		copy(room[:k], o.buf[o.at:])
+		putOffer(cell.data[:], o.idx, o.gen, 0)
+		out.publish(cell, kindChunk, o.comm.id, o.tag, k)
+		o.at += k
+		moved = true
+	}
+	if moved {
+		e.ring(o.peer)
+	}
+	return moved
+}
+
+// copyFailed deals with a refused copy: the peer has ended, which its watch
+// will say too, or something is badly wrong.
+func (e *engine) copyFailed(peer int, err error) {
+	if shmem.Gone(err) {
+		e.fail(peer, backend.ErrPeerLost, fmt.Sprintf("rank %d (process %d) has ended", peer, e.area[peer].pid.Load()))
+		return
+	}
+	e.fail(peer, backend.ErrInternal, err.Error())
+}

@@ -1,0 +1,151 @@
+package shm
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// How long a waiter looks before it sleeps. With a core for every rank it spins;
+// without, it gives the core to the rank it waits for.
+const (
+	spinFor   = 30 * time.Microsecond
+	yieldFor  = 200 * time.Microsecond
+	lookEvery = 32 // looks between two readings of the clock
+)
+
+// Await implements backend.Comm.
+func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
+	if p.Ready() {
+		return nil
+	}
+	return c.e.await(b, p)
+}
+
+// await waits for p in three steps: look, look with the core given away between,
+// sleep. Sleep is left when something has happened, and the steps begin again.
+func (e *engine) await(b *backend.Bound, p backend.Pending) error {
+	var start time.Time
+	for round := 0; ; round++ {
+		if e.look(p) {
+			return nil
+		}
+		if start.IsZero() {
+			start = time.Now()
+		}
+		if err := b.Err(start); err != nil {
+			return err
+		}
+		if e.sleep(b, p, start) {
+			return nil
+		}
+	}
+}
+
+// look makes progress for a bounded time, until p is ready.
+func (e *engine) look(p backend.Pending) bool {
+	limit := spinFor
+	if !e.spare {
+		limit = yieldFor
+	}
+	var begin time.Time
+	for i := 0; ; i++ {
+		moved := e.poll()
+		if p.Ready() {
+			return true
+		}
+		if i == 1<<14 {
+			return false // the caller's time may be over
+		}
+		if moved {
+			begin = time.Time{} // things go on: be there for them
+			continue
+		}
+		if e.spare {
+			shmem.Pause()
+		} else {
+			shmem.Yield()
+		}
+		if i%lookEvery == lookEvery-1 {
+			if now := time.Now(); begin.IsZero() {
+				begin = now
+			} else if now.Sub(begin) > limit {
+				return false
+			}
+		}
+	}
+}
+
+// poll makes progress if nobody else of this process does so now.
+func (e *engine) poll() bool {
+	if !e.mu.TryLock() {
+		runtime.Gosched()
+		return false
+	}
+	moved := e.progress()
+	e.unlock()
+	return moved
+}
+
+// Poll implements backend.Comm.
+func (c *comm) Poll() { c.e.poll() }
+
+// sleep waits until something happens, and reports whether p is ready. One
+// goroutine of the process sleeps on the bell; the others wait for it to bring
+// news or to leave.
+func (e *engine) sleep(b *backend.Bound, p backend.Pending, start time.Time) bool {
+	var timeout time.Duration
+	if d, ok := b.Deadline(start); ok {
+		timeout = max(time.Until(d), time.Microsecond)
+	}
+	e.waitMu.Lock()
+	if e.sleeper {
+		var timer *time.Timer
+		if timeout > 0 {
+			timer = time.AfterFunc(timeout, e.wakeAll)
+		}
+		e.parked.Add(1)
+		if !p.Ready() && b.Err(start) == nil && e.sleeper {
+			e.cond.Wait()
+		}
+		e.parked.Add(-1)
+		e.waitMu.Unlock()
+		if timer != nil {
+			timer.Stop()
+		}
+		return p.Ready()
+	}
+	e.sleeper = true
+	e.waitMu.Unlock()
+
+	val := e.bell.Load()
+	e.sleeping.Store(1) // Invariant: who publishes after this sees it and rings
+	e.mu.Lock()         // not poll: somebody who looks now may have looked at a ring before it was filled
+	moved := e.progress()
+	e.unlock()
+	if !moved && !p.Ready() && b.Err(start) == nil {
+		shmem.FutexWait(e.bell, val, timeout)
+	}
+	e.sleeping.Store(0)
+
+	e.waitMu.Lock()
+	e.sleeper = false
+	if e.parked.Load() > 0 {
+		e.cond.Broadcast() // another one takes the place
+	}
+	e.waitMu.Unlock()
+	return p.Ready()
+}
+
+// Wake implements backend.Comm.
+func (c *comm) Wake() { c.e.wakeAll() }
+
+func (e *engine) wakeAll() {
+	e.bell.Add(1)
+	shmem.FutexWake(e.bell, 1<<30)
+	e.waitMu.Lock()
+	e.cond.Broadcast()
+	e.waitMu.Unlock()
+}
