@@ -39,9 +39,11 @@ func (e *engine) fail(rank int, sentinel error, text string) {
 }
 
 // jobFailed takes the failure in the control area over. The lock is held.
-func (e *engine) jobFailed() {
+func (e *engine) jobFailed() { e.end(e.failure()) }
+
+func (e *engine) failure() *backend.Fault {
 	text := e.ctl.text[:min(e.ctl.bytes, textMax)]
-	e.end(&backend.Fault{Sentinel: backend.Sentinel(uint8(e.ctl.code)), Text: string(text)})
+	return &backend.Fault{Sentinel: backend.Sentinel(uint8(e.ctl.code)), Text: string(text)}
 }
 
 // end completes everything with the job's failure.
@@ -104,6 +106,9 @@ func (e *engine) ended(rank int) {
 
 // leftFault is the error of an operation that needs a rank that has closed.
 func (e *engine) leftFault(rank int) error {
+	if e.ctl.state.Load() == jobFailed { // it left because of that, or after it
+		return e.failure()
+	}
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed its communicator and left the job", rank)}
 }
 

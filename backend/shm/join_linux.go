@@ -197,7 +197,7 @@ func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 
 // noteCopy tries copies to and from the next rank and notes it if they fail.
 func noteCopy(seg *shmem.Segment, l layout, cfg Config) {
-	if tryCopy(seg, l, (cfg.Rank+1)%cfg.Size) != nil {
+	if cfg.NoSingleCopy || tryCopy(seg, l, (cfg.Rank+1)%cfg.Size) != nil {
 		shmem.At[control](seg, 0).noCMA.Store(1)
 	}
 }

@@ -13,6 +13,10 @@ import (
 type Config struct {
 	Rank, Size int
 	Job        string // the same on all ranks of the job, and of no other job of this user
+
+	// NoSingleCopy sends long messages through the rings even where the kernel
+	// allows copies between processes. One rank that says so is enough.
+	NoSingleCopy bool
 }
 
 // Open joins the job: it returns when all ranks have joined, or with ErrInit

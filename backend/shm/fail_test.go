@@ -1,0 +1,249 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func lost(err error, rank int) error {
+	if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d", rank)) {
+		return fmt.Errorf("got %v, want ErrPeerLost naming rank %d", err, rank)
+	}
+	return nil
+}
+
+func init() {
+	// The last rank is killed while the others wait in every kind of operation.
+	programs["killed"] = func(c backend.Comm) error {
+		victim := c.Size() - 1
+		buf := make([]byte, 1<<20)
+		c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier})
+		switch c.Rank() {
+		case victim:
+			time.Sleep(20 * time.Millisecond) // so that the others are asleep; right in any case
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case 0:
+			_, err := c.Recv(nil, buf, victim, 1)
+			return errors.Join(lost(err, victim), lost(c.Send(nil, buf, 1, 1, backend.Standard), victim))
+		case 1:
+			return lost(c.Send(nil, buf, victim, 1, backend.Standard), victim)
+		case 2:
+			_, err := c.Recv(nil, buf, backend.AnySource, backend.AnyTag)
+			return lost(err, victim)
+		}
+		_, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier})
+		_, _, _, err2 := c.Mprobe(nil, 0, 1, true)
+		return errors.Join(lost(err, victim), lost(err2, victim))
+	}
+
+	// Deadlines end every kind of operation; a receive that ended is taken back.
+	programs["deadline"] = func(c backend.Comm) error {
+		if c.Rank() == 1 {
+			buf := make([]byte, 8)
+			_, err := c.Recv(nil, buf, 0, 9) // until the others are through
+			return err
+		}
+		big := make([]byte, 1<<20)
+		late := func(what string, err error) error {
+			if !errors.Is(err, backend.ErrTimeout) {
+				return fmt.Errorf("%s: %v, want ErrTimeout", what, err)
+			}
+			return nil
+		}
+		b := &backend.Bound{Timeout: 30 * time.Millisecond}
+		_, err := c.Recv(b, big, 1, 2)
+		if err := late("recv", err); err != nil {
+			return err
+		}
+		if err := late("send", c.Send(b, big, 1, 3, backend.Standard)); err != nil {
+			return err
+		}
+		if err := late("ssend", c.Send(b, big[:1], 1, 3, backend.Synchronous)); err != nil {
+			return err
+		}
+		_, _, err = c.Probe(b, 1, 2, true)
+		if err := late("probe", err); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		stop := context.AfterFunc(ctx, c.Wake)
+		defer stop()
+		time.AfterFunc(30*time.Millisecond, cancel)
+		if _, err = c.Recv(&backend.Bound{Ctx: ctx}, big, 1, 2); !errors.Is(err, backend.ErrCanceled) {
+			return fmt.Errorf("canceled receive: %v", err)
+		}
+		d, err := c.Derive([]int{0, 1}, 7) // the other rank never gets there
+		if err != nil {
+			return err
+		}
+		_, err = d.(backend.Native).Collective(b, &backend.Call{Coll: backend.Barrier})
+		if err := late("barrier", err); err != nil || !strings.Contains(fmt.Sprint(d.Broken()), "arrived: 1") {
+			return fmt.Errorf("%v; broken by %v", err, d.Broken())
+		}
+		if _, err = d.(backend.Native).Collective(b, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrBroken) {
+			return fmt.Errorf("after a timeout: %v", err)
+		}
+		// The world is as good as ever.
+		return c.Send(nil, big[:8], 1, 9, backend.Standard)
+	}
+
+	programs["left"] = func(c backend.Comm) error {
+		buf := make([]byte, 100000)
+		if c.Rank() == 1 {
+			if err := c.Send(nil, buf[:10], 0, 5, backend.Standard); err != nil {
+				return err
+			}
+			return c.Close()
+		}
+		if c.Rank() == 2 { // not concerned: messages of the others still go
+			_, err := c.Recv(nil, buf, 0, 6)
+			return err
+		}
+		if st, err := c.Recv(nil, buf, 1, 5); err != nil || st.Bytes != 10 {
+			return fmt.Errorf("message sent before Close: %+v %v", st, err)
+		}
+		_, err := c.Recv(nil, buf, 1, 5)
+		if err := lost(err, 1); err != nil {
+			return err
+		}
+		if err := lost(c.Send(nil, buf, 1, 5, backend.Standard), 1); err != nil {
+			return err
+		}
+		return c.Send(nil, buf, 2, 6, backend.Standard)
+	}
+
+	programs["break"] = func(c backend.Comm) error {
+		d, err := c.Derive([]int{1, 0}, 3)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			d.Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "because of the test"})
+		}
+		buf := make([]byte, 8)
+		_, err = d.Recv(nil, buf, 1-d.Rank(), 1)
+		if !errors.Is(err, backend.ErrBroken) || !strings.Contains(err.Error(), "because of the test") {
+			return fmt.Errorf("receive on a broken communicator: %v", err)
+		}
+		if err := c.Send(nil, buf, 1-c.Rank(), 1, backend.Standard); err != nil {
+			return err
+		}
+		_, err = c.Recv(nil, buf, 1-c.Rank(), 1)
+		return err
+	}
+
+	programs["abort"] = func(c backend.Comm) error {
+		if c.Rank() == 1 {
+			return c.Abort(3)
+		}
+		_, err := c.Recv(nil, make([]byte, 8), 1, 1)
+		if !strings.Contains(fmt.Sprint(err), "code 3") {
+			return fmt.Errorf("after an abort: %v", err)
+		}
+		return lost(err, 1)
+	}
+
+	// A rank that writes nonsense into the segment ends the job with an error
+	// on the ranks that read it, and nothing worse.
+	programs["corrupt"] = func(c backend.Comm) error {
+		e := c.(*comm).e
+		r := rand.New(rand.NewPCG(3, uint64(os.Getppid())))
+		if c.Rank() == 1 {
+			out := &e.out[0]
+			for i := range cells {
+				cell := &out.r.cells[i]
+				cell.ctx, cell.tag, cell.size = 0, int32(r.Uint32()), r.Uint64()
+				for k := range cell.data {
+					cell.data[k] = byte(r.Uint32())
+				}
+				cell.seq.Store(uint32(i + 1))
+			}
+			e.ring(0)
+			_, err := c.Recv(nil, make([]byte, 8), 0, 1)
+			return isCorrupt(err)
+		}
+		buf, check := guarded(64)
+		_, err := c.Recv(nil, buf, 1, backend.AnyTag)
+		for err == nil || errors.Is(err, backend.ErrTruncate) { // some cells may look right
+			_, err = c.Recv(nil, buf, 1, backend.AnyTag)
+		}
+		return errors.Join(isCorrupt(err), check())
+	}
+
+	// An idle rank costs nothing: the processor time used while waiting is a
+	// small part of the time waited.
+	programs["idle"] = func(c backend.Comm) error {
+		if c.Rank() == 1 {
+			time.Sleep(500 * time.Millisecond)
+			return c.Send(nil, make([]byte, 8), 0, 1, backend.Standard)
+		}
+		before := cpu()
+		if _, err := c.Recv(nil, make([]byte, 8), 1, 1); err != nil {
+			return err
+		}
+		if used := cpu() - before; used > 100*time.Millisecond {
+			return fmt.Errorf("waiting half a second took %v of processor time", used)
+		}
+		return nil
+	}
+}
+
+func isCorrupt(err error) error {
+	if !errors.Is(err, backend.ErrInternal) || !strings.Contains(err.Error(), "corrupt") {
+		return fmt.Errorf("got %v, want ErrInternal about a corrupt ring", err)
+	}
+	return nil
+}
+
+func cpu() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func TestDeadlines(t *testing.T)   { launch(t, "deadline", 2) }
+func TestLeft(t *testing.T)        { launch(t, "left", 3) }
+func TestBreak(t *testing.T)       { launch(t, "break", 2) }
+func TestAbort(t *testing.T)       { launch(t, "abort", 3) }
+func TestCorruptRing(t *testing.T) { launch(t, "corrupt", 2) }
+func TestIdle(t *testing.T)        { launch(t, "idle", 2) }
+
+func TestKilled(t *testing.T) {
+	for _, err := range run(t, "killed", 5)[:4] {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Who joins with the wrong arguments is told why, and the job is not harmed.
+func TestJoinErrors(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Rank: 0, Size: 0, Job: "x"}, "not 0"},
+		{Config{Rank: 0, Size: maxRanks + 1, Job: "x"}, "not 257"},
+		{Config{Rank: 2, Size: 2, Job: "x"}, "rank 2 of a job of 2"},
+		{Config{Rank: -1, Size: 2, Job: "x"}, "rank -1"},
+		{Config{Rank: 0, Size: 2}, "COHORT_JOB"},
+		{Config{Rank: 0, Size: 3, Job: "alone" + t.Name()}, "ranks 1, 2 have not joined"},
+		{Config{Rank: 1, Size: 3, Job: "nobody" + t.Name()}, "rank 0 was not there"},
+	} {
+		_, err := Open(ctx, c.cfg)
+		if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want ErrInit with %q", c.cfg, err, c.want)
+		}
+	}
+}
