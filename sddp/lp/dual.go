@@ -51,7 +51,7 @@ func (s *Simplex) dualMethod() phase {
 			return phaseLimit
 		}
 		s.btran(out)
-		in, alphaRow := s.ratioTest(excess, s.loose*(s.ptol[out]+s.floor), level > stallLevels)
+		in, alphaRow := s.ratioTest(excess, s.ptol[out], level > stallLevels)
 		if in < 0 {
 			switch {
 			case len(s.banned) > 0:
@@ -60,8 +60,10 @@ func (s *Simplex) dualMethod() phase {
 				if !s.refreshDual() {
 					return phaseRestart
 				}
-			case math.Abs(excess) <= looseMost*(s.ptol[out]+s.floor):
-				s.ptol[out] = math.Abs(excess) // too little to call the program infeasible
+			case math.Abs(excess) <= looseMost/s.loose*s.ptol[out]:
+				// Too little to call the program infeasible.
+				s.pbase[out] += math.Abs(excess)
+				s.ptol[out] += math.Abs(excess)
 			default:
 				s.farFrom = math.Copysign(1, excess)
 				return phaseInfeasible
@@ -70,17 +72,15 @@ func (s *Simplex) dualMethod() phase {
 		}
 		s.ftran(in)
 		alpha := s.entry(out)
-		if math.Abs(alpha-alphaRow) > 1e-7*math.Abs(alpha) || math.Abs(alpha) < pivotFine {
-			if s.updates > 0 {
-				if !s.refreshDual() {
-					return phaseRestart
-				}
-				continue
+		switch s.judge(alpha, alphaRow) {
+		case pivotStale:
+			if !s.refreshDual() {
+				return phaseRestart
 			}
-			if math.Abs(alpha) < pivotTol || math.Abs(alpha-alphaRow) > 1e-3*math.Abs(alpha) {
-				s.banned = append(s.banned, int32(in))
-				continue
-			}
+			continue
+		case pivotBad:
+			s.banned = append(s.banned, int32(in))
+			continue
 		}
 		if step := s.dualStep(out, in, alpha, excess); step > zeroStep {
 			stall = 0
@@ -197,7 +197,7 @@ func (s *Simplex) ratioTest(excess, tol float64, smallest bool) (in int, alpha f
 		for _, c := range rest {
 			t := c.d
 			if !smallest {
-				t += 0.1 * s.loose * s.dtol[c.v]
+				t += 0.1 * s.dtol[c.v]
 			}
 			limit = min(limit, t/c.a)
 		}
@@ -208,6 +208,9 @@ func (s *Simplex) ratioTest(excess, tol float64, smallest bool) (in int, alpha f
 				rest[k], rest[group] = rest[group], c
 				group++
 			}
+		}
+		if group == 0 {
+			break // overflow
 		}
 		if slope-fall > tol && !smallest {
 			slope -= fall
@@ -336,7 +339,7 @@ func (s *Simplex) wrongSide(v int, d float64) bool {
 // fixSigns shifts the costs of variables that a step took to the wrong sign by more than rounding.
 func (s *Simplex) fixSigns() {
 	for v, d := range s.d {
-		if math.Abs(d) > s.loose*s.dtol[v] && s.place[v] != Basic && s.wrongSide(v, d) && s.vlo[v] != s.vhi[v] {
+		if math.Abs(d) > s.dtol[v] && s.place[v] != Basic && s.wrongSide(v, d) && s.vlo[v] != s.vhi[v] {
 			s.shift(v, 0)
 		}
 	}

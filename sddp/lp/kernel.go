@@ -28,7 +28,7 @@ type kernel struct {
 
 // singular is the pivot, relative to the largest entry of its column, below which a column counts
 // as dependent on those before it.
-const singular = 1e-11
+const singular = 3e-14
 
 // setKernel reads J and R off the places of the variables, in index order.
 func (s *Simplex) setKernel() (rows, cols int) {
@@ -247,6 +247,29 @@ func (s *Simplex) entry(v int) float64 {
 		return s.ws[v-n]
 	}
 	return s.w[s.cpos[v]]
+}
+
+// verdict is what judge thinks of a pivot.
+type verdict int8
+
+const (
+	pivotGood  verdict = iota
+	pivotStale         // look again after a fresh factorisation
+	pivotBad           // not even that would help
+)
+
+// judge compares the pivot as found by ftran with the same as found by btran.
+func (s *Simplex) judge(alpha, alphaRow float64) verdict {
+	size, gap := math.Abs(alpha), math.Abs(alpha-alphaRow)
+	switch {
+	case gap <= 1e-7*size && size >= pivotFine:
+		return pivotGood
+	case s.updates > 0:
+		return pivotStale
+	case gap <= 1e-3*size && size >= pivotTol:
+		return pivotGood
+	}
+	return pivotBad
 }
 
 // exchange replaces basic variable out by nonbasic variable in, given btran(out) and ftran(in).

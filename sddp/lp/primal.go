@@ -86,17 +86,15 @@ func (s *Simplex) primal() phase {
 		} else {
 			alphaRow = s.rho[s.rpos[in-n]]
 		}
-		if math.Abs(alpha-alphaRow) > 1e-7*math.Abs(alpha) || math.Abs(alpha) < pivotFine {
-			if s.updates > 0 {
-				if !s.refresh() || !s.primalFeasible() {
-					return phaseRestart
-				}
-				continue
+		switch s.judge(alpha, alphaRow) {
+		case pivotStale:
+			if !s.refresh() || !s.primalFeasible() {
+				return phaseRestart
 			}
-			if math.Abs(alpha) < pivotTol || math.Abs(alpha-alphaRow) > 1e-3*math.Abs(alpha) {
-				s.banned = append(s.banned, int32(in))
-				continue
-			}
+			continue
+		case pivotBad:
+			s.banned = append(s.banned, int32(in))
+			continue
 		}
 		s.primalStep(out, in, alpha, dir, step)
 		s.banned = s.banned[:0]
@@ -148,7 +146,7 @@ func (s *Simplex) leavingPrimal(dir float64, bland bool) (out int, step float64)
 	first := func(v int, f float64) {
 		dist, speed := room(v, f)
 		if !bland {
-			dist = max(dist, 0) + 0.5*s.loose*(s.ptol[v]+s.floor)
+			dist = max(dist, 0) + 0.5*s.ptol[v]
 		}
 		limit = min(limit, max(dist, 0)/speed)
 	}

@@ -24,8 +24,8 @@ type scaled struct {
 // three on the programs at hand.
 const scalePasses = 3
 
-// maxScale bounds the exponents, to stay clear of overflow and of subnormal factors.
-const maxScale = 400
+// maxScale bounds the exponents, so that the factors and their inverses are normal numbers.
+const maxScale = 1000
 
 // pow2 returns 2^e for |e| < 1023.
 func pow2(e int32) float64 { return math.Float64frombits(uint64(1023+e) << 52) }

@@ -23,6 +23,9 @@ func (s *Simplex) Solve() (Status, error) {
 	n, m := len(s.cost), len(s.rhs)
 	s.value, s.reduced = resize(s.value, n), resize(s.reduced, n)
 	s.dual, s.farkas, s.ray = resize(s.dual, m), resize(s.farkas, m), resize(s.ray, n)
+	for _, v := range [...][]float64{s.value, s.reduced, s.dual, s.farkas, s.ray} {
+		clear(v)
+	}
 	if err := s.validate(); err != nil {
 		return s.status, err
 	}
@@ -52,6 +55,9 @@ func (s *Simplex) Solve() (Status, error) {
 // rule; more come from rounding, and late ones work with looser tolerances.
 func (s *Simplex) rounds() Status {
 	for round := range maxRounds {
+		if round == coldRound {
+			s.startCold()
+		}
 		if s.updates > 0 {
 			s.factor()
 		}
@@ -87,6 +93,19 @@ func (s *Simplex) rounds() Status {
 	return NumericalFailure
 }
 
+// startCold replaces the basis by that of the slacks.
+func (s *Simplex) startCold() {
+	n := len(s.cost)
+	for v := range s.place {
+		if v >= n {
+			s.place[v] = Basic
+		} else {
+			s.place[v] = preferred(s.cost[v], s.vlo[v], s.vhi[v])
+		}
+	}
+	s.factor()
+}
+
 // maxIterations returns the iteration limit in force.
 func (s *Simplex) maxIterations() int {
 	if s.limit > 0 {
@@ -111,8 +130,6 @@ func (s *Simplex) unload() {
 	n := len(s.cost)
 	copy(s.colPlace, s.place[:n])
 	copy(s.rowPlace, s.place[n:])
-	clear(s.farkas)
-	clear(s.ray)
 	sum := 0.0
 	for j := range n {
 		f := pow2(s.colExp[j])

@@ -11,8 +11,10 @@ type state struct {
 	b, y     []float64 // right-hand sides and duals of the rows
 	ptol     []float64 // how far a variable may be out of its bounds
 	dtol     []float64 // how far a reduced cost may have the wrong sign
+	pbase    []float64 // the part of ptol that does not depend on the basis
+	dbase    []float64 // the same of dtol
+	yfloor   []float64 // scratch: rounding in the duals
 	wt       []float64 // Devex reference weights
-	floor    float64   // added to ptol: what rounding does at the size of the values in play
 	loose    float64   // factor on the tolerances, grows when rounds do not settle
 	shifted  bool      // c differs from the costs of the program
 	slackC   bool      // c differs for slacks as well
@@ -24,20 +26,25 @@ type state struct {
 	overflow bool
 }
 
-// Tolerances, on the scaled program, whose coefficients are near 1 and whose largest cost is.
+// Tolerances. Those without a unit apply to the scaled program, whose coefficients are near 1 and
+// whose largest cost is, and also to the program as given, whichever is tighter: a scale factor
+// must not turn a real violation into a small one. On top comes what rounding does, which is
+// known from the terms of each sum.
 const (
-	primalTol   = 1e-9  // absolute part of ptol
-	primalRel   = 1e-12 // relative to the bound
-	primalFloor = 1e-13 // relative to the largest value in play
-	dualTol     = 2e-12 // absolute part of dtol: relative to the largest cost
-	dualRel     = 1e-9  // relative to the column's own cost
-	looseMost   = 100   // most by which tolerances are relaxed
-	pivotTol    = 1e-9  // smallest pivot looked at
-	pivotFine   = 1e-7  // smallest pivot taken without a fresh factorisation
-	zeroStep    = 1e-13 // steps up to this length count as degenerate
-	maxUpdates  = 50    // exchanges between factorisations
-	maxRounds   = 16    // phases until the arithmetic is given up
-	looseRound  = 6     // round from which tolerances are relaxed
+	primalTol  = 1e-9  // violation of a bound or row
+	primalRel  = 1e-12 // the same, relative to the bound or right-hand side
+	dualTol    = 2e-12 // wrong sign of a reduced cost, where the largest cost is 1
+	dualUnit   = 1e-9  // the same in the units of the program
+	dualRel    = 1e-9  // the same, relative to the column's own cost
+	rounding   = 3e-14 // rounding of a sum, relative to its terms
+	looseMost  = 100   // most by which tolerances are relaxed
+	pivotTol   = 1e-9  // smallest pivot looked at
+	pivotFine  = 1e-7  // smallest pivot taken without a fresh factorisation
+	zeroStep   = 1e-13 // steps up to this length count as degenerate
+	maxUpdates = 50    // exchanges between factorisations
+	maxRounds  = 16    // phases until the arithmetic is given up
+	looseRound = 6     // round from which tolerances are relaxed
+	coldRound  = 9     // round that starts again from the slacks
 )
 
 // load sets the state up from the scaled program and the stored basis.
@@ -48,10 +55,11 @@ func (s *Simplex) load() {
 	s.vlo, s.vhi = resize(s.vlo, t), resize(s.vhi, t)
 	s.x, s.d, s.c = resize(s.x, t), resize(s.d, t), resize(s.c, t)
 	s.ptol, s.dtol, s.wt = resize(s.ptol, t), resize(s.dtol, t), resize(s.wt, t)
+	s.pbase, s.dbase, s.yfloor = resize(s.pbase, t), resize(s.dbase, t), resize(s.yfloor, m)
 	s.b, s.y, s.ws = resize(s.b, m), resize(s.y, m), resize(s.ws, m)
 	s.arow, s.cpos, s.rpos = resize(s.arow, n), resize(s.cpos, n), resize(s.rpos, m)
 	s.cands, s.banned = s.cands[:0], s.banned[:0]
-	s.loose, s.floor, s.overflow = 1, 0, false
+	s.loose, s.overflow = 1, false
 	clear(s.x)
 	clear(s.d)
 	s.restoreCosts()
@@ -66,11 +74,11 @@ func (s *Simplex) load() {
 		if !math.IsInf(s.hi[j], 0) {
 			size = min(size, math.Abs(hi))
 		}
-		s.ptol[j] = primalTol
+		s.pbase[j] = primalTol * min(1, f)
 		if !math.IsInf(size, 1) {
-			s.ptol[j] += primalRel * size
+			s.pbase[j] += primalRel * size
 		}
-		s.dtol[j] = dualTol + dualRel*math.Abs(s.c[j])
+		s.dbase[j] = min(dualTol, dualUnit*pow2(s.colExp[j])*pow2(s.objExp)) + dualRel*math.Abs(s.c[j])
 		s.overflow = s.overflow || math.IsInf(lo, 0) != math.IsInf(s.lo[j], 0) ||
 			math.IsInf(hi, 0) != math.IsInf(s.hi[j], 0) || s.c[j]-s.c[j] != 0
 		s.place[j] = s.colPlace[j]
@@ -80,7 +88,8 @@ func (s *Simplex) load() {
 	}
 	for i := range m {
 		v := n + i
-		s.b[i] = s.rhs[i] * pow2(s.rowExp[i])
+		f := pow2(s.rowExp[i])
+		s.b[i] = s.rhs[i] * f
 		s.overflow = s.overflow || s.b[i]-s.b[i] != 0
 		s.vlo[v], s.vhi[v] = 0, 0
 		switch s.sense[i] {
@@ -89,8 +98,8 @@ func (s *Simplex) load() {
 		case GE:
 			s.vlo[v] = -Inf
 		}
-		s.ptol[v] = primalTol + primalRel*math.Abs(s.b[i])
-		s.dtol[v] = dualTol
+		s.pbase[v] = primalTol*min(1, f) + primalRel*math.Abs(s.b[i])
+		s.dbase[v] = min(dualTol, dualUnit/f*pow2(s.objExp))
 		s.place[v] = s.rowPlace[i]
 		if s.place[v] != Basic {
 			s.place[v] = allowed(s.place[v], s.vlo[v], s.vhi[v])
@@ -125,17 +134,8 @@ func (s *Simplex) bound(v int) float64 {
 	return 0
 }
 
-// rowTimesX returns the activity of row i at x.
-func (s *Simplex) rowTimesX(i int) float64 {
-	sum := 0.0
-	for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
-		sum += s.val[e] * s.x[s.rowCol[e]]
-	}
-	return sum
-}
-
 // computeX computes the values of all variables from the places, with one step of iterative
-// refinement, and the rounding floor.
+// refinement, and the tolerances that go with them.
 func (s *Simplex) computeX() {
 	n := len(s.cost)
 	for j := range n {
@@ -143,40 +143,65 @@ func (s *Simplex) computeX() {
 		if s.place[j] != Basic {
 			s.x[j] = s.bound(j)
 		}
+		s.ptol[j] = rounding * math.Abs(s.x[j])
 	}
-	size := 0.0
 	r := s.rhsR[:s.k]
 	for range 2 {
 		for q, i := range s.kr {
-			r[q] = s.b[i] - s.rowTimesX(int(i))
-			size = max(size, math.Abs(r[q]))
+			sum := s.b[i]
+			for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
+				sum -= s.val[e] * s.x[s.rowCol[e]]
+			}
+			r[q] = sum
 		}
 		for p, j := range s.kc {
-			sum := 0.0
+			sum, size := 0.0, 0.0
 			for q, u := range s.inv[p*s.ld : p*s.ld+s.k] {
-				sum += u * r[q]
+				t := u * r[q]
+				sum += t
+				size += math.Abs(t)
 			}
 			s.x[j] += sum
-			size = max(size, math.Abs(s.x[j]))
+			s.ptol[j] += rounding * size
 		}
 	}
-	for i := range s.rhs {
-		s.x[n+i] = 0
-		if s.rpos[i] < 0 {
-			s.x[n+i] = s.b[i] - s.rowTimesX(i)
+	for i, b := range s.b {
+		s.x[n+i], s.ptol[n+i] = 0, 0
+		if s.rpos[i] >= 0 {
+			continue
 		}
+		sum, size := b, rounding*math.Abs(b)
+		for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
+			j, a := s.rowCol[e], s.val[e]
+			sum -= a * s.x[j]
+			size += math.Abs(a) * s.ptol[j]
+		}
+		s.x[n+i], s.ptol[n+i] = sum, size
 	}
-	s.floor = primalFloor * size
+	for v, base := range s.pbase {
+		s.ptol[v] = s.relaxed(base+s.ptol[v], primalTol)
+	}
 }
 
-// computeD computes the duals and the reduced costs from c, with one step of iterative refinement.
+// relaxed returns a tolerance, relaxed if rounds do not settle.
+func (s *Simplex) relaxed(tol, unit float64) float64 {
+	if s.loose > 1 {
+		return s.loose * (tol + unit)
+	}
+	return tol
+}
+
+// computeD computes the duals and the reduced costs from c, with one step of iterative refinement,
+// and the tolerances that go with them.
 func (s *Simplex) computeD() {
 	n := len(s.cost)
 	clear(s.y)
+	clear(s.yfloor)
 	if s.slackC {
 		for i := range s.y {
 			if s.rpos[i] < 0 {
 				s.y[i] = s.c[n+i]
+				s.yfloor[i] = rounding * math.Abs(s.y[i])
 			}
 		}
 	}
@@ -202,7 +227,9 @@ func (s *Simplex) computeD() {
 				continue
 			}
 			for q, u := range s.inv[p*s.ld : p*s.ld+s.k] {
-				r[q] += f * u
+				t := f * u
+				r[q] += t
+				s.yfloor[s.kr[q]] += rounding * math.Abs(t)
 			}
 		}
 		for q, i := range s.kr {
@@ -212,18 +239,30 @@ func (s *Simplex) computeD() {
 	for _, j := range s.kc {
 		d[j] = 0
 	}
+	for j, c := range s.c[:n] {
+		s.dtol[j] = rounding * math.Abs(c)
+	}
 	for i := range s.y {
-		s.d[n+i] = 0
+		v := n + i
+		s.d[v], s.dtol[v] = 0, s.yfloor[i]
 		if s.rpos[i] >= 0 {
-			s.d[n+i] = s.c[n+i] - s.y[i]
+			s.d[v] = s.c[v] - s.y[i]
 		}
+		if f := s.yfloor[i]; f != 0 {
+			for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
+				s.dtol[s.rowCol[e]] += f * math.Abs(s.val[e])
+			}
+		}
+	}
+	for v, base := range s.dbase {
+		s.dtol[v] = s.relaxed(base+s.dtol[v], dualTol)
 	}
 }
 
 // excess returns by how much basic or nonbasic variable v is out of its bounds, negative below the
 // lower one, and zero if by no more than its tolerance.
 func (s *Simplex) excess(v int) float64 {
-	x, tol := s.x[v], s.loose*(s.ptol[v]+s.floor)
+	x, tol := s.x[v], s.ptol[v]
 	if e := x - s.vhi[v]; e > tol {
 		return e
 	}
@@ -241,7 +280,7 @@ func (s *Simplex) wrongSign(v int) float64 {
 		s.place[v] == AtLower && d >= 0 || s.place[v] == AtUpper && d <= 0 {
 		return 0
 	}
-	if d = math.Abs(d); d > s.loose*s.dtol[v] {
+	if d = math.Abs(d); d > s.dtol[v] {
 		return d
 	}
 	return 0

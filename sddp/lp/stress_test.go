@@ -1,0 +1,144 @@
+package lp
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// rescaled returns p with columns and rows multiplied by powers of ten up to 10^±w: the same
+// program in other units.
+func rescaled(r *rand.Rand, p *problem, w float64) *problem {
+	q := &problem{}
+	unit := make([]float64, len(p.cost))
+	for j := range p.cost {
+		unit[j] = math.Pow(10, w*(2*r.Float64()-1))
+		q.column(p.cost[j]*unit[j], p.lo[j]/unit[j], p.hi[j]/unit[j])
+	}
+	for i := range p.rhs {
+		f := math.Pow(10, w*(2*r.Float64()-1))
+		coefs := make([]float64, len(p.coefs[i]))
+		for k, j := range p.cols[i] {
+			coefs[k] = p.coefs[i][k] * f * unit[j]
+		}
+		q.row(p.sense[i], p.rhs[i]*f, p.cols[i], coefs)
+	}
+	return q
+}
+
+// TestUnitsDoNotMatter solves programs in units that differ by up to twelve orders of magnitude:
+// the objective stays the same.
+func TestUnitsDoNotMatter(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	for k := range 1500 {
+		p := solvable(r, 1+r.IntN(20), 1+r.IntN(20), k%2 == 0)
+		s := p.load()
+		if status := prove(t, fmt.Sprintf("program %d", k), p, s); status != Optimal {
+			t.Fatalf("program %d: got %v", k, status)
+		}
+		q := rescaled(r, p, float64(1+k%6)).load()
+		if status, err := q.Solve(); status != Optimal || err != nil {
+			t.Fatalf("program %d in other units: got %v, %v\n%v", k, status, err, p)
+		}
+		size := 1.0
+		for j, c := range p.cost {
+			size = max(size, math.Abs(c*s.Value(j)))
+		}
+		if a, b := s.Objective(), q.Objective(); math.Abs(a-b) > 1e-8*size {
+			t.Errorf("program %d: objective %v, in other units %v\n%v", k, a, b, p)
+		}
+	}
+}
+
+// TestWideCoefficients proves programs whose coefficients span six orders of magnitude within a
+// row in a way that no choice of units mends.
+func TestWideCoefficients(t *testing.T) {
+	r := rand.New(rand.NewPCG(33, 34))
+	for k := range 3000 {
+		p := anything(r, 1+r.IntN(12), 1+r.IntN(12))
+		w := float64(1 + k%3)
+		for i := range p.coefs {
+			coefs := make([]float64, len(p.coefs[i]))
+			for q, a := range p.coefs[i] {
+				coefs[q] = a * math.Pow(10, w*(2*r.Float64()-1))
+			}
+			p.coefs[i] = coefs
+		}
+		prove(t, fmt.Sprintf("program %d", k), p, p.load())
+	}
+}
+
+// TestExtremeCoefficients solves one-row programs with the optimum x = 1 in absurd units, and asks
+// only for an end where arithmetic overflows.
+func TestExtremeCoefficients(t *testing.T) {
+	for _, e := range []int{-300, -200, -100, 100, 200, 300} {
+		a := math.Pow(10, float64(e))
+		p := &problem{}
+		p.column(1, 0, 5)
+		p.dense(GE, a, a)
+		wantObjective(t, fmt.Sprintf("coefficient 1e%d", e), p, 1)
+		p = &problem{}
+		p.column(a, 0, 5)
+		p.dense(GE, 1, 1)
+		s := p.load()
+		if status, err := s.Solve(); status != Optimal || err != nil || math.Abs(s.Objective()-a) > 1e-9*a || s.Value(0) != 1 {
+			t.Errorf("cost 1e%d: got %v, %v, objective %v", e, status, err, s.Objective())
+		}
+	}
+	extreme := []float64{0, math.SmallestNonzeroFloat64, 1e-308, 1e-100, 1, 1e100, math.MaxFloat64}
+	r := rand.New(rand.NewPCG(35, 36))
+	pick := func() float64 { return extreme[r.IntN(len(extreme))] * float64(1-2*r.IntN(2)) }
+	for range 3000 {
+		p := &problem{}
+		for range 1 + r.IntN(4) {
+			lo, hi := pick(), pick()
+			if r.IntN(4) == 0 {
+				hi = Inf
+			}
+			p.column(pick(), min(lo, hi), max(lo, hi))
+		}
+		for range r.IntN(4) {
+			coefs := make([]float64, len(p.cost))
+			for j := range coefs {
+				coefs[j] = pick()
+			}
+			p.dense(Sense(r.IntN(3)), pick(), coefs...)
+		}
+		s := p.load()
+		status, err := s.Solve()
+		if err != nil {
+			t.Fatalf("%v\n%v", err, p)
+		}
+		if v := s.Objective(); status == Optimal && v-v != 0 {
+			t.Fatalf("optimal with objective %v\n%v", v, p)
+		}
+	}
+}
+
+// TestLarge proves programs at the upper end of what the solver is meant for.
+func TestLarge(t *testing.T) {
+	r := rand.New(rand.NewPCG(37, 38))
+	for _, c := range []struct {
+		n, m       int
+		degenerate bool
+	}{{300, 300, false}, {300, 300, true}, {500, 150, false}, {150, 500, true}} {
+		p := solvable(r, c.n, c.m, c.degenerate)
+		s := p.load()
+		if status := prove(t, fmt.Sprintf("%d columns, %d rows", c.n, c.m), p, s); status != Optimal {
+			t.Errorf("%v: got %v", c, status)
+		}
+		t.Logf("%d columns, %d rows: %d iterations", c.n, c.m, s.Iterations())
+		for i := range 5 { // wider rows: the old optimum stays feasible
+			p.rhs[i] += float64(1 - int(p.sense[i]))
+			s.SetRHS(i, p.rhs[i])
+		}
+		if status := prove(t, "warm", p, s); status != Optimal {
+			t.Errorf("%v, warm: got %v", c, status)
+		}
+	}
+	for range 3 {
+		p := anything(r, 200, 150)
+		prove(t, "anything", p, p.load())
+	}
+}
