@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"io"
+)
+
+const usage = `sddp plans the operation of a hydrothermal power system by stochastic dual
+dynamic programming.
+
+Usage:
+
+	sddp train CASE [flags]                    make a policy for a case
+	sddp simulate CASE --policy DIR [flags]    run a policy over many scenarios
+	sddp info CASE [--json]                    tell what a case holds
+	sddp help [COMMAND]                        tell more about a command
+
+CASE is a folder with case.json, buses.json, thermals.json, reservoirs.json and
+lines.json; docs/sddp.md describes them. Flags may stand before or after it.
+
+train and simulate share their work out over the ranks of the job they are
+started in, and give the same numbers for any number of them:
+
+	cohort run -n 4 ./cmd/sddp train cases/brazil4
+`
+
+const trainHelp = `Usage: sddp train CASE [flags]
+
+Train makes a policy: lower bounds of what is left to pay after every stage, as a
+function of the energy stored. A line on standard error tells how far it is, and
+a summary on standard output what the policy does.
+
+Training:
+
+	--iterations N   stop after N iterations (default 50)
+	--passes M       forward passes in each, shared out over the ranks (default 8)
+	--openings K     equally likely inflows per stage (default 10)
+	--seed S         of all random numbers (default 1)
+	--gap G          stop earlier, when the upper end of the 95 % interval of the
+	                 cost of the forward passes is within G of the lower bound, as
+	                 0.01; with few passes the interval is wide (default 0: do not)
+	--stall N        stop earlier, when the lower bound has grown by less than one
+	                 millionth in N iterations (default 0: do not)
+
+Results:
+
+	--scenarios N    simulate the policy over N scenarios at the end (default 200)
+	--out DIR        write convergence.csv, convergence.svg, storage.svg,
+	                 summary.json and policy.json to DIR, each whole or not at all
+	--json           print, as the last line, one JSON object: lower_bound,
+	                 upper_mean, upper_ci95, iterations, cuts, cuts_sha256, ranks,
+	                 seconds
+
+The status is 0 for success, 1 for failure, 2 for a wrong command line, and 130
+when it was interrupted.
+`
+
+const simulateHelp = `Usage: sddp simulate CASE --policy DIR [flags]
+
+Simulate runs a policy over many scenarios and tells what it costs and does. The
+policy must have been trained for the same case.
+
+	--policy DIR       what sddp train --out wrote: the folder, or its policy.json
+	--scenarios N      number of scenarios (default 1000)
+	--out-of-sample    draw inflows anew from the distributions of the case, instead
+	                   of taking the openings that the policy was trained for
+	--out DIR          write storage.svg and summary.json to DIR
+	--json             print, as the last line, one JSON object, as sddp train does
+`
+
+const infoHelp = `Usage: sddp info CASE [--json]
+
+Info reads a case, checks it, and tells what it holds.
+
+	--json    print one JSON object
+`
+
+// help prints what a command takes.
+func help(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stdout, usage)
+		return 0
+	}
+	cmd, ok := commands[args[0]]
+	if !ok {
+		fmt.Fprintf(stderr, "sddp help: unknown command %q, want train, simulate or info\n", args[0])
+		return statusUsage
+	}
+	fmt.Fprint(stdout, cmd.help)
+	return 0
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort/sddp"
+)
+
+// train makes a policy, simulates it, and reports.
+func train(j *job) error {
+	began := time.Now()
+	c, out, err := j.open()
+	if err != nil {
+		return err
+	}
+	trained, err := sddp.Train(j.ctx, j.world, c, sddp.Options{
+		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
+		Gap: j.o.gap, Stall: j.o.stall, Progress: j.progress.iteration,
+	})
+	if err != nil {
+		return err
+	}
+	j.progress.end()
+	sim, err := sddp.Simulate(j.ctx, j.world, c, trained.Policy, sddp.SimulateOptions{Scenarios: j.o.scenarios})
+	if err != nil {
+		return err
+	}
+	return j.report(out, &sddp.Report{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
+}
+
+// simulate reads a policy, simulates it, and reports.
+func simulate(j *job) error {
+	began := time.Now()
+	c, out, err := j.open()
+	if err != nil {
+		return err
+	}
+	policy, err := sddp.LoadPolicy(j.world, j.o.policy, c)
+	if err != nil {
+		return err
+	}
+	sim, err := sddp.Simulate(j.ctx, j.world, c, policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Outside: j.o.outside})
+	if err != nil {
+		return err
+	}
+	return j.report(out, &sddp.Report{Case: c, Policy: policy, Simulation: sim}, began)
+}
+
+// open reads the case and opens the output folder, if one is asked for, before the work is done.
+func (j *job) open() (*sddp.Case, *sddp.Output, error) {
+	c, err := sddp.LoadCase(j.world, j.o.dir)
+	if err != nil || j.o.out == "" {
+		return c, nil, err
+	}
+	out, err := sddp.OpenOutput(j.world, j.o.out)
+	return c, out, err
+}
+
+// report writes the files and prints the summary.
+func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
+	r.Ranks, r.Backend = j.world.Size(), j.world.Backend()
+	r.Seconds = time.Since(began).Seconds()
+	if out != nil {
+		files, err := r.Files()
+		if err != nil {
+			return err
+		}
+		if err := out.Write(j.ctx, j.world, files); err != nil {
+			return err
+		}
+	}
+	if !j.first() {
+		return nil
+	}
+	text := "\n" + r.Summary()
+	if out != nil {
+		text += fmt.Sprintf("\nWritten to %s.\n", j.o.out)
+	}
+	if j.o.json {
+		line, err := json.Marshal(r.Result())
+		if err != nil {
+			return err
+		}
+		text += string(line) + "\n"
+	}
+	_, err := fmt.Fprint(j.out, text)
+	return err
+}

@@ -1,0 +1,112 @@
+// Command sddp plans the operation of a hydrothermal power system by stochastic dual dynamic
+// programming: the reference application of cohort. It runs alone or on many ranks:
+//
+//	sddp train cases/brazil4
+//	cohort run -n 4 ./cmd/sddp train cases/brazil4
+//
+// sddp help tells the rest.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/sddp"
+)
+
+// The statuses the command ends with.
+const (
+	statusFailed      = 1
+	statusUsage       = 2
+	statusInterrupted = 130
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main with what it touches given to it.
+func run(args []string, stdout, stderr *os.File) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return statusUsage
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		return help(rest, stdout, stderr)
+	}
+	cmd, ok := commands[name]
+	if !ok {
+		fmt.Fprintf(stderr, "sddp: unknown command %q, want train, simulate, info or help\n", name)
+		return statusUsage
+	}
+	o, err := parseOptions(name, cmd, rest)
+	switch {
+	case errors.Is(err, errHelp):
+		fmt.Fprint(stdout, cmd.help)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "sddp %s: %v\nRun 'sddp help %s' for what it takes.\n", name, err, name)
+		return statusUsage
+	}
+	if name == "info" {
+		return info(o, stdout, stderr)
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	world, err := cohort.Init(ctx, nil)
+	if err != nil {
+		fmt.Fprintf(stderr, "sddp: %v\n", err)
+		return statusFailed
+	}
+	j := &job{ctx: ctx, world: world, o: o, out: stdout, progress: newProgress(world.Rank(), stderr, o.iterations)}
+	err = cmd.run(j)
+	j.progress.end()
+	if err == nil {
+		err = world.Close()
+	}
+	if err != nil {
+		return j.failed(err, stderr)
+	}
+	return 0
+}
+
+// job is one run of a command that needs the ranks.
+type job struct {
+	ctx      context.Context
+	world    *cohort.Comm
+	o        *options
+	out      io.Writer
+	progress *progress
+}
+
+// first reports whether this is the rank that reads, writes and prints.
+func (j *job) first() bool { return j.world.Rank() == 0 }
+
+// failed says what went wrong and returns the status to end with. An error that all ranks have is
+// told by rank 0, one that a rank has for itself by that rank.
+func (j *job) failed(err error, stderr io.Writer) int {
+	if j.ctx.Err() != nil {
+		if j.first() {
+			fmt.Fprintln(stderr, "sddp: interrupted; nothing was written")
+		}
+		return statusInterrupted
+	}
+	switch {
+	case errors.Is(err, sddp.ErrPeer) && !j.first():
+		// The rank that failed has told.
+	case j.world.Size() == 1:
+		fmt.Fprintf(stderr, "sddp: %v\n", err)
+	default:
+		fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world.Rank(), err)
+	}
+	return statusFailed
+}

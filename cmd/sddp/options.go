@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// options are what the command line says.
+type options struct {
+	dir        string // of the case
+	iterations int
+	passes     int
+	openings   int
+	seed       uint64
+	gap        float64
+	stall      int
+	scenarios  int
+	out        string
+	policy     string
+	outside    bool
+	json       bool
+}
+
+// command is a subcommand.
+type command struct {
+	run   func(*job) error // nil for info
+	flags func(*flag.FlagSet, *options)
+	help  string
+}
+
+var commands = map[string]command{
+	"train":    {train, trainFlags, trainHelp},
+	"simulate": {simulate, simulateFlags, simulateHelp},
+	"info":     {nil, infoFlags, infoHelp},
+}
+
+func trainFlags(f *flag.FlagSet, o *options) {
+	f.IntVar(&o.iterations, "iterations", 50, "")
+	f.IntVar(&o.passes, "passes", 8, "")
+	f.IntVar(&o.openings, "openings", 10, "")
+	f.Uint64Var(&o.seed, "seed", 1, "")
+	f.Float64Var(&o.gap, "gap", 0, "")
+	f.IntVar(&o.stall, "stall", 0, "")
+	f.IntVar(&o.scenarios, "scenarios", 200, "")
+	f.StringVar(&o.out, "out", "", "")
+	f.BoolVar(&o.json, "json", false, "")
+}
+
+func simulateFlags(f *flag.FlagSet, o *options) {
+	f.StringVar(&o.policy, "policy", "", "")
+	f.IntVar(&o.scenarios, "scenarios", 1000, "")
+	f.BoolVar(&o.outside, "out-of-sample", false, "")
+	f.StringVar(&o.out, "out", "", "")
+	f.BoolVar(&o.json, "json", false, "")
+}
+
+func infoFlags(f *flag.FlagSet, o *options) {
+	f.BoolVar(&o.json, "json", false, "")
+}
+
+// errHelp says that help was asked for.
+var errHelp = errors.New("help")
+
+// parseOptions reads the arguments of a subcommand. Flags may stand before or after the case, and
+// -- ends them.
+func parseOptions(name string, cmd command, args []string) (*options, error) {
+	o := &options{}
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	cmd.flags(f, o)
+	var plain, after []string
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, after = args[:i], args[i+1:]
+	}
+	for len(args) > 0 {
+		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return nil, errHelp
+		} else if err != nil {
+			return nil, errors.New(strings.Replace(err.Error(), " -", " --", 1))
+		}
+		if args = f.Args(); len(args) > 0 {
+			plain, args = append(plain, args[0]), args[1:]
+		}
+	}
+	plain = append(plain, after...)
+	if len(plain) != 1 {
+		return nil, fmt.Errorf("got %d arguments, want one: the folder of a case", len(plain))
+	}
+	o.dir = plain[0]
+	return o, o.check(name)
+}
+
+// check reports values that no run can take. The flags have been read.
+func (o *options) check(name string) error {
+	atLeast := func(flag string, v, least int) error {
+		if v < least {
+			return fmt.Errorf("--%s: got %d, want a whole number of at least %d", flag, v, least)
+		}
+		return nil
+	}
+	switch name {
+	case "train":
+		var err error
+		if !(o.gap >= 0 && o.gap < 1) {
+			err = fmt.Errorf("--gap: got %g, want a number from 0 to below 1, as 0.01", o.gap)
+		}
+		return errors.Join(atLeast("iterations", o.iterations, 1), atLeast("passes", o.passes, 1),
+			atLeast("openings", o.openings, 1), atLeast("scenarios", o.scenarios, 2), atLeast("stall", o.stall, 0), err)
+	case "simulate":
+		var err error
+		if o.policy == "" {
+			err = errors.New("--policy: missing, want the folder that sddp train --out wrote")
+		}
+		return errors.Join(err, atLeast("scenarios", o.scenarios, 2))
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package sddp
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Facts are the main figures of a case.
+type Facts struct {
+	Name            string  `json:"name"`
+	SHA256          string  `json:"sha256"`
+	Stages          int     `json:"stages"`
+	HoursPerStage   float64 `json:"hours_per_stage"`
+	Buses           int     `json:"buses"`
+	Lines           int     `json:"lines"`
+	Thermals        int     `json:"thermals"`
+	ThermalMW       float64 `json:"thermal_mw"`
+	Reservoirs      int     `json:"reservoirs"`
+	HydroMW         float64 `json:"hydro_mw"`
+	MaxStorage      float64 `json:"max_storage"`
+	InitialStorage  float64 `json:"initial_storage"`
+	LoadMWMonth     float64 `json:"load"`   // over the horizon
+	InflowMWMonth   float64 `json:"inflow"` // expected, over the horizon
+	Columns         int     `json:"columns"`
+	Rows            int     `json:"rows"` // of a stage's linear program, without cuts
+	DeficitCost     float64 `json:"deficit_cost"`
+	SpillCost       float64 `json:"spill_cost"`
+	CheapestThermal float64 `json:"cheapest_thermal"`
+	DearestThermal  float64 `json:"dearest_thermal"`
+}
+
+// Facts returns the main figures of the case.
+func (c *Case) Facts() Facts {
+	f := Facts{
+		Name: c.Name, SHA256: c.SHA256(), Stages: c.Stages, HoursPerStage: c.HoursPerStage,
+		Buses: len(c.Buses), Lines: len(c.Lines), Thermals: len(c.Thermals), Reservoirs: len(c.Reservoirs),
+		DeficitCost: c.DeficitCost, SpillCost: c.SpillCost,
+	}
+	for i, g := range c.Thermals {
+		f.ThermalMW += g.MaxMW
+		if i == 0 || g.CostPerMWh < f.CheapestThermal {
+			f.CheapestThermal = g.CostPerMWh
+		}
+		f.DearestThermal = max(f.DearestThermal, g.CostPerMWh)
+	}
+	for _, r := range c.Reservoirs {
+		f.HydroMW += r.MaxGenerationMW
+		f.MaxStorage += r.MaxStorage
+		f.InitialStorage += r.InitialStorage
+	}
+	f.Columns = len(c.Thermals) + 3*len(c.Reservoirs) + 2*len(c.Lines) + 1
+	f.Rows = len(c.Buses) + len(c.Reservoirs)
+	for b, bus := range c.Buses {
+		if bus.LoadMW != nil {
+			f.Columns++
+		}
+		for t := range c.Stages {
+			f.LoadMWMonth += c.load(t, b)
+		}
+	}
+	for t := range c.Stages {
+		for _, r := range c.Reservoirs {
+			f.InflowMWMonth += r.InflowMean[c.Period(t)]
+		}
+	}
+	return f
+}
+
+// Describe returns the case as text for people.
+func (c *Case) Describe() string {
+	var b strings.Builder
+	f := c.Facts()
+	fmt.Fprintf(&b, "%s: %s\n\n", f.Name, c.Description)
+	fmt.Fprintf(&b, "  horizon      %d stages of %g h, from %s\n", f.Stages, f.HoursPerStage, c.StageName(0))
+	fmt.Fprintf(&b, "  network      %s, %s\n", strings.Replace(plural(f.Buses, "bus"), "buss", "buses", 1), plural(f.Lines, "line"))
+	fmt.Fprintf(&b, "  load         %.0f MW in the mean\n", f.LoadMWMonth/float64(f.Stages))
+	fmt.Fprintf(&b, "  thermal      %s, %.0f MW, %g to %g %s/MWh\n", plural(f.Thermals, "plant"), f.ThermalMW, f.CheapestThermal, f.DearestThermal, c.Currency)
+	fmt.Fprintf(&b, "  hydro        %s, %.0f MW, inflow %.0f MW in the mean\n", plural(f.Reservoirs, "reservoir"), f.HydroMW, f.InflowMWMonth/float64(f.Stages))
+	fmt.Fprintf(&b, "  storage      %.0f MW-month, %s full at the start\n", f.MaxStorage, percent(f.InitialStorage, f.MaxStorage))
+	fmt.Fprintf(&b, "  deficit      %g %s/MWh, spill %g %s/MWh\n", c.DeficitCost, c.Currency, c.SpillCost, c.Currency)
+	fmt.Fprintf(&b, "  program      %d columns and %d rows per stage, and its cuts\n", f.Columns, f.Rows)
+	fmt.Fprintf(&b, "  sha256       %s\n\n", f.SHA256)
+
+	w := table(&b)
+	fmt.Fprintln(w, "bus\tload MW\tthermal MW\thydro MW\tinflow MW\tstorage MW-month\tat start\t")
+	for i, bus := range c.Buses {
+		var load, thermal, hydro, inflow, most, start float64
+		for t := range c.Stages {
+			load += c.load(t, i) / float64(c.Stages)
+		}
+		for _, g := range c.Thermals {
+			if g.Bus == i {
+				thermal += g.MaxMW
+			}
+		}
+		for _, r := range c.Reservoirs {
+			if r.Bus != i {
+				continue
+			}
+			hydro += r.MaxGenerationMW
+			most += r.MaxStorage
+			start += r.InitialStorage
+			for t := range c.Stages {
+				inflow += r.InflowMean[c.Period(t)] / float64(c.Stages)
+			}
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", bus.Name, load, thermal, hydro, inflow, most, percent(start, most))
+	}
+	w.Flush()
+	return b.String()
+}

@@ -1,0 +1,173 @@
+package sddp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Policy is what training makes: the cuts, and what they were made for.
+type Policy struct {
+	CaseName   string
+	CaseSHA256 string
+	Seed       uint64
+	Openings   int
+	Passes     int
+	Iterations int
+	LowerBound float64
+	Pool       *Pool
+}
+
+// PolicyFile is the name of the policy in an output folder.
+const PolicyFile = "policy.json"
+
+// The format a policy file names.
+const (
+	policyFormat  = "cohort-sddp-policy"
+	policyVersion = 1
+)
+
+// Encode returns the policy as the text of a policy file. Numbers are written so that reading them
+// gives the same bits.
+func (p *Policy) Encode() []byte {
+	var b bytes.Buffer
+	quoted := func(s string) []byte {
+		q, err := json.Marshal(s)
+		if err != nil {
+			panic(err) // a string always has a JSON form
+		}
+		return q
+	}
+	fmt.Fprintf(&b, "{\n  \"format\": %q,\n  \"version\": %d,\n", policyFormat, policyVersion)
+	fmt.Fprintf(&b, "  \"case\": %s,\n  \"case_sha256\": %q,\n", quoted(p.CaseName), p.CaseSHA256)
+	fmt.Fprintf(&b, "  \"seed\": \"%d\",\n  \"openings\": %d,\n  \"passes\": %d,\n", p.Seed, p.Openings, p.Passes)
+	fmt.Fprintf(&b, "  \"iterations\": %d,\n  \"lower_bound\": %s,\n", p.Iterations, exactText(p.LowerBound))
+	fmt.Fprintf(&b, "  \"cuts_sha256\": %q,\n  \"cuts\": [", p.Pool.SHA256())
+	for t := range p.Pool.Stages() {
+		if t > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n    [")
+		for i := range p.Pool.Len(t) {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			alpha, beta := p.Pool.Cut(t, i)
+			b.WriteString("\n      [" + exactText(alpha))
+			for _, x := range beta {
+				b.WriteString(", " + exactText(x))
+			}
+			b.WriteByte(']')
+		}
+		b.WriteString("\n    ]")
+	}
+	b.WriteString("\n  ]\n}\n")
+	return b.Bytes()
+}
+
+// exactText returns the shortest decimal that reads back as x.
+func exactText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// LoadPolicy reads the policy of a case on rank 0, from an output folder of the training or from
+// the file itself, and gives it to all ranks. Its error is the same on all of them.
+//
+// Collective: all ranks of world call it.
+func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
+	file := path
+	if info, err := os.Stat(path); world.Rank() == 0 && err == nil && info.IsDir() {
+		file = filepath.Join(path, PolicyFile)
+	}
+	t := newTeam(world)
+	packed, err := t.fromFirst("read policy", func() ([]byte, error) {
+		info, err := os.Stat(file)
+		if err == nil && info.Size() > maxFile {
+			return nil, &FieldError{File: file, Text: fmt.Sprintf("has %d bytes, want at most %d", info.Size(), maxFile)}
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("policy %s: %w", file, plainError(err))
+		}
+		return packTexts([][]byte{[]byte(file), data}), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	texts := unpackTexts(packed)
+	return ParsePolicy(string(texts[0]), texts[1], c)
+}
+
+// ParsePolicy reads the text of a policy file, which must be for the case. The file's name is for
+// messages alone.
+func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
+	p := &problems{}
+	o := openObject(p, file, data)
+	if o == nil {
+		return nil, p.err()
+	}
+	if !o.constant("format", policyFormat) || o.whole("version", policyVersion, policyVersion) == 0 {
+		return nil, p.err()
+	}
+	out := &Policy{CaseName: o.text("case"), CaseSHA256: o.text("case_sha256")}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	if want := c.SHA256(); out.CaseSHA256 != want {
+		p.add(file, "case_sha256", "got %.12s… of a case %q, want %.12s… of the case %q: a policy holds only for the case it was trained for",
+			out.CaseSHA256, out.CaseName, want, c.Name)
+		return nil, p.err()
+	}
+	seed := o.text("seed")
+	var err error
+	if out.Seed, err = strconv.ParseUint(seed, 10, 64); err != nil && seed != "" {
+		p.add(file, "seed", "got %q, want a whole number from 0 to %d as a text", seed, uint64(math.MaxUint64))
+	}
+	out.Openings = int(o.whole("openings", 1, maxOpenings))
+	out.Passes = int(o.whole("passes", 1, maxPasses))
+	out.Iterations = int(o.whole("iterations", 1, maxIterations))
+	out.LowerBound = o.number("lower_bound", 0, math.MaxFloat64)
+	sum := o.text("cuts_sha256")
+	out.Pool = readCuts(o, c)
+	o.done()
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	if got := out.Pool.SHA256(); got != sum {
+		p.add(file, "cuts_sha256", "got %q, but the cuts in the file have %q: the file was changed or damaged", sum, got)
+	}
+	return out, p.err()
+}
+
+// readCuts reads the field cuts: per stage but the last a list of cuts, each alpha and then beta.
+func readCuts(o *object, c *Case) *Pool {
+	width := 1 + len(c.Reservoirs)
+	pool := newPool(c.Stages, len(c.Reservoirs))
+	want := fmt.Sprintf("a list of %d stages", c.Stages-1)
+	stages := o.list("cuts", want)
+	if len(stages) != c.Stages-1 {
+		if o.has("cuts") {
+			o.add(o.file, "cuts", "got %d stages, want %d", len(stages), c.Stages-1)
+		}
+		return pool
+	}
+	for t, raw := range stages {
+		var cuts [][]float64
+		if err := json.Unmarshal(raw, &cuts); err != nil {
+			o.add(o.file, fmt.Sprintf("cuts[%d]", t), "got %s, want a list of cuts, each a list of %d numbers", brief(raw), width)
+			continue
+		}
+		for i, cut := range cuts {
+			if len(cut) != width {
+				o.add(o.file, fmt.Sprintf("cuts[%d][%d]", t, i), "got %d numbers, want %d: alpha, and one per reservoir", len(cut), width)
+				continue
+			}
+			pool.add(t, cut)
+		}
+	}
+	return pool
+}

@@ -1,0 +1,350 @@
+package sddp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is what there is to tell after a run.
+type Report struct {
+	Case       *Case
+	Training   *Training // nil for a simulation alone
+	Policy     *Policy
+	Simulation *Simulation
+	Ranks      int
+	Backend    string
+	Seconds    float64
+}
+
+// Files returns what is written to an output folder.
+func (r *Report) Files() ([]File, error) {
+	summary, err := r.SummaryJSON()
+	if err != nil {
+		return nil, err
+	}
+	files := []File{
+		{"storage.svg", StorageSVG(r.Case, r.Simulation)},
+		{"summary.json", summary},
+	}
+	if r.Training == nil {
+		return files, nil
+	}
+	return append(files,
+		File{"convergence.csv", ConvergenceCSV(r.Training.Iterations)},
+		File{"convergence.svg", ConvergenceSVG(r.Case, r.Training.Iterations, r.Simulation)},
+		File{PolicyFile, r.Policy.Encode()},
+	), nil
+}
+
+// ConvergenceCSV returns the iterations as a table with a head line. A number that does not exist,
+// as the interval of a single forward pass, is empty.
+func ConvergenceCSV(its []Iteration) []byte {
+	var b bytes.Buffer
+	b.WriteString("iteration,lower_bound,upper_mean,upper_ci95,gap,cuts,solves,lp_seconds,comm_seconds,total_seconds\n")
+	number := func(x float64) string {
+		if math.IsInf(x, 0) || math.IsNaN(x) {
+			return ""
+		}
+		return exactText(x)
+	}
+	for _, it := range its {
+		fmt.Fprintf(&b, "%d,%s,%s,%s,%s,%d,%d,%.6f,%.6f,%.6f\n", it.Number, number(it.LowerBound),
+			number(it.Upper.Mean), number(it.Upper.CI95), number(it.Gap), it.Cuts, it.Solves,
+			it.LP.Seconds(), it.Comm.Seconds(), it.Total.Seconds())
+	}
+	return b.Bytes()
+}
+
+// Result is the one line of JSON that the command prints last.
+type Result struct {
+	LowerBound float64 `json:"lower_bound"`
+	UpperMean  float64 `json:"upper_mean"`
+	UpperCI95  float64 `json:"upper_ci95"`
+	Iterations int     `json:"iterations"`
+	Cuts       int     `json:"cuts"`
+	CutsSHA256 string  `json:"cuts_sha256"`
+	Ranks      int     `json:"ranks"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// Result returns the result of a run. The upper bound is that of the simulation.
+func (r *Report) Result() Result {
+	return Result{
+		LowerBound: r.Policy.LowerBound,
+		UpperMean:  r.Simulation.Cost.Mean,
+		UpperCI95:  r.Simulation.Cost.CI95,
+		Iterations: r.Policy.Iterations,
+		Cuts:       r.Policy.Pool.Total(),
+		CutsSHA256: r.Policy.Pool.SHA256(),
+		Ranks:      r.Ranks,
+		Seconds:    math.Round(1000*r.Seconds) / 1000,
+	}
+}
+
+// summaryJSON is the layout of summary.json; docs/sddp.md describes it.
+type summaryJSON struct {
+	Format     string         `json:"format"`
+	Version    int            `json:"version"`
+	Case       string         `json:"case"`
+	CaseSHA256 string         `json:"case_sha256"`
+	Currency   string         `json:"currency"`
+	Seed       uint64         `json:"seed,string"`
+	Openings   int            `json:"openings"`
+	Passes     int            `json:"passes"`
+	Stopped    string         `json:"stopped,omitempty"`
+	Backend    string         `json:"backend"`
+	Scenarios  int            `json:"scenarios"`
+	Outside    bool           `json:"out_of_sample"`
+	CostStd    float64        `json:"cost_std"`
+	LP         float64        `json:"lp_seconds,omitempty"`
+	Comm       float64        `json:"comm_seconds,omitempty"`
+	Result                    // flat
+	Stages     []stageSummary `json:"stages"`
+}
+
+// stageSummary is a stage in summary.json.
+type stageSummary struct {
+	Stage        int                `json:"stage"`
+	Period       string             `json:"period"`
+	Cost         float64            `json:"cost"`
+	DeficitShare float64            `json:"deficit_probability"`
+	Buses        []busSummary       `json:"buses"`
+	Reservoirs   []reservoirSummary `json:"reservoirs"`
+	Lines        []lineSummary      `json:"lines"`
+}
+
+type busSummary struct {
+	Bus          string  `json:"bus"`
+	Load         float64 `json:"load_mw"`
+	Hydro        float64 `json:"hydro_mw"`
+	Thermal      float64 `json:"thermal_mw"`
+	Deficit      float64 `json:"deficit_mw"`
+	NetImport    float64 `json:"net_import_mw"`
+	MarginalCost float64 `json:"marginal_cost_per_mwh"`
+}
+
+type reservoirSummary struct {
+	Reservoir string  `json:"reservoir"`
+	Inflow    float64 `json:"inflow"`
+	Storage   float64 `json:"end_storage"`
+	P10       float64 `json:"end_storage_p10"`
+	P50       float64 `json:"end_storage_p50"`
+	P90       float64 `json:"end_storage_p90"`
+	Spill     float64 `json:"spill"`
+}
+
+type lineSummary struct {
+	From string  `json:"from"`
+	To   string  `json:"to"`
+	Flow float64 `json:"flow_mw"`
+}
+
+// SummaryJSON returns the text of summary.json.
+func (r *Report) SummaryJSON() ([]byte, error) {
+	c, sim := r.Case, r.Simulation
+	out := summaryJSON{
+		Format: "cohort-sddp-summary", Version: 1,
+		Case: c.Name, CaseSHA256: c.SHA256(), Currency: c.Currency,
+		Seed: r.Policy.Seed, Openings: r.Policy.Openings, Passes: r.Policy.Passes,
+		Backend: r.Backend, Scenarios: sim.Cost.Samples, Outside: sim.Outside, CostStd: sim.Cost.Std,
+		Result: r.Result(),
+	}
+	if r.Training != nil {
+		out.Stopped = r.Training.Stopped
+		out.LP, out.Comm = r.Training.LP.Seconds(), r.Training.Comm.Seconds()
+	}
+	for t, st := range sim.Stages {
+		s := stageSummary{Stage: t + 1, Period: c.StageName(t), Cost: st.Cost, DeficitShare: st.DeficitShare,
+			Lines: []lineSummary{}}
+		for b := range c.Buses {
+			s.Buses = append(s.Buses, c.busSummary(st, t, b))
+		}
+		for i, res := range c.Reservoirs {
+			band := st.StorageBand[i]
+			s.Reservoirs = append(s.Reservoirs, reservoirSummary{res.Name, st.Inflow[i], st.Storage[i], band[0], band[1], band[2], st.Spill[i]})
+		}
+		for i, l := range c.Lines {
+			s.Lines = append(s.Lines, lineSummary{c.Buses[l.From].Name, c.Buses[l.To].Name, st.Flow[i]})
+		}
+		out.Stages = append(out.Stages, s)
+	}
+	text, err := json.MarshalIndent(out, "", "  ")
+	return append(text, '\n'), err
+}
+
+// busSummary returns a bus in a stage.
+func (c *Case) busSummary(st StageResult, t, b int) busSummary {
+	s := busSummary{
+		Bus: c.Buses[b].Name, Load: c.load(t, b), Hydro: st.Hydro[b], Thermal: st.Thermal[b],
+		Deficit: st.Deficit[b], MarginalCost: st.MarginalCost[b],
+	}
+	for i, l := range c.Lines {
+		if l.From == b {
+			s.NetImport -= st.Flow[i]
+		}
+		if l.To == b {
+			s.NetImport += st.Flow[i]
+		}
+	}
+	return s
+}
+
+// load returns the load of a bus in a stage, in MW.
+func (c *Case) load(t, b int) float64 {
+	if c.Buses[b].LoadMW == nil {
+		return 0
+	}
+	return c.Buses[b].LoadMW[c.Period(t)]
+}
+
+// maxBusTables is how many buses get a table of their own in the summary.
+const maxBusTables = 12
+
+// Summary returns the result as text for people.
+func (r *Report) Summary() string {
+	var b strings.Builder
+	c, sim := r.Case, r.Simulation
+	unit, scale := moneyUnit(c, sim.Cost.Mean)
+	kind := "the openings of the training"
+	if sim.Outside {
+		kind = "inflows drawn anew"
+	}
+	fmt.Fprintf(&b, "%s: %d stages, %d scenarios with %s\n\n", c.Name, c.Stages, sim.Cost.Samples, kind)
+	fmt.Fprintf(&b, "  lower bound      %12.4f %s\n", r.Policy.LowerBound/scale, unit)
+	fmt.Fprintf(&b, "  expected cost    %12.4f %s ± %.4f (95 %%), deviation %.4f\n", sim.Cost.Mean/scale, unit, sim.Cost.CI95/scale, sim.Cost.Std/scale)
+	fmt.Fprintf(&b, "  policy           %12d cuts from %d iterations of %d forward passes, %d openings, seed %d\n",
+		r.Policy.Pool.Total(), r.Policy.Iterations, r.Policy.Passes, r.Policy.Openings, r.Policy.Seed)
+	if t := r.Training; t != nil {
+		fmt.Fprintf(&b, "  time             %12.1f s on %s of %s: %.1f s training, of it %.1f s linear programs and %.1f s communication per rank\n",
+			r.Seconds, plural(r.Ranks, "rank"), r.Backend, t.Elapsed.Seconds(), t.LP.Seconds(), t.Comm.Seconds())
+		fmt.Fprintf(&b, "  stopped because  %s\n", t.Stopped)
+	}
+	r.systemTable(&b, unit, scale)
+	shown := 0
+	for i := range c.Buses {
+		if c.isTransit(i) {
+			continue
+		}
+		if shown++; shown > maxBusTables {
+			fmt.Fprintf(&b, "\nMore buses are in summary.json.\n")
+			break
+		}
+		r.busTable(&b, i)
+	}
+	return b.String()
+}
+
+// isTransit reports whether a bus only joins lines.
+func (c *Case) isTransit(bus int) bool {
+	if c.Buses[bus].LoadMW != nil {
+		return false
+	}
+	for _, g := range c.Thermals {
+		if g.Bus == bus {
+			return false
+		}
+	}
+	for _, r := range c.Reservoirs {
+		if r.Bus == bus {
+			return false
+		}
+	}
+	return true
+}
+
+// table returns a writer that lines columns up at their right ends; each line starts with a name.
+func table(b *strings.Builder) *tabwriter.Writer {
+	return tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+// systemTable writes what all buses do together.
+func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
+	c := r.Case
+	fmt.Fprintf(b, "\nSystem: cost in %s, power in MW, storage at the end of the stage in MW-month\n", unit)
+	w := table(b)
+	fmt.Fprintln(w, "stage\tperiod\tcost\tload\thydro\tthermal\tdeficit\tdeficit risk\tspill\tstorage\tof capacity\t")
+	capacity := 0.0
+	for _, res := range c.Reservoirs {
+		capacity += res.MaxStorage
+	}
+	for t, st := range r.Simulation.Stages {
+		load := 0.0
+		for i := range c.Buses {
+			load += c.load(t, i)
+		}
+		fmt.Fprintf(w, "%d\t%s\t%.4f\t%.0f\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%s\t\n", t+1, c.StageName(t), st.Cost/scale, load,
+			total(st.Hydro), total(st.Thermal), total(st.Deficit), percent(st.DeficitShare, 1), total(st.Spill),
+			total(st.Storage), percent(total(st.Storage), capacity))
+	}
+	w.Flush()
+}
+
+// busTable writes what a bus does.
+func (r *Report) busTable(b *strings.Builder, bus int) {
+	c := r.Case
+	fmt.Fprintf(b, "\n%s: power in MW, storage at the end of the stage in MW-month, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.Currency)
+	w := table(b)
+	fmt.Fprintln(w, "stage\tperiod\tload\thydro\tthermal\tdeficit\tnet import\tmarginal cost\tstorage\tof capacity\t")
+	for t, st := range r.Simulation.Stages {
+		s := c.busSummary(st, t, bus)
+		storage, capacity := 0.0, 0.0
+		for i, res := range c.Reservoirs {
+			if res.Bus == bus {
+				storage += st.Storage[i]
+				capacity += res.MaxStorage
+			}
+		}
+		fmt.Fprintf(w, "%d\t%s\t%.0f\t%.0f\t%.0f\t%.1f\t%.0f\t%.2f\t%.0f\t%s\t\n", t+1, c.StageName(t), s.Load, s.Hydro, s.Thermal, s.Deficit,
+			zeroed(s.NetImport), s.MarginalCost, storage, percent(storage, capacity))
+	}
+	w.Flush()
+}
+
+// zeroed returns x without the sign of a zero that it would be rounded to.
+func zeroed(x float64) float64 {
+	if math.Abs(x) < 0.5 {
+		return 0
+	}
+	return x
+}
+
+// total returns the sum of numbers.
+func total(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum
+}
+
+// percent returns a part of a whole as text, and a dash where there is no whole.
+func percent(part, whole float64) string {
+	if whole == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*part/whole)
+}
+
+// plural returns a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// moneyUnit returns a unit of money in which amounts of a size are easy to read, and how much of
+// the case's currency it is.
+func moneyUnit(c *Case, size float64) (unit string, scale float64) {
+	switch {
+	case math.Abs(size) >= 1e9:
+		return "10⁹ " + c.Currency, 1e9
+	case math.Abs(size) >= 1e6:
+		return "10⁶ " + c.Currency, 1e6
+	}
+	return c.Currency, 1
+}

@@ -1,0 +1,219 @@
+package sddp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// SimulateOptions say how to simulate.
+type SimulateOptions struct {
+	Scenarios int // 0 means 1000
+	// Outside draws every inflow anew from the distributions of the case, instead of taking one
+	// of the openings the policy was trained for.
+	Outside bool
+}
+
+// Simulation is how a policy did over many scenarios. It is the same on all ranks, and for any
+// number of them.
+type Simulation struct {
+	Outside bool
+	Cost    Estimate // of the whole horizon
+	Stages  []StageResult
+}
+
+// StageResult is what happens in a stage, in the mean over the scenarios: power in MW, energy in
+// MW-month, the marginal cost of load per MWh.
+type StageResult struct {
+	Cost         float64
+	DeficitShare float64 // part of the scenarios with a deficit anywhere
+
+	Thermal, Hydro, Deficit, MarginalCost []float64 // by bus
+	Inflow, Storage, Spill                []float64 // by reservoir; storage at the end
+	StorageBand                           [][3]float64
+	Flow                                  []float64 // by line; negative from its second bus to the first
+}
+
+// simulateChunk is how many scenarios are simulated between two exchanges. It bounds the memory,
+// and how long a rank goes on after another failed.
+const simulateChunk = 512
+
+// recordOf lays out what is recorded of a stage of a scenario, one number after the other.
+type record struct{ buses, reserv, lines int }
+
+// width returns the number of numbers.
+func (r record) width() int { return 1 + 4*r.buses + 3*r.reserv + r.lines }
+
+// split returns the parts of a record: the cost, what there is by bus, by reservoir and by line.
+func (r record) split(w []float64) (cost *float64, bus [4][]float64, reserv [3][]float64, flow []float64) {
+	cost, w = &w[0], w[1:]
+	for i := range bus {
+		bus[i], w = w[:r.buses:r.buses], w[r.buses:]
+	}
+	for i := range reserv {
+		reserv[i], w = w[:r.reserv:r.reserv], w[r.reserv:]
+	}
+	return cost, bus, reserv, w
+}
+
+// Simulate runs a policy over scenarios. The scenarios depend on the policy's seed and their number
+// alone.
+//
+// Collective: all ranks of world call it, with the same arguments. When ctx ends, all ranks' calls
+// end with an error.
+func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt SimulateOptions) (*Simulation, error) {
+	if opt.Scenarios == 0 {
+		opt.Scenarios = 1000
+	}
+	if opt.Scenarios < 2 || opt.Scenarios > maxScenarios {
+		return nil, fmt.Errorf("simulate: scenarios: got %d, want a whole number from 2 to %d", opt.Scenarios, maxScenarios)
+	}
+	t := newTeam(world.WithContext(ctx))
+	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, opt))
+	if err := t.same("case, policy and options", key); err != nil {
+		return nil, err
+	}
+	plan, err := newPlanner(c, NewNoise(c, p.Seed, p.Openings), p.Pool)
+	if err != nil {
+		return nil, err
+	}
+	rec := record{len(c.Buses), len(c.Reservoirs), len(c.Lines)}
+	path := c.Stages * rec.width()
+	sum := newSummer(c, rec, opt.Scenarios)
+	all := make([]float64, min(simulateChunk, opt.Scenarios)*path)
+	inflow := make([]float64, len(c.Reservoirs))
+	for first := 0; first < opt.Scenarios; first += simulateChunk {
+		n := min(simulateChunk, opt.Scenarios-first)
+		lo, hi := t.block(t.rank, n)
+		var failed error
+		for i := lo; i < hi && failed == nil; i++ {
+			mine := all[i*path : (i+1)*path]
+			_, failed = plan.forward(ctx, func(t int) []float64 {
+				if opt.Outside {
+					plan.noise.outside(inflow, first+i, t)
+				} else {
+					copy(inflow, plan.noise.Inflow(t, plan.noise.path(first+i, t)))
+				}
+				return inflow
+			}, func(s *stage) {
+				s.record(c, rec, inflow, mine[s.t*rec.width():(s.t+1)*rec.width()])
+			})
+			if failed != nil {
+				failed = fmt.Errorf("scenario %d: %w", first+i+1, failed)
+			}
+		}
+		if err := t.share("simulated scenarios", all[:n*path], n, path, failed); err != nil {
+			return nil, err
+		}
+		for i := range n {
+			sum.add(all[i*path : (i+1)*path])
+		}
+	}
+	return sum.result(opt.Outside), nil
+}
+
+// record writes what the last solution of a stage does to w.
+func (s *stage) record(c *Case, rec record, inflow, w []float64) {
+	clear(w)
+	cost, bus, reserv, flow := rec.split(w)
+	thermal, hydro, deficit, marginal := bus[0], bus[1], bus[2], bus[3]
+	*cost = s.cost()
+	for i, g := range c.Thermals {
+		thermal[g.Bus] += s.lp.Value(s.thermal[i])
+	}
+	for i, r := range c.Reservoirs {
+		hydro[r.Bus] += s.lp.Value(s.hydro[i])
+		reserv[2][i] = s.lp.Value(s.spill[i])
+	}
+	copy(reserv[0], inflow)
+	copy(reserv[1], s.end(c))
+	for b, col := range s.deficit {
+		if col >= 0 {
+			deficit[b] = s.lp.Value(col)
+		}
+		marginal[b] = s.lp.Dual(s.balance[b]) / c.HoursPerStage
+	}
+	for i := range c.Lines {
+		flow[i] = s.lp.Value(s.direct[i]) - s.lp.Value(s.reverse[i])
+	}
+}
+
+// summer adds the records of scenarios up, in the order of the scenarios.
+type summer struct {
+	c       *Case
+	rec     record
+	n       int
+	total   []float64   // by stage: sums of the records
+	short   []int       // by stage: scenarios with a deficit
+	costs   tally       // of the whole horizon
+	storage [][]float64 // by stage and reservoir: of every scenario
+}
+
+// newSummer returns a summer for n scenarios.
+func newSummer(c *Case, rec record, n int) *summer {
+	s := &summer{c: c, rec: rec, total: make([]float64, c.Stages*rec.width()), short: make([]int, c.Stages)}
+	for range c.Stages * rec.reserv {
+		s.storage = append(s.storage, make([]float64, 0, n))
+	}
+	return s
+}
+
+// shortage is the deficit, in MW, from which a scenario counts as having one: above what the
+// solver's tolerance leaves.
+const shortage = 1e-3
+
+// add adds a scenario.
+func (s *summer) add(path []float64) {
+	s.n++
+	for i, x := range path {
+		s.total[i] += x
+	}
+	whole := 0.0
+	for t := range s.c.Stages {
+		cost, bus, reserv, _ := s.rec.split(path[t*s.rec.width() : (t+1)*s.rec.width()])
+		whole += *cost
+		for r, v := range reserv[1] {
+			at := t*s.rec.reserv + r
+			s.storage[at] = append(s.storage[at], v)
+		}
+		if slices.Max(bus[2]) > shortage {
+			s.short[t]++
+		}
+	}
+	s.costs.add(whole)
+}
+
+// result returns the means.
+func (s *summer) result(outside bool) *Simulation {
+	out := &Simulation{Outside: outside, Cost: s.costs.estimate()}
+	for i := range s.total {
+		s.total[i] /= float64(s.n)
+	}
+	for t := range s.c.Stages {
+		cost, bus, reserv, flow := s.rec.split(s.total[t*s.rec.width() : (t+1)*s.rec.width()])
+		st := StageResult{
+			Cost: *cost, DeficitShare: float64(s.short[t]) / float64(s.n),
+			Thermal: bus[0], Hydro: bus[1], Deficit: bus[2], MarginalCost: bus[3],
+			Inflow: reserv[0], Storage: reserv[1], Spill: reserv[2], Flow: flow,
+		}
+		for r := range s.rec.reserv {
+			v := s.storage[t*s.rec.reserv+r]
+			slices.Sort(v)
+			st.StorageBand = append(st.StorageBand, [3]float64{quantile(v, 0.1), quantile(v, 0.5), quantile(v, 0.9)})
+		}
+		out.Stages = append(out.Stages, st)
+	}
+	return out
+}
+
+// quantile returns the q-quantile of sorted values, between the two next to it.
+func quantile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}

@@ -1,0 +1,331 @@
+package sddp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Options say how to train. The zero value trains as the command does by default.
+type Options struct {
+	Iterations int    // at most; 0 means 50
+	Passes     int    // forward passes per iteration; 0 means 8
+	Openings   int    // inflows per stage; 0 means 10
+	Seed       uint64 // of all random numbers
+
+	// Gap stops the training when the upper end of the 95 % interval of the upper bound is within
+	// this part of the lower bound (Shapiro, 2011); 0 never does.
+	Gap float64
+	// Stall stops it when the lower bound has grown by less than StallTolerance of itself over
+	// this many iterations; 0 never does.
+	Stall          int
+	StallTolerance float64 // 0 means 1e-6
+
+	// Progress, if not nil, is called after every iteration, on the rank it was given on.
+	Progress func(Iteration)
+}
+
+// The limits of the options.
+const (
+	maxIterations = 100000
+	maxPasses     = 100000
+	maxOpenings   = 100000
+	maxScenarios  = 10000000
+)
+
+// withDefaults fills the zeros in and checks the rest.
+func (o Options) withDefaults() (Options, error) {
+	defaults := func(v *int, value int) {
+		if *v == 0 {
+			*v = value
+		}
+	}
+	defaults(&o.Iterations, 50)
+	defaults(&o.Passes, 8)
+	defaults(&o.Openings, 10)
+	if o.StallTolerance == 0 {
+		o.StallTolerance = 1e-6
+	}
+	for _, limit := range []struct {
+		name    string
+		v, most int
+	}{
+		{"iterations", o.Iterations, maxIterations},
+		{"passes", o.Passes, maxPasses},
+		{"openings", o.Openings, maxOpenings},
+	} {
+		if limit.v < 1 || limit.v > limit.most {
+			return o, fmt.Errorf("train: %s: got %d, want a whole number from 1 to %d", limit.name, limit.v, limit.most)
+		}
+	}
+	if !(o.Gap >= 0 && o.Gap < 1) {
+		return o, fmt.Errorf("train: gap: got %g, want a number from 0 to below 1", o.Gap)
+	}
+	if o.Stall < 0 || o.StallTolerance < 0 {
+		return o, errors.New("train: stall: got a negative number")
+	}
+	return o, nil
+}
+
+// Iteration is the state after an iteration. Everything but the times is the same on all ranks and
+// for any number of them.
+type Iteration struct {
+	Number     int      // from 1
+	LowerBound float64  // no policy costs less in expectation
+	Upper      Estimate // of what the policy costs that this iteration began with
+	Gap        float64  // of the upper end of its interval above the lower bound, relative to it
+	Cuts       int      // in the pool
+	Solves     int64    // linear programs solved, by all ranks
+
+	LP    time.Duration // in linear programs, mean over the ranks
+	Comm  time.Duration // in messages and waiting for them, mean over the ranks
+	Total time.Duration // on this rank
+}
+
+// Training is the outcome of Train.
+type Training struct {
+	Policy     *Policy
+	Iterations []Iteration
+	Stopped    string // why
+	Solves     int64
+	LP, Comm   time.Duration // sums over the iterations
+	Elapsed    time.Duration
+}
+
+// Last returns the state after the last iteration.
+func (t *Training) Last() Iteration { return t.Iterations[len(t.Iterations)-1] }
+
+// trainer is one rank's part of a training.
+type trainer struct {
+	*team
+	*planner
+	opt    Options
+	lo, hi int       // forward passes of this rank
+	trials []float64 // by pass, stage, reservoir: storage at the end of all stages but the last
+	cuts   []float64 // by pass: the cuts of one stage
+	costs  []float64 // of this rank's passes
+	lower  float64
+	busy   time.Duration // in linear programs, so far
+}
+
+// Train makes a policy for a case. The policy, and everything in the result but the times, depends
+// on the case and the options alone, not on the number of ranks or the backend.
+//
+// Collective: all ranks of world call it, with the same case and options. When ctx ends, all
+// ranks' calls end with an error.
+func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (*Training, error) {
+	began := time.Now()
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	tr := &trainer{team: newTeam(world.WithContext(ctx)), opt: opt}
+	if err := tr.same("case and options", opt.key(c)); err != nil {
+		return nil, err
+	}
+	pool := newPool(c.Stages, len(c.Reservoirs))
+	tr.planner, err = newPlanner(c, NewNoise(c, opt.Seed, opt.Openings), pool)
+	if err != nil {
+		return nil, err // the same on all ranks: it depends on the case alone
+	}
+	tr.lo, tr.hi = tr.block(tr.rank, opt.Passes)
+	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
+	tr.cuts = make([]float64, opt.Passes*(1+len(c.Reservoirs)))
+	tr.costs = make([]float64, tr.hi-tr.lo)
+
+	out := &Training{}
+	for out.Stopped == "" {
+		it, err := tr.iterate(ctx, len(out.Iterations))
+		if err != nil {
+			return nil, fmt.Errorf("iteration %d: %w", len(out.Iterations)+1, err)
+		}
+		out.Iterations = append(out.Iterations, it)
+		out.Solves += it.Solves
+		out.LP += it.LP
+		out.Comm += it.Comm
+		out.Stopped = opt.stop(out.Iterations)
+		if opt.Progress != nil {
+			opt.Progress(it)
+		}
+	}
+	out.Policy = &Policy{
+		CaseName: c.Name, CaseSHA256: c.SHA256(),
+		Seed: opt.Seed, Openings: opt.Openings, Passes: opt.Passes,
+		Iterations: len(out.Iterations), LowerBound: tr.lower, Pool: pool,
+	}
+	if err := tr.same("cuts", fingerprint(pool.SHA256())); err != nil {
+		return nil, err
+	}
+	out.Elapsed = time.Since(began)
+	return out, nil
+}
+
+// key returns a number that differs between ranks that are not doing the same.
+func (o Options) key(c *Case) uint64 {
+	o.Progress = nil
+	return fingerprint(fmt.Sprint(c.SHA256(), o))
+}
+
+// fingerprint returns 64 bits of the hash of a text.
+func fingerprint(text string) uint64 {
+	sum := sha256.Sum256([]byte(text))
+	return binary.LittleEndian.Uint64(sum[:])
+}
+
+// trialWidth returns the number of numbers in the trial points of one forward pass.
+func (tr *trainer) trialWidth() int { return (tr.c.Stages - 1) * len(tr.c.Reservoirs) }
+
+// trial returns the trial point of a forward pass at the end of a stage.
+func (tr *trainer) trial(pass, stage int) []float64 {
+	at := pass*tr.trialWidth() + stage*tr.pool.reserv
+	return tr.trials[at : at+tr.pool.reserv]
+}
+
+// iterate runs one iteration:
+//
+//  1. Each rank takes its block of the forward passes; their trial points go to all ranks.
+//  2. Stage by stage from the last but one, each rank makes the cuts of its passes; they go to all
+//     ranks, into the pool in the order of the passes, before the stage before is begun.
+//  3. Every rank solves the first stage for the lower bound; bounds and times are reduced.
+func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error) {
+	began, busy, waited, solves := time.Now(), tr.busy, tr.waited, tr.solves()
+
+	failed := tr.timed(func() error { return tr.forwardPasses(ctx, iteration) })
+	if err := tr.share("trial points", tr.trials, tr.opt.Passes, tr.trialWidth(), failed); err != nil {
+		return Iteration{}, err
+	}
+	width := 1 + tr.pool.reserv
+	for t := tr.c.Stages - 2; t >= 0; t-- {
+		failed := tr.timed(func() error {
+			for m := tr.lo; m < tr.hi; m++ {
+				if err := tr.backward(ctx, t, tr.trial(m, t), tr.cuts[m*width:(m+1)*width]); err != nil {
+					return fmt.Errorf("backward pass %d: %w", m+1, err)
+				}
+			}
+			return nil
+		})
+		if err := tr.share("cuts", tr.cuts, tr.opt.Passes, width, failed); err != nil {
+			return Iteration{}, err
+		}
+		tr.pool.add(t, tr.cuts)
+	}
+
+	lower := math.NaN()
+	failed = tr.timed(func() (err error) {
+		lower, err = tr.lowerBound()
+		return err
+	})
+	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total()}
+	sums := sums{solves: tr.solves() - solves, busy: tr.busy - busy, waited: tr.waited - waited}
+	for _, cost := range tr.costs {
+		sums.costs.add(cost)
+	}
+	lower, err := tr.reduce(&sums, lower, failed)
+	if err != nil {
+		return it, err
+	}
+	// Each is a lower bound, so the largest is one: the solver's tolerance does not show as a fall.
+	tr.lower = max(tr.lower, lower)
+	it.LowerBound = tr.lower
+	it.Upper = sums.costs.estimate()
+	it.Gap = gap(it.LowerBound, it.Upper)
+	it.Solves = sums.solves
+	it.LP = sums.busy / time.Duration(tr.size)
+	it.Comm = sums.waited / time.Duration(tr.size)
+	it.Total = time.Since(began)
+	return it, nil
+}
+
+// timed runs work and counts its time as spent in linear programs.
+func (tr *trainer) timed(work func() error) error {
+	start := time.Now()
+	err := work()
+	tr.busy += time.Since(start)
+	return err
+}
+
+// forwardPasses takes this rank's forward passes, for their trial points and costs.
+func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
+	for m := tr.lo; m < tr.hi; m++ {
+		inflow := func(t int) []float64 { return tr.noise.Inflow(t, tr.noise.forward(iteration, m, t)) }
+		cost, err := tr.forward(ctx, inflow, func(s *stage) {
+			if s.t < tr.c.Stages-1 {
+				copy(tr.trial(m, s.t), s.end(tr.c))
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("forward pass %d: %w", m+1, err)
+		}
+		tr.costs[m-tr.lo] = cost
+	}
+	return nil
+}
+
+// sums are what an iteration adds up over the ranks.
+type sums struct {
+	costs        tally
+	solves       int64
+	busy, waited time.Duration
+}
+
+// reduce adds the sums of all ranks up and returns the lower bound, which is the same on all. The
+// sums are integers, so that the order of the ranks does not matter (see exactSum). All ranks have
+// solved the same program from the same basis for the lower bound: its minimum and the minimum of
+// its negative differ only where the ranks' arithmetic does, and then no policy of theirs is one.
+func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error) {
+	start := time.Now()
+	whole := append(s.costs[:], s.solves, int64(s.busy), int64(s.waited))
+	bounds := []float64{lower, -lower}
+	err := cohort.Allreduce(tr.world, whole, whole, cohort.Sum)
+	if err == nil {
+		err = cohort.Allreduce(tr.world, bounds, bounds, cohort.Min)
+	}
+	tr.waited += time.Since(start)
+	switch {
+	case failed != nil:
+		return 0, failed
+	case err != nil:
+		return 0, fmt.Errorf("bounds: %w", err)
+	case math.IsNaN(bounds[0]):
+		return 0, fmt.Errorf("bounds: %w", ErrPeer)
+	case bounds[0] != -bounds[1]:
+		return 0, fmt.Errorf("bounds: the ranks do not compute alike: the lower bound is %v on one and %v on another", bounds[0], -bounds[1])
+	}
+	n := copy(s.costs[:], whole)
+	s.solves, s.busy, s.waited = whole[n], time.Duration(whole[n+1]), time.Duration(whole[n+2])
+	return bounds[0], nil
+}
+
+// gap returns how far the upper end of the interval of the upper bound is above the lower bound,
+// relative to it, and not below 0. It is infinite when there is no interval.
+func gap(lower float64, upper Estimate) float64 {
+	above := math.Max(upper.Mean+upper.CI95-lower, 0)
+	if above == 0 {
+		return 0
+	}
+	return above / math.Max(math.Abs(lower), 1e-300)
+}
+
+// stop says why to stop after these iterations, or returns the empty text.
+func (o Options) stop(done []Iteration) string {
+	last := done[len(done)-1]
+	if o.Gap > 0 && last.Gap <= o.Gap {
+		return fmt.Sprintf("the gap is within %g %%", 100*o.Gap)
+	}
+	if o.Stall > 0 && len(done) > o.Stall {
+		before := done[len(done)-1-o.Stall].LowerBound
+		if last.LowerBound-before <= o.StallTolerance*math.Abs(last.LowerBound) {
+			return fmt.Sprintf("the lower bound has stalled for %d iterations", o.Stall)
+		}
+	}
+	if len(done) >= o.Iterations {
+		return "all iterations are done"
+	}
+	return ""
+}
