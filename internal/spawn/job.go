@@ -36,6 +36,7 @@ const (
 	lingerLimit = time.Second            // for what a rank left behind to end by itself
 	drainLimit  = time.Second            // for a pipe to be closed or to bring more once all ranks have ended
 	reportLimit = 200 * time.Millisecond // for a failed rank's last output to come before the report
+	sweepEvery  = 10 * time.Millisecond  // between looks at what ranks left behind
 	stuckLimit  = 5 * time.Second        // after SIGKILL until a rank is given up as stuck in the kernel
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
@@ -209,7 +210,7 @@ func (j *Job) launch() error {
 	for i, r := range j.ranks {
 		procs[i] = r.proc
 	}
-	go watch(procs, pidfds[:len(procs)], j.ended)
+	go newWatch(procs, pidfds[:len(procs)]).run(j.ended)
 	if err != nil {
 		j.abandon()
 		if pump != nil {

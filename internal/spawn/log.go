@@ -28,7 +28,7 @@ func (j *Job) writeLog() {
 		if j.cfg.Log != nil {
 			j.cfg.Log(m.text)
 		} else {
-			j.out.write(j.out.stderr, []byte("cohort: "+m.text+"\n"))
+			j.out.say("cohort: " + m.text + "\n")
 		}
 	}
 }

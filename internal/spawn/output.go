@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxLine   = 1 << 20  // longest line kept whole
+	maxLine   = 1 << 20  // longest line kept whole, its newline not counted
 	firstRead = 16 << 10 // read buffer to begin with; it grows up to maxLine while a line is incomplete
 	maxWrite  = 64 << 10 // tagged text collected before it is written, one line more at most
 )
@@ -38,6 +38,13 @@ func (o *output) locked(w io.Writer, p []byte) error {
 		o.failed(err)
 	}
 	return o.err
+}
+
+// say writes a line of the launcher's own, also when the ranks' output has failed.
+func (o *output) say(line string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	io.WriteString(o.stderr, line)
 }
 
 // writeLines writes lines, which ends in a newline, each with tag before it;
@@ -77,40 +84,41 @@ func (o *output) copy(w io.Writer, r io.Reader) {
 	}
 }
 
-// copyTagged passes the lines from r on to w, each with "[tag] " before it. A
+// copyTagged passes the lines from r on to w, each with "[name] " before it. A
 // last line without a newline gets one. A line above maxLine is passed on in
-// pieces that become lines of their own, all but the first with "[tag]+ ".
-func (o *output) copyTagged(w io.Writer, r io.Reader, tag string) {
-	next := "[" + tag + "] "
-	more := "[" + tag + "]+ "
-	first := next
-	buf := make([]byte, 0, firstRead+1) // room for a newline is always left
+// pieces that become lines of their own, all but the first with "[name]+ ".
+func (o *output) copyTagged(w io.Writer, r io.Reader, name string) {
+	tag, more := "["+name+"] ", "["+name+"]+ "
+	first := tag
+	buf := make([]byte, 0, firstRead)
 	for {
-		if len(buf) == cap(buf)-1 {
-			if len(buf) < maxLine {
-				buf = append(make([]byte, 0, 2*len(buf)+1), buf...)
-			} else {
-				if o.writeLines(w, first, next, append(buf, '\n')) != nil {
+		if len(buf) == cap(buf) {
+			if len(buf) <= maxLine {
+				buf = append(make([]byte, 0, min(2*len(buf), maxLine+1)), buf...)
+			} else { // maxLine bytes, and the one after is no newline
+				next := buf[maxLine]
+				buf[maxLine] = '\n'
+				if o.writeLines(w, first, tag, buf) != nil {
 					io.Copy(io.Discard, r)
 					return
 				}
-				first, buf = more, buf[:0]
+				first, buf = more, append(buf[:0], next)
 			}
 		}
-		n, err := r.Read(buf[len(buf) : cap(buf)-1])
+		n, err := r.Read(buf[len(buf):cap(buf)])
 		seen := len(buf)
 		buf = buf[:seen+n]
 		if end := bytes.LastIndexByte(buf[seen:], '\n') + 1; end > 0 {
-			if o.writeLines(w, first, next, buf[:seen+end]) != nil {
+			if o.writeLines(w, first, tag, buf[:seen+end]) != nil {
 				io.Copy(io.Discard, r)
 				return
 			}
-			first = next
+			first = tag
 			buf = buf[:copy(buf, buf[seen+end:])]
 		}
 		if err != nil {
 			if len(buf) > 0 {
-				o.writeLines(w, first, next, append(buf, '\n'))
+				o.writeLines(w, first, tag, append(buf, '\n'))
 			}
 			return
 		}

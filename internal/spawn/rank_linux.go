@@ -16,41 +16,55 @@ func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
-// watch reports the end of every process, in the order in which they ended, and
-// closes the descriptors: the ready list of an epoll set keeps the order of the
-// events, which goroutines that each wait for one process would lose. It returns
-// when all have ended.
-func watch(procs []*os.Process, pidfds []int, ended chan<- exit) {
+// watch reports the ends of processes in the order in which they ended: the
+// ready list of an epoll set keeps it, which goroutines that each wait for one
+// process would lose.
+type watch struct {
+	procs  []*os.Process
+	pidfds []int
+	set    int // -1 on a kernel before 5.3, where the order is that of chance
+}
+
+// newWatch begins to watch processes. It takes the descriptors over.
+func newWatch(procs []*os.Process, pidfds []int) *watch {
+	w := &watch{procs, pidfds, -1}
 	set, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
-	if err == nil {
-		defer syscall.Close(set)
-		for i, fd := range pidfds {
-			if err = syscall.EpollCtl(set, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(i)}); err != nil {
-				break
-			}
+	if err != nil {
+		return w
+	}
+	for i, fd := range pidfds {
+		if err := syscall.EpollCtl(set, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(i)}); err != nil {
+			syscall.Close(set)
+			return w
 		}
 	}
+	w.set = set
+	return w
+}
+
+// run sends an exit for every process, and returns when all have ended.
+func (w *watch) run(ended chan<- exit) {
 	defer func() {
-		for _, fd := range pidfds {
+		for _, fd := range append(w.pidfds, w.set) {
 			if fd >= 0 {
 				syscall.Close(fd)
 			}
 		}
 	}()
-	if err != nil { // a kernel before 5.3
-		watchEach(procs, ended)
+	if w.set < 0 {
+		watchEach(w.procs, ended)
 		return
 	}
 	events := make([]syscall.EpollEvent, 64)
-	for left := len(procs); left > 0; {
-		n, _ := syscall.EpollWait(set, events, -1) // the only error it can give is EINTR
+	for left := len(w.procs); left > 0; {
+		n, _ := syscall.EpollWait(w.set, events, -1) // the only error it can give is EINTR
 		now := time.Now()
 		for _, e := range events[:max(n, 0)] {
 			i := int(e.Fd)
-			state, err := procs[i].Wait()
-			syscall.EpollCtl(set, syscall.EPOLL_CTL_DEL, pidfds[i], nil)
-			ended <- exit{i, state, err, now}
+			state, err := w.procs[i].Wait()
+			syscall.EpollCtl(w.set, syscall.EPOLL_CTL_DEL, w.pidfds[i], nil)
 			left--
+			ended <- exit{i, state, err, now}
 		}
 	}
 }

@@ -14,4 +14,8 @@ func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-func watch(procs []*os.Process, _ []int, ended chan<- exit) { watchEach(procs, ended) }
+type watch struct{ procs []*os.Process }
+
+func newWatch(procs []*os.Process, _ []int) *watch { return &watch{procs} }
+
+func (w *watch) run(ended chan<- exit) { watchEach(w.procs, ended) }

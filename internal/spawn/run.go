@@ -27,7 +27,7 @@ func (j *Job) run() {
 		defer t.Stop()
 		s.timeout = t.C
 	}
-	tick := time.NewTicker(5 * time.Millisecond)
+	tick := time.NewTicker(sweepEvery)
 	tick.Stop()
 	defer tick.Stop()
 	for s.running > 0 || s.lingering > 0 {
@@ -35,7 +35,7 @@ func (j *Job) run() {
 		case e := <-j.ended:
 			s.rankEnded(e)
 			if s.lingering > 0 {
-				tick.Reset(5 * time.Millisecond)
+				tick.Reset(sweepEvery)
 			}
 		case sig := <-j.cfg.Signals:
 			s.pass(sig)
@@ -57,8 +57,15 @@ func (j *Job) run() {
 			tick.Stop()
 		}
 	}
-	close(j.logs)
-	j.drain(logged)
+	if j.drain() {
+		select {
+		case why := <-j.stop: // the last output could not be written
+			s.end(why)
+		default:
+		}
+		close(j.logs)
+		j.await(logged)
+	}
 	close(j.done)
 }
 
@@ -172,34 +179,43 @@ func (s *state) pass(sig os.Signal) {
 		return
 	}
 	s.signal(n)
-	switch n {
-	case syscall.SIGTSTP:
+	switch {
+	case n == syscall.SIGTSTP:
 		// The ranks stop by their own default; now the launcher, as its shell expects.
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		switch {
-		case s.asked.IsZero():
-			s.asked = time.Now()
-		case time.Since(s.asked) > sameRequest:
-			s.end(stopping{128 + int(n), fmt.Errorf("asked twice to end (%v)", n), "asked twice to end; ending the ranks"})
-		}
+	case !asksForEnd(n):
+	case s.asked.IsZero():
+		s.asked = time.Now()
+	case time.Since(s.asked) > sameRequest:
+		s.end(stopping{128 + int(n), fmt.Errorf("asked twice to end (%v)", n), "asked twice to end; ending the ranks"})
 	}
+}
+
+func asksForEnd(sig os.Signal) bool {
+	switch sig {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
 }
 
 // sweep ends what ranks left behind in their groups: after lingerLimit, or at
 // once when the job is ending, SIGTERM, and after Grace SIGKILL.
 func (s *state) sweep() {
+	live, known := liveGroups()
 	for i, r := range s.ranks {
 		if !r.linger {
 			continue
 		}
-		if !groupAlive(r.pgid) {
+		waited := time.Since(r.since)
+		gone := syscall.Kill(-r.pgid, 0) == syscall.ESRCH || known && !live[r.pgid]
+		if gone || waited > lingerLimit+Grace+stuckLimit {
 			r.linger = false
 			s.lingering--
 			s.cfg.Keeper.GroupGone(r.pgid)
 			continue
 		}
-		switch waited := time.Since(r.since); {
+		switch {
 		case s.ending: // killAll will come
 		case waited > lingerLimit+Grace:
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
@@ -212,28 +228,32 @@ func (s *state) sweep() {
 	}
 }
 
-// drain waits until the last output, and then what is logged, has been written,
-// however slow the reader is: a signal that asks for an end gives up. A process
-// that has left its rank's group may hold a pipe open without using it; it is not
-// waited for.
-func (j *Job) drain(logged <-chan struct{}) {
-	all := []<-chan struct{}{logged}
+// drain waits until the last output has been written, however slow the reader
+// is. A process that has left its rank's group may hold a pipe open without using
+// it; it is not waited for.
+func (j *Job) drain() bool {
 	for _, r := range j.ranks {
 		for _, p := range r.pipes {
 			p.hurry()
 		}
-		all = append(all, r.drained)
 	}
-	for _, finished := range all {
-		for waiting := true; waiting; {
-			select {
-			case <-finished:
-				waiting = false
-			case sig := <-j.cfg.Signals:
-				switch sig {
-				case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-					return
-				}
+	for _, r := range j.ranks {
+		if !j.await(r.drained) {
+			return false
+		}
+	}
+	return true
+}
+
+// await waits until c is closed: true, or for a signal that asks for an end.
+func (j *Job) await(c <-chan struct{}) bool {
+	for {
+		select {
+		case <-c:
+			return true
+		case sig := <-j.cfg.Signals:
+			if asksForEnd(sig) {
+				return false
 			}
 		}
 	}
@@ -242,4 +262,10 @@ func (j *Job) drain(logged <-chan struct{}) {
 // groupAlive reports whether a process group has processes. Asked right after
 // its leader was reaped and then all the time, it cannot be another group of the
 // same number.
-func groupAlive(pgid int) bool { return syscall.Kill(-pgid, 0) != syscall.ESRCH }
+func groupAlive(pgid int) bool {
+	if syscall.Kill(-pgid, 0) == syscall.ESRCH {
+		return false
+	}
+	live, ok := liveGroups()
+	return !ok || live[pgid]
+}

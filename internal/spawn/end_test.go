@@ -1,0 +1,190 @@
+package spawn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestEnd_FirstFailureIsTheJobs(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		args          []string
+		first, status int
+		says          string
+	}{
+		{"status", []string{"2=7"}, 2, 7, "cohort: rank 2 exited with status 7 after "},
+		{"signal", []string{"1=signal9"}, 1, 137, "cohort: rank 1 was killed by signal 9 (killed) after "},
+		{"own SIGTERM", []string{"3=signal15"}, 3, 143, "cohort: rank 3 was killed by signal 15 (terminated) after "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := program(t, 4, "exit", c.args...)
+			r := wait(t, start(t, cfg))
+			if r.Status != c.status || r.First != c.first || r.Err != nil {
+				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)
+			}
+			text := cfg.Stderr.(*buffer).String()
+			if !strings.Contains(text, c.says) || !strings.Contains(text, "; ending the others\n") || strings.Count(text, "cohort:") != 1 {
+				t.Errorf("stderr:\n%s", text)
+			}
+			words := strings.Index(text, "] my last words")
+			if c.name == "status" && (words < 0 || words > strings.Index(text, "cohort:")) {
+				t.Errorf("the rank's last words do not come before the report:\n%s", text)
+			}
+		})
+	}
+}
+
+func TestEnd_AllRanksSucceed(t *testing.T) {
+	cfg := program(t, 3, "exit", "0=0", "1=0", "2=0")
+	if r := wait(t, start(t, cfg)); r.Status != 0 || r.First != -1 || r.Err != nil {
+		t.Errorf("got %+v", r)
+	}
+	if text := cfg.Stderr.(*buffer).String(); strings.Contains(text, "cohort:") {
+		t.Errorf("stderr:\n%s", text)
+	}
+}
+
+func TestEnd_StubbornRanksAreKilled(t *testing.T) {
+	cfg := program(t, 3, "stubborn")
+	j := start(t, cfg)
+	cfg.Stdout.(*buffer).await(t, "ready", 3)
+	began := time.Now()
+	j.End(9, errors.New("enough"))
+	r := wait(t, j)
+	t.Logf("ended after %v", time.Since(began))
+	if r.Status != 9 || r.Err == nil || r.First != -1 {
+		t.Errorf("got %+v", r)
+	}
+	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "ranks 0, 1, 2 did not end within 1s of SIGTERM: killed") {
+		t.Errorf("stderr:\n%s", text)
+	}
+	for _, r := range j.ranks {
+		if groupAlive(r.pgid) {
+			t.Errorf("process group %d is left", r.pgid)
+		}
+	}
+}
+
+func TestEnd_StoppedRanksAreEnded(t *testing.T) {
+	cfg := program(t, 2, "wait")
+	j := start(t, cfg)
+	cfg.Stdout.(*buffer).await(t, "ready", 2)
+	syscall.Kill(j.ranks[1].pgid, syscall.SIGSTOP)
+	j.End(1, errors.New("enough"))
+	wait(t, j)
+	// Had SIGCONT not come with it, SIGTERM would have been seen by rank 0 only.
+	cfg.Stdout.(*buffer).await(t, "got terminated", 2)
+}
+
+func TestEnd_Timeout(t *testing.T) {
+	cfg := program(t, 2, "wait")
+	cfg.Timeout = 300 * time.Millisecond
+	if r := wait(t, start(t, cfg)); r.Status != StatusTimeout || r.Err == nil {
+		t.Errorf("got %+v", r)
+	}
+	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: the job did not end within 300ms (--timeout); ending its 2 ranks\n") {
+		t.Errorf("stderr:\n%s", text)
+	}
+}
+
+func TestStart_BadConfigs(t *testing.T) {
+	cfg := program(t, 2, "wait")
+	for _, n := range []int{-1, 0, MaxRanks + 1} {
+		bad := cfg
+		bad.Ranks = n
+		if _, err := Start(bad); err == nil || !strings.Contains(err.Error(), "ranks") {
+			t.Errorf("%d ranks: got %v", n, err)
+		}
+	}
+	bad := cfg
+	bad.Places = []CPUs{{0}}
+	if _, err := Start(bad); err == nil {
+		t.Error("a place too few is no error")
+	}
+	bad = cfg
+	bad.Path = filepath.Join(t.TempDir(), "none")
+	if _, err := Start(bad); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no program: got %v", err)
+	}
+}
+
+// TestStart_RankThatCannotStart takes the program away while ranks are started,
+// by a limit on descriptors that only the first ones fit in.
+func TestStart_RankThatCannotStart(t *testing.T) {
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	cfg := program(t, 60, "stubborn")
+	limit := old
+	limit.Cur = 100 // a rank takes three; some are open already
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	j, err := Start(cfg)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil {
+		j.End(1, errors.New("it should not run"))
+		wait(t, j)
+		t.Fatal("60 ranks with 100 descriptors are no error")
+	}
+	if !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("got %v", err)
+	}
+	if left := children(); left != "" {
+		t.Errorf("processes left: %s", left)
+	}
+}
+
+func TestRank_EnvironmentAndInput(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	write.WriteString("from the input\n")
+	write.Close()
+	out := new(buffer)
+	cfg := Config{
+		Path: sh, Args: []string{"-c", `echo "$COHORT_BACKEND $COHORT_RANK/$COHORT_SIZE $COHORT_JOB $OTHER"; cat`},
+		Ranks: 3, Tag: true, Stdin: read, Stdout: out, Stderr: out,
+		Env: []string{"OTHER=kept", "COHORT_RANK=77", "COHORT_JOB=old", "PATH=" + os.Getenv("PATH")},
+	}
+	if r := wait(t, start(t, cfg)); r.Status != 0 {
+		t.Fatalf("%+v\n%s", r, out)
+	}
+	job := ""
+	for rank := range 3 {
+		var id string
+		for line := range strings.Lines(out.String()) {
+			if rest, ok := strings.CutPrefix(line, fmt.Sprintf("[%d] shm %d/3 ", rank, rank)); ok {
+				id, ok = strings.CutSuffix(rest, " kept\n")
+				if !ok || len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
+					t.Errorf("rank %d: %q", rank, line)
+				}
+			}
+		}
+		if rank == 0 {
+			job = id
+		}
+		if id == "" || id != job {
+			t.Errorf("rank %d has job %q, rank 0 %q:\n%s", rank, id, job, out)
+		}
+	}
+	if text := out.String(); !strings.Contains(text, "[0] from the input\n") || strings.Count(text, "from the input") != 1 {
+		t.Errorf("the input did not go to rank 0 alone:\n%s", text)
+	}
+}

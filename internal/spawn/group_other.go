@@ -1,0 +1,5 @@
+//go:build !linux
+
+package spawn
+
+func liveGroups() (groups map[int]bool, ok bool) { return nil, false }

@@ -1,0 +1,415 @@
+package spawn
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// processes are held by descriptors that tell when they end, whoever waits for them.
+type processes struct{ pids, fds []int }
+
+func hold(t *testing.T, pids []int) processes {
+	t.Helper()
+	p := processes{pids: pids}
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatalf("process %d: %v", pid, err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		p.fds = append(p.fds, fd)
+	}
+	return p
+}
+
+// ended waits until all have ended, and kills and reports what does not.
+func (p processes) ended(t *testing.T) {
+	t.Helper()
+	for i, fd := range p.fds {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		for {
+			n, err := unix.Poll(poll, int(patience.Milliseconds()))
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if n != 1 || err != nil {
+				t.Errorf("process %d does not end (%v)", p.pids[i], err)
+				syscall.Kill(p.pids[i], syscall.SIGKILL)
+			}
+			break
+		}
+	}
+}
+
+// pids reads what parentProgram says.
+func pids(t *testing.T, text string) (all []int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var rank, pid, child int
+		if n, _ := fmt.Sscanf(line, "[%d] pids %d %d", &rank, &pid, &child); n == 3 {
+			all = append(all, pid, child)
+		}
+	}
+	return all
+}
+
+func TestEnd_GrandchildrenAreEnded(t *testing.T) {
+	cfg := program(t, 2, "parent")
+	j := start(t, cfg)
+	all := pids(t, cfg.Stdout.(*buffer).await(t, "pids", 2))
+	lives := hold(t, all)
+	j.End(1, errors.New("enough"))
+	wait(t, j)
+	lives.ended(t)
+}
+
+func TestEnd_WhatARankLeavesBehindIsEnded(t *testing.T) {
+	cfg := program(t, 1, "parent", "leave")
+	j := start(t, cfg)
+	all := pids(t, cfg.Stdout.(*buffer).await(t, "pids", 1))
+	lives := hold(t, all[1:])
+	if r := wait(t, j); r.Status != 0 {
+		t.Errorf("got %+v", r)
+	}
+	lives.ended(t)
+	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 0 left processes behind; ending them\n") {
+		t.Errorf("stderr:\n%s", text)
+	}
+}
+
+// TestWatch_OrderOfEnds ends processes one after another while nobody looks: the
+// order must still be known.
+func TestWatch_OrderOfEnds(t *testing.T) {
+	const n = 16
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var procs []*os.Process
+	var pidfds, pids []int
+	for range n {
+		fd := -1
+		p, err := os.StartProcess(exe, []string{"stubborn"}, &os.ProcAttr{
+			Env: append(os.Environ(), envProgram+"=stubborn"), Files: []*os.File{nil, nil, nil}, Sys: &syscall.SysProcAttr{PidFD: &fd},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		procs, pidfds, pids = append(procs, p), append(pidfds, fd), append(pids, p.Pid)
+	}
+	lives := hold(t, pids)
+	w := newWatch(procs, pidfds)
+	order := rand.New(rand.NewPCG(1, 2)).Perm(n)
+	for _, i := range order {
+		procs[i].Kill()
+		processes{lives.pids[i : i+1], lives.fds[i : i+1]}.ended(t)
+	}
+	ended := make(chan exit, n)
+	w.run(ended)
+	for k, i := range order {
+		if e := <-ended; e.rank != i {
+			t.Errorf("end %d: rank %d, want %d", k, e.rank, i)
+		}
+	}
+}
+
+func TestLauncher_SignalsReachEveryRank(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		cmd, stdout, stderr := launcher(t, 3, "wait")
+		begin(t, cmd)
+		stdout.await(t, "ready", 3)
+		cmd.Process.Signal(sig)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v\n%s%s", sig, err, stdout, stderr)
+		}
+		if n := strings.Count(stdout.String(), "got "+sig.String()); n != 3 {
+			t.Errorf("%v reached %d ranks of 3:\n%s", sig, n, stdout)
+		}
+	}
+}
+
+func TestLauncher_StatusOfASignal(t *testing.T) {
+	cmd, stdout, stderr := launcher(t, 3, "exit")
+	begin(t, cmd)
+	stdout.await(t, "ready", 3)
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 143 {
+		t.Errorf("status %d, want 143\n%s", got, stderr)
+	}
+}
+
+func TestLauncher_SecondRequestEndsStubbornRanks(t *testing.T) {
+	cmd, stdout, stderr := launcher(t, 2, "stubborn")
+	begin(t, cmd)
+	stdout.await(t, "ready", 2)
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	late := time.After(patience)
+	// As a user who presses ^C until it helps.
+	for again := time.NewTicker(200 * time.Millisecond); ; {
+		select {
+		case <-done:
+			again.Stop()
+			if got := cmd.ProcessState.ExitCode(); got != 130 {
+				t.Errorf("status %d, want 130\n%s", got, stderr)
+			}
+			return
+		case <-again.C:
+			cmd.Process.Signal(syscall.SIGINT)
+		case <-late:
+			t.Fatalf("it does not end:\n%s", stderr)
+		}
+	}
+}
+
+func TestLauncher_KilledTakesAllWithIt(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "built")
+	if err := os.MkdirAll(filepath.Join(folder, "deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd, stdout, _ := launcher(t, 3, "parent")
+	cmd.Env = append(cmd.Env, "SPAWN_TEST_FOLDER="+folder)
+	begin(t, cmd)
+	all := pids(t, stdout.await(t, "pids", 3))
+	if len(all) != 6 {
+		t.Fatalf("pids %v", all)
+	}
+	lives := hold(t, all)
+	keeper := hold(t, others(t, cmd.Process.Pid, all))
+	if len(keeper.pids) != 1 {
+		t.Fatalf("the launcher has processes %v besides its ranks, want the keeper", keeper.pids)
+	}
+	began := time.Now()
+	cmd.Process.Kill()
+	lives.ended(t)
+	t.Logf("ranks and their children ended %v after the launcher was killed", time.Since(began))
+	keeper.ended(t)
+	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is left: %v", err)
+	}
+	cmd.Wait()
+}
+
+// others returns the children of a process that are not in known.
+func others(t *testing.T, pid int, known []int) (rest []int) {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+		for _, f := range strings.Fields(string(b)) {
+			if n, _ := strconv.Atoi(f); !contains(known, n) {
+				rest = append(rest, n)
+			}
+		}
+	}
+	return rest
+}
+
+func contains(all []int, n int) bool {
+	for _, a := range all {
+		if a == n {
+			return true
+		}
+	}
+	return false
+}
+
+func TestLauncher_KeeperKilledRanksStillDie(t *testing.T) {
+	cmd, stdout, _ := launcher(t, 2, "parent")
+	begin(t, cmd)
+	all := pids(t, stdout.await(t, "pids", 2))
+	for _, k := range others(t, cmd.Process.Pid, all) {
+		syscall.Kill(k, syscall.SIGKILL)
+	}
+	lives := hold(t, []int{all[0], all[2]})
+	cmd.Process.Kill()
+	lives.ended(t)
+	for _, pid := range []int{all[1], all[3]} { // nobody is left to end these
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	cmd.Wait()
+}
+
+func TestLauncher_ReaderThatHasEnough(t *testing.T) {
+	cmd, _, stderr := launcher(t, 2, "endless")
+	cmd.Stdout = nil
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, cmd)
+	if _, err := io.ReadFull(out, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 141 {
+		t.Errorf("status %d, want 141\n%s", got, stderr)
+	}
+}
+
+// TestLauncher_RanksGetNoDescriptors has a program list its own descriptors.
+func TestLauncher_RanksGetNoDescriptors(t *testing.T) {
+	ls, err := exec.LookPath("ls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := exec.Command(ls, "/proc/self/fd").Output() // with what the tests were started with
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper, err := StartKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keeper.Close()
+	out := new(buffer)
+	cfg := Config{Path: ls, Args: []string{"/proc/self/fd"}, Ranks: 4, Stdout: out, Stderr: out, Tag: true, Keeper: keeper}
+	if r := wait(t, start(t, cfg)); r.Status != 0 {
+		t.Fatalf("%+v\n%s", r, out)
+	}
+	for rank := range 4 {
+		tag := fmt.Sprintf("[%d] ", rank)
+		got := ""
+		for line := range strings.Lines(out.String()) {
+			if rest, ok := strings.CutPrefix(line, tag); ok {
+				got += rest
+			}
+		}
+		if got != string(before) {
+			t.Errorf("rank %d has descriptors %q, want %q", rank, got, before)
+		}
+	}
+}
+
+func init() { programs["place"] = placeProgram }
+
+// placeProgram says where it may run, and what the Go runtime made of it.
+func placeProgram([]string) {
+	fmt.Printf("on %v with %d\n", allowed(), runtime.GOMAXPROCS(0))
+}
+
+func TestRank_Affinity(t *testing.T) {
+	mask := allowed()
+	first, last := mask[:1], mask[len(mask)-1:]
+	cfg := program(t, 3, "place")
+	cfg.Places = []CPUs{first, last, mask}
+	wait(t, start(t, cfg))
+	for rank, want := range cfg.Places {
+		line := fmt.Sprintf("[%d] on %v with ", rank, want)
+		text := cfg.Stdout.(*buffer).String()
+		if !strings.Contains(text, line) {
+			t.Errorf("rank %d: want %q in\n%s", rank, line, text)
+		}
+		if len(want) == 1 && !strings.Contains(text, line+"1\n") {
+			t.Errorf("rank %d: GOMAXPROCS is not 1:\n%s", rank, text)
+		}
+	}
+	if now := allowed(); now.String() != mask.String() {
+		t.Errorf("the launcher's own mask changed from %v to %v", mask, now)
+	}
+}
+
+// terminal opens a pseudo terminal.
+func terminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("this system has no pseudo terminals: there is no /dev/ptmx")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	conn, err := master.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	conn.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
+			n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+		}
+	})
+	if err == nil {
+		slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+func TestLauncher_Terminal(t *testing.T) {
+	master, slave := terminal(t)
+	cmd, _, _ := launcher(t, 2, "cat")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	begin(t, cmd)
+	slave.Close()
+	screen := new(buffer)
+	go func() {
+		r := bufio.NewReader(master)
+		for {
+			line, err := r.ReadString('\n')
+			screen.Write([]byte(line))
+			if err != nil {
+				return
+			}
+		}
+	}()
+	screen.await(t, "[0] ready", 1)
+	master.WriteString("hello\n")
+	screen.await(t, "[0] hello", 1) // it went through the launcher: the rank is in the background
+	master.WriteString("\x04")      // ^D
+	screen.await(t, "[0] bytes: 6 error: <nil>", 1)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLauncher_StopAndContinue(t *testing.T) {
+	cmd, stdout, _ := launcher(t, 2, "wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a job of a shell, which the test is
+	begin(t, cmd)
+	stdout.await(t, "ready", 2)
+	cmd.Process.Signal(syscall.SIGTSTP)
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			t.Fatal(err)
+		}
+	}
+	if !status.Stopped() {
+		t.Fatalf("the launcher did not stop: %v", status)
+	}
+	cmd.Process.Signal(syscall.SIGCONT)
+	stdout.await(t, "got continued", 2)
+	cmd.Process.Signal(syscall.SIGTERM)
+	stdout.await(t, "got terminated", 2)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,244 @@
+package spawn
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// lineOf returns line i of a rank's stream: its own name, then filling whose
+// kind and length follow from it.
+func lineOf(rank, stream, i int) string {
+	r := rand.New(rand.NewPCG(uint64(rank*2+stream), uint64(i)))
+	n := r.IntN(200)
+	if i%17 == 0 {
+		n = r.IntN(100_000)
+	}
+	return fmt.Sprintf("%d/%d/%d %s", rank, stream, i, strings.Repeat(string(rune('a'+r.IntN(26))), n))
+}
+
+const linesOfStream = 300
+
+// linesProgram writes all lines of both streams, in pieces that have nothing to
+// do with lines.
+func linesProgram([]string) {
+	rank, _ := strconv.Atoi(me())
+	done := make(chan bool)
+	for stream, f := range []*os.File{os.Stdout, os.Stderr} {
+		go func() {
+			var text []byte
+			for i := range linesOfStream {
+				text = append(append(text, lineOf(rank, stream, i)...), '\n')
+			}
+			r := rand.New(rand.NewPCG(1, uint64(rank)))
+			for len(text) > 0 {
+				n := min(1+r.IntN(5000), len(text))
+				f.Write(text[:n])
+				text = text[n:]
+			}
+			done <- true
+		}()
+	}
+	<-done
+	<-done
+}
+
+func TestOutput_LinesOfEightRanksStayWhole(t *testing.T) {
+	const ranks = 8
+	cfg := program(t, ranks, "lines")
+	both := new(buffer) // as with 2>&1
+	cfg.Stdout, cfg.Stderr = both, both
+	if r := wait(t, start(t, cfg)); r.Status != 0 {
+		t.Fatalf("status %d\n%.2000s", r.Status, both)
+	}
+	next := map[[2]int]int{}
+	for line := range strings.Lines(both.String()) {
+		var tag, rank, stream, i int
+		if _, err := fmt.Sscanf(line, "[%d] %d/%d/%d ", &tag, &rank, &stream, &i); err != nil {
+			t.Fatalf("%v: %.200q", err, line)
+		}
+		if want := fmt.Sprintf("[%d] %s\n", rank, lineOf(rank, stream, i)); line != want {
+			t.Fatalf("got %.200q\nwant %.200q", line, want)
+		}
+		if k := [2]int{rank, stream}; next[k] != i {
+			t.Fatalf("rank %d stream %d: line %d, want %d", rank, stream, i, next[k])
+		} else {
+			next[k]++
+		}
+	}
+	for rank := range ranks {
+		for stream := range 2 {
+			if n := next[[2]int{rank, stream}]; n != linesOfStream {
+				t.Errorf("rank %d stream %d: %d lines, want %d", rank, stream, n, linesOfStream)
+			}
+		}
+	}
+}
+
+const endlessBytes = 5*maxLine + 12345
+
+// endlessProgram writes a line that is longer than is kept on rank 0, and short
+// ones on others.
+func endlessProgram([]string) {
+	if me() != "0" {
+		for range 1000 {
+			fmt.Println("short")
+		}
+		return
+	}
+	chunk := bytes.Repeat([]byte("x"), 10_000)
+	for n := endlessBytes; n > 0; n -= len(chunk) {
+		os.Stdout.Write(chunk[:min(n, len(chunk))])
+	}
+}
+
+func TestOutput_EndlessLineComesInPieces(t *testing.T) {
+	cfg := program(t, 3, "endless")
+	wait(t, start(t, cfg))
+	got, short, pieces := 0, 0, 0
+	for line := range strings.Lines(cfg.Stdout.(*buffer).String()) {
+		text, rank0 := strings.CutPrefix(line, "[0]")
+		if !rank0 {
+			if line != "[1] short\n" && line != "[2] short\n" {
+				t.Fatalf("got %.100q", line)
+			}
+			short++
+			continue
+		}
+		mark := " "
+		if pieces > 0 {
+			mark = "+ "
+		}
+		text, ok := strings.CutPrefix(text, mark)
+		text = strings.TrimSuffix(text, "\n")
+		if !ok || strings.Trim(text, "x") != "" || len(text) > maxLine {
+			t.Fatalf("piece %d: %d bytes, %.50q", pieces, len(text), line)
+		}
+		got += len(text)
+		pieces++
+	}
+	if got != endlessBytes || pieces != 6 || short != 2000 {
+		t.Errorf("%d bytes in %d pieces, want %d in 6; %d short lines, want 2000", got, pieces, endlessBytes, short)
+	}
+}
+
+func TestOutput_TaggedLines(t *testing.T) {
+	full := strings.Repeat("y", maxLine)
+	for _, c := range []struct{ name, in, want string }{
+		{"nothing", "", ""},
+		{"empty line", "\n", "[7] \n"},
+		{"no newline at the end", "a\nb", "[7] a\n[7] b\n"},
+		{"carriage returns and zeros", "a\r\n\x00\n", "[7] a\r\n[7] \x00\n"},
+		{"longest line", full + "\nz\n", "[7] " + full + "\n[7] z\n"},
+		{"one byte more", full + "y\nz\n", "[7] " + full + "\n[7]+ y\n[7] z\n"},
+	} {
+		var got bytes.Buffer
+		o := &output{failed: func(error) {}}
+		o.copyTagged(&got, strings.NewReader(c.in), "7")
+		if got.String() != c.want {
+			t.Errorf("%s: got %.60q (%d bytes), want %.60q (%d)", c.name, got.String(), got.Len(), c.want, len(c.want))
+		}
+	}
+}
+
+func TestOutput_UntaggedIsExact(t *testing.T) {
+	input := make([]byte, 3<<20)
+	r := rand.NewChaCha8([32]byte{1})
+	r.Read(input)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	go func() {
+		write.Write(input)
+		write.Close()
+	}()
+	cfg := program(t, 1, "cat")
+	cfg.Tag, cfg.Stdin = false, read
+	if res := wait(t, start(t, cfg)); res.Status != 0 {
+		t.Fatalf("status %d", res.Status)
+	}
+	got, ok := strings.CutPrefix(cfg.Stdout.(*buffer).String(), "ready\n")
+	got, ok2 := strings.CutSuffix(got, fmt.Sprintf("\nbytes: %d error: <nil>\n", len(input)))
+	if !ok || !ok2 || sha256.Sum256([]byte(got)) != sha256.Sum256(input) {
+		t.Errorf("%d bytes came out of %d", len(got), len(input))
+	}
+}
+
+// failing is a writer that fails with err after n bytes.
+type failing struct {
+	n   int
+	err error
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.n -= len(p); f.n < 0 {
+		return 0, f.err
+	}
+	return len(p), nil
+}
+
+func TestOutput_FailedWriteEndsTheJob(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		says   string
+	}{
+		{syscall.EPIPE, 141, ""},
+		{syscall.ENOSPC, 1, "cannot be written"},
+	} {
+		cfg := program(t, 2, "stubborn")
+		cfg.Stdout = &failing{3, c.err}
+		r := wait(t, start(t, cfg))
+		if r.Status != c.status || !errors.Is(r.Err, c.err) || r.First != -1 {
+			t.Errorf("%v: got %+v", c.err, r)
+		}
+		if text := cfg.Stderr.(*buffer).String(); strings.Contains(text, "written") != (c.says != "") {
+			t.Errorf("%v: stderr: %s", c.err, text)
+		}
+	}
+}
+
+// held is a writer that waits before its first write.
+type held struct {
+	buffer
+	free chan struct{}
+}
+
+func (h *held) Write(p []byte) (int, error) {
+	<-h.free
+	return h.buffer.Write(p)
+}
+
+func TestOutput_SlowReaderLosesNothing(t *testing.T) {
+	cfg := program(t, 2, "lines")
+	out := &held{free: make(chan struct{})}
+	cfg.Stdout, cfg.Stderr = out, io.Discard
+	cfg.Args = []string{}
+	j := start(t, cfg)
+	// Longer than anything the launcher would wait for a pipe that brings nothing.
+	time.AfterFunc(2*drainLimit, func() { close(out.free) })
+	wait(t, j)
+	if n := strings.Count(out.String(), "\n"); n != 2*linesOfStream {
+		t.Errorf("%d lines, want %d", n, 2*linesOfStream)
+	}
+}
+
+func BenchmarkTagging(b *testing.B) {
+	text := bytes.Repeat([]byte("a line of forty characters, more or less\n"), 1<<14)
+	b.SetBytes(int64(len(text)))
+	o := &output{failed: func(error) {}}
+	for b.Loop() {
+		o.copyTagged(io.Discard, bytes.NewReader(text), "3")
+	}
+}
