@@ -33,6 +33,9 @@ func (s *Simplex) dualMethod() phase {
 	s.banned = s.banned[:0]
 	stall, level := 0, 0
 	patience := 20 + len(s.d)/4
+	if s.impatient {
+		patience = -1
+	}
 	for {
 		if s.updates >= maxUpdates && !s.refreshDual() {
 			return phaseRestart
@@ -223,22 +226,6 @@ func (s *Simplex) ratioTest(excess, tol float64, smallest bool) (in int, alpha f
 			if better := c.a > best.a || c.a == best.a && c.v < best.v; better && !smallest || smallest && c.v < best.v {
 				best = c
 			}
-		}
-		if best.a < pivotFine && passed > 0 {
-			// A safer pivot among those passed; the step then ends there.
-			for k, c := range s.cands[:passed] {
-				if c.a > 1e3*best.a {
-					best, passed = c, k
-				}
-			}
-			kept := 0
-			for _, c := range s.cands[:passed] {
-				if c.d/c.a < best.d/best.a {
-					s.cands[kept] = c
-					kept++
-				}
-			}
-			passed = kept
 		}
 		s.cands = s.cands[:passed]
 		if int(best.v) < len(s.cost) {

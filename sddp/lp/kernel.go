@@ -30,6 +30,10 @@ type kernel struct {
 // as dependent on those before it.
 const singular = 3e-14
 
+// singularLook is the pivot from which no column can count as dependent, as scaled coefficients
+// are below 2.
+const singularLook = 1e-12
+
 // setKernel reads J and R off the places of the variables, in index order.
 func (s *Simplex) setKernel() (rows, cols int) {
 	n := len(s.cost)
@@ -88,7 +92,7 @@ func (s *Simplex) tryFactor() bool {
 				best, at = v, q
 			}
 		}
-		if at < 0 || best <= singular*s.columnMax(s.kc[p]) {
+		if at < 0 || best < singularLook && best <= singular*s.columnMax(s.kc[p]) {
 			s.place[s.kc[p]] = allowed(AtLower, s.vlo[s.kc[p]], s.vhi[s.kc[p]])
 			dropped = true
 			continue

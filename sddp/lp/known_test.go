@@ -79,6 +79,43 @@ func TestKleeMinty(t *testing.T) {
 	}
 }
 
+// TestMeasuresAgainstCycling proves degenerate programs with perturbation and Bland's rule in force
+// from the first degenerate step, in both methods.
+func TestMeasuresAgainstCycling(t *testing.T) {
+	r := rand.New(rand.NewPCG(41, 42))
+	for k := range 1500 {
+		p := solvable(r, 1+r.IntN(25), 1+r.IntN(25), true)
+		if k%3 == 0 {
+			p = anything(r, 1+r.IntN(15), 1+r.IntN(15))
+		}
+		patient, s := p.load(), p.load()
+		s.impatient = true
+		name := fmt.Sprintf("program %d", k)
+		if a, b := prove(t, name, p, patient), prove(t, name+", impatient", p, s); a != b {
+			t.Fatalf("%s: %v, impatient %v", name, a, b)
+		}
+	}
+}
+
+// TestTinyPivot has only pivots of 1e-8 to choose from: x3 = (1-1e-8) x2 and x1 + x2 - x3 >= 5
+// leave x2 = 4e8 when x1 is at its bound 1.
+func TestTinyPivot(t *testing.T) {
+	near := 1 - 1e-8
+	p := &problem{}
+	p.column(1, 0, 1)
+	p.column(1, 0, Inf)
+	p.column(0, 0, Inf)
+	p.dense(GE, 5, 1, 1, -1)
+	p.dense(EQ, 0, 0, near, -1)
+	s := p.load()
+	if status := prove(t, "tiny pivot", p, s); status != Optimal {
+		t.Fatalf("got %v", status)
+	}
+	if got, want := s.Objective(), 1+4/(1-near); math.Abs(got-want) > 1e-7*want {
+		t.Errorf("objective %v, want %v", got, want)
+	}
+}
+
 // TestEdges solves programs without rows, without columns, or with nothing to decide.
 func TestEdges(t *testing.T) {
 	empty := &problem{}

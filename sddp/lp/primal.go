@@ -21,6 +21,9 @@ func (s *Simplex) primal() phase {
 	s.banned = s.banned[:0]
 	stall := 0
 	patience := 50 + len(s.d)
+	if s.impatient {
+		patience = -1
+	}
 	for {
 		if s.updates >= maxUpdates {
 			if !s.refresh() || !s.primalFeasible() {

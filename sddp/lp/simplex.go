@@ -26,11 +26,12 @@ type Simplex struct {
 	// The basis the next solve starts from.
 	colPlace, rowPlace []VarStatus
 
-	misuse  error // first misuse by index since the last Solve, reported once
-	badRow  int   // first row that could not be stored as given, or -1
-	badErr  error // why
-	limit   int   // iteration limit, 0 for the default
-	changed bool  // matrix changed since it was last scaled
+	misuse    error // first misuse by index since the last Solve, reported once
+	badRow    int   // first row that could not be stored as given, or -1
+	badErr    error // why
+	limit     int   // iteration limit, 0 for the default
+	changed   bool  // matrix changed since it was last scaled
+	impatient bool  // tests: measures against cycling from the first step
 
 	scaled
 	kernel
