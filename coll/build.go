@@ -1,0 +1,155 @@
+package coll
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Build returns rank's schedule of a collective call among size ranks.
+//
+// The call has been checked (its lengths, counts and displacements fit); it is
+// only looked at, not kept. The schedule depends on Coll, InPlace, Root, the
+// op's Commutative, the type's Size, Count, the counts and displacements, and
+// for Gatherv and Scatterv on the lengths of Send and Recv; not on the contents
+// or the places of the buffers. Which algorithm it is of depends only on the
+// number of ranks and on what the call's fingerprint makes equal on all ranks.
+//
+// A call with an argument error has no schedule: Build returns the error.
+func Build(c *backend.Call, rank, size int) (*Schedule, error) {
+	return build(c, rank, size, &defaults)
+}
+
+func build(c *backend.Call, rank, size int, lim *limits) (*Schedule, error) {
+	if err := check(c, rank, size); err != nil {
+		return nil, err
+	}
+	b := newBuilder(c, rank, size, lim)
+	if size == 1 {
+		alone(b)
+		return b.schedule("alone"), nil
+	}
+	s := b.shape()
+	for i := range rules {
+		if r := &rules[i]; r.coll == c.Coll && r.needs.met(s) && (r.when == nil || r.when(s)) {
+			r.build(b)
+			return b.schedule(r.name), nil
+		}
+	}
+	return nil, fault("no algorithm for %v", c.Coll)
+}
+
+func newBuilder(c *backend.Call, rank, size int, lim *limits) *builder {
+	b := &builder{c: c, rank: rank, n: size, lim: lim}
+	if c.Type != nil {
+		b.size = c.Type.Size
+	}
+	count := c.Count
+	switch c.Coll {
+	case backend.ReduceScatterBlock:
+		count *= size
+		fallthrough
+	case backend.Reduce, backend.Allreduce, backend.ReduceScatter:
+		b.order = newOrder(size, count, b.size, c.Op.Commutative, lim.ringChunk)
+	}
+	return b
+}
+
+// shape returns what the call's algorithm is chosen by.
+func (b *builder) shape() shape {
+	s := shape{n: b.n, count: b.c.Count, bytes: b.c.Count * b.size, order: b.order, limits: b.lim}
+	switch b.c.Coll {
+	case backend.ReduceScatterBlock, backend.Allgather:
+		s.bytes *= b.n
+	}
+	return s
+}
+
+func fault(format string, args ...any) error {
+	return &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf(format, args...)}
+}
+
+// check keeps a call that was not checked from causing a panic.
+func check(c *backend.Call, rank, size int) error {
+	switch {
+	case c.Err != nil:
+		return c.Err
+	case size < 1 || rank < 0 || rank >= size:
+		return fault("rank %d of %d", rank, size)
+	case c.Count < 0:
+		return fault("count %d", c.Count)
+	case c.Coll == backend.Barrier:
+		return nil
+	case c.Type == nil || c.Type.Size < 1:
+		return fault("%v without a type", c.Coll)
+	}
+	rooted, reduces := false, false
+	var counts [][]int
+	switch c.Coll {
+	case backend.Bcast, backend.Gather, backend.Scatter:
+		rooted = true
+	case backend.Reduce:
+		rooted, reduces = true, true
+	case backend.Allreduce, backend.ReduceScatterBlock, backend.Scan, backend.Exscan:
+		reduces = true
+	case backend.ReduceScatter:
+		reduces = true
+		counts = [][]int{c.RecvCounts}
+	case backend.Gatherv:
+		if rooted = true; rank == c.Root {
+			counts = [][]int{c.RecvCounts, c.RecvDispls}
+		}
+	case backend.Scatterv:
+		if rooted = true; rank == c.Root {
+			counts = [][]int{c.SendCounts, c.SendDispls}
+		}
+	case backend.Allgatherv:
+		counts = [][]int{c.RecvCounts, c.RecvDispls}
+	case backend.Alltoallv:
+		if counts = [][]int{c.RecvCounts, c.RecvDispls}; !c.InPlace {
+			counts = append(counts, c.SendCounts, c.SendDispls)
+		}
+	}
+	switch {
+	case rooted && (c.Root < 0 || c.Root >= size):
+		return fault("%v with root %d of %d", c.Coll, c.Root, size)
+	case reduces && c.Op == nil:
+		return fault("%v without an operation", c.Coll)
+	}
+	for _, x := range counts {
+		if len(x) != size {
+			return fault("%v of %d ranks with %d counts or displacements", c.Coll, size, len(x))
+		}
+		for _, n := range x {
+			if n < 0 {
+				return fault("%v with a count or displacement of %d", c.Coll, n)
+			}
+		}
+	}
+	return nil
+}
+
+// alone is every collective of one rank: its input is the result.
+func alone(b *builder) {
+	c := b.c
+	if c.InPlace {
+		return
+	}
+	src, dst := b.elems(Send, 0, c.Count), b.elems(Recv, 0, c.Count)
+	switch c.Coll {
+	case backend.Barrier, backend.Bcast, backend.Exscan:
+		return
+	case backend.Gatherv:
+		src = b.elems(Send, 0, c.RecvCounts[0])
+		dst = Region{Recv, c.RecvDispls[0] * b.size, src.N}
+	case backend.Allgatherv:
+		dst.Off = c.RecvDispls[0] * b.size
+	case backend.Scatterv:
+		dst = b.elems(Recv, 0, c.SendCounts[0])
+		src = Region{Send, c.SendDispls[0] * b.size, dst.N}
+	case backend.Alltoallv:
+		src = b.elems(Send, c.SendDispls[0], c.SendDispls[0]+c.SendCounts[0])
+		dst = Region{Recv, c.RecvDispls[0] * b.size, src.N}
+	}
+	b.copy(dst, src)
+}

@@ -1,0 +1,135 @@
+package coll
+
+import "github.com/cohort-hpc/cohort/backend"
+
+// limits are the lengths at which one algorithm gives way to another, in bytes.
+// Where no paper is named they are from Thakur, Rabenseifner, Gropp:
+// Optimization of collective communication operations in MPICH, 2005.
+type limits struct {
+	bcastShort     int // below: binomial tree (section 4.2)
+	bcastFew       int // below this many ranks too
+	bcastLong      int // from here: ring instead of recursive doubling
+	segment        int // what a chain passes on at a time
+	reduceShort    int // up to here: whole vectors (sections 4.4, 4.5)
+	scatterLong    int // from here: pairwise reduce-scatter (section 4.3)
+	ringChunk      int // per rank, from here: ring order, see Order
+	allgatherShort int // below: Bruck if n is not a power of two (section 4.1)
+	allgatherLong  int // from here: ring
+	alltoallShort  int // blocks up to here: Bruck, from 8 ranks on (section 4.6)
+	alltoallLong   int // blocks above: one partner at a time
+	window         int // partners at a time otherwise
+	gatherLong     int // blocks from here: straight to and from the root
+}
+
+var defaults = limits{
+	bcastShort:     12 << 10,
+	bcastFew:       8,
+	bcastLong:      512 << 10,
+	segment:        64 << 10,
+	reduceShort:    2 << 10,
+	scatterLong:    512 << 10,
+	ringChunk:      ringChunk,
+	allgatherShort: 80 << 10,
+	allgatherLong:  512 << 10,
+	alltoallShort:  256,
+	alltoallLong:   32 << 10,
+	window:         32,
+	gatherLong:     6 << 10,
+}
+
+// shape is what an algorithm is chosen by. It is the same on all ranks: it
+// comes from the number of ranks and the fingerprint alone.
+type shape struct {
+	n     int
+	count int // elements of the vector, or of one block
+	bytes int // of the vector; of one block for gather, scatter and alltoall; of all blocks for allgather
+	order Order
+	*limits
+}
+
+// rule is one algorithm of a collective.
+type rule struct {
+	coll  backend.Coll
+	name  string
+	needs need
+	when  func(s shape) bool // nil: always
+	build func(b *builder)
+}
+
+// need is what an algorithm cannot do without, whatever the lengths.
+type need uint8
+
+const (
+	anything need = iota
+	pow2          // a power of two of ranks
+	tree          // tree order
+	ring          // ring order
+)
+
+func (n need) met(s shape) bool {
+	switch n {
+	case pow2:
+		return isPow2(s.n)
+	case tree:
+		return !s.order.Ring()
+	case ring:
+		return s.order.Ring()
+	}
+	return true
+}
+
+// rules is the selection: of a collective's algorithms, the first whose need is
+// met and whose condition holds. One rank alone has no algorithm.
+var rules = [...]rule{
+	{backend.Barrier, "barrier/dissemination", anything, nil, barrierDissemination},
+
+	{backend.Bcast, "bcast/binomial", anything, func(s shape) bool { return s.bytes < s.bcastShort || s.n == 2 }, bcastBinomial},
+	{backend.Bcast, "bcast/chain", anything, func(s shape) bool { return s.bytes >= s.bcastLong && s.bytes >= 2*s.n*s.segment }, bcastChain},
+	{backend.Bcast, "bcast/binomial", anything, func(s shape) bool { return s.n < s.bcastFew }, bcastBinomial},
+	{backend.Bcast, "bcast/scatter-doubling", pow2, func(s shape) bool { return s.bytes < s.bcastLong }, bcastScatterDoubling},
+	{backend.Bcast, "bcast/scatter-ring", anything, nil, bcastScatterRing},
+
+	{backend.Reduce, "reduce/binomial", tree, shortVector, reduceBinomial},
+	{backend.Reduce, "reduce/rabenseifner", tree, nil, reduceRabenseifner},
+	{backend.Reduce, "reduce/ring", ring, nil, reduceRing},
+
+	{backend.Allreduce, "allreduce/recursive-doubling", tree, shortVector, allreduceDoubling},
+	{backend.Allreduce, "allreduce/rabenseifner", tree, nil, allreduceRabenseifner},
+	{backend.Allreduce, "allreduce/ring", ring, nil, allreduceRing},
+
+	{backend.ReduceScatterBlock, "reduce_scatter_block/recursive-halving", tree, mediumVector, reduceScatterHalving},
+	{backend.ReduceScatterBlock, "reduce_scatter_block/pairwise", tree, nil, reduceScatterPairwise},
+	{backend.ReduceScatterBlock, "reduce_scatter_block/ring", ring, nil, reduceScatterRing},
+
+	{backend.ReduceScatter, "reduce_scatter/recursive-halving", tree, mediumVector, reduceScatterHalving},
+	{backend.ReduceScatter, "reduce_scatter/pairwise", tree, nil, reduceScatterPairwise},
+	{backend.ReduceScatter, "reduce_scatter/ring", ring, nil, reduceScatterRing},
+
+	{backend.Gather, "gather/binomial", anything, shortBlock, gatherBinomial},
+	{backend.Gather, "gather/linear", anything, nil, gatherLinear},
+	{backend.Gatherv, "gatherv/linear", anything, nil, gathervLinear},
+	{backend.Scatter, "scatter/binomial", anything, shortBlock, scatterBinomial},
+	{backend.Scatter, "scatter/linear", anything, nil, scatterLinear},
+	{backend.Scatterv, "scatterv/linear", anything, nil, scattervLinear},
+
+	{backend.Allgather, "allgather/recursive-doubling", pow2, func(s shape) bool { return s.bytes < s.allgatherLong }, allgatherDoubling},
+	{backend.Allgather, "allgather/bruck", anything, func(s shape) bool { return s.bytes < s.allgatherShort }, allgatherBruck},
+	{backend.Allgather, "allgather/ring", anything, nil, allgatherRing},
+	{backend.Allgatherv, "allgatherv/bruck", anything, func(s shape) bool { return s.bytes < s.allgatherShort }, allgathervBruck},
+	{backend.Allgatherv, "allgatherv/ring", anything, nil, allgathervRing},
+
+	{backend.Alltoall, "alltoall/bruck", anything, func(s shape) bool { return s.bytes <= s.alltoallShort && s.n >= 8 }, alltoallBruck},
+	{backend.Alltoall, "alltoall/spread", anything, func(s shape) bool { return s.bytes <= s.alltoallLong }, alltoallSpread},
+	{backend.Alltoall, "alltoall/pairwise", anything, nil, alltoallPairwise},
+	{backend.Alltoallv, "alltoallv/spread", anything, nil, alltoallvSpread},
+
+	{backend.Scan, "scan/recursive-doubling", anything, nil, scanDoubling},
+	{backend.Exscan, "exscan/recursive-doubling", anything, nil, exscanDoubling},
+}
+
+// shortVector: not worth splitting, or too few elements to give each rank some.
+func shortVector(s shape) bool { return s.bytes <= s.reduceShort || s.count < floorPow2(s.n) }
+
+func mediumVector(s shape) bool { return s.bytes < s.scatterLong }
+
+func shortBlock(s shape) bool { return s.bytes < s.gatherLong }
