@@ -1,0 +1,260 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// ending is why a communicator cannot be used any more.
+type ending struct {
+	cause error // what it was ended with, and what the collective in progress returns
+	later error // what all other operations return
+}
+
+// broken is the error of operations that a broken communicator ended.
+type broken struct{ cause error }
+
+func (e *broken) Error() string   { return backend.ErrBroken.Error() + ": " + e.cause.Error() }
+func (e *broken) Unwrap() []error { return []error{e.cause, backend.ErrBroken} }
+
+func faultf(sentinel error, format string, args ...any) error {
+	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
+}
+
+// note adds what was going on to an error of a Bound.
+func note(err error, what string) error {
+	var f *backend.Fault
+	if errors.As(err, &f) {
+		return &backend.Fault{Sentinel: f.Sentinel, Text: f.Text + ": " + what}
+	}
+	return fmt.Errorf("%w: %s", err, what)
+}
+
+// unusable returns why no operation of c can begin, nil if it can. Operations
+// ask under the lock of the queue they are going to use: who ends a communicator
+// says so first and clears the queues then, so that nothing is left behind.
+func (c *Comm) unusable() error {
+	if e := c.group.end.Load(); e != nil {
+		return e.later
+	}
+	if c.closed.Load() {
+		return &backend.Fault{Sentinel: backend.ErrClosed}
+	}
+	return nil
+}
+
+// Break implements backend.Comm.
+func (c *Comm) Break(err error) { c.group.finish(&ending{cause: err, later: &broken{err}}) }
+
+// Broken implements backend.Comm.
+func (c *Comm) Broken() error {
+	if e := c.group.end.Load(); e != nil {
+		return e.cause
+	}
+	return nil
+}
+
+// finish ends the communicator, unless it has ended, and all its operations.
+func (g *group) finish(e *ending) {
+	if !g.end.CompareAndSwap(nil, e) {
+		return
+	}
+	g.meet.stop()
+	for i := range g.slots {
+		g.slots[i].wake()
+	}
+	for _, w := range g.world {
+		r := g.job.ranks[w]
+		r.sweep(e.later, true, func(n *match.Node) bool { return n.Env.Ctx == g.key.id })
+		r.sleepers.wake(false) // blocked probes
+	}
+}
+
+// sweep completes with err the operations in r's queues that hit chooses, among
+// messages held by Mprobe only if asked to.
+func (r *rank) sweep(err error, held bool, hit func(*match.Node) bool) {
+	var list *op
+	collect := func(q *match.Queue) {
+		q.Each(func(n *match.Node) bool {
+			if !hit(n) {
+				return true
+			}
+			o := owner(n)
+			q.Remove(n)
+			if o.copied {
+				r.stored -= len(o.buf) // nobody waits for it
+				return true
+			}
+			if o.send && q == &r.arrived {
+				g := o.c.group
+				g.asked(n, int(g.index[r.id]))
+			}
+			o.next, list = list, o
+			return true
+		})
+	}
+	r.mu.Lock()
+	collect(&r.posted)
+	collect(&r.arrived)
+	if held {
+		collect(&r.held)
+	}
+	r.mu.Unlock()
+	for list != nil {
+		o := list
+		list, o.next = o.next, nil
+		o.complete(backend.Status{}, err)
+	}
+}
+
+// Fail says that a rank of the job, by its world rank, has failed: every pending
+// and later operation of all ranks ends with ErrPeerLost that names it. The first
+// call of a job wins.
+func (c *Comm) Fail(rank int, cause error) {
+	c.group.job.fail(faultf(backend.ErrPeerLost, "rank %d failed: %v", rank, cause))
+}
+
+// Abort implements backend.Comm.
+func (c *Comm) Abort(code int) error {
+	c.group.job.fail(faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
+	return nil
+}
+
+func (j *job) fail(err error) {
+	e := &ending{cause: err, later: err}
+	if !j.lost.CompareAndSwap(nil, e) {
+		return
+	}
+	j.mu.Lock() // groups made from here on see lost
+	groups := make([]*group, 0, len(j.groups))
+	for _, g := range j.groups {
+		groups = append(groups, g)
+	}
+	j.mu.Unlock()
+	for _, g := range groups {
+		g.finish(e)
+	}
+	for _, r := range j.ranks {
+		r.notices.resume(r)
+	}
+}
+
+// left returns the error of operations that need a rank that has closed the
+// communicator.
+func (g *group) left(rank int) error {
+	if g.key == (groupKey{}) {
+		return faultf(backend.ErrPeerLost, "rank %d has left the job", rank)
+	}
+	return faultf(backend.ErrPeerLost, "rank %d has closed the communicator", rank)
+}
+
+// absent returns the error of a receive of rank from a source that has closed
+// the communicator, or from any if all others have.
+func (g *group) absent(rank, source int) error {
+	switch gone := int(g.gone.Load()); {
+	case gone == 0:
+		return nil
+	case source != backend.AnySource:
+		if g.slots[source].gone.Load() {
+			return g.left(source)
+		}
+	case gone == len(g.slots)-1 && !g.slots[rank].gone.Load():
+		return faultf(backend.ErrPeerLost, "every other rank has left")
+	}
+	return nil
+}
+
+// Close implements backend.Comm. Closing the first communicator closes the
+// rank's others too.
+func (c *Comm) Close() error {
+	if c.group.key != (groupKey{}) {
+		c.close()
+		return nil
+	}
+	c.me.commsMu.Lock()
+	comms := slices.Clone(c.me.comms)
+	c.me.commsMu.Unlock()
+	for _, d := range comms {
+		if d != c {
+			d.close()
+		}
+	}
+	c.close()
+	return nil
+}
+
+// close ends c's own operations, and those of the other ranks that need it.
+func (c *Comm) close() {
+	if !c.closed.CompareAndSwap(false, true) {
+		return
+	}
+	g, me := c.group, c.me
+	me.commsMu.Lock()
+	me.comms = slices.DeleteFunc(me.comms, func(d *Comm) bool { return d == c })
+	me.commsMu.Unlock()
+	g.slots[c.rank].gone.Store(true)
+	g.gone.Add(1)
+	if g.end.Load() == nil {
+		c.leave()
+	}
+	g.job.mu.Lock()
+	if g.closed++; g.closed == len(g.world) {
+		delete(g.job.groups, g.key)
+	}
+	g.job.mu.Unlock()
+}
+
+func (c *Comm) leave() {
+	g, me := c.group, c.me
+	lost, closed := g.left(c.rank), &backend.Fault{Sentinel: backend.ErrClosed}
+	me.sweep(closed, false, func(n *match.Node) bool { return n.Env.Ctx == g.key.id && !owner(n).send })
+	me.sweep(lost, true, func(n *match.Node) bool { return n.Env.Ctx == g.key.id })
+	for i, w := range g.world {
+		if w == me.id {
+			continue
+		}
+		r := g.job.ranks[w]
+		r.sweep(closed, false, func(n *match.Node) bool {
+			o := owner(n)
+			return n.Env.Ctx == g.key.id && o.c == c && o.send && !o.copied
+		})
+		if err := g.absent(i, backend.AnySource); err != nil {
+			r.sweep(err, false, func(n *match.Node) bool {
+				return n.Env.Ctx == g.key.id && !owner(n).send && n.Env.Source == backend.AnySource
+			})
+		}
+		r.sweep(lost, false, func(n *match.Node) bool {
+			return n.Env.Ctx == g.key.id && !owner(n).send && n.Env.Source == me.id
+		})
+		if r.probing.Load() > 0 {
+			r.sleepers.wake(false)
+		}
+		g.slots[i].wake() // it may be waiting for c at a meeting
+	}
+}
+
+// rankList lists ranks for a message: "rank 3", "ranks 1, 2, 5 and 40 more".
+func rankList(ranks []int) string {
+	const most = 8
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	var s strings.Builder
+	s.WriteString("ranks ")
+	for i, r := range ranks {
+		switch {
+		case i == most:
+			fmt.Fprintf(&s, " and %d more", len(ranks)-most)
+			return s.String()
+		case i > 0:
+			s.WriteString(", ")
+		}
+		fmt.Fprint(&s, r)
+	}
+	return s.String()
+}

@@ -1,0 +1,229 @@
+package local
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// op is one operation or message: a posted receive, a send on offer, or the
+// copy of a short message. It is in at most one queue, and whoever takes it out
+// of the queue completes it.
+type op struct {
+	node   match.Node
+	c      *Comm  // the end that waits for it; nil for a copy
+	at     *rank  // the rank whose queues it goes to
+	buf    []byte // to receive into, or the message
+	send   bool   // a message, not a receive
+	copied bool   // the message is a copy: nobody waits for it
+	store  []byte // memory for copies
+
+	req    *backend.Request // nil: a goroutine waits in settle
+	status backend.Status
+	err    error
+	state  atomic.Uint32
+	sleeper
+
+	next *op // in whatever list it is in
+}
+
+const (
+	opPending uint32 = iota
+	opParked         // and its goroutine waits for a token
+	opDone
+)
+
+var ops = sync.Pool{New: func() any {
+	o := new(op)
+	o.node.Owner = o
+	o.init()
+	return o
+}}
+
+// op returns a record for an operation of c that a goroutine will wait for.
+func (c *Comm) op(buf []byte) *op {
+	o := c.spare.Swap(nil)
+	if o == nil {
+		o = ops.Get().(*op)
+	}
+	o.c, o.buf = c, buf
+	o.state.Store(opPending)
+	return o
+}
+
+// release gives back a record of op.
+func (c *Comm) release(o *op) {
+	o.buf, o.err = nil, nil
+	if !c.spare.CompareAndSwap(nil, o) {
+		o.c = nil
+		ops.Put(o)
+	}
+}
+
+// request returns the record of a request, which it keeps for its next use.
+func (c *Comm) request(r *backend.Request, buf []byte) *op {
+	o, ok := r.Impl.(*op)
+	if !ok {
+		o = ops.Get().(*op)
+		r.Impl = o
+	}
+	o.c, o.buf, o.req = c, buf, r
+	return o
+}
+
+// owner returns the record that n is part of.
+func owner(n *match.Node) *op { return n.Owner.(*op) }
+
+// complete ends the operation. No lock may be held, and o is not touched after
+// it: its owner may be using it again.
+func (o *op) complete(st backend.Status, err error) {
+	o.buf = nil
+	if o.req == nil {
+		o.status, o.err = st, err
+		if o.state.Swap(opDone) == opParked {
+			o.wake() // a token too many does no harm
+		}
+		return
+	}
+	me, req := o.c.me, o.req
+	if req.Notify != nil {
+		o.status, o.err = st, err
+		me.notices.add(me, o)
+		return
+	}
+	o.req = nil
+	req.Finish(st, err)
+	me.sleepers.completed()
+}
+
+// settle waits until o, which has no request, is complete, and releases it.
+func (c *Comm) settle(b *backend.Bound, o *op) (backend.Status, error) {
+	for i := 0; i < c.group.job.spins && o.state.Load() != opDone; i++ {
+		if i%spinsYield == spinsYield-1 {
+			runtime.Gosched()
+		}
+	}
+	var ended error
+	if o.state.CompareAndSwap(opPending, opParked) {
+		ended = c.park(b, o)
+	}
+	st, err := o.status, o.err
+	c.release(o)
+	if ended != nil {
+		return backend.Status{}, ended
+	}
+	return st, err
+}
+
+// park waits on a parked o. It returns b's error if it could take o back.
+func (c *Comm) park(b *backend.Bound, o *op) error {
+	if !b.Limited() {
+		for o.state.Load() != opDone {
+			o.sleep(nil, time.Time{})
+		}
+		return nil
+	}
+	c.me.sleepers.add(&o.sleeper, false)
+	defer c.me.sleepers.remove(&o.sleeper)
+	start := began(b)
+	for o.state.Load() != opDone {
+		if err := b.Err(start); err != nil {
+			if o.withdraw() {
+				return o.explain(err)
+			}
+			b = nil // somebody is completing it now
+		}
+		o.sleep(b, start)
+	}
+	return nil
+}
+
+// withdraw takes o out of its queue. If it was not there any more, it is
+// complete or will be soon.
+func (o *op) withdraw() bool {
+	o.at.mu.Lock()
+	defer o.at.mu.Unlock()
+	if !o.send {
+		return o.at.posted.Remove(&o.node)
+	}
+	g := o.c.group
+	if !o.at.arrived.Remove(&o.node) {
+		return false
+	}
+	g.asked(&o.node, int(g.index[o.at.id]))
+	return true
+}
+
+// notices are the completed operations of a rank whose requests want to be
+// told. One goroutine at a time tells them, so that a request that starts the
+// next operation from its Notify does not make the stack grow with every step.
+type notices struct {
+	mu          sync.Mutex // guards the fields below
+	first, last *op
+	telling     bool
+}
+
+// add completes o's request, or leaves that to the goroutine that is at it.
+func (q *notices) add(me *rank, o *op) {
+	q.mu.Lock()
+	o.next = nil
+	if q.last == nil {
+		q.first = o
+	} else {
+		q.last.next = o
+	}
+	q.last = o
+	if q.telling {
+		q.mu.Unlock()
+		return
+	}
+	q.telling = true
+	q.mu.Unlock()
+	q.tell(me)
+}
+
+func (q *notices) tell(me *rank) {
+	told := false
+	defer func() {
+		if !told { // a Notify panics; who comes next, or Fail, tells the others
+			q.mu.Lock()
+			q.telling = false
+			q.mu.Unlock()
+			me.sleepers.completed()
+		}
+	}()
+	for {
+		q.mu.Lock()
+		o := q.first
+		if o == nil {
+			q.telling, told = false, true
+			q.mu.Unlock()
+			return
+		}
+		if q.first = o.next; q.first == nil {
+			q.last = nil
+		}
+		q.mu.Unlock()
+		req := o.req
+		o.req, o.next = nil, nil
+		req.Complete(o.status, o.err)
+		me.sleepers.completed()
+	}
+}
+
+// resume tells what a goroutine that panicked left.
+func (q *notices) resume(me *rank) {
+	q.mu.Lock()
+	idle := !q.telling && q.first != nil
+	if idle {
+		q.telling = true
+	}
+	q.mu.Unlock()
+	if idle {
+		q.tell(me)
+	}
+}

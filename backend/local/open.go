@@ -1,0 +1,118 @@
+package local
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// job is the ranks of one New and the communicators among them.
+type job struct {
+	ranks []*rank
+	spins int // how often a waiter looks before it parks; 0 if ranks share processors
+	lost  atomic.Pointer[ending]
+
+	mu     sync.Mutex // guards the fields below
+	groups map[groupKey]*group
+}
+
+// groupKey names a communicator. Communicators that share a rank have different
+// ids; others differ in their first member.
+type groupKey struct {
+	id    uint32
+	first int32
+}
+
+// rank is what one rank has, whatever the communicator.
+type rank struct {
+	job *job
+	id  int32 // world rank
+
+	mu      sync.Mutex  // guards the fields below
+	posted  match.Queue // receives waiting for a message
+	arrived match.Queue // messages waiting for a receive
+	held    match.Queue // messages taken out by Mprobe
+	free    *op         // records with store for short messages
+	frees   int
+	stored  int // bytes of messages copied and not received
+
+	probing  atomic.Int32 // goroutines that wait for a message to arrive
+	sleepers sleepers
+	notices  notices
+
+	commsMu sync.Mutex
+	comms   []*Comm // not closed
+}
+
+// group is one communicator: what its ranks share.
+type group struct {
+	job   *job
+	key   groupKey
+	world []int32 // world ranks of the members
+	index []int32 // rank of a world rank, -1 if it is no member
+	end   atomic.Pointer[ending]
+	slots []slot
+	meet  meeting
+	gone  atomic.Int32 // members that have closed it
+
+	closed int // members that have closed it, guarded by job.mu
+}
+
+// New makes a job of n ranks and returns the first communicator's end of each.
+// Every rank must Close its own.
+func New(n int) []backend.Comm {
+	j := &job{groups: make(map[groupKey]*group)}
+	if procs := runtime.GOMAXPROCS(0); procs > 1 && n <= procs {
+		j.spins = spins
+	}
+	world := make([]int32, n)
+	for i := range n {
+		world[i] = int32(i)
+		j.ranks = append(j.ranks, newRank(j, int32(i)))
+	}
+	comms := make([]backend.Comm, n)
+	for i := range n {
+		comms[i], _ = j.join(groupKey{}, world, int32(i))
+	}
+	return comms
+}
+
+func newRank(j *job, id int32) *rank {
+	return &rank{job: j, id: id}
+}
+
+// join returns the end of the communicator of the given members that belongs to
+// the rank with world rank me. The first member to come makes the group.
+func (j *job) join(key groupKey, world []int32, me int32) (*Comm, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	g := j.groups[key]
+	if g == nil {
+		g = &group{job: j, key: key, world: world, index: make([]int32, len(j.ranks)), slots: make([]slot, len(world))}
+		for i := range g.index {
+			g.index[i] = -1
+		}
+		for i, w := range world {
+			g.index[w] = int32(i)
+		}
+		for i := range g.slots {
+			g.slots[i].init()
+		}
+		if lost := j.lost.Load(); lost != nil {
+			g.finish(lost)
+		}
+		j.groups[key] = g
+	} else if !slices.Equal(g.world, world) {
+		return nil, faultf(backend.ErrComm, "communicator %d was made with other members by another rank", key.id)
+	}
+	c := &Comm{group: g, me: j.ranks[me], rank: int(g.index[me])}
+	c.slot = &g.slots[c.rank]
+	c.me.commsMu.Lock()
+	c.me.comms = append(c.me.comms, c)
+	c.me.commsMu.Unlock()
+	return c, nil
+}

@@ -1,0 +1,246 @@
+package local
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+const (
+	copyMax   = 16 << 10 // longest message that is copied before its receive is posted
+	storedMax = 4 << 20  // most bytes a rank has in such copies; then senders wait
+
+	lockedMax = 1 << 10 // longest copy out of the store made under the lock
+	freeMax   = 64      // records a rank keeps for such messages
+)
+
+// Send implements backend.Comm.
+func (c *Comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	o, err := c.offer(nil, buf, dest, tag, mode)
+	if o == nil {
+		return err
+	}
+	_, err = c.settle(b, o)
+	return err
+}
+
+// Isend implements backend.Comm.
+func (c *Comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	o := c.request(r, buf)
+	if left, err := c.offer(o, buf, dest, tag, mode); left == nil {
+		o.complete(backend.Status{}, err)
+	}
+}
+
+// offer sends buf if the message can go at once. If not, it leaves the record of
+// the send, o or a new one, in the queue of dest and returns it.
+func (c *Comm) offer(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
+	g, to := c.group, c.peer(dest)
+	env := match.Env{Ctx: g.key.id, Source: c.me.id, Tag: int32(tag)}
+	to.mu.Lock()
+	if err := c.unusable(); err != nil {
+		to.mu.Unlock()
+		return nil, err
+	}
+	if n := to.posted.TakePosted(env); n != nil {
+		to.mu.Unlock()
+		owner(n).deliver(env, buf)
+		return nil, nil
+	}
+	if g.slots[dest].gone.Load() {
+		to.mu.Unlock()
+		return nil, g.left(dest)
+	}
+	copied := mode == backend.Standard && len(buf) <= copyMax && to.stored+len(buf) <= storedMax
+	if copied {
+		o = to.copyOf(buf)
+	} else {
+		if o == nil {
+			o = c.op(buf)
+		}
+		o.copied = false
+	}
+	o.node.Env, o.at, o.send = env, to, true
+	to.arrived.Push(&o.node)
+	if tag < 0 {
+		g.slots[dest].unasked.Add(1)
+	}
+	to.mu.Unlock()
+	if to.probing.Load() > 0 {
+		to.sleepers.completed()
+	}
+	if tag < 0 {
+		c.suspect(dest, tag, buf)
+	}
+	if copied {
+		return nil, nil
+	}
+	return o, nil
+}
+
+// Recv implements backend.Comm.
+func (c *Comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
+	env := c.pattern(source, tag)
+	c.me.mu.Lock()
+	m, err := c.arrival(env, source)
+	switch {
+	case err != nil:
+		c.me.mu.Unlock()
+		return backend.Status{}, err
+	case m != nil:
+		return c.take(m, buf)
+	}
+	o := c.op(buf)
+	c.post(o, env)
+	c.me.mu.Unlock()
+	return c.settle(b, o)
+}
+
+// Irecv implements backend.Comm.
+func (c *Comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
+	o := c.request(r, buf)
+	env := c.pattern(source, tag)
+	c.me.mu.Lock()
+	m, err := c.arrival(env, source)
+	switch {
+	case err != nil:
+		c.me.mu.Unlock()
+		o.complete(backend.Status{}, err)
+	case m != nil:
+		o.complete(c.take(m, buf))
+	default:
+		c.post(o, env)
+		c.me.mu.Unlock()
+	}
+}
+
+// post queues the receive o. c.me.mu is held.
+func (c *Comm) post(o *op, env match.Env) {
+	o.node.Env, o.at, o.send = env, c.me, false
+	c.me.posted.Push(&o.node)
+}
+
+// pattern returns what a receive from source asks for.
+func (c *Comm) pattern(source, tag int) match.Env {
+	env := match.Env{Ctx: c.group.key.id, Source: backend.AnySource, Tag: int32(tag)}
+	if source != backend.AnySource {
+		env.Source = c.group.world[source]
+	}
+	return env
+}
+
+// arrival takes the message that env gets out of the queue: nil if there is none
+// yet, and an error if there can be none. c.me.mu is held.
+func (c *Comm) arrival(env match.Env, source int) (*op, error) {
+	if err := c.unusable(); err != nil {
+		return nil, err
+	}
+	if n := c.me.arrived.TakeArrived(env); n != nil {
+		c.group.asked(n, c.rank)
+		return owner(n), nil
+	}
+	return nil, c.group.absent(c.rank, source)
+}
+
+// asked counts off a message to rank that has left the queue n was in, whose lock
+// is held.
+func (g *group) asked(n *match.Node, rank int) {
+	if n.Env.Tag < 0 {
+		g.slots[rank].unasked.Add(-1)
+	}
+}
+
+// take copies the message m, out of every queue, into buf and lets it go.
+// c.me.mu is held and is unlocked.
+func (c *Comm) take(m *op, buf []byte) (backend.Status, error) {
+	st, err := c.group.received(m.node.Env, len(m.buf), len(buf))
+	if !m.copied {
+		c.me.mu.Unlock()
+		copy(buf, m.buf)
+		m.complete(backend.Status{}, nil)
+		return st, err
+	}
+	if len(m.buf) > lockedMax {
+		c.me.mu.Unlock()
+		copy(buf, m.buf)
+		c.me.mu.Lock()
+	} else {
+		copy(buf, m.buf)
+	}
+	c.me.drop(m)
+	c.me.mu.Unlock()
+	return st, err
+}
+
+// deliver completes the posted receive o, out of its queue, with a message.
+func (o *op) deliver(env match.Env, msg []byte) {
+	st, err := o.c.group.received(env, len(msg), len(o.buf))
+	copy(o.buf, msg)
+	o.complete(st, err)
+}
+
+// received returns what a receive with room bytes says of a message.
+func (g *group) received(env match.Env, bytes, room int) (backend.Status, error) {
+	st := backend.Status{Source: int(g.index[env.Source]), Tag: int(env.Tag), Bytes: bytes}
+	if bytes > room {
+		return st, faultf(backend.ErrTruncate, "%d bytes from rank %d with tag %d, room for %d", bytes, st.Source, st.Tag, room)
+	}
+	return st, nil
+}
+
+// copyOf returns a record with a copy of msg. r.mu is held.
+func (r *rank) copyOf(msg []byte) *op {
+	m := r.free
+	if m == nil {
+		m = ops.Get().(*op)
+	} else {
+		r.free, m.next = m.next, nil
+		r.frees--
+	}
+	m.store = append(m.store[:0], msg...)
+	m.buf, m.send, m.copied = m.store, true, true
+	r.stored += len(msg)
+	return m
+}
+
+// drop gives back a record of copyOf. r.mu is held.
+func (r *rank) drop(m *op) {
+	r.stored -= len(m.buf)
+	m.buf, m.copied = nil, false
+	if r.frees < freeMax && cap(m.store) <= lockedMax {
+		r.free, m.next = m, r.free
+		r.frees++
+		return
+	}
+	ops.Put(m)
+}
+
+// Cancel implements backend.Comm.
+func (c *Comm) Cancel(r *backend.Request) bool {
+	o, ok := r.Impl.(*op)
+	if !ok || !r.Active() || !o.withdraw() {
+		return false
+	}
+	o.complete(backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled})
+	return true
+}
+
+// explain adds to the error that ended the wait for o what o was waiting for.
+func (o *op) explain(err error) error {
+	g, env := o.c.group, o.node.Env
+	if o.send {
+		return note(err, fmt.Sprintf("rank %d has not received the message with tag %d", g.index[o.at.id], env.Tag))
+	}
+	if env.Source == backend.AnySource {
+		return note(err, "no rank has sent "+tagged(env.Tag))
+	}
+	return note(err, fmt.Sprintf("rank %d has not sent %s", g.index[env.Source], tagged(env.Tag)))
+}
+
+func tagged(tag int32) string {
+	if tag == backend.AnyTag {
+		return "a message"
+	}
+	return fmt.Sprintf("a message with tag %d", tag)
+}

@@ -1,0 +1,94 @@
+package local
+
+import (
+	"runtime"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// Probe implements backend.Comm.
+func (c *Comm) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
+	_, st, ok, err := c.probe(b, source, tag, block, false)
+	return st, ok, err
+}
+
+// Mprobe implements backend.Comm. The message is the sender's record, or the
+// copy, in the queue of held messages.
+func (c *Comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Matched, backend.Status, bool, error) {
+	m, st, ok, err := c.probe(b, source, tag, block, true)
+	return m, st, ok, err
+}
+
+func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backend.Matched, backend.Status, bool, error) {
+	env := c.pattern(source, tag)
+	m, st, err := c.look(env, source, hold)
+	if m != nil || err != nil || !block {
+		if m == nil && err == nil {
+			runtime.Gosched() // who probes in a loop needs the sender to run
+		}
+		return m, st, m != nil, err
+	}
+	s := waiters.Get().(*sleeper)
+	c.me.probing.Add(1)
+	c.me.sleepers.add(s, true)
+	defer func() {
+		c.me.sleepers.remove(s)
+		c.me.probing.Add(-1)
+		waiters.Put(s)
+	}()
+	start := began(b)
+	for {
+		m, st, err = c.look(env, source, hold)
+		if m != nil || err != nil {
+			return m, st, m != nil, err
+		}
+		if err := b.Err(start); err != nil {
+			return nil, backend.Status{}, false, (&op{c: c, node: match.Node{Env: env}}).explain(err)
+		}
+		s.sleep(b, start)
+	}
+}
+
+// look finds the message that env gets, and holds it if asked to.
+func (c *Comm) look(env match.Env, source int, hold bool) (backend.Matched, backend.Status, error) {
+	me := c.me
+	me.mu.Lock()
+	defer me.mu.Unlock()
+	if err := c.unusable(); err != nil {
+		return nil, backend.Status{}, err
+	}
+	n := me.arrived.FindArrived(env)
+	if n == nil {
+		return nil, backend.Status{}, c.group.absent(c.rank, source)
+	}
+	m := owner(n)
+	if hold {
+		me.arrived.Remove(n)
+		c.group.asked(n, c.rank)
+		me.held.Push(n)
+	}
+	st, _ := c.group.received(n.Env, len(m.buf), len(m.buf))
+	return m, st, nil
+}
+
+// Imrecv implements backend.Comm.
+func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
+	o := c.request(r, buf)
+	m, ok := matched.(*op)
+	if !ok {
+		o.complete(backend.Status{}, faultf(backend.ErrRequest, "a message of another backend"))
+		return
+	}
+	c.me.mu.Lock()
+	err := c.unusable()
+	if err == nil && !c.me.held.Remove(&m.node) {
+		err = faultf(backend.ErrRequest, "the message has been received")
+	}
+	if err != nil {
+		c.me.mu.Unlock()
+		o.complete(backend.Status{}, err)
+		return
+	}
+	o.complete(c.take(m, buf))
+}

@@ -1,0 +1,186 @@
+package local
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+const (
+	spins      = 4096 // looks before parking, a few microseconds
+	spinsYield = 64   // looks between yields
+)
+
+// spin looks for ready up to n times.
+func spin(n int, ready func() bool) bool {
+	for i := range n {
+		if ready() {
+			return true
+		}
+		if i%spinsYield == spinsYield-1 {
+			runtime.Gosched()
+		}
+	}
+	return false
+}
+
+// sleeper is what a goroutine parks on. A token may be left over from an
+// earlier use: who wakes looks again for what it waits for.
+type sleeper struct {
+	token chan struct{} // capacity 1
+	timer *time.Timer   // made by the first wait that has a timeout
+
+	next, prev *sleeper // in the rank's list
+	all        bool     // wants to wake at every completion of the rank
+}
+
+func (s *sleeper) init() { s.token = make(chan struct{}, 1) }
+
+// wake makes s look again.
+func (s *sleeper) wake() {
+	select {
+	case s.token <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// sleep parks until s is woken or it may be time for b to end the wait, which
+// began at start.
+func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
+	if !b.Limited() {
+		<-s.token
+		return
+	}
+	var done <-chan struct{}
+	if b.Ctx != nil {
+		done = b.Ctx.Done()
+	}
+	if b.Timeout <= 0 {
+		select {
+		case <-s.token:
+		case <-done:
+		}
+		return
+	}
+	left := max(0, time.Until(start.Add(b.Timeout)))
+	if s.timer == nil {
+		s.timer = time.NewTimer(left)
+	} else {
+		s.timer.Reset(left)
+	}
+	select {
+	case <-s.token:
+	case <-done:
+	case <-s.timer.C:
+	}
+	s.timer.Stop()
+}
+
+// sleepers are the goroutines of a rank that wait for any of its operations to
+// complete, and those that wait under a Bound.
+type sleepers struct {
+	n    atomic.Int32 // those that want all completions
+	mu   sync.Mutex   // guards the list
+	list *sleeper
+}
+
+// add enters s. What s waits for must be looked at after it.
+func (l *sleepers) add(s *sleeper, all bool) {
+	l.mu.Lock()
+	s.all = all
+	s.prev, s.next = nil, l.list
+	if l.list != nil {
+		l.list.prev = s
+	}
+	l.list = s
+	if all {
+		l.n.Add(1)
+	}
+	l.mu.Unlock()
+}
+
+func (l *sleepers) remove(s *sleeper) {
+	l.mu.Lock()
+	if s.prev == nil {
+		l.list = s.next
+	} else {
+		s.prev.next = s.next
+	}
+	if s.next != nil {
+		s.next.prev = s.prev
+	}
+	s.next, s.prev = nil, nil
+	if s.all {
+		l.n.Add(-1)
+	}
+	l.mu.Unlock()
+}
+
+// completed wakes who waits for completions.
+func (l *sleepers) completed() {
+	if l.n.Load() > 0 {
+		l.wake(false)
+	}
+}
+
+func (l *sleepers) wake(bounded bool) {
+	l.mu.Lock()
+	for s := l.list; s != nil; s = s.next {
+		if s.all || bounded {
+			s.wake()
+		}
+	}
+	l.mu.Unlock()
+}
+
+var waiters = sync.Pool{New: func() any {
+	s := new(sleeper)
+	s.init()
+	return s
+}}
+
+// Await implements backend.Comm.
+func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
+	if p.Ready() || spin(c.group.job.spins, p.Ready) {
+		return nil
+	}
+	s := waiters.Get().(*sleeper)
+	c.me.sleepers.add(s, true)
+	err := s.await(b, p)
+	c.me.sleepers.remove(s)
+	waiters.Put(s)
+	return err
+}
+
+func (s *sleeper) await(b *backend.Bound, p backend.Pending) error {
+	start := began(b)
+	for !p.Ready() {
+		if err := b.Err(start); err != nil {
+			if p.Ready() {
+				return nil
+			}
+			return err
+		}
+		s.sleep(b, start)
+	}
+	return nil
+}
+
+// began returns the time if b needs it.
+func began(b *backend.Bound) time.Time {
+	if b != nil && b.Timeout > 0 {
+		return time.Now()
+	}
+	return time.Time{}
+}
+
+// Poll implements backend.Comm. Operations progress without it; it lets the
+// ranks that they need run.
+func (c *Comm) Poll() { runtime.Gosched() }
+
+// Wake implements backend.Comm. A rank's waiters are its own, as if it were a
+// process.
+func (c *Comm) Wake() { c.me.sleepers.wake(true) }

@@ -1,0 +1,93 @@
+package direct
+
+import "github.com/cohort-hpc/cohort/backend"
+
+// Space is a buffer of a rank that the others may read.
+type Space uint8
+
+// The buffers.
+const (
+	In   Space = iota // what Input returns for the rank's call
+	Out               // the call's Recv
+	Work              // what the rank shared last
+)
+
+// Peers is how a rank reaches the others of a collective. Ranks are those of
+// the communicator and include the caller's own.
+type Peers interface {
+	// View returns n bytes at off of a buffer if they can be read where they
+	// are, nil if they have to be fetched. They are in place until the next
+	// Meet.
+	View(rank int, from Space, off, n int) []byte
+	// Fetch copies len(dst) bytes at off of a buffer.
+	Fetch(rank int, from Space, off int, dst []byte) error
+	// Len returns the length of a rank's In or Out in bytes.
+	Len(rank int, from Space) int
+	// Block returns where in rank's In the bytes for another rank are, for
+	// Scatterv and Alltoallv, as Outgoing does.
+	Block(rank, to int) (off, n int, err error)
+	// Share makes b this rank's Work. The others see it after the next Meet.
+	Share(b []byte)
+	// Meet waits for all ranks. If one or more bring an error, it returns the
+	// lowest such rank's on every rank. Any other error it returns means that
+	// the collective is over.
+	Meet(bad error) error
+}
+
+// Input returns the part of a rank's buffers that the other ranks read: its
+// contribution, nil if it has none.
+func Input(c *backend.Call, rank int) []byte {
+	switch c.Coll {
+	case backend.Barrier:
+		return nil
+	case backend.Bcast:
+		if rank != c.Root {
+			return nil
+		}
+		return c.Recv
+	case backend.Scatter, backend.Scatterv:
+		if rank != c.Root {
+			return nil
+		}
+		return c.Send
+	}
+	if !c.InPlace {
+		return c.Send
+	}
+	switch c.Coll {
+	case backend.Gather, backend.Allgather:
+		n := c.Count * c.Type.Size
+		return c.Recv[rank*n : rank*n+n]
+	case backend.Gatherv, backend.Allgatherv:
+		off, n := c.RecvDispls[rank]*c.Type.Size, c.RecvCounts[rank]*c.Type.Size
+		if n == 0 {
+			return nil // displacements of empty blocks mean nothing
+		}
+		return c.Recv[off : off+n]
+	}
+	return c.Recv
+}
+
+// Outgoing returns where in Input the bytes for another rank are, for Scatterv's
+// root and Alltoallv.
+func Outgoing(c *backend.Call, to int) (off, n int) {
+	counts, displs := c.SendCounts, c.SendDispls
+	if c.InPlace && c.Coll == backend.Alltoallv {
+		counts, displs = c.RecvCounts, c.RecvDispls
+	}
+	return displs[to] * c.Type.Size, counts[to] * c.Type.Size
+}
+
+// Posted reports whether the inputs of all ranks are known to be at most limit
+// bytes each. It depends only on what the ranks' calls have in common.
+func Posted(c *backend.Call, size, limit int) bool {
+	switch c.Coll {
+	case backend.Barrier:
+		return true
+	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
+		return false
+	case backend.Scatter, backend.Alltoall, backend.ReduceScatterBlock:
+		return c.Count == 0 || c.Count <= limit/c.Type.Size/size
+	}
+	return c.Count <= limit/c.Type.Size
+}

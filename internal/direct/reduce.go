@@ -1,0 +1,125 @@
+package direct
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/coll"
+)
+
+// reduce sets dst to elements lo to hi-1 of the reduction of vectors of Count
+// elements, those of all blocks for ReduceScatterBlock.
+func (t *task) reduce(lo, hi int, dst []byte) error {
+	count := t.Count
+	if t.Coll == backend.ReduceScatterBlock {
+		count *= t.size
+	}
+	return t.eval(coll.NewOrder(t.size, count, t.elem, t.Op.Commutative), lo, hi, dst)
+}
+
+// chunk returns the elements that rank combines for all.
+func (t *task) chunk(rank int) (lo, hi int) {
+	q, r := t.Count/t.size, t.Count%t.size
+	lo = rank*q + min(rank, r)
+	hi = lo + q
+	if rank < r {
+		hi++
+	}
+	return lo, hi
+}
+
+// allreduce: every rank combines its chunk into its own Recv; when all have,
+// it takes the other chunks from theirs.
+func (t *task) allreduce() error {
+	if t.posted {
+		return t.reduce(0, t.Count, t.Recv)
+	}
+	lo, hi := t.chunk(t.rank)
+	err := t.reduce(lo, hi, t.Recv[lo*t.elem:hi*t.elem])
+	if err = t.after(err); err != nil {
+		return err
+	}
+	for i := 1; i < t.size && err == nil; i++ {
+		r := (t.rank + i) % t.size
+		lo, hi := t.chunk(r)
+		err = t.copy(t.Recv[lo*t.elem:hi*t.elem], r, Out, lo*t.elem)
+	}
+	return t.after(err)
+}
+
+// reduceRoot: every rank combines its chunk, the root into its Recv, and when
+// all have, the root takes the others'.
+func (t *task) reduceRoot() error {
+	if t.posted {
+		if t.rank != t.Root {
+			return nil
+		}
+		return t.reduce(0, t.Count, t.Recv)
+	}
+	lo, hi := t.chunk(t.rank)
+	var dst []byte
+	if t.rank == t.Root {
+		dst = t.Recv[lo*t.elem : hi*t.elem]
+	} else {
+		dst = t.temp((hi - lo) * t.elem)
+		t.p.Share(dst)
+	}
+	err := t.reduce(lo, hi, dst)
+	if err = t.after(err); err != nil {
+		return err
+	}
+	if t.rank == t.Root {
+		for i := 1; i < t.size && err == nil; i++ {
+			r := (t.rank + i) % t.size
+			lo, hi := t.chunk(r)
+			err = t.copy(t.Recv[lo*t.elem:hi*t.elem], r, Work, 0)
+		}
+	}
+	return t.after(err)
+}
+
+// reduceScatter: every rank combines its own block. In place the block's place
+// is at the beginning, where rank 0 may be reading.
+func (t *task) reduceScatter() error {
+	lo, hi := t.rank*t.Count, (t.rank+1)*t.Count
+	if t.Coll == backend.ReduceScatter {
+		lo = 0
+		for _, n := range t.RecvCounts[:t.rank] {
+			lo += n
+		}
+		hi = lo + t.RecvCounts[t.rank]
+	}
+	return t.settle((hi-lo)*t.elem, func(dst []byte) error { return t.reduce(lo, hi, dst) })
+}
+
+// scan: every rank combines the vectors of the ranks below it. In place its own
+// vector is one that the ranks above are reading.
+func (t *task) scan() error {
+	exclusive := t.Coll == backend.Exscan
+	if exclusive && t.rank == 0 {
+		return t.meet(nil)
+	}
+	o := coll.ScanOrder(t.rank, t.elem, exclusive)
+	return t.settle(t.block, func(dst []byte) error { return t.eval(o, 0, t.Count, dst) })
+}
+
+// settle puts a result of n bytes at the beginning of Recv: directly, or after
+// all ranks have read what is there.
+func (t *task) settle(n int, compute func(dst []byte) error) error {
+	if !t.InPlace || t.posted {
+		return t.after(compute(t.Recv[:n]))
+	}
+	temp := t.temp(n)
+	if err := t.after(compute(temp)); err != nil {
+		return err
+	}
+	copy(t.Recv, temp)
+	return nil
+}
+
+// after lets all ranks meet once this one's step is done. A step that failed
+// means that the collective is over: there is no meeting any more.
+func (t *task) after(err error) error {
+	if err != nil {
+		return err
+	}
+	return t.meet(nil)
+}
