@@ -230,27 +230,27 @@ func (e *engine) strangers(ctx uint32, tag int32, payload []byte) {
 	}
 }
 
-// Meet is a barrier inside a collective that also tells everybody of an error
-// that one found.
-func (s *collective) Meet(b *backend.Bound, bad error) error {
+// meeting is a barrier inside a collective that tells everybody where the
+// ranks' shared work is and of an error that one found.
+func (s *collective) meeting(b *backend.Bound, bad error, work []byte) error {
 	c := s.c
 	c.met++
 	s.meet, s.turn = true, c.met&1
 	s.key = uint64(c.id+1)<<32 | uint64(c.met)
 	m := &s.mine.meet[s.turn]
-	m.code = uint32(backend.Code(bad))
-	m.bad = 0
+	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
+	m.code, m.bytes = uint32(backend.Code(bad)), 0
 	if bad != nil {
-		m.bad = uint32(copy(m.text[:], text(bad)))
+		m.bytes = uint32(copy(m.text[:], text(bad)))
 	}
 	m.key.Store(s.key)
 	if err := s.arrive(b); err != nil {
 		return err
 	}
 	for _, o := range c.boards {
-		if o.meet[s.turn].code != 0 {
-			m := &o.meet[s.turn]
-			f := &backend.Fault{Sentinel: backend.Sentinel(uint8(m.code)), Text: string(m.text[:min(int(m.bad), len(m.text))])}
+		m := &o.meet[s.turn]
+		if code := m.code; code != 0 {
+			f := &backend.Fault{Sentinel: backend.Sentinel(uint8(code)), Text: string(m.text[:min(int(m.bytes), len(m.text))])}
 			c.e.mu.Lock()
 			c.broken(f)
 			c.e.unlock()
@@ -259,5 +259,3 @@ func (s *collective) Meet(b *backend.Bound, bad error) error {
 	}
 	return nil
 }
-
-var _ = shmem.Supported

@@ -107,10 +107,12 @@ type post struct {
 
 // meet is one rank's arrival at a barrier inside a collective.
 type meet struct {
-	key  atomic.Uint64 // id<<32 | number of the meeting
-	bad  uint32        // bytes of text, 0: all is well
-	code uint32
-	text [textMax - 16]byte
+	key     atomic.Uint64 // id<<32 | number of the meeting
+	work    uint64        // address and length of what the rank shares
+	workLen uint64
+	code    uint32 // of the error it found, 0: all is well
+	bytes   uint32 // of text
+	text    [textMax - 32]byte
 }
 
 // layout says where things are in a segment for n ranks.

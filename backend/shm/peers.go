@@ -1,77 +1,241 @@
 package shm
 
 import (
+	"encoding/binary"
+	"fmt"
+
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/direct"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// peers is access to the other ranks' data during a collective.
+// peers implements direct.Peers: access to the other ranks' buffers during a
+// collective. Inputs are on the boards if they are few (direct.Posted), and
+// then nobody needs to meet again; otherwise the boards hold the addresses from
+// which they are copied out of the other processes.
 type peers struct {
-	s       *collective
-	call    *backend.Call
-	scratch []byte
+	s      *collective
+	bound  *backend.Bound
+	call   *backend.Call
+	posted bool
+	in     []byte // this rank's input
+	work   []byte // what it shared last
+	out    []byte // where the blocks for each rank are, if the board has no room
+	tmp    []byte
+	mem    direct.Scratch
 }
 
-// input is what this rank contributes to a call.
-func input(call *backend.Call) []byte {
-	if call.InPlace && call.Coll != backend.Scatter && call.Coll != backend.Scatterv || call.Coll == backend.Bcast {
-		return call.Recv
-	}
-	return call.Send
-}
+// Where in post.facts the ranks find what.
+const (
+	factIn = iota
+	factInLen
+	factOut
+	factOutLen
+	factBlocks // address of the table of blocks; 0: it is in data
+)
 
-// post puts this rank's data on its board if they are few.
+const blockBytes = 16 // offset and length, in the table of blocks
+
+// post puts what the others need on this rank's board.
 func (p *peers) post(to *post, call *backend.Call) {
-	b := input(call)
-	switch {
-	case len(b) <= len(to.small):
-		copy(to.small[:], b)
-	case len(b) <= boardData:
-		copy(to.data[:], b)
+	n := len(p.s.c.world)
+	p.call, p.posted = call, true
+	if call.Err != nil || call.Coll == backend.Barrier {
+		return
 	}
-}
-
-// on returns n bytes at off of what a rank that has total bytes posted.
-func (p *peers) on(r, total, off, n int) []byte {
-	b := &p.s.c.boards[r].post[p.s.turn]
-	if total <= len(b.small) {
-		return b.small[off : off+n]
+	p.in = direct.Input(call, p.s.c.rank)
+	if direct.Posted(call, n, boardData) {
+		if len(p.in) <= len(to.small) {
+			copy(to.small[:], p.in)
+		} else {
+			copy(to.data[:], p.in)
+		}
+		return
 	}
-	return b.data[off : off+n]
-}
-
-// Load implements coll.Loader for vectors on the boards. They are copied first:
-// lines of another core's cache come faster in one sweep than with arithmetic
-// between them.
-func (p *peers) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
-	size := p.call.Type.Size
-	own := input(p.call)
-	if rank == p.s.c.rank {
-		return own[lo*size : hi*size], nil
+	p.posted = false
+	to.facts = [5]uint64{factIn: shmem.Addr(p.in), factInLen: uint64(len(p.in)),
+		factOut: shmem.Addr(call.Recv), factOutLen: uint64(len(call.Recv))}
+	switch call.Coll {
+	case backend.Alltoallv:
+	case backend.Scatterv:
+		if call.Root != p.s.c.rank {
+			return
+		}
+	default:
+		return
 	}
-	copy(scratch, p.on(rank, len(own), lo*size, (hi-lo)*size))
-	return scratch, nil
+	table := to.data[:]
+	if n*blockBytes > boardData {
+		if len(p.out) < n*blockBytes {
+			p.out = make([]byte, n*blockBytes)
+		}
+		table = p.out
+		to.facts[factBlocks] = shmem.Addr(table)
+	}
+	for r := range n {
+		off, k := direct.Outgoing(call, r)
+		binary.LittleEndian.PutUint64(table[r*blockBytes:], uint64(off))
+		binary.LittleEndian.PutUint64(table[r*blockBytes+8:], uint64(k))
+	}
 }
 
 // complete does this rank's part once all ranks make the same call.
 func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
-	c := p.s.c
-	switch call.Coll {
-	case backend.Barrier:
+	if call.Coll == backend.Barrier {
 		return true, nil
-	case backend.Allreduce:
-		if len(call.Recv) <= boardData {
-			p.call = call
-			return true, p.reduce(coll.NewOrder(len(c.world), call.Count, call.Type.Size, call.Op.Commutative), call.Recv)
-		}
 	}
-	return false, nil
+	c := p.s.c
+	if !p.posted && !c.e.cma && len(c.world) > 1 {
+		return false, nil // over messages
+	}
+	p.bound = b
+	var err error
+	switch {
+	case p.posted && call.Coll == backend.Allreduce && len(c.world) == 2:
+		p.pair(call)
+	case p.posted:
+		err = direct.RunPosted(call, c.rank, len(c.world), p, &p.mem)
+	default:
+		err = direct.Run(call, c.rank, len(c.world), p, &p.mem)
+	}
+	p.call, p.in, p.work = nil, nil, nil
+	return true, err
 }
 
-// reduce evaluates a whole vector in an order.
-func (p *peers) reduce(o coll.Order, dst []byte) error {
-	if need := o.ScratchBlocks() * len(dst); len(p.scratch) < need {
-		p.scratch = make([]byte, max(need, 4*boardData))
+// pair is Allreduce of two ranks. There is one order for two operands.
+func (p *peers) pair(call *backend.Call) {
+	theirs := p.copyOf(1-p.s.c.rank, 0, len(p.in))
+	if p.s.c.rank == 0 {
+		call.Op.Apply(call.Recv, p.in, theirs)
+	} else {
+		call.Op.Apply(call.Recv, theirs, p.in)
 	}
-	return o.Eval(p.call.Op, 0, p.call.Count, dst, p, p.scratch[:o.ScratchBlocks()*len(dst)])
 }
+
+// copyOf returns a copy of what another rank posted. Lines of another core's
+// cache come faster in one sweep than with arithmetic between them.
+func (p *peers) copyOf(r, off, n int) []byte {
+	p.tmp = append(p.tmp[:0], p.on(r)[off:off+n]...)
+	return p.tmp
+}
+
+// on returns the posted input of a rank. Its length is that of this rank's: only
+// what all have in common is posted, but for the root's of rooted calls.
+func (p *peers) on(r int) []byte {
+	b := &p.s.c.boards[r].post[p.s.turn]
+	if p.length() <= len(b.small) {
+		return b.small[:]
+	}
+	return b.data[:]
+}
+
+// length is the length of the inputs posted for this call, in bytes.
+func (p *peers) length() int {
+	c := p.call
+	switch c.Coll {
+	case backend.Scatter, backend.Alltoall, backend.ReduceScatterBlock:
+		return len(p.s.c.world) * c.Count * c.Type.Size
+	}
+	return c.Count * c.Type.Size
+}
+
+// View implements direct.Peers: only this rank's own buffers are here.
+func (p *peers) View(rank int, from direct.Space, off, n int) []byte {
+	if rank != p.s.c.rank {
+		return nil
+	}
+	switch from {
+	case direct.In:
+		return p.in[off : off+n]
+	case direct.Out:
+		return p.call.Recv[off : off+n]
+	}
+	return p.work[off : off+n]
+}
+
+// Fetch implements direct.Peers.
+func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	c := p.s.c
+	if p.posted {
+		copy(dst, p.on(rank)[off:])
+		return nil
+	}
+	facts := &c.boards[rank].post[p.callTurn()].facts
+	var addr, length uint64
+	switch from {
+	case direct.In:
+		addr, length = facts[factIn], facts[factInLen]
+	case direct.Out:
+		addr, length = facts[factOut], facts[factOutLen]
+	default:
+		m := &c.boards[rank].meet[p.s.turn]
+		addr, length = m.work, m.workLen
+	}
+	if uint64(off)+uint64(len(dst)) > length {
+		return p.over(fmt.Sprintf("rank %d needs bytes %d to %d of rank %d's buffer of %d bytes", c.rank, off, off+len(dst), rank, length))
+	}
+	return p.read(rank, addr+uint64(off), dst)
+}
+
+// read copies out of another rank's process.
+func (p *peers) read(rank int, addr uint64, dst []byte) error {
+	e := p.s.c.e
+	w := p.s.c.world[rank]
+	err := shmem.ReadProcess(int(e.area[w].pid.Load()), addr, dst)
+	if err == nil {
+		return nil
+	}
+	e.mu.Lock()
+	e.copyFailed(w, err)
+	e.unlock()
+	return e.fault.Load()
+}
+
+// over ends the communicator because a peer's facts make no sense.
+func (p *peers) over(text string) error {
+	err := &backend.Fault{Sentinel: backend.ErrInternal, Text: text}
+	p.s.c.Break(err)
+	return err
+}
+
+func (p *peers) callTurn() uint32 { return p.s.c.seq & 1 }
+
+// Len implements direct.Peers.
+func (p *peers) Len(rank int, from direct.Space) int {
+	f := &p.s.c.boards[rank].post[p.callTurn()].facts
+	if from == direct.In {
+		return int(f[factInLen])
+	}
+	return int(f[factOutLen])
+}
+
+// Block implements direct.Peers.
+func (p *peers) Block(rank, to int) (off, n int, err error) {
+	post := &p.s.c.boards[rank].post[p.callTurn()]
+	var entry [blockBytes]byte
+	if addr := post.facts[factBlocks]; addr == 0 {
+		copy(entry[:], post.data[to*blockBytes:])
+	} else {
+		if len(p.tmp) < blockBytes {
+			p.tmp = make([]byte, blockBytes)
+		}
+		if err := p.read(rank, addr+uint64(to*blockBytes), p.tmp[:blockBytes]); err != nil {
+			return 0, 0, err
+		}
+		copy(entry[:], p.tmp)
+	}
+	a, b := binary.LittleEndian.Uint64(entry[:]), binary.LittleEndian.Uint64(entry[8:])
+	if a > 1<<62 || b > 1<<62 {
+		return 0, 0, p.over(fmt.Sprintf("rank %d says it sends rank %d %d bytes at offset %d", rank, to, b, a))
+	}
+	return int(a), int(b), nil
+}
+
+// Share implements direct.Peers.
+func (p *peers) Share(b []byte) { p.work = b }
+
+// Meet implements direct.Peers.
+func (p *peers) Meet(bad error) error { return p.s.meeting(p.bound, bad, p.work) }
