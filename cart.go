@@ -1,0 +1,224 @@
+package cohort
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Cart is a communicator whose ranks stand on a Cartesian grid, numbered in
+// row-major order: the last coordinate varies fastest (MPI-4.1 section 8.5).
+// Operations take its Comm.
+type Cart struct {
+	*Comm
+	dims    []int
+	periods []bool
+}
+
+// Neighbor is the two neighbours of a rank along one dimension: Lower one step
+// down, Upper one step up; ProcNull beyond an edge.
+type Neighbor struct{ Lower, Upper int }
+
+// CartCreate makes a communicator whose ranks stand on a grid with the given
+// extents, periodic in the dimensions where periods says so. Extents of 0 are
+// chosen as [DimsCreate] does. Ranks that the grid does not need get nil. With
+// reorder the ranks may be numbered anew; at present they never are.
+//
+// Collective: all ranks of c call it, with the same arguments.
+//
+// Errors: [ErrCount] for a negative extent, a grid larger than c, or periods of
+// another length than dims; [ErrMismatch] on every rank if the calls differ.
+func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, error) {
+	grid := slices.Clone(dims)
+	var bad error
+	switch {
+	case len(periods) != len(dims):
+		bad = fault(ErrCount, fmt.Sprintf("%d dims and %d periods", len(dims), len(periods)))
+	case slices.Contains(dims, 0):
+		bad = fillDims(c.Size(), grid)
+	default:
+		bad = checkDims(grid)
+	}
+	n := 1
+	if bad == nil {
+		if n = product(grid); n > c.Size() {
+			bad = fault(ErrCount, fmt.Sprintf("a grid of %v has %d ranks, the communicator %d", grid, n, c.Size()))
+		}
+	}
+	w := wish{color: 0, key: int64(c.Rank()), facts: int64(layoutID(fmt.Sprint(dims, periods, reorder)))}
+	if bad == nil && c.Rank() >= n {
+		w.color = Undefined
+	}
+	d, err := c.splitFacts(cartCall, "cart", w, bad)
+	if d == nil || err != nil {
+		return nil, err
+	}
+	return &Cart{Comm: d, dims: grid, periods: slices.Clone(periods)}, nil
+}
+
+// Dims returns the extents of the grid.
+func (c *Cart) Dims() []int { return slices.Clone(c.dims) }
+
+// Periods says in which dimensions the grid is periodic.
+func (c *Cart) Periods() []bool { return slices.Clone(c.periods) }
+
+// Coords returns the coordinates of a rank. [ErrRank] if there is no such rank.
+func (c *Cart) Coords(rank int) ([]int, error) {
+	if rank < 0 || rank >= c.Size() {
+		return nil, c.failed("coords", Undefined, Undefined, c.badRank("rank", rank))
+	}
+	x := make([]int, len(c.dims))
+	for i := len(x) - 1; i >= 0; i-- {
+		x[i] = rank % c.dims[i]
+		rank /= c.dims[i]
+	}
+	return x, nil
+}
+
+// CartRank returns the rank at the given coordinates, which wrap around in
+// periodic dimensions. [ErrRank] for coordinates outside the others,
+// [ErrCount] for the wrong number of them.
+func (c *Cart) CartRank(coords []int) (int, error) {
+	if len(coords) != len(c.dims) {
+		return Undefined, c.failed("cartrank", Undefined, Undefined,
+			fault(ErrCount, fmt.Sprintf("%d coordinates in a grid of %d dimensions", len(coords), len(c.dims))))
+	}
+	rank := 0
+	for i, x := range coords {
+		d := c.dims[i]
+		if c.periods[i] {
+			x = (x%d + d) % d
+		} else if x < 0 || x >= d {
+			return Undefined, c.failed("cartrank", Undefined, Undefined,
+				fault(ErrRank, fmt.Sprintf("coordinate %d is %d, the grid has %d and is not periodic", i, x, d)))
+		}
+		rank = rank*d + x
+	}
+	return rank, nil
+}
+
+// Shift returns the rank that disp steps up dimension dim are received from when
+// every rank sends that far, and the rank they are sent to: ProcNull beyond an
+// edge. [ErrCount] if there is no such dimension.
+func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
+	if dim < 0 || dim >= len(c.dims) {
+		return ProcNull, ProcNull, c.failed("shift", Undefined, Undefined,
+			fault(ErrCount, fmt.Sprintf("dimension %d of %d", dim, len(c.dims))))
+	}
+	return c.step(dim, -disp), c.step(dim, disp), nil
+}
+
+// step returns the rank disp steps up dimension dim from this one.
+func (c *Cart) step(dim, disp int) int {
+	stride := product(c.dims[dim+1:])
+	d := c.dims[dim]
+	x := c.Rank() / stride % d
+	to := x + disp
+	if c.periods[dim] {
+		to = (to%d + d) % d
+	} else if to < 0 || to >= d {
+		return ProcNull
+	}
+	return c.Rank() + (to-x)*stride
+}
+
+// Neighbors returns the neighbours of the calling rank, one pair for each
+// dimension.
+func (c *Cart) Neighbors() []Neighbor {
+	n := make([]Neighbor, len(c.dims))
+	for i := range n {
+		n[i] = Neighbor{c.step(i, -1), c.step(i, 1)}
+	}
+	return n
+}
+
+// DimsCreate fills the zeros of dims so that the product of all is n and the
+// filled extents are as close to each other as possible, larger ones first
+// (MPI-4.1 section 8.5.2). [ErrCount] if there is no such grid.
+func DimsCreate(n int, dims []int) error {
+	grid := slices.Clone(dims)
+	err := fillDims(n, grid)
+	if err == nil && product(grid) != n {
+		err = fault(ErrCount, fmt.Sprintf("a grid of %v does not have %d ranks", grid, n))
+	}
+	if err != nil {
+		return &OpError{Op: "dimscreate", Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: err}
+	}
+	copy(dims, grid)
+	return nil
+}
+
+func checkDims(dims []int) error {
+	for i, d := range dims {
+		if d < 0 {
+			return fault(ErrCount, fmt.Sprintf("dims[%d] is %d", i, d))
+		}
+	}
+	return nil
+}
+
+// fillDims replaces the zeros of dims.
+func fillDims(n int, dims []int) error {
+	if err := checkDims(dims); err != nil {
+		return err
+	}
+	fixed, free := 1, 0
+	for _, d := range dims {
+		if d == 0 {
+			free++
+		} else {
+			fixed = product([]int{fixed, d})
+		}
+	}
+	if free == 0 {
+		return nil
+	}
+	if n < 1 || n%fixed != 0 {
+		return fault(ErrCount, fmt.Sprintf("%d ranks are not a multiple of %d, the product of the extents given", n, fixed))
+	}
+	best := factorize(n/fixed, free)
+	for i := range dims {
+		if dims[i] == 0 {
+			dims[i], best = best[0], best[1:]
+		}
+	}
+	return nil
+}
+
+// factorize returns k factors of n in descending order, with the smallest
+// largest one, and of those the largest smallest one.
+func factorize(n, k int) []int {
+	var best []int
+	var try func(n, k, limit int, sofar []int)
+	try = func(n, k, limit int, sofar []int) {
+		if k == 1 {
+			if n > limit {
+				return
+			}
+			f := append(slices.Clone(sofar), n)
+			if best == nil || f[0] < best[0] || f[0] == best[0] && f[len(f)-1] > best[len(best)-1] {
+				best = f
+			}
+			return
+		}
+		for d := min(n, limit); d >= 1; d-- {
+			if n%d == 0 && (best == nil || len(sofar) > 0 || d <= best[0]) {
+				try(n/d, k-1, d, append(sofar, d))
+			}
+		}
+	}
+	try(n, k, n, nil)
+	return best
+}
+
+// product returns the product of numbers from 0 up, math.MaxInt if it is larger.
+func product(f []int) int {
+	p := 1
+	for _, x := range f {
+		if x != 0 && p > math.MaxInt/x {
+			return math.MaxInt
+		}
+		p *= x
+	}
+	return p
+}

@@ -1,0 +1,292 @@
+package cohort
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/sched"
+)
+
+// Special ranks and tags (MPI-4.1 section 2.5.4).
+const (
+	AnySource = backend.AnySource // receive from any rank
+	ProcNull  = backend.ProcNull  // a partner that does not exist: sends and receives do nothing
+	AnyTag    = -1                // receive any tag
+	Undefined = -32766            // no color, no rank, no count
+	MaxTag    = backend.MaxTag    // the largest tag
+)
+
+const worldName = "world"
+
+// Comm is a communicator: a group of ranks and a context in which their messages
+// match only each other. It is made by Init or Run, and from another by Dup,
+// Split and their like.
+//
+// A Comm can be used by many goroutines at once as MPI_THREAD_MULTIPLE defines
+// it: any mix of point-to-point operations, and collectives from one goroutine
+// at a time (ErrBusy otherwise).
+type Comm struct {
+	core  *core
+	bound *backend.Bound // nil: no limit
+	ctx   context.Context
+}
+
+// core is what all handles of one communicator share.
+type core struct {
+	bc         backend.Comm
+	native     backend.Native // nil: all collectives are schedules
+	rank, size int
+	name       string
+	job        *job
+	home       *Comm // the handle that WithContext starts from
+
+	closed atomic.Bool
+
+	busy   atomic.Bool // a collective is being called; guards what follows
+	call   backend.Call
+	seq    uint32 // of the next collective
+	runner *sched.Runner
+
+	mu       sync.Mutex
+	handles  map[context.Context]*handle
+	children int // communicators made from this one, for their names
+}
+
+// handle is a Comm that WithContext made and what ends its watch.
+type handle struct {
+	comm *Comm
+	stop func() bool
+}
+
+// job is what all communicators of one rank share.
+type job struct {
+	ctx     context.Context // the world's
+	timeout time.Duration   // of each operation; 0: none
+	scheds  bool            // blocking collectives run as schedules
+	ids     idSpace
+	world   *core
+	done    func() // called when the world has been closed; may be nil
+
+	mu    sync.Mutex
+	comms map[*core]struct{} // the open communicators
+}
+
+// newCore makes the shared part of a communicator.
+func (j *job) newCore(bc backend.Comm, name string) *core {
+	k := &core{bc: bc, rank: bc.Rank(), size: bc.Size(), name: name, job: j, runner: sched.New(bc)}
+	k.call.Root = -1
+	if n, ok := bc.(backend.Native); ok && !j.scheds {
+		k.native = n
+	}
+	k.home = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
+	j.mu.Lock()
+	j.comms[k] = struct{}{}
+	j.mu.Unlock()
+	return k
+}
+
+// newBound returns the limits of operations under ctx, nil if there are none.
+func (j *job) newBound(ctx context.Context) *backend.Bound {
+	b := &backend.Bound{Ctx: ctx, Timeout: j.timeout}
+	if !b.Limited() {
+		return nil
+	}
+	return b
+}
+
+// Rank returns the number of the calling rank in c, 0 to Size-1; Undefined for a
+// nil communicator.
+func (c *Comm) Rank() int {
+	if c == nil || c.core == nil {
+		return Undefined
+	}
+	return c.core.rank
+}
+
+// Size returns the number of ranks of c; 0 for a nil communicator.
+func (c *Comm) Size() int {
+	if c == nil || c.core == nil {
+		return 0
+	}
+	return c.core.size
+}
+
+// Name returns the communicator's name: "world", and for one made from another
+// that one's name and how it was made, such as "world.split2".
+func (c *Comm) Name() string {
+	if c == nil || c.core == nil {
+		return ""
+	}
+	return c.core.name
+}
+
+// Backend returns the name of the backend that carries c: local, shm, tcp or
+// mpi.
+func (c *Comm) Backend() string { return c.Caps().Backend }
+
+// Caps says what a communicator's backend does itself.
+type Caps = backend.Caps
+
+// Caps returns what the backend does itself.
+func (c *Comm) Caps() Caps {
+	if c == nil || c.core == nil {
+		return Caps{}
+	}
+	return c.core.bc.Caps()
+}
+
+// open returns ErrComm for a nil communicator and ErrClosed for a closed one.
+func (c *Comm) open() error {
+	if c == nil || c.core == nil {
+		return fault(ErrComm, "the communicator is nil")
+	}
+	if c.core.closed.Load() {
+		return fault(ErrClosed, "the communicator is closed")
+	}
+	return nil
+}
+
+// failed wraps the error of an operation.
+func (c *Comm) failed(op string, peer, tag int, err error) error {
+	return &OpError{Op: op, Comm: c.Name(), Rank: c.Rank(), Peer: peer, Tag: tag, Err: err}
+}
+
+// WithContext returns a handle of the same communicator whose operations end
+// when ctx does: with [ErrTimeout] at its deadline, with [ErrCanceled] if it is
+// canceled. The context given to Init still governs it as well. A collective
+// that ends so breaks the communicator; a point-to-point operation that had not
+// matched is taken back.
+//
+// The handle needs no closing of its own; Close on it closes the communicator.
+func (c *Comm) WithContext(ctx context.Context) *Comm {
+	if c == nil || c.core == nil {
+		return c
+	}
+	k := c.core
+	if ctx == nil || ctx == k.job.ctx || ctx.Done() == nil {
+		return k.home
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.handles[ctx]; h != nil {
+		return h.comm
+	}
+	both, cancel := join(ctx, k.job.ctx)
+	h := &handle{comm: &Comm{core: k, ctx: both, bound: k.job.newBound(both)}}
+	if k.closed.Load() {
+		cancel()
+		return h.comm // every operation gives ErrClosed
+	}
+	if k.handles == nil {
+		k.handles = make(map[context.Context]*handle)
+	}
+	k.handles[ctx] = h
+	stop := context.AfterFunc(both, func() {
+		k.bc.Wake()
+		k.mu.Lock()
+		if k.handles[ctx] == h {
+			delete(k.handles, ctx)
+		}
+		k.mu.Unlock()
+	})
+	h.stop = func() bool {
+		stopped := stop()
+		cancel()
+		return stopped
+	}
+	return h.comm
+}
+
+// join returns a context that ends when ctx or the world's ends, the deadline of
+// either being a deadline of both.
+func join(ctx, world context.Context) (context.Context, func()) {
+	if world.Done() == nil {
+		return ctx, func() {}
+	}
+	both, cancel := context.WithCancelCause(ctx)
+	end := func() { cancel(nil) }
+	if d, ok := world.Deadline(); ok {
+		timed, stop := context.WithDeadline(both, d)
+		both = timed
+		end = func() { stop(); cancel(nil) }
+	}
+	unlink := context.AfterFunc(world, func() {
+		if world.Err() == context.Canceled { // the deadline is both's own
+			cancel(context.Cause(world))
+		}
+	})
+	return both, func() { unlink(); end() }
+}
+
+// Abort ends the job: every operation of every rank fails with [ErrPeerLost]
+// that names this rank and the code.
+//
+// Local: one rank is enough.
+func (c *Comm) Abort(code int) error {
+	if err := c.open(); err != nil {
+		return c.failed("abort", Undefined, Undefined, err)
+	}
+	if err := c.core.bc.Abort(code); err != nil {
+		return c.failed("abort", Undefined, Undefined, err)
+	}
+	return nil
+}
+
+// Close releases the communicator. Operations under way end with [ErrClosed], as
+// do later ones. Closing the world leaves the job in good order and closes all
+// communicators made from it. Closing twice, or a nil communicator, does nothing.
+//
+// Local, but what the other ranks still want of this one fails afterwards.
+func (c *Comm) Close() error {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	k, j := c.core, c.core.job
+	if k == j.world {
+		for _, d := range j.derived() {
+			d.close()
+		}
+	}
+	if err := k.close(); err != nil {
+		return c.failed("close", Undefined, Undefined, err)
+	}
+	return nil
+}
+
+// derived returns the open communicators but for the world.
+func (j *job) derived() []*core {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []*core
+	for k := range j.comms {
+		if k != j.world {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+func (k *core) close() error {
+	if k.closed.Swap(true) {
+		return nil
+	}
+	k.mu.Lock()
+	handles := k.handles
+	k.handles = nil
+	k.mu.Unlock()
+	for _, h := range handles {
+		h.stop()
+	}
+	j := k.job
+	j.mu.Lock()
+	delete(j.comms, k)
+	j.mu.Unlock()
+	err := k.bc.Close()
+	if k == j.world && j.done != nil {
+		j.done()
+	}
+	return err
+}

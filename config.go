@@ -1,0 +1,134 @@
+package cohort
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Config says how to join a job. The zero value, and nil, take everything from
+// the environment and find out the rest; what is set here beats the environment.
+// docs/environment.md lists the variables.
+type Config struct {
+	// Backend is auto, mpi, tcp, shm or local (COHORT_BACKEND). Empty is auto: the
+	// first whose launch is detected.
+	Backend string
+
+	// Rank and Size are this process's place in the job (COHORT_RANK,
+	// COHORT_SIZE), which the launcher sets. Rank counts only if Size is above 0.
+	Rank, Size int
+
+	// Job is the job's name (COHORT_JOB): the same on all its ranks, and on no
+	// rank of another job.
+	Job string
+
+	// Timeout limits every operation (COHORT_TIMEOUT, a Go duration); 0 is no
+	// limit.
+	Timeout time.Duration
+
+	// Check makes the mpi backend find mismatched collectives (COHORT_CHECK=1).
+	// The built-in backends always do.
+	Check bool
+
+	// Deterministic gives reductions on the mpi backend the order they have on
+	// the built-in ones, where it is always the same.
+	Deterministic bool
+
+	// MPILib is the path of the MPI library to load instead of searching
+	// (COHORT_MPI_LIB).
+	MPILib string
+
+	// Collectives chooses how blocking collectives run (COHORT_COLLECTIVES):
+	// native, or empty, as the backend does best; schedule by messages, as the
+	// nonblocking ones do, to compare and to test.
+	Collectives string
+}
+
+// settings is a Config with the environment's values filled in.
+type settings struct {
+	Config
+	sized bool // Rank and Size are known
+}
+
+// Where the settings come from. Tests replace them.
+type environment func(string) (string, bool)
+
+var osEnv environment = os.LookupEnv
+
+// get returns a variable's value, "" if it is empty or not there.
+func (e environment) get(name string) string {
+	v, _ := e(name)
+	return v
+}
+
+// settle fills in from the environment what cfg leaves open.
+func settle(cfg *Config, env environment) (settings, error) {
+	var s settings
+	if cfg != nil {
+		s.Config = *cfg
+	}
+	text := func(field *string, name string) {
+		if *field == "" {
+			*field = env.get(name)
+		}
+	}
+	text(&s.Backend, "COHORT_BACKEND")
+	text(&s.Job, "COHORT_JOB")
+	text(&s.MPILib, "COHORT_MPI_LIB")
+	text(&s.Collectives, "COHORT_COLLECTIVES")
+	if s.Backend == "" {
+		s.Backend = "auto"
+	}
+	switch s.Collectives {
+	case "", "native", "schedule":
+	default:
+		return s, initFault("COHORT_COLLECTIVES is %q: allowed are native and schedule", s.Collectives)
+	}
+	if v := env.get("COHORT_TIMEOUT"); s.Timeout == 0 && v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 {
+			return s, initFault("COHORT_TIMEOUT is %q: want a duration such as 30s or 5m", v)
+		}
+		s.Timeout = d
+	}
+	if s.Timeout < 0 {
+		return s, initFault("the timeout is %v: want 0 or more", s.Timeout)
+	}
+	switch v := env.get("COHORT_CHECK"); v {
+	case "", "0":
+	case "1":
+		s.Check = true
+	default:
+		return s, initFault("COHORT_CHECK is %q: allowed are 0 and 1", v)
+	}
+	return s, s.place(env)
+}
+
+// place finds out which rank of how many this process is.
+func (s *settings) place(env environment) error {
+	if s.Size == 0 {
+		size, rank := env.get("COHORT_SIZE"), env.get("COHORT_RANK")
+		switch {
+		case size == "" && rank == "":
+			return nil
+		case size == "" || rank == "":
+			return initFault("COHORT_RANK and COHORT_SIZE go together: they are %q and %q", rank, size)
+		}
+		var err1, err2 error
+		s.Size, err1 = strconv.Atoi(size)
+		s.Rank, err2 = strconv.Atoi(rank)
+		if err1 != nil || err2 != nil || s.Size < 1 {
+			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q: want numbers", rank, size)
+		}
+	}
+	if s.Size < 0 || s.Rank < 0 || s.Rank >= s.Size {
+		return initFault("rank %d of a job of %d ranks", s.Rank, s.Size)
+	}
+	s.sized = true
+	return nil
+}
+
+func initFault(format string, args ...any) error {
+	return fault(ErrInit, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,258 @@
+package cohort
+
+import (
+	"hash/fnv"
+	"math"
+	"reflect"
+	"strconv"
+	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/kernel"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// Real is the numbers that have an order: integers and floats, named types
+// included, and with them [Float16] and [BFloat16].
+type Real interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 |
+		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr |
+		~float32 | ~float64
+}
+
+// Number is all integer, float and complex numbers, named types included.
+type Number interface {
+	Real | ~complex64 | ~complex128
+}
+
+// Reducible is what a reduction combines: every [Number] with the predefined
+// operations, [Loc] with MinLoc and MaxLoc, bool with the logical ones, and
+// whatever type [NewOp] was given with that operation. Go's constraints cannot
+// say this, so it is checked at the call: [ErrOp] for an operation that does not
+// apply to the type, [ErrType] for a type that holds pointers.
+type Reducible interface{ any }
+
+// Loc is a value and where it was found, for the operations MinLoc and MaxLoc.
+type Loc[T Real] struct {
+	Val T
+	Idx int64
+}
+
+// locElem is how layoutOf recognises a Loc.
+func (Loc[T]) locElem() reflect.Type { return reflect.TypeFor[T]() }
+
+// Float16 is an IEEE 754 half-precision number, as its bits. Reductions combine
+// them as float32 and round to nearest, ties to even.
+type Float16 uint16
+
+// ToFloat16 returns the Float16 nearest to x, ties to even.
+func ToFloat16(x float32) Float16 { return Float16(kernel.F16FromF32(x)) }
+
+// Float32 returns h exactly.
+func (h Float16) Float32() float32 { return kernel.F16ToF32(uint16(h)) }
+
+// String returns h in decimal.
+func (h Float16) String() string {
+	return strconv.FormatFloat(float64(h.Float32()), 'g', 5, 32)
+}
+
+// BFloat16 is a bfloat16 number, the upper half of a float32, as its bits.
+// Reductions combine them as float32 and round to nearest, ties to even.
+type BFloat16 uint16
+
+// ToBFloat16 returns the BFloat16 nearest to x, ties to even.
+func ToBFloat16(x float32) BFloat16 { return BFloat16(kernel.BF16FromF32(x)) }
+
+// Float32 returns b exactly.
+func (b BFloat16) Float32() float32 { return kernel.BF16ToF32(uint16(b)) }
+
+// String returns b in decimal.
+func (b BFloat16) String() string {
+	return strconv.FormatFloat(float64(b.Float32()), 'g', 4, 32)
+}
+
+// numberTypes has the Datatype of every number, by backend.Kind.
+var numberTypes = [...]*backend.Datatype{
+	backend.Bool:       {Kind: backend.Bool, Size: 1},
+	backend.Int8:       {Kind: backend.Int8, Size: 1},
+	backend.Int16:      {Kind: backend.Int16, Size: 2},
+	backend.Int32:      {Kind: backend.Int32, Size: 4},
+	backend.Int64:      {Kind: backend.Int64, Size: 8},
+	backend.Uint8:      {Kind: backend.Uint8, Size: 1},
+	backend.Uint16:     {Kind: backend.Uint16, Size: 2},
+	backend.Uint32:     {Kind: backend.Uint32, Size: 4},
+	backend.Uint64:     {Kind: backend.Uint64, Size: 8},
+	backend.Float16:    {Kind: backend.Float16, Size: 2},
+	backend.BFloat16:   {Kind: backend.BFloat16, Size: 2},
+	backend.Float32:    {Kind: backend.Float32, Size: 4},
+	backend.Float64:    {Kind: backend.Float64, Size: 8},
+	backend.Complex64:  {Kind: backend.Complex64, Size: 8},
+	backend.Complex128: {Kind: backend.Complex128, Size: 16},
+}
+
+// goKinds has the Datatype of every kind of Go number, nil for other kinds.
+var goKinds [reflect.UnsafePointer + 1]*backend.Datatype
+
+// locTypes has the Datatype of Loc[T] by the kind of T.
+var locTypes [len(numberTypes)]*backend.Datatype
+
+func init() {
+	for k, d := range numberTypes {
+		if d != nil {
+			d.Name, d.ID = backend.Kind(k).String(), uint32(k)
+		}
+	}
+	for gk, k := range map[reflect.Kind]backend.Kind{
+		reflect.Bool: backend.Bool,
+		reflect.Int8: backend.Int8, reflect.Int16: backend.Int16, reflect.Int32: backend.Int32, reflect.Int64: backend.Int64,
+		reflect.Uint8: backend.Uint8, reflect.Uint16: backend.Uint16, reflect.Uint32: backend.Uint32, reflect.Uint64: backend.Uint64,
+		reflect.Float32: backend.Float32, reflect.Float64: backend.Float64,
+		reflect.Complex64: backend.Complex64, reflect.Complex128: backend.Complex128,
+	} {
+		goKinds[gk] = numberTypes[k]
+	}
+	goKinds[reflect.Int], goKinds[reflect.Uint], goKinds[reflect.Uintptr] = goKinds[reflect.Int64], goKinds[reflect.Uint64], goKinds[reflect.Uint64]
+	if strconv.IntSize == 32 {
+		goKinds[reflect.Int], goKinds[reflect.Uint], goKinds[reflect.Uintptr] = goKinds[reflect.Int32], goKinds[reflect.Uint32], goKinds[reflect.Uint32]
+	}
+	for k, d := range numberTypes {
+		if d == nil || backend.Kind(k) == backend.Bool {
+			continue
+		}
+		name := "loc of " + d.Name
+		locTypes[k] = &backend.Datatype{Kind: backend.Loc, Elem: d.Kind, Size: kernel.LocSize(d.Kind), Name: name, ID: layoutID(name)}
+		backend.NameType(locTypes[k].ID, name)
+	}
+}
+
+var (
+	float16Type  = reflect.TypeFor[Float16]()
+	bfloat16Type = reflect.TypeFor[BFloat16]()
+)
+
+// typeFor returns the Datatype of T, or an ErrType that says which part of T
+// cannot be sent. It does not allocate but for the first time it sees a T.
+func typeFor[T any]() (*backend.Datatype, error) {
+	t := reflect.TypeFor[T]()
+	if d := goKinds[t.Kind()]; d != nil {
+		if d.Kind == backend.Uint16 {
+			d = kindOf16(t)
+		}
+		return d, nil
+	}
+	return layoutOf(t)
+}
+
+// kindOf16 tells the three types of kind uint16 apart.
+func kindOf16(t reflect.Type) *backend.Datatype {
+	switch t {
+	case float16Type:
+		return numberTypes[backend.Float16]
+	case bfloat16Type:
+		return numberTypes[backend.BFloat16]
+	}
+	return numberTypes[backend.Uint16]
+}
+
+// numberType returns the Datatype of a number type, nil for other types.
+func numberType(t reflect.Type) *backend.Datatype {
+	d := goKinds[t.Kind()]
+	if d != nil && d.Kind == backend.Uint16 {
+		d = kindOf16(t)
+	}
+	return d
+}
+
+// layouts caches what layoutOf found out, by reflect.Type.
+var layouts sync.Map // of *layout
+
+type layout struct {
+	typ *backend.Datatype
+	err error
+}
+
+// layoutOf returns the Datatype of a type that is not a number.
+func layoutOf(t reflect.Type) (*backend.Datatype, error) {
+	if l, ok := layouts.Load(t); ok {
+		l := l.(*layout)
+		return l.typ, l.err
+	}
+	l := newLayout(t)
+	layouts.Store(t, l)
+	return l.typ, l.err
+}
+
+func newLayout(t reflect.Type) *layout {
+	if t.Kind() == reflect.Struct {
+		if loc, ok := reflect.Zero(t).Interface().(interface{ locElem() reflect.Type }); ok {
+			return &layout{typ: locTypes[numberType(loc.locElem()).Kind]}
+		}
+	}
+	text, bad := describe(t, t.String())
+	switch {
+	case bad != "":
+		return &layout{err: fault(ErrType, bad)}
+	case t.Size() == 0:
+		return &layout{err: fault(ErrType, t.String()+" has no size")}
+	case t.Size() > math.MaxInt:
+		return &layout{err: fault(ErrType, t.String()+" is too large")}
+	}
+	d := &backend.Datatype{Kind: backend.Opaque, Size: int(t.Size()), Name: t.String(), ID: layoutID(text)}
+	backend.NameType(d.ID, d.Name)
+	return &layout{typ: d}
+}
+
+// describe returns a text that is equal for types with the same layout, or what
+// is bad about the part of the type that path leads to.
+func describe(t reflect.Type, path string) (text, bad string) {
+	if d := numberType(t); d != nil {
+		return d.Name, ""
+	}
+	switch t.Kind() {
+	case reflect.Array:
+		elem, bad := describe(t.Elem(), path+"[0]")
+		return strconv.Itoa(t.Len()) + " of " + elem, bad
+	case reflect.Struct:
+		text = "{"
+		for i := range t.NumField() {
+			f := t.Field(i)
+			ft, bad := describe(f.Type, path+"."+f.Name)
+			if bad != "" {
+				return "", bad
+			}
+			text += strconv.Itoa(int(f.Offset)) + ":" + ft + " "
+		}
+		return text + strconv.Itoa(int(t.Size())) + "}", ""
+	case reflect.Pointer, reflect.UnsafePointer:
+		return "", path + " is a pointer, which means nothing on another rank"
+	}
+	return "", path + " is a " + t.Kind().String() + ", which holds pointers"
+}
+
+// layoutID returns the ID of a type that is not a number. The top bit keeps it
+// apart from the kinds.
+func layoutID(text string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(text))
+	return h.Sum32() | 1<<31
+}
+
+// Status says where a message came from, under which tag, and how long it was.
+type Status struct {
+	Source int // a rank, or ProcNull
+	Tag    int
+	bytes  int
+}
+
+// Bytes returns the length of the message in bytes.
+func (s Status) Bytes() int { return s.bytes }
+
+// Count returns how many elements of T the message has, [Undefined] if it is
+// not a whole number of them.
+func Count[T any](st Status) int {
+	size := view.Size[T]()
+	if size == 0 || st.bytes%size != 0 {
+		return Undefined
+	}
+	return st.bytes / size
+}

@@ -1,0 +1,144 @@
+package cohort
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Group is an ordered set of ranks of the job, the members of a communicator or
+// chosen from them. Groups never change and mean the same on every rank.
+type Group struct {
+	world []int // world ranks, in group order
+	me    int   // the calling rank's world rank
+}
+
+// Group returns the group of c's ranks.
+//
+// Local.
+func (c *Comm) Group() *Group {
+	if c == nil || c.core == nil {
+		return &Group{me: Undefined}
+	}
+	g := &Group{world: make([]int, c.core.size), me: c.core.bc.WorldRank(c.core.rank)}
+	for i := range g.world {
+		g.world[i] = c.core.bc.WorldRank(i)
+	}
+	return g
+}
+
+// Size returns the number of members.
+func (g *Group) Size() int { return len(g.world) }
+
+// Rank returns the calling rank's number in g, [Undefined] if it is no member.
+func (g *Group) Rank() int { return g.rankOf(g.me) }
+
+func (g *Group) rankOf(world int) int {
+	if i := slices.Index(g.world, world); i >= 0 {
+		return i
+	}
+	return Undefined
+}
+
+// Incl returns the group of the given ranks of g, in the order given.
+func (g *Group) Incl(ranks ...int) (*Group, error) {
+	if err := g.check("group incl", ranks); err != nil {
+		return nil, err
+	}
+	n := &Group{world: make([]int, len(ranks)), me: g.me}
+	for i, r := range ranks {
+		n.world[i] = g.world[r]
+	}
+	return n, nil
+}
+
+// Excl returns g without the given ranks.
+func (g *Group) Excl(ranks ...int) (*Group, error) {
+	if err := g.check("group excl", ranks); err != nil {
+		return nil, err
+	}
+	n := &Group{me: g.me}
+	for i, w := range g.world {
+		if !slices.Contains(ranks, i) {
+			n.world = append(n.world, w)
+		}
+	}
+	return n, nil
+}
+
+// check says what is wrong with a list of ranks of g.
+func (g *Group) check(op string, ranks []int) error {
+	seen := make(map[int]bool, len(ranks))
+	for _, r := range ranks {
+		switch {
+		case r < 0 || r >= len(g.world):
+			return g.failed(op, fmt.Sprintf("rank %d of a group of %d", r, len(g.world)))
+		case seen[r]:
+			return g.failed(op, fmt.Sprintf("rank %d is named twice", r))
+		}
+		seen[r] = true
+	}
+	return nil
+}
+
+func (g *Group) failed(op, text string) error {
+	return &OpError{Op: op, Rank: g.Rank(), Peer: Undefined, Tag: Undefined, Err: fault(ErrRank, text)}
+}
+
+// Union returns the members of g followed by those of h that are not in g.
+func (g *Group) Union(h *Group) *Group {
+	n := &Group{world: slices.Clone(g.world), me: g.me}
+	for _, w := range h.world {
+		if !slices.Contains(g.world, w) {
+			n.world = append(n.world, w)
+		}
+	}
+	return n
+}
+
+// Intersection returns the members of g that are in h, in g's order.
+func (g *Group) Intersection(h *Group) *Group {
+	return g.filter(func(w int) bool { return slices.Contains(h.world, w) })
+}
+
+// Difference returns the members of g that are not in h, in g's order.
+func (g *Group) Difference(h *Group) *Group {
+	return g.filter(func(w int) bool { return !slices.Contains(h.world, w) })
+}
+
+func (g *Group) filter(keep func(world int) bool) *Group {
+	n := &Group{me: g.me}
+	for _, w := range g.world {
+		if keep(w) {
+			n.world = append(n.world, w)
+		}
+	}
+	return n
+}
+
+// TranslateRanks returns the ranks in h of the given ranks of g, [Undefined] for
+// those that are not in h.
+func (g *Group) TranslateRanks(ranks []int, h *Group) ([]int, error) {
+	out := make([]int, len(ranks))
+	for i, r := range ranks {
+		switch {
+		case r == ProcNull:
+			out[i] = ProcNull
+		case r < 0 || r >= len(g.world):
+			return nil, g.failed("group translateranks", fmt.Sprintf("rank %d of a group of %d", r, len(g.world)))
+		default:
+			out[i] = h.rankOf(g.world[r])
+		}
+	}
+	return out, nil
+}
+
+// Equal reports whether g and h have the same members in the same order.
+func (g *Group) Equal(h *Group) bool { return slices.Equal(g.world, h.world) }
+
+// Similar reports whether g and h have the same members in any order.
+func (g *Group) Similar(h *Group) bool {
+	a, b := slices.Clone(g.world), slices.Clone(h.world)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}

@@ -1,0 +1,60 @@
+package cohort
+
+import "sync"
+
+// idSpace hands out the context ids of communicators: numbers that are unique
+// among the communicators that share a rank.
+//
+// To make one, every member proposes a number, the largest proposal is it, and
+// every member claims it. A claim fails where another communicator that is made
+// at the same time, by another goroutine, has claimed the same number; then all
+// members try again (as MPICH does with its masks of free ids).
+type idSpace struct {
+	mu      sync.Mutex
+	next    uint32              // no communicator has this id or one above
+	making  int                 // agreements under way
+	claimed map[uint32]struct{} // ids claimed while any has been
+}
+
+// begin is called when an agreement starts; end when it is over.
+func (s *idSpace) begin() {
+	s.mu.Lock()
+	s.making++
+	s.mu.Unlock()
+}
+
+func (s *idSpace) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.making--; s.making == 0 {
+		clear(s.claimed) // new proposals are all above
+	}
+}
+
+// propose returns this rank's proposal. Attempts after the first spread out by a
+// number that is the same for all members, so that two communicators that met do
+// not meet forever.
+func (s *idSpace) propose(attempt, salt uint32) uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if attempt == 0 {
+		return s.next
+	}
+	spread := uint32(1) << min(attempt, 16)
+	return s.next + (salt*2654435761+attempt*40503)>>7%spread
+}
+
+// claim takes an id and reports whether it was free.
+func (s *idSpace) claim(id uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, taken := s.claimed[id]; taken {
+		return false
+	}
+	if s.claimed == nil {
+		s.claimed = make(map[uint32]struct{})
+	}
+	s.claimed[id] = struct{}{}
+	s.next = max(s.next, id+1)
+	return true
+}

@@ -1,0 +1,161 @@
+package cohort
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/local"
+)
+
+// An opener joins a job by one backend. Backends that the build leaves out, or
+// that are not there yet, say so in their error.
+type opener func(ctx context.Context, s settings) (backend.Comm, error)
+
+// openers has the backends by name.
+var openers = map[string]opener{"local": openLocal, "shm": openShm, "tcp": openTCP, "mpi": openMPI}
+
+// Init joins the job this process was started in and returns its world: the
+// communicator of all ranks. Without a launcher that is a world of one rank. cfg
+// may be nil.
+//
+// The context governs the world and all communicators made from it: their
+// operations end when it does. Close the world to leave the job; a process that
+// ends without has died, for the others.
+//
+// Collective: all processes of the job call it, once.
+//
+// Errors: [ErrInit] for settings that make no sense or ranks that did not come,
+// [ErrNotSupported] for a backend that is not there.
+func Init(ctx context.Context, cfg *Config) (*Comm, error) {
+	fail := func(err error) (*Comm, error) {
+		return nil, &OpError{Op: "init", Rank: rankOf(cfg), Peer: Undefined, Tag: Undefined, Err: err}
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	s, err := settle(cfg, osEnv)
+	if err != nil {
+		return fail(err)
+	}
+	name, err := s.choose(osEnv)
+	if err != nil {
+		return fail(err)
+	}
+	open := openers[name]
+	if open == nil {
+		return fail(initFault("there is no backend %q: allowed are auto, mpi, tcp, shm and local", name))
+	}
+	bc, err := open(ctx, s)
+	if err != nil {
+		return fail(err)
+	}
+	return newWorld(ctx, bc, s), nil
+}
+
+// rankOf returns the rank to name in an error of Init.
+func rankOf(cfg *Config) int {
+	if s, err := settle(cfg, osEnv); err == nil && s.sized {
+		return s.Rank
+	}
+	return 0
+}
+
+// newWorld makes the first communicator of a job.
+func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
+	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == "schedule", comms: make(map[*core]struct{})}
+	j.ids.next = 1 // the world has 0
+	k := j.newCore(bc, worldName)
+	j.world = k
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, bc.Wake)
+		j.done = func() { stop() }
+	}
+	return k.home
+}
+
+// choose returns the name of the backend to open.
+func (s *settings) choose(env environment) (string, error) {
+	if s.Backend != "auto" {
+		return s.Backend, nil
+	}
+	if s.sized {
+		// A launcher of cohort's kind that does not name the backend: one that can
+		// be anywhere says where to meet.
+		if env.get("COHORT_TCP_COORDINATOR") != "" {
+			return "tcp", nil
+		}
+		if s.Size > 1 || s.Job != "" {
+			return "shm", nil
+		}
+		return "local", nil
+	}
+	if l := detect(env); l != nil {
+		return "mpi", nil
+	}
+	return "local", nil
+}
+
+// launch is an MPI launcher's traces in the environment.
+type launch struct {
+	what string // "Open MPI's mpiexec (OMPI_COMM_WORLD_SIZE=4)"
+	size int
+}
+
+// launchers are the variables by which launchers tell a process of how many it
+// is one. A variable named in also must be there too: batch systems set their
+// counts in shells as well, where no rank runs.
+var launchers = []struct{ name, size, also string }{
+	{"Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", ""},
+	{"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE", ""},
+	{"a PMI launcher (MPICH, Intel MPI or Cray)", "PMI_SIZE", "PMI_RANK"},
+	{"Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
+	{"Cray PALS", "PALS_NRANKS", "PALS_RANKID"},
+	{"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+	{"srun", "SLURM_NTASKS", "SLURM_STEP_ID"},
+}
+
+// detect returns the MPI launcher that started this process as one of several,
+// nil if none did.
+func detect(env environment) *launch {
+	for _, l := range launchers {
+		v := env.get(l.size)
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 2 || l.also != "" && env.get(l.also) == "" {
+			continue
+		}
+		if l.name == "srun" && env.get("SLURM_PROCID") == "" {
+			continue
+		}
+		return &launch{what: fmt.Sprintf("%s (%s=%s)", l.name, l.size, v), size: n}
+	}
+	return nil
+}
+
+func openLocal(_ context.Context, s settings) (backend.Comm, error) {
+	if s.sized && s.Size > 1 {
+		return nil, initFault("backend local has one rank in a process, and this is rank %d of %d; "+
+			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)
+	}
+	if s.Backend == "local" {
+		if l := detect(osEnv); l != nil {
+			return nil, initFault("backend local was asked for in a job of %d processes started by %s: "+
+				"each would be a world of its own; start the program without it, or with cohort run", l.size, l.what)
+		}
+	}
+	return local.New(1)[0], nil
+}
+
+// absent is the error of a backend that was asked for, or detected, and is not
+// there.
+func absent(name, why string) error {
+	var there []string
+	for _, b := range []string{"local", "shm", "tcp", "mpi"} {
+		if _, out := missing[b]; !out {
+			there = append(there, b)
+		}
+	}
+	return fault(ErrNotSupported, fmt.Sprintf("backend %s is not there: %s; there is %s", name, why, strings.Join(there, " and ")))
+}

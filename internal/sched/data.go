@@ -1,0 +1,206 @@
+package sched
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/coll"
+)
+
+// data runs the rounds of a schedule.
+type data struct {
+	o       *Op
+	tag     int
+	s       *coll.Schedule
+	round   atomic.Int32 // the one under way; read by who reports where it stands
+	pending atomic.Int32 // as in exchange
+	reqs    []backend.Request
+	notify  func(*backend.Request)
+	temp    []byte
+
+	wrong verdict // the lowest sender of a wrong length
+	err   error
+}
+
+func (d *data) init(o *Op) {
+	d.o = o
+	d.notify = func(*backend.Request) {
+		if d.pending.Add(-1) == 0 {
+			d.advance(true)
+		}
+	}
+}
+
+// prepare makes the memory that running s takes.
+func (d *data) prepare(s *coll.Schedule) {
+	d.s = s
+	most := 0
+	for i := range s.Rounds {
+		most = max(most, len(s.Rounds[i].Comm))
+	}
+	if len(d.reqs) < most {
+		d.reqs = make([]backend.Request, most)
+		for i := range d.reqs {
+			d.reqs[i].Notify = d.notify
+		}
+	}
+	if len(d.temp) < s.Scratch {
+		d.temp = make([]byte, s.Scratch)
+	}
+}
+
+// begin starts the schedule; when it ends it calls the Op's moved.
+func (d *data) begin(tag int) {
+	d.tag, d.err, d.wrong = tag, nil, verdict{receiver: -1}
+	d.round.Store(0)
+	d.advance(false)
+}
+
+// advance runs rounds until one has to wait for messages. With landed the
+// current round's messages are complete.
+func (d *data) advance(landed bool) {
+	for {
+		i := int(d.round.Load())
+		if landed {
+			if d.err = d.land(&d.s.Rounds[i]); d.err != nil {
+				break
+			}
+			i++
+			d.round.Store(int32(i))
+		}
+		if i == len(d.s.Rounds) {
+			break
+		}
+		if !d.launch(d.s.Rounds[i].Comm) {
+			return
+		}
+		landed = true
+	}
+	d.o.moved()
+}
+
+// launch starts a round's messages and reports whether all are complete
+// already. Receives go first, so that the others' messages find them; among
+// receives and among sends the order is the schedule's.
+func (d *data) launch(actions []coll.Action) bool {
+	if len(actions) == 0 {
+		return true
+	}
+	comm := d.o.r.comm
+	d.pending.Store(int32(len(actions)) + 1)
+	for i := range actions {
+		d.reqs[i].Begin()
+		if a := &actions[i]; a.Kind == coll.RecvFrom {
+			comm.Irecv(&d.reqs[i], d.region(&a.Dst), a.Peer, d.tag)
+		}
+	}
+	for i := range actions {
+		if a := &actions[i]; a.Kind == coll.SendTo {
+			comm.Isend(&d.reqs[i], d.region(&a.A), a.Peer, d.tag, backend.Standard)
+		}
+	}
+	return d.pending.Add(-1) == 0
+}
+
+// land looks at a round's messages and does its local actions.
+func (d *data) land(round *coll.Round) error {
+	for i := range round.Comm {
+		a, q := &round.Comm[i], &d.reqs[i]
+		got := q.Status.Bytes
+		switch {
+		case a.Kind == coll.SendTo || q.Err == nil && got == a.Dst.N:
+			if q.Err != nil {
+				return q.Err
+			}
+			continue
+		case q.Err != nil && backend.Code(q.Err) != truncated:
+			return q.Err
+		}
+		v := verdict{int64(d.o.r.rank), int64(a.Peer), int64(got), int64(a.Dst.N)}
+		d.wrong.merge(v)
+		if !d.o.verdict() {
+			// Either the ranks made different calls, which the check tells, or the
+			// schedules do not fit together.
+			return &lengthError{v}
+		}
+	}
+	if len(round.Local) == 0 {
+		return nil
+	}
+	return d.local(round.Local)
+}
+
+var truncated = backend.Code(backend.ErrTruncate)
+
+// lengthError is a message of a length that the schedule does not have.
+type lengthError struct{ v verdict }
+
+func (e *lengthError) Error() string {
+	return fmt.Sprintf("%v: rank %d sent %d bytes where %d were expected", backend.ErrInternal, e.v.sender, e.v.got, e.v.want)
+}
+
+func (e *lengthError) Unwrap() error { return backend.ErrInternal }
+
+// local does a round's copies and reductions. A panic of a user's operation may
+// happen in another rank's goroutine here, so that it is made an error.
+func (d *data) local(actions []coll.Action) (err error) {
+	op := d.o.call.Op
+	if op != nil && op.Code == backend.OpUser {
+		defer func() {
+			if p := recover(); p != nil {
+				err = Panicked(p)
+			}
+		}()
+	}
+	for i := range actions {
+		a := &actions[i]
+		switch a.Kind {
+		case coll.Copy:
+			copy(d.region(&a.Dst), d.region(&a.A))
+		case coll.Reduction:
+			op.Apply(d.region(&a.Dst), d.region(&a.A), d.region(&a.B))
+		}
+	}
+	return nil
+}
+
+// Panicked returns the error that a panic of a user's operation is.
+func Panicked(p any) error {
+	return &backend.Fault{Sentinel: backend.ErrOp, Text: fmt.Sprintf("the operation's function panicked: %v\n%s", p, debug.Stack())}
+}
+
+func (d *data) region(r *coll.Region) []byte {
+	if r.N == 0 {
+		return nil
+	}
+	var b []byte
+	switch r.Space {
+	case coll.Send:
+		b = d.o.call.Send
+	case coll.Recv:
+		b = d.o.call.Recv
+	default:
+		b = d.temp
+	}
+	return b[r.Off : r.Off+r.N : r.Off+r.N]
+}
+
+// waiting appends the ranks that messages of the round under way are missing
+// from. It may be called while the data goes on.
+func (d *data) waiting(ranks []int) []int {
+	if d.s == nil {
+		return ranks
+	}
+	i := int(d.round.Load())
+	if i >= len(d.s.Rounds) {
+		return ranks
+	}
+	for j := range d.s.Rounds[i].Comm {
+		if d.reqs[j].Active() {
+			ranks = append(ranks, d.s.Rounds[i].Comm[j].Peer)
+		}
+	}
+	return ranks
+}

@@ -1,0 +1,149 @@
+package sched
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// exchange is a dissemination exchange (Hensgen, Finkel and Manber 1988): in
+// round k each rank sends what it knows to the rank 2^k above it and learns what
+// the rank 2^k below it knows, so that after ceil(log2 n) rounds each knows of
+// all.
+type exchange struct {
+	o    *Op
+	tag  int
+	dist atomic.Int64 // of the round under way; read by who reports where it stands
+
+	// pending counts the messages of the round that are not complete, and one
+	// more while the round is being started. Who takes it to 0 goes on, so that
+	// only one goroutine at a time is in the state below.
+	pending    atomic.Int32
+	send, recv backend.Request
+	out, in    [backend.SeenSize]byte
+
+	seen    backend.Seen // the check
+	verdict verdict      // or the lengths
+	lengths bool         // which of the two
+	err     error
+}
+
+// verdict is the lowest receiver, and its lowest sender, that found a wrong
+// length.
+type verdict struct {
+	receiver, sender int64 // receiver -1: none
+	got, want        int64 // bytes
+}
+
+func (v *verdict) merge(o verdict) {
+	if o.receiver >= 0 && (v.receiver < 0 || o.receiver < v.receiver || o.receiver == v.receiver && o.sender < v.sender) {
+		*v = o
+	}
+}
+
+func (v *verdict) fault(elem int) error {
+	unit := "elements"
+	if elem <= 0 || v.got%int64(elem) != 0 || v.want%int64(elem) != 0 {
+		elem, unit = 1, "bytes"
+	}
+	return &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent %d %s, rank %d expects %d",
+		v.sender, v.got/int64(elem), unit, v.receiver, v.want/int64(elem))}
+}
+
+func (x *exchange) init(o *Op) {
+	x.o = o
+	notify := func(*backend.Request) {
+		if x.pending.Add(-1) == 0 {
+			x.advance(true)
+		}
+	}
+	x.send.Notify, x.recv.Notify = notify, notify
+}
+
+// begin starts the exchange; when it ends it calls the Op's exchanged.
+func (x *exchange) begin(tag int) {
+	x.tag, x.err = tag, nil
+	x.dist.Store(1)
+	x.advance(false)
+}
+
+// advance runs rounds until one has to wait for messages. With landed the
+// current round's messages are complete.
+func (x *exchange) advance(landed bool) {
+	r := x.o.r
+	for {
+		dist := int(x.dist.Load())
+		if landed {
+			if x.err = x.take(); x.err != nil {
+				break
+			}
+			dist *= 2
+			x.dist.Store(int64(dist))
+		}
+		if dist >= r.size {
+			break
+		}
+		x.encode()
+		x.send.Begin()
+		x.recv.Begin()
+		x.pending.Store(3)
+		r.comm.Irecv(&x.recv, x.in[:], (r.rank-dist+r.size)%r.size, x.tag)
+		r.comm.Isend(&x.send, x.out[:], (r.rank+dist)%r.size, x.tag, backend.Standard)
+		if x.pending.Add(-1) != 0 {
+			return
+		}
+		landed = true
+	}
+	x.o.exchanged(x)
+}
+
+func (x *exchange) encode() {
+	if !x.lengths {
+		x.seen.Encode(x.out[:])
+		return
+	}
+	for i, w := range [...]int64{x.verdict.receiver, x.verdict.sender, x.verdict.got, x.verdict.want} {
+		binary.LittleEndian.PutUint64(x.out[8*i:], uint64(w))
+	}
+}
+
+// take merges what has come.
+func (x *exchange) take() error {
+	if x.recv.Err != nil {
+		return x.recv.Err
+	}
+	if x.send.Err != nil {
+		return x.send.Err
+	}
+	if x.lengths {
+		if x.recv.Status.Bytes != len(x.in) {
+			return x.garbage()
+		}
+		word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(x.in[8*i:])) }
+		x.verdict.merge(verdict{word(0), word(1), word(2), word(3)})
+		return nil
+	}
+	seen, ok := backend.DecodeSeen(x.in[:x.recv.Status.Bytes], x.o.r.size)
+	if !ok {
+		return x.garbage()
+	}
+	x.seen.Merge(seen)
+	return nil
+}
+
+func (x *exchange) garbage() error {
+	return &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("rank %d sent a check of %d bytes that is none",
+		x.recv.Status.Source, x.recv.Status.Bytes)}
+}
+
+// waiting appends the rank this exchange waits for, if any. It may be called
+// while the exchange goes on.
+func (x *exchange) waiting(ranks []int) []int {
+	n := x.o.r.size
+	if d := int(x.dist.Load()); d < n && x.recv.Active() {
+		ranks = append(ranks, (x.o.r.rank-d+n)%n)
+	}
+	return ranks
+}

@@ -1,0 +1,308 @@
+package cohort
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+const grace = sched.Grace
+
+// Persistent is an operation with its arguments fixed, to be started any number
+// of times: made by SendInit, RecvInit or a collective's Init function. Between
+// Start and its completion the buffers belong to the operation. Starting and
+// waiting do not allocate.
+//
+// Its methods may be called by many goroutines; each completion is for all who
+// wait.
+type Persistent struct {
+	c    *Comm
+	name string
+	peer int
+	tag  int
+
+	start func(*Persistent) // starts a point-to-point operation
+	buf   []byte
+	mode  backend.Mode
+	req   backend.Request
+
+	coll *sched.Persistent
+	op   *sched.Op
+
+	mu     sync.Mutex // guards what follows
+	state  persistentState
+	begun  time.Time
+	status Status // of the last completion
+	err    error
+}
+
+type persistentState uint8
+
+const (
+	inactive persistentState = iota
+	active
+	freed
+)
+
+// SendInit prepares a [Send] that can be started any number of times.
+//
+// Local.
+//
+// Buffers: each Start sends what buf holds then.
+//
+// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+func SendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
+	_, err := typeFor[T]()
+	return c.sendInit("sendinit", view.Bytes(buf), dest, tag, backend.Standard, err)
+}
+
+// SsendInit prepares an [Ssend] that can be started any number of times.
+//
+// Local.
+//
+// Buffers: each Start sends what buf holds then.
+//
+// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+func SsendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
+	_, err := typeFor[T]()
+	return c.sendInit("ssendinit", view.Bytes(buf), dest, tag, backend.Synchronous, err)
+}
+
+// RecvInit prepares a [Recv] that can be started any number of times.
+//
+// Local.
+//
+// Buffers: buf is at least as long as each message.
+//
+// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+func RecvInit[T any](c *Comm, buf []T, source, tag int) (*Persistent, error) {
+	_, err := typeFor[T]()
+	if err == nil {
+		err = c.checkRecv(source, tag)
+	}
+	if err != nil {
+		return nil, c.failed("recvinit", source, tag, err)
+	}
+	return &Persistent{c: c, name: "recvinit", peer: source, tag: tag, buf: view.Bytes(buf), start: startRecv}, nil
+}
+
+func (c *Comm) sendInit(op string, buf []byte, dest, tag int, mode backend.Mode, err error) (*Persistent, error) {
+	if err == nil {
+		err = c.checkSend(dest, tag)
+	}
+	if err != nil {
+		return nil, c.failed(op, dest, tag, err)
+	}
+	return &Persistent{c: c, name: op, peer: dest, tag: tag, buf: buf, mode: mode, start: startSend}, nil
+}
+
+func newPersistentColl(c *Comm, coll *sched.Persistent, call *backend.Call) *Persistent {
+	peer := Undefined
+	if call.Root >= 0 {
+		peer = call.Root
+	}
+	return &Persistent{c: c, name: collName(call.Coll, backend.Persistent), peer: peer, tag: Undefined, coll: coll}
+}
+
+func startSend(p *Persistent) {
+	if p.peer == ProcNull {
+		p.req.Complete(backend.Status{}, nil)
+		return
+	}
+	p.c.core.bc.Isend(&p.req, p.buf, p.peer, p.tag, p.mode)
+}
+
+func startRecv(p *Persistent) {
+	if p.peer == ProcNull {
+		p.req.Complete(backend.Status{Source: ProcNull, Tag: AnyTag}, nil)
+		return
+	}
+	p.c.core.bc.Irecv(&p.req, p.buf, p.peer, backendTag(p.tag))
+}
+
+// Start starts the operation. [ErrRequest] if it is under way, [ErrClosed] after
+// Close.
+//
+// Of a collective: all ranks start it equally often; different operations may be
+// started in any order.
+func (p *Persistent) Start() error {
+	if p == nil {
+		return errNilPersistent("start")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := p.c.open()
+	switch {
+	case p.state == freed:
+		err = fault(ErrClosed, "the persistent operation is closed")
+	case err == nil && p.state == active:
+		err = fault(ErrRequest, "the operation is under way: wait for it first")
+	}
+	if err != nil {
+		return p.failed(err)
+	}
+	p.begun = p.c.now()
+	p.state = active
+	if p.coll != nil {
+		p.op = p.coll.Start()
+		return nil
+	}
+	p.req.Begin()
+	p.start(p)
+	return nil
+}
+
+func (p *Persistent) failed(err error) error { return p.c.failed(p.name, p.peer, p.tag, err) }
+
+func errNilPersistent(op string) error {
+	return &OpError{Op: op, Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: fault(ErrRequest, "the persistent operation is nil")}
+}
+
+func (p *Persistent) ready() bool {
+	if p.coll != nil {
+		return p.op.Ready()
+	}
+	return p.req.Ready()
+}
+
+// Wait waits until the operation that was started is complete and returns its
+// status. Without a Start since the last completion it returns that one's again;
+// before the first Start it returns at once.
+//
+// Deadline: as for [Request.Wait]; a point-to-point operation can be started
+// again.
+func (p *Persistent) Wait() (Status, error) {
+	if p == nil {
+		return Status{}, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != active {
+		return p.status, p.err
+	}
+	if !p.ready() {
+		if err := p.await(); err != nil {
+			return Status{}, p.failed(err)
+		}
+	}
+	return p.complete()
+}
+
+// await waits, ending the operation if its time is up. An error means that it is
+// still under way.
+func (p *Persistent) await() error {
+	if p.coll != nil {
+		return sched.Wait(p.c.bound, p.op)
+	}
+	if why := p.c.core.bc.Await(p.c.bound, &p.req); why != nil {
+		return p.end(why)
+	}
+	return nil
+}
+
+func (p *Persistent) end(why error) error {
+	if p.coll != nil {
+		return sched.End(p.op, why)
+	}
+	bc := p.c.core.bc
+	bc.Cancel(&p.req)
+	if bc.Await(&backend.Bound{Timeout: grace}, &p.req) != nil {
+		return why
+	}
+	if errors.Is(p.req.Err, ErrCanceled) {
+		p.req.Err = why
+	}
+	return nil
+}
+
+// complete takes the outcome of an operation that is ready.
+func (p *Persistent) complete() (Status, error) {
+	p.state = inactive
+	if p.coll != nil {
+		p.status, p.err = Status{}, p.op.Err()
+	} else {
+		p.status, p.err = status(p.req.Status), p.req.Err
+	}
+	if p.err != nil {
+		p.err = p.failed(p.err)
+	}
+	return p.status, p.err
+}
+
+// Test makes what progress is possible without waiting and reports whether the
+// operation is complete; one that was not started is.
+func (p *Persistent) Test() (Status, bool, error) {
+	if p == nil {
+		return Status{}, true, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != active {
+		return p.status, true, p.err
+	}
+	if !p.ready() {
+		p.c.core.bc.Poll()
+	}
+	if !p.ready() {
+		if why := p.c.bound.Err(p.begun); why == nil || p.end(why) != nil {
+			return Status{}, false, nil
+		}
+	}
+	st, err := p.complete()
+	return st, true, err
+}
+
+// Close releases the operation. [ErrRequest] if it is under way. Closing twice,
+// or nil, does nothing.
+func (p *Persistent) Close() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == active && !p.c.core.closed.Load() {
+		return p.failed(fault(ErrRequest, "the operation is under way: wait for it first"))
+	}
+	p.state = freed
+	return nil
+}
+
+// StartAll starts all operations. If one cannot be started the others are all
+// the same, and the errors are joined.
+func StartAll(ops ...*Persistent) error {
+	var errs []error
+	for _, p := range ops {
+		if err := p.Start(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WaitAllPersistent waits until all operations are complete and returns their
+// errors joined. Nil operations, and those not under way, are ignored.
+func WaitAllPersistent(ops ...*Persistent) error {
+	var errs []error
+	for _, p := range ops {
+		if !p.underWay() {
+			continue
+		}
+		if _, err := p.Wait(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Persistent) underWay() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == active
+}

@@ -1,0 +1,151 @@
+package cohort
+
+import (
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// Probe waits until there is a message that Recv with the same source and tag
+// would receive, and returns its status. Another goroutine may still receive it
+// first; Mprobe rules that out.
+//
+// Local.
+//
+// Errors: [ErrRank], [ErrTag] for bad arguments.
+//
+// Deadline: [ErrTimeout].
+func (c *Comm) Probe(source, tag int) (Status, error) {
+	st, _, err := c.probe("probe", source, tag, true)
+	return st, err
+}
+
+// Iprobe is [Comm.Probe] without waiting: false if there is no such message now.
+func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
+	return c.probe("iprobe", source, tag, false)
+}
+
+func (c *Comm) probe(op string, source, tag int, block bool) (Status, bool, error) {
+	err := c.checkRecv(source, tag)
+	if err == nil && source == ProcNull {
+		return noStatus, true, nil
+	}
+	var st backend.Status
+	ok := false
+	if err == nil {
+		st, ok, err = c.core.bc.Probe(c.bound, source, backendTag(tag), block)
+	}
+	if err != nil {
+		return Status{}, false, c.failed(op, source, tag, err)
+	}
+	if !ok {
+		return Status{}, false, nil
+	}
+	return status(st), true, nil
+}
+
+// Message is a message that Mprobe has taken out of the queues: only MessageRecv
+// or ImessageRecv can receive it, once.
+type Message struct {
+	c     *Comm
+	m     backend.Matched
+	st    Status
+	taken atomic.Bool
+}
+
+// Mprobe waits for a message as [Comm.Probe] does and takes it, so that no other
+// receive can.
+//
+// Local.
+//
+// Errors: [ErrRank], [ErrTag] for bad arguments.
+//
+// Deadline: [ErrTimeout]; nothing is taken.
+func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
+	m, st, _, err := c.mprobe("mprobe", source, tag, true)
+	return m, st, err
+}
+
+// Improbe is [Comm.Mprobe] without waiting: false if there is no such message
+// now.
+func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
+	return c.mprobe("improbe", source, tag, false)
+}
+
+func (c *Comm) mprobe(op string, source, tag int, block bool) (*Message, Status, bool, error) {
+	err := c.checkRecv(source, tag)
+	if err == nil && source == ProcNull {
+		return &Message{c: c, st: noStatus}, noStatus, true, nil
+	}
+	var m backend.Matched
+	var st backend.Status
+	ok := false
+	if err == nil {
+		m, st, ok, err = c.core.bc.Mprobe(c.bound, source, backendTag(tag), block)
+	}
+	if err != nil {
+		return nil, Status{}, false, c.failed(op, source, tag, err)
+	}
+	if !ok {
+		return nil, Status{}, false, nil
+	}
+	return &Message{c: c, m: m, st: status(st)}, status(st), true, nil
+}
+
+// MessageRecv receives a message that Mprobe has taken.
+//
+// Local.
+//
+// Buffers: as for [Recv].
+//
+// Errors: [ErrRequest] for a nil message or one received before, [ErrTruncate],
+// [ErrType].
+func MessageRecv[T any](m *Message, buf []T) (Status, error) {
+	_, err := typeFor[T]()
+	if err := m.take("messagerecv", err); err != nil {
+		return Status{}, err
+	}
+	if m.st.Source == ProcNull {
+		return noStatus, nil
+	}
+	st, err := m.c.imrecv(m.m, view.Bytes(buf))
+	if err != nil {
+		return status(st), m.c.failed("messagerecv", m.st.Source, m.st.Tag, err)
+	}
+	return status(st), nil
+}
+
+// ImessageRecv starts a [MessageRecv].
+//
+// Buffers: buf must not be used until the request is complete.
+func ImessageRecv[T any](m *Message, buf []T) (*Request, error) {
+	_, err := typeFor[T]()
+	if err := m.take("imessagerecv", err); err != nil {
+		return nil, err
+	}
+	q := m.c.newRequest("imessagerecv", m.st.Source, m.st.Tag)
+	if m.st.Source == ProcNull {
+		q.req.Complete(backend.Status{Source: ProcNull, Tag: AnyTag}, nil)
+	} else {
+		m.c.core.bc.Imrecv(&q.req, m.m, view.Bytes(buf))
+	}
+	return q, nil
+}
+
+// take makes the caller the one who receives m.
+func (m *Message) take(op string, err error) error {
+	if m == nil {
+		return &OpError{Op: op, Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: fault(ErrRequest, "the message is nil")}
+	}
+	if err == nil {
+		err = m.c.open()
+	}
+	if err == nil && m.taken.Swap(true) {
+		err = fault(ErrRequest, "the message has been received")
+	}
+	if err != nil {
+		return m.c.failed(op, m.st.Source, m.st.Tag, err)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package cohort
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// WaitAll waits until all requests are complete and returns their errors
+// joined. Nil requests, and those whose completion has been returned before, are
+// ignored.
+//
+// Deadline: as for [Request.Wait], of each request by its communicator's.
+func WaitAll(reqs ...*Request) error {
+	var errs []error
+	for _, q := range reqs {
+		if !q.live() {
+			continue
+		}
+		if _, err := q.Wait(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// WaitAny waits until one of the requests is complete and returns its index,
+// status and error. Nil requests, and those whose completion has been returned
+// before, are ignored; if no others are left the index is -1.
+//
+// Deadline: as for [Request.Wait]; the operation that is ended is the one
+// returned.
+func WaitAny(reqs ...*Request) (int, Status, error) {
+	first, err := waitSome(reqs)
+	if first < 0 {
+		return -1, Status{}, nil
+	}
+	if err != nil {
+		return first, Status{}, err
+	}
+	st, err := reqs[first].result()
+	return first, st, err
+}
+
+// WaitSome waits until at least one of the requests is complete and returns the
+// indices of all that are, with their errors joined. Nil requests, and those
+// whose completion has been returned before, are ignored; if no others are left
+// the result is nil.
+//
+// Deadline: as for [Request.Wait]; the operation that is ended is among those
+// returned.
+func WaitSome(reqs ...*Request) ([]int, error) {
+	first, err := waitSome(reqs)
+	if first < 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return []int{first}, err
+	}
+	return collect(reqs)
+}
+
+// TestAll makes what progress is possible without waiting and reports whether
+// all requests are complete, with their errors joined if they are. Nil requests,
+// and those whose completion has been returned before, count as complete.
+func TestAll(reqs ...*Request) (bool, error) {
+	for _, q := range reqs {
+		if q.live() && !q.poll() {
+			return false, nil
+		}
+	}
+	return true, WaitAll(reqs...)
+}
+
+// TestAny makes what progress is possible without waiting and returns the index,
+// status and error of a request that is complete, if there is one. Nil requests,
+// and those whose completion has been returned before, are ignored; if no others
+// are left it returns -1 and true.
+func TestAny(reqs ...*Request) (int, Status, bool, error) {
+	some := false
+	for i, q := range reqs {
+		if !q.live() {
+			continue
+		}
+		some = true
+		if q.poll() {
+			st, err := q.result()
+			return i, st, true, err
+		}
+	}
+	return -1, Status{}, !some, nil
+}
+
+// TestSome makes what progress is possible without waiting and returns the
+// indices of the requests that are complete, with their errors joined. Nil
+// requests, and those whose completion has been returned before, are ignored.
+func TestSome(reqs ...*Request) ([]int, error) {
+	for _, q := range reqs {
+		if q.live() {
+			q.poll()
+		}
+	}
+	return collect(reqs)
+}
+
+// live reports whether the sets look at q.
+func (q *Request) live() bool { return q != nil && !q.reported.Load() }
+
+// collect returns the outcome of all that are complete.
+func collect(reqs []*Request) ([]int, error) {
+	var done []int
+	var errs []error
+	for i, q := range reqs {
+		if !q.live() || !q.ready() {
+			continue
+		}
+		done = append(done, i)
+		if _, err := q.result(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+// anyOf is ready when one of its requests is, or when one's context has ended.
+type anyOf struct{ reqs []*Request }
+
+func (s *anyOf) Ready() bool {
+	for _, q := range s.reqs {
+		if q.live() && (q.ready() || q.c.bound != nil && q.c.ctx.Err() != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+var anySets = sync.Pool{New: func() any { return new(anyOf) }}
+
+// slice is how long a wait for requests of several jobs goes on in one of them
+// before it looks at the others. Only programs that hold several ranks' requests
+// in one goroutine wait so.
+const slice = 200 * time.Microsecond
+
+// waitSome waits until a live request is complete and returns the index of the
+// first, -1 if there is none to wait for. An error belongs to the request whose
+// index is returned with it, which is still under way.
+func waitSome(reqs []*Request) (int, error) {
+	s := anySets.Get().(*anyOf)
+	s.reqs = reqs
+	defer func() {
+		s.reqs = nil
+		anySets.Put(s)
+	}()
+	for {
+		var next *Request // one to wait with
+		several := false
+		at := -1
+		for i, q := range reqs {
+			if !q.live() {
+				continue
+			}
+			if q.ready() {
+				return i, nil
+			}
+			if next == nil {
+				next, at = q, i
+			}
+			several = several || q.c.core.job != next.c.core.job
+		}
+		if next == nil {
+			return -1, nil
+		}
+		// Of several operations with a time of their own the first to end decides.
+		for i, q := range reqs {
+			if !q.live() || q.c.bound == nil {
+				continue
+			}
+			if why := q.c.bound.Err(q.begun); why != nil {
+				return i, q.end(why)
+			}
+			if next.c.bound == nil {
+				next, at = q, i
+			}
+		}
+		if several {
+			for _, q := range reqs {
+				if q.live() {
+					q.c.core.bc.Poll()
+				}
+			}
+			// Not ready within its slice is no error.
+			_ = next.c.core.bc.Await(&backend.Bound{Timeout: slice}, s)
+			continue
+		}
+		if why := next.c.core.bc.Await(next.c.bound, s); why != nil {
+			return at, next.end(why)
+		}
+	}
+}
