@@ -26,7 +26,7 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{runCommand, versionCommand}
+	return []command{runCommand, benchCommand, versionCommand}
 }
 
 func main() {

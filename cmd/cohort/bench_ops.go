@@ -1,0 +1,299 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// benchOp is an operation that can be measured.
+type benchOp struct {
+	name, about string
+	absent      string // why it cannot be measured
+	ranks       int    // ranks needed
+	sizeless    bool   // there is no message
+	between     bool   // the time is that of rank 0, not the mean over ranks
+	calls       int    // calls in one iteration, where there are several
+	// ready prepares what lasts for all batches of one size and returns one
+	// batch: iters iterations with nothing else between them.
+	ready func(c *cohort.Comm, bytes int) (batch func(iters int) error, done func() error, err error)
+}
+
+// inFlight is the number of messages of one iteration of bw.
+const inFlight = 64
+
+var benchOps = []benchOp{
+	{name: "p2p", about: "Send and Recv, there and back, between ranks 0 and 1", ranks: 2, between: true, calls: 2, ready: readyP2P},
+	{name: "bw", about: fmt.Sprintf("Isend from rank 0 to 1, %d in flight, then an answer", inFlight), ranks: 2, between: true, calls: inFlight, ready: readyBW},
+	{name: "allreduce", about: "Allreduce of float64, sum", ready: readyAllreduce},
+	{name: "allgatherv", about: "Allgatherv of float64, each rank the message size", ready: readyAllgatherv},
+	{name: "bcast", about: "Bcast of float64 from rank 0", ready: readyBcast},
+	{name: "barrier", about: "Barrier", sizeless: true, ready: readyBarrier},
+	{name: "iallreduce", about: "Iallreduce and Wait", ready: readyIallreduce},
+	{name: "pallreduce", about: "Start and Wait of AllreduceInit", ready: readyPallreduce},
+	{name: "shmwin", about: "shared windows (not there yet)", absent: "shared windows are not there yet"},
+}
+
+func benchNames() (names []string) {
+	for _, o := range benchOps {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+func findBench(name string) *benchOp {
+	i := slices.IndexFunc(benchOps, func(o benchOp) bool { return o.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &benchOps[i]
+}
+
+func benchList() string {
+	var b strings.Builder
+	for _, o := range benchOps {
+		fmt.Fprintf(&b, "  %-12s %s\n", o.name, o.about)
+	}
+	return b.String()
+}
+
+// timeOp returns the microseconds one call takes, on rank 0: the median over
+// batches. It is the procedure of the C baseline, step by step:
+//
+//  1. two batches of 4 iterations, the second of which gives the number of
+//     iterations that take 20 ms (2 to 100 000), agreed by rank 0;
+//  2. half a batch to warm up;
+//  3. reps batches, each after a barrier; a batch's time is rank 0's for
+//     operations between two ranks, the mean over the ranks for others.
+func timeOp(c *cohort.Comm, op *benchOp, bytes, reps int) (usec float64, err error) {
+	batch, done, err := op.ready(c, bytes)
+	if err != nil {
+		return 0, err
+	}
+	if done != nil {
+		defer func() {
+			if e := done(); err == nil {
+				err = e
+			}
+		}()
+	}
+	calls := max(op.calls, 1)
+	timed := func(iters int) (float64, error) {
+		if err := c.Barrier(); err != nil {
+			return 0, err
+		}
+		began := time.Now()
+		err := batch(iters)
+		return time.Since(began).Seconds() * 1e6 / float64(iters) / float64(calls), err
+	}
+	var one float64
+	for range 2 {
+		if one, err = timed(4); err != nil {
+			return 0, err
+		}
+	}
+	iters := int(20e3 / max(one, 0.05))
+	if op.name == "bw" {
+		iters /= inFlight
+	}
+	iters, err = cohort.BcastOne(c, min(max(iters, 2), 100_000), 0)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := timed(iters/2 + 1); err != nil {
+		return 0, err
+	}
+	medians := make([]float64, reps)
+	for k := range medians {
+		mine, err := timed(iters)
+		if err != nil {
+			return 0, err
+		}
+		sum, err := cohort.ReduceOne(c, mine, cohort.Sum, 0)
+		if err != nil {
+			return 0, err
+		}
+		if medians[k] = mine; !op.between {
+			medians[k] = sum / float64(c.Size())
+		}
+	}
+	slices.Sort(medians)
+	return medians[reps/2], nil
+}
+
+// pageOf returns n zeroed elements at the beginning of a page. Whole pages begin
+// on one.
+func pageOf[T byte | float64](n, size int) []T {
+	const page = 4096
+	elems := page / size
+	buf := make([]T, (n/elems+1)*elems)
+	clear(buf) // so that every page is there before it is timed
+	return buf[:n]
+}
+
+func readyP2P(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
+	there := func(iters int) error {
+		for range iters {
+			if err := cohort.Send(c, s, 1, 1); err != nil {
+				return err
+			}
+			if _, err := cohort.Recv(c, r, 1, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	back := func(iters int) error {
+		for range iters {
+			if _, err := cohort.Recv(c, r, 0, 1); err != nil {
+				return err
+			}
+			if err := cohort.Send(c, s, 0, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return byRank(c, there, back), nil, nil
+}
+
+func readyBW(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
+	ack := make([]byte, 1)
+	q := make([]*cohort.Request, inFlight)
+	from := func(iters int) (err error) {
+		for range iters {
+			for w := range q {
+				if q[w], err = cohort.Isend(c, s, 1, 1); err != nil {
+					return err
+				}
+			}
+			if err := cohort.WaitAll(q...); err != nil {
+				return err
+			}
+			if _, err := cohort.Recv(c, ack, 1, 2); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	to := func(iters int) (err error) {
+		for range iters {
+			for w := range q {
+				if q[w], err = cohort.Irecv(c, r, 0, 1); err != nil {
+					return err
+				}
+			}
+			if err := cohort.WaitAll(q...); err != nil {
+				return err
+			}
+			if err := cohort.Send(c, ack, 0, 2); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return byRank(c, from, to), nil, nil
+}
+
+// byRank returns rank 0's or 1's part; other ranks have none.
+func byRank(c *cohort.Comm, zero, one func(int) error) func(int) error {
+	switch c.Rank() {
+	case 0:
+		return zero
+	case 1:
+		return one
+	}
+	return func(int) error { return nil }
+}
+
+func readyAllreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
+	return func(iters int) error {
+		for range iters {
+			if err := cohort.Allreduce(c, s, r, cohort.Sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil, nil
+}
+
+func readyAllgatherv(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	n := bytes / 8
+	s, r := pageOf[float64](n, 8), pageOf[float64](n*c.Size(), 8)
+	counts, displs := make([]int, c.Size()), make([]int, c.Size())
+	for i := range counts {
+		counts[i], displs[i] = n, n*i
+	}
+	return func(iters int) error {
+		for range iters {
+			if err := cohort.Allgatherv(c, s, r, counts, displs); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil, nil
+}
+
+func readyBcast(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	s := pageOf[float64](bytes/8, 8)
+	return func(iters int) error {
+		for range iters {
+			if err := cohort.Bcast(c, s, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil, nil
+}
+
+func readyBarrier(c *cohort.Comm, _ int) (func(int) error, func() error, error) {
+	return func(iters int) error {
+		for range iters {
+			if err := c.Barrier(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil, nil
+}
+
+func readyIallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
+	return func(iters int) error {
+		for range iters {
+			q, err := cohort.Iallreduce(c, s, r, cohort.Sum)
+			if err != nil {
+				return err
+			}
+			if _, err := q.Wait(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil, nil
+}
+
+func readyPallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	s, r := pageOf[float64](bytes/8, 8), pageOf[float64](bytes/8, 8)
+	p, err := cohort.AllreduceInit(c, s, r, cohort.Sum)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(iters int) error {
+		for range iters {
+			if err := p.Start(); err != nil {
+				return err
+			}
+			if _, err := p.Wait(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, p.Close, nil
+}
