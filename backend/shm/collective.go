@@ -37,8 +37,7 @@ func (s *collective) Ready() bool {
 	c := s.c
 	for s.seen < len(c.world) {
 		if !s.here(s.seen) {
-			return c.brk.Load() != nil || c.e.fault.Load() != nil ||
-				c.e.seenLeft != 0 && c.e.area[c.world[s.seen]].left.Load() != 0 && !s.here(s.seen)
+			return c.brk.Load() != nil || c.e.fault.Load() != nil || c.isGone(s.seen) && !s.here(s.seen)
 		}
 		s.seen++
 	}
@@ -104,7 +103,7 @@ func (s *collective) arrive(b *backend.Bound) error {
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
-	err := c.e.leftFault(c.world[s.seen])
+	err := c.goneFault(s.seen)
 	c.Break(err)
 	return err
 }

@@ -21,6 +21,7 @@ type comm struct {
 
 	brk    atomic.Pointer[backend.Fault]
 	closed atomic.Bool
+	gone   []atomic.Bool // ranks that have closed it
 
 	// Collectives. One call at a time; see collective.go.
 	slot   int      // own board
@@ -58,7 +59,9 @@ func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) 
 	c.boards[c.rank] = b
 	b.id.Store(id + 1)
 	c.coll.init(c)
+	c.gone = make([]atomic.Bool, len(members))
 	e.comms[id] = c
+	e.catchUp(c)
 	return c, nil
 }
 

@@ -28,12 +28,14 @@ type engine struct {
 	mu       sync.Mutex
 	out      []outRing // by world rank; own place unused
 	in       []inRing
-	posted   match.Queue         // *op
-	arrived  match.Queue         // *msg
-	comms    map[uint32]*comm    // open ones
-	closed   map[uint32]struct{} // messages for these are dropped
-	queued   []*op               // sends that wait for room, oldest first
-	offers   [descs]*op          // by desc
+	posted   match.Queue       // *op
+	arrived  match.Queue       // *msg
+	comms    map[uint32]*comm  // open ones
+	closing  map[uint32]*comm  // closed here, not yet by all members: messages are dropped
+	early    map[uint32]*early // notices for communicators that are not made here yet
+	probes   []*probing
+	queued   []*op      // sends that wait for room, oldest first
+	offers   [descs]*op // by desc
 	gens     [descs]uint64
 	freeDesc []int
 	offered  int // offers in use
@@ -75,7 +77,8 @@ type op struct {
 	peer  int // world rank
 	tag   int32
 	mode  backend.Mode
-	note  *backend.Fault // a notice of Break instead of a message
+	kind  uint64         // of a notice instead of a message: kindBreak, kindClose
+	note  *backend.Fault // of kindBreak
 
 	desc   *desc // a long message
 	idx    int
@@ -112,14 +115,15 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 	l := newLayout(cfg.Size)
 	e := &engine{
 		seg: seg, lay: l, me: cfg.Rank, name: cfg.Job,
-		ctl:    shmem.At[control](seg, 0),
-		area:   make([]*rankArea, l.n),
-		out:    make([]outRing, l.n),
-		in:     make([]inRing, l.n),
-		peers:  make([][]*desc, l.n),
-		comms:  map[uint32]*comm{},
-		closed: map[uint32]struct{}{},
-		boards: make([]bool, l.boards),
+		ctl:     shmem.At[control](seg, 0),
+		area:    make([]*rankArea, l.n),
+		out:     make([]outRing, l.n),
+		in:      make([]inRing, l.n),
+		peers:   make([][]*desc, l.n),
+		comms:   map[uint32]*comm{},
+		closing: map[uint32]*comm{},
+		early:   map[uint32]*early{},
+		boards:  make([]bool, l.boards),
 	}
 	e.cond.L = &e.waitMu
 	pids := map[int]int{}
@@ -246,7 +250,7 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 			e.received(o, env, h.size, copied)
 			return true
 		}
-		if _, gone := e.closed[h.ctx]; gone {
+		if e.closing[h.ctx] != nil {
 			return true
 		}
 		m := e.getMsg()
@@ -269,7 +273,7 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 			}
 			return true
 		}
-		if _, gone := e.closed[h.ctx]; gone {
+		if e.closing[h.ctx] != nil {
 			e.refuse(src, d, gen)
 			return true
 		}
@@ -281,9 +285,9 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		idx, gen, _ := getOffer(x[:])
 		return e.chunk(src, idx, gen, payload)
 	case kindBreak:
-		if c := e.comms[h.ctx]; c != nil {
-			c.broken(&backend.Fault{Sentinel: backend.Sentinel(uint8(h.tag)), Text: string(payload)})
-		}
+		e.heardBreak(h.ctx, &backend.Fault{Sentinel: backend.Sentinel(uint8(h.tag)), Text: string(payload)})
+	case kindClose:
+		e.heardClose(h.ctx, src)
 	default:
 		return false
 	}
@@ -296,6 +300,7 @@ func (e *engine) keep(m *msg, env match.Env) {
 	if env.Tag < 0 {
 		e.strangers(env.Ctx, env.Tag, m.buf)
 	}
+	e.lookProbes()
 }
 
 // received completes a receive whose bytes are in place.
@@ -413,6 +418,6 @@ func (e *engine) getOp() *op {
 }
 
 func (e *engine) putOp(o *op) {
-	o.req, o.comm, o.buf, o.note = nil, nil, nil, nil
+	o.req, o.comm, o.buf, o.note, o.kind = nil, nil, nil, nil, 0
 	e.freeOp = append(e.freeOp, o)
 }

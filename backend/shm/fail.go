@@ -2,12 +2,9 @@ package shm
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
-	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // The job's first failure stands in the control area: state goes from 0 to 1,
@@ -91,6 +88,7 @@ func (e *engine) dropWhere(why func(*op) error) {
 		}
 		e.takes = nil
 	}
+	e.lookProbes()
 }
 
 // ended is told by the watch that a process has ended.
@@ -114,30 +112,27 @@ func (e *engine) leftFault(rank int) error {
 
 // cannotCome returns why no message can match a receive, nil if one can.
 func (e *engine) cannotCome(c *comm, want match.Env) error {
-	if e.seenLeft == 0 && e.ctl.left.Load() == 0 {
-		return nil
-	}
 	if want.Source != backend.AnySource {
-		src := int(want.Source)
-		if src != e.me && e.area[src].left.Load() != 0 && !e.hasNews(src) {
-			return e.leftFault(src)
+		r := c.rankOf(int(want.Source))
+		if r != c.rank && c.isGone(r) && !e.hasNews(c.world[r]) {
+			return c.goneFault(r)
 		}
 		return nil
 	}
 	gone := -1
-	for _, w := range c.world {
-		if w == e.me || e.area[w].left.Load() == 0 || e.hasNews(w) {
-			if w == e.me && len(c.world) > 1 {
-				continue // a message from itself is possible, but then nobody waits here
-			}
+	for r, w := range c.world {
+		if r == c.rank {
+			continue // only another goroutine of this rank could send one then
+		}
+		if !c.isGone(r) || e.hasNews(w) {
 			return nil
 		}
-		gone = w
+		gone = r
 	}
 	if gone < 0 {
 		return nil
 	}
-	return e.leftFault(gone)
+	return c.goneFault(gone)
 }
 
 // hasNews reports whether a ring holds messages.
@@ -164,162 +159,8 @@ func (e *engine) dropLeft() {
 		}
 		return nil
 	})
-}
-
-// Break implements backend.Comm.
-func (c *comm) Break(err error) {
-	e := c.e
-	f, ok := err.(*backend.Fault)
-	if !ok {
-		f = &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)), Text: err.Error()}
+	for id, c := range e.closing {
+		e.allClosed(id, c)
 	}
-	e.mu.Lock()
-	c.tell(f)
-	e.unlock()
-}
-
-// tell breaks the communicator here and everywhere. The lock is held.
-func (c *comm) tell(f *backend.Fault) {
-	e := c.e
-	if !c.broken(f) {
-		return
-	}
-	for r, w := range c.world {
-		if r == c.rank || e.area[w].left.Load() != 0 {
-			continue
-		}
-		o := e.getOp()
-		o.comm, o.req = c, &o.own
-		o.own.Begin()
-		o.state, o.peer, o.note = opStopped, w, f
-		if e.waitsFor(w) || !e.push(o) {
-			e.queued = append(e.queued, o)
-		}
-	}
-}
-
-// pushBreak tells one rank that the communicator is broken.
-func (e *engine) pushBreak(o *op) bool {
-	f := o.note
-	text := f.Text[:min(len(f.Text), textMax)]
-	cell, room, ok := e.out[o.peer].room(len(text))
-	if !ok {
-		return false
-	}
-	copy(room, text)
-	e.out[o.peer].publish(cell, kindBreak, o.comm.id, int32(backend.Code(f.Sentinel)), len(text))
-	e.ring(o.peer)
-	e.putOp(o)
-	return true
-}
-
-// broken marks the communicator and ends its operations: those of collectives
-// with the cause, the others with ErrBroken. The lock is held.
-func (c *comm) broken(f *backend.Fault) bool {
-	if !c.brk.CompareAndSwap(nil, f) {
-		return false
-	}
-	c.e.dropWhere(func(o *op) error {
-		switch {
-		case o.comm != c || o.state == opStopped:
-			return nil
-		case o.state == opPosted && o.node.Env.Tag < 0 && o.node.Env.Tag != backend.AnyTag, o.state != opPosted && o.tag < 0:
-			return f
-		}
-		return brokenBy(f)
-	})
-	c.e.wakeOthers()
-	return true
-}
-
-// Broken implements backend.Comm.
-func (c *comm) Broken() error {
-	if f := c.brk.Load(); f != nil {
-		return f
-	}
-	return nil
-}
-
-// Abort implements backend.Comm.
-func (c *comm) Abort(code int) error {
-	e := c.e
-	e.mu.Lock()
-	e.fail(e.me, backend.ErrPeerLost, fmt.Sprintf("rank %d aborted the job with code %d", e.me, code))
-	e.unlock()
-	e.wakeAll()
-	return nil
-}
-
-// Close implements backend.Comm.
-func (c *comm) Close() error {
-	if !c.closed.CompareAndSwap(false, true) {
-		return nil
-	}
-	e := c.e
-	e.mu.Lock()
-	delete(e.comms, c.id)
-	e.closed[c.id] = struct{}{}
-	e.dropWhere(func(o *op) error {
-		if o.comm == c && o.note == nil {
-			return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
-		}
-		return nil
-	})
-	e.arrived.Each(func(n *match.Node) bool {
-		if n.Env.Ctx == c.id {
-			m := n.Owner.(*msg)
-			e.arrived.Remove(n)
-			if m.desc != nil {
-				e.refuse(m.from, m.desc, m.gen)
-			}
-			e.putMsg(m)
-		}
-		return true
-	})
-	if !e.isClosed {
-		c.boards[c.rank].id.Store(0)
-		e.boards[c.slot] = false
-	}
-	e.unlock()
-	e.wakeAll()
-	if c.isWorld {
-		e.leave()
-	}
-	return nil
-}
-
-// leave ends this rank's part of the job.
-func (e *engine) leave() {
-	e.flush()
-	e.mu.Lock()
-	for _, c := range e.comms {
-		c.closed.Store(true)
-	}
-	e.area[e.me].left.Store(1)
-	e.ctl.left.Add(1)
-	for r := range e.area {
-		if r != e.me {
-			e.ring(r)
-		}
-	}
-	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
-	e.isClosed = true
-	e.unlock()
-	e.wakeAll()
-	if e.watch != nil {
-		e.watch.Close()
-	}
-}
-
-// flush gives notices of broken communicators a short time to get into full rings.
-func (e *engine) flush() {
-	for start := time.Now(); time.Since(start) < 100*time.Millisecond; shmem.Yield() {
-		e.mu.Lock()
-		e.progress()
-		notes := slices.ContainsFunc(e.queued, func(o *op) bool { return o.note != nil })
-		e.unlock()
-		if !notes || e.fault.Load() != nil {
-			return
-		}
-	}
+	e.wakeOthers()
 }

@@ -19,7 +19,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if mode == backend.Standard && len(buf) <= e.lay.eagerMax() && to != e.me {
 		e.mu.Lock()
 		o := &e.out[to]
-		if len(e.queued) == 0 {
+		if len(e.queued) == 0 && e.seenLeft == 0 {
 			if cell, room, ok := o.room(len(buf)); ok {
 				copy(room, buf)
 				o.publish(cell, kindEager, c.id, int32(tag), len(buf))
@@ -204,8 +204,8 @@ func (e *engine) waitsFor(to int) bool {
 
 // push writes a send into its ring, if there is room.
 func (e *engine) push(o *op) bool {
-	if o.note != nil {
-		return e.pushBreak(o)
+	if o.kind != 0 {
+		return e.pushNotice(o)
 	}
 	if o.peer == e.me {
 		return e.pushSelf(o)

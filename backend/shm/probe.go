@@ -1,47 +1,39 @@
 package shm
 
 import (
+	"slices"
+	"sync/atomic"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
-// probing waits until a message that a pattern takes has arrived.
+// probing waits until a message that a pattern takes has arrived. The engine
+// keeps it in probes meanwhile, and looks whenever a message arrives or none can
+// come any more.
 type probing struct {
 	c    *comm
 	want match.Env
 	take bool
+	done atomic.Bool // set last
 	msg  *msg
 	st   backend.Status
 	err  error
-	done bool
 }
 
 // Ready implements backend.Pending.
-func (p *probing) Ready() bool {
-	if p.done {
-		return true
-	}
-	e := p.c.e
-	if !e.mu.TryLock() {
-		return false
-	}
-	defer e.mu.Unlock()
-	p.look()
-	return p.done
-}
+func (p *probing) Ready() bool { return p.done.Load() }
 
-// look searches the queue. The lock is held.
-func (p *probing) look() {
+// look searches the queue and reports whether the probe is over. The lock is held.
+func (p *probing) look() bool {
 	e := p.c.e
-	for !p.done {
+	for {
 		n := e.arrived.FindArrived(p.want)
 		if n == nil {
-			if err := p.c.usable(); err != nil {
-				p.done, p.err = true, err
-			} else if err := e.cannotCome(p.c, p.want); err != nil {
-				p.done, p.err = true, err
+			if p.err = p.c.usable(); p.err == nil {
+				p.err = e.cannotCome(p.c, p.want)
 			}
-			return
+			return p.err != nil
 		}
 		m := n.Owner.(*msg)
 		if m.desc != nil && m.desc.state.Load() != descState(m.gen, descOffered) {
@@ -49,29 +41,56 @@ func (p *probing) look() {
 			e.putMsg(m)
 			continue
 		}
-		p.done, p.msg = true, m
+		p.msg = m
 		p.st = backend.Status{Source: p.c.rankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size}
 		if p.take {
 			e.arrived.Remove(n)
 		}
+		return true
 	}
 }
 
+// lookProbes lets the waiting probes look. The lock is held.
+func (e *engine) lookProbes() {
+	if len(e.probes) == 0 {
+		return
+	}
+	e.probes = slices.DeleteFunc(e.probes, func(p *probing) bool {
+		over := p.look()
+		if over {
+			p.done.Store(true)
+		}
+		return over
+	})
+	e.wakeOthers()
+}
+
+// probe returns a probe that is over, or nil if there is no message and block is
+// false.
 func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*probing, error) {
-	if err := c.usable(); err != nil {
-		return nil, err
-	}
+	e := c.e
 	p := &probing{c: c, want: c.pattern(source, tag), take: take}
-	c.e.mu.Lock()
-	p.look()
-	if !p.done || p.err != nil { // the rings may hold more
-		p.done, p.err = false, nil
-		c.e.progress()
-		p.look()
+	e.mu.Lock()
+	over := p.look()
+	if !over || p.err != nil { // the rings may hold more
+		e.progress()
+		over = p.look()
 	}
-	c.e.unlock()
-	if !p.done && block {
-		if err := c.Await(b, p); err != nil {
+	if !over && block {
+		e.probes = append(e.probes, p)
+	}
+	e.unlock()
+	if over || !block {
+		if !over {
+			return nil, nil
+		}
+		return p, p.err
+	}
+	if err := c.Await(b, p); err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if i := slices.Index(e.probes, p); i >= 0 {
+			e.probes = slices.Delete(e.probes, i, i+1)
 			return nil, err
 		}
 	}
@@ -81,7 +100,7 @@ func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*prob
 // Probe implements backend.Comm.
 func (c *comm) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
 	p, err := c.probe(b, source, tag, block, false)
-	if err != nil || !p.done {
+	if err != nil || p == nil {
 		return backend.Status{}, false, err
 	}
 	return p.st, true, nil
@@ -90,7 +109,7 @@ func (c *comm) Probe(b *backend.Bound, source, tag int, block bool) (backend.Sta
 // Mprobe implements backend.Comm.
 func (c *comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Matched, backend.Status, bool, error) {
 	p, err := c.probe(b, source, tag, block, true)
-	if err != nil || !p.done {
+	if err != nil || p == nil {
 		return nil, backend.Status{}, false, err
 	}
 	return p.msg, p.st, true, nil

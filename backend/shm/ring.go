@@ -12,6 +12,7 @@ const (
 	kindOffer                   // a long or synchronous message: its desc and address
 	kindChunk                   // a part of a long one, where copies between processes are forbidden
 	kindBreak                   // the communicator is broken: tag is the code, data the text
+	kindClose                   // the sender has closed the communicator: its last message there
 )
 
 const sizeBits = 56

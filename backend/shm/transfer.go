@@ -178,11 +178,7 @@ func (e *engine) take(o *op, moved *bool) bool {
 			return false // chunks come through the ring
 		}
 	} else {
-		for { // a receiver that has nothing else to do copies on
-			i, ok := claim(o.desc, o.gen, o.chunks)
-			if !ok {
-				break
-			}
+		if i, ok := claim(o.desc, o.gen, o.chunks); ok {
 			*moved = true
 			size := chunkSize(o.n)
 			lo := int(i) * size

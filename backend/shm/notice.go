@@ -1,0 +1,280 @@
+package shm
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// What ranks tell each other about a communicator besides messages: that it is
+// broken, and that they have closed it.
+
+// Break implements backend.Comm.
+func (c *comm) Break(err error) {
+	e := c.e
+	f, ok := err.(*backend.Fault)
+	if !ok {
+		f = &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)), Text: err.Error()}
+	}
+	e.mu.Lock()
+	c.tell(f)
+	e.unlock()
+}
+
+// tell breaks the communicator here and everywhere. The lock is held.
+func (c *comm) tell(f *backend.Fault) {
+	if !c.broken(f) {
+		return
+	}
+	c.notify(kindBreak, f)
+}
+
+// notify sends a notice to the other ranks.
+func (c *comm) notify(kind uint64, f *backend.Fault) {
+	e := c.e
+	for r, w := range c.world {
+		if r == c.rank || e.area[w].left.Load() != 0 {
+			continue
+		}
+		o := e.getOp()
+		o.comm, o.req = c, &o.own
+		o.own.Begin()
+		o.state, o.peer, o.kind, o.note = opStopped, w, kind, f
+		if e.waitsFor(w) || !e.push(o) {
+			e.queued = append(e.queued, o)
+		}
+	}
+}
+
+// pushNotice writes a notice into its ring, if there is room.
+func (e *engine) pushNotice(o *op) bool {
+	text, code := "", uint8(0)
+	if o.note != nil {
+		text, code = o.note.Text[:min(len(o.note.Text), textMax)], backend.Code(o.note.Sentinel)
+	}
+	cell, room, ok := e.out[o.peer].room(len(text))
+	if !ok {
+		return false
+	}
+	copy(room, text)
+	e.out[o.peer].publish(cell, o.kind, o.comm.id, int32(code), len(text))
+	e.ring(o.peer)
+	e.putOp(o)
+	return true
+}
+
+// early holds the notices for a communicator that is not made here yet.
+type early struct {
+	broken *backend.Fault
+	closed []int // world ranks
+}
+
+func (e *engine) earlyFor(id uint32) *early {
+	if e.early[id] == nil {
+		e.early[id] = &early{}
+	}
+	return e.early[id]
+}
+
+// heardBreak takes a notice of Break in.
+func (e *engine) heardBreak(id uint32, f *backend.Fault) {
+	switch c := e.comms[id]; {
+	case c != nil:
+		c.broken(f)
+	case e.closing[id] == nil:
+		e.earlyFor(id).broken = f
+	}
+}
+
+// heardClose notes that another rank has closed a communicator.
+func (e *engine) heardClose(id uint32, world int) {
+	c, open := e.comms[id]
+	if !open {
+		c = e.closing[id]
+	}
+	if c == nil {
+		x := e.earlyFor(id)
+		x.closed = append(x.closed, world)
+		return
+	}
+	if r := c.rankOf(world); r >= 0 {
+		c.gone[r].Store(true)
+	}
+	if !open {
+		e.allClosed(id, c)
+		return
+	}
+	e.dropWhere(func(o *op) error {
+		if o.comm != c || o.kind != 0 {
+			return nil
+		}
+		if o.state == opPosted {
+			return e.cannotCome(c, o.node.Env)
+		}
+		if o.peer == world {
+			return c.goneFault(c.rankOf(world))
+		}
+		return nil
+	})
+	e.wakeOthers()
+}
+
+// catchUp applies the notices that came before the communicator was made.
+func (e *engine) catchUp(c *comm) {
+	x := e.early[c.id]
+	if x == nil {
+		return
+	}
+	delete(e.early, c.id)
+	for _, w := range x.closed {
+		if r := c.rankOf(w); r >= 0 {
+			c.gone[r].Store(true)
+		}
+	}
+	if x.broken != nil {
+		c.broken(x.broken)
+	}
+}
+
+// isGone reports whether a rank has closed the communicator or left the job.
+func (c *comm) isGone(r int) bool {
+	return c.gone[r].Load() || c.e.area[c.world[r]].left.Load() != 0
+}
+
+func (c *comm) goneFault(r int) error {
+	w := c.world[r]
+	if c.e.ctl.state.Load() == jobFailed || c.e.area[w].left.Load() != 0 || c.isWorld {
+		return c.e.leftFault(w)
+	}
+	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
+}
+
+// allClosed gives the board back when every member has closed the communicator:
+// until then one of them may still be reading it.
+func (e *engine) allClosed(id uint32, c *comm) {
+	for r := range c.world {
+		if r != c.rank && !c.isGone(r) {
+			return
+		}
+	}
+	delete(e.closing, id)
+	if !e.isClosed {
+		c.boards[c.rank].id.Store(0)
+		e.boards[c.slot] = false
+	}
+}
+
+// broken marks the communicator and ends its operations: those of collectives
+// with the cause, the others with ErrBroken. The lock is held.
+func (c *comm) broken(f *backend.Fault) bool {
+	if !c.brk.CompareAndSwap(nil, f) {
+		return false
+	}
+	c.e.dropWhere(func(o *op) error {
+		switch {
+		case o.comm != c || o.state == opStopped:
+			return nil
+		case o.state == opPosted && o.node.Env.Tag < 0 && o.node.Env.Tag != backend.AnyTag, o.state != opPosted && o.tag < 0:
+			return f
+		}
+		return brokenBy(f)
+	})
+	c.e.wakeOthers()
+	return true
+}
+
+// Broken implements backend.Comm.
+func (c *comm) Broken() error {
+	if f := c.brk.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+// Abort implements backend.Comm.
+func (c *comm) Abort(code int) error {
+	e := c.e
+	e.mu.Lock()
+	e.fail(e.me, backend.ErrPeerLost, fmt.Sprintf("rank %d aborted the job with code %d", e.me, code))
+	e.unlock()
+	e.wakeAll()
+	return nil
+}
+
+// Close implements backend.Comm.
+func (c *comm) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	e := c.e
+	e.mu.Lock()
+	delete(e.comms, c.id)
+	e.closing[c.id] = c
+	e.dropWhere(func(o *op) error {
+		if o.comm == c && o.kind == 0 {
+			return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+		}
+		return nil
+	})
+	e.arrived.Each(func(n *match.Node) bool {
+		if n.Env.Ctx == c.id {
+			m := n.Owner.(*msg)
+			e.arrived.Remove(n)
+			if m.desc != nil {
+				e.refuse(m.from, m.desc, m.gen)
+			}
+			e.putMsg(m)
+		}
+		return true
+	})
+	if e.fault.Load() == nil && !c.isWorld {
+		c.notify(kindClose, nil)
+	}
+	e.allClosed(c.id, c)
+	e.unlock()
+	e.wakeAll()
+	if c.isWorld {
+		e.leave()
+	}
+	return nil
+}
+
+// leave ends this rank's part of the job.
+func (e *engine) leave() {
+	e.flush()
+	e.mu.Lock()
+	for _, c := range e.comms {
+		c.closed.Store(true)
+	}
+	e.area[e.me].left.Store(1)
+	e.ctl.left.Add(1)
+	for r := range e.area {
+		if r != e.me {
+			e.ring(r)
+		}
+	}
+	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
+	e.isClosed = true
+	e.unlock()
+	e.wakeAll()
+	if e.watch != nil {
+		e.watch.Close()
+	}
+}
+
+// flush gives notices a short time to get into full rings.
+func (e *engine) flush() {
+	for start := time.Now(); time.Since(start) < 100*time.Millisecond; shmem.Yield() {
+		e.mu.Lock()
+		e.progress()
+		notes := slices.ContainsFunc(e.queued, func(o *op) bool { return o.kind != 0 })
+		e.unlock()
+		if !notes || e.fault.Load() != nil {
+			return
+		}
+	}
+}
