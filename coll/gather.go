@@ -12,7 +12,7 @@ func gatherBinomial(b *builder) {
 	own := b.blocks(b.in(), 0, 1)
 	sub := subtree(v, b.n)
 	if v != 0 && sub == 1 {
-		b.send(mod(v-1+root, b.n), own)
+		b.send(mod(v&(v-1)+root, b.n), own)
 		return
 	}
 	if v == 0 {

@@ -1,0 +1,440 @@
+package coll
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// run builds the job's schedules, with the given rule or by selection, runs
+// them and checks every buffer.
+func (j *job) run(rng *rand.Rand, lim *limits, r *rule) (*machine, error) {
+	j.ringChunk = lim.ringChunk
+	j.prepare(rng)
+	scheds := make([]*Schedule, j.n)
+	for rank, c := range j.calls {
+		if r == nil {
+			var err error
+			if scheds[rank], err = build(c, rank, j.n, lim); err != nil {
+				return nil, err
+			}
+		} else {
+			b := newBuilder(c, rank, j.n, lim)
+			r.build(b)
+			scheds[rank] = b.schedule(r.name)
+		}
+		if scheds[rank].Algorithm != scheds[0].Algorithm {
+			return nil, fmt.Errorf("rank 0 runs %s, rank %d %s", scheds[0].Algorithm, rank, scheds[rank].Algorithm)
+		}
+	}
+	m := newMachine(j.op, scheds, j.calls)
+	if err := m.run(rng.Perm(j.n)); err != nil {
+		return m, err
+	}
+	for rank, c := range j.calls {
+		if !bytes.Equal(c.Send, j.before[rank]) {
+			return m, fmt.Errorf("rank %d: the send buffer has changed", rank)
+		}
+		if !bytes.Equal(c.Recv, j.want[rank]) {
+			i := 0
+			for c.Recv[i] == j.want[rank][i] {
+				i++
+			}
+			return m, fmt.Errorf("rank %d: recv is wrong from byte %d on, element %d", rank, i, i/j.elem)
+		}
+	}
+	return m, nil
+}
+
+func (j *job) String() string {
+	return fmt.Sprintf("%v of %d ranks, count %d of %d bytes, root %d, counts %v, in place %v, commutative %v",
+		j.coll, j.n, j.count, j.elem, j.root, j.counts, j.inPlace, j.commutative)
+}
+
+func rooted(c backend.Coll) bool {
+	switch c {
+	case backend.Bcast, backend.Reduce, backend.Gather, backend.Gatherv, backend.Scatter, backend.Scatterv:
+		return true
+	}
+	return false
+}
+
+func reduces(c backend.Coll) bool {
+	switch c {
+	case backend.Reduce, backend.Allreduce, backend.ReduceScatterBlock, backend.ReduceScatter, backend.Scan, backend.Exscan:
+		return true
+	}
+	return false
+}
+
+// newJob returns a job of about the given count. For the v-forms the blocks
+// have that mean length.
+func newJob(rng *rand.Rand, c backend.Coll, n, count int) *job {
+	j := &job{coll: c, n: n, count: count, elem: 8, inPlace: make([]bool, n)}
+	blocks := 0
+	switch c {
+	case backend.Barrier:
+		j.count = 0
+	case backend.Gatherv, backend.Scatterv, backend.Allgatherv, backend.ReduceScatter:
+		blocks = n
+	case backend.Alltoallv:
+		blocks = n * n
+	}
+	if blocks > 0 {
+		j.counts = make([]int, blocks)
+		j.count = 0
+		skew := rng.IntN(3)
+		for i := range j.counts {
+			switch {
+			case skew == 0: // all equal
+				j.counts[i] = count
+			case skew == 1: // many empty
+				j.counts[i] = max(0, rng.IntN(4*count+1)-2*count)
+			case i == 0: // one has all
+				j.counts[rng.IntN(blocks)] = n * count
+			}
+		}
+		if c == backend.Allgatherv || c == backend.ReduceScatter {
+			for _, m := range j.counts {
+				j.count += m
+			}
+		}
+	}
+	if reduces(c) {
+		j.f = mix
+	}
+	return j
+}
+
+// placements are the ranks that work in place.
+func placements(rng *rand.Rand, n int) [][]bool {
+	none, all, some := make([]bool, n), make([]bool, n), make([]bool, n)
+	for i := range n {
+		all[i], some[i] = true, rng.IntN(2) == 0
+	}
+	return [][]bool{none, all, some}
+}
+
+// small has every algorithm at lengths of a few elements.
+var small = limits{
+	bcastShort: 64, bcastFew: 4, bcastLong: 512, segment: 40, reduceShort: 32, scatterLong: 512, ringChunk: 16,
+	allgatherShort: 256, allgatherLong: 1024, alltoallShort: 16, alltoallLong: 32, window: 3, gatherLong: 32,
+}
+
+func ranks(t *testing.T) (n []int) {
+	for i := 2; i <= 33; i++ {
+		if !testing.Short() || i <= 9 || i == 16 || i == 17 {
+			n = append(n, i)
+		}
+	}
+	return n
+}
+
+// TestAlgorithms runs every algorithm wherever it can run, not only where it is
+// chosen.
+func TestAlgorithms(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range rules {
+		r := &rules[i]
+		if seen[r.name] {
+			continue
+		}
+		seen[r.name] = true
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(1, uint64(i)))
+			ran := 0
+			for _, n := range ranks(t) {
+				for _, count := range []int{0, 1, 5, n, 2*n + 3, 8 * n} {
+					for _, commutative := range []bool{false, true} {
+						if commutative && !reduces(r.coll) {
+							continue
+						}
+						for _, where := range placements(rng, n) {
+							j := newJob(rng, r.coll, n, count)
+							j.inPlace, j.commutative = where, commutative
+							if rooted(r.coll) {
+								j.root = rng.IntN(n)
+							}
+							if !reduces(r.coll) && count%2 == 1 {
+								j.elem = 3
+							}
+							if j.f != nil {
+								j.op = wordOp(commutative, j.f)
+							}
+							c := &backend.Call{Coll: j.coll, Count: j.count, Type: word, Op: j.op}
+							if s := newBuilder(c, 0, n, &small).shape(); !r.needs.met(s) {
+								continue
+							}
+							ran++
+							if _, err := j.run(rng, &small, r); err != nil {
+								t.Fatalf("%v: %v", j, err)
+							}
+						}
+					}
+				}
+			}
+			if ran == 0 {
+				t.Error("never ran")
+			}
+		})
+	}
+}
+
+// TestSelection runs what is chosen, for all roots, with limits so low that
+// every algorithm is chosen somewhere, and with the real ones.
+func TestSelection(t *testing.T) {
+	chosen := map[string]bool{}
+	rng := rand.New(rand.NewPCG(2, 0))
+	for c := backend.Barrier; c <= backend.Exscan; c++ {
+		for n := 1; n <= 17; n++ {
+			for _, count := range []int{0, 1, 3, 7, 30, 64, 200} {
+				for root := range n {
+					if root > 0 && (!rooted(c) || testing.Short() && root > 2) {
+						break
+					}
+					j := newJob(rng, c, n, count)
+					j.root = root
+					j.commutative = rng.IntN(2) == 0
+					j.inPlace = placements(rng, n)[rng.IntN(3)]
+					m, err := j.run(rng, &small, nil)
+					if err != nil {
+						t.Fatalf("%v: %v", j, err)
+					}
+					chosen[m.ranks[0].sched.Algorithm] = true
+				}
+			}
+		}
+	}
+	for _, r := range rules {
+		if !chosen[r.name] {
+			t.Errorf("%s was never chosen", r.name)
+		}
+	}
+}
+
+// TestLengths runs what is chosen with the real limits.
+func TestLengths(t *testing.T) {
+	lengths := []int{0, 1, 3, 64, 1000, 70001}
+	sizes := []int{1, 2, 3, 4, 5, 7, 8}
+	if testing.Short() {
+		lengths, sizes = lengths[:5], []int{1, 2, 3, 8}
+	}
+	for c := backend.Barrier; c <= backend.Exscan; c++ {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(3, uint64(c)))
+			for _, n := range sizes {
+				for _, count := range lengths {
+					j := newJob(rng, c, n, count)
+					j.root = rng.IntN(n)
+					j.commutative = true
+					j.inPlace = placements(rng, n)[rng.IntN(3)]
+					if _, err := j.run(rng, &defaults, nil); err != nil {
+						t.Fatalf("%v: %v", j, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestOperandOrder compares with the plain fold in the order of ranks: what an
+// associative operation that does not commute must give.
+func TestOperandOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 0))
+	for _, n := range ranks(t) {
+		for _, count := range []int{1, 7, 40} {
+			vecs := make([][]uint64, n)
+			for r := range vecs {
+				vecs[r] = words(random(rng, 8*count))
+			}
+			folded := func(upTo, i int) uint64 {
+				x := vecs[0][i]
+				for _, v := range vecs[1:upTo] {
+					x = affine(x, v[i])
+				}
+				return x
+			}
+			for _, c := range []backend.Coll{backend.Reduce, backend.Allreduce, backend.Scan, backend.Exscan} {
+				root := rng.IntN(n)
+				var calls []*backend.Call
+				var scheds []*Schedule
+				op := wordOp(false, affine)
+				for r := range n {
+					call := &backend.Call{Coll: c, Root: root, Count: count, Type: word, Op: op, Send: wordBytes(vecs[r]), Recv: make([]byte, 8*count)}
+					s, err := build(call, r, n, &small)
+					if err != nil {
+						t.Fatal(err)
+					}
+					calls, scheds = append(calls, call), append(scheds, s)
+				}
+				if err := newMachine(op, scheds, calls).run(rng.Perm(n)); err != nil {
+					t.Fatal(err)
+				}
+				for r, call := range calls {
+					upTo := n
+					switch c {
+					case backend.Reduce:
+						if r != root {
+							continue
+						}
+					case backend.Scan:
+						upTo = r + 1
+					case backend.Exscan:
+						if upTo = r; r == 0 {
+							continue
+						}
+					}
+					for i, got := range words(call.Recv) {
+						if want := folded(upTo, i); got != want {
+							t.Fatalf("%v of %d ranks: rank %d has %#x at %d, want %#x", c, n, r, got, i, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestSameBits runs the four reductions of one random float64 vector with
+// addition, for every root, and the evaluator.
+func TestSameBits(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 0))
+	for _, n := range ranks(t) {
+		for _, block := range []int{1, 3, 20} {
+			count := n * block
+			op := wordOp(true, float)
+			input := make([][]byte, n)
+			for r := range input {
+				input[r] = random(rng, 8*count)
+			}
+			counts := make([]int, n)
+			for range count {
+				counts[rng.IntN(n)]++
+			}
+			exec := func(c backend.Coll, root int) []byte {
+				var calls []*backend.Call
+				var scheds []*Schedule
+				for r := range n {
+					call := &backend.Call{Coll: c, Root: root, Count: count, Type: word, Op: op, Send: input[r]}
+					switch length := count; c {
+					case backend.ReduceScatterBlock:
+						call.Count = block
+						call.Recv = make([]byte, 8*block)
+					case backend.ReduceScatter:
+						call.RecvCounts = counts
+						call.Recv = make([]byte, 8*counts[r])
+					default:
+						if c == backend.Allreduce || r == root {
+							call.Recv = make([]byte, 8*length)
+						}
+					}
+					s, err := build(call, r, n, &small)
+					if err != nil {
+						t.Fatal(err)
+					}
+					calls, scheds = append(calls, call), append(scheds, s)
+				}
+				if err := newMachine(op, scheds, calls).run(rng.Perm(n)); err != nil {
+					t.Fatal(err)
+				}
+				var all []byte
+				for r, call := range calls {
+					if c != backend.Allreduce {
+						all = append(all, call.Recv...)
+					} else if all == nil {
+						all = call.Recv
+					} else if !bytes.Equal(all, call.Recv) {
+						t.Fatalf("allreduce of %d ranks, count %d: ranks 0 and %d differ", n, count, r)
+					}
+				}
+				return all
+			}
+			want := exec(backend.Allreduce, -1)
+			for root := range n {
+				if got := exec(backend.Reduce, root); !bytes.Equal(got, want) {
+					t.Fatalf("reduce of %d ranks, count %d, root %d is not allreduce", n, count, root)
+				}
+			}
+			if got := exec(backend.ReduceScatterBlock, -1); !bytes.Equal(got, want) {
+				t.Fatalf("reduce_scatter_block of %d ranks, count %d is not allreduce", n, count)
+			}
+			if got := exec(backend.ReduceScatter, -1); !bytes.Equal(got, want) {
+				t.Fatalf("reduce_scatter of %d ranks, counts %v is not allreduce", n, counts)
+			}
+			o := newOrder(n, count, 8, true, small.ringChunk)
+			got := make([]byte, 8*count)
+			if err := o.Eval(op, 0, count, got, vectors(input), make([]byte, 56*o.ScratchBlocks())); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Fatalf("Eval for %d ranks, count %d is not allreduce", n, count)
+			}
+		}
+	}
+}
+
+// TestBuildErrors: a call that nobody has checked is an error, not a panic.
+func TestBuildErrors(t *testing.T) {
+	op := wordOp(true, sum)
+	for _, c := range []*backend.Call{
+		{Coll: 0, Type: word},
+		{Coll: backend.Exscan + 1, Type: word},
+		{Coll: backend.Bcast, Root: 3, Type: word},
+		{Coll: backend.Bcast, Root: -1, Type: word},
+		{Coll: backend.Bcast, Type: nil},
+		{Coll: backend.Bcast, Type: word, Count: -1},
+		{Coll: backend.Allreduce, Type: word},
+		{Coll: backend.Allgatherv, Type: word, RecvCounts: []int{1, 1}, RecvDispls: []int{0, 1, 2}},
+		{Coll: backend.Allgatherv, Type: word, RecvCounts: []int{1, -1, 1}, RecvDispls: []int{0, 1, 2}},
+		{Coll: backend.Gatherv, Type: word, Root: 1},
+		{Coll: backend.Scatterv, Type: word, Root: 1},
+		{Coll: backend.Alltoallv, Type: word, RecvCounts: []int{1, 1, 1}, RecvDispls: []int{0, 1, 2}},
+		{Coll: backend.ReduceScatter, Type: word, Op: op},
+		{Coll: backend.Barrier, Err: backend.ErrCount},
+	} {
+		if s, err := Build(c, 1, 3); err == nil {
+			t.Errorf("%+v: got %v, want an error", c, s)
+		}
+	}
+	for _, rank := range []int{-1, 3} {
+		if _, err := Build(&backend.Call{Coll: backend.Barrier}, rank, 3); err == nil {
+			t.Errorf("rank %d of 3: no error", rank)
+		}
+	}
+}
+
+// TestBuildRepeatable: the same call gives the same schedule, and does so
+// without looking at the buffers.
+func TestBuildRepeatable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 0))
+	for c := backend.Barrier; c <= backend.Exscan; c++ {
+		j := newJob(rng, c, 6, 20)
+		j.prepare(rng)
+		for r, call := range j.calls {
+			a, err := build(call, r, j.n, &small)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bare := *call
+			if c != backend.Gatherv && c != backend.Scatterv {
+				bare.Send, bare.Recv = nil, nil
+			}
+			b, err := build(&bare, r, j.n, &small)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.String() != b.String() {
+				t.Errorf("%v: two schedules for rank %d:\n%v%v", c, r, a, b)
+			}
+			if !slices.Equal(words(call.Send), words(j.before[r])) {
+				t.Errorf("%v: Build has changed the send buffer", c)
+			}
+		}
+	}
+}
