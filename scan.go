@@ -1,0 +1,107 @@
+package cohort
+
+import "github.com/cohort-hpc/cohort/backend"
+
+// Scan combines the send of ranks 0 to r element by element with op, in rank
+// order, and stores the result in rank r's recv (inclusive prefix reduction).
+//
+// Collective: all ranks of c call it, with the same length, type and op.
+//
+// Buffers: recv is as long as send. The same slice as both works in place;
+// other overlaps are [ErrBuffer].
+//
+// Errors: [ErrOp], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
+// [ErrMismatch] on every rank if the ranks' calls differ.
+//
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
+// communicator is broken.
+func Scan[T Reducible](c *Comm, send, recv []T, op Op) error {
+	call, err := c.begin()
+	if err != nil {
+		return err
+	}
+	setScan(c, call, send, recv, op)
+	return c.run(call)
+}
+
+// Iscan starts a [Scan].
+//
+// Collective: all ranks of c call it, in the same order as their other
+// collectives on c.
+//
+// Buffers: as for [Scan]; they belong to the operation until it is complete.
+func Iscan[T Reducible](c *Comm, send, recv []T, op Op) (*Request, error) {
+	call := newCall()
+	setScan(c, call, send, recv, op)
+	return c.start(call)
+}
+
+// ScanInit prepares a [Scan] that can be started any number of times.
+//
+// Collective: all ranks of c call it, and all start it equally often.
+//
+// Buffers: as for [Scan]; each Start uses what they hold then.
+func ScanInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, error) {
+	call := newCall()
+	setScan(c, call, send, recv, op)
+	return c.persist(call)
+}
+
+func setScan[T Reducible](c *Comm, call *backend.Call, send, recv []T, op Op) {
+	setReduction(c, call, backend.Scan, send, recv, op, -1)
+	checkPair(call)
+}
+
+// Exscan combines the send of ranks 0 to r-1 element by element with op, in
+// rank order, and stores the result in rank r's recv (exclusive prefix
+// reduction). Rank 0's recv is left as it was.
+//
+// Collective: all ranks of c call it, with the same length, type and op.
+//
+// Buffers: recv is as long as send; on rank 0 it may be nil. The same slice as both works
+// in place; other overlaps are [ErrBuffer].
+//
+// Errors: [ErrOp], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
+// [ErrMismatch] on every rank if the ranks' calls differ.
+//
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
+// communicator is broken.
+func Exscan[T Reducible](c *Comm, send, recv []T, op Op) error {
+	call, err := c.begin()
+	if err != nil {
+		return err
+	}
+	setExscan(c, call, send, recv, op)
+	return c.run(call)
+}
+
+// Iexscan starts an [Exscan].
+//
+// Collective: all ranks of c call it, in the same order as their other
+// collectives on c.
+//
+// Buffers: as for [Exscan]; they belong to the operation until it is complete.
+func Iexscan[T Reducible](c *Comm, send, recv []T, op Op) (*Request, error) {
+	call := newCall()
+	setExscan(c, call, send, recv, op)
+	return c.start(call)
+}
+
+// ExscanInit prepares an [Exscan] that can be started any number of times.
+//
+// Collective: all ranks of c call it, and all start it equally often.
+//
+// Buffers: as for [Exscan]; each Start uses what they hold then.
+func ExscanInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, error) {
+	call := newCall()
+	setExscan(c, call, send, recv, op)
+	return c.persist(call)
+}
+
+func setExscan[T Reducible](c *Comm, call *backend.Call, send, recv []T, op Op) {
+	setReduction(c, call, backend.Exscan, send, recv, op, -1)
+	if recv == nil && c.Rank() == 0 {
+		return
+	}
+	checkPair(call)
+}
