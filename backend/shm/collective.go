@@ -30,6 +30,7 @@ type collective struct {
 
 func (s *collective) init(c *comm) {
 	s.c, s.mine, s.side.s = c, c.boards[c.rank], s
+	s.side.mem.Block = fetchBlock
 }
 
 // Ready implements backend.Pending: all ranks have arrived, or never will.

@@ -239,3 +239,7 @@ func (p *peers) Share(b []byte) { p.work = b }
 
 // Meet implements direct.Peers.
 func (p *peers) Meet(bad error) error { return p.s.meeting(p.bound, bad, p.work) }
+
+// fetchBlock is how many bytes of a long vector are fetched at a time for a
+// reduction: a system call's worth, and few enough for a core's own cache.
+const fetchBlock = 64 << 10

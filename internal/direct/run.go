@@ -1,6 +1,8 @@
 package direct
 
 import (
+	"cmp"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
 )
@@ -12,6 +14,10 @@ const pieceBytes = 512 << 10
 // Scratch is the memory a rank's collectives use. It grows to what they need and
 // serves one at a time.
 type Scratch struct {
+	// Block is how many bytes of each operand a reduction works on at a time, 0
+	// for coll.BlockBytes: more where fetching costs a system call.
+	Block int
+
 	task   task
 	blocks []byte // for coll.Order.Eval
 	temp   []byte // for results that cannot go to their place yet
@@ -136,7 +142,7 @@ func (t *task) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
 
 // eval combines elements lo to hi-1 of the ranks' vectors into dst.
 func (t *task) eval(o coll.Order, lo, hi int, dst []byte) error {
-	n := o.ScratchBlocks() * max(coll.BlockBytes, t.elem)
+	n := o.ScratchBlocks() * max(cmp.Or(t.s.Block, coll.BlockBytes), t.elem)
 	if cap(t.s.blocks) < n {
 		t.s.blocks = make([]byte, n)
 	}
