@@ -26,13 +26,14 @@ type kernel struct {
 	rhsR  []float64 // scratch over the tight rows
 }
 
-// singular is the pivot, relative to the largest entry of its column, below which a column counts
-// as dependent on those before it.
-const singular = 3e-14
-
-// singularLook is the pivot from which no column can count as dependent, as scaled coefficients
-// are below 2.
-const singularLook = 1e-12
+// Limits of the pivot, relative to the largest entry of its column, below which a column counts as
+// dependent on those before it. It starts at the least, grows when a basis turns out numerically
+// singular, and is lowered in the cold start that follows when nothing else has helped.
+const (
+	singularLeast = 1e-14
+	singularMost  = 1e-9
+	singularLast  = 1e-15
+)
 
 // setKernel reads J and R off the places of the variables, in index order.
 func (s *Simplex) setKernel() (rows, cols int) {
@@ -92,7 +93,7 @@ func (s *Simplex) tryFactor() bool {
 				best, at = v, q
 			}
 		}
-		if at < 0 || best < singularLook && best <= singular*s.columnMax(s.kc[p]) {
+		if at < 0 || best < 2*s.singular && best <= s.singular*s.columnMax(s.kc[p]) {
 			s.place[s.kc[p]] = allowed(AtLower, s.vlo[s.kc[p]], s.vhi[s.kc[p]])
 			dropped = true
 			continue

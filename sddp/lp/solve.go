@@ -56,6 +56,7 @@ func (s *Simplex) Solve() (Status, error) {
 func (s *Simplex) rounds() Status {
 	for round := range maxRounds {
 		if round == coldRound {
+			s.singular = singularLast
 			s.startCold()
 		}
 		if s.updates > 0 {
@@ -69,6 +70,11 @@ func (s *Simplex) rounds() Status {
 		}
 		s.computeX()
 		s.computeD()
+		if !s.sound {
+			s.singular = min(s.singular*100, singularMost)
+			s.factor()
+			continue
+		}
 		var end phase
 		switch primal := s.primalFeasible(); {
 		case primal && s.dualFeasible():
@@ -115,14 +121,14 @@ func (s *Simplex) maxIterations() int {
 }
 
 // refresh factors the basis anew and recomputes values and reduced costs, with shifts in place. It
-// reports false if the basis had to be repaired.
+// reports false if the basis had to be repaired or is numerically singular.
 func (s *Simplex) refresh() bool {
 	if s.factor() {
 		return false
 	}
 	s.computeX()
 	s.computeD()
-	return true
+	return s.sound
 }
 
 // unload stores the outcome in the units of the program, and the basis.

@@ -16,6 +16,8 @@ type state struct {
 	yfloor   []float64 // scratch: rounding in the duals
 	wt       []float64 // Devex reference weights
 	loose    float64   // factor on the tolerances, grows when rounds do not settle
+	sound    bool      // the last values and reduced costs satisfy their equations
+	singular float64   // pivot, relative to its column, below which a column counts as dependent
 	shifted  bool      // c differs from the costs of the program
 	slackC   bool      // c differs for slacks as well
 	farFrom  float64   // see dual: sign of the row that proves infeasibility
@@ -37,6 +39,7 @@ const (
 	dualUnit   = 1e-9  // the same in the units of the program
 	dualRel    = 1e-9  // the same, relative to the column's own cost
 	rounding   = 3e-14 // rounding of a sum, relative to its terms
+	residue    = 1e-10 // error of an equation, relative to its terms, from which the inverse is blamed
 	looseMost  = 100   // most by which tolerances are relaxed
 	pivotTol   = 1e-9  // smallest pivot looked at
 	pivotFine  = 1e-7  // smallest pivot taken without a fresh factorisation
@@ -59,7 +62,7 @@ func (s *Simplex) load() {
 	s.b, s.y, s.ws = resize(s.b, m), resize(s.y, m), resize(s.ws, m)
 	s.arow, s.cpos, s.rpos = resize(s.arow, n), resize(s.cpos, n), resize(s.rpos, m)
 	s.cands, s.banned = s.cands[:0], s.banned[:0]
-	s.loose, s.overflow = 1, false
+	s.loose, s.singular, s.overflow = 1, singularLeast, false
 	clear(s.x)
 	clear(s.d)
 	s.restoreCosts()
@@ -135,7 +138,7 @@ func (s *Simplex) bound(v int) float64 {
 }
 
 // computeX computes the values of all variables from the places, with one step of iterative
-// refinement, and the tolerances that go with them.
+// refinement, and the tolerances that go with them. It notes whether the tight rows hold.
 func (s *Simplex) computeX() {
 	n := len(s.cost)
 	for j := range n {
@@ -146,13 +149,22 @@ func (s *Simplex) computeX() {
 		s.ptol[j] = rounding * math.Abs(s.x[j])
 	}
 	r := s.rhsR[:s.k]
-	for range 2 {
+	s.sound = true
+	norm := 0.0
+	for pass := range 3 {
 		for q, i := range s.kr {
-			sum := s.b[i]
+			sum, size := s.b[i], math.Abs(s.b[i])
 			for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
-				sum -= s.val[e] * s.x[s.rowCol[e]]
+				t := s.val[e] * s.x[s.rowCol[e]]
+				sum -= t
+				size = max(size, math.Abs(t))
 			}
 			r[q] = sum
+			norm = max(norm, math.Abs(sum))
+			s.sound = s.sound && (pass < 2 || math.Abs(sum) <= residue*size+rounding*norm)
+		}
+		if pass == 2 {
+			break
 		}
 		for p, j := range s.kc {
 			sum, size := 0.0, 0.0
@@ -192,7 +204,7 @@ func (s *Simplex) relaxed(tol, unit float64) float64 {
 }
 
 // computeD computes the duals and the reduced costs from c, with one step of iterative refinement,
-// and the tolerances that go with them.
+// and the tolerances that go with them. It notes if reduced costs of basic columns are not zero.
 func (s *Simplex) computeD() {
 	n := len(s.cost)
 	clear(s.y)
@@ -236,9 +248,6 @@ func (s *Simplex) computeD() {
 			s.y[i] += r[q]
 		}
 	}
-	for _, j := range s.kc {
-		d[j] = 0
-	}
 	for j, c := range s.c[:n] {
 		s.dtol[j] = rounding * math.Abs(c)
 	}
@@ -253,6 +262,11 @@ func (s *Simplex) computeD() {
 				s.dtol[s.rowCol[e]] += f * math.Abs(s.val[e])
 			}
 		}
+	}
+	for _, j := range s.kc {
+		// So far dtol is rounding times the terms of the sum, or more. The largest cost is 1.
+		s.sound = s.sound && math.Abs(d[j]) <= residue/rounding*s.dtol[j]+rounding
+		d[j] = 0
 	}
 	for v, base := range s.dbase {
 		s.dtol[v] = s.relaxed(base+s.dtol[v], dualTol)

@@ -142,3 +142,33 @@ func TestLarge(t *testing.T) {
 		prove(t, "anything", p, p.load())
 	}
 }
+
+// TestDependentRows proves programs with rows that follow from others, up to rounding, from bases
+// drawn without regard to that: most are singular.
+func TestDependentRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(43, 44))
+	for k := range 1500 {
+		p := solvable(r, 2+r.IntN(20), 2+r.IntN(14), false)
+		rows := len(p.rhs)
+		for range 1 + r.IntN(4) {
+			sum, rhs := make([]float64, len(p.cost)), 0.0
+			for i := range rows {
+				f := r.NormFloat64()
+				for q, j := range p.cols[i] {
+					sum[j] += f * p.coefs[i][q]
+				}
+				rhs += f * p.rhs[i]
+			}
+			p.dense(LE, rhs+1e6, sum...) // never tight at an optimum, easily so in a basis
+		}
+		s := p.load()
+		if err := s.SetBasis(randomBasis(r, len(p.cost), len(p.rhs))); err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprintf("program %d", k)
+		warm := prove(t, name, p, s)
+		if cold := prove(t, name+", cold", p, p.load()); cold != warm {
+			t.Fatalf("%s: %v warm, %v cold\n%v", name, warm, cold, p)
+		}
+	}
+}
