@@ -16,7 +16,17 @@ import (
 // starts itself again, once for each rank, with the name of a program below.
 var programs = map[string]func(c backend.Comm) error{}
 
+// strangers are programs that are no ranks.
+var strangers = map[string]func(address string) error{}
+
 func TestMain(m *testing.M) {
+	if name := os.Getenv("SHM_TEST_STRANGER"); name != "" {
+		if err := strangers[name](os.Getenv("SHM_TEST_ADDRESS")); err != nil {
+			fmt.Fprintln(os.Stderr, "stranger:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	name := os.Getenv("SHM_TEST_PROGRAM")
 	if name == "" {
 		os.Exit(m.Run())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,7 @@ const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 // and never a fault later.
 func Create(name string, size int) (*Segment, error) {
 	if free, from, ok := headroom(); ok && int64(size) > free {
-		return nil, fmt.Errorf("shared memory of %d bytes: the memory limit leaves %d bytes (%s)", size, free, from)
+		return nil, fmt.Errorf("shared memory of %d bytes: the memory limit in %s leaves %d bytes: raise it or run fewer ranks", size, from, free)
 	}
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -97,31 +98,38 @@ func (s *Segment) Close() error {
 	return unix.Munmap(mem)
 }
 
-// headroom returns how many bytes the tightest cgroup v2 memory limit above
-// this process still allows, and the file that says so. Exceeding such a limit
-// ends the process, so it has to be known before memory is touched.
+// headroom returns how many bytes the tightest cgroup memory limit above this
+// process still allows, and the file that says so. Exceeding such a limit ends
+// the process, so it has to be known before memory is touched.
 func headroom() (free int64, from string, ok bool) {
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return 0, "", false
 	}
-	const root = "/sys/fs/cgroup"
 	for line := range strings.Lines(string(b)) {
-		path, v2 := strings.CutPrefix(strings.TrimSpace(line), "0::")
-		if !v2 {
+		// hierarchy:controllers:path; version 2 has no controllers
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
 			continue
 		}
-		for dir := filepath.Join(root, path); strings.HasPrefix(dir, root); dir = filepath.Dir(dir) {
-			limit, err1 := readInt(filepath.Join(dir, "memory.max"))
-			used, err2 := readInt(filepath.Join(dir, "memory.current"))
+		root, limit, used, cache := "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
+		if f[1] != "" {
+			if !slices.Contains(strings.Split(f[1], ","), "memory") {
+				continue
+			}
+			root, limit, used, cache = "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+		}
+		for dir := filepath.Join(root, f[2]); strings.HasPrefix(dir, root); dir = filepath.Dir(dir) {
+			most, err1 := readInt(filepath.Join(dir, limit))
+			now, err2 := readInt(filepath.Join(dir, used))
 			if err1 != nil || err2 != nil {
 				continue // no limit here, "max" included
 			}
-			if reclaim, err := statField(filepath.Join(dir, "memory.stat"), "inactive_file"); err == nil {
-				used -= reclaim // the kernel gives page cache back before it refuses
+			if reclaim, err := statField(filepath.Join(dir, "memory.stat"), cache); err == nil {
+				now -= reclaim // the kernel gives page cache back before it refuses
 			}
-			if left := limit - used; !ok || left < free {
-				free, from, ok = left, filepath.Join(dir, "memory.max"), true
+			if left := most - now; !ok || left < free {
+				free, from, ok = left, filepath.Join(dir, limit), true
 			}
 		}
 	}

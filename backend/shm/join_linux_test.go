@@ -1,0 +1,111 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func init() {
+	// Programs for TestOtherUser that do not join: strangers at the socket.
+	strangers["listen"] = func(addr string) error {
+		ln, err := net.Listen("unix", addr)
+		if err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		c, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		c.Read(make([]byte, 1))
+		return nil
+	}
+	strangers["connect"] = func(addr string) error {
+		c, err := net.Dial("unix", addr)
+		for err != nil && errors.Is(err, syscall.ECONNREFUSED) {
+			time.Sleep(time.Millisecond)
+			c, err = net.Dial("unix", addr)
+		}
+		if err != nil {
+			return err
+		}
+		b := make([]byte, replySize)
+		n, _ := c.Read(b)
+		if !strings.Contains(string(b[:n]), "refused") {
+			return fmt.Errorf("answered %q, want a refusal", b[:n])
+		}
+		return nil
+	}
+}
+
+// Processes of another user are turned away on both sides of the socket.
+func TestOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a process of another user; run the tests as root to have this tested")
+	}
+	const nobody = 65534
+	dir := t.TempDir()
+	exe := dir + "/test" // nobody may not be able to run the binary where it is
+	b, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(exe, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for d := dir; strings.HasPrefix(d, os.TempDir()) && d != os.TempDir(); d = d[:strings.LastIndex(d, "/")] {
+		os.Chmod(d, 0o755)
+	}
+	start := func(name, job string) *exec.Cmd {
+		c := exec.Command(exe)
+		c.Env = []string{"SHM_TEST_STRANGER=" + name, "SHM_TEST_ADDRESS=" + address(job)}
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		c.Stderr = os.Stderr
+		return c
+	}
+
+	job := "listen" + t.Name() + fmt.Sprint(os.Getpid())
+	cmd := start("listen", job)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Read(make([]byte, 10))
+	_, err = Open(context.Background(), Config{Rank: 1, Size: 2, Job: job})
+	if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "served by user 65534") {
+		t.Errorf("joining at another user's socket: %v", err)
+	}
+	cmd.Wait()
+
+	job = "connect" + t.Name() + fmt.Sprint(os.Getpid())
+	cmd = start("connect", job)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.Wait()
+		cancel() // rank 0 waits for a rank 1 that never comes
+	}()
+	_, err = Open(ctx, Config{Rank: 0, Size: 2, Job: job})
+	if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "ranks 1 have not joined") {
+		t.Errorf("rank 0: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the stranger: %v", err)
+	}
+}
