@@ -1,6 +1,9 @@
 package sddp
 
-import "context"
+import (
+	"context"
+	"math"
+)
 
 // planner is what one rank computes with: the programs of all stages, and the same noise and cuts
 // as every other rank has.
@@ -10,6 +13,8 @@ type planner struct {
 	pool   *Pool
 	stages []*stage
 	before []float64 // storage a forward pass starts the stage with
+
+	dearest float64 // the largest cost of a MW over a stage
 }
 
 // newPlanner makes the programs of all stages.
@@ -18,7 +23,13 @@ func newPlanner(c *Case, noise *Noise, pool *Pool) (*planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs))}, nil
+	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs))}
+	p.dearest = max(c.DeficitCost, c.SpillCost)
+	for _, g := range c.Thermals {
+		p.dearest = max(p.dearest, g.CostPerMWh)
+	}
+	p.dearest *= c.HoursPerStage
+	return p, nil
 }
 
 // solves returns the number of linear programs solved so far.
@@ -91,7 +102,24 @@ func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) err
 	for r, b := range cut[1:] {
 		cut[0] -= b * trial[r]
 	}
+	p.clean(cut)
 	return nil
+}
+
+// cutNoise is the part of the largest cost of a MW up to which a slope is taken for the rounding of
+// a zero. Left in, such slopes would spread the coefficients of a program over thirty decades.
+const cutNoise = 1e-11
+
+// clean replaces slopes that are rounding by zero. It lowers alpha by as much as this can have
+// raised the cut anywhere, so that the cut stays below what it was.
+func (p *planner) clean(cut []float64) {
+	for r, b := range cut[1:] {
+		if b == 0 || math.Abs(b) > cutNoise*p.dearest {
+			continue
+		}
+		cut[1+r] = 0
+		cut[0] += min(b, 0) * p.c.Reservoirs[r].MaxStorage
+	}
 }
 
 // lowerBound returns the optimum of the first stage with the cuts there are: no policy costs less

@@ -1,6 +1,7 @@
 package sddp
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -142,8 +143,13 @@ func newStages(c *Case) ([]*stage, error) {
 // inflow, which can always be kept or spilled: only must-run output can be too much.
 func (c *Case) checkStages() error {
 	for t := range min(c.Stages, len(c.Periods)) {
-		if _, err := newStage(c, t); err != nil {
+		_, err := newStage(c, t)
+		var unsolved *unsolvedError
+		if errors.As(err, &unsolved) && unsolved.status == lp.Infeasible {
 			return fmt.Errorf("%w: min_mw of the thermal plants must fit into load and lines in every stage", err)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -213,17 +219,33 @@ func (s *stage) addCut(pool *Pool, i int) {
 	s.rows = append(s.rows, int32(i))
 }
 
-// optimise solves the program with the rows it has.
+// optimise solves the program with the rows it has. If the solver finds no optimum from the basis
+// in place, it gets one more chance from the basis of the slacks: a start that again depends on the
+// program alone.
 func (s *stage) optimise() error {
-	s.solves++
-	status, err := s.lp.Solve()
-	switch {
-	case err != nil:
-		return fmt.Errorf("stage %d: %w", s.t+1, err)
-	case status != lp.Optimal:
-		return fmt.Errorf("stage %d: the linear program is not solved: %v", s.t+1, status)
+	for again := false; ; again = true {
+		s.solves++
+		status, err := s.lp.Solve()
+		switch {
+		case err != nil:
+			return fmt.Errorf("stage %d: %w", s.t+1, err)
+		case status == lp.Optimal:
+			return nil
+		case again:
+			return &unsolvedError{s.t, status}
+		}
+		s.lp.ResetBasis()
 	}
-	return nil
+}
+
+// unsolvedError says that the program of a stage has no optimum, or that none was found.
+type unsolvedError struct {
+	t      int
+	status lp.Status
+}
+
+func (e *unsolvedError) Error() string {
+	return fmt.Sprintf("stage %d: the linear program is not solved: %v", e.t+1, e.status)
 }
 
 // cost returns what the last solution pays in this stage, without what is left to pay after it.

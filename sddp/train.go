@@ -216,13 +216,16 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 		tr.pool.add(t, tr.cuts)
 	}
 
-	lower := math.NaN()
+	lower, solved := math.NaN(), tr.solves()
 	failed = tr.timed(func() (err error) {
 		lower, err = tr.lowerBound()
 		return err
 	})
+	if tr.rank == 0 {
+		solved = tr.solves() // what all ranks solve alike is counted once
+	}
 	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total()}
-	sums := sums{solves: tr.solves() - solves, busy: tr.busy - busy, waited: tr.waited - waited}
+	sums := sums{solves: solved - solves, busy: tr.busy - busy, waited: tr.waited - waited}
 	for _, cost := range tr.costs {
 		sums.costs.add(cost)
 	}

@@ -1,0 +1,188 @@
+package sddp
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func readShipped(t testing.TB, name string) *Case {
+	t.Helper()
+	c, err := ReadCase(filepath.Join("..", "cases", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// brazil4 has what is publicly known of the system.
+func TestBrazil4(t *testing.T) {
+	c := readShipped(t, "brazil4")
+	if len(c.Buses) != 5 || len(c.Thermals) != 126 || len(c.Lines) != 5 || len(c.Reservoirs) != 4 || c.Stages != 12 {
+		t.Errorf("got %d buses, %d plants, %d lines, %d reservoirs, %d stages", len(c.Buses), len(c.Thermals), len(c.Lines), len(c.Reservoirs), c.Stages)
+	}
+	if c.DeficitCost != 1420.34 || c.SpillCost != 0.01 || c.HoursPerStage != 730 {
+		t.Errorf("deficit %v, spill %v, hours %v; want 1420.34, 0.01, 730", c.DeficitCost, c.SpillCost, c.HoursPerStage)
+	}
+	if b := c.Buses[4]; b.Name != "TRANSIT" || b.LoadMW != nil {
+		t.Errorf("bus 4 is %+v, want TRANSIT without load", b)
+	}
+	s := c.Reservoirs[0]
+	if s.Name != "SUDESTE" || s.MaxStorage != 204078.3 || s.InitialStorage != 38343.9 || s.InflowMean[11] != 40908.9 || s.InflowStd[0] != 5597 {
+		t.Errorf("SUDESTE's reservoir is %+v", s)
+	}
+}
+
+// edit writes a copy of the toy case with one text replaced, and returns its folder.
+func edit(t *testing.T, file, old, with string) string {
+	t.Helper()
+	dir := t.TempDir()
+	found := false
+	for _, name := range caseFiles {
+		data, err := os.ReadFile(filepath.Join("..", "cases", "toy", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		if name == file {
+			found = strings.Contains(text, old)
+			text = strings.Replace(text, old, with, 1)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !found {
+		t.Fatalf("%s does not hold %q", file, old)
+	}
+	return dir
+}
+
+// Every error names the file, the field, and what is allowed.
+func TestCaseErrors(t *testing.T) {
+	for _, k := range []struct {
+		name, file, old, with string
+		want                  []string
+	}{
+		{"not JSON", "case.json", `"stages": 3,`, `"stages": ,`, []string{"case.json", "line 7", "invalid character"}},
+		{"cut off", "case.json", "\"spill_cost\": 0\n}", `"spill_cost": 0`, []string{"case.json", "ends within a value"}},
+		{"more after the end", "case.json", "\"spill_cost\": 0\n}", "\"spill_cost\": 0\n}\n7", []string{"case.json", "more after the end"}},
+		{"not an object", "lines.json", "{\n  \"lines\": []\n}", "[]", []string{"lines.json", "got a list", "want an object"}},
+		{"format", "case.json", `"cohort-sddp-case"`, `"other"`, []string{"case.json: format", `got "other"`, `want "cohort-sddp-case"`}},
+		{"version", "case.json", `"version": 1`, `"version": 2`, []string{"case.json: version", "got 2", "from 1 to 1"}},
+		{"unknown field", "case.json", `"version": 1,`, `"version": 1, "colour": 3,`, []string{"case.json: colour", "unknown field", "hours_per_stage"}},
+		{"case of a field", "case.json", `"stages"`, `"Stages"`, []string{"case.json: stages: missing", "case.json: Stages: unknown field"}},
+		{"field twice", "case.json", `"stages": 3,`, `"stages": 3, "stages": 4,`, []string{"case.json: stages", "twice"}},
+		{"missing field", "case.json", `"deficit_cost": 1000,`, ``, []string{"case.json: deficit_cost: missing", "want a number from 0"}},
+		{"one stage", "case.json", `"stages": 3`, `"stages": 1`, []string{"case.json: stages", "got 1", "from 2 to 1200"}},
+		{"half a stage", "case.json", `"stages": 3`, `"stages": 2.5`, []string{"case.json: stages", "got 2.5", "whole number"}},
+		{"null", "case.json", `"stages": 3`, `"stages": null`, []string{"case.json: stages", "got null"}},
+		{"text for a number", "case.json", `"spill_cost": 0`, `"spill_cost": "0"`, []string{"case.json: spill_cost", `got "0"`, "want a number"}},
+		{"negative cost", "case.json", `"spill_cost": 0`, `"spill_cost": -1`, []string{"case.json: spill_cost", "got -1", "from 0 to"}},
+		{"too large", "case.json", `"spill_cost": 0`, `"spill_cost": 1e400`, []string{"case.json: spill_cost", "got 1e400"}},
+		{"no hours", "case.json", `"hours_per_stage": 1`, `"hours_per_stage": 0`, []string{"case.json: hours_per_stage", "got 0"}},
+		{"no periods", "case.json", `["first", "second", "third"]`, `[]`, []string{"case.json: periods", "got 0 names"}},
+		{"empty period", "case.json", `"second"`, `""`, []string{"case.json: periods[1]", "want a name"}},
+		{"no bus", "buses.json", `{"name": "Valley", "load_mw": [80, 90, 145]}`, ``, []string{"buses.json: buses", "at least one"}},
+		{"short series", "buses.json", `[80, 90, 145]`, `[80, 90]`, []string{"buses.json: buses[0].load_mw", "got 2 values", "3 numbers"}},
+		{"negative load", "buses.json", `90`, `-90`, []string{"buses.json: buses[0].load_mw[1]", "got -90", "from 0"}},
+		{"unknown bus field", "buses.json", `"load_mw"`, `"load"`, []string{"buses.json: buses[0].load: unknown field", "load_mw"}},
+		{"same name", "thermals.json", `"Oil"`, `"Coal"`, []string{"thermals.json: thermals[1].name", `got "Coal"`, "once"}},
+		{"unknown bus", "thermals.json", `"name": "Oil", "bus": "Valley"`, `"name": "Oil", "bus": "Hill"`, []string{"thermals.json: thermals[1].bus", `got "Hill"`, "buses.json"}},
+		{"max below min", "thermals.json", `"min_mw": 0, "max_mw": 50`, `"min_mw": 60, "max_mw": 50`, []string{"thermals.json: thermals[0].max_mw", "got 50", "from 60"}},
+		{"thermal is a number", "thermals.json", `"thermals": [`, `"thermals": [ 5,`, []string{"thermals.json: thermals[0]", "got 5", "want an object"}},
+		{"list is an object", "thermals.json", `"thermals": [`, `"extra": {}, "thermals": [`, []string{"thermals.json: extra: unknown field", "thermals"}},
+		{"too full", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 41`, []string{"reservoirs.json: reservoirs[0].initial_storage", "got 41", "from 0 to 40"}},
+		{"deviation of nothing", "reservoirs.json", "[60, 30, 10],\n      \"inflow_std\": [0, 0, 0]", "[60, 30, 0],\n      \"inflow_std\": [0, 0, 1]", []string{"reservoirs.json: reservoirs[0].inflow_std[2]", "want 0 where inflow_mean is 0"}},
+		{"line to itself", "lines.json", `[]`, `[{"from": "Valley", "to": "Valley", "direct_mw": 1, "reverse_mw": 1, "cost_per_mwh": 0}]`, []string{"lines.json: lines[0].to", "want another"}},
+		{"must run", "thermals.json", `"min_mw": 0, "max_mw": 50`, `"min_mw": 81, "max_mw": 90`, []string{"case.json", "stage 1", "infeasible", "min_mw"}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			_, err := ReadCase(edit(t, k.file, k.old, k.with))
+			if err == nil {
+				t.Fatal("the case was read, want an error")
+			}
+			for _, w := range k.want {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("error does not hold %q:\n%v", w, err)
+				}
+			}
+		})
+	}
+}
+
+func TestCaseMissing(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadCase(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no folder: got %v, want it to say that there is none", err)
+	}
+	var field *FieldError
+	if _, err := ReadCase(dir); !errors.As(err, &field) || !strings.HasSuffix(field.File, "case.json") || !strings.Contains(field.Text, "missing") {
+		t.Errorf("empty folder: got %v, want it to name case.json", err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadCase(file); err == nil || !strings.Contains(err.Error(), "want a folder") {
+		t.Errorf("a file: got %v, want it to ask for a folder", err)
+	}
+}
+
+// All errors are told, up to ten.
+func TestCaseManyErrors(t *testing.T) {
+	_, err := ReadCase(edit(t, "thermals.json", `"thermals": [`, `"thermals": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,`))
+	if err == nil || strings.Count(err.Error(), "want an object") != 10 || !strings.Contains(err.Error(), "and 2 more") {
+		t.Errorf("got %v, want ten errors and how many more there are", err)
+	}
+}
+
+// The layout of the files does not enter the hash, and every figure does.
+func TestCaseSHA256(t *testing.T) {
+	base := readShipped(t, "toy").SHA256()
+	read := func(file, old, with string) string {
+		c, err := ReadCase(edit(t, file, old, with))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.SHA256()
+	}
+	if got := read("case.json", `"stages": 3,`, "\n\n\"stages\":3 ,"); got != base {
+		t.Error("white space changes the hash")
+	}
+	for _, k := range [][3]string{
+		{"case.json", `"stages": 3`, `"stages": 4`}, {"buses.json", "145", "146"}, {"thermals.json", "50", "51"},
+		{"reservoirs.json", "40", "41"}, {"case.json", `"spill_cost": 0`, `"spill_cost": 0.5`},
+	} {
+		if read(k[0], k[1], k[2]) == base {
+			t.Errorf("%s with %s has the same hash", k[0], k[2])
+		}
+	}
+}
+
+// Whatever the files hold, reading ends with a case that can be planned for, or with an error.
+func FuzzCase(f *testing.F) {
+	for _, name := range []string{"toy", "brazil4"} {
+		text, err := readCaseText(filepath.Join("..", "cases", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text[0], text[1], text[2], text[3], text[4])
+	}
+	f.Fuzz(func(t *testing.T, head, buses, thermals, reservoirs, lines []byte) {
+		c, err := parseCase("case", caseText{head, buses, thermals, reservoirs, lines})
+		if err != nil {
+			return
+		}
+		if len(c.Reservoirs) == 0 || c.Stages < 2 || len(c.SHA256()) != 64 || c.Describe() == "" {
+			t.Errorf("a case that cannot be planned for was read: %+v", c)
+		}
+		for _, r := range c.Reservoirs {
+			if len(r.InflowMean) != len(c.Periods) || r.Bus >= len(c.Buses) || r.InitialStorage > r.MaxStorage {
+				t.Errorf("a reservoir that cannot be was read: %+v", r)
+			}
+		}
+	})
+}

@@ -1,0 +1,349 @@
+package sddp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// treeLP writes the deterministic equivalent of a case over its whole scenario tree, or over the
+// subtrees below a stage, in the CPLEX LP format. It shares nothing with the stage programs but
+// the case and the inflows.
+type treeLP struct {
+	c         *Case
+	noise     *Noise
+	objective strings.Builder
+	rows      strings.Builder
+	bounds    strings.Builder
+	nodes     int
+}
+
+// num writes a coefficient with its sign.
+func num(v float64) string {
+	s := strconv.FormatFloat(math.Abs(v), 'g', 17, 64)
+	if v < 0 {
+		return " - " + s
+	}
+	return " + " + s
+}
+
+// below adds the nodes of stage t and all that follow them, each opening with its part of weight.
+// The storage before them is the constant v, or, where v is nil, that of the node `parent`.
+func (l *treeLP) below(t int, v []float64, parent int, weight float64) {
+	if t == l.c.Stages {
+		return
+	}
+	k := l.noise.Openings(t)
+	for o := range k {
+		l.node(t, v, parent, weight/float64(k), l.noise.Inflow(t, o))
+	}
+}
+
+func (l *treeLP) node(t int, v []float64, parent int, weight float64, inflow []float64) {
+	id := l.nodes
+	l.nodes++
+	c, p := l.c, t%len(l.c.Periods)
+	money := weight * c.HoursPerStage
+	column := func(name string, cost, lo, hi float64) {
+		fmt.Fprintf(&l.objective, "%s %s\n", num(cost), name)
+		if math.IsInf(hi, 1) {
+			fmt.Fprintf(&l.bounds, "%s >= %.17g\n", name, lo)
+		} else {
+			fmt.Fprintf(&l.bounds, "%.17g <= %s <= %.17g\n", lo, name, hi)
+		}
+	}
+	for b, bus := range c.Buses {
+		row := ""
+		for i, g := range c.Thermals {
+			if g.Bus == b {
+				name := fmt.Sprintf("g%d_%d", i, id)
+				column(name, money*g.CostPerMWh, g.MinMW, g.MaxMW)
+				row += " + " + name
+			}
+		}
+		for i, r := range c.Reservoirs {
+			if r.Bus == b {
+				name := fmt.Sprintf("h%d_%d", i, id)
+				column(name, 0, 0, r.MaxGenerationMW)
+				row += " + " + name
+			}
+		}
+		load := 0.0
+		if bus.LoadMW != nil {
+			name := fmt.Sprintf("d%d_%d", b, id)
+			column(name, money*c.DeficitCost, 0, math.Inf(1))
+			row += " + " + name
+			load = bus.LoadMW[p]
+		}
+		for i, line := range c.Lines {
+			out, in := fmt.Sprintf("f%d_%d", i, id), fmt.Sprintf("r%d_%d", i, id)
+			if line.From == b {
+				column(out, money*line.CostPerMWh, 0, line.DirectMW)
+				column(in, money*line.CostPerMWh, 0, line.ReverseMW)
+				row += " - " + out + " + " + in
+			}
+			if line.To == b {
+				row += " + " + out + " - " + in
+			}
+		}
+		if row != "" {
+			fmt.Fprintf(&l.rows, "%s = %.17g\n", row, load)
+		}
+	}
+	for i, r := range c.Reservoirs {
+		column(fmt.Sprintf("v%d_%d", i, id), 0, 0, r.MaxStorage)
+		column(fmt.Sprintf("s%d_%d", i, id), money*c.SpillCost, 0, math.Inf(1))
+		row, right := fmt.Sprintf("v%d_%d + h%d_%d + s%d_%d", i, id, i, id, i, id), inflow[i]
+		if v != nil {
+			right += v[i]
+		} else {
+			row += fmt.Sprintf(" - v%d_%d", i, parent)
+		}
+		fmt.Fprintf(&l.rows, "%s = %.17g\n", row, right)
+	}
+	l.below(t+1, nil, id, weight)
+}
+
+// glpsol gives the program to GLPK and returns the optimum.
+func (l *treeLP) glpsol(t *testing.T) float64 {
+	t.Helper()
+	glpsol, err := exec.LookPath("glpsol")
+	if err != nil {
+		const text = "needs glpsol, of the Debian package glpk-utils"
+		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	in, out := filepath.Join(t.TempDir(), "tree.lp"), filepath.Join(t.TempDir(), "tree.sol")
+	text := "Minimize\ncost:" + l.objective.String() + "Subject To\n" + l.rows.String() + "Bounds\n" + l.bounds.String() + "End\n"
+	if err := os.WriteFile(in, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, err := exec.Command(glpsol, "--lp", in, "-w", out).CombinedOutput()
+	if err != nil {
+		t.Fatalf("glpsol: %v\n%s", err, log)
+	}
+	solution, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(solution) {
+		f := strings.Fields(string(line)) // s bas rows columns primal dual objective
+		if len(f) == 7 && f[0] == "s" && f[1] == "bas" && f[4] == "f" && f[5] == "f" {
+			v, err := strconv.ParseFloat(f[6], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("glpsol found no optimum:\n%s", log)
+	return 0
+}
+
+// optimum returns the optimal expected cost over the whole tree.
+func optimum(t *testing.T, c *Case, noise *Noise) float64 {
+	t.Helper()
+	var v []float64
+	for _, r := range c.Reservoirs {
+		v = append(v, r.InitialStorage)
+	}
+	l := &treeLP{c: c, noise: noise}
+	l.below(0, v, 0, 1)
+	return l.glpsol(t)
+}
+
+// costToGo returns the optimal expected cost of all stages after a stage that ends with storage v.
+func costToGo(t *testing.T, c *Case, noise *Noise, stage int, v []float64) float64 {
+	t.Helper()
+	l := &treeLP{c: c, noise: noise}
+	l.below(stage+1, v, 0, 1)
+	return l.glpsol(t)
+}
+
+// randomCase returns a small system: one to three buses in a chain, now and then a node without
+// load, one or two reservoirs, and prices that often coincide, so that optima are degenerate.
+func randomCase(rng *rand.Rand) *Case {
+	c := &Case{
+		Name: "random", Currency: "$", Stages: 2 + rng.IntN(3), Periods: []string{"wet", "dry", "late"},
+		HoursPerStage: []float64{1, 730}[rng.IntN(2)], DeficitCost: 500, SpillCost: []float64{0, 0.01, 3}[rng.IntN(3)],
+	}
+	buses := 1 + rng.IntN(3)
+	for b := range buses {
+		bus := Bus{Name: fmt.Sprint("bus", b)}
+		if b == 0 || rng.IntN(4) > 0 {
+			bus.LoadMW = []float64{float64(20 + rng.IntN(60)), float64(20 + rng.IntN(60)), float64(20 + rng.IntN(60))}
+		}
+		c.Buses = append(c.Buses, bus)
+		if b > 0 {
+			c.Lines = append(c.Lines, Line{b - 1, b, float64(rng.IntN(40)), float64(rng.IntN(40)), []float64{0, 0.1}[rng.IntN(2)]})
+		}
+	}
+	for i := range 1 + rng.IntN(5) {
+		g := Thermal{Name: fmt.Sprint("plant", i), Bus: rng.IntN(buses), MaxMW: float64(5 + rng.IntN(25)), CostPerMWh: float64(10 * rng.IntN(12))}
+		if rng.IntN(5) == 0 && c.Buses[g.Bus].LoadMW != nil {
+			g.MinMW = 2
+		}
+		c.Thermals = append(c.Thermals, g)
+	}
+	for i := range 1 + rng.IntN(2) {
+		most := float64(20 + rng.IntN(80))
+		r := Reservoir{Name: fmt.Sprint("lake", i), Bus: rng.IntN(buses), MaxStorage: most, InitialStorage: most * rng.Float64(), MaxGenerationMW: float64(10 + rng.IntN(50))}
+		for range c.Periods {
+			mean := float64(5 + rng.IntN(40))
+			r.InflowMean = append(r.InflowMean, mean)
+			r.InflowStd = append(r.InflowStd, mean*rng.Float64())
+		}
+		c.Reservoirs = append(c.Reservoirs, r)
+	}
+	return c
+}
+
+// trained trains with one rank.
+func trained(t *testing.T, c *Case, opt Options) *Training {
+	t.Helper()
+	var out *Training
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) (err error) {
+		out, err = Train(context.Background(), world, c, opt)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// within reports whether two numbers agree to 1e-6 of their size.
+func within(a, b float64) bool {
+	return math.Abs(a-b) <= 1e-6*math.Max(1, math.Max(math.Abs(a), math.Abs(b)))
+}
+
+// The lower bound converges to the optimum of the deterministic equivalent, from below and without
+// falling; the policy costs that much over all paths of the tree; and no cut is above the true
+// cost-to-go, at the trial points and at random ones.
+func TestAgainstDeterministicEquivalent(t *testing.T) {
+	cases := 12
+	if testing.Short() {
+		cases = 4
+	}
+	for n := range cases {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(n), 77))
+			c := randomCase(rng)
+			if err := c.checkStages(); err != nil {
+				t.Fatal(err)
+			}
+			opt := Options{Iterations: 80, Passes: 6, Openings: 2 + rng.IntN(2), Seed: uint64(n)}
+			noise := NewNoise(c, opt.Seed, opt.Openings)
+			want := optimum(t, c, noise)
+			tr := trained(t, c, opt)
+			last := 0.0
+			for _, it := range tr.Iterations {
+				if it.LowerBound < last {
+					t.Errorf("iteration %d: the lower bound fell from %v to %v", it.Number, last, it.LowerBound)
+				}
+				if last = it.LowerBound; last > want && !within(last, want) {
+					t.Errorf("iteration %d: the lower bound %v is above the optimum %v", it.Number, last, want)
+				}
+			}
+			if !within(last, want) {
+				t.Errorf("the lower bound ends at %.10g, the optimum is %.10g", last, want)
+			}
+			p, err := newPlanner(c, noise, tr.Policy.Pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			states := make([][][]float64, c.Stages)
+			if got := expectedCost(t, p, states); !within(got, want) {
+				t.Errorf("over all paths the policy costs %.10g, the optimum is %.10g", got, want)
+			}
+			for s := range c.Stages - 1 {
+				points := states[s][:min(3, len(states[s]))]
+				for range 3 {
+					v := make([]float64, len(c.Reservoirs))
+					for r := range v {
+						v[r] = rng.Float64() * c.Reservoirs[r].MaxStorage
+					}
+					points = append(points, v)
+				}
+				for _, v := range points {
+					truth := costToGo(t, c, noise, s, v)
+					if cuts := tr.Policy.Pool.Value(s, v); cuts > truth && !within(cuts, truth) {
+						t.Errorf("stage %d at %v: a cut says %.10g, the cost-to-go is %.10g", s+1, v, cuts, truth)
+					}
+				}
+			}
+		})
+	}
+}
+
+// expectedCost returns what the policy costs in the mean over all paths of the tree, and the
+// storage at the end of every stage on each of them.
+func expectedCost(t *testing.T, p *planner, states [][][]float64) float64 {
+	t.Helper()
+	paths := 1
+	for s := range p.c.Stages {
+		paths *= p.noise.Openings(s)
+	}
+	sum := 0.0
+	for path := range paths {
+		rest := path
+		cost, err := p.forward(context.Background(), func(s int) []float64 {
+			k := rest % p.noise.Openings(s)
+			rest /= p.noise.Openings(s)
+			return p.noise.Inflow(s, k)
+		}, func(s *stage) {
+			states[s.t] = append(states[s.t], append([]float64(nil), s.end(p.c)...))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += cost
+	}
+	return sum / float64(paths)
+}
+
+// The toy case is solved by hand in its README.
+func TestToyByHand(t *testing.T) {
+	c := readShipped(t, "toy")
+	tr := trained(t, c, Options{Iterations: 5, Passes: 2})
+	const cost = 11800
+	if !within(tr.Policy.LowerBound, cost) || !within(tr.Last().Upper.Mean, cost) {
+		t.Errorf("lower bound %v, upper bound %v, want %v", tr.Policy.LowerBound, tr.Last().Upper.Mean, cost)
+	}
+	// Q3 and Q2 of the README where the policy goes.
+	if got := tr.Policy.Pool.Value(1, []float64{40}); !within(got, 9200) {
+		t.Errorf("after stage 2 a full lake leaves %v to pay, want 9200", got)
+	}
+	if got := tr.Policy.Pool.Value(0, []float64{40}); !within(got, 11000) {
+		t.Errorf("after stage 1 a full lake leaves %v to pay, want 11000", got)
+	}
+	var sim *Simulation
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) (err error) {
+		sim, err = Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: 3})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s, want := range []struct{ hydro, thermal, deficit, storage, cost, marginal float64 }{
+		{40, 40, 0, 40, 800, 20}, {30, 60, 0, 40, 1800, 80}, {50, 90, 5, 0, 9200, 1000},
+	} {
+		st := sim.Stages[s]
+		if !within(st.Hydro[0], want.hydro) || !within(st.Thermal[0], want.thermal) || !within(st.Deficit[0], want.deficit) ||
+			!within(st.Storage[0], want.storage) || !within(st.Cost, want.cost) || !within(st.MarginalCost[0], want.marginal) {
+			t.Errorf("stage %d: got %+v, want %+v", s+1, st, want)
+		}
+	}
+}
