@@ -48,7 +48,7 @@ func ExampleGatherv() {
 			return err
 		}
 		if world.Rank() == 0 {
-			fmt.Println(fmt.Sprintf("%s", recv))
+			fmt.Printf("%s\n", recv)
 		}
 		return nil
 	})

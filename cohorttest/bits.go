@@ -1,0 +1,96 @@
+package cohorttest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+const bitsScenario = "bits"
+
+func bitsScenarios() []scenario { return []scenario{{name: bitsScenario, body: bits}} }
+
+// bits reduces numbers of very different sizes and both signs, so that almost
+// every order of operands gives other last bits, and digests the results. Along
+// the way it checks what can be checked without another backend: the forms
+// agree, repetitions agree, Reduce agrees with Allreduce for every root, and so
+// does each rank's part of ReduceScatterBlock.
+func bits(r *Rank) {
+	h := sha256.New()
+	bitsOf(r, h.Write, func(x float64) float64 { return x })
+	bitsOf(r, h.Write, func(x float64) float32 { return float32(x) })
+	r.digest = hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+func bitsOf[T floating](r *Rank, digest func([]byte) (int, error), elem func(float64) T) {
+	c, n := r.Comm, r.Size
+	lengths := []int{1, 3, 64, 1000, 5003}
+	if !r.Short {
+		lengths = append(lengths, long)
+	}
+	for _, m := range lengths {
+		// One block for each rank, so that the same numbers suit all
+		// reductions; seeded by the rank, apart from the other ranks'.
+		rng := seeded(fmt.Sprintf("bits of rank %d", r.Rank), m)
+		block := (m + n - 1) / n
+		send := make([]T, block*n)
+		for i := range send {
+			send[i] = elem(math.Ldexp(rng.Float64()-0.5, rng.IntN(60)-30))
+		}
+		want, recv := make([]T, len(send)), make([]T, len(send))
+		part := make([]T, block)
+		r.OK(cohort.Allreduce(c, send, want, cohort.Sum))
+		digest(view.Bytes(want))
+		same := func(what string, got, want []T) {
+			for i := range want {
+				if got[i] != want[i] {
+					r.Errorf("%s of %d: element %d is %v, want %v as in Allreduce", what, len(send), i, got[i], want[i])
+					break
+				}
+			}
+			clear(got)
+		}
+
+		req, err := cohort.Iallreduce(c, send, recv, cohort.Sum)
+		r.OK(err)
+		_, err = req.Wait()
+		r.OK(err)
+		same("Iallreduce", recv, want)
+
+		p, err := cohort.AllreduceInit(c, send, recv, cohort.Sum)
+		r.OK(err)
+		for range 2 {
+			r.OK(p.Start())
+			_, err = p.Wait()
+			r.OK(err)
+			same("AllreduceInit", recv, want)
+		}
+		r.OK(p.Close())
+
+		copy(recv, send)
+		r.OK(cohort.Allreduce(c, recv, recv, cohort.Sum))
+		same("Allreduce in place", recv, want)
+
+		for root := range n {
+			r.OK(cohort.Reduce(c, send, recv, cohort.Sum, root))
+			if r.Rank == root {
+				same("Reduce", recv, want)
+			}
+		}
+		r.OK(cohort.ReduceScatterBlock(c, send, part, cohort.Sum))
+		same("ReduceScatterBlock", part, want[r.Rank*block:][:block])
+
+		r.OK(cohort.Allreduce(c, send, recv, cohort.Prod))
+		digest(view.Bytes(recv))
+		r.OK(cohort.Scan(c, send, recv, cohort.Sum))
+		digest(view.Bytes(recv))
+		r.OK(cohort.Exscan(c, send, recv, cohort.Sum))
+		if r.Rank > 0 {
+			digest(view.Bytes(recv))
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package cohorttest
+
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Communicators and groups (MPI-4.1 chapters 7 and 8).
+
+func communicatorScenarios() []scenario {
+	return []scenario{
+		{name: "communicators/dup", body: dup},
+		{name: "communicators/split", body: split},
+		{name: "communicators/split-keys", body: splitKeys},
+		{name: "communicators/nested", body: nested},
+		{name: "communicators/shared", body: splitShared},
+		{name: "communicators/group", body: createGroup},
+		{name: "communicators/cart", body: cart},
+		{name: "communicators/many", body: manyComms},
+		{name: "communicators/close", body: closing},
+	}
+}
+
+// members gathers the scenario ranks of a communicator's ranks.
+func members(r *Rank, c *cohort.Comm) []int {
+	all := make([]int, c.Size())
+	r.OK(cohort.Allgather(c, []int{r.Rank}, all))
+	return all
+}
+
+// dup checks that a duplicate has the same ranks and that messages do not pass
+// from one to the other.
+func dup(r *Rank) {
+	next, prev := r.ring()
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	if d.Rank() != r.Rank || d.Size() != r.Size {
+		r.Errorf("the duplicate's rank is %d of %d, want %d of %d", d.Rank(), d.Size(), r.Rank, r.Size)
+	}
+	r.OK(cohort.Send(r.Comm, []int32{1}, next, 1))
+	r.OK(cohort.Send(d, []int32{2}, next, 1))
+	got := make([]int32, 1)
+	for _, c := range []struct {
+		c    *cohort.Comm
+		want int32
+	}{{d, 2}, {r.Comm, 1}} {
+		_, err := cohort.Recv(c.c, got, prev, 1)
+		r.OK(err)
+		if got[0] != c.want {
+			r.Errorf("got %d on %s, want %d", got[0], c.c.Name(), c.want)
+		}
+	}
+	if !slices.Equal(members(r, d), members(r, r.Comm)) {
+		r.Errorf("the duplicate has other ranks")
+	}
+	r.OK(d.Close())
+}
+
+// split by odd and even, by thirds, and with ranks that take no part.
+func split(r *Rank) {
+	for _, by := range []int{1, 2, 3} {
+		c, err := r.Comm.Split(r.Rank%by, 0)
+		r.OK(err)
+		want := []int{}
+		for i := r.Rank % by; i < r.Size; i += by {
+			want = append(want, i)
+		}
+		if got := members(r, c); !slices.Equal(got, want) || c.Rank() != r.Rank/by {
+			r.Errorf("split by %d: rank %d of %v, want %d of %v", by, c.Rank(), got, r.Rank/by, want)
+		}
+		sum, err := cohort.AllreduceOne(c, r.Rank, cohort.Sum)
+		r.OK(err)
+		if want := sumOf(want); sum != want {
+			r.Errorf("split by %d: sum %d, want %d", by, sum, want)
+		}
+		r.OK(c.Close())
+	}
+	color := 5
+	if r.Rank == 0 {
+		color = cohort.Undefined
+	}
+	c, err := r.Comm.Split(color, 0)
+	r.OK(err)
+	switch {
+	case r.Rank == 0:
+		if c != nil {
+			r.Errorf("color Undefined gives a communicator of %d ranks", c.Size())
+		}
+	case c == nil || c.Size() != r.Size-1 || c.Rank() != r.Rank-1:
+		r.Errorf("without rank 0: %d of %d, want %d of %d", c.Rank(), c.Size(), r.Rank-1, r.Size-1)
+	}
+	r.OK(c.Close())
+	none, err := r.Comm.Split(cohort.Undefined, 0)
+	r.OK(err)
+	if none != nil {
+		r.Errorf("all colors Undefined give a communicator")
+	}
+}
+
+func sumOf(s []int) (sum int) {
+	for _, x := range s {
+		sum += x
+	}
+	return sum
+}
+
+// splitKeys orders ranks by key, and ranks of the same key by rank.
+func splitKeys(r *Rank) {
+	key := func(rank int) int { return -(rank / 2) } // pairs share a key
+	c, err := r.Comm.Split(7, key(r.Rank))
+	r.OK(err)
+	want := each(r.Size, func(i int) int { return i })
+	slices.SortStableFunc(want, func(a, b int) int { return key(a) - key(b) })
+	if got := members(r, c); !slices.Equal(got, want) {
+		r.Errorf("order by key: %v, want %v", got, want)
+	}
+	r.OK(c.Close())
+}
+
+// nested splits what was split and uses all levels together.
+func nested(r *Rank) {
+	chain := []*cohort.Comm{r.Comm}
+	for c := r.Comm; c.Size() > 1; {
+		d, err := c.Split(c.Rank()*2/c.Size(), 0)
+		r.OK(err)
+		chain = append(chain, d)
+		c = d
+	}
+	for round := range 3 {
+		for i := range chain {
+			c := chain[(i+round)%len(chain)]
+			sum, err := cohort.AllreduceOne(c, 1, cohort.Sum)
+			r.OK(err)
+			if sum != c.Size() {
+				r.Errorf("%s: sum %d, want %d", c.Name(), sum, c.Size())
+			}
+		}
+	}
+	for _, c := range chain[1:] {
+		r.OK(c.Close())
+	}
+}
+
+// splitShared groups ranks by node; each rank is with itself in exactly one
+// group, and all ranks of a node say the same.
+func splitShared(r *Rank) {
+	c, err := r.Comm.SplitShared()
+	r.OK(err)
+	group := members(r, c)
+	if c.Rank() >= len(group) || group[c.Rank()] != r.Rank || !slices.IsSorted(group) {
+		r.Errorf("ranks of this node: %v, own rank %d", group, c.Rank())
+	}
+	leader := make([]int, r.Size)
+	r.OK(cohort.Allgather(r.Comm, []int{group[0]}, leader))
+	for i, l := range leader {
+		if slices.Contains(group, i) != (l == group[0]) {
+			r.Errorf("rank %d has leader %d, this rank's group is %v", i, l, group)
+		}
+	}
+	r.OK(c.Close())
+}
+
+// createGroup makes communicators of groups, by their members only, several at
+// the same time with different tags.
+func createGroup(r *Rank) {
+	g := r.Comm.Group()
+	if g.Size() != r.Size || g.Rank() != r.Rank {
+		r.Errorf("the group has rank %d of %d", g.Rank(), g.Size())
+	}
+	reversed := each(r.Size, func(i int) int { return r.Size - 1 - i })
+	var odd []int
+	for i := 1; i < r.Size; i += 2 {
+		odd = append(odd, i)
+	}
+	for tag, ranks := range [][]int{reversed, odd, {r.Size - 1}} {
+		sub, err := g.Incl(ranks...)
+		r.OK(err)
+		if !slices.Contains(ranks, r.Rank) {
+			continue // not a member: has nothing to call
+		}
+		c, err := r.Comm.CreateGroup(sub, tag)
+		r.OK(err)
+		if got := members(r, c); !slices.Equal(got, ranks) {
+			r.Errorf("communicator of %v has %v", ranks, got)
+		}
+		r.OK(c.Close())
+	}
+}
+
+// cart walks grids of one, two and three dimensions: coordinates and ranks are
+// each other's inverse in row-major order, and shifts lead to neighbours.
+func cart(r *Rank) {
+	for _, dims := range [][]int{{0}, {0, 0}, {0, 0, 0}, {r.Size, 1}} {
+		periods := make([]bool, len(dims))
+		periods[0] = true
+		c, err := r.Comm.CartCreate(dims, periods, false)
+		r.OK(err)
+		if c.Rank() != r.Rank || c.Size() != r.Size {
+			r.Errorf("grid without reordering: rank %d of %d", c.Rank(), c.Size())
+		}
+		shape := c.Dims()
+		volume := 1
+		for i, d := range shape {
+			if dims[i] != 0 && d != dims[i] {
+				r.Errorf("dimension %d is %d, want %d", i, d, dims[i])
+			}
+			volume *= d
+		}
+		if volume != r.Size {
+			r.Errorf("a grid of %v has %d places for %d ranks", shape, volume, r.Size)
+		}
+		for rank := range r.Size {
+			at, err := c.Coords(rank)
+			r.OK(err)
+			row := 0
+			for i, x := range at {
+				row = row*shape[i] + x
+			}
+			if row != rank {
+				r.Errorf("rank %d of %v is at %v: not row-major", rank, shape, at)
+			}
+			if back, err := c.CartRank(at); err != nil || back != rank {
+				r.Errorf("coordinates %v are rank %d (%v), want %d", at, back, err, rank)
+			}
+		}
+		mine, err := c.Coords(r.Rank)
+		r.OK(err)
+		for dim := range shape {
+			source, dest, err := c.Shift(dim, 1)
+			r.OK(err)
+			up, down := neighbour(shape, mine, dim, 1, periods[dim]), neighbour(shape, mine, dim, -1, periods[dim])
+			if dest != up || source != down {
+				r.Errorf("shift by 1 in dimension %d of %v at %v: from %d to %d, want from %d to %d", dim, shape, mine, source, dest, down, up)
+			}
+			got := []int32{-1}
+			_, err = cohort.Sendrecv(c.Comm, []int32{int32(r.Rank)}, dest, dim, got, source, dim)
+			r.OK(err)
+			want := int32(down)
+			if down == cohort.ProcNull {
+				want = -1
+			}
+			if got[0] != want {
+				r.Errorf("dimension %d of %v: got %d, want %d", dim, shape, got[0], want)
+			}
+		}
+		r.OK(c.Close())
+	}
+	_, err := r.Comm.CartCreate([]int{r.Size + 1}, []bool{false}, false)
+	r.Is(err, cohort.ErrCount, "a grid of more places than ranks")
+}
+
+// neighbour is the rank one step along a dimension, from the definition of
+// row-major order.
+func neighbour(shape, at []int, dim, step int, period bool) int {
+	row := 0
+	for i, x := range at {
+		if i == dim {
+			x += step
+			if period {
+				x = (x + shape[i]) % shape[i]
+			} else if x < 0 || x >= shape[i] {
+				return cohort.ProcNull
+			}
+		}
+		row = row*shape[i] + x
+	}
+	return row
+}
+
+// manyComms makes and closes more communicators than a backend would keep room
+// for if it did not reuse it.
+func manyComms(r *Rank) {
+	k := 500
+	if r.Short {
+		k = 100
+	}
+	var kept []*cohort.Comm
+	for i := range k {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		sum, err := cohort.AllreduceOne(c, i, cohort.Sum)
+		r.OK(err)
+		if sum != i*r.Size {
+			r.Errorf("communicator %d: sum %d, want %d", i, sum, i*r.Size)
+		}
+		if i%10 == 0 {
+			kept = append(kept, c)
+		} else {
+			r.OK(c.Close())
+		}
+	}
+	for i, c := range kept {
+		sum, err := cohort.AllreduceOne(c, i, cohort.Max)
+		r.OK(err)
+		if sum != i {
+			r.Errorf("kept communicator %d: %d", i, sum)
+		}
+		r.OK(c.Close())
+	}
+}
+
+// closing uses a communicator after Close, closes it again, and closes it while
+// another of the same ranks goes on.
+func closing(r *Rank) {
+	next, _ := r.ring()
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	r.OK(d.Barrier())
+	r.OK(d.Close())
+	r.OK(d.Close())
+	r.Is(d.Barrier(), cohort.ErrClosed, "Barrier after Close")
+	r.Is(cohort.Send(d, []int32{1}, next, 1), cohort.ErrClosed, "Send after Close")
+	_, err = cohort.Recv(d, []int32{1}, next, 1)
+	r.Is(err, cohort.ErrClosed, "Recv after Close")
+	_, err = cohort.Isend(d, []int32{1}, next, 1)
+	r.Is(err, cohort.ErrClosed, "Isend after Close")
+	_, err = cohort.Irecv(d, []int32{1}, next, 1)
+	r.Is(err, cohort.ErrClosed, "Irecv after Close")
+	_, err = cohort.Iallreduce(d, []int32{1}, []int32{1}, cohort.Sum)
+	r.Is(err, cohort.ErrClosed, "Iallreduce after Close")
+	_, err = cohort.BcastInit(d, []int32{1}, 0)
+	r.Is(err, cohort.ErrClosed, "BcastInit after Close")
+	_, err = d.Probe(next, 1)
+	r.Is(err, cohort.ErrClosed, "Probe after Close")
+	_, _, err = d.Iprobe(next, 1)
+	r.Is(err, cohort.ErrClosed, "Iprobe after Close")
+	_, err = d.Dup()
+	r.Is(err, cohort.ErrClosed, "Dup after Close")
+	_, err = d.Split(0, 0)
+	r.Is(err, cohort.ErrClosed, "Split after Close")
+	if d.Rank() != r.Rank || d.Size() != r.Size {
+		r.Errorf("a closed communicator has forgotten its rank: %d of %d", d.Rank(), d.Size())
+	}
+	// A pending receive ends when its communicator is closed.
+	d, err = r.Comm.Dup()
+	r.OK(err)
+	req, err := cohort.Irecv(d, make([]int32, 1), r.Rank, 1) // nobody else's leaving can end it
+	r.OK(err)
+	r.OK(d.Close())
+	_, err = req.Wait()
+	r.Is(err, cohort.ErrClosed, "Wait for a receive of a communicator closed since")
+
+	var none *cohort.Comm
+	r.OK(none.Close())
+	r.Is(none.Barrier(), cohort.ErrComm, "Barrier of a nil communicator")
+	r.Is(cohort.Send(none, []int32{1}, 0, 0), cohort.ErrComm, "Send on a nil communicator")
+	_, err = cohort.Ialltoall(none, []int32{1}, []int32{1})
+	r.Is(err, cohort.ErrComm, "Ialltoall on a nil communicator")
+}

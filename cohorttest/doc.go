@@ -1,0 +1,28 @@
+// Package cohorttest is the conformance suite that every backend passes, as
+// nettest is for connections and fstest for file systems.
+//
+// A backend's test is one call:
+//
+//	func TestMain(m *testing.M) { cohorttest.Main(m) }
+//
+//	func TestConformance(t *testing.T) {
+//		cohorttest.Test(t, cohorttest.Processes{Backend: "shm"})
+//	}
+//
+// [Test] starts jobs of 1, 2, 3, 4, 5, 7 and 8 ranks through a [Launcher], and
+// in each runs the scenarios, one after the other: every collective in its
+// three forms against an oracle that shares no code with the library, messages
+// in every order MPI allows, requests, communicators, wrong arguments,
+// mismatched calls, deadlines. Scenarios that end a job, such as a rank that is
+// killed, get a job of their own. With -short the matrix is smaller and the
+// jobs are of 1, 2, 3 and 5 ranks.
+//
+// Everything is checked from outside, through the public API only. Buffers
+// stand between guard elements, and the whole of them is compared; expected
+// values come from the definition of the operation in MPI-4.1. A scenario never
+// skips itself: what a backend cannot do its launcher declares ([Skipper]), with
+// the reason, and the skip shows in the test's output.
+//
+// [Bits] returns a digest of the results of reductions whose rounding depends
+// on the order of operands, to compare two backends bit for bit.
+package cohorttest

@@ -1,0 +1,227 @@
+package cohorttest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Ranks that die, stop, leave or end the job.
+
+func faultScenarios() []scenario {
+	first := func(rank, _ int) bool { return rank == 0 }
+	last := func(rank, size int) bool { return rank == size-1 }
+	return []scenario{
+		{name: "faults/dead-in-collective", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
+			die(r, r.Size-1, func() error { return r.World.Barrier() })
+		}},
+		{name: "faults/dead-first-rank", sizes: atLeast(2), alone: true, lost: first, body: func(r *Rank) {
+			die(r, 0, func() error {
+				buf := make([]float64, long)
+				return cohort.Allreduce(r.World, buf, buf, cohort.Sum)
+			})
+		}},
+		{name: "faults/dead-in-nonblocking", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
+			die(r, r.Size-1, func() error {
+				buf := make([]float64, 100)
+				req, err := cohort.Iallreduce(r.World, buf, buf, cohort.Sum)
+				if err == nil {
+					_, err = req.Wait()
+				}
+				return err
+			})
+		}},
+		{name: "faults/dead-in-receive", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
+			die(r, r.Size-1, func() error {
+				_, err := cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5)
+				return err
+			})
+		}},
+		{name: "faults/dead-in-any-source", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
+			die(r, r.Size-1, func() error {
+				_, err := cohort.Recv(r.World, make([]int32, 1), cohort.AnySource, 5)
+				return err
+			})
+		}},
+		{name: "faults/dead-in-long-send", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
+			die(r, r.Size-1, func() error { return cohort.Send(r.World, make([]float64, 1<<20), r.Size-1, 5) })
+		}},
+		{name: "faults/dead-in-derived", sizes: atLeast(3), alone: true, lost: last, body: func(r *Rank) {
+			// The survivors wait in a communicator that the dead rank is not in:
+			// the job is lost all the same, for what the others wait for may wait
+			// for it.
+			c, err := r.World.Split(r.Rank/(r.Size-1), 0)
+			r.OK(err)
+			die(r, r.Size-1, func() error {
+				_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, 5)
+				return err
+			})
+		}},
+		{name: "faults/failed-rank", sizes: atLeast(2), alone: true, lost: last, body: failedRank},
+		{name: "faults/abort", sizes: atLeast(2), alone: true, body: abort},
+		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
+		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
+	}
+}
+
+// die has one rank die without a word while the others are in an operation that
+// needs it, or are about to call it. They get ErrPeerLost that names it, and so
+// does everything afterwards.
+func die(r *Rank, victim int, op func() error) {
+	r.OK(r.World.Barrier())
+	if r.Rank == victim {
+		perish(r)
+	}
+	begun := time.Now()
+	err := op()
+	if r.Is(err, cohort.ErrPeerLost, "operation that needs the dead rank %d", victim) {
+		names(r, err, fmt.Sprintf("rank %d", victim))
+		opError(r, "operation that needs the dead rank", err)
+	}
+	if took := time.Since(begun); took > late {
+		r.Errorf("it took %v to notice that rank %d was dead", took, victim)
+	}
+	err = r.World.Barrier()
+	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
+		r.Errorf("Barrier after a rank was lost: %v", err)
+	}
+	_, err = cohort.Recv(r.World, make([]int32, 1), victim, 6)
+	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
+		r.Errorf("Recv from a lost rank: %v", err)
+	}
+}
+
+// casualty is what ends a rank that is to be lost: a goroutine rank panics with
+// it, or returns it as its error.
+type casualty struct{ rank int }
+
+// Error implements error.
+func (c casualty) Error() string { return fmt.Sprintf("rank %d is to be lost", c.rank) }
+
+// perish ends this rank: a process as kill -9 does, a goroutine by a panic.
+func perish(r *Rank) {
+	if r.World.Caps().Processes {
+		p, err := os.FindProcess(os.Getpid())
+		r.OK(err)
+		r.OK(p.Kill())
+		select {}
+	}
+	panic(casualty{r.Rank})
+}
+
+// failedRank has a rank give up, as a program does that meets an error of its
+// own: its process exits, or its goroutine returns the error.
+func failedRank(r *Rank) {
+	r.OK(r.World.Barrier())
+	if r.Rank == r.Size-1 {
+		if r.World.Caps().Processes {
+			os.Exit(7)
+		}
+		r.OK(casualty{r.Rank})
+	}
+	err := r.World.Barrier()
+	if r.Is(err, cohort.ErrPeerLost, "Barrier with a rank that has failed") {
+		names(r, err, fmt.Sprintf("rank %d", r.Size-1))
+	}
+}
+
+// abort ends the job for everybody, whatever they wait in.
+func abort(r *Rank) {
+	r.OK(r.World.Barrier())
+	if r.Rank == 0 {
+		r.OK(r.World.Abort(42))
+		return
+	}
+	var err error
+	if r.Rank%2 == 0 {
+		err = r.World.Barrier()
+	} else {
+		_, err = cohort.Recv(r.Comm, make([]int32, 1), cohort.AnySource, cohort.AnyTag)
+	}
+	if r.Is(err, cohort.ErrPeerLost, "an operation during Abort") {
+		names(r, err, "rank 0", "42")
+	}
+}
+
+// leftEarly has a rank leave in good order while the others stay. What needs it
+// fails, what does not goes on.
+func leftEarly(r *Rank) {
+	last := r.Size - 1
+	rest, err := r.World.Split(r.Rank/last, 0)
+	r.OK(err)
+	if r.Rank == last {
+		// A message sent before leaving is there to be received.
+		r.OK(cohort.Send(r.World, []int32{77}, 0, 1))
+		r.OK(r.World.Close())
+		r.Is(r.World.Barrier(), cohort.ErrClosed, "Barrier after Close")
+		return
+	}
+	if r.Rank == 0 {
+		got := make([]int32, 1)
+		_, err := cohort.Recv(r.World, got, last, 1)
+		r.OK(err)
+		if got[0] != 77 {
+			r.Errorf("the last message of a rank that has left is %d, want 77", got[0])
+		}
+	}
+	_, err = cohort.Recv(r.World, make([]int32, 1), last, 2)
+	if r.Is(err, cohort.ErrPeerLost, "Recv from a rank that has left") {
+		names(r, err, fmt.Sprint(last))
+	}
+	for k := range 20 {
+		sum, err := cohort.AllreduceOne(rest, k, cohort.Sum)
+		r.OK(err)
+		if sum != k*last {
+			r.Errorf("sum without the rank that has left: %d, want %d", sum, k*last)
+		}
+	}
+	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a rank that has left")
+}
+
+// stopped has a rank stand still, as one does that is stopped, or stuck outside
+// of the library. The others' deadline ends their call with the rank's name, and
+// when the rank moves again the job goes on.
+func stopped(r *Rank) {
+	last := r.Size - 1
+	c, err := r.Comm.Dup()
+	r.OK(err)
+	rest, err := r.Comm.Split(r.Rank/last, 0)
+	r.OK(err)
+	pid := make([]int64, 1)
+	if r.Rank == last {
+		if r.World.Caps().Processes {
+			r.OK(cohort.Send(r.Comm, []int64{int64(os.Getpid())}, 0, 1))
+			r.OK(stopProcess(os.Getpid()))
+		}
+		_, err := cohort.Recv(r.Comm, pid, 0, 2)
+		r.OK(err)
+	} else {
+		if r.Rank == 0 && r.World.Caps().Processes {
+			_, err := cohort.Recv(r.Comm, pid, last, 1)
+			r.OK(err)
+		}
+		d, begun, cancel := deadline(c)
+		err := cohort.Bcast(d, make([]float64, long), 0)
+		cancel()
+		if r.Is(err, cohort.ErrTimeout, "Bcast without rank %d", last) {
+			names(r, err, fmt.Sprint(last))
+		}
+		if took := time.Since(begun); took > short+late {
+			r.Errorf("Bcast without rank %d ended after %v", last, took)
+		}
+		r.OK(rest.Barrier())
+		if r.Rank == 0 {
+			if pid[0] != 0 {
+				r.OK(continueProcess(int(pid[0])))
+			}
+			r.OK(cohort.Send(r.Comm, pid, last, 2))
+		}
+	}
+	broken(r, c, "a deadline")
+	r.OK(r.Comm.Barrier())
+	r.OK(c.Close())
+	r.OK(rest.Close())
+}

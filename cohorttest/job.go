@@ -1,0 +1,214 @@
+package cohorttest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Job is what one set of ranks has to do: scenarios, one after the other. A
+// [Launcher] starts the ranks and gives each of them to [Job.Run].
+type Job struct {
+	Ranks int // how many ranks to start
+
+	Scenarios []string // what they do, by name
+	Short     bool     // the smaller matrix
+	Dir       string   // where the ranks leave their reports
+}
+
+// report is what one rank says about one scenario. A rank writes one line when
+// it begins a scenario and one when it has ended it.
+type report struct {
+	Scenario string
+	Ended    bool
+	Errs     []string `json:",omitempty"`
+	Digest   string   `json:",omitempty"`
+	Millis   int64    `json:",omitempty"`
+}
+
+// patience is how long a scenario may go without any progress before the
+// watchdog ends the process with a dump of all goroutines. It is no bound on
+// how slow a machine may be: a single operation has to take that long.
+const patience = 3 * time.Minute
+
+// Run does a rank's part of the job. It returns an error only where a scenario
+// cannot be continued; failed checks are in the report.
+func (j *Job) Run(world *cohort.Comm) error {
+	out, err := os.Create(filepath.Join(j.Dir, strconv.Itoa(world.Rank())))
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if world.Size() != j.Ranks {
+		return fmt.Errorf("the world has %d ranks, the launcher was asked for %d", world.Size(), j.Ranks)
+	}
+	for _, name := range j.Scenarios {
+		s, ok := find(name)
+		if !ok {
+			return fmt.Errorf("no scenario %q", name)
+		}
+		if err := j.runOne(world, s, json.NewEncoder(out)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// runOne runs one scenario on a communicator of its own.
+func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err error) {
+	if err := out.Encode(report{Scenario: s.name}); err != nil {
+		return err
+	}
+	r := &Rank{World: world, Size: world.Size(), Rank: world.Rank(), Short: j.Short, scenario: s.name}
+	r.dog = time.AfterFunc(patience, r.bark)
+	defer r.dog.Stop()
+	begun := time.Now()
+	if err := r.play(s); err != nil {
+		var c casualty
+		if errors.As(err, &c) {
+			return err
+		}
+		r.Errorf("%v", err)
+		defer world.Abort(1) // the others cannot finish without this rank
+		return errors.Join(err, out.Encode(report{s.name, true, r.errs, "", 0}))
+	}
+	return out.Encode(report{s.name, true, r.errs, r.digest, time.Since(begun).Milliseconds()})
+}
+
+// reports reads what the ranks have left: per rank, its last word on each
+// scenario.
+func (j *Job) reports() ([]map[string]report, error) {
+	all := make([]map[string]report, j.Ranks)
+	for rank := range all {
+		all[rank] = map[string]report{}
+		f, err := os.Open(filepath.Join(j.Dir, strconv.Itoa(rank)))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var r report
+			if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+				f.Close()
+				return nil, fmt.Errorf("rank %d's report: %w", rank, err)
+			}
+			all[rank][r.Scenario] = r
+		}
+		f.Close()
+		if err := lines.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// scenario is something that all ranks of a job do together.
+type scenario struct {
+	name  string
+	sizes func(n int) bool // the numbers of ranks it makes sense for; nil: all
+	body  func(r *Rank)
+
+	// A scenario that does not leave the job in good order has one of its own.
+	// lost says which ranks do not live to report; all others must, and report no
+	// error.
+	alone bool
+	lost  func(rank, size int) bool
+}
+
+func atLeast(n int) func(int) bool { return func(size int) bool { return size >= n } }
+
+// Rank is one rank of a running scenario.
+type Rank struct {
+	World      *cohort.Comm // the job's communicator: for scenarios that end the job, and to derive from
+	Comm       *cohort.Comm // the scenario's own
+	Rank, Size int
+	Short      bool
+
+	scenario string
+	digest   string
+	dog      *time.Timer
+	mu       sync.Mutex
+	errs     []string
+}
+
+// stop is what ends a scenario on this rank.
+type stop struct{ err error }
+
+// play runs the body and returns what stopped it.
+func (r *Rank) play(s scenario) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stop:
+			err = p.err
+		case casualty:
+			panic(p)
+		default:
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	c, err := r.World.Dup()
+	if err != nil {
+		return err
+	}
+	r.Comm = c
+	s.body(r)
+	if !s.alone {
+		// What closes a communicator fails what other ranks still want on it.
+		if err := r.World.Barrier(); err != nil {
+			return err
+		}
+	}
+	if err := c.Close(); err != nil && !s.alone {
+		return fmt.Errorf("closing the scenario's communicator: %w", err)
+	}
+	return nil
+}
+
+// Errorf reports a failed check; the scenario goes on, so that the other ranks
+// can finish.
+func (r *Rank) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.errs) < 5 {
+		r.errs = append(r.errs, fmt.Sprintf(format, args...))
+	}
+}
+
+// OK stops the scenario on this rank if err is not nil. It may be used by the
+// scenario's own goroutine only.
+func (r *Rank) OK(err error) {
+	r.dog.Reset(patience)
+	if err != nil {
+		panic(stop{err})
+	}
+}
+
+// Is checks that err wraps want. It is no reason to stop.
+func (r *Rank) Is(err, want error, what string, args ...any) bool {
+	r.dog.Reset(patience)
+	if !errors.Is(err, want) {
+		r.Errorf("%s: got error %v, want %v", fmt.Sprintf(what, args...), err, want)
+		return false
+	}
+	return true
+}
+
+// bark ends the process: panic shows where every goroutine is.
+func (r *Rank) bark() {
+	debug.SetTraceback("all")
+	panic(fmt.Sprintf("cohorttest: no progress in %s on rank %d of %d for %v", r.scenario, r.Rank, r.Size, patience))
+}

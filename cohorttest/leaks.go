@@ -1,0 +1,47 @@
+package cohorttest
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// openFiles returns how many file descriptors the process has, 0 where the
+// system does not say.
+func openFiles() int {
+	d, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(d)
+}
+
+// sharedMappings returns the lines of /proc/self/maps that are shared memory
+// without a file, which is what a backend maps; nothing where the system does
+// not say.
+func sharedMappings() string {
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return ""
+	}
+	s := ""
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, "/memfd:") || strings.Contains(line, "/dev/shm/") {
+			s += line
+		}
+	}
+	return s
+}
+
+// settle waits until there are no more than want goroutines and returns how
+// many there are then, or after as much time as no goroutine that has been told
+// to end can need.
+func settle(want int) int {
+	for begun := time.Now(); ; runtime.Gosched() {
+		n := runtime.NumGoroutine()
+		if n <= want || time.Since(begun) > 20*time.Second {
+			return n
+		}
+	}
+}

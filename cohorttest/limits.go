@@ -1,0 +1,278 @@
+package cohorttest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Deadlines, cancellation, and collectives from two goroutines at once.
+
+func limitScenarios() []scenario {
+	return []scenario{
+		{name: "limits/receive", body: receiveDeadline},
+		{name: "limits/send", body: sendDeadline},
+		{name: "limits/requests", body: requestDeadline},
+		{name: "limits/probe", body: probeDeadline},
+		{name: "limits/collective", sizes: atLeast(2), body: collectiveDeadline},
+		{name: "limits/cancel", sizes: atLeast(2), body: collectiveCancel},
+		{name: "limits/expired", body: expired},
+		{name: "limits/in-time", body: inTime},
+		{name: "limits/busy", sizes: atLeast(2), body: busy},
+	}
+}
+
+const (
+	// short is a deadline that passes.
+	short = 30 * time.Millisecond
+	// late is how long after its deadline an operation may end on a machine that
+	// is slow and busy. The documentation says 50 ms; what is checked here is
+	// that the deadline is what ended it.
+	late = 20 * time.Second
+)
+
+// deadline returns a handle of c whose operations end soon, and when that time
+// began to run.
+func deadline(c *cohort.Comm) (*cohort.Comm, time.Time, context.CancelFunc) {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), short)
+	return c.WithContext(ctx), begun, cancel
+}
+
+// timedOut checks that an operation ended with ErrTimeout, not before its
+// deadline, and that the error names what was missing.
+func timedOut(r *Rank, what string, begun time.Time, err error, words ...string) {
+	took := time.Since(begun)
+	if !r.Is(err, cohort.ErrTimeout, "%s", what) {
+		return
+	}
+	opError(r, what, err)
+	names(r, err, words...)
+	if took < short || took > short+late {
+		r.Errorf("%s ended after %v, its deadline was %v", what, took, short)
+	}
+}
+
+// receiveDeadline receives what nobody sends; the communicator stays usable, and
+// the receive does not take a message that comes later.
+func receiveDeadline(r *Rank) {
+	next, prev := r.ring()
+	for _, source := range []int{prev, cohort.AnySource} {
+		recv, image := newBuffer(int32s, 3), newBuffer(int32s, 3)
+		c, begun, cancel := deadline(r.Comm)
+		_, err := cohort.Recv(c, recv.data, source, 7)
+		words := []string{"recv"}
+		if source == prev {
+			words = append(words, fmt.Sprint(prev))
+		}
+		timedOut(r, "Recv", begun, err, words...)
+		cancel()
+		r.OK(r.Comm.Barrier())
+		r.OK(cohort.Send(r.Comm, []int32{4, 5}, next, 7))
+		got := make([]int32, 2)
+		st, err := cohort.Recv(r.Comm, got, prev, 7)
+		r.OK(err)
+		if st.Source != prev || got[0] != 4 || got[1] != 5 {
+			r.Errorf("after a receive timed out: %+v, %v", st, got)
+		}
+		if i, ok := recv.diff(image, nil); !ok {
+			r.Errorf("element %d of a receive that timed out was written later", i)
+		}
+	}
+}
+
+// sendDeadline sends synchronously what nobody receives, and a long message, and
+// takes both back: they do not arrive later.
+func sendDeadline(r *Rank) {
+	next, prev := r.ring()
+	for _, m := range []int{1, 1 << 20} {
+		c, begun, cancel := deadline(r.Comm)
+		err := cohort.Ssend(c, make([]uint8, m), next, 8)
+		timedOut(r, fmt.Sprintf("Ssend of %d", m), begun, err, "send", fmt.Sprint(next))
+		cancel()
+		r.OK(r.Comm.Barrier())
+		if st, found, err := r.Comm.Iprobe(prev, 8); found || err != nil {
+			r.Errorf("a send of %d that timed out has arrived: %+v, %v", m, st, err)
+		}
+		r.OK(r.Comm.Barrier())
+		got := make([]uint8, 1)
+		st, err := cohort.Sendrecv(r.Comm, []uint8{uint8(r.Rank)}, next, 8, got, prev, 8)
+		r.OK(err)
+		if st.Bytes() != 1 || got[0] != uint8(prev) {
+			r.Errorf("after a send of %d timed out: %d bytes, %v", m, st.Bytes(), got)
+		}
+	}
+}
+
+func requestDeadline(r *Rank) {
+	next, prev := r.ring()
+	c, begun, cancel := deadline(r.Comm)
+	defer cancel()
+	a, err := cohort.Irecv(c, make([]int32, 1), prev, 1)
+	r.OK(err)
+	b, err := cohort.Irecv(c, make([]int32, 1), cohort.AnySource, 2)
+	r.OK(err)
+	timedOut(r, "WaitAll", begun, cohort.WaitAll(a, b))
+	_, err = a.Wait()
+	r.Is(err, cohort.ErrTimeout, "Wait again")
+
+	c, begun, cancel2 := deadline(r.Comm)
+	defer cancel2()
+	a, err = cohort.Irecv(c, make([]int32, 1), prev, 1)
+	r.OK(err)
+	b, err = cohort.Irecv(r.Comm, make([]int32, 1), prev, 2) // no deadline
+	r.OK(err)
+	i, _, err := cohort.WaitAny(b, a)
+	if i != 1 {
+		r.Errorf("WaitAny returns %d, want 1: the one with a deadline", i)
+	}
+	timedOut(r, "WaitAny", begun, err)
+	r.OK(r.Comm.Barrier())
+	r.OK(cohort.Send(r.Comm, []int32{1}, next, 2))
+	_, err = b.Wait()
+	r.OK(err)
+}
+
+func probeDeadline(r *Rank) {
+	_, prev := r.ring()
+	c, begun, cancel := deadline(r.Comm)
+	_, err := c.Probe(prev, 1)
+	timedOut(r, "Probe", begun, err)
+	cancel()
+	c, begun, cancel = deadline(r.Comm)
+	defer cancel()
+	_, _, err = c.Mprobe(cohort.AnySource, cohort.AnyTag)
+	timedOut(r, "Mprobe", begun, err)
+	_, _, err = cohort.RecvAlloc[int32](c, prev, 1)
+	r.Is(err, cohort.ErrTimeout, "RecvAlloc")
+}
+
+// collectiveDeadline has one rank not come. The others' call ends with
+// ErrTimeout, and those who name ranks name that one; the communicator is broken
+// for all, also for the rank that comes later.
+func collectiveDeadline(r *Rank) {
+	calls := map[form]func(c *cohort.Comm) error{
+		blocking:    func(c *cohort.Comm) error { return c.Barrier() },
+		nonblocking: func(c *cohort.Comm) error { return allreduceAs(c, nonblocking, make([]int32, 3), make([]int32, 3)) },
+	}
+	for _, form := range []form{blocking, nonblocking} {
+		for _, absent := range []int{0, r.Size - 1} {
+			d, err := r.Comm.Dup()
+			r.OK(err)
+			if r.Rank != absent {
+				c, begun, cancel := deadline(d)
+				err := calls[form](c)
+				what := fmt.Sprintf("%s call without rank %d", form, absent)
+				// Whoever is not the first to give up hears of it from the others.
+				if r.Is(err, cohort.ErrTimeout, "%s", what) {
+					names(r, err, fmt.Sprint(absent))
+					if took := time.Since(begun); took > short+late {
+						r.Errorf("%s ended after %v, its deadline was %v", what, took, short)
+					}
+				}
+				cancel()
+			}
+			r.OK(r.Comm.Barrier())
+			broken(r, d, "a collective that timed out")
+			r.OK(d.Close())
+		}
+	}
+}
+
+// collectiveCancel ends a collective by canceling its context.
+func collectiveCancel(r *Rank) {
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	if r.Rank != 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := d.WithContext(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { r.Is(c.Barrier(), cohort.ErrCanceled, "Barrier that is canceled") })
+		cancel()
+		wg.Wait()
+	}
+	r.OK(r.Comm.Barrier())
+	broken(r, d, "a collective that was canceled")
+	r.OK(d.Close())
+
+	// A receive that is canceled leaves the communicator usable.
+	ctx, cancel := context.WithCancel(context.Background())
+	c := r.Comm.WithContext(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := cohort.Recv(c, make([]int32, 1), cohort.AnySource, 3)
+		r.Is(err, cohort.ErrCanceled, "Recv that is canceled")
+	})
+	cancel()
+	wg.Wait()
+	r.OK(r.Comm.Barrier())
+}
+
+// expired uses a handle whose deadline has passed already.
+func expired(r *Rank) {
+	ctx, cancel := context.WithTimeout(context.Background(), -1)
+	defer cancel()
+	c := r.Comm.WithContext(ctx)
+	_, prev := r.ring()
+	_, err := cohort.Recv(c, make([]int32, 1), prev, 1)
+	r.Is(err, cohort.ErrTimeout, "Recv with an expired context")
+	_, err = c.Probe(prev, 1)
+	r.Is(err, cohort.ErrTimeout, "Probe with an expired context")
+	r.OK(r.Comm.Barrier())
+}
+
+// inTime has deadlines that do not pass: nothing is different.
+func inTime(r *Rank) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	c := r.Comm.WithContext(ctx)
+	next, prev := r.ring()
+	for k := range 20 {
+		x, err := cohort.AllreduceOne(c, k, cohort.Sum)
+		r.OK(err)
+		if x != k*r.Size {
+			r.Errorf("sum %d, want %d", x, k*r.Size)
+		}
+		got := make([]int32, 1)
+		_, err = cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, k, got, prev, k)
+		r.OK(err)
+		if got[0] != int32(prev) {
+			r.Errorf("got %d, want %d", got[0], prev)
+		}
+		req, err := cohort.Iallreduce(c, []int32{1}, got, cohort.Sum)
+		r.OK(err)
+		_, err = req.Wait()
+		r.OK(err)
+		if got[0] != int32(r.Size) {
+			r.Errorf("Iallreduce: %d, want %d", got[0], r.Size)
+		}
+	}
+}
+
+// busy has two goroutines call a collective of the same communicator at the same
+// time: one of them, whichever comes second, gets ErrBusy at once, and the other
+// goes on undisturbed. Rank 0 comes only when that has happened.
+func busy(r *Rank) {
+	c := r.Comm
+	word := make([]int32, 1)
+	if r.Rank == 0 {
+		for range r.Size - 1 {
+			_, err := cohort.Recv(c, word, cohort.AnySource, 1)
+			r.OK(err)
+		}
+		r.OK(c.Barrier())
+		return
+	}
+	results := make(chan error, 2)
+	for range 2 {
+		go func() { results <- c.Barrier() }()
+	}
+	r.Is(<-results, cohort.ErrBusy, "the second of two collectives at the same time")
+	_, err := cohort.Iallreduce(c, []int32{1}, word, cohort.Sum)
+	r.Is(err, cohort.ErrBusy, "a nonblocking collective during a blocking one")
+	r.OK(cohort.Send(c, word, 0, 1))
+	r.OK(<-results)
+}

@@ -1,0 +1,324 @@
+package cohorttest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Ranks that call different collectives, or the same one with other arguments
+// than the rest, get ErrMismatch, all of them, with both calls and ranks named;
+// then the communicator is broken.
+
+func mismatchScenarios() []scenario {
+	return []scenario{
+		{name: "mismatch/blocking", sizes: atLeast(2), body: mismatches},
+		{name: "mismatch/nonblocking", sizes: atLeast(2), body: mismatchesNonblocking},
+		{name: "mismatch/persistent", sizes: atLeast(2), body: mismatchesPersistent},
+		{name: "mismatch/forms", sizes: atLeast(2), body: mismatchedForms},
+		{name: "mismatch/counts", sizes: atLeast(2), body: mismatchedCounts},
+		{name: "mismatch/communicators", sizes: atLeast(2), body: mismatchedManagement},
+		{name: "mismatch/others-untouched", sizes: atLeast(2), body: othersUntouched},
+	}
+}
+
+// names checks that an error's text has all the given words.
+func names(r *Rank, err error, words ...string) {
+	for _, w := range words {
+		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(w)) {
+			r.Errorf("the error does not name %q: %v", w, err)
+		}
+	}
+}
+
+// broken checks that a communicator is, for every operation.
+func broken(r *Rank, c *cohort.Comm, after string) {
+	r.Is(c.Barrier(), cohort.ErrBroken, "Barrier after %s", after)
+	r.Is(cohort.Send(c, []int32{1}, r.Rank, 1), cohort.ErrBroken, "Send after %s", after)
+	req, err := cohort.Irecv(c, make([]int32, 1), r.Rank, 1)
+	if err == nil {
+		_, err = req.Wait()
+	}
+	r.Is(err, cohort.ErrBroken, "Irecv after %s", after)
+}
+
+// odd is a call that one rank makes while the others make the usual one.
+type odd struct {
+	name         string
+	usualN, oddN string // what the error has to say of the two calls
+	usual, odd   func(c *cohort.Comm) error
+}
+
+func odds(n int) []odd {
+	v := func(k int) []int32 { return make([]int32, k) }
+	sum := cohort.Sum
+	return []odd{
+		{name: "another collective", usualN: "Allreduce", oddN: "Barrier",
+			usual: func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(3), sum) },
+			odd:   func(c *cohort.Comm) error { return c.Barrier() }},
+		{name: "another root", usualN: "root 0", oddN: "root 1",
+			usual: func(c *cohort.Comm) error { return cohort.Bcast(c, v(3), 0) },
+			odd:   func(c *cohort.Comm) error { return cohort.Bcast(c, v(3), 1) }},
+		{name: "another op", usualN: "op sum", oddN: "op max",
+			usual: func(c *cohort.Comm) error { return cohort.Reduce(c, v(3), v(3), sum, 0) },
+			odd:   func(c *cohort.Comm) error { return cohort.Reduce(c, v(3), v(3), cohort.Max, 0) }},
+		{name: "another type", usualN: "int32", oddN: "float32",
+			usual: func(c *cohort.Comm) error { return cohort.Allgather(c, v(3), v(3*n)) },
+			odd: func(c *cohort.Comm) error {
+				return cohort.Allgather(c, make([]float32, 3), make([]float32, 3*n))
+			}},
+		{name: "another length", usualN: "count 3", oddN: "count 4",
+			usual: func(c *cohort.Comm) error { return cohort.Allreduce(c, v(3), v(3), sum) },
+			odd:   func(c *cohort.Comm) error { return cohort.Allreduce(c, v(4), v(4), sum) }},
+		{name: "another long length", usualN: "count 70001", oddN: "count 70002",
+			usual: func(c *cohort.Comm) error { return cohort.Bcast(c, v(70001), 0) },
+			odd:   func(c *cohort.Comm) error { return cohort.Bcast(c, v(70002), 0) }},
+		{name: "nothing where the others have something", usualN: "count 3", oddN: "count 0",
+			usual: func(c *cohort.Comm) error { return cohort.Scan(c, v(3), v(3), sum) },
+			odd:   func(c *cohort.Comm) error { return cohort.Scan(c, v(0), v(0), sum) }},
+		{name: "other counts", usualN: "ReduceScatter", oddN: "counts",
+			usual: func(c *cohort.Comm) error {
+				return cohort.ReduceScatter(c, v(2*n), v(2), each(n, func(int) int { return 2 }), sum)
+			},
+			odd: func(c *cohort.Comm) error {
+				counts := each(n, func(int) int { return 2 })
+				counts[0], counts[1] = 1, 3 // the sum is the same
+				return cohort.ReduceScatter(c, v(2*n), v(counts[c.Rank()]), counts, sum)
+			}},
+	}
+}
+
+// mismatches has one rank, the first, the last or one between, differ.
+func mismatches(r *Rank) {
+	for _, o := range odds(r.Size) {
+		for _, who := range []int{0, r.Size / 2, r.Size - 1} {
+			c, err := r.Comm.Dup()
+			r.OK(err)
+			what := fmt.Sprintf("%s on rank %d", o.name, who)
+			call := o.usual
+			if r.Rank == who {
+				call = o.odd
+			}
+			if err := call(c); r.Is(err, cohort.ErrMismatch, "%s", what) {
+				// Both calls, and the odd rank with one of the others.
+				names(r, err, o.usualN, o.oddN, fmt.Sprintf("rank %d", who))
+				opError(r, what, err)
+			}
+			broken(r, c, what)
+			r.OK(c.Close())
+		}
+	}
+}
+
+// mismatchesNonblocking finds the difference no later than in Wait, for all of
+// several operations under way.
+func mismatchesNonblocking(r *Rank) {
+	type start func(c *cohort.Comm) (*cohort.Request, error)
+	v := func(k int) []int32 { return make([]int32, k) }
+	for _, o := range []struct {
+		name       string
+		usual, odd start
+		words      []string
+	}{
+		{"another collective",
+			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Ibcast(c, v(3), 0) },
+			func(c *cohort.Comm) (*cohort.Request, error) { return c.Ibarrier() },
+			[]string{"Ibcast", "Ibarrier"}},
+		{"another root",
+			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Igather(c, v(3), v(3*r.Size), 0) },
+			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Igather(c, v(3), v(3*r.Size), 1) },
+			[]string{"root 0", "root 1"}},
+		{"another length",
+			func(c *cohort.Comm) (*cohort.Request, error) {
+				return cohort.Iallreduce(c, v(20000), v(20000), cohort.Sum)
+			},
+			func(c *cohort.Comm) (*cohort.Request, error) {
+				return cohort.Iallreduce(c, v(20001), v(20001), cohort.Sum)
+			},
+			[]string{"count 20000", "count 20001"}},
+		{"a blocking call",
+			func(c *cohort.Comm) (*cohort.Request, error) { return c.Ibarrier() },
+			func(c *cohort.Comm) (*cohort.Request, error) { return nil, c.Barrier() },
+			[]string{"Ibarrier", "called Barrier"}},
+	} {
+		for _, who := range []int{0, r.Size - 1} {
+			c, err := r.Comm.Dup()
+			r.OK(err)
+			start := o.usual
+			if r.Rank == who {
+				start = o.odd
+			}
+			req, err := start(c)
+			if err == nil {
+				_, err = req.Wait()
+			}
+			what := fmt.Sprintf("%s on rank %d", o.name, who)
+			if r.Is(err, cohort.ErrMismatch, "%s", what) {
+				names(r, err, append(o.words, fmt.Sprintf("rank %d", who))...)
+			}
+			broken(r, c, what)
+			r.OK(c.Close())
+		}
+	}
+}
+
+// mismatchesPersistent finds the difference no later than in the first Wait.
+func mismatchesPersistent(r *Rank) {
+	for _, who := range []int{0, r.Size - 1} {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		m := 3
+		if r.Rank == who {
+			m = 4
+		}
+		p, err := cohort.AllreduceInit(c, make([]int32, m), make([]int32, m), cohort.Sum)
+		if err == nil {
+			if err = p.Start(); err == nil {
+				_, err = p.Wait()
+			}
+		}
+		if r.Is(err, cohort.ErrMismatch, "AllreduceInit of another length on rank %d", who) {
+			names(r, err, "count 3", "count 4", fmt.Sprintf("rank %d", who))
+		}
+		broken(r, c, "persistent calls that differ")
+		r.OK(c.Close())
+	}
+}
+
+// mismatchedForms has the ranks make the same call in different forms.
+func mismatchedForms(r *Rank) {
+	for _, pair := range [][2]form{{blocking, nonblocking}, {blocking, persistent}, {nonblocking, persistent}, {nonblocking, blocking}, {persistent, blocking}} {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		how := pair[0]
+		if r.Rank == r.Size-1 {
+			how = pair[1]
+		}
+		err = allreduceAs(c, how, make([]int32, 3), make([]int32, 3))
+		what := fmt.Sprintf("%s and %s", pair[0], pair[1])
+		if r.Is(err, cohort.ErrMismatch, "%s", what) {
+			names(r, err, fmt.Sprintf("rank %d", r.Size-1))
+		}
+		broken(r, c, what)
+		r.OK(c.Close())
+	}
+}
+
+// mismatchedCounts has counts that meet in the middle differ: what a rank sends
+// is not what its partner expects. Every rank learns of it, also those whose own
+// counts agree, and nothing is written outside what was expected.
+func mismatchedCounts(r *Rank) {
+	n, last := r.Size, r.Size-1
+	wait := func(req *cohort.Request, err error) error {
+		if err == nil {
+			_, err = req.Wait()
+		}
+		return err
+	}
+	for _, m := range []int{3, 20000} {
+		for _, delta := range []int{1, -1} {
+			// Rank 0 says that it sends the last rank, or gets from it, another
+			// length than the last rank has.
+			room := n * (m + 4)
+			displs := each(n, func(i int) int { return i * (m + 4) })
+			right := each(n, func(int) int { return m })
+			counts := append([]int(nil), right...)
+			if r.Rank == 0 {
+				counts[last] += delta
+			}
+			for _, f := range []struct {
+				name string
+				call func(c *cohort.Comm, recv []int32) error
+			}{
+				{"Gatherv", func(c *cohort.Comm, recv []int32) error {
+					return cohort.Gatherv(c, make([]int32, m), recv, counts, displs, 0)
+				}},
+				{"Igatherv", func(c *cohort.Comm, recv []int32) error {
+					return wait(cohort.Igatherv(c, make([]int32, m), recv, counts, displs, 0))
+				}},
+				{"Scatterv", func(c *cohort.Comm, recv []int32) error {
+					return cohort.Scatterv(c, make([]int32, room), counts, displs, recv[:m], 0)
+				}},
+				{"Iscatterv", func(c *cohort.Comm, recv []int32) error {
+					return wait(cohort.Iscatterv(c, make([]int32, room), counts, displs, recv[:m], 0))
+				}},
+				{"Alltoallv", func(c *cohort.Comm, recv []int32) error {
+					return cohort.Alltoallv(c, make([]int32, room), right, displs, recv, counts, displs)
+				}},
+				{"Ialltoallv", func(c *cohort.Comm, recv []int32) error {
+					return wait(cohort.Ialltoallv(c, make([]int32, room), right, displs, recv, counts, displs))
+				}},
+			} {
+				differ(r, fmt.Sprintf("%s of %d, rank 0 off by %d", f.name, m, delta), f.call, room)
+			}
+		}
+	}
+}
+
+// differ makes a call whose counts differ between rank 0 and the last.
+func differ(r *Rank, what string, call func(c *cohort.Comm, recv []int32) error, room int) {
+	c, err := r.Comm.Dup()
+	r.OK(err)
+	recv := newBuffer(int32s, room)
+	if err := call(c, recv.data); r.Is(err, cohort.ErrMismatch, "%s", what) {
+		names(r, err, "rank 0", fmt.Sprintf("rank %d", r.Size-1))
+	}
+	for i, x := range recv.all {
+		if outside := i < guards || i >= guards+room; outside && x != int32s.guard {
+			r.Errorf("%s: element %d, outside recv, was written", what, i-guards)
+		}
+	}
+	broken(r, c, what)
+	r.OK(c.Close())
+}
+
+// mismatchedManagement has ranks mix making a communicator with other
+// collectives.
+func mismatchedManagement(r *Rank) {
+	for _, who := range []int{0, r.Size - 1} {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		if r.Rank == who {
+			err = c.Barrier()
+		} else {
+			_, err = c.Dup()
+		}
+		r.Is(err, cohort.ErrMismatch, "Barrier on rank %d, Dup on the others", who)
+		broken(r, c, "Barrier and Dup")
+		r.OK(c.Close())
+	}
+}
+
+// othersUntouched breaks one communicator while another has operations under
+// way, and goes on using the other.
+func othersUntouched(r *Rank) {
+	next, prev := r.ring()
+	got := make([]int32, 1)
+	req, err := cohort.Irecv(r.Comm, got, prev, 1)
+	r.OK(err)
+	in, out := []int32{int32(r.Rank)}, make([]int32, 1)
+	p, err := cohort.AllreduceInit(r.Comm, in, out, cohort.Max)
+	r.OK(err)
+	c, err := r.Comm.Dup()
+	r.OK(err)
+	r.Is(cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), cohort.ErrMismatch, "Bcast of different lengths")
+	r.OK(p.Start())
+	_, err = p.Wait()
+	r.OK(err)
+	if out[0] != int32(r.Size-1) {
+		r.Errorf("Allreduce beside a broken communicator: %d, want %d", out[0], r.Size-1)
+	}
+	r.OK(p.Close())
+	r.OK(cohort.Send(r.Comm, []int32{int32(r.Rank)}, next, 1))
+	_, err = req.Wait()
+	r.OK(err)
+	if got[0] != int32(prev) {
+		r.Errorf("got %d, want %d", got[0], prev)
+	}
+	r.OK(c.Close())
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	r.OK(d.Barrier())
+	r.OK(d.Close())
+}

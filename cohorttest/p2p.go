@@ -1,0 +1,564 @@
+package cohorttest
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Point to point (MPI-4.1 chapter 3). With one rank the partners of a ring are
+// the rank itself, so that these scenarios cover messages to oneself.
+
+func p2pScenarios() []scenario {
+	return []scenario{
+		{name: "p2p/lengths", body: p2pLengths},
+		{name: "p2p/types", body: p2pTypes},
+		{name: "p2p/order", body: p2pOrder},
+		{name: "p2p/overtaking", body: p2pOvertaking},
+		{name: "p2p/any-source-fair", sizes: atLeast(3), body: anySourceFair},
+		{name: "p2p/synchronous", body: synchronous},
+		{name: "p2p/truncation", body: truncation},
+		{name: "p2p/null", body: procNull},
+		{name: "p2p/everybody-to-everybody", body: everybody},
+		{name: "p2p/goroutines", body: goroutines},
+		{name: "p2p/persistent", body: p2pPersistent},
+		{name: "p2p/large", body: p2pLarge},
+	}
+}
+
+// ring returns the neighbours of a rank.
+func (r *Rank) ring() (next, prev int) {
+	return (r.Rank + 1) % r.Size, (r.Rank + r.Size - 1) % r.Size
+}
+
+// p2pLengths sends every length around the ring, by blocking and nonblocking
+// calls in all combinations that cannot deadlock, into buffers between guards.
+func p2pLengths(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for _, m := range []int{0, 1, 3, 7, 64, 1000, 1024, 8191, long} {
+		want := newBuffer(float64s, m)
+		for i := range want.data {
+			want.data[i] = float64s.elem(value(m, prev, i))
+		}
+		send := newBuffer(float64s, m)
+		for i := range send.data {
+			send.data[i] = float64s.elem(value(m, r.Rank, i))
+		}
+		recv := newBuffer(float64s, m)
+		check := func(what string, st cohort.Status, err error, tag int) {
+			r.OK(err)
+			if st.Source != prev || st.Tag != tag || cohort.Count[float64](st) != m || st.Bytes() != 8*m {
+				r.Errorf("%s of %d: status %+v, want source %d, tag %d, count %d", what, m, st, prev, tag, m)
+			}
+			if i, ok := recv.diff(want, nil); !ok {
+				r.Errorf("%s of %d: element %d is %v, want %v", what, m, i, recv.all[i+guards], want.all[i+guards])
+			}
+			recv.clear()
+		}
+
+		req, err := cohort.Irecv(c, recv.data, prev, 1)
+		r.OK(err)
+		r.OK(cohort.Send(c, send.data, next, 1))
+		st, err := req.Wait()
+		check("Send to a posted receive", st, err, 1)
+
+		req, err = cohort.Isend(c, send.data, next, 2)
+		r.OK(err)
+		st, err = cohort.Recv(c, recv.data, prev, 2)
+		check("Recv from Isend", st, err, 2)
+		_, err = req.Wait()
+		r.OK(err)
+
+		req, err = cohort.Irecv(c, recv.data, cohort.AnySource, cohort.AnyTag)
+		r.OK(err)
+		sreq, err := cohort.Issend(c, send.data, next, 3)
+		r.OK(err)
+		st, err = req.Wait()
+		check("Issend to any source, any tag", st, err, 3)
+		_, err = sreq.Wait()
+		r.OK(err)
+
+		st, err = cohort.Sendrecv(c, send.data, next, 4, recv.data, prev, 4)
+		check("Sendrecv", st, err, 4)
+
+		req, err = cohort.Isend(c, send.data, next, 5)
+		r.OK(err)
+		got, st, err := cohort.RecvAlloc[float64](c, prev, 5)
+		r.OK(err)
+		if len(got) != m {
+			r.Errorf("RecvAlloc returns %d elements, want %d", len(got), m)
+		} else {
+			copy(recv.data, got)
+		}
+		check("RecvAlloc", st, nil, 5)
+		_, err = req.Wait()
+		r.OK(err)
+	}
+}
+
+func p2pTypes(r *Rank) {
+	exchange(r, float64s)
+	exchange(r, float32s)
+	exchange(r, int32s)
+	exchange(r, uint8s)
+	exchange(r, complex128s)
+	exchange(r, tickses)
+	exchange(r, packeds)
+	exchange(r, paddeds)
+	exchange(r, triples)
+	exchange(r, kind[bool]{"bool", func(x int) bool { return x%2 == 0 }, true})
+	exchange(r, kind[[3]int16]{"[3]int16", func(x int) [3]int16 { return [3]int16{int16(x), 0, int16(-x)} }, [3]int16{1, 2, 3}})
+}
+
+func exchange[T comparable](r *Rank, k kind[T]) {
+	next, prev := r.ring()
+	for _, m := range []int{1, 5, 777} {
+		send, recv, want := newBuffer(k, m), newBuffer(k, m), newBuffer(k, m)
+		for i := range m {
+			send.data[i], want.data[i] = k.elem(value(m, r.Rank, i)), k.elem(value(m, prev, i))
+		}
+		st, err := cohort.Sendrecv(r.Comm, send.data, next, m, recv.data, prev, m)
+		r.OK(err)
+		if cohort.Count[T](st) != m {
+			r.Errorf("%d %s: count %d", m, k.name, cohort.Count[T](st))
+		}
+		if i, ok := recv.diff(want, nil); !ok {
+			r.Errorf("%d %s: element %d is %v, want %v", m, k.name, i, recv.all[i+guards], want.all[i+guards])
+		}
+	}
+}
+
+// p2pOrder checks that messages of one sender, communicator and tag are received
+// in the order sent, whatever their lengths, whether posted before or after.
+func p2pOrder(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	lens := []int{1, 20000, 0, 3, 5000, 1, 1, 9000, 2, 64}
+	for _, before := range []bool{true, false} {
+		var reqs []*cohort.Request
+		bufs := make([][]int32, len(lens))
+		post := func() {
+			for i := range lens {
+				bufs[i] = make([]int32, 20000)
+				source := prev
+				if i%3 == 1 {
+					source = cohort.AnySource
+				}
+				req, err := cohort.Irecv(c, bufs[i], source, 9)
+				r.OK(err)
+				reqs = append(reqs, req)
+			}
+		}
+		if before {
+			post()
+			r.OK(c.Barrier())
+		}
+		var sends []*cohort.Request
+		for i, n := range lens {
+			msg := make([]int32, n)
+			for j := range msg {
+				msg[j] = int32(i*100000 + j)
+			}
+			req, err := cohort.Isend(c, msg, next, 9)
+			r.OK(err)
+			sends = append(sends, req)
+		}
+		if !before {
+			r.OK(c.Barrier())
+			post()
+		}
+		for i, req := range reqs {
+			st, err := req.Wait()
+			r.OK(err)
+			n := cohort.Count[int32](st)
+			if n != lens[i] || n > 0 && (bufs[i][0] != int32(i*100000) || bufs[i][n-1] != int32(i*100000+n-1)) {
+				r.Errorf("message %d has %d elements, want %d; it begins with %d", i, n, lens[i], bufs[i][0])
+			}
+		}
+		r.OK(cohort.WaitAll(sends...))
+	}
+}
+
+// p2pOvertaking receives messages by tag in another order than sent.
+func p2pOvertaking(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for _, m := range []int{1, 30000} {
+		const k = 20
+		var sends []*cohort.Request
+		for tag := range k {
+			msg := make([]int32, m)
+			msg[0], msg[m-1] = int32(tag), int32(tag)
+			req, err := cohort.Isend(c, msg, next, tag)
+			r.OK(err)
+			sends = append(sends, req)
+		}
+		buf := make([]int32, m)
+		for _, tag := range seeded(r.scenario, r.Size).Perm(k) {
+			st, err := cohort.Recv(c, buf, prev, tag)
+			r.OK(err)
+			if st.Tag != tag || buf[0] != int32(tag) || buf[m-1] != int32(tag) {
+				r.Errorf("receiving tag %d got %d of tag %d", tag, buf[0], st.Tag)
+			}
+		}
+		r.OK(cohort.WaitAll(sends...))
+	}
+}
+
+// anySourceFair checks that receives from any source serve every sender while
+// others keep sending: each sender waits for the answer to a message before it
+// sends the next, and the receiver stops only when each has been answered often
+// enough. A sender that is passed over for ever would keep it going for ever;
+// the bound is on the number of messages, not on time.
+func anySourceFair(r *Rank) {
+	c := r.Comm
+	const ask, answer, enough = 1, 2, 50
+	if r.Rank != 0 {
+		for more := []int32{1}; more[0] != 0; {
+			r.OK(cohort.Send(c, []int32{int32(r.Rank)}, 0, ask))
+			_, err := cohort.Recv(c, more, 0, answer)
+			r.OK(err)
+		}
+		return
+	}
+	served := make([]int, r.Size)
+	least := func() int {
+		n := served[1]
+		for _, s := range served[1:] {
+			n = min(n, s)
+		}
+		return n
+	}
+	limit := 20000 * r.Size
+	total := 0
+	buf := make([]int32, 1)
+	for ; least() < enough && total < limit; total++ {
+		st, err := cohort.Recv(c, buf, cohort.AnySource, ask)
+		r.OK(err)
+		if int(buf[0]) != st.Source {
+			r.Errorf("rank %d's message says it is from %d", st.Source, buf[0])
+		}
+		served[st.Source]++
+		r.OK(cohort.Send(c, []int32{1}, st.Source, answer))
+	}
+	if least() < enough {
+		r.Errorf("after %d messages from any source the ranks have been served %v times", total, served[1:])
+	}
+	for range r.Size - 1 { // everyone's last question
+		st, err := cohort.Recv(c, buf, cohort.AnySource, ask)
+		r.OK(err)
+		r.OK(cohort.Send(c, []int32{0}, st.Source, answer))
+	}
+}
+
+// synchronous checks that a synchronous send is not complete before its receive
+// has matched, and that a short standard one is without.
+func synchronous(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for _, m := range []int{1, 30000} {
+		req, err := cohort.Issend(c, make([]int32, m), next, 1)
+		r.OK(err)
+		for range 50 {
+			if _, done, err := req.Test(); done || err != nil {
+				r.Errorf("Issend of %d is complete (%v) before its receive is posted", m, err)
+				break
+			}
+			runtime.Gosched()
+		}
+		r.OK(c.Barrier())
+		_, err = cohort.Recv(c, make([]int32, m), prev, 1)
+		r.OK(err)
+		_, err = req.Wait()
+		r.OK(err)
+	}
+	// Ssend blocks until the receive: the partner sees the flag that is set
+	// after it only if it has answered.
+	if r.Size < 2 {
+		return
+	}
+	flag := make([]int32, 1)
+	switch r.Rank {
+	case 0:
+		r.OK(cohort.Ssend(c, []int32{5}, 1, 2))
+		r.OK(cohort.Send(c, []int32{6}, 1, 3)) // says that Ssend has returned
+	case 1:
+		for range 200 {
+			_, found, err := c.Iprobe(0, 3)
+			r.OK(err)
+			if found {
+				r.Errorf("Ssend has returned before its receive was posted")
+				break
+			}
+			runtime.Gosched()
+		}
+		_, err := cohort.Recv(c, flag, 0, 2)
+		r.OK(err)
+		_, err = cohort.Recv(c, flag, 0, 3)
+		r.OK(err)
+		if flag[0] != 6 {
+			r.Errorf("got %d after Ssend, want 6", flag[0])
+		}
+	}
+}
+
+// truncation receives messages into buffers that are too short: ErrTruncate,
+// nothing written behind the buffer, the communicator still good.
+func truncation(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for _, m := range []int{1, 2, 100, 5000, long} {
+		for _, room := range []int{0, m / 2, m - 1} {
+			for _, posted := range []bool{true, false} {
+				what := fmt.Sprintf("%d elements into %d", m, room)
+				recv, want := newBuffer(uint8s, room), newBuffer(uint8s, room)
+				send := make([]uint8, m)
+				for i := range send {
+					send[i] = uint8s.elem(value(m, r.Rank, i))
+				}
+				for i := range want.data {
+					want.data[i] = uint8s.elem(value(m, prev, i))
+				}
+				var req *cohort.Request
+				var err error
+				if posted {
+					req, err = cohort.Irecv(c, recv.data, prev, 1)
+					r.OK(err)
+				}
+				sreq, err := cohort.Isend(c, send, next, 1)
+				r.OK(err)
+				if posted {
+					_, err = req.Wait()
+				} else {
+					_, err = cohort.Recv(c, recv.data, prev, 1)
+				}
+				r.Is(err, cohort.ErrTruncate, "%s", what)
+				// What part of the message is written is not specified, but it is
+				// the message's and inside the buffer.
+				image := newBuffer(uint8s, room)
+				copy(image.data, recv.data)
+				if i, ok := recv.diff(image, nil); !ok {
+					r.Errorf("%s: byte %d, outside the buffer, was written", what, i)
+				}
+				for i, x := range recv.data {
+					if x != want.data[i] && x != uint8s.guard {
+						r.Errorf("%s: byte %d is %#x, neither what was sent nor what was there", what, i, x)
+						break
+					}
+				}
+				_, err = sreq.Wait()
+				r.OK(err)
+			}
+		}
+	}
+	// A message whose length is no multiple of the element's: the count is
+	// undefined.
+	sreq, err := cohort.Isend(c, make([]uint8, 7), next, 2)
+	r.OK(err)
+	st, err := cohort.Recv(c, make([]int32, 2), prev, 2)
+	r.OK(err)
+	if st.Bytes() != 7 || cohort.Count[int32](st) != cohort.Undefined {
+		r.Errorf("7 bytes received as int32: %d bytes, count %d, want Undefined (%d)", st.Bytes(), cohort.Count[int32](st), cohort.Undefined)
+	}
+	_, err = sreq.Wait()
+	r.OK(err)
+}
+
+// procNull sends to and receives from nobody (MPI-4.1 section 3.10).
+func procNull(r *Rank) {
+	c := r.Comm
+	buf := []int32{7, 8}
+	empty := func(what string, st cohort.Status, err error) {
+		r.OK(err)
+		if st.Source != cohort.ProcNull || st.Tag != cohort.AnyTag || st.Bytes() != 0 {
+			r.Errorf("%s: status %+v (%d bytes), want source ProcNull, tag AnyTag, no bytes", what, st, st.Bytes())
+		}
+		if buf[0] != 7 || buf[1] != 8 {
+			r.Errorf("%s: the buffer was written: %v", what, buf)
+		}
+	}
+	r.OK(cohort.Send(c, buf, cohort.ProcNull, 1))
+	r.OK(cohort.Ssend(c, buf, cohort.ProcNull, 1))
+	st, err := cohort.Recv(c, buf, cohort.ProcNull, 1)
+	empty("Recv", st, err)
+	req, err := cohort.Isend(c, buf, cohort.ProcNull, 1)
+	r.OK(err)
+	_, err = req.Wait()
+	r.OK(err)
+	req, err = cohort.Irecv(c, buf, cohort.ProcNull, cohort.AnyTag)
+	r.OK(err)
+	st, err = req.Wait()
+	empty("Irecv", st, err)
+	st, err = c.Probe(cohort.ProcNull, 3)
+	empty("Probe", st, err)
+	st, found, err := c.Iprobe(cohort.ProcNull, 3)
+	empty("Iprobe", st, err)
+	if !found {
+		r.Errorf("Iprobe of ProcNull finds nothing")
+	}
+	st, err = cohort.Sendrecv(c, buf, cohort.ProcNull, 1, buf[:0], cohort.ProcNull, 1)
+	empty("Sendrecv", st, err)
+	// A chain with open ends, as in a grid without periods.
+	next, prev := r.Rank+1, r.Rank-1
+	if next == r.Size {
+		next = cohort.ProcNull
+	}
+	if prev < 0 {
+		prev = cohort.ProcNull
+	}
+	got := []int32{-1}
+	_, err = cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, 4, got, prev, 4)
+	r.OK(err)
+	if want := int32(r.Rank - 1); got[0] != want { // -1 stays where there is nobody
+		r.Errorf("chain: got %d, want %d", got[0], want)
+	}
+}
+
+// everybody sends to everybody else and to itself at once, unordered.
+func everybody(r *Rank) {
+	c, n := r.Comm, r.Size
+	for _, m := range []int{1, 3000} {
+		for round := range 5 {
+			var reqs []*cohort.Request
+			recv := make([]int32, n*m)
+			for i := range n {
+				from, to := (r.Rank+i)%n, (r.Rank+n-i)%n
+				req, err := cohort.Irecv(c, recv[from*m:(from+1)*m], from, round)
+				r.OK(err)
+				reqs = append(reqs, req)
+				msg := make([]int32, m)
+				for j := range msg {
+					msg[j] = int32(r.Rank*1000 + to)
+				}
+				req, err = cohort.Isend(c, msg, to, round)
+				r.OK(err)
+				reqs = append(reqs, req)
+			}
+			r.OK(cohort.WaitAll(reqs...))
+			for i, x := range recv {
+				if want := int32(i/m*1000 + r.Rank); x != want {
+					r.Errorf("round %d: element %d from rank %d is %d, want %d", round, i%m, i/m, x, want)
+					break
+				}
+			}
+		}
+	}
+}
+
+// goroutines has several goroutines of every rank talk at once, each with its
+// own tag, as MPI_THREAD_MULTIPLE allows.
+func goroutines(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	const workers, rounds = 4, 60
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[error]
+	for w := range workers {
+		wg.Go(func() {
+			buf := make([]int64, 2000)
+			for k := range rounds {
+				m := 1 + k%3*900
+				send := make([]int64, m)
+				for i := range send {
+					send[i] = int64(r.Rank*1000000 + w*1000 + k)
+				}
+				var st cohort.Status
+				var err error
+				if k%2 == 0 {
+					st, err = cohort.Sendrecv(c, send, next, w, buf, prev, w)
+				} else {
+					var rr, sr *cohort.Request
+					rr, e1 := cohort.Irecv(c, buf, prev, w)
+					sr, e2 := cohort.Issend(c, send, next, w)
+					if err = errors.Join(e1, e2); err == nil {
+						st, err = rr.Wait()
+						_, e2 = sr.Wait()
+						err = errors.Join(err, e2)
+					}
+				}
+				if err != nil {
+					failed.CompareAndSwap(nil, &err)
+					return
+				}
+				want := int64(prev*1000000 + w*1000 + k)
+				if n := cohort.Count[int64](st); n != m || buf[0] != want || buf[m-1] != want {
+					r.Errorf("goroutine %d, round %d: %d elements of %d, want %d of %d", w, k, n, buf[0], m, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		r.OK(*err)
+	}
+}
+
+func p2pPersistent(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for _, m := range []int{0, 1, 500, 20000} {
+		send, recv := make([]int32, m), make([]int32, m)
+		s, err := cohort.SendInit(c, send, next, 6)
+		r.OK(err)
+		p, err := cohort.RecvInit(c, recv, prev, 6)
+		r.OK(err)
+		for k := range 5 {
+			for i := range send {
+				send[i] = int32(r.Rank*10000 + k*100 + i%100)
+			}
+			r.OK(p.Start())
+			r.OK(s.Start())
+			var st cohort.Status
+			for done := false; !done; runtime.Gosched() {
+				st, done, err = p.Test()
+				r.OK(err)
+			}
+			_, err = s.Wait()
+			r.OK(err)
+			if st.Source != prev || st.Tag != 6 || cohort.Count[int32](st) != m {
+				r.Errorf("%d elements, round %d: status %+v", m, k, st)
+			}
+			for i, x := range recv {
+				if want := int32(prev*10000 + k*100 + i%100); x != want {
+					r.Errorf("%d elements, round %d: element %d is %d, want %d", m, k, i, x, want)
+					break
+				}
+			}
+		}
+		r.OK(s.Close())
+		r.OK(p.Close())
+	}
+}
+
+// p2pLarge moves a message larger than any buffer a backend can be expected to
+// have, both ways at once.
+func p2pLarge(r *Rank) {
+	next, prev := r.ring()
+	m := 8 << 20
+	if r.Short {
+		m = 1 << 20
+	}
+	send, recv := make([]uint8, m+3), make([]uint8, m+3)
+	for i := range send {
+		send[i] = byte(i>>12 + i + r.Rank)
+	}
+	st, err := cohort.Sendrecv(r.Comm, send[1:m+2], next, 1, recv[2:], prev, 1)
+	r.OK(err)
+	if st.Bytes() != m+1 {
+		r.Errorf("%d bytes, want %d", st.Bytes(), m+1)
+	}
+	if recv[0] != 0 || recv[1] != 0 {
+		r.Errorf("bytes before the buffer were written")
+	}
+	for i, x := range recv[2:] {
+		if j := i + 1; x != byte(j>>12+j+prev) {
+			r.Errorf("byte %d is %d, want %d", i, x, byte(j>>12+j+prev))
+			break
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package cohorttest
+
+import (
+	"runtime"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Probe and matched probe (MPI-4.1 section 3.8).
+
+func probeScenarios() []scenario {
+	return []scenario{
+		{name: "probe/probe", body: probe},
+		{name: "probe/iprobe", body: iprobe},
+		{name: "probe/matched", body: matched},
+		{name: "probe/matched-order", body: matchedOrder},
+		{name: "probe/alloc-any", body: allocAny},
+	}
+}
+
+// probe looks at a message's length before receiving it.
+func probe(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for k, m := range []int{0, 7, 300, 20000} {
+		req, err := cohort.Isend(c, make([]int16, m), next, k)
+		r.OK(err)
+		for _, source := range []int{prev, cohort.AnySource} {
+			for _, tag := range []int{k, cohort.AnyTag} {
+				st, err := c.Probe(source, tag)
+				r.OK(err)
+				if st.Source != prev || st.Tag != k || cohort.Count[int16](st) != m {
+					r.Errorf("Probe(%d, %d): %+v, %d elements, want %d from %d, tag %d", source, tag, st, cohort.Count[int16](st), m, prev, k)
+				}
+			}
+		}
+		st, err := cohort.Recv(c, make([]int16, m), prev, k)
+		r.OK(err)
+		if cohort.Count[int16](st) != m {
+			r.Errorf("received %d elements after a probe of %d", cohort.Count[int16](st), m)
+		}
+		_, err = req.Wait()
+		r.OK(err)
+	}
+}
+
+// iprobe finds nothing before, and does find what has been sent.
+func iprobe(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	if _, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
+		r.Errorf("Iprobe before anything was sent: %v, %v", found, err)
+	}
+	r.OK(c.Barrier())
+	for _, m := range []int{1, 40000} {
+		req, err := cohort.Isend(c, make([]int32, m), next, 5)
+		r.OK(err)
+		if _, found, err := c.Iprobe(prev, 6); found || err != nil {
+			r.Errorf("Iprobe of another tag: %v, %v", found, err)
+		}
+		for {
+			st, found, err := c.Iprobe(prev, 5)
+			r.OK(err)
+			if found {
+				if cohort.Count[int32](st) != m || st.Source != prev || st.Tag != 5 {
+					r.Errorf("Iprobe: %+v, %d elements", st, cohort.Count[int32](st))
+				}
+				break
+			}
+			runtime.Gosched()
+		}
+		_, err = cohort.Recv(c, make([]int32, m), prev, 5)
+		r.OK(err)
+		_, err = req.Wait()
+		r.OK(err)
+	}
+}
+
+// matched takes a message out of the queue and receives others of the same
+// envelope before it.
+func matched(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	for _, m := range []int{1, 600, 20000} {
+		var reqs []*cohort.Request
+		for k := range 2 {
+			msg := make([]int32, m)
+			msg[0], msg[m-1] = int32(k+1), int32(k+1)
+			req, err := cohort.Isend(c, msg, next, 8)
+			r.OK(err)
+			reqs = append(reqs, req)
+		}
+		msg, st, err := c.Mprobe(cohort.AnySource, 8)
+		r.OK(err)
+		if st.Source != prev || cohort.Count[int32](st) != m {
+			r.Errorf("Mprobe: %+v, %d elements, want %d from %d", st, cohort.Count[int32](st), m, prev)
+		}
+		buf := make([]int32, m)
+		_, err = cohort.Recv(c, buf, prev, 8)
+		r.OK(err)
+		if buf[0] != 2 || buf[m-1] != 2 {
+			r.Errorf("Recv after Mprobe got message %d, want 2: the first is taken", buf[0])
+		}
+		st, err = cohort.MessageRecv(msg, buf)
+		r.OK(err)
+		if buf[0] != 1 || buf[m-1] != 1 || st.Source != prev || st.Tag != 8 || cohort.Count[int32](st) != m {
+			r.Errorf("MessageRecv got message %d, %+v", buf[0], st)
+		}
+		_, err = cohort.MessageRecv(msg, buf)
+		r.Is(err, cohort.ErrRequest, "MessageRecv of a message that has been received")
+		r.OK(cohort.WaitAll(reqs...))
+	}
+	// Too short a buffer.
+	req, err := cohort.Isend(c, make([]int32, 10), next, 9)
+	r.OK(err)
+	msg, _, err := c.Mprobe(prev, 9)
+	r.OK(err)
+	recv := newBuffer(int32s, 4)
+	_, err = cohort.MessageRecv(msg, recv.data)
+	r.Is(err, cohort.ErrTruncate, "MessageRecv into a short buffer")
+	image := newBuffer(int32s, 4)
+	copy(image.data, recv.data)
+	if i, ok := recv.diff(image, nil); !ok {
+		r.Errorf("MessageRecv has written element %d of 4", i)
+	}
+	_, err = req.Wait()
+	r.OK(err)
+}
+
+// matchedOrder takes messages with Improbe, in the order sent, and receives them
+// backwards.
+func matchedOrder(r *Rank) {
+	c := r.Comm
+	next, prev := r.ring()
+	const k = 10
+	var reqs []*cohort.Request
+	for i := range k {
+		req, err := cohort.Isend(c, []int32{int32(i)}, next, 2)
+		r.OK(err)
+		reqs = append(reqs, req)
+	}
+	var msgs []*cohort.Message
+	for len(msgs) < k {
+		msg, st, found, err := c.Improbe(prev, cohort.AnyTag)
+		r.OK(err)
+		if !found {
+			runtime.Gosched()
+			continue
+		}
+		if st.Source != prev || st.Tag != 2 {
+			r.Errorf("Improbe: %+v", st)
+		}
+		msgs = append(msgs, msg)
+	}
+	if _, _, found, err := c.Improbe(prev, cohort.AnyTag); found || err != nil {
+		r.Errorf("Improbe after all were taken: %v, %v", found, err)
+	}
+	for i := k - 1; i >= 0; i-- {
+		buf := make([]int32, 1)
+		_, err := cohort.MessageRecv(msgs[i], buf)
+		r.OK(err)
+		if buf[0] != int32(i) {
+			r.Errorf("message %d holds %d", i, buf[0])
+		}
+	}
+	r.OK(cohort.WaitAll(reqs...))
+}
+
+// allocAny receives messages of unknown source, tag and length.
+func allocAny(r *Rank) {
+	c, n := r.Comm, r.Size
+	var reqs []*cohort.Request
+	for to := range n {
+		msg := make([]float32, r.Rank*300+to)
+		for i := range msg {
+			msg[i] = float32(r.Rank + i)
+		}
+		req, err := cohort.Isend(c, msg, to, r.Rank)
+		r.OK(err)
+		reqs = append(reqs, req)
+	}
+	seen := make([]bool, n)
+	for range n {
+		got, st, err := cohort.RecvAlloc[float32](c, cohort.AnySource, cohort.AnyTag)
+		r.OK(err)
+		if st.Source < 0 || st.Source >= n || seen[st.Source] || st.Tag != st.Source || len(got) != st.Source*300+r.Rank {
+			r.Errorf("RecvAlloc: %+v, %d elements", st, len(got))
+			continue
+		}
+		seen[st.Source] = true
+		for i, x := range got {
+			if x != float32(st.Source+i) {
+				r.Errorf("RecvAlloc from %d: element %d is %v", st.Source, i, x)
+				break
+			}
+		}
+	}
+	r.OK(cohort.WaitAll(reqs...))
+}

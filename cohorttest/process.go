@@ -1,0 +1,114 @@
+package cohorttest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// jobVariable holds the job of a process that is a rank, as JSON.
+const jobVariable = "COHORTTEST_JOB"
+
+// Main is what the TestMain of a package that uses [Processes] calls: in a
+// process that was started as a rank it does the rank's part, otherwise it runs
+// the tests.
+func Main(m *testing.M) {
+	if job := os.Getenv(jobVariable); job != "" {
+		os.Exit(rankMain(job))
+	}
+	os.Exit(m.Run())
+}
+
+// rankMain is a rank process. Its exit status is 0 unless the rank could not
+// do its part.
+func rankMain(text string) int {
+	var job Job
+	if err := json.Unmarshal([]byte(text), &job); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", jobVariable, err)
+		return 2
+	}
+	before := snapshot()
+	world, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	rank := world.Rank()
+	err = job.Run(world)
+	if e := world.Close(); e != nil && !errors.Is(e, cohort.ErrPeerLost) {
+		err = errors.Join(err, e)
+	}
+	if e := world.Close(); e != nil {
+		err = errors.Join(err, fmt.Errorf("second Close: %w", e))
+	}
+	if left := before.left() + sharedMappings(); left != "" {
+		err = errors.Join(err, fmt.Errorf("after Close there are left:\n%s", left))
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "rank %d: %v\n", rank, err)
+		return 1
+	}
+	return 0
+}
+
+// Environ returns what a process has to find in its environment for [Main] to
+// make it a rank of the job; the variables that say which rank are the
+// launcher's business.
+func (j *Job) Environ() []string {
+	b, err := json.Marshal(j)
+	if err != nil {
+		panic(err) // a struct of strings and numbers
+	}
+	return []string{jobVariable + "=" + string(b)}
+}
+
+// Processes launches every rank as a process: the test's own binary again. It
+// needs [Main] in the package's TestMain.
+type Processes struct {
+	Backend string   // COHORT_BACKEND of the ranks
+	Env     []string // more variables, NAME=value
+}
+
+// Name implements [Launcher].
+func (p Processes) Name() string { return p.Backend }
+
+// Launch implements [Launcher].
+func (p Processes) Launch(t testing.TB, job *Job) error {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	id := rand.Text()
+	errs := make([]error, job.Ranks)
+	var wg sync.WaitGroup
+	for rank := range job.Ranks {
+		var stderr strings.Builder
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), job.Environ()...)
+		cmd.Env = append(cmd.Env, "COHORT_BACKEND="+p.Backend, "COHORT_JOB="+id,
+			"COHORT_RANK="+strconv.Itoa(rank), "COHORT_SIZE="+strconv.Itoa(job.Ranks))
+		cmd.Env = append(cmd.Env, p.Env...)
+		cmd.Stdout, cmd.Stderr = &stderr, &stderr
+		// A grandchild that keeps the pipe open must not keep the test waiting.
+		cmd.WaitDelay = 10 * time.Second
+		wg.Go(func() {
+			if err := cmd.Run(); err != nil {
+				errs[rank] = fmt.Errorf("rank %d: %w\n%s", rank, err, stderr.String())
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,323 @@
+package cohorttest
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Collectives one after the other and beside each other.
+
+func sequenceScenarios() []scenario {
+	return []scenario{
+		{name: "sequence/back-to-back", body: backToBack},
+		{name: "sequence/rotating-root", body: rotatingRoot},
+		{name: "sequence/two-communicators", body: twoCommunicators},
+		{name: "sequence/outstanding", body: outstanding},
+		{name: "sequence/persistent-set", body: persistentSet},
+		{name: "sequence/beside-messages", body: besideMessages},
+		{name: "sequence/zero-lengths", body: zeroLengths},
+	}
+}
+
+// backToBack makes many different collectives without anything between them,
+// into the same buffers, so that a slow rank's data would be overtaken by the
+// next call's if the backend allowed it.
+func backToBack(r *Rank) {
+	c, n, me := r.Comm, r.Size, r.Rank
+	rounds := 300
+	if r.Short {
+		rounds = 60
+	}
+	one, all, sum := make([]int64, 1), make([]int64, n), make([]int64, 1)
+	for k := range rounds {
+		base := int64(k * 1000)
+		one[0] = base + int64(me)
+		switch k % 6 {
+		case 0:
+			r.OK(cohort.Allreduce(c, one, sum, cohort.Sum))
+			if want := int64(n)*base + int64(n*(n-1)/2); sum[0] != want {
+				r.Errorf("round %d: Allreduce %d, want %d", k, sum[0], want)
+			}
+		case 1:
+			r.OK(cohort.Allgather(c, one, all))
+			for i, x := range all {
+				if x != base+int64(i) {
+					r.Errorf("round %d: Allgather[%d] %d, want %d", k, i, x, base+int64(i))
+				}
+			}
+		case 2:
+			root := k % n
+			r.OK(cohort.Bcast(c, one, root))
+			if one[0] != base+int64(root) {
+				r.Errorf("round %d: Bcast %d, want %d", k, one[0], base+int64(root))
+			}
+		case 3:
+			root := k % n
+			r.OK(cohort.Reduce(c, one, sum, cohort.Max, root))
+			if want := base + int64(n-1); me == root && sum[0] != want {
+				r.Errorf("round %d: Reduce %d, want %d", k, sum[0], want)
+			}
+		case 4:
+			for i := range all {
+				all[i] = base + int64(me*100+i)
+			}
+			r.OK(cohort.Alltoall(c, all, all))
+			for i, x := range all {
+				if want := base + int64(i*100+me); x != want {
+					r.Errorf("round %d: Alltoall[%d] %d, want %d", k, i, x, want)
+				}
+			}
+		case 5:
+			r.OK(c.Barrier())
+			r.OK(cohort.Scan(c, one, sum, cohort.Min))
+			if sum[0] != base {
+				r.Errorf("round %d: Scan %d, want %d", k, sum[0], base)
+			}
+		}
+	}
+}
+
+// rotatingRoot reuses the root's buffer at once: a broadcast is complete on the
+// root when its buffer may be changed.
+func rotatingRoot(r *Rank) {
+	for _, m := range []int{1, 5000} {
+		buf := make([]int32, m)
+		for k := range 40 {
+			root := k % r.Size
+			if k%2 == 1 {
+				root = 0
+			}
+			for i := range buf {
+				buf[i] = -1
+				if r.Rank == root {
+					buf[i] = int32(k*m + i)
+				}
+			}
+			r.OK(cohort.Bcast(r.Comm, buf, root))
+			for i, x := range buf {
+				if x != int32(k*m+i) {
+					r.Errorf("broadcast %d from %d: element %d is %d, want %d", k, root, i, x, k*m+i)
+					break
+				}
+			}
+		}
+	}
+}
+
+// twoCommunicators interleaves the collectives of two communicators, of which
+// the second numbers the ranks the other way round.
+func twoCommunicators(r *Rank) {
+	a, n, me := r.Comm, r.Size, r.Rank
+	b, err := a.Split(0, n-me)
+	r.OK(err)
+	defer func() { r.OK(b.Close()) }()
+	if b.Rank() != n-1-me {
+		r.Errorf("rank %d in the reversed communicator, want %d", b.Rank(), n-1-me)
+	}
+	var reqs []*cohort.Request
+	var check []func()
+	for k := range 30 {
+		sa, sb := make([]int32, 1), make([]int32, n)
+		ra, err := cohort.Iscan(a, []int32{int32(me + k)}, sa, cohort.Sum)
+		r.OK(err)
+		rb, err := cohort.Iallgather(b, []int32{int32(me * k)}, sb)
+		r.OK(err)
+		x, err := cohort.BcastOne(b, me, 0) // rank n-1 of a
+		r.OK(err)
+		if x != n-1 {
+			r.Errorf("round %d: rank 0 of the reversed communicator says %d, want %d", k, x, n-1)
+		}
+		y, err := cohort.BcastOne(a, me, 0)
+		r.OK(err)
+		if y != 0 {
+			r.Errorf("round %d: rank 0 says %d", k, y)
+		}
+		reqs = append(reqs, rb, ra)
+		check = append(check, func() {
+			if want := int32(me*(me+1)/2 + (me+1)*k); sa[0] != want {
+				r.Errorf("round %d: Iscan %d, want %d", k, sa[0], want)
+			}
+			for i, x := range sb {
+				if want := int32((n - 1 - i) * k); x != want {
+					r.Errorf("round %d: Iallgather[%d] %d, want %d", k, i, x, want)
+				}
+			}
+		})
+	}
+	r.OK(cohort.WaitAll(reqs...))
+	for _, f := range check {
+		f()
+	}
+}
+
+// outstanding has many nonblocking collectives of one communicator under way at
+// once and completes them in an order of each rank's own.
+func outstanding(r *Rank) {
+	c, n, me := r.Comm, r.Size, r.Rank
+	const k = 48
+	m := 700
+	reqs := make([]*cohort.Request, k)
+	bufs := make([][]int64, k)
+	for i := range reqs {
+		var err error
+		bufs[i] = make([]int64, m)
+		for j := range bufs[i] {
+			bufs[i][j] = int64(i*1000000 + j*10 + me)
+		}
+		switch i % 3 {
+		case 0:
+			reqs[i], err = cohort.Iallreduce(c, bufs[i], bufs[i], cohort.Sum)
+		case 1:
+			reqs[i], err = cohort.Ibcast(c, bufs[i], i%n)
+		case 2:
+			reqs[i], err = cohort.Iscan(c, bufs[i], bufs[i], cohort.Max)
+		}
+		r.OK(err)
+	}
+	order := seeded(fmt.Sprint(r.scenario, me), n).Perm(k)
+	for _, i := range order {
+		_, err := reqs[i].Wait()
+		r.OK(err)
+		for j, x := range bufs[i] {
+			base := int64(i*1000000 + j*10)
+			want := [3]int64{int64(n)*base + int64(n*(n-1)/2), base + int64(i%n), base + int64(me)}[i%3]
+			if x != want {
+				r.Errorf("operation %d: element %d is %d, want %d", i, j, x, want)
+				break
+			}
+		}
+	}
+}
+
+// persistentSet starts several persistent operations together, again and again
+// with changed data, and between them uses the communicator for others.
+func persistentSet(r *Rank) {
+	c, n, me := r.Comm, r.Size, r.Rank
+	next, prev := (me+1)%n, (me+n-1)%n
+	sum, gathered := make([]int64, 3), make([]int64, n)
+	in, out, token := make([]int64, 3), make([]int64, 1), make([]int64, 1)
+	var ops []*cohort.Persistent
+	add := func(p *cohort.Persistent, err error) {
+		r.OK(err)
+		ops = append(ops, p)
+	}
+	add(cohort.AllreduceInit(c, in, sum, cohort.Sum))
+	add(cohort.AllgatherInit(c, out, gathered))
+	add(cohort.SendInit(c, out, next, 5))
+	add(cohort.RecvInit(c, token, prev, 5))
+	for k := range 20 {
+		for i := range in {
+			in[i] = int64(k*100 + me + i)
+		}
+		out[0] = int64(k*n + me)
+		if k%2 == 0 {
+			r.OK(cohort.StartAll(ops...))
+		} else {
+			for _, p := range ops {
+				r.OK(p.Start())
+			}
+		}
+		r.Is(ops[0].Start(), cohort.ErrRequest, "Start of a started operation")
+		r.OK(cohort.WaitAllPersistent(ops...))
+		for i, x := range sum {
+			if want := int64(n*(k*100+i) + n*(n-1)/2); x != want {
+				r.Errorf("round %d: sum[%d] is %d, want %d", k, i, x, want)
+			}
+		}
+		for i, x := range gathered {
+			if x != int64(k*n+i) {
+				r.Errorf("round %d: gathered[%d] is %d, want %d", k, i, x, k*n+i)
+			}
+		}
+		if want := int64(k*n + prev); token[0] != want {
+			r.Errorf("round %d: token %d, want %d", k, token[0], want)
+		}
+		x, err := cohort.AllreduceOne(c, 1, cohort.Sum)
+		r.OK(err)
+		if x != n {
+			r.Errorf("round %d: %d ranks, want %d", k, x, n)
+		}
+	}
+	// Waiting for and testing one that is not started returns at once.
+	if _, err := ops[0].Wait(); err != nil {
+		r.Errorf("Wait of an operation that is not started: %v", err)
+	}
+	if _, done, err := ops[1].Test(); !done || err != nil {
+		r.Errorf("Test of an operation that is not started: %v, %v", done, err)
+	}
+	for _, p := range ops {
+		r.OK(p.Close())
+		r.OK(p.Close())
+		r.Is(p.Start(), cohort.ErrClosed, "Start after Close")
+	}
+}
+
+// besideMessages has receives from any source with any tag posted on a
+// communicator while collectives run on it: they match user messages only.
+func besideMessages(r *Rank) {
+	c, n, me := r.Comm, r.Size, r.Rank
+	got := make([]int32, 8)
+	req, err := cohort.Irecv(c, got, cohort.AnySource, cohort.AnyTag)
+	r.OK(err)
+	buf := make([]int32, 3000)
+	for k := range 10 {
+		for i := range buf {
+			buf[i] = int32(me + i)
+		}
+		ir, err := cohort.Iallreduce(c, buf, buf, cohort.Max)
+		r.OK(err)
+		r.OK(c.Barrier())
+		_, err = ir.Wait()
+		r.OK(err)
+		for i, x := range buf {
+			if x != int32(n-1+i) {
+				r.Errorf("round %d: element %d is %d, want %d", k, i, x, n-1+i)
+				break
+			}
+		}
+	}
+	if _, done, err := req.Test(); done || err != nil {
+		r.Errorf("a receive matched a collective's message: %v, %v", done, err)
+	}
+	if st, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
+		r.Errorf("Iprobe found a collective's message: %v, %v", st, err)
+	}
+	r.OK(c.Barrier())
+	r.OK(cohort.Send(c, []int32{int32(me), 42}, (me+1)%n, 3))
+	st, err := req.Wait()
+	r.OK(err)
+	if prev := (me + n - 1) % n; st.Source != prev || st.Tag != 3 || cohort.Count[int32](st) != 2 || got[0] != int32(prev) || got[1] != 42 {
+		r.Errorf("got %v (%d elements) %v, want 2 from %d", st, cohort.Count[int32](st), got[:2], prev)
+	}
+}
+
+// zeroLengths calls everything with nothing.
+func zeroLengths(r *Rank) {
+	c, n := r.Comm, r.Size
+	var none []float64
+	empty := []float64{}
+	zeros := make([]int, n)
+	for _, b := range [][]float64{none, empty} {
+		r.OK(cohort.Bcast(c, b, 0))
+		r.OK(cohort.Reduce(c, b, b, cohort.Sum, n-1))
+		r.OK(cohort.Allreduce(c, b, b, cohort.Sum))
+		r.OK(cohort.ReduceScatterBlock(c, b, b, cohort.Sum))
+		r.OK(cohort.ReduceScatter(c, b, b, zeros, cohort.Sum))
+		r.OK(cohort.Gather(c, b, b, 0))
+		r.OK(cohort.Gatherv(c, b, b, zeros, zeros, 0))
+		r.OK(cohort.Allgather(c, b, b))
+		r.OK(cohort.Allgatherv(c, b, b, zeros, zeros))
+		r.OK(cohort.Scatter(c, b, b, 0))
+		r.OK(cohort.Scatterv(c, b, zeros, zeros, b, 0))
+		r.OK(cohort.Alltoall(c, b, b))
+		r.OK(cohort.Alltoallv(c, b, zeros, zeros, b, zeros, zeros))
+		r.OK(cohort.Scan(c, b, b, cohort.Sum))
+		r.OK(cohort.Exscan(c, b, b, cohort.Sum))
+		st, err := cohort.Sendrecv(c, b, (r.Rank+1)%n, 1, b, (r.Rank+n-1)%n, 1)
+		r.OK(err)
+		if st.Bytes() != 0 || cohort.Count[float64](st) != 0 || st.Source != (r.Rank+n-1)%n {
+			r.Errorf("Sendrecv of nothing: %v", st)
+		}
+	}
+}
