@@ -37,14 +37,6 @@ func (q *Request) ready() bool {
 	return q.req.Ready()
 }
 
-// pending returns what a backend can wait for.
-func (q *Request) pending() backend.Pending {
-	if q.op != nil {
-		return q.op
-	}
-	return &q.req
-}
-
 // result returns the outcome of a complete operation.
 func (q *Request) result() (Status, error) {
 	q.reported.Store(true)

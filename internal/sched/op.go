@@ -24,6 +24,7 @@ type Op struct {
 	checked  atomic.Uint32 // how far the check is
 	stalled  atomic.Bool   // the data phase met a length it cannot go on with
 	checking bool
+	late     bool // the communicator was broken before
 	done     atomic.Bool
 	err      error
 }
@@ -61,6 +62,7 @@ func (o *Op) verdict() bool {
 // its arguments are wrong or the check alone does what it is for.
 func (o *Op) start(s *coll.Schedule, tag int, checking bool) {
 	o.checking = checking
+	o.late = o.r.comm.Broken() != nil
 	o.err = nil
 	o.stalled.Store(false)
 	o.done.Store(false)
@@ -165,7 +167,7 @@ func (o *Op) conclude() {
 // arguments were wrong returns that error.
 func (o *Op) fail(err error) {
 	o.r.comm.Break(err)
-	if errors.Is(err, backend.ErrBroken) {
+	if !o.late && errors.Is(err, backend.ErrBroken) {
 		// Another rank found the reason first and broke the communicator while
 		// this operation was under way: the reason is this one's too.
 		if cause := o.r.comm.Broken(); cause != nil {
@@ -181,13 +183,3 @@ func (o *Op) fail(err error) {
 // finish marks the operation complete. Nothing of it may be touched afterwards:
 // whoever waits may start it again.
 func (o *Op) finish() { o.done.Store(true) }
-
-// Waiting returns the ranks that the operation waits for messages of. It may be
-// called while the operation goes on, and is then a moment's view.
-func (o *Op) Waiting() []int {
-	var ranks []int
-	if o.checking || o.verdict() {
-		ranks = o.check.waiting(ranks)
-	}
-	return o.data.waiting(ranks)
-}

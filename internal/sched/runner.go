@@ -3,7 +3,6 @@ package sched
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -134,28 +133,17 @@ func Wait(b *backend.Bound, o *Op) error {
 
 // End breaks an operation off because of why. It returns what Wait does.
 func End(o *Op, why error) error {
-	err := error(&backend.Fault{Sentinel: sentinel(why), Text: reason(why, o.Waiting())})
+	kind := sentinel(why)
+	text := strings.TrimPrefix(why.Error(), kind.Error()+": ")
+	err := error(&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)})
 	o.r.comm.Break(err)
-	if o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
+	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
 		return err
 	}
-	if errors.Is(o.err, backend.Sentinel(backend.Code(err))) {
+	if errors.Is(o.err, kind) {
 		o.err = err
 	}
 	return nil
 }
 
 func sentinel(err error) error { return backend.Sentinel(backend.Code(err)) }
-
-func reason(err error, waiting []int) string {
-	text := strings.TrimPrefix(err.Error(), sentinel(err).Error()+": ")
-	slices.Sort(waiting)
-	waiting = slices.Compact(waiting)
-	switch len(waiting) {
-	case 0:
-		return text
-	case 1:
-		return fmt.Sprintf("%s, waiting for rank %d", text, waiting[0])
-	}
-	return fmt.Sprintf("%s, waiting for ranks %s", text, strings.Trim(fmt.Sprint(waiting), "[]"))
-}
