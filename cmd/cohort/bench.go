@@ -23,7 +23,7 @@ OP is one of:
 ` + benchList() + `
 The time is the median over the batches of the time of one call: for p2p half a
 round trip, for the others the mean over the ranks. A batch lasts about 20 ms.
-MB/s and Gb/s count the bytes of --sizes once a call.
+The throughput is the message size over that time.
 
 The ranks are started by this command, bound to cores as by cohort run; with
 --backend local they are goroutines of one process. In a job that has been

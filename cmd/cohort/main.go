@@ -26,11 +26,14 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{runCommand, benchCommand, versionCommand}
+	return []command{runCommand, doctorCommand, benchCommand, versionCommand}
 }
 
 func main() {
 	spawn.Init()
+	if os.Getenv(envProbe) != "" {
+		os.Exit(probe())
+	}
 	os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -58,7 +58,6 @@ type Config struct {
 	Timeout time.Duration  // 0: none
 	Signals chan os.Signal // what comes here is passed on to the ranks; see [Notify]
 	Keeper  *Keeper        // may be nil
-	Log     func(string)   // gets a sentence on what goes wrong; nil: written to Stderr after "cohort: "
 }
 
 // Result is how a job ended.

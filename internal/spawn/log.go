@@ -25,10 +25,6 @@ func (j *Job) writeLog() {
 			case <-time.After(reportLimit):
 			}
 		}
-		if j.cfg.Log != nil {
-			j.cfg.Log(m.text)
-		} else {
-			j.out.say("cohort: " + m.text + "\n")
-		}
+		j.out.say("cohort: " + m.text + "\n")
 	}
 }

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// measured reads what cohort bench --json prints, strictly.
+func measured(t *testing.T, text string) (all []result) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	for {
+		var r result
+		if err := d.Decode(&r); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("%v in:\n%s", err, text)
+		}
+		all = append(all, r)
+	}
+}
+
+// checkResults checks everything about results that does not depend on the machine.
+func checkResults(t *testing.T, all []result, op, lib string, ranks int, sizes ...int) {
+	t.Helper()
+	var got []int
+	for _, r := range all {
+		got = append(got, r.Bytes)
+		if r.Op != op || r.Impl != "cohort" || r.Lib != lib || r.Ranks != ranks || r.Usec <= 0 {
+			t.Errorf("got %+v, want %s on %s with %d ranks", r, op, lib, ranks)
+		}
+		// Both are rounded to four digits after the point.
+		if want := float64(r.Bytes) / float64(r.Usec) / 1e3; math.Abs(float64(r.Gbps)-want) > 0.0002+want*0.01 {
+			t.Errorf("%+v: gbps is %v, want %v", r, r.Gbps, want)
+		}
+	}
+	if !slices.Equal(got, sizes) {
+		t.Errorf("%s: sizes %v, want %v", op, got, sizes)
+	}
+}
+
+// processBackend is the backend whose ranks are processes here.
+func processBackend(t *testing.T) string {
+	if runtime.GOOS != "linux" {
+		t.Skip("ranks as processes need the shm backend, which is for Linux")
+	}
+	return "shm"
+}
+
+func TestBench_EveryOperation(t *testing.T) {
+	for _, backend := range []string{"local", processBackend(t)} {
+		for _, op := range benchOps {
+			if op.absent != "" {
+				continue
+			}
+			status, stdout, stderr := run(t, "bench", "--json", "--backend", backend, "-n", "3", "--sizes", "0,8,1000", "--reps", "1", op.name)
+			if status != 0 || stderr != "" {
+				t.Errorf("%s on %s: status %d, %s", op.name, backend, status, stderr)
+			}
+			sizes := []int{0, 8, 1000}
+			if op.sizeless {
+				sizes = []int{0}
+			}
+			checkResults(t, measured(t, stdout), op.name, backend, 3, sizes...)
+		}
+	}
+}
+
+func TestBench_JoinsAJob(t *testing.T) {
+	processBackend(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, stdout, stderr := run(t, "run", "-n", "2", "--tag=false", exe, "bench", "--json", "--sizes", "64", "--reps", "1", "p2p")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	checkResults(t, measured(t, stdout), "p2p", "shm", 2, 64)
+	status, _, stderr = run(t, "run", "-n", "1", exe, "bench", "p2p")
+	if status != statusUsage || !strings.Contains(stderr, "this job has 1") {
+		t.Errorf("p2p of one rank: status %d: %s", status, stderr)
+	}
+}
+
+func TestBench_TableAndPlot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plot.svg")
+	status, stdout, stderr := run(t, "bench", "--backend", "local", "--sizes", "8,512,4096", "--reps", "1", "--plot", file, "allreduce")
+	if status != 0 || strings.Count(stdout, "\n") != 5 || !strings.Contains(stdout, "allreduce on local, 2 ranks") {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	circles, texts := 0, ""
+	for d := xml.NewDecoder(f); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("the picture is no XML: %v", err)
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			if e.Name.Local == "circle" {
+				circles++
+				for _, a := range e.Attr {
+					v, err := strconv.ParseFloat(a.Value, 64)
+					if a.Name.Local == "cx" && (err != nil || v < timeLeft || v > throughputLeft+panelWidth) ||
+						a.Name.Local == "cy" && (err != nil || v < panelTop || v > panelTop+panelHeight) {
+						t.Errorf("a point lies outside: %s=%s", a.Name.Local, a.Value)
+					}
+				}
+			}
+		case xml.CharData:
+			texts += string(e) + "\n"
+		}
+	}
+	if circles != 6 {
+		t.Errorf("%d points, want 3 in each panel", circles)
+	}
+	for _, want := range []string{"allreduce: local, 2 ranks", "message size (bytes)", "time of one call", "throughput", "B/s"} {
+		if !strings.Contains(texts, want) {
+			t.Errorf("the picture does not say %q", want)
+		}
+	}
+	status, _, stderr = run(t, "bench", "--backend", "local", "--reps", "1", "--plot", file, "barrier")
+	if status != 1 || !strings.Contains(stderr, "no message sizes") {
+		t.Errorf("a picture of barrier: status %d: %s", status, stderr)
+	}
+}
+
+func TestPlot_Scales(t *testing.T) {
+	x := axis{1, 1000, 100, 400}
+	for v, want := range map[float64]float64{1: 100, 10: 200, 100: 300, 1000: 400} {
+		if got := x.at(v); math.Abs(got-want) > 1e-9 {
+			t.Errorf("at(%v) = %v, want %v", v, got, want)
+		}
+	}
+	for _, c := range []struct{ v, base, below, above float64 }{{8, 2, 8, 16}, {9, 2, 8, 16}, {0.5, 10, 0.1, 1}, {1000, 10, 1000, 10000}} {
+		if lo, hi := powerBelow(c.v, c.base), powerAbove(c.v, c.base); math.Abs(lo/c.below-1) > 1e-9 || math.Abs(hi/c.above-1) > 1e-9 {
+			t.Errorf("around %v: %v and %v, want %v and %v", c.v, lo, hi, c.below, c.above)
+		}
+	}
+	for v, want := range map[float64]string{1e-8: "10 ns", 1e-6: "1 µs", 1e-4: "100 µs", 1: "1 s", 1e10: "10 Gs"} {
+		if got := unit(v, "s"); got != want {
+			t.Errorf("unit(%v) = %q, want %q", v, got, want)
+		}
+	}
+	for v, want := range map[float64]string{8: "8", 1 << 10: "1 Ki", 1 << 22: "4 Mi"} {
+		if got := binaryUnit(v); got != want {
+			t.Errorf("binaryUnit(%v) = %q, want %q", v, got, want)
+		}
+	}
+	for us, want := range map[float64]string{0.0896: "90 ns", 1.234: "1.23 us", 12.34: "12.3 us", 1234: "1.23 ms", 2.5e6: "2.50 s"} {
+		if got := microseconds(us); got != want {
+			t.Errorf("microseconds(%v) = %q, want %q", us, got, want)
+		}
+	}
+}

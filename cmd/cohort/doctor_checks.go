@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+// processors says how many ranks can run at the same time.
+func (d *diagnosis) processors(m *spawn.Machine) {
+	const group = "processors"
+	text := fmt.Sprintf("%d of %d (%v)", len(m.CPUs), onlineCPUs(m), m.CPUs)
+	if len(m.Cores) < len(m.CPUs) {
+		text += fmt.Sprintf(", hardware threads of %d cores", len(m.Cores))
+	}
+	if len(m.Nodes) > 1 {
+		text += fmt.Sprintf(", on %d NUMA nodes", len(m.Nodes))
+	}
+	switch {
+	case len(m.CPUs) == 1:
+		d.add(group, "usable", warn, text, "ranks take turns on one processor: they run, and none is faster than one rank")
+	default:
+		d.add(group, "usable", ok, text, "")
+	}
+	switch {
+	case m.Quota == 0:
+		d.add(group, "control groups", ok, "no limit on processor time", "")
+	case m.Quota < float64(len(m.CPUs)):
+		d.add(group, "control groups", warn, fmt.Sprintf("%.2f processors' worth of time", m.Quota),
+			fmt.Sprintf("more than %d ranks are held up when the time is used up: start at most that many", m.Usable()))
+	default:
+		d.add(group, "control groups", ok, fmt.Sprintf("%.2f processors' worth of time", m.Quota), "")
+	}
+	if m.Pinning {
+		d.add(group, "binding", ok, "ranks can be bound to processors", "")
+	} else {
+		d.add(group, "binding", none, "not on this system", "")
+	}
+}
+
+// tools says whether folders can be built.
+func (d *diagnosis) tools() {
+	const group = "building"
+	if path, err := exec.LookPath("go"); err != nil {
+		d.add(group, "go", warn, "not in PATH", "cohort run FOLDER needs it; executables run without")
+	} else if out, err := exec.Command(path, "env", "GOVERSION").Output(); err != nil {
+		d.add(group, "go", warn, fmt.Sprintf("%s does not work: %v", path, err), "")
+	} else {
+		d.add(group, "go", ok, strings.TrimSpace(string(out))+" at "+path, "")
+	}
+	tmp := os.TempDir()
+	dir, err := os.MkdirTemp("", "cohort-doctor-*")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		script := filepath.Join(dir, "run")
+		if err = os.WriteFile(script, []byte("#!/bin/sh\nexit 0\n"), 0o700); err == nil {
+			err = exec.Command(script).Run()
+		}
+	}
+	if err != nil {
+		d.add(group, "temporary folder", warn, fmt.Sprintf("%s: programs built there do not run: %v", tmp, err), "set TMPDIR to another one for cohort run FOLDER")
+	} else {
+		d.add(group, "temporary folder", ok, tmp+": programs built there run", "")
+	}
+}
+
+// knownVariables are those of docs/environment.md.
+var knownVariables = []string{
+	"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_JOB", "COHORT_MPI_LIB", "COHORT_CHECK", "COHORT_TIMEOUT",
+	"COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN", "COHORT_TCP_COORDINATOR", "COHORT_TCP_IFACE", "COHORT_SECRET_FILE",
+}
+
+// environment reports the variables that are set and change what cohort does.
+func (d *diagnosis) environment() {
+	const group = "environment"
+	var set []string
+	for _, e := range os.Environ() {
+		name, value, _ := strings.Cut(e, "=")
+		switch {
+		case !strings.HasPrefix(name, "COHORT_"):
+		case !slices.Contains(knownVariables, name):
+			d.add(group, name, warn, "set, and no variable that cohort knows"+didYouMean(name, knownVariables), "")
+		default:
+			set = append(set, name+"="+value)
+		}
+	}
+	if v := os.Getenv("GOMAXPROCS"); v != "" {
+		d.add(group, "GOMAXPROCS", warn, v+" for every rank, whatever it is bound to", "unset it: each rank then has as many as its processors")
+	}
+	if len(set) == 0 {
+		d.add(group, "variables", ok, "no COHORT_ variables are set", "")
+	} else {
+		d.add(group, "variables", ok, strings.Join(set, " "), "")
+	}
+}
+
+// envProbe makes a process a rank of the doctor's own job.
+const envProbe = "COHORT_DOCTOR_PROBE"
+
+// probed is what rank 0 of the doctor's job reports.
+type probed struct {
+	SingleCopy bool
+	Native     bool
+	Seconds    float64 // from Init to the end of the exchange
+}
+
+// backends says which are there, by using them.
+func (d *diagnosis) backends() {
+	const group = "backends"
+	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
+		_, err := exchange(world)
+		return err
+	})
+	if err != nil {
+		d.add(group, "local", fail, err.Error(), "")
+	} else {
+		d.add(group, "local", ok, "two ranks in one process exchanged messages", "")
+	}
+	if p, err := probeShm(); errors.Is(err, cohort.ErrNotSupported) {
+		d.add(group, "shm", none, reason(err), "")
+	} else if err != nil {
+		d.add(group, "shm", fail, err.Error(), "cohort run does not work here")
+	} else {
+		text := fmt.Sprintf("two processes joined and exchanged messages in %s", microseconds(p.Seconds*1e6))
+		if p.SingleCopy {
+			d.add(group, "shm", ok, text+"; long messages in one copy", "")
+		} else {
+			d.add(group, "shm", warn, text+"; long messages in two copies", "one process may not read another's memory here (process_vm_readv): see kernel above")
+		}
+	}
+	for _, name := range []string{"tcp", "mpi"} {
+		_, err := cohort.Init(context.Background(), &cohort.Config{Backend: name})
+		d.add(group, name, none, reason(err), "")
+	}
+}
+
+// reason returns what an error of Init for a backend that is not there says.
+func reason(err error) string {
+	var op *cohort.OpError
+	if !errors.As(err, &op) {
+		return "not there"
+	}
+	return strings.TrimPrefix(op.Err.Error(), cohort.ErrNotSupported.Error()+": ")
+}
+
+// probeShm runs a job of two ranks of this program.
+func probeShm() (probed, error) {
+	var p probed
+	// Alone, a rank learns whether the backend is in this program at all.
+	alone, err := cohort.Init(context.Background(), &cohort.Config{Backend: "shm", Size: 1, Job: "doctor"})
+	if err != nil {
+		return p, err
+	}
+	alone.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		return p, err
+	}
+	var out, said strings.Builder
+	job, err := spawn.Start(spawn.Config{
+		Path: exe, Ranks: 2, Backend: "shm", Stdout: &out, Stderr: &said, Timeout: 30 * time.Second,
+		Env: append(os.Environ(), envProbe+"=1"),
+	})
+	if err != nil {
+		return p, err
+	}
+	if r := job.Wait(); r.Status != 0 {
+		first, _, _ := strings.Cut(said.String(), "\n")
+		return p, fmt.Errorf("a job of two ranks failed: %s", first)
+	}
+	return p, json.Unmarshal([]byte(out.String()), &p)
+}
+
+// probe is what the ranks of the doctor's job do.
+func probe() int {
+	began := time.Now()
+	world, err := cohort.Init(context.Background(), nil)
+	if err == nil {
+		var p probed
+		if p, err = exchange(world); err == nil && world.Rank() == 0 {
+			p.Seconds = time.Since(began).Seconds()
+			err = json.NewEncoder(os.Stdout).Encode(p)
+		}
+		err = errors.Join(err, world.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// exchange makes sure that messages, short and long, and a collective arrive.
+func exchange(world *cohort.Comm) (probed, error) {
+	caps := world.Caps()
+	p := probed{SingleCopy: caps.SingleCopy, Native: caps.NativeColl}
+	me, other := world.Rank(), 1-world.Rank()
+	for _, n := range []int{1, 1 << 18} {
+		send, recv := make([]int64, n), make([]int64, n)
+		for i := range send {
+			send[i] = int64(me*n + i)
+		}
+		if _, err := cohort.Sendrecv(world, send, other, 7, recv, other, 7); err != nil {
+			return p, err
+		}
+		for i, v := range recv {
+			if want := int64(other*n + i); v != want {
+				return p, fmt.Errorf("element %d of %d arrived as %d, want %d", i, n, v, want)
+			}
+		}
+	}
+	sum, err := cohort.AllreduceOne(world, me+1, cohort.Sum)
+	if err == nil && sum != 3 {
+		err = fmt.Errorf("1 + 2 over two ranks is %d", sum)
+	}
+	return p, err
+}
+
+// size writes a number of bytes for a reader.
+func size(n uint64) string {
+	switch {
+	case n >= 10<<30:
+		return strconv.FormatUint(n>>30, 10) + " GiB"
+	case n >= 10<<20:
+		return strconv.FormatUint(n>>20, 10) + " MiB"
+	}
+	return strconv.FormatUint(n>>10, 10) + " KiB"
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+func kernelName() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "linux"
+	}
+	return "linux " + unix.ByteSliceToString(u.Release[:])
+}
+
+// onlineCPUs returns how many processors the machine has running.
+func onlineCPUs(m *spawn.Machine) int {
+	b, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err == nil {
+		if set, err := spawn.ParseCPUs(string(b)); err == nil && len(set) > 0 {
+			return len(set)
+		}
+	}
+	return len(m.CPUs)
+}
+
+// lowMemory is where a warning begins: a small job's segment and heaps.
+const lowMemory = 256 << 20
+
+func (d *diagnosis) memory() {
+	const group = "memory"
+	total, free := meminfo()
+	s, advice := ok, ""
+	if free < lowMemory {
+		s, advice = warn, "little is left: large cases will not fit"
+	}
+	d.add(group, "machine", s, fmt.Sprintf("%s available of %s", size(free), size(total)), advice)
+	switch limit := spawn.ReadLimits("/").Memory; {
+	case limit == 0 || uint64(limit) >= total:
+		d.add(group, "control groups", ok, "no limit", "")
+	case limit < lowMemory:
+		d.add(group, "control groups", warn, "at most "+size(uint64(limit)), "all ranks together, with what they share, must fit")
+	default:
+		d.add(group, "control groups", ok, "at most "+size(uint64(limit)), "")
+	}
+}
+
+// meminfo returns the bytes of memory there are and those that programs can have.
+func meminfo() (total, available uint64) {
+	b, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, _ := strconv.ParseUint(f[1], 10, 64)
+		switch f[0] {
+		case "MemTotal:":
+			total = n << 10
+		case "MemAvailable:":
+			available = n << 10
+		}
+	}
+	return total, available
+}
+
+// kernel tries what the shm backend is made of.
+func (d *diagnosis) kernel() {
+	const group = "kernel"
+	seg, err := shmem.Create("cohort-doctor", 1<<20)
+	if err != nil {
+		d.add(group, "shared memory", fail, fmt.Sprintf("memfd_create: %v", err), "the shm backend cannot work; Linux 3.17 or later has it, a seccomp filter may forbid it")
+	} else {
+		d.add(group, "shared memory", ok, "memfd works, without a file", "")
+		word := shmem.At[atomic.Uint32](seg, 0)
+		if woken := futexWorks(word); woken {
+			d.add(group, "futex", ok, "sleepers are woken", "")
+		} else {
+			d.add(group, "futex", fail, "a sleeper was not woken", "waiting ranks will not notice messages: a seccomp filter may forbid futex")
+		}
+		seg.Close()
+	}
+	d.singleCopy()
+	if err := abstractSocket(); err != nil {
+		d.add(group, "abstract sockets", fail, err.Error(), "ranks of shm cannot find each other")
+	} else {
+		d.add(group, "abstract sockets", ok, "ranks can find each other", "")
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &fs); err != nil {
+		d.add(group, "/dev/shm", warn, err.Error(), "cohort does without it; MPI libraries need it")
+	} else if n := fs.Bavail * uint64(fs.Bsize); n < 64<<20 {
+		d.add(group, "/dev/shm", warn, size(n)+" free", "cohort does without it; MPI libraries need more (docker run --shm-size)")
+	} else {
+		d.add(group, "/dev/shm", ok, size(n)+" free (cohort does without; MPI libraries use it)", "")
+	}
+}
+
+// futexWorks has one goroutine sleep on a word and another wake sleepers until
+// the first says that it is awake. The word does not change: only a wake-up, or
+// the time limit, ends the sleep.
+func futexWorks(word *atomic.Uint32) bool {
+	const limit = 2 * time.Second
+	awake := make(chan time.Duration, 1)
+	go func() {
+		began := time.Now()
+		shmem.FutexWait(word, 0, limit)
+		awake <- time.Since(began)
+	}()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
+		select {
+		case slept := <-awake:
+			return slept < limit
+		case <-again.C:
+			shmem.FutexWake(word, 1)
+		}
+	}
+}
+
+// singleCopy says whether one process may read another's memory.
+func (d *diagnosis) singleCopy() {
+	const group, name = "kernel", "single copy"
+	from, to := []byte("memory"), make([]byte, 6)
+	if err := shmem.ReadProcess(os.Getpid(), shmem.Addr(from), to); err != nil {
+		d.add(group, name, warn, fmt.Sprintf("process_vm_readv: %v", err), "long messages take two copies; a seccomp filter may forbid it (docker run --cap-add SYS_PTRACE)")
+		return
+	}
+	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	scope := strings.TrimSpace(string(b))
+	switch {
+	case errors.Is(err, os.ErrNotExist) || scope == "0":
+		d.add(group, name, ok, "process_vm_readv works between processes of one user", "")
+	case scope == "1":
+		d.add(group, name, ok, "process_vm_readv works where ranks allow it (kernel.yama.ptrace_scope = 1)", "")
+	default:
+		d.add(group, name, warn, "not without privileges (kernel.yama.ptrace_scope = "+scope+")", "long messages take two copies; sysctl kernel.yama.ptrace_scope=1 allows one")
+	}
+}
+
+// abstractSocket connects through a socket that is no file.
+func abstractSocket() error {
+	name := fmt.Sprintf("@cohort-doctor/%d/%d", os.Getuid(), os.Getpid())
+	l, err := net.Listen("unix", name)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	c, err := net.DialTimeout("unix", name, 2*time.Second)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// limits reports what this user may have open and running.
+func (d *diagnosis) limits() {
+	const group = "limits"
+	for _, l := range []struct {
+		name, flag string
+		which      int
+		low        uint64 // below it, a warning
+		advice     string
+		bytes      bool
+	}{
+		{"open files", "-n", unix.RLIMIT_NOFILE, 1024, "ulimit -n 4096: a launcher takes 3 a rank", false},
+		{"processes", "-u", unix.RLIMIT_NPROC, 512, "ulimit -u: every rank is several threads, all of which count", false},
+		{"locked memory", "-l", unix.RLIMIT_MEMLOCK, 0, "", true},
+	} {
+		var r unix.Rlimit
+		if err := unix.Getrlimit(l.which, &r); err != nil {
+			d.add(group, l.name, warn, err.Error(), "")
+			continue
+		}
+		text := "unlimited"
+		// The Go runtime raises the soft limit of open files to the hard one for
+		// itself, and so for what it starts.
+		if n := r.Max; n != unix.RLIM_INFINITY {
+			if text = strconv.FormatUint(n, 10); l.bytes {
+				text = size(n)
+			}
+		}
+		s, advice := ok, ""
+		if r.Max < l.low {
+			s, advice = warn, l.advice
+		}
+		d.add(group, l.name, s, fmt.Sprintf("%s (ulimit %s)", text, l.flag), advice)
+	}
+	if n := spawn.ReadLimits("/").Procs; n > 0 {
+		s, advice := ok, ""
+		if n < 512 {
+			s, advice = warn, "every rank is several threads, all of which count"
+		}
+		d.add(group, "control groups", s, fmt.Sprintf("%d processes and threads (pids.max)", n), advice)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func TestDoctor_JSON(t *testing.T) {
+	cmd := cohortCommand(t, "doctor", "--json")
+	cmd.Env = append(cmd.Env, "COHORT_BAKEND=shm", "COHORT_TIMEOUT=1m", "GOMAXPROCS=3")
+	status, stdout, stderr := finish(t, cmd)
+	var out struct {
+		Version, System string
+		Findings        []finding
+	}
+	if err := json.Unmarshal([]byte(stdout), &out); err != nil {
+		t.Fatalf("%v:\n%s%s", err, stdout, stderr)
+	}
+	found := map[string]finding{}
+	failed := false
+	for _, f := range out.Findings {
+		found[f.Group+"/"+f.Name] = f
+		failed = failed || f.State == fail
+		switch f.State {
+		case ok, warn, fail, none:
+		default:
+			t.Errorf("%+v: no such state", f)
+		}
+	}
+	if failed != (status == 1) || status > 1 {
+		t.Errorf("status %d, and a check failed: %v\n%s", status, failed, stdout)
+	}
+	want := map[string]state{
+		"environment/COHORT_BAKEND": warn, "environment/GOMAXPROCS": warn, "environment/variables": ok,
+		"backends/local": ok, "backends/tcp": none, "backends/mpi": none, "building/go": ok,
+	}
+	for name, s := range want {
+		if f, there := found[name]; !there || f.State != s || f.Value == "" {
+			t.Errorf("%s: got %+v, want %s", name, f, s)
+		}
+	}
+	if text := found["environment/COHORT_BAKEND"].Value; !strings.Contains(text, "did you mean COHORT_BACKEND?") {
+		t.Errorf("got %q", text)
+	}
+	if text := found["environment/variables"].Value; text != "COHORT_TIMEOUT=1m" {
+		t.Errorf("got %q", text)
+	}
+	if runtime.GOOS != "linux" {
+		return
+	}
+	for _, name := range []string{
+		"processors/usable", "memory/machine", "kernel/shared memory", "kernel/futex", "kernel/single copy",
+		"kernel/abstract sockets", "kernel//dev/shm", "limits/open files", "limits/processes", "limits/locked memory", "backends/shm",
+	} {
+		if _, there := found[name]; !there {
+			t.Errorf("nothing on %s", name)
+		}
+	}
+	// The tests of the backend fail where it does not work; here both must agree.
+	if shm := found["backends/shm"]; shm.State == fail {
+		t.Errorf("shm: %+v", shm)
+	}
+}
+
+func TestDoctor_Lines(t *testing.T) {
+	status, stdout, stderr := run(t, "doctor")
+	if status > 1 || stderr != "" {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	for _, want := range []string{"\nprocessors\n", "\nbackends\n", "  none  mpi ", "ready"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in:\n%s", want, stdout)
+		}
+	}
+}
