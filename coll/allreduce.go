@@ -7,7 +7,7 @@ func allreduceVector(b *builder) vector {
 // allreduceDoubling: in step k, v and v^2^k exchange and combine what they
 // have.
 //
-// Thakur, Rabenseifner, Gropp 2005, section 4.5.
+// Thakur, Rabenseifner, Gropp 2005.
 func allreduceDoubling(b *builder) {
 	w := allreduceVector(b)
 	f := newFold(b.n, -1)

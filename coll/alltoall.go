@@ -50,10 +50,11 @@ func alltoallSpread(b *builder) {
 	b.exchange(b.lim.window, b.equalBlock(b.in()), b.equalBlock(Recv))
 }
 
-// alltoallPairwise exchanges blocks with one rank at a time.
+// alltoallPairwise exchanges blocks with the two ranks at one distance at a
+// time.
 //
-// Thakur, Rabenseifner, Gropp 2005, section 4.6, with the pairs of a
-// round-robin tournament for any number of ranks.
+// Thakur, Rabenseifner, Gropp 2005, section 4.3; taking both ways together lets
+// it work in place for any number of ranks.
 func alltoallPairwise(b *builder) {
 	b.exchange(1, b.equalBlock(b.in()), b.equalBlock(Recv))
 }
@@ -76,15 +77,15 @@ func alltoallvSpread(b *builder) {
 }
 
 // exchange sends block from(i) to each rank i and receives its block into
-// to(i), with up to window ranks at a time. In place, what comes waits in
-// scratch until what stands there has gone.
+// to(i), with the ranks at window distances at a time. In place, what comes
+// waits in scratch until what stands there has gone.
 func (b *builder) exchange(window int, from, to func(i int) Region) {
 	b.copy(to(b.rank), from(b.rank))
-	held := b.scratch
-	room, open := held, 0
-	for k := range matchings(b.n) {
-		p := partner(k, b.rank, b.n)
-		if p >= 0 {
+	base := b.scratch
+	most := base
+	for k := 1; k <= b.n/2; k++ {
+		pair, m := beside(b.rank, k, b.n)
+		for _, p := range pair[:m] {
 			dst := to(p)
 			if b.c.InPlace {
 				dst = b.temp(dst.N)
@@ -92,13 +93,12 @@ func (b *builder) exchange(window int, from, to func(i int) Region) {
 			}
 			b.recv(p, dst)
 			b.send(p, from(p))
-			open++
 		}
-		if open == window {
+		if k%window == 0 {
 			b.round()
-			room, b.scratch, open = max(room, b.scratch), held, 0
+			most, b.scratch = max(most, b.scratch), base
 		}
 	}
 	b.round()
-	b.scratch = max(room, b.scratch)
+	b.scratch = max(most, b.scratch)
 }

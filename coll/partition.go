@@ -16,9 +16,6 @@ func split(count, n, i int) int {
 // least 1.
 func floorPow2(n int) int { return 1 << (bits.Len(uint(n)) - 1) }
 
-// ceilLog2 returns the smallest k with 2^k at least n.
-func ceilLog2(n int) int { return bits.Len(uint(n - 1)) }
-
 func isPow2(n int) bool { return n&(n-1) == 0 }
 
 // mod returns a modulo n for a not below -n.
@@ -38,30 +35,17 @@ func subtree(v, n int) int {
 	return min(v&-v, n-v)
 }
 
-// partner returns with whom rank r is paired in the k-th of the rounds(n)
-// perfect (n even) or nearly perfect (n odd) matchings of n ranks, in which
-// every pair occurs once; -1 if r is idle. This is the circle method for
-// round-robin tournaments: the sums of the paired ranks are k modulo n, and for
-// even n the last rank is apart and meets whoever would meet himself.
-func partner(k, r, n int) int {
-	if n%2 == 1 {
-		if p := mod(k-r, n); p != r {
-			return p
-		}
-		return -1
+// beside returns the ranks k above and k below r, for k from 1 to n/2: one rank
+// if they are the same. What r's pair is to r, r is to it: for every k, all
+// ranks exchange with their pairs at once, each sending up first, and after the
+// last k every two ranks have met.
+func beside(r, k, n int) (pair [2]int, m int) {
+	pair = [2]int{mod(r+k, n), mod(r-k, n)}
+	if pair[0] == pair[1] {
+		return pair, 1
 	}
-	m := n - 1
-	if r == m {
-		return k * (n / 2) % m // n/2 is the inverse of 2 modulo m
-	}
-	if p := mod(k-r, m); p != r {
-		return p
-	}
-	return m
+	return pair, 2
 }
-
-// matchings returns the number of rounds of partner.
-func matchings(n int) int { return n - 1 + n%2 }
 
 // fold maps the ranks to a power of two of virtual ranks. Of each pair (2i,
 // 2i+1) of the first 2 rem ranks only one takes part, with the values of both

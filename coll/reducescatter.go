@@ -24,7 +24,7 @@ func (b *builder) blockBounds() func(i int) int {
 // vector is first put in that order; v's part holds the blocks of the one or
 // two ranks that it stands for.
 //
-// Thakur, Rabenseifner, Gropp 2005, section 4.3.
+// Thakur, Rabenseifner, Gropp 2005, section 4.4.
 func reduceScatterHalving(b *builder) {
 	bound := b.blockBounds()
 	in := b.in()
@@ -108,7 +108,7 @@ func ranksOf(f fold) (first, last func(v int) int) {
 // reduceScatterPairwise: every two ranks exchange their parts of each other's
 // chunk, and each combines what it has as soon as both operands are there.
 //
-// Thakur, Rabenseifner, Gropp 2005, section 4.3; the partial results are kept
+// Thakur, Rabenseifner, Gropp 2005, section 4.4; the partial results are kept
 // apart until the tree order allows to combine them.
 func reduceScatterPairwise(b *builder) {
 	final := b.chunkResult()
@@ -118,15 +118,14 @@ func reduceScatterPairwise(b *builder) {
 	}
 	t := newClimb(b, final)
 	t.add(b.rank, chunk(b.rank))
-	for k := range matchings(b.n) {
-		p := partner(k, b.rank, b.n)
-		if p < 0 {
-			continue
+	for k := 1; k <= b.n/2; k++ {
+		pair, m := beside(b.rank, k, b.n)
+		for _, p := range pair[:m] {
+			got := b.temp(final.N)
+			b.recv(p, got)
+			b.send(p, chunk(p))
+			t.add(p, got)
 		}
-		got := b.temp(final.N)
-		b.recv(p, got)
-		b.send(p, chunk(p))
-		t.add(p, got)
 		b.round()
 	}
 	b.deliver(final)

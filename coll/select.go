@@ -2,23 +2,27 @@ package coll
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// limits are the lengths at which one algorithm gives way to another, in bytes.
-// Where no paper is named they are from Thakur, Rabenseifner, Gropp:
-// Optimization of collective communication operations in MPICH, 2005.
+// limits are the lengths at which one algorithm gives way to another, in bytes
+// where nothing else is said. Where no other source is named they are from
+// Thakur, Rabenseifner, Gropp: Optimization of collective communication
+// operations in MPICH, 2005, measured there for each collective.
 type limits struct {
-	bcastShort     int // below: binomial tree (section 4.2)
-	bcastFew       int // below this many ranks too
-	bcastLong      int // from here: ring instead of recursive doubling
-	segment        int // what a chain passes on at a time
-	reduceShort    int // up to here: whole vectors (sections 4.4, 4.5)
-	scatterLong    int // from here: pairwise reduce-scatter (section 4.3)
-	ringChunk      int // per rank, from here: ring order, see Order
+	bcastShort int // below: binomial tree (section 4.2)
+	bcastFew   int // ranks; below: binomial tree too
+	bcastLong  int // from here: ring instead of recursive doubling
+	segment    int // what a chain passes on at a time
+
+	reduceShort int // up to here: whole vectors
+	scatterLong int // from here: pairwise reduce-scatter (section 4.4)
+	ringChunk   int // per rank, from here: ring order, see Order
+
 	allgatherShort int // below: Bruck if n is not a power of two (section 4.1)
 	allgatherLong  int // from here: ring
-	alltoallShort  int // blocks up to here: Bruck, from 8 ranks on (section 4.6)
+	alltoallShort  int // blocks up to here: Bruck (section 4.3)
+	alltoallFew    int // ranks; below: not Bruck
 	alltoallLong   int // blocks above: one partner at a time
-	window         int // partners at a time otherwise
-	gatherLong     int // blocks from here: straight to and from the root
+	window         int // distances at a time otherwise, two partners each: as MPICH throttles itself
+	gatherLong     int // blocks from here: straight to and from the root (Open MPI's fixed decision)
 }
 
 var defaults = limits{
@@ -32,9 +36,10 @@ var defaults = limits{
 	allgatherShort: 80 << 10,
 	allgatherLong:  512 << 10,
 	alltoallShort:  256,
+	alltoallFew:    8,
 	alltoallLong:   32 << 10,
-	window:         32,
-	gatherLong:     6 << 10,
+	window:         16,
+	gatherLong:     6000,
 }
 
 // shape is what an algorithm is chosen by. It is the same on all ranks: it
@@ -84,7 +89,7 @@ var rules = [...]rule{
 	{backend.Barrier, "barrier/dissemination", anything, nil, barrierDissemination},
 
 	{backend.Bcast, "bcast/binomial", anything, func(s shape) bool { return s.bytes < s.bcastShort || s.n == 2 }, bcastBinomial},
-	{backend.Bcast, "bcast/chain", anything, func(s shape) bool { return s.bytes >= s.bcastLong && s.bytes >= 2*s.n*s.segment }, bcastChain},
+	{backend.Bcast, "bcast/chain", anything, longChain, bcastChain},
 	{backend.Bcast, "bcast/binomial", anything, func(s shape) bool { return s.n < s.bcastFew }, bcastBinomial},
 	{backend.Bcast, "bcast/scatter-doubling", pow2, func(s shape) bool { return s.bytes < s.bcastLong }, bcastScatterDoubling},
 	{backend.Bcast, "bcast/scatter-ring", anything, nil, bcastScatterRing},
@@ -118,7 +123,7 @@ var rules = [...]rule{
 	{backend.Allgatherv, "allgatherv/bruck", anything, func(s shape) bool { return s.bytes < s.allgatherShort }, allgathervBruck},
 	{backend.Allgatherv, "allgatherv/ring", anything, nil, allgathervRing},
 
-	{backend.Alltoall, "alltoall/bruck", anything, func(s shape) bool { return s.bytes <= s.alltoallShort && s.n >= 8 }, alltoallBruck},
+	{backend.Alltoall, "alltoall/bruck", anything, func(s shape) bool { return s.bytes <= s.alltoallShort && s.n >= s.alltoallFew }, alltoallBruck},
 	{backend.Alltoall, "alltoall/spread", anything, func(s shape) bool { return s.bytes <= s.alltoallLong }, alltoallSpread},
 	{backend.Alltoall, "alltoall/pairwise", anything, nil, alltoallPairwise},
 	{backend.Alltoallv, "alltoallv/spread", anything, nil, alltoallvSpread},
@@ -131,5 +136,10 @@ var rules = [...]rule{
 func shortVector(s shape) bool { return s.bytes <= s.reduceShort || s.count < floorPow2(s.n) }
 
 func mediumVector(s shape) bool { return s.bytes < s.scatterLong }
+
+// longChain: a chain of n ranks takes n-2 steps more than there are segments,
+// and the scatter and ring move the vector nearly twice. With two segments per
+// rank the chain is ahead for any n.
+func longChain(s shape) bool { return s.bytes >= s.bcastLong && s.bytes >= 2*s.n*s.segment }
 
 func shortBlock(s shape) bool { return s.bytes < s.gatherLong }
