@@ -102,7 +102,7 @@ func ticks(lo, hi float64, n int) (at []float64, decimals int) {
 		}
 	}
 	decimals = max(0, -int(math.Floor(math.Log10(step)+1e-9)))
-	for k := math.Ceil(lo/step - 1e-9); k*step <= hi+1e-9*step; k++ {
+	for k := math.Ceil(lo/step-1e-9) + 0; k*step <= hi+1e-9*step; k++ {
 		at = append(at, k*step)
 	}
 	return at, decimals

@@ -1,0 +1,56 @@
+//go:build unix
+
+package sddp
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// limitedEnv makes TestNoRoomLeft write to the folder it names in a process whose files may not
+// grow beyond 64 KiB.
+const limitedEnv = "SDDP_TEST_WRITE_LIMITED"
+
+// When there is no room for a file, the error names it, the files that were there stay as they
+// were, and nothing unfinished is left.
+func TestNoRoomLeft(t *testing.T) {
+	if dir := os.Getenv(limitedEnv); dir != "" {
+		signal.Ignore(syscall.SIGXFSZ) // the write then fails, as on a full disk
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 64 << 10, Max: 64 << 10}); err != nil {
+			t.Fatal(err)
+		}
+		err := (&Output{dir}).write(context.Background(), []File{{"small", []byte("new")}, {"large", make([]byte, 1<<20)}})
+		fmt.Printf("error: %v\n", err)
+		return
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "small"), []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^TestNoRoomLeft$")
+	cmd.Env = append(os.Environ(), limitedEnv+"="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if want := "error: write " + filepath.Join(dir, "large"); !strings.Contains(string(out), want) {
+		t.Errorf("got %s, want %q in it", out, want)
+	}
+	if got := names(t, dir); len(got) != 1 {
+		t.Errorf("the folder holds %v, want what was there alone", got)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "small")); err != nil || string(data) != "old" {
+		t.Errorf("small holds %q (%v), want what was there", data, err)
+	}
+}
