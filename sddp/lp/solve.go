@@ -44,12 +44,14 @@ func (s *Simplex) Solve() (Status, error) {
 
 // rounds alternates between the two methods until a basis is feasible in both senses.
 //
-//  1. From a freshly factored basis, with the costs of the program, compute values and duals.
+//  1. With the costs of the program, compute values and duals.
 //  2. Feasible in both senses: optimal.
 //  3. Only primal feasible: the primal method, which ends optimal or unbounded.
 //  4. Otherwise make it dual feasible, moving variables to their other bound and shifting the
 //     costs of those that have none, and run the dual method, which ends feasible or with a proof
 //     of infeasibility, which does not depend on costs.
+//
+// Invariant: every step 1 meets a freshly factored basis, as both methods end on one.
 //
 // Shifted costs are taken back in step 1, so the answer never rests on them. Two rounds are the
 // rule; more come from rounding, and late ones work with looser tolerances.
@@ -58,9 +60,6 @@ func (s *Simplex) rounds() Status {
 		if round == coldRound {
 			s.singular = singularLast
 			s.startCold()
-		}
-		if s.updates > 0 {
-			s.factor()
 		}
 		if round >= looseRound {
 			s.loose = min(s.loose*10, looseMost)
@@ -117,7 +116,7 @@ func (s *Simplex) maxIterations() int {
 	if s.limit > 0 {
 		return s.limit
 	}
-	return 20000 + 100*(len(s.cost)+len(s.rhs))
+	return 5000 + 50*(len(s.cost)+len(s.rhs))
 }
 
 // refresh factors the basis anew and recomputes values and reduced costs, with shifts in place. It
