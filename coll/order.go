@@ -133,6 +133,9 @@ func (o Order) Eval(op *backend.Op, lo, hi int, dst []byte, l Loader, scratch []
 			"evaluating elements %d to %d of %d bytes each: destination of %d bytes, scratch of %d for %d blocks",
 			lo, hi, o.elemSize, len(dst), len(scratch), blocks)}
 	}
+	if o.kind == treeOrder && o.n == 2 {
+		return o.pair(op, lo, hi, step, dst, l, scratch)
+	}
 	e := evaluator{op: op, l: l, scratch: scratch}
 	for lo < hi {
 		end := min(lo+step, hi)
@@ -148,6 +151,26 @@ func (o Order) Eval(op *backend.Op, lo, hi int, dst []byte, l Loader, scratch []
 			return err
 		}
 		lo = end
+	}
+	return nil
+}
+
+// pair is Eval of two ranks: nothing but loads and the operation, for the sake
+// of short vectors.
+func (o Order) pair(op *backend.Op, lo, hi, step int, dst []byte, l Loader, scratch []byte) error {
+	for lo < hi {
+		end := min(lo+step, hi)
+		bytes := (end - lo) * o.elemSize
+		a, err := l.Load(0, lo, end, scratch[:bytes:bytes])
+		if err != nil {
+			return err
+		}
+		b, err := l.Load(1, lo, end, scratch[bytes:2*bytes:2*bytes])
+		if err != nil {
+			return err
+		}
+		op.Apply(dst[:bytes:bytes], a, b)
+		dst, lo = dst[bytes:], end
 	}
 	return nil
 }
