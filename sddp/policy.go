@@ -93,7 +93,8 @@ func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", file, plainError(err))
 		}
-		return packTexts([][]byte{[]byte(file), data}), nil
+		_, err = ParsePolicy(file, data, c) // so that its error is rank 0's, told once
+		return packTexts([][]byte{[]byte(file), data}), err
 	})
 	if err != nil {
 		return nil, err

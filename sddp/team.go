@@ -125,6 +125,9 @@ func (t *team) same(what string, key uint64) error {
 func LoadCase(world *cohort.Comm, dir string) (*Case, error) {
 	packed, err := newTeam(world).fromFirst("read case", func() ([]byte, error) {
 		text, err := readCaseText(dir)
+		if err == nil {
+			_, err = parseCase(dir, text) // so that its error is rank 0's, told once
+		}
 		return packTexts(text[:]), err
 	})
 	if err != nil {

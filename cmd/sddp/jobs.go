@@ -70,6 +70,7 @@ func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
 		if err := out.Write(j.ctx, j.world, files); err != nil {
 			return err
 		}
+		j.written = true
 	}
 	if !j.first() {
 		return nil

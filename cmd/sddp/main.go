@@ -86,6 +86,7 @@ type job struct {
 	o        *options
 	out      io.Writer
 	progress *progress
+	written  bool // the files, if any were asked for
 }
 
 // first reports whether this is the rank that reads, writes and prints.
@@ -94,19 +95,20 @@ func (j *job) first() bool { return j.world.Rank() == 0 }
 // failed says what went wrong and returns the status to end with. An error that all ranks have is
 // told by rank 0, one that a rank has for itself by that rank.
 func (j *job) failed(err error, stderr io.Writer) int {
-	if j.ctx.Err() != nil {
-		if j.first() {
-			fmt.Fprintln(stderr, "sddp: interrupted; nothing was written")
-		}
-		return statusInterrupted
-	}
 	switch {
-	case errors.Is(err, sddp.ErrPeer) && !j.first():
-		// The rank that failed has told.
-	case j.world.Size() == 1:
+	case j.ctx.Err() != nil && j.first() && j.written:
+		fmt.Fprintln(stderr, "sddp: interrupted after the files were written")
+	case j.ctx.Err() != nil && j.first():
+		fmt.Fprintln(stderr, "sddp: interrupted; nothing was written")
+	case j.ctx.Err() != nil || errors.Is(err, sddp.ErrPeer) && !j.first():
+		// Another rank tells.
+	case j.first():
 		fmt.Fprintf(stderr, "sddp: %v\n", err)
 	default:
 		fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world.Rank(), err)
+	}
+	if j.ctx.Err() != nil {
+		return statusInterrupted
 	}
 	return statusFailed
 }

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asCommand makes this test binary be the command.
+const asCommand = "SDDP_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// commandOf returns a run of the command that has not started.
+func commandOf(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	return cmd
+}
+
+// sddpRun runs the command and returns its status and what it wrote.
+func sddpRun(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	cmd := commandOf(t, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func caseDir(name string) string { return filepath.Join("..", "..", "cases", name) }
+
+func TestUsage(t *testing.T) {
+	for _, k := range []struct {
+		args   string
+		status int
+		out    string // in what is written to standard output
+		err    string // in what is written to standard error
+	}{
+		{"", 2, "", "Usage:"},
+		{"help", 0, "sddp train CASE", ""},
+		{"--help", 0, "sddp train CASE", ""},
+		{"help train", 0, "--iterations", ""},
+		{"train --help", 0, "--iterations", ""},
+		{"simulate -h", 0, "--policy", ""},
+		{"help walk", 2, "", `unknown command "walk"`},
+		{"walk", 2, "", `unknown command "walk", want train`},
+		{"train", 2, "", "got 0 arguments, want one: the folder of a case"},
+		{"train a b", 2, "", "got 2 arguments"},
+		{"train a --colour", 2, "", "--colour"},
+		{"train a --iterations", 2, "", "--iterations"},
+		{"train a --iterations many", 2, "", `"many"`},
+		{"train a --passes 0", 2, "", "--passes: got 0, want a whole number of at least 1"},
+		{"train a --gap 7", 2, "", "--gap: got 7"},
+		{"train a --seed -1", 2, "", "--seed"},
+		{"simulate a", 2, "", "--policy: missing"},
+		{"simulate a --policy p --scenarios 1", 2, "", "--scenarios: got 1"},
+		{"info", 2, "", "got 0 arguments"},
+	} {
+		status, out, errs := sddpRun(t, strings.Fields(k.args)...)
+		if status != k.status || !strings.Contains(out, k.out) || !strings.Contains(errs, k.err) || (k.out == "") != (out == "") || (k.err == "") != (errs == "") {
+			t.Errorf("sddp %s: status %d, output %q, errors %q; want %d, %q, %q", k.args, status, out, errs, k.status, k.out, k.err)
+		}
+	}
+}
+
+// result is the JSON line.
+type result struct {
+	LowerBound float64 `json:"lower_bound"`
+	UpperMean  float64 `json:"upper_mean"`
+	UpperCI95  float64 `json:"upper_ci95"`
+	Iterations int     `json:"iterations"`
+	Cuts       int     `json:"cuts"`
+	CutsSHA256 string  `json:"cuts_sha256"`
+	Ranks      int     `json:"ranks"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// lastLine reads the last line as the result, which must have these fields and no others.
+func lastLine(t *testing.T, out string) (r result) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	dec := json.NewDecoder(strings.NewReader(lines[len(lines)-1]))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		t.Fatalf("last line %q: %v", lines[len(lines)-1], err)
+	}
+	return r
+}
+
+// The toy case costs what its README says, with flags before and after the case.
+func TestTrainToy(t *testing.T) {
+	const flags = "--json --iterations 4 --passes=2 --openings 3"
+	before := append(append([]string{"train"}, strings.Fields(flags)...), caseDir("toy"))
+	after := append([]string{"train", caseDir("toy")}, strings.Fields(flags)...)
+	var hash string
+	for _, args := range [][]string{before, after} {
+		status, out, errs := sddpRun(t, args...)
+		if status != 0 {
+			t.Fatalf("sddp %v: status %d: %s", args, status, errs)
+		}
+		r := lastLine(t, out)
+		if r.LowerBound < 11800*(1-1e-9) || r.LowerBound > 11800*(1+1e-9) || r.UpperMean < r.LowerBound*(1-1e-9) || r.UpperMean > r.LowerBound*(1+1e-9) {
+			t.Errorf("bounds %v and %v, want 11800", r.LowerBound, r.UpperMean)
+		}
+		if r.Iterations != 4 || r.Cuts != 4*2*2 || r.Ranks != 1 || len(r.CutsSHA256) != 64 || hash != "" && hash != r.CutsSHA256 {
+			t.Errorf("got %+v", r)
+		}
+		hash = r.CutsSHA256
+		if n := strings.Count(errs, "/4 "); n != 4 {
+			t.Errorf("%d lines of progress, want 4:\n%s", n, errs)
+		}
+		if strings.Contains(errs, "\x1b") || strings.Contains(out, "\x1b") {
+			t.Error("terminal codes went to something that is no terminal")
+		}
+	}
+}
+
+// Train writes its files, simulate reads the policy back, and one of another case is refused.
+func TestTrainThenSimulate(t *testing.T) {
+	dir := t.TempDir()
+	status, out, errs := sddpRun(t, "train", caseDir("brazil4"), "--iterations", "8", "--passes", "4", "--openings", "4", "--out", dir, "--json")
+	if status != 0 {
+		t.Fatalf("train: status %d: %s", status, errs)
+	}
+	trained := lastLine(t, out)
+	for _, name := range []string{"convergence.csv", "convergence.svg", "storage.svg", "summary.json", "policy.json"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	status, out, errs = sddpRun(t, "simulate", "--scenarios", "600", caseDir("brazil4"), "--policy", dir, "--json", "--out", filepath.Join(dir, "simulated"))
+	if status != 0 {
+		t.Fatalf("simulate: status %d: %s", status, errs)
+	}
+	simulated := lastLine(t, out)
+	if simulated.CutsSHA256 != trained.CutsSHA256 || simulated.LowerBound != trained.LowerBound || simulated.Cuts != trained.Cuts {
+		t.Errorf("simulate has another policy: %+v, trained %+v", simulated, trained)
+	}
+	// Both are means of the same expectation: twice the sum of the half widths is four standard errors.
+	if d := simulated.UpperMean - trained.UpperMean; d > 2*(trained.UpperCI95+simulated.UpperCI95) || -d > 2*(trained.UpperCI95+simulated.UpperCI95) {
+		t.Errorf("simulated %v ± %v, after the training %v ± %v", simulated.UpperMean, simulated.UpperCI95, trained.UpperMean, trained.UpperCI95)
+	}
+	status, _, errs = sddpRun(t, "simulate", caseDir("toy"), "--policy", dir)
+	if status != 1 || !strings.Contains(errs, "case_sha256") || !strings.Contains(errs, `"brazil4"`) {
+		t.Errorf("a policy of another case: status %d: %s", status, errs)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"train", "nowhere"}, "case nowhere: no such file"},
+		{[]string{"info", "nowhere"}, "case nowhere: no such file"},
+		{[]string{"train", file}, "want a folder"},
+		{[]string{"train", caseDir("toy"), "--out", file}, "output folder " + file},
+		{[]string{"simulate", caseDir("toy"), "--policy", file}, file + ": the file is empty"},
+	} {
+		status, out, errs := sddpRun(t, k.args...)
+		if status != 1 || out != "" || !strings.HasPrefix(errs, "sddp: ") || !strings.Contains(errs, k.err) || strings.Contains(errs, "iteration") {
+			t.Errorf("sddp %v: status %d, output %q, errors %q; want 1, nothing, %q, before any work", k.args, status, out, errs, k.err)
+		}
+	}
+}
+
+func TestInfo(t *testing.T) {
+	status, out, errs := sddpRun(t, "info", caseDir("brazil4"), "--json")
+	var facts struct {
+		Thermals, Buses, Lines, Reservoirs, Stages int
+		LoadMWMonth                                float64 `json:"load"`
+	}
+	if err := json.Unmarshal([]byte(out), &facts); status != 0 || err != nil || facts.Thermals != 126 || facts.Buses != 5 || facts.Lines != 5 || facts.Reservoirs != 4 || facts.Stages != 12 {
+		t.Errorf("status %d, %v, %+v: %s", status, err, facts, errs)
+	}
+	status, out, _ = sddpRun(t, "info", caseDir("toy"))
+	for _, want := range []string{"toy: One reservoir", "1 bus,", "2 plants, 90 MW, 20 to 80 $/MWh", "Valley"} {
+		if status != 0 || !strings.Contains(out, want) {
+			t.Errorf("status %d: %q is not in\n%s", status, want, out)
+		}
+	}
+}
+
+// An interrupted training ends at once, says so, and leaves no file.
+func TestInterrupt(t *testing.T) {
+	dir := t.TempDir()
+	cmd := commandOf(t, "train", caseDir("brazil4"), "--iterations", "100000", "--out", dir)
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	for range 3 { // the head of the table and two iterations
+		if !lines.Scan() {
+			t.Fatalf("the command ended by itself: %v", lines.Err())
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || last != "sddp: interrupted; nothing was written" {
+		t.Errorf("ended with %v and %q", err, last)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("the folder holds %v (%v), want nothing", left, err)
+	}
+}
