@@ -111,7 +111,6 @@ const envProbe = "COHORT_DOCTOR_PROBE"
 // probed is what rank 0 of the doctor's job reports.
 type probed struct {
 	SingleCopy bool
-	Native     bool
 	Seconds    float64 // from Init to the end of the exchange
 }
 
@@ -204,7 +203,7 @@ func probe() int {
 // exchange makes sure that messages, short and long, and a collective arrive.
 func exchange(world *cohort.Comm) (probed, error) {
 	caps := world.Caps()
-	p := probed{SingleCopy: caps.SingleCopy, Native: caps.NativeColl}
+	p := probed{SingleCopy: caps.SingleCopy}
 	me, other := world.Rank(), 1-world.Rank()
 	for _, n := range []int{1, 1 << 18} {
 		send, recv := make([]int64, n), make([]int64, n)

@@ -45,7 +45,6 @@ const (
 type Config struct {
 	Path    string   // the executable, found already
 	Args    []string // its arguments, from argv[1] on
-	Dir     string   // working directory; empty for the launcher's
 	Env     []string // environment; nil for the launcher's
 	Backend string   // for COHORT_BACKEND; empty for shm
 	Ranks   int
@@ -260,7 +259,7 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) (err er
 	}
 	argv := append([]string{j.cfg.Path}, j.cfg.Args...)
 	r.proc, err = os.StartProcess(j.cfg.Path, argv, &os.ProcAttr{
-		Dir: j.cfg.Dir, Files: files, Sys: sysProcAttr(pidfd),
+		Files: files, Sys: sysProcAttr(pidfd),
 		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(i)),
 	})
 	if err != nil {
