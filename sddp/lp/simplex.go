@@ -13,6 +13,8 @@ var ErrMisuse = errors.New("lp: misuse")
 // inverse of the kernel of the basis, which is its basic columns crossed with its tight rows. The
 // cost of an iteration therefore follows the number of tight rows, not that of all rows.
 //
+// Results cover the columns and rows there were at the last Solve; asking for others panics.
+//
 // It is not safe for concurrent use. It allocates only while it grows.
 type Simplex struct {
 	// The program as given.
