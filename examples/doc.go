@@ -1,0 +1,12 @@
+// Package examples holds small programs, one folder and one idea each:
+//
+//	hello   join a job and say where this rank runs
+//	ring    messages between neighbours, of a length the receiver does not know
+//	pi      a sum whose bits do not depend on the number of ranks
+//	heat2d  a grid split over a Cartesian communicator, with halo exchange
+//
+// Each runs alone, as a job of one rank, or on several:
+//
+//	go run ./examples/pi
+//	go run ./cmd/cohort run -n 4 ./examples/pi
+package examples
