@@ -268,8 +268,12 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		d := e.peers[src][idx]
 		if n := e.posted.FindPosted(env); n != nil {
 			o := n.Owner.(*op)
+			want := n.Env
 			if e.accept(o, d, gen, addr, h.size, env) {
+				got := n.Env
+				n.Env = want // the queue finds it by what it was posted with
 				e.posted.Remove(n)
+				n.Env = got
 			}
 			return true
 		}
@@ -418,6 +422,6 @@ func (e *engine) getOp() *op {
 }
 
 func (e *engine) putOp(o *op) {
-	o.req, o.comm, o.buf, o.note, o.kind = nil, nil, nil, nil, 0
+	o.req, o.comm, o.buf, o.note, o.kind, o.state = nil, nil, nil, nil, 0, opIdle
 	e.freeOp = append(e.freeOp, o)
 }
