@@ -12,9 +12,20 @@ func newBcaster(b *builder) bcaster { return bcaster{b, mod(b.rank-b.c.Root, b.n
 // real returns the rank with number v.
 func (b bcaster) real(v int) int { return mod(v+b.c.Root, b.n) }
 
-// parts returns parts i to j-1 of the vector split over the ranks.
+// bytes returns the region of bytes lo to hi-1 of the vector. Nothing is
+// computed with it, so that an element may be cut in two.
+func (b bcaster) bytes(lo, hi int) Region { return Region{Recv, lo, hi - lo} }
+
+// length returns the bytes of the vector.
+func (b bcaster) length() int { return b.c.Count * b.size }
+
+// parts returns parts i to j-1 of the vector split over the ranks, in whole
+// cache lines but for the last.
 func (b bcaster) parts(i, j int) Region {
-	return b.elems(Recv, split(b.c.Count, b.n, i), split(b.c.Count, b.n, j))
+	const line = 64
+	all := b.length()
+	lines := (all + line - 1) / line
+	return b.bytes(min(all, split(lines, b.n, i)*line), min(all, split(lines, b.n, j)*line))
 }
 
 // tree sends down the binomial tree, from each rank to each of its children,
@@ -36,7 +47,7 @@ func (b bcaster) tree(part func(lo, hi int) Region) {
 // bcastBinomial: who has the vector sends it on, largest subtree first.
 func bcastBinomial(bb *builder) {
 	b := newBcaster(bb)
-	all := b.elems(Recv, 0, b.c.Count)
+	all := b.bytes(0, b.length())
 	b.tree(func(int, int) Region { return all })
 }
 
@@ -93,15 +104,13 @@ func bcastScatterRing(bb *builder) {
 // analysis of MPI collective operations, 2005.
 func bcastChain(bb *builder) {
 	b := newBcaster(bb)
-	step := max(1, b.lim.segment/b.size)
-	for lo := 0; lo < b.c.Count+step; lo += step {
-		if b.v > 0 && lo < b.c.Count {
-			b.recv(b.real(b.v-1), b.elems(Recv, lo, min(lo+step, b.c.Count)))
+	all, step := b.length(), b.lim.segment
+	for lo := 0; lo < all+step; lo += step {
+		if b.v > 0 && lo < all {
+			b.recv(b.real(b.v-1), b.bytes(lo, min(lo+step, all)))
 		}
-		// The root has it all and need not lag behind itself, but a round is
-		// then one segment long, as for the others.
 		if b.v < b.n-1 && lo >= step {
-			b.send(b.real(b.v+1), b.elems(Recv, lo-step, min(lo, b.c.Count)))
+			b.send(b.real(b.v+1), b.bytes(lo-step, min(lo, all)))
 		}
 		b.round()
 	}

@@ -134,6 +134,18 @@ func ranks(t *testing.T) (n []int) {
 	return n
 }
 
+// lengths are counts that split evenly or not, over n ranks where a count is not
+// that of one block.
+func lengths(c backend.Coll, n int) []int {
+	switch c {
+	case backend.Barrier:
+		return []int{0}
+	case backend.Bcast, backend.Reduce, backend.Allreduce, backend.Scan, backend.Exscan:
+		return []int{0, 1, 5, n, 2*n + 3, 8 * n}
+	}
+	return []int{0, 1, 5, 8}
+}
+
 // TestAlgorithms runs every algorithm wherever it can run, not only where it is
 // chosen.
 func TestAlgorithms(t *testing.T) {
@@ -149,7 +161,7 @@ func TestAlgorithms(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, uint64(i)))
 			ran := 0
 			for _, n := range ranks(t) {
-				for _, count := range []int{0, 1, 5, n, 2*n + 3, 8 * n} {
+				for _, count := range lengths(r.coll, n) {
 					for _, commutative := range []bool{false, true} {
 						if commutative && !reduces(r.coll) {
 							continue

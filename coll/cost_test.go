@@ -118,15 +118,15 @@ func TestCosts(t *testing.T) {
 				continue
 			}
 			// Lengths that all splits divide.
-			vector := n * z.p * 2
+			vector := n * z.p * 8 // a part of a broadcast is whole lines of 64 bytes
 			j := &job{coll: r.coll, n: n, count: vector, elem: 8, inPlace: make([]bool, n), root: rng.IntN(n)}
 			switch r.coll {
 			case backend.Barrier:
 				j.count = 0
 			case backend.ReduceScatterBlock:
-				j.count = 2 * z.p
+				j.count = vector / n
 			case backend.ReduceScatter, backend.Allgatherv:
-				j.counts = slices.Repeat([]int{2 * z.p}, n)
+				j.counts = slices.Repeat([]int{vector / n}, n)
 			case backend.Gatherv, backend.Scatterv:
 				j.counts, j.count = slices.Repeat([]int{3}, n), 0
 			case backend.Alltoallv:
@@ -197,6 +197,86 @@ func TestDocumented(t *testing.T) {
 	}
 	for name := range rows {
 		t.Errorf("%s is documented and does not exist", name)
+	}
+}
+
+// TestMessages counts messages where what matters is how many there are.
+func TestMessages(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 0))
+	total := func(j *job) (sum int) {
+		m, err := j.run(rng, &small, nil)
+		if err != nil {
+			t.Fatalf("%v: %v", j, err)
+		}
+		for _, k := range m.messages {
+			sum += k
+		}
+		return sum
+	}
+	for n := 2; n <= 17; n++ {
+		// Empty blocks are sent where only the two ends know their lengths, and
+		// nowhere else.
+		for c := backend.Barrier; c <= backend.Exscan; c++ {
+			j := newJob(rng, c, n, 0)
+			want := 0
+			switch c {
+			case backend.Barrier:
+				want = n * bits.Len(uint(n-1))
+			case backend.Gatherv, backend.Scatterv:
+				want = n - 1
+			case backend.Alltoallv:
+				want = n * (n - 1)
+			}
+			if got := total(j); got != want {
+				t.Errorf("%v with nothing to move: %d messages, want %d", j, got, want)
+			}
+		}
+		// A block of ranks that nobody is above of is not sent down: in the step
+		// with distance d, the last d ranks send nothing.
+		if k := bits.Len(uint(n)) - 1; n == 1<<k {
+			for _, c := range []backend.Coll{backend.Scan, backend.Exscan} {
+				if got, want := total(newJob(rng, c, n, 3)), n*k-(n-1); got != want {
+					t.Errorf("%v of %d ranks: %d messages, want %d", c, n, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestScratch: the scratch memory of the algorithms for long messages is what
+// docs/algorithms.md says.
+func TestScratch(t *testing.T) {
+	const count = 1 << 10 // a multiple of 64 bytes, so that nothing is rounded
+	for _, c := range []struct {
+		algorithm string
+		n         int
+		inPlace   bool
+		want      int // for vectors of n*count elements, blocks of count elements
+	}{
+		{"alltoall/pairwise", 7, true, 2 * 8 * count},
+		{"alltoall/pairwise", 8, true, 2 * 8 * count},
+		{"alltoall/pairwise", 7, false, 0},
+		{"alltoall/spread", 20, true, 2 * small.window * 8 * count},
+		{"allgather/ring", 7, false, 0},
+		{"bcast/chain", 7, false, 0},
+		{"bcast/scatter-ring", 7, false, 0},
+		{"allreduce/rabenseifner", 8, false, 8 * 8 * count / 4},
+		{"allreduce/rabenseifner", 8, true, 8 * 8 * count / 2},
+		{"allreduce/ring", 7, true, 2 * 8 * count},
+		{"reduce_scatter_block/ring", 7, true, 2 * 8 * count},
+		{"reduce_scatter_block/pairwise", 7, false, 6 * 8 * count},
+	} {
+		r := &rules[slices.IndexFunc(rules[:], func(r rule) bool { return r.name == c.algorithm })]
+		call := &backend.Call{Coll: r.coll, Count: count, Type: word, Op: wordOp(true, sum), InPlace: c.inPlace}
+		switch r.coll {
+		case backend.Bcast, backend.Allreduce:
+			call.Count *= c.n
+		}
+		b := newBuilder(call, 1, c.n, &small)
+		r.build(b)
+		if s := b.schedule(r.name); s.Scratch != c.want {
+			t.Errorf("%s of %d ranks, in place %v: %d bytes of scratch, want %d", c.algorithm, c.n, c.inPlace, s.Scratch, c.want)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ type posted struct {
 type executor struct {
 	sched   *Schedule
 	mem     [3][]byte
-	written [3][]bool
+	written [3][]byte // 1 where mem has been written
 	round   int
 	open    int // messages of the round that have not matched
 	clock   int
@@ -56,7 +56,7 @@ func newMachine(op *backend.Op, scheds []*Schedule, calls []*backend.Call) *mach
 		e := &executor{sched: s}
 		e.mem = [3][]byte{calls[r].Send, calls[r].Recv, bytes.Repeat([]byte{0xEE}, s.Scratch)}
 		for i := range e.mem {
-			e.written[i] = make([]bool, len(e.mem[i]))
+			e.written[i] = make([]byte, len(e.mem[i]))
 		}
 		fill(e.written[Send])
 		if calls[r].InPlace || calls[r].Coll == backend.Bcast && calls[r].Root == r {
@@ -67,9 +67,9 @@ func newMachine(op *backend.Op, scheds []*Schedule, calls []*backend.Call) *mach
 	return m
 }
 
-func fill(b []bool) {
+func fill(b []byte) {
 	for i := range b {
-		b[i] = true
+		b[i] = 1
 	}
 }
 
@@ -268,7 +268,7 @@ func (e *executor) readable(r Region) error {
 	if err := e.inside(r); err != nil || r.N == 0 {
 		return err
 	}
-	if i := slices.Index(e.written[r.Space][r.Off:r.Off+r.N], false); i >= 0 {
+	if i := bytes.IndexByte(e.written[r.Space][r.Off:r.Off+r.N], 0); i >= 0 {
 		return fmt.Errorf("%v: byte %d was never written", r, r.Off+i)
 	}
 	return nil

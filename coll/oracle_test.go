@@ -43,20 +43,20 @@ func float(a, b uint64) uint64 {
 	return math.Float64bits(math.Float64frombits(a) + math.Float64frombits(b))
 }
 
-// treeOf is the tree order as its definition has it.
+// treeOf is the tree order as its definition has it. It uses up x.
 func treeOf(x []uint64, f func(a, b uint64) uint64) uint64 {
 	p := 1
 	for 2*p <= len(x) {
 		p *= 2
 	}
-	var y []uint64
+	y := x[:0]
 	for rem := len(x) - p; rem > 0; rem-- {
 		y = append(y, f(x[0], x[1]))
 		x = x[2:]
 	}
 	y = append(y, x...)
 	for len(y) > 1 {
-		var z []uint64
+		z := y[:0]
 		for i := 0; i < len(y); i += 2 {
 			z = append(z, f(y[i], y[i+1]))
 		}
@@ -76,7 +76,7 @@ func ringOf(x []uint64, c int, f func(a, b uint64) uint64) uint64 {
 }
 
 // prefixOf is the order of a scan: x are the operands of ranks 0 to r-1, and of
-// r if own.
+// r if own. It uses up x.
 func prefixOf(x []uint64, own bool, f func(a, b uint64) uint64) uint64 {
 	r := len(x)
 	var acc uint64
@@ -127,6 +127,7 @@ type job struct {
 	f           func(a, b uint64) uint64
 	commutative bool
 	ringChunk   int
+	packed      bool // v-forms: no gaps between blocks
 
 	op     *backend.Op
 	calls  []*backend.Call
@@ -150,19 +151,29 @@ func wordBytes(w []uint64) []byte {
 	return b
 }
 
-// random returns n bytes; words of them are also ordinary float64.
+// random returns n bytes; words of them are also ordinary float64, of either
+// sign and of magnitudes from 2^-28 to 2^28.
 func random(rng *rand.Rand, n int) []byte {
-	b := make([]byte, 0, n+8)
-	for len(b) < n {
-		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(math.Exp(40*rng.Float64()-20)*(1-2*float64(rng.IntN(2)))))
+	b := make([]byte, (n+7)&^7)
+	for i := 0; i < n; i += 8 {
+		x := rng.Uint64()
+		exp := 1023 - 28 + (x>>52)%57
+		binary.LittleEndian.PutUint64(b[i:], x&(1<<63|1<<52-1)|exp<<52)
 	}
 	return b[:n:n]
 }
 
-// displs lays out blocks in a random order with gaps, and returns their places
-// and the length of the whole, in elements.
-func displs(rng *rand.Rand, counts []int) (d []int, total int) {
+// layout returns the places of blocks in a random order with gaps, or, of a
+// packed job, one after the other, and the length of the whole, in elements.
+func (j *job) layout(rng *rand.Rand, counts []int) (d []int, total int) {
 	d = make([]int, len(counts))
+	if j.packed {
+		for i, m := range counts {
+			d[i] = total
+			total += m
+		}
+		return d, total
+	}
 	for _, i := range rng.Perm(len(counts)) {
 		total += rng.IntN(3)
 		d[i] = total
@@ -260,7 +271,7 @@ func (j *job) prepare(rng *rand.Rand) {
 				j.calls[r].Send = slices.Clone(input[r])
 				continue
 			}
-			d, total := displs(rng, j.counts)
+			d, total := j.layout(rng, j.counts)
 			j.calls[r].RecvCounts, j.calls[r].RecvDispls = j.counts, d
 			place(r, total, d[r])
 			for i := range n {
@@ -277,7 +288,7 @@ func (j *job) prepare(rng *rand.Rand) {
 		total := n * j.count
 		if j.coll == backend.Scatterv {
 			counts = j.counts
-			d, total = displs(rng, counts)
+			d, total = j.layout(rng, counts)
 			root.SendCounts, root.SendDispls = counts, d
 		}
 		root.Send = random(rng, total*elem)
@@ -290,6 +301,7 @@ func (j *job) prepare(rng *rand.Rand) {
 	case backend.Alltoall, backend.Alltoallv:
 		if j.coll == backend.Alltoall {
 			j.counts = slices.Repeat([]int{j.count}, n*n)
+			j.packed = true
 		}
 		for i := range j.counts {
 			// A rank in place sends as much as it receives.
@@ -301,20 +313,9 @@ func (j *job) prepare(rng *rand.Rand) {
 		for i, m := range j.counts {
 			blocks[i] = random(rng, m*elem)
 		}
-		packed := func(counts []int) (d []int, total int) {
-			for _, m := range counts {
-				d = append(d, total)
-				total += m
-			}
-			return d, total
-		}
 		for r, c := range j.calls {
-			lay := func(counts []int) ([]int, int) { return displs(rng, counts) }
-			if j.coll == backend.Alltoall {
-				lay = packed
-			}
-			sd, st := lay(row(r))
-			rd, rt := lay(col(r))
+			sd, st := j.layout(rng, row(r))
+			rd, rt := j.layout(rng, col(r))
 			c.Recv = random(rng, rt*elem)
 			if c.InPlace {
 				for i := range n {
@@ -356,7 +357,9 @@ func (j *job) prepareReduction(rng *rand.Rand, input [][]byte, place func(r, tot
 		input[r] = random(rng, total*8)
 		vecs[r] = words(input[r])
 	}
-	column := func(i, upTo int) (x []uint64) {
+	x := make([]uint64, 0, n)
+	column := func(i, upTo int) []uint64 {
+		x = x[:0]
 		for _, v := range vecs[:upTo] {
 			x = append(x, v[i])
 		}

@@ -116,8 +116,7 @@ func reduceScatterPairwise(b *builder) {
 	chunk := func(i int) Region {
 		return b.elems(in, split(b.order.count, b.n, i), split(b.order.count, b.n, i+1))
 	}
-	t := newClimb(b, final)
-	t.add(b.rank, chunk(b.rank))
+	t := newClimb(b, final, chunk(b.rank))
 	for k := 1; k <= b.n/2; k++ {
 		pair, m := beside(b.rank, k, b.n)
 		for _, p := range pair[:m] {
@@ -177,22 +176,24 @@ func (b *builder) deliver(chunk Region) {
 	b.round()
 }
 
-// climb combines the ranks' values in tree order as they become known.
+// climb combines the ranks' values in tree order as they become known. This
+// rank's own value, which is only read, is made known first; the others are in
+// scratch.
 type climb struct {
 	b     *builder
 	f     fold
 	final Region
-	read  Space      // of this rank's own value, not written to
 	known [][]Region // by level; level 0 is the pairs
 	have  [][]bool
 }
 
-func newClimb(b *builder, final Region) *climb {
-	t := &climb{b: b, f: newFold(b.n, -1), final: final, read: b.in()}
+func newClimb(b *builder, final, own Region) *climb {
+	t := &climb{b: b, f: newFold(b.n, -1), final: final}
 	for width := b.n; ; width = t.f.p >> (len(t.known) - 1) {
 		t.known = append(t.known, make([]Region, width))
 		t.have = append(t.have, make([]bool, width))
 		if width == 1 {
+			t.add(b.rank, own)
 			return t
 		}
 	}
@@ -200,37 +201,26 @@ func newClimb(b *builder, final Region) *climb {
 
 // add makes rank's value known.
 func (t *climb) add(rank int, r Region) {
-	level, i := 0, rank
+	i := rank - t.f.rem
 	if t.f.paired(rank) {
 		mate := rank ^ 1
 		if !t.have[0][mate] {
 			t.have[0][rank], t.known[0][rank] = true, r
 			return
 		}
-		r = t.join(r, t.known[0][mate], rank < mate, t.f.p == 1)
+		t.b.reduce(r, r, t.known[0][mate], rank < mate)
 		i = rank / 2
-	} else {
-		i = rank - t.f.rem
 	}
-	for level = 1; level < len(t.known)-1; level++ {
+	for level := 1; level < len(t.known)-1; level++ {
 		if !t.have[level][i^1] {
 			t.have[level][i], t.known[level][i] = true, r
 			return
 		}
-		r = t.join(r, t.known[level][i^1], i&1 == 0, level == len(t.known)-2)
+		to := r
+		if level == len(t.known)-2 {
+			to = t.final
+		}
+		t.b.reduce(to, r, t.known[level][i^1], i&1 == 0)
 		i /= 2
 	}
-}
-
-// join combines two values, one of them in scratch, and returns where.
-func (t *climb) join(mine, theirs Region, lower, last bool) Region {
-	to := mine
-	if mine.Space == t.read {
-		to = theirs
-	}
-	if last {
-		to = t.final
-	}
-	t.b.reduce(to, mine, theirs, lower)
-	return to
 }

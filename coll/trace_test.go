@@ -26,7 +26,7 @@ func TestTraces(t *testing.T) {
 	}{
 		{"barrier/dissemination", 5, 0, -1, nil, false},
 		{"bcast/binomial", 6, 2, 2, nil, false},
-		{"bcast/scatter-ring", 5, 5, 1, nil, false},
+		{"bcast/scatter-ring", 5, 40, 1, nil, false},
 		{"bcast/chain", 3, 12, 0, nil, false},
 		{"reduce/binomial", 6, 1, 3, nil, false},
 		{"allreduce/recursive-doubling", 6, 1, -1, nil, false},
@@ -41,7 +41,7 @@ func TestTraces(t *testing.T) {
 		{"scan/recursive-doubling", 5, 1, -1, nil, false},
 	} {
 		r := &rules[slices.IndexFunc(rules[:], func(r rule) bool { return r.name == c.algorithm })]
-		j := &job{coll: r.coll, n: c.n, count: c.count, elem: 8, root: c.root, counts: c.counts, inPlace: slices.Repeat([]bool{c.inPlace}, c.n)}
+		j := &job{coll: r.coll, n: c.n, count: c.count, elem: 8, root: c.root, counts: c.counts, packed: true, inPlace: slices.Repeat([]bool{c.inPlace}, c.n)}
 		if reduces(r.coll) {
 			j.f, j.commutative = mix, r.needs == ring
 		}
