@@ -3,11 +3,12 @@
 //
 // A backend's test is one call:
 //
-//	func TestMain(m *testing.M) { cohorttest.Main(m) }
-//
 //	func TestConformance(t *testing.T) {
 //		cohorttest.Test(t, cohorttest.Processes{Backend: "shm"})
 //	}
+//
+// That is all a backend whose ranks are processes needs too: they are the test's
+// binary again, which does a rank's part when it comes to the call.
 //
 // [Test] starts jobs of 1, 2, 3, 4, 5, 7 and 8 ranks through a [Launcher], and
 // in each runs the scenarios, one after the other: every collective in its

@@ -23,6 +23,11 @@ type Job struct {
 	Scenarios []string // what they do, by name
 	Short     bool     // the smaller matrix
 	Dir       string   // where the ranks leave their reports
+
+	// Patience is how long a scenario may go without any progress before the
+	// watchdog ends the process with a dump of all goroutines. It is no bound on
+	// how slow a machine may be: a single operation has to take that long.
+	Patience time.Duration
 }
 
 // report is what one rank says about one scenario. A rank writes one line when
@@ -34,11 +39,6 @@ type report struct {
 	Digest   string   `json:",omitempty"`
 	Millis   int64    `json:",omitempty"`
 }
-
-// patience is how long a scenario may go without any progress before the
-// watchdog ends the process with a dump of all goroutines. It is no bound on
-// how slow a machine may be: a single operation has to take that long.
-const patience = 3 * time.Minute
 
 // Run does a rank's part of the job. It returns an error only where a scenario
 // cannot be continued; failed checks are in the report.
@@ -68,8 +68,8 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 	if err := out.Encode(report{Scenario: s.name}); err != nil {
 		return err
 	}
-	r := &Rank{World: world, Size: world.Size(), Rank: world.Rank(), Short: j.Short, scenario: s.name}
-	r.dog = time.AfterFunc(patience, r.bark)
+	r := &Rank{World: world, Size: world.Size(), Rank: world.Rank(), Short: j.Short, scenario: s.name, patience: j.Patience}
+	r.dog = time.AfterFunc(r.patience, r.bark)
 	defer r.dog.Stop()
 	begun := time.Now()
 	if err := r.play(s); err != nil {
@@ -140,6 +140,7 @@ type Rank struct {
 	scenario string
 	digest   string
 	dog      *time.Timer
+	patience time.Duration
 	mu       sync.Mutex
 	errs     []string
 }
@@ -191,7 +192,7 @@ func (r *Rank) Errorf(format string, args ...any) {
 // OK stops the scenario on this rank if err is not nil. It may be used by the
 // scenario's own goroutine only.
 func (r *Rank) OK(err error) {
-	r.dog.Reset(patience)
+	r.dog.Reset(r.patience)
 	if err != nil {
 		panic(stop{err})
 	}
@@ -199,7 +200,7 @@ func (r *Rank) OK(err error) {
 
 // Is checks that err wraps want. It is no reason to stop.
 func (r *Rank) Is(err, want error, what string, args ...any) bool {
-	r.dog.Reset(patience)
+	r.dog.Reset(r.patience)
 	if !errors.Is(err, want) {
 		r.Errorf("%s: got error %v, want %v", fmt.Sprintf(what, args...), err, want)
 		return false
@@ -210,5 +211,5 @@ func (r *Rank) Is(err, want error, what string, args ...any) bool {
 // bark ends the process: panic shows where every goroutine is.
 func (r *Rank) bark() {
 	debug.SetTraceback("all")
-	panic(fmt.Sprintf("cohorttest: no progress in %s on rank %d of %d for %v", r.scenario, r.Rank, r.Size, patience))
+	panic(fmt.Sprintf("cohorttest: no progress in %s on rank %d of %d for %v", r.scenario, r.Rank, r.Size, r.patience))
 }

@@ -20,14 +20,12 @@ import (
 // jobVariable holds the job of a process that is a rank, as JSON.
 const jobVariable = "COHORTTEST_JOB"
 
-// Main is what the TestMain of a package that uses [Processes] calls: in a
-// process that was started as a rank it does the rank's part, otherwise it runs
-// the tests.
-func Main(m *testing.M) {
+// become does a rank's part and ends the process, if the process was started as
+// a rank.
+func become() {
 	if job := os.Getenv(jobVariable); job != "" {
 		os.Exit(rankMain(job))
 	}
-	os.Exit(m.Run())
 }
 
 // rankMain is a rank process. Its exit status is 0 unless the rank could not
@@ -38,6 +36,7 @@ func rankMain(text string) int {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", jobVariable, err)
 		return 2
 	}
+	pollFiles()
 	before := snapshot()
 	world, err := cohort.Init(context.Background(), nil)
 	if err != nil {
@@ -52,6 +51,7 @@ func rankMain(text string) int {
 	if e := world.Close(); e != nil {
 		err = errors.Join(err, fmt.Errorf("second Close: %w", e))
 	}
+	world = nil
 	if left := before.left() + sharedMappings(); left != "" {
 		err = errors.Join(err, fmt.Errorf("after Close there are left:\n%s", left))
 	}
@@ -62,9 +62,9 @@ func rankMain(text string) int {
 	return 0
 }
 
-// Environ returns what a process has to find in its environment for [Main] to
-// make it a rank of the job; the variables that say which rank are the
-// launcher's business.
+// Environ returns what a process has to find in its environment for [Test] or
+// [Bits] to make it a rank of the job and end it; the variables that say which
+// rank are the launcher's business.
 func (j *Job) Environ() []string {
 	b, err := json.Marshal(j)
 	if err != nil {
@@ -73,8 +73,8 @@ func (j *Job) Environ() []string {
 	return []string{jobVariable + "=" + string(b)}
 }
 
-// Processes launches every rank as a process: the test's own binary again. It
-// needs [Main] in the package's TestMain.
+// Processes launches every rank as a process: the test's own binary again, with
+// the same test, in which [Test] or [Bits] finds that it is a rank.
 type Processes struct {
 	Backend string   // COHORT_BACKEND of the ranks
 	Env     []string // more variables, NAME=value
@@ -91,11 +91,12 @@ func (p Processes) Launch(t testing.TB, job *Job) error {
 		return err
 	}
 	id := rand.Text()
+	test, _, _ := strings.Cut(t.Name(), "/")
 	errs := make([]error, job.Ranks)
 	var wg sync.WaitGroup
 	for rank := range job.Ranks {
 		var stderr strings.Builder
-		cmd := exec.Command(exe)
+		cmd := exec.Command(exe, "-test.run=^"+test+"$")
 		cmd.Env = append(os.Environ(), job.Environ()...)
 		cmd.Env = append(cmd.Env, "COHORT_BACKEND="+p.Backend, "COHORT_JOB="+id,
 			"COHORT_RANK="+strconv.Itoa(rank), "COHORT_SIZE="+strconv.Itoa(job.Ranks))

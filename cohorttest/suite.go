@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Test checks that ranks started by l behave as MPI-4.1 and the documentation
 // of package cohort say. Every scenario is a subtest for every number of ranks:
 // "4ranks/Allreduce".
 func Test(t *testing.T, l Launcher) {
+	become()
 	sizes := []int{1, 2, 3, 4, 5, 7, 8}
 	if testing.Short() {
 		sizes = []int{1, 2, 3, 5}
@@ -54,15 +56,24 @@ func skip(l Launcher, name string, n int) string {
 // launch runs one job and reports each of its scenarios as a subtest. It
 // returns the digests of the last one, rank by rank.
 func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) {
-	job := &Job{Ranks: n, Scenarios: names, Short: testing.Short(), Dir: t.TempDir()}
+	job := &Job{Ranks: n, Scenarios: names, Short: testing.Short(), Dir: t.TempDir(), Patience: 3 * time.Minute}
+	if end, ok := t.Deadline(); ok {
+		// The dump has to come before the one that go test would make.
+		job.Patience = max(min(job.Patience, time.Until(end)*3/4), time.Second)
+	}
 	launchErr := l.Launch(t, job)
 	ranks, err := job.reports()
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed := false
-	for _, name := range names {
+	for i, name := range names {
 		s, _ := find(name)
+		if !begun(ranks, name) {
+			t.Errorf("the job ended early: %d of %d scenarios have not begun, from %s on", len(names)-i, len(names), name)
+			failed = true
+			break
+		}
 		t.Run(name, func(t *testing.T) {
 			judge(t, s, ranks)
 			failed = failed || t.Failed()
@@ -81,6 +92,11 @@ func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) 
 		digests = append(digests, r[last.name].Digest)
 	}
 	return digests
+}
+
+// begun reports whether any rank has begun a scenario.
+func begun(ranks []map[string]report, name string) bool {
+	return slices.ContainsFunc(ranks, func(r map[string]report) bool { _, ok := r[name]; return ok })
 }
 
 // judge turns the ranks' reports about one scenario into the test's result.
@@ -121,6 +137,7 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 // digest.
 func Bits(t *testing.T, l Launcher, n int) string {
 	t.Helper()
+	become()
 	digests := launch(t, l, n, []string{bitsScenario})
 	if slices.Contains(digests, "") {
 		t.Fatalf("%s, %d ranks: no digest", l.Name(), n)
