@@ -45,7 +45,7 @@ func (p *peers) post(to *post, call *backend.Call) {
 	}
 	p.in = direct.Input(call, p.s.c.rank)
 	if direct.Posted(call, n, boardData) {
-		if len(p.in) <= len(to.small) {
+		if p.length() <= len(to.small) { // not by the own input: on decides by the same
 			copy(to.small[:], p.in)
 		} else {
 			copy(to.data[:], p.in)
