@@ -197,38 +197,6 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// TestSelection runs what is chosen, for all roots, with limits so low that
-// every algorithm is chosen somewhere, and with the real ones.
-func TestSelection(t *testing.T) {
-	chosen := map[string]bool{}
-	rng := rand.New(rand.NewPCG(2, 0))
-	for c := backend.Barrier; c <= backend.Exscan; c++ {
-		for n := 1; n <= 17; n++ {
-			for _, count := range []int{0, 1, 3, 7, 30, 64, 200} {
-				for root := range n {
-					if root > 0 && (!rooted(c) || testing.Short() && root > 2) {
-						break
-					}
-					j := newJob(rng, c, n, count)
-					j.root = root
-					j.commutative = rng.IntN(2) == 0
-					j.inPlace = placements(rng, n)[rng.IntN(3)]
-					m, err := j.run(rng, &small, nil)
-					if err != nil {
-						t.Fatalf("%v: %v", j, err)
-					}
-					chosen[m.ranks[0].sched.Algorithm] = true
-				}
-			}
-		}
-	}
-	for _, r := range rules {
-		if !chosen[r.name] {
-			t.Errorf("%s was never chosen", r.name)
-		}
-	}
-}
-
 // TestLengths runs what is chosen with the real limits.
 func TestLengths(t *testing.T) {
 	lengths := []int{0, 1, 3, 64, 1000, 70001}

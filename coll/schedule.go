@@ -23,7 +23,7 @@ type Kind uint8
 const (
 	SendTo    Kind = iota // send A to Peer
 	RecvFrom              // receive from Peer into Dst, exactly Dst.N bytes
-	Copy                  // Dst = A (they may be equal, not overlap otherwise)
+	Copy                  // Dst = A; they do not overlap
 	Reduction             // Dst = A op B; A is the operand of the lower ranks; Dst may be A or B
 )
 
@@ -38,9 +38,10 @@ type Action struct {
 // Round is what a rank does between two waits: it starts all Comm actions at
 // once, waits until all are complete, and then does the Local ones in order.
 // Between two ranks, messages match in the order of rounds and, inside a round,
-// of Comm.
+// of Comm. What a round receives overlaps nothing else it sends or receives, so
+// that it does not matter when in the round the bytes move.
 type Round struct {
-	Comm  []Action // SendTo and RecvFrom
+	Comm  []Action // SendTo and RecvFrom; may be empty
 	Local []Action // Copy and Reduction
 }
 
@@ -49,5 +50,5 @@ type Round struct {
 type Schedule struct {
 	Algorithm string // for traces and docs: "allreduce/rabenseifner"
 	Rounds    []Round
-	Scratch   int // bytes of Temp
+	Scratch   int // bytes of Temp, a multiple of 64; Temp is aligned for every element type
 }
