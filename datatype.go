@@ -71,37 +71,32 @@ func (b BFloat16) String() string {
 	return strconv.FormatFloat(float64(b.Float32()), 'g', 4, 32)
 }
 
-// numberTypes has the Datatype of every number, by backend.Kind.
-var numberTypes = [...]*backend.Datatype{
-	backend.Bool:       {Kind: backend.Bool, Size: 1},
-	backend.Int8:       {Kind: backend.Int8, Size: 1},
-	backend.Int16:      {Kind: backend.Int16, Size: 2},
-	backend.Int32:      {Kind: backend.Int32, Size: 4},
-	backend.Int64:      {Kind: backend.Int64, Size: 8},
-	backend.Uint8:      {Kind: backend.Uint8, Size: 1},
-	backend.Uint16:     {Kind: backend.Uint16, Size: 2},
-	backend.Uint32:     {Kind: backend.Uint32, Size: 4},
-	backend.Uint64:     {Kind: backend.Uint64, Size: 8},
-	backend.Float16:    {Kind: backend.Float16, Size: 2},
-	backend.BFloat16:   {Kind: backend.BFloat16, Size: 2},
-	backend.Float32:    {Kind: backend.Float32, Size: 4},
-	backend.Float64:    {Kind: backend.Float64, Size: 8},
-	backend.Complex64:  {Kind: backend.Complex64, Size: 8},
-	backend.Complex128: {Kind: backend.Complex128, Size: 16},
-}
+// numberTypes has the Datatype of every number, by backend.Kind, and goKinds that
+// of every kind of Go number; nil for other kinds.
+var (
+	numberTypes = newNumberTypes()
+	goKinds     = newGoKinds()
+	locTypes    = newLocTypes() // of Loc[T], by the kind of T
+)
 
-// goKinds has the Datatype of every kind of Go number, nil for other kinds.
-var goKinds [reflect.UnsafePointer + 1]*backend.Datatype
+type kindTable [backend.Loc]*backend.Datatype
 
-// locTypes has the Datatype of Loc[T] by the kind of T.
-var locTypes [len(numberTypes)]*backend.Datatype
-
-func init() {
-	for k, d := range numberTypes {
-		if d != nil {
-			d.Name, d.ID = backend.Kind(k).String(), uint32(k)
+func newNumberTypes() (t kindTable) {
+	for k, size := range [...]int{
+		backend.Bool: 1,
+		backend.Int8: 1, backend.Int16: 2, backend.Int32: 4, backend.Int64: 8,
+		backend.Uint8: 1, backend.Uint16: 2, backend.Uint32: 4, backend.Uint64: 8,
+		backend.Float16: 2, backend.BFloat16: 2, backend.Float32: 4, backend.Float64: 8,
+		backend.Complex64: 8, backend.Complex128: 16,
+	} {
+		if size > 0 {
+			t[k] = &backend.Datatype{Kind: backend.Kind(k), Size: size, Name: backend.Kind(k).String(), ID: uint32(k)}
 		}
 	}
+	return t
+}
+
+func newGoKinds() (t [reflect.UnsafePointer + 1]*backend.Datatype) {
 	for gk, k := range map[reflect.Kind]backend.Kind{
 		reflect.Bool: backend.Bool,
 		reflect.Int8: backend.Int8, reflect.Int16: backend.Int16, reflect.Int32: backend.Int32, reflect.Int64: backend.Int64,
@@ -109,20 +104,26 @@ func init() {
 		reflect.Float32: backend.Float32, reflect.Float64: backend.Float64,
 		reflect.Complex64: backend.Complex64, reflect.Complex128: backend.Complex128,
 	} {
-		goKinds[gk] = numberTypes[k]
+		t[gk] = numberTypes[k]
 	}
-	goKinds[reflect.Int], goKinds[reflect.Uint], goKinds[reflect.Uintptr] = goKinds[reflect.Int64], goKinds[reflect.Uint64], goKinds[reflect.Uint64]
+	word, uword := backend.Int64, backend.Uint64
 	if strconv.IntSize == 32 {
-		goKinds[reflect.Int], goKinds[reflect.Uint], goKinds[reflect.Uintptr] = goKinds[reflect.Int32], goKinds[reflect.Uint32], goKinds[reflect.Uint32]
+		word, uword = backend.Int32, backend.Uint32
 	}
+	t[reflect.Int], t[reflect.Uint], t[reflect.Uintptr] = numberTypes[word], numberTypes[uword], numberTypes[uword]
+	return t
+}
+
+func newLocTypes() (t kindTable) {
 	for k, d := range numberTypes {
-		if d == nil || backend.Kind(k) == backend.Bool {
+		if d == nil || kernel.LocSize(d.Kind) == 0 {
 			continue
 		}
 		name := "loc of " + d.Name
-		locTypes[k] = &backend.Datatype{Kind: backend.Loc, Elem: d.Kind, Size: kernel.LocSize(d.Kind), Name: name, ID: layoutID(name)}
-		backend.NameType(locTypes[k].ID, name)
+		t[k] = &backend.Datatype{Kind: backend.Loc, Elem: d.Kind, Size: kernel.LocSize(d.Kind), Name: name, ID: layoutID(name)}
+		backend.NameType(t[k].ID, name)
 	}
+	return t
 }
 
 var (

@@ -99,22 +99,25 @@ func NewOp[T any](commutative bool, apply func(in, inout []T)) Op {
 
 // numberOps and locOps have the predefined operations, by code and kind; nil
 // where the operation does not apply.
-var numberOps, locOps [backend.OpMaxLoc + 1][len(numberTypes)]*backend.Op
+var (
+	numberOps = newOps(kernel.For, &numberTypes)
+	locOps    = newOps(kernel.ForLoc, &locTypes)
+)
 
-func init() {
+type opTable [backend.OpMaxLoc + 1][backend.Loc]*backend.Op
+
+func newOps(apply func(backend.OpCode, backend.Kind) kernel.Apply, types *kindTable) (t opTable) {
 	for code := backend.OpSum; code <= backend.OpMaxLoc; code++ {
-		for k, d := range numberTypes {
+		for k, d := range types {
 			if d == nil {
 				continue
 			}
-			if f := kernel.For(code, d.Kind); f != nil {
-				numberOps[code][k] = &backend.Op{Code: code, Commutative: true, Type: d, Apply: f}
-			}
-			if f := kernel.ForLoc(code, d.Kind); f != nil {
-				locOps[code][k] = &backend.Op{Code: code, Commutative: true, Type: locTypes[k], Apply: f}
+			if f := apply(code, backend.Kind(k)); f != nil {
+				t[code][k] = &backend.Op{Code: code, Commutative: true, Type: d, Apply: f}
 			}
 		}
 	}
+	return t
 }
 
 // opFor returns op for elements of T: ErrOp if it does not apply to them. It

@@ -1,0 +1,151 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func envOf(pairs ...string) environment {
+	return func(name string) (string, bool) {
+		for _, p := range pairs {
+			if k, v, _ := strings.Cut(p, "="); k == name {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}
+
+func TestSettle(t *testing.T) {
+	s, err := settle(nil, envOf("COHORT_BACKEND=shm", "COHORT_RANK=2", "COHORT_SIZE=4", "COHORT_JOB=j", "COHORT_TIMEOUT=90s", "COHORT_CHECK=1", "COHORT_COLLECTIVES=schedule", "COHORT_MPI_LIB=/x"))
+	want := settings{Config{Backend: "shm", Rank: 2, Size: 4, Job: "j", Timeout: 90 * time.Second, Check: true, Collectives: "schedule", MPILib: "/x"}, true}
+	if err != nil || s != want {
+		t.Errorf("from the environment: %+v, %v", s, err)
+	}
+	s, err = settle(&Config{Backend: "local", Size: 1, Timeout: time.Second}, envOf("COHORT_BACKEND=shm", "COHORT_RANK=2", "COHORT_SIZE=4", "COHORT_TIMEOUT=90s"))
+	want = settings{Config{Backend: "local", Size: 1, Timeout: time.Second}, true}
+	if err != nil || s != want {
+		t.Errorf("Config does not beat the environment: %+v, %v", s, err)
+	}
+	if s, err := settle(nil, envOf()); err != nil || s != (settings{Config: Config{Backend: "auto"}}) {
+		t.Errorf("of nothing: %+v, %v", s, err)
+	}
+	for _, bad := range [][]string{
+		{"COHORT_RANK=1"}, {"COHORT_SIZE=2"}, {"COHORT_RANK=2", "COHORT_SIZE=2"}, {"COHORT_RANK=-1", "COHORT_SIZE=2"},
+		{"COHORT_RANK=a", "COHORT_SIZE=2"}, {"COHORT_RANK=0", "COHORT_SIZE=0"}, {"COHORT_RANK=0", "COHORT_SIZE=99999999999999999999"},
+		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_CHECK=yes"}, {"COHORT_COLLECTIVES=fast"},
+	} {
+		_, err := settle(nil, envOf(bad...))
+		name, _, _ := strings.Cut(bad[0], "=")
+		if !errors.Is(err, ErrInit) || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "rank") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if _, err := settle(&Config{Size: 2, Rank: 2}, envOf()); !errors.Is(err, ErrInit) {
+		t.Errorf("rank 2 of 2: %v", err)
+	}
+	if _, err := settle(&Config{Timeout: -1}, envOf()); !errors.Is(err, ErrInit) {
+		t.Errorf("negative timeout: %v", err)
+	}
+}
+
+// The variables are those the launchers were seen to set.
+func TestChoose(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		env  []string
+		want string
+	}{
+		{"nothing", nil, "local"},
+		{"cohort run", []string{"COHORT_BACKEND=shm", "COHORT_RANK=0", "COHORT_SIZE=2", "COHORT_JOB=x"}, "shm"},
+		{"another scheduler", []string{"COHORT_RANK=0", "COHORT_SIZE=2", "COHORT_JOB=x"}, "shm"},
+		{"another scheduler, tcp", []string{"COHORT_RANK=0", "COHORT_SIZE=2", "COHORT_TCP_COORDINATOR=a:1"}, "tcp"},
+		{"one rank", []string{"COHORT_RANK=0", "COHORT_SIZE=1"}, "local"},
+		{"Open MPI", []string{"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1", "PMIX_RANK=1"}, "mpi"},
+		{"Open MPI, one process", []string{"OMPI_COMM_WORLD_SIZE=1", "OMPI_COMM_WORLD_RANK=0"}, "local"},
+		{"MPICH", []string{"PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=7"}, "mpi"},
+		{"MVAPICH2", []string{"MV2_COMM_WORLD_SIZE=2", "MV2_COMM_WORLD_RANK=0"}, "mpi"},
+		{"Flux", []string{"FLUX_TASK_RANK=0", "FLUX_JOB_SIZE=2"}, "mpi"},
+		{"srun", []string{"SLURM_JOB_ID=1", "SLURM_STEP_ID=0", "SLURM_PROCID=1", "SLURM_NTASKS=4", "SLURM_STEP_NUM_TASKS=4"}, "mpi"},
+		{"srun of one task in a larger job", []string{"SLURM_JOB_ID=1", "SLURM_STEP_ID=0", "SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_STEP_NUM_TASKS=1"}, "local"},
+		{"salloc's shell", []string{"SLURM_JOB_ID=1", "SLURM_NTASKS=4"}, "local"},
+		{"sbatch's script", []string{"SLURM_JOB_ID=1", "SLURM_NTASKS=4", "SLURM_PROCID=0"}, "local"},
+		{"explicit", []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4"}, "local"},
+		{"nonsense", []string{"PMI_SIZE=many", "PMI_RANK=0"}, "local"},
+	} {
+		env := envOf(c.env...)
+		s, err := settle(nil, env)
+		if err != nil {
+			t.Errorf("%s: %v", c.what, err)
+			continue
+		}
+		if got, err := s.choose(env); err != nil || got != c.want {
+			t.Errorf("%s: got %q, %v, want %q", c.what, got, err, c.want)
+		}
+	}
+}
+
+func withEnv(t *testing.T, pairs ...string) {
+	old := osEnv
+	osEnv = envOf(pairs...)
+	t.Cleanup(func() { osEnv = old })
+}
+
+func TestInitAlone(t *testing.T) {
+	withEnv(t)
+	w, err := Init(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Rank() != 0 || w.Size() != 1 || w.Backend() != "local" || w.Name() != "world" {
+		t.Errorf("rank %d of %d on %s, called %s", w.Rank(), w.Size(), w.Backend(), w.Name())
+	}
+	x := []int{3}
+	if err := Allreduce(w, x, x, Sum); err != nil || x[0] != 3 {
+		t.Errorf("allreduce of one rank: %v, %v", x, err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func TestInitErrors(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		cfg      *Config
+		env      []string
+		sentinel error
+		text     []string
+	}{
+		{"no such backend", &Config{Backend: "udp"}, nil, ErrInit, []string{`"udp"`, "shm"}},
+		{"tcp", &Config{Backend: "tcp"}, nil, ErrNotSupported, []string{"tcp", "there is local"}},
+		{"mpi", &Config{Backend: "mpi"}, nil, ErrNotSupported, []string{"mpi", "there is local"}},
+		{"mpiexec", nil, []string{"OMPI_COMM_WORLD_SIZE=4"}, ErrNotSupported, []string{"OMPI_COMM_WORLD_SIZE=4", "cohort run -n 4"}},
+		{"PMI", nil, []string{"PMI_SIZE=3", "PMI_RANK=1"}, ErrNotSupported, []string{"PMI_SIZE=3"}},
+		{"local in a job", nil, []string{"COHORT_BACKEND=local", "COHORT_RANK=1", "COHORT_SIZE=2"}, ErrInit, []string{"rank 1 of 2", "cohort.Run"}},
+		{"local under mpiexec", nil, []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4"}, ErrInit, []string{"OMPI_COMM_WORLD_SIZE=4"}},
+		{"shm without a place", &Config{Backend: "shm"}, nil, nil, []string{"shm"}},
+		{"bad timeout", nil, []string{"COHORT_TIMEOUT=soon"}, ErrInit, []string{"COHORT_TIMEOUT", "soon"}},
+	} {
+		withEnv(t, c.env...)
+		w, err := Init(context.Background(), c.cfg)
+		if w != nil || err == nil || c.sentinel != nil && !errors.Is(err, c.sentinel) {
+			t.Errorf("%s: got %v, %v, want %v", c.what, w, err, c.sentinel)
+			continue
+		}
+		if e := isOp(err, "init"); e != nil {
+			t.Errorf("%s: %v", c.what, e)
+		}
+		for _, text := range c.text {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %q does not say %q", c.what, err, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+func TestOpsApply(t *testing.T) {
+	arithmetic := []Op{Sum, Prod, Min, Max}
+	logic := []Op{Land, Lor, Lxor}
+	bits := []Op{Band, Bor, Bxor}
+	locs := []Op{MinLoc, MaxLoc}
+	check := func(what string, f func(Op) error, good ...[]Op) {
+		t.Helper()
+		for _, group := range [][]Op{arithmetic, logic, bits, locs} {
+			for _, op := range group {
+				want := false
+				for _, g := range good {
+					for _, o := range g {
+						want = want || o == op
+					}
+				}
+				err := f(op)
+				if want && err != nil || !want && !errors.Is(err, ErrOp) {
+					t.Errorf("%v of %s: %v", op, what, err)
+				}
+			}
+		}
+		if err := f(Op{}); !errors.Is(err, ErrOp) {
+			t.Errorf("the zero Op of %s: %v", what, err)
+		}
+	}
+	check("int", func(op Op) error { _, err := opFor[int](op); return err }, arithmetic, logic, bits)
+	check("index", func(op Op) error { _, err := opFor[index](op); return err }, arithmetic, logic, bits)
+	check("uint8", func(op Op) error { _, err := opFor[uint8](op); return err }, arithmetic, logic, bits)
+	check("float32", func(op Op) error { _, err := opFor[float32](op); return err }, arithmetic)
+	check("celsius", func(op Op) error { _, err := opFor[celsius](op); return err }, arithmetic)
+	check("Float16", func(op Op) error { _, err := opFor[Float16](op); return err }, arithmetic)
+	check("BFloat16", func(op Op) error { _, err := opFor[BFloat16](op); return err }, arithmetic)
+	check("complex", func(op Op) error { _, err := opFor[complex128](op); return err }, []Op{Sum, Prod})
+	check("bool", func(op Op) error { _, err := opFor[bool](op); return err }, logic)
+	check("Loc", func(op Op) error { _, err := opFor[Loc[float64]](op); return err }, locs)
+	check("struct", func(op Op) error { _, err := opFor[particle](op); return err })
+	if _, err := opFor[string](Sum); !errors.Is(err, ErrType) {
+		t.Errorf("sum of strings: %v", err)
+	}
+}
+
+// Apply of a user's operation may be called with the result in either operand or
+// elsewhere.
+func TestUserOp(t *testing.T) {
+	sub := NewOp(false, func(in, inout []int32) {
+		for i := range in {
+			inout[i] = in[i] - inout[i]
+		}
+	})
+	op, err := opFor[int32](sub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op.Commutative || op.Type.Size != 4 || sub.String() != "user" {
+		t.Errorf("op %+v named %v", op, sub)
+	}
+	for mode := range 3 {
+		a, b, d := []int32{10, 20, 30}, []int32{1, 2, 3}, make([]int32, 3)
+		switch mode {
+		case 1:
+			d = a
+		case 2:
+			d = b
+		}
+		op.Apply(view.Bytes(d), view.Bytes(a), view.Bytes(b))
+		if d[0] != 9 || d[1] != 18 || d[2] != 27 {
+			t.Errorf("mode %d: got %v, want [9 18 27]", mode, d)
+		}
+		if mode == 1 && b[0] != 1 || mode == 2 && a[0] != 10 {
+			t.Errorf("mode %d: the other operand has changed", mode)
+		}
+	}
+	op.Apply(nil, nil, nil)
+	if _, err := opFor[uint32](sub); !errors.Is(err, ErrOp) {
+		t.Errorf("an operation on int32 used on uint32: %v", err)
+	}
+	if _, err := opFor[string](NewOp(true, func(_, _ []string) {})); !errors.Is(err, ErrType) {
+		t.Errorf("an operation on strings: %v", err)
+	}
+	if _, err := opFor[int](NewOp[int](true, nil)); !errors.Is(err, ErrOp) {
+		t.Errorf("an operation without a function: %v", err)
+	}
+}
+
+// affine is x → a*x + b; their composition is associative and does not commute.
+type affine struct{ A, B int64 }
+
+var compose = NewOp(false, func(in, inout []affine) {
+	for i := range in {
+		f, g := in[i], inout[i] // first f, then g
+		inout[i] = affine{g.A * f.A, g.A*f.B + g.B}
+	}
+})
+
+// A user's operation on structs, in rank order, in every form.
+func TestUserOpOnStructs(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 4, 5, 8} {
+		want := affine{1, 0}
+		for r := range n {
+			want = affine{want.A * int64(r+2), int64(r+2)*want.B + int64(r)}
+		}
+		ranks(t, n, func(w *Comm) error {
+			send, recv := []affine{{int64(w.Rank() + 2), int64(w.Rank())}}, make([]affine, 1)
+			check := func(what string) error {
+				if recv[0] != want {
+					t.Errorf("%d ranks, rank %d, %s: got %v, want %v", n, w.Rank(), what, recv[0], want)
+				}
+				recv[0] = affine{}
+				return nil
+			}
+			if err := Allreduce(w, send, recv, compose); err != nil {
+				return err
+			}
+			check("blocking")
+			q, err := Iallreduce(w, send, recv, compose)
+			if err != nil {
+				return err
+			}
+			if _, err := q.Wait(); err != nil {
+				return err
+			}
+			return check("nonblocking")
+		})
+	}
+}
+
+// A panic in a user's operation is an error, and the ranks' next collective
+// says that the communicator is broken.
+func TestUserOpPanics(t *testing.T) {
+	bad := NewOp(true, func(_, _ []int) { panic("no such sum") })
+	for _, form := range []string{"blocking", "nonblocking"} {
+		err := Run(context.Background(), 3, func(w *Comm) error {
+			x := []int{w.Rank()}
+			var err error
+			if form == "blocking" {
+				err = Allreduce(w, x, x, bad)
+			} else {
+				q, startErr := Iallreduce(w, x, x, bad)
+				if startErr != nil {
+					return startErr
+				}
+				_, err = q.Wait()
+			}
+			if err := wants(form, err, ErrOp); err != nil {
+				return err
+			}
+			if !strings.Contains(err.Error(), "no such sum") {
+				t.Errorf("%s: the panic's value is not in %v", form, err)
+			}
+			return wants("the next call", w.Barrier(), ErrBroken)
+		})
+		if err != nil {
+			t.Errorf("%s: %v", form, err)
+		}
+	}
+}
