@@ -67,16 +67,16 @@ func check(t *testing.T, want []string, command ...string) {
 	t.Helper()
 	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %v\n%s", command[1:], err, out)
+		t.Fatalf("%v: %v\n%s", command, err, out)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	slices.Sort(lines)
 	if len(lines) != len(want) {
-		t.Fatalf("%v printed %d lines, want %d:\n%s", command[1:], len(lines), len(want), out)
+		t.Fatalf("%v printed %d lines, want %d:\n%s", command, len(lines), len(want), out)
 	}
 	for i := range want {
 		if !regexp.MustCompile("^" + want[i] + "$").MatchString(lines[i]) {
-			t.Errorf("%v printed %q, want it to match %s", command[1:], lines[i], want[i])
+			t.Errorf("%v printed %q, want it to match %s", command, lines[i], want[i])
 		}
 	}
 }

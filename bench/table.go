@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// compare measures and prints all operations and returns the worst ratio, 0 if there is no library
+// to compare with.
+func compare(ops []string, sizes string, ranks, rounds int) (worst float64, err error) {
+	all, err := contenders()
+	if err != nil {
+		return 0, err
+	}
+	fmt.Printf("%d ranks, best of %d rounds, microseconds; ratio: %s to the faster library\n\n", ranks, rounds, all[0].name)
+	fmt.Printf("%-12s %10s", "op", "bytes")
+	for _, c := range all {
+		fmt.Printf(" %10s", c.name)
+	}
+	fmt.Printf(" %8s\n", "ratio")
+	for _, op := range ops {
+		best, err := bests(all, op, sizes, ranks, rounds)
+		if err != nil {
+			return 0, err
+		}
+		for _, bytes := range slices.Sorted(maps.Keys(best[0])) {
+			worst = max(worst, row(op, bytes, best))
+		}
+	}
+	return worst, nil
+}
+
+// bests returns the contenders' best times by message size. A library that lacks the operation has
+// none; it is an error if cohort does.
+func bests(all []contender, op, sizes string, ranks, rounds int) ([]map[int]float64, error) {
+	best := make([]map[int]float64, len(all))
+	lacks := make([]bool, len(all))
+	for range rounds {
+		for i := range all {
+			if lacks[i] {
+				continue
+			}
+			usec, err := all[i].measure(op, sizes, ranks)
+			switch {
+			case err != nil && i == 0:
+				return nil, err
+			case err != nil:
+				fmt.Printf("(%s)\n", firstLine(err.Error()))
+				lacks[i] = true
+				continue
+			}
+			if best[i] == nil {
+				best[i] = usec
+			}
+			for bytes, t := range usec {
+				best[i][bytes] = min(best[i][bytes], t)
+			}
+		}
+	}
+	return best, nil
+}
+
+// row prints a line of the table and returns its ratio.
+func row(op string, bytes int, best []map[int]float64) (ratio float64) {
+	var line strings.Builder
+	fmt.Fprintf(&line, "%-12s %10d", op, bytes)
+	fastest := math.Inf(1)
+	for i, b := range best {
+		t, ok := b[bytes]
+		if !ok {
+			fmt.Fprintf(&line, " %10s", "-")
+			continue
+		}
+		fmt.Fprintf(&line, " %10.3f", t)
+		if i > 0 {
+			fastest = min(fastest, t)
+		}
+	}
+	if !math.IsInf(fastest, 1) {
+		ratio = best[0][bytes] / fastest
+		fmt.Fprintf(&line, " %8.2f", ratio)
+	}
+	fmt.Println(line.String())
+	return ratio
+}
