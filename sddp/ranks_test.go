@@ -48,7 +48,7 @@ func TestSameForAnyNumberOfRanks(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 12, Passes: 6, Openings: 5, Seed: 11}
 	if testing.Short() {
-		opt.Iterations = 4
+		opt.Iterations, opt.Openings = 4, 3
 	}
 	trainings, simulations := onRanks(t, 1, c, opt, 40)
 	want, wantSim := trainings[0], simulations[0]
@@ -207,14 +207,18 @@ func TestBadOptions(t *testing.T) {
 // interval of the mean holds the lower bound, which is the true expectation there.
 func TestSimulationIsConsistent(t *testing.T) {
 	c := readShipped(t, "brazil4")
-	tr := trained(t, c, Options{Iterations: 60, Passes: 8, Openings: 4, Seed: 5})
+	opt, scenarios := Options{Iterations: 30, Passes: 6, Openings: 4, Seed: 5}, 600
+	if testing.Short() {
+		opt, scenarios = Options{Iterations: 20, Passes: 4, Openings: 3, Seed: 5}, 150
+	}
+	tr := trained(t, c, opt)
 	var in, out *Simulation
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
-		a, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: 1500})
+		a, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: scenarios})
 		if err != nil {
 			return err
 		}
-		b, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: 400, Outside: true})
+		b, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: scenarios / 4, Outside: true})
 		if world.Rank() == 0 {
 			in, out = a, b
 		}

@@ -160,7 +160,10 @@ func (d *drawing) storagePanel(c *Case, sim *Simulation, i int, a axes) {
 	for t := 0; t <= c.Stages; t += every {
 		name := "start"
 		if t > 0 {
-			name = shortName(c.StageName(t - 1))
+			name = c.StageName(t - 1)
+			if c.Stages > 6 {
+				name = shortName(name)
+			}
 		}
 		d.stroke(a.x(float64(t)), a.bottom(), a.x(float64(t)), a.bottom()+4, `stroke="`+mutedColor+`"`)
 		d.label(a.x(float64(t)), a.bottom()+17, "middle", `font-size="11"`, name)

@@ -140,7 +140,7 @@ func TestTrainToy(t *testing.T) {
 // Train writes its files, simulate reads the policy back, and one of another case is refused.
 func TestTrainThenSimulate(t *testing.T) {
 	dir := t.TempDir()
-	status, out, errs := sddpRun(t, "train", caseDir("brazil4"), "--iterations", "8", "--passes", "4", "--openings", "4", "--out", dir, "--json")
+	status, out, errs := sddpRun(t, "train", caseDir("brazil4"), "--iterations", "6", "--passes", "3", "--openings", "3", "--scenarios", "60", "--out", dir, "--json")
 	if status != 0 {
 		t.Fatalf("train: status %d: %s", status, errs)
 	}
@@ -150,7 +150,7 @@ func TestTrainThenSimulate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	status, out, errs = sddpRun(t, "simulate", "--scenarios", "600", caseDir("brazil4"), "--policy", dir, "--json", "--out", filepath.Join(dir, "simulated"))
+	status, out, errs = sddpRun(t, "simulate", "--scenarios", "120", caseDir("brazil4"), "--policy", dir, "--json", "--out", filepath.Join(dir, "simulated"))
 	if status != 0 {
 		t.Fatalf("simulate: status %d: %s", status, errs)
 	}
