@@ -189,17 +189,6 @@ func (c *Comm) leaveAlone() {
 	}
 }
 
-// enter marks that this rank reads other ranks' buffers from here on, unless the
-// communicator has ended.
-func (c *Comm) enter() error {
-	c.slot.reading.Store(true)
-	if e := c.group.end.Load(); e != nil {
-		c.slot.reading.Store(false)
-		return e.cause
-	}
-	return nil
-}
-
 // suspect is told of a message to dest that belongs to a collective run with
 // messages and that dest has not asked for. If its tag is the one that announces
 // the collective that dest waits in here, the ranks' calls differ.

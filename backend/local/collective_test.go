@@ -1,0 +1,421 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/direct/directtest"
+)
+
+// collective makes the seq-th collective of c.
+func (c *Comm) collective(b *backend.Bound, call *backend.Call, seq int) error {
+	call.Seq = uint32(seq)
+	done, err := c.Collective(b, call)
+	if !done && err == nil {
+		return errors.New("the collective was left to a schedule")
+	}
+	return err
+}
+
+// Every collective, one after the other without anything in between.
+func TestCollectives(t *testing.T) {
+	counts := []int{0, 1, 3, 64, 1001, 9001}
+	if testing.Short() {
+		counts = []int{0, 3, 1001}
+	}
+	for _, n := range []int{1, 2, 3, 4, 5, 8} {
+		cases := directtest.Cases([]int{n}, counts)
+		trials := make([]*directtest.Trial, len(cases))
+		for i, c := range cases {
+			trials[i] = directtest.New(c)
+		}
+		ranks(t, n, func(t testing.TB, c *Comm) {
+			for i, trial := range trials {
+				if err := c.collective(nil, trial.Calls[c.rank], i); err != nil {
+					t.Errorf("%v: rank %d: %v", trial.Case, c.rank, err)
+					return
+				}
+			}
+		})
+		for _, trial := range trials {
+			must(t, trial.Check())
+		}
+	}
+}
+
+// Buffers belong to the caller again as soon as the call returns: each rank
+// overwrites its own at once while the others may still be on their way out.
+func TestBuffersAfterCollectives(t *testing.T) {
+	const n, rounds = 4, 150
+	var trials [rounds]*directtest.Trial
+	pick := rand.New(rand.NewPCG(1, 2))
+	for i := range trials {
+		trials[i] = directtest.New(directtest.Case{
+			Coll: directtest.Colls[pick.IntN(len(directtest.Colls))], Ranks: n, Op: directtest.Sum,
+			Count: []int{1, 100, 3000}[pick.IntN(3)], Root: pick.IntN(n),
+		})
+	}
+	ranks(t, n, func(t testing.TB, c *Comm) {
+		for i, trial := range trials {
+			call := *trial.Calls[c.rank]
+			// The receive buffer is left for the check; the others are spoilt.
+			must(t, c.collective(nil, &call, i))
+			if call.Coll != backend.Bcast {
+				defer copy(call.Send, append([]byte(nil), call.Send...))
+				clear(call.Send)
+			}
+		}
+	})
+	for _, trial := range trials {
+		must(t, trial.Check())
+	}
+}
+
+func TestThousandRanks(t *testing.T) {
+	const n = 1000
+	ranks(t, n, func(t testing.TB, c *Comm) {
+		send, recv := make([]byte, 8), make([]byte, 8)
+		seq := 0
+		for range 5 {
+			must(t, c.collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1}, seq))
+			seq++
+			binary.LittleEndian.PutUint64(send, uint64(c.rank+seq))
+			must(t, c.collective(nil, &backend.Call{
+				Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: 1, Send: send, Recv: recv}, seq))
+			if got, want := binary.LittleEndian.Uint64(recv), uint64(n*(n-1)/2+n*seq); got != want {
+				t.Errorf("rank %d: the sum is %d, want %d", c.rank, got, want)
+			}
+			seq++
+		}
+	})
+}
+
+// differing makes one rank of four call something else than the others, and
+// returns the errors.
+func differing(t *testing.T, odd int, usual, other func() *backend.Call) [4]error {
+	t.Helper()
+	var errs [4]error
+	ranks(t, 4, func(t testing.TB, c *Comm) {
+		must(t, c.collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1}, 0))
+		call := usual
+		if c.rank == odd {
+			call = other
+		}
+		errs[c.rank] = c.collective(nil, call(), 1)
+	})
+	return errs
+}
+
+func TestMismatch(t *testing.T) {
+	bcast := func(change func(*backend.Call)) func() *backend.Call {
+		return func() *backend.Call {
+			c := &backend.Call{Coll: backend.Bcast, Root: 2, Type: directtest.Int, Count: 4, Recv: make([]byte, 32)}
+			change(c)
+			return c
+		}
+	}
+	reduce := func(op *backend.Op, count int) func() *backend.Call {
+		return func() *backend.Call {
+			b := make([]byte, count*op.Type.Size)
+			return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: op.Type, Count: count, Send: b, Recv: make([]byte, len(b))}
+		}
+	}
+	prod := &backend.Op{Code: backend.OpProd, Commutative: true, Type: directtest.Int, Apply: directtest.Sum.Apply}
+	usual := bcast(func(*backend.Call) {})
+	for _, c := range []struct {
+		name         string
+		usual, other func() *backend.Call
+		words        []string
+	}{
+		{"coll", usual, func() *backend.Call { return &backend.Call{Coll: backend.Barrier, Root: -1} }, []string{"Bcast(", "Barrier("}},
+		{"root", usual, bcast(func(c *backend.Call) { c.Root = 3 }), []string{"root 2", "root 3"}},
+		{"count", usual, bcast(func(c *backend.Call) { c.Count, c.Recv = 3, c.Recv[:24] }), []string{"count 4", "count 3"}},
+		{"type", usual, bcast(func(c *backend.Call) { c.Type = directtest.Matrix; c.Recv = make([]byte, 128) }), []string{"int64"}},
+		{"op", reduce(directtest.Sum, 2), reduce(prod, 2), []string{"op sum", "op prod"}},
+		{"long", reduce(directtest.Sum, 5000), reduce(directtest.Sum, 2), []string{"count 5000", "count 2"}},
+	} {
+		for _, odd := range []int{0, 2, 3} {
+			errs := differing(t, odd, c.usual, c.other)
+			for r, err := range errs {
+				if !errors.Is(err, backend.ErrMismatch) || err.Error() != errs[0].Error() {
+					t.Errorf("%s: rank %d: %v", c.name, r, err)
+				}
+			}
+			words := append(c.words, "rank 0 ", fmt.Sprintf("rank %d ", max(1, odd)))
+			for _, w := range words {
+				if errs[0] != nil && !strings.Contains(errs[0].Error(), w) {
+					t.Errorf("%s: %q does not say %q", c.name, errs[0], w)
+				}
+			}
+		}
+	}
+}
+
+func TestArgumentErrors(t *testing.T) {
+	bad := &backend.Fault{Sentinel: backend.ErrCount, Text: "too few"}
+	wrong := func() *backend.Call { return &backend.Call{Coll: backend.Bcast, Root: 0, Err: bad} }
+	right := func() *backend.Call {
+		return &backend.Call{Coll: backend.Bcast, Root: 0, Type: directtest.Int, Count: 1, Recv: make([]byte, 8)}
+	}
+	errs := differing(t, 2, right, wrong)
+	for r, err := range errs {
+		switch {
+		case r == 2:
+			if err != error(bad) {
+				t.Errorf("the rank at fault got %v", err)
+			}
+		case !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "rank 2 called Bcast with an argument error (invalid count)"):
+			t.Errorf("rank %d got %v", r, err)
+		}
+	}
+	ranks(t, 3, func(t testing.TB, c *Comm) {
+		mine := faultf(backend.ErrCount, "rank %d's own", c.rank)
+		call := wrong()
+		call.Err = mine
+		if err := c.collective(nil, call, 0); err != mine {
+			t.Errorf("all at fault: %v", err)
+		}
+		must(t, c.collective(nil, right(), 1)) // and still usable
+	})
+}
+
+// Lengths that differ where they meet: everybody hears of it, and nothing works
+// afterwards.
+func TestLengthMismatch(t *testing.T) {
+	for _, coll := range []backend.Coll{backend.Gatherv, backend.Scatterv, backend.Alltoallv} {
+		trial := directtest.New(directtest.Case{Coll: coll, Ranks: 4, Count: 4, Root: 1, Op: directtest.Sum})
+		switch coll {
+		case backend.Gatherv:
+			trial.Calls[3].Send = trial.Calls[3].Send[:8]
+		case backend.Scatterv:
+			trial.Calls[3].Recv = trial.Calls[3].Recv[:8]
+		case backend.Alltoallv:
+			trial.Calls[3].SendCounts[0]++
+		}
+		var errs [4]error
+		ranks(t, 4, func(t testing.TB, c *Comm) {
+			errs[c.rank] = c.collective(nil, trial.Calls[c.rank], 0)
+			if err := c.collective(nil, &backend.Call{Coll: backend.Barrier}, 1); !errors.Is(err, backend.ErrBroken) || !errors.Is(err, backend.ErrMismatch) {
+				t.Errorf("%v: afterwards: %v", coll, err)
+			}
+		})
+		for r, err := range errs {
+			if !errors.Is(err, backend.ErrMismatch) || errors.Is(err, backend.ErrBroken) || err.Error() != errs[0].Error() ||
+				!strings.Contains(err.Error(), "rank 3") {
+				t.Errorf("%v: rank %d: %v", coll, r, err)
+			}
+		}
+	}
+}
+
+// The ranks that did come name those that did not, and the communicator is
+// broken on all.
+func TestCollectiveTimeout(t *testing.T) {
+	for _, long := range []bool{false, true} {
+		var errs [5]error
+		comms := New(5)
+		each(comms, func(c *Comm) {
+			if c.rank == 1 || c.rank == 3 {
+				return
+			}
+			count := 1
+			if long {
+				count = 10000
+			}
+			call := &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: count,
+				Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}
+			b := &backend.Bound{}
+			if c.rank == 0 {
+				b.Timeout = 30 * time.Millisecond
+			}
+			errs[c.rank] = c.collective(b, call, 0)
+		})
+		for _, r := range []int{0, 2, 4} {
+			if err := errs[r]; !errors.Is(err, backend.ErrTimeout) || errors.Is(err, backend.ErrBroken) {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		}
+		// Rank 2 or 4 may have come too late as well.
+		for _, w := range []string{"ranks 1, ", "3", "had not arrived"} {
+			if !strings.Contains(errs[0].Error(), w) {
+				t.Errorf("%q does not say %q", errs[0], w)
+			}
+		}
+		for _, c := range comms {
+			if _, err := c.(*Comm).Collective(nil, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrBroken) || !errors.Is(err, backend.ErrTimeout) {
+				t.Errorf("later: %v", err)
+			}
+			if err := c.Send(nil, nil, 0, 0, backend.Standard); !errors.Is(err, backend.ErrBroken) {
+				t.Errorf("later send: %v", err)
+			}
+			if !errors.Is(c.Broken(), backend.ErrTimeout) {
+				t.Errorf("Broken says %v", c.Broken())
+			}
+			must(t, c.Close())
+		}
+	}
+}
+
+// A rank that is canceled in the middle of a collective gets its buffers back:
+// nobody reads them any more, which the race detector watches.
+func TestCancelInTheMiddle(t *testing.T) {
+	const n, count = 3, 60_000
+	colls := []backend.Coll{backend.Allreduce, backend.Reduce, backend.Allgather, backend.Alltoall, backend.Bcast, backend.Scan}
+	for i := range 60 {
+		coll := colls[i%len(colls)]
+		scale := count
+		if coll == backend.Allgather || coll == backend.Alltoall {
+			scale /= n
+		}
+		trial := directtest.New(directtest.Case{Coll: coll, Ranks: n, Count: scale, Root: 0, Op: directtest.Sum})
+		ctx, cancel := context.WithCancel(context.Background())
+		var errs [n]error
+		var inside sync.WaitGroup
+		inside.Add(n)
+		go func() {
+			inside.Wait()
+			for range i * 100 { // at another moment each time
+				_ = ctx.Err()
+			}
+			cancel()
+		}()
+		comms := New(n)
+		each(comms, func(c *Comm) {
+			call := trial.Calls[c.rank]
+			inside.Done()
+			if c.rank == i%n {
+				errs[c.rank] = c.collective(&backend.Bound{Ctx: ctx}, call, 0)
+			} else {
+				errs[c.rank] = c.collective(nil, call, 0)
+			}
+			if errs[c.rank] != nil {
+				clear(call.Send)
+				clear(call.Recv)
+			}
+		})
+		inside.Wait()
+		cancel()
+		failed := 0
+		for r, err := range errs {
+			if err != nil {
+				failed++
+				if !errors.Is(err, backend.ErrCanceled) {
+					t.Errorf("%v: rank %d: %v", coll, r, err)
+				}
+			}
+		}
+		switch failed {
+		case 0:
+			must(t, trial.Check())
+		case n:
+		default:
+			t.Errorf("%v: some ranks failed and others did not: %v", coll, errs)
+		}
+		for _, c := range comms {
+			must(t, c.Close())
+		}
+	}
+}
+
+// A rank that makes the collective with messages is found out by those that wait
+// in the native one, whoever is first.
+func TestOtherForm(t *testing.T) {
+	for _, first := range []string{"native", "messages"} {
+		comms := New(3)
+		var errs [3]error
+		seen := backend.See(2, backend.Fingerprint{Coll: backend.Allreduce, Form: backend.Nonblocking, Root: -1})
+		msg := make([]byte, backend.SeenSize)
+		seen.Encode(msg)
+		send := func() {
+			c := comms[2].(*Comm)
+			r := c.isend(msg, 0, backend.CheckTag(7), backend.Standard)
+			w := c.irecv(make([]byte, backend.SeenSize), 1, backend.CheckTag(7))
+			if _, err := c.wait(t, r); err != nil && !errors.Is(err, backend.ErrMismatch) {
+				t.Errorf("the send: %v", err)
+			}
+			_, errs[2] = c.wait(t, w)
+		}
+		if first == "messages" {
+			must(t, comms[2].Send(nil, msg, 0, backend.CheckTag(7), backend.Standard))
+		}
+		each(comms, func(c *Comm) {
+			if c.rank == 2 {
+				if first == "native" {
+					for comms[0].(*Comm).slot.epoch.Load() == 0 {
+						comms[2].Poll() // until rank 0 waits
+					}
+				}
+				send()
+				return
+			}
+			errs[c.rank] = c.collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1}, 7)
+		})
+		for r, err := range errs {
+			if !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "Barrier(") || !strings.Contains(err.Error(), "rank 2 called Iallreduce(") {
+				t.Errorf("%s first: rank %d: %v", first, r, err)
+			}
+		}
+		for _, c := range comms {
+			must(t, c.Close())
+		}
+	}
+}
+
+// Messages of an earlier nonblocking collective that are under way while ranks
+// meet are no mismatch.
+func TestEarlierMessagesAreNoMismatch(t *testing.T) {
+	ranks(t, 2, func(t testing.TB, c *Comm) {
+		for i := range 200 {
+			seq := 2 * i
+			var b [8]byte
+			s := c.isend(b[:], 1-c.rank, backend.DataTag(uint32(seq)), backend.Standard)
+			must(t, c.collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1}, seq+1))
+			r := c.irecv(b[:], 1-c.rank, backend.DataTag(uint32(seq)))
+			for _, q := range []*backend.Request{r, s} {
+				_, err := c.wait(t, q)
+				must(t, err)
+			}
+		}
+		if n := c.slot.unasked.Load(); n != 0 {
+			t.Errorf("%d messages are still counted", n)
+		}
+	})
+}
+
+func TestUserOperationPanics(t *testing.T) {
+	for _, count := range []int{1, 5000} {
+		op := &backend.Op{Code: backend.OpUser, Commutative: true, Type: directtest.Int, Apply: func(_, _, _ []byte) { panic("no") }}
+		var panics sync.Map
+		comms := New(3)
+		each(comms, func(c *Comm) {
+			defer func() {
+				if p := recover(); p != nil {
+					panics.Store(c.rank, true)
+					c.Fail(c.rank, fmt.Errorf("panic: %v", p))
+				}
+			}()
+			b := make([]byte, 8*count)
+			err := c.collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: directtest.Int, Count: count,
+				Send: b, Recv: make([]byte, 8*count)}, 0)
+			if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "panic: no") {
+				t.Errorf("rank %d: %v", c.rank, err)
+			}
+		})
+		found := 0
+		panics.Range(func(any, any) bool { found++; return true })
+		if found == 0 {
+			t.Error("nobody panicked")
+		}
+		for _, c := range comms {
+			must(t, c.Close())
+		}
+	}
+}
