@@ -40,16 +40,11 @@ func ranks(t *testing.T, n int, body func(w *Comm) error) {
 func wants(what string, err error, sentinels ...error) error {
 	for _, s := range sentinels {
 		if !errors.Is(err, s) {
-			return fmt.Errorf("%s: got %v, want %w", what, err, errWant{s})
+			return fmt.Errorf("%s: got %v, want %v", what, err, s)
 		}
 	}
 	return nil
 }
-
-// errWant names a sentinel without being it.
-type errWant struct{ s error }
-
-func (e errWant) Error() string { return e.s.Error() }
 
 // isOp returns an error unless err is an OpError of the operation.
 func isOp(err error, op string) error {
@@ -62,3 +57,5 @@ func isOp(err error, op string) error {
 	}
 	return nil
 }
+
+var racing bool // set by race_test.go

@@ -1,0 +1,165 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestPersistentP2P(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		peer := 1 - w.Rank()
+		out, in := make([]int, 3), make([]int, 5)
+		send, err1 := SendInit(w, out, peer, 2)
+		recv, err2 := RecvInit(w, in, AnySource, AnyTag)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		if st, err := recv.Wait(); err != nil || st != (Status{}) {
+			t.Errorf("Wait before Start: %+v, %v", st, err)
+		}
+		for round := range 40 {
+			out[2] = round * (1 + w.Rank())
+			if err := StartAll(recv, send); err != nil {
+				return err
+			}
+			if round == 7 {
+				if err := wants("Start again", recv.Start(), ErrRequest); err != nil {
+					return err
+				}
+			}
+			if err := WaitAllPersistent(send, nil, recv); err != nil {
+				return err
+			}
+			if in[2] != round*(1+peer) {
+				t.Errorf("round %d: got %v", round, in)
+			}
+			if st, err := recv.Wait(); err != nil || st.Source != peer || st.Tag != 2 || Count[int](st) != 3 {
+				t.Errorf("Wait again: %+v, %v", st, err)
+			}
+			if _, ok, err := recv.Test(); !ok || err != nil {
+				t.Errorf("Test of an inactive operation: %v, %v", ok, err)
+			}
+		}
+		for range 2 {
+			if err := errors.Join(send.Close(), recv.Close()); err != nil {
+				return err
+			}
+		}
+		return wants("Start after Close", send.Start(), ErrClosed)
+	})
+}
+
+func TestPersistentMisuse(t *testing.T) {
+	var p *Persistent
+	if err := p.Start(); !errors.Is(err, ErrRequest) {
+		t.Errorf("Start of nil: %v", err)
+	}
+	if _, err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(p.Close(), WaitAllPersistent(nil, nil)); err != nil {
+		t.Error(err)
+	}
+	ranks(t, 1, func(w *Comm) error {
+		in := make([]int, 1)
+		r, err := RecvInit(w, in, 0, 0)
+		if err != nil {
+			return err
+		}
+		if err := r.Start(); err != nil {
+			return err
+		}
+		if _, ok, err := r.Test(); ok || err != nil {
+			t.Errorf("Test before the message: %v, %v", ok, err)
+		}
+		if err := wants("Start while under way", r.Start(), ErrRequest); err != nil {
+			return err
+		}
+		if err := wants("Close while under way", r.Close(), ErrRequest); err != nil {
+			return err
+		}
+		if err := Send(w, []int{1, 2}, 0, 0); err != nil {
+			return err
+		}
+		_, err = r.Wait()
+		if err := errors.Join(wants("a long message", err, ErrTruncate), isOp(err, "recvinit")); err != nil {
+			return err
+		}
+		// A deadline takes a receive back, and it can be started again.
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		h, err := RecvInit(w.WithContext(ctx), in, 0, 1)
+		if err != nil {
+			return err
+		}
+		if err := h.Start(); err != nil {
+			return err
+		}
+		_, err = h.Wait()
+		if err := wants("at the deadline", err, ErrTimeout); err != nil {
+			return err
+		}
+		if err := r.Start(); err != nil {
+			return err
+		}
+		if err := Send(w, []int{3}, 0, 0); err != nil {
+			return err
+		}
+		if _, err := r.Wait(); err != nil || in[0] != 3 {
+			return fmt.Errorf("started again: %v, %w", in, err)
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+		return wants("Start after the world's Close", r.Start(), ErrClosed)
+	})
+}
+
+// Making a persistent collective finds calls that differ.
+func TestPersistentMismatch(t *testing.T) {
+	err := Run(context.Background(), 4, func(w *Comm) error {
+		_, err := BcastInit(w, make([]int, 3), w.Rank()/3)
+		return errors.Join(wants("bcastinit", err, ErrMismatch), isOp(err, "bcastinit"))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Starting and waiting do not allocate.
+func TestPersistentNoAllocs(t *testing.T) {
+	const runs = 100
+	ranks(t, 3, func(w *Comm) error {
+		x, y := make([]float64, 10), make([]float64, 10)
+		coll, err1 := AllreduceInit(w, x, y, Max)
+		send, err2 := SendInit(w, x, (w.Rank()+1)%3, 0)
+		recv, err3 := RecvInit(w, make([]float64, 10), (w.Rank()+2)%3, 0)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		again := func() {
+			if err := StartAll(coll, recv, send); err != nil {
+				t.Error(err)
+			}
+			if err := WaitAllPersistent(coll, recv, send); err != nil {
+				t.Error(err)
+			}
+		}
+		for range 30 {
+			again()
+		}
+		if w.Rank() > 0 {
+			for range runs + 1 {
+				again()
+			}
+			return nil
+		}
+		if n := testing.AllocsPerRun(runs, again); n > 0.5 && !racing {
+			t.Errorf("%v allocations", n)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,164 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var errMade = errors.New("made up")
+
+func TestRun(t *testing.T) {
+	for _, n := range []int{1, 2, 5} {
+		seen := make([]bool, n)
+		ranks(t, n, func(w *Comm) error {
+			seen[w.Rank()] = true
+			if w.Size() != n || w.Name() != "world" || w.Backend() != "local" {
+				t.Errorf("rank %d: size %d, name %q, backend %q", w.Rank(), w.Size(), w.Name(), w.Backend())
+			}
+			return w.Barrier()
+		})
+		for r, ok := range seen {
+			if !ok {
+				t.Errorf("rank %d of %d did not run", r, n)
+			}
+		}
+	}
+}
+
+func TestRunArguments(t *testing.T) {
+	if err := Run(context.Background(), 0, func(*Comm) error { return nil }); !errors.Is(err, ErrCount) {
+		t.Errorf("0 ranks: %v", err)
+	}
+	if err := Run(context.Background(), 2, nil); !errors.Is(err, ErrInit) {
+		t.Errorf("no function: %v", err)
+	}
+}
+
+// An error, a panic or an exit of one rank ends what the others do, and is the
+// first of the errors.
+func TestRunFailures(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		fail func() error
+		text string
+	}{
+		{"error", func() error { return errMade }, "rank 2: made up"},
+		{"panic", func() error { panic("by design") }, "rank 2: panic: by design"},
+		{"panic with an error", func() error { panic(fmt.Errorf("wrapped: %w", errMade)) }, "rank 2: panic: wrapped: made up"},
+		{"nil map", func() error { var m map[int]int; m[1] = 1; return nil }, "rank 2: panic: assignment to entry in nil map"},
+		{"Goexit", func() error { runtime.Goexit(); return nil }, "rank 2: peer lost: the rank ended its goroutine"},
+	} {
+		for _, op := range []string{"recv", "barrier", "later"} {
+			lost := make([]error, 4)
+			err := Run(context.Background(), 4, func(w *Comm) error {
+				if w.Rank() == 2 {
+					return c.fail()
+				}
+				switch op {
+				case "recv":
+					_, lost[w.Rank()] = Recv(w, make([]int, 1), 2, 0)
+				case "barrier":
+					lost[w.Rank()] = w.Barrier()
+				case "later": // every operation from some time on
+					for lost[w.Rank()] == nil {
+						_, _, lost[w.Rank()] = w.Iprobe(w.Rank(), 0)
+					}
+				}
+				return lost[w.Rank()]
+			})
+			if err == nil || !strings.HasPrefix(err.Error(), c.text) {
+				t.Errorf("%s, %s: Run returns %v, want first %q", c.what, op, err, c.text)
+			}
+			for r, e := range lost {
+				if r != 2 && (!errors.Is(e, ErrPeerLost) || !strings.Contains(e.Error(), "rank 2")) {
+					t.Errorf("%s, %s: rank %d got %v", c.what, op, r, e)
+				}
+			}
+			if strings.Contains(c.what, "error") && !errors.Is(err, errMade) {
+				t.Errorf("%s: the cause is not in %v", c.what, err)
+			}
+			if c.what == "panic" && !strings.Contains(err.Error(), "run_test.go") {
+				t.Errorf("the panic has no stack: %v", err)
+			}
+		}
+	}
+}
+
+func TestRunContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	err := Run(ctx, 2, func(w *Comm) error {
+		if w.Rank() == 0 {
+			cancel()
+		}
+		_, err := Recv(w, make([]int, 1), w.Rank(), 0) // which does not need the other
+		return wants("recv", err, ErrCanceled)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	err = Run(ctx, 2, func(w *Comm) error {
+		d, err := w.Dup() // which is under the same context
+		if err != nil {
+			return err
+		}
+		_, err = Recv(d, make([]int, 1), d.Rank(), 0)
+		return wants("recv", err, ErrTimeout)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// COHORT_TIMEOUT limits each operation.
+func TestRunTimeout(t *testing.T) {
+	withEnv(t, "COHORT_TIMEOUT=20ms")
+	ranks(t, 2, func(w *Comm) error {
+		_, err := Recv(w, make([]int, 1), w.Rank(), 0)
+		if err := wants("recv", err, ErrTimeout); err != nil {
+			return err
+		}
+		q, err := Irecv(w, make([]int, 1), w.Rank(), 0)
+		if err != nil {
+			return err
+		}
+		_, err = q.Wait()
+		if err := wants("irecv", err, ErrTimeout); err != nil {
+			return err
+		}
+		if q, err = Irecv(w, make([]int, 1), w.Rank(), 0); err != nil {
+			return err
+		}
+		for ok := false; !ok; {
+			if _, ok, err = q.Test(); !ok && err != nil {
+				return err
+			}
+		}
+		return wants("test", err, ErrTimeout)
+	})
+}
+
+func TestAbort(t *testing.T) {
+	err := Run(context.Background(), 3, func(w *Comm) error {
+		if w.Rank() == 1 {
+			return w.Abort(7)
+		}
+		_, err := Recv(w, make([]int, 1), 0, 0)
+		if err := wants("recv", err, ErrPeerLost); err != nil {
+			return err
+		}
+		if !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "7") {
+			t.Errorf("%v does not name rank 1 and code 7", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
