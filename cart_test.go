@@ -1,0 +1,163 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func TestCart(t *testing.T) {
+	ranks(t, 7, func(w *Comm) error {
+		dims, periods := []int{2, 3}, []bool{false, true}
+		c, err := w.CartCreate(dims, periods, false)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 6 {
+			if c != nil {
+				t.Error("a rank the grid does not need has a place in it")
+			}
+			return nil
+		}
+		dims[0] = 9 // what was given is the caller's
+		if !slices.Equal(c.Dims(), []int{2, 3}) || !slices.Equal(c.Periods(), []bool{false, true}) || c.Size() != 6 || c.Rank() != w.Rank() {
+			t.Errorf("dims %v, periods %v, rank %d of %d", c.Dims(), c.Periods(), c.Rank(), c.Size())
+		}
+		for r := range 6 {
+			x, err := c.Coords(r)
+			if err != nil || !slices.Equal(x, []int{r / 3, r % 3}) { // row-major
+				t.Errorf("rank %d is at %v, %v", r, x, err)
+			}
+			back, err := c.CartRank(x)
+			if err != nil || back != r {
+				t.Errorf("at %v is rank %d, %v", x, back, err)
+			}
+		}
+		if r, err := c.CartRank([]int{1, -4}); err != nil || r != 5 { // -4 = 2 mod 3
+			t.Errorf("at [1 -4]: %d, %v", r, err)
+		}
+		row, col := c.Rank()/3, c.Rank()%3
+		for disp := -4; disp <= 4; disp++ {
+			at := func(d int) int {
+				if row+d < 0 || row+d > 1 {
+					return ProcNull
+				}
+				return (row+d)*3 + col
+			}
+			from, to, err := c.Shift(0, disp)
+			if err != nil || from != at(-disp) || to != at(disp) {
+				t.Errorf("rank %d, rows by %d: %d → %d, %v", c.Rank(), disp, from, to, err)
+			}
+			around := func(d int) int { return row*3 + ((col+d)%3+3)%3 }
+			from, to, err = c.Shift(1, disp)
+			if err != nil || from != around(-disp) || to != around(disp) {
+				t.Errorf("rank %d, columns by %d: %d → %d, %v", c.Rank(), disp, from, to, err)
+			}
+		}
+		n := c.Neighbors()
+		lo, hi, _ := c.Shift(1, 1)
+		if len(n) != 2 || n[1] != (Neighbor{lo, hi}) || row == 0 && n[0].Lower != ProcNull || row == 1 && n[0].Upper != ProcNull {
+			t.Errorf("neighbours of rank %d: %v", c.Rank(), n)
+		}
+		// Everyone sends down: the first row receives nothing.
+		from, to, err := c.Shift(0, 1)
+		if err != nil {
+			return err
+		}
+		got := []int{-1}
+		if _, err := Sendrecv(c.Comm, []int{c.Rank()}, to, 0, got, from, 0); err != nil {
+			return err
+		}
+		if row == 0 && got[0] != -1 || row == 1 && got[0] != c.Rank()-3 {
+			t.Errorf("rank %d received %d", c.Rank(), got[0])
+		}
+		for what, f := range map[string]struct {
+			err  func() error
+			want error
+		}{
+			"coords":      {func() error { _, err := c.Coords(6); return err }, ErrRank},
+			"outside":     {func() error { _, err := c.CartRank([]int{2, 0}); return err }, ErrRank},
+			"one":         {func() error { _, err := c.CartRank([]int{1}); return err }, ErrCount},
+			"dimension 2": {func() error { _, _, err := c.Shift(2, 1); return err }, ErrCount},
+		} {
+			if err := f.err(); !errors.Is(err, f.want) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		return nil
+	})
+}
+
+func TestCartErrors(t *testing.T) {
+	ranks(t, 6, func(w *Comm) error {
+		for what, f := range map[string]struct {
+			dims    []int
+			periods []bool
+		}{
+			"too large":       {[]int{7}, []bool{true}},
+			"far too large":   {[]int{1 << 40, 1 << 40, 1 << 40}, []bool{true, true, true}},
+			"negative":        {[]int{-2, -3}, []bool{true, true}},
+			"negative, zero":  {[]int{-2, 0}, []bool{true, true}},
+			"periods missing": {[]int{2, 3}, []bool{true}},
+			"not a multiple":  {[]int{4, 0}, []bool{true, true}},
+			"filled too far":  {[]int{1 << 62, 1 << 62, 0}, []bool{true, true, true}},
+		} {
+			_, err := w.CartCreate(f.dims, f.periods, false)
+			if err := errors.Join(wants(what, err, ErrCount)); err != nil {
+				t.Error(err)
+			}
+		}
+		c, err := w.CartCreate([]int{0, 2}, []bool{true, true}, true)
+		if err != nil || !slices.Equal(c.Dims(), []int{3, 2}) {
+			return fmt.Errorf("filled: %w", err)
+		}
+		p, err := w.CartCreate(nil, nil, false) // a point: one rank
+		if err != nil || (p != nil) != (w.Rank() == 0) {
+			return fmt.Errorf("no dimensions: %v, %w", p, err)
+		}
+		return nil
+	})
+	err := Run(context.Background(), 4, func(w *Comm) error {
+		_, err := w.CartCreate([]int{2, 2}, []bool{w.Rank() == 3, false}, false)
+		return wants("other periods", err, ErrMismatch)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The examples of MPI-4.1, section 8.5.2, and the rule itself by exhaustion.
+func TestDimsCreate(t *testing.T) {
+	for _, c := range []struct {
+		n        int
+		in, want []int // want nil: an error
+	}{
+		{6, []int{0, 0}, []int{3, 2}}, {7, []int{0, 0}, []int{7, 1}}, {6, []int{0, 3, 0}, []int{2, 3, 1}}, {7, []int{0, 3, 0}, nil},
+		{1, []int{0, 0, 0}, []int{1, 1, 1}}, {6, []int{2, 3}, []int{2, 3}}, {6, []int{2, 2}, nil}, {0, []int{0}, nil}, {-4, []int{0}, nil},
+		{64, []int{0, 0, 0}, []int{4, 4, 4}}, {12, []int{0, 0}, []int{4, 3}}, {97, []int{0, 0}, []int{97, 1}},
+	} {
+		dims := slices.Clone(c.in)
+		err := DimsCreate(c.n, dims)
+		switch {
+		case c.want == nil && (!errors.Is(err, ErrCount) || !slices.Equal(dims, c.in)):
+			t.Errorf("%d on %v: %v, %v", c.n, c.in, dims, err)
+		case c.want != nil && (err != nil || !slices.Equal(dims, c.want)):
+			t.Errorf("%d on %v: %v, %v, want %v", c.n, c.in, dims, err, c.want)
+		}
+	}
+	for n := 1; n <= 300; n++ {
+		dims := []int{0, 0, 0}
+		if err := DimsCreate(n, dims); err != nil || dims[0]*dims[1]*dims[2] != n || dims[0] < dims[1] || dims[1] < dims[2] {
+			t.Fatalf("%d: %v, %v", n, dims, err)
+		}
+		for a := 1; a <= n; a++ {
+			for b := 1; b <= a; b++ {
+				if n%(a*b) == 0 && n/(a*b) <= b && a < dims[0] {
+					t.Fatalf("%d: %v, but %d×%d×%d is closer", n, dims, a, b, n/(a*b))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNilComm(t *testing.T) {
+	var c *Comm
+	if c.Rank() != Undefined || c.Size() != 0 || c.Name() != "" || c.Backend() != "" || c.WithContext(context.Background()) != nil || c.Group().Size() != 0 {
+		t.Error("a nil Comm has properties")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{
+		"abort":   c.Abort(1),
+		"barrier": c.Barrier(),
+		"split":   func() error { _, err := c.Split(0, 0); return err }(),
+		"dup":     func() error { _, err := c.Dup(); return err }(),
+		"shared":  func() error { _, err := c.SplitShared(); return err }(),
+		"cart":    func() error { _, err := c.CartCreate([]int{1}, []bool{true}, false); return err }(),
+		"group":   func() error { _, err := c.CreateGroup(nil, 0); return err }(),
+		"igather": func() error { _, err := Igather(c, []int{1}, nil, 0); return err }(),
+		"scatter": func() error { _, err := Iscatter(c, []int{1}, []int{1}, 0); return err }(),
+	} {
+		if !errors.Is(err, ErrComm) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestCloseWorld(t *testing.T) {
+	ranks(t, 3, func(w *Comm) error {
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		p, err := RecvInit(d, make([]int, 1), 0, 0)
+		if err != nil {
+			return err
+		}
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+		for range 2 {
+			if err := w.Close(); err != nil {
+				return err
+			}
+		}
+		for name, c := range map[string]*Comm{"world": w, "derived": d, "handle": w.WithContext(context.Background())} {
+			_, split := c.Split(0, 0)
+			_, group := c.CreateGroup(c.Group(), 0)
+			_, start := Iallreduce(c, []int{1}, []int{1}, Sum)
+			for op, err := range map[string]error{
+				"send": Send(c, []int{1}, 0, 0), "barrier": c.Barrier(), "split": split, "group": group, "iallreduce": start, "abort": c.Abort(0),
+			} {
+				if !errors.Is(err, ErrClosed) {
+					t.Errorf("%s of the closed %s: %v", op, name, err)
+				}
+			}
+			if err := c.Close(); err != nil {
+				t.Errorf("Close of the closed %s: %v", name, err)
+			}
+		}
+		return wants("a persistent operation", p.Start(), ErrClosed)
+	})
+}
+
+// Closing one communicator leaves the others as they are.
+func TestCloseDerived(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		for range 20 {
+			d, err := w.Dup()
+			if err != nil {
+				return err
+			}
+			if err := d.Barrier(); err != nil {
+				return err
+			}
+			if err := d.Close(); err != nil {
+				return err
+			}
+			if err := wants("closed", d.Barrier(), ErrClosed); err != nil {
+				return err
+			}
+		}
+		if n := len(w.core.job.derived()); n != 0 {
+			t.Errorf("%d communicators are still known", n)
+		}
+		return w.Barrier()
+	})
+}
+
+func TestBusy(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		call, err := w.begin() // as another goroutine would
+		if err != nil {
+			return err
+		}
+		_, other := w.Dup()
+		_, start := w.Ibarrier()
+		_, init := w.BarrierInit()
+		for what, err := range map[string]error{"barrier": w.Barrier(), "ibarrier": start, "init": init, "dup": other} {
+			if !errors.Is(err, ErrBusy) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		call.Coll = 1
+		if err := w.run(call); err != nil {
+			return err
+		}
+		return w.Barrier()
+	})
+}
+
+func TestWithContext(t *testing.T) {
+	type key struct{}
+	root, stop := context.WithCancel(context.Background())
+	defer stop()
+	err := Run(root, 1, func(w *Comm) error {
+		if w.WithContext(context.Background()) != w || w.WithContext(root) != w {
+			t.Error("a context that adds nothing makes another handle")
+		}
+		ctx, cancel := context.WithCancel(context.WithValue(root, key{}, 1))
+		h := w.WithContext(ctx)
+		if h == w || h.WithContext(ctx) != h || h.WithContext(root) != w {
+			t.Error("handles of one context are not the same")
+		}
+		cancel()
+		_, err := Recv(h, make([]int, 1), 0, 0)
+		if err := wants("recv after cancel", err, ErrCanceled); err != nil {
+			return err
+		}
+		// What has been canceled is forgotten, in its own time.
+		for {
+			w.core.mu.Lock()
+			n := len(w.core.handles)
+			w.core.mu.Unlock()
+			if n == 0 {
+				break
+			}
+		}
+		// The message is still there for the handle that has time.
+		q, err := Isend(w, []int{4}, 0, 0)
+		if err != nil {
+			return err
+		}
+		got := make([]int, 1)
+		if _, err := Recv(w, got, 0, 0); err != nil || got[0] != 4 {
+			return fmt.Errorf("recv: %v, %w", got, err)
+		}
+		if _, err := q.Wait(); err != nil {
+			return err
+		}
+		// The world's context ends the operations of a handle with another one.
+		other, release := context.WithCancel(context.Background())
+		defer release()
+		h = w.WithContext(other)
+		stop()
+		_, err = Recv(h, got, 0, 0)
+		return wants("recv after the world's cancel", err, ErrCanceled)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The earlier deadline counts, and it is a deadline, not a cancellation.
+func TestWithContextDeadlines(t *testing.T) {
+	for _, c := range []struct{ world, handle time.Duration }{{5 * time.Millisecond, time.Hour}, {time.Hour, 5 * time.Millisecond}} {
+		ctx, cancel := context.WithTimeout(context.Background(), c.world)
+		err := Run(ctx, 1, func(w *Comm) error {
+			ctx, cancel := context.WithTimeout(context.Background(), c.handle)
+			defer cancel()
+			_, err := Recv(w.WithContext(ctx), make([]int, 1), 0, 0)
+			return wants(fmt.Sprint(c), err, ErrTimeout)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}
+}
+
+// A collective at its deadline names the rank that did not come, and the
+// communicator is broken on all ranks.
+func TestCollectiveDeadline(t *testing.T) {
+	for _, how := range []string{"native", "schedule"} {
+		withEnv(t, "COHORT_COLLECTIVES="+how)
+		ranks(t, 3, func(w *Comm) error {
+			d, err := w.Dup()
+			if err != nil {
+				return err
+			}
+			if w.Rank() == 1 {
+				// Until the others have given up.
+				for _, peer := range []int{0, 2} {
+					if _, err := Recv(w, make([]int, 1), peer, 0); err != nil {
+						return err
+					}
+				}
+				return wants("the late rank", d.Barrier(), ErrBroken, ErrTimeout)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			defer cancel()
+			err = d.WithContext(ctx).Barrier()
+			if err := errors.Join(wants(how, err, ErrTimeout), isOp(err, "barrier")); err != nil {
+				return err
+			}
+			if !strings.Contains(err.Error(), "rank 1") && !strings.Contains(err.Error(), "1 and 2") && !strings.Contains(err.Error(), "0 and 1") {
+				t.Errorf("%s: %v does not name rank 1", how, err)
+			}
+			if err := wants("the next", d.Barrier(), ErrBroken); err != nil {
+				return err
+			}
+			return Send(w, []int{0}, 1, 0)
+		})
+	}
+}
+
+func TestTopology(t *testing.T) {
+	ranks(t, 4, func(w *Comm) error {
+		top := w.Topology()
+		if len(top.Hosts) != 1 || len(top.Hosts[0].Ranks) != 4 || top.Backend != "local" || top.Hosts[0].Name == "" {
+			t.Errorf("%+v", top)
+		}
+		if got, want := top.String(), "4 ranks on 1 node: "+top.Hosts[0].Name+": 0-3"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		return nil
+	})
+	two := Topology{Hosts: []Host{{"a", []int{0, 1, 2, 5}}, {"b", []int{3}}, {"c", []int{4, 6}}}}
+	if got, want := two.String(), "7 ranks on 3 nodes: a: 0-2,5; b: 3; c: 4,6"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := (Topology{Hosts: []Host{{"a", []int{0}}}}).String(), "1 rank on 1 node: a: 0"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
