@@ -102,6 +102,7 @@ type Fingerprint struct {
 	Coll   Coll
 	Form   Form
 	Op     OpCode
+	Fixed  bool  // the operation does not commute
 	Err    uint8 // Code of the argument error, 0 for none
 	Type   uint32
 	Root   int32
@@ -121,7 +122,7 @@ func (c *Call) Fingerprint() Fingerprint {
 		return Fingerprint{Coll: c.Coll, Form: c.Form, Err: Code(c.Err)}
 	}
 	if c.Op != nil {
-		f.Op = c.Op.Code
+		f.Op, f.Fixed = c.Op.Code, !c.Op.Commutative
 	}
 	if c.Type != nil {
 		f.Type = c.Type.ID
@@ -136,19 +137,25 @@ func (c *Call) Fingerprint() Fingerprint {
 	return f
 }
 
+// fixedBit of the first word is Fixed: the top bit of the byte that Form has.
+const fixedBit = 1 << 15
+
 // Words returns the fingerprint as three words, the form in which ranks
 // exchange it.
 func (f Fingerprint) Words() (w [3]uint64) {
 	w[0] = uint64(f.Coll) | uint64(f.Form)<<8 | uint64(f.Op)<<16 | uint64(f.Err)<<24 | uint64(f.Type)<<32
 	w[1] = uint64(uint32(f.Root)) | uint64(f.Counts)<<32
 	w[2] = uint64(f.Count)
+	if f.Fixed {
+		w[0] |= fixedBit
+	}
 	return w
 }
 
 // FromWords is the inverse of Words. Any three words are accepted.
 func FromWords(w [3]uint64) Fingerprint {
 	return Fingerprint{
-		Coll: Coll(w[0]), Form: Form(w[0] >> 8), Op: OpCode(w[0] >> 16), Err: uint8(w[0] >> 24),
+		Coll: Coll(w[0]), Form: Form(w[0] >> 8 & 0x7f), Op: OpCode(w[0] >> 16), Fixed: w[0]&fixedBit != 0, Err: uint8(w[0] >> 24),
 		Type: uint32(w[0] >> 32), Root: int32(uint32(w[1])), Counts: uint32(w[1] >> 32), Count: int64(w[2]),
 	}
 }
@@ -180,6 +187,9 @@ func (f Fingerprint) String() string {
 	switch f.Coll {
 	case Reduce, Allreduce, ReduceScatterBlock, ReduceScatter, Scan, Exscan:
 		s += ", op " + f.Op.String()
+		if f.Fixed {
+			s += " (does not commute)"
+		}
 	}
 	switch f.Coll {
 	case Bcast, Reduce, Gather, Gatherv, Scatter, Scatterv:

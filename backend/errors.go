@@ -77,3 +77,13 @@ func (f *Fault) Error() string {
 
 // Unwrap returns the sentinel.
 func (f *Fault) Unwrap() error { return f.Sentinel }
+
+// Broken is the error of operations on a broken communicator: ErrBroken, and
+// what it was broken with.
+type Broken struct{ Cause error }
+
+// Error implements error.
+func (e *Broken) Error() string { return ErrBroken.Error() + ": " + e.Cause.Error() }
+
+// Unwrap returns ErrBroken and the cause.
+func (e *Broken) Unwrap() []error { return []error{ErrBroken, e.Cause} }

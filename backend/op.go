@@ -36,7 +36,7 @@ func (c OpCode) String() string {
 // Op is a reduction bound to one Datatype. Ops are shared and never change.
 type Op struct {
 	Code        OpCode
-	Commutative bool // results may be combined in any order (they never are: the order is fixed)
+	Commutative bool // operands may change places; which fixed order is used depends on it (coll.Order)
 	Type        *Datatype
 
 	// Apply sets dst[i] = a[i] op b[i] for every element; a holds the operand

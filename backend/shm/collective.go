@@ -52,6 +52,7 @@ func (s *collective) here(r int) bool {
 		if b = s.c.find(r); b == nil {
 			return false
 		}
+		s.c.boards[r] = b
 	}
 	if s.meet {
 		return b.meet[s.turn].key.Load() == s.key
@@ -63,7 +64,6 @@ func (s *collective) here(r int) bool {
 func (c *comm) find(r int) *board {
 	for i := range c.e.lay.boards {
 		if b := c.e.boardAt(c.world[r], i); b.id.Load() == c.id+1 {
-			c.boards[r] = b
 			return b
 		}
 	}
@@ -98,6 +98,10 @@ func (s *collective) arrive(b *backend.Bound) error {
 	if s.seen == len(c.world) {
 		return nil
 	}
+	// A rank that is gone may have said why before.
+	c.e.mu.Lock()
+	c.e.progress()
+	c.e.unlock()
 	if f := c.e.fault.Load(); f != nil {
 		return f
 	}
@@ -171,6 +175,12 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 // which ranks called what.
 func (s *collective) mismatch() error {
 	c := s.c
+	c.e.mu.Lock()
+	c.e.progress()
+	c.e.unlock()
+	if f := c.brk.Load(); f != nil && f.Sentinel != backend.ErrMismatch {
+		return brokenBy(f) // the others had given up the call before this one
+	}
 	first := backend.FromWords(c.boards[0].post[s.turn].words)
 	for r, o := range c.boards {
 		if fp := backend.FromWords(o.post[s.turn].words); fp != first {

@@ -24,7 +24,8 @@ type comm struct {
 	gone   []atomic.Bool // ranks that have closed it
 
 	// Collectives. One call at a time; see collective.go.
-	slot   int      // own board
+	slot   int // own board
+	mine   *board
 	boards []*board // by rank; nil until found
 	seq    uint32
 	met    uint32
@@ -56,10 +57,12 @@ func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) 
 		b.post[i].key.Store(0)
 		b.meet[i].key.Store(0)
 	}
-	c.boards[c.rank] = b
+	c.boards[c.rank], c.mine = b, b
+	b.news.Store(0)
 	b.id.Store(id + 1)
 	c.coll.init(c)
 	c.gone = make([]atomic.Bool, len(members))
+	e.progress() // what the others have said about it already
 	e.comms[id] = c
 	e.catchUp(c)
 	return c, nil
@@ -112,6 +115,9 @@ func (c *comm) usable() error {
 	if f := c.e.fault.Load(); f != nil {
 		return f
 	}
+	if c.mine.news.Load() != 0 && c.brk.Load() == nil {
+		c.e.poll()
+	}
 	if f := c.brk.Load(); f != nil {
 		return brokenBy(f)
 	}
@@ -121,9 +127,7 @@ func (c *comm) usable() error {
 	return nil
 }
 
-func brokenBy(f *backend.Fault) error {
-	return &backend.Fault{Sentinel: backend.ErrBroken, Text: f.Error()}
-}
+func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }
 
 // Derive implements backend.Comm.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {

@@ -68,7 +68,8 @@ type engine struct {
 
 // op is a send or receive in progress.
 type op struct {
-	node  match.Node // a posted receive
+	node  match.Node // a posted receive; its Env stays the pattern
+	env   match.Env  // what a receive in progress receives
 	req   *backend.Request
 	own   backend.Request // for blocking calls
 	comm  *comm
@@ -268,12 +269,8 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		d := e.peers[src][idx]
 		if n := e.posted.FindPosted(env); n != nil {
 			o := n.Owner.(*op)
-			want := n.Env
 			if e.accept(o, d, gen, addr, h.size, env) {
-				got := n.Env
-				n.Env = want // the queue finds it by what it was posted with
 				e.posted.Remove(n)
-				n.Env = got
 			}
 			return true
 		}

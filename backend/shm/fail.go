@@ -146,7 +146,7 @@ func (e *engine) dropLeft() {
 	for r := range e.area {
 		if r != e.me && e.area[r].left.Load() != 0 {
 			for e.hasNews(r) && e.fault.Load() == nil {
-				e.drain(r)
+				e.drain(r) // the last words first
 			}
 		}
 	}

@@ -89,8 +89,9 @@ type desc struct {
 // board is a rank's slot for the collectives of one communicator. The two
 // posts alternate, so that one can be filled while others still read the other.
 type board struct {
-	id   atomic.Uint32 // communicator id, 0 when free
-	_    [60]byte
+	id   atomic.Uint32 // communicator id + 1, 0 when free
+	news atomic.Uint32 // a notice of Break for it is in one of the owner's rings
+	_    [56]byte
 	post [2]post
 	meet [2]meet
 }

@@ -62,6 +62,11 @@ func (e *engine) pushNotice(o *op) bool {
 	}
 	copy(room, text)
 	e.out[o.peer].publish(cell, o.kind, o.comm.id, int32(code), len(text))
+	if o.kind == kindBreak {
+		if b := o.comm.find(o.comm.rankOf(o.peer)); b != nil {
+			b.news.Store(1)
+		}
+	}
 	e.ring(o.peer)
 	e.putOp(o)
 	return true
@@ -231,8 +236,13 @@ func (c *comm) Close() error {
 		}
 		return true
 	})
-	if e.fault.Load() == nil && !c.isWorld {
-		c.notify(kindClose, nil)
+	if e.fault.Load() == nil {
+		if f := c.brk.Load(); f != nil {
+			c.notify(kindBreak, f) // before who hears of the closing wonders why
+		}
+		if !c.isWorld {
+			c.notify(kindClose, nil)
+		}
 	}
 	e.allClosed(c.id, c)
 	e.unlock()

@@ -114,7 +114,7 @@ func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.En
 		return false
 	}
 	o.desc, o.gen, o.addr, o.n, o.size, o.at = d, gen, addr, n, size, 0
-	o.peer, o.node.Env = src, env
+	o.peer, o.env = src, env
 	o.chunks = chunkCount(n)
 	o.state = opTaking
 	if src == e.me { // both buffers are ours
@@ -198,7 +198,7 @@ func (e *engine) take(o *op, moved *bool) bool {
 	if o.peer != e.me {
 		e.ring(o.peer)
 	}
-	e.received(o, o.node.Env, o.size, o.n)
+	e.received(o, o.env, o.size, o.n)
 	return true
 }
 
