@@ -194,6 +194,9 @@ func (c *Comm) close() {
 		return
 	}
 	g, me := c.group, c.me
+	if e := g.job.lost.Load(); e != nil {
+		g.finish(e) // the others are to hear what ended the job, not that this rank then left
+	}
 	me.commsMu.Lock()
 	me.comms = slices.DeleteFunc(me.comms, func(d *Comm) bool { return d == c })
 	me.commsMu.Unlock()
