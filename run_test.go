@@ -39,6 +39,8 @@ func TestRunArguments(t *testing.T) {
 	}
 }
 
+func nilMap() map[int]int { return nil }
+
 // An error, a panic or an exit of one rank ends what the others do, and is the
 // first of the errors.
 func TestRunFailures(t *testing.T) {
@@ -50,7 +52,7 @@ func TestRunFailures(t *testing.T) {
 		{"error", func() error { return errMade }, "rank 2: made up"},
 		{"panic", func() error { panic("by design") }, "rank 2: panic: by design"},
 		{"panic with an error", func() error { panic(fmt.Errorf("wrapped: %w", errMade)) }, "rank 2: panic: wrapped: made up"},
-		{"nil map", func() error { var m map[int]int; m[1] = 1; return nil }, "rank 2: panic: assignment to entry in nil map"},
+		{"nil map", func() error { nilMap()[1] = 1; return nil }, "rank 2: panic: assignment to entry in nil map"},
 		{"Goexit", func() error { runtime.Goexit(); return nil }, "rank 2: peer lost: the rank ended its goroutine"},
 	} {
 		for _, op := range []string{"recv", "barrier", "later"} {
