@@ -71,7 +71,7 @@ func faultScenarios() []scenario {
 // needs it, or are about to call it. They get ErrPeerLost that names it, and so
 // does everything afterwards.
 func die(r *Rank, victim int, op func() error) {
-	r.OK(r.World.Barrier())
+	ready(r, victim)
 	if r.Rank == victim {
 		perish(r)
 	}
@@ -91,6 +91,22 @@ func die(r *Rank, victim int, op func() error) {
 	_, err = cohort.Recv(r.World, make([]int32, 1), victim, 6)
 	if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
 		r.Errorf("Recv from a lost rank: %v", err)
+	}
+}
+
+// ready lets a rank that is about to end wait until no other rank needs it any
+// more: a barrier would not do, for the others may still be on their way out.
+func ready(r *Rank, leaver int) {
+	word := make([]int32, 1)
+	if r.Rank != leaver {
+		r.OK(cohort.Send(r.World, word, leaver, 9))
+		return
+	}
+	for other := range r.Size {
+		if other != leaver {
+			_, err := cohort.Recv(r.World, word, other, 9)
+			r.OK(err)
+		}
 	}
 }
 
@@ -115,7 +131,7 @@ func perish(r *Rank) {
 // failedRank has a rank give up, as a program does that meets an error of its
 // own: its process exits, or its goroutine returns the error.
 func failedRank(r *Rank) {
-	r.OK(r.World.Barrier())
+	ready(r, r.Size-1)
 	if r.Rank == r.Size-1 {
 		if r.World.Caps().Processes {
 			os.Exit(7)
@@ -130,7 +146,7 @@ func failedRank(r *Rank) {
 
 // abort ends the job for everybody, whatever they wait in.
 func abort(r *Rank) {
-	r.OK(r.World.Barrier())
+	ready(r, 0)
 	if r.Rank == 0 {
 		r.OK(r.World.Abort(42))
 		return
