@@ -1,0 +1,152 @@
+package arch
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var variable = regexp.MustCompile(`\bCOHORT_[A-Z][A-Z0-9_]*[A-Z0-9]\b`)
+
+// TestEnvironment checks that docs/environment.md lists the variables that the
+// code reads or sets, and no others but those of a paragraph that says so.
+func TestEnvironment(t *testing.T) {
+	const document = "docs/environment.md"
+	listed, planned := make(map[string]bool), make(map[string]bool)
+	for paragraph := range strings.SplitSeq(read(t, document), "\n\n") {
+		for _, v := range variable.FindAllString(paragraph, -1) {
+			listed[v] = true
+			planned[v] = planned[v] || strings.Contains(paragraph, "no effect yet")
+		}
+	}
+	used := make(map[string]string) // by whom
+	for _, s := range allSources(t) {
+		if s.test { // they make names up
+			continue
+		}
+		for _, text := range literals(s) {
+			name, _, _ := strings.Cut(text, "=") // a variable's name, or its setting
+			if variable.FindString(name) == name && name != "" {
+				used[name] = s.path
+			}
+		}
+	}
+	for _, p := range allFiles(t) {
+		if strings.HasPrefix(p, "scripts/") {
+			for _, v := range variable.FindAllString(read(t, p), -1) {
+				used[v] = p
+			}
+		}
+	}
+	if used["COHORT_BACKEND"] == "" {
+		t.Error("nobody uses COHORT_BACKEND: is the search right?")
+	}
+	for v, by := range used {
+		if !listed[v] {
+			t.Errorf("%s is used in %s and not in %s", v, by, document)
+		}
+	}
+	for v := range listed {
+		if used[v] == "" && !planned[v] {
+			t.Errorf("%s lists %s, which nobody uses and which is not said to have no effect yet", document, v)
+		}
+	}
+}
+
+// literals returns a file's strings, without their quotes.
+func literals(s *source) (texts []string) {
+	ast.Inspect(s.syntax, func(n ast.Node) bool {
+		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+			texts = append(texts, l.Value[1:len(l.Value)-1])
+		}
+		return true
+	})
+	return texts
+}
+
+// TestErrors checks that docs/errors.md says something of every sentinel, and of
+// no others, and that the root package has them all.
+func TestErrors(t *testing.T) {
+	const document = "docs/errors.md"
+	name := regexp.MustCompile(`\bErr[A-Z][A-Za-z]+\b`)
+	sentinels := make(map[string]bool)
+	exported := make(map[string]bool)
+	for _, s := range allSources(t) {
+		for _, d := range s.syntax.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR || s.test {
+				continue
+			}
+			for _, spec := range g.Specs {
+				for _, n := range spec.(*ast.ValueSpec).Names {
+					if name.MatchString(n.Name) && s.path == "backend/errors.go" {
+						sentinels[n.Name] = true
+					}
+					if name.MatchString(n.Name) && s.folder == "" {
+						exported[n.Name] = true
+					}
+				}
+			}
+		}
+	}
+	if !sentinels["ErrTruncate"] {
+		t.Fatal("backend/errors.go has no ErrTruncate: is the search right?")
+	}
+	listed := make(map[string]bool)
+	for _, n := range name.FindAllString(read(t, document), -1) {
+		listed[n] = true
+	}
+	for n := range sentinels {
+		if !listed[n] {
+			t.Errorf("%s does not speak of %s", document, n)
+		}
+		if !exported[n] {
+			t.Errorf("package cohort does not export %s", n)
+		}
+	}
+	for n := range listed {
+		if !sentinels[n] {
+			t.Errorf("%s speaks of %s, which is not in backend/errors.go", document, n)
+		}
+	}
+}
+
+// TestLinks checks that links from one document to another, and documents that
+// comments name, are there.
+func TestLinks(t *testing.T) {
+	all := make(map[string]bool)
+	for _, p := range allFiles(t) {
+		for ; p != "."; p = path.Dir(p) {
+			all[p] = true
+		}
+	}
+	link := regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+	named := regexp.MustCompile(`\bdocs/[A-Za-z0-9_/-]+\.(?:md|svg)\b`)
+	links := 0
+	for p := range all {
+		switch path.Ext(p) {
+		case ".md":
+			for _, m := range link.FindAllStringSubmatch(read(t, p), -1) {
+				if strings.Contains(m[1], "://") {
+					continue
+				}
+				links++
+				if to := path.Join(path.Dir(p), m[1]); !all[to] {
+					t.Errorf("%s links to %s, which is not there", p, to)
+				}
+			}
+		case ".go":
+			for _, to := range named.FindAllString(read(t, p), -1) {
+				if !all[to] {
+					t.Errorf("%s names %s, which is not there", p, to)
+				}
+			}
+		}
+	}
+	if links < 5 {
+		t.Errorf("found only %d links", links)
+	}
+}

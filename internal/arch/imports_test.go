@@ -1,0 +1,160 @@
+package arch
+
+import (
+	"strings"
+	"testing"
+)
+
+// layers are the public packages from the bottom up. A package imports packages
+// of lower layers only; those of its own layer never, unless one is inside the
+// other's folder.
+var layers = [][]string{
+	{"backend"},
+	{"coll"},
+	{"backend/*"},
+	{""},
+	{"cohorttest", "tensor", "hybrid"},
+	{"sddp", "sddp/*"},
+	{"cmd/*", "examples", "examples/*", "bench"},
+}
+
+// users says of every internal package which packages may import it. Internal
+// packages import backend and coll, and other internal packages as said here.
+var users = map[string][]string{
+	"internal/arch":              nil,
+	"internal/direct":            {"backend/*"},
+	"internal/direct/directtest": nil, // tests only
+	"internal/kernel":            {"", "coll", "internal/direct/directtest"},
+	"internal/match":             {"backend/*"},
+	"internal/sched":             {""},
+	"internal/shmem":             {"backend/shm", "cmd/cohort"},
+	"internal/spawn":             {"cmd/cohort"},
+	"internal/view":              {"", "backend/*", "cohorttest", "internal/kernel"},
+}
+
+// only says of packages that show how cohort is used that they import no more
+// of it than a program outside the repository would.
+var only = map[string][]string{
+	"sddp":       {"", "sddp/*"},
+	"sddp/*":     {"sddp/*"},
+	"cmd/sddp":   {"", "sddp", "sddp/*"},
+	"examples/*": {""},
+}
+
+// outside are the modules that packages may import.
+var outside = []string{"golang.org/x/sys/"}
+
+func layer(folder string) int {
+	for i, l := range layers {
+		if within(folder, l...) {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestImports checks that imports go one way. Tests may import what they like.
+func TestImports(t *testing.T) {
+	for _, s := range allSources(t) {
+		if s.test {
+			continue
+		}
+		internal := strings.HasPrefix(s.folder, "internal/")
+		if _, listed := users[s.folder]; internal && !listed {
+			t.Errorf("%s: internal package %s is not listed in users", s.path, s.folder)
+		}
+		if !internal && layer(s.folder) < 0 {
+			t.Errorf("%s: package %s is not listed in layers", s.path, s.folder)
+		}
+		for _, i := range s.imports {
+			if why := forbidden(s.folder, i); why != "" {
+				t.Errorf("%s imports %s: %s", s.path, i, why)
+			}
+		}
+	}
+}
+
+// forbidden says why the package in a folder must not import another, "" if it
+// may.
+func forbidden(folder, imported string) string {
+	if imported == "C" {
+		return "" // TestCgo
+	}
+	inside := imported == module || strings.HasPrefix(imported, module+"/")
+	if !inside {
+		first, _, _ := strings.Cut(imported, "/")
+		if !strings.Contains(first, ".") {
+			return "" // the standard library
+		}
+		for _, m := range outside {
+			if strings.HasPrefix(imported, m) {
+				return ""
+			}
+		}
+		return "the module is not in the list of those that may be used"
+	}
+	to := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
+	for who, what := range only {
+		if within(folder, who) && !within(to, what...) {
+			return "it shows how cohort is used, and may import no more of it than its users"
+		}
+	}
+	if strings.HasPrefix(to, "internal/") {
+		if within(folder, users[to]...) {
+			return ""
+		}
+		return "it is not in the list of who may (users)"
+	}
+	if strings.HasPrefix(folder, "internal/") {
+		if within(to, "backend", "coll") {
+			return ""
+		}
+		return "internal packages import backend and coll only"
+	}
+	from, at := layer(folder), layer(to)
+	family := strings.HasPrefix(to, folder+"/") && folder != "" && folder != "backend"
+	if at < from || at == from && family {
+		return ""
+	}
+	return "imports go to lower layers only"
+}
+
+// TestForbidden checks the rules themselves on pairs that DESIGN decides.
+func TestForbidden(t *testing.T) {
+	for _, c := range []struct {
+		folder, imported string
+		ok               bool
+	}{
+		{"backend", "sync", true},
+		{"backend", module + "/coll", false},
+		{"coll", module + "/backend", true},
+		{"coll", module, false},
+		{"backend/shm", module + "/backend", true},
+		{"backend/shm", module + "/internal/shmem", true},
+		{"backend/shm", module + "/backend/local", false},
+		{"backend/shm", module, false},
+		{"backend/local", module + "/internal/shmem", false},
+		{"", module + "/backend/shm", true},
+		{"", module + "/cohorttest", false},
+		{"cohorttest", module, true},
+		{"cohorttest", module + "/sddp", false},
+		{"sddp", module, true},
+		{"sddp", module + "/sddp/lp", true},
+		{"sddp", module + "/internal/view", false},
+		{"sddp/lp", module + "/sddp", false},
+		{"sddp/lp", module, false},
+		{"cmd/sddp", module + "/sddp", true},
+		{"cmd/cohort", module + "/internal/spawn", true},
+		{"examples/pi", module + "/backend", false},
+		{"examples/pi", module, true},
+		{"internal/match", module + "/backend", true},
+		{"internal/match", module, false},
+		{"internal/match", module + "/internal/shmem", false},
+		{"coll", "example.com/some/module", false},
+		{"internal/shmem", "golang.org/x/sys/unix", true},
+	} {
+		if why := forbidden(c.folder, c.imported); (why == "") != c.ok {
+			t.Errorf("%q imports %q: %q, want allowed to be %v", c.folder, c.imported, why, c.ok)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package arch
+
+import (
+	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestUnsafe checks that unsafe stays where memory is looked at as something
+// else; tests may ask for sizes and offsets.
+func TestUnsafe(t *testing.T) {
+	for _, s := range allSources(t) {
+		if !s.test && slices.Contains(s.imports, "unsafe") &&
+			!within(s.folder, "internal/view", "internal/shmem", "internal/libmpi") {
+			t.Errorf("%s imports unsafe", s.path)
+		}
+	}
+}
+
+// TestCgo checks that the library can be built without a C compiler.
+func TestCgo(t *testing.T) {
+	for _, s := range allSources(t) {
+		if slices.Contains(s.imports, "C") {
+			t.Errorf("%s imports C", s.path)
+		}
+	}
+}
+
+// TestPackageDocs checks that every package has one comment, in doc.go or in the
+// file that is named after the package.
+func TestPackageDocs(t *testing.T) {
+	where, name := make(map[string][]string), make(map[string]string)
+	for _, s := range allSources(t) {
+		if s.test {
+			continue
+		}
+		docs := where[s.folder]
+		if s.syntax.Doc != nil {
+			docs = append(docs, filepath.Base(s.path))
+		}
+		where[s.folder], name[s.folder] = docs, s.syntax.Name.Name
+	}
+	for folder, docs := range where {
+		if len(docs) != 1 || docs[0] != "doc.go" && docs[0] != name[folder]+".go" {
+			t.Errorf("package %q: package comments in %v, want one, in doc.go or %s.go", folder, docs, name[folder])
+		}
+	}
+}
+
+// long are the files that may have more than 500 lines, and why each is one
+// thing.
+var long = map[string]string{
+	"cohorttest/p2p.go": "the scenarios of messages between two ranks",
+}
+
+// TestFileLength checks that no file grows into several.
+func TestFileLength(t *testing.T) {
+	const limit = 500
+	for _, s := range allSources(t) {
+		_, listed := long[s.path]
+		switch {
+		case s.lines > limit && !listed:
+			t.Errorf("%s has %d lines, more than %d: is it one thing? If so, list it in long", s.path, s.lines, limit)
+		case s.lines <= limit && listed:
+			t.Errorf("%s has %d lines and needs no place in long any more", s.path, s.lines)
+		}
+	}
+}
+
+// TestExportedDocs checks that every exported name of a package has a comment.
+func TestExportedDocs(t *testing.T) {
+	for _, s := range allSources(t) {
+		if s.test || s.syntax.Name.Name == "main" {
+			continue
+		}
+		for _, d := range s.syntax.Decls {
+			for _, name := range undocumented(d) {
+				t.Errorf("%s: %s has no comment", s.path, name)
+			}
+		}
+	}
+}
+
+// undocumented returns the exported names of a declaration that have no
+// comment. One for a group, or at the end of the line, will do for constants and
+// variables; methods of unexported types need none.
+func undocumented(d ast.Decl) (names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && d.Doc == nil && (d.Recv == nil || exportedReceiver(d.Recv.List[0].Type)) {
+			names = append(names, d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch spec := spec.(type) {
+			case *ast.TypeSpec:
+				if spec.Name.IsExported() && spec.Doc == nil && (d.Doc == nil || len(d.Specs) > 1) {
+					names = append(names, spec.Name.Name)
+				}
+			case *ast.ValueSpec:
+				if d.Doc != nil || spec.Doc != nil || spec.Comment != nil || d.Tok == token.IMPORT {
+					continue
+				}
+				for _, n := range spec.Names {
+					if n.IsExported() {
+						names = append(names, n.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+func exportedReceiver(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return exportedReceiver(e.X)
+	case *ast.IndexExpr:
+		return exportedReceiver(e.X)
+	case *ast.IndexListExpr:
+		return exportedReceiver(e.X)
+	case *ast.Ident:
+		return e.IsExported()
+	}
+	return false
+}
+
+// TestPaths checks that no file speaks of the machine it was written on.
+func TestPaths(t *testing.T) {
+	machine := regexp.MustCompile(`/(?:work|root|farm|home|Users)/\w`)
+	for _, p := range allFiles(t) {
+		b, err := os.ReadFile(filepath.Join(root, p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(b), "\n") {
+			if m := machine.FindString(line); m != "" {
+				t.Errorf("%s:%d: a path of a machine: %s", p, n+1, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+// TestBackendFiles checks that what is alike in the backends is found under the
+// same name in each.
+func TestBackendFiles(t *testing.T) {
+	has := make(map[string]bool)
+	backends := make(map[string]bool)
+	for _, s := range allSources(t) {
+		if within(s.folder, "backend/*") {
+			has[s.path] = true
+			backends[s.folder] = true
+		}
+	}
+	for folder := range backends {
+		for _, name := range []string{"doc.go", "open.go", "comm.go", "p2p.go", "probe.go", "wait.go", "collective.go", "fail.go"} {
+			if !has[folder+"/"+name] {
+				t.Errorf("%s has no %s", folder, name)
+			}
+		}
+	}
+	if !backends["backend/local"] || !backends["backend/shm"] {
+		t.Errorf("found backends %v, want local and shm among them", backends)
+	}
+}
