@@ -53,3 +53,61 @@ func BenchmarkOverhead(b *testing.B) {
 	run("typeFor", func() error { _, err := typeFor[float64](); return err })
 	run("opFor", func() error { _, err := opFor[float64](Sum); return err })
 }
+
+// Allreduce of one number and an exchange of one by two ranks, in each form.
+func BenchmarkForms(b *testing.B) {
+	for _, form := range []string{"blocking", "nonblocking", "persistent", "schedule", "isend"} {
+		b.Run(form, func(b *testing.B) {
+			b.ReportAllocs()
+			if form == "schedule" {
+				old := osEnv
+				osEnv = envOf("COHORT_COLLECTIVES=schedule")
+				defer func() { osEnv = old }()
+			}
+			err := Run(context.Background(), 2, func(w *Comm) error {
+				x, y := make([]float64, 1), make([]float64, 1)
+				var p *Persistent
+				if form == "persistent" {
+					p, _ = AllreduceInit(w, x, y, Sum)
+				}
+				for range b.N {
+					switch form {
+					case "blocking", "schedule":
+						if err := Allreduce(w, x, y, Sum); err != nil {
+							return err
+						}
+					case "nonblocking":
+						q, err := Iallreduce(w, x, y, Sum)
+						if err != nil {
+							return err
+						}
+						if _, err := q.Wait(); err != nil {
+							return err
+						}
+					case "persistent":
+						p.Start()
+						if _, err := p.Wait(); err != nil {
+							return err
+						}
+					case "isend":
+						q, err := Irecv(w, y, 1-w.Rank(), 0)
+						if err != nil {
+							return err
+						}
+						s, err := Isend(w, x, 1-w.Rank(), 0)
+						if err != nil {
+							return err
+						}
+						if err := WaitAll(q, s); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

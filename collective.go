@@ -91,7 +91,7 @@ func (c *Comm) start(call *backend.Call) (*Request, error) {
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
-	return &Request{c: c, op: op, coll: call.Coll, peer: call.Root}, nil
+	return &Request{c: c, op: op, coll: call.Coll, peer: rootOf(call), begun: c.now()}, nil
 }
 
 // persist prepares a persistent collective. It waits for the other ranks to do
@@ -114,11 +114,15 @@ func (c *Comm) persist(call *backend.Call) (*Persistent, error) {
 
 // collError wraps the error of a collective.
 func (c *Comm) collError(call *backend.Call, err error) error {
-	peer := Undefined
+	return c.failed(collName(call.Coll, call.Form), rootOf(call), Undefined, err)
+}
+
+// rootOf returns the rank that an error of a collective names as the other one.
+func rootOf(call *backend.Call) int {
 	if call.Root >= 0 {
-		peer = call.Root
+		return call.Root
 	}
-	return c.failed(collName(call.Coll, call.Form), peer, Undefined, err)
+	return Undefined
 }
 
 // collName is the name of a collective's function in lower case.

@@ -68,7 +68,10 @@ type job struct {
 	scheds  bool            // blocking collectives run as schedules
 	ids     idSpace
 	world   *core
-	done    func() // called when the world has been closed; may be nil
+	// requests has backend requests to be used again (of *backend.Request). A
+	// backend keeps its own record with each.
+	requests sync.Pool
+	done     func() // called when the world has been closed; may be nil
 
 	mu    sync.Mutex
 	comms map[*core]struct{} // the open communicators

@@ -3,7 +3,6 @@ package cohort
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -214,7 +213,7 @@ func (c *Comm) recv(op string, buf []byte, source, tag int, err error) (Status, 
 
 // newRequest returns a begun request.
 func (c *Comm) newRequest(op string, peer, tag int) *Request {
-	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now()}
+	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now(), req: c.core.job.request()}
 	q.req.Begin()
 	return q
 }
@@ -238,7 +237,7 @@ func (c *Comm) isend(op string, buf []byte, dest, tag int, mode backend.Mode, er
 	if dest == ProcNull {
 		q.req.Complete(backend.Status{}, nil)
 	} else {
-		c.core.bc.Isend(&q.req, buf, dest, tag, mode)
+		c.core.bc.Isend(q.req, buf, dest, tag, mode)
 	}
 	return q, nil
 }
@@ -254,16 +253,21 @@ func (c *Comm) irecv(op string, buf []byte, source, tag int, err error) (*Reques
 	if source == ProcNull {
 		q.req.Complete(backend.Status{Source: ProcNull, Tag: AnyTag}, nil)
 	} else {
-		c.core.bc.Irecv(&q.req, buf, source, backendTag(tag))
+		c.core.bc.Irecv(q.req, buf, source, backendTag(tag))
 	}
 	return q, nil
 }
 
-// requests is memory for the requests of blocking operations that need one. A
-// request that could not be ended is not put back.
-var requests = sync.Pool{New: func() any { return new(backend.Request) }}
+// request returns a request that was used before, or a new one.
+func (j *job) request() *backend.Request {
+	if q, ok := j.requests.Get().(*backend.Request); ok {
+		return q
+	}
+	return new(backend.Request)
+}
 
-// finish waits for a request from the pool and puts it back.
+// finish waits for a request of the job's and puts it back; one that could not
+// be ended is not put back.
 func (c *Comm) finish(q *backend.Request) (backend.Status, error) {
 	bc := c.core.bc
 	if why := bc.Await(c.bound, q); why != nil {
@@ -276,7 +280,7 @@ func (c *Comm) finish(q *backend.Request) (backend.Status, error) {
 		}
 	}
 	st, err := q.Status, q.Err
-	requests.Put(q)
+	c.core.job.requests.Put(q)
 	return st, err
 }
 
@@ -297,14 +301,14 @@ func (c *Comm) sendrecv(send []byte, dest, sendTag int, recv []byte, source, rec
 		return noStatus, c.send("sendrecv", send, dest, sendTag, backend.Standard, nil)
 	}
 	bc := c.core.bc
-	q := requests.Get().(*backend.Request)
+	q := c.core.job.request()
 	q.Begin()
 	bc.Irecv(q, recv, source, backendTag(recvTag))
 	if dest != ProcNull {
 		if err := bc.Send(c.bound, send, dest, sendTag, backend.Standard); err != nil {
 			bc.Cancel(q)
 			if bc.Await(&backend.Bound{Timeout: grace}, q) == nil {
-				requests.Put(q)
+				c.core.job.requests.Put(q)
 			}
 			return Status{}, c.failed("sendrecv", dest, sendTag, err)
 		}
@@ -318,7 +322,7 @@ func (c *Comm) sendrecv(send []byte, dest, sendTag int, recv []byte, source, rec
 
 // imrecv receives a matched message.
 func (c *Comm) imrecv(m backend.Matched, buf []byte) (backend.Status, error) {
-	q := requests.Get().(*backend.Request)
+	q := c.core.job.request()
 	q.Begin()
 	c.core.bc.Imrecv(q, m, buf)
 	return c.finish(q)

@@ -101,11 +101,7 @@ func (c *Comm) sendInit(op string, buf []byte, dest, tag int, mode backend.Mode,
 }
 
 func newPersistentColl(c *Comm, coll *sched.Persistent, call *backend.Call) *Persistent {
-	peer := Undefined
-	if call.Root >= 0 {
-		peer = call.Root
-	}
-	return &Persistent{c: c, name: collName(call.Coll, backend.Persistent), peer: peer, tag: Undefined, coll: coll}
+	return &Persistent{c: c, name: collName(call.Coll, backend.Persistent), peer: rootOf(call), tag: Undefined, coll: coll}
 }
 
 func startSend(p *Persistent) {

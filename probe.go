@@ -128,7 +128,7 @@ func ImessageRecv[T any](m *Message, buf []T) (*Request, error) {
 	if m.st.Source == ProcNull {
 		q.req.Complete(backend.Status{Source: ProcNull, Tag: AnyTag}, nil)
 	} else {
-		m.c.core.bc.Imrecv(&q.req, m.m, view.Bytes(buf))
+		m.c.core.bc.Imrecv(q.req, m.m, view.Bytes(buf))
 	}
 	return q, nil
 }

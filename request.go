@@ -2,6 +2,7 @@ package cohort
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -20,48 +21,108 @@ type Request struct {
 	name string // of a point-to-point operation
 	peer int
 	tag  int
-	req  backend.Request
+	coll backend.Coll // of a collective
 
-	op   *sched.Op // of a collective
-	coll backend.Coll
+	// The operation itself is used again for others, so that starting one does
+	// not allocate much. users counts the goroutines that look at it; when its
+	// outcome is returned to the only one left it goes back, users becomes
+	// settled, and the outcome stands in st and err.
+	users atomic.Int32
+	req   *backend.Request // point to point
+	op    *sched.Op        // collective
+	st    Status
+	err   error
 
 	begun    time.Time             // when the operation's own deadline counts from; zero without one
 	gone     atomic.Pointer[error] // why the operation was ended before its time
 	reported atomic.Bool           // its completion has been returned to the user
 }
 
-func (q *Request) ready() bool {
+const (
+	settling int32 = -1 // for a moment
+	settled  int32 = -2
+)
+
+// hold makes sure that the operation stays until drop or finish; false if the
+// outcome stands already. What is said to be held below is called in between.
+func (q *Request) hold() bool {
+	for {
+		switch u := q.users.Load(); {
+		case u == settled:
+			return false
+		case u == settling:
+			runtime.Gosched()
+		case q.users.CompareAndSwap(u, u+1):
+			return true
+		}
+	}
+}
+
+func (q *Request) drop() { q.users.Add(-1) }
+
+// finish ends a hold of a complete operation and returns its outcome.
+func (q *Request) finish() (Status, error) {
+	st, err := q.outcome()
+	q.reported.Store(true)
+	if !q.users.CompareAndSwap(1, settling) {
+		q.drop()
+		return st, err
+	}
+	q.st, q.err = st, err
+	if q.op != nil {
+		q.op.Release()
+		q.op = nil
+	} else {
+		q.c.core.job.requests.Put(q.req)
+		q.req = nil
+	}
+	q.users.Store(settled)
+	return st, err
+}
+
+// complete reports whether the operation is complete. Held.
+func (q *Request) complete() bool {
 	if q.op != nil {
 		return q.op.Ready()
 	}
 	return q.req.Ready()
 }
 
-// result returns the outcome of a complete operation.
-func (q *Request) result() (Status, error) {
-	q.reported.Store(true)
+// ready is complete for those who do not hold it.
+func (q *Request) ready() bool {
+	if !q.hold() {
+		return true
+	}
+	defer q.drop()
+	return q.complete()
+}
+
+// outcome returns what came of a complete operation. Held.
+func (q *Request) outcome() (Status, error) {
 	if q.op != nil {
 		if err := q.op.Err(); err != nil {
-			peer := Undefined
-			if q.peer >= 0 {
-				peer = q.peer
-			}
-			return Status{}, q.c.failed(collName(q.coll, backend.Nonblocking), peer, Undefined, err)
+			return Status{}, q.failed(err)
 		}
 		return Status{}, nil
 	}
-	st := status(q.req.Status)
-	err := q.req.Err
+	st, err := status(q.req.Status), q.req.Err
 	if err == nil {
 		return st, nil
 	}
 	if why := q.gone.Load(); why != nil && errors.Is(err, ErrCanceled) {
 		err = *why
 	}
-	return st, q.c.failed(q.name, q.peer, q.tag, err)
+	return st, q.failed(err)
 }
 
 func status(st backend.Status) Status { return Status{Source: st.Source, Tag: st.Tag, bytes: st.Bytes} }
+
+func (q *Request) failed(err error) error {
+	if q.coll != 0 {
+		return q.c.failed(collName(q.coll, backend.Nonblocking), q.peer, Undefined, err)
+	}
+	return q.c.failed(q.name, q.peer, q.tag, err)
+}
 
 // Wait waits until the operation is complete and returns the status of what was
 // received. A nil Request is complete.
@@ -73,44 +134,41 @@ func (q *Request) Wait() (Status, error) {
 	if q == nil {
 		return Status{}, nil
 	}
-	if !q.ready() {
-		if err := q.await(); err != nil {
-			return Status{}, err
+	if !q.hold() {
+		return q.st, q.err
+	}
+	if !q.complete() {
+		var why error
+		if q.op != nil {
+			why = q.c.core.bc.Await(q.c.bound, q.op)
+		} else {
+			why = q.c.core.bc.Await(q.c.bound, q.req)
+		}
+		if why != nil && !q.complete() {
+			if err := q.end(why); err != nil {
+				q.drop()
+				return Status{}, err
+			}
 		}
 	}
-	return q.result()
+	return q.finish()
 }
 
-// await waits until the operation is complete, ending it if its time is up. An
-// error means that it is still under way.
-func (q *Request) await() error {
-	if q.op != nil {
-		if err := sched.Wait(q.c.bound, q.op); err != nil {
-			return q.c.failed(collName(q.coll, backend.Nonblocking), Undefined, Undefined, err)
-		}
-		return nil
-	}
-	if err := q.c.core.bc.Await(q.c.bound, &q.req); err != nil {
-		return q.end(err)
-	}
-	return nil
-}
-
-// end ends an operation whose time is up: nil if it is then complete.
+// end ends an operation whose time is up: nil if it is then complete. Held.
 func (q *Request) end(why error) error {
-	bc := q.c.core.bc
 	if q.op != nil {
 		if err := sched.End(q.op, why); err != nil {
-			return q.c.failed(collName(q.coll, backend.Nonblocking), Undefined, Undefined, err)
+			return q.failed(err)
 		}
 		return nil
 	}
 	q.gone.CompareAndSwap(nil, &why)
-	bc.Cancel(&q.req)
+	bc := q.c.core.bc
+	bc.Cancel(q.req)
 	// What has matched is about to complete; but a peer that stands still in the
 	// middle of it must not hold up the deadline.
-	if bc.Await(&backend.Bound{Timeout: sched.Grace}, &q.req) != nil {
-		return q.c.failed(q.name, q.peer, q.tag, why)
+	if !q.req.Ready() && bc.Await(&backend.Bound{Timeout: grace}, q.req) != nil {
+		return q.failed(why)
 	}
 	return nil
 }
@@ -121,24 +179,25 @@ func (q *Request) Test() (Status, bool, error) {
 	if q == nil {
 		return Status{}, true, nil
 	}
+	if !q.hold() {
+		return q.st, true, q.err
+	}
 	if !q.poll() {
+		q.drop()
 		return Status{}, false, nil
 	}
-	st, err := q.result()
+	st, err := q.finish()
 	return st, true, err
 }
 
-// poll makes progress and reports whether the operation is complete.
+// poll makes progress and reports whether the operation is complete. Held.
 func (q *Request) poll() bool {
-	if q.ready() {
+	if q.complete() {
 		return true
 	}
 	q.c.core.bc.Poll()
-	if q.ready() {
+	if q.complete() {
 		return true
-	}
-	if q.c.bound == nil {
-		return false
 	}
 	if why := q.c.bound.Err(q.begun); why != nil {
 		return q.end(why) == nil
@@ -150,12 +209,16 @@ func (q *Request) poll() bool {
 // [ErrCanceled]. If it has matched, it completes as if nothing had been said. A
 // collective cannot be canceled ([ErrNotSupported]).
 func (q *Request) Cancel() error {
+	if q == nil || !q.hold() {
+		return nil
+	}
+	defer q.drop()
 	switch {
-	case q == nil || q.ready():
+	case q.complete():
 		return nil
 	case q.op != nil:
 		return q.c.failed("cancel", Undefined, Undefined, fault(ErrNotSupported, "a collective cannot be canceled"))
 	}
-	q.c.core.bc.Cancel(&q.req)
+	q.c.core.bc.Cancel(q.req)
 	return nil
 }

@@ -40,7 +40,7 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 	if err != nil {
 		return first, Status{}, err
 	}
-	st, err := reqs[first].result()
+	st, err := reqs[first].Wait() // which is complete
 	return first, st, err
 }
 
@@ -67,7 +67,7 @@ func WaitSome(reqs ...*Request) ([]int, error) {
 // and those whose completion has been returned before, count as complete.
 func TestAll(reqs ...*Request) (bool, error) {
 	for _, q := range reqs {
-		if q.live() && !q.poll() {
+		if q.live() && !q.advance() {
 			return false, nil
 		}
 	}
@@ -85,8 +85,8 @@ func TestAny(reqs ...*Request) (int, Status, bool, error) {
 			continue
 		}
 		some = true
-		if q.poll() {
-			st, err := q.result()
+		if q.advance() {
+			st, err := q.Wait()
 			return i, st, true, err
 		}
 	}
@@ -99,7 +99,7 @@ func TestAny(reqs ...*Request) (int, Status, bool, error) {
 func TestSome(reqs ...*Request) ([]int, error) {
 	for _, q := range reqs {
 		if q.live() {
-			q.poll()
+			q.advance()
 		}
 	}
 	return collect(reqs)
@@ -107,6 +107,27 @@ func TestSome(reqs ...*Request) ([]int, error) {
 
 // live reports whether the sets look at q.
 func (q *Request) live() bool { return q != nil && !q.reported.Load() }
+
+// advance makes progress and reports whether q is complete.
+func (q *Request) advance() bool {
+	if !q.hold() {
+		return true
+	}
+	defer q.drop()
+	return q.poll()
+}
+
+// expire ends q because its time is up: nil if it is then complete.
+func (q *Request) expire(why error) error {
+	if !q.hold() {
+		return nil
+	}
+	defer q.drop()
+	if q.complete() {
+		return nil
+	}
+	return q.end(why)
+}
 
 // collect returns the outcome of all that are complete.
 func collect(reqs []*Request) ([]int, error) {
@@ -117,7 +138,7 @@ func collect(reqs []*Request) ([]int, error) {
 			continue
 		}
 		done = append(done, i)
-		if _, err := q.result(); err != nil {
+		if _, err := q.Wait(); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -178,7 +199,7 @@ func waitSome(reqs []*Request) (int, error) {
 				continue
 			}
 			if why := q.c.bound.Err(q.begun); why != nil {
-				return i, q.end(why)
+				return i, q.expire(why)
 			}
 			if next.c.bound == nil {
 				next, at = q, i
@@ -195,7 +216,7 @@ func waitSome(reqs []*Request) (int, error) {
 			continue
 		}
 		if why := next.c.core.bc.Await(next.c.bound, s); why != nil {
-			return at, next.end(why)
+			return at, next.expire(why)
 		}
 	}
 }

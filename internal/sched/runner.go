@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -18,6 +19,9 @@ type Runner struct {
 	cache      cache
 	op         *Op // of the blocking collectives
 	persistent uint32
+
+	mu   sync.Mutex // guards free, which Release adds to from any goroutine
+	free []*Op      // of nonblocking collectives that are over
 }
 
 // New returns a runner.
@@ -51,7 +55,7 @@ func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
 
 // Start makes a nonblocking collective call. The call is copied.
 func (r *Runner) Start(call *backend.Call) (*Op, error) {
-	o := newOp(r)
+	o := r.take()
 	o.call = *call
 	s, err := r.schedule(&o.call, true, true)
 	if err != nil {
@@ -59,6 +63,40 @@ func (r *Runner) Start(call *backend.Call) (*Op, error) {
 	}
 	o.start(s, backend.CheckTag(call.Seq), true)
 	return o, nil
+}
+
+// mostFree is how many operations are kept for later ones, and mostTemp how much
+// memory each may keep.
+const (
+	mostFree = 32
+	mostTemp = 1 << 16
+)
+
+func (r *Runner) take() *Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.free)
+	if n == 0 {
+		return newOp(r)
+	}
+	o := r.free[n-1]
+	r.free = r.free[:n-1]
+	return o
+}
+
+// Release hands back an operation that Start returned, which is Ready and is not
+// looked at any more.
+func (o *Op) Release() {
+	o.call = backend.Call{}
+	if len(o.data.temp) > mostTemp {
+		o.data.temp = nil
+	}
+	r := o.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.free) < mostFree {
+		r.free = append(r.free, o)
+	}
 }
 
 // Prepare makes an operation that can be started many times. The ranks find out
