@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -305,4 +306,100 @@ func TestRequestDeadline(t *testing.T) {
 		}
 		return Send(w, []int{0}, 1, 0)
 	})
+}
+
+// Many goroutines wait for the same requests, while their operations are used
+// again for others.
+func TestManyWaiters(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		peer := 1 - w.Rank()
+		for round := range 100 {
+			got, sum := make([]int, 1), make([]int, 1)
+			recv, err1 := Irecv(w, got, peer, round)
+			coll, err2 := Iallreduce(w, []int{round}, sum, Sum)
+			send, err3 := Isend(w, []int{round}, peer, round)
+			if err := errors.Join(err1, err2, err3); err != nil {
+				return err
+			}
+			var wg sync.WaitGroup
+			for i := range 4 {
+				wg.Go(func() {
+					switch i {
+					case 0:
+						if err := WaitAll(recv, coll, send); err != nil {
+							t.Error(err)
+						}
+					case 1:
+						for ok := false; !ok; {
+							var err error
+							if ok, err = TestAll(recv, coll, send); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+					st, err := recv.Wait()
+					if err != nil || st.Tag != round || st.Source != peer || got[0] != round {
+						t.Errorf("round %d: received %v, %+v, %v", round, got, st, err)
+					}
+					if _, err := coll.Wait(); err != nil || sum[0] != 2*round {
+						t.Errorf("round %d: sum %v, %v", round, sum, err)
+					}
+				})
+			}
+			wg.Wait()
+			if err := WaitAll(send); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Nonblocking collectives stay under way while others, blocking and not, come
+// and go on the same communicator.
+func TestOutstandingAcrossBlocking(t *testing.T) {
+	for _, how := range []string{"native", "schedule"} {
+		withEnv(t, "COHORT_COLLECTIVES="+how)
+		ranks(t, 4, func(w *Comm) error {
+			p, err := AllreduceInit(w, []int{1}, make([]int, 1), Sum)
+			if err != nil {
+				return err
+			}
+			for round := range 50 {
+				const many = 5
+				reqs := make([]*Request, many)
+				sums := make([][]int, many)
+				if round%4 == w.Rank() { // some start it early and some late
+					err = p.Start()
+				}
+				for i := range reqs {
+					sums[i] = make([]int, 40)
+					send := make([]int, 40)
+					for j := range send {
+						send[j] = i + j*w.Rank()
+					}
+					if err == nil {
+						reqs[i], err = Iallreduce(w, send, sums[i], Sum)
+					}
+					if err == nil {
+						err = w.Barrier()
+					}
+				}
+				if err == nil && round%4 != w.Rank() {
+					err = p.Start()
+				}
+				if err := errors.Join(err, WaitAll(reqs...), WaitAllPersistent(p)); err != nil {
+					return err
+				}
+				for i, s := range sums {
+					for j, got := range s {
+						if want := 4*i + 6*j; got != want {
+							return fmt.Errorf("%s, round %d, operation %d: element %d is %d, want %d", how, round, i, j, got, want)
+						}
+					}
+				}
+			}
+			return nil
+		})
+	}
 }
