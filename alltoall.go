@@ -16,7 +16,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Alltoall[T any](c *Comm, send, recv []T) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Alltoall)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func setAlltoall[T any](c *Comm, call *backend.Call, send, recv []T) {
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Alltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcounts, rdispls []int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Alltoallv)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func (c *Comm) Barrier() error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Barrier)
 	if err != nil {
 		return err
 	}

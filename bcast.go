@@ -14,7 +14,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Bcast[T any](c *Comm, buf []T, root int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Bcast)
 	if err != nil {
 		return err
 	}

@@ -15,9 +15,9 @@ import (
 
 // begin takes the communicator for a blocking collective and returns its Call,
 // which is zero but for the root, -1. After begin comes run.
-func (c *Comm) begin() (*backend.Call, error) {
+func (c *Comm) begin(coll backend.Coll) (*backend.Call, error) {
 	if err := c.take(); err != nil {
-		return nil, c.failed("collective", Undefined, Undefined, err)
+		return nil, c.failed(collName(coll, backend.Blocking), Undefined, Undefined, err)
 	}
 	return &c.core.call, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 func TestNilComm(t *testing.T) {
@@ -98,19 +100,19 @@ func TestCloseDerived(t *testing.T) {
 
 func TestBusy(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
-		call, err := w.begin() // as another goroutine would
+		call, err := w.begin(backend.Barrier) // as another goroutine would
 		if err != nil {
 			return err
 		}
 		_, other := w.Dup()
 		_, start := w.Ibarrier()
 		_, init := w.BarrierInit()
-		for what, err := range map[string]error{"barrier": w.Barrier(), "ibarrier": start, "init": init, "dup": other} {
-			if !errors.Is(err, ErrBusy) {
-				t.Errorf("%s: %v", what, err)
+		for what, err := range map[string]error{"barrier": w.Barrier(), "ibarrier": start, "barrierinit": init, "dup": other} {
+			if err := errors.Join(wants(what, err, ErrBusy), isOp(err, what)); err != nil {
+				t.Error(err)
 			}
 		}
-		call.Coll = 1
+		call.Coll = backend.Barrier
 		if err := w.run(call); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Gather[T any](c *Comm, send, recv []T, root int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Gather)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func setGather[T any](c *Comm, call *backend.Call, send, recv []T, root int) {
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Allgather[T any](c *Comm, send, recv []T) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Allgather)
 	if err != nil {
 		return err
 	}

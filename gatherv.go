@@ -19,7 +19,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Gatherv[T any](c *Comm, send, recv []T, counts, displs []int, root int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Gatherv)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func setGatherv[T any](c *Comm, call *backend.Call, send, recv []T, counts, disp
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Allgatherv[T any](c *Comm, send, recv []T, counts, displs []int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Allgatherv)
 	if err != nil {
 		return err
 	}

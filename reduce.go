@@ -17,7 +17,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Reduce[T Reducible](c *Comm, send, recv []T, op Op, root int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Reduce)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func setReduce[T Reducible](c *Comm, call *backend.Call, send, recv []T, op Op, 
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Allreduce[T Reducible](c *Comm, send, recv []T, op Op) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Allreduce)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func ReduceScatterBlock[T Reducible](c *Comm, send, recv []T, op Op) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.ReduceScatterBlock)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func setReduceScatterBlock[T Reducible](c *Comm, call *backend.Call, send, recv 
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func ReduceScatter[T Reducible](c *Comm, send, recv []T, counts []int, op Op) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.ReduceScatter)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import "github.com/cohort-hpc/cohort/backend"
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Scan[T Reducible](c *Comm, send, recv []T, op Op) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Scan)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func setScan[T Reducible](c *Comm, call *backend.Call, send, recv []T, op Op) {
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Exscan[T Reducible](c *Comm, send, recv []T, op Op) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Exscan)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Scatter[T any](c *Comm, send, recv []T, root int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Scatter)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func scatterInPlace(call *backend.Call) bool {
 // Deadline: [ErrTimeout] names the ranks that had not arrived, and the
 // communicator is broken.
 func Scatterv[T any](c *Comm, send []T, counts, displs []int, recv []T, root int) error {
-	call, err := c.begin()
+	call, err := c.begin(backend.Scatterv)
 	if err != nil {
 		return err
 	}
