@@ -89,20 +89,17 @@ func (c *Comm) arrive(conclude func(*Comm) error) error {
 // linger waits until the k-th meeting is over.
 func (c *Comm) linger(k uint64) error {
 	m := &c.group.meet
-	for i := range c.group.job.spins {
+	for look := c.group.job.patience(); look.more(); {
 		if over, never := m.over(k); over {
 			return nil
 		} else if never {
 			return c.stopped()
 		}
-		if i%spinsYield == spinsYield-1 {
-			runtime.Gosched()
-		}
 	}
 	return c.parkAt(k)
 }
 
-// parkAt is linger without spinning.
+// parkAt is linger without patience.
 func (c *Comm) parkAt(k uint64) error {
 	g, s, b := c.group, c.slot, c.bound
 	m := &g.meet

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,10 +101,7 @@ func (o *op) complete(st backend.Status, err error) {
 
 // settle waits until o, which has no request, is complete, and releases it.
 func (c *Comm) settle(b *backend.Bound, o *op) (backend.Status, error) {
-	for i := 0; i < c.group.job.spins && o.state.Load() != opDone; i++ {
-		if i%spinsYield == spinsYield-1 {
-			runtime.Gosched()
-		}
+	for look := c.group.job.patience(); o.state.Load() != opDone && look.more(); {
 	}
 	var ended error
 	if o.state.CompareAndSwap(opPending, opParked) {

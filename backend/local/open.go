@@ -13,7 +13,7 @@ import (
 // job is the ranks of one New and the communicators among them.
 type job struct {
 	ranks []*rank
-	spins int // how often a waiter looks before it parks; 0 if ranks share processors
+	spins int // how often a waiter looks before it parks; 0 where ranks share processors
 	lost  atomic.Pointer[ending]
 
 	mu     sync.Mutex // guards the fields below

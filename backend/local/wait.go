@@ -10,21 +10,30 @@ import (
 )
 
 const (
-	spins      = 4096 // looks before parking, a few microseconds
-	spinsYield = 64   // looks between yields
+	spins   = 4096 // looks before parking, some microseconds
+	between = 64   // looks between yields
+	yields  = 2    // looks, each after a yield, where ranks share processors
 )
 
-// spin looks for ready up to n times.
-func spin(n int, ready func() bool) bool {
-	for i := range n {
-		if ready() {
-			return true
-		}
-		if i%spinsYield == spinsYield-1 {
-			runtime.Gosched()
-		}
+// patience counts a waiter's looks before it parks. Ranks that have a processor
+// each spin; otherwise the ranks waited for may need this one.
+type patience struct {
+	spins, n int
+}
+
+func (j *job) patience() patience { return patience{spins: j.spins} }
+
+// more reports whether to look once more.
+func (p *patience) more() bool {
+	p.n++
+	if p.spins == 0 {
+		runtime.Gosched()
+		return p.n <= yields
 	}
-	return false
+	if p.n%between == 0 {
+		runtime.Gosched()
+	}
+	return p.n <= p.spins
 }
 
 // sleeper is what a goroutine parks on. A token may be left over from an
@@ -144,8 +153,13 @@ var waiters = sync.Pool{New: func() any {
 
 // Await implements backend.Comm.
 func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
-	if p.Ready() || spin(c.group.job.spins, p.Ready) {
+	if p.Ready() {
 		return nil
+	}
+	for look := c.group.job.patience(); look.more(); {
+		if p.Ready() {
+			return nil
+		}
 	}
 	s := waiters.Get().(*sleeper)
 	c.me.sleepers.add(s, true)
