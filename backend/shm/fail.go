@@ -114,17 +114,17 @@ func (e *engine) leftFault(rank int) error {
 func (e *engine) cannotCome(c *comm, want match.Env) error {
 	if want.Source != backend.AnySource {
 		r := c.rankOf(int(want.Source))
-		if r != c.rank && c.isGone(r) && !e.hasNews(c.world[r]) {
+		if r != c.rank && e.saidAll(c, r) {
 			return c.goneFault(r)
 		}
 		return nil
 	}
 	gone := -1
-	for r, w := range c.world {
+	for r := range c.world {
 		if r == c.rank {
 			continue // only another goroutine of this rank could send one then
 		}
-		if !c.isGone(r) || e.hasNews(w) {
+		if !e.saidAll(c, r) {
 			return nil
 		}
 		gone = r
@@ -133,6 +133,14 @@ func (e *engine) cannotCome(c *comm, want match.Env) error {
 		return nil
 	}
 	return c.goneFault(gone)
+}
+
+// saidAll reports whether no message of a rank in a communicator is still to
+// come. Its closing comes through the ring, after them; that it has left the job
+// is known at once.
+func (e *engine) saidAll(c *comm, r int) bool {
+	w := c.world[r]
+	return c.gone[r].Load() || e.area[w].left.Load() != 0 && !e.hasNews(w)
 }
 
 // hasNews reports whether a ring holds messages.

@@ -1,0 +1,51 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func init() {
+	// Who waits for a message of a rank that closes the communicator is told, by
+	// name and as any source, in a receive and in a probe.
+	programs["closes"] = func(c backend.Comm) error {
+		for id := range uint32(4) {
+			d, err := c.Derive([]int{0, 1}, 20+id)
+			if err != nil {
+				return err
+			}
+			if c.Rank() == 1 {
+				c.Recv(nil, nil, 0, 1)
+				d.Close()
+				continue
+			}
+			source := []int{1, backend.AnySource}[id%2]
+			r := &backend.Request{}
+			r.Begin()
+			if id < 2 {
+				d.Irecv(r, make([]byte, 8), source, 1)
+			}
+			if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
+				return err
+			}
+			if id < 2 {
+				if err := d.Await(nil, r); err != nil {
+					return err
+				}
+				err = r.Err
+			} else {
+				_, _, err = d.Probe(nil, source, 1, true)
+			}
+			if !errors.Is(err, backend.ErrPeerLost) {
+				return fmt.Errorf("waiting for a message of a rank that closed: %v", err)
+			}
+			d.Close()
+		}
+		return nil
+	}
+}
+
+func TestCloses(t *testing.T) { launch(t, "closes", 2) }
