@@ -260,7 +260,7 @@ func (s *collective) meeting(b *backend.Bound, bad error, work []byte) error {
 	for _, o := range c.boards {
 		m := &o.meet[s.turn]
 		if code := m.code; code != 0 {
-			f := &backend.Fault{Sentinel: backend.Sentinel(uint8(code)), Text: string(m.text[:min(int(m.bytes), len(m.text))])}
+			f := &backend.Fault{Sentinel: sentinel(code), Text: string(m.text[:min(int(m.bytes), len(m.text))])}
 			c.e.mu.Lock()
 			c.broken(f)
 			c.e.unlock()

@@ -286,7 +286,7 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		idx, gen, _ := getOffer(x[:])
 		return e.chunk(src, idx, gen, payload)
 	case kindBreak:
-		e.heardBreak(h.ctx, &backend.Fault{Sentinel: backend.Sentinel(uint8(h.tag)), Text: string(payload)})
+		e.heardBreak(h.ctx, &backend.Fault{Sentinel: sentinel(uint32(h.tag)), Text: string(payload)})
 	case kindClose:
 		e.heardClose(h.ctx, src)
 	default:

@@ -40,7 +40,16 @@ func (e *engine) jobFailed() { e.end(e.failure()) }
 
 func (e *engine) failure() *backend.Fault {
 	text := e.ctl.text[:min(e.ctl.bytes, textMax)]
-	return &backend.Fault{Sentinel: backend.Sentinel(uint8(e.ctl.code)), Text: string(text)}
+	return &backend.Fault{Sentinel: sentinel(e.ctl.code), Text: string(text)}
+}
+
+// sentinel returns the sentinel of a code that another rank wrote: never nil,
+// whatever it wrote.
+func sentinel(code uint32) error {
+	if code == 0 || code > 0xff {
+		return backend.ErrInternal
+	}
+	return backend.Sentinel(uint8(code))
 }
 
 // end completes everything with the job's failure.
