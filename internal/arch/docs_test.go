@@ -115,7 +115,7 @@ func TestErrors(t *testing.T) {
 }
 
 // TestLinks checks that links from one document to another, and documents that
-// comments name, are there.
+// comments name, are there, and that the index of docs lists all of them.
 func TestLinks(t *testing.T) {
 	all := make(map[string]bool)
 	for _, p := range allFiles(t) {
@@ -144,6 +144,12 @@ func TestLinks(t *testing.T) {
 					t.Errorf("%s names %s, which is not there", p, to)
 				}
 			}
+		}
+	}
+	index := read(t, "docs/README.md")
+	for p := range all {
+		if in, ok := strings.CutPrefix(p, "docs/"); ok && path.Ext(p) == ".md" && in != "README.md" && !strings.Contains(index, "("+in+")") {
+			t.Errorf("docs/README.md does not list %s", p)
 		}
 	}
 	if links < 5 {
