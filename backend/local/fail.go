@@ -70,21 +70,27 @@ func (g *group) finish(e *ending) {
 	}
 	for _, w := range g.world {
 		r := g.job.ranks[w]
-		r.sweep(e.later, true, func(n *match.Node) bool { return n.Env.Ctx == g.key.id })
+		r.sweep(true, func(_ *op, env match.Env) error {
+			if env.Ctx != g.key.id {
+				return nil
+			}
+			return e.later
+		})
 		r.sleepers.wake(false) // blocked probes
 	}
 }
 
-// sweep completes with err the operations in r's queues that hit chooses, among
-// messages held by Mprobe only if asked to.
-func (r *rank) sweep(err error, held bool, hit func(*match.Node) bool) {
+// sweep ends the operations in r's queues that verdict has an error for. Messages
+// held by Mprobe are swept only if asked to.
+func (r *rank) sweep(held bool, verdict func(o *op, env match.Env) error) {
 	var list *op
 	collect := func(q *match.Queue) {
 		q.Each(func(n *match.Node) bool {
-			if !hit(n) {
+			o := owner(n)
+			err := verdict(o, n.Env)
+			if err == nil {
 				return true
 			}
-			o := owner(n)
 			q.Remove(n)
 			if o.copied {
 				r.stored -= len(o.buf) // nobody waits for it
@@ -94,7 +100,7 @@ func (r *rank) sweep(err error, held bool, hit func(*match.Node) bool) {
 				g := o.c.group
 				g.asked(n, int(g.index[r.id]))
 			}
-			o.next, list = list, o
+			o.err, o.next, list = err, list, o
 			return true
 		})
 	}
@@ -108,7 +114,7 @@ func (r *rank) sweep(err error, held bool, hit func(*match.Node) bool) {
 	for list != nil {
 		o := list
 		list, o.next = o.next, nil
-		o.complete(backend.Status{}, err)
+		o.complete(backend.Status{}, o.err)
 	}
 }
 
@@ -212,27 +218,35 @@ func (c *Comm) close() {
 	g.job.mu.Unlock()
 }
 
+// leave ends the operations of c and those that wait for it.
 func (c *Comm) leave() {
 	g, me := c.group, c.me
-	lost, closed := g.left(c.rank), &backend.Fault{Sentinel: backend.ErrClosed}
-	me.sweep(closed, false, func(n *match.Node) bool { return n.Env.Ctx == g.key.id && !owner(n).send })
-	me.sweep(lost, true, func(n *match.Node) bool { return n.Env.Ctx == g.key.id })
+	lost, closed := g.left(c.rank), error(&backend.Fault{Sentinel: backend.ErrClosed})
+	me.sweep(true, func(o *op, env match.Env) error {
+		switch {
+		case env.Ctx != g.key.id:
+			return nil
+		case o.send:
+			return lost
+		}
+		return closed
+	})
 	for i, w := range g.world {
 		if w == me.id {
 			continue
 		}
-		r := g.job.ranks[w]
-		r.sweep(closed, false, func(n *match.Node) bool {
-			o := owner(n)
-			return n.Env.Ctx == g.key.id && o.c == c && o.send && !o.copied
-		})
-		if err := g.absent(i, backend.AnySource); err != nil {
-			r.sweep(err, false, func(n *match.Node) bool {
-				return n.Env.Ctx == g.key.id && !owner(n).send && n.Env.Source == backend.AnySource
-			})
-		}
-		r.sweep(lost, false, func(n *match.Node) bool {
-			return n.Env.Ctx == g.key.id && !owner(n).send && n.Env.Source == me.id
+		r, alone := g.job.ranks[w], g.absent(i, backend.AnySource)
+		r.sweep(false, func(o *op, env match.Env) error {
+			switch {
+			case env.Ctx != g.key.id || o.copied:
+			case o.send && env.Source == me.id:
+				return closed
+			case !o.send && env.Source == me.id:
+				return lost
+			case !o.send && env.Source == backend.AnySource:
+				return alone
+			}
+			return nil
 		})
 		if r.probing.Load() > 0 {
 			r.sleepers.wake(false)

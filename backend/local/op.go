@@ -141,6 +141,9 @@ func (c *Comm) park(b *backend.Bound, o *op) error {
 // withdraw takes o out of its queue. If it was not there any more, it is
 // complete or will be soon.
 func (o *op) withdraw() bool {
+	if o.at == nil {
+		return false // it never had to wait
+	}
 	o.at.mu.Lock()
 	defer o.at.mu.Unlock()
 	if !o.send {

@@ -283,6 +283,31 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// A request that is complete, but whose Notify still has to be called, cannot be
+// canceled, and is told once.
+func TestCancelOfWhatNeverWaited(t *testing.T) {
+	ranks(t, 1, func(t testing.TB, c *Comm) {
+		told := 0
+		var inner backend.Request
+		inner.Notify = func(*backend.Request) { told++ }
+		outer := backend.Request{Notify: func(*backend.Request) {
+			inner.Begin()
+			c.Isend(&inner, []byte{1}, 0, 0, backend.Standard)
+			if inner.Ready() {
+				t.Error("told inside another Notify")
+			}
+			if c.Cancel(&inner) {
+				t.Error("a message that was sent has been canceled")
+			}
+		}}
+		outer.Begin()
+		c.Isend(&outer, []byte{2}, 0, 0, backend.Standard)
+		if !inner.Ready() || inner.Err != nil || told != 1 {
+			t.Errorf("ready %v, told %d times, %v", inner.Ready(), told, inner.Err)
+		}
+	})
+}
+
 // A limited wait ends with what was missing, and the communicator stays usable.
 func TestBoundOfPointToPoint(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(context.Background())
