@@ -40,6 +40,7 @@ type engine struct {
 	freeDesc []int
 	offered  int // offers in use
 	takes    []*op
+	kept     [][]byte // buffers that a peer may still write to
 	notify   []*backend.Request
 	done     []*backend.Request // spare for notify
 	freeOp   []*op
@@ -88,7 +89,8 @@ type op struct {
 	n      int    // bytes to copy
 	size   int    // bytes the sender has
 	chunks uint32
-	at     int // bytes moved by chunks
+	at     int   // bytes moved by chunks
+	end    error // why a receive in progress is to end
 }
 
 const (
@@ -268,10 +270,7 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		env := match.Env{Ctx: h.ctx, Source: int32(src), Tag: h.tag}
 		d := e.peers[src][idx]
 		if n := e.posted.FindPosted(env); n != nil {
-			o := n.Owner.(*op)
-			if e.accept(o, d, gen, addr, h.size, env) {
-				e.posted.Remove(n)
-			}
+			e.accept(n.Owner.(*op), d, gen, addr, h.size, env)
 			return true
 		}
 		if e.closing[h.ctx] != nil {
@@ -419,6 +418,6 @@ func (e *engine) getOp() *op {
 }
 
 func (e *engine) putOp(o *op) {
-	o.req, o.comm, o.buf, o.note, o.kind, o.state = nil, nil, nil, nil, 0, opIdle
+	o.req, o.comm, o.buf, o.note, o.end, o.kind, o.state = nil, nil, nil, nil, nil, 0, opIdle
 	e.freeOp = append(e.freeOp, o)
 }

@@ -2,9 +2,11 @@ package shm
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // The job's first failure stands in the control area: state goes from 0 to 1,
@@ -58,11 +60,13 @@ func (e *engine) end(f *backend.Fault) {
 		return
 	}
 	e.dropWhere(func(*op) error { return f })
+	e.endTakes()
 	e.wakeOthers()
 }
 
-// dropWhere completes the operations for which why returns an error. Receives
-// whose peer may still be writing are among them only when the job has failed.
+// dropWhere completes the operations for which why returns an error. A receive
+// that its sender is writing to ends when it has stopped; see endTakes for when
+// the job has failed.
 func (e *engine) dropWhere(why func(*op) error) {
 	e.posted.Each(func(n *match.Node) bool {
 		o := n.Owner.(*op)
@@ -86,18 +90,40 @@ func (e *engine) dropWhere(why func(*op) error) {
 		if o == nil {
 			continue
 		}
-		if err := why(o); err != nil && (e.fault.Load() != nil || o.desc.state.CompareAndSwap(descState(o.gen, descOffered), descState(o.gen, descRevoked))) {
-			e.release(o)
-			e.finish(o, backend.Status{}, err)
+		if err := why(o); err != nil {
+			if e.withdraw(o) {
+				e.finish(o, backend.Status{}, err)
+			} else { // it had arrived
+				e.release(o)
+				e.finish(o, backend.Status{}, nil)
+			}
 		}
 	}
-	if e.fault.Load() != nil {
-		for _, o := range e.takes {
-			e.finish(o, backend.Status{}, why(o))
+	stopped := false
+	for _, o := range e.takes {
+		if err := why(o); err != nil {
+			e.stopTake(o, err)
+			stopped = true
 		}
-		e.takes = nil
+	}
+	if stopped && e.fault.Load() == nil {
+		e.moveTakes()
 	}
 	e.lookProbes()
+}
+
+// endTakes completes the receives in progress because the job is over, when no
+// sender writes to their buffers any more. One that does not get on with its
+// chunk is not waited for: the buffer is kept from being used for other things.
+func (e *engine) endTakes() {
+	for end := time.Now().Add(10 * time.Millisecond); len(e.takes) > 0 && time.Now().Before(end); shmem.Yield() {
+		e.moveTakes()
+	}
+	for _, o := range e.takes {
+		e.kept = append(e.kept, o.buf)
+		e.finish(o, backend.Status{}, o.end)
+	}
+	e.takes = nil
 }
 
 // ended is told by the watch that a process has ended.

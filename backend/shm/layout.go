@@ -79,8 +79,7 @@ type ring struct {
 type desc struct {
 	state atomic.Uint64 // generation<<8 | one of the states
 	claim atomic.Uint64 // generation<<32 | next chunk to be copied
-	done  atomic.Uint32 // chunks copied
-	_     uint32
+	done  atomic.Uint64 // generation<<32 | chunks copied
 	dst   atomic.Uint64 // address in the receiver's memory
 	n     atomic.Uint64 // bytes the receiver takes
 	_     [24]byte

@@ -44,6 +44,9 @@ func (c *comm) notify(kind uint64, f *backend.Fault) {
 		o.comm, o.req = c, &o.own
 		o.own.Begin()
 		o.state, o.peer, o.kind, o.note = opStopped, w, kind, f
+		if b := c.find(r); b != nil && kind == kindBreak {
+			b.news.Store(1) // even if the ring has no room now
+		}
 		if e.waitsFor(w) || !e.push(o) {
 			e.queued = append(e.queued, o)
 		}
@@ -62,11 +65,6 @@ func (e *engine) pushNotice(o *op) bool {
 	}
 	copy(room, text)
 	e.out[o.peer].publish(cell, o.kind, o.comm.id, int32(code), len(text))
-	if o.kind == kindBreak {
-		if b := o.comm.find(o.comm.rankOf(o.peer)); b != nil {
-			b.news.Store(1)
-		}
-	}
 	e.ring(o.peer)
 	e.putOp(o)
 	return true

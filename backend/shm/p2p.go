@@ -109,10 +109,10 @@ func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 	e := c.e
 	err := c.Await(b, &o.own)
 	if err != nil {
-		err = c.giveUp(o, err)
-	}
-	if !o.own.Ready() { // stopped: the engine keeps it until the peer is done
-		return backend.Status{}, err
+		var kept bool
+		if kept, err = c.giveUp(o, err); kept {
+			return backend.Status{}, err
+		}
 	}
 	st := o.own.Status
 	if err == nil {
@@ -125,23 +125,33 @@ func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 }
 
 // giveUp takes an operation back whose time is over. If its peer is copying
-// already it is given a little time, and then the communicator is broken: the
-// buffers are in an unknown state.
-func (c *comm) giveUp(o *op, cause error) error {
+// already it is given a little time, and then the communicator is broken. The
+// engine keeps the op of a receive whose sender is in the middle of a chunk.
+func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
 	e := c.e
 	if e.cancel(o, &o.own, cause) {
-		return cause
+		return false, cause
 	}
 	c.Await(&backend.Bound{Timeout: 20 * time.Millisecond}, &o.own)
 	e.mu.Lock()
-	if o.own.Ready() {
-		e.mu.Unlock()
-		return nil
+	switch {
+	case o.own.Ready():
+		e.unlock()
+		return false, nil
+	case o.state == opTaking:
+		e.stopTake(o, cause)
+		e.moveTakes()
+	case o.state == opOffered && e.withdraw(o):
+		e.finish(o, backend.Status{}, cause)
+	default: // it arrived just now
+		e.moveOffers()
 	}
-	o.state = opStopped
-	e.mu.Unlock()
+	if kept = !o.own.Ready(); kept {
+		o.state = opStopped
+	}
+	e.unlock()
 	c.Break(cause)
-	return cause
+	return kept, cause
 }
 
 // Isend implements backend.Comm.

@@ -123,7 +123,9 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	o.comm, o.req, o.buf = c, r, buf
 	r.Impl = o
 	got, ok := m.(*msg)
-	if !ok {
+	if f := e.fault.Load(); f != nil {
+		e.finish(o, backend.Status{}, f)
+	} else if !ok {
 		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrRequest, Text: "not a message of this backend"})
 	} else if !e.takeMsg(o, got) {
 		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender took the message back"})

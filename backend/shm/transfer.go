@@ -15,11 +15,19 @@ import (
 // has nothing else to do does more. The receiver sets the state to finished
 // when all chunks are copied.
 //
-//	free → offered (sender) → taken → finished (receiver) → free (sender)
-//	            └→ revoked (sender) → free (sender)
+//	free → offered (sender) → accepted → taken → finished (receiver) → free (sender)
+//	            └─────────────────┴────────┴→ revoked (sender) → free (sender)
+//
+// A sender revokes what has been taken only if it has to give up: then what was
+// copied does not count, because the receiver cannot finish any more.
+//
+// Invariant: every word that both sides write has the generation in it and is
+// changed by compare-and-swap, dst and n only between accepted and taken. A rank
+// that comes late with an old offer changes nothing.
 const (
 	descFree uint64 = iota
 	descOffered
+	descAccepted
 	descTaken
 	descFinished
 	descRevoked
@@ -51,7 +59,7 @@ func (e *engine) grab(o *op) bool {
 	o.gen, o.desc = e.gens[o.idx], e.mine[o.idx]
 	o.at, o.n = 0, 0
 	o.desc.claim.Store(o.gen << 32)
-	o.desc.done.Store(0)
+	o.desc.done.Store(o.gen << 32)
 	o.desc.n.Store(0)
 	o.desc.state.Store(descState(o.gen, descOffered))
 	o.state = opOffered
@@ -93,6 +101,21 @@ func (e *engine) revoke(o *op) bool {
 	return true
 }
 
+// withdraw takes an offer back even from a receiver that has taken it. It
+// reports false if the receiver has finished.
+func (e *engine) withdraw(o *op) bool {
+	for {
+		s := o.desc.state.Load()
+		if s == descState(o.gen, descFinished) {
+			return false
+		}
+		if o.desc.state.CompareAndSwap(s, descState(o.gen, descRevoked)) {
+			e.release(o)
+			return true
+		}
+	}
+}
+
 // refuse tells the sender that nobody will take its offer: it is finished.
 func (e *engine) refuse(src int, d *desc, gen uint64) {
 	if d.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descFinished)) {
@@ -104,17 +127,16 @@ func (e *engine) refuse(src int, d *desc, gen uint64) {
 // it back.
 func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.Env) bool {
 	n := min(size, len(o.buf))
-	if d.state.Load() != descState(gen, descOffered) {
+	if !d.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descAccepted)) {
 		return false
 	}
+	e.posted.Remove(&o.node) // if it is there
 	src := int(env.Source)
 	d.dst.Store(shmem.Addr(o.buf))
 	d.n.Store(uint64(n))
-	if !d.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descTaken)) {
-		return false
-	}
+	d.state.CompareAndSwap(descState(gen, descAccepted), descState(gen, descTaken)) // if not, take finds out
 	o.desc, o.gen, o.addr, o.n, o.size, o.at = d, gen, addr, n, size, 0
-	o.peer, o.env = src, env
+	o.peer, o.tag, o.env, o.end = src, env.Tag, env, nil
 	o.chunks = chunkCount(n)
 	o.state = opTaking
 	if src == e.me { // both buffers are ours
@@ -155,6 +177,46 @@ func claim(d *desc, gen uint64, chunks uint32) (uint32, bool) {
 	}
 }
 
+// copied counts a chunk as done and returns how many are.
+func copied(d *desc, gen uint64) uint32 {
+	for {
+		v := d.done.Load()
+		if v>>32 != gen {
+			return 0
+		}
+		if d.done.CompareAndSwap(v, v+1) {
+			return uint32(v + 1)
+		}
+	}
+}
+
+// closeClaims lets no more chunks be claimed and returns how many have been.
+func closeClaims(d *desc, gen uint64, chunks uint32) uint32 {
+	for {
+		v := d.claim.Load()
+		if i := uint32(v); v>>32 != gen || i >= chunks {
+			return chunks
+		}
+		if d.claim.CompareAndSwap(v, gen<<32|uint64(chunks)) {
+			return uint32(v)
+		}
+	}
+}
+
+// stopTake ends a receive in progress with err, as soon as the sender is not
+// writing to its buffer any more.
+func (e *engine) stopTake(o *op, err error) {
+	if o.end != nil {
+		return
+	}
+	o.end = err
+	if e.cma && o.chunks > 0 {
+		o.chunks = closeClaims(o.desc, o.gen, o.chunks)
+	} else {
+		o.chunks = 0
+	}
+}
+
 // moveTakes copies one chunk of every receive in progress.
 func (e *engine) moveTakes() bool {
 	moved := false
@@ -173,33 +235,69 @@ func (e *engine) moveTakes() bool {
 
 // take moves one receive on and reports whether it is over.
 func (e *engine) take(o *op, moved *bool) bool {
+	taken := descState(o.gen, descTaken)
+	if o.desc.state.Load() != taken { // withdrawn: the sender does not write any more
+		if o.end == nil {
+			o.end = e.withdrawn(o)
+		}
+		if o.end == nil {
+			return false
+		}
+		*moved = true
+		e.finish(o, backend.Status{}, o.end)
+		return true
+	}
 	if !e.cma && o.chunks > 0 {
 		if o.at < o.n {
 			return false // chunks come through the ring
 		}
-	} else {
+	} else if o.chunks > 0 {
 		if i, ok := claim(o.desc, o.gen, o.chunks); ok {
 			*moved = true
 			size := chunkSize(o.n)
 			lo := int(i) * size
 			hi := min(lo+size, o.n)
 			if err := shmem.ReadProcess(int(e.area[o.peer].pid.Load()), o.addr+uint64(lo), o.buf[lo:hi]); err != nil {
-				e.copyFailed(o.peer, err)
+				copied(o.desc, o.gen) // nobody else does this one
+				if o.desc.state.Load() == taken {
+					e.copyFailed(o.peer, err)
+				}
 				return false
 			}
-			o.desc.done.Add(1)
+			copied(o.desc, o.gen)
 		}
-		if o.chunks > 0 && o.desc.done.Load() < o.chunks {
+		if v := o.desc.done.Load(); v>>32 == o.gen && uint32(v) < o.chunks {
 			return false
 		}
 	}
 	*moved = true
-	o.desc.state.Store(descState(o.gen, descFinished))
+	if !o.desc.state.CompareAndSwap(taken, descState(o.gen, descFinished)) {
+		return false
+	}
 	if o.peer != e.me {
 		e.ring(o.peer)
 	}
-	e.received(o, o.env, o.size, o.n)
+	if o.end != nil {
+		e.finish(o, backend.Status{}, o.end)
+	} else {
+		e.received(o, o.env, o.size, o.n)
+	}
 	return true
+}
+
+// withdrawn returns why a sender has withdrawn what was taken: nil if the news
+// of it has not come yet, which it does.
+func (e *engine) withdrawn(o *op) error {
+	if f := e.fault.Load(); f != nil {
+		return f
+	}
+	if f := o.comm.brk.Load(); f != nil {
+		return brokenBy(f)
+	}
+	if r := o.comm.rankOf(o.peer); o.comm.isGone(r) {
+		return o.comm.goneFault(r)
+	}
+	return nil
 }
 
 // chunk receives a part of a long message through the ring.
@@ -262,7 +360,7 @@ func (e *engine) help(o *op) bool {
 		e.copyFailed(o.peer, err)
 		return true
 	}
-	if o.desc.done.Add(1) == chunkCount(int(n)) {
+	if copied(o.desc, o.gen) == chunkCount(int(n)) {
 		e.ring(o.peer)
 	}
 	return true
