@@ -44,7 +44,7 @@ func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) 
 		}
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	c.slot = slices.Index(e.boards, false)
 	if c.slot < 0 {
 		return nil, &backend.Fault{Sentinel: backend.ErrAlloc,

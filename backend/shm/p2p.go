@@ -129,7 +129,10 @@ func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 // engine keeps the op of a receive whose sender is in the middle of a chunk.
 func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
 	e := c.e
-	if e.cancel(o, &o.own, cause) {
+	e.mu.Lock()
+	canceled := e.cancel(o, &o.own, cause)
+	e.unlock()
+	if canceled {
 		return false, cause
 	}
 	c.Await(&backend.Bound{Timeout: 20 * time.Millisecond}, &o.own)
@@ -327,18 +330,16 @@ func (e *engine) pushSelf(o *op) bool {
 
 // Cancel implements backend.Comm.
 func (c *comm) Cancel(r *backend.Request) bool {
-	if o, ok := r.Impl.(*op); ok {
-		return c.e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "taken back before it matched"})
-	}
-	return false
+	e := c.e
+	e.mu.Lock()
+	defer e.unlock()
+	o, ok := r.Impl.(*op) // none any more once it is complete
+	return ok && e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "taken back before it matched"})
 }
 
 // cancel takes an operation back if it has not matched, completing it with err.
-// The op may have been given to another request since r was asked for: then r
-// is complete.
+// The lock is held.
 func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
-	e.mu.Lock()
-	defer e.unlock()
 	if o.req != r || !r.Active() {
 		return false
 	}

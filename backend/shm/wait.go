@@ -13,7 +13,8 @@ import (
 const (
 	spinFor   = 30 * time.Microsecond
 	yieldFor  = 200 * time.Microsecond
-	lookEvery = 32 // looks between two readings of the clock
+	lookEvery = 32                   // looks between two readings of the clock
+	busyFor   = 2 * time.Millisecond // looks that move messages, between two of the caller's bound
 )
 
 // Await implements backend.Comm.
@@ -51,16 +52,19 @@ func (e *engine) look(p backend.Pending) bool {
 		limit = yieldFor
 	}
 	var begin time.Time
+	var busy time.Time // since when there has been something to move
 	for i := 0; ; i++ {
 		moved := e.poll()
 		if p.Ready() {
 			return true
 		}
-		if i == 1<<14 {
-			return false // the caller's time may be over
-		}
 		if moved {
 			begin = time.Time{} // things go on: be there for them
+			if now := time.Now(); busy.IsZero() {
+				busy = now
+			} else if now.Sub(busy) > busyFor {
+				return false // the caller's time may be over
+			}
 			continue
 		}
 		if e.spare {
@@ -117,12 +121,14 @@ func (e *engine) sleep(b *backend.Bound, p backend.Pending, start time.Time) boo
 		}
 		return p.Ready()
 	}
+	// Invariant: who publishes after this sees it and rings. It comes before
+	// anybody else can lie down because there is a sleeper.
+	val := e.bell.Load()
+	e.sleeping.Store(1)
 	e.sleeper = true
 	e.waitMu.Unlock()
 
-	val := e.bell.Load()
-	e.sleeping.Store(1) // Invariant: who publishes after this sees it and rings
-	e.mu.Lock()         // not poll: somebody who looks now may have looked at a ring before it was filled
+	e.mu.Lock() // not poll: somebody who looks now may have looked at a ring before it was filled
 	moved := e.progress()
 	e.unlock()
 	if !moved && !p.Ready() && b.Err(start) == nil {
