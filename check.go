@@ -137,16 +137,16 @@ func checkPair(call *backend.Call) *backend.Call {
 	return call
 }
 
-// checkCounts reports whether counts has one count per rank and none is
-// negative.
+// checkCounts reports whether the counts of the buffer of that name are one per
+// rank and none is negative.
 func checkCounts(c *Comm, call *backend.Call, name string, counts []int) bool {
 	if len(counts) != c.Size() {
-		reject(call, ErrCount, "%s has %d entries, want %d, one per rank", name, len(counts), c.Size())
+		reject(call, ErrCount, "%s counts has %d entries, want %d, one per rank", name, len(counts), c.Size())
 		return false
 	}
 	for i, n := range counts {
 		if n < 0 {
-			reject(call, ErrCount, "%s[%d] is %d", name, i, n)
+			reject(call, ErrCount, "%s counts[%d] is %d", name, i, n)
 			return false
 		}
 	}
@@ -157,7 +157,7 @@ func checkCounts(c *Comm, call *backend.Call, name string, counts []int) bool {
 // inside a buffer of n elements, and, where the blocks are written, that no two
 // of them share an element.
 func checkBlocks(c *Comm, call *backend.Call, name string, b []byte, counts, displs []int, written bool) bool {
-	if !checkCounts(c, call, name+" counts", counts) {
+	if !checkCounts(c, call, name, counts) {
 		return false
 	}
 	if len(displs) != c.Size() {

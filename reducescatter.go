@@ -119,7 +119,7 @@ func ReduceScatterInit[T Reducible](c *Comm, send, recv []T, counts []int, op Op
 func setReduceScatter[T Reducible](c *Comm, call *backend.Call, send, recv []T, counts []int, op Op) {
 	setReduction(c, call, backend.ReduceScatter, send, recv, op, -1)
 	call.RecvCounts = counts
-	if call.Err != nil || !checkCounts(c, call, "counts", counts) {
+	if call.Err != nil || !checkCounts(c, call, "recv", counts) {
 		return
 	}
 	sum := 0
