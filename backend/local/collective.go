@@ -5,7 +5,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/direct"
 )
 
-const postMax = 4 << 10 // longest input, in bytes, that is posted with the call
+const postMax = 8 << 10 // longest input, in bytes, that is posted with the call
 
 // Collective implements backend.Native. It does all collectives.
 func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {

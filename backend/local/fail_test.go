@@ -194,8 +194,8 @@ func TestCloseAfterCollective(t *testing.T) {
 }
 
 func longCall() *backend.Call {
-	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: 1000,
-		Send: make([]byte, 8000), Recv: make([]byte, 8000)}
+	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: directtest.Sum, Type: directtest.Int, Count: 5000,
+		Send: make([]byte, 40000), Recv: make([]byte, 40000)}
 }
 
 // A receive from anyone ends when everyone else has left.
