@@ -29,13 +29,34 @@ func newCall() *backend.Call { return &backend.Call{Root: -1} }
 
 // setData fills in what a call that only moves data is given.
 func setData[T any](c *Comm, call *backend.Call, coll backend.Coll, send, recv []T, root int) {
+	if setBuffers(c, call, coll, send, recv, root) {
+		call.Type, call.Err = typeFor[T]()
+	}
+}
+
+// setReduction fills in what a reduction is given.
+func setReduction[T Reducible](c *Comm, call *backend.Call, coll backend.Coll, send, recv []T, op Op, root int) {
+	if !setBuffers(c, call, coll, send, recv, root) {
+		return
+	}
+	if call.Op, call.Err = opFor[T](op); call.Err == nil {
+		call.Type = call.Op.Type
+		return
+	}
+	if _, err := typeFor[T](); err != nil {
+		call.Err = err // what is wrong with the type is wrong with every op
+	}
+}
+
+// setBuffers fills in what every call but a barrier is given, and reports
+// whether there is a communicator.
+func setBuffers[T any](c *Comm, call *backend.Call, coll backend.Coll, send, recv []T, root int) bool {
 	call.Coll, call.Root, call.Count = coll, root, len(send)
 	call.Send, call.Recv = bytesOf(send), bytesOf(recv)
 	if c.Size() == 0 {
 		call.Err = &backend.Fault{Sentinel: ErrComm, Text: "the communicator is nil"}
-		return
 	}
-	call.Type, call.Err = typeFor[T]()
+	return call.Err == nil
 }
 
 // none is a buffer of no elements that is not nil.
@@ -47,14 +68,6 @@ func bytesOf[T any](s []T) []byte {
 		return none
 	}
 	return view.Bytes(s)
-}
-
-// setReduction fills in what a reduction is given.
-func setReduction[T Reducible](c *Comm, call *backend.Call, coll backend.Coll, send, recv []T, op Op, root int) {
-	setData(c, call, coll, send, recv, root)
-	if call.Err == nil {
-		call.Op, call.Err = opFor[T](op)
-	}
 }
 
 // reject gives the call its argument error.
