@@ -92,12 +92,15 @@ func (s *collective) arrive(b *backend.Bound) error {
 		err := c.Await(b, s)
 		s.unwatch()
 		if err != nil {
-			return s.late(err)
+			err = s.late(err)
+			s.retract()
+			return err
 		}
 	}
 	if s.seen == len(c.world) {
 		return nil
 	}
+	defer s.retract()
 	// A rank that is gone may have said why before.
 	c.e.mu.Lock()
 	c.e.progress()
@@ -113,10 +116,24 @@ func (s *collective) arrive(b *backend.Bound) error {
 	return err
 }
 
+// retract takes this rank's arrival back, whose call has failed: its buffers are
+// the caller's again, so that who still reads them must not find it arrived and
+// complete. They have been told why before.
+func (s *collective) retract() {
+	if s.meet {
+		s.mine.meet[s.turn].key.Store(0)
+	} else {
+		s.mine.post[s.turn].key.Store(0)
+	}
+}
+
 // late ends a collective whose time is over: it names who is missing and breaks
 // the communicator.
 func (s *collective) late(cause error) error {
 	c := s.c
+	c.e.mu.Lock()
+	c.e.progress()
+	c.e.unlock()
 	if f := c.brk.Load(); f != nil { // somebody else was first
 		return f
 	}

@@ -23,6 +23,7 @@ type engine struct {
 	me   int
 	ctl  *control
 	area []*rankArea
+	pids []int  // process ids, as they were when the job began
 	name string // of the job
 
 	mu       sync.Mutex
@@ -120,6 +121,7 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 		seg: seg, lay: l, me: cfg.Rank, name: cfg.Job,
 		ctl:     shmem.At[control](seg, 0),
 		area:    make([]*rankArea, l.n),
+		pids:    make([]int, l.n),
 		out:     make([]outRing, l.n),
 		in:      make([]inRing, l.n),
 		peers:   make([][]*desc, l.n),
@@ -132,8 +134,9 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 	pids := map[int]int{}
 	for r := range l.n {
 		e.area[r] = shmem.At[rankArea](seg, l.ranks+r*rankAreaSize)
+		e.pids[r] = int(e.area[r].pid.Load())
 		if r != e.me {
-			pids[r] = int(e.area[r].pid.Load())
+			pids[r] = e.pids[r]
 		}
 		out, in := &e.out[r], &e.in[r]
 		out.r, out.data = newRing(seg, l, e.me, r)

@@ -132,7 +132,7 @@ func (e *engine) ended(rank int) {
 		return
 	}
 	e.mu.Lock()
-	e.fail(rank, backend.ErrPeerLost, fmt.Sprintf("rank %d (process %d) ended without closing its communicator", rank, e.area[rank].pid.Load()))
+	e.fail(rank, backend.ErrPeerLost, fmt.Sprintf("rank %d (process %d) ended without closing its communicator", rank, e.pids[rank]))
 	e.unlock()
 	e.wakeAll()
 }

@@ -31,7 +31,7 @@ const (
 	factInLen
 	factOut
 	factOutLen
-	factBlocks // address of the table of blocks; 0: it is in data
+	factBlocks // address of the table of blocks, if data has no room for it
 )
 
 const blockBytes = 16 // offset and length, in the table of blocks
@@ -184,13 +184,23 @@ func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	e := p.s.c.e
 	w := p.s.c.world[rank]
-	err := shmem.ReadProcess(int(e.area[w].pid.Load()), addr, dst)
+	err := shmem.ReadProcess(e.pids[w], addr, dst)
 	if err == nil {
 		return nil
 	}
+	c := p.s.c
 	e.mu.Lock()
+	defer e.unlock()
+	e.progress() // it may have said why
+	if f := c.brk.Load(); f != nil {
+		return f
+	}
+	if c.isGone(rank) { // it has given up and left, which concerns nobody else
+		f, _ := c.goneFault(rank).(*backend.Fault)
+		c.tell(f)
+		return f
+	}
 	e.copyFailed(w, err)
-	e.unlock()
 	return e.fault.Load()
 }
 
@@ -214,11 +224,16 @@ func (p *peers) Len(rank int, from direct.Space) int {
 
 // Block implements direct.Peers.
 func (p *peers) Block(rank, to int) (off, n int, err error) {
+	if rank == p.s.c.rank {
+		off, n = direct.Outgoing(p.call, to)
+		return off, n, nil
+	}
 	post := &p.s.c.boards[rank].post[p.callTurn()]
 	var entry [blockBytes]byte
-	if addr := post.facts[factBlocks]; addr == 0 {
+	if len(p.s.c.world)*blockBytes <= boardData {
 		copy(entry[:], post.data[to*blockBytes:])
 	} else {
+		addr := post.facts[factBlocks]
 		if len(p.tmp) < blockBytes {
 			p.tmp = make([]byte, blockBytes)
 		}

@@ -257,7 +257,7 @@ func (e *engine) take(o *op, moved *bool) bool {
 			size := chunkSize(o.n)
 			lo := int(i) * size
 			hi := min(lo+size, o.n)
-			if err := shmem.ReadProcess(int(e.area[o.peer].pid.Load()), o.addr+uint64(lo), o.buf[lo:hi]); err != nil {
+			if err := shmem.ReadProcess(e.pids[o.peer], o.addr+uint64(lo), o.buf[lo:hi]); err != nil {
 				copied(o.desc, o.gen) // nobody else does this one
 				if o.desc.state.Load() == taken {
 					e.copyFailed(o.peer, err)
@@ -356,7 +356,7 @@ func (e *engine) help(o *op) bool {
 	size := chunkSize(int(n))
 	lo := int(i) * size
 	hi := min(lo+size, int(n))
-	if err := shmem.WriteProcess(int(e.area[o.peer].pid.Load()), o.desc.dst.Load()+uint64(lo), o.buf[lo:hi]); err != nil {
+	if err := shmem.WriteProcess(e.pids[o.peer], o.desc.dst.Load()+uint64(lo), o.buf[lo:hi]); err != nil {
 		e.copyFailed(o.peer, err)
 		return true
 	}
@@ -393,7 +393,7 @@ func (e *engine) pushChunks(o *op, n int) bool {
 // will say too, or something is badly wrong.
 func (e *engine) copyFailed(peer int, err error) {
 	if shmem.Gone(err) {
-		e.fail(peer, backend.ErrPeerLost, fmt.Sprintf("rank %d (process %d) has ended", peer, e.area[peer].pid.Load()))
+		e.fail(peer, backend.ErrPeerLost, fmt.Sprintf("rank %d (process %d) has ended", peer, e.pids[peer]))
 		return
 	}
 	e.fail(peer, backend.ErrInternal, err.Error())

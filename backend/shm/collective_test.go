@@ -1,0 +1,135 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/kernel"
+)
+
+var float64s = &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
+
+func init() {
+	// Rank 0 gives up a collective in which all have arrived, and uses its buffer
+	// for other things while rank 2 still reads it: rank 2 gets an error.
+	programs["retracted"] = func(c backend.Comm) error {
+		const block = 1 << 16
+		d, err := c.Derive([]int{0, 1, 2}, 4)
+		if err != nil {
+			return err
+		}
+		sum := kernel.For(backend.OpSum, backend.Float64)
+		op := &backend.Op{Code: backend.OpSum, Commutative: true, Type: float64s, Apply: sum}
+		var bound *backend.Bound
+		waited := false
+		switch c.Rank() {
+		case 0:
+			bound = &backend.Bound{Timeout: 50 * time.Millisecond}
+		case 2:
+			op.Apply = func(dst, a, b []byte) {
+				if !waited {
+					waited = true
+					c.Recv(nil, nil, 0, 1)
+				}
+				sum(dst, a, b)
+			}
+		}
+		send, recv := make([]byte, 3*block*8), make([]byte, block*8)
+		_, err = d.(backend.Native).Collective(bound, &backend.Call{Coll: backend.ReduceScatterBlock, Root: -1, Op: op,
+			Type: float64s, Count: block, Send: send, Recv: recv})
+		if !errors.Is(err, backend.ErrTimeout) {
+			return fmt.Errorf("%v, want ErrTimeout", err)
+		}
+		if c.Rank() == 0 {
+			for i := range send {
+				send[i] = 1
+			}
+			if err := c.Send(nil, nil, 2, 1, backend.Standard); err != nil {
+				return err
+			}
+			_, err = c.Recv(nil, nil, 2, 2) // until it has read
+			return err
+		}
+		if c.Rank() == 2 {
+			return c.Send(nil, nil, 0, 2, backend.Standard)
+		}
+		return nil
+	}
+
+	// Blocks of a table that has no room on a board.
+	programs["manyblocks"] = func(c backend.Comm) error {
+		n := c.Size()
+		bytes1 := &backend.Datatype{Kind: backend.Uint8, Size: 1, Name: "uint8", ID: uint32(backend.Uint8)}
+		counts, displs := make([]int, n), make([]int, n)
+		total := 0
+		for r := range n {
+			counts[r], displs[r] = r%5, total
+			total += counts[r]
+		}
+		send := make([]byte, total)
+		for i := range send {
+			send[i] = byte(i * 7)
+		}
+		for _, root := range []int{0, n - 1} {
+			recv, check := guarded(counts[c.Rank()])
+			call := &backend.Call{Coll: backend.Scatterv, Root: root, Type: bytes1, Recv: recv}
+			if c.Rank() == root {
+				call.Send, call.SendCounts, call.SendDispls = send, counts, displs
+			}
+			if done, err := c.(backend.Native).Collective(nil, call); err != nil || !done {
+				return fmt.Errorf("scatterv: %v %v", done, err)
+			}
+			for i, x := range recv {
+				if x != byte((displs[c.Rank()]+i)*7) {
+					return fmt.Errorf("rank %d got %v", c.Rank(), recv)
+				}
+			}
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+
+	// A root says that its table of blocks is on its board, where so many have no
+	// room: that is no reason to look behind the board.
+	programs["noblocks"] = func(c backend.Comm) error {
+		cc := c.(*comm)
+		if _, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			_, err := c.Recv(nil, nil, 0, 1)
+			return isInternal(err)
+		}
+		const many = boardData/blockBytes + 2
+		big := &comm{e: cc.e, world: make([]int, many), boards: make([]*board, many), gone: make([]atomic.Bool, many)}
+		for r := range many {
+			big.world[r], big.boards[r] = 1, cc.boards[1]
+		}
+		big.coll.c, big.coll.side.s = big, &big.coll
+		_, _, err := big.coll.side.Block(1, many-1)
+		return isInternal(err)
+	}
+}
+
+func isInternal(err error) error {
+	if !errors.Is(err, backend.ErrInternal) {
+		return fmt.Errorf("got %v, want ErrInternal", err)
+	}
+	return nil
+}
+
+func TestRetracted(t *testing.T) { launch(t, "retracted", 3) }
+func TestNoBlocks(t *testing.T)  { launch(t, "noblocks", 2) }
+
+func TestManyBlocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("132 processes take a while to start; run without -short to have this tested")
+	}
+	launch(t, "manyblocks", 132)
+}
