@@ -233,6 +233,9 @@ func cart(r *Rank) {
 			if dest != up || source != down {
 				r.Errorf("shift by 1 in dimension %d of %v at %v: from %d to %d, want from %d to %d", dim, shape, mine, source, dest, down, up)
 			}
+			if both := c.Neighbors()[dim]; both.Lower != down || both.Upper != up {
+				r.Errorf("neighbours in dimension %d of %v at %v: %+v, want %d and %d", dim, shape, mine, both, down, up)
+			}
 			got := []int32{-1}
 			_, err = cohort.Sendrecv(c.Comm, []int32{int32(r.Rank)}, dest, dim, got, source, dim)
 			r.OK(err)

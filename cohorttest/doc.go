@@ -15,8 +15,8 @@
 // three forms against an oracle that shares no code with the library, messages
 // in every order MPI allows, requests, communicators, wrong arguments,
 // mismatched calls, deadlines. Scenarios that end a job, such as a rank that is
-// killed, get a job of their own. With -short the matrix is smaller and the
-// jobs are of 1, 2, 3 and 5 ranks.
+// killed, get a job of their own. With -short, and under the race detector, the
+// matrix is smaller and the jobs are of 1, 2, 3 and 5 ranks.
 //
 // Everything is checked from outside, through the public API only. Buffers
 // stand between guard elements, and the whole of them is compared; expected

@@ -502,6 +502,10 @@ func p2pPersistent(r *Rank) {
 		send, recv := make([]int32, m), make([]int32, m)
 		s, err := cohort.SendInit(c, send, next, 6)
 		r.OK(err)
+		if m%1000 == 500 {
+			s, err = cohort.SsendInit(c, send, next, 6)
+			r.OK(err)
+		}
 		p, err := cohort.RecvInit(c, recv, prev, 6)
 		r.OK(err)
 		for k := range 5 {

@@ -101,7 +101,14 @@ func matched(r *Rank) {
 		if buf[0] != 2 || buf[m-1] != 2 {
 			r.Errorf("Recv after Mprobe got message %d, want 2: the first is taken", buf[0])
 		}
-		st, err = cohort.MessageRecv(msg, buf)
+		if m == 600 {
+			var req *cohort.Request
+			req, err = cohort.ImessageRecv(msg, buf)
+			r.OK(err)
+			st, err = req.Wait()
+		} else {
+			st, err = cohort.MessageRecv(msg, buf)
+		}
 		r.OK(err)
 		if buf[0] != 1 || buf[m-1] != 1 || st.Source != prev || st.Tag != 8 || cohort.Count[int32](st) != m {
 			r.Errorf("MessageRecv got message %d, %+v", buf[0], st)

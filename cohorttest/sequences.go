@@ -1,7 +1,9 @@
 package cohorttest
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -16,6 +18,7 @@ func sequenceScenarios() []scenario {
 		{name: "sequence/outstanding", body: outstanding},
 		{name: "sequence/persistent-set", body: persistentSet},
 		{name: "sequence/beside-messages", body: besideMessages},
+		{name: "sequence/goroutines", body: collectiveGoroutines},
 		{name: "sequence/zero-lengths", body: zeroLengths},
 	}
 }
@@ -289,6 +292,65 @@ func besideMessages(r *Rank) {
 	r.OK(err)
 	if prev := (me + n - 1) % n; st.Source != prev || st.Tag != 3 || cohort.Count[int32](st) != 2 || got[0] != int32(prev) || got[1] != 42 {
 		r.Errorf("got %v (%d elements) %v, want 2 from %d", st, cohort.Count[int32](st), got[:2], prev)
+	}
+}
+
+// collectiveGoroutines has several goroutines of every rank make collective
+// calls at the same time, each on a communicator of its own, while another
+// exchanges messages.
+func collectiveGoroutines(r *Rank) {
+	n, me := r.Size, r.Rank
+	next, prev := r.ring()
+	const workers, rounds = 4, 40
+	comms := make([]*cohort.Comm, workers)
+	for w := range comms {
+		var err error
+		comms[w], err = r.Comm.Dup()
+		r.OK(err)
+	}
+	errs := make([]error, workers+1)
+	var wg sync.WaitGroup
+	for w, c := range comms {
+		wg.Go(func() {
+			m := []int{1, 40, 3000, 20000}[w]
+			buf, all := make([]int64, m), make([]int64, n*m)
+			for k := range rounds {
+				for i := range buf {
+					buf[i] = int64(w*1000000 + k*1000 + me)
+				}
+				if errs[w] = cohort.Allgather(c, buf, all); errs[w] != nil {
+					return
+				}
+				for i, x := range all {
+					if want := int64(w*1000000 + k*1000 + i/m); x != want {
+						r.Errorf("goroutine %d, round %d: Allgather[%d] is %d, want %d", w, k, i, x, want)
+						break
+					}
+				}
+				if errs[w] = cohort.Allreduce(c, buf, buf, cohort.Max); errs[w] != nil {
+					return
+				}
+				if want := int64(w*1000000 + k*1000 + n - 1); buf[0] != want || buf[m-1] != want {
+					r.Errorf("goroutine %d, round %d: Allreduce gives %d and %d, want %d", w, k, buf[0], buf[m-1], want)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		got := make([]int64, 1)
+		for k := range rounds * 4 {
+			if _, errs[workers] = cohort.Sendrecv(r.Comm, []int64{int64(k*1000 + me)}, next, k, got, prev, k); errs[workers] != nil {
+				return
+			}
+			if want := int64(k*1000 + prev); got[0] != want {
+				r.Errorf("message %d beside collectives: %d, want %d", k, got[0], want)
+			}
+		}
+	})
+	wg.Wait()
+	r.OK(errors.Join(errs...))
+	for _, c := range comms {
+		r.OK(c.Close())
 	}
 }
 

@@ -14,13 +14,16 @@ import (
 func Test(t *testing.T, l Launcher) {
 	become()
 	sizes := []int{1, 2, 3, 4, 5, 7, 8}
-	if testing.Short() {
+	if small() {
 		sizes = []int{1, 2, 3, 5}
 	}
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) { testRanks(t, l, n) })
 	}
 }
+
+// small reports whether the matrix is to be the smaller one.
+func small() bool { return testing.Short() || racing }
 
 // testRanks runs all scenarios with n ranks: those that leave the job in order
 // in one job, the others in one each.
@@ -56,7 +59,7 @@ func skip(l Launcher, name string, n int) string {
 // launch runs one job and reports each of its scenarios as a subtest. It
 // returns the digests of the last one, rank by rank.
 func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) {
-	job := &Job{Ranks: n, Scenarios: names, Short: testing.Short(), Dir: t.TempDir(), Patience: 3 * time.Minute}
+	job := &Job{Ranks: n, Scenarios: names, Short: small(), Dir: t.TempDir(), Patience: 3 * time.Minute}
 	if end, ok := t.Deadline(); ok {
 		// The dump has to come before the one that go test would make.
 		job.Patience = max(min(job.Patience, time.Until(end)*3/4), time.Second)
