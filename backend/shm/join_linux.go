@@ -121,22 +121,37 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 			c.SetDeadline(d)
 		}
 	}
+	// Nobody else may come: who gets through may join the next job of this name,
+	// and must not find this one's socket.
+	ln.Close()
+	hurry := context.AfterFunc(ctx, func() {
+		for _, c := range conns[1:] {
+			c.SetDeadline(time.Unix(1, 0))
+		}
+	})
+	defer hurry()
 	ok := make([]byte, replySize)
 	ok[0] = 1
 	binary.LittleEndian.PutUint64(ok[1:], uint64(l.size))
 	rights := unix.UnixRights(seg.FD())
-	for _, c := range conns[1:] {
+	gone := func(r int) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("rank %d ended while the job was joining", r)
+	}
+	for r, c := range conns[1:] {
 		if _, _, err := c.WriteMsgUnix(ok, rights, nil); err != nil {
-			return seg, err
+			return seg, gone(r + 1)
 		}
 	}
 	step := func(mine func() error) error {
 		if err := expectAll(ctx, conns, cfg.Size); err != nil {
 			return err
 		}
-		for _, c := range conns[1:] {
+		for r, c := range conns[1:] {
 			if _, err := c.Write([]byte{1}); err != nil {
-				return err
+				return gone(r + 1)
 			}
 		}
 		return mine()
