@@ -100,6 +100,9 @@ func (p Processes) Launch(t testing.TB, job *Job) error {
 		cmd.Env = append(os.Environ(), job.Environ()...)
 		cmd.Env = append(cmd.Env, "COHORT_BACKEND="+p.Backend, "COHORT_JOB="+id,
 			"COHORT_RANK="+strconv.Itoa(rank), "COHORT_SIZE="+strconv.Itoa(job.Ranks))
+		if racing && os.Getenv("GORACE") == "" {
+			cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
+		}
 		cmd.Env = append(cmd.Env, p.Env...)
 		cmd.Stdout, cmd.Stderr = &stderr, &stderr
 		// A grandchild that keeps the pipe open must not keep the test waiting.
