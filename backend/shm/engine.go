@@ -267,7 +267,7 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		e.keep(m, env)
 	case kindOffer:
 		idx, gen, addr := getOffer(payload)
-		if idx >= descs {
+		if idx >= descs || uint64(h.size) > addressSpace {
 			return false
 		}
 		env := match.Env{Ctx: h.ctx, Source: int32(src), Tag: h.tag}

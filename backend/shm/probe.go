@@ -41,7 +41,7 @@ func (p *probing) look() bool {
 			e.putMsg(m)
 			continue
 		}
-		p.msg = m
+		p.msg, p.err = m, nil
 		p.st = backend.Status{Source: p.c.rankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size}
 		if p.take {
 			e.arrived.Remove(n)

@@ -159,6 +159,10 @@ func (in *inRing) take(n int) (told bool) {
 	return true
 }
 
+// addressSpace is more than a message can have: a status that says so would make
+// its reader allocate as much.
+const addressSpace = 1 << 47
+
 // An offer's payload: which desc, its generation, the address in the sender.
 const offerSize = 24
 

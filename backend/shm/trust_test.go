@@ -9,6 +9,26 @@ import (
 )
 
 func init() {
+	// An offer of more bytes than there can be is not believed.
+	programs["huge"] = func(c backend.Comm) error {
+		e := c.(*comm).e
+		if c.Rank() == 1 {
+			e.mu.Lock()
+			cell, room, _ := e.out[0].room(offerSize)
+			putOffer(room, 0, 1, 0)
+			e.out[0].publish(cell, kindOffer, 0, 1, 1<<50)
+			e.mu.Unlock()
+			e.ring(0)
+			_, err := c.Recv(nil, nil, 0, 1)
+			return isCorrupt(err)
+		}
+		st, _, err := c.Probe(nil, 1, 1, true)
+		if err == nil {
+			return fmt.Errorf("probed a message of %d bytes", st.Bytes)
+		}
+		return isCorrupt(err)
+	}
+
 	// Error codes that a peer writes may be none at all: the error made of them
 	// has a sentinel all the same.
 	programs["codes"] = func(c backend.Comm) error {
@@ -41,6 +61,8 @@ func init() {
 		return nil
 	}
 }
+
+func TestHugeOffer(t *testing.T) { launch(t, "huge", 2) }
 
 func TestCodes(t *testing.T) {
 	if err := run(t, "codes", 2)[0]; err != nil {
