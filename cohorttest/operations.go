@@ -140,10 +140,18 @@ type floating interface {
 // there are ranks are exact.
 func few(x int) int { return x%5 - 2 }
 
+// power makes powers of two of both signs, whose products are exact.
+func power(x int) float64 { return [...]float64{1, -1, 2, -0.5, 1}[x%5] }
+
+// turn makes complex numbers whose products are exact: turns by a quarter, and
+// one by an eighth that stretches.
+func turn(x int) complex128 { return [...]complex128{1, 1i, -1, -1i, 1 + 1i}[x%5] }
+
 func floatKind[T floating](r *Rank, name string) {
 	k := kind[T]{name, func(x int) T { return T(few(x)) + 0.5 }, -7}
 	reduceAll(r, k, cohort.Sum, func(a, b T) T { return a + b })
-	reduceAll(r, k, cohort.Prod, func(a, b T) T { return a * b })
+	powers := kind[T]{name, func(x int) T { return T(power(x)) }, -7}
+	reduceAll(r, powers, cohort.Prod, func(a, b T) T { return a * b })
 	reduceAll(r, k, cohort.Min, func(a, b T) T { return min(a, b) })
 	reduceAll(r, k, cohort.Max, func(a, b T) T { return max(a, b) })
 }
@@ -153,10 +161,12 @@ func floatOps(r *Rank) {
 	floatKind[float32](r, "float32")
 	c64 := kind[complex64]{"complex64", func(x int) complex64 { return complex(float32(few(x)), float32(few(x/5))) }, -7}
 	reduceAll(r, c64, cohort.Sum, func(a, b complex64) complex64 { return a + b })
-	reduceAll(r, c64, cohort.Prod, func(a, b complex64) complex64 { return a * b })
+	turns64 := kind[complex64]{"complex64", func(x int) complex64 { return complex64(turn(x)) }, -7}
+	reduceAll(r, turns64, cohort.Prod, func(a, b complex64) complex64 { return a * b })
 	c128 := kind[complex128]{"complex128", func(x int) complex128 { return complex(float64(few(x)), float64(few(x/5))) }, -7}
 	reduceAll(r, c128, cohort.Sum, func(a, b complex128) complex128 { return a + b })
-	reduceAll(r, c128, cohort.Prod, func(a, b complex128) complex128 { return a * b })
+	turns128 := kind[complex128]{"complex128", turn, -7}
+	reduceAll(r, turns128, cohort.Prod, func(a, b complex128) complex128 { return a * b })
 }
 
 // halfOps reduces numbers of 16 bits whose sums and products are exact, so that
@@ -165,7 +175,8 @@ func floatOps(r *Rank) {
 func halfOps(r *Rank) {
 	f16 := kind[cohort.Float16]{"float16", func(x int) cohort.Float16 { return cohort.ToFloat16(float32(few(x))) }, 0x5a5a}
 	reduceAll(r, f16, cohort.Sum, func(a, b cohort.Float16) cohort.Float16 { return cohort.ToFloat16(a.Float32() + b.Float32()) })
-	reduceAll(r, f16, cohort.Prod, func(a, b cohort.Float16) cohort.Float16 { return cohort.ToFloat16(a.Float32() * b.Float32()) })
+	powers := kind[cohort.Float16]{"float16", func(x int) cohort.Float16 { return cohort.ToFloat16(float32(power(x))) }, 0x5a5a}
+	reduceAll(r, powers, cohort.Prod, func(a, b cohort.Float16) cohort.Float16 { return cohort.ToFloat16(a.Float32() * b.Float32()) })
 	reduceAll(r, f16, cohort.Max, func(a, b cohort.Float16) cohort.Float16 {
 		return cohort.ToFloat16(max(a.Float32(), b.Float32()))
 	})
