@@ -113,9 +113,13 @@ func TestArgumentErrors(t *testing.T) {
 		{func(k *backend.Call) { setScatter(c, k, all, nil, 1) }, ErrBuffer, "recv is nil"},
 		{func(k *backend.Call) { setGatherv(c, k, all[:2], all, []int{1, 1, 1}, make([]int, 4), 1) }, ErrCount, "recv counts has 3 entries, want 4"},
 		{func(k *backend.Call) { setGatherv(c, k, all[:2], all, []int{1, 2, 1, -3}, make([]int, 4), 1) }, ErrCount, "recv counts[3] is -3"},
-		{func(k *backend.Call) { setAllgatherv(c, k, all[:1], make([]int32, 4), []int{1, 1, 1, 2}, []int{0, 1, 2, 3}) },
+		{func(k *backend.Call) {
+			setAllgatherv(c, k, all[:1], make([]int32, 4), []int{1, 1, 1, 2}, []int{0, 1, 2, 3})
+		},
 			ErrBuffer, "recv has 4 elements, rank 3's block is 2 at 3"},
-		{func(k *backend.Call) { setAllgatherv(c, k, all[:1], make([]int32, 9), []int{3, 1, 2, 2}, []int{5, 0, 7, 2}) },
+		{func(k *backend.Call) {
+			setAllgatherv(c, k, all[:1], make([]int32, 9), []int{3, 1, 2, 2}, []int{5, 0, 7, 2})
+		},
 			ErrBuffer, "the blocks of rank 0 (3 at 5) and rank 2 (2 at 7) overlap"},
 		{func(k *backend.Call) {
 			setReduceScatter(c, k, all, all[:1], []int{1 << 62, 1 << 62, 1 << 62, 1 << 62}, Sum)
