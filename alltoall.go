@@ -95,7 +95,8 @@ func Ialltoallv[T any](c *Comm, send []T, scounts, sdispls []int, recv []T, rcou
 	return c.start(call)
 }
 
-// AlltoallvInit prepares an [Alltoallv] that can be started any number of times.
+// AlltoallvInit prepares an [Alltoallv] that can be started any number of
+// times.
 //
 // Collective: all ranks of c call it, and all start it equally often.
 //

@@ -97,7 +97,8 @@ func Iallgather[T any](c *Comm, send, recv []T) (*Request, error) {
 	return c.start(call)
 }
 
-// AllgatherInit prepares an [Allgather] that can be started any number of times.
+// AllgatherInit prepares an [Allgather] that can be started any number of
+// times.
 //
 // Collective: all ranks of c call it, and all start it equally often.
 //

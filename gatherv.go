@@ -101,7 +101,8 @@ func Iallgatherv[T any](c *Comm, send, recv []T, counts, displs []int) (*Request
 	return c.start(call)
 }
 
-// AllgathervInit prepares an [Allgatherv] that can be started any number of times.
+// AllgathervInit prepares an [Allgatherv] that can be started any number of
+// times.
 //
 // Collective: all ranks of c call it, and all start it equally often.
 //

@@ -2,8 +2,9 @@ package cohort
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// Reduce combines the ranks' send element by element with op, in rank order,
-// and stores the result in root's recv.
+// Reduce combines the ranks' send element by element with op, in an order that
+// depends only on the number of ranks and the length, and stores the result in
+// root's recv.
 //
 // Collective: all ranks of c call it, with the same length, type, op and root.
 //
@@ -60,8 +61,9 @@ func setReduce[T Reducible](c *Comm, call *backend.Call, send, recv []T, op Op, 
 	checkPair(call)
 }
 
-// Allreduce combines the ranks' send element by element with op, in rank order,
-// and stores the result in every rank's recv.
+// Allreduce combines the ranks' send element by element with op, in an order
+// that depends only on the number of ranks and the length, and stores the
+// result in every rank's recv.
 //
 // Collective: all ranks of c call it, with the same length, type and op.
 //
@@ -95,7 +97,8 @@ func Iallreduce[T Reducible](c *Comm, send, recv []T, op Op) (*Request, error) {
 	return c.start(call)
 }
 
-// AllreduceInit prepares an [Allreduce] that can be started any number of times.
+// AllreduceInit prepares an [Allreduce] that can be started any number of
+// times.
 //
 // Collective: all ranks of c call it, and all start it equally often.
 //

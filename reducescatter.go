@@ -2,16 +2,17 @@ package cohort
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// ReduceScatterBlock combines the ranks' send element by element with op, in
-// rank order, and gives each rank one block of the result: rank r the r-th of
-// as many equal blocks as there are ranks.
+// ReduceScatterBlock combines the ranks' send element by element with op, in an
+// order that depends only on the number of ranks and the length, and gives each
+// rank one block of the result: rank r the r-th of as many equal blocks as
+// there are ranks.
 //
 // Collective: all ranks of c call it, with the same length, type and op.
 //
 // Buffers: send is as long as recv times the number of ranks. In place, with
 // the same slice as both, the whole input stands in it and the rank's block of
-// the result goes to its beginning, as MPI_IN_PLACE has it; other overlaps are
-// [ErrBuffer].
+// the result goes to its beginning, as MPI_IN_PLACE has it; what is behind it
+// then is not specified. Other overlaps are [ErrBuffer].
 //
 // Errors: [ErrOp], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
 // [ErrMismatch] on every rank if the ranks' calls differ.
@@ -40,7 +41,8 @@ func IreduceScatterBlock[T Reducible](c *Comm, send, recv []T, op Op) (*Request,
 	return c.start(call)
 }
 
-// ReduceScatterBlockInit prepares a [ReduceScatterBlock] that can be started any number of times.
+// ReduceScatterBlockInit prepares a [ReduceScatterBlock] that can be started
+// any number of times.
 //
 // Collective: all ranks of c call it, and all start it equally often.
 //
@@ -67,16 +69,17 @@ func setReduceScatterBlock[T Reducible](c *Comm, call *backend.Call, send, recv 
 	}
 }
 
-// ReduceScatter combines the ranks' send element by element with op, in rank
-// order, and gives each rank its block of the result: the first counts[0]
-// elements to rank 0, the next counts[1] to rank 1, and so on.
+// ReduceScatter combines the ranks' send element by element with op, in an
+// order that depends only on the number of ranks and the length, and gives each
+// rank its block of the result: the first counts[0] elements to rank 0, the
+// next counts[1] to rank 1, and so on.
 //
 // Collective: all ranks of c call it, with the same counts, type and op.
 //
 // Buffers: send is as long as the sum of counts, recv has counts[rank]
 // elements. In place, with the same slice as both, the whole input stands in it
 // and the rank's block of the result goes to its beginning, as MPI_IN_PLACE has
-// it; other overlaps are [ErrBuffer].
+// it; what is behind it then is not specified. Other overlaps are [ErrBuffer].
 //
 // Errors: [ErrOp], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
 // [ErrMismatch] on every rank if the ranks' calls differ.
@@ -105,7 +108,8 @@ func IreduceScatter[T Reducible](c *Comm, send, recv []T, counts []int, op Op) (
 	return c.start(call)
 }
 
-// ReduceScatterInit prepares a [ReduceScatter] that can be started any number of times.
+// ReduceScatterInit prepares a [ReduceScatter] that can be started any number
+// of times.
 //
 // Collective: all ranks of c call it, and all start it equally often.
 //

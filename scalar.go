@@ -53,8 +53,8 @@ func BcastOne[T any](c *Comm, x T, root int) (T, error) {
 	return x, nil
 }
 
-// ReduceOne returns on root the ranks' x combined with op in rank order, and
-// the zero value on the other ranks.
+// ReduceOne returns on root the ranks' x combined with op, and the zero value
+// on the other ranks.
 //
 // Collective: all ranks of c call it, with the same type, op and root.
 //
@@ -80,8 +80,7 @@ func ReduceOne[T Reducible](c *Comm, x T, op Op, root int) (T, error) {
 	return x, nil
 }
 
-// AllreduceOne returns on every rank the ranks' x combined with op in rank
-// order.
+// AllreduceOne returns on every rank the ranks' x combined with op.
 //
 // Collective: all ranks of c call it, with the same type and op.
 //
@@ -107,8 +106,7 @@ func AllreduceOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	return x, nil
 }
 
-// ScanOne returns on rank r the x of ranks 0 to r combined with op in rank
-// order.
+// ScanOne returns on rank r the x of ranks 0 to r combined with op.
 //
 // Collective: all ranks of c call it, with the same type and op.
 //
@@ -134,9 +132,8 @@ func ScanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	return x, nil
 }
 
-// ExscanOne returns on rank r the x of ranks 0 to r-1 combined with op in rank
-// order. Rank 0, which has no rank before it, gets the zero value, whatever op
-// is.
+// ExscanOne returns on rank r the x of ranks 0 to r-1 combined with op. Rank 0,
+// which has no rank before it, gets the zero value, whatever op is.
 //
 // Collective: all ranks of c call it, with the same type and op.
 //

@@ -58,8 +58,8 @@ func setScan[T Reducible](c *Comm, call *backend.Call, send, recv []T, op Op) {
 //
 // Collective: all ranks of c call it, with the same length, type and op.
 //
-// Buffers: recv is as long as send; on rank 0 it may be nil. The same slice as both works
-// in place; other overlaps are [ErrBuffer].
+// Buffers: recv is as long as send; on rank 0 it may be nil. The same slice as
+// both works in place; other overlaps are [ErrBuffer].
 //
 // Errors: [ErrOp], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
 // [ErrMismatch] on every rank if the ranks' calls differ.
