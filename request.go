@@ -166,8 +166,10 @@ func (q *Request) end(why error) error {
 	bc := q.c.core.bc
 	bc.Cancel(q.req)
 	// What has matched is about to complete; but a peer that stands still in the
-	// middle of it must not hold up the deadline.
+	// middle of it must not hold up the deadline. The buffer is in an unknown
+	// state then, and so is the communicator.
 	if !q.req.Ready() && bc.Await(&backend.Bound{Timeout: grace}, q.req) != nil {
+		bc.Break(why)
 		return q.failed(why)
 	}
 	return nil
