@@ -33,13 +33,14 @@ func TestEndUnderLoad(t *testing.T) {
 		const threads = 3
 		var begun sync.WaitGroup
 		begun.Add(len(comms) * threads)
-		go func() {
+		var ender sync.WaitGroup
+		ender.Go(func() {
 			begun.Wait()
 			for range round * 50 { // at another moment each time
 				runtime.Gosched()
 			}
 			e.end(comms[round%len(comms)].(*Comm))
-		}()
+		})
 		each(comms, func(c *Comm) {
 			var wg sync.WaitGroup
 			for thread := range threads {
@@ -58,6 +59,7 @@ func TestEndUnderLoad(t *testing.T) {
 			}
 			wg.Wait()
 		})
+		ender.Wait() // it may still be at the queues of ranks that have ended
 		for _, c := range comms {
 			me := c.(*Comm).me
 			if n := me.posted.Len() + me.arrived.Len() + me.held.Len(); n != 0 {
