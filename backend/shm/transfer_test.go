@@ -29,7 +29,9 @@ func untilTaking(c *comm, r *backend.Request) error {
 }
 
 func init() {
-	const size = 4 << 20
+	// So long that the sender, who copies too, is not through while the receiver
+	// is between two steps of one Poll.
+	const size = 64 << 20
 
 	// A sender gives up a message that is being received: the receiver does not
 	// get what the buffer held afterwards, but an error.
