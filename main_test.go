@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
+	cmdline "flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
-	if f := flag.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
+	if f := cmdline.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
 		os.Exit(code) // the fuzzing engine keeps goroutines of its own
 	}
 	// Goroutines that have been told to end may need a moment.
