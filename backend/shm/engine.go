@@ -14,7 +14,7 @@ import (
 // engine is this process's end of the job: one rank, all its communicators.
 //
 // One lock guards everything that moves messages. It is held for short times
-// only (a copy of at most shmem.MaxCopy bytes), never while waiting, and never
+// only (a copy of at most chunkMax bytes), never while waiting, and never
 // while somebody else's code runs: completions that have a Notify are collected
 // in done and called by whoever lets the lock go.
 type engine struct {

@@ -139,11 +139,19 @@ func (p *peers) length() int {
 	return c.Count * c.Type.Size
 }
 
-// View implements direct.Peers: only this rank's own buffers are here.
+// longCopy is the length from which own data are moved by shmem.Move.
+const longCopy = 256 << 10
+
+// View implements direct.Peers: only this rank's own buffers are here, and long
+// parts are better fetched.
 func (p *peers) View(rank int, from direct.Space, off, n int) []byte {
-	if rank != p.s.c.rank {
+	if rank != p.s.c.rank || n >= longCopy {
 		return nil
 	}
+	return p.own(from, off, n)
+}
+
+func (p *peers) own(from direct.Space, off, n int) []byte {
 	switch from {
 	case direct.In:
 		return p.in[off : off+n]
@@ -161,6 +169,10 @@ func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 	c := p.s.c
 	if p.posted {
 		copy(dst, p.on(rank)[off:])
+		return nil
+	}
+	if rank == c.rank {
+		shmem.Move(dst, p.own(from, off, len(dst)))
 		return nil
 	}
 	facts := &c.boards[rank].post[p.callTurn()].facts

@@ -35,11 +35,14 @@ const (
 
 func descState(gen, state uint64) uint64 { return gen<<8 | state }
 
+// chunkMax is the longest chunk: about 10 µs, with the engine's lock held.
+const chunkMax = 128 << 10
+
 // chunkSize is the bytes of one claim, known to both sides from the length:
 // long enough to be worth a system call, short enough to share.
 func chunkSize(n int) int {
 	c := (n/8 + 4095) &^ 4095
-	return min(max(c, 16<<10), shmem.MaxCopy)
+	return min(max(c, 16<<10), chunkMax)
 }
 
 func chunkCount(n int) uint32 {

@@ -9,7 +9,7 @@ import (
 
 // pieceBytes is how much is copied between two looks at whether the collective
 // is over.
-const pieceBytes = 512 << 10
+const pieceBytes = 4 << 20
 
 // Scratch is the memory a rank's collectives use. It grows to what they need and
 // serves one at a time.

@@ -12,7 +12,7 @@ import (
 const Supported = false
 
 // MaxCopy is the most bytes one ReadProcess or WriteProcess moves.
-const MaxCopy = 128 << 10
+const MaxCopy = 1 << 20
 
 var errOther = errors.New("shared memory between ranks needs Linux (memfd, futex, pidfd)")
 

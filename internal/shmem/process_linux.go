@@ -11,7 +11,7 @@ import (
 
 // MaxCopy is the most bytes one ReadProcess or WriteProcess moves: the calls do
 // not tell the Go scheduler that they block, so they must be short.
-const MaxCopy = 128 << 10
+const MaxCopy = 1 << 20
 
 type iovec struct{ base, len uint64 }
 

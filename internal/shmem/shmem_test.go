@@ -165,6 +165,25 @@ func TestProcessCopies(t *testing.T) {
 	cmd.Wait()
 }
 
+func TestMove(t *testing.T) {
+	src := make([]byte, 5000)
+	for i := range src {
+		src[i] = byte(i*7 + i>>8)
+	}
+	for _, n := range []int{0, 1, 7, 64, 4095, 4096, 4999} {
+		for off := range 3 {
+			dst := bytes.Repeat([]byte{0xa5}, n+64)
+			if off+n > len(src) {
+				continue
+			}
+			Move(dst[32:32+n], src[off:off+n])
+			if !bytes.Equal(dst[32:32+n], src[off:off+n]) || !bytes.Equal(dst[:32], dst[32+n:]) || dst[0] != 0xa5 {
+				t.Errorf("moving %d bytes from offset %d: wrong", n, off)
+			}
+		}
+	}
+}
+
 func TestFutex(t *testing.T) {
 	s, err := Create("test", 4096)
 	if err != nil {
