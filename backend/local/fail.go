@@ -16,12 +16,6 @@ type ending struct {
 	later error // what all other operations return
 }
 
-// broken is the error of operations that a broken communicator ended.
-type broken struct{ cause error }
-
-func (e *broken) Error() string   { return backend.ErrBroken.Error() + ": " + e.cause.Error() }
-func (e *broken) Unwrap() []error { return []error{e.cause, backend.ErrBroken} }
-
 func faultf(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
 }
@@ -49,7 +43,9 @@ func (c *Comm) unusable() error {
 }
 
 // Break implements backend.Comm.
-func (c *Comm) Break(err error) { c.group.finish(&ending{cause: err, later: &broken{err}}) }
+func (c *Comm) Break(err error) {
+	c.group.finish(&ending{cause: err, later: &backend.Broken{Cause: err}})
+}
 
 // Broken implements backend.Comm.
 func (c *Comm) Broken() error {
