@@ -29,6 +29,10 @@ type Seen struct {
 	Print Fingerprint
 	Other int // lowest rank with another fingerprint, -1 for none
 	Diff  Fingerprint
+
+	// Bounded: a rank heard from can end its call early (its Bound is Limited).
+	// It is not part of what must be equal.
+	Bounded bool
 }
 
 // SeenSize is the length of an encoded Seen in bytes.
@@ -39,6 +43,7 @@ func See(rank int, f Fingerprint) Seen { return Seen{Rank: rank, Print: f, Other
 
 // Merge adds what another rank has seen.
 func (s *Seen) Merge(o Seen) {
+	bounded := s.Bounded || o.Bounded
 	if o.Rank < s.Rank {
 		*s, o = o, *s
 	}
@@ -48,6 +53,7 @@ func (s *Seen) Merge(o Seen) {
 	if o.Other >= 0 {
 		s.differs(o.Other, o.Diff)
 	}
+	s.Bounded = bounded
 }
 
 func (s *Seen) differs(rank int, f Fingerprint) {
@@ -64,11 +70,18 @@ func (s *Seen) Err() error {
 	return Mismatch(s.Rank, s.Print, s.Other, s.Diff)
 }
 
+// boundedBit of the first word is Bounded: the top bit, which no rank has.
+const boundedBit = 1 << 63
+
 // Encode writes s into b, which has SeenSize bytes.
 func (s *Seen) Encode(b []byte) {
 	_ = b[SeenSize-1]
 	le := binary.LittleEndian
-	le.PutUint64(b, uint64(s.Rank))
+	first := uint64(s.Rank)
+	if s.Bounded {
+		first |= boundedBit
+	}
+	le.PutUint64(b, first)
 	le.PutUint64(b[8:], uint64(s.Other))
 	for i, w := range s.Print.Words() {
 		le.PutUint64(b[16+8*i:], w)
@@ -85,7 +98,8 @@ func DecodeSeen(b []byte, size int) (Seen, bool) {
 		return Seen{}, false
 	}
 	le := binary.LittleEndian
-	s := Seen{Rank: int(le.Uint64(b)), Other: int(le.Uint64(b[8:]))}
+	first := le.Uint64(b)
+	s := Seen{Rank: int(first &^ boundedBit), Other: int(le.Uint64(b[8:])), Bounded: first&boundedBit != 0}
 	if s.Rank < 0 || s.Rank >= size || s.Other < -1 || s.Other >= size {
 		return Seen{}, false
 	}

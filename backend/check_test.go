@@ -19,7 +19,11 @@ func TestSeenMerge(t *testing.T) {
 		for i := range f {
 			f[i] = prints[rng.IntN(kinds)]
 		}
-		want := Seen{Rank: 0, Print: f[0], Other: -1}
+		bounded := make([]bool, n)
+		want := Seen{Rank: 0, Print: f[0], Other: -1, Bounded: rng.IntN(2) == 0}
+		if want.Bounded {
+			bounded[rng.IntN(n)] = true
+		}
 		for i := range f {
 			if f[i] != f[0] {
 				want.Other, want.Diff = i, f[i]
@@ -30,6 +34,7 @@ func TestSeenMerge(t *testing.T) {
 		state := make([]Seen, n)
 		for i := range state {
 			state[i] = See(i, f[i])
+			state[i].Bounded = bounded[i]
 		}
 		for dist := 1; dist < n; dist *= 2 {
 			sent := make([][SeenSize]byte, n)
@@ -58,6 +63,9 @@ func TestSeenMerge(t *testing.T) {
 func FuzzDecodeSeen(f *testing.F) {
 	var b [SeenSize]byte
 	s := Seen{Rank: 1, Print: Fingerprint{Coll: Bcast}, Other: 2, Diff: Fingerprint{Coll: Barrier}}
+	s.Encode(b[:])
+	f.Add(b[:], 3)
+	s.Bounded = true
 	s.Encode(b[:])
 	f.Add(b[:], 3)
 	f.Add([]byte("short"), 3)

@@ -41,6 +41,12 @@ type Caps struct {
 	Deterministic bool   // reductions have coll's fixed order
 	NativeColl    bool   // blocking collectives without messages
 	SingleCopy    bool   // large messages move with one copy
+	MaxTag        int    // the largest user tag
+	CancelSend    bool   // a send that has not matched can be taken back when its time is up
+	Checked       bool   // mismatched collectives are found
+	ThreadLevel   string // how many threads the library beneath takes, as MPI names it; empty for built-in ones
+	LargeCounts   string // how more than 2^31-1 elements travel (native, derived types); empty for built-in ones
+	Persistent    string // how persistent collectives run: native or schedules
 }
 
 // Bound limits how long an operation may take. A nil *Bound is no limit.
@@ -221,13 +227,9 @@ type Comm interface {
 	Close() error
 }
 
-// Native is implemented by a Comm that does blocking collectives itself.
-type Native interface {
-	// Collective makes one blocking collective call. Calls of one communicator
-	// come one at a time. In all cases it first makes sure that every rank makes
-	// the same call (Call.Fingerprint); if not, it breaks the communicator and
-	// returns Mismatch on every rank, and on a rank whose Call has Err that Err.
-	// done false with a nil error means: all ranks make the same call, run it
-	// as a schedule. That decision is the same on all ranks.
-	Collective(b *Bound, c *Call) (done bool, err error)
+// Diagnoser is implemented by a Comm that has to tell what it found and set when
+// it joined the job.
+type Diagnoser interface {
+	// Diagnostics returns one fact a line, of the whole job, not of one communicator.
+	Diagnostics() []string
 }

@@ -6,8 +6,10 @@
 // [Datatype], reductions an [Op]. A backend's one required type is [Comm], one
 // rank's end of one communicator, with point-to-point operations and a way to
 // wait. A backend that can do a blocking collective itself also implements
-// [Native]; every collective it does not do natively runs as a schedule of
-// package coll over its point-to-point.
+// [Native], and [Planner] where it leaves it to the layer above to find out
+// whether the ranks make the same call; one that can do nonblocking or
+// persistent collectives itself implements [Starter]. Every collective it does
+// not do natively runs as a schedule of package coll over its point-to-point.
 //
 // # Ranks, tags and contexts
 //

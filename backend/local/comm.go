@@ -38,7 +38,8 @@ func (c *Comm) Size() int { return len(c.group.world) }
 
 // Caps implements backend.Comm.
 func (c *Comm) Caps() backend.Caps {
-	return backend.Caps{Backend: "local", SharedMemory: true, Deterministic: true, NativeColl: true, SingleCopy: true}
+	return backend.Caps{Backend: "local", SharedMemory: true, Deterministic: true, NativeColl: true, SingleCopy: true,
+		MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"}
 }
 
 // WorldRank implements backend.Comm.

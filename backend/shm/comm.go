@@ -87,7 +87,8 @@ func (c *comm) NodeOf(int) int { return 0 }
 // Caps implements backend.Comm.
 func (c *comm) Caps() backend.Caps {
 	return backend.Caps{Backend: "shm", Processes: true, SharedMemory: true, Deterministic: true,
-		NativeColl: true, SingleCopy: c.e.cma}
+		NativeColl: true, SingleCopy: c.e.cma,
+		MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"}
 }
 
 // rankOf returns the rank here of a world rank; -1 if it is no member.
