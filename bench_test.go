@@ -15,6 +15,8 @@ type discard struct{ backend.Comm }
 func (discard) Rank() int { return 0 }
 func (discard) Size() int { return 2 }
 
+func (discard) Caps() backend.Caps { return backend.Caps{Backend: "discard", MaxTag: MaxTag} }
+
 func (discard) Send(*backend.Bound, []byte, int, int, backend.Mode) error { return nil }
 
 func (discard) Recv(_ *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {

@@ -23,7 +23,7 @@ import (
 //	send and recv overlap and are not the same slice           ErrBuffer
 //	a displacement outside the buffer, receive blocks overlap  ErrBuffer
 
-// newCall returns a call for the nonblocking and persistent forms, which keep
+// newCall returns a call for the nonblocking and persistent forms, which copy
 // it; the blocking forms use the communicator's own (Comm.begin).
 func newCall() *backend.Call { return &backend.Call{Root: -1} }
 

@@ -18,6 +18,8 @@ type place struct {
 func (p place) Rank() int { return p.rank }
 func (p place) Size() int { return p.size }
 
+func (p place) Caps() backend.Caps { return backend.Caps{Backend: "place", MaxTag: MaxTag} }
+
 func at(rank, size int) *Comm {
 	return newWorld(context.Background(), place{rank: rank, size: size}, settings{})
 }

@@ -57,27 +57,54 @@ func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 	if k.native == nil {
 		return k.runner.Run(b, call, true)
 	}
-	done, err := k.callNative(b, call)
-	if done || err != nil {
+	done, err := k.callNative(b, call, false)
+	switch {
+	case done || err != nil:
 		return err
+	case k.planner != nil:
+		return k.planned(b, call)
 	}
 	return k.runner.Run(b, call, false)
 }
 
-func (k *core) callNative(b *backend.Bound, call *backend.Call) (done bool, err error) {
-	if call.Op == nil || call.Op.Code != backend.OpUser {
-		return k.native.Collective(b, call)
+// planned makes a call that the Planner has not done at once.
+func (k *core) planned(b *backend.Bound, call *backend.Call) error {
+	plan := k.planner.Plan(call)
+	switch plan {
+	case backend.PlanSchedule, backend.PlanChecked:
+		return k.runner.Run(b, call, plan == backend.PlanChecked)
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			done, err = true, sched.Panicked(p)
-			k.bc.Break(err)
+	bounded, err := k.runner.Agree(b, call)
+	if err != nil {
+		return err
+	}
+	if plan == backend.PlanAgree && !bounded {
+		if done, err := k.callNative(b, call, true); done || err != nil {
+			return err
 		}
-	}()
+	}
+	return k.runner.Run(b, call, false)
+}
+
+// callNative hands a call to the backend, which may have been agreed on. A panic
+// of a user's operation is made an error.
+func (k *core) callNative(b *backend.Bound, call *backend.Call, agreed bool) (done bool, err error) {
+	if call.Op != nil && call.Op.Code == backend.OpUser {
+		defer func() {
+			if p := recover(); p != nil {
+				done, err = true, sched.Panicked(p)
+				k.bc.Break(err)
+			}
+		}()
+	}
+	if agreed {
+		return k.planner.Agreed(b, call)
+	}
 	return k.native.Collective(b, call)
 }
 
-// start makes a nonblocking collective. The call is the caller's no more.
+// start makes a nonblocking collective. The call is copied; its buffers are the
+// operation's until it is complete.
 func (c *Comm) start(call *backend.Call) (*Request, error) {
 	call.Form = backend.Nonblocking
 	if err := c.take(); err != nil {
@@ -86,12 +113,26 @@ func (c *Comm) start(call *backend.Call) (*Request, error) {
 	k := c.core
 	call.Seq = k.seq
 	k.seq++
-	op, err := k.runner.Start(call)
+	op, err := k.startOp(call)
 	k.busy.Store(false)
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
 	return &Request{c: c, op: op, coll: call.Coll, peer: rootOf(call), begun: c.now()}, nil
+}
+
+func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
+	if k.starter != nil {
+		own := *call // so that only here the caller's leaves the stack
+		if op, err := k.starter.StartCollective(&own); op != nil || err != nil {
+			return op, err
+		}
+	}
+	op, err := k.runner.Start(call)
+	if err != nil {
+		return nil, err
+	}
+	return op, nil
 }
 
 // persist prepares a persistent collective. It waits for the other ranks to do
@@ -104,12 +145,29 @@ func (c *Comm) persist(call *backend.Call) (*Persistent, error) {
 	k := c.core
 	call.Seq = k.seq
 	k.seq++
-	op, err := k.runner.Prepare(c.bound, call)
+	op, err := k.prepareOp(c.bound, call)
 	k.busy.Store(false)
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
 	return newPersistentColl(c, op, call), nil
+}
+
+func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {
+	if _, err := k.runner.Agree(b, call); err != nil {
+		return nil, err
+	}
+	if k.starter != nil {
+		own := *call
+		if op, err := k.starter.PrepareCollective(&own); op != nil || err != nil {
+			return op, err
+		}
+	}
+	op, err := k.runner.Prepare(call)
+	if err != nil {
+		return nil, err
+	}
+	return op, nil
 }
 
 // collError wraps the error of a collective.

@@ -37,8 +37,11 @@ type Comm struct {
 // core is what all handles of one communicator share.
 type core struct {
 	bc         backend.Comm
-	native     backend.Native // nil: all collectives are schedules
+	native     backend.Native  // nil: all collectives are schedules
+	planner    backend.Planner // native, if it leaves checks to this layer
+	starter    backend.Starter // nil: the nonblocking and persistent ones are schedules
 	rank, size int
+	maxTag     uint // what the backend's tags allow
 	name       string
 	job        *job
 	home       *Comm // the handle that WithContext starts from
@@ -65,7 +68,7 @@ type handle struct {
 type job struct {
 	ctx     context.Context // the world's
 	timeout time.Duration   // of each operation; 0: none
-	scheds  bool            // blocking collectives run as schedules
+	scheds  bool            // all collectives run as schedules
 	ids     idSpace
 	world   *core
 	// requests has backend requests to be used again (of *backend.Request). A
@@ -79,10 +82,12 @@ type job struct {
 
 // newCore makes the shared part of a communicator.
 func (j *job) newCore(bc backend.Comm, name string) *core {
-	k := &core{bc: bc, rank: bc.Rank(), size: bc.Size(), name: name, job: j, runner: sched.New(bc)}
+	k := &core{bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, runner: sched.New(bc)}
 	k.call.Root = -1
-	if n, ok := bc.(backend.Native); ok && !j.scheds {
-		k.native = n
+	if !j.scheds {
+		k.native, _ = bc.(backend.Native)
+		k.planner, _ = bc.(backend.Planner)
+		k.starter, _ = bc.(backend.Starter)
 	}
 	k.home = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
 	j.mu.Lock()
@@ -139,6 +144,18 @@ func (c *Comm) Caps() Caps {
 		return Caps{}
 	}
 	return c.core.bc.Caps()
+}
+
+// Diagnostics returns what the backend found and set when the job was joined,
+// one fact a line; nil if it has nothing to tell.
+func (c *Comm) Diagnostics() []string {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	if d, ok := c.core.bc.(backend.Diagnoser); ok {
+		return d.Diagnostics()
+	}
+	return nil
 }
 
 // open returns ErrComm for a nil communicator and ErrClosed for a closed one.

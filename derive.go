@@ -202,8 +202,8 @@ func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	if err := c.open(); err != nil {
 		return fail(err)
 	}
-	if uint(tag) > MaxTag {
-		return fail(badTag(tag))
+	if uint(tag) > c.core.maxTag {
+		return fail(c.core.badTag(tag))
 	}
 	members, err := c.membersOf(g)
 	if err != nil {

@@ -153,8 +153,8 @@ func (c *Comm) checkSend(dest, tag int) error {
 		return c.open()
 	case uint(dest) >= uint(c.core.size) && dest != ProcNull:
 		return c.badRank("destination", dest)
-	case uint(tag) > MaxTag:
-		return badTag(tag)
+	case uint(tag) > c.core.maxTag:
+		return c.core.badTag(tag)
 	}
 	return nil
 }
@@ -166,8 +166,8 @@ func (c *Comm) checkRecv(source, tag int) error {
 		return c.open()
 	case uint(source) >= uint(c.core.size) && source != AnySource && source != ProcNull:
 		return c.badRank("source", source)
-	case uint(tag) > MaxTag && tag != AnyTag:
-		return badTag(tag)
+	case uint(tag) > c.core.maxTag && tag != AnyTag:
+		return c.core.badTag(tag)
 	}
 	return nil
 }
@@ -176,8 +176,16 @@ func (c *Comm) badRank(what string, rank int) error {
 	return fault(ErrRank, fmt.Sprintf("%s %d of %d ranks", what, rank, c.core.size))
 }
 
-func badTag(tag int) error {
-	return fault(ErrTag, fmt.Sprintf("%d is not 0 to %d", tag, MaxTag))
+func (k *core) badTag(tag int) error {
+	if uint(tag) <= MaxTag {
+		caps := k.bc.Caps()
+		limit := caps.Library
+		if limit == "" {
+			limit = "backend " + caps.Backend
+		}
+		return fault(ErrTag, fmt.Sprintf("%d is above %d, the largest tag of %s", tag, k.maxTag, limit))
+	}
+	return fault(ErrTag, fmt.Sprintf("%d is not 0 to %d", tag, k.maxTag))
 }
 
 // send is the blocking send; err is what the typed function found wrong already.

@@ -30,8 +30,7 @@ type Persistent struct {
 	mode  backend.Mode
 	req   backend.Request
 
-	coll *sched.Persistent
-	op   *sched.Op
+	op backend.Operation // of a collective
 
 	mu     sync.Mutex // guards what follows
 	state  persistentState
@@ -100,8 +99,8 @@ func (c *Comm) sendInit(op string, buf []byte, dest, tag int, mode backend.Mode,
 	return &Persistent{c: c, name: op, peer: dest, tag: tag, buf: buf, mode: mode, start: startSend}, nil
 }
 
-func newPersistentColl(c *Comm, coll *sched.Persistent, call *backend.Call) *Persistent {
-	return &Persistent{c: c, name: collName(call.Coll, backend.Persistent), peer: rootOf(call), tag: Undefined, coll: coll}
+func newPersistentColl(c *Comm, op backend.Operation, call *backend.Call) *Persistent {
+	return &Persistent{c: c, name: collName(call.Coll, backend.Persistent), peer: rootOf(call), tag: Undefined, op: op}
 }
 
 func startSend(p *Persistent) {
@@ -143,8 +142,8 @@ func (p *Persistent) Start() error {
 	}
 	p.begun = p.c.now()
 	p.state = active
-	if p.coll != nil {
-		p.op = p.coll.Start()
+	if p.op != nil {
+		p.op.Start()
 		return nil
 	}
 	p.req.Begin()
@@ -159,7 +158,7 @@ func errNilPersistent(op string) error {
 }
 
 func (p *Persistent) ready() bool {
-	if p.coll != nil {
+	if p.op != nil {
 		return p.op.Ready()
 	}
 	return p.req.Ready()
@@ -191,18 +190,21 @@ func (p *Persistent) Wait() (Status, error) {
 // await waits, ending the operation if its time is up. An error means that it is
 // still under way.
 func (p *Persistent) await() error {
-	if p.coll != nil {
-		return sched.Wait(p.c.bound, p.op)
+	var why error
+	if p.op != nil {
+		why = p.c.core.bc.Await(p.c.bound, p.op)
+	} else {
+		why = p.c.core.bc.Await(p.c.bound, &p.req)
 	}
-	if why := p.c.core.bc.Await(p.c.bound, &p.req); why != nil {
+	if why != nil {
 		return p.end(why)
 	}
 	return nil
 }
 
 func (p *Persistent) end(why error) error {
-	if p.coll != nil {
-		return sched.End(p.op, why)
+	if p.op != nil {
+		return p.op.End(why)
 	}
 	bc := p.c.core.bc
 	bc.Cancel(&p.req)
@@ -218,7 +220,7 @@ func (p *Persistent) end(why error) error {
 // complete takes the outcome of an operation that is ready.
 func (p *Persistent) complete() (Status, error) {
 	p.state = inactive
-	if p.coll != nil {
+	if p.op != nil {
 		p.status, p.err = Status{}, p.op.Err()
 	} else {
 		p.status, p.err = status(p.req.Status), p.req.Err
@@ -262,6 +264,9 @@ func (p *Persistent) Close() error {
 	defer p.mu.Unlock()
 	if p.state == active && !p.c.core.closed.Load() {
 		return p.failed(fault(ErrRequest, "the operation is under way: wait for it first"))
+	}
+	if p.op != nil && p.state != freed && p.op.Ready() {
+		p.op.Release() // one that is not ready ends with its communicator
 	}
 	p.state = freed
 	return nil

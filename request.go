@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/sched"
 )
 
 // Request is a nonblocking operation. Its buffers belong to the operation until
@@ -28,8 +27,8 @@ type Request struct {
 	// outcome is returned to the only one left it goes back, users becomes
 	// settled, and the outcome stands in st and err.
 	users atomic.Int32
-	req   *backend.Request // point to point
-	op    *sched.Op        // collective
+	req   *backend.Request  // point to point
+	op    backend.Operation // collective
 	st    Status
 	err   error
 
@@ -157,7 +156,7 @@ func (q *Request) Wait() (Status, error) {
 // end ends an operation whose time is up: nil if it is then complete. Held.
 func (q *Request) end(why error) error {
 	if q.op != nil {
-		if err := sched.End(q.op, why); err != nil {
+		if err := q.op.End(why); err != nil {
 			return q.failed(err)
 		}
 		return nil

@@ -2,18 +2,23 @@ package sched
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
 )
 
-// Op is one collective under way, or one that can be started again and again.
-// It is a backend.Pending. Start and what is called after Ready come from one
+// Op is one collective under way, or one that can be started again and again: a
+// [backend.Operation]. Start and what is called after Ready come from one
 // goroutine at a time; what moves the Op on may be any.
 type Op struct {
 	r    *Runner
 	call backend.Call
+
+	prepared *coll.Schedule // of a persistent one, with its tag
+	tag      int
 
 	check exchange
 	data  data
@@ -49,6 +54,9 @@ func (o *Op) Ready() bool { return o.done.Load() }
 // Err returns how the operation ended, once it is Ready.
 func (o *Op) Err() error { return o.err }
 
+// Start starts an operation that Prepare made and that is not under way.
+func (o *Op) Start() { o.start(o.prepared, o.tag, nil, false) }
+
 // verdict reports whether the operation ends with an exchange of lengths.
 func (o *Op) verdict() bool {
 	switch o.call.Coll {
@@ -59,8 +67,9 @@ func (o *Op) verdict() bool {
 }
 
 // start runs the operation with a schedule, nil for one that has none because
-// its arguments are wrong or the check alone does what it is for.
-func (o *Op) start(s *coll.Schedule, tag int, checking bool) {
+// its arguments are wrong or the check alone does what it is for. The check tells
+// the others whether b can end the call.
+func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 	o.checking = checking
 	o.late = o.r.comm.Broken() != nil
 	o.err = nil
@@ -82,6 +91,7 @@ func (o *Op) start(s *coll.Schedule, tag int, checking bool) {
 	if checking {
 		o.check.lengths = false
 		o.check.seen = backend.See(o.r.rank, o.call.Fingerprint())
+		o.check.seen.Bounded = b.Limited()
 		o.check.begin(tag)
 	}
 	if s != nil {
@@ -183,3 +193,25 @@ func (o *Op) fail(err error) {
 // finish marks the operation complete. Nothing of it may be touched afterwards:
 // whoever waits may start it again.
 func (o *Op) finish() { o.done.Store(true) }
+
+// Grace is how long an operation that was given up may take to let go of its
+// buffers.
+const Grace = 20 * time.Millisecond
+
+// End breaks an operation off because of why, and its communicator with an error
+// that names the ranks not heard from. It returns nil if the operation has then
+// ended, with that error unless it had one before; otherwise it is still under
+// way, and the error is returned.
+func (o *Op) End(why error) error {
+	kind := backend.Sentinel(backend.Code(why))
+	text := strings.TrimPrefix(why.Error(), kind.Error()+": ")
+	err := error(&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)})
+	o.r.comm.Break(err)
+	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
+		return err
+	}
+	if errors.Is(o.err, kind) {
+		o.err = err
+	}
+	return nil
+}

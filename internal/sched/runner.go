@@ -1,11 +1,8 @@
 package sched
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
@@ -32,25 +29,45 @@ func New(comm backend.Comm) *Runner {
 // Run makes a blocking collective call. With check false the caller knows that
 // all ranks make the same call and that its arguments are right.
 func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
-	if r.op == nil {
-		r.op = newOp(r)
-	}
-	o := r.op
-	o.call = *call
+	o := r.blocking(call)
 	s, err := r.schedule(&o.call, check, true)
 	if err != nil {
 		return err
 	}
-	o.start(s, backend.CheckTag(call.Seq), check)
+	return r.do(b, o, s, check)
+}
+
+// Agree makes sure that all ranks make the same call, and moves no data: nil, and
+// whether a rank's bound can end the call early, the same on all ranks; or the
+// error that Run would return. It is a barrier.
+func (r *Runner) Agree(b *backend.Bound, call *backend.Call) (bounded bool, err error) {
+	o := r.blocking(call)
+	if err := r.do(b, o, nil, true); err != nil {
+		return false, err
+	}
+	return o.check.seen.Bounded, nil
+}
+
+// blocking returns the operation of a blocking call.
+func (r *Runner) blocking(call *backend.Call) *Op {
+	if r.op == nil {
+		r.op = newOp(r)
+	}
+	r.op.call = *call
+	return r.op
+}
+
+// do runs the operation of a blocking call to its end.
+func (r *Runner) do(b *backend.Bound, o *Op, s *coll.Schedule, check bool) error {
+	o.start(s, backend.CheckTag(o.call.Seq), b, check)
 	if !o.Ready() {
 		if err := Wait(b, o); err != nil {
 			r.op = nil // still under way
 			return err
 		}
 	}
-	err = o.err
 	o.call.Send, o.call.Recv = nil, nil
-	return err
+	return o.err
 }
 
 // Start makes a nonblocking collective call. The call is copied.
@@ -61,7 +78,7 @@ func (r *Runner) Start(call *backend.Call) (*Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.start(s, backend.CheckTag(call.Seq), true)
+	o.start(s, backend.CheckTag(call.Seq), nil, true)
 	return o, nil
 }
 
@@ -84,10 +101,10 @@ func (r *Runner) take() *Op {
 	return o
 }
 
-// Release hands back an operation that Start returned, which is Ready and is not
-// looked at any more.
+// Release hands back an operation that Start or Prepare returned, which is Ready
+// and is not looked at any more.
 func (o *Op) Release() {
-	o.call = backend.Call{}
+	o.call, o.prepared = backend.Call{}, nil
 	if len(o.data.temp) > mostTemp {
 		o.data.temp = nil
 	}
@@ -99,26 +116,20 @@ func (o *Op) Release() {
 	}
 }
 
-// Prepare makes an operation that can be started many times. The ranks find out
-// here whether their calls are the same, so that starting it only moves data.
-func (r *Runner) Prepare(b *backend.Bound, call *backend.Call) (*Persistent, error) {
-	o := newOp(r)
+// Prepare makes an operation that can be started many times, on which the ranks
+// have agreed, so that starting it only moves data. All ranks call it in the same
+// order.
+func (r *Runner) Prepare(call *backend.Call) (*Op, error) {
+	o := r.take()
 	o.call = *call
-	o.start(nil, backend.CheckTag(call.Seq), true)
-	if err := Wait(b, o); err != nil {
-		return nil, err
-	}
-	if o.err != nil {
-		return nil, o.err
-	}
 	s, err := r.schedule(&o.call, false, false)
 	if err != nil {
 		return nil, err
 	}
 	o.data.prepare(s)
-	p := &Persistent{o: o, s: s, tag: backend.PersistentTag(r.persistent)}
+	o.prepared, o.tag = s, backend.PersistentTag(r.persistent)
 	r.persistent++
-	return p, nil
+	return o, nil
 }
 
 // schedule returns the schedule to run for a call, nil if none is needed.
@@ -140,48 +151,11 @@ func (r *Runner) schedule(call *backend.Call, check, cached bool) (*coll.Schedul
 	return s, err
 }
 
-// Persistent is a prepared operation.
-type Persistent struct {
-	o   *Op
-	s   *coll.Schedule
-	tag int
-}
-
-// Start starts the operation, which must not be under way, and returns it.
-func (p *Persistent) Start() *Op {
-	p.o.start(p.s, p.tag, false)
-	return p.o
-}
-
-// Grace is how long an operation that was given up may take to let go of its
-// buffers.
-const Grace = 20 * time.Millisecond
-
 // Wait waits until the operation is complete and returns nil, whatever came of
-// it. If b ends it first, the communicator is broken with an error that names
-// the ranks not heard from, and Wait returns nil all the same if the operation
-// has then ended with that error. Otherwise it is still under way, and the error
-// is returned.
+// it. If b ends it first it is broken off, and Wait returns what End does.
 func Wait(b *backend.Bound, o *Op) error {
 	if err := o.r.comm.Await(b, o); err != nil {
-		return End(o, err)
+		return o.End(err)
 	}
 	return nil
 }
-
-// End breaks an operation off because of why. It returns what Wait does.
-func End(o *Op, why error) error {
-	kind := sentinel(why)
-	text := strings.TrimPrefix(why.Error(), kind.Error()+": ")
-	err := error(&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)})
-	o.r.comm.Break(err)
-	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
-		return err
-	}
-	if errors.Is(o.err, kind) {
-		o.err = err
-	}
-	return nil
-}
-
-func sentinel(err error) error { return backend.Sentinel(backend.Code(err)) }

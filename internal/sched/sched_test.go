@@ -122,16 +122,24 @@ func TestOutstanding(t *testing.T) {
 	}
 }
 
+// prepare makes a persistent operation as its callers do.
+func prepare(r *sched.Runner, call *backend.Call) (*sched.Op, error) {
+	if _, err := r.Agree(nil, call); err != nil {
+		return nil, err
+	}
+	return r.Prepare(call)
+}
+
 func TestPersistent(t *testing.T) {
 	for _, n := range sizes {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 			send, recv := make([]int64, 5), make([]int64, 5)
 			other := make([]int64, 1)
-			p, err := r.Prepare(nil, allreduce(0, send, recv, sum))
+			p, err := prepare(r, allreduce(0, send, recv, sum))
 			if err != nil {
 				return err
 			}
-			q, err := r.Prepare(nil, inPlace(1, other, maxOp))
+			q, err := prepare(r, inPlace(1, other, maxOp))
 			if err != nil {
 				return err
 			}
@@ -142,13 +150,13 @@ func TestPersistent(t *testing.T) {
 				other[0] = round * int64(bc.Rank())
 				// In another order on odd ranks: what is started together was
 				// matched when it was made.
-				var a, b *sched.Op
-				if bc.Rank()%2 == 0 {
-					a, b = p.Start(), q.Start()
-				} else {
-					b, a = q.Start(), p.Start()
+				first, second := p, q
+				if bc.Rank()%2 == 1 {
+					first, second = q, p
 				}
-				if err := errors.Join(sched.Wait(nil, a), sched.Wait(nil, b), a.Err(), b.Err()); err != nil {
+				first.Start()
+				second.Start()
+				if err := errors.Join(sched.Wait(nil, p), sched.Wait(nil, q), p.Err(), q.Err()); err != nil {
 					return err
 				}
 				for i, got := range recv {
@@ -402,15 +410,15 @@ func TestNoAllocs(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			p, err := r.Prepare(nil, allreduce(0, make([]int64, 40), make([]int64, 40), sum))
+			p, err := prepare(r, allreduce(0, make([]int64, 40), make([]int64, 40), sum))
 			if err != nil {
 				return err
 			}
 			seq++
 			again := func() {
-				o := p.Start()
-				if err := sched.Wait(nil, o); err != nil || o.Err() != nil {
-					t.Error(err, o.Err())
+				p.Start()
+				if err := sched.Wait(nil, p); err != nil || p.Err() != nil {
+					t.Error(err, p.Err())
 				}
 			}
 			for range 20 { // the backend fills its pools
