@@ -39,10 +39,37 @@ type Config struct {
 	// (COHORT_MPI_LIB).
 	MPILib string
 
-	// Collectives chooses how blocking collectives run (COHORT_COLLECTIVES):
-	// native, or empty, as the backend does best; schedule by messages, as the
-	// nonblocking ones do, to compare and to test.
+	// Collectives chooses how collectives run (COHORT_COLLECTIVES): native, or
+	// empty, as the backend does best; schedule by messages, in all their forms, to
+	// compare and to test.
 	Collectives string
+
+	// What follows is for the mpi backend alone. What a library cannot do is an
+	// ErrInit.
+
+	// ThreadLevel is how the program's threads share the library
+	// (COHORT_MPI_THREAD): single, funneled, serialized or multiple, which empty is
+	// too.
+	ThreadLevel string
+
+	// CUDA says whether the library is to take buffers in a GPU's memory
+	// (COHORT_MPI_CUDA): on, off, or auto, which empty is too: as the library does
+	// by itself.
+	CUDA string
+
+	// EagerLimit is the length in bytes up to which a message is sent before its
+	// receive is known (COHORT_MPI_EAGER), BufferSize that of the buffers between
+	// processes of one node (COHORT_MPI_BUFFER); 0 is the library's own choice.
+	EagerLimit, BufferSize int
+
+	// Tuning chooses the library's algorithms: collectives' names, such as
+	// allreduce, with the library's names of algorithms (COHORT_MPI_TUNING, as in
+	// allreduce=ring,bcast=binomial).
+	Tuning map[string]string
+
+	// Profiling lets tools that measure MPI programs see cohort's calls
+	// (COHORT_MPI_PROFILE=1).
+	Profiling bool
 }
 
 // settings is a Config with the environment's values filled in.
@@ -60,6 +87,18 @@ var osEnv environment = os.LookupEnv
 func (e environment) get(name string) string {
 	v, _ := e(name)
 	return v
+}
+
+// flag sets a field that is not set if a variable says so.
+func (e environment) flag(field *bool, name string) error {
+	switch v := e.get(name); v {
+	case "", "0":
+	case "1":
+		*field = true
+	default:
+		return initFault("%s is %q: allowed are 0 and 1", name, v)
+	}
+	return nil
 }
 
 // settle fills in from the environment what cfg leaves open.
@@ -95,12 +134,11 @@ func settle(cfg *Config, env environment) (settings, error) {
 	if s.Timeout < 0 {
 		return s, initFault("the timeout is %v: want 0 or more", s.Timeout)
 	}
-	switch v := env.get("COHORT_CHECK"); v {
-	case "", "0":
-	case "1":
-		s.Check = true
-	default:
-		return s, initFault("COHORT_CHECK is %q: allowed are 0 and 1", v)
+	if err := env.flag(&s.Check, "COHORT_CHECK"); err != nil {
+		return s, err
+	}
+	if err := s.settleMPI(env); err != nil {
+		return s, err
 	}
 	return s, s.place(env)
 }

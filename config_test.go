@@ -3,6 +3,7 @@ package cohort
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -21,16 +22,16 @@ func envOf(pairs ...string) environment {
 
 func TestSettle(t *testing.T) {
 	s, err := settle(nil, envOf("COHORT_BACKEND=shm", "COHORT_RANK=2", "COHORT_SIZE=4", "COHORT_JOB=j", "COHORT_TIMEOUT=90s", "COHORT_CHECK=1", "COHORT_COLLECTIVES=schedule", "COHORT_MPI_LIB=/x"))
-	want := settings{Config{Backend: "shm", Rank: 2, Size: 4, Job: "j", Timeout: 90 * time.Second, Check: true, Collectives: "schedule", MPILib: "/x"}, true}
-	if err != nil || s != want {
+	want := settings{Config{Backend: "shm", Rank: 2, Size: 4, Job: "j", Timeout: 90 * time.Second, Check: true, Collectives: "schedule", MPILib: "/x", ThreadLevel: "multiple", CUDA: "auto"}, true}
+	if err != nil || !reflect.DeepEqual(s, want) {
 		t.Errorf("from the environment: %+v, %v", s, err)
 	}
 	s, err = settle(&Config{Backend: "local", Size: 1, Timeout: time.Second}, envOf("COHORT_BACKEND=shm", "COHORT_RANK=2", "COHORT_SIZE=4", "COHORT_TIMEOUT=90s"))
-	want = settings{Config{Backend: "local", Size: 1, Timeout: time.Second}, true}
-	if err != nil || s != want {
+	want = settings{Config{Backend: "local", Size: 1, Timeout: time.Second, ThreadLevel: "multiple", CUDA: "auto"}, true}
+	if err != nil || !reflect.DeepEqual(s, want) {
 		t.Errorf("Config does not beat the environment: %+v, %v", s, err)
 	}
-	if s, err := settle(nil, envOf()); err != nil || s != (settings{Config: Config{Backend: "auto"}}) {
+	if s, err := settle(nil, envOf()); err != nil || !reflect.DeepEqual(s, settings{Config: Config{Backend: "auto", ThreadLevel: "multiple", CUDA: "auto"}}) {
 		t.Errorf("of nothing: %+v, %v", s, err)
 	}
 	for _, bad := range [][]string{

@@ -79,6 +79,7 @@ func (d *diagnosis) tools() {
 var knownVariables = []string{
 	"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_JOB", "COHORT_MPI_LIB", "COHORT_CHECK", "COHORT_TIMEOUT",
 	"COHORT_COLLECTIVES", "COHORT_THREADS", "COHORT_PIN", "COHORT_TCP_COORDINATOR", "COHORT_TCP_IFACE", "COHORT_SECRET_FILE",
+	"COHORT_MPI_THREAD", "COHORT_MPI_CUDA", "COHORT_MPI_EAGER", "COHORT_MPI_BUFFER", "COHORT_MPI_TUNING", "COHORT_MPI_PROFILE",
 }
 
 // environment reports the variables that are set and change what cohort does.
