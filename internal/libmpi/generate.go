@@ -1,0 +1,3 @@
+package libmpi
+
+//go:generate go run ./gen
