@@ -25,6 +25,7 @@ var users = map[string][]string{
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
 	"internal/kernel":            {"", "coll", "internal/direct/directtest"},
+	"internal/libmpi/gen":        nil, // go generate
 	"internal/match":             {"backend/*"},
 	"internal/sched":             {""},
 	"internal/shmem":             {"backend/shm", "cmd/cohort"},

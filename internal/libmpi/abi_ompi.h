@@ -18,8 +18,8 @@ typedef struct coh_win_s *MPI_Win;
 
 typedef struct {
 	int MPI_SOURCE, MPI_TAG, MPI_ERROR;
-	int cancelled; // the library's own, and the next
-	size_t ucount;
+	int _cancelled; // the library's own, and the next
+	size_t _ucount;
 } MPI_Status;
 
 typedef intptr_t MPI_Aint;
@@ -210,10 +210,10 @@ enum {
 	COH_SYM_ompi_mpi_op_maxloc,
 	COH_SYM_ompi_mpi_op_replace,
 	COH_SYM_ompi_mpi_op_no_op,
-	COH_SYMS
+	COH_OMPI_SYMS
 };
 
-static const char *const coh_ompi_names[COH_SYMS] = {
+static const char *const coh_ompi_names[COH_OMPI_SYMS] = {
 	"ompi_mpi_comm_world",
 	"ompi_mpi_comm_self",
 	"ompi_mpi_comm_null",
@@ -272,7 +272,7 @@ static const char *const coh_ompi_names[COH_SYMS] = {
 	"ompi_mpi_op_no_op",
 };
 
-extern void *coh_ompi_sym[COH_SYMS];
+extern void *coh_ompi_sym[COH_OMPI_SYMS];
 
 #define MPI_COMM_WORLD ((MPI_Comm)coh_ompi_sym[COH_SYM_ompi_mpi_comm_world])
 #define MPI_COMM_SELF ((MPI_Comm)coh_ompi_sym[COH_SYM_ompi_mpi_comm_self])

@@ -20,8 +20,8 @@ typedef struct {
 	ompi: pointers + `
 typedef struct {
 	int MPI_SOURCE, MPI_TAG, MPI_ERROR;
-	int cancelled; // the library's own, and the next
-	size_t ucount;
+	int _cancelled; // the library's own, and the next
+	size_t _ucount;
 } MPI_Status;
 `,
 	standard: pointers + `
@@ -92,11 +92,11 @@ func (t *table) symbols(b *strings.Builder) {
 	for _, h := range t.handles {
 		fmt.Fprintf(b, "\tCOH_SYM_%s,\n", h.value[ompi])
 	}
-	b.WriteString("\tCOH_SYMS\n};\n\nstatic const char *const coh_ompi_names[COH_SYMS] = {\n")
+	b.WriteString("\tCOH_OMPI_SYMS\n};\n\nstatic const char *const coh_ompi_names[COH_OMPI_SYMS] = {\n")
 	for _, h := range t.handles {
 		fmt.Fprintf(b, "\t%q,\n", h.value[ompi])
 	}
-	b.WriteString("};\n\nextern void *coh_ompi_sym[COH_SYMS];\n\n")
+	b.WriteString("};\n\nextern void *coh_ompi_sym[COH_OMPI_SYMS];\n\n")
 }
 
 func parenthesized(v string) string {
