@@ -1,0 +1,349 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/sched"
+)
+
+// worlds runs body as n ranks of a local job whose backend wrap changes, and
+// returns their errors.
+func worlds(n int, s settings, wrap func(backend.Comm) backend.Comm, body func(w *Comm) error) []error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for rank, bc := range local.New(n) {
+		wg.Go(func() {
+			w := newWorld(context.Background(), wrap(bc), s)
+			errs[rank] = errors.Join(body(w), w.Close())
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// planning is a local backend that does no call at once. What is agreed on it
+// does as the local one does it.
+type planning struct {
+	backend.Comm
+	plan    backend.Plan
+	decline bool // Agreed leaves all to schedules
+	agreed  int
+}
+
+func (p *planning) Collective(*backend.Bound, *backend.Call) (bool, error) { return false, nil }
+func (p *planning) Plan(*backend.Call) backend.Plan                        { return p.plan }
+
+func (p *planning) Agreed(b *backend.Bound, c *backend.Call) (bool, error) {
+	p.agreed++
+	if p.decline {
+		return false, nil
+	}
+	return p.Comm.(backend.Native).Collective(b, c)
+}
+
+// reduceAll makes a few collectives and looks at what comes of them.
+func reduceAll(w *Comm, times int) error {
+	n, me := w.Size(), w.Rank()
+	for i := range times {
+		x, y := []int64{int64(me), int64(i)}, make([]int64, 2)
+		if err := Allreduce(w, x, y, Sum); err != nil {
+			return err
+		}
+		if y[0] != int64(n*(n-1)/2) || y[1] != int64(n*i) {
+			return fmt.Errorf("allreduce %d: got %v", i, y)
+		}
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Each plan gives the results, and reaches the backend only where all ranks
+// agreed and none can end the call early.
+func TestPlans(t *testing.T) {
+	const times = 5
+	for _, plan := range []backend.Plan{backend.PlanSchedule, backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
+		for _, bounded := range []bool{false, true} { // on one rank
+			for _, decline := range []bool{false, true} {
+				wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: plan, decline: decline} }
+				errs := worlds(3, settings{}, wrap, func(w *Comm) error {
+					p, h := w.core.bc.(*planning), w
+					if bounded && w.Rank() == 1 {
+						ctx, cancel := context.WithCancel(context.Background())
+						defer cancel()
+						h = w.WithContext(ctx)
+					}
+					if err := reduceAll(h, times); err != nil {
+						return err
+					}
+					want := 0
+					if plan == backend.PlanAgree && !bounded {
+						want = 2 * times
+					}
+					if p.agreed != want {
+						return fmt.Errorf("%d calls reached Agreed, want %d", p.agreed, want)
+					}
+					return nil
+				})
+				for rank, err := range errs {
+					if err != nil {
+						t.Errorf("plan %d, bounded %v, declined %v: rank %d: %v", plan, bounded, decline, rank, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Schedules asked for leave no collective to the backend.
+func TestSchedulesBypass(t *testing.T) {
+	wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: backend.PlanAgree} }
+	for rank, err := range worlds(2, settings{Config: Config{Collectives: "schedule"}}, wrap, func(w *Comm) error {
+		if err := reduceAll(w, 1); err != nil {
+			return err
+		}
+		if n := w.core.bc.(*planning).agreed; n != 0 {
+			return fmt.Errorf("%d calls reached the backend", n)
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Ranks that make different calls learn of it before the backend does.
+func TestPlanMismatch(t *testing.T) {
+	for _, plan := range []backend.Plan{backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
+		wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: plan} }
+		for rank, err := range worlds(3, settings{}, wrap, func(w *Comm) error {
+			op := Sum
+			if w.Rank() == 2 {
+				op = Max
+			}
+			err := Allreduce(w, []int64{1}, make([]int64, 1), op)
+			if n := w.core.bc.(*planning).agreed; n != 0 {
+				return fmt.Errorf("%d calls reached Agreed, after %w", n, err)
+			}
+			return err
+		}) {
+			if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), "rank 2 called Allreduce(type int64, count 1, op max)") {
+				t.Errorf("plan %d: rank %d: %v", plan, rank, err)
+			}
+		}
+	}
+}
+
+// A panic of a user's operation in a call that was agreed on is an error.
+func TestAgreedPanic(t *testing.T) {
+	op := NewOp(true, func(_, _ []int64) { panic("out of order") })
+	wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: backend.PlanAgree} }
+	for rank, err := range worlds(2, settings{}, wrap, func(w *Comm) error {
+		return Allreduce(w, []int64{1}, make([]int64, 1), op)
+	}) {
+		if !errors.Is(err, ErrOp) || !strings.Contains(err.Error(), "out of order") {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// starting is a local backend that runs nonblocking and persistent collectives
+// itself, on a communicator of its own.
+type starting struct {
+	backend.Comm
+	own                         *sched.Runner
+	decline                     bool
+	started, prepared, released int
+}
+
+func newStarting(bc backend.Comm, decline bool) *starting {
+	own, err := bc.Derive(ranksTo(bc.Size()), 1<<20)
+	if err != nil {
+		panic(err)
+	}
+	return &starting{Comm: bc, own: sched.New(own), decline: decline}
+}
+
+// counted counts how often it is released.
+type counted struct {
+	backend.Operation
+	s *starting
+}
+
+func (c counted) Release() {
+	c.s.released++
+	c.Operation.Release()
+}
+
+func (s *starting) StartCollective(c *backend.Call) (backend.Operation, error) {
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	if s.decline {
+		return nil, nil
+	}
+	s.started++
+	op, err := s.own.Start(c)
+	return counted{op, s}, err
+}
+
+func (s *starting) PrepareCollective(c *backend.Call) (backend.Operation, error) {
+	if s.decline {
+		return nil, nil
+	}
+	s.prepared++
+	op, err := s.own.Prepare(c)
+	return counted{op, s}, err
+}
+
+// Nonblocking and persistent collectives are the backend's where it takes them,
+// and schedules where it does not or is not asked.
+func TestStarter(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		decline bool
+		s       settings
+		want    [3]int // started, prepared, released
+	}{
+		{"taken", false, settings{}, [3]int{1, 1, 2}},
+		{"declined", true, settings{}, [3]int{}},
+		{"schedule", false, settings{Config: Config{Collectives: "schedule"}}, [3]int{}},
+	} {
+		wrap := func(bc backend.Comm) backend.Comm { return newStarting(bc, c.decline) }
+		for rank, err := range worlds(3, c.s, wrap, func(w *Comm) error {
+			x, y := []int64{int64(w.Rank())}, make([]int64, 1)
+			q, err := Iallreduce(w, x, y, Sum)
+			if err != nil {
+				return err
+			}
+			if _, err := q.Wait(); err != nil || y[0] != 3 {
+				return fmt.Errorf("nonblocking: %v, got %v", err, y)
+			}
+			p, err := AllreduceInit(w, x, y, Max)
+			if err != nil {
+				return err
+			}
+			for round := range int64(4) {
+				x[0] = round * int64(w.Rank())
+				if err := p.Start(); err != nil {
+					return err
+				}
+				if _, err := p.Wait(); err != nil || y[0] != round*2 {
+					return fmt.Errorf("persistent, round %d: %v, got %v", round, err, y)
+				}
+			}
+			if err := errors.Join(p.Close(), p.Close()); err != nil {
+				return err
+			}
+			s := w.core.bc.(*starting)
+			if got := [3]int{s.started, s.prepared, s.released}; got != c.want {
+				return fmt.Errorf("started, prepared and released: %v, want %v", got, c.want)
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Errorf("%s: rank %d: %v", c.name, rank, err)
+			}
+		}
+	}
+}
+
+// What a backend says of a wrong call at once, and what it makes of an operation
+// whose time is up, comes to the caller.
+func TestStarterErrors(t *testing.T) {
+	wrap := func(bc backend.Comm) backend.Comm { return newStarting(bc, false) }
+	errs := worlds(2, settings{}, wrap, func(w *Comm) error {
+		if _, err := Iallreduce(w, make([]int64, 3), make([]int64, 2), Sum); !errors.Is(err, ErrCount) || w.core.bc.Broken() != nil {
+			return fmt.Errorf("a wrong length: %v, broken %v", err, w.core.bc.Broken())
+		}
+		// Persistent ones are agreed on.
+		if _, err := AllreduceInit(w, make([]int64, w.Rank()+1), make([]int64, w.Rank()+1), Sum); !errors.Is(err, ErrMismatch) {
+			return fmt.Errorf("different lengths: %v", err)
+		}
+		return nil
+	})
+	errs = append(errs, worlds(2, settings{}, wrap, func(w *Comm) error {
+		if w.Rank() == 1 {
+			_, err := Recv(w, make([]int64, 1), 0, 7)
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		q, err := Iallreduce(w.WithContext(ctx), make([]int64, 1), make([]int64, 1), Sum)
+		if err != nil {
+			return err
+		}
+		if _, err := q.Wait(); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "not heard from rank 1") {
+			return fmt.Errorf("a rank that does not come: %v", err)
+		}
+		return Send(w, []int64{1}, 1, 7)
+	})...)
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("job %d, rank %d: %v", i/2, i%2, err)
+		}
+	}
+}
+
+// narrow is a local backend with a library's limit of tags, and facts to tell.
+type narrow struct{ backend.Comm }
+
+func (narrow) Caps() backend.Caps {
+	return backend.Caps{Backend: "mpi", Library: "Narrow MPI 1.0", MaxTag: 1<<28 - 1}
+}
+
+func (narrow) Diagnostics() []string { return []string{"the tags are narrow"} }
+
+func TestTagLimit(t *testing.T) {
+	const most = 1<<28 - 1
+	for rank, err := range worlds(2, settings{}, func(bc backend.Comm) backend.Comm { return narrow{bc} }, func(w *Comm) error {
+		x, y, peer := []int64{int64(w.Rank())}, make([]int64, 1), 1-w.Rank()
+		if st, err := Sendrecv(w, x, peer, most, y, peer, AnyTag); err != nil || st.Tag != most || y[0] != int64(peer) {
+			return fmt.Errorf("the largest tag: %v, tag %d, got %v", err, st.Tag, y)
+		}
+		_, recv := Recv(w, y, peer, most+1)
+		_, prepared := RecvInit(w, y, peer, MaxTag)
+		_, group := w.CreateGroup(w.Group(), most+1)
+		for what, err := range map[string]error{"send": Send(w, x, peer, most+1), "recv": recv, "recvinit": prepared, "creategroup": group} {
+			if !errors.Is(err, ErrTag) || !strings.Contains(err.Error(), "above 268435455, the largest tag of Narrow MPI 1.0") {
+				return fmt.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := Send(w, x, peer, -3); !errors.Is(err, ErrTag) || !strings.Contains(err.Error(), "-3 is not 0 to 268435455") {
+			return fmt.Errorf("a negative tag: %v", err)
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+func TestDiagnostics(t *testing.T) {
+	bc := local.New(1)[0]
+	plain, told := newWorld(context.Background(), bc, settings{}), newWorld(context.Background(), narrow{bc}, settings{})
+	if got := plain.Diagnostics(); got != nil {
+		t.Errorf("of the local backend: %q", got)
+	}
+	if got := told.Diagnostics(); !slices.Equal(got, []string{"the tags are narrow"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := (*Comm)(nil).Diagnostics(); got != nil {
+		t.Errorf("of nil: %q", got)
+	}
+	if err := plain.Close(); err != nil {
+		t.Error(err)
+	}
+}
