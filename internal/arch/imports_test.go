@@ -27,6 +27,7 @@ var users = map[string][]string{
 	"internal/kernel":            {"", "coll", "internal/direct/directtest"},
 	"internal/libmpi/gen":        nil, // go generate
 	"internal/match":             {"backend/*"},
+	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "cmd/cohort"},
 	"internal/sched":             {""},
 	"internal/shmem":             {"backend/shm", "cmd/cohort"},
 	"internal/spawn":             {"cmd/cohort"},

@@ -1,0 +1,244 @@
+package mpifind
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+)
+
+// Examine looks at one library: a path, or a name without a slash, which is
+// looked for where [Find] looks. The error says that there is no such file; what
+// is wrong with a file that is there is in its Problem.
+func Examine(path string) (Library, error) {
+	return examine(path, os.LookupEnv)
+}
+
+func examine(path string, env func(string) (string, bool)) (Library, error) {
+	if path == "" {
+		return Library{}, errors.New("the library's name is empty")
+	}
+	if strings.ContainsRune(path, '/') {
+		return examineFile(path)
+	}
+	places := searchPlaces(env)
+	for _, p := range places {
+		file := filepath.Join(p.folder, path)
+		if _, err := os.Stat(file); err == nil {
+			return examineFile(file)
+		}
+	}
+	return Library{}, fmt.Errorf("%s: not in any of the %d folders where libraries are looked for; give its path", path, len(places))
+}
+
+// examineFile reads what a file says of itself.
+func examineFile(path string) (Library, error) {
+	l := Library{Path: path, Name: filepath.Base(path)}
+	info, err := os.Stat(path)
+	if err != nil {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return l, fmt.Errorf("%s: %w", path, err)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		if real, err = filepath.Abs(real); err == nil {
+			l.Path = real
+		}
+	}
+	if !info.Mode().IsRegular() {
+		l.Problem = "not a file"
+		return l, nil
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		l.Problem = notELF(path, err)
+		return l, nil
+	}
+	defer f.Close()
+	if names, err := f.DynString(elf.DT_SONAME); err == nil && len(names) > 0 {
+		l.Soname = names[0]
+		l.byname()
+	}
+	if l.Problem = wrongMachine(f); l.Problem == "" {
+		l.Problem = l.readSymbols(f)
+	}
+	return l, nil
+}
+
+// byname makes Path end in the soname where that is a link to the same file.
+func (l *Library) byname() {
+	if strings.ContainsRune(l.Soname, '/') {
+		return
+	}
+	link := filepath.Join(filepath.Dir(l.Path), l.Soname)
+	if real, err := filepath.EvalSymlinks(link); err == nil && real == l.Path {
+		l.Path = link
+	}
+}
+
+// notELF says what a file is that cannot be read as ELF.
+func notELF(path string, err error) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "may not be read"
+	}
+	f, e := os.Open(path)
+	if e != nil {
+		return "cannot be read: " + e.Error()
+	}
+	defer f.Close()
+	head := make([]byte, 256)
+	n, _ := io.ReadFull(f, head)
+	head = head[:n]
+	switch {
+	case n == 0:
+		return "an empty file"
+	case bytes.HasPrefix(head, []byte(elf.ELFMAG)):
+		return fmt.Sprintf("a damaged or truncated ELF file (%v)", err)
+	case bytes.IndexByte(head, 0) < 0:
+		return "a text file, not a library (a linker script serves the linker alone)"
+	}
+	return "not an ELF file"
+}
+
+// machines are the ELF machines of Go's architectures.
+var machines = map[string]elf.Machine{
+	"386": elf.EM_386, "amd64": elf.EM_X86_64, "arm": elf.EM_ARM, "arm64": elf.EM_AARCH64,
+	"loong64": elf.EM_LOONGARCH, "ppc64": elf.EM_PPC64, "ppc64le": elf.EM_PPC64, "riscv64": elf.EM_RISCV,
+	"s390x": elf.EM_S390,
+}
+
+// wrongMachine says why a file cannot be loaded into this process, "" if it can.
+func wrongMachine(f *elf.File) string {
+	name := strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))
+	if want, known := machines[runtime.GOARCH]; known && f.Machine != want {
+		return fmt.Sprintf("built for another machine: it is for %s, this program is for %s", name, runtime.GOARCH)
+	}
+	bits := map[elf.Class]int{elf.ELFCLASS32: 32, elf.ELFCLASS64: 64}[f.Class]
+	if own := 32 << (^uint(0) >> 63); bits != own {
+		return fmt.Sprintf("a %d-bit library, this program is %d-bit", bits, own)
+	}
+	little := map[string]bool{"ppc64": false, "s390x": false}
+	if want, known := little[runtime.GOARCH]; (!known || want) != (f.Data == elf.ELFDATA2LSB) {
+		return "of the other byte order"
+	}
+	if f.Type != elf.ET_DYN {
+		return "not a shared library"
+	}
+	return ""
+}
+
+// mpichName are the sonames that the MPICH ABI has: libmpi.so.12, Debian's
+// libmpich.so.12, and Cray's of every compiler.
+var mpichName = regexp.MustCompile(`^lib(mpi|mpich|mpi_(cray|gnu|intel|aocc|nvidia)[_0-9]*)\.so\.12$`)
+
+// readSymbols finds out the family, vendor and version from the dynamic symbols,
+// and returns what is against loading the file.
+func (l *Library) readSymbols(f *elf.File) string {
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		return fmt.Sprintf("its symbols cannot be read (%v)", err)
+	}
+	var init, self, internal, abi bool
+	texts := map[string]elf.Symbol{}
+	vendor := ""
+	for _, s := range symbols {
+		if s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		switch name := s.Name; {
+		case name == "MPI_Init":
+			init = true
+		case name == "MPI_Abi_get_version":
+			abi = true
+		case name == "ompi_mpi_comm_self":
+			self = true
+		case name == "MPII_Version_string" || name == "ompi_version_string":
+			texts[name] = s
+		case strings.HasPrefix(name, "MPIR_") || strings.HasPrefix(name, "MPIDI_"):
+			internal = true
+		case strings.HasPrefix(name, "I_MPI_"):
+			vendor = "Intel MPI"
+		case strings.HasPrefix(name, "MVAPICH2_") || strings.HasPrefix(name, "MV2_"):
+			vendor = "MVAPICH2"
+		}
+	}
+	_, mpichText := texts["MPII_Version_string"]
+	_, ompiText := texts["ompi_version_string"]
+	switch {
+	case !init:
+		return "not an MPI library: it has no MPI_Init"
+	case self:
+		l.Family, l.Runtime = OpenMPI, OpenMPI
+	case abi && strings.HasPrefix(l.Soname, "libmpi_abi"):
+		l.Family = Standard
+		if needs(f, "libopen-pal") || ompiText {
+			l.Runtime = OpenMPI
+		} else if internal || mpichText {
+			l.Runtime = MPICH
+		}
+	case internal || mpichText || mpichName.MatchString(l.Soname):
+		l.Family, l.Runtime = MPICH, MPICH
+	default:
+		return "an MPI library with another ABI than those of MPICH, Open MPI and MPI-5"
+	}
+	switch {
+	case vendor != "":
+		l.Vendor = vendor
+	case strings.HasPrefix(l.Soname, "libmpi_ibm"):
+		l.Vendor = "IBM Spectrum MPI"
+	case l.Runtime == OpenMPI:
+		l.Vendor = "Open MPI"
+	case strings.Contains(l.Path, "/cray/"):
+		l.Vendor = "Cray MPICH"
+	case strings.Contains(l.Path, "/intel/") || strings.Contains(l.Path, "/oneapi/"):
+		l.Vendor = "Intel MPI"
+	case l.Runtime == MPICH:
+		l.Vendor = "MPICH"
+	}
+	if s, ok := texts["ompi_version_string"]; ok && l.Runtime == OpenMPI {
+		l.Version = version(text(f, s))
+	} else if s, ok := texts["MPII_Version_string"]; ok && l.Vendor == "MPICH" {
+		l.Version = version(text(f, s))
+	}
+	return ""
+}
+
+// needs reports whether a library depends on another whose name begins so.
+func needs(f *elf.File, prefix string) bool {
+	names, _ := f.ImportedLibraries()
+	for _, n := range names {
+		if strings.HasPrefix(n, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// text returns the beginning of the text that a symbol is the address of.
+func text(f *elf.File, s elf.Symbol) string {
+	if int(s.Section) >= len(f.Sections) {
+		return ""
+	}
+	section := f.Sections[s.Section]
+	if section.Type == elf.SHT_NOBITS || s.Value < section.Addr || s.Value-section.Addr >= section.Size {
+		return ""
+	}
+	b := make([]byte, 128)
+	n, _ := section.ReadAt(b, int64(s.Value-section.Addr))
+	b, _, _ = bytes.Cut(b[:n], []byte{0})
+	return string(b)
+}
+
+var number = regexp.MustCompile(`[0-9]+\.[0-9]+[0-9A-Za-z.]*`)
+
+// version returns the first version number in a text.
+func version(text string) string { return number.FindString(text) }
