@@ -1,0 +1,75 @@
+// What Go calls: the functions of the ABI in use.
+#ifndef COH_CALLS_H
+#define COH_CALLS_H
+
+#include "load.h"
+
+#define CALL static inline int
+
+CALL coh_call_has(const char *f) { return coh->has(f); }
+CALL coh_call_library_version(char *text) { return coh->library_version(text); }
+CALL coh_call_version(int *major, int *minor) { return coh->version(major, minor); }
+CALL coh_call_flags(int *initialized, int *finalized, int *level) { return coh->flags(initialized, finalized, level); }
+CALL coh_call_finalize(void) { return coh->finalize(); }
+CALL coh_call_abort(int code) { return coh->abort(code); }
+CALL coh_call_error(int code, int *class, char *text) { return coh->error(code, class, text); }
+CALL coh_call_processor(char *name) { return coh->processor(name); }
+static inline uintptr_t coh_call_world(void) { return coh->world(); }
+CALL coh_call_comm_facts(uintptr_t comm, int *rank, int *size, int *ub) { return coh->comm_facts(comm, rank, size, ub); }
+CALL coh_call_comm_dup(uintptr_t comm, uintptr_t *out) { return coh->comm_dup(comm, out); }
+CALL coh_call_comm_create(uintptr_t comm, int n, const int *ranks, int tag, uintptr_t *out) {
+	return coh->comm_create(comm, n, ranks, tag, out);
+}
+CALL coh_call_comm_shared(uintptr_t comm, uintptr_t *out) { return coh->comm_shared(comm, out); }
+CALL coh_call_comm_free(uintptr_t comm) { return coh->comm_free(comm); }
+static inline uintptr_t coh_call_type_of(int kind) { return coh->type_of(kind); }
+CALL coh_call_type_bytes(int64_t size, uintptr_t *out) { return coh->type_bytes(size, out); }
+CALL coh_call_type_free(uintptr_t type) { return coh->type_free(type); }
+static inline uintptr_t coh_call_op_of(int op) { return coh->op_of(op); }
+CALL coh_call_op_create(int slot, int commute, uintptr_t *out) { return coh->op_create(slot, commute, out); }
+CALL coh_call_op_free(uintptr_t op) { return coh->op_free(op); }
+CALL coh_call_send(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int tag, int sync) {
+	return coh->send(comm, buf, n, dest, tag, sync);
+}
+CALL coh_call_recv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, coh_status *st) {
+	return coh->recv(comm, buf, n, source, tag, st);
+}
+CALL coh_call_recv_guarded(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, coh_status *st) {
+	return coh->recv_guarded(comm, buf, n, source, tag, st);
+}
+CALL coh_call_isend(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int tag, int sync, uintptr_t *req, coh_status *st) {
+	return coh->isend(comm, buf, n, dest, tag, sync, req, st);
+}
+CALL coh_call_irecv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, uintptr_t *req, coh_status *st) {
+	return coh->irecv(comm, buf, n, source, tag, req, st);
+}
+CALL coh_call_probe(uintptr_t comm, int source, int tag, int block, coh_status *st) { return coh->probe(comm, source, tag, block, st); }
+CALL coh_call_mprobe(uintptr_t comm, int source, int tag, int block, uintptr_t *msg, coh_status *st) {
+	return coh->mprobe(comm, source, tag, block, msg, st);
+}
+CALL coh_call_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, coh_status *st) {
+	return coh->imrecv(msg, buf, n, req, st);
+}
+CALL coh_call_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st) {
+	return coh->testsome(n, reqs, spins, done, at, st);
+}
+CALL coh_call_cancel(uintptr_t *req) { return coh->cancel(req); }
+CALL coh_call_start(uintptr_t *req) { return coh->start(req); }
+CALL coh_call_free_request(uintptr_t *req) { return coh->free_request(req); }
+CALL coh_call_coll(int coll, int form, int in_place, const uint8_t *send, uint8_t *recv, int64_t count, const int64_t *sc,
+                   const int64_t *sd, const int64_t *rc, const int64_t *rd, uintptr_t type, uintptr_t op, int root, int size,
+                   uintptr_t comm, uintptr_t *req) {
+	return coh->coll(coll, form, in_place, send, recv, count, sc, sd, rc, rd, type, op, root, size, comm, req);
+}
+// The same for operations that come back into Go.
+CALL coh_callback_coll(int coll, int form, int in_place, const uint8_t *send, uint8_t *recv, int64_t count, const int64_t *sc,
+                       const int64_t *sd, const int64_t *rc, const int64_t *rd, uintptr_t type, uintptr_t op, int root, int size,
+                       uintptr_t comm, uintptr_t *req) {
+	return coh->coll(coll, form, in_place, send, recv, count, sc, sd, rc, rd, type, op, root, size, comm, req);
+}
+CALL coh_call_allreduce(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm) {
+	return coh->allreduce(send, recv, count, type, op, comm);
+}
+CALL coh_call_cuda(void) { return coh->cuda(); }
+
+#endif

@@ -1,0 +1,222 @@
+//go:build cgo
+
+package libmpi
+
+/*
+#cgo noescape coh_call_send
+#cgo nocallback coh_call_send
+#cgo noescape coh_call_recv
+#cgo nocallback coh_call_recv
+#cgo noescape coh_call_recv_guarded
+#cgo nocallback coh_call_recv_guarded
+#cgo noescape coh_call_isend
+#cgo nocallback coh_call_isend
+#cgo noescape coh_call_irecv
+#cgo nocallback coh_call_irecv
+#cgo noescape coh_call_imrecv
+#cgo nocallback coh_call_imrecv
+#cgo noescape coh_call_probe
+#cgo nocallback coh_call_probe
+#cgo noescape coh_call_mprobe
+#cgo nocallback coh_call_mprobe
+#cgo noescape coh_call_testsome
+#cgo nocallback coh_call_testsome
+#cgo noescape coh_call_cancel
+#cgo nocallback coh_call_cancel
+#cgo noescape coh_call_start
+#cgo nocallback coh_call_start
+#cgo noescape coh_call_coll
+#cgo nocallback coh_call_coll
+#cgo noescape coh_callback_coll
+#cgo noescape coh_call_allreduce
+#cgo nocallback coh_call_allreduce
+#include "calls.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Status is what was received or probed. Its layout is coh_status's.
+type Status struct {
+	Source, Tag int32
+	Bytes       int64 // -1: not known
+	Error       Code
+	Flag        int32 // 0: not complete, nothing found; 2: canceled
+}
+
+// The sizes agree, or this does not compile.
+var _ = [1]struct{}{}[unsafe.Sizeof(Status{})-unsafe.Sizeof(C.coh_status{})]
+
+func (st *Status) c() *C.coh_status { return (*C.coh_status)(unsafe.Pointer(st)) }
+
+func data(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func counts(n []int) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(n))) }
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Send sends buf. Tags are cohort's, from 0 to the largest.
+func (c Comm) Send(buf []byte, dest, tag int, synchronous bool) Code {
+	enter()
+	code := Code(C.coh_call_send(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous)))
+	leave()
+	return code
+}
+
+// Recv receives into buf. Source and tag may be package backend's AnySource and
+// AnyTag.
+func (c Comm) Recv(buf []byte, source, tag int, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_recv(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c()))
+	leave()
+	return code
+}
+
+// RecvGuarded is Recv for libraries that write past the end of the buffer when
+// a message is longer.
+func (c Comm) RecvGuarded(buf []byte, source, tag int, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_recv_guarded(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c()))
+	leave()
+	return code
+}
+
+// Isend starts a send; st.Flag says whether it is complete already. buf is
+// pinned by the caller.
+func (c Comm) Isend(buf []byte, dest, tag int, synchronous bool, req *Request, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_isend(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous),
+		cell(req), st.c()))
+	leave()
+	return code
+}
+
+// Irecv starts a receive; st.Flag says whether it is complete already. buf is
+// pinned by the caller.
+func (c Comm) Irecv(buf []byte, source, tag int, req *Request, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_irecv(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag),
+		cell(req), st.c()))
+	leave()
+	return code
+}
+
+// Imrecv starts the receive of a message that is not longer than buf, which the
+// caller pins.
+func (m *Message) Imrecv(buf []byte, req *Request, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_imrecv(cell(m), data(buf), C.int64_t(len(buf)), cell(req), st.c()))
+	leave()
+	return code
+}
+
+// Probe looks for a message; st.Flag says whether there is one.
+func (c Comm) Probe(source, tag int, block bool, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_probe(C.uintptr_t(c), C.int(source), C.int(tag), flag(block), st.c()))
+	leave()
+	return code
+}
+
+// Mprobe looks for a message and takes it out of the queues.
+func (c Comm) Mprobe(source, tag int, block bool, m *Message, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_mprobe(C.uintptr_t(c), C.int(source), C.int(tag), flag(block), cell(m), st.c()))
+	leave()
+	return code
+}
+
+// Testsome finds out which requests are complete: their places and statuses, at
+// most as many as there are requests. While there are none it tries again, spins
+// times in all. Requests that are complete become null, persistent ones inactive.
+func Testsome(reqs []Request, spins int, at []int32, st []Status) (done int, code Code) {
+	if len(reqs) == 0 {
+		return 0, 0
+	}
+	_, _ = at[len(reqs)-1], st[len(reqs)-1]
+	var n C.int
+	enter()
+	code = Code(C.coh_call_testsome(C.int(len(reqs)), (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(reqs))), C.int(spins), &n,
+		(*C.int)(unsafe.SliceData(at)), st[0].c()))
+	leave()
+	return int(n), code
+}
+
+// Cancel marks a request for cancellation.
+func (q *Request) Cancel() Code {
+	enter()
+	defer leave()
+	return Code(C.coh_call_cancel(cell(q)))
+}
+
+// Start starts a persistent request.
+func (q *Request) Start() Code {
+	enter()
+	code := Code(C.coh_call_start(cell(q)))
+	leave()
+	return code
+}
+
+// Free releases a persistent request that is not active.
+func (q *Request) Free() Code {
+	enter()
+	defer leave()
+	return Code(C.coh_call_free_request(cell(q)))
+}
+
+// Coll is a collective call with everything translated. Coll and Form have
+// package backend's numbers.
+type Coll struct {
+	Coll, Form                                     int
+	InPlace                                        bool
+	Send, Recv                                     []byte
+	Count                                          int // elements; of a v-form of the part that has no counts
+	SendCounts, SendDispls, RecvCounts, RecvDispls []int
+	Type                                           Type
+	Op                                             Op
+	Callback                                       bool // the operation is one of NewOp
+	Root, Size                                     int
+}
+
+// Collective makes a blocking collective call.
+func (c Comm) Collective(a *Coll) Code {
+	var req C.uintptr_t
+	enter()
+	defer leave()
+	if a.Callback {
+		return Code(C.coh_callback_coll(C.int(a.Coll), 0, flag(a.InPlace), data(a.Send), data(a.Recv), C.int64_t(a.Count),
+			counts(a.SendCounts), counts(a.SendDispls), counts(a.RecvCounts), counts(a.RecvDispls),
+			C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), &req))
+	}
+	return Code(C.coh_call_coll(C.int(a.Coll), 0, flag(a.InPlace), data(a.Send), data(a.Recv), C.int64_t(a.Count),
+		counts(a.SendCounts), counts(a.SendDispls), counts(a.RecvCounts), counts(a.RecvDispls),
+		C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), &req))
+}
+
+// Begin makes a nonblocking or persistent collective call. Buffers and counts
+// are pinned by the caller. narrow has room for 4·Size numbers, for as long as the operation, if the
+// call has counts.
+func (c Comm) Begin(a *Coll, narrow []int32, req *Request) Code {
+	*req = Request(uintptr(unsafe.Pointer(unsafe.SliceData(narrow))))
+	enter()
+	defer leave()
+	return Code(C.coh_call_coll(C.int(a.Coll), C.int(a.Form), flag(a.InPlace), data(a.Send), data(a.Recv), C.int64_t(a.Count),
+		counts(a.SendCounts), counts(a.SendDispls), counts(a.RecvCounts), counts(a.RecvDispls),
+		C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), cell(req)))
+}
+
+// Allreduce is the collective by the shortest way: elements of a type of the
+// library's, at most 2^31-1, send nil for in place.
+func (c Comm) Allreduce(send, recv []byte, count int, t Type, op Op) Code {
+	enter()
+	code := Code(C.coh_call_allreduce(data(send), data(recv), C.int64_t(count), C.uintptr_t(t), C.uintptr_t(op), C.uintptr_t(c)))
+	leave()
+	return code
+}
+
+func cell[H ~uintptr](h *H) *C.uintptr_t { return (*C.uintptr_t)(unsafe.Pointer(h)) }

@@ -1,0 +1,89 @@
+//go:build cgo
+
+package libmpi
+
+/*
+#include "calls.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Handles of the library, whatever their width there. 0 is no handle.
+type (
+	Comm    uintptr
+	Type    uintptr
+	Op      uintptr
+	Request uintptr
+	Message uintptr
+)
+
+// World returns the communicator of all processes.
+func World() Comm { return Comm(C.coh_call_world()) }
+
+// Facts returns the calling rank, the number of ranks, and the largest tag.
+func (c Comm) Facts() (rank, size, maxTag int, code Code) {
+	var r, s, u C.int
+	enter()
+	code = Code(C.coh_call_comm_facts(C.uintptr_t(c), &r, &s, &u))
+	leave()
+	return int(r), int(s), int(u), code
+}
+
+// Dup makes a communicator of the same ranks. Collective.
+func (c Comm) Dup() (Comm, Code) {
+	var out C.uintptr_t
+	enter()
+	code := Code(C.coh_call_comm_dup(C.uintptr_t(c), &out))
+	leave()
+	return Comm(out), code
+}
+
+// Create makes a communicator of some of c's ranks, which all call it.
+func (c Comm) Create(ranks []int32, tag int) (Comm, Code) {
+	var out C.uintptr_t
+	enter()
+	code := Code(C.coh_call_comm_create(C.uintptr_t(c), C.int(len(ranks)), (*C.int)(unsafe.SliceData(ranks)), C.int(tag), &out))
+	leave()
+	return Comm(out), code
+}
+
+// Shared makes a communicator of the ranks of each node. Collective.
+func (c Comm) Shared() (Comm, Code) {
+	var out C.uintptr_t
+	enter()
+	code := Code(C.coh_call_comm_shared(C.uintptr_t(c), &out))
+	leave()
+	return Comm(out), code
+}
+
+// Free releases a communicator.
+func (c Comm) Free() Code {
+	enter()
+	defer leave()
+	return Code(C.coh_call_comm_free(C.uintptr_t(c)))
+}
+
+// TypeOf returns the type of a kind of package backend, 0 where the library has
+// none.
+func TypeOf(kind int) Type { return Type(C.coh_call_type_of(C.int(kind))) }
+
+// TypeBytes makes the type of so many bytes.
+func TypeBytes(size int) (Type, Code) {
+	var out C.uintptr_t
+	enter()
+	code := Code(C.coh_call_type_bytes(C.int64_t(size), &out))
+	leave()
+	return Type(out), code
+}
+
+// Free releases a type that TypeBytes made.
+func (t Type) Free() Code {
+	enter()
+	defer leave()
+	return Code(C.coh_call_type_free(C.uintptr_t(t)))
+}
+
+// OpOf returns the library's operation for one of package backend, 0 where it
+// has none.
+func OpOf(op int) Op { return Op(C.coh_call_op_of(C.int(op))) }

@@ -1,0 +1,94 @@
+//go:build cgo
+
+package libmpi
+
+/*
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "load.h"
+*/
+import "C"
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// Library is what is known of the library that is loaded.
+type Library struct {
+	Path         string // the file
+	ABI          ABI
+	Version      string // the level of the standard, such as "4.0"
+	Text         string // MPI_Get_library_version, whole
+	Major, Minor int    // Version as numbers
+}
+
+// Name returns the library's name and version in one line.
+func (l *Library) Name() string {
+	line, _, _ := strings.Cut(l.Text, "\n")
+	line, _, _ = strings.Cut(line, ",")
+	return strings.Join(strings.Fields(strings.Trim(line, "\x00")), " ")
+}
+
+var (
+	loading sync.Mutex
+	loaded  *Library
+)
+
+// ErrLoaded says that another library is loaded already.
+var ErrLoaded = errors.New("another MPI library is loaded already")
+
+// Present reports whether an MPI library is in the process without having been
+// loaded by Open: linked in, or loaded by a tool or by other C code.
+func Present() bool { return C.coh_present() != 0 }
+
+// Open loads the library of a file, or with an empty path takes the one that is
+// in the process. Loading it again is the same one; another one is ErrLoaded.
+func Open(path string) (*Library, error) {
+	loading.Lock()
+	defer loading.Unlock()
+	if loaded != nil {
+		if path != "" && path != loaded.Path {
+			return loaded, fmt.Errorf("%w: %s", ErrLoaded, loaded.Path)
+		}
+		return loaded, nil
+	}
+	// What a library does to the thread it is loaded on stays with that thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	text := make([]byte, 1024)
+	ctext, csize := (*C.char)(unsafe.Pointer(&text[0])), C.int(len(text))
+	if path != "" {
+		name := C.CString(path)
+		defer C.free(unsafe.Pointer(name))
+		if C.coh_load(name, ctext, csize) != 0 {
+			return nil, errors.New(cString(text))
+		}
+	}
+	if C.coh_present() == 0 {
+		return nil, fmt.Errorf("%s is no MPI library: it has no MPI_Get_version", path)
+	}
+	l := &Library{Path: path, ABI: ABI(C.coh_recognise())}
+	if l.Path == "" {
+		l.Path = C.GoString(C.coh_loaded_path())
+	}
+	if C.coh_bind(C.int(l.ABI), ctext, csize) != 0 {
+		return nil, fmt.Errorf("%s has no %s: it is too old", l.Path, cString(text))
+	}
+	l.Text, l.Major, l.Minor = versions()
+	l.Version = fmt.Sprintf("%d.%d", l.Major, l.Minor)
+	loaded = l
+	return l, nil
+}
+
+func cString(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}

@@ -1,0 +1,111 @@
+// Loads an MPI library and keeps its hands, and those of what it loads, off the process's signals.
+//
+// UCX replaces handlers when it is loaded and MPICH when it is initialised, some without SA_ONSTACK,
+// and UCX gives the loading thread another alternate stack: after that a nil dereference in Go ends
+// the process, and so does SIGUSR1 or SIGHUP. So all dispositions, and the alternate stack, are noted
+// before and put back after.
+#define _GNU_SOURCE
+#include "load.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SIGNALS = 65 };
+
+typedef struct {
+	struct sigaction action[SIGNALS];
+	char valid[SIGNALS];
+	stack_t stack;
+} dispositions;
+
+static void note(dispositions *d) {
+	memset(d, 0, sizeof *d);
+	for (int i = 1; i < SIGNALS; i++) d->valid[i] = sigaction(i, NULL, &d->action[i]) == 0;
+	sigaltstack(NULL, &d->stack);
+}
+
+static int differs(const struct sigaction *a, const struct sigaction *b) {
+	if ((a->sa_flags & SA_SIGINFO) != (b->sa_flags & SA_SIGINFO) || a->sa_flags != b->sa_flags) return 1;
+	if (a->sa_flags & SA_SIGINFO) return a->sa_sigaction != b->sa_sigaction;
+	return a->sa_handler != b->sa_handler;
+}
+
+// put_back returns how many dispositions had been changed.
+static int put_back(const dispositions *d) {
+	int changed = 0;
+	for (int i = 1; i < SIGNALS; i++) {
+		struct sigaction now;
+		if (!d->valid[i] || sigaction(i, NULL, &now) || !differs(&now, &d->action[i])) continue;
+		if (sigaction(i, &d->action[i], NULL) == 0) changed++;
+	}
+	stack_t now;
+	if (sigaltstack(NULL, &now) == 0 && (now.ss_sp != d->stack.ss_sp || now.ss_size != d->stack.ss_size || now.ss_flags != d->stack.ss_flags)) {
+		if (sigaltstack(&d->stack, NULL) == 0) changed++;
+	}
+	return changed;
+}
+
+static int signals_restored;
+const coh_shim *coh;
+int coh_guard_thread;
+__thread int coh_here;
+
+// coh_symbol looks a name up as the program itself would, so that tools that were loaded before the
+// library (LD_PRELOAD) stand in for its functions.
+void *coh_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+// coh_present reports whether an MPI library is in the process already.
+int coh_present(void) { return dlsym(RTLD_DEFAULT, "MPI_Get_version") != NULL; }
+
+// coh_load loads a library for all of the process: components that the library loads itself look its
+// functions up there. It is never unloaded.
+int coh_load(const char *path, char *text, int size) {
+	dispositions before;
+	note(&before);
+	void *h = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+	if (!h) {
+		const char *why = dlerror();
+		snprintf(text, size, "%s", why ? why : "no reason given");
+	}
+	signals_restored += put_back(&before);
+	return h ? 0 : -1;
+}
+
+// coh_recognise tells the ABI of the library that is loaded.
+int coh_recognise(void) {
+	int (*abi_version)(int *, int *) = (int (*)(int *, int *))coh_symbol("MPI_Abi_get_version");
+	if (abi_version) {
+		int major = -1, minor = -1;
+		if (abi_version(&major, &minor) == 0 && major > 0) return COH_STD;
+	}
+	return coh_symbol("ompi_mpi_comm_self") ? COH_OMPI : COH_MPICH;
+}
+
+// coh_bind makes an ABI's functions those in use.
+int coh_bind(int abi, char *text, int size) {
+	const coh_shim *shim = abi == COH_STD ? &coh_shim_std : abi == COH_OMPI ? &coh_shim_ompi : &coh_shim_mpich;
+	int rc = shim->resolve(text, size);
+	if (rc == 0) coh = shim;
+	return rc;
+}
+
+// coh_loaded_path returns the file that the library's functions are from.
+const char *coh_loaded_path(void) {
+	Dl_info info;
+	void *f = coh_symbol("PMPI_Get_version");
+	if (!f) f = coh_symbol("MPI_Get_version");
+	return f && dladdr(f, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
+// coh_init initialises the library and puts the signals back.
+int coh_init(int level, int *provided, int *restored) {
+	dispositions before;
+	note(&before);
+	int rc = coh->init(level, provided);
+	signals_restored += put_back(&before);
+	*restored = signals_restored;
+	return rc;
+}

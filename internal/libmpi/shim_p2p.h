@@ -1,0 +1,251 @@
+// Part of shim_body.h: point to point and requests. All messages are bytes.
+
+// span is how a number of bytes is said to the library: n elements of type.
+typedef struct {
+	int n;
+	MPI_Datatype type;
+	int made; // type has to be freed
+} span;
+
+// long_span makes the type for more bytes than an int counts: blocks of 1 GiB, then the rest.
+static int long_span(int64_t bytes, span *s) {
+	const int block = 1 << 30;
+	MPI_Datatype blocks, parts[2];
+	int rc = MPI(Type_contiguous)(block, MPI_BYTE, &blocks);
+	if (rc) return rc;
+	int64_t whole = bytes / block;
+	if (whole > INT_MAX) {
+		MPI(Type_free)(&blocks);
+		return COH_TOO_LARGE;
+	}
+	rc = MPI(Type_contiguous)((int)whole, blocks, &parts[0]);
+	MPI(Type_free)(&blocks);
+	if (rc) return rc;
+	parts[1] = MPI_BYTE;
+	int lengths[2] = {1, (int)(bytes % block)};
+	MPI_Aint displs[2] = {0, (MPI_Aint)(whole * block)};
+	rc = MPI(Type_create_struct)(2, lengths, displs, parts, &s->type);
+	MPI(Type_free)(&parts[0]);
+	if (rc) return rc;
+	s->n = 1;
+	s->made = 1;
+	return MPI(Type_commit)(&s->type);
+}
+
+static int make_span(int64_t bytes, span *s) {
+	s->n = (int)bytes;
+	s->type = MPI_BYTE;
+	s->made = 0;
+	return bytes <= INT_MAX ? 0 : long_span(bytes, s);
+}
+
+static void end_span(span *s) {
+	if (s->made) MPI(Type_free)(&s->type); // the library keeps it until operations with it are complete
+}
+
+static int do_send(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int tag, int sync) {
+	ENTER();
+	span s;
+	int rc = make_span(n, &s);
+	if (rc) return rc;
+	if (sync)
+		rc = MPI(Ssend)(buf, s.n, s.type, dest, tag, IN(MPI_Comm, comm));
+	else
+		rc = MPI(Send)(buf, s.n, s.type, dest, tag, IN(MPI_Comm, comm));
+	end_span(&s);
+	return rc;
+}
+
+static int do_recv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, coh_status *st) {
+	ENTER();
+	span s;
+	MPI_Status status;
+	int rc = make_span(n, &s);
+	if (rc) return rc;
+	rc = MPI(Recv)(buf, s.n, s.type, source_in(source), tag_in(tag), IN(MPI_Comm, comm), &status);
+	end_span(&s);
+	status_out(&status, st);
+	return rc;
+}
+
+enum { GUARDED_SMALL = 4096 };
+
+// recv_matched receives a matched message that may be longer than the buffer: then into memory of its
+// own, and what fits is copied.
+static int recv_matched(MPI_Message *msg, uint8_t *buf, int64_t n, coh_status *st) {
+	span s;
+	MPI_Status status;
+	uint8_t *whole = buf;
+	int64_t bytes = st->bytes;
+	if (bytes > n && !(whole = malloc((size_t)bytes))) return COH_NO_MEMORY;
+	int rc = make_span(bytes, &s);
+	if (!rc) {
+		rc = MPI(Mrecv)(whole, s.n, s.type, msg, &status);
+		end_span(&s);
+	}
+	if (whole != buf) {
+		if (!rc) memcpy(buf, whole, (size_t)n);
+		free(whole);
+		if (!rc) rc = COH_TRUNCATED;
+	}
+	return rc;
+}
+
+// recv_guarded is do_recv for libraries that write past the end of the buffer when a long message is
+// longer than the receive. A short receive lands in the scratch area, behind which there is room for
+// whatever is written; others look at the message before they receive it.
+static int recv_guarded(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, coh_status *st) {
+	ENTER();
+	MPI_Status status;
+	uint8_t *scratch;
+	if (n <= GUARDED_SMALL && (scratch = coh_scratch_take())) {
+		int rc = MPI(Recv)(scratch, (int)n, MPI_BYTE, source_in(source), tag_in(tag), IN(MPI_Comm, comm), &status);
+		status_out(&status, st);
+		int64_t got = rc ? n : st->bytes;
+		if (got > 0) memcpy(buf, scratch, (size_t)got);
+		coh_scratch_give(rc != 0);
+		return rc;
+	}
+	MPI_Message msg;
+	int rc = MPI(Mprobe)(source_in(source), tag_in(tag), IN(MPI_Comm, comm), &msg, &status);
+	if (rc) return rc;
+	status_out(&status, st);
+	return recv_matched(&msg, buf, n, st);
+}
+
+// tested finds out whether a request is complete, which short sends are at once.
+static int tested(MPI_Request q, uintptr_t *req, coh_status *st) {
+	MPI_Status status;
+	int flag = 0;
+	int rc = MPI(Test)(&q, &flag, &status);
+	if (flag) status_out(&status, st);
+	st->flag = flag;
+	*req = OUT(q);
+	return rc;
+}
+
+static int do_isend(uintptr_t comm, const uint8_t *buf, int64_t n, int dest, int tag, int sync, uintptr_t *req, coh_status *st) {
+	ENTER();
+	span s;
+	MPI_Request q;
+	int rc = make_span(n, &s);
+	if (rc) return rc;
+	if (sync)
+		rc = MPI(Issend)(buf, s.n, s.type, dest, tag, IN(MPI_Comm, comm), &q);
+	else
+		rc = MPI(Isend)(buf, s.n, s.type, dest, tag, IN(MPI_Comm, comm), &q);
+	end_span(&s);
+	return rc ? rc : tested(q, req, st);
+}
+
+static int do_irecv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, uintptr_t *req, coh_status *st) {
+	ENTER();
+	span s;
+	MPI_Request q;
+	int rc = make_span(n, &s);
+	if (rc) return rc;
+	rc = MPI(Irecv)(buf, s.n, s.type, source_in(source), tag_in(tag), IN(MPI_Comm, comm), &q);
+	end_span(&s);
+	return rc ? rc : tested(q, req, st);
+}
+
+static int do_probe(uintptr_t comm, int source, int tag, int block, coh_status *st) {
+	ENTER();
+	MPI_Status status;
+	int flag = 1, rc;
+	if (block)
+		rc = MPI(Probe)(source_in(source), tag_in(tag), IN(MPI_Comm, comm), &status);
+	else
+		rc = MPI(Iprobe)(source_in(source), tag_in(tag), IN(MPI_Comm, comm), &flag, &status);
+	if (!rc && flag) status_out(&status, st);
+	st->flag = flag;
+	return rc;
+}
+
+static int do_mprobe(uintptr_t comm, int source, int tag, int block, uintptr_t *msg, coh_status *st) {
+	ENTER();
+	MPI_Status status;
+	MPI_Message m = MPI_MESSAGE_NULL;
+	int flag = 1, rc;
+	if (block)
+		rc = MPI(Mprobe)(source_in(source), tag_in(tag), IN(MPI_Comm, comm), &m, &status);
+	else
+		rc = MPI(Improbe)(source_in(source), tag_in(tag), IN(MPI_Comm, comm), &flag, &m, &status);
+	if (!rc && flag) status_out(&status, st);
+	st->flag = flag;
+	*msg = OUT(m);
+	return rc;
+}
+
+// do_imrecv starts the receive of a matched message that fits into n bytes.
+static int do_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, coh_status *st) {
+	ENTER();
+	span s;
+	MPI_Request q;
+	MPI_Message m = IN(MPI_Message, *msg);
+	int rc = make_span(n, &s);
+	if (rc) return rc;
+	rc = MPI(Imrecv)(buf, s.n, s.type, &m, &q);
+	end_span(&s);
+	*msg = OUT(m);
+	return rc ? rc : tested(q, req, st);
+}
+
+enum { SOME = 64 };
+
+// do_testsome finds the requests that are complete, trying again up to spins times while there are none.
+// at has their places, st their statuses, reqs what became of them.
+static int do_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st) {
+	ENTER();
+	MPI_Request q[SOME];
+	MPI_Status status[SOME];
+	int where[SOME], rc = 0;
+	*done = 0;
+	for (;;) {
+		for (int from = 0; from < n; from += SOME) {
+			int count = 0, m = n - from < SOME ? n - from : SOME;
+			for (int i = 0; i < m; i++) q[i] = IN(MPI_Request, reqs[from + i]);
+			rc = MPI(Testsome)(m, q, &count, where, status);
+			if (rc && rc != MPI_ERR_IN_STATUS) {
+				int class = 0;
+				MPI(Error_class)(rc, &class);
+				if (class != MPI_ERR_IN_STATUS) return rc;
+			}
+			if (count == MPI_UNDEFINED) continue;
+			for (int i = 0; i < count; i++) {
+				coh_status *out = &st[*done];
+				status_out(&status[i], out);
+				out->error = rc ? status[i].MPI_ERROR : 0;
+				int cancelled = 0;
+				if (!out->error && !MPI(Test_cancelled)(&status[i], &cancelled) && cancelled) out->flag = 2;
+				reqs[from + where[i]] = OUT(q[where[i]]);
+				at[(*done)++] = from + where[i];
+			}
+		}
+		if (*done || --spins <= 0) return 0;
+	}
+}
+
+static int do_cancel(uintptr_t *req) {
+	ENTER();
+	MPI_Request q = IN(MPI_Request, *req);
+	int rc = MPI(Cancel)(&q);
+	*req = OUT(q);
+	return rc;
+}
+
+static int do_start(uintptr_t *req) {
+	ENTER();
+	MPI_Request q = IN(MPI_Request, *req);
+	int rc = MPI(Start)(&q);
+	*req = OUT(q);
+	return rc;
+}
+
+static int free_request(uintptr_t *req) {
+	ENTER();
+	MPI_Request q = IN(MPI_Request, *req);
+	int rc = MPI(Request_free)(&q);
+	*req = OUT(q);
+	return rc;
+}
