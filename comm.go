@@ -16,7 +16,7 @@ const (
 	ProcNull  = backend.ProcNull  // a partner that does not exist: sends and receives do nothing
 	AnyTag    = -1                // receive any tag
 	Undefined = -32766            // no color, no rank, no count
-	MaxTag    = backend.MaxTag    // the largest tag
+	MaxTag    = backend.MaxTag    // the largest tag; an MPI library's may be smaller (Caps.MaxTag)
 )
 
 const worldName = "world"

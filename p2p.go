@@ -1,6 +1,7 @@
 package cohort
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -179,11 +180,7 @@ func (c *Comm) badRank(what string, rank int) error {
 func (k *core) badTag(tag int) error {
 	if uint(tag) <= MaxTag {
 		caps := k.bc.Caps()
-		limit := caps.Library
-		if limit == "" {
-			limit = "backend " + caps.Backend
-		}
-		return fault(ErrTag, fmt.Sprintf("%d is above %d, the largest tag of %s", tag, k.maxTag, limit))
+		return fault(ErrTag, fmt.Sprintf("%d is above %d, the largest tag of %s", tag, k.maxTag, cmp.Or(caps.Library, caps.Backend)))
 	}
 	return fault(ErrTag, fmt.Sprintf("%d is not 0 to %d", tag, k.maxTag))
 }
