@@ -16,7 +16,7 @@ package internal/libmpi, on which the mpi backend stands, does with it. *needed*
 cannot be loaded. *used*: used where the library has it; without it cohort does the same with messages
 of its own, or does without. A function that is not used says why. *since* is the version of MPI that
 introduced it. *large* is its form with 64-bit counts (MPI-4.0, names that end in ` + "`_c`" + `): used, or there
-and not used.
+and not used; messages that need it are sent as one element of a derived type.
 
 | chapter | functions | needed | used | not used |
 |---|---:|---:|---:|---:|
