@@ -1,0 +1,290 @@
+package mpi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Settings is what the mpi backend can be told, independent of the library. The
+// zero value leaves everything to the library.
+type Settings struct {
+	ThreadLevel string // single, funneled, serialized or multiple, which empty is too
+	CUDA        string // on, off, or auto, which empty is too: as the library does by itself
+
+	EagerLimit int // bytes up to which a message is sent before its receive is known; 0: the library's
+	BufferSize int // bytes of the buffers between processes of one node; 0: the library's
+
+	Tuning map[string]string // collectives' names, such as allreduce, with the library's names of algorithms
+
+	Profiling      bool // statistics of its own too, where the library keeps any
+	Oversubscribed bool // there are more ranks than processors: waiting ranks are to give way
+}
+
+// Setting is one environment variable that tells the library something.
+type Setting struct {
+	Name, Value string
+	Why         string
+	Applied     bool   // false: the user had set it, and it stays
+	User        string // what the user had set, NAME=VALUE
+}
+
+// String says what was set, or why not, and what for.
+func (s Setting) String() string {
+	if s.Applied {
+		return fmt.Sprintf("%s=%s: %s", s.Name, s.Value, s.Why)
+	}
+	return fmt.Sprintf("%s=%s not set, because the environment has %s: %s", s.Name, s.Value, s.User, s.Why)
+}
+
+// option is one thing that libraries can be told.
+type option uint8
+
+const (
+	optAlways option = iota // whatever the user asked for
+	optCUDAOn
+	optCUDAOff
+	optEager
+	optBuffer
+	optYield
+	optProfile
+)
+
+var optionNames = [...]string{"what is always set", "CUDA on", "CUDA off", "EagerLimit", "BufferSize", "more ranks than processors", "Profiling"}
+
+// String returns the option's name in Config.
+func (o option) String() string { return optionNames[o] }
+
+// knob is one variable of one kind of library.
+type knob struct {
+	makers       []maker // nil: all of them
+	option       option
+	name, value  string // "$" stands for the number asked for
+	from, before string // versions that have it
+	why          string
+}
+
+var (
+	ofMPICH   = []maker{makeMPICH, makeMVAPICH, makeUnknownMPICH, makeUnknown}
+	ofOpenMPI = []maker{makeOpenMPI, makeUnknownOpenMPI, makeUnknown}
+	ofBoth    = append(slices.Clone(ofMPICH), makeOpenMPI, makeUnknownOpenMPI)
+)
+
+const (
+	whySignals  = "its signal handlers would take the place of Go's"
+	whyYield    = "there are more ranks than processors"
+	whyEager    = "EagerLimit"
+	whyBuffer   = "BufferSize"
+	whyCUDAOn   = "CUDA is on"
+	whyCUDAOff  = "CUDA is off"
+	whyProfile  = "Profiling"
+	whyAffinity = "all threads of a rank would run on one processor"
+)
+
+// knobs are all variables there are. Their names were compared with what MPICH
+// 4.0.2 and Open MPI 4.1.4 list themselves; those of the others are from their
+// manuals.
+var knobs = []knob{
+	{nil, optAlways, "UCX_HANDLE_ERRORS", "none", "", "", whySignals},
+	{nil, optAlways, "UCX_DEBUG_SIGNO", "0", "", "", whySignals},
+	{nil, optAlways, "IPATH_NO_BACKTRACE", "1", "", "", whySignals},
+	{nil, optAlways, "HFI_NO_BACKTRACE", "1", "", "", whySignals},
+	{[]maker{makeMVAPICH2}, optAlways, "MV2_ENABLE_AFFINITY", "0", "", "", whyAffinity},
+
+	{ofMPICH, optCUDAOn, "MPIR_CVAR_ENABLE_GPU", "1", "3.4", "", whyCUDAOn},
+	{ofMPICH, optCUDAOff, "MPIR_CVAR_ENABLE_GPU", "0", "3.4", "", whyCUDAOff},
+	{[]maker{makeIntel}, optCUDAOn, "I_MPI_OFFLOAD", "1", "", "", whyCUDAOn},
+	{[]maker{makeIntel}, optCUDAOn, "I_MPI_OFFLOAD_MODE", "cuda", "", "", whyCUDAOn},
+	{[]maker{makeIntel}, optCUDAOff, "I_MPI_OFFLOAD", "0", "", "", whyCUDAOff},
+	{[]maker{makeCray}, optCUDAOn, "MPICH_GPU_SUPPORT_ENABLED", "1", "", "", whyCUDAOn},
+	{[]maker{makeCray}, optCUDAOff, "MPICH_GPU_SUPPORT_ENABLED", "0", "", "", whyCUDAOff},
+	{[]maker{makeMVAPICH2}, optCUDAOn, "MV2_USE_CUDA", "1", "", "", whyCUDAOn},
+	{[]maker{makeMVAPICH2}, optCUDAOff, "MV2_USE_CUDA", "0", "", "", whyCUDAOff},
+	{ofOpenMPI, optCUDAOn, "OMPI_MCA_opal_cuda_support", "1", "", "5.0a1", whyCUDAOn},
+	{ofOpenMPI, optCUDAOff, "OMPI_MCA_opal_cuda_support", "0", "", "5.0a1", whyCUDAOff},
+	{ofOpenMPI, optCUDAOn, "OMPI_MCA_accelerator", "cuda", "5.0a1", "", whyCUDAOn},
+	{ofOpenMPI, optCUDAOff, "OMPI_MCA_accelerator", "null", "5.0a1", "", whyCUDAOff},
+
+	{ofBoth, optEager, "UCX_RNDV_THRESH", "$", "", "", whyEager},
+	{ofMPICH, optEager, "MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE", "$", "", "", whyEager},
+	{ofMPICH, optEager, "MPIR_CVAR_CH4_OFI_EAGER_MAX_MSG_SIZE", "$", "4.0", "4.3", whyEager},
+	{ofMPICH, optEager, "MPIR_CVAR_CH4_OFI_EAGER_THRESHOLD", "$", "4.3", "", whyEager},
+	{ofOpenMPI, optEager, "OMPI_MCA_btl_vader_eager_limit", "$", "", "5.0a1", whyEager},
+	{ofOpenMPI, optEager, "OMPI_MCA_btl_sm_eager_limit", "$", "5.0a1", "", whyEager},
+	{ofOpenMPI, optEager, "OMPI_MCA_btl_tcp_eager_limit", "$", "", "", whyEager},
+	{[]maker{makeCray}, optEager, "FI_CXI_RDZV_THRESHOLD", "$", "8.0", "", whyEager},
+	{[]maker{makeMVAPICH2}, optEager, "MV2_IBA_EAGER_THRESHOLD", "$", "", "", whyEager},
+	{[]maker{makeMVAPICH2}, optEager, "MV2_SMP_EAGERSIZE", "$", "", "", whyEager},
+
+	{ofBoth, optBuffer, "UCX_MM_SEG_SIZE", "$", "", "", whyBuffer},
+	{ofMPICH, optBuffer, "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "$", "3.4", "", whyBuffer},
+	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_vader_max_send_size", "$", "", "5.0a1", whyBuffer},
+	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_sm_max_send_size", "$", "5.0a1", "", whyBuffer},
+	{[]maker{makeIntel}, optBuffer, "I_MPI_SHM_CELL_FWD_SIZE", "$", "2019", "", whyBuffer},
+	{[]maker{makeIntel}, optBuffer, "I_MPI_SHM_CELL_BWD_SIZE", "$", "2019", "", whyBuffer},
+
+	{ofMPICH, optYield, "MPIR_CVAR_POLLS_BEFORE_YIELD", "1", "", "", whyYield},
+	{ofMPICH, optYield, "MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1", "5.0a1", "", whyYield},
+	{ofOpenMPI, optYield, "OMPI_MCA_mpi_yield_when_idle", "1", "", "", whyYield},
+	{[]maker{makeIntel}, optYield, "I_MPI_THREAD_YIELD", "2", "2019", "", whyYield},
+
+	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable", "1", "", "", whyProfile},
+	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable_output", "2", "", "", whyProfile},
+}
+
+// environment returns the variables to set before loading a library: of an ABI
+// family (mpich, openmpi or standard), and a vendor and version as far as they are
+// known. Those that lookup has are left as they are. The error, an ErrInit, is for
+// what the library cannot do, and says what it can.
+func (s Settings) environment(family, vendor, version string, lookup func(string) (string, bool)) ([]Setting, error) {
+	r := parseRelease(version)
+	m := makerOf(family, vendor, r)
+	var list []Setting
+	add := func(name, value, why string) {
+		set := Setting{Name: name, Value: value, Why: why, Applied: true}
+		for _, alias := range aliases(name, m) {
+			if v, ok := lookup(alias); ok {
+				set.Applied, set.User = false, alias+"="+v
+				break
+			}
+		}
+		list = append(list, set)
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	for _, o := range s.options() {
+		n := len(list)
+		for _, k := range knobs {
+			if k.option == o && k.has(m, r) {
+				add(k.name, strings.Replace(k.value, "$", strconv.Itoa(s.amount(o)), 1), k.why)
+			}
+		}
+		if needed := o == optCUDAOn || o == optCUDAOff || o == optEager || o == optBuffer; needed && len(list) == n {
+			return nil, refuse("%v has no setting for %v that cohort knows; it can be told %s", libraryName(m, version), o, can(m, r))
+		}
+	}
+	if err := crashes(m, r, list); err != nil {
+		return nil, err
+	}
+	for _, op := range slices.Sorted(maps.Keys(s.Tuning)) {
+		set, err := tune(m, r, op, s.Tuning[op])
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range set {
+			if !slices.ContainsFunc(list, func(l Setting) bool { return l.Name == t.name }) {
+				add(t.name, t.value, t.why)
+			}
+		}
+	}
+	return list, nil
+}
+
+// options returns what s asks for.
+func (s Settings) options() []option {
+	of := []option{optAlways}
+	for _, asked := range []struct {
+		o  option
+		ok bool
+	}{
+		{optCUDAOn, s.CUDA == "on"}, {optCUDAOff, s.CUDA == "off"}, {optEager, s.EagerLimit != 0}, {optBuffer, s.BufferSize != 0},
+		{optYield, s.Oversubscribed}, {optProfile, s.Profiling},
+	} {
+		if asked.ok {
+			of = append(of, asked.o)
+		}
+	}
+	return of
+}
+
+// amount returns the number that an option asks for.
+func (s Settings) amount(o option) int {
+	if o == optBuffer {
+		return s.BufferSize
+	}
+	return s.EagerLimit
+}
+
+// check finds values that no library has.
+func (s Settings) check() error {
+	switch {
+	case !slices.Contains([]string{"", "single", "funneled", "serialized", "multiple"}, s.ThreadLevel):
+		return refuse("the thread level is %q: allowed are single, funneled, serialized and multiple", s.ThreadLevel)
+	case !slices.Contains([]string{"", "auto", "on", "off"}, s.CUDA):
+		return refuse("CUDA is %q: allowed are auto, on and off", s.CUDA)
+	case s.EagerLimit < 0 || s.BufferSize < 0:
+		return refuse("EagerLimit is %d and BufferSize %d: want numbers of bytes", s.EagerLimit, s.BufferSize)
+	}
+	return nil
+}
+
+// crashes finds what would crash a library.
+func crashes(m maker, r release, list []Setting) error {
+	for _, l := range list {
+		// See quirkCUDACrash: whether the library can do it is not known before it
+		// is loaded.
+		if l.Name == "OMPI_MCA_opal_cuda_support" && l.Value == "1" && l.Applied && quirksIn(m, r).has(quirkCUDACrash) {
+			return refuse("%v crashes if it is told to use CUDA and was built without; if `ompi_info --parsable --all` says "+
+				"opal_built_with_cuda_support:value:true, set %s=1 in the environment", m, l.Name)
+		}
+	}
+	return nil
+}
+
+// has reports whether libraries of a maker and version have the knob.
+func (k *knob) has(m maker, r release) bool {
+	if k.makers != nil && !slices.Contains(k.makers, m) {
+		return false
+	}
+	// Versions are those of the maker's own numbering.
+	if m == makeMVAPICH || m == makeUnknownMPICH || m == makeUnknownOpenMPI || m == makeUnknown {
+		return true
+	}
+	return r.within(k.from, k.before)
+}
+
+// can lists the options that a library has.
+func can(m maker, r release) string {
+	var of []string
+	for _, k := range knobs {
+		if n := k.option.String(); k.option != optAlways && k.option != optYield && k.has(m, r) && !slices.Contains(of, n) {
+			of = append(of, n)
+		}
+	}
+	if algorithms(m) != nil {
+		of = append(of, "Tuning")
+	}
+	if of == nil {
+		return "nothing"
+	}
+	return strings.Join(of, ", ")
+}
+
+// aliases returns the names under which a library reads a variable. MPICH has
+// three for each.
+func aliases(name string, m maker) []string {
+	rest, ok := strings.CutPrefix(name, "MPIR_CVAR_")
+	if !ok {
+		return []string{name}
+	}
+	all := []string{name, "MPIR_PARAM_" + rest, "MPICH_" + rest}
+	if m == makeMVAPICH {
+		all = append(all, "MVP_"+rest)
+	}
+	return all
+}
+
+// libraryName returns a library's name and version for messages.
+func libraryName(m maker, version string) string {
+	return strings.TrimSpace(m.String() + " " + version)
+}
+
+// refuse returns the error of a setting that cannot be.
+func refuse(format string, args ...any) error {
+	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,248 @@
+package mpi
+
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// quirkKind is what is wrong, as far as cohort has to act on it.
+type quirkKind uint8
+
+const (
+	quirkOverrun         quirkKind = iota + 1 // a long message is written past the end of a shorter receive
+	quirkNoPersistent                         // persistent forms of some collectives are wrong
+	quirkNoInPlace                            // some collectives are wrong in place, in all forms
+	quirkNoCancelSend                         // a send cannot be canceled: waiting for it afterwards may never end
+	quirkNoCancelAny                          // a receive from any source cannot be canceled
+	quirkNoCancelRestart                      // a persistent receive cannot be canceled
+	quirkNoStartall                           // starting several persistent collectives in one call is wrong
+	quirkNoMultiple                           // MPI_THREAD_MULTIPLE is given and not sound
+	quirkNilBuffer                            // a null buffer with a count is a crash, not an error
+	quirkSilentMismatch                       // calls that do not match end without an error, or never
+	quirkSignals                              // signal handlers are replaced, in ways that break a Go program
+	quirkCUDACrash                            // asking for CUDA is a crash where the library was built without
+)
+
+// quirk is a defect or trap of some libraries' versions.
+type quirk struct {
+	kind         quirkKind
+	vendor       string // whose library; anyMPICH and anyOpenMPI are all that derive from one
+	from, before string // versions; empty is no bound
+	colls        []backend.Coll
+	inPlace      bool // in place only
+
+	wrong    string // what happens
+	does     string // what cohort does about it
+	evidence string // where it is known from
+}
+
+// Vendors of the table that stand for several.
+const (
+	anyMPICH   = "MPICH and what derives from it"
+	anyOpenMPI = "Open MPI and what derives from it"
+	derived    = "Intel MPI, Cray MPICH, MVAPICH"
+)
+
+// quirkTable is in the order of the documentation.
+var quirkTable = []quirk{
+	{
+		kind: quirkOverrun, vendor: anyOpenMPI,
+		wrong:    "a message longer than its receive is written past the end of the buffer, and MPI_ERR_TRUNCATE comes afterwards; from the length on at which messages go by rendezvous",
+		does:     "short receives go through a buffer of cohort's own, longer ones learn the length first; collectives are checked before or run as messages",
+		evidence: "measured with 4.1.4; the code is the same in 5.0.10 and in the development branch",
+	},
+	{
+		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.3", colls: []backend.Coll{backend.Gather},
+		wrong:    "MPI_Gather_init sends what the buffers held when it was called, not when it is started",
+		does:     "runs persistent Gather as messages",
+		evidence: "measured with 4.0.2 (1 to 8 ranks); pmodels/mpich#7078 (4.1.2), corrected by #7081 in August 2024",
+	},
+	{
+		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.2", colls: []backend.Coll{backend.Allgather},
+		wrong:    "MPI_Allgather_init gives wrong results from its second start on, on a power of two of ranks",
+		does:     "runs persistent Allgather as messages",
+		evidence: "measured with 4.0.2 (2, 4 and 8 ranks); pmodels/mpich#6423, corrected by #6425 in March 2023",
+	},
+	{
+		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", colls: []backend.Coll{backend.Scatter, backend.Bcast},
+		wrong:    "MPI_Scatter_init receives nothing from its second start on (2 ranks), or fails (3 and more), or with 4.2 never ends in place; MPI_Bcast_init of long data uses the same algorithm on 8 ranks and more",
+		does:     "runs persistent Scatter and Bcast as messages",
+		evidence: "measured with 4.0.2 (Scatter on 2 to 8 ranks); pmodels/mpich#7607, #7550 (not in a release known to cohort); the compatibility notes of cobre-rs/ferrompi (4.2.0, 4.2.1, 4.2.3)",
+	},
+	{
+		kind: quirkNoPersistent, vendor: derived, colls: []backend.Coll{backend.Gather, backend.Allgather, backend.Scatter, backend.Bcast},
+		wrong:    "the defects of MPICH's persistent collectives above may be in what derives from it",
+		does:     "runs these as messages",
+		evidence: "not tried; which MPICH a release derives from is not known to cohort",
+	},
+	{
+		kind: quirkNoInPlace, vendor: anyMPICH, colls: []backend.Coll{backend.Reduce}, inPlace: true,
+		wrong:    "MPI_Reduce in place crashes the process on a root that is not rank 0, from about 2 KiB on",
+		does:     "never in place there: the input is copied first",
+		evidence: "measured with 4.0.2 (2 to 5 ranks; the nonblocking and persistent forms are right); other releases not tried",
+	},
+	{
+		kind: quirkNoInPlace, vendor: anyMPICH, colls: []backend.Coll{backend.ReduceScatter}, inPlace: true,
+		wrong:    "MPI_Reduce_scatter in place with counts that differ ends the process with a failed assertion (memory ranges overlap), in the blocking, nonblocking and persistent form",
+		does:     "never in place there: the input is copied first",
+		evidence: "measured with 4.0.2 (4 and 8 ranks, 20 011 to 20 014 numbers of 8 bytes); other releases not tried",
+	},
+	{
+		kind: quirkNoInPlace, vendor: anyOpenMPI, before: "4.1.3", colls: []backend.Coll{backend.Alltoallv}, inPlace: true,
+		wrong:    "MPI_Alltoallv in place gives wrong results",
+		does:     "never in place there: the input is copied first",
+		evidence: "release notes of Open MPI 4.1.3",
+	},
+	{
+		kind: quirkNoStartall, vendor: anyMPICH, before: "4.2",
+		wrong:    "MPI_Startall of persistent collectives reads what was never set, in builds with the ch3 device",
+		does:     "starts them one by one",
+		evidence: "pmodels/mpich#6738, #6739",
+	},
+	{
+		kind: quirkNoCancelSend, vendor: anyMPICH,
+		wrong:    "MPI_Cancel of a send does nothing, and MPI_Wait does not return until the message is received",
+		does:     "does not try: a send that was given up keeps its buffer, and its communicator is broken",
+		evidence: "pmodels/mpich#5775, #2266, #2270 (will not be changed; MPI-4 deprecates it)",
+	},
+	{
+		kind: quirkNoCancelSend, vendor: anyOpenMPI,
+		wrong:    "MPI_Cancel of a send does nothing, and MPI_Wait does not return until the message is received",
+		does:     "does not try: a send that was given up keeps its buffer, and its communicator is broken",
+		evidence: "open-mpi/ompi#9626, #8078",
+	},
+	{
+		kind: quirkNoCancelAny, vendor: "MPICH", from: "5.0.0a1", before: "5.0.1",
+		wrong:    "MPI_Cancel of a receive from any source does not work",
+		does:     "such a receive that was given up keeps its buffer, and its communicator is broken",
+		evidence: "release notes of MPICH 5.0.1; 4.0.2 measured to be right",
+	},
+	{
+		kind: quirkNoCancelRestart, vendor: "Cray MPICH",
+		wrong:    "MPI_Cancel of a persistent receive crashes",
+		does:     "persistent receives are plain ones, made anew at each start",
+		evidence: "ICLDisco/parsec#519",
+	},
+	{
+		kind: quirkNoMultiple, vendor: anyOpenMPI, before: "3.0",
+		wrong:    "MPI_THREAD_MULTIPLE hangs",
+		does:     "asks for MPI_THREAD_SERIALIZED",
+		evidence: "open-mpi/ompi#594, #1408; Open MPI's documentation: robust from 3.0 on",
+	},
+	{
+		kind: quirkNilBuffer, vendor: anyOpenMPI,
+		wrong:    "a null buffer with a count above 0 crashes the process",
+		does:     "checks its arguments before the call",
+		evidence: "measured with 4.1.4",
+	},
+	{
+		kind: quirkSilentMismatch, vendor: anyMPICH,
+		wrong:    "of 9 collectives that the ranks call differently none is an error on every rank, 4 end with wrong results and no error, 2 never end",
+		does:     "compares the calls beforehand where Config.Check is set",
+		evidence: "measured with 4.0.2",
+	},
+	{
+		kind: quirkSilentMismatch, vendor: anyOpenMPI,
+		wrong:    "of 9 collectives that the ranks call differently 1 is an error on every rank, 5 end with wrong results and no error, 2 never end",
+		does:     "compares the calls beforehand where Config.Check is set, and always where the overrun above could happen",
+		evidence: "measured with 4.1.4",
+	},
+	{
+		kind: quirkSignals, vendor: anyMPICH,
+		wrong:    "UCX replaces the handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGHUP and the signal stack when the library is loaded, MPICH that of SIGUSR1 in MPI_Init: a nil dereference is no longer a panic, and the two other signals end the program",
+		does:     "sets UCX_HANDLE_ERRORS and UCX_DEBUG_SIGNO before loading, and puts back every handler that has changed after loading and after MPI_Init",
+		evidence: "measured with 4.0.2 and UCX 1.13.1",
+	},
+	{
+		kind: quirkSignals, vendor: anyOpenMPI,
+		wrong:    "where it uses UCX or PSM2, these replace signal handlers; Open MPI itself leaves Go's alone",
+		does:     "as for MPICH",
+		evidence: "measured with 4.1.4, which by default uses neither on one node",
+	},
+	{
+		kind: quirkCUDACrash, vendor: anyOpenMPI, before: "5.0",
+		wrong:    "OMPI_MCA_opal_cuda_support=1 crashes MPI_Init of a library that was built without CUDA",
+		does:     "does not set it; Config.CUDA \"on\" needs it in the environment",
+		evidence: "measured with 4.1.4",
+	},
+}
+
+// quirks are those of one library.
+type quirks []quirk
+
+// quirksOf returns what is known to be wrong with a library: of an ABI family
+// (mpich, openmpi or standard), a vendor and a version, as far as they are known. What
+// is not known is taken to be the worst.
+func quirksOf(family, vendor, version string) quirks {
+	r := parseRelease(version)
+	return quirksIn(makerOf(family, vendor, r), r)
+}
+
+// quirksIn returns the rows about one maker's version.
+func quirksIn(who maker, r release) quirks {
+	var of quirks
+	for _, q := range quirkTable {
+		if q.concerns(who) && q.concernsRelease(who, r) {
+			of = append(of, q)
+		}
+	}
+	return of
+}
+
+// concerns reports whether a row is about what a maker makes, whatever the
+// version.
+func (q *quirk) concerns(who maker) bool {
+	switch q.vendor {
+	case anyMPICH:
+		return who.mpich()
+	case anyOpenMPI:
+		return who.openmpi()
+	case derived:
+		return who.mpich() && who != makeMPICH
+	}
+	m := makerOf("", q.vendor, release{})
+	return who == m || who == makeUnknown || who == makeUnknownMPICH && m.mpich()
+}
+
+// concernsRelease reports whether a row that concerns a maker is about one of its
+// versions. The bounds of a row are those of one maker's numbering: a library of
+// another is taken to be within them.
+func (q *quirk) concernsRelease(who maker, r release) bool {
+	numbered := who == makerOf("", q.vendor, release{}) || q.vendor == anyMPICH && who == makeMPICH || q.vendor == anyOpenMPI && who == makeOpenMPI
+	return !numbered || r.within(q.from, q.before)
+}
+
+// has reports whether the library has a quirk of a kind.
+func (qs quirks) has(kind quirkKind) bool {
+	return slices.ContainsFunc(qs, func(q quirk) bool { return q.kind == kind })
+}
+
+// overruns reports whether a long message may be written past the end of a shorter
+// receive.
+func (qs quirks) overruns() bool { return qs.has(quirkOverrun) }
+
+// persistent reports whether the library's own persistent form of a collective is
+// sound, in place or not.
+func (qs quirks) persistent(coll backend.Coll, inPlace bool) bool {
+	return qs.sound(quirkNoPersistent, coll, inPlace) && qs.sound(quirkNoInPlace, coll, inPlace)
+}
+
+// inPlace reports whether a collective may be called with MPI_IN_PLACE, in any
+// form.
+func (qs quirks) inPlace(coll backend.Coll) bool { return qs.sound(quirkNoInPlace, coll, true) }
+
+func (qs quirks) sound(kind quirkKind, coll backend.Coll, inPlace bool) bool {
+	return !slices.ContainsFunc(qs, func(q quirk) bool {
+		return q.kind == kind && slices.Contains(q.colls, coll) && (inPlace || !q.inPlace)
+	})
+}
+
+// cancels reports whether a receive can be taken back: from any source or one,
+// persistent or not. Sends never can.
+func (qs quirks) cancels(anySource, persistent bool) bool {
+	return !(anySource && qs.has(quirkNoCancelAny)) && !(persistent && qs.has(quirkNoCancelRestart))
+}
+
+// multiple reports whether MPI_THREAD_MULTIPLE is sound where it is given.
+func (qs quirks) multiple() bool { return !qs.has(quirkNoMultiple) }
