@@ -44,7 +44,7 @@ type runOptions struct {
 func setupRun(o *options) func([]string) (int, error) {
 	r := runOptions{tag: true, backend: "shm"}
 	o.number(&r.ranks, 'n', "", "N", "number of ranks (default: the usable processors)", 1, spawn.MaxRanks)
-	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default)")
+	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default), or\nmpi, by an MPI library, whose own launcher starts them")
 	o.add(option{0, "bind", "WHAT", "bind each rank to its share: core, numa or none (default:\ncore if there are as many processors as ranks, else none)", func(s string) (err error) {
 		r.bind, err = spawn.ParseBind(s)
 		return err
@@ -88,10 +88,19 @@ func (r *runOptions) run(args []string) (int, error) {
 		defer remove()
 		program.Path = path
 	}
-	job, err := spawn.Start(spawn.Config{
+	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Signals: signals, Keeper: keeper,
-	})
+	}
+	if r.backend == "mpi" {
+		launch, remove, err := mpiLaunch(r.ranks, keeper)
+		if err != nil {
+			return statusUsage, err
+		}
+		defer remove()
+		config.Launch = launch
+	}
+	job, err := spawn.Start(config)
 	if err != nil {
 		return statusUsage, err
 	}
@@ -101,14 +110,14 @@ func (r *runOptions) run(args []string) (int, error) {
 // checkRunBackend reports why ranks cannot be started for a backend.
 func checkRunBackend(name string) error {
 	switch name {
-	case "shm":
+	case "shm", "mpi":
 		return nil
 	case "local":
-		return usagef("--backend local: its ranks are goroutines of one process, which cohort.Run starts inside the program; there is shm")
-	case "tcp", "mpi":
-		return usagef("--backend %s: not there yet; there is shm", name)
+		return usagef("--backend local: its ranks are goroutines of one process, which cohort.Run starts inside the program; there are shm and mpi")
+	case "tcp":
+		return usagef("--backend %s: not there yet; there are shm and mpi", name)
 	}
-	return usagef("--backend %s: there is no such backend%s; there is shm", name, didYouMean(name, []string{"shm"}))
+	return usagef("--backend %s: there is no such backend%s; there are shm and mpi", name, didYouMean(name, []string{"shm", "mpi"}))
 }
 
 // errStopped is why a build ended that a signal stopped.

@@ -29,7 +29,7 @@ var users = map[string][]string{
 	"internal/match":             {"backend/*"},
 	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "cmd/cohort"},
 	"internal/sched":             {""},
-	"internal/shmem":             {"backend/shm", "cmd/cohort"},
+	"internal/shmem":             {"backend/shm", "cmd/cohort", "internal/spawn"},
 	"internal/spawn":             {"cmd/cohort"},
 	"internal/view":              {"", "backend/*", "cohorttest", "internal/kernel"},
 }

@@ -13,9 +13,9 @@ func describe(e exit) (status int, how string) {
 	if e.err != nil {
 		return 1, fmt.Sprintf("could not be waited for (%v)", e.err)
 	}
-	w, ok := e.state.Sys().(syscall.WaitStatus)
-	if !ok || !w.Signaled() {
-		return e.state.ExitCode(), fmt.Sprintf("exited with status %d", e.state.ExitCode())
+	w := e.wait
+	if !w.Signaled() {
+		return w.ExitStatus(), fmt.Sprintf("exited with status %d", w.ExitStatus())
 	}
 	how = fmt.Sprintf("was killed by signal %d (%v)", int(w.Signal()), w.Signal())
 	if w.CoreDump() {
@@ -24,13 +24,26 @@ func describe(e exit) (status int, how string) {
 	return 128 + int(w.Signal()), how
 }
 
+// reap waits for a process that this one started; at is when it ended, zero for
+// when reap has seen it.
+func reap(rank int, p *os.Process, at time.Time) exit {
+	state, err := p.Wait()
+	if at.IsZero() {
+		at = time.Now()
+	}
+	e := exit{rank: rank, err: err, at: at}
+	if err == nil {
+		e.wait, _ = state.Sys().(syscall.WaitStatus) // it is one on all systems with process groups
+	}
+	return e
+}
+
 // watchEach reports the end of every process with a goroutine for each.
 func watchEach(procs []*os.Process, ended chan<- exit) {
 	var all sync.WaitGroup
 	for i, p := range procs {
 		all.Go(func() {
-			state, err := p.Wait()
-			ended <- exit{i, state, err, time.Now()}
+			ended <- reap(i, p, time.Time{})
 		})
 	}
 	all.Wait()

@@ -54,6 +54,8 @@ type Config struct {
 	Stdout, Stderr io.Writer // nil for the launcher's
 	Tag            bool      // lines get their rank in front
 
+	Launch *Launch // who starts the ranks; nil for this process itself
+
 	Timeout time.Duration  // 0: none
 	Signals chan os.Signal // what comes here is passed on to the ranks; see [Notify]
 	Keeper  *Keeper        // may be nil
@@ -78,6 +80,8 @@ type Job struct {
 	logs   chan message
 	done   chan struct{}
 	result Result
+
+	launcher *starter // nil where this process starts the ranks
 }
 
 type rank struct {
@@ -90,13 +94,16 @@ type rank struct {
 	since        time.Time
 	drained      chan struct{} // closed when its output has been passed on
 	pipes        []*pipe       // where its output comes from
+	follow       func()        // ends the watch over a rank that a launcher has started
 }
 
 type exit struct {
-	rank  int
-	state *os.ProcessState
-	err   error
-	at    time.Time
+	rank int
+	wait syscall.WaitStatus
+	err  error
+	at   time.Time
+	// unknown says that it ended, and wait is not known (yet).
+	unknown bool
 }
 
 type stopping struct {
@@ -137,7 +144,11 @@ func Start(cfg Config) (*Job, error) {
 		logs: make(chan message, 64), done: make(chan struct{}), result: Result{First: -1},
 	}
 	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: j.outputFailed}
-	if err := j.launch(); err != nil {
+	start := j.launch
+	if cfg.Launch != nil {
+		start = j.launchBy
+	}
+	if err := start(); err != nil {
 		return nil, err
 	}
 	return j, nil
@@ -224,34 +235,13 @@ func (j *Job) launch() error {
 }
 
 // startRank starts rank i with its output connected.
-func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) (err error) {
+func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
 	r := &rank{running: true, drained: make(chan struct{})}
-	var given []*os.File // the rank's ends of pipes
-	defer func() {
-		for _, f := range given {
-			f.Close()
-		}
-		if err != nil {
-			for _, p := range r.pipes {
-				p.file.Close()
-			}
-		}
-	}()
-	files := []*os.File{stdin, nil, nil}
-	writers := []io.Writer{j.cfg.Stdout, j.cfg.Stderr}
-	var piped []io.Writer
-	for k, w := range writers {
-		if f, ok := w.(*os.File); ok && !j.cfg.Tag {
-			files[k+1] = f // nothing between the rank and where its output goes
-			continue
-		}
-		read, write, err := os.Pipe()
-		if err != nil {
-			return j.startError(i, err)
-		}
-		given, r.pipes = append(given, write), append(r.pipes, &pipe{file: read})
-		piped, files[k+1] = append(piped, w), write
+	files, started, err := j.openOutput(r, i)
+	if err != nil {
+		return err
 	}
+	defer func() { started(r.proc != nil) }()
 	if j.cfg.Places != nil {
 		if err := setAffinity(j.cfg.Places[i]); err != nil {
 			return fmt.Errorf("binding rank %d to processors %v: %w", i, j.cfg.Places[i], err)
@@ -259,7 +249,7 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) (err er
 	}
 	argv := append([]string{j.cfg.Path}, j.cfg.Args...)
 	r.proc, err = os.StartProcess(j.cfg.Path, argv, &os.ProcAttr{
-		Files: files, Sys: sysProcAttr(pidfd),
+		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(pidfd),
 		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(i)),
 	})
 	if err != nil {
@@ -268,8 +258,42 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) (err er
 	r.pgid = r.proc.Pid
 	j.cfg.Keeper.Group(r.pgid)
 	j.ranks = append(j.ranks, r)
-	j.connect(r, i, piped)
 	return nil
+}
+
+// openOutput returns what rank i gets as standard output and error. started is
+// called once the rank has them, or with false if it will not: from then on what
+// it writes is passed on.
+func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool), err error) {
+	var given []*os.File // the rank's ends of pipes
+	var piped []io.Writer
+	started = func(ok bool) {
+		for _, f := range given {
+			f.Close()
+		}
+		if ok {
+			j.connect(r, i, piped)
+			return
+		}
+		for _, p := range r.pipes {
+			p.file.Close()
+		}
+		r.pipes = nil
+	}
+	for k, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
+		if f, ok := w.(*os.File); ok && !j.cfg.Tag {
+			files[k] = f // nothing between the rank and where its output goes
+			continue
+		}
+		read, write, err := os.Pipe()
+		if err != nil {
+			started(false)
+			return files, nil, j.startError(i, err)
+		}
+		given, r.pipes = append(given, write), append(r.pipes, &pipe{file: read})
+		piped, files[k] = append(piped, w), write
+	}
+	return files, started, nil
 }
 
 // connect passes what comes from a rank's pipes on, each to its writer.

@@ -61,10 +61,10 @@ func (w *watch) run(ended chan<- exit) {
 		now := time.Now()
 		for _, e := range events[:max(n, 0)] {
 			i := int(e.Fd)
-			state, err := w.procs[i].Wait()
+			ending := reap(i, w.procs[i], now)
 			syscall.EpollCtl(w.set, syscall.EPOLL_CTL_DEL, w.pidfds[i], nil)
 			left--
-			ended <- exit{i, state, err, now}
+			ended <- ending
 		}
 	}
 }

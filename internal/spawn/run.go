@@ -30,13 +30,22 @@ func (j *Job) run() {
 	tick := time.NewTicker(sweepEvery)
 	tick.Stop()
 	defer tick.Stop()
-	for s.running > 0 || s.lingering > 0 {
+	by := j.launcher
+	if by == nil {
+		by = new(starter) // nothing comes from its channels
+	}
+	for s.running > 0 || s.lingering > 0 || by.up {
 		select {
+		case h := <-by.hellos:
+			s.hello(h)
+		case e := <-by.ended:
+			s.launcherEnded(e)
+		case <-by.stuck:
+			syscall.Kill(-by.proc.Pid, syscall.SIGKILL)
+		case <-s.suspected:
+			s.terminate()
 		case e := <-j.ended:
 			s.rankEnded(e)
-			if s.lingering > 0 {
-				tick.Reset(sweepEvery)
-			}
 		case sig := <-j.cfg.Signals:
 			s.pass(sig)
 		case why := <-j.stop:
@@ -53,9 +62,16 @@ func (j *Job) run() {
 		case <-tick.C:
 			s.sweep()
 		}
-		if s.lingering == 0 {
+		switch ticks := s.lingering > 0; {
+		case ticks && !s.ticking:
+			tick.Reset(sweepEvery)
+		case !ticks:
 			tick.Stop()
 		}
+		s.ticking = s.lingering > 0
+	}
+	if j.launcher != nil {
+		s.conclude()
 	}
 	if j.drain() {
 		select {
@@ -74,18 +90,50 @@ type state struct {
 	*Job
 	running   int // ranks
 	lingering int // groups of ranks that have ended
+	ticking   bool
 	ending    bool
-	asked     time.Time // when a signal that asks for an end was first passed on
+	began     time.Time      // when it began to end
+	asked     time.Time      // when a signal that asks for an end was first passed on
+	request   syscall.Signal // that signal
 	timeout   <-chan time.Time
 	kill      <-chan time.Time
 	stuck     <-chan time.Time
+
+	// suspect is the first rank that was killed in a way in which the launcher
+	// kills, which is not blamed as long as the launcher may have done it; nil for
+	// none. suspected is when to wait for the launcher no more.
+	suspect   *exit
+	suspected <-chan time.Time
 }
 
 // rankEnded notes that a rank has ended, and begins the end of the others if it failed.
 func (s *state) rankEnded(e exit) {
-	r := s.ranks[e.rank]
+	s.gone(e.rank)
+	if e.unknown {
+		return
+	}
+	status, _ := describe(e)
+	if status == 0 || s.result.First >= 0 || s.result.Err != nil {
+		return
+	}
+	if s.launcher != nil && !s.blamed(e) {
+		return
+	}
+	s.blame(e)
+	s.terminate()
+}
+
+// gone notes that a rank's process is there no more.
+func (s *state) gone(rank int) {
+	r := s.ranks[rank]
+	if !r.running {
+		return
+	}
 	r.running = false
 	s.running--
+	if r.pgid == 0 { // it never was
+		return
+	}
 	if groupAlive(r.pgid) {
 		r.linger, r.since = true, time.Now()
 		s.lingering++
@@ -98,17 +146,17 @@ func (s *state) rankEnded(e exit) {
 	} else {
 		s.cfg.Keeper.GroupGone(r.pgid)
 	}
+}
+
+// blame makes a rank's end the job's.
+func (s *state) blame(e exit) {
 	status, how := describe(e)
-	if status == 0 || s.result.First >= 0 || s.result.Err != nil {
-		return
-	}
 	s.result.First, s.result.Status = e.rank, status
 	text := fmt.Sprintf("rank %d %s after %s", e.rank, how, seconds(e.at.Sub(s.begun)))
 	if s.running > 0 {
 		text += "; ending the others"
 	}
-	s.log(message{text, r.drained}) // what the rank said last comes before what is said of it
-	s.terminate()
+	s.log(message{text, s.ranks[e.rank].drained}) // what the rank said last comes before what is said of it
 }
 
 // end begins the end of the job for a reason that lies in no rank.
@@ -130,9 +178,10 @@ func (s *state) terminate() {
 	if s.ending {
 		return
 	}
-	s.ending = true
-	s.timeout = nil
+	s.ending, s.began = true, time.Now()
+	s.timeout, s.suspected = nil, nil
 	s.kill = time.After(Grace)
+	s.stopLauncher()
 	s.signal(syscall.SIGTERM)
 	s.signal(syscall.SIGCONT) // a stopped process sees SIGTERM only when it goes on
 }
@@ -141,7 +190,7 @@ func (s *state) terminate() {
 func (s *state) killAll() {
 	var names []string
 	for i, r := range s.ranks {
-		if r.running {
+		if r.running && r.pgid != 0 {
 			names = append(names, fmt.Sprint(i))
 		}
 	}
@@ -150,12 +199,13 @@ func (s *state) killAll() {
 		s.logf("%s %s did not end within %v of SIGTERM: killed", plural(len(names), "rank"), strings.Join(names, ", "), Grace)
 	}
 	s.kill, s.stuck = nil, time.After(stuckLimit)
+	s.killLauncher()
 }
 
 // giveUp stops waiting for processes that not even SIGKILL ends.
 func (s *state) giveUp() {
 	for i, r := range s.ranks {
-		if r.running {
+		if r.running && r.pgid != 0 {
 			s.logf("rank %d (process %d) is stuck in the kernel and does not end; it is left behind", i, r.pgid)
 		}
 	}
@@ -165,7 +215,7 @@ func (s *state) giveUp() {
 // signal sends a signal to every group that may have processes.
 func (s *state) signal(sig syscall.Signal) {
 	for _, r := range s.ranks {
-		if r.running || r.linger {
+		if r.pgid != 0 && (r.running || r.linger) {
 			syscall.Kill(-r.pgid, sig)
 		}
 	}
@@ -179,13 +229,16 @@ func (s *state) pass(sig os.Signal) {
 		return
 	}
 	s.signal(n)
+	if asksForEnd(n) {
+		s.askLauncher(n)
+	}
 	switch {
 	case n == syscall.SIGTSTP:
 		// The ranks stop by their own default; now the launcher, as its shell expects.
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case !asksForEnd(n):
 	case s.asked.IsZero():
-		s.asked = time.Now()
+		s.asked, s.request = time.Now(), n
 	case time.Since(s.asked) > sameRequest:
 		s.end(stopping{128 + int(n), fmt.Errorf("asked twice to end (%v)", n), "asked twice to end; ending the ranks"})
 	}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+// rankCommand is what an MPI launcher runs this program with: it becomes a rank.
+const rankCommand = "mpi-rank"
+
+// becomeRank turns this process into a rank of the cohort run at address. It
+// returns only when that fails, with the status.
+func becomeRank(address string) int {
+	err := errors.New("this is for the launchers that cohort run starts")
+	if l := mpifind.Launched(os.LookupEnv); l != nil && l.Rank >= 0 {
+		err = spawn.Become(address, l.Rank, l.Size)
+	}
+	fmt.Fprintln(os.Stderr, "cohort:", err)
+	return statusUsage
+}
+
+// libraryToRun returns the library that ranks will load and its launcher: the one
+// that COHORT_MPI_LIB asks for, else the first that has a launcher.
+func libraryToRun(env func(string) (string, bool)) (lib mpifind.Library, command string, args func(int) []string, err error) {
+	if asked, _ := env("COHORT_MPI_LIB"); asked != "" {
+		lib, err = mpifind.Examine(asked)
+		if err == nil && lib.Problem != "" {
+			err = fmt.Errorf("%s: %s", lib.Path, lib.Problem)
+		}
+		if err != nil {
+			return lib, "", nil, fmt.Errorf("COHORT_MPI_LIB: %w", err)
+		}
+		command, args, err = mpifind.Mpiexec(lib)
+		return lib, command, args, err
+	}
+	found := mpifind.Find(env)
+	var first error
+	for _, lib := range found {
+		if lib.Problem != "" {
+			continue
+		}
+		command, args, err := mpifind.Mpiexec(lib)
+		if err == nil {
+			return lib, command, args, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return lib, "", nil, first
+	}
+	return lib, "", nil, mpifind.NotFound(found, env)
+}
+
+// mpiLaunch says how the ranks of a job are started by an MPI launcher. remove
+// removes what the launcher may leave.
+func mpiLaunch(ranks int, keeper *spawn.Keeper) (launch *spawn.Launch, remove func(), err error) {
+	lib, command, args, err := libraryToRun(os.LookupEnv)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--backend mpi: %w", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	launch = &spawn.Launch{
+		Name: filepath.Base(command), Command: command, Args: args(ranks), Rank: []string{exe, rankCommand},
+		Env:   []string{"COHORT_MPI_LIB=" + lib.Path},
+		Noise: isNoise, Blame: blame,
+	}
+	set := func(name, value string) {
+		if _, there := os.LookupEnv(name); !there {
+			launch.Env = append(launch.Env, name+"="+value)
+		}
+	}
+	remove = func() {}
+	switch lib.Runtime {
+	case mpifind.MPICH:
+		// On this machine, also in a batch job of several.
+		set("HYDRA_LAUNCHER", "fork")
+		set("HYDRA_RMK", "user")
+	case mpifind.OpenMPI:
+		launch.Args = append(launch.Args, "--bind-to", "none") // each rank is bound before its program starts
+		if os.Geteuid() == 0 {
+			set("OMPI_ALLOW_RUN_AS_ROOT", "1")
+			set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+			set("PRTE_ALLOW_RUN_AS_ROOT", "1")
+			set("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+		}
+		remove = ownFolders(set, keeper)
+	}
+	return launch, remove, nil
+}
+
+// ownFolders has Open MPI put the files of a job's session and of its shared
+// memory in folders of this job, because it leaves them behind when it is killed.
+func ownFolders(set func(name, value string), keeper *spawn.Keeper) (remove func()) {
+	var folders []string
+	for _, f := range []struct {
+		in        string
+		variables []string
+	}{
+		{os.TempDir(), []string{"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"}},
+		{"/dev/shm", []string{
+			"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory",
+			"OMPI_MCA_osc_sm_backing_directory", "OMPI_MCA_osc_rdma_backing_directory",
+		}},
+	} {
+		folder, err := os.MkdirTemp(f.in, "cohort-run-*")
+		if err != nil {
+			continue // it finds places of its own then
+		}
+		keeper.Folder(folder)
+		folders = append(folders, folder)
+		for _, v := range f.variables {
+			set(v, folder)
+		}
+	}
+	return func() {
+		for _, f := range folders {
+			os.RemoveAll(f)
+		}
+	}
+}
+
+// noise are lines that launchers write when a rank fails, and that say no more
+// than cohort run does: Hydra's of MPICH 4 and Open MPI's of version 4 and 5.
+var noise = regexp.MustCompile(`^(={20,}|-{20,}|` +
+	`=   (BAD TERMINATION OF ONE OF|PID \d+ RUNNING AT|EXIT CODE: |CLEANING UP REMAINING|YOU CAN IGNORE THE BELOW).*|` +
+	`YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*|` +
+	`This typically refers to a problem with your application\.|Please see the FAQ page for debugging suggestions|` +
+	`Primary job  terminated normally, but \d+ process(es)? returned|` +
+	`a non-zero exit code\. Per user-direction, the job has been aborted\.|` +
+	`\S+ (detected that one or more processes exited with non-zero status, thus causing|noticed that process rank \d+ with PID \d+ on node .*)|` +
+	`the job to be terminated\. The first process to do so was:|` +
+	`\s+Process name: \[.*\]|\s+Exit code: +\d+)$`)
+
+func isNoise(line string) bool { return noise.MatchString(line) }
+
+// accusations are the lines that name the rank which failed first, its process,
+// or the signal that killed it.
+var accusations = []struct {
+	pattern           *regexp.Regexp
+	rank, pid, signal int // the group of each, 0 for none
+}{
+	{pattern: regexp.MustCompile(`^=   PID (\d+) RUNNING AT `), pid: 1},
+	{pattern: regexp.MustCompile(`^YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .* \(signal (\d+)\)$`), signal: 1},
+	{pattern: regexp.MustCompile(`^\s+Process name: \[\[\d+,\d+\],(\d+)\]$`), rank: 1},
+	{pattern: regexp.MustCompile(`^\S+ noticed that process rank (\d+) with PID \d+ on node .* exited on signal (\d+)`), rank: 1, signal: 2},
+}
+
+// blame reads a launcher's lines for the rank that failed first.
+func blame(lines []string) (rank, pid, signal int) {
+	rank, pid = -1, -1
+	for _, line := range lines {
+		for _, a := range accusations {
+			m := a.pattern.FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
+			for _, f := range []struct {
+				to    *int
+				group int
+			}{{&rank, a.rank}, {&pid, a.pid}, {&signal, a.signal}} {
+				if f.group > 0 {
+					*f.to, _ = strconv.Atoi(m[f.group])
+				}
+			}
+		}
+	}
+	return rank, pid, signal
+}

@@ -1,0 +1,271 @@
+package spawn
+
+import (
+	"bufio"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Launch is another program that starts the ranks of a job: an MPI launcher. It
+// starts Rank, which calls [Become] and so turns into the job's program. The
+// process that the launcher has started is then the rank, with the output, input
+// and processors that a rank of this package has.
+type Launch struct {
+	Name    string   // for messages: "mpiexec.mpich"
+	Command string   // its path
+	Args    []string // its options
+	Rank    []string // what it is to start, path first; one more argument comes last, for Become
+	Env     []string // variables of the launcher and the ranks, over those of the job
+	// Noise reports whether a line of the launcher's own output is one that it
+	// writes when a rank fails, and that says no more than this package does.
+	Noise func(line string) bool
+	// Blame reads lines of the launcher for the rank that it says failed first: by
+	// number or by process, -1 for not known, and the signal that killed it, 0 for
+	// none. It serves where the system does not tell how a rank ended.
+	Blame func(lines []string) (rank, pid, signal int)
+}
+
+const (
+	helloLimit   = 10 * time.Second       // for a process that says it is a rank to say which
+	suspectLimit = 200 * time.Millisecond // for the launcher to end when a rank was killed, perhaps by it
+	closeLimit   = 700 * time.Millisecond // for the launcher to end by itself once its ranks have been killed
+	keptLines    = 200                    // lines of the launcher kept for Blame
+)
+
+// starter is the launcher of a job while it runs.
+type starter struct {
+	proc   *os.Process
+	up     bool
+	ending exit // once it is not up any more
+	ended  chan exit
+	output *pipe
+	lines  []string      // the first it wrote; to be read once passed is closed
+	passed chan struct{} // closed when its output has been passed on
+	listen net.Listener
+	hellos chan hello
+	quiet  atomic.Bool // nothing more of it is passed on
+	// stuck is when to end it, having waited long enough for it to end by itself.
+	stuck <-chan time.Time
+}
+
+// hello is a process that says it is a rank.
+type hello struct {
+	rank, size, pid int
+	conn            *net.UnixConn
+}
+
+// order is what a rank is told to become.
+type order struct {
+	Path string
+	Args []string // from argv[0] on
+	Env  []string // to be set
+	CPUs CPUs     `json:",omitempty"`
+}
+
+// launchBy starts the launcher, from a thread that stays until the job's end.
+func (j *Job) launchBy() error {
+	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), hellos: make(chan hello, j.cfg.Ranks)}
+	j.launcher = l
+	address, err := l.meet()
+	if err != nil {
+		return err
+	}
+	for range j.cfg.Ranks {
+		j.ranks = append(j.ranks, &rank{running: true, drained: make(chan struct{})})
+	}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		started <- j.startLauncher(address)
+		<-j.done
+	}()
+	if err := <-started; err != nil {
+		l.listen.Close()
+		close(j.done)
+		return err
+	}
+	go j.accept()
+	go func() { l.ended <- reap(-1, l.proc, time.Time{}) }()
+	go j.passLauncher()
+	go j.run()
+	return nil
+}
+
+// meet opens the socket where ranks ask what they are to become. It has no name
+// in the file system where that can be had.
+func (l *starter) meet() (address string, err error) {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	address = "cohort-run-" + hex.EncodeToString(b[:])
+	if runtime.GOOS == "linux" {
+		address = "@" + address
+	} else {
+		address = filepath.Join(os.TempDir(), address)
+	}
+	l.listen, err = net.Listen("unix", address)
+	if err != nil {
+		return "", fmt.Errorf("a socket for the ranks: %w", err)
+	}
+	return address, nil
+}
+
+// startLauncher starts the launcher itself. Its output is for messages of its
+// own: the ranks have another.
+func (j *Job) startLauncher(address string) error {
+	l, c := j.launcher, j.cfg.Launch
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer write.Close()
+	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob)
+	argv := append(append([]string{c.Command}, c.Args...), c.Rank...)
+	l.proc, err = os.StartProcess(c.Command, append(argv, address), &os.ProcAttr{
+		Files: []*os.File{null, write, write}, Env: append(env, c.Env...), Sys: sysProcAttr(nil),
+	})
+	if err != nil {
+		read.Close()
+		return fmt.Errorf("starting %s: %w", c.Name, Explain(c.Command, err))
+	}
+	l.output = &pipe{file: read}
+	j.cfg.Keeper.Group(l.proc.Pid)
+	return nil
+}
+
+// accept takes what connects until there is nothing to connect to any more.
+func (j *Job) accept() {
+	for {
+		c, err := j.launcher.listen.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			go j.greet(c.(*net.UnixConn))
+		}
+	}
+}
+
+// greet hears which rank a process is. Strangers are not heard.
+func (j *Job) greet(c *net.UnixConn) {
+	h := hello{conn: c}
+	c.SetDeadline(time.Now().Add(helloLimit))
+	if _, err := fmt.Fscanf(c, "rank %d of %d process %d\n", &h.rank, &h.size, &h.pid); err == nil && trusted(c, &h.pid) {
+		select {
+		case j.launcher.hellos <- h:
+			return
+		case <-j.done:
+		}
+	}
+	c.Close()
+}
+
+// hello makes a process that the launcher has started a rank.
+func (s *state) hello(h hello) {
+	refuse := func(format string, args ...any) {
+		h.conn.Close()
+		s.end(stopping{1, fmt.Errorf(format, args...), fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case h.size != len(s.ranks):
+		refuse("%s has started %d ranks instead of %d", s.cfg.Launch.Name, h.size, len(s.ranks))
+		return
+	case h.rank < 0 || h.rank >= h.size || s.ranks[h.rank].pgid != 0 || !s.ranks[h.rank].running:
+		refuse("%s has started rank %d of %d twice", s.cfg.Launch.Name, h.rank, h.size)
+		return
+	case s.ending:
+		h.conn.Close() // it ends then
+		return
+	}
+	r := s.ranks[h.rank]
+	files, started, err := s.openOutput(r, h.rank)
+	if err != nil {
+		refuse("%v", err)
+		return
+	}
+	in := s.cfg.Stdin
+	var pump *os.File
+	if h.rank > 0 {
+		in = nil
+	}
+	if in, pump, err = openStdin(in); err != nil {
+		started(false)
+		refuse("%v", err)
+		return
+	}
+	r.pgid = h.pid
+	s.cfg.Keeper.Group(r.pgid)
+	r.follow = follow(h.rank, h.pid, s.Job.ended, s.done)
+	o := order{Path: s.cfg.Path, Args: append([]string{s.cfg.Path}, s.cfg.Args...), Env: append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)}
+	if s.cfg.Places != nil {
+		o.CPUs = s.cfg.Places[h.rank]
+	}
+	go func() {
+		// A rank that has gone meanwhile is not told; its end is seen elsewhere.
+		tell(h.conn, o, in, files[0], files[1])
+		started(true)
+		if in != s.cfg.Stdin {
+			in.Close()
+		}
+		if pump != nil {
+			feed(s.cfg.Stdin, pump, s.done)
+		}
+	}()
+	if !s.asked.IsZero() {
+		syscall.Kill(-r.pgid, s.request)
+	}
+}
+
+// tell sends a rank its order and its descriptors.
+func tell(c *net.UnixConn, o order, files ...*os.File) {
+	defer c.Close()
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd())
+	}
+	text, err := json.Marshal(o)
+	if err != nil {
+		return // never: the order is made of strings and numbers
+	}
+	c.SetDeadline(time.Now().Add(helloLimit))
+	if _, _, err := c.WriteMsgUnix([]byte{'.'}, syscall.UnixRights(fds...), nil); err == nil {
+		c.Write(text)
+	}
+}
+
+// passLauncher passes on what the launcher itself has to say, until the job
+// fails: what it says then is about that.
+func (j *Job) passLauncher() {
+	l := j.launcher
+	defer close(l.passed)
+	defer l.output.file.Close()
+	r := bufio.NewReaderSize(l.output, firstRead)
+	for {
+		b, _, err := r.ReadLine() // a line above firstRead comes in pieces
+		if err != nil {
+			return
+		}
+		line := string(b)
+		if len(l.lines) < keptLines {
+			l.lines = append(l.lines, line)
+		}
+		if strings.TrimSpace(line) != "" && !l.quiet.Load() && !j.cfg.Launch.Noise(line) {
+			j.out.say(j.cfg.Launch.Name + ": " + line + "\n")
+		}
+	}
+}

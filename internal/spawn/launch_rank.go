@@ -1,0 +1,85 @@
+package spawn
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Become turns this process, which a launcher has started as rank of size, into
+// that rank of the job whose launching process is at address: its program, with
+// the standard input, output and error, and the processors, that cohort run gives
+// a rank. It stays the same process, and the launcher its parent. Become returns
+// only when that fails.
+func Become(address string, rank, size int) error {
+	// The signals of a job go to the groups of its ranks. Launchers make each rank
+	// the leader of one; where one does not, the rank does.
+	if syscall.Getpgrp() != os.Getpid() {
+		if err := syscall.Setpgid(0, 0); err != nil {
+			return fmt.Errorf("rank %d: a process group: %w", rank, err)
+		}
+	}
+	o, files, err := ask(address, rank, size)
+	if err != nil {
+		return fmt.Errorf("rank %d: no word from cohort run, which this is a process of (all ranks must be on its machine): %w", rank, err)
+	}
+	for i, fd := range files {
+		if err := unix.Dup2(fd, i); err != nil {
+			return fmt.Errorf("rank %d: descriptor %d: %w", rank, i, err)
+		}
+	}
+	for _, v := range o.Env {
+		name, value, _ := strings.Cut(v, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("rank %d: %s: %w", rank, name, err)
+		}
+	}
+	runtime.LockOSThread() // a program has the processors of the thread that executes it
+	if o.CPUs != nil {
+		if err := setAffinity(o.CPUs); err != nil {
+			return fmt.Errorf("rank %d: binding it to processors %v: %w", rank, o.CPUs, err)
+		}
+	}
+	err = syscall.Exec(o.Path, o.Args, os.Environ())
+	return fmt.Errorf("rank %d: %w", rank, Explain(o.Path, err))
+}
+
+// ask tells the launching process which rank this is and returns what it is to
+// do, and its standard input, output and error.
+func ask(address string, rank, size int) (o order, files []int, err error) {
+	d, err := net.DialTimeout("unix", address, helloLimit)
+	if err != nil {
+		return o, nil, err
+	}
+	defer d.Close()
+	c := d.(*net.UnixConn)
+	c.SetDeadline(time.Now().Add(helloLimit))
+	if _, err := fmt.Fprintf(c, "rank %d of %d process %d\n", rank, size, os.Getpid()); err != nil {
+		return o, nil, err
+	}
+	first, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(3*4))
+	_, n, _, _, err := c.ReadMsgUnix(first, rights)
+	if err != nil {
+		return o, nil, err
+	}
+	messages, err := syscall.ParseSocketControlMessage(rights[:n])
+	if err == nil && len(messages) == 1 {
+		files, err = syscall.ParseUnixRights(&messages[0])
+	}
+	if err != nil || len(files) != 3 {
+		return o, nil, fmt.Errorf("got %d descriptors, want 3 (%v)", len(files), err)
+	}
+	text, err := io.ReadAll(c)
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	return o, files, err
+}

@@ -1,0 +1,116 @@
+package spawn
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// blamed decides whether a rank that failed under a launcher is the one to blame.
+// A launcher ends the other ranks when one fails, and the first end that is seen
+// may be its doing: a rank that was killed as launchers kill is blamed only if the
+// launcher, which knows, does not say otherwise (conclude).
+func (s *state) blamed(e exit) bool {
+	if s.ending && e.at.After(s.began) {
+		return false // this package has ended it
+	}
+	if e.err == nil && e.wait.Signaled() && (e.wait.Signal() == syscall.SIGKILL || e.wait.Signal() == syscall.SIGTERM) {
+		if s.suspect == nil && !s.ending {
+			s.suspect, s.suspected = &e, time.After(suspectLimit)
+		}
+		return false
+	}
+	return true
+}
+
+// launcherEnded notes the launcher's end. Ranks it has not started will not come.
+func (s *state) launcherEnded(e exit) {
+	l := s.launcher
+	l.up, l.ending = false, e
+	l.listen.Close()
+	s.cfg.Keeper.GroupGone(l.proc.Pid)
+	for i, r := range s.ranks {
+		if r.pgid == 0 {
+			close(r.drained)
+		}
+		if r.pgid == 0 || !tells() {
+			s.gone(i)
+		}
+	}
+	if s.running > 0 { // it has failed, or left them
+		s.terminate()
+	}
+	l.output.hurry()
+}
+
+// conclude settles the job's status once launcher and ranks have ended.
+func (s *state) conclude() {
+	l, name := s.launcher, s.cfg.Launch.Name
+	for _, r := range s.ranks {
+		if r.follow != nil {
+			r.follow()
+		}
+	}
+	if !s.await(l.passed) {
+		return // nobody wants to know
+	}
+	status, how := describe(l.ending)
+	if s.result.First >= 0 || s.result.Err != nil || status == 0 && s.suspect == nil {
+		return
+	}
+	first, pid, sig := s.cfg.Launch.Blame(l.lines)
+	if first < 0 && pid > 0 {
+		first = slices.IndexFunc(s.ranks, func(r *rank) bool { return r.pgid == pid })
+	}
+	if e := s.suspect; e != nil {
+		own := int(e.wait.Signal())
+		if first == e.rank || status == 0 || status == own || status == 128+own {
+			s.blame(*e)
+			return
+		}
+	}
+	if sig > 0 {
+		status, how = 128+sig, fmt.Sprintf("was killed by signal %d (%v)", sig, syscall.Signal(sig))
+	}
+	s.result.Status = status
+	after := seconds(l.ending.at.Sub(s.begun))
+	switch {
+	case first >= 0 && first < len(s.ranks):
+		s.result.First = first
+		if sig == 0 {
+			how = fmt.Sprintf("exited with status %d", status)
+		}
+		s.logf("rank %d %s after %s, says %s", first, how, after, name)
+	case sig > 0:
+		s.result.Err = fmt.Errorf("a rank %s", how)
+		s.logf("a rank %s after %s, says %s", how, after, name)
+	default:
+		s.result.Err = fmt.Errorf("%s %s", name, how)
+		s.logf("%s %s after %s", name, how, after)
+	}
+}
+
+// askLauncher passes a request to end on to the launcher, where there is no rank
+// of which the end would be its own.
+func (s *state) askLauncher(n syscall.Signal) {
+	l := s.launcher
+	if l != nil && l.up && (s.running == 0 || slices.ContainsFunc(s.ranks, func(r *rank) bool { return r.pgid == 0 })) {
+		syscall.Kill(-l.proc.Pid, n)
+	}
+}
+
+// stopLauncher is part of terminate.
+func (s *state) stopLauncher() {
+	if s.launcher != nil {
+		s.launcher.quiet.Store(true)
+		s.askLauncher(syscall.SIGTERM)
+	}
+}
+
+// killLauncher ends the launcher if it does not end by itself soon.
+func (s *state) killLauncher() {
+	if s.launcher != nil && s.launcher.up {
+		s.launcher.stuck = time.After(closeLimit)
+	}
+}
