@@ -13,6 +13,7 @@ const (
 	quirkOverrun         quirkKind = iota + 1 // a long message is written past the end of a shorter receive
 	quirkNoPersistent                         // persistent forms of some collectives are wrong
 	quirkNoInPlace                            // some collectives are wrong in place, in all forms
+	quirkNoNative                             // some collectives are wrong, in all forms
 	quirkNoCancelSend                         // a send cannot be canceled: waiting for it afterwards may never end
 	quirkNoCancelAny                          // a receive from any source cannot be canceled
 	quirkNoCancelRestart                      // a persistent receive cannot be canceled
@@ -77,10 +78,16 @@ var quirkTable = []quirk{
 		evidence: "not tried; which MPICH a release derives from is not known to cohort",
 	},
 	{
-		kind: quirkNoInPlace, vendor: anyMPICH, colls: []backend.Coll{backend.Reduce}, inPlace: true,
-		wrong:    "MPI_Reduce in place crashes the process on a root that is not rank 0, from about 2 KiB on",
+		kind: quirkNoInPlace, vendor: anyMPICH, from: "3.4", before: "4.2", colls: []backend.Coll{backend.Reduce}, inPlace: true,
+		wrong:    "MPI_Reduce in place crashes the process on a root that is not rank 0, above 2 KiB",
 		does:     "never in place there: the input is copied first",
-		evidence: "measured with 4.0.2 (2 to 5 ranks; the nonblocking and persistent forms are right); other releases not tried",
+		evidence: "measured with 4.0.2 (2 to 5 ranks; the nonblocking and persistent forms are right); pmodels/mpich#6540 (4.0.2, 4.1.1), corrected by #6543 in May 2023",
+	},
+	{
+		kind: quirkNoNative, vendor: anyMPICH, from: "3.4", before: "4.0", colls: []backend.Coll{backend.Reduce},
+		wrong:    "MPI_Reduce crashes where the receive buffer is null on a rank that is not the root",
+		does:     "runs Reduce as messages",
+		evidence: "pmodels/mpich#5700 (3.4.2); 4.0.2 measured to be right",
 	},
 	{
 		kind: quirkNoInPlace, vendor: anyMPICH, colls: []backend.Coll{backend.ReduceScatter}, inPlace: true,
@@ -93,6 +100,12 @@ var quirkTable = []quirk{
 		wrong:    "MPI_Alltoallv in place gives wrong results",
 		does:     "never in place there: the input is copied first",
 		evidence: "release notes of Open MPI 4.1.3",
+	},
+	{
+		kind: quirkNoInPlace, vendor: anyOpenMPI, from: "6.0a1", colls: []backend.Coll{backend.Reduce, backend.Allreduce}, inPlace: true,
+		wrong:    "MPI_Allreduce in place crashes the process where the component acoll is chosen",
+		does:     "never in place there: the input is copied first",
+		evidence: "open-mpi/ompi#13736, #14439 (open)",
 	},
 	{
 		kind: quirkNoStartall, vendor: anyMPICH, before: "4.2",
@@ -225,8 +238,11 @@ func (qs quirks) overruns() bool { return qs.has(quirkOverrun) }
 // persistent reports whether the library's own persistent form of a collective is
 // sound, in place or not.
 func (qs quirks) persistent(coll backend.Coll, inPlace bool) bool {
-	return qs.sound(quirkNoPersistent, coll, inPlace) && qs.sound(quirkNoInPlace, coll, inPlace)
+	return qs.native(coll) && qs.sound(quirkNoPersistent, coll, inPlace) && qs.sound(quirkNoInPlace, coll, inPlace)
 }
+
+// native reports whether the library's own collective is sound at all.
+func (qs quirks) native(coll backend.Coll) bool { return qs.sound(quirkNoNative, coll, true) }
 
 // inPlace reports whether a collective may be called with MPI_IN_PLACE, in any
 // form.
