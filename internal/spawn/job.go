@@ -94,7 +94,6 @@ type rank struct {
 	since        time.Time
 	drained      chan struct{} // closed when its output has been passed on
 	pipes        []*pipe       // where its output comes from
-	follow       func()        // ends the watch over a rank that a launcher has started
 }
 
 type exit struct {

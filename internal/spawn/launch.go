@@ -45,16 +45,17 @@ const (
 
 // starter is the launcher of a job while it runs.
 type starter struct {
-	proc   *os.Process
-	up     bool
-	ending exit // once it is not up any more
-	ended  chan exit
-	output *pipe
-	lines  []string      // the first it wrote; to be read once passed is closed
-	passed chan struct{} // closed when its output has been passed on
-	listen net.Listener
-	hellos chan hello
-	quiet  atomic.Bool // nothing more of it is passed on
+	proc     *os.Process
+	up       bool
+	ending   exit // once it is not up any more
+	ended    chan exit
+	output   *pipe
+	lines    []string      // the first it wrote; to be read once passed is closed
+	passed   chan struct{} // closed when its output has been passed on
+	listen   net.Listener
+	hellos   chan hello
+	quiet    atomic.Bool // nothing more of it is passed on
+	follower *follower   // of the ranks, which are no children of this process; nil where it cannot be
 	// stuck is when to end it, having waited long enough for it to end by itself.
 	stuck <-chan time.Time
 }
@@ -81,6 +82,10 @@ func (j *Job) launchBy() error {
 	if err != nil {
 		return err
 	}
+	if l.follower, err = newFollower(); err != nil {
+		l.listen.Close()
+		return fmt.Errorf("watching ranks: %w", err)
+	}
 	for range j.cfg.Ranks {
 		j.ranks = append(j.ranks, &rank{running: true, drained: make(chan struct{})})
 	}
@@ -93,8 +98,11 @@ func (j *Job) launchBy() error {
 	if err := <-started; err != nil {
 		l.listen.Close()
 		close(j.done)
+		l.follower.close()
+		l.follower.run(j.ended, j.done) // closes what it has
 		return err
 	}
+	go l.follower.run(j.ended, j.done)
 	go j.accept()
 	go func() { l.ended <- reap(-1, l.proc, time.Time{}) }()
 	go j.passLauncher()
@@ -177,51 +185,62 @@ func (j *Job) greet(c *net.UnixConn) {
 
 // hello makes a process that the launcher has started a rank.
 func (s *state) hello(h hello) {
-	refuse := func(format string, args ...any) {
-		h.conn.Close()
-		s.end(stopping{1, fmt.Errorf(format, args...), fmt.Sprintf(format, args...)})
-	}
-	switch {
-	case h.size != len(s.ranks):
-		refuse("%s has started %d ranks instead of %d", s.cfg.Launch.Name, h.size, len(s.ranks))
-		return
-	case h.rank < 0 || h.rank >= h.size || s.ranks[h.rank].pgid != 0 || !s.ranks[h.rank].running:
-		refuse("%s has started rank %d of %d twice", s.cfg.Launch.Name, h.rank, h.size)
-		return
-	case s.ending:
+	if s.ending {
 		h.conn.Close() // it ends then
 		return
 	}
+	var err error
+	switch name := s.cfg.Launch.Name; {
+	case h.size != len(s.ranks):
+		err = fmt.Errorf("%s has started %d ranks instead of %d", name, h.size, len(s.ranks))
+	case h.rank < 0 || h.rank >= h.size || s.ranks[h.rank].pgid != 0 || !s.ranks[h.rank].running:
+		err = fmt.Errorf("%s has started rank %d of %d twice", name, h.rank, h.size)
+	default:
+		err = s.admit(h)
+	}
+	if err != nil {
+		h.conn.Close()
+		s.end(stopping{1, err, err.Error()})
+	}
+}
+
+// admit connects a rank's input and output, watches over it from now on, and has
+// it told what to become.
+func (s *state) admit(h hello) error {
 	r := s.ranks[h.rank]
+	var in, pump *os.File
+	if h.rank == 0 {
+		in = s.cfg.Stdin
+	}
+	in, pump, err := openStdin(in)
+	if err != nil {
+		return s.startError(h.rank, err)
+	}
+	drop := func() {
+		if in != s.cfg.Stdin {
+			in.Close()
+		}
+	}
 	files, started, err := s.openOutput(r, h.rank)
 	if err != nil {
-		refuse("%v", err)
-		return
+		drop()
+		return err
 	}
-	in := s.cfg.Stdin
-	var pump *os.File
-	if h.rank > 0 {
-		in = nil
-	}
-	if in, pump, err = openStdin(in); err != nil {
+	if err := s.launcher.follower.follow(h.rank, h.pid); err != nil {
 		started(false)
-		refuse("%v", err)
-		return
+		drop()
+		return s.startError(h.rank, err)
 	}
 	r.pgid = h.pid
 	s.cfg.Keeper.Group(r.pgid)
-	r.follow = follow(h.rank, h.pid, s.Job.ended, s.done)
 	o := order{Path: s.cfg.Path, Args: append([]string{s.cfg.Path}, s.cfg.Args...), Env: append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)}
 	if s.cfg.Places != nil {
 		o.CPUs = s.cfg.Places[h.rank]
 	}
 	go func() {
-		// A rank that has gone meanwhile is not told; its end is seen elsewhere.
-		tell(h.conn, o, in, files[0], files[1])
+		tell(h.conn, o, in, files[0], files[1]) // a rank that has gone meanwhile is seen to have gone
 		started(true)
-		if in != s.cfg.Stdin {
-			in.Close()
-		}
+		drop()
 		if pump != nil {
 			feed(s.cfg.Stdin, pump, s.done)
 		}
@@ -229,6 +248,7 @@ func (s *state) hello(h hello) {
 	if !s.asked.IsZero() {
 		syscall.Kill(-r.pgid, s.request)
 	}
+	return nil
 }
 
 // tell sends a rank its order and its descriptors.

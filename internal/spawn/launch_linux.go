@@ -25,49 +25,117 @@ var tells = sync.OnceValue(func() bool {
 	return true
 })
 
-// follow has an exit sent when a process ends that is no child of this one; it is
-// unknown before Linux 6.15, and may be so at first until the parent has waited
-// for the process. The process must be there when follow is called. stop ends it.
-func follow(rank, pid int, ended chan<- exit, done <-chan struct{}) (stop func()) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return func() {}
+// follower reports the ends of processes that are no children of this one, in the
+// order in which they end: as in watch, the ready list of an epoll set keeps it.
+type follower struct {
+	set  int      // the epoll set, in which the data of an event is the rank
+	hold *os.File // run ends when it is closed: the other end of the pipe is in the set
+
+	mu     sync.Mutex
+	pidfds map[int]int // by rank
+}
+
+const ofStop = -1 // what is no rank in the set
+
+// newFollower returns one that follows nobody yet; nil, whose methods do nothing,
+// if the system cannot.
+func newFollower() (*follower, error) {
+	if !tells() {
+		return nil, nil
 	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	conn, err := f.SyscallConn()
+	r, w, err := os.Pipe()
 	if err != nil {
-		f.Close()
-		return func() {}
+		return nil, err
 	}
-	send := func(e exit) {
-		select {
-		case ended <- e:
-		case <-done:
+	f := &follower{hold: w, pidfds: map[int]int{}}
+	stop := -1
+	if f.set, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err == nil {
+		stop, err = unix.FcntlInt(r.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	r.Close()
+	if err == nil {
+		err = f.watch(ofStop, stop)
+	}
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *follower) watch(rank, fd int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pidfds[rank] = fd
+	// Edge-triggered: an event when the process ends, and one when its parent has
+	// waited for it, from when on it is known how.
+	const edge = 1 << 31
+	return unix.EpollCtl(f.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | edge, Fd: int32(rank)})
+}
+
+// follow adds a process that is there now.
+func (f *follower) follow(rank, pid int) error {
+	if f == nil {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	return f.watch(rank, fd)
+}
+
+// run sends an exit when a process ends, unknown if it is not known how, and
+// then another if that is known later. It returns after close, or when done is.
+func (f *follower) run(ended chan<- exit, done <-chan struct{}) {
+	if f == nil {
+		return
+	}
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, fd := range f.pidfds {
+			unix.Close(fd)
+		}
+		unix.Close(f.set)
+	}()
+	began := map[int]time.Time{} // when a rank was seen to have ended
+	events := make([]unix.EpollEvent, 64)
+	for {
+		n, _ := unix.EpollWait(f.set, events, -1) // the only error it can give is EINTR
+		for _, event := range events[:max(n, 0)] {
+			rank := int(event.Fd)
+			if rank == ofStop {
+				return
+			}
+			f.mu.Lock()
+			fd := f.pidfds[rank]
+			f.mu.Unlock()
+			e := exit{rank: rank, at: time.Now()} // no two are the same
+			var known bool
+			if e.wait, known = exitStatus(fd); !known {
+				e.unknown = true
+			}
+			if at, seen := began[rank]; seen {
+				if e.at = at; e.unknown {
+					continue
+				}
+			}
+			began[rank] = e.at
+			select {
+			case ended <- e:
+			case <-done:
+				return
+			}
 		}
 	}
-	go func() {
-		defer f.Close()
-		var at time.Time
-		conn.Read(func(uintptr) bool { // called again whenever something happens to the process
-			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			if n, err := unix.Poll(poll, 0); n < 1 || err != nil {
-				return false
-			}
-			first := at.IsZero()
-			if first {
-				at = time.Now()
-			}
-			wait, known, more := exitStatus(fd)
-			switch {
-			case known:
-				send(exit{rank: rank, wait: wait, at: at})
-			case first:
-				send(exit{rank: rank, unknown: true, at: at})
-			}
-			return known || !more || poll[0].Revents&unix.POLLHUP != 0
-		})
-	}()
-	return func() { f.Close() }
+}
+
+// close ends run.
+func (f *follower) close() {
+	if f != nil {
+		f.hold.Close()
+	}
 }
 
 // The request of ioctl that says how a process ended, and what it fills in
@@ -84,22 +152,19 @@ var (
 	info     [pidfdInfoSize]byte // where the kernel writes; what is static does not move
 )
 
-// exitStatus returns how a process ended. more is false if that will not be
-// known later either.
-func exitStatus(pidfd int) (wait syscall.WaitStatus, known, more bool) {
+// exitStatus returns how a process ended, if that is known: since Linux 6.15, once
+// its parent has waited for it.
+func exitStatus(pidfd int) (wait syscall.WaitStatus, known bool) {
 	infoLock.Lock()
 	defer infoLock.Unlock()
 	clear(info[:])
 	binary.NativeEndian.PutUint64(info[:], pidfdInfoExit)
 	err := unix.IoctlSetInt(pidfd, pidfdGetInfo, int(shmem.Addr(info[:])))
 	runtime.KeepAlive(&info)
-	if err != nil {
-		return 0, false, err == unix.ESRCH // it has ended, and its parent not asked yet
+	if err != nil || binary.NativeEndian.Uint64(info[:])&pidfdInfoExit == 0 {
+		return 0, false
 	}
-	if binary.NativeEndian.Uint64(info[:])&pidfdInfoExit == 0 {
-		return 0, false, true
-	}
-	return syscall.WaitStatus(binary.NativeEndian.Uint32(info[exitCodeAt:])), true, false
+	return syscall.WaitStatus(binary.NativeEndian.Uint32(info[exitCodeAt:])), true
 }
 
 // trusted reports whether the other end of a connection is of this user, and

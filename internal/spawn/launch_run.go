@@ -16,9 +16,10 @@ func (s *state) blamed(e exit) bool {
 		return false // this package has ended it
 	}
 	if e.err == nil && e.wait.Signaled() && (e.wait.Signal() == syscall.SIGKILL || e.wait.Signal() == syscall.SIGTERM) {
-		if s.suspect == nil && !s.ending {
-			s.suspect, s.suspected = &e, time.After(suspectLimit)
+		if len(s.suspects) == 0 {
+			s.suspected = time.After(suspectLimit)
 		}
+		s.suspects = append(s.suspects, e)
 		return false
 	}
 	return true
@@ -34,7 +35,7 @@ func (s *state) launcherEnded(e exit) {
 		if r.pgid == 0 {
 			close(r.drained)
 		}
-		if r.pgid == 0 || !tells() {
+		if r.pgid == 0 || l.follower == nil {
 			s.gone(i)
 		}
 	}
@@ -47,28 +48,26 @@ func (s *state) launcherEnded(e exit) {
 // conclude settles the job's status once launcher and ranks have ended.
 func (s *state) conclude() {
 	l, name := s.launcher, s.cfg.Launch.Name
-	for _, r := range s.ranks {
-		if r.follow != nil {
-			r.follow()
-		}
-	}
+	l.follower.close()
 	if !s.await(l.passed) {
 		return // nobody wants to know
 	}
 	status, how := describe(l.ending)
-	if s.result.First >= 0 || s.result.Err != nil || status == 0 && s.suspect == nil {
+	if s.result.First >= 0 || s.result.Err != nil || status == 0 && len(s.suspects) == 0 {
 		return
+	}
+	if len(s.suspects) > 0 {
+		// How they ended is known in the order in which the launcher has asked, and
+		// Hydra blames the first of that order; this package has seen who was first.
+		e := slices.MinFunc(s.suspects, func(a, b exit) int { return a.at.Compare(b.at) })
+		if own := int(e.wait.Signal()); status == 0 || status == own || status == 128+own {
+			s.blame(e)
+			return
+		}
 	}
 	first, pid, sig := s.cfg.Launch.Blame(l.lines)
 	if first < 0 && pid > 0 {
 		first = slices.IndexFunc(s.ranks, func(r *rank) bool { return r.pgid == pid })
-	}
-	if e := s.suspect; e != nil {
-		own := int(e.wait.Signal())
-		if first == e.rank || status == 0 || status == own || status == 128+own {
-			s.blame(*e)
-			return
-		}
 	}
 	if sig > 0 {
 		status, how = 128+sig, fmt.Sprintf("was killed by signal %d (%v)", sig, syscall.Signal(sig))

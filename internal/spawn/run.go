@@ -99,10 +99,10 @@ type state struct {
 	kill      <-chan time.Time
 	stuck     <-chan time.Time
 
-	// suspect is the first rank that was killed in a way in which the launcher
-	// kills, which is not blamed as long as the launcher may have done it; nil for
-	// none. suspected is when to wait for the launcher no more.
-	suspect   *exit
+	// suspects are ranks that were killed as a launcher kills, and are not blamed
+	// as long as the launcher may have done it. suspected is when to wait no more
+	// for what it says.
+	suspects  []exit
 	suspected <-chan time.Time
 }
 
