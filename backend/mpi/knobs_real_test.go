@@ -1,0 +1,174 @@
+package mpi
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// need returns a program's path. Where it is not there the test is skipped, or
+// fails where the set-up has installed everything.
+func need(t *testing.T, program, pkg string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		text := "needs " + program + ", of the Debian package " + pkg
+		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	return path
+}
+
+// compiled compiles a program of testdata.
+func compiled(t *testing.T, compiler, pkg, source string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "program")
+	if b, err := exec.Command(need(t, compiler, pkg), "-Wall", "-O1", "-o", out, filepath.Join("testdata", source)).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", compiler, source, err, b)
+	}
+	return out
+}
+
+func output(t *testing.T, env []string, command ...string) string {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), env...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	b, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", command, err, b, &errs)
+	}
+	return string(b)
+}
+
+// Open MPI lists its variables and the algorithms itself.
+func TestNamesOfOpenMPI(t *testing.T) {
+	params, version := make(map[string]bool), ""
+	found := make(map[string][]string)
+	for line := range strings.Lines(output(t, nil, need(t, "ompi_info", "openmpi-bin"), "--all", "--parsable")) {
+		line = strings.TrimSuffix(line, "\n")
+		if v, ok := strings.CutPrefix(line, "ompi:version:full:"); ok {
+			version = v
+		}
+		_, rest, ok := strings.Cut(line, ":param:")
+		if !ok {
+			continue
+		}
+		name, rest, _ := strings.Cut(rest, ":")
+		params[name] = true
+		if rest, ok := strings.CutPrefix(rest, "enumerator:value:"); ok {
+			_, value, _ := strings.Cut(rest, ":")
+			found[name] = append(found[name], value)
+		}
+	}
+	r := parseRelease(version)
+	if !r.known || len(params) < 100 {
+		t.Fatalf("ompi_info of version %q lists %d variables", version, len(params))
+	}
+	for _, k := range knobs {
+		if name, ok := strings.CutPrefix(k.name, "OMPI_MCA_"); ok && k.has(makeOpenMPI, r) && !params[name] {
+			t.Errorf("Open MPI %s does not have %s", version, name)
+		}
+	}
+	for coll, list := range ompiAlgorithms {
+		name := "coll_tuned_" + mpiNames[coll] + "_algorithm"
+		want := []string{"ignore"}
+		for _, a := range list {
+			if r.within(a.from, a.before) {
+				want = append(want, a.name)
+			}
+		}
+		if got := found[name]; len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("%s of Open MPI %s has %v, want %v", name, version, got, want)
+		}
+	}
+}
+
+// MPICH lists its variables through MPI_T, and the algorithms in their
+// descriptions.
+func TestNamesOfMPICH(t *testing.T) {
+	about, version := make(map[string]string), ""
+	for line := range strings.Lines(output(t, nil, compiled(t, "mpicc.mpich", "libmpich-dev", "cvars.c"))) {
+		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if name == "library" {
+			_, version = identify(strings.ReplaceAll(text, "|", "\n"))
+		}
+		about[name] = text
+	}
+	r := parseRelease(version)
+	if !r.known || len(about) < 100 {
+		t.Fatalf("MPICH %q lists %d variables", version, len(about))
+	}
+	for _, k := range knobs {
+		if strings.HasPrefix(k.name, "MPIR_CVAR_") && k.has(makeMPICH, r) && about[k.name] == "" {
+			t.Errorf("MPICH %s does not have %s", version, k.name)
+		}
+	}
+	for coll, list := range mpichAlgorithms {
+		name := "MPIR_CVAR_" + strings.ToUpper(mpiNames[coll]) + "_INTRA_ALGORITHM"
+		for _, a := range list {
+			described := regexp.MustCompile(regexp.QuoteMeta(a.name) + ` *- Force `)
+			if r.within(a.from, a.before) && !described.MatchString(about[name]) {
+				t.Errorf("%s of MPICH %s does not have %s: %s", name, version, a.name, about[name])
+			}
+		}
+	}
+}
+
+// EagerLimit does what it says: half of it is sent before the receive is there,
+// twice of it is not. By themselves both libraries stop below 8 KiB on one node.
+func TestEagerLimit(t *testing.T) {
+	const limit = 40000
+	for _, c := range []struct {
+		family, vendor, version, compiler, dev, launcher, pkg string
+	}{
+		{"mpich", "MPICH", "4.0.2", "mpicc.mpich", "libmpich-dev", "mpiexec.mpich", "mpich"},
+		{"openmpi", "Open MPI", "4.1.4", "mpicc.openmpi", "libopenmpi-dev", "mpirun.openmpi", "openmpi-bin"},
+	} {
+		t.Run(c.vendor, func(t *testing.T) {
+			env := told(t, Settings{EagerLimit: limit}, c.family, c.vendor, c.version, nil)
+			program := compiled(t, c.compiler, c.dev, "eager.c")
+			got := output(t, env, need(t, c.launcher, c.pkg), "-n", "2", program, "20000", "80000")
+			if want := "20000 eager, 80000 not\n"; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// MPICH's MPI_Init fails on a name of an algorithm that it does not have, and takes
+// all those of the lists.
+func TestTuningIsTaken(t *testing.T) {
+	program, launcher := compiled(t, "mpicc.mpich", "libmpich-dev", "eager.c"), need(t, "mpiexec.mpich", "mpich")
+	r := parseRelease("4.0.2")
+	for i := 0; ; i++ { // the i-th of each list, or its last
+		tuning, more := make(map[string]string), false
+		for coll, list := range mpichAlgorithms {
+			list = slices.DeleteFunc(slices.Clone(list), func(a algorithm) bool { return !r.within(a.from, a.before) })
+			tuning[mpiNames[coll]] = list[min(i, len(list)-1)].name
+			more = more || i+1 < len(list)
+		}
+		env := told(t, Settings{Tuning: tuning}, "mpich", "MPICH", "4.0.2", nil)
+		if want := len(everywhere) + int(backend.Exscan); len(env) != want {
+			t.Fatalf("%d settings, want %d: %v", len(env), want, env)
+		}
+		output(t, env, launcher, "-n", "2", program, "8", "8")
+		if !more {
+			break
+		}
+	}
+	cmd := exec.Command(launcher, "-n", "2", program, "8", "8")
+	cmd.Env = append(os.Environ(), "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=none_such")
+	if b, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("MPICH takes any name:\n%s", b)
+	}
+}

@@ -1,0 +1,247 @@
+package mpi
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+func TestQuirksOf(t *testing.T) {
+	for _, c := range []struct {
+		family, vendor, version string
+		overruns                bool
+		persistent              []backend.Coll // those of the ones below whose own form is not sound
+		inPlace                 []backend.Coll // not in place
+	}{
+		{"mpich", "MPICH", "3.4.3", false, []backend.Coll{backend.Reduce}, []backend.Coll{backend.Reduce, backend.ReduceScatter}},
+		{"mpich", "MPICH", "4.0.2", false,
+			[]backend.Coll{backend.Bcast, backend.Gather, backend.Allgather, backend.Scatter},
+			[]backend.Coll{backend.Reduce, backend.ReduceScatter}},
+		{"mpich", "MPICH", "4.2.3", false, []backend.Coll{backend.Bcast, backend.Gather, backend.Scatter}, []backend.Coll{backend.ReduceScatter}},
+		{"mpich", "MPICH", "4.3.0", false, []backend.Coll{backend.Bcast, backend.Scatter}, []backend.Coll{backend.ReduceScatter}},
+		{"standard", "MPICH", "5.0.1", false, []backend.Coll{backend.Bcast, backend.Scatter}, []backend.Coll{backend.ReduceScatter}},
+		{"openmpi", "Open MPI", "4.0.7", true, nil, []backend.Coll{backend.Alltoallv}},
+		{"openmpi", "Open MPI", "4.1.4", true, nil, nil},
+		{"openmpi", "Open MPI", "5.0.10", true, nil, nil},
+		{"standard", "Open MPI", "6.0.0", true, nil, []backend.Coll{backend.Reduce, backend.Allreduce}},
+		{"mpich", "Intel MPI", "2021.18", false,
+			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Gather, backend.Allgather, backend.Scatter},
+			[]backend.Coll{backend.Reduce, backend.ReduceScatter}},
+		{"mpich", "Cray MPICH", "8.1.25.17", false,
+			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Gather, backend.Allgather, backend.Scatter},
+			[]backend.Coll{backend.Reduce, backend.ReduceScatter}},
+		{"openmpi", "", "", true, []backend.Coll{backend.Alltoallv}, []backend.Coll{backend.Reduce, backend.Allreduce, backend.Alltoallv}},
+	} {
+		q := quirksOf(c.family, c.vendor, c.version)
+		who := c.vendor + " " + c.version
+		if q.overruns() != c.overruns {
+			t.Errorf("%s: overruns is %v", who, q.overruns())
+		}
+		for coll := backend.Barrier; coll <= backend.Exscan; coll++ {
+			if want := !slices.Contains(c.inPlace, coll); q.inPlace(coll) != want {
+				t.Errorf("%s: %v in place is %v", who, coll, q.inPlace(coll))
+			}
+			if c.vendor == "" { // every doubt counts, see TestQuirksUnknown
+				continue
+			}
+			if want := !slices.Contains(c.persistent, coll); q.persistent(coll, false) != want {
+				t.Errorf("%s: persistent %v is %v", who, coll, q.persistent(coll, false))
+			}
+			if q.persistent(coll, true) && (!q.inPlace(coll) || !q.persistent(coll, false)) {
+				t.Errorf("%s: persistent %v is sound in place only", who, coll)
+			}
+		}
+	}
+}
+
+// A library of which nothing is known has every defect that a known one may have.
+func TestQuirksUnknown(t *testing.T) {
+	unknown := quirksOf("standard", "", "")
+	for _, q := range quirkTable {
+		if !unknown.has(q.kind) {
+			t.Errorf("an unknown library does not have quirk %d of %s", q.kind, q.vendor)
+		}
+	}
+	for _, versions := range releases {
+		for _, v := range versions {
+			for _, vendor := range []string{"MPICH", "Open MPI", "Intel MPI", "Cray MPICH", "MVAPICH"} {
+				for _, q := range quirksOf("standard", vendor, v) {
+					if !unknown.has(q.kind) {
+						t.Errorf("%s %s has quirk %d, an unknown library not", vendor, v, q.kind)
+					}
+				}
+			}
+		}
+	}
+	if quirksOf("mpich", "", "").overruns() || quirksOf("mpich", "Cray MPICH", "8.1").has(quirkCUDACrash) {
+		t.Error("a library of MPICH's family has a quirk of Open MPI")
+	}
+}
+
+func TestQuirkMethods(t *testing.T) {
+	for _, c := range []struct {
+		family, vendor, version      string
+		any, restart, multiple, full bool
+	}{
+		{"mpich", "MPICH", "4.0.2", true, true, true, true},
+		{"mpich", "MPICH", "5.0.0", false, true, true, true},
+		{"mpich", "MPICH", "5.0.1", true, true, true, true},
+		{"mpich", "MPICH", "3.4.2", true, true, true, false},
+		{"mpich", "Cray MPICH", "8.1.25.17", true, false, true, false},
+		{"openmpi", "Open MPI", "2.1.1", true, true, false, true},
+		{"openmpi", "Open MPI", "4.1.4", true, true, true, true},
+	} {
+		q := quirksOf(c.family, c.vendor, c.version)
+		if !q.cancels(false, false) || q.cancels(true, false) != c.any || q.cancels(false, true) != c.restart {
+			t.Errorf("%s %s: cancels from any source %v, persistent %v", c.vendor, c.version, q.cancels(true, false), q.cancels(false, true))
+		}
+		if q.multiple() != c.multiple {
+			t.Errorf("%s %s: multiple is %v", c.vendor, c.version, q.multiple())
+		}
+		if q.native(backend.Reduce) != c.full || !q.native(backend.Allreduce) {
+			t.Errorf("%s %s: Reduce is %v", c.vendor, c.version, q.native(backend.Reduce))
+		}
+	}
+}
+
+// Every row says what is wrong, what is done, and how that is known; one that was
+// reported elsewhere names where.
+func TestQuirkEvidence(t *testing.T) {
+	known := regexp.MustCompile(`measured|[\w-]+/[\w-]+#\d+|release notes|not tried`)
+	for i, q := range quirkTable {
+		if q.kind == 0 || q.wrong == "" || q.does == "" || !known.MatchString(q.evidence) {
+			t.Errorf("row %d (%s) is not complete: %q", i, q.vendor, q.evidence)
+		}
+		ofColls := q.kind == quirkNoPersistent || q.kind == quirkNoInPlace || q.kind == quirkNoNative
+		if ofColls != (len(q.colls) > 0) || (q.kind == quirkNoInPlace) != q.inPlace {
+			t.Errorf("row %d (%s): the collectives %v do not fit its kind", i, q.vendor, q.colls)
+		}
+		for _, v := range []string{q.from, q.before} {
+			if v != "" && !parseRelease(v).known {
+				t.Errorf("row %d (%s): version %q", i, q.vendor, v)
+			}
+		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the tables of docs/mpi.md")
+
+const document = "../../docs/mpi.md"
+
+// inDocument compares a table with what docs/mpi.md has between two marks.
+func inDocument(t *testing.T, mark, table string) {
+	t.Helper()
+	b, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"
+	before, rest, ok1 := strings.Cut(string(b), begin)
+	old, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no marks for %s", document, mark)
+	}
+	if old == table {
+		return
+	}
+	if !*update {
+		t.Fatalf("the %s of %s are not those of the code: go test ./backend/mpi -run %s -update", mark, document, t.Name())
+	}
+	if err := os.WriteFile(document, []byte(before+begin+table+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// span writes a range of versions for readers.
+func span(from, before string) string {
+	show := func(v string) string { return strings.TrimSuffix(v, "a1") }
+	switch {
+	case from == "" && before == "":
+		return "all"
+	case from == "":
+		return "before " + show(before)
+	case before == "":
+		return "from " + show(from)
+	}
+	return show(from) + " to before " + show(before)
+}
+
+func TestQuirkDocument(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| library | versions | what is wrong | what cohort does | known from |\n|---|---|---|---|---|\n")
+	for _, q := range quirkTable {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", q.vendor, span(q.from, q.before), q.wrong, q.does, q.evidence)
+	}
+	inDocument(t, "quirks", b.String())
+}
+
+// The classes of which the table does not speak are all ErrInternal.
+func TestErrorsDocument(t *testing.T) {
+	abis := []libmpi.ABI{libmpi.MPICH, libmpi.OpenMPI, libmpi.Standard}
+	type row struct {
+		sentinel error
+		numbers  [3]string
+	}
+	rows := make(map[string]*row)
+	var order []string
+	for i, abi := range abis {
+		for class := 1; class < 200; class++ {
+			name, sentinel := libmpi.ClassName(abi, class), libmpi.Sentinel(abi, class)
+			if !strings.HasPrefix(name, "MPI") || sentinel == backend.ErrInternal {
+				continue
+			}
+			name = strings.Replace(name, "MPIX_", "MPI_", 1) // before it was standard
+			if rows[name] == nil {
+				rows[name] = &row{sentinel: sentinel, numbers: [3]string{"-", "-", "-"}}
+				order = append(order, name)
+			}
+			if rows[name].sentinel != sentinel {
+				t.Errorf("%s is %v and %v", name, rows[name].sentinel, sentinel)
+			}
+			rows[name].numbers[i] = fmt.Sprint(class)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Compare(backend.Code(rows[a].sentinel), backend.Code(rows[b].sentinel))
+	})
+	names := sentinelNames(t)
+	var b strings.Builder
+	b.WriteString("| cohort's error | MPI's class | MPICH | Open MPI | standard ABI |\n|---|---|---|---|---|\n")
+	for _, name := range order {
+		r := rows[name]
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", names[backend.Code(r.sentinel)], name, r.numbers[0], r.numbers[1], r.numbers[2])
+	}
+	inDocument(t, "errors", b.String())
+}
+
+// sentinelNames returns the names of backend's sentinels by code, as the source
+// has them.
+func sentinelNames(t *testing.T) map[uint8]string {
+	t.Helper()
+	b, err := os.ReadFile("../errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[uint8]string)
+	for _, m := range regexp.MustCompile(`(?m)^\t(Err\w+)\s+= errors\.New\("(.*)"\)`).FindAllStringSubmatch(string(b), -1) {
+		for code := uint8(1); ; code++ {
+			s := backend.Sentinel(code)
+			if s.Error() == m[2] {
+				names[code] = m[1]
+				break
+			}
+			if s == backend.ErrInternal {
+				t.Fatalf("%s is not among the sentinels", m[1])
+			}
+		}
+	}
+	return names
+}
