@@ -3,11 +3,11 @@ package cohort
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // An opener joins a job by one backend. Backends that the build leaves out, or
@@ -92,46 +92,10 @@ func (s *settings) choose(env environment) (string, error) {
 		}
 		return "local", nil
 	}
-	if l := detect(env); l != nil {
+	if mpifind.Launched(env) != nil {
 		return "mpi", nil
 	}
 	return "local", nil
-}
-
-// launch is an MPI launcher's traces in the environment.
-type launch struct {
-	what string // "Open MPI's mpiexec (OMPI_COMM_WORLD_SIZE=4)"
-	size int
-}
-
-// launchers are the variables by which launchers tell a process of how many it
-// is one. A variable named in also must be there too: batch systems set their
-// counts in shells as well, where no rank runs.
-var launchers = []struct{ name, size, also string }{
-	{"Open MPI's mpiexec", "OMPI_COMM_WORLD_SIZE", ""},
-	{"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE", ""},
-	{"a PMI launcher (MPICH, Intel MPI or Cray)", "PMI_SIZE", "PMI_RANK"},
-	{"Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
-	{"Cray PALS", "PALS_NRANKS", "PALS_RANKID"},
-	{"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
-	{"srun", "SLURM_NTASKS", "SLURM_STEP_ID"},
-}
-
-// detect returns the MPI launcher that started this process as one of several,
-// nil if none did.
-func detect(env environment) *launch {
-	for _, l := range launchers {
-		v := env.get(l.size)
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 2 || l.also != "" && env.get(l.also) == "" {
-			continue
-		}
-		if l.name == "srun" && env.get("SLURM_PROCID") == "" {
-			continue
-		}
-		return &launch{what: fmt.Sprintf("%s (%s=%s)", l.name, l.size, v), size: n}
-	}
-	return nil
 }
 
 func openLocal(_ context.Context, s settings) (backend.Comm, error) {
@@ -140,9 +104,9 @@ func openLocal(_ context.Context, s settings) (backend.Comm, error) {
 			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)
 	}
 	if s.Backend == "local" {
-		if l := detect(osEnv); l != nil {
-			return nil, initFault("backend local was asked for in a job of %d processes started by %s: "+
-				"each would be a world of its own; start the program without it, or with cohort run", l.size, l.what)
+		if l := mpifind.Launched(osEnv); l != nil && l.Size > 1 {
+			return nil, initFault("backend local was asked for in a job of %d processes started by %s (%s): "+
+				"each would be a world of its own; start the program without it, or with cohort run", l.Size, l.Name, l.Evidence)
 		}
 	}
 	return local.New(1)[0], nil

@@ -209,6 +209,7 @@ func (p *Persistent) end(why error) error {
 	bc := p.c.core.bc
 	bc.Cancel(&p.req)
 	if bc.Await(&backend.Bound{Timeout: grace}, &p.req) != nil {
+		bc.Break(why) // as Request.end does: the buffer is in an unknown state
 		return why
 	}
 	if errors.Is(p.req.Err, ErrCanceled) {

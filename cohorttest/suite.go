@@ -17,6 +17,9 @@ func Test(t *testing.T, l Launcher) {
 	if small() {
 		sizes = []int{1, 2, 3, 5}
 	}
+	if m, ok := l.(Mpiexec); ok && m.Sizes != nil {
+		sizes = m.Sizes
+	}
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) { testRanks(t, l, n) })
 	}

@@ -1,0 +1,222 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// smallBytes is how long the messages of a collective may be, all together, for
+// none of them to be sent in a way that a guarded library gets wrong: half of the
+// shortest message that Open MPI does not send at once between processes.
+const smallBytes = 2048
+
+// Collective implements backend.Native: the library's call, where that is all
+// there is to do.
+func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
+	if err := c.usable(); err != nil {
+		return true, err
+	}
+	if c.p.agreed || c.p.polled {
+		return false, nil
+	}
+	if call.Err != nil {
+		return true, call.Err
+	}
+	if c.scheduled(call) || c.guarded(call) {
+		return false, nil
+	}
+	if b.Limited() {
+		return true, c.limited(b, call)
+	}
+	return true, c.native(call)
+}
+
+// Plan implements backend.Planner.
+func (c *comm) Plan(call *backend.Call) backend.Plan {
+	switch {
+	case !c.p.agreed && !c.guarded(call):
+		return backend.PlanSchedule
+	case call.Coll == backend.Barrier || c.scheduled(call):
+		return backend.PlanChecked
+	}
+	return backend.PlanAgree
+}
+
+// Agreed implements backend.Planner.
+func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
+	return true, c.native(call)
+}
+
+// guarded reports whether the ranks must have agreed on a call before the library
+// makes it.
+func (c *comm) guarded(call *backend.Call) bool {
+	return c.p.guard && c.size > 1 && call.Coll != backend.Barrier && c.bytes(call) > c.p.small
+}
+
+// bytes is how long the longest message of a call can be; the same on all ranks.
+func (c *comm) bytes(call *backend.Call) int {
+	n := call.Count * call.Type.Size
+	switch call.Coll {
+	case backend.Gather, backend.Allgather, backend.Scatter, backend.Alltoall, backend.ReduceScatterBlock:
+		n *= c.size
+	}
+	return n
+}
+
+// scheduled reports whether a call cannot be the library's; the same on all ranks.
+func (c *comm) scheduled(call *backend.Call) bool {
+	p := c.p
+	switch {
+	case c.size == 1:
+		return true // MPICH has its own ideas of displacements there
+	case call.Coll == backend.Barrier:
+		return p.polled
+	case p.polled:
+		return true
+	case p.deterministic && call.Op != nil:
+		return true
+	}
+	switch call.Coll {
+	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
+		// Lengths and displacements are known to pairs of ranks only: whether they
+		// are too long, for a guarded library or for an int, cannot be seen by all.
+		return p.guard || !p.large
+	}
+	return call.Count > math.MaxInt32 && (!p.large || call.Op != nil && p.ops.needsCallback(call.Op))
+}
+
+// native makes the library's blocking call.
+func (c *comm) native(call *backend.Call) error {
+	if call.Coll == backend.Allreduce && call.Count <= math.MaxInt32 && len(call.Recv) > 0 {
+		if op := c.p.ops.native(call.Op); op != 0 {
+			return c.ended(c.data.Allreduce(call.Send, call.Recv, call.Count, c.p.types.kinds[call.Type.Kind], op), call)
+		}
+	}
+	a := &c.call
+	if err := c.translate(call, a); err != nil {
+		return err
+	}
+	if !a.Callback {
+		code := c.data.Collective(a)
+		*a = libmpi.Coll{}
+		return c.ended(code, call)
+	}
+	return c.withUser(call, a)
+}
+
+// ended is the outcome of the library's collective. After an error the ranks do
+// not stand in the same place any more.
+func (c *comm) ended(code libmpi.Code, call *backend.Call) error {
+	if code == 0 {
+		return nil
+	}
+	err := c.fault(code)
+	if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTruncate && c.p.checked {
+		err = &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("the ranks' lengths of %v differ: %v", call.Coll, err)}
+	}
+	c.Break(err)
+	return err
+}
+
+// translate fills in the library's call.
+func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
+	*a = libmpi.Coll{
+		Coll: int(call.Coll), Form: int(call.Form), InPlace: call.InPlace, Send: call.Send, Recv: call.Recv, Count: call.Count,
+		SendCounts: call.SendCounts, SendDispls: call.SendDispls, RecvCounts: call.RecvCounts, RecvDispls: call.RecvDispls,
+		Root: max(call.Root, 0), Size: c.size,
+	}
+	if call.Type == nil {
+		return nil
+	}
+	switch call.Coll {
+	case backend.Gatherv:
+		a.Count = len(call.Send) / call.Type.Size
+	case backend.Scatterv:
+		a.Count = len(call.Recv) / call.Type.Size
+	case backend.Allgatherv:
+		a.Count = call.RecvCounts[c.rank]
+	}
+	var err error
+	if call.Op == nil {
+		a.Type, err = c.p.types.of(call.Type)
+		return err
+	}
+	if a.Op = c.p.ops.native(call.Op); a.Op != 0 {
+		a.Type = c.p.types.kinds[call.Type.Kind]
+		return nil
+	}
+	a.Callback = true
+	a.Type, err = c.p.types.bytes(call.Type.Size)
+	return err
+}
+
+// userCall is what a user-defined operation left of a call.
+type userCall struct{ panicked atomic.Pointer[string] }
+
+// withUser makes a blocking call whose operation comes back into Go.
+func (c *comm) withUser(call *backend.Call, a *libmpi.Coll) error {
+	apply := call.Op.Apply
+	// The library must not be left by a panic.
+	guarded := func(in, inout []byte) {
+		defer func() {
+			if p := recover(); p != nil {
+				text := fmt.Sprintf("the operation's function panicked: %v\n%s", p, debug.Stack())
+				c.user.panicked.CompareAndSwap(nil, &text)
+			}
+		}()
+		apply(inout, in, inout)
+	}
+	op, err := c.p.ops.take(call.Op, guarded)
+	if err != nil {
+		return err
+	}
+	a.Op = op.handle
+	code := c.data.Collective(a)
+	*a = libmpi.Coll{}
+	c.p.ops.give(op)
+	if text := c.user.panicked.Swap(nil); text != nil {
+		err := &backend.Fault{Sentinel: backend.ErrOp, Text: *text}
+		c.Break(err)
+		return err
+	}
+	return c.ended(code, call)
+}
+
+// limited is native for a rank whose call can end early, while the others' cannot
+// and are the library's blocking ones, which only such a one matches: it runs in a
+// goroutine of its own, and if the time is up is left there.
+func (c *comm) limited(b *backend.Bound, call *backend.Call) error {
+	own := *call
+	done := make(chan error, 1)
+	c.late.Lock()
+	go func() {
+		defer c.late.Unlock()
+		done <- c.native(&own)
+	}()
+	w := newWait(b)
+	for {
+		select {
+		case err := <-done:
+			return err
+		default:
+		}
+		if err := w.pause(c); err != nil {
+			c.leaked.Store(true)
+			c.p.engine.stuck.Add(1)
+			c.Break(err)
+			return err
+		}
+		if s := c.broken.Load(); s != nil {
+			c.leaked.Store(true)
+			c.p.engine.stuck.Add(1)
+			return s
+		}
+	}
+}

@@ -1,0 +1,138 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// comm is one communicator of this rank.
+type comm struct {
+	p          *process
+	data, ctl  libmpi.Comm
+	rank, size int
+	world      []int // world rank of each rank
+	isWorld    bool
+
+	// state is nil while the communicator can be used, else the error of operations
+	// that come now.
+	state  atomic.Pointer[ended]
+	broken atomic.Pointer[backend.Fault] // what it was broken with
+
+	queues  [2]queue // guarded receives: of data, of ctl
+	waiting atomic.Int32
+
+	call   libmpi.Coll // of the blocking collective
+	user   userCall
+	late   sync.Mutex // held by a blocking collective that was given up until it returns, if ever
+	leaked atomic.Bool
+}
+
+// ended is why a communicator cannot be used.
+type ended struct{ err error }
+
+func (c *comm) Rank() int          { return c.rank }
+func (c *comm) Size() int          { return c.size }
+func (c *comm) Caps() backend.Caps { return c.p.caps }
+
+func (c *comm) WorldRank(rank int) int { return c.world[rank] }
+func (c *comm) NodeOf(rank int) int    { return c.p.nodes[c.world[rank]] }
+
+// Diagnostics implements backend.Diagnoser.
+func (c *comm) Diagnostics() []string {
+	p := c.p
+	lines := []string{
+		fmt.Sprintf("library: %s (%s)", p.lib.Name(), p.lib.Path),
+		fmt.Sprintf("ABI: %v, MPI %s, thread level %v", p.lib.ABI, p.lib.Version, p.level),
+	}
+	for _, s := range p.settings {
+		lines = append(lines, s.String())
+	}
+	return lines
+}
+
+// on returns the communicator of MPI's that a tag belongs to, and the tag there.
+func (c *comm) on(tag int) (libmpi.Comm, int) {
+	if tag >= 0 || tag == backend.AnyTag {
+		return c.data, tag
+	}
+	return c.ctl, c.p.folds.tag(tag)
+}
+
+// usable returns the error of operations on a communicator that is closed or
+// broken.
+func (c *comm) usable() error {
+	if s := c.state.Load(); s != nil {
+		return s.err
+	}
+	return nil
+}
+
+// Derive makes a communicator of members, which all make it at the same time:
+// MPI's call for that waits for them.
+func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	ranks, world := make([]int32, len(members)), make([]int, len(members))
+	for i, m := range members {
+		ranks[i], world[i] = int32(m), c.world[m]
+	}
+	tag := int(id) & (1<<14 - 1)
+	d := &comm{p: c.p, world: world, rank: slices.Index(members, c.rank), size: len(members)}
+	var code libmpi.Code
+	if d.data, code = c.data.Create(ranks, 2*tag); code != 0 {
+		return nil, c.fault(code)
+	}
+	if d.ctl, code = c.data.Create(ranks, 2*tag+1); code != 0 {
+		d.data.Free()
+		return nil, c.fault(code)
+	}
+	d.begin()
+	return d, nil
+}
+
+func (c *comm) begin() {
+	c.queues[0].on, c.queues[1].on = c.data, c.ctl
+	c.p.engine.add(c)
+}
+
+// Close releases the communicator; on the world it ends MPI, which waits for the
+// other ranks to do the same.
+func (c *comm) Close() error {
+	closed := &ended{&backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator is closed"}}
+	for {
+		s := c.state.Load()
+		if s != nil && s.err != nil && backend.Code(s.err) == backend.Code(backend.ErrClosed) {
+			return nil
+		}
+		if c.state.CompareAndSwap(s, closed) {
+			break
+		}
+	}
+	c.drop(closed.err)
+	c.p.engine.remove(c)
+	if c.isWorld {
+		return c.p.finalize(c)
+	}
+	// Messages of a broken communicator may still be under way: what is made next
+	// must not get its context.
+	if c.broken.Load() != nil || c.leaked.Load() {
+		c.p.engine.leak()
+		return nil
+	}
+	code := c.data.Free()
+	if other := c.ctl.Free(); code == 0 {
+		code = other
+	}
+	if code != 0 {
+		return c.fault(code)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/cohorttest"
+)
+
+// The MPI libraries that the suite runs under: a launcher each, and the file that
+// it is of.
+var launchers = map[string][]string{
+	"mpich":   {"mpiexec.mpich"},
+	"openmpi": {"mpirun.openmpi", "--oversubscribe"},
+}
+
+// Ranks of these tests are more than there are processors: libraries that wait by
+// spinning must give way.
+var polite = []string{
+	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+	"OMPI_MCA_mpi_yield_when_idle=1", "MPIR_CVAR_POLLS_BEFORE_YIELD=1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
+}
+
+// died is why scenarios in which a rank dies cannot be run.
+const died = "the launcher ends the whole job when one of its processes dies, as MPI has it"
+
+func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
+	t.Helper()
+	command := launchers[name]
+	if _, err := exec.LookPath(command[0]); err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") != "" {
+			t.Fatalf("%v: install the packages that scripts/setup lists", err)
+		}
+		t.Skipf("%v: install the packages that scripts/setup lists to have this tested", err)
+	}
+	return cohorttest.Mpiexec{
+		Label: name, Command: command, Env: append(append([]string{"COHORT_BACKEND=mpi"}, polite...), env...),
+		Sizes: []int{1, 2, 3, 4},
+		Skips: map[string]string{
+			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died,
+			"faults/left-early": "closing the world is MPI_Finalize, which waits for the other ranks",
+		},
+	}
+}
+
+func TestConformanceMPICH(t *testing.T)   { cohorttest.Test(t, launcher(t, "mpich", "COHORT_CHECK=1")) }
+func TestConformanceOpenMPI(t *testing.T) { cohorttest.Test(t, launcher(t, "openmpi", "COHORT_CHECK=1")) }

@@ -1,0 +1,161 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// batch is how many requests are tested in one call.
+const batch = 64
+
+// engine holds the requests of the process that are under way, and makes
+// progress on them. Requests are tested by one goroutine at a time.
+type engine struct {
+	mu    sync.Mutex
+	reqs  []libmpi.Request // what MPI is asked about; parallel to ops
+	ops   []*op
+	comms []*comm      // that can have guarded receives
+	leaks int          // communicators that could not be freed
+	stuck atomic.Int32 // blocking calls that were given up
+	next  int          // where the next round of tests begins
+	at    [batch]int32
+	st    [batch]libmpi.Status
+
+	free sync.Pool // of *backend.Request
+}
+
+func (e *engine) add(c *comm) {
+	e.mu.Lock()
+	e.comms = append(e.comms, c)
+	e.mu.Unlock()
+}
+
+func (e *engine) remove(c *comm) {
+	e.mu.Lock()
+	e.comms = slices.DeleteFunc(e.comms, func(d *comm) bool { return d == c })
+	e.mu.Unlock()
+}
+
+func (e *engine) leak() {
+	e.mu.Lock()
+	e.leaks++
+	e.mu.Unlock()
+}
+
+// request returns a request for an operation of the backend's own; done takes it
+// back when it is complete.
+func (e *engine) request() *backend.Request {
+	if r, ok := e.free.Get().(*backend.Request); ok {
+		return r
+	}
+	return new(backend.Request)
+}
+
+func (e *engine) done(r *backend.Request) { e.free.Put(r) }
+
+// watch takes a request of MPI's in.
+func (e *engine) watch(o *op) {
+	e.mu.Lock()
+	e.reqs = append(e.reqs, o.h)
+	e.ops = append(e.ops, o)
+	e.mu.Unlock()
+}
+
+// finished is an operation that MPI says is complete.
+type finished struct {
+	o  *op
+	st libmpi.Status
+}
+
+// poll makes what progress is possible, trying up to so many times while there is
+// none.
+func (e *engine) poll(spins int) {
+	if !e.mu.TryLock() {
+		return // somebody else is at it
+	}
+	queued := false
+	for _, c := range e.comms {
+		if c.waiting.Load() > 0 {
+			queued = true
+			break
+		}
+	}
+	if queued {
+		comms := slices.Clone(e.comms)
+		e.mu.Unlock()
+		for _, c := range comms {
+			c.match()
+		}
+		if !e.mu.TryLock() {
+			return
+		}
+		spins = 1
+	}
+	n := len(e.reqs)
+	if n == 0 {
+		e.mu.Unlock()
+		return
+	}
+	if n > batch {
+		spins = 1
+	}
+	var fin [batch]finished
+	if e.next >= n {
+		e.next = 0
+	}
+	from := e.next
+	to := min(from+batch, n)
+	e.next = to
+	done, code := libmpi.Testsome(e.reqs[from:to], spins, e.at[:], e.st[:])
+	if code != 0 {
+		e.mu.Unlock()
+		return
+	}
+	for i := range done {
+		fin[i] = finished{e.ops[from+int(e.at[i])], e.st[i]}
+		fin[i].o.h = e.reqs[from+int(e.at[i])]
+	}
+	e.take(fin[:done], from)
+	e.mu.Unlock()
+	for i := range done {
+		fin[i].o.finish(&fin[i].st)
+	}
+}
+
+// take removes operations from the lists. The lock is held.
+func (e *engine) take(fin []finished, from int) {
+	if len(fin) == 0 {
+		return
+	}
+	for i := range fin {
+		e.ops[from+int(e.at[i])] = nil
+	}
+	j := 0
+	for i, o := range e.ops {
+		if o != nil {
+			e.ops[j], e.reqs[j] = o, e.reqs[i]
+			j++
+		}
+	}
+	clear(e.ops[j:])
+	e.ops, e.reqs = e.ops[:j], e.reqs[:j]
+	e.next = 0
+}
+
+// tell sends a notice that nobody waits for.
+func (e *engine) tell(c *comm, notice []byte, dest int) {
+	o := &op{c: c, buf: notice}
+	o.pin()
+	var st libmpi.Status
+	if code := c.ctl.Isend(notice, dest, c.p.folds.notice(), false, &o.h, &st); code != 0 || st.Flag != 0 {
+		o.complete(backend.Status{}, nil)
+		return
+	}
+	e.watch(o)
+}

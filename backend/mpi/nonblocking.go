@@ -1,0 +1,188 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// operation is a nonblocking or persistent collective of the library's.
+type operation struct {
+	c          *comm
+	o          op
+	call       libmpi.Coll
+	narrow     []int32 // the library's copies of counts and displacements
+	persistent bool
+	pins       runtime.Pinner
+
+	state atomic.Uint32
+	err   error
+}
+
+// What an operation is. One that was given up is MPI's until that completes it.
+const (
+	under uint32 = iota
+	over
+	given
+)
+
+// StartCollective implements backend.Starter.
+func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if c.p.agreed {
+		return nil, nil
+	}
+	if call.Err != nil {
+		return nil, call.Err
+	}
+	if c.scheduled(call) || c.guarded(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
+		return nil, nil
+	}
+	op, err := c.operation(call)
+	if err != nil {
+		return nil, err
+	}
+	if code := c.data.Begin(&op.call, op.narrow, &op.o.h); code != 0 {
+		op.pins.Unpin()
+		return nil, c.ended(code, call)
+	}
+	c.watchColl(op)
+	return op, nil
+}
+
+// PrepareCollective implements backend.Starter.
+func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) {
+	if !c.p.persistent || c.scheduled(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
+		return nil, nil
+	}
+	// Who works in place is known to each rank only: where either is wrong, neither
+	// is the library's.
+	if q := c.p.quirks; !q.persistent(call.Coll, false) || !q.persistent(call.Coll, true) {
+		return nil, nil
+	}
+	op, err := c.operation(call)
+	if err != nil {
+		return nil, err
+	}
+	op.persistent = true
+	op.state.Store(over)
+	code := c.data.Begin(&op.call, op.narrow, &op.o.h)
+	if code == libmpi.Missing || code == libmpi.TooLarge {
+		op.pins.Unpin()
+		return nil, nil
+	}
+	if code != 0 {
+		op.pins.Unpin()
+		return nil, c.ended(code, call)
+	}
+	return op, nil
+}
+
+// operation translates a call and pins what the library will use.
+func (c *comm) operation(call *backend.Call) (*operation, error) {
+	op := &operation{c: c}
+	op.o.c, op.o.coll = c, op
+	if err := c.translate(call, &op.call); err != nil {
+		return nil, err
+	}
+	a := &op.call
+	for _, b := range [][]byte{a.Send, a.Recv} {
+		if len(b) > 0 {
+			op.pins.Pin(&b[0])
+		}
+	}
+	counted := false
+	for _, n := range []*[]int{&a.SendCounts, &a.SendDispls, &a.RecvCounts, &a.RecvDispls} {
+		if len(*n) > 0 {
+			*n = append([]int(nil), *n...) // the caller's may change
+			op.pins.Pin(&(*n)[0])
+			counted = true
+		}
+	}
+	if counted {
+		op.narrow = make([]int32, 4*c.size)
+		op.pins.Pin(&op.narrow[0])
+	}
+	return op, nil
+}
+
+func (c *comm) watchColl(op *operation) {
+	c.p.engine.watch(&op.o)
+	if err := c.usable(); err != nil {
+		c.drop(err)
+	}
+}
+
+// Ready implements backend.Pending.
+func (op *operation) Ready() bool { return op.state.Load() != under }
+
+// Err implements backend.Operation.
+func (op *operation) Err() error { return op.err }
+
+// Start implements backend.Operation.
+func (op *operation) Start() {
+	if err := op.c.usable(); err != nil {
+		op.err = err
+		return // it stays over
+	}
+	op.err = nil
+	op.state.Store(under)
+	if code := op.o.h.Start(); code != 0 {
+		op.err = op.c.fault(code)
+		op.state.Store(over)
+		op.c.Break(op.err)
+		return
+	}
+	op.c.watchColl(op)
+}
+
+// finish is called when the library has completed the operation.
+func (op *operation) finish(err error) {
+	if op.state.Load() == under {
+		if err != nil {
+			op.c.Break(err)
+		}
+		op.err = err
+	}
+	if !op.persistent || op.state.Load() == given {
+		op.pins.Unpin()
+	}
+	op.state.CompareAndSwap(under, over)
+}
+
+// abandon ends the operation for who waits; the library still has it. The engine's
+// lock is held.
+func (op *operation) abandon(err error) bool {
+	if op.state.Load() != under {
+		return false
+	}
+	op.err = err
+	return op.state.CompareAndSwap(under, given)
+}
+
+// End implements backend.Operation.
+func (op *operation) End(why error) error {
+	s := backend.Sentinel(backend.Code(why))
+	text := strings.TrimPrefix(why.Error(), s.Error()+": ")
+	err := &backend.Fault{Sentinel: s, Text: text + ": the collective is the MPI library's, which does not say who is missing"}
+	op.c.Break(err) // which gives it up
+	if op.state.Load() == given {
+		op.err = err
+	}
+	return nil
+}
+
+// Release implements backend.Operation.
+func (op *operation) Release() {
+	if op.persistent && op.state.Load() == over {
+		op.o.h.Free()
+		op.pins.Unpin()
+	}
+}

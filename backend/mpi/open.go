@@ -1,0 +1,350 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+)
+
+// Config says how to join an MPI job.
+type Config struct {
+	Library       string // path of the library, empty to search
+	Check         bool   // find mismatched collectives
+	Deterministic bool   // the order of reductions that the other backends have
+	Bounded       bool   // operations can end early, by a deadline or because a context is canceled
+	Settings      Settings
+}
+
+// opened makes sure that a process joins once: MPI cannot be initialised again.
+var opened struct {
+	sync.Mutex
+	before bool
+}
+
+func initFault(format string, args ...any) error {
+	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
+}
+
+// Open joins the job that an MPI launcher started this process in, and returns
+// its first communicator. All processes of the job call it, once.
+func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
+	opened.Lock()
+	defer opened.Unlock()
+	if opened.before {
+		return nil, initFault("MPI cannot be initialised twice in one process")
+	}
+	level, err := levelOf(cfg.Settings.ThreadLevel)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{owned: true}
+	launcher := mpifind.Launched(os.LookupEnv)
+	if launcher != nil && launcher.Size > runtime.NumCPU() && launcher.Local >= 0 {
+		cfg.Settings.Oversubscribed = true // as far as this process can see
+	}
+	if err := p.load(cfg); err != nil {
+		return nil, err
+	}
+	opened.before = true
+	if err := p.initialise(ctx, level); err != nil {
+		return nil, err
+	}
+	c, err := p.join(cfg, level, launcher)
+	if err != nil {
+		p.leave()
+		return nil, err
+	}
+	return c, nil
+}
+
+func levelOf(name string) (libmpi.Level, error) {
+	if name == "" {
+		return libmpi.Multiple, nil
+	}
+	for l := libmpi.Single; l <= libmpi.Multiple; l++ {
+		if l.String() == name {
+			return l, nil
+		}
+	}
+	return 0, initFault("thread level %q: allowed are single, funneled, serialized and multiple", name)
+}
+
+// load finds and loads the library, with what it is to be told in the environment.
+func (p *process) load(cfg Config) error {
+	present := ""
+	if libmpi.Present() {
+		l, err := libmpi.Open("")
+		if err != nil {
+			return initFault("the MPI library in this process: %v", err)
+		}
+		present = l.Path
+	}
+	libs, err := mpifind.Choose(cfg.Library, os.LookupEnv, present)
+	if err != nil {
+		return initFault("%v", err)
+	}
+	var failed []string
+	for _, l := range libs {
+		family := familyName(l.Family)
+		settings, err := cfg.Settings.environment(family, l.Vendor, l.Version, os.LookupEnv)
+		if err != nil {
+			return initFault("%v: %v", l, err)
+		}
+		if present == "" {
+			for _, s := range settings {
+				if s.Applied {
+					if err := os.Setenv(s.Name, s.Value); err != nil {
+						return initFault("setting %s: %v", s.Name, err)
+					}
+				}
+			}
+		}
+		path := l.Path
+		if present != "" {
+			path = ""
+		}
+		lib, err := libmpi.Open(path)
+		if err == nil {
+			p.lib, p.settings = lib, settings
+			// The file's name may say less than the library itself.
+			vendor, version := identify(lib.Text)
+			if vendor == "" {
+				vendor, version = l.Vendor, l.Version
+			}
+			p.quirks = quirksOf(familyName(mpifind.Family(lib.ABI)), vendor, version)
+			return nil
+		}
+		failed = append(failed, fmt.Sprintf("%v: %v", l, err))
+	}
+	return initFault("no MPI library can be loaded: %s", strings.Join(failed, "; "))
+}
+
+func familyName(f mpifind.Family) string {
+	switch f {
+	case mpifind.MPICH:
+		return "mpich"
+	case mpifind.OpenMPI:
+		return "openmpi"
+	case mpifind.Standard:
+		return "standard"
+	}
+	return ""
+}
+
+// initialise initialises MPI on a thread of its own, or on the caller's where the
+// level allows calls from no other.
+func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
+	initialized, finalized, level, code := libmpi.State()
+	switch {
+	case code != 0:
+		return initFault("MPI_Initialized: %v", libmpi.Error(code))
+	case finalized:
+		return initFault("MPI was finalized in this process already")
+	case initialized: // by other code, which finalizes it too
+		p.owned, p.level = false, level
+	default:
+		var code libmpi.Code
+		if want < libmpi.Serialized {
+			runtime.LockOSThread()
+			p.level, _, code = libmpi.Init(want)
+		} else {
+			p.thread = newThread()
+			done := make(chan struct{})
+			go p.thread.do(func() {
+				p.level, _, code = libmpi.Init(want)
+				close(done)
+			})
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return initFault("MPI_Init_thread has not returned: %v; are all processes of the job there?", context.Cause(ctx))
+			}
+		}
+		if code != 0 {
+			return initFault("MPI_Init_thread: %v", libmpi.Error(code))
+		}
+	}
+	if p.level < want {
+		if want < libmpi.Multiple || p.level < libmpi.Serialized {
+			p.leave()
+			return initFault("%s gives thread level %v, %v was asked for; set COHORT_MPI_THREAD=%v if the program communicates "+
+				"from one thread, or use another library", p.lib.Name(), p.level, want, p.level)
+		}
+		p.polled = true
+	}
+	libmpi.Restrict(min(p.level, want))
+	return nil
+}
+
+// join makes the first communicator, the ranks having agreed on how they work.
+func (p *process) join(cfg Config, want libmpi.Level, launcher *mpifind.Launcher) (*comm, error) {
+	world := libmpi.World()
+	rank, size, maxTag, code := world.Facts()
+	if code != 0 {
+		return nil, initFault("MPI_COMM_WORLD: %v", libmpi.Error(code))
+	}
+	if launcher != nil && launcher.Size > 1 && size == 1 {
+		return nil, initFault("this process is one of %d started by %s (%s), but to %s it is alone: the launcher belongs to another "+
+			"MPI library; start it with the mpiexec of %s, or set COHORT_MPI_LIB to the launcher's library",
+			launcher.Size, launcher.Name, launcher.Evidence, p.lib.Name(), p.lib.Path)
+	}
+	p.maxTag, p.folds = maxTag, newFolds(maxTag)
+	p.guard = p.quirks.overruns()
+	p.small = smallBytes
+	if n := cfg.Settings.EagerLimit; n > 0 {
+		p.small = min(p.small, n/2)
+	}
+	p.large = libmpi.Has("MPI_Allreduce_c") && libmpi.Has("MPI_Alltoallv_c")
+	p.persistent = libmpi.Has("MPI_Allreduce_init") || libmpi.Has("MPIX_Allreduce_init")
+	p.types.init()
+	p.ops.init()
+	c := &comm{p: p, rank: rank, size: size, isWorld: true, world: make([]int, size)}
+	for r := range c.world {
+		c.world[r] = r
+	}
+	if c.data, code = world.Dup(); code == 0 {
+		c.ctl, code = world.Dup()
+	}
+	if code != 0 {
+		return nil, initFault("MPI_Comm_dup: %v", libmpi.Error(code))
+	}
+	if err := p.agree(c, cfg); err != nil {
+		return nil, err
+	}
+	p.caps = p.describe()
+	c.begin()
+	return c, nil
+}
+
+// agree finds out what any rank was asked for, and which ranks share a node.
+func (p *process) agree(c *comm, cfg Config) error {
+	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16)}
+	all := make([]byte, len(mine))
+	max := c.p.ops.predefined[backend.OpMax]
+	if code := c.data.Allreduce(mine, all, len(mine), p.types.kinds[backend.Uint8], max); code != 0 {
+		return initFault("the first MPI_Allreduce: %v", libmpi.Error(code))
+	}
+	p.checked, p.deterministic, p.polled = all[0] != 0, all[1] != 0, all[3] != 0
+	p.agreed = p.checked || all[2] != 0
+	p.small = (math.MaxUint8 - int(all[4])) * 16
+	node, code := c.data.Shared()
+	if code != 0 {
+		return initFault("MPI_Comm_split_type: %v", libmpi.Error(code))
+	}
+	defer node.Free()
+	// The lowest rank of each node is the node's number, until they are counted.
+	lowest := leBytes(c.rank)
+	if code = node.Collective(&libmpi.Coll{Coll: int(backend.Bcast), Recv: lowest, Count: 8, Type: p.types.kinds[backend.Uint8], Size: c.size}); code != 0 {
+		return initFault("MPI_Bcast: %v", libmpi.Error(code))
+	}
+	every := make([]byte, 8*c.size)
+	if code = c.data.Collective(&libmpi.Coll{Coll: int(backend.Allgather), Send: lowest, Recv: every, Count: 8,
+		Type: p.types.kinds[backend.Uint8], Size: c.size}); code != 0 {
+		return initFault("MPI_Allgather: %v", libmpi.Error(code))
+	}
+	numbers := make(map[int]int)
+	for r := range c.size {
+		low := leInt(every[8*r:])
+		if _, ok := numbers[low]; !ok {
+			numbers[low] = len(numbers)
+		}
+		p.nodes = append(p.nodes, numbers[low])
+	}
+	return nil
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func leBytes(n int) []byte {
+	b := make([]byte, 8)
+	for i := range b {
+		b[i] = byte(n >> (8 * i))
+	}
+	return b
+}
+
+func leInt(b []byte) (n int) {
+	for i := range 8 {
+		n |= int(b[i]) << (8 * i)
+	}
+	return n
+}
+
+func (p *process) describe() backend.Caps {
+	large, persistent := "derived types and schedules", "schedules"
+	if p.large {
+		large = "native"
+	}
+	if p.persistent {
+		persistent = "native"
+	}
+	return backend.Caps{
+		Backend: "mpi", Library: p.lib.Name(), Processes: true, Deterministic: p.deterministic, NativeColl: true,
+		MaxTag: min(p.maxTag, backend.MaxTag), Checked: p.checked, ThreadLevel: p.level.String(),
+		LargeCounts: large, Persistent: persistent,
+	}
+}
+
+// finalize ends MPI with the world's Close: all ranks come, or it waits.
+func (p *process) finalize(c *comm) error {
+	p.settle()
+	if p.engine.leaks == 0 && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
+		c.data.Free()
+		c.ctl.Free()
+	}
+	return p.leave()
+}
+
+// settle gives what was given up a moment to complete.
+func (p *process) settle() {
+	for end := time.Now().Add(grace); time.Now().Before(end); {
+		p.engine.poll(spins)
+		p.engine.mu.Lock()
+		n := len(p.engine.reqs)
+		p.engine.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		yield()
+	}
+}
+
+// leave finalizes MPI if it was initialised here.
+func (p *process) leave() error {
+	if !p.owned {
+		return nil
+	}
+	p.owned = false
+	if p.engine.stuck.Load() > 0 {
+		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: a blocking call that was given up is still in the library; " +
+			"the launcher may report this process as failed"}
+	}
+	var code libmpi.Code
+	if p.thread == nil {
+		code = libmpi.Finalize()
+		runtime.UnlockOSThread()
+	} else {
+		p.thread.do(func() { code = libmpi.Finalize() })
+		p.thread.end()
+	}
+	if code != 0 {
+		return libmpi.Error(code)
+	}
+	return nil
+}

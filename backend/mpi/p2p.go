@@ -1,0 +1,195 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// Send implements backend.Comm.
+func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if c.p.polled || b.Limited() {
+		return c.sendLimited(b, buf, dest, tag, mode)
+	}
+	if dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes {
+		return c.sendSelf(buf, tag)
+	}
+	on, t := c.on(tag)
+	if code := on.Send(buf, dest, t, mode == backend.Synchronous); code != 0 {
+		return c.fault(code)
+	}
+	return nil
+}
+
+// selfBytes is how long a message to oneself may be to be kept until it is
+// received.
+const selfBytes = 1 << 16
+
+// sendSelf sends to the calling rank. MPICH's own call waits for the receive, which
+// the same goroutine may be about to post: so a copy is sent, and nobody waits.
+func (c *comm) sendSelf(buf []byte, tag int) error {
+	o := &op{c: c, buf: append([]byte(nil), buf...)}
+	o.pin()
+	on, t := c.on(tag)
+	var st libmpi.Status
+	code := on.Isend(o.buf, c.rank, t, false, &o.h, &st)
+	if code != 0 {
+		o.complete(backend.Status{}, nil)
+		return c.fault(code)
+	}
+	c.started(o, code, &st)
+	return nil
+}
+
+// Recv implements backend.Comm.
+func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
+	if err := c.usable(); err != nil {
+		return backend.Status{}, err
+	}
+	// A guarded receive that waits was posted before this one and comes first.
+	if c.p.polled || b.Limited() || c.waiting.Load() > 0 {
+		return c.recvLimited(b, buf, source, tag)
+	}
+	on, t := c.on(tag)
+	var st libmpi.Status
+	var code libmpi.Code
+	if c.p.guard {
+		code = on.RecvGuarded(buf, source, t, &st)
+	} else {
+		code = on.Recv(buf, source, t, &st)
+	}
+	if code != 0 {
+		return c.received(code, &st, buf)
+	}
+	return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}, nil
+}
+
+// received is the outcome of a receive that failed.
+func (c *comm) received(code libmpi.Code, st *libmpi.Status, buf []byte) (backend.Status, error) {
+	err := c.fault(code)
+	if backend.Code(err) == backend.Code(backend.ErrTruncate) {
+		err = truncated(st.Bytes, len(buf))
+		return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(max(st.Bytes, 0))}, err
+	}
+	return backend.Status{}, err
+}
+
+// sendLimited is Send as a request. If its time is up before it is complete it
+// cannot be taken back, MPI has no way to: the communicator is broken and the
+// buffer stays pinned until the message has gone, if ever.
+func (c *comm) sendLimited(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
+	r := c.p.engine.request()
+	r.Begin()
+	c.Isend(r, buf, dest, tag, mode)
+	if err := c.Await(b, r); err != nil {
+		c.Break(err)
+		if !r.Ready() {
+			return err
+		}
+		if r.Err == nil {
+			return nil
+		}
+		return err
+	}
+	err := r.Err
+	c.p.engine.done(r)
+	return err
+}
+
+func (c *comm) recvLimited(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
+	r := c.p.engine.request()
+	r.Begin()
+	c.Irecv(r, buf, source, tag)
+	if err := c.Await(b, r); err != nil {
+		c.Cancel(r)
+		if c.Await(&backend.Bound{Timeout: grace}, r) != nil {
+			c.Break(err)
+			return backend.Status{}, err
+		}
+		if backend.Code(r.Err) == canceled {
+			c.p.engine.done(r)
+			return backend.Status{}, err
+		}
+	}
+	st, err := r.Status, r.Err
+	c.p.engine.done(r)
+	return st, err
+}
+
+// Isend implements backend.Comm.
+func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	if err := c.usable(); err != nil {
+		r.Complete(backend.Status{}, err)
+		return
+	}
+	o := c.p.engine.op(r, c, buf)
+	on, t := c.on(tag)
+	var st libmpi.Status
+	o.pin()
+	code := on.Isend(buf, dest, t, mode == backend.Synchronous, &o.h, &st)
+	c.started(o, code, &st)
+}
+
+// Irecv implements backend.Comm.
+func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
+	if err := c.usable(); err != nil {
+		r.Complete(backend.Status{}, err)
+		return
+	}
+	o := c.p.engine.op(r, c, buf)
+	on, t := c.on(tag)
+	o.receives, o.source, o.tag, o.user = true, source, t, tag
+	if c.p.guard {
+		c.post(o)
+		return
+	}
+	var st libmpi.Status
+	o.pin()
+	code := on.Irecv(buf, source, t, &o.h, &st)
+	c.started(o, code, &st)
+}
+
+// started goes on with an operation that a call has begun.
+func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
+	switch {
+	case code != 0:
+		o.complete(backend.Status{}, c.fault(code))
+	case st.Flag != 0:
+		o.finish(st)
+	default:
+		c.p.engine.watch(o)
+		if err := c.usable(); err != nil { // broken in between
+			c.drop(err)
+		}
+	}
+}
+
+// Imrecv implements backend.Comm.
+func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
+	msg := m.(*matched)
+	if err := c.usable(); err != nil {
+		r.Complete(backend.Status{}, err)
+		return
+	}
+	o := c.p.engine.op(r, c, buf)
+	o.receives, o.user = true, msg.st.Tag
+	c.receive(o, msg.m, int64(msg.st.Bytes))
+}
+
+// receive starts the receive of a matched message: where it is too long, into
+// memory of its own.
+func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
+	into := o.buf
+	if bytes > int64(len(into)) {
+		o.long = make([]byte, bytes)
+		into = o.long
+	}
+	o.pinned(into)
+	var st libmpi.Status
+	code := m.Imrecv(into, &o.h, &st)
+	c.started(o, code, &st)
+}

@@ -1,0 +1,88 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// process is what all communicators of this process share.
+type process struct {
+	lib    *libmpi.Library
+	level  libmpi.Level
+	maxTag int
+	folds  folds
+	quirks quirks
+	owned  bool // MPI was initialised here, and is finalized here
+	thread *thread
+
+	agreed        bool // blocking collectives are preceded by the exchange of fingerprints
+	checked       bool // because somebody asked for checks
+	deterministic bool
+	polled        bool // no blocking call may be made: calls come one at a time
+	guard         bool // receives are guarded
+	small         int  // bytes of a collective that fit into eager messages
+	large         bool // the library counts above 2^31-1
+	persistent    bool // it has persistent collectives
+
+	nodes    []int // node of each world rank
+	engine   engine
+	types    types
+	ops      ops
+	settings []Setting
+	caps     backend.Caps
+}
+
+// folds maps tags below 0 to those of ctl: collectives' in one half of the range,
+// persistent ones' in a quarter, notices above. Tags of one kind repeat after as
+// many operations as there are tags, by when the earlier ones are long over.
+type folds struct{ calls, persistent int }
+
+func newFolds(maxTag int) folds {
+	bits := 0
+	for bits < 30 && 1<<(bits+1) <= maxTag {
+		bits++
+	}
+	return folds{calls: 1 << (bits - 1), persistent: 1 << (bits - 2)}
+}
+
+const firstPersistent = 1 << 30 // of -1-tag; see backend.PersistentTag
+
+func (f folds) tag(t int) int {
+	u := -1 - t
+	if u < firstPersistent {
+		return u & (f.calls - 1)
+	}
+	return f.calls + (u-firstPersistent)&(f.persistent-1)
+}
+
+// notice is the tag of notices that a communicator is broken.
+func (f folds) notice() int { return f.calls + f.persistent }
+
+// thread runs functions on one thread that nothing else runs on.
+type thread struct{ work chan func() }
+
+func newThread() *thread {
+	t := &thread{make(chan func())}
+	go t.run()
+	return t
+}
+
+func (t *thread) run() {
+	lockThread()
+	for f := range t.work {
+		f()
+	}
+	// The thread ends with the goroutine, which does not unlock it: the library may
+	// have changed it.
+}
+
+// do runs f and waits for it.
+func (t *thread) do(f func()) {
+	done := make(chan struct{})
+	t.work <- func() { defer close(done); f() }
+	<-done
+}
+
+func (t *thread) end() { close(t.work) }

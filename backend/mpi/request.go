@@ -1,0 +1,96 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"runtime"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// op is a request under way: one of MPI's, or a guarded receive that has not
+// matched.
+type op struct {
+	req *backend.Request // nil: nobody waits any more
+	c   *comm
+	h   libmpi.Request
+	buf []byte
+
+	receives    bool
+	source, tag int // of a receive, as MPI has them
+	user        int // the tag as the caller gave it
+	long        []byte
+	queued      bool // in the communicator's queue, not in MPI's hands
+
+	coll *operation // a collective
+
+	pins   runtime.Pinner
+	pinUse bool
+}
+
+// op returns the record of a request, used again where there is one.
+func (e *engine) op(r *backend.Request, c *comm, buf []byte) *op {
+	o, ok := r.Impl.(*op)
+	if !ok || o.req != nil {
+		o = new(op)
+		r.Impl = o
+	}
+	o.req, o.c, o.buf, o.h = r, c, buf, 0
+	o.receives, o.queued, o.long = false, false, nil
+	return o
+}
+
+// pin keeps the buffer where it is until the operation is complete.
+func (o *op) pin() { o.pinned(o.buf) }
+
+func (o *op) pinned(b []byte) {
+	if len(b) > 0 {
+		o.pins.Pin(&b[0])
+		o.pinUse = true
+	}
+}
+
+// finish completes an operation that MPI says is complete.
+func (o *op) finish(st *libmpi.Status) {
+	var err error
+	switch {
+	case st.Error != 0:
+		err = libmpi.Error(st.Error)
+		if backend.Code(err) == backend.Code(backend.ErrTruncate) {
+			err = truncated(st.Bytes, len(o.buf))
+		}
+	case st.Flag == 2:
+		err = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the request was canceled"}
+	}
+	if o.coll != nil {
+		o.coll.finish(err)
+		return
+	}
+	out := backend.Status{}
+	if o.receives && st.Flag != 2 {
+		out = backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(max(st.Bytes, 0))}
+		if o.user < 0 && o.user != backend.AnyTag {
+			out.Tag = o.user
+		}
+		if o.long != nil && err == nil {
+			copy(o.buf, o.long)
+			err = truncated(int64(len(o.long)), len(o.buf))
+		}
+	}
+	o.complete(out, err)
+}
+
+// complete lets go of the buffer and tells who waits. A request that was given up
+// has been told.
+func (o *op) complete(st backend.Status, err error) {
+	if o.pinUse {
+		o.pins.Unpin()
+		o.pinUse = false
+	}
+	r := o.req
+	o.req, o.buf, o.long = nil, nil, nil
+	if r != nil {
+		r.Complete(st, err)
+	}
+}

@@ -1,0 +1,136 @@
+//go:build cgo && linux
+
+package mpi
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// types has the library's types of element types: its own of numbers, and so many
+// bytes for the rest.
+type types struct {
+	kinds [backend.Loc + 1]libmpi.Type // 0: the library has none
+	mu    sync.RWMutex
+	sizes map[int]libmpi.Type
+}
+
+func (t *types) init() {
+	for k := backend.Opaque; k <= backend.Loc; k++ {
+		t.kinds[k] = libmpi.TypeOf(int(k))
+	}
+	t.sizes = map[int]libmpi.Type{1: t.kinds[backend.Opaque]}
+}
+
+// of returns the type that elements are moved as.
+func (t *types) of(d *backend.Datatype) (libmpi.Type, error) {
+	if h := t.kinds[d.Kind]; h != 0 && d.Kind != backend.Opaque {
+		return h, nil
+	}
+	return t.bytes(d.Size)
+}
+
+// bytes returns the type of so many bytes.
+func (t *types) bytes(size int) (libmpi.Type, error) {
+	t.mu.RLock()
+	h, ok := t.sizes[size]
+	t.mu.RUnlock()
+	if ok {
+		return h, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h, ok := t.sizes[size]; ok {
+		return h, nil
+	}
+	h, code := libmpi.TypeBytes(size)
+	if code != 0 {
+		return 0, libmpi.Error(code)
+	}
+	t.sizes[size] = h
+	return h, nil
+}
+
+// ops has the library's operations.
+type ops struct {
+	predefined [backend.OpMaxLoc + 1]libmpi.Op
+
+	mu   sync.Mutex
+	idle []*userOp // made before, not in use, the latest last
+}
+
+// userOp is an operation whose function is Go's.
+type userOp struct {
+	handle   libmpi.Op
+	slot     int
+	commutes bool
+	size     int
+	apply    func(in, inout []byte) // set while in use
+}
+
+func (o *ops) init() {
+	for c := backend.OpSum; c <= backend.OpBxor; c++ {
+		o.predefined[c] = libmpi.OpOf(int(c))
+	}
+}
+
+// native returns the library's operation that gives what cohort's gives, 0 if it
+// has none. Minima and maxima of floats are cohort's own: the standard leaves open
+// what becomes of NaN and of zeros of both signs.
+func (o *ops) native(op *backend.Op) libmpi.Op {
+	switch op.Type.Kind {
+	case backend.Bool, backend.Int8, backend.Int16, backend.Int32, backend.Int64,
+		backend.Uint8, backend.Uint16, backend.Uint32, backend.Uint64:
+	case backend.Float32, backend.Float64, backend.Complex64, backend.Complex128:
+		if op.Code != backend.OpSum && op.Code != backend.OpProd {
+			return 0
+		}
+	default:
+		return 0
+	}
+	return o.predefined[op.Code]
+}
+
+func (o *ops) needsCallback(op *backend.Op) bool { return o.native(op) == 0 }
+
+// take returns an operation of the library's that calls apply, for the caller
+// alone until give.
+func (o *ops) take(op *backend.Op, apply func(in, inout []byte)) (*userOp, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	size := op.Type.Size
+	for i := len(o.idle) - 1; i >= 0; i-- {
+		if u := o.idle[i]; u.size == size && u.commutes == op.Commutative {
+			o.idle = append(o.idle[:i], o.idle[i+1:]...)
+			u.apply = apply
+			return u, nil
+		}
+	}
+	u := &userOp{commutes: op.Commutative, size: size, apply: apply}
+	for {
+		h, slot, ok, code := libmpi.NewOp(u.commutes, size, func(in, inout []byte) { u.apply(in, inout) })
+		if code != 0 {
+			return nil, libmpi.Error(code)
+		}
+		if ok {
+			u.handle, u.slot = h, slot
+			return u, nil
+		}
+		if len(o.idle) == 0 {
+			return nil, &backend.Fault{Sentinel: backend.ErrAlloc,
+				Text: fmt.Sprintf("%d reductions by operations in Go are under way, and there can be no more", libmpi.UserOps)}
+		}
+		libmpi.FreeOp(o.idle[0].handle, o.idle[0].slot)
+		o.idle = o.idle[1:]
+	}
+}
+
+func (o *ops) give(u *userOp) {
+	u.apply = nil
+	o.mu.Lock()
+	o.idle = append(o.idle, u)
+	o.mu.Unlock()
+}
