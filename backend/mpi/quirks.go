@@ -57,7 +57,7 @@ var quirkTable = []quirk{
 		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.3", colls: []backend.Coll{backend.Gather},
 		wrong:    "MPI_Gather_init sends what the buffers held when it was called, not when it is started",
 		does:     "runs persistent Gather as messages",
-		evidence: "measured with 4.0.2 (1 to 8 ranks); pmodels/mpich#7078 (4.1.2), corrected by #7081 in August 2024",
+		evidence: "measured with 4.0.2 (1 to 4 and 8 ranks); pmodels/mpich#7078 (4.1.2), corrected by #7081 in August 2024",
 	},
 	{
 		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.2", colls: []backend.Coll{backend.Allgather},
@@ -66,10 +66,16 @@ var quirkTable = []quirk{
 		evidence: "measured with 4.0.2 (2, 4 and 8 ranks); pmodels/mpich#6423, corrected by #6425 in March 2023",
 	},
 	{
-		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", colls: []backend.Coll{backend.Scatter, backend.Bcast},
-		wrong:    "MPI_Scatter_init receives nothing from its second start on (2 ranks), or fails (3 and more), or with 4.2 never ends in place; MPI_Bcast_init of long data uses the same algorithm on 8 ranks and more",
-		does:     "runs persistent Scatter and Bcast as messages",
-		evidence: "measured with 4.0.2 (Scatter on 2 to 8 ranks); pmodels/mpich#7607, #7550 (not in a release known to cohort); the compatibility notes of cobre-rs/ferrompi (4.2.0, 4.2.1, 4.2.3)",
+		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", colls: []backend.Coll{backend.Scatter},
+		wrong:    "MPI_Scatter_init receives nothing from its second start on (2 ranks), or fails (3 and more), or with 4.2 never ends in place",
+		does:     "runs persistent Scatter as messages",
+		evidence: "measured with 4.0.2 (2 to 4 and 8 ranks); pmodels/mpich#7607, #7550 (not in a release known to cohort); the compatibility notes of cobre-rs/ferrompi (4.2.0, 4.2.1, 4.2.3)",
+	},
+	{
+		kind: quirkNoPersistent, vendor: "MPICH", from: "4.1", colls: []backend.Coll{backend.Bcast},
+		wrong:    "MPI_Bcast_init of long data on many ranks is wrong from its second start on",
+		does:     "runs persistent Bcast as messages",
+		evidence: "pmodels/mpich#7550 (2025, not in a release known to cohort); 4.0.2 measured to be right (1 to 4 and 8 ranks)",
 	},
 	{
 		kind: quirkNoPersistent, vendor: derived, colls: []backend.Coll{backend.Gather, backend.Allgather, backend.Scatter, backend.Bcast},

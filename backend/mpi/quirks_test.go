@@ -23,7 +23,9 @@ func TestQuirksOf(t *testing.T) {
 	}{
 		{"mpich", "MPICH", "3.4.3", false, []backend.Coll{backend.Reduce}, []backend.Coll{backend.Reduce, backend.ReduceScatter}},
 		{"mpich", "MPICH", "4.0.2", false,
-			[]backend.Coll{backend.Bcast, backend.Gather, backend.Allgather, backend.Scatter},
+			[]backend.Coll{backend.Gather, backend.Allgather, backend.Scatter},
+			[]backend.Coll{backend.Reduce, backend.ReduceScatter}},
+		{"mpich", "MPICH", "4.1.2", false, []backend.Coll{backend.Bcast, backend.Gather, backend.Allgather, backend.Scatter},
 			[]backend.Coll{backend.Reduce, backend.ReduceScatter}},
 		{"mpich", "MPICH", "4.2.3", false, []backend.Coll{backend.Bcast, backend.Gather, backend.Scatter}, []backend.Coll{backend.ReduceScatter}},
 		{"mpich", "MPICH", "4.3.0", false, []backend.Coll{backend.Bcast, backend.Scatter}, []backend.Coll{backend.ReduceScatter}},
