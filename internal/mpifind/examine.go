@@ -197,7 +197,7 @@ func (l *Library) readSymbols(f *elf.File) string {
 		l.Vendor = "IBM Spectrum MPI"
 	case l.Runtime == OpenMPI:
 		l.Vendor = "Open MPI"
-	case strings.Contains(l.Path, "/cray/"):
+	case strings.Contains(l.Path, "/cray/") || mpichName.MatchString(l.Soname) && strings.Contains(l.Soname, "mpi_"):
 		l.Vendor = "Cray MPICH"
 	case strings.Contains(l.Path, "/intel/") || strings.Contains(l.Path, "/oneapi/"):
 		l.Vendor = "Intel MPI"

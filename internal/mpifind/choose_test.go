@@ -1,0 +1,204 @@
+package mpifind
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Environments of ranks, as the launchers were seen to set them.
+var (
+	ofOpenMPI = table{"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "PMIX_RANK": "3"}
+	ofHydra   = table{"PMI_SIZE": "2", "PMI_RANK": "0", "PMI_FD": "6", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "7"}
+	ofSrun    = table{"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_LOCALID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}
+)
+
+// with returns the first environment with the others over it.
+func with(tables ...table) table {
+	all := table{}
+	for _, t := range tables {
+		maps.Copy(all, t)
+	}
+	return all
+}
+
+func TestLaunched(t *testing.T) {
+	pmi2 := table{"PMI_FD": "9", "PMI_RANK": "2", "PMI_SIZE": "4"}
+	for _, c := range []struct {
+		name string
+		env  table
+		want *Launcher
+	}{
+		{"none", table{"PATH": "/bin"}, nil},
+		{"Open MPI", ofOpenMPI, &Launcher{"Open MPI's mpirun", OpenMPI, OpenMPI, 3, 4, 1, "OMPI_COMM_WORLD_SIZE=4"}},
+		{"Open MPI in Slurm", with(ofSrun, ofOpenMPI), &Launcher{"Open MPI's mpirun", OpenMPI, OpenMPI, 3, 4, 1, "OMPI_COMM_WORLD_SIZE=4"}},
+		{"Open MPI, one rank", table{"OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"}, &Launcher{"Open MPI's mpirun", OpenMPI, OpenMPI, 0, 1, -1, "OMPI_COMM_WORLD_SIZE=1"}},
+		{"Hydra", ofHydra, &Launcher{"MPICH's mpiexec", MPICH, MPICH, 0, 2, 0, "PMI_SIZE=2"}},
+		{"Hydra in Slurm", with(ofSrun, ofHydra), &Launcher{"MPICH's mpiexec", MPICH, MPICH, 0, 2, 0, "PMI_SIZE=2"}},
+		{"Intel", with(ofHydra, table{"I_MPI_HYDRA_TOPOLIB": "hwloc"}), &Launcher{"Intel MPI's mpiexec", MPICH, MPICH, 0, 2, 0, "PMI_SIZE=2"}},
+		{"MVAPICH2", table{"MV2_COMM_WORLD_SIZE": "3", "MV2_COMM_WORLD_RANK": "1"}, &Launcher{"MVAPICH2's mpiexec", MPICH, MPICH, 1, 3, -1, "MV2_COMM_WORLD_SIZE=3"}},
+		{"some PMI", table{"PMI_SIZE": "3", "PMI_RANK": "1"}, &Launcher{"a PMI launcher (MPICH, Intel MPI or Cray)", MPICH, MPICH, 1, 3, -1, "PMI_SIZE=3"}},
+		{"PMI without a rank", table{"PMI_SIZE": "3"}, nil},
+		{"Flux", table{"FLUX_JOB_SIZE": "4", "FLUX_TASK_RANK": "3", "FLUX_TASK_LOCAL_ID": "1", "PMI_FD": "4"}, &Launcher{"Flux", Unknown, Unknown, 3, 4, 1, "FLUX_JOB_SIZE=4"}},
+		{"PALS", table{"PALS_NRANKS": "4", "PALS_RANKID": "2", "PALS_LOCAL_RANKID": "0"}, &Launcher{"Cray PALS", Unknown, MPICH, 2, 4, 0, "PALS_NRANKS=4"}},
+		{"srun", ofSrun, &Launcher{"srun", Unknown, Unknown, 2, 4, 2, "SLURM_STEP_NUM_TASKS=4"}},
+		{"srun with PMI-2", with(ofSrun, pmi2), &Launcher{"srun --mpi=pmi2", Unknown, MPICH, 2, 4, 2, "SLURM_STEP_NUM_TASKS=4"}},
+		{"srun with PMIx", with(ofSrun, table{"PMIX_RANK": "2"}), &Launcher{"srun --mpi=pmix", Unknown, OpenMPI, 2, 4, 2, "SLURM_STEP_NUM_TASKS=4"}},
+		{"srun without a count of the step", table{"SLURM_NTASKS": "2", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1"}, &Launcher{"srun", Unknown, Unknown, 1, 2, -1, "SLURM_NTASKS=2"}},
+		{"a shell of salloc", table{"SLURM_JOB_ID": "5", "SLURM_NTASKS": "4"}, nil},
+		{"a script of sbatch", table{"SLURM_JOB_ID": "5", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, nil},
+		{"an interactive step", table{"SLURM_STEP_ID": "4294967290", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, nil},
+		{"no number", table{"OMPI_COMM_WORLD_SIZE": "four", "PMI_SIZE": "", "PMI_RANK": "x"}, nil},
+		{"negative", table{"OMPI_COMM_WORLD_SIZE": "-4", "OMPI_COMM_WORLD_RANK": "0"}, nil},
+		{"huge", table{"OMPI_COMM_WORLD_SIZE": "99999999999999999999", "OMPI_COMM_WORLD_RANK": "0"}, nil},
+		{"a rank that is not in the job", table{"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "2"}, nil},
+	} {
+		got := Launched(c.env.lookup)
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func FuzzLaunched(f *testing.F) {
+	f.Add("4", "1", "0", uint(0))
+	f.Add("-1", "99999999999", " 1", uint(3))
+	f.Fuzz(func(t *testing.T, size, rank, local string, which uint) {
+		m := marks[which%uint(len(marks))]
+		env := table{m.size: size, m.rank: rank, m.local: local}
+		for _, a := range m.also {
+			env[a] = local
+		}
+		if l := Launched(env.lookup); l != nil && (l.Size < 1 || l.Rank >= l.Size || l.Rank < -1 || l.Local < -1 || l.Name == "") {
+			t.Errorf("%v: got %+v", env, l)
+		}
+	})
+}
+
+// TestLaunched_Real checks what the launchers of this machine really set.
+func TestLaunched_Real(t *testing.T) {
+	if text := os.Getenv("TEST_MPIFIND_RANK"); text != "" {
+		if l := Launched(os.LookupEnv); l == nil || l.Family.String() != text || l.Size != 1 || l.Rank != 0 || l.Local != 0 {
+			t.Errorf("under %s: %+v", text, l)
+		}
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for command, family := range map[string]Family{"mpirun.openmpi": OpenMPI, "mpiexec.mpich": MPICH} {
+		t.Run(command, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), tool(t, command), "-n", "1", exe, "-test.run=^TestLaunched_Real$")
+			cmd.Env = append(os.Environ(), "TEST_MPIFIND_RANK="+family.String(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestChoose(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mpich := installation(t, dir+"/mpich", likeMPICH, "mpiexec.hydra")
+	ompi := installation(t, dir+"/ompi", likeOpenMPI, "orterun")
+	standard := installation(t, dir+"/standard", likeStandard)
+	text := write(t, dir+"/text/libmpi.so.40", []byte("INPUT(x)"), 0o644)
+	both := table{"LD_LIBRARY_PATH": dir + "/ompi/lib:" + dir + "/mpich/lib"}
+	for _, c := range []struct {
+		name          string
+		asked, loaded string
+		env           table
+		first         string // "" for an error
+		says          []string
+	}{
+		{"the first", "", "", both, ompi, nil},
+		{"the launcher's", "", "", with(both, ofHydra), mpich, nil},
+		{"the launcher's, other", "", "", with(table{"LD_LIBRARY_PATH": dir + "/mpich/lib:" + dir + "/ompi/lib"}, ofOpenMPI), ompi, nil},
+		{"what srun's protocol is for", "", "", with(both, ofSrun, table{"PMI_FD": "3"}), mpich, nil},
+		{"a standard library of the launcher's vendor", "", "", with(table{"LD_LIBRARY_PATH": dir + "/standard/lib"}, ofHydra), standard, nil},
+		{"asked by path", mpich, "", both, mpich, nil},
+		{"asked by name", "libmpi.so.12", "", both, mpich, nil},
+		{"asked against the launcher", ompi, "", with(both, ofHydra), "", []string{"COHORT_MPI_LIB is Open MPI 5.0.7 (" + ompi + ")", "one of 2 processes", "MPICH's mpiexec (PMI_SIZE=2)", dir + "/ompi/bin/orterun"}},
+		{"asked, not there", dir + "/none.so", "", both, "", []string{"COHORT_MPI_LIB: " + dir + "/none.so: no such file"}},
+		{"asked, no library", text, "", both, "", []string{text + ": a text file"}},
+		{"loaded", "", mpich, both, mpich, nil},
+		{"loaded and asked", mpich, mpich, both, mpich, nil},
+		{"loaded, another asked", ompi, mpich, both, "", []string{ompi, mpich, "two cannot be"}},
+		{"loaded against the launcher", "", mpich, with(both, ofOpenMPI), "", []string{"MPICH 4.3.1", "Open MPI's mpirun (OMPI_COMM_WORLD_SIZE=4)"}},
+	} {
+		libs, err := Choose(c.asked, c.env.lookup, c.loaded)
+		if c.first != "" {
+			if err != nil || len(libs) == 0 || libs[0].Path != c.first {
+				t.Errorf("%s: got %v, %v, want %s first", c.name, libs, err, c.first)
+			}
+			if (c.asked != "" || c.loaded != "") && len(libs) != 1 {
+				t.Errorf("%s: got %v, want one choice", c.name, libs)
+			}
+			continue
+		}
+		for _, s := range c.says {
+			if err == nil || !strings.Contains(err.Error(), s) {
+				t.Errorf("%s: got %v, %v, want an error with %q", c.name, libs, err, s)
+			}
+		}
+	}
+}
+
+// TestNotFound checks that the error says where was looked, or what was found.
+func TestNotFound(t *testing.T) {
+	dir := t.TempDir()
+	env := table{"LD_LIBRARY_PATH": dir}
+	for _, want := range []string{dir, "apt-get install mpich", "COHORT_MPI_LIB"} {
+		if err := NotFound(nil, env.lookup); !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: want %q", err, want)
+		}
+	}
+	if err := NotFound([]Library{{Path: "/x/libmpi.so", Problem: "an empty file"}}, env.lookup); !strings.Contains(err.Error(), "/x/libmpi.so (an empty file)") {
+		t.Error(err)
+	}
+}
+
+func TestMpiexec(t *testing.T) {
+	dir := t.TempDir()
+	mpich := installation(t, dir+"/a/mpich", likeMPICH, "mpiexec.hydra")
+	bare := installation(t, dir+"/b", likeMPICH)
+	wrong := installation(t, dir+"/c", likeMPICH, "orterun")
+	deep := likeOpenMPI.write(t, dir+"/d/lib/triplet/openmpi/lib/libmpi.so.40")
+	write(t, dir+"/d/bin/mpirun", []byte("\x7fELF ... prterun ..."), 0o755)
+	write(t, dir+"/e/bin/mpiexec", []byte("#!/bin/sh\nexec mpiexec.hydra \"$@\"\n"), 0o755)
+	write(t, dir+"/f/bin/mpiexec", []byte("who knows"), 0o755)
+	write(t, dir+"/g/bin/mpiexec.hydra", nil, 0o644) // may not be executed
+	for _, c := range []struct {
+		name, library, path, want string
+	}{
+		{"its own", mpich, "", dir + "/a/mpich/bin/mpiexec.hydra"},
+		{"its own, not PATH's", mpich, dir + "/e/bin", dir + "/a/mpich/bin/mpiexec.hydra"},
+		{"a script in PATH", bare, dir + "/e/bin", dir + "/e/bin/mpiexec"},
+		{"nobody's", bare, dir + "/f/bin:" + dir + "/g/bin:relative", ""},
+		{"another family's", wrong, dir + "/d/bin", ""},
+		{"far below", deep, "", dir + "/d/bin/mpirun"},
+	} {
+		l, err := Examine(c.library)
+		if err != nil || l.Problem != "" {
+			t.Fatal(l, err)
+		}
+		got, args, err := mpiexec(l, table{"PATH": c.path}.lookup)
+		if real, _ := filepath.EvalSymlinks(dir); strings.Replace(got, real, dir, 1) != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
+		}
+		if err == nil {
+			if a := strings.Join(args(3), " "); !strings.HasPrefix(a, "-n 3") {
+				t.Errorf("%s: options %s", c.name, a)
+			}
+		} else if !strings.Contains(err.Error(), "MPICH 4.3.1") || !strings.Contains(err.Error(), "mpiexec.hydra") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
