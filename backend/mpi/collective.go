@@ -78,7 +78,7 @@ func (c *comm) scheduled(call *backend.Call) bool {
 		return true // MPICH has its own ideas of displacements there
 	case call.Coll == backend.Barrier:
 		return p.polled
-	case p.polled:
+	case p.polled || !p.sound[call.Coll].native:
 		return true
 	case p.deterministic && call.Op != nil:
 		return true
@@ -87,7 +87,7 @@ func (c *comm) scheduled(call *backend.Call) bool {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
 		// Lengths and displacements are known to pairs of ranks only: whether they
 		// are too long, for a guarded library or for an int, cannot be seen by all.
-		return p.guard || !p.large
+		return p.guard || !p.large || p.agreed
 	}
 	return call.Count > math.MaxInt32 && (!p.large || call.Op != nil && p.ops.needsCallback(call.Op))
 }
@@ -134,6 +134,15 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 	}
 	if call.Type == nil {
 		return nil
+	}
+	if a.InPlace && call.Root >= 0 && call.Root != c.rank { // which MPI knows on the root only
+		a.InPlace = false
+		if call.Coll == backend.Reduce {
+			a.Send = call.Recv
+		}
+	}
+	if a.InPlace && !c.p.sound[call.Coll].inPlace {
+		a.InPlace, a.Send = false, append([]byte(nil), call.Recv...)
 	}
 	switch call.Coll {
 	case backend.Gatherv:

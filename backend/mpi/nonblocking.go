@@ -59,12 +59,7 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 
 // PrepareCollective implements backend.Starter.
 func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) {
-	if !c.p.persistent || c.scheduled(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
-		return nil, nil
-	}
-	// Who works in place is known to each rank only: where either is wrong, neither
-	// is the library's.
-	if q := c.p.quirks; !q.persistent(call.Coll, false) || !q.persistent(call.Coll, true) {
+	if !c.p.persistent || !c.p.sound[call.Coll].persistent || c.scheduled(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
 		return nil, nil
 	}
 	op, err := c.operation(call)

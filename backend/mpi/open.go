@@ -208,7 +208,8 @@ func (p *process) join(cfg Config, want libmpi.Level, launcher *mpifind.Launcher
 	p.large = libmpi.Has("MPI_Allreduce_c") && libmpi.Has("MPI_Alltoallv_c")
 	p.persistent = libmpi.Has("MPI_Allreduce_init") || libmpi.Has("MPIX_Allreduce_init")
 	p.types.init()
-	p.ops.init()
+	p.ops.init(p.quirks)
+	p.sound = newSound(p.quirks)
 	c := &comm{p: p, rank: rank, size: size, isWorld: true, world: make([]int, size)}
 	for r := range c.world {
 		c.world[r] = r

@@ -28,6 +28,7 @@ type process struct {
 
 	nodes    []int // node of each world rank
 	engine   engine
+	sound    sound
 	types    types
 	ops      ops
 	settings []Setting
@@ -86,3 +87,17 @@ func (t *thread) do(f func()) {
 }
 
 func (t *thread) end() { close(t.work) }
+
+// sound is what of the library's collectives can be used, looked up beforehand.
+type sound [backend.Exscan + 1]struct{ native, inPlace, persistent bool }
+
+func newSound(q quirks) (s sound) {
+	for c := range s {
+		coll := backend.Coll(c)
+		// Who works in place is known to each rank only: where either is wrong,
+		// neither is the library's.
+		s[c].native, s[c].inPlace = q.native(coll), q.inPlace(coll)
+		s[c].persistent = q.persistent(coll, false) && q.persistent(coll, true)
+	}
+	return s
+}

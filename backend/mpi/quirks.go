@@ -14,6 +14,7 @@ const (
 	quirkNoPersistent                         // persistent forms of some collectives are wrong
 	quirkNoInPlace                            // some collectives are wrong in place, in all forms
 	quirkNoNative                             // some collectives are wrong, in all forms
+	quirkSignedBytes                          // minima and maxima of unsigned bytes compare them as signed ones
 	quirkNoCancelSend                         // a send cannot be canceled: waiting for it afterwards may never end
 	quirkNoCancelAny                          // a receive from any source cannot be canceled
 	quirkNoCancelRestart                      // a persistent receive cannot be canceled
@@ -94,6 +95,12 @@ var quirkTable = []quirk{
 		wrong:    "MPI_Reduce crashes where the receive buffer is null on a rank that is not the root",
 		does:     "runs Reduce as messages",
 		evidence: "pmodels/mpich#5700 (3.4.2); 4.0.2 measured to be right",
+	},
+	{
+		kind: quirkSignedBytes, vendor: anyMPICH,
+		wrong:    "MPI_MIN and MPI_MAX of MPI_UINT8_T and MPI_UNSIGNED_CHAR compare the bytes as signed ones",
+		does:     "uses an operation of its own",
+		evidence: "measured with 4.0.2, all pairs of values; other releases not tried",
 	},
 	{
 		kind: quirkNoInPlace, vendor: anyMPICH, colls: []backend.Coll{backend.ReduceScatter}, inPlace: true,

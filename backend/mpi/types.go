@@ -57,6 +57,7 @@ func (t *types) bytes(size int) (libmpi.Type, error) {
 // ops has the library's operations.
 type ops struct {
 	predefined [backend.OpMaxLoc + 1]libmpi.Op
+	signed     bool // minima and maxima of unsigned bytes are wrong (quirkSignedBytes)
 
 	mu   sync.Mutex
 	idle []*userOp // made before, not in use, the latest last
@@ -71,7 +72,8 @@ type userOp struct {
 	apply    func(in, inout []byte) // set while in use
 }
 
-func (o *ops) init() {
+func (o *ops) init(q quirks) {
+	o.signed = q.has(quirkSignedBytes)
 	for c := backend.OpSum; c <= backend.OpBxor; c++ {
 		o.predefined[c] = libmpi.OpOf(int(c))
 	}
@@ -82,8 +84,12 @@ func (o *ops) init() {
 // what becomes of NaN and of zeros of both signs.
 func (o *ops) native(op *backend.Op) libmpi.Op {
 	switch op.Type.Kind {
+	case backend.Uint8:
+		if o.signed && (op.Code == backend.OpMin || op.Code == backend.OpMax) {
+			return 0
+		}
 	case backend.Bool, backend.Int8, backend.Int16, backend.Int32, backend.Int64,
-		backend.Uint8, backend.Uint16, backend.Uint32, backend.Uint64:
+		backend.Uint16, backend.Uint32, backend.Uint64:
 	case backend.Float32, backend.Float64, backend.Complex64, backend.Complex128:
 		if op.Code != backend.OpSum && op.Code != backend.OpProd {
 			return 0
