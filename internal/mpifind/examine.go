@@ -229,7 +229,8 @@ func text(f *elf.File, s elf.Symbol) string {
 		return ""
 	}
 	section := f.Sections[s.Section]
-	if section.Type == elf.SHT_NOBITS || s.Value < section.Addr || s.Value-section.Addr >= section.Size {
+	// A compressed section has no reader at an offset; no library has its texts there.
+	if section.ReaderAt == nil || section.Type == elf.SHT_NOBITS || s.Value < section.Addr || s.Value-section.Addr >= section.Size {
 		return ""
 	}
 	b := make([]byte, 128)
