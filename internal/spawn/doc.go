@@ -9,6 +9,16 @@
 // a process group of its own, and has no descriptors but standard input, output
 // and error and those the launcher itself was started with.
 //
+// # Ranks of another launcher
+//
+// With [Launch] another program, an MPI launcher, starts the ranks. Each process
+// that it starts asks this one, over a socket, which of the job's ranks it is to
+// be and gets its output, input and processors from there; then it executes the
+// job's program, so that the rank is the launcher's own process. How such a
+// process ended is learnt from its pidfd. The launcher's word counts where the
+// system does not tell (Linux before 6.15), and where a rank was killed as the
+// launcher kills when it ends a job.
+//
 // # How a job ends
 //
 // A job ends when every rank has. The first rank to fail (a status other than

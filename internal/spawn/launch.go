@@ -54,8 +54,9 @@ type starter struct {
 	passed   chan struct{} // closed when its output has been passed on
 	listen   net.Listener
 	hellos   chan hello
-	quiet    atomic.Bool // nothing more of it is passed on
-	follower *follower   // of the ranks, which are no children of this process; nil where it cannot be
+	quiet    atomic.Bool   // nothing more of it is passed on
+	follower *follower     // of the ranks, which are no children of this process; nil where it cannot be
+	followed chan struct{} // closed when follower has ended
 	// stuck is when to end it, having waited long enough for it to end by itself.
 	stuck <-chan time.Time
 }
@@ -76,7 +77,7 @@ type order struct {
 
 // launchBy starts the launcher, from a thread that stays until the job's end.
 func (j *Job) launchBy() error {
-	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), hellos: make(chan hello, j.cfg.Ranks)}
+	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello, j.cfg.Ranks)}
 	j.launcher = l
 	address, err := l.meet()
 	if err != nil {
@@ -102,7 +103,10 @@ func (j *Job) launchBy() error {
 		l.follower.run(j.ended, j.done) // closes what it has
 		return err
 	}
-	go l.follower.run(j.ended, j.done)
+	go func() {
+		l.follower.run(j.ended, j.done)
+		close(l.followed)
+	}()
 	go j.accept()
 	go func() { l.ended <- reap(-1, l.proc, time.Time{}) }()
 	go j.passLauncher()

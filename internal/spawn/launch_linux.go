@@ -153,8 +153,10 @@ var (
 )
 
 // exitStatus returns how a process ended, if that is known: since Linux 6.15, once
-// its parent has waited for it.
-func exitStatus(pidfd int) (wait syscall.WaitStatus, known bool) {
+// its parent has waited for it. Tests replace it by an older system's.
+var exitStatus = readExitStatus
+
+func readExitStatus(pidfd int) (wait syscall.WaitStatus, known bool) {
 	infoLock.Lock()
 	defer infoLock.Unlock()
 	clear(info[:])

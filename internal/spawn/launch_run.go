@@ -49,6 +49,13 @@ func (s *state) launcherEnded(e exit) {
 func (s *state) conclude() {
 	l, name := s.launcher, s.cfg.Launch.Name
 	l.follower.close()
+	for following := true; following; {
+		select {
+		case <-s.ended: // it changes nothing any more
+		case <-l.followed:
+			following = false
+		}
+	}
 	if !s.await(l.passed) {
 		return // nobody wants to know
 	}

@@ -1,0 +1,430 @@
+package spawn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func init() {
+	programs["starter"] = starterProgram
+	programs["become"] = becomeProgram
+	programs["fate"] = fateProgram
+}
+
+// launched returns a Config of a job whose ranks another program starts: the test
+// binary as a launcher that behaves in the way given.
+func launched(t *testing.T, ranks int, way, name string, args ...string) Config {
+	t.Helper()
+	cfg := program(t, ranks, name, args...)
+	cfg.Backend = "mpi"
+	cfg.Launch = &Launch{
+		Name: "starter", Command: "/usr/bin/env",
+		Args:  []string{envProgram + "=starter", cfg.Path, way, strconv.Itoa(ranks)},
+		Rank:  []string{"/usr/bin/env", envProgram + "=become", cfg.Path},
+		Env:   []string{envProgram + "=" + name},
+		Noise: func(line string) bool { return strings.HasPrefix(line, "=") },
+		Blame: func([]string) (int, int, int) { return -1, -1, 0 },
+	}
+	return cfg
+}
+
+// starterProgram is a launcher: WAY RANKS COMMAND. It starts the command as many
+// times, each in a session of its own, and waits for all. What it does when one
+// fails, and what else it does wrong, is its way.
+func starterProgram(args []string) {
+	way := args[0]
+	ranks, _ := strconv.Atoi(args[1])
+	fmt.Println("= starter, to be left out =")
+	switch way {
+	case "fewer":
+		ranks--
+	case "none", "stubborn":
+		if way == "stubborn" {
+			signal.Ignore(syscall.SIGTERM)
+		}
+		fmt.Println("ready")
+		time.Sleep(time.Hour)
+	case "broken":
+		fmt.Println("no slots for", ranks)
+		os.Exit(3)
+	}
+	cmds := map[int]*exec.Cmd{}
+	for i := range ranks {
+		rank := i
+		if way == "twice" {
+			rank = 0
+		}
+		cmd := exec.Command(args[2], args[3:]...)
+		cmd.Env = append(os.Environ(), EnvRank+"="+strconv.Itoa(rank), EnvSize+"="+strconv.Itoa(ranks))
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		cmds[cmd.Process.Pid] = cmd
+	}
+	if way == "leave" {
+		os.Exit(0)
+	}
+	worst := 0
+	for range ranks {
+		var w syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &w, 0, nil)
+		for err == syscall.EINTR {
+			pid, err = syscall.Wait4(-1, &w, 0, nil)
+		}
+		delete(cmds, pid)
+		status := w.ExitStatus()
+		if w.Signaled() {
+			status = int(w.Signal()) // as Hydra does
+		}
+		if status != 0 && worst == 0 {
+			worst = status
+			if way == "abort" {
+				worst = 7
+			}
+			fmt.Println("rank of process", pid, "failed")
+		}
+		if way == "kill" && status != 0 || way == "abort" {
+			for other := range cmds {
+				syscall.Kill(other, syscall.SIGKILL)
+			}
+		}
+	}
+	os.Exit(worst)
+}
+
+// becomeProgram is what a starter starts.
+func becomeProgram(args []string) {
+	rank, _ := strconv.Atoi(os.Getenv(EnvRank))
+	size, _ := strconv.Atoi(os.Getenv(EnvSize))
+	fmt.Println(Become(args[0], rank, size))
+	os.Exit(2)
+}
+
+// fateProgram says of itself what its launcher sees, and then does as exitProgram.
+func fateProgram(args []string) {
+	cpus := allowed()
+	fmt.Printf("pid %d parent %d group %d cpus %v backend %s\n", os.Getpid(), os.Getppid(), syscall.Getpgrp(), cpus, os.Getenv(EnvBackend))
+	if len(args) > 0 {
+		exitProgram(args)
+	}
+}
+
+// TestLaunch_RanksAreTheLaunchersProcesses checks that a rank is a process that
+// the launcher has started, with the place and the output that it is to have.
+func TestLaunch_RanksAreTheLaunchersProcesses(t *testing.T) {
+	cfg := launched(t, 3, "plain", "fate")
+	cfg.Places = []CPUs{allowed()[:1], allowed()[:1], allowed()}
+	j := start(t, cfg)
+	starter := j.launcher.proc.Pid
+	if r := wait(t, j); r.Status != 0 || r.Err != nil || r.First != -1 {
+		t.Fatalf("%+v\n%s", r, cfg.Stderr)
+	}
+	seen := map[int]bool{}
+	for line := range strings.Lines(cfg.Stdout.(*buffer).String()) {
+		var rank, pid, parent, group int
+		var rest string
+		cpus, _, _ := strings.Cut(line[strings.Index(line, "cpus ")+5:], " backend ")
+		if _, err := fmt.Sscanf(line, "[%d] pid %d parent %d group %d %s", &rank, &pid, &parent, &group, &rest); err != nil {
+			t.Fatalf("%v: %q", err, line)
+		}
+		seen[rank] = true
+		if parent != starter || group != pid || cpus != cfg.Places[rank].String() || !strings.HasSuffix(line, " backend mpi\n") {
+			t.Errorf("%q, want the parent %d, a group of its own, processors %v", line, starter, cfg.Places[rank])
+		}
+	}
+	if len(seen) != 3 || cfg.Stderr.(*buffer).String() != "" {
+		t.Errorf("ranks %v; stderr:\n%s", seen, cfg.Stderr)
+	}
+}
+
+func TestLaunch_Status(t *testing.T) {
+	for _, c := range []struct {
+		way    string
+		fates  []string
+		status int
+		first  int
+		says   string
+	}{
+		{"plain", []string{"0=0", "1=0", "2=0"}, 0, -1, ""},
+		{"plain", []string{"1=9"}, 9, 1, "cohort: rank 1 exited with status 9 after "}, // the launcher itself would wait
+		{"plain", []string{"2=signal9"}, 137, 2, "cohort: rank 2 was killed by signal 9 (killed) after "},
+		{"plain", []string{"2=signal1"}, 129, 2, "cohort: rank 2 was killed by signal 1 (hangup) after "},
+		{"kill", []string{"1=3"}, 3, 1, "cohort: rank 1 exited with status 3 after "},
+		{"kill", []string{"1=signal9"}, 137, 1, "cohort: rank 1 was killed by signal 9 (killed) after "},
+		{"kill", []string{"2=signal15"}, 143, 2, "cohort: rank 2 was killed by signal 15 (terminated) after "},
+		// It ends the others because it was told so, and says with which status.
+		{"abort", []string{"0=0"}, 7, -1, "cohort: starter exited with status 7 after "},
+		{"fewer", nil, 1, -1, "cohort: starter has started 2 ranks instead of 3"},
+		{"twice", nil, 1, -1, "cohort: starter has started rank 0 of 3 twice"},
+		{"broken", nil, 3, -1, "starter: no slots for 3\ncohort: starter exited with status 3 after "},
+	} {
+		t.Run(c.way+strings.Join(c.fates, ","), func(t *testing.T) {
+			cfg := launched(t, 3, c.way, "exit", c.fates...)
+			r := wait(t, start(t, cfg))
+			said := cfg.Stderr.(*buffer).String()
+			if r.Status != c.status || r.First != c.first || !strings.Contains(said, c.says) || (r.First < 0) != (r.Err != nil) && c.status != 0 {
+				t.Errorf("got %+v, want status %d of rank %d; stderr:\n%s", r, c.status, c.first, said)
+			}
+			if strings.Contains(said, "left out") {
+				t.Errorf("noise of the launcher:\n%s", said)
+			}
+		})
+	}
+}
+
+// TestLaunch_WithoutStatus has the system not say how a rank ended, as Linux
+// before 6.15: the launcher's word is taken.
+func TestLaunch_WithoutStatus(t *testing.T) {
+	defer func(f func(int) (syscall.WaitStatus, bool)) { exitStatus = f }(exitStatus)
+	exitStatus = func(int) (syscall.WaitStatus, bool) { return 0, false }
+	for _, c := range []struct {
+		fate           string
+		blamed, signal int
+		status, first  int
+		says           string
+	}{
+		{"1=3", -1, 0, 3, -1, "cohort: starter exited with status 3 after "},
+		{"1=3", 1, 0, 3, 1, "cohort: rank 1 exited with status 3 after "},
+		{"1=signal9", -1, 9, 137, -1, "cohort: a rank was killed by signal 9 (killed) after "},
+		{"1=signal1", 1, 1, 129, 1, "cohort: rank 1 was killed by signal 1 (hangup) after "},
+	} {
+		cfg := launched(t, 2, "kill", "exit", c.fate)
+		cfg.Launch.Blame = func(lines []string) (rank, pid, signal int) {
+			pid = -1
+			for _, l := range lines {
+				fmt.Sscanf(l, "rank of process %d failed", &pid)
+			}
+			if c.blamed < 0 {
+				pid = -1
+			}
+			return -1, pid, c.signal
+		}
+		r := wait(t, start(t, cfg))
+		if said := cfg.Stderr.(*buffer).String(); r.Status != c.status || r.First != c.first || !strings.Contains(said, c.says) {
+			t.Errorf("%+v: got %+v; stderr:\n%s", c, r, said)
+		}
+	}
+}
+
+// TestLaunch_WithoutFollowing has the system not tell of ends at all.
+func TestLaunch_WithoutFollowing(t *testing.T) {
+	defer func(f func() bool) { tells = f }(tells)
+	tells = func() bool { return false }
+	cfg := launched(t, 2, "kill", "exit", "0=0", "1=4")
+	if r := wait(t, start(t, cfg)); r.Status != 4 {
+		t.Errorf("got %+v; stderr:\n%s", r, cfg.Stderr)
+	}
+	cfg = launched(t, 2, "plain", "exit", "0=0", "1=0")
+	if r := wait(t, start(t, cfg)); r.Status != 0 || r.Err != nil {
+		t.Errorf("got %+v; stderr:\n%s", r, cfg.Stderr)
+	}
+}
+
+func TestLaunch_Timeout(t *testing.T) {
+	for _, way := range []string{"plain", "none", "stubborn"} {
+		for _, name := range []string{"wait", "stubborn"} {
+			cfg := launched(t, 2, way, name)
+			cfg.Timeout = 300 * time.Millisecond
+			r := wait(t, start(t, cfg))
+			if r.Status != StatusTimeout || r.Err == nil || !strings.Contains(cfg.Stderr.(*buffer).String(), "did not end within 300ms (--timeout)") {
+				t.Errorf("%s, %s: %+v; stderr:\n%s", way, name, r, cfg.Stderr)
+			}
+		}
+	}
+}
+
+func TestLaunch_SignalsReachEveryRank(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
+		cfg := launched(t, 3, "plain", "wait")
+		cfg.Signals = make(chan os.Signal, 1)
+		j := start(t, cfg)
+		out := cfg.Stdout.(*buffer)
+		out.await(t, "ready", 3)
+		cfg.Signals <- sig
+		if r := wait(t, j); r.Status != 0 || strings.Count(out.String(), "got "+sig.String()) != 3 {
+			t.Errorf("%v: %+v\n%s%s", sig, r, out, cfg.Stderr)
+		}
+	}
+}
+
+// TestLaunch_InterruptedBeforeTheRanks checks that a launcher that does not get
+// as far as to ranks heeds a request to end.
+func TestLaunch_InterruptedBeforeTheRanks(t *testing.T) {
+	cfg := launched(t, 2, "none", "wait")
+	cfg.Signals = make(chan os.Signal, 1)
+	j := start(t, cfg)
+	cfg.Stderr.(*buffer).await(t, "starter: ready", 1)
+	cfg.Signals <- syscall.SIGINT
+	if r := wait(t, j); r.Status != 130 {
+		t.Errorf("%+v; stderr:\n%s", r, cfg.Stderr)
+	}
+}
+
+func TestLaunch_Input(t *testing.T) {
+	in, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	cfg := launched(t, 2, "plain", "cat")
+	cfg.Stdin = in
+	j := start(t, cfg)
+	text := strings.Repeat("0123456789abcdef", 1<<14)
+	if _, err := w.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	r := wait(t, j)
+	out := cfg.Stdout.(*buffer).String()
+	for _, want := range []string{"[0] bytes: 262144 error: <nil>\n", "[1] bytes: 0 error: <nil>\n"} {
+		if r.Status != 0 || !strings.Contains(out, want) {
+			t.Errorf("%+v: no %q", r, want)
+		}
+	}
+	if strings.Count(out, text[:1000]) == 0 {
+		t.Error("rank 0 has not got the input")
+	}
+}
+
+// TestLaunch_RanksThatTheLauncherLeaves checks that ranks are ended that are
+// there when their launcher is not any more.
+func TestLaunch_RanksThatTheLauncherLeaves(t *testing.T) {
+	cfg := launched(t, 2, "plain", "parent")
+	j := start(t, cfg)
+	lives := hold(t, pids(t, cfg.Stdout.(*buffer).await(t, "pids", 2)))
+	syscall.Kill(j.launcher.proc.Pid, syscall.SIGKILL)
+	if r := wait(t, j); r.Status != 137 {
+		t.Errorf("%+v; stderr:\n%s", r, cfg.Stderr)
+	}
+	lives.ended(t)
+}
+
+// TestLaunch_WhatARankLeavesBehindIsEnded is the same of ranks' own processes.
+func TestLaunch_WhatARankLeavesBehindIsEnded(t *testing.T) {
+	cfg := launched(t, 2, "plain", "parent", "leave")
+	j := start(t, cfg)
+	lives := hold(t, pids(t, cfg.Stdout.(*buffer).await(t, "pids", 2))[1:2])
+	if r := wait(t, j); r.Status != 0 || !strings.Contains(cfg.Stderr.(*buffer).String(), "left processes behind; ending them") {
+		t.Errorf("%+v; stderr:\n%s", r, cfg.Stderr)
+	}
+	lives.ended(t)
+}
+
+func TestLaunch_Errors(t *testing.T) {
+	cfg := launched(t, 2, "plain", "exit", "0=0", "1=0")
+	cfg.Launch.Command = filepath.Join(t.TempDir(), "none")
+	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "starting starter: "+cfg.Launch.Command) {
+		t.Errorf("got %v", err)
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("no script\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg = launched(t, 1, "plain", "exit")
+	cfg.Path = script
+	r := wait(t, start(t, cfg))
+	if said := cfg.Stdout.(*buffer).String(); r.Status != 2 || !strings.Contains(said, "neither a program nor a script") {
+		t.Errorf("%+v: %s", r, said)
+	}
+	if err := Become("@no such job", 0, 1); err == nil || !strings.Contains(err.Error(), "all ranks must be on its machine") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestFollower_OrderOfEnds has children end one after the other, and be waited for
+// in the opposite order: the ends come in the first, what they were in the second.
+func TestFollower_OrderOfEnds(t *testing.T) {
+	f, err := newFollower()
+	if err != nil || f == nil {
+		t.Fatal(f, err)
+	}
+	ended, done := make(chan exit, 64), make(chan struct{})
+	returned := make(chan struct{})
+	const n = 5
+	var all []*exec.Cmd
+	var ins []*os.File
+	for i := range n {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf("read x; exit %d", 10+i))
+		cmd.Stdin = r
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		if err := f.follow(i, cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		all, ins = append(all, cmd), append(ins, w)
+	}
+	go func() {
+		f.run(ended, done)
+		close(returned)
+	}()
+	var order []int
+	for _, i := range []int{3, 0, 4, 1, 2} {
+		ins[i].Close()
+		e := next(t, ended)
+		if !e.unknown {
+			t.Errorf("rank %d: how it ended is known before it was waited for", e.rank)
+		}
+		order = append(order, e.rank)
+	}
+	if !slices.Equal(order, []int{3, 0, 4, 1, 2}) {
+		t.Errorf("order %v", order)
+	}
+	known := 0
+	for i := n - 1; i >= 0; i-- {
+		var ee *exec.ExitError
+		if err := all[i].Wait(); !errors.As(err, &ee) {
+			t.Fatal(err)
+		}
+		if !tellsHow(t) {
+			continue
+		}
+		if e := next(t, ended); e.rank != i || e.unknown || e.wait.ExitStatus() != 10+i {
+			t.Errorf("got %+v, want status %d of rank %d", e, 10+i, i)
+		}
+		known++
+	}
+	t.Logf("known how %d of %d ended", known, n)
+	f.close()
+	<-returned
+}
+
+func next(t *testing.T, ended <-chan exit) exit {
+	t.Helper()
+	select {
+	case e := <-ended:
+		return e
+	case <-time.After(patience):
+		t.Fatal("no end is reported")
+		return exit{}
+	}
+}
+
+// tellsHow reports whether this kernel says how a process ended that is no child.
+func tellsHow(t *testing.T) bool {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	fmt.Sscanf(string(b), "%d.%d", &major, &minor)
+	return major > 6 || major == 6 && minor >= 15
+}
