@@ -24,6 +24,9 @@ type Job struct {
 	Short     bool     // the smaller matrix
 	Dir       string   // where the ranks leave their reports
 
+	// Deterministic is Config.Deterministic of the ranks.
+	Deterministic bool
+
 	// Patience is how long a scenario may go without any progress before the
 	// watchdog ends the process with a dump of all goroutines. It is no bound on
 	// how slow a machine may be: a single operation has to take that long.

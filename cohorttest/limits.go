@@ -119,7 +119,13 @@ func sendDeadlineBreaks(r *Rank, next int) {
 		r.OK(err)
 		c, begun, cancel := deadline(d)
 		err = cohort.Ssend(c, make([]uint8, m), next, 8)
-		timedOut(r, fmt.Sprintf("Ssend of %d", m), begun, err, "send", fmt.Sprint(next))
+		// Whoever is not the first to give up hears of it from the others.
+		if what := fmt.Sprintf("Ssend of %d", m); r.Is(err, cohort.ErrTimeout, "%s", what) {
+			names(r, err, "send", fmt.Sprint(next))
+			if took := time.Since(begun); took > short+late {
+				r.Errorf("%s ended after %v, its deadline was %v", what, took, short)
+			}
+		}
 		cancel()
 		broken(r, d, "a send that timed out")
 		r.OK(r.Comm.Barrier())

@@ -38,12 +38,15 @@ func rankMain(text string) int {
 	}
 	pollFiles()
 	before := snapshot()
-	world, err := cohort.Init(context.Background(), nil)
+	world, err := cohort.Init(context.Background(), &cohort.Config{Deterministic: job.Deterministic})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	rank := world.Rank()
+	if world.Caps().Library != "" {
+		before.files = openFiles() // what a library opens when it starts it need not close
+	}
 	err = job.Run(world)
 	if e := world.Close(); e != nil && !errors.Is(e, cohort.ErrPeerLost) {
 		err = errors.Join(err, e)

@@ -62,7 +62,8 @@ func skip(l Launcher, name string, n int) string {
 // launch runs one job and reports each of its scenarios as a subtest. It
 // returns the digests of the last one, rank by rank.
 func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) {
-	job := &Job{Ranks: n, Scenarios: names, Short: small(), Dir: t.TempDir(), Patience: 3 * time.Minute}
+	job := &Job{Ranks: n, Scenarios: names, Short: small(), Dir: t.TempDir(), Patience: 3 * time.Minute,
+		Deterministic: slices.Equal(names, []string{bitsScenario})}
 	if end, ok := t.Deadline(); ok {
 		// The dump has to come before the one that go test would make.
 		job.Patience = max(min(job.Patience, time.Until(end)*3/4), time.Second)

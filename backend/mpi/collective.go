@@ -32,7 +32,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	if c.scheduled(call) || c.guarded(call) {
 		return false, nil
 	}
-	if b.Limited() {
+	if b.Limited() || c.p.engine.queued.Load() > 0 {
 		return true, c.limited(b, call)
 	}
 	return true, c.native(call)
@@ -51,6 +51,9 @@ func (c *comm) Plan(call *backend.Call) backend.Plan {
 
 // Agreed implements backend.Planner.
 func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
+	if c.p.engine.queued.Load() > 0 {
+		return true, c.limited(nil, call)
+	}
 	return true, c.native(call)
 }
 
@@ -200,7 +203,8 @@ func (c *comm) withUser(call *backend.Call, a *libmpi.Coll) error {
 
 // limited is native for a rank whose call can end early, while the others' cannot
 // and are the library's blocking ones, which only such a one matches: it runs in a
-// goroutine of its own, and if the time is up is left there.
+// goroutine of its own, and if the time is up is left there. The same is done while
+// guarded receives wait, which are matched here meanwhile.
 func (c *comm) limited(b *backend.Bound, call *backend.Call) error {
 	own := *call
 	done := make(chan error, 1)
@@ -216,6 +220,7 @@ func (c *comm) limited(b *backend.Bound, call *backend.Call) error {
 			return err
 		default:
 		}
+		c.Poll()
 		if err := w.pause(c); err != nil {
 			c.leaked.Store(true)
 			c.p.engine.stuck.Add(1)

@@ -41,10 +41,28 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 		Sizes: []int{1, 2, 3, 4},
 		Skips: map[string]string{
 			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died,
+			"bits":              "reductions have the library's order unless Config.Deterministic says otherwise, which TestBits has",
 			"faults/left-early": "closing the world is MPI_Finalize, which waits for the other ranks",
 		},
 	}
 }
 
-func TestConformanceMPICH(t *testing.T)   { cohorttest.Test(t, launcher(t, "mpich", "COHORT_CHECK=1")) }
-func TestConformanceOpenMPI(t *testing.T) { cohorttest.Test(t, launcher(t, "openmpi", "COHORT_CHECK=1")) }
+func TestConformanceMPICH(t *testing.T) { cohorttest.Test(t, launcher(t, "mpich", "COHORT_CHECK=1")) }
+func TestConformanceOpenMPI(t *testing.T) {
+	cohorttest.Test(t, launcher(t, "openmpi", "COHORT_CHECK=1"))
+}
+
+// TestBits has reductions with Config.Deterministic give what the local backend
+// gives, bit for bit.
+func TestBits(t *testing.T) {
+	for name := range launchers {
+		l := launcher(t, name)
+		for _, n := range []int{2, 3, 4} {
+			// Both are ranks of the same test: a process that is one ends in the first.
+			got := cohorttest.Bits(t, l, n)
+			if want := cohorttest.Bits(t, cohorttest.Goroutines{}, n); got != want {
+				t.Errorf("%s, %d ranks: the digests are %s, on local %s", name, n, got, want)
+			}
+		}
+	}
+}

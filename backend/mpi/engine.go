@@ -27,6 +27,11 @@ type engine struct {
 	at    [batch]int32
 	st    [batch]libmpi.Status
 
+	queued  atomic.Int32 // guarded receives that wait, of all communicators
+	minded  bool         // the thread level lets a goroutine of its own match them
+	minding atomic.Bool
+	closing atomic.Bool
+
 	free sync.Pool // of *backend.Request
 }
 
@@ -79,14 +84,7 @@ func (e *engine) poll(spins int) {
 	if !e.mu.TryLock() {
 		return // somebody else is at it
 	}
-	queued := false
-	for _, c := range e.comms {
-		if c.waiting.Load() > 0 {
-			queued = true
-			break
-		}
-	}
-	if queued {
+	if e.queued.Load() > 0 {
 		comms := slices.Clone(e.comms)
 		e.mu.Unlock()
 		for _, c := range comms {

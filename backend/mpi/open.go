@@ -201,6 +201,7 @@ func (p *process) join(cfg Config, want libmpi.Level, launcher *mpifind.Launcher
 	}
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
 	p.guard = p.quirks.overruns()
+	p.engine.minded = min(p.level, want) >= libmpi.Serialized
 	p.small = smallBytes
 	if n := cfg.Settings.EagerLimit; n > 0 {
 		p.small = min(p.small, n/2)
@@ -305,6 +306,7 @@ func (p *process) describe() backend.Caps {
 // finalize ends MPI with the world's Close: all ranks come, or it waits.
 func (p *process) finalize(c *comm) error {
 	p.settle()
+	p.engine.closing.Store(true)
 	if p.engine.leaks == 0 && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
 		c.data.Free()
 		c.ctl.Free()

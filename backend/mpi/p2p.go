@@ -12,7 +12,9 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if err := c.usable(); err != nil {
 		return err
 	}
-	if c.p.polled || b.Limited() {
+	// While a guarded receive waits, this call must not keep it from being matched:
+	// the peer may be sending to it before it receives this.
+	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
 		return c.sendLimited(b, buf, dest, tag, mode)
 	}
 	if dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes {
@@ -50,8 +52,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	if err := c.usable(); err != nil {
 		return backend.Status{}, err
 	}
-	// A guarded receive that waits was posted before this one and comes first.
-	if c.p.polled || b.Limited() || c.waiting.Load() > 0 {
+	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
 		return c.recvLimited(b, buf, source, tag)
 	}
 	on, t := c.on(tag)

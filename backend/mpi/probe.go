@@ -45,7 +45,7 @@ func (c *comm) look(b *backend.Bound, block bool, probe func(wait bool) libmpi.C
 	}
 	// Receives that wait were posted before and take what is theirs.
 	c.Poll()
-	if block && !c.p.polled && !b.Limited() && c.waiting.Load() == 0 {
+	if block && !c.p.polled && !b.Limited() && c.p.engine.queued.Load() == 0 {
 		if code := probe(true); code != 0 {
 			return false, c.fault(code)
 		}

@@ -5,6 +5,7 @@ package mpi
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -24,13 +25,20 @@ func (c *comm) post(o *op) {
 	q.mu.Lock()
 	o.queued = true
 	q.ops = append(q.ops, o)
-	c.waiting.Add(1)
+	c.queued(1)
 	q.mu.Unlock()
+	c.p.engine.mind()
 	if err := c.usable(); err != nil { // broken in between: drop may have passed by
 		c.drop(err)
 		return
 	}
 	c.matchIn(q)
+}
+
+// queued counts receives that wait, of the communicator and of the process.
+func (c *comm) queued(n int) {
+	c.waiting.Add(int32(n))
+	c.p.engine.queued.Add(int32(n))
 }
 
 func (c *comm) queueOf(o *op) *queue {
@@ -84,7 +92,7 @@ func (c *comm) matchOne(q *queue) (found, bool) {
 			if (first.source == backend.AnySource || first.source == int(st.Source)) &&
 				(first.tag == backend.AnyTag || first.tag == int(st.Tag)) {
 				q.ops = slices.Delete(q.ops, j, j+1)
-				c.waiting.Add(-1)
+				c.queued(-1)
 				first.queued = false
 				return found{first, m, st.Bytes}, true
 			}
@@ -114,7 +122,7 @@ func (c *comm) unqueue(o *op) bool {
 		return false
 	}
 	q.ops = slices.Delete(q.ops, i, i+1)
-	c.waiting.Add(-1)
+	c.queued(-1)
 	o.queued = false
 	return true
 }
@@ -152,7 +160,7 @@ func (c *comm) drop(err error) {
 		q := &c.queues[i]
 		q.mu.Lock()
 		ops = append(ops, q.ops...)
-		c.waiting.Add(-int32(len(q.ops)))
+		c.queued(-len(q.ops))
 		q.ops = nil
 		q.mu.Unlock()
 	}
@@ -184,5 +192,36 @@ func (c *comm) drop(err error) {
 	e.mu.Unlock()
 	for _, r := range told {
 		r.Complete(backend.Status{}, err)
+	}
+}
+
+const (
+	mindEvery = time.Millisecond
+	mindFor   = 50 // rounds without a receive that waits
+)
+
+// mind makes sure that receives that wait are matched even if nobody waits for
+// them: a program may have posted one and be in a blocking call of the library's,
+// or somewhere else altogether, while the sender waits for the match.
+func (e *engine) mind() {
+	if e.minded && !e.minding.Swap(true) {
+		go e.minder()
+	}
+}
+
+func (e *engine) minder() {
+	for idle := 0; idle < mindFor; idle++ {
+		time.Sleep(mindEvery)
+		if e.queued.Load() > 0 {
+			e.poll(1)
+			idle = 0
+		}
+		if e.closing.Load() {
+			break
+		}
+	}
+	e.minding.Store(false)
+	if e.queued.Load() > 0 && !e.closing.Load() {
+		e.mind()
 	}
 }

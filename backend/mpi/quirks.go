@@ -14,7 +14,7 @@ const (
 	quirkNoPersistent                         // persistent forms of some collectives are wrong
 	quirkNoInPlace                            // some collectives are wrong in place, in all forms
 	quirkNoNative                             // some collectives are wrong, in all forms
-	quirkSignedBytes                          // minima and maxima of unsigned bytes compare them as signed ones
+	quirkWrongOp                              // some reductions of some types give wrong results
 	quirkNoCancelSend                         // a send cannot be canceled: waiting for it afterwards may never end
 	quirkNoCancelAny                          // a receive from any source cannot be canceled
 	quirkNoCancelRestart                      // a persistent receive cannot be canceled
@@ -33,6 +33,8 @@ type quirk struct {
 	from, before string // versions; empty is no bound
 	colls        []backend.Coll
 	inPlace      bool // in place only
+	ops          []backend.OpCode
+	kinds        []backend.Kind
 
 	wrong    string // what happens
 	does     string // what cohort does about it
@@ -97,10 +99,20 @@ var quirkTable = []quirk{
 		evidence: "pmodels/mpich#5700 (3.4.2); 4.0.2 measured to be right",
 	},
 	{
-		kind: quirkSignedBytes, vendor: anyMPICH,
-		wrong:    "MPI_MIN and MPI_MAX of MPI_UINT8_T and MPI_UNSIGNED_CHAR compare the bytes as signed ones",
-		does:     "uses an operation of its own",
-		evidence: "measured with 4.0.2, all pairs of values; other releases not tried",
+		kind: quirkWrongOp, vendor: anyMPICH,
+		ops:      []backend.OpCode{backend.OpMin, backend.OpMax},
+		kinds:    []backend.Kind{backend.Uint8, backend.Uint16, backend.Uint32, backend.Uint64},
+		wrong:    "MPI_MIN and MPI_MAX compare unsigned integers, of 8 to 64 bits, as signed ones",
+		does:     "uses operations of its own for these",
+		evidence: "measured with 4.0.2 (MPI_UINT8_T to MPI_UINT64_T and MPI_UNSIGNED_CHAR); other releases not tried",
+	},
+	{
+		kind: quirkWrongOp, vendor: anyOpenMPI,
+		ops:      []backend.OpCode{backend.OpSum},
+		kinds:    []backend.Kind{backend.Int8, backend.Int16, backend.Uint8, backend.Uint16},
+		wrong:    "MPI_SUM of integers of 8 and 16 bits saturates instead of wrapping around where the vector instructions of x86 are used",
+		does:     "uses operations of its own for these",
+		evidence: "measured with 4.1.4; other releases not tried",
 	},
 	{
 		kind: quirkNoInPlace, vendor: anyMPICH, colls: []backend.Coll{backend.ReduceScatter}, inPlace: true,

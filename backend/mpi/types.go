@@ -57,7 +57,7 @@ func (t *types) bytes(size int) (libmpi.Type, error) {
 // ops has the library's operations.
 type ops struct {
 	predefined [backend.OpMaxLoc + 1]libmpi.Op
-	signed     bool // minima and maxima of unsigned bytes are wrong (quirkSignedBytes)
+	wrong      [backend.OpMaxLoc + 1][backend.Loc + 1]bool // quirkWrongOp
 
 	mu   sync.Mutex
 	idle []*userOp // made before, not in use, the latest last
@@ -73,7 +73,13 @@ type userOp struct {
 }
 
 func (o *ops) init(q quirks) {
-	o.signed = q.has(quirkSignedBytes)
+	for i := range q {
+		for _, op := range q[i].ops {
+			for _, kind := range q[i].kinds {
+				o.wrong[op][kind] = true
+			}
+		}
+	}
 	for c := backend.OpSum; c <= backend.OpBxor; c++ {
 		o.predefined[c] = libmpi.OpOf(int(c))
 	}
@@ -84,17 +90,16 @@ func (o *ops) init(q quirks) {
 // what becomes of NaN and of zeros of both signs.
 func (o *ops) native(op *backend.Op) libmpi.Op {
 	switch op.Type.Kind {
-	case backend.Uint8:
-		if o.signed && (op.Code == backend.OpMin || op.Code == backend.OpMax) {
-			return 0
-		}
 	case backend.Bool, backend.Int8, backend.Int16, backend.Int32, backend.Int64,
-		backend.Uint16, backend.Uint32, backend.Uint64:
+		backend.Uint8, backend.Uint16, backend.Uint32, backend.Uint64:
 	case backend.Float32, backend.Float64, backend.Complex64, backend.Complex128:
 		if op.Code != backend.OpSum && op.Code != backend.OpProd {
 			return 0
 		}
 	default:
+		return 0
+	}
+	if o.wrong[op.Code][op.Type.Kind] {
 		return 0
 	}
 	return o.predefined[op.Code]

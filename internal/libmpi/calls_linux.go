@@ -49,7 +49,14 @@ var _ = [1]struct{}{}[unsafe.Sizeof(Status{})-unsafe.Sizeof(C.coh_status{})]
 
 func (st *Status) c() *C.coh_status { return (*C.coh_status)(unsafe.Pointer(st)) }
 
-func data(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(b))) }
+// data returns where a buffer is, nil for an empty one, whose address may be that
+// of another.
+func data(b []byte) *C.uint8_t {
+	if len(b) == 0 {
+		return nil
+	}
+	return (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(b)))
+}
 
 func counts(n []int) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(n))) }
 

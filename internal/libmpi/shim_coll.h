@@ -86,12 +86,12 @@ static int do_coll(int coll, int form, int in_place, const uint8_t *sendp, uint8
                    const int64_t *scounts, const int64_t *sdispls, const int64_t *rcounts, const int64_t *rdispls,
                    uintptr_t type, uintptr_t opp, int root, int size, uintptr_t comm, uintptr_t *req) {
 	ENTER();
-	static uint8_t none[1]; // libraries do not like null pointers, even to nothing
+	static uint8_t none[2]; // libraries do not like null pointers, even to nothing, nor one for both
 	MPI_Datatype t = IN(MPI_Datatype, type);
 	MPI_Op op = IN(MPI_Op, opp);
 	MPI_Comm c = IN(MPI_Comm, comm);
 	const void *send = sendp ? sendp : none;
-	void *recv = recvp ? recvp : none;
+	void *recv = recvp ? recvp : none + 1;
 	if (in_place) {
 		if (coll == COH_SCATTER || coll == COH_SCATTERV)
 			recv = MPI_IN_PLACE;
