@@ -66,19 +66,20 @@ func Open(path string) (*Library, error) {
 	if path != "" {
 		name := C.CString(path)
 		defer C.free(unsafe.Pointer(name))
-		if C.coh_load(name, ctext, csize) != 0 {
+		if rc := C.coh_load(name, ctext, csize); rc > 0 {
+			return nil, fmt.Errorf("%s is %s", path, cString(text))
+		} else if rc != 0 {
 			return nil, errors.New(cString(text))
 		}
-	}
-	if C.coh_present() == 0 {
-		return nil, fmt.Errorf("%s is no MPI library: it has no MPI_Get_version", path)
+	} else if !Present() {
+		return nil, errors.New("there is no MPI library in this process")
 	}
 	l := &Library{Path: path, ABI: ABI(C.coh_recognise())}
 	if l.Path == "" {
 		l.Path = C.GoString(C.coh_loaded_path())
 	}
 	if C.coh_bind(C.int(l.ABI), ctext, csize) != 0 {
-		return nil, fmt.Errorf("%s has no %s: it is too old", l.Path, cString(text))
+		return nil, fmt.Errorf("%s is too old: it has no %s", l.Path, cString(text))
 	}
 	l.Text, l.Major, l.Minor = versions()
 	l.Version = fmt.Sprintf("%d.%d", l.Major, l.Minor)

@@ -53,25 +53,53 @@ const coh_shim *coh;
 int coh_guard_thread;
 __thread int coh_here;
 
+// Where names are looked up: NULL as the program itself would.
+static void *scope;
+
 // coh_symbol looks a name up as the program itself would, so that tools that were loaded before the
 // library (LD_PRELOAD) stand in for its functions.
-void *coh_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+void *coh_symbol(const char *name) { return dlsym(scope ? scope : RTLD_DEFAULT, name); }
 
-// coh_present reports whether an MPI library is in the process already.
-int coh_present(void) { return dlsym(RTLD_DEFAULT, "MPI_Get_version") != NULL; }
+// coh_present reports whether an MPI library is in the process already. MPI_Get_version may be a
+// tool's; the name that tools call is the library's.
+int coh_present(void) { return dlsym(RTLD_DEFAULT, "PMPI_Get_version") != NULL; }
+
+static const coh_shim *shim_of(int abi) { return abi == COH_STD ? &coh_shim_std : abi == COH_OMPI ? &coh_shim_ompi : &coh_shim_mpich; }
+
+// lacks says what a library has not got that is needed, looking at it alone.
+static int lacks(void *library, char *text, int size) {
+	scope = library;
+	int rc = 0;
+	char name[64];
+	if (!coh_symbol("MPI_Get_version") || !coh_symbol("PMPI_Get_version")) {
+		snprintf(text, size, "no MPI library: it has no MPI_Get_version and PMPI_Get_version");
+		rc = -1;
+	} else if (shim_of(coh_recognise())->resolve(name, sizeof name)) {
+		snprintf(text, size, "too old: it has no %s", name);
+		rc = -1;
+	}
+	scope = NULL;
+	return rc;
+}
 
 // coh_load loads a library for all of the process: components that the library loads itself look its
-// functions up there. It is never unloaded.
+// functions up there. It is never unloaded. One that is no good is seen by nobody else, so that the
+// next can be tried.
 int coh_load(const char *path, char *text, int size) {
 	dispositions before;
 	note(&before);
-	void *h = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-	if (!h) {
+	int rc = -1;
+	void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (h && lacks(h, text, size)) {
+		rc = 1;
+	} else if (h && dlopen(path, RTLD_NOW | RTLD_GLOBAL)) {
+		rc = 0;
+	} else {
 		const char *why = dlerror();
 		snprintf(text, size, "%s", why ? why : "no reason given");
 	}
 	signals_restored += put_back(&before);
-	return h ? 0 : -1;
+	return rc;
 }
 
 // coh_recognise tells the ABI of the library that is loaded.
@@ -86,7 +114,7 @@ int coh_recognise(void) {
 
 // coh_bind makes an ABI's functions those in use.
 int coh_bind(int abi, char *text, int size) {
-	const coh_shim *shim = abi == COH_STD ? &coh_shim_std : abi == COH_OMPI ? &coh_shim_ompi : &coh_shim_mpich;
+	const coh_shim *shim = shim_of(abi);
 	int rc = shim->resolve(text, size);
 	if (rc == 0) coh = shim;
 	return rc;

@@ -1,0 +1,238 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// programVariable names the program that a process is to run.
+const programVariable = "COHORT_TEST_PROGRAM"
+
+// program makes this process one of a test's own programs, if it was started as
+// that: it runs body and ends.
+func program(name string, body func() error) {
+	if os.Getenv(programVariable) != name {
+		return
+	}
+	if err := body(); err != nil {
+		fmt.Fprintf(os.Stderr, "program %s: %v\n", name, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// ended is what became of a job.
+type ended struct {
+	out    string // both outputs
+	status int    // 128 and more: the launcher was killed
+	took   time.Duration
+}
+
+// patience is when a job is taken to hang. It is no bound on how slow a machine
+// may be.
+const patience = 3 * time.Minute
+
+// libraries are those that the tests run under.
+var libraries = []string{"mpich", "openmpi"}
+
+// start runs a test's program as n ranks under the launcher of a library, or with
+// an empty name as one process without a launcher.
+func start(t *testing.T, library string, n int, name string, env ...string) ended {
+	t.Helper()
+	cmd := command(t, library, n, name, env...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	return wait(t, cmd, &out)
+}
+
+// command is the command of start.
+func command(t *testing.T, library string, n int, name string, env ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, _, _ := strings.Cut(t.Name(), "/")
+	args := []string{exe, "-test.run=^" + test + "$"}
+	all := append(polite[:len(polite):len(polite)], programVariable+"="+name, "GORACE=atexit_sleep_ms=0")
+	if library != "" {
+		l := launcher(t, library)
+		args = append(append(l.Command[:len(l.Command):len(l.Command)], "-n", strconv.Itoa(n)), args...)
+		all = append(all, l.Env...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(append(os.Environ(), all...), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 20 * time.Second
+	return cmd
+}
+
+func wait(t *testing.T, cmd *exec.Cmd, out *bytes.Buffer) ended {
+	t.Helper()
+	begun := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung := false
+	stop := time.AfterFunc(patience, func() {
+		hung = true
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	})
+	err := cmd.Wait()
+	e := ended{took: time.Since(begun), status: cmd.ProcessState.ExitCode()}
+	if !stop.Stop() && hung {
+		t.Fatalf("%v: still there after %v\n%s", cmd.Args, e.took, out)
+	}
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+	if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signaled() {
+		e.status = 128 + int(s.Signal())
+	}
+	e.out = out.String()
+	return e
+}
+
+// must fails the test unless the job ended well.
+func (e ended) must(t *testing.T) ended {
+	t.Helper()
+	if e.status != 0 {
+		t.Fatalf("status %d after %v\n%s", e.status, e.took, e.out)
+	}
+	return e
+}
+
+// failed fails the test unless the job ended with an error that has these texts.
+func (e ended) failed(t *testing.T, texts ...string) ended {
+	t.Helper()
+	if e.status == 0 {
+		t.Fatalf("status 0, want an error\n%s", e.out)
+	}
+	e.has(t, texts...)
+	return e
+}
+
+func (e ended) has(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, s := range texts {
+		if !strings.Contains(e.out, s) {
+			t.Errorf("the output does not have %q:\n%s", s, e.out)
+		}
+	}
+}
+
+func (e ended) hasNot(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, s := range texts {
+		if strings.Contains(e.out, s) {
+			t.Errorf("the output has %q:\n%s", s, e.out)
+		}
+	}
+}
+
+// lines returns the output's lines that begin with a word, without it.
+func (e ended) lines(word string) (all []string) {
+	for line := range strings.Lines(e.out) {
+		if rest, ok := strings.CutPrefix(line, word+" "); ok {
+			all = append(all, strings.TrimSuffix(rest, "\n"))
+		}
+	}
+	return all
+}
+
+// compiled makes a shared library, or a program, of a C text. The compiler is gcc
+// or a library's.
+func compiledC(t *testing.T, compiler, text, name string, flags ...string) string {
+	t.Helper()
+	path, err := exec.LookPath(compiler)
+	if err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v: install the packages that scripts/setup lists to have this tested", err)
+	}
+	dir := t.TempDir()
+	source, out := filepath.Join(dir, name+".c"), filepath.Join(dir, name)
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-Wall", "-O1", "-o", out, source}, flags...)
+	if b, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", compiler, args, err, b)
+	}
+	return out
+}
+
+// with joins the job, runs body and leaves.
+func with(body func(w *cohort.Comm) error) error {
+	w, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	if err := body(w); err != nil {
+		w.Abort(1) // the others cannot finish without this rank
+		return err
+	}
+	return w.Close()
+}
+
+// say prints one line in one write, so that lines of ranks do not mix.
+func say(format string, args ...any) {
+	os.Stdout.WriteString(fmt.Sprintf(format, args...) + "\n")
+}
+
+// traffic is some of everything: each rank sends around the ring, and all reduce.
+func traffic(w *cohort.Comm, rounds int) error {
+	n, me := w.Size(), w.Rank()
+	for i := range rounds {
+		out, in := []int{me*1000 + i}, []int{-1}
+		if _, err := cohort.Sendrecv(w, out, (me+1)%n, 5, in, (me+n-1)%n, 5); err != nil {
+			return err
+		}
+		if want := (me+n-1)%n*1000 + i; in[0] != want {
+			return fmt.Errorf("round %d: got %d, want %d", i, in[0], want)
+		}
+		sum, err := cohort.AllreduceOne(w, me+i, cohort.Sum)
+		if err != nil {
+			return err
+		}
+		if want := n*(n-1)/2 + n*i; sum != want {
+			return fmt.Errorf("round %d: the sum is %d, want %d", i, sum, want)
+		}
+	}
+	return nil
+}
+
+var background = context.Background()
+
+// runTool returns what a program writes.
+func runTool(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v: install the packages that scripts/setup lists to have this tested", err)
+	}
+	b, err := exec.Command(path, args...).Output()
+	if err != nil {
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return string(b)
+}
