@@ -60,7 +60,8 @@ func integerKind[T integer](r *Rank, name string) {
 		if x%3 == 0 {
 			return 0
 		}
-		return T(uint64(x) * 0x9e3779b97f4a7c15 >> 3)
+		h := uint64(x) * 0x9e3779b97f4a7c15
+		return T(h ^ h>>32) // the top bit too
 	}, 0x5a}
 	for _, o := range []struct {
 		op   cohort.Op

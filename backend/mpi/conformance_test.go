@@ -66,3 +66,20 @@ func TestBits(t *testing.T) {
 		}
 	}
 }
+
+// unchecked is why scenarios that need the ranks' agreement cannot be run.
+const unchecked = "without Config.Check a collective is the library's own, which does not compare calls"
+
+func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
+	l := launcher(t, name)
+	l.Label += " unchecked"
+	for _, s := range []string{"mismatch/*", "arguments/one-rank", "arguments/different"} {
+		l.Skips[s] = unchecked
+	}
+	const alone = "without Config.Check a rank that comes too late does not hear that the others have given up"
+	l.Skips["limits/collective"], l.Skips["limits/cancel"] = alone, alone
+	return l
+}
+
+func TestConformanceUncheckedMPICH(t *testing.T)   { cohorttest.Test(t, uncheckedLauncher(t, "mpich")) }
+func TestConformanceUncheckedOpenMPI(t *testing.T) { cohorttest.Test(t, uncheckedLauncher(t, "openmpi")) }
