@@ -25,9 +25,11 @@ var users = map[string][]string{
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
 	"internal/kernel":            {"", "coll", "internal/direct/directtest"},
+	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen":        nil, // go generate
 	"internal/match":             {"backend/*"},
-	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "cmd/cohort"},
+	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
+	"internal/mpitest":           nil, // tests only
 	"internal/sched":             {""},
 	"internal/shmem":             {"backend/shm", "cmd/cohort", "internal/spawn"},
 	"internal/spawn":             {"cmd/cohort"},

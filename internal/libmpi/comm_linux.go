@@ -11,10 +11,15 @@ import "unsafe"
 
 // Handles of the library, whatever their width there. 0 is no handle.
 type (
-	Comm    uintptr
-	Type    uintptr
-	Op      uintptr
+	// Comm is an MPI_Comm.
+	Comm uintptr
+	// Type is an MPI_Datatype.
+	Type uintptr
+	// Op is an MPI_Op.
+	Op uintptr
+	// Request is an MPI_Request.
 	Request uintptr
+	// Message is an MPI_Message.
 	Message uintptr
 )
 
