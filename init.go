@@ -60,6 +60,9 @@ func rankOf(cfg *Config) int {
 	if s, err := settle(cfg, osEnv); err == nil && s.sized {
 		return s.Rank
 	}
+	if l := mpifind.Launched(osEnv); l != nil && l.Rank >= 0 {
+		return l.Rank
+	}
 	return 0
 }
 

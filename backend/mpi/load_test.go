@@ -189,6 +189,7 @@ func TestForeignLauncher(t *testing.T) {
 			asked := library(t, other(name))
 			e := start(t, name, 3, "refused", "COHORT_MPI_LIB="+asked.Path).must(t)
 			told := e.lines("refused")
+			slices.Sort(told) // by rank, which each begins with
 			if len(told) != 3 {
 				t.Fatalf("%d of 3 ranks were told:\n%s", len(told), e.out)
 			}
@@ -196,8 +197,8 @@ func TestForeignLauncher(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, text := range told {
-				for _, want := range []string{asked.Path, asked.Vendor, library(t, name).Vendor, "start the program with " + own, "COHORT_MPI_LIB"} {
+			for rank, text := range told {
+				for _, want := range []string{fmt.Sprintf("init: rank %d: ", rank), asked.Path, asked.Vendor, library(t, name).Vendor, "start the program with " + own, "COHORT_MPI_LIB"} {
 					if !strings.Contains(text, want) {
 						t.Errorf("%q does not have %q", text, want)
 					}

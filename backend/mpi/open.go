@@ -42,7 +42,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	opened.Lock()
 	defer opened.Unlock()
 	if opened.before {
-		return nil, initFault("MPI cannot be initialised twice in one process")
+		return nil, initFault("this process has joined a job before: MPI can be initialised once, and not again after it was finalized")
 	}
 	level, err := levelOf(cfg.Settings.ThreadLevel)
 	if err != nil {
@@ -50,22 +50,49 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	}
 	p := &process{owned: true}
 	launcher := mpifind.Launched(os.LookupEnv)
-	if launcher != nil && launcher.Size > runtime.NumCPU() && launcher.Local >= 0 {
-		cfg.Settings.Oversubscribed = true // as far as this process can see
-	}
+	cfg.Settings.Oversubscribed = cfg.Settings.Oversubscribed || oversubscribed(os.LookupEnv, onlineCPUs())
 	if err := p.load(cfg); err != nil {
 		return nil, err
 	}
 	opened.before = true
+	if level == libmpi.Multiple && !p.quirks.multiple() {
+		level = libmpi.Serialized
+	}
 	if err := p.initialise(ctx, level); err != nil {
 		return nil, err
 	}
-	c, err := p.join(cfg, level, launcher)
-	if err != nil {
+	if err := p.alone(launcher); err != nil {
 		p.leave()
 		return nil, err
 	}
+	// After another failure MPI is not finalized: the other ranks may not come.
+	var c *comm
+	if p.thread == nil { // nobody else may call
+		return p.join(cfg)
+	}
+	err = within(ctx, "the first collectives of the job have not returned", func() (err error) {
+		c, err = p.join(cfg)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
 	return c, nil
+}
+
+// within calls f and returns what it does, or an error when ctx ends before.
+func within(ctx context.Context, late string, f func() error) error {
+	if ctx.Done() == nil {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf("%s: %v; are all processes of the job there?", late, context.Cause(ctx))}
+	}
 }
 
 func levelOf(name string) (libmpi.Level, error) {
@@ -153,55 +180,66 @@ func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
 		return initFault("MPI was finalized in this process already")
 	case initialized: // by other code, which finalizes it too
 		p.owned, p.level = false, level
-	default:
-		var code libmpi.Code
 		if want < libmpi.Serialized {
 			runtime.LockOSThread()
-			p.level, _, code = libmpi.Init(want)
-		} else {
-			p.thread = newThread()
-			done := make(chan struct{})
-			go p.thread.do(func() {
-				p.level, _, code = libmpi.Init(want)
-				close(done)
-			})
-			select {
-			case <-done:
-			case <-ctx.Done():
-				return initFault("MPI_Init_thread has not returned: %v; are all processes of the job there?", context.Cause(ctx))
-			}
+			libmpi.Adopt()
 		}
-		if code != 0 {
+	case want < libmpi.Serialized:
+		runtime.LockOSThread()
+		if p.level, _, code = libmpi.Init(want); code != 0 {
 			return initFault("MPI_Init_thread: %v", libmpi.Error(code))
 		}
-	}
-	if p.level < want {
-		if want < libmpi.Multiple || p.level < libmpi.Serialized {
-			p.leave()
-			return initFault("%s gives thread level %v, %v was asked for; set COHORT_MPI_THREAD=%v if the program communicates "+
-				"from one thread, or use another library", p.lib.Name(), p.level, want, p.level)
+	default:
+		p.thread = newThread()
+		err := within(ctx, "MPI_Init_thread has not returned", func() error {
+			p.thread.do(func() { p.level, _, code = libmpi.Init(want) })
+			if code != 0 {
+				p.thread.end()
+				return initFault("MPI_Init_thread: %v", libmpi.Error(code))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		p.polled = true
 	}
-	libmpi.Restrict(min(p.level, want))
+	given := p.level
+	p.level = min(given, want)
+	if given < min(want, libmpi.Serialized) {
+		p.leave()
+		return initFault("%s gives thread level %v, %v was asked for: set COHORT_MPI_THREAD=%v if the program communicates "+
+			"from one goroutine, or use another library", p.lib.Name(), given, want, given)
+	}
+	// A blocking call would keep all others out.
+	p.polled = p.level == libmpi.Serialized
+	libmpi.Restrict(p.level)
 	return nil
 }
 
+// alone finds out that a process is a job of its own against its launcher's word.
+func (p *process) alone(launcher *mpifind.Launcher) error {
+	_, size, _, code := libmpi.World().Facts()
+	if code != 0 || launcher == nil || launcher.Size == 1 || size > 1 {
+		return nil
+	}
+	do := "start it with the mpiexec of " + p.lib.Path + ", or set COHORT_MPI_LIB to the launcher's library"
+	if launcher.Family == mpifind.Unknown {
+		do = "its way of joining ranks is none that the library was built for: try another (srun --mpi=list says which there are; " +
+			"pmix is Open MPI's, pmi2 MPICH's), or start the program with the mpiexec of " + p.lib.Path
+	}
+	return initFault("this process is one of %d started by %v, but alone to %s: %s", launcher.Size, launcher, p.lib.Name(), do)
+}
+
 // join makes the first communicator, the ranks having agreed on how they work.
-func (p *process) join(cfg Config, want libmpi.Level, launcher *mpifind.Launcher) (*comm, error) {
+func (p *process) join(cfg Config) (*comm, error) {
 	world := libmpi.World()
 	rank, size, maxTag, code := world.Facts()
 	if code != 0 {
 		return nil, initFault("MPI_COMM_WORLD: %v", libmpi.Error(code))
 	}
-	if launcher != nil && launcher.Size > 1 && size == 1 {
-		return nil, initFault("this process is one of %d started by %s (%s), but to %s it is alone: the launcher belongs to another "+
-			"MPI library; start it with the mpiexec of %s, or set COHORT_MPI_LIB to the launcher's library",
-			launcher.Size, launcher.Name, launcher.Evidence, p.lib.Name(), p.lib.Path)
-	}
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
 	p.guard = p.quirks.overruns()
-	p.engine.minded = min(p.level, want) >= libmpi.Serialized
+	p.engine.minded = p.level >= libmpi.Serialized
 	p.small = smallBytes
 	if n := cfg.Settings.EagerLimit; n > 0 {
 		p.small = min(p.small, n/2)
@@ -332,6 +370,9 @@ func (p *process) settle() {
 func (p *process) leave() error {
 	if !p.owned {
 		return nil
+	}
+	if !libmpi.MayCall() {
+		return libmpi.Error(libmpi.Thread)
 	}
 	p.owned = false
 	if p.engine.stuck.Load() > 0 {

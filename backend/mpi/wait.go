@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
 const (
@@ -67,6 +68,9 @@ func (w *wait) pause(c *comm) error {
 func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	if p.Ready() {
 		return nil
+	}
+	if c.p.level < libmpi.Serialized && !libmpi.MayCall() { // it would wait for ever
+		return libmpi.Error(libmpi.Thread)
 	}
 	w := newWait(b)
 	for {

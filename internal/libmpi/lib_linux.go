@@ -32,6 +32,7 @@ type Library struct {
 func (l *Library) Name() string {
 	line, _, _ := strings.Cut(l.Text, "\n")
 	line, _, _ = strings.Cut(line, ",")
+	line = strings.Replace(line, "MPICH Version:", "MPICH", 1)
 	return strings.Join(strings.Fields(strings.Trim(line, "\x00")), " ")
 }
 

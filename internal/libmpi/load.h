@@ -12,5 +12,7 @@ int coh_bind(int abi, char *text, int size);
 int coh_recognise(void);
 int coh_init(int level, int *provided, int *restored);
 const char *coh_loaded_path(void);
+int coh_may_call(void);
+void coh_adopt(void);
 
 #endif

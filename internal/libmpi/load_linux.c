@@ -137,3 +137,9 @@ int coh_init(int level, int *provided, int *restored) {
 	*restored = signals_restored;
 	return rc;
 }
+
+// coh_may_call reports whether this thread may call the library at the level in use.
+int coh_may_call(void) { return !coh_guard_thread || coh_here; }
+
+// coh_adopt makes this the thread that called init, where other code did.
+void coh_adopt(void) { coh_here = 1; }

@@ -50,7 +50,7 @@ const (
 	Truncated = Code(C.COH_TRUNCATED) // the message was longer
 )
 
-// With a level below Multiple calls come one at a time.
+// At level Serialized calls come one at a time. Below it only one thread calls.
 var (
 	serial bool
 	one    sync.Mutex
@@ -88,11 +88,18 @@ func Init(want Level) (got Level, restored int, code Code) {
 // Restrict makes calls come one at a time (Serialized), or only from the thread
 // that called Init (Funneled and Single).
 func Restrict(l Level) {
-	serial = l < Multiple
+	serial = l == Serialized
 	if l < Serialized {
 		C.coh_guard_thread = 1
 	}
 }
+
+// Adopt makes the calling thread, which must stay locked, the one that may call
+// below Serialized, where other code called Init.
+func Adopt() { C.coh_adopt() }
+
+// MayCall reports whether the calling thread may call the library.
+func MayCall() bool { return C.coh_may_call() != 0 }
 
 // Finalize ends the library. It must be called on the thread that called Init.
 func Finalize() Code { return Code(C.coh_call_finalize()) }
