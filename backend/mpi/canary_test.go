@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -73,6 +74,7 @@ const (
 	margin      = 512 // of canaries at least, on either side
 	longestSent = 4 << 20
 	mostInRound = 24 << 20 // bytes of one round's messages
+	noProgress  = 15 * time.Second
 )
 
 // kind is how a message is received.
@@ -122,6 +124,7 @@ type exchange struct {
 
 	mu   sync.Mutex
 	errs []error
+	now  []*message // of the round under way
 }
 
 func exchangeCanaries(w *cohort.Comm) error {
@@ -136,7 +139,13 @@ func exchangeCanaries(w *cohort.Comm) error {
 	for i := range x.text {
 		x.text[i] = byte(i*i>>7 ^ i)
 	}
+	dog := time.AfterFunc(noProgress, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("rank %d: no progress after %d messages: %v", w.Rank(), x.id, x.now))
+	})
+	defer dog.Stop()
 	for x.id < cases {
+		dog.Reset(noProgress)
 		if x.rng.IntN(16) == 0 {
 			x.around()
 		} else {
@@ -200,6 +209,7 @@ func (x *exchange) room(size int) int {
 // lay gives the messages buffers. Around each there is room for the longest
 // message that could be written there.
 func (x *exchange) lay(all []*message) {
+	x.now = all
 	longest := make([]int, x.w.Size())
 	for _, m := range all {
 		longest[m.to] = max(longest[m.to], m.size)
@@ -210,7 +220,7 @@ func (x *exchange) lay(all []*message) {
 			end := at + margin + m.room + max(longest[m.to]-m.room, 0) + margin
 			m.slot = x.arena[at:end]
 			m.buf = m.slot[margin : margin+m.room] // its capacity goes on
-			at = end + x.rng.IntN(1)
+			at = end
 		}
 	}
 }
@@ -218,7 +228,7 @@ func (x *exchange) lay(all []*message) {
 // round sends some messages between any ranks, all at once.
 func (x *exchange) round() {
 	r, n, me := x.rng, x.w.Size(), x.w.Rank()
-	sameTag := r.IntN(4) == 0 // then messages of two ranks are received in the order sent
+	sameTag, early := r.IntN(4) == 0, r.IntN(3) == 0 // messages with one tag are received in the order sent
 	var all []*message
 	total := 0
 	for range 1 + r.IntN(8) {
@@ -229,6 +239,12 @@ func (x *exchange) round() {
 		}
 		if sameTag {
 			m.tag = 7
+			if m.how >= byEarly != early { // receives must be posted in the order of the messages
+				m.how = byEarlyPersistent - m.how%2
+				if !early {
+					m.how -= byEarly - byIrecv
+				}
+			}
 		}
 		x.id++
 		all = append(all, m)
@@ -245,8 +261,7 @@ func (x *exchange) round() {
 	}
 	x.lay(all)
 
-	var early []func()
-	var late []func()
+	var before, late []func()
 	for _, m := range all {
 		if m.to != me {
 			continue
@@ -259,7 +274,7 @@ func (x *exchange) round() {
 			tag = cohort.AnyTag
 		}
 		if m.how >= byEarly {
-			early = append(early, x.post(m, source, tag, all))
+			before = append(before, x.post(m, source, tag, all))
 		} else {
 			late = append(late, func() { x.receive(m, source, tag, all) })
 		}
@@ -284,7 +299,7 @@ func (x *exchange) round() {
 			f()
 		}
 	}
-	for _, f := range early {
+	for _, f := range before {
 		f()
 	}
 	wg.Wait()

@@ -348,6 +348,8 @@ func (p *process) finalize(c *comm) error {
 	if p.engine.leaks == 0 && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
 		c.data.Free()
 		c.ctl.Free()
+		p.types.free()
+		p.ops.free()
 	}
 	return p.leave()
 }

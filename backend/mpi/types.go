@@ -54,6 +54,18 @@ func (t *types) bytes(size int) (libmpi.Type, error) {
 	return h, nil
 }
 
+// free releases the types that were made, which MPICH misses at the end otherwise.
+func (t *types) free() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for size, h := range t.sizes {
+		if size != 1 { // the library's own
+			h.Free()
+		}
+	}
+	t.sizes = nil
+}
+
 // ops has the library's operations.
 type ops struct {
 	predefined [backend.OpMaxLoc + 1]libmpi.Op
@@ -144,4 +156,14 @@ func (o *ops) give(u *userOp) {
 	o.mu.Lock()
 	o.idle = append(o.idle, u)
 	o.mu.Unlock()
+}
+
+// free releases the operations that are not in use.
+func (o *ops) free() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, u := range o.idle {
+		libmpi.FreeOp(u.handle, u.slot)
+	}
+	o.idle = nil
 }

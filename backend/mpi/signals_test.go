@@ -1,0 +1,246 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// backtraces has UCX take the signals of faults, as users have it who look for
+// one: what they set is not changed.
+var backtraces = []string{"UCX_HANDLE_ERRORS=bt", "UCX_DEBUG_SIGNO=SIGHUP"}
+
+// underAll runs a test's program under each library, as it comes and with UCX's
+// own handlers, and checks what became of it.
+func underAll(t *testing.T, n int, name string, check func(t *testing.T, e ended)) {
+	t.Helper()
+	for _, library := range libraries {
+		for how, env := range map[string][]string{"": nil, "/backtraces": backtraces} {
+			t.Run(library+how, func(t *testing.T) { check(t, start(t, library, n, name, env...)) })
+		}
+	}
+}
+
+func dereferenced() (err error) {
+	defer func() {
+		if r, ok := recover().(runtime.Error); ok {
+			err = r
+		}
+	}()
+	var p *int
+	*p = 1
+	return nil
+}
+
+// TestFaults checks that faults in Go code are panics that can be recovered: on
+// the thread of Init and on many others, some of which were there before it.
+func TestFaults(t *testing.T) {
+	program("faults", func() error {
+		const threads = 8
+		var before, after sync.WaitGroup
+		joined := make(chan struct{})
+		errs := make(chan error, 4*threads)
+		fault := func() {
+			if err := dereferenced(); err == nil || !strings.Contains(err.Error(), "nil pointer") {
+				errs <- fmt.Errorf("a nil dereference gave %v", err)
+			}
+		}
+		for range threads {
+			before.Add(1)
+			after.Go(func() {
+				runtime.LockOSThread() // one thread each
+				before.Done()
+				<-joined
+				fault()
+			})
+		}
+		before.Wait()
+		err := with(func(w *cohort.Comm) error {
+			close(joined)
+			for range threads {
+				after.Go(func() { runtime.LockOSThread(); fault() })
+			}
+			fault()
+			after.Wait()
+			fault()
+			zero := w.Size() - w.Size()
+			func() {
+				defer func() {
+					if recover() == nil {
+						errs <- errors.New("a division by zero is no panic")
+					}
+				}()
+				say("%d", 1/zero)
+			}()
+			debug.SetPanicOnFault(true)
+			return traffic(w, 10)
+		})
+		fault()
+		close(errs)
+		for e := range errs {
+			err = errors.Join(err, e)
+		}
+		return err
+	})
+	underAll(t, 2, "faults", func(t *testing.T, e ended) { e.must(t) })
+}
+
+// TestUncaught checks that a panic that nobody recovers ends the program with Go's
+// traces, not with those of a library.
+func TestUncaught(t *testing.T) {
+	program("uncaught", func() error {
+		return with(func(w *cohort.Comm) error {
+			if w.Rank() == 0 {
+				go func() {
+					var p *int
+					*p = 1
+				}()
+			}
+			if w.Rank() != 0 {
+				return w.Barrier() // rank 0 does not come
+			}
+			select {}
+		})
+	})
+	underAll(t, 2, "uncaught", func(t *testing.T, e ended) {
+		e.failed(t, "panic: runtime error: invalid memory address or nil pointer dereference", "signals_test.go:")
+		e.hasNot(t, "Caught signal 11", "backtrace (tid")
+	})
+}
+
+// TestNotify checks that signals reach a program that asks for them.
+func TestNotify(t *testing.T) {
+	program("notified", func() error {
+		return with(func(w *cohort.Comm) error {
+			for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD} {
+				c := make(chan os.Signal, 1)
+				signal.Notify(c, s)
+				if err := syscall.Kill(os.Getpid(), s); err != nil {
+					return err
+				}
+				if got := <-c; got != s {
+					return fmt.Errorf("got %v, want %v", got, s)
+				}
+				signal.Stop(c)
+			}
+			return traffic(w, 10)
+		})
+	})
+	underAll(t, 2, "notified", func(t *testing.T, e ended) { e.must(t) })
+}
+
+// TestDeadly checks that a signal that a program does not ask for ends it.
+func TestDeadly(t *testing.T) {
+	deadly := map[string]syscall.Signal{"hup": syscall.SIGHUP, "usr1": syscall.SIGUSR1, "term": syscall.SIGTERM}
+	for name, s := range deadly {
+		program(name, func() error {
+			return with(func(w *cohort.Comm) error {
+				say("joined %d", w.Rank())
+				if err := syscall.Kill(os.Getpid(), s); err != nil {
+					return err
+				}
+				select {} // the signal is not delivered at once
+			})
+		})
+	}
+	for name := range deadly {
+		t.Run(name, func(t *testing.T) {
+			underAll(t, 1, name, func(t *testing.T, e ended) {
+				e.failed(t, "joined 0").hasNot(t, "panic", "all goroutines are asleep", "SIGSEGV")
+			})
+		})
+	}
+}
+
+// spin uses the processor, and never asks whether somebody else wants it.
+func spin(stop *atomic.Bool) (n int) {
+	for !stop.Load() {
+		n++
+	}
+	return n
+}
+
+// TestProfile checks that a profile of the processor's use has samples of what the
+// program did.
+func TestProfile(t *testing.T) {
+	program("profiled", func() error {
+		return with(func(w *cohort.Comm) error {
+			// How long it takes to see enough is the machine's business.
+			for {
+				var profile bytes.Buffer
+				if err := pprof.StartCPUProfile(&profile); err != nil {
+					return err
+				}
+				var stop atomic.Bool
+				done := make(chan int)
+				go func() { done <- spin(&stop) }()
+				err := traffic(w, 2000)
+				stop.Store(true)
+				<-done
+				pprof.StopCPUProfile()
+				if err != nil {
+					return err
+				}
+				z, err := gzip.NewReader(&profile)
+				if err != nil {
+					return err
+				}
+				b, err := io.ReadAll(z)
+				if err != nil {
+					return err
+				}
+				seen := 0
+				if bytes.Contains(b, []byte("mpi_test.spin")) {
+					seen = 1
+				}
+				if all, err := cohort.AllreduceOne(w, seen, cohort.Min); err != nil || all == 1 {
+					return err
+				}
+			}
+		})
+	})
+	underAll(t, 2, "profiled", func(t *testing.T, e ended) { e.must(t) })
+}
+
+// TestPreemption checks that goroutines that never give the processor away are
+// stopped for the collector, which takes SIGURG, many times while messages go
+// around.
+func TestPreemption(t *testing.T) {
+	program("preempted", func() error {
+		return with(func(w *cohort.Comm) error {
+			var stop atomic.Bool
+			var spinning sync.WaitGroup
+			for range 2 {
+				spinning.Go(func() { spin(&stop) })
+			}
+			garbage := make([][]byte, 64)
+			for i := range 100 {
+				garbage[i%len(garbage)] = make([]byte, 1<<16)
+				runtime.GC()
+				if err := traffic(w, 5); err != nil {
+					return err
+				}
+			}
+			stop.Store(true)
+			spinning.Wait()
+			return nil
+		})
+	})
+	underAll(t, 2, "preempted", func(t *testing.T, e ended) { e.must(t) })
+}
