@@ -2,12 +2,14 @@ package examples
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -36,36 +38,68 @@ var examples = []struct {
 	}},
 }
 
+// built builds the examples and the cohort command, once.
+var built = sync.OnceValues(func() (string, error) {
+	bin := filepath.Join(folder, "bin") + string(filepath.Separator)
+	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/cohort", "./...").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+// folder is where the tests may leave files.
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "examples-*"); err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(status)
+}
+
+// program returns the path of an example, or of cohort.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	bin, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin + name
+}
+
+// untagged returns lines as ranks print them themselves, on another backend.
+func untagged(lines []string, backend string) (plain []string) {
+	tag := regexp.MustCompile(`^\\\[\d+\\\] `)
+	for _, line := range lines {
+		plain = append(plain, strings.ReplaceAll(tag.ReplaceAllString(line, ""), "shm", backend))
+	}
+	return plain
+}
+
 // TestExamples runs every example with cohort run, and alone.
 func TestExamples(t *testing.T) {
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "../cmd/cohort", "./...")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
-			program := filepath.Join(bin, e.name)
-			var alone []string
-			for _, line := range e.lines(1) { // no launcher: no tag, and the one rank of the local backend
-				alone = append(alone, strings.ReplaceAll(strings.TrimPrefix(line, `\[0\] `), "shm", "local"))
-			}
-			check(t, alone, program)
+			example := program(t, e.name)
+			check(t, untagged(e.lines(1), "local"), exec.Command(example)) // no launcher: the one rank of the local backend
 			if runtime.GOOS != "linux" {
 				t.Log("alone only: the shm backend is there on Linux only")
 				return
 			}
 			for _, n := range []int{1, 2, 5} {
-				check(t, e.lines(n), filepath.Join(bin, "cohort"), "run", "-n", fmt.Sprint(n), program)
+				check(t, e.lines(n), exec.Command(program(t, "cohort"), "run", "-n", fmt.Sprint(n), example))
 			}
 		})
 	}
 }
 
 // check runs a command and compares its lines, sorted, with want.
-func check(t *testing.T, want []string, command ...string) {
+func check(t *testing.T, want []string, command *exec.Cmd) {
 	t.Helper()
-	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", command, err, out)
 	}
