@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
@@ -27,10 +28,12 @@ The throughput is the message size over that time.
 
 The ranks are started by this command, bound to cores as by cohort run; with
 --backend local they are goroutines of one process. In a job that has been
-started already (COHORT_SIZE is set) it is one of the ranks.
+started already, by cohort run or an MPI launcher, it is one of the ranks.
 
 Examples:
   cohort bench -n 2 p2p
+  cohort bench --backend mpi -n 2 p2p
+  mpiexec -n 2 cohort bench p2p
   cohort bench --json -n 4 --sizes 8,1024 allreduce
   cohort bench -n 2 --plot latency.svg allreduce
 `,
@@ -55,7 +58,7 @@ const maxBenchBytes = 8 << 30
 func setupBench(o *options) func([]string) (int, error) {
 	b := benchSettings{reps: 15, sizes: []int{8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20}}
 	o.number(&b.ranks, 'n', "", "N", "number of ranks (default 2)", 1, spawn.MaxRanks)
-	o.text(&b.backend, "backend", "NAME", "shm (default) or local")
+	o.text(&b.backend, "backend", "NAME", "shm (default), mpi or local")
 	o.add(option{0, "bind", "WHAT", "bind each rank to its share: core, numa or none (default:\ncore if there are as many processors as ranks, else none)", func(s string) (err error) {
 		b.bind, err = spawn.ParseBind(s)
 		return err
@@ -87,7 +90,16 @@ func (b *benchSettings) run(args []string) (int, error) {
 	if b.op.absent != "" {
 		return statusUsage, fmt.Errorf("%s: %s", b.op.name, b.op.absent)
 	}
+	if err := b.checkBackend(); err != nil {
+		return statusUsage, err
+	}
 	if os.Getenv(spawn.EnvSize) != "" {
+		return b.join()
+	}
+	if l := mpifind.Launched(os.LookupEnv); l != nil && (l.Size > 1 || b.backend == "mpi") {
+		if b.backend != "" && b.backend != "mpi" {
+			return statusUsage, usagef("--backend %s: this is one of %d processes started by %v; leave the launcher out", b.backend, l.Size, l)
+		}
 		return b.join()
 	}
 	if b.ranks == 0 {
@@ -96,18 +108,24 @@ func (b *benchSettings) run(args []string) (int, error) {
 	if b.ranks < b.op.ranks {
 		return statusUsage, usagef("%s is between 2 ranks: want -n 2 or more", b.op.name)
 	}
-	switch b.backend {
-	case "local":
+	if b.backend == "local" {
 		if err := cohort.Run(context.Background(), b.ranks, b.measure); err != nil {
 			return 1, err
 		}
 		return 0, nil
-	case "", "shm":
-		return b.start()
-	case "tcp", "mpi":
-		return statusUsage, usagef("--backend %s: not there yet; there are shm and local", b.backend)
 	}
-	return statusUsage, usagef("--backend %s: there is no such backend%s; there are shm and local", b.backend, didYouMean(b.backend, []string{"shm", "local"}))
+	return b.start()
+}
+
+// checkBackend reports why a backend cannot be measured.
+func (b *benchSettings) checkBackend() error {
+	switch b.backend {
+	case "", "shm", "mpi", "local":
+		return nil
+	case "tcp":
+		return usagef("--backend tcp: not there yet; there are shm, mpi and local")
+	}
+	return usagef("--backend %s: there is no such backend%s; there are shm, mpi and local", b.backend, didYouMean(b.backend, []string{"shm", "mpi", "local"}))
 }
 
 // start runs this same command line as ranks of a job.
@@ -126,9 +144,18 @@ func (b *benchSettings) start() (int, error) {
 		return 1, err
 	}
 	defer keeper.Close()
-	job, err := spawn.Start(spawn.Config{
+	config := spawn.Config{
 		Path: exe, Args: os.Args[1:], Backend: "shm", Ranks: b.ranks, Places: places, Signals: signals, Keeper: keeper,
-	})
+	}
+	if b.backend == "mpi" {
+		launch, remove, err := mpiLaunch(b.ranks, keeper)
+		if err != nil {
+			return statusUsage, err
+		}
+		defer remove()
+		config.Backend, config.Launch = "mpi", launch
+	}
+	job, err := spawn.Start(config)
 	if err != nil {
 		return 1, err
 	}
@@ -186,6 +213,10 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 	if b.op.sizeless {
 		sizes = []int{0}
 	}
+	lib := world.Caps().Library
+	if lib == "" {
+		lib = world.Backend()
+	}
 	var all []result
 	for _, bytes := range sizes {
 		usec, err := timeOp(world, b.op, bytes, b.reps)
@@ -196,7 +227,7 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 			continue
 		}
 		r := result{
-			Op: b.op.name, Impl: "cohort", Lib: world.Backend(), Ranks: world.Size(), Bytes: bytes,
+			Op: b.op.name, Impl: "cohort", Lib: lib, Ranks: world.Size(), Bytes: bytes,
 			Usec: decimal(usec), Gbps: decimal(float64(bytes) / usec / 1e3),
 		}
 		all = append(all, r)
