@@ -5,6 +5,7 @@ package examples
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,4 +35,25 @@ func TestExamplesOverMPI(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestLeftOut runs a program that was built without the mpi backend, in the two ways there are,
+// under MPI launchers: its ranks say so, and none takes itself for a world of its own.
+func TestLeftOut(t *testing.T) {
+	for name, build := range map[string][]string{"tag": {"CGO_ENABLED=1", "-tags=cohort_nompi"}, "cgo": {"CGO_ENABLED=0", "-tags="}} {
+		example := filepath.Join(t.TempDir(), "hello")
+		cmd := exec.Command("go", "build", build[1], "-o", example, "./hello")
+		cmd.Env = append(os.Environ(), build[0])
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+		t.Run(name, func(t *testing.T) {
+			mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
+				out, err := l.Command(2, example).CombinedOutput()
+				if text := string(out); err == nil || strings.Contains(text, "hello from") || !strings.Contains(text, "built without it") || !strings.Contains(text, "one of 2") {
+					t.Errorf("ended with %v:\n%s", err, out)
+				}
+			})
+		})
+	}
 }
