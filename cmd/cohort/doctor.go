@@ -19,7 +19,8 @@ Each line is ok; warn, where programs run but less well than they could; fail,
 where something that cohort needs does not work; or none, for what is not there
 and nothing else needs. The status is 1 if any line is fail.
 
-A job of two ranks is run to find out what the backends really do.
+Jobs of two ranks are run to find out what the backends really do, and each MPI
+library is loaded by a process of its own.
 `,
 }
 
@@ -40,13 +41,15 @@ type finding struct {
 	State  state  `json:"state"`
 	Value  string `json:"value"`
 	Advice string `json:"advice,omitempty"` // what to do about it
+
+	Library *report `json:"library,omitempty"` // of an MPI library
 }
 
 // diagnosis collects findings.
 type diagnosis struct{ all []finding }
 
 func (d *diagnosis) add(group, name string, s state, value, advice string) {
-	d.all = append(d.all, finding{group, name, s, value, advice})
+	d.all = append(d.all, finding{Group: group, Name: name, State: s, Value: value, Advice: advice})
 }
 
 func setupDoctor(o *options) func([]string) (int, error) {
@@ -91,6 +94,7 @@ func (d *diagnosis) examine() {
 	d.limits()
 	d.tools()
 	d.environment()
+	d.mpi(os.LookupEnv)
 	d.backends()
 }
 
@@ -103,6 +107,11 @@ func (d *diagnosis) print(w io.Writer) {
 			fmt.Fprintf(w, "\n%s\n", group)
 		}
 		fmt.Fprintf(w, "  %-4s  %-18s %s\n", f.State, f.Name, f.Value)
+		if f.Library != nil {
+			for _, line := range f.Library.lines() {
+				fmt.Fprintf(w, "%27s%s\n", "", line)
+			}
+		}
 		if f.Advice != "" {
 			fmt.Fprintf(w, "%27s→ %s\n", "", f.Advice)
 		}

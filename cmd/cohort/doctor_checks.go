@@ -139,10 +139,9 @@ func (d *diagnosis) backends() {
 			d.add(group, "shm", warn, text+"; long messages in two copies", "one process may not read another's memory here (process_vm_readv): see kernel above")
 		}
 	}
-	for _, name := range []string{"tcp", "mpi"} {
-		_, err := cohort.Init(context.Background(), &cohort.Config{Backend: name})
-		d.add(group, name, none, reason(err), "")
-	}
+	_, err = cohort.Init(context.Background(), &cohort.Config{Backend: "tcp"})
+	d.add(group, "tcp", none, reason(err), "")
+	d.backendMPI(os.LookupEnv)
 }
 
 // reason returns what an error of Init for a backend that is not there says.
@@ -156,22 +155,24 @@ func reason(err error) string {
 
 // probeShm runs a job of two ranks of this program.
 func probeShm() (probed, error) {
-	var p probed
 	// Alone, a rank learns whether the backend is in this program at all.
 	alone, err := cohort.Init(context.Background(), &cohort.Config{Backend: "shm", Size: 1, Job: "doctor"})
 	if err != nil {
-		return p, err
+		return probed{}, err
 	}
 	alone.Close()
-	exe, err := os.Executable()
-	if err != nil {
+	return probeBy(spawn.Config{Backend: "shm"})
+}
+
+// probeBy runs a job of two ranks of this program as c says.
+func probeBy(c spawn.Config) (p probed, err error) {
+	var out, said strings.Builder
+	if c.Path, err = os.Executable(); err != nil {
 		return p, err
 	}
-	var out, said strings.Builder
-	job, err := spawn.Start(spawn.Config{
-		Path: exe, Ranks: 2, Backend: "shm", Stdout: &out, Stderr: &said, Timeout: 30 * time.Second,
-		Env: append(os.Environ(), envProbe+"=1"),
-	})
+	c.Ranks, c.Stdout, c.Stderr, c.Timeout = 2, &out, &said, 30*time.Second
+	c.Env = append(os.Environ(), envProbe+"=1")
+	job, err := spawn.Start(c)
 	if err != nil {
 		return p, err
 	}

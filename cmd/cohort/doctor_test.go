@@ -34,7 +34,7 @@ func TestDoctor_JSON(t *testing.T) {
 	}
 	want := map[string]state{
 		"environment/COHORT_BAKEND": warn, "environment/GOMAXPROCS": warn, "environment/variables": ok,
-		"backends/local": ok, "backends/tcp": none, "backends/mpi": none, "building/go": ok,
+		"backends/local": ok, "backends/tcp": none, "building/go": ok,
 	}
 	for name, s := range want {
 		if f, there := found[name]; !there || f.State != s || f.Value == "" {
@@ -46,6 +46,9 @@ func TestDoctor_JSON(t *testing.T) {
 	}
 	if text := found["environment/variables"].Value; text != "COHORT_TIMEOUT=1m" {
 		t.Errorf("got %q", text)
+	}
+	if _, there := found["backends/mpi"]; !there {
+		t.Error("nothing on backends/mpi")
 	}
 	if runtime.GOOS != "linux" {
 		return
@@ -69,7 +72,7 @@ func TestDoctor_Lines(t *testing.T) {
 	if status > 1 || stderr != "" {
 		t.Errorf("status %d: %s", status, stderr)
 	}
-	for _, want := range []string{"\nprocessors\n", "\nbackends\n", "  none  mpi ", "ready"} {
+	for _, want := range []string{"\nprocessors\n", "\nmpi\n", "\nbackends\n", "  mpi  ", "ready"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in:\n%s", want, stdout)
 		}

@@ -31,8 +31,13 @@ func commands() []command {
 
 func main() {
 	spawn.Init()
-	if len(os.Args) == 3 && os.Args[1] == rankCommand {
-		os.Exit(becomeRank(os.Args[2]))
+	if len(os.Args) == 3 { // for processes of cohort's own
+		switch os.Args[1] {
+		case rankCommand:
+			os.Exit(becomeRank(os.Args[2]))
+		case describeCommand:
+			os.Exit(describeLibrary(os.Args[2]))
+		}
 	}
 	if os.Getenv(envProbe) != "" {
 		os.Exit(probe())

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
@@ -74,7 +75,7 @@ func mpiLaunch(ranks int, keeper *spawn.Keeper) (launch *spawn.Launch, remove fu
 	launch = &spawn.Launch{
 		Name: filepath.Base(command), Command: command, Args: args(ranks), Rank: []string{exe, rankCommand},
 		Env:   []string{"COHORT_MPI_LIB=" + lib.Path},
-		Noise: isNoise, Blame: blame,
+		Noise: isNoise, Blame: blame, Broken: isBroken,
 	}
 	set := func(name, value string) {
 		if _, there := os.LookupEnv(name); !there {
@@ -145,36 +146,42 @@ var noise = regexp.MustCompile(`^(={20,}|-{20,}|` +
 
 func isNoise(line string) bool { return noise.MatchString(line) }
 
-// accusations are the lines that name the rank which failed first, its process,
-// or the signal that killed it.
+// broken is how Hydra says that it has failed itself. It does so by chance when a
+// rank is killed before it has called MPI_Init (MPICH 4.0.2: "assert (!closed)
+// failed"), or else hangs.
+var broken = regexp.MustCompile(`^\[mpiexec@[^]]*\] .*\(.*\.c:\d+\): `)
+
+func isBroken(lines []string) bool { return slices.ContainsFunc(lines, broken.MatchString) }
+
+// accusations are the lines that name the rank which failed first, or the signal
+// that killed it. The process that Hydra names is that of any rank that failed,
+// also of one that it has killed itself.
 var accusations = []struct {
-	pattern           *regexp.Regexp
-	rank, pid, signal int // the group of each, 0 for none
+	pattern      *regexp.Regexp
+	rank, signal int // the group of each, 0 for none
 }{
-	{pattern: regexp.MustCompile(`^=   PID (\d+) RUNNING AT `), pid: 1},
-	{pattern: regexp.MustCompile(`^YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .* \(signal (\d+)\)$`), signal: 1},
-	{pattern: regexp.MustCompile(`^\s+Process name: \[\[\d+,\d+\],(\d+)\]$`), rank: 1},
-	{pattern: regexp.MustCompile(`^\S+ noticed that process rank (\d+) with PID \d+ on node .* exited on signal (\d+)`), rank: 1, signal: 2},
+	{regexp.MustCompile(`^YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .* \(signal (\d+)\)$`), 0, 1},
+	{regexp.MustCompile(`^\s+Process name: \[\[\d+,\d+\],(\d+)\]$`), 1, 0},
+	{regexp.MustCompile(`^\S+ noticed that process rank (\d+) with PID \d+ on node .* exited on signal (\d+)`), 1, 2},
 }
 
-// blame reads a launcher's lines for the rank that failed first.
-func blame(lines []string) (rank, pid, signal int) {
-	rank, pid = -1, -1
+// blame reads a launcher's lines for the rank that failed first, -1 if it is not
+// in them, and the signal that killed one, 0 for none.
+func blame(lines []string) (rank, signal int) {
+	rank = -1
 	for _, line := range lines {
 		for _, a := range accusations {
 			m := a.pattern.FindStringSubmatch(line)
 			if m == nil {
 				continue
 			}
-			for _, f := range []struct {
-				to    *int
-				group int
-			}{{&rank, a.rank}, {&pid, a.pid}, {&signal, a.signal}} {
-				if f.group > 0 {
-					*f.to, _ = strconv.Atoi(m[f.group])
-				}
+			if a.rank > 0 {
+				rank, _ = strconv.Atoi(m[a.rank])
+			}
+			if a.signal > 0 {
+				signal, _ = strconv.Atoi(m[a.signal])
 			}
 		}
 	}
-	return rank, pid, signal
+	return rank, signal
 }

@@ -30,10 +30,13 @@ type Launch struct {
 	// Noise reports whether a line of the launcher's own output is one that it
 	// writes when a rank fails, and that says no more than this package does.
 	Noise func(line string) bool
-	// Blame reads lines of the launcher for the rank that it says failed first: by
-	// number or by process, -1 for not known, and the signal that killed it, 0 for
-	// none. It serves where the system does not tell how a rank ended.
-	Blame func(lines []string) (rank, pid, signal int)
+	// Blame reads lines of the launcher for the rank that it says failed first, -1
+	// if it does not say, and the signal that killed one, 0 for none. It serves where
+	// the system does not tell how a rank ended.
+	Blame func(lines []string) (rank, signal int)
+	// Broken reports whether the launcher's lines say that it has failed itself, in
+	// which case its status tells nothing of the ranks.
+	Broken func(lines []string) bool
 }
 
 const (
@@ -47,6 +50,7 @@ const (
 type starter struct {
 	proc     *os.Process
 	up       bool
+	killed   bool // by this package
 	ending   exit // once it is not up any more
 	ended    chan exit
 	output   *pipe

@@ -33,7 +33,10 @@ func launched(t *testing.T, ranks int, way, name string, args ...string) Config 
 		Rank:  []string{"/usr/bin/env", envProgram + "=become", cfg.Path},
 		Env:   []string{envProgram + "=" + name},
 		Noise: func(line string) bool { return strings.HasPrefix(line, "=") },
-		Blame: func([]string) (int, int, int) { return -1, -1, 0 },
+		Blame: func([]string) (int, int) { return -1, 0 },
+		Broken: func(lines []string) bool {
+			return slices.Contains(lines, "I am broken")
+		},
 	}
 	return cfg
 }
@@ -95,6 +98,14 @@ func starterProgram(args []string) {
 				worst = 7
 			}
 			fmt.Println("rank of process", pid, "failed")
+		}
+		switch {
+		case way == "break" && status != 0:
+			fmt.Println("I am broken")
+			os.Exit(255)
+		case way == "hang" && status != 0:
+			signal.Ignore(syscall.SIGTERM)
+			time.Sleep(time.Hour)
 		}
 		if way == "kill" && status != 0 || way == "abort" {
 			for other := range cmds {
@@ -165,6 +176,9 @@ func TestLaunch_Status(t *testing.T) {
 		{"kill", []string{"1=3"}, 3, 1, "cohort: rank 1 exited with status 3 after "},
 		{"kill", []string{"1=signal9"}, 137, 1, "cohort: rank 1 was killed by signal 9 (killed) after "},
 		{"kill", []string{"2=signal15"}, 143, 2, "cohort: rank 2 was killed by signal 15 (terminated) after "},
+		{"break", []string{"1=signal15"}, 143, 1, "cohort: rank 1 was killed by signal 15 (terminated) after "},
+		{"hang", []string{"1=signal15"}, 143, 1, "cohort: rank 1 was killed by signal 15 (terminated) after "},
+		{"hang", []string{"1=5"}, 5, 1, "cohort: rank 1 exited with status 5 after "},
 		// It ends the others because it was told so, and says with which status.
 		{"abort", []string{"0=0"}, 7, -1, "cohort: starter exited with status 7 after "},
 		{"fewer", nil, 1, -1, "cohort: starter has started 2 ranks instead of 3"},
@@ -202,15 +216,13 @@ func TestLaunch_WithoutStatus(t *testing.T) {
 		{"1=signal1", 1, 1, 129, 1, "cohort: rank 1 was killed by signal 1 (hangup) after "},
 	} {
 		cfg := launched(t, 2, "kill", "exit", c.fate)
-		cfg.Launch.Blame = func(lines []string) (rank, pid, signal int) {
-			pid = -1
+		cfg.Launch.Blame = func(lines []string) (rank, signal int) {
 			for _, l := range lines {
-				fmt.Sscanf(l, "rank of process %d failed", &pid)
+				if strings.Contains(l, " failed") {
+					return c.blamed, c.signal
+				}
 			}
-			if c.blamed < 0 {
-				pid = -1
-			}
-			return -1, pid, c.signal
+			return -1, 0
 		}
 		r := wait(t, start(t, cfg))
 		if said := cfg.Stderr.(*buffer).String(); r.Status != c.status || r.First != c.first || !strings.Contains(said, c.says) {

@@ -39,8 +39,8 @@ func (s *state) launcherEnded(e exit) {
 			s.gone(i)
 		}
 	}
-	if s.running > 0 { // it has failed, or left them
-		s.terminate()
+	if s.running > 0 && !s.ending { // it has failed, or left them, or their ends are seen next
+		s.suspected = time.After(suspectLimit)
 	}
 	l.output.hurry()
 }
@@ -67,15 +67,13 @@ func (s *state) conclude() {
 		// How they ended is known in the order in which the launcher has asked, and
 		// Hydra blames the first of that order; this package has seen who was first.
 		e := slices.MinFunc(s.suspects, func(a, b exit) int { return a.at.Compare(b.at) })
-		if own := int(e.wait.Signal()); status == 0 || status == own || status == 128+own {
+		own := int(e.wait.Signal())
+		if status == 0 || status == own || status == 128+own || l.killed || s.cfg.Launch.Broken(l.lines) {
 			s.blame(e)
 			return
 		}
 	}
-	first, pid, sig := s.cfg.Launch.Blame(l.lines)
-	if first < 0 && pid > 0 {
-		first = slices.IndexFunc(s.ranks, func(r *rank) bool { return r.pgid == pid })
-	}
+	first, sig := s.cfg.Launch.Blame(l.lines)
 	if sig > 0 {
 		status, how = 128+sig, fmt.Sprintf("was killed by signal %d (%v)", sig, syscall.Signal(sig))
 	}

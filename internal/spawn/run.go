@@ -41,9 +41,12 @@ func (j *Job) run() {
 		case e := <-by.ended:
 			s.launcherEnded(e)
 		case <-by.stuck:
+			by.killed = true
 			syscall.Kill(-by.proc.Pid, syscall.SIGKILL)
 		case <-s.suspected:
-			s.terminate()
+			if s.running > 0 || len(s.suspects) > 0 {
+				s.terminate()
+			}
 		case e := <-j.ended:
 			s.rankEnded(e)
 		case sig := <-j.cfg.Signals:

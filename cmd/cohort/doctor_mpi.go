@@ -1,0 +1,256 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+// describeCommand is what the doctor runs this program with, because a process
+// can load one MPI library and must then end with it: it describes one.
+const describeCommand = "mpi-describe"
+
+// withoutMPI is why a program without the mpi backend has none.
+const withoutMPI = "this cohort was built without it: on another system than Linux, with CGO_ENABLED=0 or with the tag cohort_nompi"
+
+// describeLimit is how long a library may take to be loaded and to start.
+const describeLimit = 10 * time.Second
+
+// report is what is known of an MPI library.
+type report struct {
+	Path        string `json:"path"`
+	ABI         string `json:"abi"`
+	Launcher    string `json:"launcher,omitempty"`
+	Standard    string `json:"standard,omitempty"` // the level of the standard
+	Says        string `json:"says,omitempty"`     // what it calls itself
+	ThreadLevel string `json:"thread_level,omitempty"`
+	LargeCounts bool   `json:"large_counts"`
+	Persistent  string `json:"persistent,omitempty"` // the names of its persistent collectives: MPI_, MPIX_
+	CUDA        string `json:"cuda,omitempty"`
+	ULFM        bool   `json:"ulfm"`
+}
+
+// describeLibrary is what a process does that was run with describeCommand.
+func describeLibrary(path string) int {
+	r, err := describe(path)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(r)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// learn has a process of its own load a library and adds what it says.
+func (r *report) learn(limit time.Duration) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(ctx, exe, describeCommand, r.Path)
+	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("a process that loaded it hung, and was ended after %v", limit)
+	case errors.As(err, &exit):
+		first, last := ends(said.String())
+		if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+			return fmt.Errorf("a process that loaded it crashed: signal %d (%v) %s", int(w.Signal()), w.Signal(), last)
+		}
+		if strings.Contains(said.String(), "\ngoroutine ") { // the Go runtime has said where
+			return fmt.Errorf("a process that loaded it crashed: %s", first)
+		}
+		return errors.New(last)
+	case err != nil:
+		return err
+	}
+	// The library may have written something too.
+	text := out.String()
+	if i := strings.LastIndex(text, "{"); i >= 0 {
+		text = text[i:]
+	}
+	learnt := report{}
+	if err := json.Unmarshal([]byte(text), &learnt); err != nil {
+		return fmt.Errorf("a process that loaded it said %q", text)
+	}
+	learnt.Path, learnt.ABI, learnt.Launcher = r.Path, r.ABI, r.Launcher
+	*r = learnt
+	return nil
+}
+
+// ends returns the first and last line of a text.
+func ends(text string) (first, last string) {
+	text = strings.TrimSpace(text)
+	first, _, _ = strings.Cut(text, "\n")
+	return first, text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// lines describes the library in lines that fit a screen.
+func (r *report) lines() []string {
+	var all []string
+	if r.Standard != "" {
+		counts, persistent, ulfm := "to 2³¹-1 (no _c functions)", "none", "no"
+		if r.LargeCounts {
+			counts = "above 2³¹ (_c functions)"
+		}
+		if r.Persistent != "" {
+			persistent = r.Persistent + "*_init"
+		}
+		if r.ULFM {
+			ulfm = "yes"
+		}
+		all = append(all,
+			fmt.Sprintf("MPI %s, threads: %s, counts %s", r.Standard, r.ThreadLevel, counts),
+			fmt.Sprintf("persistent collectives: %s, CUDA-aware: %s, goes on after failures (ULFM): %s", persistent, r.CUDA, ulfm))
+	}
+	if r.Launcher != "" {
+		all = append(all, "started by "+r.Launcher)
+	}
+	return all
+}
+
+// mpi says which MPI libraries there are, and whether they fit the launchers.
+func (d *diagnosis) mpi(env func(string) (string, bool)) {
+	const group = "mpi"
+	found := mpifind.Find(env)
+	asked, _ := env("COHORT_MPI_LIB")
+	if asked != "" {
+		lib, err := mpifind.Examine(asked)
+		if err != nil {
+			d.add(group, "COHORT_MPI_LIB", fail, err.Error(), "set it to the path of an MPI library, or unset it")
+			return
+		}
+		if lib.Problem != "" {
+			d.add(group, "COHORT_MPI_LIB", fail, lib.Path+": "+lib.Problem, "set it to the path of an MPI library, or unset it")
+			return
+		}
+		found = first(lib, found)
+	}
+	if len(found) == 0 {
+		d.add(group, "libraries", none, "no MPI library found", "apt-get install mpich, or load a module; shm and local need none")
+		return
+	}
+	inside := mpifind.Launched(env)
+	var chosen *mpifind.Library
+	for i, lib := range found {
+		name := lib.Title()
+		if lib.Problem != "" {
+			d.add(group, filepath.Base(lib.Path), none, lib.Path+": "+lib.Problem, "")
+			continue
+		}
+		if chosen == nil {
+			chosen = &found[i]
+		}
+		r := &report{Path: lib.Path, ABI: lib.Family.String()}
+		f := finding{Group: group, Name: name, State: ok, Value: fmt.Sprintf("%s, ABI of %s", lib.Path, lib.Family), Library: r}
+		if command, _, err := mpifind.Mpiexec(lib); err != nil {
+			f.State, f.Advice = warn, "its launcher is missing: "+err.Error()
+		} else {
+			r.Launcher = command
+		}
+		if !mpiBuilt {
+			f.Advice = "not loaded: " + withoutMPI
+		} else if inside != nil {
+			f.Advice = "not loaded: this is a process of " + inside.String() + ", whose job it would join; run cohort doctor by itself"
+		} else if err := r.learn(describeLimit); err != nil {
+			f.State, f.Advice = warn, err.Error()
+		}
+		d.all = append(d.all, f)
+	}
+	if chosen == nil {
+		return
+	}
+	why := "the best fit of those found"
+	if asked != "" {
+		why = "asked for by COHORT_MPI_LIB"
+	} else if len(found) == 1 {
+		why = "the only one"
+	}
+	d.add(group, "first choice", ok, fmt.Sprintf("%s, %s: what cohort run --backend mpi takes, and a program without a launcher", chosen.Title(), why), "")
+	d.launchers(*chosen, asked, env)
+}
+
+// first puts a library before others, of which it may be one.
+func first(lib mpifind.Library, others []mpifind.Library) []mpifind.Library {
+	all := []mpifind.Library{lib}
+	for _, o := range others {
+		if o.Path != lib.Path {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// launchers says whether the mpiexec that a user would run starts programs that
+// load the chosen library.
+func (d *diagnosis) launchers(lib mpifind.Library, asked string, env func(string) (string, bool)) {
+	const group = "mpi"
+	command, family := mpifind.InPath(env)
+	name := "mpiexec"
+	if command != "" {
+		name = filepath.Base(command)
+	}
+	own, _, err := mpifind.Mpiexec(lib)
+	if err != nil {
+		own = "the launcher of " + lib.Title()
+	}
+	start := fmt.Sprintf("start with %s or cohort run --backend mpi", own)
+	switch {
+	case command == "":
+		d.add(group, name, warn, "neither mpiexec nor mpirun is in PATH", start)
+	case lib.Fits(family):
+		d.add(group, name, ok, fmt.Sprintf("%s is of the %s family and fits %s", command, family, lib.Title()), "")
+	case asked != "":
+		d.add(group, name, warn, fmt.Sprintf("%s is of the %s family, but COHORT_MPI_LIB asks for %s: programs it starts will refuse to run", command, family, lib.Title()),
+			start+", or unset COHORT_MPI_LIB")
+	default:
+		d.add(group, name, warn, fmt.Sprintf("%s is of the %s family, but %s is found first", command, family, lib.Title()),
+			fmt.Sprintf("%s, or set LD_LIBRARY_PATH and PATH to the same installation", start))
+	}
+}
+
+// backendMPI runs a job of two ranks of this program by MPI.
+func (d *diagnosis) backendMPI(env func(string) (string, bool)) {
+	const group, name = "backends", "mpi"
+	if !mpiBuilt {
+		d.add(group, name, none, withoutMPI, "")
+		return
+	}
+	if l := mpifind.Launched(env); l != nil {
+		d.add(group, name, none, "not tried: this is a process of "+l.String(), "")
+		return
+	}
+	launch, remove, err := mpiLaunch(2, nil)
+	if err != nil {
+		d.add(group, name, none, err.Error(), "")
+		return
+	}
+	defer remove()
+	p, err := probeBy(spawn.Config{Backend: name, Launch: launch})
+	if err != nil {
+		d.add(group, name, warn, fmt.Sprintf("%s: %v", launch.Name, err), "cohort run --backend mpi does not work here")
+		return
+	}
+	d.add(group, name, ok, fmt.Sprintf("two processes of %s joined and exchanged messages in %s", launch.Name, microseconds(p.Seconds*1e6)), "")
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+)
+
+// need returns the path of a program. Without it the test is skipped, unless
+// COHORT_REQUIRE_TOOLS=1 says that the set-up has installed it.
+func need(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return path
+}
+
+// TestDoctor_Libraries compares what the doctor says of the libraries of this
+// machine with what their own headers do.
+func TestDoctor_Libraries(t *testing.T) {
+	if !mpiBuilt {
+		t.Skip("built without MPI")
+	}
+	for _, c := range []struct{ vendor, compiler, launcher string }{
+		{"Open MPI", "mpicc.openmpi", "mpirun.openmpi"}, {"MPICH", "mpicc.mpich", "mpiexec.mpich"},
+	} {
+		t.Run(c.vendor, func(t *testing.T) {
+			compiler := need(t, c.compiler)
+			var path string
+			for _, lib := range mpifind.Find(os.LookupEnv) {
+				if lib.Vendor == c.vendor && lib.Problem == "" {
+					path = lib.Path
+				}
+			}
+			cmd := cohortCommand(t, "doctor", "--json")
+			cmd.Env = append(cmd.Env, "COHORT_MPI_LIB="+path)
+			_, stdout, stderr := finish(t, cmd)
+			var out struct{ Findings []finding }
+			if err := json.Unmarshal([]byte(stdout), &out); err != nil {
+				t.Fatalf("%v:\n%s%s", err, stdout, stderr)
+			}
+			var got *report
+			var job, choice finding
+			for _, f := range out.Findings {
+				switch {
+				case f.Library != nil && f.Library.Path == path:
+					if f.State != ok || !strings.HasPrefix(f.Name, c.vendor+" ") {
+						t.Errorf("%+v", f)
+					}
+					got = f.Library
+				case f.Group == "backends" && f.Name == "mpi":
+					job = f
+				case f.Name == "first choice":
+					choice = f
+				}
+			}
+			if got == nil {
+				t.Fatalf("no finding on %s:\n%s", path, stdout)
+			}
+			if filepath.Base(got.Launcher) != c.launcher || !strings.Contains(choice.Value, "asked for by COHORT_MPI_LIB") {
+				t.Errorf("started by %s; %+v", got.Launcher, choice)
+			}
+			if job.State != ok || !strings.Contains(job.Value, c.launcher) {
+				t.Errorf("a job of two: %+v", job)
+			}
+			header := exec.Command(compiler, "-E", "-include", "mpi.h", "-")
+			header.Stdin = strings.NewReader("standard MPI_VERSION MPI_SUBVERSION\n")
+			text, err := header.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var major, minor int
+			if _, err := fmt.Sscanf(string(text[bytes.LastIndex(text, []byte("standard ")):]), "standard %d %d", &major, &minor); err != nil {
+				t.Fatal(err)
+			}
+			has := func(name string) bool { return bytes.Contains(text, []byte(" "+name+"(")) }
+			persistent := ""
+			if has("MPI_Bcast_init") {
+				persistent = "MPI_"
+			}
+			if want := fmt.Sprintf("%d.%d", major, minor); got.Standard != want || got.LargeCounts != has("MPI_Bcast_c") {
+				t.Errorf("MPI %s, large counts %v, want %s, %v", got.Standard, got.LargeCounts, want, has("MPI_Bcast_c"))
+			}
+			if got.Persistent != persistent && got.Persistent != "MPIX_" {
+				t.Errorf("persistent collectives %q, want %q", got.Persistent, persistent)
+			}
+			if !strings.Contains(got.Says, c.vendor) || got.ThreadLevel != "multiple" || got.CUDA == "yes" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// TestDoctor_BadLibraries has libraries crash, hang and fail when they are loaded.
+func TestDoctor_BadLibraries(t *testing.T) {
+	if !mpiBuilt {
+		t.Skip("built without MPI")
+	}
+	gcc := need(t, "gcc")
+	t.Setenv(envCommand, "1")
+	for _, c := range []struct{ name, body, says string }{
+		{"crash", "__attribute__((constructor)) static void f(void) { *(volatile int *)0 = 1; }", "a process that loaded it crashed: SIGSEGV"},
+		{"hang", "#include <unistd.h>\n__attribute__((constructor)) static void f(void) { for (;;) pause(); }", "a process that loaded it hung, and was ended after 2s"},
+		{"bare", "", "MPI_"}, // it lacks all other functions: one of them is named
+	} {
+		dir := t.TempDir()
+		source, library := filepath.Join(dir, "lib.c"), filepath.Join(dir, "libmpi.so.12")
+		if err := os.WriteFile(source, []byte("int MPI_Init(void) { return 0; }\n"+c.body+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(gcc, "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "-o", library, source).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		limit := describeLimit
+		if c.name == "hang" {
+			limit = 2 * time.Second
+		}
+		r := report{Path: library}
+		if err := r.learn(limit); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, %+v, want %q", c.name, err, r, c.says)
+		}
+	}
+}
+
+func TestDoctor_Mismatch(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"mpich/mpiexec.hydra", "ompi/orterun"} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Base(file), filepath.Join(filepath.Dir(file), "mpiexec")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lib := mpifind.Library{Path: dir + "/libmpi.so.40", Family: mpifind.OpenMPI, Runtime: mpifind.OpenMPI, Vendor: "Open MPI", Version: "4.1.4"}
+	for _, c := range []struct {
+		path, asked  string
+		want         state
+		says, advice string
+	}{
+		{"ompi", "", ok, "is of the Open MPI family and fits Open MPI 4.1.4", ""},
+		{"mpich", "", warn, "is of the MPICH family, but Open MPI 4.1.4 is found first", "cohort run --backend mpi"},
+		{"mpich", lib.Path, warn, "COHORT_MPI_LIB asks for Open MPI 4.1.4: programs it starts will refuse to run", "unset COHORT_MPI_LIB"},
+		{"none", "", warn, "neither mpiexec nor mpirun is in PATH", "cohort run --backend mpi"},
+	} {
+		var d diagnosis
+		d.launchers(lib, c.asked, func(name string) (string, bool) {
+			if name == "PATH" {
+				return filepath.Join(dir, c.path), true
+			}
+			return "", false
+		})
+		if len(d.all) != 1 || d.all[0].State != c.want || !strings.Contains(d.all[0].Value, c.says) || !strings.Contains(d.all[0].Advice, c.advice) {
+			t.Errorf("%s: got %+v, want %s: %s", c.path, d.all, c.want, c.says)
+		}
+	}
+	for _, bad := range []string{dir + "/none.so", dir + "/ompi/orterun"} {
+		var d diagnosis
+		d.mpi(func(name string) (string, bool) {
+			return map[string]string{"COHORT_MPI_LIB": bad}[name], name == "COHORT_MPI_LIB"
+		})
+		if len(d.all) != 1 || d.all[0].State != fail || !strings.Contains(d.all[0].Value, bad) {
+			t.Errorf("%s: %+v", bad, d.all)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+)
+
+// rank is a rank's number in a shell, under either library.
+const rank = "${PMI_RANK}$OMPI_COMM_WORLD_RANK"
+
+// eachMPI runs a test with every MPI library of this machine, as COHORT_MPI_LIB.
+// Without one it is skipped, unless COHORT_REQUIRE_TOOLS=1 says that the set-up
+// has installed both.
+func eachMPI(t *testing.T, test func(t *testing.T, lib mpifind.Library)) {
+	t.Helper()
+	n := 0
+	for _, lib := range mpifind.Find(os.LookupEnv) {
+		if _, _, err := mpifind.Mpiexec(lib); lib.Problem != "" || err != nil {
+			continue
+		}
+		n++
+		t.Run(lib.Vendor, func(t *testing.T) {
+			t.Setenv("COHORT_MPI_LIB", lib.Path)
+			test(t, lib)
+		})
+	}
+	if require := os.Getenv("COHORT_REQUIRE_TOOLS") == "1"; require && n < 2 {
+		t.Fatalf("%d MPI libraries with launchers, want 2", n)
+	} else if n == 0 {
+		t.Skip("no MPI library with a launcher")
+	}
+}
+
+func TestRunMPI_StatusAndOutput(t *testing.T) {
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		for _, c := range []struct {
+			line   []string
+			status int
+			stdout string // in any order of lines
+			says   string
+		}{
+			{[]string{"-n", "2", "sh", "-c", "echo " + rank + " $COHORT_BACKEND $COHORT_RANK$COHORT_SIZE$COHORT_JOB $COHORT_MPI_LIB"}, 0,
+				"[0] 0 mpi " + lib.Path + "\n[1] 1 mpi " + lib.Path + "\n", ""},
+			{[]string{"-n", "1", "--tag=false", "echo", "-n", "a : b", "*", "--tag", `"q"`}, 0, `a : b * --tag "q"`, ""},
+			{[]string{"-n", "3", "sh", "-c", "test " + rank + " != 1 || exit 9; exec sleep 1000"}, 9, "", "cohort: rank 1 exited with status 9 after "},
+			{[]string{"-n", "3", "sh", "-c", "test " + rank + " != 2 || kill -9 $$; exec sleep 1000"}, 137, "", "cohort: rank 2 was killed by signal 9 (killed) after "},
+			{[]string{"-n", "2", "--timeout", "300ms", "sleep", "1000"}, 124, "", "did not end within 300ms (--timeout)"},
+			{[]string{"-n", "3", "--bind", "none", "sh", "-c", "test " + rank + " = 1 || exec sleep 1000; sleep 0; kill -TERM $$"}, 143, "", "cohort: rank 1 was killed by signal 15 (terminated) after "},
+		} {
+			status, stdout, stderr := run(t, append([]string{"run", "--backend", "mpi"}, c.line...)...)
+			if status != c.status || !strings.Contains(stderr, c.says) || !sameLines(stdout, c.stdout) || c.says == "" && stderr != "" {
+				t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s", c.line, status, c.status, stdout, stderr)
+			}
+			// One line says it; what the launcher says of the same is left out, unless
+			// it has failed itself.
+			if strings.Count(stderr, "\n") > 2 && !strings.Contains(stderr, "mpiexec.mpich: [mpiexec@") {
+				t.Errorf("%q: more than is to be said:\n%s", c.line, stderr)
+			}
+		}
+	})
+}
+
+// TestRunMPI_SameAsShm checks that what a rank finds is what it finds with
+// --backend shm: the process, its parent and the environment aside.
+func TestRunMPI_SameAsShm(t *testing.T) {
+	script := "cat; pwd; grep Cpus_allowed_list /proc/self/status; test $$ = $(ps -o pgid= -p $$) && echo leader; readlink /proc/$$/fd/0 | sed s/[0-9]*//g"
+	line := []string{"run", "-n", "2", "--bind", "core", "sh", "-c", script}
+	ask := func(line ...string) string {
+		cmd := cohortCommand(t, line...)
+		cmd.Stdin = strings.NewReader("some\ninput\n")
+		status, stdout, stderr := finish(t, cmd)
+		if status != 0 || stderr != "" {
+			t.Errorf("%q: status %d: %s", line, status, stderr)
+		}
+		return stdout
+	}
+	want := ask(line...)
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		if got := ask(append([]string{"run", "--backend=mpi"}, line[1:]...)...); !sameLines(got, want) {
+			t.Errorf("got\n%swith shm\n%s", got, want)
+		}
+	})
+}
+
+// TestRunMPI_RankIsTheLaunchersProcess checks that there is nothing between the
+// launcher of the library and the program.
+func TestRunMPI_RankIsTheLaunchersProcess(t *testing.T) {
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		status, stdout, stderr := run(t, "run", "--backend", "mpi", "-n", "1", "sh", "-c", "cat /proc/$PPID/comm; readlink /proc/$PPID/exe")
+		parent := map[mpifind.Family]string{mpifind.MPICH: "hydra_pmi_prox", mpifind.OpenMPI: "mpirun"}[lib.Runtime]
+		if status != 0 || !strings.Contains(stdout, "[0] "+parent) {
+			t.Errorf("the parent is %s, want %s: %s", stdout, parent, stderr)
+		}
+	})
+}
+
+// TestRunMPI_SignalsReachRanks checks that a rank decides what it makes of a signal.
+func TestRunMPI_SignalsReachRanks(t *testing.T) {
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR2} {
+			script := fmt.Sprintf("trap 'echo got it; exit 0' %d; echo ready; while :; do sleep 0.1; done", int(sig))
+			cmd := cohortCommand(t, "run", "--backend", "mpi", "-n", "2", "sh", "-c", script)
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			errs := new(strings.Builder)
+			cmd.Stderr = errs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			said := map[string]int{}
+			for s := bufio.NewScanner(out); s.Scan(); {
+				_, text, _ := strings.Cut(s.Text(), " ")
+				if said[text]++; text == "ready" && said[text] == 2 {
+					cmd.Process.Signal(sig)
+				}
+			}
+			if err := cmd.Wait(); err != nil || said["got it"] != 2 || strings.Contains(errs.String(), "cohort:") { // a shell says what ended its sleep
+				t.Errorf("%v: %v, lines %v; stderr:\n%s", sig, err, said, errs)
+			}
+		}
+	})
+}
+
+// TestRunMPI_KilledLauncherLeavesNothing checks that kill -9 of cohort run ends
+// the library's launcher and the ranks, which are in sessions of their own, and
+// leaves no files, those of Open MPI's sessions and shared memory included.
+func TestRunMPI_KilledLauncherLeavesNothing(t *testing.T) {
+	dir := waiting(t)
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		tmp := t.TempDir()
+		before, _ := filepath.Glob("/dev/shm/cohort-run-*")
+		cmd := cohortCommand(t, "run", "--backend", "mpi", "-n", "2", dir)
+		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var lives []int
+		ranks := 0
+		for s := bufio.NewScanner(out); ranks < 2 && s.Scan(); ranks++ {
+			var rank, pid int
+			if _, err := fmt.Sscanf(s.Text(), "[%d] pid %d", &rank, &pid); err != nil {
+				t.Fatalf("%v: %s", err, s.Text())
+			}
+			lives = append(lives, hold(t, pid))
+			for _, above := range ancestors(t, pid, cmd.Process.Pid) {
+				lives = append(lives, hold(t, above))
+			}
+		}
+		if len(lives) < 4 { // two ranks, and the launcher twice
+			t.Fatalf("%d processes found, want at least 4", len(lives))
+		}
+		cmd.Process.Kill()
+		for _, fd := range lives {
+			awaitEnd(t, "a process of the job", fd)
+		}
+		cmd.Wait()
+		for {
+			left, _ := filepath.Glob(filepath.Join(tmp, "*"))
+			shm, _ := filepath.Glob("/dev/shm/cohort-run-*")
+			if len(left) == 0 && len(shm) <= len(before) {
+				break
+			}
+			select {
+			case <-t.Context().Done():
+			case <-time.After(10 * time.Millisecond): // the keeper removes them, and is nobody's child
+				continue
+			}
+			t.Fatalf("left behind: %v %v", left, shm)
+		}
+	})
+}
+
+// ancestors returns the processes between a process and one above it.
+func ancestors(t *testing.T, pid, top int) (all []int) {
+	t.Helper()
+	for {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if pid, _ = strconv.Atoi(f[1]); pid == top || pid <= 1 {
+			return all
+		}
+		all = append(all, pid)
+	}
+}
+
+func TestRunMPI_Errors(t *testing.T) {
+	bare := filepath.Join(t.TempDir(), "libmpi.so.12")
+	found := mpifind.Find(os.LookupEnv)
+	for _, c := range []struct {
+		name string
+		env  []string
+		says []string
+	}{
+		{"no file", []string{"COHORT_MPI_LIB=/no/libmpi.so"}, []string{"--backend mpi: COHORT_MPI_LIB: /no/libmpi.so: no such file"}},
+		{"no library", []string{"COHORT_MPI_LIB=/etc/passwd"}, []string{"/etc/passwd: a text file"}},
+		{"unknown name", []string{"COHORT_MPI_LIB=libmpi.so.99"}, []string{"libmpi.so.99: not in any of the "}},
+		{"no launcher", []string{"COHORT_MPI_LIB=" + bare, "PATH=/no/such/folder"}, []string{bare, "has no launcher here", "mpiexec"}},
+	} {
+		if c.name == "no launcher" {
+			i := -1
+			for j, lib := range found {
+				if lib.Problem == "" {
+					i = j
+				}
+			}
+			if i < 0 {
+				continue
+			}
+			if err := os.Symlink(found[i].Path, bare); err != nil {
+				t.Fatal(err)
+			}
+			b, err := os.ReadFile(bare)
+			if err != nil {
+				t.Fatal(err)
+			}
+			os.Remove(bare)
+			if err := os.WriteFile(bare, b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := cohortCommand(t, "run", "--backend", "mpi", "-n", "2", "/bin/true")
+		cmd.Env = append(cmd.Env, c.env...)
+		status, stdout, stderr := finish(t, cmd)
+		for _, s := range c.says {
+			if status != statusUsage || !strings.Contains(stderr, s) || stdout != "" {
+				t.Errorf("%s: status %d, want %d with %q; got:\n%s%s", c.name, status, statusUsage, s, stdout, stderr)
+			}
+		}
+	}
+}
+
+// TestNoise has the launchers themselves report a failed rank: all of it is known
+// to be about that, and what it says of rank and signal is found.
+func TestNoise(t *testing.T) {
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		command, args, err := mpifind.Mpiexec(lib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			does   string
+			signal int
+		}{{"exit 9", 0}, {"kill -11 $$", 11}, {"kill -9 $$", 9}} {
+			script := "test " + rank + " = 1 || exit 0; " + c.does
+			cmd := exec.CommandContext(t.Context(), command, append(args(3), "sh", "-c", script)...)
+			cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+			out, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Fatalf("%s: no failure", c.does)
+			}
+			lines := strings.Split(string(out), "\n")
+			if isBroken(lines) {
+				continue
+			}
+			for _, line := range lines {
+				if strings.TrimSpace(line) != "" && !isNoise(line) {
+					t.Errorf("%s: not known: %q", c.does, line)
+				}
+			}
+			// Hydra names no rank, and says nothing of an exit; Open MPI sometimes says
+			// no more than that there was a failure.
+			want, got, sig := 1, 0, 0
+			if got, sig = blame(lines); lib.Runtime == mpifind.MPICH {
+				want = -1
+			}
+			if quiet := lib.Runtime == mpifind.OpenMPI && len(lines) < 7; !quiet && (got != want || sig != c.signal) {
+				t.Errorf("%s: rank %d, signal %d; want rank %d, signal %d:\n%s", c.does, got, sig, want, c.signal, out)
+			}
+		}
+	})
+}
