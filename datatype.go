@@ -245,14 +245,20 @@ type Status struct {
 	bytes  int
 }
 
-// Bytes returns the length of the message in bytes.
-func (s Status) Bytes() int { return s.bytes }
+// Bytes returns the length of the message in bytes, [Undefined] if it was too long
+// for its receive ([ErrTruncate]) and the library beneath does not say how long.
+func (s Status) Bytes() int {
+	if s.bytes < 0 {
+		return Undefined
+	}
+	return s.bytes
+}
 
 // Count returns how many elements of T the message has, [Undefined] if it is
-// not a whole number of them.
+// not a whole number of them, or not known (see [Status.Bytes]).
 func Count[T any](st Status) int {
 	size := view.Size[T]()
-	if size == 0 || st.bytes%size != 0 {
+	if size == 0 || st.bytes < 0 || st.bytes%size != 0 {
 		return Undefined
 	}
 	return st.bytes / size

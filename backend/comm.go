@@ -227,6 +227,14 @@ type Comm interface {
 	Close() error
 }
 
+// Exchanger is implemented by a Comm that starts a short send and a short receive
+// faster together.
+type Exchanger interface {
+	// Exchange is Irecv of in from source and Isend of out to dest, both begun, both
+	// no longer than SeenSize and under the same tag below 0.
+	Exchange(recv, send *Request, in, out []byte, source, dest, tag int)
+}
+
 // Diagnoser is implemented by a Comm that has to tell what it found and set when
 // it joined the job.
 type Diagnoser interface {

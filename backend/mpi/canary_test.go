@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -63,7 +64,10 @@ func TestCanariesOfMessages(t *testing.T) {
 				if n > 2 && testing.Short() {
 					t.Skip("with -short two ranks are enough")
 				}
-				start(t, library, n, "canaries", orders(t, 6000/(n*n-3))).must(t)
+				e := start(t, library, n, "canaries", orders(t, 20000/(n*n-3))).must(t)
+				if ends := e.lines("ok"); len(ends) != n {
+					t.Errorf("%d of %d ranks have come to the end\n%s", len(ends), n, e.out)
+				}
 			})
 		}
 	}
@@ -117,6 +121,7 @@ func (m *message) String() string {
 type exchange struct {
 	w       *cohort.Comm
 	limited *cohort.Comm // with a deadline
+	blind   bool         // the library does not say what was too long
 	rng     *rand.Rand
 	text    []byte // what is sent: message id has text[at(id):]
 	arena   []byte // of guardByte
@@ -134,7 +139,7 @@ func exchangeCanaries(w *cohort.Comm) error {
 	}
 	ctx, cancel := context.WithTimeout(background, time.Hour)
 	defer cancel()
-	x := &exchange{w: w, limited: w.WithContext(ctx), rng: rng,
+	x := &exchange{w: w, limited: w.WithContext(ctx), rng: rng, blind: strings.HasPrefix(w.Caps().Library, "MPICH"),
 		text: make([]byte, longestSent+1<<16), arena: bytes.Repeat([]byte{guardByte}, 64<<20)}
 	for i := range x.text {
 		x.text[i] = byte(i*i>>7 ^ i)
@@ -313,6 +318,9 @@ func (x *exchange) round() {
 			x.clean(m)
 		}
 	}
+	if !sameTag {
+		x.fence() // wildcards must not get the next round's messages
+	}
 }
 
 func (x *exchange) fence() {
@@ -432,21 +440,27 @@ func (x *exchange) check(m *message, st cohort.Status, err error, all []*message
 			}
 		}
 		if got == nil {
-			x.wrong("%v: the status %+v is of none that was sent: %w", m, st, err)
+			x.wrong("%v: the status %+v is of none that was sent (%v)", m, st, err)
 			return
 		}
 	}
-	if st.Source != got.from || st.Tag != got.tag || cohort.Count[byte](st) != got.size {
+	long := got.size > m.room
+	// MPICH neither says how long it was nor keeps the beginning.
+	blind := long && x.blind && m.how != byMprobe && m.how != byImprobe
+	if st.Source != got.from || st.Tag != got.tag || cohort.Count[byte](st) != got.size && !(blind && st.Bytes() == cohort.Undefined) {
 		x.wrong("%v: the status is %d bytes from %d, tag %d (%v), want %d from %d, tag %d", m,
 			cohort.Count[byte](st), st.Source, st.Tag, err, got.size, got.from, got.tag)
 	}
 	switch {
-	case got.size <= m.room && err != nil:
+	case !long && err != nil:
 		x.wrong("%v: %w", m, err)
-	case got.size > m.room && !errors.Is(err, cohort.ErrTruncate):
-		x.wrong("%v: got error %w, want %w: %d bytes had come", m, err, cohort.ErrTruncate, got.size)
+	case long && !errors.Is(err, cohort.ErrTruncate):
+		x.wrong("%v: got error %v, want %v: %d bytes had come", m, err, cohort.ErrTruncate, got.size)
 	}
 	n := min(got.size, m.room)
+	if blind && notGuard(m.buf) < 0 {
+		n = 0
+	}
 	if want := x.sent(got.id, n); !bytes.Equal(m.buf[:n], want) {
 		x.wrong("%v: of the first %d bytes number %d differs from what was sent", m, n, firstDifference(m.buf[:n], want))
 	}

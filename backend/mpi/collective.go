@@ -29,13 +29,37 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	if call.Err != nil {
 		return true, call.Err
 	}
-	if c.scheduled(call) || c.guarded(call) {
+	if c.scheduled(call) {
+		return false, nil
+	}
+	if c.guarded(call) {
+		if call.Coll == backend.Bcast && c.size == 2 && !b.Limited() && c.p.engine.queued.Load() == 0 {
+			return true, c.message(call)
+		}
 		return false, nil
 	}
 	if b.Limited() || c.p.engine.queued.Load() > 0 {
 		return true, c.limited(b, call)
 	}
 	return true, c.native(call)
+}
+
+// message makes a Bcast of two ranks, which is one message, whose receive is guarded
+// by itself.
+func (c *comm) message(call *backend.Call) error {
+	tag := c.p.folds.tag(backend.DataTag(call.Seq))
+	if c.rank == call.Root {
+		return c.ended(c.ctl.Send(call.Recv, 1-c.rank, tag, false), call)
+	}
+	var st libmpi.Status
+	code := c.ctl.RecvGuarded(call.Recv, call.Root, tag, &st)
+	if code == 0 && st.Bytes != int64(len(call.Recv)) {
+		err := &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent %d bytes, rank %d expects %d",
+			call.Root, st.Bytes, c.rank, len(call.Recv))}
+		c.Break(err)
+		return err
+	}
+	return c.ended(code, call)
 }
 
 // Plan implements backend.Planner.

@@ -83,5 +83,7 @@ func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 	return l
 }
 
-func TestConformanceUncheckedMPICH(t *testing.T)   { cohorttest.Test(t, uncheckedLauncher(t, "mpich")) }
-func TestConformanceUncheckedOpenMPI(t *testing.T) { cohorttest.Test(t, uncheckedLauncher(t, "openmpi")) }
+func TestConformanceUncheckedMPICH(t *testing.T) { cohorttest.Test(t, uncheckedLauncher(t, "mpich")) }
+func TestConformanceUncheckedOpenMPI(t *testing.T) {
+	cohorttest.Test(t, uncheckedLauncher(t, "openmpi"))
+}

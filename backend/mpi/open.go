@@ -238,7 +238,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 		return nil, initFault("MPI_COMM_WORLD: %v", libmpi.Error(code))
 	}
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
-	p.guard = p.quirks.overruns()
+	p.guard, p.blind = p.quirks.overruns(), p.quirks.has(quirkNoLength)
 	p.engine.minded = p.level >= libmpi.Serialized
 	p.small = smallBytes
 	if n := cfg.Settings.EagerLimit; n > 0 {

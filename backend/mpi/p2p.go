@@ -72,11 +72,13 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 // received is the outcome of a receive that failed.
 func (c *comm) received(code libmpi.Code, st *libmpi.Status, buf []byte) (backend.Status, error) {
 	err := c.fault(code)
-	if backend.Code(err) == backend.Code(backend.ErrTruncate) {
-		err = truncated(st.Bytes, len(buf))
-		return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(max(st.Bytes, 0))}, err
+	if backend.Code(err) != truncateCode {
+		return backend.Status{}, err
 	}
-	return backend.Status{}, err
+	if c.p.blind {
+		st.Bytes = -1
+	}
+	return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}, truncated(st.Bytes, len(buf))
 }
 
 // sendLimited is Send as a request. If its time is up before it is complete it
@@ -157,9 +159,10 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 // started goes on with an operation that a call has begun.
 func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
 	switch {
-	case code != 0:
+	case code != 0 && st.Flag == 0:
 		o.complete(backend.Status{}, c.fault(code))
 	case st.Flag != 0:
+		st.Error = code
 		o.finish(st)
 	default:
 		c.p.engine.watch(o)
@@ -193,4 +196,39 @@ func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
 	var st libmpi.Status
 	code := m.Imrecv(into, &o.h, &st)
 	c.started(o, code, &st)
+}
+
+// exchangeSpins is how often an exchange looks for the other message before it is a
+// request like others.
+const exchangeSpins = 100
+
+// Exchange implements backend.Exchanger.
+func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
+	err := c.usable()
+	if err != nil {
+		recv.Complete(backend.Status{}, err)
+		send.Complete(backend.Status{}, err)
+		return
+	}
+	if c.p.polled || c.p.engine.queued.Load() > 0 {
+		c.Irecv(recv, in, source, tag)
+		c.Isend(send, out, dest, tag, backend.Standard)
+		return
+	}
+	var h libmpi.Request
+	var st libmpi.Status
+	// Not guarded: what goes under this tag is never longer.
+	code := c.ctl.Exchange(out, dest, in, source, c.p.folds.tag(tag), exchangeSpins, &h, &st)
+	if code != 0 {
+		err = c.fault(code)
+	}
+	send.Complete(backend.Status{}, err)
+	if code != 0 || st.Flag != 0 {
+		recv.Complete(backend.Status{Source: source, Tag: tag, Bytes: int(st.Bytes)}, err)
+		return
+	}
+	o := c.p.engine.op(recv, c, in)
+	o.receives, o.source, o.user, o.h = true, source, tag, h
+	o.pin()
+	c.started(o, 0, &st)
 }

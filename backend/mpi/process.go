@@ -22,6 +22,7 @@ type process struct {
 	deterministic bool
 	polled        bool // no blocking call may be made: calls come one at a time
 	guard         bool // receives are guarded
+	blind         bool // how long a message is that was too long is not known
 	small         int  // bytes of a collective that fit into eager messages
 	large         bool // the library counts above 2^31-1
 	persistent    bool // it has persistent collectives

@@ -147,6 +147,15 @@ func (e *engine) cancel(o *op) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if i := slices.Index(e.ops, o); i >= 0 {
+		e.cancelAt(i)
+	}
+}
+
+// cancelAt marks a request once: Open MPI does not survive a second time. The lock
+// is held.
+func (e *engine) cancelAt(i int) {
+	if o := e.ops[i]; !o.canceled {
+		o.canceled = true
 		e.reqs[i].Cancel()
 	}
 }
@@ -176,7 +185,7 @@ func (c *comm) drop(err error) {
 			continue
 		}
 		if o.receives {
-			e.reqs[i].Cancel()
+			e.cancelAt(i)
 		}
 		if o.req != nil {
 			o.req.Impl = nil // the record stays with MPI's request

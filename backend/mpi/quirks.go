@@ -11,6 +11,8 @@ type quirkKind uint8
 
 const (
 	quirkOverrun         quirkKind = iota + 1 // a long message is written past the end of a shorter receive
+	quirkSilentCut                            // a message longer than its receive is cut without an error
+	quirkNoLength                             // of a message longer than its receive nothing is received, nor its length known
 	quirkNoPersistent                         // persistent forms of some collectives are wrong
 	quirkNoInPlace                            // some collectives are wrong in place, in all forms
 	quirkNoNative                             // some collectives are wrong, in all forms
@@ -55,6 +57,18 @@ var quirkTable = []quirk{
 		wrong:    "a message longer than its receive is written past the end of the buffer, and MPI_ERR_TRUNCATE comes afterwards; from the length on at which messages go by rendezvous",
 		does:     "short receives go through a buffer of cohort's own, longer ones learn the length first; collectives are checked before or run as messages",
 		evidence: "measured with 4.1.4; the code is the same in 5.0.10 and in the development branch",
+	},
+	{
+		kind: quirkSilentCut, vendor: anyOpenMPI,
+		wrong:    "a message of a rank to itself, below 1000 bytes, that is longer than a receive posted before it is cut, and there is no error",
+		does:     "receives more than asked for in a buffer of its own, or learns the length first",
+		evidence: "measured with 4.1.4; other releases not tried",
+	},
+	{
+		kind: quirkNoLength, vendor: anyMPICH,
+		wrong:    "of a message longer than its receive nothing is written into the buffer, and the status has a length that was never set; source and tag are right",
+		does:     "gives ErrTruncate with source and tag; the length is not known",
+		evidence: "measured with 4.0.2 over UCX (50 to 1 000 000 bytes, from itself and another rank, posted before and after); other devices not tried",
 	},
 	{
 		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.3", colls: []backend.Coll{backend.Gather},

@@ -22,6 +22,7 @@ type op struct {
 	user        int // the tag as the caller gave it
 	long        []byte
 	queued      bool // in the communicator's queue, not in MPI's hands
+	canceled    bool // MPI has been told
 
 	coll *operation // a collective
 
@@ -37,7 +38,7 @@ func (e *engine) op(r *backend.Request, c *comm, buf []byte) *op {
 		r.Impl = o
 	}
 	o.req, o.c, o.buf, o.h = r, c, buf, 0
-	o.receives, o.queued, o.long = false, false, nil
+	o.receives, o.queued, o.canceled, o.long = false, false, false, nil
 	return o
 }
 
@@ -51,13 +52,18 @@ func (o *op) pinned(b []byte) {
 	}
 }
 
+var truncateCode = backend.Code(backend.ErrTruncate)
+
 // finish completes an operation that MPI says is complete.
 func (o *op) finish(st *libmpi.Status) {
 	var err error
 	switch {
 	case st.Error != 0:
 		err = libmpi.Error(st.Error)
-		if backend.Code(err) == backend.Code(backend.ErrTruncate) {
+		if backend.Code(err) == truncateCode {
+			if o.c.p.blind {
+				st.Bytes = -1
+			}
 			err = truncated(st.Bytes, len(o.buf))
 		}
 	case st.Flag == 2:
@@ -69,7 +75,7 @@ func (o *op) finish(st *libmpi.Status) {
 	}
 	out := backend.Status{}
 	if o.receives && st.Flag != 2 {
-		out = backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(max(st.Bytes, 0))}
+		out = backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}
 		if o.user < 0 && o.user != backend.AnyTag {
 			out.Tag = o.user
 		}

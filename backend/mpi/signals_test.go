@@ -139,6 +139,12 @@ func TestNotify(t *testing.T) {
 				}
 				signal.Stop(c)
 			}
+			// Without anybody to ask for them, Go passes these over.
+			for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCHLD, syscall.SIGWINCH} {
+				if err := syscall.Kill(os.Getpid(), s); err != nil {
+					return err
+				}
+			}
 			return traffic(w, 10)
 		})
 	})
@@ -147,7 +153,7 @@ func TestNotify(t *testing.T) {
 
 // TestDeadly checks that a signal that a program does not ask for ends it.
 func TestDeadly(t *testing.T) {
-	deadly := map[string]syscall.Signal{"hup": syscall.SIGHUP, "usr1": syscall.SIGUSR1, "term": syscall.SIGTERM}
+	deadly := map[string]syscall.Signal{"hup": syscall.SIGHUP, "term": syscall.SIGTERM, "int": syscall.SIGINT}
 	for name, s := range deadly {
 		program(name, func() error {
 			return with(func(w *cohort.Comm) error {

@@ -53,6 +53,10 @@ CALL coh_call_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, co
 CALL coh_call_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st) {
 	return coh->testsome(n, reqs, spins, done, at, st);
 }
+CALL coh_call_exchange(uintptr_t comm, const uint8_t *out, int n, int dest, uint8_t *in, int room, int source, int tag, int spins,
+                       uintptr_t *req, coh_status *st) {
+	return coh->exchange(comm, out, n, dest, in, room, source, tag, spins, req, st);
+}
 CALL coh_call_cancel(uintptr_t *req) { return coh->cancel(req); }
 CALL coh_call_start(uintptr_t *req) { return coh->start(req); }
 CALL coh_call_free_request(uintptr_t *req) { return coh->free_request(req); }

@@ -21,6 +21,8 @@ package libmpi
 #cgo nocallback coh_call_mprobe
 #cgo noescape coh_call_testsome
 #cgo nocallback coh_call_testsome
+#cgo noescape coh_call_exchange
+#cgo nocallback coh_call_exchange
 #cgo noescape coh_call_cancel
 #cgo nocallback coh_call_cancel
 #cgo noescape coh_call_start
@@ -152,6 +154,17 @@ func Testsome(reqs []Request, spins int, at []int32, st []Status) (done int, cod
 		(*C.int)(unsafe.SliceData(at)), st[0].c()))
 	leave()
 	return int(n), code
+}
+
+// Exchange starts a receive into in, sends out, which is short enough to leave at
+// once, and waits a little for the other message; st.Flag says whether it has come.
+// If not, *req is the receive's, and in is pinned by the caller from then on.
+func (c Comm) Exchange(out []byte, dest int, in []byte, source, tag, spins int, req *Request, st *Status) Code {
+	enter()
+	code := Code(C.coh_call_exchange(C.uintptr_t(c), data(out), C.int(len(out)), C.int(dest), data(in), C.int(len(in)), C.int(source),
+		C.int(tag), C.int(spins), cell(req), st.c()))
+	leave()
+	return code
 }
 
 // Cancel marks a request for cancellation.

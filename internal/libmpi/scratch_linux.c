@@ -1,4 +1,4 @@
-// The scratch area of guarded receives: one page that a short receive lands in, followed by so much
+// The scratch area of guarded receives: some pages that a short receive lands in, followed by so much
 // reserved address space that what a faulty library writes past the receive stays in it. Nothing of it
 // takes memory until it is written.
 #define _GNU_SOURCE
@@ -24,8 +24,8 @@ static void make(void) {
 	area = p;
 }
 
-// coh_scratch_take returns the area for a receive of at most a page, NULL if it is in use by another
-// thread or cannot be had.
+// coh_scratch_take returns the area for a receive of at most COH_SCRATCH bytes, NULL if it is in use by
+// another thread or cannot be had.
 uint8_t *coh_scratch_take(void) {
 	if (atomic_exchange_explicit(&taken, 1, memory_order_acquire)) return NULL;
 	if (!area) make();
@@ -41,6 +41,6 @@ uint8_t *coh_scratch_take(void) {
 void coh_scratch_give(int overrun) {
 	if (!owner) return;
 	owner = 0;
-	if (overrun) madvise(area + PAGE, reach - PAGE, MADV_DONTNEED);
+	if (overrun) madvise(area + COH_SCRATCH, reach - COH_SCRATCH, MADV_DONTNEED);
 	atomic_store_explicit(&taken, 0, memory_order_release);
 }

@@ -76,6 +76,8 @@ typedef struct {
 	int (*mprobe)(uintptr_t comm, int source, int tag, int block, uintptr_t *msg, coh_status *st);
 	int (*imrecv)(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, coh_status *st);
 	int (*testsome)(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st);
+	int (*exchange)(uintptr_t comm, const uint8_t *out, int n, int dest, uint8_t *in, int room, int source, int tag, int spins,
+	                uintptr_t *req, coh_status *st);
 	int (*cancel)(uintptr_t *req);
 	int (*start)(uintptr_t *req);
 	int (*free_request)(uintptr_t *req);
@@ -95,7 +97,8 @@ extern __thread int coh_here;
 
 void *coh_symbol(const char *name);
 
-// The area that guarded receives land in; see scratch_linux.c.
+// The area that guarded receives land in, and how much may come without an overrun; see scratch_linux.c.
+enum { COH_SCRATCH = 1 << 16 };
 uint8_t *coh_scratch_take(void);
 void coh_scratch_give(int overrun);
 

@@ -45,6 +45,13 @@ func (v *verdict) merge(o verdict) {
 
 func (v *verdict) fault(elem int) error {
 	unit := "elements"
+	if v.got < 0 { // the backend does not know
+		if elem <= 0 || v.want%int64(elem) != 0 {
+			elem, unit = 1, "bytes"
+		}
+		return &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent more than the %d %s that rank %d expects",
+			v.sender, v.want/int64(elem), unit, v.receiver)}
+	}
 	if elem <= 0 || v.got%int64(elem) != 0 || v.want%int64(elem) != 0 {
 		elem, unit = 1, "bytes"
 	}
@@ -89,8 +96,13 @@ func (x *exchange) advance(landed bool) {
 		x.send.Begin()
 		x.recv.Begin()
 		x.pending.Store(3)
-		r.comm.Irecv(&x.recv, x.in[:], (r.rank-dist+r.size)%r.size, x.tag)
-		r.comm.Isend(&x.send, x.out[:], (r.rank+dist)%r.size, x.tag, backend.Standard)
+		from, to := (r.rank-dist+r.size)%r.size, (r.rank+dist)%r.size
+		if r.both != nil {
+			r.both.Exchange(&x.recv, &x.send, x.in[:], x.out[:], from, to, x.tag)
+		} else {
+			r.comm.Irecv(&x.recv, x.in[:], from, x.tag)
+			r.comm.Isend(&x.send, x.out[:], to, x.tag, backend.Standard)
+		}
 		if x.pending.Add(-1) != 0 {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 // methods are called by one goroutine at a time.
 type Runner struct {
 	comm       backend.Comm
+	both       backend.Exchanger // the same, nil if it is none
 	rank, size int
 	cache      cache
 	op         *Op // of the blocking collectives
@@ -23,7 +24,8 @@ type Runner struct {
 
 // New returns a runner.
 func New(comm backend.Comm) *Runner {
-	return &Runner{comm: comm, rank: comm.Rank(), size: comm.Size()}
+	both, _ := comm.(backend.Exchanger)
+	return &Runner{comm: comm, both: both, rank: comm.Rank(), size: comm.Size()}
 }
 
 // Run makes a blocking collective call. With check false the caller knows that
