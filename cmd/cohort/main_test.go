@@ -94,7 +94,7 @@ func TestCommand_Errors(t *testing.T) {
 		{"bench -n 1 p2p", "want -n 2 or more"},
 		{"bench --sizes 8,x p2p", "want whole numbers"},
 		{"bench --sizes 99999999999 p2p", "want whole numbers"},
-		{"bench --backend mpi p2p", "not there yet; there are shm and local"},
+		{"bench --backend tcp p2p", "not there yet; there are shm, mpi and local"},
 		{"bench p2p --jsn", "did you mean --json?"},
 		{"doctor now", "unexpected argument \"now\""},
 		{"version 2", "unexpected argument"},

@@ -26,8 +26,13 @@ rank 0. Signals reach every rank. The status is that of the first rank to fail,
 128 + n when signal n killed it; the others are then ended within 2 s. A second
 interrupt ends ranks that did not heed the first.
 
+With --backend mpi all this holds too, and the ranks are processes of the mpiexec
+that belongs to the library they will load: COHORT_MPI_LIB, a path or a name, or
+else the first choice of cohort doctor.
+
 Examples:
   cohort run -n 4 ./cmd/sddp train cases/brazil4
+  cohort run -n 4 --backend mpi ./cmd/sddp train cases/brazil4
   cohort run -n 2 --timeout 10m --tag=false ./a.out -v
 `,
 }
