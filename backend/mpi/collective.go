@@ -7,6 +7,7 @@ import (
 	"math"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -39,7 +40,17 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		return false, nil
 	}
 	if b.Limited() || c.p.engine.queued.Load() > 0 {
-		return true, c.limited(b, call)
+		if c.p.level >= libmpi.Serialized {
+			return true, c.limited(b, call)
+		}
+		if b.Limited() {
+			return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "at thread level " + c.p.level.String() + " a collective can " +
+				"end early only if Init was given such a context, or COHORT_TIMEOUT, on any rank"}
+		}
+		if !libmpi.MayCall() {
+			return true, libmpi.Error(libmpi.Thread)
+		}
+		c.p.engine.surrender()
 	}
 	return true, c.native(call)
 }
@@ -252,6 +263,11 @@ func (c *comm) limited(b *backend.Bound, call *backend.Call) error {
 			return err
 		}
 		if s := c.broken.Load(); s != nil {
+			select {
+			case err := <-done: // which broke it
+				return err
+			case <-time.After(grace):
+			}
 			c.leaked.Store(true)
 			c.p.engine.stuck.Add(1)
 			return s

@@ -185,6 +185,7 @@ func with(body func(w *cohort.Comm) error) error {
 		return err
 	}
 	if err := body(w); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		w.Abort(1) // the others cannot finish without this rank
 		return err
 	}

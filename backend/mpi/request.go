@@ -21,8 +21,9 @@ type op struct {
 	source, tag int // of a receive, as MPI has them
 	user        int // the tag as the caller gave it
 	long        []byte
-	queued      bool // in the communicator's queue, not in MPI's hands
-	canceled    bool // MPI has been told
+	away        []byte // where a receive that was surrendered arrives
+	queued      bool   // in the communicator's queue, not in MPI's hands
+	canceled    bool   // MPI has been told
 
 	coll *operation // a collective
 
@@ -72,6 +73,16 @@ func (o *op) finish(st *libmpi.Status) {
 	if o.coll != nil {
 		o.coll.finish(err)
 		return
+	}
+	if o.away != nil {
+		switch {
+		case err == nil:
+			o.home(int(st.Bytes))
+		case backend.Code(err) == truncateCode:
+			o.home(len(o.buf))
+		default:
+			o.home(0)
+		}
 	}
 	out := backend.Status{}
 	if o.receives && st.Flag != 2 {
