@@ -1,0 +1,309 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Collectives that the ranks call with different lengths, roots and forms, without
+// Config.Check, several in a row: they may be errors, or wrong, or never end, but
+// nothing outside the receive buffers is written, Go's or the library's own, and
+// other communicators go on.
+func TestCanariesOfCollectives(t *testing.T) {
+	program("mismatches", mismatches)
+	for _, library := range libraries {
+		for _, n := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) {
+				if n > 2 && testing.Short() {
+					t.Skip("with -short two ranks are enough")
+				}
+				jobs := 8 / n
+				if *canaries > 0 {
+					jobs = max(*canaries/(n*sequences), 1)
+				}
+				calls := 0
+				for range jobs {
+					calls += mismatchJob(t, library, n)
+				}
+				t.Logf("%d calls of %d ranks", calls, n)
+			})
+		}
+	}
+}
+
+// mismatchJob runs one job, and returns how many calls a rank has made in it. The
+// launcher's word is not asked: the job may have to end without leaving MPI.
+func mismatchJob(t *testing.T, library string, n int) int {
+	t.Helper()
+	dir := t.TempDir()
+	e := start(t, library, n, "mismatches", orders(t, sequences), dirVariable+"="+dir,
+		"LD_PRELOAD=libc_malloc_debug.so.0", "MALLOC_CHECK_=3") // the C library looks after its heap
+	calls := 0
+	for rank := range n {
+		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(rank)))
+		if err != nil {
+			t.Fatalf("rank %d has not come to the end: status %d after %v\n%s", rank, e.status, e.took, e.out)
+		}
+		var wrong string
+		calls = 0
+		if _, err := fmt.Sscanf(string(b), "%d calls\n", &calls); err != nil || calls == 0 {
+			t.Errorf("rank %d says %q", rank, b)
+		}
+		if _, wrong, _ = strings.Cut(string(b), "\n"); wrong != "" {
+			t.Errorf("rank %d: %s", rank, wrong)
+		}
+	}
+	return calls
+}
+
+const (
+	dirVariable = "MPITEST_DIR"
+	sequences   = 10 // of calls in one job, each on a communicator of its own
+	guardWord   = 0xa5a5a5a5
+	words       = 24 << 20 // of the arena
+	enough      = 100 * time.Millisecond
+)
+
+// form is one way to call a collective.
+type form int
+
+const (
+	blocking form = iota
+	nonblocking
+	persistent
+)
+
+// step is one rank's call.
+type step struct {
+	coll string
+	form form
+	n    int // elements, of a block or all
+	root int
+	op   int // of ops
+}
+
+func (s step) String() string {
+	return fmt.Sprintf("%s(count %d, root %d, op %d, form %d)", s.coll, s.n, s.root, s.op, s.form)
+}
+
+var (
+	colls = []string{"Bcast", "Gather", "Gatherv", "Allgather", "Allgatherv", "Scatter", "Scatterv", "Alltoall", "Alltoallv",
+		"Reduce", "Allreduce", "ReduceScatterBlock", "ReduceScatter", "Scan", "Exscan"}
+	ops = []cohort.Op{cohort.Sum, cohort.Max, cohort.NewOp(true, func(in, inout []uint32) {
+		for i, x := range in {
+			inout[i] += x
+		}
+	})}
+)
+
+// reckless is one rank of the job.
+type reckless struct {
+	w        *cohort.Comm
+	rng      *rand.Rand
+	arena    []uint32 // of guardWord but where receive buffers are
+	at       int
+	slots    []slot
+	calls    atomic.Int32
+	hung     bool
+	mu       sync.Mutex
+	problems []string
+}
+
+// slot is the receive buffer of a call, in the arena.
+type slot struct {
+	s        step
+	from, to int
+}
+
+func mismatches() error {
+	w, err := cohort.Init(background, nil)
+	if err != nil {
+		return err
+	}
+	cases, rng, err := ordered()
+	if err != nil {
+		return err
+	}
+	r := &reckless{w: w, rng: rng, arena: slices.Repeat([]uint32{guardWord}, words)}
+	for range cases {
+		r.sequence()
+	}
+	if err := traffic(w, 3); err != nil {
+		r.problem("the world is no good any more: %v", err)
+	}
+	r.look()
+	r.mu.Lock()
+	report := fmt.Sprintf("%d calls\n%s", r.calls.Load(), strings.Join(r.problems[:min(len(r.problems), 5)], "\n"))
+	r.mu.Unlock()
+	if err := os.WriteFile(filepath.Join(os.Getenv(dirVariable), fmt.Sprint(w.Rank())), []byte(report), 0o600); err != nil {
+		return err
+	}
+	hung := uint32(0)
+	if r.hung {
+		hung = 1
+	}
+	if any, err := cohort.AllreduceOne(w, hung, cohort.Max); err != nil || any != 0 {
+		return err // what hangs keeps MPI from ending
+	}
+	return w.Close()
+}
+
+func (r *reckless) problem(format string, args ...any) {
+	r.mu.Lock()
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+	r.mu.Unlock()
+}
+
+// sequence makes some calls in a row on a communicator of their own. Some ranks'
+// calls are not what the others' are.
+func (r *reckless) sequence() {
+	c, err := r.w.Dup()
+	if err != nil {
+		r.problem("Dup: %v", err)
+		return
+	}
+	var mine []planned
+	equal, long := 0, 2+r.rng.IntN(5)
+	only := ""
+	if r.rng.IntN(2) == 0 {
+		only = colls[r.rng.IntN(len(colls))]
+	}
+	for i := range long {
+		all := r.draw(only)
+		most := 0
+		for _, s := range all {
+			most = max(most, s.n)
+			if i == equal && s != all[0] {
+				equal = -1 - i
+			}
+		}
+		if equal == i {
+			equal++
+		}
+		// As much on all ranks, behind which whatever one of them sends has room.
+		room := (most + 64) * 5 * r.w.Size()
+		if r.at+room > len(r.arena) {
+			break
+		}
+		mine = append(mine, r.plan(all[r.w.Rank()], r.at+64))
+		r.at += room
+	}
+	if equal < 0 {
+		equal = -1 - equal
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i, p := range mine {
+			r.calls.Add(1)
+			err := p.call(c)
+			// What another rank finds wrong later may end this one early.
+			if err != nil && i < equal && !errors.Is(err, cohort.ErrBroken) && !errors.Is(err, cohort.ErrMismatch) {
+				r.problem("%v, which all ranks call: %v", p.step, err)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(enough):
+		r.hung = true // or it is slow, and goes on while the next is under way
+	}
+	r.look()
+}
+
+// draw returns what the ranks call: mostly the same.
+func (r *reckless) draw(only string) []step {
+	g, n := r.rng, r.w.Size()
+	s := step{coll: only, n: 1 + g.IntN([]int{16, 16, 400, 3000, 40000}[g.IntN(5)]), root: g.IntN(n), op: g.IntN(len(ops))}
+	if only == "" {
+		s.coll = colls[g.IntN(len(colls))]
+	}
+	if f := g.IntN(10); f < 3 {
+		s.form = form(1 + f%2)
+	}
+	all := slices.Repeat([]step{s}, n)
+	other := &all[g.IntN(n)]
+	switch p := g.IntN(20); {
+	case p < 9:
+	case p < 11:
+		other.n *= 2
+	case p < 13:
+		other.n *= 3
+	case p < 14:
+		other.n++
+	case p < 15:
+		for i := range all {
+			all[i].n += g.IntN(s.n)
+		}
+	case p < 18:
+		for i := range all {
+			all[i].root = g.IntN(n)
+		}
+	case p < 19:
+		other.form = form(g.IntN(3))
+	default:
+		other.coll = colls[g.IntN(len(colls))]
+	}
+	return all
+}
+
+// plan gives a call its buffers, the receive buffer in the arena.
+func (r *reckless) plan(s step, at int) planned {
+	p, n := planned{step: s}, r.w.Size()
+	sends, receives := s.n, s.n
+	root := s.root == r.w.Rank()
+	switch s.coll {
+	case "Bcast":
+		sends = 0
+	case "Gather", "Gatherv":
+		receives = s.n * n
+		if !root {
+			receives = 0
+		}
+	case "Allgather", "Allgatherv":
+		receives = s.n * n
+	case "Scatter", "Scatterv":
+		sends = s.n * n
+		if !root {
+			sends = 0
+		}
+	case "ReduceScatterBlock", "ReduceScatter":
+		sends = s.n * n
+	case "Alltoall", "Alltoallv":
+		sends, receives = s.n*n, s.n*n
+	}
+	p.send, p.recv = make([]uint32, sends), r.arena[at:at+receives]
+	r.slots = append(r.slots, slot{s, at, at + receives})
+	p.counts, p.displs = slices.Repeat([]int{s.n}, n), make([]int, n)
+	for i := range n {
+		p.displs[i] = i * s.n
+	}
+	return p
+}
+
+// look looks at everything outside the receive buffers that there have been.
+func (r *reckless) look() {
+	at, before := 0, "the first"
+	for _, s := range append(r.slots, slot{from: r.at, to: r.at}) {
+		for i, x := range r.arena[at:s.from] {
+			if x != guardWord {
+				r.problem("written %d words behind the buffer of %s", i, before)
+				break
+			}
+		}
+		at, before = s.to, s.s.String()
+	}
+}

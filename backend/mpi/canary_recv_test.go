@@ -1,0 +1,185 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// send starts a send, and returns how to wait for it.
+func (x *exchange) send(m *message, any bool) func() error {
+	buf := x.sent(m.id, m.size)
+	start := cohort.Isend[byte]
+	switch {
+	case m.send == 1:
+		start = cohort.Issend[byte]
+	case m.send == 2 && any:
+		done := make(chan error, 1)
+		go func() { done <- cohort.Send(x.w, buf, m.to, m.tag) }()
+		return func() error { return <-done }
+	case m.send == 3:
+		op, err := cohort.SendInit(x.w, buf, m.to, m.tag)
+		if err == nil {
+			err = op.Start()
+		}
+		return func() error {
+			if err != nil {
+				return err
+			}
+			_, err := op.Wait()
+			return errors.Join(err, op.Close())
+		}
+	}
+	q, err := start(x.w, buf, m.to, m.tag)
+	return func() error {
+		if err != nil {
+			return err
+		}
+		_, err := q.Wait()
+		return err
+	}
+}
+
+// post starts a receive, and returns how to end it.
+func (x *exchange) post(m *message, source, tag int, all []*message) func() {
+	if m.how == byIrecv || m.how == byEarly {
+		q, err := cohort.Irecv(x.w, m.buf, source, tag)
+		return func() {
+			var st cohort.Status
+			if err == nil {
+				st, err = q.Wait()
+			}
+			x.check(m, st, err, all)
+		}
+	}
+	op, err := cohort.RecvInit(x.w, m.buf, source, tag)
+	if err == nil {
+		err = op.Start()
+	}
+	return func() {
+		var st cohort.Status
+		if err == nil {
+			st, err = op.Wait()
+		}
+		x.check(m, st, err, all)
+		if err := op.Close(); err != nil {
+			x.wrong("%v: Close: %w", m, err)
+		}
+	}
+}
+
+func (x *exchange) receive(m *message, source, tag int, all []*message) {
+	var st, probed cohort.Status
+	var err error
+	switch m.how {
+	case byRecv:
+		st, err = cohort.Recv(x.w, m.buf, source, tag)
+	case byLimited:
+		st, err = cohort.Recv(x.limited, m.buf, source, tag)
+	case byMprobe, byImprobe:
+		var g *cohort.Message
+		if m.how == byMprobe {
+			g, probed, err = x.w.Mprobe(source, tag)
+		} else {
+			for ok := false; !ok && err == nil; {
+				g, probed, ok, err = x.w.Improbe(source, tag)
+			}
+		}
+		if err != nil {
+			break
+		}
+		if m.how == byMprobe {
+			st, err = cohort.MessageRecv(g, m.buf)
+		} else {
+			var q *cohort.Request
+			if q, err = cohort.ImessageRecv(g, m.buf); err == nil {
+				st, err = q.Wait()
+			}
+		}
+		if st != probed {
+			x.wrong("%v: the status is %+v, that of the probe %+v", m, st, probed)
+		}
+	default:
+		x.post(m, source, tag, all)()
+		return
+	}
+	x.check(m, st, err, all)
+}
+
+// check looks at what a receive has done.
+func (x *exchange) check(m *message, st cohort.Status, err error, all []*message) {
+	got := m
+	if m.anySource || m.anyTag {
+		got = nil
+		for _, c := range all {
+			if c.to == m.to && c.from == st.Source && c.tag == st.Tag {
+				got = c
+			}
+		}
+		if got == nil {
+			x.wrong("%v: the status %+v is of none that was sent (%v)", m, st, err)
+			return
+		}
+	}
+	long := got.size > m.room
+	// MPICH neither says how long it was nor keeps the beginning.
+	blind := long && x.blind && m.how != byMprobe && m.how != byImprobe
+	if st.Source != got.from || st.Tag != got.tag || cohort.Count[byte](st) != got.size && !(blind && st.Bytes() == cohort.Undefined) {
+		x.wrong("%v: the status is %d bytes from %d, tag %d (%v), want %d from %d, tag %d", m,
+			cohort.Count[byte](st), st.Source, st.Tag, err, got.size, got.from, got.tag)
+	}
+	switch {
+	case !long && err != nil:
+		x.wrong("%v: %w", m, err)
+	case long && !errors.Is(err, cohort.ErrTruncate):
+		x.wrong("%v: got error %v, want %v: %d bytes had come", m, err, cohort.ErrTruncate, got.size)
+	}
+	n := min(got.size, m.room)
+	if blind && notGuard(m.buf) < 0 {
+		n = 0
+	}
+	if want := x.sent(got.id, n); !bytes.Equal(m.buf[:n], want) {
+		x.wrong("%v: of the first %d bytes number %d differs from what was sent", m, n, firstDifference(m.buf[:n], want))
+	}
+	x.outside(m, n)
+}
+
+// outside checks that of a slot only the first n bytes of the buffer have been
+// written.
+func (x *exchange) outside(m *message, n int) {
+	if i := notGuard(m.slot[:margin]); i >= 0 {
+		x.wrong("%v: written %d bytes before the buffer", m, margin-i)
+	}
+	if i := notGuard(m.slot[margin+n:]); i >= 0 {
+		x.wrong("%v: written %d bytes behind the %d that belong into the buffer, %d in all", m, i, n,
+			len(m.slot)-margin-n-bytes.Count(m.slot[margin+n:], []byte{guardByte}))
+	}
+}
+
+// clean looks at a slot once more, after all of the round is over, and makes it
+// new.
+func (x *exchange) clean(m *message) {
+	if i := notGuard(m.slot[margin+m.room:]); i >= 0 {
+		x.wrong("%v: written %d bytes behind the buffer, in the end", m, i)
+	}
+	fill(m.buf)
+}
+
+// around is a Sendrecv with the neighbours.
+func (x *exchange) around() {
+	n, me := x.w.Size(), x.w.Rank()
+	all := make([]*message, n)
+	for i := range all {
+		all[i] = &message{id: x.id, from: i, to: (i + 1) % n, tag: 5, size: x.size() % (1 << 20)}
+		all[i].room = x.room(all[i].size)
+		x.id++
+	}
+	x.lay(all)
+	out, in := all[me], all[(me+n-1)%n]
+	st, err := cohort.Sendrecv(x.w, x.sent(out.id, out.size), out.to, 5, in.buf, in.from, 5)
+	x.check(in, st, err, all)
+	x.clean(in)
+}
