@@ -24,13 +24,13 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	if err := c.usable(); err != nil {
 		return true, err
 	}
-	if c.p.agreed || c.p.polled {
+	if c.p.agreed {
 		return false, nil
 	}
 	if call.Err != nil {
 		return true, call.Err
 	}
-	if c.scheduled(call) {
+	if c.p.polled || c.scheduled(call) {
 		return false, nil
 	}
 	if c.guarded(call) {

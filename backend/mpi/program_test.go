@@ -76,7 +76,6 @@ func command(t *testing.T, library string, n int, name string, env ...string) *e
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(append(os.Environ(), all...), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 20 * time.Second
 	return cmd
 }
@@ -90,7 +89,7 @@ func wait(t *testing.T, cmd *exec.Cmd, out *bytes.Buffer) ended {
 	hung := false
 	stop := time.AfterFunc(patience, func() {
 		hung = true
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		cmd.Process.Kill() // the ranks end with their launcher
 	})
 	err := cmd.Wait()
 	e := ended{took: time.Since(begun), status: cmd.ProcessState.ExitCode()}

@@ -1,0 +1,304 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// TestClose checks that leaving is orderly, and that there is no second time.
+func TestClose(t *testing.T) {
+	program("once", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		again := func(when string) error {
+			x, err := cohort.Init(background, nil)
+			if !errors.Is(err, cohort.ErrInit) || !strings.Contains(err.Error(), "before") {
+				return fmt.Errorf("Init %s: %v, %v", when, x, err)
+			}
+			return nil
+		}
+		if err := again("twice"); err != nil {
+			return err
+		}
+		// Communicators that nobody has closed, in all ways they come.
+		if _, err := w.Dup(); err != nil {
+			return err
+		}
+		s, err := w.Split(w.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		if _, err := s.Dup(); err != nil {
+			return err
+		}
+		if _, err := w.SplitShared(); err != nil {
+			return err
+		}
+		if err := traffic(w, 5); err != nil {
+			return err
+		}
+		for range 3 {
+			if err := w.Close(); err != nil {
+				return err
+			}
+		}
+		if err := s.Barrier(); !errors.Is(err, cohort.ErrClosed) {
+			return fmt.Errorf("a barrier of what the world's Close has closed: %v", err)
+		}
+		return again("after Close")
+	})
+	for _, name := range libraries {
+		for _, level := range []string{"multiple", "funneled"} {
+			t.Run(name+"/"+level, func(t *testing.T) { start(t, name, 3, "once", "COHORT_MPI_THREAD="+level).must(t) })
+		}
+	}
+}
+
+// orderTool is a tool that writes down what communicators there are at the end, and
+// on which thread MPI begins and ends.
+const orderTool = `
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int open, thread;
+int MPI_Init_thread(int *c, char ***v, int want, int *got) { thread = syscall(SYS_gettid); return PMPI_Init_thread(c, v, want, got); }
+int MPI_Comm_dup(MPI_Comm c, MPI_Comm *out) { open++; return PMPI_Comm_dup(c, out); }
+int MPI_Comm_create_group(MPI_Comm c, MPI_Group g, int tag, MPI_Comm *out) { open++; return PMPI_Comm_create_group(c, g, tag, out); }
+int MPI_Comm_split_type(MPI_Comm c, int type, int key, MPI_Info i, MPI_Comm *out) { open++; return PMPI_Comm_split_type(c, type, key, i, out); }
+int MPI_Comm_free(MPI_Comm *c) { open--; return PMPI_Comm_free(c); }
+int MPI_Finalize(void) {
+	printf("finalize %d %d\n", open, thread == (int)syscall(SYS_gettid));
+	fflush(stdout);
+	return PMPI_Finalize();
+}
+`
+
+// TestOrder checks that communicators are given back before MPI ends, which is on
+// the thread it began on.
+func TestOrder(t *testing.T) {
+	program("order", func() error {
+		return with(func(w *cohort.Comm) error {
+			d, err := w.Dup()
+			if err != nil {
+				return err
+			}
+			if _, err := d.Split(w.Rank()%2, 0); err != nil {
+				return err
+			}
+			return traffic(w, 3)
+		})
+	})
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			launcher(t, name)
+			tool := compiledC(t, "mpicc."+name, orderTool, "order.so", "-shared", "-fPIC")
+			for _, level := range []string{"multiple", "single"} {
+				e := start(t, name, 2, "order", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
+				if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
+					t.Errorf("%s: at the end there are (communicators, the same thread) %q\n%s", level, got, e.out)
+				}
+			}
+		})
+	}
+}
+
+// foreignStart is C code that has initialised MPI by itself before the program starts,
+// and that uses it and ends it when the program has ended.
+const foreignStart = `
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+static int started;
+__attribute__((constructor(101))) static void start(void) {
+	int got;
+	if (!getenv("PMI_RANK") && !getenv("OMPI_COMM_WORLD_RANK")) return; // the launcher has this tool too
+	started = PMPI_Init_thread(0, 0, MPI_THREAD_MULTIPLE, &got) == 0;
+}
+`
+
+// TestForeignInit checks that an MPI which other code has initialised is used and
+// left running.
+func TestForeignInit(t *testing.T) {
+	program("guest", func() error {
+		if err := with(func(w *cohort.Comm) error { return traffic(w, 5) }); err != nil {
+			return err
+		}
+		say("left")
+		return nil
+	})
+	program("finalized", initFails)
+	const finalized = `
+__attribute__((constructor(102))) static void end(void) {
+	if (started) PMPI_Finalize();
+}
+`
+	const counting = `
+int MPI_Init_thread(int *c, char ***v, int want, int *got) { puts(started ? "cohort initialised" : "not started"); return PMPI_Init_thread(c, v, want, got); }
+int MPI_Finalize(void) { puts("cohort finalized"); return PMPI_Finalize(); }
+`
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			launcher(t, name)
+			tool := compiledC(t, "mpicc."+name, foreignStart+counting, "foreign.so", "-shared", "-fPIC")
+			e := start(t, name, 2, "guest", "LD_PRELOAD="+tool)
+			e.hasNot(t, "cohort initialised", "cohort finalized")
+			// Nobody finalizes MPI: how the launcher takes that is its own business.
+			e.has(t, "left\n")
+			ended := compiledC(t, "mpicc."+name, foreignStart+finalized, "ended.so", "-shared", "-fPIC")
+			start(t, name, 2, "finalized", "LD_PRELOAD="+ended).must(t).has(t, "refused", "finalized")
+		})
+	}
+}
+
+// leftovers returns what is in the folders where libraries put files of a job.
+func leftovers(t *testing.T) (all []string) {
+	t.Helper()
+	for _, pattern := range []string{
+		"/dev/shm/vader_segment.*", "/dev/shm/mpich*", "/dev/shm/*ucx*", "/dev/shm/*cohort*",
+		filepath.Join(os.TempDir(), "ompi.*", "pid.*"), filepath.Join(os.TempDir(), "openmpi-sessions*"), filepath.Join(os.TempDir(), "cohort-*"),
+	} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, files...)
+	}
+	return all
+}
+
+// TestDeadRank checks that a job of which a rank ends without Close, in whatever
+// way, ends too, with an error, and leaves no rank behind. Which files the library
+// leaves is logged.
+func TestDeadRank(t *testing.T) {
+	ways := []struct {
+		name string
+		end  func() error
+		want string
+	}{
+		{"exit 0", func() error { os.Exit(0); return nil }, ""},
+		{"exit 3", func() error { os.Exit(3); return nil }, ""},
+		{"panic", func() error { panic("a rank of no use") }, "panic: a rank of no use"},
+		{"killed", func() error { syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} }, ""},
+		{"abort", nil, ""},
+	}
+	for _, way := range ways {
+		program(way.name, func() error {
+			w, err := cohort.Init(background, nil)
+			if err != nil {
+				return err
+			}
+			say("pid %d", os.Getpid())
+			if err := w.Barrier(); err != nil {
+				return err
+			}
+			if w.Rank() == 1 {
+				say("ends at %d", time.Now().UnixNano())
+				if way.end == nil {
+					return w.Abort(7)
+				}
+				return way.end()
+			}
+			// What comes of this rank is the launcher's business.
+			_, err = cohort.Recv(w, make([]int, 1), 1, 0)
+			return err
+		})
+	}
+	for _, name := range libraries {
+		for _, way := range ways {
+			t.Run(name+"/"+way.name, func(t *testing.T) {
+				before := leftovers(t)
+				cmd := command(t, name, 3, way.name)
+				var out bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &out
+				e := wait(t, cmd, &out)
+				now := time.Now()
+				e.failed(t, way.want)
+				ends := e.lines("ends at")
+				if len(ends) != 1 {
+					t.Fatalf("no rank has ended:\n%s", e.out)
+				}
+				at, err := strconv.ParseInt(ends[0], 10, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("status %d, %v after the rank's end", e.status, now.Sub(time.Unix(0, at)).Round(time.Millisecond))
+				t.Logf("said:\n%s", e.out)
+				for _, pid := range e.lines("pid") {
+					n, err := strconv.Atoi(pid)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if gone := lives(n); gone != "" {
+						t.Errorf("rank with pid %s is still there: %s", pid, gone)
+					}
+				}
+				for _, f := range leftovers(t) {
+					if !slices.Contains(before, f) {
+						t.Logf("left behind: %s", f)
+						if strings.Contains(f, "cohort") {
+							t.Errorf("cohort has left %s", f)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// lives waits until a process has ended, and says what it is if it does not.
+func lives(pid int) string {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(b), ") Z ") || !strings.Contains(string(b), ".test)") {
+			return ""
+		}
+		if time.Now().After(end) {
+			return string(b)
+		}
+	}
+}
+
+// TestInitDeadline checks that Init ends with its context while a rank is missing.
+func TestInitDeadline(t *testing.T) {
+	program("missing", func() error {
+		if os.Getenv("PMI_RANK") == "1" || os.Getenv("OMPI_COMM_WORLD_RANK") == "1" {
+			// It is there, and never joins.
+			time.Sleep(patience)
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		_, err := cohort.Init(ctx, nil)
+		took := time.Since(begun)
+		if !errors.Is(err, cohort.ErrInit) || !strings.Contains(err.Error(), "deadline exceeded") {
+			return fmt.Errorf("Init: %v", err)
+		}
+		say("ended %v %v", took, err)
+		return errors.New("no job")
+	})
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, name, 2, "missing").failed(t, "are all processes of the job there?")
+			t.Logf("%v: %q", e.took, e.lines("ended"))
+		})
+	}
+}
