@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
 // The MPI libraries that the suite runs under: a launcher each, and the file that
@@ -36,8 +37,12 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 		}
 		t.Skipf("%v: install the packages that scripts/setup lists to have this tested", err)
 	}
+	env = append(append([]string{"COHORT_BACKEND=mpi"}, polite...), env...)
+	if name == "mpich" {
+		env = append(env, mpitest.Yielding(t)...)
+	}
 	return cohorttest.Mpiexec{
-		Label: name, Command: command, Env: append(append([]string{"COHORT_BACKEND=mpi"}, polite...), env...),
+		Label: name, Command: command, Env: env,
 		Sizes: []int{1, 2, 3, 4},
 		Skips: map[string]string{
 			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died,
