@@ -14,6 +14,7 @@ type Launcher struct {
 	Library mpifind.Library
 	command string
 	args    func(n int) []string
+	env     []string
 }
 
 // Each runs a test with the launcher of every MPI library of this machine. Without
@@ -28,7 +29,13 @@ func Each(t *testing.T, test func(t *testing.T, l Launcher)) {
 			continue
 		}
 		n++
-		t.Run(lib.Vendor, func(t *testing.T) { test(t, Launcher{lib, command, args}) })
+		t.Run(lib.Vendor, func(t *testing.T) {
+			l := Launcher{lib, command, args, []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}}
+			if lib.Vendor == "MPICH" {
+				l.env = append(l.env, Yielding(t)...)
+			}
+			test(t, l)
+		})
 	}
 	if require := os.Getenv("COHORT_REQUIRE_TOOLS") == "1"; require && n < 2 {
 		t.Fatalf("%d MPI libraries with launchers, want the two that scripts/setup installs", n)
@@ -41,7 +48,7 @@ func Each(t *testing.T, test func(t *testing.T, l Launcher)) {
 // ranks find the one of the launcher.
 func (l Launcher) Command(n int, program ...string) *exec.Cmd {
 	cmd := exec.Command(l.command, append(l.args(n), program...)...)
-	cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	cmd.Env = append(os.Environ(), l.env...)
 	// A process that keeps the pipe open must not keep the test waiting.
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
