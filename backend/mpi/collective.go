@@ -34,8 +34,8 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		return false, nil
 	}
 	if c.guarded(call) {
-		if call.Coll == backend.Bcast && c.size == 2 && !b.Limited() && c.p.engine.queued.Load() == 0 {
-			return true, c.message(call)
+		if call.Coll == backend.Bcast && c.size == 2 { // whatever is so on this rank only
+			return true, c.message(b, call)
 		}
 		return false, nil
 	}
@@ -57,20 +57,23 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 
 // message makes a Bcast of two ranks, which is one message, whose receive is guarded
 // by itself.
-func (c *comm) message(call *backend.Call) error {
-	tag := c.p.folds.tag(backend.DataTag(call.Seq))
+func (c *comm) message(b *backend.Bound, call *backend.Call) error {
+	tag := backend.DataTag(call.Seq)
+	var st backend.Status
+	var err error
 	if c.rank == call.Root {
-		return c.ended(c.ctl.Send(call.Recv, 1-c.rank, tag, false), call)
+		err = c.Send(b, call.Recv, 1-c.rank, tag, backend.Standard)
+	} else {
+		st, err = c.Recv(b, call.Recv, call.Root, tag)
 	}
-	var st libmpi.Status
-	code := c.ctl.RecvGuarded(call.Recv, call.Root, tag, &st)
-	if code == 0 && st.Bytes != int64(len(call.Recv)) {
-		err := &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent %d bytes, rank %d expects %d",
+	if c.rank != call.Root && (err == nil && st.Bytes != len(call.Recv) || backend.Code(err) == truncateCode) {
+		err = &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("rank %d sent %d bytes, rank %d expects %d",
 			call.Root, st.Bytes, c.rank, len(call.Recv))}
-		c.Break(err)
-		return err
 	}
-	return c.ended(code, call)
+	if err != nil {
+		c.Break(err)
+	}
+	return err
 }
 
 // Plan implements backend.Planner.

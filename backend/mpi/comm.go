@@ -25,6 +25,8 @@ type comm struct {
 	state  atomic.Pointer[ended]
 	broken atomic.Pointer[backend.Fault] // what it was broken with
 
+	hearing sync.Mutex // held while a notice is received
+
 	queues  [2]queue // guarded receives: of data, of ctl
 	waiting atomic.Int32
 

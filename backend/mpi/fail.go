@@ -64,6 +64,10 @@ func (c *comm) hear() {
 	if c.size == 1 || c.state.Load() != nil {
 		return
 	}
+	if !c.hearing.TryLock() { // of two that saw one notice, the slower would wait for ever
+		return
+	}
+	defer c.hearing.Unlock()
 	var st libmpi.Status
 	if c.ctl.Probe(backend.AnySource, c.p.folds.notice(), false, &st) != 0 || st.Flag == 0 {
 		return

@@ -16,10 +16,7 @@ type matched struct {
 // Probe implements backend.Comm.
 func (c *comm) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
 	var st libmpi.Status
-	found, err := c.look(b, block, func(wait bool) libmpi.Code {
-		on, t := c.on(tag)
-		return on.Probe(source, t, wait, &st)
-	}, &st)
+	found, err := c.look(b, block, source, tag, nil, &st)
 	return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}, found, err
 }
 
@@ -27,10 +24,7 @@ func (c *comm) Probe(b *backend.Bound, source, tag int, block bool) (backend.Sta
 func (c *comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Matched, backend.Status, bool, error) {
 	var st libmpi.Status
 	m := new(matched)
-	found, err := c.look(b, block, func(wait bool) libmpi.Code {
-		on, t := c.on(tag)
-		return on.Mprobe(source, t, wait, &m.m, &st)
-	}, &st)
+	found, err := c.look(b, block, source, tag, &m.m, &st)
 	if !found || err != nil {
 		return nil, backend.Status{}, false, err
 	}
@@ -38,22 +32,22 @@ func (c *comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Ma
 	return m, m.st, true, nil
 }
 
-// look probes until there is something.
-func (c *comm) look(b *backend.Bound, block bool, probe func(wait bool) libmpi.Code, st *libmpi.Status) (bool, error) {
+// look probes until there is something, and with m takes it.
+func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Message, st *libmpi.Status) (bool, error) {
 	if err := c.usable(); err != nil {
 		return false, err
 	}
-	// Receives that wait were posted before and take what is theirs.
 	c.Poll()
+	on, t := c.on(tag)
 	if block && !c.p.polled && !b.Limited() && c.p.engine.queued.Load() == 0 {
-		if code := probe(true); code != 0 {
+		if code := probe(on, source, t, true, m, st); code != 0 {
 			return false, c.fault(code)
 		}
 		return true, nil
 	}
 	w := newWait(b)
 	for {
-		if code := probe(false); code != 0 {
+		if code := c.probeBehind(c.queueFor(tag), source, t, m, st); code != 0 {
 			return false, c.fault(code)
 		}
 		if st.Flag != 0 {
@@ -68,6 +62,44 @@ func (c *comm) look(b *backend.Bound, block bool, probe func(wait bool) libmpi.C
 		}
 		if err := c.usable(); err != nil {
 			return false, err
+		}
+	}
+}
+
+func probe(on libmpi.Comm, source, tag int, block bool, m *libmpi.Message, st *libmpi.Status) libmpi.Code {
+	if m == nil {
+		return on.Probe(source, tag, block, st)
+	}
+	return on.Mprobe(source, tag, block, m, st)
+}
+
+// probeBehind looks for a message that none of the receives that wait takes: these
+// were posted before, and get what is theirs.
+func (c *comm) probeBehind(q *queue, source, tag int, m *libmpi.Message, st *libmpi.Status) libmpi.Code {
+	for {
+		q.mu.Lock()
+		if len(q.ops) == 0 {
+			code := probe(q.on, source, tag, false, m, st)
+			q.mu.Unlock()
+			return code
+		}
+		code := q.on.Probe(source, tag, false, st)
+		if code != 0 || st.Flag == 0 {
+			q.mu.Unlock()
+			return code
+		}
+		at := q.first(st)
+		if at < 0 {
+			if m != nil {
+				code = q.on.Mprobe(int(st.Source), int(st.Tag), false, m, st)
+			}
+			q.mu.Unlock()
+			return code
+		}
+		f, ok := c.matchAt(q, at)
+		q.mu.Unlock()
+		if ok {
+			c.receive(f.o, f.m, f.bytes)
 		}
 	}
 }

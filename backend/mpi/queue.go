@@ -14,9 +14,26 @@ import (
 // queue has the guarded receives of one of MPI's communicators that have not
 // matched, in the order they were posted.
 type queue struct {
-	on  libmpi.Comm
-	mu  sync.Mutex
-	ops []*op
+	on    libmpi.Comm
+	mu    sync.Mutex
+	ops   []*op
+	asked map[envelope]struct{} // what has been looked for in vain in one pass
+}
+
+// envelope is what a receive waits for.
+type envelope struct{ source, tag int }
+
+func (o *op) envelope() envelope { return envelope{o.source, o.tag} }
+
+// first returns the place of the receive that a message belongs to: the first that
+// was posted of those it fits, -1 if it fits none.
+func (q *queue) first(st *libmpi.Status) int {
+	for i, o := range q.ops {
+		if (o.source == backend.AnySource || o.source == int(st.Source)) && (o.tag == backend.AnyTag || o.tag == int(st.Tag)) {
+			return i
+		}
+	}
+	return -1
 }
 
 // post queues a receive and looks at once whether its message is there.
@@ -26,13 +43,15 @@ func (c *comm) post(o *op) {
 	o.queued = true
 	q.ops = append(q.ops, o)
 	c.queued(1)
+	f, ok := c.matchAt(q, len(q.ops)-1)
 	q.mu.Unlock()
+	if ok {
+		c.receive(f.o, f.m, f.bytes)
+	}
 	c.p.engine.mind()
 	if err := c.usable(); err != nil { // broken in between: drop may have passed by
 		c.drop(err)
-		return
 	}
-	c.matchIn(q)
 }
 
 // queued counts receives that wait, of the communicator and of the process.
@@ -41,8 +60,10 @@ func (c *comm) queued(n int) {
 	c.p.engine.queued.Add(int32(n))
 }
 
-func (c *comm) queueOf(o *op) *queue {
-	if o.user >= 0 || o.user == backend.AnyTag {
+func (c *comm) queueOf(o *op) *queue { return c.queueFor(o.user) }
+
+func (c *comm) queueFor(tag int) *queue {
+	if tag >= 0 || tag == backend.AnyTag {
 		return &c.queues[0]
 	}
 	return &c.queues[1]
@@ -63,8 +84,8 @@ type found struct {
 }
 
 func (c *comm) matchIn(q *queue) {
-	for {
-		f, ok := c.matchOne(q)
+	for from := 0; ; {
+		f, ok := c.matchOne(q, &from)
 		if !ok {
 			return
 		}
@@ -72,44 +93,78 @@ func (c *comm) matchIn(q *queue) {
 	}
 }
 
-// matchOne takes one message and the receive it belongs to out of the queues: the
-// first that was posted of those it fits, which need not be the one that asked.
-func (c *comm) matchOne(q *queue) (found, bool) {
+// matchOne takes one message and the receive it belongs to out of the queues. A pass
+// over the receives begins with *from 0 and goes on there.
+func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 	if !q.mu.TryLock() {
 		return found{}, false // somebody else is at it
 	}
 	defer q.mu.Unlock()
-	for i, o := range q.ops {
-		if i > 0 && asked(q.ops[:i], o) {
-			continue
-		}
-		var m libmpi.Message
-		var st libmpi.Status
-		if q.on.Mprobe(o.source, o.tag, false, &m, &st) != 0 || st.Flag == 0 {
-			continue
-		}
-		for j, first := range q.ops {
-			if (first.source == backend.AnySource || first.source == int(st.Source)) &&
-				(first.tag == backend.AnyTag || first.tag == int(st.Tag)) {
-				q.ops = slices.Delete(q.ops, j, j+1)
-				c.queued(-1)
-				first.queued = false
-				return found{first, m, st.Bytes}, true
+	if len(q.ops) == 0 {
+		return found{}, false
+	}
+	if *from == 0 {
+		clear(q.asked)
+		if len(q.ops) > 1 {
+			// One look tells that there is no message at all.
+			var st libmpi.Status
+			if q.on.Probe(backend.AnySource, backend.AnyTag, false, &st) != 0 || st.Flag == 0 {
+				return found{}, false
 			}
 		}
+	}
+	for ; *from < len(q.ops); *from++ {
+		want := q.ops[*from].envelope()
+		if _, ok := q.asked[want]; ok {
+			continue
+		}
+		if f, ok := c.matchAt(q, *from); ok {
+			*from = max(*from-1, 0) // one of those up to here has gone
+			return f, true
+		}
+		if q.asked == nil {
+			q.asked = make(map[envelope]struct{})
+		}
+		q.asked[want] = struct{}{}
 	}
 	return found{}, false
 }
 
-// asked reports whether one of ops waits for the same messages as o, so that there
-// are none.
-func asked(ops []*op, o *op) bool {
-	for _, p := range ops {
-		if p.source == o.source && p.tag == o.tag {
-			return true
+// matchAt looks for a message for the receive at a place. If there is one, it takes
+// the message out of the library's queue and, out of its own, the receive that the
+// message belongs to. The lock is held.
+//
+// A message may have come since receives that were posted before were looked for,
+// and belong to one of these, but before it others of the same sender may have come
+// that do so too. So a message is only looked at here, and the receive that it
+// belongs to is looked for next, which takes the first one for it. It is taken once
+// it is known to belong to nobody before.
+func (c *comm) matchAt(q *queue, at int) (found, bool) {
+	source := q.ops[at].source
+	var st libmpi.Status
+	for at > 0 {
+		if q.on.Probe(q.ops[at].source, q.ops[at].tag, false, &st) != 0 || st.Flag == 0 {
+			return found{}, false
 		}
+		source = int(st.Source) // the next look at any source may find another's
+		j := q.first(&st)
+		if j == at {
+			break
+		}
+		at, source = j, q.ops[j].source
 	}
-	return false
+	var m libmpi.Message
+	if q.on.Mprobe(source, q.ops[at].tag, false, &m, &st) != 0 || st.Flag == 0 {
+		return found{}, false
+	}
+	// Not at itself only if another goroutine's blocking receive was faster.
+	at = q.first(&st)
+	o := q.ops[at]
+	q.ops = slices.Delete(q.ops, at, at+1)
+	delete(q.asked, o.envelope())
+	c.queued(-1)
+	o.queued = false
+	return found{o, m, st.Bytes}, true
 }
 
 // unqueue takes a receive out again. false: it is not there any more.

@@ -1,0 +1,268 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// TestMatchingOrder has messages come while several receives, or a receive and a
+// probe, wait that fit the same ones: each gets what was posted, and sent, first.
+// Where receives are guarded the matching is cohort's own.
+func TestMatchingOrder(t *testing.T) {
+	program("matching order", func() error { return with(matchingOrder) })
+	for _, library := range libraries {
+		start(t, library, 2, "matching order").must(t)
+	}
+}
+
+func matchingOrder(w *cohort.Comm) error {
+	const rounds = 400
+	for _, f := range []func(w *cohort.Comm, i int) error{overtaking, taken, seen} {
+		for i := range rounds {
+			if err := f(w, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// turn lets rank 1 send what it has at a moment that rank 0 does not know.
+func turn(w *cohort.Comm) error {
+	const ready = 99
+	if w.Rank() == 0 {
+		return cohort.Send(w, []int{0}, 1, ready)
+	}
+	_, err := cohort.Recv(w, []int{0}, 0, ready)
+	for until := time.Now().Add(time.Duration(rand.IntN(5000))); time.Now().Before(until); {
+	}
+	return err
+}
+
+// A receive of any tag and one of the second message's tag: the first message is the
+// first's.
+func overtaking(w *cohort.Comm, i int) error {
+	if w.Rank() == 1 {
+		return errors.Join(turn(w), cohort.Send(w, []int{1}, 0, 3), cohort.Send(w, []int{2}, 0, 5))
+	}
+	a, b := []int{0}, []int{0}
+	first, err := cohort.Irecv(w, a, 1, cohort.AnyTag)
+	if err != nil {
+		return err
+	}
+	second, err := cohort.Irecv(w, b, 1, 5)
+	if err = errors.Join(err, turn(w)); err != nil {
+		return err
+	}
+	// Checked before the second is waited for, which could not end.
+	if _, err = first.Wait(); err != nil {
+		return err
+	}
+	if a[0] != 1 {
+		return fmt.Errorf("round %d: the first receive got message %d", i, a[0])
+	}
+	if _, err = second.Wait(); err == nil && b[0] != 2 {
+		err = fmt.Errorf("round %d: the second receive got message %d", i, b[0])
+	}
+	return err
+}
+
+// Mprobe comes after a receive of the same messages and takes the second.
+func taken(w *cohort.Comm, i int) error {
+	if w.Rank() == 1 {
+		return errors.Join(turn(w), cohort.Send(w, []int{1}, 0, 5), cohort.Send(w, []int{2}, 0, 5))
+	}
+	a, b := []int{0}, []int{0}
+	q, err := cohort.Irecv(w, a, 1, 5)
+	if err = errors.Join(err, turn(w)); err != nil {
+		return err
+	}
+	m, _, err := w.Mprobe(1, cohort.AnyTag)
+	if err != nil {
+		return err
+	}
+	_, err1 := cohort.MessageRecv(m, b)
+	_, err = q.Wait()
+	if a[0] != 1 || b[0] != 2 {
+		err = fmt.Errorf("round %d: the receive got message %d, Mprobe %d", i, a[0], b[0])
+	}
+	return errors.Join(err, err1)
+}
+
+// Probe tells of the message that the next receive gets.
+func seen(w *cohort.Comm, i int) error {
+	if w.Rank() == 1 {
+		return errors.Join(turn(w), cohort.Send(w, []int{1}, 0, 5), cohort.Send(w, []int{2}, 0, 6))
+	}
+	a, b := []int{0}, []int{0}
+	q, err := cohort.Irecv(w, a, 1, cohort.AnyTag)
+	if err = errors.Join(err, turn(w)); err != nil {
+		return err
+	}
+	st, err := w.Probe(1, cohort.AnyTag)
+	if err != nil {
+		return err
+	}
+	if st.Tag != 6 {
+		return fmt.Errorf("round %d: Probe tells of tag %d, which the receive gets", i, st.Tag)
+	}
+	_, err1 := cohort.Recv(w, b, 1, cohort.AnyTag)
+	_, err = q.Wait()
+	if a[0] != 1 || b[0] != 2 {
+		err = fmt.Errorf("round %d: the receive got message %d, the later one %d", i, a[0], b[0])
+	}
+	return errors.Join(err, err1)
+}
+
+// TestBcastOfUnequalRanks broadcasts while a receive waits on one rank only, and
+// while one rank's call only can end early: ranks must run it in the same way.
+func TestBcastOfUnequalRanks(t *testing.T) {
+	program("unequal bcast", func() error { return with(unequalBcast) })
+	for _, library := range libraries {
+		for _, n := range []int{2, 3} {
+			start(t, library, n, "unequal bcast").must(t)
+		}
+	}
+}
+
+func unequalBcast(w *cohort.Comm) error {
+	ctx, cancel := context.WithTimeout(background, patience)
+	defer cancel()
+	for _, n := range []int{1, 300, 5000, 100_000} {
+		for root := range w.Size() {
+			for odd := range w.Size() {
+				for _, limit := range []bool{false, true} {
+					buf, c := make([]int, n), w
+					if w.Rank() == root {
+						buf[0], buf[n-1] = n+root, n+root
+					}
+					var q *cohort.Request
+					if w.Rank() == odd {
+						if limit {
+							c = w.WithContext(ctx)
+						} else {
+							var err error
+							if q, err = cohort.Irecv(w, []int{0}, cohort.AnySource, 8); err != nil {
+								return err
+							}
+						}
+					}
+					if err := cohort.Bcast(c, buf, root); err != nil {
+						return err
+					}
+					if buf[0] != n+root || buf[n-1] != n+root {
+						return fmt.Errorf("%d elements of root %d: %d and %d", n, root, buf[0], buf[n-1])
+					}
+					if !limit && w.Rank() == (odd+1)%w.Size() {
+						if err := cohort.Send(w, []int{1}, odd, 8); err != nil {
+							return err
+						}
+					}
+					if q != nil {
+						if _, err := q.Wait(); err != nil {
+							return err
+						}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// TestManyReceives posts receives in the order opposite to that of the messages. If
+// each post looks at all that wait, and at each for others like it, this takes
+// hours.
+func TestManyReceives(t *testing.T) {
+	program("many receives", func() error { return with(manyReceives) })
+	for _, library := range libraries {
+		start(t, library, 2, "many receives").must(t)
+	}
+}
+
+func manyReceives(w *cohort.Comm) error {
+	const n = 10_000
+	reqs, bufs := make([]*cohort.Request, n), make([]int, n)
+	var err error
+	if w.Rank() == 1 { // until all are posted
+		err = w.Barrier()
+	}
+	for i := range n {
+		if w.Rank() == 0 {
+			reqs[i], err = cohort.Irecv(w, bufs[i:i+1], 1, i)
+		} else {
+			bufs[n-1-i] = n - 1 - i
+			reqs[i], err = cohort.Isend(w, bufs[n-1-i:n-i], 0, n-1-i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if w.Rank() == 0 {
+		err = w.Barrier()
+	}
+	if err = errors.Join(err, cohort.WaitAll(reqs...)); err != nil {
+		return err
+	}
+	for i, x := range bufs {
+		if x != i {
+			return fmt.Errorf("receive %d got message %d", i, x)
+		}
+	}
+	return nil
+}
+
+// TestAllHearOfTheBreak has many goroutines wait on a communicator that another
+// rank's send breaks: all of them return.
+func TestAllHearOfTheBreak(t *testing.T) {
+	program("all hear", func() error { return with(allHear) })
+	for _, library := range libraries {
+		start(t, library, 2, "all hear").must(t)
+	}
+}
+
+func allHear(w *cohort.Comm) error {
+	for range 40 {
+		c, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			ctx, cancel := context.WithTimeout(background, time.Millisecond)
+			err := cohort.Ssend(c.WithContext(ctx), []int{1}, 0, 1) // which nobody receives
+			cancel()
+			if !errors.Is(err, cohort.ErrTimeout) {
+				return fmt.Errorf("the send: %v", err)
+			}
+		} else {
+			var all sync.WaitGroup
+			errs := make([]error, 100)
+			for i := range errs {
+				q, err := cohort.Irecv(c, []int{0}, 1, 2)
+				if err != nil {
+					return err
+				}
+				all.Go(func() { _, errs[i] = q.Wait() })
+			}
+			all.Wait()
+			for _, err := range errs {
+				if !errors.Is(err, cohort.ErrTimeout) || !errors.Is(err, cohort.ErrBroken) {
+					return fmt.Errorf("a receive: %v", err)
+				}
+			}
+		}
+		if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
