@@ -79,14 +79,14 @@ func TestFaults(t *testing.T) {
 			fault()
 			after.Wait()
 			fault()
-			zero := w.Size() - w.Size()
+			var zero atomic.Int64
 			func() {
 				defer func() {
 					if recover() == nil {
 						errs <- errors.New("a division by zero is no panic")
 					}
 				}()
-				say("%d", 1/zero)
+				say("%d", 1/zero.Load())
 			}()
 			debug.SetPanicOnFault(true)
 			return traffic(w, 10)
