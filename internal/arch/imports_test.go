@@ -9,7 +9,7 @@ import (
 // of lower layers only; those of its own layer never, unless one is inside the
 // other's folder.
 var layers = [][]string{
-	{"backend"},
+	{"backend", "topo"},
 	{"coll"},
 	{"backend/*"},
 	{""},
