@@ -11,7 +11,7 @@ import (
 var layers = [][]string{
 	{"backend", "topo"},
 	{"coll"},
-	{"backend/*"},
+	{"backend/*", "pool"},
 	{""},
 	{"cohorttest", "tensor", "hybrid"},
 	{"sddp", "sddp/*"},
@@ -19,7 +19,7 @@ var layers = [][]string{
 }
 
 // users says of every internal package which packages may import it. Internal
-// packages import backend and coll, and other internal packages as said here.
+// packages import backend, coll, and topo, and other internal packages as said here.
 var users = map[string][]string{
 	"internal/arch":              nil,
 	"internal/direct":            {"backend/*"},
@@ -110,10 +110,10 @@ func forbidden(folder, imported string) string {
 		return "it is not in the list of who may (users)"
 	}
 	if strings.HasPrefix(folder, "internal/") {
-		if within(to, "backend", "coll") {
+		if within(to, "backend", "coll", "topo") {
 			return ""
 		}
-		return "internal packages import backend and coll only"
+		return "internal packages import backend, coll and topo only"
 	}
 	from, at := layer(folder), layer(to)
 	family := strings.HasPrefix(to, folder+"/") && folder != "" && folder != "backend"
@@ -130,6 +130,11 @@ func TestForbidden(t *testing.T) {
 		ok               bool
 	}{
 		{"backend", "sync", true},
+		{"topo", "golang.org/x/sys/unix", true},
+		{"topo", module + "/backend", false},
+		{"topo", module + "/internal/view", false},
+		{"backend/mpi", module + "/topo", true},
+		{"internal/spawn", module + "/topo", true},
 		{"backend", module + "/coll", false},
 		{"coll", module + "/backend", true},
 		{"coll", module, false},
