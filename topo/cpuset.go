@@ -1,0 +1,149 @@
+package topo
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CPUSet is a set of logical processors by the kernel's numbers, in rising order
+// and each once. The nil set is empty.
+type CPUSet []int
+
+// maxCPU is the highest processor number that is accepted; Linux has at most 8192.
+const maxCPU = 1<<16 - 1
+
+// NewCPUSet returns the set of the given processors, in whatever order they come.
+func NewCPUSet(cpus ...int) CPUSet {
+	if len(cpus) == 0 {
+		return nil
+	}
+	set := slices.Clone(cpus)
+	slices.Sort(set)
+	return slices.Compact(set)
+}
+
+// ParseCPUSet reads the kernel's list format: "0-3,8,10-11". White space around
+// it is ignored, and an empty list is an empty set.
+func ParseCPUSet(list string) (CPUSet, error) {
+	list = strings.TrimSpace(list)
+	if list == "" {
+		return nil, nil
+	}
+	type span struct{ first, last int }
+	var spans []span
+	for part := range strings.SplitSeq(list, ",") {
+		from, to, ranged := strings.Cut(part, "-")
+		if !ranged {
+			to = from
+		}
+		first, ok1 := decimal(from)
+		last, ok2 := decimal(to)
+		if !ok1 || !ok2 || first > last || last > maxCPU {
+			return nil, fmt.Errorf("processor list %s: %s is neither a number nor a range up to %d", quote(list), quote(part), maxCPU)
+		}
+		spans = append(spans, span{first, last})
+	}
+	// Merged before they are written out, so that no list takes more memory than
+	// there can be processors.
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.first-b.first, a.last-b.last) })
+	var set CPUSet
+	next := 0
+	for _, s := range spans {
+		for c := max(s.first, next); c <= s.last; c++ {
+			set = append(set, c)
+		}
+		next = max(next, s.last+1)
+	}
+	return set, nil
+}
+
+// String returns the set in the kernel's list format, "" if it is empty.
+func (s CPUSet) String() string { return ranges(s) }
+
+// Contains reports whether a processor is in the set.
+func (s CPUSet) Contains(cpu int) bool {
+	_, found := slices.BinarySearch(s, cpu)
+	return found
+}
+
+// Intersect returns the processors that are in both sets.
+func (s CPUSet) Intersect(t CPUSet) CPUSet {
+	var both CPUSet
+	for i, j := 0, 0; i < len(s) && j < len(t); {
+		switch {
+		case s[i] < t[j]:
+			i++
+		case s[i] > t[j]:
+			j++
+		default:
+			both = append(both, s[i])
+			i++
+			j++
+		}
+	}
+	return both
+}
+
+// Union returns the processors that are in either set.
+func (s CPUSet) Union(t CPUSet) CPUSet {
+	return NewCPUSet(slices.Concat(s, t)...)
+}
+
+// Minus returns the processors that are in s and not in t.
+func (s CPUSet) Minus(t CPUSet) CPUSet {
+	var rest CPUSet
+	for _, c := range s {
+		if !t.Contains(c) {
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+// Equal reports whether the sets have the same processors.
+func (s CPUSet) Equal(t CPUSet) bool { return slices.Equal(s, t) }
+
+// ranges writes ascending numbers as "0-3,7".
+func ranges(numbers []int) string {
+	var b strings.Builder
+	for i := 0; i < len(numbers); {
+		j := i
+		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
+			j++
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(numbers[i]))
+		if j > i {
+			b.WriteByte('-')
+			b.WriteString(strconv.Itoa(numbers[j]))
+		}
+		i = j + 1
+	}
+	return b.String()
+}
+
+// decimal reads a number of digits only: no sign, no space. It fits an int of 32
+// bits, so that sums of a few do not overflow.
+func decimal(s string) (int, bool) {
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	return int(n), err == nil
+}
+
+// quote quotes what came from outside, cut to a length that suits an error.
+func quote(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "…"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package topo
+
+import (
+	"os"
+	"runtime"
+)
+
+// Here describes this node to this process: on this system its processors alone,
+// each taken for a core, all of one domain.
+func Here() (*Node, error) {
+	n := &Node{}
+	n.Host, _ = os.Hostname()
+	for cpu := range runtime.NumCPU() {
+		n.CPUs = append(n.CPUs, cpu)
+		n.Cores = append(n.Cores, Core{CPUs: CPUSet{cpu}, Package: -1})
+	}
+	n.Domains = []Domain{{CPUs: n.CPUs, Allowed: true}}
+	return n, nil
+}

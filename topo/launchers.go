@@ -1,0 +1,106 @@
+package topo
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// mark is how one launcher is recognised, and where it tells what.
+type mark struct {
+	name                             string
+	size, rank, localRank, localSize string
+	also                             []string // one of these must be there too, if there are any
+}
+
+// marks are looked for in this order. A launcher inside a batch system or inside
+// another launcher's step, whose variables are there as well, comes before it.
+var marks = []mark{
+	{"cohort run", "COHORT_SIZE", "COHORT_RANK", "", "", nil},
+	{"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nil},
+	{"MVAPICH2's mpiexec", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", nil},
+	{"Intel MPI's mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", []string{"I_MPI_HYDRA_TOPOLIB"}},
+	{"MPICH's mpiexec", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", []string{"HYDI_CONTROL_FD", "MPI_LOCALNRANKS"}},
+	{"Flux", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "", nil},
+	{"Cray PALS", "PALS_NRANKS", "PALS_RANKID", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", nil},
+	{"Cray PALS", "PMI_SIZE", "PALS_RANKID", "PALS_LOCAL_RANKID", "PMI_LOCAL_SIZE", nil},
+	{srun, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", "", nil},
+	{srun, "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "", []string{"SLURM_STEP_ID", "SLURM_STEPID"}},
+	{"a PMI launcher", "PMI_SIZE", "PMI_RANK", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE", nil},
+}
+
+const srun = "srun"
+
+// firstPseudoStep is the lowest number of the steps that are the shells and
+// scripts of Slurm's jobs themselves (SLURM_INTERACTIVE_STEP and above in slurm.h).
+const firstPseudoStep = 0xfffffff0
+
+// launcher finds out what started this process. A variable of a launcher without
+// those that must be beside it is no launch and no problem: schedulers set such in
+// shells too.
+func (r *jobReader) launcher() {
+	j := r.job
+	for _, m := range marks {
+		sizeText, _ := r.env(m.size)
+		rankText, _ := r.env(m.rank)
+		if sizeText == "" || rankText == "" || !r.any(m.also) {
+			continue
+		}
+		if m.name == srun && pseudoStep(j.Step) {
+			continue
+		}
+		size, rank := r.number(m.size), r.number(m.rank)
+		if size == 0 || rank >= size && size > 0 {
+			r.problem(m.rank, rankText, fmt.Errorf("not below %s=%s", m.size, quote(sizeText)))
+			size, rank = -1, -1
+		}
+		if size < 0 || rank < 0 { // said, and not to be understood: no other launcher is meant
+			return
+		}
+		j.Launcher, j.Size, j.Rank = m.name, size, rank
+		if m.localRank != "" {
+			j.LocalRank = r.number(m.localRank)
+		}
+		if m.localSize != "" {
+			j.LocalSize = r.count(m.localSize)
+		}
+		switch m.name {
+		case srun:
+			r.localSizeBySlurm()
+		case "Cray PALS":
+			if n := r.number("PALS_NODEID"); n >= 0 {
+				j.Node = n
+			}
+		}
+		return
+	}
+}
+
+// localSizeBySlurm takes the number of tasks of this node from the list of all:
+// Slurm sets no variable with it.
+func (r *jobReader) localSizeBySlurm() {
+	j := r.job
+	switch all := j.TasksPerNode; {
+	case j.Node >= 0 && j.Node < len(all):
+		j.LocalSize = all[j.Node]
+	case len(all) == 1:
+		j.LocalSize = all[0]
+	}
+}
+
+// pseudoStep reports whether a step is the script or shell of a job.
+func pseudoStep(step string) bool {
+	switch step {
+	case "batch", "extern", "interactive":
+		return true
+	}
+	n, err := strconv.ParseUint(step, 10, 32)
+	return err == nil && n >= firstPseudoStep
+}
+
+func (r *jobReader) any(names []string) bool {
+	if len(names) == 0 {
+		return true
+	}
+	name, _ := r.first(names...)
+	return name != ""
+}

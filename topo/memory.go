@@ -1,0 +1,138 @@
+package topo
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// readDomains finds the NUMA domains, given those whose memory may be used, nil
+// if that is not known.
+func (n *Node) readDomains(t tree, mems CPUSet) {
+	n.Domains, n.within = nil, 0
+	forbidden, allowed := false, int64(0)
+	ids := t.numbered(nodeFolder, "node")
+	online := t.cpus(nodeFolder + "/online")
+	if online == nil {
+		online = ids
+	}
+	left := n.CPUs
+	var columns []int // of the domains kept, in the kernel's rows of distances
+	for _, id := range ids {
+		folder := nodeFolder + "/node" + strconv.Itoa(id)
+		info := t.text(folder + "/meminfo")
+		d := Domain{
+			ID: id, CPUs: t.cpus(folder + "/cpulist").Intersect(left),
+			Memory: kibibytes(info, "MemTotal"), Free: kibibytes(info, "MemFree"),
+			HugePages: readHugePages(t, folder+"/hugepages"),
+		}
+		d.Allowed = (mems == nil || mems.Contains(id)) && (d.Memory > 0 || info == "")
+		if d.Allowed {
+			allowed += d.Memory
+		} else if d.Memory > 0 {
+			forbidden = true
+		}
+		if len(d.CPUs) == 0 && (!d.Allowed || d.Memory == 0) {
+			continue
+		}
+		left = left.Minus(d.CPUs)
+		for f := range strings.FieldsSeq(t.text(folder + "/distance")) {
+			if v, ok := decimal(f); ok {
+				d.Distances = append(d.Distances, v)
+			}
+		}
+		columns = append(columns, slices.Index(online, id))
+		n.Domains = append(n.Domains, d)
+	}
+	if forbidden {
+		n.within = allowed
+	}
+	if len(n.Domains) == 0 {
+		n.Domains = []Domain{{CPUs: n.CPUs, Memory: n.Memory.Total, Free: n.Memory.Free, Allowed: true, HugePages: n.HugePages}}
+		return
+	}
+	if len(left) > 0 { // in no domain's list: the kernel takes its first one for them
+		n.Domains[0].CPUs = n.Domains[0].CPUs.Union(left)
+	}
+	for i := range n.Domains {
+		n.Domains[i].Distances = pick(n.Domains[i].Distances, columns, len(online))
+	}
+}
+
+// pick returns some columns of a row that must have width of them, nil if not.
+func pick(row, columns []int, width int) []int {
+	if len(row) != width {
+		return nil
+	}
+	var picked []int
+	for _, c := range columns {
+		if c < 0 {
+			return nil
+		}
+		picked = append(picked, row[c])
+	}
+	return picked
+}
+
+// readMemory returns the machine's memory.
+func readMemory(t tree) Memory {
+	info := t.text("proc/meminfo")
+	return Memory{kibibytes(info, "MemTotal"), kibibytes(info, "MemFree"), kibibytes(info, "MemAvailable")}
+}
+
+// kibibytes returns the bytes that a line of a meminfo file gives, 0 if there is
+// none: "MemTotal:  24684092 kB", with "Node 0 " in front in a domain's file.
+func kibibytes(info, key string) int64 {
+	for line := range strings.Lines(info) {
+		before, after, _ := strings.Cut(line, ":")
+		if before == key || strings.HasPrefix(before, "Node ") && strings.HasSuffix(before, " "+key) {
+			number, unit, _ := strings.Cut(strings.TrimSpace(after), " ")
+			kib, err := strconv.ParseInt(number, 10, 64)
+			if err != nil || unit != "kB" || kib < 0 || kib > 1<<52 {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// readHugePages returns what a folder of hugepages-2048kB and the like says.
+func readHugePages(t tree, folder string) []HugePages {
+	var all []HugePages
+	for _, name := range t.names(folder) {
+		size, ok := strings.CutSuffix(strings.TrimPrefix(name, "hugepages-"), "kB")
+		kib, isNumber := decimal(size)
+		total, there := t.number(folder + "/" + name + "/nr_hugepages")
+		if !ok || !isNumber || !there || total < 0 {
+			continue
+		}
+		free, _ := t.number(folder + "/" + name + "/free_hugepages")
+		all = append(all, HugePages{int64(kib) << 10, int(total), int(max(free, 0))})
+	}
+	slices.SortFunc(all, func(a, b HugePages) int { return int(a.Size>>10 - b.Size>>10) })
+	return all
+}
+
+// readTransparent returns the mode in brackets of "always [madvise] never".
+func readTransparent(t tree) string {
+	_, after, _ := strings.Cut(t.text("sys/kernel/mm/transparent_hugepage/enabled"), "[")
+	mode, _, found := strings.Cut(after, "]")
+	if !found {
+		return ""
+	}
+	return mode
+}
+
+// readModel returns the name of the processors.
+func readModel(t tree) string {
+	info := t.head("proc/cpuinfo", 4<<10) // all processors' would take the kernel long
+	// What it is called depends on the architecture. Many say nothing; those of
+	// arm64 have a name only in the device tree.
+	for _, key := range []string{"model name", "cpu", "Model Name", "cpu model", "uarch"} {
+		if v, ok := field(info, key); ok {
+			return strings.Join(strings.Fields(v), " ")
+		}
+	}
+	return strings.TrimRight(t.text("proc/device-tree/model"), "\x00")
+}

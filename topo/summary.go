@@ -1,0 +1,111 @@
+package topo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Host is a node of a job with the ranks that run there.
+type Host struct {
+	Name  string
+	Ranks []int // ascending
+}
+
+// Summary is what a user wants to see when a job starts. What is left empty is
+// not printed.
+type Summary struct {
+	Hosts   []Host
+	Backend string // "mpi"
+	Library string // "MPICH 4.0.2"
+	Job     *Job
+	// Threads is how many each rank has, Policy how they are bound, Sets to which
+	// processors those of rank 0 are.
+	Threads int
+	Policy  Policy
+	Sets    []CPUSet
+	Notes   []string // of what could be better, such as [Plan.Note]
+}
+
+// maxNamed is up to how many nodes each is listed with its ranks.
+const maxNamed = 8
+
+// String writes the summary in one line:
+//
+//	8 ranks on 2 nodes: n01: 0-3, n02: 4-7; 16 threads per rank pinned to NUMA domains (rank 0: 0-15); mpi (MPICH 4.0.2); Slurm job 4711.0
+func (s Summary) String() string {
+	var parts []string
+	if len(s.Hosts) > 0 {
+		parts = append(parts, s.ranks())
+	}
+	if s.Threads > 0 {
+		parts = append(parts, s.threads())
+	}
+	switch {
+	case s.Backend != "" && s.Library != "":
+		parts = append(parts, s.Backend+" ("+s.Library+")")
+	default:
+		parts = append(parts, s.Backend, s.Library)
+	}
+	if s.Job != nil && s.Job.Scheduler != "" {
+		about := s.Job.Scheduler + " job " + s.Job.ID
+		if s.Job.Step != "" {
+			about += "." + s.Job.Step
+		}
+		parts = append(parts, about)
+	}
+	return join("; ", append(parts, s.Notes...)...)
+}
+
+// ranks says where the ranks are.
+func (s Summary) ranks() string {
+	total, fewest, most := 0, len(s.Hosts[0].Ranks), 0
+	var names []string
+	for _, h := range s.Hosts {
+		total += len(h.Ranks)
+		fewest, most = min(fewest, len(h.Ranks)), max(most, len(h.Ranks))
+		names = append(names, h.Name)
+	}
+	on := fmt.Sprintf("%s on %s", plural(total, "rank"), plural(len(s.Hosts), "node"))
+	if len(s.Hosts) <= maxNamed {
+		for i, h := range s.Hosts {
+			names[i] += ": " + ranges(h.Ranks)
+		}
+		return on + ": " + strings.Join(names, ", ")
+	}
+	each := fmt.Sprintf("%d", fewest)
+	if most > fewest {
+		each = fmt.Sprintf("%d to %d", fewest, most)
+	}
+	return fmt.Sprintf("%s, %s on each: %s", on, each, CompressHosts(names))
+}
+
+// threads says how many there are and where those of rank 0 are.
+func (s Summary) threads() string {
+	text := plural(s.Threads, "thread") + " per rank"
+	switch s.Policy {
+	case None:
+		return text + ", not pinned"
+	case Cores:
+		text += " pinned to cores"
+	case NUMA:
+		text += " pinned to NUMA domains"
+	}
+	var sets []string
+	for _, set := range s.Sets {
+		if t := set.String(); len(sets) == 0 || sets[len(sets)-1] != t {
+			sets = append(sets, t)
+		}
+	}
+	if len(sets) == 0 {
+		return text
+	}
+	// Threads on single processors read better as one set.
+	if !slices.ContainsFunc(s.Sets, func(set CPUSet) bool { return len(set) != 1 }) {
+		sets = []string{NewCPUSet(slices.Concat(s.Sets...)...).String()}
+	}
+	if len(sets) > maxNamed {
+		sets = append(sets[:maxNamed:maxNamed], "…")
+	}
+	return text + " (rank 0: " + strings.Join(sets, " | ") + ")"
+}
