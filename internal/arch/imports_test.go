@@ -31,7 +31,7 @@ var users = map[string][]string{
 	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
 	"internal/mpitest":           nil, // tests only
 	"internal/sched":             {""},
-	"internal/shmem":             {"backend/shm", "cmd/cohort", "internal/spawn"},
+	"internal/shmem":             {"backend/shm", "pool", "cmd/cohort", "internal/spawn"},
 	"internal/spawn":             {"cmd/cohort"},
 	"internal/view":              {"", "backend/*", "cohorttest", "internal/kernel"},
 }
