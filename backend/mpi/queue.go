@@ -232,7 +232,6 @@ func (c *comm) drop(err error) {
 		o.complete(backend.Status{}, err)
 	}
 	var told []*backend.Request
-	var colls []*operation
 	e := &c.p.engine
 	e.mu.Lock()
 	for i, o := range e.ops {
@@ -249,7 +248,6 @@ func (c *comm) drop(err error) {
 			c.leaked.Store(true)
 		}
 		if o.coll != nil && o.coll.abandon(err) {
-			colls = append(colls, o.coll)
 			c.leaked.Store(true)
 		}
 	}
