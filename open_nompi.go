@@ -4,7 +4,6 @@ package cohort
 
 import (
 	"context"
-	"os"
 	"strconv"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -15,7 +14,7 @@ func init() { missing["mpi"] = struct{}{} }
 
 func openMPI(context.Context, settings) (backend.Comm, error) {
 	const why = "this program was built without it, on another system than Linux, with CGO_ENABLED=0 or with the tag cohort_nompi"
-	if l := mpifind.Launched(os.LookupEnv); l != nil && l.Size > 1 {
+	if l := mpifind.Launched(osEnv); l != nil && l.Size > 1 {
 		return nil, absent("mpi", why+", and this process is one of "+strconv.Itoa(l.Size)+" started by "+l.Name+" ("+l.Evidence+"); "+
 			"build it with cgo, or start it with cohort run -n "+strconv.Itoa(l.Size)+" on one node")
 	}
