@@ -41,7 +41,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	}
 	if b.Limited() || c.p.engine.queued.Load() > 0 {
 		if c.p.level >= libmpi.Serialized {
-			return true, c.limited(b, call)
+			return true, c.limited(b, c.data, call)
 		}
 		if b.Limited() {
 			return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "at thread level " + c.p.level.String() + " a collective can " +
@@ -52,7 +52,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		}
 		c.p.engine.surrender()
 	}
-	return true, c.native(call)
+	return true, c.native(c.data, call)
 }
 
 // message makes a Bcast of two ranks, which is one message, whose receive is guarded
@@ -87,12 +87,14 @@ func (c *comm) Plan(call *backend.Call) backend.Plan {
 	return backend.PlanAgree
 }
 
-// Agreed implements backend.Planner.
+// Agreed implements backend.Planner. What calls that nobody checked have left behind
+// on data cannot come to these, nor what these send to a call that is not the same:
+// where receives have to be guarded that would be written past its end.
 func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
 	if c.p.engine.queued.Load() > 0 {
-		return true, c.limited(nil, call)
+		return true, c.limited(nil, c.ctl, call)
 	}
-	return true, c.native(call)
+	return true, c.native(c.ctl, call)
 }
 
 // guarded reports whether the ranks must have agreed on a call before the library
@@ -134,10 +136,10 @@ func (c *comm) scheduled(call *backend.Call) bool {
 }
 
 // native makes the library's blocking call.
-func (c *comm) native(call *backend.Call) error {
+func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
 	if call.Coll == backend.Allreduce && call.Count <= math.MaxInt32 && len(call.Recv) > 0 {
 		if op := c.p.ops.native(call.Op); op != 0 {
-			return c.ended(c.data.Allreduce(call.Send, call.Recv, call.Count, c.p.types.kinds[call.Type.Kind], op), call)
+			return c.ended(on.Allreduce(call.Send, call.Recv, call.Count, c.p.types.kinds[call.Type.Kind], op), call)
 		}
 	}
 	a := &c.call
@@ -145,11 +147,11 @@ func (c *comm) native(call *backend.Call) error {
 		return err
 	}
 	if !a.Callback {
-		code := c.data.Collective(a)
+		code := on.Collective(a)
 		*a = libmpi.Coll{}
 		return c.ended(code, call)
 	}
-	return c.withUser(call, a)
+	return c.withUser(on, call, a)
 }
 
 // ended is the outcome of the library's collective. After an error the ranks do
@@ -211,7 +213,7 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 type userCall struct{ panicked atomic.Pointer[string] }
 
 // withUser makes a blocking call whose operation comes back into Go.
-func (c *comm) withUser(call *backend.Call, a *libmpi.Coll) error {
+func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) error {
 	apply := call.Op.Apply
 	// The library must not be left by a panic.
 	guarded := func(in, inout []byte) {
@@ -228,7 +230,7 @@ func (c *comm) withUser(call *backend.Call, a *libmpi.Coll) error {
 		return err
 	}
 	a.Op = op.handle
-	code := c.data.Collective(a)
+	code := on.Collective(a)
 	*a = libmpi.Coll{}
 	c.p.ops.give(op)
 	if text := c.user.panicked.Swap(nil); text != nil {
@@ -243,13 +245,13 @@ func (c *comm) withUser(call *backend.Call, a *libmpi.Coll) error {
 // and are the library's blocking ones, which only such a one matches: it runs in a
 // goroutine of its own, and if the time is up is left there. The same is done while
 // guarded receives wait, which are matched here meanwhile.
-func (c *comm) limited(b *backend.Bound, call *backend.Call) error {
+func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) error {
 	own := *call
 	done := make(chan error, 1)
 	c.late.Lock()
 	go func() {
 		defer c.late.Unlock()
-		done <- c.native(&own)
+		done <- c.native(on, &own)
 	}()
 	w := newWait(b)
 	for {

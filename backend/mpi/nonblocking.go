@@ -68,7 +68,7 @@ func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) 
 	}
 	op.persistent = true
 	op.state.Store(over)
-	code := c.data.Begin(&op.call, op.narrow, &op.o.h)
+	code := c.ctl.Begin(&op.call, op.narrow, &op.o.h) // see Agreed
 	if code == libmpi.Missing || code == libmpi.TooLarge {
 		op.pins.Unpin()
 		return nil, nil
