@@ -95,7 +95,9 @@ func (s *settings) choose(env environment) (string, error) {
 		}
 		return "local", nil
 	}
-	if mpifind.Launched(env) != nil {
+	// One process alone needs no MPI: it may as well be in a shell that a launcher
+	// started.
+	if l := mpifind.Launched(env); l != nil && l.Size > 1 {
 		return "mpi", nil
 	}
 	return "local", nil
