@@ -2,6 +2,7 @@
 //
 //	go run ./bench
 //	go run ./bench -ops allreduce -ranks 4 -sizes 8
+//	go run ./bench -over openmpi -thread single
 //
 // It builds cohort and the C baseline (bench/baseline), runs them in turn, round after round, so
 // that a machine whose speed drifts slows all of them, and prints the best time of each and the
@@ -19,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,12 +34,22 @@ func main() {
 	ops := flag.String("ops", "p2p,allreduce,allgatherv", "operations, see cohort bench --help")
 	sizes := flag.String("sizes", "8,64,1024,65536,4194304", "message sizes in bytes")
 	limit := flag.Float64("max", math.Inf(1), "fail if a ratio is above this")
+	over := flag.String("over", "", "compare cohort over an MPI library, mpich or openmpi, with that library in C")
+	thread := flag.String("thread", "multiple", "the thread level of both with -over: single, funneled, serialized or multiple")
 	flag.Parse()
 	if flag.NArg() > 0 || *rounds < 1 || *ranks < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	worst, err := compare(strings.Split(*ops, ","), *sizes, *ranks, *rounds)
+	all, err := contenders(*over)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	if *over != "" {
+		os.Setenv("COHORT_MPI_THREAD", *thread) // for both
+	}
+	worst, err := compare(all, strings.Split(*ops, ","), *sizes, *ranks, *rounds)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -54,8 +66,9 @@ type contender struct {
 	command func(op, sizes string, ranks int) *exec.Cmd
 }
 
-// contenders builds cohort and what libraries there are; cohort is the first.
-func contenders() ([]contender, error) {
+// contenders builds cohort and what libraries there are; cohort is the first. With
+// over it is cohort over that library, and the library.
+func contenders(over string) ([]contender, error) {
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
@@ -66,9 +79,19 @@ func contenders() ([]contender, error) {
 	all := []contender{{"cohort", func(op, sizes string, ranks int) *exec.Cmd {
 		return exec.Command(tool, "bench", "--json", "-n", strconv.Itoa(ranks), "--sizes", sizes, op)
 	}}}
-	for _, library := range []string{"mpich", "openmpi"} {
+	libraries := []string{"mpich", "openmpi"}
+	if over != "" {
+		if !slices.Contains(libraries, over) {
+			return nil, fmt.Errorf("-over %s: want %s", over, strings.Join(libraries, " or "))
+		}
+		libraries = []string{over}
+		all[0].command = func(op, sizes string, ranks int) *exec.Cmd {
+			return mpiexec(over, ranks, tool, "bench", "--json", "--sizes", sizes, op)
+		}
+	}
+	for _, library := range libraries {
 		cc, err1 := exec.LookPath("mpicc." + library)
-		mpiexec, err2 := exec.LookPath("mpiexec." + library)
+		_, err2 := exec.LookPath("mpiexec." + library)
 		if err1 != nil || err2 != nil {
 			fmt.Printf("%s is not installed; scripts/setup installs it\n", library)
 			continue
@@ -79,12 +102,17 @@ func contenders() ([]contender, error) {
 			return nil, err
 		}
 		all = append(all, contender{library, func(op, sizes string, ranks int) *exec.Cmd {
-			c := exec.Command(mpiexec, append(launch(library, ranks), program, op, sizes)...)
-			c.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
-			return c
+			return mpiexec(library, ranks, program, op, sizes)
 		}})
 	}
 	return all, nil
+}
+
+// mpiexec returns what starts a program with a library's launcher.
+func mpiexec(library string, ranks int, program ...string) *exec.Cmd {
+	c := exec.Command("mpiexec."+library, append(launch(library, ranks), program...)...)
+	c.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	return c
 }
 
 func build(command string, args ...string) error {

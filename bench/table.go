@@ -10,11 +10,7 @@ import (
 
 // compare measures and prints all operations and returns the worst ratio, 0 if there is no library
 // to compare with.
-func compare(ops []string, sizes string, ranks, rounds int) (worst float64, err error) {
-	all, err := contenders()
-	if err != nil {
-		return 0, err
-	}
+func compare(all []contender, ops []string, sizes string, ranks, rounds int) (worst float64, err error) {
 	fmt.Printf("%d ranks, best of %d rounds, microseconds; ratio: %s to the faster library\n\n", ranks, rounds, all[0].name)
 	fmt.Printf("%-12s %10s", "op", "bytes")
 	for _, c := range all {

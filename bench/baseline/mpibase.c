@@ -218,9 +218,28 @@ static double measure(const struct op *op, int batches)
     return median;
 }
 
+/* The thread level that COHORT_MPI_THREAD names; the lowest without it. */
+static int level(void)
+{
+    static const struct { const char *name; int level; } levels[] = {
+        {"single", MPI_THREAD_SINGLE}, {"funneled", MPI_THREAD_FUNNELED},
+        {"serialized", MPI_THREAD_SERIALIZED}, {"multiple", MPI_THREAD_MULTIPLE},
+    };
+    const char *want = getenv("COHORT_MPI_THREAD");
+    for (size_t i = 0; want && i < sizeof levels / sizeof *levels; i++)
+        if (!strcmp(want, levels[i].name))
+            return levels[i].level;
+    return MPI_THREAD_SINGLE;
+}
+
 int main(int argc, char **argv)
 {
-    MPI_Init(&argc, &argv);
+    int provided;
+    MPI_Init_thread(&argc, &argv, level(), &provided);
+    if (provided < level()) {
+        fprintf(stderr, "mpibase: the library does not give this thread level\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &ranks);
 
