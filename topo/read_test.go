@@ -1,0 +1,393 @@
+package topo_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+// cores writes cores as "0:0,4 0:1": the domain and the processors.
+func cores(n *topo.Node) string {
+	var all []string
+	for _, c := range n.Cores {
+		all = append(all, fmt.Sprintf("%d:%v", c.Domain, c.CPUs))
+	}
+	return strings.Join(all, " ")
+}
+
+// domains writes domains as "0[0-3] 4[]".
+func domains(n *topo.Node) string {
+	var all []string
+	for _, d := range n.Domains {
+		all = append(all, fmt.Sprintf("%d[%v]", d.ID, d.CPUs))
+	}
+	return strings.Join(all, " ")
+}
+
+// TestRead describes machines of many kinds to processes that may use all of them
+// or a part.
+func TestRead(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		machine func(testing.TB) *disk
+		mask    string // "" for that of the files
+
+		cpus, cores, domains, packages string
+	}{
+		{
+			"laptop", laptop, "0-15", "0-15",
+			"0:0-1 0:2-3 0:4-5 0:6-7 0:8 0:9 0:10 0:11 0:12 0:13 0:14 0:15",
+			"0[0-15]", "0[0-15]",
+		}, {
+			"laptop, slow cores and one thread", laptop, "7-9", "7-9",
+			"0:7 0:8 0:9", "0[7-9]", "0[7-9]",
+		}, {
+			"server", server, "", "0-31",
+			"0:0,16 0:1,17 0:2,18 0:3,19 0:4,20 0:5,21 0:6,22 0:7,23 1:8,24 1:9,25 1:10,26 1:11,27 1:12,28 1:13,29 1:14,30 1:15,31",
+			"0[0-7,16-23] 1[8-15,24-31]", "0[0-7,16-23] 1[8-15,24-31]",
+		}, {
+			"server, across sockets", server, "6-9,22", "6-9,22",
+			"0:6,22 0:7 1:8 1:9", "0[6-7,22] 1[8-9]", "0[6-7,22] 1[8-9]",
+		}, {
+			"server, a mask wider than it", server, "0-63", "0-31",
+			"0:0,16 0:1,17 0:2,18 0:3,19 0:4,20 0:5,21 0:6,22 0:7,23 1:8,24 1:9,25 1:10,26 1:11,27 1:12,28 1:13,29 1:14,30 1:15,31",
+			"0[0-7,16-23] 1[8-15,24-31]", "0[0-7,16-23] 1[8-15,24-31]",
+		}, {
+			"alternating numbers", alternating, "0-7", "0-7",
+			"0:0 0:2 0:4 0:6 1:1 1:3 1:5 1:7", "0[0,2,4,6] 1[1,3,5,7]", "0[0,2,4,6] 1[1,3,5,7]",
+		}, {
+			"quartered", quartered, "0-7,16-17", "0-7,16-17",
+			"0:0,16 0:1,17 0:2 0:3 1:4 1:5 1:6 1:7",
+			// The other two have memory that may be used.
+			"0[0-3,16-17] 1[4-7] 2[] 3[]", "0[0-7,16-17]",
+		}, {
+			"memory alone", expander, "0-7", "0-7",
+			"0:0 0:1 0:2 0:3 1:4 1:5 1:6 1:7", "0[0-3] 1[4-7] 4[]", "0[0-3] 1[4-7]",
+		}, {
+			"switched off", unplugged, "0-7", "0-1,3-4,7",
+			"0:0,4 0:1 0:3,7", "0[0-1,3-4,7]", "0[0-1,3-4,7]",
+		}, {
+			"arm64", board, "0-5", "0-5", "0:0 0:1 0:2 0:3 0:4 0:5", "0[0-5]", "",
+		}, {
+			"container", container, "", "4-7", "0:4 0:5 0:6 0:7", "0[4-7]", "0[4-7]",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := c.machine(t).read(set(c.mask))
+			var packages []string
+			for _, p := range n.Packages {
+				packages = append(packages, fmt.Sprintf("%d[%v]", p.ID, p.CPUs))
+			}
+			for _, v := range []struct{ what, got, want string }{
+				{"processors", n.CPUs.String(), c.cpus},
+				{"cores", cores(n), c.cores},
+				{"domains", domains(n), c.domains},
+				{"packages", strings.Join(packages, " "), c.packages},
+			} {
+				if v.got != v.want {
+					t.Errorf("%s:\n got %s\nwant %s", v.what, v.got, v.want)
+				}
+			}
+			if !n.Binding {
+				t.Error("processors cannot be bound to")
+			}
+		})
+	}
+}
+
+func TestReadKinds(t *testing.T) {
+	n := laptop(t).read(nil)
+	for _, c := range n.Cores {
+		if want := c.CPUs[0] / 8; c.Class != want {
+			t.Errorf("laptop: core %v is of class %d, want %d", c.CPUs, c.Class, want)
+		}
+	}
+	// Of the slower ones alone none is slower than another.
+	for _, c := range laptop(t).read(set("8-15")).Cores {
+		if c.Class != 0 {
+			t.Errorf("laptop's slow cores: core %v is of class %d", c.CPUs, c.Class)
+		}
+	}
+	for _, c := range board(t).read(nil).Cores {
+		want := 1
+		if c.CPUs[0] > 3 {
+			want = 0
+		}
+		if c.Class != want || c.Package != -1 {
+			t.Errorf("arm64: core %v is of class %d in package %d, want %d in -1", c.CPUs, c.Class, c.Package, want)
+		}
+	}
+	d := board(t)
+	for cpu, capacity := range []string{"1000", "1010", "1024", "990", "960", "940"} {
+		d.write(cpuFile(cpu, "cpu_capacity"), capacity)
+	}
+	for _, c := range d.read(nil).Cores {
+		if c.Class != 0 {
+			t.Errorf("cores that differ a little: %v is of class %d", c.CPUs, c.Class)
+		}
+	}
+}
+
+func TestReadNames(t *testing.T) {
+	if n := laptop(t).read(nil); n.Model != "12th Gen Intel(R) Core(TM) i7-1260P" || n.Host != "laptop" {
+		t.Errorf("got %q on %q", n.Model, n.Host)
+	}
+	if n := board(t).read(nil); n.Model != "Pine64 RockPro64" {
+		t.Errorf("got %q", n.Model)
+	}
+}
+
+func TestReadCaches(t *testing.T) {
+	n := laptop(t).read(set("6-9"))
+	want := []topo.Cache{
+		{Level: 1, Type: "Data", Size: 48 << 10, Line: 64, CPUs: set("6-7")},
+		{Level: 1, Type: "Data", Size: 32 << 10, Line: 64, CPUs: set("8")},
+		{Level: 1, Type: "Data", Size: 32 << 10, Line: 64, CPUs: set("9")},
+		{Level: 1, Type: "Instruction", Size: 32 << 10, Line: 64, CPUs: set("6-7")},
+		{Level: 1, Type: "Instruction", Size: 64 << 10, Line: 64, CPUs: set("8")},
+		{Level: 1, Type: "Instruction", Size: 64 << 10, Line: 64, CPUs: set("9")},
+		{Level: 2, Type: "Unified", Size: 1280 << 10, Line: 64, CPUs: set("6-7")},
+		{Level: 2, Type: "Unified", Size: 2 << 20, Line: 64, CPUs: set("8-9")},
+		{Level: 3, Type: "Unified", Size: 18 << 20, Line: 64, CPUs: set("6-9")},
+	}
+	if !reflect.DeepEqual(n.Caches, want) {
+		t.Errorf("got  %v\nwant %v", n.Caches, want)
+	}
+	if n := board(t).read(nil); n.Caches != nil {
+		t.Errorf("arm64 has caches: %v", n.Caches)
+	}
+}
+
+func TestReadMemory(t *testing.T) {
+	const g = 1 << 30
+	n := expander(t).read(nil)
+	if want := (topo.Memory{Total: 384 * g, Free: 370 * g, Available: 375 * g}); n.Memory != want {
+		t.Errorf("machine: got %v, want %v", n.Memory, want)
+	}
+	want := []topo.Domain{
+		{ID: 0, CPUs: set("0-3"), Memory: 64 * g, Free: 60 * g, Allowed: true, Distances: []int{10, 21, 14}},
+		{ID: 1, CPUs: set("4-7"), Memory: 64 * g, Free: 60 * g, Allowed: true, Distances: []int{21, 10, 24}},
+		{ID: 4, Memory: 256 * g, Free: 250 * g, Allowed: true, Distances: []int{14, 24, 10}},
+	}
+	if !reflect.DeepEqual(n.Domains, want) {
+		t.Errorf("got  %+v\nwant %+v", n.Domains, want)
+	}
+	if got := n.MemoryLimit(); got != 384*g {
+		t.Errorf("limit %d, want all", got)
+	}
+
+	// Restricted to the processors and the memory of one socket: the other one is
+	// left out, and its column of distances.
+	d := expander(t)
+	d.write("proc/self/status", "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0,4")
+	n = d.read(nil)
+	want = []topo.Domain{
+		{ID: 0, CPUs: set("0-3"), Memory: 64 * g, Free: 60 * g, Allowed: true, Distances: []int{10, 14}},
+		{ID: 4, Memory: 256 * g, Free: 250 * g, Allowed: true, Distances: []int{14, 10}},
+	}
+	if !reflect.DeepEqual(n.Domains, want) {
+		t.Errorf("one socket: got  %+v\nwant %+v", n.Domains, want)
+	}
+	if got := n.MemoryLimit(); got != 320*g {
+		t.Errorf("one socket: limit %d GiB, want 320", got/g)
+	}
+
+	// Processors of a domain whose memory may not be used.
+	d.write("proc/self/status", "Cpus_allowed_list:\t2-5\nMems_allowed_list:\t1")
+	n = d.read(nil)
+	if len(n.Domains) != 2 || n.Domains[0].Allowed || !n.Domains[1].Allowed || n.MemoryLimit() != 64*g {
+		t.Errorf("memory of the other socket: got %+v, limit %d", n.Domains, n.MemoryLimit())
+	}
+
+	n = container(t).read(nil)
+	if d := n.Domains[0]; d.Memory != 192*g || d.Free != 170*g || !d.Allowed || d.Distances != nil {
+		t.Errorf("no domains shown: got %+v", d)
+	}
+	if got := n.MemoryLimit(); got != 8*g {
+		t.Errorf("container: limit %d, want 8 GiB", got)
+	}
+}
+
+func TestReadDistancesOfAnotherWidth(t *testing.T) {
+	d := expander(t)
+	d.write("sys/devices/system/node/node1/distance", "21 10")
+	n := d.read(nil)
+	if n.Domains[1].Distances != nil || n.Domains[0].Distances == nil {
+		t.Errorf("got %v and %v", n.Domains[0].Distances, n.Domains[1].Distances)
+	}
+}
+
+func TestReadHugePages(t *testing.T) {
+	d := server(t)
+	for _, at := range []string{"sys/kernel/mm/hugepages/", "sys/devices/system/node/node1/hugepages/"} {
+		d.write(at+"hugepages-1048576kB/nr_hugepages", "4")
+		d.write(at+"hugepages-1048576kB/free_hugepages", "3")
+		d.write(at+"hugepages-2048kB/nr_hugepages", "512")
+		d.write(at+"hugepages-2048kB/free_hugepages", "500")
+	}
+	d.write("sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages", "nonsense")
+	d.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
+	n := d.read(nil)
+	want := []topo.HugePages{{Size: 2 << 20, Total: 512, Free: 500}, {Size: 1 << 30, Total: 4, Free: 3}}
+	if !reflect.DeepEqual(n.HugePages, want) || !reflect.DeepEqual(n.Domains[1].HugePages, want) || n.Domains[0].HugePages != nil {
+		t.Errorf("got %v, in the domains %v and %v; want %v", n.HugePages, n.Domains[0].HugePages, n.Domains[1].HugePages, want)
+	}
+	if n.TransparentHugePages != "madvise" {
+		t.Errorf("transparent: %q", n.TransparentHugePages)
+	}
+}
+
+// TestReadReal reads the files of a real machine.
+func TestReadReal(t *testing.T) {
+	n := load(t, "kvm-epyc").read(nil)
+	const k = 1 << 10
+	want := &topo.Node{
+		Host: "n01", Model: "AMD EPYC", CPUs: set("0-1"), Online: set("0-1"),
+		Packages: []topo.Package{{ID: 0, CPUs: set("0-1")}},
+		Cores:    []topo.Core{{CPUs: set("0")}, {CPUs: set("1")}},
+		Domains: []topo.Domain{{
+			CPUs: set("0-1"), Allowed: true, Distances: []int{10},
+			Memory: 19491028 * k, Free: n.Domains[0].Free,
+			HugePages: []topo.HugePages{{Size: 2 << 20}, {Size: 1 << 30}},
+		}},
+		Caches: []topo.Cache{
+			{Level: 1, Type: "Data", Size: 48 * k, Line: 64, CPUs: set("0")},
+			{Level: 1, Type: "Data", Size: 48 * k, Line: 64, CPUs: set("1")},
+			{Level: 1, Type: "Instruction", Size: 32 * k, Line: 64, CPUs: set("0")},
+			{Level: 1, Type: "Instruction", Size: 32 * k, Line: 64, CPUs: set("1")},
+			{Level: 2, Type: "Unified", Size: 1024 * k, Line: 64, CPUs: set("0")},
+			{Level: 2, Type: "Unified", Size: 1024 * k, Line: 64, CPUs: set("1")},
+			{Level: 3, Type: "Unified", Size: 32768 * k, Line: 64, CPUs: set("0-1")},
+		},
+		Memory:               topo.Memory{Total: 24684092 * k, Free: n.Memory.Free, Available: n.Memory.Available},
+		HugePages:            []topo.HugePages{{Size: 2 << 20}, {Size: 1 << 30}},
+		TransparentHugePages: "madvise",
+		Binding:              true,
+	}
+	if !reflect.DeepEqual(n, want) {
+		t.Errorf("got  %+v\nwant %+v", n, want)
+	}
+	if n.Memory.Free <= 0 || n.Memory.Available <= 0 || n.Domains[0].Free <= 0 {
+		t.Errorf("nothing is free: %+v, %+v", n.Memory, n.Domains[0])
+	}
+}
+
+// TestReadPartly takes every file of a machine away in turn, and fills it with
+// nonsense: what is left is described.
+func TestReadPartly(t *testing.T) {
+	d := container(t)
+	d.domain(0, "0-7,16-23", 96*gib, 90*gib, "10 21")
+	d.domain(1, "8-15,24-31", 96*gib, 80*gib, "21 10")
+	d.cache(3, 3, "Unified", "11264K", "0-7,16-23")
+	var files []string
+	err := filepath.WalkDir(d.root, func(p string, e fs.DirEntry, err error) error {
+		// Of the processors, which are alike, one that may be used and one that
+		// may not.
+		cpu, ofCPU := strings.CutPrefix(p, filepath.Join(d.root, "sys/devices/system/cpu/cpu"))
+		if err == nil && e.Type().IsRegular() && (!ofCPU || strings.HasPrefix(cpu, "4/") || strings.HasPrefix(cpu, "20/")) {
+			files = append(files, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		content, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, nonsense := range []string{"", "\n", "-1\n", "99999999999999999999\n", "0-4294967295\n", "a: b\x00\xff", "0-3,\n", ":::\n - \n"} {
+			if err := os.WriteFile(f, []byte(nonsense), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			check(t, d.read(set("4-7")))
+		}
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+		check(t, d.read(set("4-7")))
+		if err := os.WriteFile(f, content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// check makes sure of what holds for every description.
+func check(t *testing.T, n *topo.Node) {
+	t.Helper()
+	var inCores, inDomains topo.CPUSet
+	for _, c := range n.Cores {
+		if len(c.CPUs) == 0 || len(inCores.Intersect(c.CPUs)) > 0 {
+			t.Fatalf("core %v overlaps or is empty: %v", c.CPUs, cores(n))
+		}
+		inCores = inCores.Union(c.CPUs)
+	}
+	for _, d := range n.Domains {
+		if len(inDomains.Intersect(d.CPUs)) > 0 {
+			t.Fatalf("domain %d overlaps: %v", d.ID, domains(n))
+		}
+		inDomains = inDomains.Union(d.CPUs)
+	}
+	if len(n.CPUs) == 0 || !inCores.Equal(n.CPUs) || !inDomains.Equal(n.CPUs) {
+		t.Fatalf("processors %v, cores %v, domains %v", n.CPUs, cores(n), domains(n))
+	}
+	for _, c := range n.Caches {
+		if len(c.CPUs) == 0 || len(c.CPUs.Minus(n.CPUs)) > 0 || c.Size < 0 || c.Line < 0 {
+			t.Fatalf("cache %+v", c)
+		}
+	}
+	for _, p := range n.Packages {
+		if len(p.CPUs) == 0 || len(p.CPUs.Minus(n.CPUs)) > 0 || p.ID < 0 {
+			t.Fatalf("package %+v", p)
+		}
+	}
+	if n.Usable() < 1 || n.Usable() > len(n.CPUs) || n.MemoryLimit() < 0 {
+		t.Fatalf("usable %d of %v, limit %d", n.Usable(), n.CPUs, n.MemoryLimit())
+	}
+	if n.String() == "" || n.Tree() == "" {
+		t.Fatal("nothing to print")
+	}
+}
+
+func TestReadNothing(t *testing.T) {
+	if n, err := topo.Read(t.TempDir(), nil); err == nil {
+		t.Errorf("an empty folder: got %v", n)
+	}
+	n, err := topo.Read(t.TempDir(), set("3,5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, n)
+	if cores(n) != "0:3 0:5" || domains(n) != "0[3,5]" {
+		t.Errorf("a mask alone: cores %v, domains %v", cores(n), domains(n))
+	}
+}
+
+// TestReadBrokenSiblings reads lists of a core's processors that contradict each
+// other, as some firmware has them.
+func TestReadBrokenSiblings(t *testing.T) {
+	d := newDisk(t)
+	d.online("0-3", "0")
+	d.core(0, "0-1")
+	for cpu, list := range []string{"0-1", "1-2", "3", "0,3"} {
+		d.write(cpuFile(cpu, "topology/core_cpus_list"), list)
+		d.write(cpuFile(cpu, "topology/thread_siblings_list"), list)
+	}
+	d.domain(0, "0-3", gib, gib, "10")
+	n := d.read(nil)
+	check(t, n)
+	if got := cores(n); got != "0:0-1 0:2 0:3" {
+		t.Errorf("got %s", got)
+	}
+	if _, err := topo.Read(filepath.Join(d.root, "missing"), nil); errors.Is(err, fs.ErrNotExist) || err == nil {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
