@@ -20,7 +20,11 @@ func TestExamplesOverMPI(t *testing.T) {
 			t.Run(e.name, func(t *testing.T) {
 				example := program(t, e.name)
 				for n := 1; n <= 3; n++ {
-					check(t, untagged(e.lines(n), "mpi"), l.Command(n, example))
+					cmd := l.Command(n, example)
+					if n == 1 {
+						cmd.Env = append(cmd.Env, "COHORT_BACKEND=mpi") // alone it would be local
+					}
+					check(t, untagged(e.lines(n), "mpi"), cmd)
 				}
 				tagged := e.lines(2)
 				for i := range tagged {
