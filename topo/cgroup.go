@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"io/fs"
 	"math"
 	"path"
 	"strconv"
@@ -8,10 +9,10 @@ import (
 )
 
 // ReadLimits returns what the control groups of the process that proc/self is
-// allow, read below root, "/" for this machine: the lowest limit on the way from
-// its group to the top, of both versions.
-func ReadLimits(root string) Limits {
-	t := tree(root)
+// allow, this process where the files are os.DirFS("/"): the lowest limit on the
+// way from its group to the top, of both versions.
+func ReadLimits(files fs.FS) Limits {
+	t := tree{files}
 	return readGroups(t).limits(t)
 }
 

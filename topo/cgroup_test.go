@@ -143,7 +143,7 @@ func TestLimits(t *testing.T) {
 			for name, content := range c.files {
 				d.write(name, content)
 			}
-			if got := topo.ReadLimits(d.root); got != c.want {
+			if got := topo.ReadLimits(d.files); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			n := d.read(set("0-7"))

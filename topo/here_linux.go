@@ -6,11 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Here describes this node to this process. Its affinity mask is that of its main
-// thread, so that a goroutine on a thread that is bound to fewer processors, as
-// the workers of a pool are, gets the same answer as any other.
+// atStart is the affinity mask that the process was started with: variables of
+// packages are set before any goroutine can have bound the thread.
+var atStart = affinity()
+
+// Here describes this node to this process. Its affinity mask is the one that it
+// was started with, whatever its threads are bound to by now, so that it is the
+// same for all of them, the workers of a pool among them.
 func Here() (*Node, error) {
-	n, err := Read("/", affinity(os.Getpid()))
+	n, err := Read(os.DirFS("/"), atStart)
 	if err != nil {
 		return nil, err
 	}
@@ -20,13 +24,15 @@ func Here() (*Node, error) {
 	return n, nil
 }
 
-// affinity returns the affinity mask of a thread, 0 for the calling one; nil if
-// it cannot be read so, as where the kernel is built for more processors than the
-// fixed size of a mask here: /proc tells it then.
-func affinity(tid int) CPUSet {
+// affinity returns the affinity mask of the calling thread, nil if it cannot be
+// read.
+func affinity() CPUSet {
 	var mask unix.CPUSet
-	if unix.SchedGetaffinity(tid, &mask) != nil {
-		return nil
+	if unix.SchedGetaffinity(0, &mask) != nil {
+		// The kernel is built for more processors than this mask has room for.
+		list, _ := field(tree{os.DirFS("/")}.text("proc/thread-self/status"), "Cpus_allowed_list")
+		set, _ := ParseCPUSet(list)
+		return set
 	}
 	var set CPUSet
 	for cpu := range len(mask) * 64 {

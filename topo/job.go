@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -56,13 +57,13 @@ func (p Problem) Error() string {
 func (p Problem) Unwrap() error { return p.Err }
 
 // ThisJob reads the environment of this process.
-func ThisJob() *Job { return ReadJob(os.LookupEnv, "/") }
+func ThisJob() *Job { return ReadJob(os.LookupEnv, os.DirFS("/")) }
 
 // ReadJob reads an environment. Files that variables name, which only PBS's do,
-// are looked for below root.
-func ReadJob(env func(string) (string, bool), root string) *Job {
+// are looked for in files.
+func ReadJob(env func(string) (string, bool), files fs.FS) *Job {
 	j := &Job{Node: -1, Rank: -1, LocalRank: -1}
-	r := &jobReader{env, tree(root), j}
+	r := &jobReader{env, tree{files}, j}
 	switch {
 	case r.text("SLURM_JOB_ID", "SLURM_JOBID") != "":
 		r.slurm()
@@ -147,9 +148,9 @@ func (j *Job) String() string {
 
 // jobReader reads variables into a job.
 type jobReader struct {
-	env  func(string) (string, bool)
-	root tree
-	job  *Job
+	env   func(string) (string, bool)
+	files tree
+	job   *Job
 }
 
 func (r *jobReader) problem(name, value string, err error) {

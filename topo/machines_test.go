@@ -8,40 +8,34 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// disk writes files in the kernel's formats below a folder of the test.
+// disk holds files in the kernel's formats.
 type disk struct {
-	t    testing.TB
-	root string
+	t     testing.TB
+	files fstest.MapFS
 }
 
-func newDisk(t testing.TB) *disk { return &disk{t, t.TempDir()} }
+func newDisk(t testing.TB) *disk { return &disk{t, fstest.MapFS{}} }
 
 func (d *disk) write(name, content string) {
-	d.t.Helper()
-	file := filepath.Join(d.root, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content+"\n"), 0o666); err != nil {
-		d.t.Fatal(err)
-	}
+	d.files[name] = &fstest.MapFile{Data: []byte(content + "\n"), Mode: 0o444}
 }
 
 // read describes the machine.
 func (d *disk) read(mask topo.CPUSet) *topo.Node {
 	d.t.Helper()
-	n, err := topo.Read(d.root, mask)
+	n, err := topo.Read(d.files, mask)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	return n
 }
 
-// load writes a machine of testdata: files, each after a line with its name.
+// load reads a machine of testdata: files, each after a line with its name.
 func load(t testing.TB, machine string) *disk {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "machines", machine+".txt"))

@@ -63,9 +63,9 @@ func (n *Node) Tree() string {
 	line := func(depth int, format string, args ...any) {
 		fmt.Fprintf(&b, "%*s%s\n", 2*depth, "", fmt.Sprintf(format, args...))
 	}
-	line(0, "%s", strings.TrimPrefix(n.Host+": "+join(", ", n.Model, n.processors()), ": "))
+	line(0, "%s", join(": ", n.Host, join(", ", n.Model, n.processors())))
 	for _, d := range n.Domains {
-		line(1, "domain %d: %s", d.ID, n.domain(d))
+		line(1, "%s", join(": ", "domain "+strconv.Itoa(d.ID), n.domain(d)))
 		for _, g := range n.groups(d) {
 			line(2, "%s", g)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 )
@@ -16,12 +17,12 @@ const (
 // errNoCPUs is why a node cannot be described at all.
 var errNoCPUs = errors.New("topo: the system does not say which processors this process may use")
 
-// Read describes the machine whose /proc and /sys are below root, "/" for this
-// one, to a process with an affinity mask. Where the mask is nil, it is that of
-// the process which proc/self is. A copy of another machine's files serves as
-// well as the originals. It is an error only if no processor is found.
-func Read(root string, mask CPUSet) (*Node, error) {
-	t := tree(root)
+// Read describes the machine whose /proc and /sys are in a file system, this one's
+// in os.DirFS("/"), to a process with an affinity mask. Where the mask is nil, it is
+// that of the process which proc/self is. A copy of another machine's files serves
+// as well as the originals. It is an error only if no processor is found.
+func Read(files fs.FS, mask CPUSet) (*Node, error) {
+	t := tree{files}
 	status := t.text("proc/self/status")
 	groups := readGroups(t)
 
@@ -43,7 +44,7 @@ func Read(root string, mask CPUSet) (*Node, error) {
 	usable = narrow(usable, online)
 	usable = narrow(usable, groups.cpus(t))
 	if len(usable) == 0 {
-		return nil, fmt.Errorf("%w: no affinity mask, and no processors below %s", errNoCPUs, t.path(cpuFolder))
+		return nil, fmt.Errorf("%w: no affinity mask, and no processors in %s", errNoCPUs, cpuFolder)
 	}
 
 	n := &Node{

@@ -1,14 +1,13 @@
 package topo_test
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -286,37 +285,21 @@ func TestReadPartly(t *testing.T) {
 	d.domain(0, "0-7,16-23", 96*gib, 90*gib, "10 21")
 	d.domain(1, "8-15,24-31", 96*gib, 80*gib, "21 10")
 	d.cache(3, 3, "Unified", "11264K", "0-7,16-23")
-	var files []string
-	err := filepath.WalkDir(d.root, func(p string, e fs.DirEntry, err error) error {
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		file := d.files[name]
 		// Of the processors, which are alike, one that may be used and one that
 		// may not.
-		cpu, ofCPU := strings.CutPrefix(p, filepath.Join(d.root, "sys/devices/system/cpu/cpu"))
-		if err == nil && e.Type().IsRegular() && (!ofCPU || strings.HasPrefix(cpu, "4/") || strings.HasPrefix(cpu, "20/")) {
-			files = append(files, p)
+		cpu, ofCPU := strings.CutPrefix(name, "sys/devices/system/cpu/cpu")
+		if ofCPU && !strings.HasPrefix(cpu, "4/") && !strings.HasPrefix(cpu, "20/") {
+			continue
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		content, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, nonsense := range []string{"", "\n", "-1\n", "99999999999999999999\n", "0-4294967295\n", "a: b\x00\xff", "0-3,\n", ":::\n - \n"} {
-			if err := os.WriteFile(f, []byte(nonsense), 0o666); err != nil {
-				t.Fatal(err)
-			}
+		for _, nonsense := range []string{"", "-1", "99999999999999999999", "0-4294967295", "a: b\x00\xff", "0-3,", ":::\n - "} {
+			d.write(name, nonsense)
 			check(t, d.read(set("4-7")))
 		}
-		if err := os.Remove(f); err != nil {
-			t.Fatal(err)
-		}
+		delete(d.files, name)
 		check(t, d.read(set("4-7")))
-		if err := os.WriteFile(f, content, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		d.files[name] = file
 	}
 }
 
@@ -358,10 +341,10 @@ func check(t *testing.T, n *topo.Node) {
 }
 
 func TestReadNothing(t *testing.T) {
-	if n, err := topo.Read(t.TempDir(), nil); err == nil {
-		t.Errorf("an empty folder: got %v", n)
+	if n, err := topo.Read(fstest.MapFS{}, nil); err == nil {
+		t.Errorf("no files: got %v", n)
 	}
-	n, err := topo.Read(t.TempDir(), set("3,5"))
+	n, err := topo.Read(fstest.MapFS{}, set("3,5"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,8 +369,5 @@ func TestReadBrokenSiblings(t *testing.T) {
 	check(t, n)
 	if got := cores(n); got != "0:0-1 0:2 0:3" {
 		t.Errorf("got %s", got)
-	}
-	if _, err := topo.Read(filepath.Join(d.root, "missing"), nil); errors.Is(err, fs.ErrNotExist) || err == nil {
-		t.Errorf("a folder that is not there: %v", err)
 	}
 }

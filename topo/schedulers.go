@@ -56,7 +56,7 @@ func (r *jobReader) pbs() {
 	if name == "" {
 		return
 	}
-	hosts, tasks, err := nodeFile(r.root.text(file))
+	hosts, tasks, err := nodeFile(r.files.text(file))
 	if err != nil {
 		r.problem(name, file, err)
 		return

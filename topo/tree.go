@@ -2,15 +2,16 @@ package topo
 
 import (
 	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// tree reads the files of /proc and /sys below a root folder.
-type tree string
+// tree reads the files of /proc and /sys. Names may begin with a slash or not. In
+// the nil file system there are none.
+type tree struct{ files fs.FS }
 
 // maxFile bounds what is read of a file. The largest that matter are lists of
 // mounts and of nodes.
@@ -22,7 +23,10 @@ func (t tree) text(name string) string { return t.head(name, maxFile) }
 
 // head returns the beginning of a file's content like text.
 func (t tree) head(name string, most int64) string {
-	f, err := os.Open(t.path(name))
+	if t.files == nil {
+		return ""
+	}
+	f, err := t.files.Open(local(name))
 	if err != nil {
 		return ""
 	}
@@ -34,7 +38,13 @@ func (t tree) head(name string, most int64) string {
 	return strings.TrimSpace(string(b))
 }
 
-func (t tree) path(name string) string { return filepath.Join(string(t), filepath.FromSlash(name)) }
+// local returns a name as file systems want them, relative to their root.
+func local(name string) string {
+	if name = strings.TrimPrefix(path.Clean("/"+name), "/"); name == "" {
+		return "."
+	}
+	return name
+}
 
 // number returns a file's number.
 func (t tree) number(name string) (int64, bool) {
@@ -53,7 +63,10 @@ func (t tree) cpus(name string) CPUSet {
 
 // names returns the names of a folder's entries, sorted.
 func (t tree) names(folder string) []string {
-	entries, _ := os.ReadDir(t.path(folder)) // a folder that is not there has none
+	if t.files == nil {
+		return nil
+	}
+	entries, _ := fs.ReadDir(t.files, local(folder)) // a folder that is not there has none
 	var all []string
 	for _, e := range entries {
 		all = append(all, e.Name())

@@ -1,0 +1,118 @@
+package topo_test
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+// asChild makes the test binary say what it sees of the node, and end.
+const asChild = "TOPO_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asChild) {
+	case "":
+		os.Exit(m.Run())
+	case "here":
+		say(topo.Here())
+	case "worker":
+		// A thread, most likely the main one, is bound to the last of the processors;
+		// what a goroutine on it sees is what the process may use.
+		said := make(chan struct{})
+		go func() {
+			defer close(said)
+			runtime.LockOSThread()
+			n, err := topo.Here()
+			if err != nil {
+				say(n, err)
+				return
+			}
+			if err := bind(n.CPUs[len(n.CPUs)-1:]); err != nil {
+				say(nil, err)
+				return
+			}
+			say(topo.Here())
+		}()
+		<-said
+	}
+}
+
+func say(n *topo.Node, err error) {
+	if err != nil {
+		os.Stdout.WriteString(err.Error())
+		return
+	}
+	os.Stdout.WriteString(n.CPUs.String())
+}
+
+// bind binds the calling thread.
+func bind(cpus topo.CPUSet) error {
+	var mask unix.CPUSet
+	for _, c := range cpus {
+		mask.Set(c)
+	}
+	return unix.SchedSetaffinity(0, &mask)
+}
+
+// child runs the test binary bound to processors and returns what it says.
+func child(t *testing.T, what string, cpus topo.CPUSet) string {
+	t.Helper()
+	said := make(chan string)
+	go func() {
+		// A thread that is bound hands its mask to what it starts, and ends with its
+		// goroutine because that does not unlock it.
+		runtime.LockOSThread()
+		if err := bind(cpus); err != nil {
+			said <- err.Error()
+			return
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), asChild+"="+what)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			said <- err.Error() + ": " + string(out)
+			return
+		}
+		said <- strings.TrimSpace(string(out))
+	}()
+	return <-said
+}
+
+// TestHereBound describes the node to processes that are bound to a part of it.
+func TestHereBound(t *testing.T) {
+	n, err := topo.Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := []topo.CPUSet{n.CPUs, n.CPUs[:1], n.CPUs[len(n.CPUs)-1:], n.CPUs[len(n.CPUs)/2:]}
+	for _, cpus := range parts {
+		if got := child(t, "here", cpus); got != cpus.String() {
+			t.Errorf("bound to %v: got %s", cpus, got)
+		}
+		if got := child(t, "worker", cpus); got != cpus.String() {
+			t.Errorf("bound to %v, on a thread that is bound to the last of them: got %s", cpus, got)
+		}
+	}
+}
+
+// TestHereByFiles reads what Here does without its system call: a kernel for more
+// processors than a mask has room for refuses that.
+func TestHereByFiles(t *testing.T) {
+	want, err := topo.Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := topo.Read(os.DirFS("/"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !n.CPUs.Equal(want.CPUs) || cores(n) != cores(want) || domains(n) != domains(want) {
+		t.Errorf("got %v, %v; want %v, %v", cores(n), domains(n), cores(want), domains(want))
+	}
+}

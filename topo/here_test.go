@@ -1,0 +1,54 @@
+package topo_test
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+// TestHere describes the machine that the test runs on.
+func TestHere(t *testing.T) {
+	n, err := topo.Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%v\n%s", n, n.Tree())
+	check(t, n)
+	// The runtime counts the processors of the mask, when the program starts. A
+	// control group's set is in the mask already.
+	if len(n.CPUs) != runtime.NumCPU() {
+		t.Errorf("%d processors, the runtime has %d", len(n.CPUs), runtime.NumCPU())
+	}
+	if name, err := os.Hostname(); err == nil && n.Host != name {
+		t.Errorf("host %q, want %q", n.Host, name)
+	}
+	again, err := topo.Here()
+	if err != nil || again.CPUs.String() != n.CPUs.String() || cores(again) != cores(n) {
+		t.Errorf("a second time: %v, %v", again, err)
+	}
+	for ranks := range 5 {
+		for _, policy := range []topo.Policy{topo.Cores, topo.NUMA} {
+			p, err := n.Plan(ranks+1, 2, policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := verify(n, p); err != nil {
+				t.Errorf("%d ranks, %v: %s: %v", ranks+1, policy, sets(p), err)
+			}
+		}
+	}
+	if j := topo.ThisJob(); j.String() == "" {
+		t.Error("nothing to say of the job")
+	}
+}
+
+func BenchmarkHere(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := topo.Here(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package topo_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+func TestNodeString(t *testing.T) {
+	for _, c := range []struct {
+		node *topo.Node
+		want string
+	}{
+		{server(t).read(nil), "n01: 32 processors (0-31), 16 cores in 2 packages, 2 NUMA domains, 192 GiB"},
+		{server(t).read(set("3")), "n01: 1 of 32 processors (3), 1 core in 1 package, 2 NUMA domains, 192 GiB"},
+		{board(t).read(nil), "6 processors (0-5), 6 cores, 1 NUMA domain, 4 GiB"},
+		{
+			container(t).read(nil),
+			"4 of 32 processors (4-7), 4 cores in 1 package, 1 NUMA domain, 192 GiB; control groups allow 2.5 processors, 8 GiB, 1024 processes",
+		},
+	} {
+		if got := c.node.String(); got != c.want {
+			t.Errorf(" got %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestNodeTree(t *testing.T) {
+	d := expander(t)
+	d.write("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "16")
+	d.write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never")
+	d.write("proc/self/status", "Cpus_allowed_list:\t2-5\nMems_allowed_list:\t1,4")
+	for _, c := range []struct {
+		node *topo.Node
+		want string
+	}{
+		{server(t).read(nil), `
+n01: 32 processors (0-31), 16 cores
+  domain 0: package 0, 96 GiB, 90 GiB free
+    L3 11 MiB: 8 cores, 16 hardware threads: 0-7,16-23
+  domain 1: package 1, 96 GiB, 80 GiB free
+    L3 11 MiB: 8 cores, 16 hardware threads: 8-15,24-31
+  distances from 0: 10 21
+  distances from 1: 21 10
+  caches of a core: L1d 32 KiB, L1i 32 KiB, L2 1 MiB
+  memory: 192 GiB, 180 GiB available
+`},
+		{laptop(t).read(nil), `
+laptop: 12th Gen Intel(R) Core(TM) i7-1260P, 16 processors (0-15), 12 cores
+  domain 0: package 0, 15 GiB, 4 GiB free
+    L3 18 MiB: 4 cores, 8 hardware threads: 0-7
+    L3 18 MiB: 8 cores of slower kind: 8-15
+  caches of a core: L1d 48 KiB, L1d 32 KiB, L1i 32 KiB, L1i 64 KiB, L2 1.2 MiB, L2 2 MiB
+  memory: 15 GiB, 9 GiB available
+`},
+		{quartered(t).read(set("0-3,16")), `
+5 of 32 processors (0-3,16), 4 cores
+  domain 0: package 0, 64 GiB, 60 GiB free
+    L3 16 MiB: 2 cores, 3 hardware threads: 0-1,16
+    L3 16 MiB: 2 cores: 2-3
+  domain 1: 64 GiB, 60 GiB free, no processors
+  domain 2: 64 GiB, 60 GiB free, no processors
+  domain 3: 64 GiB, 60 GiB free, no processors
+  distances from 0: 10 12 12 12
+  distances from 1: 12 10 12 12
+  distances from 2: 12 12 10 12
+  distances from 3: 12 12 12 10
+  memory: 256 GiB, 240 GiB available
+`},
+		{d.read(nil), `
+4 of 8 processors (2-5), 4 cores
+  domain 0: package 0, 64 GiB that may not be used
+    2 cores: 2-3
+  domain 1: package 1, 64 GiB, 60 GiB free
+    2 cores: 4-5
+  domain 4: 256 GiB, 250 GiB free, no processors
+  distances from 0: 10 21 14
+  distances from 1: 21 10 24
+  distances from 4: 14 24 10
+  memory: 384 GiB, 375 GiB available
+  huge pages: 16 of 2 MiB, transparent: always
+`},
+		{container(t).read(nil), `
+4 of 32 processors (4-7), 4 cores
+  domain 0: package 0, 192 GiB, 170 GiB free
+    4 cores: 4-7
+  memory: 192 GiB, 180 GiB available
+  control groups allow: 2.5 processors, 8 GiB, 1024 processes
+`},
+	} {
+		if got := c.node.Tree(); got != c.want[1:] {
+			t.Errorf("got\n%s\nwant%s", got, c.want)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	many := make([]topo.Host, 1024)
+	names, err := topo.ExpandHosts("n[0001-1024]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range many {
+		many[i] = topo.Host{Name: names[i], Ranks: []int{2 * i, 2*i + 1}}
+	}
+	two := []topo.Host{{Name: "n01", Ranks: []int{0, 1, 2, 3}}, {Name: "n02", Ranks: []int{4, 5, 6, 7}}}
+	node := server(t).read(nil)
+	plan := func(ranks, threads int, policy topo.Policy) *topo.Plan {
+		p, err := node.Plan(ranks, threads, policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		summary topo.Summary
+		want    string
+	}{
+		{topo.Summary{}, ""},
+		{topo.Summary{Hosts: []topo.Host{{Name: "vm", Ranks: []int{0}}}}, "1 rank on 1 node: vm: 0"},
+		{topo.Summary{Hosts: two}, "8 ranks on 2 nodes: n01: 0-3, n02: 4-7"},
+		{
+			topo.Summary{
+				Hosts: two, Backend: "mpi", Library: "MPICH 4.0.2", Job: topo.ReadJob(environment(slurmTask), nil),
+				Threads: 4, Policy: topo.NUMA, Sets: plan(4, 4, topo.NUMA).Sets[0],
+			},
+			"8 ranks on 2 nodes: n01: 0-3, n02: 4-7; 4 threads per rank pinned to NUMA domains (rank 0: 0-3,16-19); mpi (MPICH 4.0.2); Slurm job 4711.2",
+		}, {
+			topo.Summary{Threads: 16, Policy: topo.NUMA, Sets: plan(1, 16, topo.NUMA).Sets[0]},
+			"16 threads per rank pinned to NUMA domains (rank 0: 0-7,16-23 | 8-15,24-31)",
+		}, {
+			topo.Summary{Threads: 2, Policy: topo.Cores, Sets: plan(2, 2, topo.Cores).Sets[0]},
+			"2 threads per rank pinned to cores (rank 0: 0,16 | 1,17)",
+		}, {
+			topo.Summary{Threads: 12, Policy: topo.Cores, Sets: plan(1, 12, topo.Cores).Sets[0]},
+			"12 threads per rank pinned to cores (rank 0: 0,16 | 1,17 | 2,18 | 3,19 | 4,20 | 5,21 | 6,22 | 7,23 | …)",
+		}, {
+			topo.Summary{Threads: 18, Policy: topo.Cores, Sets: plan(1, 18, topo.Cores).Sets[0], Notes: []string{plan(1, 18, topo.Cores).Note()}},
+			"18 threads per rank pinned to cores (rank 0: 0-17); 18 threads on 16 cores: some share a core, as its hardware threads",
+		},
+		{topo.Summary{Threads: 1, Backend: "shm", Notes: []string{""}}, "1 thread per rank, not pinned; shm"},
+		{topo.Summary{Hosts: many}, "2048 ranks on 1024 nodes, 2 on each: n[0001-1024]"},
+		{topo.Summary{Hosts: append(many[:10:10], topo.Host{Name: "login", Ranks: []int{20}})}, "21 ranks on 11 nodes, 1 to 2 on each: n[0001-0010],login"},
+	} {
+		if got := c.summary.String(); got != c.want {
+			t.Errorf(" got %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// TestNodeStringIsOneLine checks that of all machines.
+func TestNodeStringIsOneLine(t *testing.T) {
+	for _, m := range []func(testing.TB) *disk{laptop, server, alternating, quartered, expander, unplugged, board, container} {
+		n := m(t).read(nil)
+		if s := n.String(); s == "" || strings.Contains(s, "\n") {
+			t.Errorf("%q", s)
+		}
+		if s := n.Tree(); !strings.HasSuffix(s, "\n") || strings.Contains(s, "\n\n") || strings.HasPrefix(s, ":") {
+			t.Errorf("%q", s)
+		}
+	}
+}
