@@ -1,0 +1,119 @@
+package pool
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Policy says to what workers are pinned.
+type Policy string
+
+// The policies. The rank's share is that of Config.LocalRank.
+const (
+	FromEnv Policy = ""      // COHORT_PIN, else None
+	None    Policy = "none"  // workers run where the process may
+	Cores   Policy = "cores" // each worker has cores of its own, or one hardware thread where there are too few
+	NUMA    Policy = "numa"  // each worker has those cores of the rank's share that are in one NUMA domain
+)
+
+// ParsePolicy reads the name of a policy.
+func ParsePolicy(s string) (Policy, error) {
+	switch p := Policy(s); p {
+	case None, Cores, NUMA:
+		return p, nil
+	}
+	return "", faultf(backend.ErrInit, "pinning %q: want none, cores or numa", s)
+}
+
+// maxThreads is more than any node has, and far less than makes no sense.
+const maxThreads = 4096
+
+// Config says what a pool is like. The zero value takes it from the environment.
+type Config struct {
+	// Threads is how many workers there are. 0: as many as CPUs has sets, else
+	// COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1.
+	Threads int
+
+	// Pin is the policy (COHORT_PIN).
+	Pin Policy
+
+	// CPUs says for each worker on which processors it runs, by the kernel's
+	// numbers; one whose set is empty is not pinned. Where it is nil, Pin decides.
+	CPUs [][]int
+
+	// LocalRank and LocalSize tell apart the processes that share this one's
+	// affinity mask: each takes its share of it. 0 of 0 or of 1 takes all, which is
+	// right where a launcher has bound each process to processors of its own.
+	LocalRank, LocalSize int
+
+	// Env looks an environment variable up; nil is os.LookupEnv.
+	Env func(name string) (string, bool)
+}
+
+// settle checks a configuration and fills in what it leaves open.
+func (c Config) settle() (Config, error) {
+	if c.Env == nil {
+		c.Env = os.LookupEnv
+	}
+	if err := c.settleThreads(); err != nil {
+		return c, err
+	}
+	if c.Pin == FromEnv {
+		c.Pin = None
+		if v, _ := c.Env("COHORT_PIN"); v != "" {
+			p, err := ParsePolicy(v)
+			if err != nil {
+				return c, faultf(backend.ErrInit, "COHORT_PIN is %q: want none, cores or numa", v)
+			}
+			c.Pin = p
+		}
+	}
+	if _, err := ParsePolicy(string(c.Pin)); err != nil {
+		return c, err
+	}
+	if c.LocalSize == 0 && c.LocalRank == 0 {
+		c.LocalSize = 1
+	}
+	if c.LocalRank < 0 || c.LocalRank >= c.LocalSize {
+		return c, faultf(backend.ErrInit, "local rank %d of %d", c.LocalRank, c.LocalSize)
+	}
+	if c.CPUs != nil && len(c.CPUs) != c.Threads {
+		return c, faultf(backend.ErrInit, "%d processor sets for %d threads", len(c.CPUs), c.Threads)
+	}
+	for w, set := range c.CPUs {
+		for _, cpu := range set {
+			if cpu < 0 || cpu >= maxCPUs {
+				return c, faultf(backend.ErrInit, "worker %d: processor %d: want 0 to %d", w, cpu, maxCPUs-1)
+			}
+		}
+	}
+	return c, nil
+}
+
+func (c *Config) settleThreads() error {
+	switch {
+	case c.Threads < 0 || c.Threads > maxThreads:
+		return faultf(backend.ErrInit, "%d threads: want 1 to %d", c.Threads, maxThreads)
+	case c.Threads > 0:
+		return nil
+	case len(c.CPUs) > maxThreads:
+		return faultf(backend.ErrInit, "%d processor sets: want 1 to %d", len(c.CPUs), maxThreads)
+	case len(c.CPUs) > 0:
+		c.Threads = len(c.CPUs)
+		return nil
+	}
+	c.Threads = 1
+	for _, name := range []string{"COHORT_THREADS", "SLURM_CPUS_PER_TASK"} {
+		if v, _ := c.Env(name); v != "" {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 1 || n > maxThreads {
+				return faultf(backend.ErrInit, "%s is %q: want a whole number from 1 to %d", name, v, maxThreads)
+			}
+			c.Threads = n
+			break
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package pool
+
+import (
+	"context"
+	"runtime/debug"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// ForEach calls f for every index from 0 to n-1, spread over the workers, and
+// returns when all is done. See the package's documentation for what holds
+// between tasks, for calls inside tasks, and for errors.
+//
+// It allocates nothing if all goes well.
+func ForEach(p *Pool, n int, f func(worker, i int) error) error {
+	return p.do(context.Background(), n, f, false)
+}
+
+// ForEachContext is ForEach until ctx ends: then no more tasks begin, and if some
+// have not, it returns ErrCanceled or ErrTimeout, with the context's error and
+// cause, after those that had begun are over. Waiting for other loops ends too.
+func ForEachContext(ctx context.Context, p *Pool, n int, f func(worker, i int) error) error {
+	return p.do(ctx, n, f, false)
+}
+
+// Map is ForEach with results: the i-th is what f returned for i. They are nil if
+// a task failed.
+func Map[T any](p *Pool, n int, f func(worker, i int) (T, error)) ([]T, error) {
+	results := make([]T, max(n, 0))
+	err := ForEach(p, n, func(worker, i int) (err error) {
+		results[i], err = f(worker, i)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// ForEachWorker calls f once on every worker, at the same time as far as it can
+// be. In a task of the pool it is ErrBusy.
+func ForEachWorker(p *Pool, f func(worker int) error) error {
+	if p == nil {
+		return errClosed
+	}
+	return p.do(context.Background(), len(p.workers), func(worker, _ int) error { return f(worker) }, true)
+}
+
+// do runs a loop: of n tasks that anyone may run, or of one for each worker.
+func (p *Pool) do(ctx context.Context, n int, f task, each bool) error {
+	if p == nil {
+		return errClosed
+	}
+	if n < 0 {
+		return faultf(backend.ErrCount, "%d tasks", n)
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	w, err := p.enter(ctx)
+	switch {
+	case err != nil:
+		return err
+	case w != nil && w.leads:
+		return w.team(ctx, n, f, each)
+	case w != nil && each:
+		return faultf(backend.ErrBusy, "what is for every worker, in a task of one")
+	case w != nil:
+		return w.inline(ctx, n, f)
+	}
+	if n > 0 {
+		p.await(p.publish(ctx, n, f, each))
+		err = p.outcome(ctx)
+	}
+	p.turn <- struct{}{}
+	return err
+}
+
+// outcome returns how a loop ended and clears up after it.
+func (p *Pool) outcome(ctx context.Context) error {
+	p.run, p.ctx = nil, nil // they may hold much
+	if p.stop.Load() == 0 {
+		return nil
+	}
+	var first *TaskError
+	skipped := p.skipped.Swap(false)
+	for _, w := range p.workers {
+		if f := w.failure; f != nil && (first == nil || f.Index < first.Index) {
+			first = f
+		}
+		w.failure = nil
+	}
+	switch {
+	case first != nil:
+		return first
+	case skipped:
+		return ended(ctx)
+	}
+	return nil
+}
+
+// inline runs a loop that a task of the pool called, on its worker.
+func (w *worker) inline(ctx context.Context, n int, f task) error {
+	for i := range n {
+		if ctx.Err() != nil {
+			return ended(ctx)
+		}
+		if err := w.guard(i, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guard runs one task and returns what goes wrong with it. Goexit goes through to
+// the task outside.
+func (w *worker) guard(i int, f task) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &TaskError{Index: i, Worker: w.id, Err: &PanicError{v}, Stack: debug.Stack()}
+		}
+	}()
+	if e := f(w.id, i); e != nil {
+		return &TaskError{Index: i, Worker: w.id, Err: e}
+	}
+	return nil
+}

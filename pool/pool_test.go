@@ -1,0 +1,300 @@
+package pool
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// TestMain fails if the tests leave goroutines behind, or processors of Go's.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goroutines, processors := runtime.NumGoroutine(), runtime.GOMAXPROCS(0)
+	code := m.Run()
+	if code == 0 && !soon(func() bool { return runtime.NumGoroutine() <= goroutines }) {
+		b := make([]byte, 1<<20)
+		fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s", b[:runtime.Stack(b, true)])
+		code = 1
+	}
+	if n := runtime.GOMAXPROCS(0); code == 0 && n != processors {
+		fmt.Fprintf(os.Stderr, "GOMAXPROCS is %d, and was %d\n", n, processors)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// soon waits until something is so. It gives up after a time that no machine needs.
+func soon(so func() bool) bool {
+	for end := time.Now().Add(time.Minute); !so(); runtime.Gosched() {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// open starts a pool that is closed at the end of the test.
+func open(t testing.TB, cfg Config) *Pool {
+	t.Helper()
+	p, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// env is an environment of the given names and values.
+func env(pairs ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
+func TestClose(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	p, err := New(Config{Threads: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := runtime.GOMAXPROCS(0); n != before+3 {
+		t.Errorf("GOMAXPROCS is %d beside 3 workers, want %d", n, before+3)
+	}
+	// Close waits for what runs; what waits for its turn then is not run.
+	running, release := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	var ran atomic.Int32
+	wg.Go(func() {
+		if err := ForEach(p, 1, func(int, int) error {
+			close(running)
+			<-release
+			ran.Add(1)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	<-running
+	wg.Go(func() {
+		if err := ForEach(p, 1, func(int, int) error { ran.Add(10); return nil }); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("a loop that waits while the pool is closed: %v", err)
+		}
+	})
+	for range 2 {
+		wg.Go(func() {
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			if ran.Load() != 1 {
+				t.Errorf("after Close: %d, want 1", ran.Load())
+			}
+		})
+	}
+	<-p.closing
+	close(release)
+	wg.Wait()
+	if n := runtime.GOMAXPROCS(0); n != before {
+		t.Errorf("GOMAXPROCS is %d after Close, want %d", n, before)
+	}
+	nothing := func(int, int) error { return nil }
+	_, mapped := Map(p, 1, func(int, int) (int, error) { return 0, nil })
+	_, local := NewLocals(p, func(int) (int, error) { return 0, nil })
+	_, none := NewLocals(nil, func(int) (int, error) { return 0, nil })
+	for what, err := range map[string]error{
+		"ForEach": ForEach(p, 1, nothing), "ForEach of nothing": ForEach(p, 0, nothing), "Map": mapped, "NewLocals": local,
+		"Run": p.Run(func() error { return nil }), "of no pool": ForEach(nil, 1, nothing), "NewLocals of no pool": none,
+	} {
+		if !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("%s after Close: %v", what, err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Errorf("a third Close: %v", err)
+	}
+}
+
+// TestCloseInside calls from a task what cannot be done there.
+func TestCloseInside(t *testing.T) {
+	p := open(t, Config{Threads: 2})
+	err := ForEach(p, 4, func(int, int) error {
+		_, local := NewLocals(p, func(int) (int, error) { return 0, nil })
+		for what, err := range map[string]error{
+			"Close": p.Close(), "NewLocals": local, "Run": p.Run(func() error { return nil }),
+			"ForEachWorker": ForEachWorker(p, func(int) error { return nil }),
+		} {
+			if !errors.Is(err, backend.ErrBusy) {
+				return fmt.Errorf("%s in a task: %v", what, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSettings checks which setting beats which.
+func TestSettings(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want int
+	}{
+		{Config{Env: env()}, 1},
+		{Config{Env: env("SLURM_CPUS_PER_TASK", "3")}, 3},
+		{Config{Env: env("SLURM_CPUS_PER_TASK", "3", "COHORT_THREADS", "")}, 3},
+		{Config{Env: env("SLURM_CPUS_PER_TASK", "3", "COHORT_THREADS", "2")}, 2},
+		{Config{Env: env("SLURM_CPUS_PER_TASK", "many", "COHORT_THREADS", "2")}, 2},
+		{Config{Env: env("SLURM_CPUS_PER_TASK", "3", "COHORT_THREADS", "2"), Threads: 4}, 4},
+		{Config{Env: env("COHORT_THREADS", "no number"), Threads: 4}, 4},
+		{Config{Env: env("COHORT_THREADS", "2"), CPUs: [][]int{nil, nil, nil}}, 3},
+		{Config{Env: env("COHORT_PIN", "none")}, 1},
+		{Config{Env: env("COHORT_PIN", "no policy"), Pin: None}, 1},
+	} {
+		if p := open(t, c.cfg); p.Workers() != c.want {
+			t.Errorf("%+v: %d workers, want %d", c.cfg, p.Workers(), c.want)
+		}
+	}
+	for _, c := range []struct {
+		cfg Config
+		say []string // what the error names
+	}{
+		{Config{Threads: -1}, []string{"-1 threads"}},
+		{Config{Threads: 1 << 20}, []string{"1048576 threads"}},
+		{Config{Env: env("COHORT_THREADS", "0")}, []string{"COHORT_THREADS", `"0"`}},
+		{Config{Env: env("COHORT_THREADS", "-3")}, []string{"COHORT_THREADS", `"-3"`}},
+		{Config{Env: env("COHORT_THREADS", "two")}, []string{"COHORT_THREADS", `"two"`}},
+		{Config{Env: env("COHORT_THREADS", "2 ")}, []string{"COHORT_THREADS", `"2 "`}},
+		{Config{Env: env("COHORT_THREADS", "99999999999999999999")}, []string{"COHORT_THREADS"}},
+		{Config{Env: env("SLURM_CPUS_PER_TASK", "4(x2)")}, []string{"SLURM_CPUS_PER_TASK", `"4(x2)"`}},
+		{Config{Env: env("COHORT_PIN", "core")}, []string{"COHORT_PIN", `"core"`, "none, cores or numa"}},
+		{Config{Pin: "everywhere"}, []string{`"everywhere"`}},
+		{Config{LocalRank: 2, LocalSize: 2}, []string{"2 of 2"}},
+		{Config{LocalRank: -1, LocalSize: 2}, []string{"-1 of 2"}},
+		{Config{LocalRank: 1}, []string{"1 of 0"}},
+		{Config{LocalSize: -1}, []string{"0 of -1"}},
+		{Config{Threads: 3, CPUs: [][]int{{0}, {0}}}, []string{"2 processor sets", "3 threads"}},
+		{Config{CPUs: [][]int{{0}, {-1}}}, []string{"worker 1", "-1"}},
+		{Config{CPUs: [][]int{{1 << 20}}}, []string{"worker 0", "1048576"}},
+	} {
+		if c.cfg.Env == nil {
+			c.cfg.Env = env()
+		}
+		p, err := New(c.cfg)
+		if !errors.Is(err, backend.ErrInit) {
+			t.Errorf("%+v: %v, want ErrInit", c.cfg, err)
+		}
+		if err == nil {
+			p.Close()
+			continue
+		}
+		for _, s := range c.say {
+			if !contains(err, s) {
+				t.Errorf("%v does not name %s", err, s)
+			}
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	on := func(id int, cpus ...int) *worker { return &worker{id: id, cpus: cpus} }
+	for _, c := range []struct {
+		cfg     Config
+		workers []*worker
+		want    string
+	}{
+		{Config{Pin: None}, []*worker{on(0)}, "1 worker, not pinned"},
+		{Config{Pin: None}, []*worker{on(0), on(1)}, "2 workers, not pinned"},
+		{Config{Pin: Cores}, []*worker{on(0, 4), on(1, 5), on(2, 6)},
+			"3 workers pinned to cores: 0-2 to processors 4-6, one each; memory local"},
+		{Config{Pin: Cores}, []*worker{on(0, 0, 8), on(1, 1, 9)},
+			"2 workers pinned to cores: 0 to processors 0,8; 1 to processors 1,9; memory local"},
+		{Config{Pin: Cores}, []*worker{on(0, 0), on(1, 0), on(2, 1)},
+			"3 workers pinned to cores: 0-1 to processors 0; 2 to processors 1; more workers than processors; memory local"},
+		{Config{Pin: NUMA}, []*worker{on(0, 0, 1), on(1, 0, 1), on(2, 2, 3), on(3, 2, 3)},
+			"4 workers pinned to NUMA domains: 0-1 to processors 0-1; 2-3 to processors 2-3; memory local"},
+		{Config{CPUs: [][]int{{3}, nil}}, []*worker{on(0, 3), on(1)},
+			"2 workers pinned: 0 to processors 3; 1 to nowhere; memory local"},
+	} {
+		if got := describe(c.cfg, c.workers); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	forbidden := on(0, 1)
+	forbidden.policy = errors.New("forbidden")
+	if got := describe(Config{Pin: Cores}, []*worker{forbidden}); got != "1 worker pinned to cores: 0 to processors 1; memory policy not changed: forbidden" {
+		t.Error(got)
+	}
+	if got, want := open(t, Config{Threads: 2, Pin: None}).Describe(), "2 workers, not pinned"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestQuietSolvers(t *testing.T) {
+	vars := map[string]string{"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "", "GOTO_NUM_THREADS": "1,2"}
+	before := len(vars)
+	lookup := func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
+	bad := errors.New("read only")
+	set := func(name, value string) error {
+		if name == "BLIS_NUM_THREADS" {
+			return bad
+		}
+		if old := vars[name]; old != "" {
+			t.Errorf("%s=%s is overwritten", name, old)
+		}
+		vars[name] = value
+		return nil
+	}
+	settings, err := QuietSolvers(lookup, set)
+	if !errors.Is(err, bad) || !contains(err, "BLIS_NUM_THREADS") {
+		t.Errorf("an error in setting: %v", err)
+	}
+	var differ []string
+	for _, s := range settings {
+		if s.Differs() && s.Value != "" {
+			differ = append(differ, s.String())
+		}
+		if want := s.Name != "OMP_NUM_THREADS" && s.Name != "MKL_NUM_THREADS" && s.Name != "GOTO_NUM_THREADS" && s.Name != "BLIS_NUM_THREADS"; s.Set != want {
+			t.Errorf("%s: set %v, want %v", s.Name, s.Set, want)
+		}
+		if s.Set && vars[s.Name] != s.Quiet {
+			t.Errorf("%s=%q, want %q", s.Name, vars[s.Name], s.Quiet)
+		}
+	}
+	want := []string{
+		"OMP_NUM_THREADS=4 (not 1: OpenMP may start threads of its own)",
+		"GOTO_NUM_THREADS=1,2 (not 1: OpenBLAS and GotoBLAS may start threads of its own)",
+	}
+	if !slices.Equal(differ, want) {
+		t.Errorf("got %q, want %q", differ, want)
+	}
+	if vars["HIGHS_PARALLEL"] != "off" || len(vars) <= before {
+		t.Errorf("the variables are %v", vars)
+	}
+
+	// In the process itself, and what a child sees of it.
+	t.Setenv("OMP_NUM_THREADS", "")
+	for _, s := range quieting {
+		t.Setenv(s.Name, "") // to be put back by the test
+	}
+	if _, err := QuietSolvers(nil, nil); err != nil || os.Getenv("OMP_NUM_THREADS") != "1" {
+		t.Errorf("%v, and OMP_NUM_THREADS is %q", err, os.Getenv("OMP_NUM_THREADS"))
+	}
+}

@@ -1,0 +1,72 @@
+//go:build !linux
+
+package pool
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+)
+
+const (
+	canPin  = false
+	maxCPUs = 8192
+)
+
+// parker is where one thread sleeps and others wake it.
+type parker struct {
+	word atomic.Uint32
+	bell chan struct{}
+}
+
+func (k *parker) announce() {
+	if k.bell == nil {
+		k.bell = make(chan struct{}, 1)
+	}
+	k.word.Store(1)
+}
+
+func (k *parker) withdraw() bool {
+	if k.word.CompareAndSwap(1, 0) {
+		return true
+	}
+	<-k.bell // on its way
+	return false
+}
+
+func (k *parker) sleep() { <-k.bell }
+
+func (k *parker) asleep() bool { return k.word.Load() == 1 }
+
+func (k *parker) wake() bool {
+	if !k.asleep() || !k.word.CompareAndSwap(1, 0) {
+		return false
+	}
+	k.bell <- struct{}{}
+	return true
+}
+
+// identity is the number of a goroutine.
+type identity int
+
+// self reads it from the first line of the stack, "goroutine 17 [running]:".
+func self() identity {
+	var b [64]byte
+	text := b[:runtime.Stack(b[:], false)]
+	text = bytes.TrimPrefix(text, []byte("goroutine "))
+	number, _, _ := bytes.Cut(text, []byte(" "))
+	n, _ := strconv.Atoi(string(number))
+	return identity(n)
+}
+
+func onMainThread() bool { return false }
+
+func nameThread(string) {}
+
+func allowed() []int { return nil }
+
+func pin([]int) error { return errors.New("threads cannot be pinned on this system") }
+
+func localMemory() error { return nil }

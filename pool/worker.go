@@ -1,0 +1,167 @@
+package pool
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// worker is one of the pool's threads.
+type worker struct {
+	bed      parker
+	_        [64]byte
+	id       int
+	pool     *Pool
+	cpus     []int        // where it is pinned; none: it is not
+	policy   error        // why its memory policy could not be set
+	identity atomic.Int64 // of its goroutine
+	seen     uint64       // epoch of the loop that it has last looked at
+	done     int64        // chunks it has run and not given back in left
+	failure  *TaskError   // of this loop; the caller takes it when left is 0
+	leads    bool         // it runs what Run was given, and no task
+	_        [64]byte
+}
+
+// start makes the calling goroutine the worker's, and says how that went if
+// anybody wants to know.
+func (w *worker) start(started chan<- error) {
+	runtime.LockOSThread()
+	if onMainThread() {
+		// That one would be left behind pinned. It is held until the worker has another.
+		moved := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(moved)
+			w.settle(started)
+		}()
+		<-moved
+		runtime.UnlockOSThread()
+		return
+	}
+	w.settle(started)
+}
+
+func (w *worker) settle(started chan<- error) {
+	w.identity.Store(int64(self()))
+	nameThread(fmt.Sprintf("cohort-w%d", w.id))
+	var err error
+	if len(w.cpus) > 0 {
+		if e := pin(w.cpus); e != nil {
+			err = faultf(backend.ErrInit, "worker %d: %v", w.id, e)
+		}
+		w.policy = localMemory() // a container may forbid that, and it is of no great weight
+	}
+	if started != nil {
+		started <- err
+	}
+	w.live()
+}
+
+// live does the loops, until the pool ends. The goroutine is never unlocked: its
+// thread ends with it.
+func (w *worker) live() {
+	returned := false
+	defer func() {
+		if returned {
+			w.identity.Store(0)
+			w.pool.ended.Done()
+			return
+		}
+		// A task called Goexit. Another thread takes this one's place.
+		w.giveBack()
+		go w.start(nil)
+	}()
+	for w.await() {
+		if l := w.pool.lead.Load(); w.id == 0 && l != nil && w.pool.lead.CompareAndSwap(l, nil) {
+			w.lead(l)
+		} else {
+			w.work()
+		}
+	}
+	returned = true
+}
+
+// work takes chunks of the loop and runs them while there are any: first those of
+// the worker's own part, then those of others.
+func (w *worker) work() {
+	p, epoch := w.pool, w.seen
+	mine := &p.slots[w.id]
+	for {
+		k, ok := mine.first(epoch)
+		if !ok {
+			break
+		}
+		w.chunk(k)
+	}
+	if epoch&1 == 0 {
+		for d := 1; d < len(p.slots); d++ {
+			other := &p.slots[(w.id+d)%len(p.slots)]
+			for {
+				k, ok := other.last(epoch)
+				if !ok {
+					break
+				}
+				w.chunk(k)
+			}
+		}
+	}
+	w.giveBack()
+}
+
+// giveBack says how many chunks the worker has run. Who gives back the last ones
+// wakes the caller.
+func (w *worker) giveBack() {
+	n := w.done
+	if n == 0 {
+		return
+	}
+	w.done = 0
+	if w.pool.left.Add(-n) == 0 {
+		w.pool.waiter.wake()
+	}
+}
+
+// chunk runs the tasks of chunk k. After a failure it takes all that is left, so
+// that nobody begins another.
+func (w *worker) chunk(k int) {
+	p := w.pool
+	w.done++
+	i, hi := p.span(k)
+	returned := false
+	defer func() {
+		if v := recover(); v != nil {
+			w.fail(i, &PanicError{v}, debug.Stack())
+		} else if !returned {
+			w.fail(i, errGoexit, debug.Stack())
+		}
+	}()
+	run, ctx := p.run, p.ctx
+	for ; i < hi; i++ {
+		if ctx != nil && ctx.Err() != nil {
+			p.stop.CompareAndSwap(0, canceled)
+		}
+		if p.stop.Load() != 0 {
+			p.skipped.Store(true)
+			w.done += p.drain(w.seen)
+			break
+		}
+		if err := run(w.id, i); err != nil {
+			w.fail(i, err, nil)
+			break
+		}
+	}
+	returned = true
+}
+
+func (w *worker) fail(i int, err error, stack []byte) {
+	p := w.pool
+	if w.seen&1 == 1 {
+		i = -1
+	}
+	w.failure = &TaskError{Index: i, Worker: w.id, Err: err, Stack: stack}
+	p.stop.Store(failed)
+	w.done += p.drain(w.seen)
+}
