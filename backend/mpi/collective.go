@@ -18,6 +18,10 @@ import (
 // shortest message that Open MPI does not send at once between processes.
 const smallBytes = 2048
 
+// ringBytes is from which length on Open MPI never makes a short Allreduce a ring
+// (coll_tuned_decision_fixed.c of 4.1 and 5.0).
+const ringBytes = 128
+
 // Collective implements backend.Native: the library's call, where that is all
 // there is to do.
 func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
@@ -98,9 +102,31 @@ func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
 }
 
 // guarded reports whether the ranks must have agreed on a call before the library
-// makes it.
+// makes it: long ones, because of overruns, and all that wait for several messages at
+// a time in memory of the library's own. If one of these is too long that memory is
+// freed, and the next is written into it.
 func (c *comm) guarded(call *backend.Call) bool {
-	return c.p.guard && c.size > 1 && call.Coll != backend.Barrier && c.bytes(call) > c.p.small
+	if !c.p.guard || c.size == 1 || call.Coll == backend.Barrier {
+		return false
+	}
+	n := c.bytes(call)
+	switch {
+	case n > c.p.small:
+		return true
+	case c.scheduled(call): // whose receives are guarded by themselves
+		return false
+	case call.Form != backend.Blocking:
+		return true
+	}
+	switch call.Coll {
+	case backend.Bcast: // into the caller's memory, which is kept
+		return false
+	case backend.Reduce:
+		return c.size > 2
+	case backend.Allreduce: // a ring, where it is very short and there is an element for each
+		return c.size > 2 && call.Count >= c.size && n < ringBytes
+	}
+	return true
 }
 
 // bytes is how long the longest message of a call can be; the same on all ranks.
@@ -161,6 +187,7 @@ func (c *comm) ended(code libmpi.Code, call *backend.Call) error {
 		return nil
 	}
 	err := c.fault(code)
+	c.p.keep(call.Send, call.Recv)
 	if s := backend.Sentinel(backend.Code(err)); s == backend.ErrTruncate && c.p.checked {
 		err = &backend.Fault{Sentinel: backend.ErrMismatch, Text: fmt.Sprintf("the ranks' lengths of %v differ: %v", call.Coll, err)}
 	}

@@ -3,6 +3,8 @@
 package mpi
 
 import (
+	"sync"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
@@ -27,6 +29,11 @@ type process struct {
 	large         bool // the library counts above 2^31-1
 	persistent    bool // it has persistent collectives
 
+	kept struct { // buffers that the library may still write
+		sync.Mutex
+		bufs [][]byte
+	}
+
 	nodes    []int // node of each world rank
 	engine   engine
 	sound    sound
@@ -34,6 +41,13 @@ type process struct {
 	ops      ops
 	settings []Setting
 	caps     backend.Caps
+}
+
+// keep keeps the buffers of a collective that failed: receives of it may be pending.
+func (p *process) keep(bufs ...[]byte) {
+	p.kept.Lock()
+	p.kept.bufs = append(p.kept.bufs, bufs...)
+	p.kept.Unlock()
 }
 
 // folds maps tags below 0 to those of ctl: collectives' in one half of the range,
