@@ -10,11 +10,11 @@ import (
 // Policy says to what workers are pinned.
 type Policy string
 
-// The policies. The rank's share is that of Config.LocalRank.
+// The policies. What they mean for a node, [topo.Node.Share] decides.
 const (
 	FromEnv Policy = ""      // COHORT_PIN, else None
 	None    Policy = "none"  // workers run where the process may
-	Cores   Policy = "cores" // each worker has cores of its own, or one hardware thread where there are too few
+	Cores   Policy = "cores" // each worker has a core of its own, or a hardware thread where there are too few cores
 	NUMA    Policy = "numa"  // each worker has those cores of the rank's share that are in one NUMA domain
 )
 
@@ -44,8 +44,10 @@ type Config struct {
 	CPUs [][]int
 
 	// LocalRank and LocalSize tell apart the processes that share this one's
-	// affinity mask: each takes its share of it. 0 of 0 or of 1 takes all, which is
-	// right where a launcher has bound each process to processors of its own.
+	// affinity mask: each takes its part of it, and no two overlap while there are
+	// processors enough. 0 of 0 or of 1 takes all, which is right where a launcher
+	// has bound each process to processors of its own; topo.Sharers finds that out.
+	// They count where CPUs is set too: for how long workers look before they sleep.
 	LocalRank, LocalSize int
 
 	// Env looks an environment variable up; nil is os.LookupEnv.

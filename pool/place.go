@@ -1,148 +1,48 @@
 package pool
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
-// core is a physical core: those of its processors that may be used.
-type core struct {
-	domain int // the NUMA domain
-	cpus   []int
-}
-
-// readCores returns the cores that the processors of a mask are on, by NUMA
-// domain, from the files that the kernel has about them in a folder. What cannot
-// be read there is taken for one domain, or for a core of its own.
-func readCores(folder string, mask []int) []core {
-	domains := make(map[int]int) // by processor
-	lists, _ := filepath.Glob(filepath.Join(folder, "node", "node*", "cpulist"))
-	for _, list := range lists {
-		id, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(list)), "node"))
+// place returns the processors of each worker, none for one that is not pinned.
+func place(cfg Config) ([][]int, error) {
+	sets := cfg.CPUs
+	if sets == nil && cfg.Pin != None {
+		policy, err := topo.ParsePolicy(string(cfg.Pin))
 		if err != nil {
-			continue
+			return nil, faultf(backend.ErrInit, "%v", err)
 		}
-		for _, cpu := range readList(list) {
-			domains[cpu] = id
+		node, err := topo.Here()
+		if err != nil {
+			return nil, faultf(backend.ErrInit, "%v; use the policy none", err)
 		}
-	}
-	first := make(map[int]int) // by processor, the first one of its core
-	for _, cpu := range mask {
-		first[cpu] = cpu
-		if siblings := readList(filepath.Join(folder, "cpu", fmt.Sprintf("cpu%d", cpu), "topology", "thread_siblings_list")); len(siblings) > 0 {
-			first[cpu] = slices.Min(siblings)
+		shares, err := node.Share(cfg.LocalRank, cfg.LocalSize, cfg.Threads, policy)
+		if err != nil && !errors.Is(err, topo.ErrCrowded) { // which Describe says
+			return nil, faultf(backend.ErrInit, "%v", err)
 		}
-	}
-	sorted := slices.SortedFunc(slices.Values(mask), func(a, b int) int {
-		return cmp.Or(domains[a]-domains[b], first[a]-first[b], a-b)
-	})
-	var cores []core
-	for i, cpu := range sorted {
-		if i == 0 || first[cpu] != first[sorted[i-1]] {
-			cores = append(cores, core{domain: domains[cpu]})
-		}
-		last := &cores[len(cores)-1]
-		last.cpus = append(last.cpus, cpu)
-	}
-	return cores
-}
-
-// readList reads a file in the kernel's format, such as "0-3,8"; what is not in it
-// is not there.
-func readList(file string) (cpus []int) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
-		from, to, ranged := strings.Cut(part, "-")
-		lo, err := strconv.Atoi(from)
-		hi := lo
-		if err == nil && ranged {
-			hi, err = strconv.Atoi(to)
-		}
-		if err != nil || lo < 0 || hi >= maxCPUs {
-			return nil
-		}
-		for cpu := lo; cpu <= hi; cpu++ {
-			cpus = append(cpus, cpu)
+		for _, s := range shares {
+			sets = append(sets, s)
 		}
 	}
-	return cpus
-}
-
-// place returns the processors of each worker of one of several processes that
-// share the cores.
-//
-// The processes have contiguous parts of the cores, or of the processors where
-// there are fewer cores than processes, so that no two overlap; only if there are
-// fewer processors than processes they go round. So do workers with theirs.
-func place(cores []core, policy Policy, rank, size, workers int) [][]int {
-	if size > len(cores) {
-		cores = split(cores)
+	pinned := slices.ContainsFunc(sets, func(set []int) bool { return len(set) > 0 })
+	if pinned && !canPin {
+		return nil, faultf(backend.ErrNotSupported, "threads cannot be pinned on %s; use the policy none", runtime.GOOS)
 	}
-	if size > len(cores) {
-		rank, size = rank%len(cores), len(cores)
+	if sets == nil {
+		sets = make([][]int, cfg.Threads)
 	}
-	cores = cores[rank*len(cores)/size : (rank+1)*len(cores)/size]
-	if policy == Cores && workers > len(cores) {
-		cores = split(cores)
-	}
-	sets := make([][]int, workers)
-	for w := range sets {
-		mine := cores[w*len(cores)/workers]
-		if policy == Cores {
-			sets[w] = mine.cpus
-			continue
-		}
-		for _, c := range cores {
-			if c.domain == mine.domain {
-				sets[w] = append(sets[w], c.cpus...)
-			}
-		}
-	}
-	return sets
-}
-
-// split returns every processor as a core of its own.
-func split(cores []core) (single []core) {
-	for _, c := range cores {
-		for _, cpu := range c.cpus {
-			single = append(single, core{c.domain, []int{cpu}})
-		}
-	}
-	return single
-}
-
-// ranges returns numbers in the kernel's format, in rising order.
-func ranges(numbers []int) string {
-	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
-	var b strings.Builder
-	for i := 0; i < len(sorted); {
-		j := i
-		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
-			j++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(sorted[i]))
-		if j > i {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(sorted[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
+	return sets, nil
 }
 
 // describe says what is pinned where: "4 workers pinned to cores: 0-3 to
-// processors 0-3, one each; memory from the domain they run in".
+// processors 0-3, one each; memory local".
 func describe(cfg Config, workers []*worker) string {
 	n := len(workers)
 	s := fmt.Sprintf("%d workers", n)
@@ -161,7 +61,8 @@ func describe(cfg Config, workers []*worker) string {
 		s += " to NUMA domains"
 	}
 	var parts []string
-	shared := false
+	var all []int // processors
+	pinned := 0   // workers
 	for lo := 0; lo < n; {
 		// Neighbours that are on the same processors, or each on the one after the other's.
 		same, rising := lo+1, lo+1
@@ -178,19 +79,22 @@ func describe(cfg Config, workers []*worker) string {
 			who = append(who, w.id)
 			cpus = append(cpus, w.cpus...)
 		}
-		on := "nowhere"
-		if len(cpus) > 0 {
-			on = "processors " + ranges(cpus)
+		part := topo.NewCPUSet(who...).String()
+		if len(cpus) == 0 {
+			part += " free"
+		} else {
+			pinned += hi - lo
+			all = append(all, cpus...)
+			part += " to processors " + topo.NewCPUSet(cpus...).String()
 		}
 		if rising > same {
-			on += ", one each"
+			part += ", one each"
 		}
-		shared = shared || same-lo > len(workers[lo].cpus) && len(cpus) > 0
-		parts = append(parts, ranges(who)+" to "+on)
+		parts = append(parts, part)
 		lo = hi
 	}
 	s += ": " + strings.Join(parts, "; ")
-	if shared {
+	if pinned > len(topo.NewCPUSet(all...)) {
 		s += "; more workers than processors"
 	}
 	for _, w := range workers {

@@ -52,24 +52,11 @@ func New(cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	mask := allowed()
-	sets := cfg.CPUs
-	if sets == nil && cfg.Pin != None {
-		if !canPin {
-			return nil, faultf(backend.ErrNotSupported, "threads cannot be pinned on %s; use the policy none", runtime.GOOS)
-		}
-		if mask == nil {
-			return nil, faultf(backend.ErrInit, "the affinity mask cannot be read; use the policy none")
-		}
-		sets = place(readCores("/sys/devices/system", mask), cfg.Pin, cfg.LocalRank, cfg.LocalSize, cfg.Threads)
+	sets, err := place(cfg)
+	if err != nil {
+		return nil, err
 	}
-	if sets == nil {
-		sets = make([][]int, cfg.Threads)
-	}
-	processors := len(mask) / cfg.LocalSize
-	if mask == nil {
-		processors = runtime.NumCPU() / cfg.LocalSize
-	}
+	processors := runtime.NumCPU() / cfg.LocalSize // of the affinity mask that the process began with
 	p := &Pool{
 		slots:    make([]slot, cfg.Threads),
 		turn:     make(chan struct{}, 1),

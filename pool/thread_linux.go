@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 const (
@@ -63,17 +64,7 @@ func nameThread(name string) {
 	os.WriteFile("/proc/thread-self/comm", []byte(name), 0)
 }
 
-// allowed returns the processors that the process may use, nil if that is not
-// known. It asks for the first thread: the caller's may be pinned.
-func allowed() []int {
-	set := unix.NewCPUSet(maxCPUs)
-	if unix.SchedGetaffinityDynamic(os.Getpid(), set) != nil {
-		return nil
-	}
-	return members(set)
-}
-
-func members(set unix.CPUSetDynamic) (cpus []int) {
+func members(set unix.CPUSetDynamic) (cpus topo.CPUSet) {
 	for c := range maxCPUs {
 		if set.IsSet(c) {
 			cpus = append(cpus, c)
@@ -92,15 +83,16 @@ func pin(cpus []int) error {
 	want := members(set)
 	if err := unix.SchedSetaffinityDynamic(0, set); err != nil {
 		if errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("none of the processors %s is there for this process", ranges(want))
+			return fmt.Errorf("none of the processors %s is there for this process", want)
 		}
-		return fmt.Errorf("pinning to the processors %s: %w", ranges(want), err)
+		return fmt.Errorf("pinning to the processors %s: %w", want, err)
 	}
+	set.Zero() // the kernel fills in as many as it has
 	if err := unix.SchedGetaffinityDynamic(0, set); err != nil {
 		return fmt.Errorf("reading the affinity mask: %w", err)
 	}
 	if got := members(set); len(got) != len(want) {
-		return fmt.Errorf("of the processors %s only %s are there for this process", ranges(want), ranges(got))
+		return fmt.Errorf("of the processors %s only %s are there for this process", want, got)
 	}
 	return nil
 }

@@ -65,8 +65,6 @@ func onMainThread() bool { return false }
 
 func nameThread(string) {}
 
-func allowed() []int { return nil }
-
 func pin([]int) error { return errors.New("threads cannot be pinned on this system") }
 
 func localMemory() error { return nil }
