@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// MaxHosts is how many nodes a list may name. It is what Slurm allows, too.
+// MaxHosts is how many nodes a list may name, the most that Slurm takes in a range.
 const MaxHosts = 1 << 16
 
 // maxHostName is how long a node's name may be.

@@ -88,7 +88,7 @@ func kibibytes(info, key string) int64 {
 		if before == key || strings.HasPrefix(before, "Node ") && strings.HasSuffix(before, " "+key) {
 			number, unit, _ := strings.Cut(strings.TrimSpace(after), " ")
 			kib, err := strconv.ParseInt(number, 10, 64)
-			if err != nil || unit != "kB" || kib < 0 || kib > 1<<52 {
+			if err != nil || unit != "kB" || kib < 0 || kib > 1<<40 {
 				return 0
 			}
 			return kib << 10
