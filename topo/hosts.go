@@ -21,10 +21,10 @@ var ErrHosts = errors.New("topo: not a list of nodes")
 //	n[01-03,07],gpu-[1-2]x[3-4],login
 //
 // Names are separated by commas or white space. Numbers in brackets are written
-// at least as wide as the first of their range: [08-10] is 08, 09, 10. With
-// several brackets the last one counts fastest. Brackets inside brackets are an
-// error, as they are to Slurm. More than [MaxHosts] names are an error, found
-// before any of them is made.
+// at least as wide as the first of their range: [08-10] is 08, 09, 10. Names are in
+// the order in which Slurm numbers the nodes. Brackets inside brackets are an error,
+// as they are to Slurm; text after the last ones is none, as it is to Flux. More
+// than [MaxHosts] names are an error, found before any of them is made.
 func ExpandHosts(list string) ([]string, error) {
 	bad := func(format string, args ...any) ([]string, error) {
 		return nil, fmt.Errorf("%w: %s: %s", ErrHosts, quote(list), fmt.Sprintf(format, args...))
@@ -160,20 +160,25 @@ func digits(s string) (uint64, bool) {
 	return n, true
 }
 
-// expand appends the names that a pattern stands for.
+// expand appends the names that a pattern stands for. Slurm's order: the number in
+// the last brackets changes from one name to the next, then the first one and so
+// on, slowest the last but one.
 func (p *pattern) expand(hosts []string) []string {
-	var name []byte
+	last := len(p.numbers) - 1
+	chosen := make([]string, len(p.numbers))
 	var from func(at int)
 	from = func(at int) {
-		name = append(name, p.texts[at]...)
 		if at == len(p.numbers) {
-			hosts = append(hosts, string(name))
+			hosts = append(hosts, p.name(chosen))
 			return
 		}
-		prefix := len(name)
-		for _, r := range p.numbers[at] {
+		i := last
+		if at < last {
+			i = last - 1 - at
+		}
+		for _, r := range p.numbers[i] {
 			for n := r.first; n <= r.last; n++ {
-				name = appendPadded(name[:prefix], n, r.width)
+				chosen[i] = padded(n, r.width)
 				from(at + 1)
 			}
 		}
@@ -182,12 +187,19 @@ func (p *pattern) expand(hosts []string) []string {
 	return hosts
 }
 
-func appendPadded(b []byte, n uint64, width int) []byte {
-	for w := len(strconv.FormatUint(n, 10)); w < width; w++ {
-		b = append(b, '0')
+// name puts numbers between the texts.
+func (p *pattern) name(numbers []string) string {
+	var b strings.Builder
+	for i, text := range p.texts {
+		b.WriteString(text)
+		if i < len(numbers) {
+			b.WriteString(numbers[i])
+		}
 	}
-	return strconv.AppendUint(b, n, 10)
+	return b.String()
 }
+
+func padded(n uint64, width int) string { return fmt.Sprintf("%0*d", width, n) }
 
 // CompressHosts writes names as a list that [ExpandHosts] expands to the same
 // names in the same order, shorter where neighbours differ by a number at their
@@ -237,7 +249,7 @@ func compressNumbers(names []string, from int) string {
 		first := names[i][from:]
 		n, _ := digits(first)
 		j := i + 1
-		for j < len(names) && names[j][from:] == string(appendPadded(nil, n+uint64(j-i), len(first))) {
+		for j < len(names) && names[j][from:] == padded(n+uint64(j-i), len(first)) {
 			j++
 		}
 		if b.Len() > 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"runtime"
 	"slices"
@@ -28,7 +29,6 @@ func TestExpandHosts(t *testing.T) {
 		"n[3,1,2-2]":                     "n3 n1 n2",
 		"n[01-03,7],gpu-[1-2]x[3-4]":     "n01 n02 n03 n7 gpu-1x3 gpu-1x4 gpu-2x3 gpu-2x4",
 		"rack[0-1]node[1-2,5]":           "rack0node1 rack0node2 rack0node5 rack1node1 rack1node2 rack1node5",
-		"a[1-2]b[3-4]c[5-6]":             "a1b3c5 a1b3c6 a1b4c5 a1b4c6 a2b3c5 a2b3c6 a2b4c5 a2b4c6",
 		"n[1-2]-ib.cluster,login":        "n1-ib.cluster n2-ib.cluster login",
 		"nid00[040-042]":                 "nid00040 nid00041 nid00042",
 		"n1,n1":                          "n1 n1",
@@ -52,6 +52,30 @@ func TestExpandHosts(t *testing.T) {
 		if got, err := topo.ExpandHosts(list); !errors.Is(err, topo.ErrHosts) {
 			t.Errorf("%q: got %q, %v", list, got, err)
 		}
+	}
+}
+
+// TestExpandHostsBySlurm compares with what scontrol show hostnames of Slurm
+// 22.05.8 answered: the list, and after an arrow the names.
+func TestExpandHostsBySlurm(t *testing.T) {
+	b, err := os.ReadFile("testdata/scontrol-hostnames.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := 0
+	for line := range strings.Lines(string(b)) {
+		list, names, found := strings.Cut(strings.TrimSpace(line), " => ")
+		if !found {
+			t.Fatalf("line %q", line)
+		}
+		lists++
+		want := strings.Fields(names)
+		if got, err := topo.ExpandHosts(list); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %q, %v\nwant %q", list, got, err, want)
+		}
+	}
+	if lists < 50 {
+		t.Errorf("only %d lists", lists)
 	}
 }
 

@@ -95,7 +95,7 @@ func TestReadJob(t *testing.T) {
 		name, env string
 		want      topo.Job
 	}{
-		{"none", "HOME=/home/someone\nNCPUS=4\nSLURM_NTASKS=2", none},
+		{"none", "NCPUS=4\nSLURM_NTASKS=2", none},
 		{"a task of srun", slurmTask, step},
 		{"a script of sbatch", slurmScript, script},
 		{"a shell of srun --pty in newer versions", slurmScript + "SLURM_STEP_ID=4294967290\n", with(script, func(j *topo.Job) { j.Step = "4294967290" })},
