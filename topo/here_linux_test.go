@@ -1,14 +1,17 @@
 package topo_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cohort-hpc/cohort/internal/mpitest"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -21,6 +24,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "here":
 		say(topo.Here())
+	case "job":
+		j := topo.ThisJob()
+		fmt.Printf("%s: rank %d of %d, %d of %d; problems: %v\n", j.Launcher, j.Rank, j.Size, j.LocalRank, j.LocalSize, j.Problems)
 	case "worker":
 		// A thread, most likely the main one, is bound to the last of the processors;
 		// what a goroutine on it sees is what the process may use.
@@ -60,28 +66,24 @@ func bind(cpus topo.CPUSet) error {
 	return unix.SchedSetaffinity(0, &mask)
 }
 
-// child runs the test binary bound to processors and returns what it says.
-func child(t *testing.T, what string, cpus topo.CPUSet) string {
+// child runs the test binary bound to some of the processors of all, and returns
+// what it says.
+func child(t *testing.T, what string, cpus, all topo.CPUSet) string {
 	t.Helper()
-	said := make(chan string)
-	go func() {
-		// A thread that is bound hands its mask to what it starts, and ends with its
-		// goroutine because that does not unlock it.
-		runtime.LockOSThread()
-		if err := bind(cpus); err != nil {
-			said <- err.Error()
-			return
-		}
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), asChild+"="+what)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			said <- err.Error() + ": " + string(out)
-			return
-		}
-		said <- strings.TrimSpace(string(out))
-	}()
-	return <-said
+	// A thread that is bound hands its mask to what it starts.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := bind(cpus); err != nil {
+		t.Fatal(err)
+	}
+	defer bind(all)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asChild+"="+what)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // TestHereBound describes the node to processes that are bound to a part of it.
@@ -92,10 +94,10 @@ func TestHereBound(t *testing.T) {
 	}
 	parts := []topo.CPUSet{n.CPUs, n.CPUs[:1], n.CPUs[len(n.CPUs)-1:], n.CPUs[len(n.CPUs)/2:]}
 	for _, cpus := range parts {
-		if got := child(t, "here", cpus); got != cpus.String() {
+		if got := child(t, "here", cpus, n.CPUs); got != cpus.String() {
 			t.Errorf("bound to %v: got %s", cpus, got)
 		}
-		if got := child(t, "worker", cpus); got != cpus.String() {
+		if got := child(t, "worker", cpus, n.CPUs); got != cpus.String() {
 			t.Errorf("bound to %v, on a thread that is bound to the last of them: got %s", cpus, got)
 		}
 	}
@@ -115,4 +117,28 @@ func TestHereByFiles(t *testing.T) {
 	if !n.CPUs.Equal(want.CPUs) || cores(n) != cores(want) || domains(n) != domains(want) {
 		t.Errorf("got %v, %v; want %v, %v", cores(n), domains(n), cores(want), domains(want))
 	}
+}
+
+// TestThisJobByLaunchers has the MPI launchers of this machine start ranks.
+func TestThisJobByLaunchers(t *testing.T) {
+	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
+		cmd := l.Command(2, os.Args[0])
+		cmd.Env = append(cmd.Env, asChild+"=job")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		name := map[string]string{"MPICH": "MPICH's mpiexec", "Open MPI": "Open MPI's mpirun"}[l.Library.Vendor]
+		want := []string{
+			name + ": rank 0 of 2, 0 of 2; problems: []",
+			name + ": rank 1 of 2, 1 of 2; problems: []",
+		}
+		got := slices.Sorted(strings.Lines(string(out)))
+		for i := range got {
+			got[i] = strings.TrimSpace(got[i])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
