@@ -40,7 +40,7 @@ enum {
 	COH_FLOAT16, COH_BFLOAT16, COH_FLOAT32, COH_FLOAT64, COH_COMPLEX64, COH_COMPLEX128, COH_KINDS
 };
 
-enum { COH_USER_OPS = 64 }; // user-defined operations at a time
+enum { COH_USER_OPS = 512 }; // user-defined operations at a time
 
 // coh_shim is the functions for one ABI.
 typedef struct {

@@ -231,8 +231,11 @@ static uintptr_t op_of(int op) {
 #define TRAMPOLINE(i) \
 	static void apply##i(void *in, void *inout, int *n, MPI_Datatype *type) { (void)type; coh_go_apply(i, in, inout, *n); }
 #define EIGHT(m, i) m(i##0) m(i##1) m(i##2) m(i##3) m(i##4) m(i##5) m(i##6) m(i##7)
-#define ALL_SLOTS(m) EIGHT(m, 0) EIGHT(m, 01) EIGHT(m, 02) EIGHT(m, 03) EIGHT(m, 04) EIGHT(m, 05) EIGHT(m, 06) EIGHT(m, 07)
-ALL_SLOTS(TRAMPOLINE) // octal: 00 to 077
+#define SIXTYFOUR(m, i) \
+	EIGHT(m, i##0) EIGHT(m, i##1) EIGHT(m, i##2) EIGHT(m, i##3) EIGHT(m, i##4) EIGHT(m, i##5) EIGHT(m, i##6) EIGHT(m, i##7)
+#define ALL_SLOTS(m) \
+	SIXTYFOUR(m, 0) SIXTYFOUR(m, 01) SIXTYFOUR(m, 02) SIXTYFOUR(m, 03) SIXTYFOUR(m, 04) SIXTYFOUR(m, 05) SIXTYFOUR(m, 06) SIXTYFOUR(m, 07)
+ALL_SLOTS(TRAMPOLINE) // octal: 000 to 0777
 
 #define NAME(i) apply##i,
 static MPI_User_function *const trampolines[COH_USER_OPS] = {ALL_SLOTS(NAME)};
