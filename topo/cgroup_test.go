@@ -129,6 +129,15 @@ func TestLimits(t *testing.T) {
 			},
 			topo.Limits{Procs: 99}, "0-7",
 		}, {
+			"the mount that shows the group, not one whose name begins alike",
+			map[string]string{
+				"proc/self/cgroup":    "0::/pod/xy",
+				"proc/self/mountinfo": "31 25 0:28 /pod/x /other rw - cgroup2 none rw\n32 25 0:28 /pod/xy /own rw - cgroup2 none rw",
+				"other/pids.max":      "1",
+				"own/pids.max":        "99",
+			},
+			topo.Limits{Procs: 99}, "0-7",
+		}, {
 			"a cpuset of another machine is not believed",
 			map[string]string{
 				"proc/self/cgroup":                    "0::/",

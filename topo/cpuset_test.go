@@ -21,6 +21,7 @@ func TestParseCPUSet(t *testing.T) {
 		{"8,0-1,10-11", topo.CPUSet{0, 1, 8, 10, 11}},
 		{"0-4,2-6,4", topo.CPUSet{0, 1, 2, 3, 4, 5, 6}},
 		{"1-5,2-3,7", topo.CPUSet{1, 2, 3, 4, 5, 7}},
+		{"1-5,2-3,4,7", topo.CPUSet{1, 2, 3, 4, 5, 7}},
 		{"65535", topo.CPUSet{65535}},
 	} {
 		got, err := topo.ParseCPUSet(c.list)

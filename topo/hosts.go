@@ -113,9 +113,9 @@ func parsePattern(word string) (*pattern, error) {
 			if err != nil {
 				return nil, err
 			}
-			// Each of the two is checked against the limit before they are added or
-			// multiplied, so that nothing overflows.
-			if r.last-r.first >= MaxHosts || names > MaxHosts || len(all) > MaxHosts {
+			// Both are checked against the limit before they are added, and below before
+			// they are multiplied, so that nothing overflows.
+			if r.last-r.first >= MaxHosts || names > MaxHosts {
 				return nil, fmt.Errorf("more than %d names", MaxHosts)
 			}
 			names += int(r.last - r.first + 1)

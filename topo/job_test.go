@@ -99,6 +99,7 @@ func TestReadJob(t *testing.T) {
 		{"a task of srun", slurmTask, step},
 		{"a script of sbatch", slurmScript, script},
 		{"a shell of srun --pty in newer versions", slurmScript + "SLURM_STEP_ID=4294967290\n", with(script, func(j *topo.Job) { j.Step = "4294967290" })},
+		{"the script by its name", slurmScript + "SLURM_STEP_ID=batch\n", with(script, func(j *topo.Job) { j.Step = "batch" })},
 		{
 			// mpirun starts a process of its own on each node by srun, whose variables
 			// the ranks inherit.

@@ -81,6 +81,12 @@ laptop: 12th Gen Intel(R) Core(TM) i7-1260P, 16 processors (0-15), 12 cores
   memory: 384 GiB, 375 GiB available
   huge pages: 16 of 2 MiB, transparent: always
 `},
+		{unplugged(t).read(nil), `
+5 processors (0-1,3-4,7), 3 cores
+  domain 0: package 0, 16 GiB, 8 GiB free
+    3 cores, 5 hardware threads: 0-1,3-4,7
+  caches of a core: L1d 32 KiB
+`},
 		{container(t).read(nil), `
 4 of 32 processors (4-7), 4 cores
   domain 0: package 0, 192 GiB, 170 GiB free

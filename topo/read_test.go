@@ -214,6 +214,15 @@ func TestReadMemory(t *testing.T) {
 	}
 }
 
+func TestDomainsOf(t *testing.T) {
+	n := expander(t).read(nil)
+	for list, want := range map[string][]int{"": nil, "0": {0}, "3-4": {0, 1}, "5-7": {1}, "9": nil} {
+		if got := n.DomainsOf(set(list)); !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", list, got, want)
+		}
+	}
+}
+
 func TestReadDistancesOfAnotherWidth(t *testing.T) {
 	d := expander(t)
 	d.write("sys/devices/system/node/node1/distance", "21 10")
