@@ -84,6 +84,10 @@ func (e *engine) poll(spins int) {
 	if !e.mu.TryLock() {
 		return // somebody else is at it
 	}
+	if e.closing.Load() {
+		e.mu.Unlock()
+		return
+	}
 	if e.queued.Load() > 0 {
 		comms := slices.Clone(e.comms)
 		e.mu.Unlock()
@@ -144,6 +148,21 @@ func (e *engine) take(fin []finished, from int) {
 	clear(e.ops[j:])
 	e.ops, e.reqs = e.ops[:j], e.reqs[:j]
 	e.next = 0
+}
+
+// stop ends all progress, because MPI is about to be finalized. A round that has
+// begun is waited for.
+func (e *engine) stop() {
+	e.mu.Lock()
+	e.closing.Store(true)
+	e.mu.Unlock()
+}
+
+// owed reports whether MPI still has sends that were given up.
+func (e *engine) owed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.ops, func(o *op) bool { return o.req == nil && o.coll == nil && !o.receives })
 }
 
 // tell sends a notice that nobody waits for.

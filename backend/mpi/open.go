@@ -344,7 +344,7 @@ func (p *process) describe() backend.Caps {
 // finalize ends MPI with the world's Close: all ranks come, or it waits.
 func (p *process) finalize(c *comm) error {
 	p.settle()
-	p.engine.closing.Store(true)
+	p.engine.stop()
 	if p.engine.leaks == 0 && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
 		c.data.Free()
 		c.ctl.Free()
@@ -386,7 +386,18 @@ func (p *process) leave() error {
 		code = libmpi.Finalize()
 		runtime.UnlockOSThread()
 	} else {
-		p.thread.do(func() { code = libmpi.Finalize() })
+		done := make(chan libmpi.Code, 1)
+		p.thread.work <- func() { done <- libmpi.Finalize() }
+		var late <-chan time.Time
+		if p.engine.owed() {
+			late = time.After(leaveFor)
+		}
+		select {
+		case code = <-done:
+		case <-late:
+			return &backend.Fault{Sentinel: backend.ErrBroken, Text: fmt.Sprintf("MPI_Finalize has not returned after %v: a message whose sending was "+
+				"given up has not been received; the launcher may report this process as failed", leaveFor)}
+		}
 		p.thread.end()
 	}
 	if code != 0 {
@@ -394,3 +405,7 @@ func (p *process) leave() error {
 	}
 	return nil
 }
+
+// leaveFor is how long MPI_Finalize may take while a send that was given up is still
+// under way: MPICH waits in it for the message to be received, which may never be.
+const leaveFor = 5 * time.Second

@@ -1,0 +1,45 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// TestLeavingASendBehind has a rank give up a send that nobody receives, and
+// leave: MPICH's MPI_Finalize waits for the message to be received. The job ends all
+// the same, and the rank hears why it is not a good end, if it is none.
+func TestLeavingASendBehind(t *testing.T) {
+	program("send left behind", sendLeftBehind)
+	for _, library := range libraries {
+		e := start(t, library, 2, "send left behind")
+		e.has(t, "rank 1 has left")
+		if e.status != 0 {
+			e.has(t, "a message whose sending was given up has not been received")
+		}
+	}
+}
+
+func sendLeftBehind() error {
+	w, err := cohort.Init(background, nil)
+	if err != nil {
+		return err
+	}
+	if w.Rank() == 1 {
+		ctx, cancel := context.WithTimeout(background, 50*time.Millisecond)
+		defer cancel()
+		err := cohort.Send(w.WithContext(ctx), make([]byte, 16_000), 0, 1)
+		if !errors.Is(err, cohort.ErrTimeout) {
+			return fmt.Errorf("the send: %v", err)
+		}
+	}
+	err = w.Close()
+	say("rank %d has left: %v", w.Rank(), err)
+	return err
+}
