@@ -17,7 +17,8 @@ import (
 // function that Run runs, and there. The three take turns, and the figures are the
 // least nanoseconds per loop of all turns. On a machine that does other things,
 //
-//	go test -c ./pool && cd pool && chrt -r 10 ../pool.test -test.run=- -test.bench=OpenMP -test.benchtime=20x
+//	go test -c -o bin/pool.test ./pool && cd pool
+//	chrt -r 10 ../bin/pool.test -test.run=- -test.bench=OpenMP -test.benchtime=20x
 func BenchmarkOpenMP(b *testing.B) {
 	program := openMP(b)
 	for _, spin := range []time.Duration{0, 2 * time.Microsecond, 10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond} {

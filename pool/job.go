@@ -13,6 +13,10 @@ type task = func(worker, i int) error
 // time, and taking chunks is still rare.
 const perWorker = 64
 
+// few chunks are not dealt out: all in one slot, they move fewer cache lines between
+// cores, of which a short loop's time is made.
+const few = 4
+
 // maxChunks is what fits a slot.
 const maxChunks = 1<<16 - 1
 
@@ -119,10 +123,16 @@ func (p *Pool) publish(ctx context.Context, n int, run task, each bool) uint64 {
 		p.ctx = ctx
 	}
 	p.quot, p.rest = n/chunks, n%chunks
-	p.stop.Store(0)
+	if p.stop.Load() != 0 {
+		p.stop.Store(0)
+	}
 	p.left.Store(int64(chunks))
-	part, more := chunks/count, chunks%count
-	for w, lo := 0, 0; w < count && lo < chunks; w++ {
+	parts := count
+	if chunks <= few && !each {
+		parts = 1
+	}
+	part, more := chunks/parts, chunks%parts
+	for w, lo := 0, 0; w < parts && lo < chunks; w++ {
 		hi := lo + part
 		if w < more {
 			hi++

@@ -38,7 +38,7 @@ type patience struct {
 	caller time.Duration // the caller of a loop, all in all
 	glance time.Duration // of that, before it wakes sleeping workers
 	worker time.Duration
-	yields bool // one worker sleeps at once, so that the caller has a processor
+	yields bool // a worker sleeps at once when the caller needs its processor
 }
 
 // patienceFor returns what is right for callers that are no workers. Where the
@@ -51,7 +51,7 @@ func patienceFor(workers, processors int) patience {
 	case workers < processors:
 		return patience{caller: 30 * us, glance: 2 * us, worker: 50 * us}
 	case workers == processors && workers > 1:
-		return patience{caller: 10 * us, glance: 10 * us, worker: 20 * us, yields: true}
+		return patience{caller: 5 * us, glance: 5 * us, worker: 20 * us, yields: true}
 	}
 	return patience{}
 }
@@ -73,9 +73,10 @@ func (w *worker) await() bool {
 		how = &p.together
 	}
 	limit := how.worker
-	if how.yields && p.asleep.Load() == 0 {
+	if how.yields && (w.woke || p.asleep.Load() == 0 && !p.waiter.asleep()) {
 		limit = 0
 	}
+	w.woke = false
 	slept := false
 	for !look(limit, func() bool { return p.epoch.Load() != w.seen }) {
 		// Invariant: who starts a loop after this sees that the worker sleeps.

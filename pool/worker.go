@@ -21,6 +21,7 @@ type worker struct {
 	seen     uint64       // epoch of the loop that it has last looked at
 	done     int64        // chunks it has run and not given back in left
 	failure  *TaskError   // of this loop; the caller takes it when left is 0
+	woke     bool         // it has just woken the caller
 	leads    bool         // it runs what Run was given, and no task
 	_        [64]byte
 }
@@ -65,8 +66,8 @@ func (w *worker) settle(started chan<- error) {
 func (w *worker) live() {
 	returned := false
 	defer func() {
+		w.identity.Store(0) // the thread's number may be another's soon
 		if returned {
-			w.identity.Store(0)
 			w.pool.ended.Done()
 			return
 		}
@@ -120,7 +121,7 @@ func (w *worker) giveBack() {
 	}
 	w.done = 0
 	if w.pool.left.Add(-n) == 0 {
-		w.pool.waiter.wake()
+		w.woke = w.pool.waiter.wake()
 	}
 }
 
