@@ -7,6 +7,7 @@ import (
 	"errors"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 )
 
@@ -51,9 +52,12 @@ func (k *parker) wake() bool {
 // identity is the number of a goroutine.
 type identity int
 
+var stacks = sync.Pool{New: func() any { return new([64]byte) }}
+
 // self reads it from the first line of the stack, "goroutine 17 [running]:".
 func self() identity {
-	var b [64]byte
+	b := stacks.Get().(*[64]byte)
+	defer stacks.Put(b)
 	text := b[:runtime.Stack(b[:], false)]
 	text = bytes.TrimPrefix(text, []byte("goroutine "))
 	number, _, _ := bytes.Cut(text, []byte(" "))
