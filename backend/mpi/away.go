@@ -3,8 +3,6 @@
 package mpi
 
 import (
-	"slices"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 	"golang.org/x/sys/unix"
@@ -19,7 +17,7 @@ const reach = 1 << 36
 // the library's. They arrive in memory of their own, with room behind it.
 func (e *engine) surrender() {
 	e.mu.Lock()
-	comms := slices.Clone(e.comms)
+	comms := e.comms
 	e.mu.Unlock()
 	for _, c := range comms {
 		for i := range c.queues {

@@ -236,23 +236,29 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 	return err
 }
 
-// userCall is what a user-defined operation left of a call.
-type userCall struct{ panicked atomic.Pointer[string] }
+// userCall is the blocking call whose operation comes back into Go.
+type userCall struct {
+	apply    func(dst, a, b []byte)
+	guarded  func(in, inout []byte) // calls apply; made once
+	panicked atomic.Pointer[string]
+}
 
 // withUser makes a blocking call whose operation comes back into Go.
 func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) error {
-	apply := call.Op.Apply
-	// The library must not be left by a panic.
-	guarded := func(in, inout []byte) {
-		defer func() {
-			if p := recover(); p != nil {
-				text := fmt.Sprintf("the operation's function panicked: %v\n%s", p, debug.Stack())
-				c.user.panicked.CompareAndSwap(nil, &text)
-			}
-		}()
-		apply(inout, in, inout)
+	if c.user.guarded == nil {
+		// The library must not be left by a panic.
+		c.user.guarded = func(in, inout []byte) {
+			defer func() {
+				if p := recover(); p != nil {
+					text := fmt.Sprintf("the operation's function panicked: %v\n%s", p, debug.Stack())
+					c.user.panicked.CompareAndSwap(nil, &text)
+				}
+			}()
+			c.user.apply(inout, in, inout)
+		}
 	}
-	op, err := c.p.ops.take(call.Op, guarded)
+	c.user.apply = call.Op.Apply
+	op, err := c.p.ops.take(call.Op, c.user.guarded)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type engine struct {
 	mu    sync.Mutex
 	reqs  []libmpi.Request // what MPI is asked about; parallel to ops
 	ops   []*op
-	comms []*comm      // that can have guarded receives
+	comms []*comm      // that can have guarded receives; never changed, but replaced
 	leaks int          // communicators that could not be freed
 	stuck atomic.Int32 // blocking calls that were given up
 	next  int          // where the next round of tests begins
@@ -37,13 +37,13 @@ type engine struct {
 
 func (e *engine) add(c *comm) {
 	e.mu.Lock()
-	e.comms = append(e.comms, c)
+	e.comms = append(slices.Clip(e.comms), c)
 	e.mu.Unlock()
 }
 
 func (e *engine) remove(c *comm) {
 	e.mu.Lock()
-	e.comms = slices.DeleteFunc(e.comms, func(d *comm) bool { return d == c })
+	e.comms = slices.DeleteFunc(slices.Clone(e.comms), func(d *comm) bool { return d == c })
 	e.mu.Unlock()
 }
 
@@ -89,7 +89,7 @@ func (e *engine) poll(spins int) {
 		return
 	}
 	if e.queued.Load() > 0 {
-		comms := slices.Clone(e.comms)
+		comms := e.comms
 		e.mu.Unlock()
 		for _, c := range comms {
 			c.match()

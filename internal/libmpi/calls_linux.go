@@ -29,7 +29,6 @@ package libmpi
 #cgo nocallback coh_call_start
 #cgo noescape coh_call_coll
 #cgo nocallback coh_call_coll
-#cgo noescape coh_callback_coll
 #cgo noescape coh_call_allreduce
 #cgo nocallback coh_call_allreduce
 #include "calls.h"
@@ -205,17 +204,16 @@ type Coll struct {
 
 // Collective makes a blocking collective call.
 func (c Comm) Collective(a *Coll) Code {
-	var req C.uintptr_t
 	enter()
 	defer leave()
 	if a.Callback {
 		return Code(C.coh_callback_coll(C.int(a.Coll), 0, flag(a.InPlace), data(a.Send), data(a.Recv), C.int64_t(a.Count),
 			counts(a.SendCounts), counts(a.SendDispls), counts(a.RecvCounts), counts(a.RecvDispls),
-			C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), &req))
+			C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), nil))
 	}
 	return Code(C.coh_call_coll(C.int(a.Coll), 0, flag(a.InPlace), data(a.Send), data(a.Recv), C.int64_t(a.Count),
 		counts(a.SendCounts), counts(a.SendDispls), counts(a.RecvCounts), counts(a.RecvDispls),
-		C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), &req))
+		C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), nil))
 }
 
 // Begin makes a nonblocking or persistent collective call. Buffers and counts
