@@ -151,6 +151,8 @@ func (c *comm) scheduled(call *backend.Call) bool {
 		return true
 	case p.deterministic && call.Op != nil:
 		return true
+	case call.Form != backend.Blocking && !p.sound[call.Coll].long && c.bytes(call) > math.MaxInt32:
+		return true
 	}
 	switch call.Coll {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:

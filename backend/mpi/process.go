@@ -104,14 +104,14 @@ func (t *thread) do(f func()) {
 func (t *thread) end() { close(t.work) }
 
 // sound is what of the library's collectives can be used, looked up beforehand.
-type sound [backend.Exscan + 1]struct{ native, inPlace, persistent bool }
+type sound [backend.Exscan + 1]struct{ native, inPlace, persistent, long bool }
 
 func newSound(q quirks) (s sound) {
 	for c := range s {
 		coll := backend.Coll(c)
 		// Who works in place is known to each rank only: where either is wrong,
 		// neither is the library's.
-		s[c].native, s[c].inPlace = q.native(coll), q.inPlace(coll)
+		s[c].native, s[c].inPlace, s[c].long = q.native(coll), q.inPlace(coll), q.long(coll)
 		s[c].persistent = q.persistent(coll, false) && q.persistent(coll, true)
 	}
 	return s

@@ -13,6 +13,7 @@ const (
 	quirkOverrun         quirkKind = iota + 1 // a long message is written past the end of a shorter receive
 	quirkSilentCut                            // a message longer than its receive is cut without an error
 	quirkNoLength                             // of a message longer than its receive nothing is received, nor its length known
+	quirkNoLong                               // some collectives, not blocking, fail above 2^31-1 bytes
 	quirkNoPersistent                         // persistent forms of some collectives are wrong
 	quirkNoInPlace                            // some collectives are wrong in place, in all forms
 	quirkNoNative                             // some collectives are wrong, in all forms
@@ -69,6 +70,12 @@ var quirkTable = []quirk{
 		wrong:    "of a message longer than its receive nothing is written into the buffer, and the status has a length that was never set; source and tag are right",
 		does:     "gives ErrTruncate with source and tag; the length is not known",
 		evidence: "measured with 4.0.2 over UCX (50 to 1 000 000 bytes, from itself and another rank, posted before and after); other devices not tried",
+	},
+	{
+		kind: quirkNoLong, vendor: anyMPICH, colls: []backend.Coll{backend.Bcast},
+		wrong:    "MPI_Ibcast and MPI_Bcast_init of more than 2^31-1 bytes, however they are counted, end with an error on the ranks that receive, though all data have come",
+		does:     "runs these as messages",
+		evidence: "measured with 4.0.2 (2 ranks; 11 other nonblocking collectives are right); other releases not tried",
 	},
 	{
 		kind: quirkNoPersistent, vendor: "MPICH", from: "4.0", before: "4.3", colls: []backend.Coll{backend.Gather},
@@ -279,6 +286,10 @@ func (qs quirks) overruns() bool { return qs.has(quirkOverrun) }
 func (qs quirks) persistent(coll backend.Coll, inPlace bool) bool {
 	return qs.native(coll) && qs.sound(quirkNoPersistent, coll, inPlace) && qs.sound(quirkNoInPlace, coll, inPlace)
 }
+
+// long reports whether the library's own collective is sound above 2^31-1 bytes where
+// it does not block.
+func (qs quirks) long(coll backend.Coll) bool { return qs.sound(quirkNoLong, coll, true) }
 
 // native reports whether the library's own collective is sound at all.
 func (qs quirks) native(coll backend.Coll) bool { return qs.sound(quirkNoNative, coll, true) }

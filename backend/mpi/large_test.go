@@ -1,0 +1,334 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// What does not fit into the int that MPI's functions count with: real transfers of
+// more than 2^31 elements of one byte, displacements behind that, and fewer elements
+// that are more bytes.
+func TestLargeCounts(t *testing.T) {
+	program("large", func() error { return with(large) })
+	if testing.Short() {
+		t.Skip("with -short nothing of some GiB is moved")
+	}
+	for _, library := range libraries {
+		t.Run(library, func(t *testing.T) {
+			if free := available(t); free < largeMemory {
+				t.Skipf("needs %d GiB of memory, there are %d", largeMemory>>30, free>>30)
+			}
+			for first := 0; first < len(largeCases); first += largeJob {
+				e := start(t, library, 2, "large", fmt.Sprintf("%s=%d", largeVariable, first))
+				ends, want := e.lines("ok"), 2*min(largeJob, len(largeCases)-first)
+				if e.status != 0 || len(ends) != want {
+					t.Errorf("%d of %d transfers are right: status %d\n%s", len(ends), want, e.status, e.out)
+				}
+				t.Log(ends)
+			}
+		})
+	}
+}
+
+const (
+	largeMemory   = 15 << 30 // what the ranks and the library's own copies take
+	largeJob      = 5        // transfers in one job
+	largeVariable = "MPITEST_LARGE"
+)
+
+// available returns how much memory can be had.
+func available(t *testing.T) (n int) {
+	t.Helper()
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &n); err == nil {
+			return n << 10
+		}
+	}
+	t.Fatal("there is no MemAvailable in /proc/meminfo")
+	return 0
+}
+
+// Lengths: a little more than an int counts, and blocks of which two are.
+const (
+	over = 1<<31 + 5
+	half = 1<<30 + 3
+)
+
+// slabs is one rank's memory: a has text, b what is received.
+type slabs struct {
+	*cohort.Comm
+	a, b []byte
+	text []byte
+	base int // where the text begins: elsewhere in each transfer
+}
+
+// largeCase is a transfer between two ranks. It returns what came, and the rank it
+// came from, or an error.
+type largeCase struct {
+	name string
+	run  func(s *slabs) error
+}
+
+func large(w *cohort.Comm) error {
+	// Where memory is short these are to go first.
+	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
+	s := &slabs{Comm: w, a: make([]byte, over+1<<20), b: make([]byte, over+1<<20), text: make([]byte, 1<<20-3)}
+	for i := range s.text {
+		s.text[i] = byte(i*i>>9 ^ i)
+	}
+	first, err := strconv.Atoi(os.Getenv(largeVariable))
+	if err != nil {
+		return err
+	}
+	for _, c := range largeCases[first:min(first+largeJob, len(largeCases))] {
+		begun := time.Now()
+		s.base += 4099
+		if err := c.run(s); err != nil {
+			err = fmt.Errorf("rank %d: %s: %w", w.Rank(), c.name, err)
+			say("%v", err)
+			return err
+		}
+		say("ok %s %v", c.name, time.Since(begun).Round(time.Millisecond))
+		if err := w.Barrier(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill writes text into b. It begins differently on each rank, and nowhere is the
+// same as 2^30, 2^31 or 2^32 bytes away.
+func (s *slabs) fill(b []byte, rank int) []byte {
+	n := copy(b, s.text[s.base+1000*rank:])
+	for n < len(b) {
+		n += copy(b[n:], s.text)
+	}
+	return b
+}
+
+// is checks that b is the text of a rank, from its byte number from on.
+func (s *slabs) is(b []byte, rank, from int) error {
+	for at := 0; at < len(b); {
+		want := s.text[(s.base+1000*rank+from+at)%len(s.text):]
+		want = want[:min(len(want), len(b)-at)]
+		if got := b[at : at+len(want)]; !bytes.Equal(got, want) {
+			return fmt.Errorf("of %d bytes number %d is wrong", len(b), at+firstDifference(got, want))
+		}
+		at += len(want)
+	}
+	return nil
+}
+
+var largeCases = []largeCase{
+	{"Send", func(s *slabs) error {
+		if s.Rank() == 0 {
+			return cohort.Send(s.Comm, s.fill(s.a[:over], 0), 1, 1)
+		}
+		st, err := cohort.Recv(s.Comm, s.b, 0, 1)
+		if err == nil && st.Bytes() != over {
+			err = fmt.Errorf("the status has %d bytes", st.Bytes())
+		}
+		if err != nil {
+			return err
+		}
+		return s.is(s.b[:over], 0, 0)
+	}},
+	{"Isend", func(s *slabs) error {
+		if s.Rank() == 1 {
+			q, err := cohort.Isend(s.Comm, s.fill(s.a[:over], 1), 0, 1)
+			if err != nil {
+				return err
+			}
+			_, err = q.Wait()
+			return err
+		}
+		q, err := cohort.Irecv(s.Comm, s.b[:over], 1, 1)
+		if err != nil {
+			return err
+		}
+		st, err := q.Wait()
+		if err == nil && st.Bytes() != over {
+			err = fmt.Errorf("the status has %d bytes", st.Bytes())
+		}
+		if err != nil {
+			return err
+		}
+		return s.is(s.b[:over], 1, 0)
+	}},
+	{"Bcast", func(s *slabs) error {
+		if s.Rank() == 1 {
+			s.fill(s.b[:over], 1)
+		}
+		if err := cohort.Bcast(s.Comm, s.b[:over], 1); err != nil {
+			return err
+		}
+		return s.is(s.b[:over], 1, 0)
+	}},
+	{"BcastInit", func(s *slabs) error {
+		p, err := cohort.BcastInit(s.Comm, s.b[:over], 0)
+		if err != nil {
+			return err
+		}
+		for round := range 2 {
+			s.base += 5
+			if s.Rank() == 0 {
+				s.fill(s.b[:over], round)
+			}
+			if err := p.Start(); err != nil {
+				return err
+			}
+			if _, err := p.Wait(); err != nil {
+				return err
+			}
+			if err := s.is(s.b[:over], round, 0); err != nil {
+				return err
+			}
+		}
+		return p.Close()
+	}},
+	{"Allreduce", func(s *slabs) error { // the higher half bits of one, the lower of the other
+		s.fill(s.b[:over], 0)
+		mask := byte(0xf0 >> (4 * s.Rank()))
+		for i := range s.b[:over] {
+			s.b[i] &= mask
+		}
+		if err := cohort.Allreduce(s.Comm, s.b[:over], s.b[:over], cohort.Bor); err != nil {
+			return err
+		}
+		return s.is(s.b[:over], 0, 0)
+	}},
+	{"AllreduceInit", func(s *slabs) error {
+		p, err := cohort.AllreduceInit(s.Comm, s.b[:over], s.b[:over], cohort.Bor)
+		if err != nil {
+			return err
+		}
+		for range 2 { // the one's text, and nothing of the other's
+			s.base += 5
+			if s.Rank() == 0 {
+				s.fill(s.b[:over], 0)
+			} else {
+				clear(s.b[:over])
+			}
+			if err := p.Start(); err != nil {
+				return err
+			}
+			if _, err := p.Wait(); err != nil {
+				return err
+			}
+			if err := s.is(s.b[:over], 0, 0); err != nil {
+				return err
+			}
+		}
+		return p.Close()
+	}},
+	{"Allgatherv", func(s *slabs) error {
+		counts, displs := []int{over - 4, 1000}, []int{0, over}
+		send := s.fill(s.a[:counts[s.Rank()]], s.Rank())
+		if err := cohort.Allgatherv(s.Comm, send, s.b, counts, displs); err != nil {
+			return err
+		}
+		return s.parts(counts, displs)
+	}},
+	{"Gatherv", func(s *slabs) error {
+		counts, displs := []int{1000, over - 4}, []int{over, 0}
+		send := s.fill(s.a[:counts[s.Rank()]], s.Rank())
+		if err := cohort.Gatherv(s.Comm, send, s.b, counts, displs, 0); err != nil || s.Rank() != 0 {
+			return err
+		}
+		return s.parts(counts, displs)
+	}},
+	{"Scatterv", func(s *slabs) error {
+		counts, displs := []int{over - 4, 1000}, []int{0, over}
+		var send []byte
+		if s.Rank() == 1 {
+			send = s.fill(s.a, 1)
+		}
+		recv := s.b[:counts[s.Rank()]]
+		if err := cohort.Scatterv(s.Comm, send, counts, displs, recv, 1); err != nil {
+			return err
+		}
+		return s.is(recv, 1, displs[s.Rank()])
+	}},
+	{"Alltoallv", func(s *slabs) error { // all of it from rank 0 to rank 1
+		counts := [2][]int{{10, over - 4}, {1000, 20}}
+		displs := []int{over, 0}
+		if s.Rank() == 1 {
+			displs = []int{1 << 20, 0}
+		}
+		mine, theirs := counts[s.Rank()], []int{counts[0][s.Rank()], counts[1][s.Rank()]}
+		from := []int{0, over}
+		s.fill(s.a, s.Rank())
+		if err := cohort.Alltoallv(s.Comm, s.a, mine, displs, s.b, theirs, from); err != nil {
+			return err
+		}
+		starts := []int{over, 1 << 20} // of what goes to rank 0
+		if s.Rank() == 1 {
+			starts = []int{0, 0}
+		}
+		for r := range 2 {
+			if err := s.is(s.b[from[r]:from[r]+theirs[r]], r, starts[r]); err != nil {
+				return fmt.Errorf("from rank %d: %w", r, err)
+			}
+		}
+		return nil
+	}},
+	{"Allgather", func(s *slabs) error {
+		send := s.fill(s.a[:half], s.Rank())
+		if err := cohort.Allgather(s.Comm, send, s.b[:2*half]); err != nil {
+			return err
+		}
+		return s.parts([]int{half, half}, []int{0, half})
+	}},
+	{"Gather", func(s *slabs) error {
+		send := s.fill(s.a[:half], s.Rank())
+		if err := cohort.Gather(s.Comm, send, s.b[:2*half], 0); err != nil || s.Rank() != 0 {
+			return err
+		}
+		return s.parts([]int{half, half}, []int{0, half})
+	}},
+	{"Scatter", func(s *slabs) error {
+		var send []byte
+		if s.Rank() == 0 {
+			send = s.fill(s.a[:2*half], 0)
+		}
+		if err := cohort.Scatter(s.Comm, send, s.b[:half], 0); err != nil {
+			return err
+		}
+		return s.is(s.b[:half], 0, s.Rank()*half)
+	}},
+	{"Alltoall", func(s *slabs) error {
+		s.fill(s.a[:2*half], s.Rank())
+		if err := cohort.Alltoall(s.Comm, s.a[:2*half], s.b[:2*half]); err != nil {
+			return err
+		}
+		for r := range 2 {
+			if err := s.is(s.b[r*half:(r+1)*half], r, s.Rank()*half); err != nil {
+				return fmt.Errorf("from rank %d: %w", r, err)
+			}
+		}
+		return nil
+	}},
+}
+
+// parts checks that b has what each rank sent of its text.
+func (s *slabs) parts(counts, displs []int) error {
+	for r := range counts {
+		if err := s.is(s.b[displs[r]:displs[r]+counts[r]], r, 0); err != nil {
+			return fmt.Errorf("from rank %d: %w", r, err)
+		}
+	}
+	return nil
+}
