@@ -122,7 +122,7 @@ func TestQuirkEvidence(t *testing.T) {
 		if q.kind == 0 || q.wrong == "" || q.does == "" || !known.MatchString(q.evidence) {
 			t.Errorf("row %d (%s) is not complete: %q", i, q.vendor, q.evidence)
 		}
-		ofColls := q.kind == quirkNoPersistent || q.kind == quirkNoInPlace || q.kind == quirkNoNative
+		ofColls := q.kind == quirkNoLong || q.kind == quirkNoPersistent || q.kind == quirkNoInPlace || q.kind == quirkNoNative
 		if ofColls != (len(q.colls) > 0) || (q.kind == quirkNoInPlace) != q.inPlace {
 			t.Errorf("row %d (%s): the collectives %v do not fit its kind", i, q.vendor, q.colls)
 		}
