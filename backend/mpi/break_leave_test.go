@@ -43,3 +43,30 @@ func sendLeftBehind() error {
 	say("rank %d has left: %v", w.Rank(), err)
 	return err
 }
+
+// TestLeavingOneThatNeverComes has a rank give up a barrier, which another never
+// comes to, and leave: MPI_Finalize would wait for the other.
+func TestLeavingOneThatNeverComes(t *testing.T) {
+	program("never comes", neverComes)
+	for _, library := range libraries {
+		e := start(t, library, 2, "never comes", "COHORT_TIMEOUT=100ms")
+		e.failed(t, "rank 0 has left", "MPI_Finalize has not returned", "not heard from rank 1")
+	}
+}
+
+func neverComes() error {
+	w, err := cohort.Init(background, nil)
+	if err != nil {
+		return err
+	}
+	if w.Rank() == 1 {
+		time.Sleep(2 * patience) // it is ended by the launcher
+		return nil
+	}
+	if err := w.Barrier(); !errors.Is(err, cohort.ErrTimeout) {
+		return fmt.Errorf("the barrier: %v", err)
+	}
+	err = w.Close()
+	say("rank %d has left: %v", w.Rank(), err)
+	return err
+}

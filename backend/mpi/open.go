@@ -62,7 +62,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	if err := p.alone(launcher); err != nil {
-		p.leave()
+		p.leave("")
 		return nil, err
 	}
 	// After another failure MPI is not finalized: the other ranks may not come.
@@ -126,7 +126,7 @@ func (p *process) load(cfg Config) error {
 		family := familyName(l.Family)
 		settings, err := cfg.Settings.environment(family, l.Vendor, l.Version, os.LookupEnv)
 		if err != nil {
-			return initFault("%v: %v", l, err)
+			return initFault("%v: %s", l, asFault(err).Text)
 		}
 		if present == "" {
 			for _, s := range settings {
@@ -206,7 +206,7 @@ func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
 	given := p.level
 	p.level = min(given, want)
 	if given < min(want, libmpi.Serialized) {
-		p.leave()
+		p.leave("")
 		return initFault("%s gives thread level %v, %v was asked for: set COHORT_MPI_THREAD=%v if the program communicates "+
 			"from one goroutine, or use another library", p.lib.Name(), given, want, given)
 	}
@@ -351,7 +351,14 @@ func (p *process) finalize(c *comm) error {
 		p.types.free()
 		p.ops.free()
 	}
-	return p.leave()
+	why := ""
+	switch s := c.broken.Load(); {
+	case p.engine.owed():
+		why = "a message whose sending was given up has not been received"
+	case s != nil:
+		why = "the world was broken: " + s.Error()
+	}
+	return p.leave(why)
 }
 
 // settle gives what was given up a moment to complete.
@@ -368,8 +375,9 @@ func (p *process) settle() {
 	}
 }
 
-// leave finalizes MPI if it was initialised here.
-func (p *process) leave() error {
+// leave finalizes MPI if it was initialised here. That may never end if there is a
+// reason why.
+func (p *process) leave(why string) error {
 	if !p.owned {
 		return nil
 	}
@@ -389,14 +397,14 @@ func (p *process) leave() error {
 		done := make(chan libmpi.Code, 1)
 		p.thread.work <- func() { done <- libmpi.Finalize() }
 		var late <-chan time.Time
-		if p.engine.owed() {
+		if why != "" {
 			late = time.After(leaveFor)
 		}
 		select {
 		case code = <-done:
 		case <-late:
-			return &backend.Fault{Sentinel: backend.ErrBroken, Text: fmt.Sprintf("MPI_Finalize has not returned after %v: a message whose sending was "+
-				"given up has not been received; the launcher may report this process as failed", leaveFor)}
+			return &backend.Fault{Sentinel: backend.ErrBroken, Text: fmt.Sprintf("MPI_Finalize has not returned after %v, and may never: %s; "+
+				"the launcher may report this process as failed", leaveFor, why)}
 		}
 		p.thread.end()
 	}
@@ -406,6 +414,7 @@ func (p *process) leave() error {
 	return nil
 }
 
-// leaveFor is how long MPI_Finalize may take while a send that was given up is still
-// under way: MPICH waits in it for the message to be received, which may never be.
+// leaveFor is how long MPI_Finalize may take where it may never end: it waits for
+// the other ranks, one of which has perhaps stopped, and in MPICH for sends that were
+// given up to be received.
 const leaveFor = 5 * time.Second
