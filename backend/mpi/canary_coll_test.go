@@ -42,15 +42,20 @@ func TestCanariesOfCollectives(t *testing.T) {
 			})
 		}
 	}
+	t.Run("openmpi/eager limit", func(t *testing.T) {
+		for range 3 {
+			mismatchJob(t, "openmpi", 2, "mismatches", "OMPI_MCA_btl_vader_eager_limit=600", "OMPI_MCA_btl_sm_eager_limit=600")
+		}
+	})
 }
 
 // mismatchJob runs one job, and returns how many calls a rank has made in it. The
 // launcher's word is not asked: the job may have to end without leaving MPI.
-func mismatchJob(t *testing.T, library string, n int, name string) (calls int) {
+func mismatchJob(t *testing.T, library string, n int, name string, env ...string) (calls int) {
 	t.Helper()
 	dir := t.TempDir()
-	e := start(t, library, n, name, orders(t, sequences), dirVariable+"="+dir,
-		"LD_PRELOAD=libc_malloc_debug.so.0", "MALLOC_CHECK_=3") // the C library looks after its heap
+	e := start(t, library, n, name, append(env, orders(t, sequences), dirVariable+"="+dir,
+		"LD_PRELOAD=libc_malloc_debug.so.0", "MALLOC_CHECK_=3")...) // the C library looks after its heap
 	for rank := range n {
 		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(rank)))
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +19,23 @@ import (
 // none of them to be sent in a way that a guarded library gets wrong: half of the
 // shortest message that Open MPI does not send at once between processes.
 const smallBytes = 2048
+
+// eagerBytes is smallBytes, or less where the environment tells Open MPI to send less
+// at once: the user has set it, or Settings.EagerLimit has.
+func eagerBytes(environ []string) int {
+	n := smallBytes
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		if strings.HasPrefix(name, "OMPI_MCA_btl_") && strings.HasSuffix(name, "_eager_limit") {
+			limit, err := strconv.ParseUint(strings.TrimSpace(value), 0, 31)
+			if err != nil {
+				return 0 // it may be anything
+			}
+			n = min(n, int(limit)/2)
+		}
+	}
+	return n
+}
 
 // ringBytes is from which length on Open MPI never makes a short Allreduce a ring
 // (coll_tuned_decision_fixed.c of 4.1 and 5.0).

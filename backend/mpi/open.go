@@ -240,10 +240,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
 	p.guard, p.blind = p.quirks.overruns(), p.quirks.has(quirkNoLength)
 	p.engine.minded = p.level >= libmpi.Serialized
-	p.small = smallBytes
-	if n := cfg.Settings.EagerLimit; n > 0 {
-		p.small = min(p.small, n/2)
-	}
+	p.small = eagerBytes(os.Environ())
 	p.large = libmpi.Has("MPI_Allreduce_c") && libmpi.Has("MPI_Alltoallv_c")
 	p.persistent = libmpi.Has("MPI_Allreduce_init") || libmpi.Has("MPIX_Allreduce_init")
 	p.types.init()

@@ -1,0 +1,24 @@
+//go:build cgo && linux
+
+package mpi
+
+import "testing"
+
+func TestEagerBytes(t *testing.T) {
+	for _, c := range []struct {
+		environ []string
+		want    int
+	}{
+		{nil, 2048},
+		{[]string{"HOME=/", "OMPI_MCA_btl=self,vader", "OMPI_MCA_btl_vader_max_send_size=100"}, 2048},
+		{[]string{"OMPI_MCA_btl_tcp_eager_limit=65536", "OMPI_MCA_btl_vader_eager_limit=4096"}, 2048},
+		{[]string{"OMPI_MCA_btl_tcp_eager_limit=65536", "OMPI_MCA_btl_vader_eager_limit=600"}, 300},
+		{[]string{"OMPI_MCA_btl_sm_eager_limit=0x100"}, 128},
+		{[]string{"OMPI_MCA_btl_sm_eager_limit=0"}, 0},
+		{[]string{"OMPI_MCA_btl_sm_eager_limit=4k"}, 0},
+	} {
+		if got := eagerBytes(c.environ); got != c.want {
+			t.Errorf("with %q %d bytes are sent at once, want %d", c.environ, got, c.want)
+		}
+	}
+}
