@@ -266,3 +266,44 @@ func allHear(w *cohort.Comm) error {
 	}
 	return nil
 }
+
+// TestTooLongWhileInACollective has receives wait while their rank is in a
+// collective, at all thread levels: of messages that are too long they tell, of a
+// rank's own too.
+func TestTooLongWhileInACollective(t *testing.T) {
+	program("too long", func() error { return with(tooLong) })
+	for _, library := range libraries {
+		for _, level := range []string{"funneled", "serialized", "multiple"} {
+			start(t, library, 2, "too long", "COHORT_MPI_THREAD="+level).must(t)
+		}
+	}
+}
+
+func tooLong(w *cohort.Comm) error {
+	for _, n := range []int{2, 1000, 100_000} {
+		for dest := range w.Size() {
+			source := (w.Rank() - dest + w.Size()) % w.Size()
+			to := (w.Rank() + dest) % w.Size()
+			buf := []int{-1, -1}
+			recv, err := cohort.Irecv(w, buf[:1], source, 7)
+			if err = errors.Join(err, w.Barrier()); err != nil {
+				return err
+			}
+			send, err := cohort.Isend(w, make([]int, n), to, 7)
+			if err != nil {
+				return err
+			}
+			_, err = recv.Wait()
+			if !errors.Is(err, cohort.ErrTruncate) {
+				return fmt.Errorf("%d numbers of rank %d for one: %v", n, source, err)
+			}
+			if buf[1] != -1 {
+				return fmt.Errorf("%d numbers of rank %d: written behind the buffer", n, source)
+			}
+			if _, err := send.Wait(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -77,7 +77,9 @@ func (o *op) finish(st *libmpi.Status) {
 	if o.away != nil {
 		switch {
 		case err == nil:
-			o.home(int(st.Bytes))
+			if o.home(int(st.Bytes)); st.Bytes > int64(len(o.buf)) {
+				err = truncated(st.Bytes, len(o.buf))
+			}
 		case backend.Code(err) == truncateCode:
 			o.home(len(o.buf))
 		default:
