@@ -224,23 +224,3 @@ func TestCollectiveDeadline(t *testing.T) {
 		})
 	}
 }
-
-func TestTopology(t *testing.T) {
-	ranks(t, 4, func(w *Comm) error {
-		top := w.Topology()
-		if len(top.Hosts) != 1 || len(top.Hosts[0].Ranks) != 4 || top.Backend != "local" || top.Hosts[0].Name == "" {
-			t.Errorf("%+v", top)
-		}
-		if got, want := top.String(), "4 ranks on 1 node: "+top.Hosts[0].Name+": 0-3"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		return nil
-	})
-	two := Topology{Hosts: []Host{{"a", []int{0, 1, 2, 5}}, {"b", []int{3}}, {"c", []int{4, 6}}}}
-	if got, want := two.String(), "7 ranks on 3 nodes: a: 0-2,5; b: 3; c: 4,6"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got, want := (Topology{Hosts: []Host{{"a", []int{0}}}}).String(), "1 rank on 1 node: a: 0"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}

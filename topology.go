@@ -1,36 +1,43 @@
 package cohort
 
 import (
-	"fmt"
 	"os"
 	"strconv"
-	"strings"
+	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
-// Topology says where the ranks of a communicator run.
+// Topology says where the ranks of a communicator run, and over what.
 type Topology struct {
 	Backend string // local, shm, tcp or mpi
-	Library string // the library beneath, empty for built-in backends
-	Hosts   []Host // in the order of their lowest ranks
+	// Library is the library beneath, such as "MPICH 4.0.2", Version the version of
+	// the standard that it has, such as "MPI 4.0", and ThreadLevel how many threads
+	// may call it, as MPI names that. They are empty for built-in backends.
+	Library, Version, ThreadLevel string
+	// Scheduler is the batch system with the job, such as "Slurm job 4711.0"; empty
+	// where there is none.
+	Scheduler string
+	Hosts     []Host // in the order of their lowest ranks
 }
 
-// Host is one node and its ranks.
-type Host struct {
-	Name  string
-	Ranks []int // ascending
-}
+// Host is one node and its ranks. Two nodes may have one name, as containers do.
+type Host = topo.Host
 
-// Topology returns where c's ranks run. The name of a node other than the
-// calling rank's is not known, and is "node" and its number.
+// Topology returns where c's ranks run. Nodes have the names that the scheduler
+// gives them, else their own; where the backend does not know another node's name,
+// it is "node" and a number. What runs on the node itself, [topo.Here] says.
 //
 // Local.
 func (c *Comm) Topology() Topology {
 	caps := c.Caps()
-	t := Topology{Backend: caps.Backend, Library: caps.Library}
+	t := Topology{Backend: caps.Backend, Library: caps.Library, ThreadLevel: caps.ThreadLevel}
 	if c == nil || c.core == nil {
 		return t
 	}
 	bc := c.core.bc
+	t.Scheduler = thisJob().Batch()
 	here := bc.NodeOf(c.core.rank)
 	at := make(map[int]int) // index in Hosts by node
 	for r := range c.core.size {
@@ -39,51 +46,40 @@ func (c *Comm) Topology() Topology {
 		if !ok {
 			i = len(t.Hosts)
 			at[node] = i
-			t.Hosts = append(t.Hosts, Host{Name: "node" + strconv.Itoa(node)})
-			if name, err := os.Hostname(); err == nil && node == here {
-				t.Hosts[i].Name = name
-			}
+			t.Hosts = append(t.Hosts, Host{Name: hostOf(bc, r, node == here)})
 		}
 		t.Hosts[i].Ranks = append(t.Hosts[i].Ranks, r)
 	}
 	return t
 }
 
-// String returns the topology in one line: "4 ranks on 1 node: host: 0-3".
-func (t Topology) String() string {
-	n := 0
-	var hosts []string
-	for _, h := range t.Hosts {
-		n += len(h.Ranks)
-		hosts = append(hosts, h.Name+": "+ranges(h.Ranks))
+// thisJob is the job of this process.
+var thisJob = sync.OnceValue(topo.ThisJob)
+
+// hostOf returns the name of the node of a rank, which may be this one.
+func hostOf(bc backend.Comm, rank int, here bool) string {
+	name := ""
+	if h, ok := bc.(backend.Hoster); ok {
+		name = h.HostOf(rank)
 	}
-	return fmt.Sprintf("%s on %s: %s", plural(n, "rank"), plural(len(t.Hosts), "node"), strings.Join(hosts, "; "))
+	if name == "" && here {
+		own, _ := os.Hostname()
+		name = thisJob().HostName(own)
+	}
+	if name == "" {
+		name = "node" + strconv.Itoa(bc.NodeOf(rank))
+	}
+	return name
 }
 
-func plural(n int, word string) string {
-	if n != 1 {
-		word += "s"
+// Summary returns the topology as the beginning of the line that a program prints
+// when it starts; what it knows of threads it adds.
+func (t Topology) Summary() topo.Summary {
+	return topo.Summary{
+		Hosts: t.Hosts, Backend: t.Backend, Library: t.Library, Version: t.Version, ThreadLevel: t.ThreadLevel, Scheduler: t.Scheduler,
 	}
-	return strconv.Itoa(n) + " " + word
 }
 
-// ranges writes ascending numbers as "0-3,7".
-func ranges(ranks []int) string {
-	var b strings.Builder
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strconv.Itoa(ranks[i]))
-		if j > i {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(ranks[j]))
-		}
-		i = j + 1
-	}
-	return b.String()
-}
+// String returns the topology in one line: "8 ranks on 2 nodes: n01: 0-3, n02: 4-7;
+// mpi (MPICH 4.0.2, MPI 4.0, threads: multiple); Slurm job 4711.0".
+func (t Topology) String() string { return t.Summary().String() }

@@ -20,6 +20,16 @@
 // where something else holds. A variable that is there and makes no sense is
 // absent as well, and listed in [Job.Problems].
 //
+// # The line at the start of a job
+//
+// A [Summary] is that line. A communicator fills in what it knows, where the ranks
+// run and over which library, and a program that pins threads adds these:
+//
+//	s := world.Topology().Summary() // of package cohort
+//	s.Threads, s.Policy, s.Sets = plan.Threads, plan.Policy, plan.Sets[0]
+//	s.Notes = append(s.Notes, plan.Note())
+//	fmt.Println(s)
+//
 // The package imports nothing of cohort and starts nothing; its values are plain
 // data, which may be read by many goroutines at once.
 package topo

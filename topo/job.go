@@ -114,11 +114,7 @@ func (r *jobReader) settle() {
 // rank 3 of 8, 1 of 4 on its node". It is "no job" where nothing is.
 func (j *Job) String() string {
 	var all []string
-	if j.Scheduler != "" {
-		s := j.Scheduler + " job " + j.ID
-		if j.Step != "" {
-			s += "." + j.Step
-		}
+	if s := j.Batch(); s != "" {
 		if j.Cluster != "" {
 			s += " on " + j.Cluster
 		}
@@ -144,6 +140,53 @@ func (j *Job) String() string {
 		return "no job"
 	}
 	return strings.Join(all, "; ")
+}
+
+// Batch returns scheduler, job and step: "Slurm job 4711.0". It is "" without a
+// scheduler.
+func (j *Job) Batch() string {
+	if j.Scheduler == "" {
+		return ""
+	}
+	s := j.Scheduler + " job " + j.ID
+	// What has a name or a number from 0xfffffff0 on (slurm.h,
+	// SLURM_MAX_NORMAL_STEP_ID) is no step of the user's but the batch script, or
+	// an interactive shell.
+	if n, ok := digits(j.Step); ok && n < 0xfffffff0 {
+		s += "." + j.Step
+	}
+	return s
+}
+
+// HostName returns the name of this node as the job's list of nodes has it, given
+// its own, which may be with or without a domain where the list is not; its own
+// name where the list does not say.
+func (j *Job) HostName(own string) string {
+	// What srun started was told its place. Others may have that variable from
+	// where their launcher ran.
+	if j.Launcher == "srun" && j.Node >= 0 && j.Node < len(j.Hosts) {
+		return j.Hosts[j.Node]
+	}
+	short := func(name string) string {
+		before, _, _ := strings.Cut(name, ".")
+		return before
+	}
+	alike := ""
+	for _, h := range j.Hosts {
+		switch {
+		case h == own:
+			return own
+		case own == "" || short(h) != short(own):
+		case alike != "" && alike != h:
+			return own // two nodes of one name in different domains
+		default:
+			alike = h
+		}
+	}
+	if alike != "" {
+		return alike
+	}
+	return own
 }
 
 // jobReader reads variables into a job.

@@ -249,3 +249,46 @@ func TestJobString(t *testing.T) {
 		}
 	}
 }
+
+func TestJobBatch(t *testing.T) {
+	for env, want := range map[string]string{
+		"":                                       "",
+		slurmTask:                                "Slurm job 4711.2",
+		slurmScript:                              "Slurm job 4711",
+		slurmScript + "SLURM_STEP_ID=4294967290": "Slurm job 4711", // salloc's shell
+		slurmScript + "SLURM_STEP_ID=batch":      "Slurm job 4711",
+		"PBS_JOBID=12.head":                      "PBS job 12.head",
+		"FLUX_JOB_ID=f2vyXn7T":                   "Flux job f2vyXn7T",
+		"PMI_RANK=1\nPMI_SIZE=2":                 "",
+	} {
+		if got := topo.ReadJob(environment(env), nil).Batch(); got != want {
+			t.Errorf("%s: got %q, want %q", env, got, want)
+		}
+	}
+}
+
+func TestJobHostName(t *testing.T) {
+	mpirun := "OMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_RANK=1\n"
+	for _, c := range []struct{ env, own, want string }{
+		{"", "n01", "n01"},
+		{"", "", ""},
+		// srun tells the place: this is the second of n[02-03], whatever its own name.
+		{slurmTask, "n02", "n03"},
+		{slurmTask, "ip-10-0-0-7", "n03"},
+		// mpirun passes on what it was started with, so that places are others'.
+		{slurmTask + mpirun, "n02", "n02"},
+		{slurmTask + mpirun, "n02.cluster", "n02"},
+		{slurmTask + mpirun, "n2", "n2"},
+		{slurmTask + mpirun, "login.cluster", "login.cluster"},
+		{slurmTask + mpirun, "", ""},
+		{slurmScript, "n02.cluster", "n02"},
+		{"SLURM_JOB_ID=1\nSLURM_JOB_NODELIST=n1.a,n2.a", "n1", "n1.a"},
+		{"SLURM_JOB_ID=1\nSLURM_JOB_NODELIST=n1.a,n1.b", "n1", "n1"},
+		{"SLURM_JOB_ID=1\nSLURM_JOB_NODELIST=n1.a,n1.b", "n1.b", "n1.b"},
+		{"PBS_JOBID=12.head\nPBS_NODEFILE=/var/spool/pbs/aux/12.head", "c2.local", "c2"},
+	} {
+		if got := topo.ReadJob(environment(c.env), jobFiles).HostName(c.own); got != c.want {
+			t.Errorf("%q in %s: got %q, want %q", c.own, c.env, got, c.want)
+		}
+	}
+}

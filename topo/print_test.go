@@ -128,7 +128,7 @@ func TestSummary(t *testing.T) {
 		{topo.Summary{Hosts: two}, "8 ranks on 2 nodes: n01: 0-3, n02: 4-7"},
 		{
 			topo.Summary{
-				Hosts: two, Backend: "mpi", Library: "MPICH 4.0.2", Job: topo.ReadJob(environment(slurmTask), nil),
+				Hosts: two, Backend: "mpi", Library: "MPICH 4.0.2", Scheduler: topo.ReadJob(environment(slurmTask), nil).Batch(),
 				Threads: 4, Policy: topo.NUMA, Sets: plan(4, 4, topo.NUMA).Sets[0],
 			},
 			"8 ranks on 2 nodes: n01: 0-3, n02: 4-7; 4 threads per rank pinned to NUMA domains (rank 0: 0-3,16-19); mpi (MPICH 4.0.2); Slurm job 4711.2",
@@ -145,6 +145,12 @@ func TestSummary(t *testing.T) {
 			topo.Summary{Threads: 18, Policy: topo.Cores, Sets: plan(1, 18, topo.Cores).Sets[0], Notes: []string{plan(1, 18, topo.Cores).Note()}},
 			"18 threads per rank pinned to cores (rank 0: 0-17); 18 threads on 16 cores: some share a core, as its hardware threads",
 		},
+		{
+			topo.Summary{Hosts: two, Backend: "mpi", Library: "Open MPI 4.1.4", Version: "MPI 3.1", ThreadLevel: "multiple"},
+			"8 ranks on 2 nodes: n01: 0-3, n02: 4-7; mpi (Open MPI 4.1.4, MPI 3.1, threads: multiple)",
+		},
+		{topo.Summary{Library: "MPICH 4.0.2", ThreadLevel: "serialized"}, "MPICH 4.0.2, threads: serialized"},
+		{topo.Summary{Scheduler: "PBS job 7.head"}, "PBS job 7.head"},
 		{topo.Summary{Threads: 1, Backend: "shm", Notes: []string{""}}, "1 thread per rank, not pinned; shm"},
 		{topo.Summary{Hosts: many}, "2048 ranks on 1024 nodes, 2 on each: n[0001-1024]"},
 		{topo.Summary{Hosts: append(many[:10:10], topo.Host{Name: "login", Ranks: []int{20}})}, "21 ranks on 11 nodes, 1 to 2 on each: n[0001-0010],login"},

@@ -18,9 +18,13 @@ type Summary struct {
 	Hosts   []Host
 	Backend string // "mpi"
 	Library string // "MPICH 4.0.2"
-	Job     *Job
+	// Version is the version of the standard that the library has, "MPI 4.0";
+	// ThreadLevel how many threads may call it, "multiple".
+	Version, ThreadLevel string
+	// Scheduler is the batch system with the job, as [Job.Batch] names them.
+	Scheduler string
 	// Threads is how many each rank has, Policy how they are bound, Sets to which
-	// processors those of rank 0 are.
+	// processors those of rank 0 are. They are not printed without a number.
 	Threads int
 	Policy  Policy
 	Sets    []CPUSet
@@ -41,20 +45,17 @@ func (s Summary) String() string {
 	if s.Threads > 0 {
 		parts = append(parts, s.threads())
 	}
-	switch {
-	case s.Backend != "" && s.Library != "":
-		parts = append(parts, s.Backend+" ("+s.Library+")")
-	default:
-		parts = append(parts, s.Backend, s.Library)
+	level := ""
+	if s.ThreadLevel != "" {
+		level = "threads: " + s.ThreadLevel
 	}
-	if s.Job != nil && s.Job.Scheduler != "" {
-		about := s.Job.Scheduler + " job " + s.Job.ID
-		if s.Job.Step != "" {
-			about += "." + s.Job.Step
-		}
-		parts = append(parts, about)
+	about := join(", ", s.Library, s.Version, level)
+	if s.Backend != "" && about != "" {
+		about = s.Backend + " (" + about + ")"
+	} else {
+		about = s.Backend + about
 	}
-	return join("; ", append(parts, s.Notes...)...)
+	return join("; ", append(append(parts, about, s.Scheduler), s.Notes...)...)
 }
 
 // ranks says where the ranks are.
