@@ -32,7 +32,7 @@ type Host = topo.Host
 // Local.
 func (c *Comm) Topology() Topology {
 	caps := c.Caps()
-	t := Topology{Backend: caps.Backend, Library: caps.Library, ThreadLevel: caps.ThreadLevel}
+	t := Topology{Backend: caps.Backend, Library: caps.Library, Version: caps.Standard, ThreadLevel: caps.ThreadLevel}
 	if c == nil || c.core == nil {
 		return t
 	}

@@ -36,6 +36,7 @@ type Status struct {
 type Caps struct {
 	Backend       string // local, shm, tcp, mpi
 	Library       string // the library beneath, empty for built-in ones
+	Standard      string // the version of the standard that the library has, such as "MPI 4.0"
 	Processes     bool   // ranks are processes of their own
 	SharedMemory  bool   // ranks of a node can share windows
 	Deterministic bool   // reductions have coll's fixed order

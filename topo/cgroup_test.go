@@ -162,6 +162,11 @@ func TestLimits(t *testing.T) {
 			if n.CPUs.String() != c.cpus {
 				t.Errorf("processors %v, want %s", n.CPUs, c.cpus)
 			}
+			// A narrower mask is not the cpuset's doing.
+			d.write("sys/devices/system/cpu/online", "0-7")
+			if n := d.read(set("5-7")); n.Permitted.String() != c.cpus {
+				t.Errorf("permitted %v, want %s", n.Permitted, c.cpus)
+			}
 		})
 	}
 }

@@ -10,6 +10,10 @@ type Node struct {
 	CPUs CPUSet
 	// Online are all the processors that the node has running; nil if not known.
 	Online CPUSet
+	// Permitted are those of them that the cpusets of control groups leave this
+	// process, whatever its affinity mask: what ranks have in common that a launcher
+	// has bound to some each; nil if not known.
+	Permitted CPUSet
 	// Packages are the sockets, ascending by ID; nil where the system names none.
 	Packages []Package
 	// Cores are the physical cores in the order in which they are shared out:

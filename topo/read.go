@@ -42,14 +42,19 @@ func Read(files fs.FS, mask CPUSet) (*Node, error) {
 	// A mask may hold processors that are not running. Where nothing is left, the
 	// files are of another machine than the mask, which is what the kernel goes by.
 	usable = narrow(usable, online)
-	usable = narrow(usable, groups.cpus(t))
+	cpuset := groups.cpus(t)
+	usable = narrow(usable, cpuset)
 	if len(usable) == 0 {
 		return nil, fmt.Errorf("%w: no affinity mask, and no processors in %s", errNoCPUs, cpuFolder)
 	}
 
+	permitted := cpuset
+	if online != nil {
+		permitted = narrow(online, cpuset)
+	}
 	n := &Node{
 		Host: t.text("proc/sys/kernel/hostname"), Model: readModel(t),
-		CPUs: usable, Online: online,
+		CPUs: usable, Online: online, Permitted: permitted,
 		Memory: readMemory(t), HugePages: readHugePages(t, "sys/kernel/mm/hugepages"),
 		TransparentHugePages: readTransparent(t),
 		Limits:               groups.limits(t), Binding: true,

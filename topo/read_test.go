@@ -257,7 +257,7 @@ func TestReadReal(t *testing.T) {
 	n := load(t, "kvm-epyc").read(nil)
 	const k = 1 << 10
 	want := &topo.Node{
-		Host: "n01", Model: "AMD EPYC", CPUs: set("0-1"), Online: set("0-1"),
+		Host: "n01", Model: "AMD EPYC", CPUs: set("0-1"), Online: set("0-1"), Permitted: set("0-1"),
 		Packages: []topo.Package{{ID: 0, CPUs: set("0-1")}},
 		Cores:    []topo.Core{{CPUs: set("0")}, {CPUs: set("1")}},
 		Domains: []topo.Domain{{

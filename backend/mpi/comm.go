@@ -45,6 +45,7 @@ func (c *comm) Caps() backend.Caps { return c.p.caps }
 
 func (c *comm) WorldRank(rank int) int { return c.world[rank] }
 func (c *comm) NodeOf(rank int) int    { return c.p.nodes[c.world[rank]] }
+func (c *comm) HostOf(rank int) string { return c.p.hosts[c.NodeOf(rank)] }
 
 // Diagnostics implements backend.Diagnoser.
 func (c *comm) Diagnostics() []string {

@@ -1,47 +1,50 @@
 package mpi
 
 import (
-	"os"
-	"strconv"
-	"strings"
+	"bytes"
+	"encoding/binary"
+
+	"github.com/cohort-hpc/cohort/topo"
 )
 
-// nodeRanks are the variables by which launchers tell how many ranks share a node.
-var nodeRanks = []string{"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE"}
-
-// oversubscribed reports whether the ranks of this node are more than its
-// processors. A rank that is bound sees fewer of them, so that the system is asked,
-// not the process's own affinity; what is not known is taken to be in order.
-func oversubscribed(env func(string) (string, bool), online string) bool {
-	cpus := countCPUs(online)
-	for _, name := range nodeRanks {
-		if v, ok := env(name); ok {
-			n, err := strconv.Atoi(v)
-			return err == nil && cpus > 0 && n > cpus
-		}
-	}
-	return false
+// oversubscribed reports whether the ranks of this node are more than can run at
+// the same time. A rank that is bound sees fewer processors than they have in
+// common, so that its own affinity does not count; what is not known is taken to
+// be in order.
+func oversubscribed(job *topo.Job, node *topo.Node) bool {
+	common := topo.Node{CPUs: node.Permitted, Limits: node.Limits}
+	return len(common.CPUs) > 0 && job.LocalSize > common.Usable()
 }
 
-// onlineCPUs returns the system's list of processors, such as "0-7,9".
-func onlineCPUs() string {
-	b, _ := os.ReadFile("/sys/devices/system/cpu/online")
-	return string(b)
+// maxHostName is the longest name that Linux gives a node (HOST_NAME_MAX). What a
+// scheduler calls a node is cut there.
+const maxHostName = 64
+
+// nodeRecord is what a rank tells the others of its node: the lowest rank there, as
+// 8 bytes, and the name.
+func nodeRecord(lowest []byte, host string) []byte {
+	record := make([]byte, 8+maxHostName)
+	copy(record, lowest)
+	copy(record[8:], host)
+	return record
 }
 
-// countCPUs returns how many processors a list names, 0 for what is no list.
-func countCPUs(list string) (count int) {
-	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
-		low, high, isRange := strings.Cut(part, "-")
-		if !isRange {
-			high = low
+// readNodes returns from all ranks' records the number of each one's node, nodes
+// being counted in the order of their lowest ranks, and the names of the nodes.
+// Those of the same name stay apart.
+func readNodes(records []byte) (nodes []int, hosts []string) {
+	numbers := make(map[uint64]int)
+	for len(records) > 0 {
+		lowest, host := binary.LittleEndian.Uint64(records), records[8:8+maxHostName]
+		records = records[8+maxHostName:]
+		n, known := numbers[lowest]
+		if !known {
+			n = len(hosts)
+			numbers[lowest] = n
+			host, _, _ = bytes.Cut(host, []byte{0})
+			hosts = append(hosts, string(host))
 		}
-		a, err1 := strconv.Atoi(low)
-		b, err2 := strconv.Atoi(high)
-		if err1 != nil || err2 != nil || a < 0 || b < a {
-			return 0
-		}
-		count += b - a + 1
+		nodes = append(nodes, n)
 	}
-	return count
+	return nodes, hosts
 }

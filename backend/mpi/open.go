@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 // Config says how to join an MPI job.
@@ -50,7 +52,12 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	}
 	p := &process{owned: true}
 	launcher := mpifind.Launched(os.LookupEnv)
-	cfg.Settings.Oversubscribed = cfg.Settings.Oversubscribed || oversubscribed(os.LookupEnv, onlineCPUs())
+	job := topo.ThisJob()
+	if node, err := topo.Here(); err == nil { // what is not known is taken to be in order
+		cfg.Settings.Oversubscribed = cfg.Settings.Oversubscribed || oversubscribed(job, node)
+	}
+	own, _ := os.Hostname()
+	p.hosts = []string{job.HostName(own)}
 	if err := p.load(cfg); err != nil {
 		return nil, err
 	}
@@ -222,11 +229,7 @@ func (p *process) alone(launcher *mpifind.Launcher) error {
 	if code != 0 || launcher == nil || launcher.Size == 1 || size > 1 {
 		return nil
 	}
-	do := "start it with the mpiexec of " + p.lib.Path + ", or set COHORT_MPI_LIB to the launcher's library"
-	if launcher.Family == mpifind.Unknown {
-		do = "its way of joining ranks is none that the library was built for: try another (srun --mpi=list says which there are; " +
-			"pmix is Open MPI's, pmi2 MPICH's), or start the program with the mpiexec of " + p.lib.Path
-	}
+	do := launcher.Advice(mpifind.Family(p.lib.ABI), p.lib.Path)
 	return initFault("this process is one of %d started by %v, but alone to %s: %s", launcher.Size, launcher, p.lib.Name(), do)
 }
 
@@ -264,7 +267,8 @@ func (p *process) join(cfg Config) (*comm, error) {
 	return c, nil
 }
 
-// agree finds out what any rank was asked for, and which ranks share a node.
+// agree finds out what any rank was asked for, which ranks share a node, and what
+// the nodes are called.
 func (p *process) agree(c *comm, cfg Config) error {
 	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16)}
 	all := make([]byte, len(mine))
@@ -281,23 +285,17 @@ func (p *process) agree(c *comm, cfg Config) error {
 	}
 	defer node.Free()
 	// The lowest rank of each node is the node's number, until they are counted.
-	lowest := leBytes(c.rank)
+	lowest := binary.LittleEndian.AppendUint64(nil, uint64(c.rank))
 	if code = node.Collective(&libmpi.Coll{Coll: int(backend.Bcast), Recv: lowest, Count: 8, Type: p.types.kinds[backend.Uint8], Size: c.size}); code != 0 {
 		return initFault("MPI_Bcast: %v", libmpi.Error(code))
 	}
-	every := make([]byte, 8*c.size)
-	if code = c.data.Collective(&libmpi.Coll{Coll: int(backend.Allgather), Send: lowest, Recv: every, Count: 8,
+	record := nodeRecord(lowest, p.hosts[0])
+	every := make([]byte, len(record)*c.size)
+	if code = c.data.Collective(&libmpi.Coll{Coll: int(backend.Allgather), Send: record, Recv: every, Count: len(record),
 		Type: p.types.kinds[backend.Uint8], Size: c.size}); code != 0 {
 		return initFault("MPI_Allgather: %v", libmpi.Error(code))
 	}
-	numbers := make(map[int]int)
-	for r := range c.size {
-		low := leInt(every[8*r:])
-		if _, ok := numbers[low]; !ok {
-			numbers[low] = len(numbers)
-		}
-		p.nodes = append(p.nodes, numbers[low])
-	}
+	p.nodes, p.hosts = readNodes(every)
 	return nil
 }
 
@@ -306,21 +304,6 @@ func bit(b bool) byte {
 		return 1
 	}
 	return 0
-}
-
-func leBytes(n int) []byte {
-	b := make([]byte, 8)
-	for i := range b {
-		b[i] = byte(n >> (8 * i))
-	}
-	return b
-}
-
-func leInt(b []byte) (n int) {
-	for i := range 8 {
-		n |= int(b[i]) << (8 * i)
-	}
-	return n
 }
 
 func (p *process) describe() backend.Caps {
@@ -332,7 +315,7 @@ func (p *process) describe() backend.Caps {
 		persistent = "native"
 	}
 	return backend.Caps{
-		Backend: "mpi", Library: p.lib.Name(), Processes: true, Deterministic: p.deterministic, NativeColl: true,
+		Backend: "mpi", Library: p.lib.Name(), Standard: "MPI " + p.lib.Version, Processes: true, Deterministic: p.deterministic, NativeColl: true,
 		MaxTag: min(p.maxTag, backend.MaxTag), Checked: p.checked, ThreadLevel: p.level.String(),
 		LargeCounts: large, Persistent: persistent,
 	}

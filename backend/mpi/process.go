@@ -34,7 +34,8 @@ type process struct {
 		bufs [][]byte
 	}
 
-	nodes    []int // node of each world rank
+	nodes    []int    // node of each world rank
+	hosts    []string // name of each node; until the ranks have agreed, of this one
 	engine   engine
 	sound    sound
 	types    types

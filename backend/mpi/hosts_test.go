@@ -1,0 +1,147 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// remote is what the launchers of these tests take for ssh: it runs the command
+// here, under the name of the node that it should be run on, so that the library
+// has several nodes in earnest. FIXED is a name that all nodes have: then they need
+// a /dev/shm each, where Open MPI makes files with the node's name in theirs.
+const remote = `#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+host=${FIXED-$1}; shift
+exec unshare --uts --mount sh -c 'hostname "$0" && mount -t tmpfs none /dev/shm && exec sh -c "$1"' "$host" "$*"
+`
+
+// across makes a command run 4 ranks on nodes n01 and n02, two on each.
+func across(t *testing.T, library string, cmd *exec.Cmd) {
+	t.Helper()
+	if b, err := exec.Command("unshare", "--uts", "--mount", "mount", "-t", "tmpfs", "none", "/dev/shm").CombinedOutput(); err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" && os.Getuid() == 0 {
+			t.Fatalf("unshare and mount: %v\n%s", err, b)
+		}
+		t.Skipf("a process cannot have a name of the node and a /dev/shm of its own here, which takes unshare and root: %v\n%s", err, b)
+	}
+	agent := filepath.Join(t.TempDir(), "remote")
+	if err := os.WriteFile(agent, []byte(remote), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	switch library {
+	case "mpich":
+		args = []string{"-launcher", "ssh", "-launcher-exec", agent, "-hosts", "n01,n02", "-ppn", "2"}
+	case "openmpi":
+		args = []string{"--mca", "plm_rsh_agent", agent, "--host", "n01:2,n02:2"}
+	}
+	cmd.Args = slices.Insert(cmd.Args, 1, args...)
+}
+
+func tellTopology(w *cohort.Comm) error {
+	if err := traffic(w, 1); err != nil {
+		return err
+	}
+	node, err := w.SplitShared()
+	if err != nil {
+		return err
+	}
+	say("rank %d: %v", w.Rank(), w.Topology())
+	say("rank %d on its node: %v", w.Rank(), node.Topology().Hosts)
+	return nil
+}
+
+// TestTopology checks what ranks are told of where they are: on one node, on two,
+// and on two of one name.
+func TestTopology(t *testing.T) {
+	program("topology", func() error { return with(tellTopology) })
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for library, compiler := range map[string]string{"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi"} {
+		t.Run(library, func(t *testing.T) {
+			launcher(t, library)
+			about := standardOf(t, compiler)
+			for _, c := range []struct {
+				name   string
+				ranks  int
+				across bool
+				env    []string
+				hosts  string
+				nodes  []string // of each rank, as SplitShared has it
+				job    string
+			}{
+				{"one rank", 1, false, nil, "1 rank on 1 node: " + own + ": 0", []string{"[{" + own + " [0]}]"}, ""},
+				{"one node", 2, false, nil, "2 ranks on 1 node: " + own + ": 0-1", slices.Repeat([]string{"[{" + own + " [0 1]}]"}, 2), ""},
+				{
+					"two nodes", 4, true, nil, "4 ranks on 2 nodes: n01: 0-1, n02: 2-3",
+					[]string{"[{n01 [0 1]}]", "[{n01 [0 1]}]", "[{n02 [0 1]}]", "[{n02 [0 1]}]"}, "",
+				},
+				{
+					"two nodes of one name", 4, true, []string{"FIXED=box"}, "4 ranks on 2 nodes: box: 0-1, box: 2-3",
+					slices.Repeat([]string{"[{box [0 1]}]"}, 4), "",
+				},
+				{
+					"as the scheduler calls them", 4, true,
+					[]string{"SLURM_JOB_ID=4711", "SLURM_JOB_NODELIST=n[01-02].cluster", "SLURM_NODEID=0"},
+					"4 ranks on 2 nodes: n01.cluster: 0-1, n02.cluster: 2-3",
+					[]string{"[{n01.cluster [0 1]}]", "[{n01.cluster [0 1]}]", "[{n02.cluster [0 1]}]", "[{n02.cluster [0 1]}]"}, "; Slurm job 4711",
+				},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					cmd := command(t, library, c.ranks, "topology", c.env...)
+					if c.across {
+						across(t, library, cmd)
+					}
+					var out bytes.Buffer
+					cmd.Stdout, cmd.Stderr = &out, &out
+					e := wait(t, cmd, &out).must(t)
+					for rank := range c.ranks {
+						lines := e.lines("rank")
+						for _, want := range []string{
+							fmt.Sprintf("%d: %s; mpi (%s)%s", rank, c.hosts, about, c.job),
+							fmt.Sprintf("%d on its node: %s", rank, c.nodes[rank]),
+						} {
+							if !slices.Contains(lines, want) {
+								t.Errorf("no line %q in\n%s", want, e.out)
+							}
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// standardOf returns what a library's own header says of it, as a topology has it.
+func standardOf(t *testing.T, compiler string) string {
+	t.Helper()
+	exe := compiledC(t, compiler, `#include <mpi.h>
+#include <stdio.h>
+int main(void) {
+#ifdef OPEN_MPI
+	printf("Open MPI v%d.%d.%d", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION);
+#else
+	printf("MPICH %s", MPICH_VERSION);
+#endif
+	printf(", MPI %d.%d, threads: multiple", MPI_VERSION, MPI_SUBVERSION);
+	return 0;
+}`, "version"+strconv.Itoa(os.Getpid()))
+	b, err := exec.Command(exe).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
