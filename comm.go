@@ -53,9 +53,12 @@ type core struct {
 	seq    uint32 // of the next collective
 	runner *sched.Runner
 
+	windowsMade int
+
 	mu       sync.Mutex
 	handles  map[context.Context]*handle
-	children int // communicators made from this one, for their names
+	children int       // communicators made from this one, for their names
+	windows  []*shared // not closed
 }
 
 // handle is a Comm that WithContext made and what ends its watch.
@@ -304,6 +307,7 @@ func (k *core) close() error {
 	j.mu.Lock()
 	delete(j.comms, k)
 	j.mu.Unlock()
+	k.closeWindows()
 	err := k.bc.Close()
 	if k == j.world && j.done != nil {
 		j.done()

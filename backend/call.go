@@ -64,9 +64,9 @@ type Call struct {
 	Coll    Coll
 	Form    Form
 	InPlace bool
-	Root    int // rooted collectives; -1 otherwise
-	Op      *Op // reductions; nil otherwise
-	Type    *Datatype
+	Root    int       // rooted collectives, the window of a fence; -1 otherwise
+	Op      *Op       // reductions; nil otherwise
+	Type    *Datatype // of the elements; nil for Barrier, unless it is a fence
 
 	// Count is the number of elements that must be equal on all ranks: of the
 	// whole vector (Bcast, Reduce, Allreduce, Scan, Exscan), of one block
@@ -171,6 +171,9 @@ func (f Fingerprint) String() string {
 	}
 	if f.Err != 0 {
 		return fmt.Sprintf("%s with an argument error (%v)", name, Sentinel(f.Err))
+	}
+	if f.Coll == Barrier && f.Type != 0 { // a fence, which is a Barrier with a type
+		return fmt.Sprintf("%s(window %d)", typeName(f.Type), f.Root)
 	}
 	s := name + "("
 	if f.Coll != Barrier {

@@ -31,17 +31,18 @@ var users = map[string][]string{
 	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
 	"internal/mpitest":           nil, // tests only
 	"internal/sched":             {""},
-	"internal/shmem":             {"backend/shm", "pool", "cmd/cohort", "internal/spawn"},
+	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/spawn":             {"cmd/cohort"},
-	"internal/view":              {"", "backend/*", "cohorttest", "internal/kernel"},
+	"internal/view":              {"", "backend/*", "cohorttest", "internal/kernel", "internal/window"},
+	"internal/window":            {""},
 }
 
 // only says of packages that show how cohort is used that they import no more
 // of it than a program outside the repository would.
 var only = map[string][]string{
-	"sddp":       {"", "sddp/*"},
+	"sddp":       {"", "hybrid", "pool", "sddp/*"},
 	"sddp/*":     {"sddp/*"},
-	"cmd/sddp":   {"", "sddp", "sddp/*"},
+	"cmd/sddp":   {"", "hybrid", "pool", "sddp", "sddp/*"},
 	"examples/*": {""},
 }
 
@@ -142,12 +143,24 @@ func TestForbidden(t *testing.T) {
 		{"backend/shm", module + "/internal/shmem", true},
 		{"backend/shm", module + "/backend/local", false},
 		{"backend/shm", module, false},
-		{"backend/local", module + "/internal/shmem", false},
+		{"cohorttest", module + "/internal/shmem", false},
 		{"", module + "/backend/shm", true},
 		{"", module + "/cohorttest", false},
 		{"cohorttest", module, true},
 		{"cohorttest", module + "/sddp", false},
 		{"sddp", module, true},
+		{"hybrid", module, true},
+		{"hybrid", module + "/pool", true},
+		{"hybrid", module + "/topo", true},
+		{"hybrid", module + "/cohorttest", false},
+		{"hybrid", module + "/sddp", false},
+		{"hybrid", module + "/internal/shmem", false},
+		{"pool", module + "/hybrid", false},
+		{"", module + "/hybrid", false},
+		{"sddp", module + "/hybrid", true},
+		{"sddp", module + "/pool", true},
+		{"sddp", module + "/topo", false},
+		{"sddp/lp", module + "/pool", false},
 		{"sddp", module + "/sddp/lp", true},
 		{"sddp", module + "/internal/view", false},
 		{"sddp/lp", module + "/sddp", false},

@@ -52,18 +52,25 @@ func Create(name string, size int) (*Segment, error) {
 // the descriptor over. A segment that is not sealed or of another size than
 // want is refused: its owner could make every access fault.
 func Open(fd, want int) (*Segment, error) {
+	if err := checkSealed(fd, want); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return mapSegment(fd, want)
+}
+
+// checkSealed looks at a descriptor that another process sent.
+func checkSealed(fd, want int) error {
 	unix.CloseOnExec(fd)
 	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil || got&seals != seals {
-		unix.Close(fd)
-		return nil, fmt.Errorf("shared memory received is not a sealed segment (seals %#x, %v)", got, err)
+		return fmt.Errorf("shared memory received is not a sealed segment (seals %#x, %v)", got, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Size != int64(want) {
-		unix.Close(fd)
-		return nil, fmt.Errorf("shared memory received has %d bytes, want %d (%v)", st.Size, want, err)
+		return fmt.Errorf("shared memory received has %d bytes, want %d (%v)", st.Size, want, err)
 	}
-	return mapSegment(fd, want)
+	return nil
 }
 
 func mapSegment(fd, size int) (*Segment, error) {
@@ -96,6 +103,29 @@ func (s *Segment) Close() error {
 	mem := s.mem
 	s.mem = nil
 	return unix.Munmap(mem)
+}
+
+// Room returns how many bytes of memory can be had here, and what says so: the
+// tightest of what the machine has and what control groups allow. It is -1 if
+// nothing is known.
+func Room() (free int64, from string) {
+	free, from, ok := headroom()
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		for line := range strings.Lines(string(b)) {
+			v, found := strings.CutPrefix(line, "MemAvailable:")
+			if !found {
+				continue
+			}
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 10, 64)
+			if err == nil && (!ok || kib<<10 < free) {
+				free, from, ok = kib<<10, "MemAvailable in /proc/meminfo", true
+			}
+		}
+	}
+	if !ok {
+		return -1, ""
+	}
+	return max(free, 0), from
 }
 
 // headroom returns how many bytes the tightest cgroup memory limit above this

@@ -1,0 +1,114 @@
+package shmem
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An Offer hands a descriptor to other processes of the same user.
+type Offer struct {
+	Name string // for Fetch
+	ln   *net.UnixListener
+	done chan struct{}
+}
+
+// NewOffer offers fd to n processes that ask for it by the offer's name.
+func NewOffer(fd, n int) (*Offer, error) {
+	o := &Offer{Name: fmt.Sprintf("@cohort/%d/%s", os.Geteuid(), rand.Text()), done: make(chan struct{})}
+	var err error
+	if o.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: o.Name, Net: "unix"}); err != nil {
+		return nil, fmt.Errorf("offering shared memory: %w", err)
+	}
+	go o.serve(fd, n)
+	return o, nil
+}
+
+func (o *Offer) serve(fd, n int) {
+	defer close(o.done)
+	for n > 0 {
+		c, err := o.ln.AcceptUnix()
+		if err != nil {
+			return // closed
+		}
+		if uid, err := peerUser(c); err == nil && uid == os.Geteuid() {
+			c.SetDeadline(time.Now().Add(time.Second)) // for one byte into an empty socket
+			if _, _, err := c.WriteMsgUnix([]byte{1}, unix.UnixRights(fd), nil); err == nil {
+				n--
+			}
+		}
+		c.Close()
+	}
+}
+
+// Close ends the offer. The descriptor is the caller's again.
+func (o *Offer) Close() {
+	o.ln.Close()
+	<-o.done
+}
+
+// Fetch returns the descriptor that another process offers.
+func Fetch(ctx context.Context, name string) (int, error) {
+	fail := func(err error) (int, error) {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return -1, fmt.Errorf("getting shared memory from another rank: %w", err)
+	}
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		return fail(err)
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if uid, err := peerUser(c); err != nil || uid != os.Geteuid() {
+		return fail(fmt.Errorf("it is offered by user %d, not by this user (%d): refused (%v)", uid, os.Geteuid(), err))
+	}
+	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return fail(err)
+	}
+	fds := rights(oob[:oobn])
+	if n == 1 && b[0] == 1 && len(fds) == 1 {
+		return fds[0], nil
+	}
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	return fail(errors.New("it was withdrawn"))
+}
+
+// rights returns the descriptors in a control message.
+func rights(oob []byte) (fds []int) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for _, m := range msgs {
+		if f, err := unix.ParseUnixRights(&m); err == nil {
+			fds = append(fds, f...)
+		}
+	}
+	return fds
+}
+
+func peerUser(c *net.UnixConn) (uid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var cred *unix.Ucred
+	err2 := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, err2); err != nil {
+		return -1, err
+	}
+	return int(cred.Uid), nil
+}

@@ -1,0 +1,151 @@
+package window
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// Kind is how a part is locked.
+type Kind uint8
+
+// The kinds.
+const (
+	Shared    Kind = iota + 1 // many may hold it, to read
+	Exclusive                 // one may hold it
+)
+
+// String names the kind.
+func (k Kind) String() string {
+	switch k {
+	case Shared:
+		return "shared"
+	case Exclusive:
+		return "exclusive"
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+const lockSize = 64
+
+// lock is one part's, in the memory that the ranks share. Zero is free.
+type lock struct {
+	state  atomic.Uint32 // how many hold it shared, or held
+	wanted atomic.Uint32 // how many wait to have it for themselves
+	asleep atomic.Uint32 // how many wait in the kernel until state changes
+	owner  atomic.Uint32 // 1 + the rank that has it for itself; to tell who it is
+	_      [lockSize - 16]byte
+}
+
+const held = 1 << 31
+
+// try takes the lock if it is free. Who comes to share it lets those pass who
+// wait to have it for themselves.
+func (l *lock) try(kind Kind, rank int) bool {
+	if kind == Exclusive {
+		if !l.state.CompareAndSwap(0, held) {
+			return false
+		}
+		l.owner.Store(uint32(rank) + 1)
+		return true
+	}
+	for l.wanted.Load() == 0 {
+		s := l.state.Load()
+		if s&held != 0 {
+			return false
+		}
+		if l.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// release gives the lock back.
+func (l *lock) release(kind Kind) {
+	if kind == Exclusive {
+		l.owner.Store(0)
+		l.state.Store(0)
+	} else if l.state.Add(^uint32(0)) != 0 {
+		return
+	}
+	l.wake()
+}
+
+func (l *lock) wake() {
+	if l.asleep.Load() != 0 {
+		shmem.FutexWake(&l.state, 1<<30)
+	}
+}
+
+// A waiter looks looks times and then sleeps for at most nap at a time, after
+// which its patience may be over.
+const (
+	looks  = 200
+	yields = 20
+	nap    = time.Millisecond
+)
+
+// take waits for the lock as long as a waiter's patience lasts.
+func (l *lock) take(kind Kind, rank int, p *patience) error {
+	if l.try(kind, rank) {
+		return nil
+	}
+	if kind == Exclusive {
+		l.wanted.Add(1)
+		defer func() {
+			// Who shares it may have waited for the last one who did not want to.
+			if l.wanted.Add(^uint32(0)) == 0 {
+				l.wake()
+			}
+		}()
+	}
+	for i := 0; ; i++ {
+		s := l.state.Load()
+		if l.try(kind, rank) {
+			return nil
+		}
+		switch {
+		case i < looks:
+			shmem.Pause()
+		case i < looks+yields:
+			runtime.Gosched()
+			shmem.Yield()
+		default:
+			if err := p.over(); err != nil {
+				return err
+			}
+			l.sleep(s, kind)
+		}
+	}
+}
+
+// sleep waits until the state is not s any more, or for a nap.
+func (l *lock) sleep(s uint32, kind Kind) {
+	if !shmem.Supported || s == 0 || kind == Shared && s&held == 0 {
+		// Nothing to wait for but others' turn.
+		time.Sleep(nap / 20)
+		return
+	}
+	l.asleep.Add(1)
+	shmem.FutexWait(&l.state, s, nap)
+	l.asleep.Add(^uint32(0))
+}
+
+// holder says who has the lock.
+func (l *lock) holder() string {
+	s := l.state.Load()
+	switch {
+	case s&held != 0:
+		if r := l.owner.Load(); r > 0 {
+			return fmt.Sprintf("rank %d holds it exclusively", r-1)
+		}
+		return "another rank holds it exclusively"
+	case s > 0:
+		return fmt.Sprintf("held shared %d times", s)
+	}
+	return "others wait for it"
+}

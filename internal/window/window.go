@@ -1,0 +1,280 @@
+package window
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// Window is one rank's end of a window. It is safe for use by many goroutines.
+type Window struct {
+	comm  backend.Comm
+	rank  int
+	mem   backend.Memory
+	lay   Layout
+	bytes []byte
+	locks []lock
+
+	closed atomic.Bool
+	fence  atomic.Uint32
+
+	mu      sync.Mutex // guards what follows
+	holds   []hold     // by rank
+	count   int        // of those that are held
+	tickets uint64
+	waiting sync.WaitGroup // calls that use the memory while mu is free
+}
+
+// hold is a lock that this rank has, or is about to have: ticket is not 0.
+type hold struct {
+	ticket uint64
+	kind   Kind
+}
+
+// New returns a window over the memory that the ranks of comm share, laid out as
+// lay says.
+func New(comm backend.Comm, mem backend.Memory, lay Layout) *Window {
+	w := &Window{comm: comm, rank: comm.Rank(), mem: mem, lay: lay, bytes: mem.Bytes(), holds: make([]hold, len(lay.Sizes))}
+	w.locks = view.Of[lock](w.bytes[:len(lay.Sizes)*lockSize])
+	return w
+}
+
+// Part returns the part of a rank.
+func (w *Window) Part(rank int) ([]byte, error) {
+	if w.closed.Load() {
+		return nil, errClosed
+	}
+	if rank < 0 || rank >= len(w.lay.Sizes) {
+		return nil, w.badRank(rank)
+	}
+	lo := w.lay.Offsets[rank]
+	hi := lo + w.lay.Sizes[rank]
+	return w.bytes[lo:hi:hi], nil
+}
+
+// Sync makes what this rank has written visible before what it writes later, and
+// lets it see what others made visible before.
+func (w *Window) Sync() error {
+	if w.closed.Load() {
+		return errClosed
+	}
+	w.fence.Add(1)
+	return nil
+}
+
+// Unlocked returns an error if this rank has a lock.
+func (w *Window) Unlocked() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count > 0 {
+		return fault(backend.ErrWin, "this rank has the lock of %s: unlock first", w.held())
+	}
+	return nil
+}
+
+// held names the parts that are locked.
+func (w *Window) held() string {
+	first := -1
+	for r, h := range w.holds {
+		if h.ticket != 0 && first < 0 {
+			first = r
+		}
+	}
+	if w.count > 1 {
+		return fmt.Sprintf("rank %d's part and %d more", first, w.count-1)
+	}
+	return fmt.Sprintf("rank %d's part", first)
+}
+
+// Lock locks the part of a rank and returns a ticket, with which it is unlocked.
+func (w *Window) Lock(b *backend.Bound, kind Kind, rank int) (uint64, error) {
+	if rank < 0 || rank >= len(w.locks) {
+		return 0, w.badRank(rank)
+	}
+	if kind != Shared && kind != Exclusive {
+		return 0, fault(backend.ErrWin, "there is no lock of kind %d", uint8(kind))
+	}
+	return w.lock(b, kind, rank, rank+1)
+}
+
+// LockAll locks the parts of all ranks to share them.
+func (w *Window) LockAll(b *backend.Bound) (uint64, error) { return w.lock(b, Shared, 0, len(w.locks)) }
+
+// lock takes the locks from lo to before hi.
+func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
+	ticket, err := w.claim(kind, lo, hi)
+	if err != nil {
+		return 0, err
+	}
+	defer w.waiting.Done()
+	p := patience{w: w, bound: b}
+	for r := lo; r < hi; r++ {
+		if err := w.locks[r].take(kind, w.rank, &p); err != nil {
+			err = note(err, fmt.Sprintf("the lock of rank %d's part: %s", r, w.locks[r].holder()))
+			for q := lo; q < r; q++ {
+				w.locks[q].release(kind)
+			}
+			w.mu.Lock()
+			w.forget(lo, hi)
+			w.mu.Unlock()
+			return 0, err
+		}
+	}
+	w.fence.Add(1)
+	return ticket, nil
+}
+
+// claim notes that the locks are this call's.
+func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed.Load() {
+		return 0, errClosed
+	}
+	for r := lo; r < hi; r++ {
+		if w.holds[r].ticket != 0 {
+			return 0, fault(backend.ErrWin, "this rank has the lock of rank %d's part already, or waits for it", r)
+		}
+	}
+	w.tickets++
+	for r := lo; r < hi; r++ {
+		w.holds[r] = hold{w.tickets, kind}
+	}
+	w.count += hi - lo
+	w.waiting.Add(1)
+	return w.tickets, nil
+}
+
+// forget is the end of claim's notes.
+func (w *Window) forget(lo, hi int) {
+	for r := lo; r < hi; r++ {
+		w.holds[r] = hold{}
+	}
+	w.count -= hi - lo
+}
+
+// Unlock ends a Lock.
+func (w *Window) Unlock(rank int, ticket uint64) error { return w.unlock(rank, rank+1, ticket) }
+
+// UnlockAll ends a LockAll.
+func (w *Window) UnlockAll(ticket uint64) error { return w.unlock(0, len(w.locks), ticket) }
+
+func (w *Window) unlock(lo, hi int, ticket uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.has(lo, ticket); err != nil {
+		return err
+	}
+	w.fence.Add(1)
+	for r := lo; r < hi; r++ {
+		w.locks[r].release(w.holds[r].kind)
+	}
+	w.forget(lo, hi)
+	return nil
+}
+
+// Flush is Sync for a rank's part under a lock.
+func (w *Window) Flush(rank, lock int, ticket uint64) error {
+	if rank < 0 || rank >= len(w.locks) {
+		return w.badRank(rank)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.has(lock, ticket); err != nil {
+		return err
+	}
+	w.fence.Add(1)
+	return nil
+}
+
+// has returns an error if a lock is not the ticket's any more.
+func (w *Window) has(rank int, ticket uint64) error {
+	if w.closed.Load() {
+		return errClosed
+	}
+	if ticket == 0 || w.holds[rank].ticket != ticket {
+		return fault(backend.ErrWin, "the lock has been given back already")
+	}
+	return nil
+}
+
+// Close gives the memory back, and before it the locks this rank has, of which it
+// tells. A Lock that waits ends with ErrClosed. Only the first call does
+// something.
+func (w *Window) Close() error {
+	w.mu.Lock()
+	if w.closed.Swap(true) {
+		w.mu.Unlock()
+		return nil
+	}
+	w.mu.Unlock()
+	w.waiting.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var err error
+	if w.count > 0 {
+		err = fault(backend.ErrWin, "closed while this rank had the lock of %s, which is given back", w.held())
+		for r, h := range w.holds {
+			if h.ticket != 0 {
+				w.locks[r].release(h.kind)
+			}
+		}
+		w.forget(0, len(w.holds))
+		w.count = 0
+	}
+	w.bytes, w.locks = nil, nil
+	return errors.Join(err, w.mem.Close())
+}
+
+// patience is how long a call waits for a lock.
+type patience struct {
+	w     *Window
+	bound *backend.Bound
+	start time.Time // zero until it first waits
+}
+
+// over returns why not to wait any longer.
+func (p *patience) over() error {
+	w := p.w
+	if w.closed.Load() {
+		return errClosed
+	}
+	if p.start.IsZero() {
+		p.start = time.Now()
+	}
+	if err := p.bound.Err(p.start); err != nil {
+		return err
+	}
+	if err := w.comm.Broken(); err != nil {
+		return &backend.Broken{Cause: err}
+	}
+	// Others may need messages of this rank to move on before they unlock; and
+	// that a rank is lost is what a probe says.
+	w.comm.Poll()
+	_, _, err := w.comm.Probe(nil, backend.AnySource, backend.AnyTag, false)
+	return err
+}
+
+var errClosed error = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the window is closed"}
+
+func (w *Window) badRank(rank int) error {
+	return fault(backend.ErrRank, "rank %d of %d", rank, len(w.lay.Sizes))
+}
+
+func fault(sentinel error, format string, args ...any) error {
+	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
+}
+
+// note adds what was waited for to an error of a Bound.
+func note(err error, what string) error {
+	var f *backend.Fault
+	if errors.As(err, &f) && (f.Sentinel == backend.ErrTimeout || f.Sentinel == backend.ErrCanceled) {
+		return &backend.Fault{Sentinel: f.Sentinel, Text: f.Text + ": " + what}
+	}
+	return err
+}

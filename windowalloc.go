@@ -1,0 +1,237 @@
+package cohort
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
+
+// Making windows. The ranks tell each other what they ask for and what they could
+// have; the backend makes the memory; each takes the pages of its own part; and
+// all hear whether every rank could. So an error is on all of them, and what was
+// made is closed again.
+
+// allocate makes a window with n elements of T on the calling rank or, if whole,
+// one of n elements in all, which the ranks give in equal numbers, and all of which
+// are part 0.
+func allocate[T any](c *Comm, call string, n int, whole bool) (*shared, error) {
+	if err := c.take(); err != nil {
+		return nil, err
+	}
+	k := c.core
+	defer k.busy.Store(false)
+	typ, bad := typeFor[T]()
+	size := max(view.Size[T](), 1)
+	switch {
+	case bad != nil:
+		typ = fenceCall // a type to have one; the call is wrong as it is
+	case n < 0:
+		bad = fault(ErrCount, fmt.Sprintf("%d elements", n))
+	case n > math.MaxInt/size:
+		bad = fault(ErrAlloc, fmt.Sprintf("%d elements of %d bytes are more than there are addresses", n, size))
+	}
+	a := &allocation{c: c, typ: maker(call + " of " + typ.Name), bytes: n * size, whole: whole}
+	if err := a.agree(bad); err != nil {
+		return nil, err
+	}
+	return a.make()
+}
+
+// allocation is a window that is being made.
+type allocation struct {
+	c     *Comm
+	typ   *backend.Datatype // names the call
+	bytes int
+	whole bool
+	lay   window.Layout
+}
+
+// agree finds out what the ranks ask for, and whether they can have it.
+func (a *allocation) agree(bad error) error {
+	k := a.c.core
+	if bad == nil && !a.whole {
+		bad = oneNode(k.bc)
+	}
+	free, from := a.spare()
+	all, err := a.tell(fmt.Sprintf("%d %d %s", a.bytes, free, from), bad)
+	if err != nil {
+		return err
+	}
+	sizes := make([]int, k.size)
+	least, at, why := int64(-1), 0, ""
+	for r, text := range all {
+		words := strings.SplitN(text, " ", 3)
+		var err1, err2 error
+		sizes[r], err1 = strconv.Atoi(words[0])
+		free, err2 := strconv.ParseInt(words[1], 10, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return fault(ErrInternal, err.Error())
+		}
+		if free >= 0 && (least < 0 || free < least) {
+			least, at, why = free, r, words[2]
+		}
+	}
+	if a.whole {
+		for r, n := range sizes {
+			if n != sizes[0] {
+				err := fault(ErrMismatch, fmt.Sprintf("rank 0 asked for %d bytes, rank %d for %d", sizes[0], r, n))
+				k.bc.Break(err)
+				return err
+			}
+			if r > 0 {
+				sizes[r] = 0
+			}
+		}
+	}
+	ok := false
+	a.lay, ok = window.Apart(sizes, shmem.PageSize)
+	switch {
+	case !ok:
+		return fault(ErrAlloc, "the parts of all ranks are more than there are addresses")
+	case least >= 0 && int64(a.lay.Total) > least:
+		return fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for, rank %d can have %s at most: %s",
+			bytesText(int64(a.lay.Total)), at, bytesText(least), why))
+	}
+	return nil
+}
+
+// oneNode returns an error if the ranks are on several nodes.
+func oneNode(bc backend.Comm) error {
+	for r := range bc.Size() {
+		if bc.NodeOf(r) != bc.NodeOf(0) {
+			return fault(ErrComm, fmt.Sprintf("rank 0 and rank %d are on different nodes and share no memory: make the window on a communicator of SplitShared", r))
+		}
+	}
+	return nil
+}
+
+// spare returns how many bytes this rank could have, and what says so; -1 if
+// nothing does.
+func (a *allocation) spare() (int64, string) {
+	free, from := shmem.Room()
+	if s, ok := a.c.core.bc.(backend.Sharer); ok && a.c.core.size > 1 {
+		if f, why := s.Spare(); f >= 0 && (free < 0 || f < free) {
+			free, from = f, why
+		}
+	}
+	return free, from
+}
+
+// make makes the memory, and all ranks have it, or none.
+func (a *allocation) make() (*shared, error) {
+	k := a.c.core
+	mem, err := a.memory()
+	if err == nil {
+		err = shmem.Populate(a.own(mem.Bytes()))
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+		text = strings.ToValidUTF8(text[:min(len(text), backend.TellSize)], "")
+		if text == "" {
+			text = "no reason"
+		}
+	}
+	all, telling := a.tell(text, nil)
+	if telling == nil {
+		for r, text := range all {
+			if text != "" {
+				telling = fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for: rank %d: %s", bytesText(int64(a.lay.Total)), r, text))
+				break
+			}
+		}
+	}
+	if telling != nil {
+		if mem != nil {
+			_ = mem.Close()
+		}
+		return nil, telling
+	}
+	k.windowsMade++
+	s := &shared{a.c, window.New(k.bc, mem, a.lay), k.windowsMade}
+	k.mu.Lock()
+	k.windows = append(k.windows, s)
+	k.mu.Unlock()
+	return s, nil
+}
+
+// memory makes the memory. What a rank has for itself needs no backend.
+func (a *allocation) memory() (backend.Memory, error) {
+	k := a.c.core
+	if k.size == 1 {
+		return shmem.Anonymous(a.lay.Total)
+	}
+	s, ok := k.bc.(backend.Sharer)
+	if !ok {
+		return nil, fault(ErrNotSupported, fmt.Sprintf("ranks of backend %s share no memory", k.bc.Caps().Backend))
+	}
+	return s.Share(a.c.bound, a.lay.Total, func(mine string) ([]string, error) { return a.tell(mine, nil) })
+}
+
+// own returns what this rank is the first to touch: its part and, on rank 0, the
+// locks; or its share of the whole.
+func (a *allocation) own(mem []byte) []byte {
+	k := a.c.core
+	if a.whole {
+		each := a.lay.Total / k.size
+		if k.rank == k.size-1 {
+			return mem[each*k.rank:]
+		}
+		return mem[each*k.rank : each*(k.rank+1)]
+	}
+	lo := a.lay.Offsets[k.rank]
+	hi := lo + a.lay.Sizes[k.rank]
+	if k.rank == 0 {
+		lo = 0
+	}
+	return mem[lo:hi]
+}
+
+// record is what a rank tells: the length of a text and the text.
+type record [2 + backend.TellSize + 2]byte
+
+// tell is backend.Tell. With an argument error of this rank, that is the result,
+// and the others hear of it.
+func (a *allocation) tell(mine string, bad error) ([]string, error) {
+	k := a.c.core
+	all := make([]record, k.size)
+	binary.LittleEndian.PutUint16(all[k.rank][:], uint16(len(mine)))
+	copy(all[k.rank][2:], mine)
+	call := &k.call
+	*call = backend.Call{
+		Coll: backend.Allgather, InPlace: true, Root: -1, Type: a.typ, Count: view.Size[record]() / a.typ.Size,
+		Recv: view.Bytes(all), Err: bad,
+	}
+	err := k.collective(a.c.bound, call)
+	*call = backend.Call{Root: -1}
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, k.size)
+	for r := range all {
+		n := min(int(binary.LittleEndian.Uint16(all[r][:])), backend.TellSize)
+		texts[r] = string(all[r][2 : 2+n])
+	}
+	return texts, nil
+}
+
+// bytesText writes a size as people read it: "1.5 GiB".
+func bytesText(n int64) string {
+	x, unit := float64(n), -1
+	for x >= 1024 && unit < 5 {
+		x /= 1024
+		unit++
+	}
+	if unit < 0 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	return strconv.FormatFloat(x, 'f', 1, 64) + " " + "KMGTPE"[unit:unit+1] + "iB"
+}
