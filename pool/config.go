@@ -54,6 +54,11 @@ type Config struct {
 	Env func(name string) (string, bool)
 }
 
+// Settled returns the configuration with what it leaves open filled in, as [New] does
+// it: for a program that has to know the number of threads before it starts them. Its
+// errors are New's.
+func (c Config) Settled() (Config, error) { return c.settle() }
+
 // settle checks a configuration and fills in what it leaves open.
 func (c Config) settle() (Config, error) {
 	if c.Env == nil {

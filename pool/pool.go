@@ -40,6 +40,7 @@ type Pool struct {
 	closing chan struct{} // closed by Close
 	once    sync.Once
 	text    string // Describe
+	memory  error  // MemoryPolicy
 }
 
 // New starts a pool.
@@ -81,6 +82,11 @@ func New(cfg Config) (*Pool, error) {
 		p.Close()
 		return nil, err
 	}
+	for _, w := range p.workers {
+		if p.memory == nil {
+			p.memory = w.policy
+		}
+	}
 	p.text = describe(cfg, p.workers)
 	return p, nil
 }
@@ -90,6 +96,12 @@ func (p *Pool) Workers() int { return len(p.workers) }
 
 // Describe says in a line how many workers there are and what is pinned where.
 func (p *Pool) Describe() string { return p.text }
+
+// MemoryPolicy returns why a worker that is pinned could not be told to take its
+// memory from the NUMA domain it runs in, as in a container that forbids that; nil if
+// all were, and where none is pinned. The kernel does it in that way anyway, unless the
+// program was started with another policy.
+func (p *Pool) MemoryPolicy() error { return p.memory }
 
 // Close waits for the loop that runs, ends the workers and their threads, and
 // returns when they have ended. Loops that wait for their turn, and later ones,

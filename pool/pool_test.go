@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -298,5 +299,36 @@ func TestQuietSolvers(t *testing.T) {
 	}
 	if _, err := QuietSolvers(nil, nil); err != nil || os.Getenv("OMP_NUM_THREADS") != "1" {
 		t.Errorf("%v, and OMP_NUM_THREADS is %q", err, os.Getenv("OMP_NUM_THREADS"))
+	}
+}
+
+// What New takes from the environment can be known before.
+func TestSettled(t *testing.T) {
+	env := map[string]string{"COHORT_THREADS": "3", "COHORT_PIN": "numa"}
+	c, err := Config{LocalSize: 2, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Settled()
+	if err != nil || c.Threads != 3 || c.Pin != NUMA || c.LocalSize != 2 {
+		t.Errorf("got %+v (%v), want 3 threads pinned to NUMA domains", c, err)
+	}
+	env["COHORT_THREADS"] = "three"
+	if _, err := c.Settled(); err != nil {
+		t.Errorf("what is settled stays so: %v", err)
+	}
+	c.Threads = 0
+	if _, err := c.Settled(); !errors.Is(err, backend.ErrInit) {
+		t.Errorf("got %v, want ErrInit", err)
+	}
+}
+
+// What is said of the memory of pinned workers agrees with the line for the log.
+func TestMemoryPolicy(t *testing.T) {
+	for _, pin := range []Policy{None, Cores} {
+		if pin != None && !canPin {
+			continue
+		}
+		p := open(t, Config{Threads: 2, Pin: pin})
+		err, local := p.MemoryPolicy(), strings.HasSuffix(p.Describe(), "memory local")
+		if pin == None && (err != nil || local) || pin == Cores && (err == nil) != local {
+			t.Errorf("pinned to %s: %v, and %s", pin, err, p.Describe())
+		}
 	}
 }

@@ -1,0 +1,261 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/pool"
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+var errTest = errors.New("broken for the test")
+
+// failingWriter takes nothing.
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errTest }
+
+// A step that fails on one rank fails on all, in the same step, with the reason and
+// the rank, and what was done is taken back on all of them.
+func TestStepFails(t *testing.T) {
+	made, l := &log{}, &log{}
+	workspaces := func(fails func(worker int) error) func(*Config, *tools) {
+		return func(c *Config, _ *tools) {
+			c.Threads = 2
+			c.Workspace = func(worker int) (any, error) {
+				err := fails(worker)
+				if err == nil {
+					made.add("workspace %d", worker)
+				}
+				return &closer{l, worker, nil}, err
+			}
+		}
+	}
+	never := func(int) error { return nil }
+	for _, k := range []struct {
+		step   string
+		rank   int
+		change func(*Config, *tools) // on the rank that fails
+		others func(*Config, *tools) // nil: nothing
+		is     error                 // the failing rank's
+		text   string                // in every rank's
+		least  int                   // workspaces that were made, at least, and closed
+	}{
+		{StepTopology, 1, func(_ *Config, with *tools) {
+			with.here = func() (*topo.Node, error) { return nil, errTest }
+		}, nil, errTest, "broken", 0},
+		{StepPool, 1, func(c *Config, _ *tools) { c.Threads = -1 }, nil, cohort.ErrInit, "-1 threads", 0},
+		{StepPool, 2, func(c *Config, _ *tools) { c.Pin = "sideways" }, nil, cohort.ErrInit, `"sideways": want none, cores or numa`, 0},
+		{StepSolvers, 1, func(_ *Config, with *tools) {
+			with.quiet = func() ([]pool.Setting, error) { return nil, errTest }
+		}, nil, errTest, "broken", 0},
+		{StepWorkspaces, 1, workspaces(func(worker int) error {
+			if worker == 1 {
+				return errTest
+			}
+			return nil
+		}), workspaces(never), errTest, "worker 1", 2 * 2},
+		{StepWorkspaces, 0, workspaces(func(int) error { panic(errTest) }), workspaces(never), errTest, "panic", 2 * 2},
+		{StepSummary, 0, func(c *Config, _ *tools) { c.Summary = failingWriter{} }, nil, errTest, "broken", 0},
+	} {
+		t.Run(fmt.Sprintf("%s %d", k.step, k.rank), func(t *testing.T) {
+			made.lines, l.lines = nil, nil
+			var mu sync.Mutex
+			got := map[int]error{}
+			err := cohort.Run(context.Background(), 3, func(w *cohort.Comm) error {
+				cfg, with := &Config{}, machinery
+				if w.Rank() == k.rank {
+					k.change(cfg, &with)
+				} else if k.others != nil {
+					k.others(cfg, &with)
+				}
+				e := &Env{World: w}
+				started, err := e.start(context.Background(), cfg, &with)
+				mu.Lock()
+				got[w.Rank()] = err
+				mu.Unlock()
+				if started != nil || err == nil {
+					return errors.New("it started")
+				}
+				if e.Node != nil {
+					if err := e.Node.Barrier(); !errors.Is(err, cohort.ErrClosed) {
+						return fmt.Errorf("the node communicator: %v, want ErrClosed", err)
+					}
+				}
+				if e.Pool != nil {
+					if err := pool.ForEach(e.Pool, 1, func(int, int) error { return nil }); !errors.Is(err, cohort.ErrClosed) {
+						return fmt.Errorf("the pool: %v, want ErrClosed", err)
+					}
+				}
+				return w.Barrier() // which is as usable as before
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rank, err := range got {
+				var s *StepError
+				if !errors.As(err, &s) || s.Step != k.step || s.Rank != k.rank || !strings.Contains(err.Error(), k.text) ||
+					!strings.Contains(err.Error(), fmt.Sprintf("hybrid: %s: rank %d: ", k.step, k.rank)) {
+					t.Errorf("rank %d got %v, want step %s of rank %d, with %q", rank, err, k.step, k.rank, k.text)
+				}
+				want := cohort.ErrInit
+				if rank == k.rank {
+					want = k.is
+				}
+				if !errors.Is(err, want) {
+					t.Errorf("rank %d got %v, want %v in it", rank, err, want)
+				}
+			}
+			if len(made.lines) < k.least || len(l.lines) != len(made.lines) {
+				t.Errorf("%d workspaces were made and %d closed, want at least %d", len(made.lines), len(l.lines), k.least)
+			}
+		})
+	}
+}
+
+// Several ranks that fail each have their own error, the rest that of the lowest.
+func TestSeveralFail(t *testing.T) {
+	var mu sync.Mutex
+	got := map[int]error{}
+	cohort.Run(context.Background(), 4, func(w *cohort.Comm) error {
+		cfg := &Config{}
+		if w.Rank() >= 2 {
+			cfg.Threads = -w.Rank()
+		}
+		_, err := Join(w, cfg)
+		mu.Lock()
+		got[w.Rank()] = err
+		mu.Unlock()
+		return err
+	})
+	for rank, want := range []string{"rank 2: pool: -2 threads", "rank 2: pool: -2 threads", "rank 2: pool: -2 threads", "rank 3: pool: -3 threads"} {
+		if !strings.Contains(fmt.Sprint(got[rank]), want) {
+			t.Errorf("rank %d got %v, want %q", rank, got[rank], want)
+		}
+	}
+}
+
+// A rank that is lost between two steps ends the others' start.
+func TestRankLost(t *testing.T) {
+	var mu sync.Mutex
+	got := map[int]error{}
+	cohort.Run(context.Background(), 3, func(w *cohort.Comm) error {
+		if w.Rank() == 1 {
+			if _, err := agree(w, vote{}, failure{}); err != nil { // its part in the first exchange
+				return err
+			}
+			return errTest
+		}
+		e, err := Join(w, nil)
+		mu.Lock()
+		got[w.Rank()] = err
+		mu.Unlock()
+		e.Close()
+		return err
+	})
+	for _, rank := range []int{0, 2} {
+		var s *StepError
+		if err := got[rank]; !errors.As(err, &s) || s.Step != StepNode || !errors.Is(err, cohort.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1") {
+			t.Errorf("rank %d got %v, want ErrPeerLost in %s, naming rank 1", rank, err, StepNode)
+		}
+	}
+}
+
+// A backend that is not there is the error of its step.
+func TestBackendFails(t *testing.T) {
+	_, err := Start(context.Background(), &Config{Job: &cohort.Config{Backend: "carrier pigeon"}})
+	var s *StepError
+	if !errors.As(err, &s) || s.Step != StepBackend || !errors.Is(err, cohort.ErrInit) || !strings.Contains(err.Error(), "carrier pigeon") {
+		t.Errorf("got %v, want ErrInit in %s", err, StepBackend)
+	}
+	if _, err := Join(nil, nil); !errors.Is(err, cohort.ErrComm) {
+		t.Errorf("Join(nil): %v, want ErrComm", err)
+	}
+}
+
+// A context that ends, before the start or in a step of it, is the error of the step
+// that is next.
+func TestCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	for _, step := range []string{StepSummary, StepBackend} { // the second time it has ended before
+		_, err := Start(ctx, &Config{Workspace: func(int) (any, error) {
+			cancel(errTest)
+			return nil, nil
+		}})
+		var s *StepError
+		if !errors.As(err, &s) || s.Step != step || !errors.Is(err, cohort.ErrCanceled) {
+			t.Errorf("got %v, want ErrCanceled in %s", err, step)
+		}
+	}
+	late, stop := context.WithTimeout(context.Background(), 0)
+	defer stop()
+	if _, err := Start(late, nil); !errors.Is(err, cohort.ErrTimeout) {
+		t.Errorf("after a deadline: %v, want ErrTimeout", err)
+	}
+}
+
+// A rank that waits for others that do not come waits no longer than its context.
+func TestNobodyComes(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var got error
+	over := make(chan struct{})
+	err := cohort.Run(context.Background(), 2, func(w *cohort.Comm) error {
+		if w.Rank() == 1 {
+			cancel() // rank 0 is in the first exchange, or on its way there
+			<-over
+			return nil
+		}
+		defer close(over)
+		_, got = Join(w.WithContext(ctx), nil)
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var s *StepError
+	if !errors.As(got, &s) || s.Step != StepPool || !errors.Is(got, cohort.ErrCanceled) {
+		t.Errorf("got %v, want ErrCanceled", got)
+	}
+}
+
+// What ranks tell each other of their processors: who shares them, and the most
+// threads that any of those has.
+func TestFindPlace(t *testing.T) {
+	sets := []topo.CPUSet{{0, 1}, {64, 200}, {0, 1}, {0}, {64, 200}, {0, 1}}
+	threads := []int{1, 9, 4, 7, 2, 3}
+	want := []place{{0, 3, 4}, {0, 2, 9}, {1, 3, 4}, {0, 1, 7}, {1, 2, 9}, {2, 3, 4}}
+	err := cohort.Run(context.Background(), len(sets), func(w *cohort.Comm) error {
+		r := w.Rank()
+		if got, err := findPlace(w, sets[r], threads[r]); err != nil || got != want[r] {
+			return fmt.Errorf("rank %d: %+v (%v), want %+v", r, got, err, want[r])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Workers in a domain whose memory the process may not have are named.
+func TestRemoteMemory(t *testing.T) {
+	m := &topo.Node{Domains: []topo.Domain{{ID: 0, CPUs: topo.CPUSet{0, 1}, Allowed: true}, {ID: 1, CPUs: topo.CPUSet{2, 3}}}}
+	for _, k := range []struct {
+		sets []topo.CPUSet
+		want string
+	}{
+		{[]topo.CPUSet{{0}, {1}}, ""},
+		{[]topo.CPUSet{{0}, {2}, {3}}, "workers 1-2 "},
+		{nil, ""},
+	} {
+		if got := remoteMemory(m, k.sets); (got == "") != (k.want == "") || !strings.Contains(got, k.want) {
+			t.Errorf("%v: %q, want %q", k.sets, got, k.want)
+		}
+	}
+}

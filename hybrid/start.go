@@ -1,0 +1,173 @@
+package hybrid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/pool"
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+// Start joins the job this process was started in and gives the rank its workers: it
+// takes the steps that the package's documentation lists. cfg may be nil.
+//
+// The context governs the world, as that of [cohort.Init] does, and the start: where it
+// ends before, Start fails.
+//
+// Collective: all processes of the job call it, once. They need not have the same
+// number of threads.
+//
+// Errors: a [StepError]. Where another rank failed it wraps [cohort.ErrInit], has the text of
+// that rank's error, and names it.
+func Start(ctx context.Context, cfg *Config) (*Env, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	if ctx.Err() != nil {
+		return nil, &StepError{StepBackend, cohort.Undefined, ended(ctx)}
+	}
+	world, err := cohort.Init(ctx, cfg.Job)
+	if err != nil {
+		return nil, &StepError{StepBackend, cohort.Undefined, err}
+	}
+	e := &Env{World: world}
+	e.done(StepBackend, world.Close)
+	return e.start(ctx, cfg, &machinery)
+}
+
+// Join gives the rank its workers in a world that is there already: it takes the steps
+// but the first. Close of the Env leaves the world open. cfg may be nil.
+//
+// Collective: all ranks of world call it. They need not have the same number of
+// threads.
+//
+// Errors: as for [Start].
+func Join(world *cohort.Comm, cfg *Config) (*Env, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	if world == nil {
+		return nil, &StepError{StepBackend, cohort.Undefined, fmt.Errorf("%w: the communicator is nil", cohort.ErrComm)}
+	}
+	e := &Env{World: world}
+	return e.start(context.Background(), cfg, &machinery)
+}
+
+// tools are what the steps use that can fail on no machine that tests run on.
+type tools struct {
+	here  func() (*topo.Node, error)
+	quiet func() ([]pool.Setting, error)
+}
+
+var machinery = tools{
+	here:  topo.Here,
+	quiet: func() ([]pool.Setting, error) { return pool.QuietSolvers(nil, nil) },
+}
+
+// start takes the steps after the first, or takes back those that are done.
+func (e *Env) start(ctx context.Context, cfg *Config, with *tools) (*Env, error) {
+	if err := e.take(ctx, cfg, with); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+// take takes the steps:
+//
+//  1. What a rank finds out and settles by itself; then all agree that it did.
+//  2. The node's ranks share out its processors. An error of this is one of all ranks.
+//  3. Workers, variables, memory; then all agree, before anything runs that may take
+//     long or need the other ranks.
+//  4. Workspaces, and again.
+//  5. The summary on rank 0, and again.
+func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
+	var f failure
+	var settled pool.Config
+	f.try(ctx, StepTopology, func() (err error) {
+		e.Topology = e.World.Topology()
+		e.Machine, err = with.here()
+		return err
+	})
+	f.try(ctx, StepPool, func() (err error) {
+		settled, err = pool.Config{Threads: cfg.Threads, Pin: cfg.Pin}.Settled()
+		return err
+	})
+	if _, err := agree(e.World, vote{}, f); err != nil {
+		return err
+	}
+
+	p, err := e.meet(settled.Threads)
+	if err != nil {
+		return &StepError{StepNode, cohort.Undefined, err}
+	}
+
+	var plan *topo.Plan
+	f.try(ctx, StepPool, func() error {
+		if plan, err = planFor(e.Machine, p, settled.Pin); err != nil {
+			return err
+		}
+		if e.Pool, err = startPool(settled, plan, p); err != nil {
+			return err
+		}
+		e.done(StepPool, e.closePool)
+		return nil
+	})
+	f.try(ctx, StepSolvers, func() (err error) {
+		if !cfg.KeepEnvironment {
+			e.Solvers, err = with.quiet()
+		}
+		return err
+	})
+	var notes []string
+	f.try(ctx, StepNUMA, func() error {
+		notes = e.notes(plan)
+		return nil
+	})
+	mine := vote{threads: int32(settled.Threads)}
+	if plan != nil {
+		mine.crowding = int32(plan.Crowding)
+	}
+	votes, err := agree(e.World, mine, f)
+	if err != nil {
+		return err
+	}
+
+	f.try(ctx, StepWorkspaces, func() error {
+		if cfg.Workspace == nil {
+			return nil
+		}
+		return e.makeWorkspaces(cfg.Workspace)
+	})
+	if _, err := agree(e.World, vote{}, f); err != nil {
+		return err
+	}
+
+	f.try(ctx, StepSummary, func() error {
+		e.summarize(plan, votes, notes)
+		if cfg.Summary == nil || e.World.Rank() != 0 {
+			return nil
+		}
+		_, err := fmt.Fprintln(cfg.Summary, e.Summary)
+		return err
+	})
+	_, err = agree(e.World, vote{}, f)
+	return err
+}
+
+// meet makes the node's communicator and finds the rank's place on the node.
+func (e *Env) meet(threads int) (place, error) {
+	node, err := e.World.SplitShared()
+	if err != nil {
+		return place{}, err
+	}
+	e.Node = node
+	e.done(StepNode, node.Close)
+	p, err := findPlace(node, e.Machine.CPUs, threads)
+	e.LocalRank, e.LocalSize = p.rank, p.size
+	return p, err
+}
