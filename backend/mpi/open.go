@@ -229,11 +229,7 @@ func (p *process) alone(launcher *mpifind.Launcher) error {
 	if code != 0 || launcher == nil || launcher.Size == 1 || size > 1 {
 		return nil
 	}
-	do := "start it with the mpiexec of " + p.lib.Path + ", or set COHORT_MPI_LIB to the launcher's library"
-	if launcher.Family == mpifind.Unknown {
-		do = "its way of joining ranks is none that the library was built for: try another (srun --mpi=list says which there are; " +
-			"pmix is Open MPI's, pmi2 MPICH's), or start the program with the mpiexec of " + p.lib.Path
-	}
+	do := launcher.Advice(mpifind.Family(p.lib.ABI), p.lib.Path)
 	return initFault("this process is one of %d started by %v, but alone to %s: %s", launcher.Size, launcher, p.lib.Name(), do)
 }
 

@@ -26,13 +26,13 @@ func Choose(asked string, env func(string) (string, bool), loaded string) ([]Lib
 				return nil, fmt.Errorf("COHORT_MPI_LIB asks for %s, but %v is in this process already, and two cannot be", asked, l)
 			}
 		}
-		return only(l, "the MPI library in this process", launcher)
+		return only(l, "the MPI library in this process", launcher, env)
 	case asked != "":
 		l, err := examine(asked, env)
 		if err != nil {
 			return nil, fmt.Errorf("COHORT_MPI_LIB: %w", err)
 		}
-		return only(l, "COHORT_MPI_LIB", launcher)
+		return only(l, "COHORT_MPI_LIB", launcher, env)
 	}
 	found := Find(env)
 	usable := slices.DeleteFunc(slices.Clone(found), func(l Library) bool { return l.Problem != "" })
@@ -47,6 +47,11 @@ func Choose(asked string, env func(string) (string, bool), loaded string) ([]Lib
 		return nil, fmt.Errorf("this process is one of %s started by %v, which needs a library of the %v family; found only %s; "+
 			"start it with %s, or install that library", launcher.count(), launcher, launcher.Family, list(usable), commandsOf(usable))
 	}
+	joining := slices.DeleteFunc(slices.Clone(fitting), func(l Library) bool { return launcher.cannotJoin(l, env) })
+	if len(joining) == 0 {
+		return nil, fmt.Errorf("found %s, but %s", list(fitting), launcher.refusal(fitting[0]))
+	}
+	fitting = joining
 	slices.SortStableFunc(fitting, func(a, b Library) int { return launcher.unlikely(a) - launcher.unlikely(b) })
 	return fitting, nil
 }
@@ -60,7 +65,7 @@ func (l *Launcher) unlikely(lib Library) int {
 }
 
 // only returns the one library there is a choice of, or why it cannot be.
-func only(l Library, who string, launcher *Launcher) ([]Library, error) {
+func only(l Library, who string, launcher *Launcher, env func(string) (string, bool)) ([]Library, error) {
 	if l.Problem != "" {
 		return nil, fmt.Errorf("%s: %s: %s", who, l.Path, l.Problem)
 	}
@@ -68,7 +73,16 @@ func only(l Library, who string, launcher *Launcher) ([]Library, error) {
 		return nil, fmt.Errorf("%s is %v, but this process is one of %s started by %v, which is for the %v family: each would be a world of its own; "+
 			"start the program with %s, or take the library of this launcher", who, l, launcher.count(), launcher, launcher.Family, commandsOf([]Library{l}))
 	}
+	if launcher != nil && launcher.cannotJoin(l, env) {
+		return nil, fmt.Errorf("%s is %v, but %s", who, l, launcher.refusal(l))
+	}
 	return []Library{l}, nil
+}
+
+// refusal says of a library that cannot join what to do.
+func (l *Launcher) refusal(lib Library) string {
+	return fmt.Sprintf("this is rank %d of %s started by %v, and %s joins by PMIx alone: start it with %s, or with %s",
+		l.Rank, l.count(), l, lib.Title(), SrunFor(OpenMPI), commandsOf([]Library{lib}))
 }
 
 // NotFound returns the error that says that there is no library to load; found is

@@ -111,6 +111,20 @@ func TestChoose(t *testing.T) {
 	standard := installation(t, dir+"/standard", likeStandard)
 	text := write(t, dir+"/text/libmpi.so.40", []byte("INPUT(x)"), 0o644)
 	both := table{"LD_LIBRARY_PATH": dir + "/ompi/lib:" + dir + "/mpich/lib"}
+	// Versions before 5.0 have components for what they can join by.
+	likeOld := likeOpenMPI
+	likeOld.texts = map[string]string{"ompi_version_string": "Open MPI v4.1.4, package: Open MPI someone@host"}
+	old := map[string]string{}
+	for kind, components := range map[string][]string{
+		"pmix": {"openmpi/mca_pmix_ext3x.so", "openmpi/mca_pmix_isolated.so"}, "pmi2": {"openmpi/mca_pmix_ext3x.so", "openmpi/mca_pmix_s2.so"},
+		"debian": {"openmpi/lib/openmpi3/mca_pmix_ext3x.so"}, "static": nil,
+	} {
+		old[kind] = installation(t, dir+"/"+kind, likeOld, "mpirun")
+		for _, c := range components {
+			write(t, dir+"/"+kind+"/lib/"+c, nil, 0o644)
+		}
+	}
+	pmi2, pmix := with(ofSrun, table{"PMI_FD": "3"}), with(ofSrun, table{"PMIX_RANK": "2"})
 	for _, c := range []struct {
 		name          string
 		asked, loaded string
@@ -121,7 +135,17 @@ func TestChoose(t *testing.T) {
 		{"the first", "", "", both, ompi, nil},
 		{"the launcher's", "", "", with(both, ofHydra), mpich, nil},
 		{"the launcher's, other", "", "", with(table{"LD_LIBRARY_PATH": dir + "/mpich/lib:" + dir + "/ompi/lib"}, ofOpenMPI), ompi, nil},
-		{"what srun's protocol is for", "", "", with(both, ofSrun, table{"PMI_FD": "3"}), mpich, nil},
+		{"what srun's protocol is for", "", "", with(both, pmi2), mpich, nil},
+		{"what srun's protocol is for, other", "", "", with(table{"LD_LIBRARY_PATH": dir + "/mpich/lib:" + dir + "/ompi/lib"}, pmix), ompi, nil},
+		{"what may join where srun has no protocol", "", "", with(both, ofSrun), mpich, nil},
+		{"Open MPI 5 with PMI-2", ompi, "", with(both, pmi2), "", []string{"COHORT_MPI_LIB is Open MPI 5.0.7 (" + ompi + ")", "rank 2 of 4 processes started by srun --mpi=pmi2", "joins by PMIx alone: start it with srun --mpi=pmix", dir + "/ompi/bin/orterun"}},
+		{"Open MPI 5 without a protocol", "", ompi, with(both, ofSrun), "", []string{"the MPI library in this process is Open MPI 5.0.7", "rank 2 of 4 processes started by srun (", "start it with srun --mpi=pmix"}},
+		{"Open MPI 5 with PMIx", ompi, "", with(both, pmix), ompi, nil},
+		{"Open MPI 4 with PMI-2", old["pmix"], "", pmi2, "", []string{"Open MPI 4.1.4", "start it with srun --mpi=pmix"}},
+		{"Open MPI 4 of Debian with PMI-2", old["debian"], "", pmi2, "", []string{"Open MPI 4.1.4", "start it with srun --mpi=pmix"}},
+		{"Open MPI 4 with PMI-2, built for it", old["pmi2"], "", pmi2, old["pmi2"], nil},
+		{"Open MPI 4 with PMI-2, perhaps built for it", old["static"], "", pmi2, old["static"], nil},
+		{"Open MPI 4 with components elsewhere", old["pmix"], "", with(pmi2, table{"OPAL_PREFIX": "/opt"}), old["pmix"], nil},
 		{"a standard library of the launcher's vendor", "", "", with(table{"LD_LIBRARY_PATH": dir + "/standard/lib"}, ofHydra), standard, nil},
 		{"asked by path", mpich, "", both, mpich, nil},
 		{"asked by name", "libmpi.so.12", "", both, mpich, nil},
@@ -199,6 +223,28 @@ func TestMpiexec(t *testing.T) {
 			}
 		} else if !strings.Contains(err.Error(), "MPICH 4.3.1") || !strings.Contains(err.Error(), "mpiexec.hydra") {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestAdvice checks that who is alone is told of another way to start than the one that was taken.
+func TestAdvice(t *testing.T) {
+	for _, c := range []struct {
+		env       table
+		family    Family
+		has, lack string
+	}{
+		{ofSrun, MPICH, "start it with srun --mpi=pmi2 ", "start it with srun --mpi=pmix "},
+		{ofSrun, OpenMPI, "start it with srun --mpi=pmix ", "start it with srun --mpi=pmi2 "},
+		{with(ofSrun, table{"PMIX_RANK": "2"}), MPICH, "start it with srun --mpi=pmi2 ", "start it with srun --mpi=pmix "},
+		{with(ofSrun, table{"PMI_FD": "2"}), MPICH, "I_MPI_PMI_LIBRARY", "start it with srun"},
+		{ofSrun, Standard, "srun --mpi=list", "start it with srun"},
+		{table{"FLUX_JOB_SIZE": "4", "FLUX_TASK_RANK": "3"}, MPICH, "mpiexec of /lib/x", "srun"},
+		{ofHydra, MPICH, "COHORT_MPI_LIB", "srun"},
+	} {
+		got := Launched(c.env.lookup).Advice(c.family, "/lib/x")
+		if !strings.Contains(got, c.has) || strings.Contains(got, c.lack) || !strings.Contains(got, "mpiexec of /lib/x") {
+			t.Errorf("%v, %v: %q, want %q in it, not %q", c.env, c.family, got, c.has, c.lack)
 		}
 	}
 }
