@@ -173,17 +173,41 @@ func (s *shared) close() error {
 		return nil
 	}
 	k := s.c.core
+	if s.win.Together() {
+		switch err := s.c.take(); {
+		case err == nil:
+			defer k.busy.Store(false)
+		case backend.Code(err) == backend.Code(ErrClosed):
+			return nil // and the window with the communicator
+		default:
+			return s.failed("close", Undefined, err)
+		}
+	}
 	k.mu.Lock()
 	k.windows = slices.DeleteFunc(k.windows, func(o *shared) bool { return o == s })
 	k.mu.Unlock()
-	if err := s.win.Close(); err != nil {
+	if err := s.win.Close(s.meet); err != nil {
 		return s.failed("close", Undefined, err)
 	}
 	return nil
 }
 
+// closeCall names a Close among the collectives.
+var closeCall = maker("Close")
+
+// meet waits until all ranks close the window. The caller has taken the
+// communicator.
+func (s *shared) meet() error {
+	k := s.c.core
+	call := &k.call
+	call.Coll, call.Type, call.Root = backend.Barrier, closeCall, s.number
+	err := k.collective(s.c.bound, call)
+	*call = backend.Call{Root: -1}
+	return err
+}
+
 // closeWindows closes what is open, in the order in which it was made, which is
-// the same on all ranks.
+// the same on all ranks. The communicator is closed, for its users.
 func (k *core) closeWindows() {
 	k.mu.Lock()
 	open := k.windows
@@ -191,7 +215,7 @@ func (k *core) closeWindows() {
 	k.mu.Unlock()
 	slices.SortFunc(open, func(a, b *shared) int { return cmp.Compare(a.number, b.number) })
 	for _, s := range open {
-		_ = s.win.Close() // that a lock was held matters to nobody now
+		_ = s.win.Close(s.meet) // that a lock was held matters to nobody now
 	}
 }
 

@@ -2,9 +2,9 @@ package cohort
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,23 +60,14 @@ func (a *allocation) agree(bad error) error {
 	if bad == nil && !a.whole {
 		bad = oneNode(k.bc)
 	}
-	free, from := a.spare()
-	all, err := a.tell(fmt.Sprintf("%d %d %s", a.bytes, free, from), bad)
+	all, err := a.tell(strconv.Itoa(a.bytes), bad)
 	if err != nil {
 		return err
 	}
 	sizes := make([]int, k.size)
-	least, at, why := int64(-1), 0, ""
 	for r, text := range all {
-		words := strings.SplitN(text, " ", 3)
-		var err1, err2 error
-		sizes[r], err1 = strconv.Atoi(words[0])
-		free, err2 := strconv.ParseInt(words[1], 10, 64)
-		if err := errors.Join(err1, err2); err != nil {
+		if sizes[r], err = strconv.Atoi(text); err != nil {
 			return fault(ErrInternal, err.Error())
-		}
-		if free >= 0 && (least < 0 || free < least) {
-			least, at, why = free, r, words[2]
 		}
 	}
 	if a.whole {
@@ -92,13 +83,35 @@ func (a *allocation) agree(bad error) error {
 		}
 	}
 	ok := false
-	a.lay, ok = window.Apart(sizes, shmem.PageSize)
-	switch {
-	case !ok:
+	if a.lay, ok = window.Apart(sizes, shmem.PageSize); !ok {
 		return fault(ErrAlloc, "the parts of all ranks are more than there are addresses")
-	case least >= 0 && int64(a.lay.Total) > least:
-		return fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for, rank %d can have %s at most: %s",
-			bytesText(int64(a.lay.Total)), at, bytesText(least), why))
+	}
+	return a.room()
+}
+
+// room returns an error if a rank could not have the memory. All ranks are here:
+// what they have closed before is free again.
+func (a *allocation) room() error {
+	free, from := shmem.Room()
+	if s, ok := a.c.core.bc.(backend.Sharer); ok && a.c.core.size > 1 {
+		if f, why := s.Spare(); f >= 0 && (free < 0 || f < free) {
+			free, from = f, why
+		}
+	}
+	text := "" // nothing is known
+	if free >= 0 {
+		text = strconv.FormatInt(free, 10) + " " + from
+	}
+	all, err := a.tell(text, nil)
+	if err != nil {
+		return err
+	}
+	for r, text := range all {
+		number, from, _ := strings.Cut(text, " ")
+		if free, err := strconv.ParseInt(number, 10, 64); err == nil && free < int64(a.lay.Total) {
+			return fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for, rank %d can have %s at most: %s",
+				bytesText(int64(a.lay.Total)), r, bytesText(free), from))
+		}
 	}
 	return nil
 }
@@ -111,18 +124,6 @@ func oneNode(bc backend.Comm) error {
 		}
 	}
 	return nil
-}
-
-// spare returns how many bytes this rank could have, and what says so; -1 if
-// nothing does.
-func (a *allocation) spare() (int64, string) {
-	free, from := shmem.Room()
-	if s, ok := a.c.core.bc.(backend.Sharer); ok && a.c.core.size > 1 {
-		if f, why := s.Spare(); f >= 0 && (free < 0 || f < free) {
-			free, from = f, why
-		}
-	}
-	return free, from
 }
 
 // make makes the memory, and all ranks have it, or none.
@@ -140,20 +141,16 @@ func (a *allocation) make() (*shared, error) {
 			text = "no reason"
 		}
 	}
-	all, telling := a.tell(text, nil)
-	if telling == nil {
-		for r, text := range all {
-			if text != "" {
-				telling = fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for: rank %d: %s", bytesText(int64(a.lay.Total)), r, text))
-				break
-			}
-		}
+	all, err := a.tell(text, nil)
+	if err != nil {
+		abandon(mem)
+		return nil, err
 	}
-	if telling != nil {
+	if r := slices.IndexFunc(all, func(t string) bool { return t != "" }); r >= 0 {
 		if mem != nil {
 			_ = mem.Close()
 		}
-		return nil, telling
+		return nil, fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for: rank %d: %s", bytesText(int64(a.lay.Total)), r, all[r]))
 	}
 	k.windowsMade++
 	s := &shared{a.c, window.New(k.bc, mem, a.lay), k.windowsMade}
@@ -161,6 +158,15 @@ func (a *allocation) make() (*shared, error) {
 	k.windows = append(k.windows, s)
 	k.mu.Unlock()
 	return s, nil
+}
+
+// abandon gives back memory when who else has it is not known.
+func abandon(mem backend.Memory) {
+	if c, ok := mem.(backend.Collective); ok {
+		c.Abandon()
+	} else if mem != nil {
+		_ = mem.Close()
+	}
 }
 
 // memory makes the memory. What a rank has for itself needs no backend.

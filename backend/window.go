@@ -28,7 +28,15 @@ const TellSize = 500
 type Memory interface {
 	// Bytes is the memory. It begins on a page.
 	Bytes() []byte
-	// Close gives this rank's view back. Where memory is the library's beneath, all
-	// ranks call it, in the same order.
+	// Close gives this rank's view back.
 	Close() error
+}
+
+// Collective is implemented by a Memory that the ranks close together, because it
+// is the library's beneath: the layer above has made sure that all are about to.
+type Collective interface {
+	Memory
+	// Abandon is for the case that they are not: the memory stays until the end of
+	// the job.
+	Abandon()
 }

@@ -22,6 +22,8 @@ CALL coh_call_comm_create(uintptr_t comm, int n, const int *ranks, int tag, uint
 }
 CALL coh_call_comm_shared(uintptr_t comm, uintptr_t *out) { return coh->comm_shared(comm, out); }
 CALL coh_call_comm_free(uintptr_t comm) { return coh->comm_free(comm); }
+CALL coh_call_win_shared(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base) { return coh->win_shared(comm, size, out, base); }
+CALL coh_call_win_free(uintptr_t win) { return coh->win_free(win); }
 static inline uintptr_t coh_call_type_of(int kind) { return coh->type_of(kind); }
 CALL coh_call_type_bytes(int64_t size, uintptr_t *out) { return coh->type_bytes(size, out); }
 CALL coh_call_type_free(uintptr_t type) { return coh->type_free(type); }

@@ -61,6 +61,8 @@ typedef struct {
 	int (*comm_create)(uintptr_t comm, int n, const int *ranks, int tag, uintptr_t *out);
 	int (*comm_shared)(uintptr_t comm, uintptr_t *out);
 	int (*comm_free)(uintptr_t comm);
+	int (*win_shared)(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base);
+	int (*win_free)(uintptr_t win);
 	uintptr_t (*type_of)(int kind);
 	int (*type_bytes)(int64_t size, uintptr_t *out);
 	int (*type_free)(uintptr_t type);

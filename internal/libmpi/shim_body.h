@@ -173,6 +173,29 @@ static int comm_free(uintptr_t comm) {
 	return MPI(Comm_free)(&c);
 }
 
+// win_shared makes memory of size bytes, all of it in the part of rank 0; base is where this process sees it.
+static int win_shared(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base) {
+	ENTER();
+	MPI_Win w = MPI_WIN_NULL;
+	MPI_Aint all = 0;
+	void *at = NULL;
+	int rank, unit, rc = MPI(Comm_rank)(IN(MPI_Comm, comm), &rank);
+	if (rc) return rc;
+	rc = MPI(Win_allocate_shared)(rank == 0 ? (MPI_Aint)size : 0, 1, MPI_INFO_NULL, IN(MPI_Comm, comm), &at, &w);
+	if (rc) return rc;
+	*out = OUT(w);
+	rc = MPI(Win_set_errhandler)(w, MPI_ERRORS_RETURN);
+	if (!rc) rc = MPI(Win_shared_query)(w, 0, &all, &unit, &at);
+	*base = (uintptr_t)at;
+	return rc ? rc : all < size ? COH_NO_MEMORY : COH_OK;
+}
+
+static int win_free(uintptr_t win) {
+	ENTER();
+	MPI_Win w = IN(MPI_Win, win);
+	return MPI(Win_free)(&w);
+}
+
 static uintptr_t type_of(int kind) {
 	switch (kind) {
 	case COH_OPAQUE: return OUT(MPI_BYTE);
@@ -268,7 +291,7 @@ static int cuda(void) {
 
 const coh_shim COH_SHIM = {
 	COH_ABI_NAME, resolve, has, library_version, version, init, flags, finalize, do_abort, error, processor, world,
-	comm_facts, comm_dup, comm_create, comm_shared, comm_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
+	comm_facts, comm_dup, comm_create, comm_shared, comm_free, win_shared, win_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
 	do_send, do_recv, recv_guarded, do_isend, do_irecv, do_probe, do_mprobe, do_imrecv, do_testsome, do_exchange, do_cancel, do_start,
 	free_request, do_coll, do_allreduce, cuda,
 };

@@ -204,9 +204,10 @@ func (w *Window) has(rank int, ticket uint64) error {
 }
 
 // Close gives the memory back, and before it the locks this rank has, of which it
-// tells. A Lock that waits ends with ErrClosed. Only the first call does
+// tells. A Lock that waits ends with ErrClosed. Where the ranks close the memory
+// together, meet has them wait for each other first. Only the first call does
 // something.
-func (w *Window) Close() error {
+func (w *Window) Close(meet func() error) error {
 	w.mu.Lock()
 	if w.closed.Swap(true) {
 		w.mu.Unlock()
@@ -216,19 +217,37 @@ func (w *Window) Close() error {
 	w.waiting.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var err error
-	if w.count > 0 {
-		err = fault(backend.ErrWin, "closed while this rank had the lock of %s, which is given back", w.held())
-		for r, h := range w.holds {
-			if h.ticket != 0 {
-				w.locks[r].release(h.kind)
-			}
-		}
-		w.forget(0, len(w.holds))
-		w.count = 0
-	}
+	err := w.releaseAll()
 	w.bytes, w.locks = nil, nil
+	if c, ok := w.mem.(backend.Collective); ok {
+		if e := meet(); e != nil {
+			c.Abandon()
+			return errors.Join(err, e)
+		}
+	}
 	return errors.Join(err, w.mem.Close())
+}
+
+// Together reports whether the ranks close the memory together.
+func (w *Window) Together() bool {
+	_, ok := w.mem.(backend.Collective)
+	return ok
+}
+
+// releaseAll gives back the locks that this rank has.
+func (w *Window) releaseAll() error {
+	if w.count == 0 {
+		return nil
+	}
+	err := fault(backend.ErrWin, "closed while this rank had the lock of %s, which is given back", w.held())
+	for r, h := range w.holds {
+		if h.ticket != 0 {
+			w.locks[r].release(h.kind)
+		}
+	}
+	w.forget(0, len(w.holds))
+	w.count = 0
+	return err
 }
 
 // patience is how long a call waits for a lock.

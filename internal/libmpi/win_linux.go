@@ -1,0 +1,35 @@
+//go:build cgo
+
+package libmpi
+
+/*
+#include "calls.h"
+*/
+import "C"
+
+import "unsafe"
+
+// Win is an MPI_Win of shared memory, 0 is none.
+type Win uintptr
+
+// ShareMemory makes size bytes that all ranks of c have in common. Collective; the
+// ranks are on one node. The memory is valid until Free.
+func (c Comm) ShareMemory(size int) (w Win, mem []byte, code Code) {
+	var out, base C.uintptr_t
+	enter()
+	code = Code(C.coh_call_win_shared(C.uintptr_t(c), C.int64_t(size), &out, &base))
+	leave()
+	if code != 0 {
+		return Win(out), nil, code
+	}
+	// SAFETY: the library has mapped size bytes there, which Go's collector knows
+	// nothing of.
+	return Win(out), unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&base))), size), 0
+}
+
+// Free gives the memory back. Collective.
+func (w Win) Free() Code {
+	enter()
+	defer leave()
+	return Code(C.coh_call_win_free(C.uintptr_t(w)))
+}
