@@ -2,6 +2,7 @@ package shm
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -42,9 +43,19 @@ func init() {
 		}
 		buf := make([]byte, size)
 		if c.Rank() == 0 {
-			begin := time.Now()
-			if err := d.Send(&backend.Bound{Timeout: 50 * time.Millisecond}, buf, 1, 1, backend.Standard); !errors.Is(err, backend.ErrTimeout) {
-				return fmt.Errorf("after %v: %v, want ErrTimeout", time.Since(begin), err)
+			ctx, cancel := context.WithCancel(context.Background())
+			told := make(chan error, 1)
+			go func() { // when the receiver has begun
+				_, err := c.Recv(nil, nil, 1, 3)
+				cancel()
+				c.Wake()
+				told <- err
+			}()
+			if err := d.Send(&backend.Bound{Ctx: ctx}, buf, 1, 1, backend.Standard); !errors.Is(err, backend.ErrCanceled) {
+				return fmt.Errorf("%v, want ErrCanceled", err)
+			}
+			if err := <-told; err != nil {
+				return err
 			}
 			copy(buf, bytes.Repeat([]byte{0xff}, size)) // it is the caller's again
 			return c.Send(nil, nil, 1, 2, backend.Standard)
@@ -55,13 +66,16 @@ func init() {
 		if err := untilTaking(d.(*comm), r); err != nil {
 			return err
 		}
+		if err := c.Send(nil, nil, 0, 3, backend.Standard); err != nil {
+			return err
+		}
 		for d.(*comm).mine.news.Load() == 0 { // the sender gives up meanwhile
 			time.Sleep(time.Millisecond)
 		}
 		if err := d.Await(nil, r); err != nil {
 			return err
 		}
-		if !errors.Is(r.Err, backend.ErrBroken) || !errors.Is(r.Err, backend.ErrTimeout) {
+		if !errors.Is(r.Err, backend.ErrBroken) || !errors.Is(r.Err, backend.ErrCanceled) {
 			return fmt.Errorf("the receiver of a message that was given up: %+v %v", r.Status, r.Err)
 		}
 		_, err = c.Recv(nil, nil, 0, 2)
