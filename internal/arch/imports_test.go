@@ -32,6 +32,7 @@ var users = map[string][]string{
 	"internal/mpitest":           nil, // tests only
 	"internal/sched":             {""},
 	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
+	"internal/slurmtest":         nil, // tests only
 	"internal/spawn":             {"cmd/cohort"},
 	"internal/view":              {"", "backend/*", "cohorttest", "internal/kernel", "internal/window"},
 	"internal/window":            {""},

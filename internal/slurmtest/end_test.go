@@ -1,0 +1,283 @@
+//go:build cgo && linux && !cohort_nompi
+
+package slurmtest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// until waits for what another process does.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// running reports whether a process is there and has not ended.
+func running(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := bytes.Cut(b, []byte(") "))
+	return err == nil && len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
+}
+
+// staying reads the processes that programs say they are, as many as asked for.
+func staying(t *testing.T, out io.Reader, n int) (pids []int) {
+	t.Helper()
+	for in := bufio.NewScanner(out); len(pids) < n && in.Scan(); {
+		pid, err := strconv.Atoi(strings.TrimPrefix(in.Text(), "staying "))
+		if err != nil {
+			t.Fatalf("got %q", in.Text())
+		}
+		pids = append(pids, pid)
+	}
+	if len(pids) < n {
+		t.Fatalf("%d of %d processes are there", len(pids), n)
+	}
+	return pids
+}
+
+// TestKilledRank kills a rank. With --kill-on-bad-exit, as the job scripts have
+// it, the step ends whatever the library.
+func TestKilledRank(t *testing.T) {
+	program, env := self(t, "die")
+	each(t, func(t *testing.T, c *cluster, l library) {
+		cmd := c.command(t, append(env, l.env...), "srun", "-N1", "-n3", "--overcommit", "--mpi="+l.mpi, "--kill-on-bad-exit=1", program)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err == nil || cmd.ProcessState.ExitCode() < 1 || !strings.Contains(errs.String(), "task 1: Killed") {
+			t.Fatalf("%v: %v\n%s%s", cmd, err, out, &errs)
+		}
+		for _, pid := range staying(t, bytes.NewReader(out), 3) {
+			until(t, fmt.Sprintf("rank of process %d", pid), func() bool { return !running(pid) })
+		}
+	})
+}
+
+// TestCancel cancels a job whose ranks take no notice of being asked to end.
+func TestCancel(t *testing.T) {
+	program, env := self(t, "stay")
+	each(t, func(t *testing.T, c *cluster, l library) {
+		t.Parallel() // most of it is the time that Slurm gives ranks to end
+		name := "stay-" + l.mpi
+		cmd := c.command(t, append(env, l.env...), "srun", "-N2", "-n3", "--overcommit", "--mpi="+l.mpi, "--job-name="+name, program)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pids := staying(t, out, 3)
+		for _, pid := range pids {
+			if !running(pid) {
+				t.Errorf("process %d is not there", pid)
+			}
+		}
+		c.must(t, nil, "scancel", "--name="+name)
+		cmd.Wait() // with any status: which, is Slurm's business
+		for _, pid := range pids {
+			until(t, fmt.Sprintf("rank of process %d", pid), func() bool { return !running(pid) })
+		}
+		until(t, "the job", func() bool { return c.must(t, nil, "squeue", "--noheader", "--name="+name) == "" })
+	})
+}
+
+// leftOf returns the processes that were started to use the Slurm in a folder.
+func leftOf(t *testing.T, dir string) (left []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f) // the process may end meanwhile, or be another user's
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err == nil && running(pid) && bytes.Contains(append([]byte{0}, b...), []byte("\x00SLURM_CONF="+dir+"/slurm.conf\x00")) {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			left = append(left, fmt.Sprintf("%d %s", pid, bytes.TrimSpace(name)))
+		}
+	}
+	return left
+}
+
+// another is a Slurm of its own, with tasks that stay, and have processes which
+// do not have their environment.
+func another(t *testing.T, start func(dir string)) (dir string, pids []int) {
+	t.Helper()
+	above, err := os.MkdirTemp("", "slurm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(above, "s")
+	t.Cleanup(func() {
+		if out, err := exec.Command(script, "stop", dir).CombinedOutput(); err != nil {
+			t.Errorf("stop: %v\n%s", err, out)
+		}
+		os.RemoveAll(above)
+	})
+	start(dir)
+	jobs := exec.Command("srun", "-N1", "-n3", "--overcommit", "sh", "-c", `trap "" TERM; env -i sleep 1000 & echo staying $!; wait`)
+	jobs.Env = append(os.Environ(), "SLURM_CONF="+dir+"/slurm.conf")
+	out, err := jobs.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := jobs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { jobs.Wait() }) // killed, by what is tested
+	pids = staying(t, out, 3)
+	if left := leftOf(t, dir); len(left) < 3+1+3 { // daemons, a slurmstepd, the tasks, srun
+		t.Fatalf("there are only %q", left)
+	}
+	return dir, pids
+}
+
+// holder is a program that has started a Slurm and does not end.
+func holder() int {
+	hold := exec.Command(script, "hold", os.Args[1])
+	hold.Stdout, hold.Stderr = os.Stdout, os.Stderr
+	in, err := hold.StdinPipe()
+	if err == nil {
+		err = hold.Start()
+	}
+	if err == nil {
+		err = hold.Wait()
+	}
+	fmt.Fprintln(os.Stderr, in, err)
+	return 1
+}
+
+// TestKilledHolder kills the process that scripts/slurm hold serves: Slurm stops,
+// and nothing of it or its jobs is left.
+func TestKilledHolder(t *testing.T) {
+	need(t)
+	program, env := self(t, "holder")
+	var cmd *exec.Cmd
+	var out *os.File // which ends when the script does
+	dir, pids := another(t, func(dir string) {
+		cmd = exec.Command(program, dir)
+		cmd.Env = append(os.Environ(), env...)
+		cmd.Stderr = os.Stderr
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, cmd.Stdout = r, w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		line := make([]byte, len("ready\n"))
+		if _, err := io.ReadFull(r, line); err != nil || string(line) != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	})
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 {
+		t.Errorf("the script says %q, %v", rest, err)
+	}
+	gone(t, dir, pids)
+}
+
+// TestStop kills the daemons and leaves the jobs: stop ends these too.
+func TestStop(t *testing.T) {
+	need(t)
+	dir, pids := another(t, func(dir string) {
+		// The daemons must not have what this waits for.
+		if out, err := exec.Command(script, "start", dir).CombinedOutput(); err != nil {
+			t.Fatalf("start: %v\n%s", err, out)
+		}
+	})
+	if out, err := exec.Command(script, "start", dir).CombinedOutput(); err == nil || !strings.Contains(string(out), "scripts/slurm stop "+dir) {
+		t.Errorf("a second start: %v\n%s", err, out)
+	}
+	lines, err := os.ReadFile(filepath.Join(dir, "pids"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(lines)) {
+		pid, err := strconv.Atoi(strings.Fields(line)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(script, "stop", dir).CombinedOutput(); err != nil {
+		t.Fatalf("stop: %v\n%s", err, out)
+	}
+	gone(t, dir, pids)
+}
+
+// gone checks that a Slurm has left nothing, nor its tasks.
+func gone(t *testing.T, dir string, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		if running(pid) {
+			t.Errorf("left: process %d of a task", pid)
+		}
+	}
+	if left := leftOf(t, dir); left != nil {
+		t.Errorf("left: %q", left)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		files, _ := filepath.Glob(dir + "/*")
+		t.Errorf("%s is there, with %q", dir, files)
+	}
+}
+
+// TestScriptRefuses checks that the script does not touch what it did not make.
+func TestScriptRefuses(t *testing.T) {
+	need(t)
+	full := t.TempDir()
+	mine := filepath.Join(full, "mine")
+	if err := os.WriteFile(mine, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"start", full}, 1, "is not empty"},
+		{[]string{"stop", full}, 1, "holds no Slurm"},
+		{[]string{"run", full, "true"}, 1, "no Slurm was started"},
+		{[]string{"start", full + "/a b"}, 1, "reads some of these characters"},
+		{[]string{"start", full + "/" + strings.Repeat("x", 60)}, 1, "at most 60"},
+		{[]string{"start", full + "/s", "many"}, 2, "start DIR [NODES]"},
+		{[]string{"walk", full}, 2, "start DIR [NODES]"},
+		{[]string{"stop", full + "/none"}, 0, ""},
+	} {
+		cmd := exec.Command(script, k.args...)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != k.status || !strings.Contains(string(out), k.says) {
+			t.Errorf("%q: status %d, %q, want %d, %q", k.args, cmd.ProcessState.ExitCode(), out, k.status, k.says)
+		}
+	}
+	if _, err := os.Stat(mine); err != nil {
+		t.Error(err)
+	}
+}

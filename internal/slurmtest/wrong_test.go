@@ -1,0 +1,38 @@
+//go:build cgo && linux && !cohort_nompi
+
+package slurmtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestWrongProtocol starts ranks in ways that their library cannot join by: each
+// says what to start the program with instead, and none takes itself for a world.
+func TestWrongProtocol(t *testing.T) {
+	hello := binary(t, "examples/hello")
+	refused := func(t *testing.T, c *cluster, env []string, mpi string, want ...string) {
+		t.Helper()
+		status, out := c.output(t, env, "srun", "-N1", "-n3", "--overcommit", "--mpi="+mpi, hello)
+		if status == 0 || strings.Contains(out, "hello from") {
+			t.Errorf("--mpi=%s: status %d\n%s", mpi, status, out)
+		}
+		for rank := range 3 {
+			for _, w := range append(want, fmt.Sprintf("init: rank %d: cannot join the job: ", rank)) {
+				if n := strings.Count(out, w); n != 3 && n != 1 || n == 1 && !strings.Contains(w, "init: rank") {
+					t.Errorf("--mpi=%s: %d times %q, want it once for each rank in\n%s", mpi, n, w, out)
+				}
+			}
+		}
+	}
+	each(t, func(t *testing.T, c *cluster, l library) {
+		for _, mpi := range []string{l.other, "none"} {
+			refused(t, c, l.env, mpi, "start it with srun --mpi="+l.mpi, l.Path, "of 3")
+		}
+	})
+	// Where nobody says which library, and srun offers no way to join.
+	each(t, func(t *testing.T, c *cluster, _ library) {
+		refused(t, c, nil, "none", "start it with srun --mpi=pm")
+	})
+}
