@@ -126,6 +126,15 @@ func byDomain(cores []Core) [][]Core {
 	return domains
 }
 
+// processors returns those of cores.
+func processors(cores []Core) CPUSet {
+	var all []int
+	for _, c := range cores {
+		all = append(all, c.CPUs...)
+	}
+	return NewCPUSet(all...)
+}
+
 // count returns how many processors cores have.
 func count(cores []Core) int {
 	k := 0
@@ -163,14 +172,8 @@ func places(part []Core, threads int) []CPUSet {
 // processor of it.
 func sameDomain(part []Core, cpu int) CPUSet {
 	for _, d := range byDomain(part) {
-		var all []int
-		found := false
-		for _, c := range d {
-			all = append(all, c.CPUs...)
-			found = found || c.CPUs.Contains(cpu)
-		}
-		if found {
-			return NewCPUSet(all...)
+		if all := processors(d); all.Contains(cpu) {
+			return all
 		}
 	}
 	return nil

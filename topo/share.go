@@ -36,6 +36,9 @@ type Plan struct {
 	// Sets are the processors of each thread, by local rank and thread. With None
 	// they are all of the node's, which is no reason to bind a thread to them.
 	Sets [][]CPUSet
+	// Parts are the processors of each rank: those of its threads, and what there is
+	// besides in its share of the node. With None they are all of the node's.
+	Parts []CPUSet
 	// Crowding is how the threads share the hardware. With None and NUMA they may
 	// do so in spite of it, where the system puts them so.
 	Crowding Crowding
@@ -75,12 +78,16 @@ func (n *Node) Plan(ranks, threads int, policy Policy) (*Plan, error) {
 	case total > p.cores:
 		p.Crowding = OwnProcessors
 	}
-	p.Sets = make([][]CPUSet, ranks)
+	p.Sets, p.Parts = make([][]CPUSet, ranks), make([]CPUSet, ranks)
 	var parts [][]Core
 	if policy != None {
 		parts = n.parts(ranks, threads)
 	}
 	for r := range p.Sets {
+		p.Parts[r] = n.CPUs
+		if policy != None {
+			p.Parts[r] = processors(parts[r])
+		}
 		switch policy {
 		case None:
 			p.Sets[r] = make([]CPUSet, threads)

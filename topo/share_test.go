@@ -88,6 +88,9 @@ func TestPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if c.policy == topo.None && !p.Parts[0].Equal(n.CPUs) {
+			t.Errorf("unpinned, a rank has %v of %v", p.Parts[0], n.CPUs)
+		}
 		if got := sets(p); got != c.want || p.Crowding != c.crowding {
 			t.Errorf("%v: %d ranks of %d threads, %v:\n got %s (%d)\nwant %s (%d)", n, c.ranks, c.threads, c.policy, got, p.Crowding, c.want, c.crowding)
 		}
@@ -186,11 +189,21 @@ func verify(n *topo.Node, p *topo.Plan) error {
 		oneDomain = oneDomain && len(within) == 1
 	}
 
+	// What threads have is their rank's, and ranks' parts are apart as well.
+	if len(p.Parts) != p.Ranks {
+		return fmt.Errorf("%d parts", len(p.Parts))
+	}
+	for r, part := range p.Parts {
+		if len(ofRank[r].Minus(part)) > 0 || len(part.Minus(n.CPUs)) > 0 {
+			return fmt.Errorf("rank %d has %v, its threads %v", r, part, ofRank[r])
+		}
+	}
+
 	// Ranks are apart while there is a processor for each.
 	if p.Ranks <= len(n.CPUs) {
-		for r := range ofRank {
+		for r := range p.Parts {
 			for q := range r {
-				if both := ofRank[r].Intersect(ofRank[q]); both != nil {
+				if both := p.Parts[r].Intersect(p.Parts[q]); both != nil {
 					return fmt.Errorf("ranks %d and %d share %v", q, r, both)
 				}
 			}

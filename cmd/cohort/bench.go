@@ -12,6 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 var benchCommand = command{
@@ -59,10 +60,7 @@ func setupBench(o *options) func([]string) (int, error) {
 	b := benchSettings{reps: 15, sizes: []int{8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20}}
 	o.number(&b.ranks, 'n', "", "N", "number of ranks (default 2)", 1, spawn.MaxRanks)
 	o.text(&b.backend, "backend", "NAME", "shm (default), mpi or local")
-	o.add(option{0, "bind", "WHAT", "bind each rank to its share: core, numa or none (default:\ncore if there are as many processors as ranks, else none)", func(s string) (err error) {
-		b.bind, err = spawn.ParseBind(s)
-		return err
-	}})
+	bindOption(o, &b.bind)
 	o.add(option{0, "sizes", "BYTES,…", "message sizes (default 8,64,1024,8192,65536,1048576,4194304)", func(s string) error {
 		b.sizes = nil
 		for part := range strings.SplitSeq(s, ",") {
@@ -134,7 +132,11 @@ func (b *benchSettings) start() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	places, err := spawn.ThisMachine().Place(b.bind, b.ranks)
+	node, err := topo.Here()
+	if err != nil {
+		return 1, err
+	}
+	places, err := spawn.Place(node, b.bind, b.ranks)
 	if err != nil {
 		return statusUsage, err
 	}

@@ -8,6 +8,8 @@ import (
 	"runtime"
 
 	"github.com/cohort-hpc/cohort/internal/spawn"
+	"github.com/cohort-hpc/cohort/pool"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 var doctorCommand = command{
@@ -18,6 +20,11 @@ var doctorCommand = command{
 Each line is ok; warn, where programs run but less well than they could; fail,
 where something that cohort needs does not work; or none, for what is not there
 and nothing else needs. The status is 1 if any line is fail.
+
+Under pinning is where ranks, and threads in them, would run: by default those of
+cohort run, as the options and variables stand, or others:
+
+  cohort doctor -n 2 --threads 8 --pin cores
 
 Jobs of two ranks are run to find out what the backends really do, and each MPI
 library is loaded by a process of its own.
@@ -42,25 +49,42 @@ type finding struct {
 	Value  string `json:"value"`
 	Advice string `json:"advice,omitempty"` // what to do about it
 
+	Details []string `json:"details,omitempty"` // lines that say more
+
 	Library *report `json:"library,omitempty"` // of an MPI library
 }
 
 // diagnosis collects findings.
 type diagnosis struct{ all []finding }
 
+// add notes a finding; details may be added to it.
 func (d *diagnosis) add(group, name string, s state, value, advice string) {
 	d.all = append(d.all, finding{Group: group, Name: name, State: s, Value: value, Advice: advice})
 }
 
+// detail adds a line to the latest finding.
+func (d *diagnosis) detail(format string, args ...any) {
+	f := &d.all[len(d.all)-1]
+	f.Details = append(f.Details, fmt.Sprintf(format, args...))
+}
+
 func setupDoctor(o *options) func([]string) (int, error) {
 	asJSON := false
+	var p pinning
 	o.flag(&asJSON, 0, "json", "print one JSON object instead of lines")
+	o.number(&p.ranks, 'n', "ranks", "N", "show the pinning of so many ranks (default: the usable processors)", 1, spawn.MaxRanks)
+	o.number(&p.threads, 0, "threads", "N", "and of so many threads in each (default: as COHORT_THREADS and\nSLURM_CPUS_PER_TASK say, else 1)", 1, maxThreads)
+	o.add(option{0, "pin", "WHAT", "pin them: none, cores or numa (default: as COHORT_PIN says, else\nnone)", func(s string) (err error) {
+		p.pin, err = pool.ParsePolicy(s)
+		return err
+	}})
+	bindOption(o, &p.bind)
 	return func(args []string) (int, error) {
 		if len(args) > 0 {
 			return statusUsage, usagef("unexpected argument %q", args[0])
 		}
 		var d diagnosis
-		d.examine()
+		d.examine(p)
 		if asJSON {
 			out := struct {
 				Version  string    `json:"version"`
@@ -85,15 +109,26 @@ func setupDoctor(o *options) func([]string) (int, error) {
 	}
 }
 
+// maxThreads is the most that a pool takes.
+const maxThreads = 4096
+
 // examine finds everything out.
-func (d *diagnosis) examine() {
-	m := spawn.ThisMachine()
-	d.processors(m)
-	d.memory()
+func (d *diagnosis) examine(p pinning) {
+	root := os.DirFS("/")
+	job := topo.ThisJob()
+	if node, err := topo.Here(); err != nil {
+		d.add("processors", "usable", fail, err.Error(), "")
+	} else {
+		d.processors(node)
+		d.memory(node)
+		d.pinning(root, node, p, os.LookupEnv)
+		d.job(job, node)
+		d.limits(root, node)
+	}
 	d.kernel()
-	d.limits()
 	d.tools()
 	d.environment()
+	d.solvers(os.LookupEnv)
 	d.mpi(os.LookupEnv)
 	d.backends()
 }
@@ -107,6 +142,9 @@ func (d *diagnosis) print(w io.Writer) {
 			fmt.Fprintf(w, "\n%s\n", group)
 		}
 		fmt.Fprintf(w, "  %-4s  %-18s %s\n", f.State, f.Name, f.Value)
+		for _, line := range f.Details {
+			fmt.Fprintf(w, "%27s%s\n", "", line)
+		}
 		if f.Library != nil {
 			for _, line := range f.Library.lines() {
 				fmt.Fprintf(w, "%27s%s\n", "", line)

@@ -9,45 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
-
-// processors says how many ranks can run at the same time.
-func (d *diagnosis) processors(m *spawn.Machine) {
-	const group = "processors"
-	text := fmt.Sprintf("%d of %d (%v)", len(m.CPUs), onlineCPUs(m), m.CPUs)
-	if len(m.Cores) < len(m.CPUs) {
-		text += fmt.Sprintf(", hardware threads of %d cores", len(m.Cores))
-	}
-	if len(m.Nodes) > 1 {
-		text += fmt.Sprintf(", on %d NUMA nodes", len(m.Nodes))
-	}
-	switch {
-	case len(m.CPUs) == 1:
-		d.add(group, "usable", warn, text, "ranks take turns on one processor: they run, and none is faster than one rank")
-	default:
-		d.add(group, "usable", ok, text, "")
-	}
-	switch {
-	case m.Quota == 0:
-		d.add(group, "control groups", ok, "no limit on processor time", "")
-	case m.Quota < float64(len(m.CPUs)):
-		d.add(group, "control groups", warn, fmt.Sprintf("%.2f processors' worth of time", m.Quota),
-			fmt.Sprintf("more than %d ranks are held up when the time is used up: start at most that many", m.Usable()))
-	default:
-		d.add(group, "control groups", ok, fmt.Sprintf("%.2f processors' worth of time", m.Quota), "")
-	}
-	if m.Pinning {
-		d.add(group, "binding", ok, "ranks can be bound to processors", "")
-	} else {
-		d.add(group, "binding", none, "not on this system", "")
-	}
-}
 
 // tools says whether folders can be built.
 func (d *diagnosis) tools() {
@@ -226,15 +193,4 @@ func exchange(world *cohort.Comm) (probed, error) {
 		err = fmt.Errorf("1 + 2 over two ranks is %d", sum)
 	}
 	return p, err
-}
-
-// size writes a number of bytes for a reader.
-func size(n uint64) string {
-	switch {
-	case n >= 10<<30:
-		return strconv.FormatUint(n>>30, 10) + " GiB"
-	case n >= 10<<20:
-		return strconv.FormatUint(n>>20, 10) + " MiB"
-	}
-	return strconv.FormatUint(n>>10, 10) + " KiB"
 }

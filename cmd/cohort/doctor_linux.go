@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
 func kernelName() string {
@@ -22,57 +20,6 @@ func kernelName() string {
 		return "linux"
 	}
 	return "linux " + unix.ByteSliceToString(u.Release[:])
-}
-
-// onlineCPUs returns how many processors the machine has running.
-func onlineCPUs(m *spawn.Machine) int {
-	b, err := os.ReadFile("/sys/devices/system/cpu/online")
-	if err == nil {
-		if set, err := spawn.ParseCPUs(string(b)); err == nil && len(set) > 0 {
-			return len(set)
-		}
-	}
-	return len(m.CPUs)
-}
-
-// lowMemory is where a warning begins: a small job's segment and heaps.
-const lowMemory = 256 << 20
-
-func (d *diagnosis) memory() {
-	const group = "memory"
-	total, free := meminfo()
-	s, advice := ok, ""
-	if free < lowMemory {
-		s, advice = warn, "little is left: large cases will not fit"
-	}
-	d.add(group, "machine", s, fmt.Sprintf("%s available of %s", size(free), size(total)), advice)
-	switch limit := spawn.ReadLimits("/").Memory; {
-	case limit == 0 || uint64(limit) >= total:
-		d.add(group, "control groups", ok, "no limit", "")
-	case limit < lowMemory:
-		d.add(group, "control groups", warn, "at most "+size(uint64(limit)), "all ranks together, with what they share, must fit")
-	default:
-		d.add(group, "control groups", ok, "at most "+size(uint64(limit)), "")
-	}
-}
-
-// meminfo returns the bytes of memory there are and those that programs can have.
-func meminfo() (total, available uint64) {
-	b, _ := os.ReadFile("/proc/meminfo")
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		n, _ := strconv.ParseUint(f[1], 10, 64)
-		switch f[0] {
-		case "MemTotal:":
-			total = n << 10
-		case "MemAvailable:":
-			available = n << 10
-		}
-	}
-	return total, available
 }
 
 // kernel tries what the shm backend is made of.
@@ -163,46 +110,4 @@ func abstractSocket() error {
 		return err
 	}
 	return c.Close()
-}
-
-// limits reports what this user may have open and running.
-func (d *diagnosis) limits() {
-	const group = "limits"
-	for _, l := range []struct {
-		name, flag string
-		which      int
-		low        uint64 // below it, a warning
-		advice     string
-		bytes      bool
-	}{
-		{"open files", "-n", unix.RLIMIT_NOFILE, 1024, "ulimit -n 4096: a launcher takes 3 a rank", false},
-		{"processes", "-u", unix.RLIMIT_NPROC, 512, "ulimit -u: every rank is several threads, all of which count", false},
-		{"locked memory", "-l", unix.RLIMIT_MEMLOCK, 0, "", true},
-	} {
-		var r unix.Rlimit
-		if err := unix.Getrlimit(l.which, &r); err != nil {
-			d.add(group, l.name, warn, err.Error(), "")
-			continue
-		}
-		text := "unlimited"
-		// The Go runtime raises the soft limit of open files to the hard one for
-		// itself, and so for what it starts.
-		if n := r.Max; n != unix.RLIM_INFINITY {
-			if text = strconv.FormatUint(n, 10); l.bytes {
-				text = size(n)
-			}
-		}
-		s, advice := ok, ""
-		if r.Max < l.low {
-			s, advice = warn, l.advice
-		}
-		d.add(group, l.name, s, fmt.Sprintf("%s (ulimit %s)", text, l.flag), advice)
-	}
-	if n := spawn.ReadLimits("/").Procs; n > 0 {
-		s, advice := ok, ""
-		if n < 512 {
-			s, advice = warn, "every rank is several threads, all of which count"
-		}
-		d.add(group, "control groups", s, fmt.Sprintf("%d processes and threads (pids.max)", n), advice)
-	}
 }

@@ -54,7 +54,8 @@ func TestDoctor_JSON(t *testing.T) {
 		return
 	}
 	for _, name := range []string{
-		"processors/usable", "memory/machine", "kernel/shared memory", "kernel/futex", "kernel/single copy",
+		"processors/usable", "processors/affinity", "processors/NUMA", "processors/control groups", "memory/machine", "memory/huge pages",
+		"pinning/ranks", "job/job", "environment/solver threads", "limits/stack", "limits/core files", "limits/control groups", "kernel/shared memory", "kernel/futex", "kernel/single copy",
 		"kernel/abstract sockets", "kernel//dev/shm", "limits/open files", "limits/processes", "limits/locked memory", "backends/shm",
 	} {
 		if _, there := found[name]; !there {

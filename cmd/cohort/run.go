@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/spawn"
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 var runCommand = command{
@@ -50,10 +51,7 @@ func setupRun(o *options) func([]string) (int, error) {
 	r := runOptions{tag: true, backend: "shm"}
 	o.number(&r.ranks, 'n', "", "N", "number of ranks (default: the usable processors)", 1, spawn.MaxRanks)
 	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default), or\nmpi, by an MPI library, whose own launcher starts them")
-	o.add(option{0, "bind", "WHAT", "bind each rank to its share: core, numa or none (default:\ncore if there are as many processors as ranks, else none)", func(s string) (err error) {
-		r.bind, err = spawn.ParseBind(s)
-		return err
-	}})
+	bindOption(o, &r.bind)
 	o.duration(&r.timeout, "timeout", "end the job after this time, such as 90s or 10m, with status 124")
 	o.flag(&r.tag, 0, "tag", "write the rank before each line of output; --tag=false leaves\nthe output as it is")
 	return r.run
@@ -70,11 +68,14 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err != nil {
 		return statusUsage, err
 	}
-	machine := spawn.ThisMachine()
-	if r.ranks == 0 {
-		r.ranks = machine.Usable()
+	node, err := topo.Here()
+	if err != nil {
+		return 1, err
 	}
-	places, err := machine.Place(r.bind, r.ranks)
+	if r.ranks == 0 {
+		r.ranks = defaultRanks(node)
+	}
+	places, err := spawn.Place(node, r.bind, r.ranks)
 	if err != nil {
 		return statusUsage, err
 	}
@@ -110,6 +111,17 @@ func (r *runOptions) run(args []string) (int, error) {
 		return statusUsage, err
 	}
 	return job.Wait().Status, nil
+}
+
+// defaultRanks is how many ranks are started where nobody says.
+func defaultRanks(node *topo.Node) int { return min(node.Usable(), spawn.MaxRanks) }
+
+// bindOption adds the option that says what ranks are bound to.
+func bindOption(o *options, p *spawn.Bind) {
+	o.add(option{0, "bind", "WHAT", "bind each rank to its share: core, numa or none (default:\ncore if there are as many processors as ranks, else none)", func(s string) (err error) {
+		*p, err = spawn.ParseBind(s)
+		return err
+	}})
 }
 
 // checkRunBackend reports why ranks cannot be started for a backend.

@@ -2,11 +2,12 @@
 
 package spawn
 
-import "errors"
+import (
+	"errors"
 
-// allowed returns nil: this system has no affinity mask.
-func allowed() CPUs { return nil }
+	"github.com/cohort-hpc/cohort/topo"
+)
 
-func setAffinity(CPUs) error {
+func setAffinity(topo.CPUSet) error {
 	return errors.New("processes cannot be bound to processors on this system")
 }

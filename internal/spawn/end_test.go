@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 func TestEnd_FirstFailureIsTheJobs(t *testing.T) {
@@ -104,7 +106,7 @@ func TestStart_BadConfigs(t *testing.T) {
 		}
 	}
 	bad := cfg
-	bad.Places = []CPUs{{0}}
+	bad.Places = []topo.CPUSet{{0}}
 	if _, err := Start(bad); err == nil {
 		t.Error("a place too few is no error")
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 // The variables by which a rank learns of its job.
@@ -48,7 +50,7 @@ type Config struct {
 	Env     []string // environment; nil for the launcher's
 	Backend string   // for COHORT_BACKEND; empty for shm
 	Ranks   int
-	Places  []CPUs // processors of each rank; nil for those of the launcher
+	Places  []topo.CPUSet // processors of each rank; nil for those of the launcher
 
 	Stdin          *os.File  // for rank 0; nil for none. A terminal is read by the launcher, others are handed over.
 	Stdout, Stderr io.Writer // nil for the launcher's

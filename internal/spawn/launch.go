@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 // Launch is another program that starts the ranks of a job: an MPI launcher. It
@@ -74,9 +76,9 @@ type hello struct {
 // order is what a rank is told to become.
 type order struct {
 	Path string
-	Args []string // from argv[0] on
-	Env  []string // to be set
-	CPUs CPUs     `json:",omitempty"`
+	Args []string    // from argv[0] on
+	Env  []string    // to be set
+	CPUs topo.CPUSet `json:",omitempty"`
 }
 
 // launchBy starts the launcher, from a thread that stays until the job's end.

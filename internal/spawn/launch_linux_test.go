@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 func init() {
@@ -137,7 +139,7 @@ func fateProgram(args []string) {
 // the launcher has started, with the place and the output that it is to have.
 func TestLaunch_RanksAreTheLaunchersProcesses(t *testing.T) {
 	cfg := launched(t, 3, "plain", "fate")
-	cfg.Places = []CPUs{allowed()[:1], allowed()[:1], allowed()}
+	cfg.Places = []topo.CPUSet{allowed()[:1], allowed()[:1], allowed()}
 	j := start(t, cfg)
 	starter := j.launcher.proc.Pid
 	if r := wait(t, j); r.Status != 0 || r.Err != nil || r.First != -1 {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 // processes are held by descriptors that tell when they end, whoever waits for them.
@@ -307,11 +309,26 @@ func placeProgram([]string) {
 	fmt.Printf("on %v with %d\n", allowed(), runtime.GOMAXPROCS(0))
 }
 
+// allowed returns the affinity mask of this thread.
+func allowed() topo.CPUSet {
+	var mask unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &mask); err != nil {
+		panic(err)
+	}
+	var set topo.CPUSet
+	for c := range len(mask) * 64 {
+		if mask.IsSet(c) {
+			set = append(set, c)
+		}
+	}
+	return set
+}
+
 func TestRank_Affinity(t *testing.T) {
 	mask := allowed()
 	first, last := mask[:1], mask[len(mask)-1:]
 	cfg := program(t, 3, "place")
-	cfg.Places = []CPUs{first, last, mask}
+	cfg.Places = []topo.CPUSet{first, last, mask}
 	wait(t, start(t, cfg))
 	for rank, want := range cfg.Places {
 		line := fmt.Sprintf("[%d] on %v with ", rank, want)

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/pool"
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+// processors says how many ranks can run at the same time, and where.
+func (d *diagnosis) processors(n *topo.Node) {
+	const group = "processors"
+	text := count(len(n.CPUs), "processor")
+	if len(n.Online) > len(n.CPUs) {
+		text = fmt.Sprintf("%d of %s", len(n.CPUs), count(len(n.Online), "processor"))
+	}
+	text += fmt.Sprintf(" (%v), %s", n.CPUs, count(len(n.Cores), "core"))
+	if len(n.Packages) > 0 {
+		text += " in " + count(len(n.Packages), "package")
+	}
+	s, advice := ok, ""
+	if len(n.CPUs) == 1 {
+		s, advice = warn, "ranks take turns on one processor: they run, and none is faster than one rank"
+	}
+	d.add(group, "usable", s, text, advice)
+	if n.Model != "" {
+		d.detail("%s", n.Model)
+	}
+	switch left := len(n.Permitted); {
+	case !n.Binding:
+		d.add(group, "affinity", none, "processes cannot be bound to processors on this system", "")
+	case left > len(n.CPUs):
+		s, advice := ok, ""
+		if len(n.CPUs) == 1 {
+			s, advice = warn, "what has bound this process leaves it one: ask for more (srun --cpus-per-task, mpirun --bind-to none, taskset)"
+		}
+		d.add(group, "affinity", s, fmt.Sprintf("the mask of this process leaves %d of %d (%v)", len(n.CPUs), left, n.CPUs), advice)
+	case left > 0 && left < len(n.Online):
+		d.add(group, "affinity", ok, fmt.Sprintf("control groups leave %d of %d (%v); ranks can be bound to these", left, len(n.Online), n.Permitted), "")
+	default:
+		d.add(group, "affinity", ok, "all processors; ranks can be bound to them", "")
+	}
+	d.domains(n)
+	switch time := n.Limits.CPU; {
+	case time == 0:
+		d.add(group, "control groups", ok, "no limit on processor time", "")
+	case time < float64(len(n.CPUs)):
+		d.add(group, "control groups", warn, fmt.Sprintf("%.4g processors' worth of time", time),
+			fmt.Sprintf("more than %s are held up when the time is used up: start at most that many", count(n.Usable(), "rank")))
+	default:
+		d.add(group, "control groups", ok, fmt.Sprintf("%.4g processors' worth of time", time), "")
+	}
+}
+
+// domains says which NUMA domains there are.
+func (d *diagnosis) domains(n *topo.Node) {
+	const group, name = "processors", "NUMA"
+	forbidden, remote := []string(nil), false
+	for _, m := range n.Domains {
+		if len(m.CPUs) > 0 && m.Memory > 0 && !m.Allowed {
+			forbidden = append(forbidden, strconv.Itoa(m.ID))
+		}
+		remote = remote || len(m.CPUs) == 0
+	}
+	text := count(len(n.Domains), "domain")
+	if forbidden != nil {
+		d.add(group, name, warn, text+", of which memory of "+strings.Join(forbidden, ", ")+" may not be used",
+			"threads there have the memory of other domains: give the job processors and memory of the same ones (cpuset.mems, srun --mem-bind)")
+	} else {
+		d.add(group, name, ok, text, "")
+	}
+	if len(n.Domains) == 1 && !remote {
+		return
+	}
+	for _, m := range n.Domains {
+		parts := []string{"no usable processors"}
+		if len(m.CPUs) > 0 {
+			parts[0] = "processors " + m.CPUs.String()
+		}
+		if m.Memory > 0 {
+			parts = append(parts, fmt.Sprintf("%s, %s free", size(m.Memory), size(m.Free)))
+		}
+		if m.Distances != nil {
+			parts = append(parts, "distances "+strings.Trim(fmt.Sprint(m.Distances), "[]"))
+		}
+		d.detail("domain %d: %s", m.ID, strings.Join(parts, ", "))
+	}
+}
+
+// lowMemory is where a warning begins: a small job's segment and heaps.
+const lowMemory = 256 << 20
+
+func (d *diagnosis) memory(n *topo.Node) {
+	const group = "memory"
+	if n.Memory.Total == 0 {
+		return // not known on this system
+	}
+	s, advice := ok, ""
+	if n.Memory.Available > 0 && n.Memory.Available < lowMemory {
+		s, advice = warn, "little is left: large cases will not fit"
+	}
+	d.add(group, "machine", s, fmt.Sprintf("%s available of %s", size(n.Memory.Available), size(n.Memory.Total)), advice)
+	switch limit := n.MemoryLimit(); {
+	case limit >= n.Memory.Total:
+		d.add(group, "control groups", ok, "no limit", "")
+	case limit < lowMemory:
+		d.add(group, "control groups", warn, "at most "+size(limit), "all ranks together, with what they share, must fit: who asks for more is killed")
+	default:
+		d.add(group, "control groups", ok, "at most "+size(limit)+" for all ranks together", "")
+	}
+	var pages []string
+	for _, h := range n.HugePages {
+		if h.Total > 0 {
+			pages = append(pages, fmt.Sprintf("%d of %s set aside, %d free", h.Total, size(h.Size), h.Free))
+		}
+	}
+	if pages == nil {
+		pages = append(pages, "none set aside")
+	}
+	if n.TransparentHugePages != "" {
+		pages = append(pages, "transparent: "+n.TransparentHugePages)
+	}
+	d.add(group, "huge pages", ok, strings.Join(pages, "; "), "")
+}
+
+// job says what scheduler and launcher tell, and whether it fits.
+func (d *diagnosis) job(j *topo.Job, n *topo.Node) {
+	const group = "job"
+	if j.Scheduler == "" && j.Launcher == "" {
+		d.add(group, "job", none, "not in one: no variables of a scheduler or launcher", "")
+	} else {
+		d.add(group, "job", ok, j.String(), "")
+	}
+	if j.Hosts != nil {
+		d.detail("nodes: %s", topo.CompressHosts(j.Hosts))
+	}
+	if t := j.TasksPerNode; len(t) > 0 {
+		d.detail("tasks on each: %s", repeated(t))
+	}
+	if j.CPUsPerTask > 0 {
+		d.detail("processors of each task: %d", j.CPUsPerTask)
+	}
+	if j.CPUsOnNode > 0 {
+		d.detail("processors of the job here: %d", j.CPUsOnNode)
+	}
+	if j.MemoryPerNode > 0 {
+		d.detail("memory on each node: %s", size(j.MemoryPerNode))
+	}
+	if j.MemoryPerCPU > 0 {
+		d.detail("memory for each processor: %s", size(j.MemoryPerCPU))
+	}
+	if j.Launcher != "" && j.CPUsPerTask > len(n.CPUs) {
+		d.add(group, "processors", warn, fmt.Sprintf("%d for each task, and this one may use %d (%v)", j.CPUsPerTask, len(n.CPUs), n.CPUs),
+			fmt.Sprintf("srun --cpus-per-task=%d, which it does not take from sbatch; mpirun --bind-to none", j.CPUsPerTask))
+	}
+	for _, p := range j.Problems {
+		d.add(group, p.Variable, warn, p.Error(), "it is taken for not set")
+	}
+}
+
+// repeated writes counts as Slurm does: 4(x2),3.
+func repeated(counts []int) string {
+	var all []string
+	for i := 0; i < len(counts); {
+		k := i
+		for k < len(counts) && counts[k] == counts[i] {
+			k++
+		}
+		text := strconv.Itoa(counts[i])
+		if k > i+1 {
+			text += fmt.Sprintf("(x%d)", k-i)
+		}
+		all = append(all, text)
+		i = k
+	}
+	return strings.Join(all, ",")
+}
+
+// solvers reports the variables by which libraries are told how many threads to
+// start.
+func (d *diagnosis) solvers(env func(string) (string, bool)) {
+	const group = "environment"
+	settings, _ := pool.QuietSolvers(env, func(string, string) error { return nil }) // nothing is set: no error
+	var quiet []string
+	loud := false
+	for _, s := range settings {
+		switch {
+		case s.Set:
+		case s.Differs():
+			loud = true
+			d.add(group, s.Name, warn, s.Value+": "+s.Readers+" may start threads of its own in every thread of a rank",
+				fmt.Sprintf("unset it, or set it to %s, for ranks that have threads already", s.Quiet))
+		default:
+			quiet = append(quiet, s.String())
+		}
+	}
+	switch {
+	case quiet != nil:
+		d.add(group, "solver threads", ok, strings.Join(quiet, " "), "")
+	case !loud:
+		d.add(group, "solver threads", ok, "OMP_NUM_THREADS and the like are not set: pool.QuietSolvers sets them to 1", "")
+	}
+}
+
+// count writes a number of things.
+func count(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return strconv.Itoa(n) + " " + word
+}
+
+// size writes a number of bytes for a reader.
+func size[T int64 | uint64](n T) string {
+	units := []string{"KiB", "MiB", "GiB", "TiB"}
+	n >>= 10
+	for len(units) > 1 && n >= 10<<10 {
+		n >>= 10
+		units = slices.Delete(units, 0, 1)
+	}
+	return strconv.FormatUint(uint64(n), 10) + " " + units[0]
+}
