@@ -22,7 +22,7 @@ func (d *diagnosis) processors(n *topo.Node) {
 		text += " in " + count(len(n.Packages), "package")
 	}
 	s, advice := ok, ""
-	if len(n.CPUs) == 1 {
+	if len(n.CPUs) == 1 && len(n.Permitted) <= 1 { // more: the mask, see below
 		s, advice = warn, "ranks take turns on one processor: they run, and none is faster than one rank"
 	}
 	d.add(group, "usable", s, text, advice)
@@ -35,7 +35,7 @@ func (d *diagnosis) processors(n *topo.Node) {
 	case left > len(n.CPUs):
 		s, advice := ok, ""
 		if len(n.CPUs) == 1 {
-			s, advice = warn, "what has bound this process leaves it one: ask for more (srun --cpus-per-task, mpirun --bind-to none, taskset)"
+			s, advice = warn, "ranks take turns on it; what has bound this process can leave it more: srun --cpus-per-task, mpirun --bind-to none, taskset"
 		}
 		d.add(group, "affinity", s, fmt.Sprintf("the mask of this process leaves %d of %d (%v)", len(n.CPUs), left, n.CPUs), advice)
 	case left > 0 && left < len(n.Online):

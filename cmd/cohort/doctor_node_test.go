@@ -130,10 +130,9 @@ memory
   ok    control groups     no limit
   ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
 		{"one processor of it", server, "9", `processors
-  warn  usable             1 of 32 processors (9), 1 core in 1 package
-                           → ranks take turns on one processor: they run, and none is faster than one rank
+  ok    usable             1 of 32 processors (9), 1 core in 1 package
   warn  affinity           the mask of this process leaves 1 of 32 (9)
-                           → what has bound this process leaves it one: ask for more (srun --cpus-per-task, mpirun --bind-to none, taskset)
+                           → ranks take turns on it; what has bound this process can leave it more: srun --cpus-per-task, mpirun --bind-to none, taskset
   ok    NUMA               2 domains
                            domain 0: no usable processors, 96 GiB, 90 GiB free, distances 10 21
                            domain 1: processors 9, 96 GiB, 80 GiB free, distances 21 10
@@ -142,6 +141,23 @@ memory
 memory
   ok    machine            180 GiB available of 192 GiB
   ok    control groups     no limit
+  ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
+		{"a small container", func(t *testing.T) machine {
+			m := container(t)
+			m.write("sys/fs/cgroup/cpuset.cpus.effective", "12")
+			m.write("sys/fs/cgroup/cpu.max", "max 100000")
+			m.write("sys/fs/cgroup/memory.max", "%d", int64(100)<<30)
+			return m
+		}, "0-31", `processors
+  warn  usable             1 of 32 processors (12), 1 core in 1 package
+                           → ranks take turns on one processor: they run, and none is faster than one rank
+  ok    affinity           control groups leave 1 of 32 (12); ranks can be bound to these
+  ok    NUMA               1 domain
+  ok    control groups     no limit on processor time
+
+memory
+  ok    machine            180 GiB available of 192 GiB
+  ok    control groups     at most 96 GiB for all ranks together
   ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
 		{"a container", container, "4-7", `processors
   ok    usable             4 of 32 processors (4-7), 4 cores in 1 package
@@ -201,7 +217,7 @@ func TestDoctor_Pinning(t *testing.T) {
                            rank 0: 3 × 0-7,16-23 (domain 0)
                            rank 1: 3 × 8-15,24-31 (domain 1)`},
 		{"one rank on two domains", server, "0-31", pinning{ranks: 1}, map[string]string{"SLURM_CPUS_PER_TASK": "16"}, `
-  ok    ranks              1 rank, bound to a share of the cores each; 16 threads in each, not pinned
+  ok    ranks              1 rank, bound to a share of the cores; 16 threads in each, not pinned
                            rank 0: 0-31 (domains 0-1)`},
 		{"not bound", server, "0-31", pinning{ranks: 4, bind: spawn.BindNone}, nil, `
   ok    ranks              4 ranks, not bound; 1 thread in each, not pinned`},

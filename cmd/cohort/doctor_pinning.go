@@ -54,9 +54,12 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 	case spawn.BindNone:
 		text += ", not bound"
 	case spawn.BindCore:
-		text += ", bound to a share of the cores each"
+		text += ", bound to a share of the cores"
 	case spawn.BindNUMA:
-		text += ", bound to a share of the NUMA domains each"
+		text += ", bound to a share of the NUMA domains"
+	}
+	if bind != spawn.BindNone && p.ranks > 1 {
+		text += " each"
 	}
 	text += fmt.Sprintf("; %s in each", count(settled.Threads, "thread"))
 	switch policy {
