@@ -54,7 +54,7 @@ func agree(world *cohort.Comm, mine vote, f failure) ([]vote, error) {
 	text := ""
 	var own error
 	if f.err != nil {
-		own = &StepError{f.step, world.Rank(), f.err}
+		own = &StepError{Step: f.step, Rank: world.Rank(), Err: f.err}
 		text = f.err.Error()
 		text = text[:min(len(text), maxText)]
 		mine.failed, mine.length = int32(slices.Index(steps, f.step)+1), int32(len(text))
@@ -65,7 +65,7 @@ func agree(world *cohort.Comm, mine vote, f failure) ([]vote, error) {
 		if own != nil {
 			return nil, own
 		}
-		return nil, &StepError{f.step, cohort.Undefined, err}
+		return nil, &StepError{Step: f.step, Rank: cohort.Undefined, Err: err}
 	}
 	if err := cohort.Allgather(world, []vote{mine}, votes); err != nil {
 		return fail(err)
@@ -85,7 +85,7 @@ func agree(world *cohort.Comm, mine vote, f failure) ([]vote, error) {
 		return nil, own
 	}
 	step := steps[votes[first].failed-1]
-	return nil, &StepError{step, first, &peerError{string(said)}}
+	return nil, &StepError{Step: step, Rank: first, Peer: true, Err: &peerError{string(said)}}
 }
 
 // peerError is the error of another rank: its text, and ErrInit.

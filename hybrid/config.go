@@ -40,6 +40,9 @@ type Config struct {
 type StepError struct {
 	Step string
 	Rank int // the rank it failed on, cohort.Undefined if that cannot be said
+	// Peer says that Rank is another rank, which has the error itself: one of them is
+	// enough to tell.
+	Peer bool
 	Err  error
 }
 

@@ -99,7 +99,7 @@ func TestStepFails(t *testing.T) {
 			}
 			for rank, err := range got {
 				var s *StepError
-				if !errors.As(err, &s) || s.Step != k.step || s.Rank != k.rank || !strings.Contains(err.Error(), k.text) ||
+				if !errors.As(err, &s) || s.Step != k.step || s.Rank != k.rank || s.Peer != (rank != k.rank) || !strings.Contains(err.Error(), k.text) ||
 					!strings.Contains(err.Error(), fmt.Sprintf("hybrid: %s: rank %d: ", k.step, k.rank)) {
 					t.Errorf("rank %d got %v, want step %s of rank %d, with %q", rank, err, k.step, k.rank, k.text)
 				}

@@ -29,11 +29,11 @@ func Start(ctx context.Context, cfg *Config) (*Env, error) {
 		cfg = &Config{}
 	}
 	if ctx.Err() != nil {
-		return nil, &StepError{StepBackend, cohort.Undefined, ended(ctx)}
+		return nil, &StepError{Step: StepBackend, Rank: cohort.Undefined, Err: ended(ctx)}
 	}
 	world, err := cohort.Init(ctx, cfg.Job)
 	if err != nil {
-		return nil, &StepError{StepBackend, cohort.Undefined, err}
+		return nil, &StepError{Step: StepBackend, Rank: cohort.Undefined, Err: err}
 	}
 	e := &Env{World: world}
 	e.done(StepBackend, world.Close)
@@ -52,7 +52,7 @@ func Join(world *cohort.Comm, cfg *Config) (*Env, error) {
 		cfg = &Config{}
 	}
 	if world == nil {
-		return nil, &StepError{StepBackend, cohort.Undefined, fmt.Errorf("%w: the communicator is nil", cohort.ErrComm)}
+		return nil, &StepError{Step: StepBackend, Rank: cohort.Undefined, Err: fmt.Errorf("%w: the communicator is nil", cohort.ErrComm)}
 	}
 	e := &Env{World: world}
 	return e.start(context.Background(), cfg, &machinery)
@@ -103,7 +103,7 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 
 	p, err := e.meet(settled.Threads)
 	if err != nil {
-		return &StepError{StepNode, cohort.Undefined, err}
+		return &StepError{Step: StepNode, Rank: cohort.Undefined, Err: err}
 	}
 
 	var plan *topo.Plan

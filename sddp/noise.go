@@ -39,6 +39,16 @@ func (l lognormal) at(u float64) float64 {
 
 // NewNoise draws the openings of a case.
 func NewNoise(c *Case, seed uint64, openings int) *Noise {
+	n := noiseOf(c, seed, openings)
+	n.inflow = make([]float64, n.numbers(c.Stages))
+	for t := range c.Stages {
+		n.draw(c, t)
+	}
+	return n
+}
+
+// noiseOf returns a Noise without inflows.
+func noiseOf(c *Case, seed uint64, openings int) *Noise {
 	n := &Noise{seed: seed, openings: openings, reserv: len(c.Reservoirs)}
 	for p := range c.Periods {
 		laws := make([]lognormal, n.reserv)
@@ -47,21 +57,25 @@ func NewNoise(c *Case, seed uint64, openings int) *Noise {
 		}
 		n.law = append(n.law, laws)
 	}
-	n.inflow = make([]float64, c.Stages*openings*n.reserv)
-	for t := range c.Stages {
-		for k := range openings {
-			a := n.Inflow(t, k)
-			for r := range a {
-				law := n.law[c.Period(t)][r]
-				if t == 0 {
-					a[r] = law.mean
-				} else {
-					a[r] = law.at(drawUniform(seed, t, k, r, forOpening))
-				}
+	return n
+}
+
+// numbers returns how many inflows there are in so many stages.
+func (n *Noise) numbers(stages int) int { return stages * n.openings * n.reserv }
+
+// draw draws the inflows of a stage.
+func (n *Noise) draw(c *Case, stage int) {
+	for k := range n.openings {
+		a := n.Inflow(stage, k)
+		for r := range a {
+			law := n.law[c.Period(stage)][r]
+			if stage == 0 {
+				a[r] = law.mean
+			} else {
+				a[r] = law.at(drawUniform(n.seed, stage, k, r, forOpening))
 			}
 		}
 	}
-	return n
 }
 
 // Openings returns the number of equally likely openings of a stage: 1 for the first one.

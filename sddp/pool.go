@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"slices"
 )
 
 // Pool holds the cuts of every stage but the last, in the order they were made: iteration by
@@ -12,29 +13,36 @@ import (
 // stage, when it ends with storage v, is at least alpha + beta'v in expectation.
 type Pool struct {
 	reserv int
-	cuts   [][]float64 // per stage; alpha and then beta, one cut after the other
+	stages []stageCuts
+}
+
+// stageCuts are the cuts of a stage: alpha and then beta, one cut after the other, in parts that are
+// one behind the other. All cuts but those of the last part stay where they are when there are more.
+type stageCuts struct {
+	n     int // cuts in all parts
+	parts [][]float64
 }
 
 // newPool returns a pool without cuts.
 func newPool(stages, reservoirs int) *Pool {
-	return &Pool{reserv: reservoirs, cuts: make([][]float64, stages-1)}
+	return &Pool{reserv: reservoirs, stages: make([]stageCuts, stages-1)}
 }
 
 // Stages returns the number of stages that have cuts.
-func (p *Pool) Stages() int { return len(p.cuts) }
+func (p *Pool) Stages() int { return len(p.stages) }
 
 // Len returns the number of cuts of a stage, none for the last one.
 func (p *Pool) Len(stage int) int {
-	if stage >= len(p.cuts) {
+	if stage >= len(p.stages) {
 		return 0
 	}
-	return len(p.cuts[stage]) / (1 + p.reserv)
+	return p.stages[stage].n
 }
 
 // Total returns the number of cuts of all stages.
 func (p *Pool) Total() int {
 	n := 0
-	for t := range p.cuts {
+	for t := range p.stages {
 		n += p.Len(t)
 	}
 	return n
@@ -42,13 +50,56 @@ func (p *Pool) Total() int {
 
 // Cut returns cut i of a stage. The caller must not change beta.
 func (p *Pool) Cut(stage, i int) (alpha float64, beta []float64) {
-	at := i * (1 + p.reserv)
-	cut := p.cuts[stage][at : at+1+p.reserv : at+1+p.reserv]
-	return cut[0], cut[1:]
+	width := 1 + p.reserv
+	at := i * width
+	for _, part := range p.stages[stage].parts {
+		if at < len(part) {
+			cut := part[at : at+width : at+width]
+			return cut[0], cut[1:]
+		}
+		at -= len(part)
+	}
+	panic("sddp: the stage has no such cut")
 }
 
 // add appends cuts to a stage, each alpha and then beta.
-func (p *Pool) add(stage int, cuts []float64) { p.cuts[stage] = append(p.cuts[stage], cuts...) }
+func (p *Pool) add(stage int, cuts []float64) {
+	s := &p.stages[stage]
+	if s.parts == nil {
+		s.parts = [][]float64{nil}
+	}
+	last := &s.parts[len(s.parts)-1]
+	*last = append(*last, cuts...)
+	s.n += len(cuts) / (1 + p.reserv)
+}
+
+// extend gives a stage memory to grow into: an empty slice, and its capacity. What the part before
+// it still has is left.
+func (p *Pool) extend(stage int, space []float64) {
+	p.stages[stage].parts = append(p.stages[stage].parts, space)
+}
+
+// grow appends cuts of so many numbers in the memory that the stage has, and returns the place,
+// which may have been filled by another rank or is about to be.
+func (p *Pool) grow(stage, numbers int) []float64 {
+	s := &p.stages[stage]
+	last := &s.parts[len(s.parts)-1]
+	at := len(*last)
+	*last = (*last)[:at+numbers]
+	s.n += numbers / (1 + p.reserv)
+	return (*last)[at:]
+}
+
+// clone returns a pool with the same cuts in memory of its own.
+func (p *Pool) clone() *Pool {
+	out := newPool(len(p.stages)+1, p.reserv)
+	for t, s := range p.stages {
+		if all := slices.Concat(s.parts...); len(all) > 0 {
+			out.stages[t] = stageCuts{s.n, [][]float64{all}}
+		}
+	}
+	return out
+}
 
 // Value returns what the cuts of a stage say is left to pay from storage v: the largest of them,
 // and at least 0.
@@ -59,6 +110,26 @@ func (p *Pool) Value(stage int, v []float64) float64 {
 		best = max(best, height(alpha, beta, v))
 	}
 	return best
+}
+
+// mostViolated returns the cut of a stage that is the most above theta at v, by more than least: the
+// first of equals, and -1 if there is none. It passes over cuts that are held.
+func (p *Pool) mostViolated(stage int, v []float64, theta, least float64, held []bool) int {
+	if stage >= len(p.stages) {
+		return -1
+	}
+	worst, i, width := -1, 0, 1+p.reserv
+	for _, part := range p.stages[stage].parts {
+		for ; len(part) > 0; part = part[width:] {
+			if !held[i] {
+				if above := height(part[0], part[1:width], v) - theta; above > least {
+					worst, least = i, above
+				}
+			}
+			i++
+		}
+	}
+	return worst
 }
 
 // height returns alpha + beta'v.
@@ -75,10 +146,12 @@ func height(alpha float64, beta, v []float64) float64 {
 func (p *Pool) SHA256() string {
 	h := sha256.New()
 	var b []byte
-	for t := range p.cuts {
+	for t, s := range p.stages {
 		b = binary.LittleEndian.AppendUint64(b[:0], uint64(p.Len(t)))
-		for _, x := range p.cuts[t] {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+		for _, part := range s.parts {
+			for _, x := range part {
+				b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+			}
 		}
 		h.Write(b)
 	}

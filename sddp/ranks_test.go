@@ -103,29 +103,32 @@ func TestOneRankFails(t *testing.T) {
 	}
 }
 
-// When one rank is stopped in the middle of a training, the others do not wait for it.
+// When one rank is stopped in the middle of a training, the others do not wait for it, whatever its
+// threads do.
 func TestOneRankIsStopped(t *testing.T) {
 	c := readShipped(t, "toy")
 	stopped := errors.New("stopped for the test")
-	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		defer cancel(nil)
-		opt := Options{Iterations: 100000, Passes: 3}
-		if world.Rank() == 2 {
-			opt.Progress = func(it Iteration) {
-				if it.Number == 2 {
-					cancel(stopped)
+	for _, threads := range []int{1, 2} {
+		err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			defer cancel(nil)
+			opt := Options{Iterations: 100000, Passes: 3, Threads: threads}
+			if world.Rank() == 2 {
+				opt.Progress = func(it Iteration) {
+					if it.Number == 2 {
+						cancel(stopped)
+					}
 				}
 			}
+			_, err := Train(ctx, world, c, opt)
+			if err == nil {
+				return errors.New("the training ended as if all was well")
+			}
+			return err
+		})
+		if err == nil || !errors.Is(err, stopped) {
+			t.Errorf("%d threads: got %v, want the cause of the stop in it", threads, err)
 		}
-		_, err := Train(ctx, world, c, opt)
-		if err == nil {
-			return errors.New("the training ended as if all was well")
-		}
-		return err
-	})
-	if err == nil || !errors.Is(err, stopped) {
-		t.Errorf("got %v, want the cause of the stop in it", err)
 	}
 }
 

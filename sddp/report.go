@@ -16,6 +16,7 @@ type Report struct {
 	Policy     *Policy
 	Simulation *Simulation
 	Ranks      int
+	Threads    int // of each rank; 0 counts as 1
 	Backend    string
 	Seconds    float64
 }
@@ -97,6 +98,7 @@ type summaryJSON struct {
 	Passes     int            `json:"passes"`
 	Stopped    string         `json:"stopped,omitempty"`
 	Backend    string         `json:"backend"`
+	Threads    int            `json:"threads"` // of each rank
 	Scenarios  int            `json:"scenarios"`
 	Outside    bool           `json:"out_of_sample"`
 	CostStd    float64        `json:"cost_std"`
@@ -150,7 +152,7 @@ func (r *Report) SummaryJSON() ([]byte, error) {
 		Format: "cohort-sddp-summary", Version: 1,
 		Case: c.Name, CaseSHA256: c.SHA256(), Currency: c.Currency,
 		Seed: r.Policy.Seed, Openings: r.Policy.Openings, Passes: r.Policy.Passes,
-		Backend: r.Backend, Scenarios: sim.Cost.Samples, Outside: sim.Outside, CostStd: sim.Cost.Std,
+		Backend: r.Backend, Threads: max(r.Threads, 1), Scenarios: sim.Cost.Samples, Outside: sim.Outside, CostStd: sim.Cost.Std,
 		Result: r.Result(),
 	}
 	if r.Training != nil {
@@ -219,8 +221,12 @@ func (r *Report) Summary() string {
 	fmt.Fprintf(&b, "  policy           %12d cuts from %d iterations of %d forward passes, %d openings, seed %d\n",
 		r.Policy.Pool.Total(), r.Policy.Iterations, r.Policy.Passes, r.Policy.Openings, r.Policy.Seed)
 	if t := r.Training; t != nil {
+		on := plural(r.Ranks, "rank")
+		if r.Threads > 1 {
+			on += fmt.Sprintf(" × %d threads", r.Threads)
+		}
 		fmt.Fprintf(&b, "  time             %12.1f s on %s of %s: %.1f s training, of it %.1f s linear programs and %.1f s communication per rank\n",
-			r.Seconds, plural(r.Ranks, "rank"), r.Backend, t.Elapsed.Seconds(), t.LP.Seconds(), t.Comm.Seconds())
+			r.Seconds, on, r.Backend, t.Elapsed.Seconds(), t.LP.Seconds(), t.Comm.Seconds())
 		fmt.Fprintf(&b, "  stopped because  %s\n", t.Stopped)
 	}
 	r.systemTable(&b, unit, scale)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/hybrid"
 )
 
 // SimulateOptions say how to simulate.
@@ -14,10 +15,14 @@ type SimulateOptions struct {
 	// Outside draws every inflow anew from the distributions of the case, instead of taking one
 	// of the openings the policy was trained for.
 	Outside bool
+	// Threads, Pin and Env are those of [Options].
+	Threads int
+	Pin     string
+	Env     *hybrid.Env
 }
 
 // Simulation is how a policy did over many scenarios. It is the same on all ranks, and for any
-// number of them.
+// number of them and of their threads.
 type Simulation struct {
 	Outside bool
 	Cost    Estimate // of the whole horizon
@@ -61,57 +66,108 @@ func (r record) split(w []float64) (cost *float64, bus [4][]float64, reserv [3][
 // Simulate runs a policy over scenarios. The scenarios depend on the policy's seed and their number
 // alone.
 //
-// Collective: all ranks of world call it, with the same arguments. When ctx ends, all ranks' calls
-// end with an error.
-func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt SimulateOptions) (*Simulation, error) {
+// Collective: all ranks of world call it, with the same arguments but for the threads. When ctx ends,
+// all ranks' calls end with an error.
+func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt SimulateOptions) (out *Simulation, err error) {
 	if opt.Scenarios == 0 {
 		opt.Scenarios = 1000
 	}
 	if opt.Scenarios < 2 || opt.Scenarios > maxScenarios {
 		return nil, fmt.Errorf("simulate: scenarios: got %d, want a whole number from 2 to %d", opt.Scenarios, maxScenarios)
 	}
-	t := newTeam(world.WithContext(ctx))
-	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, opt))
-	if err := t.same("case, policy and options", key); err != nil {
+	world = world.WithContext(ctx)
+	sim := &simulator{team: newTeam(world), c: c, policy: p, opt: opt, rec: record{len(c.Buses), len(c.Reservoirs), len(c.Lines)}}
+	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, opt.Scenarios, opt.Outside))
+	if err := sim.same("case, policy and options", key); err != nil {
 		return nil, err
 	}
-	plan, err := newPlanner(c, NewNoise(c, p.Seed, p.Openings), p.Pool)
+	if sim.crew, err = newCrew(world, opt.Threads, opt.Pin, opt.Env); err != nil {
+		return nil, err
+	}
+	defer func() { // also after a panic
+		if e := sim.crew.close(); err == nil && e != nil {
+			out, err = nil, e
+		}
+	}()
+	err = sim.run(func() error {
+		out, err = sim.simulate(ctx)
+		return err
+	})
+	return out, err
+}
+
+// simulator is one rank's part of a simulation.
+type simulator struct {
+	*team
+	*crew
+	c       *Case
+	policy  *Policy
+	opt     SimulateOptions
+	rec     record
+	workers []*player
+}
+
+// player is what a worker simulates with.
+type player struct {
+	*planner
+	inflow []float64 // of the stage it is in
+}
+
+// simulate is what a rank's workers do from beginning to end.
+func (sim *simulator) simulate(ctx context.Context) (out *Simulation, err error) {
+	c := sim.c
+	noise, inflows, err := shareNoise(sim.world, sim.crew, c, sim.policy.Seed, sim.policy.Openings)
 	if err != nil {
 		return nil, err
 	}
-	rec := record{len(c.Buses), len(c.Reservoirs), len(c.Lines)}
-	path := c.Stages * rec.width()
-	sum := newSummer(c, rec, opt.Scenarios)
-	all := make([]float64, min(simulateChunk, opt.Scenarios)*path)
-	inflow := make([]float64, len(c.Reservoirs))
-	for first := 0; first < opt.Scenarios; first += simulateChunk {
-		n := min(simulateChunk, opt.Scenarios-first)
-		lo, hi := t.block(t.rank, n)
-		var failed error
-		for i := lo; i < hi && failed == nil; i++ {
-			mine := all[i*path : (i+1)*path]
-			_, failed = plan.forward(ctx, func(t int) []float64 {
-				if opt.Outside {
-					plan.noise.outside(inflow, first+i, t)
-				} else {
-					copy(inflow, plan.noise.Inflow(t, plan.noise.path(first+i, t)))
-				}
-				return inflow
-			}, func(s *stage) {
-				s.record(c, rec, inflow, mine[s.t*rec.width():(s.t+1)*rec.width()])
-			})
-			if failed != nil {
-				failed = fmt.Errorf("scenario %d: %w", first+i+1, failed)
-			}
+	defer func() {
+		if e := inflows.Close(); err == nil && e != nil {
+			out, err = nil, e
 		}
-		if err := t.share("simulated scenarios", all[:n*path], n, path, failed); err != nil {
+	}()
+	sim.workers, err = forWorkers(sim.crew, func() (*player, error) {
+		plan, err := newPlanner(c, noise, sim.policy.Pool)
+		return &player{plan, make([]float64, len(c.Reservoirs))}, err
+	})
+	if err := sim.together("linear programs", err); err != nil {
+		return nil, err
+	}
+	path := c.Stages * sim.rec.width()
+	sum := newSummer(c, sim.rec, sim.opt.Scenarios)
+	all := make([]float64, min(simulateChunk, sim.opt.Scenarios)*path)
+	for first := 0; first < sim.opt.Scenarios; first += simulateChunk {
+		n := min(simulateChunk, sim.opt.Scenarios-first)
+		lo, hi := sim.block(sim.rank, n)
+		failed := sim.each(hi-lo, func(worker, i int) error {
+			return sim.scenario(ctx, sim.workers[worker], first+lo+i, all[(lo+i)*path:(lo+i+1)*path])
+		})
+		if err := sim.share("simulated scenarios", all[:n*path], n, path, failed); err != nil {
 			return nil, err
 		}
 		for i := range n {
 			sum.add(all[i*path : (i+1)*path])
 		}
 	}
-	return sum.result(opt.Outside), nil
+	return sum.result(sim.opt.Outside), nil
+}
+
+// scenario simulates a scenario and writes its records to dst.
+func (sim *simulator) scenario(ctx context.Context, w *player, scenario int, dst []float64) error {
+	width := sim.rec.width()
+	_, err := w.forward(ctx, func(t int) []float64 {
+		if sim.opt.Outside {
+			w.noise.outside(w.inflow, scenario, t)
+		} else {
+			copy(w.inflow, w.noise.Inflow(t, w.noise.path(scenario, t)))
+		}
+		return w.inflow
+	}, func(s *stage) {
+		s.record(sim.c, sim.rec, w.inflow, dst[s.t*width:(s.t+1)*width])
+	})
+	if err != nil {
+		return fmt.Errorf("scenario %d: %w", scenario+1, err)
+	}
+	return nil
 }
 
 // record writes what the last solution of a stage does to w.

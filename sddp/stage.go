@@ -192,15 +192,7 @@ func (s *stage) solve(pool *Pool) error {
 			s.v[r] = s.lp.Value(col)
 		}
 		theta := s.lp.Value(s.theta)
-		worst, most := -1, cutTolerance*math.Max(1, math.Abs(theta))
-		for i := range n {
-			if s.held[i] {
-				continue
-			}
-			if alpha, beta := pool.Cut(s.t, i); height(alpha, beta, s.v)-theta > most {
-				worst, most = i, height(alpha, beta, s.v)-theta
-			}
-		}
+		worst := pool.mostViolated(s.t, s.v, theta, cutTolerance*math.Max(1, math.Abs(theta)), s.held)
 		if worst < 0 {
 			return nil
 		}

@@ -64,6 +64,25 @@ func (t *team) share(what string, all []float64, n, width int, failed error) err
 	return nil
 }
 
+// together returns an error on all ranks if one of them failed, and has nothing else to say yet: that
+// one its own, the others one that names the lowest of those that did.
+func (t *team) together(what string, failed error) error {
+	mine := t.size
+	if failed != nil {
+		mine = t.rank
+	}
+	first, err := cohort.AllreduceOne(t.world, mine, cohort.Min)
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return fmt.Errorf("%s: %w", what, err)
+	case first < t.size:
+		return fmt.Errorf("%s: %w: rank %d", what, ErrPeer, first)
+	}
+	return nil
+}
+
 // fromFirst runs make on rank 0 alone and gives all ranks the bytes it returned, or its error.
 func (t *team) fromFirst(what string, make func() ([]byte, error)) ([]byte, error) {
 	var data []byte

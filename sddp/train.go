@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/hybrid"
 )
 
 // Options say how to train. The zero value trains as the command does by default.
@@ -27,7 +28,16 @@ type Options struct {
 	Stall          int
 	StallTolerance float64 // 0 means 1e-6
 
-	// Progress, if not nil, is called after every iteration, on the rank it was given on.
+	// Threads is how many threads each rank computes with; 0 means COHORT_THREADS, else
+	// SLURM_CPUS_PER_TASK, else 1. Pin says to what they are pinned: none, cores or numa; empty means
+	// COHORT_PIN, else none. Neither matters for the result, nor need the ranks have the same.
+	Threads int
+	Pin     string
+	// Env, if not nil, has threads that are there already (hybrid.Start): Threads and Pin do not count.
+	Env *hybrid.Env
+
+	// Progress, if not nil, is called after every iteration, on the rank it was given on, when none
+	// of its threads computes.
 	Progress func(Iteration)
 }
 
@@ -83,7 +93,7 @@ type Iteration struct {
 	Cuts       int      // in the pool
 	Solves     int64    // linear programs solved, by all ranks
 
-	LP    time.Duration // in linear programs, mean over the ranks
+	LP    time.Duration // in linear programs until all threads of a rank are done, mean over the ranks
 	Comm  time.Duration // in messages and waiting for them, mean over the ranks
 	Total time.Duration // on this rank
 }
@@ -104,42 +114,81 @@ func (t *Training) Last() Iteration { return t.Iterations[len(t.Iterations)-1] }
 // trainer is one rank's part of a training.
 type trainer struct {
 	*team
-	*planner
-	opt    Options
-	lo, hi int       // forward passes of this rank
-	trials []float64 // by pass, stage, reservoir: storage at the end of all stages but the last
-	cuts   []float64 // by pass: the cuts of one stage
-	costs  []float64 // of this rank's passes
-	lower  float64
-	busy   time.Duration // in linear programs, so far
+	*crew
+	c        *Case
+	noise    *Noise
+	memory   *cutMemory
+	pool     *Pool      // in memory
+	planners []*planner // by worker
+	opt      Options
+	lo, hi   int       // forward passes of this rank
+	trials   []float64 // by pass, stage, reservoir: storage at the end of all stages but the last
+	cuts     []float64 // by pass: the cuts of one stage
+	costs    []float64 // of this rank's passes
+	lower    float64
+	busy     time.Duration // in linear programs, so far
 }
 
 // Train makes a policy for a case. The policy, and everything in the result but the times, depends
-// on the case and the options alone, not on the number of ranks or the backend.
+// on the case and the options alone, not on the number of ranks and threads or the backend.
 //
 // Collective: all ranks of world call it, with the same case and options. When ctx ends, all
 // ranks' calls end with an error.
-func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (*Training, error) {
+func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *Training, err error) {
 	began := time.Now()
-	opt, err := opt.withDefaults()
+	opt, err = opt.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	tr := &trainer{team: newTeam(world.WithContext(ctx)), opt: opt}
+	world = world.WithContext(ctx)
+	tr := &trainer{team: newTeam(world), c: c, opt: opt}
 	if err := tr.same("case and options", opt.key(c)); err != nil {
 		return nil, err
 	}
-	pool := newPool(c.Stages, len(c.Reservoirs))
-	tr.planner, err = newPlanner(c, NewNoise(c, opt.Seed, opt.Openings), pool)
+	if tr.crew, err = newCrew(world, opt.Threads, opt.Pin, opt.Env); err != nil {
+		return nil, err
+	}
+	defer func() { // also after a panic
+		if e := tr.crew.close(); err == nil && e != nil {
+			out, err = nil, e
+		}
+	}()
+	err = tr.crew.run(func() error {
+		out, err = tr.train(ctx)
+		return err
+	})
 	if err != nil {
-		return nil, err // the same on all ranks: it depends on the case alone
+		return nil, err
+	}
+	out.Elapsed = time.Since(began)
+	return out, nil
+}
+
+// train is what a rank's workers do from beginning to end.
+func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
+	opt, c := tr.opt, tr.c
+	noise, inflows, err := shareNoise(tr.world, tr.crew, c, opt.Seed, opt.Openings)
+	if err != nil {
+		return nil, err
+	}
+	tr.noise = noise
+	tr.memory = newCutMemory(tr.world, c, opt.Passes, opt.Iterations)
+	tr.pool = tr.memory.pool
+	defer func() {
+		if e := errors.Join(tr.memory.close(), inflows.Close()); err == nil && e != nil {
+			out, err = nil, e
+		}
+	}()
+	tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, noise, tr.pool) })
+	if err := tr.together("linear programs", err); err != nil {
+		return nil, err
 	}
 	tr.lo, tr.hi = tr.block(tr.rank, opt.Passes)
 	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
 	tr.cuts = make([]float64, opt.Passes*(1+len(c.Reservoirs)))
 	tr.costs = make([]float64, tr.hi-tr.lo)
 
-	out := &Training{}
+	out = &Training{}
 	for out.Stopped == "" {
 		it, err := tr.iterate(ctx, len(out.Iterations))
 		if err != nil {
@@ -157,18 +206,14 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (*Trai
 	out.Policy = &Policy{
 		CaseName: c.Name, CaseSHA256: c.SHA256(),
 		Seed: opt.Seed, Openings: opt.Openings, Passes: opt.Passes,
-		Iterations: len(out.Iterations), LowerBound: tr.lower, Pool: pool,
+		Iterations: len(out.Iterations), LowerBound: tr.lower, Pool: tr.pool.clone(),
 	}
-	if err := tr.same("cuts", fingerprint(pool.SHA256())); err != nil {
-		return nil, err
-	}
-	out.Elapsed = time.Since(began)
-	return out, nil
+	return out, tr.same("cuts", fingerprint(out.Policy.Pool.SHA256()))
 }
 
 // key returns a number that differs between ranks that are not doing the same.
 func (o Options) key(c *Case) uint64 {
-	o.Progress = nil
+	o.Progress, o.Threads, o.Pin, o.Env = nil, 0, "", nil
 	return fingerprint(fmt.Sprint(c.SHA256(), o))
 }
 
@@ -181,6 +226,14 @@ func fingerprint(text string) uint64 {
 // trialWidth returns the number of numbers in the trial points of one forward pass.
 func (tr *trainer) trialWidth() int { return (tr.c.Stages - 1) * len(tr.c.Reservoirs) }
 
+// solves returns the number of linear programs that this rank's workers have solved so far.
+func (tr *trainer) solves() (n int64) {
+	for _, p := range tr.planners {
+		n += p.solves()
+	}
+	return n
+}
+
 // trial returns the trial point of a forward pass at the end of a stage.
 func (tr *trainer) trial(pass, stage int) []float64 {
 	at := pass*tr.trialWidth() + stage*tr.pool.reserv
@@ -189,36 +242,38 @@ func (tr *trainer) trial(pass, stage int) []float64 {
 
 // iterate runs one iteration:
 //
-//  1. Each rank takes its block of the forward passes; their trial points go to all ranks.
-//  2. Stage by stage from the last but one, each rank makes the cuts of its passes; they go to all
-//     ranks, into the pool in the order of the passes, before the stage before is begun.
+//  1. Each rank takes its block of the forward passes, spread over its workers; their trial points go
+//     to all ranks.
+//  2. Stage by stage from the last but one, each rank makes the cuts of its passes in the same way;
+//     they go to all ranks, into the pool in the order of the passes, before the stage before is begun.
 //  3. Every rank solves the first stage for the lower bound; bounds and times are reduced.
 func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error) {
 	began, busy, waited, solves := time.Now(), tr.busy, tr.waited, tr.solves()
 
+	if err := tr.memory.reserve(iteration); err != nil {
+		return Iteration{}, err
+	}
 	failed := tr.timed(func() error { return tr.forwardPasses(ctx, iteration) })
 	if err := tr.share("trial points", tr.trials, tr.opt.Passes, tr.trialWidth(), failed); err != nil {
 		return Iteration{}, err
 	}
 	width := 1 + tr.pool.reserv
 	for t := tr.c.Stages - 2; t >= 0; t-- {
-		failed := tr.timed(func() error {
-			for m := tr.lo; m < tr.hi; m++ {
-				if err := tr.backward(ctx, t, tr.trial(m, t), tr.cuts[m*width:(m+1)*width]); err != nil {
-					return fmt.Errorf("backward pass %d: %w", m+1, err)
-				}
-			}
-			return nil
-		})
+		failed := tr.timed(func() error { return tr.backwardPasses(ctx, t) })
 		if err := tr.share("cuts", tr.cuts, tr.opt.Passes, width, failed); err != nil {
 			return Iteration{}, err
 		}
-		tr.pool.add(t, tr.cuts)
+		start := time.Now()
+		err := tr.memory.add(t, tr.cuts)
+		tr.waited += time.Since(start)
+		if err != nil {
+			return Iteration{}, err
+		}
 	}
 
 	lower, solved := math.NaN(), tr.solves()
 	failed = tr.timed(func() (err error) {
-		lower, err = tr.lowerBound()
+		lower, err = tr.planners[0].lowerBound()
 		return err
 	})
 	if tr.rank == 0 {
@@ -255,9 +310,10 @@ func (tr *trainer) timed(work func() error) error {
 
 // forwardPasses takes this rank's forward passes, for their trial points and costs.
 func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
-	for m := tr.lo; m < tr.hi; m++ {
+	return tr.each(tr.hi-tr.lo, func(worker, i int) error {
+		m := tr.lo + i
 		inflow := func(t int) []float64 { return tr.noise.Inflow(t, tr.noise.forward(iteration, m, t)) }
-		cost, err := tr.forward(ctx, inflow, func(s *stage) {
+		cost, err := tr.planners[worker].forward(ctx, inflow, func(s *stage) {
 			if s.t < tr.c.Stages-1 {
 				copy(tr.trial(m, s.t), s.end(tr.c))
 			}
@@ -265,9 +321,22 @@ func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
 		if err != nil {
 			return fmt.Errorf("forward pass %d: %w", m+1, err)
 		}
-		tr.costs[m-tr.lo] = cost
-	}
-	return nil
+		tr.costs[i] = cost
+		return nil
+	})
+}
+
+// backwardPasses makes the cuts of stage t at the trial points of this rank's forward passes. One
+// worker does all openings of a trial point: each starts from where the one before it ended.
+func (tr *trainer) backwardPasses(ctx context.Context, t int) error {
+	width := 1 + tr.pool.reserv
+	return tr.each(tr.hi-tr.lo, func(worker, i int) error {
+		m := tr.lo + i
+		if err := tr.planners[worker].backward(ctx, t, tr.trial(m, t), tr.cuts[m*width:(m+1)*width]); err != nil {
+			return fmt.Errorf("backward pass %d: %w", m+1, err)
+		}
+		return nil
+	})
 }
 
 // sums are what an iteration adds up over the ranks.

@@ -19,9 +19,11 @@ CASE is a folder with case.json, buses.json, thermals.json, reservoirs.json and
 lines.json; docs/sddp.md describes them. Flags may stand before or after it.
 
 train and simulate share their work out over the ranks of the job they are
-started in, and give the same numbers for any number of them:
+started in, and over the threads of each, and give the same numbers for any
+number of them:
 
 	cohort run -n 4 ./cmd/sddp train cases/brazil4
+	cohort run -n 2 --bind none ./cmd/sddp train cases/brazil4 --threads 8
 `
 
 const trainHelp = `Usage: sddp train CASE [flags]
@@ -51,8 +53,16 @@ Results:
 	                 upper_mean, upper_ci95, iterations, cuts, cuts_sha256, ranks,
 	                 seconds
 
-The status is 0 for success, 1 for failure, 2 for a wrong command line, and 130
-when it was interrupted.
+Threads:
+
+	--threads N      threads that each rank computes with (default: COHORT_THREADS,
+	                 else SLURM_CPUS_PER_TASK, else 1); more than a rank's share of
+	                 the passes have nothing to do
+	--pin WHAT       pin them, to cores, to numa domains, or to none (default:
+	                 COHORT_PIN, else none)
+
+The first line on standard error says what runs where. The status is 0 for success,
+1 for failure, 2 for a wrong command line, and 130 when it was interrupted.
 `
 
 const simulateHelp = `Usage: sddp simulate CASE --policy DIR [flags]
@@ -64,6 +74,8 @@ policy must have been trained for the same case.
 	--scenarios N      number of scenarios (default 1000)
 	--out-of-sample    draw inflows anew from the distributions of the case, instead
 	                   of taking the openings that the policy was trained for
+	--threads N        threads that each rank computes with, and
+	--pin WHAT         what they are pinned to, as for sddp train
 	--out DIR          write storage.svg and summary.json to DIR
 	--json             print, as the last line, one JSON object, as sddp train does
 `

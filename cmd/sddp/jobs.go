@@ -17,13 +17,13 @@ func train(j *job) error {
 	}
 	trained, err := sddp.Train(j.ctx, j.world, c, sddp.Options{
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
-		Gap: j.o.gap, Stall: j.o.stall, Progress: j.progress.iteration,
+		Gap: j.o.gap, Stall: j.o.stall, Env: j.env, Progress: j.progress.iteration,
 	})
 	if err != nil {
 		return err
 	}
 	j.progress.end()
-	sim, err := sddp.Simulate(j.ctx, j.world, c, trained.Policy, sddp.SimulateOptions{Scenarios: j.o.scenarios})
+	sim, err := sddp.Simulate(j.ctx, j.world, c, trained.Policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Env: j.env})
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func simulate(j *job) error {
 	if err != nil {
 		return err
 	}
-	sim, err := sddp.Simulate(j.ctx, j.world, c, policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Outside: j.o.outside})
+	sim, err := sddp.Simulate(j.ctx, j.world, c, policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Outside: j.o.outside, Env: j.env})
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (j *job) open() (*sddp.Case, *sddp.Output, error) {
 
 // report writes the files and prints the summary.
 func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
-	r.Ranks, r.Backend = j.world.Size(), j.world.Backend()
+	r.Ranks, r.Threads, r.Backend = j.world.Size(), j.env.Summary.Threads, j.world.Backend()
 	r.Seconds = time.Since(began).Seconds()
 	if out != nil {
 		files, err := r.Files()

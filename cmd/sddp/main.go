@@ -3,6 +3,7 @@
 //
 //	sddp train cases/brazil4
 //	cohort run -n 4 ./cmd/sddp train cases/brazil4
+//	cohort run -n 2 ./cmd/sddp train cases/brazil4 --threads 8 --pin numa
 //
 // sddp help tells the rest.
 package main
@@ -17,6 +18,8 @@ import (
 	"syscall"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/hybrid"
+	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/sddp"
 )
 
@@ -62,16 +65,19 @@ func run(args []string, stdout, stderr *os.File) int {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	world, err := cohort.Init(ctx, nil)
+	env, err := hybrid.Start(ctx, &hybrid.Config{Threads: o.threads, Pin: pool.Policy(o.pin), Summary: named{stderr}})
 	if err != nil {
-		fmt.Fprintf(stderr, "sddp: %v\n", err)
+		var step *hybrid.StepError
+		if !errors.As(err, &step) || !step.Peer { // else that rank tells
+			fmt.Fprintf(stderr, "sddp: %v\n", err)
+		}
 		return statusFailed
 	}
-	j := &job{ctx: ctx, world: world, o: o, out: stdout, progress: newProgress(world.Rank(), stderr, o.iterations)}
+	j := &job{ctx: ctx, env: env, world: env.World, o: o, out: stdout, progress: newProgress(env.World.Rank(), stderr, o.iterations)}
 	err = cmd.run(j)
 	j.progress.end()
 	if err == nil {
-		err = world.Close()
+		err = env.Close()
 	}
 	if err != nil {
 		return j.failed(err, stderr)
@@ -79,9 +85,21 @@ func run(args []string, stdout, stderr *os.File) int {
 	return 0
 }
 
+// named writes lines with the name of the command before each, as that of the start, which is a line
+// among those of the launcher and of scripts.
+type named struct{ w io.Writer }
+
+func (n named) Write(line []byte) (int, error) {
+	if _, err := n.w.Write(append([]byte("sddp: "), line...)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
 // job is one run of a command that needs the ranks.
 type job struct {
 	ctx      context.Context
+	env      *hybrid.Env
 	world    *cohort.Comm
 	o        *options
 	out      io.Writer

@@ -74,6 +74,10 @@ func TestUsage(t *testing.T) {
 		{"train a --passes 0", 2, "", "--passes: got 0, want a whole number of at least 1"},
 		{"train a --gap 7", 2, "", "--gap: got 7"},
 		{"train a --seed -1", 2, "", "--seed"},
+		{"train a --threads 0", 2, "", "--threads: want a whole number of at least 1"},
+		{"train a --threads two", 2, "", "--threads: want a whole number"},
+		{"train a --pin core", 2, "", "--pin: want none, cores or numa"},
+		{"simulate a --policy p --pin socket", 2, "", "--pin: want none, cores or numa"},
 		{"simulate a", 2, "", "--policy: missing"},
 		{"simulate a --policy p --scenarios 1", 2, "", "--scenarios: got 1"},
 		{"info", 2, "", "got 0 arguments"},
@@ -219,7 +223,7 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(pipe)
-	for range 3 { // the head of the table and two iterations
+	for range 4 { // what runs where, the head of the table, and two iterations
 		if !lines.Scan() {
 			t.Fatalf("the command ended by itself: %v", lines.Err())
 		}

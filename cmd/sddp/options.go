@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +24,8 @@ type options struct {
 	policy     string
 	outside    bool
 	json       bool
+	threads    int    // 0: as the environment says
+	pin        string // empty: as the environment says
 }
 
 // command is a subcommand.
@@ -38,7 +41,25 @@ var commands = map[string]command{
 	"info":     {nil, infoFlags, infoHelp},
 }
 
+// threadFlags are those of the commands that compute.
+func threadFlags(f *flag.FlagSet, o *options) {
+	f.Func("threads", "", func(s string) error {
+		n, err := strconv.Atoi(s)
+		if o.threads = n; err != nil || n < 1 {
+			return errors.New("want a whole number of at least 1")
+		}
+		return nil
+	})
+	f.Func("pin", "", func(s string) error {
+		if o.pin = s; s != "none" && s != "cores" && s != "numa" {
+			return errors.New("want none, cores or numa")
+		}
+		return nil
+	})
+}
+
 func trainFlags(f *flag.FlagSet, o *options) {
+	threadFlags(f, o)
 	f.IntVar(&o.iterations, "iterations", 50, "")
 	f.IntVar(&o.passes, "passes", 8, "")
 	f.IntVar(&o.openings, "openings", 10, "")
@@ -51,6 +72,7 @@ func trainFlags(f *flag.FlagSet, o *options) {
 }
 
 func simulateFlags(f *flag.FlagSet, o *options) {
+	threadFlags(f, o)
 	f.StringVar(&o.policy, "policy", "", "")
 	f.IntVar(&o.scenarios, "scenarios", 1000, "")
 	f.BoolVar(&o.outside, "out-of-sample", false, "")

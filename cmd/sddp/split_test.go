@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// splits are the ranks and threads over which the work is divided.
+var splits = [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {3, 2}}
+
+// splitArgs are the training that is divided: more passes than workers, and unevenly many.
+var splitArgs = append([]string{"train", caseDir("brazil4"), "--json"},
+	strings.Fields("--iterations 5 --passes 7 --openings 5 --scenarios 50")...)
+
+// splitResult is what the training gives on one rank with one thread, without a launcher.
+func splitResult(t *testing.T) result {
+	t.Helper()
+	status, out, errs := sddpRun(t, append(splitArgs, "--threads", "1", "--pin", "none")...)
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	want := lastLine(t, out)
+	if want.Iterations != 5 || want.Cuts != 5*7*11 || want.Ranks != 1 {
+		t.Fatalf("one rank alone: %+v", want)
+	}
+	return want
+}
+
+// cohortTool builds the cohort command.
+func cohortTool(t testing.TB) string {
+	t.Helper()
+	tool := filepath.Join(t.TempDir(), "cohort")
+	if out, err := exec.Command("go", "build", "-o", tool, "../cohort").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return tool
+}
+
+// sameResult runs the training on so many ranks by a command, which knows their threads, and compares
+// all figures.
+func sameResult(t *testing.T, cmd *exec.Cmd, ranks, threads int, want result) {
+	t.Helper()
+	cmd.Env = append(cmd.Env, asCommand+"=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s%s", cmd, err, &out, &errs)
+	}
+	got := lastLine(t, out.String())
+	want.Ranks, want.Seconds = ranks, got.Seconds
+	if got != want {
+		t.Errorf("%v: %+v, want %+v", cmd, got, want)
+	}
+	said := fmt.Sprintf("sddp: %d rank", ranks)
+	each := fmt.Sprintf("; %d thread", threads)
+	if line := errs.String(); strings.Count(line, said) != 1 || !strings.Contains(line, each) {
+		t.Errorf("%v: no line, or more than one, begins with %q and has %q:\n%s", cmd, said, each, &errs)
+	}
+}
+
+// However ranks are started and their work is divided, the training gives the same bits: here ranks as
+// processes that share memory. Threads come from the command line or the environment.
+func TestSplitsOverShm(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the backend shm is for Linux")
+	}
+	want, tool := splitResult(t), cohortTool(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range splits {
+		ranks, threads := s[0], s[1]
+		args := []string{"run", "--backend", "shm", "--tag=false", "-n", strconv.Itoa(ranks), exe}
+		byFlag := exec.Command(tool, append(append(args, splitArgs...), "--threads", strconv.Itoa(threads), "--pin", "cores")...)
+		byFlag.Env = os.Environ()
+		byVariable := exec.Command(tool, append(args, splitArgs...)...)
+		byVariable.Env = append(os.Environ(), "COHORT_THREADS="+strconv.Itoa(threads), "COHORT_PIN=numa")
+		sameResult(t, byFlag, ranks, threads, want)
+		sameResult(t, byVariable, ranks, threads, want)
+	}
+	alone := exec.Command(exe, append(splitArgs, "--threads", "2", "--pin", "cores")...)
+	alone.Env = os.Environ()
+	sameResult(t, alone, 1, 2, want)
+}
+
+// The default training of the case that is shipped has the cuts that docs/adr/0004-canonical-basis.md
+// tells of, on the architecture of its table.
+func TestDefaultPolicy(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("other architectures round otherwise")
+	}
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	adr, err := os.ReadFile("../../docs/adr/0004-canonical-basis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, out, errs := sddpRun(t, "train", caseDir("brazil4"), "--json", "--threads", "2")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	if hash := lastLine(t, out).CutsSHA256[:8]; !strings.Contains(string(adr), "| the stage's canonical basis, no cut rows | "+hash+" |") {
+		t.Errorf("the cuts have the hash %s…, which is not what the decision tells", hash)
+	}
+}
