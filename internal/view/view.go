@@ -40,6 +40,17 @@ func Size[T any]() int {
 // One returns the element p points to as a slice of length 1.
 func One[T any](p *T) []T { return unsafe.Slice(p, 1) }
 
+// C returns the n elements that p, which a C library gave, points to; nil if p is nil. The library
+// says how long they are there.
+func C[T any](p *T, n int) []T {
+	if p == nil || n <= 0 {
+		return nil
+	}
+	// SAFETY: the caller answers for n and for the life of the array, which the garbage collector
+	// knows nothing of.
+	return unsafe.Slice(p, n)
+}
+
 // Overlap reports whether a and b have a byte in common.
 func Overlap(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {

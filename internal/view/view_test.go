@@ -108,3 +108,15 @@ func BenchmarkBytes(b *testing.B) {
 		sink = Bytes(s)
 	}
 }
+
+func TestC(t *testing.T) {
+	a := []float64{1, 2, 3}
+	if v := C(&a[0], 2); len(v) != 2 || &v[0] != &a[0] || v[1] != 2 {
+		t.Errorf("got %v, want the first two of %v", v, a)
+	}
+	for _, v := range [][]float64{C[float64](nil, 2), C(&a[0], 0)} {
+		if v != nil {
+			t.Errorf("got %v, want nil", v)
+		}
+	}
+}

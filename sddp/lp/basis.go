@@ -40,7 +40,7 @@ func allowed(place VarStatus, lo, hi float64) VarStatus {
 
 // Basis copies the current basis, where the next Solve starts, into dst, whose memory it reuses,
 // and returns it.
-func (s *Simplex) Basis(dst Basis) Basis {
+func (s *program) Basis(dst Basis) Basis {
 	return Basis{
 		Cols: append(dst.Cols[:0], s.colPlace...),
 		Rows: append(dst.Rows[:0], s.rowPlace...),
@@ -51,7 +51,7 @@ func (s *Simplex) Basis(dst Basis) Basis {
 // placed as by ResetBasis, slacks of rows that b does not reach are basic. It returns an error,
 // and changes nothing, if b has more columns or rows than the program or a place that is none.
 // Any other basis will do: the next Solve repairs it, always in the same way.
-func (s *Simplex) SetBasis(b Basis) error {
+func (s *program) SetBasis(b Basis) error {
 	if len(b.Cols) > len(s.cost) || len(b.Rows) > len(s.rhs) {
 		return fmt.Errorf("%w: set basis: got %d columns and %d rows, want at most %d and %d",
 			ErrMisuse, len(b.Cols), len(b.Rows), len(s.cost), len(s.rhs))
@@ -71,7 +71,7 @@ func (s *Simplex) SetBasis(b Basis) error {
 
 // ResetBasis makes all slacks basic and puts every column at the finite bound its cost prefers, or
 // else at the one nearest zero.
-func (s *Simplex) ResetBasis() {
+func (s *program) ResetBasis() {
 	for j := range s.colPlace {
 		s.colPlace[j] = preferred(s.cost[j], s.lo[j], s.hi[j])
 	}

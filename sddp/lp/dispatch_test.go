@@ -85,7 +85,7 @@ func (p *dispatch) cut(r *rand.Rand, spread float64) (rhs float64, cols []int, c
 	return value, cols, coefs
 }
 
-func (p *dispatch) addCut(r *rand.Rand, spread float64, s *Simplex) {
+func (p *dispatch) addCut(r *rand.Rand, spread float64, s Solver) {
 	rhs, cols, coefs := p.cut(r, spread)
 	p.row(GE, rhs, cols, coefs)
 	if s != nil {
@@ -94,7 +94,7 @@ func (p *dispatch) addCut(r *rand.Rand, spread float64, s *Simplex) {
 }
 
 // newInflows changes the right-hand sides of the water balances of p and of s.
-func (p *dispatch) newInflows(r *rand.Rand, s *Simplex) {
+func (p *dispatch) newInflows(r *rand.Rand, s Solver) {
 	for _, i := range p.water {
 		p.rhs[i] = 2e4 + 1.6e5*r.Float64()*r.Float64()
 		s.SetRHS(i, p.rhs[i])
@@ -104,11 +104,13 @@ func (p *dispatch) newInflows(r *rand.Rand, s *Simplex) {
 // TestDispatchProofs follows stage problems through what a stochastic dual dynamic program does to
 // them, with every answer proved: new inflows, cuts one at a time, nearly parallel cuts, cuts
 // dropped and loaded again.
-func TestDispatchProofs(t *testing.T) {
+func TestDispatchProofs(t *testing.T) { each(t, testDispatchProofs) }
+
+func testDispatchProofs(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for k := range 6 {
 		p := newDispatch(r)
-		s := p.load()
+		s := p.load(mk)
 		base := len(p.rhs)
 		spread := []float64{1, 0.3, 1e-3, 1e-6, 0, 1}[k]
 		for c := range 400 {
@@ -121,7 +123,7 @@ func TestDispatchProofs(t *testing.T) {
 				}
 			}
 		}
-		cold := p.load()
+		cold := p.load(mk)
 		prove(t, "cold start", &p.problem, cold)
 		prove(t, "warm start", &p.problem, s)
 		if a, b := s.Objective(), cold.Objective(); math.Abs(a-b) > 1e-9*math.Abs(b) {
@@ -139,68 +141,79 @@ func TestDispatchProofs(t *testing.T) {
 	}
 }
 
-// benchDispatch measures a solve with new inflows, warm from the last basis.
-func benchDispatch(b *testing.B, cuts int) {
-	r := rand.New(rand.NewPCG(7, 8))
-	p := newDispatch(r)
-	s := p.load()
-	for range cuts {
-		p.addCut(r, 1, s)
+// benchEach runs a benchmark with every solver there is.
+func benchEach(b *testing.B, bench func(b *testing.B, mk maker)) {
+	for _, kind := range []string{Embedded, CLP} {
+		b.Run(kind, func(b *testing.B) { bench(b, open(b, kind)) })
 	}
+}
+
+// solved fails the benchmark unless the program has an optimum.
+func solved(b *testing.B, s Solver) {
+	b.Helper()
 	if status, err := s.Solve(); status != Optimal || err != nil {
 		b.Fatal(status, err)
 	}
-	b.ReportAllocs()
-	iterations := 0
-	for b.Loop() {
-		p.newInflows(r, s)
-		if status, err := s.Solve(); status != Optimal || err != nil {
-			b.Fatal(status, err)
-		}
-		iterations += s.Iterations()
-	}
-	b.ReportMetric(float64(iterations)/float64(b.N), "iterations/op")
 }
 
+// BenchmarkDispatchResolve measures a solve with new inflows, warm from the last basis.
 func BenchmarkDispatchResolve(b *testing.B) {
 	for _, cuts := range []int{0, 40, 400} {
-		b.Run(fmt.Sprintf("cuts=%d", cuts), func(b *testing.B) { benchDispatch(b, cuts) })
+		b.Run(fmt.Sprintf("cuts=%d", cuts), func(b *testing.B) {
+			benchEach(b, func(b *testing.B, mk maker) {
+				r := rand.New(rand.NewPCG(7, 8))
+				p := newDispatch(r)
+				s := p.load(mk)
+				for range cuts {
+					p.addCut(r, 1, s)
+				}
+				solved(b, s)
+				b.ReportAllocs()
+				iterations := 0
+				for b.Loop() {
+					p.newInflows(r, s)
+					solved(b, s)
+					iterations += s.Iterations()
+				}
+				b.ReportMetric(float64(iterations)/float64(b.N), "iterations/op")
+			})
+		})
 	}
 }
 
 // BenchmarkDispatchCut measures a solve after one more cut, the oldest of them dropped at 400.
 func BenchmarkDispatchCut(b *testing.B) {
-	r := rand.New(rand.NewPCG(9, 10))
-	p := newDispatch(r)
-	s := p.load()
-	base := s.Rows()
-	b.ReportAllocs()
-	for b.Loop() {
-		if s.Rows() == base+400 {
-			s.Truncate(base)
+	benchEach(b, func(b *testing.B, mk maker) {
+		r := rand.New(rand.NewPCG(9, 10))
+		p := newDispatch(r)
+		s := p.load(mk)
+		base := s.Rows()
+		b.ReportAllocs()
+		for b.Loop() {
+			if s.Rows() == base+400 {
+				s.Truncate(base)
+			}
+			rhs, cols, coefs := p.cut(r, 1)
+			s.AddRow(GE, rhs, cols, coefs)
+			solved(b, s)
 		}
-		rhs, cols, coefs := p.cut(r, 1)
-		s.AddRow(GE, rhs, cols, coefs)
-		if status, err := s.Solve(); status != Optimal || err != nil {
-			b.Fatal(status, err)
-		}
-	}
+	})
 }
 
 // BenchmarkDispatchCold measures a solve from the slack basis.
 func BenchmarkDispatchCold(b *testing.B) {
-	r := rand.New(rand.NewPCG(7, 8))
-	p := newDispatch(r)
-	s := p.load()
-	for range 400 {
-		p.addCut(r, 1, s)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		s.ResetBasis()
-		if status, err := s.Solve(); status != Optimal || err != nil {
-			b.Fatal(status, err)
+	benchEach(b, func(b *testing.B, mk maker) {
+		r := rand.New(rand.NewPCG(7, 8))
+		p := newDispatch(r)
+		s := p.load(mk)
+		for range 400 {
+			p.addCut(r, 1, s)
 		}
-	}
-	b.ReportMetric(float64(s.Iterations()), "iterations/op")
+		b.ReportAllocs()
+		for b.Loop() {
+			s.ResetBasis()
+			solved(b, s)
+		}
+		b.ReportMetric(float64(s.Iterations()), "iterations/op")
+	})
 }

@@ -65,59 +65,63 @@ func FuzzSolve(f *testing.F) {
 	f.Add([]byte{3, 3, 100, 225, 220, 100, 225, 220, 98, 225, 220})
 	f.Add([]byte{4, 2, 98, 100, 220, 40, 100, 220, 99, 100, 220, 88, 100, 220, 0, 100, 102, 60, 99, 118, 0, 100, 104, 40, 99, 106})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r := reader(data)
-		p := &problem{}
-		n, m := int(r.byte()%8), int(r.byte()%8)
-		for range n {
-			p.column(r.number(), r.number(), r.number())
-		}
-		for range m {
-			coefs := make([]float64, n)
-			sense, rhs := Sense(r.byte()%3), r.number()
-			for j := range coefs {
-				coefs[j] = r.number()
-			}
-			p.dense(sense, rhs, coefs...)
-		}
-		s := p.load()
-		for range 3 {
-			fresh := p.load()
-			if err := fresh.SetBasis(s.Basis(Basis{})); err != nil {
-				t.Fatal(err)
-			}
-			status, err := s.Solve()
-			again, errAgain := fresh.Solve()
-			if (err == nil) != (errAgain == nil) {
-				t.Fatalf("%v with a past, %v without", err, errAgain)
-			}
-			if err != nil {
-				return
-			}
-			a, b := bits(s, status), bits(fresh, again)
-			for k := range a {
-				if a[k] != b[k] {
-					t.Fatalf("result %d: %#x with a past, %#x without\n%v", k, a[k], b[k], p)
-				}
-			}
-			if p.tame() {
-				prove(t, "tame program", p, s)
-			}
-			if n > 0 {
-				j := int(r.byte()) % n
-				p.cost[j], p.lo[j], p.hi[j] = r.number(), r.number(), r.number()
-				s.SetCost(j, p.cost[j])
-				s.SetBounds(j, p.lo[j], p.hi[j])
-			}
-			if m > 0 {
-				i := int(r.byte()) % m
-				p.rhs[i] = r.number()
-				s.SetRHS(i, p.rhs[i])
-			}
-			if r.byte()%4 == 0 && m > 0 {
-				m--
-				p.sense, p.rhs, p.cols, p.coefs = p.sense[:m], p.rhs[:m], p.cols[:m], p.coefs[:m]
-				s.Truncate(m)
-			}
-		}
+		each(t, func(t *testing.T, mk maker) { fuzzSolve(t, mk, data) })
 	})
+}
+
+func fuzzSolve(t *testing.T, mk maker, data []byte) {
+	r := reader(data)
+	p := &problem{}
+	n, m := int(r.byte()%8), int(r.byte()%8)
+	for range n {
+		p.column(r.number(), r.number(), r.number())
+	}
+	for range m {
+		coefs := make([]float64, n)
+		sense, rhs := Sense(r.byte()%3), r.number()
+		for j := range coefs {
+			coefs[j] = r.number()
+		}
+		p.dense(sense, rhs, coefs...)
+	}
+	s := p.load(mk)
+	for range 3 {
+		fresh := p.load(mk)
+		if err := fresh.SetBasis(s.Basis(Basis{})); err != nil {
+			t.Fatal(err)
+		}
+		status, err := s.Solve()
+		again, errAgain := fresh.Solve()
+		if (err == nil) != (errAgain == nil) {
+			t.Fatalf("%v with a past, %v without", err, errAgain)
+		}
+		if err != nil {
+			return
+		}
+		a, b := bits(s, status), bits(fresh, again)
+		for k := range a {
+			if a[k] != b[k] {
+				t.Fatalf("result %d: %#x with a past, %#x without\n%v", k, a[k], b[k], p)
+			}
+		}
+		if p.tame() {
+			prove(t, "tame program", p, s)
+		}
+		if n > 0 {
+			j := int(r.byte()) % n
+			p.cost[j], p.lo[j], p.hi[j] = r.number(), r.number(), r.number()
+			s.SetCost(j, p.cost[j])
+			s.SetBounds(j, p.lo[j], p.hi[j])
+		}
+		if m > 0 {
+			i := int(r.byte()) % m
+			p.rhs[i] = r.number()
+			s.SetRHS(i, p.rhs[i])
+		}
+		if r.byte()%4 == 0 && m > 0 {
+			m--
+			p.sense, p.rhs, p.cols, p.coefs = p.sense[:m], p.rhs[:m], p.cols[:m], p.coefs[:m]
+			s.Truncate(m)
+		}
+	}
 }

@@ -36,8 +36,8 @@ func (p *problem) dense(sense Sense, rhs float64, coefs ...float64) {
 	p.row(sense, rhs, cols, coefs)
 }
 
-func (p *problem) load() *Simplex {
-	s := New()
+func (p *problem) load(mk maker) Solver {
+	s := mk()
 	for j, c := range p.cost {
 		s.AddColumn(c, p.lo[j], p.hi[j])
 	}
@@ -166,7 +166,7 @@ func (p *problem) optimal(s Solver) error {
 }
 
 // infeasible returns an error unless the multipliers of s prove that no point satisfies p.
-func (p *problem) infeasible(s *Simplex) error {
+func (p *problem) infeasible(s Solver) error {
 	y, most := make([]float64, len(p.rhs)), 0.0
 	for i := range y {
 		y[i] = s.Farkas(i)
@@ -207,7 +207,7 @@ func (p *problem) infeasible(s *Simplex) error {
 
 // unbounded returns an error unless the values and the ray of s prove that the objective of p
 // falls without limit.
-func (p *problem) unbounded(s *Simplex) error {
+func (p *problem) unbounded(s Solver) error {
 	x, ray, most := make([]float64, len(p.cost)), make([]float64, len(p.cost)), 0.0
 	for j := range x {
 		x[j], ray[j] = s.Value(j), s.Ray(j)
@@ -240,7 +240,7 @@ func (p *problem) unbounded(s *Simplex) error {
 }
 
 // prove fails the test unless the solver's answer to p comes with a proof, and returns the answer.
-func prove(t *testing.T, name string, p *problem, s *Simplex) Status {
+func prove(t *testing.T, name string, p *problem, s Solver) Status {
 	t.Helper()
 	status, err := s.Solve()
 	if err != nil {

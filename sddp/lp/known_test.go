@@ -8,9 +8,9 @@ import (
 )
 
 // wantObjective proves the answer to p optimal and compares its objective with a known one.
-func wantObjective(t *testing.T, name string, p *problem, want float64) *Simplex {
+func wantObjective(t *testing.T, mk maker, name string, p *problem, want float64) Solver {
 	t.Helper()
-	s := p.load()
+	s := p.load(mk)
 	if status := prove(t, name, p, s); status != Optimal {
 		t.Fatalf("%s: got %v, want optimal", name, status)
 	}
@@ -21,7 +21,9 @@ func wantObjective(t *testing.T, name string, p *problem, want float64) *Simplex
 }
 
 // TestCyclingExamples solves programs on which the textbook simplex method cycles.
-func TestCyclingExamples(t *testing.T) {
+func TestCyclingExamples(t *testing.T) { each(t, testCyclingExamples) }
+
+func testCyclingExamples(t *testing.T, mk maker) {
 	beale := &problem{} // Beale 1955
 	for _, c := range []float64{-0.75, 150, -0.02, 6} {
 		beale.column(c, 0, Inf)
@@ -29,7 +31,7 @@ func TestCyclingExamples(t *testing.T) {
 	beale.dense(LE, 0, 0.25, -60, -0.04, 9)
 	beale.dense(LE, 0, 0.5, -90, -0.02, 3)
 	beale.dense(LE, 1, 0, 0, 1, 0)
-	wantObjective(t, "Beale", beale, -0.05)
+	wantObjective(t, mk, "Beale", beale, -0.05)
 
 	kuhn := &problem{} // Kuhn, in Balinski and Tucker 1969
 	for _, c := range []float64{-2, -3, 1, 12} {
@@ -37,11 +39,11 @@ func TestCyclingExamples(t *testing.T) {
 	}
 	kuhn.dense(LE, 0, -2, -9, 1, 9)
 	kuhn.dense(LE, 0, 1./3, 1, -1./3, -2)
-	if status := prove(t, "Kuhn without limit", kuhn, kuhn.load()); status != Unbounded {
+	if status := prove(t, "Kuhn without limit", kuhn, kuhn.load(mk)); status != Unbounded {
 		t.Errorf("Kuhn without limit: got %v", status)
 	}
 	kuhn.dense(LE, 2, 2, 3, -1, -12)
-	wantObjective(t, "Kuhn", kuhn, -2)
+	wantObjective(t, mk, "Kuhn", kuhn, -2)
 
 	ms := &problem{} // Marshall and Suurballe 1969, as in Chvatal 1983
 	for _, c := range []float64{-10, 57, 9, 24} {
@@ -50,11 +52,13 @@ func TestCyclingExamples(t *testing.T) {
 	ms.dense(LE, 0, 0.5, -5.5, -2.5, 9)
 	ms.dense(LE, 0, 0.5, -1.5, -0.5, 1)
 	ms.dense(LE, 1, 1, 0, 0, 0)
-	wantObjective(t, "Marshall and Suurballe", ms, -1)
+	wantObjective(t, mk, "Marshall and Suurballe", ms, -1)
 }
 
 // TestKleeMinty solves the cubes of Klee and Minty 1972, whose optimum is -5^n.
-func TestKleeMinty(t *testing.T) {
+func TestKleeMinty(t *testing.T) { each(t, testKleeMinty) }
+
+func testKleeMinty(t *testing.T, mk maker) {
 	for n := 1; n <= 20; n++ {
 		p := &problem{}
 		for j := range n {
@@ -68,7 +72,7 @@ func TestKleeMinty(t *testing.T) {
 			coefs[i] = 1
 			p.dense(LE, math.Pow(5, float64(i+1)), coefs...)
 		}
-		s := p.load()
+		s := p.load(mk)
 		if status, err := s.Solve(); status != Optimal || err != nil {
 			t.Fatalf("n = %d: %v %v", n, status, err)
 		}
@@ -88,8 +92,8 @@ func TestMeasuresAgainstCycling(t *testing.T) {
 		if k%3 == 0 {
 			p = anything(r, 1+r.IntN(15), 1+r.IntN(15))
 		}
-		patient, s := p.load(), p.load()
-		s.impatient = true
+		patient, s := p.load(embedded), p.load(embedded)
+		s.(*Simplex).impatient = true
 		name := fmt.Sprintf("program %d", k)
 		if a, b := prove(t, name, p, patient), prove(t, name+", impatient", p, s); a != b {
 			t.Fatalf("%s: %v, impatient %v", name, a, b)
@@ -99,7 +103,9 @@ func TestMeasuresAgainstCycling(t *testing.T) {
 
 // TestTinyPivot has only pivots of 1e-8 to choose from: x3 = (1-1e-8) x2 and x1 + x2 - x3 >= 5
 // leave x2 = 4e8 when x1 is at its bound 1.
-func TestTinyPivot(t *testing.T) {
+func TestTinyPivot(t *testing.T) { each(t, testTinyPivot) }
+
+func testTinyPivot(t *testing.T, mk maker) {
 	near := 1 - 1e-8
 	p := &problem{}
 	p.column(1, 0, 1)
@@ -107,7 +113,7 @@ func TestTinyPivot(t *testing.T) {
 	p.column(0, 0, Inf)
 	p.dense(GE, 5, 1, 1, -1)
 	p.dense(EQ, 0, 0, near, -1)
-	s := p.load()
+	s := p.load(mk)
 	if status := prove(t, "tiny pivot", p, s); status != Optimal {
 		t.Fatalf("got %v", status)
 	}
@@ -117,15 +123,17 @@ func TestTinyPivot(t *testing.T) {
 }
 
 // TestEdges solves programs without rows, without columns, or with nothing to decide.
-func TestEdges(t *testing.T) {
+func TestEdges(t *testing.T) { each(t, testEdges) }
+
+func testEdges(t *testing.T, mk maker) {
 	empty := &problem{}
-	wantObjective(t, "nothing", empty, 0)
+	wantObjective(t, mk, "nothing", empty, 0)
 
 	rows := &problem{}
 	rows.row(LE, 1, nil, nil)
 	rows.row(EQ, 0, nil, nil)
 	rows.row(GE, -1, nil, nil)
-	wantObjective(t, "empty rows", rows, 0)
+	wantObjective(t, mk, "empty rows", rows, 0)
 	for _, bad := range []struct {
 		sense Sense
 		rhs   float64
@@ -133,7 +141,7 @@ func TestEdges(t *testing.T) {
 		p := &problem{}
 		p.column(1, 0, 1)
 		p.row(bad.sense, bad.rhs, nil, nil)
-		if status := prove(t, "impossible row", p, p.load()); status != Infeasible {
+		if status := prove(t, "impossible row", p, p.load(mk)); status != Infeasible {
 			t.Errorf("0 %v %v: got %v", bad.sense, bad.rhs, status)
 		}
 	}
@@ -145,11 +153,11 @@ func TestEdges(t *testing.T) {
 	cols.column(0, -Inf, Inf)
 	cols.column(1, 1, Inf)
 	cols.column(-1, -Inf, -1)
-	wantObjective(t, "columns alone", cols, -6-10+28+1+1)
+	wantObjective(t, mk, "columns alone", cols, -6-10+28+1+1)
 	for _, c := range []struct{ cost, lo, hi float64 }{{1, -Inf, Inf}, {-1, -Inf, Inf}, {1, -Inf, 0}, {-1, 0, Inf}} {
 		p := &problem{}
 		p.column(c.cost, c.lo, c.hi)
-		if status := prove(t, "column alone", p, p.load()); status != Unbounded {
+		if status := prove(t, "column alone", p, p.load(mk)); status != Unbounded {
 			t.Errorf("%v: got %v", c, status)
 		}
 	}
@@ -159,20 +167,22 @@ func TestEdges(t *testing.T) {
 	both.column(-1, 0, Inf)
 	both.column(0, 0, 1)
 	both.dense(GE, 2, 0, 1)
-	if status := prove(t, "infeasible both ways", both, both.load()); status != Infeasible {
+	if status := prove(t, "infeasible both ways", both, both.load(mk)); status != Infeasible {
 		t.Errorf("infeasible both ways: got %v", status)
 	}
 }
 
 // TestDuals compares all results with a program solved by hand: minimise 2x + 3y subject to
 // x + y >= 4, x - y <= 2, y <= 10. The optimum is x = 3, y = 1, where both rows are tight.
-func TestDuals(t *testing.T) {
+func TestDuals(t *testing.T) { each(t, testDuals) }
+
+func testDuals(t *testing.T, mk maker) {
 	p := &problem{}
 	p.column(2, 0, Inf)
 	p.column(3, 0, 10)
 	p.dense(GE, 4, 1, 1)
 	p.dense(LE, 2, 1, -1)
-	s := wantObjective(t, "by hand", p, 9)
+	s := wantObjective(t, mk, "by hand", p, 9)
 	for _, c := range []struct {
 		name      string
 		got, want float64
@@ -199,17 +209,21 @@ func TestDuals(t *testing.T) {
 }
 
 // TestDuplicateCoefficients adds up coefficients of a column named twice.
-func TestDuplicateCoefficients(t *testing.T) {
+func TestDuplicateCoefficients(t *testing.T) { each(t, testDuplicateCoefficients) }
+
+func testDuplicateCoefficients(t *testing.T, mk maker) {
 	p := &problem{}
 	p.column(1, 0, Inf)
 	p.column(1, 0, 7)
 	p.row(GE, 6, []int{0, 1, 0, 1}, []float64{1, 4, 2, -4})
-	wantObjective(t, "3x >= 6", p, 2)
+	wantObjective(t, mk, "3x >= 6", p, 2)
 }
 
 // TestTransport proves transportation problems with equal supplies and demands, all of whose
 // vertices are degenerate, and costs full of ties.
-func TestTransport(t *testing.T) {
+func TestTransport(t *testing.T) { each(t, testTransport) }
+
+func testTransport(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for k := range 60 {
 		a, b := 2+r.IntN(9), 2+r.IntN(9)
@@ -239,7 +253,7 @@ func TestTransport(t *testing.T) {
 			}
 			p.row(EQ, float64(a), cols, ones(a))
 		}
-		if status := prove(t, fmt.Sprintf("transport %d", k), p, p.load()); status != Optimal {
+		if status := prove(t, fmt.Sprintf("transport %d", k), p, p.load(mk)); status != Optimal {
 			t.Fatalf("transport %d: got %v", k, status)
 		}
 	}
@@ -247,7 +261,9 @@ func TestTransport(t *testing.T) {
 
 // TestAssignment proves assignment problems of up to 100 rows and 2500 columns and compares those
 // whose costs are i*j with the known optimum, which pairs the smallest with the largest.
-func TestAssignment(t *testing.T) {
+func TestAssignment(t *testing.T) { each(t, testAssignment) }
+
+func testAssignment(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for k, n := range []int{2, 5, 10, 20, 30, 50} {
 		for _, kind := range []string{"product", "random", "negative", "zero", "boxed"} {
@@ -285,10 +301,10 @@ func TestAssignment(t *testing.T) {
 			}
 			name := fmt.Sprintf("%s assignment %d", kind, k)
 			if kind == "product" {
-				wantObjective(t, name, p, want)
+				wantObjective(t, mk, name, p, want)
 				continue
 			}
-			s := p.load()
+			s := p.load(mk)
 			if status := prove(t, name, p, s); status != Optimal {
 				t.Fatalf("%s: got %v", name, status)
 			}

@@ -165,6 +165,17 @@ type Solver interface {
 	// ReducedCost returns cost minus the row duals times the column after a Solve that found an
 	// optimum.
 	ReducedCost(col int) float64
+	// Farkas returns the multiplier of a row in the proof of infeasibility after a Solve that
+	// returned Infeasible: the multipliers y are at most zero for <= rows, at least zero for >=
+	// rows, and y'b exceeds the largest y'Ax over lo <= x <= hi.
+	Farkas(row int) float64
+	// Ray returns the entry of a column in the proof of unboundedness after a Solve that returned
+	// Unbounded: a direction that keeps all rows and bounds from every feasible point and lowers
+	// the objective. Value is then a feasible point.
+	Ray(col int) float64
+	// SetIterationLimit makes Solve give up after n iterations; 0 restores the default, which
+	// grows with the program.
+	SetIterationLimit(n int)
 	// Iterations returns the number of simplex iterations of the last Solve.
 	Iterations() int
 }

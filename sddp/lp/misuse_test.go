@@ -6,34 +6,36 @@ import (
 	"testing"
 )
 
-func TestMisuse(t *testing.T) {
+func TestMisuse(t *testing.T) { each(t, testMisuse) }
+
+func testMisuse(t *testing.T, mk maker) {
 	nan := math.NaN()
 	cases := []struct {
 		name string
-		do   func(s *Simplex)
-		undo func(s *Simplex) // nil: one report and it is over
+		do   func(s Solver)
+		undo func(s Solver) // nil: one report and it is over
 	}{
-		{"rhs of no row", func(s *Simplex) { s.SetRHS(2, 1) }, nil},
-		{"rhs of row -1", func(s *Simplex) { s.SetRHS(-1, 1) }, nil},
-		{"bounds of no column", func(s *Simplex) { s.SetBounds(2, 0, 1) }, nil},
-		{"cost of no column", func(s *Simplex) { s.SetCost(-1, 0) }, nil},
-		{"truncate beyond the end", func(s *Simplex) { s.Truncate(3) }, nil},
-		{"truncate to -1", func(s *Simplex) { s.Truncate(-1) }, nil},
-		{"NaN rhs", func(s *Simplex) { s.SetRHS(0, nan) }, func(s *Simplex) { s.SetRHS(0, 1) }},
-		{"infinite rhs", func(s *Simplex) { s.SetRHS(0, Inf) }, func(s *Simplex) { s.SetRHS(0, 1) }},
-		{"NaN cost", func(s *Simplex) { s.SetCost(0, nan) }, func(s *Simplex) { s.SetCost(0, 1) }},
-		{"infinite cost", func(s *Simplex) { s.SetCost(0, -Inf) }, func(s *Simplex) { s.SetCost(0, 1) }},
-		{"NaN lower bound", func(s *Simplex) { s.SetBounds(0, nan, 1) }, func(s *Simplex) { s.SetBounds(0, 0, 9) }},
-		{"NaN upper bound", func(s *Simplex) { s.SetBounds(0, 0, nan) }, func(s *Simplex) { s.SetBounds(0, 0, 9) }},
-		{"crossed bounds", func(s *Simplex) { s.SetBounds(0, 2, 1) }, func(s *Simplex) { s.SetBounds(0, 0, 9) }},
-		{"lower bound +Inf", func(s *Simplex) { s.SetBounds(0, Inf, Inf) }, func(s *Simplex) { s.SetBounds(0, 0, 9) }},
-		{"upper bound -Inf", func(s *Simplex) { s.SetBounds(0, -Inf, -Inf) }, func(s *Simplex) { s.SetBounds(0, 0, 9) }},
-		{"NaN coefficient", func(s *Simplex) { s.AddRow(LE, 1, []int{0}, []float64{nan}) }, func(s *Simplex) { s.Truncate(2) }},
-		{"infinite coefficient", func(s *Simplex) { s.AddRow(LE, 1, []int{0}, []float64{Inf}) }, func(s *Simplex) { s.Truncate(2) }},
-		{"row of no column", func(s *Simplex) { s.AddRow(LE, 1, []int{2}, []float64{1}) }, func(s *Simplex) { s.Truncate(2) }},
-		{"row of column -1", func(s *Simplex) { s.AddRow(LE, 1, []int{-1}, []float64{1}) }, func(s *Simplex) { s.Truncate(2) }},
-		{"lengths differ", func(s *Simplex) { s.AddRow(LE, 1, []int{0}, nil) }, func(s *Simplex) { s.Truncate(2) }},
-		{"no such sense", func(s *Simplex) { s.AddRow(3, 1, nil, nil) }, func(s *Simplex) { s.Truncate(2) }},
+		{"rhs of no row", func(s Solver) { s.SetRHS(2, 1) }, nil},
+		{"rhs of row -1", func(s Solver) { s.SetRHS(-1, 1) }, nil},
+		{"bounds of no column", func(s Solver) { s.SetBounds(2, 0, 1) }, nil},
+		{"cost of no column", func(s Solver) { s.SetCost(-1, 0) }, nil},
+		{"truncate beyond the end", func(s Solver) { s.Truncate(3) }, nil},
+		{"truncate to -1", func(s Solver) { s.Truncate(-1) }, nil},
+		{"NaN rhs", func(s Solver) { s.SetRHS(0, nan) }, func(s Solver) { s.SetRHS(0, 1) }},
+		{"infinite rhs", func(s Solver) { s.SetRHS(0, Inf) }, func(s Solver) { s.SetRHS(0, 1) }},
+		{"NaN cost", func(s Solver) { s.SetCost(0, nan) }, func(s Solver) { s.SetCost(0, 1) }},
+		{"infinite cost", func(s Solver) { s.SetCost(0, -Inf) }, func(s Solver) { s.SetCost(0, 1) }},
+		{"NaN lower bound", func(s Solver) { s.SetBounds(0, nan, 1) }, func(s Solver) { s.SetBounds(0, 0, 9) }},
+		{"NaN upper bound", func(s Solver) { s.SetBounds(0, 0, nan) }, func(s Solver) { s.SetBounds(0, 0, 9) }},
+		{"crossed bounds", func(s Solver) { s.SetBounds(0, 2, 1) }, func(s Solver) { s.SetBounds(0, 0, 9) }},
+		{"lower bound +Inf", func(s Solver) { s.SetBounds(0, Inf, Inf) }, func(s Solver) { s.SetBounds(0, 0, 9) }},
+		{"upper bound -Inf", func(s Solver) { s.SetBounds(0, -Inf, -Inf) }, func(s Solver) { s.SetBounds(0, 0, 9) }},
+		{"NaN coefficient", func(s Solver) { s.AddRow(LE, 1, []int{0}, []float64{nan}) }, func(s Solver) { s.Truncate(2) }},
+		{"infinite coefficient", func(s Solver) { s.AddRow(LE, 1, []int{0}, []float64{Inf}) }, func(s Solver) { s.Truncate(2) }},
+		{"row of no column", func(s Solver) { s.AddRow(LE, 1, []int{2}, []float64{1}) }, func(s Solver) { s.Truncate(2) }},
+		{"row of column -1", func(s Solver) { s.AddRow(LE, 1, []int{-1}, []float64{1}) }, func(s Solver) { s.Truncate(2) }},
+		{"lengths differ", func(s Solver) { s.AddRow(LE, 1, []int{0}, nil) }, func(s Solver) { s.Truncate(2) }},
+		{"no such sense", func(s Solver) { s.AddRow(3, 1, nil, nil) }, func(s Solver) { s.Truncate(2) }},
 	}
 	for _, c := range cases {
 		p := &problem{}
@@ -41,7 +43,7 @@ func TestMisuse(t *testing.T) {
 		p.column(2, 0, 9)
 		p.dense(GE, 1, 1, 1)
 		p.dense(LE, 8, 1, 0)
-		s := p.load()
+		s := p.load(mk)
 		c.do(s)
 		status, err := s.Solve()
 		if !errors.Is(err, ErrMisuse) || status != NumericalFailure {
@@ -59,11 +61,13 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-func TestSetBasisMisuse(t *testing.T) {
+func TestSetBasisMisuse(t *testing.T) { each(t, testSetBasisMisuse) }
+
+func testSetBasisMisuse(t *testing.T, mk maker) {
 	p := &problem{}
 	p.column(1, 0, 9)
 	p.dense(GE, 1, 1)
-	s := p.load()
+	s := p.load(mk)
 	want := s.Basis(Basis{})
 	for _, b := range []Basis{
 		{Cols: make([]VarStatus, 2)},
@@ -80,7 +84,9 @@ func TestSetBasisMisuse(t *testing.T) {
 	}
 }
 
-func TestIterationLimit(t *testing.T) {
+func TestIterationLimit(t *testing.T) { each(t, testIterationLimit) }
+
+func testIterationLimit(t *testing.T, mk maker) {
 	p := &problem{}
 	for range 3 {
 		p.column(1, 0, Inf)
@@ -88,7 +94,7 @@ func TestIterationLimit(t *testing.T) {
 	p.dense(GE, 1, 1, 0, 0)
 	p.dense(GE, 1, 0, 1, 0)
 	p.dense(GE, 1, 0, 0, 1)
-	s := p.load()
+	s := p.load(mk)
 	s.SetIterationLimit(2) // each row needs one
 	if status, err := s.Solve(); status != IterationLimit || err != nil {
 		t.Errorf("got %v, %v", status, err)

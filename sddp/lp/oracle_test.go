@@ -121,8 +121,8 @@ func glpsol(t *testing.T, path, dir string, p *problem) (optimal bool, objective
 	return false, 0
 }
 
-// clp asks COIN-OR CLP whether p has an optimum, and for its objective.
-func clp(t *testing.T, path, dir string, p *problem) (optimal bool, objective float64) {
+// clpProgram asks COIN-OR CLP whether p has an optimum, and for its objective.
+func clpProgram(t *testing.T, path, dir string, p *problem) (optimal bool, objective float64) {
 	t.Helper()
 	in := filepath.Join(dir, "p.mps")
 	if err := os.WriteFile(in, p.mps(), 0o600); err != nil {
@@ -171,11 +171,11 @@ func oraclePrograms(r *rand.Rand, count int) []*problem {
 }
 
 // agree compares the solver's answers with those of an independent one.
-func agree(t *testing.T, ps []*problem, ask func(p *problem) (bool, float64), digits float64) {
+func agree(t *testing.T, mk maker, ps []*problem, ask func(p *problem) (bool, float64), digits float64) {
 	t.Helper()
 	seen := map[Status]int{}
 	for k, p := range ps {
-		s := p.load()
+		s := p.load(mk)
 		status := prove(t, fmt.Sprintf("program %d", k), p, s)
 		// An answer other than optimal is proved already, and a presolver does not always tell
 		// infeasible from unbounded.
@@ -192,16 +192,20 @@ func agree(t *testing.T, ps []*problem, ask func(p *problem) (bool, float64), di
 	t.Logf("agreed: %v", seen)
 }
 
-func TestObjectivesEqualGLPK(t *testing.T) {
+func TestObjectivesEqualGLPK(t *testing.T) { each(t, testObjectivesEqualGLPK) }
+
+func testObjectivesEqualGLPK(t *testing.T, mk maker) {
 	path, dir := tool(t, "glpsol", "glpk-utils"), t.TempDir()
-	agree(t, oraclePrograms(rand.New(rand.NewPCG(15, 16)), 300), func(p *problem) (bool, float64) {
+	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(15, 16)), 300), func(p *problem) (bool, float64) {
 		return glpsol(t, path, dir, p)
 	}, 1e-7)
 }
 
-func TestObjectivesEqualCLP(t *testing.T) {
+func TestObjectivesEqualCLP(t *testing.T) { each(t, testObjectivesEqualCLP) }
+
+func testObjectivesEqualCLP(t *testing.T, mk maker) {
 	path, dir := tool(t, "clp", "coinor-clp"), t.TempDir()
-	agree(t, oraclePrograms(rand.New(rand.NewPCG(17, 18)), 200), func(p *problem) (bool, float64) {
-		return clp(t, path, dir, p)
+	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(17, 18)), 200), func(p *problem) (bool, float64) {
+		return clpProgram(t, path, dir, p)
 	}, 1e-7)
 }

@@ -119,7 +119,9 @@ func solvable(r *rand.Rand, n, m int, degenerate bool) *problem {
 	return p
 }
 
-func TestRandomProofs(t *testing.T) {
+func TestRandomProofs(t *testing.T) { each(t, testRandomProofs) }
+
+func testRandomProofs(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[Status]int{}
 	for k := range 6000 {
@@ -128,7 +130,7 @@ func TestRandomProofs(t *testing.T) {
 			n, m = 10+r.IntN(40), 5+r.IntN(40)
 		}
 		p := anything(r, n, m)
-		seen[prove(t, fmt.Sprintf("program %d", k), p, p.load())]++
+		seen[prove(t, fmt.Sprintf("program %d", k), p, p.load(mk))]++
 	}
 	for _, status := range []Status{Optimal, Infeasible, Unbounded} {
 		if seen[status] < 100 {
@@ -137,7 +139,9 @@ func TestRandomProofs(t *testing.T) {
 	}
 }
 
-func TestSolvableProofs(t *testing.T) {
+func TestSolvableProofs(t *testing.T) { each(t, testSolvableProofs) }
+
+func testSolvableProofs(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for k := range 3000 {
 		n, m := 1+r.IntN(20), r.IntN(20)
@@ -145,7 +149,7 @@ func TestSolvableProofs(t *testing.T) {
 			n, m = 20+r.IntN(80), 20+r.IntN(60)
 		}
 		p := solvable(r, n, m, k%2 == 0)
-		if status := prove(t, fmt.Sprintf("program %d", k), p, p.load()); status != Optimal {
+		if status := prove(t, fmt.Sprintf("program %d", k), p, p.load(mk)); status != Optimal {
 			t.Fatalf("program %d has an optimum, got %v\n%v", k, status, p)
 		}
 	}

@@ -44,7 +44,7 @@ func resize[T any](v []T, n int) []T {
 }
 
 // validate reports what of the program cannot be solved, in index order.
-func (s *Simplex) validate() error {
+func (s *program) validate() error {
 	if err := s.misuse; err != nil {
 		s.misuse = nil
 		return err
@@ -81,7 +81,7 @@ func (s *Simplex) validate() error {
 // rescale computes the scale factors, the scaled rows and the scaled columns. Geometric scaling
 // (Curtis and Reid 1972 in spirit: the middle of the exponents of every row, then of every column)
 // on exponents alone, then the largest coefficient of every row brought to [1, 2).
-func (s *Simplex) rescale() {
+func (s *program) rescale() {
 	n, m, nz := len(s.cost), len(s.rhs), len(s.rowCol)
 	s.rowExp, s.colExp = resize(s.rowExp, m), resize(s.colExp, n)
 	s.least, s.most = resize(s.least, n), resize(s.most, n)
@@ -144,7 +144,7 @@ func (s *Simplex) rescale() {
 }
 
 // scaleCosts writes the scaled costs to dst, the largest of them in [1, 2).
-func (s *Simplex) scaleCosts(dst []float64) {
+func (s *program) scaleCosts(dst []float64) {
 	most := int32(math.MinInt32)
 	for j, c := range s.cost {
 		if c != 0 {

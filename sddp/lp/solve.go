@@ -1,7 +1,5 @@
 package lp
 
-import "math"
-
 // phase is how a run of the dual or of the primal simplex method ended.
 type phase int8
 
@@ -17,20 +15,8 @@ const (
 // iterations and of phases is bounded. The error is for misuse only and comes with
 // NumericalFailure; the basis is then unchanged.
 func (s *Simplex) Solve() (Status, error) {
-	s.iterations = 0
-	s.objective = math.NaN()
-	s.status = NumericalFailure
-	n, m := len(s.cost), len(s.rhs)
-	s.value, s.reduced = resize(s.value, n), resize(s.reduced, n)
-	s.dual, s.farkas, s.ray = resize(s.dual, m), resize(s.farkas, m), resize(s.ray, n)
-	for _, v := range [...][]float64{s.value, s.reduced, s.dual, s.farkas, s.ray} {
-		clear(v)
-	}
-	if err := s.validate(); err != nil {
+	if err := s.begin(); err != nil {
 		return s.status, err
-	}
-	if s.changed {
-		s.rescale()
 	}
 	s.load()
 	if s.overflow {
@@ -109,14 +95,6 @@ func (s *Simplex) startCold() {
 		}
 	}
 	s.factor()
-}
-
-// maxIterations returns the iteration limit in force.
-func (s *Simplex) maxIterations() int {
-	if s.limit > 0 {
-		return s.limit
-	}
-	return 5000 + 50*(len(s.cost)+len(s.rhs))
 }
 
 // refresh factors the basis anew and recomputes values and reduced costs, with shifts in place. It

@@ -29,15 +29,17 @@ func rescaled(r *rand.Rand, p *problem, w float64) *problem {
 
 // TestUnitsDoNotMatter solves programs in units that differ by up to twelve orders of magnitude:
 // the objective stays the same.
-func TestUnitsDoNotMatter(t *testing.T) {
+func TestUnitsDoNotMatter(t *testing.T) { each(t, testUnitsDoNotMatter) }
+
+func testUnitsDoNotMatter(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(31, 32))
 	for k := range 1500 {
 		p := solvable(r, 1+r.IntN(20), 1+r.IntN(20), k%2 == 0)
-		s := p.load()
+		s := p.load(mk)
 		if status := prove(t, fmt.Sprintf("program %d", k), p, s); status != Optimal {
 			t.Fatalf("program %d: got %v", k, status)
 		}
-		q := rescaled(r, p, float64(1+k%6)).load()
+		q := rescaled(r, p, float64(1+k%6)).load(mk)
 		if status, err := q.Solve(); status != Optimal || err != nil {
 			t.Fatalf("program %d in other units: got %v, %v\n%v", k, status, err, p)
 		}
@@ -53,7 +55,9 @@ func TestUnitsDoNotMatter(t *testing.T) {
 
 // TestWideCoefficients proves programs whose coefficients span six orders of magnitude within a
 // row in a way that no choice of units mends.
-func TestWideCoefficients(t *testing.T) {
+func TestWideCoefficients(t *testing.T) { each(t, testWideCoefficients) }
+
+func testWideCoefficients(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(33, 34))
 	for k := range 3000 {
 		p := anything(r, 1+r.IntN(12), 1+r.IntN(12))
@@ -65,23 +69,25 @@ func TestWideCoefficients(t *testing.T) {
 			}
 			p.coefs[i] = coefs
 		}
-		prove(t, fmt.Sprintf("program %d", k), p, p.load())
+		prove(t, fmt.Sprintf("program %d", k), p, p.load(mk))
 	}
 }
 
 // TestExtremeCoefficients solves one-row programs with the optimum x = 1 in absurd units, and asks
 // only for an end where arithmetic overflows.
-func TestExtremeCoefficients(t *testing.T) {
+func TestExtremeCoefficients(t *testing.T) { each(t, testExtremeCoefficients) }
+
+func testExtremeCoefficients(t *testing.T, mk maker) {
 	for _, e := range []int{-300, -200, -100, 100, 200, 300} {
 		a := math.Pow(10, float64(e))
 		p := &problem{}
 		p.column(1, 0, 5)
 		p.dense(GE, a, a)
-		wantObjective(t, fmt.Sprintf("coefficient 1e%d", e), p, 1)
+		wantObjective(t, mk, fmt.Sprintf("coefficient 1e%d", e), p, 1)
 		p = &problem{}
 		p.column(a, 0, 5)
 		p.dense(GE, 1, 1)
-		s := p.load()
+		s := p.load(mk)
 		if status, err := s.Solve(); status != Optimal || err != nil || math.Abs(s.Objective()-a) > 1e-9*a || s.Value(0) != 1 {
 			t.Errorf("cost 1e%d: got %v, %v, objective %v", e, status, err, s.Objective())
 		}
@@ -105,7 +111,7 @@ func TestExtremeCoefficients(t *testing.T) {
 			}
 			p.dense(Sense(r.IntN(3)), pick(), coefs...)
 		}
-		s := p.load()
+		s := p.load(mk)
 		status, err := s.Solve()
 		if err != nil {
 			t.Fatalf("%v\n%v", err, p)
@@ -117,14 +123,16 @@ func TestExtremeCoefficients(t *testing.T) {
 }
 
 // TestLarge proves programs at the upper end of what the solver is meant for.
-func TestLarge(t *testing.T) {
+func TestLarge(t *testing.T) { each(t, testLarge) }
+
+func testLarge(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(37, 38))
 	for _, c := range []struct {
 		n, m       int
 		degenerate bool
 	}{{300, 300, false}, {300, 300, true}, {500, 150, false}, {150, 500, true}} {
 		p := solvable(r, c.n, c.m, c.degenerate)
-		s := p.load()
+		s := p.load(mk)
 		if status := prove(t, fmt.Sprintf("%d columns, %d rows", c.n, c.m), p, s); status != Optimal {
 			t.Errorf("%v: got %v", c, status)
 		}
@@ -139,13 +147,15 @@ func TestLarge(t *testing.T) {
 	}
 	for range 3 {
 		p := anything(r, 200, 150)
-		prove(t, "anything", p, p.load())
+		prove(t, "anything", p, p.load(mk))
 	}
 }
 
 // TestDependentRows proves programs with rows that follow from others, up to rounding, from bases
 // drawn without regard to that: most are singular.
-func TestDependentRows(t *testing.T) {
+func TestDependentRows(t *testing.T) { each(t, testDependentRows) }
+
+func testDependentRows(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for k := range 1500 {
 		p := solvable(r, 2+r.IntN(20), 2+r.IntN(14), false)
@@ -161,13 +171,13 @@ func TestDependentRows(t *testing.T) {
 			}
 			p.dense(LE, rhs+1e6, sum...) // never tight at an optimum, easily so in a basis
 		}
-		s := p.load()
+		s := p.load(mk)
 		if err := s.SetBasis(randomBasis(r, len(p.cost), len(p.rhs))); err != nil {
 			t.Fatal(err)
 		}
 		name := fmt.Sprintf("program %d", k)
 		warm := prove(t, name, p, s)
-		if cold := prove(t, name+", cold", p, p.load()); cold != warm {
+		if cold := prove(t, name+", cold", p, p.load(mk)); cold != warm {
 			t.Fatalf("%s: %v warm, %v cold\n%v", name, warm, cold, p)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // change makes one random change to p and the same one to s.
-func change(r *rand.Rand, p *problem, s *Simplex) {
+func change(r *rand.Rand, p *problem, s Solver) {
 	n, m := len(p.cost), len(p.rhs)
 	switch k := r.IntN(12); {
 	case k < 4 && m > 0:
@@ -64,11 +64,13 @@ func randomBasis(r *rand.Rand, n, m int) Basis {
 
 // TestWarmProofs proves every answer along random histories of changes and compares status and
 // objective with those of a solver that starts afresh.
-func TestWarmProofs(t *testing.T) {
+func TestWarmProofs(t *testing.T) { each(t, testWarmProofs) }
+
+func testWarmProofs(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(21, 22))
 	for k := range 300 {
 		p := anything(r, 1+r.IntN(10), r.IntN(8))
-		s := p.load()
+		s := p.load(mk)
 		for step := range 25 {
 			for range 1 + r.IntN(3) {
 				change(r, p, s)
@@ -80,7 +82,7 @@ func TestWarmProofs(t *testing.T) {
 			}
 			name := fmt.Sprintf("history %d, step %d", k, step)
 			status := prove(t, name, p, s)
-			cold := p.load()
+			cold := p.load(mk)
 			if got := prove(t, name+", cold", p, cold); got != status {
 				t.Fatalf("%s: %v warm, %v cold\n%v", name, status, got, p)
 			}
@@ -93,7 +95,7 @@ func TestWarmProofs(t *testing.T) {
 }
 
 // checkBasis fails the test unless the basis has one basic variable for each row.
-func checkBasis(t *testing.T, name string, s *Simplex) {
+func checkBasis(t *testing.T, name string, s Solver) {
 	t.Helper()
 	b, basic := s.Basis(Basis{}), 0
 	for _, places := range [2][]VarStatus{b.Cols, b.Rows} {
@@ -109,17 +111,19 @@ func checkBasis(t *testing.T, name string, s *Simplex) {
 }
 
 // TestResolveNeedsNoIterations solves again from the final basis: there is nothing left to do.
-func TestResolveNeedsNoIterations(t *testing.T) {
+func TestResolveNeedsNoIterations(t *testing.T) { each(t, testResolveNeedsNoIterations) }
+
+func testResolveNeedsNoIterations(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(23, 24))
 	for k := range 200 {
 		p := solvable(r, 1+r.IntN(20), r.IntN(20), k%2 == 0)
-		s := p.load()
+		s := p.load(mk)
 		prove(t, "first", p, s)
-		again := p.load()
+		again := p.load(mk)
 		if err := again.SetBasis(s.Basis(Basis{})); err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []*Simplex{s, again} {
+		for _, s := range []Solver{s, again} {
 			if prove(t, "again", p, s); s.Iterations() != 0 {
 				t.Errorf("program %d: %d iterations from an optimal basis", k, s.Iterations())
 			}
@@ -128,7 +132,7 @@ func TestResolveNeedsNoIterations(t *testing.T) {
 }
 
 // bits returns everything a solve returns, floating-point numbers as their bits.
-func bits(s *Simplex, status Status) []uint64 {
+func bits(s Solver, status Status) []uint64 {
 	b := s.Basis(Basis{})
 	out := []uint64{uint64(status), uint64(s.Iterations()), math.Float64bits(s.Objective())}
 	for j := range s.Columns() {
@@ -141,9 +145,9 @@ func bits(s *Simplex, status Status) []uint64 {
 }
 
 // sameBits solves p with s, which has a past, and with a solver that has none, from the same basis.
-func sameBits(t *testing.T, name string, p *problem, s *Simplex) {
+func sameBits(t *testing.T, mk maker, name string, p *problem, s Solver) {
 	t.Helper()
-	fresh := p.load()
+	fresh := p.load(mk)
 	if err := fresh.SetBasis(s.Basis(Basis{})); err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +168,13 @@ func sameBits(t *testing.T, name string, p *problem, s *Simplex) {
 }
 
 // TestPastLeavesNoTrace compares, bit for bit, solvers with and without a past.
-func TestPastLeavesNoTrace(t *testing.T) {
+func TestPastLeavesNoTrace(t *testing.T) { each(t, testPastLeavesNoTrace) }
+
+func testPastLeavesNoTrace(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(25, 26))
 	for k := range 200 {
 		p := anything(r, 1+r.IntN(12), r.IntN(10))
-		s := p.load()
+		s := p.load(mk)
 		for step := range 20 {
 			change(r, p, s)
 			if r.IntN(6) == 0 {
@@ -176,12 +182,12 @@ func TestPastLeavesNoTrace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			sameBits(t, fmt.Sprintf("history %d, step %d", k, step), p, s)
+			sameBits(t, mk, fmt.Sprintf("history %d, step %d", k, step), p, s)
 		}
 	}
 	for k := range 5 {
 		d := newDispatch(r)
-		s := d.load()
+		s := d.load(mk)
 		base := len(d.rhs)
 		for step := range 120 {
 			d.addCut(r, 0.5, s)
@@ -191,14 +197,16 @@ func TestPastLeavesNoTrace(t *testing.T) {
 				s.Truncate(keep)
 				d.sense, d.rhs, d.cols, d.coefs = d.sense[:keep], d.rhs[:keep], d.cols[:keep], d.coefs[:keep]
 			}
-			sameBits(t, fmt.Sprintf("stage %d, step %d", k, step), &d.problem, s)
+			sameBits(t, mk, fmt.Sprintf("stage %d, step %d", k, step), &d.problem, s)
 		}
 	}
 }
 
 // TestResetBasis checks the places ResetBasis promises.
-func TestResetBasis(t *testing.T) {
-	s := New()
+func TestResetBasis(t *testing.T) { each(t, testResetBasis) }
+
+func testResetBasis(t *testing.T, mk maker) {
+	s := mk()
 	cases := []struct {
 		cost, lo, hi float64
 		want         VarStatus
@@ -225,11 +233,11 @@ func TestResetBasis(t *testing.T) {
 	}
 }
 
-// TestResolveDoesNotAllocate counts the allocations of a warm solve.
+// TestResolveDoesNotAllocate counts the allocations of a warm solve of the embedded solver.
 func TestResolveDoesNotAllocate(t *testing.T) {
 	r := rand.New(rand.NewPCG(27, 28))
 	p := newDispatch(r)
-	s := p.load()
+	s := p.load(embedded)
 	for range 100 {
 		p.addCut(r, 1, s)
 	}
