@@ -5,16 +5,17 @@
 // sides, new bounds or costs, rows added at the end (the cuts of a decomposition) and dropped
 // again. Each solve starts from the basis in place, normally the one the last solve ended with.
 //
-// [Simplex], made by [New], is the embedded solver: a bounded-variable dual simplex method in
-// float64, with a primal simplex phase for what the dual one cannot start from. It is meant for
-// programs of up to a few hundred rows.
+// There are two solvers, and [Open] makes either. [Simplex], made by [New], is the embedded one: a
+// bounded-variable dual simplex method in float64, with a primal simplex phase for what the dual one
+// cannot start from. It is the faster one up to about a hundred rows, and usable up to a few hundred.
+// [Clp] calls COIN-OR Clp, a library that is loaded at run time where it is installed.
 //
 // # Same input, same bits
 //
 // What Solve returns (status, primal, duals, basis) is a function of the program and of the basis
 // it starts from, bit for bit on one architecture. It never depends on what the solver solved
 // before: factors, pricing weights and scale factors are computed anew, and nothing is random,
-// timed, or read from a map.
+// timed, or read from a map. It does depend on the solver, and on the version of a library.
 //
 // # Aliasing
 //
