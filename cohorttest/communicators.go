@@ -1,6 +1,8 @@
 package cohorttest
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
 
 	"github.com/cohort-hpc/cohort"
@@ -158,7 +160,40 @@ func splitShared(r *Rank) {
 			r.Errorf("rank %d has leader %d, this rank's group is %v", i, l, group)
 		}
 	}
+	topology(r, group)
 	r.OK(c.Close())
+}
+
+// topology checks that the hosts have every rank once, in order, this one's with
+// those that it shares a node with, and that all ranks are told the same.
+func topology(r *Rank, group []int) {
+	hosts := r.Comm.Topology().Hosts
+	var all []int
+	last := -1
+	for _, h := range hosts {
+		if h.Name == "" || len(h.Ranks) == 0 || !slices.IsSorted(h.Ranks) || h.Ranks[0] < last {
+			r.Errorf("host %v of %v", h, hosts)
+			continue
+		}
+		last = h.Ranks[0]
+		all = append(all, h.Ranks...)
+		if slices.Contains(h.Ranks, r.Rank) && !slices.Equal(h.Ranks, group) {
+			r.Errorf("ranks %v are on host %s, ranks of this node are %v", h.Ranks, h.Name, group)
+		}
+	}
+	slices.Sort(all)
+	if !slices.Equal(all, each(r.Size, func(i int) int { return i })) {
+		r.Errorf("hosts %v of %d ranks", hosts, r.Size)
+	}
+	sum := fnv.New64a()
+	fmt.Fprint(sum, hosts)
+	said := make([]uint64, r.Size)
+	r.OK(cohort.Allgather(r.Comm, []uint64{sum.Sum64()}, said))
+	for i, s := range said {
+		if s != sum.Sum64() {
+			r.Errorf("rank %d is told of other hosts than %v", i, hosts)
+		}
+	}
 }
 
 // createGroup makes communicators of groups, by their members only, several at
