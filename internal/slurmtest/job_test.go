@@ -15,7 +15,11 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-var toy = []string{"train", filepath.Join("..", "..", "cases", "toy"), "--json", "--iterations", "4", "--passes", "4", "--openings", "3", "--scenarios", "20"}
+// toyFlags make a training short, and toy is one of the toy case.
+var (
+	toyFlags = []string{"--iterations", "4", "--passes", "4", "--openings", "3", "--scenarios", "20"}
+	toy      = append([]string{"train", filepath.Join("..", "..", "cases", "toy"), "--json"}, toyFlags...)
+)
 
 // result is the line of JSON that sddp prints at the end.
 func result(t *testing.T, out string) (r struct {
