@@ -26,8 +26,15 @@ func (d *diagnosis) processors(n *topo.Node) {
 		s, advice = warn, "ranks take turns on one processor: they run, and none is faster than one rank"
 	}
 	d.add(group, "usable", s, text, advice)
+	var about []string
+	if n.Host != "" {
+		about = append(about, "node "+n.Host)
+	}
 	if n.Model != "" {
-		d.detail("%s", n.Model)
+		about = append(about, n.Model)
+	}
+	if about != nil {
+		d.detail("%s", strings.Join(about, ": "))
 	}
 	switch left := len(n.Permitted); {
 	case !n.Binding:

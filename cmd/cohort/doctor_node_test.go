@@ -108,7 +108,7 @@ func TestDoctor_Node(t *testing.T) {
 	}{
 		{"a virtual machine", epyc, "0-1", `processors
   ok    usable             2 processors (0-1), 2 cores in 1 package
-                           AMD EPYC
+                           node n01: AMD EPYC
   ok    affinity           all processors; ranks can be bound to them
   ok    NUMA               1 domain
   ok    control groups     no limit on processor time
