@@ -76,6 +76,7 @@ func TestUsage(t *testing.T) {
 		{"train a --seed -1", 2, "", "--seed"},
 		{"train a --threads 0", 2, "", "--threads: want a whole number of at least 1"},
 		{"train a --threads two", 2, "", "--threads: want a whole number"},
+		{"train a --solver glpk", 2, "", "--solver: want auto, embedded or clp"},
 		{"train a --pin core", 2, "", "--pin: want none, cores or numa"},
 		{"simulate a --policy p --pin socket", 2, "", "--pin: want none, cores or numa"},
 		{"simulate a", 2, "", "--policy: missing"},
@@ -102,7 +103,7 @@ type result struct {
 }
 
 // lastLine reads the last line as the result, which must have these fields and no others.
-func lastLine(t *testing.T, out string) (r result) {
+func lastLine(t testing.TB, out string) (r result) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	dec := json.NewDecoder(strings.NewReader(lines[len(lines)-1]))
