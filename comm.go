@@ -1,7 +1,9 @@
 package cohort
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +38,7 @@ type Comm struct {
 
 // core is what all handles of one communicator share.
 type core struct {
+	id         uint32 // unique among communicators that share a rank, and the same on all of theirs
 	bc         backend.Comm
 	native     backend.Native  // nil: all collectives are schedules
 	planner    backend.Planner // native, if it leaves checks to this layer
@@ -84,8 +87,8 @@ type job struct {
 }
 
 // newCore makes the shared part of a communicator.
-func (j *job) newCore(bc backend.Comm, name string) *core {
-	k := &core{bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, runner: sched.New(bc)}
+func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
+	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, runner: sched.New(bc)}
 	k.call.Root = -1
 	if !j.scheds {
 		k.native, _ = bc.(backend.Native)
@@ -279,7 +282,8 @@ func (c *Comm) Close() error {
 	return nil
 }
 
-// derived returns the open communicators but for the world.
+// derived returns the open communicators but for the world, in an order that is the
+// same on all ranks: closing may wait for the others where there are windows.
 func (j *job) derived() []*core {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -289,6 +293,7 @@ func (j *job) derived() []*core {
 			all = append(all, k)
 		}
 	}
+	slices.SortFunc(all, func(a, b *core) int { return cmp.Compare(a.id, b.id) })
 	return all
 }
 

@@ -135,7 +135,7 @@ func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
 	k.children++
 	n := k.children
 	k.mu.Unlock()
-	d := k.job.newCore(bc, fmt.Sprintf("%s.%s%d", k.name, op, n))
+	d := k.job.newCore(bc, fmt.Sprintf("%s.%s%d", k.name, op, n), id)
 	if c.ctx == k.job.ctx || c.bound == nil {
 		return d.home, nil
 	}

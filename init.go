@@ -70,7 +70,7 @@ func rankOf(cfg *Config) int {
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == "schedule", comms: make(map[*core]struct{})}
 	j.ids.next = 1 // the world has 0
-	k := j.newCore(bc, worldName)
+	k := j.newCore(bc, worldName, 0)
 	j.world = k
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, bc.Wake)

@@ -2,8 +2,9 @@ package cohort
 
 import (
 	"fmt"
+	"strconv"
 
-	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // SharedRegion is n elements of which every node has one copy, whatever the number
@@ -32,16 +33,21 @@ type SharedRegion[T any] struct {
 // has not the memory, with the size asked for and what limits it; [ErrMismatch] on
 // every rank if the arguments differ.
 func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
+	const name = "NewSharedRegion"
 	fail := func(err error) (*SharedRegion[T], error) {
 		return nil, c.failed("newsharedregion", Undefined, Undefined, err)
 	}
-	node, err := c.SplitShared()
+	typ, _, bad := asked[T](name, n)
+	if err := c.sameCount(typ, n, bad); err != nil {
+		return fail(err)
+	}
+	node, err := c.split(splitSharedCall, "region", c.core.bc.NodeOf(c.core.rank), 0, nil)
 	if err != nil {
 		return nil, err
 	}
-	s, err := allocate[T](node, "NewSharedRegion", n, true)
+	s, err := allocate[T](node, name, n, true)
 	if c.Size() > node.Size() { // all nodes have theirs, or none
-		if e := c.together(n, err); err == nil {
+		if e := c.allWell(typ, err); err == nil {
 			err = e
 		}
 	}
@@ -53,28 +59,44 @@ func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 	return &SharedRegion[T]{s, node}, nil
 }
 
-// together returns an error if one of the ranks failed, or asked for another n.
-func (c *Comm) together(n int, failed error) error {
-	mine := [2]int{n, 0}
-	if failed != nil {
-		mine[1] = 1
-	}
-	all := make([][2]int, c.Size())
-	if err := Allgather(c, mine[:], flat(all)); err != nil {
+// sameCount returns an error, on every rank, if the ranks ask for different numbers
+// of elements; or bad, an argument error of this rank.
+func (c *Comm) sameCount(typ *backend.Datatype, n int, bad error) error {
+	if err := c.take(); err != nil {
 		return err
 	}
-	for r, a := range all {
-		switch {
-		case a[1] != 0:
-			return fault(ErrAlloc, fmt.Sprintf("the node of rank %d could not make the region", r))
-		case a[0] != n:
-			return fault(ErrMismatch, fmt.Sprintf("rank %d asked for %d elements, rank %d for %d", c.Rank(), n, r, a[0]))
+	defer c.core.busy.Store(false)
+	all, err := c.tell(typ, strconv.Itoa(n), bad)
+	if err != nil {
+		return err
+	}
+	for r, text := range all {
+		if text != all[0] {
+			err := fault(ErrMismatch, fmt.Sprintf("rank 0 called %s with %s elements, rank %d with %s", typ.Name, all[0], r, text))
+			c.core.bc.Break(err)
+			return err
 		}
 	}
 	return nil
 }
 
-func flat(pairs [][2]int) []int { return view.Of[int](view.Bytes(pairs)) }
+// allWell returns an error if that of some rank is not nil.
+func (c *Comm) allWell(typ *backend.Datatype, mine error) error {
+	if err := c.take(); err != nil {
+		return err
+	}
+	defer c.core.busy.Store(false)
+	all, err := c.tell(typ, reason(mine), nil)
+	if err != nil {
+		return err
+	}
+	for r, text := range all {
+		if text != "" {
+			return fault(ErrAlloc, fmt.Sprintf("on the node of rank %d: %s", r, text))
+		}
+	}
+	return nil
+}
 
 // Slice returns all of the region, to read.
 //

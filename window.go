@@ -2,6 +2,7 @@ package cohort
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -61,6 +62,17 @@ func AllocateShared[T any](c *Comm, n int) (*SharedWindow[T], error) {
 		return nil, c.failed("allocateshared", Undefined, Undefined, err)
 	}
 	return &SharedWindow[T]{s}, nil
+}
+
+// WithContext returns a handle of the same window whose operations end when ctx
+// does, as [Comm.WithContext] does for a communicator: a Lock, for one, with a
+// deadline. It needs no closing of its own; Close on it closes the window.
+func (w *SharedWindow[T]) WithContext(ctx context.Context) *SharedWindow[T] {
+	s := w.base()
+	if s == nil {
+		return w
+	}
+	return &SharedWindow[T]{&shared{s.c.WithContext(ctx), s.win, s.number}}
 }
 
 // Local returns the calling rank's part, to read and to write.
@@ -184,7 +196,7 @@ func (s *shared) close() error {
 		}
 	}
 	k.mu.Lock()
-	k.windows = slices.DeleteFunc(k.windows, func(o *shared) bool { return o == s })
+	k.windows = slices.DeleteFunc(k.windows, func(o *shared) bool { return o.win == s.win })
 	k.mu.Unlock()
 	if err := s.win.Close(s.meet); err != nil {
 		return s.failed("close", Undefined, err)
@@ -213,11 +225,24 @@ func (k *core) closeWindows() {
 	open := k.windows
 	k.windows = nil
 	k.mu.Unlock()
+	if len(open) == 0 {
+		return
+	}
 	slices.SortFunc(open, func(a, b *shared) int { return cmp.Compare(a.number, b.number) })
+	free := k.busy.CompareAndSwap(false, true)
 	for _, s := range open {
-		_ = s.win.Close(s.meet) // that a lock was held matters to nobody now
+		meet := s.meet
+		if !free { // a goroutine is in a collective still, so that there can be no other
+			meet = func() error { return noMeeting }
+		}
+		_ = s.win.Close(meet) // that a lock was held matters to nobody now
+	}
+	if free {
+		k.busy.Store(false)
 	}
 }
+
+var noMeeting = fault(ErrBusy, "the communicator was closed during a collective")
 
 var noWindow = fault(ErrWin, "the window is nil")
 

@@ -26,23 +26,34 @@ func allocate[T any](c *Comm, call string, n int, whole bool) (*shared, error) {
 	if err := c.take(); err != nil {
 		return nil, err
 	}
-	k := c.core
-	defer k.busy.Store(false)
-	typ, bad := typeFor[T]()
-	size := max(view.Size[T](), 1)
-	switch {
-	case bad != nil:
-		typ = fenceCall // a type to have one; the call is wrong as it is
-	case n < 0:
-		bad = fault(ErrCount, fmt.Sprintf("%d elements", n))
-	case n > math.MaxInt/size:
-		bad = fault(ErrAlloc, fmt.Sprintf("%d elements of %d bytes are more than there are addresses", n, size))
-	}
-	a := &allocation{c: c, typ: maker(call + " of " + typ.Name), bytes: n * size, whole: whole}
+	defer c.core.busy.Store(false)
+	typ, bytes, bad := asked[T](call, n)
+	a := &allocation{c: c, typ: typ, bytes: bytes, whole: whole}
 	if err := a.agree(bad); err != nil {
 		return nil, err
 	}
 	return a.make()
+}
+
+// asked returns what names a call that makes a window of n elements of T, and how
+// many bytes these are: math.MaxInt, which nobody has, if they are more.
+func asked[T any](call string, n int) (typ *backend.Datatype, bytes int, bad error) {
+	elem, bad := typeFor[T]()
+	size := view.Size[T]()
+	switch {
+	case bad != nil:
+		return fenceCall, 0, bad // a type to have one; the call is wrong as it is
+	case n < 0:
+		bad = fault(ErrCount, fmt.Sprintf("%d elements", n))
+	case n > math.MaxInt/size:
+		bytes = math.MaxInt
+	default:
+		bytes = n * size
+	}
+	name := call + " of " + elem.Name
+	typ = &backend.Datatype{Kind: backend.Opaque, Size: 8, Name: name, ID: layoutID(fmt.Sprintf("call %s of %d", call, elem.ID))}
+	backend.NameType(typ.ID, name)
+	return typ, bytes, bad
 }
 
 // allocation is a window that is being made.
@@ -60,7 +71,7 @@ func (a *allocation) agree(bad error) error {
 	if bad == nil && !a.whole {
 		bad = oneNode(k.bc)
 	}
-	all, err := a.tell(strconv.Itoa(a.bytes), bad)
+	all, err := a.c.tell(a.typ, strconv.Itoa(a.bytes), bad)
 	if err != nil {
 		return err
 	}
@@ -84,7 +95,9 @@ func (a *allocation) agree(bad error) error {
 	}
 	ok := false
 	if a.lay, ok = window.Apart(sizes, shmem.PageSize); !ok {
-		return fault(ErrAlloc, "the parts of all ranks are more than there are addresses")
+		most := slices.Max(sizes)
+		return fault(ErrAlloc, fmt.Sprintf("%s or more of shared memory asked for by rank %d: with all there is to it more than %s, the limit of what has addresses",
+			bytesText(int64(most)), slices.Index(sizes, most), bytesText(math.MaxInt)))
 	}
 	return a.room()
 }
@@ -102,7 +115,7 @@ func (a *allocation) room() error {
 	if free >= 0 {
 		text = strconv.FormatInt(free, 10) + " " + from
 	}
-	all, err := a.tell(text, nil)
+	all, err := a.c.tell(a.typ, text, nil)
 	if err != nil {
 		return err
 	}
@@ -133,15 +146,7 @@ func (a *allocation) make() (*shared, error) {
 	if err == nil {
 		err = shmem.Populate(a.own(mem.Bytes()))
 	}
-	text := ""
-	if err != nil {
-		text = err.Error()
-		text = strings.ToValidUTF8(text[:min(len(text), backend.TellSize)], "")
-		if text == "" {
-			text = "no reason"
-		}
-	}
-	all, err := a.tell(text, nil)
+	all, err := a.c.tell(a.typ, reason(err), nil)
 	if err != nil {
 		abandon(mem)
 		return nil, err
@@ -169,6 +174,18 @@ func abandon(mem backend.Memory) {
 	}
 }
 
+// reason is what a rank tells of an error: "" if there is none.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if text = strings.ToValidUTF8(text[:min(len(text), backend.TellSize)], ""); text == "" {
+		return "no reason"
+	}
+	return text
+}
+
 // memory makes the memory. What a rank has for itself needs no backend.
 func (a *allocation) memory() (backend.Memory, error) {
 	k := a.c.core
@@ -179,7 +196,7 @@ func (a *allocation) memory() (backend.Memory, error) {
 	if !ok {
 		return nil, fault(ErrNotSupported, fmt.Sprintf("ranks of backend %s share no memory", k.bc.Caps().Backend))
 	}
-	return s.Share(a.c.bound, a.lay.Total, func(mine string) ([]string, error) { return a.tell(mine, nil) })
+	return s.Share(a.c.bound, a.lay.Total, func(mine string) ([]string, error) { return a.c.tell(a.typ, mine, nil) })
 }
 
 // own returns what this rank is the first to touch: its part and, on rank 0, the
@@ -204,19 +221,20 @@ func (a *allocation) own(mem []byte) []byte {
 // record is what a rank tells: the length of a text and the text.
 type record [2 + backend.TellSize + 2]byte
 
-// tell is backend.Tell. With an argument error of this rank, that is the result,
-// and the others hear of it.
-func (a *allocation) tell(mine string, bad error) ([]string, error) {
-	k := a.c.core
+// tell is backend.Tell, in a call that typ names. With an argument error of this
+// rank, that is the result, and the others hear of it. The caller has taken the
+// communicator.
+func (c *Comm) tell(typ *backend.Datatype, mine string, bad error) ([]string, error) {
+	k := c.core
 	all := make([]record, k.size)
 	binary.LittleEndian.PutUint16(all[k.rank][:], uint16(len(mine)))
 	copy(all[k.rank][2:], mine)
 	call := &k.call
 	*call = backend.Call{
-		Coll: backend.Allgather, InPlace: true, Root: -1, Type: a.typ, Count: view.Size[record]() / a.typ.Size,
+		Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: view.Size[record]() / typ.Size,
 		Recv: view.Bytes(all), Err: bad,
 	}
-	err := k.collective(a.c.bound, call)
+	err := k.collective(c.bound, call)
 	*call = backend.Call{Root: -1}
 	if err != nil {
 		return nil, err

@@ -60,6 +60,15 @@ func faultScenarios() []scenario {
 				return err
 			})
 		}},
+		{name: "faults/dead-with-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockExclusive)},
+		{name: "faults/dead-with-shared-lock", sizes: atLeast(2), alone: true, lost: last, body: deadWithLock(cohort.LockShared)},
+		{name: "faults/dead-in-fence", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
+			func(_ *Rank, w *cohort.SharedWindow[int64]) error { return w.Fence() })},
+		{name: "faults/dead-in-allocation", sizes: atLeast(2), alone: true, lost: last, body: deadBefore(
+			func(r *Rank, _ *cohort.SharedWindow[int64]) error {
+				_, err := cohort.AllocateShared[int64](r.World, 1000)
+				return err
+			})},
 		{name: "faults/failed-rank", sizes: atLeast(2), alone: true, lost: last, body: failedRank},
 		{name: "faults/abort", sizes: atLeast(2), alone: true, body: abort},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},

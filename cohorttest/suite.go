@@ -157,7 +157,7 @@ func all() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(),
 		collectiveScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
-		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), limitScenarios(), faultScenarios(),
+		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), limitScenarios(), faultScenarios(),
 	)
 }
 

@@ -3,6 +3,7 @@
 package shmem
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"unsafe"
@@ -27,6 +28,9 @@ func Anonymous(size int) (*Area, error) {
 
 func mapArea(fd, size, flags int) (*Area, error) {
 	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
+	if errors.Is(err, unix.ENOMEM) && guarded.trim(0, 0) {
+		p, err = unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes: %w", size, err)
 	}
@@ -68,11 +72,21 @@ func (a *Area) Close() error {
 const reserve = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_NORESERVE
 
 // How much address space closed areas keep, and in how many pieces. It costs
-// nothing else: a process has 128 TiB of it, and 65530 pieces by default.
+// nothing else: a process has 128 TiB of it, and 65530 pieces by default. Where it
+// is limited (ulimit -v) it is the heap's too, and a small part is kept.
 const (
 	guardBytes  = 1 << 40
 	guardPieces = 4096
+	guardPart   = 16
 )
+
+func guardMost() uintptr {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &l); err != nil || uint64(l.Cur) > guardPart*guardBytes {
+		return guardBytes
+	}
+	return uintptr(l.Cur) / guardPart
+}
 
 // guarded are the ranges of closed areas that have not been given back.
 var guarded ranges
@@ -91,14 +105,24 @@ type span struct {
 // add takes a range in and gives the oldest ones back when there are too many.
 func (r *ranges) add(p unsafe.Pointer, n uintptr) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.list = append(r.list, span{p, n})
 	r.bytes += n
-	for len(r.list) > guardPieces || r.bytes > guardBytes {
+	r.mu.Unlock()
+	r.trim(guardPieces, guardMost())
+}
+
+// trim gives the oldest ranges back while there are more of them, or of their
+// bytes, and reports whether there were.
+func (r *ranges) trim(pieces int, bytes uintptr) (any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.list) > pieces || r.bytes > bytes {
 		s := r.list[0]
 		r.list = append(r.list[:0], r.list[1:]...)
 		r.bytes -= s.n
 		// SAFETY: nothing is mapped there but the reservation.
 		_ = unix.MunmapPtr(s.p, s.n)
+		any = true
 	}
+	return any
 }

@@ -32,6 +32,7 @@ func NewOffer(fd, n int) (*Offer, error) {
 
 func (o *Offer) serve(fd, n int) {
 	defer close(o.done)
+	defer o.ln.Close() // who has not been answered, for want of descriptors say, is to hear so at once
 	for n > 0 {
 		c, err := o.ln.AcceptUnix()
 		if err != nil {

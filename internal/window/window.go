@@ -13,10 +13,13 @@ import (
 
 // Window is one rank's end of a window. It is safe for use by many goroutines.
 type Window struct {
-	comm  backend.Comm
-	rank  int
-	mem   backend.Memory
-	lay   Layout
+	comm backend.Comm
+	rank int
+	mem  backend.Memory
+	lay  Layout
+
+	// Views of the memory, which are kept beyond Close so that calls beside it
+	// need not take mu; what they lead to is the affair of closed and waiting.
 	bytes []byte
 	locks []lock
 
@@ -207,6 +210,9 @@ func (w *Window) has(rank int, ticket uint64) error {
 // tells. A Lock that waits ends with ErrClosed. Where the ranks close the memory
 // together, meet has them wait for each other first. Only the first call does
 // something.
+//
+// Locks of a communicator that is broken stay taken: what they guard may be half
+// done, as it is where the rank died. Who waits for them hears of the break.
 func (w *Window) Close(meet func() error) error {
 	w.mu.Lock()
 	if w.closed.Swap(true) {
@@ -216,9 +222,8 @@ func (w *Window) Close(meet func() error) error {
 	w.mu.Unlock()
 	w.waiting.Wait()
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	err := w.releaseAll()
-	w.bytes, w.locks = nil, nil
+	w.mu.Unlock() // from here on all calls see that w is closed
 	if c, ok := w.mem.(backend.Collective); ok {
 		if e := meet(); e != nil {
 			c.Abandon()
@@ -239,10 +244,12 @@ func (w *Window) releaseAll() error {
 	if w.count == 0 {
 		return nil
 	}
-	err := fault(backend.ErrWin, "closed while this rank had the lock of %s, which is given back", w.held())
-	for r, h := range w.holds {
-		if h.ticket != 0 {
-			w.locks[r].release(h.kind)
+	err := fault(backend.ErrWin, "closed while this rank had the lock of %s", w.held())
+	if w.comm.Broken() == nil {
+		for r, h := range w.holds {
+			if h.ticket != 0 {
+				w.locks[r].release(h.kind)
+			}
 		}
 	}
 	w.forget(0, len(w.holds))

@@ -1,0 +1,248 @@
+package cohorttest
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Locks of windows (MPI-4.1 sections 12.5.3 and 12.5.4).
+
+// lockedCounter has all ranks count up the same counters, one in each part.
+func lockedCounter(r *Rank) {
+	rounds := 200
+	if r.Short {
+		rounds = 40
+	}
+	w := window[int64](r, r.Comm, 2)
+	for i := range rounds {
+		rank := (r.Rank + i) % r.Size
+		g, err := w.Lock(cohort.LockExclusive, rank)
+		r.OK(err)
+		p := part(r, w, rank)
+		p[0]++
+		r.OK(g.Flush())
+		p[1] += p[0]
+		r.OK(g.Unlock())
+	}
+	r.OK(w.Fence())
+	counts := each(r.Size, func(int) int { return 0 })
+	for rank := range r.Size {
+		for i := range rounds {
+			counts[(rank+i)%r.Size]++
+		}
+	}
+	for rank, n := range counts {
+		if p := part(r, w, rank); p[0] != int64(n) || p[1] != int64(n*(n+1)/2) {
+			r.Errorf("rank %d's counters are %v, want %d and %d", rank, p, n, n*(n+1)/2)
+		}
+	}
+	r.OK(w.Fence())
+	r.OK(w.Close())
+}
+
+// lockedReaders has one rank in turn write both numbers of a pair, and the others
+// read them under a shared lock: they are always equal.
+func lockedReaders(r *Rank) {
+	rounds := 60
+	if r.Short {
+		rounds = 15
+	}
+	w := window[int64](r, r.Comm, 2)
+	p := part(r, w, 0)
+	for i := range rounds {
+		kind := cohort.LockShared
+		if i%r.Size == r.Rank {
+			kind = cohort.LockExclusive
+		}
+		g, err := w.Lock(kind, 0)
+		r.OK(err)
+		if p[0] != p[1] {
+			r.Errorf("round %d: the pair is %d and %d under a %v lock", i, p[0], p[1], kind)
+		}
+		if kind == cohort.LockExclusive {
+			p[0]++
+			p[1]++
+		}
+		r.OK(g.Unlock())
+	}
+	r.OK(w.Fence())
+	if p[0] != int64(rounds) {
+		r.Errorf("%d rounds, want %d", p[0], rounds)
+	}
+	r.OK(w.Fence())
+	// All may share a lock at the same time: none of them gives it back before all
+	// have it.
+	g, err := w.Lock(cohort.LockShared, r.Size-1)
+	r.OK(err)
+	r.OK(r.Comm.Barrier())
+	r.OK(g.Unlock())
+	r.OK(w.Close())
+}
+
+// lockedAll shares the locks of all parts, and has those who want one for
+// themselves wait.
+func lockedAll(r *Rank) {
+	w := window[int64](r, r.Comm, 1)
+	all, err := w.LockAll()
+	r.OK(err)
+	part(r, w, (r.Rank+1)%r.Size)[0] = int64(r.Rank) // each rank has a part of its own to write
+	for rank := range r.Size {
+		r.OK(all.Flush(rank))
+	}
+	r.OK(all.FlushAll())
+	r.Is(all.Flush(r.Size), cohort.ErrRank, "Flush of rank %d", r.Size)
+	r.Is(all.Flush(-1), cohort.ErrRank, "Flush of rank -1")
+	r.OK(r.Comm.Barrier()) // all of them have the locks at the same time
+	for rank := range r.Size {
+		if got, want := part(r, w, rank)[0], int64((rank+r.Size-1)%r.Size); got != want {
+			r.Errorf("rank %d's part has %d, want %d", rank, got, want)
+		}
+	}
+	r.OK(r.Comm.Barrier())
+	r.OK(all.Unlock())
+	g, err := w.Lock(cohort.LockExclusive, 0)
+	r.OK(err)
+	part(r, w, 0)[0]++
+	r.OK(g.Unlock())
+	r.OK(w.Fence())
+	if got, want := part(r, w, 0)[0], int64(r.Size-1+r.Size); got != want {
+		r.Errorf("rank 0's part has %d, want %d", got, want)
+	}
+	r.OK(w.Fence())
+	r.OK(w.Close())
+}
+
+// lockDeadline waits for a lock until its time is up. Then everything goes on as
+// if the call had not been made.
+func lockDeadline(r *Rank) {
+	w := window[int64](r, r.Comm, 1)
+	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
+		var held *cohort.LockGuard
+		var err error
+		if r.Rank == 0 {
+			held, err = w.Lock(kind, r.Size-1)
+			r.OK(err)
+		}
+		r.OK(r.Comm.Barrier())
+		if r.Rank != 0 {
+			d, cancel := withDeadline(w)
+			begun := time.Now()
+			_, err := d.Lock(cohort.LockExclusive, r.Size-1)
+			words := []string{"lock", rankText(r.Size - 1)}
+			if kind == cohort.LockExclusive {
+				words = append(words, "rank 0 holds it")
+			}
+			notLate(r, "Lock", begun, err, words...)
+			cancel()
+			if kind == cohort.LockExclusive {
+				d, cancel := withDeadline(w)
+				begun := time.Now()
+				_, err := d.LockAll()
+				notLate(r, "LockAll", begun, err, "lockall", rankText(r.Size-1), "rank 0 holds it")
+				cancel()
+				// Nothing is left of the call: the other parts are free.
+				g, err := w.Lock(cohort.LockExclusive, 0)
+				r.OK(err)
+				r.OK(g.Unlock())
+			}
+		}
+		r.OK(r.Comm.Barrier())
+		if r.Rank == 0 {
+			r.OK(held.Unlock())
+		}
+		for _, again := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
+			g, err := w.Lock(again, r.Size-1)
+			r.OK(err)
+			r.OK(g.Unlock())
+		}
+		r.OK(w.Fence())
+	}
+	r.OK(w.Close())
+}
+
+// notLate checks that an operation ended because its time, begun before the call,
+// was up.
+func notLate(r *Rank, what string, begun time.Time, err error, words ...string) {
+	if !r.Is(err, cohort.ErrTimeout, "%s", what) {
+		return
+	}
+	opError(r, what, err)
+	names(r, err, words...)
+	if took := time.Since(begun); took > short+late {
+		r.Errorf("%s ended after %v, its deadline was %v", what, took, short)
+	}
+}
+
+// lockGoroutines has many goroutines of every rank lock the parts of a window and
+// look at it until it is closed: each call succeeds or says why not.
+func lockGoroutines(r *Rank) {
+	w := window[int64](r, r.Comm, 1)
+	fine := func(what string, err error, allowed ...error) {
+		if err != nil && !slices.ContainsFunc(allowed, func(a error) bool { return errors.Is(err, a) }) {
+			r.Errorf("%s during Close: %v", what, err)
+		}
+	}
+	var all, begun sync.WaitGroup
+	const goroutines = 20
+	begun.Add(goroutines)
+	for i := range goroutines {
+		all.Go(func() {
+			for k := 0; ; k++ {
+				if k == 5 {
+					begun.Done()
+				}
+				kind := cohort.LockShared
+				if i%2 == 0 {
+					kind = cohort.LockExclusive
+				}
+				// ErrWin: another goroutine has the lock, or waits for it.
+				g, err := w.Lock(kind, (i+k)%r.Size)
+				fine("Lock", err, cohort.ErrClosed, cohort.ErrWin)
+				if err == nil {
+					fine("Flush", g.Flush(), cohort.ErrClosed)
+					fine("Unlock", g.Unlock(), cohort.ErrClosed)
+				}
+				_, err = w.Remote(k % r.Size)
+				fine("Remote", err, cohort.ErrClosed)
+				fine("Sync", w.Sync(), cohort.ErrClosed)
+				if _, err := w.Local(); err != nil && k >= 5 {
+					fine("Local", err, cohort.ErrClosed)
+					return
+				}
+			}
+		})
+	}
+	begun.Wait()
+	fine("Close", w.Close(), cohort.ErrWin)
+	all.Wait()
+	r.Is(w.Sync(), cohort.ErrClosed, "Sync after Close")
+	r.OK(r.Comm.Barrier())
+}
+
+// deadWithLock has a rank die while it has a lock that the others wait for.
+func deadWithLock(kind cohort.LockKind) func(r *Rank) {
+	return func(r *Rank) {
+		w := window[int64](r, r.Comm, 1)
+		if r.Rank == r.Size-1 {
+			_, err := w.Lock(kind, 0)
+			r.OK(err)
+		}
+		r.OK(r.Comm.Barrier())
+		die(r, r.Size-1, func() error {
+			_, err := w.Lock(cohort.LockExclusive, 0)
+			return err
+		})
+	}
+}
+
+// deadBefore has a rank die before a call that it takes all ranks for.
+func deadBefore(call func(r *Rank, w *cohort.SharedWindow[int64]) error) func(r *Rank) {
+	return func(r *Rank) {
+		w := window[int64](r, r.Comm, 1)
+		die(r, r.Size-1, func() error { return call(r, w) })
+	}
+}

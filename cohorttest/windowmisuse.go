@@ -1,0 +1,391 @@
+package cohorttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Windows used wrongly, closed too early, and larger than the machine.
+
+// lockMisuse is what one rank can do wrong with locks. It says so and changes
+// nothing.
+func lockMisuse(r *Rank) {
+	w := window[int64](r, r.Comm, 1)
+	me, n := r.Rank, r.Size
+	g, err := w.Lock(cohort.LockExclusive, me)
+	r.OK(err)
+	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
+		_, err = w.Lock(kind, me)
+		if r.Is(err, cohort.ErrWin, "a %v lock of a part that is locked", kind) {
+			opError(r, "Lock", err)
+			names(r, err, rankText(me))
+		}
+	}
+	_, err = w.LockAll()
+	r.Is(err, cohort.ErrWin, "LockAll with a lock")
+	r.OK(g.Flush())
+	r.OK(g.Unlock())
+	r.Is(g.Unlock(), cohort.ErrWin, "Unlock twice")
+	r.Is(g.Flush(), cohort.ErrWin, "Flush after Unlock")
+	again, err := w.Lock(cohort.LockShared, me)
+	r.OK(err)
+	r.Is(g.Unlock(), cohort.ErrWin, "Unlock of a lock before this one")
+	r.Is(g.Flush(), cohort.ErrWin, "Flush of a lock before this one")
+	r.OK(again.Unlock())
+	for _, rank := range []int{-1, n, math.MinInt, math.MaxInt} {
+		_, err = w.Lock(cohort.LockShared, rank)
+		r.Is(err, cohort.ErrRank, "Lock of rank %d", rank)
+		_, err = w.Remote(rank)
+		r.Is(err, cohort.ErrRank, "Remote(%d)", rank)
+	}
+	for _, kind := range []cohort.LockKind{0, 3, 255} {
+		_, err = w.Lock(kind, me)
+		r.Is(err, cohort.ErrWin, "a lock of kind %d", kind)
+	}
+	all, err := w.LockAll()
+	r.OK(err)
+	_, err = w.LockAll()
+	r.Is(err, cohort.ErrWin, "LockAll twice")
+	_, err = w.Lock(cohort.LockShared, n-1)
+	r.Is(err, cohort.ErrWin, "Lock during LockAll")
+	r.OK(all.Unlock())
+	r.Is(all.Unlock(), cohort.ErrWin, "Unlock twice after LockAll")
+	r.Is(all.Flush(me), cohort.ErrWin, "Flush after LockAll and Unlock")
+	r.Is(all.FlushAll(), cohort.ErrWin, "FlushAll after LockAll and Unlock")
+
+	r.OK(r.Comm.Barrier()) // who is in LockAll still must not wait for the lock of who is in Fence
+	// All ranks make the same error: the communicator stays in order.
+	g, err = w.Lock(cohort.LockExclusive, me)
+	r.OK(err)
+	r.Is(w.Fence(), cohort.ErrWin, "Fence of all ranks with a lock")
+	r.OK(g.Unlock())
+	r.OK(w.Fence())
+	r.OK(w.Close())
+}
+
+// closed checks that a window is, for every call.
+func closed(r *Rank, what string, w *cohort.SharedWindow[int64]) {
+	_, err := w.Local()
+	r.Is(err, cohort.ErrClosed, "Local after %s", what)
+	_, err = w.Remote(0)
+	r.Is(err, cohort.ErrClosed, "Remote after %s", what)
+	_, err = w.Lock(cohort.LockShared, 0)
+	r.Is(err, cohort.ErrClosed, "Lock after %s", what)
+	_, err = w.LockAll()
+	r.Is(err, cohort.ErrClosed, "LockAll after %s", what)
+	r.Is(w.Fence(), cohort.ErrClosed, "Fence after %s", what)
+	r.Is(w.Sync(), cohort.ErrClosed, "Sync after %s", what)
+	r.OK(w.Close())
+}
+
+// windowClose uses windows after Close, and after that of their communicator.
+func windowClose(r *Rank) {
+	w := window[int64](r, r.Comm, 1)
+	r.OK(w.Close())
+	closed(r, "Close", w)
+	d, err := r.Comm.Dup()
+	r.OK(err)
+	w = window[int64](r, d, 1)
+	r.OK(w.Fence())
+	r.OK(d.Close())
+	closed(r, "Close of the communicator", w)
+	_, err = cohort.AllocateShared[int64](d, 1)
+	r.Is(err, cohort.ErrClosed, "AllocateShared on a closed communicator")
+	_, err = cohort.NewSharedRegion[int64](d, 1)
+	r.Is(err, cohort.ErrClosed, "NewSharedRegion on a closed communicator")
+	_, err = cohort.AllocateShared[int64](nil, 1)
+	r.Is(err, cohort.ErrComm, "AllocateShared on a nil communicator")
+	_, err = cohort.NewSharedRegion[int64](nil, 1)
+	r.Is(err, cohort.ErrComm, "NewSharedRegion on a nil communicator")
+	var none *cohort.SharedWindow[int64]
+	r.Is(none.WithContext(context.Background()).Sync(), cohort.ErrWin, "Sync of a nil window")
+}
+
+// closeWithLock closes a window of which one rank has locks: it is told, and the
+// locks go to who waits for them.
+func closeWithLock(r *Rank) {
+	for _, all := range []bool{false, true} {
+		w := window[int64](r, r.Comm, 1)
+		var flush, unlock func() error
+		if r.Rank == 0 {
+			if all {
+				g, err := w.LockAll()
+				r.OK(err)
+				flush, unlock = g.FlushAll, g.Unlock
+			} else {
+				g, err := w.Lock(cohort.LockExclusive, r.Size-1)
+				r.OK(err)
+				flush, unlock = g.Flush, g.Unlock
+			}
+		}
+		r.OK(r.Comm.Barrier())
+		if r.Rank == 0 {
+			r.Is(w.Close(), cohort.ErrWin, "Close with a lock")
+			closed(r, "Close with a lock", w)
+			r.Is(flush(), cohort.ErrClosed, "Flush after Close")
+			r.Is(unlock(), cohort.ErrClosed, "Unlock after Close")
+			continue
+		}
+		g, err := w.Lock(cohort.LockExclusive, r.Size-1)
+		r.OK(err)
+		r.OK(g.Unlock())
+		r.OK(w.Close())
+	}
+	r.OK(r.Comm.Barrier())
+}
+
+// closeWaiting closes a window while a goroutine waits for a lock of it.
+func closeWaiting(r *Rank) {
+	w := window[int64](r, r.Comm, 1)
+	word := make([]int8, 1)
+	if r.Rank == 0 {
+		g, err := w.Lock(cohort.LockExclusive, 0)
+		r.OK(err)
+		r.OK(r.Comm.Barrier())
+		for range r.Size - 1 {
+			_, err := cohort.Recv(r.Comm, word, cohort.AnySource, 1)
+			r.OK(err)
+		}
+		r.OK(g.Unlock())
+		r.OK(w.Close())
+		return
+	}
+	r.OK(r.Comm.Barrier())
+	waited, done := make(chan error), make(chan error)
+	go func() {
+		_, err := w.Lock(cohort.LockShared, 0)
+		waited <- err
+	}()
+	go func() { done <- w.Close() }()
+	r.Is(<-waited, cohort.ErrClosed, "Lock during Close")
+	r.OK(cohort.Send(r.Comm, word, 0, 1))
+	r.OK(<-done)
+}
+
+// closeRegion uses a region after Close, and after its communicator's.
+func closeRegion(r *Rank) {
+	gone := func(g *cohort.SharedRegion[int32], what string) {
+		_, err := g.Slice()
+		r.Is(err, cohort.ErrClosed, "Slice after %s", what)
+		_, err = g.MutSlice()
+		r.Is(err, cohort.ErrClosed, "MutSlice after %s", what)
+		_, err = g.Range(0, 1)
+		r.Is(err, cohort.ErrClosed, "Range after %s", what)
+		r.Is(g.Fence(), cohort.ErrClosed, "Fence after %s", what)
+		r.Is(g.Node().Barrier(), cohort.ErrClosed, "Node().Barrier after %s", what)
+		r.OK(g.Close())
+	}
+	g, err := cohort.NewSharedRegion[int32](r.Comm, 5)
+	r.OK(err)
+	r.OK(g.Close())
+	gone(g, "Close")
+	g, err = cohort.NewSharedRegion[int32](r.Comm, 5)
+	r.OK(err)
+	r.OK(g.Node().Close())
+	gone(g, "Close of its Node")
+}
+
+// windowArguments are errors that all ranks make: the communicator stays in order.
+func windowArguments(r *Rank) {
+	_, err := cohort.AllocateShared[int64](r.Comm, -1)
+	if r.Is(err, cohort.ErrCount, "AllocateShared of -1") {
+		opError(r, "AllocateShared", err)
+		names(r, err, "allocateshared", "-1")
+	}
+	_, err = cohort.NewSharedRegion[int64](r.Comm, math.MinInt)
+	if r.Is(err, cohort.ErrCount, "NewSharedRegion of the least int") {
+		opError(r, "NewSharedRegion", err)
+		names(r, err, "newsharedregion")
+	}
+	w := window[int64](r, r.Comm, 1)
+	r.OK(w.Fence())
+	r.OK(w.Close())
+}
+
+// windowRoom asks for more memory than there is, on one rank and on all: every rank
+// gets an error that says how much and what the limit is, nothing is left, and the
+// communicator goes on.
+func windowRoom(r *Rank) {
+	w := window[int64](r, r.Comm, 1)
+	r.OK(w.Close())
+	r.OK(r.Comm.Barrier())
+	before := footprint(r)
+	for _, c := range []struct {
+		what  string
+		n     int // of 8 bytes
+		words []string
+	}{
+		{"16 TiB", 1 << 41, []string{"16.0 TiB", "at most", "iB"}},
+		{"nearly all there are addresses for", math.MaxInt / 8, []string{"8.0 EiB"}},
+		{"more than there are addresses for", math.MaxInt, []string{"8.0 EiB"}},
+	} {
+		for _, who := range []int{0, r.Size - 1} {
+			n := 0
+			if r.Rank == who {
+				n = c.n
+			}
+			w, err := cohort.AllocateShared[int64](r.Comm, n)
+			if what := fmt.Sprintf("a window of %s on rank %d", c.what, who); r.Is(err, cohort.ErrAlloc, "%s", what) {
+				opError(r, what, err)
+				names(r, err, append(c.words, "rank")...)
+			}
+			if w != nil {
+				r.Errorf("a window of %s is there", c.what)
+			}
+		}
+		g, err := cohort.NewSharedRegion[int64](r.Comm, c.n)
+		if r.Is(err, cohort.ErrAlloc, "a region of %s", c.what) {
+			names(r, err, c.words...)
+		}
+		if g != nil {
+			r.Errorf("a region of %s is there", c.what)
+		}
+	}
+	r.OK(r.Comm.Barrier())
+	footprint(r).compare(r, before, 64<<20)
+	r.OK(r.Comm.Barrier())
+	w = window[int64](r, r.Comm, 1)
+	r.OK(w.Fence())
+	r.OK(w.Close())
+}
+
+// holdings is what a process holds that windows are made of.
+type holdings struct {
+	files    int
+	mappings int
+	resident int64 // bytes
+}
+
+// footprint returns what this process holds; nothing where ranks share a process
+// and what one holds cannot be told from what others do meanwhile.
+func footprint(r *Rank) (h holdings) {
+	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
+		if f := strings.Fields(string(b)); len(f) > 1 {
+			pages, _ := strconv.ParseInt(f[1], 10, 64)
+			h.resident = pages * int64(os.Getpagesize())
+		}
+	}
+	if r.World.Caps().Processes {
+		h.files, h.mappings = openFiles(), strings.Count(mappings(), "\n")
+	}
+	return h
+}
+
+// compare checks that nothing is left since before, but for some memory.
+func (h holdings) compare(r *Rank, before holdings, memory int64) {
+	if h.files > before.files {
+		r.Errorf("%d open files, %d before", h.files, before.files)
+	}
+	if h.mappings > before.mappings {
+		r.Errorf("%d shared mappings, %d before:\n%s", h.mappings, before.mappings, mappings())
+	}
+	if more := h.resident - before.resident; more > memory {
+		r.Errorf("%d MiB of memory more than before, want less than %d", more>>20, memory>>20)
+	}
+}
+
+// mismatchedWindows has one rank make another call than the others.
+func mismatchedWindows(r *Rank) {
+	type call = func(c *cohort.Comm, w, v *cohort.SharedWindow[int64]) error
+	fence := func(_ *cohort.Comm, w, _ *cohort.SharedWindow[int64]) error { return w.Fence() }
+	allocate := func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
+		_, err := cohort.AllocateShared[int64](c, 3)
+		return err
+	}
+	reg := func(n int) call {
+		return func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
+			_, err := cohort.NewSharedRegion[int64](c, n)
+			return err
+		}
+	}
+	barrier := func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error { return c.Barrier() }
+	for _, o := range []struct {
+		name       string
+		usual, odd call
+		words      []string
+	}{
+		{"Barrier and Fence", fence, barrier, []string{"Fence", "called Barrier"}},
+		{"the Fence of another window", fence, func(_ *cohort.Comm, _, v *cohort.SharedWindow[int64]) error { return v.Fence() },
+			[]string{"Fence(window 1)", "Fence(window 2)"}},
+		{"Barrier and AllocateShared", allocate, barrier, []string{"AllocateShared of int64", "called Barrier"}},
+		{"another type", allocate, func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
+			_, err := cohort.AllocateShared[float64](c, 3)
+			return err
+		}, []string{"AllocateShared of int64", "AllocateShared of float64"}},
+		{"a type that cannot be", allocate, func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
+			_, err := cohort.AllocateShared[*int64](c, 3)
+			return isInstead(err, cohort.ErrType)
+		}, []string{"AllocateShared of int64"}},
+		{"a negative length", allocate, func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
+			_, err := cohort.AllocateShared[int64](c, -3)
+			return isInstead(err, cohort.ErrCount)
+		}, []string{"AllocateShared of int64"}},
+		{"a region", allocate, reg(3), []string{"AllocateShared of int64", "NewSharedRegion of int64"}},
+		{"a region of another length", reg(3), reg(4), []string{"NewSharedRegion of int64", "with 3", "with 4"}},
+		{"a region of another type", reg(3), func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
+			_, err := cohort.NewSharedRegion[int32](c, 3)
+			return err
+		}, []string{"NewSharedRegion of int64", "NewSharedRegion of int32"}},
+	} {
+		for _, who := range []int{0, r.Size - 1} {
+			c, err := r.Comm.Dup()
+			r.OK(err)
+			w, v := window[int64](r, c, 1), window[int64](r, c, 1)
+			what := fmt.Sprintf("%s on rank %d", o.name, who)
+			call, words := o.usual, append(o.words, rankText(who))
+			if o.name == "a region of another length" {
+				words = append(o.words, "rank 0", "rank") // whose n differs is seen from rank 0's
+			}
+			if r.Rank == who {
+				call = o.odd
+			}
+			err = call(c, w, v)
+			// Whose arguments are wrong by themselves hears of that.
+			if err != errOwn && r.Is(err, cohort.ErrMismatch, "%s", what) {
+				names(r, err, words...)
+				opError(r, what, err)
+			}
+			broken(r, c, what)
+			r.OK(c.Close())
+		}
+	}
+}
+
+// errOwn stands for an argument error that a rank made and was told of.
+var errOwn = errors.New("the error of this rank's own")
+
+// isInstead returns errOwn for an error that is want.
+func isInstead(err, want error) error {
+	if errors.Is(err, want) {
+		return errOwn
+	}
+	return err
+}
+
+// fenceLocked has one rank call Fence while it has a lock: it is told so, and the
+// others that it was wrong.
+func fenceLocked(r *Rank) {
+	for _, who := range []int{0, r.Size - 1} {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		w := window[int64](r, c, 1)
+		if r.Rank == who {
+			_, err := w.Lock(cohort.LockShared, r.Size/2)
+			r.OK(err)
+			if err := w.Fence(); r.Is(err, cohort.ErrWin, "Fence with a lock") {
+				names(r, err, rankText(r.Size/2), "unlock")
+			}
+		} else if err := w.Fence(); r.Is(err, cohort.ErrMismatch, "Fence while rank %d has a lock", who) {
+			names(r, err, rankText(who))
+		}
+		broken(r, c, "a Fence with a lock")
+		r.OK(c.Close())
+	}
+}

@@ -1,0 +1,429 @@
+package cohorttest
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Windows in shared memory (MPI-4.1 section 12.2.3): what ranks write in each
+// other's parts, and when it is seen. windowlocks.go has the locks,
+// windowmisuse.go what goes wrong.
+
+func windowScenarios() []scenario {
+	return []scenario{
+		{name: "windows/parts", body: windowParts},
+		{name: "windows/types", body: windowTypes},
+		{name: "windows/rounds", body: windowRounds},
+		{name: "windows/sync", body: windowSync},
+		{name: "windows/several", body: windowsAtOnce},
+		{name: "windows/split", body: windowsOfSplits},
+		{name: "windows/many", body: manyWindows},
+		{name: "windows/left-open", body: windowsLeftOpen},
+		{name: "windows/region", body: region},
+		{name: "windows/regions-of-splits", body: regionsOfSplits},
+		{name: "windows/counter", body: lockedCounter},
+		{name: "windows/readers", body: lockedReaders},
+		{name: "windows/lock-all", body: lockedAll},
+		{name: "windows/lock-deadline", sizes: atLeast(2), body: lockDeadline},
+		{name: "windows/lock-goroutines", body: lockGoroutines},
+		{name: "windows/lock-misuse", body: lockMisuse},
+		{name: "windows/close", body: windowClose},
+		{name: "windows/close-with-lock", body: closeWithLock},
+		{name: "windows/close-waiting", sizes: atLeast(2), body: closeWaiting},
+		{name: "windows/close-region", body: closeRegion},
+		{name: "windows/arguments", body: windowArguments},
+		{name: "windows/room", body: windowRoom},
+		{name: "mismatch/windows", sizes: atLeast(2), body: mismatchedWindows},
+		{name: "mismatch/window-fence-locked", sizes: atLeast(2), body: fenceLocked},
+	}
+}
+
+// window makes a window of n elements on this rank.
+func window[T any](r *Rank, c *cohort.Comm, n int) *cohort.SharedWindow[T] {
+	w, err := cohort.AllocateShared[T](c, n)
+	r.OK(err)
+	return w
+}
+
+// part returns the part of a rank.
+func part[T any](r *Rank, w *cohort.SharedWindow[T], rank int) []T {
+	p, err := w.Remote(rank)
+	r.OK(err)
+	return p
+}
+
+// kindWindow is a test of windows of one element type.
+type kindWindow func(r *Rank, shape string, lengths []int)
+
+// windowKinds are element types of every sort.
+func windowKinds() []kindWindow {
+	return []kindWindow{
+		inWindow(float64s), inWindow(uint8s), inWindow(complex128s), inWindow(tickses), inWindow(packeds), inWindow(paddeds), inWindow(triples),
+		inWindow(kind[bool]{name: "bool", elem: func(x int) bool { return x%2 == 1 }}),
+		inWindow(kind[cohort.Float16]{name: "Float16", elem: func(x int) cohort.Float16 { return cohort.ToFloat16(float32(x)) }}),
+		inWindow(kind[cohort.Loc[float32]]{name: "Loc", elem: func(x int) cohort.Loc[float32] { return cohort.Loc[float32]{Val: float32(x), Idx: int64(-x)} }}),
+	}
+}
+
+// inWindow has each rank fill its part, and every rank read those of all.
+func inWindow[T comparable](k kind[T]) kindWindow {
+	return func(r *Rank, shape string, lengths []int) {
+		what := k.name + ", " + shape
+		w := window[T](r, r.Comm, lengths[r.Rank])
+		local, err := w.Local()
+		r.OK(err)
+		if len(local) != lengths[r.Rank] || cap(local) != len(local) || local == nil {
+			r.Errorf("%s: Local has %d of %d elements, want %d", what, len(local), cap(local), lengths[r.Rank])
+		}
+		var zero T
+		for i, x := range local {
+			if x != zero {
+				r.Errorf("%s: new element %d is %v", what, i, x)
+				break
+			}
+		}
+		for i := range local {
+			local[i] = k.elem(value(1, r.Rank, i))
+		}
+		r.OK(w.Fence())
+		for rank, n := range lengths {
+			p := part(r, w, rank)
+			if len(p) != n || cap(p) != n {
+				r.Errorf("%s: rank %d's part has %d of %d elements, want %d", what, rank, len(p), cap(p), n)
+				continue
+			}
+			for i, x := range p {
+				if want := k.elem(value(1, rank, i)); x != want {
+					r.Errorf("%s: element %d of rank %d is %v, want %v", what, i, rank, x, want)
+					break
+				}
+			}
+		}
+		r.OK(w.Fence()) // nobody's part goes before all have read it
+		r.OK(w.Close())
+	}
+}
+
+// windowParts has parts of different length, none on some ranks and on all, of
+// every sort of element.
+func windowParts(r *Rank) {
+	shapes := []struct {
+		name string
+		n    func(rank int) int
+	}{
+		{"different lengths", func(rank int) int { return 7 * rank }},
+		{"nothing at all", func(int) int { return 0 }},
+		{"the last rank's only", func(rank int) int { return (rank + 1) / r.Size * 1000 }},
+		{"pages and one more", func(rank int) int { return 4096*(rank%2) + 1 }},
+	}
+	for i, test := range windowKinds() {
+		for j, s := range shapes {
+			if i == 0 || j == i%len(shapes) || !r.Short {
+				test(r, s.name, each(r.Size, s.n))
+			}
+		}
+	}
+}
+
+// windowTypes has elements that cannot be in a window: an error on every rank, and
+// the communicator stays in order.
+func windowTypes(r *Rank) {
+	type linked struct {
+		X    int
+		Next *int
+	}
+	bad := func(what string, err error) { r.Is(err, cohort.ErrType, "a window of %s", what) }
+	_, err := cohort.AllocateShared[*int](r.Comm, 1)
+	bad("pointers", err)
+	_, err = cohort.AllocateShared[string](r.Comm, 1)
+	bad("strings", err)
+	_, err = cohort.AllocateShared[[]int](r.Comm, 1)
+	bad("slices", err)
+	_, err = cohort.AllocateShared[linked](r.Comm, 1)
+	bad("structs with pointers", err)
+	_, err = cohort.AllocateShared[struct{}](r.Comm, 1)
+	bad("nothing", err)
+	_, err = cohort.AllocateShared[[0]int](r.Comm, 0)
+	bad("empty arrays", err)
+	_, err = cohort.NewSharedRegion[[2]any](r.Comm, 1)
+	bad("interfaces, as a region", err)
+	r.OK(r.Comm.Barrier())
+}
+
+// windowRounds has each rank write the next one's part, in many rounds.
+func windowRounds(r *Rank) {
+	rounds, n := 100, 300
+	if r.Short {
+		rounds = 25
+	}
+	w := window[int32](r, r.Comm, n)
+	next, _ := r.ring()
+	theirs := part(r, w, next)
+	for round := range rounds {
+		for i := range theirs {
+			theirs[i] = int32(value(round, r.Rank, i))
+		}
+		r.OK(w.Fence())
+		for rank := range r.Size {
+			writer := (rank + r.Size - 1) % r.Size
+			p := part(r, w, rank)
+			for i := range p {
+				if want := int32(value(round, writer, i)); p[i] != want {
+					r.Errorf("round %d: element %d of rank %d is %d, want %d", round, i, rank, p[i], want)
+					break
+				}
+			}
+		}
+		r.OK(w.Fence())
+	}
+	r.OK(w.Close())
+}
+
+// windowSync hands a growing record around by messages: who gets one sees what the
+// sender has written before.
+func windowSync(r *Rank) {
+	rounds := 20
+	w := window[int64](r, r.Comm, rounds)
+	word := make([]int8, 1)
+	next, prev := r.ring()
+	for round := range rounds {
+		if round > 0 || r.Rank > 0 {
+			_, err := cohort.Recv(r.Comm, word, prev, 1)
+			r.OK(err)
+		}
+		r.OK(w.Sync())
+		sum := int64(1)
+		if r.Rank > 0 {
+			sum += part(r, w, prev)[round]
+		} else if round > 0 {
+			sum += part(r, w, prev)[round-1]
+		}
+		local, err := w.Local()
+		r.OK(err)
+		local[round] = sum
+		r.OK(w.Sync())
+		if want := int64(round*r.Size + r.Rank + 1); sum != want {
+			r.Errorf("round %d: this is turn %d, want %d", round, sum, want)
+		}
+		r.OK(cohort.Send(r.Comm, word, next, 1))
+	}
+	if r.Rank == 0 {
+		_, err := cohort.Recv(r.Comm, word, prev, 1)
+		r.OK(err)
+	}
+	r.OK(w.Close())
+}
+
+// windowsAtOnce uses two windows of one communicator, which are two memories, and
+// closes them in another order than they were made in.
+func windowsAtOnce(r *Rank) {
+	a := window[int32](r, r.Comm, 10)
+	b := window[float64](r, r.Comm, r.Rank)
+	mine, err := a.Local()
+	r.OK(err)
+	for i := range mine {
+		mine[i] = int32(r.Rank)
+	}
+	other, err := b.Local()
+	r.OK(err)
+	for i := range other {
+		other[i] = -1
+	}
+	r.OK(b.Fence())
+	r.OK(a.Fence())
+	for rank := range r.Size {
+		for _, x := range part(r, a, rank) {
+			if x != int32(rank) {
+				r.Errorf("one window: rank %d has %d", rank, x)
+			}
+		}
+		for _, x := range part(r, b, rank) {
+			if x != -1 {
+				r.Errorf("the other: rank %d has %g", rank, x)
+			}
+		}
+	}
+	r.OK(a.Fence())
+	r.OK(a.Close())
+	r.OK(b.Fence())
+	r.OK(b.Close())
+}
+
+// windowsOfSplits has windows on communicators of some of the ranks at the same
+// time, which need nothing of each other.
+func windowsOfSplits(r *Rank) {
+	c, err := r.Comm.Split(r.Rank%2, -r.Rank)
+	r.OK(err)
+	for round := range 2 + r.Rank%2 {
+		w := window[int32](r, c, 3+r.Rank%2)
+		local, err := w.Local()
+		r.OK(err)
+		for i := range local {
+			local[i] = int32(100*r.Rank + round)
+		}
+		r.OK(w.Fence())
+		for i := range c.Size() {
+			// The order is from the highest rank down.
+			top := r.Size - 1
+			if top%2 != r.Rank%2 {
+				top--
+			}
+			for _, x := range part(r, w, i) {
+				if want := int32(100*(top-2*i) + round); x != want {
+					r.Errorf("rank %d of %s has %d, want %d", i, c.Name(), x, want)
+				}
+			}
+		}
+		r.OK(w.Fence())
+		r.OK(w.Close())
+	}
+	r.OK(c.Close())
+}
+
+// manyWindows makes and closes windows; nothing of them is left.
+func manyWindows(r *Rank) {
+	k := 200
+	if r.Short {
+		k = 40
+	}
+	const total = 4 << 20 // of one window
+	n := total / 8 / r.Size
+	cycle := func(i int) {
+		w := window[int64](r, r.Comm, n)
+		local, err := w.Local()
+		r.OK(err)
+		local[n-1] = int64(i)
+		r.OK(w.Fence())
+		if got := part(r, w, r.Size-1)[n-1]; got != int64(i) {
+			r.Errorf("window %d has %d", i, got)
+		}
+		r.OK(w.Fence())
+		r.OK(w.Close())
+	}
+	cycle(0) // a library has what it keeps for windows
+	r.OK(r.Comm.Barrier())
+	before := footprint(r)
+	for i := range k {
+		cycle(i)
+	}
+	r.OK(r.Comm.Barrier())
+	footprint(r).compare(r, before, int64(k)*total/2)
+	r.OK(r.Comm.Barrier())
+}
+
+// windowsLeftOpen leaves windows of several communicators open: the world closes
+// them.
+func windowsLeftOpen(r *Rank) {
+	for i := range 6 {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		w := window[int32](r, c, i)
+		r.OK(w.Fence())
+	}
+}
+
+// region has the leader fill a region, and then all ranks, each a range. What they
+// read is what was written, bit for bit.
+func region(r *Rank) {
+	n := 10007
+	f := func(i int) float64 { return math.Sin(float64(i)) / 3 }
+	g, err := cohort.NewSharedRegion[float64](r.Comm, n)
+	r.OK(err)
+	node := g.Node()
+	if g.IsLeader() != (node.Rank() == 0) || r.Rank == 0 && !g.IsLeader() {
+		r.Errorf("rank %d of its node is leader: %v", node.Rank(), g.IsLeader())
+	}
+	check := func(what string, want func(i int) float64) {
+		r.OK(g.Fence())
+		all, err := g.Slice()
+		r.OK(err)
+		if len(all) != n || cap(all) != n {
+			r.Errorf("%s: %d of %d elements, want %d", what, len(all), cap(all), n)
+			return
+		}
+		for i, x := range all {
+			if math.Float64bits(x) != math.Float64bits(want(i)) {
+				r.Errorf("%s: element %d is %g, want %g", what, i, x, want(i))
+				break
+			}
+		}
+		r.OK(g.Fence())
+	}
+	check("a new region", func(int) float64 { return 0 })
+	all, err := g.MutSlice()
+	r.OK(err)
+	if want := map[bool]int{true: n}[g.IsLeader()]; len(all) != want || all == nil {
+		r.Errorf("MutSlice has %d elements, want %d (leader %v)", len(all), want, g.IsLeader())
+	}
+	for i := range all {
+		all[i] = f(i)
+	}
+	check("filled by the leader", f)
+	lo, hi := n*node.Rank()/node.Size(), n*(node.Rank()+1)/node.Size()
+	mine, err := g.Range(lo, hi)
+	r.OK(err)
+	if len(mine) != hi-lo || cap(mine) != len(mine) {
+		r.Errorf("Range(%d, %d) has %d of %d elements", lo, hi, len(mine), cap(mine))
+	}
+	for i := range mine {
+		mine[i] = f(2*lo + i)
+	}
+	check("filled by all", func(i int) float64 {
+		owner := 0
+		for n*(owner+1)/node.Size() <= i {
+			owner++
+		}
+		return f(n*owner/node.Size() + i)
+	})
+	for _, bad := range [][2]int{{-1, 2}, {2, 1}, {0, n + 1}, {n + 1, n + 1}, {math.MinInt, math.MaxInt}} {
+		_, err := g.Range(bad[0], bad[1])
+		r.Is(err, cohort.ErrBuffer, "Range(%d, %d)", bad[0], bad[1])
+	}
+	empty, err := g.Range(n, n)
+	if err != nil || len(empty) != 0 {
+		r.Errorf("Range(%d, %d): %d elements, %v", n, n, len(empty), err)
+	}
+	r.OK(g.Close())
+}
+
+// regionsOfSplits has regions of two communicators at a time, and of no elements.
+func regionsOfSplits(r *Rank) {
+	c, err := r.Comm.Split(r.Rank%2, 0)
+	r.OK(err)
+	n := 100 * (r.Rank % 2)
+	g, err := cohort.NewSharedRegion[int32](c, n)
+	r.OK(err)
+	if all, err := g.MutSlice(); err != nil || len(all) != 0 && len(all) != n {
+		r.Errorf("MutSlice: %d elements, %v", len(all), err)
+	} else {
+		for i := range all {
+			all[i] = int32(n + i)
+		}
+	}
+	r.OK(g.Fence())
+	all, err := g.Slice()
+	r.OK(err)
+	if len(all) != n {
+		r.Errorf("%d elements, want %d", len(all), n)
+	}
+	for i, x := range all {
+		if x != int32(n+i) {
+			r.Errorf("element %d is %d, want %d", i, x, n+i)
+			break
+		}
+	}
+	r.OK(g.Fence())
+	r.OK(g.Close())
+	r.OK(c.Close())
+}
+
+// withDeadline is a window whose operations end with ctx.
+func withDeadline[T any](w *cohort.SharedWindow[T]) (*cohort.SharedWindow[T], context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), short)
+	return w.WithContext(ctx), cancel
+}
+
+func rankText(rank int) string { return fmt.Sprintf("rank %d", rank) }
