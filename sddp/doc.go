@@ -5,13 +5,19 @@
 // the ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. docs/sddp.md
 // describes the case format, the method, and the files written.
 //
-// # Any number of ranks, the same bits
+// # Any number of ranks and threads, the same bits
 //
-// A policy is a function of the case and of the options, bit for bit on one architecture: the
-// number of ranks and the backend do not enter. Three rules make it so. Random numbers are a
+// Each rank computes with as many threads as [Options] say. A policy is a function of the case and of
+// the other options, bit for bit on one architecture: the number of ranks, that of their threads, and
+// the backend do not enter. Three rules make it so. Random numbers are a
 // function of what they are for, never of who draws them ([Noise]). Cuts enter the pool in the
 // order iteration, forward pass, whoever computed them. Every linear program starts from a basis
 // that depends on that program alone (docs/adr/0004-canonical-basis.md).
+//
+// # Memory
+//
+// Inflows and cuts are once per node while a training or simulation runs, in shared regions of
+// package cohort; a training's policy has its cuts in memory of its own.
 //
 // # Errors
 //
