@@ -54,7 +54,7 @@ func staying(t *testing.T, out io.Reader, n int) (pids []int) {
 func TestKilledRank(t *testing.T) {
 	program, env := self(t, "die")
 	each(t, func(t *testing.T, c *cluster, l library) {
-		cmd := c.command(t, append(env, l.env...), "srun", "-N1", "-n3", "--overcommit", "--mpi="+l.mpi, "--kill-on-bad-exit=1", program)
+		cmd := c.command(t, append(l.env, env...), "srun", "-N1", "-n3", "--overcommit", "--mpi="+l.mpi, "--kill-on-bad-exit=1", program)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
@@ -73,7 +73,7 @@ func TestCancel(t *testing.T) {
 	each(t, func(t *testing.T, c *cluster, l library) {
 		t.Parallel() // most of it is the time that Slurm gives ranks to end
 		name := "stay-" + l.mpi
-		cmd := c.command(t, append(env, l.env...), "srun", "-N2", "-n3", "--overcommit", "--mpi="+l.mpi, "--job-name="+name, program)
+		cmd := c.command(t, append(l.env, env...), "srun", "-N2", "-n3", "--overcommit", "--mpi="+l.mpi, "--job-name="+name, program)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,6 @@ func TestCancel(t *testing.T) {
 		for _, pid := range pids {
 			until(t, fmt.Sprintf("rank of process %d", pid), func() bool { return !running(pid) })
 		}
-		until(t, "the job", func() bool { return c.must(t, nil, "squeue", "--noheader", "--name="+name) == "" })
 	})
 }
 
@@ -118,16 +117,14 @@ func leftOf(t *testing.T, dir string) (left []string) {
 // do not have their environment.
 func another(t *testing.T, start func(dir string)) (dir string, pids []int) {
 	t.Helper()
-	above, err := os.MkdirTemp("", "slurm")
+	dir, err := os.MkdirTemp("", "slurm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(above, "s")
 	t.Cleanup(func() {
 		if out, err := exec.Command(script, "stop", dir).CombinedOutput(); err != nil {
 			t.Errorf("stop: %v\n%s", err, out)
 		}
-		os.RemoveAll(above)
 	})
 	start(dir)
 	jobs := exec.Command("srun", "-N1", "-n3", "--overcommit", "sh", "-c", `trap "" TERM; env -i sleep 1000 & echo staying $!; wait`)

@@ -62,6 +62,7 @@ func TestTrain(t *testing.T) {
 func TestTopology(t *testing.T) {
 	program, env := self(t, "facts")
 	each(t, func(t *testing.T, c *cluster, l library) {
+		t.Parallel()
 		for _, k := range []struct {
 			name  string
 			tasks int
@@ -82,7 +83,7 @@ func TestTopology(t *testing.T) {
 					srun --label sh -c 'echo $SLURMD_NODENAME $SLURM_NODEID $SLURM_LOCALID'
 					echo =
 					srun --label --mpi=`+l.mpi+` "$0"`, program)
-				parts := strings.Split(c.must(t, append(env, l.env...), "salloc", args...), "=\n")
+				parts := strings.Split(c.must(t, append(l.env, env...), "salloc", args...), "=\n")
 				if len(parts) != 4 {
 					t.Fatalf("%q", parts)
 				}

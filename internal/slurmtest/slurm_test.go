@@ -86,11 +86,11 @@ func slurm(t *testing.T) *cluster {
 }
 
 func (c *cluster) start() error {
-	above, err := os.MkdirTemp("", "slurm") // short, for the names of sockets
+	dir, err := os.MkdirTemp("", "slurm") // short, for the names of sockets
 	if err != nil {
 		return err
 	}
-	c.dir = filepath.Join(above, "s")
+	c.dir = dir
 	var said bytes.Buffer
 	c.hold = exec.Command(script, "hold", c.dir, "2")
 	c.hold.Stderr = &said
@@ -108,7 +108,7 @@ func (c *cluster) start() error {
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		err := c.hold.Wait()
 		c.dir = ""
-		return errors.Join(fmt.Errorf("scripts/slurm hold: %v\n%s", err, &said), os.RemoveAll(above))
+		return errors.Join(fmt.Errorf("scripts/slurm hold: %v\n%s", err, &said), os.RemoveAll(dir))
 	}
 	return nil
 }
@@ -121,7 +121,10 @@ func (c *cluster) stop() error {
 	if err := c.hold.Wait(); err != nil {
 		return fmt.Errorf("scripts/slurm hold: %v\n%v", err, c.hold.Stderr)
 	}
-	return os.Remove(filepath.Dir(c.dir)) // it is empty, if nothing was left
+	if _, err := os.Stat(c.dir); !os.IsNotExist(err) {
+		return fmt.Errorf("scripts/slurm has left something in %s", c.dir)
+	}
+	return nil
 }
 
 // limit is how long anything may take that should end. A test that comes to it
