@@ -55,7 +55,7 @@ func TestStartingBasisMatters(t *testing.T) {
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			noise := NewNoise(k.c, k.opt.Seed, k.opt.Openings)
-			p, err := newPlanner(k.c, noise, trained(t, k.c, k.opt).Policy.Pool)
+			p, err := newPlanner(k.c, noise, trained(t, k.c, k.opt).Policy.Pool, embedded)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,8 @@ package sddp
 import (
 	"context"
 	"math"
+
+	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // planner is what one rank computes with: the programs of all stages, and the same noise and cuts
@@ -18,8 +20,8 @@ type planner struct {
 }
 
 // newPlanner makes the programs of all stages.
-func newPlanner(c *Case, noise *Noise, pool *Pool) (*planner, error) {
-	stages, err := newStages(c)
+func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (*planner, error) {
+	stages, err := newStages(c, newSolver)
 	if err != nil {
 		return nil, err
 	}

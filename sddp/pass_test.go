@@ -10,7 +10,7 @@ import (
 // above what it was; other slopes stay.
 func TestClean(t *testing.T) {
 	c := readShipped(t, "brazil4")
-	p, err := newPlanner(c, NewNoise(c, 1, 1), newPool(c.Stages, 4))
+	p, err := newPlanner(c, NewNoise(c, 1, 1), newPool(c.Stages, 4), embedded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestClean(t *testing.T) {
 // A context that has ended stops a pass with its cause.
 func TestPassesStop(t *testing.T) {
 	c := readShipped(t, "toy")
-	p, err := newPlanner(c, NewNoise(c, 1, 1), newPool(c.Stages, 1))
+	p, err := newPlanner(c, NewNoise(c, 1, 1), newPool(c.Stages, 1), embedded)
 	if err != nil {
 		t.Fatal(err)
 	}

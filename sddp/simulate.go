@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/hybrid"
+	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // SimulateOptions say how to simulate.
@@ -15,7 +16,8 @@ type SimulateOptions struct {
 	// Outside draws every inflow anew from the distributions of the case, instead of taking one
 	// of the openings the policy was trained for.
 	Outside bool
-	// Threads, Pin and Env are those of [Options].
+	// Solver, Threads, Pin and Env are those of [Options].
+	Solver  string
 	Threads int
 	Pin     string
 	Env     *hybrid.Env
@@ -75,9 +77,12 @@ func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt S
 	if opt.Scenarios < 2 || opt.Scenarios > maxScenarios {
 		return nil, fmt.Errorf("simulate: scenarios: got %d, want a whole number from 2 to %d", opt.Scenarios, maxScenarios)
 	}
+	if opt.Solver == "" {
+		opt.Solver = lp.Auto
+	}
 	world = world.WithContext(ctx)
 	sim := &simulator{team: newTeam(world), c: c, policy: p, opt: opt, rec: record{len(c.Buses), len(c.Reservoirs), len(c.Lines)}}
-	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, opt.Scenarios, opt.Outside))
+	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, opt.Scenarios, opt.Outside, opt.Solver))
 	if err := sim.same("case, policy and options", key); err != nil {
 		return nil, err
 	}
@@ -125,8 +130,12 @@ func (sim *simulator) simulate(ctx context.Context) (out *Simulation, err error)
 			out, err = nil, e
 		}
 	}()
+	newSolver, _, err := sim.open(sim.opt.Solver, c)
+	if err != nil {
+		return nil, err
+	}
 	sim.workers, err = forWorkers(sim.crew, func() (*player, error) {
-		plan, err := newPlanner(c, noise, sim.policy.Pool)
+		plan, err := newPlanner(c, noise, sim.policy.Pool, newSolver)
 		return &player{plan, make([]float64, len(c.Reservoirs))}, err
 	})
 	if err := sim.together("linear programs", err); err != nil {

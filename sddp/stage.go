@@ -24,7 +24,7 @@ import (
 // A stage is not safe for concurrent use.
 type stage struct {
 	t      int
-	lp     *lp.Simplex
+	lp     lp.Solver
 	base   int      // rows that are not cuts
 	start  lp.Basis // the canonical basis, see ADR 0004
 	solves int      // programs solved since it was made
@@ -42,10 +42,10 @@ type stage struct {
 	coefs []float64
 }
 
-// newStage makes the program of stage t and finds its canonical basis: the one that is optimal
+// newStage makes the program of stage t in a new solver and finds its canonical basis: the one that is optimal
 // without cuts, from the initial storage and with the mean inflow.
-func newStage(c *Case, t int) (*stage, error) {
-	s := &stage{t: t, lp: lp.New(), theta: -1, v: make([]float64, len(c.Reservoirs))}
+func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
+	s := &stage{t: t, lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs))}
 	period, hours := c.Period(t), c.HoursPerStage
 	for _, g := range c.Thermals {
 		s.thermal = append(s.thermal, s.lp.AddColumn(hours*g.CostPerMWh, g.MinMW, g.MaxMW))
@@ -128,11 +128,11 @@ func newStage(c *Case, t int) (*stage, error) {
 }
 
 // newStages makes the programs of all stages.
-func newStages(c *Case) ([]*stage, error) {
+func newStages(c *Case, newSolver func() lp.Solver) ([]*stage, error) {
 	stages := make([]*stage, c.Stages)
 	for t := range stages {
 		var err error
-		if stages[t], err = newStage(c, t); err != nil {
+		if stages[t], err = newStage(c, t, newSolver()); err != nil {
 			return nil, err
 		}
 	}
@@ -142,8 +142,12 @@ func newStages(c *Case) ([]*stage, error) {
 // checkStages reports a stage that has no solution. Whether one has does not depend on storage and
 // inflow, which can always be kept or spilled: only must-run output can be too much.
 func (c *Case) checkStages() error {
+	newSolver, _, err := lp.Open(lp.Auto, c.rows())
+	if err != nil {
+		return err
+	}
 	for t := range min(c.Stages, len(c.Periods)) {
-		_, err := newStage(c, t)
+		_, err := newStage(c, t, newSolver())
 		var unsolved *unsolvedError
 		if errors.As(err, &unsolved) && unsolved.status == lp.Infeasible {
 			return fmt.Errorf("%w: min_mw of the thermal plants must fit into load and lines in every stage", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/hybrid"
+	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // Options say how to train. The zero value trains as the command does by default.
@@ -36,6 +37,10 @@ type Options struct {
 	// Env, if not nil, has threads that are there already (hybrid.Start): Threads and Pin do not count.
 	Env *hybrid.Env
 
+	// Solver is what solves the linear programs: auto, embedded or clp (lp.Open); empty means auto. Each
+	// finds an optimal policy, but not the same one.
+	Solver string
+
 	// Progress, if not nil, is called after every iteration, on the rank it was given on, when none
 	// of its threads computes.
 	Progress func(Iteration)
@@ -59,6 +64,9 @@ func (o Options) withDefaults() (Options, error) {
 	defaults(&o.Iterations, 50)
 	defaults(&o.Passes, 8)
 	defaults(&o.Openings, 10)
+	if o.Solver == "" {
+		o.Solver = lp.Auto
+	}
 	if o.StallTolerance == 0 {
 		o.StallTolerance = 1e-6
 	}
@@ -103,6 +111,7 @@ type Training struct {
 	Policy     *Policy
 	Iterations []Iteration
 	Stopped    string // why
+	Solver     lp.Info
 	Solves     int64
 	LP, Comm   time.Duration // sums over the iterations
 	Elapsed    time.Duration
@@ -179,7 +188,11 @@ func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 			out, err = nil, e
 		}
 	}()
-	tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, noise, tr.pool) })
+	newSolver, solver, err := tr.open(opt.Solver, c)
+	if err != nil {
+		return nil, err
+	}
+	tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, noise, tr.pool, newSolver) })
 	if err := tr.together("linear programs", err); err != nil {
 		return nil, err
 	}
@@ -188,7 +201,7 @@ func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 	tr.cuts = make([]float64, opt.Passes*(1+len(c.Reservoirs)))
 	tr.costs = make([]float64, tr.hi-tr.lo)
 
-	out = &Training{}
+	out = &Training{Solver: solver}
 	for out.Stopped == "" {
 		it, err := tr.iterate(ctx, len(out.Iterations))
 		if err != nil {

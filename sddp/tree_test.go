@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // treeLP writes the deterministic equivalent of a case over its whole scenario tree, or over the
@@ -233,7 +234,17 @@ func within(a, b float64) bool {
 // falling; the policy costs that much over all paths of the tree; and no cut is above the true
 // cost-to-go, at the trial points and at random ones.
 func TestAgainstDeterministicEquivalent(t *testing.T) {
+	for _, kind := range []string{lp.Embedded, lp.CLP} {
+		t.Run(kind, func(t *testing.T) { againstDeterministicEquivalent(t, kind) })
+	}
+}
+
+func againstDeterministicEquivalent(t *testing.T, kind string) {
+	newSolver := solvers(t, kind)
 	cases := 12
+	if kind == lp.CLP {
+		cases = 6
+	}
 	if testing.Short() {
 		cases = 4
 	}
@@ -244,7 +255,7 @@ func TestAgainstDeterministicEquivalent(t *testing.T) {
 			if err := c.checkStages(); err != nil {
 				t.Fatal(err)
 			}
-			opt := Options{Iterations: 80, Passes: 6, Openings: 2 + rng.IntN(2), Seed: uint64(n)}
+			opt := Options{Iterations: 80, Passes: 6, Openings: 2 + rng.IntN(2), Seed: uint64(n), Solver: kind}
 			noise := NewNoise(c, opt.Seed, opt.Openings)
 			want := optimum(t, c, noise)
 			tr := trained(t, c, opt)
@@ -260,7 +271,7 @@ func TestAgainstDeterministicEquivalent(t *testing.T) {
 			if !within(last, want) {
 				t.Errorf("the lower bound ends at %.10g, the optimum is %.10g", last, want)
 			}
-			p, err := newPlanner(c, noise, tr.Policy.Pool)
+			p, err := newPlanner(c, noise, tr.Policy.Pool, newSolver)
 			if err != nil {
 				t.Fatal(err)
 			}

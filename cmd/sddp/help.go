@@ -44,6 +44,10 @@ Training:
 	--stall N        stop earlier, when the lower bound has grown by less than one
 	                 millionth in N iterations (default 0: do not)
 
+	--solver S       what solves the linear programs: embedded, clp, which needs the
+	                 library libClp.so.1, or auto: clp for stages of 100 rows or more
+	                 if it is there, else embedded (default auto)
+
 Results:
 
 	--scenarios N    simulate the policy over N scenarios at the end (default 200)
@@ -74,6 +78,7 @@ policy must have been trained for the same case.
 	--scenarios N      number of scenarios (default 1000)
 	--out-of-sample    draw inflows anew from the distributions of the case, instead
 	                   of taking the openings that the policy was trained for
+	--solver S         what solves the linear programs, as for sddp train
 	--threads N        threads that each rank computes with, and
 	--pin WHAT         what they are pinned to, as for sddp train
 	--out DIR          write storage.svg and summary.json to DIR

@@ -17,13 +17,13 @@ func train(j *job) error {
 	}
 	trained, err := sddp.Train(j.ctx, j.world, c, sddp.Options{
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
-		Gap: j.o.gap, Stall: j.o.stall, Env: j.env, Progress: j.progress.iteration,
+		Gap: j.o.gap, Stall: j.o.stall, Solver: j.o.solver, Env: j.env, Progress: j.progress.iteration,
 	})
 	if err != nil {
 		return err
 	}
 	j.progress.end()
-	sim, err := sddp.Simulate(j.ctx, j.world, c, trained.Policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Env: j.env})
+	sim, err := sddp.Simulate(j.ctx, j.world, c, trained.Policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Solver: j.o.solver, Env: j.env})
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func simulate(j *job) error {
 	if err != nil {
 		return err
 	}
-	sim, err := sddp.Simulate(j.ctx, j.world, c, policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Outside: j.o.outside, Env: j.env})
+	sim, err := sddp.Simulate(j.ctx, j.world, c, policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Outside: j.o.outside, Solver: j.o.solver, Env: j.env})
 	if err != nil {
 		return err
 	}

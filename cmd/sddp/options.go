@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // options are what the command line says.
@@ -26,6 +28,7 @@ type options struct {
 	json       bool
 	threads    int    // 0: as the environment says
 	pin        string // empty: as the environment says
+	solver     string
 }
 
 // command is a subcommand.
@@ -41,12 +44,19 @@ var commands = map[string]command{
 	"info":     {nil, infoFlags, infoHelp},
 }
 
-// threadFlags are those of the commands that compute.
-func threadFlags(f *flag.FlagSet, o *options) {
+// computeFlags are those of the commands that compute: with what, and how.
+func computeFlags(f *flag.FlagSet, o *options) {
 	f.Func("threads", "", func(s string) error {
 		n, err := strconv.Atoi(s)
 		if o.threads = n; err != nil || n < 1 {
 			return errors.New("want a whole number of at least 1")
+		}
+		return nil
+	})
+	o.solver = lp.Auto
+	f.Func("solver", "", func(s string) error {
+		if o.solver = s; s != lp.Auto && s != lp.Embedded && s != lp.CLP {
+			return errors.New("want auto, embedded or clp")
 		}
 		return nil
 	})
@@ -59,7 +69,7 @@ func threadFlags(f *flag.FlagSet, o *options) {
 }
 
 func trainFlags(f *flag.FlagSet, o *options) {
-	threadFlags(f, o)
+	computeFlags(f, o)
 	f.IntVar(&o.iterations, "iterations", 50, "")
 	f.IntVar(&o.passes, "passes", 8, "")
 	f.IntVar(&o.openings, "openings", 10, "")
@@ -72,7 +82,7 @@ func trainFlags(f *flag.FlagSet, o *options) {
 }
 
 func simulateFlags(f *flag.FlagSet, o *options) {
-	threadFlags(f, o)
+	computeFlags(f, o)
 	f.StringVar(&o.policy, "policy", "", "")
 	f.IntVar(&o.scenarios, "scenarios", 1000, "")
 	f.BoolVar(&o.outside, "out-of-sample", false, "")

@@ -1,0 +1,93 @@
+package sddp
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/sddp/lp"
+)
+
+// embedded makes the solver that is always there.
+func embedded() lp.Solver { return lp.New() }
+
+// solvers returns what makes solvers of a kind. Without its library the test is skipped, unless
+// COHORT_REQUIRE_TOOLS=1 says that the set-up has installed everything.
+func solvers(t *testing.T, kind string) func() lp.Solver {
+	t.Helper()
+	newSolver, _, err := lp.Open(kind, 0)
+	if err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return newSolver
+}
+
+// With Clp too, the policy and the simulation have the same bits for any split over ranks and
+// threads, and the bounds are those of the embedded solver.
+func TestClpSameForAnySplit(t *testing.T) {
+	solvers(t, lp.CLP)
+	c := readShipped(t, "brazil4")
+	opt := Options{Iterations: 3, Passes: 4, Openings: 3, Seed: 5, Solver: lp.CLP}
+	var want *Training
+	var wantCost Estimate
+	for _, split := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}} {
+		results := make([]*Training, split[0])
+		costs := make([]Estimate, split[0])
+		err := cohort.Run(context.Background(), split[0], func(world *cohort.Comm) (err error) {
+			opt := opt
+			opt.Threads = split[1]
+			if results[world.Rank()], err = Train(context.Background(), world, c, opt); err != nil {
+				return err
+			}
+			sim, err := Simulate(context.Background(), world, c, results[world.Rank()].Policy,
+				SimulateOptions{Scenarios: 20, Threads: split[1], Solver: lp.CLP})
+			if err == nil {
+				costs[world.Rank()] = sim.Cost
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%v: %v", split, err)
+		}
+		if want == nil {
+			want, wantCost = results[0], costs[0]
+		}
+		for r, got := range results {
+			if got.Policy.Pool.SHA256() != want.Policy.Pool.SHA256() || got.Policy.LowerBound != want.Policy.LowerBound || costs[r] != wantCost {
+				t.Errorf("%d ranks × %d threads, rank %d: the policy or its cost differs from that of one rank", split[0], split[1], r)
+			}
+			if got.Solver.Kind != lp.CLP {
+				t.Errorf("the solver was %v", got.Solver)
+			}
+		}
+	}
+}
+
+// The two solvers' policies converge to the same bound.
+func TestSolversConverge(t *testing.T) {
+	solvers(t, lp.CLP)
+	c := readShipped(t, "toy")
+	for _, kind := range []string{lp.Embedded, lp.CLP} {
+		tr := trained(t, c, Options{Iterations: 5, Passes: 2, Solver: kind})
+		const cost = 11800 // by hand, see TestToyByHand
+		if !within(tr.Policy.LowerBound, cost) || tr.Solver.Kind != kind {
+			t.Errorf("%s: lower bound %v, want %v; solver %v", kind, tr.Policy.LowerBound, cost, tr.Solver)
+		}
+	}
+}
+
+func TestUnknownSolver(t *testing.T) {
+	c := readShipped(t, "toy")
+	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
+		_, err := Train(context.Background(), world, c, Options{Iterations: 1, Solver: "glpk"})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), `got solver "glpk", want auto, embedded or clp`) {
+		t.Errorf("got %v", err)
+	}
+}
