@@ -23,7 +23,10 @@ func TestSameForAnySplit(t *testing.T) {
 	if testing.Short() {
 		opt.Iterations, opt.Openings = 3, 3
 	}
-	outside := SimulateOptions{Scenarios: 30, Outside: true}
+	scenarios := 40
+	if testing.Short() {
+		scenarios = 15
+	}
 	type result struct {
 		cuts    string
 		its     []Iteration
@@ -61,12 +64,11 @@ func TestSameForAnySplit(t *testing.T) {
 				return err
 			}
 			r.cuts, r.its = tr.Policy.Pool.SHA256(), plain(tr.Iterations)
-			if r.in, err = Simulate(ctx, world, c, tr.Policy, SimulateOptions{Scenarios: 40, Threads: opt.Threads, Pin: opt.Pin}); err != nil {
+			if r.in, err = Simulate(ctx, world, c, tr.Policy, SimulateOptions{Scenarios: scenarios, Threads: opt.Threads, Pin: opt.Pin}); err != nil {
 				return err
 			}
-			more := outside
-			more.Threads = 3 - opt.Threads%2
-			r.out, err = Simulate(ctx, world, c, tr.Policy, more)
+			other := SimulateOptions{Scenarios: scenarios, Outside: true, Threads: 3 - opt.Threads%2}
+			r.out, err = Simulate(ctx, world, c, tr.Policy, other)
 			return err
 		})
 		name := fmt.Sprintf("%d ranks × %d threads pinned to %s", split.ranks, split.threads(0), split.pin)
