@@ -85,9 +85,6 @@ func (b *benchSettings) run(args []string) (int, error) {
 	if b.op = findBench(args[0]); b.op == nil {
 		return statusUsage, usagef("there is no operation %q%s; there are %s", args[0], didYouMean(args[0], benchNames()), strings.Join(benchNames(), ", "))
 	}
-	if b.op.absent != "" {
-		return statusUsage, fmt.Errorf("%s: %s", b.op.name, b.op.absent)
-	}
 	if err := b.checkBackend(); err != nil {
 		return statusUsage, err
 	}

@@ -12,7 +12,6 @@ import (
 // benchOp is an operation that can be measured.
 type benchOp struct {
 	name, about string
-	absent      string // why it cannot be measured
 	ranks       int    // ranks needed
 	sizeless    bool   // there is no message
 	between     bool   // the time is that of rank 0, not the mean over ranks
@@ -34,7 +33,7 @@ var benchOps = []benchOp{
 	{name: "barrier", about: "Barrier", sizeless: true, ready: readyBarrier},
 	{name: "iallreduce", about: "Iallreduce and Wait", ready: readyIallreduce},
 	{name: "pallreduce", about: "Start and Wait of AllreduceInit", ready: readyPallreduce},
-	{name: "shmwin", about: "shared windows (not there yet)", absent: "shared windows are not there yet"},
+	{name: "shmwin", about: "a shared window: rank 0 writes, Fence, all read, Fence", ready: readyShmwin},
 }
 
 func benchNames() (names []string) {
@@ -296,4 +295,36 @@ func readyPallreduce(c *cohort.Comm, bytes int) (func(int) error, func() error, 
 		}
 		return nil
 	}, p.Close, nil
+}
+
+// readyShmwin has all of the window in rank 0's part.
+func readyShmwin(c *cohort.Comm, bytes int) (func(int) error, func() error, error) {
+	s, r := pageOf[byte](bytes, 1), pageOf[byte](bytes, 1)
+	n := 0
+	if c.Rank() == 0 {
+		n = bytes
+	}
+	w, err := cohort.AllocateShared[byte](c, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	base, err := w.Remote(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(iters int) error {
+		for range iters {
+			if c.Rank() == 0 {
+				copy(base, s)
+			}
+			if err := w.Fence(); err != nil {
+				return err
+			}
+			copy(r, base)
+			if err := w.Fence(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, w.Close, nil
 }

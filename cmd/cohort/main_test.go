@@ -90,7 +90,6 @@ func TestCommand_Errors(t *testing.T) {
 		{"bench", "want one OP, one of p2p,"},
 		{"bench p2p bw", "want one OP"},
 		{"bench allreduec", "did you mean allreduce?"},
-		{"bench shmwin", "shared windows are not there yet"},
 		{"bench -n 1 p2p", "want -n 2 or more"},
 		{"bench --sizes 8,x p2p", "want whole numbers"},
 		{"bench --sizes 99999999999 p2p", "want whole numbers"},
