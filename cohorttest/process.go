@@ -55,7 +55,11 @@ func rankMain(text string) int {
 		err = errors.Join(err, fmt.Errorf("second Close: %w", e))
 	}
 	world = nil
-	if left := before.left() + sharedMappings(); left != "" {
+	left := before.left()
+	if !windowsAbandoned.Load() {
+		left += sharedMappings()
+	}
+	if left != "" {
 		err = errors.Join(err, fmt.Errorf("after Close there are left:\n%s", left))
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -291,6 +292,20 @@ func (h holdings) compare(r *Rank, before holdings, memory int64) {
 	}
 }
 
+// windowsAbandoned says that this process had windows of broken communicators whose
+// memory is a library's: it frees a window only if all ranks come to that, so that
+// the memory is there until the process ends.
+var windowsAbandoned atomic.Bool
+
+// abandon closes a broken communicator and its windows.
+func abandon(r *Rank, c *cohort.Comm, what string) {
+	if r.World.Caps().Library != "" {
+		windowsAbandoned.Store(true)
+	}
+	broken(r, c, what)
+	r.OK(c.Close())
+}
+
 // mismatchedWindows has one rank make another call than the others.
 func mismatchedWindows(r *Rank) {
 	type call = func(c *cohort.Comm, w, v *cohort.SharedWindow[int64]) error
@@ -352,8 +367,7 @@ func mismatchedWindows(r *Rank) {
 				names(r, err, words...)
 				opError(r, what, err)
 			}
-			broken(r, c, what)
-			r.OK(c.Close())
+			abandon(r, c, what)
 		}
 	}
 }
@@ -385,7 +399,6 @@ func fenceLocked(r *Rank) {
 		} else if err := w.Fence(); r.Is(err, cohort.ErrMismatch, "Fence while rank %d has a lock", who) {
 			names(r, err, rankText(who))
 		}
-		broken(r, c, "a Fence with a lock")
-		r.OK(c.Close())
+		abandon(r, c, "a Fence with a lock")
 	}
 }

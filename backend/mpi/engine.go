@@ -53,6 +53,21 @@ func (e *engine) leak() {
 	e.mu.Unlock()
 }
 
+// kept are the operations that the library still had when a world was closed: their
+// buffers stay pinned, and so they have to be reachable.
+var kept struct {
+	mu  sync.Mutex
+	ops []*op
+}
+
+func (e *engine) keep() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	kept.ops = append(kept.ops, e.ops...)
+}
+
 // request returns a request for an operation of the backend's own; done takes it
 // back when it is complete.
 func (e *engine) request() *backend.Request {

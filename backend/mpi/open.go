@@ -325,6 +325,7 @@ func (p *process) describe() backend.Caps {
 func (p *process) finalize(c *comm) error {
 	p.settle()
 	p.engine.stop()
+	p.engine.keep()
 	if p.engine.leaks == 0 && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
 		c.data.Free()
 		c.ctl.Free()
