@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestTrainOverMPI(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		for _, s := range splits {
 			ranks, threads := s[0], s[1]
-			args := append([]string{exe}, append(splitArgs, "--threads", strconv.Itoa(threads))...)
+			args := slices.Concat([]string{exe}, splitArgs, []string{"--threads", strconv.Itoa(threads)})
 			sameResult(t, l.Command(ranks, args...), ranks, threads, want)
 			if ranks == 4 || threads == 1 {
 				byCohort := exec.Command(tool, append([]string{"run", "--backend", "mpi", "--tag=false", "-n", strconv.Itoa(ranks)}, args...)...)
@@ -31,7 +32,7 @@ func TestTrainOverMPI(t *testing.T) {
 			}
 		}
 		// A library that only one thread may call.
-		funneled := l.Command(2, append([]string{exe}, append(splitArgs, "--threads", "2")...)...)
+		funneled := l.Command(2, slices.Concat([]string{exe}, splitArgs, []string{"--threads", "2"})...)
 		funneled.Env = append(funneled.Env, "COHORT_MPI_THREAD=funneled")
 		sameResult(t, funneled, 2, 2, want)
 	})

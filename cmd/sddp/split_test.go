@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ var splitArgs = append([]string{"train", caseDir("brazil4"), "--json"},
 // splitResult is what the training gives on one rank with one thread, without a launcher.
 func splitResult(t *testing.T) result {
 	t.Helper()
-	status, out, errs := sddpRun(t, append(splitArgs, "--threads", "1", "--pin", "none")...)
+	status, out, errs := sddpRun(t, append(slices.Clone(splitArgs), "--threads", "1", "--pin", "none")...)
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)
 	}
@@ -79,16 +80,44 @@ func TestSplitsOverShm(t *testing.T) {
 	for _, s := range splits {
 		ranks, threads := s[0], s[1]
 		args := []string{"run", "--backend", "shm", "--tag=false", "-n", strconv.Itoa(ranks), exe}
-		byFlag := exec.Command(tool, append(append(args, splitArgs...), "--threads", strconv.Itoa(threads), "--pin", "cores")...)
+		byFlag := exec.Command(tool, slices.Concat(args, splitArgs, []string{"--threads", strconv.Itoa(threads), "--pin", "cores"})...)
 		byFlag.Env = os.Environ()
-		byVariable := exec.Command(tool, append(args, splitArgs...)...)
+		byVariable := exec.Command(tool, slices.Concat(args, splitArgs)...)
 		byVariable.Env = append(os.Environ(), "COHORT_THREADS="+strconv.Itoa(threads), "COHORT_PIN=numa")
 		sameResult(t, byFlag, ranks, threads, want)
 		sameResult(t, byVariable, ranks, threads, want)
 	}
-	alone := exec.Command(exe, append(splitArgs, "--threads", "2", "--pin", "cores")...)
+	alone := exec.Command(exe, append(slices.Clone(splitArgs), "--threads", "2", "--pin", "cores")...)
 	alone.Env = os.Environ()
 	sameResult(t, alone, 1, 2, want)
+}
+
+// Clp gives other cuts than the embedded solver, and the same ones for every split.
+func TestSplitsWithClp(t *testing.T) {
+	args := append(splitArgs[:len(splitArgs):len(splitArgs)], "--solver", "clp")
+	status, out, errs := sddpRun(t, append(args, "--threads", "1")...)
+	if status != 0 && strings.Contains(errs, "solver clp") && os.Getenv("COHORT_REQUIRE_TOOLS") != "1" {
+		t.Skipf("no Clp here: %s", errs)
+	}
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	want := lastLine(t, out)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, threads := range []int{2, 3} {
+		cmd := exec.Command(exe, append(args, "--threads", strconv.Itoa(threads))...)
+		cmd.Env = os.Environ()
+		sameResult(t, cmd, 1, threads, want)
+	}
+	if runtime.GOOS != "linux" {
+		return
+	}
+	both := exec.Command(cohortTool(t), append(append([]string{"run", "--backend", "shm", "--tag=false", "-n", "2", exe}, args...), "--threads", "2")...)
+	both.Env = os.Environ()
+	sameResult(t, both, 2, 2, want)
 }
 
 // The default training of the case that is shipped has the cuts that docs/adr/0004-canonical-basis.md
