@@ -12,10 +12,10 @@ import (
 // benchOp is an operation that can be measured.
 type benchOp struct {
 	name, about string
-	ranks       int    // ranks needed
-	sizeless    bool   // there is no message
-	between     bool   // the time is that of rank 0, not the mean over ranks
-	calls       int    // calls in one iteration, where there are several
+	ranks       int  // ranks needed
+	sizeless    bool // there is no message
+	between     bool // the time is that of rank 0, not the mean over ranks
+	calls       int  // calls in one iteration, where there are several
 	// ready prepares what lasts for all batches of one size and returns one
 	// batch: iters iterations with nothing else between them.
 	ready func(c *cohort.Comm, bytes int) (batch func(iters int) error, done func() error, err error)

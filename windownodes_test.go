@@ -1,0 +1,277 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// spread is a local backend whose ranks are on nodes of per ranks each. It shares no
+// memory.
+type spread struct {
+	backend.Comm
+	per int
+}
+
+func (a *spread) NodeOf(rank int) int { return a.WorldRank(rank) / a.per }
+
+func (a *spread) Derive(members []int, id uint32) (backend.Comm, error) {
+	c, err := a.Comm.Derive(members, id)
+	return &spread{c, a.per}, err
+}
+
+// nodes is spread with shared memory on each node.
+type nodes struct{ spread }
+
+func (s *nodes) Derive(members []int, id uint32) (backend.Comm, error) {
+	c, err := s.Comm.Derive(members, id)
+	return &nodes{spread{c, s.per}}, err
+}
+
+func (s *nodes) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+	for r := range s.Size() {
+		if s.NodeOf(r) != s.NodeOf(0) {
+			return nil, fmt.Errorf("%w: Share of several nodes", ErrInternal)
+		}
+	}
+	return s.Comm.(backend.Sharer).Share(b, size, tell)
+}
+
+func (s *nodes) Spare() (int64, string) { return 1 << 30, "the test's limit" }
+
+// populate fills a region on every node by ranges of its ranks, reads it, and
+// returns the sum in order.
+func populate(w *Comm, n int) (sum float64, err error) {
+	r, err := NewSharedRegion[float64](w, n)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	node := r.Node()
+	lo, hi := n*node.Rank()/node.Size(), n*(node.Rank()+1)/node.Size()
+	part, err := r.Range(lo, hi)
+	if err != nil {
+		return 0, err
+	}
+	for i := range part {
+		part[i] = math.Sqrt(float64(lo + i))
+	}
+	if err := r.Fence(); err != nil {
+		return 0, err
+	}
+	all, err := r.Slice()
+	if err != nil {
+		return 0, err
+	}
+	for _, x := range all {
+		sum += x
+	}
+	return sum, r.Fence()
+}
+
+// TestWindowsOfNodes has the same program on one node, on nodes of two ranks, and
+// on ranks that have no memory in common.
+func TestWindowsOfNodes(t *testing.T) {
+	const ranks, n = 4, 1001
+	want := 0.0
+	for i := range n {
+		want += math.Sqrt(float64(i))
+	}
+	for _, c := range []struct {
+		name string
+		per  int // ranks of a node
+		wrap func(bc backend.Comm) backend.Comm
+	}{
+		{"one node", ranks, func(bc backend.Comm) backend.Comm { return bc }},
+		{"two nodes", 2, func(bc backend.Comm) backend.Comm { return &nodes{spread{bc, 2}} }},
+		{"no shared memory", 1, func(bc backend.Comm) backend.Comm { return &spread{bc, 1} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for rank, err := range worlds(ranks, settings{}, c.wrap, func(w *Comm) error {
+				if got, err := populate(w, n); err != nil || math.Float64bits(got) != math.Float64bits(want) {
+					return fmt.Errorf("the sum is %g, want %g: %v", got, want, err)
+				}
+				if err := leaders(w, c.per); err != nil {
+					return err
+				}
+				if c.per < ranks {
+					if err := spanning(w); err != nil {
+						return err
+					}
+				}
+				node, err := w.SplitShared()
+				if err != nil || node.Size() != c.per || node.Rank() != w.Rank()%c.per {
+					return fmt.Errorf("SplitShared: rank %d of %d, %v", node.Rank(), node.Size(), err)
+				}
+				win, err := AllocateShared[int](node, 1)
+				if err != nil {
+					return err
+				}
+				mine, err := win.Local()
+				if err != nil {
+					return err
+				}
+				mine[0] = w.Rank()
+				if err := win.Fence(); err != nil {
+					return err
+				}
+				for r := range node.Size() {
+					if p, err := win.Remote(r); err != nil || p[0] != w.Rank()/c.per*c.per+r {
+						return fmt.Errorf("rank %d of the node has %v, %v", r, p, err)
+					}
+				}
+				return errors.Join(win.Fence(), win.Close(), node.Close())
+			}) {
+				if err != nil {
+					t.Errorf("rank %d: %v", rank, err)
+				}
+			}
+		})
+	}
+}
+
+// leaders checks that each node has a copy of its own and a leader who writes it.
+func leaders(w *Comm, per int) error {
+	r, err := NewSharedRegion[int](w, 3)
+	if err != nil {
+		return err
+	}
+	if r.Node().Size() != per || r.IsLeader() != (w.Rank()%per == 0) {
+		return fmt.Errorf("rank %d of %d, leader %v", r.Node().Rank(), r.Node().Size(), r.IsLeader())
+	}
+	all, err := r.MutSlice()
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		all[i] = w.Rank()
+	}
+	if err := r.Fence(); err != nil {
+		return err
+	}
+	if all, err = r.Slice(); err != nil {
+		return err
+	}
+	for i, x := range all {
+		if x != w.Rank()/per*per {
+			return fmt.Errorf("element %d is rank %d's, want that of the leader of rank %d", i, x, w.Rank())
+		}
+	}
+	return errors.Join(r.Fence(), r.Close())
+}
+
+// spanning makes windows of several nodes, and regions that do not fit on one: an
+// error on every rank, after which everything goes on.
+func spanning(w *Comm) error {
+	win, err := AllocateShared[int](w, 5)
+	if !errors.Is(err, ErrComm) || win != nil || !strings.Contains(err.Error(), "SplitShared") {
+		return fmt.Errorf("a window of several nodes: %v", err)
+	}
+	if _, err := AllocateShared[int](w, 1<<60); !errors.Is(err, ErrComm) {
+		return fmt.Errorf("a huge window of several nodes: %v", err)
+	}
+	if _, ok := w.core.bc.(backend.Sharer); ok {
+		_, err := NewSharedRegion[byte](w, 1<<30)
+		if !errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "1.0 GiB") || !strings.Contains(err.Error(), "the test's limit") {
+			return fmt.Errorf("a region that no node has room for: %v", err)
+		}
+	}
+	return w.Barrier()
+}
+
+// unequal is nodes of which the second one has no memory left.
+type unequal struct{ nodes }
+
+func (u *unequal) Derive(members []int, id uint32) (backend.Comm, error) {
+	c, err := u.Comm.Derive(members, id)
+	return &unequal{nodes{spread{c, u.per}}}, err
+}
+
+func (u *unequal) Spare() (int64, string) {
+	if u.NodeOf(u.Rank()) == 1 {
+		return 100, "the second node's limit"
+	}
+	return -1, ""
+}
+
+// TestRegionFailsOnOneNode checks that a region is on all nodes or none, and that all
+// ranks are told why.
+func TestRegionFailsOnOneNode(t *testing.T) {
+	wrap := func(bc backend.Comm) backend.Comm { return &unequal{nodes{spread{bc, 2}}} }
+	for rank, err := range worlds(4, settings{}, wrap, func(w *Comm) error {
+		r, err := NewSharedRegion[int](w, 1000)
+		if !errors.Is(err, ErrAlloc) || r != nil || !strings.Contains(err.Error(), "the second node's limit") || !strings.Contains(err.Error(), "KiB") {
+			return fmt.Errorf("got %v", err)
+		}
+		if open := w.core.job.derived(); len(open) != 0 {
+			return fmt.Errorf("%s is open", open[0].name)
+		}
+		return w.Barrier()
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// TestWindowHandles has operations of a handle end with its context, and those of the
+// window go on.
+func TestWindowHandles(t *testing.T) {
+	onRanks(t, 2, func(c *Comm) error {
+		w, err := AllocateShared[int](c, 1)
+		if err != nil {
+			return err
+		}
+		var g *LockGuard
+		if c.Rank() == 0 {
+			if g, err = w.Lock(LockExclusive, 1); err != nil {
+				return err
+			}
+		}
+		if err := c.Barrier(); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			ctx, cancel := expiredContext()
+			defer cancel()
+			if _, err := w.WithContext(ctx).Lock(LockShared, 1); !errors.Is(err, ErrTimeout) {
+				return fmt.Errorf("Lock with an expired context: %v", err)
+			}
+		}
+		if err := c.Barrier(); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			if err := g.Unlock(); err != nil {
+				return err
+			}
+		}
+		if g, err = w.Lock(LockShared, 1); err != nil {
+			return err
+		}
+		if err := g.Unlock(); err != nil {
+			return err
+		}
+		ctx, cancel := expiredContext()
+		defer cancel()
+		if err := w.WithContext(ctx).Close(); err != nil {
+			return err
+		}
+		if err := w.Sync(); !errors.Is(err, ErrClosed) {
+			return fmt.Errorf("Sync after Close of a handle: %v", err)
+		}
+		if len(c.core.windows) != 0 {
+			return fmt.Errorf("%d windows are open", len(c.core.windows))
+		}
+		return nil
+	})
+}
+
+func expiredContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), -1)
+}
