@@ -39,7 +39,7 @@ type LockAllGuard struct {
 //
 // Deadline: [ErrTimeout], which says who has the lock.
 func (w *SharedWindow[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
-	g, err := w.base().lock(kind, rank) // a value, so that the caller's stack can have it
+	g, err := (*untyped)(w).lock(kind, rank) // a value, so that the caller's stack can have it
 	if err != nil {
 		return nil, err
 	}
@@ -51,14 +51,27 @@ func (w *SharedWindow[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
 //
 // Errors and deadline: as those of Lock.
 func (w *SharedWindow[T]) LockAll() (*LockAllGuard, error) {
-	g, err := w.base().lockAll()
+	g, err := (*untyped)(w).lockAll()
 	if err != nil {
 		return nil, err
 	}
 	return &g, nil
 }
 
-func (s *shared) lock(kind LockKind, rank int) (LockGuard, error) {
+// untyped is a window of no type, to which one of any type can be converted where
+// it costs nothing. Calls of base cost too much for Lock and LockAll to be inlined,
+// and then their guards would be on the heap.
+type untyped struct{ s *shared }
+
+func (w *untyped) base() *shared {
+	if w == nil {
+		return nil
+	}
+	return w.s
+}
+
+func (w *untyped) lock(kind LockKind, rank int) (LockGuard, error) {
+	s := w.base()
 	if s == nil {
 		return LockGuard{}, s.failed("lock", rank, noWindow)
 	}
@@ -69,7 +82,8 @@ func (s *shared) lock(kind LockKind, rank int) (LockGuard, error) {
 	return LockGuard{s, rank, ticket}, nil
 }
 
-func (s *shared) lockAll() (LockAllGuard, error) {
+func (w *untyped) lockAll() (LockAllGuard, error) {
+	s := w.base()
 	if s == nil {
 		return LockAllGuard{}, s.failed("lockall", Undefined, noWindow)
 	}

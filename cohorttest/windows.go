@@ -36,6 +36,8 @@ func windowScenarios() []scenario {
 		{name: "windows/close-region", body: closeRegion},
 		{name: "windows/arguments", body: windowArguments},
 		{name: "windows/room", body: windowRoom},
+		{name: "windows/one-copy", sizes: func(n int) bool { return n == 4 || n == 5 }, body: oneCopy},
+		{name: "windows/allocations", sizes: func(n int) bool { return n <= 2 }, body: windowAllocations},
 		{name: "mismatch/windows", sizes: atLeast(2), body: mismatchedWindows},
 		{name: "mismatch/window-fence-locked", sizes: atLeast(2), body: fenceLocked},
 	}

@@ -1,0 +1,149 @@
+package cohorttest
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// What windows cost: memory, once for all ranks of a node, and no allocations.
+
+// oneCopy has all ranks of a node read a region of 256 MiB. What they have in memory
+// grows by one copy together: the proportional set size counts a page that four
+// processes have mapped as a quarter in each.
+func oneCopy(r *Rank) {
+	const size = 256 << 20
+	if !r.World.Caps().Processes {
+		return // ranks of one process
+	}
+	r.OK(r.Comm.Barrier())
+	before, ok := proportional()
+	r.OK(r.Comm.Barrier())
+	g, err := cohort.NewSharedRegion[int64](r.Comm, size/8)
+	r.OK(err)
+	node := g.Node()
+	lo, hi := size/8*node.Rank()/node.Size(), size/8*(node.Rank()+1)/node.Size()
+	mine, err := g.Range(lo, hi)
+	r.OK(err)
+	for i := range mine {
+		mine[i] = int64(lo + i)
+	}
+	r.OK(g.Fence())
+	all, err := g.Slice()
+	r.OK(err)
+	for i, x := range all {
+		if x != int64(i) {
+			r.Errorf("element %d is %d", i, x)
+			break
+		}
+	}
+	r.OK(g.Fence()) // all have read all of it
+	after, _ := proportional()
+	r.OK(g.Fence())
+	sum, err := cohort.AllreduceOne(node, after-before, cohort.Sum)
+	r.OK(err)
+	if ok && (sum > size+size/10 || sum < size-size/10) {
+		r.Errorf("%d ranks have %d MiB more in memory with a region of %d MiB", node.Size(), sum>>20, size>>20)
+	}
+	r.OK(g.Close())
+	r.OK(r.Comm.Barrier())
+	if end, ok := proportional(); ok && end-before > size/10 {
+		r.Errorf("after Close there are %d MiB more in memory than before", (end-before)>>20)
+	}
+	r.OK(r.Comm.Barrier())
+}
+
+// proportional returns the proportional set size of this process in bytes; false
+// where the system does not say.
+func proportional() (int64, bool) {
+	b, err := os.ReadFile("/proc/self/smaps_rollup")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "Pss:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 10, 64)
+			return n << 10, err == nil
+		}
+	}
+	return 0, false
+}
+
+// windowAllocations checks that no call allocates once a window is there.
+func windowAllocations(r *Rank) {
+	if racing || r.World.Caps().Library != "" {
+		return // what the detector and a library allocate is not counted
+	}
+	w := window[int64](r, r.Comm, 1)
+	last := r.Size - 1
+	for _, c := range []struct {
+		what string
+		call func() error
+	}{
+		{"Fence", w.Fence},
+		{"Local", func() error {
+			p, err := w.Local()
+			p[0]++
+			return err
+		}},
+		{"Remote", func() error {
+			_, err := w.Remote(last)
+			return err
+		}},
+		{"Sync", w.Sync},
+		{"Lock", func() error {
+			g, err := w.Lock(cohort.LockExclusive, last)
+			if err != nil {
+				return err
+			}
+			if err := g.Flush(); err != nil {
+				return err
+			}
+			return g.Unlock()
+		}},
+		{"LockAll", func() error {
+			g, err := w.LockAll()
+			if err != nil {
+				return err
+			}
+			if err := g.FlushAll(); err != nil {
+				return err
+			}
+			return g.Unlock()
+		}},
+	} {
+		noAllocations(r, c.what, c.call)
+	}
+	r.OK(w.Close())
+}
+
+// noAllocations makes a call on all ranks, and counts what it allocates on the first
+// one: in its process, which may be that of all.
+func noAllocations(r *Rank, what string, call func() error) {
+	const warm, runs = 50, 200
+	var failed error
+	step := func() {
+		if err := call(); err != nil && failed == nil {
+			failed = fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	for range warm {
+		step()
+	}
+	r.OK(r.Comm.Barrier())
+	if r.Rank == 0 {
+		if n := testing.AllocsPerRun(runs, step); n != 0 {
+			r.Errorf("%s: %v allocations", what, n)
+		}
+	} else {
+		for range runs + 1 { // AllocsPerRun makes one more
+			step()
+		}
+	}
+	r.OK(failed)
+	r.OK(r.Comm.Barrier())
+}
