@@ -1,0 +1,200 @@
+//go:build linux
+
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// telling returns a backend.Tell over c; before and after are called around each
+// exchange with its number.
+func telling(c backend.Comm, b *backend.Bound, before, after func(step int)) backend.Tell {
+	step := 0
+	typ := &backend.Datatype{Kind: backend.Uint8, Size: 1, Name: "uint8", ID: uint32(backend.Uint8)}
+	return func(mine string) ([]string, error) {
+		before(step)
+		all := make([]byte, c.Size()*backend.TellSize)
+		copy(all[c.Rank()*backend.TellSize:], mine)
+		call := &backend.Call{Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: backend.TellSize, Recv: all, Seq: uint32(step)}
+		done, err := c.(backend.Native).Collective(b, call)
+		if err == nil && !done {
+			err = errors.New("the collective was not done")
+		}
+		after(step)
+		step++
+		texts := make([]string, c.Size())
+		for r := range texts {
+			texts[r] = strings.TrimRight(string(all[r*backend.TellSize:(r+1)*backend.TellSize]), "\x00")
+		}
+		return texts, err
+	}
+}
+
+// remains says what Share has left in this process: mappings, and descriptors more
+// than before.
+func remains(files int) error {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(string(maps), "cohort-window") {
+		return errors.New("the memory is still mapped")
+	}
+	if n := descriptors(); n > files {
+		return fmt.Errorf("%d descriptors, %d before", n, files)
+	}
+	return nil
+}
+
+func descriptors() int {
+	d, _ := os.ReadDir("/proc/self/fd")
+	return len(d)
+}
+
+const shareSteps = 2 // rank 0's name; all have the memory
+
+// wherever is a rank and a moment of Share.
+type wherever struct {
+	rank, step int
+	after      bool
+}
+
+func (w wherever) String() string {
+	return fmt.Sprintf("share-killed-%d-%d-%v", w.rank, w.step, w.after)
+}
+
+func everywhere() (all []wherever) {
+	for _, rank := range []int{0, 2} {
+		for step := range shareSteps {
+			all = append(all, wherever{rank, step, false}, wherever{rank, step, true})
+		}
+	}
+	return all
+}
+
+func init() {
+	for _, w := range everywhere() {
+		programs[w.String()] = func(c backend.Comm) error {
+			files := descriptors()
+			die := func(after bool) func(step int) {
+				return func(step int) {
+					if c.Rank() == w.rank && step == w.step && after == w.after {
+						syscall.Kill(os.Getpid(), syscall.SIGKILL)
+						select {}
+					}
+				}
+			}
+			mem, err := c.(backend.Sharer).Share(nil, 1<<20, telling(c, nil, die(false), die(true)))
+			if w.step == shareSteps-1 && w.after && err == nil {
+				// All had said that they have it.
+				mem.Bytes()[c.Rank()] = 1
+				err = mem.Close()
+				_, _, err2 := c.Probe(nil, w.rank, 1, true)
+				return errors.Join(err, lost(err2, w.rank), remains(files))
+			}
+			return errors.Join(lost(err, w.rank), remains(files))
+		}
+	}
+
+	// Rank 0 stands still after it has offered the memory. The deadline of the others
+	// ends their wait.
+	programs["share-stopped"] = func(c backend.Comm) error {
+		files := descriptors()
+		pid := make([]byte, 8)
+		if c.Rank() == 0 {
+			copy(pid, fmt.Sprint(os.Getpid()))
+			if err := c.Send(nil, pid, 1, 1, backend.Standard); err != nil {
+				return err
+			}
+			_, err := c.(backend.Sharer).Share(nil, 1<<20, telling(c, nil, func(int) {}, func(step int) {
+				if step == 0 {
+					syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				}
+			}))
+			if !errors.Is(err, backend.ErrTimeout) && !errors.Is(err, backend.ErrBroken) {
+				return fmt.Errorf("the rank that was stopped: %v", err)
+			}
+			return remains(files)
+		}
+		if _, err := c.Recv(nil, pid, 0, 1); err != nil {
+			return err
+		}
+		b := &backend.Bound{Timeout: 200 * time.Millisecond}
+		_, err := c.(backend.Sharer).Share(b, 1<<20, telling(c, b, func(int) {}, func(int) {}))
+		if !errors.Is(err, backend.ErrTimeout) {
+			err = fmt.Errorf("Share with a rank that is stopped: %v", err)
+		} else {
+			err = remains(files)
+		}
+		var n int
+		fmt.Sscan(strings.TrimRight(string(pid), "\x00"), &n)
+		return errors.Join(err, syscall.Kill(n, syscall.SIGCONT))
+	}
+
+	// One rank can open no more than so many descriptors: each rank has the memory or
+	// an error, none waits, and with descriptors again all have it.
+	programs["share-descriptors"] = func(c backend.Comm) error {
+		var old unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			return err
+		}
+		files := descriptors()
+		share := func() error {
+			mem, err := c.(backend.Sharer).Share(nil, 4096, telling(c, nil, func(int) {}, func(int) {}))
+			if err != nil {
+				return err
+			}
+			return mem.Close()
+		}
+		for _, who := range []int{0, 2} {
+			for spare := range 7 {
+				if c.Rank() == who {
+					// ReadDir's own descriptor is among those counted.
+					if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(files - 1 + spare), Max: old.Max}); err != nil {
+						return err
+					}
+				}
+				began := time.Now()
+				err := share()
+				if took := time.Since(began); took > joinLimit/2 {
+					return fmt.Errorf("with %d descriptors on rank %d it took %v", spare, who, took)
+				}
+				if spare == 0 && (c.Rank() == who || who == 0) && err == nil {
+					return fmt.Errorf("rank %d has shared memory without descriptors", who)
+				}
+				if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+					return err
+				}
+				if err := remains(files); err != nil {
+					return err
+				}
+			}
+		}
+		return share()
+	}
+}
+
+// Whoever is killed at whichever moment of Share, the others hear of it, and have
+// nothing of the memory left.
+func TestShareKilled(t *testing.T) {
+	for _, w := range everywhere() {
+		for rank, err := range run(t, w.String(), 3) {
+			if (err == nil) == (rank == w.rank) {
+				t.Errorf("%v: %v", w, err)
+			}
+		}
+	}
+}
+
+func TestShareStopped(t *testing.T)     { launch(t, "share-stopped", 2) }
+func TestShareDescriptors(t *testing.T) { launch(t, "share-descriptors", 3) }
