@@ -42,8 +42,8 @@
 //
 // # The rest of the program
 //
-// A worker takes up one of Go's processors (GOMAXPROCS) while it works. [New]
-// adds as many as there are workers, so that other goroutines have what they had
-// before, and [Pool.Close] takes them away again. Threads that Go starts later do
-// not inherit a worker's pinning; processes that a task starts do.
+// A worker takes up one of Go's processors (GOMAXPROCS) while it works. The first
+// loop adds as many as there are workers, so that other goroutines have what they
+// had before, and [Pool.Close] takes them away again. Threads that Go starts later
+// do not inherit a worker's pinning; processes that a task starts do.
 package pool

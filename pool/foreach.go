@@ -72,6 +72,7 @@ func (p *Pool) do(ctx context.Context, n int, f task, each bool) error {
 		return w.inline(ctx, n, f)
 	}
 	if n > 0 {
+		p.begin()
 		p.await(p.publish(ctx, n, f, each))
 		err = p.outcome(ctx)
 	}

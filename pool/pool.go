@@ -37,6 +37,7 @@ type Pool struct {
 	ended    sync.WaitGroup // workers
 
 	turn    chan struct{} // has a token while no loop runs
+	working bool          // some loop has been run; who has the turn reads and sets it
 	closing chan struct{} // closed by Close
 	once    sync.Once
 	text    string // Describe
@@ -66,7 +67,6 @@ func New(cfg Config) (*Pool, error) {
 		together: teamPatienceFor(cfg.Threads, processors),
 	}
 	p.over = p.isOver
-	reserve(cfg.Threads)
 	started := make(chan error)
 	for id, cpus := range sets {
 		w := &worker{id: id, pool: p, cpus: cpus}
@@ -120,7 +120,9 @@ func (p *Pool) Close() error {
 			p.rouse(w)
 		}
 		p.ended.Wait()
-		reserve(-len(p.workers))
+		if p.working {
+			reserve(-len(p.workers))
+		}
 	})
 	return nil
 }
@@ -146,6 +148,15 @@ func (p *Pool) enter(ctx context.Context) (*worker, error) {
 	}
 }
 
+// begin is what comes before the first loop: only then do workers take up processors
+// of Go's. The caller has the turn.
+func (p *Pool) begin() {
+	if !p.working {
+		p.working = true
+		reserve(len(p.workers))
+	}
+}
+
 // own returns the worker that the caller runs on, nil if it is none of the pool's.
 func (p *Pool) own() *worker {
 	id := self()
@@ -157,13 +168,26 @@ func (p *Pool) own() *worker {
 	return nil
 }
 
-var reserving sync.Mutex
+// reserved are the processors of Go's that all pools have added.
+var reserved struct {
+	sync.Mutex
+	n   int
+	now int // with them
+}
 
 // reserve adds to Go's processors what workers take up, so that there are some
 // left for other goroutines: for the callers of loops first of all, which could
-// otherwise go on only after a worker had been interrupted.
+// otherwise go on only after a worker had been interrupted. A negative n takes them
+// away again, but where the program has set their number since it is the program's.
 func reserve(n int) {
-	reserving.Lock()
-	defer reserving.Unlock()
-	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)+n))
+	r := &reserved
+	r.Lock()
+	defer r.Unlock()
+	now := runtime.GOMAXPROCS(0)
+	if now != r.now {
+		r.n = 0
+	}
+	r.now = now + max(n, -r.n)
+	r.n += r.now - now
+	runtime.GOMAXPROCS(r.now)
 }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -70,14 +71,50 @@ func env(pairs ...string) func(string) (string, bool) {
 	}
 }
 
+// TestProcessors opens pools while the program sets the number of Go's processors.
+func TestProcessors(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	defer runtime.GOMAXPROCS(before)
+	for _, k := range []struct {
+		steps string // a, b: loops of pools of 1 and 2 workers; A, B: they are closed; 7: the program sets that many
+		want  int
+	}{
+		{"aA", before}, {"abAB", before}, {"abBA", before}, {"aabb", before + 3}, {"abA", before + 2}, {"7aA", 7},
+		{"a7A", 7}, {"a7bA", 8}, {"a7bAB", 7}, {"ab7AB", 7}, {"7abAB", 7}, {"A", before}, {"aA7bB", 7},
+	} {
+		pools := map[rune]*Pool{'A': open(t, Config{Threads: 1}), 'B': open(t, Config{Threads: 2})}
+		for _, step := range k.steps {
+			switch p := pools[unicode.ToUpper(step)]; {
+			case step == '7':
+				runtime.GOMAXPROCS(7)
+			case unicode.IsLower(step):
+				if err := ForEach(p, 1, func(int, int) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				if err := p.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := runtime.GOMAXPROCS(0); n != k.want {
+			t.Errorf("%s: GOMAXPROCS is %d, want %d", k.steps, n, k.want)
+		}
+		for _, p := range pools {
+			p.Close()
+		}
+		runtime.GOMAXPROCS(before)
+	}
+}
+
 func TestClose(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	p, err := New(Config{Threads: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := runtime.GOMAXPROCS(0); n != before+3 {
-		t.Errorf("GOMAXPROCS is %d beside 3 workers, want %d", n, before+3)
+	if n := runtime.GOMAXPROCS(0); n != before {
+		t.Errorf("GOMAXPROCS is %d beside 3 workers that have had nothing to do, want %d", n, before)
 	}
 	// Close waits for what runs; what waits for its turn then is not run.
 	running, release := make(chan struct{}), make(chan struct{})
@@ -94,6 +131,9 @@ func TestClose(t *testing.T) {
 		}
 	})
 	<-running
+	if n := runtime.GOMAXPROCS(0); n != before+3 {
+		t.Errorf("GOMAXPROCS is %d beside 3 workers, want %d", n, before+3)
+	}
 	wg.Go(func() {
 		if err := ForEach(p, 1, func(int, int) error { ran.Add(10); return nil }); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("a loop that waits while the pool is closed: %v", err)

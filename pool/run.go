@@ -39,6 +39,7 @@ func (p *Pool) Run(f func() error) error {
 	case w != nil:
 		return faultf(backend.ErrBusy, "Run in a task of the pool")
 	}
+	p.begin()
 	l := &lead{f, make(chan error)}
 	p.team.Store(true)
 	p.lead.Store(l)

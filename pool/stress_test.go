@@ -24,7 +24,10 @@ func TestStress(t *testing.T) {
 	for _, processors := range []int{0, 1} { // as many as there are, and fewer than workers
 		t.Run(fmt.Sprintf("GOMAXPROCS=%d", processors), func(t *testing.T) {
 			p := open(t, Config{Threads: 3})
-			if processors > 0 {
+			if processors > 0 { // after the first loop, which adds some
+				if err := ForEachWorker(p, func(int) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
 				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 			}
 			var busy [3]atomic.Int32
