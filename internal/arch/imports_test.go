@@ -37,6 +37,7 @@ var users = map[string][]string{
 	"internal/spawn":             {"cmd/cohort"},
 	"internal/view":              {"", "backend/*", "cohorttest", "internal/clp", "internal/kernel", "internal/window"},
 	"internal/window":            {""},
+	"internal/wire":              {"backend/tcp", "cmd/cohort", "internal/spawn"},
 }
 
 // only says of packages that show how cohort is used that they import no more

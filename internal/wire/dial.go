@@ -1,0 +1,134 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+const (
+	connectTimeout = 2 * time.Second // of an attempt at one of several addresses
+	firstPause     = 5 * time.Millisecond
+	longestPause   = 500 * time.Millisecond
+)
+
+// Dial connects to a rank, and proves and is proved who it is. The addresses are tried one after
+// the other: several ranks can have the same one, on networks that have nothing to do with each
+// other, and the handshake finds out.
+//
+// What may pass is tried again until ctx ends: a handshake that was too slow, or dropped for others.
+// Where nobody listens, or somebody else does, Dial fails at once. The error wraps
+// backend.ErrTimeout or backend.ErrCanceled if ctx ended.
+func Dial(ctx context.Context, id *Identity, addrs []netip.AddrPort, to int, purpose Purpose, lane int) (*Conn, error) {
+	d := dialing{id: id, to: to, purpose: purpose, lane: lane}
+	d.find = func(context.Context) ([]netip.AddrPort, error) { return addrs, nil }
+	return d.run(ctx)
+}
+
+// A dialing is an attempt to get a connection.
+type dialing struct {
+	id      *Identity
+	to      int
+	purpose Purpose
+	lane    int
+	find    func(context.Context) ([]netip.AddrPort, error)
+	patient bool // the other end need not be there yet
+}
+
+func (d *dialing) run(ctx context.Context) (*Conn, error) {
+	if err := d.id.Check(); err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
+	}
+	pause, last := firstPause, error(nil)
+	for {
+		conn, again, err := d.round(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		if ctx.Err() != nil {
+			if last == nil { // else it says more than that time was up
+				last = err
+			}
+			return nil, ended(ctx, fmt.Sprintf("connecting to %s: %v", who(d.to), last))
+		}
+		if !again {
+			return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
+		}
+		last = err
+		// All ranks begin at once: pauses of random length keep them from coming back at once.
+		rest(ctx, pause/2+rand.N(pause))
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// ended is the error of what ctx ended.
+func ended(ctx context.Context, text string) error {
+	sentinel := backend.ErrCanceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		sentinel = backend.ErrTimeout
+	}
+	return &backend.Fault{Sentinel: sentinel, Text: text}
+}
+
+// round tries every address once, and says whether another round may end otherwise.
+func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error) {
+	addrs, err := d.find(ctx)
+	if err != nil {
+		return nil, d.patient, err
+	}
+	if len(addrs) == 0 {
+		return nil, false, errors.New("it has no address")
+	}
+	var all error // in one line, unlike that of errors.Join
+	for _, a := range addrs {
+		conn, err := d.one(ctx, a, len(addrs))
+		if err == nil {
+			return conn, false, nil
+		}
+		if all == nil {
+			all = err
+		} else {
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+		if refusal, ok := errors.AsType[*Refusal](err); ok {
+			again = again || !refusal.lasting()
+		} else if op, ok := errors.AsType[net.Error](err); ok {
+			again = again || d.patient || op.Timeout()
+		}
+	}
+	return nil, again, all
+}
+
+// one tries one address, of several.
+func (d *dialing) one(ctx context.Context, a netip.AddrPort, several int) (*Conn, error) {
+	dialer := net.Dialer{}
+	if several > 1 {
+		dialer.Timeout = connectTimeout
+	}
+	c, err := dialer.DialContext(ctx, "tcp", a.String())
+	if err != nil {
+		return nil, err
+	}
+	// Where nobody listens at a port from which connections are made, one to it can come from it.
+	if c.LocalAddr().String() == c.RemoteAddr().String() {
+		c.Close()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: c.RemoteAddr(), Err: errors.New("nobody listens there")}
+	}
+	return Client(ctx, c, d.id, d.to, d.purpose, d.lane)
+}
+
+// rest waits for a time, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) {
+	wait := time.NewTimer(d)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+}

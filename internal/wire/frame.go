@@ -1,0 +1,286 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// HeaderSize is the length of a frame's header in bytes.
+const HeaderSize = 40
+
+// MaxMessage is the longest message there can be, in bytes: far beyond any memory, and small enough
+// that an offset and a length can be added.
+const MaxMessage = 1 << 56
+
+// Kind says what a frame is.
+type Kind uint8
+
+// The kinds of frames. The first group carries messages, the second ends them and communicators,
+// the third keeps a connection, the fourth is the meeting of the ranks.
+const (
+	Eager     Kind = iota + 1 // a whole message: its envelope, and the payload
+	Offer                     // the envelope of a long message, its length, the sender's token for it; no payload
+	Accept                    // the receiver wants an offered message: the offer's token, how many bytes of it, the receiver's token
+	Data                      // a piece of an accepted message: the receiver's token, the offset, and the payload
+	Withdraw                  // the sender wants a message back: the token it went with
+	Withdrawn                 // the answer: the token, and FlagYes if nobody had received it
+	Ack                       // a synchronous message was received: the token it went with
+
+	Broken // a communicator is broken; the payload says by what, in the engine's words
+	Closed // the sender has closed a communicator
+
+	Goodbye   // the last frame of an orderly end
+	Heartbeat // nothing but a sign of life
+	Abort     // the job is to end: the status, and the payload says why
+	Lost      // a rank is lost: its number, and the payload says what is known
+
+	join    // of a rank: what it is
+	joined  // of the coordinator: the rank is taken in
+	table   // of the coordinator: all ranks
+	refused // of the coordinator: there will be no job, and why
+
+	kinds // how many there are, and one more
+)
+
+// String implements fmt.Stringer.
+func (k Kind) String() string {
+	if k == 0 || k >= kinds {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return rules[k].name
+}
+
+// The flags of a frame.
+const (
+	FlagSynchronous uint8 = 1 << iota // Eager, Offer: the sender waits until it is received
+	FlagSummed                        // Sum is the checksum of the payload
+	FlagYes                           // Withdrawn: the message is back
+	FlagInternal                      // Eager, Offer: one of the library's own, which no receive of the user's matches
+)
+
+// A Header stands before every frame. Fields that a kind has no use for are zero; the table rules
+// in this package says which kind uses which.
+type Header struct {
+	Kind    Kind
+	Flags   uint8
+	Context uint32 // the communicator
+	Tag     int32  // of the message; of Abort, the status; of Lost, the rank
+	Seq     uint32 // the frame's place in its direction of the connection; Encoder sets it
+	Length  uint64 // of the message, the payload, or the piece that is asked for, in bytes
+	Token   uint64 // which message, in the words of the side that the kind names
+	Reply   uint64 // Accept only: the token under which the receiver wants the data
+	Offset  uint64 // Data only: where in the message the payload belongs
+	Sum     uint32 // Castagnoli's CRC of the payload, with FlagSummed
+}
+
+// The layout, in little-endian order. A header is checked by its last four bytes: the CRC32C of the
+// 36 before, which starts from a value that the two ends and the direction have for themselves.
+// Kinds have no use for all fields at once, so that three of them share eight bytes.
+const (
+	atKind    = 0
+	atFlags   = 1
+	atZero    = 2  // two bytes, zero
+	atContext = 4  // with atTag: Offset of Data, Reply of Accept
+	atTag     = 8  //
+	atSeq     = 12 //
+	atLength  = 16 //
+	atToken   = 24 //
+	atSum     = 32 //
+	atCheck   = 36 //
+)
+
+const (
+	uses     uint8 = 1 << iota // Context
+	tagged                     // Tag
+	sized                      // Length
+	loaded                     // Length bytes of payload follow
+	tokened                    // Token
+	wide                       // the eight bytes of Context and Tag are Offset or Reply
+	optional                   // Token may be there: that of a message that can be withdrawn or acknowledged
+)
+
+// rules say what each kind has.
+var rules = [kinds]struct {
+	name  string
+	has   uint8
+	flags uint8
+}{
+	Eager:     {"eager message", uses | tagged | loaded | optional, FlagSynchronous | FlagSummed | FlagInternal},
+	Offer:     {"offer", uses | tagged | sized | tokened, FlagSynchronous | FlagInternal},
+	Accept:    {"accept", sized | tokened | wide, 0},
+	Data:      {"data", loaded | tokened | wide, FlagSummed},
+	Withdraw:  {"withdraw", tokened, 0},
+	Withdrawn: {"withdrawn", tokened, FlagYes},
+	Ack:       {"acknowledgement", tokened, 0},
+	Broken:    {"communicator broken", uses | loaded, FlagSummed},
+	Closed:    {"communicator closed", uses, 0},
+	Goodbye:   {"goodbye", 0, 0},
+	Heartbeat: {"heartbeat", 0, 0},
+	Abort:     {"abort", tagged | loaded, FlagSummed},
+	Lost:      {"rank lost", tagged | loaded, FlagSummed},
+	join:      {"join", loaded, FlagSummed},
+	joined:    {"joined", 0, 0},
+	table:     {"table of the ranks", loaded, FlagSummed},
+	refused:   {"refused", loaded, FlagSummed},
+}
+
+// ErrFrame is what every error of a Decoder wraps. The connection is of no more use after one:
+// where the next frame begins is not known.
+var ErrFrame = errors.New("malformed frame")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Sum returns the checksum of a payload, which continues sum: 0 to begin with.
+func Sum(sum uint32, payload []byte) uint32 { return crc32.Update(sum, castagnoli, payload) }
+
+// Payload returns how many bytes of payload follow the header.
+func (h *Header) Payload() uint64 {
+	if h.Kind < kinds && rules[h.Kind].has&loaded != 0 {
+		return h.Length
+	}
+	return 0
+}
+
+// An Encoder writes the headers of one direction of a connection, in the order in which they are
+// sent. It is for one goroutine at a time.
+type Encoder struct {
+	seed, seq uint32
+}
+
+// Encode writes h, which must be right, and sets its Seq. What its kind does not use is not sent.
+func (e *Encoder) Encode(to *[HeaderSize]byte, h *Header) {
+	h.Seq = e.seq
+	e.seq++
+	has := rules[h.Kind].has
+	to[atKind], to[atFlags], to[atZero], to[atZero+1] = byte(h.Kind), h.Flags, 0, 0
+	place := uint64(0)
+	if has&wide != 0 {
+		if place = h.Offset; h.Kind == Accept {
+			place = h.Reply
+		}
+	} else {
+		if has&uses != 0 {
+			place = uint64(h.Context)
+		}
+		if has&tagged != 0 {
+			place |= uint64(uint32(h.Tag)) << 32
+		}
+	}
+	length, token, sum := uint64(0), uint64(0), uint32(0)
+	if has&(sized|loaded) != 0 {
+		length = h.Length
+	}
+	if has&(tokened|optional) != 0 {
+		token = h.Token
+	}
+	if h.Flags&FlagSummed != 0 {
+		sum = h.Sum
+	}
+	binary.LittleEndian.PutUint64(to[atContext:], place)
+	binary.LittleEndian.PutUint32(to[atSeq:], h.Seq)
+	binary.LittleEndian.PutUint64(to[atLength:], length)
+	binary.LittleEndian.PutUint64(to[atToken:], token)
+	binary.LittleEndian.PutUint32(to[atSum:], sum)
+	binary.LittleEndian.PutUint32(to[atCheck:], crc32.Update(e.seed, castagnoli, to[:atCheck]))
+}
+
+// A Decoder reads the headers of one direction of a connection, in the order in which they come. It
+// is for one goroutine at a time.
+type Decoder struct {
+	// Limit is the longest payload that a frame may have.
+	Limit uint64
+
+	seed, seq uint32
+}
+
+// Decode reads a header into h. An error wraps ErrFrame and says what is wrong; h has no meaning
+// then.
+//
+//  1. The checksum, which covers every other byte: a bit that flipped on the way, or a frame of
+//     another connection or direction, is found here.
+//  2. The sequence number: a frame that is missing, or came twice.
+//  3. What the kind allows: whoever sent it has the secret, and may be wrong all the same.
+func (d *Decoder) Decode(h *Header, from *[HeaderSize]byte) error {
+	if got, want := binary.LittleEndian.Uint32(from[atCheck:]), crc32.Update(d.seed, castagnoli, from[:atCheck]); got != want {
+		return fmt.Errorf("%w: its checksum is %08x, and that of what came is %08x", ErrFrame, got, want)
+	}
+	kind := Kind(from[atKind])
+	if kind == 0 || kind >= kinds {
+		return fmt.Errorf("%w: there is no %v", ErrFrame, kind)
+	}
+	rule := &rules[kind]
+	*h = Header{
+		Kind: kind, Flags: from[atFlags],
+		Seq:    binary.LittleEndian.Uint32(from[atSeq:]),
+		Length: binary.LittleEndian.Uint64(from[atLength:]),
+		Token:  binary.LittleEndian.Uint64(from[atToken:]),
+		Sum:    binary.LittleEndian.Uint32(from[atSum:]),
+	}
+	if h.Seq != d.seq {
+		return fmt.Errorf("%w: %s has sequence number %d, want %d", ErrFrame, rule.name, h.Seq, d.seq)
+	}
+	place := binary.LittleEndian.Uint64(from[atContext:])
+	switch {
+	case rule.has&wide == 0:
+		h.Context, h.Tag = uint32(place), int32(uint32(place>>32))
+	case kind == Accept:
+		h.Reply = place
+	default:
+		h.Offset = place
+	}
+	if err := h.check(rule.has, rule.flags, from[atZero]|from[atZero+1] == 0, d.Limit); err != nil {
+		return err
+	}
+	d.seq++
+	return nil
+}
+
+// check finds what a header says that its kind does not.
+func (h *Header) check(has, flags uint8, zero bool, limit uint64) error {
+	wrong := func(format string, facts ...any) error {
+		return fmt.Errorf("%w: %v: %s", ErrFrame, h.Kind, fmt.Sprintf(format, facts...))
+	}
+	switch {
+	case h.Flags&^flags != 0:
+		return wrong("flags %#x, and it can have %#x", h.Flags, flags)
+	case !zero:
+		return wrong("the reserved bytes are not zero")
+	case has&(uses|wide) == 0 && h.Context != 0:
+		return wrong("context %d, and it has none", h.Context)
+	case has&(tagged|wide) == 0 && h.Tag != 0:
+		return wrong("tag %d, and it has none", h.Tag)
+	case has&(sized|loaded) == 0 && h.Length != 0:
+		return wrong("length %d, and it has none", h.Length)
+	case has&(tokened|optional) == 0 && h.Token != 0:
+		return wrong("token %d, and it has none", h.Token)
+	case h.Flags&FlagSummed == 0 && h.Sum != 0:
+		return wrong("a sum of the payload, without the flag")
+	case h.Length > MaxMessage:
+		return wrong("length %d, above %d", h.Length, uint64(MaxMessage))
+	case has&loaded != 0 && h.Length > limit:
+		return wrong("a payload of %d bytes, above the limit of %d", h.Length, limit)
+	case h.Kind == Data && h.Offset > MaxMessage:
+		return wrong("offset %d, above %d", h.Offset, uint64(MaxMessage))
+	case h.Kind == Lost && (h.Tag < 0 || h.Tag >= MaxRanks):
+		return wrong("rank %d, and there are at most %d", h.Tag, MaxRanks)
+	}
+	return nil
+}
+
+// CheckPayload compares a payload with the sum in its header, if there is one.
+func (h *Header) CheckPayload(payload []byte) error {
+	if h.Flags&FlagSummed == 0 {
+		return nil
+	}
+	return h.CheckSum(Sum(0, payload))
+}
+
+// CheckSum compares the sum of a payload that came in pieces with the one in its header.
+func (h *Header) CheckSum(sum uint32) error {
+	if h.Flags&FlagSummed != 0 && sum != h.Sum {
+		return fmt.Errorf("%w: %v: the sum of its payload is %08x, and of what came %08x", ErrFrame, h.Kind, h.Sum, sum)
+	}
+	return nil
+}

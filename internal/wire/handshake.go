@@ -1,0 +1,353 @@
+package wire
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"time"
+)
+
+// HandshakeTimeout is how long all of a handshake may take, TLS included.
+const HandshakeTimeout = 5 * time.Second
+
+// A Conn is a connection whose other end has proved which rank it is.
+type Conn struct {
+	net.Conn // a *net.TCPConn where it was one, a *tls.Conn over it with TLS
+
+	Rank    int // of the other end, or Launcher
+	Purpose Purpose
+	Lane    int
+	Dialed  bool // from this side
+
+	session []byte // a key of this connection alone
+	enc     *Encoder
+	dec     *Decoder
+}
+
+// Key returns n bytes of a key that the two ends of this connection share and nobody else knows, n
+// at most 1024. Without TLS, that holds towards everybody who does not have the job's secret.
+func (c *Conn) Key(label string, n int) []byte {
+	return derive(c.session, nil, "cohort tcp key "+label, n)
+}
+
+// Frames returns the encoder for what this side sends and the decoder for what it receives, the same
+// ones each time, with limit as the longest payload.
+//
+// The checksums of headers start from a value of the connection and the direction. That finds a
+// frame of another connection, and lets one of 2^32 blindly forged ones pass; it is no
+// authentication against who can read along, for which there is TLS.
+func (c *Conn) Frames(limit uint64) (*Encoder, *Decoder) {
+	if c.enc == nil {
+		seeds := derive(c.session, nil, "cohort tcp frames", 8)
+		a, b := binary.LittleEndian.Uint32(seeds), binary.LittleEndian.Uint32(seeds[4:])
+		if !c.Dialed {
+			a, b = b, a
+		}
+		c.enc, c.dec = &Encoder{seed: a}, &Decoder{seed: b}
+	}
+	c.dec.Limit = limit
+	return c.enc, c.dec
+}
+
+// shake is a handshake under way.
+type shake struct {
+	net.Conn
+	id    *Identity
+	keys  keys
+	hello [helloSize]byte
+	reply [replySize]byte
+	proof [proofSize]byte
+}
+
+// refuse makes the error of a handshake.
+func (s *shake) refuse(reason Reason, format string, facts ...any) *Refusal {
+	return &Refusal{Reason: reason, Remote: remote(s.Conn), Text: fmt.Sprintf(format, facts...)}
+}
+
+func remote(c net.Conn) string {
+	if a := c.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return "a peer"
+}
+
+// broke makes the error of a read or write that failed.
+func (s *shake) broke(ctx context.Context, during string, err error) error {
+	reason, text := Silent, during
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("handshake with %s: %s: %w", remote(s.Conn), during, context.Cause(ctx))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		reason = Slow
+	}
+	if err == io.ErrUnexpectedEOF {
+		err = io.EOF // it makes no difference whether part of it had come
+	}
+	return &Refusal{Reason: reason, Remote: remote(s.Conn), Text: text, Err: err}
+}
+
+// run does a handshake within its time and the context's, and leaves the connection without a
+// deadline. Where it fails, it closes the connection.
+func run(ctx context.Context, c net.Conn, id *Identity, body func(*shake) (*Conn, error)) (conn *Conn, err error) {
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if err = id.Check(); err != nil {
+		return nil, err
+	}
+	if err = c.SetDeadline(time.Now().Add(HandshakeTimeout)); err != nil {
+		return nil, err
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		c.SetDeadline(time.Unix(1, 0))
+	})
+	conn, err = body(&shake{Conn: c, id: id})
+	if !stop() {
+		<-ended
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = c.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Client makes a connection that this side dialed one of this job: it proves its identity to rank to
+// and has that prove its own. Where that fails, c is closed, and the error is a *Refusal, or says
+// that ctx ended.
+func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpose, lane int) (*Conn, error) {
+	if to < Launcher || to >= id.Size || to == id.Rank || id.Rank < 0 || lane < 0 || lane >= MaxLanes {
+		c.Close()
+		return nil, fmt.Errorf("handshake from %s to %s, lane %d, in a job of %d", who(id.Rank), who(to), lane, id.Size)
+	}
+	return run(ctx, c, id, func(s *shake) (*Conn, error) {
+		s.keys = id.keys()
+		h := hello{purpose: purpose, lane: uint8(lane), tls: id.TLS != nil, from: int32(id.Rank), to: int32(to)}
+		copy(h.job[:], s.keys.job[:])
+		rand.Read(h.nonce[:])
+		h.encode(&s.hello)
+		if _, err := s.Write(s.hello[:]); err != nil {
+			return nil, s.broke(ctx, "sending who this is", err)
+		}
+		if err := s.expect(ctx, s.reply[:], replyMagic, "waiting for the answer"); err != nil {
+			return nil, err
+		}
+		if err := s.accepts(to); err != nil {
+			return nil, err
+		}
+		s.proof = s.keys.prove("client", s.hello[:], s.reply[:signedReply])
+		if _, err := s.Write(s.proof[:]); err != nil {
+			return nil, s.broke(ctx, "sending the proof", err)
+		}
+		return s.finish(ctx, &h, true)
+	})
+}
+
+// accepts looks at the reply.
+func (s *shake) accepts(to int) error {
+	r, reason, text := decodeReply(&s.reply)
+	if text != "" {
+		return s.refuse(reason, "%s", text)
+	}
+	if r.answer == badJob {
+		return s.refuse(WrongJob, "it says that it is of another job than %q: another has this port, or COHORT_JOB differs", s.id.Job)
+	}
+	if want := s.keys.prove("server", s.hello[:], s.reply[:signedReply]); !hmac.Equal(r.proof[:], want[:]) {
+		return s.refuse(WrongProof, "it is of this job by name, and does not have its secret: another job of this name, or another secret file")
+	}
+	switch r.answer {
+	case badRank:
+		return s.refuse(WrongRank, "it is not %s of %d, or does not take this process for %s", who(to), s.id.Size, who(s.id.Rank))
+	case badUse:
+		return s.refuse(WrongUse, "%s is not the coordinator, or no more: its job has begun", who(to))
+	case badTLS:
+		return s.refuse(WrongTLS, "this process %s, and it %s", withTLS(s.id.TLS != nil), withTLS(s.id.TLS == nil))
+	}
+	return nil
+}
+
+func withTLS(on bool) string {
+	if on {
+		return "uses TLS"
+	}
+	return "uses no TLS"
+}
+
+// Server makes a connection that this side accepted one of this job. Where that fails, c is closed,
+// and the error is a *Refusal, or says that ctx ended.
+func Server(ctx context.Context, c net.Conn, id *Identity) (*Conn, error) {
+	return run(ctx, c, id, func(s *shake) (*Conn, error) {
+		if err := s.expect(ctx, s.hello[:], helloMagic, "waiting for who it is"); err != nil {
+			if r, ok := err.(*Refusal); ok && r.Reason == WrongVersion {
+				s.turnAway(badVersion)
+			}
+			return nil, err
+		}
+		s.keys = id.keys() // not for who does not even begin as a rank does
+		h, reason, text := decodeHello(&s.hello)
+		no, job := welcome, s.keys.job[:len(h.job)]
+		switch {
+		case !slices.Equal(h.job[:], job):
+			no, reason, text = badJob, WrongJob, fmt.Sprintf("its job has the number %x, and this one %x", h.job, job)
+		case text != "":
+			no = badUse
+			if reason != WrongUse {
+				no = badRank
+			}
+		case int(h.to) != id.Rank || int(h.from) >= id.Size:
+			no, reason, text = badRank, WrongRank, fmt.Sprintf("it says it is rank %d, and wants %s; this is %s of %d",
+				h.from, who(int(h.to)), who(id.Rank), id.Size)
+		case h.purpose == Meeting && !id.Coordinator || h.purpose == Peer && id.Rank < 0:
+			no, reason, text = badUse, WrongUse, fmt.Sprintf("it says it is rank %d, and takes this process for the coordinator, "+
+				"or the coordinator for a rank", h.from)
+		case h.tls != (id.TLS != nil):
+			no, reason, text = badTLS, WrongTLS, fmt.Sprintf("it says it is rank %d, and %s; this process %s",
+				h.from, withTLS(h.tls), withTLS(!h.tls))
+		}
+		if no != welcome {
+			s.turnAway(no)
+			return nil, s.refuse(reason, "%s", text)
+		}
+		if err := s.sendReply(welcome); err != nil {
+			return nil, s.broke(ctx, fmt.Sprintf("answering what says it is rank %d", h.from), err)
+		}
+		if _, err := io.ReadFull(s, s.proof[:]); err != nil {
+			return nil, s.broke(ctx, fmt.Sprintf("waiting for the proof of what says it is rank %d", h.from), err)
+		}
+		if want := s.keys.prove("client", s.hello[:], s.reply[:signedReply]); !hmac.Equal(s.proof[:], want[:]) {
+			return nil, s.refuse(WrongProof, "it says it is rank %d of this job, and does not have the secret, or repeats what a rank once said", h.from)
+		}
+		return s.finish(ctx, &h, false)
+	})
+}
+
+// turnAway sends a reply that is a refusal. Whether it gets there does not matter.
+func (s *shake) turnAway(a answer) { _ = s.sendReply(a) }
+
+func (s *shake) sendReply(a answer) error {
+	r := reply{version: Version, answer: a}
+	rand.Read(r.nonce[:])
+	r.encode(&s.reply)
+	if a != badVersion && a != badJob {
+		r.proof = s.keys.prove("server", s.hello[:], s.reply[:signedReply])
+		r.encode(&s.reply)
+	}
+	_, err := s.Write(s.reply[:])
+	return err
+}
+
+// expect reads a message of fixed length, and stops as soon as it does not begin as it should: who
+// speaks something else need not be waited for.
+func (s *shake) expect(ctx context.Context, b []byte, magic [4]byte, during string) error {
+	for n := 0; n < len(b); {
+		k, err := s.Read(b[n:])
+		n += k
+		switch have := min(n, len(magic)); {
+		case slices.Equal(b[:have], magic[:have]):
+		case have == len(magic) && (slices.Equal(b[:have], helloMagic[:]) || slices.Equal(b[:have], replyMagic[:])):
+			return s.refuse(Reflected, "it sends what this side is to send")
+		case b[0] == 0x16: // a record of TLS (RFC 8446, section 5.1)
+			return s.refuse(Garbage, "it begins as TLS does, and cohort's handshake comes before that")
+		default:
+			return s.refuse(Garbage, "it begins with % x", b[:have])
+		}
+		if n >= 8 {
+			if v := binary.LittleEndian.Uint16(b[4:]); v != Version {
+				return s.refuse(WrongVersion, "%s", versions(v))
+			}
+		}
+		if err != nil && n < len(b) {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return s.broke(ctx, during, err)
+		}
+	}
+	return nil
+}
+
+// finish starts TLS, if there is to be any, and makes the connection. With TLS both sides prove once
+// more, now over a number that only the two ends of the TLS connection have (RFC 9266): who relayed
+// the first proofs and stands in the middle has two of them.
+func (s *shake) finish(ctx context.Context, h *hello, dialed bool) (*Conn, error) {
+	c := &Conn{Conn: s.Conn, Purpose: h.purpose, Lane: int(h.lane), Dialed: dialed, Rank: int(h.from)}
+	if dialed {
+		c.Rank = int(h.to)
+	}
+	var binding []byte
+	if s.id.TLS != nil {
+		inner, err := s.id.TLS.wrap(s.Conn, s.id.Job, c.Rank, dialed)
+		if err != nil {
+			return nil, s.refuse(FailedTLS, "%v", err)
+		}
+		if err := inner.HandshakeContext(ctx); err != nil {
+			if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+				return nil, s.broke(ctx, "starting TLS", err)
+			}
+			return nil, &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: who(c.Rank), Err: err}
+		}
+		if binding, err = s.bind(ctx, inner, dialed); err != nil {
+			return nil, err
+		}
+		c.Conn = inner
+	}
+	salt := slices.Concat(s.hello[:], s.reply[:], binding)
+	c.session = derive(s.keys.key[:], salt, "cohort tcp session", 32)
+	return c, nil
+}
+
+// bind proves the TLS connection, and returns its binding.
+func (s *shake) bind(ctx context.Context, c *tls.Conn, dialed bool) ([]byte, error) {
+	state := c.ConnectionState()
+	binding, err := state.ExportKeyingMaterial("EXPORTER-cohort-tcp", nil, 32)
+	if err != nil {
+		return nil, s.refuse(FailedTLS, "it gives no channel binding: %v", err)
+	}
+	mine := s.keys.prove("client in TLS", s.hello[:], s.reply[:], binding)
+	theirs := s.keys.prove("server in TLS", s.hello[:], s.reply[:], binding)
+	send := func() error {
+		if _, err := c.Write(mine[:]); err != nil {
+			return s.broke(ctx, "sending the proof in TLS", err)
+		}
+		return nil
+	}
+	if dialed {
+		if err := send(); err != nil {
+			return nil, err
+		}
+	} else {
+		mine, theirs = theirs, mine
+	}
+	// A client whose certificate is refused learns of it only here: TLS 1.3 has told it before that
+	// all is well.
+	if _, err := io.ReadFull(c, s.proof[:]); err != nil {
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+			return nil, &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: "it refuses this side's certificate", Err: err}
+		}
+		return nil, s.broke(ctx, "waiting for the proof in TLS; it may have refused this side's certificate", err)
+	}
+	if !hmac.Equal(s.proof[:], theirs[:]) {
+		return nil, s.refuse(WrongProof, "the TLS connection is not the one it has: somebody stands between")
+	}
+	if !dialed {
+		return binding, send()
+	}
+	return binding, nil
+}

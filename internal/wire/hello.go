@@ -1,0 +1,133 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Purpose is what a connection is for.
+type Purpose uint8
+
+// The purposes.
+const (
+	Meeting Purpose = iota + 1 // of a rank with the coordinator
+	Peer                       // of two ranks, for messages
+)
+
+// MaxLanes is how many connections of a pair of ranks can be told apart.
+const MaxLanes = 64
+
+// What a stranger can make this process parse: a hello of the dialing side, and a proof. Together
+// they are 64 bytes.
+const (
+	nonceSize = 16
+	helloSize = 40
+	replySize = 48
+)
+
+// The first eight bytes of either message stay as they are in all versions, so that any two can say
+// to each other that they differ. The magic numbers are no text, and of no other protocol: the first
+// byte is that of no TLS record and of no line of ASCII.
+var (
+	helloMagic = [4]byte{0xc0, 'h', 'r', '>'}
+	replyMagic = [4]byte{0xc0, 'h', 'r', '<'}
+)
+
+// A hello is the first message: who asks whom, for what.
+type hello struct {
+	purpose  Purpose
+	lane     uint8
+	tls      bool
+	job      [8]byte
+	from, to int32
+	nonce    [nonceSize]byte
+}
+
+const tlsBit = 0x80
+
+func (h *hello) encode(b *[helloSize]byte) {
+	copy(b[:4], helloMagic[:])
+	binary.LittleEndian.PutUint16(b[4:], Version)
+	b[6], b[7] = byte(h.purpose), h.lane
+	if h.tls {
+		b[7] |= tlsBit
+	}
+	copy(b[8:16], h.job[:])
+	binary.LittleEndian.PutUint32(b[16:], uint32(h.from))
+	binary.LittleEndian.PutUint32(b[20:], uint32(h.to))
+	copy(b[24:], h.nonce[:])
+}
+
+// decodeHello reads a hello whose magic and version have been looked at. Reason and text are those
+// of a refusal, "" for none.
+func decodeHello(b *[helloSize]byte) (h hello, reason Reason, text string) {
+	h = hello{
+		purpose: Purpose(b[6]), lane: b[7] &^ tlsBit, tls: b[7]&tlsBit != 0,
+		from: int32(binary.LittleEndian.Uint32(b[16:])), to: int32(binary.LittleEndian.Uint32(b[20:])),
+	}
+	copy(h.job[:], b[8:])
+	copy(h.nonce[:], b[24:])
+	switch {
+	case h.purpose != Meeting && h.purpose != Peer:
+		return h, WrongUse, fmt.Sprintf("there is no purpose %d", h.purpose)
+	case h.lane >= MaxLanes:
+		return h, Garbage, fmt.Sprintf("lane %d, and there are %d", h.lane, MaxLanes)
+	case h.from < 0 || h.from >= MaxRanks || h.to < Launcher || h.to >= MaxRanks || h.from == h.to:
+		return h, WrongRank, fmt.Sprintf("from %d to %d", h.from, h.to)
+	}
+	return h, 0, ""
+}
+
+// answer is how the accepting side takes a hello.
+type answer uint8
+
+// The answers. Those from badRank on are proved: who asks has named the job, and can check them.
+const (
+	welcome answer = iota
+	badVersion
+	badJob
+	badRank
+	badUse
+	badTLS
+	answers
+)
+
+// A reply is the accepting side's message: its nonce, and the proof that it has the secret.
+type reply struct {
+	version uint16
+	answer  answer
+	nonce   [nonceSize]byte
+	proof   [proofSize]byte
+}
+
+// signedReply is how much of a reply the proof in it covers.
+const signedReply = replySize - proofSize
+
+func (r *reply) encode(b *[replySize]byte) {
+	copy(b[:4], replyMagic[:])
+	binary.LittleEndian.PutUint16(b[4:], r.version)
+	b[6], b[7] = byte(r.answer), 0
+	copy(b[8:24], r.nonce[:])
+	copy(b[24:], r.proof[:])
+}
+
+// decodeReply reads a reply whose magic has been looked at. Reason and text are those of a refusal,
+// "" for none.
+func decodeReply(b *[replySize]byte) (r reply, reason Reason, text string) {
+	r = reply{version: binary.LittleEndian.Uint16(b[4:]), answer: answer(b[6])}
+	copy(r.nonce[:], b[8:])
+	copy(r.proof[:], b[24:])
+	switch {
+	case r.version != Version || r.answer == badVersion:
+		return r, WrongVersion, versions(r.version)
+	case r.answer >= answers:
+		return r, Garbage, fmt.Sprintf("there is no answer %d", r.answer)
+	case b[7] != 0:
+		return r, Garbage, "the reserved byte is not zero"
+	}
+	return r, 0, ""
+}
+
+func versions(theirs uint16) string {
+	return fmt.Sprintf("it speaks version %d of cohort's protocol, and this process %d: run the same release on all ranks", theirs, Version)
+}

@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+)
+
+// Version is that of the handshake, the meeting, and the frames. Peers of another are refused.
+const Version uint16 = 1
+
+// MaxRanks is the largest number of ranks of a job.
+const MaxRanks = 1 << 16
+
+// Launcher is the rank of a coordinator that is none of the ranks.
+const Launcher = -1
+
+// maxJob is the longest name of a job in bytes.
+const maxJob = 1024
+
+// An Identity is what a process proves to its peers. It does not change after its first use, and
+// is for concurrent use.
+type Identity struct {
+	Job         string // its name, the same on all ranks
+	Secret      Secret
+	Rank        int // or Launcher
+	Size        int
+	Coordinator bool // the ranks meet here
+	TLS         *TLS // nil for none
+}
+
+// Check says what an identity lacks.
+func (id *Identity) Check() error {
+	switch {
+	case !id.Secret.Valid():
+		return errors.New("there is no secret of the job: its ranks know each other by it")
+	case id.Job == "" || len(id.Job) > maxJob:
+		return fmt.Errorf("the name of the job has %d bytes, want 1 to %d", len(id.Job), maxJob)
+	case id.Size < 1 || id.Size > MaxRanks:
+		return fmt.Errorf("a job of %d ranks, want 1 to %d", id.Size, MaxRanks)
+	case id.Rank < Launcher || id.Rank >= id.Size:
+		return fmt.Errorf("rank %d of %d", id.Rank, id.Size)
+	}
+	return nil
+}
+
+// who names a rank in a sentence.
+func who(rank int) string {
+	if rank == Launcher {
+		return "the launcher"
+	}
+	return fmt.Sprintf("rank %d", rank)
+}
+
+// keys are what an identity makes of the job's name and secret.
+type keys struct {
+	job [sha256.Size]byte // hash of the name; its first 8 bytes go over the network as they are
+	key [sha256.Size]byte // for proofs, of this job alone even if another has the same secret
+}
+
+func (id *Identity) keys() keys {
+	k := keys{job: sha256.Sum256([]byte("cohort tcp job\x00" + id.Job))}
+	copy(k.key[:], derive(id.Secret.key[:], k.job[:], "cohort tcp proof", sha256.Size))
+	return k
+}
+
+// derive is HKDF-SHA-256 (RFC 5869) for lengths that it always has.
+func derive(secret, salt []byte, label string, n int) []byte {
+	b, err := hkdf.Key(sha256.New, secret, salt, label, n)
+	if err != nil { // n above 255 hashes, or a mode of FIPS that refuses short keys
+		panic("wire: " + err.Error())
+	}
+	return b
+}
+
+// proofSize is that of a proof in bytes: HMAC-SHA-256, of which RFC 2104, section 5, lets half be
+// left out. These are three quarters.
+const proofSize = 24
+
+// prove signs a transcript, as one side of the handshake. Every part has a fixed length, so that no
+// two transcripts read the same.
+func (k *keys) prove(label string, parts ...[]byte) (proof [proofSize]byte) {
+	mac := hmac.New(sha256.New, k.key[:])
+	mac.Write([]byte(label))
+	mac.Write([]byte{0})
+	mac.Write(k.job[:])
+	for _, p := range parts {
+		mac.Write(p)
+	}
+	var sum [sha256.Size]byte
+	copy(proof[:], mac.Sum(sum[:0]))
+	return proof
+}

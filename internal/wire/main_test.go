@@ -1,0 +1,68 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain fails if the tests leave goroutines or descriptors behind.
+func TestMain(m *testing.M) {
+	goroutines, files := runtime.NumGoroutine(), descriptors()
+	code := m.Run()
+	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		g, f := runtime.NumGoroutine(), descriptors()
+		if g <= goroutines && f <= files+2 { // the runtime's own poller, opened with the first socket
+			break
+		}
+		if time.Now().After(end) {
+			fmt.Printf("%d goroutines and %d descriptors, %d and %d at the beginning\n", g, f, goroutines, files)
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stdout, 1)
+			code = 1
+			break
+		}
+	}
+	os.Exit(code)
+}
+
+// descriptors returns how many this process has open, 0 where that is not told.
+func descriptors() int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(list)
+}
+
+// has fails unless an error wraps target (where there is one) and its text has all parts.
+func has(t *testing.T, err, target error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error, want one with %q", parts)
+		return
+	}
+	if target != nil && !errors.Is(err, target) {
+		t.Errorf("%q does not wrap %q", err, target)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%q does not say %q", err, p)
+		}
+	}
+}
+
+// reason fails unless an error is a refusal for a reason.
+func reason(t *testing.T, err error, want Reason, parts ...string) {
+	t.Helper()
+	r, ok := errors.AsType[*Refusal](err)
+	if !ok || r.Reason != want {
+		t.Errorf("got %v, want a refusal for %q", err, want)
+		return
+	}
+	has(t, err, nil, parts...)
+}

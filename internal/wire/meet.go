@@ -1,0 +1,186 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// send writes a frame of the meeting, by a deadline.
+func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
+	enc, _ := c.Frames(0)
+	h := Header{Kind: kind, Length: uint64(len(payload))}
+	if len(payload) > 0 {
+		h.Flags, h.Sum = FlagSummed, Sum(0, payload)
+	}
+	var head [HeaderSize]byte
+	enc.Encode(&head, &h)
+	if err := c.SetWriteDeadline(by); err != nil {
+		return err
+	}
+	if _, err := c.Write(append(head[:], payload...)); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(time.Time{})
+}
+
+// receive reads a frame, whose payload has limit bytes at most. It reads no byte beyond.
+func (c *Conn) receive(limit uint64) (Kind, []byte, error) {
+	_, dec := c.Frames(limit)
+	var head [HeaderSize]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return 0, nil, err
+	}
+	var h Header
+	if err := dec.Decode(&h, &head); err != nil {
+		return 0, nil, err
+	}
+	payload := make([]byte, h.Payload())
+	if _, err := io.ReadFull(c, payload); err != nil {
+		return 0, nil, err
+	}
+	return h.Kind, payload, h.CheckPayload(payload)
+}
+
+// fault is an error of the meeting.
+func fault(sentinel error, format string, facts ...any) error {
+	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, facts...)}
+}
+
+// Join takes this process into its job: it connects to the coordinator at address (HOST:PORT), which
+// is rank to or the Launcher and need not be there yet, says who it is, and waits for the others. It
+// returns all members, and the connection to the coordinator.
+//
+// That connection stays open for as long as the job runs: it is how a rank learns that another is
+// gone with which it has no connection of its own. What is sent on it, after the table, is the
+// backend's affair.
+//
+// It ends with ctx. What goes wrong at the coordinator is the same error on every rank: it names
+// the ranks that did not come, that came twice, or with another size.
+func Join(ctx context.Context, id *Identity, address string, to int, self Member) ([]Member, *Conn, error) {
+	host, port, err := ParseCoordinator(address)
+	if err == nil {
+		err = self.check()
+	}
+	if err == nil && self.Rank != id.Rank {
+		err = fmt.Errorf("rank %d joins as rank %d", id.Rank, self.Rank)
+	}
+	if err != nil {
+		return nil, nil, fault(backend.ErrInit, "%v", err)
+	}
+	d := dialing{id: id, to: to, purpose: Meeting, patient: true}
+	d.find = func(ctx context.Context) ([]netip.AddrPort, error) {
+		found, err := lookup(ctx, host)
+		addrs := make([]netip.AddrPort, len(found))
+		for i, a := range found {
+			addrs[i] = netip.AddrPortFrom(a, port)
+		}
+		return addrs, err
+	}
+	for {
+		conn, err := d.run(ctx)
+		if err != nil {
+			if !errors.Is(err, backend.ErrTimeout) && !errors.Is(err, backend.ErrCanceled) {
+				err = &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf("the coordinator at %s: %v", address, err)}
+			}
+			return nil, nil, err
+		}
+		members, in, err := join1(ctx, conn, id, self)
+		if err == nil {
+			return members, conn, nil
+		}
+		conn.Close()
+		if in || ctx.Err() != nil {
+			return nil, nil, err
+		}
+		// The coordinator was too slow to see the end of the handshake in time, and has forgotten it.
+		rest(ctx, firstPause+rand.N(longestPause/4))
+	}
+}
+
+// join1 joins over a connection, and says whether the coordinator has taken this rank in: from then
+// on the end of the connection is that of the coordinator.
+func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []Member, in bool, err error) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		c.SetDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-over
+			// What is there in spite of it is taken, unless it is an error.
+			c.SetDeadline(time.Time{})
+		}
+	}()
+	j := joining{size: id.Size, member: self}
+	if end, ok := ctx.Deadline(); ok {
+		j.patience = uint32(min(max(time.Until(end).Milliseconds(), 1), 1<<31))
+	}
+	lost := func(err error) error {
+		if ctx.Err() != nil {
+			return ended(ctx, "waiting for the other ranks of the job, and the coordinator has not said which are missing")
+		}
+		return fault(backend.ErrPeerLost, "the coordinator, %s at %s, before all ranks were there: %v", who(c.Rank), remote(c), err)
+	}
+	if err := c.send(join, j.append(nil), time.Time{}); err != nil {
+		return nil, false, lost(err)
+	}
+	if ctx.Err() != nil { // send has put its own deadline in the place of this one
+		return nil, false, lost(ctx.Err())
+	}
+	for {
+		kind, payload, err := c.receive(max(uint64(4+id.Size*maxMember), 1+maxText))
+		switch {
+		case err != nil:
+			return nil, in, lost(err)
+		case kind == joined:
+			in = true
+		case kind == refused:
+			return nil, true, decodeRefused(payload)
+		case kind == table && in:
+			if members, err = decodeTable(payload, id.Size); err != nil {
+				return nil, true, fault(backend.ErrInit, "%v", err)
+			}
+			return members, true, nil
+		default:
+			return nil, true, fault(backend.ErrInternal, "the coordinator sends %q before the table of the ranks", kind)
+		}
+	}
+}
+
+// ranks lists numbers, ranges of them in short.
+func ranks(list []int) string {
+	const most = 20
+	var parts []string
+	for i := 0; i < len(list); {
+		if len(parts) == most {
+			return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), len(list)-i)
+		}
+		k := i
+		for k+1 < len(list) && list[k+1] == list[k]+1 {
+			k++
+		}
+		switch {
+		case k == i:
+			parts = append(parts, fmt.Sprint(list[i]))
+		case k == i+1:
+			parts = append(parts, fmt.Sprint(list[i]), fmt.Sprint(list[k]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[k]))
+		}
+		i = k + 1
+	}
+	return strings.Join(parts, ", ")
+}
+
+// timedOut reports whether a deadline that this process set ended a read.
+func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -1,0 +1,123 @@
+package wire
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// SecretSize is the length of a secret in bytes.
+const SecretSize = 32
+
+// A Secret is what the ranks of a job have and nobody else. It does not print itself.
+type Secret struct{ key *[SecretSize]byte }
+
+// NewSecret makes a secret of random bytes.
+func NewSecret() Secret {
+	key := new([SecretSize]byte)
+	rand.Read(key[:]) // it cannot fail: crypto/rand ends the process first
+	return Secret{key}
+}
+
+// Valid reports whether there is a secret at all: the zero Secret is none.
+func (s Secret) Valid() bool { return s.key != nil }
+
+// Format implements fmt.Formatter: whatever the verb, the secret is not shown.
+func (s Secret) Format(f fmt.State, _ rune) { io.WriteString(f, "[secret]") }
+
+// MarshalText implements encoding.TextMarshaler by refusing, so that a secret gets into no file by
+// mistake.
+func (s Secret) MarshalText() ([]byte, error) { return nil, errors.New("a secret is not to be shown") }
+
+// WriteFile writes the secret to a new file that its owner alone can read.
+func (s Secret) WriteFile(path string) error {
+	if !s.Valid() {
+		return errors.New("there is no secret to write")
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the secret: %w", err)
+	}
+	if err = s.Send(f); err == nil {
+		err = f.Close()
+	} else {
+		f.Close()
+	}
+	if err != nil {
+		os.Remove(path)
+		return fmt.Errorf("writing the secret: %w", err)
+	}
+	return nil
+}
+
+// Send writes the secret in the form of its file, for a pipe to a rank: 64 hexadecimal digits and
+// a newline.
+func (s Secret) Send(w io.Writer) error {
+	if !s.Valid() {
+		return errors.New("there is no secret to write")
+	}
+	_, err := w.Write(append(hex.AppendEncode(nil, s.key[:]), '\n'))
+	return err
+}
+
+// ReadSecretFile reads a secret from a regular file of this user that nobody else can read or write:
+// 32 bytes as they are, or 64 hexadecimal digits.
+func ReadSecretFile(path string) (Secret, error) {
+	f, err := openSecret(path)
+	if err != nil {
+		return Secret{}, fmt.Errorf("the secret of the job: %w", err)
+	}
+	defer f.Close()
+	if err := private(f); err != nil {
+		return Secret{}, fmt.Errorf("the secret of the job: %s %w", path, err)
+	}
+	s, err := ReadSecret(f)
+	if err != nil {
+		return Secret{}, fmt.Errorf("%w (%s)", err, path)
+	}
+	return s, nil
+}
+
+// ReadSecret reads a secret from a descriptor, a pipe say, to its end.
+func ReadSecret(r io.Reader) (Secret, error) {
+	// One byte more than the longest form, "\r\n" at its end, to see what is too long.
+	b, err := io.ReadAll(io.LimitReader(r, 2*SecretSize+3))
+	defer clear(b)
+	if err != nil {
+		return Secret{}, fmt.Errorf("the secret of the job: %w", err)
+	}
+	key := new([SecretSize]byte)
+	if len(b) == SecretSize {
+		copy(key[:], b)
+	} else if n := len(strings.TrimRight(string(b), "\r\n")); n == 2*SecretSize {
+		if _, err := hex.Decode(key[:], b[:n]); err != nil {
+			// The decoder's error shows a character of it.
+			return Secret{}, errors.New("the secret of the job: 64 characters, and not all are hexadecimal digits")
+		}
+	} else {
+		return Secret{}, fmt.Errorf("the secret of the job: %d bytes, want %d random bytes, or %d hexadecimal digits; "+
+			"openssl rand -hex %d makes one", len(b), SecretSize, 2*SecretSize, SecretSize)
+	}
+	if n := different(key); n < 8 {
+		return Secret{}, fmt.Errorf("the secret of the job has %d different bytes in it, which is not random; "+
+			"openssl rand -hex %d makes one that is", n, SecretSize)
+	}
+	return Secret{key}, nil
+}
+
+// different counts the values among the bytes of a key. That 32 random bytes have fewer than 8 does
+// not happen: the chance is below 2^-100.
+func different(key *[SecretSize]byte) (n int) {
+	var seen [256]bool
+	for _, b := range key {
+		if !seen[b] {
+			seen[b] = true
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,139 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestSecretFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	s := NewSecret()
+	if err := s.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	got, err := ReadSecretFile(path)
+	if err != nil || *got.key != *s.key {
+		t.Errorf("read another secret, %v", err)
+	}
+	has(t, s.WriteFile(path), os.ErrExist)
+	if *NewSecret().key == *s.key {
+		t.Error("two secrets are the same")
+	}
+	has(t, Secret{}.WriteFile(path), nil, "no secret")
+}
+
+func TestSecretForms(t *testing.T) {
+	raw := []byte("0123456789abcdefghijklmnopqrstuv") // 32 bytes
+	digits := hex.EncodeToString(raw)
+	for _, c := range []struct{ name, text, want string }{
+		{"bytes", string(raw), ""},
+		{"digits", digits, ""},
+		{"digits and newline", digits + "\n", ""},
+		{"digits and both", strings.ToUpper(digits) + "\r\n", ""},
+		{"empty", "", "0 bytes, want 32"},
+		{"short", string(raw[1:]), "31 bytes"},
+		{"long", string(raw) + "1", "33 bytes"},
+		{"far too long", strings.Repeat("x", 1<<20), "67 bytes"},
+		{"no digits", "x" + digits[1:], "not all are hexadecimal"},
+		{"zeros", strings.Repeat("\x00", 32), "not random"},
+		{"zero digits", strings.Repeat("0", 64), "not random"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := ReadSecret(strings.NewReader(c.text))
+			if c.want != "" {
+				has(t, err, nil, c.want)
+				if len(c.text) > 30 && strings.Contains(err.Error(), c.text[1:20]) {
+					t.Errorf("%q shows what is in the file", err)
+				}
+			} else if err != nil || !bytes.Equal(s.key[:], raw) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestSecretFileRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := NewSecret().WriteFile(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, mode := range []os.FileMode{0o601, 0o604, 0o610, 0o640, 0o644, 0o666, 0o700} {
+		path := file(fmt.Sprintf("%o", mode), mode)
+		_, err := ReadSecretFile(path)
+		has(t, err, nil, path, fmt.Sprintf("mode %#o", mode), "chmod 600")
+	}
+	if _, err := ReadSecretFile(file("only read", 0o400)); err != nil {
+		t.Errorf("mode 0400: %v", err)
+	}
+	_, err := ReadSecretFile(filepath.Join(dir, "none"))
+	has(t, err, os.ErrNotExist, "none")
+	_, err = ReadSecretFile(dir)
+	has(t, err, nil, "no regular file")
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ReadSecretFile(pipe) // would wait for a writer
+	has(t, err, nil, "no regular file")
+	if os.Geteuid() != 0 {
+		t.Skip("another owner: it takes root to make such a file")
+	}
+	other := file("other", 0o600)
+	if err := os.Chown(other, 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ReadSecretFile(other)
+	has(t, err, nil, other, "belongs to user 12345", "runs as 0")
+}
+
+func TestSecretPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := NewSecret()
+	if err := s.Send(w); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if got, err := ReadSecret(r); err != nil || *got.key != *s.key {
+		t.Errorf("another secret, %v", err)
+	}
+}
+
+// TestSecretHides prints a secret in all the ways there are.
+func TestSecretHides(t *testing.T) {
+	s := NewSecret()
+	id := &Identity{Job: "job", Secret: s}
+	shown := fmt.Sprint(s, &s, id, *id)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%X", "%q", "%d", "%p"} {
+		shown += fmt.Sprintf(verb, s) + fmt.Sprintf(verb, id)
+	}
+	if b, err := json.Marshal(id); err == nil {
+		t.Errorf("it can be marshaled: %s", b)
+	}
+	for _, form := range []string{string(s.key[:4]), hex.EncodeToString(s.key[:4]), strings.ToUpper(hex.EncodeToString(s.key[:4])),
+		strings.Trim(fmt.Sprint(s.key[:4]), "[]"), strings.TrimSuffix(fmt.Sprintf("%#v", s.key[:4]), "}")[7:]} {
+		if strings.Contains(shown, form) {
+			t.Errorf("it is shown as %q", form)
+		}
+	}
+}

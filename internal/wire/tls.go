@@ -1,0 +1,113 @@
+package wire
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+)
+
+// TLS is TLS 1.3 in which both sides show a certificate. The zero value is none: see LoadTLS.
+type TLS struct {
+	// Name is what every certificate of the job has as a DNS name. Certificates that have URIs of
+	// the form cohort://job/JOB/RANK beside it are those of these ranks alone, and the job's name is
+	// escaped in them as a part of a path is.
+	Name string
+
+	cert tls.Certificate
+	pool *x509.CertPool
+}
+
+// LoadTLS reads a certificate and its key, and those of the authorities that sign certificates of
+// this job, all in PEM. Name is what the certificates of all ranks have as a DNS name.
+func LoadTLS(certFile, keyFile, caFile, name string) (*TLS, error) {
+	fail := func(err error) (*TLS, error) { return nil, fmt.Errorf("TLS: %w", err) }
+	if name == "" {
+		return fail(errors.New("no name is given that the certificates are to have"))
+	}
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return fail(fmt.Errorf("certificate %s with key %s: %w", certFile, keyFile, err))
+	}
+	authorities, err := os.ReadFile(caFile)
+	if err != nil {
+		return fail(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authorities) {
+		return fail(fmt.Errorf("%s has no certificate in it", caFile))
+	}
+	t := &TLS{Name: name, cert: cert, pool: pool}
+	// What the others would refuse is better known here, and now.
+	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+		if err := t.chain(use); err != nil {
+			return fail(fmt.Errorf("certificate %s: %w", certFile, err))
+		}
+	}
+	return t, nil
+}
+
+// chain checks this side's own certificate as a peer would.
+func (t *TLS) chain(use x509.ExtKeyUsage) error {
+	between := x509.NewCertPool()
+	for _, der := range t.cert.Certificate[1:] {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			between.AddCert(c)
+		}
+	}
+	_, err := t.cert.Leaf.Verify(x509.VerifyOptions{DNSName: t.Name, Roots: t.pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{use}})
+	return err
+}
+
+// wrap makes a TLS connection of one that has passed the handshake up to the proofs.
+func (t *TLS) wrap(c net.Conn, job string, rank int, dialed bool) (*tls.Conn, error) {
+	if t.pool == nil {
+		return nil, errors.New("no certificates were loaded")
+	}
+	cfg := &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		Certificates:           []tls.Certificate{t.cert},
+		RootCAs:                t.pool,
+		ClientCAs:              t.pool,
+		ClientAuth:             tls.RequireAndVerifyClientCert,
+		ServerName:             t.Name,
+		SessionTicketsDisabled: true, // every connection shows its certificates
+		VerifyConnection:       func(s tls.ConnectionState) error { return t.names(s, job, rank) },
+	}
+	if dialed {
+		return tls.Client(c, cfg), nil
+	}
+	return tls.Server(c, cfg), nil
+}
+
+// names checks that a certificate, whose chain has been verified, is one of the rank's.
+func (t *TLS) names(s tls.ConnectionState, job string, rank int) error {
+	if len(s.PeerCertificates) == 0 {
+		return errors.New("it shows no certificate")
+	}
+	cert := s.PeerCertificates[0]
+	if err := cert.VerifyHostname(t.Name); err != nil {
+		return err
+	}
+	bound := false
+	for _, u := range cert.URIs {
+		if u.Scheme == "cohort" {
+			if bound = true; u.String() == rankURI(job, rank) {
+				return nil
+			}
+		}
+	}
+	if bound {
+		return fmt.Errorf("its certificate is of other ranks or jobs than %s", rankURI(job, rank))
+	}
+	return nil
+}
+
+// rankURI is the name of a rank in a certificate.
+func rankURI(job string, rank int) string {
+	return "cohort://job/" + url.PathEscape(job) + "/" + strconv.Itoa(rank)
+}
