@@ -1,0 +1,570 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var secret = NewSecret()
+
+// identity is that of a rank of a job of four.
+func identity(rank int) *Identity { return &Identity{Job: "job", Secret: secret, Rank: rank, Size: 4} }
+
+// sockets returns the two ends of a connection on loopback.
+func sockets(t testing.TB) (dialed, accepted net.Conn) {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if dialed, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if accepted, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dialed.Close(); accepted.Close() })
+	return dialed, accepted
+}
+
+// shakeHands runs both ends of a handshake.
+func shakeHands(a, b net.Conn, client *Identity, to int, purpose Purpose, lane int, server *Identity) (c, s *Conn, clientErr, serverErr error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s, serverErr = Server(context.Background(), b, server)
+	}()
+	c, clientErr = Client(context.Background(), a, client, to, purpose, lane)
+	<-done
+	return c, s, clientErr, serverErr
+}
+
+func TestHandshake(t *testing.T) {
+	launcher, zero := identity(Launcher), identity(0)
+	launcher.Coordinator, zero.Coordinator = true, true
+	for _, c := range []struct {
+		name    string
+		from    int
+		server  *Identity
+		purpose Purpose
+		lane    int
+	}{
+		{"peers", 1, identity(2), Peer, 0},
+		{"to rank 0", 3, identity(0), Peer, 63},
+		{"from rank 0", 0, identity(3), Peer, 5},
+		{"meeting at rank 0", 3, zero, Meeting, 0},
+		{"meeting at the launcher", 0, launcher, Meeting, 0},
+	} {
+		for _, pipe := range []bool{false, true} {
+			t.Run(c.name, func(t *testing.T) {
+				a, b := net.Pipe()
+				if !pipe {
+					a, b = sockets(t)
+				}
+				defer a.Close()
+				defer b.Close()
+				x, y, err1, err2 := shakeHands(a, b, identity(c.from), c.server.Rank, c.purpose, c.lane, c.server)
+				if err1 != nil || err2 != nil {
+					t.Fatal(err1, err2)
+				}
+				if x.Rank != c.server.Rank || y.Rank != c.from || y.Purpose != c.purpose || x.Purpose != c.purpose ||
+					x.Lane != c.lane || y.Lane != c.lane || !x.Dialed || y.Dialed {
+					t.Errorf("%+v\n%+v", x, y)
+				}
+				if !bytes.Equal(x.Key("label", 40), y.Key("label", 40)) || len(x.Key("label", 40)) != 40 ||
+					bytes.Equal(x.Key("label", 40), x.Key("other", 40)) {
+					t.Error("keys that should be the same differ, or the other way round")
+				}
+				talk(t, x, y)
+				talk(t, y, x)
+			})
+		}
+	}
+}
+
+// talk sends a frame, and shows that only the other end of this connection takes it.
+func talk(t *testing.T, from, to *Conn) {
+	t.Helper()
+	enc, back := from.Frames(10)
+	_, dec := to.Frames(10)
+	var b [HeaderSize]byte
+	enc.Encode(&b, &Header{Kind: Heartbeat})
+	has(t, (&Decoder{seed: back.seed}).Decode(new(Header), &b), ErrFrame, "checksum") // reflected
+	go from.Write(b[:])
+	var got [HeaderSize]byte
+	if _, err := io.ReadFull(to, got[:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := dec.Decode(new(Header), &got); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTranscript follows a handshake with what the decision says of it, written down once more: the
+// keys and proofs are made here from HMAC alone.
+func TestTranscript(t *testing.T) {
+	mac := func(key []byte, parts ...[]byte) []byte {
+		h := hmac.New(sha256.New, key)
+		h.Write(slices.Concat(parts...))
+		return h.Sum(nil)
+	}
+	job := sha256.Sum256([]byte("cohort tcp job\x00job"))
+	// RFC 5869: extract with the salt, then the first block of expand.
+	key := mac(mac(job[:], secret.key[:]), []byte("cohort tcp proof\x01"))
+
+	a, b := net.Pipe()
+	result := make(chan error, 1)
+	go func() {
+		_, err := Server(context.Background(), b, identity(2))
+		result <- err
+	}()
+	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 1, 0, 2, 7}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
+	if _, err := a.Write(hello); err != nil {
+		t.Fatal(err)
+	}
+	reply := make([]byte, 48)
+	if _, err := io.ReadFull(a, reply); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 1, 0, 0, 0}) {
+		t.Errorf("the reply begins with % x", reply[:8])
+	}
+	if want := mac(key, []byte("server\x00"), job[:], hello, reply[:24])[:24]; !bytes.Equal(reply[24:], want) {
+		t.Errorf("the server proves % x, want % x", reply[24:], want)
+	}
+	if _, err := a.Write(mac(key, []byte("client\x00"), job[:], hello, reply[:24])[:24]); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if len(hello)+24 != 64 {
+		t.Errorf("a stranger sends %d bytes", len(hello)+24)
+	}
+	a.Close()
+	b.Close()
+}
+
+func TestHandshakeRefused(t *testing.T) {
+	with := func(rank int, f func(*Identity)) *Identity {
+		id := identity(rank)
+		f(id)
+		return id
+	}
+	tls := testTLS(t, "job.example")
+	for _, c := range []struct {
+		name           string
+		client         *Identity
+		to             int
+		purpose        Purpose
+		server         *Identity
+		atClient       Reason
+		atServer       Reason
+		client_, serve string
+	}{
+		{"secret", with(1, func(id *Identity) { id.Secret = NewSecret() }), 2, Peer, identity(2),
+			WrongProof, Silent, "does not have its secret", "waiting for the proof of what says it is rank 1"},
+		{"job", with(1, func(id *Identity) { id.Job = "jo" }), 2, Peer, identity(2), WrongJob, WrongJob, `another job than "jo"`, ""},
+		{"rank", identity(1), 3, Peer, identity(2), WrongRank, WrongRank, "it is not rank 3 of 4", "says it is rank 1, and wants rank 3; this is rank 2"},
+		{"a rank too many", with(4, func(id *Identity) { id.Size = 5 }), 2, Peer, identity(2), WrongRank, WrongRank, "", "says it is rank 4"},
+		{"no coordinator", identity(1), 0, Meeting, identity(0), WrongUse, WrongUse, "rank 0 is not the coordinator", "rank 1"},
+		{"launcher as peer", identity(1), Launcher, Peer, with(Launcher, func(id *Identity) { id.Coordinator = true }), WrongUse, WrongUse,
+			"the launcher is not", "coordinator for a rank"},
+		{"TLS at the client", with(1, func(id *Identity) { id.TLS = tls }), 2, Peer, identity(2), WrongTLS, WrongTLS,
+			"this process uses TLS, and it uses no TLS", "says it is rank 1, and uses TLS; this process uses no TLS"},
+		{"TLS at the server", identity(1), 2, Peer, with(2, func(id *Identity) { id.TLS = tls }), WrongTLS, WrongTLS,
+			"this process uses no TLS, and it uses TLS", "uses no TLS; this process uses TLS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := sockets(t)
+			_, _, err1, err2 := shakeHands(a, b, c.client, c.to, c.purpose, 0, c.server)
+			reason(t, err1, c.atClient, c.client_)
+			reason(t, err2, c.atServer, c.serve)
+			if _, err := a.Write([]byte{1}); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the client's connection is open: %v", err)
+			}
+			if _, err := b.Write([]byte{1}); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the server's connection is open: %v", err)
+			}
+		})
+	}
+}
+
+// TestMisuse asks for handshakes that cannot be.
+func TestMisuse(t *testing.T) {
+	for _, c := range []struct {
+		id       Identity
+		to, lane int
+		want     string
+	}{
+		{Identity{Job: "j", Rank: 0, Size: 2}, 1, 0, "no secret"},
+		{Identity{Job: "", Secret: secret, Rank: 0, Size: 2}, 1, 0, "name of the job"},
+		{Identity{Job: string(make([]byte, maxJob+1)), Secret: secret, Size: 2}, 1, 0, "1025 bytes"},
+		{Identity{Job: "j", Secret: secret, Rank: 2, Size: 2}, 1, 0, "rank 2 of 2"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: MaxRanks + 1}, 1, 0, "a job of 65537"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 2, 0, "to rank 2"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 0, 0, "to rank 0"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 1, MaxLanes, "lane 64"},
+		{Identity{Job: "j", Secret: secret, Rank: Launcher, Size: 2}, 1, 0, "the launcher"},
+	} {
+		a, b := net.Pipe()
+		_, err := Client(context.Background(), a, &c.id, c.to, Peer, c.lane)
+		has(t, err, nil, c.want)
+		b.Close()
+	}
+}
+
+// bytesConn is a peer that says what is given, and counts how much of it is read.
+type bytesConn struct {
+	net.Conn
+	say  []byte
+	read atomic.Int64
+	sent bytes.Buffer
+	then error // once all is said
+}
+
+func (c *bytesConn) Read(b []byte) (int, error) {
+	if len(c.say) == 0 {
+		return 0, c.then
+	}
+	n := copy(b, c.say)
+	c.say = c.say[n:]
+	c.read.Add(int64(n))
+	return n, nil
+}
+
+func (c *bytesConn) Write(b []byte) (int, error)      { return c.sent.Write(b) }
+func (c *bytesConn) Close() error                     { return nil }
+func (c *bytesConn) SetDeadline(time.Time) error      { return nil }
+func (c *bytesConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *bytesConn) SetWriteDeadline(time.Time) error { return nil }
+func (c *bytesConn) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 99} }
+
+// goodHello is the hello of rank 1 to rank 2.
+func goodHello() []byte {
+	keys := identity(1).keys()
+	h := hello{purpose: Peer, from: 1, to: 2, job: [8]byte(keys.job[:8])}
+	var b [helloSize]byte
+	h.encode(&b)
+	return b[:]
+}
+
+// TestStrangers says all sorts of things to a server, followed by as much as it will read.
+func TestStrangers(t *testing.T) {
+	change := func(at int, to byte) []byte {
+		b := goodHello()
+		b[at] = to
+		return b
+	}
+	version := change(4, 2)
+	for _, c := range []struct {
+		name    string
+		say     []byte
+		more    bool // and zeros without end
+		want    Reason
+		text    string
+		read    int64
+		answers int // bytes
+	}{
+		{"nothing", nil, false, Silent, "waiting for who it is", 0, 0},
+		{"a browser", []byte("GET / HTTP/1.1\r\n"), false, Garbage, "47 45 54 20", 16, 0},
+		{"a browser and more", []byte("GET / HTTP/1.1\r\n"), true, Garbage, "47 45 54 20", 40, 0},
+		{"one wrong byte", []byte{7}, false, Garbage, "07", 1, 0},
+		{"TLS", []byte{0x16, 3, 1, 2, 0, 1}, false, Garbage, "begins as TLS", 6, 0},
+		{"zeros", nil, true, Garbage, "00 00 00 00", 40, 0},
+		{"cut", goodHello()[:39], false, Silent, "waiting for who it is", 39, 0},
+		{"its own magic", append([]byte{0xc0, 'h', 'r', '<'}, goodHello()[4:]...), false, Reflected, "", 40, 0},
+		{"another version", version, true, WrongVersion, "version 2 of cohort's protocol, and this process 1", 40, 48},
+		{"another version, short", version[:8], false, WrongVersion, "version 2", 8, 48},
+		{"purpose 0", change(6, 0), true, WrongUse, "purpose 0", 40, 48},
+		{"purpose 3", change(6, 3), true, WrongUse, "purpose 3", 40, 48},
+		{"lane 64", change(7, 64), true, Garbage, "lane 64", 40, 48},
+		{"another job", change(9, goodHello()[9]+1), true, WrongJob, "", 40, 48},
+		{"from nobody", change(19, 0xff), true, WrongRank, "from -16777215", 40, 48},
+		{"from itself", change(16, 2), true, WrongRank, "from 2 to 2", 40, 48},
+		{"no proof", goodHello(), false, Silent, "waiting for the proof of what says it is rank 1", 40, 48},
+		{"a wrong proof", goodHello(), true, WrongProof, "says it is rank 1", 64, 48},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			say := slices.Clone(c.say)
+			if c.more {
+				say = append(say, make([]byte, 1000)...)
+			}
+			peer := &bytesConn{say: say, then: io.EOF}
+			conn, err := Server(context.Background(), peer, identity(2))
+			if conn != nil {
+				t.Fatal("accepted")
+			}
+			reason(t, err, c.want, c.text)
+			if n := peer.read.Load(); n != c.read {
+				t.Errorf("read %d bytes, want %d", n, c.read)
+			}
+			if n := peer.sent.Len(); n != c.answers {
+				t.Errorf("answered with %d bytes, want %d", n, c.answers)
+			}
+			if c.answers > 0 {
+				var b [replySize]byte
+				copy(b[:], peer.sent.Bytes())
+				silent := c.want == WrongJob || c.want == WrongVersion
+				if proved := !bytes.Equal(b[24:], make([]byte, 24)); proved == silent {
+					t.Errorf("a refusal for %q: proved is %v", c.want, proved)
+				}
+			}
+		})
+	}
+}
+
+// TestFalseServers is the same from the other side.
+func TestFalseServers(t *testing.T) {
+	say := func(version uint16, a answer) []byte {
+		var b [replySize]byte
+		r := reply{version: version, answer: a}
+		r.encode(&b)
+		return b[:]
+	}
+	for _, c := range []struct {
+		name string
+		say  []byte
+		want Reason
+		text string
+		read int64
+	}{
+		{"closed", nil, Silent, "waiting for the answer", 0},
+		{"ssh", []byte("SSH-2.0-OpenSSH_9.2\r\n"), Garbage, "53 53 48 2d", 21},
+		{"an echo", goodHello(), Reflected, "", 40},
+		{"a later version", say(7, welcome), WrongVersion, "version 7", 48},
+		{"another version", say(0, badVersion), WrongVersion, "version 0", 48},
+		{"another job", say(Version, badJob), WrongJob, `than "job"`, 48},
+		{"no proof", say(Version, welcome), WrongProof, "", 48},
+		{"a refusal of nobody", say(Version, badRank), WrongProof, "", 48},
+		{"no answer", say(Version, answers), Garbage, "no answer 6", 48},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			peer := &bytesConn{say: append(slices.Clone(c.say), make([]byte, 48-min(len(c.say), 48))...), then: io.EOF}
+			if peer.say = c.say; c.name == "no proof" {
+				peer.say = append(peer.say, make([]byte, 1000)...)
+			}
+			conn, err := Client(context.Background(), peer, identity(1), 2, Peer, 0)
+			if conn != nil {
+				t.Fatal("accepted")
+			}
+			reason(t, err, c.want, c.text)
+			if n := peer.read.Load(); n != c.read {
+				t.Errorf("read %d bytes, want %d", n, c.read)
+			}
+			if n := peer.sent.Len(); n != helloSize {
+				t.Errorf("sent %d bytes to a false server", n)
+			}
+		})
+	}
+}
+
+// tape is a connection that keeps what is written to it.
+type tape struct {
+	net.Conn
+	wrote bytes.Buffer
+}
+
+func (c *tape) Write(b []byte) (int, error) {
+	c.wrote.Write(b)
+	return c.Conn.Write(b)
+}
+
+// TestReplay plays back what both sides of a good handshake said.
+func TestReplay(t *testing.T) {
+	a, b := sockets(t)
+	client, server := &tape{Conn: a}, &tape{Conn: b}
+	if _, _, err1, err2 := shakeHands(client, server, identity(1), 2, Peer, 0, identity(2)); err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	conn, err := Server(context.Background(), &bytesConn{say: client.wrote.Bytes(), then: io.EOF}, identity(2))
+	if reason(t, err, WrongProof, "rank 1"); conn != nil {
+		t.Error("a repeated client is accepted")
+	}
+	conn, err = Client(context.Background(), &bytesConn{say: server.wrote.Bytes(), then: io.EOF}, identity(1), 2, Peer, 0)
+	if reason(t, err, WrongProof); conn != nil {
+		t.Error("a repeated server is accepted")
+	}
+}
+
+// TestReflection lets two servers, and two clients, talk to each other; and a client to itself.
+func TestReflection(t *testing.T) {
+	a, b := sockets(t)
+	done := make(chan error)
+	go func() {
+		_, err := Client(context.Background(), b, identity(2), 1, Peer, 0)
+		done <- err
+	}()
+	_, err := Client(context.Background(), a, identity(1), 2, Peer, 0)
+	reason(t, err, Reflected)
+	if err := <-done; err == nil {
+		t.Error("two clients get along")
+	}
+}
+
+// TestBits flips each bit of what the two sides say. Nothing of it may be taken by both.
+func TestBits(t *testing.T) {
+	for i := range (helloSize + proofSize) * 8 {
+		a, b := net.Pipe()
+		_, _, err1, err2 := shakeHands(&flip{Conn: a, at: i}, b, identity(1), 2, Peer, 0, identity(2))
+		if err2 == nil || i < helloSize*8 && err1 == nil {
+			t.Errorf("bit %d of the client flipped: %v, %v", i, err1, err2)
+		}
+		a.Close()
+		b.Close()
+	}
+	for i := range replySize * 8 {
+		a, b := net.Pipe()
+		_, _, err1, err2 := shakeHands(a, &flip{Conn: b, at: i}, identity(1), 2, Peer, 0, identity(2))
+		if err1 == nil || err2 == nil {
+			t.Errorf("bit %d of the server flipped: %v, %v", i, err1, err2)
+		}
+		a.Close()
+		b.Close()
+	}
+}
+
+// flip is a connection that flips one bit of what is written.
+type flip struct {
+	net.Conn
+	at int
+}
+
+func (c *flip) Write(b []byte) (int, error) {
+	b = bytes.Clone(b)
+	if c.at >= 0 && c.at < len(b)*8 {
+		b[c.at/8] ^= 1 << (c.at % 8)
+	}
+	c.at -= len(b) * 8
+	return c.Conn.Write(b)
+}
+
+// TestTooSlow sends a byte each second. The clock is that of the test.
+func TestTooSlow(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		say  []byte
+		text string
+	}{
+		{"nothing", nil, "waiting for who it is"},
+		{"a hello, byte by byte", goodHello(), "waiting for who it is"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := net.Pipe()
+			start := time.Now()
+			go func() {
+				for _, x := range c.say {
+					time.Sleep(time.Second)
+					if _, err := a.Write([]byte{x}); err != nil {
+						return
+					}
+				}
+			}()
+			_, err := Server(context.Background(), b, identity(2))
+			reason(t, err, Slow, c.text)
+			if d := time.Since(start); d != HandshakeTimeout {
+				t.Errorf("%s: refused after %v, want %v", c.name, d, HandshakeTimeout)
+			}
+			a.Close()
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		go io.Copy(io.Discard, b)
+		start := time.Now()
+		_, err := Client(context.Background(), a, identity(1), 2, Peer, 0)
+		reason(t, err, Slow, "waiting for the answer")
+		if d := time.Since(start); d != HandshakeTimeout {
+			t.Errorf("given up after %v, want %v", d, HandshakeTimeout)
+		}
+		b.Close()
+	})
+}
+
+func TestHandshakeCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := Server(ctx, b, identity(2))
+		if has(t, err, context.DeadlineExceeded); time.Since(start) != time.Second {
+			t.Errorf("after %v", time.Since(start))
+		}
+		a.Close()
+	})
+}
+
+// FuzzServer says anything to a server. The decoders refuse what they cannot read, and nobody is
+// accepted: the fuzzer does not have the secret.
+func FuzzServer(f *testing.F) {
+	f.Add(goodHello())
+	f.Add(append(goodHello(), make([]byte, 24)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		peer := &bytesConn{say: b, then: io.EOF}
+		if conn, err := Server(context.Background(), peer, identity(2)); conn != nil || err == nil || peer.read.Load() > 64 {
+			t.Errorf("accepted: %v, %d bytes read", conn, peer.read.Load())
+		}
+	})
+}
+
+// FuzzClient is the same from the other side.
+func FuzzClient(f *testing.F) {
+	var b [replySize]byte
+	(&reply{version: Version}).encode(&b)
+	f.Add(b[:])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		peer := &bytesConn{say: b, then: io.EOF}
+		if conn, err := Client(context.Background(), peer, identity(1), 2, Peer, 0); conn != nil || err == nil || peer.read.Load() > replySize {
+			t.Errorf("accepted: %v, %d bytes read", conn, peer.read.Load())
+		}
+	})
+}
+
+// FuzzHello decodes hellos and replies; what is taken encodes to the same bytes.
+func FuzzHello(f *testing.F) {
+	f.Add(goodHello())
+	f.Add(make([]byte, replySize))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var b, again [helloSize]byte
+		copy(b[:], data)
+		copy(b[:4], helloMagic[:])
+		binary.LittleEndian.PutUint16(b[4:], Version)
+		if h, _, text := decodeHello(&b); text == "" {
+			if h.encode(&again); again != b {
+				t.Errorf("% x\nencodes to % x", b, again)
+			}
+		}
+		var c, more [replySize]byte
+		copy(c[:], data)
+		copy(c[:4], replyMagic[:])
+		binary.LittleEndian.PutUint16(c[4:], Version)
+		if r, _, text := decodeReply(&c); text == "" {
+			if r.encode(&more); more != c {
+				t.Errorf("% x\nencodes to % x", c, more)
+			}
+		}
+	})
+}
+
+func BenchmarkHandshake(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		x, y := net.Pipe()
+		if _, _, err1, err2 := shakeHands(x, y, identity(1), 2, Peer, 0, identity(2)); err1 != nil || err2 != nil {
+			b.Fatal(err1, err2)
+		}
+	}
+}
