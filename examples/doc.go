@@ -4,6 +4,8 @@
 //	ring    messages between neighbours, of a length the receiver does not know
 //	pi      a sum whose bits do not depend on the number of ranks
 //	heat2d  a grid split over a Cartesian communicator, with halo exchange
+//	window  a table that is in memory once per node, and that its ranks fill together
+//	hybrid  ranks times threads: a pool of workers in every rank
 //
 // Each runs alone, as a job of one rank, or on several:
 //

@@ -36,6 +36,15 @@ var examples = []struct {
 	{"heat2d", func(int) []string {
 		return []string{`\[0\] 120 x 120 cells, at rest after 2831 steps, residual 9\.99\d{4}e-05`}
 	}},
+	{"window", func(int) []string {
+		return []string{`\[0\] every even number up to 1000000 is the sum of two primes; 503222 needs the largest: 523 \+ 502699`}
+	}},
+	{"hybrid", func(n int) []string {
+		return []string{
+			`\[0\] ` + fmt.Sprint(n) + ` ranks? on 1 node: .*; 1 thread per rank, not pinned; shm.*`,
+			`\[0\] below 1000000, 837799 takes the most steps: 524`,
+		}
+	}},
 }
 
 // built builds the examples and the cohort command, once.

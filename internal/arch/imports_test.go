@@ -47,7 +47,7 @@ var only = map[string][]string{
 	"sddp":       {"", "hybrid", "pool", "sddp/*"},
 	"sddp/*":     {"sddp/*", "internal/clp"},
 	"cmd/sddp":   {"", "hybrid", "pool", "sddp", "sddp/*"},
-	"examples/*": {""},
+	"examples/*": {"", "hybrid", "pool"},
 }
 
 // outside are the modules that packages may import, and which packages may: nil stands for all.

@@ -1,0 +1,101 @@
+// Command window finds out how large a prime it takes to write an even number up to 1000000 as the
+// sum of two (Goldbach's conjecture says that two are enough). It shows memory that the ranks of a
+// node share: the table of primes is there once per node, its ranks fill it together, and after a
+// fence each reads all of it.
+//
+//	go run ./cmd/cohort run -n 4 ./examples/window
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+func main() {
+	world, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := report(world, 1_000_000, os.Stdout); err != nil {
+		log.Fatal(err) // the process ends without Close: the other ranks get ErrPeerLost
+	}
+	if err := world.Close(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func report(world *cohort.Comm, limit int, out io.Writer) error {
+	hardest, err := goldbach(world, limit)
+	if err != nil || world.Rank() != 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "every even number up to %d is the sum of two primes; %d needs the largest: %d + %d\n",
+		limit, hardest.Idx, hardest.Val, hardest.Idx-hardest.Val)
+	return err
+}
+
+// goldbach returns the even number, from 4 to limit, of which the smaller of two primes it is the sum
+// of has to be the largest, and that prime; the lowest such number. All ranks call it.
+func goldbach(world *cohort.Comm, limit int) (hardest cohort.Loc[int64], err error) {
+	table, err := cohort.NewSharedRegion[bool](world, limit+1)
+	if err != nil {
+		return hardest, err
+	}
+	// What was read from the table must not be looked at after this.
+	defer func() { err = errors.Join(err, table.Close()) }()
+
+	// Every rank of a node writes its part of the node's copy.
+	node := table.Node()
+	lo, hi := share(limit+1, node.Rank(), node.Size())
+	part, err := table.Range(lo, hi)
+	if err != nil {
+		return hardest, err
+	}
+	sieve(part, lo)
+	if err := table.Fence(); err != nil { // all parts are written
+		return hardest, err
+	}
+	prime, err := table.Slice()
+	if err != nil {
+		return hardest, err
+	}
+
+	// Every rank of the world takes its part of the numbers, and may need any prime for that.
+	lo, hi = share(limit/2+1, world.Rank(), world.Size())
+	for half := max(lo, 2); half < hi; half++ {
+		even := 2 * half
+		p := 2
+		for p <= half && !(prime[p] && prime[even-p]) {
+			p++
+		}
+		if p > half {
+			return hardest, fmt.Errorf("%d is not the sum of two primes", even) // and the conjecture is wrong
+		}
+		if int64(p) > hardest.Val {
+			hardest = cohort.Loc[int64]{Val: int64(p), Idx: int64(even)}
+		}
+	}
+	return cohort.AllreduceOne(world, hardest, cohort.MaxLoc) // the lower number of equals
+}
+
+// share returns the part of n that is a rank's.
+func share(n, rank, size int) (lo, hi int) { return rank * n / size, (rank + 1) * n / size }
+
+// sieve sets prime[i] where lo+i is prime. The memory of a new region is zero.
+func sieve(prime []bool, lo int) {
+	hi := lo + len(prime)
+	for i := range prime {
+		prime[i] = lo+i >= 2
+	}
+	for d := 2; d*d < hi; d++ {
+		for m := max(d*d, (lo+d-1)/d*d); m < hi; m += d {
+			prime[m-lo] = false
+		}
+	}
+}
