@@ -1,0 +1,351 @@
+package tcp
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// engine is this process's end of the job: one rank, all its communicators, one link to every other
+// rank.
+//
+// One lock guards everything that moves messages. It is held for short times only (system calls
+// that do not block, of at most pieceMax bytes), never while waiting, and never while somebody
+// else's code runs: completions that have a Notify are collected in notify and called by whoever
+// lets the lock go.
+type engine struct {
+	me    int
+	peers []peer  // by world rank
+	links []*link // by world rank; nil for this one
+
+	mu       sync.Mutex
+	posted   match.Queue // *op
+	arrived  match.Queue // *msg
+	slots    []slot      // operations that a peer has a token for
+	spares   []uint32    // free slots
+	comms    map[uint32]*comm
+	closing  map[uint32]*comm  // closed here, not yet by all members: messages are dropped
+	early    map[uint32]*early // notices for communicators that are not made here yet
+	probes   []*probing
+	held     []*msg // offers that Mprobe has taken
+	notify   []*backend.Request
+	done     []*backend.Request // spare for notify
+	freeOp   []*op
+	freeMsg  []*msg
+	freeOut  []*out
+	bufs     [len(bufSizes)][][]byte         // spare buffers
+	order    uint64                          // of the last receive
+	turn     int                             // link to look at first
+	join     [wire.HeaderSize + joinMax]byte // a short frame as it is written
+	news     pollset                         // of progress, where there are many links
+	asked    []*link                         // in news
+	isClosed bool
+
+	fault  atomic.Pointer[backend.Fault] // the job is over
+	spare  bool                          // every rank of this node has a core to itself
+	passes atomic.Uint32                 // of progress
+	stop   chan struct{}                 // ends the ticker
+	ticker sync.WaitGroup
+
+	bell     bell
+	sleeping atomic.Bool // the leader sleeps, or is about to: ring the bell
+	sleep    pollset     // the leader's
+
+	waitMu sync.Mutex // guards leader and hungUp, for cond
+	hungUp bool       // the bell is closed
+	cond   sync.Cond
+	leader bool
+	parked atomic.Int32
+}
+
+// peer is what this rank knows of another one, or of itself.
+type peer struct {
+	host string
+	pid  int
+}
+
+// op is a send or receive in progress.
+type op struct {
+	node   match.Node // a posted receive; its Env stays the pattern
+	env    match.Env  // what a receive in progress receives
+	req    *backend.Request
+	own    backend.Request // for blocking calls
+	comm   *comm
+	buf    []byte
+	state  uint8
+	peer   int // world rank
+	tag    int32
+	token  uint64 // of its slot; 0: it has none
+	theirs uint64 // the peer's token for it
+	n      int    // bytes to move
+	at     int    // bytes moved
+	size   int    // bytes the sender has
+	frame  *out   // the frame with its bytes that is in the queue
+	self   *msg   // a long message to oneself
+	order  uint64 // of a receive: which of all
+	fixed  bool   // a receive of a message that Mprobe took
+}
+
+const (
+	opIdle      uint8 = iota
+	opPosted          // a receive that waits for its message
+	opQueued          // an eager send whose last byte is not in the socket
+	opOffered         // a send that waits to be accepted
+	opStreaming       // a send that was
+	opTaking          // a receive whose message is coming
+)
+
+// msg is an unexpected message.
+type msg struct {
+	node  match.Node
+	buf   []byte // pooled storage of an eager one
+	size  int
+	token uint64 // of an offer, the sender's; 0 for an eager one
+	send  *op    // an offer of this rank to itself
+	gone  bool   // an offer that was taken back after Mprobe had taken it
+}
+
+type slot struct {
+	op  *op
+	gen uint32
+}
+
+// enter gives o a token, under which a peer will speak of it.
+func (e *engine) enter(o *op) {
+	if len(e.spares) == 0 {
+		e.spares = append(e.spares, uint32(len(e.slots)))
+		e.slots = append(e.slots, slot{})
+	}
+	i := e.spares[len(e.spares)-1]
+	e.spares = e.spares[:len(e.spares)-1]
+	s := &e.slots[i]
+	s.op = o
+	if s.gen++; s.gen == 0 {
+		s.gen = 1
+	}
+	o.token = uint64(s.gen)<<32 | uint64(i)
+}
+
+// lookup returns the operation of a token that came from a peer; nil if there is none any more.
+func (e *engine) lookup(token uint64, peer int) *op {
+	i := uint32(token)
+	if uint64(i) >= uint64(len(e.slots)) {
+		return nil
+	}
+	s := &e.slots[i]
+	if s.op == nil || uint64(s.gen) != token>>32 || s.op.peer != peer {
+		return nil
+	}
+	return s.op
+}
+
+// leaveSlot ends o's token.
+func (e *engine) leaveSlot(o *op) {
+	if o.token != 0 {
+		i := uint32(o.token)
+		e.slots[i].op, o.token = nil, 0
+		e.spares = append(e.spares, i)
+	}
+}
+
+// A conn is an authenticated connection to another rank, and the codecs of its two directions.
+type conn struct {
+	fd  int
+	enc *wire.Encoder
+	dec *wire.Decoder
+}
+
+// newEngine starts this rank's part of a job whose connections are made.
+func newEngine(me int, peers []peer, conns []conn, spare bool) (backend.Comm, error) {
+	e := &engine{
+		me: me, peers: peers, spare: spare,
+		links:   make([]*link, len(peers)),
+		comms:   map[uint32]*comm{},
+		closing: map[uint32]*comm{},
+		early:   map[uint32]*early{},
+		stop:    make(chan struct{}),
+	}
+	e.cond.L = &e.waitMu
+	var err error
+	if e.bell, err = newBell(); err != nil {
+		for r, c := range conns {
+			if r != me {
+				sockClose(c.fd)
+			}
+		}
+		return nil, initFault("rank %d: %v", me, err)
+	}
+	members := make([]int, len(peers))
+	for r := range peers {
+		members[r] = r
+		if r != me {
+			e.links[r] = newLink(e, r, &conns[r])
+		}
+	}
+	e.ticker.Go(e.tick)
+	return e.newComm(members, 0, true)
+}
+
+// progress moves what can be moved without waiting and reports whether anything was. The lock is
+// held.
+func (e *engine) progress() bool {
+	e.passes.Add(1)
+	moved := false
+	if len(e.links) > directMax && !e.isClosed {
+		return e.progressMany()
+	}
+	for range e.links {
+		if e.turn++; e.turn >= len(e.links) {
+			e.turn = 0
+		}
+		if l := e.links[e.turn]; l != nil && !l.dead && l.move() {
+			moved = true
+		}
+	}
+	return moved
+}
+
+// directMax is the number of ranks up to which progress tries to read every link; with more it asks
+// the system first which of them have something.
+const directMax = 5
+
+func (e *engine) progressMany() bool {
+	e.news.reset()
+	e.asked = e.asked[:0]
+	for _, l := range e.links {
+		if l != nil && !l.dead {
+			e.news.add(l.fd, l.first != nil)
+			e.asked = append(e.asked, l)
+		}
+	}
+	e.news.wait(-1)
+	moved := false
+	for i, l := range e.asked {
+		if (e.news.ready(i) || l.broken != nil) && !l.dead && l.move() {
+			moved = true
+		}
+	}
+	return moved
+}
+
+// keep puts an unexpected message into the queue.
+func (e *engine) keep(m *msg, env match.Env) {
+	m.node.Env, m.node.Owner = env, m
+	e.arrived.Push(&m.node)
+	e.lookProbes()
+}
+
+// received completes a receive whose bytes are in place.
+func (e *engine) received(o *op, env match.Env, size, copied int) {
+	var err error
+	if size > copied {
+		err = truncated(size, len(o.buf))
+	}
+	e.finish(o, backend.Status{Source: o.comm.rankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size}, err)
+}
+
+func truncated(size, room int) error {
+	return &backend.Fault{Sentinel: backend.ErrTruncate, Text: fmt.Sprintf("the message has %d bytes, the buffer %d", size, room)}
+}
+
+// finish completes an operation. The lock is held: Notify is called later.
+func (e *engine) finish(o *op, st backend.Status, err error) {
+	r := o.req
+	e.leaveSlot(o)
+	o.state, o.buf, o.frame, o.self = opIdle, nil, nil, nil
+	if r.Notify != nil {
+		e.notify = append(e.notify, r)
+	}
+	if r != &o.own { // blocking calls give their op back themselves
+		r.Impl = nil
+		e.putOp(o)
+	}
+	r.Finish(st, err) // from here on r and o are their owner's
+	e.wakeOthers()
+}
+
+// unlock lets the lock go and calls what has to be told.
+func (e *engine) unlock() {
+	if len(e.notify) == 0 {
+		e.mu.Unlock()
+		return
+	}
+	list := e.notify
+	e.notify, e.done = e.done[:0], nil
+	e.mu.Unlock()
+	for i, r := range list {
+		list[i] = nil
+		r.Notify(r)
+	}
+	e.mu.Lock()
+	if e.done == nil {
+		e.done = list[:0]
+	}
+	e.mu.Unlock()
+}
+
+func (e *engine) getOp() *op {
+	if n := len(e.freeOp); n > 0 {
+		o := e.freeOp[n-1]
+		e.freeOp = e.freeOp[:n-1]
+		return o
+	}
+	return &op{}
+}
+
+func (e *engine) putOp(o *op) {
+	o.req, o.comm, o.buf, o.state = nil, nil, nil, opIdle
+	e.freeOp = append(e.freeOp, o)
+}
+
+func (e *engine) getMsg() *msg {
+	if n := len(e.freeMsg); n > 0 {
+		m := e.freeMsg[n-1]
+		e.freeMsg = e.freeMsg[:n-1]
+		return m
+	}
+	return &msg{}
+}
+
+func (e *engine) putMsg(m *msg) {
+	e.putBuf(m.buf)
+	*m = msg{}
+	if len(e.freeMsg) < 1024 {
+		e.freeMsg = append(e.freeMsg, m)
+	}
+}
+
+// bufSizes are the lengths of the buffers for unexpected messages, and bufsKept how many of each are
+// kept for later ones.
+var (
+	bufSizes = [...]int{256, 4 << 10, eagerMax}
+	bufsKept = [...]int{256, 64, 32}
+)
+
+func (e *engine) getBuf(size int) []byte {
+	if size == 0 {
+		return nil
+	}
+	k := 0
+	for bufSizes[k] < size {
+		k++
+	}
+	if n := len(e.bufs[k]); n > 0 {
+		b := e.bufs[k][n-1]
+		e.bufs[k] = e.bufs[k][:n-1]
+		return b[:size]
+	}
+	return make([]byte, size, bufSizes[k])
+}
+
+func (e *engine) putBuf(b []byte) {
+	for k, size := range bufSizes {
+		if cap(b) == size && len(e.bufs[k]) < bufsKept[k] {
+			e.bufs[k] = append(e.bufs[k], b)
+		}
+	}
+}

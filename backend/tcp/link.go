@@ -1,0 +1,322 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+const (
+	eagerMax  = 64 << 10  // longest message that is sent without being asked for
+	pieceMax  = 512 << 10 // longest payload of a frame, and of a system call
+	readSize  = 64 << 10  // of a link's buffer
+	readTurns = 8         // system calls on one link before the others have their turn
+	noticeMax = 4 << 10   // longest text of a notice
+)
+
+// link is the connection to another rank. The engine's lock guards it.
+//
+// What comes in is read into rbuf and parsed there. While a payload is arriving, dst is where its
+// next bytes go, and they are read straight there, with rbuf behind for what follows.
+type link struct {
+	e    *engine
+	peer int
+	fd   int
+	enc  *wire.Encoder
+	dec  *wire.Decoder
+
+	rbuf   []byte
+	r0, r1 int         // rbuf[r0:r1] has been read and not looked at
+	head   wire.Header // of the frame whose payload is arriving
+	left   int         // bytes of payload still to come
+	dst    []byte      // for the next of them; what it has no room for is dropped
+	op     *op         // whose payload it is, nil if it is to be dropped
+	msg    *msg        // or an unexpected message
+	note   []byte      // or the text of a notice
+
+	first, last *out // frames to be written
+	begun       bool // whead has the header of first
+	whead       [wire.HeaderSize]byte
+	woff        int   // bytes of first, with its header, that are in the socket
+	broken      error // why nothing more can be written
+
+	said bool // it has said goodbye
+	dead bool // nothing more comes
+}
+
+func newLink(e *engine, peer int, c *conn) *link {
+	l := &link{e: e, peer: peer, fd: c.fd, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize)}
+	l.dec.Limit = pieceMax
+	return l
+}
+
+// move writes and reads what is possible without waiting, and reports whether anything was.
+func (l *link) move() bool {
+	moved := false
+	if l.first != nil && l.flush() {
+		moved = true
+	}
+	if l.pull() {
+		moved = true
+	}
+	if l.broken != nil && !l.dead {
+		// The peer has closed its end. If it did so in good order its goodbye was there to be read.
+		l.ended(l.broken)
+		moved = true
+	}
+	return moved
+}
+
+// pull reads what has arrived and acts on it.
+func (l *link) pull() bool {
+	moved := false
+	for range readTurns {
+		n, full, err := l.fill()
+		switch {
+		case err != nil && again(err):
+			return moved
+		case err != nil:
+			l.ended(err)
+			return true
+		case n == 0:
+			l.ended(nil)
+			return true
+		}
+		moved = true
+		if !l.parse() || !full {
+			return true
+		}
+	}
+	return moved
+}
+
+// fill reads once. full says that there may be more.
+func (l *link) fill() (n int, full bool, err error) {
+	if want := len(l.dst); want > 0 { // and rbuf is empty
+		if want < l.left || want > pieceMax {
+			want = min(want, pieceMax)
+			n, err = sockRead(l.fd, l.dst[:want])
+			if n > 0 {
+				l.dst, l.left = l.dst[n:], l.left-n
+			}
+			return n, n == want, err
+		}
+		n, err = sockReadv(l.fd, l.dst, l.rbuf)
+		if n > 0 {
+			k := min(n, want)
+			l.dst, l.left = l.dst[k:], l.left-k
+			l.r0, l.r1 = 0, n-k
+		}
+		return n, n == want+len(l.rbuf), err
+	}
+	if l.r0 > 0 {
+		l.r1 = copy(l.rbuf, l.rbuf[l.r0:l.r1])
+		l.r0 = 0
+	}
+	room := l.rbuf[l.r1:]
+	n, err = sockRead(l.fd, room)
+	if n > 0 {
+		l.r1 += n
+	}
+	return n, n == len(room), err
+}
+
+// parse acts on what has been read and reports whether the link goes on.
+func (l *link) parse() bool {
+	for {
+		if l.left > 0 {
+			k := min(l.left, l.r1-l.r0)
+			c := copy(l.dst, l.rbuf[l.r0:l.r0+k])
+			l.dst = l.dst[c:]
+			l.r0 += k
+			l.left -= k
+			if l.left > 0 {
+				l.r0, l.r1 = 0, 0
+				return true
+			}
+		}
+		if l.head.Kind != 0 {
+			if err := l.landed(); err != nil {
+				return l.wrong(err)
+			}
+			l.head.Kind = 0
+			l.op, l.msg, l.dst = nil, nil, nil
+			if l.dead {
+				return false
+			}
+		}
+		if l.r1-l.r0 < wire.HeaderSize {
+			if l.r0 == l.r1 {
+				l.r0, l.r1 = 0, 0
+			}
+			return true
+		}
+		if err := l.dec.Decode(&l.head, (*[wire.HeaderSize]byte)(l.rbuf[l.r0:])); err != nil {
+			l.head.Kind = 0
+			return l.wrong(err)
+		}
+		l.r0 += wire.HeaderSize
+		l.left = int(l.head.Payload())
+		if err := l.begin(); err != nil {
+			return l.wrong(err)
+		}
+	}
+}
+
+func (l *link) wrong(err error) bool {
+	l.e.lost(l, backend.ErrInternal, fmt.Sprintf("rank %d got from rank %d what cannot be right: %v", l.e.me, l.peer, err))
+	return false
+}
+
+// begin says where the payload of a frame goes.
+func (l *link) begin() error {
+	e, h := l.e, &l.head
+	switch h.Kind {
+	case wire.Eager:
+		if l.left > eagerMax {
+			return fmt.Errorf("an eager message of %d bytes, above %d", l.left, eagerMax)
+		}
+		env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
+		if n := e.posted.TakePosted(env); n != nil {
+			o := n.Owner.(*op)
+			o.state, o.peer, o.env = opTaking, l.peer, env
+			l.op, l.dst = o, o.buf[:min(l.left, len(o.buf))]
+			return nil
+		}
+		if e.closing[h.Context] != nil {
+			return nil
+		}
+		m := e.getMsg()
+		m.size, m.buf = l.left, e.getBuf(l.left)
+		l.msg, l.dst = m, m.buf
+	case wire.Data:
+		o := e.lookup(h.Token, l.peer)
+		if o == nil || o.state != opTaking {
+			return nil // given up since
+		}
+		if h.Offset != uint64(o.at) || l.left > o.n-o.at || l.left == 0 && o.n > 0 {
+			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", l.left, h.Offset, o.at, o.n)
+		}
+		l.op, l.dst = o, o.buf[o.at:o.at+l.left]
+	case wire.Broken, wire.Abort, wire.Lost:
+		if l.left > noticeMax {
+			return fmt.Errorf("a notice of %d bytes, above %d", l.left, noticeMax)
+		}
+		l.note = append(l.note[:0], make([]byte, l.left)...)
+		l.dst = l.note
+	default:
+		if l.left > 0 {
+			return fmt.Errorf("%v with a payload", h.Kind)
+		}
+	}
+	return nil
+}
+
+// landed acts on a frame that is here as a whole.
+func (l *link) landed() error {
+	e, h := l.e, &l.head
+	switch h.Kind {
+	case wire.Eager:
+		env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
+		size := int(h.Length)
+		if o := l.op; o != nil {
+			e.received(o, env, size, min(size, len(o.buf)))
+			return nil
+		}
+		m := l.msg
+		if m == nil || e.closing[h.Context] != nil {
+			return nil
+		}
+		if n := e.posted.TakePosted(env); n != nil { // posted while it came
+			o := n.Owner.(*op)
+			k := copy(o.buf, m.buf)
+			e.putMsg(m)
+			e.received(o, env, size, k)
+			return nil
+		}
+		e.keep(m, env)
+	case wire.Data:
+		if o := l.op; o != nil {
+			if o.at += int(h.Length); o.at == o.n {
+				e.received(o, o.env, o.size, o.n)
+			}
+		}
+	case wire.Offer:
+		return e.offered(l, h)
+	case wire.Accept:
+		return e.accepted(l, h)
+	case wire.Withdraw:
+		e.withdrawn(l, h.Token)
+	case wire.Broken:
+		e.heardBreak(h.Context, decodeFault(l.note))
+	case wire.Closed:
+		e.heardClose(h.Context, l.peer)
+	case wire.Abort:
+		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(l.note)})
+	case wire.Lost:
+		if int(h.Tag) >= len(e.links) {
+			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.links))
+		}
+		f := decodeFault(l.note)
+		if l.note = l.note[:0]; f.Text == "" {
+			f.Text = fmt.Sprintf("rank %d", h.Tag)
+		}
+		e.end(f)
+	case wire.Goodbye:
+		l.said = true
+		e.dropLeft(l.peer)
+	case wire.Heartbeat:
+	default:
+		return fmt.Errorf("%v, which has no place here", h.Kind)
+	}
+	return nil
+}
+
+// ended is called when nothing more can be read: err is why, nil for the end of the stream.
+func (l *link) ended(err error) {
+	if l.dead {
+		return
+	}
+	l.dead = true
+	l.forget()
+	sockClose(l.fd)
+	l.fd = -1
+	if l.said {
+		return
+	}
+	e := l.e
+	text := fmt.Sprintf("rank %d (%v) ended without closing its communicator", l.peer, e.peers[l.peer])
+	if err != nil {
+		text = fmt.Sprintf("rank %d (%v) is not reached any more: %v", l.peer, e.peers[l.peer], err)
+	}
+	e.lose(l.peer, backend.ErrPeerLost, text)
+}
+
+func (p peer) String() string {
+	if p.host == "" {
+		return fmt.Sprintf("process %d", p.pid)
+	}
+	return fmt.Sprintf("process %d on %s", p.pid, p.host)
+}
+
+// forget drops what is not written and what has come in part: the operations are dropped by who
+// calls.
+func (l *link) forget() {
+	for w := l.first; w != nil; {
+		next := w.next
+		if w.op != nil {
+			w.op.frame = nil
+		}
+		l.e.putOut(w)
+		w = next
+	}
+	l.first, l.last, l.begun = nil, nil, false
+	l.r0, l.r1, l.left = 0, 0, 0
+	l.head.Kind = 0
+	if l.msg != nil {
+		l.e.putMsg(l.msg)
+	}
+	l.msg, l.dst = nil, nil
+}

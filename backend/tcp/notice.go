@@ -1,0 +1,276 @@
+package tcp
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// What ranks tell each other about a communicator besides messages: that it is broken, and that they
+// have closed it.
+
+// Break implements backend.Comm.
+func (c *comm) Break(err error) {
+	e := c.e
+	f, ok := err.(*backend.Fault)
+	if !ok {
+		f = &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)), Text: err.Error()}
+	}
+	e.mu.Lock()
+	if c.broken(f) {
+		c.tell(wire.Broken, encodeFault(f))
+	}
+	e.unlock()
+}
+
+// tell sends a notice to the other members.
+func (c *comm) tell(kind wire.Kind, body []byte) {
+	for r, w := range c.world {
+		if r != c.rank && !c.e.left(w) {
+			c.e.links[w].emit(&wire.Header{Kind: kind, Context: c.id, Length: uint64(len(body))}, body, nil)
+		}
+	}
+}
+
+// early holds the notices for a communicator that is not made here yet.
+type early struct {
+	broken *backend.Fault
+	closed []int // world ranks
+}
+
+func (e *engine) earlyFor(id uint32) *early {
+	if e.early[id] == nil {
+		e.early[id] = &early{}
+	}
+	return e.early[id]
+}
+
+// heardBreak takes a notice of Break in.
+func (e *engine) heardBreak(id uint32, f *backend.Fault) {
+	switch c := e.comms[id]; {
+	case c != nil:
+		c.broken(f)
+	case e.closing[id] == nil:
+		e.earlyFor(id).broken = f
+	}
+}
+
+// heardClose notes that another rank has closed a communicator.
+func (e *engine) heardClose(id uint32, world int) {
+	c, open := e.comms[id]
+	if !open {
+		c = e.closing[id]
+	}
+	if c == nil {
+		x := e.earlyFor(id)
+		x.closed = append(x.closed, world)
+		return
+	}
+	if r := c.rankOf(world); r >= 0 {
+		c.gone[r].Store(true)
+	}
+	if !open {
+		e.allClosed(id, c)
+		return
+	}
+	e.dropWhere(func(o *op) error {
+		if o.comm != c {
+			return nil
+		}
+		if o.state == opPosted {
+			return e.cannotCome(c, o.node.Env)
+		}
+		if o.peer == world {
+			return c.goneFault(c.rankOf(world))
+		}
+		return nil
+	})
+	e.wakeOthers()
+}
+
+// catchUp applies the notices that came before the communicator was made.
+func (e *engine) catchUp(c *comm) {
+	x := e.early[c.id]
+	if x == nil {
+		return
+	}
+	delete(e.early, c.id)
+	for _, w := range x.closed {
+		if r := c.rankOf(w); r >= 0 {
+			c.gone[r].Store(true)
+		}
+	}
+	if x.broken != nil {
+		c.broken(x.broken)
+	}
+}
+
+// isGone reports whether a rank has closed the communicator or left the job: no message of it is
+// still to come.
+func (c *comm) isGone(r int) bool { return c.gone[r].Load() || c.e.left(c.world[r]) }
+
+func (c *comm) goneFault(r int) error {
+	w := c.world[r]
+	if c.e.fault.Load() != nil || c.e.left(w) || c.isWorld {
+		return c.e.leftFault(w)
+	}
+	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
+}
+
+// allClosed forgets a closed communicator when every member has closed it: until then one of them
+// may still send to it.
+func (e *engine) allClosed(id uint32, c *comm) {
+	for r := range c.world {
+		if r != c.rank && !c.isGone(r) {
+			return
+		}
+	}
+	delete(e.closing, id)
+}
+
+// broken marks the communicator and ends its operations: those of collectives with the cause, the
+// others with ErrBroken. The lock is held.
+func (c *comm) broken(f *backend.Fault) bool {
+	if !c.brk.CompareAndSwap(nil, f) {
+		return false
+	}
+	c.e.dropWhere(func(o *op) error {
+		switch {
+		case o.comm != c:
+			return nil
+		case o.receives() && o.node.Env.Tag < 0 && o.node.Env.Tag != backend.AnyTag, !o.receives() && o.tag < 0:
+			return f
+		}
+		return brokenBy(f)
+	})
+	c.e.wakeOthers()
+	return true
+}
+
+func (o *op) receives() bool { return o.state == opPosted || o.state == opTaking }
+
+// Broken implements backend.Comm.
+func (c *comm) Broken() error {
+	if f := c.brk.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+// Abort implements backend.Comm.
+func (c *comm) Abort(code int) error {
+	e := c.e
+	e.mu.Lock()
+	if e.fault.Load() == nil {
+		f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d aborted the job with code %d", e.me, code)}
+		e.tell(&wire.Header{Kind: wire.Abort, Tag: int32(code)}, []byte(f.Text))
+		e.end(f)
+	}
+	e.unlock()
+	e.wakeAll()
+	e.flush()
+	return nil
+}
+
+// Close implements backend.Comm.
+func (c *comm) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	e := c.e
+	e.mu.Lock()
+	delete(e.comms, c.id)
+	e.closing[c.id] = c
+	e.dropWhere(func(o *op) error {
+		if o.comm == c {
+			return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+		}
+		return nil
+	})
+	e.arrived.Each(func(n *match.Node) bool {
+		if n.Env.Ctx == c.id {
+			e.arrived.Remove(n)
+			e.putMsg(n.Owner.(*msg))
+		}
+		return true
+	})
+	if e.fault.Load() == nil && !c.isWorld {
+		c.tell(wire.Closed, nil)
+	}
+	e.allClosed(c.id, c)
+	e.unlock()
+	e.wakeAll()
+	if c.isWorld {
+		e.leave()
+	}
+	return nil
+}
+
+// How long leaving the job may take: for what is queued to get into the sockets.
+const leaveFor = time.Second
+
+// leave ends this rank's part of the job.
+//
+//  1. The goodbye goes behind everything that was sent.
+//  2. It is given time to get into the sockets, and the connections are ended for writing.
+//  3. What the others have sent is read once more: a socket that is closed with bytes unread takes
+//     back what the peer has not read.
+func (e *engine) leave() {
+	close(e.stop)
+	e.ticker.Wait()
+	e.mu.Lock()
+	for _, c := range e.comms {
+		c.closed.Store(true)
+	}
+	for _, l := range e.links {
+		if l != nil {
+			l.emit(&wire.Header{Kind: wire.Goodbye}, nil, nil)
+		}
+	}
+	e.unlock()
+	e.flush()
+	e.mu.Lock()
+	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
+	e.isClosed = true
+	for _, l := range e.links {
+		if l == nil || l.dead {
+			continue
+		}
+		l.forget()
+		sockFinish(l.fd)
+		for range 1000 {
+			if n, err := sockRead(l.fd, l.rbuf); n <= 0 || err != nil {
+				break
+			}
+		}
+		sockClose(l.fd)
+		l.dead, l.fd = true, -1
+	}
+	e.unlock()
+	e.wakeAll()
+	e.hangUp()
+}
+
+// flush gives what is queued a bounded time to get into the sockets, and reads meanwhile: two ranks
+// that leave with full sockets between them would wait for each other.
+func (e *engine) flush() {
+	var p pollset
+	for start := time.Now(); time.Since(start) < leaveFor; {
+		e.mu.Lock()
+		e.progress()
+		p.reset()
+		for _, l := range e.links {
+			if l != nil && !l.dead && l.first != nil {
+				p.add(l.fd, true)
+			}
+		}
+		e.unlock()
+		if p.len() == 0 {
+			return
+		}
+		p.wait(10 * time.Millisecond)
+	}
+}

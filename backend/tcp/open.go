@@ -1,0 +1,291 @@
+package tcp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// Config says which rank of which job this process is, and where the ranks meet.
+type Config struct {
+	Rank, Size int
+	Job        string // the same on all ranks of the job
+
+	// Coordinator is where the ranks meet, HOST:PORT: there rank 0 listens, or, with Launcher, who
+	// started the ranks and calls wire.Coordinate.
+	Coordinator string
+	Launcher    bool
+
+	// SecretFile is the path of the job's secret, which the ranks know each other by.
+	SecretFile string
+
+	// Interface says where this rank listens for the others: names of interfaces, networks, and
+	// addresses, separated by commas. Empty is the loopback interface if the coordinator is there,
+	// and all others if not.
+	Interface string
+}
+
+// joinFor is how long ranks wait for each other, if ctx has no earlier end.
+const joinFor = 60 * time.Second
+
+// Open joins the job: it returns when all ranks are connected, or with an error that says which are
+// missing when ctx ends or 60 s have passed.
+func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
+	switch {
+	case !supported:
+		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend tcp: it runs on Linux and macOS"}
+	case cfg.Size < 1 || cfg.Size > wire.MaxRanks:
+		return nil, initFault("backend tcp takes 1 to %d ranks, not %d", wire.MaxRanks, cfg.Size)
+	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
+		return nil, initFault("rank %d of a job of %d ranks", cfg.Rank, cfg.Size)
+	case cfg.Job == "":
+		return nil, initFault("backend tcp needs a job name (COHORT_JOB), the same on all ranks")
+	case cfg.Coordinator == "":
+		return nil, initFault("backend tcp needs the address where the ranks meet (COHORT_TCP_COORDINATOR, HOST:PORT)")
+	case cfg.SecretFile == "":
+		return nil, initFault("backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinFor)
+	defer cancel()
+	e, err := join(ctx, cfg)
+	if err != nil {
+		var f *backend.Fault
+		if errors.As(err, &f) {
+			return nil, err
+		}
+		return nil, initFault("rank %d of %d, backend tcp: %v", cfg.Rank, cfg.Size, err)
+	}
+	return e, nil
+}
+
+func initFault(format string, args ...any) error {
+	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
+}
+
+// join meets the other ranks and connects to each of them.
+//
+//  1. Listen, so that the address is known.
+//  2. Meet at the coordinator; rank 0 listens there too, unless the launcher does.
+//  3. Connect: of two ranks the higher one dials.
+func join(ctx context.Context, cfg Config) (backend.Comm, error) {
+	secret, err := wire.ReadSecretFile(cfg.SecretFile)
+	if err != nil {
+		return nil, err
+	}
+	id := &wire.Identity{Job: cfg.Job, Secret: secret, Rank: cfg.Rank, Size: cfg.Size}
+	addrs, err := interfaces(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: cpuInfo()}
+	if name, err := os.Hostname(); err == nil {
+		self.Host = wire.HostName(name)
+	}
+	members, err := meet(ctx, cfg, id, self)
+	if err != nil {
+		return nil, err
+	}
+	conns, err := connect(ctx, id, l, members)
+	if err != nil {
+		if refused := l.Report(); refused != "" {
+			err = fmt.Errorf("%w (%s)", err, refused)
+		}
+		return nil, err
+	}
+	peers := make([]peer, len(members))
+	for r := range members {
+		peers[r] = peer{host: members[r].Host, pid: members[r].Process}
+	}
+	return newEngine(cfg.Rank, peers, conns, coresToSpare(members, &self))
+}
+
+// interfaces returns the addresses to listen at.
+func interfaces(ctx context.Context, cfg Config) ([]netip.Addr, error) {
+	choice := cfg.Interface
+	host, _, err := wire.ParseCoordinator(cfg.Coordinator)
+	if err != nil {
+		return nil, err
+	}
+	if choice == "" && !local(host) {
+		choice = "any"
+	}
+	return wire.Interfaces(choice)
+}
+
+// local reports whether a host is this machine by its name alone.
+func local(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback() || strings.EqualFold(host, "localhost")
+}
+
+// meet returns all ranks of the job.
+func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) ([]wire.Member, error) {
+	if cfg.Rank > 0 || cfg.Launcher {
+		to := 0
+		if cfg.Launcher {
+			to = wire.Launcher
+		}
+		members, c, err := wire.Join(ctx, id, cfg.Coordinator, to, self)
+		if err != nil {
+			return nil, err
+		}
+		// Every two ranks have a connection, by which they learn that the other is gone.
+		c.Close()
+		return members, nil
+	}
+	host, port, err := wire.ParseCoordinator(cfg.Coordinator)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := wire.CoordinatorAddrs(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	here := *id
+	here.Coordinator = true
+	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, PortMin: int(port), Identity: &here})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	members, conns, err := wire.Coordinate(ctx, l, &self)
+	for _, c := range conns {
+		if c != nil {
+			c.Close()
+		}
+	}
+	return members, err
+}
+
+// connect makes the connections to all other ranks.
+func connect(ctx context.Context, id *wire.Identity, l *wire.Listener, members []wire.Member) (conns []conn, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type made struct {
+		conn *wire.Conn
+		err  error
+	}
+	results := make(chan made)
+	var makers sync.WaitGroup
+	makers.Go(func() {
+		for range len(members) - 1 - id.Rank { // those above dial
+			c, err := l.Accept(ctx, wire.Peer)
+			results <- made{c, err}
+			if err != nil {
+				return
+			}
+		}
+	})
+	makers.Go(func() {
+		for r := range id.Rank {
+			c, err := wire.Dial(ctx, id, members[r].Addrs, r, wire.Peer, 0)
+			if err != nil {
+				err = fmt.Errorf("connecting to %v: %w", &members[r], err)
+			}
+			results <- made{c, err}
+			if err != nil {
+				return
+			}
+		}
+	})
+	conns = make([]conn, len(members))
+	for i := range conns {
+		conns[i].fd = -1
+	}
+	defer func() {
+		if err != nil {
+			for _, c := range conns {
+				if c.fd >= 0 {
+					sockClose(c.fd)
+				}
+			}
+		}
+	}()
+	for missing := len(members) - 1; missing > 0; {
+		m := <-results
+		if m.err == nil {
+			m.err = keepConn(conns, id, m.conn)
+		}
+		if m.err == nil {
+			missing--
+			continue
+		}
+		cancel() // ends the makers, when what they still have is taken
+		go func() {
+			makers.Wait()
+			close(results)
+		}()
+		for late := range results {
+			if late.conn != nil {
+				late.conn.Close()
+			}
+		}
+		return nil, m.err
+	}
+	return conns, nil
+}
+
+// keepConn takes the descriptor of a connection.
+func keepConn(conns []conn, id *wire.Identity, c *wire.Conn) error {
+	if c.Rank < 0 || c.Rank >= len(conns) || c.Rank == id.Rank || c.Dialed != (c.Rank < id.Rank) || conns[c.Rank].fd >= 0 {
+		c.Close()
+		return fmt.Errorf("a second connection to rank %d, or one from the wrong side", c.Rank)
+	}
+	enc, dec := c.Frames(pieceMax)
+	fd, err := takeSocket(c.Conn)
+	if err != nil {
+		return fmt.Errorf("the connection to rank %d: %w", c.Rank, err)
+	}
+	conns[c.Rank] = conn{fd: fd, enc: enc, dec: dec}
+	return nil
+}
+
+// cpuInfo is which processors this process may use, for the others.
+func cpuInfo() []byte {
+	cpus, err := shmem.CPUs()
+	if err != nil {
+		return nil
+	}
+	var b []byte
+	for _, w := range cpus {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+// coresToSpare reports whether the ranks of this node together may use at least as many processors
+// as there are ranks.
+func coresToSpare(members []wire.Member, self *wire.Member) bool {
+	ranks, all := 0, make([]byte, len(self.Info))
+	for i := range members {
+		m := &members[i]
+		if m.Rank != self.Rank && !m.Shares(self) {
+			continue
+		}
+		ranks++
+		for k := range min(len(all), len(m.Info)) {
+			all[k] |= m.Info[k]
+		}
+	}
+	n := 0
+	for _, b := range all {
+		n += bits.OnesCount8(b)
+	}
+	return n >= ranks
+}

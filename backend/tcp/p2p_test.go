@@ -1,0 +1,83 @@
+package tcp
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// pattern fills a buffer so that every byte says where it belongs.
+func fill(b []byte, seed int) []byte {
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + seed*31)
+	}
+	return b
+}
+
+var lengths = []int{0, 1, 8, 63, joinMax, joinMax + 1, 20000, eagerMax - 1, eagerMax, eagerMax + 1, pieceMax, pieceMax + 1, 3*pieceMax + 17}
+
+func init() {
+	// Every rank sends to every other, and to itself, all lengths in both modes, received in order
+	// and into room that is exact, larger, and too small.
+	programs["all"] = func(c backend.Comm) error {
+		b := &backend.Bound{Timeout: time.Minute}
+		for k, n := range lengths {
+			for _, mode := range []backend.Mode{backend.Standard, backend.Synchronous} {
+				var sends []*backend.Request
+				out := fill(make([]byte, n), c.Rank()+k)
+				for dest := range c.Size() {
+					r := &backend.Request{}
+					r.Begin()
+					c.Isend(r, out, dest, k, mode)
+					sends = append(sends, r)
+				}
+				for i := range c.Size() {
+					source := (c.Rank() + i) % c.Size()
+					room := n
+					switch i % 3 {
+					case 1:
+						room = n + 9
+					case 2:
+						room = n / 2
+					}
+					in := bytes.Repeat([]byte{0xa5}, room+16)
+					st, err := c.Recv(b, in[:room:room], source, k)
+					if want := room < n; (backend.Code(err) == backend.Code(backend.ErrTruncate)) != want || err != nil && !want {
+						return fmt.Errorf("%d bytes into %d: %v", n, room, err)
+					}
+					if st != (backend.Status{Source: source, Tag: k, Bytes: n}) {
+						return fmt.Errorf("%d bytes into %d: status %+v", n, room, st)
+					}
+					got := min(n, room)
+					if !bytes.Equal(in[:got], fill(make([]byte, n), source+k)[:got]) {
+						return fmt.Errorf("%d bytes from %d, mode %d: wrong bytes", n, source, mode)
+					}
+					for _, x := range in[got:] {
+						if x != 0xa5 {
+							return fmt.Errorf("%d bytes from %d wrote behind the %d there is room for", n, source, room)
+						}
+					}
+				}
+				for _, r := range sends {
+					if err := c.Await(b, r); err != nil {
+						return err
+					}
+					if r.Err != nil {
+						return r.Err
+					}
+				}
+			}
+		}
+		return nil
+	}
+}
+
+func TestAll(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 7} {
+		launch(t, "all", n)
+		launch(t, "all", n, "TCP_TEST_CROWDED=1")
+	}
+}

@@ -1,0 +1,138 @@
+//go:build linux || darwin
+
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// supported says that this system has what the backend needs.
+const supported = true
+
+// again reports that a socket has nothing to read, or takes nothing, at the moment.
+func again(err error) bool { return err == unix.EAGAIN || err == unix.EINTR }
+
+func sockRead(fd int, b []byte) (int, error) { return unix.Read(fd, b) }
+
+func sockReadv(fd int, a, b []byte) (int, error) {
+	v := [2][]byte{a, b}
+	return unix.Readv(fd, v[:])
+}
+
+func sockWrite(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
+
+func sockWritev(fd int, a, b []byte) (int, error) {
+	v := [2][]byte{a, b}
+	return unix.Writev(fd, v[:])
+}
+
+func sockClose(fd int) { unix.Close(fd) }
+
+// sockFinish says that nothing more will be written.
+func sockFinish(fd int) { unix.Shutdown(fd, unix.SHUT_WR) }
+
+// takeSocket takes the descriptor out of a connection, which is closed.
+func takeSocket(c net.Conn) (int, error) {
+	defer c.Close()
+	s, ok := c.(syscall.Conn)
+	if !ok {
+		return -1, fmt.Errorf("a %T has no descriptor", c)
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	var failed error
+	err = raw.Control(func(old uintptr) {
+		if fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3); failed != nil {
+			return
+		}
+		failed = errors.Join(unix.SetNonblock(fd, true), unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	})
+	if err = errors.Join(err, failed); err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		return -1, err
+	}
+	return fd, nil
+}
+
+// A pollset is what a waiter sleeps on.
+type pollset struct{ fds []unix.PollFd }
+
+func (p *pollset) len() int { return len(p.fds) }
+
+func (p *pollset) reset() { p.fds = p.fds[:0] }
+
+// add adds a descriptor, of which news to read, or room to write too, end the sleep.
+func (p *pollset) add(fd int, write bool) {
+	f := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
+	if write {
+		f.Events |= unix.POLLOUT
+	}
+	p.fds = append(p.fds, f)
+}
+
+// wait sleeps until a descriptor has news or the time is over; 0 is no limit, below 0 no sleep.
+func (p *pollset) wait(timeout time.Duration) {
+	ms := -1
+	switch {
+	case timeout < 0:
+		ms = 0
+	case timeout > 0:
+		ms = int(min((timeout+time.Millisecond-1)/time.Millisecond, 1<<30))
+	}
+	n, err := unix.Poll(p.fds, ms)
+	if err != nil || n <= 0 {
+		for i := range p.fds {
+			p.fds[i].Revents = 0
+		}
+	}
+}
+
+// ready reports whether the i-th descriptor added had news.
+func (p *pollset) ready(i int) bool { return p.fds[i].Revents != 0 }
+
+// A bell wakes who sleeps on its descriptor.
+type bell struct{ r, w int }
+
+func newBell() (bell, error) {
+	var p [2]int
+	if err := unix.Pipe(p[:]); err != nil {
+		return bell{}, fmt.Errorf("pipe: %w", err)
+	}
+	for _, fd := range p {
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			unix.Close(p[0])
+			unix.Close(p[1])
+			return bell{}, err
+		}
+	}
+	return bell{p[0], p[1]}, nil
+}
+
+func (b bell) ring() { unix.Write(b.w, []byte{1}) }
+
+// quiet takes the rings out.
+func (b bell) quiet() {
+	var buf [64]byte
+	for {
+		if n, err := unix.Read(b.r, buf[:]); err != nil || n < len(buf) {
+			return
+		}
+	}
+}
+
+func (b bell) close() {
+	unix.Close(b.r)
+	unix.Close(b.w)
+}

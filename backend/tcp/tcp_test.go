@@ -1,0 +1,145 @@
+package tcp
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// The tests of this package run programs of several processes: the test binary starts itself again,
+// once for each rank, with the name of a program below. It makes their connections and hands them
+// over as descriptors.
+var programs = map[string]func(c backend.Comm) error{}
+
+func TestMain(m *testing.M) {
+	name := os.Getenv("TCP_TEST_PROGRAM")
+	if name == "" {
+		os.Exit(m.Run())
+	}
+	rank, _ := strconv.Atoi(os.Getenv("TCP_TEST_RANK"))
+	size, _ := strconv.Atoi(os.Getenv("TCP_TEST_SIZE"))
+	c, err := inherited(rank, size)
+	if err == nil {
+		err = programs[name](c)
+		c.Close()
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "rank %d: %v\n", rank, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// inherited makes the engine of a rank whose connections are descriptors 3 and up, by rank.
+func inherited(rank, size int) (backend.Comm, error) {
+	peers, conns := make([]peer, size), make([]conn, size)
+	fd := 3
+	for r := range size {
+		peers[r] = peer{pid: r, host: "here"}
+		if r == rank {
+			continue
+		}
+		f := os.NewFile(uintptr(fd), "connection")
+		fd++
+		c, err := net.FileConn(f)
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+		conns[r].enc, conns[r].dec = &wire.Encoder{}, &wire.Decoder{}
+		if conns[r].fd, err = takeSocket(c); err != nil {
+			return nil, err
+		}
+	}
+	return newEngine(rank, peers, conns, os.Getenv("TCP_TEST_CROWDED") == "")
+}
+
+// pair returns the two ends of a connection over the loopback interface.
+func pair(t testing.TB) (a, b *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn), d.(*net.TCPConn)
+}
+
+// run runs a program on n ranks and returns how each ended.
+func run(t testing.TB, name string, n int, env ...string) []error {
+	t.Helper()
+	files := make([][]*os.File, n) // by rank, then by peer
+	for r := range n {
+		files[r] = make([]*os.File, n)
+	}
+	for r := range n {
+		for s := range r {
+			a, b := pair(t)
+			for _, end := range []struct {
+				c        *net.TCPConn
+				rank, to int
+			}{{a, r, s}, {b, s, r}} {
+				f, err := end.c.File()
+				if err != nil {
+					t.Fatal(err)
+				}
+				end.c.Close()
+				files[end.rank][end.to] = f
+			}
+		}
+	}
+	cmds, errs := make([]*exec.Cmd, n), make([]error, n)
+	for r := range cmds {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), "TCP_TEST_PROGRAM="+name, fmt.Sprintf("TCP_TEST_RANK=%d", r), fmt.Sprintf("TCP_TEST_SIZE=%d", n))
+		c.Env = append(c.Env, env...)
+		c.Stderr, c.Stdout = os.Stderr, os.Stdout
+		for s, f := range files[r] {
+			if s != r {
+				c.ExtraFiles = append(c.ExtraFiles, f)
+			}
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		cmds[r] = c
+	}
+	for _, row := range files {
+		for _, f := range row {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}
+	for r, c := range cmds {
+		if err := c.Wait(); err != nil {
+			errs[r] = fmt.Errorf("rank %d of %s: %w", r, strings.TrimSpace(name), err)
+		}
+	}
+	return errs
+}
+
+// launch is run, and every rank must end well.
+func launch(t testing.TB, name string, n int, env ...string) {
+	t.Helper()
+	for _, err := range run(t, name, n, env...) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}

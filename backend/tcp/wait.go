@@ -1,0 +1,222 @@
+package tcp
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// How long a waiter looks before it sleeps, if every rank of the node has a core to itself. Without
+// that it sleeps at once: the core is better used by the rank it waits for.
+const (
+	spinFor   = 100 * time.Microsecond
+	lookEvery = 16                   // looks between two readings of the clock
+	busyFor   = 2 * time.Millisecond // looks that move messages, between two of the caller's bound
+	tickEvery = 100 * time.Millisecond
+)
+
+// Await implements backend.Comm.
+func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
+	if p.Ready() {
+		return nil
+	}
+	return c.e.await(b, p)
+}
+
+// await waits for p. One waiter of the process leads: it looks, and then sleeps on the sockets. The
+// others sleep until something has completed, or the place is free.
+func (e *engine) await(b *backend.Bound, p backend.Pending) error {
+	start := time.Time{}
+	limited := b.Limited()
+	if limited {
+		start = time.Now()
+	}
+	for {
+		if limited {
+			if err := b.Err(start); err != nil {
+				return err
+			}
+		}
+		e.waitMu.Lock()
+		if e.leader {
+			e.follow(b, p, start, limited)
+			e.waitMu.Unlock()
+			if p.Ready() {
+				return nil
+			}
+			continue
+		}
+		e.leader = true
+		e.waitMu.Unlock()
+		ready := e.spare && e.look(p) || e.rest(b, p, start, limited)
+		e.waitMu.Lock()
+		e.leader = false
+		if e.parked.Load() > 0 {
+			e.cond.Broadcast() // another one takes the place
+		}
+		e.waitMu.Unlock()
+		if ready {
+			return nil
+		}
+	}
+}
+
+// follow sleeps until the leader leaves, something completes, or the time may be over. waitMu is
+// held.
+func (e *engine) follow(b *backend.Bound, p backend.Pending, start time.Time, limited bool) {
+	var timer *time.Timer
+	if limited {
+		if d, ok := b.Deadline(start); ok {
+			timer = time.AfterFunc(max(time.Until(d), time.Microsecond), e.wakeAll)
+		}
+	}
+	e.parked.Add(1)
+	if !p.Ready() && e.leader && (!limited || b.Err(start) == nil) {
+		e.cond.Wait()
+	}
+	e.parked.Add(-1)
+	if timer != nil {
+		timer.Stop()
+	}
+}
+
+// look makes progress for a bounded time, until p is ready.
+func (e *engine) look(p backend.Pending) bool {
+	var begin, busy time.Time // since when nothing has moved, and since when something has
+	for i := 0; ; i++ {
+		moved := e.poll()
+		if p.Ready() {
+			return true
+		}
+		if moved {
+			begin = time.Time{} // things go on: be there for them
+			if now := time.Now(); busy.IsZero() {
+				busy = now
+			} else if now.Sub(busy) > busyFor {
+				return false // the caller's time may be over
+			}
+			continue
+		}
+		if i%lookEvery == lookEvery-1 {
+			if now := time.Now(); begin.IsZero() {
+				begin = now
+			} else if now.Sub(begin) > spinFor {
+				return false
+			}
+		}
+	}
+}
+
+// poll makes progress if nobody else of this process does so now.
+func (e *engine) poll() bool {
+	if !e.mu.TryLock() {
+		runtime.Gosched()
+		return false
+	}
+	moved := e.progress()
+	e.unlock()
+	return moved
+}
+
+// Poll implements backend.Comm.
+func (c *comm) Poll() { c.e.poll() }
+
+// rest sleeps until a socket or the bell has news, and reports whether p is ready.
+func (e *engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limited bool) bool {
+	var timeout time.Duration
+	if limited {
+		if d, ok := b.Deadline(start); ok {
+			timeout = max(time.Until(d), time.Microsecond)
+		}
+	}
+	// Invariant: who completes something, or queues a frame, after this sees it and rings.
+	e.sleeping.Store(true)
+	e.mu.Lock() // not poll: somebody who looks now may have looked at a socket before it had news
+	moved := e.progress()
+	e.sleep.reset()
+	e.sleep.add(e.bell.r, false)
+	for _, l := range e.links {
+		if l != nil && !l.dead {
+			if l.broken != nil {
+				moved = true // progress sees to it
+			}
+			e.sleep.add(l.fd, l.first != nil)
+		}
+	}
+	e.unlock()
+	if !moved && !p.Ready() && (!limited || b.Err(start) == nil) {
+		e.sleep.wait(timeout)
+	}
+	e.sleeping.Store(false)
+	if e.sleep.len() > 0 && e.sleep.ready(0) {
+		e.bell.quiet()
+	}
+	return p.Ready()
+}
+
+// wakeOthers lets goroutines of this process that wait see that something has completed. The lock is
+// held.
+func (e *engine) wakeOthers() {
+	e.wakeLeader()
+	if e.parked.Load() > 0 {
+		e.waitMu.Lock()
+		e.cond.Broadcast()
+		e.waitMu.Unlock()
+	}
+}
+
+// wakeLeader ends the leader's sleep. The lock is held, so that the bell is there.
+func (e *engine) wakeLeader() {
+	if e.sleeping.Load() && e.sleeping.CompareAndSwap(true, false) {
+		e.bell.ring()
+	}
+}
+
+// Wake implements backend.Comm.
+func (c *comm) Wake() { c.e.wakeAll() }
+
+func (e *engine) wakeAll() {
+	e.waitMu.Lock()
+	if !e.hungUp {
+		e.bell.ring()
+	}
+	e.cond.Broadcast()
+	e.waitMu.Unlock()
+}
+
+// hangUp gives the bell back when nobody sleeps on it any more.
+func (e *engine) hangUp() {
+	e.waitMu.Lock()
+	e.parked.Add(1)
+	for e.leader {
+		e.cond.Wait()
+	}
+	e.parked.Add(-1)
+	e.hungUp = true
+	e.leader = true // for good
+	e.waitMu.Unlock()
+	e.mu.Lock() // wakeLeader is called with it
+	e.bell.close()
+	e.mu.Unlock()
+}
+
+// tick makes progress now and then while nobody else does.
+func (e *engine) tick() {
+	t := time.NewTicker(tickEvery)
+	defer t.Stop()
+	seen := e.passes.Load()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-t.C:
+		}
+		if now := e.passes.Load(); now != seen || e.sleeping.Load() {
+			seen = now
+			continue
+		}
+		e.poll()
+		seen = e.passes.Load()
+	}
+}
