@@ -18,6 +18,11 @@ type Mpiexec struct {
 	Env     []string // more variables, NAME=value
 	Sizes   []int    // numbers of ranks; nil: those of Test
 
+	// From so many ranks on the matrix of lengths and types is the smaller one, as with -short; 0: from none.
+	// It is for libraries whose ranks spin where they are more than processors: each call takes them
+	// long, and what the smaller matrix leaves out does not depend on how many ranks there are.
+	ShortFrom int
+
 	// Skips has scenarios that cannot be run, by name or by a prefix that ends in
 	// "*", and why.
 	Skips map[string]string

@@ -28,6 +28,12 @@ func Test(t *testing.T, l Launcher) {
 // small reports whether the matrix is to be the smaller one.
 func small() bool { return testing.Short() || racing }
 
+// crowded reports whether the launcher wants the smaller matrix for n ranks.
+func crowded(l Launcher, n int) bool {
+	m, ok := l.(Mpiexec)
+	return ok && m.ShortFrom > 0 && n >= m.ShortFrom
+}
+
 // testRanks runs all scenarios with n ranks: those that leave the job in order
 // in one job, the others in one each.
 func testRanks(t *testing.T, l Launcher, n int) {
@@ -62,7 +68,7 @@ func skip(l Launcher, name string, n int) string {
 // launch runs one job and reports each of its scenarios as a subtest. It
 // returns the digests of the last one, rank by rank.
 func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) {
-	job := &Job{Ranks: n, Scenarios: names, Short: small(), Dir: t.TempDir(), Patience: 3 * time.Minute,
+	job := &Job{Ranks: n, Scenarios: names, Short: small() || crowded(l, n), Dir: t.TempDir(), Patience: 3 * time.Minute,
 		Deterministic: slices.Equal(names, []string{bitsScenario})}
 	if end, ok := t.Deadline(); ok {
 		// The dump has to come before the one that go test would make.

@@ -112,8 +112,13 @@ func exchangeCanaries(w *cohort.Comm) error {
 		panic(fmt.Sprintf("rank %d: no progress after %d messages: %v", w.Rank(), x.id, x.now))
 	})
 	defer dog.Stop()
+	said := 0
 	for x.id < cases {
 		dog.Reset(noProgress)
+		if now := x.id / 1000; now > said && w.Rank() == 0 {
+			said = now
+			say("so far %d messages", x.id) // or the job is taken to hang
+		}
 		if x.rng.IntN(16) == 0 {
 			x.around()
 		} else {

@@ -43,7 +43,7 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	}
 	return cohorttest.Mpiexec{
 		Label: name, Command: command, Env: env,
-		Sizes: []int{1, 2, 3, 4},
+		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3,
 		Skips: map[string]string{
 			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died,
 			"bits":              "reductions have the library's order unless Config.Deterministic says otherwise, which TestBits has",
@@ -52,7 +52,14 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	}
 }
 
-func TestConformanceMPICH(t *testing.T) { cohorttest.Test(t, launcher(t, "mpich", "COHORT_CHECK=1")) }
+// Of MPICH, where more ranks than processors take long, 3 ranks have Config.Check and 4 do not: with it
+// a call is the library's too, after the ranks have agreed on it.
+func TestConformanceMPICH(t *testing.T) {
+	l := launcher(t, "mpich", "COHORT_CHECK=1")
+	l.Sizes = []int{1, 2, 3}
+	cohorttest.Test(t, l)
+}
+
 func TestConformanceOpenMPI(t *testing.T) {
 	cohorttest.Test(t, launcher(t, "openmpi", "COHORT_CHECK=1"))
 }
@@ -62,6 +69,7 @@ func TestConformanceOpenMPI(t *testing.T) {
 func TestBits(t *testing.T) {
 	for name := range launchers {
 		l := launcher(t, name)
+		l.ShortFrom = 0 // the same work as on local
 		for _, n := range []int{2, 3, 4} {
 			// Both are ranks of the same test: a process that is one ends in the first.
 			got := cohorttest.Bits(t, l, n)
@@ -88,7 +96,12 @@ func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 	return l
 }
 
-func TestConformanceUncheckedMPICH(t *testing.T) { cohorttest.Test(t, uncheckedLauncher(t, "mpich")) }
+func TestConformanceUncheckedMPICH(t *testing.T) {
+	l := uncheckedLauncher(t, "mpich")
+	l.Sizes = []int{1, 2, 4}
+	cohorttest.Test(t, l)
+}
+
 func TestConformanceUncheckedOpenMPI(t *testing.T) {
 	cohorttest.Test(t, uncheckedLauncher(t, "openmpi"))
 }

@@ -3,7 +3,6 @@
 package mpi_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -105,9 +104,7 @@ func TestTopology(t *testing.T) {
 					if c.across {
 						across(t, library, cmd)
 					}
-					var out bytes.Buffer
-					cmd.Stdout, cmd.Stderr = &out, &out
-					e := wait(t, cmd, &out).must(t)
+					e := wait(t, cmd).must(t)
 					for rank := range c.ranks {
 						lines := e.lines("rank")
 						for _, want := range []string{

@@ -3,7 +3,6 @@
 package mpi_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -237,9 +236,7 @@ func TestDeadRank(t *testing.T) {
 			t.Run(name+"/"+way.name, func(t *testing.T) {
 				folder, notes := t.TempDir(), filepath.Join(t.TempDir(), "notes")
 				cmd := command(t, name, 3, way.name, "TMPDIR="+folder, "OMPI_MCA_btl_vader_backing_directory="+folder, notesVariable+"="+notes)
-				var out bytes.Buffer
-				cmd.Stdout, cmd.Stderr = &out, &out
-				e := wait(t, cmd, &out)
+				e := wait(t, cmd)
 				now := time.Now()
 				// MPICH's mpiexec takes an exit with 0 for a good end, and kills the others.
 				if e.status == 0 && !(name == "mpich" && way.name == "exit 0") {
@@ -342,9 +339,7 @@ func TestNoSharedMemory(t *testing.T) {
 			cmd := command(t, name, 2, "small")
 			cmd.Args = append([]string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o size=64k none /dev/shm && exec "$@"`, "sh"}, cmd.Args...)
 			cmd.Path = probe.Path
-			var out bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &out, &out
-			e := wait(t, cmd, &out)
+			e := wait(t, cmd)
 			t.Logf("status %d after %v:\n%s", e.status, e.took, e.out)
 			if works := len(e.lines("works")); works != 2 && (works != 0 || e.status == 0) {
 				t.Errorf("status %d, and %d of 2 ranks work", e.status, works)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,8 +43,8 @@ type ended struct {
 	took   time.Duration
 }
 
-// patience is when a job is taken to hang. It is no bound on how slow a machine
-// may be.
+// patience is how long a job may write nothing before it is taken to hang. It is no bound on how slow
+// a machine may be: a job that takes long says how far it is.
 const patience = 3 * time.Minute
 
 // libraries are those that the tests run under.
@@ -53,10 +54,7 @@ var libraries = []string{"mpich", "openmpi"}
 // an empty name as one process without a launcher.
 func start(t *testing.T, library string, n int, name string, env ...string) ended {
 	t.Helper()
-	cmd := command(t, library, n, name, env...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	return wait(t, cmd, &out)
+	return wait(t, command(t, library, n, name, env...))
 }
 
 // command is the command of start.
@@ -80,25 +78,40 @@ func command(t *testing.T, library string, n int, name string, env ...string) *e
 	return cmd
 }
 
-func wait(t *testing.T, cmd *exec.Cmd, out *bytes.Buffer) ended {
+// life is a job's output, each piece of which is a sign of life.
+type life struct {
+	bytes.Buffer
+	dog *time.Timer
+}
+
+func (l *life) Write(b []byte) (int, error) {
+	l.dog.Reset(patience)
+	return l.Buffer.Write(b)
+}
+
+func wait(t *testing.T, cmd *exec.Cmd) ended {
 	t.Helper()
-	begun := time.Now()
+	var hung atomic.Bool
+	begun, started := time.Now(), make(chan struct{})
+	out := &life{dog: time.AfterFunc(patience, func() {
+		hung.Store(true)
+		<-started
+		cmd.Process.Kill() // the ranks end with their launcher
+	})}
+	defer out.dog.Stop()
+	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	hung := false
-	stop := time.AfterFunc(patience, func() {
-		hung = true
-		cmd.Process.Kill() // the ranks end with their launcher
-	})
+	close(started)
 	err := cmd.Wait()
 	e := ended{took: time.Since(begun), status: cmd.ProcessState.ExitCode()}
-	if !stop.Stop() && hung {
-		t.Fatalf("%v: still there after %v\n%s", cmd.Args, e.took, out)
+	if hung.Load() {
+		t.Fatalf("%v: still there after %v, and nothing written for %v\n%s", cmd.Args, e.took, patience, &out.Buffer)
 	}
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, &out.Buffer)
 	}
 	if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signaled() {
 		e.status = 128 + int(s.Signal())

@@ -189,7 +189,7 @@ func TestProfile(t *testing.T) {
 				var stop atomic.Bool
 				done := make(chan int)
 				go func() { done <- spin(&stop) }()
-				err := traffic(w, 2000)
+				err := traffic(w, 200)
 				stop.Store(true)
 				<-done
 				pprof.StopCPUProfile()

@@ -2,10 +2,12 @@ package mpitest
 
 import (
 	_ "embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -24,20 +26,41 @@ func Yielding(t testing.TB) []string {
 	if first, _, _ := strings.Cut(before, ":"); filepath.Base(first) == yieldName {
 		return nil // this is one of those ranks
 	}
-	cc, err := exec.LookPath("cc")
+	content, err := yieldLibrary()
 	if err != nil {
-		return nil
-	}
-	dir := t.TempDir()
-	source, library := filepath.Join(dir, "yield.c"), filepath.Join(dir, yieldName)
-	if err := os.WriteFile(source, yieldSource, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", cc, source, err, out)
+	if content == nil {
+		return nil
+	}
+	library := filepath.Join(t.TempDir(), yieldName)
+	if err := os.WriteFile(library, content, 0o777); err != nil {
+		t.Fatal(err)
 	}
 	if before != "" {
 		library += ":" + before
 	}
 	return []string{"LD_PRELOAD=" + library}
 }
+
+// yieldLibrary returns the shared library, nil without a C compiler. It is compiled once in a process:
+// tests start many jobs.
+var yieldLibrary = sync.OnceValues(func() ([]byte, error) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return nil, nil
+	}
+	dir, err := os.MkdirTemp("", "mpitest")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	source, library := filepath.Join(dir, "yield.c"), filepath.Join(dir, yieldName)
+	if err := os.WriteFile(source, yieldSource, 0o666); err != nil {
+		return nil, err
+	}
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s %s: %w\n%s", cc, source, err, out)
+	}
+	return os.ReadFile(library)
+})
