@@ -1,0 +1,159 @@
+package wire
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// hostile returns what a stranger says in its nth attempt: random bytes, a hello that is cut, that
+// of another job, one whose proof is random, and a handshake that was recorded.
+func hostile(n int, recorded []byte) []byte {
+	random := make([]byte, rand.IntN(100))
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	switch n % 6 {
+	case 0:
+		return random
+	case 1:
+		return goodHello()[:rand.IntN(helloSize)]
+	case 2:
+		b := goodHello()
+		b[8+rand.IntN(8)] ^= 1 << rand.IntN(8)
+		return append(b, random...)
+	case 3:
+		return append(goodHello(), random...)
+	case 4:
+		b := slices.Clone(recorded)
+		b[rand.IntN(len(b))] ^= byte(n/6) % 2
+		return b
+	}
+	return append(goodHello(), goodHello()...)
+}
+
+// TestHostile makes 10 000 hostile connections, 100 000 with COHORT_HOSTILE=1: none is accepted, a
+// rank that comes among them is, and what they leave is counted.
+func TestHostile(t *testing.T) {
+	number, batch := 10_000, 50
+	if os.Getenv("COHORT_HOSTILE") == "1" {
+		number = 100_000
+	} else if testing.Short() {
+		number = 1000
+	}
+	a, b := net.Pipe()
+	client := &tape{Conn: a}
+	if _, _, err1, err2 := shakeHands(client, b, identity(1), 2, Peer, 0, identity(2)); err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	recorded := client.wrote.Bytes()
+	l := listen(t, identity(2), 0)
+	ctx := limit(t)
+	goroutines, files := runtime.NumGoroutine(), descriptors()
+	for begin := 0; begin < number; begin += batch {
+		var all sync.WaitGroup
+		for n := begin; n < begin+batch; n++ {
+			all.Go(func() {
+				c, err := net.Dial("tcp", l.Addrs()[0].String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				c.(*net.TCPConn).SetLinger(0) // or the ports would run out: each is held for a minute
+				c.Write(hostile(n, recorded))
+				c.(*net.TCPConn).CloseWrite()
+				got, _ := io.Copy(io.Discard, c)
+				if got > replySize {
+					t.Errorf("a stranger gets %d bytes", got)
+				}
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+	c, err := Dial(ctx, identity(1), l.Addrs(), 2, Peer, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first that is handed out is the rank: nobody was before it.
+	s, err := l.Accept(ctx, Peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Lane != 9 {
+		t.Error("a stranger was accepted")
+	}
+	c.Close()
+	s.Close()
+	for runtime.NumGoroutine() > goroutines || descriptors() > files {
+		if ctx.Err() != nil {
+			t.Fatalf("%d goroutines and %d descriptors, %d and %d before", runtime.NumGoroutine(), descriptors(), goroutines, files)
+		}
+		runtime.Gosched()
+	}
+	refusedAtLeast(t, l, number)
+	total := 0
+	for _, c := range l.Refused() {
+		total += c.Number
+	}
+	if total != number {
+		t.Errorf("%d connections, %d refused: %s", number, total, l.Report())
+	}
+}
+
+// TestMemoryBefore measures what a stranger can make a process allocate: by a whole hello, with the
+// proof missing.
+func TestMemoryBefore(t *testing.T) {
+	id := identity(2)
+	say := append(goodHello(), make([]byte, proofSize)...)
+	var before, after runtime.MemStats
+	const times = 1000
+	runtime.ReadMemStats(&before)
+	for range times {
+		if c, _ := Server(t.Context(), &bytesConn{say: say, then: io.EOF}, id); c != nil {
+			t.Fatal("accepted")
+		}
+	}
+	runtime.ReadMemStats(&after)
+	per := (after.TotalAlloc - before.TotalAlloc) / times
+	t.Logf("%d bytes for each", per)
+	if per > 16<<10 {
+		t.Errorf("a stranger costs %d bytes", per)
+	}
+}
+
+// TestMemoryHeld measures what 200 strangers hold who say half of what they should.
+func TestMemoryHeld(t *testing.T) {
+	const strangers = 200
+	l := listen(t, identity(2), strangers)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range strangers {
+		c := knock(t, l)
+		c.Write(goodHello()[:30])
+	}
+	for n := 0; n < strangers; runtime.Gosched() {
+		l.mu.Lock()
+		n = len(l.pending)
+		l.mu.Unlock()
+		if l.Report() != "" {
+			t.Skip("the machine is so slow that some are refused before the last has come")
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	per := (int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)) / strangers
+	t.Logf("%d bytes for each, both ends", per)
+	if per > 32<<10 {
+		t.Errorf("a stranger holds %d bytes", per)
+	}
+}

@@ -1,0 +1,332 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+// listen starts a listener of an identity on loopback.
+func listen(t testing.TB, id *Identity, pending int) *Listener {
+	t.Helper()
+	l, err := Listen(ListenConfig{Addrs: []netip.Addr{loopback}, Identity: id, Pending: pending})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// limit is a context that ends a test that hangs, and no other.
+func limit(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// knock opens a connection as a stranger does.
+func knock(t testing.TB, l *Listener) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addrs()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.TCPConn)
+}
+
+// gone waits until the other end has closed a connection.
+func gone(t testing.TB, c net.Conn) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(time.Minute))
+	if n, err := io.Copy(io.Discard, c); timedOut(err) {
+		t.Errorf("the connection is open after a minute, %d bytes came", n)
+	}
+}
+
+func TestDialAndAccept(t *testing.T) {
+	l := listen(t, identity(2), 0)
+	ctx := limit(t)
+	var all sync.WaitGroup
+	for _, r := range []int{0, 1, 3} {
+		all.Go(func() {
+			c, err := Dial(ctx, identity(r), l.Addrs(), 2, Peer, r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			fmt.Fprintf(c, "rank %d", r)
+		})
+	}
+	for range 3 {
+		c, err := l.Accept(ctx, Peer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(c); string(b) != fmt.Sprintf("rank %d", c.Rank) || c.Lane != c.Rank {
+			t.Errorf("%q from rank %d, lane %d, %v", b, c.Rank, c.Lane, err)
+		}
+		c.Close()
+	}
+	all.Wait()
+	if r := l.Report(); r != "" || l.Refused() != nil {
+		t.Error(r)
+	}
+}
+
+// TestDialFinds has addresses at which there is nobody, another rank, and the right one.
+func TestDialFinds(t *testing.T) {
+	right, wrong := listen(t, identity(2), 0), listen(t, identity(3), 0)
+	nobody := listen(t, identity(3), 0)
+	nobody.Close()
+	addrs := []netip.AddrPort{nobody.Addrs()[0], wrong.Addrs()[0], right.Addrs()[0]}
+	c, err := Dial(limit(t), identity(1), addrs, 2, Peer, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	// Without the right one it fails at once, and says what it found.
+	_, err = Dial(limit(t), identity(1), addrs[:2], 2, Peer, 0)
+	has(t, err, syscall.ECONNREFUSED, "connecting to rank 2", "it is not rank 2", "refused")
+	reason(t, err, WrongRank)
+	_, err = Dial(limit(t), identity(1), nil, 2, Peer, 0)
+	has(t, err, nil, "no address")
+}
+
+func TestDialEnds(t *testing.T) {
+	// A server that closes each connection at once: it may be one that drops it for others.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan int)
+	go func() {
+		n := 0
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				done <- n
+				return
+			}
+			if c.Close(); n == 2 {
+				cancel()
+			}
+			n++
+		}
+	}()
+	_, err = Dial(ctx, identity(1), []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer, 0)
+	has(t, err, backend.ErrCanceled, "connecting to rank 2", "closed early")
+	l.Close()
+	if n := <-done; n < 3 {
+		t.Errorf("given up after %d attempts", n)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), time.Nanosecond)
+	defer cancel()
+	_, err = Dial(ctx, identity(1), []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer, 0)
+	has(t, err, backend.ErrTimeout, "connecting to rank 2")
+}
+
+func TestAcceptEnds(t *testing.T) {
+	l := listen(t, identity(2), 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := l.Accept(ctx, Peer)
+	has(t, err, context.Canceled)
+	_, err = l.Accept(limit(t), 0)
+	has(t, err, nil, "no purpose 0")
+	// A rank that nobody takes, and a stranger, are closed with the listener.
+	c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := knock(t, l)
+	l.Close()
+	gone(t, c)
+	gone(t, s)
+	c.Close()
+	_, err = l.Accept(limit(t), Peer)
+	has(t, err, backend.ErrClosed)
+	if r := l.Report(); r != "" {
+		t.Errorf("the end of the listener counts as %s", r)
+	}
+	l.Close()
+}
+
+// TestCrowd fills a listener with strangers that say nothing, some hundred for a few places, and a
+// rank gets through.
+func TestCrowd(t *testing.T) {
+	const places, strangers = 8, 200
+	l := listen(t, identity(2), places)
+	var all []net.Conn
+	for range strangers {
+		c := knock(t, l)
+		c.Write(goodHello()[:20]) // as slow ones do
+		all = append(all, c)
+	}
+	c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	for _, c := range all {
+		c.Close()
+	}
+	// All were accepted before the rank, which came last, and at most so many were left.
+	forced := 0
+	refusedAtLeast(t, l, strangers)
+	for _, c := range l.Refused() {
+		if c.Reason == Crowded {
+			has(t, c.First, nil, "127.0.0.1:", "too many at once", "8 others")
+		}
+		if c.Reason == Crowded || c.Reason == Slow {
+			forced += c.Number
+		}
+	}
+	if forced < strangers-places {
+		t.Errorf("%d were made to go, of %d: %s", forced, strangers, l.Report())
+	}
+}
+
+// refusedAtLeast waits until a listener has refused so many connections, at least: it counts them after the
+// other end has seen it.
+func refusedAtLeast(t testing.TB, l *Listener, want int) {
+	t.Helper()
+	for ctx := limit(t); ; runtime.Gosched() {
+		n := 0
+		for _, c := range l.Refused() {
+			n += c.Number
+		}
+		if n >= want {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d connections refused, want %d: %s", n, want, l.Report())
+		}
+	}
+}
+
+// TestDropOldest looks at who is dropped: the oldest of the address that has most.
+func TestDropOldest(t *testing.T) {
+	l := &Listener{slots: make(chan struct{}, 10)}
+	now := time.Now()
+	add := func(addr string, age time.Duration) *stranger {
+		a, b := net.Pipe()
+		b.Close()
+		s := &stranger{conn: a, addr: netip.MustParseAddr(addr), since: now.Add(-age)}
+		l.pending = append(l.pending, s)
+		return s
+	}
+	rank := add("10.0.0.1", time.Hour)
+	first := add("10.0.0.2", time.Minute)
+	second := add("10.0.0.2", 30*time.Second)
+	add("10.0.0.3", 0)
+	add("10.0.0.3", 0)
+	add("10.0.0.3", 0) // most, and too young
+	for i, want := range []*stranger{first, rank, second} {
+		if l.drop(time.Second); !want.dropped {
+			t.Errorf("drop %d closes another", i)
+		}
+	}
+	if wait := l.drop(time.Hour); wait <= 0 || wait > time.Hour {
+		t.Errorf("nobody is old enough, and the wait is %v", wait)
+	}
+	for i, s := range l.pending[3:] {
+		if s.dropped {
+			t.Errorf("young stranger %d is dropped", i)
+		}
+	}
+}
+
+func TestRefusedCounts(t *testing.T) {
+	l := listen(t, identity(2), 0)
+	for _, say := range []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02", "", "", string(goodHello()) + strings.Repeat("x", 24)} {
+		c := knock(t, l)
+		io.WriteString(c, say)
+		c.CloseWrite()
+		gone(t, c)
+	}
+	refusedAtLeast(t, l, 5)
+	want := map[Reason]int{Garbage: 2, Silent: 2, WrongProof: 1}
+	for _, c := range l.Refused() {
+		if c.Number != want[c.Reason] || c.First == nil {
+			t.Errorf("%+v", c)
+		}
+		delete(want, c.Reason)
+	}
+	report := l.Report()
+	if len(want) > 0 || !strings.HasPrefix(report, "5 connections refused: 2 × not a rank, first: handshake with 127.0.0.1:") || strings.Contains(report, "\n") {
+		t.Errorf("missing %v; %s", want, report)
+	}
+}
+
+func TestPorts(t *testing.T) {
+	// A port that is taken, and its neighbours, which are most likely not.
+	var first *Listener
+	for first == nil {
+		l := listen(t, identity(1), 0)
+		if p := int(l.Addrs()[0].Port()); p < 65000 && p > 1024 {
+			first = l
+		}
+	}
+	port := int(first.Addrs()[0].Port())
+	config := ListenConfig{Addrs: []netip.Addr{loopback}, Identity: identity(2), PortMin: port, PortMax: port}
+	_, err := Listen(config)
+	has(t, err, syscall.EADDRINUSE, "127.0.0.1", fmt.Sprintf("another process has port %d", port))
+	config.PortMax = port + 20
+	l, err := Listen(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := int(l.Addrs()[0].Port()); p <= port || p > port+20 {
+		t.Errorf("port %d, want one of %d to %d", p, port+1, port+20)
+	}
+	l.Close()
+	for _, bad := range [][2]int{{-1, 0}, {5, 4}, {0, 9}, {1, 65536}} {
+		config.PortMin, config.PortMax = bad[0], bad[1]
+		_, err := Listen(config)
+		has(t, err, nil, "no range of ports")
+	}
+	_, err = Listen(ListenConfig{Identity: identity(1)})
+	has(t, err, nil, "no address")
+	_, err = Listen(ListenConfig{Identity: &Identity{}})
+	has(t, err, nil, "no secret")
+	_, err = Listen(ListenConfig{Identity: identity(1), Addrs: []netip.Addr{loopback, netip.MustParseAddr("192.0.2.1")}}) // RFC 5737
+	has(t, err, syscall.EADDRNOTAVAIL, "192.0.2.1")
+}
+
+func TestSix(t *testing.T) {
+	l, err := Listen(ListenConfig{Addrs: []netip.Addr{netip.IPv6Loopback(), loopback}, Identity: identity(2)})
+	if err != nil {
+		t.Skipf("there is no IPv6 here: %v", err)
+	}
+	defer l.Close()
+	if a := l.Addrs(); len(a) != 2 || !a[0].Addr().Is6() || !a[1].Addr().Is4() {
+		t.Fatal(a)
+	}
+	for _, a := range l.Addrs() {
+		c, err := Dial(limit(t), identity(1), []netip.AddrPort{a}, 2, Peer, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := l.Accept(limit(t), Peer); err != nil || s.Rank != 1 {
+			t.Error(err)
+		} else {
+			s.Close()
+		}
+		c.Close()
+	}
+}
