@@ -176,7 +176,7 @@ func (s *shake) accepts(to int) error {
 	case badRank:
 		return s.refuse(WrongRank, "it is not %s of %d, or does not take this process for %s", who(to), s.id.Size, who(s.id.Rank))
 	case badUse:
-		return s.refuse(WrongUse, "%s is not the coordinator, or no more: its job has begun", who(to))
+		return s.refuse(WrongUse, "%s is not the coordinator, or no more: the meeting is over", who(to))
 	case badTLS:
 		return s.refuse(WrongTLS, "this process %s, and it %s", withTLS(s.id.TLS != nil), withTLS(s.id.TLS == nil))
 	}

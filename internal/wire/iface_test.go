@@ -1,0 +1,104 @@
+package wire
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// A machine with what machines in clusters have.
+var machine = []iface{
+	{"lo", prefixes("127.0.0.1/8", "::1/128")},
+	{"eth0", prefixes("10.1.2.3/16", "fe80::1/64", "fd00:1::3/64")},
+	{"ib0", prefixes("192.168.7.3/24")},
+	{"docker0", prefixes("172.17.0.1/16")},
+	{"down0", nil},
+}
+
+func prefixes(list ...string) (p []netip.Prefix) {
+	for _, s := range list {
+		p = append(p, netip.MustParsePrefix(s))
+	}
+	return p
+}
+
+func TestChoose(t *testing.T) {
+	for _, c := range []struct{ choice, want string }{
+		{"", "[127.0.0.1]"},
+		{"lo", "[127.0.0.1 ::1]"},
+		{"eth0", "[10.1.2.3 fd00:1::3]"},
+		{"ib0,eth0", "[192.168.7.3 10.1.2.3 fd00:1::3]"},
+		{" ib0 , 192.168.0.0/16", "[192.168.7.3]"},
+		{"10.0.0.0/8", "[10.1.2.3]"},
+		{"fd00::/8", "[fd00:1::3]"},
+		{"0.0.0.0/0", "[127.0.0.1 10.1.2.3 192.168.7.3 172.17.0.1]"},
+		{"172.17.0.1", "[172.17.0.1]"},
+		{"::1", "[::1]"},
+		{"any", "[10.1.2.3 fd00:1::3 192.168.7.3 172.17.0.1]"},
+	} {
+		if got, err := choose(c.choice, machine); err != nil || fmt.Sprint(got) != c.want {
+			t.Errorf("%q: %v, %v, want %s", c.choice, got, err, c.want)
+		}
+	}
+	for _, c := range []struct{ choice, want string }{
+		{"eth1", "no interface that is up"},
+		{"eth1", "docker0 172.17.0.1/16"},
+		{"down0", "no address of this machine fits"},
+		{"11.0.0.0/8", "no address of this machine fits"},
+		{"fe80::/10", "no address of this machine fits"},
+		{"10.1.2.4", "no address of this machine fits"},
+		{"10.0.0.0/99", "no network such as"},
+	} {
+		_, err := choose(c.choice, machine)
+		has(t, err, nil, fmt.Sprintf("%q", c.choice), c.want)
+	}
+	var many []iface
+	for i := range MaxAddrs + 1 {
+		many = append(many, iface{fmt.Sprint("eth", i), prefixes(fmt.Sprintf("10.0.%d.1/24", i))})
+	}
+	_, err := choose("any", many)
+	has(t, err, nil, "9 addresses fit, and a rank can have 8")
+	_, err = choose("", []iface{{"eth0", prefixes("10.0.0.1/8")}})
+	has(t, err, nil, "no address")
+}
+
+// TestInterfaces asks this machine: its loopback interface is there.
+func TestInterfaces(t *testing.T) {
+	got, err := Interfaces("")
+	if err != nil || len(got) != 1 || !got[0].IsLoopback() {
+		t.Errorf("%v, %v", got, err)
+	}
+	if all, err := Interfaces("127.0.0.0/8"); err != nil || !slices.Contains(all, loopback) {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+func TestOurs(t *testing.T) {
+	parse := func(list ...string) (a []netip.Addr) {
+		for _, s := range list {
+			a = append(a, netip.MustParseAddr(s))
+		}
+		return a
+	}
+	for _, c := range []struct {
+		host  string
+		found []netip.Addr
+		want  string
+	}{
+		{"node3", parse("10.1.2.3"), "[10.1.2.3]"},
+		{"node3", parse("10.9.9.9", "10.1.2.3", "fd00:1::3"), "[10.1.2.3 fd00:1::3]"},
+		{"node3", parse("127.0.1.1"), "[127.0.1.1 10.1.2.3 fd00:1::3 192.168.7.3 172.17.0.1]"}, // as Debian has it
+		{"localhost", parse("::1", "127.0.0.1"), "[::1 127.0.0.1]"},
+		{"127.0.0.1", parse("127.0.0.1"), "[127.0.0.1]"},
+	} {
+		if got, err := ours(c.host, c.found, machine); err != nil || fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, %v, want %s", c.host, got, err, c.want)
+		}
+	}
+	_, err := ours("node4", parse("10.1.2.4"), machine)
+	has(t, err, nil, "node4 ([10.1.2.4])", "none of this machine's addresses", "name the machine of rank 0")
+	if got, err := CoordinatorAddrs(t.Context(), "127.0.0.1"); err != nil || fmt.Sprint(got) != "[127.0.0.1]" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
