@@ -15,6 +15,7 @@ type vote struct {
 	length   int32 // of what went wrong, as text
 	threads  int32
 	crowding int32
+	partly   int32 // 1: pinned within processors of which others have some
 }
 
 // maxText bounds what a rank tells of its error.

@@ -230,7 +230,8 @@ func TestNobodyComes(t *testing.T) {
 func TestFindPlace(t *testing.T) {
 	sets := []topo.CPUSet{{0, 1}, {64, 200}, {0, 1}, {0}, {64, 200}, {0, 1}}
 	threads := []int{1, 9, 4, 7, 2, 3}
-	want := []place{{0, 3, 4}, {0, 2, 9}, {1, 3, 4}, {0, 1, 7}, {1, 2, 9}, {2, 3, 4}}
+	// Those of 0 and 1 have one that is another's alone, and it one of theirs.
+	want := []place{{0, 3, 4, true}, {0, 2, 9, false}, {1, 3, 4, true}, {0, 1, 7, true}, {1, 2, 9, false}, {2, 3, 4, true}}
 	err := cohort.Run(context.Background(), len(sets), func(w *cohort.Comm) error {
 		r := w.Rank()
 		if got, err := findPlace(w, sets[r], threads[r]); err != nil || got != want[r] {

@@ -13,6 +13,8 @@ import (
 type place struct {
 	rank, size int
 	threads    int // the most that any of them has
+	// partly: others have some of these processors, and not the same. Nobody shares those out.
+	partly bool
 }
 
 // findPlace has the ranks of a node tell each other which processors they may use,
@@ -52,8 +54,11 @@ func findPlace(node *cohort.Comm, mine topo.CPUSet, threads int) (place, error) 
 			}
 		}
 		sets = append(sets, set)
-		if set.Equal(mine) {
+		switch {
+		case set.Equal(mine):
 			p.threads = max(p.threads, int(one[0]))
+		case len(set.Intersect(mine)) > 0:
+			p.partly = true
 		}
 	}
 	p.rank, p.size = topo.Sharers(sets, node.Rank())

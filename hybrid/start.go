@@ -131,6 +131,9 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 	mine := vote{threads: int32(settled.Threads)}
 	if plan != nil {
 		mine.crowding = int32(plan.Crowding)
+		if p.partly && plan.Policy != topo.None {
+			mine.partly = 1
+		}
 	}
 	votes, err := agree(e.World, mine, f)
 	if err != nil {

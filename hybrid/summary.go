@@ -38,11 +38,14 @@ func (e *Env) summarize(plan *topo.Plan, votes []vote, notes []string) {
 		s.Sets = plan.Sets[e.LocalRank][:s.Threads]
 	}
 	fewest, most := votes[0].threads, votes[0].threads
-	var crowded []int
+	var crowded, partly []int
 	for r, v := range votes {
 		fewest, most = min(fewest, v.threads), max(most, v.threads)
 		if topo.Crowding(v.crowding) == topo.TakingTurns {
 			crowded = append(crowded, r)
+		}
+		if v.partly != 0 {
+			partly = append(partly, r)
 		}
 	}
 	if fewest < most {
@@ -50,6 +53,10 @@ func (e *Env) summarize(plan *topo.Plan, votes []vote, notes []string) {
 	}
 	if len(crowded) > 0 && topo.Crowding(votes[rank].crowding) != topo.TakingTurns {
 		s.Notes = append(s.Notes, fmt.Sprintf("more threads than processors for ranks %s", topo.NewCPUSet(crowded...)))
+	}
+	if len(partly) > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("threads may meet on processors that ranks %s have in common in part: bind all ranks of a node, or none",
+			topo.NewCPUSet(partly...)))
 	}
 	e.Summary = s
 }

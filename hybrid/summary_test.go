@@ -2,9 +2,13 @@ package hybrid
 
 import (
 	"context"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -17,11 +21,15 @@ func TestSummaryOfOthers(t *testing.T) {
 		want    []string
 		wantNot []string
 	}{
-		{[]vote{{threads: 1}, {threads: 1}}, []string{"1 thread per rank, not pinned"}, []string{"others", "more threads"}},
+		{[]vote{{threads: 1}, {threads: 1}}, []string{"1 thread per rank, not pinned"}, []string{"others", "more threads", "in part"}},
 		{[]vote{{threads: 1}, {threads: 4}, {threads: 2}}, []string{"others have 1 to 4 threads"}, []string{"more threads"}},
 		{
 			[]vote{{threads: 1}, {threads: 1, crowding: turns}, {threads: 1, crowding: turns}, {threads: 1}, {threads: 1, crowding: turns}},
 			[]string{"more threads than processors for ranks 1-2,4"}, []string{"others"},
+		},
+		{
+			[]vote{{threads: 1}, {threads: 1, partly: 1}, {threads: 1, partly: 1}},
+			[]string{"processors that ranks 1-2 have in common in part"}, []string{"others have", "more threads"},
 		},
 		// Its own crowding rank 0 tells in its own words.
 		{[]vote{{threads: 1, crowding: turns}, {threads: 1, crowding: turns}}, []string{"a note"}, []string{"more threads"}},
@@ -30,7 +38,7 @@ func TestSummaryOfOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := planFor(e.Machine, place{0, 1, 1}, "none")
+		plan, err := planFor(e.Machine, place{0, 1, 1, false}, "none")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +60,44 @@ func TestSummaryOfOthers(t *testing.T) {
 	}
 }
 
+// A rank that is bound to a part of what another may use is told of where threads are pinned.
+func TestPartlyBound(t *testing.T) {
+	whole, err := topo.Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "linux" || len(whole.CPUs) < 2 {
+		t.Skip("threads can be pinned on Linux only, and there have to be two processors")
+	}
+	for _, k := range []struct {
+		pin   pool.Policy
+		parts []topo.CPUSet
+		want  bool
+	}{
+		{pool.Cores, []topo.CPUSet{whole.CPUs, whole.CPUs[:1]}, true},
+		{pool.None, []topo.CPUSet{whole.CPUs, whole.CPUs[:1]}, false},
+		{pool.Cores, []topo.CPUSet{whole.CPUs[:1], whole.CPUs[1:2]}, false},
+		{pool.Cores, []topo.CPUSet{whole.CPUs[:1], whole.CPUs[:1]}, false},
+	} {
+		var line string
+		err := cohort.Run(context.Background(), 2, func(w *cohort.Comm) error {
+			with := machinery
+			with.here = func() (*topo.Node, error) { return topo.Read(os.DirFS("/"), k.parts[w.Rank()]) }
+			e, err := (&Env{World: w}).start(context.Background(), &Config{Threads: 1, Pin: k.pin}, &with)
+			if err != nil {
+				return err
+			}
+			if w.Rank() == 0 {
+				line = e.Summary.String()
+			}
+			return e.Close()
+		})
+		if err != nil || strings.Contains(line, "ranks 0-1 have in common in part") != k.want {
+			t.Errorf("%s, bound to %v: %v, %q", k.pin, k.parts, err, line)
+		}
+	}
+}
+
 // Where ranks have different numbers of threads, no two threads are on one processor while there are
 // enough, although each rank knows its own number only.
 func TestPlanOfDifferentThreads(t *testing.T) {
@@ -63,7 +109,7 @@ func TestPlanOfDifferentThreads(t *testing.T) {
 	machine.Domains[0].CPUs = machine.CPUs
 	var used topo.CPUSet
 	for rank, threads := range []int{3, 1} {
-		plan, err := planFor(machine, place{rank, 2, 4}, "cores")
+		plan, err := planFor(machine, place{rank, 2, 4, false}, "cores")
 		if err != nil {
 			t.Fatal(err)
 		}
