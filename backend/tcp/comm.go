@@ -6,6 +6,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // comm is one communicator of this rank.
@@ -51,15 +52,15 @@ func (c *comm) Size() int { return len(c.world) }
 // WorldRank implements backend.Comm.
 func (c *comm) WorldRank(rank int) int { return c.world[rank] }
 
-// NodeOf implements backend.Comm: ranks do not share memory, so that each counts as a node.
-func (c *comm) NodeOf(rank int) int { return c.world[rank] }
+// NodeOf implements backend.Comm: a node is the lowest of the ranks that can share memory.
+func (c *comm) NodeOf(rank int) int { return c.e.peers[c.world[rank]].node }
 
 // HostOf implements backend.Hoster.
 func (c *comm) HostOf(rank int) string { return c.e.peers[c.world[rank]].host }
 
 // Caps implements backend.Comm.
 func (c *comm) Caps() backend.Caps {
-	return backend.Caps{Backend: "tcp", Processes: true, Deterministic: true,
+	return backend.Caps{Backend: "tcp", Processes: true, SharedMemory: shmem.Supported, Deterministic: true,
 		MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"}
 }
 

@@ -44,6 +44,7 @@ type engine struct {
 	news     pollset                         // of progress, where there are many links
 	asked    []*link                         // in news
 	isClosed bool
+	culprit  int // the rank that fault is about
 
 	fault  atomic.Pointer[backend.Fault] // the job is over
 	spare  bool                          // every rank of this node has a core to itself
@@ -66,6 +67,7 @@ type engine struct {
 type peer struct {
 	host string
 	pid  int
+	node int // the lowest world rank that it could share memory with
 }
 
 // op is a send or receive in progress.

@@ -27,7 +27,7 @@ func (e *engine) lose(rank int, sentinel error, text string) {
 	}
 	f := &backend.Fault{Sentinel: sentinel, Text: text}
 	e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
-	e.end(f)
+	e.end(rank, f)
 }
 
 // tell sends every other rank a notice.
@@ -53,11 +53,12 @@ func decodeFault(b []byte) *backend.Fault {
 	return &backend.Fault{Sentinel: backend.Sentinel(b[0]), Text: string(b[1:])}
 }
 
-// end completes everything with the job's failure.
-func (e *engine) end(f *backend.Fault) {
+// end completes everything with the job's failure, which is about a rank.
+func (e *engine) end(rank int, f *backend.Fault) {
 	if !e.fault.CompareAndSwap(nil, f) {
 		return
 	}
+	e.culprit = rank
 	e.dropWhere(func(*op) error { return f })
 	e.wakeOthers()
 }

@@ -254,7 +254,7 @@ func (l *link) landed() error {
 	case wire.Closed:
 		e.heardClose(h.Context, l.peer)
 	case wire.Abort:
-		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(l.note)})
+		e.end(l.peer, &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(l.note)})
 	case wire.Lost:
 		if int(h.Tag) >= len(e.links) {
 			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.links))
@@ -263,7 +263,7 @@ func (l *link) landed() error {
 		if l.note = l.note[:0]; f.Text == "" {
 			f.Text = fmt.Sprintf("rank %d", h.Tag)
 		}
-		e.end(f)
+		e.end(int(h.Tag), f)
 	case wire.Goodbye:
 		l.said = true
 		e.dropLeft(l.peer)

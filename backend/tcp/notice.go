@@ -167,7 +167,7 @@ func (c *comm) Abort(code int) error {
 	if e.fault.Load() == nil {
 		f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d aborted the job with code %d", e.me, code)}
 		e.tell(&wire.Header{Kind: wire.Abort, Tag: int32(code)}, []byte(f.Text))
-		e.end(f)
+		e.end(e.me, f)
 	}
 	e.unlock()
 	e.wakeAll()
@@ -197,8 +197,13 @@ func (c *comm) Close() error {
 		}
 		return true
 	})
-	if e.fault.Load() == nil && !c.isWorld {
-		c.tell(wire.Closed, nil)
+	if e.fault.Load() == nil {
+		if f := c.brk.Load(); f != nil {
+			c.tell(wire.Broken, encodeFault(f)) // before who hears of the closing wonders why
+		}
+		if !c.isWorld {
+			c.tell(wire.Closed, nil)
+		}
 	}
 	e.allClosed(c.id, c)
 	e.unlock()
@@ -225,15 +230,14 @@ func (e *engine) leave() {
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
-	for _, l := range e.links {
-		if l != nil {
-			l.emit(&wire.Header{Kind: wire.Goodbye}, nil, nil)
-		}
+	if f := e.fault.Load(); f != nil { // before who hears of the leaving wonders why
+		e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(e.culprit)}, encodeFault(f))
 	}
+	e.tell(&wire.Header{Kind: wire.Goodbye}, nil)
 	e.unlock()
 	e.flush()
 	e.mu.Lock()
-	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
+	e.end(e.me, &backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
 	e.isClosed = true
 	for _, l := range e.links {
 		if l == nil || l.dead {

@@ -110,7 +110,7 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	}
 	peers := make([]peer, len(members))
 	for r := range members {
-		peers[r] = peer{host: members[r].Host, pid: members[r].Process}
+		peers[r] = peer{host: members[r].Host, pid: members[r].Process, node: nodeOf(members, r)}
 	}
 	return newEngine(cfg.Rank, peers, conns, coresToSpare(members, &self))
 }
@@ -254,6 +254,16 @@ func keepConn(conns []conn, id *wire.Identity, c *wire.Conn) error {
 	}
 	conns[c.Rank] = conn{fd: fd, enc: enc, dec: dec}
 	return nil
+}
+
+// nodeOf returns the lowest rank that a rank could share memory with.
+func nodeOf(members []wire.Member, rank int) int {
+	for r := range rank {
+		if members[r].Shares(&members[rank]) {
+			return r
+		}
+	}
+	return rank
 }
 
 // cpuInfo is which processors this process may use, for the others.

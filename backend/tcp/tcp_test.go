@@ -42,7 +42,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 	peers, conns := make([]peer, size), make([]conn, size)
 	fd := 3
 	for r := range size {
-		peers[r] = peer{pid: r, host: "here"}
+		peers[r] = peer{pid: r, host: "here", node: r}
 		if r == rank {
 			continue
 		}

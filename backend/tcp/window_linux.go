@@ -1,0 +1,14 @@
+package tcp
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// Share implements backend.Sharer.
+func (c *comm) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+	return shmem.Share(b, c.rank, c.Size(), size, tell)
+}
+
+// Spare implements backend.Sharer.
+func (c *comm) Spare() (int64, string) { return -1, "" }
