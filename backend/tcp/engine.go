@@ -33,7 +33,7 @@ type engine struct {
 	probes   []*probing
 	held     []*msg // offers that Mprobe has taken
 	notify   []*backend.Request
-	done     []*backend.Request // spare for notify
+	lists    [][]*backend.Request // spare for notify
 	freeOp   []*op
 	freeMsg  []*msg
 	freeOut  []*out
@@ -277,15 +277,19 @@ func (e *engine) unlock() {
 		return
 	}
 	list := e.notify
-	e.notify, e.done = e.done[:0], nil
+	e.notify = nil
+	if n := len(e.lists); n > 0 {
+		e.notify = e.lists[n-1]
+		e.lists = e.lists[:n-1]
+	}
 	e.mu.Unlock()
 	for i, r := range list {
 		list[i] = nil
 		r.Notify(r)
 	}
 	e.mu.Lock()
-	if e.done == nil {
-		e.done = list[:0]
+	if len(e.lists) < 8 { // what is told may have let the lock go in its turn
+		e.lists = append(e.lists, list[:0])
 	}
 	e.mu.Unlock()
 }
