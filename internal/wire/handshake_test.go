@@ -463,8 +463,9 @@ func TestTooSlow(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()
-			start := time.Now()
+			start, done := time.Now(), make(chan struct{})
 			go func() {
+				defer close(done)
 				for _, x := range c.say {
 					time.Sleep(time.Second)
 					if _, err := a.Write([]byte{x}); err != nil {
@@ -478,11 +479,16 @@ func TestTooSlow(t *testing.T) {
 				t.Errorf("%s: refused after %v, want %v", c.name, d, HandshakeTimeout)
 			}
 			a.Close()
+			<-done
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
-		go io.Copy(io.Discard, b)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			io.Copy(io.Discard, b)
+		}()
 		start := time.Now()
 		_, err := Client(context.Background(), a, identity(1), 2, Peer, 0)
 		reason(t, err, Slow, "waiting for the answer")
@@ -490,6 +496,7 @@ func TestTooSlow(t *testing.T) {
 			t.Errorf("given up after %v, want %v", d, HandshakeTimeout)
 		}
 		b.Close()
+		<-done
 	})
 }
 
