@@ -85,7 +85,11 @@ func describe(cfg Config, workers []*worker) string {
 		} else {
 			pinned += hi - lo
 			all = append(all, cpus...)
-			part += " to processors " + topo.NewCPUSet(cpus...).String()
+			word := " to processors "
+			if len(topo.NewCPUSet(cpus...)) == 1 {
+				word = " to processor "
+			}
+			part += word + topo.NewCPUSet(cpus...).String()
 		}
 		if rising > same {
 			part += ", one each"
