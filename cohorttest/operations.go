@@ -125,7 +125,7 @@ func integerOps(r *Rank) {
 	integerKind[int64](r, "int64")
 	integerKind[uint8](r, "uint8")
 	integerKind[uint64](r, "uint64")
-	if r.Short {
+	if !r.allTypes() {
 		return
 	}
 	integerKind[int](r, "int")
