@@ -23,6 +23,22 @@ type Config struct {
 	// rank of another job.
 	Job string
 
+	// Coordinator is where the ranks of the tcp backend meet (COHORT_TCP_COORDINATOR),
+	// HOST:PORT: there rank 0 listens, and the others find it. launcher@HOST:PORT
+	// stands for a launcher that listens there itself.
+	Coordinator string
+
+	// Interface says where a rank of the tcp backend listens for the others
+	// (COHORT_TCP_IFACE): names of interfaces, networks such as 10.1.0.0/16, and
+	// addresses, separated by commas, or any. Empty is the loopback interface if the
+	// coordinator is there, and any if not.
+	Interface string
+
+	// SecretFile is the path of a file with the secret that the ranks of the tcp
+	// backend know each other by (COHORT_SECRET_FILE): 32 random bytes, or 64
+	// hexadecimal digits, which only this user can read.
+	SecretFile string
+
 	// Timeout limits every operation (COHORT_TIMEOUT, a Go duration); 0 is no
 	// limit.
 	Timeout time.Duration
@@ -114,6 +130,9 @@ func settle(cfg *Config, env environment) (settings, error) {
 	}
 	text(&s.Backend, "COHORT_BACKEND")
 	text(&s.Job, "COHORT_JOB")
+	text(&s.Coordinator, "COHORT_TCP_COORDINATOR")
+	text(&s.Interface, "COHORT_TCP_IFACE")
+	text(&s.SecretFile, "COHORT_SECRET_FILE")
 	text(&s.MPILib, "COHORT_MPI_LIB")
 	text(&s.Collectives, "COHORT_COLLECTIVES")
 	if s.Backend == "" {

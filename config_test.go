@@ -126,7 +126,8 @@ func TestInitErrors(t *testing.T) {
 		text     []string
 	}{
 		{"no such backend", &Config{Backend: "udp"}, nil, ErrInit, []string{`"udp"`, "shm"}},
-		{"tcp", &Config{Backend: "tcp"}, nil, ErrNotSupported, []string{"tcp", "there is local"}},
+		{"tcp without a place", &Config{Backend: "tcp"}, nil, nil, []string{"tcp"}},
+		{"tcp without a coordinator", &Config{Backend: "tcp", Size: 2, Job: "j"}, nil, nil, []string{"tcp"}},
 		{"mpi", &Config{Backend: "mpi"}, nil, ErrNotSupported, []string{"mpi", "there is local"}},
 		{"mpiexec", nil, []string{"OMPI_COMM_WORLD_SIZE=4"}, ErrNotSupported, []string{"OMPI_COMM_WORLD_SIZE=4", "cohort run -n 4"}},
 		{"PMI", nil, []string{"PMI_SIZE=3", "PMI_RANK=1"}, ErrNotSupported, []string{"PMI_SIZE=3"}},

@@ -2,20 +2,21 @@ package cohort
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// An opener joins a job by one backend. Backends that the build leaves out, or
-// that are not there yet, say so in their error.
+// An opener joins a job by one backend. Backends that the build leaves out
+// say so in their error.
 type opener func(ctx context.Context, s settings) (backend.Comm, error)
 
 // openers has the backends by name.
 var openers = map[string]opener{"local": openLocal, "shm": openShm, "tcp": openTCP, "mpi": openMPI}
+
+// missing has the backends that this program was built without.
+var missing = map[string]struct{}{}
 
 // Init joins the job this process was started in and returns its world: the
 // communicator of all ranks. Without a launcher that is a world of one rank. cfg
@@ -87,7 +88,7 @@ func (s *settings) choose(env environment) (string, error) {
 	if s.sized {
 		// A launcher of cohort's kind that does not name the backend: one that can
 		// be anywhere says where to meet.
-		if env.get("COHORT_TCP_COORDINATOR") != "" {
+		if s.Coordinator != "" {
 			return "tcp", nil
 		}
 		if s.Size > 1 || s.Job != "" {
@@ -115,16 +116,4 @@ func openLocal(_ context.Context, s settings) (backend.Comm, error) {
 		}
 	}
 	return local.New(1)[0], nil
-}
-
-// absent is the error of a backend that was asked for, or detected, and is not
-// there.
-func absent(name, why string) error {
-	var there []string
-	for _, b := range []string{"local", "shm", "tcp", "mpi"} {
-		if _, out := missing[b]; !out {
-			there = append(there, b)
-		}
-	}
-	return fault(ErrNotSupported, fmt.Sprintf("backend %s is not there: %s; there is %s", name, why, strings.Join(there, " and ")))
 }

@@ -107,7 +107,11 @@ func (d *diagnosis) backends() {
 		}
 	}
 	_, err = cohort.Init(context.Background(), &cohort.Config{Backend: "tcp"})
-	d.add(group, "tcp", none, reason(err), "")
+	if errors.Is(err, cohort.ErrNotSupported) {
+		d.add(group, "tcp", none, reason(err), "")
+	} else {
+		d.add(group, "tcp", ok, "there", "")
+	}
 	d.backendMPI(os.LookupEnv)
 }
 

@@ -34,7 +34,7 @@ func TestDoctor_JSON(t *testing.T) {
 	}
 	want := map[string]state{
 		"environment/COHORT_BAKEND": warn, "environment/GOMAXPROCS": warn, "environment/variables": ok,
-		"backends/local": ok, "backends/tcp": none, "building/go": ok,
+		"backends/local": ok, "backends/tcp": ok, "building/go": ok,
 	}
 	for name, s := range want {
 		if f, there := found[name]; !there || f.State != s || f.Value == "" {

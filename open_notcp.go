@@ -1,0 +1,15 @@
+//go:build cohort_notcp
+
+package cohort
+
+import (
+	"context"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func init() { missing["tcp"] = struct{}{} }
+
+func openTCP(context.Context, settings) (backend.Comm, error) {
+	return nil, absent("tcp", "this program was built with the tag cohort_notcp")
+}

@@ -1,0 +1,23 @@
+//go:build !cohort_notcp
+
+package cohort
+
+import (
+	"context"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/tcp"
+)
+
+func openTCP(ctx context.Context, s settings) (backend.Comm, error) {
+	if !s.sized {
+		return nil, initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
+			"COHORT_SECRET_FILE: set them on each rank")
+	}
+	where, launcher := strings.CutPrefix(s.Coordinator, "launcher@")
+	return tcp.Open(ctx, tcp.Config{
+		Rank: s.Rank, Size: s.Size, Job: s.Job,
+		Coordinator: where, Launcher: launcher, Interface: s.Interface, SecretFile: s.SecretFile,
+	})
+}
