@@ -53,7 +53,6 @@ func TestHostile(t *testing.T) {
 	}
 	recorded := client.wrote.Bytes()
 	l := listen(t, identity(2), 0)
-	ctx := limit(t)
 	goroutines, files := runtime.NumGoroutine(), descriptors()
 	for begin := 0; begin < number; begin += batch {
 		var all sync.WaitGroup
@@ -79,6 +78,7 @@ func TestHostile(t *testing.T) {
 			return
 		}
 	}
+	ctx := limit(t)
 	c, err := Dial(ctx, identity(1), l.Addrs(), 2, Peer, 9)
 	if err != nil {
 		t.Fatal(err)

@@ -251,6 +251,41 @@ func TestDropOldest(t *testing.T) {
 	}
 }
 
+// TestStarve is a listener that gets no descriptor: a stranger has to give one back, and after some
+// seconds of it Accept says so, once.
+func TestStarve(t *testing.T) {
+	l := listen(t, identity(2), 0)
+	c := knock(t, l)
+	for held := 0; held == 0; runtime.Gosched() {
+		l.mu.Lock()
+		held = len(l.pending)
+		l.mu.Unlock()
+	}
+	if !l.starve(syscall.EMFILE, 0) {
+		t.Error("the listener ends")
+	}
+	gone(t, c)
+	for range 3 {
+		l.starve(syscall.EMFILE, starved+1)
+	}
+	_, err := l.Accept(limit(t), Peer)
+	has(t, err, syscall.EMFILE, "no connection could be accepted for 2s", "ulimit -n")
+	if c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer, 0); err != nil {
+		t.Error(err)
+	} else {
+		c.Close()
+	}
+	if s, err := l.Accept(limit(t), Peer); err != nil {
+		t.Errorf("after that: %v", err)
+	} else {
+		s.Close()
+	}
+	l.Close()
+	if l.starve(syscall.EMFILE, 0) {
+		t.Error("a closed listener goes on")
+	}
+}
+
 func TestRefusedCounts(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	for _, say := range []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02", "", "", string(goodHello()) + strings.Repeat("x", 24)} {
