@@ -33,7 +33,7 @@ func OpenOutput(world *cohort.Comm, dir string) (*Output, error) {
 		}
 		name, err := o.stage(File{"check", []byte("can files be written here?\n")})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("output folder %s: files cannot be written there: %w", dir, err)
 		}
 		return nil, os.Remove(name)
 	})
@@ -60,7 +60,7 @@ func (o *Output) write(ctx context.Context, files []File) (err error) {
 	for _, f := range files {
 		name, err := o.stage(f)
 		if err != nil {
-			return err
+			return fmt.Errorf("write %s: %w", filepath.Join(o.dir, f.Name), err)
 		}
 		staged = append(staged, name)
 	}
@@ -78,12 +78,9 @@ func (o *Output) write(ctx context.Context, files []File) (err error) {
 
 // stage writes a file, to disk, under a name of its own and returns it.
 func (o *Output) stage(f File) (name string, err error) {
-	failed := func(err error) error {
-		return fmt.Errorf("write %s: %w", filepath.Join(o.dir, f.Name), plainError(err))
-	}
 	tmp, err := os.CreateTemp(o.dir, "."+f.Name+".*.tmp")
 	if err != nil {
-		return "", failed(err)
+		return "", plainError(err)
 	}
 	_, err = tmp.Write(f.Data)
 	if err == nil {
@@ -93,7 +90,7 @@ func (o *Output) stage(f File) (name string, err error) {
 		err = tmp.Sync()
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
-		return "", errors.Join(failed(err), os.Remove(tmp.Name()))
+		return "", errors.Join(plainError(err), os.Remove(tmp.Name()))
 	}
 	return tmp.Name(), nil
 }

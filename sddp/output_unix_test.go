@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cohort-hpc/cohort"
 )
 
 // limitedEnv makes TestNoRoomLeft write to the folder it names in a process whose files may not
@@ -23,10 +25,22 @@ const limitedEnv = "SDDP_TEST_WRITE_LIMITED"
 func TestNoRoomLeft(t *testing.T) {
 	if dir := os.Getenv(limitedEnv); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ) // the write then fails, as on a full disk
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 64 << 10, Max: 64 << 10}); err != nil {
+		limit := func(bytes uint64) {
+			if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: bytes, Max: 64 << 10}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		limit(0)
+		err := cohort.Run(context.Background(), 1, func(w *cohort.Comm) error {
+			_, err := OpenOutput(w, dir)
+			fmt.Printf("open: %v\n", err)
+			return nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		err := (&Output{dir}).write(context.Background(), []File{{"small", []byte("new")}, {"large", make([]byte, 1<<20)}})
+		limit(64 << 10)
+		err = (&Output{dir}).write(context.Background(), []File{{"small", []byte("new")}, {"large", make([]byte, 1<<20)}})
 		fmt.Printf("error: %v\n", err)
 		return
 	}
@@ -45,6 +59,9 @@ func TestNoRoomLeft(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if want := "error: write " + filepath.Join(dir, "large"); !strings.Contains(string(out), want) {
+		t.Errorf("got %s, want %q in it", out, want)
+	}
+	if want := "open: output folder " + dir + ": files cannot be written there: "; !strings.Contains(string(out), want) {
 		t.Errorf("got %s, want %q in it", out, want)
 	}
 	if got := names(t, dir); len(got) != 1 {
