@@ -1,0 +1,64 @@
+//go:build linux || darwin
+
+package tcp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// launcher starts the ranks as processes of this machine, which meet at this one.
+type launcher struct{ env []string }
+
+func (launcher) Name() string { return "tcp" }
+
+func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
+	t.Helper()
+	secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
+	if err := secret.WriteFile(path); err != nil {
+		return err
+	}
+	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: job.Ranks, Coordinator: true}
+	door, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	met := make(chan struct{})
+	go func() {
+		defer close(met)
+		_, conns, _ := wire.Coordinate(ctx, door, nil) // what goes wrong the ranks say
+		for _, c := range conns {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		<-met
+		door.Close()
+	}()
+	p := cohorttest.Processes{Backend: "tcp", Env: append([]string{
+		"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + door.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path,
+	}, l.env...)}
+	return p.Launch(t, job)
+}
+
+func TestConformance(t *testing.T) { cohorttest.Test(t, launcher{}) }
+
+// TestBits checks that the results are those of ranks that are goroutines.
+func TestBits(t *testing.T) {
+	for _, n := range []int{2, 3, 5, 8} {
+		want := cohorttest.Bits(t, cohorttest.Goroutines{}, n)
+		if got := cohorttest.Bits(t, launcher{}, n); got != want {
+			t.Errorf("%d ranks: tcp gives %s, local %s", n, got, want)
+		}
+	}
+}
