@@ -120,6 +120,35 @@ func TestMeeting(t *testing.T) {
 	}
 }
 
+// TestMeetingTLS is a meeting over TLS, whose reads the end of the watch interrupts.
+func TestMeetingTLS(t *testing.T) {
+	ctx, c := limit(t), testTLS(t, "job.example")
+	id := func(rank int) *Identity {
+		id := rankOf(rank, 3)
+		id.TLS = c
+		return id
+	}
+	l := listen(t, id(0), 0)
+	p := &party{t: t, l: l, size: 3}
+	ranks := []chan outcome{p.join(ctx, id(1), member(1)), p.join(ctx, id(2), member(2))}
+	self := member(0)
+	_, conns, err := Coordinate(ctx, l, &self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range ranks {
+		o := <-r
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		talk(t, o.conn, conns[i+1])
+		talk(t, conns[i+1], o.conn)
+		o.conn.Close()
+		conns[i+1].Close()
+	}
+	p.all.Wait()
+}
+
 // TestMeetingLate starts the ranks before the coordinator.
 func TestMeetingLate(t *testing.T) {
 	ctx := limit(t)
