@@ -236,6 +236,13 @@ type Exchanger interface {
 	Exchange(recv, send *Request, in, out []byte, source, dest, tag int)
 }
 
+// Flusher is implemented by an Exchanger that may keep the message of an Exchange
+// back, so that it goes together with what is sent next.
+type Flusher interface {
+	// Flush sends what was kept back. Await and Poll do too.
+	Flush()
+}
+
 // Diagnoser is implemented by a Comm that has to tell what it found and set when
 // it joined the job.
 type Diagnoser interface {

@@ -1,9 +1,14 @@
 package tcp
 
-import "github.com/cohort-hpc/cohort/backend"
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
 
 // Collectives are schedules over messages: this backend is no backend.Native. What it adds is that
-// the two messages of a round of the check start under one lock.
+// the two messages of a round of the check start under one lock, and that the one which is sent
+// waits for the data that mostly follow it: two frames to one rank are then one system call, and
+// one for the receiver.
 
 // Exchange implements backend.Exchanger.
 func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
@@ -21,6 +26,49 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	o = e.getOp()
 	o.comm, o.req = c, send
 	send.Impl = o
-	e.send(o, out, c.world[dest], int32(tag), backend.Standard)
+	if !e.cork(o, out, c.world[dest], int32(tag)) {
+		e.send(o, out, c.world[dest], int32(tag), backend.Standard)
+	}
+	e.release(false) // Flush follows
+}
+
+// corkMax is how many bytes of frames a link keeps back.
+const corkMax = 1 << 10
+
+// cork keeps a short message back. It reports false where that cannot be: send does it then, or says
+// why not.
+func (e *engine) cork(o *op, buf []byte, to int, tag int32) bool {
+	l := e.links[to]
+	if l == nil || l.first != nil || l.said || l.dead || l.broken != nil || o.comm.usable() != nil ||
+		o.comm.gone[o.comm.rankOf(to)].Load() || len(l.corked)+wire.HeaderSize+len(buf) > corkMax {
+		return false
+	}
+	if len(l.corked) == 0 {
+		e.corks = append(e.corks, l)
+	}
+	l.enc.Encode(&l.whead, &wire.Header{Kind: wire.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))})
+	l.corked = append(append(l.corked, l.whead[:]...), buf...)
+	e.finish(o, backend.Status{}, nil) // it is copied
+	return true
+}
+
+// uncork sends what was kept back. The lock is held.
+func (e *engine) uncork() {
+	for i, l := range e.corks {
+		if l.first == nil && len(l.corked) > 0 {
+			l.flush()
+		}
+		e.corks[i] = nil
+	}
+	e.corks = e.corks[:0]
+}
+
+// Flush implements backend.Flusher.
+func (c *comm) Flush() {
+	e := c.e
+	e.mu.Lock()
+	if len(e.corks) > 0 {
+		e.uncork()
+	}
 	e.unlock()
 }

@@ -34,15 +34,16 @@ type engine struct {
 	held     []*msg // offers that Mprobe has taken
 	notify   []*backend.Request
 	lists    [][]*backend.Request // spare for notify
+	corks    []*link              // that may keep frames back
 	freeOp   []*op
 	freeMsg  []*msg
 	freeOut  []*out
-	bufs     [len(bufSizes)][][]byte         // spare buffers
-	order    uint64                          // of the last receive
-	turn     int                             // link to look at first
-	join     [wire.HeaderSize + joinMax]byte // a short frame as it is written
-	news     pollset                         // of progress, where there are many links
-	asked    []*link                         // in news
+	bufs     [len(bufSizes)][][]byte                   // spare buffers
+	order    uint64                                    // of the last receive
+	turn     int                                       // link to look at first
+	join     [corkMax + wire.HeaderSize + joinMax]byte // a short frame as it is written
+	news     pollset                                   // of progress, where there are many links
+	asked    []*link                                   // in news
 	isClosed bool
 	culprit  int // the rank that fault is about
 
@@ -196,6 +197,9 @@ func newEngine(me int, peers []peer, conns []conn, spare bool) (backend.Comm, er
 // held.
 func (e *engine) progress() bool {
 	e.passes.Add(1)
+	if len(e.corks) > 0 {
+		e.uncork()
+	}
 	moved := false
 	if len(e.links) > directMax && !e.isClosed {
 		return e.progressMany()
@@ -220,7 +224,7 @@ func (e *engine) progressMany() bool {
 	e.asked = e.asked[:0]
 	for _, l := range e.links {
 		if l != nil && !l.dead {
-			e.news.add(l.fd, l.first != nil)
+			e.news.add(l.fd, l.waits())
 			e.asked = append(e.asked, l)
 		}
 	}
@@ -270,8 +274,11 @@ func (e *engine) finish(o *op, st backend.Status, err error) {
 	e.wakeOthers()
 }
 
-// unlock lets the lock go and calls what has to be told.
-func (e *engine) unlock() {
+// unlock lets the lock go and calls what has to be told, which may not look again for long: what it
+// kept back goes out.
+func (e *engine) unlock() { e.release(true) }
+
+func (e *engine) release(flush bool) {
 	if len(e.notify) == 0 {
 		e.mu.Unlock()
 		return
@@ -290,6 +297,9 @@ func (e *engine) unlock() {
 	e.mu.Lock()
 	if len(e.lists) < 8 { // what is told may have let the lock go in its turn
 		e.lists = append(e.lists, list[:0])
+	}
+	if flush && len(e.corks) > 0 {
+		e.uncork()
 	}
 	e.mu.Unlock()
 }

@@ -36,8 +36,9 @@ type link struct {
 	msg    *msg        // or an unexpected message
 	note   []byte      // or the text of a notice
 
-	first, last *out // frames to be written
-	begun       bool // whead has the header of first
+	corked      []byte // frames that wait for the next one; then they go before it
+	first, last *out   // frames to be written
+	begun       bool   // whead has the header of first
 	whead       [wire.HeaderSize]byte
 	woff        int   // bytes of first, with its header, that are in the socket
 	broken      error // why nothing more can be written
@@ -55,7 +56,7 @@ func newLink(e *engine, peer int, c *conn) *link {
 // move writes and reads what is possible without waiting, and reports whether anything was.
 func (l *link) move() bool {
 	moved := false
-	if l.first != nil && l.flush() {
+	if l.waits() && l.flush() {
 		moved = true
 	}
 	if l.pull() {
@@ -312,7 +313,7 @@ func (l *link) forget() {
 		l.e.putOut(w)
 		w = next
 	}
-	l.first, l.last, l.begun = nil, nil, false
+	l.first, l.last, l.begun, l.corked = nil, nil, false, nil
 	l.r0, l.r1, l.left = 0, 0, 0
 	l.head.Kind = 0
 	if l.msg != nil {

@@ -267,7 +267,7 @@ func (e *engine) flush() {
 		e.progress()
 		p.reset()
 		for _, l := range e.links {
-			if l != nil && !l.dead && l.first != nil {
+			if l != nil && !l.dead && l.waits() {
 				p.add(l.fd, true)
 			}
 		}

@@ -66,12 +66,23 @@ func (l *link) fails(err error) {
 	l.e.wakeLeader()
 }
 
-// write writes a frame whose header is in whead, from offset off on. It returns how many bytes of
-// the frame have been written.
+// waits reports whether there is something to be written.
+func (l *link) waits() bool { return l.first != nil || len(l.corked) > 0 }
+
+// write writes a frame whose header is in whead, from offset off on, and before it what was kept
+// back: nothing if off is above 0. It returns how many bytes of the frame have been written.
 func (l *link) write(body []byte, off int) (int, error) {
 	var n int
 	var err error
 	switch {
+	case len(l.corked) > 0:
+		b := append(append(l.e.join[:0], l.corked...), l.whead[:]...)
+		if len(body) <= joinMax {
+			n, err = sockWrite(l.fd, append(b, body...))
+		} else {
+			n, err = sockWritev(l.fd, b, body)
+		}
+		return max(l.uncorked(n), 0), err
 	case off >= wire.HeaderSize:
 		rest := body[off-wire.HeaderSize:]
 		n, err = sockWrite(l.fd, rest)
@@ -86,9 +97,25 @@ func (l *link) write(body []byte, off int) (int, error) {
 	return off + max(n, 0), err
 }
 
+// uncorked notes that n bytes have been written, and returns how many of them are not of what was
+// kept back.
+func (l *link) uncorked(n int) int {
+	k := min(max(n, 0), len(l.corked))
+	l.corked = l.corked[:copy(l.corked, l.corked[k:])]
+	return n - k
+}
+
 // flush writes queued frames as far as the socket takes them, and reports whether it took any.
 func (l *link) flush() bool {
 	moved := false
+	if l.first == nil && len(l.corked) > 0 && l.broken == nil {
+		n, err := sockWrite(l.fd, l.corked)
+		if err != nil && !again(err) {
+			l.fails(err)
+			return true
+		}
+		moved = l.uncorked(n) < n
+	}
 	for range writeMost {
 		w := l.first
 		if w == nil || l.broken != nil {

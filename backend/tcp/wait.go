@@ -141,7 +141,7 @@ func (e *engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 			if l.broken != nil {
 				moved = true // progress sees to it
 			}
-			e.sleep.add(l.fd, l.first != nil)
+			e.sleep.add(l.fd, l.waits())
 		}
 	}
 	e.unlock()

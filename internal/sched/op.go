@@ -98,7 +98,11 @@ func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 		o.data.prepare(s)
 		o.data.begin(tag - 1)
 	}
+	kept := o.r.kept
 	o.leave()
+	if kept != nil {
+		kept.Flush()
+	}
 }
 
 func (o *Op) leave() {

@@ -13,6 +13,7 @@ import (
 type Runner struct {
 	comm       backend.Comm
 	both       backend.Exchanger // the same, nil if it is none
+	kept       backend.Flusher   // the same, nil if it is none
 	rank, size int
 	cache      cache
 	op         *Op // of the blocking collectives
@@ -25,7 +26,8 @@ type Runner struct {
 // New returns a runner.
 func New(comm backend.Comm) *Runner {
 	both, _ := comm.(backend.Exchanger)
-	return &Runner{comm: comm, both: both, rank: comm.Rank(), size: comm.Size()}
+	kept, _ := comm.(backend.Flusher)
+	return &Runner{comm: comm, both: both, kept: kept, rank: comm.Rank(), size: comm.Size()}
 }
 
 // Run makes a blocking collective call. With check false the caller knows that
