@@ -49,6 +49,7 @@ type engine struct {
 
 	fault  atomic.Pointer[backend.Fault] // the job is over
 	spare  bool                          // every rank of this node has a core to itself
+	looked atomic.Int64                  // when a waiter looked last, since epoch
 	passes atomic.Uint32                 // of progress
 	stop   chan struct{}                 // ends the ticker
 	ticker sync.WaitGroup

@@ -152,8 +152,15 @@ func (c *comm) broken(f *backend.Fault) bool {
 
 func (o *op) receives() bool { return o.state == opPosted || o.state == opTaking }
 
-// Broken implements backend.Comm.
+// stale is how long ago a waiter may have looked at the sockets for what it saw still to count.
+const stale = time.Millisecond
+
+// Broken implements backend.Comm. After a time without a look at the sockets the news may be there
+// and not read: a rank that comes late, and finds the communicator broken, is to say so.
 func (c *comm) Broken() error {
+	if c.brk.Load() == nil && time.Since(epoch)-time.Duration(c.e.looked.Load()) > stale {
+		c.e.poll()
+	}
 	if f := c.brk.Load(); f != nil {
 		return f
 	}

@@ -16,6 +16,9 @@ const (
 	tickEvery = 100 * time.Millisecond
 )
 
+// epoch is what engine.looked counts from.
+var epoch = time.Now()
+
 // Await implements backend.Comm.
 func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	if p.Ready() {
@@ -50,6 +53,7 @@ func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 		e.leader = true
 		e.waitMu.Unlock()
 		ready := e.spare && e.look(p) || e.rest(b, p, start, limited)
+		e.looked.Store(int64(time.Since(epoch)))
 		e.waitMu.Lock()
 		e.leader = false
 		if e.parked.Load() > 0 {
