@@ -59,7 +59,7 @@ const maxBenchBytes = 8 << 30
 func setupBench(o *options) func([]string) (int, error) {
 	b := benchSettings{reps: 15, sizes: []int{8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20}}
 	o.number(&b.ranks, 'n', "", "N", "number of ranks (default 2)", 1, spawn.MaxRanks)
-	o.text(&b.backend, "backend", "NAME", "shm (default), mpi or local")
+	o.text(&b.backend, "backend", "NAME", "shm (default), tcp, mpi or local")
 	bindOption(o, &b.bind)
 	o.add(option{0, "sizes", "BYTES,…", "message sizes (default 8,64,1024,8192,65536,1048576,4194304)", func(s string) error {
 		b.sizes = nil
@@ -115,12 +115,10 @@ func (b *benchSettings) run(args []string) (int, error) {
 // checkBackend reports why a backend cannot be measured.
 func (b *benchSettings) checkBackend() error {
 	switch b.backend {
-	case "", "shm", "mpi", "local":
+	case "", "shm", "tcp", "mpi", "local":
 		return nil
-	case "tcp":
-		return usagef("--backend tcp: not there yet; there are shm, mpi and local")
 	}
-	return usagef("--backend %s: there is no such backend%s; there are shm, mpi and local", b.backend, didYouMean(b.backend, []string{"shm", "mpi", "local"}))
+	return usagef("--backend %s: there is no such backend%s; there are shm, tcp, mpi and local", b.backend, didYouMean(b.backend, []string{"shm", "tcp", "mpi", "local"}))
 }
 
 // start runs this same command line as ranks of a job.
@@ -153,6 +151,14 @@ func (b *benchSettings) start() (int, error) {
 		}
 		defer remove()
 		config.Backend, config.Launch = "mpi", launch
+	}
+	if b.backend == "tcp" {
+		config.Backend, config.Env = "tcp", os.Environ()
+		end, err := tcpMeeting(&config, keeper)
+		if err != nil {
+			return statusUsage, err
+		}
+		defer end()
 	}
 	job, err := spawn.Start(config)
 	if err != nil {

@@ -50,7 +50,7 @@ type runOptions struct {
 func setupRun(o *options) func([]string) (int, error) {
 	r := runOptions{tag: true, backend: "shm"}
 	o.number(&r.ranks, 'n', "", "N", "number of ranks (default: the usable processors)", 1, spawn.MaxRanks)
-	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default), or\nmpi, by an MPI library, whose own launcher starts them")
+	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default);\ntcp, over sockets; or mpi, by an MPI library, whose own\nlauncher starts them")
 	bindOption(o, &r.bind)
 	o.duration(&r.timeout, "timeout", "end the job after this time, such as 90s or 10m, with status 124")
 	o.flag(&r.tag, 0, "tag", "write the rank before each line of output; --tag=false leaves\nthe output as it is")
@@ -106,6 +106,14 @@ func (r *runOptions) run(args []string) (int, error) {
 		defer remove()
 		config.Launch = launch
 	}
+	if r.backend == "tcp" {
+		config.Env = os.Environ()
+		end, err := tcpMeeting(&config, keeper)
+		if err != nil {
+			return statusUsage, err
+		}
+		defer end()
+	}
 	job, err := spawn.Start(config)
 	if err != nil {
 		return statusUsage, err
@@ -127,14 +135,12 @@ func bindOption(o *options, p *spawn.Bind) {
 // checkRunBackend reports why ranks cannot be started for a backend.
 func checkRunBackend(name string) error {
 	switch name {
-	case "shm", "mpi":
+	case "shm", "tcp", "mpi":
 		return nil
 	case "local":
-		return usagef("--backend local: its ranks are goroutines of one process, which cohort.Run starts inside the program; there are shm and mpi")
-	case "tcp":
-		return usagef("--backend %s: not there yet; there are shm and mpi", name)
+		return usagef("--backend local: its ranks are goroutines of one process, which cohort.Run starts inside the program; there are shm, tcp and mpi")
 	}
-	return usagef("--backend %s: there is no such backend%s; there are shm and mpi", name, didYouMean(name, []string{"shm", "mpi"}))
+	return usagef("--backend %s: there is no such backend%s; there are shm, tcp and mpi", name, didYouMean(name, []string{"shm", "tcp", "mpi"}))
 }
 
 // errStopped is why a build ended that a signal stopped.

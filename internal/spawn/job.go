@@ -49,6 +49,7 @@ type Config struct {
 	Args    []string // its arguments, from argv[1] on
 	Env     []string // environment; nil for the launcher's
 	Backend string   // for COHORT_BACKEND; empty for shm
+	Job     string   // for COHORT_JOB; empty for a new name
 	Ranks   int
 	Places  []topo.CPUSet // processors of each rank; nil for those of the launcher
 
@@ -140,6 +141,9 @@ func Start(cfg Config) (*Job, error) {
 	if cfg.Backend == "" {
 		cfg.Backend = "shm"
 	}
+	if cfg.Job == "" {
+		cfg.Job = newJobID()
+	}
 	j := &Job{
 		cfg: cfg, begun: time.Now(), ended: make(chan exit, cfg.Ranks), stop: make(chan stopping, 8),
 		logs: make(chan message, 64), done: make(chan struct{}), result: Result{First: -1},
@@ -193,7 +197,7 @@ func (j *Job) launch() error {
 		return err
 	}
 	env := append(without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob), EnvBackend+"="+j.cfg.Backend,
-		EnvSize+"="+strconv.Itoa(j.cfg.Ranks), EnvJob+"="+newJobID())
+		EnvSize+"="+strconv.Itoa(j.cfg.Ranks), EnvJob+"="+j.cfg.Job)
 	pidfds := make([]int, j.cfg.Ranks)
 	started := make(chan error)
 	go func() {

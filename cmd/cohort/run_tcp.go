@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// tcpMeeting has the ranks of a job on this machine meet at this process, by the
+// loopback interface: config gets the job's name, and the variables that say where and with which
+// secret, which is in a file for this user alone. end takes all of it back, when the job is over.
+func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
+	fail := func(err error) (func(), error) { return nil, fmt.Errorf("--backend tcp: %w", err) }
+	folder, err := os.MkdirTemp("", "cohort-run-*")
+	if err != nil {
+		return fail(err)
+	}
+	keeper.Folder(folder)
+	secret, path := wire.NewSecret(), filepath.Join(folder, "secret")
+	config.Job = rand.Text()
+	id := &wire.Identity{Job: config.Job, Secret: secret, Rank: wire.Launcher, Size: config.Ranks, Coordinator: true}
+	err = secret.WriteFile(path)
+	var door *wire.Listener
+	if err == nil {
+		door, err = wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, Identity: id})
+	}
+	if err != nil {
+		os.RemoveAll(folder)
+		return fail(err)
+	}
+	config.Env = append(config.Env,
+		"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)
+	ctx, cancel := context.WithCancel(context.Background())
+	met := make(chan []*wire.Conn, 1)
+	go func() {
+		_, conns, _ := wire.Coordinate(ctx, door, nil) // what goes wrong the ranks say
+		met <- conns
+	}()
+	return func() {
+		cancel()
+		for _, c := range <-met {
+			if c != nil {
+				c.Close()
+			}
+		}
+		door.Close()
+		os.RemoveAll(folder)
+	}, nil
+}

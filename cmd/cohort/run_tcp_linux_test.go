@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRun_TCP checks that ranks over sockets are a job, and that nothing of their meeting is left.
+func TestRun_TCP(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	for _, c := range []struct {
+		line   []string
+		status int
+		says   string
+		count  int
+	}{
+		{[]string{"run", "-n", "3", "--backend", "tcp", "../../examples/hello"}, 0, " of 3 (backend tcp)\n", 3},
+		{[]string{"run", "-n", "2", "--backend", "tcp", "sh", "-c", "stat -c %a $COHORT_SECRET_FILE"}, 0, "] 600\n", 2},
+		{[]string{"run", "-n", "2", "--backend", "tcp", "sh", "-c", "exit 3"}, 3, "", 0},
+	} {
+		status, stdout, stderr := run(t, c.line...)
+		if status != c.status || c.count > 0 && strings.Count(stdout, c.says) != c.count {
+			t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s", c.line, status, c.status, stdout, stderr)
+		}
+	}
+	left, err := os.ReadDir(temporary)
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestBench_TCP(t *testing.T) {
+	status, stdout, stderr := run(t, "bench", "--json", "--backend", "tcp", "-n", "2", "--sizes", "8,65536", "allreduce")
+	if status != 0 {
+		t.Fatalf("status %d\n%s", status, stderr)
+	}
+	checkResults(t, measured(t, stdout), "allreduce", "tcp", 2, 8, 65536)
+}
