@@ -222,7 +222,10 @@ func (c *comm) Close() error {
 }
 
 // How long leaving the job may take: for what is queued to get into the sockets.
-const leaveFor = time.Second
+const (
+	leaveFor  = 3 * time.Second // without a byte that moves
+	leaveMost = 10 * time.Second
+)
 
 // leave ends this rank's part of the job.
 //
@@ -269,9 +272,12 @@ func (e *engine) leave() {
 // that leave with full sockets between them would wait for each other.
 func (e *engine) flush() {
 	var p pollset
-	for start := time.Now(); time.Since(start) < leaveFor; {
+	start := time.Now()
+	for last := start; time.Since(last) < leaveFor && time.Since(start) < leaveMost; {
 		e.mu.Lock()
-		e.progress()
+		if e.progress() {
+			last = time.Now()
+		}
 		p.reset()
 		for _, l := range e.links {
 			if l != nil && !l.dead && l.waits() {
