@@ -36,7 +36,7 @@ func (s *collective) init(c *comm) {
 // Ready implements backend.Pending: all ranks have arrived, or never will.
 func (s *collective) Ready() bool {
 	c := s.c
-	for s.seen < len(c.world) {
+	for s.seen < len(c.World) {
 		if !s.here(s.seen) {
 			return c.brk.Load() != nil || c.e.fault.Load() != nil || c.isGone(s.seen) && !s.here(s.seen)
 		}
@@ -63,7 +63,7 @@ func (s *collective) here(r int) bool {
 // find looks for another rank's board of this communicator.
 func (c *comm) find(r int) *board {
 	for i := range c.e.lay.boards {
-		if b := c.e.boardAt(c.world[r], i); b.id.Load() == c.id+1 {
+		if b := c.e.boardAt(c.World[r], i); b.id.Load() == c.id+1 {
 			return b
 		}
 	}
@@ -74,7 +74,7 @@ func (c *comm) find(r int) *board {
 // the others.
 func (s *collective) arrive(b *backend.Bound) error {
 	c := s.c
-	for r, w := range c.world {
+	for r, w := range c.World {
 		if r != c.rank {
 			c.e.ring(w)
 		}
@@ -87,7 +87,7 @@ func (s *collective) arrive(b *backend.Bound) error {
 			}
 		}
 	}
-	if s.seen < len(c.world) {
+	if s.seen < len(c.World) {
 		s.watchStrangers()
 		err := c.Await(b, s)
 		s.unwatch()
@@ -97,7 +97,7 @@ func (s *collective) arrive(b *backend.Bound) error {
 			return err
 		}
 	}
-	if s.seen == len(c.world) {
+	if s.seen == len(c.World) {
 		return nil
 	}
 	defer s.retract()
@@ -138,7 +138,7 @@ func (s *collective) late(cause error) error {
 		return f
 	}
 	var missing []string
-	for r := range c.world {
+	for r := range c.World {
 		if !s.here(r) {
 			missing = append(missing, fmt.Sprint(r))
 		}
@@ -247,7 +247,7 @@ func (e *engine) strangers(ctx uint32, tag int32, payload []byte) {
 	if !c.coll.active || int(tag) != backend.CheckTag(c.coll.call.Seq) {
 		return
 	}
-	seen, ok := backend.DecodeSeen(payload, len(c.world))
+	seen, ok := backend.DecodeSeen(payload, len(c.World))
 	if !ok {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/kernel"
+	"github.com/cohort-hpc/cohort/internal/match"
 )
 
 var float64s = &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
@@ -107,9 +108,9 @@ func init() {
 			return isInternal(err)
 		}
 		const many = boardData/blockBytes + 2
-		big := &comm{e: cc.e, world: make([]int, many), boards: make([]*board, many), gone: make([]atomic.Bool, many)}
+		big := &comm{e: cc.e, Members: match.Members{World: make([]int, many)}, boards: make([]*board, many), gone: make([]atomic.Bool, many)}
 		for r := range many {
-			big.world[r], big.boards[r] = 1, cc.boards[1]
+			big.World[r], big.boards[r] = 1, cc.boards[1]
 		}
 		big.coll.c, big.coll.side.s = big, &big.coll
 		_, _, err := big.coll.side.Block(1, many-1)

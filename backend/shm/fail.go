@@ -148,14 +148,14 @@ func (e *engine) leftFault(rank int) error {
 // cannotCome returns why no message can match a receive, nil if one can.
 func (e *engine) cannotCome(c *comm, want match.Env) error {
 	if want.Source != backend.AnySource {
-		r := c.rankOf(int(want.Source))
+		r := c.RankOf(int(want.Source))
 		if r != c.rank && e.saidAll(c, r) {
 			return c.goneFault(r)
 		}
 		return nil
 	}
 	gone := -1
-	for r := range c.world {
+	for r := range c.World {
 		if r == c.rank {
 			continue // only another goroutine of this rank could send one then
 		}
@@ -174,7 +174,7 @@ func (e *engine) cannotCome(c *comm, want match.Env) error {
 // come. Its closing comes through the ring, after them; that it has left the job
 // is known at once.
 func (e *engine) saidAll(c *comm, r int) bool {
-	w := c.world[r]
+	w := c.World[r]
 	return c.gone[r].Load() || e.area[w].left.Load() != 0 && !e.hasNews(w)
 }
 

@@ -36,7 +36,7 @@ func (c *comm) tell(f *backend.Fault) {
 // notify sends a notice to the other ranks.
 func (c *comm) notify(kind uint64, f *backend.Fault) {
 	e := c.e
-	for r, w := range c.world {
+	for r, w := range c.World {
 		if r == c.rank || e.area[w].left.Load() != 0 {
 			continue
 		}
@@ -104,7 +104,7 @@ func (e *engine) heardClose(id uint32, world int) {
 		x.closed = append(x.closed, world)
 		return
 	}
-	if r := c.rankOf(world); r >= 0 {
+	if r := c.RankOf(world); r >= 0 {
 		c.gone[r].Store(true)
 	}
 	if !open {
@@ -119,7 +119,7 @@ func (e *engine) heardClose(id uint32, world int) {
 			return e.cannotCome(c, o.node.Env)
 		}
 		if o.peer == world {
-			return c.goneFault(c.rankOf(world))
+			return c.goneFault(c.RankOf(world))
 		}
 		return nil
 	})
@@ -134,7 +134,7 @@ func (e *engine) catchUp(c *comm) {
 	}
 	delete(e.early, c.id)
 	for _, w := range x.closed {
-		if r := c.rankOf(w); r >= 0 {
+		if r := c.RankOf(w); r >= 0 {
 			c.gone[r].Store(true)
 		}
 	}
@@ -145,11 +145,11 @@ func (e *engine) catchUp(c *comm) {
 
 // isGone reports whether a rank has closed the communicator or left the job.
 func (c *comm) isGone(r int) bool {
-	return c.gone[r].Load() || c.e.area[c.world[r]].left.Load() != 0
+	return c.gone[r].Load() || c.e.area[c.World[r]].left.Load() != 0
 }
 
 func (c *comm) goneFault(r int) error {
-	w := c.world[r]
+	w := c.World[r]
 	if c.e.ctl.state.Load() == jobFailed || c.e.area[w].left.Load() != 0 || c.isWorld {
 		return c.e.leftFault(w)
 	}
@@ -159,7 +159,7 @@ func (c *comm) goneFault(r int) error {
 // allClosed gives the board back when every member has closed the communicator:
 // until then one of them may still be reading it.
 func (e *engine) allClosed(id uint32, c *comm) {
-	for r := range c.world {
+	for r := range c.World {
 		if r != c.rank && !c.isGone(r) {
 			return
 		}

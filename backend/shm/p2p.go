@@ -15,7 +15,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if err := c.usable(); err != nil {
 		return err
 	}
-	to := c.world[dest]
+	to := c.World[dest]
 	if mode == backend.Standard && len(buf) <= e.lay.eagerMax() && to != e.me {
 		e.mu.Lock()
 		o := &e.out[to]
@@ -95,7 +95,7 @@ func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, 
 		if h.size > n {
 			err = truncated(h.size, len(buf))
 		}
-		return backend.Status{Source: c.rankOf(src), Tag: int(h.tag), Bytes: h.size}, true, err
+		return backend.Status{Source: c.RankOf(src), Tag: int(h.tag), Bytes: h.size}, true, err
 	}
 	e.mu.Unlock()
 	return st, false, nil
@@ -168,7 +168,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	o := e.getOp()
 	o.comm, o.req = c, r
 	r.Impl = o
-	e.send(o, buf, c.world[dest], int32(tag), mode)
+	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.unlock()
 }
 

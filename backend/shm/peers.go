@@ -38,7 +38,7 @@ const blockBytes = 16 // offset and length, in the table of blocks
 
 // post puts what the others need on this rank's board.
 func (p *peers) post(to *post, call *backend.Call) {
-	n := len(p.s.c.world)
+	n := len(p.s.c.World)
 	p.call, p.posted = call, true
 	if call.Err != nil || call.Coll == backend.Barrier {
 		return
@@ -85,18 +85,18 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, nil
 	}
 	c := p.s.c
-	if !p.posted && !c.e.cma && len(c.world) > 1 {
+	if !p.posted && !c.e.cma && len(c.World) > 1 {
 		return false, nil // over messages
 	}
 	p.bound = b
 	var err error
 	switch {
-	case p.posted && call.Coll == backend.Allreduce && len(c.world) == 2:
+	case p.posted && call.Coll == backend.Allreduce && len(c.World) == 2:
 		p.pair(call)
 	case p.posted:
-		err = direct.RunPosted(call, c.rank, len(c.world), p, &p.mem)
+		err = direct.RunPosted(call, c.rank, len(c.World), p, &p.mem)
 	default:
-		err = direct.Run(call, c.rank, len(c.world), p, &p.mem)
+		err = direct.Run(call, c.rank, len(c.World), p, &p.mem)
 	}
 	p.call, p.in, p.work = nil, nil, nil
 	return true, err
@@ -134,7 +134,7 @@ func (p *peers) length() int {
 	c := p.call
 	switch c.Coll {
 	case backend.Scatter, backend.Alltoall, backend.ReduceScatterBlock:
-		return len(p.s.c.world) * c.Count * c.Type.Size
+		return len(p.s.c.World) * c.Count * c.Type.Size
 	}
 	return c.Count * c.Type.Size
 }
@@ -195,7 +195,7 @@ func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 // read copies out of another rank's process.
 func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	e := p.s.c.e
-	w := p.s.c.world[rank]
+	w := p.s.c.World[rank]
 	err := shmem.ReadProcess(e.pids[w], addr, dst)
 	if err == nil {
 		return nil
@@ -242,7 +242,7 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 	}
 	post := &p.s.c.boards[rank].post[p.callTurn()]
 	var entry [blockBytes]byte
-	if len(p.s.c.world)*blockBytes <= boardData {
+	if len(p.s.c.World)*blockBytes <= boardData {
 		copy(entry[:], post.data[to*blockBytes:])
 	} else {
 		addr := post.facts[factBlocks]

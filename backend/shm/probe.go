@@ -42,7 +42,7 @@ func (p *probing) look() bool {
 			continue
 		}
 		p.msg, p.err = m, nil
-		p.st = backend.Status{Source: p.c.rankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size}
+		p.st = backend.Status{Source: p.c.RankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size}
 		if p.take {
 			e.arrived.Remove(n)
 		}

@@ -297,7 +297,7 @@ func (e *engine) withdrawn(o *op) error {
 	if f := o.comm.brk.Load(); f != nil {
 		return brokenBy(f)
 	}
-	if r := o.comm.rankOf(o.peer); o.comm.isGone(r) {
+	if r := o.comm.RankOf(o.peer); o.comm.isGone(r) {
 		return o.comm.goneFault(r)
 	}
 	return nil

@@ -26,8 +26,8 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	o = e.getOp()
 	o.comm, o.req = c, send
 	send.Impl = o
-	if !e.cork(o, out, c.world[dest], int32(tag)) {
-		e.send(o, out, c.world[dest], int32(tag), backend.Standard)
+	if !e.cork(o, out, c.World[dest], int32(tag)) {
+		e.send(o, out, c.World[dest], int32(tag), backend.Standard)
 	}
 	e.release(false) // Flush follows
 }
@@ -40,7 +40,7 @@ const corkMax = 1 << 10
 func (e *engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	l := e.links[to]
 	if l == nil || l.first != nil || l.said || l.dead || l.broken != nil || o.comm.usable() != nil ||
-		o.comm.gone[o.comm.rankOf(to)].Load() || len(l.corked)+wire.HeaderSize+len(buf) > corkMax {
+		o.comm.gone[o.comm.RankOf(to)].Load() || len(l.corked)+wire.HeaderSize+len(buf) > corkMax {
 		return false
 	}
 	if len(l.corked) == 0 {

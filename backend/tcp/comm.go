@@ -11,11 +11,11 @@ import (
 
 // comm is one communicator of this rank.
 type comm struct {
+	match.Members
+
 	e       *engine
 	id      uint32
 	rank    int
-	world   []int       // world rank of each rank
-	ranks   map[int]int // the inverse, nil if world is the identity
 	isWorld bool
 
 	brk    atomic.Pointer[backend.Fault]
@@ -24,15 +24,9 @@ type comm struct {
 }
 
 func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) {
-	c := &comm{e: e, id: id, world: members, isWorld: isWorld, rank: slices.Index(members, e.me)}
+	c := &comm{Members: match.NewMembers(members), e: e, id: id, isWorld: isWorld, rank: slices.Index(members, e.me)}
 	if c.rank < 0 {
 		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
-	}
-	if !isWorld {
-		c.ranks = make(map[int]int, len(members))
-		for r, w := range members {
-			c.ranks[w] = r
-		}
 	}
 	c.gone = make([]atomic.Bool, len(members))
 	e.mu.Lock()
@@ -46,17 +40,11 @@ func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) 
 // Rank implements backend.Comm.
 func (c *comm) Rank() int { return c.rank }
 
-// Size implements backend.Comm.
-func (c *comm) Size() int { return len(c.world) }
-
-// WorldRank implements backend.Comm.
-func (c *comm) WorldRank(rank int) int { return c.world[rank] }
-
 // NodeOf implements backend.Comm: a node is the lowest of the ranks that can share memory.
-func (c *comm) NodeOf(rank int) int { return c.e.peers[c.world[rank]].node }
+func (c *comm) NodeOf(rank int) int { return c.e.peers[c.World[rank]].node }
 
 // HostOf implements backend.Hoster.
-func (c *comm) HostOf(rank int) string { return c.e.peers[c.world[rank]].host }
+func (c *comm) HostOf(rank int) string { return c.e.peers[c.World[rank]].host }
 
 // Caps implements backend.Comm.
 func (c *comm) Caps() backend.Caps {
@@ -64,25 +52,8 @@ func (c *comm) Caps() backend.Caps {
 		MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"}
 }
 
-// rankOf returns the rank here of a world rank; -1 if it is no member.
-func (c *comm) rankOf(world int) int {
-	if c.ranks == nil {
-		return world
-	}
-	if r, ok := c.ranks[world]; ok {
-		return r
-	}
-	return -1
-}
-
 // pattern is what a receive looks for.
-func (c *comm) pattern(source, tag int) match.Env {
-	env := match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(tag)}
-	if source >= 0 {
-		env.Source = int32(c.world[source])
-	}
-	return env
-}
+func (c *comm) pattern(source, tag int) match.Env { return c.Pattern(c.id, source, tag) }
 
 // usable returns why no operation can begin, nil normally.
 func (c *comm) usable() error {
@@ -102,11 +73,7 @@ func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }
 
 // Derive implements backend.Comm.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	world := make([]int, len(members))
-	for i, r := range members {
-		world[i] = c.world[r]
-	}
-	d, err := c.e.newComm(world, id, false)
+	d, err := c.e.newComm(c.Some(members), id, false)
 	if err != nil {
 		return nil, err
 	}

@@ -252,7 +252,7 @@ func (e *engine) received(o *op, env match.Env, size, copied int) {
 	if size > copied {
 		err = truncated(size, len(o.buf))
 	}
-	e.finish(o, backend.Status{Source: o.comm.rankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size}, err)
+	e.finish(o, backend.Status{Source: o.comm.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size}, err)
 }
 
 func truncated(size, room int) error {

@@ -103,14 +103,14 @@ func (e *engine) left(world int) bool { l := e.links[world]; return l != nil && 
 // cannotCome returns why no message can match a receive, nil if one can.
 func (e *engine) cannotCome(c *comm, want match.Env) error {
 	if want.Source != backend.AnySource {
-		r := c.rankOf(int(want.Source))
+		r := c.RankOf(int(want.Source))
 		if r != c.rank && c.isGone(r) {
 			return c.goneFault(r)
 		}
 		return nil
 	}
 	gone := -1
-	for r := range c.world {
+	for r := range c.World {
 		if r == c.rank {
 			continue // only another goroutine of this rank could send one then
 		}

@@ -28,7 +28,7 @@ func (c *comm) Break(err error) {
 
 // tell sends a notice to the other members.
 func (c *comm) tell(kind wire.Kind, body []byte) {
-	for r, w := range c.world {
+	for r, w := range c.World {
 		if r != c.rank && !c.e.left(w) {
 			c.e.links[w].emit(&wire.Header{Kind: kind, Context: c.id, Length: uint64(len(body))}, body, nil)
 		}
@@ -69,7 +69,7 @@ func (e *engine) heardClose(id uint32, world int) {
 		x.closed = append(x.closed, world)
 		return
 	}
-	if r := c.rankOf(world); r >= 0 {
+	if r := c.RankOf(world); r >= 0 {
 		c.gone[r].Store(true)
 	}
 	if !open {
@@ -84,7 +84,7 @@ func (e *engine) heardClose(id uint32, world int) {
 			return e.cannotCome(c, o.node.Env)
 		}
 		if o.peer == world {
-			return c.goneFault(c.rankOf(world))
+			return c.goneFault(c.RankOf(world))
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func (e *engine) catchUp(c *comm) {
 	}
 	delete(e.early, c.id)
 	for _, w := range x.closed {
-		if r := c.rankOf(w); r >= 0 {
+		if r := c.RankOf(w); r >= 0 {
 			c.gone[r].Store(true)
 		}
 	}
@@ -110,10 +110,10 @@ func (e *engine) catchUp(c *comm) {
 
 // isGone reports whether a rank has closed the communicator or left the job: no message of it is
 // still to come.
-func (c *comm) isGone(r int) bool { return c.gone[r].Load() || c.e.left(c.world[r]) }
+func (c *comm) isGone(r int) bool { return c.gone[r].Load() || c.e.left(c.World[r]) }
 
 func (c *comm) goneFault(r int) error {
-	w := c.world[r]
+	w := c.World[r]
 	if c.e.fault.Load() != nil || c.e.left(w) || c.isWorld {
 		return c.e.leftFault(w)
 	}
@@ -123,7 +123,7 @@ func (c *comm) goneFault(r int) error {
 // allClosed forgets a closed communicator when every member has closed it: until then one of them
 // may still send to it.
 func (e *engine) allClosed(id uint32, c *comm) {
-	for r := range c.world {
+	for r := range c.World {
 		if r != c.rank && !c.isGone(r) {
 			return
 		}

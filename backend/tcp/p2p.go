@@ -20,7 +20,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	o := e.getOp()
 	o.comm, o.req = c, &o.own
 	o.own.Begin()
-	e.send(o, buf, c.world[dest], int32(tag), mode)
+	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.unlock()
 	_, err := c.finishBlocking(b, o)
 	return err
@@ -97,7 +97,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	o := e.getOp()
 	o.comm, o.req = c, r
 	r.Impl = o
-	e.send(o, buf, c.world[dest], int32(tag), mode)
+	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.unlock()
 }
 
@@ -129,7 +129,7 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		return
 	}
 	l := e.links[to]
-	if r := o.comm.rankOf(to); l.said || o.comm.gone[r].Load() {
+	if r := o.comm.RankOf(to); l.said || o.comm.gone[r].Load() {
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
 		return
 	}

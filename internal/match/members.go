@@ -1,0 +1,67 @@
+package match
+
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Members are the ranks of a communicator: their numbers there and in the job.
+type Members struct {
+	World []int       // world rank of each rank
+	ranks map[int]int // the inverse, nil if World is the identity
+}
+
+// NewMembers returns the members with these world ranks.
+func NewMembers(world []int) Members {
+	m := Members{World: world}
+	for r, w := range world {
+		if r == w {
+			continue
+		}
+		m.ranks = make(map[int]int, len(world))
+		for r, w := range world {
+			m.ranks[w] = r
+		}
+		break
+	}
+	return m
+}
+
+// Size is the number of members.
+func (m *Members) Size() int { return len(m.World) }
+
+// WorldRank returns the world rank of a rank.
+func (m *Members) WorldRank(rank int) int { return m.World[rank] }
+
+// RankOf returns the rank of a world rank; -1 if it is no member.
+func (m *Members) RankOf(world int) int {
+	if m.ranks == nil {
+		if world < 0 || world >= len(m.World) {
+			return -1
+		}
+		return world
+	}
+	if r, ok := m.ranks[world]; ok {
+		return r
+	}
+	return -1
+}
+
+// Some returns the world ranks of some members.
+func (m *Members) Some(ranks []int) []int {
+	world := slices.Clone(ranks)
+	for i, r := range ranks {
+		world[i] = m.World[r]
+	}
+	return world
+}
+
+// Pattern is what a receive looks for in the communicator with a context.
+func (m *Members) Pattern(ctx uint32, source, tag int) Env {
+	env := Env{Ctx: ctx, Source: backend.AnySource, Tag: int32(tag)}
+	if source >= 0 {
+		env.Source = int32(m.World[source])
+	}
+	return env
+}
