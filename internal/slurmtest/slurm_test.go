@@ -194,7 +194,7 @@ func each(t *testing.T, test func(t *testing.T, c *cluster, l library)) {
 		case "Open MPI":
 			l.mpi, l.other = "pmix", "pmi2"
 		default:
-			t.Skipf("how srun starts programs of %v is not known", l)
+			t.Skipf("%v: which --mpi of srun it takes is not known; MPICH and Open MPI are tested", l)
 		}
 		test(t, c, l)
 	})

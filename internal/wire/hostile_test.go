@@ -141,17 +141,17 @@ func TestMemoryHeld(t *testing.T) {
 		c := knock(t, l)
 		c.Write(goodHello()[:30])
 	}
-	for n := 0; n < strangers; runtime.Gosched() {
+	// On a very slow machine the first are refused before the last has come: then there are fewer.
+	n := int64(0)
+	for n < strangers && (n == 0 || l.Report() == "") {
+		runtime.Gosched()
 		l.mu.Lock()
-		n = len(l.pending)
+		n = int64(len(l.pending))
 		l.mu.Unlock()
-		if l.Report() != "" {
-			t.Skip("the machine is so slow that some are refused before the last has come")
-		}
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	per := (int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)) / strangers
+	per := (int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)) / n
 	t.Logf("%d bytes for each, both ends", per)
 	if per > 32<<10 {
 		t.Errorf("a stranger holds %d bytes", per)
