@@ -12,7 +12,7 @@ type Survivor interface {
 	Comm
 
 	// Lost returns the world ranks that are known here to be lost, or to have left in good order, in
-	// ascending order; nil if none are.
+	// ascending order; nil if none are. Who is lost is in it before any operation ends because of that.
 	Lost() []int
 
 	// Declare makes a rank of the job, by its world rank, lost from now on: here, and on every rank
@@ -21,10 +21,11 @@ type Survivor interface {
 
 	// Shelter makes a communicator of the same ranks in the same order in which ranks agree on what
 	// to do after a loss: neither losses nor Break of this communicator end it. An operation with a
-	// rank that is lost ends with ErrPeerLost, a receive not before everything that the rank had sent
-	// before its end has been received; operations with others go on. It carries messages from a named
-	// source only, no collectives and no AnySource. It exchanges no messages; what another member
-	// sends before this one has made its own waits.
+	// rank that is lost, or that has closed this communicator, ends with ErrPeerLost, a receive not
+	// before everything that has come from the rank has been received; operations with others go on.
+	// What ends all communicators ends it too, with Broken saying why; so does its own rank's being
+	// declared lost. It carries messages from a named source only, no collectives and no AnySource. It
+	// exchanges no messages; what another member sends before this one has made its own waits.
 	Shelter(id uint32) (Comm, error)
 
 	// Excuse is Derive on a communicator that may be ended or broken, for one that excuses what its
