@@ -31,6 +31,7 @@ var users = map[string][]string{
 	"internal/match":             {"backend/*"},
 	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
 	"internal/mpitest":           nil, // tests only
+	"internal/netlab":            nil, // tests only
 	"internal/sched":             {""},
 	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/slurmtest":         nil, // tests only

@@ -1,0 +1,241 @@
+package netlab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dial returns the two ends of a connection from host 0 to host 1.
+func dial(t *testing.T, n *Net) (a, b net.Conn) {
+	t.Helper()
+	var l net.Listener
+	err := n.Do(1, func() (err error) {
+		l, err = net.Listen("tcp", n.Addr(1).String()+":0")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	err = n.Do(0, func() (err error) {
+		// A deadline would have the dialer start a goroutine, on another thread.
+		a, err = (&net.Dialer{FallbackDelay: -1}).DialContext(context.Background(), "tcp", l.Addr().String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		a.Close()
+		b.Close()
+	})
+	return a, b
+}
+
+func make2(t *testing.T) *Net {
+	t.Helper()
+	n, err := New(Config{Hosts: 2, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+// TestPaths checks that a stream gets through whole whatever happens to its packets, and that it did
+// happen. With Repair, and only then, it is not whole.
+func TestPaths(t *testing.T) {
+	if !Need(t) {
+		return
+	}
+	in := make([]byte, 1<<20)
+	for i := range in {
+		in[i] = byte(i >> 8 * 7)
+	}
+	for _, c := range []struct {
+		what string
+		path Path
+		did  func(Count) int
+	}{
+		{"nothing", Path{}, func(c Count) int { return c.Packets }},
+		{"delay", Path{Delay: time.Millisecond}, func(c Count) int { return c.Packets }},
+		{"jitter", Path{Delay: time.Millisecond, Jitter: 100 * time.Microsecond}, func(c Count) int { return c.Packets }},
+		{"loss", Path{Loss: 0.02}, func(c Count) int { return c.Lost }},
+		{"duplicates", Path{Duplicate: 0.1}, func(c Count) int { return c.Duplicated }},
+		{"order", Path{Reorder: 0.1, Hold: 100 * time.Microsecond}, func(c Count) int { return c.Held }},
+		{"flips that the kernel sees", Path{Corrupt: 0.02}, func(c Count) int { return c.Corrupted }},
+		{"flips that it does not", Path{Corrupt: 0.05, Repair: true}, func(c Count) int { return c.Corrupted }},
+		{"a narrow wire", Path{Bandwidth: 1e8}, func(c Count) int { return c.Packets }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			n := make2(t)
+			a, b := dial(t, n)
+			n.Set(-1, -1, c.path)
+			go func() {
+				a.Write(in)
+				a.Close()
+			}()
+			got, err := io.ReadAll(b)
+			if err != nil || len(got) != len(in) {
+				t.Fatalf("%d bytes came of %d, %v", len(got), len(in), err)
+			}
+			if whole := bytes.Equal(got, in); whole == c.path.Repair {
+				t.Errorf("the data are the same: %v", whole)
+			}
+			count := n.Count(0, 1)
+			if c.did(count) == 0 || count.Bytes < len(in) {
+				t.Errorf("%+v", count)
+			}
+		})
+	}
+}
+
+// TestCut checks that nothing passes a cut, and what was kept does afterwards; one direction is
+// cut as well as both.
+func TestCut(t *testing.T) {
+	if !Need(t) {
+		return
+	}
+	n := make2(t)
+	a, b := dial(t, n)
+	n.Set(0, 1, Path{Cut: true})
+	lost := n.Count(0, 1).Lost
+	if _, err := a.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	for n.Count(0, 1).Lost < lost+2 { // it is sent again and again
+		runtime.Gosched()
+	}
+	if _, err := b.Write([]byte("back")); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(a, got[:4]); err != nil || string(got[:4]) != "back" {
+		t.Errorf("the other direction: %q, %v", got[:4], err)
+	}
+	n.Isolate(1, true)
+	n.Isolate(1, false)
+	if _, err := io.ReadFull(b, got); err != nil || string(got) != "hello" {
+		t.Errorf("after the cut: %q, %v", got, err)
+	}
+}
+
+// TestTrace checks the steps and bytes of a conversation whose messages wait for each other.
+func TestTrace(t *testing.T) {
+	if !Need(t) {
+		return
+	}
+	n := make2(t)
+	a, b := dial(t, n)
+	marks := make([]func(string) error, 2)
+	for i := range marks {
+		err := n.Do(i, func() error {
+			mark, end, err := Marker()
+			if err == nil {
+				marks[i] = mark
+				t.Cleanup(func() { end() })
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Set(-1, -1, Path{Delay: time.Millisecond})
+	n.Record()
+	buf := make([]byte, 100)
+	for times := range 4 {
+		for i := range marks {
+			if err := marks[i](fmt.Sprint(times)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range times {
+			for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
+				if _, err := way[0].Write(buf); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(way[1], buf); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	ops := n.Trace().Operations()
+	for times := 1; times < 4; times++ {
+		op := ops[fmt.Sprint(times)]
+		if op == nil {
+			t.Fatalf("there is no operation %d in the trace: %v", times, ops)
+		}
+		if op.Steps != 2*times || op.Bytes[[2]int{0, 1}] != 100*times || op.Bytes[[2]int{1, 0}] != 100*times || op.Packets[[2]int{0, 1}] != times {
+			t.Errorf("%d times there and back: %+v", times, op)
+		}
+	}
+}
+
+// TestNothingIsLeft checks that the namespace of a network is gone after Close, with what was started
+// in it, and that threads and descriptors are not kept.
+func TestNothingIsLeft(t *testing.T) {
+	if !Need(t) {
+		return
+	}
+	files := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(d)
+	}
+	make2(t).Close() // what the runtime opens once
+	before, routines := files(), runtime.NumGoroutine()
+	n := make2(t)
+	cmd := exec.Command("sleep", "1000")
+	if err := n.Start(1, cmd); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
+	if err != nil || there == here || there == "" {
+		t.Errorf("the process is in %q, %v, and this one in %q", there, err, here)
+	}
+	n.Close()
+	n.Close()
+	var end *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &end) || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the process ended with %v", err)
+	}
+	if err := n.Do(0, func() error { return nil }); err == nil {
+		t.Error("Do after Close")
+	}
+	if after := files(); after > before {
+		t.Errorf("%d descriptors, %d before", after, before)
+	}
+	for runtime.NumGoroutine() > routines {
+		runtime.Gosched()
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	for _, hosts := range []int{0, -1, maxHosts + 1} {
+		if n, err := New(Config{Hosts: hosts}); err == nil {
+			n.Close()
+			t.Errorf("%d hosts: no error", hosts)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package netlab
+
+import (
+	"container/heap"
+	"os"
+	"sync"
+	"time"
+)
+
+// read takes what a host sends and passes it on.
+func (n *Net) read(from int, h *host) {
+	b := make([]byte, 1<<16)
+	var p packet
+	var f fate
+	for {
+		k, err := h.tun.Read(b)
+		if err != nil {
+			return // closed
+		}
+		if parse(b[:k], &p) {
+			n.forward(from, b[:k], &p, &f)
+		}
+	}
+}
+
+// forward passes one packet on. A packet that has nothing to wait for is written here, so that the
+// order of a host's packets stays what it is.
+func (n *Net) forward(from int, b []byte, p *packet, f *fate) {
+	now := time.Now()
+	e := Event{Kind: Sent, At: now.Sub(n.made), From: from, To: n.hostOf(p), Ports: p.ports, Seq: p.seq, Payload: p.end - p.data}
+	n.mu.Lock()
+	n.packets++
+	e.Packet = n.packets
+	switch {
+	case p.dst == switchAddr && p.ports[1] == markPort:
+		e.Kind, e.Text = Marked, string(b[p.data:p.end])
+		n.note(e)
+		n.mu.Unlock()
+		return
+	case e.To < 0 || e.To == from:
+		n.mu.Unlock()
+		return
+	}
+	n.note(e)
+	way := &n.pairs[from][e.To]
+	way.throw(len(b), now, f)
+	if f.corrupt {
+		f.corrupt = n.corrupt(way, b, p)
+	}
+	if len(f.copies) == 0 {
+		e.Kind = Dropped
+		n.note(e)
+	}
+	n.mu.Unlock()
+	to := n.hosts[e.To]
+	e.Kind = Delivered
+	for _, wait := range f.copies {
+		if wait > 0 {
+			to.late.add(now.Add(wait), append([]byte(nil), b...), func() { n.arrive(e) })
+			continue
+		}
+		n.arrive(e)
+		to.tun.Write(b)
+	}
+}
+
+// arrive notes that a packet is about to be delivered.
+func (n *Net) arrive(e Event) {
+	n.mu.Lock()
+	e.At = time.Since(n.made)
+	n.note(e)
+	n.mu.Unlock()
+}
+
+func (n *Net) note(e Event) {
+	if n.tracing {
+		n.trace = append(n.trace, e)
+	}
+}
+
+// corrupt flips a bit of what a segment carries, and reports whether it did.
+func (n *Net) corrupt(way *pair, b []byte, p *packet) bool {
+	if p.protocol != protocolTCP || p.data == p.end {
+		return false
+	}
+	b[p.data+way.dice.IntN(p.end-p.data)] ^= 1 << way.dice.IntN(8)
+	way.count.Corrupted++
+	if way.path.Repair {
+		repair(b, p)
+	}
+	return true
+}
+
+// hostOf returns the host that a packet is for, below 0 if there is none.
+func (n *Net) hostOf(p *packet) int {
+	i := int(p.dst.As4()[3]) - 1
+	if i >= len(n.hosts) || i < 0 || p.dst != n.hosts[i].addr {
+		return -1
+	}
+	return i
+}
+
+// later delivers packets to a host when their time has come.
+type later struct {
+	tun  *os.File
+	news chan struct{}
+
+	mu    sync.Mutex
+	queue arrivals
+	order uint64
+}
+
+type arrival struct {
+	at    time.Time
+	order uint64
+	b     []byte
+	tell  func()
+}
+
+// arrivals is a heap, the earliest first, and of those that come at the same time the one sent first.
+type arrivals []arrival
+
+func (a arrivals) Len() int { return len(a) }
+func (a arrivals) Less(i, k int) bool {
+	if a[i].at.Equal(a[k].at) {
+		return a[i].order < a[k].order
+	}
+	return a[i].at.Before(a[k].at)
+}
+func (a arrivals) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
+func (a *arrivals) Push(x any)   { *a = append(*a, x.(arrival)) }
+func (a *arrivals) Pop() any {
+	old := *a
+	last := old[len(old)-1]
+	old[len(old)-1] = arrival{}
+	*a = old[:len(old)-1]
+	return last
+}
+
+func newLater(tun *os.File) *later { return &later{tun: tun, news: make(chan struct{}, 1)} }
+
+func (l *later) add(at time.Time, b []byte, tell func()) {
+	l.mu.Lock()
+	l.order++
+	heap.Push(&l.queue, arrival{at, l.order, b, tell})
+	first := l.queue[0].order == l.order
+	l.mu.Unlock()
+	if first {
+		select {
+		case l.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run delivers until over is closed.
+func (l *later) run(over chan struct{}) {
+	t := time.NewTimer(time.Hour)
+	defer t.Stop()
+	for {
+		l.mu.Lock()
+		wait := time.Hour
+		var due []arrival
+		for now := time.Now(); len(l.queue) > 0; {
+			if wait = l.queue[0].at.Sub(now); wait > 0 {
+				break
+			}
+			due = append(due, heap.Pop(&l.queue).(arrival))
+			wait = time.Hour
+		}
+		l.mu.Unlock()
+		for _, a := range due {
+			a.tell()
+			l.tun.Write(a.b)
+		}
+		if len(due) > 0 {
+			continue
+		}
+		t.Reset(wait)
+		select {
+		case <-over:
+			return
+		case <-l.news:
+		case <-t.C:
+		}
+	}
+}

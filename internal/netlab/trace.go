@@ -1,0 +1,92 @@
+package netlab
+
+import "time"
+
+// EventKind says what happened.
+type EventKind uint8
+
+// What happens to a packet, and the marks that programs make.
+const (
+	Sent      EventKind = iota // the host From has sent it
+	Delivered                  // the host To is about to get it
+	Dropped                    // nobody will
+	Marked                     // a program on the host From has called Mark
+)
+
+// An Event is one line of a [Trace].
+type Event struct {
+	Kind     EventKind
+	At       time.Duration // since the network was made
+	From, To int
+	Packet   int       // its number, the same when it is sent and when it arrives
+	Ports    [2]uint16 // source and destination
+	Seq      uint32    // of TCP: the number of the first byte that it carries
+	Payload  int       // bytes that it carries
+	Text     string    // of a mark
+}
+
+// A Trace is what the switch has seen, in its order. An event that is the cause of another one stands
+// before it: what a host sends because of a packet comes after the packet's Delivered.
+type Trace []Event
+
+// An Operation is what the ranks of a test did between two marks of the same name.
+type Operation struct {
+	// Steps is the length of the longest chain of packets that carry data, of which each was sent by
+	// the host that had got the one before. It is not below the number of messages that have to
+	// wait for each other; it is above where a host was so late that it sent after it had
+	// got what it need not have waited for.
+	Steps int
+
+	// Bytes is how many different bytes went in TCP connections from a host to another.
+	Bytes map[[2]int]int
+
+	// Packets is how many of the packets from a host to another carried data.
+	Packets map[[2]int]int
+}
+
+// Operations cuts the trace at the marks. Each host's operation with a mark's text lasts from that
+// mark to its next; a packet belongs to the operation in which it was sent. The name "" ends an
+// operation without beginning another.
+func (t Trace) Operations() map[string]*Operation {
+	all := map[string]*Operation{}
+	now := map[int]string{}         // what the host does
+	of := map[int]string{}          // packet's operation
+	depth := map[int]int{}          // of a packet
+	got := map[string]map[int]int{} // of an operation, by host: the deepest packet it got
+	next := map[[4]uint16]uint32{}  // of a direction of a connection: the byte that comes next
+	for _, e := range t {
+		switch e.Kind {
+		case Marked:
+			now[e.From] = e.Text
+		case Sent:
+			name := now[e.From]
+			if e.Payload == 0 || name == "" || e.To < 0 {
+				continue
+			}
+			op := all[name]
+			if op == nil {
+				op = &Operation{Bytes: map[[2]int]int{}, Packets: map[[2]int]int{}}
+				all[name], got[name] = op, map[int]int{}
+			}
+			way, conn := [2]int{e.From, e.To}, [4]uint16{uint16(e.From), e.Ports[0], uint16(e.To), e.Ports[1]}
+			end, old := e.Seq+uint32(e.Payload), next[conn]
+			if _, seen := next[conn]; seen && int32(end-old) <= 0 {
+				continue // once more
+			}
+			fresh := e.Payload
+			if old, seen := next[conn]; seen && int32(old-e.Seq) > 0 {
+				fresh = int(end - old)
+			}
+			next[conn] = end
+			op.Bytes[way] += fresh
+			op.Packets[way]++
+			of[e.Packet], depth[e.Packet] = name, got[name][e.From]+1
+		case Delivered:
+			if name, ok := of[e.Packet]; ok {
+				got[name][e.To] = max(got[name][e.To], depth[e.Packet])
+				all[name].Steps = max(all[name].Steps, depth[e.Packet])
+			}
+		}
+	}
+	return all
+}
