@@ -57,6 +57,7 @@ type engine struct {
 	bell     bell
 	sleeping atomic.Bool // the leader sleeps, or is about to: ring the bell
 	sleep    pollset     // the leader's
+	armed    []stream    // in sleep
 
 	waitMu sync.Mutex // guards leader and hungUp, for cond
 	hungUp bool       // the bell is closed
@@ -158,9 +159,10 @@ func (e *engine) leaveSlot(o *op) {
 
 // A conn is an authenticated connection to another rank, and the codecs of its two directions.
 type conn struct {
-	fd  int
-	enc *wire.Encoder
-	dec *wire.Decoder
+	fd   int
+	over stream // nil if the socket carries the frames as they are
+	enc  *wire.Encoder
+	dec  *wire.Decoder
 }
 
 // newEngine starts this rank's part of a job whose connections are made.
@@ -223,14 +225,22 @@ const directMax = 5
 func (e *engine) progressMany() bool {
 	e.news.reset()
 	e.asked = e.asked[:0]
+	moved := false
 	for _, l := range e.links {
-		if l != nil && !l.dead {
+		switch {
+		case l == nil || l.dead:
+		case l.hides():
+			if l.move() {
+				moved = true
+			}
+		default:
 			e.news.add(l.fd, l.waits())
 			e.asked = append(e.asked, l)
 		}
 	}
-	e.news.wait(-1)
-	moved := false
+	if len(e.asked) > 0 {
+		e.news.wait(-1)
+	}
 	for i, l := range e.asked {
 		if (e.news.ready(i) || l.broken != nil) && !l.dead && l.move() {
 			moved = true

@@ -11,10 +11,8 @@ import (
 // lost ends the job because of a link that is of no more use. The lock is held.
 func (e *engine) lost(l *link, sentinel error, text string) {
 	if !l.dead {
-		l.dead = true
 		l.forget()
-		sockClose(l.fd)
-		l.fd = -1
+		l.shut()
 	}
 	e.lose(l.peer, sentinel, text)
 }

@@ -24,6 +24,7 @@ type link struct {
 	e    *engine
 	peer int
 	fd   int
+	over stream // what carries the frames; nil if the socket does
 	enc  *wire.Encoder
 	dec  *wire.Decoder
 
@@ -48,7 +49,7 @@ type link struct {
 }
 
 func newLink(e *engine, peer int, c *conn) *link {
-	l := &link{e: e, peer: peer, fd: c.fd, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize)}
+	l := &link{e: e, peer: peer, fd: c.fd, over: c.over, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize)}
 	l.dec.Limit = pieceMax
 	return l
 }
@@ -98,13 +99,13 @@ func (l *link) fill() (n int, full bool, err error) {
 	if want := len(l.dst); want > 0 { // and rbuf is empty
 		if want < l.left || want > pieceMax {
 			want = min(want, pieceMax)
-			n, err = sockRead(l.fd, l.dst[:want])
+			n, err = l.read(l.dst[:want])
 			if n > 0 {
 				l.dst, l.left = l.dst[n:], l.left-n
 			}
 			return n, n == want, err
 		}
-		n, err = sockReadv(l.fd, l.dst, l.rbuf)
+		n, err = l.readv(l.dst, l.rbuf)
 		if n > 0 {
 			k := min(n, want)
 			l.dst, l.left = l.dst[k:], l.left-k
@@ -117,7 +118,7 @@ func (l *link) fill() (n int, full bool, err error) {
 		l.r0 = 0
 	}
 	room := l.rbuf[l.r1:]
-	n, err = sockRead(l.fd, room)
+	n, err = l.read(room)
 	if n > 0 {
 		l.r1 += n
 	}
@@ -280,10 +281,8 @@ func (l *link) ended(err error) {
 	if l.dead {
 		return
 	}
-	l.dead = true
 	l.forget()
-	sockClose(l.fd)
-	l.fd = -1
+	l.shut()
 	if l.said {
 		return
 	}

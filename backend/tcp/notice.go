@@ -254,14 +254,13 @@ func (e *engine) leave() {
 			continue
 		}
 		l.forget()
-		sockFinish(l.fd)
+		l.finish()
 		for range 1000 {
-			if n, err := sockRead(l.fd, l.rbuf); n <= 0 || err != nil {
+			if n, err := l.read(l.rbuf); n <= 0 || err != nil {
 				break
 			}
 		}
-		sockClose(l.fd)
-		l.dead, l.fd = true, -1
+		l.shut()
 	}
 	e.unlock()
 	e.wakeAll()
@@ -279,15 +278,18 @@ func (e *engine) flush() {
 			last = time.Now()
 		}
 		p.reset()
+		ready := false
 		for _, l := range e.links {
 			if l != nil && !l.dead && l.waits() {
-				p.add(l.fd, true)
+				ready = l.listen(&p) || ready
 			}
 		}
 		e.unlock()
 		if p.len() == 0 {
 			return
 		}
-		p.wait(10 * time.Millisecond)
+		if !ready {
+			p.wait(10 * time.Millisecond)
+		}
 	}
 }

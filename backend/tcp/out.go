@@ -67,7 +67,9 @@ func (l *link) fails(err error) {
 }
 
 // waits reports whether there is something to be written.
-func (l *link) waits() bool { return l.first != nil || len(l.corked) > 0 }
+func (l *link) waits() bool {
+	return l.first != nil || len(l.corked) > 0 || l.over != nil && l.over.keeps()
+}
 
 // write writes a frame whose header is in whead, from offset off on, and before it what was kept
 // back: nothing if off is above 0. It returns how many bytes of the frame have been written.
@@ -78,21 +80,21 @@ func (l *link) write(body []byte, off int) (int, error) {
 	case len(l.corked) > 0:
 		b := append(append(l.e.join[:0], l.corked...), l.whead[:]...)
 		if len(body) <= joinMax {
-			n, err = sockWrite(l.fd, append(b, body...))
+			n, err = l.put(append(b, body...))
 		} else {
-			n, err = sockWritev(l.fd, b, body)
+			n, err = l.putv(b, body)
 		}
 		return max(l.uncorked(n), 0), err
 	case off >= wire.HeaderSize:
 		rest := body[off-wire.HeaderSize:]
-		n, err = sockWrite(l.fd, rest)
+		n, err = l.put(rest)
 	case len(body) == 0:
-		n, err = sockWrite(l.fd, l.whead[off:])
+		n, err = l.put(l.whead[off:])
 	case len(body) <= joinMax:
 		b := append(append(l.e.join[:0], l.whead[off:]...), body...)
-		n, err = sockWrite(l.fd, b)
+		n, err = l.put(b)
 	default:
-		n, err = sockWritev(l.fd, l.whead[off:], body)
+		n, err = l.putv(l.whead[off:], body)
 	}
 	return off + max(n, 0), err
 }
@@ -108,13 +110,20 @@ func (l *link) uncorked(n int) int {
 // flush writes queued frames as far as the socket takes them, and reports whether it took any.
 func (l *link) flush() bool {
 	moved := false
+	if l.over != nil && l.broken == nil {
+		var err error
+		if moved, err = l.over.push(); err != nil {
+			l.fails(err)
+			return true
+		}
+	}
 	if l.first == nil && len(l.corked) > 0 && l.broken == nil {
-		n, err := sockWrite(l.fd, l.corked)
+		n, err := l.put(l.corked)
 		if err != nil && !again(err) {
 			l.fails(err)
 			return true
 		}
-		moved = l.uncorked(n) < n
+		moved = l.uncorked(n) < n || moved
 	}
 	for range writeMost {
 		w := l.first

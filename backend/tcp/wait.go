@@ -139,13 +139,17 @@ func (e *engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 	e.mu.Lock() // not poll: somebody who looks now may have looked at a socket before it had news
 	moved := e.progress()
 	e.sleep.reset()
+	e.armed = e.armed[:0]
 	e.sleep.add(e.bell.r, false)
 	for _, l := range e.links {
 		if l != nil && !l.dead {
 			if l.broken != nil {
 				moved = true // progress sees to it
 			}
-			e.sleep.add(l.fd, l.waits())
+			moved = l.listen(&e.sleep) || moved
+			if l.over != nil {
+				e.armed = append(e.armed, l.over)
+			}
 		}
 	}
 	e.unlock()
@@ -153,6 +157,9 @@ func (e *engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 		e.sleep.wait(timeout)
 	}
 	e.sleeping.Store(false)
+	for _, s := range e.armed {
+		s.disarm()
+	}
 	if e.sleep.len() > 0 && e.sleep.ready(0) {
 		e.bell.quiet()
 	}
