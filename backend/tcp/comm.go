@@ -17,24 +17,40 @@ type comm struct {
 	id      uint32
 	rank    int
 	isWorld bool
+	shelter bool         // no loss ends it
+	excused map[int]bool // world ranks whose loss does not; shared, never changed
 
+	fault  atomic.Pointer[backend.Fault] // the loss that has ended it, or what has ended all
 	brk    atomic.Pointer[backend.Fault]
 	closed atomic.Bool
 	gone   []atomic.Bool // ranks that have closed it
 }
 
-func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) {
-	c := &comm{Members: match.NewMembers(members), e: e, id: id, isWorld: isWorld, rank: slices.Index(members, e.me)}
-	if c.rank < 0 {
-		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
-	}
-	c.gone = make([]atomic.Bool, len(members))
+// newComm takes up a communicator whose members, id, and rank are set.
+func (e *engine) newComm(c *comm) {
+	c.e = e
+	c.gone = make([]atomic.Bool, len(c.World))
 	e.mu.Lock()
 	defer e.unlock()
 	e.progress() // what the others have said about it already
-	e.comms[id] = c
+	c.fault.Store(e.fault.Load())
+	for _, r := range e.lostInOrder {
+		if !c.excuses(r) {
+			c.fault.CompareAndSwap(nil, e.losses[r])
+		}
+	}
+	e.comms[c.id] = c
 	e.catchUp(c)
-	return c, nil
+}
+
+// some returns a communicator of some of c's ranks, for newComm.
+func (c *comm) some(members []int, id uint32) (*comm, error) {
+	world := c.Some(members)
+	rank := slices.Index(world, c.e.me)
+	if rank < 0 {
+		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
+	}
+	return &comm{Members: match.NewMembers(world), id: id, rank: rank, excused: c.excused}, nil
 }
 
 // Rank implements backend.Comm.
@@ -57,7 +73,7 @@ func (c *comm) pattern(source, tag int) match.Env { return c.Pattern(c.id, sourc
 
 // usable returns why no operation can begin, nil normally.
 func (c *comm) usable() error {
-	if f := c.e.fault.Load(); f != nil {
+	if f := c.fault.Load(); f != nil {
 		return f
 	}
 	if f := c.brk.Load(); f != nil {
@@ -73,9 +89,10 @@ func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }
 
 // Derive implements backend.Comm.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := c.e.newComm(c.Some(members), id, false)
+	d, err := c.some(members, id)
 	if err != nil {
 		return nil, err
 	}
+	c.e.newComm(d)
 	return d, nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -45,9 +46,15 @@ type engine struct {
 	news     pollset                                   // of progress, where there are many links
 	asked    []*link                                   // in news
 	isClosed bool
-	culprit  int // the rank that fault is about
 
-	fault  atomic.Pointer[backend.Fault] // the job is over
+	losses      []*backend.Fault // by world rank: why it is lost, nil if it is not
+	lostInOrder []int            // the ranks that are, first lost first
+	due         []loss           // to be taken for lost
+	fading      []int            // lost, and their links not closed
+	outcast     bool             // this rank is lost, for the others
+	life        life
+
+	fault  atomic.Pointer[backend.Fault] // all communicators have ended
 	spare  bool                          // every rank of this node has a core to itself
 	looked atomic.Int64                  // when a waiter looked last, since epoch
 	passes atomic.Uint32                 // of progress
@@ -166,10 +173,12 @@ type conn struct {
 }
 
 // newEngine starts this rank's part of a job whose connections are made.
-func newEngine(me int, peers []peer, conns []conn, spare bool) (backend.Comm, error) {
+// heartbeat is Config.Heartbeat.
+func newEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Duration) (backend.Comm, error) {
 	e := &engine{
-		me: me, peers: peers, spare: spare,
+		me: me, peers: peers, spare: spare, life: newLife(heartbeat),
 		links:   make([]*link, len(peers)),
+		losses:  make([]*backend.Fault, len(peers)),
 		comms:   map[uint32]*comm{},
 		closing: map[uint32]*comm{},
 		early:   map[uint32]*early{},
@@ -190,10 +199,13 @@ func newEngine(me int, peers []peer, conns []conn, spare bool) (backend.Comm, er
 		members[r] = r
 		if r != me {
 			e.links[r] = newLink(e, r, &conns[r])
+			e.life.bound(conns[r].fd)
 		}
 	}
+	world := &comm{Members: match.NewMembers(members), rank: me, isWorld: true}
+	e.newComm(world)
 	e.ticker.Go(e.tick)
-	return e.newComm(members, 0, true)
+	return world, nil
 }
 
 // progress moves what can be moved without waiting and reports whether anything was. The lock is
@@ -205,8 +217,19 @@ func (e *engine) progress() bool {
 	}
 	moved := false
 	if len(e.links) > directMax && !e.isClosed {
-		return e.progressMany()
+		moved = e.progressMany()
+	} else {
+		moved = e.progressFew()
 	}
+	if len(e.due) > 0 || len(e.fading) > 0 {
+		e.settle()
+		moved = true
+	}
+	return moved
+}
+
+func (e *engine) progressFew() bool {
+	moved := false
 	for range e.links {
 		if e.turn++; e.turn >= len(e.links) {
 			e.turn = 0

@@ -8,31 +8,137 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// lost ends the job because of a link that is of no more use. The lock is held.
-func (e *engine) lost(l *link, sentinel error, text string) {
+// A rank is lost in two steps, because notices arrive while another link's frames are being acted
+// upon.
+//
+//  1. mark, at once: everybody is told, once for each lost rank, so that all survivors come to the
+//     same set even if the first to notice dies. The communicators that do not excuse the loss end.
+//  2. settle, when the frame is done with: what the rank has sent before its end is handed on, its
+//     link is closed, and what is left of the operations that need it ends.
+//
+// A link that has ended, or is to be given up, goes into due first, and settle looks at the other
+// links before it marks the loss: a rank that was stopped, and declared lost meanwhile, finds all its
+// links ended, and must not declare the others lost in its turn.
+
+// loss is a rank that is to be taken for lost, and why.
+type loss struct {
+	rank  int
+	fault *backend.Fault
+}
+
+// How much of what a link still has is read before it is closed, or before another one's end is
+// acted upon: a bound for a rank that goes on sending, above what a socket holds.
+const (
+	drainLost = 128 // rounds of readTurns system calls
+	drainLive = 8
+)
+
+// drain reads what has arrived on a link.
+func (l *link) drain(rounds int) {
+	for range rounds {
+		if l.dead || !l.pull() {
+			return
+		}
+	}
+}
+
+// suspect has settle take a rank for lost. The lock is held.
+func (e *engine) suspect(rank int, format string, facts ...any) {
+	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf(format, facts...)}
+	e.due = append(e.due, loss{rank, f})
+}
+
+// settle acts on the links that have ended and the ranks that are lost. The lock is held, and no
+// frame is being acted upon.
+func (e *engine) settle() {
+	for len(e.due) > 0 || len(e.fading) > 0 {
+		if len(e.due) > 0 {
+			for _, l := range e.links {
+				if l != nil && !l.dead {
+					l.drain(drainLive)
+				}
+			}
+			due := e.due
+			e.due = nil
+			for _, d := range due {
+				if l := e.links[d.rank]; !l.dead {
+					l.drain(drainLost) // it may have left in good order
+				}
+				e.mark(d.rank, d.fault)
+			}
+		}
+		fading := e.fading
+		e.fading = nil
+		for _, rank := range fading {
+			e.fade(rank)
+		}
+	}
+}
+
+// mark is the first step of a loss. The lock is held.
+func (e *engine) mark(rank int, f *backend.Fault) {
+	if e.isClosed || e.losses[rank] != nil || e.links[rank].said {
+		return
+	}
+	e.losses[rank] = f
+	e.lostInOrder = append(e.lostInOrder, rank)
+	e.fading = append(e.fading, rank)
+	if e.fault.Load() != nil { // nobody here needs to know, and who is lost is not believed
+		return
+	}
+	e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
+	for _, c := range e.comms {
+		if !c.excuses(rank) {
+			c.fault.CompareAndSwap(nil, f)
+		}
+	}
+	e.dropEnded()
+}
+
+// fade is the second step.
+func (e *engine) fade(rank int) {
+	l := e.links[rank]
+	l.drain(drainLost)
+	if !l.dead {
+		body := encodeFault(e.losses[rank])
+		l.emit(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body, nil)
+		l.cut()
+	}
+	e.dropLeft(rank)
+}
+
+// cut gives a link up.
+func (l *link) cut() {
 	if !l.dead {
 		l.forget()
 		l.shut()
 	}
-	e.lose(l.peer, sentinel, text)
 }
 
-// lose ends the job because a rank is lost, and tells the others why: they may hear of this rank's
-// leaving before they notice the loss themselves. The lock is held.
-func (e *engine) lose(rank int, sentinel error, text string) {
-	if e.fault.Load() != nil {
-		return
+// heardLoss takes a notice of a loss in.
+//
+// What a lost rank says of others is not believed: of two ranks that have lost sight of each other
+// only, who hears of the other's loss first would take its judgement over otherwise.
+func (e *engine) heardLoss(from, rank int, f *backend.Fault) {
+	switch {
+	case e.losses[from] != nil:
+	case rank == e.me:
+		e.outcast = true
+		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost,
+			Text: fmt.Sprintf("rank %d (this one) was declared lost by rank %d: %s", e.me, from, f.Text)})
+	default:
+		if f.Text == "" {
+			f.Text = fmt.Sprintf("rank %d is lost, says rank %d", rank, from)
+		}
+		e.mark(rank, f)
 	}
-	f := &backend.Fault{Sentinel: sentinel, Text: text}
-	e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
-	e.end(rank, f)
 }
 
 // tell sends every other rank a notice.
 func (e *engine) tell(h *wire.Header, body []byte) {
 	h.Length = uint64(len(body))
-	for _, l := range e.links {
-		if l != nil && !l.said {
+	for r, l := range e.links {
+		if l != nil && !l.said && e.losses[r] == nil {
 			l.emit(h, body, nil)
 		}
 	}
@@ -51,13 +157,26 @@ func decodeFault(b []byte) *backend.Fault {
 	return &backend.Fault{Sentinel: backend.Sentinel(b[0]), Text: string(b[1:])}
 }
 
-// end completes everything with the job's failure, which is about a rank.
-func (e *engine) end(rank int, f *backend.Fault) {
+// end ends all communicators for good. The lock is held.
+func (e *engine) end(f *backend.Fault) {
 	if !e.fault.CompareAndSwap(nil, f) {
 		return
 	}
-	e.culprit = rank
+	for _, c := range e.comms {
+		c.fault.CompareAndSwap(nil, f)
+	}
 	e.dropWhere(func(*op) error { return f })
+	e.wakeOthers()
+}
+
+// dropEnded ends the operations of communicators that have ended.
+func (e *engine) dropEnded() {
+	e.dropWhere(func(o *op) error {
+		if f := o.comm.fault.Load(); f != nil {
+			return f
+		}
+		return nil
+	})
 	e.wakeOthers()
 }
 
@@ -87,16 +206,20 @@ func (e *engine) dropWhere(why func(*op) error) {
 	e.lookProbes()
 }
 
-// leftFault is the error of an operation that needs a rank that has closed.
+// left reports whether all that a rank has sent is here: it has left in good order, or is lost and
+// its link closed.
+func (e *engine) left(world int) bool { l := e.links[world]; return l != nil && (l.said || l.dead) }
+
+// leftFault is the error of an operation that needs a rank for which left is true.
 func (e *engine) leftFault(rank int) error {
 	if f := e.fault.Load(); f != nil { // it left because of that, or after it
 		return f
 	}
+	if f := e.losses[rank]; f != nil {
+		return f
+	}
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed its communicator and left the job", rank)}
 }
-
-// left reports whether a rank has left in good order. All it has sent is here.
-func (e *engine) left(world int) bool { l := e.links[world]; return l != nil && l.said }
 
 // cannotCome returns why no message can match a receive, nil if one can.
 func (e *engine) cannotCome(c *comm, want match.Env) error {
@@ -123,14 +246,14 @@ func (e *engine) cannotCome(c *comm, want match.Env) error {
 	return c.goneFault(gone)
 }
 
-// dropLeft ends the operations that need a rank that has left.
+// dropLeft ends the operations that need a rank for which left is true.
 func (e *engine) dropLeft(rank int) {
 	e.dropWhere(func(o *op) error {
 		if o.state == opPosted {
 			return e.cannotCome(o.comm, o.node.Env)
 		}
 		if o.peer == rank {
-			return e.leftFault(rank)
+			return o.comm.goneFault(o.comm.RankOf(rank))
 		}
 		return nil
 	})

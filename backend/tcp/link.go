@@ -44,6 +44,9 @@ type link struct {
 	woff        int   // bytes of first, with its header, that are in the socket
 	broken      error // why nothing more can be written
 
+	heard, spoke bool // something has come, or been written, since the last tick
+	quiet, mute  int  // ticks without that
+
 	said bool // it has said goodbye
 	dead bool // nothing more comes
 }
@@ -86,7 +89,7 @@ func (l *link) pull() bool {
 			l.ended(nil)
 			return true
 		}
-		moved = true
+		moved, l.heard = true, true
 		if !l.parse() || !full {
 			return true
 		}
@@ -167,8 +170,14 @@ func (l *link) parse() bool {
 	}
 }
 
+// wrong has a rank that sends what cannot be right taken for lost, rather than ending the job. Where
+// the next frame begins on this link is not known, so that the rank is out of reach; the other links
+// have been checked frame by frame, and are as good as before. Whether the rank, this one, or the
+// network was wrong is the same for who recovers: two ranks that do not understand each other
+// cannot both go on.
 func (l *link) wrong(err error) bool {
-	l.e.lost(l, backend.ErrInternal, fmt.Sprintf("rank %d got from rank %d what cannot be right: %v", l.e.me, l.peer, err))
+	l.e.suspect(l.peer, "rank %d is given up: rank %d got from it what cannot be right: %v", l.peer, l.e.me, err)
+	l.cut()
 	return false
 }
 
@@ -256,16 +265,12 @@ func (l *link) landed() error {
 	case wire.Closed:
 		e.heardClose(h.Context, l.peer)
 	case wire.Abort:
-		e.end(l.peer, &backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(l.note)})
+		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(l.note)})
 	case wire.Lost:
 		if int(h.Tag) >= len(e.links) {
 			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.links))
 		}
-		f := decodeFault(l.note)
-		if l.note = l.note[:0]; f.Text == "" {
-			f.Text = fmt.Sprintf("rank %d", h.Tag)
-		}
-		e.end(int(h.Tag), f)
+		e.heardLoss(l.peer, int(h.Tag), decodeFault(l.note))
 	case wire.Goodbye:
 		l.said = true
 		e.dropLeft(l.peer)
@@ -281,17 +286,14 @@ func (l *link) ended(err error) {
 	if l.dead {
 		return
 	}
-	l.forget()
-	l.shut()
-	if l.said {
-		return
+	l.cut()
+	switch p := l.e.peers[l.peer]; {
+	case l.said || l.e.losses[l.peer] != nil:
+	case err != nil:
+		l.e.suspect(l.peer, "rank %d (%v) is not reached any more: %v", l.peer, p, err)
+	default:
+		l.e.suspect(l.peer, "rank %d (%v) ended without closing its communicator", l.peer, p)
 	}
-	e := l.e
-	text := fmt.Sprintf("rank %d (%v) ended without closing its communicator", l.peer, e.peers[l.peer])
-	if err != nil {
-		text = fmt.Sprintf("rank %d (%v) is not reached any more: %v", l.peer, e.peers[l.peer], err)
-	}
-	e.lose(l.peer, backend.ErrPeerLost, text)
 }
 
 func (p peer) String() string {

@@ -114,7 +114,10 @@ func (c *comm) isGone(r int) bool { return c.gone[r].Load() || c.e.left(c.World[
 
 func (c *comm) goneFault(r int) error {
 	w := c.World[r]
-	if c.e.fault.Load() != nil || c.e.left(w) || c.isWorld {
+	if f := c.fault.Load(); f != nil { // it is gone because of that, or after it
+		return f
+	}
+	if c.e.left(w) || c.isWorld {
 		return c.e.leftFault(w)
 	}
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
@@ -164,6 +167,9 @@ func (c *comm) Broken() error {
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
+	if f := c.fault.Load(); f != nil && c.shelter { // all communicators have ended
+		return f
+	}
 	return nil
 }
 
@@ -174,7 +180,7 @@ func (c *comm) Abort(code int) error {
 	if e.fault.Load() == nil {
 		f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d aborted the job with code %d", e.me, code)}
 		e.tell(&wire.Header{Kind: wire.Abort, Tag: int32(code)}, []byte(f.Text))
-		e.end(e.me, f)
+		e.end(f)
 	}
 	e.unlock()
 	e.wakeAll()
@@ -231,8 +237,10 @@ const (
 //
 //  1. The goodbye goes behind everything that was sent.
 //  2. It is given time to get into the sockets, and the connections are ended for writing.
-//  3. What the others have sent is read once more: a socket that is closed with bytes unread takes
-//     back what the peer has not read.
+//  3. It is given time to get to the other ends. A socket that is closed with bytes unread, or that
+//     gets some afterwards, answers with a reset, which takes back what has not arrived, and may
+//     overtake it on a machine with more to do than it can: who gets the reset first would see a
+//     death.
 func (e *engine) leave() {
 	close(e.stop)
 	e.ticker.Wait()
@@ -240,31 +248,56 @@ func (e *engine) leave() {
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
-	if f := e.fault.Load(); f != nil { // before who hears of the leaving wonders why
-		e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(e.culprit)}, encodeFault(f))
+	if !e.outcast { // who is lost for some is not to have left in good order for others
+		e.tell(&wire.Header{Kind: wire.Goodbye}, nil)
 	}
-	e.tell(&wire.Header{Kind: wire.Goodbye}, nil)
 	e.unlock()
 	e.flush()
 	e.mu.Lock()
-	e.end(e.me, &backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
+	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
 	e.isClosed = true
+	var fds []int
 	for _, l := range e.links {
 		if l == nil || l.dead {
 			continue
 		}
 		l.forget()
 		l.finish()
-		for range 1000 {
-			if n, err := l.read(l.rbuf); n <= 0 || err != nil {
-				break
-			}
-		}
-		l.shut()
+		fds = append(fds, l.fd)
+		l.dead, l.fd = true, -1
 	}
 	e.unlock()
 	e.wakeAll()
 	e.hangUp()
+	part(fds)
+}
+
+// part closes sockets that have been ended for writing when the other ends have everything.
+func part(fds []int) {
+	buf := make([]byte, readSize)
+	start := time.Now()
+	last, before := start, -1
+	for {
+		unsent := 0
+		for _, fd := range fds {
+			for range 1000 {
+				if n, err := sockRead(fd, buf); n <= 0 || err != nil {
+					break
+				}
+			}
+			unsent += sockUnsent(fd)
+		}
+		if unsent != before {
+			last, before = time.Now(), unsent
+		}
+		if unsent == 0 || time.Since(last) > leaveFor || time.Since(start) > leaveMost {
+			break
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	for _, fd := range fds {
+		sockClose(fd)
+	}
 }
 
 // flush gives what is queued a bounded time to get into the sockets, and reads meanwhile: two ranks

@@ -30,6 +30,10 @@ type Config struct {
 	// SecretFile is the path of the job's secret, which the ranks know each other by.
 	SecretFile string
 
+	// Heartbeat is how long another rank may be silent before it is taken for lost: 0 is 10 s, below
+	// 0 is for ever. It is the same on all ranks.
+	Heartbeat time.Duration
+
 	// Interface says where this rank listens for the others: names of interfaces, networks, and
 	// addresses, separated by commas. Empty is the loopback interface if the coordinator is there,
 	// and all others if not.
@@ -53,6 +57,8 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, initFault("backend tcp needs a job name (COHORT_JOB), the same on all ranks")
 	case cfg.Coordinator == "":
 		return nil, initFault("backend tcp needs the address where the ranks meet (COHORT_TCP_COORDINATOR, HOST:PORT)")
+	case cfg.Heartbeat > 0 && cfg.Heartbeat < HeartbeatMin:
+		return nil, initFault("the heartbeat is %v: want %v or more, or off", cfg.Heartbeat, HeartbeatMin)
 	case cfg.SecretFile == "":
 		return nil, initFault("backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
 	}
@@ -112,7 +118,7 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	for r := range members {
 		peers[r] = peer{host: members[r].Host, pid: members[r].Process, node: nodeOf(members, r)}
 	}
-	return newEngine(cfg.Rank, peers, conns, coresToSpare(members, &self))
+	return newEngine(cfg.Rank, peers, conns, coresToSpare(members, &self), cfg.Heartbeat)
 }
 
 // interfaces returns the addresses to listen at.

@@ -76,6 +76,7 @@ func (l *link) waits() bool {
 func (l *link) write(body []byte, off int) (int, error) {
 	var n int
 	var err error
+	l.spoke = true
 	switch {
 	case len(l.corked) > 0:
 		b := append(append(l.e.join[:0], l.corked...), l.whead[:]...)

@@ -60,7 +60,7 @@ func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 
 // giveUp takes an operation back whose time is over. If its message is on its way it is given a
 // little time, and then the communicator is broken; but a short message whose beginning is in the
-// socket is sent, from a copy.
+// socket is sent, from a copy, and one whose beginning has come waits for the next receive.
 func (c *comm) giveUp(o *op, cause error) error {
 	e := c.e
 	e.mu.Lock()
@@ -75,6 +75,10 @@ func (c *comm) giveUp(o *op, cause error) error {
 	case o.own.Ready():
 		e.unlock()
 		return nil
+	case e.putBack(o):
+		e.finish(o, backend.Status{}, cause)
+		e.unlock()
+		return cause
 	case o.state == opQueued:
 		e.drop(o, nil)
 		e.unlock()
@@ -84,6 +88,24 @@ func (c *comm) giveUp(o *op, cause error) error {
 	e.unlock()
 	c.Break(cause)
 	return cause
+}
+
+// putBack makes a short message of which a part has come one that nobody has received, and reports
+// whether it could.
+func (e *engine) putBack(o *op) bool {
+	if o.state != opTaking || o.fixed {
+		return false
+	}
+	l := e.links[o.peer]
+	if l.op != o || l.head.Kind != wire.Eager || int(l.head.Length) > len(o.buf) {
+		return false
+	}
+	m := e.getMsg()
+	m.size = int(l.head.Length)
+	m.buf = e.getBuf(m.size)
+	here := copy(m.buf, o.buf[:m.size-l.left])
+	l.op, l.msg, l.dst = nil, m, m.buf[here:]
+	return true
 }
 
 // Isend implements backend.Comm.
@@ -129,7 +151,7 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		return
 	}
 	l := e.links[to]
-	if r := o.comm.RankOf(to); l.said || o.comm.gone[r].Load() {
+	if r := o.comm.RankOf(to); o.comm.isGone(r) {
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
 		return
 	}
@@ -214,6 +236,10 @@ func (e *engine) offered(l *link, h *wire.Header) error {
 // accept asks for the data of an offer.
 func (e *engine) accept(o *op, token uint64, size int, env match.Env) {
 	src := int(env.Source)
+	if r := o.comm.RankOf(src); r >= 0 && o.comm.isGone(r) { // it has taken the message with it
+		e.finish(o, backend.Status{}, o.comm.goneFault(r))
+		return
+	}
 	o.state, o.peer, o.env, o.theirs = opTaking, src, env, token
 	o.size, o.n, o.at = size, min(size, len(o.buf)), 0
 	e.enter(o)

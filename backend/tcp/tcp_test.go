@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/wire"
@@ -58,7 +59,12 @@ func inherited(rank, size int) (backend.Comm, error) {
 			return nil, err
 		}
 	}
-	return newEngine(rank, peers, conns, os.Getenv("TCP_TEST_CROWDED") == "")
+	return newEngine(rank, peers, conns, os.Getenv("TCP_TEST_CROWDED") == "", heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT")))
+}
+
+func heartbeatOf(s string) time.Duration {
+	d, _ := time.ParseDuration(s)
+	return d
 }
 
 // pair returns the two ends of a connection over the loopback interface.

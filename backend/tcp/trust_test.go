@@ -46,7 +46,7 @@ func TestWrongFrames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := newEngine(0, []peer{{}, {node: 1}}, []conn{{fd: -1}, {fd: fd, enc: &wire.Encoder{}, dec: &wire.Decoder{}}}, false)
+			w, err := newEngine(0, []peer{{}, {node: 1}}, []conn{{fd: -1}, {fd: fd, enc: &wire.Encoder{}, dec: &wire.Decoder{}}}, false, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -212,9 +212,9 @@ func (e *engine) hangUp() {
 	e.mu.Unlock()
 }
 
-// tick makes progress now and then while nobody else does.
+// tick makes progress now and then while nobody else does, and sees to the signs of life.
 func (e *engine) tick() {
-	t := time.NewTicker(tickEvery)
+	t := time.NewTicker(e.life.every)
 	defer t.Stop()
 	seen := e.passes.Load()
 	for {
@@ -223,11 +223,10 @@ func (e *engine) tick() {
 			return
 		case <-t.C:
 		}
-		if now := e.passes.Load(); now != seen || e.sleeping.Load() {
-			seen = now
-			continue
+		if now := e.passes.Load(); now == seen && !e.sleeping.Load() {
+			e.poll()
 		}
-		e.poll()
+		e.beat()
 		seen = e.passes.Load()
 	}
 }

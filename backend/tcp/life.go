@@ -1,0 +1,86 @@
+package tcp
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+var heartbeat = wire.Header{Kind: wire.Heartbeat}
+
+// Signs of life. A connection says when its peer's process ends, and nothing when the peer is
+// stopped, or its machine or the network is gone.
+
+// HeartbeatDefault is how long a rank may be silent before it is taken for lost, and HeartbeatMin the
+// shortest such time.
+const (
+	HeartbeatDefault = 10 * time.Second
+	HeartbeatMin     = 100 * time.Millisecond
+)
+
+// life says when a silent rank is lost. Time is counted in ticks of this rank: while it is itself
+// stopped, or the machine suspended, or the clock set, there are none.
+type life struct {
+	limit time.Duration // below 0: none
+	every time.Duration // between two ticks
+	ticks int           // of limit
+	beat  int           // ticks after which a link that has had nothing to carry carries a heartbeat
+}
+
+func newLife(limit time.Duration) life {
+	if limit == 0 {
+		limit = HeartbeatDefault
+	}
+	l := life{limit: limit, every: tickEvery}
+	if limit < 0 { // the others may have a limit
+		limit = HeartbeatDefault
+	} else {
+		l.every = min(tickEvery, limit/10)
+	}
+	l.ticks = int(limit / l.every)
+	l.beat = max(1, l.ticks/4)
+	return l
+}
+
+// bound has the system give a connection up whose data nobody acknowledges: where it can, and later
+// than the heartbeats would, which know more.
+func (v *life) bound(fd int) {
+	if v.limit > 0 {
+		sockLimit(fd, v.limit+v.limit/2)
+	}
+}
+
+// beat is called once each tick: it sends heartbeats and looks for ranks that are silent. The
+// leader, who sleeps until a socket has something to read, reads those of the others.
+func (e *engine) beat() {
+	e.mu.Lock()
+	defer e.unlock()
+	if e.isClosed {
+		return
+	}
+	for _, l := range e.links {
+		if l == nil || l.dead || l.said {
+			continue
+		}
+		if l.mute++; l.spoke {
+			l.mute, l.spoke = 0, false
+		}
+		if l.mute >= e.life.beat && !l.waits() { // what waits is as good a sign
+			l.emit(&heartbeat, nil, nil)
+			l.mute, l.spoke = 0, false
+		}
+		if l.quiet++; l.heard {
+			l.quiet, l.heard = 0, false
+		}
+		if l.quiet <= e.life.ticks || e.life.limit < 0 {
+			continue
+		}
+		l.move() // what has come and was not read counts
+		if l.quiet = 0; !l.heard && !l.dead && !l.said {
+			e.suspect(l.peer, "rank %d (%v) was silent for %v", l.peer, e.peers[l.peer], e.life.limit)
+		}
+	}
+	if len(e.due) > 0 || len(e.fading) > 0 {
+		e.settle()
+	}
+}

@@ -1,0 +1,93 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// What recovery needs, backend.Survivor.
+
+// excuses reports whether the loss of a rank leaves the communicator as it is.
+func (c *comm) excuses(world int) bool { return c.shelter || c.excused[world] }
+
+// Lost implements backend.Survivor.
+func (c *comm) Lost() []int {
+	e := c.e
+	e.mu.Lock()
+	defer e.unlock()
+	if !e.isClosed {
+		e.progress() // what is here and not read
+	}
+	var lost []int
+	for r, l := range e.links {
+		if l != nil && (l.said || l.dead || e.losses[r] != nil) {
+			lost = append(lost, r)
+		}
+	}
+	return lost
+}
+
+// Declare implements backend.Survivor.
+func (c *comm) Declare(rank int, why error) {
+	e := c.e
+	if rank < 0 || rank >= len(e.links) {
+		return
+	}
+	text := fmt.Sprintf("rank %d was declared lost by rank %d", rank, e.me)
+	var known *backend.Fault
+	switch {
+	case errors.As(why, &known) && known.Sentinel == backend.ErrPeerLost:
+		text = known.Text // the words in which others know it
+	case why != nil:
+		text += ": " + why.Error()
+	}
+	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
+	e.mu.Lock()
+	switch {
+	case e.isClosed || e.fault.Load() != nil:
+	case rank == e.me:
+		e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
+		e.outcast = true
+		e.end(f)
+	default:
+		e.due = append(e.due, loss{rank, f})
+		e.settle()
+	}
+	e.unlock()
+}
+
+// Shelter implements backend.Survivor.
+func (c *comm) Shelter(id uint32) (backend.Comm, error) {
+	return c.e.survive(&comm{Members: c.Members, id: id, rank: c.rank, shelter: true})
+}
+
+// Excuse implements backend.Survivor.
+func (c *comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error) {
+	d, err := c.some(members, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(lost) > 0 {
+		if d.excused = maps.Clone(c.excused); d.excused == nil {
+			d.excused = make(map[int]bool, len(lost))
+		}
+		for _, w := range lost {
+			d.excused[w] = true
+		}
+	}
+	return c.e.survive(d)
+}
+
+// survive makes a communicator that is to be of use after a loss, if the job has not ended.
+func (e *engine) survive(c *comm) (backend.Comm, error) {
+	e.newComm(c)
+	if f := e.fault.Load(); f != nil {
+		c.Close()
+		return nil, f
+	}
+	return c, nil
+}
