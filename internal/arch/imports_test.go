@@ -21,6 +21,7 @@ var layers = [][]string{
 // users says of every internal package which packages may import it. Internal
 // packages import backend, coll, and topo, and other internal packages as said here.
 var users = map[string][]string{
+	"internal/agree":             {""},
 	"internal/arch":              nil,
 	"internal/clp":               {"sddp/lp"},
 	"internal/direct":            {"backend/*"},
