@@ -85,6 +85,10 @@ func (j *Job) Environ() []string {
 type Processes struct {
 	Backend string   // COHORT_BACKEND of the ranks
 	Env     []string // more variables, NAME=value
+
+	// Start starts the process of a rank, where that is not here: on another host, say. nil is
+	// cmd.Start.
+	Start func(rank int, cmd *exec.Cmd) error
 }
 
 // Name implements [Launcher].
@@ -99,6 +103,10 @@ func (p Processes) Launch(t testing.TB, job *Job) error {
 	}
 	id := rand.Text()
 	test, _, _ := strings.Cut(t.Name(), "/")
+	start := p.Start
+	if start == nil {
+		start = func(_ int, cmd *exec.Cmd) error { return cmd.Start() }
+	}
 	errs := make([]error, job.Ranks)
 	var wg sync.WaitGroup
 	for rank := range job.Ranks {
@@ -115,7 +123,11 @@ func (p Processes) Launch(t testing.TB, job *Job) error {
 		// A grandchild that keeps the pipe open must not keep the test waiting.
 		cmd.WaitDelay = 10 * time.Second
 		wg.Go(func() {
-			if err := cmd.Run(); err != nil {
+			err := start(rank, cmd)
+			if err == nil {
+				err = cmd.Wait()
+			}
+			if err != nil {
 				errs[rank] = fmt.Errorf("rank %d: %w\n%s", rank, err, stderr.String())
 			}
 		})

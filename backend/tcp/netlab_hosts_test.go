@@ -1,0 +1,111 @@
+//go:build linux
+
+package tcp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// hosts launches ranks on hosts of their own, namespaces of this machine. They meet at one that no
+// rank is on.
+type hosts struct {
+	seed uint64
+	path netlab.Path // between all hosts
+	env  []string
+
+	// with is called with the network before the ranks start.
+	with func(*netlab.Net)
+}
+
+func (hosts) Name() string { return "tcp" }
+
+// Skip leaves out what ranks do that share memory.
+func (hosts) Skip(scenario string, _ int) string {
+	alone := []string{"windows/types", "windows/region", "windows/regions-of-splits", "windows/close-region", "windows/one-copy"}
+	together := []string{"mismatch/windows", "mismatch/window-fence-locked", "faults/dead-with-lock", "faults/dead-with-shared-lock",
+		"faults/dead-in-fence", "faults/dead-in-allocation"}
+	if strings.HasPrefix(scenario, "windows/") && !slices.Contains(alone, scenario) || slices.Contains(together, scenario) {
+		return "it takes a window that all ranks share, and here they are on different nodes"
+	}
+	return ""
+}
+
+func (h hosts) Launch(t testing.TB, job *cohorttest.Job) error {
+	t.Helper()
+	n, err := netlab.New(netlab.Config{Hosts: job.Ranks + 1, Seed: h.seed})
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	n.Set(-1, -1, h.path)
+	if h.with != nil {
+		h.with(n)
+	}
+	env, end, err := meeting(t, n, job.Ranks)
+	if err != nil {
+		return err
+	}
+	defer end()
+	p := cohorttest.Processes{Backend: "tcp", Env: append(env, h.env...), Start: n.Start}
+	return p.Launch(t, job)
+}
+
+// meeting is where so many ranks meet: at the host after theirs. It returns what they find in their
+// environment.
+func meeting(t testing.TB, n *netlab.Net, ranks int) (env []string, end func(), err error) {
+	t.Helper()
+	secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
+	if err := secret.WriteFile(path); err != nil {
+		return nil, nil, err
+	}
+	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: ranks, Coordinator: true}
+	var door *wire.Listener
+	err = n.Do(ranks, func() error {
+		door, err = wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{n.Addr(ranks)}, Identity: id})
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	met := make(chan struct{})
+	go func() {
+		defer close(met)
+		_, conns, _ := wire.Coordinate(ctx, door, nil) // what goes wrong the ranks say
+		for _, c := range conns {
+			if c != nil {
+				c.Close()
+			}
+		}
+	}()
+	end = func() {
+		cancel()
+		<-met
+		door.Close()
+	}
+	return []string{"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + door.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path}, end, nil
+}
+
+// needHosts makes sure that there can be hosts. In a rank it does the rank's part instead.
+func needHosts(t *testing.T) bool {
+	t.Helper()
+	cohorttest.Become()
+	return netlab.Need(t)
+}
+
+// TestHosts is the conformance suite on 4 ranks, of which each is on a host of its own.
+func TestHosts(t *testing.T) {
+	if needHosts(t) {
+		cohorttest.Some(t, hosts{}, 4, func(string) bool { return true })
+	}
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package tcp_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/netlab"
+)
+
+// programOf marks a process that is a rank of a test's program.
+const programOf = "NETLAB_PROGRAM"
+
+// asRank does a rank's part and ends the process, if this process was started by startRanks.
+func asRank(t *testing.T, program func(world *cohort.Comm) error) {
+	t.Helper()
+	cohorttest.Become()
+	if os.Getenv(programOf) == "" {
+		return
+	}
+	if r, w, err := os.Pipe(); err == nil { // the runtime opens once what it waits for files with
+		r.Close()
+		w.Close()
+	}
+	files := openFiles()
+	world, err := cohort.Init(context.Background(), nil)
+	if err == nil {
+		err = program(world)
+		if e := world.Close(); e != nil && !errors.Is(e, cohort.ErrPeerLost) {
+			err = errors.Join(err, fmt.Errorf("close: %w", e))
+		}
+		if n := openFiles(); n > files {
+			err = errors.Join(err, fmt.Errorf("%d descriptors are open after Close, %d before Init", n, files))
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func openFiles() int {
+	d, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(d)
+}
+
+// outcome is how a rank has ended, and what it has printed.
+type outcome struct {
+	err  error
+	text string
+}
+
+// startRanks starts this test's program on hosts 0 to ranks-1 and returns what waits for them.
+func startRanks(t *testing.T, n *netlab.Net, ranks int, env ...string) (wait func() []outcome) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	meet, end, err := meeting(t, n, ranks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	test, _, _ := strings.Cut(t.Name(), "/")
+	outcomes := make([]outcome, ranks)
+	var wg sync.WaitGroup
+	for r := range ranks {
+		var out bytes.Buffer
+		cmd := exec.Command(exe, "-test.run=^"+test+"$")
+		cmd.Env = append(os.Environ(), programOf+"=1", "GORACE=atexit_sleep_ms=0", "COHORT_BACKEND=tcp",
+			"COHORT_RANK="+strconv.Itoa(r), "COHORT_SIZE="+strconv.Itoa(ranks))
+		cmd.Env = append(append(cmd.Env, meet...), env...)
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, 10*time.Second
+		if err := n.Start(r, cmd); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			err := cmd.Wait()
+			outcomes[r] = outcome{err, out.String()}
+		})
+	}
+	return func() []outcome {
+		wg.Wait()
+		end()
+		return outcomes
+	}
+}
