@@ -54,6 +54,14 @@ func (c *Comm) run(call *backend.Call) error {
 func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 	call.Form, call.Seq = backend.Blocking, k.seq
 	k.seq++
+	tr := k.traceOf(call, 0)
+	t := k.fly.Begin(tr.what, tr.count, tr.typed, tr.place)
+	err := k.perform(b, call)
+	k.ended(t, err)
+	return err
+}
+
+func (k *core) perform(b *backend.Bound, call *backend.Call) error {
 	if k.native == nil {
 		return k.runner.Run(b, call, true)
 	}
@@ -113,12 +121,15 @@ func (c *Comm) start(call *backend.Call) (*Request, error) {
 	k := c.core
 	call.Seq = k.seq
 	k.seq++
+	tr := k.traceOf(call, 0)
+	t := k.fly.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.startOp(call)
 	k.busy.Store(false)
 	if err != nil {
+		k.ended(t, err)
 		return nil, c.collError(call, err)
 	}
-	return &Request{c: c, op: op, coll: call.Coll, peer: rootOf(call), begun: c.now()}, nil
+	return &Request{c: c, op: op, coll: call.Coll, peer: rootOf(call), begun: c.now(), ticket: t}, nil
 }
 
 func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
@@ -145,12 +156,15 @@ func (c *Comm) persist(call *backend.Call) (*Persistent, error) {
 	k := c.core
 	call.Seq = k.seq
 	k.seq++
+	tr := k.traceOf(call, 0)
+	t := k.fly.Begin(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.prepareOp(c.bound, call)
+	k.ended(t, err)
 	k.busy.Store(false)
 	if err != nil {
 		return nil, c.collError(call, err)
 	}
-	return newPersistentColl(c, op, call), nil
+	return newPersistentColl(c, op, call, tr), nil
 }
 
 func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/sched"
 )
 
@@ -47,7 +48,8 @@ type core struct {
 	maxTag     uint // what the backend's tags allow
 	name       string
 	job        *job
-	home       *Comm // the handle that WithContext starts from
+	fly        *flight.Recorder // the job's
+	home       *Comm            // the handle that WithContext starts from
 
 	closed atomic.Bool
 
@@ -77,6 +79,7 @@ type job struct {
 	scheds  bool            // all collectives run as schedules
 	ids     idSpace
 	world   *core
+	fly     *flight.Recorder // what the rank's operations are noted in
 	// requests has backend requests to be used again (of *backend.Request). A
 	// backend keeps its own record with each.
 	requests sync.Pool
@@ -88,7 +91,7 @@ type job struct {
 
 // newCore makes the shared part of a communicator.
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
-	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, runner: sched.New(bc)}
+	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, fly: j.fly, runner: sched.New(bc)}
 	k.call.Root = -1
 	if !j.scheds {
 		k.native, _ = bc.(backend.Native)
@@ -96,6 +99,11 @@ func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 		k.starter, _ = bc.(backend.Starter)
 	}
 	k.home = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
+	leader := 0
+	if id != 0 {
+		leader = bc.WorldRank(0)
+	}
+	j.fly.Comm(id, name, k.size, k.rank, leader)
 	j.mu.Lock()
 	j.comms[k] = struct{}{}
 	j.mu.Unlock()
@@ -177,6 +185,7 @@ func (c *Comm) open() error {
 
 // failed wraps the error of an operation.
 func (c *Comm) failed(op string, peer, tag int, err error) error {
+	err = c.record(op, err)
 	return &OpError{Op: op, Comm: c.Name(), Rank: c.Rank(), Peer: peer, Tag: tag, Err: err}
 }
 
@@ -314,8 +323,11 @@ func (k *core) close() error {
 	j.mu.Unlock()
 	k.closeWindows()
 	err := k.bc.Close()
-	if k == j.world && j.done != nil {
-		j.done()
+	if k == j.world {
+		j.fly.Close()
+		if j.done != nil {
+			j.done()
+		}
 	}
 	return err
 }

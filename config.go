@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // Config says how to join a job. The zero value, and nil, take everything from
@@ -42,6 +44,11 @@ type Config struct {
 	// Timeout limits every operation (COHORT_TIMEOUT, a Go duration); 0 is no
 	// limit.
 	Timeout time.Duration
+
+	// FlightDir is the folder in which the flight recorder leaves a file of this rank's
+	// last operations when one fails because of others, or on SIGQUIT (COHORT_FLIGHT_DIR);
+	// empty: nowhere. The command cohort report reads the files.
+	FlightDir string
 
 	// Check makes the mpi backend find mismatched collectives (COHORT_CHECK=1).
 	// The built-in backends always do.
@@ -134,6 +141,7 @@ func settle(cfg *Config, env environment) (settings, error) {
 	text(&s.Interface, "COHORT_TCP_IFACE")
 	text(&s.SecretFile, "COHORT_SECRET_FILE")
 	text(&s.MPILib, "COHORT_MPI_LIB")
+	text(&s.FlightDir, "COHORT_FLIGHT_DIR")
 	text(&s.Collectives, "COHORT_COLLECTIVES")
 	if s.Backend == "" {
 		s.Backend = "auto"
@@ -160,6 +168,14 @@ func settle(cfg *Config, env environment) (settings, error) {
 		return s, err
 	}
 	return s, s.place(env)
+}
+
+// checkFlight says why the flight recorder's folder will not do, and makes it if it is not there.
+func (s *settings) checkFlight() error {
+	if err := flight.Check(s.FlightDir); err != nil {
+		return initFault("the folder of the flight recorder (COHORT_FLIGHT_DIR): %v", err)
+	}
+	return nil
 }
 
 // place finds out which rank of how many this process is.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -16,10 +17,14 @@ import (
 // on a context id (see idSpace), which takes a second one, and make the
 // communicator without further messages.
 
+// makers are the types that maker has made.
+var makers []*backend.Datatype
+
 // maker is the element type of one kind of call that makes communicators.
 func maker(name string) *backend.Datatype {
-	d := &backend.Datatype{Kind: backend.Opaque, Size: 8, Name: name, ID: layoutID("call " + name)}
+	d := &backend.Datatype{Kind: backend.Opaque, Size: 8, Name: name, ID: layoutID("call " + name), Call: true}
 	backend.NameType(d.ID, name)
+	makers = append(makers, d)
 	return d
 }
 
@@ -211,7 +216,10 @@ func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	}
 	c.core.job.ids.begin()
 	defer c.core.job.ids.end()
+	k := c.core
+	t := k.fly.Begin(k.message(flight.CreateGroup, backend.Blocking), uint64(len(members)), flight.Pair(0, uint32(tag)), flight.Pair(0, 0))
 	id, err := c.agreeGroup(g, members, groupTag(tag))
+	k.ended(t, err)
 	if err != nil {
 		return fail(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
@@ -49,6 +50,9 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	if open == nil {
 		return fail(initFault("there is no backend %q: allowed are auto, mpi, tcp, shm and local", name))
 	}
+	if err := s.checkFlight(); err != nil {
+		return fail(err)
+	}
 	bc, err := open(ctx, s)
 	if err != nil {
 		return fail(err)
@@ -71,6 +75,10 @@ func rankOf(cfg *Config) int {
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == "schedule", comms: make(map[*core]struct{})}
 	j.ids.next = 1 // the world has 0
+	j.fly = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
+	for _, d := range makers {
+		j.fly.Type(d.ID, d.Name)
+	}
 	k := j.newCore(bc, worldName, 0)
 	j.world = k
 	if ctx.Done() != nil {

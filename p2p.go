@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -21,8 +22,8 @@ import (
 //
 // Deadline: [ErrTimeout]; a message that has not matched is taken back.
 func Send[T any](c *Comm, buf []T, dest, tag int) error {
-	_, err := typeFor[T]()
-	return c.send("send", view.Bytes(buf), dest, tag, backend.Standard, err)
+	typ, err := typeFor[T]()
+	return c.send("send", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
 }
 
 // Ssend sends buf to dest and returns when a receive has matched it
@@ -36,24 +37,24 @@ func Send[T any](c *Comm, buf []T, dest, tag int) error {
 //
 // Deadline: [ErrTimeout]; a message that has not matched is taken back.
 func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
-	_, err := typeFor[T]()
-	return c.send("ssend", view.Bytes(buf), dest, tag, backend.Synchronous, err)
+	typ, err := typeFor[T]()
+	return c.send("ssend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
 }
 
 // Isend starts a [Send].
 //
 // Buffers: buf must not change until the request is complete.
 func Isend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	_, err := typeFor[T]()
-	return c.isend("isend", view.Bytes(buf), dest, tag, backend.Standard, err)
+	typ, err := typeFor[T]()
+	return c.isend("isend", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
 }
 
 // Issend starts an [Ssend].
 //
 // Buffers: buf must not change until the request is complete.
 func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	_, err := typeFor[T]()
-	return c.isend("issend", view.Bytes(buf), dest, tag, backend.Synchronous, err)
+	typ, err := typeFor[T]()
+	return c.isend("issend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
 }
 
 // Recv receives a message from source, or [AnySource], with a tag, or [AnyTag].
@@ -70,16 +71,16 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // Deadline: [ErrTimeout]; the receive is taken back, and the communicator stays
 // usable.
 func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
-	_, err := typeFor[T]()
-	return c.recv("recv", view.Bytes(buf), source, tag, err)
+	typ, err := typeFor[T]()
+	return c.recv("recv", typ, view.Bytes(buf), source, tag, err)
 }
 
 // Irecv starts a [Recv].
 //
 // Buffers: buf must not be used until the request is complete.
 func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
-	_, err := typeFor[T]()
-	return c.irecv("irecv", view.Bytes(buf), source, tag, err)
+	typ, err := typeFor[T]()
+	return c.irecv("irecv", typ, view.Bytes(buf), source, tag, err)
 }
 
 // Sendrecv sends send to dest and receives recv from source at the same time, so
@@ -95,8 +96,8 @@ func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 //
 // Deadline: [ErrTimeout]; what has not matched is taken back.
 func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (Status, error) {
-	_, err := typeFor[T]()
-	return c.sendrecv(view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err)
+	typ, err := typeFor[T]()
+	return c.sendrecv(typ, view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err)
 }
 
 // RecvAlloc receives a message of any length into a slice made for it.
@@ -118,7 +119,10 @@ func RecvAlloc[T any](c *Comm, source, tag int) ([]T, Status, error) {
 	if source == ProcNull {
 		return nil, noStatus, nil
 	}
-	m, st, _, err := c.core.bc.Mprobe(c.bound, source, backendTag(tag), true)
+	k := c.core
+	t := k.fly.Begin(k.message(flight.RecvAlloc, backend.Blocking), 0, flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
+	m, st, _, err := k.bc.Mprobe(c.bound, source, backendTag(tag), true)
+	k.ended(t, err)
 	if err != nil {
 		return nil, Status{}, c.failed("recvalloc", source, tag, err)
 	}
@@ -186,12 +190,12 @@ func (k *core) badTag(tag int) error {
 }
 
 // send is the blocking send; err is what the typed function found wrong already.
-func (c *Comm) send(op string, buf []byte, dest, tag int, mode backend.Mode, err error) error {
+func (c *Comm) send(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) error {
 	if err == nil {
 		err = c.checkSend(dest, tag)
 	}
 	if err == nil && dest != ProcNull {
-		err = c.core.bc.Send(c.bound, buf, dest, tag, mode)
+		err = c.core.sendNoted(c.bound, typ, buf, dest, tag, mode)
 	}
 	if err != nil {
 		return c.failed(op, dest, tag, err)
@@ -199,7 +203,27 @@ func (c *Comm) send(op string, buf []byte, dest, tag int, mode backend.Mode, err
 	return nil
 }
 
-func (c *Comm) recv(op string, buf []byte, source, tag int, err error) (Status, error) {
+// sendNoted makes a send and a record of it.
+func (k *core) sendNoted(b *backend.Bound, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode) error {
+	what := k.message(flight.Send+flight.Kind(mode), backend.Blocking)
+	typed, place := flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(dest), 0)
+	if mode == backend.Standard && len(buf) <= shortSend {
+		t := k.fly.BeginUntimed(what, uint64(len(buf)), typed, place)
+		err := k.bc.Send(b, buf, dest, tag, mode)
+		if err == nil {
+			k.fly.EndTimed(t)
+		} else {
+			k.ended(t, err)
+		}
+		return err
+	}
+	t := k.fly.Begin(what, uint64(len(buf)), typed, place)
+	err := k.bc.Send(b, buf, dest, tag, mode)
+	k.ended(t, err)
+	return err
+}
+
+func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (Status, error) {
 	if err == nil {
 		err = c.checkRecv(source, tag)
 	}
@@ -209,16 +233,21 @@ func (c *Comm) recv(op string, buf []byte, source, tag int, err error) (Status, 
 	if source == ProcNull {
 		return noStatus, nil
 	}
-	st, err := c.core.bc.Recv(c.bound, buf, source, backendTag(tag))
+	k := c.core
+	t := k.fly.Begin(k.message(flight.Recv, backend.Blocking), uint64(len(buf)), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
+	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
+	k.ended(t, err)
 	if err != nil {
 		return status(st), c.failed(op, source, tag, err)
 	}
 	return status(st), nil
 }
 
-// newRequest returns a begun request.
-func (c *Comm) newRequest(op string, peer, tag int) *Request {
-	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now(), req: c.core.job.request()}
+// newRequest returns a begun request, and notes it.
+func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *Request {
+	k := c.core
+	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now(), req: k.job.request()}
+	q.ticket = k.fly.BeginUntimed(k.message(kind, backend.Nonblocking), uint64(bytes), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(peer)), 0))
 	q.req.Begin()
 	return q
 }
@@ -231,14 +260,14 @@ func (c *Comm) now() time.Time {
 	return time.Now()
 }
 
-func (c *Comm) isend(op string, buf []byte, dest, tag int, mode backend.Mode, err error) (*Request, error) {
+func (c *Comm) isend(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) (*Request, error) {
 	if err == nil {
 		err = c.checkSend(dest, tag)
 	}
 	if err != nil {
 		return nil, c.failed(op, dest, tag, err)
 	}
-	q := c.newRequest(op, dest, tag)
+	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
 	if dest == ProcNull {
 		q.req.Complete(backend.Status{}, nil)
 	} else {
@@ -247,14 +276,14 @@ func (c *Comm) isend(op string, buf []byte, dest, tag int, mode backend.Mode, er
 	return q, nil
 }
 
-func (c *Comm) irecv(op string, buf []byte, source, tag int, err error) (*Request, error) {
+func (c *Comm) irecv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (*Request, error) {
 	if err == nil {
 		err = c.checkRecv(source, tag)
 	}
 	if err != nil {
 		return nil, c.failed(op, source, tag, err)
 	}
-	q := c.newRequest(op, source, tag)
+	q := c.newRequest(op, flight.Recv, typ, len(buf), source, tag)
 	if source == ProcNull {
 		q.req.Complete(backend.Status{Source: ProcNull, Tag: AnyTag}, nil)
 	} else {
@@ -289,7 +318,7 @@ func (c *Comm) finish(q *backend.Request) (backend.Status, error) {
 	return st, err
 }
 
-func (c *Comm) sendrecv(send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (Status, error) {
+func (c *Comm) sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (Status, error) {
 	if err == nil {
 		err = c.checkSend(dest, sendTag)
 	}
@@ -303,22 +332,27 @@ func (c *Comm) sendrecv(send []byte, dest, sendTag int, recv []byte, source, rec
 		return Status{}, c.failed("sendrecv", source, recvTag, err)
 	}
 	if source == ProcNull {
-		return noStatus, c.send("sendrecv", send, dest, sendTag, backend.Standard, nil)
+		return noStatus, c.send("sendrecv", typ, send, dest, sendTag, backend.Standard, nil)
 	}
-	bc := c.core.bc
-	q := c.core.job.request()
+	k := c.core
+	// Of the two tags the receive's, and the destination where others have their number.
+	t := k.fly.Begin(k.message(flight.Sendrecv, backend.Blocking), uint64(len(recv)), flight.Pair(typ.ID, uint32(recvTag)), flight.Pair(uint32(int32(source)), uint32(int32(dest))))
+	bc := k.bc
+	q := k.job.request()
 	q.Begin()
 	bc.Irecv(q, recv, source, backendTag(recvTag))
 	if dest != ProcNull {
 		if err := bc.Send(c.bound, send, dest, sendTag, backend.Standard); err != nil {
 			bc.Cancel(q)
 			if bc.Await(&backend.Bound{Timeout: grace}, q) == nil {
-				c.core.job.requests.Put(q)
+				k.job.requests.Put(q)
 			}
+			k.ended(t, err)
 			return Status{}, c.failed("sendrecv", dest, sendTag, err)
 		}
 	}
 	st, err := c.finish(q)
+	k.ended(t, err)
 	if err != nil {
 		return status(st), c.failed("sendrecv", source, recvTag, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -32,10 +33,14 @@ type Persistent struct {
 
 	op backend.Operation // of a collective
 
+	trace trace // for the flight recorder, of each start
+
 	mu     sync.Mutex // guards what follows
 	state  persistentState
 	begun  time.Time
-	status Status // of the last completion
+	starts uint32
+	ticket flight.Ticket // of the last start
+	status Status        // of the last completion
 	err    error
 }
 
@@ -55,8 +60,8 @@ const (
 //
 // Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
 func SendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
-	_, err := typeFor[T]()
-	return c.sendInit("sendinit", view.Bytes(buf), dest, tag, backend.Standard, err)
+	typ, err := typeFor[T]()
+	return c.sendInit("sendinit", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
 }
 
 // SsendInit prepares an [Ssend] that can be started any number of times.
@@ -67,8 +72,8 @@ func SendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 //
 // Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
 func SsendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
-	_, err := typeFor[T]()
-	return c.sendInit("ssendinit", view.Bytes(buf), dest, tag, backend.Synchronous, err)
+	typ, err := typeFor[T]()
+	return c.sendInit("ssendinit", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
 }
 
 // RecvInit prepares a [Recv] that can be started any number of times.
@@ -79,28 +84,40 @@ func SsendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 //
 // Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
 func RecvInit[T any](c *Comm, buf []T, source, tag int) (*Persistent, error) {
-	_, err := typeFor[T]()
+	typ, err := typeFor[T]()
 	if err == nil {
 		err = c.checkRecv(source, tag)
 	}
 	if err != nil {
 		return nil, c.failed("recvinit", source, tag, err)
 	}
-	return &Persistent{c: c, name: "recvinit", peer: source, tag: tag, buf: view.Bytes(buf), start: startRecv}, nil
+	p := &Persistent{c: c, name: "recvinit", peer: source, tag: tag, buf: view.Bytes(buf), start: startRecv}
+	p.traceAs(flight.Recv, typ)
+	return p, nil
 }
 
-func (c *Comm) sendInit(op string, buf []byte, dest, tag int, mode backend.Mode, err error) (*Persistent, error) {
+func (c *Comm) sendInit(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) (*Persistent, error) {
 	if err == nil {
 		err = c.checkSend(dest, tag)
 	}
 	if err != nil {
 		return nil, c.failed(op, dest, tag, err)
 	}
-	return &Persistent{c: c, name: op, peer: dest, tag: tag, buf: buf, mode: mode, start: startSend}, nil
+	p := &Persistent{c: c, name: op, peer: dest, tag: tag, buf: buf, mode: mode, start: startSend}
+	p.traceAs(flight.Send+flight.Kind(mode), typ)
+	return p, nil
 }
 
-func newPersistentColl(c *Comm, op backend.Operation, call *backend.Call) *Persistent {
-	return &Persistent{c: c, name: collName(call.Coll, backend.Persistent), peer: rootOf(call), tag: Undefined, op: op}
+// traceAs sets what is noted of each start of a point-to-point operation.
+func (p *Persistent) traceAs(kind flight.Kind, typ *backend.Datatype) {
+	p.trace = trace{
+		what: p.c.core.message(kind, backend.Persistent), count: uint64(len(p.buf)),
+		typed: flight.Pair(typ.ID, uint32(p.tag)), place: flight.Pair(uint32(int32(p.peer)), 0),
+	}
+}
+
+func newPersistentColl(c *Comm, op backend.Operation, call *backend.Call, tr trace) *Persistent {
+	return &Persistent{trace: tr, c: c, name: collName(call.Coll, backend.Persistent), peer: rootOf(call), tag: Undefined, op: op}
 }
 
 func startSend(p *Persistent) {
@@ -142,6 +159,12 @@ func (p *Persistent) Start() error {
 	}
 	p.begun = p.c.now()
 	p.state = active
+	p.starts++
+	tr := &p.trace
+	if p.op != nil {
+		tr.typed = tr.typed&(1<<32-1) | uint64(p.starts)<<32
+	}
+	p.ticket = p.c.core.fly.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	if p.op != nil {
 		p.op.Start()
 		return nil
@@ -180,7 +203,9 @@ func (p *Persistent) Wait() (Status, error) {
 		return p.status, p.err
 	}
 	if !p.ready() {
+		p.c.core.fly.Wait(p.ticket)
 		if err := p.await(); err != nil {
+			p.c.core.ended(p.ticket, err)
 			return Status{}, p.failed(err)
 		}
 	}
@@ -226,6 +251,7 @@ func (p *Persistent) complete() (Status, error) {
 	} else {
 		p.status, p.err = status(p.req.Status), p.req.Err
 	}
+	p.c.core.ended(p.ticket, p.err)
 	if p.err != nil {
 		p.err = p.failed(p.err)
 	}

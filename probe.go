@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -34,7 +35,9 @@ func (c *Comm) probe(op string, source, tag int, block bool) (Status, bool, erro
 	var st backend.Status
 	ok := false
 	if err == nil {
+		t := c.beginProbe(flight.Probe, source, tag, block)
 		st, ok, err = c.core.bc.Probe(c.bound, source, backendTag(tag), block)
+		c.endProbe(t, err)
 	}
 	if err != nil {
 		return Status{}, false, c.failed(op, source, tag, err)
@@ -43,6 +46,21 @@ func (c *Comm) probe(op string, source, tag int, block bool) (Status, bool, erro
 		return Status{}, false, nil
 	}
 	return status(st), true, nil
+}
+
+// beginProbe notes a probe that waits, and no other.
+func (c *Comm) beginProbe(kind flight.Kind, source, tag int, block bool) flight.Ticket {
+	if !block {
+		return 0
+	}
+	k := c.core
+	return k.fly.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
+}
+
+func (c *Comm) endProbe(t flight.Ticket, err error) {
+	if t != 0 {
+		c.core.ended(t, err)
+	}
 }
 
 // Message is a message that Mprobe has taken out of the queues: only MessageRecv
@@ -82,7 +100,9 @@ func (c *Comm) mprobe(op string, source, tag int, block bool) (*Message, Status,
 	var st backend.Status
 	ok := false
 	if err == nil {
+		t := c.beginProbe(flight.Mprobe, source, tag, block)
 		m, st, ok, err = c.core.bc.Mprobe(c.bound, source, backendTag(tag), block)
+		c.endProbe(t, err)
 	}
 	if err != nil {
 		return nil, Status{}, false, c.failed(op, source, tag, err)
@@ -102,14 +122,17 @@ func (c *Comm) mprobe(op string, source, tag int, block bool) (*Message, Status,
 // Errors: [ErrRequest] for a nil message or one received before, [ErrTruncate],
 // [ErrType].
 func MessageRecv[T any](m *Message, buf []T) (Status, error) {
-	_, err := typeFor[T]()
+	typ, err := typeFor[T]()
 	if err := m.take("messagerecv", err); err != nil {
 		return Status{}, err
 	}
 	if m.st.Source == ProcNull {
 		return noStatus, nil
 	}
-	st, err := m.c.imrecv(m.m, view.Bytes(buf))
+	k, b := m.c.core, view.Bytes(buf)
+	t := k.fly.Begin(k.message(flight.MessageRecv, backend.Blocking), uint64(len(b)), flight.Pair(typ.ID, uint32(m.st.Tag)), flight.Pair(uint32(m.st.Source), 0))
+	st, err := m.c.imrecv(m.m, b)
+	k.ended(t, err)
 	if err != nil {
 		return status(st), m.c.failed("messagerecv", m.st.Source, m.st.Tag, err)
 	}
@@ -120,11 +143,11 @@ func MessageRecv[T any](m *Message, buf []T) (Status, error) {
 //
 // Buffers: buf must not be used until the request is complete.
 func ImessageRecv[T any](m *Message, buf []T) (*Request, error) {
-	_, err := typeFor[T]()
+	typ, err := typeFor[T]()
 	if err := m.take("imessagerecv", err); err != nil {
 		return nil, err
 	}
-	q := m.c.newRequest("imessagerecv", m.st.Source, m.st.Tag)
+	q := m.c.newRequest("imessagerecv", flight.MessageRecv, typ, len(view.Bytes(buf)), m.st.Source, m.st.Tag)
 	if m.st.Source == ProcNull {
 		q.req.Complete(backend.Status{Source: ProcNull, Tag: AnyTag}, nil)
 	} else {

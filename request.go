@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // Request is a nonblocking operation. Its buffers belong to the operation until
@@ -32,6 +33,7 @@ type Request struct {
 	st    Status
 	err   error
 
+	ticket   flight.Ticket         // of its record
 	begun    time.Time             // when the operation's own deadline counts from; zero without one
 	gone     atomic.Pointer[error] // why the operation was ended before its time
 	reported atomic.Bool           // its completion has been returned to the user
@@ -62,7 +64,9 @@ func (q *Request) drop() { q.users.Add(-1) }
 // finish ends a hold of a complete operation and returns its outcome.
 func (q *Request) finish() (Status, error) {
 	st, err := q.outcome()
-	q.reported.Store(true)
+	if !q.reported.Swap(true) {
+		q.c.core.ended(q.ticket, err)
+	}
 	if !q.users.CompareAndSwap(1, settling) {
 		q.drop()
 		return st, err
@@ -137,6 +141,7 @@ func (q *Request) Wait() (Status, error) {
 		return q.st, q.err
 	}
 	if !q.complete() {
+		q.c.core.fly.Wait(q.ticket)
 		var why error
 		if q.op != nil {
 			why = q.c.core.bc.Await(q.c.bound, q.op)
@@ -145,6 +150,7 @@ func (q *Request) Wait() (Status, error) {
 		}
 		if why != nil && !q.complete() {
 			if err := q.end(why); err != nil {
+				q.c.core.ended(q.ticket, err)
 				q.drop()
 				return Status{}, err
 			}

@@ -19,7 +19,7 @@ import (
 // of the rank that failed first in front; a panic is an error with its stack.
 //
 // The context governs the world, as for [Init]; the settings that make sense for
-// ranks of one process (COHORT_TIMEOUT, COHORT_COLLECTIVES) come from the
+// ranks of one process (COHORT_TIMEOUT, COHORT_COLLECTIVES, COHORT_FLIGHT_DIR) come from the
 // environment.
 func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	fail := func(err error) error {
@@ -38,6 +38,9 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	// ranks'.
 	s, err := settle(&Config{Backend: "local", Size: 1}, osEnv)
 	if err != nil {
+		return fail(err)
+	}
+	if err := s.checkFlight(); err != nil {
 		return fail(err)
 	}
 	var first failures

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // WaitAll waits until all requests are complete and returns their errors
@@ -170,9 +171,14 @@ const slice = 200 * time.Microsecond
 func waitSome(reqs []*Request) (int, error) {
 	s := anySets.Get().(*anyOf)
 	s.reqs = reqs
+	var t flight.Ticket // of the wait, once there is one
+	var k *core
 	defer func() {
 		s.reqs = nil
 		anySets.Put(s)
+		if t != 0 {
+			k.fly.End(t)
+		}
 	}()
 	for {
 		var next *Request // one to wait with
@@ -204,6 +210,10 @@ func waitSome(reqs []*Request) (int, error) {
 			if next.c.bound == nil {
 				next, at = q, i
 			}
+		}
+		if t == 0 {
+			k = next.c.core
+			t = k.fly.Begin(k.message(flight.WaitAny, backend.Blocking), uint64(len(reqs)), 0, flight.Pair(uint32(int32(next.peer)), 0))
 		}
 		if several {
 			for _, q := range reqs {

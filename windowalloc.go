@@ -28,6 +28,7 @@ func allocate[T any](c *Comm, call string, n int, whole bool) (*shared, error) {
 	}
 	defer c.core.busy.Store(false)
 	typ, bytes, bad := asked[T](call, n)
+	c.core.fly.Type(typ.ID, typ.Name)
 	a := &allocation{c: c, typ: typ, bytes: bytes, whole: whole}
 	if err := a.agree(bad); err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func asked[T any](call string, n int) (typ *backend.Datatype, bytes int, bad err
 		bytes = n * size
 	}
 	name := call + " of " + elem.Name
-	typ = &backend.Datatype{Kind: backend.Opaque, Size: 8, Name: name, ID: layoutID(fmt.Sprintf("call %s of %d", call, elem.ID))}
+	typ = &backend.Datatype{Kind: backend.Opaque, Size: 8, Name: name, ID: layoutID(fmt.Sprintf("call %s of %d", call, elem.ID)), Call: true}
 	backend.NameType(typ.ID, name)
 	return typ, bytes, bad
 }

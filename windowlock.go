@@ -1,6 +1,10 @@
 package cohort
 
-import "github.com/cohort-hpc/cohort/internal/window"
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
 
 // LockKind is how the part of a window is locked.
 type LockKind uint8
@@ -75,7 +79,9 @@ func (w *untyped) lock(kind LockKind, rank int) (LockGuard, error) {
 	if s == nil {
 		return LockGuard{}, s.failed("lock", rank, noWindow)
 	}
+	t := s.begin(flight.Lock, rank)
 	ticket, err := s.win.Lock(s.c.bound, window.Kind(kind), rank)
+	s.c.core.ended(t, err)
 	if err != nil {
 		return LockGuard{}, s.failed("lock", rank, err)
 	}
@@ -87,11 +93,19 @@ func (w *untyped) lockAll() (LockAllGuard, error) {
 	if s == nil {
 		return LockAllGuard{}, s.failed("lockall", Undefined, noWindow)
 	}
+	t := s.begin(flight.LockAll, Undefined)
 	ticket, err := s.win.LockAll(s.c.bound)
+	s.c.core.ended(t, err)
 	if err != nil {
 		return LockAllGuard{}, s.failed("lockall", Undefined, err)
 	}
 	return LockAllGuard{s, ticket}, nil
+}
+
+// begin has the flight recorder note a lock.
+func (s *shared) begin(kind flight.Kind, rank int) flight.Ticket {
+	k := s.c.core
+	return k.fly.Begin(k.message(kind, backend.Blocking), 0, 0, flight.Pair(uint32(int32(rank)), uint32(s.number)))
 }
 
 var noLock = fault(ErrWin, "the lock is nil")

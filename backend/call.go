@@ -173,11 +173,11 @@ func (f Fingerprint) String() string {
 		return fmt.Sprintf("%s with an argument error (%v)", name, Sentinel(f.Err))
 	}
 	if f.Coll == Barrier && f.Type != 0 { // a fence, which is a Barrier with a type
-		return fmt.Sprintf("%s(window %d)", typeName(f.Type), f.Root)
+		return fmt.Sprintf("%s(window %d)", TypeName(f.Type), f.Root)
 	}
 	s := name + "("
 	if f.Coll != Barrier {
-		s += fmt.Sprintf("type %s", typeName(f.Type))
+		s += fmt.Sprintf("type %s", TypeName(f.Type))
 		switch f.Coll {
 		case Gatherv, Scatterv, Alltoallv:
 		default:
@@ -208,8 +208,12 @@ var typeNames sync.Map
 // first name stays: types of one layout have the same ID.
 func NameType(id uint32, name string) { typeNames.LoadOrStore(id, name) }
 
-func typeName(id uint32) string {
-	if id < uint32(numKinds) {
+// NumberType reports whether an ID is that of a kind, which needs no name.
+func NumberType(id uint32) bool { return id < uint32(numKinds) }
+
+// TypeName returns the name of the type with an ID, a number in hexadecimal for one without.
+func TypeName(id uint32) string {
+	if NumberType(id) {
 		return Kind(id).String()
 	}
 	if name, ok := typeNames.Load(id); ok {

@@ -47,4 +47,5 @@ type Datatype struct {
 	Size int    // bytes of one element, at least 1
 	Name string // the Go type's name, for messages
 	ID   uint32 // equal on all ranks for the same layout: the kind for numbers, a hash of the layout otherwise
+	Call bool   // not of elements: it names a call of cohort's own among the collectives
 }

@@ -26,6 +26,7 @@ var users = map[string][]string{
 	"internal/clp":               {"sddp/lp"},
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
+	"internal/flight":            {"", "cmd/cohort"},
 	"internal/kernel":            {"", "coll", "internal/direct/directtest"},
 	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen":        nil, // go generate
@@ -37,7 +38,7 @@ var users = map[string][]string{
 	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/slurmtest":         nil, // tests only
 	"internal/spawn":             {"cmd/cohort"},
-	"internal/view":              {"", "backend/*", "cohorttest", "internal/clp", "internal/kernel", "internal/window"},
+	"internal/view":              {"", "backend/*", "cohorttest", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
 	"internal/window":            {""},
 	"internal/wire":              {"backend/tcp", "cmd/cohort", "internal/spawn"},
 }

@@ -1,0 +1,63 @@
+package flight
+
+import (
+	"os"
+	"strings"
+	"time"
+)
+
+// The clock of the records counts ticks of the processor's own counter where that runs evenly and
+// the same on all processors, and nanoseconds elsewhere. What a tick is, is found out by comparing
+// it with the time at the start of the process and later on.
+var (
+	epoch      = time.Now()
+	epochTicks = ticks()
+	counting   = steady()
+)
+
+// clockSource says which counter the kernel trusts. One that it has given up on is of no use here.
+const clockSource = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+
+// steady reports whether ticks counts evenly, on all processors alike.
+func steady() bool {
+	if !hasTicks {
+		return false
+	}
+	b, err := os.ReadFile(clockSource)
+	if err != nil {
+		return true // not Linux, or hidden; all processors of today have such a counter
+	}
+	switch strings.TrimSpace(string(b)) {
+	case "hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit":
+		return false
+	}
+	return true
+}
+
+// now is the clock of the records. It is never 0, which stands for no time.
+func now() uint64 {
+	if counting {
+		return ticks() - epochTicks + 1
+	}
+	return uint64(time.Since(epoch)) + 1
+}
+
+// settleTime is how long ticks are compared with the time at least.
+const settleTime = 2 * time.Millisecond
+
+// rate returns how many ticks of now there are in a second.
+func rate() float64 {
+	if !counting {
+		return 1e9
+	}
+	for {
+		// A pair of readings between which the goroutine lost its processor is far apart in time,
+		// which matters the less the longer the process runs.
+		d := time.Since(epoch)
+		n := now()
+		if d >= settleTime {
+			return float64(n) / d.Seconds()
+		}
+		time.Sleep(settleTime - d)
+	}
+}

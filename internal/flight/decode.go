@@ -1,0 +1,199 @@
+package flight
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Dump is what a file says.
+type Dump struct {
+	Job, Backend, Host string
+	Rank, Size, Pid    int
+	Cause              Cause
+	Reason             string    // the error that came first
+	Dumped             time.Time // zero if the rank has not dumped: it was killed, or runs
+	Left               time.Time // when the rank left the job in good order, zero if it has not
+	Comms              []CommName
+	Types              map[uint32]string
+	Ops                []Operation // in the order in which they began
+}
+
+// CommName is a communicator.
+type CommName struct {
+	ID     uint32
+	Name   string
+	Size   int
+	Rank   int // the dumping rank's
+	Leader int // the world rank of its rank 0
+}
+
+// Operation is one record.
+type Operation struct {
+	Ticket uint64
+	Kind   Kind
+	Form   backend.Form
+	Named  bool // a call of cohort's own, whose name is the type's
+	Op     backend.OpCode
+	Comm   uint32
+	Type   uint32
+	Count  int64 // elements of a collective, bytes of a message
+	Peer   int   // the peer, or the root; none: below -1
+	Tag    int
+	Seq    uint32
+	State  State
+	Code   uint8     // of the error of a failure
+	Begun  time.Time // zero: not recorded
+	Since  time.Time // when it came to its state, zero: not recorded
+}
+
+// Decode reads the contents of a file.
+func Decode(b []byte) (*Dump, error) {
+	if len(b) < ringAt || string(b[:len(magic)]) != magic {
+		return nil, errors.New("not a file of the flight recorder")
+	}
+	// Aligned, whatever b is.
+	m := make(image, fileSize)
+	copy(m, b)
+	switch v, n := m.word(atVersion), m.word(atSlots); {
+	case v != version:
+		return nil, fmt.Errorf("version %d of the flight recorder's files; this program reads version %d", v, version)
+	case n != Slots || len(b) != fileSize:
+		return nil, fmt.Errorf("%d bytes with %d records, want %d with %d: the file is damaged", len(b), n, fileSize, Slots)
+	}
+	rank, size, hz := m.word(atRank), m.word(atSize), m.hertz()
+	if size == 0 || size > math.MaxInt32 || rank >= size {
+		return nil, fmt.Errorf("rank %d of %d: the file is damaged", rank, size)
+	}
+	if !(hz >= 1e3 && hz <= 1e12) {
+		return nil, fmt.Errorf("a clock of %g ticks a second: the file is damaged", hz)
+	}
+	d := &Dump{
+		Job: m.text(jobAt, jobSize), Backend: m.text(backendAt, backendSize), Host: m.text(hostAt, hostSize),
+		Rank: int(rank), Size: int(size), Pid: int(int32(m.word(atPid))),
+		Cause: Cause(m.word(atCause)), Reason: m.text(reasonAt, reasonSize), Types: make(map[uint32]string),
+	}
+	d.Dumped, d.Left = m.time(m.word(atDumped)), m.time(m.word(atClosed))
+	for i := range tableSize {
+		if r := m.row(commsAt, i); r.name != "" {
+			d.Comms = append(d.Comms, CommName{ID: r.id, Name: r.name, Size: int(r.size), Rank: int(r.rank), Leader: int(r.leader)})
+		}
+		if r := m.row(typesAt, i); r.name != "" {
+			d.Types[r.id] = r.name
+		}
+	}
+	ring := m.ring()
+	for i := range ring {
+		if r, ok := ring[i].read(); ok {
+			if o := m.operation(r); o.Kind.known() {
+				d.Ops = append(d.Ops, o)
+			}
+		}
+	}
+	slices.SortFunc(d.Ops, func(a, b Operation) int { return cmp.Compare(a.Ticket, b.Ticket) })
+	return d, nil
+}
+
+// time returns the wall time of a tick, zero for 0. A number that makes no sense gives a time that
+// makes none.
+func (m image) time(tick uint64) time.Time {
+	if tick == 0 {
+		return time.Time{}
+	}
+	ns := float64(tick) / m.hertz() * 1e9
+	if ns > math.MaxInt64/4 {
+		return time.Time{}
+	}
+	return m.start().Add(time.Duration(ns))
+}
+
+func (m image) operation(r record) Operation {
+	o := Operation{
+		Ticket: r.first, Kind: Kind(r.what), Form: backend.Form(r.what >> 8), Op: backend.OpCode(r.what >> 16),
+		Named: r.what>>24&1 != 0, Comm: uint32(r.what >> 32), Count: int64(r.count),
+		Type: uint32(r.typed), Tag: int(int32(r.typed >> 32)), Peer: int(int32(r.place)), Seq: uint32(r.place >> 32),
+		State: State(r.state), Begun: m.time(r.begun), Since: m.time(r.state >> 8),
+	}
+	if o.State >= Failed {
+		o.State, o.Code = Failed, uint8(o.State-Failed)
+	}
+	return o
+}
+
+// Read reads the files of a folder, or one file: one dump for each rank. Where there are files of
+// several jobs, those of the job that was started last are taken, and others says how many of the
+// others there are.
+func Read(path string) (dumps []*Dump, others int, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	paths := []string{path}
+	if st.IsDir() {
+		if paths, err = filepath.Glob(filepath.Join(escape(path), "*"+suffix)); err != nil {
+			return nil, 0, err
+		}
+		paths = slices.DeleteFunc(paths, func(p string) bool { return strings.HasPrefix(filepath.Base(p), ".") })
+		if len(paths) == 0 {
+			return nil, 0, fmt.Errorf("%s: no files of the flight recorder (rank-NNNN%s)", path, suffix)
+		}
+	}
+	var last string
+	var begun time.Time
+	byRank := make(map[int]string)
+	for _, p := range paths {
+		b, err := readFile(p)
+		if err != nil {
+			return nil, 0, err
+		}
+		d, err := Decode(b)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", p, err)
+		}
+		dumps = append(dumps, d)
+		if at := image(b).start(); begun.IsZero() || at.After(begun) {
+			last, begun = d.Job, at
+		}
+	}
+	all := len(dumps)
+	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return d.Job != last })
+	for _, d := range dumps {
+		if byRank[d.Rank] != "" {
+			return nil, 0, fmt.Errorf("%s: two files of rank %d", path, d.Rank)
+		}
+		byRank[d.Rank] = d.Job + "."
+		if d.Size != dumps[0].Size {
+			return nil, 0, fmt.Errorf("%s: rank %d is one of %d, rank %d one of %d: files of several jobs", path, d.Rank, d.Size, dumps[0].Rank, dumps[0].Size)
+		}
+	}
+	slices.SortFunc(dumps, func(a, b *Dump) int { return cmp.Compare(a.Rank, b.Rank) })
+	return dumps, all - len(dumps), nil
+}
+
+// escape has Glob take a folder's name as it is.
+func escape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+}
+
+// readFile reads a file that is not longer than those of the recorder are.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, fileSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return b, nil
+}

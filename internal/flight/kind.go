@@ -1,0 +1,50 @@
+package flight
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Kind says what an operation is: a backend.Coll, or one of those below.
+type Kind uint8
+
+// The operations that are not collectives.
+const (
+	Send Kind = 64 + iota
+	Ssend
+	Recv
+	Sendrecv
+	RecvAlloc
+	Probe
+	Mprobe
+	MessageRecv
+	WaitAny
+	CreateGroup
+	Lock
+	LockAll
+	numKinds
+)
+
+var kindNames = [...]string{
+	"Send", "Ssend", "Recv", "Sendrecv", "RecvAlloc", "Probe", "Mprobe", "MessageRecv", "WaitAny", "CreateGroup", "Lock", "LockAll",
+}
+
+// Collective reports whether k is a collective.
+func (k Kind) Collective() bool { return k < Send }
+
+// known reports whether there is such an operation.
+func (k Kind) known() bool {
+	return k >= Send && k < numKinds || k > 0 && k <= Kind(backend.Exscan)
+}
+
+// String returns the operation's name in Go's spelling.
+func (k Kind) String() string {
+	switch {
+	case !k.known():
+		return fmt.Sprintf("operation %d", uint8(k))
+	case k.Collective():
+		return backend.Coll(k).String()
+	}
+	return kindNames[k-Send]
+}

@@ -1,0 +1,253 @@
+package flight
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Job says whose operations a recorder keeps.
+type Job struct {
+	Name       string
+	Backend    string
+	Rank, Size int
+}
+
+// Recorder is the ring of one rank and what it takes to write it to a file.
+type Recorder struct {
+	Ring
+	dir  string        // where files go; empty: nowhere
+	path string        // the file's
+	seen atomic.Uint32 // the causes there were, a bit each
+
+	mu     sync.Mutex // guards the image but for its ring, and what follows
+	mem    image
+	mapped bool // the image is the file
+	noted  bool // a cause has been written down
+	comms  int  // communicators that were named
+	types  map[uint32]bool
+	closed bool
+}
+
+// New returns a recorder whose files go to dir, of which Check has nothing to say; nowhere if dir is
+// empty. Where dir is in memory, the file is there from the start and outlives a process that is
+// killed.
+func New(dir string, job Job) *Recorder {
+	r := &Recorder{dir: dir, types: make(map[uint32]bool), mem: make(image, fileSize)}
+	r.head(job)
+	if dir != "" {
+		r.path = filepath.Join(dir, FileName(job.Rank))
+		r.share()
+	}
+	r.recs = r.mem.ring()
+	if dir != "" {
+		watch(r)
+	}
+	return r
+}
+
+// Check makes a folder, if it is not there, and says why files cannot be written to it. No folder is
+// in order.
+func Check(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".try-*")
+	if err != nil {
+		return err
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
+// FileName is the name of a rank's file.
+func FileName(rank int) string { return fmt.Sprintf("rank-%04d%s", rank, suffix) }
+
+const suffix = ".flight"
+
+// head writes the head of a new image.
+func (r *Recorder) head(job Job) {
+	m := r.mem
+	copy(m[atMagic:], magic)
+	for at, v := range map[int]uint64{
+		atVersion: version, atSlots: Slots, atRank: uint64(job.Rank), atSize: uint64(job.Size), atPid: uint64(os.Getpid()),
+		atStart: uint64(epoch.UnixNano()),
+	} {
+		m.setWord(at, v)
+	}
+	host, _ := os.Hostname() // unknown is as good as empty
+	m.setText(jobAt, jobSize, job.Name)
+	m.setText(hostAt, hostSize, host)
+	m.setText(backendAt, backendSize, job.Backend)
+}
+
+// share makes the image the file itself where that costs nothing. Without room for it the file is
+// tried to be written when there is need.
+func (r *Recorder) share() {
+	if !inMemory(r.dir) {
+		return
+	}
+	r.mem.setHertz(rate())
+	if mem, err := mapFile(r.path, r.mem); err == nil {
+		r.mem, r.mapped = mem, true
+		// Not at Close: a goroutine may be in an operation still.
+		runtime.AddCleanup(r, unmap, mem)
+	}
+}
+
+// Comm notes the name of a communicator, its size, the rank there, and the world rank of its rank 0.
+func (r *Recorder) Comm(id uint32, name string, size, rank, leader int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	i := r.comms
+	if i >= tableSize { // the world stays, and of the others the youngest
+		i = 1 + (i-1)%(tableSize-1)
+	}
+	r.comms++
+	r.mem.setRow(commsAt, i, row{id, uint32(size), uint32(rank), uint32(leader), name})
+}
+
+// Type notes the name of a type that is no number. Those of the operations in the ring are added
+// when it is dumped.
+func (r *Recorder) Type(id uint32, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.name(id, name)
+	}
+}
+
+// name writes the name of a type into the table. Locked.
+func (r *Recorder) name(id uint32, name string) {
+	if r.types[id] || len(r.types) >= tableSize {
+		return
+	}
+	r.mem.setRow(typesAt, len(r.types), row{id: id, name: name})
+	r.types[id] = true
+}
+
+// nameTypes names the types of the operations in the ring. Locked.
+func (r *Recorder) nameTypes() {
+	for i := range r.recs {
+		if rec, ok := r.recs[i].read(); ok && !backend.NumberType(uint32(rec.typed)) {
+			r.name(uint32(rec.typed), backend.TypeName(uint32(rec.typed)))
+		}
+	}
+}
+
+// Note writes the file because of an error, for each cause the first time only, and returns where it
+// is: "" if there is none.
+func (r *Recorder) Note(cause Cause, reason string) (where string) {
+	if r == nil || r.dir == "" {
+		return ""
+	}
+	bit := uint32(1) << cause
+	if r.seen.Or(bit)&bit == 0 && r.dump(cause, reason) != nil {
+		r.seen.And(^bit)
+		return ""
+	}
+	return r.dir
+}
+
+// dump writes the file.
+func (r *Recorder) dump(cause Cause, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return os.ErrClosed
+	}
+	r.mark(cause, reason)
+	if r.mapped {
+		return nil
+	}
+	return writeFile(r.path, r.copy())
+}
+
+// mark writes into the head that and why there is a dump. Locked.
+func (r *Recorder) mark(cause Cause, reason string) {
+	r.nameTypes()
+	r.mem.setHertz(rate())
+	r.mem.setWord(atDumped, now())
+	if !r.noted {
+		r.noted = true
+		r.mem.setWord(atCause, uint64(cause))
+		r.mem.setText(reasonAt, reasonSize, reason)
+	}
+}
+
+// copy returns a copy of the image with the records that nobody writes. Locked.
+func (r *Recorder) copy() image {
+	c := make(image, fileSize)
+	copy(c, r.mem[:ringAt])
+	to := c.ring()
+	for i := range r.recs {
+		if rec, ok := r.recs[i].read(); ok {
+			to[i] = rec
+		}
+	}
+	return c
+}
+
+// Write writes what a file would have to w.
+func (r *Recorder) Write(w io.Writer) error {
+	r.mu.Lock()
+	r.nameTypes()
+	c := r.copy()
+	r.mu.Unlock()
+	c.setHertz(rate())
+	c.setWord(atDumped, now())
+	if c.word(atCause) == 0 {
+		c.setWord(atCause, uint64(Asked))
+	}
+	_, err := w.Write(c)
+	return err
+}
+
+// Close notes that the rank has left the job in good order. What is recorded later goes to memory
+// that nobody reads.
+func (r *Recorder) Close() {
+	if r.dir != "" {
+		unwatch(r)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.closed = true
+	r.mem.setWord(atClosed, now())
+	if !r.mapped && r.noted && r.dir != "" {
+		_ = writeFile(r.path, r.copy()) // the one that is there says all but this
+	}
+}
+
+// writeFile writes a file that is there as a whole or not at all.
+func writeFile(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

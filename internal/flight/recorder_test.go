@@ -1,0 +1,198 @@
+package flight
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+var job = Job{Name: "j1", Backend: "shm", Rank: 3, Size: 4}
+
+// The file comes with the first error of a cause and stays as it is at further ones.
+func TestRecorder_Note(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	if err := Check(dir); err != nil {
+		t.Fatal(err)
+	}
+	r := New(dir, job)
+	defer r.Close()
+	r.Fail(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0), backend.Code(backend.ErrTimeout))
+	for _, c := range []struct {
+		cause Cause
+		ops   int
+	}{{Timeout, 1}, {Timeout, 1}, {Broken, 3}} {
+		if got := r.Note(c.cause, "recv: timed out"); got != dir {
+			t.Errorf("%v: noted in %q, want %q", c.cause, got, dir)
+		}
+		dumps, others, err := Read(dir)
+		if err != nil || len(dumps) != 1 || others != 0 {
+			t.Fatalf("%v: %d dumps, %d others, %v", c.cause, len(dumps), others, err)
+		}
+		d := dumps[0]
+		if d.Cause != Timeout || d.Reason != "recv: timed out" || d.Rank != 3 || d.Size != 4 || d.Job != "j1" || d.Pid != os.Getpid() {
+			t.Errorf("%v: %+v", c.cause, d)
+		}
+		if !inMemory(dir) && len(d.Ops) != c.ops {
+			t.Errorf("%v: %d operations, want %d", c.cause, len(d.Ops), c.ops)
+		}
+		if c.ops == 1 {
+			r.End(r.Begin(What(Send, 0, 0, 0), 1, 0, 0))
+		}
+		if names, _ := os.ReadDir(dir); len(names) != 1 {
+			t.Errorf("%v: the folder has %v, want one file", c.cause, names)
+		}
+	}
+}
+
+// In a folder in memory the file says what goes on without a dump, as after kill -9.
+func TestRecorder_InMemory(t *testing.T) {
+	dir := memoryFolder(t)
+	r := New(dir, job)
+	n := r.Begin(What(Recv, 0, 0, 0), 80, Pair(1, 5), Pair(2, 0))
+	d := readOne(t, dir)
+	if !d.Dumped.IsZero() || !d.Left.IsZero() || len(d.Ops) != 1 || d.Ops[0].State != Open || d.Ops[0].Peer != 2 {
+		t.Errorf("under way: %+v", d)
+	}
+	r.End(n)
+	r.Close()
+	if d = readOne(t, dir); d.Left.IsZero() || d.Ops[0].State != Done {
+		t.Errorf("after Close: %+v", d)
+	}
+	r.End(r.Begin(0, 0, 0, 0)) // no fault
+	runtime.KeepAlive(r)
+}
+
+// memoryFolder returns a folder in memory.
+func memoryFolder(t *testing.T) string {
+	t.Helper()
+	if !inMemory("/dev/shm") {
+		t.Skip("no file system in memory at /dev/shm")
+	}
+	dir, err := os.MkdirTemp("/dev/shm", "cohort-flight-test-*")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func readOne(t *testing.T, dir string) *Dump {
+	t.Helper()
+	dumps, _, err := Read(dir)
+	if err != nil || len(dumps) != 1 {
+		t.Fatalf("%d dumps, %v", len(dumps), err)
+	}
+	return dumps[0]
+}
+
+func TestCheck(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{file, file + "/below"} {
+		if err := Check(dir); err == nil {
+			t.Errorf("Check(%q) has nothing to say", dir)
+		}
+	}
+	if err := Check(""); err != nil {
+		t.Error(err)
+	}
+}
+
+// A folder that goes away after the start is no reason for another error.
+func TestRecorder_FolderGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "f")
+	if err := Check(dir); err != nil {
+		t.Fatal(err)
+	}
+	r := New(dir, job)
+	defer r.Close()
+	if r.mapped {
+		t.Skip("the folder for temporary files is in memory")
+	}
+	os.RemoveAll(dir)
+	if where := r.Note(Timeout, "x"); where != "" {
+		t.Errorf("noted in %q, which is not there", where)
+	}
+	if err := Check(dir); err != nil {
+		t.Fatal(err)
+	}
+	if where := r.Note(Timeout, "x"); where != dir {
+		t.Errorf("noted in %q, want %q", where, dir)
+	}
+}
+
+// valid returns the contents of a file.
+func valid(t testing.TB, j Job) []byte {
+	t.Helper()
+	r := New("", j)
+	r.Comm(0, "world", j.Size, j.Rank, 0)
+	r.End(r.Begin(What(Kind(backend.Bcast), 0, 0, 0), 4, Pair(1, 0), Pair(0, 1)))
+	r.Begin(What(Recv, 0, 0, 0), 4, Pair(1, 0), Pair(0, 1))
+	var b bytes.Buffer
+	if err := r.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestRead_Errors(t *testing.T) {
+	good := valid(t, job)
+	change := func(at int, b byte) []byte {
+		c := bytes.Clone(good)
+		c[at] = b
+		return c
+	}
+	for _, c := range []struct {
+		name string
+		data []byte
+		says string
+	}{
+		{"empty", nil, "not a file of the flight recorder"},
+		{"foreign", bytes.Repeat([]byte("text\n"), 20_000), "not a file of the flight recorder"},
+		{"cut", good[:len(good)-1], "damaged"},
+		{"cut in the names", good[:typesAt], "not a file"},
+		{"longer", append(bytes.Clone(good), 0), "damaged"},
+		{"version", change(atVersion, 9), "version 9"},
+		{"rank", change(atRank, 200), "rank 200 of 4"},
+		{"clock", change(atHertz+7, 0x80), "ticks a second"},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "rank-0000.flight")
+		if err := os.WriteFile(path, c.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []string{dir, path} {
+			if _, _, err := Read(p); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v, want %q and the file's name", c.name, err, c.says)
+			}
+		}
+	}
+	if _, _, err := Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no files of the flight recorder") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	if _, _, err := Read(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("no folder: no error")
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(valid(f, job))
+	f.Add(valid(f, Job{Name: "j", Size: 1}))
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := Decode(b)
+		if err != nil {
+			return
+		}
+		if d.Rank < 0 || d.Rank >= d.Size || len(d.Ops) > Slots || len(d.Comms) > tableSize {
+			t.Errorf("rank %d of %d, %d operations, %d communicators", d.Rank, d.Size, len(d.Ops), len(d.Comms))
+		}
+	})
+}

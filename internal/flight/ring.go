@@ -1,0 +1,152 @@
+package flight
+
+import (
+	"runtime"
+	"sync/atomic"
+)
+
+// Slots is how many operations a ring holds.
+const Slots = 1024
+
+// record is one operation, a cache line long. Invariant: first and last are equal while nobody
+// writes it; a writer begins with first and ends with last, a reader the other way round.
+type record struct {
+	first uint64 // the operation's ticket
+	what  uint64 // kind, form, reduction; the communicator's id in the upper half
+	count uint64
+	typed uint64 // the element type's id; the tag in the upper half
+	place uint64 // the peer or root; the sequence number in the upper half
+	begun uint64 // when, 0: not known
+	state uint64 // the State; above it, when it came about, or 0
+	last  uint64
+}
+
+// State is how far an operation is.
+type State uint8
+
+// The states. Failed and what is above it is a failure, with the error's code added.
+const (
+	Open    State = iota // called, or started if it is a nonblocking one
+	Waiting              // started before, and waited for
+	Done
+	Failed
+)
+
+// Ticket names an operation in a ring, until it is overwritten. 0 names none.
+type Ticket uint64
+
+// Ring has the last operations of one rank. Any number of goroutines may write to it.
+type Ring struct {
+	next atomic.Uint64
+	_    [56]byte // what follows is only read
+	recs *[Slots]record
+}
+
+// openTries is how many records of operations under way a new one passes over.
+const openTries = 16
+
+// Begin notes that an operation begins now.
+func (r *Ring) Begin(what, count, typed, place uint64) Ticket {
+	return r.put(what, count, typed, place, now())
+}
+
+// BeginUntimed is Begin without the time, for an operation that EndTimed ends, or that is waited
+// for with Wait.
+func (r *Ring) BeginUntimed(what, count, typed, place uint64) Ticket {
+	return r.put(what, count, typed, place, 0)
+}
+
+// put writes a record.
+func (r *Ring) put(what, count, typed, place, begun uint64) Ticket {
+	t := r.next.Add(1)
+	p := &r.recs[t%Slots]
+	if p.pending() {
+		t, p = r.pass(t)
+	}
+	store(&p.first, t)
+	store(&p.what, what)
+	store(&p.count, count)
+	store(&p.typed, typed)
+	store(&p.place, place)
+	store(&p.begun, begun)
+	store(&p.state, 0)
+	store(&p.last, t)
+	runtime.KeepAlive(r) // and with it the memory of the ring
+	return Ticket(t)
+}
+
+// pending reports whether the operation of a record is under way.
+func (p *record) pending() bool {
+	last := atomic.LoadUint64(&p.last)
+	return State(atomic.LoadUint64(&p.state)) < Done && last != 0 && last == atomic.LoadUint64(&p.first)
+}
+
+// pass returns the next record whose operation is over. Of operations that nobody ever waits for
+// there may be many: then the last one tried goes.
+func (r *Ring) pass(t uint64) (uint64, *record) {
+	p := &r.recs[t%Slots]
+	for range openTries {
+		t = r.next.Add(1)
+		if p = &r.recs[t%Slots]; !p.pending() {
+			break
+		}
+	}
+	return t, p
+}
+
+// End notes that an operation has been successful.
+func (r *Ring) End(t Ticket) {
+	p := &r.recs[t%Slots]
+	if atomic.LoadUint64(&p.first) == uint64(t) {
+		store(&p.state, uint64(Done))
+	}
+	runtime.KeepAlive(r)
+}
+
+// EndTimed is End of an operation that began without the time.
+func (r *Ring) EndTimed(t Ticket) {
+	p := &r.recs[t%Slots]
+	if atomic.LoadUint64(&p.first) == uint64(t) {
+		store(&p.begun, now())
+		store(&p.state, uint64(Done))
+	}
+	runtime.KeepAlive(r)
+}
+
+// Fail notes that an operation has ended now with an error of that code.
+func (r *Ring) Fail(t Ticket, code uint8) { r.change(t, Failed+State(code)) }
+
+// Wait notes that an operation that was started before is waited for from now on.
+func (r *Ring) Wait(t Ticket) { r.change(t, Waiting) }
+
+func (r *Ring) change(t Ticket, s State) {
+	if t == 0 {
+		return
+	}
+	p := &r.recs[t%Slots]
+	if atomic.LoadUint64(&p.first) == uint64(t) {
+		store(&p.state, now()<<8|uint64(s))
+	}
+	runtime.KeepAlive(r)
+}
+
+// read copies a record that nobody writes meanwhile; false if there is none.
+func (p *record) read() (c record, ok bool) {
+	c.last = atomic.LoadUint64(&p.last)
+	c.state = atomic.LoadUint64(&p.state)
+	c.begun = atomic.LoadUint64(&p.begun)
+	c.place = atomic.LoadUint64(&p.place)
+	c.typed = atomic.LoadUint64(&p.typed)
+	c.count = atomic.LoadUint64(&p.count)
+	c.what = atomic.LoadUint64(&p.what)
+	c.first = atomic.LoadUint64(&p.first)
+	return c, c.first == c.last && c.last != 0
+}
+
+// What packs the kind of an operation, its form, its reduction and its communicator.
+func What(k Kind, form, op uint8, comm uint32) uint64 {
+	return uint64(k) | uint64(form)<<8 | uint64(op)<<16 | uint64(comm)<<32
+}
+
+// Pair packs two numbers: the type and the tag, or the peer and the sequence number.
+func Pair(a, b uint32) uint64 { return uint64(a) | uint64(b)<<32 }

@@ -1,0 +1,205 @@
+package flight
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func newRing() *Ring { return &Ring{recs: new([Slots]record)} }
+
+// records returns what a reader sees.
+func (r *Ring) records() (all []record) {
+	for i := range r.recs {
+		if c, ok := r.recs[i].read(); ok {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func TestRing_KeepsTheLast(t *testing.T) {
+	r := newRing()
+	const n = 3 * Slots / 2
+	for i := range uint64(n) {
+		r.End(r.Begin(What(Send, 0, 0, 7), i, Pair(1, 2), Pair(3, 4)))
+	}
+	seen := make(map[uint64]bool)
+	for _, c := range r.records() {
+		seen[c.count] = true
+	}
+	if len(seen) != Slots {
+		t.Errorf("%d operations, want %d", len(seen), Slots)
+	}
+	for i := uint64(n - Slots); i < n; i++ {
+		if !seen[i] {
+			t.Errorf("operation %d is not there", i)
+		}
+	}
+}
+
+// What is under way is not overwritten, unless nearly everything is.
+func TestRing_KeepsWhatIsUnderWay(t *testing.T) {
+	r := newRing()
+	stuck := r.Begin(What(Recv, 0, 0, 0), 99, 0, 0)
+	for range 10 * Slots {
+		r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
+	}
+	found := 0
+	for _, c := range r.records() {
+		if c.first == uint64(stuck) && c.count == 99 && State(c.state) == Open {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("the operation under way is there %d times, want 1", found)
+	}
+	for range 10 * Slots { // nobody waits for these
+		r.BeginUntimed(What(Send, 1, 0, 0), 1, 0, 0)
+	}
+	last := r.BeginUntimed(What(Recv, 0, 0, 0), 5, 0, 0)
+	all := r.records()
+	at := -1
+	for i, c := range all {
+		if c.first == uint64(last) {
+			at = i
+		}
+	}
+	if at < 0 {
+		t.Error("the last operation of very many under way is not there")
+	}
+	// The end of one that is gone changes nothing.
+	r.Fail(stuck, 3)
+	for i, c := range r.records() {
+		if c != all[i] {
+			t.Errorf("record %d was %v, is %v", i, all[i], c)
+		}
+	}
+}
+
+// Records that are read while others are written are whole.
+func TestRing_ManyWriters(t *testing.T) {
+	r := newRing()
+	var writers, reader sync.WaitGroup
+	stop := make(chan struct{})
+	whole := func(c record) bool {
+		return c.typed == ^c.count && c.place == 3*c.count && c.what == c.count<<32|uint64(Send)
+	}
+	reader.Go(func() {
+		for {
+			for _, c := range r.records() {
+				if !whole(c) {
+					t.Errorf("a torn record: %+v", c)
+					return
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	const each = 20_000
+	for w := range uint64(4) {
+		writers.Go(func() {
+			for i := range uint64(each) {
+				n := w<<20 | i
+				r.End(r.BeginUntimed(n<<32|uint64(Send), n, ^n, 3*n))
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	reader.Wait()
+	// A writer that was stopped while the others went all the way round has left a record that is
+	// nobody's; the next round takes its place.
+	for range Slots {
+		r.End(r.BeginUntimed(uint64(Send), 0, ^uint64(0), 0))
+	}
+	all := r.records()
+	if len(all) != Slots {
+		t.Errorf("%d records, want %d", len(all), Slots)
+	}
+	for _, c := range all {
+		if !whole(c) || State(c.state) != Done {
+			t.Errorf("a record that is not whole or not done: %+v", c)
+		}
+	}
+}
+
+// The words of a record come out as what went in.
+func TestDecode_Operation(t *testing.T) {
+	r := New("", Job{Name: "job", Backend: "local", Rank: 2, Size: 4})
+	r.Comm(0, "world", 4, 2, 0)
+	r.Comm(9, "world.split1", 2, 1, 0)
+	r.Type(0xabcdef, "main.particle")
+	const code = 17
+	a := r.Begin(What(Kind(backend.Allreduce), uint8(backend.Blocking), uint8(backend.OpSum), 0), 1<<40, Pair(uint32(backend.Float64), 0), Pair(^uint32(0), 118))
+	r.End(a)
+	b := r.Begin(What(Recv, uint8(backend.Blocking), 0, 9), 80, Pair(0xabcdef, ^uint32(0)), Pair(^uint32(0), 0))
+	c := r.BeginUntimed(What(Recv, uint8(backend.Nonblocking), 0, 0), 80, Pair(1, 5), Pair(3, 0))
+	r.Wait(c)
+	d := r.BeginUntimed(What(Send, uint8(backend.Blocking), 0, 0), 8, Pair(1, 5), Pair(3, 0))
+	r.Fail(d, code)
+	var w bytes.Buffer
+	if err := r.Write(&w); err != nil {
+		t.Fatal(err)
+	}
+	dump, err := Decode(w.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dump.Job != "job" || dump.Backend != "local" || dump.Rank != 2 || dump.Size != 4 || dump.Cause != Asked || dump.Dumped.IsZero() {
+		t.Errorf("head: %+v", dump)
+	}
+	if len(dump.Comms) != 2 || dump.Comms[1] != (CommName{9, "world.split1", 2, 1, 0}) || dump.Types[0xabcdef] != "main.particle" {
+		t.Errorf("names: %+v %+v", dump.Comms, dump.Types)
+	}
+	if len(dump.Ops) != 4 {
+		t.Fatalf("%d operations, want 4", len(dump.Ops))
+	}
+	for i, o := range dump.Ops {
+		timed, changed := !o.Begun.IsZero(), !o.Since.IsZero()
+		if timed != (i < 2) || changed != (i > 1) {
+			t.Errorf("operation %d: begun %v, since %v", i, o.Begun, o.Since)
+		}
+		if o.Begun.After(dump.Dumped) || o.Since.After(dump.Dumped) {
+			t.Errorf("operation %d is later than the dump at %v: begun %v, since %v", i, dump.Dumped, o.Begun, o.Since)
+		}
+		o.Begun, o.Since = dump.Left, dump.Left
+		want := []Operation{
+			{Ticket: uint64(a), Kind: Kind(backend.Allreduce), Op: backend.OpSum, Type: uint32(backend.Float64), Count: 1 << 40, Peer: -1, Seq: 118, State: Done},
+			{Ticket: uint64(b), Kind: Recv, Comm: 9, Type: 0xabcdef, Count: 80, Peer: -1, Tag: -1},
+			{Ticket: uint64(c), Kind: Recv, Form: backend.Nonblocking, Type: 1, Count: 80, Peer: 3, Tag: 5, State: Waiting},
+			{Ticket: uint64(d), Kind: Send, Type: 1, Count: 8, Peer: 3, Tag: 5, State: Failed, Code: code},
+		}[i]
+		if o != want {
+			t.Errorf("operation %d:\n got %+v\nwant %+v", i, o, want)
+		}
+	}
+}
+
+func BenchmarkRing(b *testing.B) {
+	r := newRing()
+	what, typed, place := What(Send, 0, 0, 1), Pair(1, 2), Pair(3, 4)
+	for _, c := range []struct {
+		name string
+		op   func()
+	}{
+		{"timed", func() { r.End(r.Begin(what, 8, typed, place)) }},
+		{"untimed", func() { r.End(r.BeginUntimed(what, 8, typed, place)) }},
+		{"late", func() { r.EndTimed(r.BeginUntimed(what, 8, typed, place)) }},
+		{"clock", func() { now() }},
+		{"nothing", func() {}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.op()
+			}
+		})
+	}
+}
