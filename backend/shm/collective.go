@@ -38,7 +38,7 @@ func (s *collective) Ready() bool {
 	c := s.c
 	for s.seen < len(c.World) {
 		if !s.here(s.seen) {
-			return c.brk.Load() != nil || c.e.fault.Load() != nil || c.isGone(s.seen) && !s.here(s.seen)
+			return c.brk.Load() != nil || c.end.Load() != nil || c.isGone(s.seen) && !s.here(s.seen)
 		}
 		s.seen++
 	}
@@ -101,11 +101,10 @@ func (s *collective) arrive(b *backend.Bound) error {
 		return nil
 	}
 	defer s.retract()
-	// A rank that is gone may have said why before.
-	c.e.mu.Lock()
-	c.e.progress()
-	c.e.unlock()
-	if f := c.e.fault.Load(); f != nil {
+	// A rank that is gone may have said why before, and may have left because of
+	// a loss that is not known here yet.
+	c.e.hear()
+	if f := c.end.Load(); f != nil {
 		return f
 	}
 	if f := c.brk.Load(); f != nil {
@@ -131,9 +130,10 @@ func (s *collective) retract() {
 // the communicator.
 func (s *collective) late(cause error) error {
 	c := s.c
-	c.e.mu.Lock()
-	c.e.progress()
-	c.e.unlock()
+	c.e.hear()
+	if f := c.end.Load(); f != nil {
+		return f
+	}
 	if f := c.brk.Load(); f != nil { // somebody else was first
 		return f
 	}
@@ -163,6 +163,9 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	if err := c.usable(); err != nil {
 		return true, err
 	}
+	if c.shelter {
+		return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a shelter has no collectives"}
+	}
 	s := &c.coll
 	c.seq++
 	s.call = call
@@ -185,16 +188,24 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	if call.Err != nil {
 		return true, call.Err
 	}
-	return s.side.complete(b, call)
+	done, err := s.side.complete(b, call)
+	// The others wait for a rank no longer that they have taken for lost: if this
+	// one has been, what it read may have been of later calls.
+	if c.e.self.lost.Load() != 0 {
+		c.e.hear()
+		return true, c.end.Load()
+	}
+	return done, err
 }
 
 // mismatch tells, the same on every rank because every rank sees all posts,
 // which ranks called what.
 func (s *collective) mismatch() error {
 	c := s.c
-	c.e.mu.Lock()
-	c.e.progress()
-	c.e.unlock()
+	c.e.hear()
+	if f := c.end.Load(); f != nil {
+		return f // what was compared may be of later calls
+	}
 	if f := c.brk.Load(); f != nil && f.Sentinel != backend.ErrMismatch {
 		return brokenBy(f) // the others had given up the call before this one
 	}

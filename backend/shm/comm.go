@@ -18,10 +18,14 @@ type comm struct {
 	id      uint32
 	rank    int
 	isWorld bool
+	shelter bool    // it has no board, and no loss ends it
+	excused rankSet // world ranks whose loss does not end it
 
+	end    atomic.Pointer[backend.Fault] // it is over: a rank was lost, or the job
 	brk    atomic.Pointer[backend.Fault]
 	closed atomic.Bool
 	gone   []atomic.Bool // ranks that have closed it
+	unmade []bool        // ranks that will not look at this rank's board; nil: none
 
 	// Collectives. One call at a time; see collective.go.
 	slot   int // own board
@@ -32,20 +36,52 @@ type comm struct {
 	coll   collective
 }
 
-func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) {
-	c := &comm{Members: match.NewMembers(members), e: e, id: id, isWorld: isWorld, rank: slices.Index(members, e.me)}
+// newComm makes a communicator of these world ranks that excuses the losses of
+// some. A shelter excuses all of them.
+func (e *engine) newComm(members []int, id uint32, excused rankSet) (*comm, error) {
+	return e.enter(&comm{Members: match.NewMembers(members), id: id, excused: excused})
+}
+
+// enter puts a communicator to use.
+func (e *engine) enter(c *comm) (*comm, error) {
+	c.e, c.rank = e, c.RankOf(e.me)
 	if c.rank < 0 {
 		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
 	}
 	e.mu.Lock()
 	defer e.unlock()
+	if c.shelter {
+		c.mine = &noBoard
+	} else if err := e.giveBoard(c); err != nil {
+		return nil, err
+	}
+	c.gone = make([]atomic.Bool, c.Size())
+	e.progress() // what the others have said about it already
+	e.comms[c.id] = c
+	e.catchUp(c)
+	if f := e.fault.Load(); f != nil {
+		c.end.Store(f)
+	}
+	for r := range e.lost {
+		if f := e.lost[r].Load(); f != nil && !c.excused.has(r) {
+			c.end.CompareAndSwap(nil, f)
+		}
+	}
+	return c, nil
+}
+
+// noBoard stands for the board of a communicator that has none.
+var noBoard board
+
+// giveBoard gives a communicator a board of this rank's.
+func (e *engine) giveBoard(c *comm) error {
 	c.slot = slices.Index(e.boards, false)
 	if c.slot < 0 {
-		return nil, &backend.Fault{Sentinel: backend.ErrAlloc,
+		return &backend.Fault{Sentinel: backend.ErrAlloc,
 			Text: fmt.Sprintf("this rank has %d open communicators, the most that backend shm has room for with %d ranks: close some", len(e.boards), e.lay.n)}
 	}
 	e.boards[c.slot] = true
-	c.boards = make([]*board, len(members))
+	c.boards = make([]*board, c.Size())
 	b := e.boardAt(e.me, c.slot)
 	for i := range b.post {
 		b.post[i].key.Store(0)
@@ -53,13 +89,9 @@ func (e *engine) newComm(members []int, id uint32, isWorld bool) (*comm, error) 
 	}
 	c.boards[c.rank], c.mine = b, b
 	b.news.Store(0)
-	b.id.Store(id + 1)
+	b.id.Store(c.id + 1)
 	c.coll.init(c)
-	c.gone = make([]atomic.Bool, len(members))
-	e.progress() // what the others have said about it already
-	e.comms[id] = c
-	e.catchUp(c)
-	return c, nil
+	return nil
 }
 
 func (e *engine) boardAt(rank, slot int) *board {
@@ -84,7 +116,7 @@ func (c *comm) pattern(source, tag int) match.Env { return c.Pattern(c.id, sourc
 
 // usable returns why no operation can begin, nil normally.
 func (c *comm) usable() error {
-	if f := c.e.fault.Load(); f != nil {
+	if f := c.end.Load(); f != nil {
 		return f
 	}
 	if c.mine.news.Load() != 0 && c.brk.Load() == nil {
@@ -103,7 +135,7 @@ func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }
 
 // Derive implements backend.Comm.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := c.e.newComm(c.Some(members), id, false)
+	d, err := c.e.newComm(c.Some(members), id, c.excused)
 	if err != nil {
 		return nil, err
 	}

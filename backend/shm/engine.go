@@ -49,14 +49,20 @@ type engine struct {
 	bufs     [][]byte // spare buffers of eagerMax bytes
 	turn     int      // ring to look at first
 	boards   []bool   // own boards in use
-	seenLeft uint32
+	seenNews uint32
+	stale    bool   // there may be news that ctl.news does not tell of
+	dead     []bool // processes that have ended
+	held     []heldDesc
 	isClosed bool
 
 	mine  []*desc   // own table
 	peers [][]*desc // the others'
 
-	fault    atomic.Pointer[backend.Fault] // the job is over
+	fault    atomic.Pointer[backend.Fault]   // the job is over
+	lost     []atomic.Pointer[backend.Fault] // by world rank: why it is lost
 	watch    *shmem.Watch
+	stopBeat func()
+	self     *rankArea
 	spare    bool // every rank has a core to itself
 	cma      bool
 	sleeping *atomic.Uint32 // own words in rankArea
@@ -80,7 +86,7 @@ type op struct {
 	peer  int // world rank
 	tag   int32
 	mode  backend.Mode
-	kind  uint64         // of a notice instead of a message: kindBreak, kindClose
+	kind  uint64         // of a notice instead of a message: kindBreak and its like; env.Ctx is what it is about
 	note  *backend.Fault // of kindBreak
 
 	desc   *desc // a long message
@@ -129,6 +135,8 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 		closing: map[uint32]*comm{},
 		early:   map[uint32]*early{},
 		boards:  make([]bool, l.boards),
+		dead:    make([]bool, l.n),
+		lost:    make([]atomic.Pointer[backend.Fault], l.n),
 	}
 	e.cond.L = &e.waitMu
 	pids := map[int]int{}
@@ -150,7 +158,8 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 	for i := range descs {
 		e.freeDesc = append(e.freeDesc, descs-1-i)
 	}
-	e.sleeping, e.bell = &e.area[e.me].sleeping, &e.area[e.me].bell
+	e.self = e.area[e.me]
+	e.sleeping, e.bell = &e.self.sleeping, &e.self.bell
 	e.cma = e.ctl.noCMA.Load() == 0
 	e.spare = e.coresToSpare()
 	if l.n > 1 {
@@ -160,6 +169,7 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 			return nil, initFault("rank %d: %v", e.me, err)
 		}
 		e.watch = w
+		e.stopBeat = e.heartbeat(cfg)
 	}
 	seg.CloseFD()
 	// The mapping lives as long as anything can use it: a goroutine that the
@@ -169,7 +179,7 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 	for i := range members {
 		members[i] = i
 	}
-	return e.newComm(members, 0, true)
+	return e.enter(&comm{Members: match.NewMembers(members), isWorld: true})
 }
 
 // coresToSpare reports whether the ranks together may use at least as many
@@ -194,9 +204,9 @@ func (e *engine) coresToSpare() bool {
 // was. The lock is held.
 func (e *engine) progress() bool {
 	moved := false
-	if e.ctl.state.Load() == 2 && e.fault.Load() == nil {
-		e.jobFailed()
-		return true
+	if e.stale || e.ctl.news.Load() != e.seenNews {
+		e.takeNews()
+		moved = true
 	}
 	for range e.in {
 		if e.turn++; e.turn >= len(e.in) {
@@ -215,12 +225,7 @@ func (e *engine) progress() bool {
 	if len(e.queued) > 0 && e.moveQueued() {
 		moved = true
 	}
-	if left := e.ctl.left.Load(); left != e.seenLeft {
-		e.seenLeft = left
-		e.dropLeft()
-		moved = true
-	}
-	return moved
+	return moved || e.stale
 }
 
 // drain takes messages out of one ring; a limited number, so that the others
@@ -291,6 +296,8 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		e.heardBreak(h.ctx, &backend.Fault{Sentinel: sentinel(uint32(h.tag)), Text: string(payload)})
 	case kindClose:
 		e.heardClose(h.ctx, src)
+	case kindUnmade:
+		e.heardUnmade(h.ctx, src)
 	default:
 		return false
 	}

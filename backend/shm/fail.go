@@ -17,12 +17,19 @@ const (
 	jobFailed
 )
 
-// fail ends the job. The lock is held.
+// fail ends the job. The lock is held. What a rank says that is lost itself
+// concerns nobody else.
 func (e *engine) fail(rank int, sentinel error, text string) {
+	if e.self.lost.Load() != 0 {
+		e.stale = true
+		e.end(&backend.Fault{Sentinel: sentinel, Text: text})
+		return
+	}
 	if e.ctl.state.CompareAndSwap(jobRuns, jobFailing) {
 		e.ctl.rank, e.ctl.code = int32(rank), uint32(backend.Code(sentinel))
 		e.ctl.bytes = uint32(copy(e.ctl.text[:], text))
 		e.ctl.state.Store(jobFailed)
+		e.ctl.news.Add(1)
 		for r := range e.area {
 			if r != e.me {
 				e.ring(r)
@@ -59,6 +66,7 @@ func (e *engine) end(f *backend.Fault) {
 	if !e.fault.CompareAndSwap(nil, f) {
 		return
 	}
+	e.eachComm(func(c *comm) { c.end.CompareAndSwap(nil, f) })
 	e.dropWhere(func(*op) error { return f })
 	e.endTakes()
 	e.wakeOthers()
@@ -126,21 +134,27 @@ func (e *engine) endTakes() {
 	e.takes = nil
 }
 
-// ended is told by the watch that a process has ended.
-func (e *engine) ended(rank int) {
-	if e.area[rank].left.Load() != 0 {
-		return
+// cause returns why a rank is gone that an operation needs, if it is not its own
+// will: it may have closed because of a loss that is not known here yet.
+func (e *engine) cause(c *comm, rank int) *backend.Fault {
+	if f := c.end.Load(); f != nil {
+		return f
 	}
-	e.mu.Lock()
-	e.fail(rank, backend.ErrPeerLost, fmt.Sprintf("rank %d (process %d) ended without closing its communicator", rank, e.pids[rank]))
-	e.unlock()
-	e.wakeAll()
+	if e.ctl.state.Load() == jobFailed {
+		return e.failure()
+	}
+	for r, a := range e.area {
+		if word := a.lost.Load(); word != 0 && (r == rank || !c.excused.has(r)) {
+			return e.loss(r, word)
+		}
+	}
+	return nil
 }
 
-// leftFault is the error of an operation that needs a rank that has closed.
-func (e *engine) leftFault(rank int) error {
-	if e.ctl.state.Load() == jobFailed { // it left because of that, or after it
-		return e.failure()
+// leftFault is the error of an operation that needs a rank that has left or is lost.
+func (e *engine) leftFault(c *comm, rank int) error {
+	if f := e.cause(c, rank); f != nil {
+		return f
 	}
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed its communicator and left the job", rank)}
 }
@@ -172,38 +186,14 @@ func (e *engine) cannotCome(c *comm, want match.Env) error {
 
 // saidAll reports whether no message of a rank in a communicator is still to
 // come. Its closing comes through the ring, after them; that it has left the job
-// is known at once.
+// is known at once. The ring of a lost rank was emptied before it counted as lost.
 func (e *engine) saidAll(c *comm, r int) bool {
 	w := c.World[r]
-	return c.gone[r].Load() || e.area[w].left.Load() != 0 && !e.hasNews(w)
+	return c.gone[r].Load() || e.lost[w].Load() != nil || e.area[w].left.Load() != 0 && !e.hasNews(w)
 }
 
 // hasNews reports whether a ring holds messages.
 func (e *engine) hasNews(src int) bool {
 	_, _, ok := e.in[src].peek()
 	return ok
-}
-
-// dropLeft ends the operations that need a rank that has left.
-func (e *engine) dropLeft() {
-	for r := range e.area {
-		if r != e.me && e.area[r].left.Load() != 0 {
-			for e.hasNews(r) && e.fault.Load() == nil {
-				e.drain(r) // the last words first
-			}
-		}
-	}
-	e.dropWhere(func(o *op) error {
-		if o.state == opPosted {
-			return e.cannotCome(o.comm, o.node.Env)
-		}
-		if o.peer != e.me && e.area[o.peer].left.Load() != 0 {
-			return e.leftFault(o.peer)
-		}
-		return nil
-	})
-	for id, c := range e.closing {
-		e.allClosed(id, c)
-	}
-	e.wakeOthers()
 }

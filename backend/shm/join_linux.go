@@ -62,7 +62,7 @@ func create(cfg Config) (*shmem.Segment, layout, error) {
 	}
 	c := shmem.At[control](seg, 0)
 	c.magic, c.ranks, c.size = magic, uint32(cfg.Size), uint64(l.size)
-	fillArea(seg, l, cfg.Rank, os.Getpid())
+	fillArea(seg, l, cfg, os.Getpid())
 	return seg, l, nil
 }
 
@@ -197,7 +197,7 @@ func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 		seg.Close()
 		return nil, errors.New("rank 0 runs another version of cohort")
 	}
-	fillArea(seg, l, cfg.Rank, os.Getpid())
+	fillArea(seg, l, cfg, os.Getpid())
 	for i := range 2 { // mapped; done
 		if i == 1 {
 			noteCopy(seg, l, cfg)

@@ -7,7 +7,7 @@ import (
 
 const (
 	magic   = 0x636f686f72740000 | version // "cohort", version
-	version = 1
+	version = 2
 
 	maxRanks = 256 // of one node
 
@@ -19,7 +19,7 @@ const (
 	textMax   = 256
 
 	// Sizes of the structures below; a test holds them against the compiler's.
-	rankAreaSize = 5 * line
+	rankAreaSize = 9 * line
 	descSize     = line
 	ringSize     = line + cells*line
 	postSize     = 2*line + boardData
@@ -27,13 +27,14 @@ const (
 	boardSize    = line + 2*postSize + 2*meetSize
 )
 
-// control is the first page: what all ranks must agree on, and the end of the job.
+// control is the first page: what all ranks must agree on, and the end of the
+// job. That a rank is lost stands in its own area.
 type control struct {
 	magic uint64
 	ranks uint32
 	size  uint64
 	noCMA atomic.Uint32 // some rank cannot copy between processes
-	left  atomic.Uint32 // ranks that closed in good order
+	news  atomic.Uint32 // raised after a rank has left or is lost, and after the job has failed
 
 	// The first failure of the job. Whoever moves state from 0 to 1 fills in
 	// the rest and sets it to 2; everybody else only reads it then.
@@ -54,9 +55,15 @@ type rankArea struct {
 	_        [60]byte
 	pid      atomic.Int64
 	left     atomic.Uint32 // closed in good order
+	lost     atomic.Uint32 // how it was lost, and who said so first: see loss.go
 	probeAt  atomic.Uint64 // address of what tryCopy reads
 	cpus     [16]uint64
-	_        [40]byte
+	_        [24]byte
+	beat     atomic.Uint32 // raised at every heartbeat
+	every    atomic.Uint32 // milliseconds between two of them; 0: it has none
+	bytes    uint32        // of why
+	why      [textMax]byte // it was declared lost
+	_        [4]byte
 }
 
 // cell is one ring entry: a message or its beginning.

@@ -37,19 +37,27 @@ func (c *comm) tell(f *backend.Fault) {
 func (c *comm) notify(kind uint64, f *backend.Fault) {
 	e := c.e
 	for r, w := range c.World {
-		if r == c.rank || e.area[w].left.Load() != 0 {
+		if r == c.rank || e.area[w].left.Load() != 0 || e.lost[w].Load() != nil {
 			continue
 		}
-		o := e.getOp()
-		o.comm, o.req = c, &o.own
-		o.own.Begin()
-		o.state, o.peer, o.kind, o.note = opStopped, w, kind, f
-		if b := c.find(r); b != nil && kind == kindBreak {
-			b.news.Store(1) // even if the ring has no room now
+		if kind == kindBreak {
+			if b := c.find(r); b != nil {
+				b.news.Store(1) // even if the ring has no room now
+			}
 		}
-		if e.waitsFor(w) || !e.push(o) {
-			e.queued = append(e.queued, o)
-		}
+		e.note(w, kind, c.id, f)
+	}
+}
+
+// note sends one notice, now or when there is room.
+func (e *engine) note(to int, kind uint64, ctx uint32, f *backend.Fault) {
+	o := e.getOp()
+	o.req = &o.own
+	o.own.Begin()
+	o.state, o.peer, o.kind, o.note = opStopped, to, kind, f
+	o.env.Ctx = ctx
+	if e.waitsFor(to) || !e.push(o) {
+		e.queued = append(e.queued, o)
 	}
 }
 
@@ -64,7 +72,7 @@ func (e *engine) pushNotice(o *op) bool {
 		return false
 	}
 	copy(room, text)
-	e.out[o.peer].publish(cell, o.kind, o.comm.id, int32(code), len(text))
+	e.out[o.peer].publish(cell, o.kind, o.env.Ctx, int32(code), len(text))
 	e.ring(o.peer)
 	e.putOp(o)
 	return true
@@ -102,6 +110,9 @@ func (e *engine) heardClose(id uint32, world int) {
 	if c == nil {
 		x := e.earlyFor(id)
 		x.closed = append(x.closed, world)
+		if !e.out[world].shut {
+			e.note(world, kindUnmade, id, nil)
+		}
 		return
 	}
 	if r := c.RankOf(world); r >= 0 {
@@ -126,6 +137,24 @@ func (e *engine) heardClose(id uint32, world int) {
 	e.wakeOthers()
 }
 
+// heardUnmade notes that a rank had not made a communicator when this one closed
+// it, and may never: a loss can end the agreement on a communicator where some
+// members have made it and others will not. It has not looked at the board, and
+// will not: if it makes the communicator later, it knows that this rank is gone.
+func (e *engine) heardUnmade(id uint32, world int) {
+	c := e.closing[id]
+	if c == nil {
+		return
+	}
+	if c.unmade == nil {
+		c.unmade = make([]bool, c.Size())
+	}
+	if r := c.RankOf(world); r >= 0 {
+		c.unmade[r] = true
+	}
+	e.allClosed(id, c)
+}
+
 // catchUp applies the notices that came before the communicator was made.
 func (e *engine) catchUp(c *comm) {
 	x := e.early[c.id]
@@ -143,31 +172,46 @@ func (e *engine) catchUp(c *comm) {
 	}
 }
 
-// isGone reports whether a rank has closed the communicator or left the job.
+// isGone reports whether a rank has closed the communicator, has left the job,
+// or is lost.
 func (c *comm) isGone(r int) bool {
-	return c.gone[r].Load() || c.e.area[c.World[r]].left.Load() != 0
+	w := c.World[r]
+	return c.gone[r].Load() || c.e.area[w].left.Load() != 0 || c.e.lost[w].Load() != nil
 }
 
+// goneFault is the error of an operation that needs a rank that is gone.
 func (c *comm) goneFault(r int) error {
 	w := c.World[r]
-	if c.e.ctl.state.Load() == jobFailed || c.e.area[w].left.Load() != 0 || c.isWorld {
-		return c.e.leftFault(w)
+	if f := c.e.cause(c, w); f != nil {
+		return f
+	}
+	if c.isWorld || c.e.area[w].left.Load() != 0 {
+		return c.e.leftFault(c, w)
 	}
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
 }
 
-// allClosed gives the board back when every member has closed the communicator:
-// until then one of them may still be reading it.
+// allClosed gives the board back when every member has closed the communicator,
+// is lost, or has not made it: until then one of them may still be reading it.
+// Who has not made it may yet send to it, so that it is forgotten later.
 func (e *engine) allClosed(id uint32, c *comm) {
+	all := true
 	for r := range c.World {
-		if r != c.rank && !c.isGone(r) {
+		if r == c.rank || c.isGone(r) {
+			continue
+		}
+		if c.unmade == nil || !c.unmade[r] {
 			return
 		}
+		all = false
 	}
-	delete(e.closing, id)
-	if !e.isClosed {
+	if all {
+		delete(e.closing, id)
+	}
+	if !e.isClosed && c.slot >= 0 && !c.shelter {
 		c.boards[c.rank].id.Store(0)
 		e.boards[c.slot] = false
+		c.slot = -1 // given back
 	}
 }
 
@@ -258,8 +302,8 @@ func (e *engine) leave() {
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
-	e.area[e.me].left.Store(1)
-	e.ctl.left.Add(1)
+	e.self.left.Store(1)
+	e.ctl.news.Add(1)
 	for r := range e.area {
 		if r != e.me {
 			e.ring(r)
@@ -270,6 +314,7 @@ func (e *engine) leave() {
 	e.unlock()
 	e.wakeAll()
 	if e.watch != nil {
+		e.stopBeat()
 		e.watch.Close()
 	}
 }

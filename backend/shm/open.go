@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -17,6 +18,11 @@ type Config struct {
 	// NoSingleCopy sends long messages through the rings even where the kernel
 	// allows copies between processes. One rank that says so is enough.
 	NoSingleCopy bool
+
+	// Heartbeat is how long another rank may be silent, though its process is
+	// there, before it is lost: 0 is 10 s, below 0 means that silence says
+	// nothing, and less than 100 ms is taken as 100 ms.
+	Heartbeat time.Duration
 }
 
 // Open joins the job: it returns when all ranks have joined, or with ErrInit
@@ -55,13 +61,15 @@ var probe [8]byte
 func probeText(rank int) string { return fmt.Sprintf("cma%05d", rank) }
 
 // fillArea writes what this rank says about itself, before anybody reads it.
-func fillArea(seg *shmem.Segment, l layout, rank, pid int) {
+func fillArea(seg *shmem.Segment, l layout, cfg Config, pid int) {
+	rank := cfg.Rank
 	copy(probe[:], probeText(rank))
 	a := shmem.At[rankArea](seg, l.ranks+rank*rankAreaSize)
 	a.probeAt.Store(shmem.Addr(probe[:]))
 	if cpus, err := shmem.CPUs(); err == nil {
 		a.cpus = cpus
 	}
+	a.every.Store(uint32(cfg.beatEvery() / time.Millisecond))
 	a.pid.Store(int64(pid))
 }
 

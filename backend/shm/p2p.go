@@ -19,7 +19,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if mode == backend.Standard && len(buf) <= e.lay.eagerMax() && to != e.me {
 		e.mu.Lock()
 		o := &e.out[to]
-		if len(e.queued) == 0 && e.seenLeft == 0 {
+		if len(e.queued) == 0 && !o.shut {
 			if cell, room, ok := o.room(len(buf)); ok {
 				copy(room, buf)
 				o.publish(cell, kindEager, c.id, int32(tag), len(buf))
@@ -194,8 +194,8 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		e.finish(o, backend.Status{}, err)
 		return
 	}
-	if to != e.me && e.area[to].left.Load() != 0 {
-		e.finish(o, backend.Status{}, e.leftFault(to))
+	if e.isOut(to) {
+		e.finish(o, backend.Status{}, e.leftFault(o.comm, to))
 		return
 	}
 	if e.waitsFor(to) || !e.push(o) {

@@ -203,7 +203,11 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	c := p.s.c
 	e.mu.Lock()
 	defer e.unlock()
+	e.stale = true
 	e.progress() // it may have said why
+	if f := c.end.Load(); f != nil {
+		return f
+	}
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
@@ -213,7 +217,11 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 		return f
 	}
 	e.copyFailed(w, err)
-	return e.fault.Load()
+	e.progress()
+	if f := c.end.Load(); f != nil {
+		return f
+	}
+	return c.goneFault(rank)
 }
 
 // over ends the communicator because a peer's facts make no sense.

@@ -123,7 +123,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	o.comm, o.req, o.buf = c, r, buf
 	r.Impl = o
 	got, ok := m.(*msg)
-	if f := e.fault.Load(); f != nil {
+	if f := c.end.Load(); f != nil {
 		e.finish(o, backend.Status{}, f)
 	} else if !ok {
 		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrRequest, Text: "not a message of this backend"})

@@ -8,11 +8,12 @@ import (
 
 // The kinds of cells.
 const (
-	kindEager uint64 = iota + 1 // a whole message: in the cell, or in the data ring
-	kindOffer                   // a long or synchronous message: its desc and address
-	kindChunk                   // a part of a long one, where copies between processes are forbidden
-	kindBreak                   // the communicator is broken: tag is the code, data the text
-	kindClose                   // the sender has closed the communicator: its last message there
+	kindEager  uint64 = iota + 1 // a whole message: in the cell, or in the data ring
+	kindOffer                    // a long or synchronous message: its desc and address
+	kindChunk                    // a part of a long one, where copies between processes are forbidden
+	kindBreak                    // the communicator is broken: tag is the code, data the text
+	kindClose                    // the sender has closed the communicator: its last message there
+	kindUnmade                   // the sender had not made the communicator when the receiver closed it
 )
 
 const sizeBits = 56
@@ -26,6 +27,7 @@ type outRing struct {
 	pos  uint64 // bytes of the data ring used since the start, gaps at the end included
 	free uint64 // the part of pos that the receiver has given back
 	ends [cells]uint64
+	shut bool // the receiver has left or is lost
 }
 
 // inRing is the receiving end.

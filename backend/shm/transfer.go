@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -52,10 +53,10 @@ func chunkCount(n int) uint32 {
 
 // grab gives a send a desc of its own, in state offered.
 func (e *engine) grab(o *op) bool {
-	k := len(e.freeDesc)
-	if k == 0 {
+	if len(e.freeDesc) == 0 && !e.reclaim() {
 		return false
 	}
+	k := len(e.freeDesc)
 	o.idx = e.freeDesc[k-1]
 	e.freeDesc = e.freeDesc[:k-1]
 	e.gens[o.idx] = (e.gens[o.idx] + 1) & 0xffffffff
@@ -82,7 +83,7 @@ func (e *engine) release(o *op) {
 
 // offer announces a long message.
 func (e *engine) offer(o *op, out *outRing) bool {
-	if len(e.freeDesc) == 0 {
+	if len(e.freeDesc) == 0 && !e.reclaim() {
 		return false
 	}
 	cell, room, ok := out.room(offerSize)
@@ -112,11 +113,47 @@ func (e *engine) withdraw(o *op) bool {
 		if s == descState(o.gen, descFinished) {
 			return false
 		}
-		if o.desc.state.CompareAndSwap(s, descState(o.gen, descRevoked)) {
-			e.release(o)
-			return true
+		if !o.desc.state.CompareAndSwap(s, descState(o.gen, descRevoked)) {
+			continue
 		}
+		if s == descState(o.gen, descAccepted) {
+			e.hold(o)
+		} else {
+			e.release(o)
+		}
+		return true
 	}
+}
+
+// heldDesc is a desc that was withdrawn while its receiver was writing dst and n
+// into it. It must not be used for another offer before the receiver has seen
+// that, or has ended: one that was stopped in between would write into the new one.
+type heldDesc struct {
+	idx  int
+	gen  uint64
+	peer int
+}
+
+// hold is release of a desc that the receiver may still write to.
+func (e *engine) hold(o *op) {
+	e.held = append(e.held, heldDesc{o.idx, o.gen, o.peer})
+	e.offers[o.idx], o.desc = nil, nil
+	e.offered--
+}
+
+// reclaim takes held descs back that nobody writes to any more, and reports
+// whether there are any.
+func (e *engine) reclaim() bool {
+	e.held = slices.DeleteFunc(e.held, func(h heldDesc) bool {
+		d := e.mine[h.idx]
+		if !e.dead[h.peer] && d.state.Load() != descState(h.gen, descFree) {
+			return false
+		}
+		d.state.Store(descState(h.gen, descFree))
+		e.freeDesc = append(e.freeDesc, h.idx)
+		return true
+	})
+	return len(e.freeDesc) > 0
 }
 
 // refuse tells the sender that nobody will take its offer: it is finished.
@@ -137,7 +174,10 @@ func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.En
 	src := int(env.Source)
 	d.dst.Store(shmem.Addr(o.buf))
 	d.n.Store(uint64(n))
-	d.state.CompareAndSwap(descState(gen, descAccepted), descState(gen, descTaken)) // if not, take finds out
+	if !d.state.CompareAndSwap(descState(gen, descAccepted), descState(gen, descTaken)) {
+		// Taken back meanwhile, as take finds out: the sender may have its desc again.
+		d.state.CompareAndSwap(descState(gen, descRevoked), descState(gen, descFree))
+	}
 	o.desc, o.gen, o.addr, o.n, o.size, o.at = d, gen, addr, n, size, 0
 	o.peer, o.tag, o.env, o.end = src, env.Tag, env, nil
 	o.chunks = chunkCount(n)
@@ -150,6 +190,10 @@ func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.En
 		o.chunks = 0
 	}
 	e.takes = append(e.takes, o)
+	if f := e.lost[src].Load(); f != nil && n > 0 {
+		e.stopTake(o, f) // it has ended, or its memory holds other things by now
+		e.fenceTakes()
+	}
 	if n > 0 && src != e.me {
 		e.ring(src) // it may help
 	}
@@ -236,7 +280,8 @@ func (e *engine) moveTakes() bool {
 	return moved
 }
 
-// take moves one receive on and reports whether it is over.
+// take moves one receive on and reports whether it is over. A receive from a rank
+// that is lost ends when that rank cannot write to its buffer any more.
 func (e *engine) take(o *op, moved *bool) bool {
 	taken := descState(o.gen, descTaken)
 	if o.desc.state.Load() != taken { // withdrawn: the sender does not write any more
@@ -269,7 +314,7 @@ func (e *engine) take(o *op, moved *bool) bool {
 			}
 			copied(o.desc, o.gen)
 		}
-		if v := o.desc.done.Load(); v>>32 == o.gen && uint32(v) < o.chunks {
+		if v := o.desc.done.Load(); v>>32 == o.gen && uint32(v) < o.chunks && !(o.end != nil && e.dead[o.peer]) {
 			return false
 		}
 	}
@@ -291,7 +336,7 @@ func (e *engine) take(o *op, moved *bool) bool {
 // withdrawn returns why a sender has withdrawn what was taken: nil if the news
 // of it has not come yet, which it does.
 func (e *engine) withdrawn(o *op) error {
-	if f := e.fault.Load(); f != nil {
+	if f := o.comm.end.Load(); f != nil {
 		return f
 	}
 	if f := o.comm.brk.Load(); f != nil {
@@ -393,10 +438,11 @@ func (e *engine) pushChunks(o *op, n int) bool {
 }
 
 // copyFailed deals with a refused copy: the peer has ended, which its watch
-// will say too, or something is badly wrong.
+// will say too, or something is badly wrong. What follows from a loss is for the
+// next progress to do, because this is called in the middle of things.
 func (e *engine) copyFailed(peer int, err error) {
 	if shmem.Gone(err) {
-		e.fail(peer, backend.ErrPeerLost, fmt.Sprintf("rank %d (process %d) has ended", peer, e.pids[peer]))
+		e.lose(peer, "")
 		return
 	}
 	e.fail(peer, backend.ErrInternal, err.Error())

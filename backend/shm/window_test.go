@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,7 +119,12 @@ func init() {
 			}
 			_, err := c.(backend.Sharer).Share(nil, 1<<20, telling(c, nil, func(int) {}, func(step int) {
 				if step == 0 {
+					// Another thread may take the signal, and this one run on until then.
+					again := make(chan os.Signal, 1)
+					signal.Notify(again, syscall.SIGCONT)
 					syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+					<-again
+					signal.Stop(again)
 				}
 			}))
 			if !errors.Is(err, backend.ErrTimeout) && !errors.Is(err, backend.ErrBroken) {

@@ -55,6 +55,9 @@ func NewWatch(map[int]int, func(int)) (*Watch, error) { return nil, errOther }
 // Close does nothing.
 func (*Watch) Close() {}
 
+// Kill does nothing.
+func (*Watch) Kill(int) {}
+
 // CPUs answers why it cannot.
 func CPUs() ([16]uint64, error) { return [16]uint64{}, errOther }
 

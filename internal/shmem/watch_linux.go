@@ -74,7 +74,16 @@ func (w *Watch) run(ended func(int)) {
 	}
 }
 
-// Close ends the watch; ended is not called after it.
+// Kill ends a process that is watched; ended is called when that is done. The
+// descriptor names the process for good, unlike its number, which is used again.
+func (w *Watch) Kill(id int) {
+	if fd, ok := w.fds[id]; ok {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
+}
+
+// Close ends the watch; ended is not called after it. Kill must not be called at
+// the same time or later.
 func (w *Watch) Close() {
 	w.ep.Close()
 	<-w.done
