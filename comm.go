@@ -59,6 +59,7 @@ type core struct {
 	runner *sched.Runner
 
 	windowsMade int
+	recovery    *recovery // nil until Agree or Shrink is called; made under mu
 
 	mu       sync.Mutex
 	handles  map[context.Context]*handle
@@ -322,6 +323,10 @@ func (k *core) close() error {
 	delete(j.comms, k)
 	j.mu.Unlock()
 	k.closeWindows()
+	k.mu.Lock()
+	r := k.recovery
+	k.mu.Unlock()
+	r.close()
 	err := k.bc.Close()
 	if k == j.world {
 		j.fly.Close()

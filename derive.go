@@ -136,15 +136,21 @@ func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
 	if err != nil {
 		return nil, c.failed(op, Undefined, Undefined, err)
 	}
+	return c.child(op, bc, id), nil
+}
+
+// child returns the handle of a communicator made from c.
+func (c *Comm) child(op string, bc backend.Comm, id uint32) *Comm {
+	k := c.core
 	k.mu.Lock()
 	k.children++
 	n := k.children
 	k.mu.Unlock()
 	d := k.job.newCore(bc, fmt.Sprintf("%s.%s%d", k.name, op, n), id)
 	if c.ctx == k.job.ctx || c.bound == nil {
-		return d.home, nil
+		return d.home
 	}
-	return d.home.WithContext(c.ctx), nil
+	return d.home.WithContext(c.ctx)
 }
 
 // share makes an Allgather in place of one element per rank. The caller has

@@ -83,7 +83,12 @@ func (f *Fault) Unwrap() error { return f.Sentinel }
 type Broken struct{ Cause error }
 
 // Error implements error.
-func (e *Broken) Error() string { return ErrBroken.Error() + ": " + e.Cause.Error() }
+func (e *Broken) Error() string {
+	if errors.Is(e.Cause, ErrBroken) { // it says so itself
+		return e.Cause.Error()
+	}
+	return ErrBroken.Error() + ": " + e.Cause.Error()
+}
 
 // Unwrap returns ErrBroken and the cause.
 func (e *Broken) Unwrap() []error { return []error{ErrBroken, e.Cause} }

@@ -26,8 +26,8 @@ type Comm struct {
 }
 
 var (
-	_ backend.Comm   = (*Comm)(nil)
-	_ backend.Native = (*Comm)(nil)
+	_ backend.Survivor = (*Comm)(nil)
+	_ backend.Native   = (*Comm)(nil)
 )
 
 // Rank implements backend.Comm.
@@ -50,14 +50,23 @@ func (c *Comm) NodeOf(int) int { return 0 }
 
 // Derive implements backend.Comm.
 func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {
+	return c.derive(members, id, c.group.excused, nil)
+}
+
+// derive makes the communicator of some of c's ranks that excuses losses, and shelters another if
+// that is not nil.
+func (c *Comm) derive(members []int, id uint32, excused []int32, shelters *group) (backend.Comm, error) {
 	if c.closed.Load() {
 		return nil, &backend.Fault{Sentinel: backend.ErrClosed}
+	}
+	if c.group.shelter {
+		return nil, faultf(backend.ErrNotSupported, "nothing is made from a shelter")
 	}
 	world := make([]int32, len(members))
 	for i, m := range members {
 		world[i] = c.group.world[m]
 	}
-	d, err := c.group.job.join(groupKey{id, world[0]}, world, c.me.id)
+	d, err := c.group.job.join(groupKey{id, world[0]}, world, c.me.id, excused, shelters)
 	if err != nil {
 		return nil, err
 	}

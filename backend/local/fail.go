@@ -39,6 +39,11 @@ func (c *Comm) unusable() error {
 	if c.closed.Load() {
 		return &backend.Fault{Sentinel: backend.ErrClosed}
 	}
+	if c.group.shelter {
+		if e := c.me.lost.Load(); e != nil {
+			return e.later
+		}
+	}
 	return nil
 }
 
@@ -50,6 +55,9 @@ func (c *Comm) Break(err error) {
 // Broken implements backend.Comm.
 func (c *Comm) Broken() error {
 	if e := c.group.end.Load(); e != nil {
+		return e.cause
+	}
+	if e := c.me.lost.Load(); e != nil && c.group.shelter {
 		return e.cause
 	}
 	return nil
@@ -114,41 +122,12 @@ func (r *rank) sweep(held bool, verdict func(o *op, env match.Env) error) {
 	}
 }
 
-// Fail says that a rank of the job, by its world rank, has failed: every pending
-// and later operation of all ranks ends with ErrPeerLost that names it. The first
-// call of a job wins.
-func (c *Comm) Fail(rank int, cause error) {
-	c.group.job.fail(faultf(backend.ErrPeerLost, "rank %d failed: %v", rank, cause))
-}
-
-// Abort implements backend.Comm.
-func (c *Comm) Abort(code int) error {
-	c.group.job.fail(faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
-	return nil
-}
-
-func (j *job) fail(err error) {
-	e := &ending{cause: err, later: err}
-	if !j.lost.CompareAndSwap(nil, e) {
-		return
-	}
-	j.mu.Lock() // groups made from here on see lost
-	groups := make([]*group, 0, len(j.groups))
-	for _, g := range j.groups {
-		groups = append(groups, g)
-	}
-	j.mu.Unlock()
-	for _, g := range groups {
-		g.finish(e)
-	}
-	for _, r := range j.ranks {
-		r.notices.resume(r)
-	}
-}
-
 // left returns the error of operations that need a rank that has closed the
 // communicator.
 func (g *group) left(rank int) error {
+	if e := g.job.ranks[g.world[rank]].lost.Load(); e != nil {
+		return e.later
+	}
 	if g.key == (groupKey{}) {
 		return faultf(backend.ErrPeerLost, "rank %d has left the job", rank)
 	}
@@ -195,29 +174,40 @@ func (c *Comm) close() {
 	if !c.closed.CompareAndSwap(false, true) {
 		return
 	}
-	g, me := c.group, c.me
-	if e := g.job.lost.Load(); e != nil {
-		g.finish(e) // the others are to hear what ended the job, not that this rank then left
+	g, me, j := c.group, c.me, c.group.job
+	if j.harmed.Load() {
+		j.mu.Lock()
+		e := j.verdict(g)
+		j.mu.Unlock()
+		if e != nil {
+			g.finish(e) // the others are to hear what ended it, not that this rank then left
+		}
 	}
 	me.commsMu.Lock()
 	me.comms = slices.DeleteFunc(me.comms, func(d *Comm) bool { return d == c })
 	me.commsMu.Unlock()
-	g.slots[c.rank].gone.Store(true)
-	g.gone.Add(1)
-	if g.end.Load() == nil {
-		c.leave()
+	g.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
+	j.mu.Lock()
+	shelter := g.sheltered
+	j.mu.Unlock()
+	if shelter != nil {
+		shelter.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
 	}
-	g.job.mu.Lock()
-	if g.closed++; g.closed == len(g.world) {
-		delete(g.job.groups, g.key)
-	}
-	g.job.mu.Unlock()
 }
 
-// leave ends the operations of c and those that wait for it.
-func (c *Comm) leave() {
-	g, me := c.group, c.me
-	lost, closed := g.left(c.rank), error(&backend.Fault{Sentinel: backend.ErrClosed})
+// part has a member take no part any more: its operations end with own, and those of the others that
+// need it as left says. When the last member has gone, so has the group.
+func (g *group) part(member int, own error) {
+	j, me := g.job, g.job.ranks[g.world[member]]
+	if g.slots[member].gone.CompareAndSwap(false, true) && int(g.gone.Add(1)) == len(g.slots) {
+		j.mu.Lock()
+		delete(j.groups, g.key)
+		j.mu.Unlock()
+	}
+	if g.end.Load() != nil {
+		return
+	}
+	lost := g.left(member)
 	me.sweep(true, func(o *op, env match.Env) error {
 		switch {
 		case env.Ctx != g.key.id:
@@ -225,18 +215,19 @@ func (c *Comm) leave() {
 		case o.send:
 			return lost
 		}
-		return closed
+		return own
 	})
+	me.sleepers.wake(false) // blocked probes
 	for i, w := range g.world {
 		if w == me.id {
 			continue
 		}
-		r, alone := g.job.ranks[w], g.absent(i, backend.AnySource)
+		r, alone := j.ranks[w], g.absent(i, backend.AnySource)
 		r.sweep(false, func(o *op, env match.Env) error {
 			switch {
 			case env.Ctx != g.key.id || o.copied:
 			case o.send && env.Source == me.id:
-				return closed
+				return own
 			case !o.send && env.Source == me.id:
 				return lost
 			case !o.send && env.Source == backend.AnySource:
@@ -247,7 +238,7 @@ func (c *Comm) leave() {
 		if r.probing.Load() > 0 {
 			r.sleepers.wake(false)
 		}
-		g.slots[i].wake() // it may be waiting for c at a meeting
+		g.slots[i].wake() // it may be waiting for the member at a meeting
 	}
 }
 

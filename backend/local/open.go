@@ -14,10 +14,14 @@ import (
 type job struct {
 	ranks []*rank
 	spins int // how often a waiter looks before it parks; 0 where ranks share processors
-	lost  atomic.Pointer[ending]
+	world *group
+
+	harmed atomic.Bool // there are losses, or it has ended
 
 	mu     sync.Mutex // guards the fields below
 	groups map[groupKey]*group
+	losses []loss  // the first one first
+	ended  *ending // for all communicators
 }
 
 // groupKey names a communicator. Communicators that share a rank have different
@@ -31,6 +35,8 @@ type groupKey struct {
 type rank struct {
 	job *job
 	id  int32 // world rank
+
+	lost atomic.Pointer[ending] // set once it is lost
 
 	mu      sync.Mutex  // guards the fields below
 	posted  match.Queue // receives waiting for a message
@@ -57,9 +63,11 @@ type group struct {
 	end   atomic.Pointer[ending]
 	slots []slot
 	meet  meeting
-	gone  atomic.Int32 // members that have closed it
+	gone  atomic.Int32 // members that have closed it; of a shelter also those that are lost or have closed its parent
 
-	closed int // members that have closed it, guarded by job.mu
+	excused   []int32 // world ranks whose losses do not end it
+	sheltered *group  // the shelter beside it, guarded by job.mu
+	shelter   bool    // no loss ends it
 }
 
 // New makes a job of n ranks and returns the first communicator's end of each.
@@ -76,7 +84,8 @@ func New(n int) []backend.Comm {
 	}
 	comms := make([]backend.Comm, n)
 	for i := range n {
-		comms[i], _ = j.join(groupKey{}, world, int32(i))
+		c, _ := j.join(groupKey{}, world, int32(i), nil, nil)
+		comms[i], j.world = c, c.group
 	}
 	return comms
 }
@@ -86,13 +95,14 @@ func newRank(j *job, id int32) *rank {
 }
 
 // join returns the end of the communicator of the given members that belongs to
-// the rank with world rank me. The first member to come makes the group.
-func (j *job) join(key groupKey, world []int32, me int32) (*Comm, error) {
+// the rank with world rank me. The first member to come makes the group, which excuses losses, and
+// shelters another if that is not nil.
+func (j *job) join(key groupKey, world []int32, me int32, excused []int32, shelters *group) (*Comm, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	g := j.groups[key]
 	if g == nil {
-		g = &group{job: j, key: key, world: world, index: make([]int32, len(j.ranks)), slots: make([]slot, len(world))}
+		g = &group{job: j, key: key, world: world, index: make([]int32, len(j.ranks)), slots: make([]slot, len(world)), excused: excused}
 		for i := range g.index {
 			g.index[i] = -1
 		}
@@ -102,8 +112,17 @@ func (j *job) join(key groupKey, world []int32, me int32) (*Comm, error) {
 		for i := range g.slots {
 			g.slots[i].init()
 		}
-		if lost := j.lost.Load(); lost != nil {
-			g.finish(lost)
+		if shelters != nil {
+			g.shelter, shelters.sheltered = true, g
+			for i, w := range world {
+				if j.ranks[w].lost.Load() != nil || shelters.slots[i].gone.Load() {
+					g.slots[i].gone.Store(true)
+					g.gone.Add(1)
+				}
+			}
+		}
+		if e := j.verdict(g); e != nil {
+			g.finish(e)
 		}
 		j.groups[key] = g
 	} else if !slices.Equal(g.world, world) {

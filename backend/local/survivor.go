@@ -1,0 +1,133 @@
+package local
+
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// loss is a rank that is lost, and what that ends communicators with.
+type loss struct {
+	rank int32
+	end  *ending
+}
+
+// Fail says that a rank of the job, by its world rank, has failed, which is its loss.
+func (c *Comm) Fail(rank int, cause error) {
+	c.group.job.lose(int32(rank), faultf(backend.ErrPeerLost, "rank %d failed: %v", rank, cause))
+}
+
+// Declare implements backend.Survivor.
+func (c *Comm) Declare(rank int, why error) {
+	c.group.job.lose(int32(rank), faultf(backend.ErrPeerLost, "rank %d was declared lost: %v", rank, why))
+}
+
+// Abort implements backend.Comm.
+func (c *Comm) Abort(code int) error {
+	c.group.job.abort(faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
+	return nil
+}
+
+// Lost implements backend.Survivor.
+func (c *Comm) Lost() (all []int) {
+	j := c.group.job
+	for i, r := range j.ranks {
+		if r.lost.Load() != nil || j.world.slots[i].gone.Load() {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// Shelter implements backend.Survivor.
+func (c *Comm) Shelter(id uint32) (backend.Comm, error) {
+	members := make([]int, len(c.group.world))
+	for i := range members {
+		members[i] = i
+	}
+	return c.derive(members, id, nil, c.group)
+}
+
+// Excuse implements backend.Survivor.
+func (c *Comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error) {
+	excused := slices.Clone(c.group.excused)
+	for _, w := range lost {
+		excused = append(excused, int32(w))
+	}
+	return c.derive(members, id, excused, nil)
+}
+
+// verdict returns what ends a group, nil if nothing does. j.mu is held.
+func (j *job) verdict(g *group) *ending {
+	if j.ended != nil {
+		return j.ended
+	}
+	for _, l := range j.losses {
+		if !g.excuses(l.rank) {
+			return l.end
+		}
+	}
+	return nil
+}
+
+// excuses reports whether the loss of a rank does not end g.
+func (g *group) excuses(rank int32) bool { return g.shelter || slices.Contains(g.excused, rank) }
+
+// lose makes a rank lost, unless it is.
+func (j *job) lose(rank int32, err error) {
+	e := &ending{cause: err, later: err}
+	j.mu.Lock() // groups made from here on see it
+	if j.ranks[rank].lost.Load() != nil {
+		j.mu.Unlock()
+		return
+	}
+	j.ranks[rank].lost.Store(e)
+	j.losses = append(j.losses, loss{rank, e})
+	j.harmed.Store(true)
+	groups := j.list()
+	j.mu.Unlock()
+	for _, g := range groups {
+		member := g.index[rank]
+		switch {
+		case !g.excuses(rank):
+			g.finish(e)
+		case member >= 0:
+			g.part(int(member), err)
+		}
+	}
+	j.resume()
+}
+
+// abort ends all communicators, unless they have been.
+func (j *job) abort(err error) {
+	e := &ending{cause: err, later: err}
+	j.mu.Lock()
+	if j.ended != nil {
+		j.mu.Unlock()
+		return
+	}
+	j.ended = e
+	j.harmed.Store(true)
+	groups := j.list()
+	j.mu.Unlock()
+	for _, g := range groups {
+		g.finish(e)
+	}
+	j.resume()
+}
+
+// list returns the groups there are. j.mu is held.
+func (j *job) list() []*group {
+	groups := make([]*group, 0, len(j.groups))
+	for _, g := range j.groups {
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// resume has the ranks told what goroutines that panicked have left untold.
+func (j *job) resume() {
+	for _, r := range j.ranks {
+		r.notices.resume(r)
+	}
+}

@@ -1,0 +1,405 @@
+package cohort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+var errTired = errors.New("tired")
+
+// survive runs body on n ranks of which the ones in lost give up first, and wants the others to have
+// no error.
+func survive(t *testing.T, n int, lost []int, body func(c *Comm) error) {
+	t.Helper()
+	err := Run(context.Background(), n, func(world *Comm) error {
+		if slices.Contains(lost, world.Rank()) {
+			return errTired
+		}
+		return body(world)
+	})
+	var all []error
+	if err != nil {
+		all = err.(interface{ Unwrap() []error }).Unwrap()
+	}
+	for _, err := range all {
+		if !errors.Is(err, errTired) {
+			t.Error(err)
+		}
+	}
+	if len(all) < len(lost) {
+		t.Errorf("Run returned %d errors, want %d: %v", len(all), len(lost), all)
+	}
+}
+
+func TestAgree(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		lost []int
+	}{{1, nil}, {2, nil}, {2, []int{0}}, {5, nil}, {5, []int{0, 3}}, {9, []int{1, 2, 8}}, {66, []int{65}}} {
+		t.Run(fmt.Sprintf("%d ranks without %v", c.n, c.lost), func(t *testing.T) {
+			survive(t, c.n, c.lost, func(world *Comm) error {
+				for round := range 4 {
+					// Every flag has its own bit missing, but for the sign's.
+					got, err := world.Agree(^(1 << (world.Rank() % 60)))
+					if err != nil {
+						return err
+					}
+					want := -1
+					for r := range c.n {
+						if !slices.Contains(c.lost, r) {
+							want &^= 1 << (r % 60)
+						}
+					}
+					// A rank that gives up takes no part, whenever it does.
+					if got != want {
+						return fmt.Errorf("round %d: agreed on %b, want %b", round, got, want)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestShrink(t *testing.T) {
+	survive(t, 6, []int{0, 4}, func(world *Comm) error {
+		d, err := world.Shrink()
+		for err == nil && d.Size() > 4 { // who has not given up yet is in it, and is not there
+			d, err = d.Shrink()
+		}
+		if err != nil {
+			return err
+		}
+		want := []int{1, 2, 3, 5}
+		all := make([]int, 4)
+		if err := Allgather(d, []int{world.Rank()}, all); err != nil {
+			return err
+		}
+		if !slices.Equal(all, want) || d.Rank() != slices.Index(want, world.Rank()) || d.Lost() != nil {
+			return fmt.Errorf("rank %d of %v, lost %v", d.Rank(), all, d.Lost())
+		}
+		if got := world.Lost(); !slices.Equal(got, []int{0, 4}) {
+			return fmt.Errorf("lost %v, want 0 and 4", got)
+		}
+		if err := world.Barrier(); !errors.Is(err, ErrPeerLost) {
+			return fmt.Errorf("the world's Barrier: %v", err)
+		}
+		return d.Barrier()
+	})
+}
+
+// TestShrinkAgainAndAgain loses one rank after the other until one is left.
+func TestShrinkAgainAndAgain(t *testing.T) {
+	const n = 6
+	err := Run(context.Background(), n, func(world *Comm) error {
+		c := world
+		for left := n; left > 1; left-- {
+			if c.Rank() == c.Size()/2 {
+				return errTired
+			}
+			err := c.Barrier()
+			if !errors.Is(err, ErrPeerLost) {
+				return fmt.Errorf("Barrier of %d ranks of which one is lost: %w", c.Size(), err)
+			}
+			if c, err = c.Shrink(); err != nil {
+				return err
+			}
+			if c.Size() != left-1 {
+				return fmt.Errorf("%d ranks are left, want %d", c.Size(), left-1)
+			}
+			sum, err := AllreduceOne(c, 1, Sum)
+			if err == nil && sum != left-1 {
+				err = fmt.Errorf("sum %d, want %d", sum, left-1)
+			}
+			// Only then is the next one lost.
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if got := strings.Count(err.Error(), errTired.Error()); got < n-1 || strings.Contains(err.Error(), "want") {
+		t.Errorf("%d ranks gave up, want %d: %v", got, n-1, err)
+	}
+}
+
+func TestAgreeDeadline(t *testing.T) {
+	var tried sync.WaitGroup
+	tried.Add(2)
+	survive(t, 3, nil, func(world *Comm) error {
+		if world.Rank() == 2 {
+			tried.Wait()
+			got, err := world.Agree(0b110)
+			if got != 0b100 {
+				err = errors.Join(err, fmt.Errorf("agreed on %b, want 100", got))
+			}
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		_, err := world.WithContext(ctx).Agree(0b101)
+		tried.Done()
+		switch {
+		case !errors.Is(err, ErrTimeout):
+			return fmt.Errorf("without rank 2: %w", err)
+		case !strings.Contains(err.Error(), "2 have not come") && !strings.Contains(err.Error(), "rank 2 has not come"):
+			return fmt.Errorf("rank 2 is not named: %w", err)
+		}
+		if _, err := world.Shrink(); !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), "call Agree again") {
+			return fmt.Errorf("Shrink after an Agree whose time ran out: %w", err)
+		}
+		got, err := world.Agree(0) // the first flag counts
+		if got != 0b100 {
+			err = errors.Join(err, fmt.Errorf("agreed on %b, want 100", got))
+		}
+		return err
+	})
+}
+
+func TestShrinkDeadline(t *testing.T) {
+	var tried sync.WaitGroup
+	tried.Add(2)
+	survive(t, 4, []int{1}, func(world *Comm) error {
+		if world.Rank() == 2 {
+			tried.Wait()
+		} else {
+			ctx, cancel := context.WithCancelCause(context.Background())
+			cancel(errors.New("no time"))
+			d, err := world.WithContext(ctx).Shrink()
+			tried.Done()
+			if d != nil || !errors.Is(err, ErrCanceled) || !strings.Contains(err.Error(), "no time") {
+				return fmt.Errorf("with a context that has ended: %w", err)
+			}
+			if _, err := world.Agree(1); !errors.Is(err, ErrRequest) {
+				return fmt.Errorf("Agree after a Shrink whose time ran out: %w", err)
+			}
+		}
+		d, err := world.Shrink()
+		if err != nil {
+			return err
+		}
+		if d.Size() == 4 { // rank 1 had not given up when it began
+			if d, err = d.Shrink(); err != nil {
+				return err
+			}
+		}
+		sum, err := AllreduceOne(d, world.Rank(), Sum)
+		if err == nil && sum != 0+2+3 {
+			err = fmt.Errorf("sum of the ranks left: %d, want 5", sum)
+		}
+		return err
+	})
+}
+
+func TestAgreeMismatch(t *testing.T) {
+	survive(t, 4, nil, func(world *Comm) error {
+		var err error
+		if world.Rank() == 3 {
+			_, err = world.Shrink()
+		} else {
+			_, err = world.Agree(1)
+		}
+		if !errors.Is(err, ErrMismatch) {
+			return fmt.Errorf("Agree and Shrink at once: %w", err)
+		}
+		flag, err := world.Agree(7) // nothing is left of it
+		if flag != 7 {
+			err = errors.Join(err, fmt.Errorf("then agreed on %d, want 7", flag))
+		}
+		return err
+	})
+}
+
+func TestRevoke(t *testing.T) {
+	survive(t, 4, nil, func(world *Comm) error {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		switch c.Rank() {
+		case 0:
+			_, err = Recv(c, make([]int, 1), 1, 0)
+		case 1:
+			err = c.Barrier()
+		case 2:
+			_, err = Recv(c, make([]int, 1), AnySource, AnyTag)
+		case 3:
+			if err := c.Revoke(); err != nil {
+				return err
+			}
+			err = c.Barrier()
+			if err2 := c.Revoke(); err2 != nil {
+				return fmt.Errorf("a second Revoke: %w", err2)
+			}
+		}
+		if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "communicator is broken: rank 3 revoked it") ||
+			strings.Count(err.Error(), "broken") != 1 {
+			return fmt.Errorf("after Revoke: %w", err)
+		}
+		if flag, err := c.Agree(3); err != nil || flag != 3 {
+			return fmt.Errorf("Agree after Revoke: %d, %w", flag, err)
+		}
+		d, err := c.Shrink()
+		if err != nil {
+			return err
+		}
+		if d.Size() != 4 {
+			return fmt.Errorf("Shrink without a loss has %d ranks", d.Size())
+		}
+		return errors.Join(d.Barrier(), world.Barrier())
+	})
+}
+
+func TestRecoverBadCalls(t *testing.T) {
+	check := func(c *Comm, want error) {
+		t.Helper()
+		_, err1 := c.Agree(1)
+		_, err2 := c.Shrink()
+		for _, err := range []error{err1, err2, c.Revoke()} {
+			var op *OpError
+			if !errors.Is(err, want) || !errors.As(err, &op) {
+				t.Errorf("got %v, want an OpError of %v", err, want)
+			}
+		}
+	}
+	check(nil, ErrComm)
+	if (*Comm)(nil).Lost() != nil {
+		t.Error("a nil communicator has lost ranks")
+	}
+	survive(t, 1, nil, func(world *Comm) error {
+		d, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		if _, err := d.Agree(1); err != nil {
+			return err
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		check(d, ErrClosed)
+		return nil
+	})
+}
+
+// plain hides what a backend can do beyond backend.Comm.
+type plain struct{ backend.Comm }
+
+func TestRecoverNotSupported(t *testing.T) {
+	survive(t, 1, nil, func(world *Comm) error {
+		world.core.bc = plain{world.core.bc}
+		for _, err := range []error{second(world.Agree(1)), second(world.Shrink()), world.Revoke()} {
+			if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "those of local, shm and tcp do") {
+				t.Errorf("got %v", err)
+			}
+		}
+		if world.Lost() != nil {
+			t.Error("lost ranks")
+		}
+		return world.Barrier() // the communicator has been given back
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestAgreeBusy(t *testing.T) {
+	survive(t, 2, nil, func(world *Comm) error {
+		if world.Rank() == 1 {
+			if _, err := Recv(world, make([]int, 1), 0, 0); err != nil {
+				return err
+			}
+			_, err := world.Agree(1)
+			return err
+		}
+		var wg sync.WaitGroup
+		var err error
+		wg.Go(func() { _, err = world.Agree(1) })
+		for !world.core.busy.Load() {
+			world.core.bc.Poll()
+		}
+		for _, err := range []error{second(world.Agree(1)), second(world.Shrink()), world.Barrier()} {
+			if !errors.Is(err, ErrBusy) {
+				t.Errorf("during an Agree: %v", err)
+			}
+		}
+		err2 := Send(world, []int{1}, 1, 0)
+		wg.Wait()
+		return errors.Join(err, err2)
+	})
+}
+
+// TestAgreeAborted checks that an aborted job is no loss that could be recovered from.
+func TestAgreeAborted(t *testing.T) {
+	survive(t, 3, nil, func(world *Comm) error {
+		if world.Rank() == 2 {
+			return world.Abort(9)
+		}
+		for _, err := range []error{second(world.Agree(1)), second(world.Shrink())} {
+			if !errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "rank 2 aborted the job with code 9") {
+				return fmt.Errorf("in an aborted job: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// TestAgreeDeclared checks what a rank gets that the others have declared lost.
+func TestAgreeDeclared(t *testing.T) {
+	declared := make(chan struct{})
+	survive(t, 3, nil, func(world *Comm) error {
+		if world.Rank() == 0 {
+			world.core.bc.(backend.Survivor).Declare(2, errors.New("silent for an hour"))
+			close(declared)
+		}
+		<-declared
+		if world.Rank() == 2 {
+			for _, err := range []error{second(world.Agree(1)), second(world.Shrink())} {
+				if !errors.Is(err, ErrPeerLost) || !strings.Contains(err.Error(), "rank 2 was declared lost: silent for an hour") {
+					return fmt.Errorf("on the rank declared lost: %w", err)
+				}
+			}
+			return nil
+		}
+		d, err := world.Shrink()
+		if err == nil && d.Size() != 2 {
+			err = fmt.Errorf("%d ranks are left, want 2", d.Size())
+		}
+		return err
+	})
+}
+
+// TestAgreeAfterClose checks that who has closed the communicator is not waited for, and not lost.
+func TestAgreeAfterClose(t *testing.T) {
+	survive(t, 4, nil, func(world *Comm) error {
+		c, err := world.Dup()
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			return errors.Join(c.Close(), world.Barrier())
+		}
+		d, err := c.Shrink()
+		for err == nil && d.Size() > 3 { // rank 1 may be later than the others
+			d, err = d.Shrink()
+		}
+		if err != nil {
+			return err
+		}
+		sum, err := AllreduceOne(d, world.Rank(), Sum)
+		if err == nil && sum != 0+2+3 {
+			err = fmt.Errorf("sum %d, want 5", sum)
+		}
+		if c.Lost() != nil {
+			err = errors.Join(err, fmt.Errorf("lost %v", c.Lost()))
+		}
+		return errors.Join(err, world.Barrier())
+	})
+}

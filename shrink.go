@@ -1,0 +1,126 @@
+package cohort
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
+)
+
+// shelterID is set in the context ids of shelters. Those of communicators are numbered from 0.
+const shelterID = 1 << 31
+
+// shrinking is a Shrink under way. Between its agreements nothing can stop it, so that one whose time
+// runs out in one of them goes on there.
+type shrinking struct {
+	phase   uint32 // the agreement it is in; 0 before the first
+	attempt uint32
+	id      uint32
+	lost    agree.Set // world ranks
+	gone    agree.Set
+	made    backend.Comm
+	failed  error // why this rank could not make it
+}
+
+// Shrink makes a communicator of the ranks of c that are not lost, and have not closed c, in their
+// order. It works on a communicator that a loss has ended, that is broken, or that has been revoked.
+// On the new one everything can be done, and what it has lost does not end it; the next loss does,
+// and then Shrink works on it. If nobody is lost it has the same ranks.
+//
+// Collective over the survivors: the ranks of c that are not lost, and have not closed c, call it.
+//
+// Errors: [ErrPeerLost] if the others have declared this rank lost, or the job has been aborted;
+// [ErrMismatch] on every rank if one calls Agree; [ErrBusy]; [ErrNotSupported] on mpi. If one rank
+// cannot make the communicator, no rank gets it.
+//
+// Deadline: [ErrTimeout], which names ranks that have not come. Call Shrink again, and it goes on where
+// it was.
+func (c *Comm) Shrink() (*Comm, error) {
+	fail := func(err error) (*Comm, error) { return nil, c.failed("shrink", Undefined, Undefined, err) }
+	r, err := c.recovering("Shrink")
+	if err != nil {
+		return fail(err)
+	}
+	defer c.core.busy.Store(false)
+	s, ids := &r.shrink, &c.core.job.ids
+	if s.phase == 0 {
+		ids.begin()
+	}
+	err = s.run(r, c.bound)
+	if r.doing == "Shrink" && err != nil && r.current != nil {
+		return fail(err) // to be gone on with
+	}
+	bc, id := s.made, s.id
+	r.shrink, r.doing = shrinking{}, ""
+	ids.end()
+	if err != nil {
+		if bc != nil {
+			_ = bc.Close()
+		}
+		return fail(err)
+	}
+	return c.child("shrink", bc, id), nil
+}
+
+// run makes the communicator:
+//
+//  1. agree on who is lost, and on the largest number that is proposed for its context id;
+//  2. claim it; agree on whether all could, and on whether somebody else is lost by now: if so, again
+//     from 1;
+//  3. make it, and agree on whether all could.
+func (s *shrinking) run(r *recovery, b *backend.Bound) error {
+	ids := &r.k.job.ids
+	if s.phase == 0 {
+		s.phase = agreeLost
+	}
+	for {
+		rec, err := r.agree(b, s.phase, func() (flags uint64, number uint32) {
+			switch s.phase {
+			case agreeLost:
+				number = ids.propose(s.attempt, r.seq)
+			case agreeClaim:
+				if ids.claim(s.id) {
+					flags = 1
+				}
+			case agreeMade:
+				if s.failed == nil {
+					flags = 1
+				}
+			}
+			return flags, number
+		})
+		if err != nil {
+			return err
+		}
+		r.doing = "Shrink"
+		switch s.phase {
+		case agreeLost:
+			s.id, s.lost, s.gone = rec.Number, rec.Lost, rec.Gone
+			s.phase = agreeClaim
+		case agreeClaim:
+			if rec.Flags != 1 || rec.Lost.Len() != s.lost.Len() || rec.Gone.Len() != s.gone.Len() {
+				s.attempt++
+				s.phase = agreeLost
+				continue
+			}
+			s.made, s.failed = r.bc.Excuse(s.survivors(r), s.id, s.lost.List())
+			s.phase = agreeMade
+		default:
+			switch {
+			case s.failed != nil:
+				return s.failed
+			case rec.Flags != 1:
+				return fault(ErrAlloc, "another rank could not make the communicator")
+			}
+			return nil
+		}
+	}
+}
+
+// survivors returns the members of the new communicator.
+func (s *shrinking) survivors(r *recovery) (members []int) {
+	for m := range r.k.size {
+		if !s.gone.Has(m) && !s.lost.Has(r.bc.WorldRank(m)) {
+			members = append(members, m)
+		}
+	}
+	return members
+}
