@@ -35,8 +35,9 @@ func TestMain(m *testing.M) {
 	size, _ := strconv.Atoi(os.Getenv("SHM_TEST_SIZE"))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	silence, _ := time.ParseDuration(os.Getenv("SHM_TEST_HEARTBEAT"))
 	c, err := Open(ctx, Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB"),
-		NoSingleCopy: os.Getenv("SHM_TEST_NOCOPY") != ""})
+		NoSingleCopy: os.Getenv("SHM_TEST_NOCOPY") != "", Heartbeat: silence})
 	if err == nil {
 		err = programs[name](c)
 		c.Close()

@@ -1,0 +1,413 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/kernel"
+)
+
+var (
+	int64s = &backend.Datatype{Kind: backend.Int64, Size: 8, Name: "int64", ID: uint32(backend.Int64)}
+	sum64  = &backend.Op{Code: backend.OpSum, Commutative: true, Type: int64s, Apply: kernel.For(backend.OpSum, backend.Int64)}
+)
+
+// sum checks an Allreduce of n elements in which every rank gives its world rank
+// and the element's number.
+func sum(c backend.Comm, n int) error {
+	send, recv := make([]byte, 8*n), make([]byte, 8*n)
+	want := 0
+	for r := range c.Size() {
+		want += c.WorldRank(r)
+	}
+	for i := range n {
+		binary.NativeEndian.PutUint64(send[8*i:], uint64(c.WorldRank(c.Rank())+i))
+	}
+	done, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum64, Type: int64s,
+		Count: n, Send: send, Recv: recv, Seq: 1})
+	if err == nil && !done && c.Caps().SingleCopy {
+		err = fmt.Errorf("Allreduce of %d was left to schedules", n)
+	}
+	if err != nil {
+		return err
+	}
+	for i := 0; done && i < n; i++ {
+		if x := int(binary.NativeEndian.Uint64(recv[8*i:])); x != want+i*c.Size() {
+			return fmt.Errorf("the sum of %d elements is %d at %d, want %d", n, x, i, want+i*c.Size())
+		}
+	}
+	return nil
+}
+
+// pass checks a message of n bytes to the next rank and from the one before.
+func pass(c backend.Comm, n int) error {
+	next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
+	out, in := make([]byte, n), make([]byte, n)
+	for i := range out {
+		out[i] = byte(c.WorldRank(c.Rank()) + i)
+	}
+	q := &backend.Request{}
+	q.Begin()
+	c.Irecv(q, in, before, 1)
+	err := c.Send(nil, out, next, 1, backend.Standard)
+	if e := c.Await(nil, q); e != nil || err != nil || q.Err != nil {
+		return errors.Join(err, e, q.Err)
+	}
+	for i := range in {
+		if in[i] != byte(c.WorldRank(before)+i) {
+			return fmt.Errorf("byte %d of %d from rank %d is %d", i, n, before, in[i])
+		}
+	}
+	return nil
+}
+
+// works checks that a communicator does all it should.
+func works(c backend.Comm) error {
+	return errors.Join(sum(c, 1), sum(c, 5000), pass(c, 8), pass(c, 3000), pass(c, 300000), sum(c, 3))
+}
+
+// without returns the ranks of c but one world rank.
+func without(c backend.Comm, world int) (members []int) {
+	for r := range c.Size() {
+		if c.WorldRank(r) != world {
+			members = append(members, r)
+		}
+	}
+	return members
+}
+
+func shrink(c backend.Comm, id uint32, victim int) (backend.Comm, error) {
+	return c.(backend.Survivor).Excuse(without(c, victim), id, []int{victim})
+}
+
+func die() {
+	syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+func init() {
+	// A random rank ends at a random moment of the others' work. They get errors
+	// that name it, and go on without it.
+	programs["shrink"] = func(c backend.Comm) error {
+		seed, _ := strconv.ParseUint(os.Getenv("SHM_TEST_SEED"), 10, 64)
+		r := rand.New(rand.NewPCG(seed, 1)) // the same on all ranks
+		victim, delay := r.IntN(c.Size()), time.Duration(r.IntN(3000))*time.Microsecond
+		clock := &c.(*comm).e.area[victim].probeAt // no longer used for what it is for
+		if c.Rank() == victim {
+			time.AfterFunc(delay, func() {
+				clock.Store(uint64(time.Now().UnixNano()))
+				die()
+			})
+		}
+		d, err := c.Derive(without(c, -1), 1)
+		for err == nil {
+			switch n := []int{1, 100, 20000}[r.IntN(3)]; r.IntN(3) {
+			case 0:
+				err = sum(c, n)
+			case 1:
+				err = pass(c, 8*n)
+			case 2:
+				err = pass(d, 8*n)
+			}
+		}
+		seen := time.Now().UnixNano()
+		if err := lost(err, victim); err != nil {
+			return err
+		}
+		s, err := shrink(c, 2, victim)
+		if err != nil {
+			return err
+		}
+		if err := works(s); err != nil {
+			return fmt.Errorf("after rank %d was lost: %w", victim, err)
+		}
+		shrunk := time.Now().UnixNano()
+		if file := os.Getenv("SHM_TEST_MEASURE"); file != "" {
+			f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			fmt.Fprintf(f, "%d %d %d %d\n", seed, c.Rank(), seen-int64(clock.Load()), shrunk-seen)
+		}
+		if got := s.(backend.Survivor).Lost(); !slices.Contains(got, victim) || slices.Contains(got, c.Rank()) {
+			return fmt.Errorf("rank %d is lost, and for rank %d it is %v", victim, c.Rank(), got)
+		}
+		return errors.Join(d.Close(), s.Close())
+	}
+
+	// One rank after the other ends, and every time there are communicators under
+	// way that some ranks have made and others have not, or with offers and messages
+	// in them. Nothing of it runs out.
+	programs["attrition"] = func(c backend.Comm) error {
+		e := c.(*comm).e
+		r := rand.New(rand.NewPCG(11, 1))                  // the same on all ranks
+		own := rand.New(rand.NewPCG(uint64(c.Rank()), 12)) // not the same
+		id := uint32(0)
+		cur := c
+		for cur.Size() > 1 {
+			victim := cur.WorldRank(r.IntN(cur.Size()))
+			var open []backend.Comm
+			for range 30 {
+				id++
+				if own.IntN(4) == 0 {
+					continue // as where the agreement on it was cut short
+				}
+				d, err := cur.Derive(without(cur, -1), id)
+				if err != nil {
+					return err
+				}
+				open = append(open, d)
+				q := &backend.Request{}
+				q.Begin()
+				d.Isend(q, make([]byte, []int{4, 100000}[own.IntN(2)]), own.IntN(d.Size()), 1, backend.Standard)
+				if own.IntN(2) == 0 {
+					q := &backend.Request{}
+					q.Begin()
+					d.Irecv(q, make([]byte, 100000), own.IntN(d.Size()), 1)
+				}
+			}
+			if e.me == victim {
+				die()
+			}
+			_, err := cur.Recv(nil, nil, cur.(*comm).RankOf(victim), 5)
+			if err := lost(err, victim); err != nil {
+				return err
+			}
+			for _, d := range open {
+				d.Close()
+			}
+			id++
+			next, err := shrink(cur, id, victim)
+			if err != nil {
+				return err
+			}
+			if cur != c {
+				cur.Close()
+			}
+			cur = next
+			if err := works(cur); err != nil {
+				return fmt.Errorf("after rank %d was lost: %w", victim, err)
+			}
+		}
+		// The world's and the last one's board. What the others have closed was said
+		// before they ended.
+		e.hear()
+		if n := len(slices.DeleteFunc(slices.Clone(e.boards), func(used bool) bool { return !used })); n != 2 {
+			return fmt.Errorf("%d boards are in use, want 2", n)
+		}
+		if len(e.freeDesc) != descs || e.offered != 0 || len(e.queued)+len(e.takes)+e.posted.Len() != 0 {
+			return fmt.Errorf("%d of %d descs are free, %d offered; %d queued, %d taken, %d posted",
+				len(e.freeDesc), descs, e.offered, len(e.queued), len(e.takes), e.posted.Len())
+		}
+		return nil
+	}
+
+	// What a rank sent in a shelter before it ended is received after that, in order,
+	// and the others go on in it.
+	programs["shelter"] = func(c backend.Comm) error {
+		const victim, id = 1, 1 << 31
+		first := func() (backend.Comm, error) { return c.(backend.Survivor).Shelter(id) }
+		if c.Rank() == victim {
+			s, err := first()
+			if err != nil {
+				return err
+			}
+			for i := range 50 {
+				s.Send(nil, []byte{byte(i)}, 0, 3, backend.Standard)
+			}
+			q := &backend.Request{}
+			q.Begin()
+			s.Isend(q, make([]byte, 100000), 0, 3, backend.Standard)
+			s.Send(nil, []byte{99}, 0, 3, backend.Standard)
+			die()
+		}
+		_, err := c.Recv(nil, nil, victim, 1)
+		if err := lost(err, victim); err != nil {
+			return err
+		}
+		c.Break(&backend.Fault{Sentinel: backend.ErrBroken, Text: "because of the test"})
+		s, err := first() // its messages have been waiting for it
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			buf := make([]byte, 100000)
+			for i := range 50 {
+				if st, err := s.Recv(nil, buf, victim, 3); err != nil || st.Bytes != 1 || buf[0] != byte(i) {
+					return fmt.Errorf("last word %d is %d: %+v, %v", i, buf[0], st, err)
+				}
+			}
+			// The long one cannot be had any more, and the next does not take its place.
+			if _, err := s.Recv(nil, buf, victim, 3); lost(err, victim) != nil {
+				return fmt.Errorf("a long message of a rank that has ended: %v", err)
+			}
+			if st, err := s.Recv(nil, buf, victim, 3); err != nil || st.Bytes != 1 || buf[0] != 99 {
+				return fmt.Errorf("the very last word is %d: %+v, %v", buf[0], st, err)
+			}
+		}
+		_, err = s.Recv(nil, nil, victim, 3)
+		if err := lost(err, victim); err != nil {
+			return err
+		}
+		for _, n := range []int{1, 100000} {
+			if err := lost(s.Send(nil, make([]byte, n), victim, 3, backend.Standard), victim); err != nil {
+				return err
+			}
+		}
+		if _, err := s.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrNotSupported) {
+			return fmt.Errorf("a collective in a shelter: %v", err)
+		}
+		other := 2 - c.Rank()
+		for _, n := range []int{3, 200000} {
+			q := &backend.Request{}
+			q.Begin()
+			s.Irecv(q, make([]byte, n), other, 4)
+			if err := errors.Join(s.Send(nil, make([]byte, n), other, 4, backend.Standard), s.Await(nil, q), q.Err); err != nil {
+				return fmt.Errorf("among those who are left: %w", err)
+			}
+		}
+		d, err := shrink(c, 7, victim)
+		if err != nil {
+			return err
+		}
+		err = works(d)
+		if boards := c.(*comm).e.boards; !boards[0] || !boards[1] || slices.Contains(boards[2:], true) {
+			return fmt.Errorf("boards in use: %v, want two", boards[:4])
+		}
+		return errors.Join(err, s.Close(), d.Close())
+	}
+
+	// A rank that is there is declared lost: it finds out, whatever it is doing, and
+	// the others go on.
+	programs["declared"] = func(c backend.Comm) error {
+		const victim = 1
+		why := &backend.Fault{Sentinel: backend.ErrInternal, Text: "because of the test"}
+		if c.Rank() == 0 {
+			time.AfterFunc(5*time.Millisecond, func() { c.(backend.Survivor).Declare(victim, why) })
+		}
+		var err error
+		for err == nil {
+			err = errors.Join(pass(c, 200000), sum(c, 100))
+		}
+		if err := lost(err, victim); err != nil {
+			return err
+		}
+		if !strings.Contains(err.Error(), "declared lost by rank 0: because of the test") {
+			return fmt.Errorf("%v says not who and why", err)
+		}
+		c.(backend.Survivor).Declare(victim, errors.New("once more"))
+		if c.Rank() == victim {
+			if !strings.Contains(err.Error(), "this one") {
+				return fmt.Errorf("%v does not say that it is this rank", err)
+			}
+			s, err := c.(backend.Survivor).Shelter(9)
+			if err == nil {
+				_, err = s.Recv(nil, nil, 0, 1)
+			}
+			return lost(err, victim)
+		}
+		d, err := shrink(c, 5, victim)
+		if err != nil {
+			return err
+		}
+		for range 20 {
+			if err := works(d); err != nil {
+				return err
+			}
+		}
+		return d.Close()
+	}
+
+	// As killed, where copies between processes are forbidden or not: losses of ranks
+	// outside of a communicator that excuses them change nothing there.
+	programs["excused"] = func(c backend.Comm) error {
+		rest, err := c.(backend.Survivor).Excuse([]int{0, 1}, 3, []int{2})
+		if c.Rank() == 2 {
+			c.Recv(nil, nil, 0, 1)
+			die()
+		}
+		if err != nil {
+			return err
+		}
+		sub, err := rest.Derive([]int{1, 0}, 4) // excuses the same
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(works(rest), works(sub)); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			c.Send(nil, nil, 2, 1, backend.Standard)
+		}
+		_, err = c.Recv(nil, nil, 1-c.Rank(), 1)
+		if err := lost(err, 2); err != nil {
+			return err
+		}
+		late, err := c.Derive([]int{0, 1}, 8) // excuses nothing
+		if err != nil {
+			return err
+		}
+		if err := lost(pass(late, 8), 2); err != nil {
+			return err
+		}
+		return errors.Join(works(rest), works(sub), sub.Close(), rest.Close(), late.Close())
+	}
+}
+
+// survive runs a program whose victims end by a signal, and all others well.
+func survive(t *testing.T, name string, n, victims int) {
+	t.Helper()
+	killed := 0
+	for _, err := range run(t, name, n) {
+		switch {
+		case err == nil:
+		case strings.Contains(err.Error(), "signal: killed"):
+			killed++
+		default:
+			t.Error(err)
+		}
+	}
+	if killed != victims {
+		t.Errorf("%d ranks were killed, want %d", killed, victims)
+	}
+}
+
+func TestShrink(t *testing.T) {
+	jobs := 60
+	if testing.Short() {
+		jobs = 15
+	}
+	if n, err := strconv.Atoi(os.Getenv("SHM_TEST_JOBS")); err == nil {
+		jobs = n
+	}
+	for seed := range jobs {
+		t.Setenv("SHM_TEST_SEED", fmt.Sprint(seed))
+		t.Setenv("SHM_TEST_NOCOPY", []string{"", "", "1"}[seed%3])
+		survive(t, "shrink", 2+seed%4, 1)
+		if t.Failed() {
+			t.Fatalf("job %d", seed)
+		}
+	}
+}
+
+func TestAttrition(t *testing.T) { survive(t, "attrition", 7, 6) }
+func TestShelter(t *testing.T)   { survive(t, "shelter", 3, 1) }
+func TestDeclared(t *testing.T)  { launch(t, "declared", 3) }
+
+func TestExcused(t *testing.T) {
+	for _, nocopy := range []string{"", "1"} {
+		t.Setenv("SHM_TEST_NOCOPY", nocopy)
+		survive(t, "excused", 3, 1)
+	}
+}
