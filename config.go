@@ -50,6 +50,12 @@ type Config struct {
 	// empty: nowhere. The command cohort report reads the files.
 	FlightDir string
 
+	// Heartbeat is how long another rank may be silent on the shm and tcp backends before it is taken
+	// for lost (COHORT_HEARTBEAT, a Go duration, or off): stopped, or, on tcp, cut off. A rank that
+	// computes is not silent. It is 100ms or more, 0 is 10 s, below 0 is off, and it is the same on all
+	// ranks.
+	Heartbeat time.Duration
+
 	// Check makes the mpi backend find mismatched collectives (COHORT_CHECK=1).
 	// The built-in backends always do.
 	Check bool
@@ -161,6 +167,9 @@ func settle(cfg *Config, env environment) (settings, error) {
 	if s.Timeout < 0 {
 		return s, initFault("the timeout is %v: want 0 or more", s.Timeout)
 	}
+	if err := s.settleHeartbeat(env.get("COHORT_HEARTBEAT")); err != nil {
+		return s, err
+	}
 	if err := env.flag(&s.Check, "COHORT_CHECK"); err != nil {
 		return s, err
 	}
@@ -174,6 +183,27 @@ func settle(cfg *Config, env environment) (settings, error) {
 func (s *settings) checkFlight() error {
 	if err := flight.Check(s.FlightDir); err != nil {
 		return initFault("the folder of the flight recorder (COHORT_FLIGHT_DIR): %v", err)
+	}
+	return nil
+}
+
+// heartbeatMin is the shortest limit that a busy machine can hold.
+const heartbeatMin = 100 * time.Millisecond
+
+func (s *settings) settleHeartbeat(v string) error {
+	switch {
+	case s.Heartbeat != 0 || v == "":
+	case v == "off":
+		s.Heartbeat = -1
+	default:
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return initFault("COHORT_HEARTBEAT is %q: want a duration such as 10s, or off", v)
+		}
+		s.Heartbeat = d
+	}
+	if s.Heartbeat > 0 && s.Heartbeat < heartbeatMin {
+		return initFault("the heartbeat (COHORT_HEARTBEAT) is %v: want %v or more, or off", s.Heartbeat, heartbeatMin)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func TestSettle(t *testing.T) {
 	for _, bad := range [][]string{
 		{"COHORT_RANK=1"}, {"COHORT_SIZE=2"}, {"COHORT_RANK=2", "COHORT_SIZE=2"}, {"COHORT_RANK=-1", "COHORT_SIZE=2"},
 		{"COHORT_RANK=a", "COHORT_SIZE=2"}, {"COHORT_RANK=0", "COHORT_SIZE=0"}, {"COHORT_RANK=0", "COHORT_SIZE=99999999999999999999"},
-		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_CHECK=yes"}, {"COHORT_COLLECTIVES=fast"},
+		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_HEARTBEAT=never"}, {"COHORT_HEARTBEAT=99ms"}, {"COHORT_CHECK=yes"}, {"COHORT_COLLECTIVES=fast"},
 	} {
 		_, err := settle(nil, envOf(bad...))
 		name, _, _ := strings.Cut(bad[0], "=")
@@ -51,6 +51,25 @@ func TestSettle(t *testing.T) {
 	}
 	if _, err := settle(&Config{Timeout: -1}, envOf()); !errors.Is(err, ErrInit) {
 		t.Errorf("negative timeout: %v", err)
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	for _, c := range []struct {
+		cfg  time.Duration
+		env  string
+		want time.Duration
+	}{
+		{0, "", 0}, {0, "0s", 0}, {0, "2s", 2 * time.Second}, {0, "off", -1}, {time.Second, "off", time.Second},
+		{-1, "2s", -1}, {0, "100ms", 100 * time.Millisecond},
+	} {
+		s, err := settle(&Config{Heartbeat: c.cfg}, envOf("COHORT_HEARTBEAT="+c.env))
+		if err != nil || s.Heartbeat != c.want {
+			t.Errorf("%v and %q: %v, %v, want %v", c.cfg, c.env, s.Heartbeat, err, c.want)
+		}
+	}
+	if _, err := settle(&Config{Heartbeat: 1}, envOf()); !errors.Is(err, ErrInit) {
+		t.Errorf("a heartbeat of 1 ns: %v", err)
 	}
 }
 

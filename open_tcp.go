@@ -17,7 +17,7 @@ func openTCP(ctx context.Context, s settings) (backend.Comm, error) {
 	}
 	where, launcher := strings.CutPrefix(s.Coordinator, "launcher@")
 	return tcp.Open(ctx, tcp.Config{
-		Rank: s.Rank, Size: s.Size, Job: s.Job,
+		Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat,
 		Coordinator: where, Launcher: launcher, Interface: s.Interface, SecretFile: s.SecretFile,
 	})
 }

@@ -12,8 +12,13 @@ func sockLimit(fd int, d time.Duration) {
 	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(d.Milliseconds(), 1<<30)))
 }
 
-// sockUnsent is how many bytes of what was written the other end's system does not have.
+// sockUnsent is how many bytes of what was written the other end's system does not have, and may get.
 func sockUnsent(fd int) int {
+	const closed = 7 // TCP_CLOSE: by a reset; what was unsent then is counted for ever
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil || info.State == closed {
+		return 0
+	}
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	if err != nil {
 		return 0
