@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -203,6 +204,16 @@ func (o *object) whole(name string, lo, hi int64) int64 {
 	if json.Unmarshal(raw, &n) != nil || string(raw) == "null" || n < lo || n > hi {
 		o.add(o.file, o.field(name), "got %s, want %s", brief(raw), want)
 		return 0
+	}
+	return n
+}
+
+// seed returns a field that has a whole number of 64 bits as a text, which JSON's numbers may not hold.
+func (o *object) seed(name string) uint64 {
+	text := o.text(name)
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil && text != "" {
+		o.add(o.file, o.field(name), "got %q, want a whole number from 0 to %d as a text", text, uint64(math.MaxUint64))
 	}
 	return n
 }

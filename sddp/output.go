@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -27,17 +28,20 @@ type File struct {
 // Collective: all ranks of world call it.
 func OpenOutput(world *cohort.Comm, dir string) (*Output, error) {
 	o := &Output{dir}
-	_, err := newTeam(world).fromFirst("open output", func() ([]byte, error) {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return nil, fmt.Errorf("output folder %s: %w", dir, plainError(err))
-		}
-		name, err := o.stage(File{"check", []byte("can files be written here?\n")})
-		if err != nil {
-			return nil, fmt.Errorf("output folder %s: files cannot be written there: %w", dir, err)
-		}
-		return nil, os.Remove(name)
-	})
+	_, err := newTeam(world).fromFirst("open output", func() ([]byte, error) { return nil, o.open("output") })
 	return o, err
+}
+
+// open makes the folder if it is not there and checks that files can be written there.
+func (o *Output) open(kind string) error {
+	if err := os.MkdirAll(o.dir, 0o777); err != nil {
+		return fmt.Errorf("%s folder %s: %w", kind, o.dir, plainError(err))
+	}
+	name, err := o.stage(File{"check", []byte("can files be written here?\n")})
+	if err != nil {
+		return fmt.Errorf("%s folder %s: files cannot be written there: %w", kind, o.dir, err)
+	}
+	return os.Remove(name)
 }
 
 // Write writes the files on rank 0: first all of them under names of their own, then, if that went
@@ -78,11 +82,19 @@ func (o *Output) write(ctx context.Context, files []File) (err error) {
 
 // stage writes a file, to disk, under a name of its own and returns it.
 func (o *Output) stage(f File) (name string, err error) {
-	tmp, err := os.CreateTemp(o.dir, "."+f.Name+".*.tmp")
+	return o.stageBy(f.Name, func(w io.Writer) error {
+		_, err := w.Write(f.Data)
+		return err
+	})
+}
+
+// stageBy is stage for a file that write writes.
+func (o *Output) stageBy(file string, write func(io.Writer) error) (name string, err error) {
+	tmp, err := os.CreateTemp(o.dir, "."+file+".*.tmp")
 	if err != nil {
 		return "", plainError(err)
 	}
-	_, err = tmp.Write(f.Data)
+	err = write(tmp)
 	if err == nil {
 		err = tmp.Chmod(0o644)
 	}

@@ -123,11 +123,7 @@ func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
 			out.CaseSHA256, out.CaseName, want, c.Name)
 		return nil, p.err()
 	}
-	seed := o.text("seed")
-	var err error
-	if out.Seed, err = strconv.ParseUint(seed, 10, 64); err != nil && seed != "" {
-		p.add(file, "seed", "got %q, want a whole number from 0 to %d as a text", seed, uint64(math.MaxUint64))
-	}
+	out.Seed = o.seed("seed")
 	out.Openings = int(o.whole("openings", 1, maxOpenings))
 	out.Passes = int(o.whole("passes", 1, maxPasses))
 	out.Iterations = int(o.whole("iterations", 1, maxIterations))

@@ -101,6 +101,15 @@ func (p *Pool) clone() *Pool {
 	return out
 }
 
+// snapshot returns a pool with the cuts there are, in the same memory.
+func (p *Pool) snapshot() *Pool {
+	out := newPool(len(p.stages)+1, p.reserv)
+	for t, s := range p.stages {
+		out.stages[t] = stageCuts{s.n, slices.Clone(s.parts)}
+	}
+	return out
+}
+
 // Value returns what the cuts of a stage say is left to pay from storage v: the largest of them,
 // and at least 0.
 func (p *Pool) Value(stage int, v []float64) float64 {

@@ -87,6 +87,14 @@ func (m *cutMemory) reserve(iteration int) error {
 	return nil
 }
 
+// reserveFirst makes room for so many iterations, of which there are cuts already, and more.
+//
+// Collective: all ranks call it, before anything else.
+func (m *cutMemory) reserveFirst(iterations int) error {
+	m.first = max(m.first, iterations*m.pool.Stages()*m.passes*(1+m.pool.reserv))
+	return m.reserve(iterations - 1)
+}
+
 // add appends the cuts of a stage, which all ranks have: one of each node writes them.
 //
 // Collective: all ranks call it.

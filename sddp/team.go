@@ -33,33 +33,55 @@ func newTeam(world *cohort.Comm) *team {
 // order of the ranks, and as even as can be.
 func (t *team) block(rank, n int) (lo, hi int) { return rank * n / t.size, (rank + 1) * n / t.size }
 
+// ErrStopped is wrapped by the error of a training that was asked to stop (Options.Stop).
+var ErrStopped = errors.New("sddp: the training was stopped")
+
+// stopMark is the NaN by which a rank says in an exchange that it was asked to stop: quiet, and of no
+// arithmetic. Any other NaN says that it failed.
+var stopMark = math.Float64frombits(0x7ff8_0053_746f_7000)
+
+// isStop reports whether a number is stopMark.
+func isStop(x float64) bool { return math.Float64bits(x) == math.Float64bits(stopMark) }
+
 // share gives every rank the items of all: n items of width numbers, of which each rank brings its
 // block in place. A rank that could not make its own passes why, and then all ranks return an
-// error: that one its own, the others one that names it. Items hold no NaN, which says this.
+// error: that one its own, the others one that names it. If it wraps ErrStopped it is one on all of
+// them, unless another one failed. Items hold no NaN, which says this.
 func (t *team) share(what string, all []float64, n, width int, failed error) error {
 	for r := range t.size {
 		lo, hi := t.block(r, n)
 		t.displs[r], t.counts[r] = lo*width, (hi-lo)*width
 	}
+	stopped := errors.Is(failed, ErrStopped)
 	if failed != nil {
-		mine := all[t.displs[t.rank]:][:t.counts[t.rank]]
+		mine, mark := all[t.displs[t.rank]:][:t.counts[t.rank]], math.NaN()
+		if stopped {
+			mark = stopMark
+		}
 		for i := range mine {
-			mine[i] = math.NaN()
+			mine[i] = mark
 		}
 	}
 	start := time.Now()
 	err := cohort.Allgatherv(t.world, all, all, t.counts, t.displs)
 	t.waited += time.Since(start)
-	if failed != nil {
+	switch {
+	case failed != nil && !stopped:
 		return failed
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	for r := range t.size {
-		if t.counts[r] > 0 && math.IsNaN(all[t.displs[r]]) {
+		if t.counts[r] == 0 || !math.IsNaN(all[t.displs[r]]) {
+			continue
+		}
+		if !isStop(all[t.displs[r]]) {
 			return fmt.Errorf("%s: %w: rank %d", what, ErrPeer, r)
 		}
+		stopped = true
+	}
+	if stopped {
+		return ErrStopped
 	}
 	return nil
 }

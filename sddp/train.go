@@ -10,86 +10,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/hybrid"
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
-
-// Options say how to train. The zero value trains as the command does by default.
-type Options struct {
-	Iterations int    // at most; 0 means 50
-	Passes     int    // forward passes per iteration; 0 means 8
-	Openings   int    // inflows per stage; 0 means 10
-	Seed       uint64 // of all random numbers
-
-	// Gap stops the training when the upper end of the 95 % interval of the upper bound is within
-	// this part of the lower bound (Shapiro, 2011); 0 never does.
-	Gap float64
-	// Stall stops it when the lower bound has grown by less than StallTolerance of itself over
-	// this many iterations; 0 never does.
-	Stall          int
-	StallTolerance float64 // 0 means 1e-6
-
-	// Threads is how many threads each rank computes with; 0 means COHORT_THREADS, else
-	// SLURM_CPUS_PER_TASK, else 1. Pin says to what they are pinned: none, cores or numa; empty means
-	// COHORT_PIN, else none. Neither matters for the result, nor need the ranks have the same.
-	Threads int
-	Pin     string
-	// Env, if not nil, has threads that are there already (hybrid.Start): Threads and Pin do not count.
-	Env *hybrid.Env
-
-	// Solver is what solves the linear programs: auto, embedded or clp (lp.Open); empty means auto. Each
-	// finds an optimal policy, but not the same one.
-	Solver string
-
-	// Progress, if not nil, is called after every iteration, on the rank it was given on, when none
-	// of its threads computes.
-	Progress func(Iteration)
-}
-
-// The limits of the options.
-const (
-	maxIterations = 100000
-	maxPasses     = 100000
-	maxOpenings   = 100000
-	maxScenarios  = 10000000
-)
-
-// withDefaults fills the zeros in and checks the rest.
-func (o Options) withDefaults() (Options, error) {
-	defaults := func(v *int, value int) {
-		if *v == 0 {
-			*v = value
-		}
-	}
-	defaults(&o.Iterations, 50)
-	defaults(&o.Passes, 8)
-	defaults(&o.Openings, 10)
-	if o.Solver == "" {
-		o.Solver = lp.Auto
-	}
-	if o.StallTolerance == 0 {
-		o.StallTolerance = 1e-6
-	}
-	for _, limit := range []struct {
-		name    string
-		v, most int
-	}{
-		{"iterations", o.Iterations, maxIterations},
-		{"passes", o.Passes, maxPasses},
-		{"openings", o.Openings, maxOpenings},
-	} {
-		if limit.v < 1 || limit.v > limit.most {
-			return o, fmt.Errorf("train: %s: got %d, want a whole number from 1 to %d", limit.name, limit.v, limit.most)
-		}
-	}
-	if !(o.Gap >= 0 && o.Gap < 1) {
-		return o, fmt.Errorf("train: gap: got %g, want a number from 0 to below 1", o.Gap)
-	}
-	if o.Stall < 0 || o.StallTolerance < 0 {
-		return o, errors.New("train: stall: got a negative number")
-	}
-	return o, nil
-}
 
 // Iteration is the state after an iteration. Everything but the times is the same on all ranks and
 // for any number of them.
@@ -110,11 +32,15 @@ type Iteration struct {
 type Training struct {
 	Policy     *Policy
 	Iterations []Iteration
+	Resumed    int    // how many of them are from a checkpoint
 	Stopped    string // why
 	Solver     lp.Info
-	Solves     int64
-	LP, Comm   time.Duration // sums over the iterations
-	Elapsed    time.Duration
+	Solves     int64         // in all iterations
+	LP, Comm   time.Duration // in those of this run
+	Elapsed    time.Duration // of this run
+	// Unsaved says why the last checkpoint could not be written, on all ranks; nil if it could, or none
+	// was asked for.
+	Unsaved error
 }
 
 // Last returns the state after the last iteration.
@@ -136,13 +62,16 @@ type trainer struct {
 	costs    []float64 // of this rank's passes
 	lower    float64
 	busy     time.Duration // in linear programs, so far
+	saver    *saver        // on rank 0, with checkpoints
+	stop     bool          // some rank was asked to stop
 }
 
 // Train makes a policy for a case. The policy, and everything in the result but the times, depends
 // on the case and the options alone, not on the number of ranks and threads or the backend.
 //
 // Collective: all ranks of world call it, with the same case and options. When ctx ends, all
-// ranks' calls end with an error.
+// ranks' calls end with an error. With checkpoints, the error of a training that began is a
+// [*CheckpointError] on rank 0, and on all ranks if it wraps [ErrStopped].
 func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *Training, err error) {
 	began := time.Now()
 	opt, err = opt.withDefaults()
@@ -176,6 +105,15 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 // train is what a rank's workers do from beginning to end.
 func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 	opt, c := tr.opt, tr.c
+	newSolver, solver, err := tr.open(opt.Solver, c)
+	if err != nil {
+		return nil, err
+	}
+	from, err := tr.openCheckpoints(solver)
+	if err != nil {
+		return nil, err
+	}
+	defer from.close()
 	noise, inflows, err := shareNoise(tr.world, tr.crew, c, opt.Seed, opt.Openings)
 	if err != nil {
 		return nil, err
@@ -184,14 +122,11 @@ func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 	tr.memory = newCutMemory(tr.world, c, opt.Passes, opt.Iterations)
 	tr.pool = tr.memory.pool
 	defer func() {
+		tr.saver.wait() // it reads the cuts
 		if e := errors.Join(tr.memory.close(), inflows.Close()); err == nil && e != nil {
 			out, err = nil, e
 		}
 	}()
-	newSolver, solver, err := tr.open(opt.Solver, c)
-	if err != nil {
-		return nil, err
-	}
 	tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, noise, tr.pool, newSolver) })
 	if err := tr.together("linear programs", err); err != nil {
 		return nil, err
@@ -202,10 +137,15 @@ func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 	tr.costs = make([]float64, tr.hi-tr.lo)
 
 	out = &Training{Solver: solver}
+	if err := tr.restore(from, out); err != nil {
+		return nil, err
+	}
+	work, cancel := opt.untilStop(ctx)
+	defer cancel()
 	for out.Stopped == "" {
-		it, err := tr.iterate(ctx, len(out.Iterations))
+		it, err := tr.iterate(work, len(out.Iterations))
 		if err != nil {
-			return nil, fmt.Errorf("iteration %d: %w", len(out.Iterations)+1, err)
+			return nil, tr.ended(out.Iterations, fmt.Errorf("iteration %d: %w", len(out.Iterations)+1, err))
 		}
 		out.Iterations = append(out.Iterations, it)
 		out.Solves += it.Solves
@@ -215,6 +155,15 @@ func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 		if opt.Progress != nil {
 			opt.Progress(it)
 		}
+		if out.Stopped == "" {
+			if tr.stop {
+				return nil, tr.ended(out.Iterations, ErrStopped)
+			}
+			tr.saver.due(out.Iterations, tr.pool)
+		}
+	}
+	if _, out.Unsaved, err = tr.saveAll(out.Iterations); err != nil {
+		return nil, err
 	}
 	out.Policy = &Policy{
 		CaseName: c.Name, CaseSHA256: c.SHA256(),
@@ -222,12 +171,6 @@ func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 		Iterations: len(out.Iterations), LowerBound: tr.lower, Pool: tr.pool.clone(),
 	}
 	return out, tr.same("cuts", fingerprint(out.Policy.Pool.SHA256()))
-}
-
-// key returns a number that differs between ranks that are not doing the same.
-func (o Options) key(c *Case) uint64 {
-	o.Progress, o.Threads, o.Pin, o.Env = nil, 0, "", nil
-	return fingerprint(fmt.Sprint(c.SHA256(), o))
 }
 
 // fingerprint returns 64 bits of the hash of a text.
@@ -297,10 +240,14 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	for _, cost := range tr.costs {
 		sums.costs.add(cost)
 	}
+	if errors.Is(context.Cause(ctx), ErrStopped) {
+		sums.stops = 1
+	}
 	lower, err := tr.reduce(&sums, lower, failed)
 	if err != nil {
 		return it, err
 	}
+	tr.stop = sums.stops > 0
 	// Each is a lower bound, so the largest is one: the solver's tolerance does not show as a fall.
 	tr.lower = max(tr.lower, lower)
 	it.LowerBound = tr.lower
@@ -357,6 +304,7 @@ type sums struct {
 	costs        tally
 	solves       int64
 	busy, waited time.Duration
+	stops        int64 // ranks that were asked to stop
 }
 
 // reduce adds the sums of all ranks up and returns the lower bound, which is the same on all. The
@@ -365,7 +313,7 @@ type sums struct {
 // its negative differ only where the ranks' arithmetic does, and then no policy of theirs is one.
 func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error) {
 	start := time.Now()
-	whole := append(s.costs[:], s.solves, int64(s.busy), int64(s.waited))
+	whole := append(s.costs[:], s.solves, int64(s.busy), int64(s.waited), s.stops)
 	bounds := []float64{lower, -lower}
 	err := cohort.Allreduce(tr.world, whole, whole, cohort.Sum)
 	if err == nil {
@@ -384,6 +332,7 @@ func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error)
 	}
 	n := copy(s.costs[:], whole)
 	s.solves, s.busy, s.waited = whole[n], time.Duration(whole[n+1]), time.Duration(whole[n+2])
+	s.stops = whole[n+3]
 	return bounds[0], nil
 }
 
@@ -395,22 +344,4 @@ func gap(lower float64, upper Estimate) float64 {
 		return 0
 	}
 	return above / math.Max(math.Abs(lower), 1e-300)
-}
-
-// stop says why to stop after these iterations, or returns the empty text.
-func (o Options) stop(done []Iteration) string {
-	last := done[len(done)-1]
-	if o.Gap > 0 && last.Gap <= o.Gap {
-		return fmt.Sprintf("the gap is within %g %%", 100*o.Gap)
-	}
-	if o.Stall > 0 && len(done) > o.Stall {
-		before := done[len(done)-1-o.Stall].LowerBound
-		if last.LowerBound-before <= o.StallTolerance*math.Abs(last.LowerBound) {
-			return fmt.Sprintf("the lower bound has stalled for %d iterations", o.Stall)
-		}
-	}
-	if len(done) >= o.Iterations {
-		return "all iterations are done"
-	}
-	return ""
 }

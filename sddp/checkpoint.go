@@ -1,0 +1,257 @@
+package sddp
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/cohort-hpc/cohort/sddp/lp"
+)
+
+// A checkpoint is what a training has come to after some iterations: a file of
+//
+//	a line of JSON: format, version, what the training is of, iterations
+//	per iteration:  the numbers of iterationRecord, in 8 bytes each
+//	the cuts:       by stage, in the order of the pool, alpha and then beta as 64-bit floats
+//	32 bytes:       the SHA-256 of all that is above
+//
+// all little-endian. That is everything that later iterations depend on: random numbers are a function of
+// the seed and of what they are for, and every linear program starts from a basis of its own
+// (docs/adr/0004-canonical-basis.md). The length follows from the first line, so that nothing is allocated
+// for a file that does not have it.
+const (
+	checkpointFormat  = "cohort-sddp-checkpoint"
+	checkpointVersion = 1
+	maxCheckpointHead = 4096 // bytes of the first line
+	iterationRecord   = 9    // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
+)
+
+// origin is what a checkpoint is of. A training that goes on has to have the same: with another of any of
+// these, its cuts would not be those of a training without interruption.
+type origin struct {
+	caseName, caseSHA256 string
+	arch, solver         string
+	seed                 uint64
+	openings, passes     int
+	stages, reservoirs   int
+}
+
+// originOf returns what a training is of.
+func originOf(c *Case, opt Options, solver lp.Info) origin {
+	return origin{
+		caseName: c.Name, caseSHA256: c.SHA256(), arch: runtime.GOARCH, solver: solver.String(),
+		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, reservoirs: len(c.Reservoirs),
+	}
+}
+
+// width returns the number of numbers of a cut.
+func (o origin) width() int { return 1 + o.reservoirs }
+
+// differences notes what a checkpoint is of and a training is not.
+func (o origin) differences(p *problems, file string, want origin) {
+	for _, f := range []struct {
+		name      string
+		got, want any
+	}{
+		{"seed", o.seed, want.seed},
+		{"passes", o.passes, want.passes},
+		{"openings", o.openings, want.openings},
+		{"solver", strconv.Quote(o.solver), strconv.Quote(want.solver)},
+		{"architecture", o.arch, want.arch},
+	} {
+		if f.got != f.want {
+			p.add(file, f.name, "got %v, want %v: a training goes on as it began", f.got, f.want)
+		}
+	}
+	if o.caseSHA256 != want.caseSHA256 || o.stages != want.stages || o.reservoirs != want.reservoirs {
+		p.add(file, "case_sha256", "got %.12s… of a case %q, want %.12s… of the case %q: a training goes on with the case it began with",
+			o.caseSHA256, o.caseName, want.caseSHA256, want.caseName)
+	}
+}
+
+// encodeCheckpoint writes a checkpoint after the given iterations, whose cuts are the first of the pool.
+func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error {
+	name, err := json.Marshal(o.caseName)
+	if err != nil {
+		return err
+	}
+	digest := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(w, digest), 1<<16)
+	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "architecture": %q, "solver": %q, "seed": "%d", `,
+		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.arch, o.solver, o.seed)
+	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "reservoirs": %d, "iterations": %d}`+"\n",
+		o.openings, o.passes, o.stages, o.reservoirs, len(its))
+	out.Write(packIterations(its))
+	var b [8]byte
+	for _, s := range pool.stages {
+		left := len(its) * o.passes * o.width()
+		for _, part := range s.parts {
+			part = part[:min(len(part), left)]
+			left -= len(part)
+			for _, x := range part {
+				binary.LittleEndian.PutUint64(b[:], math.Float64bits(x))
+				out.Write(b[:])
+			}
+		}
+		if left > 0 {
+			return fmt.Errorf("a stage has %d numbers too few for %d iterations", left, len(its))
+		}
+	}
+	if err := out.Flush(); err != nil { // has the error of any write above
+		return err
+	}
+	_, err = w.Write(digest.Sum(nil))
+	return err
+}
+
+// packIterations returns iterations as they stand in a checkpoint.
+func packIterations(its []Iteration) []byte {
+	out := make([]byte, 0, 8*iterationRecord*len(its))
+	for _, it := range its {
+		for _, x := range []float64{it.LowerBound, it.Upper.Mean, it.Upper.Std, it.Upper.CI95, it.Gap} {
+			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(x))
+		}
+		for _, n := range []int64{it.Solves, int64(it.LP), int64(it.Comm), int64(it.Total)} {
+			out = binary.LittleEndian.AppendUint64(out, uint64(n))
+		}
+	}
+	return out
+}
+
+// unpackIterations takes apart what packIterations joined.
+func unpackIterations(b []byte, o origin) []Iteration {
+	var its []Iteration
+	for ; len(b) >= 8*iterationRecord; b = b[8*iterationRecord:] {
+		n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+		x := func(i int) float64 { return math.Float64frombits(n(i)) }
+		number := len(its) + 1
+		its = append(its, Iteration{
+			Number: number, LowerBound: x(0),
+			Upper: Estimate{Samples: o.passes, Mean: x(1), Std: x(2), CI95: x(3)}, Gap: x(4),
+			Cuts: number * o.passes * (o.stages - 1), Solves: int64(n(5)),
+			LP: time.Duration(n(6)), Comm: time.Duration(n(7)), Total: time.Duration(n(8)),
+		})
+	}
+	return its
+}
+
+// checkIteration reports an iteration that no training has: the digest is right, so a program that is not
+// this one wrote it.
+func checkIteration(it Iteration, before float64) error {
+	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+	switch {
+	case !finite(it.LowerBound) || it.LowerBound < before:
+		return fmt.Errorf("lower bound %v after %v", it.LowerBound, before)
+	case !finite(it.Upper.Mean) || !finite(it.Upper.Std) || it.Upper.Std < 0:
+		return fmt.Errorf("forward costs of %v with a deviation of %v", it.Upper.Mean, it.Upper.Std)
+	case !(it.Upper.CI95 >= 0) || !(it.Gap >= 0):
+		return fmt.Errorf("interval %v and gap %v", it.Upper.CI95, it.Gap)
+	case it.Solves < 0 || it.LP < 0 || it.Comm < 0 || it.Total < 0:
+		return errors.New("negative times or counts")
+	}
+	return nil
+}
+
+// checkpointReader is a checkpoint that has been found to be whole.
+type checkpointReader struct {
+	origin
+	file   string // for messages
+	its    []Iteration
+	in     io.ReaderAt
+	cutsAt int64 // where the cuts begin
+}
+
+// readCheckpoint checks a file of so many bytes from its first to its last, and reads all but the cuts.
+func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader, error) {
+	p := &problems{}
+	fail := func(field, format string, args ...any) (*checkpointReader, error) {
+		p.add(file, field, format, args...)
+		return nil, p.err()
+	}
+	head := make([]byte, min(size, maxCheckpointHead))
+	if _, err := in.ReadAt(head, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", file, plainError(err))
+	}
+	end := bytes.IndexByte(head, '\n') + 1
+	if end == 0 {
+		return fail("", "is no checkpoint, or is damaged: no first line")
+	}
+	r := &checkpointReader{file: file, in: in}
+	iterations := r.readHead(p, head[:end])
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 10⁴ reservoirs: below 2⁶⁰.
+	r.cutsAt = int64(end) + 8*iterationRecord*int64(iterations)
+	last := r.cutsAt + 8*int64(r.stages-1)*int64(iterations)*int64(r.passes)*int64(r.width())
+	if size != last+sha256.Size {
+		return fail("", "has %d bytes, want %d: it is damaged", size, last+sha256.Size)
+	}
+	digest, sum := sha256.New(), make([]byte, sha256.Size)
+	_, err := io.Copy(digest, io.NewSectionReader(in, 0, last))
+	if err == nil {
+		_, err = in.ReadAt(sum, last)
+	}
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", file, plainError(err))
+	}
+	if !bytes.Equal(sum, digest.Sum(nil)) {
+		return fail("", "its content does not have the digest at its end: it is damaged")
+	}
+	packed := make([]byte, r.cutsAt-int64(end))
+	if _, err := in.ReadAt(packed, int64(end)); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", file, plainError(err))
+	}
+	r.its = unpackIterations(packed, r.origin)
+	before := math.Inf(-1)
+	for _, it := range r.its {
+		if err := checkIteration(it, before); err != nil {
+			return fail(fmt.Sprintf("iteration %d", it.Number), "%v", err)
+		}
+		before = it.LowerBound
+	}
+	return r, nil
+}
+
+// readHead reads the first line and returns the number of iterations.
+func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
+	o := openObject(p, r.file, line)
+	if o == nil || !o.constant("format", checkpointFormat) || o.whole("version", checkpointVersion, checkpointVersion) == 0 {
+		return 0
+	}
+	r.caseName, r.caseSHA256 = o.text("case"), o.text("case_sha256")
+	r.arch, r.solver = o.text("architecture"), o.text("solver")
+	r.seed = o.seed("seed")
+	r.openings = int(o.whole("openings", 1, maxOpenings))
+	r.passes = int(o.whole("passes", 1, maxPasses))
+	r.stages = int(o.whole("stages", 2, maxStages))
+	r.reservoirs = int(o.whole("reservoirs", 0, maxItems))
+	iterations = int(o.whole("iterations", 1, maxIterations))
+	o.done()
+	return iterations
+}
+
+// cuts reads numbers of a stage's cuts, from one of them on.
+func (r *checkpointReader) cuts(stage, from int, dst []float64) error {
+	all := len(r.its) * r.passes * r.width() // of a stage
+	b := make([]byte, 8*len(dst))
+	if _, err := r.in.ReadAt(b, r.cutsAt+8*int64(stage*all+from)); err != nil {
+		return fmt.Errorf("%s: %w", r.file, plainError(err))
+	}
+	for i := range dst {
+		dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+		if math.IsNaN(dst[i]) || math.IsInf(dst[i], 0) {
+			return &FieldError{r.file, fmt.Sprintf("cuts of stage %d", stage+1), "a number that no cut has"}
+		}
+	}
+	return nil
+}
