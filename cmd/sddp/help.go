@@ -57,6 +57,18 @@ Results:
 	                 upper_mean, upper_ci95, iterations, cuts, cuts_sha256, ranks,
 	                 seconds
 
+Interruptions:
+
+	--checkpoint DIR      write to DIR what the training has come to: now and then,
+	                      at the end, and when a signal or an error ends it early
+	--checkpoint-every N  after every N iterations (default 10)
+	--resume DIR          go on from the newest checkpoint in DIR, to the same numbers
+	                      as if nothing had happened, and write further ones there,
+	                      or to the DIR of --checkpoint; case, seed, passes, openings
+	                      and solver have to be the same
+	--resume              the same, from the DIR of --checkpoint, or begin if there is
+	                      no checkpoint in it yet: for a job script that is run again
+
 Threads:
 
 	--threads N      threads that each rank computes with (default: COHORT_THREADS,
@@ -66,7 +78,8 @@ Threads:
 	                 COHORT_PIN, else none)
 
 The first line on standard error says what runs where. The status is 0 for success,
-1 for failure, 2 for a wrong command line, and 130 when it was interrupted.
+1 for failure, also if only a checkpoint could not be written, 2 for a wrong command
+line, 130 when it was interrupted, and 143 when SIGTERM stopped it.
 `
 
 const simulateHelp = `Usage: sddp simulate CASE --policy DIR [flags]

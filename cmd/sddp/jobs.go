@@ -15,19 +15,48 @@ func train(j *job) error {
 	if err != nil {
 		return err
 	}
-	trained, err := sddp.Train(j.ctx, j.world, c, sddp.Options{
+	opt := sddp.Options{
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
-		Gap: j.o.gap, Stall: j.o.stall, Solver: j.o.solver, Env: j.env, Progress: j.progress.iteration,
-	})
+		Gap: j.o.gap, Stall: j.o.stall, Solver: j.o.solver, Env: j.env, Progress: j.progress.iteration, Warn: j.progress.warn,
+	}
+	j.o.checkpoints(&opt)
+	if opt.Checkpoint != "" {
+		opt.Stop = j.signals.stopTraining()
+	}
+	trained, err := sddp.Train(j.ctx, j.world, c, opt)
 	if err != nil {
 		return err
 	}
+	j.signals.trainingEnded()
+	j.saved = opt.Checkpoint != "" && trained.Unsaved == nil
 	j.progress.end()
 	sim, err := sddp.Simulate(j.ctx, j.world, c, trained.Policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Solver: j.o.solver, Env: j.env})
 	if err != nil {
 		return err
 	}
-	return j.report(out, &sddp.Report{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
+	err = j.report(out, &sddp.Report{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
+	if err != nil {
+		return err
+	}
+	return trained.Unsaved // all that was asked for is there but this
+}
+
+// checkpoints sets where checkpoints are, and whether to go on from one. With --resume alone that is the
+// folder of the first run, where the next one goes on from too; beside --checkpoint it may have none yet,
+// so that a job script can be the same for the first run and for those that follow.
+func (o *options) checkpoints(opt *sddp.Options) {
+	opt.Checkpoint, opt.CheckpointEvery, opt.Resume = o.checkpointDir(), o.every, o.resume.dir
+	if o.resume.set && o.resume.dir == "" {
+		opt.Resume, opt.ResumeOrBegin = o.checkpoint, true
+	}
+}
+
+// checkpointDir returns the folder that checkpoints are written to, if any are.
+func (o *options) checkpointDir() string {
+	if o.checkpoint == "" {
+		return o.resume.dir
+	}
+	return o.checkpoint
 }
 
 // simulate reads a policy, simulates it, and reports.

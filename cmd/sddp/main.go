@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/cohort-hpc/cohort"
@@ -25,9 +24,9 @@ import (
 
 // The statuses the command ends with.
 const (
-	statusFailed      = 1
-	statusUsage       = 2
-	statusInterrupted = 130
+	statusFailed = 1
+	statusUsage  = 2
+	statusSignal = 128 // and the number of the signal, as a shell has it
 )
 
 func main() {
@@ -63,8 +62,8 @@ func run(args []string, stdout, stderr *os.File) int {
 		return info(o, stdout, stderr)
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx, signals := watchSignals()
+	defer signals.end()
 	env, err := hybrid.Start(ctx, &hybrid.Config{Threads: o.threads, Pin: pool.Policy(o.pin), Summary: named{stderr}})
 	if err != nil {
 		var step *hybrid.StepError
@@ -73,7 +72,7 @@ func run(args []string, stdout, stderr *os.File) int {
 		}
 		return statusFailed
 	}
-	j := &job{ctx: ctx, env: env, world: env.World, o: o, out: stdout, progress: newProgress(env.World.Rank(), stderr, o.iterations)}
+	j := &job{ctx: ctx, signals: signals, env: env, world: env.World, o: o, out: stdout, progress: newProgress(env.World.Rank(), stderr, o.iterations)}
 	err = cmd.run(j)
 	j.progress.end()
 	if err == nil {
@@ -99,12 +98,14 @@ func (n named) Write(line []byte) (int, error) {
 // job is one run of a command that needs the ranks.
 type job struct {
 	ctx      context.Context
+	signals  *signals
 	env      *hybrid.Env
 	world    *cohort.Comm
 	o        *options
 	out      io.Writer
 	progress *progress
 	written  bool // the files, if any were asked for
+	saved    bool // the training is in a checkpoint
 }
 
 // first reports whether this is the rank that reads, writes and prints.
@@ -113,20 +114,52 @@ func (j *job) first() bool { return j.world.Rank() == 0 }
 // failed says what went wrong and returns the status to end with. An error that all ranks have is
 // told by rank 0, one that a rank has for itself by that rank.
 func (j *job) failed(err error, stderr io.Writer) int {
+	sig := j.signals.first()
+	if errors.Is(err, sddp.ErrStopped) {
+		if sig == nil { // another rank got it
+			sig = syscall.SIGTERM
+		}
+		_ = j.env.Close() // all ranks leave in good order; they have nothing more to say
+	}
+	status := statusFailed
+	if sig != nil {
+		status = statusSignal + int(sig.(syscall.Signal))
+	}
+	if !j.first() {
+		if sig == nil && !errors.Is(err, sddp.ErrPeer) { // else another rank tells
+			fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world.Rank(), err)
+		}
+		return status
+	}
+	var at *sddp.CheckpointError
+	hasCheckpoints := errors.As(err, &at)
+	if hasCheckpoints && at.Unsaved != nil {
+		fmt.Fprintf(stderr, "sddp: %v\n", at.Unsaved)
+		err = at.Err
+	}
+	what := "interrupted"
+	if sig == syscall.SIGTERM {
+		what = "stopped by SIGTERM"
+	}
+	var next string
 	switch {
-	case j.ctx.Err() != nil && j.first() && j.written:
-		fmt.Fprintln(stderr, "sddp: interrupted after the files were written")
-	case j.ctx.Err() != nil && j.first():
-		fmt.Fprintln(stderr, "sddp: interrupted; nothing was written")
-	case j.ctx.Err() != nil || errors.Is(err, sddp.ErrPeer) && !j.first():
-		// Another rank tells.
-	case j.first():
-		fmt.Fprintf(stderr, "sddp: %v\n", err)
+	case hasCheckpoints && at.Iterations > 0:
+		next = fmt.Sprintf("continue with --resume %s (%d iterations are saved)", at.Dir, at.Iterations)
+	case j.saved && !j.written:
+		next = fmt.Sprintf("continue with --resume %s (the training is saved)", j.o.checkpointDir())
+	}
+	switch {
+	case sig != nil && j.written:
+		fmt.Fprintf(stderr, "sddp: %s after the files were written\n", what)
+	case sig != nil && next != "":
+		fmt.Fprintf(stderr, "sddp: %s; %s\n", what, next)
+	case sig != nil:
+		fmt.Fprintf(stderr, "sddp: %s; nothing was written\n", what)
 	default:
-		fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world.Rank(), err)
+		fmt.Fprintf(stderr, "sddp: %v\n", err)
+		if next != "" {
+			fmt.Fprintf(stderr, "sddp: %s\n", next)
+		}
 	}
-	if j.ctx.Err() != nil {
-		return statusInterrupted
-	}
-	return statusFailed
+	return status
 }

@@ -29,6 +29,26 @@ type options struct {
 	threads    int    // 0: as the environment says
 	pin        string // empty: as the environment says
 	solver     string
+	checkpoint string // folder
+	every      int    // iterations between checkpoints
+	resume     resumeFlag
+}
+
+// resumeFlag is --resume, which may be given without a folder: then it is that of --checkpoint.
+type resumeFlag struct {
+	set bool
+	dir string
+}
+
+func (r *resumeFlag) String() string   { return r.dir }
+func (r *resumeFlag) IsBoolFlag() bool { return true } // so that it may be given without a value
+
+// Set takes the text behind =, which flag gives as true where there is none.
+func (r *resumeFlag) Set(s string) error {
+	if r.set = true; s != "true" {
+		r.dir = s
+	}
+	return nil
 }
 
 // command is a subcommand.
@@ -79,6 +99,9 @@ func trainFlags(f *flag.FlagSet, o *options) {
 	f.IntVar(&o.scenarios, "scenarios", 200, "")
 	f.StringVar(&o.out, "out", "", "")
 	f.BoolVar(&o.json, "json", false, "")
+	f.StringVar(&o.checkpoint, "checkpoint", "", "")
+	f.IntVar(&o.every, "checkpoint-every", 10, "")
+	f.Var(&o.resume, "resume", "")
 }
 
 func simulateFlags(f *flag.FlagSet, o *options) {
@@ -106,6 +129,7 @@ func parseOptions(name string, cmd command, args []string) (*options, error) {
 	f.Usage = func() {}
 	cmd.flags(f, o)
 	var plain, after []string
+	behind := -1 // which of plain stands behind --resume
 	if i := slices.Index(args, "--"); i >= 0 {
 		args, after = args[:i], args[i+1:]
 	}
@@ -115,9 +139,18 @@ func parseOptions(name string, cmd command, args []string) (*options, error) {
 		} else if err != nil {
 			return nil, errors.New(strings.Replace(err.Error(), " -", " --", 1))
 		}
+		read := args[:len(args)-f.NArg()]
 		if args = f.Args(); len(args) > 0 {
+			if n := len(read); n > 0 && strings.TrimLeft(read[n-1], "-") == "resume" {
+				behind = len(plain)
+			}
 			plain, args = append(plain, args[0]), args[1:]
 		}
+	}
+	// A folder behind --resume is its own if the case stands elsewhere.
+	if behind >= 0 && len(plain)+len(after) == 2 {
+		o.resume.dir = plain[behind]
+		plain = slices.Delete(plain, behind, behind+1)
 	}
 	plain = append(plain, after...)
 	if len(plain) != 1 {
@@ -141,7 +174,10 @@ func (o *options) check(name string) error {
 		if !(o.gap >= 0 && o.gap < 1) {
 			err = fmt.Errorf("--gap: got %g, want a number from 0 to below 1, as 0.01", o.gap)
 		}
-		return errors.Join(atLeast("iterations", o.iterations, 1), atLeast("passes", o.passes, 1),
+		if o.resume.set && o.resume.dir == "" && o.checkpoint == "" {
+			err = errors.Join(err, errors.New("--resume: want the folder of the checkpoints, here or by --checkpoint"))
+		}
+		return errors.Join(atLeast("iterations", o.iterations, 1), atLeast("checkpoint-every", o.every, 1), atLeast("passes", o.passes, 1),
 			atLeast("openings", o.openings, 1), atLeast("scenarios", o.scenarios, 2), atLeast("stall", o.stall, 0), err)
 	case "simulate":
 		var err error

@@ -19,6 +19,7 @@ type progress struct {
 	most   int // iterations
 	began  time.Time
 	lines  int
+	before int  // iterations of an earlier run
 	hasBar bool // a bar is on the screen
 }
 
@@ -39,6 +40,10 @@ func (p *progress) iteration(it sddp.Iteration) {
 		return
 	}
 	p.clear()
+	if p.lines == 0 && it.Number > 1 {
+		p.before = it.Number - 1
+		fmt.Fprintf(p.w, "sddp: going on after iteration %d\n", p.before)
+	}
 	if p.lines%25 == 0 {
 		fmt.Fprintf(p.w, "%9s  %13s  %13s  %13s  %8s  %7s  %8s  %8s\n",
 			"iteration", "lower bound", "upper mean", "± 95 %", "gap", "cuts", "LP", "comm")
@@ -52,6 +57,14 @@ func (p *progress) iteration(it sddp.Iteration) {
 		it.Number, p.most, it.LowerBound, it.Upper.Mean, interval, gap, it.Cuts, short(it.LP), short(it.Comm))
 	if p.bar {
 		p.draw(it.Number)
+	}
+}
+
+// warn tells of what does not end the training.
+func (p *progress) warn(err error) {
+	if p.w != nil {
+		p.clear()
+		fmt.Fprintf(p.w, "sddp: warning: %v\n", err)
 	}
 }
 
@@ -71,7 +84,7 @@ func short(d time.Duration) string {
 func (p *progress) draw(done int) {
 	const width = 40
 	full := width * done / max(p.most, 1)
-	left := time.Duration(float64(time.Since(p.began)) / float64(done) * float64(p.most-done))
+	left := time.Duration(float64(time.Since(p.began)) / float64(done-p.before) * float64(p.most-done))
 	fmt.Fprintf(p.w, "[%s%s] %3d %%, %s left", strings.Repeat("█", full), strings.Repeat("·", width-full),
 		100*done/max(p.most, 1), left.Round(time.Second))
 	p.hasBar = true

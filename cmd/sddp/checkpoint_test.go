@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// checkpointArgs are a training that is interrupted, with a policy to compare.
+var checkpointArgs = append([]string{"train", caseDir("brazil4"), "--json"},
+	strings.Fields("--iterations 12 --passes 4 --openings 3 --scenarios 20 --threads 1 --pin none")...)
+
+// with returns arguments and more of them.
+func with(args []string, more ...string) []string {
+	return append(args[:len(args):len(args)], more...)
+}
+
+// checkpointResult is what a training gives when nothing happens to it.
+func checkpointResult(t *testing.T, args []string) result {
+	t.Helper()
+	status, out, errs := sddpRun(t, args...)
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	return lastLine(t, out)
+}
+
+// goesOn goes on from a folder and compares what comes out.
+func goesOn(t *testing.T, want result, args ...string) (errs string) {
+	t.Helper()
+	status, out, errs := sddpRun(t, args...)
+	if status != 0 {
+		t.Fatalf("sddp %v: status %d: %s", args, status, errs)
+	}
+	got := lastLine(t, out)
+	got.Seconds, got.Ranks = want.Seconds, want.Ranks
+	if got != want {
+		t.Errorf("sddp %v: got %+v, want %+v", args, got, want)
+	}
+	return errs
+}
+
+// iterationLine fits a line of progress.
+var iterationLine = regexp.MustCompile(`^ *[0-9]+/[0-9]+ `)
+
+// afterIteration starts a run and returns when it has told of so many iterations, with the lines to come.
+func afterIteration(t *testing.T, cmd *exec.Cmd, n int) *bufio.Scanner {
+	t.Helper()
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	for n > 0 && lines.Scan() {
+		if iterationLine.MatchString(lines.Text()) {
+			n--
+		}
+	}
+	if n > 0 {
+		t.Fatalf("%v: the command ended by itself: %v", cmd, cmd.Wait())
+	}
+	return lines
+}
+
+// A training that gets a signal writes a checkpoint, says how to go on, and ends with the status a shell
+// gives; the training that goes on gives the same bits.
+func TestStoppedBySignal(t *testing.T) {
+	want := checkpointResult(t, checkpointArgs)
+	for _, k := range []struct {
+		signal  syscall.Signal
+		status  int
+		said    string
+		goingOn []string
+	}{
+		{syscall.SIGTERM, 143, "sddp: stopped by SIGTERM; continue with --resume ", []string{"--resume"}},
+		{syscall.SIGINT, 130, "sddp: interrupted; continue with --resume ", []string{"--resume", "--checkpoint"}},
+	} {
+		dir := t.TempDir()
+		cmd := commandOf(t, with(checkpointArgs, "--checkpoint", dir, "--checkpoint-every", "100")...)
+		lines := afterIteration(t, cmd, 3)
+		if err := cmd.Process.Signal(k.signal); err != nil {
+			t.Fatal(err)
+		}
+		last := ""
+		for lines.Scan() {
+			last = lines.Text()
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != k.status || !strings.HasPrefix(last, k.said+dir+" (") {
+			t.Fatalf("%v: ended with %v and %q", k.signal, err, last)
+		}
+		if found, err := filepath.Glob(filepath.Join(dir, "checkpoint-*.bin")); err != nil || len(found) != 1 {
+			t.Errorf("the folder holds %v (%v), want one checkpoint", found, err)
+		}
+		args := checkpointArgs
+		for _, flag := range k.goingOn {
+			args = with(args, flag, dir)
+		}
+		if errs := goesOn(t, want, args...); !strings.Contains(errs, "sddp: going on after iteration ") {
+			t.Errorf("nothing is told of the checkpoint: %s", errs)
+		}
+	}
+}
+
+// Whenever a training is killed, it goes on from the checkpoint before, to the same bits: here again and
+// again with the same command, as in a job script, until it gets to its end.
+func TestKilledAgainAndAgain(t *testing.T) {
+	train := with(checkpointArgs, "--iterations", "30")
+	want, dir := checkpointResult(t, train), filepath.Join(t.TempDir(), "checkpoints")
+	args := with(train, "--resume", "--checkpoint", dir, "--checkpoint-every", "1")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 5 {
+		cmd := commandOf(t, args...)
+		afterIteration(t, cmd, 2)
+		for range rng.IntN(4000) { // a moment later
+			runtime.Gosched()
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Fatal("the training came to its end")
+		}
+		found, err := filepath.Glob(filepath.Join(dir, "checkpoint-*.bin"))
+		if err != nil || len(found) < 1 || len(found) > 3 {
+			t.Fatalf("the folder holds %v (%v), want 1 to 3 checkpoints", found, err)
+		}
+	}
+	if errs := goesOn(t, want, args...); !strings.Contains(errs, "sddp: going on after iteration ") || strings.Contains(errs, "damaged") {
+		t.Errorf("the last run said %s", errs)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".*.tmp")); err != nil || len(left) != 0 {
+		t.Errorf("%v are left (%v)", left, err)
+	}
+	// All is there, also for a longer training.
+	goesOn(t, want, with(train, "--resume", dir)...)
+	longer := with(train, "--iterations", "32")
+	goesOn(t, checkpointResult(t, longer), with(longer, "--resume="+dir)...)
+}
+
+// The ranks of a job that gets a signal stop together, after rank 0 has written; the job goes on with other
+// ranks.
+func TestJobStoppedBySignal(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the backend shm is for Linux")
+	}
+	want, tool := checkpointResult(t, checkpointArgs), cohortTool(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, backend := range []string{"shm", "tcp"} {
+		dir := t.TempDir()
+		cmd := exec.Command(tool, with([]string{"run", "--backend", backend, "--tag=false", "-n", "3", exe}, with(checkpointArgs, "--checkpoint", dir)...)...)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		lines := afterIteration(t, cmd, 2)
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		said := 0
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "sddp: stopped by SIGTERM; continue with --resume "+dir+" (") {
+				said++
+			} else if strings.HasPrefix(lines.Text(), "sddp: ") {
+				t.Errorf("%s: said %q", backend, lines.Text())
+			}
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 143 || said != 1 {
+			t.Errorf("%s: ended with %v, and said %d times how to go on", backend, err, said)
+		}
+		goesOn(t, want, with(checkpointArgs, "--resume", dir)...)
+	}
+}
+
+// A folder with the checkpoints of another training is not written to, and what is wrong is told before any
+// work is done.
+func TestCheckpointFailures(t *testing.T) {
+	dir := t.TempDir()
+	args := []string{"train", caseDir("toy"), "--iterations", "2", "--checkpoint", dir}
+	if status, _, errs := sddpRun(t, args...); status != 0 {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	file := filepath.Join(dir, "checkpoint-000002.bin")
+	for _, k := range []struct {
+		args []string
+		err  string
+	}{
+		{args, dir + ": there is a training of 2 iterations in it"},
+		{[]string{"train", caseDir("brazil4"), "--resume", dir}, file + ": case_sha256: got"},
+		{[]string{"train", caseDir("toy"), "--resume", dir, "--seed", "2"}, file + ": seed: got 1, want 2"},
+		{[]string{"train", caseDir("toy"), "--resume", filepath.Join(dir, "none")}, "there is no checkpoint in it"},
+		{[]string{"train", caseDir("toy"), "--checkpoint", file}, "checkpoint folder " + file},
+	} {
+		status, out, errs := sddpRun(t, k.args...)
+		if status != 1 || out != "" || !strings.Contains(errs, k.err) || strings.Contains(errs, "upper mean") {
+			t.Errorf("sddp %v: status %d, output %q, errors %q; want 1, nothing, %q", k.args, status, out, errs, k.err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "none")); err == nil {
+		t.Error("a folder to go on from was made")
+	}
+}
+
+// Without room for checkpoints the training comes to its end, with its results, and a status that says that
+// not all is there.
+func TestCheckpointLost(t *testing.T) {
+	want, dir := checkpointResult(t, checkpointArgs), filepath.Join(t.TempDir(), "checkpoints")
+	cmd := commandOf(t, with(checkpointArgs, "--checkpoint", dir, "--checkpoint-every", "4")...)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	lines := afterIteration(t, cmd, 1)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "sddp: ") {
+			said = append(said, lines.Text())
+		}
+	}
+	err := cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 1 {
+		t.Fatalf("ended with %v", err)
+	}
+	if got := lastLine(t, out.String()); got.CutsSHA256 != want.CutsSHA256 || got.UpperMean != want.UpperMean {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	warning, last := "sddp: warning: checkpoint "+filepath.Join(dir, "checkpoint-000004.bin")+": ", "sddp: checkpoint "+filepath.Join(dir, "checkpoint-000012.bin")+": "
+	if len(said) < 2 || !strings.HasPrefix(said[0], warning) || !strings.HasPrefix(said[len(said)-1], last) {
+		t.Errorf("said %q, want first %q and last %q", said, warning, last)
+	}
+}
+
+// --resume takes the folder behind it, or after =, or none.
+func TestResumeFlag(t *testing.T) {
+	for _, k := range []struct {
+		args, dir, resume, checkpoint string
+		set                           bool
+	}{
+		{"case --resume d", "case", "d", "d", true},
+		{"--resume d case", "case", "d", "d", true},
+		{"--resume d -- case", "case", "d", "d", true},
+		{"--resume=d case", "case", "d", "d", true},
+		{"case -resume d --checkpoint e", "case", "d", "e", true},
+		{"--resume case --checkpoint e", "case", "", "e", true},
+		{"case --checkpoint e --resume", "case", "", "e", true},
+		{"case --checkpoint e", "case", "", "e", false},
+	} {
+		o, err := parseOptions("train", commands["train"], strings.Fields(k.args))
+		if err != nil {
+			t.Errorf("%s: %v", k.args, err)
+		} else if o.dir != k.dir || o.resume.dir != k.resume || o.resume.set != k.set || o.checkpointDir() != k.checkpoint {
+			t.Errorf("%s: case %q, resume %+v, checkpoints %q", k.args, o.dir, o.resume, o.checkpointDir())
+		}
+	}
+}
