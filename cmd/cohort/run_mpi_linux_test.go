@@ -41,6 +41,20 @@ func eachMPI(t *testing.T, test func(t *testing.T, lib mpifind.Library)) {
 	}
 }
 
+// runMPI is run. Open MPI's mpirun itself sometimes ends with a segmentation fault when a job ends
+// (open-mpi/ompi#13650; once in some hundred jobs on a busy machine with 4.1.4), and then there is no
+// status of the ranks: the job is run again.
+func runMPI(t *testing.T, line ...string) (status int, stdout, stderr string) {
+	for range 3 {
+		status, stdout, stderr = run(t, line...)
+		if !strings.Contains(stderr, "mpirun.openmpi was killed by signal 11") {
+			break
+		}
+		t.Logf("%q: again, after %s", line, stderr)
+	}
+	return status, stdout, stderr
+}
+
 func TestRunMPI_StatusAndOutput(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		for _, c := range []struct {
@@ -57,7 +71,7 @@ func TestRunMPI_StatusAndOutput(t *testing.T) {
 			{[]string{"-n", "2", "--timeout", "300ms", "sleep", "1000"}, 124, "", "did not end within 300ms (--timeout)"},
 			{[]string{"-n", "3", "--bind", "none", "sh", "-c", "test " + rank + " = 1 || exec sleep 1000; sleep 0; kill -TERM $$"}, 143, "", "cohort: rank 1 was killed by signal 15 (terminated) after "},
 		} {
-			status, stdout, stderr := run(t, append([]string{"run", "--backend", "mpi"}, c.line...)...)
+			status, stdout, stderr := runMPI(t, append([]string{"run", "--backend", "mpi"}, c.line...)...)
 			if status != c.status || !strings.Contains(stderr, c.says) || !sameLines(stdout, c.stdout) || c.says == "" && stderr != "" {
 				t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s", c.line, status, c.status, stdout, stderr)
 			}
