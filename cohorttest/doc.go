@@ -24,6 +24,9 @@
 // skips itself: what a backend cannot do its launcher declares ([Skipper]), with
 // the reason, and the skip shows in the test's output.
 //
+// [Faults] starts jobs that do random operations, in which a random rank dies or
+// stands still at a random one, and checks what the others get.
+//
 // [Bits] returns a digest of the results of reductions whose rounding depends
 // on the order of operands, to compare two backends bit for bit.
 package cohorttest

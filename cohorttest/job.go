@@ -27,6 +27,8 @@ type Job struct {
 	// Deterministic is Config.Deterministic of the ranks.
 	Deterministic bool
 
+	Seed uint64 // of a random job: what its ranks do
+
 	// Patience is how long a scenario may go without any progress before the
 	// watchdog ends the process with a dump of all goroutines. It is no bound on
 	// how slow a machine may be: a single operation has to take that long.
@@ -41,6 +43,7 @@ type report struct {
 	Errs     []string `json:",omitempty"`
 	Digest   string   `json:",omitempty"`
 	Millis   int64    `json:",omitempty"`
+	Noticed  int64    `json:",omitempty"` // when a random job met its fault here, in microseconds since 1970
 }
 
 // Run does a rank's part of the job. It returns an error only where a scenario
@@ -56,6 +59,9 @@ func (j *Job) Run(world *cohort.Comm) error {
 	}
 	for _, name := range j.Scenarios {
 		s, ok := find(name)
+		if name == randomFault { // no part of the suite
+			s, ok = faultScenario(planOf(j.Seed)), true
+		}
 		if !ok {
 			return fmt.Errorf("no scenario %q", name)
 		}
@@ -71,7 +77,7 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 	if err := out.Encode(report{Scenario: s.name}); err != nil {
 		return err
 	}
-	r := &Rank{World: world, Size: world.Size(), Rank: world.Rank(), Short: j.Short, scenario: s.name, patience: j.Patience}
+	r := &Rank{World: world, Size: world.Size(), Rank: world.Rank(), Short: j.Short, job: j, scenario: s.name, patience: j.Patience}
 	r.dog = time.AfterFunc(r.patience, r.bark)
 	defer r.dog.Stop()
 	begun := time.Now()
@@ -82,9 +88,9 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 		}
 		r.Errorf("%v", err)
 		defer world.Abort(1) // the others cannot finish without this rank
-		return errors.Join(err, out.Encode(report{s.name, true, r.errs, "", 0}))
+		return errors.Join(err, out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs}))
 	}
-	return out.Encode(report{s.name, true, r.errs, r.digest, time.Since(begun).Milliseconds()})
+	return out.Encode(report{s.name, true, r.errs, r.digest, time.Since(begun).Milliseconds(), r.noticed})
 }
 
 // reports reads what the ranks have left: per rank, its last word on each
@@ -140,8 +146,10 @@ type Rank struct {
 	Rank, Size int
 	Short      bool
 
+	job      *Job
 	scenario string
 	digest   string
+	noticed  int64
 	dog      *time.Timer
 	patience time.Duration
 	mu       sync.Mutex

@@ -149,10 +149,10 @@ func (o *Op) moved() {
 		if _, soft := err.(*lengthError); soft {
 			o.stalled.Store(true)
 			if o.checked.Load() == checkPassed {
-				o.r.comm.Break(err)
+				o.r.spoil(err)
 			}
 		} else {
-			o.r.comm.Break(err)
+			o.r.spoil(err)
 		}
 	}
 	o.leave()
@@ -180,7 +180,7 @@ func (o *Op) conclude() {
 // fail sets the operation's error and breaks the communicator. A rank whose own
 // arguments were wrong returns that error.
 func (o *Op) fail(err error) {
-	o.r.comm.Break(err)
+	o.r.spoil(err)
 	if !o.late && errors.Is(err, backend.ErrBroken) {
 		// Another rank found the reason first and broke the communicator while
 		// this operation was under way: the reason is this one's too.
@@ -192,6 +192,14 @@ func (o *Op) fail(err error) {
 		err = o.call.Err
 	}
 	o.err = err
+}
+
+// spoil breaks the communicator because of err. If the reason is that this rank has closed it, the
+// others hear from Close that the rank has left: ErrClosed would tell them that they have closed it.
+func (r *Runner) spoil(err error) {
+	if !errors.Is(err, backend.ErrClosed) {
+		r.comm.Break(err)
+	}
 }
 
 // finish marks the operation complete. Nothing of it may be touched afterwards:
@@ -210,7 +218,7 @@ func (o *Op) End(why error) error {
 	kind := backend.Sentinel(backend.Code(why))
 	text := strings.TrimPrefix(why.Error(), kind.Error()+": ")
 	err := error(&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)})
-	o.r.comm.Break(err)
+	o.r.spoil(err)
 	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
 		return err
 	}

@@ -1,0 +1,9 @@
+package local_test
+
+import (
+	"testing"
+
+	"github.com/cohort-hpc/cohort/cohorttest"
+)
+
+func TestFaults(t *testing.T) { cohorttest.Faults(t, cohorttest.Goroutines{}, 300) }

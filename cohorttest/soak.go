@@ -1,0 +1,424 @@
+package cohorttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// soakVariable is the number of runs that Faults does instead of what it was asked for.
+const soakVariable = "COHORT_SOAK"
+
+// Faults checks what happens when something does, runs times: a job of 2 to 5 ranks does random
+// operations, and at a random one a random rank is killed, panics, exits, gives up, leaves, or stands
+// still. No rank may wait for longer than its deadline, get a wrong result, or an error that is not one
+// of those that the documentation names for the case, with the rank that was lost; nothing may be left
+// of the job. Every run is a subtest named after its seed, which says all of it but the timing, so that
+// -run 'TestFaults/^17$' does run 17 again. With COHORT_SOAK=n there are n runs.
+//
+// Of a [Mpiexec] the launcher ends the job when a rank does: there it is enough that the ranks that
+// come to report have found no wrong result, that the launcher ends, and that no process is left.
+func Faults(t *testing.T, l Launcher, runs int) {
+	become()
+	if text := os.Getenv(soakVariable); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("%s is %q: want the number of runs", soakVariable, text)
+		}
+		runs = n
+	} else if small() {
+		runs = (runs + 9) / 10
+	}
+	// What the ranks leave among the temporary files shows in a folder of their own.
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	dir := filepath.Join(temp, "reports")
+	var noticed []time.Duration
+	for seed := range runs {
+		t.Run(strconv.Itoa(seed+1), func(t *testing.T) {
+			noticed = append(noticed, faultRun(t, l, uint64(seed+1), dir)...)
+		})
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := os.ReadDir(temp); err != nil || len(rest) > 0 {
+			t.Fatalf("temporary files are left after run %d: %v %v", seed+1, rest, err)
+		}
+	}
+	if len(noticed) > 0 {
+		slices.Sort(noticed)
+		at := func(percent int) time.Duration { return noticed[(len(noticed)-1)*percent/100] }
+		t.Logf("a lost rank was noticed by %d ranks: half within %v, 99 of 100 within %v, all within %v",
+			len(noticed), at(50), at(99), at(100))
+	}
+}
+
+// The faults. Where ranks are goroutines, kill and exit are what comes nearest: a panic, and the end of
+// the goroutine.
+const (
+	calm   = "calm"   // nothing happens
+	killed = "killed" // by SIGKILL
+	panics = "panics"
+	exits  = "exits"
+	fails  = "fails"  // returns an error, a process after it has closed its world
+	leaves = "leaves" // closes its world in the middle of an operation
+	halts  = "halts"  // stands still until the others have given up
+	pauses = "pauses" // stands still for a moment
+)
+
+// plan is what happens in a run: all of it but the timing follows from the seed.
+type plan struct {
+	ranks, steps int
+	kind         string
+	victim, at   int           // which rank it meets, before which operation
+	delay        time.Duration // how long after that, for what can come in the middle of an operation
+}
+
+func planOf(seed uint64) (p plan) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	p.ranks = 2 + rng.IntN(4)
+	p.steps = 5 + rng.IntN(30)
+	p.kind = []string{calm, killed, killed, killed, killed, killed, panics, panics, exits, exits, fails, leaves, leaves, halts, pauses, pauses}[rng.IntN(16)]
+	p.victim, p.at = rng.IntN(p.ranks), rng.IntN(p.steps)
+	if rng.IntN(3) > 0 {
+		p.delay = time.Duration(1000 << rng.IntN(12)) // from a microsecond to two milliseconds
+	}
+	return p
+}
+
+// mortal reports whether the rank that the fault meets does not live to report.
+func (p plan) mortal() bool { return slices.Contains([]string{killed, panics, exits, fails}, p.kind) }
+
+// ends reports whether that rank does not come to the end of its operations.
+func (p plan) ends() bool { return p.mortal() || p.kind == leaves }
+
+// dies reports whether the loss of that rank ends the others' operations. Who leaves in good order is
+// no loss: what does not name it goes on, or waits in vain.
+func (p plan) dies(process bool) bool { return p.mortal() && !(p.kind == fails && process) }
+
+// patience is how long a run may go without progress, as of a scenario; operations have a deadline
+// before that, so that an operation that does not keep it is told from one that is never called.
+const (
+	faultPatience = 2 * time.Minute
+	faultDeadline = time.Minute
+	haltDeadline  = 40 * time.Millisecond // of those who wait for a rank that stands still, or has left
+)
+
+// randomFault is the name of the scenario of a random job.
+const randomFault = "faults/random"
+
+// faultScenario is the scenario of a random job. What it does depends on the job's seed.
+func faultScenario(p plan) scenario {
+	return scenario{name: randomFault, alone: true, body: soak,
+		lost: func(rank, _ int) bool { return p.mortal() && rank == p.victim }}
+}
+
+// faultRun does one run and returns how long the survivors took to notice the loss.
+func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed []time.Duration) {
+	p := planOf(seed)
+	t.Logf("%d ranks, %d operations, rank %d %s at %d, after %v", p.ranks, p.steps, p.victim, p.kind, p.at, p.delay)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	job := &Job{Ranks: p.ranks, Scenarios: []string{randomFault}, Seed: seed, Dir: dir, Patience: faultPatience}
+	// A job whose ranks do not keep even the watchdog's time is ended, so that its launcher ends.
+	stuck := time.AfterFunc(3*faultPatience, func() {
+		t.Errorf("the job did not end; killed: %v", killJob(dir))
+	})
+	launchErr := l.Launch(t, job)
+	stuck.Stop()
+	if left := killJob(dir); len(left) > 0 {
+		t.Errorf("processes were left, and are killed now: %v", left)
+	}
+	ranks, err := job.reports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, mpi := l.(Mpiexec)
+	switch {
+	case mpi && p.ends(): // the launcher ended the job
+		for rank, r := range ranks {
+			for _, e := range r[randomFault].Errs {
+				t.Errorf("rank %d: %s", rank, e)
+			}
+		}
+	default:
+		judge(t, faultScenario(p), ranks)
+	}
+	switch {
+	case launchErr == nil && p.mortal():
+		t.Error("the launcher has no error of a job that lost a rank")
+	case launchErr != nil && !p.mortal() && !(mpi && p.ends()):
+		t.Error(launchErr)
+	case launchErr != nil && !mpi:
+		for _, e := range unjoin(launchErr) {
+			if !strings.HasPrefix(e.Error(), fmt.Sprintf("rank %d: ", p.victim)) {
+				t.Error(e)
+			}
+		}
+	}
+	if t.Failed() && launchErr != nil {
+		t.Logf("the launcher: %v", launchErr)
+	}
+	struck, err := os.ReadFile(filepath.Join(dir, "struck"))
+	if err != nil || p.kind == fails || p.kind == leaves {
+		return nil
+	}
+	begun, err := strconv.ParseInt(string(struck), 10, 64)
+	if err != nil {
+		return nil // killed while it wrote that
+	}
+	for _, r := range ranks {
+		if at := r[randomFault].Noticed; at > begun {
+			noticed = append(noticed, time.Duration(at-begun)*time.Microsecond)
+		}
+	}
+	return noticed
+}
+
+// unjoin returns the errors that errors.Join has joined.
+func unjoin(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	return []error{err}
+}
+
+// killJob kills the processes of a job, found by the folder in their environment, once those that have
+// ended have had the time to be gone. It returns what there was to kill.
+func killJob(dir string) (left []string) {
+	for begun := time.Now(); ; runtime.Gosched() {
+		left = left[:0]
+		found, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, f := range found {
+			pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
+			env, err := os.ReadFile(f)
+			if err != nil || pid == os.Getpid() || !strings.Contains(string(env), jobVariable+"=") || !strings.Contains(string(env), dir) {
+				continue
+			}
+			left = append(left, strconv.Itoa(pid))
+		}
+		if len(left) == 0 || time.Since(begun) > late {
+			break
+		}
+	}
+	for _, text := range left {
+		pid, _ := strconv.Atoi(text)
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill() // it may have ended
+		}
+	}
+	return left
+}
+
+// halted has, for a job whose ranks are goroutines, what a rank that stands still waits for.
+var halted sync.Map
+
+// soak is one rank of a random job.
+func soak(r *Rank) {
+	p := planOf(r.job.Seed)
+	rng := rand.New(rand.NewPCG(r.job.Seed, 2))
+	pids := make([]int64, r.Size)
+	r.OK(cohort.Allgather(r.Comm, []int64{int64(os.Getpid())}, pids))
+	process := r.World.Caps().Processes
+	gone, _ := halted.LoadOrStore(r.job.Dir, make(chan struct{}))
+	base := r.Comm
+	if rng.IntN(2) == 0 {
+		base = r.World
+	}
+	// Everybody's operations have a deadline. Where a rank stands still it comes soon.
+	ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
+	defer cancel()
+	op := &player{r: r, ctx: ctx, c: base.WithContext(ctx), rng: rng}
+	var err error
+	for k := 0; k < p.steps && err == nil; k++ {
+		r.dog.Reset(r.patience)
+		if k == p.at {
+			switch {
+			case r.Rank == p.victim:
+				p.strike(r, gone.(chan struct{}))
+			case p.kind == pauses && process && r.Rank == (p.victim+1)%r.Size:
+				defer resume(int(pids[p.victim]))()
+			case p.kind == halts || p.ends() && !p.dies(process):
+				ctx, cancel := context.WithTimeout(context.Background(), haltDeadline)
+				defer cancel()
+				op.ctx, op.c = ctx, base.WithContext(ctx)
+			}
+		}
+		err = op.play(k + 1)
+	}
+	if err == nil && r.Rank == p.victim && p.mortal() {
+		select {} // it comes yet
+	}
+	if err == nil && !(r.Rank == p.victim && p.ends()) {
+		// The operations may not have needed the victim. This one does.
+		op.what = "the last Barrier"
+		err = op.c.Barrier()
+	}
+	r.noticed = time.Now().UnixMicro()
+	r.dog.Reset(r.patience)
+	p.verdict(r, op.what, err)
+	if p.dies(process) && r.Rank != p.victim {
+		// Whatever it was, the rank is gone for good.
+		ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
+		_, err := cohort.Recv(r.World.WithContext(ctx), make([]int64, 1), p.victim, 1<<20)
+		p.verdict(r, "a receive from the lost rank", err)
+		cancel()
+		p.goOn(r, base)
+	}
+	if err := r.World.Close(); err != nil && !errors.Is(err, cohort.ErrPeerLost) {
+		r.Errorf("closing the world: %v", err)
+	}
+	if p.kind == halts && r.Rank == (p.victim+1)%r.Size {
+		if process {
+			r.OK(continueProcess(int(pids[p.victim])))
+		} else {
+			close(gone.(chan struct{}))
+			halted.Delete(r.job.Dir)
+		}
+	}
+}
+
+// goOn has the survivors of a loss do more random operations, by themselves.
+func (p plan) goOn(r *Rank, base *cohort.Comm) {
+	ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
+	defer cancel()
+	c, err := base.WithContext(ctx).Shrink()
+	if errors.Is(err, cohort.ErrNotSupported) {
+		return
+	}
+	if err != nil {
+		r.Errorf("Shrink without rank %d: %v", p.victim, err)
+		return
+	}
+	rank := r.Rank
+	if p.victim < rank {
+		rank--
+	}
+	if c.Size() != r.Size-1 || c.Rank() != rank {
+		r.Errorf("after Shrink without rank %d: rank %d of %d, want %d of %d", p.victim, c.Rank(), c.Size(), rank, r.Size-1)
+		return
+	}
+	op := &player{r: r, ctx: ctx, c: c.WithContext(ctx), rng: rand.New(rand.NewPCG(r.job.Seed, 3))}
+	for k := range 5 {
+		if err := op.play(1000 + k); err != nil {
+			r.Errorf("%s without rank %d: %v", op.what, p.victim, err)
+			return
+		}
+	}
+	all := 0
+	for i := range c.Size() {
+		all |= 1 << i
+	}
+	if got, err := op.c.Agree(all &^ (1 << rank)); err != nil || got != 0 {
+		r.Errorf("Agree without rank %d: %b, %v, want 0", p.victim, got, err)
+	}
+}
+
+// resume sends a process on until it is told to stop doing so: a signal that comes before the process
+// has stopped is lost.
+func resume(pid int) (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(3 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = continueProcess(pid) // it may have ended
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() { close(end); <-done }
+}
+
+// strike does to this rank what the plan says.
+func (p plan) strike(r *Rank, gone <-chan struct{}) {
+	note := func() {
+		text := strconv.FormatInt(time.Now().UnixMicro(), 10)
+		_ = os.WriteFile(filepath.Join(r.job.Dir, "struck"), []byte(text), 0o600)
+	}
+	after := func(f func()) {
+		if p.delay == 0 {
+			f()
+		}
+		time.AfterFunc(p.delay, f)
+	}
+	process := r.World.Caps().Processes
+	switch {
+	case p.kind == fails:
+		note()
+		r.OK(casualty{r.Rank})
+	case p.kind == leaves:
+		after(func() { note(); r.World.Close() })
+	case p.kind == killed && process:
+		self, err := os.FindProcess(os.Getpid())
+		r.OK(err)
+		after(func() { note(); _ = self.Kill(); select {} })
+	case p.kind == exits && process:
+		after(func() { note(); os.Exit(7) })
+	case p.kind == panics && process:
+		after(func() { note(); panic(casualty{r.Rank}) })
+	case p.kind == exits:
+		note()
+		runtime.Goexit()
+	case p.mortal():
+		note()
+		panic(casualty{r.Rank})
+	case process && (p.kind == halts || p.kind == pauses):
+		r.OK(stopProcess(os.Getpid()))
+	case p.kind == halts:
+		<-gone
+	case p.kind == pauses:
+		time.Sleep(p.delay) // the fault itself: nothing waits for it to be over
+	}
+}
+
+// verdict checks how an operation of a survivor ended: the first that failed, or the last.
+func (p plan) verdict(r *Rank, what string, err error) {
+	is := func(all ...error) bool {
+		return slices.ContainsFunc(all, func(s error) bool { return errors.Is(err, s) })
+	}
+	var op *cohort.OpError
+	switch {
+	case err != nil && !errors.As(err, &op):
+		r.Errorf("%s: the error %v is no OpError", what, err)
+	case is(cohort.ErrMismatch, cohort.ErrInternal):
+		r.Errorf("%s: %v", what, err)
+	case p.kind == calm || p.kind == pauses:
+		if err != nil {
+			r.Errorf("%s: %v; nothing was wrong", what, err)
+		}
+	case p.kind == leaves && r.Rank == p.victim:
+		// It may have waited too long before, or for others who had.
+		if err != nil && !is(cohort.ErrClosed, cohort.ErrBroken, cohort.ErrTimeout, cohort.ErrPeerLost) {
+			r.Errorf("%s: %v on the rank that left, want ErrClosed", what, err)
+		}
+	case !p.dies(r.World.Caps().Processes):
+		if is(cohort.ErrClosed) || err != nil && !is(cohort.ErrTimeout, cohort.ErrPeerLost) {
+			r.Errorf("%s: %v while a rank %s, want ErrTimeout or ErrPeerLost", what, err, p.kind)
+		}
+	case !is(cohort.ErrPeerLost):
+		r.Errorf("%s: got error %v, want ErrPeerLost", what, err)
+	default:
+		if !regexp.MustCompile(fmt.Sprintf(`\branks? (\d+, )*%d\b`, p.victim)).MatchString(err.Error()) {
+			r.Errorf("%s: the error does not name rank %d: %v", what, p.victim, err)
+		}
+	}
+}
