@@ -1,3 +1,4 @@
 // Command cohort starts programs as many ranks, says what a machine offers them,
-// and measures what ranks can do on it. See docs/launcher.md.
+// measures what ranks can do on it, and says what those of a job did last. See
+// docs/launcher.md.
 package main

@@ -26,7 +26,7 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{runCommand, doctorCommand, benchCommand, versionCommand}
+	return []command{runCommand, doctorCommand, benchCommand, reportCommand, versionCommand}
 }
 
 func main() {

@@ -20,6 +20,9 @@ const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	spawn.Init()
+	if len(os.Args) == 3 && os.Args[1] == flightProgram {
+		os.Exit(flightRank(os.Args[2]))
+	}
 	if os.Getenv(envCommand) != "" {
 		main()
 	}
@@ -95,6 +98,9 @@ func TestCommand_Errors(t *testing.T) {
 		{"bench --sizes 99999999999 p2p", "want whole numbers"},
 		{"bench --backend sockets p2p", "there is no such backend; there are shm, tcp, mpi and local"},
 		{"bench p2p --jsn", "did you mean --json?"},
+		{"report", "want one FOLDER"},
+		{"report a b", "want one FOLDER"},
+		{"report --last 0 a", "want a whole number from 1 to 1024"},
 		{"doctor now", "unexpected argument \"now\""},
 		{"version 2", "unexpected argument"},
 	} {

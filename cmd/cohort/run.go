@@ -24,7 +24,8 @@ with a Go main package, which is built first. What follows it is its own.
 
 Lines of output begin with the rank they come from. Standard input goes to
 rank 0. Signals reach every rank. The status is that of the first rank to fail,
-128 + n when signal n killed it; the others are then ended within 2 s. A second
+128 + n when signal n killed it; the others are then ended within 2 s, and a line
+says what the ranks were doing as far as that shows what was wrong. A second
 interrupt ends ranks that did not heed the first.
 
 With --backend mpi all this holds too, and the ranks are processes of the mpiexec
@@ -45,6 +46,7 @@ type runOptions struct {
 	bind    spawn.Bind
 	timeout time.Duration
 	tag     bool
+	flight  string
 }
 
 func setupRun(o *options) func([]string) (int, error) {
@@ -53,6 +55,7 @@ func setupRun(o *options) func([]string) (int, error) {
 	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default);\ntcp, over sockets; or mpi, by an MPI library, whose own\nlauncher starts them")
 	bindOption(o, &r.bind)
 	o.duration(&r.timeout, "timeout", "end the job after this time, such as 90s or 10m, with status 124")
+	o.text(&r.flight, "flight", "FOLDER", "keep the files of the flight recorder there (cohort report)")
 	o.flag(&r.tag, 0, "tag", "write the rank before each line of output; --tag=false leaves\nthe output as it is")
 	return r.run
 }
@@ -94,6 +97,12 @@ func (r *runOptions) run(args []string) (int, error) {
 		defer remove()
 		program.Path = path
 	}
+	endFlight, err := recordFlight(r.flight, keeper)
+	if err != nil {
+		return statusUsage, err
+	}
+	status := 0
+	defer func() { endFlight(status) }()
 	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Signals: signals, Keeper: keeper,
@@ -118,7 +127,8 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err != nil {
 		return statusUsage, err
 	}
-	return job.Wait().Status, nil
+	status = job.Wait().Status
+	return status, nil
 }
 
 // defaultRanks is how many ranks are started where nobody says.

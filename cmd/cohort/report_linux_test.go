@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/flight"
+)
+
+// flightProgram makes a copy of the test binary be a rank that fails in some way.
+const flightProgram = "flight-rank"
+
+// flightRank is one of four ranks, of which one does not do as the others.
+func flightRank(how string) int {
+	signal.Ignore(syscall.SIGTERM) // the others' records are of interest too
+	world, err := cohort.Init(context.Background(), &cohort.Config{Timeout: 2 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	for range 3 {
+		if err := world.Barrier(); err != nil {
+			fmt.Println(err)
+			return 3
+		}
+	}
+	x := make([]float64, 4)
+	odd := world.Rank() == 2
+	switch {
+	case odd && how == "mismatch":
+		err = cohort.Bcast(world, x, 0)
+	case odd && how == "stopped":
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		for { // until it arrives, and after the launcher's SIGCONT
+			runtime.Gosched()
+		}
+	case odd && how == "killed":
+		awaitRanks(func(d *flight.Dump) bool { return d.Ops[len(d.Ops)-1].Kind.String() == "Allreduce" })
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	default:
+		err = cohort.Allreduce(world, x, x, cohort.Sum)
+	}
+	if err == nil {
+		return 4
+	}
+	fmt.Println(err)
+	if world.Rank() == 0 {
+		awaitRanks(func(d *flight.Dump) bool { return !d.Dumped.IsZero() })
+		return 1
+	}
+	if how == "mismatch" {
+		awaitRanks(func(d *flight.Dump) bool { return !d.Dumped.IsZero() })
+	}
+	return 0
+}
+
+// awaitRanks waits until the files of the ranks but 2 are as said.
+func awaitRanks(ready func(*flight.Dump) bool) {
+	for {
+		n := 0
+		dumps, _, err := flight.Read(os.Getenv(envFlight))
+		for _, d := range dumps {
+			if err == nil && d.Rank != 2 && len(d.Ops) > 0 && ready(d) {
+				n++
+			}
+		}
+		if n == 3 {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func TestReport_Jobs(t *testing.T) {
+	for _, c := range []struct {
+		how, line string
+	}{
+		{"mismatch", `^rank 2 was in Bcast #3 while 0, 1, 3 were in Allreduce #3, waiting \d`},
+		{"stopped", `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 waited for 2\.?\d* s: it .* after Barrier #2`},
+		{"killed", `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 wait(ed)? for \d.*: it .* after Barrier #2`},
+	} {
+		dir, err := os.MkdirTemp(memoryFolder, "cohort-report-test-*")
+		if err != nil {
+			t.Skipf("a file system in memory is needed: %v", err)
+		}
+		defer os.RemoveAll(dir)
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, stdout, stderr := run(t, "run", "-n", "4", "--flight", dir, exe, flightProgram, c.how)
+		if status == 0 || status == statusUsage {
+			t.Fatalf("%s: status %d\n%s%s", c.how, status, stdout, stderr)
+		}
+		if c.how != "killed" && !strings.Contains(stdout, "; flight recorder: "+dir) {
+			t.Errorf("%s: the error does not say where the files are:\n%s", c.how, stdout)
+		}
+		said := false
+		for line := range strings.Lines(stderr) {
+			said = said || regexp.MustCompile(c.line).MatchString(strings.TrimPrefix(line, "cohort: "))
+		}
+		if !said {
+			t.Errorf("%s: cohort run does not say what happened:\n%s", c.how, stderr)
+		}
+		status, report, stderr := run(t, "report", dir)
+		if status != 0 || strings.Count(report, "\n") != 1 || !regexp.MustCompile(c.line).MatchString(report) {
+			t.Errorf("%s: status %d, report %s%s, want %s", c.how, status, report, stderr, c.line)
+		}
+		status, table, stderr := run(t, "report", "--all", "--last", "2", dir)
+		if status != 0 || strings.Count(table, "Barrier #2") < 4 || strings.Count(table, "\n") != 1+4+1+8 || strings.Count(table, ", shm;") != 4 {
+			t.Errorf("%s: status %d, table:\n%s%s", c.how, status, table, stderr)
+		}
+		_, text, _ := run(t, "report", "--json", dir)
+		var out struct {
+			Line  string
+			Size  int
+			Ranks []reportRank
+			Ops   []flight.Line `json:"operations"`
+		}
+		if err := json.Unmarshal([]byte(text), &out); err != nil || out.Line+"\n" != report && c.how != "killed" || out.Size != 4 || len(out.Ranks) != 4 || len(out.Ops) < 8 {
+			t.Errorf("%s: %v\n%s", c.how, err, text)
+		}
+	}
+}
+
+// What cannot be read is said, with the file's name.
+func TestReport_Unreadable(t *testing.T) {
+	dir := t.TempDir()
+	if status, _, stderr := run(t, "report", dir); status != 1 || !strings.Contains(stderr, "no files of the flight recorder") {
+		t.Errorf("an empty folder: status %d, %s", status, stderr)
+	}
+	path := filepath.Join(dir, "rank-0001.flight")
+	if err := os.WriteFile(path, []byte("something else"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, stderr := run(t, "report", dir); status != 1 || !strings.Contains(stderr, path+": not a file of the flight recorder") {
+		t.Errorf("a foreign file: status %d, %s", status, stderr)
+	}
+}

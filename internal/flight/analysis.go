@@ -1,0 +1,635 @@
+package flight
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Finding is what the dumps of a job show.
+type Finding struct {
+	Line    string // the one sentence
+	Trouble bool   // it says that something is wrong
+}
+
+// place is where a rank is: in an operation, which may have failed, or in none.
+type place struct {
+	d    *Dump // nil: the rank has left no file
+	op   *Operation
+	last *Operation // the last one that is over, if op is nil
+	wait time.Duration
+	past bool // op has failed: the rank is in it no more
+}
+
+// analysis is a job that is being looked at.
+type analysis struct {
+	dumps []*Dump
+	ranks []place // by world rank
+	end   time.Time
+	types map[uint32]string
+}
+
+// Analyse says in a sentence what dumps of the ranks of one job, at least one, show: who is in which
+// operation, and who waits for whom.
+//
+//  1. Where is each rank: in a blocking operation, waiting for a nonblocking one, or in neither.
+//  2. Of the collectives that ranks are in, the one with the lowest number: who is in another
+//     operation of that number, and who has not come.
+//  3. If there is none: ranks that wait for each other in a circle, then those that wait at all.
+func Analyse(dumps []*Dump) Finding {
+	a := &analysis{dumps: dumps, ranks: make([]place, dumps[0].Size), types: make(map[uint32]string)}
+	for _, d := range dumps {
+		for id, name := range d.Types {
+			a.types[id] = name
+		}
+		if d.Dumped.After(a.end) {
+			a.end = d.Dumped
+		}
+	}
+	for _, d := range dumps {
+		a.ranks[d.Rank] = a.where(d)
+	}
+	if f, ok := a.collective(); ok {
+		return f
+	}
+	if f, ok := a.messages(); ok {
+		return f
+	}
+	return a.quiet()
+}
+
+// where finds out where a rank is: in the collective that it has not come out of, or else in the
+// last other operation. Errors that come after others say nothing new: of operations that failed one
+// after the other the first counts.
+func (a *analysis) where(d *Dump) place {
+	p := place{d: d}
+	for i := len(d.Ops) - 1; i >= 0 && d.Ops[i].State == Failed; i-- {
+		p.op, p.past = &d.Ops[i], true
+	}
+	for i := len(d.Ops) - 1; i >= 0; i-- {
+		o := &d.Ops[i]
+		if o.blocks() && (p.op == nil || p.past || o.Kind.Collective() && !p.op.Kind.Collective()) {
+			p.op, p.past = o, false
+		}
+	}
+	if p.op == nil && len(d.Ops) > 0 {
+		p.last = &d.Ops[len(d.Ops)-1]
+	}
+	if p.op != nil {
+		from, to := p.op.Begun, a.end
+		if !d.Dumped.IsZero() {
+			to = d.Dumped
+		}
+		switch {
+		case p.op.State == Waiting:
+			from = p.op.Since
+		case p.past && !p.op.Since.IsZero():
+			to = p.op.Since
+		}
+		if !from.IsZero() && to.After(from) {
+			p.wait = to.Sub(from)
+		}
+	}
+	return p
+}
+
+// blocks reports whether a goroutine is in the operation. Nonblocking and persistent ones that nobody
+// waits for are only under way.
+func (o *Operation) blocks() bool {
+	return o.State == Waiting || o.State == Open && (o.Form == backend.Blocking || o.prepares())
+}
+
+// prepares reports whether the operation makes a persistent collective: each start has a number.
+func (o *Operation) prepares() bool {
+	return o.Form == backend.Persistent && o.Kind.Collective() && o.Tag == 0
+}
+
+// comm returns a rank's communicator with an id.
+func (d *Dump) comm(id uint32) (CommName, bool) {
+	for i := len(d.Comms) - 1; i >= 0; i-- {
+		if d.Comms[i].ID == id {
+			return d.Comms[i], true
+		}
+	}
+	return CommName{}, false
+}
+
+// group is a communicator as all its ranks know it.
+type group struct {
+	id     uint32
+	leader int
+}
+
+// stand is the operation of one number of a communicator that ranks are in.
+type stand struct {
+	g     group
+	seq   uint32
+	start int // of a persistent collective
+}
+
+func standOf(d *Dump, o *Operation) (s stand, c CommName) {
+	c, _ = d.comm(o.Comm)
+	s = stand{group{o.Comm, c.Leader}, o.Seq, 0}
+	if o.Form == backend.Persistent {
+		s.start = o.Tag
+	}
+	return s, c
+}
+
+// collective says who is in which collective and who is not, of the first that ranks are in.
+func (a *analysis) collective() (Finding, bool) {
+	var first stand
+	var comm CommName
+	found := false
+	for _, p := range a.ranks {
+		if p.op == nil || !p.op.Kind.Collective() {
+			continue
+		}
+		s, c := standOf(p.d, p.op)
+		// Of several communicators that of most ranks, which others are likely to wait in as well.
+		if !found || c.Size > comm.Size || s.g == first.g && (s.seq < first.seq || s.seq == first.seq && s.start < first.start) {
+			first, comm, found = s, c, true
+		}
+	}
+	if !found {
+		return Finding{}, false
+	}
+	// Who of its members is in what.
+	var texts []string
+	in := make(map[string][]int)
+	var away, ahead []int // who has not come to it, and who has been through
+	var longest time.Duration
+	past := true
+	for r, p := range a.ranks {
+		if p.d == nil {
+			if comm.Size == len(a.ranks) {
+				away = append(away, r)
+			}
+			continue
+		}
+		c, member := p.d.comm(first.g.id)
+		if !member || c.Leader != first.g.leader {
+			continue
+		}
+		if p.op != nil && p.op.Kind.Collective() {
+			if s, _ := standOf(p.d, p.op); s == first {
+				text := a.call(p.op)
+				if in[text] == nil {
+					texts = append(texts, text)
+				}
+				in[text] = append(in[text], r)
+				longest, past = max(longest, p.wait), past && p.past
+				continue
+			} else if s.g == first.g && (s.seq > first.seq || s.start > first.start) {
+				ahead = append(ahead, r)
+				continue
+			}
+		}
+		if a.through(p.d, first) {
+			ahead = append(ahead, r)
+			continue
+		}
+		away = append(away, r)
+	}
+	slices.SortStableFunc(texts, func(x, y string) int { return len(in[x]) - len(in[y]) })
+	of := ""
+	if comm.Name != "" && comm.Name != "world" {
+		of = " of " + comm.Name
+	}
+	number := fmt.Sprintf(" #%d", first.seq)
+	if first.start > 0 {
+		number += fmt.Sprintf(" (start %d)", first.start)
+	}
+	var parts []string
+	switch {
+	case len(texts) > 1:
+		short := a.shorten(texts)
+		for i, text := range texts {
+			parts = append(parts, fmt.Sprintf("%s %s in %s", ranksText(in[text], i == 0), be(in[text], past), insert(short[i], number+of)))
+		}
+		line := parts[0] + " while " + strings.Join(parts[1:], " and ") + waiting(longest)
+		if len(away) > 0 {
+			line += "; " + a.absent(away)
+		}
+		return Finding{line, true}, true
+	case len(away) > 0:
+		name := insert(shortName(texts[0]), number+of)
+		verb := "wait"
+		if len(in[texts[0]]) == 1 {
+			verb = "waits"
+		}
+		if past {
+			verb = "waited"
+		}
+		line := fmt.Sprintf("%s not come to %s, in which %s %s", ranksText(away, true)+have(away), name, ranksText(in[texts[0]], false), verb)
+		if longest > 0 {
+			line += " for " + duration(longest)
+		}
+		return Finding{line + ": " + a.absent(away), true}, true
+	}
+	name := insert(shortName(texts[0]), number+of)
+	line := fmt.Sprintf("all ranks %s in %s%s", be([]int{0, 1}, past), name, waiting(longest))
+	if len(ahead) > 0 {
+		who := in[texts[0]]
+		line = fmt.Sprintf("%s %s in %s, which %s been through%s", ranksText(who, true), be(who, past), name, ranksText(ahead, false)+have(ahead), waiting(longest))
+	}
+	if why := a.reason(); why != "" {
+		line += ": " + why
+	}
+	return Finding{line, true}, true
+}
+
+// through reports whether a rank has made the collective, or a later one of the communicator.
+func (a *analysis) through(d *Dump, s stand) bool {
+	for i := range d.Ops {
+		o := &d.Ops[i]
+		if o.Kind.Collective() && o.State == Done && o.Comm == s.g.id && o.Form != backend.Persistent && s.start == 0 && o.Seq >= s.seq {
+			return true
+		}
+	}
+	return false
+}
+
+// call describes a collective with what has to be the same on all ranks, its name up to the first
+// parenthesis.
+func (a *analysis) call(o *Operation) string {
+	name := a.name(o)
+	if o.Named {
+		return name
+	}
+	var facts []string
+	if o.Kind != Kind(backend.Barrier) {
+		facts = append(facts, a.typeName(o.Type))
+		switch backend.Coll(o.Kind) {
+		case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
+		default:
+			facts = append(facts, fmt.Sprintf("count %d", o.Count))
+		}
+	}
+	if o.Op != 0 {
+		facts = append(facts, "op "+o.Op.String())
+	}
+	if o.Peer >= 0 {
+		facts = append(facts, fmt.Sprintf("root %d", o.Peer))
+	}
+	if len(facts) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(facts, ", ") + ")"
+}
+
+// name is an operation's name in its form.
+func (a *analysis) name(o *Operation) string {
+	name := o.Kind.String()
+	if o.Named {
+		name = a.typeName(o.Type)
+	}
+	switch {
+	case o.Form == backend.Nonblocking:
+		return "I" + strings.ToLower(name[:1]) + name[1:]
+	case o.prepares():
+		return name + "Init"
+	case o.Form == backend.Persistent:
+		return "persistent " + name
+	}
+	return name
+}
+
+func (a *analysis) typeName(id uint32) string {
+	if name := a.types[id]; name != "" {
+		return name
+	}
+	return backend.TypeName(id)
+}
+
+// shorten leaves out the details of calls that have different names.
+func (a *analysis) shorten(texts []string) []string {
+	names := make(map[string]bool)
+	short := make([]string, len(texts))
+	for i, t := range texts {
+		short[i] = shortName(t)
+		names[short[i]] = true
+	}
+	if len(names) == len(texts) {
+		return short
+	}
+	return texts
+}
+
+func shortName(text string) string {
+	name, _, _ := strings.Cut(text, " (")
+	return name
+}
+
+// insert puts a number behind the name of a call.
+func insert(call, number string) string {
+	name, facts, ok := strings.Cut(call, " (")
+	if !ok {
+		return name + number
+	}
+	return name + number + " (" + facts
+}
+
+// absent says what is known of ranks that are elsewhere.
+func (a *analysis) absent(ranks []int) string {
+	var texts []string
+	said := make(map[string][]int)
+	for _, r := range ranks {
+		text := a.state(r)
+		if said[text] == nil {
+			texts = append(texts, text)
+		}
+		said[text] = append(said[text], r)
+	}
+	for i, t := range texts {
+		if len(texts) > 1 || len(ranks) > 1 {
+			texts[i] = ranksText(said[t], false) + ": " + t
+			if i == 0 {
+				texts[i] = ranksText(said[t], true) + ": " + t
+			}
+		} else {
+			texts[i] = "it " + t
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// state says where a rank is that others wait for.
+func (a *analysis) state(r int) string {
+	p := a.ranks[r]
+	switch {
+	case p.d == nil:
+		return "has left no record"
+	case p.op != nil && p.past:
+		return fmt.Sprintf("was in %s, which ended with %q%s", a.describe(p.d, p.op), backend.Sentinel(p.op.Code), waiting(p.wait))
+	case p.op != nil && p.d.dead(a):
+		return "ended without a word in " + a.describe(p.d, p.op)
+	case p.op != nil:
+		return "is in " + a.describe(p.d, p.op) + waiting(p.wait)
+	case !p.d.Left.IsZero():
+		return "has left the job in good order" + a.after(p)
+	case p.last == nil:
+		return "has made no operation yet"
+	case p.d.dead(a):
+		return "ended without a word, or is in the program's own code" + a.after(p)
+	}
+	return "is in no operation" + a.after(p)
+}
+
+// dead reports whether a rank may have been killed: others have dumped, and it has not.
+func (d *Dump) dead(a *analysis) bool { return d.Dumped.IsZero() && !a.end.IsZero() }
+
+// after says what a rank's last operation was.
+func (a *analysis) after(p place) string {
+	if p.last == nil {
+		return ""
+	}
+	text := ", after " + a.describe(p.d, p.last)
+	to := a.end
+	if !p.d.Dumped.IsZero() {
+		to = p.d.Dumped
+	}
+	if !p.last.Begun.IsZero() && to.After(p.last.Begun) && p.d.Left.IsZero() {
+		text += ", which began " + duration(to.Sub(p.last.Begun)) + " before"
+	}
+	return text
+}
+
+// describe names an operation with its partner or number.
+func (a *analysis) describe(d *Dump, o *Operation) string {
+	c, _ := d.comm(o.Comm)
+	of := ""
+	if c.Name != "" && c.Name != "world" {
+		of = " of " + c.Name
+	}
+	name := a.name(o)
+	tag := fmt.Sprintf(", tag %d", o.Tag)
+	if o.Tag == -1 {
+		tag = ", any tag"
+	}
+	switch o.Kind {
+	case Send, Ssend:
+		return fmt.Sprintf("%s to %d%s%s", name, o.Peer, tag, of)
+	case Recv, Sendrecv, RecvAlloc, Probe, Mprobe, MessageRecv:
+		from := strconv.Itoa(o.Peer)
+		if o.Peer == backend.AnySource {
+			from = "any rank"
+		}
+		return fmt.Sprintf("%s from %s%s%s", name, from, tag, of)
+	case WaitAny:
+		return fmt.Sprintf("WaitAny of %d requests%s", o.Count, of)
+	case Lock:
+		return fmt.Sprintf("Lock of rank %d's part of window %d%s", o.Peer, o.Seq, of)
+	case LockAll:
+		return fmt.Sprintf("LockAll of window %d%s", o.Seq, of)
+	case CreateGroup:
+		return fmt.Sprintf("CreateGroup%s%s", tag, of)
+	}
+	number := fmt.Sprintf(" #%d", o.Seq)
+	if o.Form == backend.Persistent && o.Tag > 0 {
+		number += fmt.Sprintf(" (start %d)", o.Tag)
+	}
+	return name + number + of
+}
+
+// messages says who waits for whom in messages.
+func (a *analysis) messages() (Finding, bool) {
+	for r := range a.ranks {
+		if circle := a.circle(r); len(circle) > 0 {
+			var parts []string
+			var longest time.Duration
+			past := true
+			for _, m := range circle {
+				past = past && a.ranks[m].past
+			}
+			for _, m := range circle {
+				p := a.ranks[m]
+				parts = append(parts, fmt.Sprintf("rank %d %s in %s", m, be([]int{m}, past), a.describe(p.d, p.op)))
+				longest = max(longest, p.wait)
+			}
+			return Finding{strings.Join(parts, ", ") + ": each waits for the next" + waiting(longest), true}, true
+		}
+	}
+	var waits []int
+	for r, p := range a.ranks {
+		if p.op != nil {
+			waits = append(waits, r)
+		}
+	}
+	if len(waits) == 0 {
+		return Finding{}, false
+	}
+	// The one that has waited longest, and what the rank it waits for does.
+	r := slices.MaxFunc(waits, func(x, y int) int { return int(a.ranks[x].wait - a.ranks[y].wait) })
+	line := fmt.Sprintf("rank %d %s", r, a.state(r))
+	if to, ok := a.partner(r); ok && to != r {
+		line += fmt.Sprintf("; rank %d %s", to, a.state(to))
+	}
+	if n := len(waits) - 1; n > 0 {
+		line += fmt.Sprintf("; %s in operations as well", ranksText(slices.DeleteFunc(waits, func(x int) bool { return x == r }), false)+" "+be(waits[:n], a.ranks[r].past))
+	}
+	return Finding{line, true}, true
+}
+
+// partner returns the world rank that a rank waits for in its operation, if that is one.
+func (a *analysis) partner(r int) (int, bool) {
+	p := a.ranks[r]
+	if p.op == nil || p.op.Kind.Collective() || p.op.Peer < 0 || p.op.Kind == WaitAny || p.op.Kind == CreateGroup {
+		return 0, false
+	}
+	mine, ok := p.d.comm(p.op.Comm)
+	if !ok {
+		return 0, false
+	}
+	for w, q := range a.ranks {
+		if q.d == nil {
+			if p.op.Comm == 0 && w == p.op.Peer {
+				return w, true
+			}
+			continue
+		}
+		if c, ok := q.d.comm(p.op.Comm); ok && c.Leader == mine.Leader && c.Rank == p.op.Peer {
+			return w, true
+		}
+	}
+	return 0, false
+}
+
+// circle returns the ranks that wait for each other, r the lowest of them.
+func (a *analysis) circle(r int) []int {
+	var path []int
+	for at := r; len(path) <= len(a.ranks); {
+		path = append(path, at)
+		next, ok := a.partner(at)
+		switch {
+		case !ok || next < r:
+			return nil
+		case next == r:
+			return path
+		}
+		at = next
+	}
+	return nil
+}
+
+// quiet speaks of a job in which nobody is in an operation.
+func (a *analysis) quiet() Finding {
+	var missing, left []int
+	lasts := make(map[string]bool)
+	for r, p := range a.ranks {
+		switch {
+		case p.d == nil:
+			missing = append(missing, r)
+			continue
+		case !p.d.Left.IsZero():
+			left = append(left, r)
+		}
+		text := ""
+		for i := len(p.d.Ops) - 1; i >= 0; i-- {
+			if o := &p.d.Ops[i]; o.Kind.Collective() && o.Comm == 0 {
+				text = a.describe(p.d, o)
+				break
+			}
+		}
+		lasts[text] = true
+	}
+	switch {
+	case len(missing) > 0:
+		return Finding{fmt.Sprintf("%s left no record; the others are in no operation", ranksText(missing, true)+have(missing)), true}
+	case len(lasts) > 1:
+		var parts []string
+		for r, p := range a.ranks {
+			parts = append(parts, fmt.Sprintf("rank %d%s", r, strings.Replace(a.after(p), ", after ", " after ", 1)))
+		}
+		return Finding{"no rank is in an operation, and they have not come equally far: " + strings.Join(parts[:min(len(parts), 8)], "; "), true}
+	case len(left) == len(a.ranks):
+		return Finding{Line: "all ranks have finished the same operations and left the job"}
+	}
+	return Finding{Line: "all ranks have finished the same operations"}
+}
+
+// reason is the error of the first dump, where the operations do not say what was wrong.
+func (a *analysis) reason() string {
+	var first *Dump
+	for _, d := range a.dumps {
+		if d.Reason != "" && (first == nil || d.Dumped.Before(first.Dumped)) {
+			first = d
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return first.Reason
+}
+
+func waiting(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return ", waiting " + duration(d)
+}
+
+// duration writes a time with two or three digits.
+func duration(d time.Duration) string {
+	switch {
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d >= 10*time.Second:
+		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
+	case d >= time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Round(time.Millisecond)/time.Millisecond)
+	}
+	return fmt.Sprintf("%d µs", d.Round(time.Microsecond)/time.Microsecond)
+}
+
+func be(ranks []int, past bool) string {
+	switch {
+	case past && len(ranks) == 1:
+		return "was"
+	case past:
+		return "were"
+	case len(ranks) == 1:
+		return "is"
+	}
+	return "are"
+}
+
+func have(ranks []int) string {
+	if len(ranks) == 1 {
+		return " has"
+	}
+	return " have"
+}
+
+// ranksText lists ranks, runs of them as 4-7; named: with the word before them.
+func ranksText(ranks []int, named bool) string {
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		if j-i > 2 {
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		} else {
+			for _, r := range ranks[i : j+1] {
+				parts = append(parts, strconv.Itoa(r))
+			}
+		}
+		i = j + 1
+	}
+	text := strings.Join(parts, ", ")
+	switch {
+	case len(ranks) == 1:
+		return "rank " + text
+	case named:
+		return "ranks " + text
+	}
+	return text
+}

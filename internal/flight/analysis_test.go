@@ -1,0 +1,150 @@
+package flight
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a time some seconds after noon.
+func at(s float64) time.Time { return noon.Add(time.Duration(s * float64(time.Second))) }
+
+// dump is a rank of a world of size that has dumped 40 s after noon.
+func dump(rank, size int, ops ...Operation) *Dump {
+	for i := range ops {
+		ops[i].Ticket = uint64(i + 1)
+	}
+	return &Dump{Rank: rank, Size: size, Dumped: at(40), Cause: Timeout, Comms: []CommName{{0, "world", size, rank, 0}}, Ops: ops}
+}
+
+func coll(c backend.Coll, seq uint32, began float64, state State) Operation {
+	return Operation{Kind: Kind(c), Seq: seq, Peer: -1, Type: uint32(backend.Float64), Count: 4, Begun: at(began), State: state}
+}
+
+func p2p(k Kind, peer, tag int, began float64, state State) Operation {
+	return Operation{Kind: k, Peer: peer, Tag: tag, Type: uint32(backend.Float64), Count: 32, Begun: at(began), State: state}
+}
+
+func failed(o Operation, code error, ended float64) Operation {
+	o.State, o.Code, o.Since = Failed, backend.Code(code), at(ended)
+	return o
+}
+
+func count(o Operation, n int64) Operation {
+	o.Count = n
+	return o
+}
+
+func root(o Operation, r int) Operation {
+	o.Peer = r
+	return o
+}
+
+// in makes the operation one of a communicator of ranks 2 and 3.
+func in(o Operation) Operation {
+	o.Comm = 5
+	return o
+}
+
+func member(d *Dump, rank int) *Dump {
+	d.Comms = append(d.Comms, CommName{5, "world.split1", 2, rank, 2})
+	return d
+}
+
+func left(d *Dump, s float64) *Dump {
+	d.Dumped, d.Left = time.Time{}, at(s)
+	return d
+}
+
+func undumped(d *Dump) *Dump {
+	d.Dumped = time.Time{}
+	return d
+}
+
+func TestAnalyse(t *testing.T) {
+	allreduce := func(state State) Operation { return coll(backend.Allreduce, 118, 9, state) }
+	before := coll(backend.Allreduce, 117, 5, Done)
+	irecv := p2p(Recv, 1, 7, 0, Waiting)
+	irecv.Form, irecv.Begun, irecv.Since = backend.Nonblocking, time.Time{}, at(10)
+	started := coll(backend.Allreduce, 3, 9, Open)
+	started.Form, started.Tag, started.State, started.Since = backend.Persistent, 12, Waiting, at(9)
+	posted := p2p(Recv, 1, 7, 0, Open)
+	posted.Form = backend.Nonblocking
+	for _, c := range []struct {
+		name  string
+		dumps []*Dump
+		want  string
+		fine  bool
+	}{
+		{"another collective", []*Dump{
+			dump(0, 4, before, allreduce(Open)), dump(1, 4, before, allreduce(Open)),
+			dump(2, 4, before, root(coll(backend.Bcast, 118, 12, Open), 0)), dump(3, 4, before, allreduce(Open)),
+		}, "rank 2 is in Bcast #118 while 0, 1, 3 are in Allreduce #118, waiting 31 s", false},
+		{"it has ended with an error", []*Dump{
+			dump(0, 4, before, failed(allreduce(Open), backend.ErrMismatch, 10)), dump(1, 4, before, failed(allreduce(Open), backend.ErrMismatch, 10)),
+			dump(2, 4, before, failed(coll(backend.Bcast, 118, 9, Open), backend.ErrMismatch, 10)), dump(3, 4, before, failed(allreduce(Open), backend.ErrMismatch, 10),
+				failed(coll(backend.Barrier, 119, 11, Open), backend.ErrBroken, 11)),
+		}, "rank 2 was in Bcast #118 while 0, 1, 3 were in Allreduce #118, waiting 1.0 s", false},
+		{"another count", []*Dump{
+			dump(0, 3, allreduce(Open)), dump(1, 3, count(allreduce(Open), 5)), dump(2, 3, allreduce(Open)),
+		}, "rank 1 is in Allreduce #118 (float64, count 5) while 0, 2 are in Allreduce #118 (float64, count 4), waiting 31 s", false},
+		{"another root", []*Dump{
+			dump(0, 3, root(coll(backend.Bcast, 4, 10, Open), 0)), dump(1, 3, root(coll(backend.Bcast, 4, 10, Open), 0)), dump(2, 3, root(coll(backend.Bcast, 4, 10, Open), 2)),
+		}, "rank 2 is in Bcast #4 (float64, count 4, root 2) while 0, 1 are in Bcast #4 (float64, count 4, root 0), waiting 30 s", false},
+		{"computing", []*Dump{
+			dump(0, 3, before, allreduce(Open)), dump(1, 3, before), dump(2, 3, before, allreduce(Open)),
+		}, "rank 1 has not come to Allreduce #118, in which 0, 2 wait for 31 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		{"in a message", []*Dump{
+			dump(0, 3, before, allreduce(Open)), dump(1, 3, before, p2p(Recv, 0, 5, 6, Open)), dump(2, 3, before, allreduce(Open)),
+		}, "rank 1 has not come to Allreduce #118, in which 0, 2 wait for 31 s: it is in Recv from 0, tag 5, waiting 34 s", false},
+		{"in the collective before", []*Dump{
+			dump(0, 2, before, allreduce(Open)), dump(1, 2, coll(backend.Allreduce, 117, 20, Open)),
+		}, "rank 1 is in Allreduce #117, which rank 0 has been through, waiting 20 s", false},
+		{"left", []*Dump{
+			dump(0, 2, before, allreduce(Open)), left(dump(1, 2, before), 8),
+		}, "rank 1 has not come to Allreduce #118, in which rank 0 waits for 31 s: it has left the job in good order, after Allreduce #117", false},
+		{"no record", []*Dump{
+			dump(0, 4, allreduce(Open)), dump(3, 4, allreduce(Open)),
+		}, "ranks 1, 2 have not come to Allreduce #118, in which 0, 3 wait for 31 s: ranks 1, 2: has left no record", false},
+		{"killed", []*Dump{
+			dump(0, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)), undumped(dump(1, 3, before)), dump(2, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)),
+		}, "rank 1 has not come to Allreduce #118, in which 0, 2 waited for 1.0 s: it ended without a word, or is in the program's own code, after Allreduce #117, which began 35 s before", false},
+		{"two wait for each other", []*Dump{
+			dump(0, 2, p2p(Recv, 1, 5, 10, Open)), dump(1, 2, p2p(Recv, 0, 6, 12, Open)),
+		}, "rank 0 is in Recv from 1, tag 5, rank 1 is in Recv from 0, tag 6: each waits for the next, waiting 30 s", false},
+		{"a circle in a part", []*Dump{
+			dump(0, 4, before), dump(1, 4, before),
+			member(dump(2, 4, before, in(p2p(Ssend, 1, 5, 10, Open))), 0), member(dump(3, 4, before, in(p2p(Ssend, 0, 5, 10, Open))), 1),
+		}, "rank 2 is in Ssend to 1, tag 5 of world.split1, rank 3 is in Ssend to 0, tag 5 of world.split1: each waits for the next, waiting 30 s", false},
+		{"collective of a part", []*Dump{
+			dump(0, 4, before), dump(1, 4, before),
+			member(dump(2, 4, before, in(coll(backend.Scan, 2, 10, Open))), 0), member(dump(3, 4, before), 1),
+		}, "rank 3 has not come to Scan #2 of world.split1, in which rank 2 waits for 30 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		{"waiting for a request", []*Dump{
+			dump(0, 2, irecv), dump(1, 2, before),
+		}, "rank 0 is in Irecv from 1, tag 7, waiting 30 s; rank 1 is in no operation, after Allreduce #117, which began 35 s before", false},
+		{"a start", []*Dump{
+			dump(0, 2, started), dump(1, 2, before),
+		}, "rank 1 has not come to persistent Allreduce #3 (start 12), in which rank 0 waits for 31 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		{"a long list", []*Dump{
+			dump(0, 6, before, allreduce(Open)), dump(1, 6, before, allreduce(Open)), dump(2, 6, before, allreduce(Open)),
+			dump(3, 6, before, allreduce(Open)), dump(4, 6, coll(backend.Barrier, 118, 9, Open)), dump(5, 6, before, allreduce(Open)),
+		}, "rank 4 is in Barrier #118 while 0-3, 5 are in Allreduce #118, waiting 31 s", false},
+		{"all there", []*Dump{
+			dump(0, 2, allreduce(Open)), dump(1, 2, allreduce(Open)),
+		}, "all ranks are in Allreduce #118, waiting 31 s", false},
+		{"nothing wrong", []*Dump{dump(0, 2, before, posted), dump(1, 2, before)}, "all ranks have finished the same operations", true},
+		{"all left", []*Dump{left(dump(0, 2, before), 8), left(dump(1, 2, before), 9)}, "all ranks have finished the same operations and left the job", true},
+		{"not equally far", []*Dump{dump(0, 2, before), dump(1, 2, coll(backend.Allreduce, 116, 4, Done))},
+			"no rank is in an operation, and they have not come equally far: rank 0 after Allreduce #117, which began 35 s before; rank 1 after Allreduce #116, which began 36 s before", false},
+		{"one file of two", []*Dump{dump(0, 2, before)}, "rank 1 has left no record; the others are in no operation", false},
+	} {
+		f := Analyse(c.dumps)
+		if f.Line != c.want || f.Trouble == c.fine {
+			t.Errorf("%s:\n got %s (trouble %v)\nwant %s", c.name, f.Line, f.Trouble, c.want)
+		}
+	}
+}
