@@ -21,6 +21,8 @@ import (
 // flightProgram makes a copy of the test binary be a rank that fails in some way.
 const flightProgram = "flight-rank"
 
+func init() { rankPrograms[flightProgram] = flightRank }
+
 // flightRank is one of four ranks, of which one does not do as the others.
 func flightRank(how string) int {
 	signal.Ignore(syscall.SIGTERM) // the others' records are of interest too
