@@ -25,8 +25,22 @@
 //
 // They run as schedules of messages, which internal/sched checks.
 //
+// # Losses
+//
+// A rank is lost when its connection ends without a goodbye, when nothing has come from it for the
+// heartbeat's limit, when it sends what cannot be right, or when somebody says so (Declare). Who
+// learns of it first tells all others, and closes its own connection with the rank, after what had
+// come by it has been taken in. A loss ends the communicators that do not excuse it. Links that have
+// had nothing to carry for a quarter of the limit carry a heartbeat, which a goroutine sends, so that
+// a rank may compute for as long as it likes.
+//
+// Ranks that lose sight of each other, and are both alive, declare each other lost. What the others
+// hear first counts; if they hear both, both are lost. Of a network that falls apart into two, each
+// part goes on without the other if its program does.
+//
 // # Trust
 //
 // The other ranks have the secret of the job, but may be wrong. Every length, token, and rank of a
-// frame is checked; a frame that cannot be right ends the job with an error that says so.
+// frame is checked; a rank that sends a frame which cannot be right is lost, with an error that says
+// so.
 package tcp

@@ -134,11 +134,12 @@ func (e *engine) heardLoss(from, rank int, f *backend.Fault) {
 	}
 }
 
-// tell sends every other rank a notice.
+// tell sends every other rank a notice. Those that have said goodbye get it too: they may still be
+// about to leave, and would take a rank that says none for dead.
 func (e *engine) tell(h *wire.Header, body []byte) {
 	h.Length = uint64(len(body))
 	for r, l := range e.links {
-		if l != nil && !l.said && e.losses[r] == nil {
+		if l != nil && e.losses[r] == nil {
 			l.emit(h, body, nil)
 		}
 	}

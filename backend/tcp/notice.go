@@ -2,6 +2,8 @@ package tcp
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -41,8 +43,16 @@ type early struct {
 	closed []int // world ranks
 }
 
+// earlyMax is how many communicators may have notices before they are made here. Those that others
+// have made, and this rank never will because of a loss meanwhile, are not to pile up: ids grow, and
+// the lowest goes.
+const earlyMax = 1 << 10
+
 func (e *engine) earlyFor(id uint32) *early {
 	if e.early[id] == nil {
+		if len(e.early) >= earlyMax {
+			delete(e.early, slices.Min(slices.Collect(maps.Keys(e.early))))
+		}
 		e.early[id] = &early{}
 	}
 	return e.early[id]
