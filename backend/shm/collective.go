@@ -163,7 +163,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	if err := c.usable(); err != nil {
 		return true, err
 	}
-	if c.shelter {
+	if c.parent != nil {
 		return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a shelter has no collectives"}
 	}
 	s := &c.coll

@@ -18,7 +18,7 @@ type comm struct {
 	id      uint32
 	rank    int
 	isWorld bool
-	shelter bool    // it has no board, and no loss ends it
+	parent  *comm   // of a shelter: it has no board, and no loss ends it
 	excused rankSet // world ranks whose loss does not end it
 
 	end    atomic.Pointer[backend.Fault] // it is over: a rank was lost, or the job
@@ -50,7 +50,7 @@ func (e *engine) enter(c *comm) (*comm, error) {
 	}
 	e.mu.Lock()
 	defer e.unlock()
-	if c.shelter {
+	if c.parent != nil {
 		c.mine = &noBoard
 	} else if err := e.giveBoard(c); err != nil {
 		return nil, err

@@ -189,7 +189,7 @@ func (e *engine) cannotCome(c *comm, want match.Env) error {
 // is known at once. The ring of a lost rank was emptied before it counted as lost.
 func (e *engine) saidAll(c *comm, r int) bool {
 	w := c.World[r]
-	return c.gone[r].Load() || e.lost[w].Load() != nil || e.area[w].left.Load() != 0 && !e.hasNews(w)
+	return c.hasClosed(r) || e.lost[w].Load() != nil || e.area[w].left.Load() != 0 && !e.hasNews(w)
 }
 
 // hasNews reports whether a ring holds messages.

@@ -300,7 +300,7 @@ func (c *comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error
 		}
 		excused.add(r)
 	}
-	if c.shelter {
+	if c.parent != nil {
 		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a shelter has no communicators of its own"}
 	}
 	d, err := c.e.newComm(c.Some(members), id, excused)
@@ -312,7 +312,7 @@ func (c *comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error
 
 // Shelter implements backend.Survivor. It takes no board, of which a rank has few.
 func (c *comm) Shelter(id uint32) (backend.Comm, error) {
-	d := &comm{Members: c.Members, id: id, shelter: true}
+	d := &comm{Members: c.Members, id: id, parent: c}
 	for i := range d.excused {
 		d.excused[i] = ^uint64(0)
 	}

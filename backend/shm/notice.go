@@ -123,14 +123,14 @@ func (e *engine) heardClose(id uint32, world int) {
 		return
 	}
 	e.dropWhere(func(o *op) error {
-		if o.comm != c || o.kind != 0 {
+		if o.kind != 0 || o.comm != c && o.comm.parent != c {
 			return nil
 		}
 		if o.state == opPosted {
-			return e.cannotCome(c, o.node.Env)
+			return e.cannotCome(o.comm, o.node.Env)
 		}
 		if o.peer == world {
-			return c.goneFault(c.RankOf(world))
+			return o.comm.goneFault(c.RankOf(world))
 		}
 		return nil
 	})
@@ -176,7 +176,13 @@ func (e *engine) catchUp(c *comm) {
 // or is lost.
 func (c *comm) isGone(r int) bool {
 	w := c.World[r]
-	return c.gone[r].Load() || c.e.area[w].left.Load() != 0 || c.e.lost[w].Load() != nil
+	return c.hasClosed(r) || c.e.area[w].left.Load() != 0 || c.e.lost[w].Load() != nil
+}
+
+// hasClosed reports whether a rank has closed the communicator. Who closes one takes
+// no part in its shelter any more, and may never have made it.
+func (c *comm) hasClosed(r int) bool {
+	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load()
 }
 
 // goneFault is the error of an operation that needs a rank that is gone.
@@ -208,7 +214,7 @@ func (e *engine) allClosed(id uint32, c *comm) {
 	if all {
 		delete(e.closing, id)
 	}
-	if !e.isClosed && c.slot >= 0 && !c.shelter {
+	if !e.isClosed && c.slot >= 0 && c.parent == nil {
 		c.boards[c.rank].id.Store(0)
 		e.boards[c.slot] = false
 		c.slot = -1 // given back
@@ -238,6 +244,11 @@ func (c *comm) broken(f *backend.Fault) bool {
 func (c *comm) Broken() error {
 	if f := c.brk.Load(); f != nil {
 		return f
+	}
+	if c.parent != nil { // what ends it is the end of everything
+		if f := c.end.Load(); f != nil {
+			return f
+		}
 	}
 	return nil
 }

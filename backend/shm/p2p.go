@@ -198,6 +198,10 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		e.finish(o, backend.Status{}, e.leftFault(o.comm, to))
 		return
 	}
+	if c := o.comm; c.parent != nil && to != e.me && c.hasClosed(c.RankOf(to)) { // it may never make the shelter
+		e.finish(o, backend.Status{}, c.goneFault(c.RankOf(to)))
+		return
+	}
 	if e.waitsFor(to) || !e.push(o) {
 		o.state = opQueued
 		e.queued = append(e.queued, o)
