@@ -36,6 +36,10 @@ type Config struct {
 	// coordinator is there, and any if not.
 	Interface string
 
+	// Sockets has the ranks of the tcp backend talk over sockets on one node too, where
+	// they would use shared memory (COHORT_TCP_SHM=0).
+	Sockets bool
+
 	// SecretFile is the path of a file with the secret that the ranks of the tcp
 	// backend know each other by (COHORT_SECRET_FILE): 32 random bytes, or 64
 	// hexadecimal digits, which only this user can read.
@@ -163,6 +167,13 @@ func settle(cfg *Config, env environment) (settings, error) {
 			return s, initFault("COHORT_TIMEOUT is %q: want a duration such as 30s or 5m", v)
 		}
 		s.Timeout = d
+	}
+	switch v := env.get("COHORT_TCP_SHM"); v {
+	case "", "1":
+	case "0":
+		s.Sockets = true
+	default:
+		return s, initFault("COHORT_TCP_SHM is %q: allowed are 0 and 1", v)
 	}
 	if s.Timeout < 0 {
 		return s, initFault("the timeout is %v: want 0 or more", s.Timeout)

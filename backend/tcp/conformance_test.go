@@ -53,6 +53,11 @@ func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
 
 func TestConformance(t *testing.T) { cohorttest.Test(t, launcher{}) }
 
+// TestConformanceSockets is the same without shared memory.
+func TestConformanceSockets(t *testing.T) {
+	cohorttest.Test(t, launcher{env: []string{"COHORT_TCP_SHM=0"}})
+}
+
 // TestBits checks that the results are those of ranks that are goroutines.
 func TestBits(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {

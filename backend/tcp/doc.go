@@ -14,6 +14,13 @@
 // when its receive is posted, and the data go from buffer to buffer in pieces, so that other
 // messages can go between.
 //
+// # Shared memory
+//
+// Ranks of one node write their frames into rings in memory that each two of them share, and the
+// socket beside says that the peer has ended, and wakes who sleeps. What they read from there is copied
+// and then checked, as what comes from the network is. Where one of the two cannot have the memory both
+// use the socket, and Diagnostics says why.
+//
 // # Waiting
 //
 // Whoever waits makes the progress of the process: one waiter reads all connections, for a bounded

@@ -65,6 +65,7 @@ type engine struct {
 	sleeping atomic.Bool // the leader sleeps, or is about to: ring the bell
 	sleep    pollset     // the leader's
 	armed    []stream    // in sleep
+	facts    []string    // for Diagnostics
 
 	waitMu sync.Mutex // guards leader and hungUp, for cond
 	hungUp bool       // the bell is closed
@@ -187,10 +188,8 @@ func newEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Du
 	e.cond.L = &e.waitMu
 	var err error
 	if e.bell, err = newBell(); err != nil {
-		for r, c := range conns {
-			if r != me {
-				sockClose(c.fd)
-			}
+		for i := range conns {
+			conns[i].close()
 		}
 		return nil, initFault("rank %d: %v", me, err)
 	}

@@ -29,6 +29,7 @@ type link struct {
 	dec  *wire.Decoder
 
 	rbuf   []byte
+	taste  int         // how much is read into rbuf at once
 	r0, r1 int         // rbuf[r0:r1] has been read and not looked at
 	head   wire.Header // of the frame whose payload is arriving
 	left   int         // bytes of payload still to come
@@ -52,8 +53,11 @@ type link struct {
 }
 
 func newLink(e *engine, peer int, c *conn) *link {
-	l := &link{e: e, peer: peer, fd: c.fd, over: c.over, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize)}
+	l := &link{e: e, peer: peer, fd: c.fd, over: c.over, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize), taste: readSize}
 	l.dec.Limit = pieceMax
+	if s, ok := l.over.(*shared); ok {
+		s.attach(l)
+	}
 	return l
 }
 
@@ -120,7 +124,7 @@ func (l *link) fill() (n int, full bool, err error) {
 		l.r1 = copy(l.rbuf, l.rbuf[l.r0:l.r1])
 		l.r0 = 0
 	}
-	room := l.rbuf[l.r1:]
+	room := l.rbuf[l.r1:min(l.r1+l.taste, len(l.rbuf))]
 	n, err = l.read(room)
 	if n > 0 {
 		l.r1 += n

@@ -279,6 +279,13 @@ func (e *engine) leave() {
 	e.unlock()
 	e.wakeAll()
 	e.hangUp()
+	e.mu.Lock()
+	for _, l := range e.links {
+		if l != nil && l.over != nil {
+			l.over.release() // nobody sleeps any more, and nobody reads
+		}
+	}
+	e.mu.Unlock()
 	part(fds)
 }
 

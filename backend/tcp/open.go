@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -33,6 +32,9 @@ type Config struct {
 	// Heartbeat is how long another rank may be silent before it is taken for lost: 0 is 10 s, below
 	// 0 is for ever. It is the same on all ranks.
 	Heartbeat time.Duration
+
+	// Sockets keeps shared memory from being used: ranks of one node talk over sockets too.
+	Sockets bool
 
 	// Interface says where this rank listens for the others: names of interfaces, networks, and
 	// addresses, separated by commas. Empty is the loopback interface if the coordinator is there,
@@ -99,7 +101,7 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	defer l.Close()
-	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: cpuInfo()}
+	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg)}
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
 	}
@@ -107,7 +109,8 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	conns, err := connect(ctx, id, l, members)
+	c := &connecting{id: id, l: l, members: members, ring: ringSize(sharing(members, &self))}
+	conns, err := c.all(ctx)
 	if err != nil {
 		if refused := l.Report(); refused != "" {
 			err = fmt.Errorf("%w (%s)", err, refused)
@@ -118,7 +121,12 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	for r := range members {
 		peers[r] = peer{host: members[r].Host, pid: members[r].Process, node: nodeOf(members, r)}
 	}
-	return newEngine(cfg.Rank, peers, conns, coresToSpare(members, &self), cfg.Heartbeat)
+	world, err := newEngine(cfg.Rank, peers, conns, coresToSpare(members, &self), cfg.Heartbeat)
+	if err != nil {
+		return nil, err
+	}
+	world.(*comm).e.facts = c.facts(cfg, &self)
+	return world, nil
 }
 
 // interfaces returns the addresses to listen at.
@@ -179,89 +187,6 @@ func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) 
 	return members, err
 }
 
-// connect makes the connections to all other ranks.
-func connect(ctx context.Context, id *wire.Identity, l *wire.Listener, members []wire.Member) (conns []conn, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type made struct {
-		conn *wire.Conn
-		err  error
-	}
-	results := make(chan made)
-	var makers sync.WaitGroup
-	makers.Go(func() {
-		for range len(members) - 1 - id.Rank { // those above dial
-			c, err := l.Accept(ctx, wire.Peer)
-			results <- made{c, err}
-			if err != nil {
-				return
-			}
-		}
-	})
-	makers.Go(func() {
-		for r := range id.Rank {
-			c, err := wire.Dial(ctx, id, members[r].Addrs, r, wire.Peer, 0)
-			if err != nil {
-				err = fmt.Errorf("connecting to %v: %w", &members[r], err)
-			}
-			results <- made{c, err}
-			if err != nil {
-				return
-			}
-		}
-	})
-	conns = make([]conn, len(members))
-	for i := range conns {
-		conns[i].fd = -1
-	}
-	defer func() {
-		if err != nil {
-			for _, c := range conns {
-				if c.fd >= 0 {
-					sockClose(c.fd)
-				}
-			}
-		}
-	}()
-	for missing := len(members) - 1; missing > 0; {
-		m := <-results
-		if m.err == nil {
-			m.err = keepConn(conns, id, m.conn)
-		}
-		if m.err == nil {
-			missing--
-			continue
-		}
-		cancel() // ends the makers, when what they still have is taken
-		go func() {
-			makers.Wait()
-			close(results)
-		}()
-		for late := range results {
-			if late.conn != nil {
-				late.conn.Close()
-			}
-		}
-		return nil, m.err
-	}
-	return conns, nil
-}
-
-// keepConn takes the descriptor of a connection.
-func keepConn(conns []conn, id *wire.Identity, c *wire.Conn) error {
-	if c.Rank < 0 || c.Rank >= len(conns) || c.Rank == id.Rank || c.Dialed != (c.Rank < id.Rank) || conns[c.Rank].fd >= 0 {
-		c.Close()
-		return fmt.Errorf("a second connection to rank %d, or one from the wrong side", c.Rank)
-	}
-	enc, dec := c.Frames(pieceMax)
-	fd, err := takeSocket(c.Conn)
-	if err != nil {
-		return fmt.Errorf("the connection to rank %d: %w", c.Rank, err)
-	}
-	conns[c.Rank] = conn{fd: fd, enc: enc, dec: dec}
-	return nil
-}
-
 // nodeOf returns the lowest rank that a rank could share memory with.
 func nodeOf(members []wire.Member, rank int) int {
 	for r := range rank {
@@ -272,18 +197,45 @@ func nodeOf(members []wire.Member, rank int) int {
 	return rank
 }
 
-// cpuInfo is which processors this process may use, for the others.
-func cpuInfo() []byte {
+// infoShares, in the first byte of a rank's information, says that it takes part in shared memory.
+// Which processors it may use follows.
+const infoShares byte = 1
+
+// info is what the others have to know of this rank to see how it goes with them.
+func info(cfg Config) []byte {
+	b := []byte{0}
+	if shmem.Supported && !cfg.Sockets {
+		b[0] |= infoShares
+	}
 	cpus, err := shmem.CPUs()
 	if err != nil {
-		return nil
+		return b
 	}
-	var b []byte
 	for _, w := range cpus {
 		b = binary.LittleEndian.AppendUint64(b, w)
 	}
 	return b
 }
+
+func flags(m *wire.Member) byte {
+	if len(m.Info) == 0 {
+		return 0
+	}
+	return m.Info[0]
+}
+
+// sharing returns how many ranks of a rank's node, with itself, take part in shared memory.
+func sharing(members []wire.Member, self *wire.Member) (n int) {
+	for i := range members {
+		if shares(&members[i], self) || members[i].Rank == self.Rank {
+			n++
+		}
+	}
+	return n
+}
+
+// shares reports whether two ranks are of one node and both take part in shared memory.
+func shares(a, b *wire.Member) bool { return a.Shares(b) && flags(a)&flags(b)&infoShares != 0 }
 
 // coresToSpare reports whether the ranks of this node together may use at least as many processors
 // as there are ranks.
@@ -295,7 +247,7 @@ func coresToSpare(members []wire.Member, self *wire.Member) bool {
 			continue
 		}
 		ranks++
-		for k := range min(len(all), len(m.Info)) {
+		for k := 1; k < min(len(all), len(m.Info)); k++ {
 			all[k] |= m.Info[k]
 		}
 	}

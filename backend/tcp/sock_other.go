@@ -13,6 +13,8 @@ const supported = false
 
 var errSystem = errors.ErrUnsupported
 
+var errAgain = errSystem
+
 func again(error) bool { return false }
 
 func sockRead(int, []byte) (int, error)           { return 0, errSystem }

@@ -15,6 +15,9 @@ import (
 // supported says that this system has what the backend needs.
 const supported = true
 
+// errAgain is what again knows.
+var errAgain error = unix.EAGAIN
+
 // again reports that a socket has nothing to read, or takes nothing, at the moment.
 func again(err error) bool { return err == unix.EAGAIN || err == unix.EINTR }
 

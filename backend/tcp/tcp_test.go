@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -57,6 +58,23 @@ func inherited(rank, size int) (backend.Comm, error) {
 		conns[r].enc, conns[r].dec = &wire.Encoder{}, &wire.Decoder{}
 		if conns[r].fd, err = takeSocket(c); err != nil {
 			return nil, err
+		}
+	}
+	if ring, _ := strconv.Atoi(os.Getenv("TCP_TEST_RING")); ring > 0 { // the memory is behind the connections
+		for r := range size {
+			if r == rank {
+				continue
+			}
+			seg, err := shmem.Open(fd, shmem.DuplexSize(ring))
+			if err != nil {
+				return nil, err
+			}
+			fd++
+			d, err := shmem.NewDuplex(seg, ring, rank < r)
+			if err != nil {
+				return nil, err
+			}
+			conns[r].over = &shared{d: d}
 		}
 	}
 	return newEngine(rank, peers, conns, os.Getenv("TCP_TEST_CROWDED") == "", heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT")))
@@ -109,6 +127,29 @@ func run(t testing.TB, name string, n int, env ...string) []error {
 			}
 		}
 	}
+	for _, v := range env {
+		ring, ok := strings.CutPrefix(v, "TCP_TEST_RING=")
+		if !ok {
+			continue
+		}
+		size, err := strconv.Atoi(ring)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range n {
+			files[r] = append(files[r], make([]*os.File, n)...)
+		}
+		for r := range n {
+			for s := range r {
+				seg, err := shmem.Create("test", shmem.DuplexSize(size))
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := os.NewFile(uintptr(seg.FD()), "memory") // closed below
+				files[r][n+s], files[s][n+r] = f, f
+			}
+		}
+	}
 	cmds, errs := make([]*exec.Cmd, n), make([]error, n)
 	for r := range cmds {
 		c := exec.Command(os.Args[0])
@@ -116,7 +157,7 @@ func run(t testing.TB, name string, n int, env ...string) []error {
 		c.Env = append(c.Env, env...)
 		c.Stderr, c.Stdout = os.Stderr, os.Stdout
 		for s, f := range files[r] {
-			if s != r {
+			if s%n != r {
 				c.ExtraFiles = append(c.ExtraFiles, f)
 			}
 		}

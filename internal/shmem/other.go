@@ -3,6 +3,7 @@
 package shmem
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,18 @@ func (s *Segment) CloseFD() {}
 
 // Close does nothing.
 func (s *Segment) Close() error { return nil }
+
+// An Offer is never made.
+type Offer struct{ Name string }
+
+// NewOffer answers why it cannot.
+func NewOffer(int, int) (*Offer, error) { return nil, errOther }
+
+// Close does nothing.
+func (*Offer) Close() {}
+
+// Fetch answers why it cannot.
+func Fetch(context.Context, string) (int, error) { return -1, errOther }
 
 // FutexWait is never reached: there is no segment to wait in.
 func FutexWait(*atomic.Uint32, uint32, time.Duration) {}

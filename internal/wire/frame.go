@@ -18,7 +18,8 @@ const MaxMessage = 1 << 56
 type Kind uint8
 
 // The kinds of frames. The first group carries messages, the second ends them and communicators,
-// the third keeps a connection, the fourth is the meeting of the ranks.
+// the third keeps a connection, the fourth is the meeting of the ranks, the fifth what two of
+// them agree on.
 const (
 	Eager     Kind = iota + 1 // a whole message: its envelope, and the payload
 	Offer                     // the envelope of a long message, its length, the sender's token for it; no payload
@@ -40,6 +41,8 @@ const (
 	joined  // of the coordinator: the rank is taken in
 	table   // of the coordinator: all ranks
 	refused // of the coordinator: there will be no job, and why
+
+	agree // of two ranks, before their messages: what they have to agree on
 
 	kinds // how many there are, and one more
 )
@@ -124,6 +127,7 @@ var rules = [kinds]struct {
 	joined:    {"joined", 0, 0},
 	table:     {"table of the ranks", loaded, FlagSummed},
 	refused:   {"refused", loaded, FlagSummed},
+	agree:     {"agreement", loaded, FlagSummed},
 }
 
 // ErrFrame is what every error of a Decoder wraps. The connection is of no more use after one:

@@ -49,6 +49,7 @@ var frames = []Header{
 	{Kind: joined},
 	{Kind: table, Flags: FlagSummed, Length: 100, Sum: 2},
 	{Kind: refused, Length: 1},
+	{Kind: agree, Length: 1},
 }
 
 // layout writes a header by the layout's description, independently of Encode.

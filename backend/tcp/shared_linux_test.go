@@ -1,0 +1,92 @@
+package tcp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// ringTests are environments in which frames go through rings: so short that every long message goes
+// around many times, and as long as they usually are, with waiters that spin and with those that
+// sleep.
+var ringTests = [][]string{
+	{"TCP_TEST_RING=4096"},
+	{"TCP_TEST_RING=4096", "TCP_TEST_CROWDED=1"},
+	{"TCP_TEST_RING=1048576", "TCP_TEST_CROWDED=1"},
+}
+
+func TestRings(t *testing.T) {
+	for _, env := range ringTests {
+		for _, n := range []int{2, 3, 7} { // 7: progress asks the system first where there are sockets
+			launch(t, "all", n, env...)
+		}
+		launch(t, "withdraw", 2, env...)
+	}
+	launch(t, "allocs", 2, "TCP_TEST_RING=65536")
+}
+
+const killLength = 300000
+
+func init() {
+	// Rank 1 sends numbered messages, and is killed while it does. Rank 0 gets some of the first of
+	// them, each as it was sent, and then learns that rank 1 is gone.
+	programs["killed"] = func(c backend.Comm) error {
+		b := &backend.Bound{Timeout: time.Minute}
+		at, _ := strconv.Atoi(os.Getenv("TCP_TEST_KILL_AT"))
+		buf := make([]byte, killLength)
+		if c.Rank() == 1 {
+			begun := make(chan struct{})
+			go func() {
+				<-begun
+				syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}()
+			for i := 0; ; i++ {
+				if i == at {
+					close(begun)
+				}
+				if err := c.Send(b, fill(buf, i)[:lengths[i%len(lengths)]%killLength], 0, 1, backend.Standard); err != nil {
+					return err
+				}
+			}
+		}
+		want := make([]byte, killLength)
+		for i := 0; ; i++ {
+			st, err := c.Recv(b, buf, 1, 1)
+			if errors.Is(err, backend.ErrPeerLost) {
+				if i < at {
+					return fmt.Errorf("%d messages have come, and rank 1 sent %d at least", i, at)
+				}
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if n := lengths[i%len(lengths)] % killLength; st.Bytes != n || !bytes.Equal(buf[:n], fill(want, i)[:n]) {
+				return fmt.Errorf("message %d is another one, or damaged", i)
+			}
+		}
+	}
+}
+
+func TestKilled(t *testing.T) {
+	for at := range 12 {
+		for _, env := range append(ringTests, []string{}) {
+			errs := run(t, "killed", 2, append(env[:len(env):len(env)], fmt.Sprintf("TCP_TEST_KILL_AT=%d", at*5))...)
+			if errs[0] != nil {
+				t.Errorf("%v, killed at %d: %v", env, at*5, errs[0])
+			}
+			var end *exec.ExitError
+			if !errors.As(errs[1], &end) || end.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Errorf("%v: rank 1 was to be killed, and ended with %v", env, errs[1])
+			}
+		}
+	}
+}
