@@ -49,6 +49,10 @@ type Options struct {
 	Resume        string
 	ResumeOrBegin bool
 
+	// Recovery, if not nil, lets the training go on when ranks are lost, at the cost of the iteration it
+	// is in. It is on all ranks or on none.
+	Recovery *Recovery
+
 	// Stop, if not nil, ends the training early when it is closed, on whichever rank: all ranks drop the
 	// iteration they are in, write the checkpoint, and return an error that wraps ErrStopped.
 	Stop <-chan struct{}
@@ -110,8 +114,9 @@ func (o Options) withDefaults() (Options, error) {
 
 // key returns a number that differs between ranks that are not doing the same.
 func (o Options) key(c *Case) uint64 {
-	o.Progress, o.Warn, o.Stop, o.Threads, o.Pin, o.Env = nil, nil, nil, 0, "", nil
-	return fingerprint(fmt.Sprint(c.SHA256(), o))
+	recovers := o.Recovery != nil
+	o.Progress, o.Warn, o.Stop, o.Recovery, o.Threads, o.Pin, o.Env = nil, nil, nil, nil, 0, "", nil
+	return fingerprint(fmt.Sprint(c.SHA256(), o, recovers))
 }
 
 // stop says why to stop after these iterations, or returns the empty text.

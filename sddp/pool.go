@@ -101,6 +101,16 @@ func (p *Pool) clone() *Pool {
 	return out
 }
 
+// holds reports whether every stage has so many cuts.
+func (p *Pool) holds(n int) bool {
+	for _, s := range p.stages {
+		if s.n < n {
+			return false
+		}
+	}
+	return true
+}
+
 // snapshot returns a pool with the cuts there are, in the same memory.
 func (p *Pool) snapshot() *Pool {
 	out := newPool(len(p.stages)+1, p.reserv)

@@ -62,16 +62,26 @@ func (s *start) close() {
 }
 
 // openCheckpoints opens the folder of the checkpoints, and the one to go on from, before any work is done. It
-// returns no iterations if the training is to begin.
+// returns no iterations if the training is to begin, or has begun: then only a rank that is the first one
+// since the others were lost takes the folder over.
 //
 // Collective: all ranks call it, and an error is one of all.
 func (tr *trainer) openCheckpoints(solver lp.Info) (*start, error) {
 	opt, from := tr.opt, &start{}
-	if opt.Checkpoint == "" && opt.Resume == "" {
+	of := originOf(tr.c, opt, solver)
+	switch {
+	case opt.Checkpoint == "" && opt.Resume == "":
+		return from, nil
+	case len(tr.its) > 0:
+		if tr.rank == 0 && tr.saver == nil && opt.Checkpoint != "" {
+			tr.saver = takeSaver(opt, of)
+		}
 		return from, nil
 	}
 	packed, err := tr.fromFirst("checkpoint", func() (_ []byte, err error) {
-		of := originOf(tr.c, opt, solver)
+		if there, _ := checkpointsIn(opt.Checkpoint); len(there) > 0 && len(opt.Recovery.Losses()) > 0 {
+			opt.Resume = opt.Checkpoint // what a rank that is lost has written
+		}
 		if opt.Resume != "" {
 			if err := from.open(opt, of); err != nil {
 				return nil, err
@@ -95,7 +105,7 @@ func (tr *trainer) openCheckpoints(solver lp.Info) (*start, error) {
 		from.close()
 		return nil, err
 	}
-	from.its = unpackIterations(packed, originOf(tr.c, opt, solver))
+	from.its = unpackIterations(packed, of)
 	return from, nil
 }
 
@@ -146,21 +156,18 @@ const restoreChunk = 1 << 13
 // stopped by itself.
 //
 // Collective: all ranks call it, and an error is one of all.
-func (tr *trainer) restore(from *start, out *Training) error {
+func (tr *trainer) restore(from *start) error {
 	n := len(from.its)
 	if n == 0 {
 		return nil
 	}
 	for i := range from.its {
-		if out.Stopped = tr.opt.stop(from.its[:i+1]); out.Stopped != "" {
+		if tr.opt.stop(from.its[:i+1]) != "" {
 			n = i + 1
 			break
 		}
 	}
-	out.Iterations, out.Resumed = from.its[:n:n], n
-	for _, it := range out.Iterations {
-		out.Solves += it.Solves
-	}
+	its := from.its[:n:n]
 	if err := tr.memory.reserveFirst(n); err != nil {
 		return err
 	}
@@ -185,8 +192,11 @@ func (tr *trainer) restore(from *start, out *Training) error {
 			}
 		}
 	}
-	tr.lower = out.Last().LowerBound
-	return tr.together("checkpoint", tr.computesAlike(out.Iterations))
+	if err := tr.together("checkpoint", tr.computesAlike(its)); err != nil {
+		return err
+	}
+	tr.its, tr.resumed, tr.lower = its, n, its[n-1].LowerBound
+	return nil
 }
 
 // packNumbers returns the bits of numbers.
@@ -213,31 +223,37 @@ func (tr *trainer) computesAlike(its []Iteration) error {
 		len(its), lower, last)
 }
 
-// ended returns the error of a training that ends early after these iterations, by a reason that all ranks
-// have if it is ErrStopped. Rank 0 writes what there is, whatever the reason.
-func (tr *trainer) ended(its []Iteration, reason error) error {
-	if tr.opt.Checkpoint == "" {
+// stopped returns the error of an iteration. If it is that all ranks were asked to stop, rank 0 writes what
+// there is, and the others wait for that, for a launcher ends the job when the first of them has ended.
+func (tr *trainer) stopped(reason error) error {
+	if tr.opt.Checkpoint == "" || !errors.Is(reason, ErrStopped) {
 		return reason
 	}
 	e := &CheckpointError{Dir: tr.opt.Checkpoint, Err: reason}
-	switch {
-	case errors.Is(reason, ErrStopped): // the others wait until it is written, or a launcher would end rank 0 first
-		saved, unsaved, err := tr.saveAll(its)
-		e.Iterations, e.Unsaved = saved, errors.Join(unsaved, err)
-	case tr.rank == 0:
-		e.Unsaved = tr.saver.finish(its, tr.pool)
-		e.Iterations = tr.saver.saved
-	default:
-		return reason
+	var err error
+	if e.Iterations, e.Unsaved, err = tr.saveAll(); err != nil {
+		return err
 	}
 	return e
+}
+
+// ended returns the error of a training that has ended early. Rank 0 writes what there is, whatever the
+// reason.
+func (tr *trainer) ended(reason error) error {
+	var at *CheckpointError
+	if tr.saver == nil || errors.As(reason, &at) {
+		return reason
+	}
+	at = &CheckpointError{Dir: tr.opt.Checkpoint, Err: reason, Unsaved: tr.saver.finish(tr.its, tr.pool)}
+	at.Iterations = tr.saver.saved
+	return at
 }
 
 // saveAll writes a checkpoint of all iterations, and returns on all ranks how many the newest has, and why it
 // is not of all.
 //
 // Collective: all ranks call it.
-func (tr *trainer) saveAll(its []Iteration) (saved int, unsaved, err error) {
+func (tr *trainer) saveAll() (saved int, unsaved, err error) {
 	if tr.opt.Checkpoint == "" {
 		return 0, nil, nil
 	}
@@ -245,7 +261,7 @@ func (tr *trainer) saveAll(its []Iteration) (saved int, unsaved, err error) {
 		defer func() { saved = tr.saver.saved }()
 	}
 	packed, err := tr.fromFirst("checkpoint", func() ([]byte, error) {
-		unsaved = tr.saver.finish(its, tr.pool)
+		unsaved = tr.saver.finish(tr.its, tr.pool)
 		text := ""
 		if unsaved != nil {
 			text = unsaved.Error()

@@ -74,6 +74,16 @@ func openSaver(opt Options) (*saver, error) {
 	return s, s.sweep()
 }
 
+// takeSaver goes on with the checkpoints of a rank that is lost. If that cannot be, the next one that is to be
+// written will say so.
+func takeSaver(opt Options, of origin) *saver {
+	s := &saver{out: Output{opt.Checkpoint}, of: of, every: opt.CheckpointEvery, warn: opt.Warn}
+	if there, _ := checkpointsIn(opt.Checkpoint); len(there) > 0 {
+		s.saved = there[0]
+	}
+	return s
+}
+
 // sameFolder reports whether two paths are the same folder.
 func sameFolder(a, b string) bool {
 	one, err1 := os.Stat(a)

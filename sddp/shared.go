@@ -95,6 +95,34 @@ func (m *cutMemory) reserveFirst(iterations int) error {
 	return m.reserve(iterations - 1)
 }
 
+// adopt takes over the cuts of so many iterations from another pool, which each rank has the same of. It may
+// be in memory of ranks that are lost: a node has that until the last of them gives it back.
+//
+// Collective: all ranks call it, before anything else.
+func (m *cutMemory) adopt(from *Pool, iterations int) error {
+	if iterations == 0 {
+		return nil
+	}
+	if err := m.reserveFirst(iterations); err != nil {
+		return err
+	}
+	r := m.regions[0]
+	for t := range m.pool.Stages() {
+		left := iterations * m.passes * (1 + m.pool.reserv)
+		for _, part := range from.stages[t].parts {
+			part = part[:min(len(part), left)]
+			left -= len(part)
+			if space := m.pool.grow(t, len(part)); r.IsLeader() {
+				copy(space, part)
+			}
+		}
+	}
+	if err := r.Fence(); err != nil {
+		return fmt.Errorf("cuts: %w", err)
+	}
+	return nil
+}
+
 // add appends the cuts of a stage, which all ranks have: one of each node writes them.
 //
 // Collective: all ranks call it.

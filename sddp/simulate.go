@@ -16,11 +16,12 @@ type SimulateOptions struct {
 	// Outside draws every inflow anew from the distributions of the case, instead of taking one
 	// of the openings the policy was trained for.
 	Outside bool
-	// Solver, Threads, Pin and Env are those of [Options].
-	Solver  string
-	Threads int
-	Pin     string
-	Env     *hybrid.Env
+	// Solver, Threads, Pin, Env and Recovery are those of [Options].
+	Solver   string
+	Threads  int
+	Pin      string
+	Env      *hybrid.Env
+	Recovery *Recovery // after a loss the simulation begins again
 }
 
 // Simulation is how a policy did over many scenarios. It is the same on all ranks, and for any
@@ -80,13 +81,8 @@ func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt S
 	if opt.Solver == "" {
 		opt.Solver = lp.Auto
 	}
-	world = world.WithContext(ctx)
-	sim := &simulator{team: newTeam(world), c: c, policy: p, opt: opt, rec: record{len(c.Buses), len(c.Reservoirs), len(c.Lines)}}
-	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, opt.Scenarios, opt.Outside, opt.Solver))
-	if err := sim.same("case, policy and options", key); err != nil {
-		return nil, err
-	}
-	if sim.crew, err = newCrew(world, opt.Threads, opt.Pin, opt.Env); err != nil {
+	sim := &simulator{c: c, policy: p, opt: opt, rec: record{len(c.Buses), len(c.Reservoirs), len(c.Lines)}}
+	if sim.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
 	}
 	defer func() { // also after a panic
@@ -95,8 +91,10 @@ func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt S
 		}
 	}()
 	err = sim.run(func() error {
-		out, err = sim.simulate(ctx)
-		return err
+		return opt.Recovery.Do(world, func(world *cohort.Comm) (err error) {
+			out, err = sim.simulate(ctx, world.WithContext(ctx))
+			return err
+		})
 	})
 	return out, err
 }
@@ -119,8 +117,13 @@ type player struct {
 }
 
 // simulate is what a rank's workers do from beginning to end.
-func (sim *simulator) simulate(ctx context.Context) (out *Simulation, err error) {
-	c := sim.c
+func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Simulation, err error) {
+	sim.team = newTeam(world)
+	c, p := sim.c, sim.policy
+	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, sim.opt.Scenarios, sim.opt.Outside, sim.opt.Solver, sim.opt.Recovery != nil))
+	if err := sim.same("case, policy and options", key); err != nil {
+		return nil, err
+	}
 	noise, inflows, err := shareNoise(sim.world, sim.crew, c, sim.policy.Seed, sim.policy.Openings)
 	if err != nil {
 		return nil, err

@@ -48,18 +48,21 @@ func (t *Training) Last() Iteration { return t.Iterations[len(t.Iterations)-1] }
 
 // trainer is one rank's part of a training.
 type trainer struct {
-	*team
+	*team // of the ranks that are left
 	*crew
 	c        *Case
 	noise    *Noise
+	inflows  *region // of noise
 	memory   *cutMemory
 	pool     *Pool      // in memory
 	planners []*planner // by worker
 	opt      Options
-	lo, hi   int       // forward passes of this rank
-	trials   []float64 // by pass, stage, reservoir: storage at the end of all stages but the last
-	cuts     []float64 // by pass: the cuts of one stage
-	costs    []float64 // of this rank's passes
+	its      []Iteration // done
+	resumed  int         // of these, from a checkpoint
+	lo, hi   int         // forward passes of this rank
+	trials   []float64   // by pass, stage, reservoir: storage at the end of all stages but the last
+	cuts     []float64   // by pass: the cuts of one stage
+	costs    []float64   // of this rank's passes
 	lower    float64
 	busy     time.Duration // in linear programs, so far
 	saver    *saver        // on rank 0, with checkpoints
@@ -78,12 +81,8 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	if err != nil {
 		return nil, err
 	}
-	world = world.WithContext(ctx)
-	tr := &trainer{team: newTeam(world), c: c, opt: opt}
-	if err := tr.same("case and options", opt.key(c)); err != nil {
-		return nil, err
-	}
-	if tr.crew, err = newCrew(world, opt.Threads, opt.Pin, opt.Env); err != nil {
+	tr := &trainer{c: c, opt: opt}
+	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
 	}
 	defer func() { // also after a panic
@@ -91,8 +90,19 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 			out, err = nil, e
 		}
 	}()
-	err = tr.crew.run(func() error {
-		out, err = tr.train(ctx)
+	err = tr.crew.run(func() (err error) {
+		defer func() { // also after a panic
+			if e := tr.close(); err == nil {
+				err = e
+			}
+		}()
+		err = opt.Recovery.Do(world, func(world *cohort.Comm) (err error) {
+			out, err = tr.train(ctx, world.WithContext(ctx))
+			return err
+		})
+		if err != nil {
+			err = tr.ended(err)
+		}
 		return err
 	})
 	if err != nil {
@@ -102,11 +112,19 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	return out, nil
 }
 
-// train is what a rank's workers do from beginning to end.
-func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
+// train is what a rank's workers do from beginning to end; or, when ranks have been lost in it, from what
+// they have done to the end.
+func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, error) {
+	tr.team, tr.stop = newTeam(world), false
 	opt, c := tr.opt, tr.c
+	if err := tr.same("case and options", opt.key(c)); err != nil {
+		return nil, err
+	}
 	newSolver, solver, err := tr.open(opt.Solver, c)
 	if err != nil {
+		return nil, err
+	}
+	if err := tr.agreeOnIterations(); err != nil {
 		return nil, err
 	}
 	from, err := tr.openCheckpoints(solver)
@@ -114,61 +132,106 @@ func (tr *trainer) train(ctx context.Context) (out *Training, err error) {
 		return nil, err
 	}
 	defer from.close()
-	noise, inflows, err := shareNoise(tr.world, tr.crew, c, opt.Seed, opt.Openings)
-	if err != nil {
+	if err := tr.shareMemory(); err != nil {
 		return nil, err
 	}
-	tr.noise = noise
-	tr.memory = newCutMemory(tr.world, c, opt.Passes, opt.Iterations)
-	tr.pool = tr.memory.pool
-	defer func() {
-		tr.saver.wait() // it reads the cuts
-		if e := errors.Join(tr.memory.close(), inflows.Close()); err == nil && e != nil {
-			out, err = nil, e
-		}
-	}()
-	tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, noise, tr.pool, newSolver) })
+	if tr.planners == nil {
+		tr.planners, err = forWorkers(tr.crew, func() (*planner, error) { return newPlanner(c, tr.noise, tr.pool, newSolver) })
+	}
 	if err := tr.together("linear programs", err); err != nil {
 		return nil, err
+	}
+	for _, p := range tr.planners {
+		p.noise, p.pool = tr.noise, tr.pool
 	}
 	tr.lo, tr.hi = tr.block(tr.rank, opt.Passes)
 	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
 	tr.cuts = make([]float64, opt.Passes*(1+len(c.Reservoirs)))
 	tr.costs = make([]float64, tr.hi-tr.lo)
-
-	out = &Training{Solver: solver}
-	if err := tr.restore(from, out); err != nil {
+	if err := tr.restore(from); err != nil {
 		return nil, err
 	}
+
 	work, cancel := opt.untilStop(ctx)
 	defer cancel()
-	for out.Stopped == "" {
-		it, err := tr.iterate(work, len(out.Iterations))
+	stopped := ""
+	if len(tr.its) > 0 {
+		stopped = opt.stop(tr.its)
+	}
+	for stopped == "" {
+		it, err := tr.iterate(work, len(tr.its))
 		if err != nil {
-			return nil, tr.ended(out.Iterations, fmt.Errorf("iteration %d: %w", len(out.Iterations)+1, err))
+			return nil, tr.stopped(fmt.Errorf("iteration %d: %w", len(tr.its)+1, err))
 		}
-		out.Iterations = append(out.Iterations, it)
-		out.Solves += it.Solves
-		out.LP += it.LP
-		out.Comm += it.Comm
-		out.Stopped = opt.stop(out.Iterations)
-		if opt.Progress != nil {
-			opt.Progress(it)
-		}
-		if out.Stopped == "" {
+		tr.done(it)
+		if stopped = opt.stop(tr.its); stopped == "" {
 			if tr.stop {
-				return nil, tr.ended(out.Iterations, ErrStopped)
+				return nil, tr.stopped(ErrStopped)
 			}
-			tr.saver.due(out.Iterations, tr.pool)
+			tr.saver.due(tr.its, tr.pool)
 		}
 	}
-	if _, out.Unsaved, err = tr.saveAll(out.Iterations); err != nil {
+	return tr.result(solver, stopped)
+}
+
+// done notes an iteration that is done.
+func (tr *trainer) done(it Iteration) {
+	tr.its = append(tr.its, it)
+	tr.lower = it.LowerBound
+	if tr.opt.Progress != nil {
+		tr.opt.Progress(it)
+	}
+}
+
+// shareMemory makes the memory that the ranks of a node share. What there was is given back when all that was done
+// stands in the new one.
+//
+// Collective: all ranks call it.
+func (tr *trainer) shareMemory() error {
+	noise, inflows, err := shareNoise(tr.world, tr.crew, tr.c, tr.opt.Seed, tr.opt.Openings)
+	if err != nil {
+		return err
+	}
+	memory := newCutMemory(tr.world, tr.c, tr.opt.Passes, tr.opt.Iterations)
+	if err := memory.adopt(tr.pool, len(tr.its)); err != nil {
+		return errors.Join(err, memory.close(), inflows.Close())
+	}
+	_ = tr.close() // the communicators of what was have lost ranks, and say so
+	tr.noise, tr.inflows, tr.memory, tr.pool = noise, inflows, memory, memory.pool
+	return nil
+}
+
+// close gives the memory back.
+func (tr *trainer) close() error {
+	if tr.memory == nil {
+		return nil
+	}
+	tr.saver.wait() // it reads the cuts
+	err := errors.Join(tr.memory.close(), tr.inflows.Close())
+	tr.memory, tr.inflows, tr.pool = nil, nil, nil
+	return err
+}
+
+// result returns the outcome of a training, the same on all ranks.
+//
+// Collective: all ranks call it.
+func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
+	out := &Training{Iterations: tr.its, Resumed: tr.resumed, Stopped: stopped, Solver: solver}
+	for i, it := range tr.its {
+		out.Solves += it.Solves
+		if i >= tr.resumed {
+			out.LP += it.LP
+			out.Comm += it.Comm
+		}
+	}
+	var err error
+	if _, out.Unsaved, err = tr.saveAll(); err != nil {
 		return nil, err
 	}
 	out.Policy = &Policy{
-		CaseName: c.Name, CaseSHA256: c.SHA256(),
-		Seed: opt.Seed, Openings: opt.Openings, Passes: opt.Passes,
-		Iterations: len(out.Iterations), LowerBound: tr.lower, Pool: tr.pool.clone(),
+		CaseName: tr.c.Name, CaseSHA256: tr.c.SHA256(),
+		Seed: tr.opt.Seed, Openings: tr.opt.Openings, Passes: tr.opt.Passes,
+		Iterations: len(tr.its), LowerBound: tr.lower, Pool: tr.pool.clone(),
 	}
 	return out, tr.same("cuts", fingerprint(out.Policy.Pool.SHA256()))
 }
@@ -249,8 +312,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	}
 	tr.stop = sums.stops > 0
 	// Each is a lower bound, so the largest is one: the solver's tolerance does not show as a fall.
-	tr.lower = max(tr.lower, lower)
-	it.LowerBound = tr.lower
+	it.LowerBound = max(tr.lower, lower)
 	it.Upper = sums.costs.estimate()
 	it.Gap = gap(it.LowerBound, it.Upper)
 	it.Solves = sums.solves

@@ -1,0 +1,167 @@
+package sddp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// errDies is what a rank dies of in these tests.
+var errDies = errors.New("dies for the test")
+
+// A training goes on when ranks die, one after the other or together, the first rank too, until one is left:
+// to the same bits on all that are left, and no iteration that one of them has done is done again.
+func TestRecovery(t *testing.T) {
+	c := readShipped(t, "brazil4")
+	opt := Options{Iterations: 9, Passes: 5, Openings: 3, Seed: 3}
+	if testing.Short() {
+		opt.Passes, opt.Openings = 3, 2
+	}
+	trainings, simulations := onRanks(t, 1, c, opt, 30)
+	want, wantSim := trainings[0], simulations[0]
+	for _, k := range []struct {
+		ranks int
+		dies  map[int]int // in which iteration, by rank
+		lost  string
+	}{
+		{2, map[int]int{1: 1}, "[[1]]"},
+		{2, map[int]int{0: 4}, "[[0]]"},
+		{4, map[int]int{2: 3}, "[[2]]"},
+		{4, map[int]int{0: 2, 1: 4, 3: 7}, "[[0] [1] [3]]"},
+		{3, map[int]int{1: 9}, "[[1]]"}, // the last one
+		{6, map[int]int{0: 3, 2: 5, 5: 8}, "[[0] [2] [5]]"},
+		{4, map[int]int{1: 3, 2: 3}, ""}, // at once, or one after the other
+	} {
+		dir := t.TempDir()
+		var mu sync.Mutex
+		survived := 0
+		err := cohort.Run(context.Background(), k.ranks, func(world *cohort.Comm) error {
+			opt := opt
+			rec := &Recovery{}
+			defer rec.Close()
+			opt.Recovery, opt.Checkpoint, opt.CheckpointEvery = rec, dir, 2
+			var did []int
+			opt.Progress = func(it Iteration) {
+				if did = append(did, it.Number); it.Number == k.dies[world.Rank()] {
+					panic(errDies)
+				}
+			}
+			tr, err := Train(context.Background(), world, c, opt)
+			if err != nil {
+				return err
+			}
+			sim, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: 30, Recovery: rec})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			survived++
+			if err := sameTraining(tr, want); err != nil {
+				t.Errorf("%+v, rank %d: %v", k, world.Rank(), err)
+			}
+			if !reflect.DeepEqual(sim, wantSim) {
+				t.Errorf("%+v, rank %d: the simulation differs", k, world.Rank())
+			}
+			var each []int
+			for i := range opt.Iterations {
+				each = append(each, i+1)
+			}
+			if !slices.Equal(did, each) {
+				t.Errorf("%+v, rank %d did iterations %v", k, world.Rank(), did)
+			}
+			var lost [][]int
+			n := 0
+			for _, l := range rec.Losses() {
+				lost = append(lost, l.Ranks)
+				n += len(l.Ranks)
+				at := k.dies[l.Ranks[len(l.Ranks)-1]]
+				if l.Left != k.ranks-n || l.Iteration < at || l.Iteration > at+1 {
+					t.Errorf("%+v, rank %d: %v; want it begun again at %d or after it", k, world.Rank(), l, at)
+				}
+			}
+			if n != len(k.dies) || k.lost != "" && fmt.Sprint(lost) != k.lost || rec.World(world).Size() != k.ranks-n {
+				t.Errorf("%+v, rank %d: lost %v, want %s", k, world.Rank(), lost, k.lost)
+			}
+			return nil
+		})
+		if !errors.Is(err, errDies) || survived != k.ranks-len(k.dies) {
+			t.Errorf("%+v: %d ranks came to the end: %v", k, survived, err)
+		}
+		again := opt
+		again.Resume = dir
+		if got := trained(t, c, again); sameTraining(got, want) != nil || got.Resumed != opt.Iterations {
+			t.Errorf("%+v: the checkpoints that are left are of %d iterations, or other ones", k, got.Resumed)
+		}
+	}
+}
+
+// What fails on a rank that does not die ends all of them, and does so once.
+func TestRecoveryFails(t *testing.T) {
+	cause := errors.New("no licence")
+	var mu sync.Mutex
+	calls, got := map[int]int{}, map[int]error{}
+	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
+		rec := &Recovery{}
+		defer rec.Close()
+		err := rec.Do(world, func(world *cohort.Comm) error {
+			mu.Lock()
+			calls[world.Rank()]++
+			mu.Unlock()
+			if world.Rank() == 1 {
+				return cause
+			}
+			return world.Barrier()
+		})
+		mu.Lock()
+		got[world.Rank()] = err
+		mu.Unlock()
+		return nil
+	})
+	if err != nil || got[1] != cause || !errors.Is(got[0], ErrPeer) || !errors.Is(got[2], ErrPeer) || fmt.Sprint(calls) != "map[0:1 1:1 2:1]" {
+		t.Errorf("got %v and %v after %v calls; want the rank's own error, and ErrPeer", err, got, calls)
+	}
+}
+
+// A simulation goes on as well, and what is done with the communicator between them.
+func TestRecoveryOutside(t *testing.T) {
+	c := readShipped(t, "toy")
+	trainings, simulations := onRanks(t, 1, c, Options{Iterations: 3, Passes: 2, Openings: 3}, 1500)
+	for victim := range 3 {
+		var mu sync.Mutex
+		survived := 0
+		err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
+			rec := &Recovery{}
+			defer rec.Close()
+			ctx := context.Background()
+			if world.Rank() == victim {
+				ctx = mortal{ctx}
+			}
+			sim, err := Simulate(ctx, world, c, trainings[0].Policy, SimulateOptions{Scenarios: 1500, Recovery: rec})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			survived++
+			mu.Unlock()
+			if !reflect.DeepEqual(sim, simulations[0]) || fmt.Sprint(rec.Losses()) != fmt.Sprintf("[lost rank %d; going on with 2 ranks]", victim) {
+				return fmt.Errorf("rank %d: another simulation, or %v", world.Rank(), rec.Losses())
+			}
+			return rec.Do(world, (*cohort.Comm).Barrier)
+		})
+		if !errors.Is(err, errDies) || survived != 2 {
+			t.Errorf("without rank %d: %d ranks came to the end: %v", victim, survived, err)
+		}
+	}
+}
+
+// mortal is a context under which the first linear program kills.
+type mortal struct{ context.Context }
+
+func (mortal) Err() error { panic(errDies) }
