@@ -190,3 +190,58 @@ func TestRank_EnvironmentAndInput(t *testing.T) {
 		t.Errorf("the input did not go to rank 0 alone:\n%s", text)
 	}
 }
+
+func TestEnd_ResilientJobs(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		args          []string // in the order in which they end
+		first, status int
+		says          []string
+	}{
+		{"one killed", []string{"1=signal9", "0=0", "2=0"}, -1, 0,
+			[]string{"cohort: rank 1 was killed by signal 9 (killed) after ", "; the job goes on with 2 ranks\n"}},
+		{"two lost", []string{"2=signal9", "0=7", "1=0"}, -1, 0,
+			[]string{"; the job goes on with 2 ranks\n", "cohort: rank 0 exited with status 7 after ", "; the job goes on with 1 rank\n"}},
+		{"one that was left fails", []string{"0=signal9", "1=0", "2=5"}, 2, 5,
+			[]string{"cohort: rank 0 was killed by signal 9 (killed) after ", "cohort: rank 2 exited with status 5 after "}},
+		{"all fail", []string{"1=3", "0=signal9", "2=4"}, 1, 3,
+			[]string{"; the job goes on with 2 ranks\n", "cohort: rank 2 exited with status 4 after ", "; no rank is left\n"}},
+		{"none", []string{"0=0", "1=0", "2=0"}, -1, 0, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := program(t, 3, "turns", append([]string{t.TempDir()}, c.args...)...)
+			cfg.Resilient = func() bool { return true }
+			r := wait(t, start(t, cfg))
+			if r.Status != c.status || r.First != c.first || r.Err != nil {
+				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)
+			}
+			text := cfg.Stderr.(*buffer).String()
+			for _, says := range c.says {
+				if !strings.Contains(text, says) {
+					t.Errorf("it does not say %q:\n%s", says, text)
+				}
+			}
+			if strings.Contains(text, "ending the others") || c.says == nil && strings.Contains(text, "cohort:") {
+				t.Errorf("stderr:\n%s", text)
+			}
+		})
+	}
+}
+
+// A job that only might go on ends as others do; one that is asked to end does too.
+func TestEnd_ResilientJobsThatEnd(t *testing.T) {
+	cfg := program(t, 3, "exit", "1=6")
+	cfg.Resilient = func() bool { return false }
+	if r := wait(t, start(t, cfg)); r.Status != 6 || r.First != 1 {
+		t.Errorf("a job that does not go on: %+v", r)
+	}
+	cfg = program(t, 3, "exit", "9=0") // all wait for a signal
+	cfg.Resilient = func() bool { return true }
+	cfg.Signals = make(chan os.Signal, 1)
+	j := start(t, cfg)
+	cfg.Stdout.(*buffer).await(t, "ready", 3)
+	cfg.Signals <- syscall.SIGTERM
+	if r := wait(t, j); r.Status != 128+int(syscall.SIGTERM) {
+		t.Errorf("a job that was asked to end: %+v", r)
+	}
+}

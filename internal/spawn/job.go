@@ -59,6 +59,10 @@ type Config struct {
 
 	Launch *Launch // who starts the ranks; nil for this process itself
 
+	// Resilient is asked when a rank has failed: whether the job goes on without it. Nil: never. It has no
+	// effect with Launch, for an MPI launcher ends the job itself.
+	Resilient func() bool
+
 	Timeout time.Duration  // 0: none
 	Signals chan os.Signal // what comes here is passed on to the ranks; see [Notify]
 	Keeper  *Keeper        // may be nil

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +31,7 @@ var programs = map[string]func(args []string){
 	"lines":    linesProgram,
 	"endless":  endlessProgram,
 	"exit":     exitProgram,
+	"turns":    turnsProgram,
 	"wait":     waitProgram,
 	"stubborn": stubbornProgram,
 	"parent":   parentProgram,
@@ -240,6 +243,27 @@ func exitProgram(args []string) {
 	for {
 		time.Sleep(time.Hour)
 	}
+}
+
+// turnsProgram is exitProgram whose ranks end in the order of the arguments after the first, a folder:
+// each when the launcher has seen the end of the one before.
+func turnsProgram(args []string) {
+	dir, turns := args[0], args[1:]
+	own := filepath.Join(dir, me())
+	if os.WriteFile(own+"~", []byte(strconv.Itoa(os.Getpid())), 0o600) != nil || os.Rename(own+"~", own) != nil {
+		os.Exit(99)
+	}
+	for i, a := range turns {
+		if i == 0 || !strings.HasPrefix(a, me()+"=") {
+			continue
+		}
+		before, _, _ := strings.Cut(turns[i-1], "=")
+		for pid := 0; pid == 0 || syscall.Kill(pid, 0) == nil; runtime.Gosched() {
+			text, _ := os.ReadFile(filepath.Join(dir, before))
+			pid, _ = strconv.Atoi(string(text))
+		}
+	}
+	exitProgram(turns)
 }
 
 // waitProgram says ready, and then which signal came first; SIGCONT is said and

@@ -107,6 +107,9 @@ type state struct {
 	// for what it says.
 	suspects  []exit
 	suspected <-chan time.Time
+
+	succeeded bool  // a rank has ended with 0
+	lost      *exit // the first failure that the job has gone on after
 }
 
 // rankEnded notes that a rank has ended, and begins the end of the others if it failed.
@@ -116,6 +119,10 @@ func (s *state) rankEnded(e exit) {
 		return
 	}
 	status, _ := describe(e)
+	s.succeeded = s.succeeded || status == 0
+	if status != 0 && s.goesOn(e) {
+		return
+	}
 	if status == 0 || s.result.First >= 0 || s.result.Err != nil {
 		return
 	}
@@ -149,6 +156,36 @@ func (s *state) gone(rank int) {
 	} else {
 		s.cfg.Keeper.GroupGone(r.pgid)
 	}
+}
+
+// goesOn reports whether the job goes on after a rank's failure, and says so. Before any rank has ended with 0
+// a failure is a loss that the others make good, and counts only if in the end all have failed. Who fails
+// later is one of those that were left, and gives the job its status.
+func (s *state) goesOn(e exit) bool {
+	if s.cfg.Resilient == nil || s.launcher != nil || s.ending || !s.asked.IsZero() || !s.cfg.Resilient() {
+		return false
+	}
+	if s.lost == nil {
+		s.lost = &e
+	}
+	status, how := describe(e)
+	text := fmt.Sprintf("rank %d %s after %s", e.rank, how, seconds(e.at.Sub(s.begun)))
+	first := *s.lost
+	switch {
+	case s.running > 0:
+		text += "; the job goes on with " + count(s.running, "rank")
+	case !s.succeeded:
+		text += "; no rank is left"
+	}
+	if s.succeeded {
+		first = e
+	}
+	if s.result.First < 0 && s.result.Err == nil && (s.succeeded || s.running == 0) {
+		status, _ = describe(first)
+		s.result.First, s.result.Status = first.rank, status
+	}
+	s.log(message{text, s.ranks[e.rank].drained})
+	return true
 }
 
 // blame makes a rank's end the job's.
