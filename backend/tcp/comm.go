@@ -17,7 +17,7 @@ type comm struct {
 	id      uint32
 	rank    int
 	isWorld bool
-	shelter bool         // no loss ends it
+	parent  *comm        // of a shelter, which no loss ends; who has closed it takes no part
 	excused map[int]bool // world ranks whose loss does not; shared, never changed
 
 	fault  atomic.Pointer[backend.Fault] // the loss that has ended it, or what has ended all

@@ -82,19 +82,18 @@ func (e *engine) heardClose(id uint32, world int) {
 	if r := c.RankOf(world); r >= 0 {
 		c.gone[r].Store(true)
 	}
-	if !open {
+	if !open { // its shelter may be
 		e.allClosed(id, c)
-		return
 	}
 	e.dropWhere(func(o *op) error {
-		if o.comm != c {
+		if o.comm != c && o.comm.parent != c {
 			return nil
 		}
 		if o.state == opPosted {
-			return e.cannotCome(c, o.node.Env)
+			return e.cannotCome(o.comm, o.node.Env)
 		}
 		if o.peer == world {
-			return c.goneFault(c.RankOf(world))
+			return o.comm.goneFault(c.RankOf(world))
 		}
 		return nil
 	})
@@ -119,8 +118,10 @@ func (e *engine) catchUp(c *comm) {
 }
 
 // isGone reports whether a rank has closed the communicator or left the job: no message of it is
-// still to come.
-func (c *comm) isGone(r int) bool { return c.gone[r].Load() || c.e.left(c.World[r]) }
+// still to come. Who closes one takes no part in its shelter any more, and may never have made it.
+func (c *comm) isGone(r int) bool {
+	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load() || c.e.left(c.World[r])
+}
 
 func (c *comm) goneFault(r int) error {
 	w := c.World[r]
@@ -177,7 +178,7 @@ func (c *comm) Broken() error {
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
-	if f := c.fault.Load(); f != nil && c.shelter { // all communicators have ended
+	if f := c.fault.Load(); f != nil && c.parent != nil { // all communicators have ended
 		return f
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 // What recovery needs, backend.Survivor.
 
 // excuses reports whether the loss of a rank leaves the communicator as it is.
-func (c *comm) excuses(world int) bool { return c.shelter || c.excused[world] }
+func (c *comm) excuses(world int) bool { return c.parent != nil || c.excused[world] }
 
 // Lost implements backend.Survivor.
 func (c *comm) Lost() []int {
@@ -62,7 +62,7 @@ func (c *comm) Declare(rank int, why error) {
 
 // Shelter implements backend.Survivor.
 func (c *comm) Shelter(id uint32) (backend.Comm, error) {
-	return c.e.survive(&comm{Members: c.Members, id: id, rank: c.rank, shelter: true})
+	return c.e.survive(&comm{Members: c.Members, id: id, rank: c.rank, parent: c})
 }
 
 // Excuse implements backend.Survivor.

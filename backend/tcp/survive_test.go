@@ -318,6 +318,35 @@ func TestShelter(t *testing.T) {
 	}
 }
 
+// Who closes a communicator takes no part in its shelter, whether it had made it or not.
+func TestShelterOfClosed(t *testing.T) {
+	const id = 1 << 31
+	world := mesh(t, 3)
+	made := derive(t, world, 1, 0, 1, 2)
+	var shelters []*comm
+	for _, c := range made[:2] {
+		s, err := c.Shelter(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shelters = append(shelters, s.(*comm))
+	}
+	waiting, _ := irecv(shelters[0], 1, 2, 1)
+	other, got := irecv(shelters[0], 1, 1, 1)
+	if err := shelters[1].Send(patient, []byte{5}, 2, 1, backend.Standard); err != nil {
+		t.Fatal(err)
+	}
+	made[2].Close()
+	isLost(t, "a receive", await(t, shelters[0], waiting), "rank 2 has closed this communicator")
+	isLost(t, "a send", shelters[0].Send(patient, nil, 2, 1, backend.Standard), "rank 2 has closed this communicator")
+	if err := shelters[1].Send(patient, []byte{6}, 0, 1, backend.Standard); err != nil {
+		t.Error(err)
+	}
+	if err := await(t, shelters[0], other); err != nil || got[0] != 6 {
+		t.Errorf("a message of another rank: %d, %v", got[0], err)
+	}
+}
+
 // A rank that is declared lost learns it, believes it, and says nothing about the others, whose
 // links with it all end.
 func TestDeclare(t *testing.T) {
