@@ -334,6 +334,7 @@ func (e *engine) release(flush bool) {
 	if flush && len(e.corks) > 0 {
 		e.uncork()
 	}
+	e.wakeOthers() // who waits for what Notify has made ready, and has slept again since the completion
 	e.mu.Unlock()
 }
 
