@@ -367,7 +367,7 @@ func (a *analysis) state(r int) string {
 	case p.op != nil && p.past:
 		return fmt.Sprintf("was in %s, which ended with %q%s", a.describe(p.d, p.op), backend.Sentinel(p.op.Code), waiting(p.wait))
 	case p.op != nil && p.d.dead(a):
-		return "ended without a word in " + a.describe(p.d, p.op)
+		return "is in " + a.describe(p.d, p.op) + ", or has ended there" + waiting(p.wait)
 	case p.op != nil:
 		return "is in " + a.describe(p.d, p.op) + waiting(p.wait)
 	case !p.d.Left.IsZero():
@@ -375,7 +375,7 @@ func (a *analysis) state(r int) string {
 	case p.last == nil:
 		return "has made no operation yet"
 	case p.d.dead(a):
-		return "ended without a word, or is in the program's own code" + a.after(p)
+		return "is in no operation, or has ended" + a.after(p)
 	}
 	return "is in no operation" + a.after(p)
 }

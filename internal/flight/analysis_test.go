@@ -111,7 +111,7 @@ func TestAnalyse(t *testing.T) {
 		}, "ranks 1, 2 have not come to Allreduce #118, in which 0, 3 wait for 31 s: ranks 1, 2: has left no record", false},
 		{"killed", []*Dump{
 			dump(0, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)), undumped(dump(1, 3, before)), dump(2, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)),
-		}, "rank 1 has not come to Allreduce #118, in which 0, 2 waited for 1.0 s: it ended without a word, or is in the program's own code, after Allreduce #117, which began 35 s before", false},
+		}, "rank 1 has not come to Allreduce #118, in which 0, 2 waited for 1.0 s: it is in no operation, or has ended, after Allreduce #117, which began 35 s before", false},
 		{"two wait for each other", []*Dump{
 			dump(0, 2, p2p(Recv, 1, 5, 10, Open)), dump(1, 2, p2p(Recv, 0, 6, 12, Open)),
 		}, "rank 0 is in Recv from 1, tag 5, rank 1 is in Recv from 0, tag 6: each waits for the next, waiting 30 s", false},

@@ -23,6 +23,7 @@ type Job struct {
 type Recorder struct {
 	Ring
 	dir  string        // where files go; empty: nowhere
+	show string        // what Note returns
 	path string        // the file's
 	seen atomic.Uint32 // the causes there were, a bit each
 
@@ -39,7 +40,7 @@ type Recorder struct {
 // empty. Where dir is in memory, the file is there from the start and outlives a process that is
 // killed.
 func New(dir string, job Job) *Recorder {
-	r := &Recorder{dir: dir, types: make(map[uint32]bool), mem: make(image, fileSize)}
+	r := &Recorder{dir: dir, show: shown(dir), types: make(map[uint32]bool), mem: make(image, fileSize)}
 	r.head(job)
 	if dir != "" {
 		r.path = filepath.Join(dir, FileName(job.Rank))
@@ -50,6 +51,20 @@ func New(dir string, job Job) *Recorder {
 		watch(r)
 	}
 	return r
+}
+
+// The variables that say where files go, and where a launcher puts them in the end; empty for nowhere.
+const (
+	EnvDir  = "COHORT_FLIGHT_DIR"
+	EnvKept = "COHORT_FLIGHT_KEPT"
+)
+
+// shown returns where the user finds the files of a folder in the end.
+func shown(dir string) string {
+	if kept, ok := os.LookupEnv(EnvKept); ok && dir == os.Getenv(EnvDir) {
+		return kept
+	}
+	return dir
 }
 
 // Check makes a folder, if it is not there, and says why files cannot be written to it. No folder is
@@ -147,8 +162,8 @@ func (r *Recorder) nameTypes() {
 	}
 }
 
-// Note writes the file because of an error, for each cause the first time only, and returns where it
-// is: "" if there is none.
+// Note writes the file because of an error, for each cause the first time only, and returns where the
+// user finds it: "" if nowhere.
 func (r *Recorder) Note(cause Cause, reason string) (where string) {
 	if r == nil || r.dir == "" {
 		return ""
@@ -158,7 +173,7 @@ func (r *Recorder) Note(cause Cause, reason string) (where string) {
 		r.seen.And(^bit)
 		return ""
 	}
-	return r.dir
+	return r.show
 }
 
 // dump writes the file.
