@@ -25,6 +25,19 @@
 // otherwise it yields the core. Then it sleeps on a futex that whoever has news
 // for it rings.
 //
+// # Losses
+//
+// That a rank is lost stands in its part of the control area, and ends the
+// communicators that do not excuse it. The others' watch sees a process that has
+// ended; one that is stopped is found by its heartbeat, a counter that each rank
+// raises ten times in the time that silence may last. The comment in loss.go goes
+// through what a lost rank leaves behind in each shared structure.
+//
+// A rank that was taken for lost and moves again finds that out, and harms nobody:
+// but for one that was stopped between claiming a part of another's buffer and
+// writing it, which is ended (SIGKILL), because nothing else would keep it from
+// writing there later.
+//
 // # Trust
 //
 // The other ranks are processes of the same user, but may be wrong. What is

@@ -38,6 +38,8 @@ import (
 //     the call that it is lost: the word is there before a board is given back.
 //   - The control page is written by who ends the job. One that ends in the middle
 //     of that is lost, which the others hear of instead.
+//   - A communicator that it had not made, or not closed, holds no board of the others:
+//     it counts as having closed it.
 //   - Locks of windows that it holds stay taken. The window's communicator has ended,
 //     and with it who waits for them; windows made later are other memory.
 const (
