@@ -36,6 +36,16 @@ type Config struct {
 	// coordinator is there, and any if not.
 	Interface string
 
+	// Ports are those at which a rank of the tcp backend may listen for the others
+	// (COHORT_TCP_PORTS), such as 20000-20100: one at least for each rank of a node and
+	// address. Empty is any that is free.
+	Ports string
+
+	// Checksum has the tcp backend send a checksum with all data, and compare it where they
+	// arrive (COHORT_TCP_CHECKSUM=1): data that were changed on the way are the loss of
+	// the rank that sent them. It is the same on all ranks.
+	Checksum bool
+
 	// Sockets has the ranks of the tcp backend talk over sockets on one node too, where
 	// they would use shared memory (COHORT_TCP_SHM=0).
 	Sockets bool
@@ -149,6 +159,7 @@ func settle(cfg *Config, env environment) (settings, error) {
 	text(&s.Job, "COHORT_JOB")
 	text(&s.Coordinator, "COHORT_TCP_COORDINATOR")
 	text(&s.Interface, "COHORT_TCP_IFACE")
+	text(&s.Ports, "COHORT_TCP_PORTS")
 	text(&s.SecretFile, "COHORT_SECRET_FILE")
 	text(&s.MPILib, "COHORT_MPI_LIB")
 	text(&s.FlightDir, "COHORT_FLIGHT_DIR")
@@ -167,6 +178,9 @@ func settle(cfg *Config, env environment) (settings, error) {
 			return s, initFault("COHORT_TIMEOUT is %q: want a duration such as 30s or 5m", v)
 		}
 		s.Timeout = d
+	}
+	if err := env.flag(&s.Checksum, "COHORT_TCP_CHECKSUM"); err != nil {
+		return s, err
 	}
 	switch v := env.get("COHORT_TCP_SHM"); v {
 	case "", "1":

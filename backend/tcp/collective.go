@@ -46,7 +46,7 @@ func (e *engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	if len(l.corked) == 0 {
 		e.corks = append(e.corks, l)
 	}
-	l.enc.Encode(&l.whead, &wire.Header{Kind: wire.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))})
+	l.encode(&wire.Header{Kind: wire.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))}, buf)
 	l.corked = append(append(l.corked, l.whead[:]...), buf...)
 	e.finish(o, backend.Status{}, nil) // it is copied
 	return true

@@ -13,7 +13,8 @@ type connecting struct {
 	id      *wire.Identity
 	l       *wire.Listener
 	members []wire.Member
-	ring    int // length of a ring of shared memory
+	ring    int  // length of a ring of shared memory
+	sums    bool // Config.Checksum
 
 	shared int // ranks with which there is shared memory
 	why    map[int]string
@@ -112,6 +113,7 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) made {
 		}
 	}
 	m.conn.enc, m.conn.dec = w.Frames(pieceMax)
+	m.conn.sums = c.sums
 	fd, err := takeSocket(w.Conn)
 	if err != nil {
 		if m.conn.over != nil {

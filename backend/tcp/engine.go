@@ -171,6 +171,7 @@ type conn struct {
 	over stream // nil if the socket carries the frames as they are
 	enc  *wire.Encoder
 	dec  *wire.Decoder
+	sums bool // payloads are sent with their checksums
 }
 
 // newEngine starts this rank's part of a job whose connections are made.

@@ -27,10 +27,12 @@ type link struct {
 	over stream // what carries the frames; nil if the socket does
 	enc  *wire.Encoder
 	dec  *wire.Decoder
+	sums bool // payloads are sent with their checksums
 
 	rbuf   []byte
 	taste  int         // how much is read into rbuf at once
 	r0, r1 int         // rbuf[r0:r1] has been read and not looked at
+	sum    uint32      // of the payload, as far as it is here and is to be checked
 	head   wire.Header // of the frame whose payload is arriving
 	left   int         // bytes of payload still to come
 	dst    []byte      // for the next of them; what it has no room for is dropped
@@ -53,7 +55,7 @@ type link struct {
 }
 
 func newLink(e *engine, peer int, c *conn) *link {
-	l := &link{e: e, peer: peer, fd: c.fd, over: c.over, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize), taste: readSize}
+	l := &link{e: e, peer: peer, fd: c.fd, over: c.over, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize), taste: readSize, sums: c.sums}
 	l.dec.Limit = pieceMax
 	if s, ok := l.over.(*shared); ok {
 		s.attach(l)
@@ -108,6 +110,7 @@ func (l *link) fill() (n int, full bool, err error) {
 			want = min(want, pieceMax)
 			n, err = l.read(l.dst[:want])
 			if n > 0 {
+				l.check(l.dst[:n])
 				l.dst, l.left = l.dst[n:], l.left-n
 			}
 			return n, n == want, err
@@ -115,6 +118,7 @@ func (l *link) fill() (n int, full bool, err error) {
 		n, err = l.readv(l.dst, l.rbuf)
 		if n > 0 {
 			k := min(n, want)
+			l.check(l.dst[:k])
 			l.dst, l.left = l.dst[k:], l.left-k
 			l.r0, l.r1 = 0, n-k
 		}
@@ -137,6 +141,7 @@ func (l *link) parse() bool {
 	for {
 		if l.left > 0 {
 			k := min(l.left, l.r1-l.r0)
+			l.check(l.rbuf[l.r0 : l.r0+k])
 			c := copy(l.dst, l.rbuf[l.r0:l.r0+k])
 			l.dst = l.dst[c:]
 			l.r0 += k
@@ -147,6 +152,9 @@ func (l *link) parse() bool {
 			}
 		}
 		if l.head.Kind != 0 {
+			if err := l.head.CheckSum(l.sum); err != nil {
+				return l.changed(err)
+			}
 			if err := l.landed(); err != nil {
 				return l.wrong(err)
 			}
@@ -167,7 +175,7 @@ func (l *link) parse() bool {
 			return l.wrong(err)
 		}
 		l.r0 += wire.HeaderSize
-		l.left = int(l.head.Payload())
+		l.left, l.sum = int(l.head.Payload()), 0
 		if err := l.begin(); err != nil {
 			return l.wrong(err)
 		}
@@ -183,6 +191,21 @@ func (l *link) wrong(err error) bool {
 	l.e.suspect(l.peer, "rank %d is given up: rank %d got from it what cannot be right: %v", l.peer, l.e.me, err)
 	l.cut()
 	return false
+}
+
+// changed is wrong of a payload that is not what was sent. The operation that it is for has not
+// completed, and ends with the rank's loss.
+func (l *link) changed(err error) bool {
+	l.e.suspect(l.peer, "rank %d is given up: the data that rank %d got from it were changed on the way: %v", l.peer, l.e.me, err)
+	l.cut()
+	return false
+}
+
+// check takes a part of a payload into its sum.
+func (l *link) check(b []byte) {
+	if l.head.Flags&wire.FlagSummed != 0 {
+		l.sum = wire.Sum(l.sum, b)
+	}
 }
 
 // begin says where the payload of a frame goes.

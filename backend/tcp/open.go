@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,12 @@ type Config struct {
 	// Heartbeat is how long another rank may be silent before it is taken for lost: 0 is 10 s, below
 	// 0 is for ever. It is the same on all ranks.
 	Heartbeat time.Duration
+
+	// Checksum has this rank send a checksum with all data; who receives them checks it.
+	Checksum bool
+
+	// Ports are those this rank may listen at for the others, FIRST-LAST; empty is any that is free.
+	Ports string
 
 	// Sockets keeps shared memory from being used: ranks of one node talk over sockets too.
 	Sockets bool
@@ -96,7 +103,11 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
+	first, last, err := ports(cfg.Ports)
+	if err != nil {
+		return nil, err
+	}
+	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: id})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +120,7 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connecting{id: id, l: l, members: members, ring: ringSize(sharing(members, &self))}
+	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, ring: ringSize(sharing(members, &self))}
 	conns, err := c.all(ctx)
 	if err != nil {
 		if refused := l.Report(); refused != "" {
@@ -140,6 +151,23 @@ func interfaces(ctx context.Context, cfg Config) ([]netip.Addr, error) {
 		choice = "any"
 	}
 	return wire.Interfaces(choice)
+}
+
+// ports reads a range of ports.
+func ports(text string) (first, last int, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	from, to, ok := strings.Cut(text, "-")
+	if !ok {
+		to = from
+	}
+	a, err1 := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
+	b, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
+	if err1 != nil || err2 != nil || a == 0 || b < a {
+		return 0, 0, initFault("the ports are %q (COHORT_TCP_PORTS): want a range such as 20000-20100, of ports from 1 to 65535", text)
+	}
+	return int(a), int(b), nil
 }
 
 // local reports whether a host is this machine by its name alone.

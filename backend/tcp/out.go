@@ -26,7 +26,7 @@ func (l *link) emit(h *wire.Header, body []byte, o *op) bool {
 		return o == nil // an operation ends with its peer
 	}
 	if l.first == nil {
-		l.enc.Encode(&l.whead, h)
+		l.encode(h, body)
 		n, err := l.write(body, 0)
 		if n == wire.HeaderSize+len(body) {
 			return true
@@ -39,6 +39,15 @@ func (l *link) emit(h *wire.Header, body []byte, o *op) bool {
 	}
 	l.queue(h, body, o)
 	return false
+}
+
+// encode makes the header of a frame, with the sum of its payload if that is wanted.
+func (l *link) encode(h *wire.Header, body []byte) {
+	if l.sums && len(body) > 0 {
+		h.Flags |= wire.FlagSummed
+		h.Sum = wire.Sum(0, body)
+	}
+	l.enc.Encode(&l.whead, h)
 }
 
 // queue leaves a frame to flush.
@@ -132,7 +141,7 @@ func (l *link) flush() bool {
 			return moved
 		}
 		if !l.begun {
-			l.enc.Encode(&l.whead, &w.head)
+			l.encode(&w.head, w.body)
 			l.begun, l.woff = true, 0
 		}
 		n, err := l.write(w.body, l.woff)

@@ -56,6 +56,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 			return nil, err
 		}
 		conns[r].enc, conns[r].dec = &wire.Encoder{}, &wire.Decoder{}
+		conns[r].sums = os.Getenv("TCP_TEST_SUMS") != ""
 		if conns[r].fd, err = takeSocket(c); err != nil {
 			return nil, err
 		}

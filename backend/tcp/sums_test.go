@@ -1,0 +1,139 @@
+//go:build linux || darwin
+
+package tcp
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// TestSums checks that a payload goes out with its sum, and that one that was changed on the way is no
+// message, but the loss of its sender.
+func TestSums(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		room   int  // of the receive
+		early  bool // it is posted before the message comes
+		length int
+		flip   int // the byte that is changed, -1 for none
+	}{
+		{"posted, as it was sent", 1000, true, 1000, -1},
+		{"unexpected, as it was sent", 1000, false, 1000, -1},
+		{"the first byte", 1000, true, 1000, 0},
+		{"the last byte", 1000, true, 1000, 999},
+		{"in two reads", eagerMax, true, eagerMax, eagerMax - 1},
+		{"unexpected", 1000, false, 1000, 500},
+		{"where there is no room for it", 10, true, 1000, 999},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			a, b := pair(t)
+			defer b.Close()
+			fd, err := takeSocket(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := newEngine(0, []peer{{}, {node: 1}}, []conn{{fd: -1}, {fd: fd, enc: &wire.Encoder{}, dec: &wire.Decoder{}, sums: true}}, false, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			bound := &backend.Bound{Timeout: time.Minute}
+			out := fill(make([]byte, c.length), 3)
+			if err := w.Send(bound, out, 1, 1, backend.Standard); err != nil {
+				t.Fatal(err)
+			}
+			frame := make([]byte, wire.HeaderSize+c.length)
+			if _, err := io.ReadFull(b, frame); err != nil {
+				t.Fatal(err)
+			}
+			var h wire.Header
+			dec := wire.Decoder{Limit: eagerMax}
+			if err := dec.Decode(&h, (*[wire.HeaderSize]byte)(frame)); err != nil {
+				t.Fatal(err)
+			}
+			if want := wire.Sum(0, out); h.Flags&wire.FlagSummed == 0 || h.Sum != want {
+				t.Fatalf("it is sent with the sum %08x, flags %d, want %08x", h.Sum, h.Flags, want)
+			}
+			q := &backend.Request{}
+			q.Begin()
+			buf := make([]byte, c.room)
+			if c.early {
+				w.Irecv(q, buf, 1, 1)
+			}
+			if c.flip >= 0 {
+				frame[wire.HeaderSize+c.flip] ^= 0x10 // its header and its sum are right
+			}
+			if _, err := b.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+			if !c.early {
+				w.Irecv(q, buf, 1, 1)
+			}
+			if err := w.Await(bound, q); err != nil {
+				t.Fatal(err)
+			}
+			if c.flip < 0 {
+				if q.Err != nil || string(buf) != string(out) {
+					t.Errorf("the receive ends with %v", q.Err)
+				}
+				return
+			}
+			if !errors.Is(q.Err, backend.ErrPeerLost) || !strings.Contains(q.Err.Error(), "changed on the way") {
+				t.Errorf("the receive ends with %v", q.Err)
+			}
+		})
+	}
+	launch(t, "all", 3, "TCP_TEST_SUMS=1")
+	launch(t, "withdraw", 2, "TCP_TEST_SUMS=1", "TCP_TEST_CROWDED=1")
+}
+
+func TestPorts(t *testing.T) {
+	for _, c := range []struct {
+		text        string
+		first, last int
+	}{
+		{"", 0, 0}, {"20000-20100", 20000, 20100}, {"20000", 20000, 20000}, {" 1 - 65535 ", 1, 65535},
+		{"0-5", -1, 0}, {"5-4", -1, 0}, {"1-65536", -1, 0}, {"-", -1, 0}, {"a-b", -1, 0}, {"1-2-3", -1, 0}, {"-5", -1, 0},
+	} {
+		first, last, err := ports(c.text)
+		if c.first < 0 {
+			if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "COHORT_TCP_PORTS") {
+				t.Errorf("%q: %v", c.text, err)
+			}
+		} else if err != nil || first != c.first || last != c.last {
+			t.Errorf("%q: %d to %d, %v", c.text, first, last, err)
+		}
+	}
+}
+
+// TestPortsTaken checks that a rank for which no port of the range is free says so, before it waits
+// for any other rank.
+func TestPortsTaken(t *testing.T) {
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		taken, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.ParseIP(address)})
+		if err != nil {
+			t.Logf("%s: %v", address, err) // a machine without IPv6
+			continue
+		}
+		defer taken.Close()
+		port := taken.Addr().(*net.TCPAddr).AddrPort().Port()
+		path := t.TempDir() + "/secret"
+		if err := wire.NewSecret().WriteFile(path); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(t.Context(), Config{Size: 2, Rank: 1, Job: "job", SecretFile: path, Interface: address,
+			Coordinator: netip.AddrPortFrom(netip.MustParseAddr(address), 1).String(), Ports: strconv.Itoa(int(port))})
+		if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), strconv.Itoa(int(port))) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
