@@ -55,6 +55,10 @@ type Config struct {
 	// hexadecimal digits, which only this user can read.
 	SecretFile string
 
+	// Resilient says that the program goes on when ranks are lost (COHORT_RESILIENT=1; [Comm.Shrink]): cohort
+	// run then lets the others run when one fails. Under MPI it has no effect.
+	Resilient bool
+
 	// Timeout limits every operation (COHORT_TIMEOUT, a Go duration); 0 is no
 	// limit.
 	Timeout time.Duration
@@ -196,6 +200,9 @@ func settle(cfg *Config, env environment) (settings, error) {
 		return s, err
 	}
 	if err := env.flag(&s.Check, "COHORT_CHECK"); err != nil {
+		return s, err
+	}
+	if err := env.flag(&s.Resilient, "COHORT_RESILIENT"); err != nil {
 		return s, err
 	}
 	if err := s.settleMPI(env); err != nil {

@@ -57,6 +57,10 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err != nil {
 		return fail(err)
 	}
+	if err := s.announce(name, osEnv); err != nil {
+		_ = bc.Close()
+		return fail(err)
+	}
 	return newWorld(ctx, bc, s), nil
 }
 

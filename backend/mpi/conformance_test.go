@@ -45,7 +45,7 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 		Label: name, Command: command, Env: env,
 		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3,
 		Skips: map[string]string{
-			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died,
+			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died, "recover/*": died,
 			"bits":              "reductions have the library's order unless Config.Deterministic says otherwise, which TestBits has",
 			"faults/left-early": "closing the world is MPI_Finalize, which waits for the other ranks",
 		},

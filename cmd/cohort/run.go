@@ -46,6 +46,7 @@ type runOptions struct {
 	bind    spawn.Bind
 	timeout time.Duration
 	tag     bool
+	goOn    bool
 	flight  string
 }
 
@@ -56,6 +57,7 @@ func setupRun(o *options) func([]string) (int, error) {
 	bindOption(o, &r.bind)
 	o.duration(&r.timeout, "timeout", "end the job after this time, such as 90s or 10m, with status 124")
 	o.text(&r.flight, "flight", "FOLDER", "keep the files of the flight recorder there (cohort report)")
+	o.flag(&r.goOn, 0, "resilient", "a rank that fails does not end the others; programs that\nset Config.Resilient need no such word")
 	o.flag(&r.tag, 0, "tag", "write the rank before each line of output; --tag=false leaves\nthe output as it is")
 	return r.run
 }
@@ -66,6 +68,9 @@ func (r *runOptions) run(args []string) (int, error) {
 	}
 	if err := checkRunBackend(r.backend); err != nil {
 		return statusUsage, err
+	}
+	if r.goOn && r.backend == "mpi" {
+		return statusUsage, usagef("--resilient: the launchers of MPI libraries end the whole job when a rank fails; use --backend shm or tcp")
 	}
 	program, err := spawn.Find(args[0])
 	if err != nil {
@@ -106,6 +111,13 @@ func (r *runOptions) run(args []string) (int, error) {
 	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Signals: signals, Keeper: keeper,
+	}
+	if r.backend != "mpi" {
+		end, err := r.askToGoOn(&config, keeper)
+		if err != nil {
+			return 1, err
+		}
+		defer end()
 	}
 	if r.backend == "mpi" {
 		launch, remove, err := mpiLaunch(r.ranks, keeper)

@@ -189,3 +189,34 @@ func TestRun_InterruptedBuild(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+func TestRun_Resilient(t *testing.T) {
+	// Others end when the launcher has seen the end of rank 1.
+	const rest = `; cd $COHORT_RUN_DIR; if test $COHORT_RANK = 1; then echo $$ >new; mv new pid; %s; fi
+		until test -f pid; do sleep 0.01; done; while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done; echo done`
+	for _, c := range []struct {
+		name, script string
+		options      []string
+		status       int
+		says         string
+	}{
+		{"option", ":" + fmt.Sprintf(rest, "kill -9 $$"), []string{"--resilient"}, 0, "; the job goes on with 2 ranks\n"},
+		{"program", ": >$COHORT_RUN_DIR/resilient" + fmt.Sprintf(rest, "exit 7"), nil, 0,
+			"cohort: rank 1 exited with status 7 after "},
+		{"neither", "test $COHORT_RANK != 1 || exit 7; exec sleep 1000", nil, 7, "; ending the others\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			line := append(append([]string{"run", "-n", "3"}, c.options...), "sh", "-c", c.script)
+			status, stdout, stderr := run(t, line...)
+			if status != c.status || !strings.Contains(stderr, c.says) {
+				t.Errorf("status %d, want %d; stderr:\n%s", status, c.status, stderr)
+			}
+			if done := strings.Count(stdout, "done"); c.status == 0 && done != 2 {
+				t.Errorf("%d ranks went on, want 2:\n%s", done, stdout)
+			}
+		})
+	}
+	if status, _, stderr := run(t, "run", "--backend", "mpi", "--resilient", "true"); status != 2 || !strings.Contains(stderr, "--resilient: ") {
+		t.Errorf("with MPI: status %d, %s", status, stderr)
+	}
+}

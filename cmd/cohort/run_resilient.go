@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+// askToGoOn has the job go on after a rank's failure if the command line says so, or a rank: ranks
+// get the path of a folder in which cohort.Init leaves a file where Config.Resilient is set.
+func (r *runOptions) askToGoOn(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
+	folder, err := os.MkdirTemp("", "cohort-run-*") // for this user alone
+	if err != nil {
+		return nil, err
+	}
+	keeper.Folder(folder)
+	if config.Env == nil {
+		config.Env = os.Environ()
+	}
+	config.Env = append(config.Env, "COHORT_RUN_DIR="+folder)
+	config.Resilient = func() bool {
+		_, err := os.Stat(filepath.Join(folder, "resilient"))
+		return r.goOn || err == nil
+	}
+	return func() { os.RemoveAll(folder) }, nil
+}

@@ -1,0 +1,50 @@
+package cohort_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// A program that goes on without a rank that gives up in its third step.
+func ExampleComm_Shrink() {
+	tired := errors.New("rank 3 gives up")
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		c := world
+		for step := 0; step < 5; {
+			if world.Rank() == 3 && step == 2 {
+				return tired
+			}
+			sum, err := cohort.AllreduceOne(c, world.Rank(), cohort.Sum)
+			ok := 1
+			if err != nil {
+				ok = 0
+			}
+			all, err := c.Agree(ok)
+			switch {
+			case err != nil:
+				return err
+			case all == 0: // somebody has not finished the step: again, without those that are lost
+				if c, err = c.Shrink(); err != nil {
+					return err
+				}
+			default:
+				if c.Rank() == 0 {
+					fmt.Printf("step %d: %d ranks, sum %d\n", step, c.Size(), sum)
+				}
+				step++
+			}
+		}
+		return nil
+	})
+	fmt.Println(errors.Is(err, tired))
+	// Output:
+	// step 0: 4 ranks, sum 6
+	// step 1: 4 ranks, sum 6
+	// step 2: 3 ranks, sum 3
+	// step 3: 3 ranks, sum 3
+	// step 4: 3 ranks, sum 3
+	// true
+}
