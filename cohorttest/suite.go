@@ -169,7 +169,7 @@ func all() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(),
 		collectiveScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
-		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), limitScenarios(), faultScenarios(),
+		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)
 }
 

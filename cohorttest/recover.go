@@ -1,0 +1,459 @@
+package cohorttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// Going on after losses: Agree, Shrink, Revoke.
+
+func recoverScenarios() []scenario {
+	none := func(int, int) bool { return false }
+	first := func(rank, _ int) bool { return rank == 0 }
+	last := func(rank, size int) bool { return rank == size-1 }
+	lastTwo := func(rank, size int) bool { return rank >= size-2 }
+	some := func(n int) bool { return n == 3 || n == 5 || n == 8 }
+	return []scenario{
+		{name: "recover/agree", body: agreeWhole},
+		{name: "recover/shrink-whole", body: func(r *Rank) {
+			d := shrink(r, r.Comm)
+			works(r, d, without(r, none))
+			r.OK(d.Close())
+		}},
+		{name: "recover/revoke", sizes: atLeast(2), body: revoke},
+		{name: "recover/deadline", sizes: atLeast(2), body: agreeDeadline},
+		{name: "recover/closed", sizes: atLeast(2), body: agreeClosed},
+		{name: "recover/left", sizes: atLeast(2), alone: true, body: shrinkLeft},
+		{name: "recover/dead", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) { shrinkDead(r, last, r.Size-1) }},
+		{name: "recover/dead-first-rank", sizes: some, alone: true, lost: first, body: func(r *Rank) { shrinkDead(r, first, 0) }},
+		{name: "recover/dead-in-agree", sizes: atLeast(2), alone: true, lost: last, body: deadInAgree},
+		{name: "recover/dead-in-derived", sizes: some, alone: true, lost: last, body: shrinkDerived},
+		{name: "recover/two-losses", sizes: atLeast(3), alone: true, lost: lastTwo, body: twoLosses},
+		{name: "recover/dead-in-shrink", sizes: atLeast(3), alone: true, lost: lastTwo, body: deadInShrink},
+		{name: "recover/random", sizes: atLeast(2), alone: true, lost: isVictim, body: randomLosses},
+	}
+}
+
+// without returns the ranks that are not lost.
+func without(r *Rank, lost func(rank, size int) bool) (ranks []int) {
+	for i := range r.Size {
+		if !lost(i, r.Size) {
+			ranks = append(ranks, i)
+		}
+	}
+	return ranks
+}
+
+func shrink(r *Rank, c *cohort.Comm) *cohort.Comm {
+	d, err := c.Shrink()
+	r.OK(err)
+	return d
+}
+
+// agreed checks an agreement of all ranks of c, of which those in ranks take part: each brings a flag
+// that lacks its own bit.
+func agreed(r *Rank, c *cohort.Comm, ranks []int) {
+	got, err := c.Agree(^(1 << (r.Rank % 31)))
+	r.OK(err)
+	want := -1
+	for _, i := range ranks {
+		want &^= 1 << (i % 31)
+	}
+	if got != want {
+		r.Errorf("agreed on %b on %s, want %b", got, c.Name(), want)
+	}
+}
+
+func filled[T any](n int, f func(i int) T) []T {
+	s := make([]T, n)
+	for i := range s {
+		s[i] = f(i)
+	}
+	return s
+}
+
+// works checks that c has the given ranks of the job, in this order, and does every kind of work on it.
+func works(r *Rank, c *cohort.Comm, want []int) {
+	if got := members(r, c); !slices.Equal(got, want) || c.Rank() != slices.Index(want, r.Rank) {
+		r.Errorf("%s: rank %d of %v, want %d of %v", c.Name(), c.Rank(), got, slices.Index(want, r.Rank), want)
+		return
+	}
+	n := c.Size()
+	total := func(f func(i int) float64) (sum float64) {
+		for _, i := range want {
+			sum += f(i)
+		}
+		return sum
+	}
+	// Collectives, short and long.
+	for _, length := range []int{1, long} {
+		buf := filled(length, func(i int) float64 { return float64(r.Rank + i%7) })
+		r.OK(cohort.Allreduce(c, buf, buf, cohort.Sum))
+		for i, x := range buf {
+			if w := total(func(rank int) float64 { return float64(rank + i%7) }); x != w {
+				r.Errorf("%s: element %d of the sum is %v, want %v", c.Name(), i, x, w)
+				break
+			}
+		}
+	}
+	req, err := c.Ibarrier()
+	r.OK(err)
+	_, err = req.Wait()
+	r.OK(err)
+	// Point to point.
+	next, prev := (c.Rank()+1)%n, (c.Rank()+n-1)%n
+	for _, length := range []int{1, 1 << 17} {
+		send, recv := filled(length, func(i int) int32 { return int32(r.Rank*1000 + i) }), make([]int32, length)
+		_, err := cohort.Sendrecv(c, send, next, 3, recv, prev, 3)
+		r.OK(err)
+		if recv[length-1] != int32(want[prev]*1000+length-1) {
+			r.Errorf("%s: got %d from rank %d", c.Name(), recv[length-1], prev)
+		}
+	}
+	got := make([]int64, 1)
+	r.OK(cohort.Send(c, []int64{int64(r.Rank)}, next, 4))
+	st, err := cohort.Recv(c, got, cohort.AnySource, 4)
+	r.OK(err)
+	if st.Source != prev || got[0] != int64(want[prev]) {
+		r.Errorf("%s: got %d from rank %d, want %d from %d", c.Name(), got[0], st.Source, want[prev], prev)
+	}
+	// A persistent one, several times.
+	sum := make([]int, 1)
+	p, err := cohort.AllreduceInit(c, []int{c.Rank()}, sum, cohort.Sum)
+	r.OK(err)
+	for range 3 {
+		r.OK(p.Start())
+		_, err := p.Wait()
+		r.OK(err)
+		if sum[0] != n*(n-1)/2 {
+			r.Errorf("%s: persistent sum %d, want %d", c.Name(), sum[0], n*(n-1)/2)
+		}
+	}
+	r.OK(p.Close())
+	// Communicators made from it.
+	d, err := c.Dup()
+	r.OK(err)
+	half, err := d.Split(c.Rank()%2, -c.Rank())
+	r.OK(err)
+	count, err := cohort.AllreduceOne(half, 1, cohort.Sum)
+	r.OK(err)
+	if w := (n + 1 - c.Rank()%2) / 2; count != w || half.Size() != w {
+		r.Errorf("%s: %d of %d ranks in the half, want %d", c.Name(), count, half.Size(), w)
+	}
+	r.OK(half.Close())
+	r.OK(d.Close())
+	// A window.
+	node, err := c.SplitShared()
+	r.OK(err)
+	w, err := cohort.AllocateShared[int64](node, 4)
+	r.OK(err)
+	own, err := w.Local()
+	r.OK(err)
+	own[1] = int64(100 + node.Rank())
+	r.OK(w.Fence())
+	for i := range node.Size() {
+		part, err := w.Remote(i)
+		r.OK(err)
+		if part[1] != int64(100+i) {
+			r.Errorf("%s: rank %d's part of the window has %d, want %d", c.Name(), i, part[1], 100+i)
+		}
+	}
+	r.OK(w.Fence())
+	r.OK(w.Close())
+	r.OK(node.Close())
+	agreed(r, c, want)
+	r.OK(c.Barrier())
+}
+
+// agreeWhole agrees without a loss, on one communicator often and on several in turn.
+func agreeWhole(r *Rank) {
+	all := without(r, func(int, int) bool { return false })
+	for range 10 {
+		agreed(r, r.Comm, all)
+	}
+	half, err := r.Comm.Split(r.Rank%2, 0)
+	r.OK(err)
+	for range 3 {
+		agreed(r, half, members(r, half))
+		agreed(r, r.Comm, all)
+	}
+	if lost := half.Lost(); lost != nil {
+		r.Errorf("lost %v", lost)
+	}
+	r.OK(half.Close())
+}
+
+// revoke has one rank end what the others wait for, each for something else.
+func revoke(r *Rank) {
+	var err error
+	switch {
+	case r.Rank == 0:
+		r.OK(r.Comm.Revoke())
+		err = r.Comm.Barrier()
+	case r.Rank%2 == 0:
+		err = r.Comm.Barrier()
+	default:
+		_, err = cohort.Recv(r.Comm, make([]int, 1), cohort.AnySource, 1)
+	}
+	if r.Is(err, cohort.ErrBroken, "an operation during Revoke") {
+		names(r, err, "rank 0")
+	}
+	r.Is(cohort.Send(r.Comm, []int{1}, 0, 1), cohort.ErrBroken, "Send after Revoke")
+	all := without(r, func(int, int) bool { return false })
+	agreed(r, r.Comm, all)
+	d := shrink(r, r.Comm)
+	works(r, d, all)
+	r.OK(d.Close())
+}
+
+// agreeDeadline has the time of all but one rank run out in an Agree, which then goes on.
+func agreeDeadline(r *Rank) {
+	last := r.Size - 1
+	if r.Rank == last {
+		for i := range last {
+			_, err := cohort.Recv(r.World, make([]int, 1), i, 8)
+			r.OK(err)
+		}
+	} else {
+		c, _, cancel := deadline(r.Comm)
+		_, err := c.Agree(^(1 << (r.Rank % 31)))
+		cancel()
+		if r.Is(err, cohort.ErrTimeout, "Agree without rank %d", last) {
+			names(r, err, fmt.Sprint(last))
+		}
+		r.OK(cohort.Send(r.World, []int{1}, last, 8))
+	}
+	agreed(r, r.Comm, without(r, func(int, int) bool { return false }))
+	r.OK(r.Comm.Barrier())
+}
+
+// agreeClosed has a rank close the communicator that the others shrink.
+func agreeClosed(r *Rank) {
+	last := func(rank, size int) bool { return rank == size-1 }
+	c, err := r.Comm.Dup()
+	r.OK(err)
+	if r.Rank == r.Size-1 {
+		r.OK(c.Close())
+	} else {
+		d := shrink(r, c)
+		works(r, d, without(r, last))
+		r.OK(d.Close())
+		r.OK(c.Close())
+	}
+	r.OK(r.Comm.Barrier())
+}
+
+// shrinkLeft goes on without a rank that has left in good order.
+func shrinkLeft(r *Rank) {
+	last := func(rank, size int) bool { return rank == size-1 }
+	if r.Rank == r.Size-1 {
+		r.OK(r.World.Close())
+		return
+	}
+	agreed(r, r.World, without(r, last))
+	if lost := r.World.Lost(); !slices.Equal(lost, []int{r.Size - 1}) {
+		r.Errorf("lost %v, want %d", lost, r.Size-1)
+	}
+	d := shrink(r, r.World)
+	works(r, d, without(r, last))
+	r.OK(d.Close())
+}
+
+// shrinkDead loses a rank, in an operation, and goes on without it.
+func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
+	ready(r, victim)
+	if r.Rank == victim {
+		perish(r)
+	}
+	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
+	agreed(r, r.World, without(r, lost))
+	if got := r.World.Lost(); !slices.Equal(got, []int{victim}) {
+		r.Errorf("lost %v, want %d", got, victim)
+	}
+	d := shrink(r, r.World)
+	works(r, d, without(r, lost))
+	if got := d.Lost(); got != nil {
+		r.Errorf("%s has lost %v", d.Name(), got)
+	}
+	// What the loss has ended stays so.
+	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier of the world after Shrink")
+	e := shrink(r, d)
+	works(r, e, without(r, lost))
+	r.OK(e.Close())
+	r.OK(d.Close())
+}
+
+// deadInAgree has a rank die in an Agree that the others are in: it takes part or not, for all the same.
+func deadInAgree(r *Rank) {
+	last := r.Size - 1
+	lost := func(rank, _ int) bool { return rank == last }
+	rng := rand.New(rand.NewPCG(uint64(r.Size), uint64(time.Now().UnixNano())))
+	ready(r, last)
+	if r.Rank == last {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(300))*time.Microsecond)
+		defer cancel()
+		_, _ = r.World.WithContext(ctx).Agree(0b01)
+		perish(r)
+	}
+	flag, err := r.World.Agree(0b10)
+	r.OK(err)
+	if flag != 0b10 && flag != 0 {
+		r.Errorf("agreed on %b, want 10 or 0", flag)
+	}
+	d := shrink(r, r.World)
+	for d.Size() >= r.Size { // it may have died so late that it is in it
+		r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
+		d = shrink(r, d)
+	}
+	flags := make([]int, d.Size())
+	r.OK(cohort.Allgather(d, []int{flag}, flags))
+	for i, f := range flags {
+		if f != flag {
+			r.Errorf("agreed on %b, rank %d on %b", flag, i, f)
+		}
+	}
+	works(r, d, without(r, lost))
+	r.OK(d.Close())
+}
+
+// shrinkDerived loses a rank that only half of the communicators have.
+func shrinkDerived(r *Rank) {
+	last := r.Size - 1
+	half, err := r.World.Split(r.Rank%2, 0)
+	r.OK(err)
+	ready(r, last)
+	if r.Rank == last {
+		perish(r)
+	}
+	_, err = cohort.Recv(half, make([]int32, 1), cohort.AnySource, 5)
+	r.Is(err, cohort.ErrPeerLost, "Recv on a communicator that the loss has ended")
+	var left []int
+	for i := r.Rank % 2; i < last; i += 2 {
+		left = append(left, i)
+	}
+	agreed(r, half, left)
+	d := shrink(r, half)
+	works(r, d, left)
+	e := shrink(r, r.World)
+	works(r, e, without(r, func(rank, _ int) bool { return rank == last }))
+	works(r, d, left)
+	r.OK(e.Close())
+	r.OK(d.Close())
+	r.OK(half.Close())
+}
+
+// twoLosses loses one rank, goes on, and loses the next one.
+func twoLosses(r *Rank) {
+	c := r.World
+	for left := r.Size - 1; left >= r.Size-2; left-- {
+		r.OK(c.Barrier())
+		if r.Rank == left {
+			perish(r)
+		}
+		_, err := cohort.Recv(c, make([]int32, 1), left, 5)
+		r.Is(err, cohort.ErrPeerLost, "Recv from a dead rank")
+		c = shrink(r, c)
+		works(r, c, without(r, func(rank, _ int) bool { return rank >= left }))
+	}
+	r.OK(c.Close())
+}
+
+// deadInShrink loses a second rank while the first loss is being recovered from.
+func deadInShrink(r *Rank) {
+	rng := rand.New(rand.NewPCG(uint64(r.Size), uint64(time.Now().UnixNano())))
+	ready(r, r.Size-1)
+	switch r.Rank {
+	case r.Size - 1:
+		perish(r)
+	case r.Size - 2:
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(1000))*time.Microsecond)
+		defer cancel()
+		_, _ = r.World.WithContext(ctx).Shrink()
+		perish(r)
+	}
+	d := shrink(r, r.World)
+	for d.Size() > r.Size-2 { // the second one died when it was in it
+		r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
+		d = shrink(r, d)
+	}
+	works(r, d, without(r, func(rank, size int) bool { return rank >= size-2 }))
+	r.OK(d.Close())
+}
+
+// isVictim says which ranks randomLosses loses: every second one, and more of few.
+func isVictim(rank, size int) bool { return rank%2 == 1 || size <= 3 && rank > 0 }
+
+// randomLosses is a program that goes on: a number of steps, each of which all that are left take
+// together, or again. Ranks are lost anywhere in it, one after the other or at once.
+func randomLosses(r *Rank) {
+	const steps = 40
+	rng := rand.New(rand.NewPCG(uint64(r.Rank), uint64(time.Now().UnixNano())))
+	end := rng.IntN(steps) // when a victim is lost
+	maybe := func() {
+		if isVictim(r.Rank, r.Size) && end == 0 && rng.IntN(3) == 0 {
+			perish(r)
+		}
+	}
+	brief := func(c *cohort.Comm) *cohort.Comm {
+		if !isVictim(r.Rank, r.Size) || end > 0 {
+			return c
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(200))*time.Microsecond)
+		_ = cancel // at the end of a process, or of a rank that panics, which comes next
+		return c.WithContext(ctx)
+	}
+	doomed := func(err error) {
+		if err != nil && isVictim(r.Rank, r.Size) && end == 0 {
+			perish(r)
+		}
+	}
+	c := r.World
+	for step := 0; step < steps; {
+		maybe()
+		sum, err := cohort.AllreduceOne(c, 1, cohort.Sum)
+		ok := 1
+		if err != nil {
+			if !errors.Is(err, cohort.ErrPeerLost) && !errors.Is(err, cohort.ErrBroken) {
+				r.Errorf("step %d: %v", step, err)
+			}
+			ok = 0
+			r.OK(c.Revoke()) // the others may wait for this step still
+		} else if sum != c.Size() {
+			r.Errorf("step %d: sum %d of %d ranks", step, sum, c.Size())
+		}
+		maybe()
+		all, err := brief(c).Agree(ok)
+		doomed(err)
+		r.OK(err)
+		if all == 1 {
+			step++
+			end = max(end-1, 0)
+			continue
+		}
+		maybe()
+		d, err := brief(c).Shrink()
+		doomed(err)
+		r.OK(err)
+		d = d.WithContext(context.Background()) // it has the brief one
+		if c != r.World {
+			r.OK(c.Close())
+		}
+		c = d
+	}
+	if isVictim(r.Rank, r.Size) {
+		perish(r)
+	}
+	left := without(r, isVictim)
+	for c.Size() > len(left) {
+		r.Is(c.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
+		c = shrink(r, c)
+	}
+	works(r, c, left)
+	r.OK(c.Close())
+}
