@@ -3,7 +3,6 @@ package tcp
 import (
 	"fmt"
 
-	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
@@ -292,7 +291,7 @@ func (l *link) landed() error {
 	case wire.Closed:
 		e.heardClose(h.Context, l.peer)
 	case wire.Abort:
-		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(l.note)})
+		e.heardAbort(h.Tag, l.note)
 	case wire.Lost:
 		if int(h.Tag) >= len(e.links) {
 			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.links))

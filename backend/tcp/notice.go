@@ -199,6 +199,14 @@ func (c *comm) Abort(code int) error {
 	return nil
 }
 
+// heardAbort ends all communicators, and tells the others, who may hear of this rank's leaving first.
+func (e *engine) heardAbort(code int32, text []byte) {
+	if e.fault.Load() == nil {
+		e.tell(&wire.Header{Kind: wire.Abort, Tag: code}, text)
+		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(text)})
+	}
+}
+
 // Close implements backend.Comm.
 func (c *comm) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
