@@ -166,9 +166,6 @@ func (r *Recovery) shrink(old *cohort.Comm) error {
 	return nil
 }
 
-// can reports whether it is worth while to begin again after an error.
-func (r *Recovery) can(err error) bool { return r != nil && isLoss(err) }
-
 // note notes the losses since the last one, after which an iteration begins again.
 func (r *Recovery) note(iteration int) {
 	if r == nil || len(r.gone) == 0 {

@@ -68,6 +68,8 @@ Interruptions:
 	                      and solver have to be the same
 	--resume              the same, from the DIR of --checkpoint, or begin if there is
 	                      no checkpoint in it yet: for a job script that is run again
+	--resilient           go on when ranks of the job are lost, at the cost of the
+	                      iteration they are in (not with mpi)
 
 Threads:
 
@@ -94,6 +96,7 @@ policy must have been trained for the same case.
 	--solver S         what solves the linear programs, as for sddp train
 	--threads N        threads that each rank computes with, and
 	--pin WHAT         what they are pinned to, as for sddp train
+	--resilient        begin again when ranks of the job are lost (not with mpi)
 	--out DIR          write storage.svg and summary.json to DIR
 	--json             print, as the last line, one JSON object, as sddp train does
 `

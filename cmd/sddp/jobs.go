@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/sddp"
 )
 
@@ -17,20 +18,22 @@ func train(j *job) error {
 	}
 	opt := sddp.Options{
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
-		Gap: j.o.gap, Stall: j.o.stall, Solver: j.o.solver, Env: j.env, Progress: j.progress.iteration, Warn: j.progress.warn,
+		Gap: j.o.gap, Stall: j.o.stall, Solver: j.o.solver, Env: j.env, Recovery: j.recovery, Progress: j.progress.iteration, Warn: j.progress.warn,
 	}
 	j.o.checkpoints(&opt)
 	if opt.Checkpoint != "" {
 		opt.Stop = j.signals.stopTraining()
 	}
-	trained, err := sddp.Train(j.ctx, j.world, c, opt)
+	trained, err := sddp.Train(j.ctx, j.env.World, c, opt)
 	if err != nil {
 		return err
 	}
 	j.signals.trainingEnded()
 	j.saved = opt.Checkpoint != "" && trained.Unsaved == nil
 	j.progress.end()
-	sim, err := sddp.Simulate(j.ctx, j.world, c, trained.Policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Solver: j.o.solver, Env: j.env})
+	sim, err := sddp.Simulate(j.ctx, j.env.World, c, trained.Policy, sddp.SimulateOptions{
+		Scenarios: j.o.scenarios, Solver: j.o.solver, Env: j.env, Recovery: j.recovery,
+	})
 	if err != nil {
 		return err
 	}
@@ -66,37 +69,48 @@ func simulate(j *job) error {
 	if err != nil {
 		return err
 	}
-	policy, err := sddp.LoadPolicy(j.world, j.o.policy, c)
+	var policy *sddp.Policy
+	err = j.do(func(world *cohort.Comm) (err error) {
+		policy, err = sddp.LoadPolicy(world, j.o.policy, c)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	sim, err := sddp.Simulate(j.ctx, j.world, c, policy, sddp.SimulateOptions{Scenarios: j.o.scenarios, Outside: j.o.outside, Solver: j.o.solver, Env: j.env})
+	sim, err := sddp.Simulate(j.ctx, j.env.World, c, policy, sddp.SimulateOptions{
+		Scenarios: j.o.scenarios, Outside: j.o.outside, Solver: j.o.solver, Env: j.env, Recovery: j.recovery,
+	})
 	if err != nil {
 		return err
 	}
 	return j.report(out, &sddp.Report{Case: c, Policy: policy, Simulation: sim}, began)
 }
 
+// do does something collective, and again when ranks are lost in it.
+func (j *job) do(f func(world *cohort.Comm) error) error { return j.recovery.Do(j.env.World, f) }
+
 // open reads the case and opens the output folder, if one is asked for, before the work is done.
-func (j *job) open() (*sddp.Case, *sddp.Output, error) {
-	c, err := sddp.LoadCase(j.world, j.o.dir)
-	if err != nil || j.o.out == "" {
-		return c, nil, err
-	}
-	out, err := sddp.OpenOutput(j.world, j.o.out)
+func (j *job) open() (c *sddp.Case, out *sddp.Output, err error) {
+	err = j.do(func(world *cohort.Comm) (err error) {
+		if c, err = sddp.LoadCase(world, j.o.dir); err != nil || j.o.out == "" {
+			return err
+		}
+		out, err = sddp.OpenOutput(world, j.o.out)
+		return err
+	})
 	return c, out, err
 }
 
 // report writes the files and prints the summary.
 func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
-	r.Ranks, r.Threads, r.Backend = j.world.Size(), j.env.Summary.Threads, j.world.Backend()
+	r.Ranks, r.Threads, r.Backend = j.world().Size(), j.env.Summary.Threads, j.env.World.Backend()
 	r.Seconds = time.Since(began).Seconds()
 	if out != nil {
 		files, err := r.Files()
 		if err != nil {
 			return err
 		}
-		if err := out.Write(j.ctx, j.world, files); err != nil {
+		if err := j.do(func(world *cohort.Comm) error { return out.Write(j.ctx, world, files) }); err != nil {
 			return err
 		}
 		j.written = true
@@ -107,6 +121,12 @@ func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
 	text := "\n" + r.Summary()
 	if out != nil {
 		text += fmt.Sprintf("\nWritten to %s.\n", j.o.out)
+	}
+	if lost := j.recovery.Losses(); len(lost) > 0 {
+		text += "\n"
+		for _, l := range lost {
+			text += fmt.Sprintf("On the way: %v.\n", l)
+		}
 	}
 	if j.o.json {
 		line, err := json.Marshal(r.Result())

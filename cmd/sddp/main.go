@@ -64,7 +64,7 @@ func run(args []string, stdout, stderr *os.File) int {
 
 	ctx, signals := watchSignals()
 	defer signals.end()
-	env, err := hybrid.Start(ctx, &hybrid.Config{Threads: o.threads, Pin: pool.Policy(o.pin), Summary: named{stderr}})
+	env, err := hybrid.Start(ctx, &hybrid.Config{Job: &cohort.Config{Resilient: o.resilient}, Threads: o.threads, Pin: pool.Policy(o.pin), Summary: named{stderr}})
 	if err != nil {
 		var step *hybrid.StepError
 		if !errors.As(err, &step) || !step.Peer { // else that rank tells
@@ -72,11 +72,15 @@ func run(args []string, stdout, stderr *os.File) int {
 		}
 		return statusFailed
 	}
-	j := &job{ctx: ctx, signals: signals, env: env, world: env.World, o: o, out: stdout, progress: newProgress(env.World.Rank(), stderr, o.iterations)}
+	j := &job{ctx: ctx, signals: signals, env: env, o: o, out: stdout}
+	j.progress = newProgress(j.first, stderr, o.iterations)
+	if o.resilient {
+		j.recovery = &sddp.Recovery{Lost: func(l sddp.Loss) { j.progress.warn(l) }}
+	}
 	err = cmd.run(j)
 	j.progress.end()
 	if err == nil {
-		err = env.Close()
+		err = errors.Join(j.recovery.Close(), env.Close())
 	}
 	if err != nil {
 		return j.failed(err, stderr)
@@ -100,7 +104,7 @@ type job struct {
 	ctx      context.Context
 	signals  *signals
 	env      *hybrid.Env
-	world    *cohort.Comm
+	recovery *sddp.Recovery // nil without --resilient
 	o        *options
 	out      io.Writer
 	progress *progress
@@ -108,8 +112,11 @@ type job struct {
 	saved    bool // the training is in a checkpoint
 }
 
+// world returns the communicator of the ranks that are left.
+func (j *job) world() *cohort.Comm { return j.recovery.World(j.env.World) }
+
 // first reports whether this is the rank that reads, writes and prints.
-func (j *job) first() bool { return j.world.Rank() == 0 }
+func (j *job) first() bool { return j.world().Rank() == 0 }
 
 // failed says what went wrong and returns the status to end with. An error that all ranks have is
 // told by rank 0, one that a rank has for itself by that rank.
@@ -119,7 +126,7 @@ func (j *job) failed(err error, stderr io.Writer) int {
 		if sig == nil { // another rank got it
 			sig = syscall.SIGTERM
 		}
-		_ = j.env.Close() // all ranks leave in good order; they have nothing more to say
+		_ = errors.Join(j.recovery.Close(), j.env.Close()) // all ranks leave in good order; they have nothing more to say
 	}
 	status := statusFailed
 	if sig != nil {
@@ -127,7 +134,7 @@ func (j *job) failed(err error, stderr io.Writer) int {
 	}
 	if !j.first() {
 		if sig == nil && !errors.Is(err, sddp.ErrPeer) { // else another rank tells
-			fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world.Rank(), err)
+			fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world().Rank(), err)
 		}
 		return status
 	}

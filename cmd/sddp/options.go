@@ -29,6 +29,7 @@ type options struct {
 	threads    int    // 0: as the environment says
 	pin        string // empty: as the environment says
 	solver     string
+	resilient  bool
 	checkpoint string // folder
 	every      int    // iterations between checkpoints
 	resume     resumeFlag
@@ -73,6 +74,7 @@ func computeFlags(f *flag.FlagSet, o *options) {
 		}
 		return nil
 	})
+	f.BoolVar(&o.resilient, "resilient", false, "")
 	o.solver = lp.Auto
 	f.Func("solver", "", func(s string) error {
 		if o.solver = s; s != lp.Auto && s != lp.Embedded && s != lp.CLP {

@@ -14,33 +14,31 @@ import (
 // progress tells on rank 0 how far the training is: a line per iteration, and on a terminal a bar
 // below them.
 type progress struct {
-	w      io.Writer // nil on other ranks
+	first  func() bool // whether this is the rank that tells
+	w      io.Writer
 	bar    bool
 	most   int // iterations
 	began  time.Time
 	lines  int
-	before int  // iterations of an earlier run
+	before int  // iterations that were not told of here
 	hasBar bool // a bar is on the screen
 }
 
 // newProgress returns the progress of a rank.
-func newProgress(rank int, f *os.File, most int) *progress {
-	p := &progress{most: most, began: time.Now()}
-	if rank == 0 {
-		p.w = f
-		info, err := f.Stat()
-		p.bar = err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	}
-	return p
+func newProgress(first func() bool, f *os.File, most int) *progress {
+	info, err := f.Stat()
+	bar := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+	return &progress{first: first, w: f, bar: bar, most: most, began: time.Now()}
 }
 
 // iteration tells of an iteration.
 func (p *progress) iteration(it sddp.Iteration) {
-	if p.w == nil {
+	if !p.first() {
+		p.before, p.began = it.Number, time.Now() // should this rank become the first one
 		return
 	}
 	p.clear()
-	if p.lines == 0 && it.Number > 1 {
+	if p.lines == 0 && it.Number > 1 && p.before == 0 {
 		p.before = it.Number - 1
 		fmt.Fprintf(p.w, "sddp: going on after iteration %d\n", p.before)
 	}
@@ -62,7 +60,7 @@ func (p *progress) iteration(it sddp.Iteration) {
 
 // warn tells of what does not end the training.
 func (p *progress) warn(err error) {
-	if p.w != nil {
+	if p.first() {
 		p.clear()
 		fmt.Fprintf(p.w, "sddp: warning: %v\n", err)
 	}
@@ -100,7 +98,5 @@ func (p *progress) clear() {
 
 // end leaves the screen as it should be left. It may be called more than once.
 func (p *progress) end() {
-	if p.w != nil {
-		p.clear()
-	}
+	p.clear()
 }

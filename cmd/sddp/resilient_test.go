@@ -1,0 +1,129 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// markEnv names the job of a test in the environment of its ranks.
+const markEnv = "SDDP_TEST_MARK"
+
+// rankOf returns the process of a rank of a marked job, or nil if it has ended.
+func rankOf(t *testing.T, mark string, rank int) *os.Process {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range all {
+		env, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended, or is somebody else's
+		}
+		vars := strings.Split(string(env), "\x00")
+		if slices.Contains(vars, markEnv+"="+mark) && slices.Contains(vars, "COHORT_RANK="+strconv.Itoa(rank)) {
+			pid, _ := strconv.Atoi(strings.Split(name, "/")[2])
+			p, err := os.FindProcess(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+	}
+	return nil
+}
+
+// A job goes on when ranks of it are killed, at whatever moment of the training or the simulation, one after
+// the other, the first one too: with the bits of a job that nothing happened to, at the cost of no more than
+// an iteration for each.
+func TestRanksKilled(t *testing.T) {
+	const ranks = 4
+	args := with(checkpointArgs, "--scenarios", "600")
+	want, tool := checkpointResult(t, args), cohortTool(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	for _, backend := range []string{"shm", "tcp"} {
+		for round := range rounds {
+			victims := rng.Perm(ranks)[:1+rng.IntN(ranks-1)]
+			if round == 0 {
+				victims = []int{0, 2}
+			}
+			out := t.TempDir()
+			mark := fmt.Sprintf("%s-%d-%d", backend, seed, round)
+			cmd := exec.Command(tool, with([]string{"run", "--backend", backend, "--tag=false", "-n", strconv.Itoa(ranks), exe}, with(args, "--resilient", "--out", out)...)...)
+			cmd.Env = append(os.Environ(), asCommand+"=1", markEnv+"="+mark)
+			var stdout bytes.Buffer
+			cmd.Stdout = &stdout
+			pipe, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			// Each dies some time after one of the iterations, of which the last is followed by the simulation.
+			at := map[int]int{}
+			for _, v := range victims {
+				at[v] = 1 + rng.IntN(want.Iterations)
+			}
+			var said strings.Builder
+			told := 0
+			for lines := bufio.NewScanner(pipe); lines.Scan(); {
+				fmt.Fprintln(&said, lines.Text())
+				if !iterationLine.MatchString(lines.Text()) {
+					continue
+				}
+				told++
+				for _, v := range victims {
+					if at[v] > told {
+						continue
+					}
+					if p := rankOf(t, mark, v); p != nil {
+						if err := p.Kill(); err != nil && err != os.ErrProcessDone {
+							t.Fatal(err)
+						}
+					}
+					at[v] = 1 << 30
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("%s, without ranks %v: %v\n%s", backend, victims, err, &said)
+			}
+			got, lost := lastLine(t, stdout.String()), strings.Count(stdout.String(), "On the way: lost rank")
+			if got.Ranks < ranks-len(victims) || got.Ranks == ranks || lost == 0 {
+				t.Errorf("%s, without ranks %v: %d ranks came to the end, and %d losses are told of\n%s", backend, victims, got.Ranks, lost, &said)
+			}
+			got.Seconds, got.Ranks = want.Seconds, want.Ranks
+			if got != want {
+				t.Errorf("%s, without ranks %v: %+v, want %+v\n%s", backend, victims, got, want, &said)
+			}
+			if told > want.Iterations+len(victims) {
+				t.Errorf("%s, without ranks %v: %d iterations were told of\n%s", backend, victims, told, &said)
+			}
+			if _, err := os.Stat(filepath.Join(out, "policy.json")); err != nil {
+				t.Errorf("%s, without ranks %v: %v", backend, victims, err)
+			}
+		}
+	}
+}
