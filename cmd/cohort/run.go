@@ -128,7 +128,6 @@ func (r *runOptions) run(args []string) (int, error) {
 		config.Launch = launch
 	}
 	if r.backend == "tcp" {
-		config.Env = os.Environ()
 		end, err := tcpMeeting(&config, keeper)
 		if err != nil {
 			return statusUsage, err
