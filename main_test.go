@@ -7,6 +7,7 @@ import (
 	cmdline "flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/pprof"
 	"testing"
@@ -15,6 +16,10 @@ import (
 
 // TestMain fails if the tests leave goroutines behind.
 func TestMain(m *testing.M) {
+	// The goroutine that os/signal has once somebody wants a signal stays for good.
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt)
+	signal.Stop(c)
 	before := runtime.NumGoroutine()
 	code := m.Run()
 	if f := cmdline.Lookup("test.fuzz"); f != nil && f.Value.String() != "" {
