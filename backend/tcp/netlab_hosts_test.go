@@ -21,10 +21,9 @@ import (
 type hosts struct {
 	seed uint64
 	path netlab.Path // between all hosts
-	env  []string
 
-	// with is called with the network before the ranks start.
-	with func(*netlab.Net)
+	// after is called with the network when the ranks have ended.
+	after func(*netlab.Net)
 }
 
 func (hosts) Name() string { return "tcp" }
@@ -48,16 +47,16 @@ func (h hosts) Launch(t testing.TB, job *cohorttest.Job) error {
 	}
 	defer n.Close()
 	n.Set(-1, -1, h.path)
-	if h.with != nil {
-		h.with(n)
-	}
 	env, end, err := meeting(t, n, job.Ranks)
 	if err != nil {
 		return err
 	}
 	defer end()
-	p := cohorttest.Processes{Backend: "tcp", Env: append(env, h.env...), Start: n.Start}
-	return p.Launch(t, job)
+	err = cohorttest.Processes{Backend: "tcp", Env: env, Start: n.Start}.Launch(t, job)
+	if h.after != nil {
+		h.after(n)
+	}
+	return err
 }
 
 // meeting is where so many ranks meet: at the host after theirs. It returns what they find in their

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +67,9 @@ type outcome struct {
 	text string
 }
 
+// rankPatience is how long the ranks of a program may take in all.
+const rankPatience = 2 * time.Minute
+
 // startRanks starts this test's program on hosts 0 to ranks-1 and returns what waits for them.
 func startRanks(t *testing.T, n *netlab.Net, ranks int, env ...string) (wait func() []outcome) {
 	t.Helper()
@@ -91,6 +95,9 @@ func startRanks(t *testing.T, n *netlab.Net, ranks int, env ...string) (wait fun
 			t.Fatal(err)
 		}
 		wg.Go(func() {
+			// What hangs says where.
+			dog := time.AfterFunc(rankPatience, func() { cmd.Process.Signal(syscall.SIGABRT) })
+			defer dog.Stop()
 			err := cmd.Wait()
 			outcomes[r] = outcome{err, out.String()}
 		})

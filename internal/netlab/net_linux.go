@@ -34,6 +34,7 @@ type Net struct {
 	packets int
 	tracing bool
 	trace   Trace
+	on      map[string]func()
 
 	wires sync.WaitGroup
 	over  chan struct{}
@@ -265,6 +266,17 @@ func (n *Net) Trace() Trace {
 	t := n.trace
 	n.trace, n.tracing = nil, false
 	return t
+}
+
+// On has f called when a program makes a mark with this text, before anything is passed on that its
+// host sends after that. Each mark calls it. nil ends it.
+func (n *Net) On(text string, f func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.on == nil {
+		n.on = map[string]func(){}
+	}
+	n.on[text] = f
 }
 
 // Marker returns a function by which a program on a host of a network makes marks in its trace, in

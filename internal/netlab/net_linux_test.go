@@ -156,6 +156,8 @@ func TestTrace(t *testing.T) {
 	}
 	n.Set(-1, -1, Path{Delay: time.Millisecond})
 	n.Record()
+	told := make(chan struct{})
+	n.On("over", func() { close(told) })
 	buf := make([]byte, 100)
 	for times := range 4 {
 		for i := range marks {
@@ -174,6 +176,10 @@ func TestTrace(t *testing.T) {
 			}
 		}
 	}
+	if err := marks[0]("over"); err != nil {
+		t.Fatal(err)
+	}
+	<-told
 	ops := n.Trace().Operations()
 	for times := 1; times < 4; times++ {
 		op := ops[fmt.Sprint(times)]

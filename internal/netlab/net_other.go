@@ -56,6 +56,9 @@ func (*Net) Record() {}
 // Trace returns nothing.
 func (*Net) Trace() Trace { return nil }
 
+// On does nothing.
+func (*Net) On(string, func()) {}
+
 // Marker returns ErrUnavailable.
 func Marker() (mark func(string) error, end func() error, err error) { return nil, nil, ErrUnavailable }
 

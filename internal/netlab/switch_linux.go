@@ -35,7 +35,11 @@ func (n *Net) forward(from int, b []byte, p *packet, f *fate) {
 	case p.dst == switchAddr && p.ports[1] == markPort:
 		e.Kind, e.Text = Marked, string(b[p.data:p.end])
 		n.note(e)
+		f := n.on[e.Text]
 		n.mu.Unlock()
+		if f != nil {
+			f()
+		}
 		return
 	case e.To < 0 || e.To == from:
 		n.mu.Unlock()

@@ -1,0 +1,63 @@
+//go:build linux
+
+package tcp_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/netlab"
+)
+
+// TestWeather is a part of the conformance suite on 4 hosts between which packets are late, lost,
+// repeated, out of order, and changed: TCP makes all that good, and no rank may get an error. Deadlines
+// and heartbeats are as users have them.
+func TestWeather(t *testing.T) {
+	if !needHosts(t) {
+		return
+	}
+	few := []string{"p2p/order", "p2p/large", "p2p/everybody-to-everybody", "sequence/back-to-back", "communicators/split"}
+	some := append([]string{"requests/random-order", "limits/in-time", "sequence/goroutines"}, few...)
+	more := append([]string{"Allreduce"}, some...)
+	for _, c := range []struct {
+		what  string
+		path  netlab.Path
+		parts []string
+		did   func(netlab.Count) int // how often it happened
+	}{
+		{"delay and jitter", netlab.Path{Delay: 500 * time.Microsecond, Jitter: time.Millisecond}, some, func(c netlab.Count) int { return c.Packets }},
+		{"loss", netlab.Path{Delay: 100 * time.Microsecond, Loss: 0.05}, few, func(c netlab.Count) int { return c.Lost }},
+		{"duplicates", netlab.Path{Delay: 100 * time.Microsecond, Duplicate: 0.2}, more, func(c netlab.Count) int { return c.Duplicated }},
+		{"another order", netlab.Path{Delay: 100 * time.Microsecond, Reorder: 0.2, Hold: 2 * time.Millisecond}, some, func(c netlab.Count) int { return c.Held }},
+		{"flipped bits", netlab.Path{Corrupt: 0.03}, few, func(c netlab.Count) int { return c.Corrupted }}, // which the kernel drops
+		{"a narrow wire", netlab.Path{Delay: time.Millisecond, Bandwidth: 20e6, Queue: 16 << 10}, few, func(c netlab.Count) int { return c.Lost }},
+		{"all of it", netlab.Path{Delay: time.Millisecond, Jitter: time.Millisecond, Loss: 0.01, Duplicate: 0.01,
+			Reorder: 0.01, Hold: 3 * time.Millisecond, Corrupt: 0.01, Bandwidth: 50e6}, few,
+			func(c netlab.Count) int { return min(c.Lost, c.Duplicated, c.Held, c.Corrupted) }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			did := 0
+			h := hosts{seed: 1, path: c.path, after: func(n *netlab.Net) {
+				var sum netlab.Count
+				for a := range 4 {
+					for b := range 4 {
+						k := n.Count(a, b)
+						sum.Packets += k.Packets
+						sum.Lost += k.Lost
+						sum.Duplicated += k.Duplicated
+						sum.Held += k.Held
+						sum.Corrupted += k.Corrupted
+					}
+				}
+				did += c.did(sum)
+				t.Logf("%+v", sum)
+			}}
+			cohorttest.Some(t, h, 4, func(s string) bool { return slices.Contains(c.parts, s) })
+			if did == 0 {
+				t.Error("and it did not happen")
+			}
+		})
+	}
+}
