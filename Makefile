@@ -1,7 +1,11 @@
 # make test checks everything, and installs what that needs where it may; scripts/check STEP runs one
-# step of it. make bench compares with the C MPI libraries that are installed.
+# step of it. make bench compares with the C MPI libraries that are installed. make fuzz runs every fuzz
+# target for FUZZTIME, and make soak SOAK random jobs with faults on each built-in backend.
 
-.PHONY: all test bench setup clean
+FUZZTIME ?= 1m
+SOAK ?= 10000
+
+.PHONY: all test bench fuzz soak setup clean
 
 all:
 	go build -o bin/ ./cmd/...
@@ -11,6 +15,12 @@ test:
 
 bench:
 	@go run ./bench
+
+fuzz:
+	@FUZZTIME=$(FUZZTIME) scripts/check fuzz
+
+soak:
+	@SOAK=$(SOAK) scripts/check soak
 
 setup:
 	@scripts/setup || [ $$? = 3 ]
