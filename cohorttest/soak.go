@@ -260,6 +260,9 @@ func soak(r *Rank) {
 		}
 		err = op.play(k + 1)
 	}
+	if r.Rank == p.victim && p.kind == fails {
+		p.strike(r, nil) // the others, waiting for this rank, have given up before it came to that
+	}
 	if err == nil && r.Rank == p.victim && p.mortal() {
 		select {} // it comes yet
 	}
