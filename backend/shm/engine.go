@@ -377,6 +377,7 @@ func (e *engine) unlock() {
 	if e.done == nil {
 		e.done = list[:0]
 	}
+	e.wakeOthers() // who waits for what Notify has made ready, and has slept again since the completion
 	e.mu.Unlock()
 }
 
