@@ -46,6 +46,13 @@ type Config struct {
 	// the rank that sent them. It is the same on all ranks.
 	Checksum bool
 
+	// TLSCert, TLSKey, and TLSCA have the ranks of the tcp backend talk over TLS 1.3
+	// (COHORT_TCP_TLS_CERT, COHORT_TCP_TLS_KEY, COHORT_TCP_TLS_CA): files, in PEM, with this
+	// rank's certificate, its key, and the certificates of the authorities that sign those of
+	// the ranks. TLSName is the DNS name that all the certificates have (COHORT_TCP_TLS_NAME);
+	// empty is cohort. Shared memory within a node is used beside TLS.
+	TLSCert, TLSKey, TLSCA, TLSName string
+
 	// Sockets has the ranks of the tcp backend talk over sockets on one node too, where
 	// they would use shared memory (COHORT_TCP_SHM=0).
 	Sockets bool
@@ -163,6 +170,10 @@ func settle(cfg *Config, env environment) (settings, error) {
 	text(&s.Job, "COHORT_JOB")
 	text(&s.Coordinator, "COHORT_TCP_COORDINATOR")
 	text(&s.Interface, "COHORT_TCP_IFACE")
+	text(&s.TLSCert, "COHORT_TCP_TLS_CERT")
+	text(&s.TLSKey, "COHORT_TCP_TLS_KEY")
+	text(&s.TLSCA, "COHORT_TCP_TLS_CA")
+	text(&s.TLSName, "COHORT_TCP_TLS_NAME")
 	text(&s.Ports, "COHORT_TCP_PORTS")
 	text(&s.SecretFile, "COHORT_SECRET_FILE")
 	text(&s.MPILib, "COHORT_MPI_LIB")

@@ -14,7 +14,10 @@ import (
 )
 
 // launcher starts the ranks as processes of this machine, which meet at this one.
-type launcher struct{ env []string }
+type launcher struct {
+	env []string
+	tls *wire.TLS
+}
 
 func (launcher) Name() string { return "tcp" }
 
@@ -24,7 +27,7 @@ func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
 	if err := secret.WriteFile(path); err != nil {
 		return err
 	}
-	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: job.Ranks, Coordinator: true}
+	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: job.Ranks, Coordinator: true, TLS: l.tls}
 	door, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
 	if err != nil {
 		return err

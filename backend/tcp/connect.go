@@ -114,7 +114,16 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) made {
 	}
 	m.conn.enc, m.conn.dec = w.Frames(pieceMax)
 	m.conn.sums = c.sums
-	fd, err := takeSocket(w.Conn)
+	below := w.Below()
+	if m.conn.over == nil && below != w.Conn {
+		s, err := newSecured(w)
+		if err != nil {
+			return fail(err)
+		}
+		w.Replace(rawConn{s})
+		m.conn.over = s
+	}
+	fd, err := takeSocket(below)
 	if err != nil {
 		if m.conn.over != nil {
 			m.conn.over.release()
@@ -165,6 +174,9 @@ func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
 		list = append(list, "shared memory: turned off (COHORT_TCP_SHM=0)")
 	case len(c.why) == 0:
 		list = append(list, fmt.Sprintf("shared memory: with none of the %d other ranks on this node", node))
+	}
+	if c.id.TLS != nil {
+		list = append(list, "TLS 1.3 with certificates, to all ranks with which there is no shared memory")
 	}
 	for r := range c.members {
 		if why := c.why[r]; why != "" {

@@ -56,8 +56,8 @@ type link struct {
 func newLink(e *engine, peer int, c *conn) *link {
 	l := &link{e: e, peer: peer, fd: c.fd, over: c.over, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize), taste: readSize, sums: c.sums}
 	l.dec.Limit = pieceMax
-	if s, ok := l.over.(*shared); ok {
-		s.attach(l)
+	if l.over != nil {
+		l.over.attach(l)
 	}
 	return l
 }

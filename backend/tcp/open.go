@@ -40,6 +40,11 @@ type Config struct {
 	// Ports are those this rank may listen at for the others, FIRST-LAST; empty is any that is free.
 	Ports string
 
+	// TLSCert, TLSKey, and TLSCA are files, in PEM, with this rank's certificate, its key, and the
+	// certificates of the authorities that sign those of the ranks. All three, or none. TLSName is the
+	// DNS name that all the certificates have; empty is "cohort".
+	TLSCert, TLSKey, TLSCA, TLSName string
+
 	// Sockets keeps shared memory from being used: ranks of one node talk over sockets too.
 	Sockets bool
 
@@ -99,6 +104,9 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	id := &wire.Identity{Job: cfg.Job, Secret: secret, Rank: cfg.Rank, Size: cfg.Size}
+	if id.TLS, err = cfg.tls(); err != nil {
+		return nil, err
+	}
 	addrs, err := interfaces(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -151,6 +159,25 @@ func interfaces(ctx context.Context, cfg Config) ([]netip.Addr, error) {
 		choice = "any"
 	}
 	return wire.Interfaces(choice)
+}
+
+// tls reads the certificates, if there are to be any.
+func (cfg *Config) tls() (*wire.TLS, error) {
+	if cfg.TLSCert == "" && cfg.TLSKey == "" && cfg.TLSCA == "" {
+		if cfg.TLSName != "" {
+			return nil, initFault("there is a name for TLS (COHORT_TCP_TLS_NAME), and no certificate: give COHORT_TCP_TLS_CERT, _KEY and _CA too")
+		}
+		return nil, nil
+	}
+	if cfg.TLSCert == "" || cfg.TLSKey == "" || cfg.TLSCA == "" {
+		return nil, initFault("TLS needs three files: a certificate (COHORT_TCP_TLS_CERT, %q), its key (COHORT_TCP_TLS_KEY, %q), "+
+			"and the authorities (COHORT_TCP_TLS_CA, %q)", cfg.TLSCert, cfg.TLSKey, cfg.TLSCA)
+	}
+	name := cfg.TLSName
+	if name == "" {
+		name = "cohort"
+	}
+	return wire.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, name)
 }
 
 // ports reads a range of ports.

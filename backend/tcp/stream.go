@@ -7,6 +7,8 @@ package tcp
 //
 // The socket stays what a waiter sleeps on.
 type stream interface {
+	attach(l *link) // before all others
+
 	read(b []byte) (int, error)
 	readv(a, b []byte) (int, error)
 	write(b []byte) (int, error)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -25,7 +26,13 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 	secret, path := wire.NewSecret(), filepath.Join(folder, "secret")
 	config.Job = rand.Text()
 	id := &wire.Identity{Job: config.Job, Secret: secret, Rank: wire.Launcher, Size: config.Ranks, Coordinator: true}
-	err = secret.WriteFile(path)
+	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks will have it, and meet nobody without
+		name := cmp.Or(os.Getenv("COHORT_TCP_TLS_NAME"), "cohort")
+		id.TLS, err = wire.LoadTLS(cert, os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), name)
+	}
+	if err == nil {
+		err = secret.WriteFile(path)
+	}
 	var door *wire.Listener
 	if err == nil {
 		door, err = wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, Identity: id})

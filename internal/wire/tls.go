@@ -63,25 +63,53 @@ func (t *TLS) chain(use x509.ExtKeyUsage) error {
 	return err
 }
 
+// under is what TLS runs over, which can be replaced.
+type under struct{ net.Conn }
+
+// Below returns the connection that the frames of this one go over in the end: its own, or the one
+// below TLS.
+func (c *Conn) Below() net.Conn {
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		if u, ok := t.NetConn().(*under); ok {
+			return u.Conn
+		}
+	}
+	return c.Conn
+}
+
+// Replace has TLS go on over another connection to the same peer. It reports whether there is TLS.
+func (c *Conn) Replace(by net.Conn) bool {
+	t, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return false
+	}
+	u, ok := t.NetConn().(*under)
+	if ok {
+		u.Conn = by
+	}
+	return ok
+}
+
 // wrap makes a TLS connection of one that has passed the handshake up to the proofs.
 func (t *TLS) wrap(c net.Conn, job string, rank int, dialed bool) (*tls.Conn, error) {
 	if t.pool == nil {
 		return nil, errors.New("no certificates were loaded")
 	}
 	cfg := &tls.Config{
-		MinVersion:             tls.VersionTLS13,
-		Certificates:           []tls.Certificate{t.cert},
-		RootCAs:                t.pool,
-		ClientCAs:              t.pool,
-		ClientAuth:             tls.RequireAndVerifyClientCert,
-		ServerName:             t.Name,
-		SessionTicketsDisabled: true, // every connection shows its certificates
-		VerifyConnection:       func(s tls.ConnectionState) error { return t.names(s, job, rank) },
+		MinVersion:                  tls.VersionTLS13,
+		Certificates:                []tls.Certificate{t.cert},
+		RootCAs:                     t.pool,
+		ClientCAs:                   t.pool,
+		ClientAuth:                  tls.RequireAndVerifyClientCert,
+		ServerName:                  t.Name,
+		DynamicRecordSizingDisabled: true, // frames are long
+		SessionTicketsDisabled:      true, // every connection shows its certificates
+		VerifyConnection:            func(s tls.ConnectionState) error { return t.names(s, job, rank) },
 	}
 	if dialed {
-		return tls.Client(c, cfg), nil
+		return tls.Client(&under{c}, cfg), nil
 	}
-	return tls.Server(c, cfg), nil
+	return tls.Server(&under{c}, cfg), nil
 }
 
 // names checks that a certificate, whose chain has been verified, is one of the rank's.

@@ -1,0 +1,174 @@
+package tcp
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// secured is a stream of TLS records through the socket. crypto/tls is given a connection that never
+// waits: nothing to read is an error that it takes as passing, and keeps the part of a record that it
+// has; and a write always succeeds, into a queue, which keeps the stream from taking more while it
+// is long.
+type secured struct {
+	l     *link
+	c     *tls.Conn
+	more  bool // the last read may have left something
+	in    []byte
+	i0    int    // in[i0:i1] has been read from the socket and not been decrypted
+	i1    int    //
+	queue []byte // records for the socket
+	sent  int    // bytes of queue that are in it
+}
+
+const (
+	tlsRead   = 128 << 10 // of the socket at once
+	tlsPiece  = 128 << 10 // taken from a writer at once
+	tlsQueued = 256 << 10 // in the queue, above which nothing more is taken
+)
+
+func newSecured(w *wire.Conn) (*secured, error) {
+	c, ok := w.Conn.(*tls.Conn)
+	if !ok {
+		return nil, errors.New("the connection has no TLS")
+	}
+	return &secured{c: c, more: true, in: make([]byte, tlsRead)}, nil
+}
+
+// later is the error of a socket that has nothing to read.
+type later struct{}
+
+func (later) Error() string   { return "nothing to read at the moment" }
+func (later) Timeout() bool   { return true }
+func (later) Temporary() bool { return true }
+
+// rawConn is the socket, for crypto/tls.
+type rawConn struct{ s *secured }
+
+func (r rawConn) Read(b []byte) (int, error) {
+	s := r.s
+	if s.i0 == s.i1 {
+		n, err := sockRead(s.l.fd, s.in)
+		switch {
+		case err != nil && again(err):
+			return 0, later{}
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		s.i0, s.i1 = 0, n
+	}
+	n := copy(b, s.in[s.i0:s.i1])
+	s.i0 += n
+	return n, nil
+}
+
+func (r rawConn) Write(b []byte) (int, error) {
+	r.s.queue = append(r.s.queue, b...)
+	return len(b), nil
+}
+
+func (rawConn) Close() error                     { return nil }
+func (rawConn) LocalAddr() net.Addr              { return nil }
+func (rawConn) RemoteAddr() net.Addr             { return nil }
+func (rawConn) SetDeadline(time.Time) error      { return nil }
+func (rawConn) SetReadDeadline(time.Time) error  { return nil }
+func (rawConn) SetWriteDeadline(time.Time) error { return nil }
+
+func (s *secured) read(b []byte) (int, error) {
+	n := 0
+	for n < len(b) {
+		k, err := s.c.Read(b[n:])
+		n += k
+		if err == nil {
+			continue
+		}
+		s.more = false
+		var passing later
+		switch {
+		case n > 0:
+			s.more = !errors.As(err, &passing) // the end is for the next call
+			return n, nil
+		case errors.As(err, &passing):
+			return 0, errAgain
+		case errors.Is(err, io.EOF):
+			return 0, nil
+		}
+		return 0, err
+	}
+	s.more = true
+	return n, nil
+}
+
+func (s *secured) readv(a, b []byte) (int, error) {
+	n, err := s.read(a)
+	if n < len(a) || err != nil {
+		return n, err
+	}
+	k, err := s.read(b)
+	if err != nil || k < 0 {
+		return n, nil // it comes again
+	}
+	return n + k, nil
+}
+
+func (s *secured) write(b []byte) (int, error) { return s.writev(b, nil) }
+
+func (s *secured) writev(a, b []byte) (int, error) {
+	if len(s.queue)-s.sent > tlsQueued {
+		if _, err := s.push(); err != nil {
+			return 0, err
+		}
+		if len(s.queue)-s.sent > tlsQueued {
+			return 0, errAgain
+		}
+	}
+	done := 0
+	for _, part := range [2][]byte{a, b} {
+		n, err := s.c.Write(part[:min(len(part), tlsPiece)])
+		done += n
+		if err != nil {
+			return done, err
+		}
+		if n < len(part) {
+			break
+		}
+	}
+	_, err := s.push()
+	return done, err
+}
+
+func (s *secured) push() (moved bool, err error) {
+	for s.sent < len(s.queue) {
+		n, err := sockWrite(s.l.fd, s.queue[s.sent:])
+		if err != nil {
+			if again(err) {
+				err = nil
+			}
+			return moved, err
+		}
+		s.sent += n
+		moved = true
+	}
+	s.queue, s.sent = s.queue[:0], 0
+	return moved, nil
+}
+
+func (s *secured) keeps() bool     { return s.sent < len(s.queue) }
+func (s *secured) hides() bool     { return s.more }
+func (s *secured) arm(_ bool) bool { return s.more }
+func (s *secured) disarm()         {}
+func (s *secured) release()        {}
+func (s *secured) attach(l *link)  { s.l = l }
+
+// finish says that the end of the stream is meant to be: who cuts it off cannot say so.
+func (s *secured) finish() {
+	if s.c.CloseWrite() == nil {
+		s.push()
+	}
+}
