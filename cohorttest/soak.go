@@ -232,7 +232,7 @@ func soak(r *Rank) {
 	p := planOf(r.job.Seed)
 	rng := rand.New(rand.NewPCG(r.job.Seed, 2))
 	pids := make([]int64, r.Size)
-	r.OK(cohort.Allgather(r.Comm, []int64{int64(os.Getpid())}, pids))
+	err := cohort.Allgather(r.Comm, []int64{int64(os.Getpid())}, pids) // the victim may be through with it, and gone
 	process := r.World.Caps().Processes
 	gone, _ := halted.LoadOrStore(r.job.Dir, make(chan struct{}))
 	base := r.Comm
@@ -242,8 +242,7 @@ func soak(r *Rank) {
 	// Everybody's operations have a deadline. Where a rank stands still it comes soon.
 	ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
 	defer cancel()
-	op := &player{r: r, ctx: ctx, c: base.WithContext(ctx), rng: rng}
-	var err error
+	op := &player{r: r, ctx: ctx, c: base.WithContext(ctx), rng: rng, what: "the first Allgather"}
 	for k := 0; k < p.steps && err == nil; k++ {
 		r.dog.Reset(r.patience)
 		if k == p.at {
