@@ -133,7 +133,8 @@ func (j *job) failed(err error, stderr io.Writer) int {
 		status = statusSignal + int(sig.(syscall.Signal))
 	}
 	if !j.first() {
-		if sig == nil && !errors.Is(err, sddp.ErrPeer) { // else another rank tells
+		// Else another rank tells; what a backend cannot do it cannot on any.
+		if sig == nil && !errors.Is(err, sddp.ErrPeer) && !errors.Is(err, cohort.ErrNotSupported) {
 			fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world().Rank(), err)
 		}
 		return status
