@@ -58,6 +58,7 @@ type Config struct {
 	Tag            bool      // lines get their rank in front
 
 	Launch *Launch // who starts the ranks; nil for this process itself
+	Part   *Part   // these ranks are some of a larger job's; nil: they are the job. Not with Launch
 
 	// Resilient is asked when a rank has failed: whether the job goes on without it. Nil: never. It has no
 	// effect with Launch, for an MPI launcher ends the job itself.
@@ -201,7 +202,7 @@ func (j *Job) launch() error {
 		return err
 	}
 	env := append(without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob), EnvBackend+"="+j.cfg.Backend,
-		EnvSize+"="+strconv.Itoa(j.cfg.Ranks), EnvJob+"="+j.cfg.Job)
+		EnvSize+"="+strconv.Itoa(j.size()), EnvJob+"="+j.cfg.Job)
 	pidfds := make([]int, j.cfg.Ranks)
 	started := make(chan error)
 	go func() {
@@ -209,7 +210,7 @@ func (j *Job) launch() error {
 		var err error
 		for i := range j.cfg.Ranks {
 			in := null
-			if i == 0 {
+			if j.number(i) == 0 {
 				in = stdin
 			}
 			if err = j.startRank(i, in, env, &pidfds[i]); err != nil {
@@ -253,13 +254,13 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
 	defer func() { started(r.proc != nil) }()
 	if j.cfg.Places != nil {
 		if err := setAffinity(j.cfg.Places[i]); err != nil {
-			return fmt.Errorf("binding rank %d to processors %v: %w", i, j.cfg.Places[i], err)
+			return fmt.Errorf("binding rank %d to processors %v: %w", j.number(i), j.cfg.Places[i], err)
 		}
 	}
 	argv := append([]string{j.cfg.Path}, j.cfg.Args...)
 	r.proc, err = os.StartProcess(j.cfg.Path, argv, &os.ProcAttr{
 		Files: []*os.File{stdin, files[0], files[1]}, Sys: sysProcAttr(pidfd),
-		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(i)),
+		Env: append(slices.Clone(env), EnvRank+"="+strconv.Itoa(j.number(i))),
 	})
 	if err != nil {
 		return j.startError(i, err)
@@ -311,7 +312,7 @@ func (j *Job) connect(r *rank, i int, to []io.Writer) {
 	for k, w := range to {
 		go func() {
 			if j.cfg.Tag {
-				j.out.copyTagged(w, r.pipes[k], strconv.Itoa(i))
+				j.out.copyTagged(w, r.pipes[k], strconv.Itoa(j.number(i)))
 			} else {
 				j.out.copy(w, r.pipes[k])
 			}
@@ -329,12 +330,12 @@ func (j *Job) connect(r *rank, i int, to []io.Writer) {
 
 func (j *Job) startError(i int, err error) error {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		return fmt.Errorf("starting rank %d of %d: %w; raise the limit of open files (ulimit -n) or start fewer ranks", i, j.cfg.Ranks, err)
+		return fmt.Errorf("starting rank %d of %d: %w; raise the limit of open files (ulimit -n) or start fewer ranks", j.number(i), j.size(), err)
 	}
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
-		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", i, j.cfg.Ranks, err)
+		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", j.number(i), j.size(), err)
 	}
-	return fmt.Errorf("starting rank %d: %w", i, Explain(j.cfg.Path, err))
+	return fmt.Errorf("starting rank %d: %w", j.number(i), Explain(j.cfg.Path, err))
 }
 
 // abandon ends a job of which not every rank could be started.

@@ -25,6 +25,10 @@ func (j *Job) writeLog() {
 			case <-time.After(reportLimit):
 			}
 		}
+		if j.cfg.Part != nil {
+			j.cfg.Part.Log(m.text)
+			continue
+		}
 		j.out.say("cohort: " + m.text + "\n")
 	}
 }

@@ -118,6 +118,10 @@ func (s *state) rankEnded(e exit) {
 	if e.unknown {
 		return
 	}
+	if s.cfg.Part != nil {
+		s.tellEnd(e)
+		return
+	}
 	status, _ := describe(e)
 	s.succeeded = s.succeeded || status == 0
 	if status != 0 && s.goesOn(e) {
@@ -231,7 +235,7 @@ func (s *state) killAll() {
 	var names []string
 	for i, r := range s.ranks {
 		if r.running && r.pgid != 0 {
-			names = append(names, fmt.Sprint(i))
+			names = append(names, fmt.Sprint(s.number(i)))
 		}
 	}
 	s.signal(syscall.SIGKILL)
@@ -246,7 +250,7 @@ func (s *state) killAll() {
 func (s *state) giveUp() {
 	for i, r := range s.ranks {
 		if r.running && r.pgid != 0 {
-			s.logf("rank %d (process %d) is stuck in the kernel and does not end; it is left behind", i, r.pgid)
+			s.logf("rank %d (process %d) is stuck in the kernel and does not end; it is left behind", s.number(i), r.pgid)
 		}
 	}
 	s.running, s.lingering = 0, 0
@@ -273,6 +277,7 @@ func (s *state) pass(sig os.Signal) {
 		s.askLauncher(n)
 	}
 	switch {
+	case s.cfg.Part != nil: // what follows from it the launcher of the larger job decides
 	case n == syscall.SIGTSTP:
 		// The ranks stop by their own default; now the launcher, as its shell expects.
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
@@ -314,7 +319,7 @@ func (s *state) sweep() {
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
 		case waited > lingerLimit && !r.told:
 			r.told = true
-			s.logf("rank %d left processes behind; ending them", i)
+			s.logf("rank %d left processes behind; ending them", s.number(i))
 			syscall.Kill(-r.pgid, syscall.SIGTERM)
 			syscall.Kill(-r.pgid, syscall.SIGCONT)
 		}

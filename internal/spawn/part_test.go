@@ -1,0 +1,98 @@
+package spawn
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestPart checks that ranks of a larger job have its numbers, that nothing follows from how they end,
+// and that signals and Stop reach them.
+func TestPart(t *testing.T) {
+	var (
+		mu   sync.Mutex
+		ends []End
+		logs []string
+		seen = make(chan struct{}, 8)
+	)
+	cfg := program(t, 3, "turns")
+	cfg.Args = []string{t.TempDir(), "4=7", "5=signal9"}
+	input := filepath.Join(t.TempDir(), "input")
+	if err := os.WriteFile(input, []byte("for rank 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stdin, err := os.Open(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	cfg.Stdin, cfg.Signals = stdin, make(chan os.Signal, 1)
+	cfg.Part = &Part{First: 4, Size: 9, Ended: func(e End) {
+		mu.Lock()
+		defer mu.Unlock()
+		ends = append(ends, e)
+		seen <- struct{}{}
+	}, Log: func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		logs = append(logs, text)
+	}}
+	j := start(t, cfg)
+	<-seen
+	<-seen
+	cfg.Stdout.(*buffer).await(t, "[6] ready\n", 1)
+	cfg.Signals <- syscall.SIGTSTP // stops the ranks, and not this process
+	cfg.Signals <- syscall.SIGCONT
+	j.Stop()
+	if r := wait(t, j); r.Status != 0 || r.First != -1 {
+		t.Errorf("the part itself has failed: %+v", r)
+	}
+	want := []End{{Rank: 4, Status: 7, How: "exited with status 7"}, {Rank: 5, Status: 137, How: "was killed by signal 9 (killed)"},
+		{Rank: 6, Status: 143, How: "was killed by signal 15 (terminated)"}}
+	for i := range ends {
+		<-ends[i].Drained
+		if ends[i].After == "" {
+			t.Errorf("%+v", ends[i])
+		}
+		ends[i].After, ends[i].Drained = "", nil
+	}
+	if !slices.Equal(ends, want) {
+		t.Errorf("ends:\n%+v, want\n%+v", ends, want)
+	}
+	if errs := cfg.Stderr.(*buffer).String(); strings.Contains(errs, "cohort:") || len(logs) > 0 {
+		t.Errorf("said:\n%s%q", errs, logs)
+	}
+}
+
+// TestPart_Environment checks the variables of ranks of a larger job, and that only its rank 0 has input.
+func TestPart_Environment(t *testing.T) {
+	for _, c := range []struct {
+		first int
+		want  string
+	}{{0, "[0] 0/5 in\n[1] 1/5\n"}, {3, "[3] 3/5\n[4] 4/5\n"}} {
+		input := filepath.Join(t.TempDir(), "input")
+		if err := os.WriteFile(input, []byte("in"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		stdin, err := os.Open(input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stdin.Close()
+		out := new(buffer)
+		j := start(t, Config{
+			Path: "/bin/sh", Args: []string{"-c", "echo $COHORT_RANK/$COHORT_SIZE $(cat)"}, Ranks: 2, Tag: true, Stdin: stdin,
+			Stdout: out, Stderr: new(buffer), Part: &Part{First: c.first, Size: 5, Ended: func(End) {}, Log: func(string) {}},
+		})
+		wait(t, j)
+		lines := strings.SplitAfter(out.String(), "\n")
+		slices.Sort(lines)
+		if got := strings.Join(lines, ""); got != c.want {
+			t.Errorf("ranks from %d: %q, want %q", c.first, got, c.want)
+		}
+	}
+}
