@@ -64,6 +64,7 @@ func TestRanksKilled(t *testing.T) {
 		rounds = 1
 	}
 	for _, backend := range []string{"shm", "tcp"} {
+		losses := 0
 		for round := range rounds {
 			victims := rng.Perm(ranks)[:1+rng.IntN(ranks-1)]
 			if round == 0 {
@@ -111,7 +112,9 @@ func TestRanksKilled(t *testing.T) {
 				t.Fatalf("%s, without ranks %v: %v\n%s", backend, victims, err, &said)
 			}
 			got, lost := lastLine(t, stdout.String()), strings.Count(stdout.String(), "On the way: lost rank")
-			if got.Ranks < ranks-len(victims) || got.Ranks == ranks || lost == 0 {
+			losses += lost
+			// On a machine that stands still for a while a job may be over before its ranks are killed.
+			if got.Ranks < ranks-len(victims) || (got.Ranks == ranks) != (lost == 0) {
 				t.Errorf("%s, without ranks %v: %d ranks came to the end, and %d losses are told of\n%s", backend, victims, got.Ranks, lost, &said)
 			}
 			got.Seconds, got.Ranks = want.Seconds, want.Ranks
@@ -124,6 +127,9 @@ func TestRanksKilled(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(out, "policy.json")); err != nil {
 				t.Errorf("%s, without ranks %v: %v", backend, victims, err)
 			}
+		}
+		if losses == 0 {
+			t.Errorf("%s: no job has lost a rank", backend)
 		}
 	}
 }
