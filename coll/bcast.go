@@ -14,10 +14,10 @@ func (b bcaster) real(v int) int { return mod(v+b.c.Root, b.n) }
 
 // bytes returns the region of bytes lo to hi-1 of the vector. Nothing is
 // computed with it, so that an element may be cut in two.
-func (b bcaster) bytes(lo, hi int) Region { return Region{Recv, lo, hi - lo} }
+func (b bcaster) bytes(lo, hi int) Region { return b.vec.at(lo, hi-lo) }
 
 // length returns the bytes of the vector.
-func (b bcaster) length() int { return b.c.Count * b.size }
+func (b bcaster) length() int { return b.vec.N }
 
 // parts returns parts i to j-1 of the vector split over the ranks, in whole
 // cache lines but for the last.

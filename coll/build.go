@@ -17,12 +17,22 @@ import (
 //
 // A call with an argument error has no schedule: Build returns the error.
 func Build(c *backend.Call, rank, size int) (*Schedule, error) {
-	return build(c, rank, size, &defaults)
+	return build(c, rank, size, nil, &defaults)
 }
 
-func build(c *backend.Call, rank, size int, lim *limits) (*Schedule, error) {
+// BuildOn is Build for ranks on several nodes, which are the same on all ranks:
+// the schedule sends fewer messages or bytes from node to node, and reductions
+// combine their operands in the same order. Without nodes, nil, it is Build.
+func BuildOn(c *backend.Call, rank, size int, nodes *Nodes) (*Schedule, error) {
+	return build(c, rank, size, nodes, &defaults)
+}
+
+func build(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*Schedule, error) {
 	if err := check(c, rank, size); err != nil {
 		return nil, err
+	}
+	if nodes != nil && len(nodes.of) != size {
+		return nil, fault("%d ranks on nodes for %d", size, len(nodes.of))
 	}
 	b := newBuilder(c, rank, size, lim)
 	if size == 1 {
@@ -30,6 +40,15 @@ func build(c *backend.Call, rank, size int, lim *limits) (*Schedule, error) {
 		return b.schedule("alone"), nil
 	}
 	s := b.shape()
+	if nodes != nil {
+		s.nodes, b.nodes = nodes, nodes
+		for i := range placedRules {
+			if r := &placedRules[i]; r.coll == c.Coll && r.needs.met(s) && (r.when == nil || r.when(s)) {
+				r.build(b)
+				return b.schedule(r.name), nil
+			}
+		}
+	}
 	for i := range rules {
 		if r := &rules[i]; r.coll == c.Coll && r.needs.met(s) && (r.when == nil || r.when(s)) {
 			r.build(b)
@@ -43,6 +62,9 @@ func newBuilder(c *backend.Call, rank, size int, lim *limits) *builder {
 	b := &builder{c: c, rank: rank, n: size, lim: lim}
 	if c.Type != nil {
 		b.size = c.Type.Size
+	}
+	if c.Coll == backend.Bcast {
+		b.vec = b.elems(Recv, 0, c.Count)
 	}
 	count := c.Count
 	switch c.Coll {

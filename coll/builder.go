@@ -13,6 +13,9 @@ type builder struct {
 	lim     *limits
 	order   Order // of the four reductions to a vector
 	empty   bool  // messages of no bytes are sent too
+	nodes   *Nodes
+	peers   []int  // the ranks that an algorithm among some of them knows as 0 up; nil: all as they are
+	vec     Region // what a broadcast is of
 
 	comm, local []Action
 	rounds      []mark
@@ -48,15 +51,23 @@ func (b *builder) temp(n int) Region {
 	return r
 }
 
+// peer returns the rank that the algorithm under way knows as r.
+func (b *builder) peer(r int) int {
+	if b.peers == nil {
+		return r
+	}
+	return b.peers[r]
+}
+
 func (b *builder) send(to int, r Region) {
 	if r.N > 0 || b.empty {
-		b.comm = append(b.comm, Action{Kind: SendTo, Peer: to, A: r})
+		b.comm = append(b.comm, Action{Kind: SendTo, Peer: b.peer(to), A: r})
 	}
 }
 
 func (b *builder) recv(from int, r Region) {
 	if r.N > 0 || b.empty {
-		b.comm = append(b.comm, Action{Kind: RecvFrom, Peer: from, Dst: r})
+		b.comm = append(b.comm, Action{Kind: RecvFrom, Peer: b.peer(from), Dst: r})
 	}
 }
 

@@ -19,11 +19,12 @@ func (j *job) run(rng *rand.Rand, lim *limits, r *rule) (*machine, error) {
 	for rank, c := range j.calls {
 		if r == nil {
 			var err error
-			if scheds[rank], err = build(c, rank, j.n, lim); err != nil {
+			if scheds[rank], err = build(c, rank, j.n, j.nodes, lim); err != nil {
 				return nil, err
 			}
 		} else {
 			b := newBuilder(c, rank, j.n, lim)
+			b.nodes = j.nodes
 			r.build(b)
 			scheds[rank] = b.schedule(r.name)
 		}
@@ -247,7 +248,7 @@ func TestOperandOrder(t *testing.T) {
 				op := wordOp(false, affine)
 				for r := range n {
 					call := &backend.Call{Coll: c, Root: root, Count: count, Type: word, Op: op, Send: wordBytes(vecs[r]), Recv: make([]byte, 8*count)}
-					s, err := build(call, r, n, &small)
+					s, err := build(call, r, n, nil, &small)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -314,7 +315,7 @@ func TestSameBits(t *testing.T) {
 							call.Recv = make([]byte, 8*length)
 						}
 					}
-					s, err := build(call, r, n, &small)
+					s, err := build(call, r, n, nil, &small)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -397,7 +398,7 @@ func TestBuildRepeatable(t *testing.T) {
 		j := newJob(rng, c, 6, 20)
 		j.prepare(rng)
 		for r, call := range j.calls {
-			a, err := build(call, r, j.n, &small)
+			a, err := build(call, r, j.n, nil, &small)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -405,7 +406,7 @@ func TestBuildRepeatable(t *testing.T) {
 			if c != backend.Gatherv && c != backend.Scatterv {
 				bare.Send, bare.Recv = nil, nil
 			}
-			b, err := build(&bare, r, j.n, &small)
+			b, err := build(&bare, r, j.n, nil, &small)
 			if err != nil {
 				t.Fatal(err)
 			}

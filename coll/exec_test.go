@@ -20,7 +20,22 @@ type machine struct {
 	// sent and recvd count bytes by rank.
 	sent, recvd []int
 	messages    []int // sent, by rank
-	steps       int   // of the whole, see executor.clock
+	traffic     map[[2]int]traffic
+	steps       int // of the whole, see executor.clock
+}
+
+// traffic is what one rank has sent to another.
+type traffic struct{ messages, bytes int }
+
+// across adds up what went between ranks on different nodes.
+func (m *machine) across(of func(rank int) int) (sum traffic) {
+	for way, t := range m.traffic {
+		if of(way[0]) != of(way[1]) {
+			sum.messages += t.messages
+			sum.bytes += t.bytes
+		}
+	}
+	return sum
 }
 
 // wire is what is posted between two ranks and has not matched. One of the
@@ -51,7 +66,8 @@ type executor struct {
 
 func newMachine(op *backend.Op, scheds []*Schedule, calls []*backend.Call) *machine {
 	n := len(scheds)
-	m := &machine{op: op, wires: map[[2]int]*wire{}, sent: make([]int, n), recvd: make([]int, n), messages: make([]int, n)}
+	m := &machine{op: op, wires: map[[2]int]*wire{}, sent: make([]int, n), recvd: make([]int, n), messages: make([]int, n),
+		traffic: map[[2]int]traffic{}}
 	for r, s := range scheds {
 		e := &executor{sched: s}
 		e.mem = [3][]byte{calls[r].Send, calls[r].Recv, bytes.Repeat([]byte{0xEE}, s.Scratch)}
@@ -156,6 +172,8 @@ func (m *machine) start(rank int) error {
 			e.sends++
 			m.sent[rank] += a.A.N
 			m.messages[rank]++
+			t := m.traffic[[2]int{rank, a.Peer}]
+			m.traffic[[2]int{rank, a.Peer}] = traffic{t.messages + 1, t.bytes + a.A.N}
 			m.recvd[a.Peer] += a.A.N
 			if err := m.match(w, rank, a.Peer); err != nil {
 				return err

@@ -128,6 +128,7 @@ type job struct {
 	commutative bool
 	ringChunk   int
 	packed      bool // v-forms: no gaps between blocks
+	nodes       *Nodes
 
 	op     *backend.Op
 	calls  []*backend.Call
@@ -339,6 +340,7 @@ func (j *job) prepare(rng *rand.Rand) {
 			}
 		}
 	}
+	j.before = nil
 	for _, c := range j.calls {
 		j.before = append(j.before, slices.Clone(c.Send))
 	}

@@ -49,6 +49,7 @@ type shape struct {
 	count int // elements of the vector, or of one block
 	bytes int // of the vector; of one block for gather, scatter and alltoall; of all blocks for allgather
 	order Order
+	nodes *Nodes
 	*limits
 }
 

@@ -1,0 +1,101 @@
+package coll
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// placement is where n ranks are.
+type placement struct {
+	name string
+	of   []int
+}
+
+func (p placement) nodeOf(rank int) int { return p.of[rank] }
+
+// blocks has k consecutive ranks on each node, perhaps fewer on the last.
+func blocks(n, k int) placement {
+	p := placement{name: fmt.Sprintf("blocks of %d", k)}
+	for r := range n {
+		p.of = append(p.of, r/k)
+	}
+	return p
+}
+
+// spots are placements of n ranks; the numbers of nodes are of any kind.
+func spots(rng *rand.Rand, n int) []placement {
+	all := []placement{blocks(n, 1), blocks(n, n), blocks(n, 2), blocks(n, 3), blocks(n, 4), blocks(n, 8)}
+	for _, nodes := range []int{2, 3, 4} {
+		p := placement{name: fmt.Sprintf("cyclic over %d", nodes)}
+		for r := range n {
+			p.of = append(p.of, 1000-r%nodes)
+		}
+		all = append(all, p)
+	}
+	uneven := placement{name: "all but one", of: make([]int, n)}
+	uneven.of[rng.IntN(n)] = -1
+	all = append(all, uneven)
+	for _, nodes := range []int{2, 3, 5, max(1, n/2)} {
+		p := placement{name: fmt.Sprintf("random over %d", nodes)}
+		for range n {
+			p.of = append(p.of, rng.IntN(nodes))
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// long reports whether a job's messages are long enough that only their bytes matter.
+func long(j *job, m *machine) bool {
+	return j.coll == backend.Bcast && j.count*j.elem >= small.bcastShort || strings.HasSuffix(m.ranks[0].sched.Algorithm, "/nodes-ring")
+}
+
+// TestNodes runs what is chosen for ranks on several nodes. The results are those
+// that every algorithm has to have, and no more crosses than without nodes.
+func TestNodes(t *testing.T) {
+	for c := backend.Barrier; c <= backend.Exscan; c++ {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(20, uint64(c)))
+			placed := 0
+			for _, n := range append([]int{1}, ranks(t)...) {
+				for _, p := range spots(rng, n) {
+					for _, count := range lengths(c, n) {
+						j := newJob(rng, c, n, count)
+						j.commutative = rng.IntN(2) == 0
+						j.inPlace = placements(rng, n)[rng.IntN(3)]
+						j.root = rng.IntN(n)
+						if !reduces(c) && count%2 == 1 {
+							j.elem = 3
+						}
+						flat, err := j.run(rng, &small, nil)
+						if err != nil {
+							t.Fatalf("%v: %v", j, err)
+						}
+						j.nodes = NewNodes(n, p.nodeOf)
+						m, err := j.run(rng, &small, nil)
+						if err != nil {
+							t.Fatalf("%v, %s, %v: %v", j, p.name, p.of, err)
+						}
+						if slices.ContainsFunc(placedRules[:], func(r rule) bool { return r.name == m.ranks[0].sched.Algorithm }) {
+							placed++
+						}
+						got, most := m.across(p.nodeOf), flat.across(p.nodeOf)
+						if got.messages > most.messages && !long(j, m) || got.bytes > most.bytes {
+							t.Errorf("%v, %s %v: %s sends %+v across, %s %+v", j, p.name, p.of,
+								m.ranks[0].sched.Algorithm, got, flat.ranks[0].sched.Algorithm, most)
+						}
+					}
+				}
+			}
+			if placed == 0 && slices.ContainsFunc(placedRules[:], func(r rule) bool { return r.coll == c }) {
+				t.Error("no algorithm for nodes was chosen")
+			}
+		})
+	}
+}

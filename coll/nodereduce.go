@@ -1,0 +1,334 @@
+package coll
+
+import "slices"
+
+// Reductions of short vectors on several nodes. The order is the tree's, and
+// what may be chosen is where each of its values is computed.
+//
+// A unit is a largest part of the tree whose operands are all on one node: its
+// value is computed among its ranks, without a message to another node. What is
+// above the units is computed by the nodes' leaders. With nodes of a power of two
+// of consecutive ranks each node is one unit; if every rank's neighbours are
+// elsewhere the units are the operands, and so much has to cross in any case.
+
+// branch is a unit, or what combines two branches.
+type branch struct {
+	lo, hi      int   // its ranks are lo to hi-1
+	left, right int   // branches; -1 for a unit
+	height      int   // above the units
+	pair        bool  // two ranks of different nodes that fold into one
+	nodes       []int // where its value may or will be, ascending
+}
+
+// canopy returns the branches of the order of all ranks: the children before
+// what combines them, and the whole last.
+func canopy(p *Nodes) []branch {
+	n := len(p.of)
+	f := newFold(n, -1)
+	first, last := ranksOf(f)
+	ends := make([]int, n) // by rank: where the ranks from it on are not on its node any more
+	for r := n - 1; r >= 0; r-- {
+		ends[r] = r + 1
+		if r+1 < n && p.of[r+1] == p.of[r] {
+			ends[r] = ends[r+1]
+		}
+	}
+	var all []branch
+	unit := func(lo, hi int) int {
+		all = append(all, branch{lo: lo, hi: hi, left: -1, right: -1, nodes: p.of[lo : lo+1]})
+		return len(all) - 1
+	}
+	var grow func(v, width int) int
+	grow = func(v, width int) int {
+		lo, hi := first(v), last(v+width-1)+1
+		if ends[lo] >= hi {
+			return unit(lo, hi)
+		}
+		x := branch{lo: lo, hi: hi}
+		if width == 1 {
+			x.left, x.right, x.pair = unit(lo, lo+1), unit(lo+1, hi), true
+		} else {
+			x.left, x.right = grow(v, width/2), grow(v+width/2, width/2)
+		}
+		x.height = 1 + max(all[x.left].height, all[x.right].height)
+		all = append(all, x)
+		return len(all) - 1
+	}
+	grow(0, f.p)
+	return all
+}
+
+// unite combines the values of a unit's ranks and returns the one of rank to, on
+// which the result is; on the others, w is what they have sent. The operands that
+// a rank receives come in the order in which reduceBinomial has them.
+func (b *builder) unite(u *branch, w *vector, to int, acc func() Region) {
+	f := newFold(b.n, to)
+	own := func() {
+		if w.acc.N < w.cur.N {
+			w.acc = acc()
+		}
+	}
+	merge := func(peer int, lower bool) {
+		own()
+		r := b.land(w, 0, w.cur.N)
+		b.recv(peer, r)
+		b.merge(w, 0, r, lower)
+		b.round()
+		w.cur = w.acc
+	}
+	v, in := f.virtual(b.rank)
+	if f.paired(b.rank) && u.hi-u.lo > 1 {
+		if !in {
+			b.send(b.rank^1, w.cur)
+			b.round()
+			return
+		}
+		merge(b.rank^1, b.rank%2 == 0)
+	}
+	if u.hi-u.lo <= 1 {
+		return
+	}
+	root, _ := f.virtual(to)
+	begin, _ := f.virtual(u.lo)
+	end, _ := f.virtual(u.hi - 1)
+	for d := 1; d < end-begin+1; d *= 2 {
+		peer := f.rank(v ^ d)
+		if (v^root)&d != 0 {
+			b.send(peer, w.cur)
+			b.round()
+			return
+		}
+		merge(peer, v&d == 0)
+	}
+}
+
+// units does what is done inside the nodes: each unit's value is computed, and
+// the leader of its node has it then. It returns the values by branch, on the
+// leader.
+func (b *builder) units(all []branch, w *vector, root int) []Region {
+	acc := func() Region { return b.temp(w.cur.N) }
+	values := make([]Region, len(all))
+	leader := b.nodes.leader(b.nodes.of[b.rank], root)
+	for i := range all {
+		u := &all[i]
+		if u.left >= 0 || b.rank < u.lo || b.rank >= u.hi {
+			continue
+		}
+		to := u.lo
+		if u.lo <= leader && leader < u.hi {
+			to = leader
+		}
+		b.unite(u, w, to, acc)
+		if b.rank == to {
+			values[i] = w.cur
+			if to != leader {
+				b.send(leader, w.cur)
+				b.round()
+			}
+		}
+	}
+	if b.rank != leader {
+		return nil
+	}
+	mine := b.nodes.of[b.rank]
+	for i := range all {
+		if u := &all[i]; u.left < 0 && u.nodes[0] == mine && (b.rank < u.lo || b.rank >= u.hi) {
+			values[i] = b.temp(w.cur.N)
+			b.recv(u.lo, values[i])
+		}
+	}
+	b.round()
+	return values
+}
+
+// join computes the value of a branch on a leader that has both of its operands.
+func (b *builder) join(all []branch, values []Region, i int, result Region) {
+	x, y := values[all[i].left], values[all[i].right]
+	dst := x
+	switch {
+	case i == len(all)-1 && result.N > 0:
+		dst = result
+	case x.Space != Temp && y.Space == Temp:
+		dst = y
+	case x.Space == Send:
+		dst = b.temp(x.N)
+	}
+	b.reduce(dst, x, y, true)
+	values[i] = dst
+}
+
+// allreduceNodes: the units are reduced in the nodes. Then, from the lowest
+// branches up, each node that has had a part in a branch comes to know its value:
+// those that have had a part in both operands have both, the others get the one
+// they lack from a node that has it. With nodes of a power of two of consecutive
+// ranks this is recursive doubling among the leaders. At the end each leader gives
+// the result to its node.
+func allreduceNodes(b *builder) {
+	p := b.nodes
+	mine := p.of[b.rank]
+	leader := p.leader(mine, -1)
+	all := canopy(p)
+	w := allreduceVector(b)
+	result := w.acc
+	values := b.units(all, &w, -1)
+	if b.rank == leader {
+		b.share(all, values, result)
+	}
+	b.vec = result
+	b.among(p.members[mine], 0, bcastBinomial)
+}
+
+// share is what the leaders do among themselves in allreduceNodes.
+func (b *builder) share(all []branch, values []Region, result Region) {
+	p := b.nodes
+	mine := p.of[b.rank]
+	// supply has each of the nodes in to get a branch's value from one of those
+	// in from.
+	supply := func(i int, to, from []int) {
+		for k, node := range to {
+			source := from[k%len(from)]
+			switch mine {
+			case node:
+				if values[i].N == 0 {
+					values[i] = b.temp(result.N)
+				}
+				b.recv(p.leader(source, -1), values[i])
+			case source:
+				b.send(p.leader(node, -1), values[i])
+			}
+		}
+	}
+	top := len(all) - 1
+	for h := 1; h <= all[top].height; h++ {
+		for i := range all {
+			x := &all[i]
+			if x.height != h {
+				continue
+			}
+			l, r := all[x.left].nodes, all[x.right].nodes
+			onlyL, onlyR, both := compare(l, r)
+			x.nodes = l
+			supply(x.right, onlyL, slices.Concat(onlyR, both))
+			if !x.pair {
+				supply(x.left, onlyR, slices.Concat(onlyL, both))
+				x.nodes = slices.Concat(onlyL, both, onlyR)
+				slices.Sort(x.nodes)
+			}
+		}
+		for i := range all {
+			if all[i].height == h && slices.Contains(all[i].nodes, mine) {
+				b.join(all, values, i, result)
+			}
+		}
+		b.round()
+	}
+	// Who has only given a value to the other of its pair lacks the result.
+	var lack []int
+	for node := range p.members {
+		if !slices.Contains(all[top].nodes, node) {
+			lack = append(lack, node)
+		}
+	}
+	if slices.Contains(lack, mine) {
+		values[top] = result
+	}
+	supply(top, lack, all[top].nodes)
+	b.round()
+}
+
+// compare returns what is in x only, in y only, and in both, of ascending numbers.
+func compare(x, y []int) (onlyX, onlyY, both []int) {
+	for len(x) > 0 && len(y) > 0 {
+		switch {
+		case x[0] < y[0]:
+			onlyX, x = append(onlyX, x[0]), x[1:]
+		case x[0] > y[0]:
+			onlyY, y = append(onlyY, y[0]), y[1:]
+		default:
+			both, x, y = append(both, x[0]), x[1:], y[1:]
+		}
+	}
+	return append(onlyX, x...), append(onlyY, y...), both
+}
+
+// reduceNodes: the units are reduced in the nodes, and the branches above on
+// leaders that are chosen so that no fewer values can cross. That is the problem of
+// labelling a tree whose leaves have labels with the fewest changes along its
+// edges.
+//
+// Fitch: Toward defining the course of evolution: minimum change for a specific
+// tree topology. Systematic Zoology 20(4), 1971.
+func reduceNodes(b *builder) {
+	p, root := b.nodes, b.c.Root
+	mine := p.of[b.rank]
+	all := canopy(p)
+	w := reduceVector(b)
+	values := b.units(all, &w, root)
+	if b.rank != p.leader(mine, root) {
+		return
+	}
+
+	// 1. Where a value may be: where both operands may, or else where one may.
+	top := len(all) - 1
+	for i := range all {
+		if x := &all[i]; x.left >= 0 {
+			onlyL, onlyR, both := compare(all[x.left].nodes, all[x.right].nodes)
+			if x.nodes = both; len(both) == 0 {
+				x.nodes = slices.Concat(onlyL, onlyR)
+				slices.Sort(x.nodes)
+			}
+		}
+	}
+
+	// 2. Where it is: where it is wanted, if it may be there.
+	at := make([]int, len(all))
+	settle := func(i, wanted int) {
+		if at[i] = all[i].nodes[0]; slices.Contains(all[i].nodes, wanted) {
+			at[i] = wanted
+		}
+	}
+	settle(top, p.of[root])
+	for i := top; i >= 0; i-- {
+		if all[i].left >= 0 {
+			settle(all[i].left, at[i])
+			settle(all[i].right, at[i])
+		}
+	}
+
+	// 3. The values of each height, after what has to cross for them.
+	move := func(i, to int) {
+		switch {
+		case at[i] == to:
+		case mine == to:
+			values[i] = b.temp(w.cur.N)
+			b.recv(p.leader(at[i], root), values[i])
+		case mine == at[i]:
+			b.send(p.leader(to, root), values[i])
+		}
+	}
+	var result Region
+	if b.rank == root {
+		result = b.elems(Recv, 0, b.c.Count)
+	}
+	for h := 1; h <= all[top].height; h++ {
+		for i := range all {
+			if all[i].height == h {
+				move(all[i].left, at[i])
+				move(all[i].right, at[i])
+				if at[i] == mine {
+					b.join(all, values, i, result)
+				}
+			}
+		}
+		b.round()
+	}
+	if to := p.of[root]; at[top] != to {
+		switch mine {
+		case to:
+			b.recv(p.leader(at[top], root), result)
+		case at[top]:
+			b.send(root, values[top])
+		}
+		b.round()
+	}
+}

@@ -1,0 +1,178 @@
+package coll
+
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Nodes says which ranks of a communicator are on one node, for algorithms in
+// which one rank of a node, its leader, talks to the other nodes. It never
+// changes.
+type Nodes struct {
+	of      []int   // by rank; nodes are numbered in the order of their lowest ranks
+	members [][]int // by node, ascending
+	order   []int   // the ranks node by node
+	starts  []int   // by node: where in order its ranks begin; at the end, the number of ranks
+
+	// What flat algorithms send across, in a placement like this.
+	bruck    int     // messages of alltoall/bruck
+	halving  float64 // bytes of reduce_scatter/recursive-halving for a vector of 1; 0: not a power of two of ranks
+	pairwise float64 // bytes of reduce_scatter/pairwise for a vector of 1
+}
+
+// NewNodes returns the nodes of size ranks: two ranks are on one node if nodeOf
+// gives the same number for them, which all ranks have to agree on. It returns
+// nil, as which all of this package takes every placement, if there is nothing to
+// gain from it: all ranks are on one node, or each is on a node of its own.
+func NewNodes(size int, nodeOf func(rank int) int) *Nodes {
+	p := &Nodes{of: make([]int, size)}
+	number := map[int]int{}
+	for r := range size {
+		id := nodeOf(r)
+		n, ok := number[id]
+		if !ok {
+			n = len(p.members)
+			number[id] = n
+			p.members = append(p.members, nil)
+		}
+		p.of[r] = n
+		p.members[n] = append(p.members[n], r)
+	}
+	if len(p.members) <= 1 || len(p.members) == size {
+		return nil
+	}
+	for _, m := range p.members {
+		p.starts = append(p.starts, len(p.order))
+		p.order = append(p.order, m...)
+	}
+	p.starts = append(p.starts, size)
+	p.measure()
+	return p
+}
+
+// measure counts what flat algorithms send across.
+func (p *Nodes) measure() {
+	n := len(p.of)
+	for d := 1; d < n; d *= 2 {
+		crossing := 0
+		for r := range n {
+			if p.of[r] != p.of[(r+d)%n] {
+				p.bruck++
+			}
+			if isPow2(n) && p.of[r] != p.of[r^d] {
+				crossing++
+			}
+		}
+		p.halving += float64(crossing) / float64(2*d)
+	}
+	for _, m := range p.members {
+		p.pairwise += float64(len(m)*(n-len(m))) / float64(n)
+	}
+}
+
+// Size returns how many nodes there are.
+func (p *Nodes) Size() int { return len(p.members) }
+
+// Tour returns the ranks node by node, and where in this order each node's begin,
+// with the number of ranks at the end. The caller does not change them.
+func (p *Nodes) Tour() (ranks, starts []int) { return p.order, p.starts }
+
+// leader returns the rank that talks for a node: root, if it is there, else the
+// lowest.
+func (p *Nodes) leader(node, root int) int {
+	if root >= 0 && p.of[root] == node {
+		return root
+	}
+	return p.members[node][0]
+}
+
+// leaders returns the leaders of all nodes.
+func (p *Nodes) leaders(root int) []int {
+	l := make([]int, len(p.members))
+	for i := range l {
+		l[i] = p.leader(i, root)
+	}
+	return l
+}
+
+// inOrder reports whether the ranks stand node by node as they are.
+func (p *Nodes) inOrder() bool { return slices.IsSorted(p.order) }
+
+// among lets f build as if there were only some of the ranks, in the order given:
+// to it they are ranks 0 up. Ranks that are not in the group do nothing.
+func (b *builder) among(group []int, root int, f func(b *builder)) {
+	i := slices.Index(group, b.rank)
+	if i < 0 || len(group) < 2 {
+		return
+	}
+	call, rank, n, peers := b.c, b.rank, b.n, b.peers
+	c := *call
+	c.Root = root
+	b.c, b.rank, b.n, b.peers = &c, i, len(group), group
+	f(b)
+	b.round()
+	b.c, b.rank, b.n, b.peers = call, rank, n, peers
+}
+
+// bcastAmong gives the root's r to all of a group, by the algorithm that is chosen
+// for so many ranks without nodes.
+func (b *builder) bcastAmong(group []int, root int, r Region) {
+	b.among(group, root, func(b *builder) {
+		s := shape{n: b.n, bytes: r.N, limits: b.lim}
+		b.vec = r
+		for i := range rules {
+			if a := &rules[i]; a.coll == backend.Bcast && a.needs.met(s) && (a.when == nil || a.when(s)) {
+				a.build(b)
+				return
+			}
+		}
+	})
+}
+
+// barrierNodes: the ranks of each node tell their leader, up a binomial tree; the
+// leaders tell each other as in barrierDissemination, and then their nodes.
+func barrierNodes(b *builder) {
+	p := b.nodes
+	node := p.members[p.of[b.rank]]
+	b.empty = true
+	b.among(node, 0, func(b *builder) {
+		sub := subtree(b.rank, b.n)
+		for d := 1; d < sub; d *= 2 {
+			b.recv(b.rank+d, Region{})
+		}
+		b.round()
+		if b.rank != 0 {
+			b.send(b.rank&(b.rank-1), Region{})
+		}
+	})
+	b.among(p.leaders(-1), 0, barrierDissemination)
+	b.among(node, 0, func(b *builder) {
+		b.vec = Region{}
+		bcastBinomial(b)
+	})
+}
+
+// bcastNodes: the root gives the vector to the other nodes' leaders, and each
+// leader to its node, both by what is chosen for so many ranks.
+func bcastNodes(b *builder) {
+	p, root := b.nodes, b.c.Root
+	b.bcastAmong(p.leaders(root), p.of[root], b.vec)
+	mine := p.of[b.rank]
+	node := p.members[mine]
+	b.bcastAmong(node, slices.Index(node, p.leader(mine, root)), b.vec)
+}
+
+// bcastNodesChain is bcastChain along the ranks node by node, the root's first.
+func bcastNodesChain(b *builder) {
+	p, root := b.nodes, b.c.Root
+	order := []int{root}
+	for i := range p.members {
+		for _, r := range p.members[(p.of[root]+i)%len(p.members)] {
+			if r != root {
+				order = append(order, r)
+			}
+		}
+	}
+	b.among(order, 0, bcastChain)
+}
