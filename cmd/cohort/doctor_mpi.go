@@ -38,7 +38,8 @@ type report struct {
 	LargeCounts bool   `json:"large_counts"`
 	Persistent  string `json:"persistent,omitempty"` // the names of its persistent collectives: MPI_, MPIX_
 	CUDA        string `json:"cuda,omitempty"`
-	ULFM        bool   `json:"ulfm"`
+	ULFM        bool   `json:"ulfm"`                // whether it can go on after a failure
+	ULFMNote    string `json:"ulfm_note,omitempty"` // why not, or what that takes
 }
 
 // describeLibrary is what a process does that was run with describeCommand.
@@ -120,9 +121,13 @@ func (r *report) lines() []string {
 		if r.ULFM {
 			ulfm = "yes"
 		}
+		if r.ULFMNote != "" {
+			ulfm += ", " + r.ULFMNote
+		}
 		all = append(all,
 			fmt.Sprintf("MPI %s, threads: %s, counts %s", r.Standard, r.ThreadLevel, counts),
-			fmt.Sprintf("persistent collectives: %s, CUDA-aware: %s, goes on after failures (ULFM): %s", persistent, r.CUDA, ulfm))
+			fmt.Sprintf("persistent collectives: %s, CUDA-aware: %s", persistent, r.CUDA),
+			"goes on after failures: "+ulfm)
 	}
 	if r.Launcher != "" {
 		all = append(all, "started by "+r.Launcher)

@@ -9,6 +9,7 @@ type Description struct {
 	LargeCounts bool   // it has the functions whose counts are MPI_Count
 	Persistent  string // the names persistent collectives have: "MPI_", "MPIX_", "" for none
 	CUDA        string // whether it takes device pointers: "yes", "no", "unknown"
-	ULFM        bool   // it has the functions for going on after a failure
+	ULFM        bool   // it can go on after a failure
+	ULFMNote    string // why not, or what that takes
 	Restored    int    // signal dispositions it changed, which were put back
 }

@@ -15,7 +15,7 @@ func Describe(path string) (Description, error) {
 		return Description{}, err
 	}
 	d := Description{Version: l.Version, Library: l.Name(), ABI: l.ABI.String(), CUDA: "unknown",
-		LargeCounts: Has("MPI_Send_c"), ULFM: Has("MPIX_Comm_shrink")}
+		LargeCounts: Has("MPI_Send_c")}
 	switch {
 	case Has("MPI_Allreduce_init"):
 		d.Persistent = "MPI_"
@@ -29,6 +29,9 @@ func Describe(path string) (Description, error) {
 		return d, fmt.Errorf("MPI_Init_thread: %w", Error(code))
 	}
 	d.ThreadLevel, d.Restored = level.String(), restored
+	if d.ULFM, d.ULFMNote = l.Recovery(); d.ULFMNote == notSwitchedOn { // by mpirun, which has not started this process
+		d.ULFM, d.ULFMNote = true, "with mpirun --with-ft ulfm"
+	}
 	switch CUDA() {
 	case 0:
 		d.CUDA = "no"

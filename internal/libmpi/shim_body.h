@@ -289,9 +289,11 @@ static int cuda(void) {
 
 #include "shim_coll.h"
 
+#include "shim_ulfm.h"
+
 const coh_shim COH_SHIM = {
 	COH_ABI_NAME, resolve, has, library_version, version, init, flags, finalize, do_abort, error, processor, world,
 	comm_facts, comm_dup, comm_create, comm_shared, comm_free, win_shared, win_free, type_of, type_bytes, type_free, op_of, op_create, op_free,
 	do_send, do_recv, recv_guarded, do_isend, do_irecv, do_probe, do_mprobe, do_imrecv, do_testsome, do_exchange, do_cancel, do_start,
-	free_request, do_coll, do_allreduce, cuda,
+	free_request, do_coll, do_allreduce, cuda, ulfm, comm_revoke, comm_agree, comm_shrink, comm_ack, comm_ranks,
 };
