@@ -26,6 +26,13 @@ type Nodes struct {
 // nil, as which all of this package takes every placement, if there is nothing to
 // gain from it: all ranks are on one node, or each is on a node of its own.
 func NewNodes(size int, nodeOf func(rank int) int) *Nodes {
+	here := 0
+	for here < size && nodeOf(here) == nodeOf(0) {
+		here++
+	}
+	if here == size {
+		return nil
+	}
 	p := &Nodes{of: make([]int, size)}
 	number := map[int]int{}
 	for r := range size {
@@ -39,7 +46,7 @@ func NewNodes(size int, nodeOf func(rank int) int) *Nodes {
 		p.of[r] = n
 		p.members[n] = append(p.members[n], r)
 	}
-	if len(p.members) <= 1 || len(p.members) == size {
+	if len(p.members) == size {
 		return nil
 	}
 	for _, m := range p.members {

@@ -29,7 +29,7 @@ type entry struct {
 }
 
 // get returns the schedule of a call, built if it is not there.
-func (c *cache) get(call *backend.Call, rank, size int) (*coll.Schedule, error) {
+func (c *cache) get(call *backend.Call, rank, size int, nodes *coll.Nodes) (*coll.Schedule, error) {
 	for i := range c.entries {
 		if c.entries[i].key.fits(call) {
 			e := c.entries[i]
@@ -40,7 +40,7 @@ func (c *cache) get(call *backend.Call, rank, size int) (*coll.Schedule, error) 
 			return e.schedule, nil
 		}
 	}
-	s, err := coll.Build(call, rank, size)
+	s, err := coll.BuildOn(call, rank, size, nodes)
 	if err != nil {
 		return nil, err
 	}

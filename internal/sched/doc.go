@@ -9,8 +9,8 @@
 //
 // Unless the caller knows already that all ranks make the same call, the ranks
 // exchange fingerprints while the data flows: a dissemination exchange whose
-// pattern depends on the number of ranks only, so that it ends whatever the
-// ranks called. After it every rank knows of any difference. An operation is
+// pattern depends only on the number of ranks and on which of them are on one
+// node, so that it ends whatever the ranks called. After it every rank knows of any difference. An operation is
 // complete only when its check is, and a difference breaks the communicator,
 // which ends the data phase. Gatherv, Scatterv and Alltoallv, whose lengths are
 // known to pairs of ranks only, end with a second exchange that tells every rank

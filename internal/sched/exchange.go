@@ -11,11 +11,12 @@ import (
 // exchange is a dissemination exchange (Hensgen, Finkel and Manber 1988): in
 // round k each rank sends what it knows to the rank 2^k above it and learns what
 // the rank 2^k below it knows, so that after ceil(log2 n) rounds each knows of
-// all.
+// all. With ranks on several nodes that is what the lowest ranks of the nodes do,
+// after their nodes have told them and before they tell their nodes.
 type exchange struct {
 	o    *Op
 	tag  int
-	dist atomic.Int64 // of the round under way; read by who reports where it stands
+	step atomic.Int32 // the leg under way; read by who reports where it stands
 
 	// pending counts the messages of the round that are not complete, and one
 	// more while the round is being started. Who takes it to 0 goes on, so that
@@ -72,7 +73,7 @@ func (x *exchange) init(o *Op) {
 // begin starts the exchange; when it ends it calls the Op's exchanged.
 func (x *exchange) begin(tag int) {
 	x.tag, x.err = tag, nil
-	x.dist.Store(1)
+	x.step.Store(0)
 	x.advance(false)
 }
 
@@ -81,34 +82,51 @@ func (x *exchange) begin(tag int) {
 func (x *exchange) advance(landed bool) {
 	r := x.o.r
 	for {
-		dist := int(x.dist.Load())
+		i := int(x.step.Load())
 		if landed {
-			if x.err = x.take(); x.err != nil {
+			if x.err = x.take(&r.legs[i]); x.err != nil {
 				break
 			}
-			dist *= 2
-			x.dist.Store(int64(dist))
+			i++
+			x.step.Store(int32(i))
 		}
-		if dist >= r.size {
+		if i == len(r.legs) {
 			break
 		}
-		x.encode()
-		x.send.Begin()
-		x.recv.Begin()
-		x.pending.Store(3)
-		from, to := (r.rank-dist+r.size)%r.size, (r.rank+dist)%r.size
-		if r.both != nil {
-			r.both.Exchange(&x.recv, &x.send, x.in[:], x.out[:], from, to, x.tag)
-		} else {
-			r.comm.Irecv(&x.recv, x.in[:], from, x.tag)
-			r.comm.Isend(&x.send, x.out[:], to, x.tag, backend.Standard)
-		}
-		if x.pending.Add(-1) != 0 {
+		if !x.launch(&r.legs[i]) {
 			return
 		}
 		landed = true
 	}
 	x.o.exchanged(x)
+}
+
+// launch starts a leg's messages and reports whether they are complete already.
+func (x *exchange) launch(l *leg) bool {
+	r := x.o.r
+	if l.from >= 0 && l.to >= 0 {
+		x.encode()
+		x.send.Begin()
+		x.recv.Begin()
+		x.pending.Store(3)
+		if r.both != nil {
+			r.both.Exchange(&x.recv, &x.send, x.in[:], x.out[:], l.from, l.to, x.tag)
+		} else {
+			r.comm.Irecv(&x.recv, x.in[:], l.from, x.tag)
+			r.comm.Isend(&x.send, x.out[:], l.to, x.tag, backend.Standard)
+		}
+		return x.pending.Add(-1) == 0
+	}
+	x.pending.Store(2)
+	if l.from >= 0 {
+		x.recv.Begin()
+		r.comm.Irecv(&x.recv, x.in[:], l.from, x.tag)
+	} else {
+		x.encode()
+		x.send.Begin()
+		r.comm.Isend(&x.send, x.out[:], l.to, x.tag, backend.Standard)
+	}
+	return x.pending.Add(-1) == 0
 }
 
 func (x *exchange) encode() {
@@ -122,12 +140,15 @@ func (x *exchange) encode() {
 }
 
 // take merges what has come.
-func (x *exchange) take() error {
-	if x.recv.Err != nil {
+func (x *exchange) take(l *leg) error {
+	if l.from >= 0 && x.recv.Err != nil {
 		return x.recv.Err
 	}
-	if x.send.Err != nil {
+	if l.to >= 0 && x.send.Err != nil {
 		return x.send.Err
+	}
+	if l.from < 0 {
+		return nil
 	}
 	if x.lengths {
 		if x.recv.Status.Bytes != len(x.in) {
@@ -153,9 +174,9 @@ func (x *exchange) garbage() error {
 // waiting appends the rank this exchange waits for, if any. It may be called
 // while the exchange goes on.
 func (x *exchange) waiting(ranks []int) []int {
-	n := x.o.r.size
-	if d := int(x.dist.Load()); d < n && x.recv.Active() {
-		ranks = append(ranks, (x.o.r.rank-d+n)%n)
+	legs := x.o.r.legs
+	if i := int(x.step.Load()); i < len(legs) && legs[i].from >= 0 && x.recv.Active() {
+		ranks = append(ranks, legs[i].from)
 	}
 	return ranks
 }

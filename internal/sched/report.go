@@ -38,9 +38,8 @@ func (o *Op) heard() rankSet {
 	s := newRankSet(n)
 	s.add(me)
 	if o.checking {
-		// Rounds 1, 2, … d/2 have told of the d-1 ranks below.
-		for i := 1; i < min(int(o.check.dist.Load()), n); i++ {
-			s.add((me - i + n) % n)
+		for i := range o.r.legs[:min(int(o.check.step.Load()), len(o.r.legs))] {
+			o.r.told(&o.r.legs[i], s)
 		}
 	}
 	if d := &o.data; d.s != nil {

@@ -15,6 +15,8 @@ type Runner struct {
 	both       backend.Exchanger // the same, nil if it is none
 	kept       backend.Flusher   // the same, nil if it is none
 	rank, size int
+	nodes      *coll.Nodes // nil: they make no difference
+	legs       []leg       // of exchanges
 	cache      cache
 	op         *Op // of the blocking collectives
 	persistent uint32
@@ -27,7 +29,9 @@ type Runner struct {
 func New(comm backend.Comm) *Runner {
 	both, _ := comm.(backend.Exchanger)
 	kept, _ := comm.(backend.Flusher)
-	return &Runner{comm: comm, both: both, kept: kept, rank: comm.Rank(), size: comm.Size()}
+	r := &Runner{comm: comm, both: both, kept: kept, rank: comm.Rank(), size: comm.Size()}
+	r.place()
+	return r
 }
 
 // Run makes a blocking collective call. With check false the caller knows that
@@ -144,9 +148,9 @@ func (r *Runner) schedule(call *backend.Call, check, cached bool) (*coll.Schedul
 	var s *coll.Schedule
 	var err error
 	if cached {
-		s, err = r.cache.get(call, r.rank, r.size)
+		s, err = r.cache.get(call, r.rank, r.size, r.nodes)
 	} else {
-		s, err = coll.Build(call, r.rank, r.size)
+		s, err = coll.BuildOn(call, r.rank, r.size, r.nodes)
 	}
 	if err != nil {
 		err = &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("no schedule for %v: %v", call.Fingerprint(), err)}

@@ -26,6 +26,14 @@ var racing bool // set by race_test.go
 
 var sizes = []int{1, 2, 3, 4, 5, 7, 8, 13}
 
+// nodeOf is the node of each rank; nil: all are on one. TestOnNodes sets it.
+var nodeOf func(rank int) int
+
+// placed is a communicator whose ranks are where nodeOf says.
+type placed struct{ backend.Comm }
+
+func (p placed) NodeOf(rank int) int { return nodeOf(rank) }
+
 // ranks runs body as n ranks of a local job and returns their errors.
 func ranks(t *testing.T, n int, body func(bc backend.Comm, r *sched.Runner) error) []error {
 	t.Helper()
@@ -33,6 +41,9 @@ func ranks(t *testing.T, n int, body func(bc backend.Comm, r *sched.Runner) erro
 	var wg sync.WaitGroup
 	comms := local.New(n)
 	for i, bc := range comms {
+		if nodeOf != nil {
+			bc = placed{bc}
+		}
 		wg.Go(func() { errs[i] = body(bc, sched.New(bc)) })
 	}
 	wg.Wait()

@@ -1,0 +1,98 @@
+package sched
+
+import "github.com/cohort-hpc/cohort/coll"
+
+// leg is a step of an exchange: a message to a rank and one from a rank, with
+// what each knows by then; -1 is no message.
+type leg struct {
+	from, to int
+	// The message that comes tells of so many places from the first on, in the
+	// order of the ranks node by node, or their own if nodes play no part; after
+	// the last place comes the first.
+	first, count int
+}
+
+// flatLegs is the exchange of ranks that are all on one node or each on its own.
+func flatLegs(rank, size int) (legs []leg) {
+	for d := 1; d < size; d *= 2 {
+		legs = append(legs, leg{from: (rank - d + size) % size, to: (rank + d) % size, first: (rank - 2*d + 1 + size) % size, count: d})
+	}
+	return legs
+}
+
+// nodeLegs is the exchange of ranks on several nodes: up a binomial tree to the
+// lowest rank of each node, among these, and down the trees.
+func nodeLegs(rank, size int, nodes *coll.Nodes) (legs []leg) {
+	order, starts := nodes.Tour()
+	n, mine := nodes.Size(), 0
+	for in(order[starts[mine]:starts[mine+1]], rank) < 0 {
+		mine++
+	}
+	start := starts[mine]
+	node := order[start:starts[mine+1]]
+	v := in(node, rank)
+	most := len(node) // ranks at and below v
+	if v > 0 {
+		most = min(v&-v, len(node)-v)
+	}
+	for d := 1; d < most; d *= 2 {
+		legs = append(legs, leg{from: node[v+d], to: -1, first: start + v + d, count: min(d, len(node)-v-d)})
+	}
+	if v > 0 {
+		parent := node[v&(v-1)]
+		legs = append(legs, leg{from: parent, to: parent, first: 0, count: size})
+	} else {
+		for d := 1; d < n; d *= 2 {
+			l := leg{from: order[starts[(mine-d+n)%n]], to: order[starts[(mine+d)%n]], first: starts[(mine-2*d+1+2*n)%n]}
+			for i := range d {
+				k := (mine - 2*d + 1 + i + 2*n) % n
+				l.count += starts[k+1] - starts[k]
+			}
+			legs = append(legs, l)
+		}
+	}
+	// The largest subtree first, it has the longest way.
+	for d := 1 << 30; d > 0; d /= 2 {
+		if d < most {
+			legs = append(legs, leg{from: -1, to: node[v+d]})
+		}
+	}
+	return legs
+}
+
+// in returns where r stands in ranks, -1 if it does not.
+func in(ranks []int, r int) int {
+	for i, x := range ranks {
+		if x == r {
+			return i
+		}
+	}
+	return -1
+}
+
+// place finds out where the ranks are.
+func (r *Runner) place() {
+	if r.legs != nil || r.size < 2 {
+		return
+	}
+	if r.nodes = coll.NewNodes(r.size, r.comm.NodeOf); r.nodes == nil {
+		r.legs = flatLegs(r.rank, r.size)
+		return
+	}
+	r.legs = nodeLegs(r.rank, r.size, r.nodes)
+}
+
+// told adds the ranks to s that a leg's message tells of.
+func (r *Runner) told(l *leg, s rankSet) {
+	if l.from < 0 {
+		return
+	}
+	for i := range min(l.count, r.size) {
+		rank := (l.first + i) % r.size
+		if r.nodes != nil {
+			order, _ := r.nodes.Tour()
+			rank = order[rank]
+		}
+		s.add(rank)
+	}
+}
