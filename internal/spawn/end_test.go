@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -222,6 +223,35 @@ func TestEnd_ResilientJobs(t *testing.T) {
 				}
 			}
 			if strings.Contains(text, "ending the others") || c.says == nil && strings.Contains(text, "cohort:") {
+				t.Errorf("stderr:\n%s", text)
+			}
+		})
+	}
+}
+
+// A rank that is stopped, and that the others have finished without, does not keep the job.
+func TestEnd_ResilientJobsWithStoppedRanks(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("whether a process is stopped is known on Linux only")
+	}
+	for _, c := range []struct {
+		name          string
+		args          []string // how the ranks that are not stopped end
+		first, status int
+	}{
+		{"others succeed", []string{"1=0", "2=0"}, -1, 0},
+		{"another is lost", []string{"1=3", "2=0"}, -1, 0},
+		{"another fails", []string{"1=0", "2=5"}, 2, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stop := fmt.Sprint("0=signal", int(syscall.SIGSTOP))
+			cfg := program(t, 3, "turns", append([]string{t.TempDir(), stop}, c.args...)...)
+			cfg.Resilient = func() bool { return true }
+			r := wait(t, start(t, cfg))
+			if r.Status != c.status || r.First != c.first || r.Err != nil {
+				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)
+			}
+			if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 0 is stopped, and all others have ended; ending it\n") {
 				t.Errorf("stderr:\n%s", text)
 			}
 		})

@@ -25,14 +25,8 @@ func liveGroups() (groups map[int]bool, ok bool) {
 		if name[0] < '0' || name[0] > '9' {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil { // it has gone
-			continue
-		}
-		// pid (name) state ppid pgrp …; the name may hold anything (proc_pid_stat(5)).
-		_, rest, found := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-		f := strings.Fields(rest)
-		if !found || len(f) < 3 || f[0] == "Z" || f[0] == "X" {
+		f := procStat(name)
+		if len(f) < 3 || f[0] == "Z" || f[0] == "X" {
 			continue
 		}
 		if pgid, err := strconv.Atoi(f[2]); err == nil {
@@ -40,4 +34,21 @@ func liveGroups() (groups map[int]bool, ok bool) {
 		}
 	}
 	return groups, true
+}
+
+// procStat returns the fields of a process's stat from its state on, nil if it has gone.
+func procStat(pid string) []string {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return nil
+	}
+	// pid (name) state ppid pgrp …; the name may hold anything (proc_pid_stat(5)).
+	text := string(stat)
+	return strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+}
+
+// isStopped reports whether a process is stopped by a signal.
+func isStopped(pid int) bool {
+	f := procStat(strconv.Itoa(pid))
+	return len(f) > 0 && f[0] == "T"
 }

@@ -100,8 +100,11 @@ type rank struct {
 	// the group has got SIGTERM for that; since is when the rank ended.
 	linger, told bool
 	since        time.Time
-	drained      chan struct{} // closed when its output has been passed on
-	pipes        []*pipe       // where its output comes from
+	// stopped says that the rank has been since the first one succeeded, outlived that it was ended for that.
+	stopped, outlived bool
+
+	drained chan struct{} // closed when its output has been passed on
+	pipes   []*pipe       // where its output comes from
 }
 
 type exit struct {

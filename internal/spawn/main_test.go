@@ -246,7 +246,7 @@ func exitProgram(args []string) {
 }
 
 // turnsProgram is exitProgram whose ranks end in the order of the arguments after the first, a folder:
-// each when the launcher has seen the end of the one before.
+// each when the launcher has seen the end of the one before, or that one is stopped.
 func turnsProgram(args []string) {
 	dir, turns := args[0], args[1:]
 	own := filepath.Join(dir, me())
@@ -258,7 +258,7 @@ func turnsProgram(args []string) {
 			continue
 		}
 		before, _, _ := strings.Cut(turns[i-1], "=")
-		for pid := 0; pid == 0 || syscall.Kill(pid, 0) == nil; runtime.Gosched() {
+		for pid := 0; pid == 0 || syscall.Kill(pid, 0) == nil && !isStopped(pid); runtime.Gosched() {
 			text, _ := os.ReadFile(filepath.Join(dir, before))
 			pid, _ = strconv.Atoi(string(text))
 		}

@@ -64,6 +64,8 @@ func (j *Job) run() {
 			s.giveUp()
 		case <-tick.C:
 			s.sweep()
+		case <-s.look:
+			s.lookStopped()
 		}
 		switch ticks := s.lingering > 0; {
 		case ticks && !s.ticking:
@@ -110,6 +112,9 @@ type state struct {
 
 	succeeded bool  // a rank has ended with 0
 	lost      *exit // the first failure that the job has gone on after
+
+	look  <-chan time.Time // when to look at ranks that are stopped
+	alone time.Time        // since when nobody else is left
 }
 
 // rankEnded notes that a rank has ended, and begins the end of the others if it failed.
@@ -122,8 +127,14 @@ func (s *state) rankEnded(e exit) {
 		s.tellEnd(e)
 		return
 	}
+	if s.ranks[e.rank].outlived {
+		return
+	}
 	status, _ := describe(e)
-	s.succeeded = s.succeeded || status == 0
+	if status == 0 && !s.succeeded {
+		s.succeeded = true
+		s.noteStopped()
+	}
 	if status != 0 && s.goesOn(e) {
 		return
 	}
