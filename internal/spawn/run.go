@@ -183,7 +183,7 @@ func (s *state) goesOn(e exit) bool {
 	if s.lost == nil {
 		s.lost = &e
 	}
-	status, how := describe(e)
+	_, how := describe(e)
 	text := fmt.Sprintf("rank %d %s after %s", e.rank, how, seconds(e.at.Sub(s.begun)))
 	first := *s.lost
 	switch {
@@ -196,7 +196,7 @@ func (s *state) goesOn(e exit) bool {
 		first = e
 	}
 	if s.result.First < 0 && s.result.Err == nil && (s.succeeded || s.running == 0) {
-		status, _ = describe(first)
+		status, _ := describe(first)
 		s.result.First, s.result.Status = first.rank, status
 	}
 	s.log(message{text, s.ranks[e.rank].drained})
