@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/cohort-hpc/cohort/internal/remote"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
@@ -37,6 +38,8 @@ func main() {
 			os.Exit(becomeRank(os.Args[2]))
 		case describeCommand:
 			os.Exit(describeLibrary(os.Args[2]))
+		case remote.AgentCommand:
+			os.Exit(remote.Agent(os.Stdin, os.Stdout, os.Args[2], version()))
 		}
 	}
 	if os.Getenv(envProbe) != "" {

@@ -15,7 +15,7 @@ import (
 var runCommand = command{
 	name:    "run",
 	args:    "PROGRAM [ARGUMENTS]",
-	summary: "Start a program as many ranks on this machine, and see them through.",
+	summary: "Start a program as many ranks, here or on other hosts, and see them through.",
 	own:     true,
 	setup:   setupRun,
 	about: `
@@ -32,10 +32,16 @@ With --backend mpi all this holds too, and the ranks are processes of the mpiexe
 that belongs to the library they will load: COHORT_MPI_LIB, a path or a name, or
 else the first choice of cohort doctor.
 
+With --hosts the ranks are started over ssh, which must not need to ask for a
+password, and talk over tcp. Nothing has to be installed there, and no file system
+shared: PROGRAM, if it is a path or a folder, and this program are sent where the
+same files are not there already, and removed at the end.
+
 Examples:
   cohort run -n 4 ./cmd/sddp train cases/brazil4
   cohort run -n 4 --backend mpi ./cmd/sddp train cases/brazil4
   cohort run -n 2 --timeout 10m --tag=false ./a.out -v
+  cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out
 `,
 }
 
@@ -48,16 +54,18 @@ type runOptions struct {
 	tag     bool
 	goOn    bool
 	flight  string
+	hosts   hostOptions
 }
 
 func setupRun(o *options) func([]string) (int, error) {
-	r := runOptions{tag: true, backend: "shm"}
+	r := runOptions{tag: true}
 	o.number(&r.ranks, 'n', "", "N", "number of ranks (default: the usable processors)", 1, spawn.MaxRanks)
-	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default);\ntcp, over sockets; or mpi, by an MPI library, whose own\nlauncher starts them")
+	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default);\ntcp, over sockets (default with --hosts); or mpi, by an MPI library, whose own\nlauncher starts them")
 	bindOption(o, &r.bind)
 	o.duration(&r.timeout, "timeout", "end the job after this time, such as 90s or 10m, with status 124")
 	o.text(&r.flight, "flight", "FOLDER", "keep the files of the flight recorder there (cohort report)")
 	o.flag(&r.goOn, 0, "resilient", "a rank that fails does not end the others; programs that\nset Config.Resilient need no such word")
+	r.hosts.setup(o)
 	o.flag(&r.tag, 0, "tag", "write the rank before each line of output; --tag=false leaves\nthe output as it is")
 	return r.run
 }
@@ -66,11 +74,23 @@ func (r *runOptions) run(args []string) (int, error) {
 	if len(args) == 0 {
 		return statusUsage, usagef("no PROGRAM to run")
 	}
+	if err := r.checkHosts(); err != nil {
+		return statusUsage, err
+	}
+	if r.backend == "" {
+		r.backend = "shm"
+	}
+	if r.hosts.asked() {
+		r.backend = "tcp"
+	}
 	if err := checkRunBackend(r.backend); err != nil {
 		return statusUsage, err
 	}
 	if r.goOn && r.backend == "mpi" {
 		return statusUsage, usagef("--resilient: the launchers of MPI libraries end the whole job when a rank fails; use --backend shm or tcp")
+	}
+	if r.hosts.asked() {
+		return r.runHosts(args)
 	}
 	program, err := spawn.Find(args[0])
 	if err != nil {

@@ -26,7 +26,7 @@ var users = map[string][]string{
 	"internal/clp":               {"sddp/lp"},
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
-	"internal/flight":            {"", "cmd/cohort"},
+	"internal/flight":            {"", "cmd/cohort", "internal/remote"},
 	"internal/kernel":            {"", "coll", "internal/direct/directtest"},
 	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen":        nil, // go generate
@@ -34,13 +34,14 @@ var users = map[string][]string{
 	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
 	"internal/mpitest":           nil, // tests only
 	"internal/netlab":            nil, // tests only
+	"internal/remote":            {"cmd/cohort"},
 	"internal/sched":             {""},
 	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/slurmtest":         nil, // tests only
-	"internal/spawn":             {"cmd/cohort"},
+	"internal/spawn":             {"cmd/cohort", "internal/remote"},
 	"internal/view":              {"", "backend/*", "cohorttest", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
 	"internal/window":            {""},
-	"internal/wire":              {"backend/tcp", "cmd/cohort", "internal/spawn"},
+	"internal/wire":              {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 }
 
 // only says of packages that show how cohort is used that they import no more

@@ -2,6 +2,7 @@ package spawn
 
 import (
 	"errors"
+	"io"
 	"os"
 	"syscall"
 	"time"
@@ -25,6 +26,25 @@ func openStdin(from *os.File) (stdin, pump *os.File, err error) {
 	return stdin, nil, err
 }
 
+// Feed copies a launcher's standard input to the rank 0 of a larger job, which is on another host. It ends with the
+// input, with to, or if that is a terminal with done.
+func Feed(from *os.File, to io.WriteCloser, done <-chan struct{}) {
+	if from == nil {
+		to.Close()
+		return
+	}
+	if _, err := from.Stat(); err != nil { // it is closed
+		to.Close()
+		return
+	}
+	if _, terminal := foreground(int(from.Fd())); terminal {
+		feed(from, to, done)
+		return
+	}
+	defer to.Close()
+	io.Copy(to, from)
+}
+
 // foreground reports whether a descriptor is this process's terminal, and
 // whether the process is in its foreground group.
 func foreground(fd int) (yes, terminal bool) {
@@ -35,7 +55,7 @@ func foreground(fd int) (yes, terminal bool) {
 // feed copies a terminal to rank 0 until its end, the rank's, or done. It reads
 // only when there is something and the launcher is in the foreground, because a
 // background process that reads its terminal is stopped.
-func feed(from, to *os.File, done <-chan struct{}) {
+func feed(from *os.File, to io.WriteCloser, done <-chan struct{}) {
 	defer to.Close()
 	fd := int(from.Fd())
 	buf := make([]byte, 4096)

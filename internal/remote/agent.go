@@ -1,0 +1,481 @@
+package remote
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/spawn"
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+const (
+	pingEvery = 5 * time.Second
+	// silence is after how many times pingEvery without a word the other end is gone.
+	silence = 6
+	// outputWindow and inputWindow are how many bytes may be on their way.
+	outputWindow = 1 << 20
+	inputWindow  = 256 << 10
+	// leastCharge is what a frame of input takes of the window at least, so that there are not many of them.
+	leastCharge = 4 << 10
+	// partingLimit is for what is left to do of an agent whose launcher is gone.
+	partingLimit = 4 * time.Second
+)
+
+// charge is what a frame of input takes of its window.
+func charge(b []byte) int { return max(len(b), leastCharge) }
+
+// agent is the ranks of one host.
+type agent struct {
+	link   *link
+	keeper *spawn.Keeper
+	work   work
+	folder string // of its own, for the program, the secret, and the ranks' word that they go on
+	flight string // where ranks leave the files of the flight recorder; empty for nowhere
+	window *credit
+	input  *os.File // to rank 0, nil if it is on another host
+	job    *spawn.Job
+
+	signals chan os.Signal
+	quiet   atomic.Int32  // how many times pingEvery without a word from the launcher
+	paused  atomic.Bool   // the launcher is stopped, and will say nothing
+	gone    chan struct{} // closed when the launcher is
+	once    sync.Once
+	bye     chan bool
+}
+
+// Agent is the work of the process at a host's end of ssh: it talks to the launcher over in and out, and
+// returns its status. boot is the folder that the launcher had its executable put into, "-" for none.
+func Agent(in, out *os.File, boot, version string) int {
+	if info, err := in.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 {
+		fmt.Fprintln(os.Stderr, "cohort: this is what cohort run --hosts starts on other hosts; it is not for the command line")
+		return 2
+	}
+	a := &agent{
+		link: newLink(out), window: newCredit(outputWindow), signals: make(chan os.Signal, 64),
+		gone: make(chan struct{}), bye: make(chan bool, 1),
+	}
+	own := make(chan os.Signal, 8)
+	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
+	go func() {
+		for s := range own {
+			if s != syscall.SIGPIPE { // a failed write says it better
+				a.lost()
+			}
+		}
+	}()
+	go func() {
+		<-a.link.done // closed at the end, or because nobody reads
+		a.lost()
+	}()
+	err := a.prepare(bufio.NewReader(in), boot, version)
+	if err == nil {
+		err = a.run()
+	}
+	defer a.keeper.Close()
+	if err != nil {
+		a.link.send(kindFault, []byte(err.Error()))
+	}
+	if a.folder != "" {
+		os.RemoveAll(a.folder)
+	}
+	if a.flight != "" {
+		os.RemoveAll(a.flight)
+	}
+	a.link.close()
+	a.wait(a.link.done)
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// prepare does all that comes before the ranks are started:
+//
+//  1. a keeper, which outlives a killed agent, and a folder;
+//  2. hello, and the launcher's answer, the work;
+//  3. the program, from here or from the launcher;
+//  4. the word that all is ready, and the word to start.
+func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
+	if a.keeper, err = spawn.StartKeeper(); err != nil {
+		return err
+	}
+	if boot != "-" {
+		// This process and the keeper do not need the file any more. Nothing else is removed.
+		_ = os.Remove(filepath.Join(boot, "cohort"))
+		_ = os.Remove(boot)
+	}
+	if a.folder, err = os.MkdirTemp("", "cohort-run-*"); err != nil { // for this user alone
+		return fmt.Errorf("no folder for the job: %w (TMPDIR chooses another)", err)
+	}
+	a.keeper.Folder(a.folder)
+	node, err := topo.Here()
+	if err != nil {
+		return err
+	}
+	host, _ := os.Hostname()
+	a.link.sendJSON(kindHello, hello{
+		Protocol: protocol, Version: version, OS: runtime.GOOS, Arch: runtime.GOARCH, Host: host,
+		Connection: os.Getenv("SSH_CONNECTION"), Usable: node.Usable(),
+	})
+	go a.beat()
+	_, b, err := a.next(in, kindWork)
+	if err != nil {
+		return err
+	}
+	if a.work, err = decode[work](b, "what to do"); err != nil {
+		return err
+	}
+	if a.work.Ranks < 1 || a.work.Ranks > spawn.MaxRanks || a.work.First < 0 || a.work.First+a.work.Ranks > a.work.Size {
+		return fmt.Errorf("ranks from %d, %d of %d: one host has 1 to %d", a.work.First, a.work.Ranks, a.work.Size, spawn.MaxRanks)
+	}
+	note, err := a.enter()
+	if err != nil {
+		return err
+	}
+	path, err := a.program(in)
+	if err != nil {
+		return err
+	}
+	config, err := a.config(path, node)
+	if err != nil {
+		return err
+	}
+	a.link.sendJSON(kindReady, ready{note})
+	if _, _, err = a.next(in, kindGo); err != nil {
+		return err
+	}
+	if config.Stdin != nil {
+		defer config.Stdin.Close()
+	}
+	if a.job, err = spawn.Start(config); err != nil {
+		return err
+	}
+	go a.listen(in)
+	return nil
+}
+
+// next reads the one frame that can come now.
+func (a *agent) next(in *bufio.Reader, want kind) (kind, []byte, error) {
+	for {
+		k, b, err := readFrame(in, toAgent)
+		a.quiet.Store(0)
+		switch {
+		case err != nil:
+			return 0, nil, fmt.Errorf("the launcher is gone: %w", err)
+		case k == want:
+			return k, b, nil
+		case k == kindEnd, k == kindBye:
+			return 0, nil, errors.New("the launcher has called it off")
+		case k != kindPing && k != kindSignal:
+			return 0, nil, fmt.Errorf("the launcher sends a message of kind %q, want %q", byte(k), byte(want))
+		}
+	}
+}
+
+// enter makes the launcher's folder this process's, or else the home folder.
+func (a *agent) enter() (note string, err error) {
+	if err = os.Chdir(a.work.Folder); err == nil {
+		return "", os.Setenv("PWD", a.work.Folder)
+	}
+	home, e := os.UserHomeDir()
+	if e == nil {
+		e = os.Chdir(home)
+	}
+	if e != nil {
+		home, e = "/", os.Chdir("/")
+	}
+	if e != nil {
+		return "", e
+	}
+	return fmt.Sprintf("there is no folder %s (%v); its ranks run in %s", a.work.Folder, errors.Unwrap(err), home), os.Setenv("PWD", home)
+}
+
+// program returns what ranks execute: a command of this host's, the file that is here if it is the right one,
+// or a copy of the launcher's.
+func (a *agent) program(in *bufio.Reader) (string, error) {
+	p := a.work.Program
+	switch {
+	case p.Command:
+		path, err := exec.LookPath(p.Name)
+		if err != nil {
+			return "", fmt.Errorf("%s: not found in PATH there (%s); a name with a slash is a file, which is copied", p.Name, os.Getenv("PATH"))
+		}
+		return path, nil
+	case p.Sum == "":
+		found, err := spawn.Find(p.Path)
+		if err == nil && found.Folder {
+			err = fmt.Errorf("%s: a folder there", p.Path)
+		}
+		return p.Path, err
+	}
+	if f, err := openFile(p.Path, p.Path); err == nil {
+		f.open.Close()
+		if info, err := os.Stat(p.Path); err == nil && f.sum == p.Sum && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return p.Path, nil
+		}
+	}
+	return a.receive(in)
+}
+
+// receive has the launcher send the program.
+func (a *agent) receive(in *bufio.Reader) (path string, err error) {
+	a.link.send(kindNeed)
+	dir := filepath.Join(a.folder, "bin")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, filepath.Base(a.work.Program.Path))
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	for {
+		_, b, err := a.next(in, kindFile)
+		if err != nil {
+			return "", err
+		}
+		if len(b) == 0 {
+			break
+		}
+		hash.Write(b)
+		if _, err := f.Write(b); err != nil {
+			return "", fmt.Errorf("a place for the program: %w (TMPDIR chooses another)", err)
+		}
+	}
+	if sum := hex.EncodeToString(hash.Sum(nil)); sum != a.work.Program.Sum {
+		return "", fmt.Errorf("%s: what came is not what was sent: the file has been changed meanwhile", a.work.Program.Name)
+	}
+	return path, f.Close()
+}
+
+// config says how the ranks are started.
+func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
+	w := &a.work
+	c := spawn.Config{
+		Path: path, Args: w.Args, Backend: w.Backend, Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
+		Stdout: &output{a, 1}, Stderr: &output{a, 2}, Signals: a.signals, Keeper: a.keeper,
+		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Log: func(text string) {
+			a.link.send(kindLog, []byte(text[:min(len(text), maxText)]))
+		}},
+	}
+	var err error
+	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), w.Ranks); err != nil {
+		return c, err
+	}
+	set := append([]string{"COHORT_RUN_DIR=" + a.folder}, w.Env...)
+	if w.Secret != "" {
+		secret := filepath.Join(a.folder, "secret")
+		if err := os.WriteFile(secret, []byte(w.Secret), 0o600); err != nil {
+			return c, fmt.Errorf("the secret of the job: %w", err)
+		}
+		set = append(set, "COHORT_SECRET_FILE="+secret)
+	}
+	if w.Flight {
+		if a.flight, err = os.MkdirTemp("/dev/shm", "cohort-flight-*"); err != nil {
+			a.flight, err = os.MkdirTemp("", "cohort-flight-*")
+		}
+		if err != nil {
+			return c, err
+		}
+		a.keeper.Folder(a.flight)
+		set = append(set, flight.EnvDir+"="+a.flight)
+	}
+	c.Env = merge(os.Environ(), set)
+	if w.First == 0 {
+		if c.Stdin, a.input, err = os.Pipe(); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// merge returns an environment with variables set.
+func merge(env, set []string) []string {
+	is := map[string]bool{}
+	for _, v := range set {
+		name, _, _ := strings.Cut(v, "=")
+		is[name] = true
+	}
+	var all []string
+	for _, v := range env {
+		if name, _, _ := strings.Cut(v, "="); !is[name] {
+			all = append(all, v)
+		}
+	}
+	return append(all, set...)
+}
+
+// ended tells the launcher how a rank ended.
+func (a *agent) ended(e spawn.End) {
+	_, err := os.Stat(filepath.Join(a.folder, "resilient"))
+	a.link.sendJSON(kindExit, rankExit{e.Rank, e.Status, e.How, e.After, a.work.Resilient || err == nil})
+	go func() {
+		<-e.Drained
+		a.link.send(kindDrained, numberBytes(e.Rank))
+	}()
+}
+
+// run sees the ranks through, and then the launcher.
+func (a *agent) run() error {
+	over := make(chan struct{})
+	go func() {
+		a.job.Wait()
+		close(over)
+	}()
+	if !a.wait(over) {
+		return errors.New("the launcher is gone, and the ranks do not end")
+	}
+	a.link.send(kindEnded)
+	select {
+	case <-a.gone:
+	case send := <-a.bye:
+		for rank := a.work.First; send && a.flight != "" && rank < a.work.First+a.work.Ranks; rank++ {
+			if b, err := os.ReadFile(filepath.Join(a.flight, flight.FileName(rank))); err == nil && len(b) <= maxFlight-4 && a.link.room() == nil {
+				a.link.send(kindFlight, numberBytes(rank), b)
+			}
+		}
+		a.link.send(kindOver)
+	}
+	return nil
+}
+
+// wait waits until c is closed, without a launcher not for long.
+func (a *agent) wait(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-a.gone:
+	}
+	select {
+	case <-c:
+		return true
+	case <-time.After(partingLimit):
+		return false
+	}
+}
+
+// lost notes that the launcher is gone, or this process asked to end: so do the ranks. If something is in the
+// way of that, the end of this process ends them.
+func (a *agent) lost() {
+	a.once.Do(func() {
+		a.window.close()
+		close(a.gone)
+		time.AfterFunc(2*partingLimit, func() { os.Exit(1) })
+	})
+}
+
+// beat has the launcher hear of this process, and watches for it.
+func (a *agent) beat() {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for range tick.C {
+		a.link.send(kindPing)
+		if !a.paused.Load() && a.quiet.Add(1) > silence {
+			a.lost()
+			return
+		}
+	}
+}
+
+// listen does what the launcher says while ranks run.
+func (a *agent) listen(in *bufio.Reader) {
+	go func() {
+		<-a.gone
+		a.job.Stop()
+	}()
+	feeding := a.feed()
+	for {
+		k, b, err := readFrame(in, toAgent)
+		if err != nil {
+			break
+		}
+		a.quiet.Store(0)
+		a.paused.Store(k == kindSignal && len(b) == 1 && syscall.Signal(b[0]) == syscall.SIGTSTP)
+		switch k {
+		case kindSignal:
+			if len(b) == 1 {
+				select {
+				case a.signals <- syscall.Signal(b[0]):
+				default: // the ranks have not taken dozens before
+				}
+			}
+		case kindInput:
+			feeding <- b
+		case kindAck:
+			if n, err := number(b); err == nil {
+				a.window.give(int(n))
+			}
+		case kindEnd:
+			a.job.Stop()
+		case kindAsk:
+			_, err := os.Stat(filepath.Join(a.folder, "resilient"))
+			yes := byte(0)
+			if err == nil || a.work.Resilient {
+				yes = 1
+			}
+			a.link.send(kindAnswer, []byte{yes})
+		case kindBye:
+			select {
+			case a.bye <- len(b) == 1 && b[0] == 1:
+			default:
+			}
+		}
+	}
+	a.lost()
+	close(feeding)
+}
+
+// feed returns where to put input for rank 0. No more is sent than there is room for here.
+func (a *agent) feed() chan<- []byte {
+	c := make(chan []byte, 2*inputWindow/leastCharge)
+	go func() {
+		open := a.input != nil
+		for b := range c {
+			if open && len(b) > 0 {
+				_, err := a.input.Write(b)
+				open = err == nil // a rank that has ended, or closed it, wants no more
+			}
+			if a.input != nil && (!open || len(b) == 0) {
+				a.input.Close()
+				open = false
+			}
+			a.link.send(kindAck, numberBytes(charge(b)))
+		}
+		if open {
+			a.input.Close()
+		}
+	}()
+	return c
+}
+
+// output is standard output (1) or error (2) of the ranks.
+type output struct {
+	a    *agent
+	name byte
+}
+
+// Write sends what internal/spawn writes at once, which is whole lines.
+func (o *output) Write(p []byte) (int, error) {
+	if !o.a.window.take(len(p)) {
+		return 0, io.ErrClosedPipe
+	}
+	o.a.link.send(kindOutput, []byte{o.name}, p)
+	return len(p), nil
+}

@@ -1,0 +1,159 @@
+package remote
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// AgentCommand is the command of the cohort program that is the agent. Its argument is the folder the
+// executable was put into for it, or "-".
+const AgentCommand = "agent"
+
+// bootScript is the command that ssh executes on a host. The user's login shell reads it, whichever that is:
+// it has no single quote, backslash, or exclamation mark in it. Everything else it reads from its input, line by line:
+//
+//	copy or there: whether the executable is to be sent if it is not there
+//	its SHA-256, its length, its path
+//
+// and then the executable, once it has asked for it. The launcher sends nothing that was not asked for,
+// because head may read more than it is told to. What is executed in the end is the agent.
+const bootScript = `exec sh -c '` +
+	`umask 077; ` +
+	`echo "COHORT-BOOT 1 $(uname -s) $(uname -m)"; ` +
+	`IFS= read -r how && IFS= read -r sum && IFS= read -r size && IFS= read -r path || exit 90; ` +
+	`if [ "$how" = there ]; then ` +
+	`if [ -f "$path" ] && [ -x "$path" ]; then exec "$path" ` + AgentCommand + ` -; fi; ` +
+	`exec cohort ` + AgentCommand + ` -; fi; ` +
+	`if [ -f "$path" ] && [ -x "$path" ]; then ` +
+	`case "$( (sha256sum "$path" || shasum -a 256 "$path") 2>/dev/null)" in "$sum "*) exec "$path" ` + AgentCommand + ` -;; esac; fi; ` +
+	`dir=$(mktemp -d "${TMPDIR:-/tmp}/cohort-run-XXXXXX") || exit 91; ` +
+	`clean() { rm -rf "$dir"; }; trap clean 0; trap "exit 92" 1 2 15; ` +
+	`echo COHORT-SEND; ` +
+	`head -c "$size" >"$dir/cohort" && chmod 700 "$dir/cohort" || exit 93; ` +
+	`[ "$(wc -c <"$dir/cohort")" -eq "$size" ] || exit 94; ` +
+	`exec "$dir/cohort" ` + AgentCommand + ` "$dir"'`
+
+const (
+	bootLine = "COHORT-BOOT 1 "
+	sendLine = "COHORT-SEND"
+	maxNoise = 64 << 10 // what login shells may write before
+)
+
+// file is a file that hosts may need a copy of.
+type file struct {
+	path string // where it is; what hosts are asked for
+	open *os.File
+	sum  string
+	size int64
+}
+
+// openFile opens a file at name, which is called path, and adds it up. It stays what it is even
+// if another is put in its place.
+func openFile(name, path string) (*file, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	size, err := io.Copy(hash, f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &file{path, f, hex.EncodeToString(hash.Sum(nil)), size}, nil
+}
+
+func (f *file) reader() io.Reader { return io.NewSectionReader(f.open, 0, f.size) }
+
+// ownExecutable is the file that this process executes.
+func ownExecutable() (*file, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	name := path
+	if runtime.GOOS == "linux" {
+		name = "/proc/self/exe" // also right when the file has been replaced or removed
+		path = strings.TrimSuffix(path, " (deleted)")
+	}
+	return openFile(name, path)
+}
+
+// boot gets the agent started over the ends of the boot script's input and output.
+func boot(r *bufio.Reader, w io.Writer, exe *file, send bool) error {
+	first := ""
+	for n := 0; ; {
+		line, err := r.ReadString('\n')
+		if n += len(line); err != nil || n > maxNoise {
+			if err == nil {
+				err = errors.New("it writes without end")
+			}
+			return noise(first+line, err)
+		}
+		if i := strings.Index(line, bootLine); i >= 0 {
+			if err := checkSystem(strings.Fields(line[i+len(bootLine):]), send); err != nil {
+				return err
+			}
+			break
+		}
+		if first == "" {
+			first = line
+		}
+	}
+	how, path := "there", exe.path
+	if send {
+		how = "copy"
+	}
+	if strings.ContainsAny(path, "\n\r") {
+		path = ""
+	}
+	if _, err := fmt.Fprintf(w, "%s\n%s\n%d\n%s\n", how, exe.sum, exe.size, path); err != nil {
+		return err
+	}
+	next, err := r.Peek(1)
+	if err != nil || kind(next[0]) == kindHello || !send {
+		return err
+	}
+	line, err := r.ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != sendLine {
+		return noise(line, err)
+	}
+	_, err = io.Copy(w, exe.reader())
+	return err
+}
+
+// noise is what comes of a shell that writes what nobody understands.
+func noise(line string, err error) error {
+	if line = strings.TrimSpace(line); line == "" {
+		return err
+	}
+	return fmt.Errorf("got %.200q where cohort expects its own words", line)
+}
+
+// checkSystem says whether programs for this system run on a host, by what uname says of it.
+func checkSystem(names []string, send bool) error {
+	if !send || len(names) != 2 {
+		return nil // what is there runs there
+	}
+	system, machine := strings.ToLower(names[0]), strings.ToLower(names[1])
+	switch machine {
+	case "x86_64":
+		machine = "amd64"
+	case "aarch64":
+		machine = "arm64"
+	case "i386", "i486", "i586", "i686":
+		machine = "386"
+	}
+	if system == runtime.GOOS && machine == runtime.GOARCH {
+		return nil
+	}
+	return fmt.Errorf("it is a %s/%s machine, and this program is for %s/%s: put cohort and the program there, built for it, and use --no-copy",
+		system, machine, runtime.GOOS, runtime.GOARCH)
+}

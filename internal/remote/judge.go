@@ -1,0 +1,495 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+// statusLost is a job's status when a host is lost, which is ssh's when its connection is.
+const statusLost = 255
+
+const (
+	reportLimit = 200 * time.Millisecond // for a failed rank's last output to come before the report
+	answerLimit = time.Second            // for the other hosts to say whether the job goes on without one
+	endLimit    = spawn.Grace + 3*time.Second
+	flightLimit = 5 * time.Second
+	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
+)
+
+// event is what a host has said, or its end.
+type event struct {
+	h   *host
+	k   kind
+	b   []byte
+	err error
+}
+
+// judge sees the ranks through. Its fields are its own goroutine's.
+type judge struct {
+	*job
+	print  *printer
+	events chan event
+	broken chan error // the output cannot be written
+	done   chan struct{}
+
+	running   int          // ranks
+	there     map[int]bool // those that run
+	ending    bool
+	decided   bool // the job has a status
+	status    int
+	succeeded bool // a rank has ended with 0
+	failed    int  // the status of the first loss that the job has gone on after, 0 for none
+	goesOn    bool // an agent has said so
+	asked     time.Time
+	late      map[int]report // rank: what will be said of its end
+	losses    []string       // hosts lost, of which it is not known yet whether the job goes on
+	answers   int            // that are to come to this question
+
+	timeout, kill, answered, reported <-chan time.Time
+}
+
+// report is said when a rank's last output is there, or after reportLimit.
+type report struct {
+	text string
+	by   time.Time
+}
+
+// see starts the ranks and returns the job's status when all is over:
+//
+//  1. until each host's ranks have ended, or the host is lost: judge what is said of them;
+//  2. the first failure, or another reason, ends the ranks of all hosts; a host that does not say within
+//     endLimit that they have ended is left to itself;
+//  3. hosts that are there send the files of the flight recorder, if they are wanted;
+//  4. the last output is written.
+func (j *job) see() int {
+	j.begun = time.Now()
+	s := &judge{
+		job: j, events: make(chan event), broken: make(chan error, 1), done: make(chan struct{}),
+		running: j.cfg.Ranks, there: map[int]bool{}, late: map[int]report{},
+	}
+	s.print = newPrinter(func(err error) { s.broken <- err })
+	for rank := range j.cfg.Ranks {
+		s.there[rank] = true
+	}
+	if j.cfg.Timeout > 0 {
+		t := time.NewTimer(j.cfg.Timeout)
+		defer t.Stop()
+		s.timeout = t.C
+	}
+	for _, h := range j.hosts {
+		h.link.send(kindGo)
+	}
+	input := newCredit(inputWindow)
+	defer input.close()
+	for _, h := range j.hosts {
+		go s.read(h, input)
+	}
+	go spawn.Feed(j.cfg.Stdin, &inputWriter{j.hosts[0].link, input}, s.done)
+	defer close(s.done)
+	for !s.over(func(h *host) bool { return h.ended || h.lost }) {
+		s.step(true)
+	}
+	s.farewell()
+	for rank := range s.late {
+		s.tell(rank)
+	}
+	s.print.close()
+	for {
+		select {
+		case <-s.print.done:
+			select {
+			case err := <-s.broken:
+				s.outputFailed(err)
+			default:
+			}
+			return s.status
+		case err := <-s.broken:
+			s.outputFailed(err)
+		case sig := <-j.cfg.Signals:
+			if asksForEnd(sig) { // nobody wants to read it
+				return s.status
+			}
+		}
+	}
+}
+
+func (s *judge) over(is func(*host) bool) bool {
+	for _, h := range s.hosts {
+		if !is(h) {
+			return false
+		}
+	}
+	return true
+}
+
+// step does the next thing there is to do.
+func (s *judge) step(signals bool) {
+	var from <-chan os.Signal
+	if signals {
+		from = s.cfg.Signals
+	}
+	select {
+	case e := <-s.events:
+		s.heard(e)
+	case sig := <-from:
+		s.pass(sig)
+	case err := <-s.broken:
+		s.outputFailed(err)
+	case <-s.timeout:
+		s.end(spawn.StatusTimeout, fmt.Sprintf("the job did not end within %v (--timeout); ending its %s", s.cfg.Timeout, count(s.running, "rank")))
+	case <-s.answered:
+		s.settle(false)
+	case <-s.reported:
+		s.reported = nil
+		for rank, r := range s.late {
+			if !time.Now().Before(r.by) {
+				s.tell(rank)
+			} else if s.reported == nil {
+				s.reported = time.After(time.Until(r.by))
+			}
+		}
+	case <-s.kill:
+		s.kill = nil
+		for _, h := range s.hosts {
+			if !h.ended && !h.lost {
+				s.say(fmt.Sprintf("host %s does not say that its ranks have ended: it is left to itself", h.Name))
+				h.shell.kill()
+			}
+		}
+	}
+}
+
+// read passes what a host says on, until it says nothing any more.
+func (s *judge) read(h *host, input *credit) {
+	for {
+		k, b, err := readFrame(h.shell.r, toLauncher)
+		h.quiet.Store(0)
+		switch {
+		case err != nil:
+		case k == kindPing:
+			continue
+		case k == kindAck:
+			if n, err := number(b); err == nil {
+				input.give(int(n))
+			}
+			continue
+		case k == kindOutput:
+			if len(b) > 0 {
+				w := s.cfg.Stdout
+				if b[0] == 2 {
+					w = s.cfg.Stderr
+				}
+				s.print.add(w, b[1:], func() { h.link.send(kindAck, numberBytes(len(b)-1)) })
+			}
+			continue
+		}
+		select {
+		case s.events <- event{h, k, b, err}:
+		case <-s.done:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// heard judges what a host has said.
+func (s *judge) heard(e event) {
+	h := e.h
+	if e.err != nil {
+		h.over = true
+		if !h.lost && !h.ended {
+			s.lose(h, e.err)
+		}
+		return
+	}
+	switch e.k {
+	case kindExit:
+		if x, err := decode[rankExit](e.b, "the end of a rank"); err == nil && s.there[x.Rank] && x.Rank >= h.first && x.Rank < h.first+h.count {
+			s.exited(h, x)
+		}
+	case kindDrained:
+		if n, err := number(e.b); err == nil {
+			s.tell(int(n))
+		}
+	case kindLog:
+		s.say(h.Name + ": " + string(e.b))
+	case kindFault:
+		s.end(2, fmt.Sprintf("host %s: %s", h.Name, e.b))
+		s.lostRanks(h)
+		h.ended = true
+	case kindAnswer:
+		s.answers--
+		if yes := len(e.b) == 1 && e.b[0] == 1; yes || s.answers == 0 {
+			s.settle(yes)
+		}
+	case kindEnded:
+		h.ended = true
+	case kindFlight:
+		s.keepFlight(h, e.b)
+	case kindOver:
+		h.over = true
+	}
+}
+
+// exited judges the end of a rank, as internal/spawn does.
+func (s *judge) exited(h *host, x rankExit) {
+	delete(s.there, x.Rank)
+	s.running--
+	s.goesOn = s.goesOn || x.GoesOn
+	if x.Status == 0 {
+		s.succeeded = true
+		return
+	}
+	text := fmt.Sprintf("rank %d on %s %s after %s", x.Rank, h.Name, x.How, x.After)
+	switch {
+	case x.GoesOn && !s.ending && s.asked.IsZero() && len(s.losses) == 0:
+		text = s.goOn(text, x.Status)
+	case s.decided:
+		return
+	default:
+		s.decided, s.status = true, x.Status
+		if s.running > 0 {
+			text += "; ending the others"
+		}
+		s.terminate()
+	}
+	// What the rank said last comes before what is said of it.
+	s.late[x.Rank] = report{text, time.Now().Add(reportLimit)}
+	if s.reported == nil {
+		s.reported = time.After(reportLimit)
+	}
+}
+
+// goOn notes a loss that the others make good. Before any rank has ended with 0 it counts only if in
+// the end all have failed; who fails later is one of those that were left.
+func (s *judge) goOn(text string, status int) string {
+	if s.failed == 0 {
+		s.failed = status
+	}
+	switch {
+	case s.running > 0:
+		text += "; the job goes on with " + count(s.running, "rank")
+	case !s.succeeded:
+		text += "; no rank is left"
+	}
+	if !s.decided && (s.succeeded || s.running == 0) {
+		s.decided, s.status = true, s.failed
+		if s.succeeded {
+			s.status = status
+		}
+	}
+	return text
+}
+
+// lose notes that a host is gone, and its ranks with it.
+func (s *judge) lose(h *host, err error) {
+	h.lost = true
+	ranks := s.lostRanks(h)
+	why := strings.Join(strings.Fields(h.shell.explain(context.Background(), err).Error()), " ")
+	if h.silent.Load() {
+		why = fmt.Sprintf("nothing was heard of it for %v", silence*pingEvery)
+	}
+	text := fmt.Sprintf("host %s was lost after %s (%s)", h.Name, seconds(time.Since(s.begun)), why)
+	if ranks == "" {
+		s.say(text)
+		return
+	}
+	text += ", and " + ranks + " with it"
+	switch {
+	case s.decided || s.ending:
+		s.say(text)
+	case !s.asked.IsZero():
+		s.end(statusLost, text)
+	case s.cfg.Resilient || s.goesOn:
+		s.say(s.goOn(text, statusLost))
+	default: // whether the program goes on the other hosts know
+		s.losses = append(s.losses, text)
+		s.answers = 0
+		for _, other := range s.hosts {
+			if !other.lost && !other.ended {
+				s.answers++
+				other.link.send(kindAsk)
+			}
+		}
+		s.answered = time.After(answerLimit)
+		if s.answers == 0 {
+			s.settle(false)
+		}
+	}
+}
+
+// settle says what follows from the loss of hosts.
+func (s *judge) settle(goesOn bool) {
+	losses := s.losses
+	s.losses, s.answered, s.answers = nil, nil, 0
+	s.goesOn = s.goesOn || goesOn
+	for _, text := range losses {
+		switch {
+		case s.ending:
+			s.say(text)
+		case goesOn:
+			s.say(s.goOn(text, statusLost))
+		default:
+			if s.running > 0 {
+				text += "; ending the others"
+			}
+			s.end(statusLost, text)
+		}
+	}
+}
+
+// lostRanks takes out the ranks of a host that still run, and names them.
+func (s *judge) lostRanks(h *host) string {
+	var names []string
+	for rank := h.first; rank < h.first+h.count; rank++ {
+		if s.there[rank] {
+			delete(s.there, rank)
+			s.running--
+			names = append(names, fmt.Sprint(rank))
+		}
+	}
+	switch n := len(names); {
+	case n == 0:
+		return ""
+	case n > 8:
+		return fmt.Sprintf("%d ranks from %s to %s", n, names[0], names[n-1])
+	case n == 1:
+		return "rank " + names[0]
+	}
+	return "ranks " + strings.Join(names, ", ")
+}
+
+// end ends the job for a reason that lies in no rank.
+func (s *judge) end(status int, text string) {
+	if s.ending {
+		return
+	}
+	if !s.decided {
+		s.decided, s.status = true, status
+	}
+	if text != "" {
+		s.say(text)
+	}
+	s.terminate()
+}
+
+// terminate has all hosts end their ranks: SIGTERM, and SIGKILL after spawn.Grace.
+func (s *judge) terminate() {
+	if s.ending {
+		return
+	}
+	s.ending, s.timeout = true, nil
+	s.kill = time.After(endLimit)
+	for _, h := range s.hosts {
+		h.link.send(kindEnd)
+	}
+}
+
+func (s *judge) outputFailed(err error) {
+	if errors.Is(err, syscall.EPIPE) {
+		s.end(128+int(syscall.SIGPIPE), "") // whoever reads has enough: no failure worth a word
+		return
+	}
+	s.end(1, fmt.Sprintf("the ranks' output cannot be written (%v)", err))
+}
+
+// pass passes a signal on to all ranks. The second request to end begins the end, whatever the ranks make of it.
+func (s *judge) pass(sig os.Signal) {
+	n, ok := sig.(syscall.Signal)
+	if !ok || n == syscall.SIGPIPE { // a failed write says it better
+		return
+	}
+	for _, h := range s.hosts {
+		h.link.send(kindSignal, []byte{byte(n)})
+	}
+	switch {
+	case n == syscall.SIGTSTP:
+		for _, h := range s.hosts { // they have to know before this process says nothing any more
+			h.link.flush(reportLimit)
+		}
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case !asksForEnd(n):
+	case s.asked.IsZero():
+		s.asked = time.Now()
+	case time.Since(s.asked) > sameRequest:
+		s.end(128+int(n), "asked twice to end; ending the ranks")
+	}
+}
+
+// farewell has the hosts send the files of the flight recorder if somebody wants to see them, and waits for it.
+func (s *judge) farewell() {
+	want := byte(0)
+	if s.cfg.Flight != "" && (s.status != 0 || s.cfg.KeepFlight) {
+		want = 1
+	}
+	for _, h := range s.hosts {
+		h.link.send(kindBye, []byte{want})
+	}
+	s.timeout, s.answered = nil, nil
+	limit := time.AfterFunc(flightLimit, func() {
+		for _, h := range s.hosts {
+			h.shell.kill()
+		}
+	})
+	defer limit.Stop()
+	for !s.over(func(h *host) bool { return h.over }) {
+		s.step(false)
+	}
+}
+
+// keepFlight keeps a file of the flight recorder.
+func (s *judge) keepFlight(h *host, b []byte) {
+	if len(b) < 4 || s.cfg.Flight == "" {
+		return
+	}
+	n, _ := number(b[:4])
+	if rank := int(n); rank >= h.first && rank < h.first+h.count {
+		if err := os.WriteFile(filepath.Join(s.cfg.Flight, flight.FileName(rank)), b[4:], 0o600); err != nil {
+			s.say(fmt.Sprintf("the files of the flight recorder: %v", err))
+		}
+	}
+}
+
+// tell says what there is to say of a rank's end.
+func (s *judge) tell(rank int) {
+	if r, ok := s.late[rank]; ok {
+		delete(s.late, rank)
+		s.say(r.text)
+	}
+}
+
+func (s *judge) say(text string) { s.print.add(s.cfg.Stderr, []byte("cohort: "+text+"\n"), nil) }
+
+func asksForEnd(sig os.Signal) bool {
+	switch sig {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}
+
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// seconds writes a duration for a reader.
+func seconds(d time.Duration) string {
+	if d < 100*time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}

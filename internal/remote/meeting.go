@@ -1,0 +1,134 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// A meeting is where the ranks find each other: this process is their coordinator.
+type meeting struct {
+	secret string // in the form of its file
+	choice string // of interfaces
+	door   *wire.Listener
+	at     map[*host]netip.AddrPort
+	cancel func()
+	met    chan []*wire.Conn
+}
+
+// meet begins to listen for the ranks.
+func (j *job) meet() error {
+	addrs, at, err := j.addresses()
+	if err != nil {
+		return err
+	}
+	secret := wire.NewSecret()
+	var text strings.Builder
+	if err := secret.Send(&text); err != nil {
+		return err
+	}
+	id := &wire.Identity{Job: j.name, Secret: secret, Rank: wire.Launcher, Size: j.cfg.Ranks, Coordinator: true}
+	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks will have it, and meet nobody without
+		id.TLS, err = wire.LoadTLS(cert, os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), cmp.Or(os.Getenv("COHORT_TCP_TLS_NAME"), "cohort"))
+		if err != nil {
+			return err
+		}
+	}
+	door, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
+	if err != nil {
+		return err
+	}
+	m := &meeting{secret: text.String(), choice: j.cfg.Interface, door: door, at: map[*host]netip.AddrPort{}, met: make(chan []*wire.Conn, 1)}
+	for i, h := range j.hosts {
+		for _, a := range door.Addrs() {
+			if a.Addr() == at[i] {
+				m.at[h] = a
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.cancel = cancel
+	go func() {
+		_, conns, _ := wire.Coordinate(ctx, door, nil) // what goes wrong the ranks say
+		m.met <- conns
+	}()
+	j.meeting = m
+	return nil
+}
+
+// variables are those that a host's ranks need to come.
+func (m *meeting) variables(h *host) []string {
+	set := []string{"COHORT_TCP_COORDINATOR=launcher@" + m.at[h].String()}
+	if m.choice != "" {
+		set = append(set, "COHORT_TCP_IFACE="+m.choice)
+	}
+	return set
+}
+
+func (m *meeting) end() {
+	m.cancel()
+	for _, c := range <-m.met {
+		if c != nil {
+			c.Close()
+		}
+	}
+	m.door.Close()
+}
+
+// addresses says where to listen, and which of these addresses each host is told.
+func (j *job) addresses() (all []netip.Addr, at []netip.Addr, err error) {
+	if j.cfg.Interface != "" {
+		if all, err = wire.Interfaces(j.cfg.Interface); err != nil {
+			return nil, nil, err
+		}
+	}
+	seen := make([]netip.Addr, len(j.hosts))
+	for i, h := range j.hosts {
+		seen[i] = seenFrom(h.hello.Connection)
+	}
+	return meetingPoints(all, seen, j.hosts, func(a netip.Addr) bool {
+		_, err := wire.Interfaces(a.String())
+		return err == nil
+	})
+}
+
+// seenFrom returns the address of the ssh client in a value of SSH_CONNECTION, the zero one if there is none.
+func seenFrom(connection string) netip.Addr {
+	client, _, _ := strings.Cut(connection, " ")
+	a, err := netip.ParseAddr(client)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Unmap().WithZone("")
+}
+
+// meetingPoints chooses where each host's ranks find this process: an address that was asked for, or else
+// the one that the host sees. The loopback interface serves only if all hosts see this process there: ranks that
+// come to it would take it that the others are there too.
+func meetingPoints(asked, seen []netip.Addr, hosts []*host, mine func(netip.Addr) bool) (all, at []netip.Addr, err error) {
+	outside := slices.IndexFunc(seen, func(a netip.Addr) bool { return a.IsValid() && !a.IsLoopback() && mine(a) })
+	for i, a := range seen {
+		switch {
+		case len(asked) > 0:
+			if !slices.Contains(asked, a) {
+				a = asked[0]
+			}
+		case !a.IsValid():
+			return nil, nil, fmt.Errorf("host %s does not say where it sees this machine (SSH_CONNECTION): --interface says where the ranks are to find it", hosts[i].Name)
+		case a.IsLoopback() && outside >= 0:
+			a = seen[outside]
+		case !a.IsLoopback() && !mine(a):
+			return nil, nil, fmt.Errorf("host %s sees this machine as %v, which is none of its addresses (another host is in between): --interface says where the ranks are to find it", hosts[i].Name, a)
+		}
+		if at = append(at, a); !slices.Contains(all, a) {
+			all = append(all, a)
+		}
+	}
+	return all, at, nil
+}

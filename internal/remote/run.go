@@ -1,0 +1,382 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+const (
+	// atOnce is how many hosts are connected to at the same time.
+	atOnce = 32
+	// shellLimit is for a host's login shell to get to the boot script, once ssh is started.
+	shellLimit = time.Minute
+	// shown is of how many hosts it is said what is wrong with them.
+	shown = 8
+)
+
+// Config says what to start where. Hosts, SSH, Program, Backend, Signals, Stdout and Stderr are required.
+type Config struct {
+	Hosts []Host
+	Ranks int      // 0 for as many as there are slots, or processors
+	SSH   []string // the command and its first arguments
+	Copy  bool     // executables that are not there are sent
+
+	Program string // its path here, or a name without a slash: a command of each host's own
+	Args    []string
+	Env     []string // variables for the ranks
+	Backend string
+	Bind    spawn.Bind
+	Tag     bool
+
+	Interface string // where this process listens for the ranks; empty: where the hosts see it
+
+	Resilient  bool // losses end nothing
+	Timeout    time.Duration
+	Flight     string // the folder that gets the files of the flight recorder; empty for no recorder
+	KeepFlight bool   // also if the job does not fail
+
+	Stdin          *os.File
+	Stdout, Stderr io.Writer
+	Signals        chan os.Signal
+	Keeper         *spawn.Keeper
+	Version        string // of cohort
+}
+
+// host is one at work.
+type host struct {
+	Host
+	first, count int // ranks
+	shell        *shell
+	link         *link
+	hello        hello
+	quiet        atomic.Int32 // how many times pingEvery without a word
+	silent       atomic.Bool  // given up for that
+
+	ended, lost bool // owned by the job's loop, as is over: nothing will follow
+	over        bool
+}
+
+// job is one on its way.
+type job struct {
+	cfg     Config
+	name    string
+	hosts   []*host
+	program *file // what is sent, nil for none
+	meeting *meeting
+	begun   time.Time
+	stopped syscall.Signal // the signal that ended the preparation
+}
+
+// Run starts the ranks of a job and sees them through:
+//
+//  1. ssh to all hosts, which gets an agent started on each (boot.go);
+//  2. who has which ranks, and where they meet;
+//  3. every host has the program and all that ranks need, or none starts any;
+//  4. the ranks run (judge.go);
+//  5. nothing is left on any host that can be reached.
+//
+// It returns the job's status. An error says why the ranks were not started.
+func Run(cfg Config) (status int, err error) {
+	j := &job{cfg: cfg, name: rand.Text()}
+	hosts := cfg.Hosts
+	counts := make([]int, len(hosts))
+	if cfg.Ranks > 0 {
+		if counts, err = share(hosts, cfg.Ranks); err != nil {
+			return 2, err
+		}
+	}
+	for i, h := range hosts {
+		if cfg.Ranks == 0 || counts[i] > 0 {
+			j.hosts = append(j.hosts, &host{Host: h, count: counts[i]})
+		}
+	}
+	defer j.close()
+	exe, err := ownExecutable()
+	if err != nil {
+		return 1, err
+	}
+	defer exe.open.Close()
+	if strings.Contains(cfg.Program, "/") && cfg.Copy {
+		if j.program, err = openFile(cfg.Program, cfg.Program); err != nil {
+			return 2, err
+		}
+		defer j.program.open.Close()
+	}
+	err = j.each(func(ctx context.Context, h *host) error { return j.connect(ctx, h, exe) })
+	if err == nil {
+		err = j.place()
+	}
+	if err == nil {
+		err = j.meet()
+	}
+	if err == nil {
+		defer j.meeting.end()
+		err = j.each(j.prepare)
+	}
+	if err != nil {
+		if j.stopped != 0 {
+			return 128 + int(j.stopped), err
+		}
+		return 2, err
+	}
+	return j.see(), nil
+}
+
+// each does something with all hosts, so that what is wrong with several is said of all. A signal that asks
+// for an end ends it.
+func (j *job) each(do func(context.Context, *host) error) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	errs := make([]error, len(j.hosts))
+	all := make(chan struct{})
+	go func() {
+		defer close(all)
+		var running sync.WaitGroup
+		slots := make(chan struct{}, atOnce)
+		for i, h := range j.hosts {
+			slots <- struct{}{}
+			running.Go(func() {
+				defer func() { <-slots }()
+				if errs[i] = context.Cause(ctx); errs[i] == nil {
+					errs[i] = do(ctx, h)
+				}
+			})
+		}
+		running.Wait()
+	}()
+	for done := false; !done; {
+		select {
+		case <-all:
+			done = true
+		case s := <-j.cfg.Signals:
+			n, _ := s.(syscall.Signal)
+			switch n {
+			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+				if j.stopped == 0 {
+					j.stopped = n
+					cancel(fmt.Errorf("stopped while the ranks were being started: %v", n))
+				}
+			case syscall.SIGTSTP:
+				syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			}
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	var texts []string
+	for i, err := range errs {
+		if err != nil {
+			texts = append(texts, fmt.Sprintf("host %s: %v", j.hosts[i].Name, err))
+		}
+	}
+	if n := len(texts); n > shown {
+		texts = append(texts[:shown], fmt.Sprintf("and %d other hosts", n-shown))
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "\n"))
+}
+
+// connect gets the agent on a host started.
+func (j *job) connect(ctx context.Context, h *host, exe *file) error {
+	s, err := openShell(j.cfg.SSH, h.Name, j.cfg.Keeper)
+	if err != nil {
+		return err
+	}
+	h.shell = s
+	defer context.AfterFunc(ctx, s.kill)()
+	late := make(chan struct{})
+	timer := time.AfterFunc(shellLimit, func() {
+		close(late)
+		s.kill()
+	})
+	_, err = s.r.Peek(1)
+	timer.Stop()
+	select {
+	case <-late:
+		return fmt.Errorf("its shell did not say anything within %v", shellLimit)
+	default:
+	}
+	if err == nil {
+		err = boot(s.r, s.in, exe, j.cfg.Copy)
+	}
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	h.link = newLink(s.in)
+	k, b, err := h.next()
+	switch {
+	case err == nil && k == kindFault:
+		return errors.New(string(b))
+	case err == nil && k != kindHello:
+		err = fmt.Errorf("a message of kind %q, want %q", byte(k), byte(kindHello))
+	}
+	if err == nil {
+		h.hello, err = decode[hello](b, "its first message")
+	}
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	if h.hello.Protocol != protocol {
+		return fmt.Errorf("the cohort there is %s and speaks version %d of what launcher and agent say; this is %s, version %d: use the same here and there, or leave --no-copy out",
+			h.hello.Version, h.hello.Protocol, j.cfg.Version, protocol)
+	}
+	go h.beat()
+	return nil
+}
+
+// next reads a frame that is no ping.
+func (h *host) next() (kind, []byte, error) {
+	for {
+		k, b, err := readFrame(h.shell.r, toLauncher)
+		h.quiet.Store(0)
+		if err != nil || k != kindPing {
+			return k, b, err
+		}
+	}
+}
+
+// beat has the agent hear of this process, and gives up a host that is silent.
+func (h *host) beat() {
+	tick := time.NewTicker(pingEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.shell.ended:
+			return
+		case <-tick.C:
+		}
+		h.link.send(kindPing)
+		if h.quiet.Add(1) > silence {
+			h.silent.Store(true)
+			h.shell.kill()
+			return
+		}
+	}
+}
+
+// place says which ranks each host has: blocks, in the order of the hosts.
+func (j *job) place() error {
+	if j.cfg.Ranks == 0 {
+		for _, h := range j.hosts {
+			if h.count = h.Slots; h.count == 0 {
+				h.count = min(h.hello.Usable, spawn.MaxRanks)
+			}
+			j.cfg.Ranks += h.count
+		}
+	}
+	first := 0
+	for _, h := range j.hosts {
+		if h.count > spawn.MaxRanks {
+			return fmt.Errorf("%d ranks on host %s: one has at most %d", h.count, h.Name, spawn.MaxRanks)
+		}
+		h.first = first
+		first += h.count
+	}
+	return nil
+}
+
+// prepare gives a host all that its ranks need.
+func (j *job) prepare(ctx context.Context, h *host) error {
+	defer context.AfterFunc(ctx, h.shell.kill)()
+	folder, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	c := &j.cfg
+	w := work{
+		Job: j.name, Backend: c.Backend, First: h.first, Ranks: h.count, Size: c.Ranks, Args: c.Args, Folder: folder,
+		Bind: string(c.Bind), Tag: c.Tag, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.meeting.secret,
+		Program: program{Name: c.Program, Path: c.Program, Command: !strings.Contains(c.Program, "/")},
+		Env:     append(append([]string{}, c.Env...), j.meeting.variables(h)...),
+	}
+	if j.program != nil {
+		w.Program.Sum, w.Program.Size = j.program.sum, j.program.size
+	}
+	h.link.sendJSON(kindWork, w)
+	for {
+		k, b, err := h.next()
+		switch {
+		case err != nil:
+			return h.shell.explain(ctx, err)
+		case k == kindFault:
+			return errors.New(string(b))
+		case k == kindReady:
+			r, err := decode[ready](b, "its answer")
+			if err == nil && r.Note != "" {
+				fmt.Fprintf(c.Stderr, "cohort: host %s: %s\n", h.Name, r.Note)
+			}
+			return err
+		case k == kindNeed && j.program != nil:
+			if err := h.upload(j.program); err != nil {
+				return h.shell.explain(ctx, err)
+			}
+		default:
+			return fmt.Errorf("a message of kind %q, which is not due now", byte(k))
+		}
+	}
+}
+
+// upload sends the program.
+func (h *host) upload(f *file) error {
+	r, b := f.reader(), make([]byte, maxChunk)
+	for {
+		n, err := r.Read(b)
+		if n > 0 {
+			if err := h.link.room(); err != nil {
+				return err
+			}
+			h.link.send(kindFile, b[:n])
+		}
+		if errors.Is(err, io.EOF) {
+			h.link.send(kindFile)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// close lets the agents go, and waits until each ssh has ended.
+func (j *job) close() {
+	late := time.After(partingLimit)
+	for _, h := range j.hosts {
+		if h.link != nil {
+			h.link.close()
+		} else if h.shell != nil {
+			h.shell.in.Close()
+		}
+	}
+	for _, h := range j.hosts {
+		if h.shell == nil {
+			continue
+		}
+		select {
+		case <-h.shell.ended:
+		case <-late:
+			h.shell.kill()
+			<-h.shell.ended
+			late = time.After(0)
+		}
+		h.shell.out.Close()
+	}
+}
+
+// isEnd reports whether an error is no more than the end of a connection.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE)
+}

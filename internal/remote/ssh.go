@@ -1,0 +1,207 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+const (
+	keptWords  = 20                     // lines of ssh's own that are kept
+	wordsLimit = 300 * time.Millisecond // for the last of them: a master connection keeps the pipe open
+)
+
+// sshOptions come after the user's own: ssh takes the first it is given of each. It never asks, gives up on a
+// host that does not answer, and says only what is wrong; ports to forward, for which one connection would
+// be enough, are for other uses of the host.
+var sshOptions = []string{"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "LogLevel=ERROR", "-o", "ClearAllForwardings=yes"}
+
+// shell is an ssh to a host.
+type shell struct {
+	cmd   *exec.Cmd
+	in    *os.File
+	out   *os.File
+	r     *bufio.Reader
+	ended chan struct{} // closed when it has, and all its words are there
+
+	mu    sync.Mutex
+	words []string
+}
+
+// openShell starts the boot script on a host. ssh is in a process group of its own: an interrupt from
+// the terminal is for the launcher, which passes it on.
+func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, error) {
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: not found in PATH; ranks on other hosts are started with it (--ssh names another)", command[0])
+	}
+	var ours, theirs []*os.File
+	closeAll := func(files []*os.File) {
+		for _, f := range files {
+			f.Close()
+		}
+	}
+	for i := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(append(ours, theirs...))
+			return nil, err
+		}
+		if i == 0 {
+			r, w = w, r
+		}
+		ours, theirs = append(ours, r), append(theirs, w)
+	}
+	defer closeAll(theirs)
+	args := append(append(append([]string{}, command[1:]...), sshOptions...), name, bootScript)
+	s := &shell{cmd: exec.Command(path, args...), in: ours[0], out: ours[1], r: bufio.NewReaderSize(ours[1], maxChunk), ended: make(chan struct{})}
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		closeAll(ours)
+		return nil, err
+	}
+	keeper.Group(s.cmd.Process.Pid)
+	go s.watch(ours[2], keeper)
+	return s, nil
+}
+
+// watch waits for the end of ssh, and keeps its words.
+func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		r := bufio.NewReader(stderr)
+		for {
+			line, err := r.ReadString('\n')
+			if line = strings.TrimSpace(line); line != "" {
+				s.mu.Lock()
+				if len(s.words) == keptWords {
+					s.words = s.words[1:]
+				}
+				s.words = append(s.words, line[:min(len(line), 500)])
+				s.mu.Unlock()
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	s.cmd.Wait()
+	keeper.GroupGone(s.cmd.Process.Pid)
+	stderr.SetReadDeadline(time.Now().Add(wordsLimit))
+	<-heard
+	stderr.Close()
+	close(s.ended)
+}
+
+// kill ends ssh. What it has been connected to ends by itself.
+func (s *shell) kill() {
+	select {
+	case <-s.ended:
+	default:
+		syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	}
+}
+
+// explain says why a host is of no use, with ssh's own words: it has ended, or is ended now.
+func (s *shell) explain(ctx context.Context, err error) error {
+	select {
+	case <-s.ended:
+	case <-time.After(wordsLimit):
+		s.kill()
+		<-s.ended
+	}
+	s.mu.Lock()
+	text := strings.Join(s.words, "\n  ")
+	s.mu.Unlock()
+	if context.Cause(ctx) != nil {
+		return context.Cause(ctx)
+	}
+	how := s.cmd.ProcessState.String()
+	status, _ := s.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	own := err != nil && !isEnd(err)
+	switch {
+	case own && text == "":
+		return err
+	case own:
+		return fmt.Errorf("%w\n  %s", err, text)
+	case text == "" && status.Signaled():
+		return fmt.Errorf("ssh was killed by %s", how)
+	case text == "":
+		return fmt.Errorf("ssh ended (%s) without a word%s", how, hint(status.ExitStatus(), ""))
+	}
+	return errors.New(text + hint(status.ExitStatus(), text))
+}
+
+// hint says what to do about the words of ssh, or of the boot script.
+func hint(status int, text string) string {
+	switch {
+	case strings.Contains(text, "Permission denied (") || strings.Contains(text, "Too many authentication failures"):
+		return "\n  cohort run asks for no password: set up a key (ssh-copy-id), or an agent, so that ssh -o BatchMode=yes HOST true works"
+	case strings.Contains(text, "IDENTIFICATION HAS CHANGED"):
+		return ""
+	case strings.Contains(text, "Host key verification failed") || strings.Contains(text, "host key is known"):
+		return "\n  the host's key is not known here: ssh to it once by hand, and see whether the key is the right one"
+	case strings.Contains(text, "there is no command \"agent\""):
+		return "\n  the cohort there is of an older version: use the same here and there, or leave --no-copy out"
+	case status == 126:
+		return "\n  the file system of its temporary folder does not allow programs to be run: set TMPDIR there, or use --no-copy"
+	case status == 127:
+		return "\n  there is no cohort there, neither at this one's path nor in PATH: leave --no-copy out, and it is sent"
+	case status >= 91 && status <= 94:
+		return "\n  the executable could not be put into a temporary folder there (TMPDIR chooses another)"
+	}
+	return ""
+}
+
+// SplitCommand splits a command line into words as a shell does, as far as quotes and backslashes go.
+func SplitCommand(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	begun, quote := false, rune(0)
+	escaped := false
+	for _, c := range line {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quote != '\'':
+			escaped, begun = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			quote, begun = c, true
+		case c == ' ' || c == '\t' || c == '\n':
+			if begun {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			begun = false
+		default:
+			word.WriteRune(c)
+			begun = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, fmt.Errorf("%q: a quote is not closed", line)
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	if len(words) == 0 {
+		return nil, errors.New("the command is empty")
+	}
+	return words, nil
+}

@@ -1,0 +1,99 @@
+package remote
+
+import (
+	"io"
+	"os"
+	"sync"
+)
+
+// A printer writes what comes from the hosts, and what is said of them, in the order in which it is given. Giving
+// does not wait: how much comes the hosts' windows limit.
+type printer struct {
+	failed func(error) // called once, for the first write that fails; nothing is written after it
+
+	mu      sync.Mutex
+	changed sync.Cond
+	queue   []piece
+	closing bool
+	done    chan struct{}
+}
+
+type piece struct {
+	w    io.Writer
+	b    []byte
+	used func() // called when it is written, or will not be
+}
+
+func newPrinter(failed func(error)) *printer {
+	p := &printer{failed: failed, done: make(chan struct{})}
+	p.changed.L = &p.mu
+	go p.run()
+	return p
+}
+
+func (p *printer) add(w io.Writer, b []byte, used func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = append(p.queue, piece{w, b, used})
+	p.changed.Signal()
+}
+
+// close has done closed when all is written.
+func (p *printer) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closing = true
+	p.changed.Signal()
+}
+
+func (p *printer) run() {
+	defer close(p.done)
+	var failed error
+	for {
+		p.mu.Lock()
+		for len(p.queue) == 0 && !p.closing {
+			p.changed.Wait()
+		}
+		queue := p.queue
+		p.queue = nil
+		p.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		for _, x := range queue {
+			if failed == nil || x.used == nil { // what this program says itself is tried in any case
+				if _, err := x.w.Write(x.b); err != nil && failed == nil {
+					failed = err
+					p.failed(err)
+				}
+			}
+			if x.used != nil {
+				x.used()
+			}
+		}
+	}
+}
+
+// inputWriter sends input to the host of rank 0.
+type inputWriter struct {
+	link   *link
+	window *credit
+}
+
+func (w *inputWriter) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		b := rest[:min(len(rest), maxChunk)]
+		rest = rest[len(b):]
+		if !w.window.take(charge(b)) {
+			return 0, os.ErrClosed
+		}
+		w.link.send(kindInput, b)
+	}
+	return len(p), nil
+}
+
+// Close tells rank 0 that its input has ended.
+func (w *inputWriter) Close() error {
+	w.link.send(kindInput)
+	return nil
+}
