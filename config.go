@@ -240,7 +240,7 @@ func (s *settings) settleHeartbeat(v string) error {
 		s.Heartbeat = -1
 	default:
 		d, err := time.ParseDuration(v)
-		if err != nil {
+		if err != nil || d <= 0 { // neither the default nor none is what everybody would take 0 for
 			return initFault("COHORT_HEARTBEAT is %q: want a duration such as 10s, or off", v)
 		}
 		s.Heartbeat = d

@@ -38,7 +38,7 @@ func TestSettle(t *testing.T) {
 	for _, bad := range [][]string{
 		{"COHORT_RANK=1"}, {"COHORT_SIZE=2"}, {"COHORT_RANK=2", "COHORT_SIZE=2"}, {"COHORT_RANK=-1", "COHORT_SIZE=2"},
 		{"COHORT_RANK=a", "COHORT_SIZE=2"}, {"COHORT_RANK=0", "COHORT_SIZE=0"}, {"COHORT_RANK=0", "COHORT_SIZE=99999999999999999999"},
-		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_HEARTBEAT=never"}, {"COHORT_HEARTBEAT=99ms"}, {"COHORT_CHECK=yes"}, {"COHORT_TCP_SHM=yes"}, {"COHORT_TCP_CHECKSUM=on"}, {"COHORT_COLLECTIVES=fast"},
+		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_HEARTBEAT=never"}, {"COHORT_HEARTBEAT=99ms"}, {"COHORT_HEARTBEAT=0"}, {"COHORT_HEARTBEAT=-1s"}, {"COHORT_CHECK=yes"}, {"COHORT_TCP_SHM=yes"}, {"COHORT_TCP_CHECKSUM=on"}, {"COHORT_COLLECTIVES=fast"},
 	} {
 		_, err := settle(nil, envOf(bad...))
 		name, _, _ := strings.Cut(bad[0], "=")
@@ -60,7 +60,7 @@ func TestHeartbeat(t *testing.T) {
 		env  string
 		want time.Duration
 	}{
-		{0, "", 0}, {0, "0s", 0}, {0, "2s", 2 * time.Second}, {0, "off", -1}, {time.Second, "off", time.Second},
+		{0, "", 0}, {0, "2s", 2 * time.Second}, {0, "off", -1}, {time.Second, "off", time.Second},
 		{-1, "2s", -1}, {0, "100ms", 100 * time.Millisecond},
 	} {
 		s, err := settle(&Config{Heartbeat: c.cfg}, envOf("COHORT_HEARTBEAT="+c.env))
@@ -154,6 +154,7 @@ func TestInitErrors(t *testing.T) {
 		{"local under mpiexec", nil, []string{"COHORT_BACKEND=local", "OMPI_COMM_WORLD_SIZE=4"}, ErrInit, []string{"OMPI_COMM_WORLD_SIZE=4"}},
 		{"shm without a place", &Config{Backend: "shm"}, nil, nil, []string{"shm"}},
 		{"bad timeout", nil, []string{"COHORT_TIMEOUT=soon"}, ErrInit, []string{"COHORT_TIMEOUT", "soon"}},
+		{"the rank is known", nil, []string{"COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_HEARTBEAT=0"}, ErrInit, []string{"init: rank 1: ", `COHORT_HEARTBEAT is "0"`}},
 	} {
 		if _, without := missing["mpi"]; !without && slices.Contains([]string{"mpi", "mpiexec", "PMI"}, c.what) {
 			continue // of builds without the backend, whose own tests have the others

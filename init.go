@@ -64,9 +64,13 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	return newWorld(ctx, bc, s), nil
 }
 
-// rankOf returns the rank to name in an error of Init.
+// rankOf returns the rank to name in an error of Init, whatever other setting it is about.
 func rankOf(cfg *Config) int {
-	if s, err := settle(cfg, osEnv); err == nil && s.sized {
+	var s settings
+	if cfg != nil {
+		s.Config = *cfg
+	}
+	if s.place(osEnv) == nil && s.sized {
 		return s.Rank
 	}
 	if l := mpifind.Launched(osEnv); l != nil && l.Rank >= 0 {
