@@ -22,7 +22,8 @@ type place struct {
 	op   *Operation
 	last *Operation // the last one that is over, if op is nil
 	wait time.Duration
-	past bool // op has failed: the rank is in it no more
+	past bool          // op has failed: the rank is in it no more
+	late time.Duration // by how much it came to the collective only after others had given up; 0 if it did not
 }
 
 // analysis is a job that is being looked at.
@@ -161,7 +162,8 @@ func (a *analysis) collective() (Finding, bool) {
 	// Who of its members is in what.
 	var texts []string
 	in := make(map[string][]int)
-	var away, ahead []int // who has not come to it, and who has been through
+	var away, begun, ahead []int // who has not come to it, who has and does not wait, and who has been through
+	gaveUp := a.gaveUp(first)
 	var longest time.Duration
 	past := true
 	for r, p := range a.ranks {
@@ -176,7 +178,11 @@ func (a *analysis) collective() (Finding, bool) {
 			continue
 		}
 		if p.op != nil && p.op.Kind.Collective() {
-			if s, _ := standOf(p.d, p.op); s == first {
+			if s, _ := standOf(p.d, p.op); s == first && !gaveUp.IsZero() && p.op.Begun.After(gaveUp) {
+				a.ranks[r].late = p.op.Begun.Sub(gaveUp)
+				away = append(away, r)
+				continue
+			} else if s == first {
 				text := a.call(p.op)
 				if in[text] == nil {
 					texts = append(texts, text)
@@ -191,6 +197,10 @@ func (a *analysis) collective() (Finding, bool) {
 		}
 		if a.through(p.d, first) {
 			ahead = append(ahead, r)
+			continue
+		}
+		if p.d.begun(first) {
+			begun = append(begun, r)
 			continue
 		}
 		away = append(away, r)
@@ -216,7 +226,7 @@ func (a *analysis) collective() (Finding, bool) {
 			line += "; " + a.absent(away)
 		}
 		return Finding{line, true}, true
-	case len(away) > 0:
+	case len(away)+len(begun) > 0:
 		name := insert(shortName(texts[0]), number+of)
 		verb := "wait"
 		if len(in[texts[0]]) == 1 {
@@ -225,11 +235,15 @@ func (a *analysis) collective() (Finding, bool) {
 		if past {
 			verb = "waited"
 		}
-		line := fmt.Sprintf("%s not come to %s, in which %s %s", ranksText(away, true)+have(away), name, ranksText(in[texts[0]], false), verb)
+		waits := fmt.Sprintf("in which %s %s", ranksText(in[texts[0]], false), verb)
 		if longest > 0 {
-			line += " for " + duration(longest)
+			waits += " for " + duration(longest)
 		}
-		return Finding{line + ": " + a.absent(away), true}, true
+		if len(away) == 0 {
+			line := fmt.Sprintf("%s begun %s, %s, without waiting for it: ", ranksText(begun, true)+have(begun), name, waits)
+			return Finding{line + a.absent(begun), true}, true
+		}
+		return Finding{fmt.Sprintf("%s not come to %s, %s: ", ranksText(away, true)+have(away), name, waits) + a.absent(away), true}, true
 	}
 	name := insert(shortName(texts[0]), number+of)
 	line := fmt.Sprintf("all ranks %s in %s%s", be([]int{0, 1}, past), name, waiting(longest))
@@ -364,6 +378,8 @@ func (a *analysis) state(r int) string {
 	switch {
 	case p.d == nil:
 		return "has left no record"
+	case p.late > 0:
+		return "came " + duration(p.late) + " after that"
 	case p.op != nil && p.past:
 		return fmt.Sprintf("was in %s, which ended with %q%s", a.describe(p.d, p.op), backend.Sentinel(p.op.Code), waiting(p.wait))
 	case p.op != nil && p.d.dead(a):

@@ -67,6 +67,11 @@ func undumped(d *Dump) *Dump {
 func TestAnalyse(t *testing.T) {
 	allreduce := func(state State) Operation { return coll(backend.Allreduce, 118, 9, state) }
 	before := coll(backend.Allreduce, 117, 5, Done)
+	iallreduce := func(state State) Operation {
+		o := coll(backend.Allreduce, 118, 9, state)
+		o.Form, o.Begun, o.Since = backend.Nonblocking, time.Time{}, at(10)
+		return o
+	}
 	irecv := p2p(Recv, 1, 7, 0, Waiting)
 	irecv.Form, irecv.Begun, irecv.Since = backend.Nonblocking, time.Time{}, at(10)
 	started := coll(backend.Allreduce, 3, 9, Open)
@@ -112,6 +117,16 @@ func TestAnalyse(t *testing.T) {
 		{"killed", []*Dump{
 			dump(0, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)), undumped(dump(1, 3, before)), dump(2, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)),
 		}, "rank 1 has not come to Allreduce #118, in which 0, 2 waited for 1.0 s: it is in no operation, or has ended, after Allreduce #117, which began 35 s before", false},
+		{"late", []*Dump{ // as one that was stopped, and continued to be ended
+			dump(0, 3, before, failed(allreduce(Open), backend.ErrTimeout, 39)), undumped(dump(1, 3, before, coll(backend.Allreduce, 118, 39.5, Open))),
+			dump(2, 3, before, failed(allreduce(Open), backend.ErrTimeout, 39)),
+		}, "rank 1 has not come to Allreduce #118, in which 0, 2 waited for 30 s: it came 500 ms after that", false},
+		{"late, with an error of its own", []*Dump{
+			dump(0, 2, failed(allreduce(Open), backend.ErrTimeout, 29)), dump(1, 2, failed(coll(backend.Allreduce, 118, 32, Open), backend.ErrBroken, 32)),
+		}, "rank 1 has not come to Allreduce #118, in which rank 0 waited for 20 s: it came 3.0 s after that", false},
+		{"begun and not waited for", []*Dump{
+			dump(0, 3, before, iallreduce(Waiting)), dump(1, 3, before, iallreduce(Open)), dump(2, 3, before, iallreduce(Waiting)),
+		}, "rank 1 has begun Iallreduce #118, in which 0, 2 wait for 30 s, without waiting for it: it is in no operation, after Iallreduce #118", false},
 		{"two wait for each other", []*Dump{
 			dump(0, 2, p2p(Recv, 1, 5, 10, Open)), dump(1, 2, p2p(Recv, 0, 6, 12, Open)),
 		}, "rank 0 is in Recv from 1, tag 5, rank 1 is in Recv from 0, tag 6: each waits for the next, waiting 30 s", false},

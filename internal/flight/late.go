@@ -1,0 +1,35 @@
+package flight
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// gaveUp returns when the first rank's time in a collective ran out, zero if none did. Who began it
+// later is one of those that had not come, though it looks as if all were in it: a rank that was
+// stopped comes when it is continued, if only to be ended.
+func (a *analysis) gaveUp(s stand) (first time.Time) {
+	for _, p := range a.ranks {
+		if p.op == nil || !p.past || !p.op.Kind.Collective() || p.op.Code != backend.Code(backend.ErrTimeout) || p.op.Since.IsZero() {
+			continue
+		}
+		if q, _ := standOf(p.d, p.op); q == s && (first.IsZero() || p.op.Since.Before(first)) {
+			first = p.op.Since
+		}
+	}
+	return first
+}
+
+// begun reports whether a rank has begun a collective that does not block, and not ended it.
+func (d *Dump) begun(s stand) bool {
+	for i := range d.Ops {
+		o := &d.Ops[i]
+		if o.Kind.Collective() && o.State == Open && o.Form != backend.Blocking && !o.prepares() {
+			if q, _ := standOf(d, o); q == s {
+				return true
+			}
+		}
+	}
+	return false
+}
