@@ -34,6 +34,8 @@ const (
 	helloSize = 32
 	replySize = 512
 	joinLimit = 60 * time.Second
+	// refuseLimit is for the ranks to come and be told that there will be no job.
+	refuseLimit = 2 * time.Second
 )
 
 func address(job string) string {
@@ -90,19 +92,27 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return nil, fmt.Errorf("another process serves the job %q already: is there a second rank 0?", cfg.Job)
 		}
-		return nil, err
+		return nil, tooMany(err, cfg)
 	}
 	defer ln.Close()
 	stop := context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 
-	seg, l, err := create(cfg)
+	var l layout
+	err = tooMany(nil, cfg)
+	if err == nil {
+		seg, l, err = create(cfg)
+	}
 	if err != nil {
-		return nil, err
+		refuse(ln, cfg.Size-1, err)
+		return seg, err
 	}
 	pids := map[int]int{}
 	for len(pids) < cfg.Size-1 {
 		c, err := ln.AcceptUnix()
+		if errors.Is(err, syscall.EMFILE) {
+			err = tooMany(err, cfg)
+		}
 		if err != nil {
 			return seg, waitError(ctx, err, "have not joined", func(r int) bool { return conns[r] != nil || r == 0 }, cfg.Size)
 		}
@@ -162,6 +172,36 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 	return seg, step(func() error { return nil })
 }
 
+// refuse tells ranks, as they come, that there will be no job, and why. They would otherwise wait for
+// a rank 0 that is no more.
+func refuse(ln *net.UnixListener, ranks int, why error) {
+	ln.SetDeadline(time.Now().Add(refuseLimit))
+	for range ranks {
+		c, err := ln.AcceptUnix()
+		if err != nil {
+			return // nobody came, or there is not even a descriptor for that
+		}
+		c.SetDeadline(time.Now().Add(time.Second))
+		io.ReadFull(c, make([]byte, helloSize)) // what is not read would take the answer with it
+		c.Write(reply(why.Error()))
+		c.Close()
+	}
+}
+
+// tooMany returns err, or what is to be done about it where it comes of too few descriptors: one more
+// for the segment, and one for every other rank, first for its connection, and then to watch it by.
+func tooMany(err error, cfg Config) error {
+	if err != nil && !errors.Is(err, syscall.EMFILE) {
+		return err
+	}
+	if e := shmem.Files(cfg.Size, jobOf(cfg)); e != nil {
+		return e
+	}
+	return err
+}
+
+func jobOf(cfg Config) string { return fmt.Sprintf("a job of %d ranks", cfg.Size) }
+
 // attach is the part of the other ranks.
 func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 	c, err := dial(ctx, cfg)
@@ -169,6 +209,9 @@ func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 		return nil, err
 	}
 	defer c.Close()
+	if err := tooMany(nil, cfg); err != nil {
+		return nil, err
+	}
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if uid, _, err := peer(c); err != nil {
@@ -226,6 +269,10 @@ func dial(ctx context.Context, cfg Config) (*net.UnixConn, error) {
 			return c, nil
 		}
 		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.EAGAIN) {
+			return nil, tooMany(err, cfg)
+		}
+		// A rank 0 with as few descriptors may have ended, and unable to say so.
+		if err := shmem.Files(cfg.Size+1, jobOf(cfg)); err != nil {
 			return nil, err
 		}
 		select {
@@ -292,7 +339,7 @@ func reply(text string) []byte {
 // readReply reads rank 0's answer: the segment's descriptor or an error.
 func readReply(c *net.UnixConn, size int) (fd int, err error) {
 	b, oob := make([]byte, replySize), make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
@@ -315,6 +362,9 @@ func readReply(c *net.UnixConn, size int) (fd int, err error) {
 	}
 	for _, f := range fds {
 		unix.Close(f)
+	}
+	if b[0] == 1 && flags&unix.MSG_CTRUNC != 0 {
+		return -1, fmt.Errorf("no descriptor is left for the memory of the job; raise the limit (ulimit -n): %w", syscall.EMFILE)
 	}
 	if b[0] != 0 {
 		return -1, errors.New("rank 0 runs another version of cohort")
@@ -363,7 +413,7 @@ func waitError(ctx context.Context, err error, what string, here func(int) bool,
 		why = "before the deadline"
 	}
 	if here == nil {
-		return fmt.Errorf("rank 0 was not there %s (%v): are all ranks of the job started on this node, with the same COHORT_JOB?", why, context.Cause(ctx))
+		return fmt.Errorf("rank 0 was not there %s (%v): are all ranks of the job started on this node, by the same user, with the same COHORT_JOB?", why, context.Cause(ctx))
 	}
 	var missing []string
 	for r := range size {

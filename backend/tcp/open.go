@@ -99,6 +99,12 @@ func initFault(format string, args ...any) error {
 //  2. Meet at the coordinator; rank 0 listens there too, unless the launcher does.
 //  3. Connect: of two ranks the higher one dials.
 func join(ctx context.Context, cfg Config) (backend.Comm, error) {
+	// To be short of descriptors would otherwise show on some of the ranks, in the middle of the meeting. A
+	// connection takes two for the moment in which it passes out of the runtime's hands. Four are for the
+	// listener, the runtime's poller, and memory that is being shared.
+	if err := shmem.Files(2*(cfg.Size-1)+4, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
+		return nil, err
+	}
 	secret, err := wire.ReadSecretFile(cfg.SecretFile)
 	if err != nil {
 		return nil, err

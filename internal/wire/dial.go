@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -46,6 +47,7 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
 	}
 	pause, last := firstPause, error(nil)
+	var short time.Time // since when there has been no descriptor
 	for {
 		conn, again, err := d.round(ctx)
 		if err == nil {
@@ -61,6 +63,14 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 			return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
 		}
 		last = err
+		switch {
+		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE):
+			short = time.Time{}
+		case short.IsZero():
+			short = time.Now()
+		case time.Since(short) > starved:
+			return nil, fmt.Errorf("connecting to %s: no descriptor is left; raise the limit (ulimit -n): %w", who(d.to), err)
+		}
 		// All ranks begin at once: pauses of random length keep them from coming back at once.
 		rest(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, longestPause)

@@ -229,7 +229,9 @@ func (l *Listener) starve(err error, lasted time.Duration) bool {
 	}
 	l.counts.add(reason, err)
 	if reason == Descriptors {
-		l.drop(0)
+		// Accept fails without a descriptor whether anybody waits or not: who has the last one is
+		// left its time.
+		l.drop(grace)
 	}
 	l.mu.Unlock()
 	if reason == Silent {

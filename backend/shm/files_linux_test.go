@@ -1,0 +1,105 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func init() {
+	// A rank that can open SHM_TEST_ROOM more files, and no more.
+	strangers["short"] = func(string) error {
+		var rank, size, room int
+		if _, err := fmt.Sscan(os.Getenv("SHM_TEST_ROOM"), &rank, &size, &room); err != nil {
+			return err
+		}
+		if r, w, err := os.Pipe(); err == nil { // what the runtime opens once, it opens now
+			r.Close()
+			w.Close()
+		}
+		if err := leave(room); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c, err := Open(ctx, Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB")})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier})
+		return err
+	}
+}
+
+// leave lowers the limit of open files to where only room more can be opened.
+func leave(room int) error {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return err
+	}
+	limit := 0
+	for free := 0; ; limit++ {
+		if _, err := unix.FcntlInt(uintptr(limit), unix.F_GETFD, 0); err == nil {
+			continue
+		}
+		if free == room {
+			break
+		}
+		free++
+	}
+	r.Cur = uint64(limit)
+	return unix.Setrlimit(unix.RLIMIT_NOFILE, &r)
+}
+
+// A rank needs a socket, the segment, and a descriptor for every other rank. With fewer the job does
+// not begin, on no rank, and each says at once what the limit has to be.
+func TestTooFewDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		ranks, room int
+		short       int // the rank that this is so on; all: -1
+		works       bool
+	}{
+		{2, 0, -1, false}, {2, 1, -1, false}, {2, 2, -1, false}, {2, 3, -1, true},
+		{3, 3, -1, false}, {3, 4, -1, true},
+		{5, 0, -1, false}, {5, 2, -1, false}, {5, 5, -1, false}, {5, 6, -1, true},
+		{8, 8, -1, false}, {8, 9, -1, true},
+		{4, 2, 0, false}, {4, 4, 0, false}, // the others hear of it
+	} {
+		t.Run(fmt.Sprintf("%d ranks, %d left on %d", c.ranks, c.room, c.short), func(t *testing.T) {
+			jobs++
+			cmds, out := make([]*exec.Cmd, c.ranks), make([]strings.Builder, c.ranks)
+			for r := range cmds {
+				room := c.room
+				if c.short >= 0 && r != c.short {
+					room = 100
+				}
+				cmd := exec.Command(os.Args[0])
+				cmd.Env = append(os.Environ(), "SHM_TEST_STRANGER=short", fmt.Sprintf("SHM_TEST_JOB=%d-%d-files", os.Getpid(), jobs),
+					fmt.Sprintf("SHM_TEST_ROOM=%d %d %d", r, c.ranks, room))
+				cmd.Stderr = &out[r]
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				cmds[r] = cmd
+			}
+			for r, cmd := range cmds {
+				err, text := cmd.Wait(), out[r].String()
+				switch {
+				case c.works && err != nil:
+					t.Errorf("rank %d: %v: %s", r, err, text)
+				case !c.works && (err == nil || !strings.Contains(text, "too many open files") || !strings.Contains(text, "raise it with ulimit -n ")):
+					t.Errorf("rank %d: %v: %s, want what limit to raise", r, err, text)
+				}
+			}
+		})
+	}
+}

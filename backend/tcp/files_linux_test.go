@@ -1,0 +1,137 @@
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// A process with TCP_TEST_SHORT is a rank that can open so many more files, and no more.
+func init() {
+	text := os.Getenv("TCP_TEST_SHORT")
+	if text == "" {
+		return
+	}
+	var rank, size, room int
+	var meet, secret string
+	_, err := fmt.Sscan(text, &rank, &size, &room, &meet, &secret)
+	if err == nil {
+		err = short(Config{Rank: rank, Size: size, Job: "short", Coordinator: meet, SecretFile: secret, Interface: "127.0.0.1"}, room)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func short(cfg Config, room int) error {
+	if r, w, err := os.Pipe(); err == nil { // what the runtime opens once, it opens now
+		r.Close()
+		w.Close()
+	}
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return err
+	}
+	limit := 0
+	for free := 0; ; limit++ {
+		if _, err := unix.FcntlInt(uintptr(limit), unix.F_GETFD, 0); err == nil {
+			continue
+		}
+		if free == room {
+			break
+		}
+		free++
+	}
+	r.Cur = uint64(limit)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	// All wait for rank 0, which waits for all.
+	bound := &backend.Bound{Timeout: time.Minute}
+	for r := 1; r < cfg.Size; r++ {
+		if cfg.Rank == 0 {
+			if _, err := c.Recv(bound, nil, r, 1); err != nil {
+				return err
+			}
+		}
+	}
+	if cfg.Rank > 0 {
+		if err := c.Send(bound, nil, 0, 1, backend.Standard); err != nil {
+			return err
+		}
+		_, err := c.Recv(bound, nil, 0, 2)
+		return err
+	}
+	for r := 1; r < cfg.Size; r++ {
+		if err := c.Send(bound, nil, r, 2, backend.Standard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// With fewer descriptors than a job needs it does not begin, on no rank, and each says at once what the
+// limit has to be. With as many as are asked for it always works.
+func TestTooFewDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		ranks, room int
+		works       bool
+	}{
+		{2, 0, false}, {2, 5, false}, {2, 6, true},
+		{3, 4, false}, {3, 7, false}, {3, 8, true},
+		{5, 2, false}, {5, 11, false}, {5, 12, true},
+		{8, 17, false}, {8, 18, true},
+	} {
+		t.Run(fmt.Sprintf("%d ranks, %d left", c.ranks, c.room), func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			meet := l.Addr().String()
+			l.Close()
+			secret := filepath.Join(t.TempDir(), "secret")
+			if err := wire.NewSecret().WriteFile(secret); err != nil {
+				t.Fatal(err)
+			}
+			cmds, out := make([]*exec.Cmd, c.ranks), make([]strings.Builder, c.ranks)
+			for r := range cmds {
+				cmd := exec.Command(os.Args[0])
+				cmd.Env = append(os.Environ(), fmt.Sprintf("TCP_TEST_SHORT=%d %d %d %s %s", r, c.ranks, c.room, meet, secret))
+				cmd.Stderr = &out[r]
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				cmds[r] = cmd
+			}
+			for r, cmd := range cmds {
+				err, text := cmd.Wait(), out[r].String()
+				switch {
+				case c.works && err != nil:
+					t.Errorf("rank %d: %v: %s", r, err, text)
+				case !c.works && (err == nil || !strings.Contains(text, "too many open files") || !strings.Contains(text, "raise it with ulimit -n ")):
+					t.Errorf("rank %d: %v: %s, want what limit to raise", r, err, text)
+				}
+			}
+		})
+	}
+}
