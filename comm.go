@@ -60,6 +60,7 @@ type core struct {
 
 	windowsMade int
 	recovery    *recovery // nil until Agree or Shrink is called; made under mu
+	shrinking   bool      // a Shrink of the library's own has not ended; of the rank whose collective it is
 
 	mu       sync.Mutex
 	handles  map[context.Context]*handle

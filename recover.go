@@ -26,13 +26,17 @@ const (
 // rank that is lost on the way takes part or not, for all the same.
 //
 // Errors: [ErrPeerLost] if the others have declared this rank lost, or the job has been aborted;
-// [ErrMismatch] on every rank if one calls Shrink; [ErrBusy]; [ErrNotSupported] on mpi.
+// [ErrMismatch] on every rank if one calls Shrink; [ErrBusy]; [ErrNotSupported] on mpi where the library
+// does not go on after losses, or on mpi for a flag of more than 32 bits.
 //
 // Deadline: [ErrTimeout], which names ranks that have not come. The agreement is not over then, for
 // the others may have gone on with this rank's flag: call Agree again, and it goes on where it was,
 // with the flag of the first call.
 func (c *Comm) Agree(flag int) (int, error) {
 	fail := func(err error) (int, error) { return 0, c.failed("agree", Undefined, Undefined, err) }
+	if bc, ok := c.recoverer(); ok {
+		return c.agreeBy(bc, flag, fail)
+	}
 	r, err := c.recovering("Agree")
 	if err != nil {
 		return fail(err)
@@ -54,7 +58,10 @@ func (c *Comm) Lost() []int {
 	if c == nil || c.core == nil {
 		return nil
 	}
-	bc, ok := c.core.bc.(backend.Survivor)
+	bc, ok := c.core.bc.(interface {
+		Lost() []int
+		WorldRank(rank int) int
+	})
 	if !ok {
 		return nil
 	}
@@ -69,21 +76,25 @@ func (c *Comm) Lost() []int {
 }
 
 // Revoke ends what other ranks wait for on c, and all that is called on it later, with [ErrBroken]
-// that names the calling rank: so a rank that has learnt of a failure gets the others, who may wait for
+// that names the calling rank (on mpi it names none): so a rank that has learnt of a failure gets the others, who may wait for
 // something else, to where they learn of it too. Agree and Shrink still work.
 //
 // Local: one rank is enough, and it does not wait.
 //
-// Errors: [ErrNotSupported] on mpi.
+// Errors: [ErrNotSupported] on mpi where the library does not go on after losses.
 func (c *Comm) Revoke() error {
 	err := c.open()
+	why := func() error { return fault(ErrBroken, fmt.Sprintf("rank %d revoked it", c.core.rank)) }
 	if err == nil {
-		_, err = c.survivor()
+		if bc, ok := c.recoverer(); ok {
+			err = bc.Revoke(why())
+		} else if _, err = c.survivor(); err == nil {
+			c.core.bc.Break(why())
+		}
 	}
 	if err != nil {
 		return c.failed("revoke", Undefined, Undefined, err)
 	}
-	c.core.bc.Break(fault(ErrBroken, fmt.Sprintf("rank %d revoked it", c.core.rank)))
 	return nil
 }
 

@@ -28,13 +28,17 @@ type shrinking struct {
 // Collective over the survivors: the ranks of c that are not lost, and have not closed c, call it.
 //
 // Errors: [ErrPeerLost] if the others have declared this rank lost, or the job has been aborted;
-// [ErrMismatch] on every rank if one calls Agree; [ErrBusy]; [ErrNotSupported] on mpi. If one rank
+// [ErrMismatch] on every rank if one calls Agree; [ErrBusy]; [ErrNotSupported] on mpi where the library does not go
+// on after losses. If one rank
 // cannot make the communicator, no rank gets it.
 //
 // Deadline: [ErrTimeout], which names ranks that have not come. Call Shrink again, and it goes on where
 // it was.
 func (c *Comm) Shrink() (*Comm, error) {
 	fail := func(err error) (*Comm, error) { return nil, c.failed("shrink", Undefined, Undefined, err) }
+	if bc, ok := c.recoverer(); ok {
+		return c.shrinkBy(bc, fail)
+	}
 	r, err := c.recovering("Shrink")
 	if err != nil {
 		return fail(err)

@@ -34,6 +34,8 @@ type comm struct {
 	user   userCall
 	late   sync.Mutex // held by a blocking collective that was given up until it returns, if ever
 	leaked atomic.Bool
+
+	recovery recovery
 }
 
 // ended is why a communicator cannot be used.

@@ -134,14 +134,26 @@ func (e *engine) poll(spins int) {
 		e.mu.Unlock()
 		return
 	}
+	var open *finished
+	n = 0
 	for i := range done {
-		fin[i] = finished{e.ops[from+int(e.at[i])], e.st[i]}
-		fin[i].o.h = e.reqs[from+int(e.at[i])]
+		f := finished{e.ops[from+int(e.at[i])], e.st[i]}
+		if f.st.Error != 0 && libmpi.Undecided(f.st.Error) {
+			open = &f
+			continue
+		}
+		f.o.h = e.reqs[from+int(e.at[i])]
+		e.at[n], fin[n] = e.at[i], f
+		n++
 	}
-	e.take(fin[:done], from)
+	e.take(fin[:n], from)
 	e.mu.Unlock()
-	for i := range done {
+	for i := range n {
 		fin[i].o.finish(&fin[i].st)
+	}
+	if open != nil {
+		// Still the library's, and so is its buffer: what the communicator is broken with ends it here.
+		_ = open.o.c.heard(libmpi.Error(open.st.Error))
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // fault returns the error of a code.
 func (c *comm) fault(code libmpi.Code) error {
-	return libmpi.Error(code)
+	return c.heard(libmpi.Error(code))
 }
 
 // noticeSize is how long a notice is at most: a sentinel's code and a text, short
@@ -59,7 +59,8 @@ func asFault(err error) *backend.Fault {
 	return &backend.Fault{Sentinel: s, Text: strings.TrimPrefix(err.Error(), s.Error()+": ")}
 }
 
-// hear looks for a notice of another rank.
+// hear looks for a notice of another rank. Where a rank of the communicator is lost, or it was revoked, a
+// library that recovers says so instead.
 func (c *comm) hear() {
 	if c.size == 1 || c.state.Load() != nil {
 		return
@@ -69,7 +70,11 @@ func (c *comm) hear() {
 	}
 	defer c.hearing.Unlock()
 	var st libmpi.Status
-	if c.ctl.Probe(backend.AnySource, c.p.folds.notice(), false, &st) != 0 || st.Flag == 0 {
+	if code := c.ctl.Probe(backend.AnySource, c.p.folds.notice(), false, &st); code != 0 {
+		_ = c.heard(libmpi.Error(code))
+		return
+	}
+	if st.Flag == 0 {
 		return
 	}
 	buf := make([]byte, noticeSize)

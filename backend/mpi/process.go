@@ -28,6 +28,8 @@ type process struct {
 	small         int  // bytes of a collective that fit into eager messages
 	large         bool // the library counts above 2^31-1
 	persistent    bool // it has persistent collectives
+	recovers      bool // it goes on after a loss
+	whyNot        string
 
 	kept struct { // buffers that the library may still write
 		sync.Mutex

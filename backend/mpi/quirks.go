@@ -26,6 +26,7 @@ const (
 	quirkNilBuffer                            // a null buffer with a count is a crash, not an error
 	quirkSilentMismatch                       // calls that do not match end without an error, or never
 	quirkSignals                              // signal handlers are replaced, in ways that break a Go program
+	quirkULFM                                 // the functions of ULFM end the process
 	quirkCUDACrash                            // asking for CUDA is a crash where the library was built without
 )
 
@@ -218,6 +219,12 @@ var quirkTable = []quirk{
 		wrong:    "where it uses UCX or PSM2, these replace signal handlers; Open MPI itself leaves Go's alone",
 		does:     "as for MPICH",
 		evidence: "measured with 4.1.4, which by default uses neither on one node",
+	},
+	{
+		kind: quirkULFM, vendor: anyMPICH, from: "3.4",
+		wrong:    "MPIX_Comm_revoke, MPIX_Comm_agree, MPIX_Comm_shrink and MPIX_Comm_failure_ack end the process with a failed assertion, also where nobody is lost, in builds with the device ch4",
+		does:     "calls them only where the library says that its device is ch3",
+		evidence: "measured with 4.0.2 (ch4:ucx, 2 and 4 ranks); the code is the same in the development branch as of 2023 (src/mpid/ch4/src/ch4_comm.c), pmodels/mpich#3483 and #7706 are not in a release known to cohort",
 	},
 	{
 		kind: quirkCUDACrash, vendor: anyOpenMPI, before: "5.0",

@@ -60,7 +60,7 @@ func (o *op) finish(st *libmpi.Status) {
 	var err error
 	switch {
 	case st.Error != 0:
-		err = libmpi.Error(st.Error)
+		err = o.c.heard(libmpi.Error(st.Error))
 		if backend.Code(err) == truncateCode {
 			if o.c.p.blind {
 				st.Bytes = -1

@@ -57,6 +57,12 @@ func Failed(code Code) bool {
 	return code > 0 && strings.HasPrefix(ClassName(loaded.ABI, Class(code)), "MPIX_ERR_PROC_FAILED")
 }
 
+// Undecided reports whether a code is that of a request which is not complete, though a process failure
+// keeps it from being so for now: a receive from any source.
+func Undecided(code Code) bool {
+	return code > 0 && ClassName(loaded.ABI, Class(code)) == "MPIX_ERR_PROC_FAILED_PENDING"
+}
+
 // Revoke ends what all ranks do on the communicator, and will do, but for Agree and Shrink.
 func (c Comm) Revoke() Code {
 	enter()

@@ -1,0 +1,317 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// unsupported calls what a library without ULFM cannot do, and goes on.
+func unsupported(w *cohort.Comm) error {
+	_, agree := w.Agree(1)
+	_, shrink := w.Shrink()
+	for op, err := range map[string]error{"agree": agree, "shrink": shrink, "revoke": w.Revoke()} {
+		var o *cohort.OpError
+		if !errors.Is(err, cohort.ErrNotSupported) || !errors.As(err, &o) || o.Op != op {
+			return fmt.Errorf("%s: %v", op, err)
+		}
+		if w.Rank() == 0 {
+			say("%s: %v", op, err)
+		}
+	}
+	if lost := w.Lost(); lost != nil {
+		return fmt.Errorf("lost: %v", lost)
+	}
+	return traffic(w, 3)
+}
+
+// TestWithoutULFM: neither library has it. MPICH has its functions, each of which would end the process.
+func TestWithoutULFM(t *testing.T) {
+	program("without", func() error { return with(unsupported) })
+	for name, texts := range map[string][]string{
+		"mpich":   {"MPICH 4.", "does not go on after a loss: its functions for that (ULFM) end the process: its device is ch4:"},
+		"openmpi": {"Open MPI v4.", "does not go on after a loss: it has no ULFM (MPIX_Comm_shrink and its like), which Open MPI has from 5.0 on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := start(t, name, 2, "without").must(t)
+			for _, op := range []string{"agree:", "shrink:", "revoke:"} {
+				all := e.lines(op)
+				if len(all) != 1 || !strings.Contains(all[0], texts[0]) || !strings.Contains(all[0], texts[1]) {
+					t.Errorf("%s %q, want one with %q", op, all, texts)
+				}
+			}
+		})
+	}
+}
+
+// ulfm is how the ranks of a test find the folder of testdata/ulfm.c.
+const ulfm = "ULFM_DIR"
+
+// die makes this rank one that counts as lost, and waits for the job to end, which it takes no part in.
+func die(w *cohort.Comm) error {
+	if err := tell("lost", w.Rank()); err != nil {
+		return err
+	}
+	heardOf("survived", w.Size()-1)
+	return nil
+}
+
+// tell tells the other ranks of something that this one has come to, without MPI.
+func tell(what string, rank int) error {
+	return os.WriteFile(filepath.Join(os.Getenv(ulfm), fmt.Sprintf("%s.%d", what, rank)), nil, 0o600)
+}
+
+// heardOf waits until so many ranks have told.
+func heardOf(what string, ranks int) {
+	for n := 0; n < ranks; time.Sleep(time.Millisecond) {
+		all, _ := filepath.Glob(filepath.Join(os.Getenv(ulfm), what+".*"))
+		n = len(all)
+	}
+}
+
+// recovered is what the ranks that are left do after a loss.
+func recovered(c *cohort.Comm, gone int) error {
+	if lost := c.Lost(); !slices.Equal(lost, []int{gone}) {
+		return fmt.Errorf("lost: %v, want %d", lost, gone)
+	}
+	if err := c.Revoke(); err != nil {
+		return err
+	}
+	all, err := c.Agree(^(1 << c.Rank()))
+	if err != nil {
+		return err
+	}
+	want := -1
+	for r := range c.Size() {
+		if r != gone {
+			want &^= 1 << r
+		}
+	}
+	if all != want {
+		return fmt.Errorf("agreed on %#x, want %#x", all, want)
+	}
+	d, err := c.Shrink()
+	if err != nil {
+		return err
+	}
+	rank := c.Rank()
+	if rank > gone {
+		rank--
+	}
+	if d.Size() != c.Size()-1 || d.Rank() != rank {
+		return fmt.Errorf("rank %d of %d after the Shrink, want %d of %d", d.Rank(), d.Size(), rank, c.Size()-1)
+	}
+	if lost := d.Lost(); lost != nil {
+		return fmt.Errorf("lost after the Shrink: %v", lost)
+	}
+	if err := traffic(d, 3); err != nil {
+		return err
+	}
+	// From there communicators are made as from any, and their ids are free on all ranks.
+	e, err := d.Dup()
+	if err != nil {
+		return err
+	}
+	return traffic(e, 3)
+}
+
+// wait for a loss, or a revocation, in everything that can wait.
+var waits = map[string]func(c *cohort.Comm, gone int) error{
+	"recv": func(c *cohort.Comm, gone int) error {
+		_, err := cohort.Recv(c, make([]int, 1), gone, 1)
+		return err
+	},
+	"any": func(c *cohort.Comm, _ int) error {
+		_, err := cohort.Recv(c, make([]int, 1), cohort.AnySource, 1)
+		return err
+	},
+	"irecv": func(c *cohort.Comm, gone int) error {
+		q, err := cohort.Irecv(c, make([]int, 1), gone, 1)
+		if err == nil {
+			_, err = q.Wait()
+		}
+		return err
+	},
+	"test": func(c *cohort.Comm, gone int) error {
+		q, err := cohort.Irecv(c, make([]int, 1), gone, 1)
+		for done := false; err == nil && !done; {
+			_, done, err = q.Test()
+		}
+		return err
+	},
+	"barrier":   func(c *cohort.Comm, _ int) error { return c.Barrier() },
+	"allreduce": func(c *cohort.Comm, _ int) error { _, err := cohort.AllreduceOne(c, 1, cohort.Sum); return err },
+	"limited": func(c *cohort.Comm, _ int) error {
+		ctx, cancel := context.WithTimeout(background, time.Hour)
+		defer cancel()
+		return c.WithContext(ctx).Barrier()
+	},
+}
+
+// lose has one rank be lost while the others wait for it.
+func lose(w *cohort.Comm) error {
+	c, err := w.Dup()
+	if err != nil {
+		return err
+	}
+	gone := w.Size() - 2
+	if w.Rank() == gone {
+		return die(w)
+	}
+	err = waits[os.Getenv("ULFM_WAIT")](c, gone)
+	if !errors.Is(err, cohort.ErrPeerLost) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d is lost", gone)) {
+		return fmt.Errorf("the wait ended with %v", err)
+	}
+	if err := c.Barrier(); !errors.Is(err, cohort.ErrPeerLost) {
+		return fmt.Errorf("the next operation ended with %v", err)
+	}
+	if err := tell("waited", w.Rank()); err != nil {
+		return err
+	}
+	heardOf("waited", w.Size()-1) // else one learns of the loss by the other's Revoke
+	if err := recovered(c, gone); err != nil {
+		return err
+	}
+	say("survived %d", w.Rank())
+	return tell("survived", w.Rank())
+}
+
+// revoke has rank 0 revoke a communicator on which the others wait for nothing that comes.
+func revoke(w *cohort.Comm) error {
+	c, err := w.Dup()
+	if err != nil {
+		return err
+	}
+	if w.Rank() == 0 {
+		err = c.Revoke()
+	} else if err = waits[os.Getenv("ULFM_WAIT")](c, 0); errors.Is(err, cohort.ErrBroken) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("the wait ended with %v", err)
+	}
+	if err := c.Barrier(); !errors.Is(err, cohort.ErrBroken) {
+		return fmt.Errorf("the next operation ended with %v", err)
+	}
+	// Nobody is lost: all are in what is made.
+	d, err := c.Shrink()
+	if err != nil {
+		return err
+	}
+	if err := traffic(d, 3); err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+// late has one rank come to an Agree and a Shrink after the time of the others is up.
+func late(w *cohort.Comm) error {
+	turns, err := w.Dup() // where the rank that is late hears that the others have given up
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	if w.Rank() != 0 {
+		if _, err := w.WithContext(ctx).Agree(6 | w.Rank()); !errors.Is(err, cohort.ErrTimeout) {
+			return fmt.Errorf("an Agree without rank 0: %v", err)
+		}
+		if _, err := w.Shrink(); !errors.Is(err, cohort.ErrRequest) {
+			return fmt.Errorf("a Shrink in the middle of an Agree: %v", err)
+		}
+	}
+	if err := turns.Barrier(); err != nil {
+		return err
+	}
+	// The first call's flag counts.
+	if all, err := w.Agree(map[bool]int{true: 2, false: 0}[w.Rank() == 0]); err != nil || all != 2 {
+		return fmt.Errorf("agreed on %d, %v", all, err)
+	}
+	if w.Rank() != 0 {
+		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+		defer cancel()
+		if _, err := w.WithContext(ctx).Shrink(); !errors.Is(err, cohort.ErrTimeout) {
+			return fmt.Errorf("a Shrink without rank 0: %v", err)
+		}
+	}
+	if err := turns.Barrier(); err != nil {
+		return err
+	}
+	d, err := w.Shrink()
+	if err != nil {
+		return err
+	}
+	if err := traffic(d, 3); err != nil {
+		return err
+	}
+	// Flags are of 32 bits.
+	all, err := d.Agree(-1 << 31)
+	if err != nil || all != -1<<31 {
+		return fmt.Errorf("agreed on %#x, %v", all, err)
+	}
+	if d.Rank() == 0 {
+		if _, err = d.Agree(1 << 40); !errors.Is(err, cohort.ErrNotSupported) {
+			return fmt.Errorf("a flag of 41 bits: %v", err)
+		}
+	} else if all, err = d.Agree(-1); err != nil || all != 0 {
+		return fmt.Errorf("agreed on %#x, %v, want 0", all, err)
+	}
+	// Ranks that do not call the same all learn of it.
+	if d.Rank() == 0 {
+		_, err = d.Agree(1)
+	} else {
+		_, err = d.Shrink()
+	}
+	if !errors.Is(err, cohort.ErrMismatch) {
+		return fmt.Errorf("Agree and Shrink at once: %v", err)
+	}
+	return traffic(d, 3)
+}
+
+// TestULFM tries what is done with ULFM, where neither library of the tests has it: its functions are those of
+// testdata/ulfm.c, above Open MPI, and losses are what that takes for one. The errors, the errands of
+// the goroutines and what becomes of communicators are cohort's own.
+func TestULFM(t *testing.T) {
+	program("lose", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		return lose(w) // the world has lost a rank: MPI is not left
+	})
+	program("revoke", func() error { return with(revoke) })
+	program("late", func() error { return with(late) })
+	program("off", func() error { return with(unsupported) })
+	launcher(t, "openmpi")
+	source, err := os.ReadFile("testdata/ulfm.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	preload := "LD_PRELOAD=" + compiledC(t, "mpicc.openmpi", string(source), "ulfm.so", "-shared", "-fPIC")
+	run := func(t *testing.T, n int, program string, env ...string) ended {
+		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
+	}
+	for name := range waits {
+		t.Run("lose/"+name, func(t *testing.T) {
+			e := run(t, 3, "lose", "ULFM_WAIT="+name)
+			if got := e.lines("survived"); len(got) != 2 {
+				t.Errorf("ranks %q came to the end, want two\n%s", got, e.out)
+			}
+		})
+		t.Run("revoke/"+name, func(t *testing.T) { run(t, 3, "revoke", "ULFM_WAIT="+name).must(t) })
+	}
+	t.Run("late", func(t *testing.T) { run(t, 3, "late").must(t) })
+	t.Run("off", func(t *testing.T) {
+		run(t, 2, "off", "ULFM_OFF=1").must(t).has(t, "not switched on: start the program with mpirun --with-ft ulfm")
+	})
+}
