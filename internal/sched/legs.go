@@ -70,7 +70,8 @@ func in(ranks []int, r int) int {
 	return -1
 }
 
-// place finds out where the ranks are.
+// place finds out where the ranks are, once: most communicators never have an
+// operation of this package.
 func (r *Runner) place() {
 	if r.legs != nil || r.size < 2 {
 		return

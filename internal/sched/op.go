@@ -41,6 +41,7 @@ const (
 )
 
 func newOp(r *Runner) *Op {
+	r.place()
 	o := &Op{r: r}
 	o.check.init(o)
 	o.data.init(o)

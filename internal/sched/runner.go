@@ -16,7 +16,7 @@ type Runner struct {
 	kept       backend.Flusher   // the same, nil if it is none
 	rank, size int
 	nodes      *coll.Nodes // nil: they make no difference
-	legs       []leg       // of exchanges
+	legs       []leg       // of exchanges; both are set by the first operation
 	cache      cache
 	op         *Op // of the blocking collectives
 	persistent uint32
@@ -29,9 +29,7 @@ type Runner struct {
 func New(comm backend.Comm) *Runner {
 	both, _ := comm.(backend.Exchanger)
 	kept, _ := comm.(backend.Flusher)
-	r := &Runner{comm: comm, both: both, kept: kept, rank: comm.Rank(), size: comm.Size()}
-	r.place()
-	return r
+	return &Runner{comm: comm, both: both, kept: kept, rank: comm.Rank(), size: comm.Size()}
 }
 
 // Run makes a blocking collective call. With check false the caller knows that
