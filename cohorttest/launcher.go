@@ -62,7 +62,7 @@ func (before resources) left() string {
 		buf := make([]byte, 1<<20)
 		s += fmt.Sprintf("%d goroutines, %d before:\n%s\n", n, before.goroutines, buf[:runtime.Stack(buf, true)])
 	}
-	if n := openFiles(); n > before.files {
+	if n := settleFiles(before.files); n > before.files {
 		s += fmt.Sprintf("%d open files, %d before\n", n, before.files)
 	}
 	return s

@@ -55,9 +55,15 @@ func mappings() string {
 // settle waits until there are no more than want goroutines and returns how
 // many there are then, or after as much time as no goroutine that has been told
 // to end can need.
-func settle(want int) int {
+func settle(want int) int { return fall(runtime.NumGoroutine, want) }
+
+// settleFiles does so for descriptors: a file may be open for a moment, of a timer
+// that comes late, or of the runtime.
+func settleFiles(want int) int { return fall(openFiles, want) }
+
+func fall(count func() int, want int) int {
 	for begun := time.Now(); ; runtime.Gosched() {
-		n := runtime.NumGoroutine()
+		n := count()
 		if n <= want || time.Since(begun) > 20*time.Second {
 			return n
 		}

@@ -409,12 +409,13 @@ func (p plan) verdict(r *Rank, what string, err error) {
 		}
 	case p.kind == leaves && r.Rank == p.victim:
 		// It may have waited too long before, or for others who had.
-		if err != nil && !is(cohort.ErrClosed, cohort.ErrBroken, cohort.ErrTimeout, cohort.ErrPeerLost) {
+		if err != nil && !is(cohort.ErrClosed, cohort.ErrBroken, cohort.ErrTimeout, cohort.ErrPeerLost, cohort.ErrCanceled) {
 			r.Errorf("%s: %v on the rank that left, want ErrClosed", what, err)
 		}
 	case !p.dies(r.World.Caps().Processes):
-		if is(cohort.ErrClosed) || err != nil && !is(cohort.ErrTimeout, cohort.ErrPeerLost) {
-			r.Errorf("%s: %v while a rank %s, want ErrTimeout or ErrPeerLost", what, err, p.kind)
+		// A sender whose time was up takes a message back that a probe has found.
+		if is(cohort.ErrClosed) || err != nil && !is(cohort.ErrTimeout, cohort.ErrPeerLost, cohort.ErrCanceled) {
+			r.Errorf("%s: %v while a rank %s, want ErrTimeout, ErrPeerLost or ErrCanceled", what, err, p.kind)
 		}
 	case !is(cohort.ErrPeerLost):
 		r.Errorf("%s: got error %v, want ErrPeerLost", what, err)
