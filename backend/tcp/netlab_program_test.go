@@ -73,6 +73,17 @@ const rankPatience = 2 * time.Minute
 // startRanks starts this test's program on hosts 0 to ranks-1 and returns what waits for them.
 func startRanks(t *testing.T, n *netlab.Net, ranks int, env ...string) (wait func() []outcome) {
 	t.Helper()
+	of := make([]int, ranks)
+	for r := range of {
+		of[r] = r
+	}
+	return startRanksOn(t, n, of, env...)
+}
+
+// startRanksOn is startRanks with the host of each rank; the host with the number of ranks is free.
+func startRanksOn(t *testing.T, n *netlab.Net, of []int, env ...string) (wait func() []outcome) {
+	t.Helper()
+	ranks := len(of)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +102,7 @@ func startRanks(t *testing.T, n *netlab.Net, ranks int, env ...string) (wait fun
 			"COHORT_RANK="+strconv.Itoa(r), "COHORT_SIZE="+strconv.Itoa(ranks))
 		cmd.Env = append(append(cmd.Env, meet...), env...)
 		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, 10*time.Second
-		if err := n.Start(r, cmd); err != nil {
+		if err := n.Start(of[r], cmd); err != nil {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
