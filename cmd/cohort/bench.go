@@ -145,7 +145,7 @@ func (b *benchSettings) start() (int, error) {
 		Path: exe, Args: os.Args[1:], Backend: "shm", Ranks: b.ranks, Places: places, Signals: signals, Keeper: keeper,
 	}
 	if b.backend == "mpi" {
-		launch, remove, err := mpiLaunch(b.ranks, keeper)
+		launch, remove, err := mpiLaunch(b.ranks, false, keeper)
 		if err != nil {
 			return statusUsage, err
 		}

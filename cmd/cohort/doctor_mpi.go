@@ -246,7 +246,7 @@ func (d *diagnosis) backendMPI(env func(string) (string, bool)) {
 		d.add(group, name, none, "not tried: this is a process of "+l.String(), "")
 		return
 	}
-	launch, remove, err := mpiLaunch(2, nil)
+	launch, remove, err := mpiLaunch(2, false, nil)
 	if err != nil {
 		d.add(group, name, none, err.Error(), "")
 		return

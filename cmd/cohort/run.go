@@ -86,9 +86,6 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err := checkRunBackend(r.backend); err != nil {
 		return statusUsage, err
 	}
-	if r.goOn && r.backend == "mpi" {
-		return statusUsage, usagef("--resilient: the launchers of MPI libraries end the whole job when a rank fails; use --backend shm or tcp")
-	}
 	if r.hosts.asked() {
 		return r.runHosts(args)
 	}
@@ -140,12 +137,13 @@ func (r *runOptions) run(args []string) (int, error) {
 		defer end()
 	}
 	if r.backend == "mpi" {
-		launch, remove, err := mpiLaunch(r.ranks, keeper)
+		launch, remove, err := mpiLaunch(r.ranks, r.goOn, keeper)
 		if err != nil {
 			return statusUsage, err
 		}
 		defer remove()
 		config.Launch = launch
+		config.Resilient = func() bool { return r.goOn }
 	}
 	if r.backend == "tcp" {
 		end, err := tcpMeeting(&config, keeper)

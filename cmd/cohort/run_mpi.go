@@ -61,9 +61,27 @@ func libraryToRun(env func(string) (string, bool)) (lib mpifind.Library, command
 	return lib, "", nil, mpifind.NotFound(found, env)
 }
 
-// mpiLaunch says how the ranks of a job are started by an MPI launcher. remove
-// removes what the launcher may leave.
-func mpiLaunch(ranks int, keeper *spawn.Keeper) (launch *spawn.Launch, remove func(), err error) {
+// letGoOn has the launcher of a library let the other ranks run when one fails, if the library then does
+// anything but wait.
+func letGoOn(launch *spawn.Launch, lib mpifind.Library) error {
+	r := report{Path: lib.Path}
+	if err := r.learn(describeLimit); err != nil {
+		return fmt.Errorf("whether %s goes on after a loss: %w", lib.Title(), err)
+	}
+	if !r.ULFM {
+		return fmt.Errorf("%s does not go on after a loss: %s", lib.Title(), r.ULFMNote)
+	}
+	option := []string{"--with-ft", "ulfm"}
+	if lib.Runtime == mpifind.MPICH {
+		option = []string{"-disable-auto-cleanup"}
+	}
+	launch.Args, launch.GoesOn = append(option, launch.Args...), true
+	return nil
+}
+
+// mpiLaunch says how the ranks of a job are started by an MPI launcher, and go on after losses if they
+// are to. remove removes what the launcher may leave.
+func mpiLaunch(ranks int, goOn bool, keeper *spawn.Keeper) (launch *spawn.Launch, remove func(), err error) {
 	lib, command, args, err := libraryToRun(os.LookupEnv)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--backend mpi: %w", err)
@@ -76,6 +94,11 @@ func mpiLaunch(ranks int, keeper *spawn.Keeper) (launch *spawn.Launch, remove fu
 		Name: filepath.Base(command), Command: command, Args: args(ranks), Rank: []string{exe, rankCommand},
 		Env:   []string{"COHORT_MPI_LIB=" + lib.Path},
 		Noise: isNoise, Blame: blame, Broken: isBroken,
+	}
+	if goOn {
+		if err := letGoOn(launch, lib); err != nil {
+			return nil, nil, fmt.Errorf("--resilient: %w; use --backend shm or tcp", err)
+		}
 	}
 	set := func(name, value string) {
 		if _, there := os.LookupEnv(name); !there {

@@ -216,6 +216,20 @@ func ancestors(t *testing.T, pid, top int) (all []int) {
 	}
 }
 
+// Neither library of the tests goes on after a loss, and a job is not started to hang.
+func TestRunMPI_Resilient(t *testing.T) {
+	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
+		says := "it has no ULFM"
+		if lib.Runtime == mpifind.MPICH {
+			says = "its device is ch4"
+		}
+		status, stdout, stderr := run(t, "run", "--backend", "mpi", "-n", "2", "--resilient", "echo", "started")
+		if status != statusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: "+lib.Title()+" does not go on after a loss: ") || !strings.Contains(stderr, says) {
+			t.Errorf("status %d, %q, %s", status, stdout, stderr)
+		}
+	})
+}
+
 func TestRunMPI_Errors(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "libmpi.so.12")
 	found := mpifind.Find(os.LookupEnv)

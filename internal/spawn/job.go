@@ -61,7 +61,7 @@ type Config struct {
 	Part   *Part   // these ranks are some of a larger job's; nil: they are the job. Not with Launch
 
 	// Resilient is asked when a rank has failed: whether the job goes on without it. Nil: never. It has no
-	// effect with Launch, for an MPI launcher ends the job itself.
+	// effect with a Launch that does not go on, for that launcher ends the job itself.
 	Resilient func() bool
 
 	Timeout time.Duration  // 0: none

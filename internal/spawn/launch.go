@@ -29,6 +29,7 @@ type Launch struct {
 	Args    []string // its options
 	Rank    []string // what it is to start, path first; one more argument comes last, for Become
 	Env     []string // variables of the launcher and the ranks, over those of the job
+	GoesOn  bool     // it lets the other ranks run when one fails
 	// Noise reports whether a line of the launcher's own output is one that it
 	// writes when a rank fails, and that says no more than this package does.
 	Noise func(line string) bool

@@ -63,6 +63,9 @@ func (s *state) conclude() {
 	if s.result.First >= 0 || s.result.Err != nil || status == 0 && len(s.suspects) == 0 {
 		return
 	}
+	if s.lost != nil && s.succeeded { // what the launcher makes of the loss is not what the ranks that were left have made of it
+		return
+	}
 	if len(s.suspects) > 0 {
 		// How they ended is known in the order in which the launcher has asked, and
 		// Hydra blames the first of that order; this package has seen who was first.

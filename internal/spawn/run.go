@@ -177,7 +177,7 @@ func (s *state) gone(rank int) {
 // a failure is a loss that the others make good, and counts only if in the end all have failed. Who fails
 // later is one of those that were left, and gives the job its status.
 func (s *state) goesOn(e exit) bool {
-	if s.cfg.Resilient == nil || s.launcher != nil || s.ending || !s.asked.IsZero() || !s.cfg.Resilient() {
+	if s.cfg.Resilient == nil || s.launcher != nil && !s.cfg.Launch.GoesOn || s.ending || !s.asked.IsZero() || !s.cfg.Resilient() {
 		return false
 	}
 	if s.lost == nil {
