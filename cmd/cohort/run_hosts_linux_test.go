@@ -1,0 +1,560 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/remote"
+)
+
+func init() {
+	// What ssh starts at its other end is a copy of the test binary too, without its variables.
+	rankPrograms[remote.AgentCommand] = func(boot string) int {
+		return remote.Agent(os.Stdin, os.Stdout, boot, version())
+	}
+}
+
+// network is an sshd of the test's own on the loopback interface, at which 127.0.0.1, 127.0.0.2 and
+// localhost are hosts.
+type network struct {
+	folder string // of keys and configuration
+	tmp    string // TMPDIR of what is started over ssh
+	ssh    string // --ssh=…
+}
+
+// tool returns the path of a program that the test needs.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	for _, path := range []string{name, "/usr/sbin/" + name} {
+		if found, err := exec.LookPath(path); err == nil {
+			return found
+		}
+	}
+	if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
+		t.Fatalf("there is no %s; scripts/setup installs it", name)
+	}
+	t.Skipf("there is no %s: apt-get install openssh-server openssh-client", name)
+	return ""
+}
+
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	sshd, keygen := tool(t, "sshd"), tool(t, "ssh-keygen")
+	tool(t, "ssh")
+	n := &network{folder: t.TempDir(), tmp: t.TempDir()}
+	keys := map[string]string{}
+	for _, name := range []string{"host", "user"} {
+		path := filepath.Join(n.folder, name)
+		if out, err := exec.Command(keygen, "-q", "-t", "ed25519", "-N", "", "-f", path).CombinedOutput(); err != nil {
+			t.Fatalf("ssh-keygen: %v: %s", err, out)
+		}
+		public, err := os.ReadFile(path + ".pub")
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[name] = string(public)
+	}
+	if os.Geteuid() == 0 { // where sshd of Debian and its kin goes to when it is root
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.write(t, "authorized", keys["user"])
+	var err error
+	for range 5 { // another may take the port
+		port := freePort(t)
+		n.write(t, "sshd_config", fmt.Sprintf(`ListenAddress 127.0.0.1:%[1]d
+ListenAddress 127.0.0.2:%[1]d
+HostKey %[2]s/host
+AuthorizedKeysFile %[2]s/authorized
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin yes
+MaxStartups 100
+LogLevel INFO
+SetEnv TMPDIR=%[3]s
+`, port, n.folder, n.tmp))
+		known := ""
+		for _, host := range []string{"127.0.0.1", "127.0.0.2", "localhost"} {
+			known += fmt.Sprintf("[%s]:%d %s", host, port, keys["host"])
+		}
+		n.write(t, "known", known)
+		n.write(t, "ssh_config", fmt.Sprintf("Host *\nPort %d\nIdentitiesOnly yes\nIdentityAgent none\nIdentityFile %s/user\n"+
+			"UserKnownHostsFile %[2]s/known\nGlobalKnownHostsFile none\nStrictHostKeyChecking ask\nAddressFamily inet\n", port, n.folder))
+		if err = n.serve(t, sshd); err == nil {
+			n.ssh = "--ssh=ssh -F " + filepath.Join(n.folder, "ssh_config")
+			return n
+		}
+	}
+	t.Fatalf("sshd does not start: %v", err)
+	return nil
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (n *network) write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(n.folder, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve starts sshd and waits until it listens at both addresses.
+func (n *network) serve(t *testing.T, sshd string) error {
+	t.Helper()
+	cmd := exec.Command(sshd, "-D", "-e", "-f", filepath.Join(n.folder, "sshd_config"))
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, listens := "", 0
+	s := bufio.NewScanner(said)
+	for listens < 2 && s.Scan() {
+		lines += s.Text() + "\n"
+		if strings.HasPrefix(s.Text(), "Server listening on 127.0.0.") {
+			listens++
+		}
+	}
+	if listens < 2 {
+		cmd.Wait()
+		return errors.New(lines)
+	}
+	go io.Copy(io.Discard, said)
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return nil
+}
+
+// line is a command line with ranks on hosts.
+func (n *network) line(args ...string) []string {
+	return append([]string{"run", n.ssh}, args...)
+}
+
+// nothingLeft checks that what was started over ssh has left no file.
+func (n *network) nothingLeft(t *testing.T) {
+	t.Helper()
+	if left, err := filepath.Glob(filepath.Join(n.tmp, "*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestHosts_StatusAndOutput(t *testing.T) {
+	n := newNetwork(t)
+	t.Setenv("COHORT_CHECK", "1")
+	t.Setenv("HERE_ONLY", "x")
+	t.Setenv("TAKEN", "from here")
+	for _, c := range []struct {
+		name   string
+		line   []string
+		input  string
+		status int
+		stdout string // in any order of lines
+		says   string
+	}{
+		{"blocks", []string{"-n", "5", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "echo $COHORT_RANK/$COHORT_SIZE $COHORT_BACKEND ${SSH_CONNECTION#* * } $(pwd)"}, "", 0,
+			"", ""},
+		{"slots are ranks", []string{"--hosts", "127.0.0.1:1,localhost:2", "sh", "-c", "echo $COHORT_RANK/$COHORT_SIZE"}, "", 0, "[0] 0/3\n[1] 1/3\n[2] 2/3\n", ""},
+		{"input", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "cat"}, "a\nb", 0, "[0] a\n[0] b\n", ""},
+		{"environment", []string{"-n", "1", "--hosts", "127.0.0.1", "--env", "TAKEN", "--env", "GIVEN=a b", "sh", "-c", "echo $COHORT_CHECK-$HERE_ONLY-$TAKEN-$GIVEN"}, "", 0,
+			"[0] 1--from here-a b\n", ""},
+		{"secret", []string{"-n", "1", "--hosts", "127.0.0.2", "sh", "-c", "stat -c '%a %s' $COHORT_SECRET_FILE; stat -c %a $COHORT_RUN_DIR"}, "", 0, "[0] 600 65\n[0] 700\n", ""},
+		{"untagged", []string{"-n", "1", "--tag=false", "--hosts", "127.0.0.2", "printf", "%s", "--hosts"}, "", 0, "--hosts", ""},
+		{"standard error", []string{"-n", "2", "--hosts", "127.0.0.2", "sh", "-c", "echo $COHORT_RANK >&2"}, "", 0, "", "[1] 1\n"},
+		{"status", []string{"-n", "3", "--hosts", "127.0.0.1,127.0.0.2,localhost", "sh", "-c", "test $COHORT_RANK != 1 || exit 9; exec sleep 1000"}, "", 9, "",
+			"cohort: rank 1 on 127.0.0.2 exited with status 9 after "},
+		{"signal", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "test $COHORT_RANK = 0 || kill -9 $$; exec sleep 1000"}, "", 137, "",
+			"cohort: rank 1 on 127.0.0.2 was killed by signal 9 (killed) after "},
+		{"last words", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "test $COHORT_RANK != 1 || { echo last words >&2; exit 3; }; exec sleep 1000"}, "", 3, "",
+			"[1] last words\ncohort: rank 1 on"},
+		{"stubborn", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "trap '' TERM; test $COHORT_RANK != 1 || exit 3; while :; do sleep 1000; done"}, "", 3, "",
+			"cohort: 127.0.0.1: rank 0 did not end within 1s of SIGTERM: killed\n"},
+		{"timeout", []string{"-n", "2", "--timeout", "1s", "--hosts", "127.0.0.1,127.0.0.2", "sleep", "1000"}, "", 124, "", "did not end within 1s (--timeout)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := cohortCommand(t, n.line(c.line...)...)
+			cmd.Stdin = strings.NewReader(c.input)
+			status, stdout, stderr := finish(t, cmd)
+			if c.name == "blocks" {
+				here, err := os.Getwd()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for rank, host := range []string{"127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"} {
+					port, _, _ := strings.Cut(after(stdout, fmt.Sprintf("[%d] %[1]d/5 tcp %s ", rank, host)), " ")
+					c.stdout += fmt.Sprintf("[%d] %[1]d/5 tcp %s %s %s\n", rank, host, port, here)
+				}
+			}
+			if status != c.status || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" || !sameLines(stdout, c.stdout) {
+				t.Errorf("status %d, want %d with %q\nstdout:\n%s\nwant:\n%s\nstderr:\n%s", status, c.status, c.says, stdout, c.stdout, stderr)
+			}
+			n.nothingLeft(t)
+		})
+	}
+}
+
+func after(text, part string) string {
+	_, rest, _ := strings.Cut(text, part)
+	return rest
+}
+
+// TestHosts_Program has ranks on two hosts meet, with a program that is built here, and keeps the files of the
+// flight recorder.
+func TestHosts_Program(t *testing.T) {
+	n := newNetwork(t)
+	kept := t.TempDir()
+	status, stdout, stderr := run(t, n.line("-n", "4", "--flight", kept, "--hosts", "127.0.0.1,127.0.0.2", "../../examples/hello")...)
+	if status != 0 || strings.Count(stdout, " of 4 (backend tcp)\n") != 4 {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	if files, err := os.ReadDir(kept); err != nil || len(files) != 4 {
+		t.Errorf("%d files of the flight recorder, want 4: %v", len(files), err)
+	}
+	n.nothingLeft(t)
+}
+
+// TestHosts_Copied has hosts that have neither this program nor the ranks': both files are gone before ssh is started.
+func TestHosts_Copied(t *testing.T) {
+	n := newNetwork(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := t.TempDir()
+	own, program := filepath.Join(here, "cohort"), filepath.Join(here, "a program")
+	copyFile(t, exe, own)
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho $(basename \"$0\") in $(dirname \"$(dirname \"$(dirname \"$0\")\")\"): $1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	wrapper := filepath.Join(here, "wrapper")
+	if err := os.WriteFile(wrapper, []byte("#!/bin/sh\nrm -f '"+own+"' '"+program+"'\nexec ssh -F "+n.folder+"/ssh_config \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := cohortCommand(t, "run", "-n", "2", "--ssh", wrapper, "--hosts", "127.0.0.1,127.0.0.2", program, "an argument")
+	cmd.Path = own
+	status, stdout, stderr := finish(t, cmd)
+	if want := "a program in " + n.tmp + ": an argument\n"; status != 0 || !sameLines(stdout, "[0] "+want+"[1] "+want) {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	n.nothingLeft(t)
+	// The same without anything that could be sent.
+	copyFile(t, exe, own)
+	cmd = cohortCommand(t, "run", "-n", "1", "--no-copy", "--ssh", wrapper, "--hosts", "127.0.0.1", "true")
+	cmd.Path = own
+	if status, _, stderr := finish(t, cmd); status != 2 || !strings.Contains(stderr, "there is no cohort there") {
+		t.Errorf("--no-copy, and no cohort there: status %d\n%s", status, stderr)
+	}
+	n.nothingLeft(t)
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHosts_Errors(t *testing.T) {
+	n := newNetwork(t)
+	file := filepath.Join(n.folder, "hostfile")
+	if err := os.WriteFile(file, []byte("127.0.0.1 slots=1\n127.0.0.2 slot=2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		line []string
+		says []string
+	}{
+		{"slots", n.line("-n", "4", "--hosts", "127.0.0.1:1,127.0.0.2:2", "true"), []string{"4 ranks, and the hosts have 3 slots"}},
+		{"option as host", n.line("--hosts", "a,-oProxyCommand=true", "true"), []string{"does not begin with -"}},
+		{"hostfile", n.line("--hostfile", file, "true"), []string{"line 2:", "slots=4"}},
+		{"no hostfile", n.line("--hostfile", file+"x", "true"), []string{"no such file"}},
+		{"backend", n.line("--backend", "shm", "--hosts", "127.0.0.1", "true"), []string{"--backend shm", "tcp"}},
+		{"mpi", n.line("--backend", "mpi", "--hosts", "127.0.0.1", "true"), []string{"mpiexec"}},
+		{"no hosts", []string{"run", "--env", "A=b", "true"}, []string{"--hosts or --hostfile"}},
+		{"no ssh", []string{"run", "--ssh", "no-such-ssh", "--hosts", "127.0.0.1", "true"}, []string{"host 127.0.0.1:", "no-such-ssh: not found in PATH"}},
+		{"unknown hosts", n.line("--hosts", "one.invalid,127.0.0.1,two.invalid", "true"),
+			[]string{"host one.invalid: ssh: Could not resolve hostname one.invalid", "host two.invalid: ssh: Could not resolve"}},
+		{"no sshd", []string{"run", n.ssh + " -p 1", "--hosts", "127.0.0.1", "true"}, []string{"Connection refused"}},
+		{"no such command", n.line("-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "no-such-command"), []string{"host 127.0.0.1: no-such-command: not found in PATH there", "host 127.0.0.2:"}},
+		{"no such program", n.line("--hosts", "127.0.0.1", "./no/such"), []string{"./no/such: no such file or directory"}},
+		{"nor there", n.line("--no-copy", "--hosts", "127.0.0.1", "/no/such"), []string{"host 127.0.0.1: /no/such: no such file or directory"}},
+		{"interface", n.line("-n", "1", "--interface", "no-such-net0", "--hosts", "127.0.0.1", "true"), []string{"no-such-net0"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, stdout, stderr := run(t, c.line...)
+			if status != 2 || stdout != "" {
+				t.Errorf("status %d, want 2\n%s%s", status, stdout, stderr)
+			}
+			for _, part := range c.says {
+				if !strings.Contains(stderr, part) {
+					t.Errorf("does not say %q:\n%s", part, stderr)
+				}
+			}
+			n.nothingLeft(t)
+		})
+	}
+	t.Run("key refused", func(t *testing.T) {
+		n.write(t, "authorized", "")
+		status, _, stderr := run(t, n.line("--hosts", "127.0.0.1", "true")...)
+		if status != 2 || !strings.Contains(stderr, "Permission denied (publickey)") || !strings.Contains(stderr, "ssh-copy-id") {
+			t.Errorf("status %d\n%s", status, stderr)
+		}
+	})
+	t.Run("host key unknown", func(t *testing.T) {
+		n.write(t, "known", "")
+		status, _, stderr := run(t, n.line("--hosts", "127.0.0.1", "true")...)
+		if status != 2 || !strings.Contains(stderr, "Host key verification failed.") || !strings.Contains(stderr, "once by hand") {
+			t.Errorf("status %d\n%s", status, stderr)
+		}
+	})
+}
+
+// hostsJob is a job of four ranks on two hosts, while it runs.
+type hostsJob struct {
+	cmd    *exec.Cmd
+	lines  *bufio.Scanner
+	stderr *bytes.Buffer
+	ranks  []int  // processes
+	agents [2]int // those of ranks 0 and 1, and of 2 and 3
+	lives  []int  // descriptors that tell the end of ranks, their children, agents, and keepers
+}
+
+// children returns the processes that a process has started.
+func children(t *testing.T, pid int) (all []int) {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+		for _, f := range strings.Fields(string(b)) {
+			child, _ := strconv.Atoi(f)
+			all = append(all, child)
+		}
+	}
+	return all
+}
+
+// start starts a job whose ranks do what first says, start a child, and do what script says.
+func (n *network) start(t *testing.T, first, script string, options ...string) *hostsJob {
+	t.Helper()
+	args := append(append([]string{"-n", "4", "--hosts", "127.0.0.1,127.0.0.2"}, options...), "sh", "-c", first+"sleep 1000 & echo pids $$ $! $PPID; "+script)
+	j := &hostsJob{cmd: cohortCommand(t, n.line(args...)...), stderr: new(bytes.Buffer), ranks: make([]int, 4)}
+	out, err := j.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.cmd.Stderr = j.stderr
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j.lines = bufio.NewScanner(out)
+	for range j.ranks {
+		var rank, pid, child, agent int
+		if !j.lines.Scan() {
+			j.cmd.Wait()
+			t.Fatalf("the output ends; stderr:\n%s", j.stderr)
+		}
+		if _, err := fmt.Sscanf(j.lines.Text(), "[%d] pids %d %d %d", &rank, &pid, &child, &agent); err != nil {
+			t.Fatalf("%v: %s", err, j.lines.Text())
+		}
+		j.ranks[rank], j.agents[rank/2] = pid, agent
+		j.lives = append(j.lives, hold(t, pid), hold(t, child))
+	}
+	for _, agent := range j.agents {
+		j.lives = append(j.lives, hold(t, agent))
+		for _, pid := range children(t, agent) {
+			if !slices.Contains(j.ranks, pid) { // the keeper
+				j.lives = append(j.lives, hold(t, pid))
+			}
+		}
+	}
+	if len(j.lives) != 12 {
+		t.Errorf("the job has %d processes on its hosts, want 4 ranks with a child each, 2 agents, and their keepers", len(j.lives))
+	}
+	return j
+}
+
+// shell returns the launcher's ssh to a host.
+func (j *hostsJob) shell(t *testing.T, host string) int {
+	t.Helper()
+	for _, pid := range children(t, j.cmd.Process.Pid) {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if words := strings.Split(string(line), "\x00"); slices.Contains(words, host) {
+			return pid
+		}
+	}
+	t.Fatalf("there is no ssh to %s", host)
+	return 0
+}
+
+// parent returns the process that started another.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	up, _ := strconv.Atoi(f[1])
+	return up
+}
+
+// end waits for the end of everything.
+func (j *hostsJob) end(t *testing.T, n *network) (status int, stdout string) {
+	t.Helper()
+	for j.lines.Scan() {
+		stdout += j.lines.Text() + "\n"
+	}
+	j.cmd.Wait()
+	for _, fd := range j.lives {
+		awaitEnd(t, "a process on a host", fd)
+	}
+	n.nothingLeft(t)
+	return j.cmd.ProcessState.ExitCode(), stdout
+}
+
+func TestHosts_Killed(t *testing.T) {
+	n := newNetwork(t)
+	for _, c := range []struct {
+		name   string
+		who    func(*testing.T, *hostsJob) int
+		status int
+		says   []string
+	}{
+		{"rank", func(_ *testing.T, j *hostsJob) int { return j.ranks[3] }, 137,
+			[]string{"cohort: rank 3 on 127.0.0.2 was killed by signal 9 (killed) after ", "; ending the others\n"}},
+		{"agent", func(_ *testing.T, j *hostsJob) int { return j.agents[1] }, 255,
+			[]string{"cohort: host 127.0.0.2 was lost after ", ", and ranks 2, 3 with it; ending the others\n"}},
+		{"ssh", func(t *testing.T, j *hostsJob) int { return j.shell(t, "127.0.0.2") }, 255,
+			[]string{"cohort: host 127.0.0.2 was lost after ", "(ssh was killed by signal: killed)", ", and ranks 2, 3 with it; ending the others\n"}},
+		{"sshd", func(t *testing.T, j *hostsJob) int { return parent(t, j.agents[0]) }, 255,
+			[]string{"cohort: host 127.0.0.1 was lost after ", ", and ranks 0, 1 with it; ending the others\n"}},
+		{"launcher", func(_ *testing.T, j *hostsJob) int { return j.cmd.Process.Pid }, -1, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := n.start(t, "", "wait")
+			if err := syscall.Kill(c.who(t, j), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			status, _ := j.end(t, n)
+			if status != c.status {
+				t.Errorf("status %d, want %d; stderr:\n%s", status, c.status, j.stderr)
+			}
+			for _, part := range c.says {
+				if !strings.Contains(j.stderr.String(), part) {
+					t.Errorf("does not say %q:\n%s", part, j.stderr)
+				}
+			}
+		})
+	}
+}
+
+// TestHosts_Resilient loses a host of a job that goes on: by option, or because the program on
+// the other host has said so.
+func TestHosts_Resilient(t *testing.T) {
+	n := newNetwork(t)
+	// The ranks that are left end when those of the other host have.
+	const script = `echo $$ >>$DIR/$((COHORT_RANK / 2)); if test $COHORT_RANK -ge 2; then wait; fi
+		until test "$(wc -l <$DIR/1)" = 2; do sleep 0.01; done 2>/dev/null
+		for pid in $(cat $DIR/1); do while kill -0 $pid 2>/dev/null; do sleep 0.01; done; done
+		kill $!; echo done`
+	for _, c := range []struct {
+		name, first string
+		options     []string
+	}{
+		{"option", "", []string{"--resilient"}},
+		{"program", ": >$COHORT_RUN_DIR/resilient;", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := n.start(t, c.first, script, append(c.options, "--env", "DIR="+t.TempDir())...)
+			if err := syscall.Kill(j.shell(t, "127.0.0.2"), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			status, stdout := j.end(t, n)
+			says := ", and ranks 2, 3 with it; the job goes on with 2 ranks\n"
+			if status != 0 || strings.Count(stdout, "done") != 2 || !strings.Contains(j.stderr.String(), says) {
+				t.Errorf("status %d\n%s%s", status, stdout, j.stderr)
+			}
+		})
+	}
+}
+
+func TestHosts_Signals(t *testing.T) {
+	n := newNetwork(t)
+	for _, c := range []struct {
+		signal syscall.Signal
+		name   string
+	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGUSR1, "USR1"}} {
+		t.Run(c.name, func(t *testing.T) {
+			j := n.start(t, "trap 'kill $!; echo got; exit 0' "+c.name+";", "wait")
+			j.cmd.Process.Signal(c.signal)
+			status, stdout := j.end(t, n)
+			if status != 0 || strings.Count(stdout, "] got\n") != 4 {
+				t.Errorf("status %d, want 0, and all ranks the signal:\n%s%s", status, stdout, j.stderr)
+			}
+		})
+	}
+	// With a signal that comes while nothing has answered yet, nothing is started.
+	t.Run("before", func(t *testing.T) {
+		dir := t.TempDir()
+		fifo, wrapper := filepath.Join(dir, "fifo"), filepath.Join(dir, "wrapper")
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(wrapper, []byte("#!/bin/sh\necho $$ >"+fifo+"\nexec sleep 1000\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := cohortCommand(t, "run", "--ssh", wrapper, "--hosts", "a", "true")
+		errs := new(bytes.Buffer)
+		cmd.Stderr = errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said, err := os.ReadFile(fifo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(said)))
+		life := hold(t, pid)
+		cmd.Process.Signal(syscall.SIGINT)
+		cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(errs.String(), "stopped while the ranks were being started: interrupt") {
+			t.Errorf("status %d, want 130\n%s", got, errs)
+		}
+		awaitEnd(t, "ssh", life)
+	})
+}

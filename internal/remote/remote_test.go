@@ -1,0 +1,391 @@
+package remote
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseHosts(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		want []Host
+		says string
+	}{
+		{"a", []Host{{"a", 0}}, ""},
+		{"a,b:4,node[3-5]", []Host{{"a", 0}, {"b", 4}, {"node3", 0}, {"node4", 0}, {"node5", 0}}, ""},
+		{"n[1-2,7]:3, me@b", []Host{{"n1", 3}, {"n2", 3}, {"n7", 3}, {"me@b", 0}}, ""},
+		{"10.0.0.1:2,fd00::1,[fd00::2]:4,[fd00::3]", []Host{{"10.0.0.1", 2}, {"fd00::1", 0}, {"fd00::2", 4}, {"fd00::3", 0}}, ""},
+		{"a,b,a,a", []Host{{"a", 3}, {"b", 0}}, ""},
+		{"a:2,a:3", []Host{{"a", 5}}, ""},
+		{"", nil, "no host"},
+		{",,", nil, "no host"},
+		{"a:0", nil, "from 1 to 4096"},
+		{"a:x", nil, "from 1 to 4096"},
+		{"a:99999999999999999999", nil, "from 1 to 4096"},
+		{"-oProxyCommand=x", nil, "does not begin with -"},
+		{"a;b", nil, "characters"},
+		{"$(a)", nil, "characters"},
+		{"n[1-", nil, "not a list"},
+		{"n[1-99999999]", nil, "more than"},
+	} {
+		got, err := ParseHosts(c.list)
+		if !slices.Equal(got, c.want) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, %v; want %v, %q", c.list, got, err, c.want, c.says)
+		}
+	}
+}
+
+func TestParseHostfile(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []Host
+		says string
+	}{
+		{"# of mpirun\na slots=4\n\nb:2 # two\nc slots=3 max_slots=8\nn[1-2] slots=2\n", []Host{{"a", 4}, {"b", 2}, {"c", 3}, {"n1", 2}, {"n2", 2}}, ""},
+		{"a\na\nb\nb\n", []Host{{"a", 2}, {"b", 2}}, ""},
+		{"a\nb slot=2\n", nil, "line 2: "},
+		{"a slots=0", nil, "line 1: "},
+		{"# nobody\n", nil, "no host"},
+	} {
+		got, err := ParseHostfile(c.text)
+		if !slices.Equal(got, c.want) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, %v; want %v, %q", c.text, got, err, c.want, c.says)
+		}
+	}
+}
+
+// TestShare checks that all ranks have a place, none above the slots, and that a host has at most one more than
+// another that has room.
+func TestShare(t *testing.T) {
+	for _, slots := range [][]int{{0}, {0, 0, 0}, {1, 4, 2}, {0, 4, 0, 1}, {3, 0}, {5, 1, 1, 1, 9}} {
+		var hosts []Host
+		total := 0
+		for i, n := range slots {
+			hosts = append(hosts, Host{string(rune('a' + i)), n})
+			total += n
+		}
+		for n := 1; n <= 20; n++ {
+			counts, err := share(hosts, n)
+			if !slices.Contains(slots, 0) && n > total {
+				if err == nil {
+					t.Errorf("%d ranks on %v: %v, want an error", n, slots, counts)
+				}
+				continue
+			}
+			sum := 0
+			for i, c := range counts {
+				sum += c
+				if slots[i] > 0 && c > slots[i] {
+					t.Errorf("%d ranks on %v: %v", n, slots, counts)
+				}
+				for k, other := range counts {
+					if room := slots[i] == 0 || c < slots[i]; room && (other > c+1 || k > i && other > c) {
+						t.Errorf("%d ranks on %v: %v is not even", n, slots, counts)
+					}
+				}
+			}
+			if err != nil || sum != n {
+				t.Errorf("%d ranks on %v: %v, %v", n, slots, counts, err)
+			}
+		}
+	}
+}
+
+func TestSplitCommand(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want []string
+	}{
+		{"ssh", []string{"ssh"}},
+		{"  ssh -p 2222\t-i key ", []string{"ssh", "-p", "2222", "-i", "key"}},
+		{`ssh -i "my key" -o 'ProxyCommand=nc %h %p' a\ b ""`, []string{"ssh", "-i", "my key", "-o", "ProxyCommand=nc %h %p", "a b", ""}},
+		{`'a\b' "a\"b"`, []string{`a\b`, `a"b`}},
+		{"", nil}, {"ssh 'a", nil}, {`ssh \`, nil},
+	} {
+		got, err := SplitCommand(c.line)
+		if !slices.Equal(got, c.want) || (err == nil) != (c.want != nil) {
+			t.Errorf("%q: %q, %v; want %q", c.line, got, err, c.want)
+		}
+	}
+}
+
+func TestMeetingPoints(t *testing.T) {
+	loop, a, b, far := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("8.8.8.8")
+	hosts := []*host{{Host: Host{Name: "first"}}, {Host: Host{Name: "second"}}}
+	mine := func(x netip.Addr) bool { return x == a || x == b }
+	for _, c := range []struct {
+		name        string
+		asked, seen []netip.Addr
+		all, at     []netip.Addr
+		says        string
+	}{
+		{"this machine", nil, []netip.Addr{loop, loop}, []netip.Addr{loop}, []netip.Addr{loop, loop}, ""},
+		{"two networks", nil, []netip.Addr{a, b}, []netip.Addr{a, b}, []netip.Addr{a, b}, ""},
+		{"here and there", nil, []netip.Addr{loop, b}, []netip.Addr{b}, []netip.Addr{b, b}, ""},
+		{"asked", []netip.Addr{a, b}, []netip.Addr{far, b}, []netip.Addr{a, b}, []netip.Addr{a, b}, ""},
+		{"behind another", nil, []netip.Addr{a, far}, nil, nil, "host second sees this machine as 8.8.8.8"},
+		{"not said", nil, []netip.Addr{{}, a}, nil, nil, "host first does not say"},
+	} {
+		all, at, err := meetingPoints(c.asked, c.seen, hosts, mine)
+		if !slices.Equal(all, c.all) || !slices.Equal(at, c.at) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, %v, %v", c.name, all, at, err)
+		}
+	}
+	for text, want := range map[string]netip.Addr{"10.0.0.1 1 10.0.0.2 22": a, "::ffff:10.0.0.1 1 x 22": a, "": {}, "UNKNOWN 1 2 3": {}} {
+		if got := seenFrom(text); got != want {
+			t.Errorf("SSH_CONNECTION %q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestCheckSystem(t *testing.T) {
+	uname, err := exec.Command("uname", "-sm").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkSystem(strings.Fields(string(uname)), true); err != nil {
+		t.Errorf("this machine: %v", err)
+	}
+	other := []string{"Linux", "sparc64"}
+	if err := checkSystem(other, true); err == nil || !strings.Contains(err.Error(), "linux/sparc64") || !strings.Contains(err.Error(), runtime.GOOS+"/"+runtime.GOARCH) {
+		t.Errorf("another: %v", err)
+	}
+	if err := checkSystem(other, false); err != nil {
+		t.Errorf("another, with its own programs: %v", err)
+	}
+}
+
+// TestBootScript runs the script with the shells that are here as login shells, up to the agent, which is
+// a script that says hello, and counts what is left when it is gone.
+func TestBootScript(t *testing.T) {
+	if strings.Count(bootScript, "'") != 2 || strings.ContainsAny(bootScript, "\\!\n") {
+		t.Errorf("some login shell takes this apart: %s", bootScript)
+	}
+	dir := t.TempDir()
+	agent := []byte("#!/bin/sh\nprintf 'h'\necho \"$0|$*\"\n")
+	here := filepath.Join(dir, "there is one")
+	if err := os.WriteFile(here, agent, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := openFile(here, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.open.Close()
+	moved, broken := *exe, *exe
+	moved.path = filepath.Join(dir, "nowhere")
+	broken.path = moved.path
+	nothing, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nothing.Close()
+	broken.open = nothing // less comes than was said
+	shells := 0
+	for _, shell := range []string{"sh", "dash", "bash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish", "busybox"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		shells++
+		for _, c := range []struct {
+			name string
+			exe  *file
+			send bool
+			says func(tmp string) string // what the agent says, before a * and after it
+		}{
+			{"same file", exe, true, func(string) string { return "h" + here + "|agent -\n*" }},
+			{"own file", exe, false, func(string) string { return "h" + here + "|agent -\n*" }},
+			{"sent", &moved, true, func(tmp string) string { return "h" + tmp + "/cohort-run-*/cohort|agent " + tmp + "/cohort-run-*\n" }},
+			{"cut", &broken, true, func(string) string { return "*" }},
+			{"nothing there", &moved, false, func(string) string { return "*" }},
+		} {
+			tmp := filepath.Join(t.TempDir(), "a folder") // with a blank
+			if err := os.Mkdir(tmp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			args := []string{"-c", bootScript}
+			if shell == "busybox" {
+				args = append([]string{"sh"}, args...)
+			}
+			cmd := exec.Command(path, args...)
+			cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+			in, err1 := cmd.StdinPipe()
+			out, err2 := cmd.StdoutPipe()
+			if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+				t.Fatal(err)
+			}
+			r := bufio.NewReader(out)
+			err := boot(r, in, c.exe, c.send)
+			in.Close()
+			said, _ := io.ReadAll(r)
+			cmd.Wait()
+			want := strings.Split(c.says(tmp), "*")
+			rest := string(said)
+			for _, part := range want {
+				at := strings.Index(rest, part)
+				if at < 0 {
+					t.Errorf("%s, %s: %v, said %q, want %q", shell, c.name, err, said, want)
+					break
+				}
+				rest = rest[at+len(part):]
+			}
+			failed := c.says(tmp) == "*"
+			if left, _ := os.ReadDir(tmp); failed && (len(left) > 0 || len(said) > 0 || cmd.ProcessState.Success()) {
+				t.Errorf("%s, %s: left %v, said %q, %v", shell, c.name, left, said, cmd.ProcessState)
+			}
+		}
+	}
+	if shells == 0 {
+		t.Error("there is no shell")
+	}
+}
+
+// TestBoot_Noise checks what comes of login shells that write before, or only.
+func TestBoot_Noise(t *testing.T) {
+	exe := &file{path: "/x", sum: "0"}
+	for _, c := range []struct{ said, says string }{
+		{"Welcome!\nnews" + bootLine + "\nh", ""},
+		{"", "EOF"},
+		{"This account is not available\n", "This account is not available"},
+		{strings.Repeat("spam\n", maxNoise), "spam"},
+		{bootLine + "\nsh: head: not found\n", "head: not found"},
+		{bootLine + "Linux sparc64\n", "sparc64"},
+	} {
+		err := boot(bufio.NewReader(strings.NewReader(c.said)), io.Discard, exe, true)
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%.60q: %v, want %q", c.said, err, c.says)
+		}
+	}
+}
+
+func TestFrames(t *testing.T) {
+	var b []byte
+	b = appendFrame(b, kindOutput, []byte{1}, []byte("[0] text\n"))
+	b = appendFrame(b, kindPing)
+	r := bytes.NewReader(b)
+	if k, p, err := readFrame(r, toLauncher); k != kindOutput || string(p) != "\x01[0] text\n" || err != nil {
+		t.Errorf("%q %q %v", k, p, err)
+	}
+	if k, p, err := readFrame(r, toLauncher); k != kindPing || len(p) != 0 || err != nil {
+		t.Errorf("%q %q %v", k, p, err)
+	}
+	if _, _, err := readFrame(r, toLauncher); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+	for _, c := range []struct {
+		b    []byte
+		says string
+	}{
+		{appendFrame(nil, kindWork), "not one of cohort's"}, // of the other direction
+		{[]byte("GET / HTTP/1.1\r\n"), "not one of cohort's"},
+		{binary.LittleEndian.AppendUint32([]byte{byte(kindOutput)}, maxOutput+1), "the most are"},
+		{binary.LittleEndian.AppendUint32([]byte{byte(kindPing)}, 1), "the most are 0"},
+		{appendFrame(nil, kindLog, []byte("text"))[:7], "unexpected EOF"},
+		{appendFrame(nil, kindPing)[:3], "unexpected EOF"},
+	} {
+		if _, _, err := readFrame(bytes.NewReader(c.b), toLauncher); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, want %q", c.b, err, c.says)
+		}
+	}
+}
+
+// FuzzFrame reads anything as frames of both directions and their payloads: no length is believed, and
+// what was read is what is written again.
+func FuzzFrame(f *testing.F) {
+	f.Add(true, appendFrame(nil, kindWork, []byte(`{"Ranks":2,"Args":["a"]}`)))
+	f.Add(false, appendFrame(nil, kindHello, []byte(`{"Protocol":1}`)))
+	f.Add(false, appendFrame(nil, kindExit, []byte(`{"Rank":1,"Status":9}`)))
+	f.Add(false, appendFrame(nil, kindDrained, numberBytes(7)))
+	f.Add(true, []byte{byte(kindFile), 255, 255, 255, 255, 0})
+	f.Fuzz(func(t *testing.T, agent bool, b []byte) {
+		allowed := toLauncher
+		if agent {
+			allowed = toAgent
+		}
+		var again []byte
+		for r := bytes.NewReader(b); ; {
+			k, p, err := readFrame(r, allowed)
+			if err != nil {
+				break
+			}
+			if uint32(len(p)) > allowed[k] {
+				t.Fatalf("%q with %d bytes", k, len(p))
+			}
+			again = appendFrame(again, k, p)
+			switch k {
+			case kindWork:
+				checkDecode[work](t, p)
+			case kindHello:
+				checkDecode[hello](t, p)
+			case kindReady:
+				checkDecode[ready](t, p)
+			case kindExit:
+				checkDecode[rankExit](t, p)
+			case kindAck, kindDrained:
+				if n, err := number(p); (err == nil) != (len(p) == 4) || err == nil && !bytes.Equal(numberBytes(int(n)), p) {
+					t.Fatalf("number %x: %d, %v", p, n, err)
+				}
+			}
+		}
+		if !bytes.HasPrefix(b, again) {
+			t.Fatalf("%x is written as %x", b, again)
+		}
+	})
+}
+
+// checkDecode checks that what is decoded stays the same when it is written and read again.
+func checkDecode[T any](t *testing.T, p []byte) {
+	v, err := decode[T](p, "it")
+	if err != nil {
+		return
+	}
+	var b bytes.Buffer
+	l := newLink(closer{&b})
+	l.sendJSON(kindWork, v)
+	l.close()
+	<-l.done
+	_, q, err := readFrame(&b, toAgent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err := decode[T](q, "it"); err != nil || !reflect.DeepEqual(v, w) && !strings.Contains(string(p), "null") && !strings.Contains(string(p), "[]") {
+		t.Fatalf("%+v became %+v (%v)", v, w, err)
+	}
+}
+
+type closer struct{ io.Writer }
+
+func (closer) Close() error { return nil }
+
+// FuzzHosts checks that any list and file gives hosts that ssh can be called with, or an error.
+func FuzzHosts(f *testing.F) {
+	for _, s := range []string{"a,b:4,node[3-5]", "[fd00::1]:4", "a slots=4\n#x\nb", "-x", "a:b:c", "[[", "]:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, parse := range []func(string) ([]Host, error){ParseHosts, ParseHostfile} {
+			hosts, err := parse(text)
+			if (err == nil) != (len(hosts) > 0) {
+				t.Fatalf("%q: %v, %v", text, hosts, err)
+			}
+			for _, h := range hosts {
+				if h.Name == "" || h.Name[0] == '-' || strings.ContainsAny(h.Name, " \t\r\n,;'\"$`") || h.Slots < 0 {
+					t.Fatalf("%q: host %+v", text, h)
+				}
+			}
+		}
+	})
+}
