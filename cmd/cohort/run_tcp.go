@@ -43,6 +43,7 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 	}
 	config.Env = append(config.Env,
 		"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)
+	config.Descriptors += config.Ranks // every rank's connection stays open
 	ctx, cancel := context.WithCancel(context.Background())
 	met := make(chan []*wire.Conn, 1)
 	go func() {

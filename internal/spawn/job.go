@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -63,6 +64,9 @@ type Config struct {
 	// Resilient is asked when a rank has failed: whether the job goes on without it. Nil: never. It has no
 	// effect with a Launch that does not go on, for that launcher ends the job itself.
 	Resilient func() bool
+
+	// Descriptors is how many descriptors the caller opens while the job runs.
+	Descriptors int
 
 	Timeout time.Duration  // 0: none
 	Signals chan os.Signal // what comes here is passed on to the ranks; see [Notify]
@@ -196,6 +200,9 @@ func (j *Job) outputFailed(err error) {
 // rank dies with the thread that started it, and what is set for its affinity
 // stays off the launcher's other threads.
 func (j *Job) launch() error {
+	if err := shmem.Files(j.descriptors(), "starting "+count(j.cfg.Ranks, "rank")); err != nil {
+		return err
+	}
 	stdin, pump, err := openStdin(j.cfg.Stdin)
 	if err != nil {
 		return err
@@ -245,6 +252,21 @@ func (j *Job) launch() error {
 	}
 	go j.run()
 	return nil
+}
+
+// descriptors is how many descriptors this process opens for a job: the ranks' output, two by which
+// the system tells of each rank's end, and a few while a rank is being started.
+func (j *Job) descriptors() int {
+	each := 0
+	for _, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
+		if _, ok := w.(*os.File); !ok || j.cfg.Tag {
+			each++
+		}
+	}
+	if tells() {
+		each += 2
+	}
+	return each*j.cfg.Ranks + 4 + j.cfg.Descriptors
 }
 
 // startRank starts rank i with its output connected.

@@ -2,6 +2,7 @@ package spawn
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,6 +64,9 @@ func StartKeeper() (*Keeper, error) {
 		Files: []*os.File{r, null, null},
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // what is sent to the launcher's group or terminal is not for the keeper
 	})
+	if errors.Is(err, syscall.EMFILE) {
+		err = fmt.Errorf("%w; raise the limit of open files (ulimit -n)", err)
+	}
 	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("starting the keeper: %w", err)
