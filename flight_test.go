@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
@@ -112,6 +113,45 @@ func TestFlight_Operations(t *testing.T) {
 		}
 		if len(d.Comms) != 2 || d.Comms[1].Name != "world.split1" || d.Comms[1].ID != sub.core.id {
 			return fmt.Errorf("communicators: %+v", d.Comms)
+		}
+		return nil
+	})
+}
+
+// What survivors agree on is recorded, with the number of the agreement that it begins.
+func TestFlight_Agreements(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		_, err := w.Agree(1)
+		if err != nil {
+			return err
+		}
+		sub, err := w.Shrink() // three agreements
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		if w.Rank() == 0 {
+			_, err = w.Agree(1)
+		} else {
+			_, err = w.Shrink()
+		}
+		if err := wants("agree and shrink at once", err, ErrMismatch); err != nil {
+			return err
+		}
+		d, err := dumped(w)
+		if err != nil {
+			return err
+		}
+		last := []flight.Kind{flight.Agree, flight.Shrink}[w.Rank()]
+		want := []flight.Operation{{Kind: flight.Agree, Seq: 1, State: flight.Done}, {Kind: flight.Shrink, Seq: 2, State: flight.Done},
+			{Kind: last, Seq: 5, State: flight.Failed, Code: backend.Code(ErrMismatch)}}
+		if len(d.Ops) != len(want) {
+			return fmt.Errorf("recorded: %+v", d.Ops)
+		}
+		for i, o := range d.Ops {
+			if got := (flight.Operation{Kind: o.Kind, Seq: o.Seq, State: o.State, Code: o.Code}); got != want[i] || o.Peer != -1 || o.Begun.IsZero() {
+				return fmt.Errorf("operation %d: %+v, want %+v", i, o, want[i])
+			}
 		}
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // What the ranks are agreeing for.
@@ -42,7 +43,9 @@ func (c *Comm) Agree(flag int) (int, error) {
 		return fail(err)
 	}
 	defer c.core.busy.Store(false)
+	t := r.note(flight.Agree)
 	rec, err := r.agree(c.bound, agreeFlag, func() (uint64, uint32) { return uint64(flag), 0 })
+	c.core.ended(t, err)
 	if err != nil {
 		return fail(err)
 	}
@@ -205,6 +208,15 @@ func (r *recovery) agree(b *backend.Bound, kind uint32, bring func() (flags uint
 		return rec, fault(ErrMismatch, "some ranks called Agree and others Shrink")
 	}
 	return rec, nil
+}
+
+// note has the flight recorder note a call that begins an agreement, or goes on with one.
+func (r *recovery) note(kind flight.Kind) flight.Ticket {
+	seq := r.seq
+	if r.current == nil {
+		seq++
+	}
+	return r.k.fly.Begin(r.k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), seq)) // no peer
 }
 
 // begin begins an agreement with what this rank knows.

@@ -3,6 +3,7 @@ package cohort
 import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // shelterID is set in the context ids of shelters. Those of communicators are numbered from 0.
@@ -48,7 +49,9 @@ func (c *Comm) Shrink() (*Comm, error) {
 	if s.phase == 0 {
 		ids.begin()
 	}
+	t := r.note(flight.Shrink)
 	err = s.run(r, c.bound)
+	c.core.ended(t, err)
 	if r.doing == "Shrink" && err != nil && r.current != nil {
 		return fail(err) // to be gone on with
 	}

@@ -73,7 +73,7 @@ func (a *analysis) where(d *Dump) place {
 	}
 	for i := len(d.Ops) - 1; i >= 0; i-- {
 		o := &d.Ops[i]
-		if o.blocks() && (p.op == nil || p.past || o.Kind.Collective() && !p.op.Kind.Collective()) {
+		if o.blocks() && (p.op == nil || p.past || o.Kind.gathers() && !p.op.Kind.gathers()) {
 			p.op, p.past = o, false
 		}
 	}
@@ -119,10 +119,11 @@ func (d *Dump) comm(id uint32) (CommName, bool) {
 	return CommName{}, false
 }
 
-// group is a communicator as all its ranks know it.
+// group is a communicator as all its ranks know it, for its collectives or for its agreements.
 type group struct {
-	id     uint32
-	leader int
+	id         uint32
+	leader     int
+	agreements bool
 }
 
 // stand is the operation of one number of a communicator that ranks are in.
@@ -134,7 +135,7 @@ type stand struct {
 
 func standOf(d *Dump, o *Operation) (s stand, c CommName) {
 	c, _ = d.comm(o.Comm)
-	s = stand{group{o.Comm, c.Leader}, o.Seq, 0}
+	s = stand{group{o.Comm, c.Leader, o.Kind.Agreement()}, o.Seq, 0}
 	if o.Form == backend.Persistent {
 		s.start = o.Tag
 	}
@@ -147,7 +148,7 @@ func (a *analysis) collective() (Finding, bool) {
 	var comm CommName
 	found := false
 	for _, p := range a.ranks {
-		if p.op == nil || !p.op.Kind.Collective() {
+		if p.op == nil || !p.op.Kind.gathers() {
 			continue
 		}
 		s, c := standOf(p.d, p.op)
@@ -177,7 +178,7 @@ func (a *analysis) collective() (Finding, bool) {
 		if !member || c.Leader != first.g.leader {
 			continue
 		}
-		if p.op != nil && p.op.Kind.Collective() {
+		if p.op != nil && p.op.Kind.gathers() {
 			if s, _ := standOf(p.d, p.op); s == first && !gaveUp.IsZero() && p.op.Begun.After(gaveUp) {
 				a.ranks[r].late = p.op.Begun.Sub(gaveUp)
 				away = append(away, r)
@@ -261,7 +262,7 @@ func (a *analysis) collective() (Finding, bool) {
 func (a *analysis) through(d *Dump, s stand) bool {
 	for i := range d.Ops {
 		o := &d.Ops[i]
-		if o.Kind.Collective() && o.State == Done && o.Comm == s.g.id && o.Form != backend.Persistent && s.start == 0 && o.Seq >= s.seq {
+		if o.Kind.gathers() && o.Kind.Agreement() == s.g.agreements && o.State == Done && o.Comm == s.g.id && o.Form != backend.Persistent && s.start == 0 && o.Seq >= s.seq {
 			return true
 		}
 	}
@@ -272,7 +273,7 @@ func (a *analysis) through(d *Dump, s stand) bool {
 // parenthesis.
 func (a *analysis) call(o *Operation) string {
 	name := a.name(o)
-	if o.Named {
+	if o.Named || o.Kind.Agreement() {
 		return name
 	}
 	var facts []string

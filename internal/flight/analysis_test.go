@@ -127,6 +127,18 @@ func TestAnalyse(t *testing.T) {
 		{"begun and not waited for", []*Dump{
 			dump(0, 3, before, iallreduce(Waiting)), dump(1, 3, before, iallreduce(Open)), dump(2, 3, before, iallreduce(Waiting)),
 		}, "rank 1 has begun Iallreduce #118, in which 0, 2 wait for 30 s, without waiting for it: it is in no operation, after Iallreduce #118", false},
+		{"in an agreement", []*Dump{ // of the number of a collective that has ended
+			dump(0, 4, before, p2p(Agree, -1, 0, 10, Open)), dump(1, 4, before, failed(p2p(Agree, -1, 0, 9, Open), backend.ErrTimeout, 11), p2p(Agree, -1, 0, 12, Open)),
+			dump(2, 4, before, failed(allreduce(Open), backend.ErrPeerLost, 12)), dump(3, 4, before, allreduce(Open)),
+		}, "ranks 2, 3 have not come to Agree #0, in which 0, 1 wait for 30 s: " +
+			`rank 2: was in Allreduce #118, which ended with "peer lost", waiting 3.0 s; rank 3: is in Allreduce #118, waiting 31 s`, false},
+		{"another agreement", []*Dump{
+			dump(0, 3, failed(p2p(Agree, -1, 0, 10, Open), backend.ErrMismatch, 12)), dump(1, 3, failed(p2p(Shrink, -1, 0, 11, Open), backend.ErrMismatch, 12)),
+			dump(2, 3, failed(p2p(Agree, -1, 0, 11, Open), backend.ErrMismatch, 12)),
+		}, "rank 1 was in Shrink #0 while 0, 2 were in Agree #0, waiting 2.0 s", false},
+		{"through an agreement", []*Dump{
+			dump(0, 2, before, p2p(Shrink, -1, 0, 10, Done)), dump(1, 2, before, p2p(Shrink, -1, 0, 11, Open)),
+		}, "rank 1 is in Shrink #0, which rank 0 has been through, waiting 29 s", false},
 		{"two wait for each other", []*Dump{
 			dump(0, 2, p2p(Recv, 1, 5, 10, Open)), dump(1, 2, p2p(Recv, 0, 6, 12, Open)),
 		}, "rank 0 is in Recv from 1, tag 5, rank 1 is in Recv from 0, tag 6: each waits for the next, waiting 30 s", false},

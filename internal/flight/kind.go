@@ -23,15 +23,25 @@ const (
 	CreateGroup
 	Lock
 	LockAll
+	Agree
+	Shrink
 	numKinds
 )
 
 var kindNames = [...]string{
 	"Send", "Ssend", "Recv", "Sendrecv", "RecvAlloc", "Probe", "Mprobe", "MessageRecv", "WaitAny", "CreateGroup", "Lock", "LockAll",
+	"Agree", "Shrink",
 }
 
 // Collective reports whether k is a collective.
 func (k Kind) Collective() bool { return k < Send }
+
+// Agreement reports whether k is one of those that survivors make together. They are numbered like
+// collectives, apart from these: a communicator has agreements after its collectives have ended.
+func (k Kind) Agreement() bool { return k == Agree || k == Shrink }
+
+// gathers reports whether all ranks of a communicator, or all that are left, have to come.
+func (k Kind) gathers() bool { return k.Collective() || k.Agreement() }
 
 // known reports whether there is such an operation.
 func (k Kind) known() bool {

@@ -64,7 +64,7 @@ func (a *analysis) line(d *Dump, o *Operation) Line {
 			l.Ago = end.Sub(o.Begun).Seconds()
 		}
 	}
-	if o.Kind.Collective() {
+	if o.Kind.gathers() {
 		l.Seq = &o.Seq
 		if o.Peer >= 0 && !o.Named {
 			l.Root = &o.Peer
