@@ -2,31 +2,44 @@ package coll
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// parcel is the blocks of an Allgather or Allgatherv, node by node in one piece
-// of memory: Recv itself where the blocks stand like that, scratch otherwise.
+// parcel is one block of each rank, node by node in one piece of memory: Recv
+// itself where the blocks stand there like that, scratch otherwise.
 type parcel struct {
 	b    *builder
+	home func(rank int) Region // where a rank's block belongs in Recv
+	own  Region                // where this rank's is
 	base Region
 	offs []int // by place in Nodes.order: where the block begins; at the end, the length
 }
 
-// parcel returns the memory; nothing is in it yet.
-func (b *builder) parcel() parcel {
+// parcel returns the memory; nothing is in it yet. The blocks are packed if in
+// Recv they stand in the order of ranks, without gaps.
+func (b *builder) parcel(home func(rank int) Region, own Region, packed bool) parcel {
 	p := b.nodes
-	k := parcel{b: b, offs: make([]int, b.n+1)}
+	k := parcel{b: b, home: home, own: own, offs: make([]int, b.n+1)}
 	for i, r := range p.order {
-		m := b.c.Count
-		if b.c.Coll == backend.Allgatherv {
-			m = b.c.RecvCounts[r]
-		}
-		k.offs[i+1] = k.offs[i] + m*b.size
+		k.offs[i+1] = k.offs[i] + home(r).N
 	}
-	if b.c.Coll == backend.Allgather && p.inOrder() {
-		k.base = b.blocks(Recv, 0, b.n)
+	if packed && p.inOrder() {
+		k.base = Region{Recv, home(0).Off, k.offs[b.n]}
 	} else {
 		k.base = b.temp(k.offs[b.n])
 	}
 	return k
+}
+
+// allgatherParcel returns the blocks of an Allgather or Allgatherv.
+func (b *builder) allgatherParcel() parcel {
+	packed := b.c.Coll == backend.Allgather
+	home := b.equalBlock(Recv)
+	if !packed {
+		home = b.parts()
+	}
+	own := home(b.rank)
+	if !b.c.InPlace {
+		own = Region{Send, 0, own.N}
+	}
+	return b.parcel(home, own, packed)
 }
 
 // places returns the blocks from one place to before another.
@@ -38,32 +51,20 @@ func (k *parcel) node(i int) Region {
 	return k.places(p.starts[i], p.starts[i+1])
 }
 
-// home returns where a rank's block belongs in Recv.
-func (b *builder) home(r int) Region {
-	if b.c.Coll == backend.Allgatherv {
-		return b.elems(Recv, b.c.RecvDispls[r], b.c.RecvDispls[r]+b.c.RecvCounts[r])
-	}
-	return b.blocks(Recv, r, r+1)
-}
-
 // collect has the leader of each node get the blocks of its ranks.
 func (k *parcel) collect() {
 	b := k.b
 	p := b.nodes
 	mine := p.of[b.rank]
 	leader := p.leader(mine, -1)
-	own := b.home(b.rank)
-	if !b.c.InPlace {
-		own = Region{Send, 0, own.N}
-	}
 	if b.rank != leader {
-		b.send(leader, own)
+		b.send(leader, k.own)
 		b.round()
 		return
 	}
 	for i := p.starts[mine]; i < p.starts[mine+1]; i++ {
 		if r := p.order[i]; r == b.rank {
-			b.copy(k.places(i, i+1), own)
+			b.copy(k.places(i, i+1), k.own)
 		} else {
 			b.recv(r, k.places(i, i+1))
 		}
@@ -78,8 +79,8 @@ func (k *parcel) unpack() {
 	}
 	b := k.b
 	for i, r := range b.nodes.order {
-		if r != b.rank || !b.c.InPlace {
-			b.copy(b.home(r), k.places(i, i+1))
+		if r != b.rank || k.own != k.home(r) {
+			b.copy(k.home(r), k.places(i, i+1))
 		}
 	}
 	b.round()
@@ -90,7 +91,7 @@ func (k *parcel) unpack() {
 func allgatherNodes(b *builder) {
 	p := b.nodes
 	mine := p.of[b.rank]
-	k := b.parcel()
+	k := b.allgatherParcel()
 	k.collect()
 	n := p.Size()
 	offs := make([]int, n+1)
@@ -114,9 +115,26 @@ func allgatherNodes(b *builder) {
 // The ring is that of Thakur, Rabenseifner, Gropp 2005, section 4.1, the chain that
 // of bcastChain.
 func allgatherNodesRing(b *builder) {
+	k := b.allgatherParcel()
+	k.ring()
+}
+
+// allreduceNodesRing is allreduceRing, whose order is that of a ring of ranks
+// wherever they are; the results go as in allgatherNodesRing.
+func allreduceNodesRing(b *builder) {
+	chunk := func(i int) Region {
+		return b.elems(Recv, split(b.c.Count, b.n, i), split(b.c.Count, b.n, i+1))
+	}
+	b.ringScatter(chunk(b.rank))
+	k := b.parcel(chunk, chunk(b.rank), true)
+	k.ring()
+}
+
+// ring gives all ranks all blocks, and ends with each in its place.
+func (k *parcel) ring() {
+	b := k.b
 	p := b.nodes
 	mine, n := p.of[b.rank], p.Size()
-	k := b.parcel()
 	k.collect()
 	// As long as a rank's mean block, so that there are no more messages than in a
 	// ring of ranks, and not shorter than it pays.

@@ -11,6 +11,7 @@ var placedRules = [...]rule{
 	{backend.Bcast, "bcast/nodes", anything, nil, bcastNodes},
 	{backend.Reduce, "reduce/nodes", tree, shortVector, reduceNodes},
 	{backend.Allreduce, "allreduce/nodes", tree, shortVector, allreduceNodes},
+	{backend.Allreduce, "allreduce/nodes-ring", ring, nil, allreduceNodesRing},
 	{backend.ReduceScatterBlock, "reduce_scatter_block/recursive-halving", tree, halvingCrossesLess, reduceScatterHalving},
 	{backend.ReduceScatter, "reduce_scatter/recursive-halving", tree, halvingCrossesLess, reduceScatterHalving},
 	{backend.Gather, "gather/nodes", anything, shortBlock, gatherNodes},
