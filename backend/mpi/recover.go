@@ -58,8 +58,17 @@ func (c *comm) Recovers() error {
 		c.p.lib.Name(), c.p.whyNot)}
 }
 
-// Lost implements backend.Recoverer.
+// Lost implements backend.Recoverer. A loss ends the communicator when it is known: the library may take one
+// that was asked about for acknowledged, and say no more of it to receives that have not matched.
 func (c *comm) Lost() []int {
+	lost := c.lost()
+	if lost != nil {
+		c.breaks(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: c.lostText(lost)})
+	}
+	return lost
+}
+
+func (c *comm) lost() []int {
 	if s := c.state.Load(); !c.p.recovers || s != nil && backend.Code(s.err) == backend.Code(backend.ErrClosed) {
 		return nil
 	}
@@ -184,6 +193,7 @@ func (c *comm) gather(kind int32) error {
 			break
 		}
 	}
+	c.Lost()
 	return nil
 }
 
@@ -268,7 +278,7 @@ func (c *comm) heard(err error) error {
 	var f *backend.Fault
 	switch {
 	case m.Sentinel == backend.ErrPeerLost:
-		f = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: c.lostText() + ": " + m.Text}
+		f = &backend.Fault{Sentinel: backend.ErrPeerLost, Text: c.lostText(c.lost()) + ": " + m.Text}
 	case m.Sentinel == backend.ErrBroken:
 		f = &backend.Fault{Sentinel: backend.ErrBroken, Text: "a rank revoked it: " + m.Text}
 	default:
@@ -279,9 +289,9 @@ func (c *comm) heard(err error) error {
 }
 
 // lostText names the members that are lost, by their rank here.
-func (c *comm) lostText() string {
+func (c *comm) lostText(lost []int) string {
 	var names []string
-	for _, w := range c.Lost() {
+	for _, w := range lost {
 		names = append(names, fmt.Sprint(slices.Index(c.world, w)))
 	}
 	switch len(names) {

@@ -186,6 +186,36 @@ func lose(w *cohort.Comm) error {
 	return tell("survived", w.Rank())
 }
 
+// quiet has the ranks that are left learn of a loss from an Agree, with nothing of theirs under way.
+func quiet(w *cohort.Comm) error {
+	c, err := w.Dup()
+	if err != nil {
+		return err
+	}
+	gone := w.Size() - 1
+	if w.Rank() == gone {
+		return die(w)
+	}
+	heardOf("lost", 1)
+	if all, err := c.Agree(5); err != nil || all != 5 {
+		return fmt.Errorf("agreed on %d, %v", all, err)
+	}
+	for name, wait := range waits {
+		if err := wait(c, gone); !errors.Is(err, cohort.ErrPeerLost) || !strings.Contains(err.Error(), fmt.Sprintf("rank %d is lost", gone)) {
+			return fmt.Errorf("%s after the Agree: %v", name, err)
+		}
+	}
+	d, err := c.Shrink()
+	if err != nil {
+		return err
+	}
+	if err := traffic(d, 3); err != nil {
+		return err
+	}
+	say("survived %d", w.Rank())
+	return tell("survived", w.Rank())
+}
+
 // revoke has rank 0 revoke a communicator on which the others wait for nothing that comes.
 func revoke(w *cohort.Comm) error {
 	c, err := w.Dup()
@@ -282,13 +312,15 @@ func late(w *cohort.Comm) error {
 // testdata/ulfm.c, above Open MPI, and losses are what that takes for one. The errors, the errands of
 // the goroutines and what becomes of communicators are cohort's own.
 func TestULFM(t *testing.T) {
-	program("lose", func() error {
-		w, err := cohort.Init(background, nil)
-		if err != nil {
-			return err
-		}
-		return lose(w) // the world has lost a rank: MPI is not left
-	})
+	for name, body := range map[string]func(*cohort.Comm) error{"lose": lose, "quiet": quiet} {
+		program(name, func() error {
+			w, err := cohort.Init(background, nil)
+			if err != nil {
+				return err
+			}
+			return body(w) // the world has lost a rank: MPI is not left
+		})
+	}
 	program("revoke", func() error { return with(revoke) })
 	program("late", func() error { return with(late) })
 	program("off", func() error { return with(unsupported) })
@@ -301,13 +333,18 @@ func TestULFM(t *testing.T) {
 	run := func(t *testing.T, n int, program string, env ...string) ended {
 		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
 	}
+	lost := func(t *testing.T, program string, env ...string) {
+		e := run(t, 3, program, env...)
+		if got := e.lines("survived"); len(got) != 2 {
+			t.Errorf("ranks %q came to the end, want two\n%s", got, e.out)
+		}
+	}
 	for name := range waits {
-		t.Run("lose/"+name, func(t *testing.T) {
-			e := run(t, 3, "lose", "ULFM_WAIT="+name)
-			if got := e.lines("survived"); len(got) != 2 {
-				t.Errorf("ranks %q came to the end, want two\n%s", got, e.out)
-			}
-		})
+		t.Run("lose/"+name, func(t *testing.T) { lost(t, "lose", "ULFM_WAIT="+name) })
+	}
+	t.Run("lose/serialized", func(t *testing.T) { lost(t, "lose", "ULFM_WAIT=barrier", "COHORT_MPI_THREAD=serialized") })
+	t.Run("quiet", func(t *testing.T) { lost(t, "quiet") })
+	for _, name := range []string{"recv", "test", "barrier"} {
 		t.Run("revoke/"+name, func(t *testing.T) { run(t, 3, "revoke", "ULFM_WAIT="+name).must(t) })
 	}
 	t.Run("late", func(t *testing.T) { run(t, 3, "late").must(t) })
