@@ -48,3 +48,52 @@ func ExampleComm_Shrink() {
 	// step 4: 3 ranks, sum 3
 	// true
 }
+
+// The loop of a program that does its steps again without the ranks that are lost, as docs/recovery.md
+// has it. Rank 1 dies in its second step.
+func ExampleComm_Revoke() {
+	died := errors.New("rank 1 dies")
+	work := func(c *cohort.Comm, world, step int) error {
+		if world == 1 && step == 1 {
+			return died
+		}
+		_, err := cohort.AllreduceOne(c, 1, cohort.Sum)
+		return err
+	}
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		c := world
+		for step := 0; step < 3; {
+			ok := 1
+			if err := work(c, world.Rank(), step); errors.Is(err, died) {
+				return err
+			} else if err != nil {
+				ok = 0
+				c.Revoke() // others may still wait in this step
+			}
+			all, err := c.Agree(ok)
+			if err != nil {
+				return err
+			}
+			if all == 1 {
+				step++
+				continue
+			}
+			d, err := c.Shrink()
+			if err != nil {
+				return err
+			}
+			if c != world { // closing the world leaves the job
+				c.Close()
+			}
+			c = d
+		}
+		if c.Rank() == 0 {
+			fmt.Println("finished by", c.Size())
+		}
+		return nil
+	})
+	fmt.Println(errors.Is(err, died))
+	// Output:
+	// finished by 3
+	// true
+}
