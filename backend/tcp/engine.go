@@ -33,6 +33,7 @@ type engine struct {
 	early    map[uint32]*early // notices for communicators that are not made here yet
 	probes   []*probing
 	held     []*msg // offers that Mprobe has taken
+	reads    []*op  // receives that read the memory of a peer
 	notify   []*backend.Request
 	lists    [][]*backend.Request // spare for notify
 	corks    []*link              // that may keep frames back
@@ -101,6 +102,10 @@ type op struct {
 	self   *msg   // a long message to oneself
 	order  uint64 // of a receive: which of all
 	fixed  bool   // a receive of a message that Mprobe took
+	lent   bool   // a send whose data the peer may read where they are
+	addr   uint64 // of a receive: where its data are in the peer's memory, while they are being read there
+	read   bool   // of a receive: its data are read there, or were
+	loan   [loanSize]byte
 }
 
 const (
@@ -118,6 +123,7 @@ type msg struct {
 	buf   []byte // pooled storage of an eager one
 	size  int
 	token uint64 // of an offer, the sender's; 0 for an eager one
+	addr  uint64 // of an offer: where the data are in the sender's memory; 0 if they come in frames
 	send  *op    // an offer of this rank to itself
 	gone  bool   // an offer that was taken back after Mprobe had taken it
 }
@@ -158,6 +164,7 @@ func (e *engine) lookup(token uint64, peer int) *op {
 
 // leaveSlot ends o's token.
 func (e *engine) leaveSlot(o *op) {
+	e.stopReading(o)
 	if o.token != 0 {
 		i := uint32(o.token)
 		e.slots[i].op, o.token = nil, 0
@@ -220,6 +227,10 @@ func (e *engine) progress() bool {
 		moved = e.progressMany()
 	} else {
 		moved = e.progressFew()
+	}
+	if len(e.reads) > 0 {
+		e.read()
+		moved = true
 	}
 	if len(e.due) > 0 || len(e.fading) > 0 {
 		e.settle()
@@ -296,7 +307,7 @@ func truncated(size, room int) error {
 func (e *engine) finish(o *op, st backend.Status, err error) {
 	r := o.req
 	e.leaveSlot(o)
-	o.state, o.buf, o.frame, o.self = opIdle, nil, nil, nil
+	o.state, o.buf, o.frame, o.self, o.lent = opIdle, nil, nil, nil, false
 	if r.Notify != nil {
 		e.notify = append(e.notify, r)
 	}

@@ -28,6 +28,9 @@ type link struct {
 	dec  *wire.Decoder
 	sums bool // payloads are sent with their checksums
 
+	lends bool // long messages are lent to the peer
+	pid   int  // of the peer, whose memory this process can read; 0 if it cannot
+
 	rbuf   []byte
 	taste  int         // how much is read into rbuf at once
 	r0, r1 int         // rbuf[r0:r1] has been read and not looked at
@@ -38,6 +41,7 @@ type link struct {
 	op     *op         // whose payload it is, nil if it is to be dropped
 	msg    *msg        // or an unexpected message
 	note   []byte      // or the text of a notice
+	loan   [loanSize]byte
 
 	corked      []byte // frames that wait for the next one; then they go before it
 	first, last *out   // frames to be written
@@ -233,10 +237,18 @@ func (l *link) begin() error {
 		if o == nil || o.state != opTaking {
 			return nil // given up since
 		}
+		if o.read {
+			return fmt.Errorf("%d bytes of a message that it has lent, and not been asked for", l.left)
+		}
 		if h.Offset != uint64(o.at) || l.left > o.n-o.at || l.left == 0 && o.n > 0 {
 			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", l.left, h.Offset, o.at, o.n)
 		}
 		l.op, l.dst = o, o.buf[o.at:o.at+l.left]
+	case wire.Lend:
+		if l.left != len(l.loan) {
+			return fmt.Errorf("a loan in %d bytes, want %d", l.left, len(l.loan))
+		}
+		l.dst = l.loan[:]
 	case wire.Broken, wire.Abort, wire.Lost:
 		if l.left > noticeMax {
 			return fmt.Errorf("a notice of %d bytes, above %d", l.left, noticeMax)
@@ -281,9 +293,13 @@ func (l *link) landed() error {
 			}
 		}
 	case wire.Offer:
-		return e.offered(l, h)
+		return e.offered(l, h, int(h.Length), 0)
+	case wire.Lend:
+		return e.lent(l, h)
 	case wire.Accept:
 		return e.accepted(l, h)
+	case wire.Ack:
+		return e.returned(l, h)
 	case wire.Withdraw:
 		e.withdrawn(l, h.Token)
 	case wire.Broken:

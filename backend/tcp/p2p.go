@@ -167,7 +167,12 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	}
 	e.enter(o)
 	o.state = opOffered
-	h.Kind, h.Token = wire.Offer, o.token
+	h.Token = o.token
+	if l.lends && len(buf) >= lendMin {
+		e.lend(l, o, &h)
+		return
+	}
+	h.Kind = wire.Offer
 	l.emit(&h, nil, o)
 }
 
@@ -217,24 +222,24 @@ func (e *engine) queuePiece(l *link, o *op) {
 	l.queue(&h, body, o)
 }
 
-// offered takes an offer in.
-func (e *engine) offered(l *link, h *wire.Header) error {
+// offered takes an offer in, of size bytes; addr is where the peer has lent them, 0 if it has not.
+func (e *engine) offered(l *link, h *wire.Header, size int, addr uint64) error {
 	env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
 	if n := e.posted.TakePosted(env); n != nil {
-		e.accept(n.Owner.(*op), h.Token, int(h.Length), env)
+		e.accept(n.Owner.(*op), h.Token, size, addr, env)
 		return nil
 	}
 	if e.closing[h.Context] != nil {
 		return nil // it has been told
 	}
 	m := e.getMsg()
-	m.size, m.token = int(h.Length), h.Token
+	m.size, m.token, m.addr = size, h.Token, addr
 	e.keep(m, env)
 	return nil
 }
 
-// accept asks for the data of an offer.
-func (e *engine) accept(o *op, token uint64, size int, env match.Env) {
+// accept asks for the data of an offer, or, where they are lent, has them read.
+func (e *engine) accept(o *op, token uint64, size int, addr uint64, env match.Env) {
 	src := int(env.Source)
 	if r := o.comm.RankOf(src); r >= 0 && o.comm.isGone(r) { // it has taken the message with it
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
@@ -242,8 +247,18 @@ func (e *engine) accept(o *op, token uint64, size int, env match.Env) {
 	}
 	o.state, o.peer, o.env, o.theirs = opTaking, src, env, token
 	o.size, o.n, o.at = size, min(size, len(o.buf)), 0
+	o.read = false
 	e.enter(o)
-	e.links[src].emit(&wire.Header{Kind: wire.Accept, Token: token, Length: uint64(o.n), Reply: o.token}, nil, nil)
+	if addr != 0 {
+		e.borrow(o, addr)
+		return
+	}
+	e.ask(o, 0)
+}
+
+// ask tells the sender of an offer that the message is wanted, or with FlagYes that it has been read.
+func (e *engine) ask(o *op, flags uint8) {
+	e.links[o.peer].emit(&wire.Header{Kind: wire.Accept, Flags: flags, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
 }
 
 // accepted sends what a peer has asked for.
@@ -254,6 +269,9 @@ func (e *engine) accepted(l *link, h *wire.Header) error {
 	}
 	if h.Length > uint64(len(o.buf)) {
 		return fmt.Errorf("it accepts %d bytes of a message of %d", h.Length, len(o.buf))
+	}
+	if h.Flags&wire.FlagYes != 0 {
+		return e.lentRead(l, o, h)
 	}
 	o.state, o.n, o.at, o.theirs = opStreaming, int(h.Length), 0, h.Reply
 	e.stream(l, o)
@@ -354,9 +372,9 @@ func (e *engine) takeMsg(o *op, m *msg) {
 		e.finish(s, backend.Status{}, nil)
 		e.received(o, env, size, n)
 	case m.token != 0:
-		token := m.token
+		token, addr := m.token, m.addr
 		e.putMsg(m)
-		e.accept(o, token, size, env)
+		e.accept(o, token, size, addr, env)
 	default:
 		n := copy(o.buf, m.buf)
 		e.putMsg(m)

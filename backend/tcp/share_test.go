@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,10 @@ func TestShare(t *testing.T) {
 				}
 				if r.s != nil {
 					defer r.s.release()
+					// Both ends are this process, which can read its own memory.
+					if s := r.s.(*shared); s.pid != os.Getpid() || !s.lends {
+						t.Errorf("memory is read of process %d, and lent: %v", s.pid, s.lends)
+					}
 				}
 			}
 			said := make(chan error, 1)

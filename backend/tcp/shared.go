@@ -23,6 +23,9 @@ type shared struct {
 	err   error // with what, nil for its end
 
 	bells [64]byte
+
+	lends bool // the peer can read this process's memory
+	pid   int  // of the peer, whose memory this process can read; 0 if it cannot
 }
 
 // socketEvery is after how many looks in vain the socket is asked, which takes as long as some tens
@@ -36,6 +39,7 @@ const ringTaste = 2 << 10
 // attach makes the stream l's.
 func (s *shared) attach(l *link) {
 	s.l, l.taste = l, ringTaste
+	l.lends, l.pid = s.lends && !l.e.spare, s.pid
 	s.d.Bell = func() { sockWrite(l.fd, ring[:]) } // if there is no room, enough of them are in the socket
 }
 
@@ -136,6 +140,7 @@ const (
 //
 //  1. The first sends the name under which it offers the memory, or why it has none.
 //  2. The other sends that it has mapped it, or why not.
+//  3. Each says where a text of its own is, and then whether it could read the other's.
 func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, reason string, err error) {
 	var seg *shmem.Segment
 	defer func() {
@@ -184,7 +189,11 @@ func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, r
 	if err != nil {
 		return nil, "", err
 	}
-	return &shared{d: d}, "", nil
+	made := &shared{d: d}
+	if err := made.try(ctx, c); err != nil {
+		return nil, "", err
+	}
+	return made, "", nil
 }
 
 // newRings makes the memory for two rings, unless it would take half of what there is or more: where no

@@ -16,11 +16,13 @@ import (
 
 // ringTests are environments in which frames go through rings: so short that every long message goes
 // around many times, and as long as they usually are, with waiters that spin and with those that
-// sleep.
+// sleep; and those in which long messages are read from where they are.
 var ringTests = [][]string{
 	{"TCP_TEST_RING=4096"},
 	{"TCP_TEST_RING=4096", "TCP_TEST_CROWDED=1"},
 	{"TCP_TEST_RING=1048576", "TCP_TEST_CROWDED=1"},
+	{"TCP_TEST_RING=4096", "TCP_TEST_LEND=1", "TCP_TEST_CROWDED=1"},
+	{"TCP_TEST_RING=1048576", "TCP_TEST_LEND=refused", "TCP_TEST_CROWDED=1"},
 }
 
 func TestRings(t *testing.T) {

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 // inherited makes the engine of a rank whose connections are descriptors 3 and up, by rank.
 func inherited(rank, size int) (backend.Comm, error) {
 	peers, conns := make([]peer, size), make([]conn, size)
+	near := make([]int, size) // processes whose memory can be read
 	fd := 3
 	for r := range size {
 		peers[r] = peer{pid: r, host: "here", node: r}
@@ -57,6 +59,11 @@ func inherited(rank, size int) (backend.Comm, error) {
 		}
 		conns[r].enc, conns[r].dec = &wire.Encoder{}, &wire.Decoder{}
 		conns[r].sums = os.Getenv("TCP_TEST_SUMS") != ""
+		if os.Getenv("TCP_TEST_LEND") != "" {
+			if near[r], err = tryHere(c); err != nil {
+				return nil, err
+			}
+		}
 		if conns[r].fd, err = takeSocket(c); err != nil {
 			return nil, err
 		}
@@ -75,10 +82,32 @@ func inherited(rank, size int) (backend.Comm, error) {
 			if err != nil {
 				return nil, err
 			}
-			conns[r].over = &shared{d: d}
+			s := &shared{d: d, lends: near[r] != 0, pid: near[r]}
+			if os.Getenv("TCP_TEST_LEND") == "refused" {
+				s.pid = 1 << 30 // there is no such process
+			}
+			conns[r].over = s
 		}
 	}
 	return newEngine(rank, peers, conns, os.Getenv("TCP_TEST_CROWDED") == "", heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT")))
+}
+
+// tryHere is what try does, on a bare connection. Either both ends can read the other's memory, or none.
+func tryHere(c net.Conn) (pid int, err error) {
+	if _, err := c.Write(claim()); err != nil {
+		return 0, err
+	}
+	said := make([]byte, claimSize)
+	if _, err := io.ReadFull(c, said); err != nil {
+		return 0, err
+	}
+	pid = readable(said)
+	// The proof is not there any more once the process has ended.
+	if _, err := c.Write([]byte{1}); err != nil {
+		return 0, err
+	}
+	_, err = io.ReadFull(c, said[:1])
+	return pid, err
 }
 
 func heartbeatOf(s string) time.Duration {

@@ -36,7 +36,16 @@ func TestWrongFrames(t *testing.T) {
 		{"a notice that is too long", func(uint64) []wire.Header {
 			return []wire.Header{{Kind: wire.Broken, Length: noticeMax + 1}}
 		}, nil, "notice of 4097 bytes"},
-		{"a kind without a place", func(uint64) []wire.Header { return []wire.Header{{Kind: wire.Ack, Token: 1}} }, nil, "no place"},
+		{"a kind without a place", func(uint64) []wire.Header { return []wire.Header{{Kind: wire.Withdrawn, Token: 1}} }, nil, "no place"},
+		{"a confirmation of what was not read", func(token uint64) []wire.Header {
+			return []wire.Header{{Kind: wire.Ack, Token: token}}
+		}, nil, "it confirms"},
+		{"a loan that is too short", func(uint64) []wire.Header {
+			return []wire.Header{{Kind: wire.Lend, Tag: 1, Token: 3, Length: loanSize - 1}}
+		}, nil, "a loan in 15 bytes"},
+		{"a loan of nothing that can be", func(uint64) []wire.Header {
+			return []wire.Header{{Kind: wire.Lend, Tag: 1, Token: 3, Length: loanSize}}
+		}, nil, "at 0x0"},
 		{"a rank that is not there", func(uint64) []wire.Header { return []wire.Header{{Kind: wire.Lost, Tag: 7}} }, nil, "rank 7"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -93,6 +102,7 @@ func TestWrongFrames(t *testing.T) {
 			write(wire.Header{Kind: wire.Data, Token: 12345, Length: 100})
 			write(wire.Header{Kind: wire.Accept, Token: 12345, Length: 100, Reply: 1})
 			write(wire.Header{Kind: wire.Accept, Token: h.Reply, Length: 100, Reply: 1})
+			write(wire.Header{Kind: wire.Ack, Token: 12345})
 			write(wire.Header{Kind: wire.Withdraw, Token: 12345})
 			write(wire.Header{Kind: wire.Eager, Context: 77, Tag: 5, Length: 4})
 			if c.frames != nil {

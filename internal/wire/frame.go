@@ -23,11 +23,12 @@ type Kind uint8
 const (
 	Eager     Kind = iota + 1 // a whole message: its envelope, and the payload
 	Offer                     // the envelope of a long message, its length, the sender's token for it; no payload
-	Accept                    // the receiver wants an offered message: the offer's token, how many bytes of it, the receiver's token
+	Accept                    // the receiver wants an offered message: the offer's token, how many bytes of it, the receiver's token; with FlagYes it has read them
 	Data                      // a piece of an accepted message: the receiver's token, the offset, and the payload
 	Withdraw                  // the sender wants a message back: the token it went with
 	Withdrawn                 // the answer: the token, and FlagYes if nobody had received it
-	Ack                       // a synchronous message was received: the token it went with
+	Lend                      // an offer whose data the receiver may read where they are: the payload says how many there are, and where
+	Ack                       // of a message that the receiver has read so: the sender has heard of it in time; the receiver's token
 
 	Broken // a communicator is broken; the payload says by what, in the engine's words
 	Closed // the sender has closed a communicator
@@ -57,10 +58,10 @@ func (k Kind) String() string {
 
 // The flags of a frame.
 const (
-	FlagSynchronous uint8 = 1 << iota // Eager, Offer: the sender waits until it is received
+	FlagSynchronous uint8 = 1 << iota // Eager, Offer, Lend: the sender waits until it is received
 	FlagSummed                        // Sum is the checksum of the payload
-	FlagYes                           // Withdrawn: the message is back
-	FlagInternal                      // Eager, Offer: one of the library's own, which no receive of the user's matches
+	FlagYes                           // Withdrawn: the message is back; Accept: its data have been read
+	FlagInternal                      // Eager, Offer, Lend: one of the library's own, which no receive of the user's matches
 )
 
 // A Header stands before every frame. Fields that a kind has no use for are zero; the table rules
@@ -112,10 +113,11 @@ var rules = [kinds]struct {
 }{
 	Eager:     {"eager message", uses | tagged | loaded | optional, FlagSynchronous | FlagSummed | FlagInternal},
 	Offer:     {"offer", uses | tagged | sized | tokened, FlagSynchronous | FlagInternal},
-	Accept:    {"accept", sized | tokened | wide, 0},
+	Accept:    {"accept", sized | tokened | wide, FlagYes},
 	Data:      {"data", loaded | tokened | wide, FlagSummed},
 	Withdraw:  {"withdraw", tokened, 0},
 	Withdrawn: {"withdrawn", tokened, FlagYes},
+	Lend:      {"loan", uses | tagged | loaded | tokened, FlagSynchronous | FlagSummed | FlagInternal},
 	Ack:       {"acknowledgement", tokened, 0},
 	Broken:    {"communicator broken", uses | loaded, FlagSummed},
 	Closed:    {"communicator closed", uses, 0},

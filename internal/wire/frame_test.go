@@ -34,10 +34,11 @@ func TestSum(t *testing.T) {
 var frames = []Header{
 	{Kind: Eager, Flags: FlagSynchronous | FlagSummed | FlagInternal, Context: 0xfedcba98, Tag: -5, Length: 77, Token: 1 << 60, Sum: 0xdeadbeef},
 	{Kind: Offer, Flags: FlagSynchronous, Context: 3, Tag: 1<<31 - 1, Length: MaxMessage, Token: 9},
-	{Kind: Accept, Length: 1 << 40, Token: 9, Reply: 1<<64 - 1},
+	{Kind: Accept, Flags: FlagYes, Length: 1 << 40, Token: 9, Reply: 1<<64 - 1},
 	{Kind: Data, Flags: FlagSummed, Length: 100, Token: 12, Offset: 1 << 41, Sum: 7},
 	{Kind: Withdraw, Token: 5},
 	{Kind: Withdrawn, Flags: FlagYes, Token: 5},
+	{Kind: Lend, Flags: FlagSynchronous | FlagSummed | FlagInternal, Context: 4, Tag: -9, Length: 16, Token: 1 << 61, Sum: 3},
 	{Kind: Ack, Token: 1<<64 - 1},
 	{Kind: Broken, Flags: FlagSummed, Context: 8, Length: 100, Sum: 1},
 	{Kind: Closed, Context: 1<<32 - 1},

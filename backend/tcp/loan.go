@@ -1,0 +1,194 @@
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// Long messages between two ranks of a node that may read each other's memory are lent where the ranks
+// have to share processors: the offer says where the data are, and the receiver copies them from there,
+// once, with no need of the sender in the meantime. Ranks that have a processor each are faster with the
+// rings: one copies in while the other copies out, within the caches, and neither asks the kernel.
+//
+//	sender                              receiver
+//	Lend: how many bytes, and where  →
+//	                                    reads them, a piece each time that it makes progress
+//	                                 ←  Accept, with FlagYes: it has read them
+//	the send is complete
+//	Ack: it was so when that came    →
+//	                                    the receive is complete
+//
+// Only a receiver writes to its buffer, so that one that gives up is not written to later. A sender
+// that takes its message back may use its buffer at once: what the receiver still reads there does not
+// count, because without the Ack its receive does not complete, and what comes instead of it is the
+// Withdraw. What cannot be read is asked for, and comes through the rings.
+
+const (
+	lendMin  = 32 << 10  // shortest message that is lent
+	readMost = 256 << 10 // read at once, with the lock held
+	loanSize = 16        // what a loan says: the length, and the address
+)
+
+// lend offers a message where it is.
+func (e *engine) lend(l *link, o *op, h *wire.Header) {
+	binary.LittleEndian.PutUint64(o.loan[:], uint64(len(o.buf)))
+	binary.LittleEndian.PutUint64(o.loan[8:], shmem.Addr(o.buf))
+	o.lent = true
+	h.Kind, h.Length = wire.Lend, loanSize
+	l.emit(h, o.loan[:], o)
+}
+
+// lent takes a loan in.
+func (e *engine) lent(l *link, h *wire.Header) error {
+	size, addr := binary.LittleEndian.Uint64(l.loan[:]), binary.LittleEndian.Uint64(l.loan[8:])
+	if size > wire.MaxMessage || addr == 0 || addr+size < addr {
+		return fmt.Errorf("a loan of %d bytes at %#x", size, addr)
+	}
+	if l.pid == 0 {
+		addr = 0 // it is asked for the data
+	}
+	return e.offered(l, h, int(size), addr)
+}
+
+// borrow has the data of a receive read.
+func (e *engine) borrow(o *op, addr uint64) {
+	if o.n == 0 {
+		o.read = true
+		e.ask(o, wire.FlagYes)
+		return
+	}
+	o.addr, o.read = addr, true
+	e.reads = append(e.reads, o)
+}
+
+// read copies a piece of each message that is being read.
+func (e *engine) read() {
+	for i := 0; i < len(e.reads); {
+		o := e.reads[i]
+		l := e.links[o.peer]
+		k := min(o.n-o.at, readMost)
+		err := errUnreadable
+		if l.pid != 0 {
+			err = shmem.ReadProcess(l.pid, o.addr+uint64(o.at), o.buf[o.at:o.at+k])
+		}
+		if err != nil {
+			// A message that was taken back may have been where there is no memory now. Anything else
+			// would happen again.
+			if !errors.Is(err, syscall.EFAULT) {
+				l.pid = 0
+			}
+			o.at, o.read = 0, false
+			e.stopReading(o)
+			e.ask(o, 0)
+			continue
+		}
+		if o.at += k; o.at == o.n {
+			e.stopReading(o)
+			e.ask(o, wire.FlagYes)
+			continue
+		}
+		i++
+	}
+}
+
+var errUnreadable = errors.New("the memory of the rank cannot be read")
+
+// stopReading takes a receive out of those that read.
+func (e *engine) stopReading(o *op) {
+	if o.addr != 0 {
+		o.addr = 0
+		i := slices.Index(e.reads, o)
+		e.reads = slices.Delete(e.reads, i, i+1)
+	}
+}
+
+// lentRead completes a send whose data the peer has read.
+func (e *engine) lentRead(l *link, o *op, h *wire.Header) error {
+	if !o.lent {
+		return errors.New("it says that it has read a message that was not lent to it")
+	}
+	e.finish(o, backend.Status{}, nil)
+	l.emit(&wire.Header{Kind: wire.Ack, Token: h.Reply}, nil, nil)
+	return nil
+}
+
+// returned completes a receive that has read its data from the memory of the peer.
+func (e *engine) returned(l *link, h *wire.Header) error {
+	o := e.lookup(h.Token, l.peer)
+	if o == nil || o.state != opTaking {
+		return nil // given up since
+	}
+	if !o.read || o.addr != 0 {
+		return fmt.Errorf("it confirms that a message of %d bytes was read, of which %d were", o.n, o.at)
+	}
+	e.received(o, o.env, o.size, o.n)
+	return nil
+}
+
+// proof is what another process reads to find out that it can: the numbers are known to this process
+// alone, and to those that it tells.
+var proof = sync.OnceValue(func() []byte {
+	b := make([]byte, proofSize)
+	rand.Read(b)
+	return b
+})
+
+const (
+	proofSize = 16
+	claimSize = 16 + proofSize
+)
+
+// claim says where this process has its proof.
+func claim() []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, claimSize), uint64(os.Getpid()))
+	b = binary.LittleEndian.AppendUint64(b, shmem.Addr(proof()))
+	return append(b, proof()...)
+}
+
+// readable returns the process of a claim whose proof can be read, 0 if it cannot.
+func readable(said []byte) (pid int) {
+	if len(said) != claimSize {
+		return 0
+	}
+	pid = int(int32(binary.LittleEndian.Uint64(said)))
+	got := make([]byte, proofSize)
+	if pid <= 0 || shmem.ReadProcess(pid, binary.LittleEndian.Uint64(said[8:]), got) != nil || string(got) != string(said[16:]) {
+		return 0
+	}
+	return pid
+}
+
+// try finds out which of the two ranks may read the memory of the other.
+func (s *shared) try(ctx context.Context, c *wire.Conn) error {
+	if err := c.Say(ctx, claim()); err != nil {
+		return err
+	}
+	said, err := c.Hear(ctx, claimSize)
+	if err != nil {
+		return err
+	}
+	s.pid = readable(said)
+	can := shareNo
+	if s.pid != 0 {
+		can = shareYes
+	}
+	if err := c.Say(ctx, []byte{can}); err != nil {
+		return err
+	}
+	if said, err = c.Hear(ctx, 1); err != nil {
+		return err
+	}
+	s.lends = len(said) == 1 && said[0] == shareYes
+	return nil
+}
