@@ -1,0 +1,104 @@
+package flight
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func waiting(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return ", waiting " + duration(d)
+}
+
+// duration writes a time with two or three digits.
+func duration(d time.Duration) string {
+	switch {
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d >= 10*time.Second:
+		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
+	case d >= time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Round(time.Millisecond)/time.Millisecond)
+	}
+	return fmt.Sprintf("%d µs", d.Round(time.Microsecond)/time.Microsecond)
+}
+
+func be(ranks []int, past bool) string {
+	switch {
+	case past && len(ranks) == 1:
+		return "was"
+	case past:
+		return "were"
+	case len(ranks) == 1:
+		return "is"
+	}
+	return "are"
+}
+
+func have(ranks []int) string {
+	if len(ranks) == 1 {
+		return " has"
+	}
+	return " have"
+}
+
+// ranksText lists ranks, runs of them as 4-7; named: with the word before them.
+func ranksText(ranks []int, named bool) string {
+	var parts []string
+	for i := 0; i < len(ranks); {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		if j-i > 2 {
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		} else {
+			for _, r := range ranks[i : j+1] {
+				parts = append(parts, strconv.Itoa(r))
+			}
+		}
+		i = j + 1
+	}
+	text := strings.Join(parts, ", ")
+	switch {
+	case len(ranks) == 1:
+		return "rank " + text
+	case named:
+		return "ranks " + text
+	}
+	return text
+}
+
+// shorten leaves out the details of calls that have different names.
+func (a *analysis) shorten(texts []string) []string {
+	names := make(map[string]bool)
+	short := make([]string, len(texts))
+	for i, t := range texts {
+		short[i] = shortName(t)
+		names[short[i]] = true
+	}
+	if len(names) == len(texts) {
+		return short
+	}
+	return texts
+}
+
+func shortName(text string) string {
+	name, _, _ := strings.Cut(text, " (")
+	return name
+}
+
+// insert puts a number behind the name of a call.
+func insert(call, number string) string {
+	name, facts, ok := strings.Cut(call, " (")
+	if !ok {
+		return name + number
+	}
+	return name + number + " (" + facts
+}
