@@ -77,6 +77,10 @@ func mapSegment(fd, size int) (*Segment, error) {
 	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		unix.Close(fd)
+		var r unix.Rlimit
+		if err == unix.ENOMEM && unix.Getrlimit(unix.RLIMIT_AS, &r) == nil && r.Cur != unix.RLIM_INFINITY {
+			return nil, fmt.Errorf("mapping %d bytes of shared memory: %w: the address space is limited to %d bytes; raise it (ulimit -v)", size, err, r.Cur)
+		}
 		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
 	}
 	return &Segment{mem: mem, fd: fd}, nil
