@@ -1,0 +1,115 @@
+//go:build linux || darwin
+
+package tcp
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// raw returns rank 0 of a job of 2 and the other's end of their connection.
+func raw(t *testing.T, heartbeat time.Duration) (c *comm, write func(h wire.Header, body []byte), end func()) {
+	t.Helper()
+	a, b := pair(t)
+	fd, err := takeSocket(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newEngine(0, []peer{{}, {pid: 7, host: "there", node: 1}},
+		[]conn{{fd: -1}, {fd: fd, enc: &wire.Encoder{}, dec: &wire.Decoder{}}}, false, heartbeat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var enc wire.Encoder
+	write = func(h wire.Header, body []byte) {
+		t.Helper()
+		var head [wire.HeaderSize]byte
+		if h.Kind != 0 {
+			enc.Encode(&head, &h)
+			body = append(head[:], body...)
+		}
+		if _, err := b.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { b.Close(); w.Close() })
+	return w.(*comm), write, func() { b.Close() }
+}
+
+// A rank of which nothing is heard is lost, and one of which heartbeats are is not.
+func TestSilence(t *testing.T) {
+	c, write, _ := raw(t, HeartbeatMin)
+	write(wire.Header{Kind: wire.Heartbeat}, nil)
+	_, err := c.Recv(patient, make([]byte, 1), 1, 1) // a waiter sleeps meanwhile
+	isLost(t, "a receive", err, "rank 1 (process 7 on there) was silent for 100ms")
+
+	c, write, _ = raw(t, -1)
+	for range 5 * c.e.life.ticks { // no limit
+		c.e.beat()
+	}
+	write(wire.Header{Kind: wire.Eager, Tag: 1}, nil)
+	if _, err := c.Recv(patient, nil, 1, 1); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
+	// What has come and was not read counts, and one look in so many ticks is enough.
+	c, write, _ = raw(t, time.Hour)
+	for range 5 {
+		write(wire.Header{Kind: wire.Heartbeat}, nil)
+		for c.e.links[1].unread(t) == 0 {
+		}
+		for range c.e.life.ticks {
+			c.e.beat()
+		}
+	}
+	if lost := c.Lost(); lost != nil {
+		t.Errorf("%v are lost, and have sent heartbeats", lost)
+	}
+}
+
+// unread is how much there is to read on a link's socket.
+func (l *link) unread(t *testing.T) int {
+	t.Helper()
+	l.e.mu.Lock()
+	defer l.e.unlock()
+	var p pollset
+	p.add(l.fd, false)
+	p.wait(-1)
+	if p.ready(0) {
+		return 1
+	}
+	return 0
+}
+
+// A receive whose time is over when a part of its short message is here leaves the message to the
+// next one.
+func TestPutBack(t *testing.T) {
+	c, write, _ := raw(t, 0)
+	body := fill(make([]byte, 5000), 3)
+	waiting := make(chan error, 1)
+	got := make([]byte, 5000)
+	go func() {
+		_, err := c.Recv(&backend.Bound{Timeout: 50 * time.Millisecond}, got, 1, 1)
+		waiting <- err
+	}()
+	for posted := false; !posted; {
+		c.e.mu.Lock()
+		posted = c.e.posted.Len() == 1
+		c.e.mu.Unlock()
+		if !posted && len(waiting) > 0 {
+			t.Skip("the receive was over before a part of its message could come")
+		}
+	}
+	write(wire.Header{Kind: wire.Eager, Tag: 1, Length: 5000}, body[:1234])
+	if err := <-waiting; !errors.Is(err, backend.ErrTimeout) {
+		t.Fatalf("with a part of the message: %v", err)
+	}
+	write(wire.Header{}, body[1234:])
+	if _, err := c.Recv(patient, got, 1, 1); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("the next receive: %v, the right bytes: %v", err, bytes.Equal(got, body))
+	}
+}
