@@ -197,6 +197,13 @@ func settle(cfg *Config, env environment) (settings, error) {
 	if err := env.flag(&s.Checksum, "COHORT_TCP_CHECKSUM"); err != nil {
 		return s, err
 	}
+	switch v := env.get("COHORT_TCP_CONNECT"); v {
+	case "", "start":
+	case "demand":
+		return s, initFault("COHORT_TCP_CONNECT is demand, and this version makes all connections at the start, in Init: leave it unset, or set it to start")
+	default:
+		return s, initFault("COHORT_TCP_CONNECT is %q: allowed is start", v)
+	}
 	switch v := env.get("COHORT_TCP_SHM"); v {
 	case "", "1":
 	case "0":
