@@ -36,7 +36,7 @@ func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
 	met := make(chan struct{})
 	go func() {
 		defer close(met)
-		_, conns, _ := wire.Coordinate(ctx, door, nil) // what goes wrong the ranks say
+		conns := wire.Serve(ctx, door)
 		for _, c := range conns {
 			if c != nil {
 				c.Close()

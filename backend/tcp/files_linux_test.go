@@ -97,10 +97,10 @@ func TestTooFewDescriptors(t *testing.T) {
 		ranks, room int
 		works       bool
 	}{
-		{2, 0, false}, {2, 5, false}, {2, 6, true},
-		{3, 4, false}, {3, 7, false}, {3, 8, true},
-		{5, 2, false}, {5, 11, false}, {5, 12, true},
-		{8, 17, false}, {8, 18, true},
+		{2, 0, false}, {2, 8, false}, {2, 9, true},
+		{3, 4, false}, {3, 11, false}, {3, 12, true},
+		{5, 2, false}, {5, 17, false}, {5, 18, true},
+		{8, 26, false}, {8, 27, true},
 	} {
 		t.Run(fmt.Sprintf("%d ranks, %d left", c.ranks, c.room), func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")

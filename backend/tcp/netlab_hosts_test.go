@@ -80,7 +80,7 @@ func meeting(t testing.TB, n *netlab.Net, ranks int) (env []string, end func(), 
 	met := make(chan struct{})
 	go func() {
 		defer close(met)
-		_, conns, _ := wire.Coordinate(ctx, door, nil) // what goes wrong the ranks say
+		conns := wire.Serve(ctx, door)
 		for _, c := range conns {
 			if c != nil {
 				c.Close()

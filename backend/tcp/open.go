@@ -23,7 +23,7 @@ type Config struct {
 	Job        string // the same on all ranks of the job
 
 	// Coordinator is where the ranks meet, HOST:PORT: there rank 0 listens, or, with Launcher, who
-	// started the ranks and calls wire.Coordinate.
+	// started the ranks and calls wire.Serve.
 	Coordinator string
 	Launcher    bool
 
@@ -100,9 +100,14 @@ func initFault(format string, args ...any) error {
 //  3. Connect: of two ranks the higher one dials.
 func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	// To be short of descriptors would otherwise show on some of the ranks, in the middle of the meeting. A
-	// connection takes two for the moment in which it passes out of the runtime's hands. Four are for the
-	// listener, the runtime's poller, and memory that is being shared.
-	if err := shmem.Files(2*(cfg.Size-1)+4, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
+	// connection takes two for the moment in which it passes out of the runtime's hands; rank 0, if the ranks meet
+	// there, has one to each rank besides. The rest are for the listener, the runtime's poller, and memory that is
+	// being shared.
+	files := 2*(cfg.Size-1) + 6
+	if !cfg.Launcher {
+		files = 3*(cfg.Size-1) + 6 // on all ranks, so that all of them say so
+	}
+	if err := shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
 		return nil, err
 	}
 	secret, err := wire.ReadSecretFile(cfg.SecretFile)
@@ -130,15 +135,23 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
 	}
-	members, err := meet(ctx, cfg, id, self)
+	members, confirm, err := meet(ctx, cfg, id, self)
 	if err != nil {
 		return nil, err
 	}
 	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, ring: ringSize(sharing(members, &self))}
-	conns, err := c.all(ctx)
+	var conns []conn
+	err = confirm(ctx, func(ctx context.Context) (err error) {
+		if conns, err = c.all(ctx); err != nil {
+			if refused := l.Report(); refused != "" {
+				err = fmt.Errorf("%w (%s)", err, refused)
+			}
+		}
+		return err
+	})
 	if err != nil {
-		if refused := l.Report(); refused != "" {
-			err = fmt.Errorf("%w (%s)", err, refused)
+		for i := range conns {
+			conns[i].close()
 		}
 		return nil, err
 	}
@@ -209,8 +222,9 @@ func local(host string) bool {
 	return err == nil && a.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// meet returns all ranks of the job.
-func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) ([]wire.Member, error) {
+// meet returns all ranks of the job, and what has all of them connect to each other, or none.
+func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) (
+	members []wire.Member, confirm func(ctx context.Context, connect func(context.Context) error) error, err error) {
 	if cfg.Rank > 0 || cfg.Launcher {
 		to := 0
 		if cfg.Launcher {
@@ -218,34 +232,42 @@ func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) 
 		}
 		members, c, err := wire.Join(ctx, id, cfg.Coordinator, to, self)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		// Every two ranks have a connection, by which they learn that the other is gone.
-		c.Close()
-		return members, nil
+		return members, func(ctx context.Context, connect func(context.Context) error) error {
+			defer c.Close() // every two ranks have a connection then, by which they learn that the other is gone
+			return c.Confirm(ctx, connect)
+		}, nil
 	}
 	host, port, err := wire.ParseCoordinator(cfg.Coordinator)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	addrs, err := wire.CoordinatorAddrs(ctx, host)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	here := *id
 	here.Coordinator = true
 	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, PortMin: int(port), Identity: &here})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer l.Close()
 	members, conns, err := wire.Coordinate(ctx, l, &self)
-	for _, c := range conns {
-		if c != nil {
-			c.Close()
-		}
+	if err != nil {
+		return nil, nil, err
 	}
-	return members, err
+	return members, func(ctx context.Context, connect func(context.Context) error) error {
+		defer func() {
+			for _, c := range conns {
+				if c != nil {
+					c.Close()
+				}
+			}
+		}()
+		return wire.Oversee(ctx, members, conns, connect)
+	}, nil
 }
 
 // nodeOf returns the lowest rank that a rank could share memory with.

@@ -47,8 +47,7 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 	ctx, cancel := context.WithCancel(context.Background())
 	met := make(chan []*wire.Conn, 1)
 	go func() {
-		_, conns, _ := wire.Coordinate(ctx, door, nil) // what goes wrong the ranks say
-		met <- conns
+		met <- wire.Serve(ctx, door)
 	}()
 	return func() {
 		cancel()

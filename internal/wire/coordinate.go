@@ -48,7 +48,7 @@ type event struct {
 // said who they are, and sends the table of them to each. self is this process if it is a rank, nil
 // for the Launcher. It returns the members and the connections to them, nil for its own.
 //
-// The connections stay open: see Join. If a rank does not come until ctx ends, or until another rank
+// The connections stay open, for [Oversee]. If a rank does not come until ctx ends, or until another rank
 // is about to give up, if two say they are the same, if one is of a job of another size, or gone
 // before all have come, all ranks that are there get the same error as the caller. What strangers do
 // at the listener ends nothing; the error says what there was of it. A listener serves one meeting:

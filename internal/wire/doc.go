@@ -9,7 +9,8 @@
 //     other end. TLS, where it is asked for, starts behind that, so that a stranger does not reach
 //     it either.
 //  2. Ranks that have proved it meet at the coordinator: [Join] and [Coordinate]. All of them get
-//     the table of the ranks, or all get the same error.
+//     the table of the ranks, or all get the same error. So it is with their connections to each other:
+//     [Conn.Confirm] and [Oversee].
 //  3. Frames: a [Header] of 40 bytes, checked in every bit, and as many bytes of payload as it
 //     says, within a limit ([Encoder], [Decoder]). What they mean is the backend's affair.
 //

@@ -41,9 +41,11 @@ const (
 	join    // of a rank: what it is
 	joined  // of the coordinator: the rank is taken in
 	table   // of the coordinator: all ranks
-	refused // of the coordinator: there will be no job, and why
+	refused // of the coordinator: there will be no job, and why; of a rank, that it cannot connect
 
 	agree // of two ranks, before their messages: what they have to agree on
+
+	connected // of a rank: its connections are made; of the coordinator: those of all ranks are
 
 	kinds // how many there are, and one more
 )
@@ -130,6 +132,7 @@ var rules = [kinds]struct {
 	table:     {"table of the ranks", loaded, FlagSummed},
 	refused:   {"refused", loaded, FlagSummed},
 	agree:     {"agreement", loaded, FlagSummed},
+	connected: {"connected", 0, 0},
 }
 
 // ErrFrame is what every error of a Decoder wraps. The connection is of no more use after one:

@@ -16,13 +16,15 @@ import (
 
 // send writes a frame of the meeting, by a deadline.
 func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
-	enc, _ := c.Frames(0)
+	if c.enc == nil { // not always: who receives at the same time uses what it sets
+		c.Frames(0)
+	}
 	h := Header{Kind: kind, Length: uint64(len(payload))}
 	if len(payload) > 0 {
 		h.Flags, h.Sum = FlagSummed, Sum(0, payload)
 	}
 	var head [HeaderSize]byte
-	enc.Encode(&head, &h)
+	c.enc.Encode(&head, &h)
 	if err := c.SetWriteDeadline(by); err != nil {
 		return err
 	}
@@ -32,7 +34,8 @@ func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
 	return c.SetWriteDeadline(time.Time{})
 }
 
-// receive reads a frame, whose payload has limit bytes at most. It reads no byte beyond.
+// receive reads a frame, whose payload has limit bytes at most. It reads no byte beyond. It may be called
+// beside send once a frame has been sent or received.
 func (c *Conn) receive(limit uint64) (Kind, []byte, error) {
 	_, dec := c.Frames(limit)
 	var head [HeaderSize]byte
@@ -59,9 +62,8 @@ func fault(sentinel error, format string, facts ...any) error {
 // is rank to or the Launcher and need not be there yet, says who it is, and waits for the others. It
 // returns all members, and the connection to the coordinator.
 //
-// That connection stays open for as long as the job runs: it is how a rank learns that another is
-// gone with which it has no connection of its own. What is sent on it, after the table, is the
-// backend's affair.
+// That connection stays open: over it the ranks hear whether all of them have connected to each other
+// ([Conn.Confirm]).
 //
 // It ends with ctx. What goes wrong at the coordinator is the same error on every rank: it names
 // the ranks that did not come, that came twice, or with another size.

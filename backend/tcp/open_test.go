@@ -1,0 +1,66 @@
+//go:build linux || darwin
+
+package tcp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// TestOpenLoss has a rank end after all ranks have met and before it has connected to the others: they
+// all hear of it, also those that wait for its connection.
+func TestOpenLoss(t *testing.T) {
+	const n, victim = 4, 2 // rank 3 dials it, 0 and 1 wait for it
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.Addr().String()
+	free.Close()
+	path := t.TempDir() + "/secret"
+	secret := wire.NewSecret()
+	if err := secret.WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	results := make(chan error)
+	for r := range n {
+		if r == victim {
+			go func() {
+				id := &wire.Identity{Job: "job", Secret: secret, Rank: r, Size: n}
+				self := wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}}
+				_, c, err := wire.Join(ctx, id, at, 0, self)
+				if err == nil {
+					c.Close()
+				}
+				results <- err
+			}()
+			continue
+		}
+		go func() {
+			c, err := Open(ctx, Config{Rank: r, Size: n, Job: "job", SecretFile: path, Coordinator: at})
+			if err == nil {
+				c.Close()
+				err = errors.New("no error")
+			} else if errors.Is(err, backend.ErrPeerLost) && strings.Contains(err.Error(), "rank 2 ") {
+				err = nil
+			}
+			results <- err
+		}()
+	}
+	for range n {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}
