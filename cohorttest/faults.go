@@ -105,15 +105,18 @@ func die(r *Rank, victim int, op func() error) {
 
 // ready lets a rank that is about to end wait until no other rank needs it any
 // more: a barrier would not do, for the others may still be on their way out.
-func ready(r *Rank, leaver int) {
+func ready(r *Rank, leaver int) { readyOn(r, r.World, leaver) }
+
+// readyOn is ready on a communicator of which the leaver is a rank.
+func readyOn(r *Rank, c *cohort.Comm, leaver int) {
 	word := make([]int32, 1)
-	if r.Rank != leaver {
-		r.OK(cohort.Send(r.World, word, leaver, 9))
+	if c.Rank() != leaver {
+		r.OK(cohort.Send(c, word, leaver, 9))
 		return
 	}
-	for other := range r.Size {
+	for other := range c.Size() {
 		if other != leaver {
-			_, err := cohort.Recv(r.World, word, other, 9)
+			_, err := cohort.Recv(c, word, other, 9)
 			r.OK(err)
 		}
 	}

@@ -352,7 +352,7 @@ func shrinkDerived(r *Rank) {
 func twoLosses(r *Rank) {
 	c := r.World
 	for left := r.Size - 1; left >= r.Size-2; left-- {
-		r.OK(c.Barrier())
+		readyOn(r, c, left)
 		if r.Rank == left {
 			perish(r)
 		}
