@@ -1,6 +1,9 @@
 package local_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
@@ -8,11 +11,18 @@ import (
 
 func TestConformance(t *testing.T) { cohorttest.Test(t, cohorttest.Goroutines{}) }
 
-// The schedules of package coll and their runner, instead of the collectives
-// that read the peers' buffers.
+// The schedules of package coll and their runner, instead of the collectives that read the peers' buffers, in
+// what has collectives. Those that do not block are schedules in TestConformance too.
 func TestConformanceSchedules(t *testing.T) {
 	t.Setenv("COHORT_COLLECTIVES", "schedule")
-	cohorttest.Test(t, cohorttest.Goroutines{})
+	for _, n := range []int{2, 3, 5, 8} {
+		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
+			cohorttest.Some(t, cohorttest.Goroutines{}, n, func(s string) bool {
+				family, _, _ := strings.Cut(s, "/")
+				return !slices.Contains([]string{"p2p", "probe", "requests", "windows"}, family)
+			})
+		})
+	}
 }
 
 // TestBits checks that both ways give the same bits.

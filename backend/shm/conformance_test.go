@@ -3,6 +3,9 @@
 package shm_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
@@ -10,10 +13,17 @@ import (
 
 func TestConformance(t *testing.T) { cohorttest.Test(t, cohorttest.Processes{Backend: "shm"}) }
 
-// The schedules of package coll over messages, instead of the collectives over
-// the segment.
+// The schedules of package coll over messages, instead of the collectives over the segment, in what has
+// collectives. Those that do not block are schedules in TestConformance too.
 func TestConformanceSchedules(t *testing.T) {
-	cohorttest.Test(t, cohorttest.Processes{Backend: "shm", Env: []string{"COHORT_COLLECTIVES=schedule"}})
+	for _, n := range []int{2, 3, 5, 8} {
+		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
+			cohorttest.Some(t, cohorttest.Processes{Backend: "shm", Env: []string{"COHORT_COLLECTIVES=schedule"}}, n, func(s string) bool {
+				family, _, _ := strings.Cut(s, "/")
+				return !slices.Contains([]string{"p2p", "probe", "requests", "windows"}, family)
+			})
+		})
+	}
 }
 
 // TestBits checks that the results are those of ranks that are goroutines.
