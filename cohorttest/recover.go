@@ -372,6 +372,8 @@ func deadInShrink(r *Rank) {
 	case r.Size - 1:
 		perish(r)
 	case r.Size - 2:
+		_, err := cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5) // no sooner: it waits for the others
+		r.Is(err, cohort.ErrPeerLost, "Recv from a dead rank")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(1000))*time.Microsecond)
 		defer cancel()
 		_, _ = r.World.WithContext(ctx).Shrink()

@@ -127,8 +127,8 @@ func TestRun_KilledLauncherLeavesNothing(t *testing.T) {
 		}
 		ranks[pid] = true
 	}
-	if left, _ := filepath.Glob(filepath.Join(tmp, "cohort-run-*")); len(left) != 1 {
-		t.Errorf("while it runs, %s has %v, want one folder", tmp, left)
+	if left, _ := filepath.Glob(filepath.Join(tmp, "cohort-run-*")); len(left) != 2 {
+		t.Errorf("while it runs, %s has %v, want the folder of the program and that of the job", tmp, left)
 	}
 	var lives []int
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", cmd.Process.Pid))
