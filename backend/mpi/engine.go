@@ -134,12 +134,12 @@ func (e *engine) poll(spins int) {
 		e.mu.Unlock()
 		return
 	}
-	var open *finished
+	var open finished // one of those that are not complete; by value, so that none is allocated
 	n = 0
 	for i := range done {
 		f := finished{e.ops[from+int(e.at[i])], e.st[i]}
 		if f.st.Error != 0 && libmpi.Undecided(f.st.Error) {
-			open = &f
+			open = f
 			continue
 		}
 		f.o.h = e.reqs[from+int(e.at[i])]
@@ -151,7 +151,7 @@ func (e *engine) poll(spins int) {
 	for i := range n {
 		fin[i].o.finish(&fin[i].st)
 	}
-	if open != nil {
+	if open.o != nil {
 		// Still the library's, and so is its buffer: what the communicator is broken with ends it here.
 		_ = open.o.c.heard(libmpi.Error(open.st.Error))
 	}
