@@ -254,7 +254,7 @@ func (s *judge) exited(h *host, x rankExit) {
 	text := fmt.Sprintf("rank %d on %s %s after %s", x.Rank, h.Name, x.How, x.After)
 	switch {
 	case x.GoesOn && !s.ending && s.asked.IsZero() && len(s.losses) == 0:
-		text = s.goOn(text, x.Status)
+		text = s.goOn(text, x.Status, false)
 	case s.decided:
 		return
 	default:
@@ -272,8 +272,9 @@ func (s *judge) exited(h *host, x rankExit) {
 }
 
 // goOn notes a loss that the others make good. Before any rank has ended with 0 it counts only if in
-// the end all have failed; who fails later is one of those that were left.
-func (s *judge) goOn(text string, status int) string {
+// the end all have failed; who fails later is one of those that were left. That a host is lost is noticed some
+// time after, when others may have ended already because of it: it is always such a loss.
+func (s *judge) goOn(text string, status int, host bool) string {
 	if s.failed == 0 {
 		s.failed = status
 	}
@@ -283,11 +284,12 @@ func (s *judge) goOn(text string, status int) string {
 	case !s.succeeded:
 		text += "; no rank is left"
 	}
-	if !s.decided && (s.succeeded || s.running == 0) {
+	switch {
+	case s.decided:
+	case s.succeeded && !host:
+		s.decided, s.status = true, status
+	case !s.succeeded && s.running == 0:
 		s.decided, s.status = true, s.failed
-		if s.succeeded {
-			s.status = status
-		}
 	}
 	return text
 }
@@ -312,7 +314,7 @@ func (s *judge) lose(h *host, err error) {
 	case !s.asked.IsZero():
 		s.end(statusLost, text)
 	case s.cfg.Resilient || s.goesOn:
-		s.say(s.goOn(text, statusLost))
+		s.say(s.goOn(text, statusLost, true))
 	default: // whether the program goes on the other hosts know
 		s.losses = append(s.losses, text)
 		s.answers = 0
@@ -339,7 +341,7 @@ func (s *judge) settle(goesOn bool) {
 		case s.ending:
 			s.say(text)
 		case goesOn:
-			s.say(s.goOn(text, statusLost))
+			s.say(s.goOn(text, statusLost, true))
 		default:
 			if s.running > 0 {
 				text += "; ending the others"

@@ -240,6 +240,11 @@ func (s *state) admit(h hello) error {
 	if err := s.launcher.follower.follow(h.rank, h.pid); err != nil {
 		started(false)
 		drop()
+		if errors.Is(err, syscall.ESRCH) { // the launcher has ended it already, which it does when another rank has failed
+			h.conn.Close()
+			s.rankEnded(exit{rank: h.rank, at: time.Now(), unknown: true})
+			return nil
+		}
 		return s.startError(h.rank, err)
 	}
 	r.pgid = h.pid

@@ -51,6 +51,7 @@ var frames = []Header{
 	{Kind: table, Flags: FlagSummed, Length: 100, Sum: 2},
 	{Kind: refused, Length: 1},
 	{Kind: agree, Length: 1},
+	{Kind: connected},
 }
 
 // layout writes a header by the layout's description, independently of Encode.

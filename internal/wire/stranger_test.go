@@ -53,7 +53,7 @@ func TestStrangers(t *testing.T) {
 		b[at] = to
 		return b
 	}
-	version := change(4, 2)
+	version := change(4, 1)
 	for _, c := range []struct {
 		name    string
 		say     []byte
@@ -71,8 +71,8 @@ func TestStrangers(t *testing.T) {
 		{"zeros", nil, true, Garbage, "00 00 00 00", 40, 0},
 		{"cut", goodHello()[:39], false, Silent, "waiting for who it is", 39, 0},
 		{"its own magic", append([]byte{0xc0, 'h', 'r', '<'}, goodHello()[4:]...), false, Reflected, "", 40, 0},
-		{"another version", version, true, WrongVersion, "version 2 of cohort's protocol, and this process 1", 40, 48},
-		{"another version, short", version[:8], false, WrongVersion, "version 2", 8, 48},
+		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, and this process 2", 40, 48},
+		{"another version, short", version[:8], false, WrongVersion, "version 1", 8, 48},
 		{"purpose 0", change(6, 0), true, WrongUse, "purpose 0", 40, 48},
 		{"purpose 3", change(6, 3), true, WrongUse, "purpose 3", 40, 48},
 		{"lane 64", change(7, 64), true, Garbage, "lane 64", 40, 48},
