@@ -3,7 +3,6 @@
 package tcp_test
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"net/netip"
@@ -34,22 +33,7 @@ func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	met := make(chan struct{})
-	go func() {
-		defer close(met)
-		conns := wire.Serve(ctx, door)
-		for _, c := range conns {
-			if c != nil {
-				c.Close()
-			}
-		}
-	}()
-	defer func() {
-		cancel()
-		<-met
-		door.Close()
-	}()
+	defer wire.Serve(door)()
 	p := cohorttest.Processes{Backend: "tcp", Env: append([]string{
 		"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + door.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path,
 	}, l.env...)}

@@ -3,7 +3,6 @@
 package tcp_test
 
 import (
-	"context"
 	"crypto/rand"
 	"net/netip"
 	"path/filepath"
@@ -76,23 +75,7 @@ func meeting(t testing.TB, n *netlab.Net, ranks int) (env []string, end func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	met := make(chan struct{})
-	go func() {
-		defer close(met)
-		conns := wire.Serve(ctx, door)
-		for _, c := range conns {
-			if c != nil {
-				c.Close()
-			}
-		}
-	}()
-	end = func() {
-		cancel()
-		<-met
-		door.Close()
-	}
-	return []string{"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + door.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path}, end, nil
+	return []string{"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + door.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path}, wire.Serve(door), nil
 }
 
 // needHosts makes sure that there can be hosts. In a rank it does the rank's part instead.

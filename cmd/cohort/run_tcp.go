@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"net/netip"
@@ -44,19 +43,9 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 	config.Env = append(config.Env,
 		"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)
 	config.Descriptors += config.Ranks // every rank's connection stays open
-	ctx, cancel := context.WithCancel(context.Background())
-	met := make(chan []*wire.Conn, 1)
-	go func() {
-		met <- wire.Serve(ctx, door)
-	}()
+	leave := wire.Serve(door)
 	return func() {
-		cancel()
-		for _, c := range <-met {
-			if c != nil {
-				c.Close()
-			}
-		}
-		door.Close()
+		leave()
 		os.RemoveAll(folder)
 	}, nil
 }

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -18,8 +17,7 @@ type meeting struct {
 	choice string // of interfaces
 	door   *wire.Listener
 	at     map[*host]netip.AddrPort
-	cancel func()
-	met    chan []*wire.Conn
+	end    func()
 }
 
 // meet begins to listen for the ranks.
@@ -44,7 +42,7 @@ func (j *job) meet() error {
 	if err != nil {
 		return err
 	}
-	m := &meeting{secret: text.String(), choice: j.cfg.Interface, door: door, at: map[*host]netip.AddrPort{}, met: make(chan []*wire.Conn, 1)}
+	m := &meeting{secret: text.String(), choice: j.cfg.Interface, door: door, at: map[*host]netip.AddrPort{}}
 	for i, h := range j.hosts {
 		for _, a := range door.Addrs() {
 			if a.Addr() == at[i] {
@@ -52,11 +50,7 @@ func (j *job) meet() error {
 			}
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel = cancel
-	go func() {
-		m.met <- wire.Serve(ctx, door)
-	}()
+	m.end = wire.Serve(door)
 	j.meeting = m
 	return nil
 }
@@ -68,16 +62,6 @@ func (m *meeting) variables(h *host) []string {
 		set = append(set, "COHORT_TCP_IFACE="+m.choice)
 	}
 	return set
-}
-
-func (m *meeting) end() {
-	m.cancel()
-	for _, c := range <-m.met {
-		if c != nil {
-			c.Close()
-		}
-	}
-	m.door.Close()
 }
 
 // addresses says where to listen, and which of these addresses each host is told.

@@ -56,15 +56,16 @@ func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error)
 			err = fault(backend.ErrInit, "%v", err)
 		}
 		_ = c.send(refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
-		select { // the coordinator knows better, if it answers
-		case said := <-heard:
-			if f, ok := errors.AsType[*backend.Fault](said); ok {
-				return f
-			}
+		var said error // the coordinator knows better, if it answers
+		select {
+		case said = <-heard:
 		case <-time.After(blame + tellTimeout):
-			_ = stop()
-		case <-ctx.Done():
-			_ = stop()
+			said = stop()
+		case <-ctx.Done(): // which what was heard ends too
+			said = stop()
+		}
+		if f, ok := errors.AsType[*backend.Fault](said); ok {
+			return f
 		}
 		return err
 	}
@@ -189,19 +190,33 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 	return nil
 }
 
-// Serve is the Launcher's part in a meeting: Coordinate, and Oversee. It returns the connections to the
-// ranks, to be closed at the end of the job. What goes wrong the ranks are told.
-func Serve(ctx context.Context, l *Listener) []*Conn {
-	members, conns, err := Coordinate(ctx, l, nil)
-	if err == nil {
-		_ = Oversee(ctx, members, conns, nil)
+// Serve begins the Launcher's part in a meeting at l: Coordinate, and Oversee. What goes wrong the ranks are
+// told. end, at the end of the job, ends what is still under way, and closes the connections and l.
+func Serve(l *Listener) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	met := make(chan []*Conn, 1)
+	go func() {
+		members, conns, err := Coordinate(ctx, l, nil)
+		if err == nil {
+			_ = Oversee(ctx, members, conns, nil)
+		}
+		met <- conns
+	}()
+	return func() {
+		cancel()
+		for _, c := range <-met {
+			if c != nil {
+				c.Close()
+			}
+		}
+		l.Close()
 	}
-	return conns
 }
 
-// tellAll ends the wait, tells all ranks why there will be no job, and returns it.
+// tellAll tells all ranks why there will be no job, ends the wait, and returns why. The ranks hear it before the
+// coordinator, if it is one of them, closes its connections to them because of it.
 func tellAll(conns []*Conn, err error, stop func()) error {
-	stop()
+	defer stop()
 	payload := appendRefused(nil, err)
 	for _, c := range conns {
 		if c != nil {
