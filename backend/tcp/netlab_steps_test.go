@@ -32,7 +32,12 @@ type stepped struct {
 // messages are what each rank does, in rounds.
 type messages [][]coll.Round
 
-const stepTimes = 5
+const (
+	stepTimes = 5
+
+	// The longest time that anything takes from one host to another. With it, operations take a minute.
+	longestDelay = 64 * time.Millisecond
+)
 
 func steppedOperations() []stepped {
 	f := &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
@@ -222,10 +227,12 @@ func stepper(w *cohort.Comm) error {
 			if err := s.do(w); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
+			done := time.Now().UnixNano()
+			time.Sleep(delay / 2) // what has been written leaves piece by piece, as the network takes it
 			if err := mark(""); err != nil {
 				return err
 			}
-			last, err := cohort.AllreduceOne(w, time.Now().UnixNano(), cohort.Max)
+			last, err := cohort.AllreduceOne(w, done, cohort.Max)
 			if err != nil {
 				return err
 			}
@@ -244,9 +251,8 @@ func stepper(w *cohort.Comm) error {
 // those of its messages, fingerprints included.
 //
 // The trace is asked, not the clock. On a machine that is too busy a rank is so late that it sends
-// after it has got what it need not have waited for, or makes its mark before another of its threads
-// has written the last frame; so it has to be right once of some times, and if it never is, the test is made
-// again, with longer ways.
+// after it has got what it need not have waited for, or makes its mark before its last frame has left;
+// so it has to be right once of some times, and if it never is, the test is made again, with longer ways.
 func TestSteps(t *testing.T) {
 	asRank(t, stepper)
 	if !needHosts(t) {
@@ -255,7 +261,7 @@ func TestSteps(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4} {
 		t.Run(fmt.Sprintf("%dranks", ranks), func(t *testing.T) {
 			for delay := time.Millisecond; ; delay *= 4 {
-				wrong := stepsWith(t, ranks, delay, delay > 200*time.Millisecond)
+				wrong := stepsWith(t, ranks, delay, delay == longestDelay)
 				if wrong == "" || t.Failed() {
 					return
 				}
