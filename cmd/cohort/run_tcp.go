@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -34,7 +33,7 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 	}
 	var door *wire.Listener
 	if err == nil {
-		door, err = wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, Identity: id})
+		door, err = loopback(id)
 	}
 	if err != nil {
 		os.RemoveAll(folder)
@@ -48,4 +47,13 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 		leave()
 		os.RemoveAll(folder)
 	}, nil
+}
+
+// loopback listens at this machine's loopback interface: at 127.0.0.1, or at ::1 where there is no IPv4.
+func loopback(id *wire.Identity) (*wire.Listener, error) {
+	addrs, err := wire.Interfaces("")
+	if err != nil {
+		return nil, fmt.Errorf("the ranks are to meet at the loopback interface: %w", err)
+	}
+	return wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
 }

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestRun_TCP6 runs jobs whose ranks talk to each other over IPv6.
+func TestRun_TCP6(t *testing.T) {
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no IPv6 loopback address: %v", err)
+	}
+	l.Close()
+	t.Setenv("COHORT_TCP_IFACE", "::1")
+	t.Setenv("COHORT_TCP_SHM", "0")
+	jobs6(t, func(cmd *exec.Cmd) (int, string, string) { return finish(t, cmd) })
+}
+
+// TestRun_TCP6Only runs them where there is no IPv4 at all: the ranks meet by IPv6 too.
+func TestRun_TCP6Only(t *testing.T) {
+	// A goroutine in a namespace of its own, whose thread ends with it. What it starts is there too.
+	type ended struct {
+		status         int
+		stdout, stderr string
+	}
+	todo, done, ready := make(chan *exec.Cmd), make(chan ended), make(chan error)
+	go func() {
+		defer close(done) // also where finish ends the goroutine
+		runtime.LockOSThread()
+		err := only6()
+		ready <- err
+		for cmd := range todo {
+			var e ended
+			e.status, e.stdout, e.stderr = finish(t, cmd)
+			done <- e
+		}
+	}()
+	defer close(todo)
+	if err := <-ready; err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" && os.Getuid() == 0 {
+			t.Fatal(err)
+		}
+		t.Skipf("no network without IPv4 can be made here, which takes root: %v", err)
+	}
+	t.Setenv("COHORT_TCP_SHM", "0")
+	jobs6(t, func(cmd *exec.Cmd) (int, string, string) {
+		todo <- cmd
+		e := <-done
+		return e.status, e.stdout, e.stderr
+	})
+}
+
+// only6 puts this thread into a network of which ::1 is the only address.
+func only6() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	up, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	up.SetUint16(unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOOPBACK)
+	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, up); err != nil {
+		return err
+	}
+	none, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := none.SetInet4Addr([]byte{0, 0, 0, 0}); err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(s, unix.SIOCSIFADDR, none); err != nil { // the kernel has given it 127.0.0.1
+		return err
+	}
+	l, err := net.Listen("tcp6", "[::1]:0") // in this thread
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// jobs6 runs a program that says where its rank is, and one with a collective, by whatever runs a command.
+func jobs6(t *testing.T, run func(*exec.Cmd) (status int, stdout, stderr string)) {
+	t.Helper()
+	for _, c := range []struct {
+		program, says string
+		count         int
+	}{
+		{"../../examples/hello", " of 3 (backend tcp)\n", 3},
+		{"../../examples/pi", "pi is about 3.14159265358", 1},
+	} {
+		status, stdout, stderr := run(cohortCommand(t, "run", "-n", "3", "--backend", "tcp", c.program))
+		if status != 0 || strings.Count(stdout, c.says) != c.count {
+			t.Errorf("%s: status %d\nstdout:\n%s\nstderr:\n%s", c.program, status, stdout, stderr)
+		}
+	}
+}
