@@ -21,6 +21,7 @@ var layers = [][]string{
 // users says of every internal package which packages may import it. Internal
 // packages import backend, coll, and topo, and other internal packages as said here.
 var users = map[string][]string{
+	"internal/accel":             {"tensor"},
 	"internal/agree":             {""},
 	"internal/arch":              nil,
 	"internal/clp":               {"sddp/lp"},
@@ -39,7 +40,7 @@ var users = map[string][]string{
 	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/slurmtest":         nil, // tests only
 	"internal/spawn":             {"cmd/cohort", "internal/remote"},
-	"internal/view":              {"", "backend/*", "cohorttest", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
+	"internal/view":              {"", "backend/*", "cohorttest", "tensor", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
 	"internal/window":            {""},
 	"internal/wire":              {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 }
