@@ -37,6 +37,7 @@ type relayRun struct {
 	a, b      int
 	heartbeat time.Duration
 	timeout   time.Duration // of each operation
+	sums      bool          // Config.Checksum
 	ops       int
 }
 
@@ -75,7 +76,7 @@ func (r *relayRun) run() (ends [relayRanks]relayEnd, hits int, err error) {
 		for p := range relayRanks {
 			peers[p], conns[p] = peer{host: "relay", pid: p, node: p}, conn{fd: -1}
 			if p != me {
-				conns[p].enc, conns[p].dec = &wire.Encoder{}, &wire.Decoder{}
+				conns[p].enc, conns[p].dec, conns[p].sums = &wire.Encoder{}, &wire.Decoder{}, r.sums
 				if conns[p].fd, err = takeSocket(links[me][p]); err != nil {
 					return ends, 0, err
 				}
@@ -182,6 +183,7 @@ type relayHarm struct {
 	may       []error // nothing else is allowed, but a right result; nil: every one of the package's own
 	must      bool    // no rank may get an error
 	changes   bool    // bytes are not what was sent: without a checksum of the payload nobody need notice
+	sums      bool    // there is one
 }
 
 // relayOnce makes a plan with one fault somewhere in the first bytes of one direction.
@@ -237,7 +239,8 @@ func relayHarms() []relayHarm {
 }
 
 // TestRelay does random runs of every harm: right results, or the errors that are due, on every rank;
-// never a wrong result, never a hang, and nothing is left. COHORT_SOAK=n makes n runs of each.
+// never a wrong result, never a hang, and nothing is left. What changes bytes is tried without a checksum of the
+// payloads, when the data may be wrong, and with it, when they may not. COHORT_SOAK=n makes n runs of each.
 func TestRelay(t *testing.T) {
 	runs := 24
 	if testing.Short() {
@@ -252,6 +255,10 @@ func TestRelay(t *testing.T) {
 	}
 	for _, h := range relayHarms() {
 		t.Run(h.name, func(t *testing.T) { relayRuns(t, &h, runs) })
+		if h.changes {
+			h.name, h.sums, h.timeout, h.may = h.name+", checksum", true, relayPatient, []error{backend.ErrPeerLost}
+			t.Run(h.name, func(t *testing.T) { relayRuns(t, &h, runs) })
+		}
 	}
 }
 
@@ -278,7 +285,7 @@ func relayRuns(t *testing.T, h *relayHarm, runs int) {
 					return
 				}
 				dice := rand.New(rand.NewPCG(seed, 3))
-				r := relayRun{seed: seed, plans: h.plan(dice), b: 1 + dice.IntN(relayRanks-1), heartbeat: h.heartbeat, timeout: h.timeout, ops: 20}
+				r := relayRun{seed: seed, plans: h.plan(dice), b: 1 + dice.IntN(relayRanks-1), heartbeat: h.heartbeat, timeout: h.timeout, sums: h.sums, ops: 20}
 				r.a = dice.IntN(r.b)
 				ends, hits, err := r.run()
 				mu.Lock()
@@ -291,7 +298,7 @@ func relayRuns(t *testing.T, h *relayHarm, runs int) {
 						t.Errorf("run %d, plan %v between %d and %d, rank %d: %s", seed, r.plans, r.a, r.b, rank, fmt.Sprintf(format, args...))
 					}
 					switch {
-					case e.wrong != "" && h.changes:
+					case e.wrong != "" && h.changes && !h.sums:
 						wrong++
 					case e.wrong != "":
 						say("%s", e.wrong)
@@ -323,7 +330,7 @@ func relayRuns(t *testing.T, h *relayHarm, runs int) {
 	if len(took) > 0 {
 		line += fmt.Sprintf(", half of them within %v of the call, all within %v", took[len(took)/2].Round(time.Millisecond/10), took[len(took)-1].Round(time.Millisecond))
 	}
-	if h.changes {
+	if h.changes && !h.sums {
 		line += fmt.Sprintf("; %d ranks got wrong data", wrong)
 	}
 	t.Log(line)
