@@ -1,0 +1,24 @@
+//go:build cgo && linux && !cohort_nompi
+
+package tensor
+
+import (
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/mpitest"
+)
+
+func init() {
+	onMPI = func(t *testing.T, sizes []int, env []string) {
+		t.Helper()
+		t.Run("mpi", func(t *testing.T) {
+			mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
+				each(t, "", sizes, func(t *testing.T, n int) {
+					cmd := l.Command(n, executable(t))
+					cmd.Env = append(append(cmd.Env, env...), "COHORT_BACKEND=mpi")
+					check(t, output(cmd))
+				})
+			})
+		})
+	}
+}

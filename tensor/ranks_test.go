@@ -1,0 +1,225 @@
+package tensor
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// Tests of several ranks are programs: functions of the world that all ranks call. onRanks runs one as
+// goroutines of the test's process; onProcesses runs one that programs lists, in every other way there is
+// to start ranks, as processes of the test's binary.
+
+// programs are what processes of the test's binary can be started as, by name. Files with tests add
+// theirs in functions init.
+var programs = map[string]func(world *cohort.Comm) error{}
+
+// asProgram has the name of a process's program.
+const asProgram = "TENSOR_TEST_PROGRAM"
+
+// patience is after how long a job is taken for stuck: it ends with a dump of all goroutines. No machine
+// is so slow.
+const patience = 4 * time.Minute
+
+// onRanks runs a program as so many ranks, in this process, for each of the sizes.
+func onRanks(t *testing.T, sizes []int, program func(t *testing.T, world *cohort.Comm) error) {
+	t.Helper()
+	for _, n := range sizes {
+		t.Run(fmt.Sprintf("local%d", n), func(t *testing.T) {
+			defer watch(t.Name())()
+			if err := cohort.Run(context.Background(), n, func(world *cohort.Comm) error { return program(t, world) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// onProcesses runs a program as so many processes, for each of the sizes: over shm, over tcp, and with the
+// launchers of all MPI libraries of this machine. To start them takes a second each, so that a program does
+// better to do much.
+func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
+	t.Helper()
+	if programs[program] == nil {
+		t.Fatalf("there is no program %q", program)
+	}
+	env = append(env, asProgram+"="+program)
+	if os.Getenv("GORACE") == "" {
+		env = append(env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
+	}
+	each(t, "shm", sizes, func(t *testing.T, n int) {
+		check(t, processes(t, n, append(env, "COHORT_BACKEND=shm", "COHORT_JOB="+rand.Text())))
+	})
+	each(t, "tcp", sizes, func(t *testing.T, n int) {
+		secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
+		if err := secret.WriteFile(path); err != nil {
+			t.Fatal(err)
+		}
+		id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: n, Coordinator: true}
+		door, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer wire.Serve(door)()
+		check(t, processes(t, n, append(env, "COHORT_BACKEND=tcp", "COHORT_JOB="+id.Job, "COHORT_TCP_SHM=0",
+			"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)))
+	})
+	onMPI(t, sizes, env)
+}
+
+// onMPI is onProcesses with the launchers of MPI libraries; set where there is the backend.
+var onMPI = func(*testing.T, []int, []string) {}
+
+func each(t *testing.T, backend string, sizes []int, test func(t *testing.T, n int)) {
+	for _, n := range sizes {
+		t.Run(fmt.Sprintf("%s%d", backend, n), func(t *testing.T) { test(t, n) })
+	}
+}
+
+// processes starts ranks of a built-in backend, and returns the errors of those that failed, with what
+// they wrote.
+func processes(t *testing.T, n int, env []string) error {
+	t.Helper()
+	exe := executable(t)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), env...)
+		cmd.Env = append(cmd.Env, "COHORT_RANK="+strconv.Itoa(r), "COHORT_SIZE="+strconv.Itoa(n))
+		wg.Go(func() { errs[r] = output(cmd) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// executable is the test's binary.
+func executable(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// output runs a command and makes what it wrote part of its error.
+func output(cmd *exec.Cmd) error {
+	cmd.WaitDelay = 10 * time.Second // a process that keeps the pipe open must not keep the test waiting
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// watch ends the process if nobody calls what it returns.
+func watch(what string) (stop func() bool) {
+	return time.AfterFunc(patience, func() {
+		debug.SetTraceback("all")
+		panic(what + ": no end after " + patience.String())
+	}).Stop
+}
+
+// asRank does a rank's part of a program, and returns the process's exit status.
+func asRank(program string) int {
+	defer watch(program)()
+	world, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	rank := world.Rank()
+	body := programs[program]
+	if body == nil {
+		err = fmt.Errorf("there is no program %q", program)
+	} else {
+		err = body(world)
+	}
+	if err == nil {
+		err = world.Barrier() // who leaves fails what others still want of it
+	}
+	if err = errors.Join(err, world.Close()); err != nil {
+		fmt.Fprintf(os.Stderr, "rank %d: %v\n", rank, err)
+		return 1
+	}
+	return 0
+}
+
+// TestMain makes the process a rank where it was started as one. It fails if the tests leave goroutines
+// behind.
+func TestMain(m *testing.M) {
+	if program := os.Getenv(asProgram); program != "" {
+		os.Exit(asRank(program))
+	}
+	// The goroutine that os/signal has once somebody wants a signal stays for good.
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, os.Interrupt)
+	signal.Stop(c)
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	fuzzing := strings.Contains(strings.Join(os.Args, " "), "-test.fuzz=") // its engine keeps goroutines of its own
+	// Goroutines that have been told to end may need a moment.
+	for end := time.Now().Add(10 * time.Second); code == 0 && !fuzzing && runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(end) {
+			var b bytes.Buffer
+			pprof.Lookup("goroutine").WriteTo(&b, 1)
+			fmt.Fprintf(os.Stderr, "goroutines left behind:\n%s", &b)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// The launchers start what they are told to, and find out who fails.
+func TestRanks(t *testing.T) {
+	onRanks(t, []int{1, 3}, func(_ *testing.T, world *cohort.Comm) error { return counted(world) })
+	onProcesses(t, []int{2}, "count")
+	env := []string{asProgram + "=fail", "COHORT_BACKEND=shm", "COHORT_JOB=" + rand.Text()}
+	if err := processes(t, 2, env); err == nil || !strings.Contains(err.Error(), "rank 1: on purpose") {
+		t.Errorf("a rank fails, and the launcher says %v", err)
+	}
+}
+
+func init() {
+	programs["count"] = counted
+	programs["fail"] = func(world *cohort.Comm) error {
+		if world.Rank() == 1 {
+			return errors.New("on purpose")
+		}
+		return nil
+	}
+}
+
+// counted checks that all ranks take part.
+func counted(world *cohort.Comm) error {
+	n, err := cohort.AllreduceOne(world, 1, cohort.Sum)
+	if err == nil && (n != world.Size() || n < 1) {
+		err = fmt.Errorf("%d ranks came, want %d", n, world.Size())
+	}
+	return err
+}
