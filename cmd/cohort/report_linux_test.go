@@ -135,6 +135,40 @@ func TestReport_Jobs(t *testing.T) {
 	}
 }
 
+// What is no file of the recorder's, whatever it is called, is an error at once: nothing is waited for.
+func TestReport_NoFile(t *testing.T) {
+	make := func(f func(path string) error) (path string) {
+		t.Helper()
+		path = filepath.Join(t.TempDir(), "rank-0000.flight")
+		if err := f(path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pipe := make(func(path string) error { return syscall.Mkfifo(path, 0o600) })
+	for _, c := range []struct{ what, path, says string }{
+		{"a pipe nobody writes to", pipe, "a pipe, not a file of the flight recorder"},
+		{"a link to one", make(func(path string) error { return os.Symlink(pipe, path) }), "a pipe, not a file"},
+		{"a folder", make(func(path string) error { return os.Mkdir(path, 0o700) }), "a folder, not a file"},
+		{"an endless device", make(func(path string) error { return os.Symlink("/dev/zero", path) }), "a device, not a file"},
+		{"a terminal", make(func(path string) error { return os.Symlink("/dev/ptmx", path) }), "a device, not a file"},
+		{"a socket", make(func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) }), "a socket, not a file"},
+		{"a file that cannot be read", make(func(path string) error { return os.Symlink("/proc/self/mem", path) }), "input/output error"},
+		{"a link to nothing", make(func(path string) error { return os.Symlink(path+"x", path) }), "no such file"},
+		{"a link to itself", make(func(path string) error { return os.Symlink(path, path) }), "too many"},
+	} {
+		for _, arg := range []string{c.path, filepath.Dir(c.path)} {
+			if st, err := os.Stat(arg); err == nil && st.IsDir() && arg == c.path {
+				continue // a folder of files, of which there are none: TestReport_Unreadable
+			}
+			status, stdout, stderr := run(t, "report", arg)
+			if status != 1 || stdout != "" || !strings.Contains(stderr, c.path+": ") || !strings.Contains(stderr, c.says) {
+				t.Errorf("%s, %s: status %d, %s%s", c.what, arg, status, stdout, stderr)
+			}
+		}
+	}
+}
+
 // What cannot be read is said, with the file's name.
 func TestReport_Unreadable(t *testing.T) {
 	dir := t.TempDir()

@@ -184,8 +184,16 @@ func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// readFile reads a file that is not longer than those of the recorder are.
+// readFile reads a file that is not longer than those of the recorder are. Nothing else is opened: a pipe
+// could keep its reader for ever, and a device can do anything.
 func readFile(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %s, not a file of the flight recorder", path, called(st.Mode()))
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -196,4 +204,17 @@ func readFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return b, nil
+}
+
+// called names what is no regular file.
+func called(m os.FileMode) string {
+	switch m.Type() {
+	case os.ModeDir:
+		return "a folder"
+	case os.ModeNamedPipe:
+		return "a pipe"
+	case os.ModeSocket:
+		return "a socket"
+	}
+	return "a device" // what is left, of what a path can lead to
 }
