@@ -21,7 +21,10 @@ var layers = [][]string{
 // users says of every internal package which packages may import it. Internal
 // packages import backend, coll, and topo, and other internal packages as said here.
 var users = map[string][]string{
-	"internal/accel":             {"tensor"},
+	"internal/accel":             {"tensor", "internal/accel/*"},
+	"internal/accel/acceltest":   nil, // tests only
+	"internal/accel/cuda":        {"tensor", "cmd/cohort"},
+	"internal/accel/soft":        nil, // tests only
 	"internal/agree":             {""},
 	"internal/arch":              nil,
 	"internal/clp":               {"sddp/lp"},
@@ -40,7 +43,7 @@ var users = map[string][]string{
 	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
 	"internal/slurmtest":         nil, // tests only
 	"internal/spawn":             {"cmd/cohort", "internal/remote"},
-	"internal/view":              {"", "backend/*", "cohorttest", "tensor", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
+	"internal/view":              {"", "backend/*", "cohorttest", "tensor", "internal/accel/*", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
 	"internal/window":            {""},
 	"internal/wire":              {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 }
@@ -58,7 +61,7 @@ var only = map[string][]string{
 // outside are the modules that packages may import, and which packages may: nil stands for all.
 var outside = map[string][]string{
 	"golang.org/x/sys/":            nil,
-	"github.com/ebitengine/purego": {"internal/clp"}, // C without cgo
+	"github.com/ebitengine/purego": {"internal/accel/cuda", "internal/clp"}, // C without cgo
 }
 
 func layer(folder string) int {

@@ -1,0 +1,298 @@
+package soft
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+const (
+	grain = 256  // what allocations are multiples of, and aligned to
+	junk  = 0x7f // what memory holds that nobody has written: great numbers of most types
+)
+
+// Device implements accel.Device.
+type Device struct {
+	driver   *Driver
+	index    int
+	standard *queue // the default stream's
+
+	// Guarded by driver.mu.
+	lost      error           // why it is of no use any more
+	used      int             // of its memory
+	allot     spans[[]byte]   // allocations, by their addresses; the values are the memory itself
+	space     []byte          // where addresses are from, unless they are those of the memory itself
+	forgotten runtime.Cleanup // gives space back, if Close was not called
+	next      uintptr         // where in space to look first, so that an address is not used again soon
+}
+
+// Index implements accel.Device.
+func (dev *Device) Index() int { return dev.index }
+
+// Model implements accel.Device.
+func (dev *Device) Model() string { return "a device in software" }
+
+// Memory implements accel.Device.
+func (dev *Device) Memory() (free, total int, err error) {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.called(Memory, dev, 0); err != nil {
+		return 0, 0, err
+	}
+	return d.config.Memory - dev.used, d.config.Memory, nil
+}
+
+// Alloc implements accel.Device.
+func (dev *Device) Alloc(n int) (accel.Address, error) {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.called(Alloc, dev, n); err != nil {
+		return 0, err
+	}
+	if n <= 0 {
+		return 0, dev.fault(backend.ErrCount, "an allocation of %d bytes", n)
+	}
+	free := d.config.Memory - dev.used
+	if n > free || (n+grain-1)/grain*grain > free {
+		return 0, dev.fault(backend.ErrAlloc, "out of memory: %d bytes asked for, %d of %d free", n, free, d.config.Memory)
+	}
+	size := (n + grain - 1) / grain * grain
+	at, storage, err := dev.room(size)
+	if err != nil {
+		return 0, err
+	}
+	storage = storage[:n] // the last grain's rest is nobody's
+	fill(storage)
+	dev.allot.add(span[[]byte]{at, uintptr(n), storage})
+	dev.used += size
+	d.stats.Allocations++
+	d.stats.Allocated += size
+	d.stats.Peak = max(d.stats.Peak, d.stats.Allocated)
+	return accel.Address(at), nil
+}
+
+// room finds an address, and memory that stands there or is thought to.
+func (dev *Device) room(size int) (uintptr, []byte, error) {
+	if dev.driver.config.HostCanRead {
+		b, err := mapped(size)
+		if err != nil {
+			return 0, nil, dev.fault(backend.ErrAlloc, "the host's memory for %d bytes: %v", size, err)
+		}
+		return address(b), b, nil
+	}
+	if dev.space == nil {
+		const spare = 4 // times its memory, so that pieces of any sizes find a place
+		b, err := reserved(spare * (dev.driver.config.Memory + grain))
+		if err != nil {
+			return 0, nil, dev.fault(backend.ErrAlloc, "the device's addresses: %v", err)
+		}
+		dev.space, dev.next = b, address(b)
+		dev.forgotten = runtime.AddCleanup(dev.driver, func(b []byte) { _ = unmap(b) }, b)
+	}
+	lo := address(dev.space)
+	hi := lo + uintptr(len(dev.space))
+	at, ok := dev.allot.place(lo, hi, dev.next, uintptr(size))
+	if !ok {
+		at, ok = dev.allot.place(lo, hi, lo, uintptr(size))
+	}
+	if !ok {
+		return 0, nil, dev.fault(backend.ErrAlloc, "out of memory: no place for %d bytes between others", size)
+	}
+	dev.next = at + uintptr(size)
+	return at, make([]byte, size), nil
+}
+
+// Free implements accel.Device. It waits for all work of the device.
+func (dev *Device) Free(a accel.Address) error {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	failed := d.called(Free, dev, 0)
+	p, ok := dev.allot.find(uintptr(a))
+	if !ok || p.at != uintptr(a) {
+		return dev.fault(backend.ErrBuffer, "%s was not returned by Alloc, or is freed already: it is %s", hex(a), d.describe(a))
+	}
+	dev.allot.remove(p.at) // so that a second Free, and copies that start now, do not find it
+	ends := make(map[*queue]int)
+	for _, q := range d.streams {
+		if q.device == dev {
+			ends[q] = q.queued
+		}
+	}
+	d.wait(func() bool {
+		for q, n := range ends {
+			if q.done < n {
+				return false
+			}
+		}
+		return true
+	})
+	size := (len(p.value) + grain - 1) / grain * grain
+	dev.used -= size
+	d.stats.Allocations--
+	d.stats.Allocated -= size
+	if failed == nil {
+		failed = dev.lost // by work that it waited for
+	}
+	if d.config.HostCanRead {
+		if err := unmap(p.value[:size]); err != nil && failed == nil {
+			return dev.fault(backend.ErrInternal, "Free: %v", err)
+		}
+	}
+	return failed
+}
+
+// release gives back everything. driver.mu is held.
+func (dev *Device) release() error {
+	if dev.driver.config.HostCanRead {
+		for _, p := range dev.allot.all {
+			if err := unmap(p.value[:(len(p.value)+grain-1)/grain*grain]); err != nil {
+				return err
+			}
+		}
+	}
+	dev.allot.all = nil
+	space := dev.space
+	dev.space = nil
+	dev.forgotten.Stop()
+	if space == nil {
+		return nil
+	}
+	return unmap(space)
+}
+
+// Room implements accel.Device.
+func (dev *Device) Room(a accel.Address) (int, error) {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.called(Room, dev, 0); err != nil {
+		return 0, err
+	}
+	p, ok := dev.allot.find(uintptr(a))
+	if !ok {
+		return 0, dev.fault(backend.ErrBuffer, "%s is not memory of this device: it is %s", hex(a), d.describe(a))
+	}
+	return int(p.n - (uintptr(a) - p.at)), nil
+}
+
+// memory returns n bytes of the device's memory. driver.mu is held.
+func (dev *Device) memory(a accel.Address, n int) ([]byte, error) {
+	p, ok := dev.allot.find(uintptr(a))
+	if !ok {
+		return nil, dev.fault(backend.ErrBuffer, "%s is not memory of this device: it is %s", hex(a), dev.driver.describe(a))
+	}
+	from := uintptr(a) - p.at
+	if n < 0 || uintptr(n) > p.n-from {
+		return nil, dev.fault(backend.ErrBuffer, "%d bytes at %s are more than the %d there", n, hex(a), p.n-from)
+	}
+	return p.value[from : from+uintptr(n) : from+uintptr(n)], nil
+}
+
+// View implements accel.Device. What the device has not is nil.
+func (dev *Device) View(a accel.Address, n int) []byte {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b, err := dev.memory(a, n)
+	if err != nil || d.config.HostCanRead {
+		return b
+	}
+	from := uintptr(a) - address(dev.space)
+	return dev.space[from : from+uintptr(n) : from+uintptr(n)]
+}
+
+// Stream implements accel.Device.
+func (dev *Device) Stream() (accel.Stream, error) {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.called(NewStream, dev, 0); err != nil {
+		return nil, err
+	}
+	q := d.newQueue(dev)
+	d.handles[q.handle] = q
+	d.stats.Streams++
+	return &Stream{dev: dev, q: q}, nil
+}
+
+// Adopt implements accel.Device. The streams that others made are those of Stream.
+func (dev *Device) Adopt(handle uintptr) accel.Stream {
+	const legacy = 1 // another name of the default stream
+	if handle == 0 || handle == legacy {
+		return &Stream{dev: dev, q: dev.standard, adopted: true, handle: handle}
+	}
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := d.handles[handle]
+	if q != nil && q.device != dev {
+		q = nil
+	}
+	return &Stream{dev: dev, q: q, adopted: true, handle: handle}
+}
+
+// Event implements accel.Device.
+func (dev *Device) Event() (accel.Event, error) {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.called(NewEvent, dev, 0); err != nil {
+		return nil, err
+	}
+	d.stats.Events++
+	return &Event{dev: dev, last: &moment{come: true}}, nil
+}
+
+// lose makes the device useless. driver.mu is held.
+func (dev *Device) lose(err error) {
+	if dev.lost == nil {
+		dev.lost = err
+	}
+	dev.driver.changed.Broadcast()
+}
+
+func (dev *Device) fault(sentinel error, format string, args ...any) error {
+	return dev.driver.fault(sentinel, "device %d: %s", dev.index, fmt.Sprintf(format, args...))
+}
+
+// describe says what is at an address. d.mu is held.
+func (d *Driver) describe(a accel.Address) string {
+	for _, dev := range d.devices {
+		if p, ok := dev.allot.find(uintptr(a)); ok {
+			return fmt.Sprintf("in an allocation of %d bytes of device %d", p.n, dev.index)
+		}
+		if lo := dev.space; lo != nil && uintptr(a)-address(lo) < uintptr(len(lo)) {
+			return fmt.Sprintf("freed, or was never allocated, on device %d", dev.index)
+		}
+	}
+	if _, ok := d.pins.find(uintptr(a)); ok {
+		return "pinned memory of the host"
+	}
+	return "memory of the host, or none"
+}
+
+func hex(a accel.Address) string { return fmt.Sprintf("address %#x", uintptr(a)) }
+
+var junkBlock = bytes.Repeat([]byte{junk}, 4096)
+
+func fill(b []byte) {
+	for len(b) > 0 {
+		b = b[copy(b, junkBlock):]
+	}
+}
+
+// filled reports whether b is as fill left it.
+func filled(b []byte) bool {
+	for ; len(b) > len(junkBlock); b = b[len(junkBlock):] {
+		if !bytes.Equal(b[:len(junkBlock)], junkBlock) {
+			return false
+		}
+	}
+	return bytes.Equal(b, junkBlock[:len(b)])
+}

@@ -1,0 +1,122 @@
+package soft
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+// A moment comes when the work that marks it is reached.
+type moment struct{ come bool }
+
+// Event implements accel.Event.
+type Event struct {
+	dev    *Device
+	last   *moment // as it was last recorded; driver.mu guards it
+	closed bool
+}
+
+// Record implements accel.Stream.
+func (s *Stream) Record(e accel.Event) error {
+	d := s.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := s.enter(Record, 0); err != nil {
+		return err
+	}
+	event, err := s.event(e)
+	if err != nil {
+		return err
+	}
+	if event.dev != s.dev {
+		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event is device %d's", event.dev.index)
+	}
+	event.last = &moment{}
+	s.q.put(&work{Work: Work{Op: Record}, mark: event.last})
+	return nil
+}
+
+// Follow implements accel.Stream. The event can be another device's.
+func (s *Stream) Follow(e accel.Event) error {
+	d := s.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := s.enter(Follow, 0); err != nil {
+		return err
+	}
+	event, err := s.event(e)
+	if err != nil {
+		return err
+	}
+	s.q.put(&work{Work: Work{Op: Follow}, after: event.last})
+	return nil
+}
+
+// event returns an event as one of this driver's. driver.mu is held.
+func (s *Stream) event(e accel.Event) (*Event, error) {
+	event, ok := e.(*Event)
+	if !ok || event == nil || event.dev.driver != s.dev.driver {
+		return nil, s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event is another driver's")
+	}
+	if event.closed {
+		return nil, s.dev.fault(backend.ErrClosed, "event")
+	}
+	return event, nil
+}
+
+// enter counts a call, and says why it cannot be made. driver.mu is held.
+func (e *Event) enter(op Op) error {
+	if err := e.dev.driver.called(op, e.dev, 0); err != nil {
+		return err
+	}
+	if e.closed {
+		return e.dev.fault(backend.ErrClosed, "event")
+	}
+	return nil
+}
+
+// Sync implements accel.Event.
+func (e *Event) Sync() error {
+	d := e.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	failed := e.enter(EventSync)
+	if e.closed {
+		return failed
+	}
+	m := e.last
+	d.wait(func() bool { return m.come })
+	if failed == nil {
+		failed = e.dev.lost
+	}
+	return failed
+}
+
+// Done implements accel.Event. If the driver is lazy, a piece of work is done after it has looked.
+func (e *Event) Done() (bool, error) {
+	d := e.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := e.enter(Done); err != nil {
+		return false, err
+	}
+	come := e.last.come
+	if d.config.Lazy && !come {
+		n := d.pieces
+		d.wait(func() bool { return d.pieces > n || len(d.streams) == 0 })
+	}
+	return come, nil
+}
+
+// Close implements accel.Event. What follows the event still does.
+func (e *Event) Close() error {
+	d := e.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	failed := e.enter(CloseEvent)
+	if e.closed {
+		return failed
+	}
+	e.closed = true
+	d.stats.Events--
+	return failed
+}

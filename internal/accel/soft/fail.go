@@ -1,0 +1,94 @@
+package soft
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Op is a kind of call, or of work.
+type Op string
+
+// The calls that can be made to fail. Copy is the start of one; Run is a copy or a kernel, when a stream does
+// it: who finds that failure is who waits, and the device is of no use to anybody afterwards.
+const (
+	Devices     Op = "Devices"
+	Memory      Op = "Memory"
+	Alloc       Op = "Alloc"
+	Free        Op = "Free"
+	Room        Op = "Room"
+	Pin         Op = "Pin"
+	Unpin       Op = "Unpin"
+	NewStream   Op = "Stream"
+	NewEvent    Op = "Event"
+	Copy        Op = "Copy"
+	Record      Op = "Record"
+	Follow      Op = "Follow"
+	Sync        Op = "Stream.Sync"
+	EventSync   Op = "Event.Sync"
+	Done        Op = "Event.Done"
+	CloseStream Op = "Stream.Close"
+	CloseEvent  Op = "Event.Close"
+	Run         Op = "Run"
+	Kernel      Op = "Do" // never fails by itself; what Delay sees
+)
+
+// Call is one of them: the how manieth of its kind, from 1, on any device.
+type Call struct {
+	Op     Op
+	Nth    int
+	Device int // -1 if it is not a device's
+	Bytes  int
+}
+
+// Nth returns a function for Config.Fail that has the k-th call of a kind fail, with what a driver says
+// if err is nil: that there is no memory left, or that something unknown happened.
+func Nth(op Op, k int, err error) func(Call) error {
+	return func(c Call) error {
+		if c.Op != op || c.Nth != k {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if op == Alloc || op == Pin {
+			return &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("soft: %s of %d bytes: out of memory", op, c.Bytes)}
+		}
+		return &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("soft: %s: unknown error (999)", op)}
+	}
+}
+
+// SetFail changes what Config.Fail was; nil has nothing fail. Calls are counted from here on.
+func (d *Driver) SetFail(f func(Call) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = f
+	clear(d.calls)
+}
+
+// called counts a call, and returns the error it shall fail with. d.mu is held.
+func (d *Driver) called(op Op, dev *Device, bytes int) error {
+	d.calls[op]++
+	c := Call{Op: op, Nth: d.calls[op], Device: -1, Bytes: bytes}
+	if dev != nil {
+		c.Device = dev.index
+	}
+	if d.fail != nil {
+		if err := d.fail(c); err != nil {
+			return err
+		}
+	}
+	if dev != nil {
+		return dev.lost
+	}
+	return nil
+}
+
+// Break makes a device fail from now on as after a bad access of a kernel: work that is not done is
+// dropped, and every call fails.
+func (d *Driver) Break(index int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dev := d.devices[index]
+	dev.lose(d.fault(backend.ErrInternal, "device %d: an illegal memory access was encountered (700)", index))
+}

@@ -1,0 +1,172 @@
+package soft
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+// TestFail has every call fail once, the second time it is made, and looks that what it would have
+// made is not there, and that the next is as ever.
+func TestFail(t *testing.T) {
+	type parts struct {
+		dev accel.Device
+		a   accel.Address
+		pin []byte
+		s   accel.Stream
+		e   accel.Event
+	}
+	mine := errors.New("mine")
+	for _, c := range []struct {
+		op       Op
+		sentinel error
+		call     func(p parts) error
+	}{
+		{Memory, backend.ErrInternal, func(p parts) error { _, _, err := p.dev.Memory(); return err }},
+		{Alloc, backend.ErrAlloc, func(p parts) error {
+			a, err := p.dev.Alloc(10)
+			if err == nil {
+				err = p.dev.Free(a)
+			}
+			return err
+		}},
+		{Free, backend.ErrInternal, func(p parts) error {
+			a, err := p.dev.Alloc(10)
+			if err == nil {
+				err = p.dev.Free(a)
+			}
+			return err
+		}},
+		{Room, backend.ErrInternal, func(p parts) error { _, err := p.dev.Room(p.a); return err }},
+		{Pin, backend.ErrAlloc, func(p parts) error {
+			b, err := p.dev.Pin(10)
+			if err == nil {
+				err = p.dev.Unpin(b)
+			}
+			return err
+		}},
+		{Unpin, backend.ErrInternal, func(p parts) error {
+			b, err := p.dev.Pin(10)
+			if err == nil {
+				err = p.dev.Unpin(b)
+			}
+			return err
+		}},
+		{NewStream, backend.ErrInternal, func(p parts) error {
+			s, err := p.dev.Stream()
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		}},
+		{NewEvent, backend.ErrInternal, func(p parts) error {
+			e, err := p.dev.Event()
+			if err == nil {
+				err = e.Close()
+			}
+			return err
+		}},
+		{Copy, backend.ErrInternal, func(p parts) error { return p.s.ToHost(p.pin, p.a) }},
+		{Copy, backend.ErrInternal, func(p parts) error { return p.s.ToDevice(p.a, p.pin) }},
+		{Copy, backend.ErrInternal, func(p parts) error { return p.s.Within(p.a, p.a+10, 5) }},
+		{Record, backend.ErrInternal, func(p parts) error { return p.s.Record(p.e) }},
+		{Follow, backend.ErrInternal, func(p parts) error { return p.s.Follow(p.e) }},
+		{Sync, backend.ErrInternal, func(p parts) error { return p.s.Sync() }},
+		{EventSync, backend.ErrInternal, func(p parts) error { return p.e.Sync() }},
+		{Done, backend.ErrInternal, func(p parts) error { _, err := p.e.Done(); return err }},
+		{CloseStream, backend.ErrInternal, func(p parts) error {
+			s, err := p.dev.Stream()
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		}},
+		{CloseEvent, backend.ErrInternal, func(p parts) error {
+			e, err := p.dev.Event()
+			if err == nil {
+				err = e.Close()
+			}
+			return err
+		}},
+	} {
+		t.Run(string(c.op), func(t *testing.T) {
+			d, dev := device(t, Config{})
+			p := parts{dev, must[accel.Address](t)(dev.Alloc(100)), must[[]byte](t)(dev.Pin(50)), must[accel.Stream](t)(dev.Stream()), must[accel.Event](t)(dev.Event())}
+			for _, own := range []error{nil, mine} {
+				d.SetFail(Nth(c.op, 2, own))
+				ok(t, c.call(p))
+				d.SetFail(Nth(c.op, 1, own))
+				if own != nil {
+					want(t, c.call(p), mine)
+				} else {
+					want(t, c.call(p), c.sentinel, "soft: ")
+				}
+				ok(t, c.call(p))
+			}
+			d.SetFail(nil)
+			ok(t, p.s.Sync())
+			ok(t, p.s.Close())
+			ok(t, p.e.Close())
+			ok(t, dev.Unpin(p.pin))
+			ok(t, dev.Free(p.a))
+		})
+	}
+}
+
+// TestUseless checks what is left of a device after a failure in a stream: nothing, and that everything
+// can be given back all the same.
+func TestUseless(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		break_ func(d *Driver, s *Stream, a accel.Address)
+		says   string
+	}{
+		{"a kernel's bad access", func(d *Driver, s *Stream, a accel.Address) {
+			_ = s.Do(func(mem func(accel.Address, int) []byte) { mem(a+90, 11) })
+		}, "illegal memory access"},
+		{"a copy that fails late", func(d *Driver, s *Stream, a accel.Address) {
+			d.SetFail(Nth(Run, 1, nil))
+			_ = s.Within(a, a+50, 5)
+		}, "unknown error"},
+		{"on demand", func(d *Driver, s *Stream, a accel.Address) { d.Break(0) }, "illegal memory access"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, dev := device(t, Config{Devices: 2, Lazy: true})
+			a, pin := must[accel.Address](t)(dev.Alloc(100)), must[[]byte](t)(dev.Pin(50))
+			s, e := must[accel.Stream](t)(dev.Stream()), must[accel.Event](t)(dev.Event())
+			c.break_(d, s.(*Stream), a)
+			_ = s.ToHost(pin, a) // is dropped, or fails
+			_ = s.Record(e)
+			want(t, s.Sync(), backend.ErrInternal, c.says)
+			if !filled(pin) {
+				t.Error("a copy was done after the failure")
+			}
+			d.SetFail(nil)
+			_, err := dev.Alloc(1)
+			want(t, err, backend.ErrInternal, c.says)
+			want(t, s.ToHost(pin, a), backend.ErrInternal, c.says)
+			want(t, s.ToHost(make([]byte, 1), a), backend.ErrInternal, c.says)
+			want(t, e.Sync(), backend.ErrInternal, c.says)
+			_, err = e.Done()
+			want(t, err, backend.ErrInternal, c.says)
+			want(t, s.Close(), backend.ErrInternal, c.says)
+			want(t, e.Close(), backend.ErrInternal, c.says)
+			want(t, dev.Free(a), backend.ErrInternal, c.says)
+			want(t, dev.Unpin(pin), backend.ErrInternal, c.says)
+
+			other := must[accel.Device](t)(d.Device(1))
+			b := must[accel.Address](t)(other.Alloc(1))
+			ok(t, other.Adopt(0).ToDevice(b, []byte{1}))
+			ok(t, other.Free(b))
+		})
+	}
+}
+
+func TestAdoptUnknown(t *testing.T) {
+	_, dev := device(t, Config{})
+	s := dev.Adopt(4711)
+	want(t, s.Sync(), backend.ErrInternal, "invalid resource handle", "0x1267")
+	ok(t, s.Close())
+}

@@ -1,0 +1,123 @@
+package soft
+
+import (
+	"hash/maphash"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// Pin implements accel.Device. With the race detector it is memory of Go's, which that looks at.
+func (dev *Device) Pin(n int) ([]byte, error) {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.called(Pin, dev, n); err != nil {
+		return nil, err
+	}
+	if n <= 0 {
+		return nil, dev.fault(backend.ErrCount, "pinned memory of %d bytes", n)
+	}
+	if most := d.config.Pinnable; most > 0 && n > most-d.stats.Pinned {
+		return nil, dev.fault(backend.ErrAlloc, "out of memory to pin: %d bytes asked for, %d of %d free", n, most-d.stats.Pinned, most)
+	}
+	b, err := pinned(n)
+	if err != nil {
+		return nil, dev.fault(backend.ErrAlloc, "pinning %d bytes: %v", n, err)
+	}
+	fill(b)
+	d.pins.add(span[[]byte]{address(b), uintptr(n), b})
+	d.stats.Pins++
+	d.stats.Pinned += n
+	d.stats.PeakPinned = max(d.stats.PeakPinned, d.stats.Pinned)
+	return b, nil
+}
+
+// Unpin implements accel.Device. Memory of which a copy is under way stays pinned.
+func (dev *Device) Unpin(b []byte) error {
+	d := dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	failed := d.called(Unpin, dev, len(b))
+	p, ok := d.pins.find(address(b))
+	if !ok || p.at != address(b) {
+		return dev.fault(backend.ErrBuffer, "the memory was not returned by Pin, or is given back already")
+	}
+	for _, t := range d.touched {
+		if view.Overlap(t.host, p.value) {
+			d.violation("memory was unpinned while a copy of it was under way")
+			return dev.fault(backend.ErrBuffer, "a copy of the pinned memory is under way")
+		}
+	}
+	d.pins.remove(p.at)
+	d.stats.Pins--
+	d.stats.Pinned -= int(p.n)
+	if err := unpinned(p.value); err != nil && failed == nil {
+		return dev.fault(backend.ErrInternal, "Unpin: %v", err)
+	}
+	return failed
+}
+
+func pinned(n int) ([]byte, error) {
+	if raced {
+		return make([]byte, n), nil
+	}
+	return mapped(n)
+}
+
+func unpinned(b []byte) error {
+	if raced {
+		return nil
+	}
+	return unmap(b)
+}
+
+// isPinned reports whether the device can copy b by itself. d.mu is held.
+func (d *Driver) isPinned(b []byte) bool {
+	p, ok := d.pins.find(address(b))
+	return ok && address(b)-p.at+uintptr(len(b)) <= p.n
+}
+
+// A transfer is a copy of host memory that is under way.
+type transfer struct {
+	host  []byte
+	write bool // by the device
+
+	// watched says that it is alone with its memory, which then must stay as it is: as fill left it,
+	// or of the same sum. Where several copies share memory, their order is the streams' affair.
+	watched bool
+	sum     uint64
+}
+
+var seed = maphash.MakeSeed()
+
+// touch notes a transfer that is about to start. d.mu is held.
+func (d *Driver) touch(host []byte, write bool) *transfer {
+	t := &transfer{host: host, write: write, watched: true}
+	for _, other := range d.touched {
+		if (t.write || other.write) && view.Overlap(t.host, other.host) {
+			t.watched, other.watched = false, false
+		}
+	}
+	d.touched = append(d.touched, t)
+	return t
+}
+
+// begin makes the memory of a transfer one that shows what is done to it. d.mu is not held.
+func (t *transfer) begin(watched bool) {
+	switch {
+	case !watched:
+	case t.write:
+		fill(t.host)
+	default:
+		t.sum = maphash.Bytes(seed, t.host)
+	}
+}
+
+// intact reports whether the host has left the memory alone. d.mu is not held.
+func (t *transfer) intact() bool {
+	if t.write {
+		return filled(t.host)
+	}
+	return maphash.Bytes(seed, t.host) == t.sum
+}

@@ -1,0 +1,335 @@
+package soft
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+// device returns a device of a new driver, which must be empty at the end of the test.
+func device(t *testing.T, c Config) (*Driver, accel.Device) {
+	t.Helper()
+	d := New(c)
+	t.Cleanup(func() {
+		if err := d.Left(); err != nil {
+			t.Error(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	dev, err := d.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, dev
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(x T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want fails the test unless err wraps the sentinel and says all of texts.
+func want(t *testing.T, err, sentinel error, texts ...string) {
+	t.Helper()
+	if !errors.Is(err, sentinel) {
+		t.Fatalf("error %v, want %v", err, sentinel)
+	}
+	for _, s := range texts {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("error %q does not say %q", err, s)
+		}
+	}
+}
+
+// faults reports whether reading a byte is a fault.
+func faults(b []byte) (fault bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { fault = recover() != nil }()
+	sink = b[0]
+	return false
+}
+
+var sink byte
+
+func TestHostMustNotFollow(t *testing.T) {
+	_, dev := device(t, Config{})
+	a := must[accel.Address](t)(dev.Alloc(1000))
+	if !faults(dev.View(a, 1000)) || !faults(dev.View(a+999, 1)) {
+		t.Error("the host can read the device's memory")
+	}
+	if dev.View(a, 1001) != nil || dev.View(a+1000, 1) != nil || dev.View(1, 1) != nil {
+		t.Error("a view of what the device has not")
+	}
+	ok(t, dev.Free(a))
+}
+
+func TestHostCanRead(t *testing.T) {
+	d, dev := device(t, Config{HostCanRead: true})
+	a := must[accel.Address](t)(dev.Alloc(1000))
+	b := must[[]byte](t)(dev.Pin(1000))
+	view := dev.View(a+1, 999)
+	if accel.Address(address(view)) != a+1 {
+		t.Errorf("the view of address %#x is at %#x", a+1, address(view))
+	}
+	copy(view, "hello")
+	s := dev.Adopt(0)
+	ok(t, s.ToHost(b[:6], a))
+	ok(t, s.Sync())
+	if string(b[1:6]) != "hello" {
+		t.Errorf("read %q", b[:6])
+	}
+	ok(t, dev.Free(a))
+	ok(t, dev.Unpin(b))
+	if n := d.Stats().PeakPinned; n != 1000 {
+		t.Errorf("peak of pinned memory %d, want 1000", n)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	_, dev := device(t, Config{Memory: 4096, Pinnable: 100})
+	a := must[accel.Address](t)(dev.Alloc(3000))
+	_, err := dev.Alloc(1100) // 3000 bytes take 3072
+	want(t, err, backend.ErrAlloc, "soft: device 0: out of memory", "1100 bytes", "1024 of 4096")
+	free, total, err := dev.Memory()
+	if free != 1024 || total != 4096 || err != nil {
+		t.Errorf("%d of %d free, %v", free, total, err)
+	}
+	ok(t, dev.Free(a))
+	for i := range 50 { // the addresses wrap around
+		b := must[accel.Address](t)(dev.Alloc(4000))
+		if b == a && i == 0 {
+			t.Error("the address of freed memory is used again at once")
+		}
+		ok(t, dev.Free(b))
+	}
+	b := must[[]byte](t)(dev.Pin(60))
+	_, err = dev.Pin(50)
+	want(t, err, backend.ErrAlloc, "50 bytes", "40 of 100")
+	ok(t, dev.Unpin(b))
+	want(t, dev.Unpin(make([]byte, 10)), backend.ErrBuffer, "not returned by Pin")
+}
+
+func TestUnavailable(t *testing.T) {
+	d := New(Config{Name: "cuda", Unavailable: "libcuda.so.1: no such file"})
+	_, err := d.Device(0)
+	want(t, err, backend.ErrNotSupported, "cuda: libcuda.so.1: no such file")
+}
+
+// TestCountersAndPageable checks that copies of memory that is not pinned are over when the call
+// returns, behind all that was before them, and that copies are counted by kind.
+func TestCountersAndPageable(t *testing.T) {
+	for _, lazy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lazy=%t", lazy), func(t *testing.T) {
+			d, dev := device(t, Config{Lazy: lazy})
+			a := must[accel.Address](t)(dev.Alloc(100))
+			s := must[accel.Stream](t)(dev.Stream())
+			pin := must[[]byte](t)(dev.Pin(100))
+			ran := false
+			ok(t, s.(*Stream).Do(func(mem func(accel.Address, int) []byte) { copy(mem(a, 3), "abc"); ran = true }))
+			heap := make([]byte, 3)
+			ok(t, s.ToHost(heap, a))
+			if !ran || string(heap) != "abc" {
+				t.Errorf("the copy returned with %q, its work before it done: %t", heap, ran)
+			}
+			ok(t, s.ToDevice(a, heap[:2]))
+			ok(t, s.ToDevice(a, pin[:50]))
+			ok(t, s.ToHost(pin[50:], a))
+			ok(t, s.Within(a, a+50, 7))
+			ok(t, s.Sync())
+			got := d.Stats()
+			if got.ToHost != (Copies{Count{1, 50}, Count{1, 3}}) || got.ToDevice != (Copies{Count{1, 50}, Count{1, 2}}) || got.Within != (Count{1, 7}) {
+				t.Errorf("counted %+v", got)
+			}
+			ok(t, s.Close())
+			ok(t, dev.Free(a))
+			ok(t, dev.Unpin(pin))
+		})
+	}
+}
+
+// TestLazy checks that nothing is done before somebody waits, and that the order among streams is the
+// seed's and no other's.
+func TestLazy(t *testing.T) {
+	order := func(seed uint64) string {
+		_, dev := device(t, Config{Lazy: true, Seed: seed})
+		var did []byte
+		var streams []accel.Stream
+		for i := range 3 {
+			s := must[accel.Stream](t)(dev.Stream())
+			streams = append(streams, s)
+			for range 4 {
+				ok(t, s.(*Stream).Do(func(func(accel.Address, int) []byte) { did = append(did, 'a'+byte(i)) }))
+			}
+		}
+		if len(did) > 0 {
+			t.Error("work was done before somebody waited")
+		}
+		for _, s := range streams {
+			ok(t, s.Close())
+		}
+		return string(did)
+	}
+	seen := make(map[string]bool)
+	for seed := range uint64(10) {
+		first := order(seed)
+		if len(first) != 12 {
+			t.Errorf("seed %d: %q is not all the work", seed, first)
+		}
+		for range 3 {
+			if again := order(seed); again != first {
+				t.Errorf("seed %d: %s, and then %s", seed, first, again)
+			}
+		}
+		seen[first] = true
+	}
+	if len(seen) < 5 {
+		t.Errorf("10 seeds give the orders %v", seen)
+	}
+}
+
+// TestLazyDone checks that who only asks whether an event has come sees it come, and not at once.
+func TestLazyDone(t *testing.T) {
+	_, dev := device(t, Config{Lazy: true})
+	s, e := dev.Adopt(0), must[accel.Event](t)(dev.Event())
+	ok(t, s.(*Stream).Do(func(func(accel.Address, int) []byte) {}))
+	ok(t, s.Record(e))
+	asked := 0
+	for ; !must[bool](t)(e.Done()); asked++ {
+		if asked > 10 {
+			t.Fatal("the event does not come")
+		}
+	}
+	if asked != 2 {
+		t.Errorf("the event came after %d pieces of work, want 2", asked)
+	}
+	ok(t, e.Close())
+}
+
+// TestRandom checks that delays are the seed's.
+func TestRandom(t *testing.T) {
+	draw := func(seed uint64) (all []time.Duration) {
+		f := Random(seed, time.Second)
+		for i := range 20 {
+			all = append(all, f(Work{Stream: i % 2, Number: i}))
+		}
+		return all
+	}
+	a := draw(1)
+	if !slices.Equal(a, draw(1)) || slices.Equal(a, draw(2)) {
+		t.Error("delays are not the seed's")
+	}
+	if slices.Max(a) > time.Second || slices.Min(a) < 0 || slices.Max(a) == slices.Min(a) {
+		t.Errorf("delays %v", a)
+	}
+	if Random(1, 0)(Work{}) != 0 {
+		t.Error("a delay of at most 0 is not 0")
+	}
+}
+
+// TestTouched checks that uses of host memory while a copy of it is under way are found.
+func TestTouched(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		touch  func(t *testing.T, pin []byte)
+		toHost bool
+		found  string
+	}{
+		{"source written", func(t *testing.T, pin []byte) { pin[7]++ }, false, "written while a copy of it"},
+		{"destination written", func(t *testing.T, pin []byte) { pin[5000]++ }, true, "written while a copy to it"},
+		{"destination read", func(t *testing.T, pin []byte) {
+			if !filled(pin) {
+				t.Error("who looks early does not see junk")
+			}
+		}, true, ""},
+		{"source read", func(t *testing.T, pin []byte) { sink = pin[0] }, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := New(Config{Lazy: true})
+			defer d.Close()
+			dev := must[accel.Device](t)(d.Device(0))
+			const n = 10001
+			a, pin := must[accel.Address](t)(dev.Alloc(n)), must[[]byte](t)(dev.Pin(n))
+			for i := range pin {
+				pin[i] = byte(i)
+			}
+			s := dev.Adopt(0)
+			if c.toHost {
+				ok(t, s.ToHost(pin, a))
+			} else {
+				ok(t, s.ToDevice(a, pin))
+			}
+			c.touch(t, pin)
+			ok(t, s.Sync())
+			v := d.Stats().Violations
+			if c.found == "" && len(v) > 0 || c.found != "" && (len(v) != 1 || !strings.Contains(v[0], c.found)) {
+				t.Errorf("found %q, want %q", v, c.found)
+			}
+			ok(t, dev.Free(a))
+			ok(t, dev.Unpin(pin))
+			if (d.Left() == nil) != (c.found == "") {
+				t.Errorf("left: %v", d.Left())
+			}
+		})
+	}
+}
+
+// TestSharedHostMemory checks that copies which share host memory, in the order of a stream, are no
+// violation: only the host's own uses are.
+func TestSharedHostMemory(t *testing.T) {
+	_, dev := device(t, Config{Lazy: true})
+	const n = 5000
+	a, b := must[accel.Address](t)(dev.Alloc(n)), must[accel.Address](t)(dev.Alloc(n))
+	pin, heap := must[[]byte](t)(dev.Pin(n)), bytes.Repeat([]byte{1, 2, 3, 4, 5}, n/5)
+	s := dev.Adopt(0)
+	ok(t, s.ToDevice(a, heap))
+	ok(t, s.ToHost(pin, a))
+	ok(t, s.ToDevice(b, pin))
+	ok(t, s.ToHost(pin[:n/2], a+1))
+	ok(t, s.Sync())
+	got := make([]byte, n)
+	ok(t, s.ToHost(got, b))
+	if !bytes.Equal(got, heap) {
+		t.Error("the copy by way of pinned memory is another")
+	}
+	ok(t, dev.Free(a))
+	ok(t, dev.Free(b))
+	ok(t, dev.Unpin(pin))
+}
+
+func TestUnpinEarly(t *testing.T) {
+	d := New(Config{Lazy: true})
+	defer d.Close()
+	dev := must[accel.Device](t)(d.Device(0))
+	a, pin := must[accel.Address](t)(dev.Alloc(10)), must[[]byte](t)(dev.Pin(10))
+	s := dev.Adopt(0)
+	ok(t, s.ToHost(pin, a))
+	want(t, dev.Unpin(pin), backend.ErrBuffer, "under way")
+	ok(t, s.Sync())
+	ok(t, dev.Unpin(pin))
+	ok(t, dev.Free(a))
+	if err := d.Left(); err == nil || !strings.Contains(err.Error(), "unpinned while") {
+		t.Errorf("left: %v", err)
+	}
+}

@@ -1,0 +1,348 @@
+package soft
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+// A queue is what streams of one handle put their work in. driver.mu guards it.
+type queue struct {
+	device *Device
+	id     int
+	handle uintptr
+	work   []*work
+	queued int  // pieces so far
+	done   int  // of these
+	closed bool // takes no more
+}
+
+// A piece of work waits for a moment, or does something, or is a moment that comes.
+type work struct {
+	Work
+	after *moment
+	do    func() error // driver.mu is not held
+	mark  *moment
+	of    *transfer
+	watch bool // of's memory is looked at
+	count *Count
+}
+
+func (d *Driver) newQueue(dev *Device) *queue {
+	const first, step = 0x50f70000, 0x10 // handles that look like addresses
+	q := &queue{device: dev, id: d.made, handle: first + step*uintptr(d.made)}
+	d.made++
+	return q
+}
+
+// put appends work, and sees to it that somebody does it. driver.mu is held.
+func (q *queue) put(w *work) {
+	d := q.device.driver
+	w.Stream, w.Number = q.id, q.queued
+	q.queued++
+	d.stats.Work++
+	q.work = append(q.work, w)
+	if len(q.work) == 1 {
+		i, _ := slices.BinarySearchFunc(d.streams, q, func(a, b *queue) int { return a.id - b.id })
+		d.streams = slices.Insert(d.streams, i, q)
+		go q.run()
+	}
+	d.schedule()
+}
+
+// run does the work there is, and ends. It stays the only one since the work it is at stays first.
+func (q *queue) run() {
+	d := q.device.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for len(q.work) > 0 {
+		w := q.work[0]
+		switch {
+		case q.device.lost != nil:
+			w.drop(d)
+		case !q.ready() || d.config.Lazy && d.turn != q:
+			d.changed.Wait()
+			continue
+		default:
+			q.perform(w)
+		}
+		if w.mark != nil {
+			w.mark.come = true
+		}
+		q.work[0] = nil
+		q.work = q.work[1:]
+		q.done++
+		d.stats.Work--
+		if len(q.work) == 0 {
+			d.streams = slices.DeleteFunc(d.streams, func(o *queue) bool { return o == q })
+		}
+		if d.turn == q {
+			d.turn = nil
+		}
+		d.pieces++
+		d.schedule()
+		d.changed.Broadcast()
+	}
+}
+
+// ready reports whether nothing that the first work waits for is still to come.
+func (q *queue) ready() bool { return q.work[0].after == nil || q.work[0].after.come }
+
+// perform does a piece of work. driver.mu is held, and not meanwhile.
+func (q *queue) perform(w *work) {
+	d := q.device.driver
+	if d.config.Delay != nil {
+		pause := d.config.Delay(w.Work)
+		d.mu.Unlock()
+		time.Sleep(pause)
+		d.mu.Lock()
+	}
+	if q.device.lost == nil && w.do != nil {
+		if err := d.called(Run, q.device, w.Bytes); err != nil {
+			q.device.lose(err)
+		}
+	}
+	if q.device.lost != nil || w.do == nil {
+		w.drop(d)
+		return
+	}
+	watch := w.of != nil && w.watch && w.of.watched
+	d.mu.Unlock()
+	intact := !watch || !w.of.write || w.of.intact()
+	err := w.do()
+	intact = intact && (!watch || w.of.write || w.of.intact())
+	d.mu.Lock()
+	if !intact && w.of.watched {
+		if w.of.write {
+			d.violation("host memory was written while a copy to it was under way: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
+		} else {
+			d.violation("host memory was written while a copy of it was under way: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
+		}
+	}
+	if w.count != nil && err == nil {
+		w.count.Copies++
+		w.count.Bytes += w.Bytes
+	}
+	w.drop(d)
+	if err != nil {
+		q.device.lose(err)
+	}
+}
+
+// drop ends what is noted of a piece of work, done or not. driver.mu is held.
+func (w *work) drop(d *Driver) {
+	d.touched = slices.DeleteFunc(d.touched, func(t *transfer) bool { return t == w.of && t != nil })
+	w.of = nil
+}
+
+// schedule gives the turn to a stream, if the driver is lazy and somebody waits. d.mu is held.
+func (d *Driver) schedule() {
+	if !d.config.Lazy || d.turn != nil || !slices.ContainsFunc(d.waiting, func(w *waiter) bool { return !w.until() }) {
+		return
+	}
+	var able []*queue
+	for _, q := range d.streams {
+		if q.ready() {
+			able = append(able, q)
+		}
+	}
+	if len(able) > 0 {
+		d.turn = able[d.random.IntN(len(able))]
+		d.changed.Broadcast()
+	}
+}
+
+// A waiter waits until something holds.
+type waiter struct{ until func() bool }
+
+// wait returns when something holds, which only work changes. d.mu is held, and not meanwhile.
+func (d *Driver) wait(until func() bool) {
+	w := &waiter{until}
+	d.waiting = append(d.waiting, w)
+	d.schedule()
+	for !until() {
+		d.changed.Wait()
+	}
+	d.waiting = slices.DeleteFunc(d.waiting, func(o *waiter) bool { return o == w })
+}
+
+// Stream implements accel.Stream.
+type Stream struct {
+	dev     *Device
+	q       *queue // nil if nobody made it
+	adopted bool
+	handle  uintptr // of an adopted one, as it was given
+}
+
+// Handle implements accel.Stream.
+func (s *Stream) Handle() uintptr {
+	if s.adopted {
+		return s.handle
+	}
+	return s.q.handle
+}
+
+// enter counts a call, and says why it cannot be made. driver.mu is held.
+func (s *Stream) enter(op Op, bytes int) error {
+	if err := s.dev.driver.called(op, s.dev, bytes); err != nil {
+		return err
+	}
+	switch {
+	case s.q == nil:
+		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): no stream of the device has the handle %#x", s.handle)
+	case s.q.closed && s.adopted:
+		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the stream of the handle %#x is closed", s.handle)
+	case s.q.closed:
+		return s.dev.fault(backend.ErrClosed, "stream")
+	}
+	return nil
+}
+
+// ToHost implements accel.Stream.
+func (s *Stream) ToHost(dst []byte, src accel.Address) error { return s.transfer(dst, src, true) }
+
+// ToDevice implements accel.Stream.
+func (s *Stream) ToDevice(dst accel.Address, src []byte) error { return s.transfer(src, dst, false) }
+
+// transfer starts a copy between host and device. It ends it, too, if the host's memory is not pinned.
+func (s *Stream) transfer(host []byte, a accel.Address, toHost bool) error {
+	d := s.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := s.enter(Copy, len(host)); err != nil || len(host) == 0 {
+		return err
+	}
+	memory, err := s.dev.memory(a, len(host))
+	if err != nil {
+		return err
+	}
+	pinned := d.isPinned(host)
+	t := d.touch(host, toHost)
+	w := &work{Work: Work{Op: Copy, Bytes: len(host)}, of: t, watch: t.watched}
+	copies := &d.stats.ToDevice
+	w.do = func() error { copy(memory, host); return nil }
+	if toHost {
+		copies = &d.stats.ToHost
+		w.do = func() error { copy(host, memory); return nil }
+	}
+	if w.count = &copies.Pageable; pinned {
+		w.count = &copies.Pinned
+	}
+	d.mu.Unlock()
+	t.begin(w.watch)
+	d.mu.Lock()
+	if memory, err = s.dev.memory(a, len(host)); err != nil || s.q.closed { // meanwhile
+		w.drop(d)
+		if err == nil {
+			err = s.dev.fault(backend.ErrClosed, "stream")
+		}
+		return err
+	}
+	s.q.put(w)
+	if pinned {
+		return nil
+	}
+	n := s.q.queued
+	d.wait(func() bool { return s.q.done >= n })
+	return s.dev.lost
+}
+
+// Within implements accel.Stream.
+func (s *Stream) Within(dst, src accel.Address, n int) error {
+	d := s.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := s.enter(Copy, n); err != nil || n == 0 {
+		return err
+	}
+	to, err := s.dev.memory(dst, n)
+	if err != nil {
+		return err
+	}
+	from, err := s.dev.memory(src, n)
+	if err != nil {
+		return err
+	}
+	if dst < src+accel.Address(n) && src < dst+accel.Address(n) {
+		d.violation("a copy within the device of %d bytes overlaps itself", n)
+	}
+	s.q.put(&work{Work: Work{Op: Copy, Bytes: n}, do: func() error { copy(to, from); return nil }, count: &d.stats.Within})
+	return nil
+}
+
+// Do has a function run when its turn comes, as a kernel: on a goroutine of the stream's, with a
+// function for looking at the device's memory. To look beyond that ends the function and makes the
+// device useless, as it does for a kernel.
+func (s *Stream) Do(kernel func(mem func(a accel.Address, n int) []byte)) error {
+	d := s.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := s.enter(Kernel, 0); err != nil {
+		return err
+	}
+	s.q.put(&work{Work: Work{Op: Kernel}, do: func() (err error) {
+		defer func() {
+			if r := recover(); r != nil {
+				bad, ok := r.(badAccess)
+				if !ok {
+					panic(r)
+				}
+				err = s.dev.fault(backend.ErrInternal, "an illegal memory access was encountered (700): %v", bad.error)
+			}
+		}()
+		kernel(func(a accel.Address, n int) []byte {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			b, err := s.dev.memory(a, n)
+			if err != nil {
+				panic(badAccess{err})
+			}
+			return b
+		})
+		return nil
+	}})
+	return nil
+}
+
+type badAccess struct{ error }
+
+// Sync implements accel.Stream.
+func (s *Stream) Sync() error {
+	d := s.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	failed := s.enter(Sync, 0)
+	if s.q == nil || s.q.closed {
+		return failed
+	}
+	n := s.q.queued
+	d.wait(func() bool { return s.q.done >= n })
+	if failed == nil {
+		failed = s.dev.lost
+	}
+	return failed
+}
+
+// Close implements accel.Stream. It waits for the stream's work.
+func (s *Stream) Close() error {
+	d := s.dev.driver
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.adopted {
+		return nil
+	}
+	failed := s.enter(CloseStream, 0)
+	if s.q.closed {
+		return failed
+	}
+	s.q.closed = true
+	d.wait(func() bool { return len(s.q.work) == 0 })
+	delete(d.handles, s.q.handle)
+	d.stats.Streams--
+	if failed == nil {
+		failed = s.dev.lost
+	}
+	return failed
+}
