@@ -16,9 +16,6 @@ type opener func(ctx context.Context, s settings) (backend.Comm, error)
 // openers has the backends by name.
 var openers = map[string]opener{"local": openLocal, "shm": openShm, "tcp": openTCP, "mpi": openMPI}
 
-// missing has the backends that this program was built without.
-var missing = map[string]struct{}{}
-
 // Init joins the job this process was started in and returns its world: the
 // communicator of all ranks. Without a launcher that is a world of one rank. cfg
 // may be nil.
@@ -49,6 +46,9 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	open := openers[name]
 	if open == nil {
 		return fail(initFault("there is no backend %q: allowed are auto, mpi, tcp, shm and local", name))
+	}
+	if err := s.unfit(name, osEnv); err != nil && missing[name] == "" {
+		return fail(err)
 	}
 	if err := s.checkFlight(); err != nil {
 		return fail(err)
@@ -120,16 +120,4 @@ func (s *settings) choose(env environment) (string, error) {
 	return "local", nil
 }
 
-func openLocal(_ context.Context, s settings) (backend.Comm, error) {
-	if s.sized && s.Size > 1 {
-		return nil, initFault("backend local has one rank in a process, and this is rank %d of %d; "+
-			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)
-	}
-	if s.Backend == "local" {
-		if l := mpifind.Launched(osEnv); l != nil && l.Size > 1 {
-			return nil, initFault("backend local was asked for in a job of %d processes started by %s (%s): "+
-				"each would be a world of its own; start the program without it, or with cohort run", l.Size, l.Name, l.Evidence)
-		}
-	}
-	return local.New(1)[0], nil
-}
+func openLocal(context.Context, settings) (backend.Comm, error) { return local.New(1)[0], nil }

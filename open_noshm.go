@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-func init() { missing["shm"] = struct{}{} }
+func init() { missing["shm"] = "this program was built with the tag cohort_noshm" }
 
 func openShm(context.Context, settings) (backend.Comm, error) {
-	return nil, absent("shm", "this program was built with the tag cohort_noshm")
+	return nil, absent("shm")
 }

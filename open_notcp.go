@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-func init() { missing["tcp"] = struct{}{} }
+func init() { missing["tcp"] = "this program was built with the tag cohort_notcp" }
 
 func openTCP(context.Context, settings) (backend.Comm, error) {
-	return nil, absent("tcp", "this program was built with the tag cohort_notcp")
+	return nil, absent("tcp")
 }

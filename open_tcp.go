@@ -11,10 +11,6 @@ import (
 )
 
 func openTCP(ctx context.Context, s settings) (backend.Comm, error) {
-	if !s.sized {
-		return nil, initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
-			"COHORT_SECRET_FILE: set them on each rank")
-	}
 	where, launcher := strings.CutPrefix(s.Coordinator, "launcher@")
 	return tcp.Open(ctx, tcp.Config{
 		Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat,
