@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
@@ -12,25 +13,37 @@ import (
 // Device is where tensors are: the processor, or an accelerator. It can be used by many goroutines at
 // the same time.
 type Device struct {
-	kind string
-	acc  accel.Device // nil: the processor
-	pins pins
+	kind  string
+	acc   accel.Device // nil: the processor
+	pins  pins
+	cache cache
 }
 
 // CPU is the processor.
 var CPU = &Device{kind: "cpu"}
 
+// newDevice returns a device of a driver.
+func newDevice(kind string, acc accel.Device) *Device { return &Device{kind: kind, acc: acc} }
+
 // String returns cpu, or the device's kind and number, such as cuda:1.
 func (d *Device) String() string {
-	if d.acc == nil {
-		return d.kind
+	if d == nil || d.acc == nil {
+		return CPU.kind
 	}
 	return fmt.Sprintf("%s:%d", d.kind, d.acc.Index())
 }
 
+// Index returns an accelerator's number, from 0; -1 for the processor.
+func (d *Device) Index() int {
+	if d == nil || d.acc == nil {
+		return -1
+	}
+	return d.acc.Index()
+}
+
 // Model returns the maker's name for an accelerator; empty for the processor.
 func (d *Device) Model() string {
-	if d.acc == nil {
+	if d == nil || d.acc == nil {
 		return ""
 	}
 	return d.acc.Model()
@@ -38,31 +51,53 @@ func (d *Device) Model() string {
 
 // Memory returns how many bytes of an accelerator's memory are free, and how many there are; 0 and 0
 // for the processor.
+//
+// Local.
+//
+// Errors: what the driver says.
 func (d *Device) Memory() (free, total int, err error) {
-	if d.acc == nil {
+	if d == nil || d.acc == nil {
 		return 0, 0, nil
 	}
-	return d.acc.Memory()
+	if free, total, err = d.acc.Memory(); err != nil {
+		return 0, 0, failed("memory", err)
+	}
+	return free, total, nil
 }
 
 // NewOn returns a tensor in memory of its own on a device, whose elements are anything until they are
-// written; Close gives the memory back. On [CPU] it is [New].
+// written; Close gives the memory back. On [CPU], which nil is too, it is [New].
 //
-// Errors: [cohort.ErrCount] for a bad shape, [cohort.ErrAlloc] if the device has not enough memory.
+// Local.
+//
+// Errors: [cohort.ErrCount] for a bad shape; [cohort.ErrAlloc] if the device has not enough memory.
 func NewOn[T cohort.Number](d *Device, shape ...int) (*Tensor[T], error) {
-	if d == nil || d.acc == nil {
-		return New[T](shape...)
-	}
-	n, err := elements[T](shape)
+	t, err := create[T](d, shape)
 	if err != nil {
 		return nil, failed("newon", err)
+	}
+	return t, nil
+}
+
+// create returns a tensor in memory of its own.
+func create[T cohort.Number](d *Device, shape []int) (*Tensor[T], error) {
+	n, err := elements[T](shape)
+	if err != nil {
+		return nil, err
+	}
+	if d == nil || d.acc == nil {
+		data, err := allocate[T](n)
+		if err != nil {
+			return nil, err
+		}
+		return of(data, shape), nil
 	}
 	t := &Tensor[T]{shape: slices.Clone(shape), strides: rowMajor(shape), n: n, dev: d, stream: d.acc.Adopt(0)}
 	if n == 0 {
 		return t, nil
 	}
 	if t.at, err = d.acc.Alloc(t.size()); err != nil {
-		return nil, failed("newon", fmt.Errorf("%s%v on %v: %w", typeName[T](), shape, d, err))
+		return nil, fmt.Errorf("%v: %w", t, err)
 	}
 	t.own = &allocation{dev: d.acc, at: t.at}
 	return t, nil
@@ -71,6 +106,8 @@ func NewOn[T cohort.Number](d *Device, shape ...int) (*Tensor[T], error) {
 // At returns a tensor over memory of an accelerator that somebody else has, such as another library:
 // the address of its first element. Nothing is copied, and Close leaves it; it must be there as long
 // as the tensor is used.
+//
+// Local.
 //
 // Errors: [cohort.ErrNotSupported] on [CPU]; [cohort.ErrCount] for a bad shape; [cohort.ErrBuffer] if
 // the memory is not the device's, does not go as far as the shape, or the address is not a multiple of
@@ -92,7 +129,7 @@ func At[T cohort.Number](d *Device, address uintptr, shape ...int) (*Tensor[T], 
 	}
 	room, err := d.acc.Room(t.at)
 	if err == nil && room < t.size() {
-		err = fault(cohort.ErrBuffer, "from %#x on there are %d bytes, and %s%v has %d", address, room, typeName[T](), shape, t.size())
+		err = fault(cohort.ErrBuffer, "from %#x on there are %d bytes, and %v has %d", address, room, t, t.size())
 	}
 	if err != nil {
 		return nil, failed("at", err)
@@ -100,15 +137,25 @@ func At[T cohort.Number](d *Device, address uintptr, shape ...int) (*Tensor[T], 
 	return t, nil
 }
 
-// Close gives the device memory back that the tensor has of its own; it must not be in use. To close
-// again, or a tensor in the processor's memory, does nothing. Tensors that share the memory, as
-// [Tensor.On] returns them, must not be used after it.
+// Close gives the device memory back that the tensor has of its own; no operation on it may be under
+// way. What shares the memory, as [Tensor.Sub] and [Tensor.On] return it, is closed with it:
+// operations on it give [cohort.ErrClosed]. To close again, or a tensor in the processor's memory, or
+// one over memory of somebody else, does nothing. The garbage collector does not close tensors.
+//
+// Local.
+//
+// Errors: what the driver says.
 func (t *Tensor[T]) Close() error {
-	a := t.own
-	if a == nil {
+	if t == nil || t.own == nil {
 		return nil
 	}
-	a.once.Do(func() { a.err = a.dev.Free(a.at) })
+	a := t.own
+	a.closed.Store(true)
+	a.once.Do(func() {
+		if err := a.dev.Free(a.at); err != nil {
+			a.err = failed("close", err)
+		}
+	})
 	return a.err
 }
 
@@ -120,9 +167,11 @@ type Stream struct {
 
 // NewStream returns a new stream of an accelerator.
 //
+// Local.
+//
 // Errors: [cohort.ErrNotSupported] on [CPU], and what the driver says.
 func (d *Device) NewStream() (*Stream, error) {
-	if d.acc == nil {
+	if d == nil || d.acc == nil {
 		return nil, failed("newstream", fault(cohort.ErrNotSupported, "the processor has no streams"))
 	}
 	s, err := d.acc.Stream()
@@ -135,9 +184,11 @@ func (d *Device) NewStream() (*Stream, error) {
 // StreamOf returns the stream that somebody else made: a CUstream or cudaStream_t. 0 is the default
 // stream. To close it does nothing.
 //
+// Local.
+//
 // Errors: [cohort.ErrNotSupported] on [CPU].
 func (d *Device) StreamOf(handle uintptr) (*Stream, error) {
-	if d.acc == nil {
+	if d == nil || d.acc == nil {
 		return nil, failed("streamof", fault(cohort.ErrNotSupported, "the processor has no streams"))
 	}
 	return &Stream{d, d.acc.Adopt(handle)}, nil
@@ -147,19 +198,46 @@ func (d *Device) StreamOf(handle uintptr) (*Stream, error) {
 func (s *Stream) Handle() uintptr { return s.s.Handle() }
 
 // Sync waits until all work of the stream is done.
-func (s *Stream) Sync() error { return s.s.Sync() }
+//
+// Local.
+//
+// Errors: what the driver says, of any work of the stream.
+func (s *Stream) Sync() error {
+	if err := s.s.Sync(); err != nil {
+		return failed("sync", err)
+	}
+	return nil
+}
 
-// Close gives the stream back once its work is done.
-func (s *Stream) Close() error { return s.s.Close() }
+// Close gives the stream back once its work is done. Tensors that are used in its order must not be
+// used any more.
+//
+// Local.
+//
+// Errors: what the driver says.
+func (s *Stream) Close() error {
+	if err := s.s.Close(); err != nil {
+		return failed("close", err)
+	}
+	return nil
+}
 
 // On returns the same tensor for use in the order of a stream: operations read it after the work that
 // was put into the stream before, and later work of the stream finds what they wrote. Without On the
 // stream is the default one.
 //
+// Local.
+//
 // Errors: [cohort.ErrBuffer] if the tensor is not on the stream's device.
 func (t *Tensor[T]) On(s *Stream) (*Tensor[T], error) {
-	if s == nil || s.dev != t.dev {
-		return nil, failed("on", fault(cohort.ErrBuffer, "the tensor is on %v, and the stream is another device's", t.Device()))
+	if err := t.usable(); err != nil {
+		return nil, failed("on", err)
+	}
+	if s == nil {
+		return nil, failed("on", fault(cohort.ErrBuffer, "the stream is nil"))
+	}
+	if s.dev != t.dev {
+		return nil, failed("on", fault(cohort.ErrBuffer, "the stream is one of %v, and the tensor %v", s.dev, t))
 	}
 	u := *t
 	u.stream = s.s
@@ -169,8 +247,8 @@ func (t *Tensor[T]) On(s *Stream) (*Tensor[T], error) {
 // alignment returns what addresses of T are a multiple of: complex numbers are two floats.
 func alignment[T cohort.Number]() uintptr {
 	size := uintptr(view.Size[T]())
-	switch any(*new(T)).(type) {
-	case complex64, complex128:
+	switch kindOf[T]() {
+	case backend.Complex64, backend.Complex128:
 		return size / 2
 	}
 	return size

@@ -1,10 +1,6 @@
 package tensor
 
-import (
-	"sync"
-
-	"github.com/cohort-hpc/cohort/internal/accel"
-)
+import "sync"
 
 // pins are pieces of pinned memory of a device that operations take and give back. To pin takes long:
 // as much as the copy of many pieces.
@@ -71,12 +67,10 @@ func (d *Device) trim(most int) {
 	}
 }
 
-// Trim gives pinned memory back that is kept for later operations.
+// Trim gives back what is kept for later operations: pinned memory, streams, and events.
 func (d *Device) Trim() {
 	if d.acc != nil {
 		d.trim(0)
+		d.cache.trim()
 	}
 }
-
-// newDevice returns a device of a driver.
-func newDevice(kind string, acc accel.Device) *Device { return &Device{kind: kind, acc: acc} }

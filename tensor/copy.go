@@ -1,0 +1,215 @@
+package tensor
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// Copy copies the elements of a tensor to those of another one of the same shape, wherever the two
+// are and whatever their strides. The destination is there when Copy returns.
+//
+// On a device the copy has its turn in the streams of the tensors: it reads what the work before it
+// has written, and writes what the work before it has read. From one device to another, and between
+// devices and memory of Go, it goes through pinned memory, a piece while the one before moves on.
+//
+// The tensors may share memory. What stands in more than 65536 pieces on a device is copied only if
+// it has no gaps, as a transpose has none.
+//
+// Local.
+//
+// Errors: [cohort.ErrCount] for different shapes; [cohort.ErrBuffer] for a destination whose elements
+// may share memory; [cohort.ErrClosed] for a tensor that is closed; [cohort.ErrNotSupported] for too many
+// pieces on a device; [cohort.ErrAlloc] without memory for what is under way; and what the driver says.
+func Copy[T cohort.Number](dst, src *Tensor[T]) error {
+	err := dst.usable()
+	if err == nil {
+		err = src.usable()
+	}
+	if err == nil {
+		err = transfer(dst, src)
+	}
+	if err != nil {
+		return failed("copy", err)
+	}
+	return nil
+}
+
+// transfer is Copy of tensors that are usable.
+func transfer[T cohort.Number](dst, src *Tensor[T]) error {
+	if dst.n != src.n || !slices.Equal(dst.shape, src.shape) {
+		return fault(cohort.ErrCount, "the source is %v, and the destination %v", src, dst)
+	}
+	if !distinct(dst.shape, dst.strides) {
+		return fault(cohort.ErrBuffer, "the destination %v with the strides %v may have several elements at one place", dst, dst.strides)
+	}
+	if dst.n == 0 {
+		return nil
+	}
+	if err := move(dst.place(), src.place()); err != nil {
+		return fmt.Errorf("%v to %v: %w", src, dst, err)
+	}
+	return nil
+}
+
+// A place is where a tensor of any type is.
+type place struct {
+	shape, strides []int
+	n, size        int    // elements, and the bytes of each
+	host           []byte // on the processor, as Tensor.data
+	dev            *Device
+	at             accel.Address
+	stream         accel.Stream
+}
+
+func (t *Tensor[T]) place() place {
+	return place{t.shape, t.strides, t.n, view.Size[T](), view.Bytes(t.data), t.dev, t.at, t.stream}
+}
+
+func (p *place) contiguous() bool { return p.n <= 1 || contiguous(p.shape, p.strides) }
+
+// reach returns how many bytes there are from a place's first to its last.
+func (p *place) reach() int { return extent(p.shape, p.strides) * p.size }
+
+// onHost returns a contiguous place in memory of Go for what is in another.
+func (p *place) onHost() place {
+	return place{shape: p.shape, strides: rowMajor(p.shape), n: p.n, size: p.size, host: make([]byte, p.n*p.size)}
+}
+
+// move copies what is in one place to another of the same shape, with at least one element.
+func move(dst, src place) error {
+	if dst.dev == nil && src.dev == nil {
+		moveHost(dst, src)
+		return nil
+	}
+	if dst.shuffled() || src.shuffled() {
+		return moveImages(dst, src)
+	}
+	for _, p := range [...]*place{&dst, &src} {
+		if err := p.scattered(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case dst.dev == src.dev:
+		return moveWithin(dst, src)
+	case dst.dev != nil && src.dev != nil:
+		return across(dst, src)
+	case dst.dev != nil:
+		if !src.contiguous() {
+			packed := src.onHost()
+			moveHost(packed, src)
+			src = packed
+		}
+		return upload(dst, src.host)
+	case dst.contiguous():
+		return download(dst.host, src)
+	}
+	packed := dst.onHost()
+	if err := download(packed.host, src); err != nil {
+		return err
+	}
+	moveHost(dst, packed)
+	return nil
+}
+
+// moveHost is move between places on the processor.
+func moveHost(dst, src place) {
+	shared := view.Overlap(dst.host, src.host)
+	switch {
+	case shared && view.Same(dst.host, src.host) && slices.Equal(dst.strides, src.strides):
+	case dst.contiguous() && src.contiguous() && shared:
+		copy(dst.host, src.host)
+	case dst.contiguous() && src.contiguous():
+		blit(dst.host, src.host)
+	case shared: // or it would read what it has written
+		packed := src.onHost()
+		moveHost(packed, src)
+		moveHost(dst, packed)
+	default:
+		pack(dst.host, src.host, dst.size, dst.shape, dst.strides, src.strides)
+	}
+}
+
+// moveWithin is move on one device. A device's own copies must not overlap.
+func moveWithin(dst, src place) error {
+	apart := dst.at >= src.at+accel.Address(src.reach()) || src.at >= dst.at+accel.Address(dst.reach())
+	if apart || dst.at == src.at && slices.Equal(dst.strides, src.strides) {
+		return within(dst, src, apart)
+	}
+	at, err := dst.dev.acc.Alloc(src.n * src.size)
+	if err != nil {
+		return err
+	}
+	packed := place{shape: src.shape, strides: rowMajor(src.shape), n: src.n, size: src.size, dev: src.dev, at: at, stream: src.stream}
+	err = within(packed, src, true)
+	if err == nil {
+		err = within(dst, packed, true)
+	}
+	if back := dst.dev.acc.Free(at); err == nil {
+		err = back
+	}
+	return err
+}
+
+// moveImages is move where one place is, or both are, in many small pieces of a device without gaps,
+// as a transpose is: what is there is copied as it stands, and put in order by the processor.
+func moveImages(dst, src place) error {
+	if src.dev != nil {
+		image, all := src.image()
+		if err := download(image.host, all); err != nil {
+			return err
+		}
+		src = image
+	}
+	if dst.dev == nil {
+		moveHost(dst, src)
+		return nil
+	}
+	image, all := dst.image()
+	moveHost(image, src)
+	return upload(all, image.host)
+}
+
+// image returns a place on the processor for what is in a place of a device, and a place of the device
+// that has the same bytes in the same order.
+func (p *place) image() (image, all place) {
+	image, all = p.onHost(), *p
+	if p.shuffled() {
+		image.strides = p.strides
+		all.shape, all.strides = []int{p.n}, []int{1}
+	}
+	return image, all
+}
+
+// shuffled reports whether a place is in many small pieces of a device, without gaps between them.
+func (p *place) shuffled() bool {
+	const (
+		many  = 16
+		small = 32 << 10 // bytes that are copied in about the time that the start of a copy takes
+	)
+	if p.dev == nil || p.contiguous() {
+		return false
+	}
+	c := newCursor(p)
+	return c.pieces() > many && c.run < small && extent(p.shape, p.strides) == p.n && distinct(p.shape, p.strides)
+}
+
+// mostPieces is how many pieces of a device's memory are copied one by one: each takes microseconds.
+const mostPieces = 1 << 16
+
+// scattered returns an error for a place of a device in too many pieces.
+func (p *place) scattered() error {
+	if p.dev == nil {
+		return nil
+	}
+	c := newCursor(p)
+	if n := c.pieces(); n > mostPieces {
+		return fault(cohort.ErrNotSupported, "with the shape %v and the strides %v it is %d pieces of %d bytes on %v, more than %d: "+
+			"copy the tensor that it is a view of, and take the view of the copy", p.shape, p.strides, n, c.run, p.dev, mostPieces)
+	}
+	return nil
+}

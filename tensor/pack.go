@@ -1,0 +1,132 @@
+package tensor
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// blit copies memory that does not overlap: long one with several threads, since one alone does not
+// use what the memory can do.
+func blit(dst, src []byte) {
+	const (
+		least = 1 << 20 // bytes that are worth a goroutine
+		most  = 4       // threads
+	)
+	parts := min(len(src)/least, most)
+	if parts > 1 {
+		parts = min(parts, runtime.GOMAXPROCS(0))
+	}
+	if parts <= 1 {
+		copy(dst, src)
+		return
+	}
+	blitParts(dst, src, parts)
+}
+
+func blitParts(dst, src []byte, parts int) {
+	const line = 64
+	each := (len(src)/parts + line - 1) / line * line
+	var others sync.WaitGroup
+	for i := 1; i < parts; i++ {
+		lo, hi := i*each, min((i+1)*each, len(src))
+		if i == parts-1 {
+			hi = len(src)
+		}
+		others.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
+	}
+	copy(dst[:each], src[:each])
+	others.Wait()
+}
+
+// pack copies elements of a size between memory that does not overlap. The strides are in elements;
+// those of the destination have each element at a place of its own.
+//
+//  1. The order in which elements are copied is free. Dimensions are sorted by the strides of the
+//     destination, so that what is written lies together, and those that go on in each other on both
+//     sides are merged.
+//  2. If the last dimension is without gaps on both sides, it is copied as a whole.
+//  3. Otherwise the last but one becomes that in which the source lies together, and the two are copied
+//     in tiles that stay in the cache: a transpose.
+func pack(dst, src []byte, size int, shape, to, from []int) {
+	var room [8]dim
+	all := dims(room[:0], shape, to, from)
+	slices.SortFunc(all, func(a, b dim) int {
+		if a.dst != b.dst {
+			return b.dst - a.dst
+		}
+		return b.src - a.src
+	})
+	all = merged(all)
+	if k := len(all) - 1; k > 0 {
+		near := k
+		for i, d := range all[:k] {
+			if d.src < all[near].src {
+				near = i
+			}
+		}
+		if near < k-1 { // to k-1, those behind it one forward
+			d := all[near]
+			copy(all[near:], all[near+1:k])
+			all[k-1] = d
+		}
+	}
+	switch size {
+	case 1:
+		packAs(dst, src, all)
+	case 2:
+		packAs(view.Of[uint16](dst), view.Of[uint16](src), all)
+	case 4:
+		packAs(view.Of[uint32](dst), view.Of[uint32](src), all)
+	case 8:
+		packAs(view.Of[uint64](dst), view.Of[uint64](src), all)
+	default: // 16: there are no others
+		packAs(view.Of[[2]uint64](dst), view.Of[[2]uint64](src), all)
+	}
+}
+
+// packAs is the third step of pack, for a type of its size.
+func packAs[E any](dst, src []E, all []dim) {
+	switch len(all) {
+	case 0:
+		dst[0] = src[0]
+	case 1:
+		packRow(dst, src, all[0])
+	case 2:
+		if all[1].dst == 1 && all[1].src == 1 {
+			for i := range all[0].n {
+				copy(dst[i*all[0].dst:][:all[1].n], src[i*all[0].src:][:all[1].n])
+			}
+			return
+		}
+		packTiles(dst, src, all[0], all[1])
+	default:
+		for i := range all[0].n {
+			packAs(dst[i*all[0].dst:], src[i*all[0].src:], all[1:])
+		}
+	}
+}
+
+func packRow[E any](dst, src []E, d dim) {
+	if d.dst == 1 && d.src == 1 {
+		copy(dst[:d.n], src[:d.n])
+		return
+	}
+	for i := range d.n {
+		dst[i*d.dst] = src[i*d.src]
+	}
+}
+
+func packTiles[E any](dst, src []E, a, b dim) {
+	const edge = 32 // a tile of 16-byte elements and the lines it touches fit the smallest caches
+	for i := 0; i < a.n; i += edge {
+		for j := 0; j < b.n; j += edge {
+			width := min(edge, b.n-j)
+			for k := i; k < min(i+edge, a.n); k++ {
+				packRow(dst[k*a.dst+j*b.dst:], src[k*a.src+j*b.src:], dim{width, b.dst, b.src})
+			}
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package tensor
+
+import "github.com/cohort-hpc/cohort/internal/accel"
+
+// What is here moves bytes to, from, and between devices, for places of few pieces. All of it waits
+// until the last copy is done, whatever happens before.
+
+// A cursor goes through a place's bytes on a device in the order of its elements.
+type cursor struct {
+	at    accel.Address // of the piece that it is in
+	run   int           // bytes of each piece
+	used  int           // of this piece
+	outer []dim         // of the pieces: n of them, src bytes apart
+	index []int         // of this piece, in outer
+}
+
+func newCursor(p *place) cursor {
+	all := merged(dims(nil, p.shape, p.strides, p.strides))
+	c := cursor{at: p.at, run: p.size}
+	if k := len(all) - 1; k >= 0 && all[k].src == 1 {
+		c.run *= all[k].n
+		all = all[:k]
+	}
+	for i := range all {
+		all[i].src *= p.size
+	}
+	c.outer, c.index = all, make([]int, len(all))
+	return c
+}
+
+// pieces returns how many there are.
+func (c *cursor) pieces() int {
+	n := 1
+	for _, d := range c.outer {
+		n *= d.n
+	}
+	return n
+}
+
+// next returns where the next bytes are, and how many follow there, at most as many as asked for.
+func (c *cursor) next(most int) (accel.Address, int) {
+	at, n := c.at+accel.Address(c.used), min(most, c.run-c.used)
+	if c.used += n; c.used < c.run {
+		return at, n
+	}
+	c.used = 0
+	for i := len(c.outer) - 1; i >= 0; i-- {
+		d := c.outer[i]
+		if c.index[i]++; c.index[i] < d.n {
+			c.at += accel.Address(d.src)
+			break
+		}
+		c.index[i] = 0
+		c.at -= accel.Address((d.n - 1) * d.src)
+	}
+	return at, n
+}
+
+// toHost starts copies of the next bytes to all of b.
+func (c *cursor) toHost(b []byte, s accel.Stream) error {
+	for len(b) > 0 {
+		at, n := c.next(len(b))
+		if err := s.ToHost(b[:n:n], at); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// toDevice starts copies of b to where the next bytes are.
+func (c *cursor) toDevice(b []byte, s accel.Stream) error {
+	for len(b) > 0 {
+		at, n := c.next(len(b))
+		if err := s.ToDevice(at, b[:n:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// A mark is a moment in a stream that is waited for once.
+type mark struct {
+	dev    *Device
+	event  accel.Event
+	stream accel.Stream // nil: nothing to wait for
+}
+
+func newMark(d *Device) (mark, error) {
+	e, err := d.takeEvent()
+	if err != nil {
+		return mark{}, err
+	}
+	return mark{dev: d, event: e}, nil
+}
+
+// set has the mark be after the work that is in a stream of its device.
+func (m *mark) set(s accel.Stream) error {
+	m.stream = s
+	return s.Record(m.event)
+}
+
+// wait waits until it is reached.
+func (m *mark) wait() error {
+	if m.stream == nil {
+		return nil
+	}
+	err := m.event.Sync()
+	if err == nil {
+		m.stream = nil
+	}
+	return err
+}
+
+// A ring is two pieces of pinned memory, one of which is filled while the other is emptied. Each has two
+// marks, for the one and for the other.
+type ring struct {
+	dev   *Device // whose pinned memory it is
+	chunk int
+	slots [2]struct {
+		pin   *pin
+		b     []byte
+		marks [2]mark
+	}
+}
+
+// chunkOf returns how long the pieces are in which so many bytes move: some of them, so that one can
+// be filled while the other is emptied, but not so short that starting their copies counts.
+func chunkOf(bytes int) int {
+	const least = 256 << 10
+	chunk := least
+	for chunk < bytes/4 && chunk < chunkDefault {
+		chunk *= 2
+	}
+	return min(chunk, bytes)
+}
+
+// newRing returns a ring for moving so many bytes with streams of some devices.
+func newRing(pinner *Device, bytes int, devs ...*Device) (r *ring, err error) {
+	r = &ring{dev: pinner, chunk: chunkOf(bytes)}
+	for i := range r.slots {
+		s := &r.slots[i]
+		if i*r.chunk >= bytes {
+			break
+		}
+		if s.pin, s.b, err = pinner.pin(r.chunk); err != nil {
+			return nil, r.close(err)
+		}
+		for k, dev := range devs {
+			if s.marks[k], err = newMark(dev); err != nil {
+				return nil, r.close(err)
+			}
+		}
+	}
+	return r, nil
+}
+
+// close gives everything back once nothing uses it any more. It returns err, or else the first error of
+// its own.
+func (r *ring) close(err error) error {
+	for i := range r.slots {
+		err = closeMarks(err, &r.slots[i].marks[0], &r.slots[i].marks[1])
+	}
+	for i := range r.slots {
+		if s := &r.slots[i]; s.pin != nil {
+			r.dev.unpin(s.pin)
+		}
+	}
+	return err
+}
+
+// closeMarks waits for marks and gives them back. If anything has failed, marks may not have been set:
+// then it waits for all that is in their streams. It returns err, or else the first error of its own.
+func closeMarks(err error, marks ...*mark) error {
+	for _, m := range marks {
+		if err == nil {
+			err = m.wait()
+		}
+		if m.stream != nil {
+			_ = m.stream.Sync() // if that fails as well, the device works no more
+		}
+	}
+	for _, m := range marks {
+		if m.event != nil {
+			m.dev.giveEvent(m.event, err == nil)
+		}
+	}
+	return err
+}
+
+// upload copies b to a device.
+func upload(dst place, b []byte) error {
+	r, err := newRing(dst.dev, len(b), dst.dev)
+	if err != nil {
+		return err
+	}
+	c := newCursor(&dst)
+	for k := 0; len(b) > 0 && err == nil; k++ {
+		s := &r.slots[k%2]
+		n := min(r.chunk, len(b))
+		if err = s.marks[0].wait(); err != nil {
+			break
+		}
+		blit(s.b[:n], b[:n])
+		s.marks[0].stream = dst.stream
+		if err = c.toDevice(s.b[:n], dst.stream); err == nil {
+			err = s.marks[0].set(dst.stream)
+		}
+		b = b[n:]
+	}
+	return r.close(err)
+}
+
+// download fills b from a device.
+func download(b []byte, src place) error {
+	r, err := newRing(src.dev, len(b), src.dev)
+	if err != nil {
+		return err
+	}
+	c := newCursor(&src)
+	start := func(k int) error {
+		from := k * r.chunk
+		if from >= len(b) {
+			return nil
+		}
+		s := &r.slots[k%2]
+		s.marks[0].stream = src.stream
+		if err := c.toHost(s.b[:min(r.chunk, len(b)-from)], src.stream); err != nil {
+			return err
+		}
+		return s.marks[0].set(src.stream)
+	}
+	err = start(0)
+	for k := 0; k*r.chunk < len(b) && err == nil; k++ {
+		if err = start(k + 1); err != nil {
+			break
+		}
+		s := &r.slots[k%2]
+		if err = s.marks[0].wait(); err == nil {
+			blit(b[k*r.chunk:min((k+1)*r.chunk, len(b))], s.b)
+		}
+	}
+	return r.close(err)
+}
+
+// across copies from one device to another.
+func across(dst, src place) error {
+	bytes := src.n * src.size
+	r, err := newRing(src.dev, bytes, src.dev, dst.dev)
+	if err != nil {
+		return err
+	}
+	from, to := newCursor(&src), newCursor(&dst)
+	part := func(k int) []byte { return r.slots[k%2].b[:max(0, min(r.chunk, bytes-k*r.chunk))] }
+	start := func(k int) error {
+		if k*r.chunk >= bytes {
+			return nil
+		}
+		s := &r.slots[k%2]
+		if err := s.marks[1].wait(); err != nil {
+			return err
+		}
+		s.marks[0].stream = src.stream
+		if err := from.toHost(part(k), src.stream); err != nil {
+			return err
+		}
+		return s.marks[0].set(src.stream)
+	}
+	err = start(0)
+	for k := 0; k*r.chunk < bytes && err == nil; k++ {
+		if err = start(k + 1); err != nil {
+			break
+		}
+		s := &r.slots[k%2]
+		if err = s.marks[0].wait(); err != nil {
+			break
+		}
+		s.marks[1].stream = dst.stream
+		if err = to.toDevice(part(k), dst.stream); err == nil {
+			err = s.marks[1].set(dst.stream)
+		}
+	}
+	return r.close(err)
+}
+
+// within copies on one device, or only waits for what the streams have before it.
+func within(dst, src place, copies bool) (err error) {
+	var ready, done mark
+	for _, m := range [...]*mark{&ready, &done} {
+		if *m, err = newMark(dst.dev); err != nil {
+			return closeMarks(err, &done, &ready)
+		}
+	}
+	if src.stream.Handle() != dst.stream.Handle() {
+		ready.stream = src.stream
+		if err = ready.set(src.stream); err == nil {
+			err = dst.stream.Follow(ready.event)
+		}
+	}
+	if err == nil {
+		done.stream = dst.stream
+		if copies {
+			err = copyWithin(dst, src)
+		}
+		if err == nil {
+			err = done.set(dst.stream)
+		}
+	}
+	return closeMarks(err, &done, &ready)
+}
+
+func copyWithin(dst, src place) error {
+	from, to := newCursor(&src), newCursor(&dst)
+	for left := src.n * src.size; left > 0; {
+		a, n := from.next(left)
+		for left -= n; n > 0; {
+			b, m := to.next(n)
+			if err := dst.stream.Within(b, a, m); err != nil {
+				return err
+			}
+			a, n = a+accel.Address(m), n-m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package tensor
+
+import (
+	"slices"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// view returns a tensor over a part of t's memory, from the element at an offset on.
+func (t *Tensor[T]) view(offset int, shape, strides []int) *Tensor[T] {
+	u := *t
+	u.shape, u.strides = shape, strides
+	u.n = 1
+	for _, d := range shape {
+		u.n *= d
+	}
+	switch {
+	case u.n == 0:
+		u.data = nil
+	case t.dev != nil:
+		u.at += accel.Address(offset * view.Size[T]())
+	default:
+		end := offset + extent(shape, strides)
+		u.data = t.data[offset:end:end]
+	}
+	return &u
+}
+
+// Reshape returns the elements of a contiguous tensor, in their order, as a tensor of another shape. It
+// shares t's memory.
+//
+// Local.
+//
+// Errors: [cohort.ErrCount] for a bad shape, or one with another number of elements;
+// [cohort.ErrBuffer] if t is not contiguous.
+func (t *Tensor[T]) Reshape(shape ...int) (*Tensor[T], error) {
+	if err := t.needContiguous(); err != nil {
+		return nil, failed("reshape", err)
+	}
+	n, err := elements[T](shape)
+	if err == nil && n != t.n {
+		err = fault(cohort.ErrCount, "the shape %v has %d elements, and %v has %d", slices.Clone(shape), n, t, t.n)
+	}
+	if err != nil {
+		return nil, failed("reshape", err)
+	}
+	return t.view(0, slices.Clone(shape), rowMajor(shape)), nil
+}
+
+// Sub returns the part of a tensor with the indices lo to hi, without hi, in one dimension. It shares
+// t's memory.
+//
+// Local.
+//
+// Errors: [cohort.ErrCount] if there is no such dimension, or lo and hi are out of range.
+func (t *Tensor[T]) Sub(dim, lo, hi int) (*Tensor[T], error) {
+	err := t.dimension(dim)
+	if err == nil && (lo < 0 || hi < lo || hi > t.shape[dim]) {
+		err = fault(cohort.ErrCount, "there are no indices %d to %d in dimension %d of the shape %v", lo, hi, dim, t.shape)
+	}
+	if err != nil {
+		return nil, failed("sub", err)
+	}
+	shape := slices.Clone(t.shape)
+	shape[dim] = hi - lo
+	return t.view(lo*t.strides[dim], shape, slices.Clone(t.strides)), nil
+}
+
+// Index returns the part of a tensor with one index in one dimension, as a tensor without that
+// dimension. It shares t's memory.
+//
+// Local.
+//
+// Errors: [cohort.ErrCount] if there is no such dimension or index.
+func (t *Tensor[T]) Index(dim, i int) (*Tensor[T], error) {
+	err := t.dimension(dim)
+	if err == nil && (i < 0 || i >= t.shape[dim]) {
+		err = fault(cohort.ErrCount, "there is no index %d in dimension %d of the shape %v", i, dim, t.shape)
+	}
+	if err != nil {
+		return nil, failed("index", err)
+	}
+	return t.view(i*t.strides[dim], slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.strides), dim, dim+1)), nil
+}
+
+// Permute returns a tensor with its dimensions in another order: dimension i of it is dimension
+// order[i] of t. It shares t's memory, and is contiguous in special cases only.
+//
+// Local.
+//
+// Errors: [cohort.ErrCount] if order has not each dimension once.
+func (t *Tensor[T]) Permute(order ...int) (*Tensor[T], error) {
+	if err := t.usable(); err != nil {
+		return nil, failed("permute", err)
+	}
+	shape, strides := make([]int, len(t.shape)), make([]int, len(t.shape))
+	seen := make([]bool, len(t.shape))
+	for i, from := range order {
+		if len(order) != len(t.shape) || from < 0 || from >= len(t.shape) || seen[from] {
+			return nil, failed("permute", fault(cohort.ErrCount, "the order %v has not each dimension of the shape %v once", slices.Clone(order), t.shape))
+		}
+		shape[i], strides[i], seen[from] = t.shape[from], t.strides[from], true
+	}
+	if len(order) != len(t.shape) {
+		return nil, failed("permute", fault(cohort.ErrCount, "no order of the dimensions of the shape %v", t.shape))
+	}
+	return t.view(0, shape, strides), nil
+}
+
+// Transpose returns a tensor with its dimensions in the opposite order, as [Tensor.Permute] does: of a
+// matrix the transpose.
+//
+// Local.
+//
+// Errors: [cohort.ErrBuffer] for a tensor that is nil, [cohort.ErrClosed] for one that is closed.
+func (t *Tensor[T]) Transpose() (*Tensor[T], error) {
+	if err := t.usable(); err != nil {
+		return nil, failed("transpose", err)
+	}
+	shape, strides := slices.Clone(t.shape), slices.Clone(t.strides)
+	slices.Reverse(shape)
+	slices.Reverse(strides)
+	return t.view(0, shape, strides), nil
+}
+
+// Compact returns a contiguous tensor with t's elements, on the same device: t itself if it is one, else
+// a copy in memory of its own, which on a device Close gives back.
+//
+// Local.
+//
+// Errors: those of [NewOn] and [Copy].
+func (t *Tensor[T]) Compact() (*Tensor[T], error) {
+	if err := t.usable(); err != nil {
+		return nil, failed("compact", err)
+	}
+	if t.IsContiguous() {
+		return t, nil
+	}
+	u, err := t.clone(t.dev)
+	if err != nil {
+		return nil, failed("compact", err)
+	}
+	return u, nil
+}
+
+// To returns a contiguous copy of a tensor on a device, or on the processor, also if t is there
+// already. On a device Close gives its memory back. It is there when To returns.
+//
+// Local.
+//
+// Errors: those of [NewOn] and [Copy].
+func (t *Tensor[T]) To(d *Device) (*Tensor[T], error) {
+	if err := t.usable(); err != nil {
+		return nil, failed("to", err)
+	}
+	u, err := t.clone(d)
+	if err != nil {
+		return nil, failed("to", err)
+	}
+	return u, nil
+}
+
+// clone returns a copy of t on a device.
+func (t *Tensor[T]) clone(d *Device) (*Tensor[T], error) {
+	u, err := create[T](d, t.shape)
+	if err != nil {
+		return nil, err
+	}
+	if u.dev == t.dev {
+		u.stream = t.stream
+	}
+	if err := transfer(u, t); err != nil {
+		_ = u.Close() // what the copy says is why
+		return nil, err
+	}
+	return u, nil
+}
+
+// dimension returns an error if a tensor has no such dimension.
+func (t *Tensor[T]) dimension(dim int) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	if dim < 0 || dim >= len(t.shape) {
+		return fault(cohort.ErrCount, "there is no dimension %d in the shape %v", dim, t.shape)
+	}
+	return nil
+}
