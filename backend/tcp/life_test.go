@@ -4,7 +4,9 @@ package tcp
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -85,30 +87,39 @@ func (l *link) unread(t *testing.T) int {
 	return 0
 }
 
-// A receive whose time is over when a part of its short message is here leaves the message to the
-// next one.
+// A receive that is ended when a part of its short message is here leaves the message to the next one.
 func TestPutBack(t *testing.T) {
 	c, write, _ := raw(t, 0)
 	body := fill(make([]byte, 5000), 3)
-	waiting := make(chan error, 1)
-	got := make([]byte, 5000)
+	const part = 1234
+	got := make([]byte, len(body))
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Recv(&backend.Bound{Timeout: 50 * time.Millisecond}, got, 1, 1)
-		waiting <- err
+		_, err := c.Recv(&backend.Bound{Ctx: ctx}, got, 1, 1)
+		ended <- err
 	}()
-	for posted := false; !posted; {
-		c.e.mu.Lock()
-		posted = c.e.posted.Len() == 1
-		c.e.mu.Unlock()
-		if !posted && len(waiting) > 0 {
-			t.Skip("the receive was over before a part of its message could come")
+	until := func(holds func() bool) {
+		for t.Context().Err() == nil {
+			c.e.mu.Lock()
+			ok := holds()
+			c.e.mu.Unlock()
+			if ok {
+				return
+			}
+			runtime.Gosched()
 		}
 	}
-	write(wire.Header{Kind: wire.Eager, Tag: 1, Length: 5000}, body[:1234])
-	if err := <-waiting; !errors.Is(err, backend.ErrTimeout) {
+	until(func() bool { return c.e.posted.Len() == 1 }) // or the part would not be for it
+	write(wire.Header{Kind: wire.Eager, Tag: 1, Length: uint64(len(body))}, body[:part])
+	l := c.e.links[1]
+	until(func() bool { return l.op != nil && l.left == len(body)-part })
+	end()
+	c.Wake()
+	if err := <-ended; !errors.Is(err, backend.ErrCanceled) {
 		t.Fatalf("with a part of the message: %v", err)
 	}
-	write(wire.Header{}, body[1234:])
+	write(wire.Header{}, body[part:])
 	if _, err := c.Recv(patient, got, 1, 1); err != nil || !bytes.Equal(got, body) {
 		t.Errorf("the next receive: %v, the right bytes: %v", err, bytes.Equal(got, body))
 	}
