@@ -1,0 +1,286 @@
+package acceltest
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+// long is how much is copied where a copy shall still be under way when the next is started.
+const long = 8 << 20
+
+// testOrder checks that a stream does one thing after the other: each copy overwrites the one before.
+func testOrder(t *testing.T, dev accel.Device) {
+	r := rig{t, dev}
+	a, b := r.alloc(long), r.alloc(long)
+	first, second, got := noise(1, r.pin(long)), noise(2, r.pin(long)), r.pin(long)
+	s := r.stream()
+	for range 5 {
+		r.ok(s.ToDevice(a, first))
+		r.ok(s.Within(b, a, long))
+		r.ok(s.ToDevice(a, second))
+		r.ok(s.ToHost(got, b))
+		r.ok(s.Sync())
+		same(t, "the first", got, first)
+		r.ok(s.ToHost(got, a))
+		r.ok(s.Sync())
+		same(t, "the second", got, second)
+	}
+}
+
+// testEvent checks that an event comes when what was before it is done, and again when it is recorded
+// again.
+func testEvent(t *testing.T, dev accel.Device) {
+	r := rig{t, dev}
+	a, pin, got := r.alloc(long), r.pin(long), r.pin(long)
+	e := r.event()
+	s := r.stream()
+	if done, err := e.Done(); !done || err != nil {
+		t.Errorf("an event that was never recorded: done %t, %v", done, err)
+	}
+	r.ok(e.Sync())
+	r.ok(s.Follow(e))
+	for seed := range uint64(6) {
+		noise(seed, pin)
+		r.ok(s.ToDevice(a, pin))
+		r.ok(s.ToHost(got, a))
+		r.ok(s.Record(e))
+		if seed%2 == 0 {
+			r.ok(e.Sync())
+		} else {
+			for {
+				done, err := e.Done()
+				r.ok(err)
+				if done {
+					break
+				}
+				runtime.Gosched()
+			}
+		}
+		if done, err := e.Done(); !done || err != nil {
+			t.Errorf("an event that has come: done %t, %v", done, err)
+		}
+		same(t, "before the event", got, pin)
+	}
+}
+
+// testFollow checks that a stream waits for another's event: data go around through several streams.
+func testFollow(t *testing.T, dev accel.Device) {
+	const streams, rounds = 4, 3
+	r := rig{t, dev}
+	var memory [streams]accel.Address
+	var s [streams]accel.Stream
+	var e [streams]accel.Event
+	for i := range streams {
+		memory[i], e[i] = r.alloc(long), r.event()
+	}
+	first, last := r.pin(long), r.pin(long)
+	for i := range streams {
+		s[i] = r.stream()
+	}
+	for round := range uint64(rounds) {
+		noise(round, first)
+		r.ok(s[0].ToDevice(memory[0], first))
+		r.ok(s[0].Record(e[0]))
+		for i := 1; i < streams; i++ {
+			r.ok(s[i].Follow(e[i-1]))
+			r.ok(s[i].Within(memory[i], memory[i-1], long))
+			r.ok(s[i].Record(e[i]))
+		}
+		r.ok(s[0].Follow(e[streams-1]))
+		r.ok(s[0].ToHost(last, memory[streams-1]))
+		r.ok(s[0].Sync())
+		same(t, fmt.Sprintf("round %d", round), last, first)
+	}
+}
+
+// testFollowOlder checks that a stream follows an event as it was when it was told to: recording it
+// again, behind work that waits for the stream itself, holds nothing up.
+func testFollowOlder(t *testing.T, dev accel.Device) {
+	r := rig{t, dev}
+	a, b := r.alloc(long), r.alloc(long)
+	e, back := r.event(), r.event()
+	pin, got := noise(1, r.pin(long)), r.pin(long)
+	s, other := r.stream(), r.stream()
+	r.ok(s.ToDevice(a, pin))
+	r.ok(s.Record(e))
+	r.ok(other.Follow(e))
+	r.ok(other.Within(b, a, long))
+	r.ok(other.Record(back))
+	r.ok(s.Follow(back))
+	r.ok(s.ToHost(got, b))
+	r.ok(s.Record(e))
+	r.ok(other.Sync())
+	r.ok(e.Sync())
+	same(t, "there and back", got, pin)
+}
+
+// testPipeline stages a buffer through two streams in chunks, with the pieces of pinned memory used
+// again and again: a copy may begin when the event says that the memory is free.
+func testPipeline(t *testing.T, dev accel.Device) {
+	const chunk, chunks, pieces = 200_001, 23, 3
+	r := rig{t, dev}
+	source, dest := r.alloc(chunk*chunks), r.alloc(chunk*chunks)
+	var pin [pieces][]byte
+	var full, empty [pieces]accel.Event
+	for i := range pieces {
+		pin[i], full[i], empty[i] = r.pin(chunk), r.event(), r.event()
+	}
+	down, up := r.stream(), r.stream()
+	expect := noise(9, make([]byte, chunk*chunks))
+	r.ok(down.ToDevice(source, expect))
+	for k := range chunks {
+		i, at := k%pieces, accel.Address(k*chunk)
+		r.ok(down.Follow(empty[i]))
+		r.ok(down.ToHost(pin[i], source+at))
+		r.ok(down.Record(full[i]))
+		r.ok(up.Follow(full[i]))
+		r.ok(up.ToDevice(dest+at, pin[i]))
+		r.ok(up.Record(empty[i]))
+	}
+	r.ok(up.Sync())
+	same(t, "through the pipeline", r.read(up, dest, chunk*chunks), expect)
+	r.ok(down.Sync())
+}
+
+// testAdopt checks that the default stream, and one of another's making, are as others.
+func testAdopt(t *testing.T, dev accel.Device) {
+	r := rig{t, dev}
+	a, b := r.alloc(long), r.alloc(long)
+	pin, got := noise(4, r.pin(long)), r.pin(long)
+	mine := r.stream()
+	for _, s := range []accel.Stream{dev.Adopt(0), dev.Adopt(mine.Handle())} {
+		r.ok(s.ToDevice(a, pin))
+		r.ok(s.Within(b, a, long))
+		r.ok(s.Close()) // does nothing
+		r.ok(s.ToHost(got, b))
+		r.ok(s.Sync())
+		same(t, "by an adopted stream", got, pin)
+		clear(got)
+	}
+	if h := dev.Adopt(mine.Handle()).Handle(); h != mine.Handle() {
+		t.Errorf("the handle %#x was adopted as %#x", mine.Handle(), h)
+	}
+	if h := dev.Adopt(0).Handle(); h != 0 {
+		t.Errorf("the default stream's handle is %#x", h)
+	}
+	// The order of the stream and of its adopted self is one.
+	adopted := dev.Adopt(mine.Handle())
+	r.ok(mine.ToDevice(a, pin))
+	r.ok(adopted.Within(b, a, long))
+	r.ok(mine.ToHost(got, b))
+	r.ok(adopted.Sync())
+	same(t, "by one stream under two names", got, pin)
+}
+
+// testThreads has goroutines on threads of their own, and others that move between threads, do
+// everything at the same time.
+func testThreads(t *testing.T, dev accel.Device) {
+	const workers, rounds, n = 16, 20, 50_001
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			if w%2 == 0 { // the thread ends with the goroutine
+				runtime.LockOSThread()
+			}
+			for k := range rounds {
+				if err := everything(dev, uint64(w*1000+k), n+w); err != nil {
+					t.Errorf("worker %d, round %d: %v", w, k, err)
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	group.Wait()
+}
+
+// everything makes, uses, and gives back a piece of everything.
+func everything(dev accel.Device, seed uint64, n int) (err error) {
+	keep := func(f func() error) func() {
+		return func() {
+			if e := f(); e != nil && err == nil {
+				err = e
+			}
+		}
+	}
+	a, err := dev.Alloc(n)
+	if err != nil {
+		return err
+	}
+	defer keep(func() error { return dev.Free(a) })()
+	pin, err := dev.Pin(2 * n)
+	if err != nil {
+		return err
+	}
+	defer keep(func() error { return dev.Unpin(pin) })()
+	s, err := dev.Stream()
+	if err != nil {
+		return err
+	}
+	defer keep(s.Close)()
+	e, err := dev.Event()
+	if err != nil {
+		return err
+	}
+	defer keep(e.Close)()
+	noise(seed, pin[:n])
+	for _, do := range []func() error{
+		func() error { return s.ToDevice(a, pin[:n]) },
+		func() error { return s.ToHost(pin[n:], a) },
+		func() error { return s.Record(e) },
+		e.Sync,
+	} {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	room, err := dev.Room(a + 1)
+	if err != nil {
+		return err
+	}
+	if room != n-1 {
+		return fmt.Errorf("room of %d bytes, want %d", room, n-1)
+	}
+	for i := range n {
+		if pin[i] != pin[n+i] {
+			return fmt.Errorf("byte %d of %d is wrong", i, n)
+		}
+	}
+	return nil
+}
+
+// testSharedStream has many goroutines use one stream, each with memory of its own.
+func testSharedStream(t *testing.T, dev accel.Device) {
+	const workers, rounds, n = 8, 30, 10_000
+	r := rig{t, dev}
+	a, pin := r.alloc(workers*n), r.pin(2*workers*n)
+	s := r.stream()
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			mine, out, back := a+accel.Address(w*n), pin[2*w*n:][:n], pin[(2*w+1)*n:][:n]
+			for k := range uint64(rounds) {
+				noise(uint64(w)<<32|k, out)
+				err := s.ToDevice(mine, out)
+				if err == nil {
+					err = s.ToHost(back, mine)
+				}
+				if err == nil {
+					err = s.Sync()
+				}
+				if err != nil {
+					t.Errorf("worker %d: %v", w, err)
+					return
+				}
+				if string(out) != string(back) {
+					t.Errorf("worker %d, round %d: what came back is another", w, k)
+				}
+			}
+		})
+	}
+	group.Wait()
+}

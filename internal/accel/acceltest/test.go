@@ -1,0 +1,191 @@
+package acceltest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+// Test runs the suite. The driver has a device at least.
+func Test(t *testing.T, d accel.Driver) {
+	n, err := d.Devices()
+	if err != nil || n < 1 {
+		t.Fatalf("%d devices, %v", n, err)
+	}
+	if d.Name() == "" {
+		t.Error("the driver has no name")
+	}
+	t.Run("Index", func(t *testing.T) { testIndex(t, d, n) })
+	for i := range n {
+		dev, err := d.Device(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct {
+			name string
+			run  func(t *testing.T, dev accel.Device)
+		}{
+			{"Allocation", testAllocation}, {"TooMuch", testTooMuch}, {"Again", testAgain},
+			{"Room", testRoom}, {"View", testView}, {"Pin", testPin}, {"Closed", testClosed}, {"Beyond", testBeyond},
+			{"Lengths", testLengths}, {"Nothing", testNothing}, {"Script", testScript}, {"ScriptPageable", testScriptPageable},
+			{"Pageable", testPageable}, {"Adopt", testAdopt},
+			{"Order", testOrder}, {"Event", testEvent}, {"Follow", testFollow}, {"FollowOlder", testFollowOlder}, {"Pipeline", testPipeline},
+			{"Threads", testThreads}, {"SharedStream", testSharedStream},
+		} {
+			t.Run(fmt.Sprintf("%d/%s", i, c.name), func(t *testing.T) { c.run(t, dev) })
+		}
+		if i > 0 {
+			first, err := d.Device(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Run(fmt.Sprintf("%d/Other", i), func(t *testing.T) { testOther(t, first, dev) })
+		}
+	}
+}
+
+func testIndex(t *testing.T, d accel.Driver, n int) {
+	for i := range n {
+		dev, err := d.Device(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := d.Device(i); again != dev || err != nil {
+			t.Errorf("device %d is another one the second time: %v", i, err)
+		}
+		if dev.Index() != i || dev.Model() == "" {
+			t.Errorf("device %d says it is %d, a %q", i, dev.Index(), dev.Model())
+		}
+	}
+	for _, i := range []int{-1, n, n + 1000, -1 << 40, 1 << 40} {
+		_, err := d.Device(i)
+		want(t, err, backend.ErrNotSupported)
+	}
+}
+
+// A rig is a device with memory and a stream, all of which is given back at the end of the test.
+type rig struct {
+	*testing.T
+	dev accel.Device
+}
+
+func (r rig) ok(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r rig) alloc(n int) accel.Address {
+	r.Helper()
+	a, err := r.dev.Alloc(n)
+	r.ok(err)
+	r.Cleanup(func() {
+		if err := r.dev.Free(a); err != nil {
+			r.Error(err)
+		}
+	})
+	return a
+}
+
+func (r rig) pin(n int) []byte {
+	r.Helper()
+	b, err := r.dev.Pin(n)
+	r.ok(err)
+	if len(b) != n {
+		r.Fatalf("%d pinned bytes, want %d", len(b), n)
+	}
+	r.Cleanup(func() {
+		if err := r.dev.Unpin(b); err != nil {
+			r.Error(err)
+		}
+	})
+	return b
+}
+
+// stream is closed first, as cleanups are called from the last to the first: make it last.
+func (r rig) stream() accel.Stream {
+	r.Helper()
+	s, err := r.dev.Stream()
+	r.ok(err)
+	r.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+	return s
+}
+
+func (r rig) event() accel.Event {
+	r.Helper()
+	e, err := r.dev.Event()
+	r.ok(err)
+	r.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+	return e
+}
+
+// read returns device memory.
+func (r rig) read(s accel.Stream, a accel.Address, n int) []byte {
+	r.Helper()
+	b := make([]byte, n)
+	r.ok(s.ToHost(b, a))
+	r.ok(s.Sync())
+	return b
+}
+
+// want fails the test unless err wraps the sentinel, and says something.
+func want(t *testing.T, err, sentinel error) {
+	t.Helper()
+	var f *backend.Fault
+	if !errors.Is(err, sentinel) || !errors.As(err, &f) || f.Text == "" {
+		t.Errorf("error %v, want %v and why", err, sentinel)
+	}
+}
+
+// same fails the test unless two pieces of memory have the same contents.
+func same(t *testing.T, what string, got, expect []byte) {
+	t.Helper()
+	if bytes.Equal(got, expect) {
+		return
+	}
+	if len(got) != len(expect) {
+		t.Fatalf("%s: %d bytes, want %d", what, len(got), len(expect))
+	}
+	bad, first := 0, -1
+	for i := range got {
+		if got[i] != expect[i] {
+			if bad++; first < 0 {
+				first = i
+			}
+		}
+	}
+	t.Fatalf("%s: %d of %d bytes are wrong, the first at %d: %#x, want %#x", what, bad, len(got), first, got[first], expect[first])
+}
+
+// noise fills b with what the seed decides.
+func noise(seed uint64, b []byte) []byte {
+	r := rand.New(rand.NewPCG(seed, 1))
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		x := r.Uint64()
+		b[i], b[i+1], b[i+2], b[i+3] = byte(x), byte(x>>8), byte(x>>16), byte(x>>24)
+		b[i+4], b[i+5], b[i+6], b[i+7] = byte(x>>32), byte(x>>40), byte(x>>48), byte(x>>56)
+	}
+	for ; i < len(b); i++ {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// address is where memory of the host is.
+func address(b []byte) accel.Address { return accel.Address(reflect.ValueOf(b).Pointer()) }

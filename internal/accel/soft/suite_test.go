@@ -1,0 +1,32 @@
+package soft_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+)
+
+func TestSuite(t *testing.T) {
+	for i, c := range []soft.Config{
+		{Memory: 64 << 20},
+		{Devices: 3, Memory: 64 << 20},
+		{HostCanRead: true, Memory: 64 << 20},
+		{Delay: soft.Random(1, 200*time.Microsecond), Memory: 64 << 20},
+		{Lazy: true, Seed: 1, Memory: 64 << 20, Devices: 2},
+		{Lazy: true, Seed: 2, Memory: 64 << 20, HostCanRead: true},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			d := soft.New(c)
+			acceltest.Test(t, d)
+			if err := d.Left(); err != nil {
+				t.Error(err)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
