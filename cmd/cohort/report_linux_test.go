@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +27,11 @@ func init() { rankPrograms[flightProgram] = flightRank }
 // flightRank is one of four ranks, of which one does not do as the others.
 func flightRank(how string) int {
 	signal.Ignore(syscall.SIGTERM) // the others' records are of interest too
-	world, err := cohort.Init(context.Background(), &cohort.Config{Timeout: 2 * time.Second})
+	cfg := cohort.Config{Timeout: 2 * time.Second}
+	if how == "waiting" {
+		cfg.Timeout = 0
+	}
+	world, err := cohort.Init(context.Background(), &cfg)
 	if err != nil {
 		fmt.Println(err)
 		return 3
@@ -47,8 +52,12 @@ func flightRank(how string) int {
 		for { // until it arrives, and after the launcher's SIGCONT
 			runtime.Gosched()
 		}
+	case odd && how == "waiting":
+		awaitRanks(inAllreduce)
+		fmt.Println(os.Getenv(flight.EnvDir))
+		_, err = cohort.Recv(world, x, 0, 5)
 	case odd && how == "killed":
-		awaitRanks(func(d *flight.Dump) bool { return d.Ops[len(d.Ops)-1].Kind.String() == "Allreduce" })
+		awaitRanks(inAllreduce)
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	default:
 		err = cohort.Allreduce(world, x, x, cohort.Sum)
@@ -66,6 +75,8 @@ func flightRank(how string) int {
 	}
 	return 0
 }
+
+func inAllreduce(d *flight.Dump) bool { return d.Ops[len(d.Ops)-1].Kind.String() == "Allreduce" }
 
 // awaitRanks waits until the files of the ranks but 2 are as said.
 func awaitRanks(ready func(*flight.Dump) bool) {
@@ -132,6 +143,50 @@ func TestReport_Jobs(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &out); err != nil || out.Line+"\n" != report && c.how != "killed" || out.Size != 4 || len(out.Ranks) != 4 || len(out.Ops) < 8 {
 			t.Errorf("%s: %v\n%s", c.how, err, text)
 		}
+	}
+}
+
+// TestReport_LauncherKilled kills the launcher: what its ranks did last is where it was to be kept, and
+// nothing is left where it was before.
+func TestReport_LauncherKilled(t *testing.T) {
+	if _, err := os.Stat(memoryFolder); err != nil {
+		t.Skipf("a file system in memory is needed: %v", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := cohortCommand(t, "run", "-n", "4", "--tag=false", "--flight", dir, exe, flightProgram, "waiting")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	memory, err := bufio.NewReader(out).ReadString('\n')
+	memory = strings.TrimSpace(memory)
+	if err != nil || filepath.Dir(memory) != memoryFolder {
+		t.Errorf("the ranks' folder is %q: %v", memory, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	for begun := time.Now(); ; runtime.Gosched() {
+		if _, err := os.Stat(memory); os.IsNotExist(err) {
+			break
+		}
+		if time.Since(begun) > patience {
+			t.Fatalf("%s is still there", memory)
+		}
+	}
+	status, report, stderr := run(t, "report", dir)
+	if want := `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 wait`; status != 0 || !regexp.MustCompile(want).MatchString(report) {
+		t.Errorf("status %d, report %s%s, want %s", status, report, stderr, want)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 4 {
+		t.Errorf("%v in the folder, want the files of 4 ranks: %v", files, err)
 	}
 }
 

@@ -36,6 +36,9 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 	switch {
 	case temporary:
 		keeper.Folder(dir)
+		if keep != "" {
+			keeper.Keep(dir, keep)
+		}
 	case keep != "":
 		dir = keep
 	default:

@@ -31,8 +31,8 @@ func Init() {
 }
 
 // Keeper is a process that outlives a killed launcher for as long as it takes
-// to kill the process groups and remove the folders the launcher had. A nil
-// Keeper does nothing. Methods are safe for concurrent use.
+// to kill the process groups and remove the folders the launcher had, and to
+// keep of them what was to be kept. A nil Keeper does nothing. Methods are safe for concurrent use.
 type Keeper struct {
 	mu   sync.Mutex
 	pipe *os.File // the keeper sees its end when the launcher's last descriptor is closed
@@ -83,6 +83,10 @@ func (k *Keeper) GroupGone(pgid int) { k.say("gone", strconv.Itoa(pgid)) }
 // Folder makes the keeper remove a folder and all in it should the launcher die.
 func (k *Keeper) Folder(path string) { k.say("folder", strconv.Quote(path)) }
 
+// Keep makes the keeper, should the launcher die, copy the files of a folder to another one when the groups
+// have ended, and before it removes folders.
+func (k *Keeper) Keep(from, to string) { k.say("keep", strconv.Quote(from)+" "+strconv.Quote(to)) }
+
 func (k *Keeper) say(what, arg string) {
 	if k == nil {
 		return
@@ -116,6 +120,7 @@ func keep(from io.Reader) {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
 	groups := map[int]bool{}
 	var folders []string
+	var kept [][2]string // from, to
 	for s := bufio.NewScanner(from); s.Scan(); {
 		what, arg, _ := strings.Cut(s.Text(), " ")
 		pgid, _ := strconv.Atoi(arg)
@@ -128,15 +133,62 @@ func keep(from io.Reader) {
 			if path, err := strconv.Unquote(arg); err == nil && filepath.IsAbs(path) {
 				folders = append(folders, path)
 			}
+		case what == "keep":
+			if from, err := strconv.QuotedPrefix(arg); err == nil {
+				to, err := strconv.Unquote(strings.TrimPrefix(arg[len(from):], " "))
+				from, _ = strconv.Unquote(from)
+				if err == nil && filepath.IsAbs(from) && filepath.IsAbs(to) {
+					kept = append(kept, [2]string{from, to})
+				}
+			}
 		}
 	}
 	for pgid := range groups {
 		syscall.Kill(-pgid, syscall.SIGKILL)
 	}
+	for _, k := range kept {
+		awaitEnd(groups)
+		copyFiles(k[0], k[1])
+	}
 	for _, path := range folders {
 		// A process that has been killed may write until it has really ended.
 		for end := time.Now().Add(5 * time.Second); os.RemoveAll(path) != nil && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// awaitEnd waits for process groups that have been killed to end, not for ever: until then they may write.
+func awaitEnd(groups map[int]bool) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		left := false
+		for pgid := range groups {
+			left = left || syscall.Kill(-pgid, 0) == nil
+		}
+		if !left {
+			return
+		}
+	}
+}
+
+// copyFiles copies the files of a folder, if it is there, to another. One that cannot be written as a whole
+// is left out: there is nobody to tell.
+func copyFiles(from, to string) {
+	entries, _ := os.ReadDir(from)
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(from, e.Name()))
+		if err != nil {
+			continue
+		}
+		part := filepath.Join(to, "."+e.Name()+".part")
+		if err = os.WriteFile(part, b, 0o600); err == nil {
+			err = os.Rename(part, filepath.Join(to, e.Name()))
+		}
+		if err != nil {
+			os.Remove(part)
 		}
 	}
 }
