@@ -238,7 +238,8 @@ func download(b []byte, src place) error {
 		}
 		s := &r.slots[k%2]
 		if err = s.marks[0].wait(); err == nil {
-			blit(b[k*r.chunk:min((k+1)*r.chunk, len(b))], s.b)
+			part := b[k*r.chunk : min((k+1)*r.chunk, len(b))]
+			blit(part, s.b[:len(part)])
 		}
 	}
 	return r.close(err)
