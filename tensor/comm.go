@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -67,6 +68,7 @@ func (cfg *Config) settle() (Config, error) {
 type Comm struct {
 	*core
 	coll, head, load *cohort.Comm // the core's, or handles of them with a context of their own
+	ctx              context.Context
 }
 
 // core is what all handles of a communicator share.
@@ -77,6 +79,9 @@ type core struct {
 	queue            queue
 	messages         messages
 
+	// spoiled is why there are no collectives any more, which the other ranks may not know.
+	spoiled atomic.Pointer[error]
+
 	closing sync.Mutex
 	closed  bool
 }
@@ -86,7 +91,8 @@ type core struct {
 //
 // Collective over c.
 //
-// Errors: [cohort.ErrInit] for a setting that is not allowed; what [cohort.Comm.Dup] says.
+// Errors: [cohort.ErrInit] for a setting that is not allowed; [cohort.ErrMismatch] if the ranks' chunks
+// differ; what [cohort.Comm.Dup] says.
 func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
 	s, err := cfg.settle()
 	if err != nil {
@@ -98,10 +104,32 @@ func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
 			return nil, errors.Join(failed("newcomm", err), k.closeAll())
 		}
 	}
+	if err := k.agree(); err != nil {
+		return nil, errors.Join(failed("newcomm", err), k.closeAll())
+	}
 	k.direct = k.takesDevices()
 	k.queue.init()
 	k.messages.init(k)
-	return &Comm{core: k, coll: k.coll, head: k.head, load: k.load}, nil
+	return &Comm{core: k, coll: k.coll, head: k.head, load: k.load, ctx: context.Background()}, nil
+}
+
+// agree checks that what must be the same on all ranks is.
+func (k *core) agree() error {
+	ends := []int64{int64(k.cfg.Chunk), -int64(k.cfg.Chunk)}
+	if err := cohort.Allreduce(k.coll, ends, ends, cohort.Max); err != nil {
+		return err
+	}
+	if most, least := ends[0], -ends[1]; most != least {
+		return fault(cohort.ErrMismatch, "the chunk (COHORT_TENSOR_CHUNK) is %d bytes on one rank, and %d on another", least, most)
+	}
+	return nil
+}
+
+// spoil ends the collectives here, and if the backend can do that those that other ranks wait in: this
+// rank has failed where they cannot see it.
+func (k *core) spoil(err error) {
+	k.spoiled.CompareAndSwap(nil, &err)
+	_ = k.coll.Revoke() // without it the others wait until their deadline, or the job's end
 }
 
 func (k *core) closeAll() error {
@@ -122,11 +150,18 @@ func (c *Comm) Size() int { return c.coll.Size() }
 
 // WithContext returns a handle of the same communicator whose operations end when ctx does.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
-	return &Comm{core: c.core, coll: c.core.coll.WithContext(ctx), head: c.core.head.WithContext(ctx), load: c.core.load.WithContext(ctx)}
+	if c == nil || c.core == nil {
+		return c
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	k := c.core
+	return &Comm{core: k, coll: k.coll.WithContext(ctx), head: k.head.WithContext(ctx), load: k.load.WithContext(ctx), ctx: ctx}
 }
 
-// Close waits for the operations under way, and frees the communicator. Operations after it give
-// [cohort.ErrClosed].
+// Close waits for the operations under way, and frees the communicator. Receives and probes for which
+// no message has come end with [cohort.ErrClosed], as do operations after it.
 //
 // Collective.
 func (c *Comm) Close() error {
@@ -138,6 +173,6 @@ func (c *Comm) Close() error {
 	}
 	k.closed = true
 	k.queue.close()
-	k.messages.close()
-	return k.closeAll()
+	err := k.messages.close()
+	return errors.Join(err, k.closeAll())
 }

@@ -1,0 +1,148 @@
+package tensor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// envelopeOf writes an envelope by its description in message.go.
+func envelopeOf(version, flags byte, kind backend.Kind, piece, number uint32, shape []uint64, payload string) []byte {
+	b := []byte{version, flags, byte(kind), byte(len(shape))}
+	b = binary.LittleEndian.AppendUint32(b, piece)
+	b = binary.LittleEndian.AppendUint32(b, number)
+	for _, n := range shape {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return append(b, payload...)
+}
+
+func TestEnvelope(t *testing.T) {
+	wide := make([]int, maxDims)
+	for i := range wide {
+		wide[i] = 1
+	}
+	wide[3] = 1 << 20
+	for _, c := range []struct {
+		name string
+		p    parcel
+		want []byte
+	}{
+		{"no dimensions", parcel{kind: backend.Uint16, size: 2, host: []byte{7, 8}}, envelopeOf(1, 1, backend.Uint16, 4096, 9, nil, "\x07\x08")},
+		{"two", parcel{kind: backend.Int8, shape: []int{2, 3}, size: 6, host: []byte("abcdef")}, envelopeOf(1, 1, backend.Int8, 4096, 9, []uint64{2, 3}, "abcdef")},
+		{"empty", parcel{kind: backend.Float64, shape: []int{5, 0}}, envelopeOf(1, 1, backend.Float64, 4096, 9, []uint64{5, 0}, "")},
+		{"empty on a device", parcel{kind: backend.Float64, shape: []int{0}, dev: &Device{}}, envelopeOf(1, 1, backend.Float64, 4096, 9, []uint64{0}, "")},
+		{"short on a device", parcel{kind: backend.Int8, shape: []int{2}, size: 2, dev: &Device{}}, envelopeOf(1, 0, backend.Int8, 4096, 9, []uint64{2}, "")},
+		{"the longest inside", parcel{kind: backend.Uint8, shape: []int{1004}, size: 1004, host: make([]byte, 1004)}, envelopeOf(1, 1, backend.Uint8, 4096, 9, []uint64{1004}, string(make([]byte, 1004)))},
+		{"one byte more", parcel{kind: backend.Uint8, shape: []int{1005}, size: 1005, host: make([]byte, 1005)}, envelopeOf(1, 0, backend.Uint8, 4096, 9, []uint64{1005}, "")},
+		{"many", parcel{kind: backend.Complex128, shape: wide, size: 16 << 20, host: make([]byte, 16<<20)}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := new(letter)
+			b := l.write(&c.p, 4096, 9)
+			if c.want != nil && !bytes.Equal(b, c.want) {
+				t.Fatalf("the envelope is\n%q, want\n%q", b, c.want)
+			}
+			back := new(letter)
+			if err := back.read(copy(back.b[:], b), 9); err != nil {
+				t.Fatal(err)
+			}
+			if err := back.matches(&c.p); err != nil || back.size != c.p.size || back.piece != 4096 || back.number != 9 {
+				t.Errorf("%v; %d bytes in pieces of %d under tag %d", err, back.size, back.piece, back.number)
+			}
+			if inside := c.p.size == 0 || c.p.dev == nil && len(c.want) == len(b) && len(b) > envelopeHead+8*len(c.p.shape); inside != (back.inside != nil) {
+				t.Errorf("payload inside: %t, want %t", back.inside != nil, inside)
+			}
+			if back.inside != nil && !bytes.Equal(back.inside, c.p.host) {
+				t.Errorf("the payload is %q, want %q", back.inside, c.p.host)
+			}
+		})
+	}
+}
+
+func TestEnvelopeWrong(t *testing.T) {
+	const f32 = backend.Float32
+	for _, c := range []struct {
+		name     string
+		b        []byte
+		sentinel error
+	}{
+		{"nothing", nil, cohort.ErrInternal},
+		{"too short", []byte{1, 0, byte(f32), 0, 0, 4, 0, 0, 0, 0, 0}, cohort.ErrInternal},
+		{"another version", envelopeOf(2, 0, f32, 4096, 0, []uint64{100}, ""), cohort.ErrMismatch},
+		{"flags", envelopeOf(1, 2, f32, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
+		{"bool", envelopeOf(1, 0, backend.Bool, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
+		{"loc", envelopeOf(1, 0, backend.Loc, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
+		{"kind", envelopeOf(1, 0, 255, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
+		{"too many dimensions", envelopeOf(1, 1, backend.Int8, 4096, 0, ones(maxDims+1), "x"), cohort.ErrInternal},
+		{"dimensions that are not there", envelopeOf(1, 0, f32, 4096, 0, []uint64{100}, "")[:19], cohort.ErrInternal},
+		{"pieces of nothing", envelopeOf(1, 0, f32, 0, 0, []uint64{100}, ""), cohort.ErrInternal},
+		{"long pieces", envelopeOf(1, 0, f32, chunkMost+1, 0, []uint64{100}, ""), cohort.ErrInternal},
+		{"tag", envelopeOf(1, 0, f32, 4096, 1000, []uint64{100}, ""), cohort.ErrInternal},
+		{"negative length", envelopeOf(1, 0, f32, 4096, 0, []uint64{1 << 63}, ""), cohort.ErrInternal},
+		{"too many elements", envelopeOf(1, 0, f32, 4096, 0, []uint64{1 << 40, 1 << 40}, ""), cohort.ErrInternal},
+		{"too many bytes", envelopeOf(1, 0, backend.Complex128, 4096, 0, []uint64{1 << 60}, ""), cohort.ErrInternal},
+		{"too little inside", envelopeOf(1, 1, f32, 4096, 0, []uint64{2}, "1234567"), cohort.ErrInternal},
+		{"too much inside", envelopeOf(1, 1, f32, 4096, 0, []uint64{2}, "123456789"), cohort.ErrInternal},
+		{"inside without the flag", envelopeOf(1, 0, f32, 4096, 0, []uint64{2}, "12345678"), cohort.ErrInternal},
+		{"nothing without the flag", envelopeOf(1, 0, f32, 4096, 0, []uint64{0}, ""), cohort.ErrInternal},
+		{"the flag without anything", envelopeOf(1, 1, f32, 4096, 0, []uint64{2}, ""), cohort.ErrInternal},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := new(letter)
+			if err := l.read(copy(l.b[:], c.b), 999); !errors.Is(err, c.sentinel) {
+				t.Errorf("error %v, want %v", err, c.sentinel)
+			}
+		})
+	}
+	l := new(letter)
+	if err := l.read(len(l.b)+1, 9); !errors.Is(err, cohort.ErrInternal) {
+		t.Errorf("more bytes than there is room: %v", err)
+	}
+}
+
+func ones(n int) []uint64 {
+	lens := make([]uint64, n)
+	for i := range lens {
+		lens[i] = 1
+	}
+	return lens
+}
+
+// Whatever arrives, what is read from it is consistent, and is what was written.
+func FuzzEnvelope(f *testing.F) {
+	f.Add(envelopeOf(1, 1, backend.Float32, 1<<20, 3, []uint64{2, 1}, "12345678"))
+	f.Add(envelopeOf(1, 0, backend.Complex128, 1<<20, 3, []uint64{1 << 20, 2, 1 << 20}, ""))
+	f.Add(envelopeOf(1, 1, backend.Int64, 1<<20, 0, []uint64{0, 1 << 62}, ""))
+	f.Add(envelopeOf(1, 0, backend.Int8, 1<<20, 0, []uint64{1 << 62, 2}, ""))
+	f.Add([]byte(strings.Repeat("\x01", envelopeMost)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := new(letter)
+		n := copy(l.b[:], b)
+		if l.read(n, 1000) != nil {
+			return
+		}
+		size := int(sizes[l.kind])
+		for _, d := range l.shape() {
+			if d < 0 {
+				t.Fatalf("the shape is %v", l.shape())
+			}
+			size *= d
+		}
+		if size != l.size || l.size < 0 || l.number > 1000 || l.inside != nil && len(l.inside) != l.size {
+			t.Fatalf("%v%v: %d bytes, %d inside, tag %d", l.kind, l.shape(), l.size, len(l.inside), l.number)
+		}
+		p := parcel{kind: l.kind, shape: l.shape(), size: l.size, host: l.inside}
+		if l.inside == nil {
+			p.dev = &Device{}
+		}
+		if again := new(letter).write(&p, l.piece, l.number); !bytes.Equal(again, b[:n]) {
+			t.Fatalf("it is written as\n%q, and was\n%q", again, b[:n])
+		}
+	})
+}

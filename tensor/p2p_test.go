@@ -1,0 +1,371 @@
+package tensor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// stuff fills a tensor on a device with bytes that a number decides.
+func stuff[T cohort.Number](d *Device, seed int, shape ...int) (*Tensor[T], error) {
+	t, err := New[T](shape...)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := 0, view.Bytes(t.data); i < len(b); i++ {
+		b[i] = byte((seed*1000003 + i) * 2654435761 >> 13)
+	}
+	if d == CPU {
+		return t, nil
+	}
+	u, err := NewOn[T](d, shape...)
+	if err == nil {
+		err = Copy(u, t)
+	}
+	return u, err
+}
+
+// holds returns an error unless a tensor has what stuff makes with the number and the shape.
+func holds[T cohort.Number](t *Tensor[T], seed int, shape ...int) error {
+	want, err := stuff[T](CPU, seed, shape...)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(t.Shape(), want.Shape()) {
+		return fmt.Errorf("the shape is %v, want %v", t.Shape(), shape)
+	}
+	got, err := New[T](shape...)
+	if err == nil {
+		err = Copy(got, t)
+	}
+	if err == nil && !bytes.Equal(view.Bytes(got.data), view.Bytes(want.data)) {
+		err = fmt.Errorf("%v has other bytes than number %d", t, seed)
+	}
+	return err
+}
+
+// messageComm returns a communicator for messages in short pieces.
+func messageComm(world *cohort.Comm) (*Comm, error) { return NewComm(world, &Config{Chunk: 1 << 10}) }
+
+// softDevices returns the processor, and devices of a new driver.
+func softDevices(c soft.Config) (devs []*Device, drv *soft.Driver, err error) {
+	drv = soft.New(c)
+	n, err := drv.Devices()
+	devs = []*Device{CPU}
+	for i := 0; err == nil && i < n; i++ {
+		acc, e := drv.Device(i)
+		devs, err = append(devs, newDevice("soft", acc)), e
+	}
+	return devs, drv, err
+}
+
+// left gives up what devices keep, and returns an error if anything else is left.
+func left(devs []*Device, drv *soft.Driver) error {
+	for _, d := range devs {
+		d.Trim()
+	}
+	return errors.Join(drv.Left(), drv.Close())
+}
+
+// ways are how a tensor gets from a rank to the next one and from the one before.
+var ways = []string{"isend, recv", "irecv, send", "isend, recvalloc", "sendrecv", "isend, irecv", "isend, probe, recvalloc"}
+
+// pass sends a tensor on one device to the next rank, and receives one onto another device from the rank before.
+func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (err error) {
+	n, me := c.Size(), c.Rank()
+	next, prev := (me+1)%n, (me+n-1)%n
+	send, err := stuff[T](from, me, shape...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, send.Close()) }()
+	recv, err := NewOn[T](to, shape...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, recv.Close()) }()
+	const tag = 5
+	var st cohort.Status
+	var h, g *Handle
+	switch way {
+	case "isend, recv":
+		if h, err = Isend(c, send, next, tag); err == nil {
+			st, err = Recv(c, recv, prev, tag)
+		}
+	case "irecv, send":
+		if g, err = Irecv(c, recv, cohort.AnySource, cohort.AnyTag); err == nil {
+			err = Send(c, send, next, tag)
+		}
+	case "isend, irecv":
+		if h, err = Isend(c, send, next, tag); err == nil {
+			g, err = Irecv(c, recv, prev, cohort.AnyTag)
+		}
+	case "sendrecv":
+		st, err = Sendrecv(c, send, next, tag, recv, prev, tag)
+	case "isend, probe, recvalloc":
+		if h, err = Isend(c, send, next, tag); err != nil {
+			break
+		}
+		var in Info
+		if in, err = c.Probe(cohort.AnySource, cohort.AnyTag); err != nil {
+			break
+		}
+		if in.Source != prev || in.Tag != tag || in.Type != kindOf[T]() || !slices.Equal(in.Shape, shape) {
+			return fmt.Errorf("probed %+v, want %v%v from %d", in, kindOf[T](), shape, prev)
+		}
+		fallthrough
+	case "isend, recvalloc":
+		if h == nil {
+			h, err = Isend(c, send, next, tag)
+		}
+		if err == nil {
+			var got *Tensor[T]
+			if got, st, err = RecvAlloc[T](c, to, prev, tag); err == nil {
+				err = errors.Join(recv.Close())
+				recv = got
+			}
+		}
+	}
+	if err = errors.Join(err, WaitAll(h, g)); err != nil {
+		return err
+	}
+	if g != nil {
+		st = g.Status()
+	}
+	if st.Source != prev || st.Tag != tag {
+		return fmt.Errorf("the status is %+v", st)
+	}
+	return holds(recv, prev, shape...)
+}
+
+// passes tries all ways between all kinds of devices.
+func passes[T cohort.Number](c *Comm, devs []*Device, shapes [][]int, ways ...string) error {
+	for i, from := range devs {
+		to := devs[(i+1)%len(devs)]
+		for _, shape := range shapes {
+			for _, way := range ways {
+				if err := pass[T](c, way, from, to, shape); err != nil {
+					return fmt.Errorf("rank %d: %s of %v%v from %v to %v: %w", c.Rank(), way, kindOf[T](), shape, from, to, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+type celsius float32
+
+// The shapes go from nothing over the longest inside an envelope to several pieces.
+var (
+	shapes = [][]int{{}, {0}, {3, 0, 2}, {1}, {5}, {2, 3, 4}, {125, 2}, {1, 1021}, {64, 16}, {9, 11, 13}}
+	few    = [][]int{{}, {3, 0}, {7}, {30, 41}}
+)
+
+func passAll(c *Comm, devs []*Device) error {
+	return errors.Join(
+		passes[float32](c, devs, shapes, ways...),
+		passes[float64](c, devs, few, ways[:3]...),
+		passes[int8](c, devs, shapes, ways[0]),
+		passes[int16](c, devs, few, ways[1]),
+		passes[int32](c, devs, few, ways[2]),
+		passes[int64](c, devs, few, ways[3]),
+		passes[int](c, devs, few, ways[4]),
+		passes[uint8](c, devs, few, ways[5]),
+		passes[uint16](c, devs, few, ways[0]),
+		passes[uint32](c, devs, few, ways[1]),
+		passes[uint64](c, devs, few, ways[2]),
+		passes[uint](c, devs, few, ways[3]),
+		passes[uintptr](c, devs, few, ways[4]),
+		passes[cohort.Float16](c, devs, few, ways[5]),
+		passes[cohort.BFloat16](c, devs, few, ways[0]),
+		passes[complex64](c, devs, few, ways[1]),
+		passes[complex128](c, devs, few, ways[2]),
+		passes[celsius](c, devs, few, ways[4]),
+	)
+}
+
+// passAround is passAll on a rank, which must leave nothing behind.
+func passAround(world *cohort.Comm, settings *Config, config soft.Config) error {
+	devs, drv, err := softDevices(config)
+	if err != nil {
+		return err
+	}
+	c, err := NewComm(world, settings)
+	if err != nil {
+		return err
+	}
+	if err = passAll(c, devs); err == nil {
+		err = c.Close()
+	}
+	return errors.Join(err, left(devs, drv))
+}
+
+func TestMessages(t *testing.T) {
+	onRanks(t, []int{1, 2, 3}, func(_ *testing.T, world *cohort.Comm) error {
+		return passAround(world, &Config{Chunk: 1 << 10}, soft.Config{Devices: 2})
+	})
+}
+
+// A device whose work comes when it is waited for, in any order among streams.
+func TestMessagesLazy(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		return passAround(world, &Config{Chunk: 1 << 10}, soft.Config{Lazy: true, Seed: uint64(world.Rank())})
+	})
+}
+
+// Where libraries take devices' memory it is given to them as it is: nothing is copied but what came in
+// an envelope.
+func TestMessagesDirect(t *testing.T) {
+	onRanks(t, []int{2}, direct)
+}
+
+func direct(_ *testing.T, world *cohort.Comm) error {
+	devs, drv, err := softDevices(soft.Config{HostCanRead: true})
+	if err != nil {
+		return err
+	}
+	c, err := NewComm(world, &Config{Chunk: 1 << 10, Direct: "on"})
+	if err != nil {
+		return err
+	}
+	if err = passAll(c, devs); err != nil {
+		return err
+	}
+	other := 1 - world.Rank()
+	send, err := stuff[int32](devs[1], 1, 1000)
+	if err != nil {
+		return err
+	}
+	recv, err := NewOn[int32](devs[1], 1000)
+	if err != nil {
+		return err
+	}
+	before := drv.Stats()
+	if _, err = Sendrecv(c, send, other, 0, recv, other, 0); err != nil {
+		return err
+	}
+	if after := drv.Stats(); after.ToHost != before.ToHost || after.ToDevice != before.ToDevice {
+		err = fmt.Errorf("copies were made: %+v, before %+v", after, before)
+	}
+	return errors.Join(err, holds(recv, 1, 1000), send.Close(), recv.Close(), c.Close(), left(devs, drv))
+}
+
+// The same on every way to start ranks.
+func TestMessagesProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: processes take a second each")
+	}
+	onProcesses(t, []int{2}, "messages")
+}
+
+func init() {
+	programs["messages"] = func(world *cohort.Comm) error {
+		return errors.Join(
+			passAround(world, &Config{Chunk: 1 << 10}, soft.Config{}),
+			direct(nil, world),
+			mixed(world),
+			storm(world, 60),
+		)
+	}
+}
+
+// mixed sends long tensors between two ranks whose pieces are of the default length, and does what else
+// depends on the library beneath.
+func mixed(world *cohort.Comm) error {
+	c, err := NewComm(world, nil)
+	if err != nil {
+		return err
+	}
+	devs, drv, err := softDevices(soft.Config{})
+	if err == nil {
+		err = passes[float64](c, devs, [][]int{{1<<20 + 1}}, ways[0], ways[1], ways[3])
+	}
+	if err == nil {
+		err = templates(c, devs)
+	}
+	return errors.Join(err, c.Close(), left(devs, drv))
+}
+
+// Wrong templates give errors that name both, and the next message is right.
+func TestMessagesMismatch(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := messageComm(world)
+		if err != nil {
+			return err
+		}
+		devs, drv, err := softDevices(soft.Config{})
+		if err == nil {
+			err = templates(c, devs)
+		}
+		return errors.Join(err, c.Close(), left(devs, drv))
+	})
+}
+
+func templates(c *Comm, devs []*Device) error {
+	other, me := 1-c.Rank(), c.Rank()
+	var all []error
+	mismatch := func(st cohort.Status, err error, words ...string) {
+		if !errors.Is(err, cohort.ErrMismatch) || st.Source != other || st.Tag != 3 {
+			all = append(all, fmt.Errorf("a wrong template: %+v, %v", st, err))
+			return
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				all = append(all, fmt.Errorf("%q does not name %s", err, w))
+			}
+		}
+	}
+	for _, d := range devs {
+		for _, shape := range [][]int{{2, 3}, {20, 300}} {
+			n := shape[0] * shape[1]
+			send, err := stuff[float32](d, me, shape...)
+			if err != nil {
+				return err
+			}
+			const sends = 6
+			hs := make([]*Handle, sends)
+			for i := range hs {
+				if hs[i], err = Isend(c, send, other, 3); err != nil {
+					return err
+				}
+			}
+			flat, err1 := stuff[float32](d, 77, n)
+			ints, err2 := stuff[int32](d, 78, shape...)
+			right, err3 := NewOn[float32](d, shape...)
+			if err = errors.Join(err1, err2, err3); err != nil {
+				return err
+			}
+			theirs := fmt.Sprintf("float32%v", shape)
+			st, err := Recv(c, flat, other, 3)
+			mismatch(st, err, theirs, fmt.Sprintf("float32[%d]", n))
+			st, err = Recv(c, ints, other, 3)
+			mismatch(st, err, theirs, fmt.Sprintf("int32%v", shape))
+			h, err := Irecv(c, flat, cohort.AnySource, 3)
+			if err != nil {
+				return err
+			}
+			err = h.Wait()
+			mismatch(h.Status(), err, theirs)
+			none, st, err := RecvAlloc[float64](c, d, other, 3)
+			mismatch(st, err, theirs, "float64")
+			if none != nil {
+				all = append(all, fmt.Errorf("RecvAlloc of a wrong type: %v", none))
+			}
+			st, err = Sendrecv(c, right, cohort.ProcNull, 0, flat, other, 3)
+			mismatch(st, err, theirs)
+			if _, err = Recv(c, right, other, 3); err != nil {
+				return err
+			}
+			all = append(all, holds(right, other, shape...), holds(flat, 77, n), holds(ints, 78, shape...), WaitAll(hs...),
+				send.Close(), flat.Close(), ints.Close(), right.Close())
+		}
+	}
+	return errors.Join(all...)
+}
