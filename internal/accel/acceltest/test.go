@@ -172,17 +172,19 @@ func same(t *testing.T, what string, got, expect []byte) {
 	t.Fatalf("%s: %d of %d bytes are wrong, the first at %d: %#x, want %#x", what, bad, len(got), first, got[first], expect[first])
 }
 
-// noise fills b with what the seed decides.
+// noise fills b with what the seed decides, and returns it: a tile of random bytes, of a prime length so
+// that pieces which change places are seen.
 func noise(seed uint64, b []byte) []byte {
+	var tile [8191]byte
 	r := rand.New(rand.NewPCG(seed, 1))
-	i := 0
-	for ; i+8 <= len(b); i += 8 {
-		x := r.Uint64()
-		b[i], b[i+1], b[i+2], b[i+3] = byte(x), byte(x>>8), byte(x>>16), byte(x>>24)
-		b[i+4], b[i+5], b[i+6], b[i+7] = byte(x>>32), byte(x>>40), byte(x>>48), byte(x>>56)
+	for i := range tile {
+		if i >= len(b) {
+			break
+		}
+		tile[i] = byte(r.Uint32())
 	}
-	for ; i < len(b); i++ {
-		b[i] = byte(r.Uint32())
+	for i := 0; i < len(b); {
+		i += copy(b[i:], tile[:])
 	}
 	return b
 }

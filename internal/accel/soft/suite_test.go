@@ -11,12 +11,12 @@ import (
 
 func TestSuite(t *testing.T) {
 	for i, c := range []soft.Config{
-		{Memory: 64 << 20},
-		{Devices: 3, Memory: 64 << 20},
-		{HostCanRead: true, Memory: 64 << 20},
-		{Delay: soft.Random(1, 200*time.Microsecond), Memory: 64 << 20},
-		{Lazy: true, Seed: 1, Memory: 64 << 20, Devices: 2},
-		{Lazy: true, Seed: 2, Memory: 64 << 20, HostCanRead: true},
+		{Memory: 32 << 20},
+		{Devices: 2, Memory: 32 << 20},
+		{HostCanRead: true, Memory: 32 << 20},
+		{Delay: soft.Random(1, 200*time.Microsecond), Memory: 32 << 20},
+		{Lazy: true, Seed: 1, Memory: 32 << 20},
+		{Lazy: true, Seed: 2, Memory: 32 << 20, HostCanRead: true},
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			d := soft.New(c)
