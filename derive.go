@@ -181,6 +181,9 @@ func (c *Comm) agree() (uint32, error) {
 		for _, w := range all {
 			id = max(id, uint32(w.color))
 		}
+		if err := spent(id); err != nil {
+			return 0, err
+		}
 		all[k.rank] = wish{}
 		if ids.claim(id) {
 			all[k.rank].color = 1
@@ -275,6 +278,9 @@ func (c *Comm) agreeGroup(g *Group, members []int, tag int) (uint32, error) {
 		mine.id, mine.ok = ids.propose(attempt, uint32(mine.group)), 1
 		all, err := c.star(g.Rank(), members, tag, mine)
 		if err != nil {
+			return 0, err
+		}
+		if err := spent(all.id); err != nil {
 			return 0, err
 		}
 		mine.id = all.id

@@ -1,6 +1,9 @@
 package cohort
 
-import "sync"
+import (
+	"fmt"
+	"sync"
+)
 
 // idSpace hands out the context ids of communicators: numbers that are unique
 // among the communicators that share a rank.
@@ -9,9 +12,12 @@ import "sync"
 // every member claims it. A claim fails where another communicator that is made
 // at the same time, by another goroutine, has claimed the same number; then all
 // members try again (as MPICH does with its masks of free ids).
+//
+// No number is given twice, also not when its communicator has been closed: a message of the old one may
+// still be under way to a rank that has not closed it.
 type idSpace struct {
 	mu      sync.Mutex
-	next    uint32              // no communicator has this id or one above
+	next    uint32              // no communicator has this id or one above; shelterID at most
 	making  int                 // agreements under way
 	claimed map[uint32]struct{} // ids claimed while any has been
 }
@@ -44,10 +50,21 @@ func (s *idSpace) propose(attempt, salt uint32) uint32 {
 	return s.next + (salt*2654435761+attempt*40503)>>7%spread
 }
 
+// spent is the error of all members where the number that they have agreed on is beyond the last one.
+func spent(id uint32) error {
+	if id < shelterID {
+		return nil
+	}
+	return fault(ErrAlloc, fmt.Sprintf("all %d numbers for communicators have been used in this job: make communicators once, and keep them", shelterID))
+}
+
 // claim takes an id and reports whether it was free.
 func (s *idSpace) claim(id uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if id >= shelterID {
+		return false // the mpi backend's Shrink asks for it, and gives up in the end
+	}
 	if _, taken := s.claimed[id]; taken {
 		return false
 	}

@@ -100,6 +100,9 @@ func (s *shrinking) run(r *recovery, b *backend.Bound) error {
 		r.doing = "Shrink"
 		switch s.phase {
 		case agreeLost:
+			if err := spent(rec.Number); err != nil {
+				return err
+			}
 			s.id, s.lost, s.gone = rec.Number, rec.Lost, rec.Gone
 			s.phase = agreeClaim
 		case agreeClaim:

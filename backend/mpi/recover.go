@@ -262,7 +262,7 @@ func (c *comm) remade(data libmpi.Comm, ids backend.Claimer, attempt uint32) (*c
 	}
 	id := uint32(all[0])
 	if !ids.Claim(id) { // by another communicator that is being made; not a reason to end what others do
-		return nil, 0, &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("context id %d is taken", id)}
+		return nil, 0, &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("context id %d is taken, or beyond the last one", id)}
 	}
 	return &comm{p: c.p, data: data, ctl: ctl, rank: rank, size: size, world: world}, id, nil
 }
