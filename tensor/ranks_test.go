@@ -35,6 +35,8 @@ var programs = map[string]func(world *cohort.Comm) error{}
 // asProgram has the name of a process's program.
 const asProgram = "TENSOR_TEST_PROGRAM"
 
+var racing bool // set by race_test.go
+
 // patience is after how long a job is taken for stuck: it ends with a dump of all goroutines. No machine
 // is so slow.
 const patience = 4 * time.Minute

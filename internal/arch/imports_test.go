@@ -31,7 +31,7 @@ var users = map[string][]string{
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
 	"internal/flight":            {"", "cmd/cohort", "internal/remote"},
-	"internal/kernel":            {"", "coll", "internal/direct/directtest"},
+	"internal/kernel":            {"", "coll", "tensor", "internal/direct/directtest"},
 	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen":        nil, // go generate
 	"internal/match":             {"backend/*"},

@@ -1,0 +1,5 @@
+//go:build race
+
+package tensor
+
+func init() { racing = true }

@@ -1,0 +1,204 @@
+package tensor
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
+
+// What is here moves a job's pieces between a device and pinned memory.
+
+// slot is pinned memory for a piece.
+type slot struct {
+	in, out       []byte // of what is read, and of what is written; one memory if both are on one device
+	pins          [2]*pin
+	loaded, saved accel.Event
+	saving        bool // a copy from it may be under way
+}
+
+const (
+	slotsMost = 4 // for a piece that is reduced, one that is written, and
+	ahead     = 2 // those that are read
+)
+
+// mark notes what is in the tensors' streams, for copies to come after it.
+func (j *job) mark() *job {
+	for _, s := range [...]*side{&j.in, &j.out} {
+		if s.dev == nil || s.blocks == 0 || j.early != nil {
+			continue
+		}
+		if s == &j.out && j.in.ready != nil && j.in.dev == s.dev && j.in.stream.Handle() == s.stream.Handle() {
+			continue
+		}
+		if s.ready, j.early = s.dev.takeEvent(); j.early == nil {
+			j.early = s.stream.Record(s.ready)
+		}
+	}
+	return j
+}
+
+// prepare starts the first copies to the host, behind the work that mark has noted. What the root
+// package looks at itself has to be there.
+func (j *job) prepare() (err error) {
+	for _, s := range [...]*side{&j.in, &j.out} {
+		if s.ready != nil && (!s.staged() || j.c.ctx.Done() != nil) {
+			if err := j.await(s.ready); err != nil {
+				return err
+			}
+		}
+	}
+	if j.in.staged() {
+		if j.load, err = j.in.dev.takeStream(); err == nil {
+			err = j.load.Follow(j.in.ready)
+		}
+	}
+	if err == nil && j.out.staged() {
+		if j.save, err = j.out.dev.takeStream(); err == nil {
+			ready := j.out.ready
+			if ready == nil {
+				ready = j.in.ready
+			}
+			err = j.save.Follow(ready)
+		}
+	}
+	if err == nil {
+		err = j.read(ahead)
+	}
+	return err
+}
+
+// await waits for an event for as long as the context says.
+func (j *job) await(e accel.Event) error {
+	if j.c.ctx.Done() == nil {
+		return e.Sync()
+	}
+	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		if done, err := e.Done(); done || err != nil {
+			return err
+		}
+		select {
+		case <-j.c.ctx.Done():
+			return j.c.late()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// read starts the copies to the host of all pieces up to one.
+func (j *job) read(last int) error {
+	if !j.in.staged() {
+		return nil
+	}
+	for ; j.loads < min(last+1, j.pieces); j.loads++ {
+		s, err := j.slot(j.loads)
+		if err != nil {
+			return err
+		}
+		lo, k := j.piece(j.loads)
+		bytes, first := k*j.elem, 0
+		if j.shared && j.in.blocks < j.out.blocks { // in place, the block of this rank
+			first = j.c.Rank()
+		}
+		for b := range j.in.blocks {
+			at := j.in.at + accel.Address((b*j.n+lo)*j.elem)
+			if err := j.load.ToHost(s.in[(first+b)*bytes:(first+b+1)*bytes], at); err != nil {
+				return err
+			}
+		}
+		if err := j.load.Record(s.loaded); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write starts the copies of a piece to the device.
+func (j *job) write(s *slot, i int) error {
+	lo, k := j.piece(i)
+	bytes := k * j.elem
+	s.saving = true
+	for b := range j.out.blocks {
+		at := j.out.at + accel.Address((b*j.n+lo)*j.elem)
+		if err := j.save.ToDevice(at, s.out[b*bytes:(b+1)*bytes]); err != nil {
+			return err
+		}
+	}
+	return j.save.Record(s.saved)
+}
+
+// slot returns a piece's pinned memory, from which no copy is under way.
+func (j *job) slot(i int) (s *slot, err error) {
+	s = &j.slots[i%slotsMost]
+	if s.saving {
+		if err := s.saved.Sync(); err != nil {
+			return nil, err
+		}
+		s.saving = false
+	}
+	in, out := 0, 0
+	if j.in.staged() {
+		in = j.in.blocks * j.m * j.elem
+	}
+	if j.out.staged() {
+		out = j.out.blocks * j.m * j.elem
+	}
+	if j.shared {
+		in, out = max(in, out), 0
+	}
+	if in > 0 && s.in == nil {
+		if s.loaded, err = j.in.dev.takeEvent(); err != nil {
+			return nil, err
+		}
+		if s.pins[0], s.in, err = j.in.dev.pin(in); err != nil {
+			return nil, err
+		}
+	}
+	if j.out.staged() && s.out == nil {
+		if s.saved, err = j.out.dev.takeEvent(); err != nil {
+			return nil, err
+		}
+		if s.out = s.in; !j.shared {
+			s.pins[1], s.out, err = j.out.dev.pin(out)
+		}
+	}
+	return s, err
+}
+
+// free gives back all that a job has, once no copy is under way. It returns err.
+func (j *job) free(err error) error {
+	sound := true
+	for _, s := range [...]accel.Stream{j.load, j.save} {
+		if err != nil && s != nil && s.Sync() != nil {
+			sound = false // what of it can be used again is not known
+		}
+	}
+	give := func(d *Device, s accel.Stream, events ...accel.Event) {
+		if s != nil {
+			d.giveStream(s, sound)
+		}
+		for _, e := range events {
+			if e != nil {
+				d.giveEvent(e, sound)
+			}
+		}
+	}
+	give(j.in.dev, j.load, j.in.ready)
+	give(j.out.dev, j.save, j.out.ready)
+	for i := range j.slots {
+		s := &j.slots[i]
+		give(j.in.dev, nil, s.loaded)
+		give(j.out.dev, nil, s.saved)
+		if s.pins[0] != nil {
+			j.in.dev.unpin(s.pins[0])
+		}
+		if s.pins[1] != nil {
+			j.out.dev.unpin(s.pins[1])
+		}
+	}
+	if j.scratch != nil {
+		scratches.Put(j.scratch)
+	}
+	*j = job{parts: j.parts}
+	jobs.Put(j)
+	return err
+}
