@@ -25,6 +25,7 @@ var users = map[string][]string{
 	"internal/accel/acceltest":   nil, // tests only
 	"internal/accel/cuda":        {"tensor", "cmd/cohort"},
 	"internal/accel/soft":        nil, // tests only
+	"internal/accel/span":        {"internal/accel/*"},
 	"internal/agree":             {""},
 	"internal/arch":              nil,
 	"internal/clp":               {"sddp/lp"},

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
+
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
 // Test runs the suite. The driver has a device at least.
@@ -190,4 +191,4 @@ func noise(seed uint64, b []byte) []byte {
 }
 
 // address is where memory of the host is.
-func address(b []byte) accel.Address { return accel.Address(reflect.ValueOf(b).Pointer()) }
+func address(b []byte) accel.Address { return accel.Address(span.Address(b)) }

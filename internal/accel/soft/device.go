@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
 const (
@@ -21,12 +22,12 @@ type Device struct {
 	standard *queue // the default stream's
 
 	// Guarded by driver.mu.
-	lost      error           // why it is of no use any more
-	used      int             // of its memory
-	allot     spans[[]byte]   // allocations, by their addresses; the values are the memory itself
-	space     []byte          // where addresses are from, unless they are those of the memory itself
-	forgotten runtime.Cleanup // gives space back, if Close was not called
-	next      uintptr         // where in space to look first, so that an address is not used again soon
+	lost      error            // why it is of no use any more
+	used      int              // of its memory
+	allot     span.Set[[]byte] // allocations, by their addresses; the values are the memory itself
+	space     []byte           // where addresses are from, unless they are those of the memory itself
+	forgotten runtime.Cleanup  // gives space back, if Close was not called
+	next      uintptr          // where in space to look first, so that an address is not used again soon
 }
 
 // Index implements accel.Device.
@@ -68,7 +69,7 @@ func (dev *Device) Alloc(n int) (accel.Address, error) {
 	}
 	storage = storage[:n] // the last grain's rest is nobody's
 	fill(storage)
-	dev.allot.add(span[[]byte]{at, uintptr(n), storage})
+	dev.allot.Add(span.Span[[]byte]{At: at, N: uintptr(n), Value: storage})
 	dev.used += size
 	d.stats.Allocations++
 	d.stats.Allocated += size
@@ -83,7 +84,7 @@ func (dev *Device) room(size int) (uintptr, []byte, error) {
 		if err != nil {
 			return 0, nil, dev.fault(backend.ErrAlloc, "the host's memory for %d bytes: %v", size, err)
 		}
-		return address(b), b, nil
+		return span.Address(b), b, nil
 	}
 	if dev.space == nil {
 		const spare = 4 // times its memory, so that pieces of any sizes find a place
@@ -91,14 +92,14 @@ func (dev *Device) room(size int) (uintptr, []byte, error) {
 		if err != nil {
 			return 0, nil, dev.fault(backend.ErrAlloc, "the device's addresses: %v", err)
 		}
-		dev.space, dev.next = b, address(b)
+		dev.space, dev.next = b, span.Address(b)
 		dev.forgotten = runtime.AddCleanup(dev.driver, func(b []byte) { _ = unmap(b) }, b)
 	}
-	lo := address(dev.space)
+	lo := span.Address(dev.space)
 	hi := lo + uintptr(len(dev.space))
-	at, ok := dev.allot.place(lo, hi, dev.next, uintptr(size))
+	at, ok := dev.allot.Gap(dev.next, hi, uintptr(size))
 	if !ok {
-		at, ok = dev.allot.place(lo, hi, lo, uintptr(size))
+		at, ok = dev.allot.Gap(lo, hi, uintptr(size))
 	}
 	if !ok {
 		return 0, nil, dev.fault(backend.ErrAlloc, "out of memory: no place for %d bytes between others", size)
@@ -113,11 +114,11 @@ func (dev *Device) Free(a accel.Address) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	failed := d.called(Free, dev, 0)
-	p, ok := dev.allot.find(uintptr(a))
-	if !ok || p.at != uintptr(a) {
+	p, ok := dev.allot.Find(uintptr(a))
+	if !ok || p.At != uintptr(a) {
 		return dev.fault(backend.ErrBuffer, "%s was not returned by Alloc, or is freed already: it is %s", hex(a), d.describe(a))
 	}
-	dev.allot.remove(p.at) // so that a second Free, and copies that start now, do not find it
+	dev.allot.Remove(p.At) // so that a second Free, and copies that start now, do not find it
 	ends := make(map[*queue]int)
 	for _, q := range d.streams {
 		if q.device == dev {
@@ -132,7 +133,7 @@ func (dev *Device) Free(a accel.Address) error {
 		}
 		return true
 	})
-	size := (len(p.value) + grain - 1) / grain * grain
+	size := (len(p.Value) + grain - 1) / grain * grain
 	dev.used -= size
 	d.stats.Allocations--
 	d.stats.Allocated -= size
@@ -140,7 +141,7 @@ func (dev *Device) Free(a accel.Address) error {
 		failed = dev.lost // by work that it waited for
 	}
 	if d.config.HostCanRead {
-		if err := unmap(p.value[:size]); err != nil && failed == nil {
+		if err := unmap(p.Value[:size]); err != nil && failed == nil {
 			return dev.fault(backend.ErrInternal, "Free: %v", err)
 		}
 	}
@@ -150,13 +151,13 @@ func (dev *Device) Free(a accel.Address) error {
 // release gives back everything. driver.mu is held.
 func (dev *Device) release() error {
 	if dev.driver.config.HostCanRead {
-		for _, p := range dev.allot.all {
-			if err := unmap(p.value[:(len(p.value)+grain-1)/grain*grain]); err != nil {
+		for _, p := range dev.allot.All() {
+			if err := unmap(p.Value[:(len(p.Value)+grain-1)/grain*grain]); err != nil {
 				return err
 			}
 		}
 	}
-	dev.allot.all = nil
+	dev.allot.Clear()
 	space := dev.space
 	dev.space = nil
 	dev.forgotten.Stop()
@@ -174,24 +175,24 @@ func (dev *Device) Room(a accel.Address) (int, error) {
 	if err := d.called(Room, dev, 0); err != nil {
 		return 0, err
 	}
-	p, ok := dev.allot.find(uintptr(a))
+	p, ok := dev.allot.Find(uintptr(a))
 	if !ok {
 		return 0, dev.fault(backend.ErrBuffer, "%s is not memory of this device: it is %s", hex(a), d.describe(a))
 	}
-	return int(p.n - (uintptr(a) - p.at)), nil
+	return int(p.N - (uintptr(a) - p.At)), nil
 }
 
 // memory returns n bytes of the device's memory. driver.mu is held.
 func (dev *Device) memory(a accel.Address, n int) ([]byte, error) {
-	p, ok := dev.allot.find(uintptr(a))
+	p, ok := dev.allot.Find(uintptr(a))
 	if !ok {
 		return nil, dev.fault(backend.ErrBuffer, "%s is not memory of this device: it is %s", hex(a), dev.driver.describe(a))
 	}
-	from := uintptr(a) - p.at
-	if n < 0 || uintptr(n) > p.n-from {
-		return nil, dev.fault(backend.ErrBuffer, "%d bytes at %s are more than the %d there", n, hex(a), p.n-from)
+	from := uintptr(a) - p.At
+	if n < 0 || uintptr(n) > p.N-from {
+		return nil, dev.fault(backend.ErrBuffer, "%d bytes at %s are more than the %d there", n, hex(a), p.N-from)
 	}
-	return p.value[from : from+uintptr(n) : from+uintptr(n)], nil
+	return p.Value[from : from+uintptr(n) : from+uintptr(n)], nil
 }
 
 // View implements accel.Device. What the device has not is nil.
@@ -203,7 +204,7 @@ func (dev *Device) View(a accel.Address, n int) []byte {
 	if err != nil || d.config.HostCanRead {
 		return b
 	}
-	from := uintptr(a) - address(dev.space)
+	from := uintptr(a) - span.Address(dev.space)
 	return dev.space[from : from+uintptr(n) : from+uintptr(n)]
 }
 
@@ -264,14 +265,14 @@ func (dev *Device) fault(sentinel error, format string, args ...any) error {
 // describe says what is at an address. d.mu is held.
 func (d *Driver) describe(a accel.Address) string {
 	for _, dev := range d.devices {
-		if p, ok := dev.allot.find(uintptr(a)); ok {
-			return fmt.Sprintf("in an allocation of %d bytes of device %d", p.n, dev.index)
+		if p, ok := dev.allot.Find(uintptr(a)); ok {
+			return fmt.Sprintf("in an allocation of %d bytes of device %d", p.N, dev.index)
 		}
-		if lo := dev.space; lo != nil && uintptr(a)-address(lo) < uintptr(len(lo)) {
+		if lo := dev.space; lo != nil && uintptr(a)-span.Address(lo) < uintptr(len(lo)) {
 			return fmt.Sprintf("freed, or was never allocated, on device %d", dev.index)
 		}
 	}
-	if _, ok := d.pins.find(uintptr(a)); ok {
+	if _, ok := d.pins.Find(uintptr(a)); ok {
 		return "pinned memory of the host"
 	}
 	return "memory of the host, or none"

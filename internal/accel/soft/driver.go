@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
 // Config says what devices there are. The zero value is one device of 1 GiB whose streams work as soon
@@ -78,7 +79,7 @@ type Driver struct {
 	waiting []*waiter
 	turn    *queue // whose work is being done, or may be, if the driver is lazy
 	pieces  int    // of work done so far
-	pins    spans[[]byte]
+	pins    span.Set[[]byte]
 	touched []*transfer // host memory of copies that are under way
 	stats   Stats
 }
@@ -146,12 +147,12 @@ func (d *Driver) Close() error {
 			return err
 		}
 	}
-	for _, p := range d.pins.all {
-		if err := unpinned(p.value); err != nil {
+	for _, p := range d.pins.All() {
+		if err := unpinned(p.Value); err != nil {
 			return err
 		}
 	}
-	d.pins.all = nil
+	d.pins.Clear()
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel/span"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -26,7 +27,7 @@ func (dev *Device) Pin(n int) ([]byte, error) {
 		return nil, dev.fault(backend.ErrAlloc, "pinning %d bytes: %v", n, err)
 	}
 	fill(b)
-	d.pins.add(span[[]byte]{address(b), uintptr(n), b})
+	d.pins.Add(span.Span[[]byte]{At: span.Address(b), N: uintptr(n), Value: b})
 	d.stats.Pins++
 	d.stats.Pinned += n
 	d.stats.PeakPinned = max(d.stats.PeakPinned, d.stats.Pinned)
@@ -39,20 +40,20 @@ func (dev *Device) Unpin(b []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	failed := d.called(Unpin, dev, len(b))
-	p, ok := d.pins.find(address(b))
-	if !ok || p.at != address(b) {
+	p, ok := d.pins.Find(span.Address(b))
+	if !ok || p.At != span.Address(b) {
 		return dev.fault(backend.ErrBuffer, "the memory was not returned by Pin, or is given back already")
 	}
 	for _, t := range d.touched {
-		if view.Overlap(t.host, p.value) {
+		if view.Overlap(t.host, p.Value) {
 			d.violation("memory was unpinned while a copy of it was under way")
 			return dev.fault(backend.ErrBuffer, "a copy of the pinned memory is under way")
 		}
 	}
-	d.pins.remove(p.at)
+	d.pins.Remove(p.At)
 	d.stats.Pins--
-	d.stats.Pinned -= int(p.n)
-	if err := unpinned(p.value); err != nil && failed == nil {
+	d.stats.Pinned -= int(p.N)
+	if err := unpinned(p.Value); err != nil && failed == nil {
 		return dev.fault(backend.ErrInternal, "Unpin: %v", err)
 	}
 	return failed
@@ -73,10 +74,7 @@ func unpinned(b []byte) error {
 }
 
 // isPinned reports whether the device can copy b by itself. d.mu is held.
-func (d *Driver) isPinned(b []byte) bool {
-	p, ok := d.pins.find(address(b))
-	return ok && address(b)-p.at+uintptr(len(b)) <= p.n
-}
+func (d *Driver) isPinned(b []byte) bool { return d.pins.Holds(span.Address(b), uintptr(len(b))) }
 
 // A transfer is a copy of host memory that is under way.
 type transfer struct {

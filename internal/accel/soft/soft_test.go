@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
 // device returns a device of a new driver, which must be empty at the end of the test.
@@ -90,8 +91,8 @@ func TestHostCanRead(t *testing.T) {
 	a := must[accel.Address](t)(dev.Alloc(1000))
 	b := must[[]byte](t)(dev.Pin(1000))
 	view := dev.View(a+1, 999)
-	if accel.Address(address(view)) != a+1 {
-		t.Errorf("the view of address %#x is at %#x", a+1, address(view))
+	if accel.Address(span.Address(view)) != a+1 {
+		t.Errorf("the view of address %#x is at %#x", a+1, span.Address(view))
 	}
 	copy(view, "hello")
 	s := dev.Adopt(0)

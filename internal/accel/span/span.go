@@ -1,0 +1,77 @@
+package span
+
+import (
+	"reflect"
+	"slices"
+)
+
+// Span is a range of n addresses, and what is known of it.
+type Span[T any] struct {
+	At, N uintptr
+	Value T
+}
+
+// Set is a set of ranges that do not overlap. The zero value is empty. It is not safe for concurrent
+// use.
+type Set[T any] struct{ all []Span[T] } // in the order of their addresses
+
+// All returns the ranges, from low to high addresses.
+func (s *Set[T]) All() []Span[T] { return s.all }
+
+// Clear takes all away.
+func (s *Set[T]) Clear() { s.all = nil }
+
+// after returns the index of the first that starts after a.
+func (s *Set[T]) after(a uintptr) int {
+	i, _ := slices.BinarySearchFunc(s.all, a, func(p Span[T], a uintptr) int {
+		if p.At <= a {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// Find returns the one that an address is in.
+func (s *Set[T]) Find(a uintptr) (Span[T], bool) {
+	if i := s.after(a) - 1; i >= 0 && a-s.all[i].At < s.all[i].N {
+		return s.all[i], true
+	}
+	return Span[T]{}, false
+}
+
+// Holds reports whether all of n addresses from a on are in one range.
+func (s *Set[T]) Holds(a, n uintptr) bool {
+	p, ok := s.Find(a)
+	return ok && n <= p.N-(a-p.At)
+}
+
+// Add adds a range, which overlaps no other.
+func (s *Set[T]) Add(p Span[T]) { s.all = slices.Insert(s.all, s.after(p.At), p) }
+
+// Remove takes away the range that starts at an address, and reports whether there was one.
+func (s *Set[T]) Remove(at uintptr) bool {
+	i := s.after(at) - 1
+	if i < 0 || s.all[i].At != at {
+		return false
+	}
+	s.all = slices.Delete(s.all, i, i+1)
+	return true
+}
+
+// Gap returns the first n addresses at or after from, and before end, that are in no range.
+func (s *Set[T]) Gap(from, end, n uintptr) (uintptr, bool) {
+	for _, p := range s.all {
+		if p.At+p.N <= from {
+			continue
+		}
+		if p.At >= from && p.At-from >= n {
+			break
+		}
+		from = p.At + p.N
+	}
+	return from, from <= end && end-from >= n
+}
+
+// Address is where a slice's memory is.
+func Address(b []byte) uintptr { return reflect.ValueOf(b).Pointer() }
