@@ -60,7 +60,11 @@ type core struct {
 
 	windowsMade int
 	recovery    *recovery // nil until Agree or Shrink is called; made under mu
-	shrinking   bool      // a Shrink of the library's own has not ended; of the rank whose collective it is
+
+	// Of what the library does itself, beneath Agree and Shrink.
+	shrinking bool        // a Shrink has not ended, or its time ran out
+	meeting   flight.Kind // what has not; 0: nothing
+	meetings  uint32      // how many have begun
 
 	mu       sync.Mutex
 	handles  map[context.Context]*handle

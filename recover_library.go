@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // Agree and Shrink where the library beneath the backend agrees itself.
@@ -22,7 +23,11 @@ func (c *Comm) agreeBy(bc backend.Recoverer, flag int, fail func(error) (int, er
 		return fail(err)
 	}
 	defer c.core.busy.Store(false)
-	all, err := bc.Agree(c.bound, flag)
+	var all int
+	err := c.core.meet(bc, flight.Agree, func() (err error) {
+		all, err = bc.Agree(c.bound, flag)
+		return err
+	})
 	if err != nil {
 		return fail(err)
 	}
@@ -40,7 +45,12 @@ func (c *Comm) shrinkBy(bc backend.Recoverer, fail func(error) (*Comm, error)) (
 		ids.begin()
 		k.shrinking = true
 	}
-	made, id, err := bc.Shrink(c.bound, claimer{ids})
+	var made backend.Comm
+	var id uint32
+	err := k.meet(bc, flight.Shrink, func() (err error) {
+		made, id, err = bc.Shrink(c.bound, claimer{ids})
+		return err
+	})
 	if errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
 		return fail(err)
 	}
@@ -50,6 +60,25 @@ func (c *Comm) shrinkBy(bc backend.Recoverer, fail func(error) (*Comm, error)) (
 		return fail(err)
 	}
 	return c.child("shrink", made, id), nil
+}
+
+// meet has the flight recorder note an Agree or Shrink that the library does. Those of a communicator are
+// counted; one that goes on where its time ran out has the number that it had.
+func (k *core) meet(bc backend.Recoverer, kind flight.Kind, call func() error) error {
+	if bc.Recovers() != nil || k.meeting != 0 && k.meeting != kind {
+		return call() // which says why there will be none
+	}
+	if k.meeting == 0 {
+		k.meeting = kind
+		k.meetings++
+	}
+	t := k.fly.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), k.meetings)) // no peer
+	err := call()
+	k.ended(t, err)
+	if !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrCanceled) {
+		k.meeting = 0
+	}
+	return err
 }
 
 // claimer hands out the ids of a job.

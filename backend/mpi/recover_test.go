@@ -305,6 +305,9 @@ func late(w *cohort.Comm) error {
 	if !errors.Is(err, cohort.ErrMismatch) {
 		return fmt.Errorf("Agree and Shrink at once: %v", err)
 	}
+	if err := recordedLate(w); err != nil {
+		return err
+	}
 	return traffic(d, 3)
 }
 
