@@ -1,0 +1,263 @@
+package tensor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+)
+
+// is returns an error unless err wraps a sentinel and says all of the words.
+func is(err, sentinel error, words ...string) error {
+	if !errors.Is(err, sentinel) {
+		return fmt.Errorf("got error %v, want %v", err, sentinel)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			return fmt.Errorf("the error %q does not say %q", err, w)
+		}
+	}
+	return nil
+}
+
+func must[T cohort.Number](n ...int) *Tensor[T] {
+	t, err := New[T](n...)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// wrongs are calls that are wrong on every rank where they are made.
+var wrongs = []struct {
+	name string
+	call func(c *Comm) error
+	want error
+	says []string
+}{
+	{"shapes of Allreduce", func(c *Comm) error { return Allreduce(c, must[float32](2, 3), must[float32](3, 2), Sum) },
+		cohort.ErrCount, []string{"tensor: allreduce: ", "float32[2 3] on cpu", "float32[3 2] on cpu"}},
+	{"shapes of Reduce", func(c *Comm) error { return Reduce(c, must[int8](2), must[int8](3), Sum, c.Rank()) },
+		cohort.ErrCount, []string{"int8[2]", "int8[3]"}},
+	{"root of Bcast", func(c *Comm) error { return Bcast(c, must[float32](2), c.Size()) }, cohort.ErrRoot, []string{"tensor: bcast: ", "root 2 of 2"}},
+	{"root of Reduce", func(c *Comm) error { return Reduce(c, must[float32](2), nil, Sum, -1) }, cohort.ErrRoot, []string{"root -1"}},
+	{"nil", func(c *Comm) error { return Bcast[float32](c, nil, 0) }, cohort.ErrBuffer, []string{"nil"}},
+	{"nil recv", func(c *Comm) error { return Allreduce(c, must[float32](2), nil, Sum) }, cohort.ErrBuffer, []string{"nil"}},
+	{"nil send", func(c *Comm) error { return Allreduce(c, nil, must[float32](2), Sum) }, cohort.ErrBuffer, []string{"nil"}},
+	{"Allgather", func(c *Comm) error { return Allgather(c, must[float32](2, 5), must[float32](5, 4)) },
+		cohort.ErrCount, []string{"float32[2 5]", "float32[5 4]", "2, the number of ranks"}},
+	{"Allgather of a number", func(c *Comm) error { return Allgather(c, must[float32](), must[float32]()) }, cohort.ErrCount, nil},
+	{"ReduceScatter", func(c *Comm) error { return ReduceScatter(c, must[float32](5, 5), must[float32](2, 5), Sum) },
+		cohort.ErrCount, []string{"tensor: reducescatter: ", "float32[5 5]"}},
+	{"ReduceScatter in place", func(c *Comm) error { t := must[float32](5); return ReduceScatter(c, t, t, Sum) }, cohort.ErrCount, []string{"no multiple of 2"}},
+	{"Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](3), must[float32](3)) }, cohort.ErrCount, []string{"no multiple of 2"}},
+	{"lengths of Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](2), must[float32](4)) }, cohort.ErrCount, []string{"2 elements and 4"}},
+	{"gaps", func(c *Comm) error {
+		t, err := Strided(make([]float32, 20), []int{2, 3}, []int{10, 2})
+		return errors.Join(err, Bcast(c, t, 0))
+	}, cohort.ErrBuffer, []string{"not contiguous"}},
+	{"overlap", func(c *Comm) error {
+		all := make([]float64, 1000)
+		a, err := Of(all[:900], 900)
+		b, err2 := Of(all[100:], 900)
+		return errors.Join(err, err2, Allreduce(c, a, b, Sum))
+	}, cohort.ErrBuffer, []string{"share memory"}},
+	{"operation", func(c *Comm) error { return Allreduce(c, must[float32](2), must[float32](2), OpOf(cohort.Band)) }, cohort.ErrOp, []string{"band"}},
+	{"operation on a long tensor", func(c *Comm) error { return Allreduce(c, must[float32](2000), must[float32](2000), OpOf(cohort.Band)) }, cohort.ErrOp, nil},
+	{"operation on halves", func(c *Comm) error { return Allreduce(c, must[cohort.Float16](2), must[cohort.Float16](2), Op{}) }, cohort.ErrOp, nil},
+}
+
+// Where all ranks are wrong in the same way, each learns of it, and the communicator can be used again;
+// also where the calls were asynchronous.
+func TestCollectivesWrong(t *testing.T) {
+	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
+		c, err := NewComm(world, &small)
+		if err != nil {
+			return err
+		}
+		for _, w := range wrongs {
+			if err := is(w.call(c), w.want, w.says...); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+		}
+		h, err := Iallreduce(c, must[int](2), must[int](3), Sum)
+		if err != nil {
+			return err
+		}
+		if err := is(h.Wait(), cohort.ErrCount, "tensor: iallreduce: "); err != nil {
+			return err
+		}
+		return errors.Join(c.Barrier(), c.Close())
+	})
+}
+
+// Where one rank is wrong, the others learn of it; their calls, also long ones, end.
+func TestCollectivesWrongOnOneRank(t *testing.T) {
+	for _, n := range []int{4, 4000} {
+		onRanks(t, []int{3}, func(t *testing.T, world *cohort.Comm) error {
+			for name, right := range map[string]func(c *Comm) error{
+				"Allreduce": func(c *Comm) error { return Allreduce(c, must[float32](n), must[float32](n), Sum) },
+				"Bcast":     func(c *Comm) error { return Bcast(c, must[float32](n), 0) },
+			} {
+				c, err := NewComm(world, &small)
+				if err != nil {
+					return err
+				}
+				if c.Rank() == 1 {
+					err = is(Allreduce(c, must[float32](n), must[float32](n+1), Sum), cohort.ErrCount)
+				} else {
+					err = is(right(c), cohort.ErrMismatch, "rank 1")
+				}
+				if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// Ranks whose tensors have different lengths, or types, all learn of it, also if the first pieces are the
+// same.
+func TestCollectivesMismatch(t *testing.T) {
+	onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error {
+		for i, differ := range []func(c *Comm, last bool) error{
+			func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 10, 11), Sum) },
+			func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 1000, 2000), Sum) },
+			func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 200, 2000), Sum) },
+			func(c *Comm, last bool) error { return Bcast(c, must[float32](pick(last, 2000, 3000)), 0) },
+			func(c *Comm, last bool) error { return Bcast(c, must[float32](2000), pick(last, 0, 1)) },
+			func(c *Comm, last bool) error {
+				if last {
+					return Bcast(c, must[float64](2000), 0)
+				}
+				return Bcast(c, must[float32](2000), 0)
+			},
+			func(c *Comm, last bool) error {
+				return Allreduce1[float32](c, 2000, []Op{Sum, Max}[pick(last, 0, 1)])
+			},
+			func(c *Comm, last bool) error {
+				if last {
+					return c.Barrier()
+				}
+				return Allreduce1[cohort.Float16](c, 2000, Sum)
+			},
+			func(c *Comm, last bool) error {
+				k := pick(last, 500, 400)
+				return Allgather(c, must[float64](k), must[float64](c.Size()*k))
+			},
+		} {
+			c, err := NewComm(world, &small)
+			if err != nil {
+				return err
+			}
+			err = is(differ(c, c.Rank() == c.Size()-1), cohort.ErrMismatch)
+			if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
+				return fmt.Errorf("case %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+// Allreduce1 is Allreduce of a new tensor in place.
+func Allreduce1[T cohort.Number](c *Comm, n int, op Op) error {
+	t := must[T](n)
+	return Allreduce(c, t, t, op)
+}
+
+func pick(last bool, a, b int) int {
+	if last {
+		return b
+	}
+	return a
+}
+
+func TestNewCommWrong(t *testing.T) {
+	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
+		_, err := NewComm(world, &Config{Chunk: 1024 << world.Rank()})
+		return errors.Join(is(err, cohort.ErrMismatch, "1024", "2048"), world.Barrier())
+	})
+	if _, err := NewComm(nil, nil); !errors.Is(err, cohort.ErrComm) {
+		t.Errorf("of nil: %v", err)
+	}
+	if err := Bcast(nil, must[int](1), 0); !errors.Is(err, cohort.ErrComm) {
+		t.Errorf("Bcast on nil: %v", err)
+	}
+	if _, err := Ibcast(nil, must[int](1), 0); !errors.Is(err, cohort.ErrComm) {
+		t.Errorf("Ibcast on nil: %v", err)
+	}
+	if err := (*Comm)(nil).Barrier(); !errors.Is(err, cohort.ErrComm) {
+		t.Errorf("Barrier of nil: %v", err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	onRanks(t, []int{1}, func(t *testing.T, world *cohort.Comm) error {
+		c, err := NewComm(world, nil)
+		if err != nil {
+			return err
+		}
+		h, err := Iallreduce(c, must[int](2), must[int](2), Sum)
+		err = errors.Join(err, c.Close(), h.Wait(), c.Close(), is(c.Barrier(), cohort.ErrClosed, "tensor: barrier: "))
+		_, again := Iallreduce(c, must[int](2), must[int](2), Sum)
+		return errors.Join(err, is(again, cohort.ErrClosed))
+	})
+}
+
+// A deadline ends an operation whose partner does not come, one that waits behind it, and one whose tensor
+// a kernel never ends to write; and there are no others after it.
+func TestCollectivesDeadline(t *testing.T) {
+	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
+		for what, late := range map[string]func(l *lab, timed *Comm, d *Tensor[float64], host *Tensor[float64]) error{
+			"partner": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
+				return is(Bcast(timed, host, 1), cohort.ErrTimeout)
+			},
+			"partner of a device": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
+				return is(Allreduce(timed, d, d, Sum), cohort.ErrTimeout)
+			},
+			"turn": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
+				first, err := Ibcast(l.c, host, 1) // without a limit
+				second, err2 := Iallreduce(timed, d, d, Sum)
+				return errors.Join(err, err2, is(second.Wait(), cohort.ErrTimeout), is(first.Wait(), cohort.ErrBroken))
+			},
+			"kernel": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
+				end := make(chan struct{})
+				s, err := l.devs[0].acc.Stream()
+				if err != nil {
+					return err
+				}
+				err = s.(*soft.Stream).Do(func(func(a accel.Address, n int) []byte) { <-end })
+				d, err2 := d.On(&Stream{l.devs[0], s})
+				err = errors.Join(err, err2, is(Allreduce(timed, d, d, Sum), cohort.ErrTimeout))
+				close(end)
+				return errors.Join(err, s.Close())
+			},
+		} {
+			l, err := newLab(world, small, soft.Config{})
+			if err != nil {
+				return err
+			}
+			if l.rank == 0 {
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+				host := must[float64](1000)
+				d, err2 := host.To(l.devs[0])
+				if err = err2; err == nil {
+					err = late(l, l.c.WithContext(ctx), d, host)
+					err = errors.Join(err, is(l.c.Barrier(), cohort.ErrBroken), d.Close())
+				}
+				cancel()
+			}
+			if err = l.close(err); err != nil {
+				return fmt.Errorf("%s: %w", what, err)
+			}
+		}
+		return nil
+	})
+}
