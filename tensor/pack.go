@@ -26,12 +26,13 @@ func blit(dst, src []byte) {
 	blitParts(dst, src, parts)
 }
 
+// blitParts is blit with several threads, each of which has some lines of the cache.
 func blitParts(dst, src []byte, parts int) {
 	const line = 64
-	each := (len(src)/parts + line - 1) / line * line
+	each := len(src) / parts / line * line
 	var others sync.WaitGroup
 	for i := 1; i < parts; i++ {
-		lo, hi := i*each, min((i+1)*each, len(src))
+		lo, hi := i*each, (i+1)*each
 		if i == parts-1 {
 			hi = len(src)
 		}
@@ -95,12 +96,6 @@ func packAs[E any](dst, src []E, all []dim) {
 	case 1:
 		packRow(dst, src, all[0])
 	case 2:
-		if all[1].dst == 1 && all[1].src == 1 {
-			for i := range all[0].n {
-				copy(dst[i*all[0].dst:][:all[1].n], src[i*all[0].src:][:all[1].n])
-			}
-			return
-		}
 		packTiles(dst, src, all[0], all[1])
 	default:
 		for i := range all[0].n {
@@ -110,22 +105,37 @@ func packAs[E any](dst, src []E, all []dim) {
 }
 
 func packRow[E any](dst, src []E, d dim) {
-	if d.dst == 1 && d.src == 1 {
+	from := 0
+	switch {
+	case d.dst == 1 && d.src == 1:
 		copy(dst[:d.n], src[:d.n])
-		return
-	}
-	for i := range d.n {
-		dst[i*d.dst] = src[i*d.src]
+	case d.dst == 1:
+		for i := range dst[:d.n] {
+			dst[i] = src[from]
+			from += d.src
+		}
+	default:
+		to := 0
+		for range d.n {
+			dst[to] = src[from]
+			to, from = to+d.dst, from+d.src
+		}
 	}
 }
 
 func packTiles[E any](dst, src []E, a, b dim) {
-	const edge = 32 // a tile of 16-byte elements and the lines it touches fit the smallest caches
+	if b.dst == 1 && b.src == 1 {
+		for i := range a.n {
+			copy(dst[i*a.dst:][:b.n], src[i*a.src:][:b.n])
+		}
+		return
+	}
+	const edge = 16 // more lines a power of 2 apart displace each other
 	for i := 0; i < a.n; i += edge {
 		for j := 0; j < b.n; j += edge {
-			width := min(edge, b.n-j)
+			row := dim{min(edge, b.n-j), b.dst, b.src}
 			for k := i; k < min(i+edge, a.n); k++ {
-				packRow(dst[k*a.dst+j*b.dst:], src[k*a.src+j*b.src:], dim{width, b.dst, b.src})
+				packRow(dst[k*a.dst+j*b.dst:], src[k*a.src+j*b.src:], row)
 			}
 		}
 	}

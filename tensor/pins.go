@@ -69,7 +69,7 @@ func (d *Device) trim(most int) {
 
 // Trim gives back what is kept for later operations: pinned memory, streams, and events.
 func (d *Device) Trim() {
-	if d.acc != nil {
+	if d != nil && d.acc != nil {
 		d.trim(0)
 		d.cache.trim()
 	}

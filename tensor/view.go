@@ -18,7 +18,7 @@ func (t *Tensor[T]) view(offset int, shape, strides []int) *Tensor[T] {
 	}
 	switch {
 	case u.n == 0:
-		u.data = nil
+		u.data = t.data[:0:0]
 	case t.dev != nil:
 		u.at += accel.Address(offset * view.Size[T]())
 	default:

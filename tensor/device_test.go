@@ -1,0 +1,215 @@
+package tensor
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// softDevices returns the devices of a driver in software. When the test ends nothing may be left on
+// them, and no mistake may have been noticed.
+func softDevices(t testing.TB, c soft.Config) ([]*Device, *soft.Driver) {
+	t.Helper()
+	driver := soft.New(c)
+	n := max(c.Devices, 1)
+	devs := make([]*Device, n)
+	for i := range devs {
+		acc, err := driver.Device(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		devs[i] = newDevice("soft", acc)
+	}
+	t.Cleanup(func() {
+		driver.SetFail(nil)
+		for _, d := range devs {
+			d.Trim()
+		}
+		if err := driver.Left(); err != nil {
+			t.Error(err)
+		}
+		if err := driver.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return devs, driver
+}
+
+// newOn is NewOn for tests: the memory is given back when the test ends.
+func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
+	t.Helper()
+	x, err := NewOn[T](d, shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = x.Close() }) // its errors are those of a device that was broken on purpose
+	return x
+}
+
+// looked returns what a device in software has at a tensor's memory, seen by the device itself.
+func looked[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
+	t.Helper()
+	var data []T
+	s := x.dev.acc.Adopt(0).(*soft.Stream)
+	err := s.Do(func(mem func(accel.Address, int) []byte) {
+		data = append(data, view.Of[T](mem(x.at, x.size()))...)
+	})
+	if err == nil {
+		err = s.Sync()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestDevice_CPU(t *testing.T) {
+	for _, d := range []*Device{CPU, nil, {}} {
+		free, total, err := d.Memory()
+		if d.String() != "cpu" || d.Index() != -1 || d.Model() != "" || free != 0 || total != 0 || err != nil {
+			t.Errorf("%v: index %d, model %q, memory %d of %d, %v", d, d.Index(), d.Model(), free, total, err)
+		}
+		d.Trim()
+		if _, err := d.NewStream(); !errors.Is(err, cohort.ErrNotSupported) {
+			t.Errorf("a stream of the processor: %v", err)
+		}
+		if _, err := d.StreamOf(0); !errors.Is(err, cohort.ErrNotSupported) {
+			t.Errorf("a stream of the processor: %v", err)
+		}
+		if _, err := At[int8](d, 4096, 1); !errors.Is(err, cohort.ErrNotSupported) {
+			t.Errorf("memory of the processor by its address: %v", err)
+		}
+		x, err := NewOn[int8](d, 2, 2)
+		if err != nil || x.Device() != CPU || len(x.Data()) != 4 || x.Close() != nil || x.Address() != 0 {
+			t.Errorf("NewOn(%v): %v, %v", d, x, err)
+		}
+	}
+}
+
+func TestNewOn(t *testing.T) {
+	devs, driver := softDevices(t, soft.Config{Devices: 2, Memory: 1 << 20})
+	d := devs[1]
+	if d.String() != "soft:1" || d.Index() != 1 || d.Model() == "" {
+		t.Errorf("the device is %v, of model %q", d, d.Model())
+	}
+	x := newOn[float32](t, d, 3, 5)
+	if x.String() != "float32[3 5] on soft:1" || x.Device() != d || x.Address() == 0 || x.Data() != nil || x.Raw() != nil || x.Len() != 15 {
+		t.Errorf("got %v at %#x, %v", x, x.Address(), x.Data())
+	}
+	if free, total, err := d.Memory(); err != nil || total != 1<<20 || free != total-256 { // what the device hands out is a multiple of 256
+		t.Errorf("%d of %d bytes are free, %v", free, total, err)
+	}
+	if _, err := x.Elem(0, 0); !errors.Is(err, cohort.ErrNotSupported) {
+		t.Errorf("an element of a device: %v", err)
+	}
+	if err := x.SetElem(1, 0, 0); !errors.Is(err, cohort.ErrNotSupported) {
+		t.Errorf("an element of a device: %v", err)
+	}
+	empty := newOn[float32](t, d, 0, 4)
+	if empty.Len() != 0 || empty.Close() != nil {
+		t.Errorf("got %v", empty)
+	}
+
+	_, err := NewOn[float64](d, 1<<17, 2)
+	if !errors.Is(err, cohort.ErrAlloc) || !strings.Contains(err.Error(), "float64[131072 2] on soft:1") {
+		t.Errorf("twice the memory of the device: %v", err)
+	}
+	if _, err := NewOn[float64](d, -1); !errors.Is(err, cohort.ErrCount) {
+		t.Errorf("a negative length: %v", err)
+	}
+	if n := driver.Stats().Allocations; n != 1 {
+		t.Errorf("there are %d allocations, want 1", n)
+	}
+
+	// What shares memory is closed with it.
+	part, err := x.Sub(0, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(x.Close(), x.Close(), part.Close()); err != nil {
+		t.Error(err)
+	}
+	for what, err := range map[string]error{"a tensor": x.needContiguous(), "a part": part.needContiguous(), "Copy": Copy(x, x)} {
+		if !errors.Is(err, cohort.ErrClosed) {
+			t.Errorf("%s after Close: %v, want ErrClosed", what, err)
+		}
+	}
+	driver.SetFail(soft.Nth(soft.Free, 1, nil))
+	y := newOn[int8](t, d, 1)
+	first := y.Close()
+	if !errors.Is(first, cohort.ErrInternal) || y.Close() != first {
+		t.Errorf("the driver does not take memory back: %v", first)
+	}
+}
+
+func TestAt(t *testing.T) {
+	devs, _ := softDevices(t, soft.Config{Devices: 2, Memory: 1 << 20})
+	d := devs[0]
+	own := newOn[uint8](t, d, 256)
+	for name, c := range map[string]struct {
+		at    func() (interface{ Len() int }, error)
+		want  error
+		elems int
+	}{
+		"all of it":        {func() (interface{ Len() int }, error) { return At[float64](d, own.Address(), 4, 8) }, nil, 32},
+		"a part":           {func() (interface{ Len() int }, error) { return At[float64](d, own.Address()+8, 31) }, nil, 31},
+		"nothing":          {func() (interface{ Len() int }, error) { return At[float64](d, 0, 0) }, nil, 0},
+		"complex":          {func() (interface{ Len() int }, error) { return At[complex128](d, own.Address()+8, 15) }, nil, 15},
+		"named complex":    {func() (interface{ Len() int }, error) { return At[impedance](d, own.Address()+4, 31) }, nil, 31},
+		"one too many":     {func() (interface{ Len() int }, error) { return At[float64](d, own.Address(), 33) }, cohort.ErrBuffer, 0},
+		"not aligned":      {func() (interface{ Len() int }, error) { return At[float64](d, own.Address()+4, 1) }, cohort.ErrBuffer, 0},
+		"another device's": {func() (interface{ Len() int }, error) { return At[uint8](devs[1], own.Address(), 1) }, cohort.ErrBuffer, 0},
+		"nobody's":         {func() (interface{ Len() int }, error) { return At[uint8](d, 4096, 1) }, cohort.ErrBuffer, 0},
+		"null":             {func() (interface{ Len() int }, error) { return At[uint8](d, 0, 1) }, cohort.ErrBuffer, 0},
+		"negative":         {func() (interface{ Len() int }, error) { return At[uint8](d, own.Address(), -1) }, cohort.ErrCount, 0},
+	} {
+		x, err := c.at()
+		if !errors.Is(err, c.want) || c.want == nil && x.Len() != c.elems {
+			t.Errorf("%s: %v, %v, want %d elements, %v", name, x, err, c.elems, c.want)
+		}
+	}
+	x, err := At[uint8](d, own.Address(), 256)
+	if err != nil || x.Close() != nil || own.usable() != nil {
+		t.Errorf("to close a tensor over memory of somebody else does something: %v, %v", err, own.usable())
+	}
+}
+
+type impedance complex64
+
+func TestOn(t *testing.T) {
+	devs, _ := softDevices(t, soft.Config{Devices: 2})
+	s, err := devs[0].NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	x := newOn[float32](t, devs[0], 2)
+	y, err := x.On(s)
+	if err != nil || y.stream.Handle() != s.Handle() || y.at != x.at {
+		t.Errorf("on a stream: %v, %v", y, err)
+	}
+	if part, err := y.Sub(0, 0, 1); err != nil || part.stream.Handle() != s.Handle() {
+		t.Errorf("a part is not in the order of the stream: %v", err)
+	}
+	same, err := devs[0].StreamOf(s.Handle())
+	if err != nil || same.Handle() != s.Handle() || same.Sync() != nil || same.Close() != nil || s.Sync() != nil {
+		t.Errorf("the stream by its handle: %v", err)
+	}
+	far := newOn[float32](t, devs[1], 2)
+	host, _ := New[float32](2)
+	for what, on := range map[string]func() (*Tensor[float32], error){
+		"no stream":            func() (*Tensor[float32], error) { return x.On(nil) },
+		"another device's":     func() (*Tensor[float32], error) { return far.On(s) },
+		"the processor":        func() (*Tensor[float32], error) { return host.On(s) },
+		"a tensor that is nil": func() (*Tensor[float32], error) { return (*Tensor[float32])(nil).On(s) },
+	} {
+		if _, err := on(); !errors.Is(err, cohort.ErrBuffer) {
+			t.Errorf("%s: %v, want ErrBuffer", what, err)
+		}
+	}
+}

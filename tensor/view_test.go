@@ -1,0 +1,349 @@
+package tensor
+
+import (
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+)
+
+// counting returns 0, 1, 2, … as numbers of a type.
+func counting[T cohort.Number](n int) []T {
+	data := make([]T, n)
+	var next T
+	for i := range data {
+		data[i] = next
+		next++
+	}
+	return data
+}
+
+// indices goes through all indices of a shape, row by row. Each is the same slice.
+func indices(shape []int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		index := make([]int, len(shape))
+		if slices.Contains(shape, 0) {
+			return
+		}
+		for dim := 0; dim >= 0; {
+			if !yield(index) {
+				return
+			}
+			for dim = len(shape) - 1; dim >= 0; dim-- {
+				if index[dim]++; index[dim] < shape[dim] {
+					break
+				}
+				index[dim] = 0
+			}
+		}
+	}
+}
+
+// listed returns the elements of a tensor on the processor row by row, one by one.
+func listed[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
+	t.Helper()
+	list := []T{}
+	for i := range indices(x.Shape()) {
+		v, err := x.Elem(i...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+func TestViews(t *testing.T) {
+	type view = func(x *Tensor[int]) (*Tensor[int], error)
+	for _, c := range []struct {
+		name  string
+		shape []int // of a tensor of 0, 1, 2, …
+		view  view
+		want  []int // its shape
+		elems []int
+	}{
+		{"Reshape", []int{2, 3}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Reshape(3, 2) }, []int{3, 2}, []int{0, 1, 2, 3, 4, 5}},
+		{"Reshape to none", []int{1, 1}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Reshape() }, []int{}, []int{0}},
+		{"Reshape of nothing", []int{0, 3}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Reshape(5, 0) }, []int{5, 0}, []int{}},
+		{"Sub of rows", []int{4, 2}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Sub(0, 1, 3) }, []int{2, 2}, []int{2, 3, 4, 5}},
+		{"Sub of columns", []int{2, 4}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Sub(1, 1, 3) }, []int{2, 2}, []int{1, 2, 5, 6}},
+		{"Sub of all", []int{2, 2}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Sub(1, 0, 2) }, []int{2, 2}, []int{0, 1, 2, 3}},
+		{"Sub of nothing", []int{2, 4}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Sub(1, 4, 4) }, []int{2, 0}, []int{}},
+		{"Index of a row", []int{2, 3}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Index(0, 1) }, []int{3}, []int{3, 4, 5}},
+		{"Index of a column", []int{2, 3}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Index(1, 2) }, []int{2}, []int{2, 5}},
+		{"Index to none", []int{3}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Index(0, 2) }, []int{}, []int{2}},
+		{"Index beside nothing", []int{3, 0}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Index(0, 2) }, []int{0}, []int{}},
+		{"Transpose", []int{2, 3}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Transpose() }, []int{3, 2}, []int{0, 3, 1, 4, 2, 5}},
+		{"Transpose of one", nil, func(x *Tensor[int]) (*Tensor[int], error) { return x.Transpose() }, []int{}, []int{0}},
+		{"Permute", []int{2, 1, 3}, func(x *Tensor[int]) (*Tensor[int], error) { return x.Permute(2, 0, 1) }, []int{3, 2, 1}, []int{0, 3, 1, 4, 2, 5}},
+		{"Permute of one", nil, func(x *Tensor[int]) (*Tensor[int], error) { return x.Permute() }, []int{}, []int{0}},
+	} {
+		n := 1
+		for _, d := range c.shape {
+			n *= d
+		}
+		x, err := Of(counting[int](n), c.shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := c.view(x)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if !slices.Equal(v.Shape(), c.want) || !slices.Equal(listed(t, v), c.elems) || v.Len() != len(c.elems) {
+			t.Errorf("%s: shape %v, elements %v, want %v, %v", c.name, v.Shape(), listed(t, v), c.want, c.elems)
+		}
+		packed, err := v.Compact()
+		if err != nil || !packed.IsContiguous() || !slices.Equal(packed.Data(), c.elems) || (packed == v) != v.IsContiguous() {
+			t.Errorf("%s: Compact has %v, %v, want %v", c.name, packed.Data(), err, c.elems)
+		}
+		if v.Len() == 0 {
+			continue
+		}
+		// A view is the same memory.
+		if err := v.SetElem(-1, make([]int, len(c.want))...); err != nil || x.Data()[c.elems[0]] != -1 {
+			t.Errorf("%s: its first element is not element %d of the tensor", c.name, c.elems[0])
+		}
+	}
+}
+
+func TestViews_Errors(t *testing.T) {
+	x, err := New[float32](2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turned, err := x.Transpose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		view func() (*Tensor[float32], error)
+		want error
+	}{
+		{"another number", func() (*Tensor[float32], error) { return x.Reshape(7) }, cohort.ErrCount},
+		{"a negative length", func() (*Tensor[float32], error) { return x.Reshape(-2, -3) }, cohort.ErrCount},
+		{"not contiguous", func() (*Tensor[float32], error) { return turned.Reshape(6) }, cohort.ErrBuffer},
+		{"no such dimension", func() (*Tensor[float32], error) { return x.Sub(2, 0, 0) }, cohort.ErrCount},
+		{"a negative dimension", func() (*Tensor[float32], error) { return x.Sub(-1, 0, 0) }, cohort.ErrCount},
+		{"from below", func() (*Tensor[float32], error) { return x.Sub(0, -1, 1) }, cohort.ErrCount},
+		{"to above", func() (*Tensor[float32], error) { return x.Sub(0, 1, 3) }, cohort.ErrCount},
+		{"backwards", func() (*Tensor[float32], error) { return x.Sub(1, 2, 1) }, cohort.ErrCount},
+		{"an index below", func() (*Tensor[float32], error) { return x.Index(0, -1) }, cohort.ErrCount},
+		{"an index above", func() (*Tensor[float32], error) { return x.Index(1, 3) }, cohort.ErrCount},
+		{"of no dimension", func() (*Tensor[float32], error) { return x.Index(2, 0) }, cohort.ErrCount},
+		{"twice the same", func() (*Tensor[float32], error) { return x.Permute(1, 1) }, cohort.ErrCount},
+		{"too few", func() (*Tensor[float32], error) { return x.Permute(0) }, cohort.ErrCount},
+		{"none", func() (*Tensor[float32], error) { return x.Permute() }, cohort.ErrCount},
+		{"too many", func() (*Tensor[float32], error) { return x.Permute(0, 1, 2) }, cohort.ErrCount},
+		{"out of range", func() (*Tensor[float32], error) { return x.Permute(0, 2) }, cohort.ErrCount},
+	} {
+		if v, err := c.view(); !errors.Is(err, c.want) || v != nil {
+			t.Errorf("%s: %v, %v, want %v", c.name, v, err, c.want)
+		}
+	}
+}
+
+// A layout is a view of a contiguous tensor in every way that Sub and Permute make views: what is in the
+// test says by formula which of the tensor's elements it has.
+type layout struct {
+	shape []int // of the view
+	base  []int // of the tensor
+	lo    []int // where the view begins in each of the tensor's dimensions
+	order []int // dimension i of the view is dimension order[i] of the tensor
+}
+
+// randomLayout returns one of a shape; of gaps there are at most so many in each dimension.
+func randomLayout(r *rand.Rand, shape []int, gaps int, turned bool) layout {
+	k := len(shape)
+	l := layout{shape: shape, base: make([]int, k), lo: make([]int, k), order: make([]int, k)}
+	for i := range l.order {
+		l.order[i] = i
+	}
+	if turned {
+		l.order = r.Perm(k)
+	}
+	for i, from := range l.order {
+		l.lo[from] = r.IntN(gaps + 1)
+		l.base[from] = l.lo[from] + shape[i] + r.IntN(gaps+1)
+	}
+	return l
+}
+
+// size returns how many elements the tensor has.
+func (l *layout) size() int {
+	n := 1
+	for _, d := range l.base {
+		n *= d
+	}
+	return n
+}
+
+// at returns which of the tensor's elements is at an index of the view.
+func (l *layout) at(index []int) int {
+	stride, at := 1, 0
+	for dim := len(l.base) - 1; dim >= 0; dim-- {
+		at += stride * (l.lo[dim] + index[slices.Index(l.order, dim)])
+		stride *= l.base[dim]
+	}
+	return at
+}
+
+// of returns the view of a tensor.
+func viewOf[T cohort.Number](t testing.TB, l *layout, x *Tensor[T]) *Tensor[T] {
+	t.Helper()
+	var err error
+	for i, dim := range l.order {
+		if x, err = x.Sub(dim, l.lo[dim], l.lo[dim]+l.shape[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if x, err = x.Permute(l.order...); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func randomShape(r *rand.Rand, dims, most int) []int {
+	shape := make([]int, r.IntN(dims+1))
+	for i := range shape {
+		shape[i] = r.IntN(most + 1)
+		if r.IntN(8) > 0 {
+			shape[i] = max(shape[i], 1)
+		}
+	}
+	return shape
+}
+
+// Views of views have the elements that the formula of layouts says, on the processor and on a device.
+func TestViews_Random(t *testing.T) {
+	devs, _ := softDevices(t, soft.Config{})
+	r := rand.New(rand.NewPCG(6, 0))
+	for i := range 300 {
+		l := randomLayout(r, randomShape(r, 4, 4), 2, true)
+		x, err := Of(counting[int64](l.size()), l.base...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := viewOf(t, &l, x)
+		if !slices.Equal(v.Shape(), l.shape) {
+			t.Fatalf("%d: %+v: the shape is %v", i, l, v.Shape())
+		}
+		for index := range indices(l.shape) {
+			if got, err := v.Elem(index...); err != nil || got != int64(l.at(index)) {
+				t.Fatalf("%d: %+v: element %v is %d, %v, want %d", i, l, index, got, err, l.at(index))
+			}
+		}
+		if i%10 != 0 || v.Len() == 0 {
+			continue
+		}
+		y := newOn[int64](t, devs[0], l.base...)
+		u := viewOf(t, &l, y)
+		if want := y.Address() + uintptr(8*l.at(make([]int, len(l.shape)))); u.Address() != want || !slices.Equal(u.Strides(), v.Strides()) {
+			t.Fatalf("%d: %+v: on a device it is at %#x with strides %v, want %#x, %v", i, l, u.Address(), u.Strides(), want, v.Strides())
+		}
+	}
+}
+
+// FuzzViews makes views of views as the fuzzer says. No element of one is outside of the tensor, and
+// Compact has the same elements.
+func FuzzViews(f *testing.F) {
+	f.Add([]byte{3, 4, 5, 2, 0, 1, 3, 1, 2, 2, 3, 0})
+	f.Add([]byte{2, 2, 2, 3, 3, 0, 1, 0, 1})
+	f.Add([]byte{0, 0, 0})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		next := func() int {
+			if len(ops) == 0 {
+				return 0
+			}
+			b := ops[0]
+			ops = ops[1:]
+			return int(b)
+		}
+		shape := []int{next() % 6, next() % 6, next() % 6}
+		x, err := Of(counting[int16](shape[0]*shape[1]*shape[2]), shape...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(ops) > 0 {
+			var v *Tensor[int16]
+			switch op := next() % 5; op {
+			case 0:
+				v, err = x.Sub(next()%4-1, next()%7-1, next()%7-1)
+			case 1:
+				v, err = x.Index(next()%4-1, next()%7-1)
+			case 2:
+				v, err = x.Permute(next()%3, next()%3, next()%3)
+			case 3:
+				v, err = x.Transpose()
+			case 4:
+				v, err = x.Reshape(next()%7-1, next()%7-1)
+			}
+			if err == nil {
+				x = v
+			} else if !errors.Is(err, cohort.ErrCount) && !errors.Is(err, cohort.ErrBuffer) {
+				t.Fatal(err)
+			}
+		}
+		list := listed(t, x)
+		sorted := slices.Clone(list)
+		slices.Sort(sorted)
+		if len(slices.Compact(sorted)) != len(list) {
+			t.Fatalf("%v with the strides %v has elements twice: %v", x, x.Strides(), list)
+		}
+		if !distinct(x.shape, x.strides) {
+			t.Fatalf("%v with the strides %v: a view of a contiguous tensor cannot be written", x, x.Strides())
+		}
+		packed, err := x.Compact()
+		if err != nil || !slices.Equal(packed.Data(), list) {
+			t.Fatalf("%v with the strides %v: Compact has %v, %v, want %v", x, x.Strides(), packed.Data(), err, list)
+		}
+	})
+}
+
+// What distinct calls distinct has no two elements at one place; and it knows all that views can be.
+func TestDistinct(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 0))
+	yes := 0
+	for range 2000 {
+		shape := randomShape(r, 3, 4)
+		strides := make([]int, len(shape))
+		for i := range strides {
+			strides[i] = r.IntN(12)
+		}
+		seen, twice := make(map[int]bool), false
+		for index := range indices(shape) {
+			at := 0
+			for i, k := range index {
+				at += k * strides[i]
+			}
+			twice = twice || seen[at]
+			seen[at] = true
+		}
+		got := distinct(shape, strides)
+		if got && twice {
+			t.Fatalf("shape %v with strides %v has two elements at one place", shape, strides)
+		}
+		if got {
+			yes++
+		}
+	}
+	if yes < 200 {
+		t.Errorf("only %d of 2000 are distinct", yes)
+	}
+	for range 500 {
+		l := randomLayout(r, randomShape(r, 4, 4), 2, true)
+		x, err := New[uint8](l.base...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := viewOf(t, &l, x); !distinct(v.shape, v.strides) {
+			t.Fatalf("%v with strides %v is a view of a contiguous tensor", v, v.strides)
+		}
+	}
+}
