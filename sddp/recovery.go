@@ -14,7 +14,8 @@ import (
 // bit. The zero value is ready; each rank has one of its own, for one thing after the other. A nil one
 // does not recover: the loss of a rank is then an error on all others.
 //
-// The backend has to be one of which jobs go on after losses (local, shm, tcp), and so has the launcher
+// The backend has to be one of which jobs go on after losses (local, shm, tcp, and mpi with a library that
+// has ULFM), and so has the launcher
 // (cohort.Config.Resilient).
 type Recovery struct {
 	// Lost, if not nil, is called after every loss, when there is a new communicator.

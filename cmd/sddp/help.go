@@ -69,7 +69,8 @@ Interruptions:
 	--resume              the same, from the DIR of --checkpoint, or begin if there is
 	                      no checkpoint in it yet: for a job script that is run again
 	--resilient           go on when ranks of the job are lost, at the cost of the
-	                      iteration they are in (not with mpi)
+	                      iteration they are in (with mpi only where the library
+	                      goes on after losses: ULFM; else an error that says so)
 
 Threads:
 
@@ -96,7 +97,8 @@ policy must have been trained for the same case.
 	--solver S         what solves the linear programs, as for sddp train
 	--threads N        threads that each rank computes with, and
 	--pin WHAT         what they are pinned to, as for sddp train
-	--resilient        begin again when ranks of the job are lost (not with mpi)
+	--resilient        begin again when ranks of the job are lost (with mpi as for
+	                   sddp train)
 	--out DIR          write storage.svg and summary.json to DIR
 	--json             print, as the last line, one JSON object, as sddp train does
 `
