@@ -47,14 +47,26 @@ func (p *parcel) overlaps(o *parcel) bool {
 	return p.at < o.at+accel.Address(o.size) && o.at < p.at+accel.Address(p.size)
 }
 
+// String describes the tensor.
+func (p *parcel) String() string { return fmt.Sprintf("%v%v on %v", p.kind, p.shape, p.dev) }
+
+// named returns an error that says which tensor it is about, without the operation beneath, which means
+// nothing to the user.
+func (p *parcel) named(err error) error { return fmt.Errorf("%s: %w", p.String(), plain(err)) }
+
+// plain returns why an operation beneath has failed.
+func plain(err error) error {
+	var e *cohort.OpError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
 // wrong returns the error of an operation on messages: cohort's, of the user's operation instead of those
 // beneath, whose tags may be others.
 func (c *Comm) wrong(op string, peer, tag int, err error) error {
-	var e *cohort.OpError
-	if errors.As(err, &e) {
-		err = e.Err
-	}
-	e = &cohort.OpError{Op: op, Rank: cohort.Undefined, Peer: peer, Tag: tag, Err: err}
+	e := &cohort.OpError{Op: op, Rank: cohort.Undefined, Peer: peer, Tag: tag, Err: plain(err)}
 	if c != nil && c.core != nil {
 		e.Comm, e.Rank = c.head.Name(), c.head.Rank()
 	}

@@ -29,49 +29,52 @@ func (f *payload) send(b []byte) error {
 	return err
 }
 
-// giveUp tells the receiver that what is left does not come, and why: by a piece of another length than
-// the one that is due. It is so short that it waits for nobody; if it has to, that is not the caller's
+// giveUp tells the receiver that what is left does not come, and why: by a piece without anything, and the
+// reason behind it. They are so short that they wait for nobody; if they have to, that is not the caller's
 // affair.
 func (f *payload) giveUp(why error) {
 	if f.next() == 0 {
 		return
 	}
-	var e *cohort.OpError
-	if errors.As(why, &e) {
-		why = e.Err // the operation beneath means nothing to the receiver
-	}
 	text := append([]byte{backend.Code(why)}, why.Error()...)
-	text = text[:min(len(text), f.next()-1, envelopeMost)]
 	m := &f.c.core.messages
-	q, err := cohort.Isend(f.c.core.load.WithContext(m.ctx), text, f.peer, f.tag)
-	if err != nil {
-		return // the communicator is of no use any more, and the receiver's end says so itself
-	}
-	if _, done, _ := q.Test(); !done {
-		m.background.Go(func() { _, _ = q.Wait() })
+	load := f.c.core.load.WithContext(m.ctx)
+	for _, b := range [][]byte{nil, text[:min(len(text), envelopeMost)]} {
+		q, err := cohort.Isend(load, b, f.peer, f.tag)
+		if err != nil {
+			return // the communicator is of no use any more, and the receiver's end says so itself
+		}
+		if _, done, _ := q.Test(); !done {
+			m.background.Go(func() { _, _ = q.Wait() })
+		}
 	}
 }
 
-// recv receives the next piece. host says that b can be looked into.
-func (f *payload) recv(b []byte, host bool) error {
+// recv receives the next piece.
+func (f *payload) recv(b []byte) error {
 	st, err := cohort.Recv(f.c.load, b, f.peer, f.tag)
 	if err != nil {
 		return err
 	}
 	if n := st.Bytes(); n != len(b) {
 		f.size = f.off
-		return gaveUp(f.peer, b[:max(n, 0)], host)
+		if n != 0 {
+			return fault(cohort.ErrInternal, "rank %d has sent a piece of %d bytes, and %d were due", f.peer, n, len(b))
+		}
+		return f.gaveUp()
 	}
 	f.off += len(b)
 	return nil
 }
 
-// gaveUp returns the error that a sender has told.
-func gaveUp(rank int, text []byte, host bool) error {
-	if !host || len(text) < 2 {
-		return fault(cohort.ErrCanceled, "rank %d has given up sending it", rank)
+// gaveUp returns the error that the sender tells.
+func (f *payload) gaveUp() error {
+	text := make([]byte, envelopeMost)
+	st, err := cohort.Recv(f.c.load, text, f.peer, f.tag)
+	if err != nil || st.Bytes() < 2 {
+		return fault(cohort.ErrCanceled, "rank %d has given up sending it", f.peer)
 	}
-	return fmt.Errorf("rank %d has given up sending it: %w", rank, &told{backend.Sentinel(text[0]), string(text[1:])})
+	return fmt.Errorf("rank %d has given up sending it: %w", f.peer, &told{backend.Sentinel(text[0]), string(text[1:st.Bytes()])})
 }
 
 // told is another rank's error, whose text names the sentinel already.
@@ -95,14 +98,14 @@ func (f *payload) drop() {
 	}
 	m := &f.c.core.messages
 	rest := *f
-	rest.c = &Comm{core: f.c.core, coll: f.c.coll, head: f.c.head, load: f.c.core.load.WithContext(m.ctx)}
+	rest.c = &Comm{core: f.c.core, coll: f.c.coll, head: f.c.head, load: f.c.core.load.WithContext(m.ctx), ctx: m.ctx}
 	m.background.Go(func() { _ = rest.through(b) })
 }
 
 // through receives into b until nothing is left. Its error is a limit's.
 func (f *payload) through(b []byte) error {
 	for f.next() > 0 {
-		if err := f.recv(b[:f.next()], true); err != nil && f.next() > 0 {
+		if err := f.recv(b[:f.next()]); err != nil && f.next() > 0 {
 			if ended(err) {
 				return err
 			}
@@ -133,7 +136,7 @@ func (f *payload) sendAll(p *parcel, after ready) (err error) {
 			err = f.send(p.host[f.off:][:f.next()])
 		}
 	case f.c.core.direct:
-		err = after.wait()
+		err = after.wait(f.c.ctx)
 		for err == nil && f.next() > 0 {
 			err = f.send(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
 		}
@@ -141,6 +144,7 @@ func (f *payload) sendAll(p *parcel, after ready) (err error) {
 		err = f.fetch(p, after)
 	}
 	if err != nil {
+		err = p.named(err)
 		f.giveUp(err)
 	}
 	return err
@@ -151,17 +155,18 @@ func (f *payload) recvAll(p *parcel, after ready) (err error) {
 	switch {
 	case p.dev == nil:
 		for err == nil && f.next() > 0 {
-			err = f.recv(p.host[f.off:][:f.next()], true)
+			err = f.recv(p.host[f.off:][:f.next()])
 		}
 	case f.c.core.direct:
-		err = after.wait()
+		err = after.wait(f.c.ctx)
 		for err == nil && f.next() > 0 {
-			err = f.recv(p.dev.acc.View(p.at+accel.Address(f.off), f.next()), false)
+			err = f.recv(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
 		}
 	default:
 		err = f.store(p, after)
 	}
 	if err != nil {
+		err = p.named(err)
 		f.drop()
 	}
 	return err

@@ -1,6 +1,13 @@
 package tensor
 
-import "github.com/cohort-hpc/cohort/internal/accel"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+)
 
 // A lane is a stream for the copies of one message between a device and pinned memory of two pieces, one
 // of which is copied while the other is sent or received.
@@ -40,20 +47,34 @@ func (p *parcel) ready() (r ready, err error) {
 	}
 	e, err := p.dev.takeEvent()
 	if err != nil {
-		return r, err
+		return r, p.named(err)
 	}
 	if err = p.stream.Record(e); err != nil {
 		p.dev.giveEvent(e, false)
-		return r, err
+		return r, p.named(err)
 	}
 	return ready{p.dev, e}, nil
 }
 
-func (r *ready) wait() error {
-	if r.event == nil {
+// wait waits for the moment as long as the context says.
+func (r *ready) wait(ctx context.Context) error {
+	switch {
+	case r.event == nil:
 		return nil
+	case ctx.Done() == nil:
+		return r.event.Sync()
 	}
-	return r.event.Sync()
+	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
+		if done, err := r.event.Done(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			err := (&backend.Bound{Ctx: ctx}).Err(time.Now())
+			return fmt.Errorf("the device has not done the work before it in its stream: %w", err)
+		case <-time.After(pause):
+		}
+	}
 }
 
 // forget gives a moment back.
@@ -64,8 +85,14 @@ func (r *ready) forget() {
 	}
 }
 
-// newLane returns a lane for a payload in pieces, whose copies come after a moment.
-func newLane(dev *Device, size, piece int, after ready) (l *lane, err error) {
+// newLane returns a lane for a payload in pieces, whose copies come after a moment. If the operation has
+// limits, it waits for the moment: copies that have been started cannot be taken back.
+func newLane(ctx context.Context, dev *Device, size, piece int, after ready) (l *lane, err error) {
+	if ctx.Done() != nil {
+		if err := after.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
 	l = &lane{dev: dev}
 	if l.stream, err = dev.takeStream(); err != nil {
 		return nil, err
@@ -109,7 +136,7 @@ func (l *lane) back(err error, free bool) error {
 
 // fetch sends a device's memory: the copy of one piece is under way while the one before is sent.
 func (f *payload) fetch(p *parcel, after ready) error {
-	l, err := newLane(p.dev, f.size, f.piece, after)
+	l, err := newLane(f.c.ctx, p.dev, f.size, f.piece, after)
 	if err != nil {
 		return err
 	}
@@ -146,7 +173,7 @@ func (f *payload) fetch(p *parcel, after ready) error {
 
 // store receives into a device's memory: the copy of one piece is under way while the next is received.
 func (f *payload) store(p *parcel, after ready) error {
-	l, err := newLane(p.dev, f.size, f.piece, after)
+	l, err := newLane(f.c.ctx, p.dev, f.size, f.piece, after)
 	if err != nil {
 		return err
 	}
@@ -157,7 +184,7 @@ func (f *payload) store(p *parcel, after ready) error {
 			break
 		}
 		at, b := p.at+accel.Address(f.off), s.b[:f.next()]
-		if err = f.recv(b, true); err != nil {
+		if err = f.recv(b); err != nil {
 			free = !f.unsure()
 			break
 		}
@@ -170,8 +197,8 @@ func (f *payload) store(p *parcel, after ready) error {
 }
 
 // inside copies a payload that came in its envelope to a device.
-func (p *parcel) inside(b []byte, after ready) error {
-	l, err := newLane(p.dev, len(b), len(b), after)
+func (p *parcel) inside(ctx context.Context, b []byte, after ready) error {
+	l, err := newLane(ctx, p.dev, len(b), len(b), after)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func TestEnvelopeWrong(t *testing.T) {
 		{"bool", envelopeOf(1, 0, backend.Bool, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
 		{"loc", envelopeOf(1, 0, backend.Loc, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
 		{"kind", envelopeOf(1, 0, 255, 4096, 0, []uint64{100}, ""), cohort.ErrInternal},
-		{"too many dimensions", envelopeOf(1, 1, backend.Int8, 4096, 0, ones(maxDims+1), "x"), cohort.ErrInternal},
+		{"too many dimensions", envelopeOf(1, 1, backend.Int8, 4096, 0, ones[uint64](maxDims+1), "x"), cohort.ErrInternal},
 		{"dimensions that are not there", envelopeOf(1, 0, f32, 4096, 0, []uint64{100}, "")[:19], cohort.ErrInternal},
 		{"pieces of nothing", envelopeOf(1, 0, f32, 0, 0, []uint64{100}, ""), cohort.ErrInternal},
 		{"long pieces", envelopeOf(1, 0, f32, chunkMost+1, 0, []uint64{100}, ""), cohort.ErrInternal},
@@ -106,8 +106,8 @@ func TestEnvelopeWrong(t *testing.T) {
 	}
 }
 
-func ones(n int) []uint64 {
-	lens := make([]uint64, n)
+func ones[T int | uint64](n int) []T {
+	lens := make([]T, n)
 	for i := range lens {
 		lens[i] = 1
 	}

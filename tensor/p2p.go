@@ -70,13 +70,13 @@ func RecvAlloc[T cohort.Number](c *Comm, d *Device, source, tag int) (*Tensor[T]
 	kind := kindOf[T]()
 	st, err := c.recvAlloc(source, tag, func(l *letter) (p parcel, err error) {
 		if l == nil {
-			t, err = NewOn[T](d, 0)
+			t, err = create[T](d, []int{0})
 			return p, err
 		}
 		if l.kind != kind {
 			return p, fault(cohort.ErrMismatch, "the message has %v%v, and %v is to be received; it was dropped", l.kind, slices.Clone(l.shape()), kind)
 		}
-		if t, err = NewOn[T](d, l.shape()...); err != nil {
+		if t, err = create[T](d, l.shape()); err != nil {
 			return p, err
 		}
 		return t.parcel()
@@ -255,7 +255,9 @@ func (c *Comm) take(m *messages, l *letter, p *parcel, after ready) (cohort.Stat
 	case p.dev == nil:
 		copy(p.host, l.inside)
 	default:
-		err = p.inside(l.inside, after)
+		if err = p.inside(c.ctx, l.inside, after); err != nil {
+			err = p.named(err)
+		}
 	}
 	l.free()
 	m.end()

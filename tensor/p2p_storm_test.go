@@ -58,7 +58,7 @@ func storm(world *cohort.Comm, messages int) error {
 	if err != nil {
 		return err
 	}
-	devs, drv, err := softDevices(soft.Config{Delay: soft.Random(1, 0)})
+	devs, drv, err := messageDevices(soft.Config{Delay: soft.Random(1, 0)})
 	if err != nil {
 		return err
 	}

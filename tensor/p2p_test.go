@@ -54,8 +54,8 @@ func holds[T cohort.Number](t *Tensor[T], seed int, shape ...int) error {
 // messageComm returns a communicator for messages in short pieces.
 func messageComm(world *cohort.Comm) (*Comm, error) { return NewComm(world, &Config{Chunk: 1 << 10}) }
 
-// softDevices returns the processor, and devices of a new driver.
-func softDevices(c soft.Config) (devs []*Device, drv *soft.Driver, err error) {
+// messageDevices returns the processor, and devices of a new driver.
+func messageDevices(c soft.Config) (devs []*Device, drv *soft.Driver, err error) {
 	drv = soft.New(c)
 	n, err := drv.Devices()
 	devs = []*Device{CPU}
@@ -193,7 +193,7 @@ func passAll(c *Comm, devs []*Device) error {
 
 // passAround is passAll on a rank, which must leave nothing behind.
 func passAround(world *cohort.Comm, settings *Config, config soft.Config) error {
-	devs, drv, err := softDevices(config)
+	devs, drv, err := messageDevices(config)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func TestMessagesDirect(t *testing.T) {
 }
 
 func direct(_ *testing.T, world *cohort.Comm) error {
-	devs, drv, err := softDevices(soft.Config{HostCanRead: true})
+	devs, drv, err := messageDevices(soft.Config{HostCanRead: true})
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func mixed(world *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	devs, drv, err := softDevices(soft.Config{})
+	devs, drv, err := messageDevices(soft.Config{})
 	if err == nil {
 		err = passes[float64](c, devs, [][]int{{1<<20 + 1}}, ways[0], ways[1], ways[3])
 	}
@@ -300,7 +300,7 @@ func TestMessagesMismatch(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		devs, drv, err := softDevices(soft.Config{})
+		devs, drv, err := messageDevices(soft.Config{})
 		if err == nil {
 			err = templates(c, devs)
 		}

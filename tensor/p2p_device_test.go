@@ -1,0 +1,305 @@
+package tensor
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+)
+
+// until returns when something holds.
+func until(holds func() bool) {
+	for !holds() {
+		runtime.Gosched()
+	}
+}
+
+// While a piece is being sent the next one is copied from the device, and while one is being received the
+// one before is copied to it. No more pinned memory is held than two pieces, and none by receives that wait.
+func TestMessagesPipeline(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		const piece, pieces = 1 << 17, 6 // longer than what backends keep
+		c, err := NewComm(world, &Config{Chunk: piece})
+		if err != nil {
+			return err
+		}
+		devs, drv, err := messageDevices(soft.Config{})
+		if err != nil {
+			return err
+		}
+		x, err := stuff[uint8](devs[1], 1, piece*pieces)
+		if err != nil {
+			return err
+		}
+		devs[1].Trim()
+		before := drv.Stats()
+		pinned := func(what string, most int) error {
+			if got := drv.Stats().Pinned; got > most {
+				return fmt.Errorf("%s holds %d bytes of pinned memory, want %d at most", what, got, most)
+			}
+			return nil
+		}
+		if c.Rank() == 0 {
+			// The other rank has not called Recv, so that the first piece is being sent.
+			h, err := Isend(c, x, 1, 0)
+			if err != nil {
+				return err
+			}
+			until(func() bool { return drv.Stats().ToHost.Pinned.Copies == before.ToHost.Pinned.Copies+2 })
+			err = errors.Join(pinned("a send", 2*piece), world.Barrier(), h.Wait(), pinned("a send that is done", 2*piece))
+			// Now piece by piece, until the other rank says that it has copied it.
+			p := parcel{kind: backend.Uint8, shape: []int{piece * pieces}, size: piece * pieces, host: make([]byte, piece*pieces)}
+			number, e := c.messages.begin(1, true)
+			err = errors.Join(err, e, cohort.Send(c.head, new(letter).write(&p, piece, number), 1, 0))
+			f := payload{c: c, peer: 1, tag: number, size: p.size, piece: piece}
+			for f.next() > 0 {
+				if err = errors.Join(err, f.send(p.host[:f.next()]), world.Barrier()); err != nil {
+					return err
+				}
+			}
+			c.messages.end()
+			return errors.Join(err, c.Close(), x.Close(), left(devs, drv))
+		}
+		y, err := NewOn[uint8](devs[1], piece*pieces)
+		if err != nil {
+			return err
+		}
+		if err = world.Barrier(); err != nil {
+			return err
+		}
+		if _, err = Recv(c, y, 0, 0); err != nil {
+			return err
+		}
+		if err = holds(y, 1, piece*pieces); err != nil {
+			return err
+		}
+		devs[1].Trim()
+		before = drv.Stats()
+		var waiting []*Handle
+		for range 8 {
+			h, err := Irecv(c, y, 0, 7)
+			if err != nil {
+				return err
+			}
+			waiting = append(waiting, h)
+		}
+		err = pinned("receives that wait", 0)
+		h, e := Irecv(c, y, 0, 0)
+		err = errors.Join(err, e)
+		for i := range pieces {
+			until(func() bool { return drv.Stats().ToDevice.Pinned.Copies == before.ToDevice.Pinned.Copies+i+1 })
+			err = errors.Join(err, pinned("a receive", 2*piece), world.Barrier())
+		}
+		err = errors.Join(err, h.Wait(), c.Close())
+		for _, h := range waiting {
+			if e := h.Wait(); !errors.Is(e, cohort.ErrPeerLost) {
+				err = errors.Join(err, wants("a receive without a message", e, cohort.ErrClosed))
+			}
+		}
+		return errors.Join(err, x.Close(), y.Close(), left(devs, drv))
+	})
+}
+
+// A tensor is read after the work that is in its stream, and written after it; what was received is there
+// for other streams.
+func TestMessagesStreams(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		devs, drv, err := messageDevices(soft.Config{})
+		if err != nil {
+			return err
+		}
+		d := devs[1]
+		const n = 3000
+		s, err := d.NewStream()
+		if err != nil {
+			return err
+		}
+		x, err := NewOn[uint8](d, n)
+		if err != nil {
+			return err
+		}
+		y, err := NewOn[uint8](d, n)
+		if err != nil {
+			return err
+		}
+		x, err1 := x.On(s)
+		y, err2 := y.On(s)
+		if err = errors.Join(err1, err2); err != nil {
+			return err
+		}
+		want, err := stuff[uint8](CPU, 5, n)
+		if err != nil {
+			return err
+		}
+		run, ran := make(chan struct{}), false
+		kernel := func(mem func(accel.Address, int) []byte) {
+			<-run
+			copy(mem(x.at, n), want.data)
+			clear(mem(y.at, n))
+			ran = true
+		}
+		if err = s.s.(*soft.Stream).Do(kernel); err != nil {
+			return err
+		}
+		g, err := Irecv(c, y, 0, 0)
+		if err != nil {
+			return err
+		}
+		h, err := Isend(c, x, 0, 0)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-h.Done():
+			return errors.New("a tensor was sent before it was written")
+		case <-g.Done():
+			return errors.New("a tensor was received before it was sent")
+		default:
+		}
+		close(run)
+		if err = WaitAll(g, h); err != nil {
+			return err
+		}
+		if !ran {
+			return errors.New("the kernel has not run")
+		}
+		return errors.Join(holds(y, 5, n), s.Close(), x.Close(), y.Close(), left(devs, drv))
+	})
+}
+
+// Whatever call of a device fails, on either side: the rank says so, the other one gets the message or
+// learns that it does not come, the next message is right, and nothing is left.
+func TestMessagesDeviceFails(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		for _, shape := range [][]int{{5}, {5, 1000}} {
+			for _, lost := range []bool{false, true} {
+				for bad := range 2 {
+					for k, more := 1, true; more; k++ {
+						var err error
+						if more, err = failing(world, shape, bad, k, lost); err != nil {
+							return fmt.Errorf("rank %d, %v, call %d of rank %d's device fails, for good %t: %w", world.Rank(), shape, k, bad, lost, err)
+						}
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// failing sends from one device to another, and has the k-th call of one of them fail; it reports whether
+// there was such a call. With lost, it is the k-th piece of work, and the device is lost with it.
+func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool, err error) {
+	me := world.Rank()
+	c, err := messageComm(world)
+	if err != nil {
+		return false, err
+	}
+	devs, drv, err := messageDevices(soft.Config{})
+	if err != nil {
+		return false, err
+	}
+	x, err := stuff[int16](devs[1], 1+me, shape...)
+	if err != nil {
+		return false, err
+	}
+	devs[1].Trim()
+	const failed = "the device is out of order"
+	calls, hit, what := 0, false, soft.Op("")
+	if me == bad {
+		drv.SetFail(func(call soft.Call) error {
+			if lost == (call.Op == soft.Run) {
+				calls++
+			}
+			if calls < k || hit {
+				return nil
+			}
+			hit, what = true, call.Op
+			return &backend.Fault{Sentinel: backend.ErrInternal, Text: failed}
+		})
+	}
+	var got error
+	if me == 0 {
+		got = Send(c, x, 1, 0)
+	} else {
+		_, got = Recv(c, x, 0, 0)
+	}
+	drv.SetFail(nil)
+	if me == bad && hit != (got != nil) && what != soft.Pin { // to pin is tried again
+		err = fmt.Errorf("a call of %s has failed: %t, and the operation returns %v", what, hit, got)
+	}
+	if got != nil && me == bad {
+		err = errors.Join(err, wants("the operation", got, cohort.ErrInternal, failed, fmt.Sprint("int16", shape), "soft:0"))
+	}
+	other, err1 := stuff[int16](CPU, 9, shape...)
+	y, err2 := New[int16](shape...)
+	if err = errors.Join(err, err1, err2); err != nil {
+		return false, err
+	}
+	switch {
+	case me == 0:
+		if got != nil && bad == 1 {
+			err = fmt.Errorf("the receiver's device has failed, and the sender gets %w", got)
+		}
+		err = errors.Join(err, Send(c, other, 1, 0))
+	case bad == 1: // the message was dropped, or nobody has asked for it
+		if got == nil {
+			err = errors.Join(err, holds(x, 1, shape...))
+		}
+		if _, err = Recv(c, y, 0, 0); err == nil && holds(y, 1, shape...) == nil {
+			_, err = Recv(c, y, 0, 0)
+		}
+		err = errors.Join(err, holds(y, 9, shape...))
+	case got != nil: // it was told
+		err = wants("the other's operation", got, cohort.ErrInternal, "rank 0 has given up", failed)
+		_, e := Recv(c, y, 0, 0)
+		err = errors.Join(err, e, holds(y, 9, shape...))
+	case holds(x, 9, shape...) == nil: // nothing was sent
+	default:
+		_, e := Recv(c, y, 0, 0)
+		err = errors.Join(err, holds(x, 1, shape...), e, holds(y, 9, shape...))
+	}
+	if err != nil {
+		return false, err
+	}
+	if more, err = cohort.BcastOne(world, hit, bad); err != nil {
+		return false, err
+	}
+	err = errors.Join(c.Close(), x.Close())
+	if lost && me == bad && hit {
+		devs[1].Trim()
+		return more, drv.Close() // a lost device gives nothing back
+	}
+	return more, errors.Join(err, left(devs, drv))
+}
+
+// Without device memory for it a message is dropped, and RecvAlloc says so.
+func TestMessagesNoMemory(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		devs, drv, err := messageDevices(soft.Config{Memory: 1 << 12})
+		if err != nil {
+			return err
+		}
+		x, err := stuff[int32](CPU, 1, 5000)
+		if err != nil {
+			return err
+		}
+		h, err1 := Isend(c, x, 0, 0)
+		g, err2 := Isend(c, x, 0, 0)
+		y, st, err := RecvAlloc[int32](c, devs[1], 0, 0)
+		if y != nil || st.Source != 0 || st.Tag != 0 {
+			return fmt.Errorf("got %v, %+v", y, st)
+		}
+		err = wants("RecvAlloc", err, cohort.ErrAlloc, "int32[5000] on soft:0")
+		z, _, err3 := RecvAlloc[int32](c, CPU, 0, 0)
+		if err = errors.Join(err, err1, err2, err3, WaitAll(h, g)); err != nil {
+			return err
+		}
+		return errors.Join(holds(z, 1, 5000), left(devs, drv))
+	})
+}

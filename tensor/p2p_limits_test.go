@@ -1,0 +1,381 @@
+package tensor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+)
+
+// wants returns an error unless err wraps the sentinel and says all the words.
+func wants(what string, err, sentinel error, words ...string) error {
+	if !errors.Is(err, sentinel) {
+		return fmt.Errorf("%s: error %v, want %v", what, err, sentinel)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			return fmt.Errorf("%s: %q does not say %q", what, err, w)
+		}
+	}
+	return nil
+}
+
+// alone runs a test on the only rank of a job, which can send to itself what is short or nonblocking.
+func alone(t *testing.T, test func(c *Comm) error) {
+	t.Helper()
+	onRanks(t, []int{1}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := messageComm(world)
+		if err != nil {
+			return err
+		}
+		return errors.Join(test(c), c.Close())
+	})
+}
+
+func TestMessageArguments(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		x, _ := New[float32](4)
+		deep, _ := New[float32](ones[int](maxDims + 1)...)
+		holed, err := Strided(make([]float32, 8), []int{4}, []int{2})
+		if err != nil {
+			return err
+		}
+		var all []error
+		for _, v := range []struct {
+			name     string
+			c        *Comm
+			t        *Tensor[float32]
+			peer     int
+			tag      int
+			sentinel error
+		}{
+			{"rank", c, x, 1, 0, cohort.ErrRank},
+			{"negative rank", c, x, -7, 0, cohort.ErrRank},
+			{"tag", c, x, 0, -5, cohort.ErrTag},
+			{"no communicator", nil, x, 0, 0, cohort.ErrComm},
+			{"an empty communicator", &Comm{}, x, 0, 0, cohort.ErrComm},
+			{"no tensor", c, nil, 0, 0, cohort.ErrBuffer},
+			{"gaps", c, holed, 0, 0, cohort.ErrBuffer},
+			{"dimensions", c, deep, 0, 0, cohort.ErrCount},
+		} {
+			_, sent := Isend(v.c, v.t, v.peer, v.tag)
+			_, received := Recv(v.c, v.t, v.peer, v.tag)
+			_, posted := Irecv(v.c, v.t, v.peer, v.tag)
+			y, _ := New[float32](4)
+			_, first := Sendrecv(v.c, v.t, v.peer, v.tag, y, cohort.ProcNull, 0)
+			_, second := Sendrecv(v.c, y, cohort.ProcNull, 0, v.t, v.peer, v.tag)
+			all = append(all,
+				wants(v.name+": Send", Send(v.c, v.t, v.peer, v.tag), v.sentinel, "tensor: send:"),
+				wants(v.name+": Isend", sent, v.sentinel, "tensor: isend:"),
+				wants(v.name+": Recv", received, v.sentinel, "tensor: recv:"),
+				wants(v.name+": Irecv", posted, v.sentinel, "tensor: irecv:"),
+				wants(v.name+": Sendrecv", first, v.sentinel, "tensor: sendrecv:"),
+				wants(v.name+": Sendrecv", second, v.sentinel, "tensor: sendrecv:"))
+			if v.t != x {
+				continue
+			}
+			_, _, made := RecvAlloc[float32](v.c, nil, v.peer, v.tag)
+			_, probed := v.c.Probe(v.peer, v.tag)
+			_, _, looked := v.c.Iprobe(v.peer, v.tag)
+			all = append(all,
+				wants(v.name+": RecvAlloc", made, v.sentinel, "tensor: recvalloc:"),
+				wants(v.name+": Probe", probed, v.sentinel, "tensor: probe:"),
+				wants(v.name+": Iprobe", looked, v.sentinel, "tensor: iprobe:"))
+		}
+		_, err = Sendrecv(c, x, 0, 0, x, 0, 0)
+		all = append(all, wants("one tensor", err, cohort.ErrBuffer))
+		part, err := x.Sub(0, 1, 3)
+		if err != nil {
+			return err
+		}
+		pair, err := x.Sub(0, 2, 4)
+		if err != nil {
+			return err
+		}
+		_, err = Sendrecv(c, part, 0, 0, pair, 0, 0)
+		all = append(all, wants("tensors that overlap", err, cohort.ErrBuffer))
+		var e *cohort.OpError
+		if err := Send(c, x, 9, 3); !errors.As(err, &e) || e.Op != "send" || e.Peer != 9 || e.Tag != 3 || e.Rank != 0 {
+			all = append(all, fmt.Errorf("the error of a send is %+v", e))
+		}
+		return errors.Join(all...)
+	})
+}
+
+func TestMessagesProcNull(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		x, err := stuff[int32](CPU, 1, 1000)
+		if err != nil {
+			return err
+		}
+		none := cohort.ProcNull
+		h, err1 := Isend(c, x, none, 3)
+		g, err2 := Irecv(c, x, none, 3)
+		st, err3 := Recv(c, x, none, 3)
+		y, st2, err4 := RecvAlloc[int32](c, nil, none, 3)
+		in, err5 := c.Probe(none, 3)
+		in2, ok, err6 := c.Iprobe(none, 3)
+		if err := errors.Join(Send(c, x, none, 3), err1, err2, err3, err4, err5, err6, WaitAll(h, g), holds(x, 1, 1000)); err != nil {
+			return err
+		}
+		want := cohort.Status{Source: none, Tag: cohort.AnyTag}
+		if st != want || st2 != want || g.Status() != want || y.Len() != 0 || !ok || in.Source != none || in2.Source != none || in.Shape != nil {
+			return fmt.Errorf("from nobody: %+v, %+v, %+v, %v, %+v, %t %+v", st, st2, g.Status(), y, in, ok, in2)
+		}
+		return nil
+	})
+}
+
+// soon returns a handle whose operations end after a moment.
+func soon(c *Comm) (*Comm, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	return c.WithContext(ctx), cancel
+}
+
+// A receive that ends before its time takes nothing that comes later, and so does a probe.
+func TestMessagesDeadline(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		x, err := stuff[int32](CPU, 1, 3)
+		if err != nil {
+			return err
+		}
+		y, _ := New[int32](3)
+		late, cancel := soon(c)
+		defer cancel()
+		var all []error
+		_, err = Recv(late, y, 0, 1)
+		all = append(all, wants("Recv", err, cohort.ErrTimeout, "tag 1"))
+		h, err := Irecv(late, y, cohort.AnySource, 1)
+		all = append(all, err, wants("Irecv", h.Wait(), cohort.ErrTimeout))
+		_, _, err = RecvAlloc[int32](late, nil, 0, 1)
+		all = append(all, wants("RecvAlloc", err, cohort.ErrTimeout))
+		_, err = late.Probe(0, cohort.AnyTag)
+		all = append(all, wants("Probe", err, cohort.ErrTimeout))
+		_, err = Sendrecv(late, x, cohort.ProcNull, 0, y, 0, 1)
+		all = append(all, wants("Sendrecv", err, cohort.ErrTimeout))
+		gone, stop := context.WithCancelCause(context.Background())
+		stop(errors.New("enough"))
+		_, err = Recv(c.WithContext(gone), y, 0, 1)
+		all = append(all, wants("Recv", err, cohort.ErrCanceled, "enough"), Send(c, x, 0, 1))
+		_, err = Recv(c, y, 0, 1)
+		return errors.Join(append(all, err, holds(y, 1, 3))...)
+	})
+}
+
+// A sender that gives up in the middle of a message is the end of the receive as well, and the next message
+// is right. It does not matter which of the two starts first.
+func TestMessagesGiveUp(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := messageComm(world)
+		if err != nil {
+			return err
+		}
+		const n = 1 << 16 // in bytes too long to be kept by the backend
+		x, err := stuff[int64](CPU, 1, n)
+		if err != nil {
+			return err
+		}
+		c.core.cfg.Chunk = 1 << 18 // for the sender's pieces, which the envelope says
+		if c.Rank() == 0 {
+			late, cancel := soon(c)
+			defer cancel()
+			err = wants("Send", Send(late, x, 1, 4), cohort.ErrTimeout, "int64[65536] on cpu", "tag 4")
+			return errors.Join(err, world.Barrier(), Send(c, x, 1, 4), world.Barrier(), c.Close())
+		}
+		y, _ := New[int64](n)
+		err = world.Barrier()
+		_, e := Recv(c, y, 0, 4)
+		err = errors.Join(err, wants("Recv", e, cohort.ErrTimeout, "rank 0 has given up"))
+		_, e = Recv(c, y, 0, 4)
+		return errors.Join(err, e, holds(y, 1, n), world.Barrier(), c.Close())
+	})
+}
+
+// A receiver that gives up in the middle does not keep the sender.
+func TestMessagesDropLater(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := messageComm(world)
+		if err != nil {
+			return err
+		}
+		const n = 100 << 10
+		if c.Rank() == 0 {
+			// An envelope, whose payload comes when the other one has given up.
+			x, err := stuff[int8](CPU, 2, n)
+			if err != nil {
+				return err
+			}
+			p, err := x.parcel()
+			if err != nil {
+				return err
+			}
+			number, err := c.core.messages.begin(1, true)
+			if err != nil {
+				return err
+			}
+			err = cohort.Send(c.head, new(letter).write(&p, c.core.cfg.Chunk, number), 1, 0)
+			err = errors.Join(err, world.Barrier())
+			f := payload{c: c, peer: 1, tag: number, size: p.size, piece: c.core.cfg.Chunk}
+			err = errors.Join(err, f.sendAll(&p, ready{}))
+			c.core.messages.end()
+			return errors.Join(err, Send(c, x, 1, 0), world.Barrier(), c.Close())
+		}
+		y, _ := New[int8](n)
+		late, cancel := soon(c)
+		defer cancel()
+		if _, err = c.Probe(0, 0); err != nil {
+			return err
+		}
+		_, err = Recv(late, y, 0, 0)
+		err = errors.Join(wants("Recv", err, cohort.ErrTimeout), world.Barrier())
+		_, e := Recv(c, y, 0, 0)
+		return errors.Join(err, e, holds(y, 2, n), world.Barrier(), c.Close())
+	})
+}
+
+// Work of a device that does not end does not keep an operation beyond its time.
+func TestMessagesStuckDevice(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		drv := soft.New(soft.Config{})
+		acc, err := drv.Device(0)
+		if err != nil {
+			return err
+		}
+		d := newDevice("soft", acc)
+		x, err := NewOn[int8](d, 5000)
+		if err != nil {
+			return err
+		}
+		s, err := d.NewStream()
+		if err != nil {
+			return err
+		}
+		if x, err = x.On(s); err != nil {
+			return err
+		}
+		y, err := stuff[int8](CPU, 1, 5000)
+		if err != nil {
+			return err
+		}
+		run := make(chan struct{})
+		if err = s.s.(*soft.Stream).Do(func(func(accel.Address, int) []byte) { <-run }); err != nil {
+			return err
+		}
+		late, cancel := soon(c)
+		defer cancel()
+		h, err := Irecv(c, y, 0, 0)
+		if err != nil {
+			return err
+		}
+		all := []error{wants("Send", Send(late, x, 0, 0), cohort.ErrTimeout, "int8[5000] on soft:0")}
+		all = append(all, wants("Irecv", h.Wait(), cohort.ErrTimeout, "rank 0 has given up"))
+		h, err = Isend(c, y, 0, 0)
+		if err != nil {
+			return err
+		}
+		_, err = Recv(late, x, 0, 0)
+		all = append(all, wants("Recv", err, cohort.ErrTimeout, "int8[5000] on soft:0"), h.Wait())
+		close(run)
+		return errors.Join(append(all, s.Close(), x.Close(), left([]*Device{d}, drv))...)
+	})
+}
+
+// Close ends what no message has come for, and nothing can be started after it.
+func TestMessagesClose(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := messageComm(world)
+		if err != nil {
+			return err
+		}
+		x, _ := New[int32](5)
+		h, err := Irecv(c, x, cohort.AnySource, cohort.AnyTag)
+		if err != nil {
+			return err
+		}
+		probed := make(chan error)
+		go func() {
+			_, err := c.Probe(1-c.Rank(), 3)
+			probed <- err
+		}()
+		if err = errors.Join(world.Barrier(), c.Close()); err != nil {
+			return err
+		}
+		// The other rank may have been first.
+		if err = h.Wait(); !errors.Is(err, cohort.ErrPeerLost) {
+			err = wants("Irecv", err, cohort.ErrClosed)
+		} else {
+			err = nil
+		}
+		if e := <-probed; !errors.Is(e, cohort.ErrPeerLost) {
+			err = errors.Join(err, wants("Probe", e, cohort.ErrClosed))
+		}
+		_, e1 := Recv(c, x, 0, 0)
+		_, e2 := Irecv(c, x, 0, 0)
+		_, e3 := Isend(c, x, 0, 0)
+		_, _, e4 := c.Iprobe(0, 0)
+		for _, e := range []error{Send(c, x, 0, 0), e1, e2, e3, e4} {
+			err = errors.Join(err, wants("after Close", e, cohort.ErrClosed))
+		}
+		return errors.Join(err, c.Close())
+	})
+}
+
+// A rank that closes its communicator without having received ends the sends to it, so that those who wait
+// for these come to their own Close.
+func TestMessagesCloseUnreceived(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := messageComm(world)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			return c.Close()
+		}
+		x, _ := New[int8](1 << 20)
+		h, err := Isend(c, x, 1, 0)
+		if err == nil {
+			err = c.Close()
+			if e := h.Wait(); e == nil {
+				err = errors.Join(err, errors.New("a long message was sent to a rank that did not receive it"))
+			}
+		} else if errors.Is(err, cohort.ErrPeerLost) {
+			err = c.Close()
+		}
+		return err
+	})
+}
+
+// Tags of payloads begin anew after the largest one.
+func TestMessagesTags(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		m := &c.core.messages
+		m.maxTag = 3
+		for i := range 10 {
+			x, err := stuff[int8](CPU, i, 5000)
+			if err != nil {
+				return err
+			}
+			h, err := Isend(c, x, 0, 0)
+			if err != nil {
+				return err
+			}
+			y, _ := New[int8](5000)
+			if _, err = Recv(c, y, 0, 0); err != nil {
+				return err
+			}
+			if err = errors.Join(h.Wait(), holds(y, i, 5000)); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+		}
+		if want := 10 % 4; m.sent[0] != want {
+			return fmt.Errorf("the next tag is %d, want %d", m.sent[0], want)
+		}
+		return nil
+	})
+}
