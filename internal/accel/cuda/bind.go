@@ -1,0 +1,60 @@
+//go:build linux && (amd64 || arm64) && !cohort_nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/ebitengine/purego"
+)
+
+// bind loads the library by the first of names that is there, and finds its functions. It stays
+// loaded: its threads and what it knows of devices are the process's from here on.
+func bind(names []string) (*library, error) {
+	var missing error
+	for _, name := range names {
+		if strings.Contains(name, "/") {
+			if _, err := os.Stat(name); err != nil {
+				if missing == nil {
+					missing = err
+				}
+				continue
+			}
+		}
+		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		if err != nil {
+			if missing == nil || os.IsNotExist(missing) {
+				missing = err // that of a library which is there, rather than of one that is not
+			}
+			continue
+		}
+		l := &library{name: name}
+		for f, symbol := range symbols {
+			at, err := purego.Dlsym(handle, symbol)
+			if err != nil {
+				return nil, fmt.Errorf("%s has no %s: it is too old, or no driver of NVIDIA's", name, symbol)
+			}
+			l.at[f] = at
+		}
+		return l, nil
+	}
+	if missing == nil {
+		missing = fs.ErrNotExist
+	}
+	return nil, fmt.Errorf("the driver's library is not there: %w", missing)
+}
+
+// call calls a function. Arguments that are addresses of Go's memory are made in the call's own
+// expression, as those of syscall.Syscall.
+//
+// SAFETY: uintptrescapes has the compiler keep what such arguments point to where it is, and alive,
+// until the function returns. The caller answers for the number and the sizes of the arguments.
+//
+//go:uintptrescapes
+func (l *library) call(f function, args ...uintptr) result {
+	r, _, _ := purego.SyscallN(l.at[f], args...)
+	return result(int32(r))
+}

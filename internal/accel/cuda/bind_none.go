@@ -1,0 +1,15 @@
+//go:build !(linux && (amd64 || arm64)) || cohort_nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+)
+
+func bind([]string) (*library, error) {
+	return nil, fmt.Errorf("this program is built without it, being for %s/%s or with the build tag cohort_nocuda", runtime.GOOS, runtime.GOARCH)
+}
+
+// call is never called, as there is no library.
+func (l *library) call(function, ...uintptr) result { return errNotInitialized }

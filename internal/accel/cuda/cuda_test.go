@@ -1,0 +1,149 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
+)
+
+// device0 returns the first device. Where there is none, the error has to say why, and the test is
+// skipped.
+func device0(t testing.TB) accel.Device {
+	t.Helper()
+	dev, err := Driver().Device(0)
+	if err == nil {
+		return dev
+	}
+	var f *backend.Fault
+	if !errors.Is(err, backend.ErrNotSupported) || !errors.As(err, &f) || len(f.Text) < len("cuda: x") {
+		t.Fatalf("no device, and the error is %v", err)
+	}
+	t.Skipf("no device: %v", err)
+	return nil
+}
+
+// TestGPUSuite is the suite on this machine's devices.
+func TestGPUSuite(t *testing.T) {
+	device0(t)
+	acceltest.Test(t, Driver())
+}
+
+// TestGPUDevices says what there is.
+func TestGPUDevices(t *testing.T) {
+	device0(t)
+	n, err := Driver().Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		dev, err := Driver().Device(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		free, total, err := dev.Memory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("device %d: %s, %d of %d MiB free", i, dev.Model(), free>>20, total>>20)
+	}
+}
+
+// BenchmarkGPUCopy has copies between host and device, one after the other, each waited for.
+func BenchmarkGPUCopy(b *testing.B) {
+	dev := device0(b)
+	s, err := dev.Stream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for _, n := range []int{8, 64 << 10, 2 << 20, 4 << 20, 64 << 20, 1 << 30} {
+		a, err := dev.Alloc(n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		pin, err := dev.Pin(n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		heap := make([]byte, n)
+		clear(pin)
+		for _, c := range []struct {
+			name string
+			copy func() error
+		}{
+			{"ToHost/pinned", func() error { return s.ToHost(pin, a) }},
+			{"ToHost/pageable", func() error { return s.ToHost(heap, a) }},
+			{"ToDevice/pinned", func() error { return s.ToDevice(a, pin) }},
+			{"ToDevice/pageable", func() error { return s.ToDevice(a, heap) }},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := c.copy(); err != nil {
+						b.Fatal(err)
+					}
+					if err := s.Sync(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		if err := dev.Unpin(pin); err != nil {
+			b.Fatal(err)
+		}
+		if err := dev.Free(a); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkGPUStart is what it takes to start a copy of pinned memory, and to look for an event.
+func BenchmarkGPUStart(b *testing.B) {
+	dev := device0(b)
+	s, err := dev.Stream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	a, err := dev.Alloc(8)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dev.Free(a)
+	pin, err := dev.Pin(8)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dev.Unpin(pin)
+	e, err := dev.Event()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"ToHost", func() error { return s.ToHost(pin, a) }},
+		{"Record", func() error { return s.Record(e) }},
+		{"Done", func() error { _, err := e.Done(); return err }},
+		{"Sync", s.Sync},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.call(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := s.Sync(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

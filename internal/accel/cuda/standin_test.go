@@ -1,0 +1,327 @@
+//go:build linux && (amd64 || arm64) && !cohort_nocuda
+
+package cuda
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
+	"github.com/ebitengine/purego"
+)
+
+// A standin is a library that testdata/standin.c makes: it shows that functions are called as cuda.h has
+// them, with a context, and that all is given back. What a device does it cannot show.
+type standin struct {
+	*driver
+	t      testing.TB
+	handle uintptr
+}
+
+// compiled is the library, once for all tests.
+var compiled = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "standin")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	lib := filepath.Join(dir, "lib.so")
+	if out, err := exec.Command("gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", lib, "testdata/standin.c", "-lpthread").CombinedOutput(); err != nil {
+		return nil, errors.Join(err, errors.New(string(out)))
+	}
+	return os.ReadFile(lib)
+})
+
+// newStandin loads a copy of its own of the library.
+func newStandin(t testing.TB) *standin {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip("the stand-in for the driver needs gcc, which is not there")
+	}
+	lib, err := compiled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "libcuda.so.1")
+	if err := os.WriteFile(path, lib, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &standin{&driver{names: []string{path}}, t, handle}
+}
+
+// number returns one of the library's variables.
+func (s *standin) number(name string) *int32 {
+	s.t.Helper()
+	at, err := purego.Dlsym(s.handle, name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return *(**int32)(unsafe.Pointer(&at))
+}
+
+func (s *standin) left() int {
+	s.t.Helper()
+	at, err := purego.Dlsym(s.handle, "standin_left")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n, _, _ := purego.SyscallN(at)
+	return int(int32(n))
+}
+
+func want(t *testing.T, err, sentinel error, texts ...string) {
+	t.Helper()
+	if !errors.Is(err, sentinel) {
+		t.Fatalf("error %v, want %v", err, sentinel)
+	}
+	for _, s := range texts {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("error %q does not say %q", err, s)
+		}
+	}
+}
+
+func TestStandin(t *testing.T) {
+	s := newStandin(t)
+	acceltest.Test(t, s)
+	if n := s.left(); n != 0 {
+		t.Errorf("%d objects and pieces of memory are left", n)
+	}
+	if n := *s.number("standin_open"); n != 0 {
+		t.Errorf("threads keep %d contexts", n)
+	}
+	if n := *s.number("standin_inits"); n != 1 {
+		t.Errorf("cuInit was called %d times", n)
+	}
+}
+
+// TestUnavailable checks what is said where there is no device, and that nothing is initialised before
+// it has to be.
+func TestUnavailable(t *testing.T) {
+	dir := t.TempDir()
+	garbage := filepath.Join(dir, "garbage.so.1")
+	if err := os.WriteFile(garbage, []byte("no library"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		prepare func(s *standin)
+		says    []string
+	}{
+		{"not there", func(s *standin) { s.names = []string{"libcuda-of-nobody.so.1", dir + "/none/libcuda.so.1"} }, []string{"libcuda-of-nobody.so.1"}},
+		{"nowhere", func(s *standin) { s.names = []string{dir + "/none/libcuda.so.1"} }, []string{"/none/libcuda.so.1"}},
+		{"garbage", func(s *standin) { s.names = []string{dir + "/none/libcuda.so.1", garbage} }, []string{"garbage.so.1"}},
+		{"another library", func(s *standin) { s.names = []string{"libc.so.6"} }, []string{"libc.so.6 has no cu"}},
+		{"cuInit fails", func(s *standin) { *s.number("standin_init") = 100 }, []string{"cuInit", "CUDA_ERROR_NO_DEVICE (100)", "no CUDA-capable device", `CUDA_VISIBLE_DEVICES=""`}},
+		{"cuInit fails oddly", func(s *standin) { *s.number("standin_init") = 12345 }, []string{"cuInit", "error 12345"}},
+		{"too old", func(s *standin) { *s.number("standin_version") = 10020 }, []string{"CUDA 10.2", "11.0", "newer driver"}},
+		{"no device", func(s *standin) { *s.number("standin_count") = 0 }, []string{"no device", `CUDA_VISIBLE_DEVICES=""`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("CUDA_VISIBLE_DEVICES", "")
+			s := newStandin(t)
+			c.prepare(s)
+			if s.Name() != "cuda" || *s.number("standin_inits") != 0 {
+				t.Error("the driver was initialised, and nobody has asked for devices")
+			}
+			for range 2 {
+				_, err := s.Devices()
+				want(t, err, backend.ErrNotSupported, append(c.says, "cuda: ")...)
+				_, err = s.Device(0)
+				want(t, err, backend.ErrNotSupported, c.says...)
+			}
+		})
+	}
+}
+
+func firstDevice(t testing.TB, d accel.Driver) accel.Device {
+	t.Helper()
+	dev, err := d.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+// TestErrors checks what becomes of the driver's errors.
+func TestErrors(t *testing.T) {
+	s := newStandin(t)
+	dev := firstDevice(t, s)
+	_, err := dev.Alloc(1 << 40)
+	want(t, err, backend.ErrAlloc, "device 0: cuMemAlloc of 1099511627776 bytes", "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory", "67108864 of 67108864 free")
+	want(t, dev.Adopt(0x1234).Sync(), backend.ErrInternal, "cuStreamSynchronize", "error 400")
+
+	a, err := dev.Alloc(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := s.number("standin_broken")
+	for _, c := range []struct {
+		code     int32
+		sentinel error
+	}{{2, backend.ErrAlloc}, {3, backend.ErrNotSupported}, {46, backend.ErrNotSupported}, {700, backend.ErrInternal}, {719, backend.ErrInternal}} {
+		*broken = c.code
+		_, err := dev.Alloc(1)
+		want(t, err, c.sentinel)
+		_, err = dev.Pin(1)
+		want(t, err, c.sentinel)
+		_, err = dev.Stream()
+		want(t, err, c.sentinel)
+		_, err = dev.Event()
+		want(t, err, c.sentinel)
+		want(t, dev.Adopt(0).ToDevice(a, make([]byte, 10)), c.sentinel, " of 10 bytes")
+		want(t, dev.Adopt(0).Sync(), c.sentinel)
+	}
+	*broken = 700
+	want(t, dev.Free(a), backend.ErrInternal, "cuMemFree", "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access")
+	want(t, dev.Free(a), backend.ErrBuffer) // was given back, whatever the driver says
+	if n := *s.number("standin_open"); n != 0 {
+		t.Errorf("threads keep %d contexts", n)
+	}
+}
+
+// TestForeign checks addresses that others have: another library's memory of the device, and what is
+// none.
+func TestForeign(t *testing.T) {
+	s := newStandin(t)
+	dev := firstDevice(t, s)
+	f, err := dev.(*device).enter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc := func(symbol string) (a uint64) {
+		at, err := purego.Dlsym(s.handle, symbol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, _, _ := purego.SyscallN(at, uintptr(unsafe.Pointer(&a)), 1000, 1); r != 0 {
+			t.Fatalf("%s: %d", symbol, r)
+		}
+		return a
+	}
+	foreign, managed := accel.Address(alloc("cuMemAlloc_v2")), accel.Address(alloc("cuMemAllocManaged"))
+	dev.(*device).leave(f)
+	if room, err := dev.Room(foreign + 100); room != 900 || err != nil {
+		t.Errorf("room %d, %v, want 900", room, err)
+	}
+	st := dev.Adopt(0)
+	if err := st.ToDevice(foreign+1, []byte("hello")); err != nil {
+		t.Error(err)
+	}
+	got := make([]byte, 5)
+	if err := st.ToHost(got, foreign+1); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	want(t, st.ToHost(make([]byte, 10), foreign+995), backend.ErrBuffer, "10 bytes", "the 5 there")
+	want(t, dev.Free(foreign), backend.ErrBuffer, "not returned by Alloc", "allocation of 1000 bytes of device 0")
+	_, err = dev.Room(managed)
+	want(t, err, backend.ErrBuffer, "managed memory (cuMemAllocManaged)")
+	pin, err := dev.Pin(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = dev.Room(accel.Address(uintptr(unsafe.Pointer(&pin[0]))))
+	want(t, err, backend.ErrBuffer, "pinned memory of the host")
+	_, err = dev.Room(accel.Address(uintptr(unsafe.Pointer(&got[0]))))
+	want(t, err, backend.ErrBuffer, "memory of the host, or none")
+	other, err := s.Device(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = other.Room(foreign)
+	want(t, err, backend.ErrBuffer, "device 1: ", "allocation of 1000 bytes of device 0")
+	if err := dev.Unpin(pin); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestContext checks that a thread which has a context, of whatever device, has it still after calls of
+// ours, and that calls find the right one current without another's help.
+func TestContext(t *testing.T) {
+	s := newStandin(t)
+	dev := firstDevice(t, s).(*device)
+	other, err := s.Device(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := other.Memory(); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f, err := dev.enter() // stands for another library, which leaves its context to the thread
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.leave(f)
+	pushes := *s.number("standin_pushes")
+	if _, _, err := dev.Memory(); err != nil || *s.number("standin_pushes") != pushes {
+		t.Errorf("the context that is current was pushed once more, %v", err)
+	}
+	if _, _, err := other.Memory(); err != nil || *s.number("standin_pushes") != pushes+1 {
+		t.Errorf("the other device's context was not pushed, %v", err)
+	}
+	var now uintptr
+	if r := s.lib.call(cuCtxGetCurrent, uintptr(unsafe.Pointer(&now))); r != success || now != dev.context.Load() {
+		t.Errorf("the thread's context is %#x, and was %#x", now, dev.context.Load())
+	}
+}
+
+// TestAllocations checks that copies, and what goes with them, do not allocate.
+func TestAllocations(t *testing.T) {
+	s := newStandin(t)
+	dev := firstDevice(t, s)
+	a, err := dev.Alloc(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin, err := dev.Pin(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := dev.Event()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, heap := dev.Adopt(0), make([]byte, 1000)
+	for _, c := range []struct {
+		name string
+		call func() error
+	}{
+		{"ToHost", func() error { return st.ToHost(pin, a) }},
+		{"ToDevice", func() error { return st.ToDevice(a, pin) }},
+		{"ToHost of a slice", func() error { return st.ToHost(heap, a) }},
+		{"Within", func() error { return st.Within(a, a+500, 100) }},
+		{"Record", func() error { return st.Record(e) }},
+		{"Follow", func() error { return st.Follow(e) }},
+		{"Sync", func() error { return st.Sync() }},
+		{"Event.Sync", func() error { return e.Sync() }},
+		{"Event.Done", func() error { _, err := e.Done(); return err }},
+		{"Room", func() error { _, err := dev.Room(a); return err }},
+	} {
+		var failed error
+		if n := testing.AllocsPerRun(200, func() {
+			if err := c.call(); err != nil {
+				failed = err
+			}
+		}); n != 0 && !raceEnabled || failed != nil {
+			t.Errorf("%s: %v allocations, %v", c.name, n, failed)
+		}
+	}
+}
