@@ -14,6 +14,7 @@ import (
 const (
 	joinTimeout  = 5 * time.Second  // for what a rank says of itself, once it has proved which it is
 	tableTimeout = 30 * time.Second // for sending the table to one rank
+	tablesAtOnce = 64               // to how many: they share the network, and the table of 10 000 ranks has 2 MB
 	tellTimeout  = time.Second      // for sending why there will be no job to one rank
 	lingering    = 2 * time.Second  // how long ranks that come late are told so
 	spare        = 500 * time.Millisecond
@@ -306,9 +307,12 @@ func (g *gathering) refuse(c *Conn, err error) {
 func (g *gathering) send() {
 	payload := appendTable(nil, g.members)
 	var all sync.WaitGroup
+	turn := make(chan struct{}, tablesAtOnce)
 	for _, c := range g.conns {
 		if c != nil {
+			turn <- struct{}{}
 			all.Go(func() {
+				defer func() { <-turn }()
 				if err := c.send(table, payload, time.Now().Add(tableTimeout)); err != nil {
 					c.Close()
 				}

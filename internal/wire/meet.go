@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -28,7 +29,8 @@ func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
 	if err := c.SetWriteDeadline(by); err != nil {
 		return err
 	}
-	if _, err := c.Write(append(head[:], payload...)); err != nil {
+	// The table of a large job is long, and goes to every rank: it is not copied.
+	if _, err := (&net.Buffers{head[:], payload}).WriteTo(c); err != nil {
 		return err
 	}
 	return c.SetWriteDeadline(time.Time{})
