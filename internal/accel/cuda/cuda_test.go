@@ -60,7 +60,15 @@ func BenchmarkGPUCopy(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
+	free, _, err := dev.Memory()
+	if err != nil {
+		b.Fatal(err)
+	}
 	for _, n := range []int{8, 64 << 10, 2 << 20, 4 << 20, 64 << 20, 1 << 30} {
+		if n > free/2 {
+			b.Logf("no copies of %d bytes, as %d are free", n, free)
+			break
+		}
 		a, err := dev.Alloc(n)
 		if err != nil {
 			b.Fatal(err)
