@@ -168,7 +168,7 @@ var (
 	few    = [][]int{{}, {3, 0}, {7}, {30, 41}}
 )
 
-func passAll(c *Comm, devs []*Device) error {
+func passAll(c *Comm, devs []*Device, shapes [][]int) error {
 	return errors.Join(
 		passes[float32](c, devs, shapes, ways...),
 		passes[float64](c, devs, few, ways[:3]...),
@@ -192,16 +192,16 @@ func passAll(c *Comm, devs []*Device) error {
 }
 
 // passAround is passAll on a rank, which must leave nothing behind.
-func passAround(world *cohort.Comm, settings *Config, config soft.Config) error {
+func passAround(world *cohort.Comm, shapes [][]int, config soft.Config) error {
 	devs, drv, err := messageDevices(config)
 	if err != nil {
 		return err
 	}
-	c, err := NewComm(world, settings)
+	c, err := messageComm(world)
 	if err != nil {
 		return err
 	}
-	if err = passAll(c, devs); err == nil {
+	if err = passAll(c, devs, shapes); err == nil {
 		err = c.Close()
 	}
 	return errors.Join(err, left(devs, drv))
@@ -209,24 +209,24 @@ func passAround(world *cohort.Comm, settings *Config, config soft.Config) error 
 
 func TestMessages(t *testing.T) {
 	onRanks(t, []int{1, 2, 3}, func(_ *testing.T, world *cohort.Comm) error {
-		return passAround(world, &Config{Chunk: 1 << 10}, soft.Config{Devices: 2})
+		return passAround(world, shapes, soft.Config{Devices: 2})
 	})
 }
 
 // A device whose work comes when it is waited for, in any order among streams.
 func TestMessagesLazy(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		return passAround(world, &Config{Chunk: 1 << 10}, soft.Config{Lazy: true, Seed: uint64(world.Rank())})
+		return passAround(world, shapes, soft.Config{Lazy: true, Seed: uint64(world.Rank())})
 	})
 }
 
 // Where libraries take devices' memory it is given to them as it is: nothing is copied but what came in
 // an envelope.
 func TestMessagesDirect(t *testing.T) {
-	onRanks(t, []int{2}, direct)
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error { return direct(world, shapes) })
 }
 
-func direct(_ *testing.T, world *cohort.Comm) error {
+func direct(world *cohort.Comm, shapes [][]int) error {
 	devs, drv, err := messageDevices(soft.Config{HostCanRead: true})
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func direct(_ *testing.T, world *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	if err = passAll(c, devs); err != nil {
+	if err = passes[float32](c, devs, shapes, ways...); err != nil {
 		return err
 	}
 	other := 1 - world.Rank()
@@ -268,10 +268,10 @@ func TestMessagesProcesses(t *testing.T) {
 func init() {
 	programs["messages"] = func(world *cohort.Comm) error {
 		return errors.Join(
-			passAround(world, &Config{Chunk: 1 << 10}, soft.Config{}),
-			direct(nil, world),
+			passAround(world, few, soft.Config{}),
+			direct(world, few),
 			mixed(world),
-			storm(world, 60),
+			storm(world, 30),
 		)
 	}
 }
