@@ -1,0 +1,232 @@
+package tensor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// launch puts a function of a tensor's elements into the tensor's stream.
+func launch(t *testing.T, x *Tensor[int32], f func(data []int32)) {
+	t.Helper()
+	err := x.stream.(*soft.Stream).Do(func(mem func(accel.Address, int) []byte) { f(view.Of[int32](mem(x.at, x.size()))) })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onStream returns a tensor on a device, in the order of a stream of its own.
+func onStream(t *testing.T, d *Device, n int) *Tensor[int32] {
+	t.Helper()
+	s, err := d.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	x, err := newOn[int32](t, d, n).On(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// A copy reads what kernels in the source's stream have written before it, and does not write while
+// kernels in the destination's stream still read: whatever the order in which a device does what it may.
+func TestCopy_Order(t *testing.T) {
+	const n = 150000 // three pieces of pinned memory
+	for name, c := range map[string]soft.Config{
+		"lazy1": {Devices: 2, Lazy: true, Seed: 1}, "lazy2": {Devices: 2, Lazy: true, Seed: 2}, "lazy3": {Devices: 2, Lazy: true, Seed: 3},
+		"late": {Devices: 2, Delay: soft.Random(4, time.Millisecond)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			devs, _ := softDevices(t, c)
+			write := func(x *Tensor[int32]) {
+				launch(t, x, func(data []int32) {
+					for i := range data {
+						data[i] = int32(i) - 7
+					}
+				})
+			}
+			want := counting[int32](n)
+			for i := range want {
+				want[i] -= 7
+			}
+			host, err := New[int32](n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x := onStream(t, devs[0], n)
+			write(x)
+			if err := Copy(host, x); err != nil || !slices.Equal(host.Data(), want) {
+				t.Errorf("to the processor it copied what the kernel had not written yet, %v", err)
+			}
+			for what, y := range map[string]*Tensor[int32]{
+				"in another stream": onStream(t, devs[0], n), "in the default stream": newOn[int32](t, devs[0], n), "on another device": onStream(t, devs[1], n),
+			} {
+				src := onStream(t, devs[0], n)
+				var old []int32
+				launch(t, y, func(data []int32) { old = slices.Clone(data) })
+				write(src)
+				if err := Copy(y, src); err != nil {
+					t.Fatal(err)
+				}
+				if got := looked(t, y); !slices.Equal(got, want) {
+					t.Errorf("%s: the copy is not what the kernel wrote", what)
+				}
+				if len(old) != n || slices.Equal(old, want) {
+					t.Errorf("%s: the kernel before the copy has read what the copy wrote", what)
+				}
+			}
+			y := onStream(t, devs[1], n)
+			launch(t, y, func(data []int32) { clear(data) })
+			if err := Copy(y, host); err != nil {
+				t.Fatal(err)
+			}
+			launch(t, y, func(data []int32) { // later work finds what was copied
+				for i := range data {
+					data[i]++
+				}
+			})
+			if err := Copy(host, y); err != nil || host.Data()[0] != -6 || host.Data()[n-1] != n-7 {
+				t.Errorf("around a copy from the processor kernels are not in order: %v, %v, %v", host.Data()[0], host.Data()[n-1], err)
+			}
+		})
+	}
+}
+
+// Whatever call of the driver fails, Copy says so, nothing is left behind, and nothing is given back that
+// a copy still uses. If the device is still good, the next Copy is right.
+func TestCopy_Failures(t *testing.T) {
+	const n = 135000 // three pieces of pinned memory
+	ops := []soft.Op{soft.Pin, soft.NewEvent, soft.Copy, soft.Record, soft.Follow, soft.EventSync, soft.Sync, soft.Alloc, soft.Free, soft.Run}
+	for _, direction := range []string{"up", "down", "within", "across", "overlap"} {
+		failed := 0
+		for _, op := range ops {
+			for nth := 1; nth <= 3; nth++ {
+				t.Run(fmt.Sprintf("%s/%s/%d", direction, op, nth), func(t *testing.T) {
+					// Delays, so that what is given back too early is still in use.
+					devs, driver := softDevices(t, soft.Config{Devices: 2, Delay: soft.Random(uint64(nth), 100*time.Microsecond)})
+					want := counting[int32](n)
+					host, err := Of(slices.Clone(want), n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					x := onStream(t, devs[0], n+1000)
+					all, err := x.Sub(0, 0, n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := Copy(all, host); err != nil {
+						t.Fatal(err)
+					}
+					clear(host.Data())
+					dst, src := host, all
+					switch direction {
+					case "up":
+						dst, src = newOn[int32](t, devs[0], n), host
+						copy(host.Data(), want)
+					case "within":
+						dst = onStream(t, devs[0], n)
+					case "across":
+						dst = onStream(t, devs[1], n)
+					case "overlap":
+						if dst, err = x.Sub(0, 1000, n+1000); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for _, d := range devs {
+						d.Trim() // so that all is made again
+					}
+					before := driver.Stats().Allocations
+					reached := false
+					broken := errors.New("on purpose")
+					driver.SetFail(func(c soft.Call) error {
+						if c.Op == op && c.Nth == nth {
+							reached = true
+							return broken
+						}
+						return nil
+					})
+					err = Copy(dst, src)
+					driver.SetFail(nil)
+					// A failure of pinning is overcome where memory was kept that can be given up.
+					if reached && op != soft.Pin && op != soft.Sync && !errors.Is(err, broken) || !reached && err != nil {
+						t.Fatalf("the failure was reached: %v, and Copy says %v", reached, err)
+					}
+					if err != nil {
+						failed++
+					}
+					if now := driver.Stats(); now.Allocations != before || now.Work != 0 {
+						t.Errorf("%d allocations and %d pieces of work are left", now.Allocations-before, now.Work)
+					}
+					if op == soft.Run || op == soft.Free && err != nil {
+						return // the device is of no use any more, or the data have moved
+					}
+					if direction == "overlap" {
+						if err := Copy(all, mustOf(t, want)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := Copy(dst, src); err != nil {
+						t.Errorf("the next Copy: %v", err)
+					} else if got := inHost(t, dst); !slices.Equal(got, want) {
+						t.Error("the next Copy is not right")
+					}
+				})
+			}
+		}
+		if failed < 6 {
+			t.Errorf("%s: only %d copies have failed", direction, failed)
+		}
+	}
+}
+
+func mustOf(t *testing.T, data []int32) *Tensor[int32] {
+	t.Helper()
+	x, err := Of(data, len(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// Without memory it is an error that says of what, and nothing is left behind.
+func TestTo_NoMemory(t *testing.T) {
+	devs, driver := softDevices(t, soft.Config{Memory: 1 << 20})
+	x, err := New[float64](3<<15, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.To(devs[0]); !errors.Is(err, cohort.ErrAlloc) {
+		t.Errorf("more than there is: %v", err)
+	}
+	y := newOn[float64](t, devs[0], 3<<13, 3)
+	part, err := y.Sub(1, 0, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newOn[float64](t, devs[0], 3<<13)
+	if _, err := part.Compact(); !errors.Is(err, cohort.ErrAlloc) {
+		t.Errorf("no room for a contiguous copy: %v", err)
+	}
+	shifted, err := y.Sub(1, 1, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Copy(part, shifted); !errors.Is(err, cohort.ErrAlloc) {
+		t.Errorf("no room for what overlaps: %v", err)
+	}
+	if n := driver.Stats().Allocations; n != 2 {
+		t.Errorf("there are %d allocations, want 2", n)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
