@@ -361,7 +361,10 @@ func init() {
 		for _, n := range []int{1, 400} {
 			err = errors.Join(err, someTypes(l, placements[3], n))
 		}
-		return l.close(errors.Join(err, tryAll(l, placements[0], reals[float64](), 400)))
+		if err = l.close(errors.Join(err, tryAll(l, placements[0], reals[float64](), 400))); err == nil {
+			err = halvesProgram(nil, world)
+		}
+		return err
 	}
 }
 
