@@ -9,6 +9,8 @@ type Address uintptr
 //   - ErrNotSupported: there is no driver, or no such device; the text says why.
 //   - ErrAlloc: there is no memory left, on the device or for pinning.
 //   - ErrBuffer: an address is not, or not to its end, memory of the device.
+//   - ErrCount: memory of no bytes, or of fewer, was asked for.
+//   - ErrClosed: the stream or event was closed before.
 //   - ErrInternal: the driver failed, with its own name for the error. After some of these, such as
 //     a kernel's access to memory that is not there, the device is of no use to this process any more.
 type Driver interface {
@@ -36,7 +38,7 @@ type Device interface {
 	// anything.
 	Alloc(n int) (Address, error)
 
-	// Free gives back what Alloc returned, once all streams are done with it.
+	// Free gives back what Alloc returned, once all streams are done with it, for which it waits.
 	Free(a Address) error
 
 	// Room returns how many bytes there are from an address to the end of the allocation it is in, who
@@ -66,7 +68,8 @@ type Device interface {
 }
 
 // A Stream is a queue of work of a device. Its methods start work, and return. The host memory of a
-// copy has to stay as it is until the work is done.
+// copy has to stay as it is until the work is done; that of a copy which is not pinned it is at the
+// method's return.
 type Stream interface {
 	// Handle is what the driver knows the stream by.
 	Handle() uintptr
@@ -84,7 +87,7 @@ type Stream interface {
 	// Sync waits until all work is done. It returns the error of any of it.
 	Sync() error
 
-	// Close gives the stream back, once its work is done.
+	// Close gives the stream back, once its work is done, for which it waits.
 	Close() error
 }
 

@@ -163,14 +163,18 @@ func same(t *testing.T, what string, got, expect []byte) {
 		t.Fatalf("%s: %d bytes, want %d", what, len(got), len(expect))
 	}
 	bad, first := 0, -1
+	var is byte // as it was, since memory that is wrong may be about to become right
 	for i := range got {
-		if got[i] != expect[i] {
+		if b := got[i]; b != expect[i] {
 			if bad++; first < 0 {
-				first = i
+				first, is = i, b
 			}
 		}
 	}
-	t.Fatalf("%s: %d of %d bytes are wrong, the first at %d: %#x, want %#x", what, bad, len(got), first, got[first], expect[first])
+	if first < 0 {
+		t.Fatalf("%s: memory that should stand still was wrong, and then right", what)
+	}
+	t.Fatalf("%s: %d of %d bytes are wrong, the first at %d: %#x, want %#x", what, bad, len(got), first, is, expect[first])
 }
 
 // noise fills b with what the seed decides, and returns it: a tile of random bytes, of a prime length so
