@@ -68,8 +68,8 @@ type Device interface {
 }
 
 // A Stream is a queue of work of a device. Its methods start work, and return. The host memory of a
-// copy has to stay as it is until the work is done; that of a copy which is not pinned it is at the
-// method's return.
+// copy has to stay as it is until the work is done, which for memory that is not pinned it is when the
+// method returns.
 type Stream interface {
 	// Handle is what the driver knows the stream by.
 	Handle() uintptr
