@@ -142,3 +142,20 @@ func rest(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
+
+// NobodyListens reports whether an error of Dial says that at every address there is a machine that
+// answers, and no process that listens.
+func NobodyListens(err error) bool {
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, part := range e.Unwrap() {
+			if !NobodyListens(part) {
+				return false
+			}
+		}
+		return len(e.Unwrap()) > 0
+	case interface{ Unwrap() error }:
+		return NobodyListens(e.Unwrap())
+	}
+	return err == syscall.ECONNREFUSED
+}

@@ -19,7 +19,7 @@ type Kind uint8
 
 // The kinds of frames. The first group carries messages, the second ends them and communicators,
 // the third keeps a connection, the fourth is the meeting of the ranks, the fifth what two of
-// them agree on.
+// them agree on, the sixth what one of them passes on.
 const (
 	Eager     Kind = iota + 1 // a whole message: its envelope, and the payload
 	Offer                     // the envelope of a long message, its length, the sender's token for it; no payload
@@ -46,6 +46,8 @@ const (
 	agree // of two ranks, before their messages: what they have to agree on
 
 	connected // of a rank: its connections are made; of the coordinator: those of all ranks are
+
+	Relay // a notice that goes by way of another rank: whom it is for (Context), whom it is of (Tag), and what it says
 
 	kinds // how many there are, and one more
 )
@@ -133,6 +135,7 @@ var rules = [kinds]struct {
 	refused:   {"refused", loaded, FlagSummed},
 	agree:     {"agreement", loaded, FlagSummed},
 	connected: {"connected", 0, 0},
+	Relay:     {"relayed notice", uses | tagged | loaded, FlagSummed},
 }
 
 // ErrFrame is what every error of a Decoder wraps. The connection is of no more use after one:
@@ -272,6 +275,8 @@ func (h *Header) check(has, flags uint8, zero bool, limit uint64) error {
 		return wrong("a payload of %d bytes, above the limit of %d", h.Length, limit)
 	case h.Kind == Data && h.Offset > MaxMessage:
 		return wrong("offset %d, above %d", h.Offset, uint64(MaxMessage))
+	case h.Kind == Relay && (h.Tag < 0 || h.Tag >= MaxRanks || h.Context >= MaxRanks):
+		return wrong("from rank %d to rank %d, and there are at most %d", h.Tag, h.Context, MaxRanks)
 	case h.Kind == Lost && (h.Tag < 0 || h.Tag >= MaxRanks):
 		return wrong("rank %d, and there are at most %d", h.Tag, MaxRanks)
 	}

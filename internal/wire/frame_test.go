@@ -52,6 +52,7 @@ var frames = []Header{
 	{Kind: refused, Length: 1},
 	{Kind: agree, Length: 1},
 	{Kind: connected},
+	{Kind: Relay, Flags: FlagSummed, Context: MaxRanks - 1, Tag: 5, Length: 9, Sum: 4},
 }
 
 // layout writes a header by the layout's description, independently of Encode.
@@ -143,6 +144,8 @@ func TestFrameRefused(t *testing.T) {
 		{"token", Header{Kind: Heartbeat, Token: 1}, 1, 0, "token 1, and it has none"},
 		{"sum", Header{Kind: Ack, Sum: 1}, 1, 0, "without the flag"},
 		{"lost -1", Header{Kind: Lost, Tag: -1}, 1, 0, "rank -1"},
+		{"relayed from nobody", Header{Kind: Relay, Tag: -1}, 1, 0, "from rank -1"},
+		{"relayed too far", Header{Kind: Relay, Context: MaxRanks}, 1, 0, "to rank 65536"},
 		{"lost too far", Header{Kind: Lost, Tag: MaxRanks}, 1, 0, "rank 65536"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -214,7 +214,7 @@ func Server(ctx context.Context, c net.Conn, id *Identity) (*Conn, error) {
 		case int(h.to) != id.Rank || int(h.from) >= id.Size:
 			no, reason, text = badRank, WrongRank, fmt.Sprintf("it says it is rank %d, and wants %s; this is %s of %d",
 				h.from, who(int(h.to)), who(id.Rank), id.Size)
-		case h.purpose == Meeting && !id.Coordinator || h.purpose == Peer && id.Rank < 0:
+		case h.purpose == Meeting && !id.Coordinator || h.purpose != Meeting && id.Rank < 0:
 			no, reason, text = badUse, WrongUse, fmt.Sprintf("it says it is rank %d, and takes this process for the coordinator, "+
 				"or the coordinator for a rank", h.from)
 		case h.tls != (id.TLS != nil):

@@ -63,6 +63,7 @@ func TestHandshake(t *testing.T) {
 		{"peers", 1, identity(2), Peer, 0},
 		{"to rank 0", 3, identity(0), Peer, 63},
 		{"from rank 0", 0, identity(3), Peer, 5},
+		{"a knock", 0, identity(3), Knock, 0},
 		{"meeting at rank 0", 3, zero, Meeting, 0},
 		{"meeting at the launcher", 0, launcher, Meeting, 0},
 	} {

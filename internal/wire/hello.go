@@ -12,6 +12,7 @@ type Purpose uint8
 const (
 	Meeting Purpose = iota + 1 // of a rank with the coordinator
 	Peer                       // of two ranks, for messages
+	Knock                      // of a rank that asks another one to dial it
 )
 
 // MaxLanes is how many connections of a pair of ranks can be told apart.
@@ -68,7 +69,7 @@ func decodeHello(b *[helloSize]byte) (h hello, reason Reason, text string) {
 	copy(h.job[:], b[8:])
 	copy(h.nonce[:], b[24:])
 	switch {
-	case h.purpose != Meeting && h.purpose != Peer:
+	case h.purpose < Meeting || h.purpose > Knock:
 		return h, WrongUse, fmt.Sprintf("there is no purpose %d", h.purpose)
 	case h.lane >= MaxLanes:
 		return h, Garbage, fmt.Sprintf("lane %d, and there are %d", h.lane, MaxLanes)

@@ -44,7 +44,7 @@ type Listener struct {
 	id      *Identity
 	begun   *Identity // the same, of a job whose ranks have met
 	sockets []*net.TCPListener
-	queues  [Peer + 1]chan *Conn
+	queues  [Knock + 1]chan *Conn
 	failed  chan error // what stops new connections from being accepted
 	slots   chan struct{}
 	met     chan struct{} // closed when the ranks have met
@@ -146,7 +146,7 @@ func (l *Listener) Addrs() []netip.AddrPort {
 // Accept returns the next connection of a purpose. It ends with ctx, with the listener
 // (backend.ErrClosed), and where there is no descriptor for new connections.
 func (l *Listener) Accept(ctx context.Context, purpose Purpose) (*Conn, error) {
-	if purpose < Meeting || purpose > Peer {
+	if purpose < Meeting || purpose > Knock {
 		return nil, fmt.Errorf("accepting a connection: there is no purpose %d", purpose)
 	}
 	select {

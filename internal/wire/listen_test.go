@@ -102,6 +102,13 @@ func TestDialFinds(t *testing.T) {
 	_, err = Dial(limit(t), identity(1), addrs[:2], 2, Peer, 0)
 	has(t, err, syscall.ECONNREFUSED, "connecting to rank 2", "it is not rank 2", "refused")
 	reason(t, err, WrongRank)
+	if NobodyListens(err) {
+		t.Errorf("somebody else listens at one of two addresses: %v", err)
+	}
+	_, err = Dial(limit(t), identity(1), []netip.AddrPort{addrs[0], addrs[0]}, 2, Peer, 0)
+	if !NobodyListens(err) {
+		t.Errorf("nobody listens at any address: %v", err)
+	}
 	_, err = Dial(limit(t), identity(1), nil, 2, Peer, 0)
 	has(t, err, nil, "no address")
 }

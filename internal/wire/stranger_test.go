@@ -74,7 +74,7 @@ func TestStrangers(t *testing.T) {
 		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, and this process 2", 40, 48},
 		{"another version, short", version[:8], false, WrongVersion, "version 1", 8, 48},
 		{"purpose 0", change(6, 0), true, WrongUse, "purpose 0", 40, 48},
-		{"purpose 3", change(6, 3), true, WrongUse, "purpose 3", 40, 48},
+		{"purpose 4", change(6, 4), true, WrongUse, "purpose 4", 40, 48},
 		{"lane 64", change(7, 64), true, Garbage, "lane 64", 40, 48},
 		{"another job", change(9, goodHello()[9]+1), true, WrongJob, "", 40, 48},
 		{"from nobody", change(19, 0xff), true, WrongRank, "from -16777215", 40, 48},
