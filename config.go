@@ -41,6 +41,11 @@ type Config struct {
 	// address. Empty is any that is free.
 	Ports string
 
+	// Connect says when the ranks of the tcp backend connect to each other (COHORT_TCP_CONNECT): start,
+	// all of them in Init, or demand, each two when one of them first has something for the other.
+	// Empty is start for up to 64 ranks, and demand above. It is the same on all ranks.
+	Connect string
+
 	// Checksum has the tcp backend send a checksum with all data, and compare it where they
 	// arrive (COHORT_TCP_CHECKSUM=1): data that were changed on the way are the loss of
 	// the rank that sent them. It is the same on all ranks.
@@ -177,6 +182,7 @@ func settle(cfg *Config, env environment) (settings, error) {
 	text(&s.Ports, "COHORT_TCP_PORTS")
 	text(&s.SecretFile, "COHORT_SECRET_FILE")
 	text(&s.MPILib, "COHORT_MPI_LIB")
+	text(&s.Connect, "COHORT_TCP_CONNECT")
 	text(&s.FlightDir, "COHORT_FLIGHT_DIR")
 	text(&s.Collectives, "COHORT_COLLECTIVES")
 	if s.Backend == "" {
@@ -197,12 +203,10 @@ func settle(cfg *Config, env environment) (settings, error) {
 	if err := env.flag(&s.Checksum, "COHORT_TCP_CHECKSUM"); err != nil {
 		return s, err
 	}
-	switch v := env.get("COHORT_TCP_CONNECT"); v {
-	case "", "start":
-	case "demand":
-		return s, initFault("COHORT_TCP_CONNECT is demand, and this version makes all connections at the start, in Init: leave it unset, or set it to start")
+	switch s.Connect {
+	case "", "start", "demand":
 	default:
-		return s, initFault("COHORT_TCP_CONNECT is %q: allowed is start", v)
+		return s, initFault("COHORT_TCP_CONNECT is %q: allowed are start and demand", s.Connect)
 	}
 	switch v := env.get("COHORT_TCP_SHM"); v {
 	case "", "1":

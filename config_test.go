@@ -38,7 +38,7 @@ func TestSettle(t *testing.T) {
 	for _, bad := range [][]string{
 		{"COHORT_RANK=1"}, {"COHORT_SIZE=2"}, {"COHORT_RANK=2", "COHORT_SIZE=2"}, {"COHORT_RANK=-1", "COHORT_SIZE=2"},
 		{"COHORT_RANK=a", "COHORT_SIZE=2"}, {"COHORT_RANK=0", "COHORT_SIZE=0"}, {"COHORT_RANK=0", "COHORT_SIZE=99999999999999999999"},
-		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_HEARTBEAT=never"}, {"COHORT_HEARTBEAT=99ms"}, {"COHORT_HEARTBEAT=0"}, {"COHORT_HEARTBEAT=-1s"}, {"COHORT_CHECK=yes"}, {"COHORT_TCP_SHM=yes"}, {"COHORT_TCP_CONNECT=demand"}, {"COHORT_TCP_CONNECT=later"}, {"COHORT_TCP_CHECKSUM=on"}, {"COHORT_COLLECTIVES=fast"},
+		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_HEARTBEAT=never"}, {"COHORT_HEARTBEAT=99ms"}, {"COHORT_HEARTBEAT=0"}, {"COHORT_HEARTBEAT=-1s"}, {"COHORT_CHECK=yes"}, {"COHORT_TCP_SHM=yes"}, {"COHORT_TCP_CONNECT=later"}, {"COHORT_TCP_CHECKSUM=on"}, {"COHORT_COLLECTIVES=fast"},
 	} {
 		_, err := settle(nil, envOf(bad...))
 		name, _, _ := strings.Cut(bad[0], "=")

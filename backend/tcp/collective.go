@@ -39,7 +39,7 @@ const corkMax = 1 << 10
 // why not.
 func (e *engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	l := e.links[to]
-	if l == nil || l.first != nil || l.said || l.dead || l.broken != nil || o.comm.usable() != nil ||
+	if l == nil || l.first != nil || l.said || l.fd < 0 || l.fresh || l.broken != nil || o.comm.usable() != nil ||
 		o.comm.gone[o.comm.RankOf(to)].Load() || len(l.corked)+wire.HeaderSize+len(buf) > corkMax {
 		return false
 	}

@@ -52,6 +52,11 @@ func TestConformanceSockets(t *testing.T) {
 	}
 }
 
+// TestConformanceDemand is the same with connections that are made when they are first needed.
+func TestConformanceDemand(t *testing.T) {
+	cohorttest.Some(t, launcher{env: []string{"COHORT_TCP_CONNECT=demand"}}, 5, func(s string) bool { return !strings.Contains(s, "windows") })
+}
+
 // TestBits checks that the results are those of ranks that are goroutines.
 func TestBits(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {

@@ -15,6 +15,7 @@ type connecting struct {
 	members []wire.Member
 	ring    int  // length of a ring of shared memory
 	sums    bool // Config.Checksum
+	demand  bool // only the connections with rank 0 are made at the start
 
 	shared int // ranks with which there is shared memory
 	why    map[int]string
@@ -28,15 +29,23 @@ type made struct {
 	err    error
 }
 
-// all makes the connections, by rank: of two ranks the higher one dials.
+// all makes the connections that are to be there from the start, by rank: of two ranks the higher one
+// dials.
 func (c *connecting) all(ctx context.Context) (conns []conn, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	id, members := c.id, c.members
+	above, below := len(members)-1-id.Rank, id.Rank
+	if c.demand {
+		if id.Rank > 0 {
+			above = 0
+		}
+		below = min(below, 1)
+	}
 	results := make(chan made)
 	var makers sync.WaitGroup
 	makers.Go(func() {
-		for range len(members) - 1 - id.Rank { // those above dial
+		for range above { // those above dial
 			w, err := c.l.Accept(ctx, wire.Peer)
 			if err != nil {
 				results <- made{err: err}
@@ -46,7 +55,7 @@ func (c *connecting) all(ctx context.Context) (conns []conn, err error) {
 		}
 	})
 	makers.Go(func() {
-		for r := range id.Rank {
+		for r := range below {
 			w, err := wire.Dial(ctx, id, members[r].Addrs, r, wire.Peer, 0)
 			m := made{}
 			if err != nil {
@@ -71,7 +80,7 @@ func (c *connecting) all(ctx context.Context) (conns []conn, err error) {
 			}
 		}
 	}()
-	for missing := len(members) - 1; missing > 0; {
+	for missing := above + below; missing > 0; {
 		m := <-results
 		if m.err == nil && conns[m.rank].fd >= 0 {
 			m.err = fmt.Errorf("a second connection to rank %d", m.rank)
@@ -187,4 +196,12 @@ func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
 }
 
 // Diagnostics implements backend.Diagnoser.
-func (c *comm) Diagnostics() []string { return c.e.facts }
+func (c *comm) Diagnostics() []string {
+	e := c.e
+	if e.demand == nil {
+		return e.facts
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append(e.demand.facts(), e.listDemand())
+}

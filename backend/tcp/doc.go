@@ -2,7 +2,8 @@
 //
 // # Connections
 //
-// There is one connection for each pair of ranks, made and authenticated by internal/wire. The
+// There is one connection for each pair of ranks, or, where they are made when they are first needed, for
+// each pair that has had something to say to each other (demand). internal/wire makes and authenticates it. The
 // descriptors are kept from Go's network poller: every message that arrives would wake an idle
 // thread of the runtime otherwise, which costs more than the message.
 //
@@ -40,6 +41,9 @@
 // come by it has been taken in. A loss ends the communicators that do not excuse it. Links that have
 // had nothing to carry for a quarter of the limit carry a heartbeat, which a goroutine sends, so that
 // a rank may compute for as long as it likes.
+//
+// Where there is no connection, the lowest rank, the hub, passes on what all have to know (hub.go), and a
+// rank is lost for who has asked it for a connection and had no answer for the limit.
 //
 // Ranks that lose sight of each other, and are both alive, declare each other lost. What the others
 // hear first counts; if they hear both, both are lost. Of a network that falls apart into two, each

@@ -22,6 +22,7 @@ type engine struct {
 	me    int
 	peers []peer  // by world rank
 	links []*link // by world rank; nil for this one
+	open  []*link // those that have, or had, a connection
 
 	mu       sync.Mutex
 	posted   match.Queue // *op
@@ -52,6 +53,8 @@ type engine struct {
 	lostInOrder []int            // the ranks that are, first lost first
 	due         []loss           // to be taken for lost
 	fading      []int            // lost, and their links not closed
+	demand      *demand          // nil if all connections are made at the start
+	goners      []int            // have left, and the others are to be told
 	outcast     bool             // this rank is lost, for the others
 	life        life
 
@@ -184,8 +187,13 @@ type conn struct {
 // newEngine starts this rank's part of a job whose connections are made.
 // heartbeat is Config.Heartbeat.
 func newEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Duration) (backend.Comm, error) {
+	return startEngine(me, peers, conns, spare, heartbeat, nil)
+}
+
+// startEngine is newEngine of a job of which some connections are made, and d makes the others.
+func startEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Duration, d *demand) (backend.Comm, error) {
 	e := &engine{
-		me: me, peers: peers, spare: spare, life: newLife(heartbeat),
+		me: me, peers: peers, spare: spare, life: newLife(heartbeat), demand: d,
 		links:   make([]*link, len(peers)),
 		losses:  make([]*backend.Fault, len(peers)),
 		comms:   map[uint32]*comm{},
@@ -194,6 +202,9 @@ func newEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Du
 		stop:    make(chan struct{}),
 	}
 	e.cond.L = &e.waitMu
+	if d != nil {
+		d.e = e
+	}
 	var err error
 	if e.bell, err = newBell(); err != nil {
 		for i := range conns {
@@ -204,14 +215,20 @@ func newEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Du
 	members := make([]int, len(peers))
 	for r := range peers {
 		members[r] = r
-		if r != me {
-			e.links[r] = newLink(e, r, &conns[r])
-			e.life.bound(conns[r].fd)
+		if r == me {
+			continue
+		}
+		e.links[r] = &link{e: e, peer: r, fd: -1}
+		if conns[r].enc != nil {
+			e.links[r].up(&conns[r])
 		}
 	}
 	world := &comm{Members: match.NewMembers(members), rank: me, isWorld: true}
 	e.newComm(world)
 	e.ticker.Go(e.tick)
+	if d != nil {
+		d.serve()
+	}
 	return world, nil
 }
 
@@ -223,7 +240,7 @@ func (e *engine) progress() bool {
 		e.uncork()
 	}
 	moved := false
-	if len(e.links) > directMax && !e.isClosed {
+	if len(e.open) >= directMax && !e.isClosed {
 		moved = e.progressMany()
 	} else {
 		moved = e.progressFew()
@@ -232,7 +249,7 @@ func (e *engine) progress() bool {
 		e.read()
 		moved = true
 	}
-	if len(e.due) > 0 || len(e.fading) > 0 {
+	if e.unsettled() {
 		e.settle()
 		moved = true
 	}
@@ -241,11 +258,11 @@ func (e *engine) progress() bool {
 
 func (e *engine) progressFew() bool {
 	moved := false
-	for range e.links {
-		if e.turn++; e.turn >= len(e.links) {
+	for range e.open {
+		if e.turn++; e.turn >= len(e.open) {
 			e.turn = 0
 		}
-		if l := e.links[e.turn]; l != nil && !l.dead && l.move() {
+		if l := e.open[e.turn]; l.fd >= 0 && l.move() {
 			moved = true
 		}
 	}
@@ -260,9 +277,9 @@ func (e *engine) progressMany() bool {
 	e.news.reset()
 	e.asked = e.asked[:0]
 	moved := false
-	for _, l := range e.links {
+	for _, l := range e.open {
 		switch {
-		case l == nil || l.dead:
+		case l.fd < 0:
 		case l.hides():
 			if l.move() {
 				moved = true
@@ -276,7 +293,7 @@ func (e *engine) progressMany() bool {
 		e.news.wait(-1)
 	}
 	for i, l := range e.asked {
-		if (e.news.ready(i) || l.broken != nil) && !l.dead && l.move() {
+		if (e.news.ready(i) || l.broken != nil) && l.fd >= 0 && l.move() {
 			moved = true
 		}
 	}

@@ -36,7 +36,7 @@ const (
 // drain reads what has arrived on a link.
 func (l *link) drain(rounds int) {
 	for range rounds {
-		if l.dead || !l.pull() {
+		if l.fd < 0 || !l.pull() {
 			return
 		}
 	}
@@ -48,22 +48,21 @@ func (e *engine) suspect(rank int, format string, facts ...any) {
 	e.due = append(e.due, loss{rank, f})
 }
 
+// unsettled reports whether there is something for settle.
+func (e *engine) unsettled() bool { return len(e.due) > 0 || len(e.fading) > 0 || len(e.goners) > 0 }
+
 // settle acts on the links that have ended and the ranks that are lost. The lock is held, and no
 // frame is being acted upon.
 func (e *engine) settle() {
-	for len(e.due) > 0 || len(e.fading) > 0 {
+	for e.unsettled() {
 		if len(e.due) > 0 {
-			for _, l := range e.links {
-				if l != nil && !l.dead {
-					l.drain(drainLive)
-				}
+			for _, l := range e.open {
+				l.drain(drainLive)
 			}
 			due := e.due
 			e.due = nil
 			for _, d := range due {
-				if l := e.links[d.rank]; !l.dead {
-					l.drain(drainLost) // it may have left in good order
-				}
+				e.links[d.rank].drain(drainLost) // it may have left in good order
 				e.mark(d.rank, d.fault)
 			}
 		}
@@ -71,6 +70,9 @@ func (e *engine) settle() {
 		e.fading = nil
 		for _, rank := range fading {
 			e.fade(rank)
+		}
+		if len(e.goners) > 0 {
+			e.spread()
 		}
 	}
 }
@@ -93,13 +95,18 @@ func (e *engine) mark(rank int, f *backend.Fault) {
 		}
 	}
 	e.dropEnded()
+	e.rehub()
 }
 
 // fade is the second step.
 func (e *engine) fade(rank int) {
 	l := e.links[rank]
 	l.drain(drainLost)
-	if !l.dead {
+	switch {
+	case l.dead:
+	case l.fd < 0:
+		l.cut()
+	default:
 		body := encodeFault(e.losses[rank])
 		l.emit(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body, nil)
 		l.cut()
@@ -134,12 +141,13 @@ func (e *engine) heardLoss(from, rank int, f *backend.Fault) {
 	}
 }
 
-// tell sends every other rank a notice. Those that have said goodbye get it too: they may still be
-// about to leave, and would take a rank that says none for dead.
+// tell sends every other rank with which there is, or is to be, a connection a notice. Those that have
+// said goodbye get it too: they may still be about to leave, and would take a rank that says none for
+// dead.
 func (e *engine) tell(h *wire.Header, body []byte) {
 	h.Length = uint64(len(body))
 	for r, l := range e.links {
-		if l != nil && e.losses[r] == nil {
+		if l != nil && e.losses[r] == nil && l.wanted {
 			l.emit(h, body, nil)
 		}
 	}
@@ -197,8 +205,8 @@ func (e *engine) dropWhere(why func(*op) error) {
 			}
 		}
 	}
-	for _, l := range e.links {
-		if l != nil && l.op != nil { // a short message of which a part is here
+	for _, l := range e.open {
+		if l.op != nil { // a short message of which a part is here
 			if err := why(l.op); err != nil {
 				e.drop(l.op, err)
 			}

@@ -24,6 +24,7 @@ type life struct {
 	limit time.Duration // below 0: none
 	every time.Duration // between two ticks
 	ticks int           // of limit
+	reach int           // ticks in which a rank that is asked for a connection is to answer
 	beat  int           // ticks after which a link that has had nothing to carry carries a heartbeat
 }
 
@@ -38,6 +39,7 @@ func newLife(limit time.Duration) life {
 		l.every = min(tickEvery, limit/10)
 	}
 	l.ticks = int(limit / l.every)
+	l.reach = int(max(limit, reachLeast) / l.every)
 	l.beat = max(1, l.ticks/4)
 	return l
 }
@@ -58,29 +60,35 @@ func (e *engine) beat() {
 	if e.isClosed {
 		return
 	}
-	for _, l := range e.links {
-		if l == nil || l.dead || l.said {
+	for _, l := range e.open {
+		if l.fd < 0 || l.said {
 			continue
 		}
 		if l.mute++; l.spoke {
 			l.mute, l.spoke = 0, false
 		}
-		if l.mute >= e.life.beat && !l.waits() { // what waits is as good a sign
-			l.emit(&heartbeat, nil, nil)
+		if l.mute >= e.life.beat && !l.waits() && !l.fresh { // what waits is as good a sign
+			sign := heartbeat
+			l.emit(&sign, nil, nil)
 			l.mute, l.spoke = 0, false
 		}
 		if l.quiet++; l.heard {
 			l.quiet, l.heard = 0, false
 		}
-		if l.quiet <= e.life.ticks || e.life.limit < 0 {
+		most := e.life.ticks
+		if l.fresh {
+			most = e.life.reach
+		}
+		if l.quiet <= most || e.life.limit < 0 {
 			continue
 		}
 		l.move() // what has come and was not read counts
-		if l.quiet = 0; !l.heard && !l.dead && !l.said {
+		if l.quiet = 0; !l.heard && l.fd >= 0 && !l.said {
 			e.suspect(l.peer, "rank %d (%v) was silent for %v", l.peer, e.peers[l.peer], e.life.limit)
 		}
 	}
-	if len(e.due) > 0 || len(e.fading) > 0 {
+	e.giveUpWaiting()
+	if e.unsettled() {
 		e.settle()
 	}
 }

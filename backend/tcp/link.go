@@ -53,17 +53,31 @@ type link struct {
 	heard, spoke bool // something has come, or been written, since the last tick
 	quiet, mute  int  // ticks without that
 
+	wanted bool  // there is to be a connection
+	asking bool  // and a goroutine sees to it
+	fresh  bool  // the other end has not said yet that it has taken the connection: frames wait
+	failed int   // connections that have ended before that, since the last that did not
+	gone   bool  // the hub says that the rank has left
+	bidden bool  // this rank has said goodbye to it
+	why    error // why it was not reached so far
+
 	said bool // it has said goodbye
 	dead bool // nothing more comes
 }
 
-func newLink(e *engine, peer int, c *conn) *link {
-	l := &link{e: e, peer: peer, fd: c.fd, over: c.over, enc: c.enc, dec: c.dec, rbuf: make([]byte, readSize), taste: readSize, sums: c.sums}
+// up gives a link its connection.
+func (l *link) up(c *conn) {
+	l.fd, l.over, l.enc, l.dec, l.sums = c.fd, c.over, c.enc, c.dec, c.sums
+	if l.rbuf == nil {
+		l.rbuf = make([]byte, readSize)
+		l.e.open = append(l.e.open, l)
+	}
+	l.wanted, l.taste = true, readSize
 	l.dec.Limit = pieceMax
+	l.e.life.bound(l.fd)
 	if l.over != nil {
 		l.over.attach(l)
 	}
-	return l
 }
 
 // move writes and reads what is possible without waiting, and reports whether anything was.
@@ -249,7 +263,7 @@ func (l *link) begin() error {
 			return fmt.Errorf("a loan in %d bytes, want %d", l.left, len(l.loan))
 		}
 		l.dst = l.loan[:]
-	case wire.Broken, wire.Abort, wire.Lost:
+	case wire.Broken, wire.Abort, wire.Lost, wire.Relay:
 		if l.left > noticeMax {
 			return fmt.Errorf("a notice of %d bytes, above %d", l.left, noticeMax)
 		}
@@ -266,6 +280,9 @@ func (l *link) begin() error {
 // landed acts on a frame that is here as a whole.
 func (l *link) landed() error {
 	e, h := l.e, &l.head
+	if l.fresh {
+		l.taken()
+	}
 	switch h.Kind {
 	case wire.Eager:
 		env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
@@ -316,6 +333,9 @@ func (l *link) landed() error {
 	case wire.Goodbye:
 		l.said = true
 		e.dropLeft(l.peer)
+		e.heardGoodbye(l)
+	case wire.Relay:
+		return e.heardRelay(l, h, l.note)
 	case wire.Heartbeat:
 	default:
 		return fmt.Errorf("%v, which has no place here", h.Kind)
@@ -326,6 +346,10 @@ func (l *link) landed() error {
 // ended is called when nothing more can be read: err is why, nil for the end of the stream.
 func (l *link) ended(err error) {
 	if l.dead {
+		return
+	}
+	if l.fresh {
+		l.again()
 		return
 	}
 	l.cut()

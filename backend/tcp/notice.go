@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,9 +33,19 @@ func (c *comm) Break(err error) {
 func (c *comm) tell(kind wire.Kind, body []byte) {
 	for r, w := range c.World {
 		if r != c.rank && !c.e.left(w) {
-			c.e.links[w].emit(&wire.Header{Kind: kind, Context: c.id, Length: uint64(len(body))}, body, nil)
+			c.tellOne(w, kind, body)
 		}
 	}
+}
+
+// tellOne sends a notice to one member, by way of the hub if there is no connection.
+func (c *comm) tellOne(world int, kind wire.Kind, body []byte) {
+	e := c.e
+	if l := e.links[world]; l.wanted {
+		l.emit(&wire.Header{Kind: kind, Context: c.id, Length: uint64(len(body))}, body, nil)
+		return
+	}
+	e.relay(world, kind, c.id, body)
 }
 
 // early holds the notices for a communicator that is not made here yet.
@@ -202,7 +213,7 @@ func (c *comm) Abort(code int) error {
 // heardAbort ends all communicators, and tells the others, who may hear of this rank's leaving first.
 func (e *engine) heardAbort(code int32, text []byte) {
 	if e.fault.Load() == nil {
-		e.tell(&wire.Header{Kind: wire.Abort, Tag: code}, text)
+		e.tell(&wire.Header{Kind: wire.Abort, Tag: code}, bytes.Clone(text)) // text is a link's, and the notice may wait
 		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(text)})
 	}
 }
@@ -261,13 +272,16 @@ const (
 //     overtake it on a machine with more to do than it can: who gets the reset first would see a
 //     death.
 func (e *engine) leave() {
+	if e.demand != nil {
+		e.takeLeave()
+	}
 	close(e.stop)
 	e.ticker.Wait()
 	e.mu.Lock()
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
-	if !e.outcast { // who is lost for some is not to have left in good order for others
+	if !e.outcast && e.demand == nil { // who is lost for some is not to have left in good order for others
 		e.tell(&wire.Header{Kind: wire.Goodbye}, nil)
 	}
 	e.unlock()
@@ -281,18 +295,26 @@ func (e *engine) leave() {
 			continue
 		}
 		l.forget()
-		l.finish()
-		fds = append(fds, l.fd)
+		if l.fd >= 0 {
+			l.finish()
+			fds = append(fds, l.fd)
+		}
 		l.dead, l.fd = true, -1
 	}
 	e.unlock()
+	if e.demand != nil {
+		e.demand.end()
+	}
 	e.wakeAll()
 	e.hangUp()
 	e.mu.Lock()
-	for _, l := range e.links {
-		if l != nil && l.over != nil {
+	for _, l := range e.open {
+		if l.over != nil {
 			l.over.release() // nobody sleeps any more, and nobody reads
 		}
+	}
+	if e.demand != nil {
+		e.demand.release()
 	}
 	e.mu.Unlock()
 	part(fds)
@@ -338,8 +360,8 @@ func (e *engine) flush() {
 		}
 		p.reset()
 		ready := false
-		for _, l := range e.links {
-			if l != nil && !l.dead && l.waits() {
+		for _, l := range e.open {
+			if l.fd >= 0 && l.waits() {
 				ready = l.listen(&p) || ready
 			}
 		}

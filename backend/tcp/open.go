@@ -45,6 +45,11 @@ type Config struct {
 	// DNS name that all the certificates have; empty is "cohort".
 	TLSCert, TLSKey, TLSCA, TLSName string
 
+	// Connect says when the ranks connect to each other, the same on all ranks: ConnectStart, all at the
+	// start, or ConnectDemand, each two when one of them first has something for the other. Empty is the
+	// first for jobs of up to 64 ranks, and the second above.
+	Connect string
+
 	// Sockets keeps shared memory from being used: ranks of one node talk over sockets too.
 	Sockets bool
 
@@ -54,10 +59,24 @@ type Config struct {
 	Interface string
 }
 
+// The values of Config.Connect.
+const (
+	ConnectStart  = "start"
+	ConnectDemand = "demand"
+)
+
+// startMost is the size of the largest job that makes all connections at the start by itself.
+const startMost = 64
+
+// onDemand reports whether the connections are made when they are first needed.
+func (cfg *Config) onDemand() bool {
+	return cfg.Connect == ConnectDemand || cfg.Connect == "" && cfg.Size > startMost
+}
+
 // joinFor is how long ranks wait for each other, if ctx has no earlier end.
 const joinFor = 60 * time.Second
 
-// Open joins the job: it returns when all ranks are connected, or with an error that says which are
+// Open joins the job: it returns when all ranks are connected, to each other or to rank 0, or with an error that says which are
 // missing when ctx ends or 60 s have passed.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
@@ -73,6 +92,8 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, initFault("backend tcp needs the address where the ranks meet (COHORT_TCP_COORDINATOR, HOST:PORT)")
 	case cfg.Heartbeat > 0 && cfg.Heartbeat < HeartbeatMin:
 		return nil, initFault("the heartbeat is %v: want %v or more, or off", cfg.Heartbeat, HeartbeatMin)
+	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
+		return nil, initFault("the connections are to be made %q (COHORT_TCP_CONNECT): allowed are start and demand", cfg.Connect)
 	case cfg.SecretFile == "":
 		return nil, initFault("backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
 	}
@@ -97,9 +118,11 @@ func initFault(format string, args ...any) error {
 //
 //  1. Listen, so that the address is known.
 //  2. Meet at the coordinator; rank 0 listens there too, unless the launcher does.
-//  3. Connect: of two ranks the higher one dials.
-func join(ctx context.Context, cfg Config) (backend.Comm, error) {
-	// To be short of descriptors would otherwise show on some of the ranks, in the middle of the meeting. A
+//  3. Connect: of two ranks the higher one dials. If connections are made when they are first needed,
+//     only those with rank 0 are made here, and the listener stays for the others.
+func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
+	// To be short of descriptors would otherwise show on some of the ranks, in the middle of the meeting, or, where
+	// connections are made later, in that of the program. A
 	// connection takes two for the moment in which it passes out of the runtime's hands; rank 0, if the ranks meet
 	// there, has one to each rank besides. The rest are for the listener, the runtime's poller, and memory that is
 	// being shared.
@@ -130,7 +153,11 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close()
+	defer func() {
+		if err != nil || !cfg.onDemand() {
+			l.Close()
+		}
+	}()
 	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg)}
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
@@ -139,9 +166,12 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, ring: ringSize(sharing(members, &self))}
+	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(), ring: ringSize(sharing(members, &self))}
 	var conns []conn
 	err = confirm(ctx, func(ctx context.Context) (err error) {
+		if err = agreeOnConnect(members, &self); err != nil {
+			return err
+		}
 		if conns, err = c.all(ctx); err != nil {
 			if refused := l.Report(); refused != "" {
 				err = fmt.Errorf("%w (%s)", err, refused)
@@ -159,11 +189,17 @@ func join(ctx context.Context, cfg Config) (backend.Comm, error) {
 	for r := range members {
 		peers[r] = peer{host: members[r].Host, pid: members[r].Process, node: nodeOf(members, r)}
 	}
-	world, err := newEngine(cfg.Rank, peers, conns, coresToSpare(members, &self), cfg.Heartbeat)
+	var d *demand
+	if cfg.onDemand() {
+		d = newDemand(c)
+		d.facts = func() []string { return c.facts(cfg, &self) }
+	}
+	facts := c.facts(cfg, &self)
+	world, err = startEngine(cfg.Rank, peers, conns, coresToSpare(members, &self), cfg.Heartbeat, d)
 	if err != nil {
 		return nil, err
 	}
-	world.(*comm).e.facts = c.facts(cfg, &self)
+	world.(*comm).e.facts = facts
 	return world, nil
 }
 
@@ -235,7 +271,7 @@ func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) 
 			return nil, nil, err
 		}
 		return members, func(ctx context.Context, connect func(context.Context) error) error {
-			defer c.Close() // every two ranks have a connection then, by which they learn that the other is gone
+			defer c.Close() // each rank has a connection with every other then, or with rank 0, by which it learns who is gone
 			return c.Confirm(ctx, connect)
 		}, nil
 	}
@@ -284,11 +320,27 @@ func nodeOf(members []wire.Member, rank int) int {
 // Which processors it may use follows.
 const infoShares byte = 1
 
+// infoDemand says that it makes connections when they are first needed.
+const infoDemand byte = 2
+
+// agreeOnConnect finds ranks that would wait in vain for a connection.
+func agreeOnConnect(members []wire.Member, self *wire.Member) error {
+	for r := range members {
+		if (flags(&members[r])^flags(self))&infoDemand != 0 {
+			return initFault("rank %d and rank %d do not agree on when to connect (COHORT_TCP_CONNECT): give all ranks the same", self.Rank, r)
+		}
+	}
+	return nil
+}
+
 // info is what the others have to know of this rank to see how it goes with them.
 func info(cfg Config) []byte {
 	b := []byte{0}
 	if shmem.Supported && !cfg.Sockets {
 		b[0] |= infoShares
+	}
+	if cfg.onDemand() {
+		b[0] |= infoDemand
 	}
 	cpus, err := shmem.CPUs()
 	if err != nil {

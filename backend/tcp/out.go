@@ -25,7 +25,10 @@ func (l *link) emit(h *wire.Header, body []byte, o *op) bool {
 	if l.dead || l.broken != nil {
 		return o == nil // an operation ends with its peer
 	}
-	if l.first == nil {
+	if l.fd < 0 {
+		l.e.need(l)
+	}
+	if l.first == nil && l.fd >= 0 && !l.fresh {
 		l.encode(h, body)
 		n, err := l.write(body, 0)
 		if n == wire.HeaderSize+len(body) {
@@ -77,7 +80,7 @@ func (l *link) fails(err error) {
 
 // waits reports whether there is something to be written.
 func (l *link) waits() bool {
-	return l.first != nil || len(l.corked) > 0 || l.over != nil && l.over.keeps()
+	return !l.fresh && (l.first != nil || len(l.corked) > 0 || l.over != nil && l.over.keeps())
 }
 
 // write writes a frame whose header is in whead, from offset off on, and before it what was kept

@@ -78,6 +78,9 @@ func kill(c *comm) {
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "killed"})
 	e.isClosed = true
 	e.unlock()
+	if e.demand != nil {
+		e.demand.end() // nobody listens any more
+	}
 }
 
 var patient = &backend.Bound{Timeout: time.Minute}

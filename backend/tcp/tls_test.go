@@ -64,20 +64,22 @@ func certify(t testing.TB, name string, until time.Time) (cert, key, ca string) 
 }
 
 // TestTLS checks that the results over TLS are those of ranks that are goroutines, without and with
-// shared memory beside it.
+// shared memory beside it, and over connections that are made later.
 func TestTLS(t *testing.T) {
 	cert, key, ca := certify(t, "cohort", time.Now().Add(time.Hour))
 	id, err := wire.LoadTLS(cert, key, ca, "cohort")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, shm := range []string{"0", "1"} {
-		for _, n := range []int{2, 3, 7} {
-			l := launcher{tls: id, env: []string{"COHORT_TCP_SHM=" + shm, "COHORT_TCP_TLS_CERT=" + cert, "COHORT_TCP_TLS_KEY=" + key, "COHORT_TCP_TLS_CA=" + ca}}
-			want := cohorttest.Bits(t, cohorttest.Goroutines{}, n)
-			if got := cohorttest.Bits(t, l, n); got != want {
-				t.Errorf("%d ranks, shared memory %s: tcp over TLS gives %s, local %s", n, shm, got, want)
-			}
+	for _, c := range []struct {
+		n            int
+		shm, connect string
+	}{{2, "0", "start"}, {3, "0", "start"}, {7, "0", "start"}, {2, "1", "start"}, {3, "1", "start"}, {7, "1", "start"}, {5, "0", "demand"}} {
+		l := launcher{tls: id, env: []string{"COHORT_TCP_SHM=" + c.shm, "COHORT_TCP_CONNECT=" + c.connect,
+			"COHORT_TCP_TLS_CERT=" + cert, "COHORT_TCP_TLS_KEY=" + key, "COHORT_TCP_TLS_CA=" + ca}}
+		want := cohorttest.Bits(t, cohorttest.Goroutines{}, c.n)
+		if got := cohorttest.Bits(t, l, c.n); got != want {
+			t.Errorf("%d ranks, shared memory %s, connections made by %s: tcp over TLS gives %s, local %s", c.n, c.shm, c.connect, got, want)
 		}
 	}
 }

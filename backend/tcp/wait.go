@@ -141,8 +141,8 @@ func (e *engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 	e.sleep.reset()
 	e.armed = e.armed[:0]
 	e.sleep.add(e.bell.r, false)
-	for _, l := range e.links {
-		if l != nil && !l.dead {
+	for _, l := range e.open {
+		if l.fd >= 0 {
 			if l.broken != nil {
 				moved = true // progress sees to it
 			}

@@ -1,0 +1,233 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// Where connections are made when they are first needed, the lowest rank that neither is lost nor has left is
+// the hub, and everybody has a connection with it. What a rank has to know of another without a connection
+// between them goes that way: that it is lost or has left, that it has closed or broken a communicator.
+
+// What a relayed notice says: its first byte, before the communicator's number and what else belongs
+// to it.
+const (
+	viaBroken = byte(wire.Broken)  // as the frame does
+	viaClosed = byte(wire.Closed)  // as the frame does
+	viaLeft   = byte(wire.Goodbye) // of the hub: these ranks have left
+	viaHeard  = byte(wire.Ack)     // the answer to a goodbye; with 1 for the number, of the hub
+)
+
+const relayHead = 5 // bytes before what belongs to the kind
+
+// rehub finds the hub again after a rank has been lost or has left. Everybody connects to a new one,
+// and says what it knows: what the old one was to pass on may be lost with it.
+func (e *engine) rehub() {
+	d := e.demand
+	if d == nil || e.isClosed {
+		return
+	}
+	hub := d.hub
+	for hub < e.me && (e.losses[hub] != nil || e.links[hub].said) {
+		hub++
+	}
+	if hub == d.hub {
+		return
+	}
+	relayed := make([]bool, len(e.links)) // those who hear of this rank by way of the hub
+	for r, l := range e.links {
+		relayed[r] = l != nil && !l.wanted && !l.dead && !l.said
+	}
+	d.hub, d.alone, d.wide = hub, 0, 1
+	if hub == e.me { // most come by themselves, and are greeted then
+		for _, l := range e.links[hub+1:] {
+			if !l.said && !d.want(l) && !l.dead {
+				e.greet(l)
+			}
+		}
+	} else {
+		l := e.links[hub]
+		e.need(l)
+		e.greet(l)
+	}
+	if d.parted {
+		for _, l := range e.links[hub:] {
+			if l != nil && l.wanted && !l.said {
+				l.sayGoodbye()
+			}
+		}
+	}
+	for _, c := range e.comms {
+		c.retell(false, relayed)
+	}
+	for _, c := range e.closing {
+		c.retell(true, relayed)
+	}
+}
+
+// greet tells the new hub of the ranks that are lost or have left, or somebody else if it is this rank.
+func (e *engine) greet(l *link) {
+	for _, r := range e.lostInOrder {
+		if r != l.peer {
+			e.tellLost(l, r)
+		}
+	}
+	var left []int
+	for r, x := range e.links {
+		if x != nil && x.said {
+			left = append(left, r)
+		}
+	}
+	e.passLeft(l, left)
+}
+
+// retell repeats what members have to know of a communicator that have been told by way of a hub that is no
+// more.
+func (c *comm) retell(closed bool, relayed []bool) {
+	f := c.brk.Load()
+	for r, w := range c.World {
+		if r == c.rank || !relayed[w] {
+			continue
+		}
+		if f != nil {
+			c.tellOne(w, wire.Broken, encodeFault(f))
+		}
+		if closed && !c.isWorld {
+			c.tellOne(w, wire.Closed, nil)
+		}
+	}
+}
+
+// judges reports whether it is for this rank to say that another one is gone at whose machine nobody listens
+// any more: of the hub, and for who is the hub, when nobody is left who could say otherwise, for all who were
+// it before have said all they had to say.
+func (e *engine) judges(rank int) bool {
+	d := e.demand
+	if rank != d.hub && d.hub != e.me {
+		return false
+	}
+	for _, l := range e.links[:d.hub] {
+		if !l.dead {
+			return false
+		}
+	}
+	return true
+}
+
+// askMore is called once each tick. While there is no connection to the hub, nor to any rank that could be
+// the next one, more and more of those are asked: where a machine with many ranks is gone, they would be
+// found to be lost one after the other, each in its own time. The lowest rank that is alive so finds out
+// about all below it at once, and who is connected to it, or to somebody who is, hears of that.
+func (d *demand) askMore() {
+	e := d.e
+	if d.hub == e.me || e.isClosed {
+		return
+	}
+	for _, l := range e.links[d.hub:e.me] {
+		if l.fd >= 0 && !l.said {
+			d.alone, d.wide = 0, 1
+			return
+		}
+	}
+	if d.alone++; d.alone < comeTicks {
+		return
+	}
+	d.alone = 0
+	d.wide *= 2
+	n := d.wide
+	for _, l := range e.links[d.hub:e.me] {
+		if n == 0 {
+			break
+		}
+		if !l.dead && !l.said && e.losses[l.peer] == nil {
+			e.need(l)
+			n--
+		}
+	}
+}
+
+// tellLost tells one rank of a loss.
+func (e *engine) tellLost(l *link, rank int) {
+	body := encodeFault(e.losses[rank])
+	l.emit(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body, nil)
+}
+
+// pass writes a relayed notice to a link.
+func (e *engine) pass(l *link, to int, kind byte, id uint32, text []byte) {
+	body := binary.LittleEndian.AppendUint32([]byte{kind}, id)
+	body = append(body, text[:min(len(text), noticeMax-relayHead)]...)
+	l.emit(&wire.Header{Kind: wire.Relay, Context: uint32(to), Tag: int32(e.me), Length: uint64(len(body))}, body, nil)
+}
+
+// relay sends a rank a notice by way of the hub.
+func (e *engine) relay(to int, kind wire.Kind, id uint32, text []byte) {
+	if d := e.demand; d != nil && d.hub != e.me {
+		e.pass(e.links[d.hub], to, byte(kind), id, text)
+	}
+}
+
+// heardRelay takes a relayed notice in, or passes it on.
+func (e *engine) heardRelay(l *link, h *wire.Header, note []byte) error {
+	d, to, from := e.demand, int(h.Context), int(h.Tag)
+	switch {
+	case d == nil:
+		return fmt.Errorf("%v, and all connections are there from the start", h.Kind)
+	case to >= len(e.links) || from >= len(e.links) || from == e.me:
+		return fmt.Errorf("%v from rank %d to rank %d", h.Kind, from, to)
+	case from != l.peer && (l.peer > e.me || to != e.me):
+		return fmt.Errorf("%v of rank %d, for whom it is no hub", h.Kind, from)
+	case len(note) < relayHead:
+		return fmt.Errorf("%v of %d bytes", h.Kind, len(note))
+	case to != e.me:
+		if t := e.links[to]; !e.left(to) {
+			t.emit(&wire.Header{Kind: wire.Relay, Context: h.Context, Tag: h.Tag, Length: uint64(len(note))}, slices.Clone(note), nil)
+		}
+		return nil
+	}
+	kind, id, text := note[0], binary.LittleEndian.Uint32(note[1:]), note[relayHead:]
+	switch {
+	case kind == viaBroken:
+		e.heardBreak(id, decodeFault(text))
+	case kind == viaClosed && len(text) == 0:
+		e.heardClose(id, from)
+	case kind == viaHeard && len(text) == 0:
+		d.heard[from] = true
+		d.let = d.let || id != 0
+	case kind == viaLeft && len(text)%4 == 0 && from == l.peer:
+		for ; len(text) > 0; text = text[4:] {
+			if r := binary.LittleEndian.Uint32(text); uint64(r) >= uint64(len(e.links)) {
+				return fmt.Errorf("rank %d has left, of %d", r, len(e.links))
+			} else if int(r) != e.me {
+				e.heardLeft(e.links[r])
+			}
+		}
+	default:
+		return fmt.Errorf("%v from rank %d that says %d, with %d bytes", h.Kind, from, kind, len(text))
+	}
+	return nil
+}
+
+// spread tells everybody who has left. Once this rank has said goodbye itself, one that has too may be
+// the next hub, and wait for those.
+func (e *engine) spread() {
+	list := e.goners
+	e.goners = nil
+	for r, l := range e.links {
+		if l != nil && (!l.said || e.demand.parted) && !l.dead && e.losses[r] == nil {
+			e.passLeft(l, list)
+		}
+	}
+}
+
+func (e *engine) passLeft(l *link, list []int) {
+	for some := range slices.Chunk(list, (noticeMax-relayHead)/4) {
+		var text []byte
+		for _, r := range some {
+			text = binary.LittleEndian.AppendUint32(text, uint32(r))
+		}
+		e.pass(l, l.peer, viaLeft, 0, text)
+	}
+}

@@ -1,0 +1,127 @@
+package tcp
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// How a rank leaves the job where not everybody has a connection with it.
+
+// lingerFor is how long the hub waits for the others to leave before it does.
+const lingerFor = 200 * time.Millisecond
+
+// heardGoodbye answers a goodbye: what this rank passes on from now on does not go by way of who has
+// left, who may then go.
+func (e *engine) heardGoodbye(l *link) {
+	d := e.demand
+	if d == nil {
+		return
+	}
+	if d.hub == e.me {
+		e.goners = append(e.goners, l.peer)
+	}
+	hub := uint32(0)
+	if d.hub == e.me {
+		hub = 1
+	}
+	e.rehub()
+	e.pass(l, l.peer, viaHeard, hub, nil)
+}
+
+// heardLeft is told by the hub that a rank has left. Where there is a connection the goodbye comes by
+// it, behind what else the rank has sent.
+func (e *engine) heardLeft(l *link) {
+	if l.said || l.dead {
+		return
+	}
+	if l.gone = true; l.fd < 0 {
+		e.leftUnseen(l)
+	}
+}
+
+func (e *engine) leftUnseen(l *link) {
+	l.forget()
+	l.said, l.dead = true, true
+	e.dropLeft(l.peer)
+	if e.demand.hub == e.me {
+		e.goners = append(e.goners, l.peer)
+	}
+	e.rehub()
+}
+
+// sayGoodbye says goodbye on a link, once.
+func (l *link) sayGoodbye() {
+	if !l.bidden {
+		l.bidden = true
+		l.emit(&wire.Header{Kind: wire.Goodbye}, nil, nil)
+	}
+}
+
+// takeLeave says goodbye where not everybody has a connection with this rank.
+//
+//  1. What waits for a connection gets one.
+//  2. The hub lets the others leave first, for a moment: each new hub costs everybody a connection.
+//  3. The goodbye goes where there are connections. The hub tells the others, and says that it has
+//     heard; from then on it does not matter what becomes of this rank. Who is the hub itself waits until
+//     all others have heard, and no more comes from them to be passed on.
+func (e *engine) takeLeave() {
+	d, start := e.demand, time.Now()
+	e.until(start.Add(leaveMost), func() bool {
+		for _, l := range e.links {
+			if l != nil && !l.dead && !l.said && (l.fresh || l.fd < 0 && l.first != nil) {
+				return false
+			}
+		}
+		return true
+	})
+	others := func(heard bool) bool {
+		for r, l := range e.links {
+			if l != nil && !l.dead && !l.said && !(heard && d.heard[r]) {
+				return false
+			}
+		}
+		return true
+	}
+	e.until(time.Now().Add(lingerFor), func() bool { return d.hub != e.me || others(false) })
+	e.mu.Lock()
+	if !e.outcast {
+		d.parted = true
+		for r, l := range e.links {
+			if l != nil && l.wanted && e.losses[r] == nil {
+				l.sayGoodbye()
+			}
+		}
+	}
+	e.unlock()
+	e.until(start.Add(leaveMost), func() bool {
+		return d.let || d.hub == e.me && others(true)
+	})
+}
+
+// until makes progress until done, which is called with the lock, or the end, or that of the job, or
+// for as long as something comes.
+func (e *engine) until(end time.Time, done func() bool) {
+	var p pollset
+	for last := time.Now(); ; {
+		e.mu.Lock()
+		if e.progress() {
+			last = time.Now()
+		}
+		over := e.outcast || e.fault.Load() != nil || done() || time.Now().After(end) || time.Since(last) > leaveFor
+		p.reset()
+		ready := false
+		for _, l := range e.open {
+			if l.fd >= 0 && !over {
+				ready = l.listen(&p) || ready
+			}
+		}
+		e.unlock()
+		if over {
+			return
+		}
+		if !ready {
+			p.wait(5 * time.Millisecond)
+		}
+	}
+}
