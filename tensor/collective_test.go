@@ -364,7 +364,13 @@ func init() {
 		if err = l.close(errors.Join(err, tryAll(l, placements[0], reals[float64](), 400))); err == nil {
 			err = halvesProgram(nil, world)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		if l, err = newLab(world, small, soft.Config{}); err != nil {
+			return err
+		}
+		return l.close(reduceSteps(l, placements[2]))
 	}
 }
 
