@@ -14,6 +14,7 @@ var layers = [][]string{
 	{"backend/*", "pool"},
 	{""},
 	{"cohorttest", "tensor", "hybrid"},
+	{"tensor/*"},
 	{"sddp", "sddp/*"},
 	{"cmd/*", "examples", "examples/*", "bench"},
 }
@@ -56,13 +57,14 @@ var only = map[string][]string{
 	"sddp":       {"", "hybrid", "pool", "sddp/*"},
 	"sddp/*":     {"sddp/*", "internal/clp"},
 	"cmd/sddp":   {"", "hybrid", "pool", "sddp", "sddp/*"},
-	"examples/*": {"", "hybrid", "pool"},
+	"examples/*": {"", "hybrid", "pool", "tensor", "tensor/*"},
 }
 
 // outside are the modules that packages may import, and which packages may: nil stands for all.
 var outside = map[string][]string{
 	"golang.org/x/sys/":            nil,
 	"github.com/ebitengine/purego": {"internal/accel/cuda", "internal/clp"}, // C without cgo
+	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"},        // matrices
 }
 
 func layer(folder string) int {
@@ -188,6 +190,10 @@ func TestForbidden(t *testing.T) {
 		{"sddp/lp", "github.com/ebitengine/purego", false},
 		{"cmd/sddp", module + "/sddp", true},
 		{"cmd/cohort", module + "/internal/spawn", true},
+		{"tensor/dense", module + "/tensor", true},
+		{"tensor/dense", "gonum.org/v1/gonum/mat", true},
+		{"tensor", "gonum.org/v1/gonum/mat", false},
+		{"tensor", module + "/tensor/dense", false},
 		{"examples/pi", module + "/backend", false},
 		{"examples/pi", module, true},
 		{"internal/match", module + "/backend", true},

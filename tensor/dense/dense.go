@@ -1,0 +1,157 @@
+package dense
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/blas/cblas128"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/tensor"
+)
+
+// FromDense returns a tensor with the elements of a matrix, which it shares. It is contiguous if the
+// matrix is not a part of one with more columns.
+//
+// Local.
+//
+// Errors: [cohort.ErrBuffer] for a matrix that is nil, or has not the memory that it says.
+func FromDense(m *mat.Dense) (*tensor.Tensor[float64], error) {
+	if m == nil {
+		return nil, fault("fromdense", cohort.ErrBuffer, "the matrix is nil")
+	}
+	raw := m.RawMatrix()
+	return strided("fromdense", raw.Data, []int{raw.Rows, raw.Cols}, []int{raw.Stride, 1})
+}
+
+// Dense returns a matrix with the elements of a tensor of two dimensions, which it shares. What has 0
+// elements is the empty matrix, which gonum has of no other size than 0×0.
+//
+// Local.
+//
+// Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if neighbours of a row
+// are not side by side, as in a transpose, or rows overlap; [cohort.ErrNotSupported] if the tensor is on a
+// device.
+func Dense(t *tensor.Tensor[float64]) (*mat.Dense, error) {
+	rows, cols, stride, err := matrix("dense", t)
+	if err != nil {
+		return nil, err
+	}
+	m := new(mat.Dense)
+	if t.Len() > 0 {
+		m.SetRawMatrix(blas64.General{Rows: rows, Cols: cols, Stride: stride, Data: t.Raw()})
+	}
+	return m, nil
+}
+
+// FromCDense is [FromDense] for complex numbers.
+//
+// Local.
+//
+// Errors: those of [FromDense].
+func FromCDense(m *mat.CDense) (*tensor.Tensor[complex128], error) {
+	if m == nil {
+		return nil, fault("fromcdense", cohort.ErrBuffer, "the matrix is nil")
+	}
+	raw := m.RawCMatrix()
+	return strided("fromcdense", raw.Data, []int{raw.Rows, raw.Cols}, []int{raw.Stride, 1})
+}
+
+// CDense is [Dense] for complex numbers.
+//
+// Local.
+//
+// Errors: those of [Dense].
+func CDense(t *tensor.Tensor[complex128]) (*mat.CDense, error) {
+	rows, cols, stride, err := matrix("cdense", t)
+	if err != nil {
+		return nil, err
+	}
+	m := new(mat.CDense)
+	if t.Len() > 0 {
+		m.SetRawCMatrix(cblas128.General{Rows: rows, Cols: cols, Stride: stride, Data: t.Raw()})
+	}
+	return m, nil
+}
+
+// FromVec returns a tensor with the elements of a vector, which it shares. It is contiguous if the
+// vector is, which a column of a matrix is not.
+//
+// Local.
+//
+// Errors: [cohort.ErrBuffer] for a vector that is nil, or has not the memory that it says.
+func FromVec(v *mat.VecDense) (*tensor.Tensor[float64], error) {
+	if v == nil {
+		return nil, fault("fromvec", cohort.ErrBuffer, "the vector is nil")
+	}
+	raw := v.RawVector()
+	return strided("fromvec", raw.Data, []int{raw.N}, []int{raw.Inc})
+}
+
+// Vec returns a vector with the elements of a tensor of one dimension, which it shares.
+//
+// Local.
+//
+// Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if all elements are at
+// one place; [cohort.ErrNotSupported] if the tensor is on a device.
+func Vec(t *tensor.Tensor[float64]) (*mat.VecDense, error) {
+	shape, strides, err := onProcessor("vec", t, 1)
+	if err != nil {
+		return nil, err
+	}
+	v := new(mat.VecDense)
+	switch n := shape[0]; {
+	case n == 1:
+		v.SetRawVector(blas64.Vector{N: 1, Inc: 1, Data: t.Raw()})
+	case n > 1 && strides[0] == 0:
+		return nil, fault("vec", cohort.ErrBuffer, "%v has the stride 0: use what its Compact returns", t)
+	case n > 1:
+		v.SetRawVector(blas64.Vector{N: n, Inc: strides[0], Data: t.Raw()})
+	}
+	return v, nil
+}
+
+// strided returns a tensor over what gonum says that there is.
+func strided[T float64 | complex128](op string, data []T, shape, strides []int) (*tensor.Tensor[T], error) {
+	t, err := tensor.Strided(data, shape, strides)
+	if err != nil { // nobody but SetRawMatrix and its like makes such a thing
+		return nil, fault(op, cohort.ErrBuffer, "it says that it is %v with the strides %v, and has %d elements", shape, strides, len(data))
+	}
+	return t, nil
+}
+
+// matrix returns what gonum calls the size and the stride of a tensor.
+func matrix[T float64 | complex128](op string, t *tensor.Tensor[T]) (rows, cols, stride int, err error) {
+	shape, strides, err := onProcessor(op, t, 2)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	rows, cols, stride = shape[0], shape[1], strides[0]
+	if rows <= 1 {
+		stride = cols
+	}
+	if t.Len() > 0 && (cols > 1 && strides[1] != 1 || stride < cols) {
+		return 0, 0, 0, fault(op, cohort.ErrBuffer, "%v has the strides %v, and a matrix of gonum's has its rows one after the other, each in one piece: "+
+			"use what its Compact returns", t, strides)
+	}
+	return rows, cols, stride, nil
+}
+
+// onProcessor returns shape and strides of a tensor that gonum can look at.
+func onProcessor[T float64 | complex128](op string, t *tensor.Tensor[T], dims int) (shape, strides []int, err error) {
+	switch shape = t.Shape(); {
+	case t == nil:
+		return nil, nil, fault(op, cohort.ErrBuffer, "the tensor is nil")
+	case t.Device() != tensor.CPU:
+		return nil, nil, fault(op, cohort.ErrNotSupported, "%v: gonum reads the processor's memory only: copy it there (To)", t)
+	case len(shape) != dims:
+		return nil, nil, fault(op, cohort.ErrCount, "%v has %d dimensions, want %d", t, len(shape), dims)
+	}
+	return shape, t.Strides(), nil
+}
+
+// fault returns an error of one of this package's functions that is one of cohort's.
+func fault(op string, sentinel error, format string, facts ...any) error {
+	return fmt.Errorf("dense: %s: %s: %w", op, fmt.Sprintf(format, facts...), sentinel)
+}
