@@ -6,6 +6,7 @@
 //	heat2d  a grid split over a Cartesian communicator, with halo exchange
 //	window  a table that is in memory once per node, and that its ranks fill together
 //	hybrid  ranks times threads: a pool of workers in every rank
+//	ddp     a network trained data-parallel: gradients averaged while others are computed
 //
 // Each runs alone, as a job of one rank, or on several:
 //

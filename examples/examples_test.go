@@ -45,6 +45,12 @@ var examples = []struct {
 			`\[0\] below 1000000, 837799 takes the most steps: 524`,
 		}
 	}},
+	{"ddp", func(n int) []string {
+		return []string{
+			fmt.Sprintf(`\[0\] 576 points, 1251 weights, %d ranks: loss 1\.\d{4} at first, 0\.0\d{3} after 400 steps`, n),
+			`\[0\] 9\d\.\d % of the points are told right; the weights' digest is [0-9a-f]{16}`,
+		}
+	}},
 }
 
 // built builds the examples and the cohort command, once.
@@ -105,9 +111,33 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestSameBits trains ddp's network on two ranks: its weights have the same bits over tcp as over shm.
+func TestSameBits(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the shm backend is there on Linux only")
+	}
+	onShm := digest(t, exec.Command(program(t, "cohort"), "run", "-n", "2", program(t, "ddp")))
+	if onTCP := digest(t, exec.Command(program(t, "cohort"), "run", "-n", "2", "--backend", "tcp", program(t, "ddp"))); onTCP != onShm {
+		t.Errorf("the digest is %s over tcp, and %s over shm", onTCP, onShm)
+	}
+}
+
+// digest runs ddp and returns the digest of the weights.
+func digest(t *testing.T, command *exec.Cmd) string {
+	t.Helper()
+	command.Dir = ".."
+	out, err := command.CombinedOutput()
+	_, d, found := strings.Cut(string(out), "digest is ")
+	if err != nil || !found {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
+	return d
+}
+
 // check runs a command and compares its lines, sorted, with want.
 func check(t *testing.T, want []string, command *exec.Cmd) {
 	t.Helper()
+	command.Dir = ".." // ddp's data are found from there
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", command, err, out)

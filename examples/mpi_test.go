@@ -35,6 +35,10 @@ func TestExamplesOverMPI(t *testing.T) {
 				check(t, tagged, run)
 			})
 		}
+		onShm := digest(t, exec.Command(program(t, "cohort"), "run", "-n", "2", program(t, "ddp")))
+		if d := digest(t, l.Command(2, program(t, "ddp"))); d != onShm {
+			t.Errorf("ddp's weights have the digest %s, and on shm %s", d, onShm)
+		}
 	})
 }
 

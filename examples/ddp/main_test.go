@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// TestMain makes the test's binary the program, if it is told to.
+func TestMain(m *testing.M) {
+	if os.Getenv("DDP_PROGRAM") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// trained returns the network after some steps on n ranks of this process, and the losses.
+func trained(t *testing.T, n, steps int) (nets []*network, losses []float64) {
+	t.Helper()
+	points, err := read("spirals.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nets = make([]*network, n)
+	err = cohort.Run(context.Background(), n, func(w *cohort.Comm) error {
+		net, l, err := train(w, points, steps)
+		nets[w.Rank()] = net
+		if w.Rank() == 0 {
+			losses = l
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%d ranks: %v", n, err)
+	}
+	return nets, losses
+}
+
+// TestRanks trains on 1, 2 and 4 ranks. All ranks of a job have the same bits, also the next time;
+// jobs of different sizes agree to rounding.
+func TestRanks(t *testing.T) {
+	const steps = 60
+	one, losses := trained(t, 1, steps)
+	if losses[steps-1] > 0.9*losses[0] {
+		t.Errorf("the loss goes from %g to %g in %d steps", losses[0], losses[steps-1], steps)
+	}
+	for _, n := range []int{2, 4} {
+		nets, l := trained(t, n, steps)
+		again, _ := trained(t, n, steps)
+		for r := range n {
+			if nets[r].digest() != nets[0].digest() || again[r].digest() != nets[0].digest() {
+				t.Errorf("%d ranks: the weights of rank %d have other bits than those of rank 0, or the next time", n, r)
+			}
+		}
+		if apart := distance(nets[0], one[0]); apart > 1e-9 {
+			t.Errorf("weights on %d ranks and on one are up to %g apart", n, apart)
+		}
+		for i := range l {
+			if math.Abs(l[i]-losses[i]) > 1e-9 {
+				t.Fatalf("step %d: the loss is %v on %d ranks, and %v on one", i, l[i], n, losses[i])
+			}
+		}
+	}
+}
+
+// distance returns the greatest difference of two networks' weights.
+func distance(a, b *network) (most float64) {
+	w := b.weights()
+	for i, t := range a.weights() {
+		for j, x := range t.Data() {
+			most = math.Max(most, math.Abs(x-w[i].Data()[j]))
+		}
+	}
+	return most
+}
+
+// TestGradients compares gradients with differences of the loss.
+func TestGradients(t *testing.T) {
+	points, err := read("spirals.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	points = points[:12]
+	n := newNetwork()
+	var came []int
+	if _, err := n.learn(points, func(i int) error { came = append(came, i); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(came) != "[0 1 2 3 4 5]" {
+		t.Errorf("gradients are ready in the order %v", came)
+	}
+	loss := func() float64 {
+		l, err := n.learn(points, func(int) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const h = 1e-5
+	for _, l := range n.layers {
+		for k := range 2 {
+			w := l.tensors[weight+k].Data()
+			loss() // of the weights as they are
+			want := append([]float64(nil), l.tensors[weightGradient+k].Data()...)
+			for i := range w {
+				old := w[i]
+				w[i] = old + h
+				up := loss()
+				w[i] = old - h
+				down := loss()
+				w[i] = old
+				if got := (up - down) / (2 * h); math.Abs(got-want[i]) > 1e-8 {
+					t.Fatalf("the loss changes by %g with a weight, and the gradient is %g", got, want[i])
+				}
+			}
+		}
+	}
+}
+
+// TestProcesses trains on two processes over shared memory: the bits are those of two ranks of one
+// process. The picture is well-formed.
+func TestProcesses(t *testing.T) {
+	const steps = 40
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plot := filepath.Join(t.TempDir(), "loss.svg")
+	var out [2]bytes.Buffer
+	var failed [2]error
+	var all sync.WaitGroup
+	for r := range 2 {
+		cmd := exec.Command(exe, "--data", "spirals.csv", "--steps", fmt.Sprint(steps), "--plot", plot)
+		cmd.Env = append(os.Environ(), "DDP_PROGRAM=1", "COHORT_BACKEND=shm", "COHORT_SIZE=2", fmt.Sprintf("COHORT_RANK=%d", r),
+			fmt.Sprintf("COHORT_JOB=ddp-%d", os.Getpid()))
+		cmd.Stdout, cmd.Stderr = &out[r], &out[r]
+		all.Go(func() { failed[r] = cmd.Run() })
+	}
+	all.Wait()
+	for r := range 2 {
+		if failed[r] != nil {
+			t.Fatalf("rank %d: %v\n%s", r, failed[r], &out[r])
+		}
+	}
+	nets, _ := trained(t, 2, steps)
+	if want := fmt.Sprintf("digest is %.16s\n", nets[0].digest()); !strings.HasSuffix(out[0].String(), want) {
+		t.Errorf("processes print\n%s\nand goroutines have %s", &out[0], want)
+	}
+	text, err := os.ReadFile(plot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(text)); err == nil; {
+		_, err = d.Token()
+	}
+	if err != io.EOF {
+		t.Errorf("the picture: %v", err)
+	}
+}
+
+// TestBadData gives files that are none of points.
+func TestBadData(t *testing.T) {
+	long := "x,y,class\n" + strings.Repeat("1,2,0\n", batch)
+	for text, want := range map[string]string{
+		"":                                "0 lines",
+		"x,y,class\n1,2,0\n":              "2 lines",
+		long + "1,2\n":                    "wrong number of fields",
+		long + "1,2,3\n":                  fmt.Sprintf(":%d: ", batch+2),
+		strings.Replace(long, "1", "", 1): ":2: ",
+	} {
+		path := filepath.Join(t.TempDir(), "points.csv")
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%.20q…: %v, want something of %q", text, err, want)
+		}
+	}
+	if _, err := read("nowhere.csv"); err == nil || !strings.Contains(err.Error(), "--data") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
