@@ -51,14 +51,18 @@ func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
 	return x
 }
 
-// looked returns what a device in software has at a tensor's memory, seen by the device itself.
+// looked returns what a device has at a tensor's memory: in software as the device itself sees it, else
+// by one copy of the driver's.
 func looked[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
-	var data []T
-	s := x.dev.acc.Adopt(0).(*soft.Stream)
-	err := s.Do(func(mem func(accel.Address, int) []byte) {
-		data = append(data, view.Of[T](mem(x.at, x.size()))...)
-	})
+	data := make([]T, x.n)
+	var err error
+	s := x.dev.acc.Adopt(0)
+	if in, ok := s.(*soft.Stream); ok {
+		err = in.Do(func(mem func(accel.Address, int) []byte) { copy(view.Bytes(data), mem(x.at, x.size())) })
+	} else {
+		err = s.ToHost(view.Bytes(data), x.at)
+	}
 	if err == nil {
 		err = s.Sync()
 	}
