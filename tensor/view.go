@@ -125,8 +125,8 @@ func (t *Tensor[T]) Transpose() (*Tensor[T], error) {
 	return t.view(0, shape, strides), nil
 }
 
-// Compact returns a contiguous tensor with t's elements, on the same device: t itself if it is one, else
-// a copy in memory of its own, which on a device Close gives back.
+// Compact returns a contiguous tensor with t's elements, on the same device: t itself if it is one, so
+// that to close the one is to close the other; else a copy in memory of its own.
 //
 // Local.
 //
