@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
@@ -136,6 +137,13 @@ func TestMessagesStreams(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		var started atomic.Int32 // copies
+		drv.SetFail(func(call soft.Call) error {
+			if call.Op == soft.Copy {
+				started.Add(1)
+			}
+			return nil
+		})
 		run, ran := make(chan struct{}), false
 		kernel := func(mem func(accel.Address, int) []byte) {
 			<-run
@@ -153,6 +161,13 @@ func TestMessagesStreams(t *testing.T) {
 		h, err := Isend(c, x, 0, 0)
 		if err != nil {
 			return err
+		}
+		until(func() bool { return started.Load() == 2 })
+		for range 1000 { // in which a copy that does not wait would be made
+			if drv.Stats().ToHost.Pinned.Copies > 0 {
+				return errors.New("a tensor was copied before it was written")
+			}
+			runtime.Gosched()
 		}
 		select {
 		case <-h.Done():

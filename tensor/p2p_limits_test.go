@@ -204,7 +204,8 @@ func TestMessagesDropLater(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		const n = 100 << 10
+		const n = 200 << 10
+		c.core.cfg.Chunk = 1 << 16 // longer than what the backend keeps
 		if c.Rank() == 0 {
 			// An envelope, whose payload comes when the other one has given up.
 			x, err := stuff[int8](CPU, 2, n)
@@ -337,6 +338,7 @@ func TestMessagesCloseUnreceived(t *testing.T) {
 		if c.Rank() == 1 {
 			return c.Close()
 		}
+		c.core.cfg.Chunk = 1 << 18 // longer than what the backend keeps
 		x, _ := New[int8](1 << 20)
 		h, err := Isend(c, x, 1, 0)
 		if err == nil {

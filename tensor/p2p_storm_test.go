@@ -161,6 +161,41 @@ func stormPart(c *Comm, devs []*Device, plan [][]stormSend, me int, mine func(ta
 	return nil
 }
 
+// A probe leaves an envelope that a blocking receive is about to take, and wakes others that wait for one
+// that it does take.
+func TestProbesTake(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		m := &c.core.messages
+		x, err := stuff[int16](CPU, 1, 3)
+		if err != nil {
+			return err
+		}
+		if err = Send(c, x, 0, 4); err != nil {
+			return err
+		}
+		for _, l := range []*letter{{source: 0, tag: 4}, {source: cohort.AnySource, tag: cohort.AnyTag}} {
+			m.blocking = append(m.blocking, l) // a receive that has not yet called the library
+			err = c.open(m, 0, 4)
+			m.blocking = nil
+			if err != nil || len(m.probed) != 0 {
+				return fmt.Errorf("took %d envelopes that somebody wants: %w", len(m.probed), err)
+			}
+		}
+		woken := 0
+		wake := func() { woken++ }
+		m.blocking = []*letter{{source: 0, tag: 5}, {source: cohort.AnySource, tag: 6}}
+		m.probers = []*prober{{0, 4, wake}, {cohort.AnySource, 4, wake}, {0, 5, wake}, {0, cohort.AnyTag, wake}}
+		err = c.open(m, 0, 4)
+		m.blocking, m.probers = nil, nil
+		if err != nil || len(m.probed) != 1 || woken != 3 {
+			return fmt.Errorf("took %d envelopes, and woke %d: %w", len(m.probed), woken, err)
+		}
+		y, _ := New[int16](3)
+		_, err = Recv(c, y, 0, cohort.AnyTag)
+		return errors.Join(err, holds(y, 1, 3))
+	})
+}
+
 // Probes by some goroutines do not change which messages the receives of others get, and all see what is
 // there.
 func TestProbesStorm(t *testing.T) {
