@@ -34,7 +34,7 @@ func Isend[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) (*Handle, erro
 // t is written after the work that is in its stream when Recv is called, and what was received is there
 // for every stream when it returns.
 //
-// Local to the two ranks.
+// Local to the two ranks. The status has the source and the tag; how long the message is, the tensor says.
 //
 // Errors: [cohort.ErrMismatch] that names both if the message has another type or shape than t, which stays
 // as it was: the message is dropped, and the status says where it came from; [cohort.ErrRank],
@@ -106,9 +106,6 @@ func Sendrecv[T cohort.Number](c *Comm, send *Tensor[T], dest, sendTag int, recv
 	r, err := recv.parcel()
 	return c.sendrecv(s, dest, sendTag, r, source, recvTag, err)
 }
-
-// noStatus is the status of a receive from ProcNull.
-var noStatus = cohort.Status{Source: cohort.ProcNull, Tag: cohort.AnyTag}
 
 // send is [Send]; err is what the typed function has found wrong.
 func (c *Comm) send(op string, p parcel, dest, tag int, err error) error {

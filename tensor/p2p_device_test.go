@@ -266,10 +266,11 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 		if got == nil {
 			err = errors.Join(err, holds(x, 1, shape...))
 		}
-		if _, err = Recv(c, y, 0, 0); err == nil && holds(y, 1, shape...) == nil {
-			_, err = Recv(c, y, 0, 0)
+		_, e := Recv(c, y, 0, 0)
+		if e == nil && holds(y, 1, shape...) == nil {
+			_, e = Recv(c, y, 0, 0)
 		}
-		err = errors.Join(err, holds(y, 9, shape...))
+		err = errors.Join(err, e, holds(y, 9, shape...))
 	case got != nil: // it was told
 		err = wants("the other's operation", got, cohort.ErrInternal, "rank 0 has given up", failed)
 		_, e := Recv(c, y, 0, 0)
