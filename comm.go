@@ -163,7 +163,11 @@ func (c *Comm) Caps() Caps {
 	if c == nil || c.core == nil {
 		return Caps{}
 	}
-	return c.core.bc.Caps()
+	caps := c.core.bc.Caps()
+	if c.core.native == nil { // all collectives are schedules
+		caps.DeviceColls = 0
+	}
+	return caps
 }
 
 // Diagnostics returns what the backend found and set when the job was joined,

@@ -48,6 +48,27 @@ type Caps struct {
 	ThreadLevel   string // how many threads the library beneath takes, as MPI names it; empty for built-in ones
 	LargeCounts   string // how more than 2^31-1 elements travel (native, derived types); empty for built-in ones
 	Persistent    string // how persistent collectives run: native or schedules
+	DeviceMemory  string // whether the library beneath says that it takes a GPU's memory: yes, no, or unknown; empty for built-in ones
+
+	// DeviceColls has a bit for each blocking collective (1<<Coll) whose buffers the library gets as
+	// they are, without the backend's looking into them: all longer than DeviceLeast bytes, of more
+	// than one rank, and of reductions those that [DeviceOp] names.
+	DeviceColls uint32
+}
+
+// DeviceLeast is up to which length in bytes backends may copy what they give to a library.
+const DeviceLeast = 4 << 10
+
+// DeviceOp reports whether a reduction is the library's own, where it is at all, so that no function of
+// Go's is called for its operands.
+func DeviceOp(op OpCode, kind Kind) bool {
+	switch kind {
+	case Int32, Int64:
+		return op == OpSum || op == OpProd || op == OpMin || op == OpMax
+	case Float32, Float64:
+		return op == OpSum || op == OpProd
+	}
+	return false
 }
 
 // Bound limits how long an operation may take. A nil *Bound is no limit.

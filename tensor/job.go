@@ -90,7 +90,7 @@ func (x call[T]) staged(c *Comm) *job {
 		own := x
 		j.caller = &own
 	}
-	direct := c.core.direct && !j.widen && !x.op.average && (x.coll != backend.ReduceScatterBlock || j.pieces == 1)
+	direct := j.direct()
 	if x.reads(c) {
 		j.in = sideOf(x.send, direct)
 		if j.in.blocks = 1; x.coll == backend.ReduceScatterBlock || x.coll == backend.Alltoall {

@@ -135,7 +135,7 @@ func (f *payload) sendAll(p *parcel, after ready) (err error) {
 		for err == nil && f.next() > 0 {
 			err = f.send(p.host[f.off:][:f.next()])
 		}
-	case f.c.core.direct:
+	case f.c.core.takesPayload(f.peer, f.size, f.piece):
 		err = after.wait(f.c.ctx)
 		for err == nil && f.next() > 0 {
 			err = f.send(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
@@ -157,7 +157,7 @@ func (f *payload) recvAll(p *parcel, after ready) (err error) {
 		for err == nil && f.next() > 0 {
 			err = f.recv(p.host[f.off:][:f.next()])
 		}
-	case f.c.core.direct:
+	case f.c.core.takesPayload(f.peer, f.size, f.piece):
 		err = after.wait(f.c.ctx)
 		for err == nil && f.next() > 0 {
 			err = f.recv(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))

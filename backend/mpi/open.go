@@ -264,6 +264,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 		return nil, err
 	}
 	p.caps = p.describe()
+	p.caps.DeviceMemory, p.caps.DeviceColls = p.deviceMemory(cfg.Settings.CUDA, libmpi.CUDA()), p.deviceColls()
 	c.begin()
 	return c, nil
 }

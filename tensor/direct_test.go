@@ -1,0 +1,101 @@
+package tensor
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel/soft"
+)
+
+// Where it is asked for, a device's memory goes to the library as it is, in all operations of which the
+// library gets the buffers; the results are the same.
+func TestDirect(t *testing.T) {
+	onRanks(t, []int{1, 3}, func(_ *testing.T, world *cohort.Comm) error { return directly(world) })
+	onProcesses(t, []int{2}, "direct")
+}
+
+func init() { programs["direct"] = directly }
+
+func directly(world *cohort.Comm) error {
+	l, err := newLab(world, Config{Chunk: 64 << 10, Direct: "on"}, soft.Config{HostCanRead: true})
+	if err != nil {
+		return err
+	}
+	for _, n := range []int{5, 3000, 20000} {
+		err = errors.Join(err, tryAll(l, placements[1], reals[float64](), n), tryAll(l, placements[1], halves(cohort.ToFloat16), n))
+	}
+	err = errors.Join(err, tryAll(l, placements[2], integers[int32](-2), 20000))
+	if err != nil {
+		return l.close(err)
+	}
+	const n = 20000 // several pieces
+	a, err := NewOn[float64](l.devs[0], n)
+	b, err2 := NewOn[float64](l.devs[0], l.size*n)
+	d, err3 := NewOn[float64](l.devs[0], l.size, n)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	caps, mpi := world.Caps(), world.Backend() == "mpi"
+	has := func(coll backend.Coll) bool { return !mpi || caps.DeviceColls>>coll&1 != 0 }
+	peer := (l.rank + 1) % l.size
+	for _, c := range []struct {
+		name   string
+		do     func() error
+		direct bool
+	}{
+		{"Bcast", func() error { return Bcast(l.c, a, 0) }, has(backend.Bcast)},
+		{"Allreduce", func() error { return Allreduce(l.c, a, a, Sum) }, has(backend.Allreduce)},
+		{"Allreduce max", func() error { return Allreduce(l.c, a, a, Max) }, !mpi},
+		{"Allreduce average", func() error { return Allreduce(l.c, a, a, Average) }, false},
+		{"Allgather", func() error { return Allgather(l.c, a, b) }, has(backend.Allgatherv)},
+		{"Alltoall", func() error { return Alltoall(l.c, b, b) }, has(backend.Alltoallv)},
+		{"ReduceScatter", func() error { return ReduceScatter(l.c, b, a, Sum) }, false},
+		{"Sendrecv", func() error {
+			_, err := Sendrecv(l.c, a, peer, 1, a2(d, l.rank, n), (l.rank+l.size-1)%l.size, 1)
+			return err
+		}, !mpi || l.size > 1},
+	} {
+		was := l.drv.Stats()
+		if err := c.do(); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		if is := l.drv.Stats(); (is.ToHost == was.ToHost && is.ToDevice == was.ToDevice) != c.direct {
+			err = errors.Join(err, fmt.Errorf("%s: %v and %v are copied, before %v and %v, want none: %v", c.name, is.ToHost, is.ToDevice, was.ToHost, was.ToDevice, c.direct))
+		}
+	}
+	return l.close(errors.Join(err, a.Close(), b.Close(), d.Close()))
+}
+
+// a2 is row i of a matrix.
+func a2(d *Tensor[float64], i, n int) *Tensor[float64] {
+	t, err := d.Sub(0, i, i+1)
+	if err == nil {
+		t, err = t.Reshape(n)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// Nobody gives device memory to what does not say that it takes it.
+func TestDirectAuto(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		for _, cfg := range []Config{{}, {Direct: "off"}} {
+			l, err := newLab(world, cfg, soft.Config{}) // whose memory faults if it is looked at
+			if err != nil {
+				return err
+			}
+			if l.c.direct {
+				err = fmt.Errorf("%+v: device memory is given to backend %s", cfg, world.Backend())
+			}
+			if err = l.close(errors.Join(err, tryAll(l, placements[1], reals[float64](), 3000))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
