@@ -3,8 +3,14 @@ package kernel
 import "math"
 
 // Widen converts half-precision numbers, bfloat16 ones if bf says so, to float32. The slices have the same
-// length.
+// length. A NaN stays one, and may become quiet.
 func Widen(dst []float32, src []uint16, bf bool) {
+	src = src[:len(dst)]
+	n := widenMost(dst, src, bf)
+	widenEach(dst[n:], src[n:], bf)
+}
+
+func widenEach(dst []float32, src []uint16, bf bool) {
 	src = src[:len(dst)]
 	if !bf {
 		for i, h := range src {
@@ -18,8 +24,14 @@ func Widen(dst []float32, src []uint16, bf bool) {
 }
 
 // Narrow rounds float32 numbers to the nearest half-precision ones, ties to even. The slices have the same
-// length.
+// length. What it makes of a NaN is the same on all processors.
 func Narrow(dst []uint16, src []float32, bf bool) {
+	src = src[:len(dst)]
+	n := narrowMost(dst, src, bf)
+	narrowEach(dst[n:], src[n:], bf)
+}
+
+func narrowEach(dst []uint16, src []float32, bf bool) {
 	src = src[:len(dst)]
 	if !bf {
 		for i, x := range src {
