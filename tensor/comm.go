@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -92,20 +93,18 @@ type core struct {
 // Collective over c.
 //
 // Errors: [cohort.ErrInit] for a setting that is not allowed; [cohort.ErrMismatch] if the ranks' chunks
-// differ; what [cohort.Comm.Dup] says.
+// differ, or another rank's setting is not allowed; what [cohort.Comm.Dup] says.
 func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
-	s, err := cfg.settle()
-	if err != nil {
-		return nil, failed("newcomm", err)
-	}
+	s, wrong := cfg.settle()
 	k := &core{cfg: s}
+	var err error
 	for _, to := range []**cohort.Comm{&k.coll, &k.head, &k.load} {
-		if *to, err = c.Dup(); err != nil {
+		if *to, err = c.Dup(); err == nil && to == &k.coll {
+			err = k.agree(wrong)
+		}
+		if err != nil {
 			return nil, errors.Join(failed("newcomm", err), k.closeAll())
 		}
-	}
-	if err := k.agree(); err != nil {
-		return nil, errors.Join(failed("newcomm", err), k.closeAll())
 	}
 	k.direct = k.takesDevices()
 	k.queue.init()
@@ -113,13 +112,22 @@ func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
 	return &Comm{core: k, coll: k.coll, head: k.head, load: k.load, ctx: context.Background()}, nil
 }
 
-// agree checks that what must be the same on all ranks is.
-func (k *core) agree() error {
-	ends := []int64{int64(k.cfg.Chunk), -int64(k.cfg.Chunk)}
-	if err := cohort.Allreduce(k.coll, ends, ends, cohort.Max); err != nil {
-		return err
+// agree checks that what must be the same on all ranks is. wrong is what is wrong with this rank's settings:
+// the others, which may have no such setting, are not to wait for it.
+func (k *core) agree(wrong error) error {
+	const none = 0 // no chunk that is allowed
+	chunk := int64(k.cfg.Chunk)
+	if wrong != nil {
+		chunk = none
 	}
-	if most, least := ends[0], -ends[1]; most != least {
+	ends := []int64{chunk, -chunk}
+	if err := cohort.Allreduce(k.coll, ends, ends, cohort.Max); err != nil || wrong != nil {
+		return cmp.Or(wrong, err)
+	}
+	switch most, least := ends[0], -ends[1]; {
+	case least == none:
+		return fault(cohort.ErrMismatch, "another rank has a setting that is not allowed: its error says which")
+	case most != least:
 		return fault(cohort.ErrMismatch, "the chunk (COHORT_TENSOR_CHUNK) is %d bytes on one rank, and %d on another", least, most)
 	}
 	return nil
@@ -142,11 +150,21 @@ func (k *core) closeAll() error {
 	return errors.Join(all...)
 }
 
-// Rank returns the caller's rank.
-func (c *Comm) Rank() int { return c.coll.Rank() }
+// Rank returns the caller's rank; [cohort.Undefined] of a nil communicator.
+func (c *Comm) Rank() int {
+	if c == nil {
+		return cohort.Undefined
+	}
+	return c.coll.Rank()
+}
 
-// Size returns the number of ranks.
-func (c *Comm) Size() int { return c.coll.Size() }
+// Size returns the number of ranks; 0 of a nil communicator.
+func (c *Comm) Size() int {
+	if c == nil {
+		return 0
+	}
+	return c.coll.Size()
+}
 
 // WithContext returns a handle of the same communicator whose operations end when ctx does.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
@@ -161,10 +179,14 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 }
 
 // Close waits for the operations under way, and frees the communicator. Receives and probes for which
-// no message has come end with [cohort.ErrClosed], as do operations after it.
+// no message has come end with [cohort.ErrClosed], as do operations after it. To close again, or a nil
+// communicator, does nothing.
 //
 // Collective.
 func (c *Comm) Close() error {
+	if c == nil || c.core == nil {
+		return nil
+	}
 	k := c.core
 	k.closing.Lock()
 	defer k.closing.Unlock()

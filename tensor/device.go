@@ -194,8 +194,17 @@ func (d *Device) StreamOf(handle uintptr) (*Stream, error) {
 	return &Stream{d, d.acc.Adopt(handle)}, nil
 }
 
+func errNoStream() error {
+	return fault(cohort.ErrBuffer, "the stream is nil: take one of NewStream or StreamOf")
+}
+
 // Handle returns what the driver knows the stream by.
-func (s *Stream) Handle() uintptr { return s.s.Handle() }
+func (s *Stream) Handle() uintptr {
+	if s == nil || s.s == nil {
+		return 0
+	}
+	return s.s.Handle()
+}
 
 // Sync waits until all work of the stream is done.
 //
@@ -203,6 +212,9 @@ func (s *Stream) Handle() uintptr { return s.s.Handle() }
 //
 // Errors: what the driver says, of any work of the stream.
 func (s *Stream) Sync() error {
+	if s == nil || s.s == nil {
+		return failed("sync", errNoStream())
+	}
 	if err := s.s.Sync(); err != nil {
 		return failed("sync", err)
 	}
@@ -216,6 +228,9 @@ func (s *Stream) Sync() error {
 //
 // Errors: what the driver says.
 func (s *Stream) Close() error {
+	if s == nil || s.s == nil {
+		return nil
+	}
 	if err := s.s.Close(); err != nil {
 		return failed("close", err)
 	}
@@ -233,8 +248,8 @@ func (t *Tensor[T]) On(s *Stream) (*Tensor[T], error) {
 	if err := t.usable(); err != nil {
 		return nil, failed("on", err)
 	}
-	if s == nil {
-		return nil, failed("on", fault(cohort.ErrBuffer, "the stream is nil"))
+	if s == nil || s.s == nil {
+		return nil, failed("on", errNoStream())
 	}
 	if s.dev != t.dev {
 		return nil, failed("on", fault(cohort.ErrBuffer, "the stream is one of %v, and the tensor %v", s.dev, t))

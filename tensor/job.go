@@ -206,12 +206,15 @@ func (j *job) run() error {
 }
 
 // length is what the ranks tell each other of a job of several pieces: the number of calls depends on
-// it. What it is called stands in errors.
-type length struct{ Coll, Kind, Count int64 }
+// it; and whether the sums are divided, which the calls do not show. What it is called stands in errors.
+type length struct{ Coll, Kind, Count, Average int64 }
 
 // agree has all ranks find out whether their jobs are of the same length.
 func (j *job) agree() error {
-	mine := []length{{int64(j.coll), int64(j.kind), int64(j.n)}}
+	mine := []length{{Coll: int64(j.coll), Kind: int64(j.kind), Count: int64(j.n)}}
+	if j.op.average {
+		mine[0].Average = 1
+	}
 	all := make([]length, j.c.Size())
 	err := cohort.Allgather(j.c.coll, mine, all)
 	for r := 1; r < len(all) && err == nil; r++ {
@@ -225,7 +228,11 @@ func (j *job) agree() error {
 
 // String describes a call as mismatches of the root package do.
 func (l length) String() string {
-	return fmt.Sprintf("%v(type %v, count %d)", backend.Coll(l.Coll), backend.Kind(l.Kind), l.Count)
+	text := fmt.Sprintf("%v(type %v, count %d", backend.Coll(l.Coll), backend.Kind(l.Kind), l.Count)
+	if l.Average != 0 {
+		text += ", average"
+	}
+	return text + ")"
 }
 
 // reduce calls the root package with a piece, which is on the host, and leaves the result there.

@@ -9,7 +9,12 @@ type Op struct {
 }
 
 // The predefined operations. Average is the sum divided by the number of ranks; of integers the whole
-// part of it.
+// part of it, and a sum that is too large for the type has wrapped around before. Of floats the sum may
+// overflow to infinity, where the average would not have: halves are safe from that, whose sums are
+// made as float32.
+//
+// To the ranks Average is a sum: if some take Average and others Sum, those whose tensors are longer than
+// a piece get [cohort.ErrMismatch], and those of one piece what they asked for.
 var (
 	Sum     = Op{op: cohort.Sum}
 	Prod    = Op{op: cohort.Prod}

@@ -36,6 +36,7 @@ type Reducer[T cohort.Number] struct {
 	ready   []bool
 	waiting int // tensors that are not ready
 	next    int // the bucket that is started next
+	closed  bool
 	err     error
 }
 
@@ -194,10 +195,16 @@ func (r *Reducer[T]) reset() {
 // places on different ranks.
 //
 // Errors: [cohort.ErrCount] without a tensor i; [cohort.ErrRequest] if it was ready in this step already;
-// what a device's driver says. Errors of the reductions are those of Wait.
+// [cohort.ErrClosed] after Close; what a device's driver says. Errors of the reductions are those of Wait.
 func (r *Reducer[T]) Ready(i int) error {
+	if r == nil {
+		return failed("ready", errNoReducer())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return failed("ready", errReducerClosed())
+	}
 	switch {
 	case i < 0 || i >= len(r.tensors):
 		return failed("ready", fault(cohort.ErrCount, "tensor %d of %d", i, len(r.tensors)))
@@ -278,13 +285,19 @@ func behind(d *Device, s, other accel.Stream) error {
 
 // Wait waits until all tensors of this step hold their results, and begins the next one.
 //
-// Errors: [cohort.ErrRequest] if a tensor is not ready, and then nothing has changed; those of [Allreduce],
-// and of a device's driver.
+// Errors: [cohort.ErrRequest] if a tensor is not ready, and then nothing has changed; [cohort.ErrClosed] after
+// Close; those of [Allreduce], and of a device's driver.
 //
 // Deadline: as for [Allreduce].
 func (r *Reducer[T]) Wait() error {
+	if r == nil {
+		return failed("wait", errNoReducer())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return failed("wait", errReducerClosed())
+	}
 	if r.waiting > 0 {
 		return failed("wait", fault(cohort.ErrRequest, "tensor %d, and %d others, are not ready", slices.Index(r.ready, false), r.waiting-1))
 	}
@@ -314,11 +327,26 @@ func (r *Reducer[T]) Wait() error {
 	return nil
 }
 
+func errNoReducer() error {
+	return fault(cohort.ErrBuffer, "the Reducer is nil: make one with NewReducer")
+}
+
+func errReducerClosed() error { return fault(cohort.ErrClosed, "the Reducer is closed") }
+
 // Close gives the memory of the buckets back. There is no step under way: what was said to be ready has
-// been waited for.
+// been waited for. To close again, or a nil Reducer, does nothing.
 //
 // Errors: what a device's driver says.
 func (r *Reducer[T]) Close() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed = true
 	var errs []error
 	for k := range r.buckets {
 		b := &r.buckets[k]

@@ -244,11 +244,14 @@ func (t *Tensor[T]) usable() error {
 	return nil
 }
 
-// needContiguous returns an error for a tensor that operations cannot take: one that is not usable, or
-// not contiguous.
+// needContiguous returns an error for a tensor that operations cannot take: one that is not usable, has no
+// shape because nothing made it, or is not contiguous.
 func (t *Tensor[T]) needContiguous() error {
 	if err := t.usable(); err != nil {
 		return err
+	}
+	if t.n == 0 && len(t.shape) == 0 {
+		return fault(cohort.ErrBuffer, "the tensor is the zero Tensor, which has neither shape nor elements: make one with New, NewOn, or Of")
 	}
 	if !t.IsContiguous() {
 		return fault(cohort.ErrBuffer, "%v is not contiguous, its strides are %v: use what its Compact returns", t, t.strides)
