@@ -125,6 +125,7 @@ func (d *demand) want(l *link) bool {
 	if !l.wanted {
 		l.wanted, l.quiet = true, 0
 		d.waiting = append(d.waiting, l)
+		l.sayBroken()
 	}
 	return l.fd < 0
 }
@@ -259,6 +260,7 @@ func (d *demand) came(l *link, m *made) {
 	}
 	d.c.note(m)
 	l.dead = false
+	wanted := l.wanted
 	l.up(&m.conn)
 	if lost { // it does not know
 		e.tellLost(l, l.peer)
@@ -266,6 +268,9 @@ func (d *demand) came(l *link, m *made) {
 		return
 	}
 	l.fresh, l.quiet, l.mute = true, 0, 0
+	if !wanted { // the other end has asked for it
+		l.sayBroken()
+	}
 	if !l.confirm() {
 		l.again()
 		return

@@ -190,7 +190,7 @@ func (e *engine) heardRelay(l *link, h *wire.Header, note []byte) error {
 	kind, id, text := note[0], binary.LittleEndian.Uint32(note[1:]), note[relayHead:]
 	switch {
 	case kind == viaBroken:
-		e.heardBreak(id, decodeFault(text))
+		e.heardBreak(from, id, decodeFault(text))
 	case kind == viaClosed && len(text) == 0:
 		e.heardClose(id, from)
 	case kind == viaHeard && len(text) == 0:

@@ -320,7 +320,7 @@ func (l *link) landed() error {
 	case wire.Withdraw:
 		e.withdrawn(l, h.Token)
 	case wire.Broken:
-		e.heardBreak(h.Context, decodeFault(l.note))
+		e.heardBreak(l.peer, h.Context, decodeFault(l.note))
 	case wire.Closed:
 		e.heardClose(h.Context, l.peer)
 	case wire.Abort:

@@ -14,6 +14,13 @@ import (
 
 // What ranks tell each other about a communicator besides messages: that it is broken, and that they
 // have closed it.
+//
+// Invariant: who gets a message, on whatever communicator, has heard of every communicator of both ranks
+// that its sender knew to be broken when it sent it. The notice of who broke it comes by another
+// connection, and may be overtaken: a rank that was told meanwhile that the others have given up would
+// find what is left of their call, compare its own with it, and take the failure for a mismatch. So
+// who hears of a break says so to those it is connected to, and where a connection is made later, that
+// comes before all else (sayBroken).
 
 // Break implements backend.Comm.
 func (c *comm) Break(err error) {
@@ -70,12 +77,36 @@ func (e *engine) earlyFor(id uint32) *early {
 }
 
 // heardBreak takes a notice of Break in.
-func (e *engine) heardBreak(id uint32, f *backend.Fault) {
+func (e *engine) heardBreak(from int, id uint32, f *backend.Fault) {
 	switch c := e.comms[id]; {
 	case c != nil:
-		c.broken(f)
+		if c.broken(f) {
+			c.spreadBreak(from, f)
+		}
 	case e.closing[id] == nil:
 		e.earlyFor(id).broken = f
+	}
+}
+
+// spreadBreak tells those that this rank is connected to of a break that it has heard of itself; the
+// others have it from who broke the communicator.
+func (c *comm) spreadBreak(from int, f *backend.Fault) {
+	e := c.e
+	for r, w := range c.World {
+		if r != c.rank && w != from && !e.left(w) && e.links[w].wanted {
+			c.tellOne(w, wire.Broken, encodeFault(f))
+		}
+	}
+}
+
+// sayBroken begins a connection with the communicators of both ranks that are broken. What went by way
+// of the hub may be behind.
+func (l *link) sayBroken() {
+	for _, c := range l.e.comms {
+		if f := c.brk.Load(); f != nil && c.RankOf(l.peer) >= 0 {
+			body := encodeFault(f)
+			l.queue(&wire.Header{Kind: wire.Broken, Context: c.id, Length: uint64(len(body))}, body, nil)
+		}
 	}
 }
 
@@ -123,8 +154,8 @@ func (e *engine) catchUp(c *comm) {
 			c.gone[r].Store(true)
 		}
 	}
-	if x.broken != nil {
-		c.broken(x.broken)
+	if x.broken != nil && c.broken(x.broken) {
+		c.spreadBreak(e.me, x.broken)
 	}
 }
 
