@@ -59,7 +59,7 @@ func (cfg *Config) settle() (Config, error) {
 		s.Direct = "auto"
 	case "auto", "on", "off":
 	default:
-		return s, fault(cohort.ErrInit, "COHORT_TENSOR_DIRECT is %q: allowed are auto, on and off", s.Direct)
+		return s, fault(cohort.ErrInit, "direct (COHORT_TENSOR_DIRECT) is %q: allowed are auto, on and off", s.Direct)
 	}
 	return s, nil
 }
@@ -166,7 +166,8 @@ func (c *Comm) Size() int {
 	return c.coll.Size()
 }
 
-// WithContext returns a handle of the same communicator whose operations end when ctx does.
+// WithContext returns a handle of the same communicator whose operations end when ctx does: their errors
+// are [cohort.ErrTimeout] for a deadline, and [cohort.ErrCanceled] else.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.core == nil {
 		return c

@@ -15,7 +15,9 @@ import (
 // Errors: [cohort.ErrRank], [cohort.ErrTag] for bad arguments; [cohort.ErrBuffer] for a tensor that is not
 // contiguous; what the device says, which the receiver gets as well.
 //
-// Deadline: [cohort.ErrTimeout]; the receive that gets or got the message gives that, too.
+// Deadline: [cohort.ErrTimeout]; the receive that gets or got the message gives that, too. On mpi a send that
+// has begun cannot be taken back: there are then no messages of c any more, as with slices, and a receive
+// that is in the middle of the message waits until its own deadline.
 func Send[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) error {
 	p, err := t.parcel()
 	return c.send("send", p, dest, tag, err)
