@@ -86,6 +86,7 @@ const unchecked = "without Config.Check a collective is the library's own, which
 func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 	l := launcher(t, name)
 	l.Label += " unchecked"
+	l.Sizes = []int{1, 2, 4}
 	for _, s := range []string{"mismatch/*", "arguments/one-rank", "arguments/different"} {
 		l.Skips[s] = unchecked
 	}
@@ -97,9 +98,7 @@ func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 }
 
 func TestConformanceUncheckedMPICH(t *testing.T) {
-	l := uncheckedLauncher(t, "mpich")
-	l.Sizes = []int{1, 2, 4}
-	cohorttest.Test(t, l)
+	cohorttest.Test(t, uncheckedLauncher(t, "mpich"))
 }
 
 func TestConformanceUncheckedOpenMPI(t *testing.T) {
