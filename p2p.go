@@ -78,6 +78,10 @@ func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 // Irecv starts a [Recv].
 //
 // Buffers: buf must not be used until the request is complete.
+//
+// Errors: those of [Recv]; on local, shm and tcp a pending receive from [AnySource]
+// ends with [ErrPeerLost] when all other ranks have closed c, although this rank
+// could still send to itself.
 func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return c.irecv("irecv", typ, view.Bytes(buf), source, tag, err)
