@@ -66,6 +66,7 @@ func certify(t testing.TB, name string, until time.Time) (cert, key, ca string) 
 // TestTLS checks that the results over TLS are those of ranks that are goroutines, without and with
 // shared memory beside it, and over connections that are made later.
 func TestTLS(t *testing.T) {
+	cohorttest.Become()
 	cert, key, ca := certify(t, "cohort", time.Now().Add(time.Hour))
 	id, err := wire.LoadTLS(cert, key, ca, "cohort")
 	if err != nil {
