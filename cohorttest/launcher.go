@@ -28,6 +28,12 @@ type Skipper interface {
 	Skip(scenario string, ranks int) string
 }
 
+// Smaller is implemented by launchers for which the smaller matrix is enough at sizes below 7: where
+// most of what the matrix reaches is tested on another backend, or takes too long.
+type Smaller interface {
+	Smaller(ranks int) bool
+}
+
 // Goroutines launches ranks as goroutines of the test's process.
 type Goroutines struct{}
 
