@@ -29,6 +29,9 @@ func (c *Comm) take() error {
 	}
 	k := c.core
 	if !k.busy.CompareAndSwap(false, true) {
+		if k.closed.Load() { // it may be Close that has it, for its windows
+			return fault(ErrClosed, "the communicator is closed")
+		}
 		return fault(ErrBusy, "another goroutine is in a collective of this communicator")
 	}
 	if k.closed.Load() {

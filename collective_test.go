@@ -108,3 +108,28 @@ func BenchmarkCollectives(b *testing.B) {
 		}
 	}
 }
+
+// TestCollectiveBesideClose calls a collective while Close has the communicator for itself, as it does to
+// free windows: the call comes to a closed communicator, not to a busy one.
+func TestCollectiveBesideClose(t *testing.T) {
+	err := Run(t.Context(), 1, func(w *Comm) error {
+		c, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		c.core.busy.Store(true)
+		if err := c.Barrier(); !errors.Is(err, ErrBusy) {
+			t.Errorf("beside another collective: %v, want ErrBusy", err)
+		}
+		if err := c.Close(); err != nil {
+			return err
+		}
+		if err := c.Barrier(); !errors.Is(err, ErrClosed) {
+			t.Errorf("beside Close: %v, want ErrClosed", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
