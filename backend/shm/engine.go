@@ -212,7 +212,7 @@ func (e *engine) progress() bool {
 		if e.turn++; e.turn >= len(e.in) {
 			e.turn = 0
 		}
-		if e.turn != e.me && e.drain(e.turn) {
+		if e.turn != e.me && e.drain(e.turn, false) {
 			moved = true
 		}
 	}
@@ -229,13 +229,18 @@ func (e *engine) progress() bool {
 }
 
 // drain takes messages out of one ring; a limited number, so that the others
-// have their turn.
-func (e *engine) drain(src int) bool {
+// have their turn. A break that another rank has made because it knows of a loss stays
+// there until the loss is known here as well, which is the better reason; not so among
+// the last words, after which nobody looks at the ring any more.
+func (e *engine) drain(src int, last bool) bool {
 	in := &e.in[src]
 	for i := range cells / 4 {
 		h, payload, ok := in.peek()
 		if !ok {
 			return i > 0
+		}
+		if h.kind == kindBreak && !last && e.ctl.news.Load() != e.seenNews {
+			return true // and progress begins with the news
 		}
 		if payload == nil || !e.deliver(src, in, h, payload) {
 			e.fail(src, backend.ErrInternal, fmt.Sprintf("rank %d found the ring from rank %d corrupt (kind %d, %d bytes)",

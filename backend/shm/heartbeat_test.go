@@ -110,7 +110,7 @@ func init() {
 			q.Impl = o
 			e.recv(o, make([]byte, size), c.(*comm).pattern(victim, 1))
 			for o.state != opTaking {
-				e.drain(victim)
+				e.drain(victim, false)
 			}
 			for uint32(o.desc.claim.Load()) < 2 { // one here, one by the victim
 				shmem.Yield()

@@ -171,7 +171,7 @@ func (e *engine) eachComm(do func(*comm)) {
 // lastWords takes in what a rank that has left or is lost has in its ring, which
 // was full at most: a lost one may be writing more.
 func (e *engine) lastWords(rank int) {
-	for i := 0; i < 8 && e.fault.Load() == nil && e.drain(rank); i++ {
+	for i := 0; i < 8 && e.fault.Load() == nil && e.drain(rank, true); i++ {
 	}
 }
 
