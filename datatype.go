@@ -245,6 +245,11 @@ type Status struct {
 	bytes  int
 }
 
+// NewStatus returns the status of a message that came in other ways than by a receive of this package: what
+// is built on cohort, and receives for its users, gives it to them. bytes is [Undefined] if it is not known.
+// (MPI_Status_set_elements, MPI-4.1 section 13.3.)
+func NewStatus(source, tag, bytes int) Status { return Status{Source: source, Tag: tag, bytes: bytes} }
+
 // Bytes returns the length of the message in bytes, [Undefined] if it was too long
 // for its receive ([ErrTruncate]) and the library beneath does not say how long.
 func (s Status) Bytes() int {

@@ -47,7 +47,11 @@ type OpError struct {
 // Error returns the operation first and the facts last:
 // "recv: rank 0, peer 2, tag 7: message truncated: …".
 func (e *OpError) Error() string {
-	s := e.Op + ": rank " + strconv.Itoa(e.Rank)
+	s := e.Op + ": "
+	if e.Rank == Undefined { // there is no communicator
+		return s + e.Err.Error()
+	}
+	s += "rank " + strconv.Itoa(e.Rank)
 	if e.Comm != "" && e.Comm != worldName {
 		s += " of " + e.Comm
 	}

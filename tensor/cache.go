@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"io"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/internal/accel"
@@ -9,9 +10,8 @@ import (
 // cache has streams and events of a device that operations take and give back: to make one takes as
 // long as the copy of a short tensor.
 type cache struct {
-	mu      sync.Mutex
-	streams []accel.Stream // whose work is done
-	events  []accel.Event  // that have happened
+	streams shelf[accel.Stream] // whose work is done
+	events  shelf[accel.Event]  // that have happened
 }
 
 // How many streams and events that are not in use stay.
@@ -20,70 +20,62 @@ const (
 	eventsKept  = 128
 )
 
-// takeStream returns a stream without work in it.
-func (d *Device) takeStream() (accel.Stream, error) {
-	c := &d.cache
-	c.mu.Lock()
-	if n := len(c.streams); n > 0 {
-		s := c.streams[n-1]
-		c.streams = c.streams[:n-1]
-		c.mu.Unlock()
-		return s, nil
-	}
-	c.mu.Unlock()
-	return d.acc.Stream()
+// shelf has things of one sort that are not in use.
+type shelf[T io.Closer] struct {
+	mu     sync.Mutex
+	things []T
 }
 
-// giveStream gives a stream back whose work is done. One that failed is not used again.
-func (d *Device) giveStream(s accel.Stream, sound bool) {
-	c := &d.cache
-	c.mu.Lock()
-	if sound = sound && len(c.streams) < streamsKept; sound {
-		c.streams = append(c.streams, s)
+// take returns a thing of the shelf, or a new one.
+func (s *shelf[T]) take(create func() (T, error)) (T, error) {
+	s.mu.Lock()
+	if n := len(s.things); n > 0 {
+		t := s.things[n-1]
+		s.things = s.things[:n-1]
+		s.mu.Unlock()
+		return t, nil
 	}
-	c.mu.Unlock()
+	s.mu.Unlock()
+	return create()
+}
+
+// give puts a thing back; one that failed, or that would be more than most, is not used again.
+func (s *shelf[T]) give(t T, sound bool, most int) {
+	s.mu.Lock()
+	if sound = sound && len(s.things) < most; sound {
+		s.things = append(s.things, t)
+	}
+	s.mu.Unlock()
 	if !sound {
-		_ = s.Close() // what cannot be given back is lost to the process, not to the operation
-	}
-}
-
-// takeEvent returns an event.
-func (d *Device) takeEvent() (accel.Event, error) {
-	c := &d.cache
-	c.mu.Lock()
-	if n := len(c.events); n > 0 {
-		e := c.events[n-1]
-		c.events = c.events[:n-1]
-		c.mu.Unlock()
-		return e, nil
-	}
-	c.mu.Unlock()
-	return d.acc.Event()
-}
-
-// giveEvent gives an event back that nothing waits for.
-func (d *Device) giveEvent(e accel.Event, sound bool) {
-	c := &d.cache
-	c.mu.Lock()
-	if sound = sound && len(c.events) < eventsKept; sound {
-		c.events = append(c.events, e)
-	}
-	c.mu.Unlock()
-	if !sound {
-		_ = e.Close()
+		_ = t.Close() // what cannot be given back is lost to the process, not to the operation
 	}
 }
 
 // trim gives up what is not in use.
+func (s *shelf[T]) trim() {
+	s.mu.Lock()
+	things := s.things
+	s.things = nil
+	s.mu.Unlock()
+	for _, t := range things {
+		_ = t.Close()
+	}
+}
+
+// takeStream returns a stream without work in it.
+func (d *Device) takeStream() (accel.Stream, error) { return d.cache.streams.take(d.acc.Stream) }
+
+// giveStream gives a stream back whose work is done.
+func (d *Device) giveStream(s accel.Stream, sound bool) { d.cache.streams.give(s, sound, streamsKept) }
+
+// takeEvent returns an event.
+func (d *Device) takeEvent() (accel.Event, error) { return d.cache.events.take(d.acc.Event) }
+
+// giveEvent gives an event back that nothing waits for.
+func (d *Device) giveEvent(e accel.Event, sound bool) { d.cache.events.give(e, sound, eventsKept) }
+
+// trim gives up what is not in use.
 func (c *cache) trim() {
-	c.mu.Lock()
-	streams, events := c.streams, c.events
-	c.streams, c.events = nil, nil
-	c.mu.Unlock()
-	for _, s := range streams {
-		_ = s.Close()
-	}
-	for _, e := range events {
-		_ = e.Close()
-	}
+	c.streams.trim()
+	c.events.trim()
 }

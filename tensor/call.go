@@ -68,7 +68,7 @@ func start[T cohort.Number](c *Comm, x call[T]) (*Handle, error) {
 		if err != nil {
 			err = x.failed("i", err)
 		}
-		h.finish(cohort.Status{Source: cohort.Undefined, Tag: cohort.Undefined}, err)
+		h.finish(noStatus, err)
 	}()
 	return h, nil
 }

@@ -16,6 +16,9 @@ type Handle struct {
 	err    error
 }
 
+// noStatus is the status of an operation that receives no message.
+var noStatus = cohort.NewStatus(cohort.Undefined, cohort.Undefined, cohort.Undefined)
+
 func newHandle() *Handle { return &Handle{done: make(chan struct{})} }
 
 // finish completes an operation.
@@ -67,7 +70,7 @@ func (h *Handle) Status() cohort.Status {
 		default:
 		}
 	}
-	return cohort.Status{Source: cohort.Undefined, Tag: cohort.Undefined}
+	return noStatus
 }
 
 // WaitAll waits until all operations of a set are done, and returns their errors, joined. Handles that

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -80,6 +81,12 @@ func (m *messages) begin(dest int, own bool) (number int, err error) {
 	return number, nil
 }
 
+func (m *messages) isClosed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}
+
 func errClosed() error { return fault(cohort.ErrClosed, "the communicator is closed") }
 
 // end is called when an operation that Close waits for is over.
@@ -154,6 +161,9 @@ func (c *Comm) await(m *messages, source, tag int) (*letter, error) {
 func (m *messages) opened(l *letter, st cohort.Status, err error) error {
 	l.source, l.tag = st.Source, st.Tag
 	if err != nil {
+		if errors.Is(err, cohort.ErrPeerLost) && m.isClosed() {
+			err = errClosed() // while Close waited, the others have closed, which to a receive from any source is a loss
+		}
 		return err // and the letter is not used again: where it is wanted, the library may still write to it
 	}
 	if err = l.read(st.Bytes(), m.maxTag); err != nil {

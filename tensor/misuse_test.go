@@ -22,7 +22,7 @@ func TestNilHandles(t *testing.T) {
 	}
 	for _, h := range []*Handle{nil, {}} {
 		<-h.Done()
-		if st := h.Status(); h.Wait() != nil || h.Err() != nil || st.Source != cohort.Undefined || st.Tag != cohort.Undefined {
+		if st := h.Status(); h.Wait() != nil || h.Err() != nil || st.Source != cohort.Undefined || st.Tag != cohort.Undefined || st.Bytes() != cohort.Undefined {
 			t.Errorf("a handle of no operation: Wait %v, Err %v, Status %v", h.Wait(), h.Err(), st)
 		}
 	}

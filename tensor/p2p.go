@@ -36,7 +36,7 @@ func Isend[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) (*Handle, erro
 // t is written after the work that is in its stream when Recv is called, and what was received is there
 // for every stream when it returns.
 //
-// Local to the two ranks. The status has the source and the tag; how long the message is, the tensor says.
+// Local to the two ranks. The status has the source, the tag, and the bytes of the elements.
 //
 // Errors: [cohort.ErrMismatch] that names both if the message has another type or shape than t, which stays
 // as it was: the message is dropped, and the status says where it came from; [cohort.ErrRank],
@@ -195,7 +195,7 @@ func (c *Comm) sendLater(op string, m *messages, p parcel, dest, tag int) (*Hand
 		if err != nil {
 			err = c.wrong(op, dest, tag, err)
 		}
-		h.finish(cohort.Status{Source: cohort.Undefined, Tag: cohort.Undefined}, err)
+		h.finish(noStatus, err)
 	}
 	if alone {
 		if _, done, err := q.Test(); done {
@@ -243,7 +243,7 @@ func (c *Comm) recvNow(m *messages, p *parcel, source, tag int) (cohort.Status, 
 
 // take receives a message whose envelope has come.
 func (c *Comm) take(m *messages, l *letter, p *parcel, after ready) (cohort.Status, error) {
-	st, err := cohort.Status{Source: l.source, Tag: l.tag}, l.matches(p)
+	st, err := cohort.NewStatus(l.source, l.tag, l.size), l.matches(p)
 	f := payload{c: c, peer: l.source, tag: l.number, size: l.size, piece: l.piece}
 	switch {
 	case err != nil && l.inside == nil:
@@ -299,7 +299,7 @@ func (c *Comm) recvLater(op string, m *messages, p parcel, source, tag int) (*Ha
 		return nil, nil, err
 	}
 	end := func(err error) {
-		st := cohort.Status{Source: cohort.Undefined, Tag: cohort.Undefined}
+		st := noStatus
 		if err == nil {
 			st, err = c.take(m, l, &p, after)
 		}

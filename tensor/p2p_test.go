@@ -139,8 +139,8 @@ func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (
 	if g != nil {
 		st = g.Status()
 	}
-	if st.Source != prev || st.Tag != tag {
-		return fmt.Errorf("the status is %+v", st)
+	if st.Source != prev || st.Tag != tag || cohort.Count[T](st) != recv.Len() {
+		return fmt.Errorf("the status is %+v, of %d bytes", st, st.Bytes())
 	}
 	return holds(recv, prev, shape...)
 }
