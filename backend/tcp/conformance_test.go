@@ -45,14 +45,17 @@ type brief struct{ launcher }
 
 func (brief) Smaller(n int) bool { return n != 2 && n != 5 }
 
-func TestConformance(t *testing.T) { cohorttest.Test(t, brief{}) }
+// TestConformance is all of it over sockets, as between nodes.
+func TestConformance(t *testing.T) {
+	cohorttest.Test(t, brief{launcher{env: []string{"COHORT_TCP_SHM=0"}}})
+}
 
-// TestConformanceSockets is the same without shared memory, in the smaller matrix; windows are no matter of
-// messages.
-func TestConformanceSockets(t *testing.T) {
+// TestConformanceShared is the same with shared memory, as within a node, in the smaller matrix; windows are
+// no matter of messages.
+func TestConformanceShared(t *testing.T) {
 	for _, n := range []int{3, 8} {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
-			cohorttest.Some(t, launcher{env: []string{"COHORT_TCP_SHM=0"}}, n, func(s string) bool { return !strings.Contains(s, "windows") })
+			cohorttest.Some(t, launcher{}, n, func(s string) bool { return !strings.Contains(s, "windows") })
 		})
 	}
 }

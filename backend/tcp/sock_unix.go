@@ -65,7 +65,17 @@ func takeSocket(c net.Conn) (int, error) {
 		}
 		return -1, err
 	}
+	if withinHost(c) {
+		sockWithinHost(fd)
+	}
 	return fd, nil
+}
+
+// withinHost reports whether both ends of a connection are on this machine.
+func withinHost(c net.Conn) bool {
+	here, ok := c.LocalAddr().(*net.TCPAddr)
+	there, ok2 := c.RemoteAddr().(*net.TCPAddr)
+	return ok && ok2 && (there.IP.IsLoopback() || here.IP.Equal(there.IP))
 }
 
 // A pollset is what a waiter sleeps on.
