@@ -29,4 +29,6 @@ func sockUnsent(fd int) int {
 // sockWithinHost has a connection that does not leave the machine go without a congestion control that paces
 // what is sent, as the system's may be (BBR), which on the way through memory costs a third of the rate. A
 // process that may not choose goes on with the system's.
-func sockWithinHost(fd int) { unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic") }
+func sockWithinHost(fd int) {
+	unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
+}
