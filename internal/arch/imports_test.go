@@ -39,6 +39,7 @@ var users = map[string][]string{
 	"internal/match":             {"backend/*"},
 	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
 	"internal/mpitest":           nil, // tests only
+	"internal/need":              {"internal/mpitest", "internal/netlab"},
 	"internal/netlab":            nil, // tests only
 	"internal/remote":            {"cmd/cohort"},
 	"internal/sched":             {""},

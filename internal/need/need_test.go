@@ -1,0 +1,192 @@
+//go:build unix
+
+package need
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	variable = "COHORT_REQUIRE_TOOLS"
+	child    = "NEED_TEST_CHILD" // marks the processes in which tests end
+	wentOn   = "the test went on"
+	nobody   = 65534
+)
+
+// TestEnd has tests end in processes of their own, of this user and, if that is root, of another, and
+// looks at what comes of them.
+func TestEnd(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		test       func(t testing.TB)
+		says       string
+		root, user string // what comes of it if nothing may be missing
+	}{
+		{"missing", func(t testing.TB) { Missing(t, "no %s: %d", "thing", 7) }, "no thing: 7", "FAIL", "FAIL"},
+		{"right", func(t testing.TB) { MissingRight(t, "no %s: %d", "right", 7) }, "no right: 7", "FAIL", "SKIP"},
+		{"program", func(t testing.TB) { Program(t, "no-such-program") }, "needs no-such-program\n", "FAIL", "FAIL"},
+		{"package", func(t testing.TB) { Program(t, "glpsol") }, "needs glpsol: apt-get install glpk-utils\n", "FAIL", "FAIL"},
+		{"there", func(t testing.TB) { Program(t, "there") }, wentOn, "PASS", "PASS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if os.Getenv(child) != "" {
+				c.test(t)
+				t.Log(wentOn)
+				return
+			}
+			for _, value := range []string{"", "0", "1"} {
+				for _, uid := range users() {
+					want := "SKIP"
+					switch {
+					case c.says == wentOn:
+						want = "PASS"
+					case value == "1" && uid == 0:
+						want = c.root
+					case value == "1":
+						want = c.user
+					}
+					out, status := again(t, uid, variable+"="+value)
+					if !strings.Contains(out, "--- "+want+": "+t.Name()+" ") || !strings.Contains(out, c.says) ||
+						strings.Contains(out, wentOn) != (want == "PASS") || (status != 0) != (want == "FAIL") {
+						t.Errorf("user %d, %s=%s: status %d, want %s with %q\n%s", uid, variable, value, status, want, c.says, out)
+					}
+				}
+			}
+		})
+	}
+}
+
+// users returns whose processes this one can start.
+func users() []int {
+	if os.Geteuid() == 0 {
+		return []int{0, nobody}
+	}
+	return []int{os.Geteuid()}
+}
+
+// again runs a test in a process of a user that finds one program only, and returns what it says and
+// its status.
+func again(t *testing.T, uid int, env string) (string, int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "need") // t.TempDir is inside a folder that others may not enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	there := filepath.Join(dir, "there")
+	if err := os.WriteFile(there, binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(there, "-test.v", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), child+"=1", "PATH="+dir, env)
+	if uid != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// A program of the PATH comes before a daemon of its name, and daemons are found without it.
+func TestProgram_Where(t *testing.T) {
+	const daemons = "/usr/sbin"
+	t.Setenv("PATH", t.TempDir())
+	entries, err := os.ReadDir(daemons)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(entries, func(e os.DirEntry) bool {
+		_, err := exec.LookPath(filepath.Join(daemons, e.Name()))
+		return err == nil
+	})
+	if i < 0 {
+		t.Skipf("there is no program in %s", daemons)
+	}
+	name := entries[i].Name()
+	if got, want := Program(t, name), filepath.Join(daemons, name); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	mine := filepath.Join(os.Getenv("PATH"), name)
+	if err := os.WriteFile(mine, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := Program(t, name); got != mine {
+		t.Errorf("got %q, want %q", got, mine)
+	}
+}
+
+// scripts/setup installs the packages, so that what it has installed is what Required says.
+func TestPackages_Setup(t *testing.T) {
+	script, err := os.ReadFile("../../scripts/setup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^packages=\((.*)\)$`).FindSubmatch(script)
+	if list == nil {
+		t.Fatal("scripts/setup has no list of packages: is the search right?")
+	}
+	installed := strings.Fields(string(list[1]))
+	for program, names := range packages {
+		for _, name := range strings.Fields(names) {
+			if program != "gcc" && !slices.Contains(installed, name) {
+				t.Errorf("%s is in %s, which scripts/setup does not install: %v", program, name, installed)
+			}
+		}
+	}
+}
+
+// On Debian the system itself says which package a program that is there is of.
+func TestPackages_Debian(t *testing.T) {
+	query, err := exec.LookPath("dpkg-query")
+	if err != nil {
+		t.Skip("there is no dpkg-query of Debian, which knows what package a program is of")
+	}
+	program := make(map[string]string) // by path
+	for name := range packages {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			path = filepath.Join("/usr/sbin", name)
+		}
+		program[path] = name
+	}
+	// It fails if it does not know all: a program is not there, or a link of the administrator's.
+	out, _ := exec.Command(query, append([]string{"-S"}, slices.Collect(maps.Keys(program))...)...).Output()
+	known := 0
+	for line := range strings.Lines(string(out)) {
+		owner, path, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		name, ok := program[path]
+		if !ok {
+			continue // of a diversion
+		}
+		known++
+		if owner, _, _ = strings.Cut(owner, ":"); !slices.Contains(strings.Fields(packages[name]), owner) {
+			t.Errorf("%s is in %s: got %q", name, owner, packages[name])
+		}
+	}
+	if known == 0 {
+		t.Skipf("none of %d programs is of a package here", len(packages))
+	}
+	t.Logf("%d of %d programs are of a package here", known, len(packages))
+}
