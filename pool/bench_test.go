@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // BenchmarkOpenMP compares loops of two tasks on two threads with OpenMP's
@@ -110,10 +112,7 @@ func timed(calls int, f func() error) (float64, error) {
 func openMP(tb testing.TB) string {
 	program := filepath.Join(tb.TempDir(), "omp")
 	if out, err := exec.Command("gcc", "-O2", "-fopenmp", "-o", program, "testdata/omp.c").CombinedOutput(); err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			tb.Fatalf("gcc -fopenmp: %v\n%s", err, out)
-		}
-		tb.Skipf("gcc with OpenMP is not there: %v: %s", err, strings.TrimSpace(string(out)))
+		need.Missing(tb, "gcc with OpenMP is not there: %v: %s", err, strings.TrimSpace(string(out)))
 	}
 	return program
 }

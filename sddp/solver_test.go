@@ -2,27 +2,23 @@ package sddp
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/need"
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // embedded makes the solver that is always there.
 func embedded() lp.Solver { return lp.New() }
 
-// solvers returns what makes solvers of a kind. Without its library the test is skipped, unless
-// COHORT_REQUIRE_TOOLS=1 says that the set-up has installed everything.
+// solvers returns what makes solvers of a kind. The test needs its library.
 func solvers(t *testing.T, kind string) func() lp.Solver {
 	t.Helper()
 	newSolver, _, err := lp.Open(kind, 0)
 	if err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		need.Missing(t, "%v", err)
 	}
 	return newSolver
 }

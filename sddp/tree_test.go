@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/need"
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
@@ -118,14 +119,7 @@ func (l *treeLP) node(t int, v []float64, parent int, weight float64, inflow []f
 // glpsol gives the program to GLPK and returns the optimum.
 func (l *treeLP) glpsol(t *testing.T) float64 {
 	t.Helper()
-	glpsol, err := exec.LookPath("glpsol")
-	if err != nil {
-		const text = "needs glpsol, of the Debian package glpk-utils"
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(text)
-		}
-		t.Skip(text)
-	}
+	glpsol := need.Program(t, "glpsol")
 	in, out := filepath.Join(t.TempDir(), "tree.lp"), filepath.Join(t.TempDir(), "tree.sol")
 	text := "Minimize\ncost:" + l.objective.String() + "Subject To\n" + l.rows.String() + "Bounds\n" + l.bounds.String() + "End\n"
 	if err := os.WriteFile(in, []byte(text), 0o644); err != nil {

@@ -3,12 +3,11 @@
 package mpi_test
 
 import (
-	"os"
-	"os/exec"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
 	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // The MPI libraries that the suite runs under: a launcher each, and the file that
@@ -31,12 +30,7 @@ const died = "the launcher ends the whole job when one of its processes dies, as
 func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	t.Helper()
 	command := launchers[name]
-	if _, err := exec.LookPath(command[0]); err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") != "" {
-			t.Fatalf("%v: install the packages that scripts/setup lists", err)
-		}
-		t.Skipf("%v: install the packages that scripts/setup lists to have this tested", err)
-	}
+	need.Program(t, command[0])
 	env = append(append([]string{"COHORT_BACKEND=mpi"}, polite...), env...)
 	if name == "mpich" {
 		env = append(env, mpitest.Yielding(t)...)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // remote is what the launchers of these tests take for ssh: it runs the command
@@ -29,10 +30,7 @@ exec unshare --uts --mount sh -c 'hostname "$0" && mount -t tmpfs none /dev/shm 
 func across(t *testing.T, library string, cmd *exec.Cmd) {
 	t.Helper()
 	if b, err := exec.Command("unshare", "--uts", "--mount", "mount", "-t", "tmpfs", "none", "/dev/shm").CombinedOutput(); err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" && os.Getuid() == 0 {
-			t.Fatalf("unshare and mount: %v\n%s", err, b)
-		}
-		t.Skipf("a process cannot have a name of the node and a /dev/shm of its own here, which takes unshare and root: %v\n%s", err, b)
+		need.MissingRight(t, "a process cannot have a name of the node and a /dev/shm of its own here, which takes unshare and root: %v\n%s", err, b)
 	}
 	agent := filepath.Join(t.TempDir(), "remote")
 	if err := os.WriteFile(agent, []byte(remote), 0o700); err != nil {

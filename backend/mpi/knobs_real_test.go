@@ -10,28 +10,14 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// need returns a program's path. Where it is not there the test is skipped, or
-// fails where the set-up has installed everything.
-func need(t *testing.T, program, pkg string) string {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		text := "needs " + program + ", of the Debian package " + pkg
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(text)
-		}
-		t.Skip(text)
-	}
-	return path
-}
-
 // compiled compiles a program of testdata.
-func compiled(t *testing.T, compiler, pkg, source string) string {
+func compiled(t *testing.T, compiler, source string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "program")
-	if b, err := exec.Command(need(t, compiler, pkg), "-Wall", "-O1", "-o", out, filepath.Join("testdata", source)).CombinedOutput(); err != nil {
+	if b, err := exec.Command(need.Program(t, compiler), "-Wall", "-O1", "-o", out, filepath.Join("testdata", source)).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", compiler, source, err, b)
 	}
 	return out
@@ -54,7 +40,7 @@ func output(t *testing.T, env []string, command ...string) string {
 func TestNamesOfOpenMPI(t *testing.T) {
 	params, version := make(map[string]bool), ""
 	found := make(map[string][]string)
-	for line := range strings.Lines(output(t, nil, need(t, "ompi_info", "openmpi-bin"), "--all", "--parsable")) {
+	for line := range strings.Lines(output(t, nil, need.Program(t, "ompi_info"), "--all", "--parsable")) {
 		line = strings.TrimSuffix(line, "\n")
 		if v, ok := strings.CutPrefix(line, "ompi:version:full:"); ok {
 			version = v
@@ -97,7 +83,7 @@ func TestNamesOfOpenMPI(t *testing.T) {
 // descriptions.
 func TestNamesOfMPICH(t *testing.T) {
 	about, version := make(map[string]string), ""
-	for line := range strings.Lines(output(t, nil, compiled(t, "mpicc.mpich", "libmpich-dev", "cvars.c"))) {
+	for line := range strings.Lines(output(t, nil, compiled(t, "mpicc.mpich", "cvars.c"))) {
 		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if name == "library" {
 			_, version = identify(strings.ReplaceAll(text, "|", "\n"))
@@ -129,15 +115,15 @@ func TestNamesOfMPICH(t *testing.T) {
 func TestEagerLimit(t *testing.T) {
 	const limit = 40000
 	for _, c := range []struct {
-		family, vendor, version, compiler, dev, launcher, pkg string
+		family, vendor, version, compiler, launcher string
 	}{
-		{"mpich", "MPICH", "4.0.2", "mpicc.mpich", "libmpich-dev", "mpiexec.mpich", "mpich"},
-		{"openmpi", "Open MPI", "4.1.4", "mpicc.openmpi", "libopenmpi-dev", "mpirun.openmpi", "openmpi-bin"},
+		{"mpich", "MPICH", "4.0.2", "mpicc.mpich", "mpiexec.mpich"},
+		{"openmpi", "Open MPI", "4.1.4", "mpicc.openmpi", "mpirun.openmpi"},
 	} {
 		t.Run(c.vendor, func(t *testing.T) {
 			env := told(t, Settings{EagerLimit: limit}, c.family, c.vendor, c.version, nil)
-			program := compiled(t, c.compiler, c.dev, "eager.c")
-			got := output(t, env, need(t, c.launcher, c.pkg), "-n", "2", program, "20000", "80000")
+			program := compiled(t, c.compiler, "eager.c")
+			got := output(t, env, need.Program(t, c.launcher), "-n", "2", program, "20000", "80000")
 			if want := "20000 eager, 80000 not\n"; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -148,7 +134,7 @@ func TestEagerLimit(t *testing.T) {
 // MPICH's MPI_Init fails on a name of an algorithm that it does not have, and takes
 // all those of the lists.
 func TestTuningIsTaken(t *testing.T) {
-	program, launcher := compiled(t, "mpicc.mpich", "libmpich-dev", "eager.c"), need(t, "mpiexec.mpich", "mpich")
+	program, launcher := compiled(t, "mpicc.mpich", "eager.c"), need.Program(t, "mpiexec.mpich")
 	r := parseRelease("4.0.2")
 	for i := 0; ; i++ { // the i-th of each list, or its last
 		tuning, more := make(map[string]string), false

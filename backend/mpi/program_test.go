@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // programVariable names the program that a process is to run.
@@ -171,13 +172,7 @@ func (e ended) lines(word string) (all []string) {
 // or a library's.
 func compiledC(t *testing.T, compiler, text, name string, flags ...string) string {
 	t.Helper()
-	path, err := exec.LookPath(compiler)
-	if err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v: install the packages that scripts/setup lists to have this tested", err)
-	}
+	path := need.Program(t, compiler)
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, name+".c"), filepath.Join(dir, name)
 	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
@@ -236,14 +231,7 @@ var background = context.Background()
 // runTool returns what a program writes.
 func runTool(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v: install the packages that scripts/setup lists to have this tested", err)
-	}
-	b, err := exec.Command(path, args...).Output()
+	b, err := exec.Command(need.Program(t, name), args...).Output()
 	if err != nil {
 		t.Fatalf("%s %v: %v", name, args, err)
 	}

@@ -12,21 +12,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/need"
 )
-
-// need returns the path of a program. Without it the test is skipped, unless
-// COHORT_REQUIRE_TOOLS=1 says that the set-up has installed it.
-func need(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	return path
-}
 
 // TestDoctor_Libraries compares what the doctor says of the libraries of this
 // machine with what their own headers do.
@@ -38,7 +25,7 @@ func TestDoctor_Libraries(t *testing.T) {
 		{"Open MPI", "mpicc.openmpi", "mpirun.openmpi"}, {"MPICH", "mpicc.mpich", "mpiexec.mpich"},
 	} {
 		t.Run(c.vendor, func(t *testing.T) {
-			compiler := need(t, c.compiler)
+			compiler := need.Program(t, c.compiler)
 			var path string
 			for _, lib := range mpifind.Find(os.LookupEnv) {
 				if lib.Vendor == c.vendor && lib.Problem == "" {
@@ -109,7 +96,7 @@ func TestDoctor_BadLibraries(t *testing.T) {
 	if !mpiBuilt {
 		t.Skip("built without MPI")
 	}
-	gcc := need(t, "gcc")
+	gcc := need.Program(t, "gcc")
 	t.Setenv(envCommand, "1")
 	for _, c := range []struct{ name, body, says string }{
 		{"crash", "__attribute__((constructor)) static void f(void) { *(volatile int *)0 = 1; }", "a process that loaded it crashed: SIGSEGV"},

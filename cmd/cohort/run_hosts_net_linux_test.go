@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cohort-hpc/cohort/internal/need"
 	"github.com/cohort-hpc/cohort/internal/remote"
 )
 
@@ -33,25 +34,10 @@ type network struct {
 	ssh    string // --ssh=…
 }
 
-// tool returns the path of a program that the test needs.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	for _, path := range []string{name, "/usr/sbin/" + name} {
-		if found, err := exec.LookPath(path); err == nil {
-			return found
-		}
-	}
-	if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-		t.Fatalf("there is no %s; scripts/setup installs it", name)
-	}
-	t.Skipf("there is no %s: apt-get install openssh-server openssh-client", name)
-	return ""
-}
-
 func newNetwork(t *testing.T) *network {
 	t.Helper()
-	sshd, keygen := tool(t, "sshd"), tool(t, "ssh-keygen")
-	tool(t, "ssh")
+	sshd, keygen := need.Program(t, "sshd"), need.Program(t, "ssh-keygen")
+	need.Program(t, "ssh")
 	n := &network{folder: t.TempDir(), tmp: t.TempDir()}
 	keys := map[string]string{}
 	for _, name := range []string{"host", "user"} {

@@ -2,13 +2,14 @@ package main
 
 import (
 	"net"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // TestRun_TCP6 runs jobs whose ranks talk to each other over IPv6.
@@ -44,10 +45,7 @@ func TestRun_TCP6Only(t *testing.T) {
 	}()
 	defer close(todo)
 	if err := <-ready; err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" && os.Getuid() == 0 {
-			t.Fatal(err)
-		}
-		t.Skipf("no network without IPv4 can be made here, which takes root: %v", err)
+		need.MissingRight(t, "no network without IPv4 can be made here, which takes root: %v", err)
 	}
 	t.Setenv("COHORT_TCP_SHM", "0")
 	jobs6(t, func(cmd *exec.Cmd) (int, string, string) {

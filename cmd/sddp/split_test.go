@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // splits are the ranks and threads over which the work is divided.
@@ -96,8 +98,8 @@ func TestSplitsOverShm(t *testing.T) {
 func TestSplitsWithClp(t *testing.T) {
 	args := append(splitArgs[:len(splitArgs):len(splitArgs)], "--solver", "clp")
 	status, out, errs := sddpRun(t, append(args, "--threads", "1")...)
-	if status != 0 && strings.Contains(errs, "solver clp") && os.Getenv("COHORT_REQUIRE_TOOLS") != "1" {
-		t.Skipf("no Clp here: %s", errs)
+	if status != 0 && strings.Contains(errs, "solver clp") {
+		need.Missing(t, "no Clp here: %s", errs)
 	}
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)

@@ -10,18 +10,16 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// library opens the library. Without it the test is skipped, unless COHORT_REQUIRE_TOOLS=1 says
-// that the set-up has installed everything.
+// loaded opens the library, which the test needs.
 func loaded(t testing.TB) *Library {
 	t.Helper()
 	l, err := Open()
 	if err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		need.Missing(t, "%v", err)
 	}
 	return l
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // Environments of ranks, as the launchers were seen to set them.
@@ -92,7 +94,7 @@ func TestLaunched_Real(t *testing.T) {
 	}
 	for command, family := range map[string]Family{"mpirun.openmpi": OpenMPI, "mpiexec.mpich": MPICH} {
 		t.Run(command, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), tool(t, command), "-n", "1", exe, "-test.run=^TestLaunched_Real$")
+			cmd := exec.CommandContext(t.Context(), need.Program(t, command), "-n", "1", exe, "-test.run=^TestLaunched_Real$")
 			cmd.Env = append(os.Environ(), "TEST_MPIFIND_RANK="+family.String(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 				t.Errorf("%v\n%s", err, out)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // table is an environment.
@@ -141,7 +143,7 @@ func TestInstalled(t *testing.T) {
 		{"MPICH", "MPICH", MPICH, []string{"mpichversion"}, []string{"mpicc.mpich", "-link_info"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, err := exec.Command(tool(t, c.version[0]), c.version[1:]...).Output()
+			out, err := exec.Command(need.Program(t, c.version[0]), c.version[1:]...).Output()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,18 +187,4 @@ func checkRanks(t *testing.T, text string, family Family) {
 	if slices.Sort(ranks); !slices.Equal(ranks, []string{"0", "1", "2"}) {
 		t.Errorf("ranks %q, want 0, 1 and 2", ranks)
 	}
-}
-
-// tool returns the path of a program. Without it the test is skipped, unless
-// COHORT_REQUIRE_TOOLS=1 says that the set-up has installed it.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	return path
 }

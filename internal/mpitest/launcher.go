@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // Launcher is the launcher of an MPI library.
@@ -17,9 +18,8 @@ type Launcher struct {
 	env     []string
 }
 
-// Each runs a test with the launcher of every MPI library of this machine. Without
-// one it is skipped; where COHORT_REQUIRE_TOOLS=1 says that the set-up has
-// installed two, it fails without them.
+// Each runs a test with the launcher of every MPI library of this machine. It
+// needs one, and two where nothing may be missing.
 func Each(t *testing.T, test func(t *testing.T, l Launcher)) {
 	t.Helper()
 	n := 0
@@ -37,10 +37,8 @@ func Each(t *testing.T, test func(t *testing.T, l Launcher)) {
 			test(t, l)
 		})
 	}
-	if require := os.Getenv("COHORT_REQUIRE_TOOLS") == "1"; require && n < 2 {
-		t.Fatalf("%d MPI libraries with launchers, want the two that scripts/setup installs", n)
-	} else if n == 0 {
-		t.Skip("no MPI library with a launcher here; scripts/setup installs two")
+	if n == 0 || n < 2 && need.Required() {
+		need.Missing(t, "%d MPI libraries with launchers; scripts/setup installs two", n)
 	}
 }
 

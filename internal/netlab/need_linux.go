@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // nested marks a process that Need has started in a user namespace.
@@ -16,7 +18,7 @@ const nested = "NETLAB_NESTED"
 // the root of a user namespace, where it may, and makes what comes of it this test's result: the
 // caller returns. Where there are no user namespaces either the test is skipped.
 //
-// With COHORT_REQUIRE_TOOLS=1 root must be able to.
+// Where nothing may be missing root must be able to.
 func Need(t testing.TB) bool {
 	t.Helper()
 	n, err := New(Config{Hosts: 1})
@@ -25,7 +27,7 @@ func Need(t testing.TB) bool {
 		return true
 	}
 	switch {
-	case !errors.Is(err, ErrUnavailable) || os.Getenv("COHORT_REQUIRE_TOOLS") == "1" && os.Getuid() == 0:
+	case !errors.Is(err, ErrUnavailable) || need.Required() && os.Getuid() == 0:
 		t.Fatal(err)
 	case os.Getenv(nested) != "":
 		t.Skipf("also as root of a user namespace: %v", err)

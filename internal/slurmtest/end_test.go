@@ -162,7 +162,7 @@ func holder() int {
 // TestKilledHolder kills the process that scripts/slurm hold serves: Slurm stops,
 // and nothing of it or its jobs is left.
 func TestKilledHolder(t *testing.T) {
-	need(t)
+	installed(t)
 	program, env := self(t, "holder")
 	var cmd *exec.Cmd
 	var out *os.File // which ends when the script does
@@ -196,7 +196,7 @@ func TestKilledHolder(t *testing.T) {
 
 // TestStop kills the daemons and leaves the jobs: stop ends these too.
 func TestStop(t *testing.T) {
-	need(t)
+	installed(t)
 	dir, pids := another(t, func(dir string) {
 		// The daemons must not have what this waits for.
 		if out, err := exec.Command(script, "start", dir).CombinedOutput(); err != nil {
@@ -248,7 +248,7 @@ func gone(t *testing.T, dir string, pids []int) {
 
 // TestScriptRefuses checks that the script does not touch what it did not make.
 func TestScriptRefuses(t *testing.T) {
-	need(t)
+	installed(t)
 	full := t.TempDir()
 	mine := filepath.Join(full, "mine")
 	if err := os.WriteFile(mine, nil, 0o666); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // asProgram makes this test binary be one of the programs that jobs run.
@@ -54,30 +55,18 @@ var shared cluster
 // script is what starts a Slurm.
 var script = filepath.Join("..", "..", "scripts", "slurm")
 
-// needed are programs of the packages that scripts/setup installs.
-var needed = []string{"munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scontrol"}
-
-// need skips a test on a machine without Slurm; where COHORT_REQUIRE_TOOLS=1 says
-// that the set-up has installed it, it fails.
-func need(t *testing.T) {
+// installed ends a test on a machine without Slurm.
+func installed(t *testing.T) {
 	t.Helper()
-	for _, name := range needed {
-		if _, err := exec.LookPath(name); err == nil {
-			continue
-		} else if _, err := os.Stat("/usr/sbin/" + name); err == nil {
-			continue
-		}
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatalf("there is no %s; scripts/setup installs it", name)
-		}
-		t.Skipf("there is no %s; scripts/setup installs it", name)
+	for _, name := range []string{"munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scontrol"} {
+		need.Program(t, name)
 	}
 }
 
 // slurm returns the cluster, which the first test starts.
 func slurm(t *testing.T) *cluster {
 	t.Helper()
-	need(t)
+	installed(t)
 	shared.once.Do(func() { shared.err = shared.start() })
 	if shared.err != nil {
 		t.Fatal(shared.err)

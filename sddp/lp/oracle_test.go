@@ -11,23 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-)
 
-// tool returns the path of an independent solver. Without it the test is skipped, unless
-// COHORT_REQUIRE_TOOLS=1 says that the set-up has installed everything.
-func tool(t *testing.T, name, debianPackage string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	reason := fmt.Sprintf("%s is not installed: apt-get install %s", name, debianPackage)
-	if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return ""
-}
+	"github.com/cohort-hpc/cohort/internal/need"
+)
 
 // mps returns p in free MPS format. FREE on the first line is for clp, which else guesses.
 func (p *problem) mps() []byte {
@@ -195,7 +181,7 @@ func agree(t *testing.T, mk maker, ps []*problem, ask func(p *problem) (bool, fl
 func TestObjectivesEqualGLPK(t *testing.T) { each(t, testObjectivesEqualGLPK) }
 
 func testObjectivesEqualGLPK(t *testing.T, mk maker) {
-	path, dir := tool(t, "glpsol", "glpk-utils"), t.TempDir()
+	path, dir := need.Program(t, "glpsol"), t.TempDir()
 	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(15, 16)), 300), func(p *problem) (bool, float64) {
 		return glpsol(t, path, dir, p)
 	}, 1e-7)
@@ -204,7 +190,7 @@ func testObjectivesEqualGLPK(t *testing.T, mk maker) {
 func TestObjectivesEqualCLP(t *testing.T) { each(t, testObjectivesEqualCLP) }
 
 func testObjectivesEqualCLP(t *testing.T, mk maker) {
-	path, dir := tool(t, "clp", "coinor-clp"), t.TempDir()
+	path, dir := need.Program(t, "clp"), t.TempDir()
 	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(17, 18)), 200), func(p *problem) (bool, float64) {
 		return clpProgram(t, path, dir, p)
 	}, 1e-7)

@@ -1,8 +1,9 @@
 package lp
 
 import (
-	"os"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // maker makes solvers of one kind.
@@ -15,16 +16,12 @@ func each(t *testing.T, test func(t *testing.T, mk maker)) {
 	}
 }
 
-// open returns the maker of a kind. Without its library the test is skipped, unless
-// COHORT_REQUIRE_TOOLS=1 says that the set-up has installed everything.
+// open returns the maker of a kind. The test needs its library.
 func open(t testing.TB, kind string) maker {
 	t.Helper()
 	mk, _, err := Open(kind, 0)
 	if err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		need.Missing(t, "%v", err)
 	}
 	return mk
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
 	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
+	"github.com/cohort-hpc/cohort/internal/need"
 	"github.com/ebitengine/purego"
 )
 
@@ -44,12 +45,7 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 // newStandin loads a copy of its own of the library.
 func newStandin(t testing.TB) *standin {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("the stand-in for the driver needs gcc, which is not there")
-	}
+	need.Program(t, "gcc")
 	lib, err := compiled()
 	if err != nil {
 		t.Fatal(err)

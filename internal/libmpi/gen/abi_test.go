@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // probe is a C expression whose value is compared.
@@ -117,7 +119,7 @@ int main(void) {
 
 // TestStandardValues compares abi_std.h with testdata/mpi_abi.tsv.
 func TestStandardValues(t *testing.T) {
-	compiler := tool(t, "gcc", "gcc libc6-dev")
+	compiler := need.Program(t, "gcc")
 	table := loadTable(t)
 	probes := table.probes(standard, func(c constant) bool { return c.value[standard] != "" })
 	dir := t.TempDir()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,30 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// compilers are those of the MPI libraries, and the packages of Debian that have them.
-var compilers = []struct{ name, debianPackage string }{
-	{"mpicc.mpich", "libmpich-dev"},
-	{"mpicc.openmpi", "libopenmpi-dev"},
-	{"mpicc", "libmpich-dev or libopenmpi-dev"}, // the one that users get, of whatever library
-}
-
-// tool returns the path of a program. Without it the test is skipped, unless COHORT_REQUIRE_TOOLS=1 says
-// that the set-up has installed everything.
-func tool(t *testing.T, name, debianPackage string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	reason := fmt.Sprintf("%s is not installed: apt-get install %s", name, debianPackage)
-	if os.Getenv("COHORT_REQUIRE_TOOLS") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-	return ""
-}
+// compilers are those of the MPI libraries, and the one that users get, of whatever library.
+var compilers = []string{"mpicc.mpich", "mpicc.openmpi", "mpicc"}
 
 // library is an MPI library as its compiler shows it.
 type library struct {
@@ -64,8 +45,8 @@ func loadTable(t *testing.T) *table {
 
 // eachLibrary runs a test with every compiler.
 func eachLibrary(t *testing.T, test func(t *testing.T, lib *library)) {
-	for _, c := range compilers {
-		t.Run(c.name, func(t *testing.T) { test(t, inspect(t, tool(t, c.name, c.debianPackage))) })
+	for _, name := range compilers {
+		t.Run(name, func(t *testing.T) { test(t, inspect(t, need.Program(t, name))) })
 	}
 }
 

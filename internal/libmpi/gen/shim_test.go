@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 var (
@@ -15,7 +17,7 @@ var (
 // ABI or another, so that docs/mpi-coverage.md tells the truth, and no library is asked for what nobody
 // needs. That the shim calls no others its compiler checks.
 func TestShim(t *testing.T) {
-	compiler := tool(t, "gcc", "gcc libc6-dev")
+	compiler := need.Program(t, "gcc")
 	found := make(map[string]bool)
 	for _, abi := range abiNames {
 		text := command(t, compiler, "-E", "-P", filepath.Join("..", "shim_"+abi+"_linux.c"))
