@@ -3,12 +3,14 @@
 package need
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +18,7 @@ import (
 
 const (
 	variable = "COHORT_REQUIRE_TOOLS"
-	child    = "NEED_TEST_CHILD" // marks the processes in which tests end
+	child    = "NEED_TEST_USER" // marks the processes in which tests end, and says whose they become
 	wentOn   = "the test went on"
 	nobody   = 65534
 )
@@ -26,18 +28,19 @@ const (
 func TestEnd(t *testing.T) {
 	for _, c := range []struct {
 		name       string
-		test       func(t testing.TB)
+		test       func(t *testing.T)
 		says       string
 		root, user string // what comes of it if nothing may be missing
 	}{
-		{"missing", func(t testing.TB) { Missing(t, "no %s: %d", "thing", 7) }, "no thing: 7", "FAIL", "FAIL"},
-		{"right", func(t testing.TB) { MissingRight(t, "no %s: %d", "right", 7) }, "no right: 7", "FAIL", "SKIP"},
-		{"program", func(t testing.TB) { Program(t, "no-such-program") }, "needs no-such-program\n", "FAIL", "FAIL"},
-		{"package", func(t testing.TB) { Program(t, "glpsol") }, "needs glpsol: apt-get install glpk-utils\n", "FAIL", "FAIL"},
-		{"there", func(t testing.TB) { Program(t, "there") }, wentOn, "PASS", "PASS"},
+		{"missing", func(t *testing.T) { Missing(t, "no %s: %d", "thing", 7) }, "no thing: 7\n", "FAIL", "FAIL"},
+		{"right", func(t *testing.T) { MissingRight(t, "no %s: %d", "right", 7) }, "no right: 7\n", "FAIL", "SKIP"},
+		{"program", func(t *testing.T) { Program(t, "no-such-program") }, "needs no-such-program\n", "FAIL", "FAIL"},
+		{"package", func(t *testing.T) { t.Setenv("PATH", ""); Program(t, "glpsol") }, "needs glpsol: apt-get install glpk-utils\n", "FAIL", "FAIL"},
+		{"there", func(t *testing.T) { Program(t, "sh") }, wentOn, "PASS", "PASS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if os.Getenv(child) != "" {
+			if user := os.Getenv(child); user != "" {
+				become(t, user)
 				c.test(t)
 				t.Log(wentOn)
 				return
@@ -53,7 +56,7 @@ func TestEnd(t *testing.T) {
 					case value == "1":
 						want = c.user
 					}
-					out, status := again(t, uid, variable+"="+value)
+					out, status := again(t, variable+"="+value, fmt.Sprintf("%s=%d", child, uid))
 					if !strings.Contains(out, "--- "+want+": "+t.Name()+" ") || !strings.Contains(out, c.says) ||
 						strings.Contains(out, wentOn) != (want == "PASS") || (status != 0) != (want == "FAIL") {
 						t.Errorf("user %d, %s=%s: status %d, want %s with %q\n%s", uid, variable, value, status, want, c.says, out)
@@ -64,7 +67,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// users returns whose processes this one can start.
+// users returns whom this process can be.
 func users() []int {
 	if os.Geteuid() == 0 {
 		return []int{0, nobody}
@@ -72,36 +75,27 @@ func users() []int {
 	return []int{os.Geteuid()}
 }
 
-// again runs a test in a process of a user that finds one program only, and returns what it says and
-// its status.
-func again(t *testing.T, uid int, env string) (string, int) {
+// become makes this process one of a user.
+func become(t *testing.T, user string) {
+	t.Helper()
+	uid, err := strconv.Atoi(user)
+	if err == nil && uid != os.Geteuid() {
+		err = syscall.Setuid(uid)
+	}
+	if err != nil || os.Geteuid() != uid {
+		t.Fatalf("user %d is not user %q: %v", os.Geteuid(), user, err)
+	}
+}
+
+// again runs a test in a process of its own, and returns what it says and its status.
+func again(t *testing.T, env ...string) (string, int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "need") // t.TempDir is inside a folder that others may not enter
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	there := filepath.Join(dir, "there")
-	if err := os.WriteFile(there, binary, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(there, "-test.v", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), child+"=1", "PATH="+dir, env)
-	if uid != os.Geteuid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	}
+	cmd := exec.Command(self, "-test.v", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), env...) // else a second each with -race
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
