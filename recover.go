@@ -68,10 +68,13 @@ func (c *Comm) Lost() []int {
 	if !ok {
 		return nil
 	}
-	lost := bc.Lost()
+	gone := bc.Lost()
+	if s, ok := c.core.bc.(backend.Survivor); ok {
+		gone = append(gone, s.Left()...)
+	}
 	var ranks []int
 	for i := range c.core.size {
-		if len(lost) > 0 && slices.Contains(lost, bc.WorldRank(i)) {
+		if len(gone) > 0 && slices.Contains(gone, bc.WorldRank(i)) {
 			ranks = append(ranks, i)
 		}
 	}
@@ -195,7 +198,7 @@ func (r *recovery) agree(b *backend.Bound, kind uint32, bring func() (flags uint
 	r.gone.AddAll(r.current.Dead())
 	r.gone.AddAll(rec.Gone)
 	r.current = nil
-	known := r.bc.Lost()
+	known := append(r.bc.Lost(), r.bc.Left()...)
 	for _, w := range rec.Lost.List() {
 		if w == r.bc.WorldRank(r.k.rank) {
 			return rec, r.excluded()
@@ -229,8 +232,9 @@ func (r *recovery) begin(kind uint32, bring func() (flags uint64, number uint32)
 	for _, w := range r.bc.Lost() {
 		rec.Lost.Add(w)
 	}
+	left := r.bc.Left() // which is no loss: others may not have heard of it yet
 	for m := range r.k.size {
-		if rec.Lost.Has(r.bc.WorldRank(m)) {
+		if w := r.bc.WorldRank(m); rec.Lost.Has(w) || slices.Contains(left, w) {
 			r.gone.Add(m)
 		}
 	}

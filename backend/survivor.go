@@ -11,9 +11,13 @@ package backend
 type Survivor interface {
 	Comm
 
-	// Lost returns the world ranks that are known here to be lost, or to have left in good order, in
-	// ascending order; nil if none are. Who is lost is in it before any operation ends because of that.
+	// Lost returns the world ranks that are known here to be lost, in ascending order; nil if none are.
+	// Who is lost is in it before any operation ends because of that.
 	Lost() []int
+
+	// Left returns the world ranks that are known here to have left in good order, which ends no
+	// communicator, in ascending order; nil if none are.
+	Left() []int
 
 	// Declare makes a rank of the job, by its world rank, lost from now on: here, and on every rank
 	// that can be told. Its links are closed. Declaring a lost rank again does nothing.

@@ -30,6 +30,7 @@ func recoverScenarios() []scenario {
 		{name: "recover/deadline", sizes: atLeast(2), body: agreeDeadline},
 		{name: "recover/closed", sizes: atLeast(2), body: agreeClosed},
 		{name: "recover/left", sizes: atLeast(2), alone: true, body: shrinkLeft},
+		{name: "recover/leaving", sizes: some, alone: true, body: leaving},
 		{name: "recover/dead", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) { shrinkDead(r, last, r.Size-1) }},
 		{name: "recover/dead-first-rank", sizes: some, alone: true, lost: first, body: func(r *Rank) { shrinkDead(r, first, 0) }},
 		{name: "recover/dead-in-agree", sizes: atLeast(2), alone: true, lost: last, body: deadInAgree},
@@ -262,6 +263,30 @@ func shrinkLeft(r *Rank) {
 	}
 	d := shrink(r, r.World)
 	works(r, d, without(r, last))
+	r.OK(d.Close())
+}
+
+// leaving has ranks leave in good order, one after the other, while two others agree on something: one
+// of these has heard of it and the other has not, and neither takes it for a loss.
+func leaving(r *Rank) {
+	const rounds = 10
+	pair, err := r.World.Split(min(r.Rank/2, 1), 0)
+	r.OK(err)
+	if r.Rank >= 2 {
+		_, err := cohort.Recv(r.World, make([]int, 1), 0, 9)
+		r.OK(err)
+		r.OK(r.World.Close())
+		return
+	}
+	for i := range rounds * r.Size {
+		if r.Rank == 0 && i%rounds == 0 && i/rounds >= 2 {
+			r.OK(cohort.Send(r.World, []int{1}, i/rounds, 9))
+		}
+		agreed(r, pair, []int{0, 1})
+		r.OK(pair.Barrier())
+	}
+	d := shrink(r, pair)
+	works(r, d, []int{0, 1})
 	r.OK(d.Close())
 }
 

@@ -29,14 +29,24 @@ func (c *Comm) Abort(code int) error {
 }
 
 // Lost implements backend.Survivor.
-func (c *Comm) Lost() (all []int) {
-	j := c.group.job
-	for i, r := range j.ranks {
-		if r.lost.Load() != nil || j.world.slots[i].gone.Load() {
-			all = append(all, i)
+func (c *Comm) Lost() (lost []int) {
+	for i, r := range c.group.job.ranks {
+		if r.lost.Load() != nil {
+			lost = append(lost, i)
 		}
 	}
-	return all
+	return lost
+}
+
+// Left implements backend.Survivor.
+func (c *Comm) Left() (left []int) {
+	j := c.group.job
+	for i, r := range j.ranks {
+		if r.lost.Load() == nil && j.world.slots[i].gone.Load() {
+			left = append(left, i)
+		}
+	}
+	return left
 }
 
 // Shelter implements backend.Survivor.

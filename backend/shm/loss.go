@@ -262,11 +262,23 @@ func (c *comm) Lost() []int {
 	e.hear()
 	var lost []int
 	for r := range e.area {
-		if e.lost[r].Load() != nil || r != e.me && e.area[r].left.Load() != 0 {
+		if e.lost[r].Load() != nil {
 			lost = append(lost, r)
 		}
 	}
 	return lost
+}
+
+// Left implements backend.Survivor.
+func (c *comm) Left() []int {
+	e := c.e
+	var left []int
+	for r, a := range e.area {
+		if r != e.me && a.left.Load() != 0 && e.lost[r].Load() == nil {
+			left = append(left, r)
+		}
+	}
+	return left
 }
 
 // Declare implements backend.Survivor. A rank that has left in good order is gone

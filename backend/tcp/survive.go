@@ -16,19 +16,28 @@ func (c *comm) excuses(world int) bool { return c.parent != nil || c.excused[wor
 
 // Lost implements backend.Survivor.
 func (c *comm) Lost() []int {
+	return c.those(func(l *link) bool { return c.e.losses[l.peer] != nil || l.dead && !l.said })
+}
+
+// Left implements backend.Survivor.
+func (c *comm) Left() []int {
+	return c.those(func(l *link) bool { return l.said && c.e.losses[l.peer] == nil })
+}
+
+// those returns the other ranks of which something is true, once what has come from them is read.
+func (c *comm) those(is func(*link) bool) (ranks []int) {
 	e := c.e
 	e.mu.Lock()
 	defer e.unlock()
 	if !e.isClosed {
-		e.progress() // what is here and not read
+		e.progress()
 	}
-	var lost []int
 	for r, l := range e.links {
-		if l != nil && (l.said || l.dead || e.losses[r] != nil) {
-			lost = append(lost, r)
+		if l != nil && is(l) {
+			ranks = append(ranks, r)
 		}
 	}
-	return lost
+	return ranks
 }
 
 // Declare implements backend.Survivor.
