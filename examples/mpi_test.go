@@ -3,6 +3,7 @@
 package examples
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,11 +55,24 @@ func TestLeftOut(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
-				out, err := l.Command(2, example).CombinedOutput()
+				out, err := refused(l, example)
 				if text := string(out); err == nil || strings.Contains(text, "hello from") || !strings.Contains(text, "built without it") || !strings.Contains(text, "one of 2") {
 					t.Errorf("ended with %v:\n%s", err, out)
 				}
 			})
 		})
 	}
+}
+
+// refused returns what two ranks print that end at once. MPICH's mpiexec may be ended by a broken pipe
+// between its own processes then, before it has passed anything on: it is started again.
+func refused(l mpitest.Launcher, program string) (out []byte, err error) {
+	for range 3 {
+		out, err = l.Command(2, program).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || len(out) > 0 || !strings.Contains(exit.String(), "broken pipe") {
+			break
+		}
+	}
+	return out, err
 }
