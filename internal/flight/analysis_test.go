@@ -150,6 +150,14 @@ func TestAnalyse(t *testing.T) {
 			dump(0, 4, before), dump(1, 4, before),
 			member(dump(2, 4, before, in(coll(backend.Scan, 2, 10, Open))), 0), member(dump(3, 4, before), 1),
 		}, "rank 3 has not come to Scan #2 of world.split1, in which rank 2 waits for 30 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		{"a chain", []*Dump{
+			dump(0, 5, p2p(Recv, 3, 5, 10, Open)), dump(1, 5, before), dump(2, 5, p2p(Recv, 1, 5, 12, Open)), dump(3, 5, p2p(Recv, 2, 5, 11, Open)), dump(4, 5, p2p(Recv, 0, 5, 13, Open)),
+		}, "rank 0 is in Recv from 3, tag 5, waiting 30 s; 3 waits for 2, 2 for 1; rank 1 is in no operation, after Allreduce #117, which began 35 s before; " +
+			"rank 4 is in an operation as well", false},
+		{"a long chain", []*Dump{
+			dump(0, 7, p2p(Recv, 1, 5, 10, Open)), dump(1, 7, p2p(Recv, 2, 5, 11, Open)), dump(2, 7, p2p(Recv, 3, 5, 12, Open)), dump(3, 7, p2p(Recv, 4, 5, 11, Open)),
+			dump(4, 7, p2p(Recv, 5, 5, 13, Open)), dump(5, 7, p2p(Recv, 6, 5, 13, Open)), dump(6, 7, before),
+		}, "rank 0 is in Recv from 1, tag 5, waiting 30 s; 1 waits for 2, and so on over 3 ranks, 5 for 6; rank 6 is in no operation, after Allreduce #117, which began 35 s before", false},
 		{"waiting for a request", []*Dump{
 			dump(0, 2, irecv), dump(1, 2, before),
 		}, "rank 0 is in Irecv from 1, tag 7, waiting 30 s; rank 1 is in no operation, after Allreduce #117, which began 35 s before", false},

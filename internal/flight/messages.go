@@ -34,16 +34,56 @@ func (a *analysis) messages() (Finding, bool) {
 	if len(waits) == 0 {
 		return Finding{}, false
 	}
-	// The one that has waited longest, and what the rank it waits for does.
+	// The one that has waited longest, and whom it waits for, and so on to one that waits for nobody.
 	r := slices.MaxFunc(waits, func(x, y int) int { return int(a.ranks[x].wait - a.ranks[y].wait) })
 	line := fmt.Sprintf("rank %d %s", r, a.state(r))
-	if to, ok := a.partner(r); ok && to != r {
-		line += fmt.Sprintf("; rank %d %s", to, a.state(to))
+	chain := a.chain(r)
+	if last := chain[len(chain)-1]; last != r {
+		line += links(chain[1:], a.ranks[r].past) + fmt.Sprintf("; rank %d %s", last, a.state(last))
 	}
-	if n := len(waits) - 1; n > 0 {
-		line += fmt.Sprintf("; %s in operations as well", ranksText(slices.DeleteFunc(waits, func(x int) bool { return x == r }), false)+" "+be(waits[:n], a.ranks[r].past))
+	others := slices.DeleteFunc(waits, func(x int) bool { return slices.Contains(chain, x) })
+	if len(others) > 0 {
+		what := "an operation"
+		if len(others) > 1 {
+			what = "operations"
+		}
+		line += fmt.Sprintf("; %s %s in %s as well", ranksText(others, true), be(others, a.ranks[r].past), what)
 	}
 	return Finding{line, true}, true
+}
+
+// chain returns a rank, the one that it waits for, the one that that waits for, and so on.
+func (a *analysis) chain(r int) []int {
+	path := []int{r}
+	for {
+		to, ok := a.partner(path[len(path)-1])
+		if !ok || slices.Contains(path, to) {
+			return path
+		}
+		path = append(path, to)
+	}
+}
+
+// links says who waits for whom in a chain; nothing for one of a single rank.
+func links(chain []int, past bool) string {
+	const most = 3 // links that are told
+	verb := "waits"
+	if past {
+		verb = "waited"
+	}
+	var parts []string
+	for i := range len(chain) - 1 {
+		switch n := len(chain) - 1; {
+		case i == 0:
+			parts = append(parts, fmt.Sprintf("; %d %s for %d", chain[i], verb, chain[i+1]))
+		case n > most && i == 1:
+			parts = append(parts, fmt.Sprintf("and so on over %d ranks", n-2))
+		case n > most && i < n-1:
+		default:
+			parts = append(parts, fmt.Sprintf("%d for %d", chain[i], chain[i+1]))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // partner returns the world rank that a rank waits for in its operation, if that is one.
