@@ -242,13 +242,13 @@ func soak(r *Rank) {
 	// Everybody's operations have a deadline. Where a rank stands still it comes soon.
 	ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
 	defer cancel()
-	op := &player{r: r, ctx: ctx, c: base.WithContext(ctx), rng: rng, what: "the first Allgather"}
+	op := &player{r: r, ctx: ctx, c: base.WithContext(ctx), rng: rng, what: "the first Allgather", mem: new(sync.Mutex)}
 	for k := 0; k < p.steps && err == nil; k++ {
 		r.dog.Reset(r.patience)
 		if k == p.at {
 			switch {
 			case r.Rank == p.victim:
-				p.strike(r, gone.(chan struct{}))
+				p.strike(r, gone.(chan struct{}), op.mem)
 			case p.kind == pauses && process && r.Rank == (p.victim+1)%r.Size:
 				defer resume(int(pids[p.victim]))()
 			case p.kind == halts || p.ends() && !p.dies(process):
@@ -260,7 +260,7 @@ func soak(r *Rank) {
 		err = op.play(k + 1)
 	}
 	if r.Rank == p.victim && p.kind == fails {
-		p.strike(r, nil) // the others, waiting for this rank, have given up before it came to that
+		p.strike(r, nil, nil) // the others, waiting for this rank, have given up before it came to that
 	}
 	if err == nil && r.Rank == p.victim && p.mortal() {
 		select {} // it comes yet
@@ -314,7 +314,7 @@ func (p plan) goOn(r *Rank, base *cohort.Comm) {
 		r.Errorf("after Shrink without rank %d: rank %d of %d, want %d of %d", p.victim, c.Rank(), c.Size(), rank, r.Size-1)
 		return
 	}
-	op := &player{r: r, ctx: ctx, c: c.WithContext(ctx), rng: rand.New(rand.NewPCG(r.job.Seed, 3))}
+	op := &player{r: r, ctx: ctx, c: c.WithContext(ctx), rng: rand.New(rand.NewPCG(r.job.Seed, 3)), mem: new(sync.Mutex)}
 	for k := range 5 {
 		if err := op.play(1000 + k); err != nil {
 			r.Errorf("%s without rank %d: %v", op.what, p.victim, err)
@@ -350,8 +350,8 @@ func resume(pid int) (stop func()) {
 	return func() { close(end); <-done }
 }
 
-// strike does to this rank what the plan says.
-func (p plan) strike(r *Rank, gone <-chan struct{}) {
+// strike does to this rank what the plan says. mem is the player's.
+func (p plan) strike(r *Rank, gone <-chan struct{}, mem *sync.Mutex) {
 	note := func() {
 		text := strconv.FormatInt(time.Now().UnixMicro(), 10)
 		_ = os.WriteFile(filepath.Join(r.job.Dir, "struck"), []byte(text), 0o600)
@@ -368,7 +368,12 @@ func (p plan) strike(r *Rank, gone <-chan struct{}) {
 		note()
 		r.OK(casualty{r.Rank})
 	case p.kind == leaves:
-		after(func() { note(); r.World.Close() })
+		after(func() {
+			note()
+			mem.Lock() // what Close gives back must not be in use
+			defer mem.Unlock()
+			r.World.Close()
+		})
 	case p.kind == killed && process:
 		self, err := os.FindProcess(os.Getpid())
 		r.OK(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -20,6 +21,7 @@ type player struct {
 	rng  *rand.Rand      // in the same state on all ranks between operations
 	step int             // number of the operation: tag of its messages, and salt of its data
 	what string          // the operation, for reports
+	mem  *sync.Mutex     // held while it touches a window's memory, which must not be closed then
 }
 
 // on returns a player for another communicator, which draws what this one would.
@@ -445,20 +447,26 @@ func (p *player) window() error {
 		return err
 	}
 	w = w.WithContext(p.ctx)
-	mine, err := w.Local()
-	if err != nil {
+	touch := func(rank int, do func(part []int64)) error {
+		p.mem.Lock()
+		defer p.mem.Unlock()
+		part, err := w.Remote(rank)
+		if err == nil {
+			do(part)
+		}
 		return err
 	}
-	copy(mine, p.data(me, m))
+	if err := touch(me, func(mine []int64) { copy(mine, p.data(me, m)) }); err != nil {
+		return err
+	}
 	if err := w.Fence(); err != nil {
 		return err
 	}
 	for rank := range n {
-		theirs, err := w.Remote(rank)
+		err := touch(rank, func(theirs []int64) { p.check(theirs, func(i int) int64 { return p.val(rank, i) }) })
 		if err != nil {
 			return err
 		}
-		p.check(theirs, func(i int) int64 { return p.val(rank, i) })
 	}
 	if err := w.Fence(); err != nil {
 		return err
@@ -467,17 +475,18 @@ func (p *player) window() error {
 	if err != nil {
 		return err
 	}
-	counter, err := w.Remote(0)
-	if err != nil {
+	if err := touch(0, func(counter []int64) { counter[0]++ }); err != nil {
 		return err
 	}
-	counter[0]++
 	if err := g.Unlock(); err != nil {
 		return err
 	}
 	if err := w.Fence(); err != nil {
 		return err
 	}
-	p.check(counter[:1], func(int) int64 { return p.val(0, 0) + int64(n) })
+	err = touch(0, func(counter []int64) { p.check(counter[:1], func(int) int64 { return p.val(0, 0) + int64(n) }) })
+	if err != nil {
+		return err
+	}
 	return w.Close()
 }
