@@ -199,32 +199,26 @@ func (c *Comm) send(op string, typ *backend.Datatype, buf []byte, dest, tag int,
 		err = c.checkSend(dest, tag)
 	}
 	if err == nil && dest != ProcNull {
-		err = c.core.sendNoted(c.bound, typ, buf, dest, tag, mode)
+		k := c.core
+		what := k.message(flight.Send+flight.Kind(mode), backend.Blocking)
+		typed, place := flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(dest), 0)
+		if mode == backend.Standard && len(buf) <= shortSend {
+			t := k.fly.BeginUntimed(what, uint64(len(buf)), typed, place)
+			if err = k.bc.Send(c.bound, buf, dest, tag, mode); err == nil {
+				k.fly.EndTimed(t)
+				return nil
+			}
+			k.ended(t, err)
+		} else {
+			t := k.fly.Begin(what, uint64(len(buf)), typed, place)
+			err = k.bc.Send(c.bound, buf, dest, tag, mode)
+			k.ended(t, err)
+		}
 	}
 	if err != nil {
 		return c.failed(op, dest, tag, err)
 	}
 	return nil
-}
-
-// sendNoted makes a send and a record of it.
-func (k *core) sendNoted(b *backend.Bound, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode) error {
-	what := k.message(flight.Send+flight.Kind(mode), backend.Blocking)
-	typed, place := flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(dest), 0)
-	if mode == backend.Standard && len(buf) <= shortSend {
-		t := k.fly.BeginUntimed(what, uint64(len(buf)), typed, place)
-		err := k.bc.Send(b, buf, dest, tag, mode)
-		if err == nil {
-			k.fly.EndTimed(t)
-		} else {
-			k.ended(t, err)
-		}
-		return err
-	}
-	t := k.fly.Begin(what, uint64(len(buf)), typed, place)
-	err := k.bc.Send(b, buf, dest, tag, mode)
-	k.ended(t, err)
-	return err
 }
 
 func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (Status, error) {
@@ -240,10 +234,11 @@ func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 	k := c.core
 	t := k.fly.Begin(k.message(flight.Recv, backend.Blocking), uint64(len(buf)), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
 	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
-	k.ended(t, err)
 	if err != nil {
+		k.ended(t, err)
 		return status(st), c.failed(op, source, tag, err)
 	}
+	k.fly.End(t)
 	return status(st), nil
 }
 
