@@ -309,6 +309,9 @@ func (e *engine) take(o *op, moved *bool) bool {
 				copied(o.desc, o.gen) // nobody else does this one
 				if o.desc.state.Load() == taken {
 					e.copyFailed(o.peer, err)
+					if shmem.Gone(err) { // what was not read does not count as received, be the loss known or not
+						e.stopTake(o, e.leftFault(o.comm, o.peer))
+					}
 				}
 				return false
 			}
