@@ -104,6 +104,8 @@ type rank struct {
 	// the group has got SIGTERM for that; since is when the rank ended.
 	linger, told bool
 	since        time.Time
+	// unread is when the rank ended, as long as it is not known how.
+	unread time.Time
 	// stopped says that the rank has been since the first one succeeded, outlived that it was ended for that.
 	stopped, outlived bool
 

@@ -85,6 +85,20 @@ func (f *follower) follow(rank, pid int) error {
 	return f.watch(rank, fd)
 }
 
+// how returns how a rank ended, if that is known. It is called before close.
+func (f *follower) how(rank int) (syscall.WaitStatus, bool) {
+	if f == nil {
+		return 0, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fd, ok := f.pidfds[rank]
+	if !ok {
+		return 0, false
+	}
+	return exitStatus(fd)
+}
+
 // run sends an exit when a process ends, unknown if it is not known how, and
 // then another if that is known later. It returns after close, or when done is.
 func (f *follower) run(ended chan<- exit, done <-chan struct{}) {

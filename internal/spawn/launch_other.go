@@ -2,7 +2,10 @@
 
 package spawn
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // tells is false: only the end of children is seen on this system.
 func tells() bool { return false }
@@ -14,6 +17,8 @@ func newFollower() (*follower, error) { return nil, nil }
 func (*follower) follow(int, int) error { return nil }
 
 func (*follower) run(chan<- exit, <-chan struct{}) {}
+
+func (*follower) how(int) (syscall.WaitStatus, bool) { return 0, false }
 
 func (*follower) close() {}
 

@@ -48,6 +48,7 @@ func (s *state) launcherEnded(e exit) {
 // conclude settles the job's status once launcher and ranks have ended.
 func (s *state) conclude() {
 	l, name := s.launcher, s.cfg.Launch.Name
+	s.readEnds()
 	l.follower.close()
 	for following := true; following; {
 		select {
@@ -95,6 +96,24 @@ func (s *state) conclude() {
 	default:
 		s.result.Err = fmt.Errorf("%s %s", name, how)
 		s.logf("%s %s after %s", name, how, after)
+	}
+}
+
+// readEnds asks how those ranks have ended of which that was not known when they did. It is by now: the
+// launcher has waited for them, and the news of that may only not have been heard before the launcher's own end.
+func (s *state) readEnds() {
+	var ends []exit
+	for i, r := range s.ranks {
+		if r.unread.IsZero() {
+			continue
+		}
+		if wait, known := s.launcher.follower.how(i); known {
+			ends = append(ends, exit{rank: i, wait: wait, at: r.unread})
+		}
+	}
+	slices.SortFunc(ends, func(a, b exit) int { return a.at.Compare(b.at) })
+	for _, e := range ends {
+		s.rankEnded(e)
 	}
 }
 

@@ -121,8 +121,10 @@ type state struct {
 func (s *state) rankEnded(e exit) {
 	s.gone(e.rank)
 	if e.unknown {
+		s.ranks[e.rank].unread = e.at
 		return
 	}
+	s.ranks[e.rank].unread = time.Time{}
 	if s.cfg.Part != nil {
 		s.tellEnd(e)
 		return
