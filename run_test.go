@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 )
 
 var errMade = errors.New("made up")
@@ -91,6 +91,23 @@ func TestRunFailures(t *testing.T) {
 	}
 }
 
+// expiring is a context whose deadline passes when done is closed.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e *expiring) Done() <-chan struct{} { return e.done }
+
+func (e *expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestRunContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	err := Run(ctx, 2, func(w *Comm) error {
@@ -103,12 +120,17 @@ func TestRunContext(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	err = Run(ctx, 2, func(w *Comm) error {
+	late := &expiring{Context: context.Background(), done: make(chan struct{})}
+	var ready sync.WaitGroup
+	ready.Add(2)
+	err = Run(late, 2, func(w *Comm) error {
 		d, err := w.Dup() // which is under the same context
-		if err != nil {
+		if ready.Done(); err != nil {
 			return err
+		}
+		if d.Rank() == 0 {
+			ready.Wait()
+			close(late.done)
 		}
 		_, err = Recv(d, make([]int, 1), d.Rank(), 0)
 		return wants("recv", err, ErrTimeout)
