@@ -57,11 +57,14 @@ func (c *Comm) run(call *backend.Call) error {
 func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 	call.Form, call.Seq = backend.Blocking, k.seq
 	k.seq++
-	tr := k.traceOf(call, 0)
-	t := k.fly.Begin(tr.what, tr.count, tr.typed, tr.place)
-	err := k.perform(b, call)
-	k.ended(t, err)
-	return err
+	tr := k.traceOf(call, backend.Blocking, 0)
+	t := k.fly.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	if err := k.perform(b, call); err != nil {
+		k.ended(t, err)
+		return err
+	}
+	k.fly.End(t)
+	return nil
 }
 
 func (k *core) perform(b *backend.Bound, call *backend.Call) error {
@@ -124,7 +127,7 @@ func (c *Comm) start(call *backend.Call) (*Request, error) {
 	k := c.core
 	call.Seq = k.seq
 	k.seq++
-	tr := k.traceOf(call, 0)
+	tr := k.traceOf(call, backend.Nonblocking, 0)
 	t := k.fly.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.startOp(call)
 	k.busy.Store(false)
@@ -159,7 +162,7 @@ func (c *Comm) persist(call *backend.Call) (*Persistent, error) {
 	k := c.core
 	call.Seq = k.seq
 	k.seq++
-	tr := k.traceOf(call, 0)
+	tr := k.traceOf(call, backend.Persistent, 0)
 	t := k.fly.Begin(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.prepareOp(c.bound, call)
 	k.ended(t, err)

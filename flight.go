@@ -28,13 +28,15 @@ func (k *core) message(kind flight.Kind, form backend.Form) uint64 {
 // trace is a record yet to be begun: its words.
 type trace struct{ what, count, typed, place uint64 }
 
-// traceOf returns the record of a collective. start is which start of a persistent one it is.
-func (k *core) traceOf(call *backend.Call, start uint32) (t trace) {
+// traceOf returns the record of a collective in a form, call's own. It is an argument because whoever
+// calls has just stored it, next to the kind: to read the two as one word takes as long as all the rest.
+// start is which start of a persistent one it is.
+func (k *core) traceOf(call *backend.Call, form backend.Form, start uint32) (t trace) {
 	var op backend.OpCode
 	if call.Op != nil {
 		op = call.Op.Code
 	}
-	t.what = flight.What(flight.Kind(call.Coll), uint8(call.Form), uint8(op), k.id)
+	t.what = flight.What(flight.Kind(call.Coll), uint8(form), uint8(op), k.id)
 	id := uint32(0)
 	if call.Type != nil {
 		id = call.Type.ID

@@ -84,6 +84,10 @@ func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == "schedule", comms: make(map[*core]struct{})}
 	j.ids.next = 1 // the world has 0
 	j.fly = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
+	if a, ok := bc.(backend.Announcer); ok {
+		j.fly.Sparse()
+		a.OnWait(j.fly.Stamp)
+	}
 	for _, d := range makers {
 		j.fly.Type(d.ID, d.Name)
 	}

@@ -210,7 +210,7 @@ func (c *Comm) send(op string, typ *backend.Datatype, buf []byte, dest, tag int,
 			}
 			k.ended(t, err)
 		} else {
-			t := k.fly.Begin(what, uint64(len(buf)), typed, place)
+			t := k.fly.BeginSparse(what, uint64(len(buf)), typed, place)
 			err = k.bc.Send(c.bound, buf, dest, tag, mode)
 			k.ended(t, err)
 		}
@@ -232,7 +232,7 @@ func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 		return noStatus, nil
 	}
 	k := c.core
-	t := k.fly.Begin(k.message(flight.Recv, backend.Blocking), uint64(len(buf)), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
+	t := k.fly.BeginSparse(k.message(flight.Recv, backend.Blocking), uint64(len(buf)), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
 	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
 	if err != nil {
 		k.ended(t, err)
@@ -335,7 +335,7 @@ func (c *Comm) sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 	}
 	k := c.core
 	// Of the two tags the receive's, and the destination where others have their number.
-	t := k.fly.Begin(k.message(flight.Sendrecv, backend.Blocking), uint64(len(recv)), flight.Pair(typ.ID, uint32(recvTag)), flight.Pair(uint32(int32(source)), uint32(int32(dest))))
+	t := k.fly.BeginSparse(k.message(flight.Sendrecv, backend.Blocking), uint64(len(recv)), flight.Pair(typ.ID, uint32(recvTag)), flight.Pair(uint32(int32(source)), uint32(int32(dest))))
 	bc := k.bc
 	q := k.job.request()
 	q.Begin()

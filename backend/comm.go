@@ -264,6 +264,14 @@ type Flusher interface {
 	Flush()
 }
 
+// Announcer is implemented by a Comm whose operations all say when they begin to wait.
+type Announcer interface {
+	// OnWait has f called by every operation of the job that has looked in vain for what it needs, in
+	// its goroutine, before that sleeps for the first time. It is set before the first operation, on
+	// the job's first communicator. f is quick, and calls nothing of the backend.
+	OnWait(f func())
+}
+
 // Diagnoser is implemented by a Comm that has to tell what it found and set when
 // it joined the job.
 type Diagnoser interface {

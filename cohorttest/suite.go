@@ -168,7 +168,7 @@ func Bits(t *testing.T, l Launcher, n int) string {
 // all returns the scenarios, simple ones first.
 func all() []scenario {
 	return slices.Concat(
-		p2pScenarios(), probeScenarios(), requestScenarios(),
+		p2pScenarios(), probeScenarios(), requestScenarios(), recorderScenarios(),
 		collectiveScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
 		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)

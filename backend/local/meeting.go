@@ -103,6 +103,7 @@ func (c *Comm) linger(k uint64) error {
 func (c *Comm) parkAt(k uint64) error {
 	g, s, b := c.group, c.slot, c.bound
 	m := &g.meet
+	c.me.waits()
 	m.parked.Add(1)
 	defer m.parked.Add(-1)
 	if b.Limited() {

@@ -117,6 +117,7 @@ func (c *Comm) settle(b *backend.Bound, o *op) (backend.Status, error) {
 
 // park waits on a parked o. It returns b's error if it could take o back.
 func (c *Comm) park(b *backend.Bound, o *op) error {
+	c.me.waits()
 	if !b.Limited() {
 		for o.state.Load() != opDone {
 			o.sleep(nil, time.Time{})

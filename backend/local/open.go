@@ -36,6 +36,8 @@ type rank struct {
 	job *job
 	id  int32 // world rank
 
+	onWait func() // nil: nobody wants to know
+
 	lost atomic.Pointer[ending] // set once it is lost
 
 	mu      sync.Mutex  // guards the fields below

@@ -29,6 +29,7 @@ func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backe
 		}
 		return m, st, m != nil, err
 	}
+	c.me.waits()
 	s := waiters.Get().(*sleeper)
 	c.me.probing.Add(1)
 	c.me.sleepers.add(s, true)

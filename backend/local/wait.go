@@ -88,6 +88,16 @@ func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
 	s.timer.Stop()
 }
 
+// OnWait implements backend.Announcer.
+func (c *Comm) OnWait(f func()) { c.me.onWait = f }
+
+// waits says that an operation of the rank begins to wait.
+func (r *rank) waits() {
+	if r.onWait != nil {
+		r.onWait()
+	}
+}
+
 // sleepers are the goroutines of a rank that wait for any of its operations to
 // complete, and those that wait under a Bound.
 type sleepers struct {
@@ -161,6 +171,7 @@ func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
 			return nil
 		}
 	}
+	c.me.waits()
 	s := waiters.Get().(*sleeper)
 	c.me.sleepers.add(s, true)
 	err := s.await(b, p)

@@ -26,6 +26,8 @@ type engine struct {
 	pids []int  // process ids, as they were when the job began
 	name string // of the job
 
+	onWait func() // nil: nobody wants to know; set at the start
+
 	mu       sync.Mutex
 	out      []outRing // by world rank; own place unused
 	in       []inRing

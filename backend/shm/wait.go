@@ -33,8 +33,11 @@ func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 		if e.look(p) {
 			return nil
 		}
-		if start.IsZero() {
+		if round == 0 {
 			start = time.Now()
+			if e.onWait != nil {
+				e.onWait()
+			}
 		}
 		if err := b.Err(start); err != nil {
 			return err
@@ -144,6 +147,9 @@ func (e *engine) sleep(b *backend.Bound, p backend.Pending, start time.Time) boo
 	e.waitMu.Unlock()
 	return p.Ready()
 }
+
+// OnWait implements backend.Announcer.
+func (c *comm) OnWait(f func()) { c.e.onWait = f }
 
 // Wake implements backend.Comm.
 func (c *comm) Wake() { c.e.wakeAll() }

@@ -24,6 +24,8 @@ type engine struct {
 	links []*link // by world rank; nil for this one
 	open  []*link // those that have, or had, a connection
 
+	onWait func() // nil: nobody wants to know; set at the start
+
 	mu       sync.Mutex
 	posted   match.Queue // *op
 	arrived  match.Queue // *msg

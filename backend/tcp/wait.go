@@ -35,7 +35,7 @@ func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 	if limited {
 		start = time.Now()
 	}
-	for {
+	for round := 0; ; round++ {
 		if limited {
 			if err := b.Err(start); err != nil {
 				return err
@@ -43,6 +43,9 @@ func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 		}
 		e.waitMu.Lock()
 		if e.leader {
+			if round == 0 {
+				e.announce()
+			}
 			e.follow(b, p, start, limited)
 			e.waitMu.Unlock()
 			if p.Ready() {
@@ -52,7 +55,13 @@ func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 		}
 		e.leader = true
 		e.waitMu.Unlock()
-		ready := e.spare && e.look(p) || e.rest(b, p, start, limited)
+		ready := e.spare && e.look(p)
+		if !ready {
+			if round == 0 {
+				e.announce()
+			}
+			ready = e.rest(b, p, start, limited)
+		}
 		e.looked.Store(int64(time.Since(epoch)))
 		e.waitMu.Lock()
 		e.leader = false
@@ -63,6 +72,16 @@ func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 		if ready {
 			return nil
 		}
+	}
+}
+
+// OnWait implements backend.Announcer.
+func (c *comm) OnWait(f func()) { c.e.onWait = f }
+
+// announce says that an operation begins to wait.
+func (e *engine) announce() {
+	if e.onWait != nil {
+		e.onWait()
 	}
 }
 

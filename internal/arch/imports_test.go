@@ -32,7 +32,7 @@ var users = map[string][]string{
 	"internal/clp":               {"sddp/lp"},
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
-	"internal/flight":            {"", "cmd/cohort", "internal/remote"},
+	"internal/flight":            {"", "cmd/cohort", "cohorttest", "internal/remote"},
 	"internal/kernel":            {"", "coll", "tensor", "internal/direct/directtest"},
 	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen":        nil, // go generate

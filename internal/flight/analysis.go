@@ -81,7 +81,8 @@ func (a *analysis) where(d *Dump) place {
 		p.last = &d.Ops[len(d.Ops)-1]
 	}
 	if p.op != nil {
-		from, to := p.op.Begun, a.end
+		from, _ := p.op.earliest()
+		to := a.end
 		if !d.Dumped.IsZero() {
 			to = d.Dumped
 		}
@@ -382,8 +383,12 @@ func (a *analysis) after(p place) string {
 	if !p.d.Dumped.IsZero() {
 		to = p.d.Dumped
 	}
-	if !p.last.Begun.IsZero() && to.After(p.last.Begun) && p.d.Left.IsZero() {
-		text += ", which began " + duration(to.Sub(p.last.Begun)) + " before"
+	if began, exact := p.last.earliest(); !began.IsZero() && to.After(began) && p.d.Left.IsZero() {
+		text += ", which began "
+		if !exact {
+			text += "at most "
+		}
+		text += duration(to.Sub(began)) + " before"
 	}
 	return text
 }

@@ -33,6 +33,12 @@ func failed(o Operation, code error, ended float64) Operation {
 	return o
 }
 
+// unknown takes the operation's time away, but for that of an earlier one.
+func unknown(o Operation, after float64) Operation {
+	o.Begun, o.After = time.Time{}, at(after)
+	return o
+}
+
 func count(o Operation, n int64) Operation {
 	o.Count = n
 	return o
@@ -102,6 +108,9 @@ func TestAnalyse(t *testing.T) {
 		{"computing", []*Dump{
 			dump(0, 3, before, allreduce(Open)), dump(1, 3, before), dump(2, 3, before, allreduce(Open)),
 		}, "rank 1 has not come to Allreduce #118, in which 0, 2 wait for 31 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		{"computing, its time not known", []*Dump{
+			dump(0, 3, before, allreduce(Open)), dump(1, 3, unknown(before, 4)), dump(2, 3, before, allreduce(Open)),
+		}, "rank 1 has not come to Allreduce #118, in which 0, 2 wait for 31 s: it is in no operation, after Allreduce #117, which began at most 36 s before", false},
 		{"in a message", []*Dump{
 			dump(0, 3, before, allreduce(Open)), dump(1, 3, before, p2p(Recv, 0, 5, 6, Open)), dump(2, 3, before, allreduce(Open)),
 		}, "rank 1 has not come to Allreduce #118, in which 0, 2 wait for 31 s: it is in Recv from 0, tag 5, waiting 34 s", false},

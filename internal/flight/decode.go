@@ -53,6 +53,7 @@ type Operation struct {
 	State  State
 	Code   uint8     // of the error of a failure
 	Begun  time.Time // zero: not recorded
+	After  time.Time // when the last operation before it began of which that is known: not before that, where Begun is not known
 	Since  time.Time // when it came to its state, zero: not recorded
 }
 
@@ -100,7 +101,22 @@ func Decode(b []byte) (*Dump, error) {
 		}
 	}
 	slices.SortFunc(d.Ops, func(a, b Operation) int { return cmp.Compare(a.Ticket, b.Ticket) })
+	var last time.Time
+	for i := range d.Ops {
+		d.Ops[i].After = last
+		if b := d.Ops[i].Begun; b.After(last) {
+			last = b
+		}
+	}
 	return d, nil
+}
+
+// earliest returns when the operation began, or a time before that: exact is whether it is known.
+func (o *Operation) earliest() (t time.Time, exact bool) {
+	if o.Begun.IsZero() {
+		return o.After, false
+	}
+	return o.Begun, true
 }
 
 // time returns the wall time of a tick, zero for 0. A number that makes no sense gives a time that

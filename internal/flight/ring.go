@@ -3,6 +3,8 @@ package flight
 import (
 	"runtime"
 	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // Slots is how many operations a ring holds.
@@ -40,24 +42,39 @@ type Ring struct {
 	next atomic.Uint64
 	_    [56]byte // what follows is only read
 	recs *[Slots]record
+
+	skip uint64 // of BeginSparse: the bits that are 0 in tickets that get the time
 }
+
+// sparsely is how many operations of a sparse ring there are to one with the time.
+const sparsely = 4 // a power of 2
+
+// Sparse has BeginSparse take the time of every fourth operation only, for a rank whose operations
+// call Stamp before they wait. It is called before the first.
+func (r *Ring) Sparse() { r.skip = sparsely - 1 }
 
 // openTries is how many records of operations under way a new one passes over.
 const openTries = 16
 
 // Begin notes that an operation begins now.
 func (r *Ring) Begin(what, count, typed, place uint64) Ticket {
-	return r.put(what, count, typed, place, now())
+	return r.put(what, count, typed, place, 0)
+}
+
+// BeginSparse is Begin for the operations of which there are most: in a sparse ring few get the
+// time here, and the others when they begin to wait.
+func (r *Ring) BeginSparse(what, count, typed, place uint64) Ticket {
+	return r.put(what, count, typed, place, r.skip)
 }
 
 // BeginUntimed is Begin without the time, for an operation that EndTimed ends, or that is waited
 // for with Wait.
 func (r *Ring) BeginUntimed(what, count, typed, place uint64) Ticket {
-	return r.put(what, count, typed, place, 0)
+	return r.put(what, count, typed, place, ^uint64(0))
 }
 
-// put writes a record.
-func (r *Ring) put(what, count, typed, place, begun uint64) Ticket {
+// put writes a record, with the time if none of the bits is set in its ticket.
+func (r *Ring) put(what, count, typed, place, bits uint64) Ticket {
 	t := r.next.Add(1)
 	p := &r.recs[t%Slots]
 	if p.pending() {
@@ -68,6 +85,10 @@ func (r *Ring) put(what, count, typed, place, begun uint64) Ticket {
 	store(&p.count, count)
 	store(&p.typed, typed)
 	store(&p.place, place)
+	var begun uint64
+	if t&bits == 0 {
+		begun = now()
+	}
 	store(&p.begun, begun)
 	store(&p.state, 0)
 	store(&p.last, t)
@@ -103,18 +124,26 @@ func (r *Ring) End(t Ticket) {
 	runtime.KeepAlive(r)
 }
 
-// EndTimed is End of an operation that began without the time.
+// EndTimed is End of an operation that began without the time. In a sparse ring few get one.
 func (r *Ring) EndTimed(t Ticket) {
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
-		store(&p.begun, now())
+		if uint64(t)&r.skip == 0 && atomic.LoadUint64(&p.begun) == 0 {
+			store(&p.begun, now())
+		}
 		store(&p.state, uint64(Done))
 	}
 	runtime.KeepAlive(r)
 }
 
 // Fail notes that an operation has ended now with an error of that code.
-func (r *Ring) Fail(t Ticket, code uint8) { r.change(t, Failed+State(code)) }
+// One of a sparse ring that has no time has not waited: it has failed at once.
+func (r *Ring) Fail(t Ticket, code uint8) {
+	if t != 0 && r.skip != 0 {
+		r.stamp(uint64(t), now())
+	}
+	r.change(t, Failed+State(code))
+}
 
 // Wait notes that an operation that was started before is waited for from now on.
 func (r *Ring) Wait(t Ticket) { r.change(t, Waiting) }
@@ -126,6 +155,29 @@ func (r *Ring) change(t Ticket, s State) {
 	p := &r.recs[t%Slots]
 	if atomic.LoadUint64(&p.first) == uint64(t) {
 		store(&p.state, now()<<8|uint64(s))
+	}
+	runtime.KeepAlive(r)
+}
+
+// recent is how many of the last operations Stamp looks at: those that goroutines can have begun while
+// one of them looked for what it needs.
+const recent = 16
+
+// Stamp gives those of the last operations the time of now that somebody waits in and that have none.
+func (r *Ring) Stamp() {
+	at, t := now(), r.next.Load()
+	for range min(t, recent) {
+		r.stamp(t, at)
+		t--
+	}
+}
+
+// stamp gives an operation the time that has none, if it is one that somebody waits in.
+func (r *Ring) stamp(t, at uint64) {
+	p := &r.recs[t%Slots]
+	if atomic.LoadUint64(&p.last) == t && atomic.LoadUint64(&p.begun) == 0 && atomic.LoadUint64(&p.state) == uint64(Open) &&
+		backend.Form(atomic.LoadUint64(&p.what)>>8) == backend.Blocking && atomic.LoadUint64(&p.first) == t {
+		store(&p.begun, at)
 	}
 	runtime.KeepAlive(r)
 }

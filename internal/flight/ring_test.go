@@ -130,6 +130,98 @@ func TestRing_ManyWriters(t *testing.T) {
 	}
 }
 
+// Of a sparse ring a fourth of the operations has the time, and those have it that somebody waits in.
+func TestRing_Sparse(t *testing.T) {
+	r := newRing()
+	r.Sparse()
+	blocking, started := What(Recv, uint8(backend.Blocking), 0, 0), What(Recv, uint8(backend.Nonblocking), 0, 0)
+	for range 4 * sparsely {
+		r.End(r.BeginSparse(blocking, 0, 0, 0))
+	}
+	timed := 0
+	for _, c := range r.records() {
+		if c.begun != 0 {
+			timed++
+		}
+	}
+	if timed != 4 {
+		t.Errorf("%d of %d operations have the time, want 4", timed, 4*sparsely)
+	}
+	untimed := func(begin func() Ticket) Ticket { // the next that has no time of its own
+		for {
+			if n := begin(); r.recs[n%Slots].begun == 0 {
+				return n
+			}
+		}
+	}
+	ended := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
+	r.End(ended)
+	nonblocking := r.BeginUntimed(started, 0, 0, 0)
+	open := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
+	atOnce := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
+	r.Fail(atOnce, 3)
+	always := r.Begin(blocking, 0, 0, 0)
+	for before := now(); now() == before; {
+	}
+	r.Stamp()
+	begun := func(n Ticket) uint64 { return r.recs[n%Slots].begun }
+	for _, c := range []struct {
+		name string
+		is   bool
+	}{
+		{"ended before it waited: none", begun(ended) == 0},
+		{"nonblocking: none", begun(nonblocking) == 0},
+		{"waiting: since then", begun(open) > begun(atOnce)},
+		{"failed at once: then", begun(atOnce) != 0 && begun(atOnce) <= r.recs[atOnce%Slots].state>>8},
+		{"always timed", begun(always) != 0},
+	} {
+		if !c.is {
+			t.Errorf("%s: begun is not so", c.name)
+		}
+	}
+	since := begun(open)
+	r.Stamp()
+	if begun(open) != since {
+		t.Error("an operation that waits again has another time")
+	}
+}
+
+// An operation whose time is not known is no older than the one before it whose time is.
+func TestDecode_After(t *testing.T) {
+	r := New("", Job{Name: "job", Size: 1})
+	r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
+	r.End(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0))
+	r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
+	r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0)
+	var w bytes.Buffer
+	if err := r.Write(&w); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Decode(w.Bytes())
+	if err != nil || len(d.Ops) != 4 {
+		t.Fatalf("%d operations, %v", len(d.Ops), err)
+	}
+	known := d.Ops[1].Begun
+	if o := d.Ops[0]; !o.After.IsZero() || known.IsZero() {
+		t.Errorf("the first: after %v; the second: begun %v", o.After, known)
+	}
+	for _, o := range d.Ops[2:] {
+		if !o.Begun.IsZero() || !o.After.Equal(known) {
+			t.Errorf("begun %v, after %v, want after %v", o.Begun, o.After, known)
+		}
+	}
+	if p := (&analysis{end: d.Dumped}).where(d); p.wait != d.Dumped.Sub(known) {
+		t.Errorf("it waits for %v, want %v", p.wait, d.Dumped.Sub(known))
+	}
+	lines := Lines([]*Dump{d}, 4)
+	if l := lines[3]; l.Begun != "" || l.Ago != 0 || l.AtMost != d.Dumped.Sub(known).Seconds() {
+		t.Errorf("the line: %+v", l)
+	}
+	if l := lines[0]; l.Begun != "" || l.Ago != 0 || l.AtMost != 0 {
+		t.Errorf("the first line: %+v", l)
+	}
+}
+
 // The words of a record come out as what went in.
 func TestDecode_Operation(t *testing.T) {
 	r := New("", Job{Name: "job", Backend: "local", Rank: 2, Size: 4})
@@ -169,7 +261,7 @@ func TestDecode_Operation(t *testing.T) {
 		if o.Begun.After(dump.Dumped) || o.Since.After(dump.Dumped) {
 			t.Errorf("operation %d is later than the dump at %v: begun %v, since %v", i, dump.Dumped, o.Begun, o.Since)
 		}
-		o.Begun, o.Since = dump.Left, dump.Left
+		o.Begun, o.After, o.Since = dump.Left, dump.Left, dump.Left
 		want := []Operation{
 			{Ticket: uint64(a), Kind: Kind(backend.Allreduce), Op: backend.OpSum, Type: uint32(backend.Float64), Count: 1 << 40, Peer: -1, Seq: 118, State: Done},
 			{Ticket: uint64(b), Kind: Recv, Comm: 9, Type: 0xabcdef, Count: 80, Peer: -1, Tag: -1},
@@ -183,13 +275,15 @@ func TestDecode_Operation(t *testing.T) {
 }
 
 func BenchmarkRing(b *testing.B) {
-	r := newRing()
+	r, s := newRing(), newRing()
+	s.Sparse()
 	what, typed, place := What(Send, 0, 0, 1), Pair(1, 2), Pair(3, 4)
 	for _, c := range []struct {
 		name string
 		op   func()
 	}{
 		{"timed", func() { r.End(r.Begin(what, 8, typed, place)) }},
+		{"sparse", func() { s.End(s.BeginSparse(what, 8, typed, place)) }},
 		{"untimed", func() { r.End(r.BeginUntimed(what, 8, typed, place)) }},
 		{"late", func() { r.EndTimed(r.BeginUntimed(what, 8, typed, place)) }},
 		{"clock", func() { now() }},

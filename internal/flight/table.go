@@ -13,7 +13,8 @@ type Line struct {
 	Rank   int     `json:"rank"`
 	Ticket uint64  `json:"ticket"` // the order in which the rank began its operations
 	Begun  string  `json:"begun,omitempty"`
-	Ago    float64 `json:"ago,omitempty"` // seconds from then to the dump
+	Ago    float64 `json:"ago,omitempty"`         // seconds from then to the dump
+	AtMost float64 `json:"ago_at_most,omitempty"` // seconds from before it began to the dump, where begun is not known
 	Name   string  `json:"op"`
 	Comm   string  `json:"comm"`
 	Type   string  `json:"type,omitempty"`
@@ -58,11 +59,11 @@ func (a *analysis) line(d *Dump, o *Operation) Line {
 	if end.IsZero() {
 		end = a.end
 	}
-	if !o.Begun.IsZero() {
-		l.Begun = o.Begun.UTC().Format(time.RFC3339Nano)
-		if end.After(o.Begun) {
-			l.Ago = end.Sub(o.Begun).Seconds()
-		}
+	if t, exact := o.earliest(); exact {
+		l.Begun = t.UTC().Format(time.RFC3339Nano)
+		l.Ago = max(0, end.Sub(t).Seconds())
+	} else if !t.IsZero() {
+		l.AtMost = max(0, end.Sub(t).Seconds())
 	}
 	if o.Kind.gathers() {
 		l.Seq = &o.Seq
@@ -90,8 +91,11 @@ func WriteTable(w io.Writer, lines []Line) error {
 	}
 	for _, l := range lines {
 		ago := "-"
-		if l.Ago > 0 {
+		switch {
+		case l.Ago > 0:
 			ago = fmt.Sprintf("%.6f s", l.Ago)
+		case l.AtMost > 0:
+			ago = fmt.Sprintf("<%.6f s", l.AtMost)
 		}
 		text := l.text
 		if l.Root != nil {
