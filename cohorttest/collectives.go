@@ -31,10 +31,13 @@ func collectiveScenarios() []scenario {
 		all = append(all, scenario{name: f.name, body: func(r *Rank) {
 			lengths := lengths(r)
 			runMoves(r, f.name, float64s, lengths)
+			runMoves(r, f.name, packeds, append(lengths, long))
+			if r.crowd() {
+				return
+			}
 			runMoves(r, f.name, int32s, lengths)
 			runMoves(r, f.name, uint8s, append(lengths, long))
 			runMoves(r, f.name, triples, lengths)
-			runMoves(r, f.name, packeds, append(lengths, long))
 			if r.allTypes() {
 				runMoves(r, f.name, tickses, lengths)
 				runMoves(r, f.name, paddeds, lengths)
@@ -47,6 +50,9 @@ func collectiveScenarios() []scenario {
 			lengths := lengths(r)
 			runReductions(r, f.name, float64s, append(lengths, long))
 			runReductions(r, f.name, int32s, lengths)
+			if r.crowd() {
+				return
+			}
 			runReductions(r, f.name, uint8s, append(lengths, long))
 			if r.allTypes() {
 				runReductions(r, f.name, tickses, lengths)
@@ -61,6 +67,10 @@ func collectiveScenarios() []scenario {
 // allTypes reports whether the matrix has all types of elements. Types do not depend on how many ranks
 // there are: up to 4 try all of them, more those of every size.
 func (r *Rank) allTypes() bool { return !r.Short && r.Size <= 4 }
+
+// crowd reports whether there are so many ranks that only what depends on their number is tried: roots,
+// lengths, and forms, and not every type of elements and operation with each.
+func (r *Rank) crowd() bool { return r.Short && r.Size > 5 }
 
 func lengths(r *Rank) []int {
 	if r.Short {
@@ -91,7 +101,7 @@ func runFamily[T comparable](r *Rank, f family[T], k kind[T], lengths []int, op 
 	for _, m := range lengths {
 		roots := []int{-1}
 		if f.rooted {
-			roots = someRoots(r.Size, m)
+			roots = someRoots(r, m)
 		}
 		if m == long {
 			m = max(m/r.Size, long/4) // the matrix has to end
@@ -111,12 +121,15 @@ func runFamily[T comparable](r *Rank, f family[T], k kind[T], lengths []int, op 
 }
 
 // someRoots returns the roots to try: all for short messages, the last rank for
-// long ones.
-func someRoots(size, m int) []int {
-	if m == long || m == 1000 && size > 1 {
-		return []int{size - 1}
+// long ones. The smaller matrix has all for one length, and one in the middle for the other short ones.
+func someRoots(r *Rank, m int) []int {
+	switch {
+	case m == long || m == 1000 && r.Size > 1:
+		return []int{r.Size - 1}
+	case r.Short && m != 3:
+		return []int{r.Size / 2}
 	}
-	return each(size, func(i int) int { return i })
+	return each(r.Size, func(i int) int { return i })
 }
 
 // runCase makes one call, checks every element of its buffers, guards included,

@@ -36,6 +36,9 @@ func reduceAll[T element](r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T)
 			roots = []int{r.Size / 2}
 		}
 		for _, form := range forms {
+			if r.crowd() && form != blocking {
+				continue
+			}
 			for _, m := range lengths {
 				for _, root := range roots {
 					runCase(r, f, k, shape{m, root, false, 7}, form, op, fold)
