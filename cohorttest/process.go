@@ -55,7 +55,10 @@ func rankMain(text string) int {
 		err = errors.Join(err, fmt.Errorf("second Close: %w", e))
 	}
 	world = nil
-	left := before.left()
+	left := ""
+	if !stuckInLibrary.Load() {
+		left = before.left()
+	}
 	if !windowsAbandoned.Load() {
 		left += sharedMappings()
 	}

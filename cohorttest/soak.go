@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -281,10 +282,11 @@ func soak(r *Rank) {
 		cancel()
 		p.goOn(r, base)
 	}
-	if err := r.World.Close(); err != nil && !errors.Is(err, cohort.ErrPeerLost) {
-		r.Errorf("closing the world: %v", err)
-	}
-	if p.kind == halts && r.Rank == (p.victim+1)%r.Size {
+	library := r.World.Caps().Library != ""
+	goOn := func() {
+		if p.kind != halts || r.Rank != (p.victim+1)%r.Size {
+			return
+		}
 		if process {
 			r.OK(continueProcess(int(pids[p.victim])))
 		} else {
@@ -292,7 +294,23 @@ func soak(r *Rank) {
 			halted.Delete(r.job.Dir)
 		}
 	}
+	if library {
+		goOn() // MPI_Finalize waits for every rank
+	}
+	switch err := r.World.Close(); {
+	case err == nil, errors.Is(err, cohort.ErrPeerLost):
+	case library && errors.Is(err, cohort.ErrBroken) && (p.kind == halts || p.kind == leaves):
+		stuckInLibrary.Store(true) // MPI_Finalize waits for what others gave up
+	default:
+		r.Errorf("closing the world: %v", err)
+	}
+	if !library {
+		goOn()
+	}
 }
+
+// stuckInLibrary says that a goroutine of this process has stayed in a call of MPI's.
+var stuckInLibrary atomic.Bool
 
 // goOn has the survivors of a loss do more random operations, by themselves.
 func (p plan) goOn(r *Rank, base *cohort.Comm) {

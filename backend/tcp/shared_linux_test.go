@@ -78,7 +78,7 @@ func init() {
 	}
 }
 
-func TestKilled(t *testing.T) {
+func TestSharedKilled(t *testing.T) {
 	for at := range 12 {
 		for _, env := range append(ringTests, []string{}) {
 			errs := run(t, "killed", 2, append(env[:len(env):len(env)], fmt.Sprintf("TCP_TEST_KILL_AT=%d", at*5))...)

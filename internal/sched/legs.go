@@ -15,7 +15,7 @@ type leg struct {
 // flatLegs is the exchange of ranks that are all on one node or each on its own.
 func flatLegs(rank, size int) (legs []leg) {
 	for d := 1; d < size; d *= 2 {
-		legs = append(legs, leg{from: (rank - d + size) % size, to: (rank + d) % size, first: (rank - 2*d + 1 + size) % size, count: d})
+		legs = append(legs, leg{from: (rank - d + size) % size, to: (rank + d) % size, first: (rank - 2*d + 1 + 2*size) % size, count: d})
 	}
 	return legs
 }

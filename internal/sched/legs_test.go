@@ -1,0 +1,47 @@
+package sched
+
+import (
+	"slices"
+	"testing"
+)
+
+// What a leg's message is said to tell of is what its sender knows by then, for every rank of jobs of
+// every size, and after the last leg all know of all.
+func TestFlatLegs(t *testing.T) {
+	for size := 1; size <= 70; size++ {
+		runners := make([]*Runner, size)
+		known := make([]rankSet, size)
+		for rank := range runners {
+			runners[rank] = &Runner{rank: rank, size: size, legs: flatLegs(rank, size)}
+			known[rank] = newRankSet(size)
+			known[rank].add(rank)
+		}
+		for i := range runners[0].legs {
+			before := make([]rankSet, size)
+			for rank := range before {
+				before[rank] = slices.Clone(known[rank])
+			}
+			for rank, r := range runners {
+				l := &r.legs[i]
+				if to := runners[l.from].legs[i].to; to != rank {
+					t.Fatalf("%d ranks, leg %d: rank %d waits for %d, which sends to %d", size, i, rank, l.from, to)
+				}
+				said := newRankSet(size)
+				r.told(l, said)
+				if !slices.Equal(said, before[l.from]) {
+					t.Fatalf("%d ranks, leg %d: what rank %d hears from %d tells of %b, and that one knows of %b", size, i, rank, l.from, said, before[l.from])
+				}
+				for j := range said {
+					known[rank][j] |= said[j]
+				}
+			}
+		}
+		for rank, s := range known {
+			for other := range size {
+				if !s.has(other) {
+					t.Fatalf("%d ranks: after the last leg rank %d does not know of %d", size, rank, other)
+				}
+			}
+		}
+	}
+}
