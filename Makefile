@@ -1,6 +1,6 @@
 # make test checks everything, and installs what that needs where it may; scripts/check STEP runs one
 # step of it. make bench compares with the C MPI libraries that are installed. make fuzz runs every fuzz
-# target for FUZZTIME, and make soak SOAK random jobs with faults on each built-in backend.
+# target for FUZZTIME, and make soak SOAK random jobs with faults on each backend.
 
 FUZZTIME ?= 1m
 SOAK ?= 10000
