@@ -98,11 +98,17 @@ func TestTopology(t *testing.T) {
 				},
 			} {
 				t.Run(c.name, func(t *testing.T) {
-					cmd := command(t, library, c.ranks, "topology", c.env...)
-					if c.across {
-						across(t, library, cmd)
+					var e ended
+					for range 3 { // Open MPI 4.1's daemons die now and then where two are on one machine
+						cmd := command(t, library, c.ranks, "topology", c.env...)
+						if c.across {
+							across(t, library, cmd)
+						}
+						if e = wait(t, cmd); e.status == 0 || !strings.Contains(e.out, "hwloc_shmem_topology_write") {
+							break
+						}
 					}
-					e := wait(t, cmd).must(t)
+					e.must(t)
 					for rank := range c.ranks {
 						lines := e.lines("rank")
 						for _, want := range []string{
