@@ -44,9 +44,10 @@ const ringBytes = 128
 // Collective implements backend.Native: the library's call, where that is all
 // there is to do.
 func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return true, err
 	}
+	defer c.leave()
 	if c.p.agreed {
 		return false, nil
 	}
@@ -114,6 +115,10 @@ func (c *comm) Plan(call *backend.Call) backend.Plan {
 // on data cannot come to these, nor what these send to a call that is not the same:
 // where receives have to be guarded that would be written past its end.
 func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
+	if err := c.enter(); err != nil {
+		return true, err
+	}
+	defer c.leave()
 	if c.p.engine.queued.Load() > 0 {
 		return true, c.limited(nil, c.ctl, call)
 	}
@@ -321,7 +326,10 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 			c.Break(err)
 			return err
 		}
-		if s := c.broken.Load(); s != nil {
+		if err := c.usable(); err != nil {
+			if s := c.broken.Load(); s != nil {
+				err = s
+			}
 			select {
 			case err := <-done: // which broke it
 				return err
@@ -329,7 +337,7 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 			}
 			c.leaked.Store(true)
 			c.p.engine.stuck.Add(1)
-			return s
+			return err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -20,6 +21,9 @@ type comm struct {
 	world      []int // world rank of each rank
 	isWorld    bool
 
+	// inside counts the calls that are in the library, or about to be, with what Close
+	// gives back.
+	inside atomic.Int32
 	// state is nil while the communicator can be used, else the error of operations
 	// that come now.
 	state  atomic.Pointer[ended]
@@ -80,12 +84,47 @@ func (c *comm) usable() error {
 	return nil
 }
 
+// enter begins a call that uses the library's handles of the communicator, which are
+// good until leave. It returns the error of operations on one that is closed or broken.
+func (c *comm) enter() error {
+	c.inside.Add(1) // first, so that Close sees it or it sees Close
+	if s := c.state.Load(); s != nil {
+		c.leave()
+		return s.err
+	}
+	return nil
+}
+
+func (c *comm) leave() { c.inside.Add(-1) }
+
+// reenter is enter for what is done on a broken communicator too. false: it is closed.
+func (c *comm) reenter() bool {
+	c.inside.Add(1)
+	if s := c.state.Load(); s != nil && backend.Code(s.err) == backend.Code(backend.ErrClosed) {
+		c.leave()
+		return false
+	}
+	return true
+}
+
+// left waits until no call is in the closed communicator any more, and reports whether
+// it came to that in time.
+func (c *comm) left(within time.Duration) bool {
+	for end := time.Now().Add(within); c.inside.Load() != 0; time.Sleep(shortest) {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
 // Derive makes a communicator of members, which all make it at the same time:
 // MPI's call for that waits for them.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return nil, err
 	}
+	defer c.leave()
 	ranks, world := make([]int32, len(members)), make([]int, len(members))
 	for i, m := range members {
 		ranks[i], world[i] = int32(m), c.world[m]
@@ -124,11 +163,15 @@ func (c *comm) Close() error {
 	}
 	c.drop(closed.err)
 	c.p.engine.remove(c)
+	if !c.left(grace) {
+		c.leaked.Store(true)
+		c.p.engine.linger(c)
+	}
 	if c.isWorld {
 		return c.p.finalize(c)
 	}
 	// Messages of a broken communicator may still be under way: what is made next
-	// must not get its context.
+	// must not get its context. What a call is in stays as it is.
 	if c.broken.Load() != nil || c.leaked.Load() {
 		c.p.engine.leak()
 		return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -22,6 +23,7 @@ type engine struct {
 	ops   []*op
 	comms []*comm      // that can have guarded receives; never changed, but replaced
 	leaks int          // communicators that could not be freed
+	inUse []*comm      // of these, those that a call was in when they were closed
 	stuck atomic.Int32 // blocking calls that were given up
 	next  int          // where the next round of tests begins
 	at    [batch]int32
@@ -51,6 +53,27 @@ func (e *engine) leak() {
 	e.mu.Lock()
 	e.leaks++
 	e.mu.Unlock()
+}
+
+// linger notes a communicator that is closed while a call is in it.
+func (e *engine) linger(c *comm) {
+	e.mu.Lock()
+	e.inUse = append(e.inUse, c)
+	e.mu.Unlock()
+}
+
+// left waits until no call is in a communicator that is closed any more, and reports
+// whether it came to that in time.
+func (e *engine) left(within time.Duration) bool {
+	e.mu.Lock()
+	comms := e.inUse
+	e.mu.Unlock()
+	for _, c := range comms {
+		if !c.left(within) {
+			return false
+		}
+	}
+	return true
 }
 
 // kept are the operations that the library still had when a world was closed: their
@@ -110,6 +133,10 @@ func (e *engine) poll(spins int) {
 			c.match()
 		}
 		if !e.mu.TryLock() {
+			return
+		}
+		if e.closing.Load() {
+			e.mu.Unlock()
 			return
 		}
 		spins = 1

@@ -26,6 +26,10 @@ func (c *comm) Break(err error) {
 	if !c.breaks(err) {
 		return
 	}
+	if !c.reenter() {
+		return
+	}
+	defer c.leave()
 	f := c.broken.Load()
 	n := append([]byte{backend.Code(f)}, f.Text...)
 	n = n[:min(len(n), noticeSize)]
@@ -62,9 +66,10 @@ func asFault(err error) *backend.Fault {
 // hear looks for a notice of another rank. Where a rank of the communicator is lost, or it was revoked, a
 // library that recovers says so instead.
 func (c *comm) hear() {
-	if c.size == 1 || c.state.Load() != nil {
+	if c.size == 1 || c.enter() != nil {
 		return
 	}
+	defer c.leave()
 	if !c.hearing.TryLock() { // of two that saw one notice, the slower would wait for ever
 		return
 	}

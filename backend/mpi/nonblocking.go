@@ -33,9 +33,10 @@ const (
 
 // StartCollective implements backend.Starter.
 func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return nil, err
 	}
+	defer c.leave()
 	if c.p.agreed {
 		return nil, nil
 	}
@@ -62,6 +63,10 @@ func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) 
 	if !c.p.persistent || !c.p.sound[call.Coll].persistent || c.scheduled(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
 		return nil, nil
 	}
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
 	op, err := c.operation(call)
 	if err != nil {
 		return nil, err
@@ -123,10 +128,11 @@ func (op *operation) Err() error { return op.err }
 
 // Start implements backend.Operation.
 func (op *operation) Start() {
-	if err := op.c.usable(); err != nil {
+	if err := op.c.enter(); err != nil {
 		op.err = err
 		return // it stays over
 	}
+	defer op.c.leave()
 	op.err = nil
 	op.state.Store(under)
 	if code := op.o.h.Start(); code != 0 {
@@ -177,7 +183,10 @@ func (op *operation) End(why error) error {
 // Release implements backend.Operation.
 func (op *operation) Release() {
 	if op.persistent && op.state.Load() == over {
-		op.o.h.Free()
+		if op.c.reenter() {
+			op.o.h.Free()
+			op.c.leave()
+		}
 		op.pins.Unpin()
 	}
 }

@@ -368,8 +368,10 @@ func (p *process) leave(why string) error {
 		return libmpi.Error(libmpi.Thread)
 	}
 	p.owned = false
-	if p.engine.stuck.Load() > 0 {
-		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: a blocking call that was given up is still in the library; " +
+	// A call that another goroutine was about to make has been made by then; one that
+	// waits for a message may never end.
+	if !p.engine.left(leaveFor) || p.engine.stuck.Load() > 0 {
+		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: a blocking call is still in the library; " +
 			"the launcher may report this process as failed"}
 	}
 	var code libmpi.Code

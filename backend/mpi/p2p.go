@@ -9,9 +9,10 @@ import (
 
 // Send implements backend.Comm.
 func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return err
 	}
+	defer c.leave()
 	// While a guarded receive waits, this call must not keep it from being matched:
 	// the peer may be sending to it before it receives this.
 	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
@@ -49,9 +50,10 @@ func (c *comm) sendSelf(buf []byte, tag int) error {
 
 // Recv implements backend.Comm.
 func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return backend.Status{}, err
 	}
+	defer c.leave()
 	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
 		return c.recvLimited(b, buf, source, tag)
 	}
@@ -125,10 +127,11 @@ func (c *comm) recvLimited(b *backend.Bound, buf []byte, source, tag int) (backe
 
 // Isend implements backend.Comm.
 func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		r.Complete(backend.Status{}, err)
 		return
 	}
+	defer c.leave()
 	o := c.p.engine.op(r, c, buf)
 	on, t := c.on(tag)
 	var st libmpi.Status
@@ -139,10 +142,11 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 
 // Irecv implements backend.Comm.
 func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		r.Complete(backend.Status{}, err)
 		return
 	}
+	defer c.leave()
 	o := c.p.engine.op(r, c, buf)
 	on, t := c.on(tag)
 	o.receives, o.source, o.tag, o.user = true, source, t, tag
@@ -175,10 +179,11 @@ func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
 // Imrecv implements backend.Comm.
 func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	msg := m.(*matched)
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		r.Complete(backend.Status{}, err)
 		return
 	}
+	defer c.leave()
 	o := c.p.engine.op(r, c, buf)
 	o.receives, o.user = true, msg.st.Tag
 	c.receive(o, msg.m, int64(msg.st.Bytes))
@@ -204,12 +209,13 @@ const exchangeSpins = 100
 
 // Exchange implements backend.Exchanger.
 func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
-	err := c.usable()
+	err := c.enter()
 	if err != nil {
 		recv.Complete(backend.Status{}, err)
 		send.Complete(backend.Status{}, err)
 		return
 	}
+	defer c.leave()
 	if c.p.polled || c.p.engine.queued.Load() > 0 {
 		c.Irecv(recv, in, source, tag)
 		c.Isend(send, out, dest, tag, backend.Standard)

@@ -34,9 +34,10 @@ func (c *comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Ma
 
 // look probes until there is something, and with m takes it.
 func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Message, st *libmpi.Status) (bool, error) {
-	if err := c.usable(); err != nil {
+	if err := c.enter(); err != nil {
 		return false, err
 	}
+	defer c.leave()
 	c.Poll()
 	on, t := c.on(tag)
 	if block && !c.p.polled && !b.Limited() && c.p.engine.queued.Load() == 0 {

@@ -71,6 +71,10 @@ func (c *comm) queueFor(tag int) *queue {
 
 // match gives messages that have come to the receives that wait.
 func (c *comm) match() {
+	if c.enter() != nil {
+		return // who made it so has ended them, or is about to
+	}
+	defer c.leave()
 	for i := range c.queues {
 		c.matchIn(&c.queues[i])
 	}
@@ -209,7 +213,7 @@ func (e *engine) cancel(o *op) {
 // cancelAt marks a request once: Open MPI does not survive a second time. The lock
 // is held.
 func (e *engine) cancelAt(i int) {
-	if o := e.ops[i]; !o.canceled {
+	if o := e.ops[i]; !o.canceled && !e.closing.Load() {
 		o.canceled = true
 		e.reqs[i].Cancel()
 	}

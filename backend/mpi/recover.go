@@ -69,9 +69,10 @@ func (c *comm) Lost() []int {
 }
 
 func (c *comm) lost() []int {
-	if s := c.state.Load(); !c.p.recovers || s != nil && backend.Code(s.err) == backend.Code(backend.ErrClosed) {
+	if !c.p.recovers || !c.reenter() {
 		return nil
 	}
+	defer c.leave()
 	lost, code := c.data.Lost(c.size)
 	if code != 0 || len(lost) == 0 {
 		return nil
@@ -86,6 +87,10 @@ func (c *comm) Revoke(err error) error {
 		return err
 	}
 	c.breaks(err)
+	if !c.reenter() {
+		return c.usable()
+	}
+	defer c.leave()
 	code := c.data.Revoke()
 	if other := c.ctl.Revoke(); code == 0 {
 		code = other

@@ -17,6 +17,10 @@ const shmDir = "/dev/shm"
 // rank 0's part, so that it is in one piece whatever the library does between
 // parts; where its pages are is decided by who touches them.
 func (c *comm) Share(_ *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	defer c.leave()
 	// The library's memory begins anywhere.
 	win, mem, code := c.data.ShareMemory(size + shmem.PageSize)
 	text := ""

@@ -1,0 +1,114 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// slowTool is a tool that makes calls whose tag is 1000 and some late by so many ms, as a
+// busy machine may that does not run a thread for a while.
+const slowTool = `
+#include <mpi.h>
+#include <unistd.h>
+static void late(int tag) { if (tag > 1000 && tag < 2000) usleep((tag - 1000) * 1000); }
+int MPI_Irecv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Irecv(b, n, t, r, tag, c, q); }
+int MPI_Isend(const void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Isend(b, n, t, r, tag, c, q); }
+int MPI_Improbe(int r, int tag, MPI_Comm c, int *f, MPI_Message *m, MPI_Status *s) { late(tag); return PMPI_Improbe(r, tag, c, f, m, s); }
+int MPI_Iprobe(int r, int tag, MPI_Comm c, int *f, MPI_Status *s) { late(tag); return PMPI_Iprobe(r, tag, c, f, s); }
+`
+
+// TestCloseInside checks that a communicator which another goroutine is about to use is
+// not given back under its hands, and that MPI does not end under them.
+func TestCloseInside(t *testing.T) {
+	// What is begun with a call that takes a while, and a Close in the middle of it.
+	during := func(c *cohort.Comm, late time.Duration, call func(tag int) error) error {
+		ended := make(chan error, 1)
+		go func() { ended <- call(1000 + int(late/time.Millisecond)) }()
+		time.Sleep(late / 2)
+		if err := c.Close(); err != nil {
+			return fmt.Errorf("Close: %w", err)
+		}
+		if err := <-ended; !errors.Is(err, cohort.ErrClosed) {
+			return fmt.Errorf("a call during Close: got %v, want ErrClosed", err)
+		}
+		return nil
+	}
+	type call struct {
+		name string
+		do   func(c *cohort.Comm, tag int) error
+	}
+	calls := []call{
+		{"Irecv", func(c *cohort.Comm, tag int) error {
+			r, err := cohort.Irecv(c, make([]int, 1), cohort.AnySource, tag)
+			if err != nil {
+				return err
+			}
+			_, err = r.Wait()
+			return err
+		}},
+		{"Issend", func(c *cohort.Comm, tag int) error {
+			r, err := cohort.Issend(c, make([]int, 1), c.Rank(), tag)
+			if err != nil {
+				return err
+			}
+			_, err = r.Wait()
+			return err
+		}},
+		{"Iprobe", func(c *cohort.Comm, tag int) error {
+			for {
+				if _, _, err := c.Iprobe(cohort.AnySource, tag); err != nil {
+					return err
+				}
+			}
+		}},
+	}
+	program("inside", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		for _, call := range calls {
+			for _, late := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond} {
+				d, err := w.Dup()
+				if err != nil {
+					return err
+				}
+				if err := during(d, late, func(tag int) error { return call.do(d, tag) }); err != nil {
+					return fmt.Errorf("%s, %v: %w", call.name, late, err)
+				}
+				if err := traffic(w, 3); err != nil {
+					return err
+				}
+			}
+		}
+		return during(w, 200*time.Millisecond, func(tag int) error { return calls[0].do(w, tag) })
+	})
+	// A blocking receive that nothing comes for is the library's, which nobody can call back.
+	program("stays", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		go cohort.Recv(w, make([]int, 1), cohort.AnySource, 7)
+		time.Sleep(100 * time.Millisecond)
+		begun := time.Now()
+		err = w.Close()
+		if took := time.Since(begun); took > patience {
+			return fmt.Errorf("Close took %v", took)
+		}
+		return err
+	})
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			tool := compiledC(t, "mpicc."+name, slowTool, "slow.so", "-shared", "-fPIC")
+			start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
+			start(t, name, 2, "stays").failed(t, "MPI is not finalized", "blocking call")
+		})
+	}
+}
