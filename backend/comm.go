@@ -264,11 +264,13 @@ type Flusher interface {
 	Flush()
 }
 
-// Announcer is implemented by a Comm whose operations all say when they begin to wait.
+// Announcer is implemented by a Comm whose operations all say when they begin to wait, or of which
+// that is said soon.
 type Announcer interface {
 	// OnWait has f called by every operation of the job that has looked in vain for what it needs, in
-	// its goroutine, before that sleeps for the first time. It is set before the first operation, on
-	// the job's first communicator. f is quick, and calls nothing of the backend.
+	// its goroutine, before that sleeps for the first time; or, where it waits out of sight in a
+	// library, in any goroutine soon after. It is set before the first operation, on the job's first
+	// communicator. f is quick, and calls nothing of the backend.
 	OnWait(f func())
 }
 

@@ -326,6 +326,7 @@ func (p *process) describe() backend.Caps {
 // finalize ends MPI with the world's Close: all ranks come, or it waits.
 func (p *process) finalize(c *comm) error {
 	p.settle()
+	p.sampler.stop()
 	p.engine.stop()
 	p.engine.keep()
 	if p.engine.leaks == 0 && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {

@@ -44,6 +44,9 @@ func newWait(b *backend.Bound) wait {
 // time is up.
 func (w *wait) pause(c *comm) error {
 	w.n++
+	if w.n == 1 {
+		c.p.sampler.waits()
+	}
 	if w.n%lookEvery == 0 || w.n > yieldFor {
 		if w.limited {
 			if err := w.b.Err(w.begun); err != nil {
@@ -62,6 +65,50 @@ func (w *wait) pause(c *comm) error {
 		w.sleep = min(2*w.sleep, longest)
 	}
 	return nil
+}
+
+// sampler says of operations that they wait: those that wait here, and those that the
+// library waits in, by looking now and then.
+type sampler struct {
+	f         func()
+	end, over chan struct{}
+}
+
+// sampleEvery is how long a call of the library's may have waited before it is said.
+const sampleEvery = 50 * time.Millisecond
+
+// OnWait implements backend.Announcer.
+func (c *comm) OnWait(f func()) {
+	c.p.sampler = sampler{f, make(chan struct{}), make(chan struct{})}
+	go c.p.sampler.run()
+}
+
+func (s *sampler) run() {
+	defer close(s.over)
+	t := time.NewTicker(sampleEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			s.f()
+		case <-s.end:
+			return
+		}
+	}
+}
+
+func (s *sampler) waits() {
+	if s.f != nil {
+		s.f()
+	}
+}
+
+// stop ends the looking; nothing is said any more when it returns.
+func (s *sampler) stop() {
+	if s.f != nil {
+		close(s.end)
+		<-s.over
+	}
 }
 
 // Await implements backend.Comm.
