@@ -283,6 +283,8 @@ func (c *Comm) Abort(code int) error {
 // Close releases the communicator. Operations under way end with [ErrClosed], as
 // do later ones. Closing the world leaves the job in good order and closes all
 // communicators made from it. Closing twice, or a nil communicator, does nothing.
+// On the mpi backend an operation that waits in a blocking function of the library does
+// not end; the world's Close then returns [ErrBroken] after 5 s.
 //
 // Local, but what the other ranks still want of this one fails afterwards.
 func (c *Comm) Close() error {

@@ -3,6 +3,7 @@
 package mpi_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -89,6 +90,31 @@ func TestCloseInside(t *testing.T) {
 		}
 		return during(w, 200*time.Millisecond, func(tag int) error { return calls[0].do(w, tag) })
 	})
+	// What can end early ends.
+	program("listens", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		c := w.WithContext(ctx)
+		ended := make(chan error)
+		for _, wait := range []func() error{
+			func() error { _, err := cohort.Recv(c, make([]int, 1), cohort.AnySource, 7); return err },
+			func() error { _, err := c.Probe(cohort.AnySource, 8); return err },
+		} {
+			go func() { ended <- wait() }()
+		}
+		time.Sleep(100 * time.Millisecond)
+		closed := w.Close()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, cohort.ErrClosed) {
+				return fmt.Errorf("a call that waits during Close: got %v, want ErrClosed", err)
+			}
+		}
+		return closed
+	})
 	// A blocking receive that nothing comes for is the library's, which nobody can call back.
 	program("stays", func() error {
 		w, err := cohort.Init(background, nil)
@@ -108,6 +134,7 @@ func TestCloseInside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tool := compiledC(t, "mpicc."+name, slowTool, "slow.so", "-shared", "-fPIC")
 			start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
+			start(t, name, 2, "listens").must(t)
 			start(t, name, 2, "stays").failed(t, "MPI is not finalized", "blocking call")
 		})
 	}

@@ -372,7 +372,7 @@ func (p *process) leave(why string) error {
 	// A call that another goroutine was about to make has been made by then; one that
 	// waits for a message may never end.
 	if !p.engine.left(leaveFor) || p.engine.stuck.Load() > 0 {
-		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: a blocking call is still in the library; " +
+		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: a blocking call is still in the library (one of a handle of WithContext would have ended); " +
 			"the launcher may report this process as failed"}
 	}
 	var code libmpi.Code
