@@ -283,7 +283,7 @@ func soak(r *Rank) {
 		p.goOn(r, base)
 	}
 	library := r.World.Caps().Library != ""
-	goOn := func() {
+	release := func() {
 		if p.kind != halts || r.Rank != (p.victim+1)%r.Size {
 			return
 		}
@@ -295,7 +295,7 @@ func soak(r *Rank) {
 		}
 	}
 	if library {
-		goOn() // MPI_Finalize waits for every rank
+		release() // MPI_Finalize waits for every rank
 	}
 	switch err := r.World.Close(); {
 	case err == nil, errors.Is(err, cohort.ErrPeerLost):
@@ -305,7 +305,7 @@ func soak(r *Rank) {
 		r.Errorf("closing the world: %v", err)
 	}
 	if !library {
-		goOn()
+		release()
 	}
 }
 
