@@ -20,7 +20,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// soakVariable is the number of runs that Faults does instead of what it was asked for.
+// soakVariable is the number of runs that Faults does instead of what it was asked for, or
+// the first and the last of them.
 const soakVariable = "COHORT_SOAK"
 
 // Faults checks what happens when something does, runs times: a job of 2 to 5 ranks does random
@@ -28,18 +29,19 @@ const soakVariable = "COHORT_SOAK"
 // still. No rank may wait for longer than its deadline, get a wrong result, or an error that is not one
 // of those that the documentation names for the case, with the rank that was lost; nothing may be left
 // of the job. Every run is a subtest named after its seed, which says all of it but the timing, so that
-// -run 'TestFaults/^17$' does run 17 again. With COHORT_SOAK=n there are n runs.
+// -run 'TestFaults/^17$' does run 17 again. With COHORT_SOAK=n there are n runs,
+// with COHORT_SOAK=m-n those from m to n, for a long series in parts.
 //
 // Of a [Mpiexec] the launcher ends the job when a rank does: there it is enough that the ranks that
 // come to report have found no wrong result, that the launcher ends, and that no process is left.
 func Faults(t *testing.T, l Launcher, runs int) {
 	become()
+	first := 1
 	if text := os.Getenv(soakVariable); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			t.Fatalf("%s is %q: want the number of runs", soakVariable, text)
+		var ok bool
+		if first, runs, ok = soakRuns(text); !ok {
+			t.Fatalf("%s is %q: want the number of runs, or the first and the last as in 101-200", soakVariable, text)
 		}
-		runs = n
 	} else if small() {
 		runs = (runs + 9) / 10
 	}
@@ -48,15 +50,15 @@ func Faults(t *testing.T, l Launcher, runs int) {
 	t.Setenv("TMPDIR", temp)
 	dir := filepath.Join(temp, "reports")
 	var noticed []time.Duration
-	for seed := range runs {
-		t.Run(strconv.Itoa(seed+1), func(t *testing.T) {
-			noticed = append(noticed, faultRun(t, l, uint64(seed+1), dir)...)
+	for seed := first; seed < first+runs; seed++ {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) {
+			noticed = append(noticed, faultRun(t, l, uint64(seed), dir)...)
 		})
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
 		if rest, err := os.ReadDir(temp); err != nil || len(rest) > 0 {
-			t.Fatalf("temporary files are left after run %d: %v %v", seed+1, rest, err)
+			t.Fatalf("temporary files are left after run %d: %v %v", seed, rest, err)
 		}
 	}
 	if len(noticed) > 0 {
@@ -65,6 +67,17 @@ func Faults(t *testing.T, l Launcher, runs int) {
 		t.Logf("a lost rank was noticed by %d ranks: half within %v, 99 of 100 within %v, all within %v",
 			len(noticed), at(50), at(99), at(100))
 	}
+}
+
+// soakRuns reads which runs a text asks for: the first, and how many.
+func soakRuns(text string) (first, runs int, ok bool) {
+	from, to, part := strings.Cut(text, "-")
+	if !part {
+		from, to = "1", text
+	}
+	first, err := strconv.Atoi(from)
+	last, err2 := strconv.Atoi(to)
+	return first, last - first + 1, err == nil && err2 == nil && first >= 1 && last >= first
 }
 
 // The faults. Where ranks are goroutines, kill and exit are what comes nearest: a panic, and the end of
