@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"golang.org/x/sys/unix"
 )
 
 // backtraces has UCX take the signals of faults, as users have it who look for
@@ -139,10 +141,24 @@ func TestNotify(t *testing.T) {
 				}
 				signal.Stop(c)
 			}
-			// Without anybody to ask for them, Go passes these over.
+			// Without anybody to ask for them, Go passes these over, whichever thread
+			// the kernel gives them to, the library's own among them.
+			threads, err := os.ReadDir("/proc/self/task")
+			if err != nil {
+				return err
+			}
 			for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCHLD, syscall.SIGWINCH} {
 				if err := syscall.Kill(os.Getpid(), s); err != nil {
 					return err
+				}
+				for _, thread := range threads {
+					tid, err := strconv.Atoi(thread.Name())
+					if err != nil {
+						return err
+					}
+					if err := unix.Tgkill(os.Getpid(), tid, s); err != nil && err != syscall.ESRCH {
+						return err
+					}
 				}
 			}
 			return traffic(w, 10)

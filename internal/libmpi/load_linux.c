@@ -4,6 +4,10 @@
 // and UCX gives the loading thread another alternate stack: after that a nil dereference in Go ends
 // the process, and so does SIGUSR1 or SIGHUP. So all dispositions, and the alternate stack, are noted
 // before and put back after.
+//
+// The threads that a library starts must not be given the process's signals: what arrives on one that
+// is not Go's, and that nobody asks for, Go takes for not its own and lets end the process. So these
+// threads begin with all signals blocked but those that a thread's own instructions cause.
 #define _GNU_SOURCE
 #include "load.h"
 
@@ -19,10 +23,17 @@ typedef struct {
 	struct sigaction action[SIGNALS];
 	char valid[SIGNALS];
 	stack_t stack;
+	sigset_t mask;
 } dispositions;
 
+// note notes the dispositions, and holds signals back from this thread and those that it starts.
 static void note(dispositions *d) {
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+	sigset_t held;
 	memset(d, 0, sizeof *d);
+	sigfillset(&held);
+	for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++) sigdelset(&held, own[i]);
+	pthread_sigmask(SIG_SETMASK, &held, &d->mask);
 	for (int i = 1; i < SIGNALS; i++) d->valid[i] = sigaction(i, NULL, &d->action[i]) == 0;
 	sigaltstack(NULL, &d->stack);
 }
@@ -33,7 +44,7 @@ static int differs(const struct sigaction *a, const struct sigaction *b) {
 	return a->sa_handler != b->sa_handler;
 }
 
-// put_back returns how many dispositions had been changed.
+// put_back undoes note, and returns how many dispositions had been changed.
 static int put_back(const dispositions *d) {
 	int changed = 0;
 	for (int i = 1; i < SIGNALS; i++) {
@@ -45,6 +56,7 @@ static int put_back(const dispositions *d) {
 	if (sigaltstack(NULL, &now) == 0 && (now.ss_sp != d->stack.ss_sp || now.ss_size != d->stack.ss_size || now.ss_flags != d->stack.ss_flags)) {
 		if (sigaltstack(&d->stack, NULL) == 0) changed++;
 	}
+	pthread_sigmask(SIG_SETMASK, &d->mask, NULL);
 	return changed;
 }
 
