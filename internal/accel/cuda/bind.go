@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 
 	"github.com/ebitengine/purego"
+	"golang.org/x/sys/unix"
 )
 
 // bind loads the library by the first of names that is there, and finds its functions. It stays
@@ -45,6 +47,23 @@ func bind(names []string) (*library, error) {
 		missing = fs.ErrNotExist
 	}
 	return nil, fmt.Errorf("the driver's library is not there: %w", missing)
+}
+
+// sheltered calls f, in which the library may start threads, so that they do not take the process's
+// signals: one that arrives on a thread that is not Go's, and that nobody asks for, ends the process.
+func sheltered(f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var held, before unix.Sigset_t
+	held.Val[0] = ^uint64(0)
+	for _, s := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGSYS,
+		32, 33} { // what a thread causes itself, and the C library's own
+		held.Val[0] &^= 1 << (s - 1)
+	}
+	if unix.PthreadSigmask(unix.SIG_SETMASK, &held, &before) == nil {
+		defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	}
+	f()
 }
 
 // call calls a function. Arguments that are addresses of Go's memory are made in the call's own

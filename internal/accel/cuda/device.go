@@ -96,7 +96,11 @@ func (dev *device) retain() (uintptr, error) {
 		return context, nil
 	}
 	var context uintptr
-	if r := dev.driver.lib.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&context)), uintptr(dev.number)); r != success {
+	r := success
+	sheltered(func() {
+		r = dev.driver.lib.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&context)), uintptr(dev.number))
+	})
+	if r != success {
 		return 0, dev.failed(r, cuDevicePrimaryCtxRetain, "")
 	}
 	dev.context.Store(context)

@@ -39,7 +39,7 @@ func (d *driver) Name() string { return "cuda" }
 
 // Devices implements accel.Driver.
 func (d *driver) Devices() (int, error) {
-	d.once.Do(d.load)
+	d.once.Do(func() { sheltered(d.load) })
 	return len(d.devices), d.err
 }
 

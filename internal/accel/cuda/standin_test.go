@@ -4,12 +4,14 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -104,6 +106,65 @@ func TestStandin(t *testing.T) {
 	}
 	if n := *s.number("standin_inits"); n != 1 {
 		t.Errorf("cuInit was called %d times", n)
+	}
+}
+
+// TestSignals checks that the driver's threads, and no others, have signals blocked that are the
+// process's, and that those of faults of their own are not.
+func TestSignals(t *testing.T) {
+	s := newStandin(t)
+	*s.number("standin_threaded") = 1
+	dev, err := s.Device(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := dev.Stream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first := s.number("standin_thread")
+	of := map[int32]string{*first: "of cuInit", *(*int32)(unsafe.Add(unsafe.Pointer(first), 4)): "of the context"}
+	if len(of) != 2 {
+		t.Fatalf("the stand-in has started %d threads, want 2", len(of))
+	}
+	files, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var tid int32
+		var mask uint64
+		for line := range strings.Lines(string(text)) {
+			fmt.Sscanf(line, "Pid: %d", &tid)
+			fmt.Sscanf(line, "SigBlk: %x", &mask)
+		}
+		blocked := func(s syscall.Signal) bool { return mask>>(s-1)&1 != 0 }
+		what, driver := of[tid]
+		if driver {
+			seen++
+		}
+		for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGURG, syscall.SIGPROF} {
+			if driver && !blocked(s) {
+				t.Errorf("the thread %s takes %v", what, s)
+			}
+		}
+		if driver && (blocked(syscall.SIGSEGV) || blocked(syscall.SIGBUS)) {
+			t.Errorf("the thread %s has faults blocked: %#x", what, mask)
+		}
+		if !driver && blocked(syscall.SIGUSR1) && blocked(syscall.SIGTERM) && !blocked(syscall.SIGSEGV) {
+			t.Errorf("thread %d, which is not the driver's, is left with signals blocked: %#x", tid, mask)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d of the driver's threads are there, want 2", seen)
 	}
 }
 

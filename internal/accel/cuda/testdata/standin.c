@@ -1,10 +1,13 @@
 // A stand-in for the library of the CUDA driver, for tests on machines without one. Its functions have
 // the prototypes of cuda.h, and are as strict: a thread needs a context, a handle has to be one, memory
 // has to be there. Its devices' memory is the host's, and its streams do everything at once.
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -33,6 +36,8 @@ static __thread int depth;
 int standin_init = OK, standin_version = 12040, standin_count = DEVICES, standin_broken = OK;
 // What tests look at: calls of cuInit, of cuCtxPushCurrent, and pushes that were not popped.
 int standin_inits, standin_pushes, standin_open;
+// Whether cuInit and the first context start a thread, as drivers do, and which these are.
+int standin_threaded, standin_thread[2];
 
 #define LOCKED(body) do { pthread_mutex_lock(&lock); CUresult r_ = OK; body; pthread_mutex_unlock(&lock); return r_; } while (0)
 #define NEEDS_CONTEXT do { if (!initialised) return NOT_INITIALIZED; if (depth == 0) return INVALID_CONTEXT; if (standin_broken) return standin_broken; } while (0)
@@ -87,8 +92,22 @@ static int holds(uint64_t a, size_t n, int kind) {
 	return p && p->kind == kind && n <= p->n - (a - p->at);
 }
 
+static void *thread(void *id) {
+	__atomic_store_n((int *)id, (int)syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+	for (;;) pause();
+	return NULL;
+}
+
+static void start_thread(int *id) {
+	pthread_t t;
+	if (!standin_threaded || *id || pthread_create(&t, NULL, thread, id)) return;
+	pthread_detach(t);
+	while (!__atomic_load_n(id, __ATOMIC_SEQ_CST)) usleep(100);
+}
+
 CUresult cuInit(unsigned int flags) {
 	standin_inits++;
+	start_thread(&standin_thread[0]);
 	if (flags) return INVALID_VALUE;
 	initialised = standin_init == OK;
 	return standin_init;
@@ -127,6 +146,7 @@ CUresult cuDeviceGetName(char *name, int len, CUdevice device) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 	if (!initialised) return NOT_INITIALIZED;
 	if (device < 0 || device >= standin_count) return INVALID_DEVICE;
+	start_thread(&standin_thread[1]);
 	LOCKED(if (!primary[device]) primary[device] = make(CONTEXT, device); *context = primary[device]);
 }
 
