@@ -247,7 +247,7 @@ func soak(r *Rank) {
 	rng := rand.New(rand.NewPCG(r.job.Seed, 2))
 	pids := make([]int64, r.Size)
 	err := cohort.Allgather(r.Comm, []int64{int64(os.Getpid())}, pids) // the victim may be through with it, and gone
-	process := r.World.Caps().Processes
+	process, library := r.World.Caps().Processes, r.World.Caps().Library != ""
 	gone, _ := halted.LoadOrStore(r.job.Dir, make(chan struct{}))
 	base := r.Comm
 	if rng.IntN(2) == 0 {
@@ -260,12 +260,15 @@ func soak(r *Rank) {
 	for k := 0; k < p.steps && err == nil; k++ {
 		r.dog.Reset(r.patience)
 		if k == p.at {
-			switch {
-			case r.Rank == p.victim:
+			if r.Rank == p.victim {
 				p.strike(r, gone.(chan struct{}), op.mem)
+			}
+			switch {
+			case r.Rank == p.victim && !(p.kind == halts && library):
 			case p.kind == pauses && process && r.Rank == (p.victim+1)%r.Size:
 				defer resume(int(pids[p.victim]))()
 			case p.kind == halts || p.ends() && !p.dies(process):
+				// So has the rank itself afterwards, where it does not hear that the others have left.
 				ctx, cancel := context.WithTimeout(context.Background(), haltDeadline)
 				defer cancel()
 				op.ctx, op.c = ctx, base.WithContext(ctx)
@@ -295,7 +298,6 @@ func soak(r *Rank) {
 		cancel()
 		p.goOn(r, base)
 	}
-	library := r.World.Caps().Library != ""
 	release := func() {
 		if p.kind != halts || r.Rank != (p.victim+1)%r.Size {
 			return
