@@ -187,7 +187,10 @@ func lockGoroutines(r *Rank) {
 		}
 	}
 	var all, begun sync.WaitGroup
-	const goroutines = 20
+	goroutines := 20
+	if r.Short {
+		goroutines = 6
+	}
 	begun.Add(goroutines)
 	for i := range goroutines {
 		all.Go(func() {

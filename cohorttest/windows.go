@@ -288,7 +288,7 @@ func windowsOfSplits(r *Rank) {
 // manyWindows makes and closes windows; nothing of them is left.
 func manyWindows(r *Rank) {
 	k := 200
-	if r.Short {
+	if r.Short || r.Size > 3 { // more ranks, more windows
 		k = 40
 	}
 	const total = 4 << 20 // of one window

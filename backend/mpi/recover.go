@@ -147,6 +147,11 @@ func (c *comm) meet(b *backend.Bound, kind int32, hold func(*meeting)) (*meeting
 		r.call = m
 		run := func() {
 			defer close(m.done)
+			if !c.reenter() {
+				m.err = c.usable()
+				return
+			}
+			defer c.leave()
 			if m.err = c.gather(kind); m.err == nil {
 				hold(m)
 			}
