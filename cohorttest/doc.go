@@ -10,8 +10,8 @@
 // That is all a backend whose ranks are processes needs too: they are the test's
 // binary again, which does a rank's part when it comes to the call.
 //
-// [Test] starts jobs of 1, 2, 3, 4, 5, 7 and 8 ranks through a [Launcher], and
-// in each runs the scenarios, one after the other: every collective in its
+// [Test] starts jobs of 1, 2, 3, 4, 5, 7 and 8 ranks, and of as many as the
+// launcher adds ([More]), through a [Launcher], and in each runs the scenarios, one after the other: every collective in its
 // three forms against an oracle that shares no code with the library, messages
 // in every order MPI allows, requests, communicators, wrong arguments,
 // mismatched calls, deadlines. Scenarios that end a job, such as a rank that is

@@ -34,6 +34,12 @@ type Smaller interface {
 	Smaller(ranks int) bool
 }
 
+// More is implemented by launchers that are tested with more numbers of ranks than others are.
+type More interface {
+	// More returns the numbers that come on top.
+	More() []int
+}
+
 // Goroutines launches ranks as goroutines of the test's process.
 type Goroutines struct{}
 

@@ -13,19 +13,28 @@ import (
 // "4ranks/Allreduce".
 func Test(t *testing.T, l Launcher) {
 	become()
-	sizes := []int{1, 2, 3, 4, 5, 7, 8}
-	if small() {
-		sizes = []int{1, 2, 3, 5}
-	}
-	if racing { // several times as slow
-		sizes = []int{2, 3}
-	}
-	if m, ok := l.(Mpiexec); ok && m.Sizes != nil {
-		sizes = m.Sizes
-	}
-	for _, n := range sizes {
+	for _, n := range sizesOf(l, small()) {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) { testRanks(t, l, n) })
 	}
+}
+
+// sizesOf returns the numbers of ranks that ranks started by l are tested with.
+func sizesOf(l Launcher, small bool) []int {
+	if m, ok := l.(Mpiexec); ok && m.Sizes != nil {
+		return m.Sizes
+	}
+	if racing { // several times as slow
+		return []int{2, 3}
+	}
+	if small {
+		return []int{1, 2, 3, 5}
+	}
+	sizes := []int{1, 2, 3, 4, 5, 7, 8}
+	if m, ok := l.(More); ok {
+		sizes = append(sizes, m.More()...)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
 }
 
 // small reports whether the matrix is to be the smaller one.

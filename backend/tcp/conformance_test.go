@@ -45,6 +45,9 @@ type brief struct{ launcher }
 
 func (brief) Smaller(n int) bool { return n != 2 && n != 5 }
 
+// More makes it every number from 1 to 8.
+func (brief) More() []int { return []int{6} }
+
 // TestConformance is all of it over sockets, as between nodes.
 func TestConformance(t *testing.T) {
 	cohorttest.Test(t, brief{launcher{env: []string{"COHORT_TCP_SHM=0"}}})
