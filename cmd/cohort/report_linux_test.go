@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -66,6 +67,9 @@ func flightRank(how string) int {
 		return 4
 	}
 	fmt.Println(err)
+	if how == "waiting" {
+		select {} // it is the signal that ends a rank
+	}
 	if world.Rank() == 0 {
 		awaitRanks(func(d *flight.Dump) bool { return !d.Dumped.IsZero() })
 		return 1
@@ -96,12 +100,18 @@ func awaitRanks(ready func(*flight.Dump) bool) {
 }
 
 func TestReport_Jobs(t *testing.T) {
+	const (
+		mismatch = `^rank 2 was in Bcast #3 while 0, 1, 3 were in Allreduce #3, waiting \d`
+		killed   = `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 wait(ed)? for \d.*: it .* after Barrier #2`
+	)
 	for _, c := range []struct {
-		how, line string
+		how, backend, line string
 	}{
-		{"mismatch", `^rank 2 was in Bcast #3 while 0, 1, 3 were in Allreduce #3, waiting \d`},
-		{"stopped", `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 waited for 2\.?\d* s: it .* after Barrier #2`},
-		{"killed", `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 wait(ed)? for \d.*: it .* after Barrier #2`},
+		{"mismatch", "shm", mismatch},
+		{"mismatch", "tcp", mismatch},
+		{"stopped", "shm", `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 waited for 2\.?\d* s: it .* after Barrier #2`},
+		{"killed", "shm", killed},
+		{"killed", "tcp", killed},
 	} {
 		if _, err := os.Stat(memoryFolder); err != nil {
 			t.Skipf("a file system in memory is needed: %v", err)
@@ -111,7 +121,7 @@ func TestReport_Jobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		status, stdout, stderr := run(t, "run", "-n", "4", "--flight", dir, exe, flightProgram, c.how)
+		status, stdout, stderr := run(t, "run", "-n", "4", "--backend", c.backend, "--flight", dir, exe, flightProgram, c.how)
 		if status == 0 || status == statusUsage {
 			t.Fatalf("%s: status %d\n%s%s", c.how, status, stdout, stderr)
 		}
@@ -130,7 +140,7 @@ func TestReport_Jobs(t *testing.T) {
 			t.Errorf("%s: status %d, report %s%s, want %s", c.how, status, report, stderr, c.line)
 		}
 		status, table, stderr := run(t, "report", "--all", "--last", "2", dir)
-		if status != 0 || strings.Count(table, "Barrier #2") < 4 || strings.Count(table, "\n") != 1+4+1+8 || strings.Count(table, ", shm;") != 4 {
+		if status != 0 || strings.Count(table, "Barrier #2") < 4 || strings.Count(table, "\n") != 1+4+1+8 || strings.Count(table, ", "+c.backend+";") != 4 {
 			t.Errorf("%s: status %d, table:\n%s%s", c.how, status, table, stderr)
 		}
 		_, text, _ := run(t, "report", "--json", dir)
@@ -146,9 +156,10 @@ func TestReport_Jobs(t *testing.T) {
 	}
 }
 
-// TestReport_LauncherKilled kills the launcher: what its ranks did last is where it was to be kept, and
-// nothing is left where it was before.
-func TestReport_LauncherKilled(t *testing.T) {
+// waitingJob starts a job of which rank 2 is in Recv, or about to be, and the others are in Allreduce. It
+// returns the folder of the ranks' files.
+func waitingJob(t *testing.T, backend, keep string) (cmd *exec.Cmd, stderr *strings.Builder, memory string) {
+	t.Helper()
 	if _, err := os.Stat(memoryFolder); err != nil {
 		t.Skipf("a file system in memory is needed: %v", err)
 	}
@@ -156,8 +167,9 @@ func TestReport_LauncherKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	cmd := cohortCommand(t, "run", "-n", "4", "--tag=false", "--flight", dir, exe, flightProgram, "waiting")
+	cmd = cohortCommand(t, "run", "-n", "4", "--backend", backend, "--tag=false", "--flight", keep, exe, flightProgram, "waiting")
+	stderr = new(strings.Builder)
+	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -165,11 +177,56 @@ func TestReport_LauncherKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	memory, err := bufio.NewReader(out).ReadString('\n')
+	memory, err = bufio.NewReader(out).ReadString('\n')
 	memory = strings.TrimSpace(memory)
 	if err != nil || filepath.Dir(memory) != memoryFolder {
 		t.Errorf("the ranks' folder is %q: %v", memory, err)
 	}
+	return cmd, stderr, memory
+}
+
+// TestReport_Quit sends SIGQUIT to a job in which nobody gets on: the ranks write their files because of it,
+// the runtime ends them, and the files say who waits for whom.
+func TestReport_Quit(t *testing.T) {
+	for _, backend := range []string{"shm", "tcp"} {
+		dir := t.TempDir()
+		cmd, errs, memory := waitingJob(t, backend, dir)
+		for begun := time.Now(); ; runtime.Gosched() {
+			dumps, _, err := flight.Read(memory)
+			if err == nil && len(dumps) == 4 && dumps[2].Ops[len(dumps[2].Ops)-1].Kind.String() == "Recv" {
+				break
+			}
+			if time.Since(begun) > patience {
+				t.Fatalf("%s: rank 2 does not come to Recv: %v", backend, err)
+			}
+		}
+		cmd.Process.Signal(syscall.SIGQUIT)
+		watchdog := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		cmd.Wait()
+		watchdog.Stop()
+		const want = `rank 2 has not come to Allreduce #3, in which 0, 1, 3 wait(ed)? for \d.*: it (is|was) in Recv from 0, tag 5`
+		said, stderr := regexp.MustCompile(`(?m)^cohort: `+want), errs.String()
+		if got := cmd.ProcessState.ExitCode(); got != 2 || !strings.Contains(stderr, "SIGQUIT: quit") || !said.MatchString(stderr) {
+			t.Errorf("%s: status %d, want 2, the stacks and %s:\n%s", backend, got, want, stderr)
+		}
+		status, report, stderr := run(t, "report", "--all", dir)
+		if status != 0 || !regexp.MustCompile("^"+want).MatchString(report) {
+			t.Errorf("%s: status %d, report %s%s, want %s", backend, status, report, stderr, want)
+		}
+		// Who hears of another's end before the signal has written because of that.
+		const because = "; written because of: "
+		quit, all := strings.Count(report, because+flight.Quit.String()), strings.Count(report, because)
+		if quit == 0 || all != 4 {
+			t.Errorf("%s: %d files were written, %d because of the signal, want 4:\n%s", backend, all, quit, report)
+		}
+	}
+}
+
+// TestReport_LauncherKilled kills the launcher: what its ranks did last is where it was to be kept, and
+// nothing is left where it was before.
+func TestReport_LauncherKilled(t *testing.T) {
+	dir := t.TempDir()
+	cmd, _, memory := waitingJob(t, "shm", dir)
 	cmd.Process.Kill()
 	cmd.Wait()
 	for begun := time.Now(); ; runtime.Gosched() {
