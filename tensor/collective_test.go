@@ -347,7 +347,8 @@ func TestCollectives(t *testing.T) {
 	})
 }
 
-// All operations of all types, and the smaller matrix of the rest, over all other backends.
+// All operations of all types, and the smaller matrix of the rest, over all other backends; and what TestOracle
+// and TestBarrier do.
 func TestCollectivesProcesses(t *testing.T) {
 	onProcesses(t, []int{1, 2, 3, 4}, "collectives")
 }
@@ -359,7 +360,9 @@ func init() {
 			return err
 		}
 		err = allTypes(l, placements[0], 7)
-		if crowded := l.size > 3; crowded { // MPI's ranks, spinning, take milliseconds for a call
+		crowded := l.size > 3 // MPI's ranks, spinning, take milliseconds for a call
+		err = errors.Join(err, oracles(world, 40), barriers(nil, world))
+		if crowded {
 			return l.close(err)
 		}
 		for _, n := range []int{1, 400} {
