@@ -59,7 +59,7 @@ func (c *comm) Diagnostics() []string {
 	lines := []string{
 		fmt.Sprintf("library: %s (%s)", p.lib.Name(), p.lib.Path),
 		fmt.Sprintf("ABI: %v, MPI %s, thread level %v", p.lib.ABI, p.lib.Version, p.level),
-		"takes a GPU's memory, as it says: " + p.caps.DeviceMemory,
+		"takes a GPU's memory: " + p.caps.DeviceMemory + " (" + p.whyDevice + ")",
 	}
 	for _, s := range p.settings {
 		lines = append(lines, s.String())

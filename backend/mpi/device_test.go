@@ -3,6 +3,7 @@
 package mpi
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -50,22 +51,77 @@ func TestDeviceColls(t *testing.T) {
 	}
 }
 
-// What is asked for, and the thread level, count more than what the library says.
+// Device memory is taken where the library says so and has it switched on; what was asked for, and the thread
+// level, count more. What the variables mean is from the libraries' manuals.
 func TestDeviceMemory(t *testing.T) {
+	type env = variables
+	const level = libmpi.Multiple
 	for _, c := range []struct {
-		asked  string
-		says   int
-		level  libmpi.Level
-		polled bool
-		want   string
+		vendor, version string
+		env             env
+		asked           string
+		says            int
+		level           libmpi.Level
+		polled          bool
+		want, why       string
 	}{
-		{"", 1, libmpi.Multiple, false, "yes"}, {"on", 1, libmpi.Serialized, false, "yes"}, {"auto", 0, libmpi.Multiple, false, "no"},
-		{"on", 0, libmpi.Multiple, false, "no"}, {"", -1, libmpi.Multiple, false, "unknown"}, {"off", 1, libmpi.Multiple, false, "no"},
-		{"", 1, libmpi.Funneled, false, "no"}, {"", 1, libmpi.Multiple, true, "no"},
+		{"MPICH", "4.0.2", nil, "", 1, level, false, "yes", "it says"},
+		{"MPICH", "4.0.2", nil, "on", 1, libmpi.Serialized, false, "yes", "it says"},
+		{"MPICH", "4.0.2", nil, "auto", 0, level, false, "no", "it says"},
+		{"MPICH", "4.0.2", nil, "on", 0, level, false, "no", "it says"},
+		{"MPICH", "4.0.2", nil, "", -1, level, false, "unknown", "does not say"},
+		{"MPICH", "4.0.2", nil, "off", 1, level, false, "no", "CUDA is off"},
+		{"MPICH", "4.0.2", nil, "", 1, libmpi.Funneled, false, "no", "funneled"},
+		{"MPICH", "4.0.2", nil, "", 1, level, true, "no", "serialized"},
+		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "0"}, "", 1, level, false, "no", "MPIR_CVAR_ENABLE_GPU=0"},
+		{"MPICH", "3.4.1", env{"MPICH_ENABLE_GPU": "0"}, "", -1, level, false, "no", "MPICH_ENABLE_GPU=0"},
+		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1", "MPICH_ENABLE_GPU": "0"}, "", 1, level, false, "no", "MPICH_ENABLE_GPU=0"},
+		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1"}, "", -1, level, false, "unknown", "does not say"}, // it may be built without
+		{"MPICH", "4.0.2", env{"MV2_USE_CUDA": "0", "I_MPI_OFFLOAD": "0", "OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it says"},
+		// Before 5.0 Open MPI says how it was built.
+		{"Open MPI", "4.1.4", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
+		{"Open MPI", "4.1.4", nil, "on", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
+		{"Open MPI", "", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
+		{"IBM Spectrum MPI", "10.4", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", 1, level, false, "yes", "it says"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "true"}, "on", 1, level, false, "yes", "it says"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_mpi_cuda_support": "1"}, "", 1, level, false, "yes", "it says"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", 0, level, false, "no", "it says"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "off", 1, level, false, "no", "CUDA is off"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "0"}, "on", 1, level, false, "no", "OMPI_MCA_opal_cuda_support=0"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "false"}, "", 1, level, false, "no", "OMPI_MCA_opal_cuda_support=false"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1", "OMPI_MCA_mpi_cuda_support": "0"}, "", 1, level, false, "no", "mpi_cuda_support=0"},
+		{"Open MPI", "4.1.4", nil, "", -1, level, false, "unknown", "does not say"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", -1, level, false, "unknown", "does not say"},
+		{"Open MPI", "5.0.10", nil, "", 1, level, false, "yes", "it says"},
+		{"Open MPI", "5.0.10", nil, "", -1, level, false, "unknown", "does not say"},
+		{"Open MPI", "5.0.10", env{"OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it says"}, // which it no longer has
+		// Libraries that are off by themselves, and of which most cannot be asked.
+		{"Cray MPICH", "8.1.25.17", nil, "", -1, level, false, "no", "set MPICH_GPU_SUPPORT_ENABLED=1"},
+		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "0"}, "", -1, level, false, "no", "MPICH_GPU_SUPPORT_ENABLED=0"},
+		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "1"}, "", -1, level, false, "no", "libmpi_gtl_cuda.so"},
+		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "1", "mapped": "libmpi_gtl_hsa.so.0"}, "", -1, level, false, "no", "libmpi_gtl_cuda.so"},
+		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "1", "mapped": "libmpi_gtl_cuda.so.0"}, "on", -1, level, false, "yes", "MPICH_GPU_SUPPORT_ENABLED=1"},
+		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "1", "mapped": "libmpi_gtl_cuda.so.0"}, "off", -1, level, false, "no", "CUDA is off"},
+		{"Intel MPI", "2021.18", nil, "", -1, level, false, "no", "set I_MPI_OFFLOAD=1"},
+		{"Intel MPI", "2021.18", nil, "", 1, level, false, "no", "set I_MPI_OFFLOAD=1"},
+		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "0"}, "", -1, level, false, "no", "I_MPI_OFFLOAD=0"},
+		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1"}, "", -1, level, false, "unknown", "set I_MPI_OFFLOAD_MODE=cuda"},
+		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1", "I_MPI_OFFLOAD_MODE": "level_zero"}, "", -1, level, false, "unknown", "set I_MPI_OFFLOAD_MODE=cuda"},
+		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1", "I_MPI_OFFLOAD_MODE": "cuda"}, "", -1, level, false, "yes", "I_MPI_OFFLOAD=1"},
+		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1"}, "", 1, level, false, "yes", "it says"},
+		{"MVAPICH", "2.3.7", nil, "", 1, level, false, "no", "set MV2_USE_CUDA=1"},
+		{"MVAPICH", "2.3.7", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "yes", "MV2_USE_CUDA=1"},
+		{"MVAPICH", "2.3.7", env{"MV2_USE_CUDA": "1"}, "", 0, level, false, "no", "it says"},
+		{"MVAPICH", "3.0", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "unknown", "does not say"}, // which it no longer has
 	} {
-		p := &process{level: c.level, polled: c.polled}
-		if got := p.deviceMemory(c.asked, c.says); got != c.want {
-			t.Errorf("asked %q, the library says %d, level %v, polled %v: %s, want %s", c.asked, c.says, c.level, c.polled, got, c.want)
+		m := makerOf("", c.vendor, parseRelease(c.version))
+		p := &process{level: c.level, polled: c.polled, maker: m, quirks: quirksIn(m, parseRelease(c.version))}
+		around := surroundings{c.env.lookup, func(file string) bool { return strings.HasPrefix(c.env["mapped"], file) }}
+		got, why := p.deviceMemory(c.asked, c.says, around)
+		if got != c.want || !strings.Contains(why, c.why) {
+			t.Errorf("%s %s with %v: asked %q, the library says %d, level %v, polled %v: %s because %q, want %s because %q",
+				c.vendor, c.version, c.env, c.asked, c.says, c.level, c.polled, got, why, c.want, c.why)
 		}
 	}
 }

@@ -156,7 +156,9 @@ func (p *process) load(cfg Config) error {
 			if vendor == "" {
 				vendor, version = l.Vendor, l.Version
 			}
-			p.quirks = quirksOf(familyName(mpifind.Family(lib.ABI)), vendor, version)
+			r := parseRelease(version)
+			p.maker = makerOf(familyName(mpifind.Family(lib.ABI)), vendor, r)
+			p.quirks = quirksIn(p.maker, r)
 			return nil
 		}
 		failed = append(failed, fmt.Sprintf("%v: %v", l, err))
@@ -264,7 +266,8 @@ func (p *process) join(cfg Config) (*comm, error) {
 		return nil, err
 	}
 	p.caps = p.describe()
-	p.caps.DeviceMemory, p.caps.DeviceColls = p.deviceMemory(cfg.Settings.CUDA, libmpi.CUDA()), p.deviceColls()
+	p.caps.DeviceMemory, p.whyDevice = p.deviceMemory(cfg.Settings.CUDA, libmpi.CUDA(), surroundings{os.LookupEnv, inProcess})
+	p.caps.DeviceColls = p.deviceColls()
 	c.begin()
 	return c, nil
 }

@@ -15,6 +15,7 @@ type process struct {
 	level  libmpi.Level
 	maxTag int
 	folds  folds
+	maker  maker
 	quirks quirks
 	owned  bool // MPI was initialised here, and is finalized here
 	thread *thread
@@ -45,6 +46,8 @@ type process struct {
 	ops      ops
 	settings []Setting
 	caps     backend.Caps
+
+	whyDevice string // why caps.DeviceMemory is what it is
 }
 
 // keep keeps the buffers of a collective that failed: receives of it may be pending.

@@ -28,6 +28,7 @@ const (
 	quirkSignals                              // signal handlers are replaced, in ways that break a Go program
 	quirkULFM                                 // the functions of ULFM end the process
 	quirkCUDACrash                            // asking for CUDA is a crash where the library was built without
+	quirkBuiltCUDA                            // asked whether it takes device memory, it says how it was built
 )
 
 // quirk is a defect or trap of some libraries' versions.
@@ -231,6 +232,12 @@ var quirkTable = []quirk{
 		wrong:    "OMPI_MCA_opal_cuda_support=1 crashes MPI_Init of a library that was built without CUDA",
 		does:     "does not set it; Config.CUDA \"on\" needs it in the environment",
 		evidence: "measured with 4.1.4",
+	},
+	{
+		kind: quirkBuiltCUDA, vendor: anyOpenMPI, before: "5.0",
+		wrong:    "MPIX_Query_cuda_support says whether the library was built with CUDA, not whether it is on: builds that have it off by a file of parameters, such as conda's, say yes, and crash on a device's memory",
+		does:     "takes its yes for one only where OMPI_MCA_opal_cuda_support (or OMPI_MCA_mpi_cuda_support) in the environment is on",
+		evidence: "the code of 4.1 (ompi/mpiext/cuda returns OPAL_CUDA_SUPPORT), and the parameters of conda-forge's package; a build with CUDA was not tried",
 	},
 }
 

@@ -1,0 +1,142 @@
+//go:build cgo && linux && (amd64 || arm64) && !cohort_nocuda
+
+package mpi_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/tensor"
+)
+
+// awareTool makes a library say that it takes device memory, and says which long buffers its Bcast and
+// Allreduce get. What switches Open MPI on is taken away from it: Debian's crashes.
+const awareTool = `
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int MPIX_Query_cuda_support(void) { return 1; }
+int MPIX_GPU_query_support(int type, int *flag) { *flag = type == 0; return 0; }
+int MPI_Init_thread(int *c, char ***v, int want, int *got) { unsetenv("OMPI_MCA_opal_cuda_support"); return PMPI_Init_thread(c, v, want, got); }
+static void see(const char *op, const void *b, int n, MPI_Datatype t) {
+	int size, rank;
+	char line[100];
+	PMPI_Type_size(t, &size);
+	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	if (n > 4096 / size) fwrite(line, 1, snprintf(line, sizeof line, "%s%d %p\n", op, rank, b), stdout), fflush(stdout);
+}
+int MPI_Bcast(void *b, int n, MPI_Datatype t, int root, MPI_Comm c) { see("bcast", b, n, t); return PMPI_Bcast(b, n, t, root, c); }
+int MPI_Allreduce(const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c) { see("allreduce", r, n, t); return PMPI_Allreduce(s, r, n, t, op, c); }
+`
+
+// Rank 0 has the library as it is, rank 1 is not to use CUDA, and on rank 2 it is not switched on.
+const ompiCUDA = "OMPI_MCA_opal_cuda_support"
+
+func setDevices() error {
+	switch cmp.Or(os.Getenv("PMI_RANK"), os.Getenv("OMPI_COMM_WORLD_RANK")) {
+	case "0":
+		return nil
+	case "1":
+		return os.Setenv("COHORT_MPI_CUDA", "off")
+	}
+	return errors.Join(os.Setenv("MPIR_CVAR_ENABLE_GPU", "0"), os.Unsetenv(ompiCUDA))
+}
+
+// onDevices has the ranks reduce and broadcast a tensor on a device, and says where it is.
+func onDevices(w *cohort.Comm) error {
+	for _, line := range w.Diagnostics() {
+		if text, ok := strings.CutPrefix(line, "takes a GPU's memory: "); ok {
+			say("takes%d %s", w.Rank(), text)
+		}
+	}
+	say("caps%d %s", w.Rank(), w.Caps().DeviceMemory)
+	dev, err := tensor.CUDA(0)
+	if err != nil {
+		return err
+	}
+	c, err := tensor.NewComm(w, nil)
+	if err != nil {
+		return err
+	}
+	const n, ranks = 5000, 3
+	host := make([]float64, n)
+	for i := range host {
+		host[i] = float64(w.Rank()*n + i)
+	}
+	from, err := tensor.Of(host, n)
+	if err != nil {
+		return err
+	}
+	t, err := tensor.NewOn[float64](dev, n)
+	if err != nil {
+		return err
+	}
+	say("tensor%d %#x", w.Rank(), t.Address())
+	if err := errors.Join(tensor.Copy(t, from), tensor.Allreduce(c, t, t, tensor.Sum), tensor.Copy(from, t)); err != nil {
+		return err
+	}
+	for i, v := range host {
+		if want := float64(ranks*i + n*(0+1+2)); v != want {
+			return fmt.Errorf("the sum has %v at %d, want %v", v, i, want)
+		}
+		host[i] = float64((w.Rank() + 1) * i)
+	}
+	if err := errors.Join(tensor.Copy(t, from), tensor.Bcast(c, t, 1), tensor.Copy(from, t)); err != nil {
+		return err
+	}
+	for i, v := range host {
+		if want := float64(2 * i); v != want {
+			return fmt.Errorf("rank 1 has sent %v at %d, want %v", v, i, want)
+		}
+	}
+	return errors.Join(t.Close(), c.Close())
+}
+
+// TestDevicesDirect checks that a library which takes device memory gets it, and that it is not given where the
+// library may have it off, or it was asked not to. The devices are a stand-in's, whose memory the host can read.
+func TestDevicesDirect(t *testing.T) {
+	program("devices", func() error {
+		if err := setDevices(); err != nil {
+			return err
+		}
+		return with(onDevices)
+	})
+	source, err := os.ReadFile("../../internal/accel/cuda/testdata/standin.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := compiledC(t, "gcc", string(source), "libcuda.so.1", "-shared", "-fPIC", "-lpthread")
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			launcher(t, name)
+			aware := compiledC(t, "mpicc."+name, awareTool, "aware.so", "-shared", "-fPIC")
+			e := start(t, name, 3, "devices", "LD_PRELOAD="+aware, "LD_LIBRARY_PATH="+filepath.Dir(driver), ompiCUDA+"=1").must(t)
+			off := map[string]string{"mpich": "MPIR_CVAR_ENABLE_GPU=0", "openmpi": "set " + ompiCUDA + "=1"}[name]
+			for rank, want := range []struct{ takes, why string }{{"yes", "it says"}, {"no", "CUDA is off"}, {"no", off}} {
+				of := func(what string) []string { return e.lines(fmt.Sprint(what, rank)) }
+				if got := of("caps"); !slices.Equal(got, []string{want.takes}) {
+					t.Errorf("rank %d: device memory is taken: %q, want %s", rank, got, want.takes)
+				}
+				if got := of("takes"); len(got) != 1 || !strings.HasPrefix(got[0], want.takes+" (") || !strings.Contains(got[0], want.why) {
+					t.Errorf("rank %d: the diagnostics have %q, want %s because %s", rank, got, want.takes, want.why)
+				}
+				for _, coll := range []string{"bcast", "allreduce"} {
+					at, got := of("tensor"), of(coll)
+					if len(at) != 1 || len(got) != 1 || (at[0] == got[0]) != (want.takes == "yes") {
+						t.Errorf("rank %d: the tensor is at %q, %s gets %q, and device memory is taken: %s", rank, at, coll, got, want.takes)
+					}
+				}
+			}
+			if t.Failed() {
+				t.Log(e.out)
+			}
+		})
+	}
+}
