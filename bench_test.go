@@ -12,7 +12,7 @@ import (
 // SPI.
 type discard struct{ backend.Comm }
 
-func (discard) OnWait(func()) {} // nothing waits
+func (discard) OnWait(_, _ func()) {} // nothing waits
 
 func (discard) Rank() int { return 0 }
 func (discard) Size() int { return 2 }

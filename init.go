@@ -86,7 +86,7 @@ func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 	j.fly = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
 	if a, ok := bc.(backend.Announcer); ok {
 		j.fly.Sparse()
-		a.OnWait(j.fly.Stamp)
+		a.OnWait(j.fly.Stamp, j.fly.StampAll)
 	}
 	for _, d := range makers {
 		j.fly.Type(d.ID, d.Name)

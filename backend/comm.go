@@ -268,10 +268,10 @@ type Flusher interface {
 // that is said soon.
 type Announcer interface {
 	// OnWait has f called by every operation of the job that has looked in vain for what it needs, in
-	// its goroutine, before that sleeps for the first time; or, where it waits out of sight in a
-	// library, in any goroutine soon after. It is set before the first operation, on the job's first
-	// communicator. f is quick, and calls nothing of the backend.
-	OnWait(f func())
+	// its goroutine, before that sleeps for the first time; and all now and then, by a goroutine of
+	// its own, where operations wait out of sight in a library. It is set before the first operation,
+	// on the job's first communicator. The functions are quick, and call nothing of the backend.
+	OnWait(f, all func())
 }
 
 // Diagnoser is implemented by a Comm that has to tell what it found and set when

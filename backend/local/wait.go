@@ -89,7 +89,7 @@ func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
 }
 
 // OnWait implements backend.Announcer.
-func (c *Comm) OnWait(f func()) { c.me.onWait = f }
+func (c *Comm) OnWait(f, _ func()) { c.me.onWait = f }
 
 // waits says that an operation of the rank begins to wait.
 func (r *rank) waits() {

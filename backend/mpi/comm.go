@@ -45,6 +45,9 @@ type comm struct {
 // ended is why a communicator cannot be used.
 type ended struct{ err error }
 
+// closed is the state of a communicator that Close was called on, of its own or of the world.
+var closed = &ended{&backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator is closed"}}
+
 func (c *comm) Rank() int          { return c.rank }
 func (c *comm) Size() int          { return c.size }
 func (c *comm) Caps() backend.Caps { return c.p.caps }
@@ -100,7 +103,7 @@ func (c *comm) leave() { c.inside.Add(-1) }
 // reenter is enter for what is done on a broken communicator too. false: it is closed.
 func (c *comm) reenter() bool {
 	c.inside.Add(1)
-	if s := c.state.Load(); s != nil && backend.Code(s.err) == backend.Code(backend.ErrClosed) {
+	if c.state.Load() == closed {
 		c.leave()
 		return false
 	}
@@ -140,6 +143,9 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 		return nil, c.fault(code)
 	}
 	d.begin()
+	if err := d.usable(); err != nil { // the world was closed meanwhile
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -151,24 +157,27 @@ func (c *comm) begin() {
 // Close releases the communicator; on the world it ends MPI, which waits for the
 // other ranks to do the same.
 func (c *comm) Close() error {
-	closed := &ended{&backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator is closed"}}
-	for {
-		s := c.state.Load()
-		if s != nil && s.err != nil && backend.Code(s.err) == backend.Code(backend.ErrClosed) {
+	if c.isWorld {
+		if c.state.Swap(closed) == closed {
 			return nil
 		}
-		if c.state.CompareAndSwap(s, closed) {
-			break
-		}
+		c.drop(closed.err)
+		c.p.engine.remove(c)
+		return c.p.finalize(c)
+	}
+	world := c.p.world
+	if !world.reenter() {
+		return nil // the world's Close has closed it
+	}
+	defer world.leave()
+	if c.state.Swap(closed) == closed {
+		return nil
 	}
 	c.drop(closed.err)
 	c.p.engine.remove(c)
 	if !c.left(grace) {
 		c.leaked.Store(true)
 		c.p.engine.linger(c)
-	}
-	if c.isWorld {
-		return c.p.finalize(c)
 	}
 	// Messages of a broken communicator may still be under way: what is made next
 	// must not get its context. What a call is in stays as it is.

@@ -24,6 +24,7 @@ type engine struct {
 	comms []*comm      // that can have guarded receives; never changed, but replaced
 	leaks int          // communicators that could not be freed
 	inUse []*comm      // of these, those that a call was in when they were closed
+	ended bool         // the world is closed, and so is every communicator
 	stuck atomic.Int32 // blocking calls that were given up
 	next  int          // where the next round of tests begins
 	at    [batch]int32
@@ -40,7 +41,32 @@ type engine struct {
 func (e *engine) add(c *comm) {
 	e.mu.Lock()
 	e.comms = append(slices.Clip(e.comms), c)
+	ended := e.ended
 	e.mu.Unlock()
+	if ended {
+		e.shut(c)
+	}
+}
+
+// shut closes a communicator that MPI ends with.
+func (e *engine) shut(c *comm) {
+	if c.state.Swap(closed) == closed {
+		return
+	}
+	c.drop(closed.err)
+	e.linger(c)
+	e.leak()
+}
+
+// shutAll closes those that nobody has closed, and those that are made from now on.
+func (e *engine) shutAll() {
+	e.mu.Lock()
+	e.ended = true
+	comms := e.comms
+	e.mu.Unlock()
+	for _, c := range comms {
+		e.shut(c)
+	}
 }
 
 func (e *engine) remove(c *comm) {
@@ -55,6 +81,13 @@ func (e *engine) leak() {
 	e.mu.Unlock()
 }
 
+// leaked reports whether there are communicators that could not be freed.
+func (e *engine) leaked() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leaks > 0
+}
+
 // linger notes a communicator that is closed while a call is in it.
 func (e *engine) linger(c *comm) {
 	e.mu.Lock()
@@ -65,15 +98,18 @@ func (e *engine) linger(c *comm) {
 // left waits until no call is in a communicator that is closed any more, and reports
 // whether it came to that in time.
 func (e *engine) left(within time.Duration) bool {
-	e.mu.Lock()
-	comms := e.inUse
-	e.mu.Unlock()
-	for _, c := range comms {
-		if !c.left(within) {
+	for end, i := time.Now().Add(within), 0; ; i++ {
+		e.mu.Lock()
+		if i == len(e.inUse) {
+			e.mu.Unlock()
+			return true
+		}
+		c := e.inUse[i]
+		e.mu.Unlock()
+		if !c.left(time.Until(end)) {
 			return false
 		}
 	}
-	return true
 }
 
 // kept are the operations that the library still had when a world was closed: their
@@ -107,13 +143,19 @@ func (e *engine) watch(o *op) {
 	e.mu.Lock()
 	e.reqs = append(e.reqs, o.h)
 	e.ops = append(e.ops, o)
+	if e.closing.Load() {
+		kept.mu.Lock()
+		kept.ops = append(kept.ops, o)
+		kept.mu.Unlock()
+	}
 	e.mu.Unlock()
 }
 
 // finished is an operation that MPI says is complete.
 type finished struct {
-	o  *op
-	st libmpi.Status
+	o   *op
+	st  libmpi.Status
+	err error // what the status says
 }
 
 // poll makes what progress is possible, trying up to so many times while there is
@@ -164,10 +206,13 @@ func (e *engine) poll(spins int) {
 	var open finished // one of those that are not complete; by value, so that none is allocated
 	n = 0
 	for i := range done {
-		f := finished{e.ops[from+int(e.at[i])], e.st[i]}
-		if f.st.Error != 0 && libmpi.Undecided(f.st.Error) {
-			open = f
-			continue
+		f := finished{o: e.ops[from+int(e.at[i])], st: e.st[i]}
+		if f.st.Error != 0 {
+			f.err = libmpi.Error(f.st.Error) // here: once the lock is free MPI may be finalized
+			if libmpi.Undecided(f.st.Error) {
+				open = f
+				continue
+			}
 		}
 		f.o.h = e.reqs[from+int(e.at[i])]
 		e.at[n], fin[n] = e.at[i], f
@@ -176,11 +221,11 @@ func (e *engine) poll(spins int) {
 	e.take(fin[:n], from)
 	e.mu.Unlock()
 	for i := range n {
-		fin[i].o.finish(&fin[i].st)
+		fin[i].o.finish(&fin[i].st, fin[i].err)
 	}
 	if open.o != nil {
 		// Still the library's, and so is its buffer: what the communicator is broken with ends it here.
-		_ = open.o.c.heard(libmpi.Error(open.st.Error))
+		_ = open.o.c.heard(open.err)
 	}
 }
 

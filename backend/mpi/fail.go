@@ -44,7 +44,7 @@ func (c *comm) Break(err error) {
 // already, or is closed.
 func (c *comm) breaks(err error) bool {
 	f := asFault(err)
-	if !c.broken.CompareAndSwap(nil, f) {
+	if c.state.Load() == closed || !c.broken.CompareAndSwap(nil, f) {
 		return false
 	}
 	c.state.CompareAndSwap(nil, &ended{&backend.Broken{Cause: f}})

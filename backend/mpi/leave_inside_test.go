@@ -6,18 +6,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-// slowTool is a tool that makes calls whose tag is 1000 and some late by so many ms, as a
-// busy machine may that does not run a thread for a while.
+// slowTool is a tool that makes calls whose tag is 1000 and some late by so many ms, and
+// those that free if it is told to, as a busy machine may that does not run a thread for a
+// while.
 const slowTool = `
 #include <mpi.h>
+#include <stdlib.h>
 #include <unistd.h>
 static void late(int tag) { if (tag > 1000 && tag < 2000) usleep((tag - 1000) * 1000); }
+static void late_free(void) { if (getenv("LATE_FREE")) usleep(100000); }
+int MPI_Comm_free(MPI_Comm *c) { late_free(); return PMPI_Comm_free(c); }
+int MPI_Win_free(MPI_Win *w) { late_free(); return PMPI_Win_free(w); }
+int MPI_Issend(const void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Issend(b, n, t, r, tag, c, q); }
 int MPI_Irecv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Irecv(b, n, t, r, tag, c, q); }
 int MPI_Isend(const void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Isend(b, n, t, r, tag, c, q); }
 int MPI_Improbe(int r, int tag, MPI_Comm c, int *f, MPI_Message *m, MPI_Status *s) { late(tag); return PMPI_Improbe(r, tag, c, f, m, s); }
@@ -90,6 +98,42 @@ func TestCloseInside(t *testing.T) {
 		}
 		return during(w, 200*time.Millisecond, func(tag int) error { return calls[0].do(w, tag) })
 	})
+	// A message that nobody will receive is sent while the world is closed.
+	program("owes", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		err = during(w, 200*time.Millisecond, func(tag int) error { return calls[1].do(w, tag) })
+		w = nil
+		for range 2 {
+			runtime.GC() // of what is pinned
+		}
+		if errors.Is(err, cohort.ErrBroken) && strings.Contains(err.Error(), "MPI_Finalize") {
+			return nil // which waits for the message
+		}
+		return err
+	})
+	// Others close what the world's Close closes too.
+	program("frees", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		d, err := w.Dup()
+		if err != nil {
+			return err
+		}
+		win, err := cohort.AllocateShared[int](w, 1)
+		if err != nil {
+			return err
+		}
+		ended := make(chan error, 2)
+		go func() { ended <- d.Close() }()
+		go func() { ended <- win.Close() }()
+		time.Sleep(50 * time.Millisecond)
+		return errors.Join(w.Close(), <-ended, <-ended)
+	})
 	// What can end early ends.
 	program("listens", func() error {
 		w, err := cohort.Init(background, nil)
@@ -134,6 +178,8 @@ func TestCloseInside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tool := compiledC(t, "mpicc."+name, slowTool, "slow.so", "-shared", "-fPIC")
 			start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
+			start(t, name, 2, "owes", "LD_PRELOAD="+tool).must(t)
+			start(t, name, 2, "frees", "LD_PRELOAD="+tool, "LATE_FREE=1").must(t)
 			start(t, name, 2, "listens").must(t)
 			start(t, name, 2, "stays").failed(t, "MPI is not finalized", "blocking call")
 		})

@@ -69,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	if err := p.alone(launcher); err != nil {
-		p.leave("")
+		p.leave("", true)
 		return nil, err
 	}
 	// After another failure MPI is not finalized: the other ranks may not come.
@@ -215,7 +215,7 @@ func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
 	given := p.level
 	p.level = min(given, want)
 	if given < min(want, libmpi.Serialized) {
-		p.leave("")
+		p.leave("", true)
 		return initFault("%s gives thread level %v, %v was asked for: set COHORT_MPI_THREAD=%v if the program communicates "+
 			"from one goroutine, or use another library", p.lib.Name(), given, want, given)
 	}
@@ -253,6 +253,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 	p.ops.init(p.quirks)
 	p.sound = newSound(p.quirks)
 	c := &comm{p: p, rank: rank, size: size, isWorld: true, world: make([]int, size)}
+	p.world = c
 	for r := range c.world {
 		c.world[r] = r
 	}
@@ -328,11 +329,15 @@ func (p *process) describe() backend.Caps {
 
 // finalize ends MPI with the world's Close: all ranks come, or it waits.
 func (p *process) finalize(c *comm) error {
+	p.engine.shutAll()
+	// A call that another goroutine was about to make has been made by then; one that
+	// waits for a message may never end.
+	free := libmpi.MayCall() && p.engine.stuck.Load() == 0 && c.left(leaveFor) && p.engine.left(leaveFor)
 	p.settle()
 	p.sampler.stop()
 	p.engine.stop()
 	p.engine.keep()
-	if p.engine.leaks == 0 && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
+	if free && !p.engine.leaked() && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
 		c.data.Free()
 		c.ctl.Free()
 		p.types.free()
@@ -345,7 +350,7 @@ func (p *process) finalize(c *comm) error {
 	case s != nil:
 		why = "the world was broken: " + s.Error()
 	}
-	return p.leave(why)
+	return p.leave(why, free)
 }
 
 // settle gives what was given up a moment to complete.
@@ -362,21 +367,28 @@ func (p *process) settle() {
 	}
 }
 
-// leave finalizes MPI if it was initialised here. That may never end if there is a
-// reason why.
-func (p *process) leave(why string) error {
-	if !p.owned {
+// leave finalizes MPI if it was initialised here, and no call is in it: free. That may
+// never end if there is a reason why.
+func (p *process) leave(why string, free bool) error {
+	if !p.owned && (free || !libmpi.MayCall()) {
 		return nil
 	}
 	if !libmpi.MayCall() {
 		return libmpi.Error(libmpi.Thread)
 	}
+	inside := ""
+	switch {
+	case p.engine.stuck.Load() > 0:
+		inside = "a blocking call that was given up is still in the library"
+	case !free:
+		inside = "a blocking call of another goroutine is still in the library (a receive or probe of a handle of WithContext would have ended)"
+	}
+	if inside != "" && !p.owned {
+		return &backend.Fault{Sentinel: backend.ErrBroken, Text: inside}
+	}
 	p.owned = false
-	// A call that another goroutine was about to make has been made by then; one that
-	// waits for a message may never end.
-	if !p.engine.left(leaveFor) || p.engine.stuck.Load() > 0 {
-		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: a blocking call is still in the library (one of a handle of WithContext would have ended); " +
-			"the launcher may report this process as failed"}
+	if inside != "" {
+		return &backend.Fault{Sentinel: backend.ErrBroken, Text: "MPI is not finalized: " + inside + "; the launcher may report this process as failed"}
 	}
 	var code libmpi.Code
 	if p.thread == nil {

@@ -166,8 +166,11 @@ func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
 	case code != 0 && st.Flag == 0:
 		o.complete(backend.Status{}, c.fault(code))
 	case st.Flag != 0:
-		st.Error = code
-		o.finish(st)
+		var err error
+		if code != 0 {
+			err = libmpi.Error(code)
+		}
+		o.finish(st, err)
 	default:
 		c.p.engine.watch(o)
 		if err := c.usable(); err != nil { // broken in between

@@ -39,6 +39,7 @@ type process struct {
 
 	nodes    []int    // node of each world rank
 	hosts    []string // name of each node; until the ranks have agreed, of this one
+	world    *comm
 	engine   engine
 	sampler  sampler
 	sound    sound

@@ -146,7 +146,6 @@ func (c *comm) meet(b *backend.Bound, kind int32, hold func(*meeting)) (*meeting
 		m := &meeting{kind: kind, done: make(chan struct{})}
 		r.call = m
 		run := func() {
-			defer close(m.done)
 			if !c.reenter() {
 				m.err = c.usable()
 				return
@@ -158,11 +157,13 @@ func (c *comm) meet(b *backend.Bound, kind int32, hold func(*meeting)) (*meeting
 		}
 		if c.p.level < libmpi.Multiple { // no other call may be made meanwhile
 			run()
+			close(m.done)
 		} else {
 			c.p.engine.stuck.Add(1) // while it is there MPI cannot be finalized
 			go func() {
-				defer c.p.engine.stuck.Add(-1)
 				run()
+				c.p.engine.stuck.Add(-1)
+				close(m.done)
 			}()
 		}
 	}

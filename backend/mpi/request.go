@@ -55,12 +55,11 @@ func (o *op) pinned(b []byte) {
 
 var truncateCode = backend.Code(backend.ErrTruncate)
 
-// finish completes an operation that MPI says is complete.
-func (o *op) finish(st *libmpi.Status) {
-	var err error
+// finish completes an operation that MPI says is complete, with an error if there is one.
+func (o *op) finish(st *libmpi.Status, err error) {
 	switch {
-	case st.Error != 0:
-		err = o.c.heard(libmpi.Error(st.Error))
+	case err != nil:
+		err = o.c.heard(err)
 		if backend.Code(err) == truncateCode {
 			if o.c.p.blind {
 				st.Bytes = -1

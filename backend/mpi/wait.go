@@ -70,7 +70,7 @@ func (w *wait) pause(c *comm) error {
 // sampler says of operations that they wait: those that wait here, and those that the
 // library waits in, by looking now and then.
 type sampler struct {
-	f         func()
+	f, all    func()
 	end, over chan struct{}
 }
 
@@ -78,8 +78,8 @@ type sampler struct {
 const sampleEvery = 50 * time.Millisecond
 
 // OnWait implements backend.Announcer.
-func (c *comm) OnWait(f func()) {
-	c.p.sampler = sampler{f, make(chan struct{}), make(chan struct{})}
+func (c *comm) OnWait(f, all func()) {
+	c.p.sampler = sampler{f, all, make(chan struct{}), make(chan struct{})}
 	go c.p.sampler.run()
 }
 
@@ -90,7 +90,7 @@ func (s *sampler) run() {
 	for {
 		select {
 		case <-t.C:
-			s.f()
+			s.all()
 		case <-s.end:
 			return
 		}
@@ -103,7 +103,7 @@ func (s *sampler) waits() {
 	}
 }
 
-// stop ends the looking; nothing is said any more when it returns.
+// stop ends the looking.
 func (s *sampler) stop() {
 	if s.f != nil {
 		close(s.end)

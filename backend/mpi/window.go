@@ -70,6 +70,11 @@ func (m *memory) Close() error {
 	if m.mem == nil {
 		return nil
 	}
+	if !m.c.reenter() {
+		m.Abandon()
+		return nil
+	}
+	defer m.c.leave()
 	m.mem = nil
 	if code := m.win.Free(); code != 0 {
 		return m.c.fault(code)

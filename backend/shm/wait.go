@@ -149,7 +149,7 @@ func (e *engine) sleep(b *backend.Bound, p backend.Pending, start time.Time) boo
 }
 
 // OnWait implements backend.Announcer.
-func (c *comm) OnWait(f func()) { c.e.onWait = f }
+func (c *comm) OnWait(f, _ func()) { c.e.onWait = f }
 
 // Wake implements backend.Comm.
 func (c *comm) Wake() { c.e.wakeAll() }

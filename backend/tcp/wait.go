@@ -76,7 +76,7 @@ func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 }
 
 // OnWait implements backend.Announcer.
-func (c *comm) OnWait(f func()) { c.e.onWait = f }
+func (c *comm) OnWait(f, _ func()) { c.e.onWait = f }
 
 // announce says that an operation begins to wait.
 func (e *engine) announce() {

@@ -50,7 +50,7 @@ type Ring struct {
 const sparsely = 4 // a power of 2
 
 // Sparse has BeginSparse take the time of every fourth operation only, for a rank whose operations
-// call Stamp before they wait. It is called before the first.
+// call Stamp before they wait, or that calls StampAll often. It is called before the first.
 func (r *Ring) Sparse() { r.skip = sparsely - 1 }
 
 // openTries is how many records of operations under way a new one passes over.
@@ -137,7 +137,7 @@ func (r *Ring) EndTimed(t Ticket) {
 }
 
 // Fail notes that an operation has ended now with an error of that code.
-// One of a sparse ring that has no time has not waited: it has failed at once.
+// One of a sparse ring that has no time has not waited, or not for long: it has failed at once.
 func (r *Ring) Fail(t Ticket, code uint8) {
 	if t != 0 && r.skip != 0 {
 		r.stamp(uint64(t), now())
@@ -164,9 +164,14 @@ func (r *Ring) change(t Ticket, s State) {
 const recent = 16
 
 // Stamp gives those of the last operations the time of now that somebody waits in and that have none.
-func (r *Ring) Stamp() {
+func (r *Ring) Stamp() { r.stampLast(recent) }
+
+// StampAll is Stamp for all that the ring has.
+func (r *Ring) StampAll() { r.stampLast(Slots) }
+
+func (r *Ring) stampLast(n uint64) {
 	at, t := now(), r.next.Load()
-	for range min(t, recent) {
+	for range min(t, n) {
 		r.stamp(t, at)
 		t--
 	}

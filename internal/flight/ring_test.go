@@ -184,6 +184,17 @@ func TestRing_Sparse(t *testing.T) {
 	if begun(open) != since {
 		t.Error("an operation that waits again has another time")
 	}
+	// One that is far back is found by who looks at all.
+	far := untimed(func() Ticket { return r.BeginSparse(blocking, 0, 0, 0) })
+	for range 2 * recent {
+		r.End(r.BeginSparse(blocking, 0, 0, 0))
+	}
+	if r.Stamp(); begun(far) != 0 {
+		t.Error("Stamp has looked further back than it says")
+	}
+	if r.StampAll(); begun(far) == 0 {
+		t.Error("StampAll has not found an operation that is far back")
+	}
 }
 
 // An operation whose time is not known is no older than the one before it whose time is.
