@@ -36,9 +36,23 @@ func TestExamplesOverMPI(t *testing.T) {
 				check(t, tagged, run)
 			})
 		}
-		onShm := digest(t, exec.Command(program(t, "cohort"), "run", "-n", "2", program(t, "ddp")))
-		if d := digest(t, l.Command(2, program(t, "ddp"))); d != onShm {
-			t.Errorf("ddp's weights have the digest %s, and on shm %s", d, onShm)
+	})
+}
+
+// TestSameBitsOverMPI trains ddp's network with every MPI library: its weights have the same bits as over shm, on
+// four ranks also the second time.
+func TestSameBitsOverMPI(t *testing.T) {
+	want := make(map[int]string)
+	for n := range sameBits {
+		want[n] = onShm(t, n)
+	}
+	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
+		for n, times := range sameBits {
+			for range times {
+				if d := digest(t, l.Command(n, program(t, "ddp"), "--steps", steps)); d != want[n] {
+					t.Errorf("%d ranks: the digest is %s, and over shm %s", n, d, want[n])
+				}
+			}
 		}
 	})
 }
