@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/internal/wire"
@@ -198,10 +199,16 @@ func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
 // Diagnostics implements backend.Diagnoser.
 func (c *comm) Diagnostics() []string {
 	e := c.e
-	if e.demand == nil {
-		return e.facts
+	list := slices.Clone(e.facts)
+	if e.demand != nil {
+		e.mu.Lock()
+		list = append(e.demand.facts(), e.listDemand())
+		e.mu.Unlock()
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return append(e.demand.facts(), e.listDemand())
+	for _, door := range e.doors {
+		if report := door.Report(); report != "" {
+			list = append(list, "strangers: "+report)
+		}
+	}
+	return list
 }

@@ -68,10 +68,11 @@ type engine struct {
 	ticker sync.WaitGroup
 
 	bell     bell
-	sleeping atomic.Bool // the leader sleeps, or is about to: ring the bell
-	sleep    pollset     // the leader's
-	armed    []stream    // in sleep
-	facts    []string    // for Diagnostics
+	sleeping atomic.Bool      // the leader sleeps, or is about to: ring the bell
+	sleep    pollset          // the leader's
+	armed    []stream         // in sleep
+	facts    []string         // for Diagnostics
+	doors    []*wire.Listener // where strangers may have come, for Diagnostics
 
 	waitMu sync.Mutex // guards leader and hungUp, for cond
 	hungUp bool       // the bell is closed

@@ -162,7 +162,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
 	}
-	members, confirm, err := meet(ctx, cfg, id, self)
+	members, confirm, door, err := meet(ctx, cfg, id, self)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,11 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err != nil {
 		return nil, err
 	}
-	world.(*comm).e.facts = facts
+	e := world.(*comm).e
+	e.facts, e.doors = facts, []*wire.Listener{l}
+	if door != nil {
+		e.doors = append(e.doors, door)
+	}
 	return world, nil
 }
 
@@ -258,9 +262,10 @@ func local(host string) bool {
 	return err == nil && a.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// meet returns all ranks of the job, and what has all of them connect to each other, or none.
+// meet returns all ranks of the job, what has all of them connect to each other, or none, and the coordinator's
+// listener if that is this rank.
 func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) (
-	members []wire.Member, confirm func(ctx context.Context, connect func(context.Context) error) error, err error) {
+	members []wire.Member, confirm func(ctx context.Context, connect func(context.Context) error) error, door *wire.Listener, err error) {
 	if cfg.Rank > 0 || cfg.Launcher {
 		to := 0
 		if cfg.Launcher {
@@ -268,31 +273,31 @@ func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) 
 		}
 		members, c, err := wire.Join(ctx, id, cfg.Coordinator, to, self)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		return members, func(ctx context.Context, connect func(context.Context) error) error {
 			defer c.Close() // each rank has a connection with every other then, or with rank 0, by which it learns who is gone
 			return c.Confirm(ctx, connect)
-		}, nil
+		}, nil, nil
 	}
 	host, port, err := wire.ParseCoordinator(cfg.Coordinator)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	addrs, err := wire.CoordinatorAddrs(ctx, host)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	here := *id
 	here.Coordinator = true
 	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, PortMin: int(port), Identity: &here})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer l.Close()
 	members, conns, err := wire.Coordinate(ctx, l, &self)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	return members, func(ctx context.Context, connect func(context.Context) error) error {
 		defer func() {
@@ -303,7 +308,7 @@ func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) 
 			}
 		}()
 		return wire.Oversee(ctx, members, conns, connect)
-	}, nil
+	}, l, nil
 }
 
 // nodeOf returns the lowest rank that a rank could share memory with.

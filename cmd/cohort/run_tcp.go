@@ -45,6 +45,9 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 	leave := wire.Serve(door)
 	return func() {
 		leave()
+		if report := door.Report(); report != "" {
+			fmt.Fprintf(os.Stderr, "cohort: where the ranks meet, %s\n", report)
+		}
 		os.RemoveAll(folder)
 	}, nil
 }

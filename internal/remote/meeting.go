@@ -50,7 +50,13 @@ func (j *job) meet() error {
 			}
 		}
 	}
-	m.end = wire.Serve(door)
+	leave := wire.Serve(door)
+	m.end = func() {
+		leave()
+		if report := door.Report(); report != "" {
+			fmt.Fprintf(j.cfg.Stderr, "cohort: where the ranks meet, %s\n", report)
+		}
+	}
 	j.meeting = m
 	return nil
 }

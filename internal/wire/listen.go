@@ -174,7 +174,7 @@ func (l *Listener) Refused() []Count {
 	return list
 }
 
-// Report returns the same in one line, "" if nothing was refused.
+// Report returns the same in one line, "" if nothing was refused. Both can be asked for after Close.
 func (l *Listener) Report() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -102,5 +102,9 @@ func (c *counts) report() string {
 	if total == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d connections refused: %s", total, strings.Join(parts, "; "))
+	what := "connections"
+	if total == 1 {
+		what = "connection"
+	}
+	return fmt.Sprintf("%d %s refused: %s", total, what, strings.Join(parts, "; "))
 }

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// openProgram makes a copy of the test binary be a rank of a job that lasts until its input ends.
+const openProgram = "open-rank"
+
+func init() { rankPrograms[openProgram] = openRank }
+
+func openRank(string) int {
+	world, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	fmt.Println("rank", os.Getpid(), os.Getenv("COHORT_SECRET_FILE"))
+	if world.Rank() == 0 {
+		io.Copy(io.Discard, os.Stdin)
+	}
+	if err := world.Barrier(); err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	for _, line := range world.Diagnostics() {
+		fmt.Println("diagnostics:", line)
+	}
+	if err := world.Close(); err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	return 0
+}
+
+// openJob is a job of two ranks over tcp, whose listeners are open as long as it lasts.
+type openJob struct {
+	cmd    *exec.Cmd
+	pids   []int  // the launcher's and the ranks'
+	secret string // where it is
+	input  io.Closer
+	output *bufio.Scanner
+	stderr strings.Builder
+}
+
+func startOpenJob(t *testing.T) *openJob {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &openJob{cmd: cohortCommand(t, "run", "-n", "2", "--backend", "tcp", exe, openProgram, "")}
+	j.cmd.Env = append(j.cmd.Env, "COHORT_TCP_CONNECT=demand")
+	j.cmd.Stderr = &j.stderr
+	in, err := j.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := j.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	j.input, j.output, j.pids = in, bufio.NewScanner(out), []int{j.cmd.Process.Pid}
+	for len(j.pids) < 3 && j.output.Scan() {
+		var rank, pid int
+		if _, err := fmt.Sscanf(j.output.Text(), "[%d] rank %d %s", &rank, &pid, &j.secret); err != nil {
+			t.Fatalf("%v: %s", err, j.output.Text())
+		}
+		j.pids = append(j.pids, pid)
+	}
+	return j
+}
+
+// end has the job come to its end, and returns the lines that say something of refusals.
+func (j *openJob) end(t *testing.T) (ranks []string, launcher string) {
+	t.Helper()
+	j.input.Close()
+	for j.output.Scan() {
+		if strings.Contains(j.output.Text(), "refused") {
+			ranks = append(ranks, j.output.Text())
+		}
+	}
+	if err := j.cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, &j.stderr)
+	}
+	return ranks, j.stderr.String()
+}
+
+// listening returns the addresses at which a process listens for TCP.
+func listening(t *testing.T, pid int) (at []netip.AddrPort) {
+	t.Helper()
+	mine := map[string]bool{}
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		to, _ := os.Readlink(fd) // it may be closed by now
+		if inode, ok := strings.CutPrefix(to, "socket:["); ok {
+			mine[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	for _, table := range []string{"tcp", "tcp6"} {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		if err != nil && table == "tcp" {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line) // number, local, remote, state, queues, timer, retransmissions, user, timeout, inode
+			if len(f) < 10 || f[3] != "0A" || !mine[f[9]] {
+				continue
+			}
+			host, port, _ := strings.Cut(f[1], ":")
+			a, err1 := hex.DecodeString(host)
+			p, err2 := strconv.ParseUint(port, 16, 16)
+			if err1 != nil || err2 != nil {
+				t.Fatalf("%s: %q", table, line)
+			}
+			for i := 0; i+4 <= len(a); i += 4 { // words of a little-endian machine
+				a[i], a[i+1], a[i+2], a[i+3] = a[i+3], a[i+2], a[i+1], a[i]
+			}
+			ip, _ := netip.AddrFromSlice(a)
+			at = append(at, netip.AddrPortFrom(ip.Unmap(), uint16(p)))
+		}
+	}
+	if len(at) == 0 {
+		t.Fatalf("process %d listens nowhere", pid)
+	}
+	return at
+}
+
+// TestRun_TCPSecret looks at what others can see of a job on this machine while it runs: the secret is in no
+// process's arguments or environment, and nobody listens at an address that can be reached from elsewhere.
+func TestRun_TCPSecret(t *testing.T) {
+	j := startOpenJob(t)
+	text, err := os.ReadFile(j.secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != 32 {
+		t.Fatalf("%s has %d bytes: %v", j.secret, len(key), err)
+	}
+	forms := []string{
+		string(key), hex.EncodeToString(key), strings.ToUpper(hex.EncodeToString(key)),
+		base64.RawStdEncoding.EncodeToString(key), base64.RawURLEncoding.EncodeToString(key),
+	}
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, process := range all {
+		for _, what := range []string{"cmdline", "environ"} {
+			b, err := os.ReadFile(filepath.Join(process, what))
+			if err != nil {
+				continue // it has ended, or is another user's
+			}
+			for _, form := range forms {
+				if strings.Contains(string(b), form) {
+					t.Errorf("the secret is in %s/%s", process, what)
+				}
+			}
+			if strings.Contains(string(b), "COHORT_SECRET_FILE="+j.secret+"\x00") {
+				told++
+			}
+		}
+	}
+	if told != 2 {
+		t.Errorf("%d processes have been told where the secret is, want the two ranks", told)
+	}
+	for i, pid := range j.pids {
+		for _, a := range listening(t, pid) {
+			if !a.Addr().IsLoopback() {
+				t.Errorf("process %d of the job listens at %v", i, a)
+			}
+		}
+	}
+	if ranks, launcher := j.end(t); len(ranks) > 0 || launcher != "" {
+		t.Errorf("a job without strangers says %q and %q", ranks, launcher)
+	}
+}
+
+// TestRun_TCPStrangers has strangers come to the launcher and the ranks of a job that runs: it ends as if
+// nothing had been, and each of them says once that they came.
+func TestRun_TCPStrangers(t *testing.T) {
+	j := startOpenJob(t)
+	for _, pid := range j.pids {
+		for range 5 {
+			c, err := net.Dial("tcp", listening(t, pid)[0].String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+				t.Error(err)
+			}
+			io.Copy(io.Discard, c) // until it is shown the door
+			c.Close()
+		}
+	}
+	ranks, launcher := j.end(t)
+	const refused = `\d connections? refused: \d × not a rank, first: handshake with (127\.0\.0\.1|\[::1\]):\d+: not a rank: [^\n]*`
+	if !regexp.MustCompile(`^cohort: where the ranks meet, ` + refused + `\n$`).MatchString(launcher) {
+		t.Errorf("the launcher says %q", launcher)
+	}
+	said := map[string]int{}
+	for _, line := range ranks {
+		if m := regexp.MustCompile(`^(\[[01]\]) diagnostics: strangers: ` + refused + `$`).FindStringSubmatch(line); m != nil {
+			said[m[1]]++
+		}
+	}
+	if len(ranks) != 2 || said["[0]"] != 1 || said["[1]"] != 1 {
+		t.Errorf("the ranks say %q", ranks)
+	}
+}
