@@ -1,8 +1,11 @@
 package tensor
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
@@ -98,4 +101,89 @@ func TestDirectAuto(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What goes to the library as it is, too, comes after the work that is in the tensor's stream: what it reads
+// is what that has written, and it does not write before that is done. Limits change nothing.
+func TestDirectOrder(t *testing.T) {
+	for _, limits := range []bool{false, true} {
+		for _, n := range []int{200, 3000} { // one piece, longer than an envelope, and several
+			t.Run(fmt.Sprintf("%d,limits=%v", n, limits), func(t *testing.T) {
+				onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+					l, err := newLab(world, Config{Chunk: 8 << 10, Direct: "on"}, soft.Config{HostCanRead: true})
+					if err != nil {
+						return err
+					}
+					c := l.c
+					if limits {
+						ctx, cancel := context.WithCancel(context.Background())
+						defer cancel()
+						c = c.WithContext(ctx)
+					}
+					return l.close(inOrder(l, c, n))
+				})
+			})
+		}
+	}
+}
+
+func inOrder(l *lab, c *Comm, n int) error {
+	type tensor = *Tensor[float64]
+	v, peer := reals[float64](), 1-l.rank
+	sum, root, other := v.reduced(v.ops()[0], l.size, 0, n), v.vector(0, 0, n), v.vector(peer, 0, n)
+	allreduce := func(in, out tensor) error { return Allreduce(c, in, out, Sum) }
+	sendrecv := func(in, out tensor) error { _, err := Sendrecv(c, in, peer, 1, out, peer, 1); return err }
+	for _, k := range []struct {
+		name    string
+		in, out bool // on the device; both: the same
+		do      func(in, out tensor) error
+		want    []float64
+	}{
+		{"Allreduce, what it reads", true, false, allreduce, sum},
+		{"Allreduce, what it writes", false, true, allreduce, sum},
+		{"Allreduce in place", true, true, allreduce, sum},
+		{"Bcast", true, true, func(in, _ tensor) error { return Bcast(c, in, 0) }, root},
+		{"Sendrecv, what it reads", true, false, sendrecv, other},
+		{"Sendrecv, what it writes", false, true, sendrecv, other},
+	} {
+		in, out := of(v.vector(l.rank, 0, n), []int{n}), must[float64](n)
+		x, free, err := onOwnStream(l.devs[0], make([]float64, n))
+		if err != nil {
+			return err
+		}
+		if k.out {
+			out = x
+		}
+		data := slices.Repeat([]float64{-1}, n) // which the operation overwrites
+		if k.in {
+			data, in = in.Data(), x
+		}
+		// The work is done when somebody begins to wait for it, or else when it is too late.
+		let := make(chan struct{})
+		begin := sync.OnceFunc(func() { close(let) })
+		if err := late(x, let, func(f []float64) { copy(f, data) }); err != nil {
+			return err
+		}
+		before := l.drv.Stats()
+		l.drv.SetFail(func(call soft.Call) error {
+			if call.Op == soft.EventSync || call.Op == soft.Done || call.Op == soft.Sync {
+				begin()
+			}
+			return nil
+		})
+		err = k.do(in, out)
+		l.drv.SetFail(nil)
+		begin()
+		if now := l.drv.Stats(); now.ToHost != before.ToHost || now.ToDevice != before.ToDevice {
+			err = errors.Join(err, errors.New("memory of the device was copied"))
+		}
+		got, err2 := out.To(CPU)
+		if err = errors.Join(err, err2); err == nil && !slices.Equal(got.Data(), k.want) {
+			err = fmt.Errorf("it left %v, want %v", got.Data()[:5], k.want[:5])
+		}
+		if err = errors.Join(err, free()); err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+	}
+	return nil
 }
