@@ -2,6 +2,8 @@ package tensor
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -216,4 +218,74 @@ func TestOn(t *testing.T) {
 			t.Errorf("%s: %v, want ErrBuffer", what, err)
 		}
 	}
+}
+
+// A tensor over memory of somebody else is that memory: nothing is copied when it is made, each finds what
+// the other writes, and a collective's results are where the owner looks.
+func TestAt_Shares(t *testing.T) {
+	const n, from = 64, 8 // the tensor is a part of the owner's
+	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
+		l, err := newLab(world, small, soft.Config{})
+		if err != nil {
+			return err
+		}
+		d, v := l.devs[0], reals[float64]()
+		own, err := of(counting[float64](n), []int{n}).To(d)
+		if err != nil {
+			return err
+		}
+		before := l.drv.Stats()
+		x, err := At[float64](d, own.Address()+8*from, 4, 5)
+		if err != nil {
+			return err
+		}
+		if now := l.drv.Stats(); x.Address() != own.Address()+8*from || now.Allocations != before.Allocations || now.Within != before.Within ||
+			now.ToHost != before.ToHost || now.ToDevice != before.ToDevice {
+			err = fmt.Errorf("memory at %#x was taken or copied for a tensor at %#x", x.Address(), own.Address()+8*from)
+		}
+		want := counting[float64](n)
+		compare := func(what string) {
+			if got := looked(t, own); !slices.Equal(got, want) {
+				err = errors.Join(err, fmt.Errorf("%s: the owner has %v, want %v", what, got, want))
+			}
+			if got := looked(t, x); !slices.Equal(got, want[from:from+20]) {
+				err = errors.Join(err, fmt.Errorf("%s: the tensor has %v, want %v", what, got, want[from:from+20]))
+			}
+		}
+		mine := v.vector(l.rank, 0, 20)
+		copy(want[from:], mine)
+		err = errors.Join(err, Copy(x, of(mine, []int{4, 5})))
+		compare("written through the tensor")
+		clear(want)
+		copy(want[from:], mine)
+		err = errors.Join(err, Copy(own, of(slices.Clone(want), []int{n})))
+		compare("written by the owner")
+		err = errors.Join(err, Allreduce(l.c, x, x, Sum))
+		copy(want[from:], v.reduced(v.ops()[0], l.size, 0, 20))
+		compare("Allreduce")
+		return l.close(errors.Join(err, x.Close(), own.Close()))
+	})
+}
+
+// A collective of a tensor over a part of a slice leaves its results in the slice, and nothing beside it.
+func TestOf_Collective(t *testing.T) {
+	const from, n = 3, 500 // several pieces
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := NewComm(world, &small)
+		if err != nil {
+			return err
+		}
+		v := reals[float64]()
+		data := slices.Repeat([]float64{57}, n+2*from)
+		want := slices.Concat(data[:from:from], v.reduced(v.ops()[0], 2, 0, n), data[from+n:])
+		copy(data[from:], v.vector(c.Rank(), 0, n))
+		x, err := Of(data[from:from+n], n)
+		if err == nil {
+			err = Allreduce(c, x, x, Sum)
+		}
+		if err == nil && !slices.Equal(data, want) {
+			err = fmt.Errorf("the slice is %v, want %v", data, want)
+		}
+		return errors.Join(err, c.Close())
+	})
 }
