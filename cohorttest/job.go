@@ -44,6 +44,7 @@ type report struct {
 	Digest   string   `json:",omitempty"`
 	Millis   int64    `json:",omitempty"`
 	Noticed  int64    `json:",omitempty"` // when a random job met its fault here, in microseconds since 1970
+	Marks    []string `json:",omitempty"` // what names of shared memory have in them that the job makes
 }
 
 // Run does a rank's part of the job. It returns an error only where a scenario
@@ -74,7 +75,7 @@ func (j *Job) Run(world *cohort.Comm) error {
 
 // runOne runs one scenario on a communicator of its own.
 func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err error) {
-	if err := out.Encode(report{Scenario: s.name}); err != nil {
+	if err := out.Encode(report{Scenario: s.name, Marks: marks()}); err != nil {
 		return err
 	}
 	r := &Rank{World: world, Size: world.Size(), Rank: world.Rank(), Short: j.Short, job: j, scenario: s.name, patience: j.Patience}
@@ -88,9 +89,10 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 		}
 		r.Errorf("%v", err)
 		defer world.Abort(1) // the others cannot finish without this rank
-		return errors.Join(err, out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs}))
+		return errors.Join(err, out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs, Marks: marks()}))
 	}
-	return out.Encode(report{s.name, true, r.errs, r.digest, time.Since(begun).Milliseconds(), r.noticed})
+	return out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs, Digest: r.digest,
+		Millis: time.Since(begun).Milliseconds(), Noticed: r.noticed, Marks: marks()})
 }
 
 // reports reads what the ranks have left: per rank, its last word on each

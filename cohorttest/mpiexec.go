@@ -23,6 +23,10 @@ type Mpiexec struct {
 	// long, and what the smaller matrix leaves out does not depend on how many ranks there are.
 	ShortFrom int
 
+	// Leaves has what the library leaves in /dev/shm when a rank is lost, as patterns of path.Match, for [Faults], which
+	// removes it.
+	Leaves []string
+
 	// Skips has scenarios that cannot be run, by name or by a prefix that ends in
 	// "*", and why.
 	Skips map[string]string

@@ -152,6 +152,7 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed []time
 	stuck := time.AfterFunc(3*faultPatience, func() {
 		t.Errorf("the job did not end; killed: %v", killJob(dir))
 	})
+	shared := segmentsIn(sharedFolder)
 	launchErr := l.Launch(t, job)
 	stuck.Stop()
 	if left := killJob(dir); len(left) > 0 {
@@ -161,7 +162,19 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed []time
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, mpi := l.(Mpiexec)
+	m, mpi := l.(Mpiexec)
+	var marks, known []string
+	for _, r := range ranks {
+		marks = append(marks, r[randomFault].Marks...)
+	}
+	if p.ends() {
+		known = m.Leaves
+	}
+	if left, expected := shared.left(marks, known); len(left) > 0 {
+		t.Errorf("files are left in %s: %v", sharedFolder, left)
+	} else if len(expected) > 0 {
+		t.Logf("the library has left %v, which are removed now", expected)
+	}
 	switch {
 	case mpi && p.ends(): // the launcher ended the job
 		for rank, r := range ranks {

@@ -8,9 +8,18 @@ import (
 	"github.com/cohort-hpc/cohort/cohorttest"
 )
 
+// Files of shared memory stay if a rank is lost before the library has removed them: Open MPI's of windows, MPICH's and
+// UCX's of all kinds.
+
 // Of Open MPI few runs: its launcher takes more than a second for each.
 func TestFaultsOpenMPI(t *testing.T) {
-	cohorttest.Faults(t, launcher(t, "openmpi", "COHORT_CHECK=1"), 12)
+	l := launcher(t, "openmpi", "COHORT_CHECK=1")
+	l.Leaves = []string{"osc_sm.*"}
+	cohorttest.Faults(t, l, 12)
 }
 
-func TestFaultsMPICH(t *testing.T) { cohorttest.Faults(t, launcher(t, "mpich", "COHORT_CHECK=1"), 100) }
+func TestFaultsMPICH(t *testing.T) {
+	l := launcher(t, "mpich", "COHORT_CHECK=1")
+	l.Leaves = []string{"mpich_shar_tmp*", "ucx_shm_posix_*"}
+	cohorttest.Faults(t, l, 100)
+}
