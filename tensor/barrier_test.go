@@ -67,13 +67,13 @@ func barrierWaits(world *cohort.Comm, c *Comm, late int, blocking bool) error {
 	}
 	ended := 0
 	for range talks {
-		if err := cohort.Send(world, word, late, tag); err != nil {
-			return err
-		}
-		select {
+		select { // before the word that may be the last one that the other rank waits for
 		case <-h.Done():
 			ended++
 		default:
+		}
+		if err := cohort.Send(world, word, late, tag); err != nil {
+			return err
 		}
 		if _, err := cohort.Recv(world, word, late, tag); err != nil {
 			return err
