@@ -33,6 +33,7 @@ var users = map[string][]string{
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
 	"internal/flight":            {"", "cmd/cohort", "cohorttest", "internal/remote"},
+	"internal/gputest":           nil, // tests only
 	"internal/kernel":            {"", "coll", "tensor", "internal/direct/directtest"},
 	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen":        nil, // go generate
