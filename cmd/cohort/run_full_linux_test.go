@@ -19,10 +19,7 @@ func TestRun_FullDisk(t *testing.T) {
 	if err != nil {
 		need.MissingRight(t, "a process cannot have a file system of its own here, which takes unshare and root: %v", err)
 	}
-	hello := filepath.Join(t.TempDir(), "hello")
-	if out, err := exec.Command("go", "build", "-o", hello, "../../examples/hello").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	hello := buildHello(t)
 	for _, c := range []struct {
 		backend, full string // which of the two file systems has no room: folder or shm
 		says          string

@@ -79,6 +79,14 @@ func letGoOn(launch *spawn.Launch, lib mpifind.Library) error {
 	return nil
 }
 
+// How many descriptors a launcher opens, and for each rank: by the least limit with which a job works, of 1 to
+// 8 ranks. That is 27 and 4 for each with Open MPI 4.1.4, whose mpirun hangs with fewer, and with MPICH 4.0.2
+// no more. Three of them are input and output, which are there.
+const (
+	launcherFiles     = 24
+	launcherFilesEach = 4
+)
+
 // mpiLaunch says how the ranks of a job are started by an MPI launcher, and go on after losses if they
 // are to. remove removes what the launcher may leave.
 func mpiLaunch(ranks int, goOn bool, keeper *spawn.Keeper) (launch *spawn.Launch, remove func(), err error) {
@@ -92,7 +100,7 @@ func mpiLaunch(ranks int, goOn bool, keeper *spawn.Keeper) (launch *spawn.Launch
 	}
 	launch = &spawn.Launch{
 		Name: filepath.Base(command), Command: command, Args: args(ranks), Rank: []string{exe, rankCommand},
-		Env:   []string{"COHORT_MPI_LIB=" + lib.Path},
+		Env: []string{"COHORT_MPI_LIB=" + lib.Path}, Descriptors: launcherFiles + launcherFilesEach*ranks,
 		Noise: isNoise, Blame: blame, Broken: isBroken,
 	}
 	if goOn {

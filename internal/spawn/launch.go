@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -30,6 +31,9 @@ type Launch struct {
 	Rank    []string // what it is to start, path first; one more argument comes last, for Become
 	Env     []string // variables of the launcher and the ranks, over those of the job
 	GoesOn  bool     // it lets the other ranks run when one fails
+	// Descriptors is how many descriptors it opens for all the ranks, of which it need not say that it
+	// lacks them: it may hang.
+	Descriptors int
 	// Noise reports whether a line of the launcher's own output is one that it
 	// writes when a rank fails, and that says no more than this package does.
 	Noise func(line string) bool
@@ -47,6 +51,7 @@ const (
 	suspectLimit = 200 * time.Millisecond // for the launcher to end when a rank was killed, perhaps by it
 	closeLimit   = 700 * time.Millisecond // for the launcher to end by itself once its ranks have been killed
 	keptLines    = 200                    // lines of the launcher kept for Blame
+	inherited    = 16                     // descriptors that the launcher may be started with
 )
 
 // starter is the launcher of a job while it runs.
@@ -84,6 +89,10 @@ type order struct {
 
 // launchBy starts the launcher, from a thread that stays until the job's end.
 func (j *Job) launchBy() error {
+	c := j.cfg.Launch
+	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+count(j.cfg.Ranks, "rank")+" by "+c.Name); err != nil {
+		return err
+	}
 	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello, j.cfg.Ranks)}
 	j.launcher = l
 	address, err := l.meet()
@@ -162,6 +171,7 @@ func (j *Job) startLauncher(address string) error {
 		read.Close()
 		return fmt.Errorf("starting %s: %w", c.Name, Explain(c.Command, err))
 	}
+	liftLimit(l.proc.Pid, inherited+c.Descriptors)
 	l.output = &pipe{file: read}
 	j.cfg.Keeper.Group(l.proc.Pid)
 	return nil

@@ -200,3 +200,15 @@ func trusted(c *net.UnixConn, pid *int) bool {
 	}
 	return int(peer.Uid) == os.Getuid() && peer.Pid > 0
 }
+
+// liftLimit lets a process that was just started, and what it starts, have n descriptors, where that is
+// more than its soft limit and the hard one permits it. The Go runtime does that for this process, whose
+// own limit says nothing of what others get.
+func liftLimit(pid, n int) {
+	var r unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &r) != nil || r.Cur >= min(uint64(n), r.Max) {
+		return
+	}
+	r.Cur = min(uint64(n), r.Max)
+	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &r, nil) // then it has to do with what it has
+}
