@@ -245,11 +245,17 @@ func TestErrors(t *testing.T) {
 		want(t, dev.Adopt(0).ToDevice(a, make([]byte, 10)), c.sentinel, " of 10 bytes")
 		want(t, dev.Adopt(0).Sync(), c.sentinel)
 	}
+	if n := s.left(); n != 1 {
+		t.Errorf("%d objects and pieces of memory are there after calls that failed, want the one from before", n)
+	}
 	*broken = 700
 	want(t, dev.Free(a), backend.ErrInternal, "cuMemFree", "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access")
 	want(t, dev.Free(a), backend.ErrBuffer) // was given back, whatever the driver says
 	if n := *s.number("standin_open"); n != 0 {
 		t.Errorf("threads keep %d contexts", n)
+	}
+	if n := s.left(); n != 1 { // which the driver has not taken back
+		t.Errorf("%d objects and pieces of memory are left, want one", n)
 	}
 }
 
