@@ -67,6 +67,9 @@ func (c *comm) Diagnostics() []string {
 	for _, s := range p.settings {
 		lines = append(lines, s.String())
 	}
+	if p.unprofiled {
+		lines = append(lines, "Profiling sets nothing: the library has no statistics of its own that cohort knows; tools that wrap MPI see cohort's calls without it")
+	}
 	return lines
 }
 

@@ -29,14 +29,18 @@ type Settings struct {
 type Setting struct {
 	Name, Value string
 	Why         string
-	Applied     bool   // false: the user had set it, and it stays
+	Applied     bool   // false: the user had set it, and it stays, or it is too late
 	User        string // what the user had set, NAME=VALUE
+	Late        bool   // other code has initialised the library
 }
 
 // String says what was set, or why not, and what for.
 func (s Setting) String() string {
 	if s.Applied {
 		return fmt.Sprintf("%s=%s: %s", s.Name, s.Value, s.Why)
+	}
+	if s.Late {
+		return fmt.Sprintf("%s=%s not set, because other code has initialised MPI: %s", s.Name, s.Value, s.Why)
 	}
 	return fmt.Sprintf("%s=%s not set, because the environment has %s: %s", s.Name, s.Value, s.User, s.Why)
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -116,13 +117,14 @@ func levelOf(name string) (libmpi.Level, error) {
 
 // load finds and loads the library, with what it is to be told in the environment.
 func (p *process) load(cfg Config) error {
-	present := ""
+	present, late := "", false
 	if libmpi.Present() {
 		l, err := libmpi.Open("")
 		if err != nil {
 			return initFault("the MPI library in this process: %v", err)
 		}
 		present = l.Path
+		late, _, _, _ = libmpi.State()
 	}
 	libs, err := mpifind.Choose(cfg.Library, os.LookupEnv, present)
 	if err != nil {
@@ -135,13 +137,14 @@ func (p *process) load(cfg Config) error {
 		if err != nil {
 			return initFault("%v: %s", l, asFault(err).Text)
 		}
-		if present == "" {
-			for _, s := range settings {
-				if s.Applied {
-					if err := os.Setenv(s.Name, s.Value); err != nil {
-						return initFault("setting %s: %v", s.Name, err)
-					}
-				}
+		for i, s := range settings {
+			if !s.Applied {
+				continue
+			}
+			if late { // it has read its variables
+				settings[i].Applied, settings[i].Late = false, true
+			} else if err := os.Setenv(s.Name, s.Value); err != nil {
+				return initFault("setting %s: %v", s.Name, err)
 			}
 		}
 		path := l.Path
@@ -151,6 +154,7 @@ func (p *process) load(cfg Config) error {
 		lib, err := libmpi.Open(path)
 		if err == nil {
 			p.lib, p.settings = lib, settings
+			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s Setting) bool { return s.Why == whyProfile })
 			// The file's name may say less than the library itself.
 			vendor, version := identify(lib.Text)
 			if vendor == "" {

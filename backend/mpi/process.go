@@ -48,7 +48,8 @@ type process struct {
 	settings []Setting
 	caps     backend.Caps
 
-	whyDevice string // why caps.DeviceMemory is what it is
+	whyDevice  string // why caps.DeviceMemory is what it is
+	unprofiled bool   // Profiling was asked for, of which the library has none
 }
 
 // keep keeps the buffers of a collective that failed: receives of it may be pending.

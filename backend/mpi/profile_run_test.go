@@ -1,0 +1,71 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// TestProfiling checks that Config.Profiling has Open MPI write its own counts, in which the program's messages are,
+// and that where the library has none it is said so.
+func TestProfiling(t *testing.T) {
+	const sends, size = 7, 100
+	program("counted", func() error {
+		return with(func(w *cohort.Comm) error {
+			for _, line := range w.Diagnostics() {
+				say("told %s", line)
+			}
+			for i := range sends {
+				if w.Rank() == 0 {
+					if err := cohort.Send(w, make([]byte, size), 1, i); err != nil {
+						return err
+					}
+				} else if _, err := cohort.Recv(w, make([]byte, size), 0, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	t.Run("openmpi", func(t *testing.T) {
+		start(t, "openmpi", 2, "counted").must(t).hasNot(t, "POINT TO POINT", "Profiling")
+		e := start(t, "openmpi", 2, "counted", "COHORT_MPI_PROFILE=1").must(t)
+		e.has(t, "told OMPI_MCA_pml_monitoring_enable=1: Profiling\n")
+		// E has all messages from one rank to another, C those of collectives.
+		of := func(kind string, from, to int) (bytes, messages int) {
+			for line := range strings.Lines(e.out) {
+				rest, ok := strings.CutPrefix(line, fmt.Sprintf("%s\t%d\t%d\t", kind, from, to))
+				if !ok {
+					continue
+				}
+				if _, err := fmt.Sscanf(rest, "%d bytes\t%d msgs sent", &bytes, &messages); err != nil {
+					t.Errorf("%q: %v", line, err)
+				}
+				return bytes, messages
+			}
+			t.Errorf("nothing is written of %s from %d to %d", kind, from, to)
+			return 0, 0
+		}
+		own := func(from, to int) (bytes, messages int) {
+			b, m := of("E", from, to)
+			cb, cm := of("C", from, to)
+			return b - cb, m - cm
+		}
+		there, sent := own(0, 1)
+		back, answered := own(1, 0) // the library's own say: it has none with data
+		if there != sends*size || back != 0 || sent-answered != sends {
+			t.Errorf("the library counts %d messages of %d bytes from rank 0, and %d of %d from rank 1, want %d of %d more from rank 0\n%s",
+				sent, there, answered, back, sends, sends*size, e.out)
+		}
+	})
+	t.Run("mpich", func(t *testing.T) {
+		e := start(t, "mpich", 2, "counted", "COHORT_MPI_PROFILE=1").must(t)
+		if n := strings.Count(e.out, "told Profiling sets nothing"); n != 2 {
+			t.Errorf("%d of 2 ranks say that Profiling sets nothing:\n%s", n, e.out)
+		}
+	})
+}

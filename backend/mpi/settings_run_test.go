@@ -1,0 +1,120 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// cvarTool asks the library, once it is initialised, for the control variables that CVARS names, by MPI's own interface
+// for tools.
+const cvarTool = `
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void show(const char *name) {
+	char line[600], desc[400] = "", value[400] = "none";
+	int i, level, verbosity, bind, scope, count = 0, size, n = sizeof line / 3, dn = sizeof desc;
+	MPI_Datatype type;
+	MPI_T_enum e;
+	MPI_T_cvar_handle h;
+	if (!MPI_T_cvar_get_index(name, &i) && !MPI_T_cvar_get_info(i, line, &n, &verbosity, &type, &e, desc, &dn, &bind, &scope) &&
+	    bind == MPI_T_BIND_NO_OBJECT && !MPI_T_cvar_handle_alloc(i, NULL, &h, &count) && count == 1) {
+		union { int i; long l; char c[8]; } u = {.l = 0};
+		PMPI_Type_size(type, &size);
+		if (!MPI_T_cvar_read(h, &u)) snprintf(value, sizeof value, "%ld", size == 4 ? (long)u.i : u.l);
+		MPI_T_cvar_handle_free(&h);
+	}
+	level = snprintf(line, sizeof line, "cvar %s %s\n", name, value);
+	fwrite(line, 1, level, stdout);
+}
+int MPI_Init_thread(int *c, char ***v, int want, int *got) {
+	int rc = PMPI_Init_thread(c, v, want, got), level;
+	MPI_T_init_thread(MPI_THREAD_SINGLE, &level);
+	char *names = strdup(getenv("CVARS"));
+	for (char *s = strtok(names, " "); s; s = strtok(NULL, " ")) show(s);
+	free(names);
+	fflush(stdout);
+	MPI_T_finalize();
+	return rc;
+}
+`
+
+// TestSettingsReachTheLibrary checks that what Config says is what the library then has, by its own word: numbers are
+// those asked for, and algorithms those that its own variables choose.
+func TestSettingsReachTheLibrary(t *testing.T) {
+	program("world", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
+	for _, c := range []struct {
+		name, tuning string
+		numbers      map[string]string
+		own          []string // the library's own variables for the tuning
+		cvar         string
+	}{
+		{"mpich", "allreduce=recursive_doubling", map[string]string{
+			"MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE": "20480", "MPIR_CVAR_CH4_OFI_EAGER_MAX_MSG_SIZE": "20480", "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE": "65536",
+		}, []string{"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=recursive_doubling"}, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"},
+		{"openmpi", "allreduce=ring", map[string]string{
+			"btl_vader_eager_limit": "20480", "btl_tcp_eager_limit": "20480", "btl_vader_max_send_size": "65536",
+		}, []string{"OMPI_MCA_coll_tuned_use_dynamic_rules=1", "OMPI_MCA_coll_tuned_allreduce_algorithm=ring"}, "coll_tuned_allreduce_algorithm"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			launcher(t, c.name)
+			compiler, flags := "mpicc."+c.name, []string{"-shared", "-fPIC"}
+			asked := "CVARS=" + c.cvar
+			for name := range c.numbers {
+				asked += " " + name
+			}
+			has := func(tool string, env ...string) map[string]string {
+				e := start(t, c.name, 2, "world", append(env, asked, "LD_PRELOAD="+tool)...).must(t)
+				of := make(map[string]string)
+				for _, line := range e.lines("cvar") { // both ranks say the same
+					name, value, _ := strings.Cut(line, " ")
+					of[name] = value
+				}
+				return of
+			}
+			tool := compiledC(t, "gcc", cvarTool, "cvars.so", append(flags, includes(t, compiler)...)...)
+			before, want := has(tool, c.own...), maps.Clone(c.numbers)
+			for name, value := range c.numbers {
+				if was := before[name]; was == "" || was == "none" || was == value {
+					t.Errorf("without Config %s is %q, and is to become %s", name, was, value)
+				}
+			}
+			// The algorithms are counted from 0, which is the library's choice.
+			if want[c.cvar] = before[c.cvar]; want[c.cvar] == "" || want[c.cvar] == "none" || want[c.cvar] == "0" {
+				t.Errorf("with %q %s is %q", c.own, c.cvar, want[c.cvar])
+			}
+			for how, tool := range map[string]string{"the library is loaded": tool, "it is in the process": compiledC(t, compiler, cvarTool, "cvars.so", flags...)} {
+				if got := has(tool, "COHORT_MPI_EAGER=20480", "COHORT_MPI_BUFFER=65536", "COHORT_MPI_TUNING="+c.tuning); !maps.Equal(got, want) {
+					t.Errorf("%s: the library has %v, want %v", how, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestSettingsTooLate checks that what cannot be set any more is not said to be.
+func TestSettingsTooLate(t *testing.T) {
+	program("told", func() error {
+		return with(func(w *cohort.Comm) error {
+			for _, line := range w.Diagnostics() {
+				say("told %s", line)
+			}
+			return nil
+		})
+	})
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) {
+			launcher(t, name)
+			tool := compiledC(t, "mpicc."+name, foreignStart, "early.so", "-shared", "-fPIC")
+			e := start(t, name, 2, "told", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
+			e.has(t, "told UCX_RNDV_THRESH=20480 not set, because other code has initialised MPI: EagerLimit\n")
+			e.hasNot(t, "20480: EagerLimit")
+		})
+	}
+}
