@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func must[T cohort.Number](n ...int) *Tensor[T] {
 	return t
 }
 
-// wrongs are calls that are wrong on every rank where they are made.
+// wrongs are calls that are wrong on every rank where they are made. In what their errors say {n} is the number of ranks.
 var wrongs = []struct {
 	name string
 	call func(c *Comm) error
@@ -45,18 +46,18 @@ var wrongs = []struct {
 		cohort.ErrCount, []string{"tensor: allreduce: ", "float32[2 3] on cpu", "float32[3 2] on cpu"}},
 	{"shapes of Reduce", func(c *Comm) error { return Reduce(c, must[int8](2), must[int8](3), Sum, c.Rank()) },
 		cohort.ErrCount, []string{"int8[2]", "int8[3]"}},
-	{"root of Bcast", func(c *Comm) error { return Bcast(c, must[float32](2), c.Size()) }, cohort.ErrRoot, []string{"tensor: bcast: ", "root 2 of 2"}},
+	{"root of Bcast", func(c *Comm) error { return Bcast(c, must[float32](2), c.Size()) }, cohort.ErrRoot, []string{"tensor: bcast: ", "root {n} of {n}"}},
 	{"root of Reduce", func(c *Comm) error { return Reduce(c, must[float32](2), nil, Sum, -1) }, cohort.ErrRoot, []string{"root -1"}},
 	{"nil", func(c *Comm) error { return Bcast[float32](c, nil, 0) }, cohort.ErrBuffer, []string{"nil"}},
 	{"nil recv", func(c *Comm) error { return Allreduce(c, must[float32](2), nil, Sum) }, cohort.ErrBuffer, []string{"nil"}},
 	{"nil send", func(c *Comm) error { return Allreduce(c, nil, must[float32](2), Sum) }, cohort.ErrBuffer, []string{"nil"}},
 	{"Allgather", func(c *Comm) error { return Allgather(c, must[float32](2, 5), must[float32](5, 4)) },
-		cohort.ErrCount, []string{"float32[2 5]", "float32[5 4]", "2, the number of ranks"}},
+		cohort.ErrCount, []string{"float32[2 5]", "float32[5 4]", "{n}, the number of ranks"}},
 	{"Allgather of a number", func(c *Comm) error { return Allgather(c, must[float32](), must[float32]()) }, cohort.ErrCount, nil},
 	{"ReduceScatter", func(c *Comm) error { return ReduceScatter(c, must[float32](5, 5), must[float32](2, 5), Sum) },
 		cohort.ErrCount, []string{"tensor: reducescatter: ", "float32[5 5]"}},
-	{"ReduceScatter in place", func(c *Comm) error { t := must[float32](5); return ReduceScatter(c, t, t, Sum) }, cohort.ErrCount, []string{"no multiple of 2"}},
-	{"Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](3), must[float32](3)) }, cohort.ErrCount, []string{"no multiple of 2"}},
+	{"ReduceScatter in place", func(c *Comm) error { t := must[float32](5); return ReduceScatter(c, t, t, Sum) }, cohort.ErrCount, []string{"no multiple of {n}"}},
+	{"Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](7), must[float32](7)) }, cohort.ErrCount, []string{"no multiple of {n}"}},
 	{"lengths of Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](2), must[float32](4)) }, cohort.ErrCount, []string{"2 elements and 4"}},
 	{"gaps", func(c *Comm) error {
 		t, err := Strided(make([]float32, 20), []int{2, 3}, []int{10, 2})
@@ -76,94 +77,119 @@ var wrongs = []struct {
 // Where all ranks are wrong in the same way, each learns of it, and the communicator can be used again;
 // also where the calls were asynchronous.
 func TestCollectivesWrong(t *testing.T) {
-	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
-		c, err := NewComm(world, &small)
-		if err != nil {
-			return err
+	onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error { return collectivesWrong(world) })
+}
+
+// The same, and what TestCollectivesWrongOnOneRank and TestCollectivesMismatch do, over all other backends:
+// over MPI where cohort is told to look.
+func TestCollectivesWrongProcesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: processes take a second each")
+	}
+	onProcesses(t, []int{2, 3}, "wrong", "COHORT_CHECK=1")
+}
+
+func init() {
+	programs["wrong"] = func(world *cohort.Comm) error {
+		return errors.Join(collectivesWrong(world), wrongOnOneRank(world, 4), wrongOnOneRank(world, 4000), mismatches(world))
+	}
+}
+
+func collectivesWrong(world *cohort.Comm) error {
+	c, err := NewComm(world, &small)
+	if err != nil {
+		return err
+	}
+	for _, w := range wrongs {
+		var says []string
+		for _, word := range w.says {
+			says = append(says, strings.ReplaceAll(word, "{n}", strconv.Itoa(c.Size())))
 		}
-		for _, w := range wrongs {
-			if err := is(w.call(c), w.want, w.says...); err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
-			}
+		if err := is(w.call(c), w.want, says...); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
 		}
-		h, err := Iallreduce(c, must[int](2), must[int](3), Sum)
-		if err != nil {
-			return err
-		}
-		if err := is(h.Wait(), cohort.ErrCount, "tensor: iallreduce: "); err != nil {
-			return err
-		}
-		return errors.Join(c.Barrier(), c.Close())
-	})
+	}
+	h, err := Iallreduce(c, must[int](2), must[int](3), Sum)
+	if err != nil {
+		return err
+	}
+	if err := is(h.Wait(), cohort.ErrCount, "tensor: iallreduce: "); err != nil {
+		return err
+	}
+	return errors.Join(c.Barrier(), c.Close())
 }
 
 // Where one rank is wrong, the others learn of it; their calls, also long ones, end.
 func TestCollectivesWrongOnOneRank(t *testing.T) {
 	for _, n := range []int{4, 4000} {
-		onRanks(t, []int{3}, func(t *testing.T, world *cohort.Comm) error {
-			for i, right := range []func(c *Comm) error{
-				func(c *Comm) error { return Allreduce(c, must[float32](n), must[float32](n), Sum) },
-				func(c *Comm) error { return Bcast(c, must[float32](n), 0) },
-			} {
-				c, err := NewComm(world, &small)
-				if err != nil {
-					return err
-				}
-				if c.Rank() == 1 {
-					err = is(Allreduce(c, must[float32](n), must[float32](n+1), Sum), cohort.ErrCount)
-				} else {
-					err = is(right(c), cohort.ErrMismatch, "rank 1")
-				}
-				if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
-					return fmt.Errorf("case %d: %w", i, err)
-				}
-			}
-			return nil
-		})
+		onRanks(t, []int{3}, func(t *testing.T, world *cohort.Comm) error { return wrongOnOneRank(world, n) })
 	}
+}
+
+func wrongOnOneRank(world *cohort.Comm, n int) error {
+	for i, right := range []func(c *Comm) error{
+		func(c *Comm) error { return Allreduce(c, must[float32](n), must[float32](n), Sum) },
+		func(c *Comm) error { return Bcast(c, must[float32](n), 0) },
+	} {
+		c, err := NewComm(world, &small)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			err = is(Allreduce(c, must[float32](n), must[float32](n+1), Sum), cohort.ErrCount)
+		} else {
+			err = is(right(c), cohort.ErrMismatch, "rank 1")
+		}
+		if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
+			return fmt.Errorf("case %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // Ranks whose tensors have different lengths, or types, all learn of it, also if the first pieces are the
 // same.
 func TestCollectivesMismatch(t *testing.T) {
-	onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error {
-		for i, differ := range []func(c *Comm, last bool) error{
-			func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 10, 11), Sum) },
-			func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 1000, 2000), Sum) },
-			func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 200, 2000), Sum) },
-			func(c *Comm, last bool) error { return Bcast(c, must[float32](pick(last, 2000, 3000)), 0) },
-			func(c *Comm, last bool) error { return Bcast(c, must[float32](2000), pick(last, 0, 1)) },
-			func(c *Comm, last bool) error {
-				if last {
-					return Bcast(c, must[float64](2000), 0)
-				}
-				return Bcast(c, must[float32](2000), 0)
-			},
-			func(c *Comm, last bool) error {
-				return Allreduce1[float32](c, 2000, []Op{Sum, Max}[pick(last, 0, 1)])
-			},
-			func(c *Comm, last bool) error {
-				if last {
-					return c.Barrier()
-				}
-				return Allreduce1[cohort.Float16](c, 2000, Sum)
-			},
-			func(c *Comm, last bool) error {
-				k := pick(last, 500, 400)
-				return Allgather(c, must[float64](k), must[float64](c.Size()*k))
-			},
-		} {
-			c, err := NewComm(world, &small)
-			if err != nil {
-				return err
+	onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error { return mismatches(world) })
+}
+
+func mismatches(world *cohort.Comm) error {
+	for i, differ := range []func(c *Comm, last bool) error{
+		func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 10, 11), Sum) },
+		func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 1000, 2000), Sum) },
+		func(c *Comm, last bool) error { return Allreduce1[float32](c, pick(last, 200, 2000), Sum) },
+		func(c *Comm, last bool) error { return Bcast(c, must[float32](pick(last, 2000, 3000)), 0) },
+		func(c *Comm, last bool) error { return Bcast(c, must[float32](2000), pick(last, 0, 1)) },
+		func(c *Comm, last bool) error {
+			if last {
+				return Bcast(c, must[float64](2000), 0)
 			}
-			err = is(differ(c, c.Rank() == c.Size()-1), cohort.ErrMismatch)
-			if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
-				return fmt.Errorf("case %d: %w", i, err)
+			return Bcast(c, must[float32](2000), 0)
+		},
+		func(c *Comm, last bool) error {
+			return Allreduce1[float32](c, 2000, []Op{Sum, Max}[pick(last, 0, 1)])
+		},
+		func(c *Comm, last bool) error {
+			if last {
+				return c.Barrier()
 			}
+			return Allreduce1[cohort.Float16](c, 2000, Sum)
+		},
+		func(c *Comm, last bool) error {
+			k := pick(last, 500, 400)
+			return Allgather(c, must[float64](k), must[float64](c.Size()*k))
+		},
+	} {
+		c, err := NewComm(world, &small)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		err = is(differ(c, c.Rank() == c.Size()-1), cohort.ErrMismatch)
+		if err = errors.Join(err, world.Barrier(), c.Close()); err != nil {
+			return fmt.Errorf("case %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // Allreduce1 is Allreduce of a new tensor in place.
