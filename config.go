@@ -126,8 +126,8 @@ type Config struct {
 	// allreduce=ring,bcast=binomial).
 	Tuning map[string]string
 
-	// Profiling lets tools that measure MPI programs see cohort's calls
-	// (COHORT_MPI_PROFILE=1).
+	// Profiling has the library count what is sent, where it can: Open MPI does
+	// (COHORT_MPI_PROFILE=1). Tools that measure MPI programs see cohort's calls in any case.
 	Profiling bool
 }
 
