@@ -55,6 +55,9 @@ func (j *job) direct() bool {
 	if j.c.coll.Backend() != "mpi" {
 		return true
 	}
+	if j.c.ctx.Done() != nil { // what can end early may be made a schedule, which looks at the memory
+		return false
+	}
 	return j.c.coll.Caps().DeviceColls>>coll&1 != 0 && (!reduction(coll) || backend.DeviceOp(codes[j.op.op], j.kind))
 }
 

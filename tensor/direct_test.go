@@ -44,6 +44,8 @@ func directly(world *cohort.Comm) error {
 	caps, mpi := world.Caps(), world.Backend() == "mpi"
 	has := func(coll backend.Coll) bool { return !mpi || caps.DeviceColls>>coll&1 != 0 }
 	peer := (l.rank + 1) % l.size
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	for _, c := range []struct {
 		name   string
 		do     func() error
@@ -52,6 +54,7 @@ func directly(world *cohort.Comm) error {
 		{"Bcast", func() error { return Bcast(l.c, a, 0) }, has(backend.Bcast)},
 		{"Allreduce", func() error { return Allreduce(l.c, a, a, Sum) }, has(backend.Allreduce)},
 		{"Allreduce max", func() error { return Allreduce(l.c, a, a, Max) }, !mpi},
+		{"Allreduce with a context", func() error { return Allreduce(l.c.WithContext(ctx), a, a, Sum) }, !mpi},
 		{"Allreduce average", func() error { return Allreduce(l.c, a, a, Average) }, false},
 		{"Allgather", func() error { return Allgather(l.c, a, b) }, has(backend.Allgatherv)},
 		{"Alltoall", func() error { return Alltoall(l.c, b, b) }, has(backend.Alltoallv)},
