@@ -32,6 +32,9 @@ import (
 // theirs in functions init.
 var programs = map[string]func(world *cohort.Comm) error{}
 
+// joins has how programs join their job that do not do so by cohort.Init.
+var joins = map[string]func() (*cohort.Comm, error){}
+
 // asProgram has the name of a process's program.
 const asProgram = "TENSOR_TEST_PROGRAM"
 
@@ -150,7 +153,11 @@ func watch(what string) (stop func() bool) {
 // asRank does a rank's part of a program, and returns the process's exit status.
 func asRank(program string) int {
 	defer watch(program)()
-	world, err := cohort.Init(context.Background(), nil)
+	join := joins[program]
+	if join == nil {
+		join = func() (*cohort.Comm, error) { return cohort.Init(context.Background(), nil) }
+	}
+	world, err := join()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
