@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ func asRank(t *testing.T, program func(world *cohort.Comm) error) {
 		r.Close()
 		w.Close()
 	}
-	files := openFiles()
+	files, routines := openFiles(), runtime.NumGoroutine()
 	world, err := cohort.Init(context.Background(), nil)
 	if err == nil {
 		err = program(world)
@@ -44,6 +45,13 @@ func asRank(t *testing.T, program func(world *cohort.Comm) error) {
 		}
 		if n := openFiles(); n > files {
 			err = errors.Join(err, fmt.Errorf("%d descriptors are open after Close, %d before Init", n, files))
+		}
+		for begun := time.Now(); runtime.NumGoroutine() > routines; runtime.Gosched() { // one that was told to end has to come to it
+			if time.Since(begun) > time.Minute {
+				buf := make([]byte, 1<<20)
+				err = errors.Join(err, fmt.Errorf("%d goroutines are left after Close, %d before Init:\n%s", runtime.NumGoroutine(), routines, buf[:runtime.Stack(buf, true)]))
+				break
+			}
 		}
 	}
 	if err != nil {
