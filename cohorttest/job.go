@@ -44,6 +44,7 @@ type report struct {
 	Digest   string   `json:",omitempty"`
 	Millis   int64    `json:",omitempty"`
 	Noticed  int64    `json:",omitempty"` // when a random job met its fault here, in microseconds since 1970
+	Late     int64    `json:",omitempty"` // the most that an operation ended after its deadline, in microseconds
 	Marks    []string `json:",omitempty"` // what names of shared memory have in them that the job makes
 }
 
@@ -92,7 +93,7 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 		return errors.Join(err, out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs, Marks: marks()}))
 	}
 	return out.Encode(report{Scenario: s.name, Ended: true, Errs: r.errs, Digest: r.digest,
-		Millis: time.Since(begun).Milliseconds(), Noticed: r.noticed, Marks: marks()})
+		Millis: time.Since(begun).Milliseconds(), Noticed: r.noticed, Late: r.late.Microseconds(), Marks: marks()})
 }
 
 // reports reads what the ranks have left: per rank, its last word on each
@@ -152,6 +153,7 @@ type Rank struct {
 	scenario string
 	digest   string
 	noticed  int64
+	late     time.Duration
 	dog      *time.Timer
 	patience time.Duration
 	mu       sync.Mutex

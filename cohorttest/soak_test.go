@@ -1,6 +1,25 @@
 package cohorttest
 
-import "testing"
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// 99 of 100 in time are enough, and fewer are not; few show nothing.
+func TestTooLate(t *testing.T) {
+	for _, c := range []struct {
+		count, slow int
+		bad         bool
+	}{
+		{999, 999, false}, {1000, 0, false}, {1000, 10, false}, {1000, 11, true}, {5000, 50, false}, {5000, 51, true},
+	} {
+		noticed := append(slices.Repeat([]time.Duration{noticeLimit}, c.count-c.slow), slices.Repeat([]time.Duration{noticeLimit + 1}, c.slow)...)
+		if err := tooLate(noticed); (err != nil) != c.bad {
+			t.Errorf("%d of %d are late: %v", c.slow, c.count, err)
+		}
+	}
+}
 
 func TestSoakRuns(t *testing.T) {
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package cohorttest
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -131,7 +132,7 @@ func begun(ranks []map[string]report, name string) bool {
 // judge turns the ranks' reports about one scenario into the test's result.
 func judge(t *testing.T, s scenario, ranks []map[string]report) {
 	var silent []string
-	millis := int64(0)
+	millis, after := int64(0), int64(0)
 	for rank, reports := range ranks {
 		r, begun := reports[s.name]
 		switch lost := s.lost != nil && s.lost(rank, len(ranks)); {
@@ -147,7 +148,7 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 		case !r.Ended:
 			silent = append(silent, fmt.Sprintf("rank %d has begun and not ended", rank))
 		}
-		millis = max(millis, r.Millis)
+		millis, after = max(millis, r.Millis), max(after, r.Late)
 		for _, e := range r.Errs {
 			t.Errorf("rank %d: %s", rank, e)
 		}
@@ -155,7 +156,15 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 	if len(silent) > 0 {
 		t.Errorf("%s", strings.Join(silent, ", "))
 	}
-	if testing.Verbose() {
+	worst := time.Duration(after) * time.Microsecond
+	if worst > promised && os.Getenv(soakVariable) != "" {
+		t.Errorf("a deadline was kept %v late, want at most %v", worst, promised)
+	}
+	switch {
+	case !testing.Verbose():
+	case after > 0:
+		t.Logf("%d ms; deadlines were kept within %v", millis, worst)
+	default:
 		t.Logf("%d ms", millis)
 	}
 }
