@@ -168,27 +168,33 @@ var (
 	few    = [][]int{{}, {3, 0}, {7}, {30, 41}}
 )
 
+// passAll sends tensors of all types and, in one type, of many shapes.
 func passAll(c *Comm, devs []*Device, shapes [][]int) error {
 	return errors.Join(
 		passes[float32](c, devs, shapes, ways...),
-		passes[float64](c, devs, few, ways[:3]...),
-		passes[int8](c, devs, shapes, ways[0]),
-		passes[int16](c, devs, few, ways[1]),
-		passes[int32](c, devs, few, ways[2]),
-		passes[int64](c, devs, few, ways[3]),
-		passes[int](c, devs, few, ways[4]),
-		passes[uint8](c, devs, few, ways[5]),
-		passes[uint16](c, devs, few, ways[0]),
-		passes[uint32](c, devs, few, ways[1]),
-		passes[uint64](c, devs, few, ways[2]),
-		passes[uint](c, devs, few, ways[3]),
-		passes[uintptr](c, devs, few, ways[4]),
-		passes[cohort.Float16](c, devs, few, ways[5]),
-		passes[cohort.BFloat16](c, devs, few, ways[0]),
-		passes[complex64](c, devs, few, ways[1]),
-		passes[complex128](c, devs, few, ways[2]),
-		passes[celsius](c, devs, few, ways[4]),
+		passType[float64](c, devs, 0),
+		passType[int8](c, devs, 1),
+		passType[int16](c, devs, 2),
+		passType[int32](c, devs, 3),
+		passType[int64](c, devs, 4),
+		passType[int](c, devs, 5),
+		passType[uint8](c, devs, 0),
+		passType[uint16](c, devs, 1),
+		passType[uint32](c, devs, 2),
+		passType[uint64](c, devs, 3),
+		passType[uint](c, devs, 4),
+		passType[uintptr](c, devs, 5),
+		passType[cohort.Float16](c, devs, 0),
+		passType[cohort.BFloat16](c, devs, 1),
+		passType[complex64](c, devs, 2),
+		passType[complex128](c, devs, 3),
+		passType[celsius](c, devs, 4),
 	)
+}
+
+// passType sends tensors of a type in all ways, of which one is tried with longer ones, too.
+func passType[T cohort.Number](c *Comm, devs []*Device, way int) error {
+	return errors.Join(passes[T](c, devs, [][]int{{7}}, ways...), passes[T](c, devs, few, ways[way]))
 }
 
 // passAround is passAll on a rank, which must leave nothing behind.
@@ -208,7 +214,7 @@ func passAround(world *cohort.Comm, shapes [][]int, config soft.Config) error {
 }
 
 func TestMessages(t *testing.T) {
-	onRanks(t, []int{1, 2, 3}, func(_ *testing.T, world *cohort.Comm) error {
+	onRanks(t, []int{1, 2, 3, 4}, func(_ *testing.T, world *cohort.Comm) error {
 		return passAround(world, shapes, soft.Config{Devices: 2})
 	})
 }
@@ -267,17 +273,19 @@ func TestMessagesProcesses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: processes take a second each")
 	}
-	onProcesses(t, []int{2}, "messages")
+	onProcesses(t, []int{2, 3, 4}, "messages")
 }
 
 func init() {
 	programs["messages"] = func(world *cohort.Comm) error {
-		return errors.Join(
-			passAround(world, few, soft.Config{}),
-			direct(world, few),
-			mixed(world),
-			storm(world, 30),
-		)
+		err := passAround(world, few, soft.Config{})
+		if world.Size() == 2 { // what is between two ranks
+			err = errors.Join(err, direct(world, few), mixed(world))
+		}
+		if world.Size() > 3 { // more than there may be processors, each of which looks for messages all the time
+			return errors.Join(err, storm(world, 5))
+		}
+		return errors.Join(err, storm(world, 30))
 	}
 }
 
