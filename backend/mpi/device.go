@@ -130,9 +130,10 @@ func inProcess(begin string) bool {
 }
 
 // deviceColls returns the collectives whose buffers the library gets as they are; the same on all ranks.
-// Schedules copy and reduce, as do the calls that are never made in place.
+// Schedules copy and reduce, as do the calls that are never made in place; calls that can end early are
+// schedules.
 func (p *process) deviceColls() (colls uint32) {
-	if p.polled {
+	if p.polled || p.bounded {
 		return 0
 	}
 	for coll := backend.Bcast; coll <= backend.Exscan; coll++ {

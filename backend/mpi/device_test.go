@@ -27,6 +27,7 @@ func TestDeviceColls(t *testing.T) {
 			[]backend.Coll{backend.Alltoallv, backend.Gatherv}}, // run as messages, whose receives are guarded
 		{"deterministic", "mpich", "MPICH", "4.0.2", func(p *process) { p.deterministic = true },
 			[]backend.Coll{backend.Bcast, backend.Allgather}, []backend.Coll{backend.Allreduce, backend.ReduceScatterBlock, backend.Scan}},
+		{"bounded", "mpich", "MPICH", "4.0.2", func(p *process) { p.bounded, p.agreed = true, true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
 		{"one thread", "mpich", "MPICH", "4.0.2", func(p *process) { p.polled = true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
 	} {
 		q := quirksOf(c.family, c.vendor, c.version)

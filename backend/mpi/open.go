@@ -287,7 +287,8 @@ func (p *process) agree(c *comm, cfg Config) error {
 		return initFault("the first MPI_Allreduce: %v", libmpi.Error(code))
 	}
 	p.checked, p.deterministic, p.polled = all[0] != 0, all[1] != 0, all[3] != 0
-	p.agreed = p.checked || all[2] != 0
+	p.bounded = all[2] != 0
+	p.agreed = p.checked || p.bounded
 	p.small = (math.MaxUint8 - int(all[4])) * 16
 	node, code := c.data.Shared()
 	if code != 0 {

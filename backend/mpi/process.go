@@ -22,6 +22,7 @@ type process struct {
 
 	agreed        bool // blocking collectives are preceded by the exchange of fingerprints
 	checked       bool // because somebody asked for checks
+	bounded       bool // because any rank's operations can end early
 	deterministic bool
 	polled        bool // no blocking call may be made: calls come one at a time
 	guard         bool // receives are guarded
