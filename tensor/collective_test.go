@@ -348,7 +348,7 @@ func TestCollectives(t *testing.T) {
 }
 
 // All operations of all types, and the smaller matrix of the rest, over all other backends; and what TestOracle
-// and TestBarrier do.
+// and TestBarrier do, and TestCollectivesStorm with fewer operations.
 func TestCollectivesProcesses(t *testing.T) {
 	onProcesses(t, []int{1, 2, 3, 4}, "collectives")
 }
@@ -368,7 +368,7 @@ func init() {
 		for _, n := range []int{1, 400} {
 			err = errors.Join(err, someTypes(l, placements[3], n))
 		}
-		if err = l.close(errors.Join(err, tryAll(l, placements[0], reals[float64](), 400))); err == nil {
+		if err = l.close(errors.Join(err, tryAll(l, placements[0], reals[float64](), 400), stormOf(l, 20))); err == nil {
 			err = halvesProgram(nil, world)
 		}
 		if err != nil {
