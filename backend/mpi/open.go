@@ -249,6 +249,10 @@ func (p *process) join(cfg Config) (*comm, error) {
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
 	p.guard, p.blind = p.quirks.overruns(), p.quirks.has(quirkNoLength)
 	p.engine.minded = p.level >= libmpi.Serialized
+	if size == 1 && p.level == libmpi.Multiple && p.quirks.has(quirkAlone) {
+		p.polled = true
+		libmpi.Restrict(libmpi.Serialized)
+	}
 	p.small = eagerBytes(os.Environ())
 	p.large = libmpi.Has("MPI_Allreduce_c") && libmpi.Has("MPI_Alltoallv_c")
 	p.persistent = libmpi.Has("MPI_Allreduce_init") || libmpi.Has("MPIX_Allreduce_init")

@@ -13,13 +13,13 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 		return err
 	}
 	defer c.leave()
+	if dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes {
+		return c.sendSelf(buf, tag)
+	}
 	// While a guarded receive waits, this call must not keep it from being matched:
 	// the peer may be sending to it before it receives this.
 	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
 		return c.sendLimited(b, buf, dest, tag, mode)
-	}
-	if dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes {
-		return c.sendSelf(buf, tag)
 	}
 	on, t := c.on(tag)
 	if code := on.Send(buf, dest, t, mode == backend.Synchronous); code != 0 {

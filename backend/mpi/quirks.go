@@ -28,6 +28,7 @@ const (
 	quirkSignals                              // signal handlers are replaced, in ways that break a Go program
 	quirkULFM                                 // the functions of ULFM end the process
 	quirkCUDACrash                            // asking for CUDA is a crash where the library was built without
+	quirkAlone                                // messages within a communicator of one rank, from several threads, hang
 	quirkBuiltCUDA                            // asked whether it takes device memory, it says how it was built
 )
 
@@ -190,6 +191,12 @@ var quirkTable = []quirk{
 		wrong:    "MPI_THREAD_MULTIPLE hangs",
 		does:     "asks for MPI_THREAD_SERIALIZED",
 		evidence: "open-mpi/ompi#594, #1408; Open MPI's documentation: robust from 3.0 on",
+	},
+	{
+		kind: quirkAlone, vendor: anyMPICH, from: "4.0",
+		wrong:    "messages of a rank to itself on a communicator of one rank hang, sent and received by two threads",
+		does:     "where the job has one rank, makes its calls one at a time; not where a job of more has such communicators",
+		evidence: "measured with 4.0.2: a C program of two threads stops after 1 to some thousand messages",
 	},
 	{
 		kind: quirkNilBuffer, vendor: anyOpenMPI,

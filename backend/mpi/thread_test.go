@@ -27,6 +27,33 @@ func TestConformanceSerialized(t *testing.T) {
 	}
 }
 
+// TestAlone checks that a job of one rank can send to itself from one goroutine what another
+// receives.
+func TestAlone(t *testing.T) {
+	program("alone", func() error {
+		return with(func(w *cohort.Comm) error {
+			for i := range 10000 {
+				n := []int{20, 1024}[i%2]
+				ended := make(chan error, 1)
+				go func() {
+					_, err := cohort.Recv(w, make([]byte, n), 0, 5)
+					ended <- err
+				}()
+				if err := cohort.Send(w, make([]byte, n), 0, 5); err != nil {
+					return err
+				}
+				if err := <-ended; err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	for _, name := range libraries {
+		t.Run(name, func(t *testing.T) { start(t, name, 1, "alone").must(t) })
+	}
+}
+
 // crowd has goroutines of every rank that each wait for others' messages, so that
 // one that keeps the library to itself is the end of all.
 func crowd(w *cohort.Comm) error {
