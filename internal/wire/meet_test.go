@@ -294,7 +294,7 @@ func TestMissing(t *testing.T) {
 			fmt.Fprint(noise, "GET /\r\n")
 			gone(t, noise)
 			refusedAtLeast(t, p.l, 1)
-			want := []string{"6 of 9 ranks did not come within", ": 1, 2, 4-6, 8; 1 connections refused: 1 × not a rank"}
+			want := []string{"6 of 9 ranks did not come within", ": 1, 2, 4-6, 8; 1 connection refused: 1 × not a rank"}
 			in := []*Conn{p.enter(7, 0), p.enter(3, c.patience)}
 			if c.ends {
 				cancel()

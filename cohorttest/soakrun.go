@@ -1,0 +1,123 @@
+package cohorttest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// faultRun does one run and returns how long the survivors took to notice the loss.
+func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed []time.Duration) {
+	p := planOf(seed)
+	t.Logf("%d ranks, %d operations, rank %d %s at %d, after %v", p.ranks, p.steps, p.victim, p.kind, p.at, p.delay)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	job := &Job{Ranks: p.ranks, Scenarios: []string{randomFault}, Seed: seed, Dir: dir, Patience: faultPatience}
+	// A job whose ranks do not keep even the watchdog's time is ended, so that its launcher ends.
+	stuck := time.AfterFunc(3*faultPatience, func() {
+		t.Errorf("the job did not end; killed: %v", killJob(dir))
+	})
+	shared := segmentsIn(sharedFolder)
+	launchErr := l.Launch(t, job)
+	stuck.Stop()
+	if left := killJob(dir); len(left) > 0 {
+		t.Errorf("processes were left, and are killed now: %v", left)
+	}
+	ranks, err := job.reports()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, mpi := l.(Mpiexec)
+	var marks, known []string
+	for _, r := range ranks {
+		marks = append(marks, r[randomFault].Marks...)
+	}
+	if p.ends() {
+		known = m.Leaves
+	}
+	if left, expected := shared.left(marks, known); len(left) > 0 {
+		t.Errorf("files are left in %s: %v", sharedFolder, left)
+	} else if len(expected) > 0 {
+		t.Logf("the library has left %v, which are removed now", expected)
+	}
+	switch {
+	case mpi && p.ends(): // the launcher ended the job
+		for rank, r := range ranks {
+			for _, e := range r[randomFault].Errs {
+				t.Errorf("rank %d: %s", rank, e)
+			}
+		}
+	default:
+		judge(t, faultScenario(p), ranks)
+	}
+	switch {
+	case launchErr == nil && p.mortal():
+		t.Error("the launcher has no error of a job that lost a rank")
+	case launchErr != nil && !p.mortal() && !(mpi && p.ends()):
+		t.Error(launchErr)
+	case launchErr != nil && !mpi:
+		for _, e := range unjoin(launchErr) {
+			if !strings.HasPrefix(e.Error(), fmt.Sprintf("rank %d: ", p.victim)) {
+				t.Error(e)
+			}
+		}
+	}
+	if t.Failed() && launchErr != nil {
+		t.Logf("the launcher: %v", launchErr)
+	}
+	struck, err := os.ReadFile(filepath.Join(dir, "struck"))
+	if err != nil || p.kind == fails || p.kind == leaves {
+		return nil
+	}
+	begun, err := strconv.ParseInt(string(struck), 10, 64)
+	if err != nil {
+		return nil // killed while it wrote that
+	}
+	for _, r := range ranks {
+		if at := r[randomFault].Noticed; at > begun {
+			noticed = append(noticed, time.Duration(at-begun)*time.Microsecond)
+		}
+	}
+	return noticed
+}
+
+// unjoin returns the errors that errors.Join has joined.
+func unjoin(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	return []error{err}
+}
+
+// killJob kills the processes of a job, found by the folder in their environment, once those that have
+// ended have had the time to be gone. It returns what there was to kill.
+func killJob(dir string) (left []string) {
+	for begun := time.Now(); ; runtime.Gosched() {
+		left = left[:0]
+		found, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, f := range found {
+			pid, _ := strconv.Atoi(strings.Split(f, "/")[2])
+			env, err := os.ReadFile(f)
+			if err != nil || pid == os.Getpid() || !strings.Contains(string(env), jobVariable+"=") || !strings.Contains(string(env), dir) {
+				continue
+			}
+			left = append(left, strconv.Itoa(pid))
+		}
+		if len(left) == 0 || time.Since(begun) > late {
+			break
+		}
+	}
+	for _, text := range left {
+		pid, _ := strconv.Atoi(text)
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill() // it may have ended
+		}
+	}
+	return left
+}
