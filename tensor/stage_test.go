@@ -38,7 +38,7 @@ func stormOf(l *lab, flying int) error {
 	own := rand.New(rand.NewPCG(2, uint64(l.rank)))
 	handles, checks := make([]*Handle, flying), make([]func() error, flying)
 	for i := range handles {
-		n, kind := 1+plan.IntN(700), plan.IntN(4)
+		n, kind := 1+plan.IntN(700), plan.IntN(7)
 		in, out := placements[own.IntN(3)].where(l)
 		lo, all := i, l.size*n
 		put := func(d *Device, data []float64) held[float64] {
@@ -70,6 +70,22 @@ func stormOf(l *lab, flying int) error {
 			b = put(in, v.vector(l.rank, lo, lo+n))
 			handles[i], err = Ibcast(l.c, b.t, i%l.size)
 			want = v.vector(i%l.size, lo, lo+n)
+		case 4:
+			a, b = put(in, v.vector(l.rank, lo, lo+n)), put(out, make([]float64, n))
+			handles[i], err = Ireduce(l.c, a.t, b.t, Sum, i%l.size)
+			if want = make([]float64, n); l.rank == i%l.size {
+				want = v.reduced(v.ops()[0], l.size, lo, lo+n)
+			}
+		case 5:
+			a, b = put(in, v.vector(l.rank, lo, lo+all)), put(out, make([]float64, all))
+			handles[i], err = Ialltoall(l.c, a.t, b.t)
+			for r := range l.size {
+				want = append(want, v.vector(r, lo+l.rank*n, lo+(l.rank+1)*n)...)
+			}
+		case 6:
+			b = put(in, v.vector(l.rank, lo, lo+n))
+			handles[i], err = l.c.Ibarrier()
+			want = v.vector(l.rank, lo, lo+n) // nothing moves
 		}
 		if err != nil {
 			return err
