@@ -69,6 +69,9 @@ func faultScenarios() []scenario {
 				_, err := cohort.AllocateShared[int64](r.World, 1000)
 				return err
 			})},
+		{name: "faults/dead-out-of-memory", sizes: atLeast(2), alone: true, lost: last, body: func(r *Rank) {
+			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
+		}},
 		{name: "faults/failed-rank", sizes: atLeast(2), alone: true, lost: last, body: failedRank},
 		{name: "faults/abort", sizes: atLeast(2), alone: true, body: abort},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
@@ -79,10 +82,13 @@ func faultScenarios() []scenario {
 // die has one rank die without a word while the others are in an operation that
 // needs it, or are about to call it. They get ErrPeerLost that names it, and so
 // does everything afterwards.
-func die(r *Rank, victim int, op func() error) {
+func die(r *Rank, victim int, op func() error) { dieBy(r, victim, perish, op) }
+
+// dieBy is die by another way to end.
+func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 	ready(r, victim)
 	if r.Rank == victim {
-		perish(r)
+		end(r)
 	}
 	begun := time.Now()
 	err := op()
@@ -138,6 +144,19 @@ func perish(r *Rank) {
 		select {}
 	}
 	panic(casualty{r.Rank})
+}
+
+// outOfMemory ends the calling rank by what the runtime does when there is no more memory. Where
+// ranks are goroutines that would end all of them.
+func outOfMemory(r *Rank) {
+	if !r.World.Caps().Processes {
+		perish(r)
+	}
+	r.OK(limitMemory())
+	var all [][]byte
+	for {
+		all = append(all, make([]byte, 16<<20))
+	}
 }
 
 // failedRank has a rank give up, as a program does that meets an error of its

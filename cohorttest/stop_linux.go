@@ -21,3 +21,13 @@ func stopProcess(pid int) error {
 }
 
 func continueProcess(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+
+// limitMemory has this process get no more address space than it has, or little.
+func limitMemory() error {
+	const enough = 1 << 20 // less than any process has
+	var had unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &had); err != nil {
+		return err
+	}
+	return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: enough, Max: had.Max})
+}

@@ -2,7 +2,12 @@
 
 package cohorttest
 
-import "syscall"
+import (
+	"errors"
+	"syscall"
+)
 
 func stopProcess(pid int) error     { return syscall.Kill(pid, syscall.SIGSTOP) }
 func continueProcess(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
+
+func limitMemory() error { return errors.New("memory is limited on Linux only") }
