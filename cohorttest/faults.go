@@ -153,11 +153,12 @@ func outOfMemory(r *Rank) {
 		perish(r)
 	}
 	r.OK(limitMemory())
-	var all [][]byte
 	for {
-		all = append(all, make([]byte, 16<<20))
+		hoard = append(hoard, make([]byte, 16<<20))
 	}
 }
+
+var hoard [][]byte
 
 // failedRank has a rank give up, as a program does that meets an error of its
 // own: its process exits, or its goroutine returns the error.
