@@ -5,6 +5,7 @@ package clp
 import (
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 
 	"github.com/ebitengine/purego"
@@ -13,6 +14,10 @@ import (
 // bind loads the library and finds its functions. It stays loaded: its memory and what the dynamic
 // linker keeps of it are the process's from here on.
 func (l *Library) bind(name string) error {
+	// What the dynamic linker says of a failure is kept for the thread that it happened on, and asked
+	// for by a second call.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return err

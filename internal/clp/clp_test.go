@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -101,6 +102,35 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: got %v", c.library, err)
 		}
 	}
+}
+
+// TestOpenWhy opens a library that is not there while other goroutines move between the threads: the
+// reason is the dynamic linker's every time. It was empty in one call of some thousands where the
+// goroutine changed its thread between the failure and the question.
+func TestOpenWhy(t *testing.T) {
+	loaded(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					runtime.Gosched()
+				}
+			}
+		})
+	}
+	for range 20_000 {
+		if _, err := open([]string{"libNoSuchLibrary.so.7"}); !strings.Contains(err.Error(), "libNoSuchLibrary.so.7") {
+			t.Errorf("got %v, want the library's name", err)
+			break
+		}
+	}
+	close(stop)
+	wg.Wait()
 }
 
 // TestConcurrent solves in many goroutines at once, each its own program.

@@ -14,7 +14,8 @@ import (
 )
 
 // bind loads the library by the first of names that is there, and finds its functions. It stays
-// loaded: its threads and what it knows of devices are the process's from here on.
+// loaded: its threads and what it knows of devices are the process's from here on. The caller holds
+// its thread (sheltered), because the dynamic linker keeps the reason of a failure for that one.
 func bind(names []string) (*library, error) {
 	var missing error
 	for _, name := range names {
