@@ -144,11 +144,14 @@ func lockDeadline(r *Rank) {
 				_, err := d.LockAll()
 				notLate(r, "LockAll", begun, err, "lockall", rankText(r.Size-1), "rank 0 holds it")
 				cancel()
-				// Nothing is left of the call: the other parts are free.
-				g, err := w.Lock(cohort.LockExclusive, 0)
-				r.OK(err)
-				r.OK(g.Unlock())
 			}
+		}
+		r.OK(r.Comm.Barrier())
+		if r.Rank != 0 && kind == cohort.LockExclusive {
+			// Nothing is left of the calls: the other parts are free.
+			g, err := w.Lock(cohort.LockExclusive, 0)
+			r.OK(err)
+			r.OK(g.Unlock())
 		}
 		r.OK(r.Comm.Barrier())
 		if r.Rank == 0 {

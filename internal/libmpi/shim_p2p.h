@@ -77,7 +77,7 @@ static int recv_matched(MPI_Message *msg, uint8_t *buf, int64_t n, coh_status *s
 	MPI_Status status;
 	uint8_t *whole = buf;
 	int64_t bytes = st->bytes;
-	if (bytes > n && !(whole = malloc((size_t)bytes))) return COH_NO_MEMORY;
+	if (bytes > n && bytes > 0 && !(whole = malloc((size_t)bytes))) return COH_NO_MEMORY;
 	int rc = make_span(bytes, &s);
 	if (!rc) {
 		rc = MPI(Mrecv)(whole, s.n, s.type, msg, &status);
