@@ -147,12 +147,17 @@ func perish(r *Rank) {
 }
 
 // outOfMemory ends the calling rank by what the runtime does when there is no more memory. Where
-// ranks are goroutines that would end all of them.
+// ranks are goroutines that would end all of them, and where a process's memory cannot be limited the whole
+// machine's would have to be used up: there the rank ends by perish.
 func outOfMemory(r *Rank) {
 	if !r.World.Caps().Processes {
 		perish(r)
 	}
-	r.OK(limitMemory())
+	err := limitMemory()
+	if errors.Is(err, errors.ErrUnsupported) {
+		perish(r)
+	}
+	r.OK(err)
 	for {
 		hoard = append(hoard, make([]byte, 16<<20))
 	}

@@ -22,7 +22,8 @@ func stopProcess(pid int) error {
 
 func continueProcess(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
 
-// limitMemory has this process get no more address space than it has, or little.
+// limitMemory has this process get no more address space than it has, or little. On other systems the error is
+// errors.ErrUnsupported.
 func limitMemory() error {
 	const enough = 1 << 20 // less than any process has
 	var had unix.Rlimit

@@ -9,4 +9,4 @@ var errStop = errors.New("processes cannot be stopped on this system")
 func stopProcess(int) error     { return errStop }
 func continueProcess(int) error { return errStop }
 
-func limitMemory() error { return errors.New("memory is limited on Linux only") }
+func limitMemory() error { return errors.ErrUnsupported }

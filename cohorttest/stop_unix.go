@@ -10,4 +10,4 @@ import (
 func stopProcess(pid int) error     { return syscall.Kill(pid, syscall.SIGSTOP) }
 func continueProcess(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
 
-func limitMemory() error { return errors.New("memory is limited on Linux only") }
+func limitMemory() error { return errors.ErrUnsupported }
