@@ -23,8 +23,9 @@ type Mpiexec struct {
 	// long, and what the smaller matrix leaves out does not depend on how many ranks there are.
 	ShortFrom int
 
-	// Leaves has what the library leaves in /dev/shm when a rank is lost, as patterns of path.Match, for [Faults], which
-	// removes it.
+	// Leaves has what the library leaves in /dev/shm when a rank is lost, as patterns of path.Match, for [Faults]. It
+	// removes the job's files that fit one, and such as have come during the job and are used by no process: of a file
+	// that a rank mapped after its last report nobody knows whose it was. It finds them in /proc, so on Linux only.
 	Leaves []string
 
 	// Skips has scenarios that cannot be run, by name or by a prefix that ends in

@@ -13,7 +13,8 @@ import (
 const sharedFolder = "/dev/shm"
 
 // marks returns what the names of files of shared memory have in them that this rank's job makes: the job's name, the
-// number that Open MPI has given it, and, for names that chance makes, as MPICH's are, those that are mapped now.
+// number that Open MPI has given it, and, for names that chance makes, as MPICH's are, those that are mapped now. What
+// the job maps later and leaves has no mark of it: see left.
 func marks() (all []string) {
 	if job := os.Getenv("COHORT_JOB"); job != "" {
 		all = append(all, job)
@@ -50,20 +51,53 @@ func fileNames(dir string) (names []string) {
 }
 
 // left returns the files that have come since and have one of the marks of a job, which has ended. Those that fit a
-// pattern of known it returns apart. All are removed.
+// pattern of known it returns apart, and with them what fits one, has no mark, and is used by no process: whose it was
+// cannot be told. All are removed.
 func (s segments) left(marks, known []string) (left, expected []string) {
+	var unmarked []string
 	for _, name := range fileNames(s.dir) {
-		own := func(m string) bool { return strings.Contains(name, m) }
-		fits := func(p string) bool { ok, _ := path.Match(p, name); return ok }
+		own := slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(name, m) })
+		fits := slices.ContainsFunc(known, func(p string) bool { ok, _ := path.Match(p, name); return ok })
 		switch {
-		case slices.Contains(s.before, name) || !slices.ContainsFunc(marks, own):
-			continue
-		case slices.ContainsFunc(known, fits):
+		case slices.Contains(s.before, name):
+		case own && fits:
 			expected = append(expected, name)
-		default:
+		case own:
 			left = append(left, name)
+		case fits:
+			unmarked = append(unmarked, name)
 		}
+	}
+	expected = append(expected, unused(unmarked)...)
+	for _, name := range slices.Concat(left, expected) {
 		_ = os.Remove(filepath.Join(s.dir, name)) // it is an error already, or known
 	}
 	return left, expected
+}
+
+// unused returns those of the names, of files that are there, that no process has open or mapped, and none where that
+// is not to be seen.
+func unused(names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	used := make(map[string]bool)
+	// The descriptors come first: who makes a file maps it before closing it.
+	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, d := range descriptors {
+		if to, err := os.Readlink(d); err == nil { // it may be closed, or another user's
+			used[path.Base(to)] = true
+		}
+	}
+	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
+	if len(maps) == 0 {
+		return nil
+	}
+	for _, m := range maps {
+		text, _ := os.ReadFile(m) // its process may have ended
+		for line := range strings.Lines(string(text)) {
+			used[path.Base(strings.TrimSpace(line))] = true
+		}
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return used[n] })
 }

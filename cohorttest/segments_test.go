@@ -22,6 +22,11 @@ func TestSegmentsLeft(t *testing.T) {
 	s := segmentsIn(dir)
 	others := []string{"cohort-run-1", "mpich_shar_tmpAAAAAA", "osc_sm.host.93f0001.0.7", "vader_segment.host.0.192f0001.1"}
 	put(others...)
+	inUse, err := os.Open(filepath.Join(dir, "osc_sm.host.93f0001.0.7")) // if nobody used it, it would be among the expected
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inUse.Close()
 	put("vader_segment.host.0.92f0001.1", "osc_sm.host.92f0001.0.7", "window-JOB-3")
 	t.Setenv("COHORT_JOB", "JOB")
 	t.Setenv("PMIX_NAMESPACE", "154075137") // 0x92f0001
