@@ -51,8 +51,8 @@ type Caps struct {
 	DeviceMemory  string // whether the library beneath says that it takes a GPU's memory: yes, no, or unknown; empty for built-in ones
 
 	// DeviceColls has a bit for each blocking collective (1<<Coll) whose buffers the library gets as
-	// they are, without the backend's looking into them: all longer than DeviceLeast bytes, of more
-	// than one rank, and of reductions those that [DeviceOp] names.
+	// they are, without the backend's looking into them, whatever limits other ranks' calls have: all
+	// longer than DeviceLeast bytes, of more than one rank, and of reductions those that [DeviceOp] names.
 	DeviceColls uint32
 }
 

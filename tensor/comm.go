@@ -21,7 +21,7 @@ type Config struct {
 
 	// Direct says whether a device's memory is given to the library beneath as it is
 	// (COHORT_TENSOR_DIRECT): auto, which empty is too, where the library says that it takes
-	// it; on, whatever the library says; off, never.
+	// it; on, whatever the library says, at the thread level multiple; off, never.
 	Direct string
 }
 

@@ -6,17 +6,20 @@ import (
 )
 
 // Whether a device's memory is given to the library beneath is a matter of one rank's: what the ranks say
-// to each other is the same.
+// to each other is the same, and a call that may be messages because of another rank is not among
+// [backend.Caps].DeviceColls.
 
-// takesDevices reports whether the library takes device memory at all.
+// takesDevices reports whether the library takes device memory at all. Where its calls come from one thread
+// at a time, what waits meanwhile may be received elsewhere, and copied by the processor.
 func (k *core) takesDevices() bool {
+	caps := k.coll.Caps()
 	switch k.cfg.Direct {
 	case "on":
-		return true
+		return caps.Backend != "mpi" || caps.ThreadLevel == "multiple"
 	case "off":
 		return false
 	}
-	return k.coll.Caps().DeviceMemory == "yes"
+	return caps.DeviceMemory == "yes"
 }
 
 // wholly reports whether what is given to the root package reaches the library without being looked at.
@@ -55,7 +58,7 @@ func (j *job) direct() bool {
 	if j.c.coll.Backend() != "mpi" {
 		return true
 	}
-	if j.c.ctx.Done() != nil { // what can end early may be made a schedule, which looks at the memory
+	if j.c.ctx.Done() != nil { // what has ended early may still be in the library
 		return false
 	}
 	return j.c.coll.Caps().DeviceColls>>coll&1 != 0 && (!reduction(coll) || backend.DeviceOp(codes[j.op.op], j.kind))

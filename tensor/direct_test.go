@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -104,6 +105,28 @@ func TestDirectAuto(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// At the thread levels below multiple nobody gives device memory to a library of MPI, whatever was asked for: what
+// waits there may be received elsewhere, and copied by the processor.
+func TestDirectMPI(t *testing.T) {
+	for _, level := range []string{"funneled", "serialized", "multiple"} {
+		onMPI(t, []int{2}, []string{asProgram + "=direct at a thread level", "COHORT_MPI_THREAD=" + level})
+	}
+}
+
+func init() {
+	programs["direct at a thread level"] = func(world *cohort.Comm) error {
+		c, err := NewComm(world, &Config{Direct: "on"})
+		if err != nil {
+			return err
+		}
+		level := world.Caps().ThreadLevel
+		if c.direct != (level == "multiple") || level != os.Getenv("COHORT_MPI_THREAD") {
+			err = fmt.Errorf("at the thread level %s device memory is given to the library: %v", level, c.direct)
+		}
+		return errors.Join(err, c.Close())
+	}
 }
 
 // What goes to the library as it is, too, comes after the work that is in the tensor's stream: what it reads

@@ -50,7 +50,7 @@ func (p *process) deviceMemory(asked string, says int, around surroundings) (tak
 	case says == 0:
 		return "no", "as it says"
 	case p.polled: // receives are guarded, and collectives made, by other means
-		return "no", "calls come one at a time at thread level serialized"
+		return "no", "calls come one at a time: at thread level serialized on any rank, or in a job of one rank"
 	case p.level < libmpi.Serialized:
 		return "no", "the thread level is " + p.level.String()
 	}
@@ -84,9 +84,10 @@ func asItSays(says int) (takes, why string) {
 	return "unknown", "it does not say"
 }
 
-// deviceSwitch returns the switch of the library, nil if it has none, or answers for it itself.
+// deviceSwitch returns the switch of the library, nil if it has none, or answers for it itself. What may be
+// anyone's has the standard ABI, and is no Open MPI from before that.
 func (p *process) deviceSwitch() *deviceSwitch {
-	if p.quirks.has(quirkBuiltCUDA) {
+	if p.maker != makeUnknown && p.quirks.has(quirkBuiltCUDA) {
 		return &ompiSwitch
 	}
 	for i := range deviceSwitches {
@@ -130,10 +131,10 @@ func inProcess(begin string) bool {
 }
 
 // deviceColls returns the collectives whose buffers the library gets as they are; the same on all ranks.
-// Schedules copy and reduce, as do the calls that are never made in place; calls that can end early are
-// schedules.
+// Schedules copy and reduce, as do the calls that are never made in place. Where the ranks agree on a call
+// first, one of them that can end it early makes it a schedule on all.
 func (p *process) deviceColls() (colls uint32) {
-	if p.polled || p.bounded {
+	if p.polled || p.agreed || p.guard {
 		return 0
 	}
 	for coll := backend.Bcast; coll <= backend.Exscan; coll++ {
@@ -142,7 +143,7 @@ func (p *process) deviceColls() (colls uint32) {
 		}
 		switch coll {
 		case backend.Gatherv, backend.Scatterv, backend.Alltoallv: // see scheduled
-			if p.guard || !p.large || p.agreed {
+			if !p.large {
 				continue
 			}
 		case backend.Reduce, backend.Allreduce, backend.ReduceScatterBlock, backend.ReduceScatter, backend.Scan, backend.Exscan:

@@ -4,6 +4,7 @@ package mpi_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ import (
 )
 
 // awareTool makes a library say that it takes device memory, and says which long buffers its Bcast and
-// Allreduce get. What switches Open MPI on is taken away from it: Debian's crashes.
+// Allreduce get, and which are sent. What switches Open MPI on is taken away from it: Debian's crashes.
 const awareTool = `
 #include <mpi.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@ static void see(const char *op, const void *b, int n, MPI_Datatype t) {
 }
 int MPI_Bcast(void *b, int n, MPI_Datatype t, int root, MPI_Comm c) { see("bcast", b, n, t); return PMPI_Bcast(b, n, t, root, c); }
 int MPI_Allreduce(const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c) { see("allreduce", r, n, t); return PMPI_Allreduce(s, r, n, t, op, c); }
+int MPI_Isend(const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *q) { see("isend", b, n, t); return PMPI_Isend(b, n, t, to, tag, c, q); }
 `
 
 // Rank 0 has the library as it is, rank 1 is not to use CUDA, and on rank 2 it is not switched on.
@@ -49,7 +51,11 @@ func setDevices() error {
 	return errors.Join(os.Setenv("MPIR_CVAR_ENABLE_GPU", "0"), os.Unsetenv(ompiCUDA))
 }
 
-// onDevices has the ranks reduce and broadcast a tensor on a device, and says where it is.
+// deviceNumbers is how many numbers of 8 bytes the tensors have.
+const deviceNumbers = 5000
+
+// onDevices has the ranks reduce and broadcast a tensor on a device, and says where it is. Rank 1 can end
+// its second Allreduce early, and no other rank can.
 func onDevices(w *cohort.Comm) error {
 	for _, line := range w.Diagnostics() {
 		if text, ok := strings.CutPrefix(line, "takes a GPU's memory: "); ok {
@@ -65,7 +71,7 @@ func onDevices(w *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	const n, ranks = 5000, 3
+	const n, ranks = deviceNumbers, 3
 	host := make([]float64, n)
 	for i := range host {
 		host[i] = float64(w.Rank()*n + i)
@@ -88,6 +94,21 @@ func onDevices(w *cohort.Comm) error {
 		}
 		host[i] = float64((w.Rank() + 1) * i)
 	}
+	mine := c
+	if w.Rank() == 1 {
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		mine = c.WithContext(ctx)
+	}
+	if err := errors.Join(tensor.Copy(t, from), tensor.Allreduce(mine, t, t, tensor.Sum), tensor.Copy(from, t)); err != nil {
+		return err
+	}
+	for i, v := range host {
+		if want := float64((1 + 2 + 3) * i); v != want {
+			return fmt.Errorf("with a context on one rank the sum has %v at %d, want %v", v, i, want)
+		}
+		host[i] = float64((w.Rank() + 1) * i)
+	}
 	if err := errors.Join(tensor.Copy(t, from), tensor.Bcast(c, t, 1), tensor.Copy(from, t)); err != nil {
 		return err
 	}
@@ -100,7 +121,8 @@ func onDevices(w *cohort.Comm) error {
 }
 
 // TestDevicesDirect checks that a library which takes device memory gets it, and that it is not given where the
-// library may have it off, or it was asked not to. The devices are a stand-in's, whose memory the host can read.
+// library may have it off, or it was asked not to; nor where a context of any rank makes a call messages. The devices
+// are a stand-in's, whose memory the host can read.
 func TestDevicesDirect(t *testing.T) {
 	program("devices", func() error {
 		if err := setDevices(); err != nil {
@@ -127,10 +149,28 @@ func TestDevicesDirect(t *testing.T) {
 				if got := of("takes"); len(got) != 1 || !strings.HasPrefix(got[0], want.takes+" (") || !strings.Contains(got[0], want.why) {
 					t.Errorf("rank %d: the diagnostics have %q, want %s because %s", rank, got, want.takes, want.why)
 				}
-				for _, coll := range []string{"bcast", "allreduce"} {
-					at, got := of("tensor"), of(coll)
-					if len(at) != 1 || len(got) != 1 || (at[0] == got[0]) != (want.takes == "yes") {
-						t.Errorf("rank %d: the tensor is at %q, %s gets %q, and device memory is taken: %s", rank, at, coll, got, want.takes)
+				var from, sent uint64
+				at := of("tensor")
+				if len(at) != 1 {
+					t.Fatalf("rank %d: the tensor is at %q", rank, at)
+				}
+				fmt.Sscan(at[0], &from)
+				direct, calls := want.takes == "yes", map[string]int{"bcast": 1, "allreduce": 2}
+				if name == "openmpi" { // whose ranks agree on calls first: the second Allreduce is messages, on all of them
+					direct, calls["allreduce"] = false, 1
+				}
+				for coll, n := range calls {
+					if got := of(coll); len(got) != n || slices.ContainsFunc(got, func(s string) bool { return (s == at[0]) != direct }) {
+						t.Errorf("rank %d: the tensor is at %s, %d times %s gets %q, and it is to get that: %v", rank, at[0], n, coll, got, direct)
+					}
+				}
+				messages := of("isend")
+				if (len(messages) > 0) != (name == "openmpi") {
+					t.Errorf("rank %d: long messages are sent from %q", rank, messages)
+				}
+				for _, s := range messages {
+					if _, err := fmt.Sscan(s, &sent); err != nil || sent >= from && sent < from+8*deviceNumbers {
+						t.Errorf("rank %d: the tensor is at %s, and a message is sent from %s", rank, at[0], s)
 					}
 				}
 			}

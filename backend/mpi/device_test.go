@@ -22,9 +22,14 @@ func TestDeviceColls(t *testing.T) {
 		{"MPICH", "mpich", "MPICH", "4.0.2", nil,
 			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgatherv, backend.Alltoallv, backend.ReduceScatterBlock},
 			[]backend.Coll{backend.Barrier, backend.Reduce, backend.ReduceScatter}}, // wrong in place
-		{"Open MPI", "openmpi", "Open MPI", "4.1.4", nil,
-			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Allreduce, backend.Allgatherv, backend.Alltoall},
-			[]backend.Coll{backend.Alltoallv, backend.Gatherv}}, // run as messages, whose receives are guarded
+		{"before MPI-4", "mpich", "MPICH", "3.4.1", func(p *process) { p.large = false },
+			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgatherv, backend.Alltoall},
+			[]backend.Coll{backend.Alltoallv, backend.Gatherv}}, // whose counts are not known to all ranks
+		// Where the ranks agree first, any rank's context makes the call a schedule on all.
+		{"Open MPI", "openmpi", "Open MPI", "4.1.4", nil, nil,
+			[]backend.Coll{backend.Bcast, backend.Reduce, backend.Allreduce, backend.Allgather, backend.Allgatherv, backend.Alltoall, backend.Alltoallv}},
+		{"checked", "mpich", "MPICH", "4.0.2", func(p *process) { p.checked, p.agreed = true, true }, nil,
+			[]backend.Coll{backend.Bcast, backend.Allreduce, backend.Allgather, backend.Allgatherv, backend.Alltoall, backend.Alltoallv}},
 		{"deterministic", "mpich", "MPICH", "4.0.2", func(p *process) { p.deterministic = true },
 			[]backend.Coll{backend.Bcast, backend.Allgather}, []backend.Coll{backend.Allreduce, backend.ReduceScatterBlock, backend.Scan}},
 		{"bounded", "mpich", "MPICH", "4.0.2", func(p *process) { p.bounded, p.agreed = true, true }, nil, []backend.Coll{backend.Bcast, backend.Allreduce}},
@@ -73,7 +78,7 @@ func TestDeviceMemory(t *testing.T) {
 		{"MPICH", "4.0.2", nil, "", -1, level, false, "unknown", "does not say"},
 		{"MPICH", "4.0.2", nil, "off", 1, level, false, "no", "CUDA is off"},
 		{"MPICH", "4.0.2", nil, "", 1, libmpi.Funneled, false, "no", "funneled"},
-		{"MPICH", "4.0.2", nil, "", 1, level, true, "no", "serialized"},
+		{"MPICH", "4.0.2", nil, "", 1, level, true, "no", "one at a time: at thread level serialized on any rank, or in a job of one rank"},
 		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "0"}, "", 1, level, false, "no", "MPIR_CVAR_ENABLE_GPU=0"},
 		{"MPICH", "3.4.1", env{"MPICH_ENABLE_GPU": "0"}, "", -1, level, false, "no", "MPICH_ENABLE_GPU=0"},
 		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1", "MPICH_ENABLE_GPU": "0"}, "", 1, level, false, "no", "MPICH_ENABLE_GPU=0"},
@@ -97,6 +102,8 @@ func TestDeviceMemory(t *testing.T) {
 		{"Open MPI", "5.0.10", nil, "", 1, level, false, "yes", "it says"},
 		{"Open MPI", "5.0.10", nil, "", -1, level, false, "unknown", "does not say"},
 		{"Open MPI", "5.0.10", env{"OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it says"}, // which it no longer has
+		// What may be anyone's has the standard ABI, which no Open MPI before 5.0 has.
+		{"", "", nil, "", 1, level, false, "yes", "it says"},
 		// Libraries that are off by themselves, and of which most cannot be asked.
 		{"Cray MPICH", "8.1.25.17", nil, "", -1, level, false, "no", "set MPICH_GPU_SUPPORT_ENABLED=1"},
 		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "0"}, "", -1, level, false, "no", "MPICH_GPU_SUPPORT_ENABLED=0"},
