@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -138,11 +139,11 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("%d ranks: the loss goes from %g to %g in %d steps", n, losses[0], losses[steps-1], steps)
 		}
 		want := fmt.Sprintf("digest is %.16s\n", nets[0].digest())
-		for _, time := range []string{"first", "second"} {
+		for _, run := range []string{"first", "second"} {
 			plot := filepath.Join(t.TempDir(), "loss.svg")
 			out := processes(t, n, "--data", "spirals.csv", "--steps", fmt.Sprint(steps), "--plot", plot)
 			if !strings.HasSuffix(out, want) {
-				t.Errorf("%d processes print, the %s time,\n%s\nand goroutines have %s", n, time, out, want)
+				t.Errorf("%d processes print, the %s time,\n%s\nand goroutines have %s", n, run, out, want)
 			}
 			text, err := os.ReadFile(plot)
 			if err != nil {
@@ -153,6 +154,9 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// patience is after how long a program is taken for stuck.
+const patience = 4 * time.Minute
+
 // processes runs the program on n processes over shared memory, and returns what rank 0 prints.
 func processes(t *testing.T, n int, args ...string) string {
 	t.Helper()
@@ -160,11 +164,14 @@ func processes(t *testing.T, n int, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	job := rand.Text()
 	out, failed := make([]bytes.Buffer, n), make([]error, n)
 	var all sync.WaitGroup
 	for r := range n {
-		cmd := exec.Command(exe, args...)
+		cmd := exec.CommandContext(ctx, exe, args...)
+		cmd.WaitDelay = 10 * time.Second
 		cmd.Env = append(os.Environ(), "DDP_PROGRAM=1", "COHORT_BACKEND=shm", "COHORT_JOB="+job,
 			fmt.Sprintf("COHORT_SIZE=%d", n), fmt.Sprintf("COHORT_RANK=%d", r))
 		cmd.Stdout, cmd.Stderr = &out[r], &out[r]

@@ -9,14 +9,20 @@ import (
 // around is how many steps the smooth line is the mean of, fewer at both ends.
 const around = 21
 
+// drawn reports whether a loss is in the picture: those of a training that has gone wrong may be no numbers, or
+// so large that there is no scale for them.
+func drawn(l float64) bool { return math.Abs(l) < 1e300 }
+
 // draw returns an SVG picture of the losses: each step's, and the mean of those around it.
 func draw(losses []float64) []byte {
 	const width, height, left, right, top, bottom = 720, 400, 72, 24, 52, 52
 	most := 0.0
 	for _, l := range losses {
-		most = math.Max(most, l)
+		if drawn(l) {
+			most = math.Max(most, l)
+		}
 	}
-	if !(most > 0) || math.IsInf(most, 1) {
+	if most == 0 {
 		most = 1 // of such losses there is nothing to see, but axes
 	}
 	tick := round(most / 6)
@@ -51,7 +57,9 @@ func draw(losses []float64) []byte {
 		fmt.Fprintf(&b, `<path d="M%d 26h24" %s/><text x="%d" y="26" dy="0.35em">%s</text>`+"\n", at, style, at+30, name)
 		fmt.Fprintf(&b, `<polyline fill="none" %s points="`, style)
 		for i := range losses {
-			fmt.Fprintf(&b, "%.1f,%.1f ", x(float64(i)), y(loss(i)))
+			if l := loss(i); drawn(l) {
+				fmt.Fprintf(&b, "%.1f,%.1f ", x(float64(i)), y(l))
+			}
 		}
 		b.WriteString("\"/>\n")
 	}
@@ -59,8 +67,10 @@ func draw(losses []float64) []byte {
 	line(left+130, fmt.Sprintf("mean of the %d steps around it", around), `stroke="#08519c" stroke-width="2"`, func(i int) float64 {
 		sum, n := 0.0, 0
 		for k := max(0, i-around/2); k <= min(len(losses)-1, i+around/2); k++ {
-			sum += losses[k]
-			n++
+			if drawn(losses[k]) {
+				sum += losses[k]
+				n++
+			}
 		}
 		return sum / float64(n)
 	})
