@@ -47,6 +47,12 @@ func cohortCommand(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// watch kills a command that was started, if it still runs when the watchdog's time is over.
+func watch(t *testing.T, cmd *exec.Cmd) {
+	dog := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	t.Cleanup(func() { dog.Stop() })
+}
+
 // run runs a command line to its end.
 func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()

@@ -76,7 +76,7 @@ func TestRunMPI_TooFewDescriptors(t *testing.T) {
 			if ranks == "2" {
 				limit = "-S -n 24"
 			}
-			status, stdout, stderr = limited(t, limit, line...)
+			status, stdout, stderr = tryMPI(t, func() (int, string, string) { return limited(t, limit, line...) })
 			if status != 0 || strings.Count(stdout, " of "+ranks+" ") != int(ranks[0]-'0') {
 				t.Errorf("%q with ulimit %s: status %d\n%s%s", line, limit, status, stdout, stderr)
 			}
