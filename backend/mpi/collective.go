@@ -308,9 +308,12 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 	own := *call
 	done := make(chan error, 1)
 	c.late.Lock()
+	c.p.engine.stuck.Add(1)
 	go func() {
 		defer c.late.Unlock()
-		done <- c.native(on, &own)
+		err := c.native(on, &own)
+		c.p.engine.stuck.Add(-1)
+		done <- err
 	}()
 	w := newWait(b)
 	for {
@@ -322,7 +325,6 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 		c.Poll()
 		if err := w.pause(c); err != nil {
 			c.leaked.Store(true)
-			c.p.engine.stuck.Add(1)
 			c.Break(err)
 			return err
 		}
@@ -336,7 +338,6 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 			case <-time.After(grace):
 			}
 			c.leaked.Store(true)
-			c.p.engine.stuck.Add(1)
 			return err
 		}
 	}

@@ -115,8 +115,11 @@ func (c *comm) reenter() bool {
 
 // left waits until no call is in the closed communicator any more, and reports whether
 // it came to that in time.
-func (c *comm) left(within time.Duration) bool {
-	for end := time.Now().Add(within); c.inside.Load() != 0; time.Sleep(shortest) {
+func (c *comm) left(end time.Time) bool { return none(&c.inside, end) }
+
+// none waits until a count is 0, and reports whether it came to that in time.
+func none(count *atomic.Int32, end time.Time) bool {
+	for ; count.Load() != 0; time.Sleep(shortest) {
 		if time.Now().After(end) {
 			return false
 		}
@@ -178,7 +181,7 @@ func (c *comm) Close() error {
 	}
 	c.drop(closed.err)
 	c.p.engine.remove(c)
-	if !c.left(grace) {
+	if !c.left(time.Now().Add(grace)) {
 		c.leaked.Store(true)
 		c.p.engine.linger(c)
 	}

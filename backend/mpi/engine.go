@@ -23,9 +23,9 @@ type engine struct {
 	ops   []*op
 	comms []*comm      // that can have guarded receives; never changed, but replaced
 	leaks int          // communicators that could not be freed
-	inUse []*comm      // of these, those that a call was in when they were closed
+	inUse []*comm      // closed ones that a call may be in
 	ended bool         // the world is closed, and so is every communicator
-	stuck atomic.Int32 // blocking calls that were given up
+	stuck atomic.Int32 // blocking calls that can be given up, until they return
 	next  int          // where the next round of tests begins
 	at    [batch]int32
 	st    [batch]libmpi.Status
@@ -88,25 +88,25 @@ func (e *engine) leaked() bool {
 	return e.leaks > 0
 }
 
-// linger notes a communicator that is closed while a call is in it.
+// linger notes a closed communicator that a call may be in.
 func (e *engine) linger(c *comm) {
 	e.mu.Lock()
 	e.inUse = append(e.inUse, c)
 	e.mu.Unlock()
 }
 
-// left waits until no call is in a communicator that is closed any more, and reports
-// whether it came to that in time.
-func (e *engine) left(within time.Duration) bool {
-	for end, i := time.Now().Add(within), 0; ; i++ {
+// left waits until no call is in a communicator that is closed any more, and all that
+// were given up have returned. It reports whether it came to that in time.
+func (e *engine) left(end time.Time) bool {
+	for i := 0; ; i++ {
 		e.mu.Lock()
 		if i == len(e.inUse) {
 			e.mu.Unlock()
-			return true
+			return none(&e.stuck, end) // last: a call that is in a communicator can become one
 		}
 		c := e.inUse[i]
 		e.mu.Unlock()
-		if !c.left(time.Until(end)) {
+		if !c.left(end) {
 			return false
 		}
 	}

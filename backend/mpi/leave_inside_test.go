@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,21 +18,52 @@ import (
 
 // slowTool is a tool that makes calls whose tag is 1000 and some late by so many ms, and
 // those that free if it is told to, as a busy machine may that does not run a thread for a
-// while.
+// while. It signs for those that free, and that wait for a message whose tag is 7; see
+// reached.
 const slowTool = `
+#include <fcntl.h>
 #include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+static void sign(const char *call) {
+	char path[4096];
+	if (!getenv("COHORT_TEST_SIGNS")) return;
+	snprintf(path, sizeof path, "%s/%s.%d", getenv("COHORT_TEST_SIGNS"), call, (int)getpid());
+	close(open(path, O_CREAT | O_WRONLY, 0600));
+}
 static void late(int tag) { if (tag > 1000 && tag < 2000) usleep((tag - 1000) * 1000); }
-static void late_free(void) { if (getenv("LATE_FREE")) usleep(100000); }
-int MPI_Comm_free(MPI_Comm *c) { late_free(); return PMPI_Comm_free(c); }
-int MPI_Win_free(MPI_Win *w) { late_free(); return PMPI_Win_free(w); }
+static void late_free(const char *call) { sign(call); if (getenv("LATE_FREE")) usleep(100000); }
+int MPI_Comm_free(MPI_Comm *c) { late_free("comm_free"); return PMPI_Comm_free(c); }
+int MPI_Win_free(MPI_Win *w) { late_free("win_free"); return PMPI_Win_free(w); }
+int MPI_Recv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Status *s) { if (tag == 7) sign("receive"); return PMPI_Recv(b, n, t, r, tag, c, s); }
+int MPI_Mprobe(int r, int tag, MPI_Comm c, MPI_Message *m, MPI_Status *s) { if (tag == 7) sign("receive"); return PMPI_Mprobe(r, tag, c, m, s); }
 int MPI_Issend(const void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Issend(b, n, t, r, tag, c, q); }
 int MPI_Irecv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Irecv(b, n, t, r, tag, c, q); }
 int MPI_Isend(const void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Isend(b, n, t, r, tag, c, q); }
 int MPI_Improbe(int r, int tag, MPI_Comm c, int *f, MPI_Message *m, MPI_Status *s) { late(tag); return PMPI_Improbe(r, tag, c, f, m, s); }
 int MPI_Iprobe(int r, int tag, MPI_Comm c, int *f, MPI_Status *s) { late(tag); return PMPI_Iprobe(r, tag, c, f, s); }
 `
+
+// signsVariable has the folder of signs.
+const signsVariable = "COHORT_TEST_SIGNS"
+
+// sign says that this process has come to a point.
+func sign(point string) error {
+	return os.WriteFile(filepath.Join(os.Getenv(signsVariable), fmt.Sprintf("%s.%d", point, os.Getpid())), nil, 0o600)
+}
+
+// reached waits until so many processes have come to a point.
+func reached(point string, processes int) error {
+	for end := time.Now().Add(patience / 2); ; time.Sleep(time.Millisecond) {
+		switch signs, err := filepath.Glob(filepath.Join(os.Getenv(signsVariable), point+".*")); {
+		case err != nil || len(signs) == processes:
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("%d of %d ranks have come to %s", len(signs), processes, point)
+		}
+	}
+}
 
 // TestCloseInside checks that a communicator which another goroutine is about to use is
 // not given back under its hands, and that MPI does not end under them.
@@ -131,7 +164,9 @@ func TestCloseInside(t *testing.T) {
 		ended := make(chan error, 2)
 		go func() { ended <- d.Close() }()
 		go func() { ended <- win.Close() }()
-		time.Sleep(50 * time.Millisecond)
+		if err := errors.Join(reached("comm_free", 2), reached("win_free", 2)); err != nil {
+			return err
+		}
 		return errors.Join(w.Close(), <-ended, <-ended)
 	})
 	// What can end early ends.
@@ -166,7 +201,9 @@ func TestCloseInside(t *testing.T) {
 			return err
 		}
 		go cohort.Recv(w, make([]int, 1), cohort.AnySource, 7)
-		time.Sleep(100 * time.Millisecond)
+		if err := reached("receive", 2); err != nil {
+			return err
+		}
 		begun := time.Now()
 		err = w.Close()
 		if took := time.Since(begun); took > patience {
@@ -174,14 +211,32 @@ func TestCloseInside(t *testing.T) {
 		}
 		return err
 	})
+	// A barrier that a rank has given up ends when the others come.
+	program("returns", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+			defer cancel()
+			if err := w.WithContext(ctx).Barrier(); !errors.Is(err, cohort.ErrTimeout) {
+				return fmt.Errorf("a barrier that the other rank has not come to: %v", err)
+			}
+			return errors.Join(sign("given_up"), w.Close())
+		}
+		return errors.Join(reached("given_up", 1), w.Barrier(), w.Close())
+	})
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			tool := compiledC(t, "mpicc."+name, slowTool, "slow.so", "-shared", "-fPIC")
+			signs := func() string { return signsVariable + "=" + t.TempDir() }
 			start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
 			start(t, name, 2, "owes", "LD_PRELOAD="+tool).must(t)
-			start(t, name, 2, "frees", "LD_PRELOAD="+tool, "LATE_FREE=1").must(t)
+			start(t, name, 2, "frees", "LD_PRELOAD="+tool, "LATE_FREE=1", signs()).must(t)
 			start(t, name, 2, "listens").must(t)
-			start(t, name, 2, "stays").failed(t, "MPI is not finalized", "blocking call")
+			start(t, name, 2, "returns", signs()).must(t)
+			start(t, name, 2, "stays", "LD_PRELOAD="+tool, signs()).failed(t, "MPI is not finalized", "blocking call")
 		})
 	}
 }

@@ -340,13 +340,14 @@ func (p *process) describe() backend.Caps {
 func (p *process) finalize(c *comm) error {
 	p.engine.shutAll()
 	// A call that another goroutine was about to make has been made by then; one that
-	// waits for a message may never end.
-	free := libmpi.MayCall() && p.engine.stuck.Load() == 0 && c.left(leaveFor) && p.engine.left(leaveFor)
+	// waits for a message, or for ranks that do not come, may never end.
+	end := time.Now().Add(leaveFor)
+	free := libmpi.MayCall() && c.left(end) && p.engine.left(end)
 	p.settle()
 	p.sampler.stop()
 	p.engine.stop()
 	p.engine.keep()
-	if free && !p.engine.leaked() && p.engine.stuck.Load() == 0 && c.broken.Load() == nil && !c.leaked.Load() {
+	if free && !p.engine.leaked() && c.broken.Load() == nil && !c.leaked.Load() {
 		c.data.Free()
 		c.ctl.Free()
 		p.types.free()
