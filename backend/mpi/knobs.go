@@ -31,7 +31,7 @@ type Setting struct {
 	Why         string
 	Applied     bool   // false: the user had set it, and it stays, or it is too late
 	User        string // what the user had set, NAME=VALUE
-	Late        bool   // other code has initialised the library
+	Late        bool   // what reads it has done so: it was in the process before, or other code has initialised MPI
 }
 
 // String says what was set, or why not, and what for.
@@ -40,7 +40,7 @@ func (s Setting) String() string {
 		return fmt.Sprintf("%s=%s: %s", s.Name, s.Value, s.Why)
 	}
 	if s.Late {
-		return fmt.Sprintf("%s=%s not set, because other code has initialised MPI: %s", s.Name, s.Value, s.Why)
+		return fmt.Sprintf("%s=%s not set, because it had been read before: %s", s.Name, s.Value, s.Why)
 	}
 	return fmt.Sprintf("%s=%s not set, because the environment has %s: %s", s.Name, s.Value, s.User, s.Why)
 }

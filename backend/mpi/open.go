@@ -115,6 +115,10 @@ func levelOf(name string) (libmpi.Level, error) {
 	return 0, initFault("thread level %q: allowed are single, funneled, serialized and multiple", name)
 }
 
+// readers are the files of those libraries below MPI's that read a variable as soon as they are
+// loaded, which a tool may have had done before. Others are read when MPI is initialised.
+var readers = map[string]string{"UCX_HANDLE_ERRORS": "libucs.", "UCX_DEBUG_SIGNO": "libucs.", "IPATH_NO_BACKTRACE": "libinfinipath."}
+
 // load finds and loads the library, with what it is to be told in the environment.
 func (p *process) load(cfg Config) error {
 	present, late := "", false
@@ -141,7 +145,7 @@ func (p *process) load(cfg Config) error {
 			if !s.Applied {
 				continue
 			}
-			if late { // it has read its variables
+			if reader := readers[s.Name]; late || reader != "" && inProcess(reader) {
 				settings[i].Applied, settings[i].Late = false, true
 			} else if err := os.Setenv(s.Name, s.Value); err != nil {
 				return initFault("setting %s: %v", s.Name, err)

@@ -113,8 +113,19 @@ func TestSettingsTooLate(t *testing.T) {
 			launcher(t, name)
 			tool := compiledC(t, "mpicc."+name, foreignStart, "early.so", "-shared", "-fPIC")
 			e := start(t, name, 2, "told", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
-			e.has(t, "told UCX_RNDV_THRESH=20480 not set, because other code has initialised MPI: EagerLimit\n")
+			e.has(t, "told UCX_RNDV_THRESH=20480 not set, because it had been read before: EagerLimit\n")
 			e.hasNot(t, "20480: EagerLimit")
+			// A tool that brings the library along, and UCX if the library is linked to it.
+			tool = compiledC(t, "mpicc."+name, "#include <mpi.h>\nvoid *uses = (void *)PMPI_Send;", "along.so", "-shared", "-fPIC")
+			before := strings.Contains(runTool(t, "ldd", tool), "libucs.")
+			e = start(t, name, 2, "told", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480").must(t)
+			e.has(t, "told UCX_RNDV_THRESH=20480: EagerLimit\n")
+			set, late := "told UCX_HANDLE_ERRORS=none: ", "told UCX_HANDLE_ERRORS=none not set, because it had been read before: "
+			if before {
+				set, late = late, set
+			}
+			e.has(t, set)
+			e.hasNot(t, late)
 		})
 	}
 }
