@@ -11,12 +11,13 @@
 // binary again, which does a rank's part when it comes to the call.
 //
 // [Test] starts jobs of 1, 2, 3, 4, 5, 7 and 8 ranks, and of as many as the
-// launcher adds ([More]), through a [Launcher], and in each runs the scenarios, one after the other: every collective in its
-// three forms against an oracle that shares no code with the library, messages
-// in every order MPI allows, requests, communicators, wrong arguments,
-// mismatched calls, deadlines. Scenarios that end a job, such as a rank that is
-// killed, get a job of their own. With -short, and under the race detector, the
-// matrix is smaller and the jobs are of 1, 2, 3 and 5 ranks.
+// launcher adds ([More]), through a [Launcher], and in each runs the scenarios,
+// one after the other: every collective in its three forms against an oracle that
+// shares no code with the library, messages in every order MPI allows, requests,
+// communicators, wrong arguments, mismatched calls, deadlines. Scenarios that end
+// a job, such as a rank that is killed, get a job of their own. With -short the
+// matrix is smaller and the jobs are of 1, 2, 3 and 5 ranks; under the race
+// detector it is smaller too, and they are of 2 and 3.
 //
 // Everything is checked from outside, through the public API only. Buffers
 // stand between guard elements, and the whole of them is compared; expected

@@ -34,7 +34,8 @@ type Smaller interface {
 	Smaller(ranks int) bool
 }
 
-// More is implemented by launchers that are tested with more numbers of ranks than others are.
+// More is implemented by launchers that are tested with more numbers of ranks than others are, but with -short and
+// under the race detector.
 type More interface {
 	// More returns the numbers that come on top.
 	More() []int

@@ -21,7 +21,8 @@ import (
 )
 
 // soakVariable is the number of runs that Faults does instead of what it was asked for, or
-// the first and the last of them.
+// the first and the last of them. Set, it is also a promise that the machine has nothing else to do: Test
+// then fails above promised, and Faults above noticeLimit.
 const soakVariable = "COHORT_SOAK"
 
 // Faults checks what happens when something does, runs times: a job of 2 to 5 ranks does random
@@ -30,10 +31,12 @@ const soakVariable = "COHORT_SOAK"
 // of those that the documentation names for the case, with the rank that was lost; nothing may be left
 // of the job. Every run is a subtest named after its seed, which says all of it but the timing, so that
 // -run 'TestFaults/^17$' does run 17 again. With COHORT_SOAK=n there are n runs,
-// with COHORT_SOAK=m-n those from m to n, for a long series in parts.
+// with COHORT_SOAK=m-n those from m to n, for a long series in parts. Either is for a machine that has nothing
+// else to do: where 1000 ranks or more have noticed a loss, 99 of 100 are to have done so within 100 ms.
 //
 // Of a [Mpiexec] the launcher ends the job when a rank does: there it is enough that the ranks that
-// come to report have found no wrong result, that the launcher ends, and that no process is left.
+// come to report have found no wrong result, that the launcher ends, and that no process is left, and no
+// file in /dev/shm but those of [Mpiexec.Leaves].
 func Faults(t *testing.T, l Launcher, runs int) {
 	become()
 	first := 1

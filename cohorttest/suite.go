@@ -11,7 +11,8 @@ import (
 
 // Test checks that ranks started by l behave as MPI-4.1 and the documentation
 // of package cohort say. Every scenario is a subtest for every number of ranks:
-// "4ranks/Allreduce".
+// "4ranks/Allreduce". With COHORT_SOAK set, for a machine that has nothing else to do, a deadline
+// that is kept more than 50 ms late is a failure.
 func Test(t *testing.T, l Launcher) {
 	become()
 	for _, n := range sizesOf(l, small()) {
