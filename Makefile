@@ -1,6 +1,7 @@
 # make test checks everything, and installs what that needs where it may; scripts/check STEP runs one
 # step of it. make bench compares with the C MPI libraries that are installed. make fuzz runs every fuzz
-# target for FUZZTIME, and make soak SOAK random jobs with faults on each backend.
+# target for FUZZTIME. make soak runs SOAK random jobs with faults on each backend (10000, or a part of a
+# series: 101-200), and all other long tests: hours, on a machine with nothing else to do.
 
 FUZZTIME ?= 1m
 SOAK ?= 10000
