@@ -10,7 +10,7 @@ import (
 // timeOfDay are the files that may look at the time of day, and why a clock that jumps does no harm there.
 var timeOfDay = map[string]string{
 	"internal/flight/recorder.go": "a file says when its rank began, to people",
-	"internal/flight/layout.go":   "the same, read back",
+	"internal/flight/layout.go":   "the same, read back: of several jobs' files Read takes those that say they began last",
 	"internal/flight/table.go":    "the same, printed",
 }
 
@@ -24,8 +24,8 @@ var wallOnly = map[string]bool{
 // wallInC is the same in C.
 var wallInC = regexp.MustCompile(`\b(CLOCK_REALTIME|gettimeofday|time\s*\(\s*(NULL|0|&)|timespec_get)`)
 
-// TestClock checks that nothing but what is printed depends on the time of day, so that deadlines and
-// heartbeats hold while it is set.
+// TestClock checks that no deadline or heartbeat depends on the time of day, so that they hold while it is set. Of
+// Round and Truncate, which durations have too, it sees those of time.Now() itself, and Round(0).
 func TestClock(t *testing.T) {
 	used := make(map[string]bool)
 	for _, s := range allSources(t) {
@@ -47,7 +47,10 @@ func TestClock(t *testing.T) {
 			switch name := sel.Sel.Name; {
 			case ofTime && name == "Unix" && isNumber(call.Args[0], "1") && isNumber(call.Args[1], "0"):
 				allowed[sel] = true // past by any clock: it ends a read that is under way
-			case name == "Round" && len(call.Args) == 1 && isNumber(call.Args[0], "0"), ofTime && (name == "Parse" || name == "Date"):
+			case name == "Local" && len(call.Args) == 0, name == "In" && len(call.Args) == 1,
+				name == "Round" && len(call.Args) == 1 && isNumber(call.Args[0], "0"),
+				(name == "Round" || name == "Truncate") && isNow(sel.X),
+				ofTime && (name == "Parse" || name == "Date"):
 				found(t, s, used, name)
 			}
 			return true
@@ -80,6 +83,20 @@ func found(t *testing.T, s *source, used map[string]bool, name string) {
 	if timeOfDay[s.path] == "" {
 		t.Errorf("%s: %s: a time without the monotonic clock; if no deadline or heartbeat is measured by it, list the file in timeOfDay", s.path, name)
 	}
+}
+
+// isNow reports whether an expression is time.Now().
+func isNow(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != "Now" {
+		return false
+	}
+	pkg, ok := sel.X.(*ast.Ident)
+	return ok && pkg.Name == "time"
 }
 
 // isNumber reports whether an expression is a number as written.
