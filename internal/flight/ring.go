@@ -137,7 +137,8 @@ func (r *Ring) EndTimed(t Ticket) {
 }
 
 // Fail notes that an operation has ended now with an error of that code.
-// One of a sparse ring that has no time has not waited, or not for long: it has failed at once.
+// One of a sparse ring that has no time yet gets that of its end: it has waited for less than Stamp or StampAll take to
+// come.
 func (r *Ring) Fail(t Ticket, code uint8) {
 	if t != 0 && r.skip != 0 {
 		r.stamp(uint64(t), now())
