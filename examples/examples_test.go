@@ -154,7 +154,7 @@ func digest(t *testing.T, command *exec.Cmd) string {
 	t.Helper()
 	command.Dir = ".."
 	out, err := command.CombinedOutput()
-	d := regexp.MustCompile(`digest is ([0-9a-f]{16})\n$`).FindSubmatch(out)
+	d := regexp.MustCompile(`(?m)digest is ([0-9a-f]{16})$`).FindSubmatch(out)
 	if err != nil || d == nil {
 		t.Fatalf("%v: %v\n%s", command, err, out)
 	}

@@ -14,7 +14,7 @@ import (
 // and none for a later one; then goes on from that one when there is. What there is to see of it goes to $2.
 const fullDisk = `dir=$1 out=$2 exe=$3; shift 3
 	mount -t tmpfs -o size=1m none "$dir" || exit 99
-	"$exe" "$@" --checkpoint "$dir" --iterations 3 >/dev/null 2>"$out/first" || exit 98
+	"$exe" "$@" --checkpoint "$dir" --iterations 3 >/dev/null || exit 98
 	head -c 2000000 /dev/zero >"$dir/filler" 2>/dev/null
 	rm "$dir"/checkpoint-000003.bin && truncate -s -4K "$dir/filler" || exit 97
 	"$exe" "$@" --checkpoint "$dir" --checkpoint-every 3 >"$out/result" 2>"$out/said"; echo $? >"$out/status"
