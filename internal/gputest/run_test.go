@@ -4,6 +4,7 @@ package gputest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/internal/accel/cuda"
 	"github.com/cohort-hpc/cohort/internal/need"
@@ -56,11 +58,21 @@ func build(t *testing.T) string {
 	return dir
 }
 
-// run returns the status of a program, -1 if it could not be run, and what it prints.
+// patience is after how long a program is taken for stuck: those of a machine with a GPU take minutes.
+const patience = 20 * time.Minute
+
+// run returns the status of a program, -1 if it could not be run or did not end, and what it prints.
 func run(name string, args ...string) (status int, out string) {
-	b, err := exec.Command(name, args...).CombinedOutput()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = 10 * time.Second
+	b, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	switch {
+	case ctx.Err() != nil:
+		return -1, fmt.Sprintf("%s\nno end after %v", b, patience)
+	case err != nil && !errors.As(err, &exit):
 		return -1, err.Error()
 	}
 	if exit != nil {
@@ -217,6 +229,9 @@ func TestResults(t *testing.T) {
 === RUN   TestGPUSuite/copies
 === RUN   TestGPUSuite/say_"a\b"_(0.5s)
     copies.go:12: 3 bytes differ --- FAIL: not a line of its own (1s)
+    copies.go:13: another program prints
+        --- FAIL: what has no time
+--- PASS: what has none either
 === RUN   TestGPUSuite/two
     test.go:3: one device only
 --- FAIL: TestGPUSuite (12.25s)
