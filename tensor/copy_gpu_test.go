@@ -66,15 +66,14 @@ func TestGPUTensorErrors(t *testing.T) {
 	if x, err := At[float32](d, 1<<12, 16); !errors.Is(err, cohort.ErrBuffer) {
 		t.Errorf("an address that nobody has: %v, %v", x, err)
 	}
-	// The driver takes memory in greater pieces, so that only much that is missing counts.
-	const rounds, n = 16, 64 << 20
-	if free < 3*n {
-		t.Fatalf("%d bytes are free, want %d", free, 3*n)
-	}
-	for range rounds {
+	// Were it not given back, twice as much as was free would be taken. What is free afterwards says nothing: others
+	// use the device meanwhile.
+	const rounds = 16
+	n := free / (rounds / 2)
+	for i := range rounds {
 		x, err := NewOn[uint8](d, 1, n)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("round %d of %d: %v", i, rounds, err)
 		}
 		if _, err := NewOn[uint8](d, total); !errors.Is(err, cohort.ErrAlloc) {
 			t.Errorf("all of the memory of %v, of which some is in use: %v", d, err)
@@ -82,9 +81,6 @@ func TestGPUTensorErrors(t *testing.T) {
 		if err := x.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if now, _, err := d.Memory(); err != nil || free-now > rounds/2*n {
-		t.Errorf("%d bytes are free, %d were before, %v", now, free, err)
 	}
 	x := newOn[float32](t, d, 16)
 	if y, err := At[float32](d, x.Address(), 16); err != nil || y.Len() != 16 {

@@ -53,12 +53,20 @@ func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
 	return x
 }
 
-// looked returns what a device has at a tensor's memory: in software as the device itself sees it, else
-// by one copy of the driver's.
+// looked is look for goroutines that may end the test.
 func looked[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
-	data := make([]T, x.n)
-	var err error
+	data, err := look(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// look returns what a device has at a tensor's memory: in software as the device itself sees it, else by
+// one copy of the driver's.
+func look[T cohort.Number](x *Tensor[T]) (data []T, err error) {
+	data = make([]T, x.n)
 	s := x.dev.acc.Adopt(0)
 	if in, ok := s.(*soft.Stream); ok {
 		err = in.Do(func(mem func(accel.Address, int) []byte) { copy(view.Bytes(data), mem(x.at, x.size())) })
@@ -68,10 +76,7 @@ func looked[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	if err == nil {
 		err = s.Sync()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return data, err
 }
 
 func TestDevice_CPU(t *testing.T) {
@@ -224,7 +229,7 @@ func TestOn(t *testing.T) {
 // the other writes, and a collective's results are where the owner looks.
 func TestAt_Shares(t *testing.T) {
 	const n, from = 64, 8 // the tensor is a part of the owner's
-	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		l, err := newLab(world, small, soft.Config{})
 		if err != nil {
 			return err
@@ -245,12 +250,15 @@ func TestAt_Shares(t *testing.T) {
 		}
 		want := counting[float64](n)
 		compare := func(what string) {
-			if got := looked(t, own); !slices.Equal(got, want) {
-				err = errors.Join(err, fmt.Errorf("%s: the owner has %v, want %v", what, got, want))
+			got, err1 := look(own)
+			if err1 == nil && !slices.Equal(got, want) {
+				err1 = fmt.Errorf("%s: the owner has %v, want %v", what, got, want)
 			}
-			if got := looked(t, x); !slices.Equal(got, want[from:from+20]) {
-				err = errors.Join(err, fmt.Errorf("%s: the tensor has %v, want %v", what, got, want[from:from+20]))
+			got, err2 := look(x)
+			if err2 == nil && !slices.Equal(got, want[from:from+20]) {
+				err2 = fmt.Errorf("%s: the tensor has %v, want %v", what, got, want[from:from+20])
 			}
+			err = errors.Join(err, err1, err2)
 		}
 		mine := v.vector(l.rank, 0, 20)
 		copy(want[from:], mine)
