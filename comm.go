@@ -51,7 +51,8 @@ type core struct {
 	fly        *flight.Recorder // the job's
 	home       *Comm            // the handle that WithContext starts from
 
-	closed atomic.Bool
+	closed  atomic.Bool
+	turning atomic.Int32 // windows that are being made, or closed together
 
 	busy   atomic.Bool // a collective is being called; guards what follows
 	call   backend.Call
@@ -90,6 +91,8 @@ type job struct {
 	// backend keeps its own record with each.
 	requests sync.Pool
 	done     func() // called when the world has been closed; may be nil
+
+	turning atomic.Int32 // core's of all communicators, and those that are being closed themselves
 
 	mu    sync.Mutex
 	comms map[*core]struct{} // the open communicators
@@ -284,7 +287,8 @@ func (c *Comm) Abort(code int) error {
 // do later ones. Closing the world leaves the job in good order and closes all
 // communicators made from it. Closing twice, or a nil communicator, does nothing.
 // On the mpi backend an operation that waits in a blocking function of the library does
-// not end; the world's Close then returns [ErrBroken] after 5 s.
+// not end; the world's Close then returns [ErrBroken] after 5 s. A window that another
+// goroutine is making or closing is waited for, 5 s at most.
 //
 // Local, but what the other ranks still want of this one fails afterwards.
 func (c *Comm) Close() error {
@@ -319,6 +323,11 @@ func (j *job) derived() []*core {
 }
 
 func (k *core) close() error {
+	j := k.job
+	if k != j.world {
+		j.turning.Add(1) // first, so that the world's Close waits for it or closes k itself
+		defer j.turning.Add(-1)
+	}
 	if k.closed.Swap(true) {
 		return nil
 	}
@@ -329,7 +338,6 @@ func (k *core) close() error {
 	for _, h := range handles {
 		h.stop()
 	}
-	j := k.job
 	j.mu.Lock()
 	delete(j.comms, k)
 	j.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/view"
@@ -186,6 +187,8 @@ func (s *shared) close() error {
 	}
 	k := s.c.core
 	if s.win.Together() {
+		k.turn() // first, so that Close waits for it or it sees Close
+		defer k.turned()
 		switch err := s.c.take(); {
 		case err == nil:
 			defer k.busy.Store(false)
@@ -218,9 +221,38 @@ func (s *shared) meet() error {
 	return err
 }
 
+// turn notes that a window is being made, or closed together, until turned is called.
+// Other ranks rely on that: where this one ended the communicator meanwhile, they would
+// wait for it in the library.
+func (k *core) turn() {
+	k.turning.Add(1)
+	k.job.turning.Add(1)
+}
+
+func (k *core) turned() {
+	k.turning.Add(-1)
+	k.job.turning.Add(-1)
+}
+
+// turnFor is how long Close waits for windows that other goroutines are making or
+// closing. Those may wait for ranks that never come, or for this very Close.
+const turnFor = 5 * time.Second
+
+// settle waits until no window is being made or closed any more; on the world, no
+// window of any communicator.
+func (k *core) settle() {
+	n := &k.turning
+	if k == k.job.world {
+		n = &k.job.turning
+	}
+	for end := time.Now().Add(turnFor); n.Load() != 0 && time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+	}
+}
+
 // closeWindows closes what is open, in the order in which it was made, which is
 // the same on all ranks. The communicator is closed, for its users.
 func (k *core) closeWindows() {
+	k.settle() // before busy is looked at, which a window that is being closed has
 	k.mu.Lock()
 	open := k.windows
 	k.windows = nil

@@ -26,10 +26,11 @@ func allocate[T any](c *Comm, call string, n int, whole bool) (*shared, error) {
 	if err := c.take(); err != nil {
 		return nil, err
 	}
-	defer c.core.busy.Store(false)
-	typ, bytes, bad := asked[T](call, n)
-	c.core.fly.Type(typ.ID, typ.Name)
-	a := &allocation{c: c, typ: typ, bytes: bytes, whole: whole}
+	a := &allocation{c: c, whole: whole}
+	defer a.end()
+	var bad error
+	a.typ, a.bytes, bad = asked[T](call, n)
+	c.core.fly.Type(a.typ.ID, a.typ.Name)
 	if err := a.agree(bad); err != nil {
 		return nil, err
 	}
@@ -64,6 +65,16 @@ type allocation struct {
 	bytes int
 	whole bool
 	lay   window.Layout
+	turns bool // the window is being made
+}
+
+// end gives the communicator back, and only then has Close go on.
+func (a *allocation) end() {
+	k := a.c.core
+	k.busy.Store(false)
+	if a.turns {
+		k.turned()
+	}
 }
 
 // agree finds out what the ranks ask for, and whether they can have it.
@@ -143,6 +154,11 @@ func oneNode(bc backend.Comm) error {
 // make makes the memory, and all ranks have it, or none.
 func (a *allocation) make() (*shared, error) {
 	k := a.c.core
+	a.turns = true
+	k.turn() // first, so that Close waits for it or it sees Close
+	if err := a.c.open(); err != nil {
+		return nil, err
+	}
 	mem, err := a.memory()
 	if err == nil {
 		err = shmem.Populate(a.own(mem.Bytes()))

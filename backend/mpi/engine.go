@@ -26,6 +26,7 @@ type engine struct {
 	inUse []*comm      // closed ones that a call may be in
 	ended bool         // the world is closed, and so is every communicator
 	stuck atomic.Int32 // blocking calls that can be given up, until they return
+	wins  atomic.Int32 // windows that are not freed, of communicators that are not broken
 	next  int          // where the next round of tests begins
 	at    [batch]int32
 	st    [batch]libmpi.Status

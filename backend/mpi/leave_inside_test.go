@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/mpi"
 )
 
 // slowTool is a tool that makes calls whose tag is 1000 and some late by so many ms, and
 // those that free if it is told to, as a busy machine may that does not run a thread for a
-// while. It signs for those that free, and that wait for a message whose tag is 7; see
-// reached.
+// while. It signs for those that free, for barriers, and for those that wait for a message
+// whose tag is 7; see reached.
 const slowTool = `
 #include <fcntl.h>
 #include <mpi.h>
@@ -36,6 +38,7 @@ static void late(int tag) { if (tag > 1000 && tag < 2000) usleep((tag - 1000) * 
 static void late_free(const char *call) { sign(call); if (getenv("LATE_FREE")) usleep(100000); }
 int MPI_Comm_free(MPI_Comm *c) { late_free("comm_free"); return PMPI_Comm_free(c); }
 int MPI_Win_free(MPI_Win *w) { late_free("win_free"); return PMPI_Win_free(w); }
+int MPI_Barrier(MPI_Comm c) { sign("barrier"); return PMPI_Barrier(c); }
 int MPI_Recv(void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Status *s) { if (tag == 7) sign("receive"); return PMPI_Recv(b, n, t, r, tag, c, s); }
 int MPI_Mprobe(int r, int tag, MPI_Comm c, MPI_Message *m, MPI_Status *s) { if (tag == 7) sign("receive"); return PMPI_Mprobe(r, tag, c, m, s); }
 int MPI_Issend(const void *b, int n, MPI_Datatype t, int r, int tag, MPI_Comm c, MPI_Request *q) { late(tag); return PMPI_Issend(b, n, t, r, tag, c, q); }
@@ -169,6 +172,52 @@ func TestCloseInside(t *testing.T) {
 		}
 		return errors.Join(w.Close(), <-ended, <-ended)
 	})
+	// One closes the world while it waits for the other to close a window too.
+	program("meets", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		win, err := cohort.AllocateShared[int](w, 1)
+		if err != nil {
+			return err
+		}
+		if _, err := cohort.AllocateShared[int](w, 1); err != nil { // left to Close
+			return err
+		}
+		ended := make(chan error, 2)
+		if w.Rank() == 1 {
+			return errors.Join(reached("closed", 1), win.Close(), w.Close())
+		}
+		go func() { ended <- win.Close() }()
+		if err := reached("barrier", 1); err != nil {
+			return err
+		}
+		go func() {
+			for {
+				if _, _, err := w.Iprobe(cohort.AnySource, 9); err != nil {
+					ended <- sign("closed")
+					return
+				}
+			}
+		}()
+		return errors.Join(w.Close(), <-ended, <-ended)
+	})
+	// One ends the job without a window that the other closes.
+	program("drops", func() error {
+		c, err := mpi.Open(background, mpi.Config{})
+		if err != nil {
+			return err
+		}
+		mem, err := c.(backend.Sharer).Share(nil, 1, func(mine string) ([]string, error) { return []string{mine}, nil })
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			return mem.Close() // the job ends before
+		}
+		return c.Close()
+	})
 	// What can end early ends.
 	program("listens", func() error {
 		w, err := cohort.Init(background, nil)
@@ -234,6 +283,8 @@ func TestCloseInside(t *testing.T) {
 			start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
 			start(t, name, 2, "owes", "LD_PRELOAD="+tool).must(t)
 			start(t, name, 2, "frees", "LD_PRELOAD="+tool, "LATE_FREE=1", signs()).must(t)
+			start(t, name, 2, "meets", "LD_PRELOAD="+tool, signs()).must(t)
+			start(t, name, 2, "drops").failed(t, "MPI_Finalize has not returned", "a window has not been freed")
 			start(t, name, 2, "listens").must(t)
 			start(t, name, 2, "returns", signs()).must(t)
 			start(t, name, 2, "stays", "LD_PRELOAD="+tool, signs()).failed(t, "MPI is not finalized", "blocking call")

@@ -363,6 +363,8 @@ func (p *process) finalize(c *comm) error {
 		why = "a message whose sending was given up has not been received"
 	case s != nil:
 		why = "the world was broken: " + s.Error()
+	case p.engine.wins.Load() > 0:
+		why = "a window has not been freed, which other ranks may be waiting for"
 	}
 	return p.leave(why, free)
 }

@@ -40,6 +40,7 @@ func (c *comm) Share(_ *backend.Bound, size int, tell backend.Tell) (backend.Mem
 		c.p.engine.leak() // a window that not all ranks have cannot be freed
 		return nil, err
 	}
+	c.p.engine.wins.Add(1)
 	return &memory{c: c, win: win, all: mem, mem: shmem.Aligned(mem)[:size:size]}, nil
 }
 
@@ -76,7 +77,9 @@ func (m *memory) Close() error {
 	}
 	defer m.c.leave()
 	m.mem = nil
-	if code := m.win.Free(); code != 0 {
+	code := m.win.Free()
+	m.c.p.engine.wins.Add(-1)
+	if code != 0 {
 		return m.c.fault(code)
 	}
 	shmem.Guard(m.all)
@@ -87,4 +90,7 @@ func (m *memory) Close() error {
 func (m *memory) Abandon() {
 	m.mem = nil
 	m.c.p.engine.leak()
+	if m.c.broken.Load() != nil { // the others do not come for it either
+		m.c.p.engine.wins.Add(-1)
+	}
 }
