@@ -192,7 +192,6 @@ func (e *engine) poll(spins int) {
 	if n > batch {
 		spins = 1
 	}
-	var fin [batch]finished
 	if e.next >= n {
 		e.next = 0
 	}
@@ -200,10 +199,11 @@ func (e *engine) poll(spins int) {
 	to := min(from+batch, n)
 	e.next = to
 	done, code := libmpi.Testsome(e.reqs[from:to], spins, e.at[:], e.st[:])
-	if code != 0 {
+	if code != 0 || done == 0 {
 		e.mu.Unlock()
 		return
 	}
+	var fin [batch]finished // here, since clearing it takes long, and most rounds find nothing
 	var open finished // one of those that are not complete; by value, so that none is allocated
 	n = 0
 	for i := range done {
