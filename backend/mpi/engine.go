@@ -204,7 +204,7 @@ func (e *engine) poll(spins int) {
 		return
 	}
 	var fin [batch]finished // here, since clearing it takes long, and most rounds find nothing
-	var open finished // one of those that are not complete; by value, so that none is allocated
+	var open finished       // one of those that are not complete; by value, so that none is allocated
 	n = 0
 	for i := range done {
 		f := finished{o: e.ops[from+int(e.at[i])], st: e.st[i]}
