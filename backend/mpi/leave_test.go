@@ -71,6 +71,46 @@ func TestClose(t *testing.T) {
 	}
 }
 
+// lastTool is a tool that registers a function for the end of the process in the library's name when MPI ends, as MPICH
+// does from 4.2 on. The library's __dso_handle is what a relocation sets to its own address.
+const lastTool = `
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <mpi.h>
+#include <stdio.h>
+extern int __cxa_atexit(void (*)(void *), void *, void *);
+static void last(void *unused) { int done; PMPI_Finalized(&done); printf("told finalized %d\n", done); fflush(stdout); }
+int MPI_Finalize(void) {
+	Dl_info info;
+	struct link_map *lib;
+	ElfW(Rela) *rela = NULL;
+	size_t size = 0;
+	dladdr1((void *)PMPI_Finalize, &info, (void **)&lib, RTLD_DL_LINKMAP);
+	for (ElfW(Dyn) *d = lib->l_ld; d->d_tag; d++) {
+		if (d->d_tag == DT_RELA) rela = (ElfW(Rela) *)d->d_un.d_ptr;
+		if (d->d_tag == DT_RELASZ) size = d->d_un.d_val;
+	}
+	for (ElfW(Rela) *r = rela; r < rela + size / sizeof *r; r++)
+		if (r->r_offset == r->r_addend) __cxa_atexit(last, NULL, (void *)(lib->l_addr + r->r_offset));
+	return PMPI_Finalize();
+}
+`
+
+// TestToldAtTheEnd checks that what the library has registered for the end of the process is called, once, when MPI has
+// ended: a Go program does not end by the C library's exit.
+func TestToldAtTheEnd(t *testing.T) {
+	program("end", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
+	for _, level := range []string{"multiple", "funneled"} {
+		launcher(t, "mpich")
+		tool := compiledC(t, "mpicc.mpich", lastTool, "last.so", "-shared", "-fPIC")
+		e := start(t, "mpich", 2, "end", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
+		if got, want := e.lines("told"), []string{"finalized 1", "finalized 1"}; !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q\n%s", level, got, want, e.out)
+		}
+	}
+}
+
 // orderTool is a tool that writes down what communicators there are at the end, and
 // on which thread MPI begins and ends.
 const orderTool = `

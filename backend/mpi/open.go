@@ -408,11 +408,11 @@ func (p *process) leave(why string, free bool) error {
 	}
 	var code libmpi.Code
 	if p.thread == nil {
-		code = libmpi.Finalize()
+		code = p.end()
 		runtime.UnlockOSThread()
 	} else {
 		done := make(chan libmpi.Code, 1)
-		p.thread.work <- func() { done <- libmpi.Finalize() }
+		p.thread.work <- func() { done <- p.end() }
 		var late <-chan time.Time
 		if why != "" {
 			late = time.After(leaveFor)
@@ -429,6 +429,15 @@ func (p *process) leave(why string, free bool) error {
 		return libmpi.Error(code)
 	}
 	return nil
+}
+
+// end is MPI_Finalize, and what the library has left for later.
+func (p *process) end() libmpi.Code {
+	code := libmpi.Finalize()
+	if code == 0 && p.quirks.has(quirkExit) {
+		libmpi.End()
+	}
+	return code
 }
 
 // leaveFor is how long MPI_Finalize may take where it may never end: it waits for

@@ -1,4 +1,4 @@
-// Loading a library; see load_linux.c.
+// Loading a library, and its end; see load_linux.c.
 #ifndef COH_LOAD_H
 #define COH_LOAD_H
 
@@ -14,5 +14,6 @@ int coh_init(int level, int *provided, int *restored);
 const char *coh_loaded_path(void);
 int coh_may_call(void);
 void coh_adopt(void);
+void coh_end_library(void); // exit_linux.c
 
 #endif

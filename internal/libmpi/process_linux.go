@@ -104,6 +104,10 @@ func MayCall() bool { return C.coh_may_call() != 0 }
 // Finalize ends the library. It must be called on the thread that called Init.
 func Finalize() Code { return Code(C.coh_call_finalize()) }
 
+// End calls what the library has registered for the end of the process (atexit), which a Go program
+// does not come to. It follows Finalize.
+func End() { C.coh_end_library() }
+
 // Abort ends all processes of the job.
 func Abort(code int) Code { return Code(C.coh_call_abort(C.int(code))) }
 
