@@ -79,10 +79,10 @@ func TestNamesOfOpenMPI(t *testing.T) {
 	}
 }
 
-// MPICH lists its variables through MPI_T, and the algorithms in their
-// descriptions.
-func TestNamesOfMPICH(t *testing.T) {
-	about, version := make(map[string]string), ""
+// mpichSays returns the descriptions of MPICH's variables, and its version.
+func mpichSays(t *testing.T) (about map[string]string, version string) {
+	t.Helper()
+	about = make(map[string]string)
 	for line := range strings.Lines(output(t, nil, compiled(t, "mpicc.mpich", "cvars.c"))) {
 		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if name == "library" {
@@ -90,6 +90,13 @@ func TestNamesOfMPICH(t *testing.T) {
 		}
 		about[name] = text
 	}
+	return about, version
+}
+
+// MPICH lists its variables through MPI_T, and the algorithms in their
+// descriptions.
+func TestNamesOfMPICH(t *testing.T) {
+	about, version := mpichSays(t)
 	r := parseRelease(version)
 	if !r.known || len(about) < 100 {
 		t.Fatalf("MPICH %q lists %d variables", version, len(about))
@@ -135,7 +142,8 @@ func TestEagerLimit(t *testing.T) {
 // all those of the lists.
 func TestTuningIsTaken(t *testing.T) {
 	program, launcher := compiled(t, "mpicc.mpich", "eager.c"), need.Program(t, "mpiexec.mpich")
-	r := parseRelease("4.0.2")
+	_, version := mpichSays(t)
+	r := parseRelease(version)
 	for i := 0; ; i++ { // the i-th of each list, or its last
 		tuning, more := make(map[string]string), false
 		for coll, list := range mpichAlgorithms {
@@ -143,7 +151,7 @@ func TestTuningIsTaken(t *testing.T) {
 			tuning[mpiNames[coll]] = list[min(i, len(list)-1)].name
 			more = more || i+1 < len(list)
 		}
-		env := told(t, Settings{Tuning: tuning}, "mpich", "MPICH", "4.0.2", nil)
+		env := told(t, Settings{Tuning: tuning}, "mpich", "MPICH", version, nil)
 		if want := len(everywhere) + int(backend.Exscan); len(env) != want {
 			t.Fatalf("%d settings, want %d: %v", len(env), want, env)
 		}
