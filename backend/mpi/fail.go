@@ -80,6 +80,9 @@ func (c *comm) hear() {
 		return
 	}
 	if st.Flag == 0 {
+		if c.p.recovers {
+			c.Lost() // Open MPI's looks at messages say nothing of losses
+		}
 		return
 	}
 	buf := make([]byte, noticeSize)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,14 +67,21 @@ func TestWithoutULFM(t *testing.T) {
 // ulfm is how the ranks of a test find the folder of testdata/ulfm.c.
 const ulfm = "ULFM_DIR"
 
-// die makes this rank one that counts as lost, and waits for the job to end, which it takes no part in.
+// die makes this rank one that counts as lost, and waits for the job to end, which it takes no part in. Where the
+// library is no stand-in it is killed.
 func die(w *cohort.Comm) error {
 	if err := tell("lost", w.Rank()); err != nil {
 		return err
 	}
+	if os.Getenv(realLoss) != "" {
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
 	heardOf("survived", w.Size()-1)
 	return nil
 }
+
+// realLoss has ranks die that are to count as lost.
+const realLoss = "ULFM_REAL"
 
 // tell tells the other ranks of something that this one has come to, without MPI.
 func tell(what string, rank int) error {
@@ -324,6 +332,23 @@ func late(w *cohort.Comm) error {
 // testdata/ulfm.c, above Open MPI, and losses are what that takes for one. The errors, the errands of
 // the goroutines and what becomes of communicators are cohort's own.
 func TestULFM(t *testing.T) {
+	ulfmPrograms()
+	launcher(t, "openmpi")
+	source, err := os.ReadFile("testdata/ulfm.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	preload := "LD_PRELOAD=" + compiledC(t, "mpicc.openmpi", string(source), "ulfm.so", "-shared", "-fPIC")
+	run := func(t *testing.T, n int, program string, env ...string) ended {
+		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
+	}
+	recovers(t, run)
+	t.Run("off", func(t *testing.T) {
+		run(t, 2, "off", "ULFM_OFF=1").must(t).has(t, "not switched on: start the program with mpirun --with-ft ulfm")
+	})
+}
+
+func ulfmPrograms() {
 	for name, body := range map[string]func(*cohort.Comm) error{"lose": lose, "quiet": quiet} {
 		program(name, func() error {
 			w, err := cohort.Init(background, nil)
@@ -336,15 +361,10 @@ func TestULFM(t *testing.T) {
 	program("revoke", func() error { return with(revoke) })
 	program("late", func() error { return with(late) })
 	program("off", func() error { return with(unsupported) })
-	launcher(t, "openmpi")
-	source, err := os.ReadFile("testdata/ulfm.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	preload := "LD_PRELOAD=" + compiledC(t, "mpicc.openmpi", string(source), "ulfm.so", "-shared", "-fPIC")
-	run := func(t *testing.T, n int, program string, env ...string) ended {
-		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
-	}
+}
+
+// recovers has jobs of ranks that are lost, or told to stop, and looks at what the others come to.
+func recovers(t *testing.T, run func(t *testing.T, n int, program string, env ...string) ended) {
 	lost := func(t *testing.T, program string, env ...string) {
 		e := run(t, 3, program, env...)
 		if got := e.lines("survived"); len(got) != 2 {
@@ -360,7 +380,4 @@ func TestULFM(t *testing.T) {
 		t.Run("revoke/"+name, func(t *testing.T) { run(t, 3, "revoke", "ULFM_WAIT="+name).must(t) })
 	}
 	t.Run("late", func(t *testing.T) { run(t, 3, "late").must(t) })
-	t.Run("off", func(t *testing.T) {
-		run(t, 2, "off", "ULFM_OFF=1").must(t).has(t, "not switched on: start the program with mpirun --with-ft ulfm")
-	})
 }
