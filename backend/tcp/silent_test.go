@@ -25,11 +25,7 @@ func silence(t *testing.T, ranks []*comm, already []int, victims ...int) {
 		if slices.Contains(victims, c.e.me) || slices.Contains(already, c.e.me) {
 			continue
 		}
-		c.e.mu.Lock()
-		for _, v := range victims {
-			c.e.demand.c.members[v].Addrs = at
-		}
-		c.e.mu.Unlock()
+		move(c, victims, at)
 	}
 	for _, v := range victims {
 		ranks[v].e.mu.Lock()
@@ -40,6 +36,20 @@ func silence(t *testing.T, ranks []*comm, already []int, victims ...int) {
 		}
 		mute.Close()
 	})
+}
+
+// move has a rank look for others elsewhere, from a moment on in which it asks none of them: who asks reads
+// where they are.
+func move(c *comm, others []int, to []netip.AddrPort) {
+	asked := func(r int) bool { return c.e.links[r].asking }
+	for c.e.mu.Lock(); slices.ContainsFunc(others, asked); c.e.mu.Lock() {
+		c.e.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	for _, r := range others {
+		c.e.demand.c.members[r].Addrs = to
+	}
+	c.e.mu.Unlock()
 }
 
 // TestDemandSilent has hubs fall silent, one after the other, many of them at once, and while ranks that
