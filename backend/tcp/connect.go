@@ -199,11 +199,13 @@ func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
 // Diagnostics implements backend.Diagnoser.
 func (c *comm) Diagnostics() []string {
 	e := c.e
-	list := slices.Clone(e.facts)
+	var list []string
 	if e.demand != nil {
 		e.mu.Lock()
 		list = append(e.demand.facts(), e.listDemand())
 		e.mu.Unlock()
+	} else {
+		list = slices.Clone(e.facts)
 	}
 	for _, door := range e.doors {
 		if report := door.Report(); report != "" {
