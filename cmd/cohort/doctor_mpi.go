@@ -135,6 +135,15 @@ func (r *report) lines() []string {
 	return all
 }
 
+// title names the library: what it calls itself stands in for a version that its file does not tell, as
+// that of MPICH 4.2.1 does not.
+func (r *report) title(lib mpifind.Library) string {
+	if lib.Version == "" && r.Says != "" {
+		return r.Says
+	}
+	return lib.Title()
+}
+
 // mpi says which MPI libraries there are, and whether they fit the launchers.
 func (d *diagnosis) mpi(env func(string) (string, bool)) {
 	const group = "mpi"
@@ -159,7 +168,6 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 	inside := mpifind.Launched(env)
 	var chosen *mpifind.Library
 	for i, lib := range found {
-		name := lib.Title()
 		if lib.Problem != "" {
 			d.add(group, filepath.Base(lib.Path), none, lib.Path+": "+lib.Problem, "")
 			continue
@@ -168,7 +176,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 			chosen = &found[i]
 		}
 		r := &report{Path: lib.Path, ABI: lib.Family.String()}
-		f := finding{Group: group, Name: name, State: ok, Value: fmt.Sprintf("%s, ABI of %s", lib.Path, lib.Family), Library: r}
+		f := finding{Group: group, State: ok, Value: fmt.Sprintf("%s, ABI of %s", lib.Path, lib.Family), Library: r}
 		if command, _, err := mpifind.Mpiexec(lib); err != nil {
 			f.State, f.Advice = warn, "its launcher is missing: "+err.Error()
 		} else {
@@ -181,6 +189,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 		} else if err := r.learn(describeLimit); err != nil {
 			f.State, f.Advice = warn, err.Error()
 		}
+		f.Name = r.title(lib)
 		d.all = append(d.all, f)
 	}
 	if chosen == nil {

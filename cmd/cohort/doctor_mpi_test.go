@@ -91,6 +91,27 @@ func TestDoctor_Libraries(t *testing.T) {
 	}
 }
 
+// TestDoctor_Title has files that tell their version, or do not, of libraries that were loaded, or were not.
+func TestDoctor_Title(t *testing.T) {
+	mpich := mpifind.Library{Family: mpifind.MPICH, Runtime: mpifind.MPICH, Vendor: "MPICH"}
+	told := mpich
+	told.Version = "4.0.2"
+	for _, c := range []struct {
+		lib        mpifind.Library
+		says, want string
+	}{
+		{mpich, "MPICH 4.2.1", "MPICH 4.2.1"},
+		{mpich, "", "MPICH"},
+		{told, "MPICH 4.0.2-of-others", "MPICH 4.0.2"},
+		{told, "", "MPICH 4.0.2"},
+	} {
+		r := report{Says: c.says}
+		if got := r.title(c.lib); got != c.want {
+			t.Errorf("%+v that says %q: got %q, want %q", c.lib, c.says, got, c.want)
+		}
+	}
+}
+
 // TestDoctor_BadLibraries has libraries crash, hang and fail when they are loaded.
 func TestDoctor_BadLibraries(t *testing.T) {
 	if !mpiBuilt {
