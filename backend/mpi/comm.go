@@ -188,7 +188,7 @@ func (c *comm) Close() error {
 	// Messages of a broken communicator may still be under way: what is made next
 	// must not get its context. What a call is in stays as it is.
 	if c.broken.Load() != nil || c.leaked.Load() {
-		c.p.engine.leak()
+		c.p.engine.keepComm(c)
 		return nil
 	}
 	code := c.data.Free()

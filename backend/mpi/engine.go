@@ -18,18 +18,19 @@ const batch = 64
 // engine holds the requests of the process that are under way, and makes
 // progress on them. Requests are tested by one goroutine at a time.
 type engine struct {
-	mu    sync.Mutex
-	reqs  []libmpi.Request // what MPI is asked about; parallel to ops
-	ops   []*op
-	comms []*comm      // that can have guarded receives; never changed, but replaced
-	leaks int          // communicators that could not be freed
-	inUse []*comm      // closed ones that a call may be in
-	ended bool         // the world is closed, and so is every communicator
-	stuck atomic.Int32 // blocking calls that can be given up, until they return
-	wins  atomic.Int32 // windows that are not freed, of communicators that are not broken
-	next  int          // where the next round of tests begins
-	at    [batch]int32
-	st    [batch]libmpi.Status
+	mu      sync.Mutex
+	reqs    []libmpi.Request // what MPI is asked about; parallel to ops
+	ops     []*op
+	comms   []*comm      // that can have guarded receives; never changed, but replaced
+	leaks   int          // communicators that could not be freed
+	unfreed []*comm      // those of them on which messages may be under way
+	inUse   []*comm      // closed ones that a call may be in
+	ended   bool         // the world is closed, and so is every communicator
+	stuck   atomic.Int32 // blocking calls that can be given up, until they return
+	wins    atomic.Int32 // windows that are not freed, of communicators that are not broken
+	next    int          // where the next round of tests begins
+	at      [batch]int32
+	st      [batch]libmpi.Status
 
 	queued  atomic.Int32 // guarded receives that wait, of all communicators
 	minded  bool         // the thread level lets a goroutine of its own match them
@@ -56,7 +57,15 @@ func (e *engine) shut(c *comm) {
 	}
 	c.drop(closed.err)
 	e.linger(c)
+	e.keepComm(c)
+}
+
+// keepComm notes a closed communicator that is never freed.
+func (e *engine) keepComm(c *comm) {
 	e.leak()
+	e.mu.Lock()
+	e.unfreed = append(e.unfreed, c)
+	e.mu.Unlock()
 }
 
 // shutAll closes those that nobody has closed, and those that are made from now on.

@@ -348,6 +348,15 @@ func (p *process) finalize(c *comm) error {
 	end := time.Now().Add(leaveFor)
 	free := libmpi.MayCall() && c.left(end) && p.engine.left(end)
 	p.settle()
+	why := p.mayNotEnd(c)
+	if p.owned && free && p.quirks.has(quirkOwed) && !p.recovers {
+		until := time.Time{} // like MPI_Finalize, until all have come
+		if why != "" {
+			until = end
+		}
+		p.drain(c, until)
+		why = p.mayNotEnd(c)
+	}
 	p.sampler.stop()
 	p.engine.stop()
 	p.engine.keep()
@@ -357,17 +366,23 @@ func (p *process) finalize(c *comm) error {
 		p.types.free()
 		p.ops.free()
 	}
-	why := ""
-	switch s := c.broken.Load(); {
-	case p.engine.owed():
-		why = "a message whose sending was given up has not been received"
-	case s != nil:
-		why = "the world was broken: " + s.Error()
-	case p.engine.wins.Load() > 0:
-		why = "a window has not been freed, which other ranks may be waiting for"
-	}
 	return p.leave(why, free)
 }
+
+// mayNotEnd says why MPI_Finalize may never return, empty where it will.
+func (p *process) mayNotEnd(world *comm) string {
+	switch s := world.broken.Load(); {
+	case p.engine.owed():
+		return owing
+	case s != nil:
+		return "the world was broken: " + s.Error()
+	case p.engine.wins.Load() > 0:
+		return "a window has not been freed, which other ranks may be waiting for"
+	}
+	return ""
+}
+
+const owing = "a message whose sending was given up has not been received"
 
 // settle gives what was given up a moment to complete.
 func (p *process) settle() {
@@ -398,6 +413,8 @@ func (p *process) leave(why string, free bool) error {
 		inside = "a blocking call that was given up is still in the library"
 	case !free:
 		inside = "a blocking call of another goroutine is still in the library (a receive or probe of a handle of WithContext would have ended)"
+	case why == owing && p.quirks.has(quirkOwed):
+		inside = why
 	}
 	if inside != "" && !p.owned {
 		return &backend.Fault{Sentinel: backend.ErrBroken, Text: inside}
@@ -441,6 +458,5 @@ func (p *process) end() libmpi.Code {
 }
 
 // leaveFor is how long MPI_Finalize may take where it may never end: it waits for
-// the other ranks, one of which has perhaps stopped, and in MPICH for sends that were
-// given up to be received.
+// the other ranks, one of which has perhaps stopped. So do the rounds of drain.
 const leaveFor = 5 * time.Second

@@ -86,6 +86,9 @@ func (f folds) tag(t int) int {
 // notice is the tag of notices that a communicator is broken.
 func (f folds) notice() int { return f.calls + f.persistent }
 
+// last is the tag of what ranks tell when the world is closed; see drain.
+func (f folds) last() int { return f.notice() + 1 }
+
 // thread runs functions on one thread that nothing else runs on.
 type thread struct{ work chan func() }
 

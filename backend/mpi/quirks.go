@@ -30,6 +30,7 @@ const (
 	quirkCUDACrash                            // asking for CUDA is a crash where the library was built without
 	quirkAlone                                // messages within a communicator of one rank, from several threads, hang
 	quirkBuiltCUDA                            // asked whether it takes device memory, it says how it was built
+	quirkOwed                                 // MPI does not end while there are sends that nobody receives
 	quirkExit                                 // the launcher hears of a rank's good end when the C library's exit is called
 )
 
@@ -228,6 +229,12 @@ var quirkTable = []quirk{
 		wrong:    "where it uses UCX or PSM2, these replace signal handlers; Open MPI itself leaves Go's alone",
 		does:     "as for MPICH",
 		evidence: "measured with 4.1.4, which by default uses neither on one node",
+	},
+	{
+		kind: quirkOwed, vendor: anyMPICH,
+		wrong:    "MPI_Finalize waits for sends that were given up to be received; with a newer UCX it ends the process with a failed assertion",
+		does:     "in the world's Close the ranks receive what others have sent and nobody wanted, and throw it away; a rank that still owes a message after 5 s does not call MPI_Finalize",
+		evidence: "measured with 4.0.2 over UCX 1.13.1, and 4.2.1 over UCX 1.18.1",
 	},
 	{
 		kind: quirkExit, vendor: anyMPICH,

@@ -1,0 +1,139 @@
+package mpi
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/libmpi"
+)
+
+// A send that was given up is the library's until its message is received, and MPICH does not end while
+// there is one: MPI_Finalize waits for it, or UCX below it ends the process. So the ranks meet before, in
+// the world's Close, and when all have come, so that nobody waits for a send any more, each receives what
+// the others have sent it and nobody wanted, until no rank has a send left. That it has come, and that it
+// has none left, each tells rank 0, which tells all of them when it has heard of all.
+//
+// Communicators on which messages may be under way are not freed: they are broken, or were open when
+// the world was closed.
+
+// drainMost is the longest message that is received to be thrown away, in bytes.
+const drainMost = 1 << 30
+
+type drain struct {
+	p       *process
+	world   *comm
+	ops     []*op // what this rank receives, and what it tells the others
+	counted int   // ranks that rank 0 has heard of, in this round
+	told    bool  // this rank has told of itself
+	over    bool  // all have
+	at      [1]int32
+	st      [1]libmpi.Status
+}
+
+// drain reports whether it has come to that no rank has a send left, by end, or whenever if that is zero.
+func (p *process) drain(world *comm, end time.Time) bool {
+	d, from := &drain{p: p, world: world}, []libmpi.Comm{world.data, world.ctl}
+	p.engine.mu.Lock()
+	for _, c := range p.engine.unfreed {
+		from = append(from, c.data, c.ctl)
+	}
+	p.engine.mu.Unlock()
+	defer func() { // what is not complete stays the library's, and its memory where it is
+		kept.mu.Lock()
+		kept.ops = append(kept.ops, d.ops...)
+		kept.mu.Unlock()
+	}()
+	return d.round([]libmpi.Comm{world.ctl}, p.folds.last(), func() bool { return true }, end) &&
+		d.round(from, backend.AnyTag, func() bool { return !p.engine.owed() }, end)
+}
+
+// round receives messages with a tag until all ranks are ready.
+func (d *drain) round(from []libmpi.Comm, tag int, ready func() bool, end time.Time) bool {
+	d.counted, d.told, d.over = 0, false, false
+	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
+		d.p.engine.poll(1)
+		for _, c := range from {
+			for !d.over && d.take(c, tag) {
+				pause = 0
+			}
+		}
+		d.test()
+		if !d.told && ready() {
+			d.told = true
+			d.count(d.world.rank == 0)
+		}
+		switch {
+		case d.over && len(d.ops) == 0:
+			return true
+		case !end.IsZero() && time.Now().After(end):
+			return false
+		}
+		if yield(); pause > 100*time.Microsecond {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// take receives a message, if there is one.
+func (d *drain) take(c libmpi.Comm, tag int) bool {
+	var st libmpi.Status
+	if c.Probe(backend.AnySource, tag, false, &st) != 0 || st.Flag == 0 || st.Bytes > drainMost {
+		return false
+	}
+	last := c == d.world.ctl && int(st.Tag) == d.p.folds.last()
+	var m libmpi.Message
+	if c.Mprobe(int(st.Source), int(st.Tag), false, &m, &st) != 0 || st.Flag == 0 {
+		return false
+	}
+	o := &op{buf: make([]byte, max(st.Bytes, 0))}
+	o.pin()
+	if code := m.Imrecv(o.buf, &o.h, &st); code == 0 && st.Flag == 0 {
+		d.ops = append(d.ops, o)
+	} else {
+		o.pins.Unpin()
+	}
+	if last {
+		d.count(true)
+	}
+	return true
+}
+
+// count notes that a rank is ready: this one, or one that was heard of. Rank 0 tells all when all are, and the
+// others tell rank 0 of themselves.
+func (d *drain) count(heard bool) {
+	switch {
+	case d.world.rank != 0 && heard:
+		d.over = true
+	case d.world.rank != 0:
+		d.tell(0)
+	default:
+		if d.counted++; d.counted == d.world.size {
+			d.over = true
+			for r := 1; r < d.world.size; r++ {
+				d.tell(r)
+			}
+		}
+	}
+}
+
+func (d *drain) tell(rank int) {
+	o := &op{}
+	var st libmpi.Status
+	if code := d.world.ctl.Isend(nil, rank, d.p.folds.last(), false, &o.h, &st); code == 0 && st.Flag == 0 {
+		d.ops = append(d.ops, o)
+	}
+}
+
+// test takes out what is complete.
+func (d *drain) test() {
+	d.ops = slices.DeleteFunc(d.ops, func(o *op) bool {
+		reqs := []libmpi.Request{o.h}
+		n, code := libmpi.Testsome(reqs, 1, d.at[:], d.st[:])
+		if code != 0 || n == 0 {
+			return false
+		}
+		o.pins.Unpin()
+		return true
+	})
+}
