@@ -51,23 +51,24 @@ func openRank(string) int {
 	return 0
 }
 
-// openJob is a job of two ranks over tcp, whose listeners are open as long as it lasts.
+// openJob is a job over tcp whose ranks listen as long as it lasts.
 type openJob struct {
 	cmd    *exec.Cmd
 	pids   []int  // the launcher's and the ranks'
 	secret string // where it is
-	input  io.Closer
+	input  io.WriteCloser
 	output *bufio.Scanner
 	stderr strings.Builder
 }
 
-func startOpenJob(t *testing.T) *openJob {
+// startOpenJob starts a job of so many ranks, and returns when each has said that it is there.
+func startOpenJob(t *testing.T, ranks int, program, how string) *openJob {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &openJob{cmd: cohortCommand(t, "run", "-n", "2", "--backend", "tcp", exe, openProgram, "")}
+	j := &openJob{cmd: cohortCommand(t, "run", "-n", strconv.Itoa(ranks), "--backend", "tcp", exe, program, how)}
 	j.cmd.Env = append(j.cmd.Env, "COHORT_TCP_CONNECT=demand")
 	j.cmd.Stderr = &j.stderr
 	in, err := j.cmd.StdinPipe()
@@ -82,27 +83,28 @@ func startOpenJob(t *testing.T) *openJob {
 		t.Fatal(err)
 	}
 	watch(t, j.cmd)
-	j.input, j.output, j.pids = in, bufio.NewScanner(out), []int{j.cmd.Process.Pid}
-	for len(j.pids) < 3 && j.output.Scan() {
+	j.input, j.output, j.pids = in, bufio.NewScanner(out), make([]int, 1+ranks)
+	j.pids[0] = j.cmd.Process.Pid
+	for n := range ranks {
+		if !j.output.Scan() {
+			err := j.cmd.Wait()
+			t.Fatalf("the job ended when %d of %d ranks were there: %v\n%s", n, ranks, err, &j.stderr)
+		}
 		var rank, pid int
 		if _, err := fmt.Sscanf(j.output.Text(), "[%d] rank %d %s", &rank, &pid, &j.secret); err != nil {
 			t.Fatalf("%v: %s", err, j.output.Text())
 		}
-		j.pids = append(j.pids, pid)
-	}
-	if len(j.pids) < 3 {
-		err := j.cmd.Wait()
-		t.Fatalf("the job ended before both ranks were there: %v\n%s", err, &j.stderr)
+		j.pids[1+rank] = pid
 	}
 	return j
 }
 
-// end has the job come to its end, and returns the lines that say something of refusals.
-func (j *openJob) end(t *testing.T) (ranks []string, launcher string) {
+// end has the job come to its end, and returns the lines of the ranks that contain a word, and what the launcher says.
+func (j *openJob) end(t *testing.T, word string) (ranks []string, launcher string) {
 	t.Helper()
 	j.input.Close()
 	for j.output.Scan() {
-		if strings.Contains(j.output.Text(), "refused") {
+		if strings.Contains(j.output.Text(), word) {
 			ranks = append(ranks, j.output.Text())
 		}
 	}
@@ -158,7 +160,7 @@ func listening(t *testing.T, pid int) (at []netip.AddrPort) {
 // TestRun_TCPSecret looks at what others can see of a job on this machine while it runs: the secret is in no
 // process's arguments or environment, and nobody listens at an address that can be reached from elsewhere.
 func TestRun_TCPSecret(t *testing.T) {
-	j := startOpenJob(t)
+	j := startOpenJob(t, 2, openProgram, "")
 	text, err := os.ReadFile(j.secret)
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +204,7 @@ func TestRun_TCPSecret(t *testing.T) {
 			}
 		}
 	}
-	if ranks, launcher := j.end(t); len(ranks) > 0 || launcher != "" {
+	if ranks, launcher := j.end(t, "refused"); len(ranks) > 0 || launcher != "" {
 		t.Errorf("a job without strangers says %q and %q", ranks, launcher)
 	}
 }
@@ -210,7 +212,7 @@ func TestRun_TCPSecret(t *testing.T) {
 // TestRun_TCPStrangers has strangers come to the launcher and the ranks of a job that runs: it ends as if
 // nothing had been, and each of them says once that they came.
 func TestRun_TCPStrangers(t *testing.T) {
-	j := startOpenJob(t)
+	j := startOpenJob(t, 2, openProgram, "")
 	for _, pid := range j.pids {
 		for range 5 {
 			c, err := net.DialTimeout("tcp", listening(t, pid)[0].String(), patience)
@@ -230,7 +232,7 @@ func TestRun_TCPStrangers(t *testing.T) {
 			c.Close()
 		}
 	}
-	ranks, launcher := j.end(t)
+	ranks, launcher := j.end(t, "refused")
 	const first = ` × not a rank, first: handshake with (127\.0\.0\.1|\[::1\]):\d+: not a rank: [^\n]*`
 	if !regexp.MustCompile(`^cohort: where the ranks meet, 5 connections refused: 5` + first + `\n$`).MatchString(launcher) {
 		t.Errorf("the launcher says %q", launcher)

@@ -1,0 +1,449 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// busyProgram makes a copy of the test binary be a rank of a job that computes: so many times the same, or
+// until its input ends.
+const busyProgram = "busy-rank"
+
+func init() { rankPrograms[busyProgram] = busyRank }
+
+func busyRank(how string) int {
+	if err := beBusy(how); err != nil {
+		fmt.Println(err)
+		return 3
+	}
+	return 0
+}
+
+func beBusy(how string) error {
+	// What the runtime waits for files and signals with is there to stay.
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGUSR2)
+	signal.Stop(c)
+	files, routines := openFiles(os.Getpid()), runtime.NumGoroutine()
+	world, err := cohort.Init(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	joined := runtime.NumGoroutine()
+	fmt.Println("rank", os.Getpid(), os.Getenv("COHORT_SECRET_FILE"))
+	times, err := strconv.Atoi(how)
+	over := make(chan struct{})
+	if forever := err != nil; forever && world.Rank() == 0 {
+		input := bufio.NewReader(os.Stdin)
+		if _, err := input.ReadString('\n'); err != nil {
+			return err
+		}
+		go func() {
+			io.Copy(io.Discard, input)
+			close(over)
+		}()
+	}
+	var first []byte
+	done := 0
+	for more := []int32{1}; more[0] == 1; done++ {
+		digest, err := compute(world)
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = digest
+			if world.Rank() == 0 {
+				fmt.Println("computing")
+			}
+		}
+		if !bytes.Equal(digest, first) {
+			return fmt.Errorf("time %d: the result is %x, and was %x", done, digest, first)
+		}
+		select {
+		case <-over:
+			more[0] = 0
+		default:
+			if done+1 == times {
+				more[0] = 0
+			}
+		}
+		if err := cohort.Bcast(world, more, 0); err != nil {
+			return err
+		}
+	}
+	if err := fewer(joined); err != nil { // those of strangers that are gone
+		return err
+	}
+	fmt.Printf("result %x\ntimes %d\n", first, done)
+	for _, line := range world.Diagnostics() {
+		fmt.Println("diagnostics:", line)
+	}
+	if err := world.Close(); err != nil {
+		return err
+	}
+	if n := openFiles(os.Getpid()); n > files {
+		return fmt.Errorf("%d descriptors are open after Close, %d before Init", n, files)
+	}
+	return fewer(routines)
+}
+
+// compute returns the digest of what comes of a computation in which every result hangs on all before it, and on the
+// order in which numbers are added. All ranks send to all others.
+func compute(w *cohort.Comm) ([]byte, error) {
+	sum, n, me := sha256.New(), w.Size(), w.Rank()
+	x := make([]float64, 3000)
+	for i := range x {
+		x[i] = 1 / float64(1+i+me)
+	}
+	all, got := make([]float64, len(x)), make([]float64, len(x))
+	for k := range 40 {
+		m := []int{1, 100, len(x)}[k%3]
+		if err := cohort.Allreduce(w, x[:m], all[:m], cohort.Sum); err != nil {
+			return nil, err
+		}
+		to, from := (me+1)%n, (me+n-1)%n
+		if _, err := cohort.Sendrecv(w, all[:m], to, k, got[:m], from, k); err != nil {
+			return nil, err
+		}
+		if err := cohort.Bcast(w, all[:m], k%n); err != nil {
+			return nil, err
+		}
+		for i := range m {
+			x[i] = 1/(1+got[i]) + all[i]/float64(3+me)
+		}
+		if err := binary.Write(sum, binary.LittleEndian, x); err != nil {
+			return nil, err
+		}
+	}
+	return sum.Sum(nil), nil
+}
+
+// openFiles returns how many descriptors a process has.
+func openFiles(pid int) int {
+	d, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0
+	}
+	return len(d)
+}
+
+// fewer waits until there are no more goroutines than that: one that was told to end has to come to it.
+func fewer(than int) error {
+	for begun := time.Now(); runtime.NumGoroutine() > than; runtime.Gosched() {
+		if time.Since(begun) > patience/2 {
+			buf := make([]byte, 1<<20)
+			return fmt.Errorf("%d goroutines, want %d:\n%s", runtime.NumGoroutine(), than, buf[:runtime.Stack(buf, true)])
+		}
+	}
+	return nil
+}
+
+// door is where strangers come: a rank of a job, or where its ranks meet.
+type door struct {
+	addr string
+	rank int            // or wire.Launcher
+	id   *wire.Identity // of a rank that may come there
+	use  wire.Purpose   // for what
+
+	recorded []byte // what such a rank once said there
+}
+
+// tape is a connection that keeps what is written to it.
+type tape struct {
+	net.Conn
+	wrote bytes.Buffer
+}
+
+func (c *tape) Write(b []byte) (int, error) {
+	c.wrote.Write(b)
+	return c.Conn.Write(b)
+}
+
+// record keeps what a rank says that is let in. At a rank's door it is let in indeed, as one that knocks and then says
+// nothing; the ranks have met, so that where they do, it is let in at a door like that one.
+func (d *door) record() error {
+	var c net.Conn
+	var err error
+	server := make(chan error, 1)
+	if d.rank == wire.Launcher {
+		like := *d.id
+		like.Rank, like.Coordinator = d.rank, true
+		here, there := net.Pipe()
+		c = here
+		go func() {
+			_, err := wire.Server(context.Background(), there, &like)
+			server <- err
+		}()
+	} else {
+		server <- nil
+		if c, err = net.DialTimeout("tcp", d.addr, patience); err != nil {
+			return err
+		}
+	}
+	t := &tape{Conn: c}
+	_, err = wire.Client(context.Background(), t, d.id, d.rank, d.use, 0)
+	err = errors.Join(err, <-server)
+	c.Close()
+	d.recorded = t.wrote.Bytes()
+	return err
+}
+
+// A visitor is a kind of stranger. It has one connection, and an error if it is not turned away as it must be.
+type visitor struct {
+	name         string
+	visit        func(c net.Conn, d *door, n int) error
+	rank, launch wire.Reason // why it is turned away, at a rank and where they meet
+}
+
+// says sends what a stranger says, and waits until it is shown the door, which may be by a reset.
+func says(what func(d *door, n int) []byte) func(net.Conn, *door, int) error {
+	return func(c net.Conn, d *door, n int) error {
+		if _, err := c.Write(what(d, n)); err != nil {
+			return err
+		}
+		got, err := io.Copy(io.Discard, c)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case got > 48:
+			return fmt.Errorf("it is told %d bytes", got)
+		}
+		return nil
+	}
+}
+
+// asksAs does what a rank does, with an identity that is not right.
+func asksAs(change func(id *wire.Identity), want wire.Reason) func(net.Conn, *door, int) error {
+	return func(c net.Conn, d *door, _ int) error {
+		id := *d.id
+		change(&id)
+		_, err := wire.Client(context.Background(), c, &id, d.rank, d.use, 0)
+		if r, ok := errors.AsType[*wire.Refusal](err); !ok || r.Reason != want {
+			return fmt.Errorf("it gets %v, want a refusal for %q", err, want)
+		}
+		return nil
+	}
+}
+
+// drip says what is good byte by byte, too slowly, until it is shown the door.
+func drip(c net.Conn, d *door, _ int) error {
+	one := make([]byte, 1)
+	for begun := time.Now(); time.Since(begun) < patience; {
+		for _, b := range d.recorded {
+			if _, err := c.Write([]byte{b}); err != nil {
+				return nil
+			}
+			if err := c.SetReadDeadline(time.Now().Add(wire.HandshakeTimeout / 20)); err != nil {
+				return err
+			}
+			if _, err := c.Read(one); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("it is there after %v", patience)
+}
+
+var garbage = []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", strings.Repeat("\x00\xff", 500)}
+
+var visitors = []visitor{
+	{"no secret", asksAs(func(id *wire.Identity) { id.Secret = wire.NewSecret() }, wire.WrongProof), wire.Silent, wire.WrongUse},
+	{"no secret, and a proof by chance", says(func(d *door, _ int) []byte {
+		b := bytes.Clone(d.recorded)
+		rand.Read(b[24:]) // the nonce and the proof
+		return b
+	}), wire.WrongProof, wire.WrongUse},
+	{"a recorded handshake", says(func(d *door, _ int) []byte { return d.recorded }), wire.WrongProof, wire.WrongUse},
+	{"another job", asksAs(func(id *wire.Identity) { id.Job = "another" }, wire.WrongJob), wire.WrongJob, wire.WrongJob},
+	{"another version", says(func(d *door, _ int) []byte {
+		b := bytes.Clone(d.recorded)
+		binary.LittleEndian.PutUint16(b[4:], wire.Version+1)
+		return b
+	}), wire.WrongVersion, wire.WrongVersion},
+	{"a port scan", func(c net.Conn, _ *door, n int) error { return c.(*net.TCPConn).SetLinger(-(n % 2)) }, wire.Silent, wire.Silent}, // an end or a reset
+	{"garbage", says(func(_ *door, n int) []byte { return []byte(garbage[n%len(garbage)]) }), wire.Garbage, wire.Garbage},
+	{"a slow loris", drip, wire.Slow, wire.Slow},
+}
+
+// visit is one visit of a stranger.
+func (d *door) visit(t *testing.T, v *visitor, n int) {
+	c, err := net.DialTimeout("tcp", d.addr, patience)
+	if err == nil {
+		defer c.Close()
+		if err = c.SetDeadline(time.Now().Add(patience)); err == nil {
+			err = v.visit(c, d, n)
+		}
+	}
+	if err != nil {
+		t.Errorf("rank %d: %s: %v", d.rank, v.name, err)
+	}
+}
+
+// doors are those of a job that runs.
+func (j *openJob) doors(t *testing.T) []*door {
+	t.Helper()
+	secret, err := wire.ReadSecretFile(j.secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", j.pids[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := regexp.MustCompile(`(?:^|\x00)COHORT_JOB=([^\x00]*)`).FindSubmatch(env)
+	if job == nil {
+		t.Fatalf("rank 0 has no COHORT_JOB: %q", env)
+	}
+	var all []*door
+	for rank, pid := range j.pids {
+		rank-- // before the ranks it is where they meet
+		id := &wire.Identity{Job: string(job[1]), Secret: secret, Size: len(j.pids) - 1}
+		d := &door{addr: listening(t, pid)[0].String(), rank: rank, id: id, use: wire.Knock}
+		if rank == wire.Launcher {
+			d.use = wire.Meeting
+		} else if rank == 0 {
+			id.Rank = 1
+		}
+		if err := d.record(); err != nil {
+			t.Fatalf("rank %d: %v", rank, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// TestRun_TCPHostile has strangers of all kinds come to every rank of a job while it computes and connects, and to
+// where its ranks meet. None is let in, each is shown the door, and each process says so in one line; what the job
+// computes has the bits that it has without them, and when they have gone nothing of them is left.
+func TestRun_TCPHostile(t *testing.T) {
+	const ranks, each = 3, 3
+	t.Setenv("COHORT_TCP_SHM", "0")
+	alone := startOpenJob(t, ranks, busyProgram, "1")
+	want, launcher := alone.end(t, "result")
+	if slices.Sort(want); len(want) != ranks || launcher != "" {
+		t.Fatalf("a job without strangers says %q and %q", want, launcher)
+	}
+	j := startOpenJob(t, ranks, busyProgram, "")
+	files := make([]int, len(j.pids))
+	for i, pid := range j.pids {
+		files[i] = openFiles(pid)
+		if i > 1 {
+			files[i]++ // ranks 1 and 2 are not connected yet
+		}
+	}
+	doors := j.doors(t)
+	var all sync.WaitGroup
+	for _, d := range doors {
+		for i := range visitors {
+			for n := range each {
+				if v := &visitors[i]; v.rank == wire.Slow {
+					all.Go(func() { d.visit(t, v, n) })
+				}
+			}
+		}
+	}
+	if _, err := io.WriteString(j.input, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !j.output.Scan() || j.output.Text() != "[0] computing" {
+		t.Fatalf("rank 0 says %q", j.output.Text())
+	}
+	for _, d := range doors {
+		all.Go(func() {
+			for n := range each {
+				for i := range visitors {
+					if v := &visitors[i]; v.rank != wire.Slow {
+						d.visit(t, v, n)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i, pid := range j.pids {
+		for begun := time.Now(); openFiles(pid) > files[i]; runtime.Gosched() {
+			if time.Since(begun) > patience {
+				t.Errorf("process %d of the job has %d descriptors, and %d before the strangers came", i, openFiles(pid), files[i])
+				break
+			}
+		}
+	}
+
+	lines, launcher := j.end(t, "")
+	var got, told []string
+	for _, line := range lines {
+		switch {
+		case strings.Contains(line, "] result "):
+			got = append(got, line)
+		case strings.Contains(line, "strangers"):
+			told = append(told, line)
+		case strings.HasPrefix(line, "[0] times "):
+			t.Logf("%s", line)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("the ranks say\n%q\nand without strangers\n%q", lines, want)
+	}
+	count := func(reason func(*visitor) wire.Reason) map[string]int {
+		m := map[string]int{}
+		for i := range visitors {
+			m[reason(&visitors[i]).String()] += each
+		}
+		return m
+	}
+	if slices.Sort(told); len(told) != ranks {
+		t.Fatalf("the ranks say of strangers %q", told)
+	}
+	for rank, line := range told {
+		refusals(t, fmt.Sprintf("[%d] diagnostics: strangers: ", rank), line, count(func(v *visitor) wire.Reason { return v.rank }))
+	}
+	line, ok := strings.CutSuffix(launcher, "\n")
+	if !ok || strings.Contains(line, "\n") {
+		t.Errorf("the launcher says %q, want a line", launcher)
+	}
+	refusals(t, "cohort: where the ranks meet, ", line, count(func(v *visitor) wire.Reason { return v.launch }))
+}
+
+// refusals looks whether a line tells how many were refused, why, and of the first of each kind where it came from.
+func refusals(t *testing.T, begin, line string, want map[string]int) {
+	t.Helper()
+	total, got := 0, map[string]int{}
+	for _, m := range regexp.MustCompile(`(\d+) × ([^,]+), first: handshake with (?:127\.0\.0\.1|\[::1\]):\d+: ([^:]+)`).FindAllStringSubmatch(line, -1) {
+		n, _ := strconv.Atoi(m[1])
+		total += n
+		if got[m[2]] += n; m[2] != m[3] {
+			t.Errorf("%q are told of as %q", m[2], m[3])
+		}
+	}
+	if !strings.HasPrefix(line, begin+fmt.Sprintf("%d connections refused: ", total)) || !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v, in %q", got, want, line)
+	}
+}
