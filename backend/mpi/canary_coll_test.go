@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,8 @@ func TestCanariesOfCollectives(t *testing.T) {
 	})
 }
 
+var truncatedEnd = regexp.MustCompile(`Fatal error in internal_\w+: Message truncated`)
+
 // mismatchJob runs one job, and returns how many calls a rank has made in it. The
 // launcher's word is not asked: the job may have to end without leaving MPI.
 func mismatchJob(t *testing.T, library string, n int, name string, env ...string) (calls int) {
@@ -58,6 +61,10 @@ func mismatchJob(t *testing.T, library string, n int, name string, env ...string
 		"LD_PRELOAD=libc_malloc_debug.so.0", "MALLOC_CHECK_=3")...) // the C library looks after its heap
 	for rank := range n {
 		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(rank)))
+		if err != nil && truncatedEnd.MatchString(e.out) { // which MPICH 4.2 does, whatever the error handler
+			t.Logf("the library has ended the job: %s", truncatedEnd.FindString(e.out))
+			return 0
+		}
 		if err != nil {
 			t.Fatalf("rank %d has not come to the end: status %d after %v\n%s", rank, e.status, e.took, e.out)
 		}
