@@ -70,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	if err := p.alone(launcher); err != nil {
-		p.leave("", true)
+		p.leave("", true, leaveFor)
 		return nil, err
 	}
 	// After another failure MPI is not finalized: the other ranks may not come.
@@ -223,7 +223,7 @@ func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
 	given := p.level
 	p.level = min(given, want)
 	if given < min(want, libmpi.Serialized) {
-		p.leave("", true)
+		p.leave("", true, leaveFor)
 		return initFault("%s gives thread level %v, %v was asked for: set COHORT_MPI_THREAD=%v if the program communicates "+
 			"from one goroutine, or use another library", p.lib.Name(), given, want, given)
 	}
@@ -348,13 +348,15 @@ func (p *process) finalize(c *comm) error {
 	end := time.Now().Add(leaveFor)
 	free := libmpi.MayCall() && c.left(end) && p.engine.left(end)
 	p.settle()
-	why := p.mayNotEnd(c)
+	why, within := p.mayNotEnd(c), leaveFor
 	if p.owned && free && p.quirks.has(quirkOwed) && !p.recovers {
 		until := time.Time{} // like MPI_Finalize, until all have come
 		if why != "" {
 			until = end
 		}
-		p.drain(c, until)
+		if !p.drain(c, until) {
+			within = grace // that time is over
+		}
 		why = p.mayNotEnd(c)
 	}
 	p.sampler.stop()
@@ -366,7 +368,7 @@ func (p *process) finalize(c *comm) error {
 		p.types.free()
 		p.ops.free()
 	}
-	return p.leave(why, free)
+	return p.leave(why, free, within)
 }
 
 // mayNotEnd says why MPI_Finalize may never return, empty where it will.
@@ -399,8 +401,8 @@ func (p *process) settle() {
 }
 
 // leave finalizes MPI if it was initialised here, and no call is in it: free. That may
-// never end if there is a reason why.
-func (p *process) leave(why string, free bool) error {
+// never end if there is a reason why: then it is waited for within a time, the end of leaveFor.
+func (p *process) leave(why string, free bool, within time.Duration) error {
 	if !p.owned && (free || !libmpi.MayCall()) {
 		return nil
 	}
@@ -432,7 +434,7 @@ func (p *process) leave(why string, free bool) error {
 		p.thread.work <- func() { done <- p.end() }
 		var late <-chan time.Time
 		if why != "" {
-			late = time.After(leaveFor)
+			late = time.After(within)
 		}
 		select {
 		case code = <-done:
