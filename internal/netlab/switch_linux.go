@@ -27,7 +27,7 @@ func (n *Net) read(from int, h *host) {
 // order of a host's packets stays what it is.
 func (n *Net) forward(from int, b []byte, p *packet, f *fate) {
 	now := time.Now()
-	e := Event{Kind: Sent, At: now.Sub(n.made), From: from, To: n.hostOf(p), Ports: p.ports, Seq: p.seq, Payload: p.end - p.data}
+	e := Event{Kind: Sent, At: now.Sub(n.made), From: from, To: n.hostOf(p), Ports: p.ports, Seq: p.seq, Flags: p.flags, Payload: p.end - p.data}
 	n.mu.Lock()
 	n.packets++
 	e.Packet = n.packets

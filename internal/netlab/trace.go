@@ -13,6 +13,12 @@ const (
 	Marked                     // a program on the host From has called Mark
 )
 
+// Flags of a TCP segment (RFC 9293, section 3.1).
+const (
+	FIN byte = 1 << 0
+	RST byte = 1 << 2
+)
+
 // An Event is one line of a [Trace].
 type Event struct {
 	Kind     EventKind
@@ -21,6 +27,7 @@ type Event struct {
 	Packet   int       // its number, the same when it is sent and when it arrives
 	Ports    [2]uint16 // source and destination
 	Seq      uint32    // of TCP: the number of the first byte that it carries
+	Flags    byte      // of TCP: FIN, RST, and others
 	Payload  int       // bytes that it carries
 	Text     string    // of a mark
 }
