@@ -96,6 +96,37 @@ func TestShrink(t *testing.T) {
 	})
 }
 
+// BenchmarkShrink is the time from a loss that all others have noticed to the communicator that the last of them has.
+func BenchmarkShrink(b *testing.B) {
+	for _, n := range []int{4, 8} {
+		b.Run(fmt.Sprint("ranks", n), func(b *testing.B) {
+			var took []time.Duration
+			for b.Loop() {
+				each := make([]time.Duration, n)
+				Run(context.Background(), n, func(world *Comm) error {
+					if world.Rank() == n/2 {
+						return errTired
+					}
+					if err := world.Barrier(); !errors.Is(err, ErrPeerLost) {
+						b.Error(err)
+					}
+					begun := time.Now()
+					d, err := world.Shrink()
+					if err != nil || d.Size() != n-1 {
+						b.Error(d, err)
+					}
+					each[world.Rank()] = time.Since(begun)
+					return nil
+				})
+				took = append(took, slices.Max(each))
+			}
+			slices.Sort(took)
+			b.ReportMetric(took[len(took)/2].Seconds()*1e3, "ms-p50")
+			b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "ms-p99")
+		})
+	}
+}
+
 // TestShrinkAgainAndAgain loses one rank after the other until one is left.
 func TestShrinkAgainAndAgain(t *testing.T) {
 	const n = 6
