@@ -367,6 +367,8 @@ func (p plan) verdict(r *Rank, what string, err error) {
 	switch {
 	case err != nil && !errors.As(err, &op):
 		r.Errorf("%s: the error %v is no OpError", what, err)
+	case p.kind == leaves && r.World.Caps().Library != "" && is(cohort.ErrMismatch) && strings.Contains(err.Error(), "called Close(window"):
+		// Closing its world the rank has closed a window, which there the ranks do together.
 	case is(cohort.ErrMismatch, cohort.ErrInternal):
 		r.Errorf("%s: %v", what, err)
 	case p.kind == calm || p.kind == pauses:
