@@ -6,8 +6,9 @@
 // before and put back after.
 //
 // The threads that a library starts must not be given the process's signals: what arrives on one that
-// is not Go's, and that nobody asks for, Go takes for not its own and lets end the process. So these
-// threads begin with all signals blocked but those that a thread's own instructions cause.
+// is not Go's, and that nobody asks for, Go takes for not its own and lets end the process. So those that
+// it starts while it is loaded and initialised here begin with all signals blocked but those that a
+// thread's own instructions cause. Those that it starts later have the signals of the thread that calls it.
 #define _GNU_SOURCE
 #include "load.h"
 
