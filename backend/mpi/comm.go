@@ -176,6 +176,9 @@ func (c *comm) Close() error {
 		return nil // the world's Close has closed it
 	}
 	defer world.leave()
+	if c.p.drains {
+		c.hear() // of a break after which it must not be freed
+	}
 	if c.state.Swap(closed) == closed {
 		return nil
 	}

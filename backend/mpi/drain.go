@@ -16,19 +16,27 @@ import (
 // the others have sent it and nobody wanted, until no rank has a send left. That it has come, and that it
 // has none left, each tells rank 0, which tells all of them when it has heard of all.
 //
-// Communicators on which messages may be under way are not freed: they are broken, or were open when
-// the world was closed.
+// A rank for which something is wrong waits for the others for so long only. Then it tells them all that is still to
+// be told, if it has no send left, so that they go on to MPI_Finalize, as it does.
+//
+// Communicators that are known to be broken are not freed, nor those that were open when the world was closed. A rank
+// that has freed one before it could hear that another has given up a send on it cannot receive that.
 
-// drainMost is the longest message that is received to be thrown away, in bytes.
-const drainMost = 1 << 30
+const (
+	drainMost   = 1 << 30  // bytes of the longest message that is received to be thrown away
+	drainAtOnce = 64 << 20 // bytes that are being received, above which no more are begun
+)
 
 type drain struct {
 	p       *process
 	world   *comm
 	ops     []*op // what this rank receives, and what it tells the others
 	counted int   // ranks that rank 0 has heard of, in this round
+	n       int   // the round
 	told    bool  // this rank has told of itself
 	over    bool  // all have
+	failed  bool  // the library does not send
+	pending int   // bytes that are being received
 	at      [1]int32
 	st      [1]libmpi.Status
 }
@@ -46,15 +54,19 @@ func (p *process) drain(world *comm, end time.Time) bool {
 		kept.ops = append(kept.ops, d.ops...)
 		kept.mu.Unlock()
 	}()
-	return d.round([]libmpi.Comm{world.ctl}, p.folds.last(), func() bool { return true }, end) &&
-		d.round(from, backend.AnyTag, func() bool { return !p.engine.owed() }, end)
+	here := []libmpi.Comm{world.ctl}
+	return d.round(0, here, p.folds.last(0), func() bool { return true }, end) &&
+		d.round(1, from, backend.AnyTag, func() bool { return !p.engine.owed() }, end)
 }
 
 // round receives messages with a tag until all ranks are ready.
-func (d *drain) round(from []libmpi.Comm, tag int, ready func() bool, end time.Time) bool {
-	d.counted, d.told, d.over = 0, false, false
+func (d *drain) round(n int, from []libmpi.Comm, tag int, ready func() bool, end time.Time) bool {
+	d.n, d.counted, d.told, d.over = n, 0, false, false
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		d.p.engine.poll(1)
+		for !d.over && d.take(d.world.ctl, d.p.folds.last(n)) {
+			pause = 0
+		}
 		for _, c := range from {
 			for !d.over && d.take(c, tag) {
 				pause = 0
@@ -68,7 +80,8 @@ func (d *drain) round(from []libmpi.Comm, tag int, ready func() bool, end time.T
 		switch {
 		case d.over && len(d.ops) == 0:
 			return true
-		case !end.IsZero() && time.Now().After(end):
+		case d.failed, !end.IsZero() && time.Now().After(end):
+			d.letGo()
 			return false
 		}
 		if yield(); pause > 100*time.Microsecond {
@@ -77,13 +90,29 @@ func (d *drain) round(from []libmpi.Comm, tag int, ready func() bool, end time.T
 	}
 }
 
+// letGo tells the others what they would wait for, so that they go on to MPI_Finalize: that this rank is ready in all
+// rounds, or, from rank 0, that all are.
+func (d *drain) letGo() {
+	if d.p.engine.owed() {
+		return
+	}
+	for ; d.n < 2; d.n, d.told, d.over = d.n+1, false, false {
+		if d.world.rank == 0 && !d.over {
+			d.counted = d.world.size - 1
+			d.count(true)
+		} else if d.world.rank != 0 && !d.told {
+			d.count(false)
+		}
+	}
+}
+
 // take receives a message, if there is one.
 func (d *drain) take(c libmpi.Comm, tag int) bool {
 	var st libmpi.Status
-	if c.Probe(backend.AnySource, tag, false, &st) != 0 || st.Flag == 0 || st.Bytes > drainMost {
+	if c.Probe(backend.AnySource, tag, false, &st) != 0 || st.Flag == 0 || st.Bytes > drainMost || d.pending > drainAtOnce {
 		return false
 	}
-	last := c == d.world.ctl && int(st.Tag) == d.p.folds.last()
+	last := c == d.world.ctl && int(st.Tag) == d.p.folds.last(d.n)
 	var m libmpi.Message
 	if c.Mprobe(int(st.Source), int(st.Tag), false, &m, &st) != 0 || st.Flag == 0 {
 		return false
@@ -92,6 +121,7 @@ func (d *drain) take(c libmpi.Comm, tag int) bool {
 	o.pin()
 	if code := m.Imrecv(o.buf, &o.h, &st); code == 0 && st.Flag == 0 {
 		d.ops = append(d.ops, o)
+		d.pending += len(o.buf)
 	} else {
 		o.pins.Unpin()
 	}
@@ -122,7 +152,10 @@ func (d *drain) count(heard bool) {
 func (d *drain) tell(rank int) {
 	o := &op{}
 	var st libmpi.Status
-	if code := d.world.ctl.Isend(nil, rank, d.p.folds.last(), false, &o.h, &st); code == 0 && st.Flag == 0 {
+	switch code := d.world.ctl.Isend(nil, rank, d.p.folds.last(d.n), false, &o.h, &st); {
+	case code != 0:
+		d.failed = true
+	case st.Flag == 0:
 		d.ops = append(d.ops, o)
 	}
 }
@@ -136,6 +169,7 @@ func (d *drain) test() {
 			return false
 		}
 		o.pins.Unpin()
+		d.pending -= len(o.buf)
 		return true
 	})
 }

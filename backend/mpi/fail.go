@@ -81,7 +81,7 @@ func (c *comm) hear() {
 	}
 	if st.Flag == 0 {
 		if c.p.recovers {
-			c.Lost() // Open MPI's looks at messages say nothing of losses
+			c.Lost() // the looks of Open MPI 5 at messages say nothing of losses
 		}
 		return
 	}

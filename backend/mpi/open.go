@@ -288,7 +288,8 @@ func (p *process) join(cfg Config) (*comm, error) {
 // agree finds out what any rank was asked for, which ranks share a node, and what
 // the nodes are called.
 func (p *process) agree(c *comm, cfg Config) error {
-	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16)}
+	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16),
+		bit(!p.owned || p.recovers || !p.quirks.has(quirkOwed))}
 	all := make([]byte, len(mine))
 	max := c.p.ops.predefined[backend.OpMax]
 	if code := c.data.Allreduce(mine, all, len(mine), p.types.kinds[backend.Uint8], max); code != 0 {
@@ -298,6 +299,7 @@ func (p *process) agree(c *comm, cfg Config) error {
 	p.bounded = all[2] != 0
 	p.agreed = p.checked || p.bounded
 	p.small = (math.MaxUint8 - int(all[4])) * 16
+	p.drains = all[5] == 0
 	node, code := c.data.Shared()
 	if code != 0 {
 		return initFault("MPI_Comm_split_type: %v", libmpi.Error(code))
@@ -349,13 +351,13 @@ func (p *process) finalize(c *comm) error {
 	free := libmpi.MayCall() && c.left(end) && p.engine.left(end)
 	p.settle()
 	why, within := p.mayNotEnd(c), leaveFor
-	if p.owned && free && p.quirks.has(quirkOwed) && !p.recovers {
+	if p.drains && free {
 		until := time.Time{} // like MPI_Finalize, until all have come
 		if why != "" {
 			until = end
 		}
 		if !p.drain(c, until) {
-			within = grace // that time is over
+			within = leaveFor / 10 // that time is over
 		}
 		why = p.mayNotEnd(c)
 	}
@@ -415,7 +417,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 		inside = "a blocking call that was given up is still in the library"
 	case !free:
 		inside = "a blocking call of another goroutine is still in the library (a receive or probe of a handle of WithContext would have ended)"
-	case why == owing && p.quirks.has(quirkOwed):
+	case why == owing && p.drains:
 		inside = why
 	}
 	if inside != "" && !p.owned {

@@ -31,6 +31,7 @@ type process struct {
 	large         bool // the library counts above 2^31-1
 	persistent    bool // it has persistent collectives
 	recovers      bool // it goes on after a loss
+	drains        bool // all ranks receive what is left over before they end MPI; see drain
 	whyNot        string
 
 	kept struct { // buffers that the library may still write
@@ -86,8 +87,8 @@ func (f folds) tag(t int) int {
 // notice is the tag of notices that a communicator is broken.
 func (f folds) notice() int { return f.calls + f.persistent }
 
-// last is the tag of what ranks tell when the world is closed; see drain.
-func (f folds) last() int { return f.notice() + 1 }
+// last is the tag of what ranks tell when the world is closed, in a round of drain.
+func (f folds) last(round int) int { return f.notice() + 1 + round }
 
 // thread runs functions on one thread that nothing else runs on.
 type thread struct{ work chan func() }

@@ -251,6 +251,9 @@ func (c *comm) drop(err error) {
 			o.req = nil
 			c.leaked.Store(true)
 		}
+		if !o.receives && o.coll == nil {
+			c.leaked.Store(true) // somebody may receive it yet
+		}
 		if o.coll != nil && o.coll.abandon(err) {
 			c.leaked.Store(true)
 		}

@@ -237,7 +237,7 @@ var quirkTable = []quirk{
 		evidence: "measured with 4.0.2 over UCX 1.13.1, and 4.2.1 over UCX 1.18.1",
 	},
 	{
-		kind: quirkExit, vendor: anyMPICH,
+		kind: quirkExit, vendor: "MPICH",
 		wrong:    "the launcher is told that a rank has ended well by a function registered with atexit, which a Go program never calls: mpiexec then kills the ranks that are still in MPI_Finalize, and the job fails",
 		does:     "calls what the library has registered for the end of the process once MPI_Finalize has returned",
 		evidence: "measured with 4.2.1 (of jobs with 3 ranks on 2 processors about a third failed); 4.0.2 tells it in MPI_Finalize",

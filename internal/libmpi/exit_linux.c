@@ -31,6 +31,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		if (p->p_type == PT_LOAD && s->inside - (info->dlpi_addr + p->p_vaddr) < p->p_memsz) found = 1;
 	}
+	if (!info->dlpi_name || !*info->dlpi_name) return found; // the program itself, whose end this is not
 	for (int i = 0; found && i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		if (p->p_type != PT_LOAD || !(p->p_flags & PF_W) || !(p->p_flags & PF_R)) continue;
