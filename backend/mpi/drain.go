@@ -54,13 +54,12 @@ func (p *process) drain(world *comm, end time.Time) bool {
 		kept.ops = append(kept.ops, d.ops...)
 		kept.mu.Unlock()
 	}()
-	here := []libmpi.Comm{world.ctl}
-	return d.round(0, here, p.folds.last(0), func() bool { return true }, end) &&
-		d.round(1, from, backend.AnyTag, func() bool { return !p.engine.owed() }, end)
+	return d.round(0, nil, func() bool { return true }, end) &&
+		d.round(1, from, func() bool { return !p.engine.owed() }, end)
 }
 
-// round receives messages with a tag until all ranks are ready.
-func (d *drain) round(n int, from []libmpi.Comm, tag int, ready func() bool, end time.Time) bool {
+// round receives what there is from communicators until all ranks are ready.
+func (d *drain) round(n int, from []libmpi.Comm, ready func() bool, end time.Time) bool {
 	d.n, d.counted, d.told, d.over = n, 0, false, false
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		d.p.engine.poll(1)
@@ -68,7 +67,7 @@ func (d *drain) round(n int, from []libmpi.Comm, tag int, ready func() bool, end
 			pause = 0
 		}
 		for _, c := range from {
-			for !d.over && d.take(c, tag) {
+			for !d.over && d.take(c, backend.AnyTag) {
 				pause = 0
 			}
 		}
