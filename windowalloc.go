@@ -111,6 +111,12 @@ func (a *allocation) agree(bad error) error {
 		return fault(ErrAlloc, fmt.Sprintf("%s or more of shared memory asked for by rank %d: with all there is to it more than %s, the limit of what has addresses",
 			bytesText(int64(most)), slices.Index(sizes, most), bytesText(math.MaxInt)))
 	}
+	// Before the last that they agree on, so that nobody makes a window with a rank that Close has taken away.
+	a.turns = true
+	k.turn() // first, so that Close waits for it or it sees Close
+	if err := a.c.open(); err != nil {
+		return err
+	}
 	return a.room()
 }
 
@@ -154,11 +160,6 @@ func oneNode(bc backend.Comm) error {
 // make makes the memory, and all ranks have it, or none.
 func (a *allocation) make() (*shared, error) {
 	k := a.c.core
-	a.turns = true
-	k.turn() // first, so that Close waits for it or it sees Close
-	if err := a.c.open(); err != nil {
-		return nil, err
-	}
 	mem, err := a.memory()
 	if err == nil {
 		err = shmem.Populate(a.own(mem.Bytes()))

@@ -21,6 +21,8 @@ type jointRank struct {
 	world     *joint
 	lacks     bool   // what the others have
 	closing   func() // called while a window is closed
+	sparing   func() // called when the ranks have agreed on what window they want
+	shared    atomic.Int32
 	early     atomic.Int32
 	abandoned atomic.Int32
 }
@@ -36,6 +38,7 @@ func (c *joint) Close() error {
 }
 
 func (c *joint) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+	c.of.shared.Add(1)
 	mem, err := c.Comm.(backend.Sharer).Share(b, size, tell)
 	if err == nil && c.of.lacks {
 		return nil, errors.Join(fault(ErrAlloc, "the test's limit"), mem.Close())
@@ -43,7 +46,12 @@ func (c *joint) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Me
 	return &jointMemory{mem, c}, err
 }
 
-func (c *joint) Spare() (int64, string) { return 1 << 30, "the test's limit" }
+func (c *joint) Spare() (int64, string) {
+	if c.of.sparing != nil {
+		c.of.sparing()
+	}
+	return 1 << 30, "the test's limit"
+}
 
 type jointMemory struct {
 	backend.Memory
@@ -163,5 +171,36 @@ func TestCloseWithinWindowClose(t *testing.T) {
 	}
 	if of[0].early.Load() != 1 || of[1].early.Load() != 1 {
 		t.Errorf("windows closed after the world: %d and %d, want 1 each", of[0].early.Load(), of[1].early.Load())
+	}
+}
+
+// A rank closes the communicator when the ranks have begun to agree on a window: they make it all the same, and Close
+// waits. Who made it alone would wait for the others in the library.
+func TestCloseBesideAllocate(t *testing.T) {
+	var of [2]jointRank
+	errs := worlds(len(of), settings{}, func(bc backend.Comm) backend.Comm {
+		r := &of[bc.Rank()]
+		r.world = &joint{Comm: bc, of: r}
+		return r.world
+	}, func(w *Comm) error {
+		ended := make(chan error, 1)
+		if w.Rank() == 0 {
+			of[0].sparing = func() {
+				go func() { ended <- w.Close() }()
+				for !w.core.closed.Load() {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		} else {
+			ended <- nil
+		}
+		_, err := AllocateShared[int](w, 1)
+		return errors.Join(err, <-ended, w.Close())
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	if a, b := of[0].shared.Load(), of[1].shared.Load(); a != b {
+		t.Errorf("rank 0 has made %d windows, rank 1 %d", a, b)
 	}
 }
