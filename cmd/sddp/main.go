@@ -79,11 +79,12 @@ func run(args []string, stdout, stderr *os.File) int {
 	}
 	err = cmd.run(j)
 	j.progress.end()
+	rank := j.world().Rank() // among those that are left: nobody knows it when all is closed
 	if err == nil {
 		err = errors.Join(j.recovery.Close(), env.Close())
 	}
 	if err != nil {
-		return j.failed(err, stderr)
+		return j.failed(err, rank, stderr)
 	}
 	return 0
 }
@@ -118,9 +119,9 @@ func (j *job) world() *cohort.Comm { return j.recovery.World(j.env.World) }
 // first reports whether this is the rank that reads, writes and prints.
 func (j *job) first() bool { return j.world().Rank() == 0 }
 
-// failed says what went wrong and returns the status to end with. An error that all ranks have is
+// failed says what went wrong on a rank and returns the status to end with. An error that all ranks have is
 // told by rank 0, one that a rank has for itself by that rank.
-func (j *job) failed(err error, stderr io.Writer) int {
+func (j *job) failed(err error, rank int, stderr io.Writer) int {
 	sig := j.signals.first()
 	if errors.Is(err, sddp.ErrStopped) {
 		if sig == nil { // another rank got it
@@ -132,10 +133,10 @@ func (j *job) failed(err error, stderr io.Writer) int {
 	if sig != nil {
 		status = statusSignal + int(sig.(syscall.Signal))
 	}
-	if !j.first() {
+	if rank != 0 {
 		// Else another rank tells; what a backend cannot do it cannot on any.
 		if sig == nil && !errors.Is(err, sddp.ErrPeer) && !errors.Is(err, cohort.ErrNotSupported) {
-			fmt.Fprintf(stderr, "sddp: rank %d: %v\n", j.world().Rank(), err)
+			fmt.Fprintf(stderr, "sddp: rank %d: %v\n", rank, err)
 		}
 		return status
 	}

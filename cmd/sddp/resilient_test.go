@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -131,5 +132,53 @@ func TestRanksKilled(t *testing.T) {
 		if losses == 0 {
 			t.Errorf("%s: no job has lost a rank", backend)
 		}
+	}
+}
+
+// A job whose first rank is lost is stopped by a signal as any other: the rank that is the first one now says
+// how to go on.
+func TestStoppedAfterLoss(t *testing.T) {
+	dir, mark := t.TempDir(), "stopped-"+strconv.Itoa(os.Getpid())
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := with(checkpointArgs, "--iterations", "100000", "--checkpoint", dir, "--resilient")
+	cmd := exec.Command(cohortTool(t), with([]string{"run", "--backend", "shm", "--tag=false", "-n", "3", exe}, args...)...)
+	cmd.Env = append(os.Environ(), asCommand+"=1", markEnv+"="+mark)
+	lines := afterIteration(t, cmd, 2)
+	first := rankOf(t, mark, 0)
+	if first == nil {
+		t.Fatal("rank 0 is not there")
+	}
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	lost := false
+	for lines.Scan() && !(lost && iterationLine.MatchString(lines.Text())) {
+		lost = lost || strings.HasPrefix(lines.Text(), "sddp: warning: lost rank 0; ")
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "sddp: ") {
+			said = append(said, lines.Text())
+		}
+	}
+	err = cmd.Wait()
+	saved, e := filepath.Glob(filepath.Join(dir, "checkpoint-*.bin"))
+	if e != nil || len(saved) == 0 {
+		t.Fatalf("the folder holds %v (%v), want a checkpoint", saved, e)
+	}
+	var n int
+	newest := filepath.Base(saved[len(saved)-1])
+	if _, err := fmt.Sscanf(newest, "checkpoint-%d.bin", &n); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("sddp: stopped by SIGTERM; continue with --resume %s (%d iterations are saved)", dir, n)
+	if !slices.Equal(said, []string{want}) || cmd.ProcessState.ExitCode() != 143 {
+		t.Errorf("ended with %v, and said %q, want %q", err, said, want)
 	}
 }
