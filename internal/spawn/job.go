@@ -213,8 +213,8 @@ func (j *Job) launch() error {
 	if err != nil {
 		return err
 	}
-	env := append(without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob), EnvBackend+"="+j.cfg.Backend,
-		EnvSize+"="+strconv.Itoa(j.size()), EnvJob+"="+j.cfg.Job)
+	env := lastOfEach(append(without(j.cfg.Env, EnvRank), EnvBackend+"="+j.cfg.Backend,
+		EnvSize+"="+strconv.Itoa(j.size()), EnvJob+"="+j.cfg.Job))
 	pidfds := make([]int, j.cfg.Ranks)
 	started := make(chan error)
 	go func() {
@@ -388,6 +388,21 @@ func newJobID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
+}
+
+// lastOfEach returns env with every name once, with the value that stands last: of a name that stands there
+// twice a process takes the first, and what is set for a job comes after what was in the environment.
+func lastOfEach(env []string) []string {
+	seen := make(map[string]bool)
+	var rest []string
+	for _, e := range slices.Backward(env) {
+		if name, _, _ := strings.Cut(e, "="); !seen[name] {
+			seen[name] = true
+			rest = append(rest, e)
+		}
+	}
+	slices.Reverse(rest)
+	return rest
 }
 
 // without returns env without the variables named.

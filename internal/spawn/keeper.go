@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,7 +61,7 @@ func StartKeeper() (*Keeper, error) {
 	defer r.Close()
 	p, err := os.StartProcess(exe, []string{filepath.Base(os.Args[0]), "(keeper)"}, &os.ProcAttr{
 		Dir:   "/",
-		Env:   append(without(os.Environ(), envKeeper), envKeeper+"=1", "GOMAXPROCS=1"),
+		Env:   lastOfEach(append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1")),
 		Files: []*os.File{r, null, null},
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // what is sent to the launcher's group or terminal is not for the keeper
 	})
@@ -82,6 +83,9 @@ func (k *Keeper) GroupGone(pgid int) { k.say("gone", strconv.Itoa(pgid)) }
 
 // Folder makes the keeper remove a folder and all in it should the launcher die.
 func (k *Keeper) Folder(path string) { k.say("folder", strconv.Quote(path)) }
+
+// Leave ends Folder, and Keep from there: the folder stays.
+func (k *Keeper) Leave(path string) { k.say("leave", strconv.Quote(path)) }
 
 // Keep makes the keeper, should the launcher die, copy the files of a folder to another one when the groups
 // have ended, and before it removes folders.
@@ -132,6 +136,11 @@ func keep(from io.Reader) {
 		case what == "folder":
 			if path, err := strconv.Unquote(arg); err == nil && filepath.IsAbs(path) {
 				folders = append(folders, path)
+			}
+		case what == "leave":
+			if path, err := strconv.Unquote(arg); err == nil {
+				folders = slices.DeleteFunc(folders, func(f string) bool { return f == path })
+				kept = slices.DeleteFunc(kept, func(k [2]string) bool { return k[0] == path })
 			}
 		case what == "keep":
 			if from, err := strconv.QuotedPrefix(arg); err == nil {

@@ -165,7 +165,7 @@ func (j *Job) startLauncher(address string) error {
 	env := without(j.cfg.Env, EnvBackend, EnvRank, EnvSize, EnvJob)
 	argv := append(append([]string{c.Command}, c.Args...), c.Rank...)
 	l.proc, err = os.StartProcess(c.Command, append(argv, address), &os.ProcAttr{
-		Files: []*os.File{null, write, write}, Env: append(env, c.Env...), Sys: sysProcAttr(nil),
+		Files: []*os.File{null, write, write}, Env: lastOfEach(append(env, c.Env...)), Sys: sysProcAttr(nil),
 	})
 	if err != nil {
 		read.Close()

@@ -3,10 +3,12 @@ package spawn
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -285,6 +287,29 @@ func TestLaunch_InterruptedBeforeTheRanks(t *testing.T) {
 	if r := wait(t, j); r.Status != 130 {
 		t.Errorf("%+v; stderr:\n%s", r, cfg.Stderr)
 	}
+}
+
+// TestLaunch_InterruptedAfterAll has a launcher fail of which a line cannot be passed on: a signal then ends the
+// wait for that, and the job has failed all the same.
+func TestLaunch_InterruptedAfterAll(t *testing.T) {
+	cfg := launched(t, 2, "broken", "wait")
+	stderr := &held{free: make(chan struct{})}
+	cfg.Stderr, cfg.Signals = stderr, make(chan os.Signal)
+	j := start(t, cfg)
+	for at := j.launcher.listen.Addr(); ; runtime.Gosched() {
+		c, err := net.Dial(at.Network(), at.String())
+		if err != nil {
+			break // the launcher is seen to have ended, and nothing more of the job's is awaited than that line
+		}
+		c.Close()
+	}
+	cfg.Signals <- syscall.SIGINT
+	r := wait(t, j)
+	close(stderr.free)
+	if r.Status != 130 || r.Err == nil {
+		t.Errorf("%+v, want status 130", r)
+	}
+	<-j.launcher.passed
 }
 
 func TestLaunch_Input(t *testing.T) {

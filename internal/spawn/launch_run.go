@@ -57,14 +57,16 @@ func (s *state) conclude() {
 			following = false
 		}
 	}
-	if !s.await(l.passed) {
-		return // nobody wants to know
-	}
+	asked := s.await(l.passed)
 	status, how := describe(l.ending)
 	if s.result.First >= 0 || s.result.Err != nil || status == 0 && len(s.suspects) == 0 {
 		return
 	}
 	if s.lost != nil && s.succeeded { // what the launcher makes of the loss is not what the ranks that were left have made of it
+		return
+	}
+	if asked != 0 { // nobody wants to know whose failure it was
+		s.result.Status, s.result.Err = 128+int(asked), fmt.Errorf("asked to end (%v) after %s %s", asked, name, how)
 		return
 	}
 	if len(s.suspects) > 0 {

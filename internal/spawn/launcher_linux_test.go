@@ -302,6 +302,49 @@ func TestLauncher_RanksGetNoDescriptors(t *testing.T) {
 	}
 }
 
+// TestRank_LastOfEachVariable has a job's environment name variables that were there before, as what is appended
+// for a job does: of the two, ranks would see the first.
+func TestRank_LastOfEachVariable(t *testing.T) {
+	for how, cfg := range map[string]Config{"by this package": program(t, 2, ""), "by another program": launched(t, 2, "-", "")} {
+		out := new(buffer)
+		cfg.Path, cfg.Stdout, cfg.Stderr = "/usr/bin/env", out, out
+		cfg.Env = append(os.Environ(), "AGAIN=old", "AGAIN_TOO=a=b", "AGAIN=", "AGAIN=new")
+		if r := wait(t, start(t, cfg)); r.Status != 0 || strings.Count(out.String(), "] AGAIN") != 4 {
+			t.Errorf("%s: %+v, want two variables on both ranks\n%s", how, r, out)
+		}
+		for _, line := range []string{"AGAIN_TOO=a=b\n", "AGAIN=new\n"} {
+			if strings.Count(out.String(), line) != 2 {
+				t.Errorf("%s: want %son both ranks, got\n%s", how, line, out)
+			}
+		}
+	}
+}
+
+// TestKeeper_Leave has a keeper end that was told to leave one of two folders.
+func TestKeeper_Leave(t *testing.T) {
+	k, err := StartKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, left, removed := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dir := range []string{left, removed} {
+		k.Folder(dir)
+		k.Keep(dir, to)
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(dir)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.Leave(left)
+	k.Close()
+	for path, want := range map[string]bool{
+		left: true, removed: false, filepath.Join(to, filepath.Base(left)): false, filepath.Join(to, filepath.Base(removed)): true,
+	} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", path, err, want)
+		}
+	}
+}
+
 func init() { programs["place"] = placeProgram }
 
 // placeProgram says where it may run, and what the Go runtime made of it.

@@ -349,22 +349,22 @@ func (j *Job) drain() bool {
 		}
 	}
 	for _, r := range j.ranks {
-		if !j.await(r.drained) {
+		if j.await(r.drained) != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// await waits until c is closed: true, or for a signal that asks for an end.
-func (j *Job) await(c <-chan struct{}) bool {
+// await waits until c is closed: 0, or for a signal that asks for an end, which it returns.
+func (j *Job) await(c <-chan struct{}) syscall.Signal {
 	for {
 		select {
 		case <-c:
-			return true
+			return 0
 		case sig := <-j.cfg.Signals:
-			if asksForEnd(sig) {
-				return false
+			if n, _ := sig.(syscall.Signal); asksForEnd(sig) {
+				return n
 			}
 		}
 	}
