@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/spawn"
@@ -13,6 +16,9 @@ import (
 // killed did last, too.
 const memoryFolder = "/dev/shm"
 
+// launchersFolder is how the name of such a folder begins.
+const launchersFolder = "cohort-flight-"
+
 // recordFlight gives the ranks a folder for the files of the flight recorder, in memory where it can be.
 // What is to be kept, and where, says keep, or else the environment. end says what the files show if the
 // job failed, and puts them where they are kept.
@@ -21,7 +27,7 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 		return nil, fmt.Errorf("the folder of the flight recorder: %w", err)
 	}
 	if keep == "" {
-		keep = os.Getenv(flight.EnvDir)
+		keep = askedToKeep()
 	}
 	if keep != "" {
 		if keep, err = filepath.Abs(keep); err == nil {
@@ -31,7 +37,7 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 			return fail(err)
 		}
 	}
-	dir, err := os.MkdirTemp(memoryFolder, "cohort-flight-*")
+	dir, err := os.MkdirTemp(memoryFolder, launchersFolder+"*")
 	temporary := err == nil
 	switch {
 	case temporary:
@@ -40,7 +46,10 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 			keeper.Keep(dir, keep)
 		}
 	case keep != "":
-		dir = keep
+		dir, err = keep, removeFlight(keep)
+		if err != nil {
+			return fail(err)
+		}
 	default:
 		return func(int) {}, nil // nobody has asked for it
 	}
@@ -59,7 +68,11 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 			return
 		}
 		if keep != "" {
-			if err := keepFlight(dir, keep); err != nil {
+			if err := keepFlight(dir, keep); err != nil && status != 0 {
+				keeper.Leave(dir)
+				fmt.Fprintf(os.Stderr, "cohort: the files of the flight recorder: %v; they stay in %s\n", err, dir)
+				return
+			} else if err != nil {
 				fmt.Fprintf(os.Stderr, "cohort: the files of the flight recorder: %v\n", err)
 			}
 		}
@@ -79,18 +92,69 @@ func sayFlight(dir string) {
 	}
 }
 
-// keepFlight copies the files to where they are kept. Those of an earlier job that are there go.
+// askedToKeep returns where the environment says that files are to be kept. In a rank of another job of cohort
+// run that is where those of that job are: its own folder is for its own ranks alone.
+func askedToKeep() string {
+	dir := os.Getenv(flight.EnvDir)
+	if kept, ok := os.LookupEnv(flight.EnvKept); ok && strings.HasPrefix(filepath.Base(dir), launchersFolder) {
+		return kept
+	}
+	return dir
+}
+
+// keepFlight copies the files to where they are kept. Those of an earlier job that are there go. Where not all
+// can be kept none is: those of some of the ranks would say that the others have left no record.
 func keepFlight(dir, keep string) error {
-	for rank := range spawn.MaxRanks {
-		name := flight.FileName(rank)
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			_ = os.Remove(filepath.Join(keep, name))
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(keep, name), b, 0o600); err != nil {
-			return err
+	names, err := flightFiles(dir)
+	if err == nil {
+		err = removeFlight(keep)
+	}
+	for _, name := range names {
+		if err == nil {
+			err = copyWhole(filepath.Join(dir, name), filepath.Join(keep, name))
 		}
 	}
-	return nil
+	if err != nil {
+		_ = removeFlight(keep)
+	}
+	return err
+}
+
+// copyWhole copies a file, which is then there as a whole or not at all.
+func copyWhole(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	part := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".part")
+	if err = os.WriteFile(part, b, 0o600); err == nil {
+		err = os.Rename(part, to)
+	}
+	if err != nil {
+		os.Remove(part)
+	}
+	return err
+}
+
+// removeFlight removes the files of a job's ranks from a folder.
+func removeFlight(dir string) error {
+	names, err := flightFiles(dir)
+	for _, name := range names {
+		if e := os.Remove(filepath.Join(dir, name)); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// flightFiles returns the names of the files that a job's ranks have left in a folder.
+func flightFiles(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		var rank int
+		if _, err := fmt.Sscanf(e.Name(), "rank-%d.", &rank); err == nil && e.Name() == flight.FileName(rank) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
 }
