@@ -226,22 +226,32 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestTooSlow sends a byte each second. The clock is that of the test.
+// TestTooSlow sends a byte each second, or nothing. The clock is that of the test.
 func TestTooSlow(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		say  []byte
-		text string
+		name        string
+		first, then []byte // what is said at once, and after the answer to it byte by byte
+		text        string
 	}{
-		{"nothing", nil, "waiting for who it is"},
-		{"a hello, byte by byte", goodHello(), "waiting for who it is"},
+		{"nothing", nil, nil, "waiting for who it is"},
+		{"a hello, byte by byte", nil, goodHello(), "waiting for who it is"},
+		{"no proof", goodHello(), nil, "waiting for the proof of what says it is rank 1"},
+		{"a proof, byte by byte", goodHello(), make([]byte, proofSize), "waiting for the proof of what says it is rank 1"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()
 			start, done := time.Now(), make(chan struct{})
 			go func() {
 				defer close(done)
-				for _, x := range c.say {
+				if c.first != nil {
+					if _, err := a.Write(c.first); err != nil {
+						return
+					}
+					if _, err := io.ReadFull(a, make([]byte, replySize)); err != nil {
+						return
+					}
+				}
+				for _, x := range c.then {
 					time.Sleep(time.Second)
 					if _, err := a.Write([]byte{x}); err != nil {
 						return
