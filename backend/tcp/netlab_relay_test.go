@@ -38,6 +38,7 @@ type relayRun struct {
 	heartbeat time.Duration
 	timeout   time.Duration // of each operation
 	sums      bool          // Config.Checksum
+	empty     bool          // the operations are messages without data: all that passes is headers
 	ops       int
 }
 
@@ -108,6 +109,9 @@ func (r *relayRun) play(w backend.Comm) (e relayEnd) {
 	for k := range r.ops {
 		m := []int{0, 1, 100, 3000, 20000}[dice.IntN(5)]
 		what, root := dice.IntN(6), dice.IntN(n)
+		if r.empty {
+			m, what = 0, 5
+		}
 		send, recv := make([]byte, 8*m*n), make([]byte, 8*m*n)
 		put := func(b []byte, rank, from, count int) {
 			for i := range count {
@@ -184,6 +188,7 @@ type relayHarm struct {
 	must      bool    // no rank may get an error
 	changes   bool    // bytes are not what was sent: without a checksum of the payload nobody need notice
 	sums      bool    // there is one
+	empty     bool    // relayRun.empty
 }
 
 // relayOnce makes a plan with one fault somewhere in the first bytes of one direction.
@@ -192,6 +197,16 @@ func relayOnce(f func(dice *rand.Rand) netlab.Fault) func(dice *rand.Rand) [2]ne
 		fault := f(dice)
 		fault.At = dice.Int64N(1 << (4 + dice.IntN(15)))
 		plans[dice.IntN(2)].Faults = []netlab.Fault{fault}
+		return plans
+	}
+}
+
+// badHeader makes a plan with something wrong in one of the first headers, where nothing but headers passes.
+func badHeader(headers int64) func(dice *rand.Rand) [2]netlab.Plan {
+	return func(dice *rand.Rand) (plans [2]netlab.Plan) {
+		what := []netlab.Action{netlab.Flip, netlab.Drop, netlab.Duplicate}[dice.IntN(3)]
+		at := 1 + dice.Int64N(headers*wire.HeaderSize-1)
+		plans[dice.IntN(2)].Faults = []netlab.Fault{{Do: what, At: at, N: 1 + dice.IntN(int(min(at, wire.HeaderSize-1)))}}
 		return plans
 	}
 }
@@ -225,13 +240,9 @@ func relayHarms() []relayHarm {
 		{name: "both fall silent, heartbeat", plan: both, heartbeat: relayHasty, timeout: relayPatient, may: []error{lost}},
 		{name: "one direction falls silent, deadline", plan: do(netlab.Silence), heartbeat: -1, timeout: relayHasty, may: []error{late, lost}},
 		{name: "both fall silent, deadline", plan: both, heartbeat: -1, timeout: relayHasty, may: []error{late, lost}},
-		// The first frame's header, which a checksum covers.
-		{name: "a header that is not right", plan: func(dice *rand.Rand) (plans [2]netlab.Plan) {
-			what := []netlab.Action{netlab.Flip, netlab.Drop, netlab.Duplicate}[dice.IntN(3)]
-			at := 1 + dice.Int64N(wire.HeaderSize-1)
-			plans[dice.IntN(2)].Faults = []netlab.Fault{{Do: what, At: at, N: 1 + dice.IntN(int(at))}}
-			return plans
-		}, heartbeat: time.Second, timeout: 2 * time.Second, may: []error{backend.ErrInternal, lost}},
+		// Headers have a checksum, with a sum of the payload or without.
+		{name: "a first header that is not right", plan: badHeader(1), heartbeat: time.Second, timeout: relayPatient, may: []error{lost}},
+		{name: "a later header that is not right", plan: badHeader(20), heartbeat: time.Second, timeout: relayPatient, may: []error{lost}, empty: true},
 		{name: "a flipped bit", plan: do(netlab.Flip), heartbeat: time.Second, timeout: 2 * time.Second, changes: true},
 		{name: "bytes left out", plan: do(netlab.Drop), heartbeat: time.Second, timeout: 2 * time.Second, changes: true},
 		{name: "bytes that come twice", plan: do(netlab.Duplicate), heartbeat: time.Second, timeout: 2 * time.Second, changes: true},
@@ -285,7 +296,7 @@ func relayRuns(t *testing.T, h *relayHarm, runs int) {
 					return
 				}
 				dice := rand.New(rand.NewPCG(seed, 3))
-				r := relayRun{seed: seed, plans: h.plan(dice), b: 1 + dice.IntN(relayRanks-1), heartbeat: h.heartbeat, timeout: h.timeout, sums: h.sums, ops: 20}
+				r := relayRun{seed: seed, plans: h.plan(dice), b: 1 + dice.IntN(relayRanks-1), heartbeat: h.heartbeat, timeout: h.timeout, sums: h.sums, empty: h.empty, ops: 20}
 				r.a = dice.IntN(r.b)
 				ends, hits, err := r.run()
 				mu.Lock()
