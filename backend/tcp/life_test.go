@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -15,7 +17,7 @@ import (
 )
 
 // raw returns rank 0 of a job of 2 and the other's end of their connection.
-func raw(t *testing.T, heartbeat time.Duration) (c *comm, write func(h wire.Header, body []byte), end func()) {
+func raw(t *testing.T, heartbeat time.Duration) (c *comm, write func(h wire.Header, body []byte), other net.Conn) {
 	t.Helper()
 	a, b := pair(t)
 	fd, err := takeSocket(a)
@@ -40,7 +42,41 @@ func raw(t *testing.T, heartbeat time.Duration) (c *comm, write func(h wire.Head
 		}
 	}
 	t.Cleanup(func() { b.Close(); w.Close() })
-	return w.(*comm), write, func() { b.Close() }
+	return w.(*comm), write, b
+}
+
+// What is set, and what follows from it: heartbeats are on unless they are turned off, and then they are sent all the same.
+func TestLife(t *testing.T) {
+	for _, c := range []struct {
+		set, limit, every  time.Duration
+		ticks, reach, beat int
+	}{
+		{0, 10 * time.Second, 100 * time.Millisecond, 100, 100, 25},
+		{-1, -1, 100 * time.Millisecond, 100, 100, 25},
+		{HeartbeatMin, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
+		{500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond, 10, 20, 2},
+		{time.Minute, time.Minute, 100 * time.Millisecond, 600, 600, 150},
+	} {
+		want := life{limit: c.limit, every: c.every, ticks: c.ticks, reach: c.reach, beat: c.beat}
+		if got := newLife(c.set); got != want {
+			t.Errorf("a limit of %v: %+v, want %+v", c.set, got, want)
+		}
+	}
+	for _, limit := range []time.Duration{0, -1, time.Hour} {
+		c, _, other := raw(t, limit)
+		for range c.e.life.beat {
+			c.e.beat()
+		}
+		var head [wire.HeaderSize]byte
+		other.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.ReadFull(other, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		var h wire.Header
+		if err := (&wire.Decoder{}).Decode(&h, &head); err != nil || h.Kind != wire.Heartbeat {
+			t.Errorf("a limit of %v: after %d ticks without a message there is %v, %v, want a heartbeat", limit, c.e.life.beat, h.Kind, err)
+		}
+	}
 }
 
 // A rank of which nothing is heard is lost, and one of which heartbeats are is not.
@@ -70,6 +106,16 @@ func TestSilence(t *testing.T) {
 	}
 	if lost := c.Lost(); lost != nil {
 		t.Errorf("%v are lost, and have sent heartbeats", lost)
+	}
+	// Nothing comes: two ticks after the limit at the latest that is a loss, and not much before. The engine has ticks
+	// of its own beside those counted here.
+	c, _, _ = raw(t, time.Hour)
+	ticks := 0
+	for ; c.Lost() == nil && ticks <= 2*c.e.life.ticks; ticks++ {
+		c.e.beat()
+	}
+	if most := c.e.life.ticks + 2; ticks > most || ticks < most/2 {
+		t.Errorf("a silent rank is lost after %d ticks, and the limit is %d", ticks, c.e.life.ticks)
 	}
 }
 

@@ -337,12 +337,33 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
-// A rank that is stopped is lost, and finds that out.
-func TestStopped(t *testing.T) { launch(t, "stopped", 3, "TCP_TEST_HEARTBEAT=2s") }
+// A rank that is stopped is lost, and finds that out, whatever carries the frames.
+func TestStopped(t *testing.T) {
+	for _, env := range carriers {
+		t.Run(env.name, func(t *testing.T) {
+			t.Parallel() // it is waiting
+			launch(t, "stopped", 3, slices.Concat(env.env, []string{"TCP_TEST_HEARTBEAT=2s"})...)
+		})
+	}
+}
 
 func TestComputing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes some seconds of all processors")
 	}
-	launch(t, "computing", 5, "TCP_TEST_HEARTBEAT=2s", "GOMAXPROCS=1")
+	for _, env := range carriers[:2] {
+		t.Run(env.name, func(t *testing.T) {
+			launch(t, "computing", 5, slices.Concat(env.env, []string{"TCP_TEST_HEARTBEAT=2s", "GOMAXPROCS=1"})...)
+		})
+	}
+}
+
+// carriers are ways in which the ranks of a program reach each other.
+var carriers = []struct {
+	name string
+	env  []string
+}{
+	{"sockets", nil},
+	{"rings", []string{"TCP_TEST_RING=4096"}},
+	{"rings and loans", []string{"TCP_TEST_RING=4096", "TCP_TEST_LEND=1", "TCP_TEST_CROWDED=1"}},
 }
