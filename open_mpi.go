@@ -10,7 +10,11 @@ import (
 )
 
 func openMPI(ctx context.Context, s settings) (backend.Comm, error) {
-	return mpi.Open(ctx, mpi.Config{
+	return mpi.Open(ctx, mpiConfig(ctx, s))
+}
+
+func mpiConfig(ctx context.Context, s settings) mpi.Config {
+	return mpi.Config{
 		Library:       s.MPILib,
 		Check:         s.Check,
 		Deterministic: s.Deterministic,
@@ -19,5 +23,5 @@ func openMPI(ctx context.Context, s settings) (backend.Comm, error) {
 			ThreadLevel: s.ThreadLevel, CUDA: s.CUDA, EagerLimit: s.EagerLimit, BufferSize: s.BufferSize,
 			Tuning: s.Tuning, Profiling: s.Profiling,
 		},
-	})
+	}
 }

@@ -10,5 +10,9 @@ import (
 )
 
 func openShm(ctx context.Context, s settings) (backend.Comm, error) {
-	return shm.Open(ctx, shm.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat})
+	return shm.Open(ctx, shmConfig(s))
+}
+
+func shmConfig(s settings) shm.Config {
+	return shm.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat}
 }
