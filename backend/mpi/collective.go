@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -306,6 +307,9 @@ func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) erro
 // guarded receives wait, which are matched here meanwhile.
 func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) error {
 	own := *call
+	for _, n := range []*[]int{&own.SendCounts, &own.SendDispls, &own.RecvCounts, &own.RecvDispls} {
+		*n = slices.Clone(*n) // the caller's may change when this has returned, and the library still reads them
+	}
 	done := make(chan error, 1)
 	c.late.Lock()
 	c.p.engine.stuck.Add(1)

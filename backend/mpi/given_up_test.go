@@ -1,0 +1,60 @@
+//go:build cgo && linux
+
+package mpi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// readLateTool is a tool whose MPI_Allgatherv_c reads the displacements when the rank says that it has changed its own.
+const readLateTool = `
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int MPI_Allgatherv_c(const void *s, MPI_Count n, MPI_Datatype st, void *r, const MPI_Count *counts, const MPI_Aint *displs, MPI_Datatype rt, MPI_Comm c) {
+	char path[4096];
+	snprintf(path, sizeof path, "%s/changed.%d", getenv("COHORT_TEST_SIGNS"), (int)getpid());
+	for (int i = 0; i < 60000 && access(path, F_OK); i++) usleep(1000);
+	printf("read %lld %lld\n", (long long)counts[1], (long long)displs[1]);
+	fflush(stdout);
+	return MPI_SUCCESS;
+}
+`
+
+// TestGivenUpCounts checks that a collective which was given up, and which the library still has, does not read counts
+// and displacements that the caller has got back.
+func TestGivenUpCounts(t *testing.T) {
+	const far = 1 << 31 // for the function whose arrays are the library's as they are; its pages are not touched
+	program("counts given up", func() error {
+		w, err := cohort.Init(background, nil)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			return errors.Join(reached("changed", 1), w.Close())
+		}
+		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+		defer cancel()
+		counts, displs := []int{1, 1}, []int{0, far}
+		err = cohort.Allgatherv(w.WithContext(ctx), []byte{1}, make([]byte, far+1), counts, displs)
+		if !errors.Is(err, cohort.ErrTimeout) {
+			return fmt.Errorf("Allgatherv without rank 1: %v", err)
+		}
+		counts[1], displs[1] = 5, 7
+		return errors.Join(sign("changed"), w.Close())
+	})
+	launcher(t, "mpich")
+	tool := compiledC(t, "mpicc.mpich", readLateTool, "late.so", "-shared", "-fPIC")
+	e := start(t, "mpich", 2, "counts given up", "LD_PRELOAD="+tool, signsVariable+"="+t.TempDir())
+	if got, want := e.lines("read"), []string{fmt.Sprintf("1 %d", far)}; !slices.Equal(got, want) {
+		t.Errorf("the library has read %q, want %q: status %d\n%s", got, want, e.status, e.out)
+	}
+}
