@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"sync"
@@ -99,6 +101,46 @@ func TestRecovery(t *testing.T) {
 		if got := trained(t, c, again); sameTraining(got, want) != nil || got.Resumed != opt.Iterations {
 			t.Errorf("%+v: the checkpoints that are left are of %d iterations, or other ones", k, got.Resumed)
 		}
+	}
+}
+
+// The rank that takes over from the first one knows which checkpoint is whole: a newer one that is damaged does
+// not pass for what is saved.
+func TestRecoveryDamaged(t *testing.T) {
+	c := readShipped(t, "toy")
+	opt := Options{Iterations: 5, Passes: 2, Openings: 3, CheckpointEvery: maxIterations, Checkpoint: t.TempDir()}
+	trained(t, c, opt)
+	if err := os.WriteFile(filepath.Join(opt.Checkpoint, checkpointName(maxIterations)), []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	opt.Iterations, opt.Resume = maxIterations, opt.Checkpoint
+	var at *CheckpointError
+	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
+		opt, rec, stop := opt, &Recovery{}, make(chan struct{})
+		defer rec.Close()
+		opt.Recovery, opt.Stop = rec, stop
+		opt.Progress = func(it Iteration) {
+			switch {
+			case it.Number == 6 && world.Rank() == 0:
+				panic(errDies)
+			case it.Number == 6:
+				close(stop)
+			}
+		}
+		_, err := Train(context.Background(), world, c, opt)
+		if !errors.Is(err, ErrStopped) || !errors.As(err, &at) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	if !errors.Is(err, errDies) || at == nil {
+		t.Fatal(err)
+	}
+	if at.Iterations < 6 || at.Iterations >= maxIterations || at.Unsaved != nil {
+		t.Errorf("%d iterations are said to be saved (%v), want those that were done", at.Iterations, at.Unsaved)
+	}
+	if got, want := names(t, opt.Checkpoint), []string{checkpointName(5), checkpointName(at.Iterations)}; !slices.Equal(got, want) {
+		t.Errorf("the folder holds %v, want %v", got, want)
 	}
 }
 

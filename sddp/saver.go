@@ -75,11 +75,18 @@ func openSaver(opt Options) (*saver, error) {
 }
 
 // takeSaver goes on with the checkpoints of a rank that is lost. If that cannot be, the next one that is to be
-// written will say so.
+// written will say so. The newest may be damaged: only a look at it tells, for what the lost rank knew is lost.
 func takeSaver(opt Options, of origin) *saver {
 	s := &saver{out: Output{opt.Checkpoint}, of: of, every: opt.CheckpointEvery, warn: opt.Warn}
-	if there, _ := checkpointsIn(opt.Checkpoint); len(there) > 0 {
-		s.saved = there[0]
+	there, _ := checkpointsIn(opt.Checkpoint)
+	for _, n := range there {
+		var f start
+		err := f.openFile(filepath.Join(opt.Checkpoint, checkpointName(n)))
+		f.close()
+		if err == nil {
+			s.saved = n
+			break
+		}
 	}
 	return s
 }
