@@ -171,12 +171,9 @@ func (s *judge) step(signals bool) {
 // read passes what a host says on, until it says nothing any more.
 func (s *judge) read(h *host, input *credit) {
 	for {
-		k, b, err := readFrame(h.shell.r, toLauncher)
-		h.quiet.Store(0)
+		k, b, err := h.next()
 		switch {
 		case err != nil:
-		case k == kindPing:
-			continue
 		case k == kindAck:
 			if n, err := number(b); err == nil {
 				input.give(int(n))
@@ -298,10 +295,7 @@ func (s *judge) goOn(text string, status int, host bool) string {
 func (s *judge) lose(h *host, err error) {
 	h.lost = true
 	ranks := s.lostRanks(h)
-	why := strings.Join(strings.Fields(h.shell.explain(context.Background(), err).Error()), " ")
-	if h.silent.Load() {
-		why = fmt.Sprintf("nothing was heard of it for %v", silence*pingEvery)
-	}
+	why := strings.Join(strings.Fields(h.explain(context.Background(), err).Error()), " ")
 	text := fmt.Sprintf("host %s was lost after %s (%s)", h.Name, seconds(time.Since(s.begun)), why)
 	if ranks == "" {
 		s.say(text)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -53,20 +52,6 @@ type Config struct {
 	Version        string // of cohort
 }
 
-// host is one at work.
-type host struct {
-	Host
-	first, count int // ranks
-	shell        *shell
-	link         *link
-	hello        hello
-	quiet        atomic.Int32 // how many times pingEvery without a word
-	silent       atomic.Bool  // given up for that
-
-	ended, lost bool // owned by the job's loop, as is over: nothing will follow
-	over        bool
-}
-
 // job is one on its way.
 type job struct {
 	cfg     Config
@@ -76,6 +61,7 @@ type job struct {
 	meeting *meeting
 	begun   time.Time
 	stopped syscall.Signal // the signal that ended the preparation
+	closed  chan struct{}  // closed when nobody wants to hear of the hosts any more
 }
 
 // Run starts the ranks of a job and sees them through:
@@ -88,7 +74,7 @@ type job struct {
 //
 // It returns the job's status. An error says why the ranks were not started.
 func Run(cfg Config) (status int, err error) {
-	j := &job{cfg: cfg, name: rand.Text()}
+	j := &job{cfg: cfg, name: rand.Text(), closed: make(chan struct{})}
 	hosts := cfg.Hosts
 	counts := make([]int, len(hosts))
 	if cfg.Ranks > 0 {
@@ -217,7 +203,7 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 		return s.explain(ctx, err)
 	}
 	h.link = newLink(s.in)
-	k, b, err := h.next()
+	k, b, err := readFrame(s.r, toLauncher)
 	switch {
 	case err == nil && k == kindFault:
 		return errors.New(string(b))
@@ -234,38 +220,8 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 		return fmt.Errorf("the cohort there is %s and speaks version %d of what launcher and agent say; this is %s, version %d: use the same here and there, or leave --no-copy out",
 			h.hello.Version, h.hello.Protocol, j.cfg.Version, protocol)
 	}
-	go h.beat()
+	h.attend(j.closed)
 	return nil
-}
-
-// next reads a frame that is no ping.
-func (h *host) next() (kind, []byte, error) {
-	for {
-		k, b, err := readFrame(h.shell.r, toLauncher)
-		h.quiet.Store(0)
-		if err != nil || k != kindPing {
-			return k, b, err
-		}
-	}
-}
-
-// beat has the agent hear of this process, and gives up a host that is silent.
-func (h *host) beat() {
-	tick := time.NewTicker(pingEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.shell.ended:
-			return
-		case <-tick.C:
-		}
-		h.link.send(kindPing)
-		if h.quiet.Add(1) > silence {
-			h.silent.Store(true)
-			h.shell.kill()
-			return
-		}
-	}
 }
 
 // place says which ranks each host has: blocks, in the order of the hosts.
@@ -311,7 +267,7 @@ func (j *job) prepare(ctx context.Context, h *host) error {
 		k, b, err := h.next()
 		switch {
 		case err != nil:
-			return h.shell.explain(ctx, err)
+			return h.explain(ctx, err)
 		case k == kindFault:
 			return errors.New(string(b))
 		case k == kindReady:
@@ -321,8 +277,8 @@ func (j *job) prepare(ctx context.Context, h *host) error {
 			}
 			return err
 		case k == kindNeed && j.program != nil:
-			if err := h.upload(j.program); err != nil {
-				return h.shell.explain(ctx, err)
+			if err := h.upload(j.program); err != nil && !isEnd(err) { // of an end the agent may have said why
+				return h.explain(ctx, err)
 			}
 		default:
 			return fmt.Errorf("a message of kind %q, which is not due now", byte(k))
@@ -353,6 +309,7 @@ func (h *host) upload(f *file) error {
 
 // close lets the agents go, and waits until each ssh has ended.
 func (j *job) close() {
+	close(j.closed)
 	late := time.After(partingLimit)
 	for _, h := range j.hosts {
 		if h.link != nil {
