@@ -175,12 +175,17 @@ func (a *analysis) collective() (Finding, bool) {
 			}
 			continue
 		}
-		c, member := p.d.comm(first.g.id)
-		if !member || c.Leader != first.g.leader {
+		var s stand
+		there := p.op != nil && p.op.Kind.gathers()
+		if there {
+			s, _ = standOf(p.d, p.op)
+		}
+		// The names of all communicators have no room in a file: who is in the operation is a member.
+		if c, member := p.d.comm(first.g.id); (!member || c.Leader != first.g.leader) && !(there && s == first) {
 			continue
 		}
-		if p.op != nil && p.op.Kind.gathers() {
-			if s, _ := standOf(p.d, p.op); s == first && !gaveUp.IsZero() && p.op.Begun.After(gaveUp) {
+		if there {
+			if s == first && !gaveUp.IsZero() && p.op.Begun.After(gaveUp) {
 				a.ranks[r].late = p.op.Begun.Sub(gaveUp)
 				away = append(away, r)
 				continue

@@ -192,3 +192,22 @@ func TestAnalyse(t *testing.T) {
 		}
 	}
 }
+
+// TestAnalyse_Odd has files from which something is missing, or that are damaged.
+func TestAnalyse_Odd(t *testing.T) {
+	waits := coll(backend.Allreduce, 118, 9, Open)
+	for _, c := range []struct {
+		name  string
+		dumps []*Dump
+		want  string
+	}{
+		{"a communicator whose name had no room", []*Dump{dump(0, 2, in(waits)), dump(1, 2, in(waits))},
+			"all ranks are in Allreduce #118, waiting 31 s"},
+		{"an operation that failed before it began", []*Dump{dump(0, 1, failed(waits, backend.ErrTimeout, 8))},
+			"all ranks were in Allreduce #118"},
+	} {
+		if f := Analyse(c.dumps); f.Line != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, f.Line, c.want)
+		}
+	}
+}

@@ -21,6 +21,7 @@ type Dump struct {
 	Rank, Size, Pid    int
 	Cause              Cause
 	Reason             string    // the error that came first
+	Started            time.Time // when the process was
 	Dumped             time.Time // zero if the rank has not dumped: it was killed, or runs
 	Left               time.Time // when the rank left the job in good order, zero if it has not
 	Comms              []CommName
@@ -57,6 +58,10 @@ type Operation struct {
 	Since  time.Time // when it came to its state, zero: not recorded
 }
 
+// maxSize bounds the size of a job in a file, so that a damaged one does not have the analysis take more memory
+// than there is. No job has so many ranks, and those of cohort run and tcp have far fewer.
+const maxSize = 1 << 20
+
 // Decode reads the contents of a file.
 func Decode(b []byte) (*Dump, error) {
 	if len(b) < ringAt || string(b[:len(magic)]) != magic {
@@ -72,7 +77,7 @@ func Decode(b []byte) (*Dump, error) {
 		return nil, fmt.Errorf("%d bytes with %d records, want %d with %d: the file is damaged", len(b), n, fileSize, Slots)
 	}
 	rank, size, hz := m.word(atRank), m.word(atSize), m.hertz()
-	if size == 0 || size > math.MaxInt32 || rank >= size {
+	if size == 0 || size > maxSize || rank >= size {
 		return nil, fmt.Errorf("rank %d of %d: the file is damaged", rank, size)
 	}
 	if !(hz >= 1e3 && hz <= 1e12) {
@@ -83,7 +88,7 @@ func Decode(b []byte) (*Dump, error) {
 		Rank: int(rank), Size: int(size), Pid: int(int32(m.word(atPid))),
 		Cause: Cause(m.word(atCause)), Reason: m.text(reasonAt, reasonSize), Types: make(map[uint32]string),
 	}
-	d.Dumped, d.Left = m.time(m.word(atDumped)), m.time(m.word(atClosed))
+	d.Started, d.Dumped, d.Left = m.start(), m.time(m.word(atDumped)), m.time(m.word(atClosed))
 	for i := range tableSize {
 		if r := m.row(commsAt, i); r.name != "" {
 			d.Comms = append(d.Comms, CommName{ID: r.id, Name: r.name, Size: int(r.size), Rank: int(r.rank), Leader: int(r.leader)})
@@ -141,13 +146,16 @@ func (m image) operation(r record) Operation {
 	}
 	if o.State >= Failed {
 		o.State, o.Code = Failed, uint8(o.State-Failed)
+		if o.Code == 0 { // no error has it: the file is damaged
+			o.Code = backend.Code(backend.ErrInternal)
+		}
 	}
 	return o
 }
 
 // Read reads the files of a folder, or one file: one dump for each rank. Where there are files of
 // several jobs, those of the job that was started last are taken, and others says how many of the
-// others there are.
+// others there are. Jobs of mpi have no names: theirs are told apart by time (sameJob).
 func Read(path string) (dumps []*Dump, others int, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -163,8 +171,7 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 			return nil, 0, fmt.Errorf("%s: no files of the flight recorder (rank-NNNN%s)", path, suffix)
 		}
 	}
-	var last string
-	var begun time.Time
+	var last *Dump // of the job that was started last
 	byRank := make(map[int]string)
 	for _, p := range paths {
 		b, err := readFile(p)
@@ -176,12 +183,18 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 			return nil, 0, fmt.Errorf("%s: %w", p, err)
 		}
 		dumps = append(dumps, d)
-		if at := image(b).start(); begun.IsZero() || at.After(begun) {
-			last, begun = d.Job, at
+		if last == nil || d.Started.After(last.Started) {
+			last = d
 		}
 	}
 	all := len(dumps)
-	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return d.Job != last })
+	begun := make(map[string]time.Time) // by host, when the last process of a job like that was started
+	for _, d := range dumps {
+		if d.alike(last) && d.Started.After(begun[d.Host]) {
+			begun[d.Host] = d.Started
+		}
+	}
+	dumps = slices.DeleteFunc(dumps, func(d *Dump) bool { return !d.sameJob(last, begun[d.Host]) })
 	for _, d := range dumps {
 		if byRank[d.Rank] != "" {
 			return nil, 0, fmt.Errorf("%s: two files of rank %d", path, d.Rank)
@@ -193,6 +206,36 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 	}
 	slices.SortFunc(dumps, func(a, b *Dump) int { return cmp.Compare(a.Rank, b.Rank) })
 	return dumps, all - len(dumps), nil
+}
+
+// alike reports whether two dumps may be of the same job, as far as its name and backend tell.
+func (d *Dump) alike(other *Dump) bool { return d.Job == other.Job && d.Backend == other.Backend }
+
+// sameJob reports whether a dump is of the job of last, of which the last process on the dump's host was
+// started at begun. Without a name, ranks that are goroutines are of one job if they are of one process, and
+// others if what their file shows last was after all of them had been started: the ranks of a job join it
+// together. Clocks of different hosts are not compared.
+func (d *Dump) sameJob(last *Dump, begun time.Time) bool {
+	switch {
+	case !d.alike(last):
+		return false
+	case d.Job != "":
+		return true
+	case d.Backend == "local":
+		return d.Pid == last.Pid
+	}
+	seen := d.Dumped
+	if d.Left.After(seen) {
+		seen = d.Left
+	}
+	for i := range d.Ops {
+		for _, t := range []time.Time{d.Ops[i].Begun, d.Ops[i].Since} {
+			if t.After(seen) {
+				seen = t
+			}
+		}
+	}
+	return seen.IsZero() || !seen.Before(begun)
 }
 
 // escape has Glob take a folder's name as it is.

@@ -11,7 +11,8 @@ import (
 // stopped comes when it is continued, if only to be ended.
 func (a *analysis) gaveUp(s stand) (first time.Time) {
 	for _, p := range a.ranks {
-		if p.op == nil || !p.past || !p.op.Kind.Collective() || p.op.Code != backend.Code(backend.ErrTimeout) || p.op.Since.IsZero() {
+		if p.op == nil || !p.past || !p.op.Kind.Collective() || p.op.Code != backend.Code(backend.ErrTimeout) || p.op.Since.IsZero() ||
+			p.op.Since.Before(p.op.Begun) { // so says a damaged file only
 			continue
 		}
 		if q, _ := standOf(p.d, p.op); q == s && (first.IsZero() || p.op.Since.Before(first)) {

@@ -2,11 +2,13 @@ package flight
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -161,6 +163,7 @@ func TestRead_Errors(t *testing.T) {
 		{"longer", append(bytes.Clone(good), 0), "damaged"},
 		{"version", change(atVersion, 9), "version 9"},
 		{"rank", change(atRank, 200), "rank 200 of 4"},
+		{"size", change(atSize+3, 1), "rank 3 of 16777220: the file is damaged"},
 		{"clock", change(atHertz+7, 0x80), "ticks a second"},
 	} {
 		dir := t.TempDir()
@@ -182,10 +185,54 @@ func TestRead_Errors(t *testing.T) {
 	}
 }
 
+// TestRead_JobsWithoutNames has a folder in which an earlier job of mpi or local has left a file of a rank of which
+// the later one has none. An earlier job is one whose clock was an hour behind.
+func TestRead_JobsWithoutNames(t *testing.T) {
+	for _, c := range []struct {
+		what, backend string
+		change        func(m image) // of the earlier job's file
+		others        int
+	}{
+		{"dumped", "mpi", func(image) {}, 1},
+		{"killed", "mpi", func(m image) { m.setWord(atDumped, 0) }, 1},
+		{"left", "mpi", func(m image) { m.setWord(atClosed, m.word(atDumped)); m.setWord(atDumped, 0) }, 1},
+		{"no time is known", "mpi", func(m image) { m.setWord(atDumped, 0); clear(m[ringAt:]) }, 0},
+		{"of this job, on a host with another clock", "mpi", func(m image) { m.setText(hostAt, hostSize, "other") }, 0},
+		{"of this job, started before the others", "mpi", func(m image) {
+			m.setWord(atDumped, m.word(atDumped)+uint64(3600*m.hertz())) // it ran for that hour
+		}, 0},
+		{"of another process", "local", func(m image) { m.setWord(atPid, m.word(atPid)+1) }, 1},
+		{"of the same process", "local", func(image) {}, 0},
+		{"of another backend", "mpi", func(m image) { m.setText(backendAt, backendSize, "local") }, 1},
+	} {
+		dir := t.TempDir()
+		for rank := range 4 {
+			b := image(valid(t, Job{Backend: c.backend, Rank: rank, Size: 4}))
+			if rank == 2 {
+				b.setWord(atStart, b.word(atStart)-uint64(time.Hour))
+				c.change(b)
+			}
+			if err := os.WriteFile(filepath.Join(dir, FileName(rank)), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dumps, others, err := Read(dir)
+		if err != nil || others != c.others || len(dumps) != 4-c.others {
+			t.Errorf("%s: %d dumps and %d others, want %d, %d: %v", c.what, len(dumps), others, 4-c.others, c.others, err)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add(valid(f, job))
 	f.Add(valid(f, Job{Name: "j", Size: 1}))
 	f.Add([]byte(magic))
+	failed := valid(f, job)
+	failed[ringAt+2*recordSize+48] = byte(Failed) // with no error
+	f.Add(failed)
+	large := image(valid(f, job))
+	large.setWord(atSize, maxSize)
+	f.Add([]byte(large))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := Decode(b)
 		if err != nil {
@@ -193,6 +240,13 @@ func FuzzDecode(f *testing.F) {
 		}
 		if d.Rank < 0 || d.Rank >= d.Size || len(d.Ops) > Slots || len(d.Comms) > tableSize {
 			t.Errorf("rank %d of %d, %d operations, %d communicators", d.Rank, d.Size, len(d.Ops), len(d.Comms))
+		}
+		dumps := []*Dump{d}
+		if f := Analyse(dumps); f.Line == "" {
+			t.Error("nothing is said")
+		}
+		if err := WriteTable(io.Discard, Lines(dumps, Slots)); err != nil {
+			t.Error(err)
 		}
 	})
 }
