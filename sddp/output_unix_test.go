@@ -4,6 +4,7 @@ package sddp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -69,5 +70,28 @@ func TestNoRoomLeft(t *testing.T) {
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "small")); err != nil || string(data) != "old" {
 		t.Errorf("small holds %q (%v), want what was there", data, err)
+	}
+}
+
+// What never ends is no policy, and that is found out in time. A pipe with one is as good as a file.
+func TestLoadPolicyStream(t *testing.T) {
+	c, p := toyPolicy(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, p.Encode(), 0) }()
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
+		if got, err := LoadPolicy(world, pipe, c); err != nil || got.Pool.SHA256() != p.Pool.SHA256() {
+			return fmt.Errorf("from a pipe: another policy, or %w", err)
+		}
+		if _, err := LoadPolicy(world, "/dev/zero", c); err == nil || !strings.HasPrefix(err.Error(), "policy /dev/zero: ") {
+			return fmt.Errorf("from what never ends: got %w", err)
+		}
+		return nil
+	})
+	if err := errors.Join(err, <-written); err != nil {
+		t.Error(err)
 	}
 }

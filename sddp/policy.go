@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -85,13 +86,9 @@ func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 	}
 	t := newTeam(world)
 	packed, err := t.fromFirst("read policy", func() ([]byte, error) {
-		info, err := os.Stat(file)
-		if err == nil && info.Size() > maxFile {
-			return nil, &FieldError{File: file, Text: fmt.Sprintf("has %d bytes, want at most %d", info.Size(), maxFile)}
-		}
-		data, err := os.ReadFile(file)
+		data, err := readPolicyFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("policy %s: %w", file, plainError(err))
+			return nil, err
 		}
 		_, err = ParsePolicy(file, data, c) // so that its error is rank 0's, told once
 		return packTexts([][]byte{[]byte(file), data}), err
@@ -101,6 +98,35 @@ func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 	}
 	texts := unpackTexts(packed)
 	return ParsePolicy(string(texts[0]), texts[1], c)
+}
+
+// readPolicyFile returns the text of a policy file. What a training has written can be read, however long it is:
+// the file's own length bounds the memory. A pipe or a device has none, and is bounded as the files of a case.
+func readPolicyFile(file string) (data []byte, err error) {
+	info, err := os.Stat(file)
+	if err == nil && info.Mode().IsRegular() {
+		data, err = os.ReadFile(file)
+	} else if err == nil {
+		data, err = readStream(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", file, plainError(err))
+	}
+	return data, nil
+}
+
+// readStream reads what has no length, up to maxFile.
+func readStream(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it is only read
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("has no length, and more than %d bytes come", maxFile)
+	}
+	return data, err
 }
 
 // ParsePolicy reads the text of a policy file, which must be for the case. The file's name is for

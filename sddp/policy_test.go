@@ -1,7 +1,9 @@
 package sddp
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -104,6 +106,26 @@ func TestLoadPolicy(t *testing.T) {
 			return fmt.Errorf("rank %d: no policy: got %v", world.Rank(), err)
 		}
 		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A policy of a long training is read, however long it is: here one with more white space than the files of a case
+// may have bytes.
+func TestLoadLongPolicy(t *testing.T) {
+	c, p := toyPolicy(t)
+	file := filepath.Join(t.TempDir(), PolicyFile)
+	if err := os.WriteFile(file, append(p.Encode(), bytes.Repeat([]byte{'\n'}, maxFile)...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
+		got, err := LoadPolicy(world, file, c)
+		if err == nil && got.Pool.SHA256() != p.Pool.SHA256() {
+			err = errors.New("another policy")
+		}
+		return err
 	})
 	if err != nil {
 		t.Error(err)
