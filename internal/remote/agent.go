@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,13 +112,14 @@ func Agent(in, out *os.File, boot, version string) int {
 //  3. the program, from here or from the launcher;
 //  4. the word that all is ready, and the word to start.
 func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
-	if a.keeper, err = spawn.StartKeeper(); err != nil {
-		return err
-	}
+	a.keeper, err = spawn.StartKeeper()
 	if boot != "-" {
 		// This process and the keeper do not need the file any more. Nothing else is removed.
 		_ = os.Remove(filepath.Join(boot, "cohort"))
 		_ = os.Remove(boot)
+	}
+	if err != nil {
+		return err
 	}
 	if a.folder, err = os.MkdirTemp("", "cohort-run-*"); err != nil { // for this user alone
 		return fmt.Errorf("no folder for the job: %w (TMPDIR chooses another)", err)
@@ -279,7 +281,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), w.Ranks); err != nil {
 		return c, err
 	}
-	set := append([]string{"COHORT_RUN_DIR=" + a.folder}, w.Env...)
+	set := append(slices.Clone(w.Env), "COHORT_RUN_DIR="+a.folder)
 	if w.Secret != "" {
 		secret := filepath.Join(a.folder, "secret")
 		if err := os.WriteFile(secret, []byte(w.Secret), 0o600); err != nil {
@@ -306,20 +308,21 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	return c, nil
 }
 
-// merge returns an environment with variables set.
+// merge returns an environment with variables set, each once: of two with the same name the last counts.
 func merge(env, set []string) []string {
-	is := map[string]bool{}
-	for _, v := range set {
+	all := append(slices.Clone(env), set...)
+	last := map[string]int{}
+	for i, v := range all {
 		name, _, _ := strings.Cut(v, "=")
-		is[name] = true
+		last[name] = i
 	}
-	var all []string
-	for _, v := range env {
-		if name, _, _ := strings.Cut(v, "="); !is[name] {
-			all = append(all, v)
+	var once []string
+	for i, v := range all {
+		if name, _, _ := strings.Cut(v, "="); last[name] == i {
+			once = append(once, v)
 		}
 	}
-	return append(all, set...)
+	return once
 }
 
 // ended tells the launcher how a rank ended.
@@ -407,39 +410,46 @@ func (a *agent) listen(in *bufio.Reader) {
 			break
 		}
 		a.quiet.Store(0)
-		a.paused.Store(k == kindSignal && len(b) == 1 && syscall.Signal(b[0]) == syscall.SIGTSTP)
-		switch k {
-		case kindSignal:
-			if len(b) == 1 {
-				select {
-				case a.signals <- syscall.Signal(b[0]):
-				default: // the ranks have not taken dozens before
-				}
-			}
-		case kindInput:
-			feeding <- b
-		case kindAck:
-			if n, err := number(b); err == nil {
-				a.window.give(int(n))
-			}
-		case kindEnd:
-			a.job.Stop()
-		case kindAsk:
-			_, err := os.Stat(filepath.Join(a.folder, "resilient"))
-			yes := byte(0)
-			if err == nil || a.work.Resilient {
-				yes = 1
-			}
-			a.link.send(kindAnswer, []byte{yes})
-		case kindBye:
-			select {
-			case a.bye <- len(b) == 1 && b[0] == 1:
-			default:
-			}
-		}
+		a.heard(k, b, feeding)
 	}
 	a.lost()
 	close(feeding)
+}
+
+// heard does one thing that the launcher says.
+func (a *agent) heard(k kind, b []byte, feeding chan<- []byte) {
+	switch k {
+	case kindSignal:
+		if len(b) != 1 {
+			return
+		}
+		s := syscall.Signal(b[0])
+		a.paused.Store(s == syscall.SIGTSTP) // until another signal comes: other words may have been on their way
+		select {
+		case a.signals <- s:
+		default: // the ranks have not taken dozens before
+		}
+	case kindInput:
+		feeding <- b
+	case kindAck:
+		if n, err := number(b); err == nil {
+			a.window.give(int(n))
+		}
+	case kindEnd:
+		a.job.Stop()
+	case kindAsk:
+		_, err := os.Stat(filepath.Join(a.folder, "resilient"))
+		yes := byte(0)
+		if err == nil || a.work.Resilient {
+			yes = 1
+		}
+		a.link.send(kindAnswer, []byte{yes})
+	case kindBye:
+		select {
+		case a.bye <- len(b) == 1 && b[0] == 1:
+		default:
+		}
+	}
 }
 
 // feed returns where to put input for rank 0. No more is sent than there is room for here.

@@ -1,0 +1,105 @@
+package remote
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
+	"github.com/cohort-hpc/cohort/topo"
+)
+
+// envAgent has the test binary be an agent that came with its executable.
+const envAgent = "COHORT_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	spawn.Init()
+	if boot := os.Getenv(envAgent); boot != "" {
+		// Nothing can be opened any more, so that the keeper cannot be started.
+		syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 3, Max: 3})
+		os.Exit(Agent(os.Stdin, os.Stdout, boot, "of the test"))
+	}
+	os.Exit(m.Run())
+}
+
+// TestAgent_NoKeeper checks that the folder in which an executable came is removed even if its agent cannot begin.
+func TestAgent_NoKeeper(t *testing.T) {
+	boot := filepath.Join(t.TempDir(), "boot")
+	if err := os.Mkdir(boot, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(boot, "cohort"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), envAgent+"="+boot)
+	cmd.Stdin = strings.NewReader("")
+	out, err := cmd.Output()
+	if cmd.ProcessState.ExitCode() != 1 {
+		t.Fatalf("%v, want status 1", err)
+	}
+	if k, b, err := readFrame(bytes.NewReader(out), toLauncher); k != kindFault || !strings.Contains(string(b), "keeper") {
+		t.Errorf("said %q %q, %v; want why there is no keeper", k, b, err)
+	}
+	if _, err := os.Stat(boot); !os.IsNotExist(err) {
+		t.Errorf("%s is still there (%v)", boot, err)
+	}
+}
+
+// TestAgent_Paused has words come that were on their way when the launcher was stopped: it is stopped nonetheless.
+func TestAgent_Paused(t *testing.T) {
+	a := &agent{link: newLink(closer{io.Discard}), window: newCredit(outputWindow), signals: make(chan os.Signal, 8)}
+	defer a.link.close()
+	feeding := make(chan []byte, 1)
+	a.heard(kindSignal, []byte{byte(syscall.SIGTSTP)}, feeding)
+	a.heard(kindAck, numberBytes(7), feeding)
+	a.heard(kindInput, []byte("text"), feeding)
+	a.heard(kindPing, nil, feeding)
+	if !a.paused.Load() {
+		t.Error("the launcher is taken not to be stopped any more")
+	}
+	a.heard(kindSignal, []byte{byte(syscall.SIGCONT)}, feeding)
+	if a.paused.Load() {
+		t.Error("the launcher is still taken to be stopped")
+	}
+}
+
+// TestAgent_Environment checks which of several values a rank gets: the job's own, or else what was said last.
+func TestAgent_Environment(t *testing.T) {
+	t.Setenv("COHORT_TIMEOUT", "1s")
+	t.Setenv("HERE", "b")
+	a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir()}
+	defer a.link.close()
+	a.work = work{First: 1, Ranks: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Env: []string{
+		"COHORT_TIMEOUT=2s", "COHORT_RUN_DIR=/elsewhere", "COHORT_SECRET_FILE=/elsewhere", "X=1", "COHORT_TIMEOUT=3s", "X=2", "NONE"}}
+	node, err := topo.Here()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.config("", node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"COHORT_TIMEOUT=3s", "HERE=b", "X=2", "COHORT_RUN_DIR=" + a.folder, "COHORT_SECRET_FILE=" + filepath.Join(a.folder, "secret")} {
+		name, _, _ := strings.Cut(want, "=")
+		var got []string
+		for _, v := range c.Env {
+			if strings.HasPrefix(v, name+"=") {
+				got = append(got, v)
+			}
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("%q, want %q alone", got, want)
+		}
+	}
+}
