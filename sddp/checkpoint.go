@@ -30,7 +30,7 @@ import (
 // for a file that does not have it.
 const (
 	checkpointFormat  = "cohort-sddp-checkpoint"
-	checkpointVersion = 1
+	checkpointVersion = 2
 	maxCheckpointHead = 4096 // bytes of the first line
 	iterationRecord   = 9    // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
 )
@@ -39,6 +39,7 @@ const (
 // these, its cuts would not be those of a training without interruption.
 type origin struct {
 	caseName, caseSHA256 string
+	inflowsSHA256        string
 	arch, solver         string
 	seed                 uint64
 	openings, passes     int
@@ -46,9 +47,9 @@ type origin struct {
 }
 
 // originOf returns what a training is of.
-func originOf(c *Case, opt Options, solver lp.Info) origin {
+func originOf(c *Case, opt Options, solver lp.Info, noise *Noise) origin {
 	return origin{
-		caseName: c.Name, caseSHA256: c.SHA256(), arch: runtime.GOARCH, solver: solver.String(),
+		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(),
 		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, reservoirs: len(c.Reservoirs),
 	}
 }
@@ -76,6 +77,10 @@ func (o origin) differences(p *problems, file string, want origin) {
 		p.add(file, "case_sha256", "got %.12s… of a case %q, want %.12s… of the case %q: a training goes on with the case it began with",
 			o.caseSHA256, o.caseName, want.caseSHA256, want.caseName)
 	}
+	if p.err() == nil && o.inflowsSHA256 != want.inflowsSHA256 { // else they differ for what is told already
+		p.add(file, "inflows_sha256", "got %.12s…, want %.12s…: this program does not compute as the one did that wrote it",
+			o.inflowsSHA256, want.inflowsSHA256)
+	}
 }
 
 // encodeCheckpoint writes a checkpoint after the given iterations, whose cuts are the first of the pool.
@@ -86,8 +91,9 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 	}
 	digest := sha256.New()
 	out := bufio.NewWriterSize(io.MultiWriter(w, digest), 1<<16)
-	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "architecture": %q, "solver": %q, "seed": "%d", `,
-		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.arch, o.solver, o.seed)
+	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "inflows_sha256": %q, `,
+		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.inflowsSHA256)
+	fmt.Fprintf(out, `"architecture": %q, "solver": %q, "seed": "%d", `, o.arch, o.solver, o.seed)
 	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "reservoirs": %d, "iterations": %d}`+"\n",
 		o.openings, o.passes, o.stages, o.reservoirs, len(its))
 	out.Write(packIterations(its))
@@ -229,6 +235,7 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 		return 0
 	}
 	r.caseName, r.caseSHA256 = o.text("case"), o.text("case_sha256")
+	r.inflowsSHA256 = o.text("inflows_sha256")
 	r.arch, r.solver = o.text("architecture"), o.text("solver")
 	r.seed = o.seed("seed")
 	r.openings = int(o.whole("openings", 1, maxOpenings))

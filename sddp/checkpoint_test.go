@@ -16,7 +16,7 @@ import (
 // iteration's cuts behind them, which a training has while it is in that.
 func smallCheckpoint() (origin, []Iteration, *Pool) {
 	o := origin{
-		caseName: "a \"case\"", caseSHA256: strings.Repeat("ab", 32), arch: "amd64", solver: "embedded",
+		caseName: "a \"case\"", caseSHA256: strings.Repeat("ab", 32), inflowsSHA256: strings.Repeat("cd", 32), arch: "amd64", solver: "embedded",
 		seed: math.MaxUint64, openings: 3, passes: 2, stages: 3, reservoirs: 1,
 	}
 	its := []Iteration{
@@ -115,7 +115,7 @@ func TestCheckpointErrors(t *testing.T) {
 		want            []string
 	}{
 		{"format", "cohort-sddp-checkpoint", "cohort-sddp-policy", []string{"format", `want "cohort-sddp-checkpoint"`}},
-		{"version", `"version": 1`, `"version": 2`, []string{"version: got 2"}},
+		{"version", `"version": 2`, `"version": 1`, []string{"version: got 1"}},
 		{"no line", "\n", " ", []string{"no first line"}},
 		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour: unknown field"}},
 		{"no seed", `"seed": "18446744073709551615", `, "", []string{"seed: missing"}},
@@ -162,6 +162,7 @@ func TestCheckpointDifferences(t *testing.T) {
 		"seed": func(o *origin) { o.seed = 7 }, "passes": func(o *origin) { o.passes = 7 },
 		"openings": func(o *origin) { o.openings = 7 }, "solver": func(o *origin) { o.solver = "clp 7" },
 		"architecture": func(o *origin) { o.arch = "arm64" }, "case_sha256": func(o *origin) { o.caseSHA256 = strings.Repeat("7", 64) },
+		"inflows_sha256": func(o *origin) { o.inflowsSHA256 = strings.Repeat("7", 64) },
 	} {
 		other, p := o, &problems{}
 		change(&other)

@@ -1,6 +1,11 @@
 package sddp
 
-import "math"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+)
 
 // Noise holds the inflows of a sample average approximation: the same few openings per stage in
 // the forward and in the backward passes, drawn from the lognormal distributions of the case. It
@@ -14,6 +19,7 @@ type Noise struct {
 	openings int
 	reserv   int
 	inflow   []float64     // by stage, opening, reservoir
+	digest   string        // of inflow, where ranks have compared it
 	law      [][]lognormal // by period, reservoir
 }
 
@@ -58,6 +64,24 @@ func noiseOf(c *Case, seed uint64, openings int) *Noise {
 		n.law = append(n.law, laws)
 	}
 	return n
+}
+
+// sum returns a hash of the exact bits of all inflows, in hexadecimal. The same case, seed and openings give other
+// bits where the functions of package math do, as on a processor of another kind.
+func (n *Noise) sum() string {
+	h := sha256.New()
+	const chunk = 1 << 12
+	b := make([]byte, 0, 8*chunk)
+	for left := n.inflow; len(left) > 0; {
+		part := left[:min(len(left), chunk)]
+		left = left[len(part):]
+		b = b[:0]
+		for _, x := range part {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+		}
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // numbers returns how many inflows there are in so many stages.

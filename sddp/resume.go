@@ -8,8 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-
-	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // CheckpointError says that a training ended early, and what of it can be gone on with.
@@ -66,9 +64,8 @@ func (s *start) close() {
 // since the others were lost takes the folder over.
 //
 // Collective: all ranks call it, and an error is one of all.
-func (tr *trainer) openCheckpoints(solver lp.Info) (*start, error) {
+func (tr *trainer) openCheckpoints(of origin) (*start, error) {
 	opt, from := tr.opt, &start{}
-	of := originOf(tr.c, opt, solver)
 	switch {
 	case opt.Checkpoint == "" && opt.Resume == "":
 		return from, nil

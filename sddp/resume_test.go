@@ -208,6 +208,37 @@ func TestResumeComputesAlike(t *testing.T) {
 	}
 }
 
+// Nor does one that draws other inflows from the same seed: that is told before anything is restored.
+func TestResumeInflows(t *testing.T) {
+	c := readShipped(t, "toy")
+	opt := Options{Iterations: 3, Passes: 2, Openings: 3, Seed: 5, Checkpoint: t.TempDir()}
+	trained(t, c, opt)
+	opt.Resume, opt.Iterations = opt.Checkpoint, 4
+	name := filepath.Join(opt.Checkpoint, checkpointName(3))
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := NewNoise(c, opt.Seed, opt.Openings)
+	was := other.sum()
+	last := &other.inflow[len(other.inflow)-1]
+	*last = math.Nextafter(*last, 0)
+	changed := bytes.Replace(data, []byte(was), []byte(other.sum()), 1)
+	if bytes.Equal(changed, data) {
+		t.Fatal("the checkpoint has no hash of the inflows")
+	}
+	if err := os.WriteFile(name, signed(changed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err = cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
+		_, err := Train(context.Background(), world, c, opt)
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), name+": inflows_sha256: got ") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A training that is asked to stop, on one rank, does so on all of them at once, and goes on from there to
 // the same bits: with a rank that has passes of its own or has not.
 func TestStop(t *testing.T) {

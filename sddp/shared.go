@@ -17,7 +17,8 @@ import (
 type region = cohort.SharedRegion[float64]
 
 // shareNoise is NewNoise with the inflows once per node, for as long as the region is open. The ranks
-// of a node draw those of a block of stages each.
+// of a node draw those of a block of stages each. It is an error on all ranks if the nodes have drawn other
+// ones: the outcome would depend on who does what.
 //
 // Collective: all ranks of world call it.
 func shareNoise(world *cohort.Comm, w *crew, c *Case, seed uint64, openings int) (*Noise, *region, error) {
@@ -35,7 +36,18 @@ func shareNoise(world *cohort.Comm, w *crew, c *Case, seed uint64, openings int)
 	if err := errors.Join(failed, r.Fence()); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("inflows: %w", err), r.Close())
 	}
+	if err := n.compare(world); err != nil {
+		return nil, nil, errors.Join(err, r.Close())
+	}
 	return n, r, nil
+}
+
+// compare returns an error on all ranks unless all have the same inflows.
+//
+// Collective: all ranks of world call it.
+func (n *Noise) compare(world *cohort.Comm) error {
+	n.digest = n.sum()
+	return newTeam(world).same("inflows: their processors do not compute alike", fingerprint(n.digest))
 }
 
 // cutMemory is the pool of a training in shared regions. They do not grow, and a training may stop

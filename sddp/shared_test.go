@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +41,26 @@ func TestShareNoise(t *testing.T) {
 		})
 		if err != nil {
 			t.Errorf("%d ranks: %v", ranks, err)
+		}
+	}
+}
+
+// Nodes that have drawn other inflows, if only by a bit of the last of them, are told so.
+func TestCompareNoise(t *testing.T) {
+	c := readShipped(t, "brazil4")
+	for _, differs := range []bool{false, true} {
+		err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
+			n := NewNoise(c, 3, 100) // more than are hashed at a time
+			if last := &n.inflow[len(n.inflow)-1]; differs && world.Rank() == 1 {
+				*last = math.Nextafter(*last, 0)
+			}
+			if err := n.compare(world); (err != nil) != differs || differs && !strings.Contains(err.Error(), "do not have the same inflows") {
+				return fmt.Errorf("rank %d, differs %v: got %w", world.Rank(), differs, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -127,12 +127,16 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	if err := tr.agreeOnIterations(); err != nil {
 		return nil, err
 	}
-	from, err := tr.openCheckpoints(solver)
+	noise, inflows, err := shareNoise(tr.world, tr.crew, c, opt.Seed, opt.Openings)
 	if err != nil {
 		return nil, err
 	}
+	from, err := tr.openCheckpoints(originOf(c, opt, solver, noise))
+	if err != nil {
+		return nil, errors.Join(err, inflows.Close())
+	}
 	defer from.close()
-	if err := tr.shareMemory(); err != nil {
+	if err := tr.shareMemory(noise, inflows); err != nil {
 		return nil, err
 	}
 	if tr.planners == nil {
@@ -183,15 +187,11 @@ func (tr *trainer) done(it Iteration) {
 	}
 }
 
-// shareMemory makes the memory that the ranks of a node share. What there was is given back when all that was done
-// stands in the new one.
+// shareMemory makes the memory of the cuts that the ranks of a node share, beside that of the inflows, which is
+// closed if it fails. What there was is given back when all that was done stands in the new one.
 //
 // Collective: all ranks call it.
-func (tr *trainer) shareMemory() error {
-	noise, inflows, err := shareNoise(tr.world, tr.crew, tr.c, tr.opt.Seed, tr.opt.Openings)
-	if err != nil {
-		return err
-	}
+func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
 	memory := newCutMemory(tr.world, tr.c, tr.opt.Passes, tr.opt.Iterations)
 	if err := memory.adopt(tr.pool, len(tr.its)); err != nil {
 		return errors.Join(err, memory.close(), inflows.Close())
