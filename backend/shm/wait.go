@@ -13,7 +13,7 @@ import (
 const (
 	spinFor   = 30 * time.Microsecond
 	yieldFor  = 200 * time.Microsecond
-	lookEvery = 32                   // looks between two readings of the clock
+	lookEvery = 32                   // looks between two readings of the clock, where no look gives the core away
 	busyFor   = 2 * time.Millisecond // looks that move messages, between two of the caller's bound
 )
 
@@ -75,7 +75,8 @@ func (e *engine) look(p backend.Pending) bool {
 		} else {
 			shmem.Yield()
 		}
-		if i%lookEvery == lookEvery-1 {
+		// Who has the core now may compute, and keep it for milliseconds.
+		if !e.spare || i%lookEvery == lookEvery-1 {
 			if now := time.Now(); begin.IsZero() {
 				begin = now
 			} else if now.Sub(begin) > limit {

@@ -1,0 +1,70 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func init() {
+	// The last rank is in a loop, and has the only processor whenever those that wait give it away.
+	// Their deadlines are kept.
+	programs["spun"] = func(c backend.Comm) error {
+		const short, most, tries = 30 * time.Millisecond, 100 * time.Millisecond, 5 // 50 ms are promised
+		last := c.Size() - 1
+		if c.Rank() == last {
+			for begun := time.Now(); !c.(*comm).e.hasNews(0) && time.Since(begun) < 10*time.Second; {
+			}
+			_, err := c.Recv(nil, nil, 0, 2)
+			return errors.Join(err, sum(c, 1))
+		}
+		best := time.Hour
+		for range tries {
+			begun := time.Now()
+			_, err := c.Recv(&backend.Bound{Timeout: short}, make([]byte, 8), last, 1)
+			if !errors.Is(err, backend.ErrTimeout) {
+				return fmt.Errorf("got %v, want ErrTimeout", err)
+			}
+			if best = min(best, time.Since(begun)-short); best < most {
+				break
+			}
+		}
+		if c.Rank() == 0 {
+			if err := c.Send(nil, nil, last, 2, backend.Standard); err != nil {
+				return err
+			}
+		}
+		if best >= most {
+			return fmt.Errorf("the best of %d deadlines was kept %v late", tries, best)
+		}
+		return sum(c, 1)
+	}
+}
+
+// Where ranks wait on a processor on which another one computes, each time they give it away they get it back
+// only after milliseconds.
+func TestSpun(t *testing.T) {
+	runtime.LockOSThread() // the processes have the processors of the thread that starts them
+	defer runtime.UnlockOSThread()
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range 1024 {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.SchedSetaffinity(0, &all)
+	launch(t, "spun", 3)
+}
