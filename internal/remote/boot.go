@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // AgentCommand is the command of the cohort program that is the agent. Its argument is the folder the
@@ -23,9 +26,9 @@ const AgentCommand = "agent"
 //	its SHA-256, its length, its path
 //
 // and then the executable, once it has asked for it. The launcher sends nothing that was not asked for,
-// because head may read more than it is told to. What is executed in the end is the agent.
+// because head may read more than it is told to. What is executed in the end is the agent. mktemp makes a folder for
+// this user alone; the umask stays as it is, because the ranks will have it.
 const bootScript = `exec sh -c '` +
-	`umask 077; ` +
 	`echo "COHORT-BOOT 1 $(uname -s) $(uname -m)"; ` +
 	`IFS= read -r how && IFS= read -r sum && IFS= read -r size && IFS= read -r path || exit 90; ` +
 	`if [ "$how" = there ]; then ` +
@@ -90,11 +93,8 @@ func ownExecutable() (*file, error) {
 func boot(r *bufio.Reader, w io.Writer, exe *file, send bool) error {
 	first := ""
 	for n := 0; ; {
-		line, err := r.ReadString('\n')
-		if n += len(line); err != nil || n > maxNoise {
-			if err == nil {
-				err = errors.New("it writes without end")
-			}
+		line, err := readLine(r, maxNoise-n)
+		if n += len(line); err != nil {
 			return noise(first+line, err)
 		}
 		if i := strings.Index(line, bootLine); i >= 0 {
@@ -121,12 +121,27 @@ func boot(r *bufio.Reader, w io.Writer, exe *file, send bool) error {
 	if err != nil || kind(next[0]) == kindHello || !send {
 		return err
 	}
-	line, err := r.ReadString('\n')
+	line, err := readLine(r, maxNoise)
 	if err != nil || strings.TrimSpace(line) != sendLine {
 		return noise(line, err)
 	}
 	_, err = io.Copy(w, exe.reader())
 	return err
+}
+
+// readLine reads a line of at most limit bytes.
+func readLine(r *bufio.Reader, limit int) (string, error) {
+	var line []byte
+	for {
+		b, err := r.ReadSlice('\n')
+		line = append(line, b...)
+		switch {
+		case len(line) > limit:
+			return string(line), errors.New("it writes without end")
+		case err != bufio.ErrBufferFull:
+			return string(line), err
+		}
+	}
 }
 
 // noise is what comes of a shell that writes what nobody understands.
@@ -156,4 +171,45 @@ func checkSystem(names []string, send bool) error {
 	}
 	return fmt.Errorf("it is a %s/%s machine, and this program is for %s/%s: put cohort and the program there, built for it, and use --no-copy",
 		system, machine, runtime.GOOS, runtime.GOARCH)
+}
+
+// A patience is the input of a host that has not said hello yet, and gives it up when nothing happens there.
+type patience struct {
+	shell *shell
+	begun time.Time
+	timer *time.Timer
+	over  atomic.Bool
+}
+
+func newPatience(s *shell) *patience {
+	p := &patience{shell: s, begun: time.Now()}
+	p.timer = time.AfterFunc(shellLimit, func() {
+		p.over.Store(true)
+		s.kill()
+	})
+	return p
+}
+
+// Write begins the time anew: the host has asked, or has taken what came before.
+func (p *patience) Write(b []byte) (int, error) {
+	n, err := p.shell.in.Write(b)
+	// What ssh and the network have of it in their buffers may need as long again as all did until now.
+	p.timer.Reset(shellLimit + time.Since(p.begun))
+	return n, err
+}
+
+func (p *patience) end() { p.timer.Stop() }
+
+// out reports whether the host was given up.
+func (p *patience) out() bool { return p.over.Load() }
+
+// explain says why there is no agent.
+func (p *patience) explain(ctx context.Context, err error) error {
+	switch {
+	case !p.out() || context.Cause(ctx) != nil:
+		return p.shell.explain(ctx, err)
+	case isEnd(err):
+		return fmt.Errorf("no agent has started there within %v", shellLimit)
+	}
+	return fmt.Errorf("%w, and nothing more within %v", err, shellLimit)
 }

@@ -2,8 +2,11 @@ package remote
 
 import (
 	"bufio"
+	"context"
 	"io"
+	"strings"
 	"testing"
+	"time"
 )
 
 // TestHost_WaitsForOthers has an agent that says it is there for a long time before anybody wants to hear of it: it
@@ -39,5 +42,38 @@ func TestHost_WaitsForOthers(t *testing.T) {
 	}
 	if checks != silence+1 || !h.silent.Load() {
 		t.Errorf("given up by check %d of silence, want %d", checks, silence+1)
+	}
+}
+
+// TestHost_SaysNothing has hosts that fall silent before there is an agent, at every step.
+func TestHost_SaysNothing(t *testing.T) {
+	before := shellLimit
+	defer func() { shellLimit = before }()
+	exe, err := ownExecutable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.open.Close()
+	for _, c := range []struct{ name, script, says string }{
+		{"nothing", "", "its shell did not say anything within "},
+		{"a question", "printf 'Continue? ';", `got "Continue?" where cohort expects its own words, and nothing more within `},
+		{"no request", "echo '" + bootLine + "';", "no agent has started there within "},
+		{"file not taken", "echo '" + bootLine + "'; echo " + sendLine + ";", "no agent has started there within "},
+		{"file taken", "echo '" + bootLine + "'; echo " + sendLine + "; cat >/dev/null;", "no agent has started there within "},
+		{"half a word", "echo '" + bootLine + "'; printf h;", "no agent has started there within "},
+	} {
+		for shellLimit = 100 * time.Millisecond; ; shellLimit *= 4 { // a slow machine gets there with more
+			j := &job{cfg: Config{SSH: []string{"sh", "-c", c.script + "exec sleep 1000"}, Copy: true}, closed: make(chan struct{})}
+			j.hosts = []*host{{Host: Host{Name: "a"}}}
+			err := j.connect(context.Background(), j.hosts[0], exe)
+			j.close()
+			if err != nil && strings.Contains(err.Error(), c.says+shellLimit.String()) {
+				break
+			}
+			if shellLimit > 10*time.Second {
+				t.Errorf("%s: %v, want %q", c.name, err, c.says)
+				break
+			}
+		}
 	}
 }

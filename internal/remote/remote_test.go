@@ -174,7 +174,7 @@ func TestBootScript(t *testing.T) {
 		t.Errorf("some login shell takes this apart: %s", bootScript)
 	}
 	dir := t.TempDir()
-	agent := []byte("#!/bin/sh\nprintf 'h'\necho \"$0|$*\"\n")
+	agent := []byte("#!/bin/sh\nprintf 'h'\necho \"$0|$*\"\numask\n")
 	here := filepath.Join(dir, "there is one")
 	if err := os.WriteFile(here, agent, 0o700); err != nil {
 		t.Fatal(err)
@@ -206,9 +206,11 @@ func TestBootScript(t *testing.T) {
 			send bool
 			says func(tmp string) string // what the agent says, before a * and after it
 		}{
-			{"same file", exe, true, func(string) string { return "h" + here + "|agent -\n*" }},
-			{"own file", exe, false, func(string) string { return "h" + here + "|agent -\n*" }},
-			{"sent", &moved, true, func(tmp string) string { return "h" + tmp + "/cohort-run-*/cohort|agent " + tmp + "/cohort-run-*\n" }},
+			{"same file", exe, true, func(string) string { return "h" + here + "|agent -\n0027\n*" }},
+			{"own file", exe, false, func(string) string { return "h" + here + "|agent -\n0027\n*" }},
+			{"sent", &moved, true, func(tmp string) string {
+				return "h" + tmp + "/cohort-run-*/cohort|agent " + tmp + "/cohort-run-*\n0027\n"
+			}},
 			{"cut", &broken, true, func(string) string { return "*" }},
 			{"nothing there", &moved, false, func(string) string { return "*" }},
 		} {
@@ -220,7 +222,8 @@ func TestBootScript(t *testing.T) {
 			if shell == "busybox" {
 				args = append([]string{"sh"}, args...)
 			}
-			cmd := exec.Command(path, args...)
+			// The user's umask, which the agent is to have too.
+			cmd := exec.Command("sh", append([]string{"-c", `umask 0027; exec "$@"`, "sh", path}, args...)...)
 			cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 			in, err1 := cmd.StdinPipe()
 			out, err2 := cmd.StdoutPipe()
@@ -242,6 +245,12 @@ func TestBootScript(t *testing.T) {
 				}
 				rest = rest[at+len(part):]
 			}
+			sent, _ := filepath.Glob(filepath.Join(tmp, "cohort-run-*"))
+			for _, folder := range sent {
+				if info, err := os.Stat(folder); err != nil || info.Mode().Perm() != 0o700 {
+					t.Errorf("%s, %s: %v, %v; want a folder for this user alone", shell, c.name, info, err)
+				}
+			}
 			failed := c.says(tmp) == "*"
 			if left, _ := os.ReadDir(tmp); failed && (len(left) > 0 || len(said) > 0 || cmd.ProcessState.Success()) {
 				t.Errorf("%s, %s: left %v, said %q, %v", shell, c.name, left, said, cmd.ProcessState)
@@ -261,10 +270,16 @@ func TestBoot_Noise(t *testing.T) {
 		{"", "EOF"},
 		{"This account is not available\n", "This account is not available"},
 		{strings.Repeat("spam\n", maxNoise), "spam"},
+		{strings.Repeat("spam", maxNoise), "spam"},
+		{bootLine + "\n" + strings.Repeat("spam", maxNoise), "spam"},
 		{bootLine + "\nsh: head: not found\n", "head: not found"},
 		{bootLine + "Linux sparc64\n", "sparc64"},
 	} {
-		err := boot(bufio.NewReader(strings.NewReader(c.said)), io.Discard, exe, true)
+		said := strings.NewReader(c.said)
+		err := boot(bufio.NewReader(said), io.Discard, exe, true)
+		if read := len(c.said) - said.Len(); read > 2*maxNoise {
+			t.Errorf("%.60q: %d bytes were read", c.said, read)
+		}
 		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%.60q: %v, want %q", c.said, err, c.says)
 		}

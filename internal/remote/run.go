@@ -18,11 +18,13 @@ import (
 const (
 	// atOnce is how many hosts are connected to at the same time.
 	atOnce = 32
-	// shellLimit is for a host's login shell to get to the boot script, once ssh is started.
-	shellLimit = time.Minute
 	// shown is of how many hosts it is said what is wrong with them.
 	shown = 8
 )
+
+// shellLimit is for a host's login shell to get to the boot script, once ssh is started, and for each step from
+// there to the agent's first word. A test has less.
+var shellLimit = time.Minute
 
 // Config says what to start where. Hosts, SSH, Program, Backend, Signals, Stdout and Stderr are required.
 type Config struct {
@@ -184,23 +186,17 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 	}
 	h.shell = s
 	defer context.AfterFunc(ctx, s.kill)()
-	late := make(chan struct{})
-	timer := time.AfterFunc(shellLimit, func() {
-		close(late)
-		s.kill()
-	})
+	p := newPatience(s)
+	defer p.end()
 	_, err = s.r.Peek(1)
-	timer.Stop()
-	select {
-	case <-late:
+	if err != nil && p.out() {
 		return fmt.Errorf("its shell did not say anything within %v", shellLimit)
-	default:
 	}
 	if err == nil {
-		err = boot(s.r, s.in, exe, j.cfg.Copy)
+		err = boot(s.r, p, exe, j.cfg.Copy)
 	}
 	if err != nil {
-		return s.explain(ctx, err)
+		return p.explain(ctx, err)
 	}
 	h.link = newLink(s.in)
 	k, b, err := readFrame(s.r, toLauncher)
@@ -214,8 +210,9 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 		h.hello, err = decode[hello](b, "its first message")
 	}
 	if err != nil {
-		return s.explain(ctx, err)
+		return p.explain(ctx, err)
 	}
+	p.end()
 	if h.hello.Protocol != protocol {
 		return fmt.Errorf("the cohort there is %s and speaks version %d of what launcher and agent say; this is %s, version %d: use the same here and there, or leave --no-copy out",
 			h.hello.Version, h.hello.Protocol, j.cfg.Version, protocol)

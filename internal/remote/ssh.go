@@ -80,10 +80,10 @@ func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 	heard := make(chan struct{})
 	go func() {
 		defer close(heard)
-		r := bufio.NewReader(stderr)
-		for {
-			line, err := r.ReadString('\n')
-			if line = strings.TrimSpace(line); line != "" {
+		r := bufio.NewReaderSize(stderr, 4<<10)
+		for begins := true; ; {
+			b, more, err := r.ReadLine() // of a long line in pieces, of which the first is kept
+			if line := strings.TrimSpace(string(b)); begins && line != "" {
 				s.mu.Lock()
 				if len(s.words) == keptWords {
 					s.words = s.words[1:]
@@ -91,6 +91,7 @@ func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 				s.words = append(s.words, line[:min(len(line), 500)])
 				s.mu.Unlock()
 			}
+			begins = !more
 			if err != nil {
 				return
 			}
