@@ -241,6 +241,9 @@ func (s *judge) heard(e event) {
 
 // exited judges the end of a rank, as internal/spawn does.
 func (s *judge) exited(h *host, x rankExit) {
+	if x.GoesOn && len(s.losses) > 0 { // it answers the question that was asked because of these
+		s.settle(true)
+	}
 	delete(s.there, x.Rank)
 	s.running--
 	s.goesOn = s.goesOn || x.GoesOn
@@ -250,7 +253,7 @@ func (s *judge) exited(h *host, x rankExit) {
 	}
 	text := fmt.Sprintf("rank %d on %s %s after %s", x.Rank, h.Name, x.How, x.After)
 	switch {
-	case x.GoesOn && !s.ending && s.asked.IsZero() && len(s.losses) == 0:
+	case x.GoesOn && !s.ending && s.asked.IsZero():
 		text = s.goOn(text, x.Status, false)
 	case s.decided:
 		return
