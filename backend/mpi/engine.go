@@ -274,6 +274,20 @@ func (e *engine) owed() bool {
 	return slices.ContainsFunc(e.ops, func(o *op) bool { return o.req == nil && o.coll == nil && !o.receives })
 }
 
+// sent gives the sends of a communicator a moment to complete. Those that nobody waits for may have been complete for
+// long, and nobody has looked.
+func (e *engine) sent(c *comm) {
+	for end := time.Now().Add(grace); ; yield() {
+		e.mu.Lock()
+		under := slices.ContainsFunc(e.ops, func(o *op) bool { return o.c == c && o.coll == nil && !o.receives })
+		e.mu.Unlock()
+		if !under || time.Now().After(end) {
+			return
+		}
+		e.poll(spins)
+	}
+}
+
 // tell sends a notice that nobody waits for.
 func (e *engine) tell(c *comm, notice []byte, dest int) {
 	o := &op{c: c, buf: notice}
