@@ -29,7 +29,8 @@ type comm struct {
 	state  atomic.Pointer[ended]
 	broken atomic.Pointer[backend.Fault] // what it was broken with
 
-	hearing sync.Mutex // held while a notice is received
+	hearing sync.Mutex // held while a notice is received; guards asked
+	asked   time.Time  // when the library was asked who is lost
 
 	queues  [2]queue // guarded receives: of data, of ctl
 	waiting atomic.Int32
@@ -181,6 +182,9 @@ func (c *comm) Close() error {
 	}
 	if c.state.Swap(closed) == closed {
 		return nil
+	}
+	if c.broken.Load() == nil {
+		c.p.engine.sent(c)
 	}
 	c.drop(closed.err)
 	c.p.engine.remove(c)

@@ -5,6 +5,7 @@ package mpi
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -63,6 +64,9 @@ func asFault(err error) *backend.Fault {
 	return &backend.Fault{Sentinel: s, Text: strings.TrimPrefix(err.Error(), s.Error()+": ")}
 }
 
+// lostEvery is how often the library is asked at most who is lost, which takes memory.
+const lostEvery = time.Millisecond
+
 // hear looks for a notice of another rank. Where a rank of the communicator is lost, or it was revoked, a
 // library that recovers says so instead.
 func (c *comm) hear() {
@@ -80,7 +84,8 @@ func (c *comm) hear() {
 		return
 	}
 	if st.Flag == 0 {
-		if c.p.recovers {
+		if now := time.Now(); c.p.recovers && now.Sub(c.asked) >= lostEvery {
+			c.asked = now
 			c.Lost() // the looks of Open MPI 5 at messages say nothing of losses
 		}
 		return

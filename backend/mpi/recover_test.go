@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -343,6 +344,21 @@ func TestULFM(t *testing.T) {
 		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
 	}
 	recovers(t, run)
+	t.Run("asks", func(t *testing.T) { // who is lost, once a millisecond at most
+		e, asked := run(t, 2, "asks").must(t), 0
+		for i, word := range []string{"asked", "took"} {
+			for _, line := range e.lines(word) {
+				n, err := strconv.Atoi(line)
+				if err != nil {
+					t.Fatal(err)
+				}
+				asked += n * (1 - 2*i)
+			}
+		}
+		if asked > 4 {
+			t.Errorf("asked more often than once a millisecond:\n%s", e.out)
+		}
+	})
 	t.Run("off", func(t *testing.T) {
 		run(t, 2, "off", "ULFM_OFF=1").must(t).has(t, "not switched on: start the program with mpirun --with-ft ulfm")
 	})
@@ -361,6 +377,22 @@ func ulfmPrograms() {
 	program("revoke", func() error { return with(revoke) })
 	program("late", func() error { return with(late) })
 	program("off", func() error { return with(unsupported) })
+	program("asks", asks)
+}
+
+// asks looks for messages very often.
+func asks() error {
+	begun := time.Now()
+	err := with(func(w *cohort.Comm) error {
+		for range 5000 {
+			if _, _, err := w.Iprobe(cohort.AnySource, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	say("took %d", time.Since(begun).Milliseconds())
+	return err
 }
 
 // recovers has jobs of ranks that are lost, or told to stop, and looks at what the others come to.

@@ -168,7 +168,14 @@ static MPI_Group members(MPI_Comm c, int bits) {
 	PMPI_Group_free(&all);
 	return some;
 }
+static int asked;
+int MPI_Finalize(void) {
+	printf("asked %d\n", asked);
+	fflush(stdout);
+	return PMPI_Finalize();
+}
 int MPIX_Comm_get_failed(MPI_Comm c, MPI_Group *g) {
+	asked++;
 	*g = members(c, lost(c));
 	return 0;
 }
