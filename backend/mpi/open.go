@@ -357,7 +357,7 @@ func (p *process) finalize(c *comm) error {
 			until = end
 		}
 		if !p.drain(c, until) {
-			within = leaveFor / 10 // that time is over
+			within = max(time.Until(end).Round(leaveFor/10), leaveFor/10) // what is left of that time
 		}
 		why = p.mayNotEnd(c)
 	}
@@ -403,7 +403,7 @@ func (p *process) settle() {
 }
 
 // leave finalizes MPI if it was initialised here, and no call is in it: free. That may
-// never end if there is a reason why: then it is waited for within a time, the end of leaveFor.
+// never end if there is a reason why: then it is waited for within a time.
 func (p *process) leave(why string, free bool, within time.Duration) error {
 	if !p.owned && (free || !libmpi.MayCall()) {
 		return nil
@@ -442,7 +442,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 		case code = <-done:
 		case <-late:
 			return &backend.Fault{Sentinel: backend.ErrBroken, Text: fmt.Sprintf("MPI_Finalize has not returned after %v, and may never: %s; "+
-				"the launcher may report this process as failed", leaveFor, why)}
+				"the launcher may report this process as failed", within, why)}
 		}
 		p.thread.end()
 	}
