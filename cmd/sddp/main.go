@@ -65,6 +65,10 @@ func run(args []string, stdout, stderr *os.File) int {
 	ctx, signals := watchSignals()
 	defer signals.end()
 	env, err := hybrid.Start(ctx, &hybrid.Config{Job: &cohort.Config{Resilient: o.resilient}, Threads: o.threads, Pin: pool.Policy(o.pin), Summary: named{stderr}})
+	if sig := signals.first(); err != nil && sig != nil {
+		fmt.Fprintf(stderr, "sddp: %s before all ranks were there; nothing was written\n", ended(sig))
+		return statusOf(sig)
+	}
 	if err != nil {
 		var step *hybrid.StepError
 		if !errors.As(err, &step) || !step.Peer { // else that rank tells
@@ -131,7 +135,7 @@ func (j *job) failed(err error, rank int, stderr io.Writer) int {
 	}
 	status := statusFailed
 	if sig != nil {
-		status = statusSignal + int(sig.(syscall.Signal))
+		status = statusOf(sig)
 	}
 	if rank != 0 {
 		// Else another rank tells; what a backend cannot do it cannot on any.
@@ -146,10 +150,7 @@ func (j *job) failed(err error, rank int, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "sddp: %v\n", at.Unsaved)
 		err = at.Err
 	}
-	what := "interrupted"
-	if sig == syscall.SIGTERM {
-		what = "stopped by SIGTERM"
-	}
+	what := ended(sig)
 	var next string
 	switch {
 	case hasCheckpoints && at.Iterations > 0:

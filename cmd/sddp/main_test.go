@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -245,5 +246,52 @@ func TestInterrupt(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("the folder holds %v (%v), want nothing", left, err)
+	}
+}
+
+// A signal ends a rank that waits for others as it ends one that computes. The other one is this test, which
+// takes the connection and says nothing.
+func TestInterruptedStart(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("0123456789abcdefghijklmnopqrstuv"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []struct {
+		signal syscall.Signal
+		status int
+		said   string
+	}{
+		{syscall.SIGTERM, 143, "sddp: stopped by SIGTERM before all ranks were there; nothing was written\n"},
+		{syscall.SIGINT, 130, "sddp: interrupted before all ranks were there; nothing was written\n"},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := commandOf(t, "train", caseDir("toy"))
+		cmd.Env = append(cmd.Env, "COHORT_BACKEND=tcp", "COHORT_RANK=1", "COHORT_SIZE=2", "COHORT_JOB=interrupted",
+			"COHORT_TCP_COORDINATOR="+l.Addr().String(), "COHORT_SECRET_FILE="+secret)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			err := cmd.Wait()
+			l.Close() // so that nobody waits for a rank that has failed
+			ended <- err
+		}()
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatalf("the command ended by itself: %v: %s", <-ended, &said)
+		}
+		if err := cmd.Process.Signal(k.signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; cmd.ProcessState.ExitCode() != k.status || said.String() != k.said {
+			t.Errorf("%v: ended with %v, and said %q, want %q", k.signal, err, said.String(), k.said)
+		}
+		conn.Close()
 	}
 }

@@ -52,6 +52,17 @@ func (s *signals) take(sig os.Signal) {
 	}
 }
 
+// statusOf returns the status to end with after a signal.
+func statusOf(sig os.Signal) int { return statusSignal + int(sig.(syscall.Signal)) }
+
+// ended says what a signal did.
+func ended(sig os.Signal) string {
+	if sig == syscall.SIGTERM {
+		return "stopped by SIGTERM"
+	}
+	return "interrupted"
+}
+
 // stopTraining returns what a signal closes, from now on until trainingEnded, instead of ending the context.
 func (s *signals) stopTraining() <-chan struct{} {
 	s.mu.Lock()
