@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -138,7 +140,7 @@ func init() {
 				return err
 			}
 			defer f.Close()
-			fmt.Fprintf(f, "%d %d %d %d\n", seed, c.Rank(), seen-int64(clock.Load()), shrunk-seen)
+			fmt.Fprintln(f, seen-int64(clock.Load()), shrunk-seen)
 		}
 		if got := s.(backend.Survivor).Lost(); !slices.Contains(got, victim) || slices.Contains(got, c.Rank()) {
 			return fmt.Errorf("rank %d is lost, and for rank %d it is %v", victim, c.Rank(), got)
@@ -383,6 +385,8 @@ func survive(t *testing.T, name string, n, victims int) {
 	}
 }
 
+// TestShrink has a rank end at a random moment. SHM_TEST_JOBS is how many times; with -v the times are shown, the
+// slowest rank's of each job: the median and the 99th percentile.
 func TestShrink(t *testing.T) {
 	jobs := 60
 	if testing.Short() {
@@ -391,13 +395,38 @@ func TestShrink(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SHM_TEST_JOBS")); err == nil {
 		jobs = n
 	}
+	file := filepath.Join(t.TempDir(), "times")
+	t.Setenv("SHM_TEST_MEASURE", file)
+	noticed, working := map[int][]time.Duration{}, map[int][]time.Duration{} // by size, of the last rank of each job
 	for seed := range jobs {
+		n := []int{2, 3, 4, 5, 8}[seed%5]
 		t.Setenv("SHM_TEST_SEED", fmt.Sprint(seed))
 		t.Setenv("SHM_TEST_NOCOPY", []string{"", "", "1"}[seed%3])
-		survive(t, "shrink", 2+seed%4, 1)
-		if t.Failed() {
-			t.Fatalf("job %d", seed)
+		survive(t, "shrink", n, 1)
+		text, err := os.ReadFile(file)
+		if err != nil || t.Failed() {
+			t.Fatalf("job %d: %v", seed, err)
 		}
+		var last [2]time.Duration
+		for line := range strings.Lines(string(text)) {
+			var at [2]time.Duration
+			if _, err := fmt.Sscan(line, &at[0], &at[1]); err != nil {
+				t.Fatal(err)
+			}
+			last[0], last[1] = max(last[0], at[0]), max(last[1], at[1])
+		}
+		noticed[n], working[n] = append(noticed[n], last[0]), append(working[n], last[1])
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(noticed)) {
+		at := func(all []time.Duration, percent int) time.Duration {
+			slices.Sort(all)
+			return all[(len(all)-1)*percent/100].Round(time.Microsecond)
+		}
+		t.Logf("%d ranks, %d times: all have noticed within %v / %v, and have a communicator without the lost one that works %v / %v later",
+			n, len(noticed[n]), at(noticed[n], 50), at(noticed[n], 99), at(working[n], 50), at(working[n], 99))
 	}
 }
 
