@@ -83,6 +83,8 @@ type core struct {
 	// spoiled is why there are no collectives any more, which the other ranks may not know.
 	spoiled atomic.Pointer[error]
 
+	collBroken, loadBroken breakage
+
 	closing sync.Mutex
 	closed  bool
 }

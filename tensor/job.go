@@ -37,6 +37,7 @@ type job struct {
 	loads      int   // pieces of which copies to the host are started
 	called     int   // pieces that the root package is done with
 	stopped    bool  // it has failed, and the other ranks know
+	lent       bool  // the library may still be using the memory of a call that failed
 	early      error // what failed before the turn
 	scratch    *[]byte
 	parts      parts
@@ -217,6 +218,9 @@ func (j *job) agree() error {
 	}
 	all := make([]length, j.c.Size())
 	err := cohort.Allgather(j.c.coll, mine, all)
+	if err != nil {
+		j.c.core.collBroken.keeps(j.c.core.coll) // no memory of the job, but jobs behind it are to know
+	}
 	for r := 1; r < len(all) && err == nil; r++ {
 		if a, b := all[0], all[r]; a != b {
 			err = fault(cohort.ErrMismatch, "rank 0 called %v, rank %d called %v", a, r, b)
@@ -256,9 +260,13 @@ func (j *job) call(src, dst []byte, lo, k int) error {
 	if j.apart() {
 		p = j.place(lo, k)
 	}
+	c := j.c.core
+	broken := c.collBroken.known.Load()
 	err := j.caller.perform(j.c.coll, src, dst, p)
 	if j.stopped = err != nil; err == nil {
 		j.called++
+	} else {
+		j.lent = !broken && c.collBroken.keeps(c.coll)
 	}
 	return err
 }

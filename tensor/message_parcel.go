@@ -19,6 +19,7 @@ type parcel struct {
 	dev    *Device // nil: the processor
 	at     accel.Address
 	stream accel.Stream
+	lent   bool // the library beneath may still be writing to it, though the receive has failed
 }
 
 // parcel returns a tensor for a message.

@@ -14,7 +14,8 @@ type payload struct {
 	c           *Comm
 	peer, tag   int
 	size, piece int
-	off         int // bytes that are through
+	off         int  // bytes that are through
+	lent        bool // the library beneath may still be using the memory of a piece that failed
 }
 
 // next returns how long the next piece is; 0 after the last one.
@@ -22,9 +23,13 @@ func (f *payload) next() int { return min(f.piece, f.size-f.off) }
 
 // send sends the next piece.
 func (f *payload) send(b []byte) error {
+	k := f.c.core
+	broken := k.loadBroken.known.Load()
 	err := cohort.Send(f.c.load, b, f.peer, f.tag)
 	if err == nil {
 		f.off += len(b)
+	} else {
+		f.lent = !broken && k.loadBroken.keeps(k.load)
 	}
 	return err
 }
@@ -52,8 +57,11 @@ func (f *payload) giveUp(why error) {
 
 // recv receives the next piece.
 func (f *payload) recv(b []byte) error {
+	k := f.c.core
+	broken := k.loadBroken.known.Load()
 	st, err := cohort.Recv(f.c.load, b, f.peer, f.tag)
 	if err != nil {
+		f.lent = !broken && k.loadBroken.keeps(k.load)
 		return err
 	}
 	if n := st.Bytes(); n != len(b) {
@@ -121,13 +129,6 @@ func ended(err error) bool {
 	return (errors.Is(err, cohort.ErrTimeout) || errors.Is(err, cohort.ErrCanceled)) && !errors.Is(err, cohort.ErrBroken)
 }
 
-// unsure reports whether the library beneath may still be using the memory of a piece that failed: it has
-// then broken the communicator.
-func (f *payload) unsure() bool {
-	_, _, broken := f.c.core.load.Iprobe(f.peer, f.tag)
-	return broken != nil
-}
-
 // sendAll sends the payload of p. It ends with all of it sent, or with the receiver told.
 func (f *payload) sendAll(p *parcel, after ready) (err error) {
 	switch {
@@ -162,6 +163,7 @@ func (f *payload) recvAll(p *parcel, after ready) (err error) {
 		for err == nil && f.next() > 0 {
 			err = f.recv(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
 		}
+		p.lent = f.lent
 	default:
 		err = f.store(p, after)
 	}

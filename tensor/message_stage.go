@@ -163,7 +163,7 @@ func (f *payload) fetch(p *parcel, after ready) error {
 			break
 		}
 		if err = f.send(s.b[:f.next()]); err != nil {
-			free = !f.unsure()
+			free = !f.lent
 			break
 		}
 		err = start(i + 2)
@@ -185,7 +185,7 @@ func (f *payload) store(p *parcel, after ready) error {
 		}
 		at, b := p.at+accel.Address(f.off), s.b[:f.next()]
 		if err = f.recv(b); err != nil {
-			free = !f.unsure()
+			free = !f.lent
 			break
 		}
 		s.busy = true

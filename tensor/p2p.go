@@ -17,7 +17,8 @@ import (
 //
 // Deadline: [cohort.ErrTimeout]; the receive that gets or got the message gives that, too. On mpi a send that
 // has begun cannot be taken back: there are then no messages of c any more, as with slices, and a receive
-// that is in the middle of the message waits until its own deadline.
+// that is in the middle of the message waits until its own deadline. A library that takes device memory may
+// read that of t until the job ends: do not close it.
 func Send[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) error {
 	p, err := t.parcel()
 	return c.send("send", p, dest, tag, err)
@@ -44,7 +45,9 @@ func Isend[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) (*Handle, erro
 // what ended the send if the sender has given up.
 //
 // Deadline: [cohort.ErrTimeout]; the receive is taken back, or, if it was in the middle of a message, the
-// rest of that is dropped. The communicator stays usable.
+// rest of that is dropped. The communicator stays usable. On mpi the library may keep a receive in the middle of
+// a message: there are then no messages of c any more, and one that takes device memory may write to that of t
+// until the job ends: do not close it.
 func Recv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (cohort.Status, error) {
 	p, err := t.parcel()
 	return c.recv("recv", p, source, tag, err)
@@ -66,11 +69,11 @@ func Irecv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (*Handle, er
 // Errors: those of [Recv]; [cohort.ErrMismatch] that names both if the message has another type than T;
 // [cohort.ErrAlloc] if there is no memory for it. The message is then dropped.
 //
-// Deadline: [cohort.ErrTimeout], as for [Recv].
+// Deadline: [cohort.ErrTimeout], as for [Recv]. Device memory that the library may still write to is lost.
 func RecvAlloc[T cohort.Number](c *Comm, d *Device, source, tag int) (*Tensor[T], cohort.Status, error) {
 	var t *Tensor[T]
 	kind := kindOf[T]()
-	st, err := c.recvAlloc(source, tag, func(l *letter) (p parcel, err error) {
+	st, lent, err := c.recvAlloc(source, tag, func(l *letter) (p parcel, err error) {
 		if l == nil {
 			t, err = create[T](d, []int{0})
 			return p, err
@@ -84,7 +87,9 @@ func RecvAlloc[T cohort.Number](c *Comm, d *Device, source, tag int) (*Tensor[T]
 		return t.parcel()
 	})
 	if err != nil {
-		_ = t.Close() // nothing else is wrong with it
+		if !lent { // else it is lost
+			_ = t.Close() // nothing else is wrong with it
+		}
 		return nil, st, err
 	}
 	return t, st, nil
@@ -328,28 +333,28 @@ func (c *Comm) recvLater(op string, m *messages, p parcel, source, tag int) (*Ha
 	return h, func() { _ = q.Cancel() }, nil
 }
 
-func (c *Comm) recvAlloc(source, tag int, make func(*letter) (parcel, error)) (st cohort.Status, err error) {
+func (c *Comm) recvAlloc(source, tag int, make func(*letter) (parcel, error)) (st cohort.Status, lent bool, err error) {
 	m, err := c.messaging()
 	if err == nil {
-		st, err = c.recvMade(m, source, tag, make)
+		st, lent, err = c.recvMade(m, source, tag, make)
 	}
 	if err != nil {
-		return st, c.wrong("recvalloc", source, tag, err)
+		return st, lent, c.wrong("recvalloc", source, tag, err)
 	}
-	return st, nil
+	return st, false, nil
 }
 
-func (c *Comm) recvMade(m *messages, source, tag int, make func(*letter) (parcel, error)) (cohort.Status, error) {
+func (c *Comm) recvMade(m *messages, source, tag int, make func(*letter) (parcel, error)) (st cohort.Status, lent bool, err error) {
 	if source == cohort.ProcNull {
-		st, err := cohort.Recv[byte](c.head, nil, source, tag)
+		st, err = cohort.Recv[byte](c.head, nil, source, tag)
 		if err == nil {
 			_, err = make(nil)
 		}
-		return st, err
+		return st, false, err
 	}
 	l, err := c.await(m, source, tag)
 	if err != nil {
-		return cohort.Status{}, err
+		return cohort.Status{}, false, err
 	}
 	p, err := make(l)
 	var after ready
@@ -358,11 +363,12 @@ func (c *Comm) recvMade(m *messages, source, tag int, make func(*letter) (parcel
 	}
 	if err != nil {
 		p = parcel{} // which nothing matches: it is dropped
-		st, _ := c.take(m, l, &p, after)
-		return st, err
+		st, _ = c.take(m, l, &p, after)
+		return st, false, err
 	}
 	defer after.forget()
-	return c.take(m, l, &p, after)
+	st, err = c.take(m, l, &p, after)
+	return st, p.lent, err
 }
 
 func (c *Comm) sendrecv(s parcel, dest, sendTag int, r parcel, source, recvTag int, err error) (cohort.Status, error) {

@@ -3,7 +3,6 @@ package tensor
 import (
 	"time"
 
-	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
@@ -165,20 +164,10 @@ func (j *job) slot(i int) (s *slot, err error) {
 	return s, err
 }
 
-// unsure reports whether the library beneath may still be using memory of a job that failed: a call of MPI's
-// that was given up goes on, and its communicator is broken.
-func (j *job) unsure() bool {
-	coll := j.c.core.coll
-	if coll.Caps().Backend != "mpi" {
-		return false
-	}
-	_, _, broken := coll.Iprobe(cohort.AnySource, cohort.AnyTag)
-	return broken != nil
-}
-
-// free gives back all that a job has, once no copy is under way. It returns err.
+// free gives back all that a job has, once no copy is under way, but for what the library may still be using,
+// which is lost. It returns err.
 func (j *job) free(err error) error {
-	sound, lent := true, err != nil && j.unsure()
+	sound := true
 	for _, s := range [...]accel.Stream{j.load, j.save} {
 		if err != nil && s != nil && s.Sync() != nil {
 			sound = false // what of it can be used again is not known
@@ -200,15 +189,18 @@ func (j *job) free(err error) error {
 		s := &j.slots[i]
 		give(j.in.dev, nil, s.loaded)
 		give(j.out.dev, nil, s.saved)
-		if s.pins[0] != nil && !lent {
+		if s.pins[0] != nil && !j.lent {
 			j.in.dev.unpin(s.pins[0])
 		}
-		if s.pins[1] != nil && !lent {
+		if s.pins[1] != nil && !j.lent {
 			j.out.dev.unpin(s.pins[1])
 		}
 	}
-	if j.scratch != nil && !lent {
+	if j.scratch != nil && !j.lent {
 		scratches.Put(j.scratch)
+	}
+	if j.lent {
+		j.parts = parts{}
 	}
 	*j = job{parts: j.parts}
 	jobs.Put(j)
