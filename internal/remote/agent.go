@@ -191,8 +191,9 @@ func (a *agent) next(in *bufio.Reader, want kind) (kind, []byte, error) {
 
 // enter makes the launcher's folder this process's, or else the home folder.
 func (a *agent) enter() (note string, err error) {
-	if err = os.Chdir(a.work.Folder); err == nil {
-		return "", os.Setenv("PWD", a.work.Folder)
+	folder := string(a.work.Folder)
+	if err = os.Chdir(folder); err == nil {
+		return "", os.Setenv("PWD", folder)
 	}
 	home, e := os.UserHomeDir()
 	if e == nil {
@@ -204,31 +205,32 @@ func (a *agent) enter() (note string, err error) {
 	if e != nil {
 		return "", e
 	}
-	return fmt.Sprintf("there is no folder %s (%v); its ranks run in %s", a.work.Folder, errors.Unwrap(err), home), os.Setenv("PWD", home)
+	return fmt.Sprintf("there is no folder %s (%v); its ranks run in %s", folder, errors.Unwrap(err), home), os.Setenv("PWD", home)
 }
 
 // program returns what ranks execute: a command of this host's, the file that is here if it is the right one,
 // or a copy of the launcher's.
 func (a *agent) program(in *bufio.Reader) (string, error) {
 	p := a.work.Program
+	name, here := string(p.Name), string(p.Path)
 	switch {
 	case p.Command:
-		path, err := exec.LookPath(p.Name)
+		path, err := exec.LookPath(name)
 		if err != nil {
-			return "", fmt.Errorf("%s: not found in PATH there (%s); a name with a slash is a file, which is copied", p.Name, os.Getenv("PATH"))
+			return "", fmt.Errorf("%s: not found in PATH there (%s); a name with a slash is a file, which is copied", name, os.Getenv("PATH"))
 		}
 		return path, nil
 	case p.Sum == "":
-		found, err := spawn.Find(p.Path)
+		found, err := spawn.Find(here)
 		if err == nil && found.Folder {
-			err = fmt.Errorf("%s: a folder there", p.Path)
+			err = fmt.Errorf("%s: a folder there", here)
 		}
-		return p.Path, err
+		return here, err
 	}
-	if f, err := openFile(p.Path, p.Path); err == nil {
+	if f, err := openFile(here, here); err == nil {
 		f.open.Close()
-		if info, err := os.Stat(p.Path); err == nil && f.sum == p.Sum && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return p.Path, nil
+		if info, err := os.Stat(here); err == nil && f.sum == p.Sum && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return here, nil
 		}
 	}
 	return a.receive(in)
@@ -241,7 +243,7 @@ func (a *agent) receive(in *bufio.Reader) (path string, err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, filepath.Base(a.work.Program.Path))
+	path = filepath.Join(dir, filepath.Base(string(a.work.Program.Path)))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
 	if err != nil {
 		return "", err

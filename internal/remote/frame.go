@@ -11,7 +11,7 @@ import (
 )
 
 // protocol is the version of what launcher and agent say to each other.
-const protocol = 1
+const protocol = 2
 
 // kind is what a frame is.
 type kind byte
@@ -82,13 +82,47 @@ type hello struct {
 	Usable     int    // processors
 }
 
+// text and texts are strings of which nobody says that they are UTF-8, such as arguments and names of files. In
+// JSON they are their bytes: as a string they would be changed.
+type (
+	text  string
+	texts []string
+)
+
+func (t text) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(t)) }
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	var v []byte
+	err := json.Unmarshal(b, &v)
+	*t = text(v)
+	return err
+}
+
+func (t texts) MarshalJSON() ([]byte, error) {
+	all := make([][]byte, len(t))
+	for i, s := range t {
+		all[i] = []byte(s)
+	}
+	return json.Marshal(all)
+}
+
+func (t *texts) UnmarshalJSON(b []byte) error {
+	var all [][]byte
+	err := json.Unmarshal(b, &all)
+	*t = nil
+	for _, s := range all {
+		*t = append(*t, string(s))
+	}
+	return err
+}
+
 // work is what an agent is to do.
 type work struct {
 	Job, Backend       string
 	First, Ranks, Size int
 	Program            program
-	Args, Env          []string
-	Folder             string // where the ranks run
+	Args, Env          texts
+	Folder             text // where the ranks run
 	Bind               string
 	Tag, Resilient     bool
 	Flight             bool   // ranks are to leave the files of the flight recorder
@@ -97,8 +131,8 @@ type work struct {
 
 // program is what ranks execute.
 type program struct {
-	Name    string // as the user wrote it, for errors
-	Path    string // where the launcher has it
+	Name    text   // as the user wrote it, for errors
+	Path    text   // where the launcher has it
 	Command bool   // a name without a slash: looked for in the host's own PATH
 	Sum     string // SHA-256 in hexadecimal; empty to take what is at Path
 	Size    int64

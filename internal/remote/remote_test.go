@@ -317,10 +317,20 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// TestWork checks that what ranks get comes as it is, also if it is no text.
+func TestWork(t *testing.T) {
+	const odd = "\xff\xfe \u00e4 \xc3("
+	for _, want := range []work{{Args: texts{odd, ""}, Env: texts{"A=" + odd}, Folder: odd, Program: program{Name: odd, Path: odd}}, {}} {
+		if got, err := decode[work](encode(t, want), "it"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v became %+v (%v)", want, got, err)
+		}
+	}
+}
+
 // FuzzFrame reads anything as frames of both directions and their payloads: no length is believed, and
 // what was read is what is written again.
 func FuzzFrame(f *testing.F) {
-	f.Add(true, appendFrame(nil, kindWork, []byte(`{"Ranks":2,"Args":["a"]}`)))
+	f.Add(true, appendFrame(nil, kindWork, []byte(`{"Ranks":2,"Args":["YQ=="]}`)))
 	f.Add(false, appendFrame(nil, kindHello, []byte(`{"Protocol":1}`)))
 	f.Add(false, appendFrame(nil, kindExit, []byte(`{"Rank":1,"Status":9}`)))
 	f.Add(false, appendFrame(nil, kindDrained, numberBytes(7)))
@@ -367,18 +377,24 @@ func checkDecode[T any](t *testing.T, p []byte) {
 	if err != nil {
 		return
 	}
+	if w, err := decode[T](encode(t, v), "it"); err != nil || !reflect.DeepEqual(v, w) && !strings.Contains(string(p), "null") && !strings.Contains(string(p), "[]") {
+		t.Fatalf("%+v became %+v (%v)", v, w, err)
+	}
+}
+
+// encode returns v as it is sent.
+func encode(t *testing.T, v any) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	l := newLink(closer{&b})
 	l.sendJSON(kindWork, v)
 	l.close()
 	<-l.done
-	_, q, err := readFrame(&b, toAgent)
+	_, p, err := readFrame(&b, toAgent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w, err := decode[T](q, "it"); err != nil || !reflect.DeepEqual(v, w) && !strings.Contains(string(p), "null") && !strings.Contains(string(p), "[]") {
-		t.Fatalf("%+v became %+v (%v)", v, w, err)
-	}
+	return p
 }
 
 type closer struct{ io.Writer }

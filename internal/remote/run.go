@@ -251,9 +251,9 @@ func (j *job) prepare(ctx context.Context, h *host) error {
 	}
 	c := &j.cfg
 	w := work{
-		Job: j.name, Backend: c.Backend, First: h.first, Ranks: h.count, Size: c.Ranks, Args: c.Args, Folder: folder,
+		Job: j.name, Backend: c.Backend, First: h.first, Ranks: h.count, Size: c.Ranks, Args: c.Args, Folder: text(folder),
 		Bind: string(c.Bind), Tag: c.Tag, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.meeting.secret,
-		Program: program{Name: c.Program, Path: c.Program, Command: !strings.Contains(c.Program, "/")},
+		Program: program{Name: text(c.Program), Path: text(c.Program), Command: !strings.Contains(c.Program, "/")},
 		Env:     append(append([]string{}, c.Env...), j.meeting.variables(h)...),
 	}
 	if j.program != nil {
