@@ -79,11 +79,11 @@ type hello struct {
 	conn            *net.UnixConn
 }
 
-// order is what a rank is told to become.
+// order is what a rank is told to become. Nobody says that any of it is UTF-8, which strings in JSON are.
 type order struct {
-	Path string
-	Args []string    // from argv[0] on
-	Env  []string    // to be set
+	Path []byte
+	Args [][]byte    // from argv[0] on
+	Env  [][]byte    // to be set
 	CPUs topo.CPUSet `json:",omitempty"`
 }
 
@@ -259,7 +259,11 @@ func (s *state) admit(h hello) error {
 	}
 	r.pgid = h.pid
 	s.cfg.Keeper.Group(r.pgid)
-	o := order{Path: s.cfg.Path, Args: append([]string{s.cfg.Path}, s.cfg.Args...), Env: append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)}
+	o := order{
+		Path: []byte(s.cfg.Path),
+		Args: converted[[]byte](append([]string{s.cfg.Path}, s.cfg.Args...)),
+		Env:  converted[[]byte](append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)),
+	}
 	if s.cfg.Places != nil {
 		o.CPUs = s.cfg.Places[h.rank]
 	}
@@ -277,6 +281,15 @@ func (s *state) admit(h hello) error {
 	return nil
 }
 
+// converted returns strings as bytes, or bytes as strings.
+func converted[To, From string | []byte](list []From) []To {
+	all := make([]To, len(list))
+	for i, v := range list {
+		all[i] = To(v)
+	}
+	return all
+}
+
 // tell sends a rank its order and its descriptors.
 func tell(c *net.UnixConn, o order, files ...*os.File) {
 	defer c.Close()
@@ -286,7 +299,7 @@ func tell(c *net.UnixConn, o order, files ...*os.File) {
 	}
 	text, err := json.Marshal(o)
 	if err != nil {
-		return // never: the order is made of strings and numbers
+		return // never: the order is made of bytes and numbers
 	}
 	c.SetDeadline(time.Now().Add(helloLimit))
 	if _, _, err := c.WriteMsgUnix([]byte{'.'}, syscall.UnixRights(fds...), nil); err == nil {

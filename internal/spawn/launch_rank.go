@@ -37,7 +37,7 @@ func Become(address string, rank, size int) error {
 		}
 	}
 	for _, v := range o.Env {
-		name, value, _ := strings.Cut(v, "=")
+		name, value, _ := strings.Cut(string(v), "=")
 		if err := os.Setenv(name, value); err != nil {
 			return fmt.Errorf("rank %d: %s: %w", rank, name, err)
 		}
@@ -48,8 +48,9 @@ func Become(address string, rank, size int) error {
 			return fmt.Errorf("rank %d: binding it to processors %v: %w", rank, o.CPUs, err)
 		}
 	}
-	err = syscall.Exec(o.Path, o.Args, os.Environ())
-	return fmt.Errorf("rank %d: %w", rank, Explain(o.Path, err))
+	path := string(o.Path)
+	err = syscall.Exec(path, converted[string](o.Args), os.Environ())
+	return fmt.Errorf("rank %d: %w", rank, Explain(path, err))
 }
 
 // ask tells the launching process which rank this is and returns what it is to
