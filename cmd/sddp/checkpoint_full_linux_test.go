@@ -22,9 +22,65 @@ const fullDisk = `dir=$1 out=$2 exe=$3; shift 3
 	rm "$dir/filler"
 	exec "$exe" "$@" --resume "$dir" --checkpoint-every 3`
 
-// When the disk is full after the first checkpoint, that one stays; the training comes to its end and says
-// what is not there, and another goes on from what is.
-func TestCheckpointDiskFull(t *testing.T) {
+// fullOutput writes results to a file system of its own, $1, that is full, that has room for one page, which is
+// enough for the check before the work, and that is read-only. What there is to see of each goes to $2.
+const fullOutput = `dir=$1 out=$2 exe=$3; shift 3
+	try() {
+		"$exe" "$@" --out "$dir" >"$out/result-$which" 2>"$out/said-$which"; echo $? >"$out/status-$which"
+		ls -A "$dir" >"$out/left-$which"
+	}
+	mount -t tmpfs -o size=1m none "$dir" || exit 99
+	head -c 2000000 /dev/zero >"$dir/filler" 2>/dev/null
+	which=full; try "$@"
+	truncate -s -4K "$dir/filler" || exit 97
+	which=page; try "$@"
+	rm "$dir/filler"; mount -o remount,ro "$dir" || exit 96
+	which=readonly; try "$@"`
+
+// Results that cannot be written are status 1, with the path and the system's words, and nothing of them is left:
+// at once where the folder can take none, and at the end where it cannot take all.
+func TestOutputDiskFull(t *testing.T) {
+	unshare := ownMounts(t)
+	dir, out := t.TempDir(), t.TempDir()
+	cmd := commandOf(t, "train", caseDir("toy"), "--iterations", "2", "--scenarios", "4")
+	cmd.Args = append([]string{unshare, "-m", "sh", "-c", fullOutput, "sh", dir, out, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = unshare
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, k := range []struct {
+		which, said, why, left string
+		works                  bool
+	}{
+		{"full", "sddp: output folder " + dir + ": files cannot be written there: ", "no space left on device", "filler\n", false},
+		{"page", "sddp: write " + dir + "/", "no space left on device", "filler\n", true},
+		{"readonly", "sddp: output folder " + dir + ": files cannot be written there: ", "read-only file system", "", false},
+	} {
+		got := map[string]string{}
+		for _, name := range []string{"result", "said", "status", "left"} {
+			b, err := os.ReadFile(filepath.Join(out, name+"-"+k.which))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[name] = string(b)
+		}
+		lines := strings.Split(strings.TrimSuffix(got["said"], "\n"), "\n")
+		last := lines[len(lines)-1]
+		if got["status"] != "1\n" || !strings.HasPrefix(last, k.said) || !strings.HasSuffix(last, k.why) || got["result"] != "" {
+			t.Errorf("%s: status %s, output %q, said last %q; want 1, nothing, %q and %q", k.which, got["status"], got["result"], last, k.said, k.why)
+		}
+		if strings.Contains(got["said"], "upper mean") != k.works {
+			t.Errorf("%s: it says %s", k.which, got["said"])
+		}
+		if got["left"] != k.left {
+			t.Errorf("%s: in the folder is %q, want %q", k.which, got["left"], k.left)
+		}
+	}
+}
+
+// ownMounts returns the command that gives a process file systems of its own.
+func ownMounts(t *testing.T) string {
+	t.Helper()
 	unshare, err := exec.LookPath("unshare")
 	if err == nil {
 		err = exec.Command(unshare, "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).Run()
@@ -32,6 +88,13 @@ func TestCheckpointDiskFull(t *testing.T) {
 	if err != nil {
 		need.MissingRight(t, "a process cannot have a file system of its own here, which takes unshare and root: %v", err)
 	}
+	return unshare
+}
+
+// When the disk is full after the first checkpoint, that one stays; the training comes to its end and says
+// what is not there, and another goes on from what is.
+func TestCheckpointDiskFull(t *testing.T) {
+	unshare := ownMounts(t)
 	want := checkpointResult(t, checkpointArgs)
 	dir, out := t.TempDir(), t.TempDir()
 	cmd := commandOf(t, checkpointArgs...)

@@ -182,3 +182,46 @@ func TestStoppedAfterLoss(t *testing.T) {
 		t.Errorf("ended with %v, and said %q, want %q", err, said, want)
 	}
 }
+
+// A job of which all processes are killed, the launcher with them or not, goes on from the last checkpoint.
+func TestJobKilled(t *testing.T) {
+	const ranks = 2
+	want, tool := checkpointResult(t, checkpointArgs), cohortTool(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, backend := range []string{"shm", "tcp"} {
+		for _, launcher := range []bool{false, true} {
+			dir, mark := t.TempDir(), fmt.Sprintf("killed-%s-%v-%d", backend, launcher, os.Getpid())
+			args := with(checkpointArgs, "--iterations", "100000", "--checkpoint", dir, "--checkpoint-every", "1")
+			cmd := exec.Command(tool, with([]string{"run", "--backend", backend, "--tag=false", "-n", strconv.Itoa(ranks), exe}, args...)...)
+			cmd.Env = append(os.Environ(), asCommand+"=1", markEnv+"="+mark)
+			lines := afterIteration(t, cmd, 3) // of which the first is saved: writing the second waits for that
+			victims := []*os.Process{cmd.Process}
+			if !launcher {
+				victims = victims[:0]
+				for r := range ranks {
+					victims = append(victims, rankOf(t, mark, r))
+				}
+			}
+			for r, p := range victims {
+				if p == nil {
+					t.Fatalf("%s: rank %d is not there", backend, r)
+				}
+				if err := p.Kill(); err != nil && err != os.ErrProcessDone { // by its launcher, after the first one
+					t.Fatal(err)
+				}
+			}
+			for lines.Scan() { // until all that could write there have ended
+			}
+			if err := cmd.Wait(); err == nil {
+				t.Fatalf("%s: the job came to its end", backend)
+			}
+			// Where the job has gone beyond what is asked for now, what it had come to there is the outcome.
+			if errs := goesOn(t, want, with(checkpointArgs, "--resume", dir)...); strings.Contains(errs, "damaged") {
+				t.Errorf("%s: going on, it says %s", backend, errs)
+			}
+		}
+	}
+}
