@@ -1,0 +1,140 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/netlab"
+)
+
+// TestMeetingBent has a network spoil the connection of one rank, anywhere from its first byte to its last: bytes change, are
+// missing, or come twice, or the connection ends. Either there is a job, for all with the right table, or every rank gets an
+// error, in bounded time. Of what spoils the last word alone only the rank itself can know: then its end is to show the others.
+func TestMeetingBent(t *testing.T) {
+	const size, odd, runs = 4, 2, 48
+	var want []Member
+	for r := range size {
+		want = append(want, member(r))
+	}
+	var all sync.WaitGroup
+	outcomes := map[string]int{}
+	var mu sync.Mutex
+	for run := range runs {
+		dice := rand.New(rand.NewPCG(uint64(run), 5))
+		way := dice.IntN(2)
+		fault := netlab.Fault{At: dice.Int64N([]int64{250, 480}[way]), N: 1 + dice.IntN(16)} // a rank says less than it hears
+		fault.Do = []netlab.Action{netlab.Flip, netlab.Drop, netlab.Duplicate, netlab.End, netlab.Reset, netlab.Silence}[run%6]
+		var plans [2]netlab.Plan
+		plans[way].Faults = []netlab.Fault{fault}
+		l := listen(t, rankOf(0, size), 0)
+		gate := bend(t, l.Addrs()[0].String(), plans)
+		all.Go(func() {
+			// The end of what is silent; without a fault all of it takes some milliseconds.
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			ready := func(context.Context) error { return nil }
+			var errs [size]error
+			var tables [size][]Member
+			var ranks sync.WaitGroup
+			begun := time.Now()
+			for r := range size {
+				ranks.Go(func() {
+					self := want[r]
+					if r == 0 {
+						var conns []*Conn
+						if tables[r], conns, errs[r] = Coordinate(ctx, l, &self); errs[r] == nil {
+							errs[r] = Oversee(ctx, tables[r], conns, ready)
+						}
+						for _, c := range conns {
+							if c != nil {
+								defer c.Close()
+							}
+						}
+						return
+					}
+					address := l.Addrs()[0].String()
+					if r == odd {
+						address = gate
+					}
+					var c *Conn
+					if tables[r], c, errs[r] = Join(ctx, rankOf(r, size), address, 0, self); errs[r] == nil {
+						errs[r] = c.Confirm(ctx, ready)
+						c.Close()
+					}
+				})
+			}
+			ranks.Wait()
+			say := func(format string, args ...any) {
+				t.Errorf("run %d, %v on way %d: %s; the errors: %v", run, fault, way, fmt.Sprintf(format, args...), errs)
+			}
+			if took := time.Since(begun); took > time.Minute {
+				say("it took %v", took)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errs[0] != nil:
+				outcomes["errors"]++
+			case errs[odd] != nil:
+				outcomes["a job, and an error of the rank"]++
+			default:
+				outcomes["a job"]++
+			}
+			if testing.Verbose() {
+				t.Logf("run %d: %v on way %d: %v", run, fault, way, errs[odd])
+			}
+			for r, err := range errs {
+				switch {
+				case err == nil && !reflect.DeepEqual(tables[r], want):
+					say("rank %d has the table %v", r, tables[r])
+				case errs[0] == nil && errors.Is(err, backend.ErrTimeout): // its time was up, on a machine that is busy, as the word came
+				case r != odd && (err == nil) != (errs[0] == nil), r == odd && err == nil && errs[0] != nil:
+					say("rank %d and rank 0 do not agree on whether there is a job", r)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if t.Log(outcomes); outcomes["errors"] == 0 || outcomes["a job"] == 0 {
+		t.Errorf("the faults are all alike: %v", outcomes)
+	}
+}
+
+// bend opens a way to an address on which the first connection is bent by the plans, and those after it are not.
+func bend(t *testing.T, to string, plans [2]netlab.Plan) string {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			a, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			b, err := net.Dial("tcp", to)
+			if err != nil {
+				a.Close()
+				continue
+			}
+			defer netlab.Relay(a, b.(*net.TCPConn), plans[0], plans[1]).Close()
+			plans = [2]netlab.Plan{}
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-over
+	})
+	return l.Addr().String()
+}
