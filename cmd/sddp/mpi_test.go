@@ -3,10 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/mpitest"
@@ -35,5 +38,28 @@ func TestTrainOverMPI(t *testing.T) {
 		funneled := l.Command(2, slices.Concat([]string{exe}, splitArgs, []string{"--threads", "2"})...)
 		funneled.Env = append(funneled.Env, "COHORT_MPI_THREAD=funneled")
 		sameResult(t, funneled, 2, 2, want)
+		resilient(t, l.Command(2, slices.Concat([]string{exe}, splitArgs, []string{"--resilient", "--threads", "1"})...), want)
 	})
+}
+
+// resilient runs a training that is to go on after losses: with a library that cannot, that is an error at the
+// start which says so, once.
+func resilient(t *testing.T, cmd *exec.Cmd, want result) {
+	t.Helper()
+	cmd.Env = append(cmd.Env, asCommand+"=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err == nil { // it can
+		got := lastLine(t, out.String())
+		want.Ranks, want.Seconds = got.Ranks, got.Seconds
+		if got != want {
+			t.Errorf("%v: %+v, want %+v", cmd, got, want)
+		}
+		return
+	}
+	said := regexp.MustCompile(`(?m)^sddp: .*not supported.*$`).FindAllString(errs.String(), -1)
+	if cmd.ProcessState.ExitCode() != 1 || len(said) != 1 || out.Len() > 0 || strings.Contains(errs.String(), "upper mean") {
+		t.Errorf("%v: ended with %v, output %q, said\n%s\nwant status 1 and one line of sddp that says what is not supported, before any work", cmd, err, &out, &errs)
+	}
 }
