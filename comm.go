@@ -296,12 +296,13 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	k, j := c.core, c.core.job
+	end := time.Now().Add(turnFor) // one for all: where each waited by itself the world's Close would take as often as long
 	if k == j.world {
 		for _, d := range j.derived() {
-			d.close()
+			d.close(end)
 		}
 	}
-	if err := k.close(); err != nil {
+	if err := k.close(end); err != nil {
 		return c.failed("close", Undefined, Undefined, err)
 	}
 	return nil
@@ -322,7 +323,8 @@ func (j *job) derived() []*core {
 	return all
 }
 
-func (k *core) close() error {
+// close closes a communicator, and until end waits for its windows.
+func (k *core) close(end time.Time) error {
 	j := k.job
 	if k != j.world {
 		j.turning.Add(1) // first, so that the world's Close waits for it or closes k itself
@@ -341,7 +343,7 @@ func (k *core) close() error {
 	j.mu.Lock()
 	delete(j.comms, k)
 	j.mu.Unlock()
-	k.closeWindows()
+	k.closeWindows(end)
 	k.mu.Lock()
 	r := k.recovery
 	k.mu.Unlock()

@@ -238,21 +238,22 @@ func (k *core) turned() {
 // closing. Those may wait for ranks that never come, or for this very Close.
 const turnFor = 5 * time.Second
 
-// settle waits until no window is being made or closed any more; on the world, no
-// window of any communicator.
-func (k *core) settle() {
+// settle waits until no window is being made or closed any more, until end at most; on
+// the world, no window of any communicator.
+func (k *core) settle(end time.Time) {
 	n := &k.turning
 	if k == k.job.world {
 		n = &k.job.turning
 	}
-	for end := time.Now().Add(turnFor); n.Load() != 0 && time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+	for ; n.Load() != 0 && time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 	}
 }
 
 // closeWindows closes what is open, in the order in which it was made, which is
-// the same on all ranks. The communicator is closed, for its users.
-func (k *core) closeWindows() {
-	k.settle() // before busy is looked at, which a window that is being closed has
+// the same on all ranks. The communicator is closed, for its users. Until end it waits for
+// those that other goroutines are making or closing.
+func (k *core) closeWindows(end time.Time) {
+	k.settle(end) // before busy is looked at, which a window that is being closed has
 	k.mu.Lock()
 	open := k.windows
 	k.windows = nil

@@ -2,6 +2,7 @@ package cohort
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -171,6 +172,29 @@ func TestCloseWithinWindowClose(t *testing.T) {
 	}
 	if of[0].early.Load() != 1 || of[1].early.Load() != 1 {
 		t.Errorf("windows closed after the world: %d and %d, want 1 each", of[0].early.Load(), of[1].early.Load())
+	}
+}
+
+// The world's Close waits for the windows of all communicators together as long as for those of one.
+func TestCloseBesideManyWindows(t *testing.T) {
+	t.Parallel() // all of it is waiting
+	errs := worlds(1, settings{}, func(bc backend.Comm) backend.Comm { return bc }, func(w *Comm) error {
+		for range 10 {
+			d, err := w.Dup()
+			if err != nil {
+				return err
+			}
+			d.core.turn() // a window that never ends
+		}
+		begun := time.Now()
+		err := w.Close()
+		if took := time.Since(begun); took > 4*turnFor {
+			return fmt.Errorf("Close took %v, which waits %v at most", took, turnFor)
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
 	}
 }
 
