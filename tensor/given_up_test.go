@@ -73,7 +73,11 @@ func givenUp(world *cohort.Comm) error {
 	if n := kept(); n != first {
 		err = errors.Join(err, fmt.Errorf("%d bytes are kept after calls that the library did not get, before %d", n, first))
 	}
-	return errors.Join(err, world.Barrier(), x.Close(), inPieces.Close(), l.c.Close())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return world.Abort(1) // the other rank waits for this one
+	}
+	return errors.Join(world.Barrier(), x.Close(), inPieces.Close(), l.c.Close())
 }
 
 // A receive that the library does not take back keeps the device's memory, which nobody has any more.
