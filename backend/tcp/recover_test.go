@@ -100,6 +100,7 @@ func init() {
 			if _, err := c.Recv(b, pid, 2, 1); err != nil {
 				return err
 			}
+			defer func() { syscall.Kill(int(binary.LittleEndian.Uint64(pid)), syscall.SIGCONT) }() // or it would stay when this fails
 		}
 		_, err := c.Recv(b, pid, 2, 3)
 		if err := wants(err, "rank 2 (process 2 on here) was silent for 2s"); err != nil {
