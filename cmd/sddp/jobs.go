@@ -115,9 +115,22 @@ func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
 		}
 		j.written = true
 	}
-	if !j.first() {
-		return nil
-	}
+	// If the first rank is lost before all know that it has printed, the next one prints: rather twice than never.
+	return j.do(func(world *cohort.Comm) error {
+		if r.Ranks = world.Size(); world.Rank() == 0 {
+			if err := j.print(out, r); err != nil {
+				return err
+			}
+		}
+		if j.recovery == nil {
+			return nil
+		}
+		return world.Barrier()
+	})
+}
+
+// print prints the summary, on the first rank.
+func (j *job) print(out *sddp.Output, r *sddp.Report) error {
 	text := "\n" + r.Summary()
 	if out != nil {
 		text += fmt.Sprintf("\nWritten to %s.\n", j.o.out)

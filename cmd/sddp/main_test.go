@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -12,6 +13,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/hybrid"
+	"github.com/cohort-hpc/cohort/sddp"
 )
 
 // asCommand makes this test binary be the command.
@@ -293,5 +299,44 @@ func TestInterruptedStart(t *testing.T) {
 			t.Errorf("%v: ended with %v, and said %q, want %q", k.signal, err, said.String(), k.said)
 		}
 		conn.Close()
+	}
+}
+
+// errDies is what a rank dies of here.
+var errDies = errors.New("dies for the test")
+
+// dying is where a rank dies that prints.
+type dying struct{}
+
+func (dying) Write([]byte) (int, error) { panic(errDies) }
+
+// When the first rank is lost with all but the summary done, the next one prints that.
+func TestLostBeforeSummary(t *testing.T) {
+	c, err := sddp.ReadCase(caseDir("toy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err = cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
+		j := &job{ctx: context.Background(), env: &hybrid.Env{World: world}, recovery: &sddp.Recovery{}, o: &options{json: true}, out: &out}
+		if world.Rank() == 0 {
+			j.out = dying{}
+		}
+		defer j.recovery.Close()
+		trained, err := sddp.Train(j.ctx, world, c, sddp.Options{Iterations: 2, Passes: 2, Recovery: j.recovery})
+		if err != nil {
+			return err
+		}
+		sim, err := sddp.Simulate(j.ctx, world, c, trained.Policy, sddp.SimulateOptions{Scenarios: 4, Recovery: j.recovery})
+		if err != nil {
+			return err
+		}
+		return j.report(nil, &sddp.Report{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, time.Now())
+	})
+	if !errors.Is(err, errDies) {
+		t.Fatal(err)
+	}
+	if got := lastLine(t, out.String()); got.Ranks != 2 || got.Iterations != 2 {
+		t.Errorf("printed %s", &out)
 	}
 }
