@@ -140,6 +140,9 @@ func (s *secured) writev(a, b []byte) (int, error) {
 		}
 	}
 	_, err := s.push()
+	if s.keeps() {
+		s.l.e.wakeLeader() // to look for room in the socket
+	}
 	return done, err
 }
 
@@ -149,6 +152,9 @@ func (s *secured) push() (moved bool, err error) {
 		if err != nil {
 			if again(err) {
 				err = nil
+			}
+			if s.sent >= tlsQueued { // a stream that never stops never empties the queue
+				s.queue, s.sent = s.queue[:copy(s.queue, s.queue[s.sent:])], 0
 			}
 			return moved, err
 		}
