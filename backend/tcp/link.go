@@ -90,9 +90,13 @@ func (l *link) move() bool {
 		moved = true
 	}
 	if l.broken != nil && !l.dead {
-		// The peer has closed its end. If it did so in good order its goodbye was there to be read.
-		l.ended(l.broken)
+		// The peer has closed its end. If it did so in good order its goodbye is there to be read, behind
+		// all that it has sent.
+		l.drain(drainLost)
 		moved = true
+	}
+	if l.broken != nil && !l.dead {
+		l.ended(l.broken)
 	}
 	return moved
 }
