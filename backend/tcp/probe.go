@@ -120,6 +120,9 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	r.Impl = o
 	got, ok := m.(*msg)
 	o.fixed = true
+	if ok {
+		o.node.Env = got.node.Env
+	}
 	if ok && got.token != 0 {
 		if i := slices.Index(e.held, got); i >= 0 {
 			e.held = slices.Delete(e.held, i, i+1)
