@@ -125,7 +125,7 @@ func (d *demand) want(l *link) bool {
 	if !l.wanted {
 		l.wanted, l.quiet = true, 0
 		d.waiting = append(d.waiting, l)
-		l.sayBroken()
+		l.sayEnded()
 	}
 	return l.fd < 0
 }
@@ -269,7 +269,7 @@ func (d *demand) came(l *link, m *made) {
 	}
 	l.fresh, l.quiet, l.mute = true, 0, 0
 	if !wanted { // the other end has asked for it
-		l.sayBroken()
+		l.sayEnded()
 	}
 	if !l.confirm() {
 		l.again()

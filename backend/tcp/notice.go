@@ -20,7 +20,7 @@ import (
 // connection, and may be overtaken: a rank that was told meanwhile that the others have given up would
 // find what is left of their call, compare its own with it, and take the failure for a mismatch. So
 // who hears of a break says so to those it is connected to, and where a connection is made later, that
-// comes before all else (sayBroken).
+// comes before all else (sayEnded).
 
 // Break implements backend.Comm.
 func (c *comm) Break(err error) {
@@ -99,14 +99,26 @@ func (c *comm) spreadBreak(from int, f *backend.Fault) {
 	}
 }
 
-// sayBroken begins a connection with the communicators of both ranks that are broken. What went by way
-// of the hub may be behind.
-func (l *link) sayBroken() {
-	for _, c := range l.e.comms {
-		if f := c.brk.Load(); f != nil && c.RankOf(l.peer) >= 0 {
+// sayEnded begins a connection with the communicators of both ranks that are broken, or closed by this one.
+// What went by way of the hub may be behind, or lost with it.
+func (l *link) sayEnded() {
+	say := func(c *comm, closed bool) {
+		if c.RankOf(l.peer) < 0 {
+			return
+		}
+		if f := c.brk.Load(); f != nil {
 			body := encodeFault(f)
 			l.queue(&wire.Header{Kind: wire.Broken, Context: c.id, Length: uint64(len(body))}, body, nil)
 		}
+		if closed && !c.isWorld {
+			l.queue(&wire.Header{Kind: wire.Closed, Context: c.id}, nil, nil)
+		}
+	}
+	for _, c := range l.e.comms {
+		say(c, false)
+	}
+	for _, c := range l.e.closing {
+		say(c, true)
 	}
 }
 
