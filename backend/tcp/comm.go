@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"errors"
 	"slices"
 	"sync/atomic"
 
@@ -41,6 +42,31 @@ func (e *engine) newComm(c *comm) {
 	}
 	e.comms[c.id] = c
 	e.catchUp(c)
+	e.dropForeign(c)
+}
+
+var errForeign = errors.New("a message to a communicator that it is no member of")
+
+// foreign reports whether a receive that a rank's message matches is of a communicator that the rank is no
+// member of: of those that name their source none is.
+func (o *op) foreign(world int) bool {
+	return o.node.Env.Source == backend.AnySource && o.comm.RankOf(world) < 0
+}
+
+// dropForeign gives up the ranks that have sent to a communicator before it was made here, and are no
+// members of it.
+func (e *engine) dropForeign(c *comm) {
+	e.arrived.Each(func(n *match.Node) bool {
+		if from := int(n.Env.Source); n.Env.Ctx == c.id && c.RankOf(from) < 0 {
+			e.arrived.Remove(n)
+			e.putMsg(n.Owner.(*msg))
+			e.links[from].wrong(errForeign)
+		}
+		return true
+	})
+	if e.unsettled() {
+		e.settle()
+	}
 }
 
 // some returns a communicator of some of c's ranks, for newComm.

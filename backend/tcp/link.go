@@ -240,6 +240,10 @@ func (l *link) begin() error {
 		env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
 		if n := e.posted.TakePosted(env); n != nil {
 			o := n.Owner.(*op)
+			if o.foreign(l.peer) {
+				e.repost(o)
+				return errForeign
+			}
 			o.state, o.peer, o.env = opTaking, l.peer, env
 			l.op, l.dst = o, o.buf[:min(l.left, len(o.buf))]
 			return nil
@@ -298,6 +302,9 @@ func (l *link) landed() error {
 		m := l.msg
 		if m == nil || e.closing[h.Context] != nil {
 			return nil
+		}
+		if c := e.comms[h.Context]; c != nil && c.RankOf(l.peer) < 0 {
+			return errForeign
 		}
 		if n := e.posted.TakePosted(env); n != nil { // posted while it came
 			o := n.Owner.(*op)

@@ -226,11 +226,19 @@ func (e *engine) queuePiece(l *link, o *op) {
 func (e *engine) offered(l *link, h *wire.Header, size int, addr uint64) error {
 	env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
 	if n := e.posted.TakePosted(env); n != nil {
-		e.accept(n.Owner.(*op), h.Token, size, addr, env)
+		o := n.Owner.(*op)
+		if o.foreign(l.peer) {
+			e.repost(o)
+			return errForeign
+		}
+		e.accept(o, h.Token, size, addr, env)
 		return nil
 	}
 	if e.closing[h.Context] != nil {
 		return nil // it has been told
+	}
+	if c := e.comms[h.Context]; c != nil && c.RankOf(l.peer) < 0 {
+		return errForeign
 	}
 	m := e.getMsg()
 	m.size, m.token, m.addr = size, h.Token, addr
