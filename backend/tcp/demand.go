@@ -259,7 +259,7 @@ func (d *demand) came(l *link, m *made) {
 		d.stale = append(d.stale, l.over)
 	}
 	d.c.note(m)
-	l.dead = false
+	l.dead, l.fresh, l.broken = false, false, nil // not what the last connection has left
 	wanted := l.wanted
 	l.up(&m.conn)
 	if lost { // it does not know

@@ -55,6 +55,7 @@ type engine struct {
 	lostInOrder []int            // the ranks that are, first lost first
 	due         []loss           // to be taken for lost
 	fading      []int            // lost, and their links not closed
+	farewells   []*farewell      // of lost ranks' connections
 	demand      *demand          // nil if all connections are made at the start
 	goners      []int            // have left, and the others are to be told
 	outcast     bool             // this rank is lost, for the others

@@ -102,15 +102,8 @@ func (e *engine) mark(rank int, f *backend.Fault) {
 func (e *engine) fade(rank int) {
 	l := e.links[rank]
 	l.drain(drainLost)
-	switch {
-	case l.dead:
-	case l.fd < 0:
-		l.cut()
-	default:
-		body := encodeFault(e.losses[rank])
-		l.emit(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body, nil)
-		l.cut()
-	}
+	body := encodeFault(e.losses[rank])
+	l.bow(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body)
 	e.dropLeft(rank)
 }
 

@@ -87,6 +87,7 @@ func (e *engine) beat() {
 			e.suspect(l.peer, "rank %d (%v) was silent for %v", l.peer, e.peers[l.peer], e.life.limit)
 		}
 	}
+	e.sayFarewells()
 	e.giveUpWaiting()
 	if e.unsettled() {
 		e.settle()

@@ -332,6 +332,10 @@ func (e *engine) leave() {
 	e.mu.Lock()
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
 	e.isClosed = true
+	for _, f := range e.farewells {
+		f.end()
+	}
+	e.farewells = nil
 	var fds []int
 	for _, l := range e.links {
 		if l == nil || l.dead {

@@ -1,0 +1,83 @@
+package tcp
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// A farewell is the end of a connection with a rank that is lost for this one: the rest of the frame that is
+// begun, and the notice that it is lost. A rank that was stopped finds that out when it goes on, and would take
+// this one for lost in its turn if the connection just ended.
+type farewell struct {
+	l     *link // has the connection, of which nothing is acted upon any more
+	rest  []byte
+	ticks int // how long it may take
+}
+
+// bow gives a link up, with a notice to the other end that its rank is lost.
+func (l *link) bow(h *wire.Header, body []byte) {
+	if l.dead || l.fd < 0 || l.fresh || l.broken != nil {
+		l.cut()
+		return
+	}
+	e := l.e
+	rest := bytes.Clone(l.corked)
+	if w := l.first; w != nil && l.begun {
+		rest = append(rest, l.whead[min(l.woff, wire.HeaderSize):]...)
+		rest = append(rest, w.body[max(l.woff-wire.HeaderSize, 0):]...)
+	}
+	l.encode(h, body)
+	rest = append(append(rest, l.whead[:]...), body...)
+	f := &farewell{l: &link{e: e, peer: l.peer, fd: l.fd, over: l.over, dead: true}, rest: rest, ticks: e.life.ticks}
+	if f.l.over != nil {
+		f.l.over.attach(f.l)
+	}
+	l.fd = -1
+	l.cut()
+	if e.life.limit > 0 {
+		sockLimit(f.l.fd, 3*e.life.limit) // it has been counting since nobody reads at the other end
+	}
+	if !f.said() {
+		e.farewells = append(e.farewells, f)
+	}
+}
+
+// said writes what there is room for, and reports whether the connection is closed. It is when the other end's
+// system has everything: what comes in is dropped until then, because a socket that is closed with bytes
+// unread takes back what it has not sent.
+func (f *farewell) said() bool {
+	l := f.l
+	buf := make([]byte, readSize)
+	for range readTurns {
+		if n, err := sockRead(l.fd, buf); n <= 0 || err != nil {
+			break
+		}
+	}
+	var err error
+	for err == nil && len(f.rest) > 0 {
+		var n int
+		n, err = l.put(f.rest)
+		f.rest = f.rest[max(n, 0):]
+	}
+	if err == nil && l.over != nil && l.over.keeps() {
+		_, err = l.over.push()
+	}
+	waits := len(f.rest) > 0 || l.over != nil && l.over.keeps() || sockUnsent(l.fd) > 0
+	if f.ticks--; f.ticks > 0 && waits && (err == nil || again(err)) {
+		return false
+	}
+	f.end()
+	return true
+}
+
+func (f *farewell) end() {
+	sockClose(f.l.fd)
+	f.l.fd = -1
+}
+
+// sayFarewells is called once each tick.
+func (e *engine) sayFarewells() {
+	e.farewells = slices.DeleteFunc(e.farewells, (*farewell).said)
+}
