@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -298,7 +299,7 @@ func (s *shake) finish(ctx context.Context, h *hello, dialed bool) (*Conn, error
 			return nil, s.refuse(FailedTLS, "%v", err)
 		}
 		if err := inner.HandshakeContext(ctx); err != nil {
-			if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) || cutOff(err) {
 				return nil, s.broke(ctx, "starting TLS", err)
 			}
 			return nil, &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: who(c.Rank), Err: err}
@@ -311,6 +312,12 @@ func (s *shake) finish(ctx context.Context, h *hello, dialed bool) (*Conn, error
 	salt := slices.Concat(s.hello[:], s.reply[:], binding)
 	c.session = derive(s.keys.key[:], salt, "cohort tcp session", 32)
 	return c, nil
+}
+
+// cutOff reports whether an error says that the other end has closed the connection, and nothing of why: it may
+// have dropped it for others, which passes.
+func cutOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // bind proves the TLS connection, and returns its binding.
