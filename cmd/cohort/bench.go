@@ -241,9 +241,12 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s\n", line)
-		} else {
-			printRow(os.Stdout, r, len(all) == 1)
+			_, err = fmt.Printf("%s\n", line)
+			if err != nil {
+				return err
+			}
+		} else if err := printRow(os.Stdout, r, len(all) == 1); err != nil {
+			return err
 		}
 	}
 	if b.plot != "" && world.Rank() == 0 {

@@ -6,11 +6,13 @@ import (
 )
 
 // printRow writes a row of the table, after its head if it is the first one.
-func printRow(w io.Writer, r result, first bool) {
+func printRow(w io.Writer, r result, first bool) error {
+	text := fmt.Sprintf("%12d %14s %14s\n", r.Bytes, microseconds(float64(r.Usec)), throughput(r))
 	if first {
-		fmt.Fprintf(w, "%s on %s, %d ranks\n%12s %14s %14s\n", r.Op, r.Lib, r.Ranks, "bytes", "time", "throughput")
+		text = fmt.Sprintf("%s on %s, %d ranks\n%12s %14s %14s\n", r.Op, r.Lib, r.Ranks, "bytes", "time", "throughput") + text
 	}
-	fmt.Fprintf(w, "%12d %14s %14s\n", r.Bytes, microseconds(float64(r.Usec)), throughput(r))
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // microseconds writes a time with three digits in the unit that suits it.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort"
 )
 
 // measured reads what cohort bench --json prints, strictly.
@@ -138,6 +140,35 @@ func TestBench_TableAndPlot(t *testing.T) {
 	status, _, stderr = run(t, "bench", "--backend", "local", "--reps", "1", "--plot", file, "barrier")
 	if status != 1 || !strings.Contains(stderr, "no message sizes") {
 		t.Errorf("a picture of barrier: status %d: %s", status, stderr)
+	}
+}
+
+// TestCommand_OutputThatIsLost has what commands print have no room.
+func TestCommand_OutputThatIsLost(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	dir := t.TempDir()
+	err = cohort.Run(t.Context(), 1, func(world *cohort.Comm) error {
+		f, err := os.Create(filepath.Join(dir, "rank-0000.flight"))
+		return errors.Join(err, world.DumpFlight(f), f.Close())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"bench --backend local --reps 1 --sizes 8,16 allreduce", "bench --json --backend local --reps 1 --sizes 8,16 allreduce",
+		"report " + dir, "report --json " + dir, "doctor", "doctor --json", "version",
+	} {
+		cmd := cohortCommand(t, strings.Fields(line)...)
+		cmd.Env = append(cmd.Env, "COHORT_MPI_LIB=/none")
+		errs := new(strings.Builder)
+		cmd.Stdout, cmd.Stderr = full, errs
+		if cmd.Run(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("%s: status %d, want 1; stderr:\n%s", line, cmd.ProcessState.ExitCode(), errs)
+		}
 	}
 }
 

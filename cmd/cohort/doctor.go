@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -55,7 +56,10 @@ type finding struct {
 }
 
 // diagnosis collects findings.
-type diagnosis struct{ all []finding }
+type diagnosis struct {
+	all    []finding
+	keeper *spawn.Keeper // of what the checks start and make; may be nil
+}
 
 // add notes a finding; details may be added to it.
 func (d *diagnosis) add(group, name string, s state, value, advice string) {
@@ -84,7 +88,16 @@ func setupDoctor(o *options) func([]string) (int, error) {
 			return statusUsage, usagef("unexpected argument %q", args[0])
 		}
 		var d diagnosis
+		// The doctor may be interrupted while a library or a job hangs.
+		keeper, err := spawn.StartKeeper()
+		if err == nil {
+			d.keeper = keeper
+			defer keeper.Close()
+		}
 		d.examine(p)
+		if err != nil {
+			d.add("backends", "keeper", fail, err.Error(), "cohort run does not work here")
+		}
 		if asJSON {
 			out := struct {
 				Version  string    `json:"version"`
@@ -95,10 +108,16 @@ func setupDoctor(o *options) func([]string) (int, error) {
 			if err != nil {
 				return 1, err
 			}
-			fmt.Printf("%s\n", text)
+			if _, err := fmt.Printf("%s\n", text); err != nil {
+				return 1, err
+			}
 		} else {
-			fmt.Printf("cohort %s on %s\n", version(), system())
-			d.print(os.Stdout)
+			var text bytes.Buffer
+			fmt.Fprintf(&text, "cohort %s on %s\n", version(), system())
+			d.print(&text)
+			if _, err := text.WriteTo(os.Stdout); err != nil {
+				return 1, err
+			}
 		}
 		for _, f := range d.all {
 			if f.State == fail {

@@ -29,6 +29,7 @@ func (d *diagnosis) tools() {
 	tmp := os.TempDir()
 	dir, err := os.MkdirTemp("", "cohort-doctor-*")
 	if err == nil {
+		d.keeper.Folder(dir)
 		defer os.RemoveAll(dir)
 		script := filepath.Join(dir, "run")
 		if err = os.WriteFile(script, []byte("#!/bin/sh\nexit 0\n"), 0o700); err == nil {
@@ -96,7 +97,7 @@ func (d *diagnosis) backends() {
 	} else {
 		d.add(group, "local", ok, "two ranks in one process exchanged messages", "")
 	}
-	if p, err := probeShm(); errors.Is(err, cohort.ErrNotSupported) {
+	if p, err := d.probeShm(); errors.Is(err, cohort.ErrNotSupported) {
 		d.add(group, "shm", none, reason(err), "")
 	} else if err != nil {
 		d.add(group, "shm", fail, err.Error(), "cohort run does not work here")
@@ -127,24 +128,24 @@ func reason(err error) string {
 }
 
 // probeShm runs a job of two ranks of this program.
-func probeShm() (probed, error) {
+func (d *diagnosis) probeShm() (probed, error) {
 	// Alone, a rank learns whether the backend is in this program at all.
 	alone, err := cohort.Init(context.Background(), &cohort.Config{Backend: "shm", Size: 1, Job: "doctor"})
 	if err != nil {
 		return probed{}, err
 	}
 	alone.Close()
-	return probeBy(spawn.Config{Backend: "shm"})
+	return d.probeBy(spawn.Config{Backend: "shm"})
 }
 
 // probeBy runs a job of two ranks of this program as c says.
-func probeBy(c spawn.Config) (p probed, err error) {
+func (d *diagnosis) probeBy(c spawn.Config) (p probed, err error) {
 	var out, said strings.Builder
 	if c.Path, err = os.Executable(); err != nil {
 		return p, err
 	}
 	c.Ranks, c.Stdout, c.Stderr, c.Timeout = 2, &out, &said, 30*time.Second
-	c.Env = append(os.Environ(), envProbe+"=1")
+	c.Env, c.Keeper = append(os.Environ(), envProbe+"=1"), d.keeper
 	job, err := spawn.Start(c)
 	if err != nil {
 		return p, err

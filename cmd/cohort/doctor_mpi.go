@@ -55,8 +55,9 @@ func describeLibrary(path string) int {
 	return 0
 }
 
-// learn has a process of its own load a library and adds what it says.
-func (r *report) learn(limit time.Duration) error {
+// learn has a process of its own load a library and adds what it says. The keeper, which may be nil, ends that
+// process if this one is killed.
+func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -69,7 +70,11 @@ func (r *report) learn(limit time.Duration) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
+	if err = cmd.Start(); err == nil {
+		keeper.Group(cmd.Process.Pid)
+		err = cmd.Wait()
+		keeper.GroupGone(cmd.Process.Pid)
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -186,7 +191,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 			f.Advice = "not loaded: " + withoutMPI
 		} else if inside != nil {
 			f.Advice = "not loaded: this is a process of " + inside.String() + ", whose job it would join; run cohort doctor by itself"
-		} else if err := r.learn(describeLimit); err != nil {
+		} else if err := r.learn(describeLimit, d.keeper); err != nil {
 			f.State, f.Advice = warn, err.Error()
 		}
 		f.Name = r.title(lib)
@@ -255,13 +260,13 @@ func (d *diagnosis) backendMPI(env func(string) (string, bool)) {
 		d.add(group, name, none, "not tried: this is a process of "+l.String(), "")
 		return
 	}
-	launch, remove, err := mpiLaunch(2, false, nil)
+	launch, remove, err := mpiLaunch(2, false, d.keeper)
 	if err != nil {
 		d.add(group, name, none, err.Error(), "")
 		return
 	}
 	defer remove()
-	p, err := probeBy(spawn.Config{Backend: name, Launch: launch})
+	p, err := d.probeBy(spawn.Config{Backend: name, Launch: launch})
 	if err != nil {
 		d.add(group, name, warn, fmt.Sprintf("%s: %v", launch.Name, err), "cohort run --backend mpi does not work here")
 		return

@@ -137,7 +137,7 @@ func TestDoctor_BadLibraries(t *testing.T) {
 			limit = 2 * time.Second
 		}
 		r := report{Path: library}
-		if err := r.learn(limit); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := r.learn(limit, nil); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, %+v, want %q", c.name, err, r, c.says)
 		}
 	}

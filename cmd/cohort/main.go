@@ -135,7 +135,10 @@ var versionCommand = command{
 			if len(args) > 0 {
 				return statusUsage, usagef("unexpected argument %q", args[0])
 			}
-			fmt.Printf("cohort %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Printf("cohort %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			if err != nil {
+				return 1, err
+			}
 			return 0, nil
 		}
 	},

@@ -56,7 +56,9 @@ func (s *reportSettings) run(args []string) (int, error) {
 	if s.json {
 		return s.printJSON(finding, dumps, lines)
 	}
-	fmt.Println(finding.Line)
+	if _, err := fmt.Println(finding.Line); err != nil {
+		return 1, err
+	}
 	if others > 0 {
 		fmt.Fprintf(os.Stderr, "cohort report: %d files of earlier jobs in %s are left out\n", others, args[0])
 	}
@@ -64,7 +66,9 @@ func (s *reportSettings) run(args []string) (int, error) {
 		return 0, nil
 	}
 	for _, d := range dumps {
-		fmt.Println(about(d))
+		if _, err := fmt.Println(about(d)); err != nil {
+			return 1, err
+		}
 	}
 	if err := flight.WriteTable(os.Stdout, lines); err != nil {
 		return 1, err

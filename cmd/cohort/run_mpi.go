@@ -63,9 +63,9 @@ func libraryToRun(env func(string) (string, bool)) (lib mpifind.Library, command
 
 // letGoOn has the launcher of a library let the other ranks run when one fails, if the library then does
 // anything but wait.
-func letGoOn(launch *spawn.Launch, lib mpifind.Library) error {
+func letGoOn(launch *spawn.Launch, lib mpifind.Library, keeper *spawn.Keeper) error {
 	r := report{Path: lib.Path}
-	if err := r.learn(describeLimit); err != nil {
+	if err := r.learn(describeLimit, keeper); err != nil {
 		return fmt.Errorf("whether %s goes on after a loss: %w", lib.Title(), err)
 	}
 	if !r.ULFM {
@@ -104,7 +104,7 @@ func mpiLaunch(ranks int, goOn bool, keeper *spawn.Keeper) (launch *spawn.Launch
 		Noise: isNoise, Blame: blame, Broken: isBroken,
 	}
 	if goOn {
-		if err := letGoOn(launch, lib); err != nil {
+		if err := letGoOn(launch, lib, keeper); err != nil {
 			return nil, nil, fmt.Errorf("--resilient: %w; use --backend shm or tcp", err)
 		}
 	}
