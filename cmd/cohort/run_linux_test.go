@@ -108,9 +108,16 @@ func awaitEnd(t *testing.T, what string, fd int) {
 	}
 }
 
+// TestRun_KilledLauncherLeavesNothing kills the launcher. Of tcp there is the folder with the job's secret too.
 func TestRun_KilledLauncherLeavesNothing(t *testing.T) {
+	for backend, folders := range map[string]int{"shm": 2, "tcp": 3} {
+		t.Run(backend, func(t *testing.T) { killLauncher(t, backend, folders) })
+	}
+}
+
+func killLauncher(t *testing.T, backend string, folders int) {
 	tmp := t.TempDir()
-	cmd := cohortCommand(t, "run", "-n", "2", waiting(t))
+	cmd := cohortCommand(t, "run", "-n", "2", "--backend", backend, waiting(t))
 	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -127,8 +134,8 @@ func TestRun_KilledLauncherLeavesNothing(t *testing.T) {
 		}
 		ranks[pid] = true
 	}
-	if left, _ := filepath.Glob(filepath.Join(tmp, "cohort-run-*")); len(left) != 2 {
-		t.Errorf("while it runs, %s has %v, want the folder of the program and that of the job", tmp, left)
+	if left, _ := filepath.Glob(filepath.Join(tmp, "cohort-run-*")); len(left) != folders {
+		t.Errorf("while it runs, %s has %v, want the folders of the program, of the job, and with tcp of its secret", tmp, left)
 	}
 	var lives []int
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", cmd.Process.Pid))
