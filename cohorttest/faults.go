@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -76,6 +78,7 @@ func faultScenarios() []scenario {
 		{name: "faults/abort", sizes: atLeast(2), alone: true, body: abort},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
 		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
+		{name: "faults/spinning", sizes: atLeast(2), body: spinning},
 	}
 }
 
@@ -235,26 +238,65 @@ func leftEarly(r *Rank) {
 }
 
 // stopped has a rank stand still, as one does that is stopped, or stuck outside
-// of the library. The others' deadline ends their call with the rank's name, and
-// when the rank moves again the job goes on.
+// of the library.
 func stopped(r *Rank) {
+	process, pid := r.World.Caps().Processes, make([]int64, 1)
+	lastAway(r, func() {
+		if process {
+			r.OK(cohort.Send(r.Comm, []int64{int64(os.Getpid())}, 0, 1))
+			r.OK(stopProcess(os.Getpid()))
+		}
+	}, func() {
+		if process {
+			_, err := cohort.Recv(r.Comm, pid, r.Size-1, 1)
+			r.OK(err)
+		}
+	}, func() {
+		if process {
+			r.OK(continueProcess(int(pid[0])))
+		}
+	})
+}
+
+// spinning has a rank in an endless loop. A goroutine takes a processor there that
+// the others of its process may need to find out that their time is up.
+func spinning(r *Rank) {
+	v, _ := loops.LoadOrStore(r.job.Dir, new(atomic.Bool))
+	over := v.(*atomic.Bool)
+	lastAway(r, func() {
+		if r.World.Caps().Processes { // nobody else can end it; it goes on to wait for rank 0
+			for begun := time.Now(); time.Since(begun) < 10*short; {
+			}
+			return
+		}
+		for !over.Load() {
+		}
+	}, func() {}, func() {
+		over.Store(true)
+		loops.Delete(r.job.Dir) // everybody has it
+	})
+}
+
+// loops has, for a job whose ranks are goroutines, what ends a rank's endless loop.
+var loops sync.Map
+
+// lastAway has the last rank not come to a collective. The others' deadline ends
+// their call with the rank's name, and when the rank is back the job goes on. The
+// rank itself calls away, and rank 0 begin before its call, and end after those of all.
+func lastAway(r *Rank, away, begin, end func()) {
 	last := r.Size - 1
 	c, err := r.Comm.Dup()
 	r.OK(err)
 	rest, err := r.Comm.Split(r.Rank/last, 0)
 	r.OK(err)
-	pid := make([]int64, 1)
+	word := make([]int64, 1)
 	if r.Rank == last {
-		if r.World.Caps().Processes {
-			r.OK(cohort.Send(r.Comm, []int64{int64(os.Getpid())}, 0, 1))
-			r.OK(stopProcess(os.Getpid()))
-		}
-		_, err := cohort.Recv(r.Comm, pid, 0, 2)
+		away()
+		_, err := cohort.Recv(r.Comm, word, 0, 2)
 		r.OK(err)
 	} else {
-		if r.Rank == 0 && r.World.Caps().Processes {
-			_, err := cohort.Recv(r.Comm, pid, last, 1)
-			r.OK(err)
+		if r.Rank == 0 {
+			begin()
 		}
 		d, begun, cancel := deadline(c)
 		err := cohort.Bcast(d, make([]float64, long), 0)
@@ -265,10 +307,8 @@ func stopped(r *Rank) {
 		}
 		r.OK(rest.Barrier())
 		if r.Rank == 0 {
-			if pid[0] != 0 {
-				r.OK(continueProcess(int(pid[0])))
-			}
-			r.OK(cohort.Send(r.Comm, pid, last, 2))
+			end()
+			r.OK(cohort.Send(r.Comm, word, last, 2))
 		}
 	}
 	broken(r, c, "a deadline")

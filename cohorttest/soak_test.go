@@ -15,7 +15,7 @@ func TestTooLate(t *testing.T) {
 		{999, 999, false}, {1000, 0, false}, {1000, 10, false}, {1000, 11, true}, {5000, 50, false}, {5000, 51, true},
 	} {
 		noticed := append(slices.Repeat([]time.Duration{noticeLimit}, c.count-c.slow), slices.Repeat([]time.Duration{noticeLimit + 1}, c.slow)...)
-		if err := tooLate(noticed); (err != nil) != c.bad {
+		if err := tooLate("it came", noticed, noticeLimit); (err != nil) != c.bad {
 			t.Errorf("%d of %d are late: %v", c.slow, c.count, err)
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// faultRun does one run and returns how long the survivors took to notice the loss.
-func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed []time.Duration) {
+// faultRun does one run and returns how long the survivors took to notice the loss, and how long after their deadline
+// operations ended, where that ended them.
+func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed, kept []time.Duration) {
 	p := planOf(seed)
 	t.Logf("%d ranks, %d operations, rank %d %s at %d, after %v", p.ranks, p.steps, p.victim, p.kind, p.at, p.delay)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -71,20 +72,25 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed []time
 	if t.Failed() && launchErr != nil {
 		t.Logf("the launcher: %v", launchErr)
 	}
+	for _, r := range ranks {
+		if late := r[randomFault].Late; late > 0 {
+			kept = append(kept, time.Duration(late)*time.Microsecond)
+		}
+	}
 	struck, err := os.ReadFile(filepath.Join(dir, "struck"))
 	if err != nil || p.kind == fails || p.kind == leaves {
-		return nil
+		return nil, kept
 	}
 	begun, err := strconv.ParseInt(string(struck), 10, 64)
 	if err != nil {
-		return nil // killed while it wrote that
+		return nil, kept // killed while it wrote that
 	}
 	for _, r := range ranks {
 		if at := r[randomFault].Noticed; at > begun {
 			noticed = append(noticed, time.Duration(at-begun)*time.Microsecond)
 		}
 	}
-	return noticed
+	return noticed, kept
 }
 
 // unjoin returns the errors that errors.Join has joined.

@@ -85,7 +85,7 @@ func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 		l.Skips[s] = unchecked
 	}
 	const alone = "without Config.Check a rank that comes too late does not hear that the others have given up"
-	for _, s := range []string{"limits/collective", "limits/cancel", "faults/stopped"} {
+	for _, s := range []string{"limits/collective", "limits/cancel", "faults/stopped", "faults/spinning"} {
 		l.Skips[s] = alone
 	}
 	return l
