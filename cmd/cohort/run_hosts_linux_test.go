@@ -16,6 +16,7 @@ func TestHosts_StatusAndOutput(t *testing.T) {
 	t.Setenv("COHORT_CHECK", "1")
 	t.Setenv("HERE_ONLY", "x")
 	t.Setenv("TAKEN", "from here")
+	ready := filepath.Join(t.TempDir(), "ready")
 	for _, c := range []struct {
 		name   string
 		line   []string
@@ -39,7 +40,8 @@ func TestHosts_StatusAndOutput(t *testing.T) {
 			"cohort: rank 1 on 127.0.0.2 was killed by signal 9 (killed) after "},
 		{"last words", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "test $COHORT_RANK != 1 || { echo last words >&2; exit 3; }; exec sleep 1000"}, "", 3, "",
 			"[1] last words\ncohort: rank 1 on"},
-		{"stubborn", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "trap '' TERM; test $COHORT_RANK != 1 || exit 3; while :; do sleep 1000; done"}, "", 3, "",
+		{"stubborn", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "--env", "READY=" + ready, "sh", "-c",
+			"trap '' TERM; if test $COHORT_RANK = 1; then until test -e $READY; do sleep 0.01; done; exit 3; fi; : >$READY; while :; do sleep 1000; done"}, "", 3, "",
 			"cohort: 127.0.0.1: rank 0 did not end within 1s of SIGTERM: killed\n"},
 		{"timeout", []string{"-n", "2", "--timeout", "1s", "--hosts", "127.0.0.1,127.0.0.2", "sleep", "1000"}, "", 124, "", "did not end within 1s (--timeout)"},
 	} {
@@ -227,7 +229,8 @@ func TestHosts_Killed(t *testing.T) {
 func TestHosts_Resilient(t *testing.T) {
 	n := newNetwork(t)
 	// The ranks that are left end when those of the other host have.
-	const script = `echo $$ >>$DIR/$((COHORT_RANK / 2)); if test $COHORT_RANK -ge 2; then wait; fi
+	const note = "echo $$ >>$DIR/$((COHORT_RANK / 2));"
+	const script = `if test $COHORT_RANK -ge 2; then wait; fi
 		until test "$(wc -l <$DIR/1)" = 2; do sleep 0.01; done 2>/dev/null
 		for pid in $(cat $DIR/1); do while kill -0 $pid 2>/dev/null; do sleep 0.01; done; done
 		kill $!; echo done`
@@ -235,8 +238,8 @@ func TestHosts_Resilient(t *testing.T) {
 		name, first string
 		options     []string
 	}{
-		{"option", "", []string{"--resilient"}},
-		{"program", ": >$COHORT_RUN_DIR/resilient;", nil},
+		{"option", note, []string{"--resilient"}},
+		{"program", note + ": >$COHORT_RUN_DIR/resilient;", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := n.start(t, c.first, script, append(c.options, "--env", "DIR="+t.TempDir())...)
