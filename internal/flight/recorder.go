@@ -187,7 +187,7 @@ func (r *Recorder) dump(cause Cause, reason string) error {
 	if r.mapped {
 		return nil
 	}
-	return writeFile(r.path, r.copy())
+	return WriteFile(r.path, r.copy())
 }
 
 // mark writes into the head that and why there is a dump. Locked.
@@ -244,12 +244,12 @@ func (r *Recorder) Close() {
 	r.closed = true
 	r.mem.setWord(atClosed, now())
 	if !r.mapped && r.noted && r.dir != "" {
-		_ = writeFile(r.path, r.copy()) // the one that is there says all but this
+		_ = WriteFile(r.path, r.copy()) // the one that is there says all but this
 	}
 }
 
-// writeFile writes a file that is there as a whole or not at all.
-func writeFile(path string, data []byte) (err error) {
+// WriteFile writes a file that is there as a whole or not at all: on the way it has a name that Read passes over.
+func WriteFile(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err

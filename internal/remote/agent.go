@@ -299,7 +299,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 			return c, err
 		}
 		a.keeper.Folder(a.flight)
-		set = append(set, flight.EnvDir+"="+a.flight)
+		set = append(set, flight.EnvDir+"="+a.flight, flight.EnvKept+"=") // on this host they are kept nowhere
 	}
 	c.Env = merge(os.Environ(), set)
 	if w.First == 0 {

@@ -78,9 +78,16 @@ func TestAgent_Paused(t *testing.T) {
 func TestAgent_Environment(t *testing.T) {
 	t.Setenv("COHORT_TIMEOUT", "1s")
 	t.Setenv("HERE", "b")
-	a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir()}
+	t.Setenv("COHORT_FLIGHT_KEPT", "/elsewhere")
+	keeper, err := spawn.StartKeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keeper.Close()
+	a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir(), keeper: keeper}
 	defer a.link.close()
-	a.work = work{First: 1, Ranks: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Env: []string{
+	defer func() { os.RemoveAll(a.flight) }()
+	a.work = work{First: 1, Ranks: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Flight: true, Env: []string{
 		"COHORT_TIMEOUT=2s", "COHORT_RUN_DIR=/elsewhere", "COHORT_SECRET_FILE=/elsewhere", "X=1", "COHORT_TIMEOUT=3s", "X=2", "NONE"}}
 	node, err := topo.Here()
 	if err != nil {
@@ -90,7 +97,8 @@ func TestAgent_Environment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"COHORT_TIMEOUT=3s", "HERE=b", "X=2", "COHORT_RUN_DIR=" + a.folder, "COHORT_SECRET_FILE=" + filepath.Join(a.folder, "secret")} {
+	for _, want := range []string{"COHORT_TIMEOUT=3s", "HERE=b", "X=2", "COHORT_RUN_DIR=" + a.folder, "COHORT_SECRET_FILE=" + filepath.Join(a.folder, "secret"),
+		"COHORT_FLIGHT_DIR=" + a.flight, "COHORT_FLIGHT_KEPT="} { // a job of a rank's own has neither folder for its own
 		name, _, _ := strings.Cut(want, "=")
 		var got []string
 		for _, v := range c.Env {

@@ -454,7 +454,7 @@ func (s *judge) keepFlight(h *host, b []byte) {
 	}
 	n, _ := number(b[:4])
 	if rank := int(n); rank >= h.first && rank < h.first+h.count {
-		if err := os.WriteFile(filepath.Join(s.cfg.Flight, flight.FileName(rank)), b[4:], 0o600); err != nil {
+		if err := flight.WriteFile(filepath.Join(s.cfg.Flight, flight.FileName(rank)), b[4:]); err != nil {
 			s.say(fmt.Sprintf("the files of the flight recorder: %v", err))
 		}
 	}

@@ -3,10 +3,14 @@ package remote
 import (
 	"bytes"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // TestJudge_LossAndExit has a rank of a job that goes on fail when a host is lost and the others have been asked, but
@@ -43,5 +47,33 @@ func TestJudge_LossAndExit(t *testing.T) {
 	}
 	if said := stderr.String(); strings.Count(said, "the job goes on with") != 2 || strings.Index(said, "host a was lost") > strings.Index(said, "rank 1 on b") {
 		t.Errorf("said %q", said)
+	}
+}
+
+// TestJudge_KeepFlight has a file come for which there is one already. That one is never half of the new one: who has it
+// open still sees the old one, and nothing else is left in the folder.
+func TestJudge_KeepFlight(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, flight.FileName(1))
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := &judge{job: &job{cfg: Config{Flight: folder}}}
+	for _, rank := range []int{0, 1, 2} { // the host's is 1
+		s.keepFlight(&host{first: 1, count: 1}, append(numberBytes(rank), "new"...))
+	}
+	if old, err := io.ReadAll(f); string(old) != "old" || err != nil {
+		t.Errorf("the file that was there has become %q, %v", old, err)
+	}
+	if b, err := os.ReadFile(path); string(b) != "new" || err != nil {
+		t.Errorf("kept is %q, %v", b, err)
+	}
+	if files, err := os.ReadDir(folder); len(files) != 1 || err != nil {
+		t.Errorf("in the folder are %v, %v; want one file", files, err)
 	}
 }
