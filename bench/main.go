@@ -3,6 +3,7 @@
 //	go run ./bench
 //	go run ./bench -ops allreduce -ranks 4 -sizes 8
 //	go run ./bench -over openmpi -thread single
+//	go run ./bench -backend tcp
 //
 // It builds cohort and the C baseline (bench/baseline), runs them in turn, round after round, so
 // that a machine whose speed drifts slows all of them, and prints the best time of each and the
@@ -34,6 +35,7 @@ func main() {
 	ops := flag.String("ops", "p2p,allreduce,allgatherv", "operations, see cohort bench --help")
 	sizes := flag.String("sizes", "8,64,1024,65536,4194304", "message sizes in bytes")
 	limit := flag.Float64("max", math.Inf(1), "fail if a ratio is above this")
+	backend := flag.String("backend", "shm", "the backend: shm, or tcp, beside Open MPI's transport by TCP")
 	over := flag.String("over", "", "compare cohort over an MPI library, mpich or openmpi, with that library in C")
 	thread := flag.String("thread", "multiple", "the thread level of both with -over: single, funneled, serialized or multiple")
 	flag.Parse()
@@ -41,7 +43,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	all, err := contenders(*over)
+	all, err := contenders(*backend, *over)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -63,12 +65,31 @@ func main() {
 // contender is one of the programs that are compared.
 type contender struct {
 	name    string
+	ours    bool // cohort, whose ratio is printed
 	command func(op, sizes string, ranks int) *exec.Cmd
 }
 
-// contenders builds cohort and what libraries there are; cohort is the first. With
+// byTCP has Open MPI send what goes to other ranks by TCP, also to those of the same node. ob1 is
+// named because the other ways of Open MPI to send messages have transports of their own.
+var byTCP = []string{"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=tcp,self"}
+
+// contenders builds cohort and what libraries there are; those of cohort are the first. With
 // over it is cohort over that library, and the library.
-func contenders(over string) ([]contender, error) {
+func contenders(backend, over string) ([]contender, error) {
+	libraries := []string{"mpich", "openmpi"}
+	var env []string
+	switch {
+	case backend != "shm" && backend != "tcp":
+		return nil, fmt.Errorf("-backend %s: want shm or tcp", backend)
+	case over != "" && backend != "shm":
+		return nil, fmt.Errorf("-backend %s with -over %s: over an MPI library the backend is mpi", backend, over)
+	case over != "" && !slices.Contains(libraries, over):
+		return nil, fmt.Errorf("-over %s: want %s", over, strings.Join(libraries, " or "))
+	case over != "":
+		libraries = []string{over}
+	case backend == "tcp":
+		libraries, env = []string{"openmpi"}, byTCP
+	}
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return nil, err
 	}
@@ -76,19 +97,7 @@ func contenders(over string) ([]contender, error) {
 	if err := build("go", "build", "-o", tool, "./cmd/cohort"); err != nil {
 		return nil, err
 	}
-	all := []contender{{"cohort", func(op, sizes string, ranks int) *exec.Cmd {
-		return exec.Command(tool, "bench", "--json", "-n", strconv.Itoa(ranks), "--sizes", sizes, op)
-	}}}
-	libraries := []string{"mpich", "openmpi"}
-	if over != "" {
-		if !slices.Contains(libraries, over) {
-			return nil, fmt.Errorf("-over %s: want %s", over, strings.Join(libraries, " or "))
-		}
-		libraries = []string{over}
-		all[0].command = func(op, sizes string, ranks int) *exec.Cmd {
-			return mpiexec(over, ranks, tool, "bench", "--json", "--sizes", sizes, op)
-		}
-	}
+	all := cohorts(tool, backend, over)
 	for _, library := range libraries {
 		cc, err1 := exec.LookPath("mpicc." + library)
 		_, err2 := exec.LookPath("mpiexec." + library)
@@ -101,17 +110,38 @@ func contenders(over string) ([]contender, error) {
 		if err := build(cc, "-O3", "-Wno-stringop-overflow", "-o", program, "bench/baseline/mpibase.c"); err != nil {
 			return nil, err
 		}
-		all = append(all, contender{library, func(op, sizes string, ranks int) *exec.Cmd {
-			return mpiexec(library, ranks, program, op, sizes)
+		all = append(all, contender{library, false, func(op, sizes string, ranks int) *exec.Cmd {
+			return mpiexec(library, ranks, env, program, op, sizes)
 		}})
 	}
 	return all, nil
 }
 
+// cohorts returns the ways in which cohort, the program tool, takes part.
+func cohorts(tool, backend, over string) []contender {
+	if over != "" {
+		return []contender{{"cohort", true, func(op, sizes string, ranks int) *exec.Cmd {
+			return mpiexec(over, ranks, nil, tool, "bench", "--json", "--sizes", sizes, op)
+		}}}
+	}
+	with := func(name string, env ...string) contender {
+		return contender{name, true, func(op, sizes string, ranks int) *exec.Cmd {
+			c := exec.Command(tool, "bench", "--json", "--backend", backend, "-n", strconv.Itoa(ranks), "--sizes", sizes, op)
+			c.Env = append(os.Environ(), env...)
+			return c
+		}}
+	}
+	if backend == "tcp" {
+		return []contender{with("sockets", "COHORT_TCP_SHM=0"), with("tcp", "COHORT_TCP_SHM=1")}
+	}
+	return []contender{with("cohort")}
+}
+
 // mpiexec returns what starts a program with a library's launcher.
-func mpiexec(library string, ranks int, program ...string) *exec.Cmd {
+func mpiexec(library string, ranks int, env []string, program ...string) *exec.Cmd {
 	c := exec.Command("mpiexec."+library, append(launch(library, ranks), program...)...)
 	c.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	c.Env = append(c.Env, env...)
 	return c
 }
 

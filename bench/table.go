@@ -11,19 +11,27 @@ import (
 // compare measures and prints all operations and returns the worst ratio, 0 if there is no library
 // to compare with.
 func compare(all []contender, ops []string, sizes string, ranks, rounds int) (worst float64, err error) {
-	fmt.Printf("%d ranks, best of %d rounds, microseconds; ratio: %s to the faster library\n\n", ranks, rounds, all[0].name)
+	var ours []string
+	for _, c := range all {
+		if c.ours {
+			ours = append(ours, c.name)
+		}
+	}
+	fmt.Printf("%d ranks, best of %d rounds, microseconds; ratio: %s to the faster library\n\n", ranks, rounds, strings.Join(ours, ", "))
 	fmt.Printf("%-12s %10s", "op", "bytes")
 	for _, c := range all {
 		fmt.Printf(" %10s", c.name)
 	}
-	fmt.Printf(" %8s\n", "ratio")
+	fmt.Printf("%s\n", strings.Repeat(fmt.Sprintf(" %8s", "ratio"), len(ours)))
 	for _, op := range ops {
 		best, err := bests(all, op, sizes, ranks, rounds)
 		if err != nil {
 			return 0, err
 		}
 		for _, bytes := range slices.Sorted(maps.Keys(best[0])) {
-			worst = max(worst, row(op, bytes, best))
+			line, ratio := row(all, op, bytes, best)
+			fmt.Println(line)
+			worst = max(worst, ratio)
 		}
 	}
 	return worst, nil
@@ -41,7 +49,7 @@ func bests(all []contender, op, sizes string, ranks, rounds int) ([]map[int]floa
 			}
 			usec, err := all[i].measure(op, sizes, ranks)
 			switch {
-			case err != nil && i == 0:
+			case err != nil && all[i].ours:
 				return nil, err
 			case err != nil:
 				fmt.Printf("(%s)\n", firstLine(err.Error()))
@@ -59,8 +67,9 @@ func bests(all []contender, op, sizes string, ranks, rounds int) ([]map[int]floa
 	return best, nil
 }
 
-// row prints a line of the table and returns its ratio.
-func row(op string, bytes int, best []map[int]float64) (ratio float64) {
+// row returns a line of the table and the worst of its ratios, one for each of cohort's columns, in
+// their order.
+func row(all []contender, op string, bytes int, best []map[int]float64) (text string, worst float64) {
 	var line strings.Builder
 	fmt.Fprintf(&line, "%-12s %10d", op, bytes)
 	fastest := math.Inf(1)
@@ -71,14 +80,16 @@ func row(op string, bytes int, best []map[int]float64) (ratio float64) {
 			continue
 		}
 		fmt.Fprintf(&line, " %10.3f", t)
-		if i > 0 {
+		if !all[i].ours {
 			fastest = min(fastest, t)
 		}
 	}
-	if !math.IsInf(fastest, 1) {
-		ratio = best[0][bytes] / fastest
-		fmt.Fprintf(&line, " %8.2f", ratio)
+	for i, b := range best {
+		if all[i].ours && !math.IsInf(fastest, 1) {
+			ratio := b[bytes] / fastest
+			fmt.Fprintf(&line, " %8.2f", ratio)
+			worst = max(worst, ratio)
+		}
 	}
-	fmt.Println(line.String())
-	return ratio
+	return line.String(), worst
 }
