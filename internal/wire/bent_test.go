@@ -37,8 +37,12 @@ func TestMeetingBent(t *testing.T) {
 		l := listen(t, rankOf(0, size), 0)
 		gate := bend(t, l.Addrs()[0].String(), plans)
 		all.Go(func() {
-			// The end of what is silent; without a fault all of it takes some milliseconds.
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			// Who waits for bytes that are missing waits to the end; all else takes some milliseconds.
+			limit := 8 * time.Second
+			if fault.Do == netlab.Drop || fault.Do == netlab.Silence {
+				limit = 3 * time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			ready := func(context.Context) error { return nil }
 			var errs [size]error
