@@ -24,7 +24,7 @@ import (
 // read with a deadline.
 //
 //	rank r → 0   hello: greeting, rank, size, process id
-//	0 → rank r   1 and the segment's size with its descriptor, or 0 and a text
+//	0 → rank r   1 and the segment's size with its descriptor, or 0 and a text, or 2 if it is for want of memory
 //	rank r → 0   mapped: its part of the control area is filled in
 //	0 → rank r   all have mapped: try copies, watch the others
 //	rank r → 0   done
@@ -183,7 +183,7 @@ func refuse(ln *net.UnixListener, ranks int, why error) {
 		}
 		c.SetDeadline(time.Now().Add(time.Second))
 		io.ReadFull(c, make([]byte, helloSize)) // what is not read would take the answer with it
-		c.Write(reply(why.Error()))
+		c.Write(refusal(why))
 		c.Close()
 	}
 }
@@ -336,6 +336,17 @@ func reply(text string) []byte {
 	return b
 }
 
+// refusal is reply for a job that cannot begin: for want of memory it has the same sentinel on every rank.
+func refusal(why error) []byte {
+	var f *backend.Fault
+	if !errors.As(why, &f) || f.Sentinel != backend.ErrAlloc {
+		return reply(why.Error())
+	}
+	b := reply(f.Text)
+	b[0] = 2
+	return b
+}
+
 // readReply reads rank 0's answer: the segment's descriptor or an error.
 func readReply(c *net.UnixConn, size int) (fd int, err error) {
 	b, oob := make([]byte, replySize), make([]byte, unix.CmsgSpace(4))
@@ -366,11 +377,14 @@ func readReply(c *net.UnixConn, size int) (fd int, err error) {
 	if b[0] == 1 && flags&unix.MSG_CTRUNC != 0 {
 		return -1, fmt.Errorf("no descriptor is left for the memory of the job; raise the limit (ulimit -n): %w", syscall.EMFILE)
 	}
-	if b[0] != 0 {
-		return -1, errors.New("rank 0 runs another version of cohort")
-	}
 	text, _, _ := strings.Cut(string(b[1:]), "\x00")
-	return -1, errors.New("rank 0 refused: " + text)
+	switch text = "rank 0 refused: " + text; b[0] {
+	case 0:
+		return -1, errors.New(text)
+	case 2:
+		return -1, &backend.Fault{Sentinel: backend.ErrAlloc, Text: text}
+	}
+	return -1, errors.New("rank 0 runs another version of cohort")
 }
 
 // expectAll reads one byte from every rank.

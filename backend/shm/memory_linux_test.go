@@ -2,6 +2,7 @@ package shm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // crowd is the number of ranks of a job whose memory does not fit into what "cramped" leaves: some
@@ -46,13 +49,15 @@ func init() {
 		c, err := Open(ctx, cfg)
 		if err == nil {
 			c.Close()
+		} else if errors.Is(err, backend.ErrAlloc) {
+			err = fmt.Errorf("as ErrAlloc: %w", err)
 		}
 		return err
 	}
 }
 
 // A job whose memory does not fit into a rank's address space does not begin: rank 0 says what it could
-// not have, and those who come hear it from rank 0.
+// not have, and those who come hear it from rank 0, as ErrAlloc too.
 func TestTooLittleMemory(t *testing.T) {
 	if size := newLayout(crowd).size; size < 120<<20 {
 		t.Fatalf("a job of %d ranks takes %d bytes: too few for this test", crowd, size)
@@ -71,7 +76,7 @@ func TestTooLittleMemory(t *testing.T) {
 	}
 	for r, cmd := range cmds {
 		err, text := cmd.Wait(), out[r].String()
-		for _, want := range []string{[]string{"cannot allocate", "rank 0 refused: "}[r], "cannot allocate memory", "ulimit -v"} {
+		for _, want := range []string{[]string{"as ErrAlloc: ", "as ErrAlloc: cannot allocate: rank 0 refused: "}[r], "cannot allocate memory", "ulimit -v"} {
 			if err == nil || !strings.Contains(text, want) {
 				t.Errorf("rank %d: %v: %s, want %q", r, err, text, want)
 			}
