@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 func TestAreaBetweenProcesses(t *testing.T) {
@@ -207,7 +209,7 @@ func TestPopulate(t *testing.T) {
 func TestPopulateFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip("no file system of limited size can be mounted here: ", err)
+		need.MissingRight(t, "no file system of limited size can be mounted here, which takes root: %v", err)
 	}
 	defer unix.Unmount(dir, 0)
 	if free, err := Space(dir); err != nil || free != 1<<20 {
