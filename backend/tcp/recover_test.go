@@ -134,19 +134,6 @@ func init() {
 		}
 		return nil
 	}
-	// All compute for longer than the heartbeat allows, on fewer processors than they are.
-	programs["computing"] = func(c backend.Comm) error {
-		x := 1.0
-		for begun := time.Now(); time.Since(begun) < 4*time.Second; {
-			for range 1 << 20 {
-				x = math.Sin(x)
-			}
-		}
-		if lost := c.(backend.Survivor).Lost(); lost != nil && x < 2 {
-			return fmt.Errorf("%v are lost", lost)
-		}
-		return rounds(c, 10)
-	}
 }
 
 func wants(err error, words ...string) error {
@@ -344,17 +331,6 @@ func TestStopped(t *testing.T) {
 		t.Run(env.name, func(t *testing.T) {
 			t.Parallel() // it is waiting
 			launch(t, "stopped", 3, slices.Concat(env.env, []string{"TCP_TEST_HEARTBEAT=2s"})...)
-		})
-	}
-}
-
-func TestComputing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes some seconds of all processors")
-	}
-	for _, env := range carriers[:2] {
-		t.Run(env.name, func(t *testing.T) {
-			launch(t, "computing", 5, slices.Concat(env.env, []string{"TCP_TEST_HEARTBEAT=2s", "GOMAXPROCS=1"})...)
 		})
 	}
 }

@@ -1,0 +1,73 @@
+//go:build linux || darwin
+
+package tcp
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+func init() {
+	// All compute for longer than the heartbeat allows, on fewer processors than they are, and then use each other, again
+	// and again.
+	programs["busy"] = func(c backend.Comm) error {
+		times, err := strconv.Atoi(os.Getenv("TCP_TEST_TIMES"))
+		if err != nil {
+			return err
+		}
+		each, err := time.ParseDuration(os.Getenv("TCP_TEST_EACH"))
+		if err != nil {
+			return err
+		}
+		x := 1.0
+		for i := range times {
+			for begun := time.Now(); time.Since(begun) < each; {
+				for range 1 << 20 {
+					x = math.Sin(x)
+				}
+			}
+			if lost := c.(backend.Survivor).Lost(); lost != nil && x < 2 {
+				e := c.(*comm).e
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				return fmt.Errorf("in round %d of %d %v are lost, the first because %v", i+1, times, lost, e.losses[lost[0]])
+			}
+			if err := rounds(c, 10); err != nil {
+				return fmt.Errorf("round %d of %d: %w", i+1, times, err)
+			}
+		}
+		return nil
+	}
+}
+
+// TestBusy has ranks compute on fewer processors than they are: none is lost. For as long as COHORT_BUSY says they are four
+// for each processor, and the limit is the default.
+func TestBusy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some seconds of all processors")
+	}
+	if text := os.Getenv("COHORT_BUSY"); text != "" {
+		long, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("COHORT_BUSY: %v", err)
+		}
+		const each = 4 * HeartbeatDefault
+		n, times := 4*runtime.NumCPU(), max(1, int(long/each))
+		launch(t, "busy", n, fmt.Sprintf("TCP_TEST_TIMES=%d", times), "TCP_TEST_EACH="+each.String(), "GOMAXPROCS=1")
+		t.Logf("%d ranks computed %d times for %v", n, times, each)
+		return
+	}
+	for _, env := range carriers[:2] {
+		t.Run(env.name, func(t *testing.T) {
+			launch(t, "busy", 5, slices.Concat(env.env, []string{"TCP_TEST_TIMES=1", "TCP_TEST_EACH=4s", "TCP_TEST_HEARTBEAT=2s", "GOMAXPROCS=1"})...)
+		})
+	}
+}
