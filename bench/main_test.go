@@ -9,7 +9,7 @@ import (
 
 // TestCohorts looks at the columns of cohort, and at what their programs are told.
 func TestCohorts(t *testing.T) {
-	t.Setenv("COHORT_TCP_SHM", "0")
+	t.Setenv("COHORT_TCP_SHM", "1")
 	for _, c := range []struct{ backend, over, names, program, env string }{
 		{"shm", "", "cohort", "tool bench --json --backend shm -n 2 --sizes 8 p2p", ""},
 		{"tcp", "", "sockets tcp", "tool bench --json --backend tcp -n 2 --sizes 8 p2p", "COHORT_TCP_SHM=0 COHORT_TCP_SHM=1"},
