@@ -60,6 +60,7 @@ type engine struct {
 	goners      []int            // have left, and the others are to be told
 	outcast     bool             // this rank is lost, for the others
 	life        life
+	ticked      time.Time // when the last tick was
 
 	fault  atomic.Pointer[backend.Fault] // all communicators have ended
 	spare  bool                          // every rank of this node has a core to itself
@@ -197,7 +198,7 @@ func newEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Du
 // startEngine is newEngine of a job of which some connections are made, and d makes the others.
 func startEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Duration, d *demand) (backend.Comm, error) {
 	e := &engine{
-		me: me, peers: peers, spare: spare, life: newLife(heartbeat), demand: d,
+		me: me, peers: peers, spare: spare, life: newLife(heartbeat), ticked: time.Now(), demand: d,
 		links:   make([]*link, len(peers)),
 		losses:  make([]*backend.Fault, len(peers)),
 		comms:   map[uint32]*comm{},

@@ -67,15 +67,30 @@ func TestLife(t *testing.T) {
 		for range c.e.life.beat {
 			c.e.beat()
 		}
-		var head [wire.HeaderSize]byte
-		other.SetReadDeadline(time.Now().Add(time.Minute))
-		if _, err := io.ReadFull(other, head[:]); err != nil {
-			t.Fatal(err)
-		}
-		var h wire.Header
-		if err := (&wire.Decoder{}).Decode(&h, &head); err != nil || h.Kind != wire.Heartbeat {
-			t.Errorf("a limit of %v: after %d ticks without a message there is %v, %v, want a heartbeat", limit, c.e.life.beat, h.Kind, err)
-		}
+		wantHeartbeat(t, limit, other)
+	}
+	// A rank that gets few of its ticks sends as many, with something said before the last tick too.
+	c, _, other := raw(t, time.Hour)
+	for _, spoke := range []bool{false, true} {
+		c.e.mu.Lock()
+		c.e.links[1].spoke = spoke
+		c.e.ticked = time.Now().Add(-time.Duration(c.e.life.beat+1) * c.e.life.every)
+		c.e.mu.Unlock()
+		c.e.beat()
+		wantHeartbeat(t, time.Hour, other)
+	}
+}
+
+func wantHeartbeat(t *testing.T, limit time.Duration, other net.Conn) {
+	t.Helper()
+	var head [wire.HeaderSize]byte
+	other.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := io.ReadFull(other, head[:]); err != nil {
+		t.Fatalf("a limit of %v: no heartbeat: %v", limit, err)
+	}
+	var h wire.Header
+	if err := (&wire.Decoder{}).Decode(&h, &head); h.Kind != wire.Heartbeat {
+		t.Errorf("a limit of %v: there is %v, %v, want a heartbeat", limit, h.Kind, err)
 	}
 }
 
