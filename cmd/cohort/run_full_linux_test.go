@@ -59,7 +59,8 @@ func TestRun_FullDiskOfAFailedJob(t *testing.T) {
 		t.Skipf("a file system in memory is needed: %v", err)
 	}
 	unshare, folder := ownMounts(t), t.TempDir()
-	const rank = `head -c 50000 /dev/zero > "$COHORT_FLIGHT_DIR/rank-000$COHORT_RANK.flight"; exit 3`
+	const rank = `head -c 50000 /dev/zero > "$COHORT_FLIGHT_DIR/rank-000$COHORT_RANK.flight"
+		until test "$(cat "$COHORT_FLIGHT_DIR"/rank-000[01].flight | wc -c)" = 100000; do sleep 0.01; done 2>/dev/null; exit 3`
 	cmd := cohortCommand(t, "run", "-n", "2", "--bind", "none", "--flight", filepath.Join(folder, "flight"), "sh", "-c", rank)
 	const script = `mount -t tmpfs -o size=64k none "$0" && mkdir "$0/flight" && echo old > "$0/flight/rank-0005.flight" || exit 99
 		"$@"; status=$?; ls -A "$0/flight"; exit $status`
