@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -43,7 +44,8 @@ func TestCanariesOfCollectives(t *testing.T) {
 					why = cmp.Or(why, fatal)
 				}
 				if calls == 0 && !t.Failed() {
-					t.Skipf("the library has ended all jobs before a rank's report: %s", why)
+					version, _ := exec.Command(launchers[library][0], "--version").CombinedOutput()
+					t.Skipf("%s has ended all jobs before a rank's report: %s\n%s", library, why, version)
 				}
 				t.Logf("%d calls of %d ranks", calls, n)
 			})

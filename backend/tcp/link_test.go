@@ -31,18 +31,8 @@ func (p *peerEnd) frame(h wire.Header, body []byte) {
 // single returns rank 0 of a job of 2, and the other's end of their connection.
 func single(t *testing.T) (*comm, *peerEnd) {
 	t.Helper()
-	a, b := pair(t)
-	fd, err := takeSocket(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := newEngine(0, []peer{{}, {pid: 7, host: "there", node: 1}},
-		[]conn{{fd: -1}, {fd: fd, enc: &wire.Encoder{}, dec: &wire.Decoder{}}}, false, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close(); w.Close() })
-	return w.(*comm), &peerEnd{Conn: b, t: t}
+	c, _, other := raw(t, 0)
+	return c, &peerEnd{Conn: other, t: t}
 }
 
 // arrive waits until n bytes are there to be read on a link, whose engine's lock is held.
