@@ -157,7 +157,7 @@ func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpo
 		if _, err := s.Write(s.proof[:]); err != nil {
 			return nil, s.broke(ctx, "sending the proof", err)
 		}
-		return s.finish(ctx, &h, true)
+		return s.finish(ctx, &h, true, nil)
 	})
 }
 
@@ -194,6 +194,12 @@ func withTLS(on bool) string {
 // Server makes a connection that this side accepted one of this job. Where that fails, c is closed,
 // and the error is a *Refusal, or says that ctx ended.
 func Server(ctx context.Context, c net.Conn, id *Identity) (*Conn, error) {
+	return serve(ctx, c, id, func() bool { return true })
+}
+
+// serve is Server of a connection that can be dropped for others meanwhile. keep is called when the other end has
+// proved who it is and before it is told that it is taken, and reports whether it is: from then on it stays.
+func serve(ctx context.Context, c net.Conn, id *Identity, keep func() bool) (*Conn, error) {
 	return run(ctx, c, id, func(s *shake) (*Conn, error) {
 		if err := s.expect(ctx, s.hello[:], helloMagic, "waiting for who it is"); err != nil {
 			if r, ok := err.(*Refusal); ok && r.Reason == WrongVersion {
@@ -235,7 +241,7 @@ func Server(ctx context.Context, c net.Conn, id *Identity) (*Conn, error) {
 		if want := s.keys.prove("client", s.hello[:], s.reply[:signedReply]); !hmac.Equal(s.proof[:], want[:]) {
 			return nil, s.refuse(WrongProof, "it says it is rank %d of this job, and does not have the secret, or repeats what a rank once said", h.from)
 		}
-		return s.finish(ctx, &h, false)
+		return s.finish(ctx, &h, false, keep)
 	})
 }
 
@@ -284,10 +290,10 @@ func (s *shake) expect(ctx context.Context, b []byte, magic [4]byte, during stri
 	return nil
 }
 
-// finish starts TLS, if there is to be any, and makes the connection. With TLS both sides prove once
-// more, now over a number that only the two ends of the TLS connection have (RFC 9266): who relayed
-// the first proofs and stands in the middle has two of them.
-func (s *shake) finish(ctx context.Context, h *hello, dialed bool) (*Conn, error) {
+// finish starts TLS, if there is to be any, ends the handshake with the server's word, and makes the
+// connection. With TLS the client proves once more, and the word is a proof too, over a number that only the two
+// ends of the TLS connection have (RFC 9266): who relayed the first proofs and stands in the middle has two of them.
+func (s *shake) finish(ctx context.Context, h *hello, dialed bool, keep func() bool) (*Conn, error) {
 	c := &Conn{Conn: s.Conn, Purpose: h.purpose, Lane: int(h.lane), Dialed: dialed, Rank: int(h.from)}
 	if dialed {
 		c.Rank = int(h.to)
@@ -309,6 +315,9 @@ func (s *shake) finish(ctx context.Context, h *hello, dialed bool) (*Conn, error
 		}
 		c.Conn = inner
 	}
+	if err := s.word(ctx, c, binding, keep); err != nil {
+		return nil, err
+	}
 	salt := slices.Concat(s.hello[:], s.reply[:], binding)
 	c.session = derive(s.keys.key[:], salt, "cohort tcp session", 32)
 	return c, nil
@@ -320,41 +329,61 @@ func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// bind proves the TLS connection, and returns its binding.
+// bind has the client prove that the TLS connection is its own, and returns its binding.
 func (s *shake) bind(ctx context.Context, c *tls.Conn, dialed bool) ([]byte, error) {
 	state := c.ConnectionState()
 	binding, err := state.ExportKeyingMaterial("EXPORTER-cohort-tcp", nil, 32)
 	if err != nil {
 		return nil, s.refuse(FailedTLS, "it gives no channel binding: %v", err)
 	}
-	mine := s.keys.prove("client in TLS", s.hello[:], s.reply[:], binding)
-	theirs := s.keys.prove("server in TLS", s.hello[:], s.reply[:], binding)
-	send := func() error {
-		if _, err := c.Write(mine[:]); err != nil {
-			return s.broke(ctx, "sending the proof in TLS", err)
+	proof := s.keys.prove("client in TLS", s.hello[:], s.reply[:], binding)
+	if dialed {
+		if _, err := c.Write(proof[:]); err != nil {
+			return nil, s.broke(ctx, "sending the proof in TLS", err)
+		}
+		return binding, nil
+	}
+	if _, err := io.ReadFull(c, s.proof[:]); err != nil {
+		return nil, s.alert(ctx, "waiting for the proof in TLS", err)
+	}
+	if !hmac.Equal(s.proof[:], proof[:]) {
+		return nil, s.refuse(WrongProof, "the TLS connection is not the one it has: somebody stands between")
+	}
+	return binding, nil
+}
+
+// word is the last message, of the server: it has taken the connection, and drops it for no others. A client
+// without it would take one for made that the server has closed.
+func (s *shake) word(ctx context.Context, c *Conn, binding []byte, keep func() bool) error {
+	word := s.keys.prove("server takes it", s.hello[:], s.reply[:], binding)
+	if !c.Dialed {
+		if !keep() {
+			return net.ErrClosed
+		}
+		if _, err := c.Write(word[:]); err != nil {
+			return s.broke(ctx, fmt.Sprintf("telling rank %d that it is taken", c.Rank), err)
 		}
 		return nil
 	}
-	if dialed {
-		if err := send(); err != nil {
-			return nil, err
-		}
-	} else {
-		mine, theirs = theirs, mine
+	during := "waiting to be taken; it may have dropped this connection for others"
+	if binding != nil {
+		// A client whose certificate is refused learns of it only here: TLS 1.3 has told it before that
+		// all is well.
+		during += ", or have refused this side's certificate"
 	}
-	// A client whose certificate is refused learns of it only here: TLS 1.3 has told it before that
-	// all is well.
 	if _, err := io.ReadFull(c, s.proof[:]); err != nil {
-		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
-			return nil, &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: "it refuses this side's certificate", Err: err}
-		}
-		return nil, s.broke(ctx, "waiting for the proof in TLS; it may have refused this side's certificate", err)
+		return s.alert(ctx, during, err)
 	}
-	if !hmac.Equal(s.proof[:], theirs[:]) {
-		return nil, s.refuse(WrongProof, "the TLS connection is not the one it has: somebody stands between")
+	if !hmac.Equal(s.proof[:], word[:]) {
+		return s.refuse(WrongProof, "its last word is not of this connection: somebody stands between")
 	}
-	if !dialed {
-		return binding, send()
+	return nil
+}
+
+// alert makes the error of a read that failed, which may have been of TLS.
+func (s *shake) alert(ctx context.Context, during string, err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: "it refuses this side's certificate", Err: err}
 	}
-	return binding, nil
+	return s.broke(ctx, during, err)
 }

@@ -130,7 +130,7 @@ func TestTranscript(t *testing.T) {
 		_, err := Server(context.Background(), b, identity(2))
 		result <- err
 	}()
-	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 2, 0, 2, 7}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
+	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 3, 0, 2, 7}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
 	if _, err := a.Write(hello); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestTranscript(t *testing.T) {
 	if _, err := io.ReadFull(a, reply); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 2, 0, 0, 0}) {
+	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 3, 0, 0, 0}) {
 		t.Errorf("the reply begins with % x", reply[:8])
 	}
 	if want := mac(key, []byte("server\x00"), job[:], hello, reply[:24])[:24]; !bytes.Equal(reply[24:], want) {
@@ -146,6 +146,13 @@ func TestTranscript(t *testing.T) {
 	}
 	if _, err := a.Write(mac(key, []byte("client\x00"), job[:], hello, reply[:24])[:24]); err != nil {
 		t.Fatal(err)
+	}
+	word := make([]byte, 24)
+	if _, err := io.ReadFull(a, word); err != nil {
+		t.Fatal(err)
+	}
+	if want := mac(key, []byte("server takes it\x00"), job[:], hello, reply)[:24]; !bytes.Equal(word, want) {
+		t.Errorf("the server's last word is % x, want % x", word, want)
 	}
 	if err := <-result; err != nil {
 		t.Error(err)

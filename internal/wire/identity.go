@@ -9,7 +9,7 @@ import (
 )
 
 // Version is that of the handshake, the meeting, and the frames. Peers of another are refused.
-const Version uint16 = 2
+const Version uint16 = 3
 
 // MaxRanks is the largest number of ranks of a job.
 const MaxRanks = 1 << 16

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -315,18 +316,9 @@ func (l *Listener) meet(s *stranger) {
 		id = l.begun
 	default:
 	}
-	conn, err := Server(l.ctx, s.conn, id)
+	conn, err := serve(l.ctx, s.conn, id, func() bool { return l.keep(s) })
+	l.keep(s)
 	l.mu.Lock()
-	for i, p := range l.pending {
-		if p == s {
-			l.pending = append(l.pending[:i], l.pending[i+1:]...)
-			break
-		}
-	}
-	if err == nil && s.dropped { // as it got done
-		conn.Close()
-		err = net.ErrClosed
-	}
 	if err != nil && l.ctx.Err() == nil {
 		refusal, ok := errors.AsType[*Refusal](err)
 		if !ok {
@@ -354,6 +346,16 @@ func (l *Listener) meet(s *stranger) {
 	case <-l.ctx.Done():
 		conn.Close()
 	}
+}
+
+// keep has a stranger not be dropped any more, and reports whether it has not been already.
+func (l *Listener) keep(s *stranger) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.pending, s); i >= 0 {
+		l.pending = slices.Delete(l.pending, i, i+1)
+	}
+	return !s.dropped
 }
 
 // endMeeting turns away who comes to meet from now on.
