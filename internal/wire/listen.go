@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// defaultPending is how many connections may be at their handshake at once: enough for a job
-	// that starts, and little memory (some kilobytes each).
-	defaultPending = 256
+	// As many connections as the job has ranks may be at their handshake at once, within these bounds: all may come
+	// when it starts. Each takes some kilobytes.
+	leastPending = 256
+	mostPending  = 4096
 	// grace is how long a handshake is left alone when others wait: between two ranks it takes a
 	// millisecond. Who is as slow as that and no stranger will try again.
 	grace = 50 * time.Millisecond
@@ -31,7 +32,7 @@ type ListenConfig struct {
 	Addrs    []netip.Addr // one socket each
 	PortMin  int          // the first port that may be used; 0 for any free one
 	PortMax  int          // the last; 0 for PortMin
-	Pending  int          // how many strangers at once; 0 for 256
+	Pending  int          // how many strangers at once; 0 for as many as the job has ranks, 256 to 4096
 	Identity *Identity    // of this process
 }
 
@@ -83,7 +84,7 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 		return nil, errors.New("listening: no address is given")
 	}
 	if cfg.Pending == 0 {
-		cfg.Pending = defaultPending
+		cfg.Pending = min(max(cfg.Identity.Size, leastPending), mostPending)
 	}
 	l := &Listener{id: cfg.Identity, failed: make(chan error, 1), slots: make(chan struct{}, max(cfg.Pending, 1)), met: make(chan struct{})}
 	begun := *cfg.Identity
