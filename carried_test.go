@@ -110,6 +110,7 @@ func TestSettleEach(t *testing.T) {
 		"Size":        {"COHORT_SIZE=5", 5, 7},
 		"Job":         {"COHORT_JOB=j", "j", "k"},
 		"Coordinator": {"COHORT_TCP_COORDINATOR=a:1", "a:1", "b:2"},
+		"JoinTimeout": {"COHORT_JOIN_TIMEOUT=5m", 5 * time.Minute, time.Hour},
 		"Interface":   {"COHORT_TCP_IFACE=eth7", "eth7", "any"},
 		"Ports":       {"COHORT_TCP_PORTS=20000-20100", "20000-20100", "1-2"},
 		"Connect":     {"COHORT_TCP_CONNECT=demand", "demand", "start"},

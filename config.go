@@ -86,6 +86,10 @@ type Config struct {
 	// ranks.
 	Heartbeat time.Duration
 
+	// JoinTimeout is how long the ranks of the shm and tcp backends wait for each other in Init
+	// (COHORT_JOIN_TIMEOUT, a Go duration); 0 is 60 s. The first rank whose time is up ends it for all.
+	JoinTimeout time.Duration
+
 	// Check makes the mpi backend find mismatched collectives (COHORT_CHECK=1).
 	// The built-in backends always do.
 	Check bool
@@ -160,6 +164,21 @@ func (e environment) flag(field *bool, name string) error {
 	return nil
 }
 
+// duration sets a field that is not set to what a variable says, and checks it.
+func (e environment) duration(field *time.Duration, name string) error {
+	if v := e.get(name); *field == 0 && v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 {
+			return initFault("%s is %q: want a duration such as 30s or 5m", name, v)
+		}
+		*field = d
+	}
+	if *field < 0 {
+		return initFault("%s is %v: want 0 or more", name, *field)
+	}
+	return nil
+}
+
 // settle fills in from the environment what cfg leaves open.
 func settle(cfg *Config, env environment) (settings, error) {
 	var s settings
@@ -193,12 +212,11 @@ func settle(cfg *Config, env environment) (settings, error) {
 	default:
 		return s, initFault("COHORT_COLLECTIVES is %q: allowed are native and schedule", s.Collectives)
 	}
-	if v := env.get("COHORT_TIMEOUT"); s.Timeout == 0 && v != "" {
-		d, err := time.ParseDuration(v)
-		if err != nil || d < 0 {
-			return s, initFault("COHORT_TIMEOUT is %q: want a duration such as 30s or 5m", v)
-		}
-		s.Timeout = d
+	if err := env.duration(&s.Timeout, "COHORT_TIMEOUT"); err != nil {
+		return s, err
+	}
+	if err := env.duration(&s.JoinTimeout, "COHORT_JOIN_TIMEOUT"); err != nil {
+		return s, err
 	}
 	if err := env.flag(&s.Checksum, "COHORT_TCP_CHECKSUM"); err != nil {
 		return s, err
@@ -214,9 +232,6 @@ func settle(cfg *Config, env environment) (settings, error) {
 		s.Sockets = true
 	default:
 		return s, initFault("COHORT_TCP_SHM is %q: allowed are 0 and 1", v)
-	}
-	if s.Timeout < 0 {
-		return s, initFault("the timeout is %v: want 0 or more", s.Timeout)
 	}
 	if err := s.settleHeartbeat(env.get("COHORT_HEARTBEAT")); err != nil {
 		return s, err

@@ -14,5 +14,5 @@ func openShm(ctx context.Context, s settings) (backend.Comm, error) {
 }
 
 func shmConfig(s settings) shm.Config {
-	return shm.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat}
+	return shm.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout}
 }

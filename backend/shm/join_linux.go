@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -33,7 +34,7 @@ const (
 	greeting  = "cohort-shm-1\n"
 	helloSize = 32
 	replySize = 512
-	joinLimit = 60 * time.Second
+	joinLimit = 60 * time.Second // where Config.JoinTimeout is 0
 	// refuseLimit is for the ranks to come and be told that there will be no job.
 	refuseLimit = 2 * time.Second
 )
@@ -44,7 +45,7 @@ func address(job string) string {
 }
 
 func join(ctx context.Context, cfg Config) (*shmem.Segment, error) {
-	ctx, cancel := context.WithTimeout(ctx, joinLimit)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinLimit))
 	defer cancel()
 	if cfg.Size == 1 {
 		seg, _, err := create(cfg)

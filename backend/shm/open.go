@@ -23,10 +23,13 @@ type Config struct {
 	// there, before it is lost: 0 is 10 s, below 0 means that silence says
 	// nothing, and less than 100 ms is taken as 100 ms.
 	Heartbeat time.Duration
+
+	// JoinTimeout is how long the ranks wait for each other at the start; 0 is 60 s.
+	JoinTimeout time.Duration
 }
 
 // Open joins the job: it returns when all ranks have joined, or with ErrInit
-// that says which are missing when ctx ends or 60 s have passed.
+// that says which are missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case !shmem.Supported:

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -33,6 +34,9 @@ type Config struct {
 	// Heartbeat is how long another rank may be silent before it is taken for lost: 0 is 10 s, below
 	// 0 is for ever. It is the same on all ranks.
 	Heartbeat time.Duration
+
+	// JoinTimeout is how long the ranks wait for each other at the start; 0 is 60 s.
+	JoinTimeout time.Duration
 
 	// Checksum has this rank send a checksum with all data; who receives them checks it.
 	Checksum bool
@@ -73,11 +77,11 @@ func (cfg *Config) onDemand() bool {
 	return cfg.Connect == ConnectDemand || cfg.Connect == "" && cfg.Size > startMost
 }
 
-// joinFor is how long ranks wait for each other, if ctx has no earlier end.
-const joinFor = 60 * time.Second
+// joinTimeout is Config.JoinTimeout where that is 0.
+const joinTimeout = 60 * time.Second
 
 // Open joins the job: it returns when all ranks are connected, to each other or to rank 0, or with an error that says which are
-// missing when ctx ends or 60 s have passed.
+// missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case !supported:
@@ -97,7 +101,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	case cfg.SecretFile == "":
 		return nil, initFault("backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
 	}
-	ctx, cancel := context.WithTimeout(ctx, joinFor)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinTimeout))
 	defer cancel()
 	e, err := join(ctx, cfg)
 	if err != nil {

@@ -64,3 +64,23 @@ func TestOpenLoss(t *testing.T) {
 		}
 	}
 }
+
+// TestJoinTimeout has a rank wait for one that does not come, for as long as it was told to.
+func TestJoinTimeout(t *testing.T) {
+	path := t.TempDir() + "/secret"
+	if err := wire.NewSecret().WriteFile(path); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.Addr().String()
+	free.Close()
+	_, err = Open(ctx, Config{Size: 2, Job: "job", SecretFile: path, Coordinator: at, JoinTimeout: 200 * time.Millisecond})
+	if !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "1 of 2 ranks did not come within 2") || !strings.HasSuffix(err.Error(), "ms: 1") || ctx.Err() != nil {
+		t.Error(err)
+	}
+}
