@@ -50,6 +50,7 @@ const (
 	attemptPause = 20 * time.Millisecond // between two, at first
 	attemptRest  = 500 * time.Millisecond
 	attemptsMost = 20 // connections with a rank that end before they are taken, one after the other
+	refusalCosts = 7  // of these, one that is refused for good: a byte that the network changes can look like that
 	comeTicks    = 3  // ticks in which others are to come to the hub before it knocks at their doors
 
 	// reachLeast is the shortest time in which a rank that is asked may answer: at each end, goroutines have to
@@ -169,7 +170,12 @@ func (d *demand) asked(l *link, err error) (over bool) {
 		return true
 	}
 	l.why = err
-	if wire.NobodyListens(err) && e.judges(l.peer) {
+	lost := wire.NobodyListens(err) && e.judges(l.peer)
+	if wire.Refused(err) {
+		l.failed += refusalCosts
+		lost = lost || l.failed > attemptsMost
+	}
+	if lost {
 		e.suspect(l.peer, "rank %d (%v) is not reached: %v", l.peer, e.peers[l.peer], err)
 		e.settle()
 		l.asking = false

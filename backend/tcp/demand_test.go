@@ -302,6 +302,19 @@ func TestDemandLoss(t *testing.T) {
 	}
 }
 
+// TestDemandRefused has a rank refuse a connection for good, as one whose certificate is no more valid does: who
+// wants it hears why, without heartbeats and deadlines too.
+func TestDemandRefused(t *testing.T) {
+	ranks := onDemand(t, 3, func(cfg *Config) { cfg.Heartbeat = -1 })
+	other := *ranks[2].e.demand.c.id
+	other.Secret = wire.NewSecret()
+	ranks[2].e.demand.c.id = &other
+	q := new(backend.Request)
+	q.Begin()
+	ranks[2].Isend(q, make([]byte, 1<<20), 1, 9, backend.Standard)
+	isLost(t, "a send to a rank that refuses the connection", await(t, ranks[2], q), "rank 1 ", "is not reached", "does not have its secret")
+}
+
 // TestDemandLeave checks that a rank which has left in good order is no loss, for those without a
 // connection to it too, and when the hub leaves after it, or first.
 func TestDemandLeave(t *testing.T) {

@@ -69,7 +69,7 @@ func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error)
 		}
 		return err
 	}
-	err := c.send(connected, nil, time.Now().Add(tellTimeout))
+	err := c.send(connected, nil, time.Now().Add(tableTimeout)) // not to be missed by who gets no turn for a second
 	if err == nil {
 		select {
 		case err = <-heard:
@@ -184,7 +184,9 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 	}
 	for _, c := range conns {
 		if c != nil {
-			_ = c.send(connected, nil, time.Now().Add(tellTimeout)) // one that is gone its peers find gone
+			if err := c.send(connected, nil, time.Now().Add(tableTimeout)); err != nil {
+				c.Close() // so that it does not wait for that; one that is gone its peers find gone
+			}
 		}
 	}
 	return nil

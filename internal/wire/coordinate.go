@@ -231,7 +231,7 @@ func (g *gathering) take(e event) {
 		g.fault = fault(backend.ErrInit, "two processes say they are rank %d: %v and %v", r, &g.members[r], &m)
 		g.refuse(e.conn, g.fault)
 	default:
-		if err := e.conn.send(joined, nil, time.Now().Add(tellTimeout)); err != nil {
+		if err := e.conn.send(joined, nil, time.Now().Add(joinTimeout)); err != nil {
 			e.conn.Close() // it has seen no answer, and comes again if it can
 			return
 		}

@@ -2,11 +2,14 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestCutOff has the first of two connections end when who dials has said all that it has to say, or as TLS begins, as
@@ -49,20 +52,21 @@ func cutOffOnce(t *testing.T, from, to *Identity) {
 		}
 	})
 	ctx, cancel := context.WithCancel(limit(t))
-	all.Go(func() {
-		if w, err := l.Accept(ctx, Peer); err == nil {
-			w.Close()
-		}
-	})
 	c, err := Dial(ctx, from, []netip.AddrPort{front.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer, 0)
 	if err != nil {
-		t.Errorf("the second connection is not made: %v", err)
-	} else {
-		c.Close()
+		t.Fatalf("the second connection is not made: %v", err)
 	}
+	w, err := l.Accept(ctx, Peer)
+	if err != nil {
+		t.Fatalf("the second connection has not come: %v", err)
+	}
+	talk(t, c, w)
+	c.Close()
+	w.Close()
 	cancel()
 	front.Close()
 	all.Wait()
+	refusedAtLeast(t, l, 1)
 	for _, r := range l.Refused() {
 		if r.Reason != Silent || r.Number != 1 {
 			t.Errorf("refused: %d × %v, want one that was closed early", r.Number, r.Reason)
@@ -113,4 +117,95 @@ func TestKeep(t *testing.T) {
 	if l.keep(second) {
 		t.Error("a connection that was dropped is kept")
 	}
+}
+
+// before is a connection that does something before the second message of who dials, its proof, goes out.
+type before struct {
+	net.Conn
+	said int
+	do   func()
+}
+
+func (c *before) Write(b []byte) (int, error) {
+	if c.said++; c.said == 2 {
+		c.do()
+	}
+	return c.Conn.Write(b)
+}
+
+// TestDroppedAsDone has a listener drop a stranger as its handshake gets done: it is not told that it is taken.
+func TestDroppedAsDone(t *testing.T) {
+	l := listen(t, identity(2), 0)
+	c := &before{Conn: knock(t, l)}
+	c.do = func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if len(l.pending) != 1 {
+			t.Errorf("%d strangers, want 1", len(l.pending))
+			return
+		}
+		l.pending[0].dropped = true // and not closed yet
+	}
+	_, err := Client(t.Context(), c, identity(1), 2, Peer, 0)
+	reason(t, err, Silent, "waiting to be taken; it may have dropped this connection for others")
+	refusedAtLeast(t, l, 1)
+	if r := l.Refused(); r[0].Reason != Crowded {
+		t.Errorf("refused for %v", r[0].Reason)
+	}
+}
+
+// TestWordLate has the word come after the time of who accepts would be over, and after that of who dials while that
+// one did not get its turn.
+func TestWordLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, wait := range []time.Duration{0, HandshakeTimeout + time.Second, wordTimeout - time.Second} {
+			a, b := net.Pipe()
+			done := make(chan error, 1)
+			go func() {
+				_, err := serve(t.Context(), b, identity(2), func() bool {
+					b.SetDeadline(time.Time{}) // so that it can be as late as on a slow network
+					time.Sleep(wait)
+					return true
+				})
+				done <- err
+			}()
+			_, err := Client(t.Context(), a, identity(1), 2, Peer, 0)
+			if err := errors.Join(err, <-done); err != nil {
+				t.Errorf("after %v: %v", wait, err)
+			}
+			a.Close()
+			b.Close()
+		}
+	})
+	a, b := sockets(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := Server(t.Context(), b, identity(2))
+		done <- err
+	}()
+	c := &starving{Conn: a, served: done}
+	if _, err := Client(t.Context(), c, identity(1), 2, Peer, 0); err != nil || !c.starved {
+		t.Errorf("%v, without its turn: %v", err, c.starved)
+	}
+}
+
+// starving is a connection whose owner gets no turn between the proof and the end of its time.
+type starving struct {
+	net.Conn
+	served  chan error
+	read    int
+	starved bool
+}
+
+func (c *starving) Read(b []byte) (int, error) {
+	if c.read >= replySize && !c.starved {
+		c.starved = true
+		if err := <-c.served; err != nil {
+			return 0, err
+		}
+		c.SetReadDeadline(time.Unix(1, 0)) // over, and the word is there
+	}
+	n, err := c.Conn.Read(b)
+	c.read += n
+	return n, err
 }

@@ -108,6 +108,8 @@ func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error)
 		}
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
 			again = again || !refusal.lasting()
+		} else if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			again = true // run bounds that
 		} else if op, ok := errors.AsType[net.Error](err); ok {
 			again = again || d.patient || op.Timeout()
 		}
@@ -141,6 +143,12 @@ func rest(ctx context.Context, d time.Duration) {
 	case <-wait.C:
 	case <-ctx.Done():
 	}
+}
+
+// Refused reports whether an error of Dial says that every address refuses the connection, and will another time.
+func Refused(err error) bool {
+	r, ok := errors.AsType[*Refusal](err)
+	return ok && r.lasting() // else Dial had gone on
 }
 
 // NobodyListens reports whether an error of Dial says that at every address there is a machine that

@@ -19,6 +19,13 @@ import (
 // HandshakeTimeout is how long all of a handshake may take, TLS included.
 const HandshakeTimeout = 5 * time.Second
 
+// wordTimeout is how long who dials waits, after the answer, to be taken: longer than the other end has, so that
+// of the two that one decides. What it says may be on its way for as long as the rest.
+const wordTimeout = 2 * HandshakeTimeout
+
+// lastLook is how long a read may take that comes after its time, for what is there already.
+const lastLook = 100 * time.Millisecond
+
 // A Conn is a connection whose other end has proved which rank it is.
 type Conn struct {
 	net.Conn // a *net.TCPConn where it was one, a *tls.Conn over it with TLS
@@ -152,6 +159,12 @@ func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpo
 		}
 		if err := s.accepts(to); err != nil {
 			return nil, err
+		}
+		if err := s.SetDeadline(time.Now().Add(wordTimeout)); err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil { // the deadline was that of its end
+			return nil, s.broke(ctx, "sending the proof", ctx.Err())
 		}
 		s.proof = s.keys.prove("client", s.hello[:], s.reply[:signedReply])
 		if _, err := s.Write(s.proof[:]); err != nil {
@@ -338,10 +351,10 @@ func (s *shake) bind(ctx context.Context, c *tls.Conn, dialed bool) ([]byte, err
 	}
 	proof := s.keys.prove("client in TLS", s.hello[:], s.reply[:], binding)
 	if dialed {
-		if _, err := c.Write(proof[:]); err != nil {
+		if _, err := c.Write(proof[:]); err != nil && (ctx.Err() != nil || timedOut(err)) {
 			return nil, s.broke(ctx, "sending the proof in TLS", err)
 		}
-		return binding, nil
+		return binding, nil // if it has closed its end, what it has said of that is there to be read
 	}
 	if _, err := io.ReadFull(c, s.proof[:]); err != nil {
 		return nil, s.alert(ctx, "waiting for the proof in TLS", err)
@@ -365,13 +378,24 @@ func (s *shake) word(ctx context.Context, c *Conn, binding []byte, keep func() b
 		}
 		return nil
 	}
-	during := "waiting to be taken; it may have dropped this connection for others"
-	if binding != nil {
-		// A client whose certificate is refused learns of it only here: TLS 1.3 has told it before that
-		// all is well.
-		during += ", or have refused this side's certificate"
+	n, err := io.ReadFull(c, s.proof[:])
+	if err != nil && timedOut(err) && ctx.Err() == nil {
+		// A deadline ends a read before it has looked at what is there, and this process may not have had its turn.
+		if err = s.SetReadDeadline(time.Now().Add(lastLook)); err == nil && ctx.Err() == nil {
+			_, err = io.ReadFull(c, s.proof[n:])
+		}
 	}
-	if _, err := io.ReadFull(c, s.proof[:]); err != nil {
+	if err != nil {
+		during := "waiting to be taken"
+		switch {
+		case !cutOff(err):
+		case binding == nil:
+			during += "; it may have dropped this connection for others"
+		default:
+			// A client whose certificate is refused learns of it only here: TLS 1.3 has told it before that
+			// all is well.
+			during += "; it may have dropped this connection for others, or have refused this side's certificate"
+		}
 		return s.alert(ctx, during, err)
 	}
 	if !hmac.Equal(s.proof[:], word[:]) {
@@ -380,10 +404,10 @@ func (s *shake) word(ctx context.Context, c *Conn, binding []byte, keep func() b
 	return nil
 }
 
-// alert makes the error of a read that failed, which may have been of TLS.
+// alert makes the error of a read that failed, which TLS at the other end may have said.
 func (s *shake) alert(ctx context.Context, during string, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
-		return &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: "it refuses this side's certificate", Err: err}
+		return &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: "it ended TLS, and may have refused this side's certificate", Err: err}
 	}
 	return s.broke(ctx, during, err)
 }

@@ -79,8 +79,8 @@ func derive(secret, salt []byte, label string, n int) []byte {
 // left out. These are three quarters.
 const proofSize = 24
 
-// prove signs a transcript, as one side of the handshake. Every part has a fixed length, so that no
-// two transcripts read the same.
+// prove signs a transcript, as one side of the handshake. Every part has a fixed length, but for a last one that
+// is empty without TLS, which the hello says, so that no two transcripts read the same.
 func (k *keys) prove(label string, parts ...[]byte) (proof [proofSize]byte) {
 	mac := hmac.New(sha256.New, k.key[:])
 	mac.Write([]byte(label))

@@ -19,7 +19,7 @@ const (
 	// As many connections as the job has ranks may be at their handshake at once, within these bounds: all may come
 	// when it starts. Each takes some kilobytes.
 	leastPending = 256
-	mostPending  = 4096
+	mostPending  = 1024
 	// grace is how long a handshake is left alone when others wait: between two ranks it takes a
 	// millisecond. Who is as slow as that and no stranger will try again.
 	grace = 50 * time.Millisecond
@@ -32,7 +32,7 @@ type ListenConfig struct {
 	Addrs    []netip.Addr // one socket each
 	PortMin  int          // the first port that may be used; 0 for any free one
 	PortMax  int          // the last; 0 for PortMin
-	Pending  int          // how many strangers at once; 0 for as many as the job has ranks, 256 to 4096
+	Pending  int          // how many strangers at once; 0 for as many as the job has ranks, 256 to 1024
 	Identity *Identity    // of this process
 }
 

@@ -375,7 +375,7 @@ func TestSix(t *testing.T) {
 
 // TestPlaces checks how many strangers a listener of a job has room for.
 func TestPlaces(t *testing.T) {
-	for size, want := range map[int]int{4: 256, 1000: 1000, MaxRanks: 4096} {
+	for size, want := range map[int]int{4: 256, 1000: 1000, MaxRanks: 1024} {
 		id := identity(2)
 		id.Size = size
 		if l := listen(t, id, 0); cap(l.slots) != want {

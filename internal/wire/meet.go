@@ -105,8 +105,8 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 		if in || ctx.Err() != nil {
 			return nil, nil, err
 		}
-		// The coordinator has this connection and has not taken this rank in: the meeting may have ended meanwhile,
-		// which the next attempt hears.
+		// The coordinator has this connection and has not taken this rank in: this one was too slow, or the meeting
+		// has ended meanwhile, which the next attempt hears.
 		rest(ctx, firstPause+rand.N(longestPause/4))
 	}
 }
