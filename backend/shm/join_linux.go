@@ -302,7 +302,7 @@ func readHello(ctx context.Context, c *net.UnixConn, cfg Config) (rank, pid int,
 	if _, err := io.ReadFull(c, hello); err != nil {
 		return 0, 0, err
 	}
-	if string(hello[:len(greeting)]) != greeting {
+	if string(hello[:len(greeting)]) != greeting || [3]byte(hello[len(greeting):16]) != [3]byte{} {
 		return 0, 0, errors.New("not a rank of this version of cohort")
 	}
 	r, size := binary.LittleEndian.Uint32(hello[16:]), binary.LittleEndian.Uint32(hello[20:])
