@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 			mem[i] = 1
 		}
 		os.Exit(0)
+	case "end":
+		os.Exit(0)
 	case "sleep":
 		time.Sleep(time.Minute)
 	}

@@ -15,7 +15,8 @@ type Watch struct {
 }
 
 // NewWatch starts watching: ended is called once with the id of each process
-// that ends, from one goroutine. A process that has ended already is reported too.
+// that ends, from one goroutine. A process that has ended already is reported too,
+// but where there is an error nothing is.
 func NewWatch(pids map[int]int, ended func(id int)) (*Watch, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -29,11 +30,12 @@ func NewWatch(pids map[int]int, ended func(id int)) (*Watch, error) {
 		unix.Close(epfd)
 		return nil, err
 	}
+	var over []int // of those that have ended
 	for id, pid := range pids {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			if err == unix.ESRCH {
-				go ended(id)
+				over = append(over, id)
 				continue
 			}
 			return fail(fmt.Errorf("watching process %d (pidfd_open): %w", pid, err))
@@ -48,12 +50,16 @@ func NewWatch(pids map[int]int, ended func(id int)) (*Watch, error) {
 		return fail(err)
 	}
 	w.ep = os.NewFile(uintptr(epfd), "watch") // in Go's poller: waiting costs no thread
-	go w.run(ended)
+	go w.run(over, ended)
 	return w, nil
 }
 
-func (w *Watch) run(ended func(int)) {
+// run reports those that have ended already, and then the others.
+func (w *Watch) run(over []int, ended func(int)) {
 	defer close(w.done)
+	for _, id := range over {
+		ended(id)
+	}
 	conn, err := w.ep.SyscallConn()
 	if err != nil {
 		return

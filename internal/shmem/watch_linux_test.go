@@ -1,0 +1,94 @@
+package shmem
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// over returns the number of a process that has ended.
+func over(t *testing.T) int {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "SHMEM_TEST=end")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// A watch that cannot be had reports nothing: what it would be reported to may be no more.
+func TestWatchFails(t *testing.T) {
+	pids := map[int]int{0: over(t)}
+	for id := 1; id < 8; id++ {
+		pids[id] = os.Getpid()
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	room, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3) // the lowest free number
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(room)
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(room + 3), Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	var reports atomic.Int32
+	for range 200 { // the processes come in any order
+		if w, err := NewWatch(pids, func(int) { reports.Add(1) }); err == nil {
+			w.Close()
+			t.Fatal("seven processes are watched with three descriptors")
+		}
+		runtime.Gosched()
+	}
+	if n := reports.Load(); n != 0 {
+		t.Errorf("%d ends reported by watches that were never made", n)
+	}
+}
+
+// Who has ended before is reported as the others are: by one goroutine, and not after Close.
+func TestWatchEnded(t *testing.T) {
+	pids := map[int]int{}
+	pid := over(t)
+	for id := range 20 {
+		pids[id] = pid
+	}
+	for range 50 {
+		var inside, most, late atomic.Int32
+		var closed atomic.Bool
+		seen := make(chan int, len(pids))
+		w, err := NewWatch(pids, func(id int) {
+			if closed.Load() {
+				late.Add(1)
+			}
+			if n := inside.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			runtime.Gosched()
+			inside.Add(-1)
+			seen <- id
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[int]bool{<-seen: true}
+		w.Close()
+		closed.Store(true)
+		runtime.Gosched()
+		if most.Load() > 1 || late.Load() > 0 {
+			t.Fatalf("%d reports at the same time, %d after Close", most.Load(), late.Load())
+		}
+		for len(seen) > 0 {
+			got[<-seen] = true
+		}
+		if len(got) != len(pids) {
+			t.Fatalf("%d of %d ends reported", len(got), len(pids))
+		}
+	}
+}
