@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -67,6 +69,121 @@ func TestFetchEnds(t *testing.T) {
 	cancel(why)
 	if _, err := Fetch(ctx, name); !errors.Is(err, why) {
 		t.Errorf("got %v, want %v", err, why)
+	}
+}
+
+// The others of a job ask at the same time, and are more than there is room for.
+func TestFetchCrowded(t *testing.T) {
+	a, fd, err := CreateArea("test", 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	defer unix.Close(fd)
+	name := fmt.Sprintf("@cohort-test/crowd/%d", os.Getpid())
+	ln, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Bind(ln, &unix.SockaddrUnix{Name: name}), unix.Listen(ln, 0)); err != nil {
+		t.Fatal(err)
+	}
+	full := func() bool {
+		c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(c) })
+		return unix.Connect(c, &unix.SockaddrUnix{Name: name}) == unix.EAGAIN
+	}
+	for !full() {
+	}
+	const ranks = 5
+	ctx, cancel := context.WithCancelCause(context.Background())
+	fetched := make(chan error, ranks)
+	for range ranks {
+		go func() {
+			got, err := Fetch(ctx, name)
+			if err == nil {
+				unix.Close(got)
+			}
+			fetched <- err
+		}()
+	}
+	select {
+	case err := <-fetched:
+		t.Errorf("with no room to ask: %v", err)
+		fetched <- err
+	case <-time.After(50 * time.Millisecond): // it has time to give up, and takes none
+	}
+	why := errors.New("enough")
+	cancel(why)
+	for range ranks {
+		if err := <-fetched; !errors.Is(err, why) {
+			t.Errorf("ended: %v, want %v", err, why)
+		}
+	}
+	for range ranks {
+		go func() {
+			got, err := Fetch(context.Background(), name)
+			if err == nil {
+				unix.Close(got)
+			}
+			fetched <- err
+		}()
+	}
+	f := os.NewFile(uintptr(ln), "listener")
+	l, err := net.FileListener(f)
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &Offer{Name: name, ln: l.(*net.UnixListener), done: make(chan struct{})}
+	go o.serve(fd, 100)
+	for range ranks {
+		if err := <-fetched; err != nil {
+			t.Error("once there is room:", err)
+		}
+	}
+	o.Close()
+}
+
+// A descriptor that comes and cannot be had is no offer withdrawn.
+func TestFetchNoDescriptor(t *testing.T) {
+	a, fd, err := CreateArea("test", 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	defer unix.Close(fd)
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("@cohort-test/none/%d", os.Getpid())
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	fetched := make(chan error, 1)
+	go func() {
+		_, err := Fetch(context.Background(), name)
+		fetched <- err
+	}()
+	c, err := ln.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = c.WriteMsgUnix([]byte{1}, unix.UnixRights(fd), nil)
+	got := <-fetched
+	unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
+	if err != nil || !errors.Is(got, unix.EMFILE) || !strings.Contains(got.Error(), "ulimit -n") {
+		t.Errorf("with no descriptor left: %v (sent: %v), want what limit to raise", got, err)
 	}
 }
 

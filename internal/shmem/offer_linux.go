@@ -62,7 +62,7 @@ func Fetch(ctx context.Context, name string) (int, error) {
 		}
 		return -1, fmt.Errorf("getting shared memory from another rank: %w", err)
 	}
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+	c, err := dial(ctx, name)
 	if err != nil {
 		return fail(err)
 	}
@@ -73,7 +73,7 @@ func Fetch(ctx context.Context, name string) (int, error) {
 		return fail(fmt.Errorf("it is offered by user %d, not by this user (%d): refused (%v)", uid, os.Geteuid(), err))
 	}
 	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := c.ReadMsgUnix(b, oob)
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
 	if err != nil {
 		return fail(err)
 	}
@@ -84,7 +84,25 @@ func Fetch(ctx context.Context, name string) (int, error) {
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
+	if n == 1 && flags&unix.MSG_CTRUNC != 0 {
+		return fail(fmt.Errorf("no descriptor is left for it; raise the limit (ulimit -n): %w", unix.EMFILE))
+	}
 	return fail(errors.New("it was withdrawn"))
+}
+
+// dial connects to who offers. Where many ask at the same time there may be no room to, for a moment.
+func dial(ctx context.Context, name string) (*net.UnixConn, error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
+		if !errors.Is(err, unix.EAGAIN) {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // rights returns the descriptors in a control message.
