@@ -1,6 +1,8 @@
 package local
 
 import (
+	"fmt"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/direct"
 )
@@ -43,6 +45,7 @@ func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	case posted:
 		err = c.finishPosted()
 	default:
+		c.began = began(b)
 		err = c.finishShared()
 	}
 	if err != nil {
@@ -116,6 +119,7 @@ func (a *alone) Block(_, to int) (off, n int, err error) {
 	off, n = direct.Outgoing(a.call, to)
 	return off, n, nil
 }
+func (a *alone) Over() error          { return nil }
 func (a *alone) Share([]byte)         {}
 func (a *alone) Meet(bad error) error { return bad }
 
@@ -138,6 +142,7 @@ func (p *posts) Len(rank int, _ direct.Space) int {
 	return len(p.group.slots[rank].posts[p.turn&1].data)
 }
 func (p *posts) Block(int, int) (off, n int, err error) { return 0, 0, errNotPosted }
+func (p *posts) Over() error                            { return nil }
 func (p *posts) Share([]byte)                           {}
 func (p *posts) Meet(bad error) error                   { return bad }
 
@@ -194,6 +199,17 @@ func (p *shared) Block(rank, to int) (off, n int, err error) {
 	}
 	off, n = direct.Outgoing(o.call, to)
 	return off, n, nil
+}
+
+// Over implements direct.Peers.
+func (p *shared) Over() error {
+	if e := p.group.end.Load(); e != nil {
+		return e.cause
+	}
+	if err := p.bound.Err(p.began); err != nil {
+		return note(err, fmt.Sprintf("rank %d was in the middle of %v", p.rank, p.call.Fingerprint()))
+	}
+	return nil
 }
 
 func (p *shared) Share(b []byte) { p.slot.posts[p.turn&1].work = b }

@@ -264,6 +264,36 @@ func TestCollectiveTimeout(t *testing.T) {
 	}
 }
 
+// A rank that is canceled in the middle of its data does not go on to their end.
+func TestCancelMidway(t *testing.T) {
+	const count, most = 4 << 20, 8 << 20 // numbers in a vector of 32 MiB, and bytes that may still be added
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	added := 0
+	var errs [2]error
+	ranks(t, 2, func(t testing.TB, c *Comm) {
+		op, b := *directtest.Sum, &backend.Bound{}
+		if c.rank == 1 {
+			b.Ctx = ctx
+			op.Apply = func(dst, x, y []byte) {
+				cancel()
+				added += len(dst)
+				directtest.Sum.Apply(dst, x, y)
+			}
+		}
+		errs[c.rank] = c.collective(b, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: &op, Type: directtest.Int, Count: count,
+			Send: make([]byte, 8*count), Recv: make([]byte, 8*count)}, 0)
+	})
+	for r, err := range errs {
+		if !errors.Is(err, backend.ErrCanceled) || !strings.Contains(err.Error(), "rank 1 was in the middle of Allreduce") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	if added > most {
+		t.Errorf("%d bytes were added, want %d at most", added, most)
+	}
+}
+
 // A rank that is canceled in the middle of a collective gets its buffers back:
 // nobody reads them any more, which the race detector watches.
 func TestCancelInTheMiddle(t *testing.T) {

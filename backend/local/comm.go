@@ -2,6 +2,7 @@ package local
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/direct"
@@ -21,7 +22,8 @@ type Comm struct {
 	// What follows belongs to the collective in progress.
 	call    *backend.Call
 	bound   *backend.Bound
-	turn    uint64 // collectives made
+	began   time.Time // when its data began to move, if that is limited
+	turn    uint64    // collectives made
 	scratch direct.Scratch
 }
 

@@ -1,8 +1,10 @@
 package shm
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,6 +59,31 @@ func init() {
 		}
 		if c.Rank() == 2 {
 			return c.Send(nil, nil, 0, 2, backend.Standard)
+		}
+		return nil
+	}
+
+	// A rank is canceled in the middle of its data, and does not go on to their end.
+	programs["midway"] = func(c backend.Comm) error {
+		const count, most = 4 << 20, 8 << 20 // numbers in a vector of 32 MiB, and bytes that may still be added
+		sum := kernel.For(backend.OpSum, backend.Float64)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		bound := &backend.Bound{}
+		op := &backend.Op{Code: backend.OpSum, Commutative: true, Type: float64s, Apply: sum}
+		added := 0
+		if c.Rank() == 1 {
+			bound.Ctx = ctx
+			op.Apply = func(dst, a, b []byte) {
+				cancel()
+				added += len(dst)
+				sum(dst, a, b)
+			}
+		}
+		_, err := c.(backend.Native).Collective(bound, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: float64s, Count: count,
+			Send: make([]byte, count*8), Recv: make([]byte, count*8)})
+		if !errors.Is(err, backend.ErrCanceled) || !strings.Contains(err.Error(), "rank 1 was in the middle of Allreduce") || added > most {
+			return fmt.Errorf("%v after %d bytes, want ErrCanceled after %d at most", err, added, most)
 		}
 		return nil
 	}
@@ -126,6 +153,7 @@ func isInternal(err error) error {
 }
 
 func TestRetracted(t *testing.T) { launch(t, "retracted", 3) }
+func TestMidway(t *testing.T)    { launch(t, "midway", 2) }
 func TestNoBlocks(t *testing.T)  { launch(t, "noblocks", 2) }
 
 func TestManyBlocks(t *testing.T) {

@@ -3,6 +3,7 @@ package shm
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/direct"
@@ -16,6 +17,7 @@ import (
 type peers struct {
 	s      *collective
 	bound  *backend.Bound
+	began  time.Time // when the data began to move, if bound limits that
 	call   *backend.Call
 	posted bool
 	in     []byte // this rank's input
@@ -89,6 +91,9 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		return false, nil // over messages
 	}
 	p.bound = b
+	if !p.posted && b.Limited() {
+		p.began = time.Now()
+	}
 	var err error
 	switch {
 	case p.posted && call.Coll == backend.Allreduce && len(c.World) == 2:
@@ -267,6 +272,25 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 		return 0, 0, p.over(fmt.Sprintf("rank %d says it sends rank %d %d bytes at offset %d", rank, to, b, a))
 	}
 	return int(a), int(b), nil
+}
+
+// Over implements direct.Peers.
+func (p *peers) Over() error {
+	c := p.s.c
+	if f := c.end.Load(); f != nil {
+		return f
+	}
+	if f := c.brk.Load(); f != nil {
+		return f
+	}
+	err := p.bound.Err(p.began)
+	if err == nil {
+		return nil
+	}
+	f := &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)),
+		Text: fmt.Sprintf("%v: rank %d was in the middle of %v", text(err), c.rank, p.call.Fingerprint())}
+	c.Break(f)
+	return f
 }
 
 // Share implements direct.Peers.

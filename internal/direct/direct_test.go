@@ -73,6 +73,8 @@ func (s seat) Block(rank, to int) (off, n int, err error) {
 	return off, n, nil
 }
 
+func (s seat) Over() error { return nil }
+
 func (s seat) Share(b []byte) {
 	s.mu.Lock()
 	s.work[s.rank] = b

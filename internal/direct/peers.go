@@ -26,6 +26,9 @@ type Peers interface {
 	// Block returns where in rank's In the bytes for another rank are, for
 	// Scatterv and Alltoallv, as Outgoing does.
 	Block(rank, to int) (off, n int, err error)
+	// Over returns an error if the collective is to end before all is done: its time is up, or its communicator has
+	// ended. It is asked each time that some megabytes have been read.
+	Over() error
 	// Share makes b this rank's Work. The others see it after the next Meet.
 	Share(b []byte)
 	// Meet waits for all ranks. If one or more bring an error, it returns the

@@ -7,8 +7,8 @@ import (
 	"github.com/cohort-hpc/cohort/coll"
 )
 
-// pieceBytes is how much is copied between two looks at whether the collective
-// is over.
+// pieceBytes is how much is read between two looks at whether the collective
+// is over: less than a millisecond's worth.
 const pieceBytes = 4 << 20
 
 // Scratch is the memory a rank's collectives use. It grows to what they need and
@@ -32,6 +32,7 @@ type task struct {
 	posted     bool // the inputs are copies: no meetings
 	elem       int  // bytes of an element
 	block      int  // bytes of Count elements
+	since      int  // bytes read since the last look at whether it is over
 }
 
 // Run does rank's part of a collective whose calls have been compared, and
@@ -119,8 +120,20 @@ func (t *task) copy(dst []byte, rank int, from Space, off int) error {
 			return err
 		}
 		dst, off = dst[n:], off+n
+		if err := t.read(n); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// read counts bytes that have been read, and looks now and then whether the collective is over.
+func (t *task) read(n int) error {
+	if t.since += n; t.since < pieceBytes {
+		return nil
+	}
+	t.since = 0
+	return t.p.Over()
 }
 
 // temp returns n bytes of scratch.
@@ -134,6 +147,9 @@ func (t *task) temp(n int) []byte {
 // Load implements coll.Loader.
 func (t *task) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
 	off, n := lo*t.elem, (hi-lo)*t.elem
+	if err := t.read(n); err != nil {
+		return nil, err
+	}
 	if v := t.p.View(rank, In, off, n); v != nil {
 		return v, nil
 	}
