@@ -208,7 +208,11 @@ func reason(err error) string {
 func (a *allocation) memory() (backend.Memory, error) {
 	k := a.c.core
 	if k.size == 1 {
-		return shmem.Anonymous(a.lay.Total)
+		area, err := shmem.Anonymous(a.lay.Total)
+		if err != nil {
+			return nil, err // no pointer to nothing, which would pass for memory
+		}
+		return area, nil
 	}
 	s, ok := k.bc.(backend.Sharer)
 	if !ok {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/window"
 )
 
 // joint is a local backend whose windows the ranks close together, as a library's are.
@@ -226,5 +227,18 @@ func TestCloseBesideAllocate(t *testing.T) {
 	}
 	if a, b := of[0].shared.Load(), of[1].shared.Load(); a != b {
 		t.Errorf("rank 0 has made %d windows, rank 1 %d", a, b)
+	}
+}
+
+// A rank that is alone and gets no memory has none: what stands for that in make and abandon is nil.
+func TestNoMemoryAlone(t *testing.T) {
+	if err := Run(t.Context(), 1, func(c *Comm) error {
+		a := &allocation{c: c, lay: window.Layout{Total: 1 << 62}}
+		if mem, err := a.memory(); err == nil || mem != nil {
+			return fmt.Errorf("memory %v, error %v", mem, err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
