@@ -43,7 +43,6 @@ type engine struct {
 	freeDesc []int
 	offered  int // offers in use
 	takes    []*op
-	kept     [][]byte // buffers that a peer may still write to
 	notify   []*backend.Request
 	done     []*backend.Request // spare for notify
 	freeOp   []*op

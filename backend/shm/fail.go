@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -120,6 +121,21 @@ func (e *engine) dropWhere(why func(*op) error) {
 	e.lookProbes()
 }
 
+// kept are buffers that a peer may still write to: the process has them as long as it runs, though the engine and the
+// caller forget them.
+var kept keeper
+
+type keeper struct {
+	mu   sync.Mutex
+	bufs [][]byte
+}
+
+func (k *keeper) add(b []byte) {
+	k.mu.Lock()
+	k.bufs = append(k.bufs, b)
+	k.mu.Unlock()
+}
+
 // endTakes completes the receives in progress because the job is over, when no
 // sender writes to their buffers any more. One that does not get on with its
 // chunk is not waited for: the buffer is kept from being used for other things.
@@ -128,7 +144,7 @@ func (e *engine) endTakes() {
 		e.moveTakes()
 	}
 	for _, o := range e.takes {
-		e.kept = append(e.kept, o.buf)
+		kept.add(o.buf)
 		e.finish(o, backend.Status{}, o.end)
 	}
 	e.takes = nil
