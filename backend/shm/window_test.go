@@ -5,6 +5,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // telling returns a backend.Tell over c; before and after are called around each
@@ -147,6 +149,45 @@ func init() {
 		return errors.Join(err, syscall.Kill(n, syscall.SIGCONT))
 	}
 
+	// Rank 0 stands still when it has said where the memory is and gives it to nobody. The others
+	// lose it, as they lose a rank that is silent at any other time.
+	programs["share-silent"] = func(c backend.Comm) error {
+		const victim = 0
+		e, files := c.(*comm).e, descriptors()
+		tell := telling(c, nil, func(int) {}, func(int) {})
+		if c.Rank() == victim {
+			name := fmt.Sprintf("@cohort-test/silent/%d", os.Getpid())
+			ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+			if err != nil {
+				return err
+			}
+			defer ln.Close()
+			if _, err := tell(name); err != nil {
+				return err
+			}
+			stopSelf()
+			_, err = tell("")
+			return silent(err, victim)
+		}
+		began := time.Now()
+		_, err := c.(backend.Sharer).Share(nil, 1<<20, tell)
+		if err = errors.Join(silent(err, victim), remains(files)); err != nil {
+			return err
+		}
+		if took := time.Since(began); took > joinLimit/2 {
+			return fmt.Errorf("it took %v until the rank was lost", took)
+		}
+		if c.Rank() == 1 {
+			if err := syscall.Kill(e.pids[victim], syscall.SIGCONT); err != nil {
+				return err
+			}
+		}
+		for e.area[victim].left.Load() == 0 { // until it has seen its loss
+			shmem.Yield()
+		}
+		return nil
+	}
+
 	// One rank can open no more than so many descriptors: each rank has the memory or
 	// an error, none waits, and with descriptors again all have it.
 	programs["share-descriptors"] = func(c backend.Comm) error {
@@ -200,6 +241,11 @@ func TestShareKilled(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestShareSilent(t *testing.T) {
+	t.Setenv("SHM_TEST_HEARTBEAT", "200ms")
+	launch(t, "share-silent", 3)
 }
 
 func TestShareStopped(t *testing.T)     { launch(t, "share-stopped", 2) }

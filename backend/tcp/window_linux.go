@@ -7,7 +7,7 @@ import (
 
 // Share implements backend.Sharer.
 func (c *comm) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
-	return shmem.Share(b, c.rank, c.Size(), size, tell)
+	return shmem.Share(b, c, size, tell)
 }
 
 // Spare implements backend.Sharer.

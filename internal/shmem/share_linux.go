@@ -13,11 +13,14 @@ import (
 // more, has just offered.
 const shareLimit = 60 * time.Second
 
-// Share makes an area of size bytes that several ranks of one node have in common, as
+// lookEvery is how often a rank that fetches looks whether the communicator is over.
+const lookEvery = 50 * time.Millisecond
+
+// Share makes an area of size bytes that the ranks of c, all on one node, have in common, as
 // backend.Sharer describes: rank 0 makes it and offers it, and the others fetch it.
-func Share(b *backend.Bound, rank, ranks, size int, tell backend.Tell) (backend.Memory, error) {
-	if rank == 0 {
-		return share(ranks, size, tell)
+func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Tell) (backend.Memory, error) {
+	if c.Rank() == 0 {
+		return share(c.Size(), size, tell)
 	}
 	all, err := tell("")
 	if err != nil {
@@ -26,10 +29,10 @@ func Share(b *backend.Bound, rank, ranks, size int, tell backend.Tell) (backend.
 	var mem *Area
 	failed := errNoOffer
 	if name := all[0]; name != "" {
-		ctx, cancel := shareBound(b)
-		defer cancel()
+		ctx, end := shareBound(b, c)
 		var fd int
-		if fd, failed = Fetch(ctx, name); failed == nil {
+		fd, failed = Fetch(ctx, name)
+		if end(); failed == nil {
 			mem, failed = OpenArea(fd, size)
 		}
 	}
@@ -75,9 +78,10 @@ func share(ranks, size int, tell backend.Tell) (backend.Memory, error) {
 	return mem, nil
 }
 
-// shareBound returns a context that ends when an operation begun now has to, and after shareLimit.
-func shareBound(b *backend.Bound) (context.Context, context.CancelFunc) {
-	ctx := context.Background()
+// shareBound returns a context that ends when an operation begun now has to, when the communicator is
+// over, because rank 0 is silent say, and after shareLimit. The caller calls end when it has served.
+func shareBound(b *backend.Bound, c backend.Comm) (ctx context.Context, end func()) {
+	ctx = context.Background()
 	timeout := shareLimit
 	if b != nil {
 		if b.Ctx != nil {
@@ -87,5 +91,27 @@ func shareBound(b *backend.Bound) (context.Context, context.CancelFunc) {
 			timeout = min(timeout, b.Timeout)
 		}
 	}
-	return context.WithTimeout(ctx, timeout)
+	ctx, stop := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithCancelCause(ctx)
+	until, ended := Until(nil, c), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := until(); err != nil {
+					cancel(err)
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		stop()
+		<-ended
+	}
 }
