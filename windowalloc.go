@@ -162,9 +162,9 @@ func (a *allocation) make() (*shared, error) {
 	k := a.c.core
 	mem, err := a.memory()
 	if err == nil {
-		err = shmem.Populate(a.own(mem.Bytes()))
+		err = shmem.Populate(a.own(mem.Bytes()), shmem.Until(a.c.bound, k.bc))
 	}
-	all, err := a.c.tell(a.typ, reason(err), nil)
+	all, err := a.c.tell(a.typ, told(err), nil)
 	if err != nil {
 		abandon(mem)
 		return nil, err
@@ -173,7 +173,7 @@ func (a *allocation) make() (*shared, error) {
 		if mem != nil {
 			_ = mem.Close()
 		}
-		return nil, fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for: rank %d: %s", bytesText(int64(a.lay.Total)), r, all[r]))
+		return nil, a.heard(r, all[r])
 	}
 	k.windowsMade++
 	s := &shared{a.c, window.New(k.bc, mem, a.lay), k.windowsMade}
@@ -181,6 +181,27 @@ func (a *allocation) make() (*shared, error) {
 	k.windows = append(k.windows, s)
 	k.mu.Unlock()
 	return s, nil
+}
+
+// told is what a rank tells of why it has no memory: the number of the sentinel and the error.
+func told(err error) string {
+	if err == nil {
+		return ""
+	}
+	return reason(fmt.Errorf("%d %w", backend.Code(err), err))
+}
+
+// heard is the error on all ranks when one has told why it has no memory. That it had no time to take
+// it is another error than that there is none.
+func (a *allocation) heard(rank int, told string) error {
+	number, text, _ := strings.Cut(told, " ")
+	sentinel := ErrAlloc
+	if code, err := strconv.ParseUint(number, 10, 8); err == nil {
+		if s := backend.Sentinel(uint8(code)); s == ErrTimeout || s == ErrCanceled {
+			sentinel = s
+		}
+	}
+	return fault(sentinel, fmt.Sprintf("%s of shared memory asked for: rank %d: %s", bytesText(int64(a.lay.Total)), rank, text))
 }
 
 // abandon gives back memory when who else has it is not known.

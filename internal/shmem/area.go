@@ -12,12 +12,25 @@ func Aligned(b []byte) []byte {
 	return b[skip:]
 }
 
-// touch writes a zero to every page of b, which holds nothing else.
-func touch(b []byte) {
-	for i := 0; i < len(b); i += PageSize {
-		b[i] = 0
+// populateStep is how many bytes are populated at a time.
+const populateStep = 64 << 20
+
+// touch writes a zero to every page of b, which holds nothing else. An error of stop, which is asked
+// between the steps, ends it.
+func touch(b []byte, stop func() error) error {
+	for len(b) > 0 {
+		if err := stop(); err != nil {
+			return err
+		}
+		n := min(len(b), populateStep)
+		for i := 0; i < n; i += PageSize {
+			b[i] = 0
+		}
+		b[n-1] = 0
+		b = b[n:]
 	}
-	if len(b) > 0 {
-		b[len(b)-1] = 0
-	}
+	return nil
 }
+
+// never is a stop that ends nothing.
+func never() error { return nil }

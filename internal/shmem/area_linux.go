@@ -3,6 +3,7 @@ package shmem
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -39,15 +40,19 @@ func OpenArea(fd, want int) (*Area, error) {
 	return mapArea(fd, want, unix.MAP_SHARED)
 }
 
-// populateStep is how many bytes are populated at a time.
-const populateStep = 64 << 20
+// populatePause is how long the kernel is left alone where it says that it is busy.
+const populatePause = time.Millisecond
 
 // Populate takes the memory of the pages that b is part of, near this thread. That
 // there is none left is an error here, where a touch would end the process. b has
-// been written by nobody yet.
-func Populate(b []byte) error {
+// been written by nobody yet. An error of stop, which is asked between the steps,
+// ends it; stop may be nil.
+func Populate(b []byte, stop func() error) error {
 	if len(b) == 0 {
 		return nil
+	}
+	if stop == nil {
+		stop = never
 	}
 	page := uintptr(PageSize)
 	// SAFETY: the pages that b lies in are mapped; the kernel is asked to provide
@@ -55,13 +60,17 @@ func Populate(b []byte) error {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	lo, hi := at&^(page-1), (at+uintptr(len(b))+page-1)&^(page-1)
 	for done := uintptr(0); lo+done < hi; {
+		if err := stop(); err != nil {
+			return err
+		}
 		n := min(hi-lo-done, populateStep)
 		_, _, e := unix.Syscall(unix.SYS_MADVISE, lo+done, n, unix.MADV_POPULATE_WRITE)
 		switch {
-		case e == unix.EINTR || e == unix.EAGAIN:
+		case e == unix.EINTR:
+		case e == unix.EAGAIN: // the kernel is busy with these pages
+			time.Sleep(populatePause)
 		case e == unix.EINVAL: // before Linux 5.14
-			touch(b)
-			return nil
+			return touch(b, stop)
 		case e == unix.EFAULT || e == unix.ENOMEM:
 			return fmt.Errorf("memory ran out after %d of %d bytes", done, hi-lo)
 		case e != 0:

@@ -308,17 +308,45 @@ func TestPopulate(t *testing.T) {
 	if got := blocks(); got != 0 {
 		t.Errorf("a new area has %d bytes of memory", got)
 	}
-	if err := Populate(a.Bytes()[size/2+17 : size/2+18]); err != nil {
+	if err := Populate(a.Bytes()[size/2+17:size/2+18], nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := blocks(); got < 4096 || got > size/2 {
 		t.Errorf("after one byte there are %d bytes of memory", got)
 	}
-	if err := Populate(a.Bytes()); err != nil {
+	if err := Populate(a.Bytes(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := blocks(); got != size {
 		t.Errorf("after all there are %d bytes of memory, want %d", got, size)
+	}
+}
+
+// What takes its time is ended between two steps, whichever way the memory is had.
+func TestPopulateStops(t *testing.T) {
+	for name, populate := range map[string]func([]byte, func() error) error{"Populate": Populate, "touch": touch} {
+		t.Run(name, func(t *testing.T) {
+			a, fd, err := CreateArea("test", populateStep+3*PageSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Close()
+			defer unix.Close(fd)
+			why, asked := errors.New("enough"), 0
+			err = populate(a.Bytes(), func() error {
+				if asked++; asked == 2 {
+					return why
+				}
+				return nil
+			})
+			var st unix.Stat_t
+			if err2 := unix.Fstat(fd, &st); err2 != nil {
+				t.Fatal(err2)
+			}
+			if !errors.Is(err, why) || asked != 2 || st.Blocks*512 != populateStep {
+				t.Errorf("got %v after %d questions with %d bytes of memory, want %v after 2 with %d", err, asked, st.Blocks*512, why, populateStep)
+			}
+		})
 	}
 }
 
@@ -345,7 +373,7 @@ func TestPopulateFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if err := Populate(a.Bytes()); err == nil || !strings.Contains(err.Error(), "memory ran out") {
+	if err := Populate(a.Bytes(), nil); err == nil || !strings.Contains(err.Error(), "memory ran out") {
 		t.Errorf("got %v", err)
 	}
 }
