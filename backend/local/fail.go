@@ -208,6 +208,7 @@ func (g *group) part(member int, own error) {
 		return
 	}
 	lost := g.left(member)
+	g.slots[member].wake() // another goroutine may be at a meeting
 	me.sweep(true, func(o *op, env match.Env) error {
 		switch {
 		case env.Ctx != g.key.id:

@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -232,5 +233,30 @@ func TestCloseOfTheWorld(t *testing.T) {
 	})
 	if len(j.groups) != 0 {
 		t.Errorf("%d communicators are left", len(j.groups))
+	}
+}
+
+// A rank that closes a communicator while another goroutine of it is in a collective of it ends that, and those that
+// come later hear who has gone.
+func TestCloseInside(t *testing.T) {
+	for i := range 50 {
+		comms := New(3)
+		c := comms[1].(*Comm)
+		result := make(chan error)
+		go func() { result <- c.collective(nil, longCall(), 0) }()
+		for c.slot.epoch.Load() == 0 || i%2 == 0 && !c.slot.asleep.Load() {
+			runtime.Gosched()
+		}
+		must(t, c.Close())
+		if err := <-result; !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("the collective that was under way: %v", err)
+		}
+		for _, r := range []int{0, 2} {
+			o := comms[r].(*Comm)
+			if err := o.collective(nil, longCall(), 0); !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1 has ") {
+				t.Errorf("rank %d comes later: %v", r, err)
+			}
+			must(t, o.Close())
+		}
 	}
 }

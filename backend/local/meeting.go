@@ -126,6 +126,12 @@ func (c *Comm) parkAt(k uint64) error {
 		if gone := c.missingGone(k); gone >= 0 {
 			return c.giveUp(k, g.left(gone))
 		}
+		if c.closed.Load() { // by another goroutine
+			if c.giveUp(k, g.left(c.rank)) == nil {
+				return nil
+			}
+			return &backend.Fault{Sentinel: backend.ErrClosed}
+		}
 		s.sleep(b, start)
 	}
 }
