@@ -101,7 +101,7 @@ func parseHost(word string) ([]Host, error) {
 	}
 	if inside, ok := strings.CutPrefix(name, "["); ok {
 		if a, err := netip.ParseAddr(strings.TrimSuffix(inside, "]")); err == nil {
-			return []Host{{a.String(), slots}}, nil
+			return []Host{{a.String(), slots}}, checkName(a.String()) // a zone can be anything
 		}
 	}
 	names, err := topo.ExpandHosts(name)
