@@ -26,12 +26,12 @@ import (
 //
 //	rank r → 0   hello: greeting, rank, size, process id
 //	0 → rank r   1 and the segment's size with its descriptor, or 0 and a text, or 2 if it is for want of memory
-//	rank r → 0   mapped: its part of the control area is filled in
+//	rank r → 0   mapped: its part of the control area is filled in; or why not, as rank 0 says it
 //	0 → rank r   all have mapped: try copies, watch the others
 //	rank r → 0   done
 //	0 → rank r   start
 const (
-	greeting  = "cohort-shm-1\n"
+	greeting  = "cohort-shm-2\n"
 	helloSize = 32
 	replySize = 512
 	joinLimit = 60 * time.Second // where Config.JoinTimeout is 0
@@ -79,7 +79,7 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 			}
 			if err != nil {
 				c.SetDeadline(time.Now().Add(time.Second))
-				c.Write(reply(err.Error()))
+				c.Write(refusal(err))
 			}
 			c.Close()
 		}
@@ -228,18 +228,11 @@ func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 	if _, err := c.Write(hello); err != nil {
 		return nil, err
 	}
-	fd, err := readReply(c, newLayout(cfg.Size).size)
-	if err != nil {
-		return nil, err
-	}
 	l := newLayout(cfg.Size)
-	seg, err := shmem.Open(fd, l.size)
+	seg, err := receive(c, l)
 	if err != nil {
+		c.Write(refusal(err)) // so that all hear it from rank 0
 		return nil, err
-	}
-	if ctl := shmem.At[control](seg, 0); ctl.magic != magic || ctl.ranks != uint32(cfg.Size) || ctl.size != uint64(l.size) {
-		seg.Close()
-		return nil, errors.New("rank 0 runs another version of cohort")
 	}
 	fillArea(seg, l, cfg, os.Getpid())
 	for i := range 2 { // mapped; done
@@ -250,6 +243,26 @@ func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 			seg.Close()
 			return nil, err
 		}
+	}
+	return seg, nil
+}
+
+// receive maps the segment that rank 0 sends.
+func receive(c *net.UnixConn, l layout) (*shmem.Segment, error) {
+	fd, err := readReply(c, l.size)
+	if err != nil {
+		return nil, err
+	}
+	seg, err := shmem.Open(fd, l.size)
+	if errors.Is(err, syscall.ENOMEM) {
+		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if ctl := shmem.At[control](seg, 0); ctl.magic != magic || ctl.ranks != uint32(l.n) || ctl.size != uint64(l.size) {
+		seg.Close()
+		return nil, errors.New("rank 0 runs another version of cohort")
 	}
 	return seg, nil
 }
@@ -378,24 +391,34 @@ func readReply(c *net.UnixConn, size int) (fd int, err error) {
 	if b[0] == 1 && flags&unix.MSG_CTRUNC != 0 {
 		return -1, fmt.Errorf("no descriptor is left for the memory of the job; raise the limit (ulimit -n): %w", syscall.EMFILE)
 	}
-	text, _, _ := strings.Cut(string(b[1:]), "\x00")
-	switch text = "rank 0 refused: " + text; b[0] {
-	case 0:
-		return -1, errors.New(text)
-	case 2:
-		return -1, &backend.Fault{Sentinel: backend.ErrAlloc, Text: text}
-	}
-	return -1, errors.New("rank 0 runs another version of cohort")
+	return -1, refused(0, " refused", b)
 }
 
-// expectAll reads one byte from every rank.
+// refused is the error that a rank tells in a refusal. It did so instead of what was expected of it.
+func refused(rank int, did string, b []byte) error {
+	text, _, _ := strings.Cut(string(b[1:]), "\x00")
+	switch text = fmt.Sprintf("rank %d%s: %s", rank, did, text); b[0] {
+	case 0:
+		return errors.New(text)
+	case 2:
+		return &backend.Fault{Sentinel: backend.ErrAlloc, Text: text}
+	}
+	return fmt.Errorf("rank %d runs another version of cohort", rank)
+}
+
+// expectAll reads from every rank that a step is done.
 func expectAll(ctx context.Context, conns []*net.UnixConn, size int) error {
+	b := make([]byte, replySize)
 	for r, c := range conns[1:] {
-		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+		if _, err := io.ReadFull(c, b[:1]); err != nil {
 			if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
 				return waitError(ctx, err, "have not joined", func(q int) bool { return q != r+1 }, size)
 			}
 			return fmt.Errorf("rank %d ended while the job was joining", r+1)
+		}
+		if b[0] != 1 {
+			n, _ := io.ReadFull(c, b[1:])
+			return refused(r+1, "", b[:1+n])
 		}
 	}
 	return nil
@@ -403,9 +426,7 @@ func expectAll(ctx context.Context, conns []*net.UnixConn, size int) error {
 
 // handshake tells rank 0 that a step is done and waits for its word to go on.
 func handshake(c *net.UnixConn) error {
-	if _, err := c.Write([]byte{1}); err != nil {
-		return fmt.Errorf("rank 0 ended while the job was joining: %w", err)
-	}
+	c.Write([]byte{1}) // if rank 0 has closed it, there is something to read all the same
 	b := make([]byte, replySize)
 	if _, err := io.ReadFull(c, b[:1]); err != nil {
 		return fmt.Errorf("rank 0 ended while the job was joining: %w", err)
@@ -414,8 +435,7 @@ func handshake(c *net.UnixConn) error {
 		return nil
 	}
 	n, _ := io.ReadFull(c, b[1:])
-	text, _, _ := strings.Cut(string(b[1:1+n]), "\x00")
-	return errors.New("rank 0 gave up: " + text)
+	return refused(0, " gave up", b[:1+n])
 }
 
 // waitError says who is missing, or that the context ended.

@@ -20,13 +20,14 @@ import (
 const crowd = 140
 
 func init() {
-	// A rank whose address space has room for 96 MiB more (COHORT_RANK 0), or that joins it.
+	// A rank whose address space has room for so many bytes more, if not 0.
 	strangers["cramped"] = func(string) error {
-		cfg := Config{Size: crowd, Job: os.Getenv("SHM_TEST_JOB")}
-		if _, err := fmt.Sscan(os.Getenv("SHM_TEST_RANK"), &cfg.Rank); err != nil {
+		cfg := Config{Job: os.Getenv("SHM_TEST_JOB")}
+		var room uint64
+		if _, err := fmt.Sscan(os.Getenv("SHM_TEST_ROOM"), &cfg.Rank, &cfg.Size, &room); err != nil {
 			return err
 		}
-		if cfg.Rank == 0 {
+		if room > 0 {
 			b, err := os.ReadFile("/proc/self/statm")
 			if err != nil {
 				return err
@@ -39,7 +40,7 @@ func init() {
 			if err := unix.Getrlimit(unix.RLIMIT_AS, &r); err != nil {
 				return err
 			}
-			r.Cur = pages*uint64(os.Getpagesize()) + 96<<20
+			r.Cur = pages*uint64(os.Getpagesize()) + room
 			if err := unix.Setrlimit(unix.RLIMIT_AS, &r); err != nil {
 				return err
 			}
@@ -62,24 +63,57 @@ func TestTooLittleMemory(t *testing.T) {
 	if size := newLayout(crowd).size; size < 120<<20 {
 		t.Fatalf("a job of %d ranks takes %d bytes: too few for this test", crowd, size)
 	}
-	var cmds [2]*exec.Cmd
-	var out [2]strings.Builder
+	for r, end := range cramped(t, crowd, 2, 0, 96<<20) {
+		for _, want := range []string{[]string{"as ErrAlloc: ", "as ErrAlloc: cannot allocate: rank 0 refused: "}[r], "cannot allocate memory", "ulimit -v"} {
+			if !strings.Contains(end, want) {
+				t.Errorf("rank %d: %s, want %q", r, end, want)
+			}
+		}
+	}
+}
+
+// It is the same where the memory does not fit into another rank's address space: all hear which rank
+// that is.
+func TestTooLittleMemoryElsewhere(t *testing.T) {
+	const ranks, victim = 16, 5
+	room := newLayout(ranks).size / 2
+	for r, end := range cramped(t, ranks, ranks, victim, room) {
+		want := fmt.Sprintf("as ErrAlloc: cannot allocate: rank 0 gave up: rank %d: mapping ", victim)
+		switch r {
+		case 0:
+			want = fmt.Sprintf("as ErrAlloc: cannot allocate: rank %d: mapping ", victim)
+		case victim:
+			want = "as ErrAlloc: cannot allocate: mapping "
+		}
+		if !strings.Contains(end, want) || !strings.Contains(end, "cannot allocate memory") || !strings.Contains(end, "ulimit -v") {
+			t.Errorf("rank %d: %s, want %q", r, end, want)
+		}
+	}
+}
+
+// cramped starts the first ranks of a job, one of which has room for so many bytes, and returns what
+// they say at their end.
+func cramped(t *testing.T, size, started, victim, room int) []string {
+	cmds, out := make([]*exec.Cmd, started), make([]strings.Builder, started)
+	jobs++
 	for r := range cmds {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "SHM_TEST_STRANGER=cramped", fmt.Sprintf("SHM_TEST_JOB=%d-memory", os.Getpid()),
-			fmt.Sprintf("SHM_TEST_RANK=%d", r), "MALLOC_ARENA_MAX=1") // an arena for each thread would take it all
+		limit := 0
+		if r == victim {
+			limit = room
+		}
+		cmd := exec.Command("/bin/sh", "-c", `ulimit -s 512 && exec "$0"`, os.Args[0]) // so much for each thread's stack
+		cmd.Env = append(os.Environ(), "SHM_TEST_STRANGER=cramped", fmt.Sprintf("SHM_TEST_JOB=%d-%d-memory", os.Getpid(), jobs),
+			fmt.Sprintf("SHM_TEST_ROOM=%d %d %d", r, size, limit), "MALLOC_ARENA_MAX=1") // an arena for each thread would take it all
 		cmd.Stderr = &out[r]
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		cmds[r] = cmd
 	}
+	ends := make([]string, started)
 	for r, cmd := range cmds {
-		err, text := cmd.Wait(), out[r].String()
-		for _, want := range []string{[]string{"as ErrAlloc: ", "as ErrAlloc: cannot allocate: rank 0 refused: "}[r], "cannot allocate memory", "ulimit -v"} {
-			if err == nil || !strings.Contains(text, want) {
-				t.Errorf("rank %d: %v: %s, want %q", r, err, text, want)
-			}
-		}
+		err := cmd.Wait()
+		ends[r] = fmt.Sprint(err, ": ", out[r].String())
 	}
+	return ends
 }
