@@ -12,9 +12,9 @@ import (
 // CreateArea makes an area of size bytes, all zero, that other processes open by
 // the descriptor it returns as well. No memory is taken yet.
 func CreateArea(name string, size int) (a *Area, fd int, err error) {
-	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err = memfd(name)
 	if err != nil {
-		return nil, -1, fmt.Errorf("memfd_create: %w", err)
+		return nil, -1, err
 	}
 	if err = unix.Ftruncate(fd, int64(size)); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)

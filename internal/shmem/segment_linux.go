@@ -24,9 +24,9 @@ func Create(name string, size int) (*Segment, error) {
 	if free, from, ok := headroom(); ok && int64(size) > free {
 		return nil, fmt.Errorf("shared memory of %d bytes: the memory limit in %s leaves %d bytes: raise it or run fewer ranks", size, from, free)
 	}
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := memfd(name)
 	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
+		return nil, err
 	}
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		unix.Close(fd)

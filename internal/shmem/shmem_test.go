@@ -31,6 +31,12 @@ func TestMain(m *testing.M) {
 			mem[i] = 1
 		}
 		os.Exit(0)
+	case "noexec":
+		if err := createNoExec(); err != nil {
+			fmt.Println(err)
+			os.Exit(3)
+		}
+		os.Exit(0)
 	case "end":
 		os.Exit(0)
 	case "sleep":
