@@ -21,6 +21,7 @@ func communicatorScenarios() []scenario {
 		{name: "communicators/cart", body: cart},
 		{name: "communicators/many", body: manyComms},
 		{name: "communicators/close", body: closing},
+		{name: "communicators/close-inside", sizes: atLeast(2), body: closingInside},
 	}
 }
 
@@ -385,4 +386,34 @@ func closing(r *Rank) {
 	r.Is(cohort.Send(none, []int32{1}, 0, 0), cohort.ErrComm, "Send on a nil communicator")
 	_, err = cohort.Ialltoall(none, []int32{1}, []int32{1})
 	r.Is(err, cohort.ErrComm, "Ialltoall on a nil communicator")
+}
+
+// closingInside closes a communicator on the last rank while another goroutine of it is in a
+// collective, for which the others do not come before.
+func closingInside(r *Rank) {
+	switch caps := r.World.Caps(); {
+	case caps.Library != "":
+		return // a blocking function of the library does not end
+	case caps.Backend == "local":
+		return // the call goes on until another rank comes, or closes the communicator too
+	}
+	last := r.Size - 1
+	for range 20 {
+		d, err := r.Comm.Dup()
+		r.OK(err)
+		if r.Rank == last {
+			results := make(chan error, 2)
+			for range 2 {
+				go func() { results <- d.Barrier() }()
+			}
+			r.Is(<-results, cohort.ErrBusy, "the second of two collectives at the same time") // so that the first is inside
+			r.OK(d.Close())
+			r.Is(<-results, cohort.ErrClosed, "Barrier of a communicator closed since")
+		}
+		r.OK(r.Comm.Barrier())
+		if r.Rank != last {
+			r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier of a communicator that rank %d has closed", last)
+		}
+		r.OK(d.Close())
+	}
 }

@@ -33,12 +33,13 @@ func (s *collective) init(c *comm) {
 	s.side.mem.Block = fetchBlock
 }
 
-// Ready implements backend.Pending: all ranks have arrived, or never will.
+// Ready implements backend.Pending: all ranks have arrived, or never will, or this
+// rank has closed the communicator.
 func (s *collective) Ready() bool {
 	c := s.c
 	for s.seen < len(c.World) {
 		if !s.here(s.seen) {
-			return c.brk.Load() != nil || c.end.Load() != nil || c.isGone(s.seen) && !s.here(s.seen)
+			return c.brk.Load() != nil || c.end.Load() != nil || c.closed.Load() || c.isGone(s.seen) && !s.here(s.seen)
 		}
 		s.seen++
 	}
@@ -110,6 +111,9 @@ func (s *collective) arrive(b *backend.Bound) error {
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
+	if c.closed.Load() { // the others hear from Close that this rank is gone
+		return closedFault()
+	}
 	err := c.goneFault(s.seen)
 	c.Break(err)
 	return err
@@ -117,12 +121,13 @@ func (s *collective) arrive(b *backend.Bound) error {
 
 // retract takes this rank's arrival back, whose call has failed: its buffers are
 // the caller's again, so that who still reads them must not find it arrived and
-// complete. They have been told why before.
+// complete. They have been told why before, or hear of the closing. If all have closed
+// the communicator the board may be another one's, and so may the key.
 func (s *collective) retract() {
 	if s.meet {
-		s.mine.meet[s.turn].key.Store(0)
+		s.mine.meet[s.turn].key.CompareAndSwap(s.key, 0)
 	} else {
-		s.mine.post[s.turn].key.Store(0)
+		s.mine.post[s.turn].key.CompareAndSwap(s.key, 0)
 	}
 }
 
@@ -136,6 +141,9 @@ func (s *collective) late(cause error) error {
 	}
 	if f := c.brk.Load(); f != nil { // somebody else was first
 		return f
+	}
+	if c.closed.Load() {
+		return closedFault()
 	}
 	var missing []string
 	for r := range c.World {
@@ -195,6 +203,9 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		c.e.hear()
 		return true, c.end.Load()
 	}
+	if c.closed.Load() { // by another goroutine: the others' boards may have been of later communicators
+		return true, closedFault()
+	}
 	return done, err
 }
 
@@ -208,6 +219,9 @@ func (s *collective) mismatch() error {
 	}
 	if f := c.brk.Load(); f != nil && f.Sentinel != backend.ErrMismatch {
 		return brokenBy(f) // the others had given up the call before this one
+	}
+	if c.closed.Load() {
+		return closedFault() // what was compared may be of later communicators
 	}
 	first := backend.FromWords(c.boards[0].post[s.turn].words)
 	for r, o := range c.boards {
@@ -275,6 +289,11 @@ func (s *collective) meeting(b *backend.Bound, bad error, work []byte) error {
 	c.met++
 	s.meet, s.turn = true, c.met&1
 	s.key = uint64(c.id+1)<<32 | uint64(c.met)
+	c.e.mu.Lock()
+	if c.slot < 0 { // all have closed the communicator, and the board may be another one's
+		c.e.mu.Unlock()
+		return closedFault()
+	}
 	m := &s.mine.meet[s.turn]
 	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
 	m.code, m.bytes = uint32(backend.Code(bad)), 0
@@ -282,6 +301,7 @@ func (s *collective) meeting(b *backend.Bound, bad error, work []byte) error {
 		m.bytes = uint32(copy(m.text[:], text(bad)))
 	}
 	m.key.Store(s.key)
+	c.e.mu.Unlock()
 	if err := s.arrive(b); err != nil {
 		return err
 	}

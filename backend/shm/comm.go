@@ -28,7 +28,7 @@ type comm struct {
 	unmade []bool        // ranks that will not look at this rank's board; nil: none
 
 	// Collectives. One call at a time; see collective.go.
-	slot   int // own board
+	slot   int // own board; -1: none, or given back. Guarded by the engine's lock
 	mine   *board
 	boards []*board // by rank; nil until found
 	seq    uint32
@@ -48,12 +48,23 @@ func (e *engine) enter(c *comm) (*comm, error) {
 	if c.rank < 0 {
 		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
 	}
+	err := e.admit(c)
+	if err != nil { // the others may have made it, and are told that they wait in vain
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// admit gives a communicator a board, and takes in what is known of it already. An
+// error is that there is no board; the rest is done all the same.
+func (e *engine) admit(c *comm) error {
 	e.mu.Lock()
 	defer e.unlock()
-	if c.parent != nil {
-		c.mine = &noBoard
-	} else if err := e.giveBoard(c); err != nil {
-		return nil, err
+	c.mine, c.slot = &noBoard, -1
+	var err error
+	if c.parent == nil {
+		err = e.giveBoard(c)
 	}
 	c.gone = make([]atomic.Bool, c.Size())
 	e.progress() // what the others have said about it already
@@ -67,18 +78,23 @@ func (e *engine) enter(c *comm) (*comm, error) {
 			c.end.CompareAndSwap(nil, f)
 		}
 	}
-	return c, nil
+	return err
 }
 
 // noBoard stands for the board of a communicator that has none.
 var noBoard board
 
-// giveBoard gives a communicator a board of this rank's.
+// giveBoard gives a communicator a board of this rank's. Where there is none it reads
+// all that is in the rings: the others may have closed what this rank has closed.
 func (e *engine) giveBoard(c *comm) error {
 	c.slot = slices.Index(e.boards, false)
+	for i := 0; i < 8 && c.slot < 0; i++ {
+		e.progress()
+		c.slot = slices.Index(e.boards, false)
+	}
 	if c.slot < 0 {
 		return &backend.Fault{Sentinel: backend.ErrAlloc,
-			Text: fmt.Sprintf("this rank has %d open communicators, the most that backend shm has room for with %d ranks: close some", len(e.boards), e.lay.n)}
+			Text: fmt.Sprintf("this rank has %d communicators that it or another member has not closed, the most that backend shm has room for with %d ranks: close some", len(e.boards), e.lay.n)}
 	}
 	e.boards[c.slot] = true
 	c.boards = make([]*board, c.Size())
@@ -129,6 +145,12 @@ func (c *comm) usable() error {
 		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator"}
 	}
 	return nil
+}
+
+// closedFault is the error of an operation that was under way when this rank closed
+// the communicator.
+func closedFault() *backend.Fault {
+	return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
 }
 
 func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }

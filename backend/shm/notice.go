@@ -25,12 +25,13 @@ func (c *comm) Break(err error) {
 	e.unlock()
 }
 
-// tell breaks the communicator here and everywhere. The lock is held.
+// tell breaks the communicator here and everywhere, but that what this rank has closed
+// is nobody else's concern: Close says what was before, and the others may have
+// forgotten it. The lock is held.
 func (c *comm) tell(f *backend.Fault) {
-	if !c.broken(f) {
-		return
+	if c.broken(f) && !c.closed.Load() {
+		c.notify(kindBreak, f)
 	}
-	c.notify(kindBreak, f)
 }
 
 // notify sends a notice to the other ranks.
@@ -198,7 +199,8 @@ func (c *comm) goneFault(r int) error {
 }
 
 // allClosed gives the board back when every member has closed the communicator,
-// is lost, or has not made it: until then one of them may still be reading it.
+// is lost, or has not made it: until then one of them may still be reading it. A
+// collective of this rank that is under way writes there no more, and ends with ErrClosed.
 // Who has not made it may yet send to it, so that it is forgotten later.
 func (e *engine) allClosed(id uint32, c *comm) {
 	all := true
@@ -274,7 +276,7 @@ func (c *comm) Close() error {
 	e.closing[c.id] = c
 	e.dropWhere(func(o *op) error {
 		if o.comm == c && o.kind == 0 {
-			return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+			return closedFault()
 		}
 		return nil
 	})
