@@ -100,7 +100,8 @@ func parseHost(word string) ([]Host, error) {
 		}
 	}
 	if inside, ok := strings.CutPrefix(name, "["); ok {
-		if a, err := netip.ParseAddr(strings.TrimSuffix(inside, "]")); err == nil {
+		address, closed := strings.CutSuffix(inside, "]")
+		if a, err := netip.ParseAddr(address); err == nil && closed {
 			return []Host{{a.String(), slots}}, checkName(a.String()) // a zone can be anything
 		}
 	}
@@ -131,7 +132,7 @@ func checkName(name string) error {
 	switch {
 	case strings.HasPrefix(name, "-"):
 		return fmt.Errorf("host %q: a name does not begin with -", name)
-	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("/\\'\"`$;&|<>()*?!{}", r) }):
+	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("/\\'\"`$;&|<>()*?!{},", r) }):
 		return fmt.Errorf("host %q: there are characters in it that no host's name has", name)
 	}
 	return nil
