@@ -391,11 +391,8 @@ func closing(r *Rank) {
 // closingInside closes a communicator on the last rank while another goroutine of it is in a
 // collective, for which the others do not come before.
 func closingInside(r *Rank) {
-	switch caps := r.World.Caps(); {
-	case caps.Library != "":
+	if r.World.Caps().Library != "" {
 		return // a blocking function of the library does not end
-	case caps.Backend == "local":
-		return // the call goes on until another rank comes, or closes the communicator too
 	}
 	last := r.Size - 1
 	for range 20 {
