@@ -409,7 +409,9 @@ func closingInside(r *Rank) {
 		}
 		r.OK(r.Comm.Barrier())
 		if r.Rank != last {
-			r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier of a communicator that rank %d has closed", last)
+			if err := d.Barrier(); err != nil { // over messages, the last rank may have sent all of its own before
+				r.Is(err, cohort.ErrPeerLost, "Barrier of a communicator that rank %d has closed", last)
+			}
 		}
 		r.OK(d.Close())
 	}
