@@ -125,6 +125,14 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	for range 5 {
 		cmd := commandOf(t, args...)
 		afterIteration(t, cmd, 2)
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // it is written beside the training
+			if found, _ := filepath.Glob(filepath.Join(dir, "checkpoint-*.bin")); len(found) > 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("no checkpoint after a minute")
+			}
+		}
 		for range rng.IntN(4000) { // a moment later
 			runtime.Gosched()
 		}

@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,9 @@ func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Tell) (backe
 		ctx, end := shareBound(b, c)
 		var fd int
 		fd, failed = Fetch(ctx, name)
+		if failed != nil {
+			failed = whyEnded(ctx, failed)
+		}
 		if end(); failed == nil {
 			mem, failed = OpenArea(fd, size)
 		}
@@ -46,6 +50,23 @@ func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Tell) (backe
 		return nil, failed
 	}
 	return mem, nil
+}
+
+// whyEnded is the error of a fetch that failed: of the time that was up, or the communicator that is over, if it
+// was that.
+func whyEnded(ctx context.Context, failed error) error {
+	sentinel := backend.ErrCanceled
+	switch cause := context.Cause(ctx).(type) {
+	case nil:
+		return failed
+	case *backend.Fault:
+		return cause
+	default:
+		if errors.Is(cause, context.DeadlineExceeded) {
+			sentinel = backend.ErrTimeout
+		}
+	}
+	return &backend.Fault{Sentinel: sentinel, Text: failed.Error()}
 }
 
 var errNoOffer error = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 has no memory"}
