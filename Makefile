@@ -1,12 +1,10 @@
-# make test checks everything, and installs what that needs where it may; scripts/check STEP runs one
-# step of it. make bench compares with the C MPI libraries that are installed. make fuzz runs every fuzz
-# target for FUZZTIME. make soak runs SOAK random jobs with faults on each backend (10000, or a part of a
-# series: 101-200), and all other long tests: hours, on a machine with nothing else to do.
+# make test runs the checks that everybody runs, in ten minutes on two cores; it first installs the
+# programs that tests compare with, if it may. make test-all runs whole test matrices and the long
+# steps; FUZZTIME, SOAK and BUSY set their length. scripts/check STEP runs one step.
 
-FUZZTIME ?= 1m
-SOAK ?= 10000
+export FUZZTIME SOAK BUSY
 
-.PHONY: all test bench fuzz soak setup clean
+.PHONY: all test test-all bench setup clean
 
 all:
 	go build -o bin/ ./cmd/...
@@ -14,14 +12,11 @@ all:
 test:
 	@scripts/check
 
+test-all:
+	@scripts/check all
+
 bench:
 	@go run ./bench
-
-fuzz:
-	@FUZZTIME=$(FUZZTIME) scripts/check fuzz
-
-soak:
-	@SOAK=$(SOAK) scripts/check soak
 
 setup:
 	@scripts/setup || [ $$? = 3 ]
