@@ -29,6 +29,7 @@ var users = map[string][]string{
 	"internal/accel/span":        {"internal/accel/*"},
 	"internal/agree":             {""},
 	"internal/arch":              nil,
+	"internal/cli":               {"cmd/*"},
 	"internal/clp":               {"sddp/lp"},
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
@@ -58,7 +59,7 @@ var users = map[string][]string{
 var only = map[string][]string{
 	"sddp":       {"", "hybrid", "pool", "sddp/*"},
 	"sddp/*":     {"sddp/*", "internal/clp"},
-	"cmd/sddp":   {"", "hybrid", "pool", "sddp", "sddp/*"},
+	"cmd/sddp":   {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
 	"examples/*": {"", "hybrid", "pool", "tensor", "tensor/*"},
 }
 
@@ -66,6 +67,7 @@ var only = map[string][]string{
 var outside = map[string][]string{
 	"golang.org/x/sys/":            nil,
 	"github.com/ebitengine/purego": {"internal/accel/cuda", "internal/clp"}, // C without cgo
+	"github.com/spf13/":            {"internal/cli", "cmd/*"},               // command lines
 	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"},        // matrices
 }
 
