@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,59 +11,82 @@ import (
 	"testing"
 )
 
-// fences returns the blocks of a document in a language.
-func fences(text, language string) (blocks []string) {
-	for {
-		_, rest, ok := strings.Cut(text, "```"+language+"\n")
-		if !ok {
-			return blocks
-		}
-		block, after, _ := strings.Cut(rest, "```")
-		blocks, text = append(blocks, block), after
-	}
+// example is a program in a document, with the output that the document gives for it.
+type example struct {
+	document, program, output string
 }
 
-// TestReadme builds the program in README.md as a module of its own, as a reader
-// would, and compares what it prints with what README.md says it does.
-func TestReadme(t *testing.T) {
-	readme := read(t, "README.md")
-	programs, outputs := fences(readme, "go"), fences(readme, "text")
-	if len(programs) != 1 || len(outputs) != 1 {
-		t.Fatalf("README.md has %d go blocks and %d text blocks, want one program and what it prints", len(programs), len(outputs))
+// examples returns the Go programs of a document. A text block behind a program is its output.
+func examples(t *testing.T, document string) (list []example) {
+	t.Helper()
+	blocks := strings.Split("\n"+read(t, document), "\n```")
+	for i := 1; i < len(blocks); i += 2 {
+		language, text, _ := strings.Cut(blocks[i], "\n")
+		switch {
+		case language == "go" && strings.HasPrefix(text, "package main\n"):
+			list = append(list, example{document: document, program: text})
+		case language == "text" && len(list) > 0:
+			list[len(list)-1].output = text
+		}
+	}
+	if len(list) == 0 {
+		t.Fatalf("%s has no program: is the search right?", document)
+	}
+	return list
+}
+
+// TestDocumentedProgramsPrintWhatDocumentsSay builds the programs of README.md and of the tutorial in
+// a module outside the repository, as a reader would. It runs those that have an output with four
+// ranks, and compares.
+func TestDocumentedProgramsPrintWhatDocumentsSay(t *testing.T) {
+	list := examples(t, "README.md")
+	for _, page := range []string{"1-first-program", "3-when-something-goes-wrong", "4-making-it-fast"} {
+		list = append(list, examples(t, "docs/tutorial/"+page+".md")...)
 	}
 	here, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The module's own requirements, so that nothing else is downloaded.
 	folder := t.TempDir()
-	// The module's own requirements, so that nothing is downloaded that it does not need itself.
 	mod := strings.Replace(read(t, "go.mod"), "module "+module, "module example\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+here, 1)
-	for name, text := range map[string]string{"main.go": programs[0], "go.mod": mod, "go.sum": read(t, "go.sum")} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o666); err != nil {
+	files := map[string]string{"go.mod": mod, "go.sum": read(t, "go.sum")}
+	for i, e := range list {
+		files[fmt.Sprintf("program%d/main.go", i)] = e.program
+	}
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	program, tool := filepath.Join(folder, "program"), filepath.Join(folder, "cohort")
-	build := exec.Command("go", "build", "-o", program, ".")
+	bin := filepath.Join(folder, "bin")
+	build := exec.Command("go", "build", "-o", bin+"/", "./...", module+"/cmd/cohort")
 	build.Dir = folder
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("the program in README.md does not build: %v\n%s", err, out)
-	}
-	if out, err := exec.Command("go", "build", "-o", tool, "../../cmd/cohort").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("a program of %v does not build: %v\n%s", list, err, out)
 	}
 	if runtime.GOOS != "linux" {
-		t.Log("not run: several ranks as processes are there on Linux only")
+		t.Log("not run: ranks that are processes need Linux")
 		return
 	}
-	out, err := exec.Command(tool, "run", "-n", "4", program).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	got, want := strings.Split(string(out), "\n"), strings.Split(outputs[0], "\n")
-	slices.Sort(got) // the order of the ranks' lines is any
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("the program prints\n%s\nREADME.md says\n%s", out, outputs[0])
+	for i, e := range list {
+		if e.output == "" {
+			continue
+		}
+		program := filepath.Join(bin, fmt.Sprintf("program%d", i))
+		out, err := exec.Command(filepath.Join(bin, "cohort"), "run", "-n", "4", program).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s\n%s", e.document, err, e.program, out)
+		}
+		got, want := strings.Split(strings.TrimSpace(string(out)), "\n"), strings.Split(strings.TrimSpace(e.output), "\n")
+		slices.Sort(got) // the ranks' lines come in any order
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: a program prints\n%s\nthe document says\n%s", e.document, out, e.output)
+		}
 	}
 }
