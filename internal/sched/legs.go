@@ -83,8 +83,8 @@ func (r *Runner) place() {
 	r.legs = nodeLegs(r.rank, r.size, r.nodes)
 }
 
-// told adds the ranks to s that a leg's message tells of.
-func (r *Runner) told(l *leg, s rankSet) {
+// arrivals adds to s the ranks that a leg's message covers.
+func (r *Runner) arrivals(l *leg, s rankSet) {
 	if l.from < 0 {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,16 +13,19 @@ import (
 	"github.com/cohort-hpc/cohort/coll"
 )
 
-// Who is missing. When an operation's time is up, a rank knows only of the ranks
-// whose messages have reached it, and waits perhaps for one that waits itself.
-// So the ranks whose time is up tell each other whom they have heard of, wait a
-// moment for what the others tell, and name those nobody has heard of.
+// When an operation's time is up, a rank knows only which ranks it has heard from and which ones it
+// waits for itself. The rank that holds everybody up may be further along: rank 2 waits for rank 3,
+// which waits for rank 1. So the ranks whose time is up report to each other and merge what the
+// others report. A rank that others wait for and that has not reported holds them up.
 
 const (
-	reportTag  = -1                    // below it are the tags of collectives
-	reportTime = 10 * time.Millisecond // how long to listen
-	reportAll  = 64                    // above as many ranks, reports go to some only
+	reportTag = -1 // below it are the tags of collectives
+	reportAll = 64 // with more ranks, a report goes to some of them, which pass it on
 )
+
+// reportTime is how long a rank listens for reports. With Grace it stays below the 50 ms that an
+// operation may take to end after its deadline.
+var reportTime = 20 * time.Millisecond
 
 // rankSet is a set of ranks.
 type rankSet []uint64
@@ -31,15 +35,54 @@ func newRankSet(n int) rankSet { return make(rankSet, (n+63)/64) }
 func (s rankSet) add(r int)      { s[r/64] |= 1 << (r % 64) }
 func (s rankSet) has(r int) bool { return s[r/64]>>(r%64)&1 == 1 }
 
-// heard returns the ranks known to have come. It may be called while the
-// operation goes on, and is then a moment's view.
-func (o *Op) heard() rankSet {
+// ranks returns the members that are not in except, in ascending order.
+func (s rankSet) ranks(except rankSet) (ranks []int) {
+	for r := range 64 * len(s) {
+		if s.has(r) && (except == nil || !except.has(r)) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// state is what ranks report, and what they merge from the reports they receive.
+type state struct {
+	arrived  rankSet // ranks known to have started the operation
+	awaited  rankSet // ranks that a rank waits for
+	reported rankSet // ranks whose report is merged
+}
+
+func (s *state) sets() [3]rankSet { return [...]rankSet{s.arrived, s.awaited, s.reported} }
+
+// missing returns the ranks of n that have not arrived, as far as s goes.
+func (s *state) missing(n int) (ranks []int) {
+	for r := range n {
+		if !s.arrived.has(r) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// state returns what this rank knows. The operation may go on meanwhile.
+func (o *Op) state() *state {
+	n := o.r.size
+	s := &state{o.arrived(), newRankSet(n), newRankSet(n)}
+	for _, r := range o.data.waiting(o.check.waiting(nil)) {
+		s.awaited.add(r)
+	}
+	s.reported.add(o.r.rank)
+	return s
+}
+
+// arrived returns the ranks known to have started the operation.
+func (o *Op) arrived() rankSet {
 	n, me := o.r.size, o.r.rank
 	s := newRankSet(n)
 	s.add(me)
 	if o.checking {
 		for i := range o.r.legs[:min(int(o.check.step.Load()), len(o.r.legs))] {
-			o.r.told(&o.r.legs[i], s)
+			o.r.arrivals(&o.r.legs[i], s)
 		}
 	}
 	if d := &o.data; d.s != nil {
@@ -55,91 +98,87 @@ func (o *Op) heard() rankSet {
 	return s
 }
 
-// missing returns the ranks that neither this one nor, with ask, any that
-// answers has heard of.
-func (o *Op) missing(ask bool) []int {
-	r := o.r
-	seen := o.heard()
-	if ask {
-		r.report(o.check.tag, seen)
+// report sends this rank's state in the operation with a tag to the others and merges theirs into it.
+func (r *Runner) report(tag int, s *state) {
+	rounds := 1
+	if r.size > reportAll {
+		rounds = bits.Len(uint(r.size - 1)) // each passes on what came in the one before
 	}
-	var ranks []int
-	for i := range r.size {
-		if !seen.has(i) {
-			ranks = append(ranks, i)
+	for range rounds {
+		r.sendReport(tag, s)
+		if !r.listen(tag, s, time.Now().Add(reportTime/time.Duration(rounds))) {
+			return
 		}
 	}
-	return ranks
 }
 
-// report tells the others whom this rank has heard of in the operation with a
-// tag, and adds to it what they tell.
-func (r *Runner) report(tag int, seen rankSet) {
-	out := make([]byte, 8+8*len(seen))
-	binary.LittleEndian.PutUint64(out, uint64(tag))
-	for i, w := range seen {
-		binary.LittleEndian.PutUint64(out[8+8*i:], w)
+func (r *Runner) sendReport(tag int, s *state) {
+	out := binary.LittleEndian.AppendUint64(nil, uint64(tag))
+	for _, set := range s.sets() {
+		for _, w := range set {
+			out = binary.LittleEndian.AppendUint64(out, w)
+		}
 	}
 	for i := 1; i < r.size; i++ {
 		if r.size > reportAll && bits.OnesCount(uint(i)) > 1 {
 			continue
 		}
-		q := new(backend.Request) // nobody waits for it
+		q := new(backend.Request) // completes unobserved
 		q.Begin()
 		r.comm.Isend(q, out, (r.rank+i)%r.size, reportTag, backend.Standard)
 	}
-	in := make([]byte, len(out))
-	for end := time.Now().Add(reportTime); ; {
+}
+
+// listen merges reports until end. It returns false if the communicator has broken meanwhile.
+func (r *Runner) listen(tag int, s *state, end time.Time) bool {
+	in := make([]byte, 8+3*8*len(s.arrived))
+	for {
 		left := time.Until(end)
 		if left <= 0 {
-			return
+			return true
 		}
 		q := new(backend.Request)
 		q.Begin()
 		r.comm.Irecv(q, in, backend.AnySource, reportTag)
 		if r.comm.Await(&backend.Bound{Timeout: left}, q) != nil {
 			r.comm.Cancel(q)
-			return
+			return true
 		}
 		if q.Err != nil {
-			return
+			return false
 		}
-		if q.Status.Bytes == len(in) && int(int64(binary.LittleEndian.Uint64(in))) == tag {
-			for i := range seen {
-				seen[i] |= binary.LittleEndian.Uint64(in[8+8*i:])
+		if q.Status.Bytes != len(in) || int(int64(binary.LittleEndian.Uint64(in))) != tag {
+			continue
+		}
+		words := in[8:]
+		for _, set := range s.sets() {
+			for i := range set {
+				set[i] |= binary.LittleEndian.Uint64(words)
+				words = words[8:]
 			}
 		}
 	}
 }
 
-// describe says in words where an operation stands that was broken off.
+// describe says where an operation stands that has been broken off: which ranks have not arrived, or
+// which ones it waits for and which of them hold it up. With ask, other ranks' reports count.
 func (o *Op) describe(ask bool) string {
-	missing := o.missing(ask)
-	if len(missing) > 0 {
+	s := o.state()
+	waiting := s.awaited.ranks(nil)
+	if ask {
+		o.r.report(o.check.tag, s)
+	}
+	if missing := s.missing(o.r.size); len(missing) > 0 {
 		return "not heard from " + nameRanks(missing)
 	}
-	text := "all ranks have come"
-	if w := o.waiting(); len(w) > 0 {
-		text += ", waiting for messages of " + nameRanks(w)
+	text := "all ranks have arrived"
+	if len(waiting) > 0 {
+		text += "; waiting for messages from " + nameRanks(waiting)
+	}
+	if by := s.awaited.ranks(s.reported); ask && len(by) > 0 && !slices.Equal(by, waiting) {
+		text += ", held up by " + nameRanks(by)
 	}
 	return text
-}
-
-// waiting returns the ranks that messages are missing from.
-func (o *Op) waiting() []int {
-	s := newRankSet(o.r.size)
-	var peers []int
-	peers = o.data.waiting(o.check.waiting(peers))
-	for _, p := range peers {
-		s.add(p)
-	}
-	peers = peers[:0]
-	for i := range o.r.size {
-		if s.has(i) {
-			peers = append(peers, i)
-		}
-	}
-	return peers
 }
 
 // nameRanks writes ascending ranks: "rank 2", "ranks 2, 3 and 5", with the
