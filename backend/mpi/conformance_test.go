@@ -3,25 +3,23 @@
 package mpi_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/mpitest"
-	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// The MPI libraries that the suite runs under: a launcher each, and the file that
-// it is of.
-var launchers = map[string][]string{
-	"mpich":   {"mpiexec.mpich"},
-	"openmpi": {"mpirun.openmpi", "--oversubscribe"},
-}
+// families are the MPI libraries that the suite runs under.
+var families = map[string]mpifind.Family{"mpich": mpifind.MPICH, "openmpi": mpifind.OpenMPI}
 
-// Ranks of these tests are more than there are processors: libraries that wait by
-// spinning must give way.
+// ft is the options of the launchers that a test adds.
+var ft []string
+
+// More ranks run than there are processors: libraries that wait by spinning must give way.
 var polite = []string{
-	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-	"OMPI_MCA_mpi_yield_when_idle=1", "MPIR_CVAR_POLLS_BEFORE_YIELD=1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
+	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_mpi_yield_when_idle=1", "MPIR_CVAR_POLLS_BEFORE_YIELD=1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
 }
 
 // died is why scenarios in which a rank dies cannot be run.
@@ -29,14 +27,10 @@ const died = "the launcher ends the whole job when one of its processes dies, as
 
 func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	t.Helper()
-	command := launchers[name]
-	need.Program(t, command[0])
-	env = append(append([]string{"COHORT_BACKEND=mpi"}, polite...), env...)
-	if name == "mpich" {
-		env = append(env, mpitest.Yielding(t)...)
-	}
+	l := mpitest.Of(t, families[name])
+	env = slices.Concat([]string{"COHORT_BACKEND=mpi"}, polite, l.Env(), env)
 	return cohorttest.Mpiexec{
-		Label: name, Command: command, Env: env,
+		Label: name, Command: append(l.Start(), ft...), Env: env,
 		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3,
 		Skips: map[string]string{
 			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died, "recover/*": died,
@@ -61,7 +55,7 @@ func TestConformanceOpenMPI(t *testing.T) {
 // TestBits has reductions with Config.Deterministic give what the local backend
 // gives, bit for bit.
 func TestBits(t *testing.T) {
-	for name := range launchers {
+	for _, name := range libraries {
 		l := launcher(t, name)
 		l.ShortFrom = 0 // the same work as on local
 		for _, n := range []int{2, 3, 4} {

@@ -141,7 +141,7 @@ func TestDevicesDirect(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			aware := compiledC(t, "mpicc."+name, awareTool, "aware.so", "-shared", "-fPIC")
+			aware := compiledC(t, mpicc(t, name), awareTool, "aware.so", "-shared", "-fPIC")
 			e := start(t, name, 3, "devices", "LD_PRELOAD="+aware, "LD_LIBRARY_PATH="+filepath.Dir(driver), ompiCUDA+"=1").must(t)
 			type takes struct{ takes, why string }
 			off := map[string]takes{"mpich": {"no", "MPIR_CVAR_ENABLE_GPU=0"}, "openmpi": {"no", "set " + ompiCUDA + "=1"}}[name]

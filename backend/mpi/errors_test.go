@@ -156,7 +156,7 @@ func TestErrors(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			preload := "LD_PRELOAD=" + compiledC(t, "mpicc."+name, damage, "damage.so", "-shared", "-fPIC")
+			preload := "LD_PRELOAD=" + compiledC(t, mpicc(t, name), damage, "damage.so", "-shared", "-fPIC")
 			t.Run("classes", func(t *testing.T) {
 				all := start(t, name, 2, "damaged", preload).must(t).lines("error")
 				if len(all) != len(sentinels) {

@@ -32,7 +32,7 @@ func TestGivenBack(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			tool := compiledC(t, "mpicc."+name, orderTool, "order.so", "-shared", "-fPIC")
+			tool := compiledC(t, mpicc(t, name), orderTool, "order.so", "-shared", "-fPIC")
 			e := start(t, name, 2, "to oneself", "LD_PRELOAD="+tool).must(t)
 			if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
 				t.Errorf("at the end there are (communicators, the same thread) %q\n%s", got, e.out)

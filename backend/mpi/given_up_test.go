@@ -52,7 +52,7 @@ func TestGivenUpCounts(t *testing.T) {
 		return errors.Join(sign("changed"), w.Close())
 	})
 	launcher(t, "mpich")
-	tool := compiledC(t, "mpicc.mpich", readLateTool, "late.so", "-shared", "-fPIC")
+	tool := compiledC(t, mpicc(t, "mpich"), readLateTool, "late.so", "-shared", "-fPIC")
 	e := start(t, "mpich", 2, "counts given up", "LD_PRELOAD="+tool, signsVariable+"="+t.TempDir())
 	if got, want := e.lines("read"), []string{fmt.Sprintf("1 %d", far)}; !slices.Equal(got, want) {
 		t.Errorf("the library has read %q, want %q: status %d\n%s", got, want, e.status, e.out)

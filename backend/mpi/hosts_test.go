@@ -67,10 +67,9 @@ func TestTopology(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for library, compiler := range map[string]string{"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi"} {
+	for _, library := range libraries {
 		t.Run(library, func(t *testing.T) {
-			launcher(t, library)
-			about := standardOf(t, compiler)
+			about := standardOf(t, mpicc(t, library))
 			for _, c := range []struct {
 				name   string
 				ranks  int

@@ -10,14 +10,15 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
 // compiled compiles a program of testdata.
 func compiled(t *testing.T, compiler, source string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "program")
-	if b, err := exec.Command(need.Program(t, compiler), "-Wall", "-O1", "-o", out, filepath.Join("testdata", source)).CombinedOutput(); err != nil {
+	if b, err := exec.Command(compiler, "-Wall", "-O1", "-o", out, filepath.Join("testdata", source)).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", compiler, source, err, b)
 	}
 	return out
@@ -40,7 +41,7 @@ func output(t *testing.T, env []string, command ...string) string {
 func TestNamesOfOpenMPI(t *testing.T) {
 	params, version := make(map[string]bool), ""
 	found := make(map[string][]string)
-	for line := range strings.Lines(output(t, nil, need.Program(t, "ompi_info"), "--all", "--parsable")) {
+	for line := range strings.Lines(output(t, nil, filepath.Join(filepath.Dir(mpitest.Of(t, mpifind.OpenMPI).Start()[0]), "ompi_info"), "--all", "--parsable")) {
 		line = strings.TrimSuffix(line, "\n")
 		if v, ok := strings.CutPrefix(line, "ompi:version:full:"); ok {
 			version = v
@@ -80,10 +81,10 @@ func TestNamesOfOpenMPI(t *testing.T) {
 }
 
 // mpichSays returns the descriptions of MPICH's variables, and its version.
-func mpichSays(t *testing.T) (about map[string]string, version string) {
+func mpichSays(t *testing.T, mpich mpitest.Launcher) (about map[string]string, version string) {
 	t.Helper()
 	about = make(map[string]string)
-	for line := range strings.Lines(output(t, nil, compiled(t, "mpicc.mpich", "cvars.c"))) {
+	for line := range strings.Lines(output(t, nil, compiled(t, mpich.Compiler(t), "cvars.c"))) {
 		name, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if name == "library" {
 			_, version = identify(strings.ReplaceAll(text, "|", "\n"))
@@ -96,7 +97,7 @@ func mpichSays(t *testing.T) (about map[string]string, version string) {
 // MPICH lists its variables through MPI_T, and the algorithms in their
 // descriptions.
 func TestNamesOfMPICH(t *testing.T) {
-	about, version := mpichSays(t)
+	about, version := mpichSays(t, mpitest.Of(t, mpifind.MPICH))
 	r := parseRelease(version)
 	if !r.known || len(about) < 100 {
 		t.Fatalf("MPICH %q lists %d variables", version, len(about))
@@ -121,28 +122,23 @@ func TestNamesOfMPICH(t *testing.T) {
 // twice of it is not. By themselves both libraries stop below 8 KiB on one node.
 func TestEagerLimit(t *testing.T) {
 	const limit = 40000
-	for _, c := range []struct {
-		family, vendor, version, compiler, launcher string
-	}{
-		{"mpich", "MPICH", "4.0.2", "mpicc.mpich", "mpiexec.mpich"},
-		{"openmpi", "Open MPI", "4.1.4", "mpicc.openmpi", "mpirun.openmpi"},
-	} {
-		t.Run(c.vendor, func(t *testing.T) {
-			env := told(t, Settings{EagerLimit: limit}, c.family, c.vendor, c.version, nil)
-			program := compiled(t, c.compiler, "eager.c")
-			got := output(t, env, need.Program(t, c.launcher), "-n", "2", program, "20000", "80000")
-			if want := "20000 eager, 80000 not\n"; got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
-		})
-	}
+	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
+		lib := l.Library
+		env := told(t, Settings{EagerLimit: limit}, familyName(lib.Family), lib.Vendor, lib.Version, nil)
+		program := compiled(t, l.Compiler(t), "eager.c")
+		got := output(t, env, append(l.Args(2), program, "20000", "80000")...)
+		if want := "20000 eager, 80000 not\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
 }
 
 // MPICH's MPI_Init fails on a name of an algorithm that it does not have, and takes
 // all those of the lists.
 func TestTuningIsTaken(t *testing.T) {
-	program, launcher := compiled(t, "mpicc.mpich", "eager.c"), need.Program(t, "mpiexec.mpich")
-	_, version := mpichSays(t)
+	mpich := mpitest.Of(t, mpifind.MPICH)
+	program, launcher := compiled(t, mpich.Compiler(t), "eager.c"), mpich.Start()[0]
+	_, version := mpichSays(t, mpich)
 	r := parseRelease(version)
 	for i := 0; ; i++ { // the i-th of each list, or its last
 		tuning, more := make(map[string]string), false

@@ -278,7 +278,7 @@ func TestCloseInside(t *testing.T) {
 	})
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
-			tool := compiledC(t, "mpicc."+name, slowTool, "slow.so", "-shared", "-fPIC")
+			tool := compiledC(t, mpicc(t, name), slowTool, "slow.so", "-shared", "-fPIC")
 			signs := func() string { return signsVariable + "=" + t.TempDir() }
 			start(t, name, 2, "inside", "LD_PRELOAD="+tool).must(t)
 			start(t, name, 2, "owes", "LD_PRELOAD="+tool).must(t)

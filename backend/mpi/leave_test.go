@@ -103,7 +103,7 @@ func TestToldAtTheEnd(t *testing.T) {
 	program("end", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
 	for _, level := range []string{"multiple", "funneled"} {
 		launcher(t, "mpich")
-		tool := compiledC(t, "mpicc.mpich", lastTool, "last.so", "-shared", "-fPIC")
+		tool := compiledC(t, mpicc(t, "mpich"), lastTool, "last.so", "-shared", "-fPIC")
 		e := start(t, "mpich", 2, "end", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
 		if got, want := e.lines("told"), []string{"finalized 1", "finalized 1"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q\n%s", level, got, want, e.out)
@@ -150,7 +150,7 @@ func TestOrder(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			tool := compiledC(t, "mpicc."+name, orderTool, "order.so", "-shared", "-fPIC")
+			tool := compiledC(t, mpicc(t, name), orderTool, "order.so", "-shared", "-fPIC")
 			for _, level := range []string{"multiple", "single"} {
 				e := start(t, name, 2, "order", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
 				if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
@@ -198,12 +198,12 @@ int MPI_Finalize(void) { puts("cohort finalized"); return PMPI_Finalize(); }
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			tool := compiledC(t, "mpicc."+name, foreignStart+counting, "foreign.so", "-shared", "-fPIC")
+			tool := compiledC(t, mpicc(t, name), foreignStart+counting, "foreign.so", "-shared", "-fPIC")
 			e := start(t, name, 2, "guest", "LD_PRELOAD="+tool)
 			e.hasNot(t, "cohort initialised", "cohort finalized")
 			// Nobody finalizes MPI: how the launcher takes that is its own business.
 			e.has(t, "left\n")
-			ended := compiledC(t, "mpicc."+name, foreignStart+finalized, "ended.so", "-shared", "-fPIC")
+			ended := compiledC(t, mpicc(t, name), foreignStart+finalized, "ended.so", "-shared", "-fPIC")
 			start(t, name, 2, "finalized", "LD_PRELOAD="+ended).must(t).has(t, "refused", "finalized")
 		})
 	}

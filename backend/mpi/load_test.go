@@ -15,6 +15,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
 // mapped returns the MPI libraries, and what belongs to them, in this process.
@@ -43,15 +44,13 @@ func mapped() (libs, parts []string) {
 // library returns the installed library of a launcher.
 func library(t *testing.T, name string) mpifind.Library {
 	t.Helper()
-	launcher(t, name) // skips, or fails, where it is not installed
-	family := map[string]mpifind.Family{"mpich": mpifind.MPICH, "openmpi": mpifind.OpenMPI}[name]
-	for _, l := range mpifind.Find(os.LookupEnv) {
-		if l.Problem == "" && l.Family == family {
-			return l
-		}
-	}
-	t.Fatalf("there is no library of %s, only its launcher", name)
-	panic("unreachable")
+	return mpitest.Of(t, families[name]).Library
+}
+
+// mpicc returns the C compiler command of a library.
+func mpicc(t *testing.T, name string) string {
+	t.Helper()
+	return mpitest.Of(t, families[name]).Compiler(t)
 }
 
 func other(name string) string {
@@ -173,7 +172,7 @@ func TestTooOldInTheWay(t *testing.T) {
 	})
 	old := compiledC(t, "gcc", tooOld, "libmpi.so.12", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12")
 	library(t, "mpich")
-	got := start(t, "mpich", 2, "next", "LD_LIBRARY_PATH="+filepath.Dir(old)).must(t).lines("library")
+	got := start(t, "mpich", 2, "next", "COHORT_MPI_LIB=", "LD_LIBRARY_PATH="+filepath.Dir(old)).must(t).lines("library")
 	if len(got) != 2 || !strings.HasPrefix(got[0], "MPICH") || got[1] != got[0] {
 		t.Errorf("the libraries are %q", got)
 	}
@@ -205,7 +204,7 @@ func TestForeignLauncher(t *testing.T) {
 				}
 			}
 			// The same in the process already, by other means.
-			start(t, name, 2, "refused", "LD_PRELOAD="+asked.Path).must(t).has(t, "in this process", asked.Path)
+			start(t, name, 2, "refused", "COHORT_MPI_LIB=", "LD_PRELOAD="+asked.Path).must(t).has(t, "in this process", asked.Path)
 			// And a program that does not expect it ends, and not well.
 			start(t, name, 2, "world", "COHORT_MPI_LIB="+asked.Path).failed(t, asked.Path)
 		})
@@ -246,7 +245,7 @@ func TestChoice(t *testing.T) {
 				how string
 				env []string
 			}{
-				{"by the launcher", nil},
+				{"by the launcher", []string{"COHORT_MPI_LIB="}},
 				{"by its path", []string{"COHORT_MPI_LIB=" + lib.Path}},
 				{"by its name", []string{"COHORT_MPI_LIB=" + lib.Soname}},
 				{"in the process already", []string{"LD_PRELOAD=" + lib.Path}},
@@ -315,10 +314,10 @@ func TestTools(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			compiler, flags := "mpicc."+name, []string{"-shared", "-fPIC"}
+			compiler, flags := mpicc(t, name), []string{"-shared", "-fPIC"}
 			for how, path := range map[string]string{
 				"linked to the library": compiledC(t, compiler, tool, "tool.so", flags...),
-				"linked to nothing":     compiledC(t, "gcc", tool, "tool.so", append(flags, includes(t, compiler)...)...),
+				"linked to nothing":     compiledC(t, "gcc", tool, "tool.so", append(flags, includes(t, compiler, name == "openmpi")...)...),
 			} {
 				e := start(t, name, 2, "traffic", "LD_PRELOAD="+path).must(t)
 				got := e.lines("tool")
@@ -333,10 +332,10 @@ func TestTools(t *testing.T) {
 }
 
 // includes returns what a library's compiler adds to compile.
-func includes(t *testing.T, compiler string) (flags []string) {
+func includes(t *testing.T, compiler string, openmpi bool) (flags []string) {
 	t.Helper()
 	option := "-compile_info"
-	if strings.HasSuffix(compiler, "openmpi") {
+	if openmpi {
 		option = "--showme:compile"
 	}
 	for _, f := range strings.Fields(runTool(t, compiler, option)) {

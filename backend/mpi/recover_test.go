@@ -339,7 +339,7 @@ func TestULFM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	preload := "LD_PRELOAD=" + compiledC(t, "mpicc.openmpi", string(source), "ulfm.so", "-shared", "-fPIC")
+	preload := "LD_PRELOAD=" + compiledC(t, mpicc(t, "openmpi"), string(source), "ulfm.so", "-shared", "-fPIC")
 	run := func(t *testing.T, n int, program string, env ...string) ended {
 		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
 	}

@@ -64,7 +64,7 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			launcher(t, c.name)
-			compiler, flags := "mpicc."+c.name, []string{"-shared", "-fPIC"}
+			compiler, flags := mpicc(t, c.name), []string{"-shared", "-fPIC"}
 			asked := "CVARS=" + c.cvar
 			for name := range c.numbers {
 				asked += " " + name
@@ -78,7 +78,7 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 				}
 				return of
 			}
-			tool := compiledC(t, "gcc", cvarTool, "cvars.so", append(flags, includes(t, compiler)...)...)
+			tool := compiledC(t, "gcc", cvarTool, "cvars.so", append(flags, includes(t, compiler, c.name == "openmpi")...)...)
 			before, want := has(tool, c.own...), maps.Clone(c.numbers)
 			for name, value := range c.numbers {
 				if was := before[name]; was == "" || was == "none" || was == value {
@@ -111,12 +111,12 @@ func TestSettingsTooLate(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			tool := compiledC(t, "mpicc."+name, foreignStart, "early.so", "-shared", "-fPIC")
+			tool := compiledC(t, mpicc(t, name), foreignStart, "early.so", "-shared", "-fPIC")
 			e := start(t, name, 2, "told", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
 			e.has(t, "told UCX_RNDV_THRESH=20480 not set, because it had been read before: EagerLimit\n")
 			e.hasNot(t, "20480: EagerLimit")
 			// A tool that brings the library along, and UCX if the library is linked to it.
-			tool = compiledC(t, "mpicc."+name, "#include <mpi.h>\nvoid *uses = (void *)PMPI_Send;", "along.so", "-shared", "-fPIC")
+			tool = compiledC(t, mpicc(t, name), "#include <mpi.h>\nvoid *uses = (void *)PMPI_Send;", "along.so", "-shared", "-fPIC")
 			before := strings.Contains(runTool(t, "ldd", tool), "libucs.")
 			e = start(t, name, 2, "told", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480").must(t)
 			e.has(t, "told UCX_RNDV_THRESH=20480: EagerLimit\n")

@@ -355,7 +355,7 @@ func TestLess(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
-			preload := "LD_PRELOAD=" + compiledC(t, "mpicc."+name, lowering, "lower.so", "-shared", "-fPIC")
+			preload := "LD_PRELOAD=" + compiledC(t, mpicc(t, name), lowering, "lower.so", "-shared", "-fPIC")
 			for _, asked := range []string{"multiple", "serialized"} {
 				e := start(t, name, 2, "crowd", preload, "LOWER=2", "COHORT_MPI_THREAD="+asked).must(t)
 				if got := e.lines("level"); !slices.Equal(got, []string{"serialized", "serialized"}) {

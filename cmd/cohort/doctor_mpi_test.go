@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
+	"github.com/cohort-hpc/cohort/internal/mpitest"
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
@@ -21,74 +22,64 @@ func TestDoctor_Libraries(t *testing.T) {
 	if !mpiBuilt {
 		t.Skip("built without MPI")
 	}
-	for _, c := range []struct{ vendor, compiler, launcher string }{
-		{"Open MPI", "mpicc.openmpi", "mpirun.openmpi"}, {"MPICH", "mpicc.mpich", "mpiexec.mpich"},
-	} {
-		t.Run(c.vendor, func(t *testing.T) {
-			compiler := need.Program(t, c.compiler)
-			var path string
-			for _, lib := range mpifind.Find(os.LookupEnv) {
-				if lib.Vendor == c.vendor && lib.Problem == "" {
-					path = lib.Path
+	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
+		compiler, path, vendor, launcher := l.Compiler(t), l.Library.Path, l.Library.Vendor, filepath.Base(l.Start()[0])
+		cmd := cohortCommand(t, "doctor", "--json")
+		cmd.Env = append(cmd.Env, "COHORT_MPI_LIB="+path)
+		_, stdout, stderr := finish(t, cmd)
+		var out struct{ Findings []finding }
+		if err := json.Unmarshal([]byte(stdout), &out); err != nil {
+			t.Fatalf("%v:\n%s%s", err, stdout, stderr)
+		}
+		var got *report
+		var job, choice finding
+		for _, f := range out.Findings {
+			switch {
+			case f.Library != nil && f.Library.Path == path:
+				if f.State != ok || !strings.HasPrefix(f.Name, vendor+" ") {
+					t.Errorf("%+v", f)
 				}
+				got = f.Library
+			case f.Group == "backends" && f.Name == "mpi":
+				job = f
+			case f.Name == "first choice":
+				choice = f
 			}
-			cmd := cohortCommand(t, "doctor", "--json")
-			cmd.Env = append(cmd.Env, "COHORT_MPI_LIB="+path)
-			_, stdout, stderr := finish(t, cmd)
-			var out struct{ Findings []finding }
-			if err := json.Unmarshal([]byte(stdout), &out); err != nil {
-				t.Fatalf("%v:\n%s%s", err, stdout, stderr)
-			}
-			var got *report
-			var job, choice finding
-			for _, f := range out.Findings {
-				switch {
-				case f.Library != nil && f.Library.Path == path:
-					if f.State != ok || !strings.HasPrefix(f.Name, c.vendor+" ") {
-						t.Errorf("%+v", f)
-					}
-					got = f.Library
-				case f.Group == "backends" && f.Name == "mpi":
-					job = f
-				case f.Name == "first choice":
-					choice = f
-				}
-			}
-			if got == nil {
-				t.Fatalf("no finding on %s:\n%s", path, stdout)
-			}
-			if filepath.Base(got.Launcher) != c.launcher || !strings.Contains(choice.Value, "asked for by COHORT_MPI_LIB") {
-				t.Errorf("started by %s; %+v", got.Launcher, choice)
-			}
-			if job.State != ok || !strings.Contains(job.Value, c.launcher) {
-				t.Errorf("a job of two: %+v", job)
-			}
-			header := exec.Command(compiler, "-E", "-include", "mpi.h", "-")
-			header.Stdin = strings.NewReader("standard MPI_VERSION MPI_SUBVERSION\n")
-			text, err := header.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var major, minor int
-			if _, err := fmt.Sscanf(string(text[bytes.LastIndex(text, []byte("standard ")):]), "standard %d %d", &major, &minor); err != nil {
-				t.Fatal(err)
-			}
-			has := func(name string) bool { return bytes.Contains(text, []byte(" "+name+"(")) }
-			persistent := ""
-			if has("MPI_Bcast_init") {
-				persistent = "MPI_"
-			}
-			if want := fmt.Sprintf("%d.%d", major, minor); got.Standard != want || got.LargeCounts != has("MPI_Bcast_c") {
-				t.Errorf("MPI %s, large counts %v, want %s, %v", got.Standard, got.LargeCounts, want, has("MPI_Bcast_c"))
-			}
-			if got.Persistent != persistent && got.Persistent != "MPIX_" {
-				t.Errorf("persistent collectives %q, want %q", got.Persistent, persistent)
-			}
-			if !strings.Contains(got.Says, c.vendor) || got.ThreadLevel != "multiple" || got.CUDA == "yes" {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
+		}
+		if got == nil {
+			t.Fatalf("no finding on %s:\n%s", path, stdout)
+		}
+		if filepath.Base(got.Launcher) != launcher || !strings.Contains(choice.Value, "asked for by COHORT_MPI_LIB") {
+			t.Errorf("started by %s; %+v", got.Launcher, choice)
+		}
+		if job.State != ok || !strings.Contains(job.Value, launcher) {
+			t.Errorf("a job of two: %+v", job)
+		}
+		header := exec.Command(compiler, "-E", "-include", "mpi.h", "-")
+		header.Stdin = strings.NewReader("standard MPI_VERSION MPI_SUBVERSION\n")
+		text, err := header.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var major, minor int
+		if _, err := fmt.Sscanf(string(text[bytes.LastIndex(text, []byte("standard ")):]), "standard %d %d", &major, &minor); err != nil {
+			t.Fatal(err)
+		}
+		has := func(name string) bool { return bytes.Contains(text, []byte(" "+name+"(")) }
+		persistent := ""
+		if has("MPI_Bcast_init") {
+			persistent = "MPI_"
+		}
+		if want := fmt.Sprintf("%d.%d", major, minor); got.Standard != want || got.LargeCounts != has("MPI_Bcast_c") {
+			t.Errorf("MPI %s, large counts %v, want %s, %v", got.Standard, got.LargeCounts, want, has("MPI_Bcast_c"))
+		}
+		if got.Persistent != persistent && got.Persistent != "MPIX_" {
+			t.Errorf("persistent collectives %q, want %q", got.Persistent, persistent)
+		}
+		if !strings.Contains(got.Says, vendor) || got.ThreadLevel != "multiple" || got.CUDA == "yes" {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // TestDoctor_Title has files that tell their version, or do not, of libraries that were loaded, or were not.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
 // pathVariable holds the library that a process of these tests is to load.
@@ -35,23 +35,13 @@ func alone(t *testing.T, body func(path string) error, env ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := 0
-	for _, l := range mpifind.Find(os.LookupEnv) {
-		if l.Problem != "" {
-			continue
+	mpitest.EachLibrary(t, func(t *testing.T, l mpifind.Library) {
+		cmd := exec.Command(exe, "-test.run=^"+strings.Split(t.Name(), "/")[0]+"$")
+		cmd.Env = append(append(os.Environ(), pathVariable+"="+l.Path, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
 		}
-		found++
-		t.Run(l.Vendor, func(t *testing.T) {
-			cmd := exec.Command(exe, "-test.run=^"+strings.Split(t.Name(), "/")[0]+"$")
-			cmd.Env = append(append(os.Environ(), pathVariable+"="+l.Path, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"), env...)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-	}
-	if found == 0 {
-		need.Missing(t, "no MPI library: install the packages that scripts/setup lists to have this tested")
-	}
+	})
 }
 
 // joined loads and initialises a library.

@@ -72,3 +72,9 @@ func Program(t testing.TB, name string) string {
 	Missing(t, "needs %s", name)
 	return ""
 }
+
+// Executable reports whether a file exists that can be run.
+func Executable(file string) bool {
+	_, err := exec.LookPath(file)
+	return err == nil && filepath.IsAbs(file)
+}

@@ -10,11 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
-
-// compilers are those of the MPI libraries, and the one that users get, of whatever library.
-var compilers = []string{"mpicc.mpich", "mpicc.openmpi", "mpicc"}
 
 // library is an MPI library as its compiler shows it.
 type library struct {
@@ -43,11 +40,9 @@ func loadTable(t *testing.T) *table {
 	return table
 }
 
-// eachLibrary runs a test with every compiler.
+// eachLibrary runs a test with the compiler of every library.
 func eachLibrary(t *testing.T, test func(t *testing.T, lib *library)) {
-	for _, name := range compilers {
-		t.Run(name, func(t *testing.T) { test(t, inspect(t, need.Program(t, name))) })
-	}
+	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) { test(t, inspect(t, l.Compiler(t))) })
 }
 
 var (
