@@ -54,6 +54,9 @@ func TestStartingBasisMatters(t *testing.T) {
 		{"without uncertainty", certain, Options{Iterations: 20, Passes: 1, Openings: 1}, true},
 	} {
 		t.Run(k.name, func(t *testing.T) {
+			if testing.Short() && !k.wantVertex {
+				t.Skip("left out with -short: duals with random inflows; make test-all runs it")
+			}
 			noise := NewNoise(k.c, k.opt.Seed, k.opt.Openings)
 			p, err := newPlanner(k.c, noise, trained(t, k.c, k.opt).Policy.Pool, embedded)
 			if err != nil {

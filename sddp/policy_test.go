@@ -115,6 +115,9 @@ func TestLoadPolicy(t *testing.T) {
 // A policy of a long training is read, however long it is: here one with more white space than the files of a case
 // may have bytes.
 func TestLoadLongPolicy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: a policy of 64 MiB is read; make test-all runs it")
+	}
 	c, p := toyPolicy(t)
 	file := filepath.Join(t.TempDir(), PolicyFile)
 	if err := os.WriteFile(file, append(p.Encode(), bytes.Repeat([]byte{'\n'}, maxFile)...), 0o644); err != nil {

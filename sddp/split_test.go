@@ -20,12 +20,9 @@ import (
 func TestSameForAnySplit(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 6, Passes: 5, Openings: 4, Seed: 7, Threads: 1}
-	if testing.Short() {
-		opt.Iterations, opt.Openings = 3, 3
-	}
 	scenarios := 40
 	if testing.Short() {
-		scenarios = 15
+		opt.Iterations, opt.Openings, scenarios = 3, 3, 15
 	}
 	type result struct {
 		cuts    string
@@ -34,23 +31,27 @@ func TestSameForAnySplit(t *testing.T) {
 	}
 	var want *result
 	before := runtime.GOMAXPROCS(0)
-	for _, split := range []struct {
+	splits := []struct {
 		ranks   int
 		threads func(rank int) int
 		pin     string
 	}{
 		{1, func(int) int { return 1 }, "none"},
+		{1, func(int) int { return 9 }, "none"},
+		{3, func(rank int) int { return 1 + rank }, "none"},
+		{2, func(int) int { return 2 }, "cores"},
+		{1, func(int) int { return 2 }, "numa"},
 		{1, func(int) int { return 2 }, "none"},
 		{2, func(int) int { return 1 }, "none"},
 		{2, func(int) int { return 2 }, "none"},
 		{4, func(int) int { return 1 }, "none"},
 		{3, func(int) int { return 2 }, "none"},
-		{1, func(int) int { return 9 }, "none"},
-		{3, func(rank int) int { return 1 + rank }, "none"},
 		{1, func(int) int { return 1 }, "cores"},
-		{2, func(int) int { return 2 }, "cores"},
-		{1, func(int) int { return 2 }, "numa"},
-	} {
+	}
+	if testing.Short() {
+		splits = splits[:5]
+	}
+	for _, split := range splits {
 		if split.pin != "none" && runtime.GOOS != "linux" {
 			continue
 		}

@@ -235,12 +235,9 @@ func TestAgainstDeterministicEquivalent(t *testing.T) {
 
 func againstDeterministicEquivalent(t *testing.T, kind string) {
 	newSolver := solvers(t, kind)
-	cases := 12
-	if kind == lp.CLP {
-		cases = 6
-	}
+	cases := map[string]int{lp.Embedded: 12, lp.CLP: 6}[kind]
 	if testing.Short() {
-		cases = 4
+		cases /= 3
 	}
 	for n := range cases {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -24,14 +24,22 @@ func with(args []string, more ...string) []string {
 	return append(args[:len(args):len(args)], more...)
 }
 
-// checkpointResult is what a training gives when nothing happens to it.
+// uninterrupted holds the results of trainings by their arguments: tests share them.
+var uninterrupted = map[string]result{}
+
+// checkpointResult returns the result of a training that nothing interrupts.
 func checkpointResult(t *testing.T, args []string) result {
 	t.Helper()
+	key := strings.Join(args, " ")
+	if r, ok := uninterrupted[key]; ok {
+		return r
+	}
 	status, out, errs := sddpRun(t, args...)
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errs)
 	}
-	return lastLine(t, out)
+	uninterrupted[key] = lastLine(t, out)
+	return uninterrupted[key]
 }
 
 // goesOn goes on from a folder and compares what comes out.
@@ -116,13 +124,16 @@ func TestStoppedBySignal(t *testing.T) {
 // Whenever a training is killed, it goes on from the checkpoint before, to the same bits: here again and
 // again with the same command, as in a job script, until it gets to its end.
 func TestKilledAgainAndAgain(t *testing.T) {
-	train := with(checkpointArgs, "--iterations", "30")
+	train, kills := with(checkpointArgs, "--iterations", "30"), 5
+	if testing.Short() {
+		train, kills = with(checkpointArgs, "--iterations", "18"), 2
+	}
 	want, dir := checkpointResult(t, train), filepath.Join(t.TempDir(), "checkpoints")
 	args := with(train, "--resume", "--checkpoint", dir, "--checkpoint-every", "1")
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 5 {
+	for range kills {
 		cmd := commandOf(t, args...)
 		afterIteration(t, cmd, 2)
 		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // it is written beside the training
@@ -155,6 +166,9 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	}
 	// All is there, also for a longer training.
 	goesOn(t, want, with(train, "--resume", dir)...)
+	if testing.Short() {
+		return
+	}
 	longer := with(train, "--iterations", "32")
 	goesOn(t, checkpointResult(t, longer), with(longer, "--resume="+dir)...)
 }
@@ -170,7 +184,11 @@ func TestJobStoppedBySignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, backend := range []string{"shm", "tcp"} {
+	backends := []string{"shm", "tcp"}
+	if testing.Short() {
+		backends = backends[:1]
+	}
+	for _, backend := range backends {
 		dir := t.TempDir()
 		cmd := exec.Command(tool, with([]string{"run", "--backend", backend, "--tag=false", "-n", "3", exe}, with(checkpointArgs, "--checkpoint", dir)...)...)
 		cmd.Env = append(os.Environ(), asCommand+"=1")

@@ -10,13 +10,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
 // splits are the ranks and threads over which the work is divided.
-var splits = [][2]int{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {4, 1}, {3, 2}}
+var splits = [][2]int{{2, 1}, {3, 2}, {1, 1}, {1, 2}, {2, 2}, {4, 1}}
+
+// sampledSplits returns all splits, and the first two with -short.
+func sampledSplits() [][2]int {
+	if testing.Short() {
+		return splits[:2]
+	}
+	return splits
+}
 
 // splitArgs are the training that is divided: more passes than workers, and unevenly many.
 var splitArgs = append([]string{"train", caseDir("brazil4"), "--json"},
@@ -36,12 +45,21 @@ func splitResult(t *testing.T) result {
 	return want
 }
 
-// cohortTool builds the cohort command.
+// buildTool builds the cohort command, once for all tests.
+var buildTool = sync.OnceValues(func() (string, error) {
+	tool := filepath.Join(scratch, "cohort")
+	if out, err := exec.Command("go", "build", "-o", tool, "../cohort").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return tool, nil
+})
+
+// cohortTool returns the path of the cohort command.
 func cohortTool(t testing.TB) string {
 	t.Helper()
-	tool := filepath.Join(t.TempDir(), "cohort")
-	if out, err := exec.Command("go", "build", "-o", tool, "../cohort").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	tool, err := buildTool()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return tool
 }
@@ -79,7 +97,7 @@ func TestSplitsOverShm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range splits {
+	for _, s := range sampledSplits() {
 		ranks, threads := s[0], s[1]
 		args := []string{"run", "--backend", "shm", "--tag=false", "-n", strconv.Itoa(ranks), exe}
 		byFlag := exec.Command(tool, slices.Concat(args, splitArgs, []string{"--threads", strconv.Itoa(threads), "--pin", "cores"})...)
@@ -96,6 +114,9 @@ func TestSplitsOverShm(t *testing.T) {
 
 // Clp gives other cuts than the embedded solver, and the same ones for every split.
 func TestSplitsWithClp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: any split with Clp gives the same cuts, here over shm; make test-all runs it")
+	}
 	args := append(splitArgs[:len(splitArgs):len(splitArgs)], "--solver", "clp")
 	status, out, errs := sddpRun(t, append(args, "--threads", "1")...)
 	if status != 0 && strings.Contains(errs, "solver clp") {
@@ -129,7 +150,7 @@ func TestDefaultPolicy(t *testing.T) {
 		t.Skip("other architectures round otherwise")
 	}
 	if testing.Short() {
-		t.Skip("takes some seconds")
+		t.Skip("left out with -short: a whole training of brazil4; make test-all runs it")
 	}
 	adr, err := os.ReadFile("../../docs/adr/0004-canonical-basis.md")
 	if err != nil {

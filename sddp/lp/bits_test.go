@@ -73,7 +73,7 @@ func testOrderLeavesNoTrace(t *testing.T, mk maker) {
 func trace(mk maker, seed uint64) (string, error) {
 	r := rand.New(rand.NewPCG(seed, 63))
 	h := fnv.New64a()
-	for k, p := range oraclePrograms(r, 80) {
+	for k, p := range oraclePrograms(r, sample(80)) {
 		s := p.load(mk)
 		for range 6 {
 			status, err := s.Solve()
@@ -133,7 +133,7 @@ func TestMemoryLeavesNoTrace(t *testing.T) {
 		}
 		kind := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
 		for _, fill := range []string{"0", "85", "255"} {
-			child := exec.Command(os.Args[0], "-test.run=^TestMemoryLeavesNoTrace$")
+			child := exec.Command(os.Args[0], "-test.run=^TestMemoryLeavesNoTrace$", fmt.Sprintf("-test.short=%v", testing.Short()))
 			child.Env = append(os.Environ(), variable+"="+kind, "MALLOC_PERTURB_="+fill)
 			out, err := child.CombinedOutput()
 			if got, _, _ := strings.Cut(string(out), "\n"); err != nil || got != want {

@@ -66,7 +66,11 @@ func (p *dispatch) inflows(r *rand.Rand, solvers ...Solver) {
 // meant for, and compares their optima, cold and warm.
 func TestSolversAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))
-	for _, buses := range []int{20, 100, 200} {
+	sizes := []int{20, 100, 200}
+	if testing.Short() {
+		sizes = sizes[:2]
+	}
+	for _, buses := range sizes {
 		p := newSystem(r, buses)
 		for range 20 {
 			p.addCut(r, 1, nil)

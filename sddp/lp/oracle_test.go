@@ -182,7 +182,7 @@ func TestObjectivesEqualGLPK(t *testing.T) { each(t, testObjectivesEqualGLPK) }
 
 func testObjectivesEqualGLPK(t *testing.T, mk maker) {
 	path, dir := need.Program(t, "glpsol"), t.TempDir()
-	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(15, 16)), 300), func(p *problem) (bool, float64) {
+	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(15, 16)), sample(300)), func(p *problem) (bool, float64) {
 		return glpsol(t, path, dir, p)
 	}, 1e-7)
 }
@@ -191,7 +191,7 @@ func TestObjectivesEqualCLP(t *testing.T) { each(t, testObjectivesEqualCLP) }
 
 func testObjectivesEqualCLP(t *testing.T, mk maker) {
 	path, dir := need.Program(t, "clp"), t.TempDir()
-	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(17, 18)), 200), func(p *problem) (bool, float64) {
+	agree(t, mk, oraclePrograms(rand.New(rand.NewPCG(17, 18)), sample(200)), func(p *problem) (bool, float64) {
 		return clpProgram(t, path, dir, p)
 	}, 1e-7)
 }

@@ -124,7 +124,7 @@ func TestRandomProofs(t *testing.T) { each(t, testRandomProofs) }
 func testRandomProofs(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[Status]int{}
-	for k := range 6000 {
+	for k := range sample(6000) {
 		n, m := r.IntN(13), r.IntN(11)
 		if k%10 == 0 {
 			n, m = 10+r.IntN(40), 5+r.IntN(40)
@@ -133,7 +133,7 @@ func testRandomProofs(t *testing.T, mk maker) {
 		seen[prove(t, fmt.Sprintf("program %d", k), p, p.load(mk))]++
 	}
 	for _, status := range []Status{Optimal, Infeasible, Unbounded} {
-		if seen[status] < 100 {
+		if seen[status] < sample(100) {
 			t.Errorf("only %d programs are %v: the generator is too narrow", seen[status], status)
 		}
 	}
@@ -143,7 +143,7 @@ func TestSolvableProofs(t *testing.T) { each(t, testSolvableProofs) }
 
 func testSolvableProofs(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for k := range 3000 {
+	for k := range sample(3000) {
 		n, m := 1+r.IntN(20), r.IntN(20)
 		if k%20 == 0 {
 			n, m = 20+r.IntN(80), 20+r.IntN(60)

@@ -26,5 +26,13 @@ func open(t testing.TB, kind string) maker {
 	return mk
 }
 
+// sample returns how many of n random programs a test solves: a fifth with -short.
+func sample(n int) int {
+	if testing.Short() {
+		return n / 5
+	}
+	return n
+}
+
 // embedded makes the solver whose inside some tests look at.
 func embedded() Solver { return New() }

@@ -33,7 +33,7 @@ func TestUnitsDoNotMatter(t *testing.T) { each(t, testUnitsDoNotMatter) }
 
 func testUnitsDoNotMatter(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(31, 32))
-	for k := range 1500 {
+	for k := range sample(1500) {
 		p := solvable(r, 1+r.IntN(20), 1+r.IntN(20), k%2 == 0)
 		s := p.load(mk)
 		if status := prove(t, fmt.Sprintf("program %d", k), p, s); status != Optimal {
@@ -59,7 +59,7 @@ func TestWideCoefficients(t *testing.T) { each(t, testWideCoefficients) }
 
 func testWideCoefficients(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(33, 34))
-	for k := range 3000 {
+	for k := range sample(3000) {
 		p := anything(r, 1+r.IntN(12), 1+r.IntN(12))
 		w := float64(1 + k%3)
 		for i := range p.coefs {
@@ -95,7 +95,7 @@ func testExtremeCoefficients(t *testing.T, mk maker) {
 	extreme := []float64{0, math.SmallestNonzeroFloat64, 1e-308, 1e-100, 1, 1e100, math.MaxFloat64}
 	r := rand.New(rand.NewPCG(35, 36))
 	pick := func() float64 { return extreme[r.IntN(len(extreme))] * float64(1-2*r.IntN(2)) }
-	for range 3000 {
+	for range sample(3000) {
 		p := &problem{}
 		for range 1 + r.IntN(4) {
 			lo, hi := pick(), pick()
@@ -127,10 +127,14 @@ func TestLarge(t *testing.T) { each(t, testLarge) }
 
 func testLarge(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(37, 38))
-	for _, c := range []struct {
+	sizes := []struct {
 		n, m       int
 		degenerate bool
-	}{{300, 300, false}, {300, 300, true}, {500, 150, false}, {150, 500, true}} {
+	}{{150, 500, true}, {500, 150, false}, {300, 300, false}, {300, 300, true}}
+	if testing.Short() {
+		sizes = sizes[:2]
+	}
+	for _, c := range sizes {
 		p := solvable(r, c.n, c.m, c.degenerate)
 		s := p.load(mk)
 		if status := prove(t, fmt.Sprintf("%d columns, %d rows", c.n, c.m), p, s); status != Optimal {
@@ -145,7 +149,7 @@ func testLarge(t *testing.T, mk maker) {
 			t.Errorf("%v, warm: got %v", c, status)
 		}
 	}
-	for range 3 {
+	for range sample(5) {
 		p := anything(r, 200, 150)
 		prove(t, "anything", p, p.load(mk))
 	}
@@ -157,7 +161,7 @@ func TestDependentRows(t *testing.T) { each(t, testDependentRows) }
 
 func testDependentRows(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(43, 44))
-	for k := range 1500 {
+	for k := range sample(1500) {
 		p := solvable(r, 2+r.IntN(20), 2+r.IntN(14), false)
 		rows := len(p.rhs)
 		for range 1 + r.IntN(4) {

@@ -68,7 +68,7 @@ func TestWarmProofs(t *testing.T) { each(t, testWarmProofs) }
 
 func testWarmProofs(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(21, 22))
-	for k := range 300 {
+	for k := range sample(300) {
 		p := anything(r, 1+r.IntN(10), r.IntN(8))
 		s := p.load(mk)
 		for step := range 25 {
@@ -115,7 +115,7 @@ func TestResolveNeedsNoIterations(t *testing.T) { each(t, testResolveNeedsNoIter
 
 func testResolveNeedsNoIterations(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(23, 24))
-	for k := range 200 {
+	for k := range sample(200) {
 		p := solvable(r, 1+r.IntN(20), r.IntN(20), k%2 == 0)
 		s := p.load(mk)
 		prove(t, "first", p, s)
@@ -172,7 +172,7 @@ func TestPastLeavesNoTrace(t *testing.T) { each(t, testPastLeavesNoTrace) }
 
 func testPastLeavesNoTrace(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(25, 26))
-	for k := range 200 {
+	for k := range sample(200) {
 		p := anything(r, 1+r.IntN(12), r.IntN(10))
 		s := p.load(mk)
 		for step := range 20 {
@@ -185,7 +185,7 @@ func testPastLeavesNoTrace(t *testing.T, mk maker) {
 			sameBits(t, mk, fmt.Sprintf("history %d, step %d", k, step), p, s)
 		}
 	}
-	for k := range 5 {
+	for k := range sample(5) {
 		d := newDispatch(r)
 		s := d.load(mk)
 		base := len(d.rhs)
