@@ -3,6 +3,7 @@ package cohort
 import (
 	"cmp"
 	"context"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,7 @@ type job struct {
 	ctx     context.Context // the world's
 	timeout time.Duration   // of each operation; 0: none
 	scheds  bool            // all collectives run as schedules
+	process bool            // this process is the rank, and ends with it
 	ids     idSpace
 	world   *core
 	fly     *flight.Recorder // what the rank's operations are noted in
@@ -269,16 +271,31 @@ func join(ctx, world context.Context) (context.Context, func()) {
 	return both, func() { unlink(); end() }
 }
 
-// Abort ends the job: every operation of every rank fails with [ErrPeerLost]
-// that names this rank and the code.
+// Abort ends the job: every operation of every rank fails with [ErrPeerLost] that names this rank
+// and the code. It then ends this process with the code as its status, which is the job's status
+// too; a code outside 1 to 255 counts as 1. Deferred functions do not run. Under [Run], where ranks
+// are goroutines, Abort ends no process and returns nil.
 //
 // Local: one rank is enough.
+//
+// Errors: [ErrComm], [ErrClosed]. Abort has no deadline.
 func (c *Comm) Abort(code int) error {
 	if err := c.open(); err != nil {
 		return c.failed("abort", Undefined, Undefined, err)
 	}
+	j := c.core.job
+	if j.process {
+		if code < 1 || code > 255 {
+			code = 1
+		}
+		// The others may end as soon as they receive the news: leave the reason for the launcher first.
+		j.publishAbort(code, osEnv)
+	}
 	if err := c.core.bc.Abort(code); err != nil {
 		return c.failed("abort", Undefined, Undefined, err)
+	}
+	if j.process {
+		os.Exit(code)
 	}
 	return nil
 }

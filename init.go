@@ -61,7 +61,9 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 		_ = bc.Close()
 		return fail(err)
 	}
-	return newWorld(ctx, bc, s), nil
+	world := newWorld(ctx, bc, s)
+	world.core.job.process = true
+	return world, nil
 }
 
 // rankOf returns the rank to name in an error of Init, whatever other setting it is about.

@@ -75,7 +75,7 @@ func faultScenarios() []scenario {
 			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
 		}},
 		{name: "faults/failed-rank", sizes: atLeast(2), alone: true, lost: last, body: failedRank},
-		{name: "faults/abort", sizes: atLeast(2), alone: true, body: abort},
+		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: first, body: abort},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
 		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
 		{name: "faults/spinning", sizes: atLeast(2), body: spinning},
@@ -188,8 +188,11 @@ func failedRank(r *Rank) {
 func abort(r *Rank) {
 	ready(r, 0)
 	if r.Rank == 0 {
-		r.OK(r.World.Abort(42))
-		return
+		r.OK(r.World.Abort(42)) // a process ends here
+		if r.World.Caps().Processes {
+			r.Errorf("Abort has returned in a process")
+		}
+		r.OK(casualty{r.Rank})
 	}
 	var err error
 	if r.Rank%2 == 0 {

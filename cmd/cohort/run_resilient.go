@@ -23,5 +23,6 @@ func (r *runOptions) askToGoOn(config *spawn.Config, keeper *spawn.Keeper) (end 
 		_, err := os.Stat(filepath.Join(folder, "resilient"))
 		return r.goOn || err == nil
 	}
+	config.Aborted = func() (rank, status int, ok bool) { return spawn.AbortIn(folder) }
 	return func() { os.RemoveAll(folder) }, nil
 }

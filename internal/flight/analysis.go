@@ -37,6 +37,7 @@ type analysis struct {
 // Analyse says in a sentence what dumps of the ranks of one job, at least one, show: who is in which
 // operation, and who waits for whom.
 //
+//  0. If a rank has aborted the job, that is all.
 //  1. Where is each rank: in a blocking operation, waiting for a nonblocking one, or in neither.
 //  2. Of the collectives that ranks are in, the one with the lowest number: who is in another
 //     operation of that number, and who has not come.
@@ -53,6 +54,11 @@ func Analyse(dumps []*Dump) Finding {
 	}
 	for _, d := range dumps {
 		a.ranks[d.Rank] = a.where(d)
+	}
+	for _, d := range dumps {
+		if d.Cause == Aborted {
+			return Finding{d.Reason + a.after(a.ranks[d.Rank]), true}
+		}
 	}
 	if f, ok := a.collective(); ok {
 		return f

@@ -66,10 +66,11 @@ const (
 	Broken
 	Quit  // SIGQUIT
 	Asked // by the program
+	Aborted
 	numCauses
 )
 
-var causeNames = [numCauses]string{"", "timeout", "mismatch", "peer lost", "broken", "SIGQUIT", "asked"}
+var causeNames = [numCauses]string{"", "timeout", "mismatch", "peer lost", "broken", "SIGQUIT", "asked", "aborted"}
 
 // String names the cause; it is empty for no dump.
 func (c Cause) String() string {

@@ -330,7 +330,8 @@ func merge(env, set []string) []string {
 // ended tells the launcher how a rank ended.
 func (a *agent) ended(e spawn.End) {
 	_, err := os.Stat(filepath.Join(a.folder, "resilient"))
-	a.link.sendJSON(kindExit, rankExit{e.Rank, e.Status, e.How, e.After, a.work.Resilient || err == nil})
+	aborter, _, aborted := spawn.AbortIn(a.folder)
+	a.link.sendJSON(kindExit, rankExit{e.Rank, e.Status, e.How, e.After, a.work.Resilient || err == nil, aborted && aborter == e.Rank})
 	go func() {
 		<-e.Drained
 		a.link.send(kindDrained, numberBytes(e.Rank))

@@ -148,6 +148,7 @@ type rankExit struct {
 	Rank, Status int
 	How, After   string
 	GoesOn       bool // the job goes on after losses, by what is known there
+	Aborted      bool // the rank has aborted the job
 }
 
 func appendFrame(b []byte, k kind, payload ...[]byte) []byte {

@@ -45,6 +45,7 @@ type judge struct {
 	there     map[int]bool // those that run
 	ending    bool
 	decided   bool // the job has a status
+	blamed    bool // it is a rank's
 	status    int
 	succeeded bool // a rank has ended with 0
 	failed    int  // the status of the first loss that the job has gone on after, 0 for none
@@ -252,13 +253,14 @@ func (s *judge) exited(h *host, x rankExit) {
 		return
 	}
 	text := fmt.Sprintf("rank %d on %s %s after %s", x.Rank, h.Name, x.How, x.After)
+	aborted := x.Aborted && (!s.decided || s.blamed) // others may have ended first because of it
 	switch {
-	case x.GoesOn && !s.ending && s.asked.IsZero():
+	case x.GoesOn && !x.Aborted && !s.ending && s.asked.IsZero():
 		text = s.goOn(text, x.Status, false)
-	case s.decided:
+	case s.decided && !aborted:
 		return
 	default:
-		s.decided, s.status = true, x.Status
+		s.decided, s.blamed, s.status = true, true, x.Status
 		if s.running > 0 {
 			text += "; ending the others"
 		}

@@ -50,6 +50,25 @@ func TestJudge_LossAndExit(t *testing.T) {
 	}
 }
 
+// TestJudge_AbortIsTheJobs checks that the status of an Abort is the job's, though a rank of another
+// host ends first, and that nothing replaces the status of a job that ran out of time.
+func TestJudge_AbortIsTheJobs(t *testing.T) {
+	a, b := &host{Host: Host{Name: "a"}}, &host{Host: Host{Name: "b"}}
+	judged := func(blamed bool, status int) *judge {
+		s := &judge{job: &job{begun: time.Now()}, ending: true, decided: true, blamed: blamed, status: status,
+			there: map[int]bool{0: true, 1: true}, running: 2, late: map[int]report{}}
+		s.exited(a, rankExit{Rank: 0, Status: 1})
+		s.exited(b, rankExit{Rank: 1, Status: 7, Aborted: true})
+		return s
+	}
+	if s := judged(true, 1); s.status != 7 {
+		t.Errorf("status %d after an Abort with 7", s.status)
+	}
+	if s := judged(false, 124); s.status != 124 {
+		t.Errorf("status %d after the job's time ran out, want 124", s.status)
+	}
+}
+
 // TestJudge_KeepFlight has a file come for which there is one already. That one is never half of the new one: who has it
 // open still sees the old one, and nothing else is left in the folder.
 func TestJudge_KeepFlight(t *testing.T) {

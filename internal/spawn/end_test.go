@@ -44,6 +44,22 @@ func TestEnd_FirstFailureIsTheJobs(t *testing.T) {
 	}
 }
 
+// TestEnd_AbortIsTheJobs checks that an Abort gives the job its status, though another rank ends first.
+func TestEnd_AbortIsTheJobs(t *testing.T) {
+	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()
+	cfg.Aborted = func() (int, int, bool) { return AbortIn(folder) }
+	cfg.Resilient = func() bool { return true }
+	if err := os.WriteFile(filepath.Join(folder, "aborted"), []byte("3 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := wait(t, start(t, cfg)); r.Status != 7 || r.First != 3 || r.Err != nil {
+		t.Errorf("got %+v, want status 7 of rank 3", r)
+	}
+	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 3 aborted the job with code 7 after ") {
+		t.Errorf("stderr:\n%s", text)
+	}
+}
+
 func TestEnd_AllRanksSucceed(t *testing.T) {
 	cfg := program(t, 3, "exit", "0=0", "1=0", "2=0")
 	if r := wait(t, start(t, cfg)); r.Status != 0 || r.First != -1 || r.Err != nil {

@@ -65,6 +65,10 @@ type Config struct {
 	// effect with a Launch that does not go on, for that launcher ends the job itself.
 	Resilient func() bool
 
+	// Aborted is asked when a rank has failed: whether a rank has aborted the job, and with what status. Nil:
+	// none does. See [AbortIn].
+	Aborted func() (rank, status int, ok bool)
+
 	// Descriptors is how many descriptors the caller opens while the job runs.
 	Descriptors int
 

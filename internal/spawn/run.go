@@ -3,6 +3,7 @@ package spawn
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -182,6 +183,9 @@ func (s *state) goesOn(e exit) bool {
 	if s.cfg.Resilient == nil || s.launcher != nil && !s.cfg.Launch.GoesOn || s.ending || !s.asked.IsZero() || !s.cfg.Resilient() {
 		return false
 	}
+	if _, _, aborted := s.aborted(); aborted {
+		return false
+	}
 	if s.lost == nil {
 		s.lost = &e
 	}
@@ -205,15 +209,38 @@ func (s *state) goesOn(e exit) bool {
 	return true
 }
 
-// blame makes a rank's end the job's.
+// blame makes a rank's end the job's. After an Abort that is the end of the rank that called it, also
+// where another one has ended first because of it.
 func (s *state) blame(e exit) {
 	status, how := describe(e)
-	s.result.First, s.result.Status = e.rank, status
-	text := fmt.Sprintf("rank %d %s after %s", e.rank, how, seconds(e.at.Sub(s.begun)))
+	rank := e.rank
+	if r, code, ok := s.aborted(); ok {
+		rank, status, how = r, code, fmt.Sprintf("aborted the job with code %d", code)
+	}
+	s.result.First, s.result.Status = rank, status
+	text := fmt.Sprintf("rank %d %s after %s", rank, how, seconds(e.at.Sub(s.begun)))
 	if s.running > 0 {
 		text += "; ending the others"
 	}
 	s.log(message{text, s.ranks[e.rank].drained}) // what the rank said last comes before what is said of it
+}
+
+// aborted returns the rank that has aborted the job, and the status it gave.
+func (s *state) aborted() (rank, status int, ok bool) {
+	if s.cfg.Aborted == nil {
+		return 0, 0, false
+	}
+	return s.cfg.Aborted()
+}
+
+// AbortIn reads what cohort's Abort has left in a job's folder (COHORT_RUN_DIR).
+func AbortIn(folder string) (rank, status int, ok bool) {
+	b, err := os.ReadFile(filepath.Join(folder, "aborted"))
+	if err != nil {
+		return 0, 0, false
+	}
+	_, err = fmt.Sscan(string(b), &rank, &status)
+	return rank, status, err == nil && rank >= 0 && status > 0
 }
 
 // end begins the end of the job for a reason that lies in no rank.
