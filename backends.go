@@ -30,7 +30,7 @@ var priorities = map[string]int{"local": 60, "mpi": 50, "shm": 40, "tcp": 30}
 //
 // Local; at any time, before Init too. cfg is what Init would get, and may be nil.
 func Backends(cfg *Config) []BackendInfo {
-	s, err := settle(cfg, osEnv)
+	s, err := resolve(cfg, osEnv)
 	var all []BackendInfo
 	for name, priority := range priorities {
 		b := BackendInfo{Name: name, Priority: priority, Err: err}
@@ -51,7 +51,7 @@ func (s *settings) available(name string, env environment) error {
 	if err := s.unfit(name, env); err != nil || name != "mpi" {
 		return err
 	}
-	if _, err := mpifind.Choose(s.MPILib, env, ""); err != nil {
+	if _, err := mpifind.Choose(s.MPI.Lib, env, ""); err != nil {
 		return fault(ErrNotSupported, err.Error())
 	}
 	return nil
@@ -73,7 +73,7 @@ func (s *settings) unfit(name string, env environment) error {
 	case name == "shm" && !s.sized:
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
 			"start the program with cohort run, or set them on each rank")
-	case name == "tcp" && (!s.sized || s.Coordinator == "" || s.SecretFile == ""):
+	case name == "tcp" && (!s.sized || s.TCP.Coordinator == "" || s.TCP.SecretFile == ""):
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
 			"COHORT_SECRET_FILE: start the program with cohort run, or set them on each rank")
 	case name == "mpi" && launcher == nil && s.sized && s.Size > 1:

@@ -22,7 +22,7 @@ func TestBackends(t *testing.T) {
 	}
 	for _, tt := range tests {
 		env := envOf(tt.env...)
-		s, err := settle(nil, env)
+		s, err := resolve(nil, env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestBackends(t *testing.T) {
 
 	// MPI: whatever the machine has, a process of another job's is not for it, and neither is a library that is not there.
 	env := envOf("COHORT_RANK=1", "COHORT_SIZE=2")
-	s, err := settle(nil, env)
+	s, err := resolve(nil, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestBackends(t *testing.T) {
 		t.Errorf("mpi for one of two ranks of another launcher: %v", err)
 	}
 	env = envOf("COHORT_MPI_LIB=/nowhere/libmpi.so")
-	if s, err = settle(nil, env); err != nil {
+	if s, err = resolve(nil, env); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.available("mpi", env); !errors.Is(err, ErrNotSupported) {

@@ -1,306 +1,185 @@
 package cohort
 
-import (
-	"fmt"
-	"os"
-	"strconv"
-	"time"
+import "time"
 
-	"github.com/cohort-hpc/cohort/internal/flight"
-)
-
-// Config says how to join a job. The zero value, and nil, take everything from
-// the environment and find out the rest; what is set here beats the environment.
-// docs/environment.md lists the variables.
+// Config says how to join a job. The zero Config, and nil, take everything from the environment and
+// detect the rest. A field that is set here overrides its environment variable, which is given in
+// parentheses. Settings for backends other than the one in use are ignored.
 type Config struct {
-	// Backend is auto, mpi, tcp, shm or local (COHORT_BACKEND). Empty is auto: the
-	// first whose launch is detected.
+	// Backend is "auto", "mpi", "tcp", "shm" or "local" (COHORT_BACKEND). Empty means auto: the
+	// first backend whose launch is detected.
 	Backend string
 
-	// Rank and Size are this process's place in the job (COHORT_RANK,
-	// COHORT_SIZE), which the launcher sets. Rank counts only if Size is above 0.
+	// Rank and Size are the process's place in the job (COHORT_RANK, COHORT_SIZE). The launcher sets
+	// them. Rank is used only if Size is above 0.
 	Rank, Size int
 
-	// Job is the job's name (COHORT_JOB): the same on all its ranks, and on no
-	// rank of another job.
+	// Job is the job's name (COHORT_JOB). All ranks of a job have the same name, and no two jobs of a
+	// user on one node may share one.
 	Job string
 
-	// Coordinator is where the ranks of the tcp backend meet (COHORT_TCP_COORDINATOR),
-	// HOST:PORT: there rank 0 listens, and the others find it. launcher@HOST:PORT
-	// stands for a launcher that listens there itself.
-	Coordinator string
-
-	// Interface says where a rank of the tcp backend listens for the others
-	// (COHORT_TCP_IFACE): names of interfaces, networks such as 10.1.0.0/16, and
-	// addresses, separated by commas, or any. Empty is the loopback interface if the
-	// coordinator is there, and any if not.
-	Interface string
-
-	// Ports are those at which a rank of the tcp backend may listen for the others
-	// (COHORT_TCP_PORTS), such as 20000-20100: one at least for each rank of a node and
-	// address. Empty is any that is free.
-	Ports string
-
-	// Connect says when the ranks of the tcp backend connect to each other (COHORT_TCP_CONNECT): start,
-	// all of them in Init, or demand, each two when one of them first has something for the other.
-	// Empty is start for up to 64 ranks, and demand above. It is the same on all ranks.
-	Connect string
-
-	// Checksum has the tcp backend send a checksum with all data, and compare it where they
-	// arrive (COHORT_TCP_CHECKSUM=1): data that were changed on the way are the loss of
-	// the rank that sent them. It is the same on all ranks.
-	Checksum bool
-
-	// TLSCert, TLSKey, and TLSCA have the ranks of the tcp backend talk over TLS 1.3
-	// (COHORT_TCP_TLS_CERT, COHORT_TCP_TLS_KEY, COHORT_TCP_TLS_CA): files, in PEM, with this
-	// rank's certificate, its key, and the certificates of the authorities that sign those of
-	// the ranks. TLSName is the DNS name that all the certificates have (COHORT_TCP_TLS_NAME);
-	// empty is cohort. Shared memory within a node is used beside TLS.
-	TLSCert, TLSKey, TLSCA, TLSName string
-
-	// Sockets has the ranks of the tcp backend talk over sockets on one node too, where
-	// they would use shared memory (COHORT_TCP_SHM=0).
-	Sockets bool
-
-	// SecretFile is the path of a file with the secret that the ranks of the tcp
-	// backend know each other by (COHORT_SECRET_FILE): 32 random bytes, or 64
-	// hexadecimal digits, which only this user can read.
-	SecretFile string
-
-	// Resilient says that the program goes on when ranks are lost (COHORT_RESILIENT=1; [Comm.Shrink]): cohort
-	// run then lets the others run when one fails. Under MPI it has no effect.
+	// Resilient declares that the program continues when ranks fail (COHORT_RESILIENT=1; see
+	// [Comm.Shrink]). cohort run then leaves the other ranks running. It has no effect under MPI.
 	Resilient bool
 
-	// Timeout limits every operation (COHORT_TIMEOUT, a Go duration); 0 is no
-	// limit.
+	// Timeout limits every operation (COHORT_TIMEOUT). Zero means no limit.
 	Timeout time.Duration
 
-	// FlightDir is the folder in which the flight recorder leaves a file of this rank's
-	// last operations when one fails because of others, or on SIGQUIT (COHORT_FLIGHT_DIR);
-	// empty: nowhere. The command cohort report reads the files.
-	FlightDir string
-
-	// Heartbeat is how long another rank may be silent on the shm and tcp backends before it is taken
-	// for lost (COHORT_HEARTBEAT, a Go duration, or off): stopped, or, on tcp, cut off. A rank that
-	// computes is not silent. It is 100ms or more, 0 is 10 s, below 0 is off, and it is the same on all
-	// ranks.
+	// Heartbeat is how long another rank may be silent on the shm and tcp backends before it counts
+	// as lost (COHORT_HEARTBEAT, a duration or off). A rank that computes is not silent; a rank that
+	// is stopped or cut off from the network is. Zero means 10 s, a negative value turns the check
+	// off, and the shortest allowed is 100 ms. It must be the same on all ranks.
 	Heartbeat time.Duration
 
 	// JoinTimeout is how long the ranks of the shm and tcp backends wait for each other in Init
-	// (COHORT_JOIN_TIMEOUT, a Go duration); 0 is 60 s. The first rank whose time is up ends it for all.
+	// (COHORT_JOIN_TIMEOUT). Zero means 60 s. When it expires on one rank, Init fails on all.
 	JoinTimeout time.Duration
 
-	// Check makes the mpi backend find mismatched collectives (COHORT_CHECK=1).
-	// The built-in backends always do.
+	// FlightDir is the folder for the flight recorder's files (COHORT_FLIGHT_DIR). A rank writes its
+	// last operations there when an operation fails because of other ranks, and on SIGQUIT. The
+	// command cohort report reads the files. Empty means that none are written.
+	FlightDir string
+
+	// Check makes the mpi backend detect mismatched collectives (COHORT_CHECK=1). The other backends
+	// always do.
 	Check bool
 
-	// Deterministic gives reductions on the mpi backend the order they have on
-	// the built-in ones, where it is always the same.
+	// Deterministic makes reductions on the mpi backend combine the ranks' values in the same order
+	// as on the other backends, where the order is always fixed.
 	Deterministic bool
 
-	// MPILib is the path of the MPI library to load instead of searching
-	// (COHORT_MPI_LIB).
-	MPILib string
+	// Collectives selects how collectives are carried out (COHORT_COLLECTIVES).
+	Collectives CollectivesMode
 
-	// Collectives chooses how collectives run (COHORT_COLLECTIVES): native, or
-	// empty, as the backend does best; schedule by messages, in all their forms, to
-	// compare and to test.
-	Collectives string
+	// TCP holds the settings of the tcp backend, MPI those of the mpi backend.
+	TCP TCPConfig
+	MPI MPIConfig
+}
 
-	// What follows is for the mpi backend alone. What a library cannot do is an
-	// ErrInit.
+// TCPConfig holds the settings of the tcp backend. All but Interface and Ports must be the same on
+// all ranks.
+type TCPConfig struct {
+	// Coordinator is the address where the ranks meet, HOST:PORT (COHORT_TCP_COORDINATOR). Rank 0
+	// listens there. The form launcher@HOST:PORT names a launcher that listens itself.
+	Coordinator string
 
-	// ThreadLevel is how the program's threads share the library
-	// (COHORT_MPI_THREAD): single, funneled, serialized or multiple, which empty is
-	// too.
-	ThreadLevel string
+	// Interface selects the addresses on which this rank accepts connections (COHORT_TCP_IFACE):
+	// names of interfaces, networks such as 10.1.0.0/16, and addresses, separated by commas; or any.
+	// Empty means the loopback interface if the coordinator is on it, else any.
+	Interface string
 
-	// CUDA says whether the library is to take buffers in a GPU's memory
-	// (COHORT_MPI_CUDA): on, off, or auto, which empty is too: as the library does
-	// by itself.
-	CUDA string
+	// Ports is the range of ports on which this rank may accept connections, such as 20000-20100
+	// (COHORT_TCP_PORTS). Each rank on a node needs one per address. Empty means any free port.
+	Ports string
 
-	// EagerLimit is the length in bytes up to which a message is sent before its
-	// receive is known (COHORT_MPI_EAGER), BufferSize that of the buffers between
-	// processes of one node (COHORT_MPI_BUFFER); 0 is the library's own choice.
-	EagerLimit, BufferSize int
+	// SecretFile is the path of a file with the job's secret, by which the ranks authenticate each
+	// other (COHORT_SECRET_FILE): 32 random bytes, or 64 hexadecimal digits. Only this user may have
+	// access to it.
+	SecretFile string
 
-	// Tuning chooses the library's algorithms: collectives' names, such as
-	// allreduce, with the library's names of algorithms (COHORT_MPI_TUNING, as in
-	// allreduce=ring,bcast=binomial).
+	// Connect says when the ranks connect to each other (COHORT_TCP_CONNECT).
+	Connect ConnectMode
+
+	// Checksum adds a checksum to all data (COHORT_TCP_CHECKSUM=1). A rank whose data arrive
+	// corrupted counts as lost. Headers always have a checksum.
+	Checksum bool
+
+	// Sockets makes ranks on one node use sockets instead of shared memory (COHORT_TCP_SHM=0).
+	Sockets bool
+
+	// TLS encrypts the connections.
+	TLS TLSConfig
+}
+
+// TLSConfig makes the ranks of the tcp backend communicate over TLS 1.3. Cert, Key and CA are set
+// together, on all ranks. Ranks on one node still use shared memory, unless TCPConfig.Sockets is set.
+type TLSConfig struct {
+	Cert string // PEM file with this rank's certificate (COHORT_TCP_TLS_CERT)
+	Key  string // PEM file with the certificate's key (COHORT_TCP_TLS_KEY)
+	CA   string // PEM file with the authorities that sign the ranks' certificates (COHORT_TCP_TLS_CA)
+	Name string // DNS name in all certificates (COHORT_TCP_TLS_NAME); empty means "cohort"
+}
+
+// MPIConfig holds the settings of the mpi backend. Init returns [ErrInit] if the library does not
+// support one of them.
+type MPIConfig struct {
+	// Lib is the path or name of the MPI library to load (COHORT_MPI_LIB). Empty means to search.
+	Lib string
+
+	// ThreadLevel says how the program's goroutines share the library (COHORT_MPI_THREAD). Empty
+	// means ThreadMultiple.
+	ThreadLevel ThreadLevel
+
+	// AllowLowerThreadLevel accepts a library that grants less than ThreadLevel
+	// (COHORT_MPI_THREAD_LOWER=1). [Comm.Diagnostics] then reports both levels. Otherwise a lower
+	// level is [ErrInit].
+	AllowLowerThreadLevel bool
+
+	// CUDA says whether the library should accept buffers in GPU memory (COHORT_MPI_CUDA). Empty
+	// means CUDAAuto.
+	CUDA CUDASupport
+
+	// EagerLimit is the length in bytes up to which a message is sent before its receive is posted
+	// (COHORT_MPI_EAGER). Zero means the library's default.
+	EagerLimit int
+
+	// BufferSize is the length in bytes of the buffers between processes of one node
+	// (COHORT_MPI_BUFFER). Zero means the library's default.
+	BufferSize int
+
+	// Tuning selects the library's algorithms: it maps names of collectives, such as allreduce, to
+	// the library's names of algorithms (COHORT_MPI_TUNING, as in allreduce=ring,bcast=binomial).
 	Tuning map[string]string
 
-	// Profiling has the library count what is sent, where it can: Open MPI does
-	// (COHORT_MPI_PROFILE=1). Tools that measure MPI programs see cohort's calls in any case.
+	// Profiling makes the library count what is sent, if it can; Open MPI can
+	// (COHORT_MPI_PROFILE=1). Tools that measure MPI programs see the library's calls in any case.
 	Profiling bool
 }
 
-// settings is a Config with the environment's values filled in.
-type settings struct {
-	Config
-	sized bool // Rank and Size are known
-}
+// CollectivesMode is how collectives are carried out.
+type CollectivesMode string
 
-// Where the settings come from. Tests replace them.
-type environment func(string) (string, bool)
+const (
+	// CollectivesNative uses the backend's own collectives where it has them. It is the default.
+	CollectivesNative CollectivesMode = "native"
+	// CollectivesSchedule uses messages for all collectives, to compare the two and to test.
+	CollectivesSchedule CollectivesMode = "schedule"
+)
 
-var osEnv environment = os.LookupEnv
+// ConnectMode is when the ranks of the tcp backend connect to each other.
+type ConnectMode string
 
-// get returns a variable's value, "" if it is empty or not there.
-func (e environment) get(name string) string {
-	v, _ := e(name)
-	return v
-}
+const (
+	// ConnectAuto is ConnectAtStart for up to 64 ranks, else ConnectOnDemand.
+	ConnectAuto ConnectMode = ""
+	// ConnectAtStart makes all connections in Init.
+	ConnectAtStart ConnectMode = "start"
+	// ConnectOnDemand connects two ranks when one first sends to the other.
+	ConnectOnDemand ConnectMode = "demand"
+)
 
-// flag sets a field that is not set if a variable says so.
-func (e environment) flag(field *bool, name string) error {
-	switch v := e.get(name); v {
-	case "", "0":
-	case "1":
-		*field = true
-	default:
-		return initFault("%s is %q: allowed are 0 and 1", name, v)
-	}
-	return nil
-}
+// ThreadLevel is how the goroutines of a program share the MPI library (MPI-4.1 section 11.6).
+type ThreadLevel string
 
-// duration sets a field that is not set to what a variable says, and checks it.
-func (e environment) duration(field *time.Duration, name string) error {
-	if v := e.get(name); *field == 0 && v != "" {
-		d, err := time.ParseDuration(v)
-		if err != nil || d < 0 {
-			return initFault("%s is %q: want a duration such as 30s or 5m", name, v)
-		}
-		*field = d
-	}
-	if *field < 0 {
-		return initFault("%s is %v: want 0 or more", name, *field)
-	}
-	return nil
-}
+const (
+	// ThreadSingle allows calls from the thread that called Init only, in a process with no others.
+	ThreadSingle ThreadLevel = "single"
+	// ThreadFunneled allows calls from the thread that called Init only.
+	ThreadFunneled ThreadLevel = "funneled"
+	// ThreadSerialized allows calls from all goroutines; this package makes them one at a time.
+	ThreadSerialized ThreadLevel = "serialized"
+	// ThreadMultiple allows concurrent calls from all goroutines. It is the default.
+	ThreadMultiple ThreadLevel = "multiple"
+)
 
-// settle fills in from the environment what cfg leaves open.
-func settle(cfg *Config, env environment) (settings, error) {
-	var s settings
-	if cfg != nil {
-		s.Config = *cfg
-	}
-	text := func(field *string, name string) {
-		if *field == "" {
-			*field = env.get(name)
-		}
-	}
-	text(&s.Backend, "COHORT_BACKEND")
-	text(&s.Job, "COHORT_JOB")
-	text(&s.Coordinator, "COHORT_TCP_COORDINATOR")
-	text(&s.Interface, "COHORT_TCP_IFACE")
-	text(&s.TLSCert, "COHORT_TCP_TLS_CERT")
-	text(&s.TLSKey, "COHORT_TCP_TLS_KEY")
-	text(&s.TLSCA, "COHORT_TCP_TLS_CA")
-	text(&s.TLSName, "COHORT_TCP_TLS_NAME")
-	text(&s.Ports, "COHORT_TCP_PORTS")
-	text(&s.SecretFile, "COHORT_SECRET_FILE")
-	text(&s.MPILib, "COHORT_MPI_LIB")
-	text(&s.Connect, "COHORT_TCP_CONNECT")
-	text(&s.FlightDir, "COHORT_FLIGHT_DIR")
-	text(&s.Collectives, "COHORT_COLLECTIVES")
-	if s.Backend == "" {
-		s.Backend = "auto"
-	}
-	switch s.Collectives {
-	case "", "native", "schedule":
-	default:
-		return s, initFault("COHORT_COLLECTIVES is %q: allowed are native and schedule", s.Collectives)
-	}
-	if err := env.duration(&s.Timeout, "COHORT_TIMEOUT"); err != nil {
-		return s, err
-	}
-	if err := env.duration(&s.JoinTimeout, "COHORT_JOIN_TIMEOUT"); err != nil {
-		return s, err
-	}
-	if err := env.flag(&s.Checksum, "COHORT_TCP_CHECKSUM"); err != nil {
-		return s, err
-	}
-	switch s.Connect {
-	case "", "start", "demand":
-	default:
-		return s, initFault("COHORT_TCP_CONNECT is %q: allowed are start and demand", s.Connect)
-	}
-	switch v := env.get("COHORT_TCP_SHM"); v {
-	case "", "1":
-	case "0":
-		s.Sockets = true
-	default:
-		return s, initFault("COHORT_TCP_SHM is %q: allowed are 0 and 1", v)
-	}
-	if err := s.settleHeartbeat(env.get("COHORT_HEARTBEAT")); err != nil {
-		return s, err
-	}
-	if err := env.flag(&s.Check, "COHORT_CHECK"); err != nil {
-		return s, err
-	}
-	if err := env.flag(&s.Resilient, "COHORT_RESILIENT"); err != nil {
-		return s, err
-	}
-	if err := s.settleMPI(env); err != nil {
-		return s, err
-	}
-	return s, s.place(env)
-}
+// CUDASupport is whether the MPI library accepts buffers in GPU memory.
+type CUDASupport string
 
-// checkFlight says why the flight recorder's folder will not do, and makes it if it is not there.
-func (s *settings) checkFlight() error {
-	if err := flight.Check(s.FlightDir); err != nil {
-		return initFault("the folder of the flight recorder (COHORT_FLIGHT_DIR): %v", err)
-	}
-	return nil
-}
-
-// heartbeatMin is the shortest limit that a busy machine can hold.
-const heartbeatMin = 100 * time.Millisecond
-
-func (s *settings) settleHeartbeat(v string) error {
-	switch {
-	case s.Heartbeat != 0 || v == "":
-	case v == "off":
-		s.Heartbeat = -1
-	default:
-		d, err := time.ParseDuration(v)
-		if err != nil || d <= 0 { // neither the default nor none is what everybody would take 0 for
-			return initFault("COHORT_HEARTBEAT is %q: want a duration such as 10s, or off", v)
-		}
-		s.Heartbeat = d
-	}
-	if s.Heartbeat > 0 && s.Heartbeat < heartbeatMin {
-		return initFault("the heartbeat (COHORT_HEARTBEAT) is %v: want %v or more, or off", s.Heartbeat, heartbeatMin)
-	}
-	return nil
-}
-
-// place finds out which rank of how many this process is.
-func (s *settings) place(env environment) error {
-	if s.Size == 0 {
-		size, rank := env.get("COHORT_SIZE"), env.get("COHORT_RANK")
-		switch {
-		case size == "" && rank == "":
-			return nil
-		case size == "" || rank == "":
-			return initFault("COHORT_RANK and COHORT_SIZE go together: they are %q and %q", rank, size)
-		}
-		var err1, err2 error
-		s.Size, err1 = strconv.Atoi(size)
-		s.Rank, err2 = strconv.Atoi(rank)
-		if err1 != nil || err2 != nil || s.Size < 1 {
-			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q: want numbers", rank, size)
-		}
-	}
-	if s.Size < 0 || s.Rank < 0 || s.Rank >= s.Size {
-		return initFault("rank %d of a job of %d ranks", s.Rank, s.Size)
-	}
-	s.sized = true
-	return nil
-}
-
-func initFault(format string, args ...any) error {
-	return fault(ErrInit, fmt.Sprintf(format, args...))
-}
+const (
+	// CUDAAuto leaves the choice to the library. It is the default.
+	CUDAAuto CUDASupport = "auto"
+	// CUDAOn asks the library for it.
+	CUDAOn CUDASupport = "on"
+	// CUDAOff turns it off.
+	CUDAOff CUDASupport = "off"
+)

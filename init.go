@@ -35,7 +35,7 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	s, err := settle(cfg, osEnv)
+	s, err := resolve(cfg, osEnv)
 	if err != nil {
 		return fail(err)
 	}
@@ -45,7 +45,7 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	}
 	open := openers[name]
 	if open == nil {
-		return fail(initFault("there is no backend %q: allowed are auto, mpi, tcp, shm and local", name))
+		return fail(initFault("backend %q is unknown; want auto, mpi, tcp, shm or local", name))
 	}
 	if err := s.unfit(name, osEnv); err != nil && missing[name] == "" {
 		return fail(err)
@@ -83,7 +83,7 @@ func rankOf(cfg *Config) int {
 
 // newWorld makes the first communicator of a job.
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
-	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == "schedule", comms: make(map[*core]struct{})}
+	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == CollectivesSchedule, comms: make(map[*core]struct{})}
 	j.ids.next = 1 // the world has 0
 	j.fly = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
 	if a, ok := bc.(backend.Announcer); ok {
@@ -110,7 +110,7 @@ func (s *settings) choose(env environment) (string, error) {
 	if s.sized {
 		// A launcher of cohort's kind that does not name the backend: one that can
 		// be anywhere says where to meet.
-		if s.Coordinator != "" {
+		if s.TCP.Coordinator != "" {
 			return "tcp", nil
 		}
 		if s.Size > 1 || s.Job != "" {

@@ -15,13 +15,14 @@ func openMPI(ctx context.Context, s settings) (backend.Comm, error) {
 
 func mpiConfig(ctx context.Context, s settings) mpi.Config {
 	return mpi.Config{
-		Library:       s.MPILib,
-		Check:         s.Check,
-		Deterministic: s.Deterministic,
-		Bounded:       s.Timeout > 0 || ctx.Done() != nil,
+		Library:          s.MPI.Lib,
+		Check:            s.Check,
+		Deterministic:    s.Deterministic,
+		Bounded:          s.Timeout > 0 || ctx.Done() != nil,
+		LowerThreadLevel: s.MPI.AllowLowerThreadLevel,
 		Settings: mpi.Settings{
-			ThreadLevel: s.ThreadLevel, CUDA: s.CUDA, EagerLimit: s.EagerLimit, BufferSize: s.BufferSize,
-			Tuning: s.Tuning, Profiling: s.Profiling,
+			ThreadLevel: string(s.MPI.ThreadLevel), CUDA: string(s.MPI.CUDA), EagerLimit: s.MPI.EagerLimit, BufferSize: s.MPI.BufferSize,
+			Tuning: s.MPI.Tuning, Profiling: s.MPI.Profiling,
 		},
 	}
 }

@@ -15,10 +15,12 @@ func openTCP(ctx context.Context, s settings) (backend.Comm, error) {
 }
 
 func tcpConfig(s settings) tcp.Config {
-	where, launcher := strings.CutPrefix(s.Coordinator, "launcher@")
+	where, launcher := strings.CutPrefix(s.TCP.Coordinator, "launcher@")
+	tls := s.TCP.TLS
 	return tcp.Config{
 		Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout,
-		Coordinator: where, Launcher: launcher, Interface: s.Interface, Sockets: s.Sockets, Ports: s.Ports, Checksum: s.Checksum, Connect: s.Connect,
-		TLSCert: s.TLSCert, TLSKey: s.TLSKey, TLSCA: s.TLSCA, TLSName: s.TLSName, SecretFile: s.SecretFile,
+		Coordinator: where, Launcher: launcher, Interface: s.TCP.Interface, Ports: s.TCP.Ports, SecretFile: s.TCP.SecretFile,
+		Connect: string(s.TCP.Connect), Checksum: s.TCP.Checksum, Sockets: s.TCP.Sockets,
+		TLSCert: tls.Cert, TLSKey: tls.Key, TLSCA: tls.CA, TLSName: tls.Name,
 	}
 }

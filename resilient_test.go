@@ -15,7 +15,7 @@ func TestAnnounce(t *testing.T) {
 	}{{"shm", "1", true}, {"tcp", "1", true}, {"shm", "0", false}, {"shm", "", false}, {"mpi", "1", false}, {"local", "1", false}} {
 		dir := t.TempDir()
 		env := envOf("COHORT_RUN_DIR="+dir, "COHORT_RESILIENT="+c.resilient)
-		s, err := settle(nil, env)
+		s, err := resolve(nil, env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestAnnounce(t *testing.T) {
 	if err := s.announce("shm", envOf("COHORT_RUN_DIR="+filepath.Join(t.TempDir(), "none"))); !errors.Is(err, ErrInit) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
-	if _, err := settle(nil, envOf("COHORT_RESILIENT=yes")); !errors.Is(err, ErrInit) {
+	if _, err := resolve(nil, envOf("COHORT_RESILIENT=yes")); !errors.Is(err, ErrInit) {
 		t.Errorf("COHORT_RESILIENT=yes: %v", err)
 	}
 }

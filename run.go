@@ -36,7 +36,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	}
 	// Where this process is one rank of a larger job, that place is not these
 	// ranks'.
-	s, err := settle(&Config{Backend: "local", Size: 1}, osEnv)
+	s, err := resolve(&Config{Backend: "local", Size: 1}, osEnv)
 	if err != nil {
 		return fail(err)
 	}

@@ -58,7 +58,7 @@ func (n named) Derive(members []int, id uint32) (backend.Comm, error) {
 // spreadOut runs body as ranks on the given nodes, with names if there are any.
 func spreadOut(t *testing.T, nodes []int, names []string, body func(*Comm) error) {
 	t.Helper()
-	s, err := settle(&Config{Backend: "local", Size: 1}, osEnv)
+	s, err := resolve(&Config{Backend: "local", Size: 1}, osEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

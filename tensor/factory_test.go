@@ -25,7 +25,7 @@ func TestSelect(t *testing.T) {
 	if f, err := Select("carrier pigeons", nil); !errors.Is(err, cohort.ErrInit) {
 		t.Errorf("Select of a backend that is not there: %v, %v", f, err)
 	}
-	if f, err := Select("mpi", &cohort.Config{MPILib: "/nowhere/libmpi.so"}); !errors.Is(err, cohort.ErrNotSupported) {
+	if f, err := Select("mpi", &cohort.Config{MPI: cohort.MPIConfig{Lib: "/nowhere/libmpi.so"}}); !errors.Is(err, cohort.ErrNotSupported) {
 		t.Errorf("Select(mpi) without a library: %v, %v", f, err)
 	}
 	four := &cohort.Config{Rank: 1, Size: 4, Job: "x"}

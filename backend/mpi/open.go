@@ -27,6 +27,8 @@ type Config struct {
 	Deterministic bool   // the order of reductions that the other backends have
 	Bounded       bool   // operations can end early, by a deadline or because a context is canceled
 	Settings      Settings
+
+	LowerThreadLevel bool // accept a library that grants less than Settings.ThreadLevel
 }
 
 // opened makes sure that a process joins once: MPI cannot be initialised again.

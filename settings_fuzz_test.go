@@ -19,7 +19,7 @@ func FuzzSettings(f *testing.F) {
 			"COHORT_TIMEOUT": timeout, "COHORT_TCP_COORDINATOR": coordinator, "COHORT_COLLECTIVES": collectives,
 			"COHORT_CHECK": check, "COHORT_MPI_TUNING": tuning}
 		env := environment(func(name string) (string, bool) { v, ok := vars[name]; return v, ok })
-		s, err := settle(nil, env)
+		s, err := resolve(nil, env)
 		if err != nil {
 			if !errors.Is(err, ErrInit) {
 				t.Fatalf("%v is no ErrInit", err)

@@ -3,78 +3,13 @@ package cohort
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
-func envOf(pairs ...string) environment {
-	return func(name string) (string, bool) {
-		for _, p := range pairs {
-			if k, v, _ := strings.Cut(p, "="); k == name {
-				return v, true
-			}
-		}
-		return "", false
-	}
-}
-
-func TestSettle(t *testing.T) {
-	s, err := settle(nil, envOf("COHORT_BACKEND=shm", "COHORT_RANK=2", "COHORT_SIZE=4", "COHORT_JOB=j", "COHORT_TIMEOUT=90s", "COHORT_CHECK=1", "COHORT_COLLECTIVES=schedule", "COHORT_MPI_LIB=/x"))
-	want := settings{Config{Backend: "shm", Rank: 2, Size: 4, Job: "j", Timeout: 90 * time.Second, Check: true, Collectives: "schedule", MPILib: "/x", ThreadLevel: "multiple", CUDA: "auto"}, true}
-	if err != nil || !reflect.DeepEqual(s, want) {
-		t.Errorf("from the environment: %+v, %v", s, err)
-	}
-	s, err = settle(&Config{Backend: "local", Size: 1, Timeout: time.Second}, envOf("COHORT_BACKEND=shm", "COHORT_RANK=2", "COHORT_SIZE=4", "COHORT_TIMEOUT=90s"))
-	want = settings{Config{Backend: "local", Size: 1, Timeout: time.Second, ThreadLevel: "multiple", CUDA: "auto"}, true}
-	if err != nil || !reflect.DeepEqual(s, want) {
-		t.Errorf("Config does not beat the environment: %+v, %v", s, err)
-	}
-	if s, err := settle(nil, envOf()); err != nil || !reflect.DeepEqual(s, settings{Config: Config{Backend: "auto", ThreadLevel: "multiple", CUDA: "auto"}}) {
-		t.Errorf("of nothing: %+v, %v", s, err)
-	}
-	for _, bad := range [][]string{
-		{"COHORT_RANK=1"}, {"COHORT_SIZE=2"}, {"COHORT_RANK=2", "COHORT_SIZE=2"}, {"COHORT_RANK=-1", "COHORT_SIZE=2"},
-		{"COHORT_RANK=a", "COHORT_SIZE=2"}, {"COHORT_RANK=0", "COHORT_SIZE=0"}, {"COHORT_RANK=0", "COHORT_SIZE=99999999999999999999"},
-		{"COHORT_TIMEOUT=5"}, {"COHORT_TIMEOUT=-5s"}, {"COHORT_JOIN_TIMEOUT=5"}, {"COHORT_JOIN_TIMEOUT=-1s"}, {"COHORT_HEARTBEAT=never"}, {"COHORT_HEARTBEAT=99ms"}, {"COHORT_HEARTBEAT=0"}, {"COHORT_HEARTBEAT=-1s"}, {"COHORT_CHECK=yes"}, {"COHORT_TCP_SHM=yes"}, {"COHORT_TCP_CONNECT=later"}, {"COHORT_TCP_CHECKSUM=on"}, {"COHORT_COLLECTIVES=fast"},
-	} {
-		_, err := settle(nil, envOf(bad...))
-		name, _, _ := strings.Cut(bad[0], "=")
-		if !errors.Is(err, ErrInit) || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "rank") {
-			t.Errorf("%v: %v", bad, err)
-		}
-	}
-	if _, err := settle(&Config{Size: 2, Rank: 2}, envOf()); !errors.Is(err, ErrInit) {
-		t.Errorf("rank 2 of 2: %v", err)
-	}
-	if _, err := settle(&Config{Timeout: -1}, envOf()); !errors.Is(err, ErrInit) {
-		t.Errorf("negative timeout: %v", err)
-	}
-}
-
-func TestHeartbeat(t *testing.T) {
-	for _, c := range []struct {
-		cfg  time.Duration
-		env  string
-		want time.Duration
-	}{
-		{0, "", 0}, {0, "2s", 2 * time.Second}, {0, "off", -1}, {time.Second, "off", time.Second},
-		{-1, "2s", -1}, {0, "100ms", 100 * time.Millisecond},
-	} {
-		s, err := settle(&Config{Heartbeat: c.cfg}, envOf("COHORT_HEARTBEAT="+c.env))
-		if err != nil || s.Heartbeat != c.want {
-			t.Errorf("%v and %q: %v, %v, want %v", c.cfg, c.env, s.Heartbeat, err, c.want)
-		}
-	}
-	if _, err := settle(&Config{Heartbeat: 1}, envOf()); !errors.Is(err, ErrInit) {
-		t.Errorf("a heartbeat of 1 ns: %v", err)
-	}
-}
-
 // The variables are those the launchers were seen to set.
-func TestChoose(t *testing.T) {
+func TestAutoChoosesTheDetectedBackend(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		env  []string
@@ -98,7 +33,7 @@ func TestChoose(t *testing.T) {
 		{"nonsense", []string{"PMI_SIZE=many", "PMI_RANK=0"}, "local"},
 	} {
 		env := envOf(c.env...)
-		s, err := settle(nil, env)
+		s, err := resolve(nil, env)
 		if err != nil {
 			t.Errorf("%s: %v", c.what, err)
 			continue
@@ -115,7 +50,7 @@ func withEnv(t *testing.T, pairs ...string) {
 	t.Cleanup(func() { osEnv = old })
 }
 
-func TestInitAlone(t *testing.T) {
+func TestInitWithoutLauncherIsOneLocalRank(t *testing.T) {
 	withEnv(t)
 	w, err := Init(context.Background(), nil)
 	if err != nil {
@@ -136,7 +71,7 @@ func TestInitAlone(t *testing.T) {
 	}
 }
 
-func TestInitErrors(t *testing.T) {
+func TestInitErrorsNameTheCause(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		cfg      *Config

@@ -1,0 +1,273 @@
+package cohort
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+)
+
+// settings is a Config completed from the environment.
+type settings struct {
+	Config
+	sized bool // Rank and Size are known
+}
+
+// environment looks up a variable, as os.LookupEnv does.
+type environment func(string) (string, bool)
+
+// osEnv is where the settings come from. Tests replace it.
+var osEnv environment = os.LookupEnv
+
+// get returns a variable's value, "" if it is unset.
+func (e environment) get(name string) string {
+	v, _ := e(name)
+	return v
+}
+
+// variable ties an environment variable to a field of Config.
+type variable struct {
+	name, path string
+	field      any // a pointer; fill lists the types
+}
+
+// Pointers of these types stand for fields that have a syntax of their own.
+type (
+	negated   bool // the variable is 0 where the field is true
+	heartbeat time.Duration
+)
+
+// variables returns all of them but those of Rank and Size, which are read together.
+func (c *Config) variables() []variable {
+	return []variable{
+		{"COHORT_BACKEND", "Backend", &c.Backend},
+		{"COHORT_JOB", "Job", &c.Job},
+		{"COHORT_RESILIENT", "Resilient", &c.Resilient},
+		{"COHORT_TIMEOUT", "Timeout", &c.Timeout},
+		{"COHORT_HEARTBEAT", "Heartbeat", (*heartbeat)(&c.Heartbeat)},
+		{"COHORT_JOIN_TIMEOUT", "JoinTimeout", &c.JoinTimeout},
+		{"COHORT_FLIGHT_DIR", "FlightDir", &c.FlightDir},
+		{"COHORT_CHECK", "Check", &c.Check},
+		{"COHORT_COLLECTIVES", "Collectives", &c.Collectives},
+		{"COHORT_TCP_COORDINATOR", "TCP.Coordinator", &c.TCP.Coordinator},
+		{"COHORT_TCP_IFACE", "TCP.Interface", &c.TCP.Interface},
+		{"COHORT_TCP_PORTS", "TCP.Ports", &c.TCP.Ports},
+		{"COHORT_SECRET_FILE", "TCP.SecretFile", &c.TCP.SecretFile},
+		{"COHORT_TCP_CONNECT", "TCP.Connect", &c.TCP.Connect},
+		{"COHORT_TCP_CHECKSUM", "TCP.Checksum", &c.TCP.Checksum},
+		{"COHORT_TCP_SHM", "TCP.Sockets", (*negated)(&c.TCP.Sockets)},
+		{"COHORT_TCP_TLS_CERT", "TCP.TLS.Cert", &c.TCP.TLS.Cert},
+		{"COHORT_TCP_TLS_KEY", "TCP.TLS.Key", &c.TCP.TLS.Key},
+		{"COHORT_TCP_TLS_CA", "TCP.TLS.CA", &c.TCP.TLS.CA},
+		{"COHORT_TCP_TLS_NAME", "TCP.TLS.Name", &c.TCP.TLS.Name},
+		{"COHORT_MPI_LIB", "MPI.Lib", &c.MPI.Lib},
+		{"COHORT_MPI_THREAD", "MPI.ThreadLevel", &c.MPI.ThreadLevel},
+		{"COHORT_MPI_THREAD_LOWER", "MPI.AllowLowerThreadLevel", &c.MPI.AllowLowerThreadLevel},
+		{"COHORT_MPI_CUDA", "MPI.CUDA", &c.MPI.CUDA},
+		{"COHORT_MPI_EAGER", "MPI.EagerLimit", &c.MPI.EagerLimit},
+		{"COHORT_MPI_BUFFER", "MPI.BufferSize", &c.MPI.BufferSize},
+		{"COHORT_MPI_TUNING", "MPI.Tuning", &c.MPI.Tuning},
+		{"COHORT_MPI_PROFILE", "MPI.Profiling", &c.MPI.Profiling},
+	}
+}
+
+// resolve completes cfg from the environment and checks it.
+func resolve(cfg *Config, env environment) (settings, error) {
+	var s settings
+	if cfg != nil {
+		s.Config = *cfg
+		s.MPI.Tuning = maps.Clone(cfg.MPI.Tuning)
+	}
+	for _, v := range s.variables() {
+		if err := v.fill(env.get(v.name)); err != nil {
+			return s, err
+		}
+	}
+	if s.Backend == "" {
+		s.Backend = "auto"
+	}
+	return s, s.place(env)
+}
+
+// fill sets a field that has its zero value to what text says, unless that is empty, and checks it.
+func (v variable) fill(text string) error {
+	switch f := v.field.(type) {
+	case *string:
+		if *f == "" {
+			*f = text
+		}
+	case *bool:
+		return fillBool(v, f, text, "1")
+	case *negated:
+		return fillBool(v, (*bool)(f), text, "0")
+	case *CollectivesMode:
+		return fillChoice(v, f, text, CollectivesNative, CollectivesSchedule)
+	case *ConnectMode:
+		return fillChoice(v, f, text, ConnectAtStart, ConnectOnDemand)
+	case *ThreadLevel:
+		return fillChoice(v, f, text, ThreadMultiple, ThreadSerialized, ThreadFunneled, ThreadSingle)
+	case *CUDASupport:
+		return fillChoice(v, f, text, CUDAAuto, CUDAOn, CUDAOff)
+	case *time.Duration:
+		return fillNumber(v, f, text, time.ParseDuration, 0, "a duration of 0 or more, such as 30s or 5m")
+	case *int:
+		return fillNumber(v, f, text, strconv.Atoi, 0, "a number of bytes, 0 or more")
+	case *heartbeat:
+		return v.fillHeartbeat((*time.Duration)(f), text)
+	case *map[string]string:
+		return v.fillTuning(f, text)
+	}
+	return nil
+}
+
+// bad returns the error for a value that was found in the environment, or in Config if text is empty.
+func (v variable) bad(text string, value any, want string) error {
+	if text != "" {
+		return initFault("%s is %q; want %s", v.name, text, want)
+	}
+	return initFault("Config.%s is %v; want %s", v.path, value, want)
+}
+
+func fillBool(v variable, field *bool, text, on string) error {
+	if *field || text == "" {
+		return nil
+	}
+	if text != "0" && text != "1" {
+		return v.bad(text, nil, "0 or 1")
+	}
+	*field = text == on
+	return nil
+}
+
+func fillChoice[T ~string](v variable, field *T, text string, allowed ...T) error {
+	if *field != "" {
+		text = ""
+	} else if *field = T(text); text == "" {
+		return nil
+	}
+	if slices.Contains(allowed, *field) {
+		return nil
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return v.bad(text, strconv.Quote(string(*field)), enumerate(names))
+}
+
+func fillNumber[T ~int | ~int64](v variable, field *T, text string, parse func(string) (T, error), least T, want string) error {
+	if *field != 0 {
+		text = ""
+	} else if text != "" {
+		n, err := parse(text)
+		if err != nil {
+			return v.bad(text, nil, want)
+		}
+		*field = n
+	}
+	if *field < least {
+		return v.bad(text, *field, want)
+	}
+	return nil
+}
+
+// heartbeatMin is the shortest limit that a busy machine can keep.
+const heartbeatMin = 100 * time.Millisecond
+
+func (v variable) fillHeartbeat(field *time.Duration, text string) error {
+	if *field == 0 && text == "off" {
+		*field = -1
+	}
+	if *field < 0 || *field == 0 && text == "" {
+		return nil
+	}
+	// In the environment 0 is an error: readers could take it for the default or for off.
+	return fillNumber(v, field, text, time.ParseDuration, heartbeatMin, fmt.Sprintf("a duration of %v or more, or off", heartbeatMin))
+}
+
+func (v variable) fillTuning(field *map[string]string, text string) error {
+	if *field == nil && text != "" {
+		tuning := make(map[string]string)
+		for item := range strings.SplitSeq(text, ",") {
+			op, algorithm, ok := strings.Cut(strings.TrimSpace(item), "=")
+			if !ok {
+				return initFault("%s contains %q; want operation=algorithm, as in allreduce=ring,bcast=binomial", v.name, item)
+			}
+			if _, twice := tuning[op]; twice {
+				return initFault("%s contains %s twice", v.name, op)
+			}
+			tuning[op] = algorithm
+		}
+		*field = tuning
+	}
+	for _, op := range slices.Sorted(maps.Keys(*field)) { // sorted, for the same first error each time
+		if !slices.Contains(tunable, op) {
+			return initFault("%s contains the operation %q; want %s", v.name, op, enumerate(tunable))
+		}
+		odd := func(r rune) bool {
+			return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
+		}
+		// Only the library has the list of its algorithms.
+		if algorithm := (*field)[op]; algorithm == "" || strings.ContainsFunc(algorithm, odd) {
+			return initFault("%s contains the algorithm %q for %s; want a name of lower-case letters, digits, - and _", v.name, algorithm, op)
+		}
+	}
+	return nil
+}
+
+// tunable lists the operations that Tuning may name.
+var tunable = func() (names []string) {
+	for coll := backend.Barrier; coll <= backend.Exscan; coll++ {
+		names = append(names, collName(coll, backend.Blocking))
+	}
+	return names
+}()
+
+// enumerate returns "a, b or c".
+func enumerate(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// place determines which rank of how many this process is.
+func (s *settings) place(env environment) error {
+	if s.Size == 0 {
+		size, rank := env.get("COHORT_SIZE"), env.get("COHORT_RANK")
+		switch {
+		case size == "" && rank == "":
+			return nil
+		case size == "" || rank == "":
+			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q; set both or neither", rank, size)
+		}
+		var err1, err2 error
+		s.Size, err1 = strconv.Atoi(size)
+		s.Rank, err2 = strconv.Atoi(rank)
+		if err1 != nil || err2 != nil || s.Size < 1 {
+			return initFault("COHORT_RANK is %q and COHORT_SIZE is %q; want numbers, the size above 0", rank, size)
+		}
+	}
+	if s.Size < 0 || s.Rank < 0 || s.Rank >= s.Size {
+		return initFault("rank %d of a job of %d ranks; want a rank from 0 to the size less 1", s.Rank, s.Size)
+	}
+	s.sized = true
+	return nil
+}
+
+// checkFlight creates the flight recorder's folder if it does not exist and checks that it can be
+// written to.
+func (s *settings) checkFlight() error {
+	if err := flight.Check(s.FlightDir); err != nil {
+		return initFault("folder of the flight recorder (COHORT_FLIGHT_DIR): %v", err)
+	}
+	return nil
+}
+
+func initFault(format string, args ...any) error {
+	return fault(ErrInit, fmt.Sprintf(format, args...))
+}
