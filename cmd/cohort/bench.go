@@ -123,6 +123,9 @@ func (b *benchSettings) checkBackend() error {
 
 // start runs this same command line as ranks of a job.
 func (b *benchSettings) start() (int, error) {
+	if err := spawn.Supported(); err != nil {
+		return 1, fmt.Errorf("%w (here: --backend local)", err)
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return 1, err

@@ -67,8 +67,7 @@ func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(ctx, exe, describeCommand, r.Path)
 	cmd.Stdout, cmd.Stderr = &out, &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	ownGroup(cmd)
 	cmd.WaitDelay = time.Second
 	if err = cmd.Start(); err == nil {
 		keeper.Group(cmd.Process.Pid)

@@ -86,6 +86,9 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err := checkRunBackend(r.backend); err != nil {
 		return statusUsage, err
 	}
+	if err := spawn.Supported(); err != nil {
+		return 1, err
+	}
 	if r.hosts.asked() {
 		return r.runHosts(args)
 	}
@@ -205,9 +208,8 @@ func buildFolder(folder string, signals <-chan os.Signal, k *spawn.Keeper) (path
 					stopped <- n
 					cancel(fmt.Errorf("%w: %v", errStopped, n))
 					return
-				case syscall.SIGTSTP:
-					syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 				}
+				suspend(s)
 			}
 		}
 	}()

@@ -1,3 +1,5 @@
+//go:build unix
+
 package remote
 
 import (
@@ -14,10 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 )
-
-// AgentCommand is the command of the cohort program that is the agent. Its argument is the folder the
-// executable was put into for it, or "-".
-const AgentCommand = "agent"
 
 // bootScript is the command that ssh executes on a host. The user's login shell reads it, whichever that is:
 // it has no single quote, backslash, or exclamation mark in it. Everything else it reads from its input, line by line:

@@ -1,3 +1,5 @@
+//go:build unix
+
 package spawn
 
 import (
@@ -15,24 +17,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/topo"
-)
-
-// The variables by which a rank learns of its job.
-const (
-	EnvBackend = "COHORT_BACKEND"
-	EnvRank    = "COHORT_RANK"
-	EnvSize    = "COHORT_SIZE"
-	EnvJob     = "COHORT_JOB"
-)
-
-const (
-	// MaxRanks is the most ranks of one job on one node.
-	MaxRanks = 4096
-	// Grace is how long ranks have between SIGTERM and SIGKILL.
-	Grace = time.Second
-	// StatusTimeout is the status of a job that ran out of time, as of timeout(1).
-	StatusTimeout = 124
 )
 
 const (
@@ -43,46 +27,6 @@ const (
 	stuckLimit  = 5 * time.Second        // after SIGKILL until a rank is given up as stuck in the kernel
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
-
-// Config says what to start. Path and Ranks are required.
-type Config struct {
-	Path    string   // the executable, found already
-	Args    []string // its arguments, from argv[1] on
-	Env     []string // environment; nil for the launcher's
-	Backend string   // for COHORT_BACKEND; empty for shm
-	Job     string   // for COHORT_JOB; empty for a new name
-	Ranks   int
-	Places  []topo.CPUSet // processors of each rank; nil for those of the launcher
-
-	Stdin          *os.File  // for rank 0; nil for none. A terminal is read by the launcher, others are handed over.
-	Stdout, Stderr io.Writer // nil for the launcher's
-	Tag            bool      // lines get their rank in front
-
-	Launch *Launch // who starts the ranks; nil for this process itself
-	Part   *Part   // these ranks are some of a larger job's; nil: they are the job. Not with Launch
-
-	// Resilient is asked when a rank has failed: whether the job goes on without it. Nil: never. It has no
-	// effect with a Launch that does not go on, for that launcher ends the job itself.
-	Resilient func() bool
-
-	// Aborted is asked when a rank has failed: whether a rank has aborted the job, and with what status. Nil:
-	// none does. See [AbortIn].
-	Aborted func() (rank, status int, ok bool)
-
-	// Descriptors is how many descriptors the caller opens while the job runs.
-	Descriptors int
-
-	Timeout time.Duration  // 0: none
-	Signals chan os.Signal // what comes here is passed on to the ranks; see [Notify]
-	Keeper  *Keeper        // may be nil
-}
-
-// Result is how a job ended.
-type Result struct {
-	Status int   // 0, or the status of the first rank that failed: its own, or 128 + its signal
-	First  int   // that rank, -1 if none failed
-	Err    error // a failure that no rank is to blame for: time ran out, output could not be written
-}
 
 // Job is a set of ranks that have been started. Its methods are safe for
 // concurrent use.

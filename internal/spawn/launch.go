@@ -1,3 +1,5 @@
+//go:build unix
+
 package spawn
 
 import (
@@ -19,32 +21,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/topo"
 )
-
-// Launch is another program that starts the ranks of a job: an MPI launcher. It
-// starts Rank, which calls [Become] and so turns into the job's program. The
-// process that the launcher has started is then the rank, with the output, input
-// and processors that a rank of this package has.
-type Launch struct {
-	Name    string   // for messages: "mpiexec.mpich"
-	Command string   // its path
-	Args    []string // its options
-	Rank    []string // what it is to start, path first; one more argument comes last, for Become
-	Env     []string // variables of the launcher and the ranks, over those of the job
-	GoesOn  bool     // it lets the other ranks run when one fails
-	// Descriptors is how many descriptors it opens for all the ranks, of which it need not say that it
-	// lacks them: it may hang.
-	Descriptors int
-	// Noise reports whether a line of the launcher's own output is one that it
-	// writes when a rank fails, and that says no more than this package does.
-	Noise func(line string) bool
-	// Blame reads lines of the launcher for the rank that it says failed first, -1
-	// if it does not say, and the signal that killed one, 0 for none. It serves where
-	// the system does not tell how a rank ended.
-	Blame func(lines []string) (rank, signal int)
-	// Broken reports whether the launcher's lines say that it has failed itself, in
-	// which case its status tells nothing of the ranks.
-	Broken func(lines []string) bool
-}
 
 const (
 	helloLimit   = 10 * time.Second       // for a process that says it is a rank to say which

@@ -1,9 +1,10 @@
+//go:build unix
+
 package spawn
 
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -231,16 +232,6 @@ func (s *state) aborted() (rank, status int, ok bool) {
 		return 0, 0, false
 	}
 	return s.cfg.Aborted()
-}
-
-// AbortIn reads what cohort's Abort has left in a job's folder (COHORT_RUN_DIR).
-func AbortIn(folder string) (rank, status int, ok bool) {
-	b, err := os.ReadFile(filepath.Join(folder, "aborted"))
-	if err != nil {
-		return 0, 0, false
-	}
-	_, err = fmt.Sscan(string(b), &rank, &status)
-	return rank, status, err == nil && rank >= 0 && status > 0
 }
 
 // end begins the end of the job for a reason that lies in no rank.

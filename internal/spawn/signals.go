@@ -1,3 +1,5 @@
+//go:build unix
+
 package spawn
 
 import (
@@ -22,3 +24,5 @@ func Notify() chan os.Signal {
 	}
 	return c
 }
+
+const onUnix = true

@@ -1,0 +1,41 @@
+package remote
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
+)
+
+// AgentCommand is the command of the cohort program that is the agent. Its argument is the folder the
+// executable was put into for it, or "-".
+const AgentCommand = "agent"
+
+// Config says what to start where. Hosts, SSH, Program, Backend, Signals, Stdout and Stderr are required.
+type Config struct {
+	Hosts []Host
+	Ranks int      // 0 for as many as there are slots, or processors
+	SSH   []string // the command and its first arguments
+	Copy  bool     // executables that are not there are sent
+
+	Program string // its path here, or a name without a slash: a command of each host's own
+	Args    []string
+	Env     []string // variables for the ranks
+	Backend string
+	Bind    spawn.Bind
+	Tag     bool
+
+	Interface string // where this process listens for the ranks; empty: where the hosts see it
+
+	Resilient  bool // losses end nothing
+	Timeout    time.Duration
+	Flight     string // the folder that gets the files of the flight recorder; empty for no recorder
+	KeepFlight bool   // also if the job does not fail
+
+	Stdin          *os.File
+	Stdout, Stderr io.Writer
+	Signals        chan os.Signal
+	Keeper         *spawn.Keeper
+	Version        string // of cohort
+}

@@ -1,0 +1,17 @@
+package spawn
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// AbortIn reads what cohort's Abort has left in a job's folder (COHORT_RUN_DIR).
+func AbortIn(folder string) (rank, status int, ok bool) {
+	b, err := os.ReadFile(filepath.Join(folder, "aborted"))
+	if err != nil {
+		return 0, 0, false
+	}
+	_, err = fmt.Sscan(string(b), &rank, &status)
+	return rank, status, err == nil && rank >= 0 && status > 0
+}

@@ -1,0 +1,70 @@
+//go:build !unix
+
+package spawn
+
+import (
+	"context"
+	"os"
+)
+
+// Job is a set of ranks that have been started: there is none on this system.
+type Job struct{}
+
+// Start returns the error of Supported.
+func Start(Config) (*Job, error) { return nil, Supported() }
+
+// Wait returns how the job ended.
+func (*Job) Wait() Result { return Result{} }
+
+// End ends the job.
+func (*Job) End(int, error) {}
+
+// Stop ends the job.
+func (*Job) Stop() {}
+
+// Init does nothing: no process is a Keeper on this system.
+func Init() {}
+
+// Keeper is a process that outlives a killed launcher: there is none on this system.
+type Keeper struct{}
+
+// StartKeeper returns the error of Supported.
+func StartKeeper() (*Keeper, error) { return nil, Supported() }
+
+// Group does nothing.
+func (*Keeper) Group(int) {}
+
+// GroupGone does nothing.
+func (*Keeper) GroupGone(int) {}
+
+// Folder does nothing.
+func (*Keeper) Folder(string) {}
+
+// Leave does nothing.
+func (*Keeper) Leave(string) {}
+
+// Keep does nothing.
+func (*Keeper) Keep(string, string) {}
+
+// Close does nothing.
+func (*Keeper) Close() {}
+
+// Notify returns a channel that receives nothing.
+func Notify() chan os.Signal { return make(chan os.Signal) }
+
+// Become returns the error of Supported.
+func Become(string, int, int) error { return Supported() }
+
+// Program is an executable, or a folder with a Go main package to be built.
+type Program struct {
+	Path   string
+	Folder bool
+}
+
+// Find returns the error of Supported.
+func Find(string) (Program, error) { return Program{}, Supported() }
+
+// Build returns the error of Supported.
+func Build(context.Context, string, *Keeper) (string, func(), error) { return "", nil, Supported() }
+
+const onUnix = false
