@@ -120,6 +120,6 @@ func Space(dir string) (int64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", dir, err)
 		}
-		return int64(st.Bavail) * st.Bsize, nil
+		return int64(st.Bavail) * int64(st.Bsize), nil
 	}
 }

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin
 
 package shmem
 
@@ -75,17 +75,17 @@ const reserve = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_NORESERVE
 // nothing else: a process has 128 TiB of it, and 65530 pieces by default. Where it
 // is limited (ulimit -v) it is the heap's too, and a small part is kept.
 const (
-	guardBytes  = 1 << 40
+	guardBytes  = min(1<<40, uint64(^uintptr(0))/guardPart)
 	guardPieces = 4096
 	guardPart   = 16
 )
 
-func guardMost() uintptr {
+func guardMost() uint64 {
 	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_AS, &l); err != nil || uint64(l.Cur) > guardPart*guardBytes {
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &l); err != nil || l.Cur > guardPart*guardBytes {
 		return guardBytes
 	}
-	return uintptr(l.Cur) / guardPart
+	return l.Cur / guardPart
 }
 
 // guarded are the ranges of closed areas that have not been given back.
@@ -94,7 +94,7 @@ var guarded ranges
 type ranges struct {
 	mu    sync.Mutex
 	list  []span
-	bytes uintptr
+	bytes uint64
 }
 
 type span struct {
@@ -106,20 +106,20 @@ type span struct {
 func (r *ranges) add(p unsafe.Pointer, n uintptr) {
 	r.mu.Lock()
 	r.list = append(r.list, span{p, n})
-	r.bytes += n
+	r.bytes += uint64(n)
 	r.mu.Unlock()
 	r.trim(guardPieces, guardMost())
 }
 
 // trim gives the oldest ranges back while there are more of them, or of their
 // bytes, and reports whether there were.
-func (r *ranges) trim(pieces int, bytes uintptr) (any bool) {
+func (r *ranges) trim(pieces int, bytes uint64) (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.list) > pieces || r.bytes > bytes {
 		s := r.list[0]
 		r.list = append(r.list[:0], r.list[1:]...)
-		r.bytes -= s.n
+		r.bytes -= uint64(s.n)
 		// SAFETY: nothing is mapped there but the reservation.
 		_ = unix.MunmapPtr(s.p, s.n)
 		any = true
