@@ -229,10 +229,12 @@ func TestReportFiles(t *testing.T) {
 			if p, err := ParsePolicy(PolicyFile, got[PolicyFile], r.Case); err != nil || p.Pool.SHA256() != s.CutsSHA256 {
 				t.Errorf("%s: %v", PolicyFile, err)
 			}
-			text := r.Summary()
-			for _, b := range r.Case.Buses {
-				if told := strings.Contains(text, "\n"+b.Name+": power"); told != (b.Name != "TRANSIT") {
-					t.Errorf("the summary tells of bus %s: %v", b.Name, told)
+			for _, r.Buses = range []bool{true, false} {
+				text := r.Summary()
+				for _, b := range r.Case.Buses {
+					if has := strings.Contains(text, "\n"+b.Name+", means of the scenarios: power"); has != (r.Buses && b.Name != "TRANSIT") {
+						t.Errorf("with buses %v, the summary has a table for %s: %v", r.Buses, b.Name, has)
+					}
 				}
 			}
 		})

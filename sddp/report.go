@@ -16,7 +16,8 @@ type Report struct {
 	Policy     *Policy
 	Simulation *Simulation
 	Ranks      int
-	Threads    int // of each rank; 0 counts as 1
+	Threads    int  // of each rank; 0 counts as 1
+	Buses      bool // print a table for each bus in Summary
 	Backend    string
 	Seconds    float64
 }
@@ -203,43 +204,36 @@ func (c *Case) load(t, b int) float64 {
 	return c.Buses[b].LoadMW[c.Period(t)]
 }
 
-// maxBusTables is how many buses get a table of their own in the summary.
-const maxBusTables = 12
-
 // Summary returns the result as text for people.
 func (r *Report) Summary() string {
 	var b strings.Builder
 	c, sim := r.Case, r.Simulation
-	unit, scale := moneyUnit(c, sim.Cost.Mean)
+	unit, scale := c.MoneyUnit(sim.Cost.Mean)
 	kind := "the openings of the training"
 	if sim.Outside {
 		kind = "inflows drawn anew"
 	}
-	fmt.Fprintf(&b, "%s: %d stages, %d scenarios with %s\n\n", c.Name, c.Stages, sim.Cost.Samples, kind)
-	fmt.Fprintf(&b, "  lower bound      %12.4f %s\n", r.Policy.LowerBound/scale, unit)
-	fmt.Fprintf(&b, "  expected cost    %12.4f %s ± %.4f (95 %%), deviation %.4f\n", sim.Cost.Mean/scale, unit, sim.Cost.CI95/scale, sim.Cost.Std/scale)
-	fmt.Fprintf(&b, "  policy           %12d cuts from %d iterations of %d forward passes, %d openings, seed %d\n",
+	fmt.Fprintf(&b, "%s: %d stages, %d scenarios with %s; costs in %s\n\n", c.Name, c.Stages, sim.Cost.Samples, kind, unit)
+	fmt.Fprintf(&b, "  lower bound    %.4f: no policy is expected to cost less\n", r.Policy.LowerBound/scale)
+	fmt.Fprintf(&b, "  expected cost  %.4f ± %.4f (95 %% interval of the mean); standard deviation %.4f\n",
+		sim.Cost.Mean/scale, sim.Cost.CI95/scale, sim.Cost.Std/scale)
+	fmt.Fprintf(&b, "  gap            %.2f %%: upper end of the interval above the lower bound\n", 100*gap(r.Policy.LowerBound, sim.Cost))
+	fmt.Fprintf(&b, "  policy         %d cuts from %d iterations of %d forward passes; %d openings, seed %d\n",
 		r.Policy.Pool.Total(), r.Policy.Iterations, r.Policy.Passes, r.Policy.Openings, r.Policy.Seed)
 	if t := r.Training; t != nil {
 		on := plural(r.Ranks, "rank")
 		if r.Threads > 1 {
 			on += fmt.Sprintf(" × %d threads", r.Threads)
 		}
-		fmt.Fprintf(&b, "  time             %12.1f s on %s of %s: %.1f s training, of it %.1f s linear programs and %.1f s communication per rank\n",
+		fmt.Fprintf(&b, "  time           %.1f s on %s (%s); training %.1f s, of which each rank spent %.1f s in linear programs and %.1f s in communication\n",
 			r.Seconds, on, r.Backend, t.Elapsed.Seconds(), t.LP.Seconds(), t.Comm.Seconds())
-		fmt.Fprintf(&b, "  stopped because  %s\n", t.Stopped)
+		fmt.Fprintf(&b, "  stopped        because %s\n", t.Stopped)
 	}
 	r.systemTable(&b, unit, scale)
-	shown := 0
 	for i := range c.Buses {
-		if c.isTransit(i) {
-			continue
+		if r.Buses && !c.isTransit(i) {
+			r.busTable(&b, i)
 		}
-		if shown++; shown > maxBusTables {
-			fmt.Fprintf(&b, "\nMore buses are in summary.json.\n")
-			break
-		}
-		r.busTable(&b, i)
 	}
 	return b.String()
 }
@@ -270,7 +264,7 @@ func table(b *strings.Builder) *tabwriter.Writer {
 // systemTable writes what all buses do together.
 func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
 	c := r.Case
-	fmt.Fprintf(b, "\nSystem: cost in %s, power in MW, storage at the end of the stage in MW-month\n", unit)
+	fmt.Fprintf(b, "\nSystem, means of the scenarios: cost in %s, power in MW, storage at the end of the stage in MW-month\n", unit)
 	w := table(b)
 	fmt.Fprintln(w, "stage\tperiod\tcost\tload\thydro\tthermal\tdeficit\tdeficit risk\tspill\tstorage\tof capacity\t")
 	capacity := 0.0
@@ -292,7 +286,7 @@ func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
 // busTable writes what a bus does.
 func (r *Report) busTable(b *strings.Builder, bus int) {
 	c := r.Case
-	fmt.Fprintf(b, "\n%s: power in MW, storage at the end of the stage in MW-month, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.Currency)
+	fmt.Fprintf(b, "\n%s, means of the scenarios: power in MW, storage at the end of the stage in MW-month, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.Currency)
 	w := table(b)
 	fmt.Fprintln(w, "stage\tperiod\tload\thydro\tthermal\tdeficit\tnet import\tmarginal cost\tstorage\tof capacity\t")
 	for t, st := range r.Simulation.Stages {
@@ -343,9 +337,11 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// moneyUnit returns a unit of money in which amounts of a size are easy to read, and how much of
-// the case's currency it is.
-func moneyUnit(c *Case, size float64) (unit string, scale float64) {
+// MoneyUnit returns the unit in which amounts of money of a size are easy to read, and how much of
+// the case's currency one unit is.
+//
+// Local.
+func (c *Case) MoneyUnit(size float64) (unit string, scale float64) {
 	switch {
 	case math.Abs(size) >= 1e9:
 		return "10⁹ " + c.Currency, 1e9

@@ -11,7 +11,7 @@ import (
 // forward passes with its 95 % interval, and the cost of the final simulation.
 func ConvergenceSVG(c *Case, its []Iteration, sim *Simulation) []byte {
 	const width, height = 860, 480
-	unit, scale := moneyUnit(c, sim.Cost.Mean)
+	unit, scale := c.MoneyUnit(sim.Cost.Mean)
 	d := newDrawing(width, height, "Convergence of "+c.Name,
 		fmt.Sprintf("Bounds of the expected cost over %d iterations, in %s.", len(its), unit))
 	d.label(24, 32, "start", `font-size="17" font-weight="bold"`, "Convergence: "+c.Name)

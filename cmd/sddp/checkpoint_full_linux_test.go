@@ -69,7 +69,7 @@ func TestOutputDiskFull(t *testing.T) {
 		if got["status"] != "1\n" || !strings.HasPrefix(last, k.said) || !strings.HasSuffix(last, k.why) || got["result"] != "" {
 			t.Errorf("%s: status %s, output %q, said last %q; want 1, nothing, %q and %q", k.which, got["status"], got["result"], last, k.said, k.why)
 		}
-		if strings.Contains(got["said"], "upper mean") != k.works {
+		if strings.Contains(got["said"], "lower bound") != k.works {
 			t.Errorf("%s: it says %s", k.which, got["said"])
 		}
 		if got["left"] != k.left {
@@ -137,7 +137,7 @@ func TestCheckpointDiskFull(t *testing.T) {
 		t.Errorf("in the folder is %q, want the first checkpoint and what fills it", left)
 	}
 	same("going on", string(last))
-	if !strings.Contains(errs.String(), "sddp: going on after iteration 3") {
+	if !strings.Contains(errs.String(), "sddp: resuming after iteration 3") {
 		t.Errorf("going on, it says %s", errs.String())
 	}
 }

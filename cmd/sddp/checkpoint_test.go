@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 // checkpointArgs are a training that is interrupted, with a policy to compare.
@@ -115,7 +117,7 @@ func TestStoppedBySignal(t *testing.T) {
 		for _, flag := range k.goingOn {
 			args = with(args, flag, dir)
 		}
-		if errs := goesOn(t, want, args...); !strings.Contains(errs, "sddp: going on after iteration ") {
+		if errs := goesOn(t, want, args...); !strings.Contains(errs, "sddp: resuming after iteration ") {
 			t.Errorf("nothing is told of the checkpoint: %s", errs)
 		}
 	}
@@ -158,7 +160,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			t.Fatalf("the folder holds %v (%v), want 1 to 3 checkpoints", found, err)
 		}
 	}
-	if errs := goesOn(t, want, args...); !strings.Contains(errs, "sddp: going on after iteration ") || strings.Contains(errs, "damaged") {
+	if errs := goesOn(t, want, args...); !strings.Contains(errs, "sddp: resuming after iteration ") || strings.Contains(errs, "damaged") {
 		t.Errorf("the last run said %s", errs)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, ".*.tmp")); err != nil || len(left) != 0 {
@@ -231,7 +233,7 @@ func TestCheckpointFailures(t *testing.T) {
 		{[]string{"train", caseDir("toy"), "--checkpoint", file}, "checkpoint folder " + file},
 	} {
 		status, out, errs := sddpRun(t, k.args...)
-		if status != 1 || out != "" || !strings.Contains(errs, k.err) || strings.Contains(errs, "upper mean") {
+		if status != 1 || out != "" || !strings.Contains(errs, k.err) || strings.Contains(errs, "lower bound") {
 			t.Errorf("sddp %v: status %d, output %q, errors %q; want 1, nothing, %q", k.args, status, out, errs, k.err)
 		}
 	}
@@ -280,16 +282,19 @@ func TestResumeFlag(t *testing.T) {
 		{"--resume d case", "case", "d", "d", true},
 		{"--resume d -- case", "case", "d", "d", true},
 		{"--resume=d case", "case", "d", "d", true},
-		{"case -resume d --checkpoint e", "case", "d", "e", true},
+		{"case --resume d --checkpoint e", "case", "d", "e", true},
 		{"--resume case --checkpoint e", "case", "", "e", true},
 		{"case --checkpoint e --resume", "case", "", "e", true},
 		{"case --checkpoint e", "case", "", "e", false},
 	} {
-		o, err := parseOptions("train", commands["train"], strings.Fields(k.args))
-		if err != nil {
+		o := &options{}
+		cmd := trainCommand(o, nil, nil)
+		cmd.SetArgs(strings.Fields(k.args))
+		cmd.RunE = func(*cobra.Command, []string) error { return nil }
+		if err := cmd.Execute(); err != nil {
 			t.Errorf("%s: %v", k.args, err)
-		} else if o.dir != k.dir || o.resume.dir != k.resume || o.resume.set != k.set || o.checkpointDir() != k.checkpoint {
-			t.Errorf("%s: case %q, resume %+v, checkpoints %q", k.args, o.dir, o.resume, o.checkpointDir())
+		} else if o.dir != k.dir || o.resumeDir != k.resume || o.resume != k.set || o.checkpointDir() != k.checkpoint {
+			t.Errorf("%s: case %q, resume %v %q, checkpoints %q", k.args, o.dir, o.resume, o.resumeDir, o.checkpointDir())
 		}
 	}
 }

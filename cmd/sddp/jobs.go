@@ -3,19 +3,21 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/sddp"
 )
 
-// train makes a policy, simulates it, and reports.
+// train computes a policy, simulates it, and reports.
 func train(j *job) error {
 	began := time.Now()
 	c, out, err := j.open()
 	if err != nil {
 		return err
 	}
+	j.progress.begin(c, j.o)
 	opt := sddp.Options{
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
 		Gap: j.o.gap, Stall: j.o.stall, Solver: j.o.solver, Env: j.env, Recovery: j.recovery, Progress: j.progress.iteration, Warn: j.progress.warn,
@@ -41,25 +43,7 @@ func train(j *job) error {
 	if err != nil {
 		return err
 	}
-	return trained.Unsaved // all that was asked for is there but this
-}
-
-// checkpoints sets where checkpoints are, and whether to go on from one. With --resume alone that is the
-// folder of the first run, where the next one goes on from too; beside --checkpoint it may have none yet,
-// so that a job script can be the same for the first run and for those that follow.
-func (o *options) checkpoints(opt *sddp.Options) {
-	opt.Checkpoint, opt.CheckpointEvery, opt.Resume = o.checkpointDir(), o.every, o.resume.dir
-	if o.resume.set && o.resume.dir == "" {
-		opt.Resume, opt.ResumeOrBegin = o.checkpoint, true
-	}
-}
-
-// checkpointDir returns the folder that checkpoints are written to, if any are.
-func (o *options) checkpointDir() string {
-	if o.checkpoint == "" {
-		return o.resume.dir
-	}
-	return o.checkpoint
+	return trained.Unsaved // everything else succeeded
 }
 
 // simulate reads a policy, simulates it, and reports.
@@ -86,10 +70,28 @@ func simulate(j *job) error {
 	return j.report(out, &sddp.Report{Case: c, Policy: policy, Simulation: sim}, began)
 }
 
-// do does something collective, and again when ranks are lost in it.
+// info describes a case.
+func info(o *options, stdout io.Writer) error {
+	c, err := sddp.ReadCase(o.dir)
+	if err != nil {
+		return err
+	}
+	text := c.Describe()
+	if o.json {
+		line, err := json.Marshal(c.Facts())
+		if err != nil {
+			return err
+		}
+		text = string(line) + "\n"
+	}
+	_, err = io.WriteString(stdout, text)
+	return err
+}
+
+// do runs a collective operation, and runs it again when ranks die in it.
 func (j *job) do(f func(world *cohort.Comm) error) error { return j.recovery.Do(j.env.World, f) }
 
-// open reads the case and opens the output folder, if one is asked for, before the work is done.
+// open reads the case and opens the output folder, if any, before the work begins.
 func (j *job) open() (c *sddp.Case, out *sddp.Output, err error) {
 	err = j.do(func(world *cohort.Comm) (err error) {
 		if c, err = sddp.LoadCase(world, j.o.dir); err != nil || j.o.out == "" {
@@ -103,7 +105,7 @@ func (j *job) open() (c *sddp.Case, out *sddp.Output, err error) {
 
 // report writes the files and prints the summary.
 func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
-	r.Ranks, r.Threads, r.Backend = j.world().Size(), j.env.Summary.Threads, j.env.World.Backend()
+	r.Ranks, r.Threads, r.Backend, r.Buses = j.world().Size(), j.env.Summary.Threads, j.env.World.Backend(), j.o.buses
 	r.Seconds = time.Since(began).Seconds()
 	if out != nil {
 		files, err := r.Files()
@@ -115,7 +117,7 @@ func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
 		}
 		j.written = true
 	}
-	// If the first rank is lost before all know that it has printed, the next one prints: rather twice than never.
+	// If rank 0 dies after it has printed and before the others learn that, the next rank prints again.
 	return j.do(func(world *cohort.Comm) error {
 		if r.Ranks = world.Size(); world.Rank() == 0 {
 			if err := j.print(out, r); err != nil {
@@ -129,16 +131,21 @@ func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
 	})
 }
 
-// print prints the summary, on the first rank.
+// print prints the summary, on rank 0.
 func (j *job) print(out *sddp.Output, r *sddp.Report) error {
 	text := "\n" + r.Summary()
-	if out != nil {
-		text += fmt.Sprintf("\nWritten to %s.\n", j.o.out)
+	switch {
+	case out != nil:
+		text += fmt.Sprintf("\nResults written to %s.\n", j.o.out)
+	case r.Training != nil:
+		text += "\nNo files were written. --out DIR writes the policy, tables and charts; --buses prints a table for each bus.\n"
+	default:
+		text += "\nNo files were written. --out DIR writes tables and a chart; --buses prints a table for each bus.\n"
 	}
 	if lost := j.recovery.Losses(); len(lost) > 0 {
 		text += "\n"
 		for _, l := range lost {
-			text += fmt.Sprintf("On the way: %v.\n", l)
+			text += fmt.Sprintf("During the run: %v.\n", l)
 		}
 	}
 	if j.o.json {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -80,33 +79,34 @@ func TestUsage(t *testing.T) {
 		err    string // in what is written to standard error
 	}{
 		{"", 2, "", "Usage:"},
-		{"help", 0, "sddp train CASE", ""},
-		{"--help", 0, "sddp train CASE", ""},
+		{"help", 0, "sddp train", ""},
+		{"--help", 0, "sddp train", ""},
 		{"help train", 0, "--iterations", ""},
 		{"train --help", 0, "--iterations", ""},
 		{"simulate -h", 0, "--policy", ""},
 		{"help walk", 2, "", `unknown command "walk"`},
-		{"walk", 2, "", `unknown command "walk", want train`},
-		{"train", 2, "", "got 0 arguments, want one: the folder of a case"},
+		{"trian", 2, "", `unknown command "trian"; did you mean train?`},
+		{"train", 2, "", "got 0 arguments, want one CASE: the folder of a case"},
 		{"train a b", 2, "", "got 2 arguments"},
-		{"train a --colour", 2, "", "--colour"},
-		{"train a --iterations", 2, "", "--iterations"},
-		{"train a --iterations many", 2, "", `"many"`},
-		{"train a --passes 0", 2, "", "--passes: got 0, want a whole number of at least 1"},
-		{"train a --gap 7", 2, "", "--gap: got 7"},
-		{"train a --seed -1", 2, "", "--seed"},
-		{"train a --threads 0", 2, "", "--threads: want a whole number of at least 1"},
-		{"train a --threads two", 2, "", "--threads: want a whole number"},
-		{"train a --solver glpk", 2, "", "--solver: want auto, embedded or clp"},
-		{"train a --pin core", 2, "", "--pin: want none, cores or numa"},
-		{"train a --resume", 2, "", "--resume: want the folder of the checkpoints"},
-		{"train a --checkpoint-every 0 --checkpoint d", 2, "", "--checkpoint-every: got 0"},
-		{"train a --resume b --resume c", 2, "", "got 3 arguments"},
+		{"train a --scenario 3", 2, "", "unknown flag --scenario; did you mean --scenarios?"},
+		{"train a --iterations", 2, "", "--iterations needs a value"},
+		{"train a --iterations many", 2, "", "--iterations many: want a whole number from 1 to 100000"},
+		{"train a --passes 0", 2, "", "--passes 0: want a whole number from 1 to"},
+		{"train a --gap 7", 2, "", "--gap 7: want a number from 0 to below 1"},
+		{"train a --seed -1", 2, "", "--seed -1: want a whole number from 0 to 18446744073709551615"},
+		{"train a --threads 0", 2, "", "--threads 0: want a whole number from 1 to"},
+		{"train a --threads two", 2, "", "--threads two: want a whole number"},
+		{"train a --solver glpk", 2, "", "--solver glpk: want auto, embedded or clp"},
+		{"train a --pin core", 2, "", "--pin core: want none, cores or numa; did you mean none or cores?"},
+		{"train a --resume", 2, "", "--resume needs the folder of the checkpoints"},
+		{"train a --checkpoint-every 0 --checkpoint d", 2, "", "--checkpoint-every 0: want"},
+		{"train a --resume b --resume c", 2, "", "got 3 arguments, want one CASE"},
 		{"simulate a --policy p --resume d", 2, "", "--resume"},
-		{"simulate a --policy p --pin socket", 2, "", "--pin: want none, cores or numa"},
-		{"simulate a", 2, "", "--policy: missing"},
-		{"simulate a --policy p --scenarios 1", 2, "", "--scenarios: got 1"},
+		{"simulate a --policy p --pin socket", 2, "", "--pin socket: want none, cores or numa"},
+		{"simulate a", 2, "", "--policy is missing"},
+		{"simulate a --policy p --scenarios 1", 2, "", "--scenarios 1: want a whole number from 2 to"},
 		{"info", 2, "", "got 0 arguments"},
+		{"__complete train --solver e", 0, "embedded", "Completion"},
 	} {
 		status, out, errs := sddpRun(t, strings.Fields(k.args)...)
 		if status != k.status || !strings.Contains(out, k.out) || !strings.Contains(errs, k.err) || (k.out == "") != (out == "") || (k.err == "") != (errs == "") {
@@ -214,7 +214,7 @@ func TestFailures(t *testing.T) {
 		{[]string{"simulate", caseDir("toy"), "--policy", file}, file + ": the file is empty"},
 	} {
 		status, out, errs := sddpRun(t, k.args...)
-		if status != 1 || out != "" || !strings.HasPrefix(errs, "sddp: ") || !strings.Contains(errs, k.err) || strings.Contains(errs, "iteration") {
+		if status != 1 || out != "" || !strings.HasPrefix(errs, "sddp") || !strings.Contains(errs, k.err) || strings.Contains(errs, "iteration") {
 			t.Errorf("sddp %v: status %d, output %q, errors %q; want 1, nothing, %q, before any work", k.args, status, out, errs, k.err)
 		}
 	}
@@ -241,19 +241,7 @@ func TestInfo(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	cmd := commandOf(t, "train", caseDir("brazil4"), "--iterations", "100000", "--out", dir)
-	pipe, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(pipe)
-	for range 4 { // what runs where, the head of the table, and two iterations
-		if !lines.Scan() {
-			t.Fatalf("the command ended by itself: %v", lines.Err())
-		}
-	}
+	lines := afterIteration(t, cmd, 2)
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -281,8 +269,8 @@ func TestInterruptedStart(t *testing.T) {
 		status int
 		said   string
 	}{
-		{syscall.SIGTERM, 143, "sddp: stopped by SIGTERM before all ranks were there; nothing was written\n"},
-		{syscall.SIGINT, 130, "sddp: interrupted before all ranks were there; nothing was written\n"},
+		{syscall.SIGTERM, 143, "sddp: stopped by SIGTERM before all ranks had joined; nothing was written\n"},
+		{syscall.SIGINT, 130, "sddp: interrupted before all ranks had joined; nothing was written\n"},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -2,17 +2,19 @@ package main
 
 import (
 	"errors"
-	"flag"
-	"fmt"
-	"io"
+	"math"
+	"os"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/cohort-hpc/cohort/internal/cli"
+	"github.com/cohort-hpc/cohort/sddp"
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// options are what the command line says.
+// options are the flags and arguments of a command line.
 type options struct {
 	dir        string // of the case
 	iterations int
@@ -26,167 +28,193 @@ type options struct {
 	policy     string
 	outside    bool
 	json       bool
-	threads    int    // 0: as the environment says
-	pin        string // empty: as the environment says
+	buses      bool
+	threads    int    // 0: from the environment
+	pin        string // empty: from the environment
 	solver     string
 	resilient  bool
 	checkpoint string // folder
 	every      int    // iterations between checkpoints
-	resume     resumeFlag
+	resume     bool
+	resumeDir  string // the folder given with --resume, if any
 }
 
-// resumeFlag is --resume, which may be given without a folder: then it is that of --checkpoint.
-type resumeFlag struct {
-	set bool
-	dir string
-}
+// newRoot returns the command sddp. Its subcommands run job with what they do.
+func newRoot(stdout, stderr *os.File) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sddp",
+		Short: "Plan the operation of a hydrothermal power system",
+		Long: `Plan the operation of a hydrothermal power system by stochastic dual dynamic
+programming: how much water to use now, and how much to keep.
 
-func (r *resumeFlag) String() string   { return r.dir }
-func (r *resumeFlag) IsBoolFlag() bool { return true } // so that it may be given without a value
-
-// Set takes the text behind =, which flag gives as true where there is none.
-func (r *resumeFlag) Set(s string) error {
-	if r.set = true; s != "true" {
-		r.dir = s
+CASE is a folder with case.json, buses.json, thermals.json, reservoirs.json and
+lines.json; docs/sddp.md describes them. train and simulate share their work
+among the ranks of a job and the threads of each rank. The results have the
+same bits for any number of ranks and threads.`,
+		Example: `  cohort run -n 4 ./cmd/sddp train cases/brazil4 --out results
+  cohort run -n 2 --bind none ./cmd/sddp train cases/brazil4 --threads 8
+  sddp simulate cases/brazil4 --policy results
+  sddp info cases/brazil4`,
 	}
-	return nil
+	root.AddCommand(trainCommand(&options{}, stdout, stderr), simulateCommand(stdout, stderr), infoCommand(stdout))
+	return root
 }
 
-// command is a subcommand.
-type command struct {
-	run   func(*job) error // nil for info
-	flags func(*flag.FlagSet, *options)
-	help  string
-}
+// noFolder is the value of --resume without one; help shows it as --resume[=DIR].
+const noFolder = "DIR"
 
-var commands = map[string]command{
-	"train":    {train, trainFlags, trainHelp},
-	"simulate": {simulate, simulateFlags, simulateHelp},
-	"info":     {nil, infoFlags, infoHelp},
-}
+// The largest values of flags.
+const (
+	mostIterations = 100_000 // passes, openings and threads too
+	mostScenarios  = 10_000_000
+)
 
-// computeFlags are those of the commands that compute: with what, and how.
-func computeFlags(f *flag.FlagSet, o *options) {
-	f.Func("threads", "", func(s string) error {
-		n, err := strconv.Atoi(s)
-		if o.threads = n; err != nil || n < 1 {
-			return errors.New("want a whole number of at least 1")
-		}
-		return nil
-	})
-	f.BoolVar(&o.resilient, "resilient", false, "")
-	o.solver = lp.Auto
-	f.Func("solver", "", func(s string) error {
-		if o.solver = s; s != lp.Auto && s != lp.Embedded && s != lp.CLP {
-			return errors.New("want auto, embedded or clp")
-		}
-		return nil
-	})
-	f.Func("pin", "", func(s string) error {
-		if o.pin = s; s != "none" && s != "cores" && s != "numa" {
-			return errors.New("want none, cores or numa")
-		}
-		return nil
-	})
-}
+// trainCommand returns the command train, which reads its flags and arguments into o.
+func trainCommand(o *options, stdout, stderr *os.File) *cobra.Command {
+	*o = options{iterations: 50, passes: 8, openings: 10, seed: 1, scenarios: 200, every: 10}
+	resumeAt := -1 // how many arguments stand before --resume
+	cmd := &cobra.Command{
+		Use:   "train CASE [flags]",
+		Short: "Compute a policy for a case and simulate it",
+		Long: `Compute a policy for a case and simulate it. A policy says what stored water is
+worth: for every stage, a lower bound of the cost that remains after it, as a
+function of the energy stored.
 
-func trainFlags(f *flag.FlagSet, o *options) {
-	computeFlags(f, o)
-	f.IntVar(&o.iterations, "iterations", 50, "")
-	f.IntVar(&o.passes, "passes", 8, "")
-	f.IntVar(&o.openings, "openings", 10, "")
-	f.Uint64Var(&o.seed, "seed", 1, "")
-	f.Float64Var(&o.gap, "gap", 0, "")
-	f.IntVar(&o.stall, "stall", 0, "")
-	f.IntVar(&o.scenarios, "scenarios", 200, "")
-	f.StringVar(&o.out, "out", "", "")
-	f.BoolVar(&o.json, "json", false, "")
-	f.StringVar(&o.checkpoint, "checkpoint", "", "")
-	f.IntVar(&o.every, "checkpoint-every", 10, "")
-	f.Var(&o.resume, "resume", "")
-}
-
-func simulateFlags(f *flag.FlagSet, o *options) {
-	computeFlags(f, o)
-	f.StringVar(&o.policy, "policy", "", "")
-	f.IntVar(&o.scenarios, "scenarios", 1000, "")
-	f.BoolVar(&o.outside, "out-of-sample", false, "")
-	f.StringVar(&o.out, "out", "", "")
-	f.BoolVar(&o.json, "json", false, "")
-}
-
-func infoFlags(f *flag.FlagSet, o *options) {
-	f.BoolVar(&o.json, "json", false, "")
-}
-
-// errHelp says that help was asked for.
-var errHelp = errors.New("help")
-
-// parseOptions reads the arguments of a subcommand. Flags may stand before or after the case, and
-// -- ends them.
-func parseOptions(name string, cmd command, args []string) (*options, error) {
-	o := &options{}
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.Usage = func() {}
-	cmd.flags(f, o)
-	var plain, after []string
-	behind := -1 // which of plain stands behind --resume
-	if i := slices.Index(args, "--"); i >= 0 {
-		args, after = args[:i], args[i+1:]
+Progress goes to standard error, a line for each iteration. A summary goes to
+standard output. The exit status is 0 for success, 1 for failure (also if only a
+checkpoint could not be written), 2 for a wrong command line, 130 after SIGINT
+and 143 after SIGTERM.`,
+		Example: `  sddp train cases/brazil4 --out results
+  sddp train cases/brazil4 --iterations 200 --stall 20
+  sddp train cases/brazil4 --checkpoint run1 --resume`,
+		Args: func(_ *cobra.Command, args []string) error { return o.arguments(args, resumeAt) },
+		RunE: func(*cobra.Command, []string) error { return cli.Exit(start(train, o, stdout, stderr), nil) },
 	}
-	for len(args) > 0 {
-		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-			return nil, errHelp
-		} else if err != nil {
-			return nil, errors.New(strings.Replace(err.Error(), " -", " --", 1))
+	f := cmd.Flags()
+	cli.Number(f, &o.iterations, "iterations", "", 1, mostIterations, "stop after `N` iterations")
+	cli.Number(f, &o.passes, "passes", "", 1, mostIterations, "forward passes in an iteration, shared among the ranks")
+	cli.Number(f, &o.openings, "openings", "", 1, mostIterations, "equally likely inflows in a stage")
+	cli.Func(f, "seed", "", "N", "1", "seed of all random numbers", func(s string) (err error) {
+		if o.seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return errors.New("want a whole number from 0 to " + strconv.FormatUint(math.MaxUint64, 10))
 		}
-		read := args[:len(args)-f.NArg()]
-		if args = f.Args(); len(args) > 0 {
-			if n := len(read); n > 0 && strings.TrimLeft(read[n-1], "-") == "resume" {
-				behind = len(plain)
+		return nil
+	})
+	cli.Func(f, "gap", "", "X", "", "stop when the gap is at most X, such as 0.01; with few passes the gap varies widely", func(s string) (err error) {
+		if o.gap, err = strconv.ParseFloat(s, 64); err != nil || !(o.gap >= 0 && o.gap < 1) {
+			return errors.New("want a number from 0 to below 1, such as 0.01")
+		}
+		return nil
+	})
+	cli.Number(f, &o.stall, "stall", "", 0, mostIterations, "stop when the lower bound has risen by less than a millionth in `N` iterations")
+
+	resultFlags(cmd, o)
+	f.StringVar(&o.checkpoint, "checkpoint", "", "save the training to the folder `DIR` now and then, at the end, and when a signal or an error ends it")
+	cli.Number(f, &o.every, "checkpoint-every", "", 1, mostIterations, "save after every `N` iterations")
+	cli.Func(f, "resume", "", "", "", "continue from the newest checkpoint in DIR and save there, unless --checkpoint names another folder; "+
+		"without DIR: continue from the folder of --checkpoint, or begin if it has no checkpoint", func(s string) error {
+		if o.resume, resumeAt = true, f.NArg(); s != noFolder {
+			o.resumeDir, resumeAt = s, -1
+		}
+		return nil
+	})
+	f.Lookup("resume").NoOptDefVal = noFolder
+	computeFlags(cmd, o)
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "seed", "gap", "stall")
+	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
+	return cmd
+}
+
+func simulateCommand(stdout, stderr *os.File) *cobra.Command {
+	o := &options{scenarios: 1000}
+	cmd := &cobra.Command{
+		Use:   "simulate CASE --policy DIR [flags]",
+		Short: "Simulate a policy over many scenarios",
+		Long: `Simulate a policy over many scenarios, and report what it costs and does. The
+policy must have been trained for the same case.`,
+		Example: "  sddp simulate cases/brazil4 --policy results --out-of-sample",
+		Args: func(_ *cobra.Command, args []string) error {
+			if err := o.arguments(args, -1); err != nil || o.policy != "" {
+				return err
 			}
-			plain, args = append(plain, args[0]), args[1:]
-		}
+			return cli.Usagef("--policy is missing: want the folder that sddp train --out wrote")
+		},
+		RunE: func(*cobra.Command, []string) error { return cli.Exit(start(simulate, o, stdout, stderr), nil) },
 	}
-	// A folder behind --resume is its own if the case stands elsewhere.
-	if behind >= 0 && len(plain)+len(after) == 2 {
-		o.resume.dir = plain[behind]
-		plain = slices.Delete(plain, behind, behind+1)
-	}
-	plain = append(plain, after...)
-	if len(plain) != 1 {
-		return nil, fmt.Errorf("got %d arguments, want one: the folder of a case", len(plain))
-	}
-	o.dir = plain[0]
-	return o, o.check(name)
+	f := cmd.Flags()
+	f.StringVar(&o.policy, "policy", "", "the folder `DIR` that sddp train --out wrote, or its policy.json")
+	f.BoolVar(&o.outside, "out-of-sample", false, "draw new inflows from the distributions of the case, not the openings of the training")
+	resultFlags(cmd, o)
+	computeFlags(cmd, o)
+	return cmd
 }
 
-// check reports values that no run can take. The flags have been read.
-func (o *options) check(name string) error {
-	atLeast := func(flag string, v, least int) error {
-		if v < least {
-			return fmt.Errorf("--%s: got %d, want a whole number of at least %d", flag, v, least)
-		}
-		return nil
+func infoCommand(stdout *os.File) *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:     "info CASE",
+		Short:   "Check a case and describe it",
+		Example: "  sddp info cases/brazil4 --json",
+		Args:    func(_ *cobra.Command, args []string) error { return o.arguments(args, -1) },
+		RunE:    func(*cobra.Command, []string) error { return info(o, stdout) },
 	}
-	switch name {
-	case "train":
-		var err error
-		if !(o.gap >= 0 && o.gap < 1) {
-			err = fmt.Errorf("--gap: got %g, want a number from 0 to below 1, as 0.01", o.gap)
-		}
-		if o.resume.set && o.resume.dir == "" && o.checkpoint == "" {
-			err = errors.Join(err, errors.New("--resume: want the folder of the checkpoints, here or by --checkpoint"))
-		}
-		return errors.Join(atLeast("iterations", o.iterations, 1), atLeast("checkpoint-every", o.every, 1), atLeast("passes", o.passes, 1),
-			atLeast("openings", o.openings, 1), atLeast("scenarios", o.scenarios, 2), atLeast("stall", o.stall, 0), err)
-	case "simulate":
-		var err error
-		if o.policy == "" {
-			err = errors.New("--policy: missing, want the folder that sddp train --out wrote")
-		}
-		return errors.Join(err, atLeast("scenarios", o.scenarios, 2))
+	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// resultFlags adds the flags that say what to do with a policy.
+func resultFlags(cmd *cobra.Command, o *options) {
+	f := cmd.Flags()
+	cli.Number(f, &o.scenarios, "scenarios", "", 2, mostScenarios, "simulate the policy over `N` scenarios")
+	f.StringVar(&o.out, "out", "", "write tables and charts to the folder `DIR`, and the policy after training")
+	f.BoolVar(&o.buses, "buses", false, "print a table for each bus too")
+	f.BoolVar(&o.json, "json", false, "print the result as one JSON object on the last line")
+	cli.Section(cmd, "Results", "scenarios", "out", "buses", "json")
+}
+
+// computeFlags adds the flags that say how ranks compute.
+func computeFlags(cmd *cobra.Command, o *options) {
+	f := cmd.Flags()
+	o.solver = lp.Auto
+	cli.Number(f, &o.threads, "threads", "", 1, mostIterations,
+		"threads of each rank (default COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1)")
+	cli.Choice(cmd, &o.pin, "pin", "pin threads to these (default COHORT_PIN, else none)", "none", "cores", "numa")
+	cli.Choice(cmd, &o.solver, "solver", "solver of the linear programs: embedded; clp, which needs libClp.so.1; auto: clp from 100 rows on if installed",
+		lp.Auto, lp.Embedded, lp.CLP)
+	f.BoolVar(&o.resilient, "resilient", false, "go on with the other ranks when ranks die (not every MPI library can)")
+	cli.Section(cmd, "Computing", "threads", "pin", "solver", "resilient")
+}
+
+// arguments reads the arguments: the folder of the case, and where --resume was given without =, after
+// resumeAt arguments, the folder that may follow it.
+func (o *options) arguments(args []string, resumeAt int) error {
+	if len(args) == 2 && resumeAt >= 0 && resumeAt < 2 {
+		o.resumeDir = args[resumeAt]
+		args = slices.Delete(slices.Clone(args), resumeAt, resumeAt+1)
 	}
+	if err := cli.OneArg("CASE: the folder of a case")(nil, args); err != nil {
+		return err
+	}
+	if o.resume && o.checkpointDir() == "" {
+		return cli.Usagef("--resume needs the folder of the checkpoints: --resume DIR or --checkpoint DIR")
+	}
+	o.dir = args[0]
 	return nil
+}
+
+// checkpointDir returns the folder that checkpoints are written to, or "".
+func (o *options) checkpointDir() string {
+	if o.checkpoint == "" {
+		return o.resumeDir
+	}
+	return o.checkpoint
+}
+
+// checkpoints sets where checkpoints are written and which one to resume from. --resume without a
+// folder may find none: a job script can then use one command for the first run and the later ones.
+func (o *options) checkpoints(opt *sddp.Options) {
+	opt.Checkpoint, opt.CheckpointEvery, opt.Resume = o.checkpointDir(), o.every, o.resumeDir
+	if o.resume && o.resumeDir == "" {
+		opt.Resume, opt.ResumeOrBegin = o.checkpoint, true
+	}
 }

@@ -2,71 +2,92 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"os"
-	"strings"
 	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"github.com/cohort-hpc/cohort/sddp"
 )
 
-// progress tells on rank 0 how far the training is: a line per iteration, and on a terminal a bar
-// below them.
+// progress prints a line for each iteration on rank 0, and on a terminal a bar below the lines.
 type progress struct {
-	first  func() bool // whether this is the rank that tells
-	w      io.Writer
-	bar    bool
-	most   int // iterations
-	began  time.Time
-	lines  int
-	before int  // iterations that were not told of here
-	hasBar bool // a bar is on the screen
+	first    func() bool // whether this rank prints
+	f        *os.File
+	c        *sddp.Case
+	o        *options
+	unit     string  // of costs
+	scale    float64 // one unit in the currency of the case
+	lines    int
+	before   int // iterations that this rank has not printed
+	terminal bool
+	bar      *progressbar.ProgressBar // nil while there is none
 }
 
-// newProgress returns the progress of a rank.
-func newProgress(first func() bool, f *os.File, most int) *progress {
-	info, err := f.Stat()
-	bar := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	return &progress{first: first, w: f, bar: bar, most: most, began: time.Now()}
+// newProgress returns the progress of a rank, which prints nothing before begin.
+func newProgress(first func() bool, f *os.File) *progress {
+	return &progress{first: first, f: f, terminal: term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"}
 }
 
-// iteration tells of an iteration.
+// begin sets the training that iterations belong to.
+func (p *progress) begin(c *sddp.Case, o *options) { p.c, p.o = c, o }
+
+// head prints what the columns mean, before the first line.
+func (p *progress) head(it sddp.Iteration) {
+	p.unit, p.scale = p.c.MoneyUnit(it.Upper.Mean)
+	if it.Number > 1 && p.before == 0 {
+		p.before = it.Number - 1
+		fmt.Fprintf(p.f, "sddp: resuming after iteration %d\n", p.before)
+	}
+	fmt.Fprintf(p.f, `sddp: training %s with %d forward passes in each iteration; costs in %s
+  lower bound   no policy is expected to cost less
+  forward cost  mean of the passes, which simulate the policy so far
+  gap           from the lower bound to the upper end of the forward cost's 95 %% interval
+  LP, comm      time in linear programs and in communication, mean of the ranks
+`, p.c.Name, p.o.passes, p.unit)
+	if p.terminal {
+		p.bar = progressbar.NewOptions(p.o.iterations, progressbar.OptionSetWriter(p.f), progressbar.OptionSetWidth(40),
+			progressbar.OptionShowCount(), progressbar.OptionSetDescription("iterations"), progressbar.OptionClearOnFinish())
+	}
+}
+
+// iteration prints a line.
 func (p *progress) iteration(it sddp.Iteration) {
 	if !p.first() {
-		p.before, p.began = it.Number, time.Now() // should this rank become the first one
+		p.before = it.Number // this rank may become the first one
 		return
 	}
-	p.clear()
-	if p.lines == 0 && it.Number > 1 && p.before == 0 {
-		p.before = it.Number - 1
-		fmt.Fprintf(p.w, "sddp: going on after iteration %d\n", p.before)
+	if p.unit == "" {
+		p.head(it)
 	}
+	p.clear()
 	if p.lines%25 == 0 {
-		fmt.Fprintf(p.w, "%9s  %13s  %13s  %13s  %8s  %7s  %8s  %8s\n",
-			"iteration", "lower bound", "upper mean", "± 95 %", "gap", "cuts", "LP", "comm")
+		fmt.Fprintf(p.f, "%9s  %12s  %12s  %10s  %9s  %7s  %8s  %8s\n",
+			"iteration", "lower bound", "forward cost", "± 95 %", "gap", "cuts", "LP", "comm")
 	}
 	p.lines++
 	interval, gap := "-", "-"
 	if !math.IsInf(it.Upper.CI95, 0) {
-		interval, gap = fmt.Sprintf("%.6g", it.Upper.CI95), fmt.Sprintf("%.2f %%", 100*it.Gap)
+		interval, gap = fmt.Sprintf("%.4f", it.Upper.CI95/p.scale), fmt.Sprintf("%.2f %%", 100*it.Gap)
 	}
-	fmt.Fprintf(p.w, "%4d/%-4d  %13.7g  %13.7g  %13s  %8s  %7d  %8s  %8s\n",
-		it.Number, p.most, it.LowerBound, it.Upper.Mean, interval, gap, it.Cuts, short(it.LP), short(it.Comm))
-	if p.bar {
-		p.draw(it.Number)
+	fmt.Fprintf(p.f, "%4d/%-4d  %12.5f  %12.4f  %10s  %9s  %7d  %8s  %8s\n",
+		it.Number, p.o.iterations, it.LowerBound/p.scale, it.Upper.Mean/p.scale, interval, gap, it.Cuts, short(it.LP), short(it.Comm))
+	if p.bar != nil {
+		_ = p.bar.Set(it.Number) // a bar that cannot be drawn is no failure
 	}
 }
 
-// warn tells of what does not end the training.
+// warn prints a problem that does not end the training.
 func (p *progress) warn(err error) {
 	if p.first() {
 		p.clear()
-		fmt.Fprintf(p.w, "sddp: warning: %v\n", err)
+		fmt.Fprintf(p.f, "sddp: warning: %v\n", err)
 	}
 }
 
-// short returns a time with three digits.
+// short formats a time with three digits.
 func short(d time.Duration) string {
 	switch s := d.Seconds(); {
 	case s >= 100:
@@ -78,25 +99,15 @@ func short(d time.Duration) string {
 	}
 }
 
-// draw draws the bar.
-func (p *progress) draw(done int) {
-	const width = 40
-	full := width * done / max(p.most, 1)
-	left := time.Duration(float64(time.Since(p.began)) / float64(done-p.before) * float64(p.most-done))
-	fmt.Fprintf(p.w, "[%s%s] %3d %%, %s left", strings.Repeat("█", full), strings.Repeat("·", width-full),
-		100*done/max(p.most, 1), left.Round(time.Second))
-	p.hasBar = true
-}
-
 // clear takes the bar off the screen.
 func (p *progress) clear() {
-	if p.hasBar {
-		fmt.Fprint(p.w, "\r\x1b[K")
-		p.hasBar = false
+	if p.bar != nil {
+		_ = p.bar.Clear()
 	}
 }
 
-// end leaves the screen as it should be left. It may be called more than once.
+// end removes the bar. It may be called more than once.
 func (p *progress) end() {
 	p.clear()
+	p.bar = nil
 }

@@ -116,7 +116,7 @@ func TestRanksKilled(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Fatalf("%s, without ranks %v: %v\n%s", backend, victims, err, &said)
 			}
-			got, lost := lastLine(t, stdout.String()), strings.Count(stdout.String(), "On the way: lost rank")
+			got, lost := lastLine(t, stdout.String()), strings.Count(stdout.String(), "During the run: lost rank")
 			losses += lost
 			// On a machine that stands still for a while a job may be over before its ranks are killed.
 			if got.Ranks < ranks-len(victims) || (got.Ranks == ranks) != (lost == 0) {

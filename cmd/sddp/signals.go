@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// signals are SIGINT and SIGTERM. They end the program's context; but a training that writes checkpoints is
-// asked to stop instead, so that the ranks can tell each other and the first of them writes one. More of them
-// change nothing: a launcher may send them beside those of the terminal.
+// signals handles SIGINT and SIGTERM. The first one ends the program's context. In a training that
+// writes checkpoints it asks the ranks to stop instead, so that rank 0 can write one. Later signals
+// change nothing: a launcher may send its own besides those of the terminal.
 type signals struct {
 	in     chan os.Signal
 	cancel context.CancelCauseFunc
 
 	mu   sync.Mutex
 	got  os.Signal     // the first
-	stop chan struct{} // of a training that goes on
+	stop chan struct{} // closed to stop the training; nil outside of one
 }
 
 // watchSignals returns a context that ends with a signal.
@@ -37,7 +37,7 @@ func watchSignals() (context.Context, *signals) {
 // errSignal is the cause of the end of the context.
 var errSignal = errors.New("interrupted by a signal")
 
-// take does what a signal asks for.
+// take handles a signal.
 func (s *signals) take(sig os.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,10 +52,10 @@ func (s *signals) take(sig os.Signal) {
 	}
 }
 
-// statusOf returns the status to end with after a signal.
-func statusOf(sig os.Signal) int { return statusSignal + int(sig.(syscall.Signal)) }
+// statusOf returns the exit status after a signal, as shells do.
+func statusOf(sig os.Signal) int { return 128 + int(sig.(syscall.Signal)) }
 
-// ended says what a signal did.
+// ended describes the end by a signal.
 func ended(sig os.Signal) string {
 	if sig == syscall.SIGTERM {
 		return "stopped by SIGTERM"
@@ -63,7 +63,7 @@ func ended(sig os.Signal) string {
 	return "interrupted"
 }
 
-// stopTraining returns what a signal closes, from now on until trainingEnded, instead of ending the context.
+// stopTraining returns a channel. Until trainingEnded, a signal closes it instead of ending the context.
 func (s *signals) stopTraining() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,7 +68,9 @@ var outside = map[string][]string{
 	"golang.org/x/sys/":            nil,
 	"github.com/ebitengine/purego": {"internal/accel/cuda", "internal/clp"}, // C without cgo
 	"github.com/spf13/":            {"internal/cli", "cmd/*"},               // command lines
-	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"},        // matrices
+	"github.com/schollz/":          {"cmd/*"},                               // progress on a terminal
+	"golang.org/x/term":            {"cmd/*"},
+	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"}, // matrices
 }
 
 func layer(folder string) int {
