@@ -158,7 +158,7 @@ func (c *Comm) recoveryFor(call string) (*recovery, error) {
 		return nil, fault(ErrClosed, "the communicator is closed")
 	}
 	if k.recovery == nil {
-		shelter, err := bc.Shelter(k.id | shelterID)
+		shelter, err := bc.Control(k.id | shelterID)
 		if err != nil {
 			return nil, err
 		}

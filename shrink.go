@@ -111,7 +111,7 @@ func (s *shrinking) run(r *recovery, b *backend.Bound) error {
 				s.phase = agreeLost
 				continue
 			}
-			s.made, s.failed = r.bc.Excuse(s.survivors(r), s.id, s.lost.List())
+			s.made, s.failed = r.bc.Acknowledge(s.survivors(r), s.id, s.lost.List())
 			s.phase = agreeMade
 		default:
 			switch {

@@ -125,7 +125,7 @@ func (a *allocation) agree(bad error) error {
 func (a *allocation) room() error {
 	free, from := shmem.Room()
 	if s, ok := a.c.core.bc.(backend.Sharer); ok && a.c.core.size > 1 {
-		if f, why := s.Spare(); f >= 0 && (free < 0 || f < free) {
+		if f, why := s.Available(); f >= 0 && (free < 0 || f < free) {
 			free, from = f, why
 		}
 	}
@@ -219,7 +219,7 @@ func reason(err error) string {
 		return ""
 	}
 	text := err.Error()
-	if text = strings.ToValidUTF8(text[:min(len(text), backend.TellSize)], ""); text == "" {
+	if text = strings.ToValidUTF8(text[:min(len(text), backend.PublishSize)], ""); text == "" {
 		return "no reason"
 	}
 	return text
@@ -262,9 +262,9 @@ func (a *allocation) own(mem []byte) []byte {
 }
 
 // record is what a rank tells: the length of a text and the text.
-type record [2 + backend.TellSize + 2]byte
+type record [2 + backend.PublishSize + 2]byte
 
-// tell is backend.Tell, in a call that typ names. With an argument error of this
+// tell is backend.Publish, in a call that typ names. With an argument error of this
 // rank, that is the result, and the others hear of it. The caller has taken the
 // communicator.
 func (c *Comm) tell(typ *backend.Datatype, mine string, bad error) ([]string, error) {
@@ -284,7 +284,7 @@ func (c *Comm) tell(typ *backend.Datatype, mine string, bad error) ([]string, er
 	}
 	texts := make([]string, k.size)
 	for r := range all {
-		n := min(int(binary.LittleEndian.Uint16(all[r][:])), backend.TellSize)
+		n := min(int(binary.LittleEndian.Uint16(all[r][:])), backend.PublishSize)
 		texts[r] = string(all[r][2 : 2+n])
 	}
 	return texts, nil

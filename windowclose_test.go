@@ -39,7 +39,7 @@ func (c *joint) Close() error {
 	return c.Comm.Close()
 }
 
-func (c *joint) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+func (c *joint) Share(b *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
 	c.of.shared.Add(1)
 	mem, err := c.Comm.(backend.Sharer).Share(b, size, tell)
 	if err == nil && c.of.lacks {
@@ -48,7 +48,7 @@ func (c *joint) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Me
 	return &jointMemory{mem, c}, err
 }
 
-func (c *joint) Spare() (int64, string) {
+func (c *joint) Available() (int64, string) {
 	if c.of.sparing != nil {
 		c.of.sparing()
 	}

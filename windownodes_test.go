@@ -33,7 +33,7 @@ func (s *nodes) Derive(members []int, id uint32) (backend.Comm, error) {
 	return &nodes{spread{c, s.per}}, err
 }
 
-func (s *nodes) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+func (s *nodes) Share(b *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
 	for r := range s.Size() {
 		if s.NodeOf(r) != s.NodeOf(0) {
 			return nil, fmt.Errorf("%w: Share of several nodes", ErrInternal)
@@ -42,7 +42,7 @@ func (s *nodes) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Me
 	return s.Comm.(backend.Sharer).Share(b, size, tell)
 }
 
-func (s *nodes) Spare() (int64, string) { return 1 << 30, "the test's limit" }
+func (s *nodes) Available() (int64, string) { return 1 << 30, "the test's limit" }
 
 // populate fills a region on every node by ranges of its ranks, reads it, and
 // returns the sum in order.
@@ -192,7 +192,7 @@ func (u *unequal) Derive(members []int, id uint32) (backend.Comm, error) {
 	return &unequal{nodes{spread{c, u.per}}}, err
 }
 
-func (u *unequal) Spare() (int64, string) {
+func (u *unequal) Available() (int64, string) {
 	if u.NodeOf(u.Rank()) == 1 {
 		return 100, "the second node's limit"
 	}

@@ -15,13 +15,13 @@ type late struct {
 	shared atomic.Bool
 }
 
-func (c *late) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+func (c *late) Share(b *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
 	mem, err := c.Comm.(backend.Sharer).Share(b, size, tell)
 	c.shared.Store(true)
 	return mem, err
 }
 
-func (c *late) Spare() (int64, string) { return -1, "" }
+func (c *late) Available() (int64, string) { return -1, "" }
 
 func (c *late) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
 	if c.Rank() == 1 && c.shared.Swap(false) {

@@ -42,7 +42,7 @@ func (c Coll) String() string {
 	return fmt.Sprintf("Coll(%d)", uint8(c))
 }
 
-// Form is how a collective was called.
+// Form says how a collective was called.
 type Form uint8
 
 // The forms.
@@ -52,27 +52,29 @@ const (
 	Persistent
 )
 
-// Call is one rank's call of a collective: what the typed API was given, with
-// the types erased. The slices alias the user's.
+// Call is one rank's call of a collective: the arguments of the typed API with
+// their types erased. The slices alias the user's.
 //
-// In place: for Reduce (on the root), Allreduce, Gather (root), Allgather(v),
-// ReduceScatter(Block), Alltoall(v), Scan and Exscan, InPlace means that Send
-// is nil and the input stands in Recv, laid out as MPI_IN_PLACE has it; for
-// Scatter(v) on the root Recv is nil and the root's part stays in Send. For
-// Bcast the buffer is Recv on every rank, the root included.
+// For Bcast the buffer is Recv on every rank, the root included.
+//
+// InPlace means, for Reduce, Gather and Gatherv on the root and for Allreduce,
+// Allgather(v), ReduceScatter(Block), Alltoall(v), Scan and Exscan on every rank,
+// that Send is nil and Recv holds the input, laid out as for MPI_IN_PLACE. For
+// Scatter(v) on the root it means that Recv is nil and the root's part stays in
+// Send.
 type Call struct {
 	Coll    Coll
 	Form    Form
 	InPlace bool
-	Root    int       // rooted collectives, the window of a fence; -1 otherwise
-	Op      *Op       // reductions; nil otherwise
-	Type    *Datatype // of the elements; nil for Barrier, unless it is a fence
+	Root    int       // of rooted collectives; the number of the window for a fence; otherwise -1
+	Op      *Op       // of reductions; otherwise nil
+	Type    *Datatype // of the elements; nil for a Barrier that is not a fence
 
-	// Count is the number of elements that must be equal on all ranks: of the
-	// whole vector (Bcast, Reduce, Allreduce, Scan, Exscan), of one block
-	// (Gather, Allgather, Scatter, Alltoall, ReduceScatterBlock), the sum of
-	// RecvCounts (Allgatherv, ReduceScatter); 0 for Barrier, Gatherv, Scatterv
-	// and Alltoallv, whose counts are checked where they meet.
+	// Count is the number of elements that must be equal on all ranks: that of the
+	// whole vector (Bcast, Reduce, Allreduce, Scan, Exscan), that of one block
+	// (Gather, Allgather, Scatter, Alltoall, ReduceScatterBlock), or the sum of
+	// RecvCounts (Allgatherv, ReduceScatter). It is 0 for Barrier, and for Gatherv,
+	// Scatterv and Alltoallv, where each pair of ranks compares its counts.
 	Count int
 
 	Send, Recv []byte
@@ -84,25 +86,25 @@ type Call struct {
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int
 
 	// Seq numbers the collectives of the communicator, the same on all ranks. A
-	// rank that makes this collective in another form, as a schedule with
-	// messages, sends its Seen under CheckTag(Seq): a Native that gets one while
-	// it waits for the ranks has found a mismatch.
+	// rank that runs its call as a schedule, with messages, sends its Seen under
+	// CheckTag(Seq). A Native that receives one while it waits for the ranks has
+	// found a mismatch.
 	Seq uint32
 
-	// Err is an argument error this rank found. The call is made all the same
-	// so that the other ranks learn of it: if all ranks have the same code the
-	// communicator stays usable and each rank returns its own Err; if not, the
-	// others get ErrMismatch naming it.
+	// Err is an argument error that this rank found. The call is made all the same
+	// so that the other ranks learn of it. If all ranks have an error with the same
+	// code, each returns its own Err and the communicator stays usable. If not, the
+	// ranks without an error get ErrMismatch naming this one.
 	Err error
 }
 
-// Fingerprint is what must be equal on all ranks that take part in one
+// Fingerprint holds what must be equal on all ranks that take part in one
 // collective. It is comparable and has a fixed encoding.
 type Fingerprint struct {
 	Coll   Coll
 	Form   Form
 	Op     OpCode
-	Fixed  bool  // the operation does not commute
+	Fixed  bool  // the op does not commute
 	Err    uint8 // Code of the argument error, 0 for none
 	Type   uint32
 	Root   int32
@@ -117,8 +119,8 @@ const FingerprintSize = 24
 func (c *Call) Fingerprint() Fingerprint {
 	f := Fingerprint{Coll: c.Coll, Form: c.Form, Root: int32(c.Root), Count: int64(c.Count)}
 	if c.Err != nil {
-		// What the arguments were does not matter any more, only that the call
-		// is the same one and wrong in the same way.
+		// The arguments do not matter any more, only that the call is the same and
+		// has the same error.
 		return Fingerprint{Coll: c.Coll, Form: c.Form, Err: Code(c.Err)}
 	}
 	if c.Op != nil {
@@ -137,7 +139,7 @@ func (c *Call) Fingerprint() Fingerprint {
 	return f
 }
 
-// fixedBit of the first word is Fixed: the top bit of the byte that Form has.
+// fixedBit is Fixed in the first word: the top bit of Form's byte.
 const fixedBit = 1 << 15
 
 // Words returns the fingerprint as three words, the form in which ranks
@@ -201,17 +203,18 @@ func (f Fingerprint) String() string {
 	return s + ")"
 }
 
-// typeNames has the names of the types that are not numbers, by ID.
+// typeNames maps the IDs of types that are not numbers to their names.
 var typeNames sync.Map
 
-// NameType gives the type with an ID that is not a kind a name for messages. The
-// first name stays: types of one layout have the same ID.
+// NameType records a name for the type with this ID, for messages. Types of one
+// layout share an ID, and the first name recorded is kept.
 func NameType(id uint32, name string) { typeNames.LoadOrStore(id, name) }
 
 // NumberType reports whether an ID is that of a kind, which needs no name.
 func NumberType(id uint32) bool { return id < uint32(numKinds) }
 
-// TypeName returns the name of the type with an ID, a number in hexadecimal for one without.
+// TypeName returns the name of the type with this ID, or the ID in hexadecimal if
+// it has none.
 func TypeName(id uint32) string {
 	if NumberType(id) {
 		return Kind(id).String()
@@ -222,10 +225,9 @@ func TypeName(id uint32) string {
 	return fmt.Sprintf("#%08x", id)
 }
 
-// Mismatch returns the ErrMismatch that rank a's and rank b's different calls
-// of the seq-th collective of a communicator give, the same text on all ranks
-// if a < b. Err is what a rank with an argument error of its own returns
-// instead.
+// Mismatch returns the ErrMismatch for ranks a and b that made different calls.
+// Callers pass a < b, so that all ranks return the same text. A rank with an
+// argument error returns that error instead.
 func Mismatch(a int, fa Fingerprint, b int, fb Fingerprint) error {
 	return &Fault{ErrMismatch, fmt.Sprintf("rank %d called %v, rank %d called %v", a, fa, b, fb)}
 }

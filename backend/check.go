@@ -2,43 +2,43 @@ package backend
 
 import "encoding/binary"
 
-// CheckTag and DataTag are the tags of the messages that the seq-th collective
-// of a communicator sends when it runs as a schedule: fingerprints under the
-// one, data under the other. Sequence numbers count all collectives of the
-// communicator, whatever their form and however they run, so that ranks that
-// make the same calls agree on them. They repeat after 2^29 collectives.
+// CheckTag returns the tag under which the seq-th collective of a communicator
+// sends fingerprints when it runs as a schedule; [DataTag] returns that of its
+// data. All collectives of a communicator are counted, in every form and however
+// they run, so ranks that make the same calls use the same tags. The tags repeat
+// after 2^29 collectives.
 //
 // The tags below these belong to persistent collectives ([PersistentTag]) and to
-// the making of communicators; see package cohort.
+// the creation of communicators; see package cohort.
 func CheckTag(seq uint32) int { return -2 - 2*int(seq%(1<<29)) }
 
-// DataTag is the tag of the seq-th collective's data.
+// DataTag returns the tag of the seq-th collective's data; see [CheckTag].
 func DataTag(seq uint32) int { return CheckTag(seq) - 1 }
 
-// PersistentTag is CheckTag for the i-th persistent collective of a
-// communicator, which keeps its tags as long as it lives; the data tag is one
-// below. Their space is not shared with the others.
+// PersistentTag returns the check tag of the i-th persistent collective of a
+// communicator, which keeps it for its whole life. Its data tag is one below. No
+// other collective uses these tags.
 func PersistentTag(i uint32) int { return -2 - 1<<30 - 2*int(i%(1<<28)) }
 
-// Seen is what a rank has heard of the fingerprints of one collective: that of
-// the lowest rank heard from, and that of the lowest one that differs from it.
-// Merging what all ranks have gives the same Seen on all, in whatever order, so
-// that all return the same mismatch.
+// Seen summarizes the fingerprints of one collective that a rank has seen: that
+// of the lowest rank, and that of the lowest rank whose fingerprint differs from
+// it. Merging the Seen of all ranks gives the same result in any order, so all
+// ranks return the same mismatch.
 type Seen struct {
-	Rank  int // lowest rank heard from
+	Rank  int // lowest rank seen
 	Print Fingerprint
 	Other int // lowest rank with another fingerprint, -1 for none
 	Diff  Fingerprint
 
-	// Bounded: a rank heard from can end its call early (its Bound is Limited).
-	// It is not part of what must be equal.
+	// Bounded reports that one of the ranks seen can end its call early: its Bound
+	// is Limited. It need not be equal on all ranks.
 	Bounded bool
 }
 
 // SeenSize is the length of an encoded Seen in bytes.
 const SeenSize = 16 + 2*FingerprintSize
 
-// See returns what a rank knows at first: its own fingerprint.
+// See returns the Seen that a rank starts with: its own fingerprint.
 func See(rank int, f Fingerprint) Seen { return Seen{Rank: rank, Print: f, Other: -1} }
 
 // Merge adds what another rank has seen.
@@ -47,8 +47,8 @@ func (s *Seen) Merge(o Seen) {
 	if o.Rank < s.Rank {
 		*s, o = o, *s
 	}
-	// s.Rank is the lowest of both. The lowest that differs from it is one of
-	// these three, since o.Rank is the lowest of its side.
+	// s.Rank is now the lower one. The lowest rank that differs from it is s.Other,
+	// o.Rank or o.Other, since o.Rank is the lowest of its side.
 	s.differs(o.Rank, o.Print)
 	if o.Other >= 0 {
 		s.differs(o.Other, o.Diff)
@@ -62,7 +62,7 @@ func (s *Seen) differs(rank int, f Fingerprint) {
 	}
 }
 
-// Err returns the Mismatch of what has been seen, nil if all are equal.
+// Err returns the Mismatch, or nil if all fingerprints seen are equal.
 func (s *Seen) Err() error {
 	if s.Other < 0 {
 		return nil
@@ -70,10 +70,10 @@ func (s *Seen) Err() error {
 	return Mismatch(s.Rank, s.Print, s.Other, s.Diff)
 }
 
-// boundedBit of the first word is Bounded: the top bit, which no rank has.
+// boundedBit is Bounded in the first word: the top bit, which no rank has set.
 const boundedBit = 1 << 63
 
-// Encode writes s into b, which has SeenSize bytes.
+// Encode writes s to the first SeenSize bytes of b.
 func (s *Seen) Encode(b []byte) {
 	_ = b[SeenSize-1]
 	le := binary.LittleEndian
@@ -91,8 +91,8 @@ func (s *Seen) Encode(b []byte) {
 	}
 }
 
-// DecodeSeen is the inverse of Encode. It returns false if b has not SeenSize
-// bytes or ranks that are not among size ones.
+// DecodeSeen is the inverse of Encode. It returns false if b does not have
+// SeenSize bytes or if a rank in it is not below size.
 func DecodeSeen(b []byte, size int) (Seen, bool) {
 	if len(b) != SeenSize {
 		return Seen{}, false

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// A Seen merged from any tree of merges over any cover of the ranks is what one
-// look at all fingerprints gives.
-func TestSeenMerge(t *testing.T) {
+// Merging by dissemination gives every rank the Seen that comparing all
+// fingerprints in one place gives.
+func TestSeenMergesToTheSameResultOnAllRanks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	prints := []Fingerprint{
 		{Coll: Bcast, Root: 1, Count: 5}, {Coll: Bcast, Root: 2, Count: 5}, {Coll: Barrier, Form: Nonblocking}, {Coll: Reduce, Err: 3},
@@ -86,7 +86,7 @@ func FuzzDecodeSeen(f *testing.F) {
 	})
 }
 
-func TestTagsApart(t *testing.T) {
+func TestTagsOfCollectivesDoNotOverlap(t *testing.T) {
 	const last = 1<<29 - 1
 	if CheckTag(0) != -2 || DataTag(0) != -3 || CheckTag(1) != -4 || CheckTag(last+1) != -2 {
 		t.Fatal("the tags are not those documented")

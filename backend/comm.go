@@ -8,59 +8,62 @@ import (
 	"time"
 )
 
-// Special ranks and tags. They are cohort's own numbers; a backend over a
-// library with other ones translates.
+// Special ranks and tags. The numbers are cohort's; a backend over a library
+// that uses others translates.
 const (
 	AnySource = -1       // receive from any rank
-	ProcNull  = -2       // a partner that does not exist (handled above the backend)
-	AnyTag    = -1 << 31 // receive any user tag; never a negative one
+	ProcNull  = -2       // no rank at all; the layer above handles it
+	AnyTag    = -1 << 31 // receive any user tag, never a negative one
 	MaxTag    = 1<<31 - 1
 )
 
-// Mode is how a send completes.
+// Mode says when a send completes.
 type Mode uint8
 
 const (
-	Standard    Mode = iota // complete when the buffer can be used again
-	Synchronous             // complete when, besides, the receive has matched
+	Standard    Mode = iota // when the buffer can be used again
+	Synchronous             // when, besides, a receive has matched the message
 )
 
-// Status says what was received or probed.
+// Status describes a message that was received or probed.
 type Status struct {
-	Source int
+	Source int // rank of the sender
 	Tag    int
-	Bytes  int
+	Bytes  int // length of the message as sent
 }
 
-// Caps says what a backend does itself.
+// Caps describes what a backend can do. The strings about a library are empty
+// for backends without one.
 type Caps struct {
-	Backend       string // local, shm, tcp, mpi
-	Library       string // the library beneath, empty for built-in ones
-	Standard      string // the version of the standard that the library has, such as "MPI 4.0"
-	Processes     bool   // ranks are processes of their own
-	SharedMemory  bool   // ranks of a node can share windows
-	Deterministic bool   // reductions have coll's fixed order
-	NativeColl    bool   // blocking collectives without messages
-	SingleCopy    bool   // large messages move with one copy
+	Backend       string // local, shm, tcp, mpi, or the name it was registered under
+	Library       string // the library's name and version
+	Standard      string // the version of the standard the library implements, such as "MPI 4.0"
+	Processes     bool   // every rank is a process
+	SharedMemory  bool   // ranks on one node can share windows
+	Deterministic bool   // reductions use coll's fixed order
+	NativeColl    bool   // blocking collectives run without messages
+	SingleCopy    bool   // large messages are copied only once
 	MaxTag        int    // the largest user tag
-	CancelSend    bool   // a send that has not matched can be taken back when its time is up
-	Checked       bool   // mismatched collectives are found
-	ThreadLevel   string // how many threads the library beneath takes, as MPI names it; empty for built-in ones
-	LargeCounts   string // how more than 2^31-1 elements travel (native, derived types); empty for built-in ones
+	CancelSend    bool   // a send that has not matched can be canceled
+	Checked       bool   // mismatched collective calls are detected
+	ThreadLevel   string // the library's thread level, by MPI's name
+	LargeCounts   string // how more than 2^31-1 elements are sent: native or derived types
 	Persistent    string // how persistent collectives run: native or schedules
-	DeviceMemory  string // whether the library beneath says that it takes a GPU's memory: yes, no, or unknown; empty for built-in ones
+	DeviceMemory  string // whether the library accepts GPU memory: yes, no or unknown
 
-	// DeviceColls has a bit for each blocking collective (1<<Coll) whose buffers the library gets as
-	// they are, without the backend's looking into them, whatever limits other ranks' calls have: all
-	// longer than DeviceLeast bytes, of more than one rank, and of reductions those that [DeviceOp] names.
+	// DeviceColls has a bit (1<<Coll) for each blocking collective that passes the
+	// caller's buffers straight to the library, so that they may be GPU memory.
+	// That holds for buffers longer than DeviceLeast bytes, for two or more ranks,
+	// and for the reductions that [DeviceOp] reports.
 	DeviceColls uint32
 }
 
-// DeviceLeast is up to which length in bytes backends may copy what they give to a library.
+// DeviceLeast is the length in bytes up to which a backend may copy a buffer
+// before it gives it to a library.
 const DeviceLeast = 4 << 10
 
-// DeviceOp reports whether a reduction is the library's own, where it is at all, so that no function of
-// Go's is called for its operands.
+// DeviceOp reports whether a library reduces elements of this kind with its own
+// op, so that no Go function reads the operands.
 func DeviceOp(op OpCode, kind Kind) bool {
 	switch kind {
 	case Int32, Int64:
@@ -71,19 +74,19 @@ func DeviceOp(op OpCode, kind Kind) bool {
 	return false
 }
 
-// Bound limits how long an operation may take. A nil *Bound is no limit.
+// Bound limits how long an operation may take. A nil *Bound sets no limit.
 type Bound struct {
 	Ctx     context.Context // nil: no limit
-	Timeout time.Duration   // of each operation; 0: none
+	Timeout time.Duration   // of each operation; 0: no limit
 }
 
-// Limited reports whether b can end an operation at all.
+// Limited reports whether b can ever end an operation.
 func (b *Bound) Limited() bool {
 	return b != nil && (b.Timeout > 0 || b.Ctx != nil && b.Ctx.Done() != nil)
 }
 
-// Deadline returns when an operation begun at start must end, and whether there
-// is such a time.
+// Deadline returns when an operation begun at start must end. The result is
+// false if it has no deadline.
 func (b *Bound) Deadline(start time.Time) (time.Time, bool) {
 	if b == nil {
 		return time.Time{}, false
@@ -101,8 +104,8 @@ func (b *Bound) Deadline(start time.Time) (time.Time, bool) {
 	return d, ok
 }
 
-// Err returns why an operation begun at start must end now, nil if it may go
-// on: a Fault of ErrTimeout or ErrCanceled.
+// Err returns nil if an operation begun at start may go on. Otherwise it returns
+// a Fault of ErrTimeout or ErrCanceled that says why the operation must end.
 func (b *Bound) Err(start time.Time) error {
 	if b == nil {
 		return nil
@@ -122,8 +125,8 @@ func (b *Bound) Err(start time.Time) error {
 	return nil
 }
 
-// Pending is something that becomes ready: a request, or a set of them.
-// Ready must be cheap, must not block, and stays true once true.
+// Pending is something that becomes ready: a request, or a set of requests.
+// Ready must be cheap, must not block, and stays true once it is true.
 type Pending interface{ Ready() bool }
 
 const (
@@ -133,20 +136,20 @@ const (
 )
 
 // Request is one operation in progress. The layer above allocates it, calls
-// Begin, and hands it to one Isend, Irecv or Imrecv at a time; after completion
-// it may be used again. Status and Err are valid once Ready.
+// Begin, and passes it to one Isend, Irecv or Imrecv at a time. After completion
+// it may be used again. Status and Err are valid once Ready returns true.
 type Request struct {
 	state  atomic.Uint32
 	Status Status
 	Err    error
 
-	// Notify, if not nil, is called once for each completion, by whichever
-	// goroutine completed the request, with no lock held. It may start
-	// operations but must not wait.
+	// Notify, if not nil, is called once for each completion, in the goroutine
+	// that completed the request and with no lock held. It may start operations
+	// but must not wait.
 	Notify func(*Request)
 
-	// Impl is the backend's own record of the operation; it may keep it across
-	// uses of the request to avoid an allocation.
+	// Impl is the backend's record of the operation. The backend may keep it
+	// across uses of the request, which saves an allocation.
 	Impl any
 }
 
@@ -163,120 +166,128 @@ func (r *Request) Ready() bool { return r.state.Load() == reqDone }
 func (r *Request) Active() bool { return r.state.Load() == reqActive }
 
 // Complete ends the request and calls Notify. Only the backend calls it, once
-// for each Begin and without holding a lock; who waits must be woken by the
-// backend after it. Where the completion has to be seen before locks can be let
-// go, a backend uses Finish and calls Notify itself later.
+// for each Begin and without holding a lock. The backend wakes waiters
+// afterwards. A backend that must publish the completion while it holds locks
+// calls Finish, and then Notify itself once it has released them.
 func (r *Request) Complete(st Status, err error) {
-	notify := r.Notify // r may be in use again as soon as it is done
+	notify := r.Notify // r may be in use again as soon as it has completed
 	r.Finish(st, err)
 	if notify != nil {
 		notify(r)
 	}
 }
 
-// Finish is Complete without the call of Notify.
+// Finish ends the request as Complete does, without calling Notify.
 func (r *Request) Finish(st Status, err error) {
 	r.Status, r.Err = st, err
 	r.state.Store(reqDone)
 }
 
-// Matched is a message taken out of the queues by Mprobe, still to be received.
+// Matched is a message that Mprobe took out of the queues and that has not been
+// received yet.
 type Matched any
 
-// Comm is one rank's end of one communicator. All methods are safe for use by
-// many goroutines at once. Arguments have been checked by the caller: ranks are
-// in range (never ProcNull), tags valid, the communicator not closed.
+// Comm is one rank's end of one communicator. All methods are safe for
+// concurrent use. The caller has checked the arguments: ranks are in range and
+// never ProcNull, tags are valid, the communicator is not closed.
 //
-// Errors are Faults. Operations of a broken communicator return the error given
-// to Break (wrapped in ErrBroken where it is not the operation that broke it),
-// and operations of a job that lost a rank return ErrPeerLost naming it.
+// Errors are Faults. On a broken communicator, the operation that broke it
+// returns the error given to Break; all others return [Broken]. In a job that
+// has lost a rank, operations return ErrPeerLost naming that rank.
 type Comm interface {
 	Rank() int
 	Size() int
 	Caps() Caps
-	// WorldRank returns the rank in the job's first communicator of a rank of this one.
+	// WorldRank converts a rank of this communicator to the rank of the same
+	// process in the job's first communicator.
 	WorldRank(rank int) int
 	// NodeOf returns a number that is equal for ranks on the same node.
 	NodeOf(rank int) int
 
-	// Send returns when buf may be used again, Synchronous ones when the
-	// receive has matched.
+	// Send returns when buf may be used again; in Synchronous mode, when besides a
+	// receive has matched the message.
 	Send(b *Bound, buf []byte, dest, tag int, mode Mode) error
-	// Recv receives into buf. A longer message gives ErrTruncate with the
-	// status of what was sent.
+	// Recv receives into buf. If the message is longer than buf, Recv returns
+	// ErrTruncate and a Status with the length that was sent.
 	Recv(b *Bound, buf []byte, source, tag int) (Status, error)
-	// Isend and Irecv start an operation on a begun request; errors complete it.
+	// Isend starts a send on a request that Begin has made active. An error
+	// completes the request.
 	Isend(r *Request, buf []byte, dest, tag int, mode Mode)
+	// Irecv starts a receive in the same way.
 	Irecv(r *Request, buf []byte, source, tag int)
-	// Await makes progress until p is ready: nil, or the Bound's error with p
-	// still pending. A broken communicator or lost rank completes its requests,
-	// so Await does not return their errors.
+	// Await makes progress until p is ready and then returns nil. If b ends first,
+	// it returns b's error and p is still pending. A broken communicator or a lost
+	// rank completes the requests concerned, so Await does not return such errors.
 	Await(b *Bound, p Pending) error
 	// Poll makes what progress is possible without waiting.
 	Poll()
-	// Cancel takes back a request whose message has not matched: true, and the
-	// request completes with ErrCanceled. False: it is complete or will be soon;
-	// a send is never canceled once the peer may be reading it.
+	// Cancel cancels a request whose message has not matched. It returns true if
+	// the request completes with ErrCanceled, and false if the request is complete
+	// or soon will be. A send that the peer may be reading cannot be canceled.
 	Cancel(r *Request) bool
 
 	// Probe returns the status of the first message that Recv with the same
-	// arguments would take. With block false it returns false if there is none.
+	// arguments would take. If there is none it waits, or returns false if block
+	// is false.
 	Probe(b *Bound, source, tag int, block bool) (Status, bool, error)
 	// Mprobe does the same and takes the message out of the queues.
 	Mprobe(b *Bound, source, tag int, block bool) (Matched, Status, bool, error)
-	// Imrecv receives a message taken by Mprobe.
+	// Imrecv starts to receive a message that Mprobe returned.
 	Imrecv(r *Request, m Matched, buf []byte)
 
-	// Derive makes a communicator of some of this one's ranks, in the given
-	// order, the caller's among them. Every member calls it with the same
-	// arguments; id is unique among the communicators that share a rank.
-	// It exchanges no messages.
+	// Derive makes a communicator of some of this one's ranks, in the order given.
+	// The caller is one of them. Every member calls Derive with the same arguments.
+	// The id is unique among the communicators that have a rank in common. Derive
+	// exchanges no messages.
 	Derive(members []int, id uint32) (Comm, error)
 
 	// Break makes the communicator unusable on every rank: pending and later
-	// operations end with an error that wraps err's sentinel and text. The first
-	// call anywhere wins. It does not wait. Derived communicators are not affected.
+	// operations end with an error that wraps err's sentinel and text. If several
+	// ranks call it, the first call counts. It does not wait. Derived communicators
+	// are not affected.
 	Break(err error)
-	// Broken returns the error the communicator was broken with, nil if it was not.
+	// Broken returns the error that the communicator was broken with, or nil.
 	Broken() error
-	// Wake makes every waiter of this process look at its Bound again.
+	// Wake makes every waiter of this process check its Bound again.
 	Wake()
-	// Abort ends the job: every operation of every rank fails with ErrPeerLost
-	// that names this rank and the code.
+	// Abort ends the job. Every operation of every rank fails with ErrPeerLost,
+	// and the error names this rank and the code.
 	Abort(code int) error
-	// Close releases the communicator. On the first communicator of the job it
+	// Close releases the communicator. Closing the first communicator of the job
 	// leaves the job in good order. Closing twice is harmless.
 	Close() error
 }
 
-// Exchanger is implemented by a Comm that starts a short send and a short receive
-// faster together.
+// Exchanger is implemented by a Comm that can start a short send and a short
+// receive together faster than one after the other.
 type Exchanger interface {
-	// Exchange is Irecv of in from source and Isend of out to dest, both begun, both
-	// no longer than SeenSize and under the same tag below 0.
+	// Exchange does an Irecv of in from source and an Isend of out to dest. Begin
+	// has made both requests active. Each buffer has at most SeenSize bytes, and
+	// both messages have the same negative tag.
 	Exchange(recv, send *Request, in, out []byte, source, dest, tag int)
 }
 
-// Flusher is implemented by an Exchanger that may keep the message of an Exchange
-// back, so that it goes together with what is sent next.
+// Flusher is implemented by an Exchanger that may hold the message of an Exchange
+// back to send it together with the next one.
 type Flusher interface {
-	// Flush sends what was kept back. Await and Poll do too.
+	// Flush sends the message that was held back. Await and Poll do so too.
 	Flush()
 }
 
-// Announcer is implemented by a Comm whose operations all say when they begin to wait, or of which
-// that is said soon.
+// Announcer is implemented by a Comm that reports when operations begin to wait.
 type Announcer interface {
-	// OnWait has f called by every operation of the job that has looked in vain for what it needs, in
-	// its goroutine, before that sleeps for the first time; and all now and then, by a goroutine of
-	// its own, where operations wait out of sight in a library. It is set before the first operation,
-	// on the job's first communicator. The functions are quick, and call nothing of the backend.
+	// OnWait registers two functions. An operation calls f in its own goroutine
+	// when it has polled without success and is about to sleep for the first time.
+	// Where operations wait inside a library and cannot do so, a goroutine calls
+	// all from time to time. OnWait is called on the job's first communicator,
+	// before the first operation. The functions are quick and do not call the
+	// backend.
 	OnWait(f, all func())
 }
 
-// Diagnoser is implemented by a Comm that has to tell what it found and set when
+// Diagnoser is implemented by a Comm that can report what it found and set when
 // it joined the job.
 type Diagnoser interface {
-	// Diagnostics returns one fact a line, of the whole job, not of one communicator.
+	// Diagnostics returns facts about the whole job, one a line.
 	Diagnostics() []string
 }

@@ -1,6 +1,6 @@
 package backend
 
-// Kind is the arithmetic a Datatype's elements allow.
+// Kind says which arithmetic a Datatype's elements allow.
 type Kind uint8
 
 // The kinds. Opaque elements can be moved but not reduced; Loc elements are
@@ -39,13 +39,13 @@ func (k Kind) String() string {
 	return "invalid kind"
 }
 
-// Datatype describes the elements of a buffer. Datatypes are made once per Go
-// type and never change; they are compared across ranks by ID.
+// Datatype describes the elements of a buffer. There is one for each Go type, and
+// it never changes. Ranks compare datatypes by ID.
 type Datatype struct {
 	Kind Kind
 	Elem Kind   // for Loc: the kind of its value
 	Size int    // bytes of one element, at least 1
 	Name string // the Go type's name, for messages
 	ID   uint32 // equal on all ranks for the same layout: the kind for numbers, a hash of the layout otherwise
-	Call bool   // not of elements: it names a call of cohort's own among the collectives
+	Call bool   // no element type: it names a collective call that cohort makes itself
 }

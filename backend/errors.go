@@ -2,8 +2,8 @@ package backend
 
 import "errors"
 
-// The sentinels every failure wraps. The root package exports them under the
-// same names; see docs/errors.md for what each means and what to do.
+// Every failure wraps one of these sentinels. The root package exports them under
+// the same names. docs/errors.md says what each means and what to do about it.
 var (
 	ErrBuffer       = errors.New("invalid buffer")
 	ErrCount        = errors.New("invalid count")
@@ -29,16 +29,16 @@ var (
 	ErrInternal     = errors.New("internal error")
 )
 
-// sentinels gives every sentinel a code that crosses process boundaries. Codes
-// are positions: append only.
+// sentinels gives every sentinel a code that processes exchange. The code is the
+// position, so new sentinels go to the end.
 var sentinels = [...]error{
 	nil, ErrBuffer, ErrCount, ErrType, ErrTag, ErrRank, ErrRoot, ErrOp, ErrTruncate, ErrComm,
 	ErrClosed, ErrBusy, ErrRequest, ErrWin, ErrAlloc, ErrInit, ErrNotSupported, ErrTimeout,
 	ErrCanceled, ErrPeerLost, ErrMismatch, ErrBroken, ErrInternal,
 }
 
-// Code returns the number of the first sentinel that err wraps: 0 for nil,
-// ErrInternal's for an error that wraps none.
+// Code returns the code of the first sentinel that err wraps: 0 for nil, that of
+// ErrInternal for an error that wraps none.
 func Code(err error) uint8 {
 	if err == nil {
 		return 0
@@ -51,8 +51,8 @@ func Code(err error) uint8 {
 	return uint8(len(sentinels) - 1)
 }
 
-// Sentinel returns the sentinel of a code, ErrInternal for an unknown one and
-// nil for 0.
+// Sentinel returns the sentinel with this code: nil for 0, ErrInternal for an
+// unknown code.
 func Sentinel(code uint8) error {
 	if int(code) >= len(sentinels) {
 		return ErrInternal
@@ -60,11 +60,11 @@ func Sentinel(code uint8) error {
 	return sentinels[code]
 }
 
-// Fault is an error with a sentinel and a sentence. Two faults are compared by
-// their sentinel only.
+// Fault is an error with a sentinel and a text. errors.Is compares it by its
+// sentinel.
 type Fault struct {
 	Sentinel error  // one of the sentinels above
-	Text     string // the facts: who, what, how much
+	Text     string // the facts, with values
 }
 
 // Error implements error.
@@ -78,13 +78,13 @@ func (f *Fault) Error() string {
 // Unwrap returns the sentinel.
 func (f *Fault) Unwrap() error { return f.Sentinel }
 
-// Broken is the error of operations on a broken communicator: ErrBroken, and
-// what it was broken with.
+// Broken is the error of operations on a broken communicator. It wraps ErrBroken
+// and the error that the communicator was broken with.
 type Broken struct{ Cause error }
 
 // Error implements error.
 func (e *Broken) Error() string {
-	if errors.Is(e.Cause, ErrBroken) { // it says so itself
+	if errors.Is(e.Cause, ErrBroken) { // its text says so already
 		return e.Cause.Error()
 	}
 	return ErrBroken.Error() + ": " + e.Cause.Error()

@@ -36,12 +36,12 @@ func (c OpCode) String() string {
 // Op is a reduction bound to one Datatype. Ops are shared and never change.
 type Op struct {
 	Code        OpCode
-	Commutative bool // operands may change places; which fixed order is used depends on it (coll.Order)
+	Commutative bool // the order of operands depends on it; see coll.Order
 	Type        *Datatype
 
-	// Apply sets dst[i] = a[i] op b[i] for every element; a holds the operand
-	// of the lower ranks. All three have the same length in bytes, a multiple
-	// of Type.Size. dst is a, or b, or overlaps neither. It does not allocate
-	// for predefined operations.
+	// Apply sets dst[i] = a[i] op b[i] for every element; a holds the operand of
+	// the lower ranks. All three slices have the same length in bytes, a multiple
+	// of Type.Size. dst is a, or b, or overlaps neither. Apply of a predefined
+	// reduction does not allocate.
 	Apply func(dst, a, b []byte)
 }

@@ -1,40 +1,47 @@
 package backend
 
-// Recoverer is implemented by a Comm over a library that may be able to go on after a loss by itself, as
-// MPI libraries with ULFM (User Level Failure Mitigation) are.
+// Recoverer is implemented by a Comm over a library that can go on after ranks
+// have failed, as MPI libraries with ULFM (User Level Failure Mitigation) can.
 //
-// A loss ends the communicators that the lost rank is a member of, each when its operations learn of it:
-// they return ErrPeerLost that names the rank. What says otherwise below works on a communicator that is
-// ended, broken or revoked.
+// The loss of a rank ends the communicators that the rank is a member of, each as
+// soon as one of its operations learns of the loss. These operations return
+// ErrPeerLost naming the rank. The methods below also work on a communicator that
+// has ended, is broken or has been revoked.
 type Recoverer interface {
 	Comm
 
-	// Recovers returns nil, or why the library does not go on after a loss: a Fault of ErrNotSupported,
-	// which the methods below would return, too.
+	// Recovers returns nil if the library can go on after a loss. Otherwise it
+	// returns a Fault of ErrNotSupported with the reason, and so do the methods
+	// below.
 	Recovers() error
 
-	// Lost returns the world ranks of the members that are known here to be lost, in ascending order;
-	// nil if none are.
+	// Lost returns the world ranks of the members that this rank has found to be
+	// lost, in ascending order, or nil.
 	Lost() []int
 
-	// Revoke breaks the communicator with err here, and ends what other ranks do on it, also in calls
-	// of the library's, with ErrBroken. It does not wait.
+	// Revoke breaks the communicator here with err, and ends the other ranks'
+	// operations on it with ErrBroken, also those inside calls of the library. It
+	// does not wait.
 	Revoke(err error) error
 
-	// Agree returns the bitwise and of the flags of the members that are not lost, the same on all of them.
-	// They have acknowledged the same losses. After ErrTimeout or ErrCanceled it goes on, and the next
-	// call waits for its end.
+	// Agree returns the bitwise and of the flags of all members that are not lost.
+	// The result is the same on all of them, and all of them have acknowledged the
+	// same losses. If it ends with ErrTimeout or ErrCanceled the agreement goes on
+	// in the background, and the next call waits for its end.
 	Agree(b *Bound, flag int) (int, error)
 
-	// Shrink makes a communicator of the members that are not lost, in their order, with an id that all
-	// of them have claimed: the largest that any proposed. All get it, or none. It ends early as Agree does.
+	// Shrink makes a communicator of the members that are not lost, in their order.
+	// Its id is the largest that a member proposed and that all have claimed. Either
+	// all members get the communicator or none does. ErrTimeout and ErrCanceled are
+	// as for Agree.
 	Shrink(b *Bound, ids Claimer) (c Comm, id uint32, err error)
 }
 
-// Claimer hands out the ids of communicators. Shrink may call it from another goroutine, one call at a time.
+// Claimer allocates the ids of communicators. Shrink may call it from another
+// goroutine, one call at a time.
 type Claimer interface {
-	// Propose returns this rank's proposal; attempts are counted from 0.
+	// Propose returns this rank's proposal. Attempts count from 0.
 	Propose(attempt uint32) uint32
-	// Claim takes an id, and reports whether it was free.
+	// Claim takes an id and reports whether it was free.
 	Claim(id uint32) bool
 }

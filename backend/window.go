@@ -1,42 +1,44 @@
 package backend
 
-// Sharer is implemented by a Comm whose ranks, if all of them are on one node, can
-// have memory in common.
+// Sharer is implemented by a Comm whose ranks can share memory if all of them are
+// on one node.
 type Sharer interface {
-	// Share makes size bytes of memory, at least 1, that every rank of the
-	// communicator reads and writes: zero, and not in use yet, so that who touches
-	// a page first decides where it is. All ranks are on one node and call it with
-	// the same size at the same time; no other collective is under way.
+	// Share allocates size bytes of memory, at least 1, that every rank of the
+	// communicator can read and write. The memory is zero and no page of it has been
+	// touched, so that the rank that touches a page first decides where it is placed.
+	// All ranks are on one node and call Share with the same size at the same time,
+	// while no other collective is under way.
 	//
-	// What the ranks have to say to each other goes through tell, whose error ends
-	// the attempt. An error may be of this rank alone: the layer above has all
-	// ranks agree, and closes the memory where one of them has none.
-	Share(b *Bound, size int, tell Tell) (Memory, error)
-	// Spare returns how many bytes Share could give at most, as far as the backend
-	// itself sets a limit, and what sets it; -1 if nothing does.
-	Spare() (free int64, from string)
+	// The ranks exchange what they need through publish; an error of publish ends
+	// the attempt. An error may occur on one rank only: the layer above compares the
+	// ranks' results, and closes the memory if one of them has none.
+	Share(b *Bound, size int, publish Publish) (Memory, error)
+	// Available returns how many bytes Share could allocate at most and what sets
+	// this limit, or -1 if the backend sets none.
+	Available() (free int64, from string)
 }
 
-// Tell gives a short text of every rank to all of them, in their order, at most
-// TellSize bytes each. It is collective.
-type Tell func(mine string) (all []string, err error)
+// Publish passes a short text of every rank to all ranks, at most PublishSize
+// bytes each, and returns the texts in the order of ranks. It is collective.
+type Publish func(mine string) (all []string, err error)
 
-// TellSize is how long a rank's text may be.
-const TellSize = 500
+// PublishSize is the largest length of a rank's text in bytes.
+const PublishSize = 500
 
 // Memory is one rank's view of memory that ranks share.
 type Memory interface {
-	// Bytes is the memory. It begins on a page.
+	// Bytes returns the memory. It begins at a page boundary.
 	Bytes() []byte
-	// Close gives this rank's view back.
+	// Close releases this rank's view.
 	Close() error
 }
 
-// Collective is implemented by a Memory that the ranks close together, because it
-// is the library's beneath: the layer above has made sure that all are about to.
+// Collective is implemented by a Memory that all ranks must close together,
+// because it belongs to a library. The layer above makes sure that all ranks are
+// about to call Close.
 type Collective interface {
 	Memory
-	// Abandon is for the case that they are not: the memory stays until the end of
-	// the job.
+	// Abandon is called instead if they are not. The memory then stays allocated
+	// until the job ends.
 	Abandon()
 }

@@ -49,8 +49,8 @@ func (c *Comm) Left() (left []int) {
 	return left
 }
 
-// Shelter implements backend.Survivor.
-func (c *Comm) Shelter(id uint32) (backend.Comm, error) {
+// Control implements backend.Survivor.
+func (c *Comm) Control(id uint32) (backend.Comm, error) {
 	members := make([]int, len(c.group.world))
 	for i := range members {
 		members[i] = i
@@ -58,8 +58,8 @@ func (c *Comm) Shelter(id uint32) (backend.Comm, error) {
 	return c.derive(members, id, nil, c.group)
 }
 
-// Excuse implements backend.Survivor.
-func (c *Comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error) {
+// Acknowledge implements backend.Survivor.
+func (c *Comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
 	excused := slices.Clone(c.group.excused)
 	for _, w := range lost {
 		excused = append(excused, int32(w))

@@ -47,7 +47,7 @@ func (a *area) leave() error {
 
 // Share implements backend.Sharer: rank 0 makes the memory, and the others find it
 // by its number.
-func (c *Comm) Share(_ *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+func (c *Comm) Share(_ *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
 	var text string
 	var mine *area
 	var failed error
@@ -83,8 +83,8 @@ func (c *Comm) Share(_ *backend.Bound, size int, tell backend.Tell) (backend.Mem
 	return &memory{area: mine}, nil
 }
 
-// Spare implements backend.Sharer.
-func (c *Comm) Spare() (int64, string) { return -1, "" }
+// Available implements backend.Sharer.
+func (c *Comm) Available() (int64, string) { return -1, "" }
 
 // memory is a rank's view of an area.
 type memory struct {

@@ -16,7 +16,7 @@ const shmDir = "/dev/shm"
 // Share implements backend.Sharer by MPI_Win_allocate_shared. All of the memory is
 // rank 0's part, so that it is in one piece whatever the library does between
 // parts; where its pages are is decided by who touches them.
-func (c *comm) Share(_ *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+func (c *comm) Share(_ *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -44,9 +44,9 @@ func (c *comm) Share(_ *backend.Bound, size int, tell backend.Tell) (backend.Mem
 	return &memory{c: c, win: win, all: mem, mem: shmem.Aligned(mem)[:size:size]}, nil
 }
 
-// Spare implements backend.Sharer. Open MPI refuses to make files that nearly fill
+// Available implements backend.Sharer. Open MPI refuses to make files that nearly fill
 // the file system, and not on all ranks.
-func (c *comm) Spare() (int64, string) {
+func (c *comm) Available() (int64, string) {
 	free, err := shmem.Space(shmDir)
 	if err != nil {
 		return -1, ""

@@ -305,8 +305,8 @@ func reason(why error) string {
 	return "no reason was given"
 }
 
-// Excuse implements backend.Survivor.
-func (c *comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error) {
+// Acknowledge implements backend.Survivor.
+func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
 	excused := c.excused
 	for _, r := range lost {
 		if r < 0 || r >= len(c.e.area) {
@@ -324,8 +324,8 @@ func (c *comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error
 	return d, nil
 }
 
-// Shelter implements backend.Survivor. It takes no board, of which a rank has few.
-func (c *comm) Shelter(id uint32) (backend.Comm, error) {
+// Control implements backend.Survivor. It takes no board, of which a rank has few.
+func (c *comm) Control(id uint32) (backend.Comm, error) {
 	d := &comm{Members: c.Members, id: id, parent: c}
 	for i := range d.excused {
 		d.excused[i] = ^uint64(0)

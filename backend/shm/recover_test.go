@@ -91,7 +91,7 @@ func without(c backend.Comm, world int) (members []int) {
 }
 
 func shrink(c backend.Comm, id uint32, victim int) (backend.Comm, error) {
-	return c.(backend.Survivor).Excuse(without(c, victim), id, []int{victim})
+	return c.(backend.Survivor).Acknowledge(without(c, victim), id, []int{victim})
 }
 
 func die() {
@@ -221,7 +221,7 @@ func init() {
 	// and the others go on in it.
 	programs["shelter"] = func(c backend.Comm) error {
 		const victim, id = 1, 1 << 31
-		first := func() (backend.Comm, error) { return c.(backend.Survivor).Shelter(id) }
+		first := func() (backend.Comm, error) { return c.(backend.Survivor).Control(id) }
 		if c.Rank() == victim {
 			s, err := first()
 			if err != nil {
@@ -315,7 +315,7 @@ func init() {
 			if !strings.Contains(err.Error(), "this one") {
 				return fmt.Errorf("%v does not say that it is this rank", err)
 			}
-			s, err := c.(backend.Survivor).Shelter(9)
+			s, err := c.(backend.Survivor).Control(9)
 			if err == nil {
 				_, err = s.Recv(nil, nil, 0, 1)
 			}
@@ -336,7 +336,7 @@ func init() {
 	// As killed, where copies between processes are forbidden or not: losses of ranks
 	// outside of a communicator that excuses them change nothing there.
 	programs["excused"] = func(c backend.Comm) error {
-		rest, err := c.(backend.Survivor).Excuse([]int{0, 1}, 3, []int{2})
+		rest, err := c.(backend.Survivor).Acknowledge([]int{0, 1}, 3, []int{2})
 		if c.Rank() == 2 {
 			c.Recv(nil, nil, 0, 1)
 			die()

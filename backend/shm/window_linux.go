@@ -6,9 +6,9 @@ import (
 )
 
 // Share implements backend.Sharer.
-func (c *comm) Share(b *backend.Bound, size int, tell backend.Tell) (backend.Memory, error) {
+func (c *comm) Share(b *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
 	return shmem.Share(b, c, size, tell)
 }
 
-// Spare implements backend.Sharer.
-func (c *comm) Spare() (int64, string) { return -1, "" }
+// Available implements backend.Sharer.
+func (c *comm) Available() (int64, string) { return -1, "" }

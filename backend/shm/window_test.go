@@ -19,16 +19,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// telling returns a backend.Tell over c; before and after are called around each
+// telling returns a backend.Publish over c; before and after are called around each
 // exchange with its number.
-func telling(c backend.Comm, b *backend.Bound, before, after func(step int)) backend.Tell {
+func telling(c backend.Comm, b *backend.Bound, before, after func(step int)) backend.Publish {
 	step := 0
 	typ := &backend.Datatype{Kind: backend.Uint8, Size: 1, Name: "uint8", ID: uint32(backend.Uint8)}
 	return func(mine string) ([]string, error) {
 		before(step)
-		all := make([]byte, c.Size()*backend.TellSize)
-		copy(all[c.Rank()*backend.TellSize:], mine)
-		call := &backend.Call{Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: backend.TellSize, Recv: all, Seq: uint32(step)}
+		all := make([]byte, c.Size()*backend.PublishSize)
+		copy(all[c.Rank()*backend.PublishSize:], mine)
+		call := &backend.Call{Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: backend.PublishSize, Recv: all, Seq: uint32(step)}
 		done, err := c.(backend.Native).Collective(b, call)
 		if err == nil && !done {
 			err = errors.New("the collective was not done")
@@ -37,7 +37,7 @@ func telling(c backend.Comm, b *backend.Bound, before, after func(step int)) bac
 		step++
 		texts := make([]string, c.Size())
 		for r := range texts {
-			texts[r] = strings.TrimRight(string(all[r*backend.TellSize:(r+1)*backend.TellSize]), "\x00")
+			texts[r] = strings.TrimRight(string(all[r*backend.PublishSize:(r+1)*backend.PublishSize]), "\x00")
 		}
 		return texts, err
 	}

@@ -109,7 +109,7 @@ func init() {
 		if lost := c.(backend.Survivor).Lost(); !slices.Equal(lost, []int{2}) {
 			return fmt.Errorf("%v are lost, want 2", lost)
 		}
-		next, err := c.(backend.Survivor).Excuse([]int{0, 1}, 1, []int{2})
+		next, err := c.(backend.Survivor).Acknowledge([]int{0, 1}, 1, []int{2})
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func rounds(c backend.Comm, times int) error {
 // shrink makes the communicator of those that are left, who agree on who that is.
 func shrink(c backend.Comm, id uint32, want []int) (backend.Comm, error) {
 	b := &backend.Bound{Timeout: time.Minute}
-	made, err := c.(backend.Survivor).Shelter(1<<31 | id)
+	made, err := c.(backend.Survivor).Control(1<<31 | id)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func shrink(c backend.Comm, id uint32, want []int) (backend.Comm, error) {
 		if lost = slices.Compact(lost); len(left) != n-1 || !slices.Contains(lost, want[0]) && len(want) == 1 {
 			return nil, fmt.Errorf("the ranks agree that %v are lost and %v left, want %v lost", lost, left, want)
 		}
-		return c.(backend.Survivor).Excuse(left, id, lost)
+		return c.(backend.Survivor).Acknowledge(left, id, lost)
 	}
 }
 

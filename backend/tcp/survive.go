@@ -69,13 +69,13 @@ func (c *comm) Declare(rank int, why error) {
 	e.unlock()
 }
 
-// Shelter implements backend.Survivor.
-func (c *comm) Shelter(id uint32) (backend.Comm, error) {
+// Control implements backend.Survivor.
+func (c *comm) Control(id uint32) (backend.Comm, error) {
 	return c.e.survive(&comm{Members: c.Members, id: id, rank: c.rank, parent: c})
 }
 
-// Excuse implements backend.Survivor.
-func (c *comm) Excuse(members []int, id uint32, lost []int) (backend.Comm, error) {
+// Acknowledge implements backend.Survivor.
+func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
 	d, err := c.some(members, id)
 	if err != nil {
 		return nil, err

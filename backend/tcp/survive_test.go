@@ -171,7 +171,7 @@ func excuse(t *testing.T, ranks []*comm, id uint32, lost ...int) []*comm {
 		if slices.Contains(lost, c.e.me) {
 			continue
 		}
-		d, err := c.Excuse(members, id, lost)
+		d, err := c.Acknowledge(members, id, lost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,11 +244,11 @@ func TestLossEndsWhatDoesNotExcuseIt(t *testing.T) {
 func TestShelter(t *testing.T) {
 	const id = 1 << 31
 	world := mesh(t, 4)
-	dying, err := world[3].Shelter(id)
+	dying, err := world[3].Control(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := world[1].Shelter(id)
+	before, err := world[1].Control(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,11 +274,11 @@ func TestShelter(t *testing.T) {
 	kill(world[3])
 
 	world[0].Break(errors.New("so that the first communicator is broken too"))
-	after, err := world[0].Shelter(id)
+	after, err := world[0].Control(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	third, err := world[2].Shelter(id)
+	third, err := world[2].Control(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestShelter(t *testing.T) {
 	_, err = after.Recv(patient, make([]byte, 1), 2, 5)
 	isLost(t, "a receive after Abort", err, "rank 1", "code 5")
 	isLost(t, "Broken after Abort", after.Broken(), "code 5")
-	if _, err := world[0].Shelter(id + 1); !errors.Is(err, backend.ErrPeerLost) {
+	if _, err := world[0].Control(id + 1); !errors.Is(err, backend.ErrPeerLost) {
 		t.Errorf("a shelter after Abort: %v", err)
 	}
 }
@@ -327,7 +327,7 @@ func TestShelterOfClosed(t *testing.T) {
 	made := derive(t, world, 1, 0, 1, 2)
 	var shelters []*comm
 	for _, c := range made[:2] {
-		s, err := c.Shelter(id)
+		s, err := c.Control(id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +365,7 @@ func TestDeclare(t *testing.T) {
 	}
 	last.e.unlock()
 	isLost(t, "the lost rank's receive", await(t, last, waiting), "rank 3 (this one) was declared lost by rank", "it has not moved")
-	if _, err := last.Shelter(9); !errors.Is(err, backend.ErrPeerLost) {
+	if _, err := last.Control(9); !errors.Is(err, backend.ErrPeerLost) {
 		t.Errorf("a shelter of a lost rank: %v", err)
 	}
 	last.Declare(0, errors.New("out of spite"))
@@ -445,7 +445,7 @@ func TestNothingPilesUp(t *testing.T) {
 		}
 		var shelters []*comm
 		for _, c := range now[:len(now)-1] {
-			s, err := c.Shelter(1<<31 + id)
+			s, err := c.Control(1<<31 + id)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ const lookEvery = 50 * time.Millisecond
 
 // Share makes an area of size bytes that the ranks of c, all on one node, have in common, as
 // backend.Sharer describes: rank 0 makes it and offers it, and the others fetch it.
-func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Tell) (backend.Memory, error) {
+func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Publish) (backend.Memory, error) {
 	if c.Rank() == 0 {
 		return share(c.Size(), size, tell)
 	}
@@ -72,7 +72,7 @@ func whyEnded(ctx context.Context, failed error) error {
 var errNoOffer error = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 has no memory"}
 
 // share is rank 0's part of Share.
-func share(ranks, size int, tell backend.Tell) (backend.Memory, error) {
+func share(ranks, size int, tell backend.Publish) (backend.Memory, error) {
 	mem, fd, failed := CreateArea("cohort-window", size)
 	name := ""
 	if failed == nil {
