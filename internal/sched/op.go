@@ -29,7 +29,7 @@ type Op struct {
 	checked  atomic.Uint32 // how far the check is
 	stalled  atomic.Bool   // the data phase met a length it cannot go on with
 	checking bool
-	late     bool // the communicator was broken before
+	broken   error // why the communicator was broken when the operation started; nil: it was not
 	done     atomic.Bool
 	err      error
 }
@@ -72,7 +72,7 @@ func (o *Op) verdict() bool {
 // the others whether b can end the call.
 func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 	o.checking = checking
-	o.late = o.r.comm.Broken() != nil
+	o.broken = o.r.comm.Broken()
 	o.err = nil
 	o.stalled.Store(false)
 	o.done.Store(false)
@@ -164,11 +164,13 @@ func (o *Op) conclude() {
 	switch {
 	case o.checked.Load() == checkFailed:
 		// fail has been called.
+	case o.data.s != nil && o.data.err != nil:
+		o.fail(o.data.err)
+	case o.broken != nil: // of one rank: the others' messages have failed
+		o.fail(&backend.Broken{Cause: o.broken})
 	case o.call.Err != nil:
 		o.err = o.call.Err // the same on all ranks; the communicator stays usable
 	case o.data.s == nil:
-	case o.data.err != nil:
-		o.fail(o.data.err)
 	case o.verdict():
 		o.check.lengths = true
 		o.check.verdict = o.data.wrong
@@ -178,19 +180,21 @@ func (o *Op) conclude() {
 	o.finish()
 }
 
-// fail sets the operation's error and breaks the communicator. A rank whose own
-// arguments were wrong returns that error.
+// fail sets the operation's error and breaks the communicator. A rank whose own arguments were wrong
+// returns that error, unless the communicator was broken before.
 func (o *Op) fail(err error) {
 	o.r.spoil(err)
-	if !o.late && errors.Is(err, backend.ErrBroken) {
-		// Another rank found the reason first and broke the communicator while
-		// this operation was under way: the reason is this one's too.
-		if cause := o.r.comm.Broken(); cause != nil {
-			err = cause
+	if o.broken == nil {
+		// Another rank may have found the reason first and broken the communicator while this operation
+		// was under way: the reason is this one's too.
+		if errors.Is(err, backend.ErrBroken) {
+			if cause := o.r.comm.Broken(); cause != nil {
+				err = cause
+			}
 		}
-	}
-	if o.call.Err != nil && errors.Is(err, backend.ErrMismatch) {
-		err = o.call.Err
+		if o.call.Err != nil && errors.Is(err, backend.ErrMismatch) {
+			err = o.call.Err
+		}
 	}
 	o.err = err
 }

@@ -338,6 +338,21 @@ func TestArgumentErrors(t *testing.T) {
 	}
 }
 
+// After a mismatch the communicator is broken, and an argument error does not hide that.
+func TestArgumentErrorOnBrokenCommunicator(t *testing.T) {
+	for _, n := range sizes {
+		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
+			bc.Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "made up"})
+			call := allreduce(0, nil, nil, sum)
+			call.Err = &backend.Fault{Sentinel: backend.ErrOp, Text: "made up"}
+			if err := r.Run(nil, call, true); !errors.Is(err, backend.ErrBroken) || errors.Is(err, backend.ErrOp) {
+				return fmt.Errorf("%d ranks: got %v, want ErrBroken", n, err)
+			}
+			return nil
+		}))
+	}
+}
+
 func TestUserPanic(t *testing.T) {
 	for _, n := range sizes[1:] {
 		op := &backend.Op{Code: backend.OpUser, Type: int64s, Apply: func(_, _, _ []byte) { panic("out of order") }}
