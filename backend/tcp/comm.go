@@ -14,12 +14,12 @@ import (
 type comm struct {
 	match.Members
 
-	e       *engine
-	id      uint32
-	rank    int
-	isWorld bool
-	parent  *comm        // of a shelter, which no loss ends; who has closed it takes no part
-	excused map[int]bool // world ranks whose loss does not; shared, never changed
+	e            *engine
+	id           uint32
+	rank         int
+	isWorld      bool
+	parent       *comm        // of a shelter, which no loss ends; who has closed it takes no part
+	acknowledged map[int]bool // world ranks whose loss does not; shared, never changed
 
 	fault  atomic.Pointer[backend.Fault] // the loss that has ended it, or what has ended all
 	brk    atomic.Pointer[backend.Fault]
@@ -36,7 +36,7 @@ func (e *engine) newComm(c *comm) {
 	e.progress() // what the others have said about it already
 	c.fault.Store(e.fault.Load())
 	for _, r := range e.lostInOrder {
-		if !c.excuses(r) {
+		if !c.acknowledges(r) {
 			c.fault.CompareAndSwap(nil, e.losses[r])
 		}
 	}
@@ -64,8 +64,8 @@ func (e *engine) dropForeign(c *comm) {
 		}
 		return true
 	})
-	if e.unsettled() {
-		e.settle()
+	if e.lossesPending() {
+		e.handleLosses()
 	}
 }
 
@@ -76,7 +76,7 @@ func (c *comm) some(members []int, id uint32) (*comm, error) {
 	if rank < 0 {
 		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
 	}
-	return &comm{Members: match.NewMembers(world), id: id, rank: rank, excused: c.excused}, nil
+	return &comm{Members: match.NewMembers(world), id: id, rank: rank, acknowledged: c.acknowledged}, nil
 }
 
 // Rank implements backend.Comm.

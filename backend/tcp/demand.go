@@ -40,7 +40,7 @@ type demand struct {
 	alone int // ticks without a connection to any rank that could be the hub
 	wide  int // how many of those are asked
 
-	heard  []bool // by world rank: it has heard this rank's goodbye
+	acked  []bool // by world rank: it has acknowledged this rank's goodbye
 	parted bool   // this rank has said it
 	let    bool   // who was the hub then sees to it that the others learn of it
 }
@@ -59,7 +59,7 @@ const (
 )
 
 func newDemand(c *connecting) *demand {
-	d := &demand{c: c, heard: make([]bool, len(c.members)), wide: 1}
+	d := &demand{c: c, acked: make([]bool, len(c.members)), wide: 1}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -72,7 +72,7 @@ func (d *demand) serve() {
 			d.came(e.links[m.rank], &m)
 		}
 	})
-	d.accept(wire.Knock, d.open)
+	d.accept(wire.DialRequest, d.open)
 }
 
 func (d *demand) accept(purpose wire.Purpose, take func(context.Context, *wire.Conn)) {
@@ -140,7 +140,7 @@ func (d *demand) ask(l *link, pause time.Duration) {
 	l.asking, l.quiet = true, 0
 	try := d.dial
 	if l.peer > d.e.me {
-		try = d.knock
+		try = d.requestDial
 	}
 	d.all.Go(func() {
 		for ; ; pause = min(max(2*pause, attemptPause), attemptRest) {
@@ -170,14 +170,14 @@ func (d *demand) asked(l *link, err error) (over bool) {
 		return true
 	}
 	l.why = err
-	lost := wire.NobodyListens(err) && e.judges(l.peer)
+	lost := wire.NotListening(err) && e.judges(l.peer)
 	if wire.Refused(err) {
 		l.failed += refusalCosts
 		lost = lost || l.failed > attemptsMost
 	}
 	if lost {
 		e.suspect(l.peer, "rank %d (%v) is not reached: %v", l.peer, e.peers[l.peer], err)
-		e.settle()
+		e.handleLosses()
 		l.asking = false
 		return true
 	}
@@ -203,29 +203,29 @@ func (d *demand) dial(ctx context.Context, l *link) error {
 
 // The answers to a knock, before a text.
 const (
-	knockHeard byte = iota // a connection is made
-	knockLost              // who knocks was declared lost; the text is encodeFault's
+	dialTaken byte = iota // a connection is made
+	dialLost              // who knocks was declared lost; the text is encodeFault's
 )
 
-// knock asks a higher rank to dial.
-func (d *demand) knock(ctx context.Context, l *link) error {
-	w, err := d.reach(ctx, l, wire.Knock)
+// requestDial asks a higher rank to dial.
+func (d *demand) requestDial(ctx context.Context, l *link) error {
+	w, err := d.reach(ctx, l, wire.DialRequest)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	said, err := w.Hear(ctx, 1+noticeMax)
+	said, err := w.ReceiveSettings(ctx, 1+noticeMax)
 	switch {
 	case err != nil:
 		return err
-	case len(said) == 0 || said[0] > knockLost:
+	case len(said) == 0 || said[0] > dialLost:
 		return fmt.Errorf("it answers %.20q when asked for a connection", said)
 	}
 	e := d.e
 	e.mu.Lock()
 	defer e.unlock()
-	if l.quiet = 0; said[0] == knockLost {
-		e.heardLoss(l.peer, e.me, decodeFault(said[1:]))
+	if l.quiet = 0; said[0] == dialLost {
+		e.onLoss(l.peer, e.me, decodeFault(said[1:]))
 	}
 	return nil
 }
@@ -237,17 +237,17 @@ func (d *demand) open(ctx context.Context, w *wire.Conn) {
 	if w.Rank < 0 || w.Rank >= e.me || w.Dialed {
 		return
 	}
-	text := []byte{knockHeard}
+	text := []byte{dialTaken}
 	e.mu.Lock()
 	closed := e.isClosed
 	if f := e.losses[w.Rank]; f != nil {
-		text = append([]byte{knockLost}, encodeFault(f)...)
+		text = append([]byte{dialLost}, encodeFault(f)...)
 	} else {
 		e.need(e.links[w.Rank])
 	}
 	e.unlock()
 	if !closed { // who has left is not there
-		_ = w.Say(ctx, text)
+		_ = w.SendSettings(ctx, text)
 	}
 }
 
@@ -269,7 +269,7 @@ func (d *demand) came(l *link, m *made) {
 	wanted := l.wanted
 	l.up(&m.conn)
 	if lost { // it does not know
-		e.tellLost(l, l.peer)
+		e.sendLost(l, l.peer)
 		l.cut()
 		return
 	}

@@ -184,7 +184,7 @@ func TestDemandCarriers(t *testing.T) {
 				_, ring := l.over.(*shared)
 				if want := shmem.Supported && !c.cfg.Sockets; ring != want || l.sums != c.cfg.Checksum {
 					t.Errorf("rank %d to %d: shared memory is used: %v, want %v; checksums: %v, want %v", p[0], p[1], ring, want, l.sums, c.cfg.Checksum)
-				} else if ring && !c.spare && readable(claim()) != 0 && !l.lends {
+				} else if ring && !c.spare && readable(claim()) != 0 && !l.exposes {
 					t.Errorf("rank %d does not lend to %d", p[0], p[1])
 				}
 				e.mu.Unlock()
@@ -312,7 +312,7 @@ func TestDemandRefused(t *testing.T) {
 	q := new(backend.Request)
 	q.Begin()
 	ranks[2].Isend(q, make([]byte, 1<<20), 1, 9, backend.Standard)
-	isLost(t, "a send to a rank that refuses the connection", await(t, ranks[2], q), "rank 1 ", "is not reached", "does not have its secret")
+	isLost(t, "a send to a rank that refuses the connection", await(t, ranks[2], q), "rank 1 ", "is not reached", "has the same name and another secret")
 }
 
 // TestDemandLeave checks that a rank which has left in good order is no loss, for those without a

@@ -54,11 +54,11 @@ type engine struct {
 	losses      []*backend.Fault // by world rank: why it is lost, nil if it is not
 	lostInOrder []int            // the ranks that are, first lost first
 	due         []loss           // to be taken for lost
-	fading      []int            // lost, and their links not closed
-	farewells   []*farewell      // of lost ranks' connections
+	draining    []int            // lost, and their links not closed
+	goodbyes    []*goodbye       // of lost ranks' connections
 	demand      *demand          // nil if all connections are made at the start
-	goners      []int            // have left, and the others are to be told
-	outcast     bool             // this rank is lost, for the others
+	departed    []int            // have left, and the others are to be told
+	excluded    bool             // this rank is lost, for the others
 	life        life
 	ticked      time.Time // when the last tick was
 
@@ -92,35 +92,35 @@ type peer struct {
 
 // op is a send or receive in progress.
 type op struct {
-	node   match.Node // a posted receive; its Env stays the pattern
-	env    match.Env  // what a receive in progress receives
-	req    *backend.Request
-	own    backend.Request // for blocking calls
-	comm   *comm
-	buf    []byte
-	state  uint8
-	peer   int // world rank
-	tag    int32
-	token  uint64 // of its slot; 0: it has none
-	theirs uint64 // the peer's token for it
-	n      int    // bytes to move
-	at     int    // bytes moved
-	size   int    // bytes the sender has
-	frame  *out   // the frame with its bytes that is in the queue
-	self   *msg   // a long message to oneself
-	order  uint64 // of a receive: which of all
-	fixed  bool   // a receive of a message that Mprobe took
-	lent   bool   // a send whose data the peer may read where they are
-	addr   uint64 // of a receive: where its data are in the peer's memory, while they are being read there
-	read   bool   // of a receive: its data are read there, or were
-	loan   [loanSize]byte
+	node     match.Node // a posted receive; its Env stays the pattern
+	env      match.Env  // what a receive in progress receives
+	req      *backend.Request
+	own      backend.Request // for blocking calls
+	comm     *comm
+	buf      []byte
+	state    uint8
+	peer     int // world rank
+	tag      int32
+	token    uint64 // of its slot; 0: it has none
+	theirs   uint64 // the peer's token for it
+	n        int    // bytes to move
+	at       int    // bytes moved
+	size     int    // bytes the sender has
+	frame    *out   // the frame with its bytes that is in the queue
+	self     *msg   // a long message to oneself
+	order    uint64 // of a receive: which of all
+	fixed    bool   // a receive of a message that Mprobe took
+	exposed  bool   // a send whose data the peer may read where they are
+	addr     uint64 // of a receive: where its data are in the peer's memory, while they are being read there
+	read     bool   // of a receive: its data are read there, or were
+	exposure [exposureSize]byte
 }
 
 const (
 	opIdle      uint8 = iota
 	opPosted          // a receive that waits for its message
 	opQueued          // an eager send whose last byte is not in the socket
-	opOffered         // a send that waits to be accepted
+	opRequested       // a send that waits to be accepted
 	opStreaming       // a send that was
 	opTaking          // a receive whose message is coming
 )
@@ -254,8 +254,8 @@ func (e *engine) progress() bool {
 		e.read()
 		moved = true
 	}
-	if e.unsettled() {
-		e.settle()
+	if e.lossesPending() {
+		e.handleLosses()
 		moved = true
 	}
 	return moved
@@ -329,7 +329,7 @@ func truncated(size, room int) error {
 func (e *engine) finish(o *op, st backend.Status, err error) {
 	r := o.req
 	e.leaveSlot(o)
-	o.state, o.buf, o.frame, o.self, o.lent = opIdle, nil, nil, nil, false
+	o.state, o.buf, o.frame, o.self, o.exposed = opIdle, nil, nil, nil, false
 	if r.Notify != nil {
 		e.notify = append(e.notify, r)
 	}

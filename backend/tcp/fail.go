@@ -13,10 +13,10 @@ import (
 //
 //  1. mark, at once: everybody is told, once for each lost rank, so that all survivors come to the
 //     same set even if the first to notice dies. The communicators that do not excuse the loss end.
-//  2. settle, when the frame is done with: what the rank has sent before its end is handed on, its
+//  2. handleLosses, when the frame is done with: what the rank has sent before its end is handed on, its
 //     link is closed, and what is left of the operations that need it ends.
 //
-// A link that has ended, or is to be given up, goes into due first, and settle looks at the other
+// A link that has ended, or is to be given up, goes into due first, and handleLosses looks at the other
 // links before it marks the loss: a rank that was stopped, and declared lost meanwhile, finds all its
 // links ended, and must not declare the others lost in its turn.
 
@@ -42,19 +42,21 @@ func (l *link) drain(rounds int) {
 	}
 }
 
-// suspect has settle take a rank for lost. The lock is held.
+// suspect has handleLosses take a rank for lost. The lock is held.
 func (e *engine) suspect(rank int, format string, facts ...any) {
 	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf(format, facts...)}
 	e.due = append(e.due, loss{rank, f})
 }
 
-// unsettled reports whether there is something for settle.
-func (e *engine) unsettled() bool { return len(e.due) > 0 || len(e.fading) > 0 || len(e.goners) > 0 }
+// lossesPending reports whether there is something for handleLosses.
+func (e *engine) lossesPending() bool {
+	return len(e.due) > 0 || len(e.draining) > 0 || len(e.departed) > 0
+}
 
-// settle acts on the links that have ended and the ranks that are lost. The lock is held, and no
+// handleLosses acts on the links that have ended and the ranks that are lost. The lock is held, and no
 // frame is being acted upon.
-func (e *engine) settle() {
-	for e.unsettled() {
+func (e *engine) handleLosses() {
+	for e.lossesPending() {
 		if len(e.due) > 0 {
 			for _, l := range e.open {
 				l.drain(drainLive)
@@ -66,12 +68,12 @@ func (e *engine) settle() {
 				e.mark(d.rank, d.fault)
 			}
 		}
-		fading := e.fading
-		e.fading = nil
-		for _, rank := range fading {
-			e.fade(rank)
+		draining := e.draining
+		e.draining = nil
+		for _, rank := range draining {
+			e.closeLost(rank)
 		}
-		if len(e.goners) > 0 {
+		if len(e.departed) > 0 {
 			e.spread()
 		}
 	}
@@ -84,13 +86,13 @@ func (e *engine) mark(rank int, f *backend.Fault) {
 	}
 	e.losses[rank] = f
 	e.lostInOrder = append(e.lostInOrder, rank)
-	e.fading = append(e.fading, rank)
+	e.draining = append(e.draining, rank)
 	if e.fault.Load() != nil { // nobody here needs to know, and who is lost is not believed
 		return
 	}
-	e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
+	e.broadcast(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
 	for _, c := range e.comms {
-		if !c.excuses(rank) {
+		if !c.acknowledges(rank) {
 			c.fault.CompareAndSwap(nil, f)
 		}
 	}
@@ -98,12 +100,12 @@ func (e *engine) mark(rank int, f *backend.Fault) {
 	e.rehub()
 }
 
-// fade is the second step.
-func (e *engine) fade(rank int) {
+// closeLost is the second step.
+func (e *engine) closeLost(rank int) {
 	l := e.links[rank]
 	l.drain(drainLost)
 	body := encodeFault(e.losses[rank])
-	l.bow(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body)
+	l.closeWith(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body)
 	e.dropLeft(rank)
 }
 
@@ -115,15 +117,15 @@ func (l *link) cut() {
 	}
 }
 
-// heardLoss takes a notice of a loss in.
+// onLoss takes a notice of a loss in.
 //
 // What a lost rank says of others is not believed: of two ranks that have lost sight of each other
 // only, who hears of the other's loss first would take its judgement over otherwise.
-func (e *engine) heardLoss(from, rank int, f *backend.Fault) {
+func (e *engine) onLoss(from, rank int, f *backend.Fault) {
 	switch {
 	case e.losses[from] != nil:
 	case rank == e.me:
-		e.outcast = true
+		e.excluded = true
 		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost,
 			Text: fmt.Sprintf("rank %d (this one) was declared lost by rank %d: %s", e.me, from, f.Text)})
 	default:
@@ -137,7 +139,7 @@ func (e *engine) heardLoss(from, rank int, f *backend.Fault) {
 // tell sends every other rank with which there is, or is to be, a connection a notice. Those that have
 // said goodbye get it too: they may still be about to leave, and would take a rank that says none for
 // dead.
-func (e *engine) tell(h *wire.Header, body []byte) {
+func (e *engine) broadcast(h *wire.Header, body []byte) {
 	h.Length = uint64(len(body))
 	for r, l := range e.links {
 		if l != nil && e.losses[r] == nil && l.wanted {

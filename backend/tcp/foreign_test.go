@@ -13,7 +13,7 @@ import (
 // TestForeignMessage checks that a rank which sends to a communicator that it is no member of is given up, and
 // that no receive there takes its message.
 func TestForeignMessage(t *testing.T) {
-	for _, kind := range []wire.Kind{wire.Eager, wire.Offer} {
+	for _, kind := range []wire.Kind{wire.Eager, wire.ReadyToSend} {
 		for _, when := range []string{"a receive is posted", "no receive is posted", "the communicator is not made yet"} {
 			t.Run(fmt.Sprintf("%v, %s", kind, when), func(t *testing.T) {
 				world := mesh(t, 3)

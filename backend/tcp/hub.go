@@ -18,7 +18,7 @@ const (
 	viaBroken = byte(wire.Broken)  // as the frame does
 	viaClosed = byte(wire.Closed)  // as the frame does
 	viaLeft   = byte(wire.Goodbye) // of the hub: these ranks have left
-	viaHeard  = byte(wire.Ack)     // the answer to a goodbye; with 1 for the number, of the hub
+	viaAck    = byte(wire.Ack)     // the answer to a goodbye; with 1 for the number, of the hub
 )
 
 const relayHead = 5 // bytes before what belongs to the kind
@@ -61,10 +61,10 @@ func (e *engine) rehub() {
 		}
 	}
 	for _, c := range e.comms {
-		c.retell(false, relayed)
+		c.resend(false, relayed)
 	}
 	for _, c := range e.closing {
-		c.retell(true, relayed)
+		c.resend(true, relayed)
 	}
 }
 
@@ -72,7 +72,7 @@ func (e *engine) rehub() {
 func (e *engine) greet(l *link) {
 	for _, r := range e.lostInOrder {
 		if r != l.peer {
-			e.tellLost(l, r)
+			e.sendLost(l, r)
 		}
 	}
 	var left []int
@@ -84,19 +84,19 @@ func (e *engine) greet(l *link) {
 	e.passLeft(l, left)
 }
 
-// retell repeats what members have to know of a communicator that have been told by way of a hub that is no
+// resend repeats what members have to know of a communicator that have been told by way of a hub that is no
 // more.
-func (c *comm) retell(closed bool, relayed []bool) {
+func (c *comm) resend(closed bool, relayed []bool) {
 	f := c.brk.Load()
 	for r, w := range c.World {
 		if r == c.rank || !relayed[w] {
 			continue
 		}
 		if f != nil {
-			c.tellOne(w, wire.Broken, encodeFault(f))
+			c.sendNotice(w, wire.Broken, encodeFault(f))
 		}
 		if closed && !c.isWorld {
-			c.tellOne(w, wire.Closed, nil)
+			c.sendNotice(w, wire.Closed, nil)
 		}
 	}
 }
@@ -149,8 +149,8 @@ func (d *demand) askMore() {
 	}
 }
 
-// tellLost tells one rank of a loss.
-func (e *engine) tellLost(l *link, rank int) {
+// sendLost tells one rank of a loss.
+func (e *engine) sendLost(l *link, rank int) {
 	body := encodeFault(e.losses[rank])
 	l.emit(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body, nil)
 }
@@ -169,8 +169,8 @@ func (e *engine) relay(to int, kind wire.Kind, id uint32, text []byte) {
 	}
 }
 
-// heardRelay takes a relayed notice in, or passes it on.
-func (e *engine) heardRelay(l *link, h *wire.Header, note []byte) error {
+// onRelay takes a relayed notice in, or passes it on.
+func (e *engine) onRelay(l *link, h *wire.Header, note []byte) error {
 	d, to, from := e.demand, int(h.Context), int(h.Tag)
 	switch {
 	case d == nil:
@@ -190,18 +190,18 @@ func (e *engine) heardRelay(l *link, h *wire.Header, note []byte) error {
 	kind, id, text := note[0], binary.LittleEndian.Uint32(note[1:]), note[relayHead:]
 	switch {
 	case kind == viaBroken:
-		e.heardBreak(from, id, decodeFault(text))
+		e.onBreak(from, id, decodeFault(text))
 	case kind == viaClosed && len(text) == 0:
-		e.heardClose(id, from)
-	case kind == viaHeard && len(text) == 0:
-		d.heard[from] = true
+		e.onClose(id, from)
+	case kind == viaAck && len(text) == 0:
+		d.acked[from] = true
 		d.let = d.let || id != 0
 	case kind == viaLeft && len(text)%4 == 0 && from == l.peer:
 		for ; len(text) > 0; text = text[4:] {
 			if r := binary.LittleEndian.Uint32(text); uint64(r) >= uint64(len(e.links)) {
 				return fmt.Errorf("rank %d has left, of %d", r, len(e.links))
 			} else if int(r) != e.me {
-				e.heardLeft(e.links[r])
+				e.onLeft(e.links[r])
 			}
 		}
 	default:
@@ -213,8 +213,8 @@ func (e *engine) heardRelay(l *link, h *wire.Header, note []byte) error {
 // spread tells everybody who has left. Once this rank has said goodbye itself, one that has too may be
 // the next hub, and wait for those.
 func (e *engine) spread() {
-	list := e.goners
-	e.goners = nil
+	list := e.departed
+	e.departed = nil
 	for r, l := range e.links {
 		if l != nil && (!l.said || e.demand.parted) && !l.dead && e.losses[r] == nil {
 			e.passLeft(l, list)

@@ -76,8 +76,8 @@ func (e *engine) beat() {
 			l.emit(&sign, nil, nil)
 			l.mute, l.spoke = 0, false
 		}
-		if l.quiet++; l.heard {
-			l.quiet, l.heard = 0, false
+		if l.quiet++; l.received {
+			l.quiet, l.received = 0, false
 		}
 		most := e.life.ticks
 		if l.fresh {
@@ -87,13 +87,13 @@ func (e *engine) beat() {
 			continue
 		}
 		l.move() // what has come and was not read counts
-		if l.quiet = 0; !l.heard && l.fd >= 0 && !l.said {
+		if l.quiet = 0; !l.received && l.fd >= 0 && !l.said {
 			e.suspect(l.peer, "rank %d (%v) was silent for %v", l.peer, e.peers[l.peer], e.life.limit)
 		}
 	}
-	e.sayFarewells()
+	e.sendGoodbyes()
 	e.giveUpWaiting()
-	if e.unsettled() {
-		e.settle()
+	if e.lossesPending() {
+		e.handleLosses()
 	}
 }

@@ -28,20 +28,20 @@ type link struct {
 	dec  *wire.Decoder
 	sums bool // payloads are sent with their checksums
 
-	lends bool // long messages are lent to the peer
-	pid   int  // of the peer, whose memory this process can read; 0 if it cannot
+	exposes bool // the peer may read long messages where they are
+	pid     int  // of the peer, whose memory this process can read; 0 if it cannot
 
-	rbuf   []byte
-	taste  int         // how much is read into rbuf at once
-	r0, r1 int         // rbuf[r0:r1] has been read and not looked at
-	sum    uint32      // of the payload, as far as it is here and is to be checked
-	head   wire.Header // of the frame whose payload is arriving
-	left   int         // bytes of payload still to come
-	dst    []byte      // for the next of them; what it has no room for is dropped
-	op     *op         // whose payload it is, nil if it is to be dropped
-	msg    *msg        // or an unexpected message
-	note   []byte      // or the text of a notice
-	loan   [loanSize]byte
+	rbuf     []byte
+	taste    int         // how much is read into rbuf at once
+	r0, r1   int         // rbuf[r0:r1] has been read and not looked at
+	sum      uint32      // of the payload, as far as it is here and is to be checked
+	head     wire.Header // of the frame whose payload is arriving
+	left     int         // bytes of payload still to come
+	dst      []byte      // for the next of them; what it has no room for is dropped
+	op       *op         // whose payload it is, nil if it is to be dropped
+	msg      *msg        // or an unexpected message
+	note     []byte      // or the text of a notice
+	exposure [exposureSize]byte
 
 	corked      []byte // frames that wait for the next one; then they go before it
 	first, last *out   // frames to be written
@@ -50,16 +50,16 @@ type link struct {
 	woff        int   // bytes of first, with its header, that are in the socket
 	broken      error // why nothing more can be written
 
-	heard, spoke bool // something has come, or been written, since the last tick
-	quiet, mute  int  // ticks without that
+	received, spoke bool // something has come, or been written, since the last tick
+	quiet, mute     int  // ticks without that
 
-	wanted bool  // there is to be a connection
-	asking bool  // and a goroutine sees to it
-	fresh  bool  // the other end has not said yet that it has taken the connection: frames wait
-	failed int   // connections that have ended before that, since the last that did not
-	gone   bool  // the hub says that the rank has left
-	bidden bool  // this rank has said goodbye to it
-	why    error // why it was not reached so far
+	wanted      bool  // there is to be a connection
+	asking      bool  // and a goroutine sees to it
+	fresh       bool  // the other end has not said yet that it has taken the connection: frames wait
+	failed      int   // connections that have ended before that, since the last that did not
+	gone        bool  // the hub says that the rank has left
+	goodbyeSent bool  // this rank has said goodbye to it
+	why         error // why it was not reached so far
 
 	said bool // it has said goodbye
 	dead bool // nothing more comes
@@ -116,7 +116,7 @@ func (l *link) pull() bool {
 			l.ended(nil)
 			return true
 		}
-		moved, l.heard = true, true
+		moved, l.received = true, true
 		if !l.parse() || !full {
 			return true
 		}
@@ -266,11 +266,11 @@ func (l *link) begin() error {
 			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", l.left, h.Offset, o.at, o.n)
 		}
 		l.op, l.dst = o, o.buf[o.at:o.at+l.left]
-	case wire.Lend:
-		if l.left != len(l.loan) {
-			return fmt.Errorf("a loan in %d bytes, want %d", l.left, len(l.loan))
+	case wire.Expose:
+		if l.left != len(l.exposure) {
+			return fmt.Errorf("the place of an exposed message in %d bytes, want %d", l.left, len(l.exposure))
 		}
-		l.dst = l.loan[:]
+		l.dst = l.exposure[:]
 	case wire.Broken, wire.Abort, wire.Lost, wire.Relay:
 		if l.left > noticeMax {
 			return fmt.Errorf("a notice of %d bytes, above %d", l.left, noticeMax)
@@ -320,33 +320,33 @@ func (l *link) landed() error {
 				e.received(o, o.env, o.size, o.n)
 			}
 		}
-	case wire.Offer:
-		return e.offered(l, h, int(h.Length), 0)
-	case wire.Lend:
-		return e.lent(l, h)
-	case wire.Accept:
-		return e.accepted(l, h)
+	case wire.ReadyToSend:
+		return e.onReadyToSend(l, h, int(h.Length), 0)
+	case wire.Expose:
+		return e.onExpose(l, h)
+	case wire.ClearToSend:
+		return e.onClearToSend(l, h)
 	case wire.Ack:
 		return e.returned(l, h)
 	case wire.Withdraw:
-		e.withdrawn(l, h.Token)
+		e.onWithdraw(l, h.Token)
 	case wire.Broken:
-		e.heardBreak(l.peer, h.Context, decodeFault(l.note))
+		e.onBreak(l.peer, h.Context, decodeFault(l.note))
 	case wire.Closed:
-		e.heardClose(h.Context, l.peer)
+		e.onClose(h.Context, l.peer)
 	case wire.Abort:
-		e.heardAbort(h.Tag, l.note)
+		e.onAbort(h.Tag, l.note)
 	case wire.Lost:
 		if int(h.Tag) >= len(e.links) {
 			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.links))
 		}
-		e.heardLoss(l.peer, int(h.Tag), decodeFault(l.note))
+		e.onLoss(l.peer, int(h.Tag), decodeFault(l.note))
 	case wire.Goodbye:
 		l.said = true
 		e.dropLeft(l.peer)
-		e.heardGoodbye(l)
+		e.onGoodbye(l)
 	case wire.Relay:
-		return e.heardRelay(l, h, l.note)
+		return e.onRelay(l, h, l.note)
 	case wire.Heartbeat:
 	default:
 		return fmt.Errorf("%v, which has no place here", h.Kind)

@@ -31,22 +31,22 @@ func (c *comm) Break(err error) {
 	}
 	e.mu.Lock()
 	if c.broken(f) {
-		c.tell(wire.Broken, encodeFault(f))
+		c.broadcast(wire.Broken, encodeFault(f))
 	}
 	e.unlock()
 }
 
 // tell sends a notice to the other members.
-func (c *comm) tell(kind wire.Kind, body []byte) {
+func (c *comm) broadcast(kind wire.Kind, body []byte) {
 	for r, w := range c.World {
 		if r != c.rank && !c.e.left(w) {
-			c.tellOne(w, kind, body)
+			c.sendNotice(w, kind, body)
 		}
 	}
 }
 
-// tellOne sends a notice to one member, by way of the hub if there is no connection.
-func (c *comm) tellOne(world int, kind wire.Kind, body []byte) {
+// sendNotice sends a notice to one member, by way of the hub if there is no connection.
+func (c *comm) sendNotice(world int, kind wire.Kind, body []byte) {
 	e := c.e
 	if l := e.links[world]; l.wanted {
 		l.emit(&wire.Header{Kind: kind, Context: c.id, Length: uint64(len(body))}, body, nil)
@@ -76,8 +76,8 @@ func (e *engine) earlyFor(id uint32) *early {
 	return e.early[id]
 }
 
-// heardBreak takes a notice of Break in.
-func (e *engine) heardBreak(from int, id uint32, f *backend.Fault) {
+// onBreak takes a notice of Break in.
+func (e *engine) onBreak(from int, id uint32, f *backend.Fault) {
 	switch c := e.comms[id]; {
 	case c != nil:
 		if c.broken(f) {
@@ -94,7 +94,7 @@ func (c *comm) spreadBreak(from int, f *backend.Fault) {
 	e := c.e
 	for r, w := range c.World {
 		if r != c.rank && w != from && !e.left(w) && e.links[w].wanted {
-			c.tellOne(w, wire.Broken, encodeFault(f))
+			c.sendNotice(w, wire.Broken, encodeFault(f))
 		}
 	}
 }
@@ -122,8 +122,8 @@ func (l *link) sayEnded() {
 	}
 }
 
-// heardClose notes that another rank has closed a communicator.
-func (e *engine) heardClose(id uint32, world int) {
+// onClose notes that another rank has closed a communicator.
+func (e *engine) onClose(id uint32, world int) {
 	c, open := e.comms[id]
 	if !open {
 		c = e.closing[id]
@@ -244,7 +244,7 @@ func (c *comm) Abort(code int) error {
 	e.mu.Lock()
 	if e.fault.Load() == nil {
 		f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d aborted the job with code %d", e.me, code)}
-		e.tell(&wire.Header{Kind: wire.Abort, Tag: int32(code)}, []byte(f.Text))
+		e.broadcast(&wire.Header{Kind: wire.Abort, Tag: int32(code)}, []byte(f.Text))
 		e.end(f)
 	}
 	e.unlock()
@@ -253,10 +253,10 @@ func (c *comm) Abort(code int) error {
 	return nil
 }
 
-// heardAbort ends all communicators, and tells the others, who may hear of this rank's leaving first.
-func (e *engine) heardAbort(code int32, text []byte) {
+// onAbort ends all communicators, and tells the others, who may hear of this rank's leaving first.
+func (e *engine) onAbort(code int32, text []byte) {
 	if e.fault.Load() == nil {
-		e.tell(&wire.Header{Kind: wire.Abort, Tag: code}, bytes.Clone(text)) // text is a link's, and the notice may wait
+		e.broadcast(&wire.Header{Kind: wire.Abort, Tag: code}, bytes.Clone(text)) // text is a link's, and the notice may wait
 		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(text)})
 	}
 }
@@ -285,10 +285,10 @@ func (c *comm) Close() error {
 	})
 	if e.fault.Load() == nil {
 		if f := c.brk.Load(); f != nil {
-			c.tell(wire.Broken, encodeFault(f)) // before who hears of the closing wonders why
+			c.broadcast(wire.Broken, encodeFault(f)) // before who hears of the closing wonders why
 		}
 		if !c.isWorld {
-			c.tell(wire.Closed, nil)
+			c.broadcast(wire.Closed, nil)
 		}
 	}
 	e.allClosed(c.id, c)
@@ -324,18 +324,18 @@ func (e *engine) leave() {
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
-	if !e.outcast && e.demand == nil { // who is lost for some is not to have left in good order for others
-		e.tell(&wire.Header{Kind: wire.Goodbye}, nil)
+	if !e.excluded && e.demand == nil { // who is lost for some is not to have left in good order for others
+		e.broadcast(&wire.Header{Kind: wire.Goodbye}, nil)
 	}
 	e.unlock()
 	e.flush()
 	e.mu.Lock()
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
 	e.isClosed = true
-	for _, f := range e.farewells {
+	for _, f := range e.goodbyes {
 		f.end()
 	}
-	e.farewells = nil
+	e.goodbyes = nil
 	var fds []int
 	for _, l := range e.links {
 		if l == nil || l.dead {

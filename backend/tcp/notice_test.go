@@ -19,7 +19,7 @@ func breakFor(c *comm, f *backend.Fault, ranks ...int) {
 	c.e.mu.Lock()
 	c.broken(f)
 	for _, r := range ranks {
-		c.tellOne(r, wire.Broken, encodeFault(f))
+		c.sendNotice(r, wire.Broken, encodeFault(f))
 	}
 	c.e.unlock()
 }

@@ -166,13 +166,13 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		return
 	}
 	e.enter(o)
-	o.state = opOffered
+	o.state = opRequested
 	h.Token = o.token
-	if l.lends && len(buf) >= lendMin {
-		e.lend(l, o, &h)
+	if l.exposes && len(buf) >= exposeMin {
+		e.expose(l, o, &h)
 		return
 	}
-	h.Kind = wire.Offer
+	h.Kind = wire.ReadyToSend
 	l.emit(&h, nil, o)
 }
 
@@ -223,7 +223,7 @@ func (e *engine) queuePiece(l *link, o *op) {
 }
 
 // offered takes an offer in, of size bytes; addr is where the peer has lent them, 0 if it has not.
-func (e *engine) offered(l *link, h *wire.Header, size int, addr uint64) error {
+func (e *engine) onReadyToSend(l *link, h *wire.Header, size int, addr uint64) error {
 	env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
 	if n := e.posted.TakePosted(env); n != nil {
 		o := n.Owner.(*op)
@@ -231,7 +231,7 @@ func (e *engine) offered(l *link, h *wire.Header, size int, addr uint64) error {
 			e.repost(o)
 			return errForeign
 		}
-		e.accept(o, h.Token, size, addr, env)
+		e.take(o, h.Token, size, addr, env)
 		return nil
 	}
 	if e.closing[h.Context] != nil {
@@ -247,7 +247,7 @@ func (e *engine) offered(l *link, h *wire.Header, size int, addr uint64) error {
 }
 
 // accept asks for the data of an offer, or, where they are lent, has them read.
-func (e *engine) accept(o *op, token uint64, size int, addr uint64, env match.Env) {
+func (e *engine) take(o *op, token uint64, size int, addr uint64, env match.Env) {
 	src := int(env.Source)
 	if r := o.comm.RankOf(src); r >= 0 && o.comm.isGone(r) { // it has taken the message with it
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
@@ -258,7 +258,7 @@ func (e *engine) accept(o *op, token uint64, size int, addr uint64, env match.En
 	o.read = false
 	e.enter(o)
 	if addr != 0 {
-		e.borrow(o, addr)
+		e.readPeer(o, addr)
 		return
 	}
 	e.ask(o, 0)
@@ -266,20 +266,20 @@ func (e *engine) accept(o *op, token uint64, size int, addr uint64, env match.En
 
 // ask tells the sender of an offer that the message is wanted, or with FlagYes that it has been read.
 func (e *engine) ask(o *op, flags uint8) {
-	e.links[o.peer].emit(&wire.Header{Kind: wire.Accept, Flags: flags, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
+	e.links[o.peer].emit(&wire.Header{Kind: wire.ClearToSend, Flags: flags, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
 }
 
 // accepted sends what a peer has asked for.
-func (e *engine) accepted(l *link, h *wire.Header) error {
+func (e *engine) onClearToSend(l *link, h *wire.Header) error {
 	o := e.lookup(h.Token, l.peer)
-	if o == nil || o.state != opOffered { // taken back since
+	if o == nil || o.state != opRequested { // taken back since
 		return nil
 	}
 	if h.Length > uint64(len(o.buf)) {
 		return fmt.Errorf("it accepts %d bytes of a message of %d", h.Length, len(o.buf))
 	}
 	if h.Flags&wire.FlagYes != 0 {
-		return e.lentRead(l, o, h)
+		return e.exposedRead(l, o, h)
 	}
 	o.state, o.n, o.at, o.theirs = opStreaming, int(h.Length), 0, h.Reply
 	e.stream(l, o)
@@ -288,7 +288,7 @@ func (e *engine) accepted(l *link, h *wire.Header) error {
 
 // withdrawn drops a message that its sender has taken back. If its receive has been told to come, it
 // is posted again, in the place where it was.
-func (e *engine) withdrawn(l *link, token uint64) {
+func (e *engine) onWithdraw(l *link, token uint64) {
 	var found *msg
 	e.arrived.Each(func(n *match.Node) bool {
 		if m := n.Owner.(*msg); m.token == token && int(n.Env.Source) == l.peer {
@@ -382,7 +382,7 @@ func (e *engine) takeMsg(o *op, m *msg) {
 	case m.token != 0:
 		token, addr := m.token, m.addr
 		e.putMsg(m)
-		e.accept(o, token, size, addr, env)
+		e.take(o, token, size, addr, env)
 	default:
 		n := copy(o.buf, m.buf)
 		e.putMsg(m)
@@ -409,7 +409,7 @@ func (e *engine) sendSelf(o *op, eager bool) {
 		e.finish(o, backend.Status{}, nil)
 		return
 	}
-	m.send, o.self, o.state = o, m, opOffered
+	m.send, o.self, o.state = o, m, opRequested
 	e.enter(o)
 	e.keep(m, env)
 }
@@ -436,7 +436,7 @@ func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
 		if e.links[o.peer].started(o.frame) {
 			return false
 		}
-	case opOffered:
+	case opRequested:
 		if o.peer != e.me {
 			l, token := e.links[o.peer], o.token
 			told := o.frame == nil || l.started(o.frame)
@@ -458,7 +458,7 @@ func (e *engine) drop(o *op, err error) {
 	switch o.state {
 	case opPosted:
 		e.posted.Remove(&o.node)
-	case opQueued, opOffered, opStreaming:
+	case opQueued, opRequested, opStreaming:
 		if m := o.self; m != nil {
 			if e.arrived.Remove(&m.node) {
 				e.putMsg(m)

@@ -11,27 +11,27 @@ import (
 // lingerFor is how long the hub waits for the others to leave before it does.
 const lingerFor = 200 * time.Millisecond
 
-// heardGoodbye answers a goodbye: what this rank passes on from now on does not go by way of who has
+// onGoodbye answers a goodbye: what this rank passes on from now on does not go by way of who has
 // left, who may then go.
-func (e *engine) heardGoodbye(l *link) {
+func (e *engine) onGoodbye(l *link) {
 	d := e.demand
 	if d == nil {
 		return
 	}
 	if d.hub == e.me {
-		e.goners = append(e.goners, l.peer)
+		e.departed = append(e.departed, l.peer)
 	}
 	hub := uint32(0)
 	if d.hub == e.me {
 		hub = 1
 	}
 	e.rehub()
-	e.pass(l, l.peer, viaHeard, hub, nil)
+	e.pass(l, l.peer, viaAck, hub, nil)
 }
 
-// heardLeft is told by the hub that a rank has left. Where there is a connection the goodbye comes by
+// onLeft is told by the hub that a rank has left. Where there is a connection the goodbye comes by
 // it, behind what else the rank has sent.
-func (e *engine) heardLeft(l *link) {
+func (e *engine) onLeft(l *link) {
 	if l.said || l.dead {
 		return
 	}
@@ -45,15 +45,15 @@ func (e *engine) leftUnseen(l *link) {
 	l.said, l.dead = true, true
 	e.dropLeft(l.peer)
 	if e.demand.hub == e.me {
-		e.goners = append(e.goners, l.peer)
+		e.departed = append(e.departed, l.peer)
 	}
 	e.rehub()
 }
 
 // sayGoodbye says goodbye on a link, once.
 func (l *link) sayGoodbye() {
-	if !l.bidden {
-		l.bidden = true
+	if !l.goodbyeSent {
+		l.goodbyeSent = true
 		l.emit(&wire.Header{Kind: wire.Goodbye}, nil, nil)
 	}
 }
@@ -77,7 +77,7 @@ func (e *engine) takeLeave() {
 	})
 	others := func(heard bool) bool {
 		for r, l := range e.links {
-			if l != nil && !l.dead && !l.said && !(heard && d.heard[r]) {
+			if l != nil && !l.dead && !l.said && !(heard && d.acked[r]) {
 				return false
 			}
 		}
@@ -85,7 +85,7 @@ func (e *engine) takeLeave() {
 	}
 	e.until(time.Now().Add(lingerFor), func() bool { return d.hub != e.me || others(false) })
 	e.mu.Lock()
-	if !e.outcast {
+	if !e.excluded {
 		d.parted = true
 		for r, l := range e.links {
 			if l != nil && l.wanted && e.losses[r] == nil {
@@ -108,7 +108,7 @@ func (e *engine) until(end time.Time, done func() bool) {
 		if e.progress() {
 			last = time.Now()
 		}
-		over := e.outcast || e.fault.Load() != nil || done() || time.Now().After(end) || time.Since(last) > leaveFor
+		over := e.excluded || e.fault.Load() != nil || done() || time.Now().After(end) || time.Since(last) > leaveFor
 		p.reset()
 		ready := false
 		for _, l := range e.open {

@@ -19,7 +19,7 @@ func TestImrecvIsBroken(t *testing.T) {
 	if _, err := c.Recv(patient, nil, 1, internal); err != nil {
 		t.Fatal(err)
 	}
-	other.frame(wire.Header{Kind: wire.Offer, Tag: 1, Length: 8, Token: 1}, nil)
+	other.frame(wire.Header{Kind: wire.ReadyToSend, Tag: 1, Length: 8, Token: 1}, nil)
 	m, _, _, err := c.Mprobe(patient, 1, 1, true)
 	if err != nil {
 		t.Fatal(err)

@@ -82,14 +82,14 @@ func TestShare(t *testing.T) {
 				if r.s != nil {
 					defer r.s.release()
 					// Both ends are this process, which can read its own memory.
-					if s := r.s.(*shared); s.pid != os.Getpid() || !s.lends {
-						t.Errorf("memory is read of process %d, and lent: %v", s.pid, s.lends)
+					if s := r.s.(*shared); s.pid != os.Getpid() || !s.exposes {
+						t.Errorf("memory is read of process %d, and lent: %v", s.pid, s.exposes)
 					}
 				}
 			}
 			said := make(chan error, 1)
-			go func() { said <- b.Say(ctx, []byte("go on")) }()
-			if got, err := a.Hear(ctx, 10); err != nil || !bytes.Equal(got, []byte("go on")) {
+			go func() { said <- b.SendSettings(ctx, []byte("go on")) }()
+			if got, err := a.ReceiveSettings(ctx, 10); err != nil || !bytes.Equal(got, []byte("go on")) {
 				t.Errorf("then rank 1 says %q, %v", got, err)
 			}
 			if err := <-said; err != nil {
@@ -108,7 +108,7 @@ func TestHearEnds(t *testing.T) {
 		_, _, err := share(ctx, a, 4096, true)
 		ended <- err
 	}()
-	if _, err := b.Hear(ctx, 1000); err != nil { // it waits for the answer now, or is about to
+	if _, err := b.ReceiveSettings(ctx, 1000); err != nil { // it waits for the answer now, or is about to
 		t.Fatal(err)
 	}
 	cancel()

@@ -24,8 +24,8 @@ type shared struct {
 
 	bells [64]byte
 
-	lends bool // the peer can read this process's memory
-	pid   int  // of the peer, whose memory this process can read; 0 if it cannot
+	exposes bool // the peer can read this process's memory
+	pid     int  // of the peer, whose memory this process can read; 0 if it cannot
 }
 
 // socketEvery is after how many looks in vain the socket is asked, which takes as long as some tens
@@ -39,7 +39,7 @@ const ringTaste = 2 << 10
 // attach makes the stream l's.
 func (s *shared) attach(l *link) {
 	s.l, l.taste = l, ringTaste
-	l.lends, l.pid = s.lends && !l.e.spare, s.pid
+	l.exposes, l.pid = s.exposes && !l.e.spare, s.pid
 	s.d.Bell = func() { sockWrite(l.fd, ring[:]) } // if there is no room, enough of them are in the socket
 }
 
@@ -157,13 +157,13 @@ func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, r
 			}
 		}
 		if failed != nil {
-			return nil, failed.Error(), c.Say(ctx, answer(shareNo, failed.Error()))
+			return nil, failed.Error(), c.SendSettings(ctx, answer(shareNo, failed.Error()))
 		}
-		if err := c.Say(ctx, answer(shareYes, offer.Name)); err != nil {
+		if err := c.SendSettings(ctx, answer(shareYes, offer.Name)); err != nil {
 			return nil, "", err
 		}
 	}
-	said, err := c.Hear(ctx, 1+noticeMax)
+	said, err := c.ReceiveSettings(ctx, 1+noticeMax)
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -178,9 +178,9 @@ func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, r
 			seg, failed = shmem.Open(fd, shmem.DuplexSize(size))
 		}
 		if failed != nil {
-			return nil, failed.Error(), c.Say(ctx, answer(shareNo, failed.Error()))
+			return nil, failed.Error(), c.SendSettings(ctx, answer(shareNo, failed.Error()))
 		}
-		if err := c.Say(ctx, answer(shareYes, "")); err != nil {
+		if err := c.SendSettings(ctx, answer(shareYes, "")); err != nil {
 			return nil, "", err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // What recovery needs, backend.Survivor.
 
 // excuses reports whether the loss of a rank leaves the communicator as it is.
-func (c *comm) excuses(world int) bool { return c.parent != nil || c.excused[world] }
+func (c *comm) acknowledges(world int) bool { return c.parent != nil || c.acknowledged[world] }
 
 // Lost implements backend.Survivor.
 func (c *comm) Lost() []int {
@@ -59,12 +59,12 @@ func (c *comm) Declare(rank int, why error) {
 	switch {
 	case e.isClosed || e.fault.Load() != nil:
 	case rank == e.me:
-		e.tell(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
-		e.outcast = true
+		e.broadcast(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
+		e.excluded = true
 		e.end(f)
 	default:
 		e.due = append(e.due, loss{rank, f})
-		e.settle()
+		e.handleLosses()
 	}
 	e.unlock()
 }
@@ -81,11 +81,11 @@ func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, 
 		return nil, err
 	}
 	if len(lost) > 0 {
-		if d.excused = maps.Clone(c.excused); d.excused == nil {
-			d.excused = make(map[int]bool, len(lost))
+		if d.acknowledged = maps.Clone(c.acknowledged); d.acknowledged == nil {
+			d.acknowledged = make(map[int]bool, len(lost))
 		}
 		for _, w := range lost {
-			d.excused[w] = true
+			d.acknowledged[w] = true
 		}
 	}
 	return c.e.survive(d)

@@ -74,7 +74,7 @@ func kill(c *comm) {
 			l.cut()
 		}
 	}
-	e.due, e.fading = nil, nil
+	e.due, e.draining = nil, nil
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "killed"})
 	e.isClosed = true
 	e.unlock()
@@ -195,7 +195,7 @@ func derive(t *testing.T, ranks []*comm, id uint32, members ...int) []*comm {
 
 // A loss ends all communicators, whoever is in them, and those that are made afterwards; those that
 // excuse it work until the next loss.
-func TestLossEndsWhatDoesNotExcuseIt(t *testing.T) {
+func TestLossEndsCommunicatorsThatHaveNotAcknowledgedIt(t *testing.T) {
 	world := mesh(t, 5)
 	two := derive(t, world, 1, 0, 1)
 	waiting, _ := irecv(two[0], 8, 1, 3)
@@ -269,7 +269,7 @@ func TestShelter(t *testing.T) {
 	if world[0].e.losses[3] == nil {
 		t.Error("rank 0 has not heard")
 	}
-	world[0].e.settle()
+	world[0].e.handleLosses()
 	world[0].e.unlock()
 	kill(world[3])
 
@@ -478,7 +478,7 @@ func TestNothingPilesUp(t *testing.T) {
 		}
 		e.mu.Lock()
 		if len(e.comms) != 1 || len(e.closing) != 0 || len(e.early) != 0 || e.posted.Len() != 0 || len(e.slots) != len(e.spares) ||
-			len(e.due) != 0 || len(e.fading) != 0 || len(e.probes) != 0 || len(e.corks) != 0 {
+			len(e.due) != 0 || len(e.draining) != 0 || len(e.probes) != 0 || len(e.corks) != 0 {
 			t.Errorf("rank %d has %d communicators, %d closing, %d early, %d receives, %d of %d slots free", e.me,
 				len(e.comms), len(e.closing), len(e.early), e.posted.Len(), len(e.spares), len(e.slots))
 		}

@@ -82,7 +82,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 			if err != nil {
 				return nil, err
 			}
-			s := &shared{d: d, lends: near[r] != 0, pid: near[r]}
+			s := &shared{d: d, exposes: near[r] != 0, pid: near[r]}
 			if os.Getenv("TCP_TEST_LEND") == "refused" {
 				s.pid = 1 << 30 // there is no such process
 			}

@@ -87,10 +87,10 @@ func TestTLSApart(t *testing.T) {
 	}{
 		{"rank 2 has no TLS", []tcp.Config{a, a, {}},
 			[]want{waits("1 of 3 ranks", ": 2;", "TLS on one side only"), waits("1 of 3 ranks", ": 2;", "TLS on one side only"),
-				fails("TLS on one side only", "this process uses no TLS, and it uses TLS")}},
+				fails("TLS on one side only", "this process uses no TLS, the other uses TLS")}},
 		{"only rank 2 has TLS", []tcp.Config{{}, {}, a},
 			[]want{waits(": 2;", "TLS on one side only"), waits(": 2;", "TLS on one side only"),
-				fails("TLS on one side only", "this process uses TLS, and it uses no TLS")}},
+				fails("TLS on one side only", "this process uses TLS, the other uses no TLS")}},
 		{"rank 0 has no TLS", []tcp.Config{{}, a, a},
 			[]want{waits("2 of 3 ranks", ": 1, 2;", "TLS on one side only"), fails("TLS on one side only"), fails("TLS on one side only")}},
 		{"rank 2 is of another authority", []tcp.Config{a, a, b},

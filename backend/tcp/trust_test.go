@@ -41,10 +41,10 @@ func TestWrongFrames(t *testing.T) {
 			return []wire.Header{{Kind: wire.Ack, Token: token}}
 		}, nil, "it confirms"},
 		{"a loan that is too short", func(uint64) []wire.Header {
-			return []wire.Header{{Kind: wire.Lend, Tag: 1, Token: 3, Length: loanSize - 1}}
+			return []wire.Header{{Kind: wire.Expose, Tag: 1, Token: 3, Length: exposureSize - 1}}
 		}, nil, "a loan in 15 bytes"},
 		{"a loan of nothing that can be", func(uint64) []wire.Header {
-			return []wire.Header{{Kind: wire.Lend, Tag: 1, Token: 3, Length: loanSize}}
+			return []wire.Header{{Kind: wire.Expose, Tag: 1, Token: 3, Length: exposureSize}}
 		}, nil, "at 0x0"},
 		{"a rank that is not there", func(uint64) []wire.Header { return []wire.Header{{Kind: wire.Lost, Tag: 7}} }, nil, "rank 7"},
 	} {
@@ -75,7 +75,7 @@ func TestWrongFrames(t *testing.T) {
 			q.Begin()
 			buf := make([]byte, 2*eagerMax)
 			w.Irecv(q, buf, 1, 5)
-			write(wire.Header{Kind: wire.Offer, Tag: 5, Length: uint64(len(buf)), Token: 99})
+			write(wire.Header{Kind: wire.ReadyToSend, Tag: 5, Length: uint64(len(buf)), Token: 99})
 			var head [wire.HeaderSize]byte
 			accepted := make(chan error, 1)
 			go func() {
@@ -95,13 +95,13 @@ func TestWrongFrames(t *testing.T) {
 			}
 			var h wire.Header
 			dec := wire.Decoder{Limit: pieceMax}
-			if err := dec.Decode(&h, &head); err != nil || h.Kind != wire.Accept || h.Token != 99 || h.Length != uint64(len(buf)) {
+			if err := dec.Decode(&h, &head); err != nil || h.Kind != wire.ClearToSend || h.Token != 99 || h.Length != uint64(len(buf)) {
 				t.Fatalf("the answer to the offer is %+v, %v", h, err)
 			}
 			// What is harmless: a token of nobody, and one that another has.
 			write(wire.Header{Kind: wire.Data, Token: 12345, Length: 100})
-			write(wire.Header{Kind: wire.Accept, Token: 12345, Length: 100, Reply: 1})
-			write(wire.Header{Kind: wire.Accept, Token: h.Reply, Length: 100, Reply: 1})
+			write(wire.Header{Kind: wire.ClearToSend, Token: 12345, Length: 100, Reply: 1})
+			write(wire.Header{Kind: wire.ClearToSend, Token: h.Reply, Length: 100, Reply: 1})
 			write(wire.Header{Kind: wire.Ack, Token: 12345})
 			write(wire.Header{Kind: wire.Withdraw, Token: 12345})
 			write(wire.Header{Kind: wire.Eager, Context: 77, Tag: 5, Length: 4})

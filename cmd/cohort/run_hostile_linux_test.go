@@ -326,9 +326,9 @@ func (j *openJob) doors(t *testing.T) []*door {
 	for rank, pid := range j.pids {
 		rank-- // before the ranks it is where they meet
 		id := &wire.Identity{Job: string(job[1]), Secret: secret, Size: len(j.pids) - 1}
-		d := &door{addr: listening(t, pid)[0].String(), rank: rank, id: id, use: wire.Knock}
+		d := &door{addr: listening(t, pid)[0].String(), rank: rank, id: id, use: wire.DialRequest}
 		if rank == wire.Launcher {
-			d.use = wire.Meeting
+			d.use = wire.Rendezvous
 		} else if rank == 0 {
 			id.Rank = 1
 		}

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Say sends the rank at the other end something that the two have to agree on before messages go
-// over the connection. It and Hear are for one goroutine, and end with ctx.
-func (c *Conn) Say(ctx context.Context, text []byte) error {
+// SendSettings sends the other end settings that both must agree on before messages use the
+// connection. It and ReceiveSettings are called by one goroutine, and end when ctx does.
+func (c *Conn) SendSettings(ctx context.Context, text []byte) error {
 	return c.within(ctx, func() error { return c.send(agree, text, time.Now().Add(HandshakeTimeout)) })
 }
 
-// Hear receives what the other end says, of limit bytes at most.
-func (c *Conn) Hear(ctx context.Context, limit uint64) (text []byte, err error) {
+// ReceiveSettings receives the other end's settings, of at most limit bytes.
+func (c *Conn) ReceiveSettings(ctx context.Context, limit uint64) (text []byte, err error) {
 	err = c.within(ctx, func() error {
 		kind, payload, err := c.receive(limit)
 		if err == nil && kind != agree {
-			err = fmt.Errorf("%s sends %q before the two have agreed on how to go on", who(c.Rank), kind)
+			err = fmt.Errorf("%s sent %q, want its settings", who(c.Rank), kind)
 		}
 		text = payload
 		return err
@@ -25,7 +25,7 @@ func (c *Conn) Hear(ctx context.Context, limit uint64) (text []byte, err error) 
 	return text, err
 }
 
-// within ends what f waits for with ctx.
+// within ends f's wait when ctx ends.
 func (c *Conn) within(ctx context.Context, f func() error) error {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -40,7 +40,7 @@ func (c *Conn) within(ctx context.Context, f func() error) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("agreeing with %s: %w", who(c.Rank), err)
+		return fmt.Errorf("agreeing on settings with %s: %w", who(c.Rank), err)
 	}
 	return nil
 }

@@ -8,47 +8,47 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// After the table the ranks connect to each other, and one that ends meanwhile is missed by those alone
-// that wait for its connection. So that all of them join, or all get the same error, each tells the
-// coordinator when it has its connections, and waits to hear that all have.
+// After the rendezvous the ranks connect to each other. If one ends meanwhile, only the ranks that wait
+// for its connection notice. So each rank reports to the coordinator when its connections are made, and
+// waits until all have reported. Then all ranks start, or all get the same error.
 
-// blame is how long the coordinator waits, when a rank says that it cannot connect, for the end of the
-// rank that is to blame.
+// blame is how long the coordinator waits, when a rank reports that it cannot connect, for the end of
+// the rank that caused it.
 const blame = 200 * time.Millisecond
 
-// Confirm has connect make a rank's connections to the others, and returns when all ranks have made
-// theirs, which the coordinator says. c is the connection to it that Join returned. If a rank ends, or
+// Confirm calls connect to make this rank's connections to the others, and returns when the coordinator
+// reports that all ranks have made theirs. c is the connection that Join returned. If a rank ends, or
 // cannot connect, connect's context ends, and every rank gets the same error.
 func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	heard := make(chan error, 1)
+	answer := make(chan error, 1)
 	go func() {
 		err := c.confirmed()
 		if err != nil {
 			cancel()
 		}
-		heard <- err
+		answer <- err
 	}()
-	stop := func() error { // the reader; what it has heard counts, not that it was stopped
+	stop := func() error { // the reader; its answer counts, not that it was stopped
 		c.SetReadDeadline(time.Unix(1, 0))
-		err := <-heard
+		err := <-answer
 		c.SetReadDeadline(time.Time{})
 		if err != nil && timedOut(err) {
 			return nil
 		}
 		return err
 	}
-	told := func(err error) error {
+	failed := func(err error) error {
 		if f, ok := errors.AsType[*backend.Fault](err); ok {
 			return f
 		}
-		return fault(backend.ErrPeerLost, "the coordinator, %s at %s, before all ranks were connected: %v", who(c.Rank), remote(c), err)
+		return fault(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks were connected: %v", who(c.Rank), remote(c), err)
 	}
 	if err := connect(ctx); err != nil {
 		if ctx.Err() != nil {
 			if said := stop(); said != nil {
-				return told(said)
+				return failed(said)
 			}
 			return err
 		}
@@ -56,12 +56,12 @@ func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error)
 			err = fault(backend.ErrInit, "%v", err)
 		}
 		_ = c.send(refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
-		var said error // the coordinator knows better, if it answers
+		var said error // the coordinator's error, if it answers, names the cause
 		select {
-		case said = <-heard:
+		case said = <-answer:
 		case <-time.After(blame + tellTimeout):
 			said = stop()
-		case <-ctx.Done(): // which what was heard ends too
+		case <-ctx.Done(): // an error from the coordinator ends it too
 			said = stop()
 		}
 		if f, ok := errors.AsType[*backend.Fault](said); ok {
@@ -69,10 +69,10 @@ func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error)
 		}
 		return err
 	}
-	err := c.send(connected, nil, time.Now().Add(tableTimeout)) // not to be missed by who gets no turn for a second
+	err := c.send(connected, nil, time.Now().Add(tableTimeout)) // long, for a rank that is not scheduled for a second
 	if err == nil {
 		select {
-		case err = <-heard:
+		case err = <-answer:
 		case <-ctx.Done():
 			if err = stop(); err == nil {
 				err = ended(ctx, "waiting for the other ranks to connect to each other")
@@ -80,12 +80,12 @@ func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error)
 		}
 	}
 	if err != nil {
-		return told(err)
+		return failed(err)
 	}
 	return nil
 }
 
-// confirmed returns nil when the coordinator says that all ranks are connected.
+// confirmed returns nil when the coordinator reports that all ranks are connected.
 func (c *Conn) confirmed() error {
 	kind, payload, err := c.receive(1 + maxText)
 	switch {
@@ -94,13 +94,13 @@ func (c *Conn) confirmed() error {
 	case kind == refused:
 		return decodeRefused(payload)
 	case kind != connected:
-		return fault(backend.ErrInternal, "the coordinator sends %q before all ranks are connected", kind)
+		return fault(backend.ErrInternal, "the coordinator sent %q before all ranks were connected", kind)
 	}
 	return nil
 }
 
-// Oversee is the coordinator's part in Confirm, with what Coordinate returned. connect makes its own
-// connections, if it is a rank; nil for the Launcher.
+// Oversee is the coordinator's part in Confirm. members and conns are the results of Coordinate. connect
+// makes the coordinator's own connections if it is a rank; it is nil for the Launcher.
 func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,7 +124,7 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 			case kind == refused:
 				n.err = decodeRefused(payload)
 			case kind != connected:
-				n.err = fault(backend.ErrInternal, "%v sends %q before all ranks are connected", &members[r], kind)
+				n.err = fault(backend.ErrInternal, "%v sent %q before all ranks were connected", &members[r], kind)
 			}
 			reports <- n
 		}()
@@ -134,7 +134,7 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 		go func() { reports <- news{rank: self, err: connect(ctx)} }()
 	}
 	stopped := false
-	stop := func() { // what still waits
+	stop := func() { // ends what still waits
 		if !stopped {
 			stopped = true
 			cancel()
@@ -157,7 +157,7 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 	}()
 	defer stop()
 
-	var first error // why there will be no job
+	var first error // why the job fails to start
 	var patience <-chan time.Time
 	for waiting > 0 {
 		select {
@@ -165,7 +165,7 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 			waiting--
 			switch {
 			case n.gone:
-				return tellAll(conns, fault(backend.ErrPeerLost, "%v came and went before all ranks of the job were connected: %v",
+				return failAll(conns, fault(backend.ErrPeerLost, "%v ended before all ranks of the job were connected: %v",
 					&members[n.rank], n.err), stop)
 			case n.err != nil && first == nil:
 				first, patience = blamed(&members[n.rank], n.err), time.After(blame)
@@ -177,23 +177,24 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 				first = ended(ctx, "waiting for the ranks to connect to each other")
 			}
 		}
-		return tellAll(conns, first, stop)
+		return failAll(conns, first, stop)
 	}
 	if first != nil {
-		return tellAll(conns, first, stop)
+		return failAll(conns, first, stop)
 	}
 	for _, c := range conns {
 		if c != nil {
 			if err := c.send(connected, nil, time.Now().Add(tableTimeout)); err != nil {
-				c.Close() // so that it does not wait for that; one that is gone its peers find gone
+				c.Close() // ends its wait; if it is gone, its peers find that out
 			}
 		}
 	}
 	return nil
 }
 
-// Serve begins the Launcher's part in a meeting at l: Coordinate, and Oversee. What goes wrong the ranks are
-// told. end, at the end of the job, ends what is still under way, and closes the connections and l.
+// Serve starts the Launcher's part in a rendezvous at l: Coordinate and Oversee. Errors go to the ranks.
+// end is called at the end of the job: it ends what is still under way, and closes the connections and
+// l.
 func Serve(l *Listener) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	met := make(chan []*Conn, 1)
@@ -215,9 +216,9 @@ func Serve(l *Listener) (end func()) {
 	}
 }
 
-// tellAll tells all ranks why there will be no job, ends the wait, and returns why. The ranks hear it before the
-// coordinator, if it is one of them, closes its connections to them because of it.
-func tellAll(conns []*Conn, err error, stop func()) error {
+// failAll sends all ranks the error, ends the wait, and returns the error. The ranks receive it before
+// the coordinator, if it is a rank, closes its connections to them.
+func failAll(conns []*Conn, err error, stop func()) error {
 	defer stop()
 	payload := appendRefused(nil, err)
 	for _, c := range conns {
@@ -228,7 +229,7 @@ func tellAll(conns []*Conn, err error, stop func()) error {
 	return err
 }
 
-// blamed is the error for all ranks of one that could not connect.
+// blamed returns the error, for all ranks, of a rank that could not connect.
 func blamed(m *Member, err error) error {
 	if f, ok := errors.AsType[*backend.Fault](err); ok {
 		return fault(f.Sentinel, "%v: %s", m, f.Text)

@@ -57,8 +57,8 @@ func TestConfirm(t *testing.T) {
 		says   []string
 	}{
 		{"all", ready, ready, nil, nil},
-		{"one ends, others wait for it", nil, blocked, backend.ErrPeerLost, []string{"rank 2", "came and went before all ranks of the job were connected"}},
-		{"one ends, others are connected", nil, ready, backend.ErrPeerLost, []string{"rank 2", "came and went"}},
+		{"one ends, others wait for it", nil, blocked, backend.ErrPeerLost, []string{"rank 2", "ended before all ranks of the job were connected"}},
+		{"one ends, others are connected", nil, ready, backend.ErrPeerLost, []string{"rank 2", "ended before all ranks"}},
 		{"one cannot connect", func(context.Context) error { return errors.New("no road to rank 0") }, blocked,
 			backend.ErrInit, []string{"rank 2", "no road to rank 0"}},
 		{"one cannot connect, others are connected", func(context.Context) error {

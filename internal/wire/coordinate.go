@@ -12,32 +12,32 @@ import (
 )
 
 const (
-	joinTimeout  = 5 * time.Second  // for what a rank says of itself, once it has proved which it is
+	joinTimeout  = 5 * time.Second  // for a rank's join message, after its handshake
 	tableTimeout = 30 * time.Second // for sending the table to one rank
-	tablesAtOnce = 64               // to how many: they share the network, and the table of 10 000 ranks has 2 MB
-	tellTimeout  = time.Second      // for sending why there will be no job to one rank
-	lingering    = 2 * time.Second  // how long ranks that come late are told so
+	tablesAtOnce = 64               // sends at once: they share the network, and the table of 10 000 ranks has 2 MB
+	tellTimeout  = time.Second      // for sending one rank why the job fails to start
+	lingering    = 2 * time.Second  // how long late ranks get that error
 	spare        = 500 * time.Millisecond
 )
 
-// A gathering is a coordinator at work. Its fields are its own goroutine's.
+// A gathering is a rendezvous under way. Its fields belong to the coordinator's goroutine.
 type gathering struct {
-	id      *Identity
-	l       *Listener
-	members []Member
-	there   []bool
-	conns   []*Conn
-	told    []bool // why there will be no job
-	missing int
-	fault   error
+	id       *Identity
+	l        *Listener
+	members  []Member
+	there    []bool
+	conns    []*Conn
+	informed []bool // has been sent why the job fails to start
+	missing  int
+	fault    error
 
 	events   chan event
 	stop     chan struct{}
-	all      sync.WaitGroup // of those who send events
+	all      sync.WaitGroup // the goroutines that send events
 	watchers sync.WaitGroup
 }
 
-// An event is a rank that has said who it is, or one that is gone.
+// An event is a rank that has sent its join message, or one whose connection has ended.
 type event struct {
 	conn    *Conn
 	joining joining
@@ -45,38 +45,38 @@ type event struct {
 	gone    bool
 }
 
-// Coordinate brings the ranks of a job together, as the one they connect to: it waits until all have
-// said who they are, and sends the table of them to each. self is this process if it is a rank, nil
-// for the Launcher. It returns the members and the connections to them, nil for its own.
+// Coordinate is the coordinator's part in the rendezvous. It waits until all ranks have joined, and sends
+// each the table of all. self describes this process if it is a rank; it is nil for the Launcher.
+// Coordinate returns the members and the connections to them, nil for its own.
 //
-// The connections stay open, for [Oversee]. If a rank does not come until ctx ends, or until another rank
-// is about to give up, if two say they are the same, if one is of a job of another size, or gone
-// before all have come, all ranks that are there get the same error as the caller. What strangers do
-// at the listener ends nothing; the error says what there was of it. A listener serves one meeting:
-// who comes for it afterwards is refused.
+// The connections stay open, for [Oversee]. The rendezvous fails if a rank has not joined when ctx
+// ends or when another rank is about to give up, if two processes claim the same rank, if the sizes
+// differ, or if a rank ends before all have joined. Then all ranks present get the same error as the
+// caller. Unauthenticated peers do not make it fail; the error counts their connections. A listener
+// serves one rendezvous: ranks that come later are refused.
 func Coordinate(ctx context.Context, l *Listener, self *Member) ([]Member, []*Conn, error) {
 	id := l.id
 	switch {
 	case !id.Coordinator:
 		return nil, nil, fault(backend.ErrInit, "the identity of the listener is not the coordinator's")
 	case (self == nil) != (id.Rank == Launcher) || self != nil && self.Rank != id.Rank:
-		return nil, nil, fault(backend.ErrInit, "the coordinator is %s, and joins as another", who(id.Rank))
+		return nil, nil, fault(backend.ErrInit, "the coordinator is %s, and joins as another rank", who(id.Rank))
 	}
 	g := &gathering{
 		id: id, l: l, members: make([]Member, id.Size), there: make([]bool, id.Size), conns: make([]*Conn, id.Size),
-		told: make([]bool, id.Size), missing: id.Size, events: make(chan event), stop: make(chan struct{}),
+		informed: make([]bool, id.Size), missing: id.Size, events: make(chan event), stop: make(chan struct{}),
 	}
 	if self != nil {
 		if err := self.check(); err != nil {
 			return nil, nil, fault(backend.ErrInit, "%v", err)
 		}
-		g.members[id.Rank], g.there[id.Rank], g.told[id.Rank] = *self, true, true
+		g.members[id.Rank], g.there[id.Rank], g.informed[id.Rank] = *self, true, true
 		g.missing--
 	}
 	err := g.gather(ctx)
-	l.endMeeting()
+	l.endJoin()
 	close(g.stop)
-	for _, c := range g.conns { // the watches end, and take nothing with them
+	for _, c := range g.conns { // ends the watchers
 		if c != nil {
 			c.SetReadDeadline(time.Unix(1, 0))
 		}
@@ -101,10 +101,10 @@ func Coordinate(ctx context.Context, l *Listener, self *Member) ([]Member, []*Co
 
 // gather waits for the ranks.
 //
-//  1. Each connection is read by a goroutine of its own, which sends what it was told.
-//  2. What is wrong is sent to all who are there.
-//  3. Those who come later are told too, for a time: they would otherwise wait for a coordinator
-//     that is no more.
+//  1. Each connection is read by its own goroutine, which sends an event.
+//  2. An error is sent to all ranks present.
+//  3. Ranks that come later get it too, for a time. They would otherwise wait for a coordinator that has
+//     ended.
 func (g *gathering) gather(ctx context.Context) error {
 	accepting, cancel := context.WithCancel(ctx)
 	defer g.all.Wait()
@@ -134,7 +134,7 @@ func (g *gathering) gather(ctx context.Context) error {
 			}
 		case <-impatient.C:
 			if g.fault == nil {
-				return g.tell(g.late(backend.ErrTimeout, start))
+				return g.fail(g.late(backend.ErrTimeout, start))
 			}
 		case <-ctx.Done():
 			if g.fault != nil {
@@ -144,25 +144,25 @@ func (g *gathering) gather(ctx context.Context) error {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				sentinel = backend.ErrTimeout
 			}
-			return g.tell(g.late(sentinel, start))
+			return g.fail(g.late(sentinel, start))
 		case err := <-failed:
 			if g.fault != nil {
 				return g.fault
 			}
 			if ctx.Err() == nil {
-				return g.tell(fault(backend.ErrInit, "the coordinator: %v", err))
+				return g.fail(fault(backend.ErrInit, "the coordinator: %v", err))
 			}
 		case <-linger.C:
 			return g.fault
 		}
 		if g.fault != nil {
 			if had == nil {
-				_ = g.tell(g.fault)
+				_ = g.fail(g.fault)
 				linger.Reset(lingering)
 			}
 			waiting := false
-			for _, told := range g.told {
-				waiting = waiting || !told
+			for _, informed := range g.informed {
+				waiting = waiting || !informed
 			}
 			if !waiting {
 				return g.fault
@@ -175,7 +175,7 @@ func (g *gathering) gather(ctx context.Context) error {
 // accept takes the ranks' connections until its context ends.
 func (g *gathering) accept(ctx context.Context) error {
 	for {
-		c, err := g.l.Accept(ctx, Meeting)
+		c, err := g.l.Accept(ctx, Rendezvous)
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (g *gathering) accept(ctx context.Context) error {
 				var payload []byte
 				var kind Kind
 				if kind, payload, e.err = c.receive(maxJoin); e.err == nil && kind != join {
-					e.err = fmt.Errorf("it sends %q first", kind)
+					e.err = fmt.Errorf("it sent %q, want a join", kind)
 				}
 				if e.err == nil {
 					e.joining, e.err = decodeJoin(payload)
@@ -215,24 +215,24 @@ func (g *gathering) take(e event) {
 			g.refuse(e.conn, g.fault)
 		}
 	case e.gone:
-		g.fault = fault(backend.ErrPeerLost, "%v came and went before all ranks of the job were there: %v", &g.members[r], e.err)
+		g.fault = fault(backend.ErrPeerLost, "%v ended before all ranks before all ranks of the job were there: %v", &g.members[r], e.err)
 	case e.err != nil && (errors.Is(e.err, ErrFrame) || !network(e.err)):
 		g.fault = fault(backend.ErrInit, "rank %d, from %s: %v", r, remote(e.conn), e.err)
 		g.refuse(e.conn, g.fault)
 	case e.err != nil:
-		e.conn.Close() // it comes again, or is missing
+		e.conn.Close() // it tries again, or is missing
 	case m.Rank != r:
-		g.fault = fault(backend.ErrInit, "rank %d has proved that it is rank %d, and says it is %v", r, r, &m)
+		g.fault = fault(backend.ErrInit, "a process authenticated as rank %d joins as %v", r, &m)
 		g.refuse(e.conn, g.fault)
 	case e.joining.size != g.id.Size:
-		g.fault = fault(backend.ErrInit, "%v is of a job of %d ranks, and the coordinator of one of %d: give all the same size", &m, e.joining.size, g.id.Size)
+		g.fault = fault(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", &m, e.joining.size, g.id.Size)
 		g.refuse(e.conn, g.fault)
 	case g.there[r]:
-		g.fault = fault(backend.ErrInit, "two processes say they are rank %d: %v and %v", r, &g.members[r], &m)
+		g.fault = fault(backend.ErrInit, "two processes claim to be rank %d: %v and %v", r, &g.members[r], &m)
 		g.refuse(e.conn, g.fault)
 	default:
 		if err := e.conn.send(joined, nil, time.Now().Add(joinTimeout)); err != nil {
-			e.conn.Close() // it has seen no answer, and comes again if it can
+			e.conn.Close() // it got no answer, and tries again if it can
 			return
 		}
 		g.members[r], g.conns[r], g.there[r] = m, e.conn, true
@@ -241,23 +241,23 @@ func (g *gathering) take(e event) {
 	}
 }
 
-// network reports whether an error is the connection's, not that of what came over it.
+// network reports whether an error is one of the connection, not of the bytes received.
 func network(err error) bool {
 	var op interface{ Timeout() bool }
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op)
 }
 
-// watch waits for a rank's end while others are still to come. Until it has the table, a rank sends
-// nothing.
+// watch waits for the end of a rank's connection while others are missing. A rank sends nothing until it
+// has the table.
 func (g *gathering) watch(c *Conn) {
 	g.watchers.Go(func() {
 		var b [1]byte
 		_, err := c.Read(b[:])
 		switch {
 		case err == nil:
-			err = errors.New("it sends something before it has the table")
+			err = errors.New("it sent data before it had the table")
 		case timedOut(err):
-			return // the watch is over
+			return // Coordinate has ended it
 		}
 		select {
 		case g.events <- event{conn: c, err: err, gone: true}:
@@ -266,7 +266,7 @@ func (g *gathering) watch(c *Conn) {
 	})
 }
 
-// late is the error of ranks that did not come.
+// late returns the error that names the missing ranks.
 func (g *gathering) late(sentinel error, since time.Time) error {
 	var missing []int
 	for r, there := range g.there {
@@ -274,7 +274,7 @@ func (g *gathering) late(sentinel error, since time.Time) error {
 			missing = append(missing, r)
 		}
 	}
-	text := fmt.Sprintf("%d of %d ranks did not come within %v: %s", len(missing), g.id.Size,
+	text := fmt.Sprintf("%d of %d ranks did not join within %v: %s", len(missing), g.id.Size,
 		time.Since(since).Round(time.Millisecond), ranks(missing))
 	if report := g.l.Report(); report != "" {
 		text += "; " + report
@@ -282,12 +282,12 @@ func (g *gathering) late(sentinel error, since time.Time) error {
 	return &backend.Fault{Sentinel: sentinel, Text: text}
 }
 
-// tell sends an error to all ranks that are there, and returns it.
-func (g *gathering) tell(err error) error {
+// fail sends an error to all ranks present, and returns it.
+func (g *gathering) fail(err error) error {
 	var all sync.WaitGroup
 	for r, c := range g.conns {
 		if c != nil {
-			g.told[r] = true
+			g.informed[r] = true
 			all.Go(func() { _ = c.send(refused, appendRefused(nil, err), time.Now().Add(tellTimeout)) })
 		}
 	}
@@ -295,15 +295,15 @@ func (g *gathering) tell(err error) error {
 	return err
 }
 
-// refuse sends an error to a rank that is not taken in.
+// refuse sends an error to a rank that is not admitted.
 func (g *gathering) refuse(c *Conn, err error) {
 	_ = c.send(refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
 	c.Close()
-	g.told[c.Rank] = true
+	g.informed[c.Rank] = true
 }
 
-// send sends the table to all. A rank to which that fails is lost: the connection is closed, and the
-// backend finds it so as it would a moment later.
+// send sends the table to all ranks. If that fails for one, its connection is closed, and the backend
+// finds the rank lost.
 func (g *gathering) send() {
 	payload := appendTable(nil, g.members)
 	var all sync.WaitGroup

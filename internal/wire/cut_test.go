@@ -87,7 +87,7 @@ func TestDroppedLate(t *testing.T) {
 				done <- err
 			}()
 			_, err := Client(t.Context(), a, ids[0], 2, Peer, 0)
-			reason(t, err, Silent, "waiting to be taken; it may have dropped this connection for others")
+			reason(t, err, Silent, "waiting for the confirmation; it may have dropped this connection for others")
 			if r, ok := err.(*Refusal); ok && r.lasting() {
 				t.Error("who dials does not try again")
 			}
@@ -105,7 +105,7 @@ func TestKeep(t *testing.T) {
 		a, b := net.Pipe()
 		defer b.Close()
 		ends[i] = a
-		l.pending = append(l.pending, &stranger{conn: a, addr: loopback})
+		l.pending = append(l.pending, &candidate{conn: a, addr: loopback})
 	}
 	first, second := l.pending[0], l.pending[1]
 	if !l.keep(first) {
@@ -136,7 +136,7 @@ func (c *before) Write(b []byte) (int, error) {
 // TestDroppedAsDone has a listener drop a stranger as its handshake gets done: it is not told that it is taken.
 func TestDroppedAsDone(t *testing.T) {
 	l := listen(t, identity(2), 0)
-	c := &before{Conn: knock(t, l)}
+	c := &before{Conn: connect(t, l)}
 	c.do = func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func TestDroppedAsDone(t *testing.T) {
 		l.pending[0].dropped = true // and not closed yet
 	}
 	_, err := Client(t.Context(), c, identity(1), 2, Peer, 0)
-	reason(t, err, Silent, "waiting to be taken; it may have dropped this connection for others")
+	reason(t, err, Silent, "waiting for the confirmation; it may have dropped this connection for others")
 	refusedAtLeast(t, l, 1)
 	if r := l.Refused(); r[0].Reason != Crowded {
 		t.Errorf("refused for %v", r[0].Reason)

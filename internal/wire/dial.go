@@ -19,27 +19,26 @@ const (
 	longestPause   = 500 * time.Millisecond
 )
 
-// Dial connects to a rank, and proves and is proved who it is. The addresses are tried one after
-// the other: several ranks can have the same one, on networks that have nothing to do with each
-// other, and the handshake finds out.
+// Dial connects to a rank; both sides prove their identity. The addresses are tried in order. Ranks on
+// separate networks can have the same address, which the handshake detects.
 //
-// What may pass is tried again until ctx ends: a handshake that was too slow, or dropped for others.
-// Where nobody listens, or somebody else does, Dial fails at once. The error wraps
-// backend.ErrTimeout or backend.ErrCanceled if ctx ended.
+// A handshake that was too slow, or dropped for others, is tried again until ctx ends. If no process
+// listens, or another one does, Dial fails at once. If ctx ended, the error wraps backend.ErrTimeout
+// or backend.ErrCanceled.
 func Dial(ctx context.Context, id *Identity, addrs []netip.AddrPort, to int, purpose Purpose, lane int) (*Conn, error) {
 	d := dialing{id: id, to: to, purpose: purpose, lane: lane}
 	d.find = func(context.Context) ([]netip.AddrPort, error) { return addrs, nil }
 	return d.run(ctx)
 }
 
-// A dialing is an attempt to get a connection.
+// A dialing is a Dial under way.
 type dialing struct {
 	id      *Identity
 	to      int
 	purpose Purpose
 	lane    int
 	find    func(context.Context) ([]netip.AddrPort, error)
-	patient bool // the other end need not be there yet
+	patient bool // the other end may not listen yet
 }
 
 func (d *dialing) run(ctx context.Context) (*Conn, error) {
@@ -69,7 +68,7 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 		case short.IsZero():
 			short = time.Now()
 		case time.Since(short) > starved:
-			return nil, fmt.Errorf("connecting to %s: no descriptor is left; raise the limit (ulimit -n): %w", who(d.to), err)
+			return nil, fmt.Errorf("connecting to %s: no file descriptor is left; raise the limit (ulimit -n): %w", who(d.to), err)
 		}
 		// All ranks begin at once: pauses of random length keep them from coming back at once.
 		rest(ctx, pause/2+rand.N(pause))
@@ -77,7 +76,7 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// ended is the error of what ctx ended.
+// ended is the error of an operation that ctx ended.
 func ended(ctx context.Context, text string) error {
 	sentinel := backend.ErrCanceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -86,7 +85,7 @@ func ended(ctx context.Context, text string) error {
 	return &backend.Fault{Sentinel: sentinel, Text: text}
 }
 
-// round tries every address once, and says whether another round may end otherwise.
+// round tries every address once, and reports whether another round may succeed.
 func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error) {
 	addrs, err := d.find(ctx)
 	if err != nil {
@@ -127,10 +126,10 @@ func (d *dialing) one(ctx context.Context, a netip.AddrPort, several int) (*Conn
 	if err != nil {
 		return nil, err
 	}
-	// Where nobody listens at a port from which connections are made, one to it can come from it.
+	// If no process listens at an ephemeral port, a connection to it can have that port as its source.
 	if c.LocalAddr().String() == c.RemoteAddr().String() {
 		c.Close()
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: c.RemoteAddr(), Err: errors.New("nobody listens there")}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: c.RemoteAddr(), Err: errors.New("no process listens there")}
 	}
 	return Client(ctx, c, d.id, d.to, d.purpose, d.lane)
 }
@@ -145,25 +144,26 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Refused reports whether an error of Dial says that every address refuses the connection, and will another time.
+// Refused reports whether an error of Dial means that every address refuses the connection, and would
+// refuse it again.
 func Refused(err error) bool {
 	r, ok := errors.AsType[*Refusal](err)
 	return ok && r.lasting() // else Dial had gone on
 }
 
-// NobodyListens reports whether an error of Dial says that at every address there is a machine that
-// answers, and no process that listens.
-func NobodyListens(err error) bool {
+// NotListening reports whether an error of Dial means that the machines at all addresses answer and
+// that no process listens there.
+func NotListening(err error) bool {
 	switch e := err.(type) {
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
-			if !NobodyListens(part) {
+			if !NotListening(part) {
 				return false
 			}
 		}
 		return len(e.Unwrap()) > 0
 	case interface{ Unwrap() error }:
-		return NobodyListens(e.Unwrap())
+		return NotListening(e.Unwrap())
 	}
 	return err == syscall.ECONNREFUSED
 }

@@ -17,39 +17,39 @@ const MaxMessage = 1 << 56
 // Kind says what a frame is.
 type Kind uint8
 
-// The kinds of frames. The first group carries messages, the second ends them and communicators,
-// the third keeps a connection, the fourth is the meeting of the ranks, the fifth what two of
-// them agree on, the sixth what one of them passes on.
+// The kinds of frames. The first group carries messages, the second ends communicators, the third
+// maintains a connection, the fourth serves the rendezvous of the ranks, the fifth their agreement on
+// a connection's settings, the last one forwards notices.
 const (
-	Eager     Kind = iota + 1 // a whole message: its envelope, and the payload
-	Offer                     // the envelope of a long message, its length, the sender's token for it; no payload
-	Accept                    // the receiver wants an offered message: the offer's token, how many bytes of it, the receiver's token; with FlagYes it has read them
-	Data                      // a piece of an accepted message: the receiver's token, the offset, and the payload
-	Withdraw                  // the sender wants a message back: the token it went with
-	Withdrawn                 // the answer: the token, and FlagYes if nobody had received it
-	Lend                      // an offer whose data the receiver may read where they are: the payload says how many there are, and where
-	Ack                       // of a message that the receiver has read so: the sender has heard of it in time; the receiver's token
+	Eager       Kind = iota + 1 // a whole message: its envelope, and the payload
+	ReadyToSend                 // ready to send (RTS): the envelope of a long message, its length, the sender's token; no payload
+	ClearToSend                 // clear to send (CTS): the sender's token, the bytes wanted, the receiver's token; with FlagYes the receiver has read them
+	Data                        // a piece of a message after CTS: the receiver's token, the offset, and the payload
+	Withdraw                    // the sender cancels a message: the token of its RTS
+	Withdrawn                   // the answer: the token, and FlagYes if it had not been received
+	Expose                      // an RTS whose data the receiver may read in the sender's memory: the payload holds the length and the address
+	Ack                         // of a message that the receiver has read there: the sender had not cancelled it; the receiver's token
 
-	Broken // a communicator is broken; the payload says by what, in the engine's words
+	Broken // a communicator is broken; the payload holds the cause
 	Closed // the sender has closed a communicator
 
 	Goodbye   // the last frame of an orderly end
-	Heartbeat // nothing but a sign of life
-	Abort     // the job is to end: the status, and the payload says why
-	Lost      // a rank is lost: its number, and the payload says what is known
+	Heartbeat // shows that the rank is alive
+	Abort     // a rank aborts the job: the status, and the reason as the payload
+	Lost      // a rank is lost: its number, and the cause as the payload
 
-	join    // of a rank: what it is
-	joined  // of the coordinator: the rank is taken in
-	table   // of the coordinator: all ranks
-	refused // of the coordinator: there will be no job, and why; of a rank, that it cannot connect
+	join    // from a rank: its Member
+	joined  // from the coordinator: the rank is admitted
+	table   // from the coordinator: all ranks
+	refused // from the coordinator: why the job fails to start; from a rank: why it cannot connect
 
-	agree // of two ranks, before their messages: what they have to agree on
+	agree // between two ranks, before their messages: the connection's settings
 
-	connected // of a rank: its connections are made; of the coordinator: those of all ranks are
+	connected // from a rank: its connections are made; from the coordinator: those of all ranks are
 
-	Relay // a notice that goes by way of another rank: whom it is for (Context), whom it is of (Tag), and what it says
+	Relay // a notice forwarded by another rank: its destination (Context), its source (Tag), and its text
 
-	kinds // how many there are, and one more
+	kinds // one more than the last kind
 )
 
 // String implements fmt.Stringer.
@@ -62,10 +62,10 @@ func (k Kind) String() string {
 
 // The flags of a frame.
 const (
-	FlagSynchronous uint8 = 1 << iota // Eager, Offer, Lend: the sender waits until it is received
+	FlagSynchronous uint8 = 1 << iota // Eager, ReadyToSend, Expose: the sender waits until it is received
 	FlagSummed                        // Sum is the checksum of the payload
-	FlagYes                           // Withdrawn: the message is back; Accept: its data have been read
-	FlagInternal                      // Eager, Offer, Lend: one of the library's own, which no receive of the user's matches
+	FlagYes                           // Withdrawn: the message is cancelled; ClearToSend: its data have been read
+	FlagInternal                      // Eager, ReadyToSend, Expose: a message of the library itself, which matches no receive of the user
 )
 
 // A Header stands before every frame. Fields that a kind has no use for are zero; the table rules
@@ -76,9 +76,9 @@ type Header struct {
 	Context uint32 // the communicator
 	Tag     int32  // of the message; of Abort, the status; of Lost, the rank
 	Seq     uint32 // the frame's place in its direction of the connection; Encoder sets it
-	Length  uint64 // of the message, the payload, or the piece that is asked for, in bytes
-	Token   uint64 // which message, in the words of the side that the kind names
-	Reply   uint64 // Accept only: the token under which the receiver wants the data
+	Length  uint64 // of the message, the payload, or the bytes wanted, in bytes
+	Token   uint64 // identifies the message at the side that the kind names
+	Reply   uint64 // ClearToSend only: the receiver's token for the data
 	Offset  uint64 // Data only: where in the message the payload belongs
 	Sum     uint32 // Castagnoli's CRC of the payload, with FlagSummed
 }
@@ -90,7 +90,7 @@ const (
 	atKind    = 0
 	atFlags   = 1
 	atZero    = 2  // two bytes, zero
-	atContext = 4  // with atTag: Offset of Data, Reply of Accept
+	atContext = 4  // with atTag: Offset of Data, Reply of ClearToSend
 	atTag     = 8  //
 	atSeq     = 12 //
 	atLength  = 16 //
@@ -115,27 +115,27 @@ var rules = [kinds]struct {
 	has   uint8
 	flags uint8
 }{
-	Eager:     {"eager message", uses | tagged | loaded | optional, FlagSynchronous | FlagSummed | FlagInternal},
-	Offer:     {"offer", uses | tagged | sized | tokened, FlagSynchronous | FlagInternal},
-	Accept:    {"accept", sized | tokened | wide, FlagYes},
-	Data:      {"data", loaded | tokened | wide, FlagSummed},
-	Withdraw:  {"withdraw", tokened, 0},
-	Withdrawn: {"withdrawn", tokened, FlagYes},
-	Lend:      {"loan", uses | tagged | loaded | tokened, FlagSynchronous | FlagSummed | FlagInternal},
-	Ack:       {"acknowledgement", tokened, 0},
-	Broken:    {"communicator broken", uses | loaded, FlagSummed},
-	Closed:    {"communicator closed", uses, 0},
-	Goodbye:   {"goodbye", 0, 0},
-	Heartbeat: {"heartbeat", 0, 0},
-	Abort:     {"abort", tagged | loaded, FlagSummed},
-	Lost:      {"rank lost", tagged | loaded, FlagSummed},
-	join:      {"join", loaded, FlagSummed},
-	joined:    {"joined", 0, 0},
-	table:     {"table of the ranks", loaded, FlagSummed},
-	refused:   {"refused", loaded, FlagSummed},
-	agree:     {"agreement", loaded, FlagSummed},
-	connected: {"connected", 0, 0},
-	Relay:     {"relayed notice", uses | tagged | loaded, FlagSummed},
+	Eager:       {"eager message", uses | tagged | loaded | optional, FlagSynchronous | FlagSummed | FlagInternal},
+	ReadyToSend: {"ready to send", uses | tagged | sized | tokened, FlagSynchronous | FlagInternal},
+	ClearToSend: {"clear to send", sized | tokened | wide, FlagYes},
+	Data:        {"data", loaded | tokened | wide, FlagSummed},
+	Withdraw:    {"withdraw", tokened, 0},
+	Withdrawn:   {"withdrawn", tokened, FlagYes},
+	Expose:      {"exposed message", uses | tagged | loaded | tokened, FlagSynchronous | FlagSummed | FlagInternal},
+	Ack:         {"acknowledgement", tokened, 0},
+	Broken:      {"communicator broken", uses | loaded, FlagSummed},
+	Closed:      {"communicator closed", uses, 0},
+	Goodbye:     {"goodbye", 0, 0},
+	Heartbeat:   {"heartbeat", 0, 0},
+	Abort:       {"abort", tagged | loaded, FlagSummed},
+	Lost:        {"rank lost", tagged | loaded, FlagSummed},
+	join:        {"join", loaded, FlagSummed},
+	joined:      {"joined", 0, 0},
+	table:       {"table of the ranks", loaded, FlagSummed},
+	refused:     {"refused", loaded, FlagSummed},
+	agree:       {"agreement", loaded, FlagSummed},
+	connected:   {"connected", 0, 0},
+	Relay:       {"relayed notice", uses | tagged | loaded, FlagSummed},
 }
 
 // ErrFrame is what every error of a Decoder wraps. The connection is of no more use after one:
@@ -169,7 +169,7 @@ func (e *Encoder) Encode(to *[HeaderSize]byte, h *Header) {
 	to[atKind], to[atFlags], to[atZero], to[atZero+1] = byte(h.Kind), h.Flags, 0, 0
 	place := uint64(0)
 	if has&wide != 0 {
-		if place = h.Offset; h.Kind == Accept {
+		if place = h.Offset; h.Kind == ClearToSend {
 			place = h.Reply
 		}
 	} else {
@@ -237,7 +237,7 @@ func (d *Decoder) Decode(h *Header, from *[HeaderSize]byte) error {
 	switch {
 	case rule.has&wide == 0:
 		h.Context, h.Tag = uint32(place), int32(uint32(place>>32))
-	case kind == Accept:
+	case kind == ClearToSend:
 		h.Reply = place
 	default:
 		h.Offset = place

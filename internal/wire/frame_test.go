@@ -33,12 +33,12 @@ func TestSum(t *testing.T) {
 // frames has one of each kind, with everything that the kind can have.
 var frames = []Header{
 	{Kind: Eager, Flags: FlagSynchronous | FlagSummed | FlagInternal, Context: 0xfedcba98, Tag: -5, Length: 77, Token: 1 << 60, Sum: 0xdeadbeef},
-	{Kind: Offer, Flags: FlagSynchronous, Context: 3, Tag: 1<<31 - 1, Length: MaxMessage, Token: 9},
-	{Kind: Accept, Flags: FlagYes, Length: 1 << 40, Token: 9, Reply: 1<<64 - 1},
+	{Kind: ReadyToSend, Flags: FlagSynchronous, Context: 3, Tag: 1<<31 - 1, Length: MaxMessage, Token: 9},
+	{Kind: ClearToSend, Flags: FlagYes, Length: 1 << 40, Token: 9, Reply: 1<<64 - 1},
 	{Kind: Data, Flags: FlagSummed, Length: 100, Token: 12, Offset: 1 << 41, Sum: 7},
 	{Kind: Withdraw, Token: 5},
 	{Kind: Withdrawn, Flags: FlagYes, Token: 5},
-	{Kind: Lend, Flags: FlagSynchronous | FlagSummed | FlagInternal, Context: 4, Tag: -9, Length: 16, Token: 1 << 61, Sum: 3},
+	{Kind: Expose, Flags: FlagSynchronous | FlagSummed | FlagInternal, Context: 4, Tag: -9, Length: 16, Token: 1 << 61, Sum: 3},
 	{Kind: Ack, Token: 1<<64 - 1},
 	{Kind: Broken, Flags: FlagSummed, Context: 8, Length: 100, Sum: 1},
 	{Kind: Closed, Context: 1<<32 - 1},
@@ -64,7 +64,7 @@ func layout(h Header, seed uint32) (b [HeaderSize]byte) {
 	if h.Kind == Data {
 		le.PutUint64(b[4:], h.Offset)
 	}
-	if h.Kind == Accept {
+	if h.Kind == ClearToSend {
 		le.PutUint64(b[4:], h.Reply)
 	}
 	le.PutUint32(b[12:], h.Seq)
@@ -94,7 +94,7 @@ func TestFrames(t *testing.T) {
 		if err := dec.Decode(&got, &b); err != nil || got != want {
 			t.Errorf("decoded %+v, %v; want %+v", got, err, want)
 		}
-		if loaded := h.Length > 0 && h.Kind != Offer && h.Kind != Accept; (h.Payload() > 0) != loaded {
+		if loaded := h.Length > 0 && h.Kind != ReadyToSend && h.Kind != ClearToSend; (h.Payload() > 0) != loaded {
 			t.Errorf("%v: a payload of %d bytes", h.Kind, h.Payload())
 		}
 	}
@@ -128,14 +128,14 @@ func TestFrameRefused(t *testing.T) {
 	}{
 		{"no kind", Header{}, 0, 0, "there is no kind 0"},
 		{"a kind too far", Header{Kind: kinds}, 0, byte(kinds), "there is no kind"},
-		{"flags", Header{Kind: Offer}, 1, FlagSummed, "offer: flags 0x2, and it can have 0x9"},
+		{"flags", Header{Kind: ReadyToSend}, 1, FlagSummed, "ready to send: flags 0x2, and it can have 0x9"},
 		{"unknown flags", Header{Kind: Eager}, 1, 0x80, "eager message: flags 0x80"},
 		{"reserved", Header{Kind: Eager}, 2, 1, "reserved"},
 		{"reserved too", Header{Kind: Eager}, 3, 1, "reserved"},
 		{"sequence", Header{Kind: Eager, Seq: 1}, 1, 0, "sequence number 1, want 0"},
 		{"too long", Header{Kind: Eager, Length: 101}, 1, 0, "a payload of 101 bytes, above the limit of 100"},
 		{"longest", Header{Kind: Data, Length: 1<<64 - 1}, 1, 0, "length 18446744073709551615"},
-		{"offered too much", Header{Kind: Offer, Length: MaxMessage + 1}, 1, 0, "offer: length"},
+		{"offered too much", Header{Kind: ReadyToSend, Length: MaxMessage + 1}, 1, 0, "ready to send: length"},
 		{"offset", Header{Kind: Data, Offset: MaxMessage + 1}, 1, 0, "data: offset"},
 		{"a sum, no flag", Header{Kind: Data, Sum: 1}, 1, 0, "without the flag"},
 		{"context", Header{Kind: Abort, Context: 1}, 1, 0, "context 1, and it has none"},

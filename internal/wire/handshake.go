@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// HandshakeTimeout is how long all of a handshake may take, TLS included.
+// HandshakeTimeout bounds a handshake, TLS included.
 const HandshakeTimeout = 5 * time.Second
 
-// wordTimeout is how long who dials waits, after the answer, to be taken: longer than the other end has, so that
-// of the two that one decides. What it says may be on its way for as long as the rest.
+// wordTimeout is how long the dialing side waits, after the answer, to be admitted. It is longer than the
+// accepting side's time, so that the accepting side decides.
 const wordTimeout = 2 * HandshakeTimeout
 
-// lastLook is how long a read may take that comes after its time, for what is there already.
+// lastLook is how long a read after the deadline may take, for bytes that have arrived already.
 const lastLook = 100 * time.Millisecond
 
 // A Conn is a connection whose other end has proved which rank it is.
@@ -40,18 +40,18 @@ type Conn struct {
 	dec     *Decoder
 }
 
-// Key returns n bytes of a key that the two ends of this connection share and nobody else knows, n
-// at most 1024. Without TLS, that holds towards everybody who does not have the job's secret.
+// Key returns n bytes of a key that only the two ends of this connection know; n is at most 1024.
+// Without TLS, any process with the job's secret that can read the traffic knows it too.
 func (c *Conn) Key(label string, n int) []byte {
 	return derive(c.session, nil, "cohort tcp key "+label, n)
 }
 
-// Frames returns the encoder for what this side sends and the decoder for what it receives, the same
-// ones each time, with limit as the longest payload.
+// Frames returns the encoder for the frames this side sends and the decoder for those it receives, the
+// same ones each time. limit is the longest payload.
 //
-// The checksums of headers start from a value of the connection and the direction. That finds a
-// frame of another connection, and lets one of 2^32 blindly forged ones pass; it is no
-// authentication against who can read along, for which there is TLS.
+// The checksums of headers start from a value that depends on the connection and the direction. That
+// detects frames of another connection, and all but one of 2^32 blindly forged ones. It does not
+// authenticate frames against a peer that can read the traffic; TLS does.
 func (c *Conn) Frames(limit uint64) (*Encoder, *Decoder) {
 	if c.enc == nil {
 		seeds := derive(c.session, nil, "cohort tcp frames", 8)
@@ -75,7 +75,7 @@ type shake struct {
 	proof [proofSize]byte
 }
 
-// refuse makes the error of a handshake.
+// refuse returns the error of a handshake.
 func (s *shake) refuse(reason Reason, format string, facts ...any) *Refusal {
 	return &Refusal{Reason: reason, Remote: remote(s.Conn), Text: fmt.Sprintf(format, facts...)}
 }
@@ -87,7 +87,7 @@ func remote(c net.Conn) string {
 	return "a peer"
 }
 
-// broke makes the error of a read or write that failed.
+// broke returns the error of a read or write that failed.
 func (s *shake) broke(ctx context.Context, during string, err error) error {
 	reason, text := Silent, during
 	switch {
@@ -97,13 +97,13 @@ func (s *shake) broke(ctx context.Context, during string, err error) error {
 		reason = Slow
 	}
 	if err == io.ErrUnexpectedEOF {
-		err = io.EOF // it makes no difference whether part of it had come
+		err = io.EOF // whether a part had arrived makes no difference
 	}
 	return &Refusal{Reason: reason, Remote: remote(s.Conn), Text: text, Err: err}
 }
 
-// run does a handshake within its time and the context's, and leaves the connection without a
-// deadline. Where it fails, it closes the connection.
+// run runs a handshake within HandshakeTimeout and ctx, and leaves the connection without a deadline.
+// If it fails, it closes the connection.
 func run(ctx context.Context, c net.Conn, id *Identity, body func(*shake) (*Conn, error)) (conn *Conn, err error) {
 	defer func() {
 		if err != nil {
@@ -137,9 +137,8 @@ func run(ctx context.Context, c net.Conn, id *Identity, body func(*shake) (*Conn
 	return conn, nil
 }
 
-// Client makes a connection that this side dialed one of this job: it proves its identity to rank to
-// and has that prove its own. Where that fails, c is closed, and the error is a *Refusal, or says
-// that ctx ended.
+// Client runs the dialing side's handshake on c: it proves its identity to rank to and checks the proof
+// of that rank. On failure c is closed, and the error is a *Refusal, or the cause of ctx's end.
 func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpose, lane int) (*Conn, error) {
 	if to < Launcher || to >= id.Size || to == id.Rank || id.Rank < 0 || lane < 0 || lane >= MaxLanes {
 		c.Close()
@@ -152,7 +151,7 @@ func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpo
 		rand.Read(h.nonce[:])
 		h.encode(&s.hello)
 		if _, err := s.Write(s.hello[:]); err != nil {
-			return nil, s.broke(ctx, "sending who this is", err)
+			return nil, s.broke(ctx, "sending the hello", err)
 		}
 		if err := s.expect(ctx, s.reply[:], replyMagic, "waiting for the answer"); err != nil {
 			return nil, err
@@ -181,18 +180,18 @@ func (s *shake) accepts(to int) error {
 		return s.refuse(reason, "%s", text)
 	}
 	if r.answer == badJob {
-		return s.refuse(WrongJob, "it says that it is of another job than %q: another has this port, or COHORT_JOB differs", s.id.Job)
+		return s.refuse(WrongJob, "it belongs to another job than %q; another job uses this port, or COHORT_JOB differs", s.id.Job)
 	}
 	if want := s.keys.prove("server", s.hello[:], s.reply[:signedReply]); !hmac.Equal(r.proof[:], want[:]) {
-		return s.refuse(WrongProof, "it is of this job by name, and does not have its secret: another job of this name, or another secret file")
+		return s.refuse(WrongProof, "its job has the same name and another secret: it is another job, or has another secret file")
 	}
 	switch r.answer {
 	case badRank:
-		return s.refuse(WrongRank, "it is not %s of %d, or does not take this process for %s", who(to), s.id.Size, who(s.id.Rank))
+		return s.refuse(WrongRank, "it is not %s of %d, or does not expect %s", who(to), s.id.Size, who(s.id.Rank))
 	case badUse:
-		return s.refuse(WrongUse, "%s is not the coordinator, or no more: the meeting is over", who(to))
+		return s.refuse(WrongUse, "%s is not the coordinator, or the job has started already", who(to))
 	case badTLS:
-		return s.refuse(WrongTLS, "this process %s, and it %s", withTLS(s.id.TLS != nil), withTLS(s.id.TLS == nil))
+		return s.refuse(WrongTLS, "this process %s, the other %s", withTLS(s.id.TLS != nil), withTLS(s.id.TLS == nil))
 	}
 	return nil
 }
@@ -204,62 +203,63 @@ func withTLS(on bool) string {
 	return "uses no TLS"
 }
 
-// Server makes a connection that this side accepted one of this job. Where that fails, c is closed,
-// and the error is a *Refusal, or says that ctx ended.
+// Server runs the accepting side's handshake on c. On failure c is closed, and the error is a *Refusal,
+// or the cause of ctx's end.
 func Server(ctx context.Context, c net.Conn, id *Identity) (*Conn, error) {
 	return serve(ctx, c, id, func() bool { return true })
 }
 
-// serve is Server of a connection that can be dropped for others meanwhile. keep is called when the other end has
-// proved who it is and before it is told that it is taken, and reports whether it is: from then on it stays.
+// serve is Server for a connection that may be dropped for others meanwhile. keep is called after the
+// other end's proof and before it is admitted. It reports whether the connection is kept; a kept one is
+// not dropped any more.
 func serve(ctx context.Context, c net.Conn, id *Identity, keep func() bool) (*Conn, error) {
 	return run(ctx, c, id, func(s *shake) (*Conn, error) {
-		if err := s.expect(ctx, s.hello[:], helloMagic, "waiting for who it is"); err != nil {
+		if err := s.expect(ctx, s.hello[:], helloMagic, "waiting for the hello"); err != nil {
 			if r, ok := err.(*Refusal); ok && r.Reason == WrongVersion {
-				s.turnAway(badVersion)
+				s.sendRefusal(badVersion)
 			}
 			return nil, err
 		}
-		s.keys = id.keys() // not for who does not even begin as a rank does
+		s.keys = id.keys() // only now: a port scan is not worth the work
 		h, reason, text := decodeHello(&s.hello)
 		no, job := welcome, s.keys.job[:len(h.job)]
 		switch {
 		case !slices.Equal(h.job[:], job):
-			no, reason, text = badJob, WrongJob, fmt.Sprintf("its job has the number %x, and this one %x", h.job, job)
+			no, reason, text = badJob, WrongJob, fmt.Sprintf("its job has the number %x, this one %x", h.job, job)
 		case text != "":
 			no = badUse
 			if reason != WrongUse {
 				no = badRank
 			}
 		case int(h.to) != id.Rank || int(h.from) >= id.Size:
-			no, reason, text = badRank, WrongRank, fmt.Sprintf("it says it is rank %d, and wants %s; this is %s of %d",
+			no, reason, text = badRank, WrongRank, fmt.Sprintf("it claims to be rank %d and wants %s; this is %s of %d",
 				h.from, who(int(h.to)), who(id.Rank), id.Size)
-		case h.purpose == Meeting && !id.Coordinator || h.purpose != Meeting && id.Rank < 0:
-			no, reason, text = badUse, WrongUse, fmt.Sprintf("it says it is rank %d, and takes this process for the coordinator, "+
+		case h.purpose == Rendezvous && !id.Coordinator || h.purpose != Rendezvous && id.Rank < 0:
+			no, reason, text = badUse, WrongUse, fmt.Sprintf("it claims to be rank %d, and takes this process for the coordinator, "+
 				"or the coordinator for a rank", h.from)
 		case h.tls != (id.TLS != nil):
-			no, reason, text = badTLS, WrongTLS, fmt.Sprintf("it says it is rank %d, and %s; this process %s",
+			no, reason, text = badTLS, WrongTLS, fmt.Sprintf("it claims to be rank %d, and %s; this process %s",
 				h.from, withTLS(h.tls), withTLS(!h.tls))
 		}
 		if no != welcome {
-			s.turnAway(no)
+			s.sendRefusal(no)
 			return nil, s.refuse(reason, "%s", text)
 		}
 		if err := s.sendReply(welcome); err != nil {
-			return nil, s.broke(ctx, fmt.Sprintf("answering what says it is rank %d", h.from), err)
+			return nil, s.broke(ctx, fmt.Sprintf("answering a peer that claims to be rank %d", h.from), err)
 		}
 		if _, err := io.ReadFull(s, s.proof[:]); err != nil {
-			return nil, s.broke(ctx, fmt.Sprintf("waiting for the proof of what says it is rank %d", h.from), err)
+			return nil, s.broke(ctx, fmt.Sprintf("waiting for the proof of a peer that claims to be rank %d", h.from), err)
 		}
 		if want := s.keys.prove("client", s.hello[:], s.reply[:signedReply]); !hmac.Equal(s.proof[:], want[:]) {
-			return nil, s.refuse(WrongProof, "it says it is rank %d of this job, and does not have the secret, or repeats what a rank once said", h.from)
+			return nil, s.refuse(WrongProof, "it claims to be rank %d of this job, and does not have the secret, or replays another connection", h.from)
 		}
 		return s.finish(ctx, &h, false, keep)
 	})
 }
 
-// turnAway sends a reply that is a refusal. Whether it gets there does not matter.
-func (s *shake) turnAway(a answer) { _ = s.sendReply(a) }
+// sendRefusal sends a reply that refuses the connection. Whether it arrives does not matter.
+func (s *shake) sendRefusal(a answer) { _ = s.sendReply(a) }
 
 func (s *shake) sendReply(a answer) error {
 	r := reply{version: Version, answer: a}
@@ -273,8 +273,8 @@ func (s *shake) sendReply(a answer) error {
 	return err
 }
 
-// expect reads a message of fixed length, and stops as soon as it does not begin as it should: who
-// speaks something else need not be waited for.
+// expect reads a message of fixed length. It stops as soon as the first bytes are wrong, without
+// waiting for the rest.
 func (s *shake) expect(ctx context.Context, b []byte, magic [4]byte, during string) error {
 	for n := 0; n < len(b); {
 		k, err := s.Read(b[n:])
@@ -282,9 +282,9 @@ func (s *shake) expect(ctx context.Context, b []byte, magic [4]byte, during stri
 		switch have := min(n, len(magic)); {
 		case slices.Equal(b[:have], magic[:have]):
 		case have == len(magic) && (slices.Equal(b[:have], helloMagic[:]) || slices.Equal(b[:have], replyMagic[:])):
-			return s.refuse(Reflected, "it sends what this side is to send")
+			return s.refuse(Reflected, "it sends this side's part of the handshake")
 		case b[0] == 0x16: // a record of TLS (RFC 8446, section 5.1)
-			return s.refuse(Garbage, "it begins as TLS does, and cohort's handshake comes before that")
+			return s.refuse(Garbage, "it begins with TLS, and cohort's handshake comes before that")
 		default:
 			return s.refuse(Garbage, "it begins with % x", b[:have])
 		}
@@ -303,9 +303,10 @@ func (s *shake) expect(ctx context.Context, b []byte, magic [4]byte, during stri
 	return nil
 }
 
-// finish starts TLS, if there is to be any, ends the handshake with the server's word, and makes the
-// connection. With TLS the client proves once more, and the word is a proof too, over a number that only the two
-// ends of the TLS connection have (RFC 9266): who relayed the first proofs and stands in the middle has two of them.
+// finish starts TLS, if it is used, and ends the handshake with the server's confirmation. With TLS the
+// client sends a second proof, and the confirmation is a proof too, both over a value that only the two
+// ends of the TLS connection have (RFC 9266). A peer in the middle that relayed the first proofs has two
+// TLS connections, and so fails.
 func (s *shake) finish(ctx context.Context, h *hello, dialed bool, keep func() bool) (*Conn, error) {
 	c := &Conn{Conn: s.Conn, Purpose: h.purpose, Lane: int(h.lane), Dialed: dialed, Rank: int(h.from)}
 	if dialed {
@@ -336,13 +337,13 @@ func (s *shake) finish(ctx context.Context, h *hello, dialed bool, keep func() b
 	return c, nil
 }
 
-// cutOff reports whether an error says that the other end has closed the connection, and nothing of why: it may
-// have dropped it for others, which passes.
+// cutOff reports whether an error means only that the other end has closed the connection. It may have
+// dropped it for others, in which case another attempt may succeed.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// bind has the client prove that the TLS connection is its own, and returns its binding.
+// bind makes the client prove that the TLS connection is its own, and returns the channel binding.
 func (s *shake) bind(ctx context.Context, c *tls.Conn, dialed bool) ([]byte, error) {
 	state := c.ConnectionState()
 	binding, err := state.ExportKeyingMaterial("EXPORTER-cohort-tcp", nil, 32)
@@ -354,19 +355,19 @@ func (s *shake) bind(ctx context.Context, c *tls.Conn, dialed bool) ([]byte, err
 		if _, err := c.Write(proof[:]); err != nil && (ctx.Err() != nil || timedOut(err)) {
 			return nil, s.broke(ctx, "sending the proof in TLS", err)
 		}
-		return binding, nil // if it has closed its end, what it has said of that is there to be read
+		return binding, nil // if the other end has closed, its reason can still be read
 	}
 	if _, err := io.ReadFull(c, s.proof[:]); err != nil {
 		return nil, s.alert(ctx, "waiting for the proof in TLS", err)
 	}
 	if !hmac.Equal(s.proof[:], proof[:]) {
-		return nil, s.refuse(WrongProof, "the TLS connection is not the one it has: somebody stands between")
+		return nil, s.refuse(WrongProof, "it has another TLS connection: a third party is in between")
 	}
 	return binding, nil
 }
 
-// word is the last message, of the server: it has taken the connection, and drops it for no others. A client
-// without it would take one for made that the server has closed.
+// word is the last message, from the server: it has admitted the connection, and does not drop it for
+// others. Without it a client could use a connection that the server has closed.
 func (s *shake) word(ctx context.Context, c *Conn, binding []byte, keep func() bool) error {
 	word := s.keys.prove("server takes it", s.hello[:], s.reply[:], binding)
 	if !c.Dialed {
@@ -374,37 +375,38 @@ func (s *shake) word(ctx context.Context, c *Conn, binding []byte, keep func() b
 			return net.ErrClosed
 		}
 		if _, err := c.Write(word[:]); err != nil {
-			return s.broke(ctx, fmt.Sprintf("telling rank %d that it is taken", c.Rank), err)
+			return s.broke(ctx, fmt.Sprintf("confirming the connection of rank %d", c.Rank), err)
 		}
 		return nil
 	}
 	n, err := io.ReadFull(c, s.proof[:])
 	if err != nil && timedOut(err) && ctx.Err() == nil {
-		// A deadline ends a read before it has looked at what is there, and this process may not have had its turn.
+		// A deadline ends a read before it looks at the bytes that are there, and this process may have been
+		// descheduled.
 		if err = s.SetReadDeadline(time.Now().Add(lastLook)); err == nil && ctx.Err() == nil {
 			_, err = io.ReadFull(c, s.proof[n:])
 		}
 	}
 	if err != nil {
-		during := "waiting to be taken"
+		during := "waiting for the confirmation"
 		switch {
 		case !cutOff(err):
 		case binding == nil:
 			during += "; it may have dropped this connection for others"
 		default:
-			// A client whose certificate is refused learns of it only here: TLS 1.3 has told it before that
-			// all is well.
-			during += "; it may have dropped this connection for others, or have refused this side's certificate"
+			// A client whose certificate is refused learns it only here: with TLS 1.3 its handshake has
+			// succeeded before.
+			during += "; it may have dropped this connection for others, or refused this side's certificate"
 		}
 		return s.alert(ctx, during, err)
 	}
 	if !hmac.Equal(s.proof[:], word[:]) {
-		return s.refuse(WrongProof, "its last word is not of this connection: somebody stands between")
+		return s.refuse(WrongProof, "its confirmation is for another connection: a third party is in between")
 	}
 	return nil
 }
 
-// alert makes the error of a read that failed, which TLS at the other end may have said.
+// alert returns the error of a read that failed, perhaps because of a TLS alert from the other end.
 func (s *shake) alert(ctx context.Context, during string, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
 		return &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: "it ended TLS, and may have refused this side's certificate", Err: err}

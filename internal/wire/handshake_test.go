@@ -63,9 +63,9 @@ func TestHandshake(t *testing.T) {
 		{"peers", 1, identity(2), Peer, 0},
 		{"to rank 0", 3, identity(0), Peer, 63},
 		{"from rank 0", 0, identity(3), Peer, 5},
-		{"a knock", 0, identity(3), Knock, 0},
-		{"meeting at rank 0", 3, zero, Meeting, 0},
-		{"meeting at the launcher", 0, launcher, Meeting, 0},
+		{"a knock", 0, identity(3), DialRequest, 0},
+		{"meeting at rank 0", 3, zero, Rendezvous, 0},
+		{"meeting at the launcher", 0, launcher, Rendezvous, 0},
 	} {
 		for _, pipe := range []bool{false, true} {
 			t.Run(c.name, func(t *testing.T) {
@@ -182,17 +182,17 @@ func TestHandshakeRefused(t *testing.T) {
 		client_, serve string
 	}{
 		{"secret", with(1, func(id *Identity) { id.Secret = NewSecret() }), 2, Peer, identity(2),
-			WrongProof, Silent, "does not have its secret", "waiting for the proof of what says it is rank 1"},
+			WrongProof, Silent, "has the same name and another secret", "waiting for the proof of a peer that claims to be rank 1"},
 		{"job", with(1, func(id *Identity) { id.Job = "jo" }), 2, Peer, identity(2), WrongJob, WrongJob, `another job than "jo"`, ""},
-		{"rank", identity(1), 3, Peer, identity(2), WrongRank, WrongRank, "it is not rank 3 of 4", "says it is rank 1, and wants rank 3; this is rank 2"},
-		{"a rank too many", with(4, func(id *Identity) { id.Size = 5 }), 2, Peer, identity(2), WrongRank, WrongRank, "", "says it is rank 4"},
-		{"no coordinator", identity(1), 0, Meeting, identity(0), WrongUse, WrongUse, "rank 0 is not the coordinator", "rank 1"},
+		{"rank", identity(1), 3, Peer, identity(2), WrongRank, WrongRank, "it is not rank 3 of 4", "claims to be rank 1 and wants rank 3; this is rank 2"},
+		{"a rank too many", with(4, func(id *Identity) { id.Size = 5 }), 2, Peer, identity(2), WrongRank, WrongRank, "", "claims to be rank 4"},
+		{"no coordinator", identity(1), 0, Rendezvous, identity(0), WrongUse, WrongUse, "rank 0 is not the coordinator", "rank 1"},
 		{"launcher as peer", identity(1), Launcher, Peer, with(Launcher, func(id *Identity) { id.Coordinator = true }), WrongUse, WrongUse,
 			"the launcher is not", "coordinator for a rank"},
 		{"TLS at the client", with(1, func(id *Identity) { id.TLS = tls }), 2, Peer, identity(2), WrongTLS, WrongTLS,
-			"this process uses TLS, and it uses no TLS", "says it is rank 1, and uses TLS; this process uses no TLS"},
+			"this process uses TLS, the other uses no TLS", "claims to be rank 1, and uses TLS; this process uses no TLS"},
 		{"TLS at the server", identity(1), 2, Peer, with(2, func(id *Identity) { id.TLS = tls }), WrongTLS, WrongTLS,
-			"this process uses no TLS, and it uses TLS", "uses no TLS; this process uses TLS"},
+			"this process uses no TLS, the other uses TLS", "uses no TLS; this process uses TLS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := sockets(t)
@@ -216,7 +216,7 @@ func TestMisuse(t *testing.T) {
 		to, lane int
 		want     string
 	}{
-		{Identity{Job: "j", Rank: 0, Size: 2}, 1, 0, "no secret"},
+		{Identity{Job: "j", Rank: 0, Size: 2}, 1, 0, "secret"},
 		{Identity{Job: "", Secret: secret, Rank: 0, Size: 2}, 1, 0, "name of the job"},
 		{Identity{Job: string(make([]byte, maxJob+1)), Secret: secret, Size: 2}, 1, 0, "1025 bytes"},
 		{Identity{Job: "j", Secret: secret, Rank: 2, Size: 2}, 1, 0, "rank 2 of 2"},
@@ -240,10 +240,10 @@ func TestTooSlow(t *testing.T) {
 		first, then []byte // what is said at once, and after the answer to it byte by byte
 		text        string
 	}{
-		{"nothing", nil, nil, "waiting for who it is"},
-		{"a hello, byte by byte", nil, goodHello(), "waiting for who it is"},
-		{"no proof", goodHello(), nil, "waiting for the proof of what says it is rank 1"},
-		{"a proof, byte by byte", goodHello(), make([]byte, proofSize), "waiting for the proof of what says it is rank 1"},
+		{"nothing", nil, nil, "waiting for the hello"},
+		{"a hello, byte by byte", nil, goodHello(), "waiting for the hello"},
+		{"no proof", goodHello(), nil, "waiting for the proof of a peer that claims to be rank 1"},
+		{"a proof, byte by byte", goodHello(), make([]byte, proofSize), "waiting for the proof of a peer that claims to be rank 1"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()

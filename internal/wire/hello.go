@@ -5,36 +5,35 @@ import (
 	"fmt"
 )
 
-// Purpose is what a connection is for.
+// Purpose says what a connection is used for.
 type Purpose uint8
 
 // The purposes.
 const (
-	Meeting Purpose = iota + 1 // of a rank with the coordinator
-	Peer                       // of two ranks, for messages
-	Knock                      // of a rank that asks another one to dial it
+	Rendezvous  Purpose = iota + 1 // between a rank and the coordinator, when the job starts
+	Peer                           // between two ranks, for messages
+	DialRequest                    // a connection request: asks a higher rank to dial this one
 )
 
 // MaxLanes is how many connections of a pair of ranks can be told apart.
 const MaxLanes = 64
 
-// What a stranger can make this process parse: a hello of the dialing side, and a proof. Together
-// they are 64 bytes.
+// An unauthenticated peer can make this process parse a hello and a proof, together 64 bytes.
 const (
 	nonceSize = 16
 	helloSize = 40
 	replySize = 48
 )
 
-// The first eight bytes of either message stay as they are in all versions, so that any two can say
-// to each other that they differ. The magic numbers are no text, and of no other protocol: the first
-// byte is that of no TLS record and of no line of ASCII.
+// The first eight bytes of either message are the same in all versions, so that any two versions can
+// report that they differ. The magic numbers belong to no other protocol: no TLS record and no line of
+// ASCII begins with their first byte.
 var (
 	helloMagic = [4]byte{0xc0, 'h', 'r', '>'}
 	replyMagic = [4]byte{0xc0, 'h', 'r', '<'}
 )
 
-// A hello is the first message: who asks whom, for what.
+// A hello is the first message: its sender, the rank it wants, and the purpose.
 type hello struct {
 	purpose  Purpose
 	lane     uint8
@@ -69,20 +68,21 @@ func decodeHello(b *[helloSize]byte) (h hello, reason Reason, text string) {
 	copy(h.job[:], b[8:])
 	copy(h.nonce[:], b[24:])
 	switch {
-	case h.purpose < Meeting || h.purpose > Knock:
-		return h, WrongUse, fmt.Sprintf("there is no purpose %d", h.purpose)
+	case h.purpose < Rendezvous || h.purpose > DialRequest:
+		return h, WrongUse, fmt.Sprintf("unknown purpose %d", h.purpose)
 	case h.lane >= MaxLanes:
-		return h, Garbage, fmt.Sprintf("lane %d, and there are %d", h.lane, MaxLanes)
+		return h, Garbage, fmt.Sprintf("lane %d of %d", h.lane, MaxLanes)
 	case h.from < 0 || h.from >= MaxRanks || h.to < Launcher || h.to >= MaxRanks || h.from == h.to:
 		return h, WrongRank, fmt.Sprintf("from %d to %d", h.from, h.to)
 	}
 	return h, 0, ""
 }
 
-// answer is how the accepting side takes a hello.
+// answer is the accepting side's reply to a hello.
 type answer uint8
 
-// The answers. Those from badRank on are proved: who asks has named the job, and can check them.
+// The answers. Those from badRank on carry a proof: the dialing side has named the job, and can check
+// it.
 const (
 	welcome answer = iota
 	badVersion
@@ -122,7 +122,7 @@ func decodeReply(b *[replySize]byte) (r reply, reason Reason, text string) {
 	case r.version != Version || r.answer == badVersion:
 		return r, WrongVersion, versions(r.version)
 	case r.answer >= answers:
-		return r, Garbage, fmt.Sprintf("there is no answer %d", r.answer)
+		return r, Garbage, fmt.Sprintf("unknown answer %d", r.answer)
 	case b[7] != 0:
 		return r, Garbage, "the reserved byte is not zero"
 	}
@@ -130,5 +130,5 @@ func decodeReply(b *[replySize]byte) (r reply, reason Reason, text string) {
 }
 
 func versions(theirs uint16) string {
-	return fmt.Sprintf("it speaks version %d of cohort's protocol, and this process %d: run the same release on all ranks", theirs, Version)
+	return fmt.Sprintf("it speaks version %d of cohort's protocol, this process version %d; run the same release on all ranks", theirs, Version)
 }

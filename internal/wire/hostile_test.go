@@ -138,7 +138,7 @@ func TestMemoryHeld(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for range strangers {
-		c := knock(t, l)
+		c := connect(t, l)
 		c.Write(goodHello()[:30])
 	}
 	// On a very slow machine the first are refused before the last has come: then there are fewer.

@@ -8,34 +8,35 @@ import (
 	"fmt"
 )
 
-// Version is that of the handshake, the meeting, and the frames. Peers of another are refused.
+// Version is the version of the protocol: handshake, rendezvous, and frames. A peer with another
+// version is refused.
 const Version uint16 = 3
 
 // MaxRanks is the largest number of ranks of a job.
 const MaxRanks = 1 << 16
 
-// Launcher is the rank of a coordinator that is none of the ranks.
+// Launcher stands for the rank of a coordinator that is not a rank of the job.
 const Launcher = -1
 
 // maxJob is the longest name of a job in bytes.
 const maxJob = 1024
 
-// An Identity is what a process proves to its peers. It does not change after its first use, and
-// is for concurrent use.
+// An Identity is what a process proves to its peers. It must not change after its first use, and is
+// safe for concurrent use.
 type Identity struct {
 	Job         string // its name, the same on all ranks
 	Secret      Secret
 	Rank        int // or Launcher
 	Size        int
-	Coordinator bool // the ranks meet here
+	Coordinator bool // this process is the coordinator
 	TLS         *TLS // nil for none
 }
 
-// Check says what an identity lacks.
+// Check returns an error that says what is missing or wrong, nil if the identity is complete.
 func (id *Identity) Check() error {
 	switch {
 	case !id.Secret.Valid():
-		return errors.New("there is no secret of the job: its ranks know each other by it")
+		return errors.New("the job has no secret; its ranks need one to authenticate each other")
 	case id.Job == "" || len(id.Job) > maxJob:
 		return fmt.Errorf("the name of the job has %d bytes, want 1 to %d", len(id.Job), maxJob)
 	case id.Size < 1 || id.Size > MaxRanks:

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// MaxAddrs is how many addresses a rank can have.
+// MaxAddrs is the largest number of addresses of a rank.
 const MaxAddrs = 8
 
 // An iface is an interface of this machine that is up.
@@ -46,9 +46,9 @@ func interfaces() ([]iface, error) {
 	return list, nil
 }
 
-// Interfaces returns the addresses of this machine that a choice stands for: a list, with commas, of
-// names of interfaces, networks (10.1.0.0/16, fd00::/8), and addresses. "" is the loopback
-// interface, and "any" all addresses of all others. Addresses that mean something on one link only
+// Interfaces returns the addresses of this machine that a choice selects. A choice is a list,
+// separated by commas, of interface names, networks (10.1.0.0/16, fd00::/8), and addresses. ""
+// selects one loopback address, "any" the addresses of all other interfaces. Link-local addresses
 // (fe80::/10) are left out.
 func Interfaces(choice string) ([]netip.Addr, error) {
 	list, err := interfaces()
@@ -78,14 +78,14 @@ func choose(choice string, list []iface) ([]netip.Addr, error) {
 			}
 		}
 		if n == 0 {
-			return nil, fmt.Errorf("interface %q: no address of this machine fits; it has %s", part, describe(list))
+			return nil, fmt.Errorf("interface %q: no address of this machine matches; it has %s", part, describe(list))
 		}
 	}
 	if strings.TrimSpace(choice) == "" {
 		chosen = chosen[:1] // one is enough to reach oneself
 	}
 	if len(chosen) > MaxAddrs {
-		return nil, fmt.Errorf("interface %q: %d addresses fit, and a rank can have %d: name fewer; this machine has %s",
+		return nil, fmt.Errorf("interface %q: %d addresses match, and a rank can have %d; select fewer; this machine has %s",
 			choice, len(chosen), MaxAddrs, describe(list))
 	}
 	return chosen, nil
@@ -107,7 +107,7 @@ func wanted(part string, list []iface) (func(string, netip.Addr) bool, error) {
 	if only, err := netip.ParseAddr(part); err == nil {
 		return func(_ string, a netip.Addr) bool { return a == only.Unmap() }, nil
 	}
-	return nil, fmt.Errorf("interface %q: it is no interface that is up, no network such as 10.1.0.0/16, and no address; this machine has %s",
+	return nil, fmt.Errorf("interface %q: neither the name of an interface that is up, nor a network such as 10.1.0.0/16, nor an address; this machine has %s",
 		part, describe(list))
 }
 
@@ -131,19 +131,19 @@ func ParseCoordinator(address string) (host string, port uint16, err error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("coordinator %q: the port is to be a number from 1 to 65535", address)
+		return "", 0, fmt.Errorf("coordinator %q: want a port from 1 to 65535", address)
 	}
 	if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
-		return "", 0, fmt.Errorf("coordinator %q: name the host: the other ranks are to find it by this", address)
+		return "", 0, fmt.Errorf("coordinator %q: name the host; the other ranks connect to this address", address)
 	}
 	return host, uint16(n), nil
 }
 
-// CoordinatorAddrs returns where rank 0 listens in order to be the coordinator at host: the
-// addresses of this machine among those that host has.
+// CoordinatorAddrs returns the addresses at which rank 0 listens as the coordinator at host: those of
+// host that belong to this machine.
 //
-// A name that means 127.0.1.1 or its like on the machine it is the name of, as Debian has it, means
-// another address elsewhere. It stands for all addresses of the machine then.
+// On Debian, a machine's name resolves to 127.0.1.1 on that machine and to another address elsewhere.
+// Such a name stands for all addresses of the machine.
 func CoordinatorAddrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	found, err := lookup(ctx, host)
 	if err != nil {
@@ -175,7 +175,7 @@ func ours(host string, found []netip.Addr, list []iface) ([]netip.Addr, error) {
 		}
 	}
 	if len(addrs) == 0 {
-		return nil, fmt.Errorf("the coordinator is to be at %s (%v), which is none of this machine's addresses: %s; "+
+		return nil, fmt.Errorf("the coordinator is %s (%v), which is not an address of this machine (%s); "+
 			"name the machine of rank 0", host, found, describe(list))
 	}
 	if _, err := netip.ParseAddr(host); loop && err != nil && host != "localhost" {

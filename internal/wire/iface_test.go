@@ -42,13 +42,13 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ choice, want string }{
-		{"eth1", "no interface that is up"},
+		{"eth1", "neither the name of an interface"},
 		{"eth1", "docker0 172.17.0.1/16"},
-		{"down0", "no address of this machine fits"},
-		{"11.0.0.0/8", "no address of this machine fits"},
-		{"fe80::/10", "no address of this machine fits"},
-		{"10.1.2.4", "no address of this machine fits"},
-		{"10.0.0.0/99", "no network such as"},
+		{"down0", "no address of this machine matches"},
+		{"11.0.0.0/8", "no address of this machine matches"},
+		{"fe80::/10", "no address of this machine matches"},
+		{"10.1.2.4", "no address of this machine matches"},
+		{"10.0.0.0/99", "nor a network such as"},
 	} {
 		_, err := choose(c.choice, machine)
 		has(t, err, nil, fmt.Sprintf("%q", c.choice), c.want)
@@ -58,7 +58,7 @@ func TestChoose(t *testing.T) {
 		many = append(many, iface{fmt.Sprint("eth", i), prefixes(fmt.Sprintf("10.0.%d.1/24", i))})
 	}
 	_, err := choose("any", many)
-	has(t, err, nil, "9 addresses fit, and a rank can have 8")
+	has(t, err, nil, "9 addresses match, and a rank can have 8")
 	_, err = choose("", []iface{{"eth0", prefixes("10.0.0.1/8")}})
 	has(t, err, nil, "no address")
 }
@@ -97,7 +97,7 @@ func TestOurs(t *testing.T) {
 		}
 	}
 	_, err := ours("node4", parse("10.1.2.4"), machine)
-	has(t, err, nil, "node4 ([10.1.2.4])", "none of this machine's addresses", "name the machine of rank 0")
+	has(t, err, nil, "node4 ([10.1.2.4])", "not an address of this machine", "name the machine of rank 0")
 	if got, err := CoordinatorAddrs(t.Context(), "127.0.0.1"); err != nil || fmt.Sprint(got) != "[127.0.0.1]" {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// As many connections as the job has ranks may be at their handshake at once, within these bounds: all may come
-	// when it starts. Each takes some kilobytes.
+	// As many handshakes as the job has ranks may be under way at once, within these bounds: all ranks
+	// may connect when the job starts. Each handshake takes a few kilobytes.
 	leastPending = 256
 	mostPending  = 1024
-	// grace is how long a handshake is left alone when others wait: between two ranks it takes a
-	// millisecond. Who is as slow as that and no stranger will try again.
+	// grace is how long a handshake may take while others wait. Between two ranks it takes about a
+	// millisecond. A rank that is slower is dropped and tries again.
 	grace = 50 * time.Millisecond
-	// starved is how long there may be no descriptor for a new connection before Accept says so.
+	// starved is how long no descriptor may be free for a new connection before Accept returns an error.
 	starved = 2 * time.Second
 )
 
@@ -32,43 +32,43 @@ type ListenConfig struct {
 	Addrs    []netip.Addr // one socket each
 	PortMin  int          // the first port that may be used; 0 for any free one
 	PortMax  int          // the last; 0 for PortMin
-	Pending  int          // how many strangers at once; 0 for as many as the job has ranks, 256 to 1024
+	Pending  int          // handshakes at once; 0 for as many as the job has ranks, 256 to 1024
 	Identity *Identity    // of this process
 }
 
-// A Listener accepts connections and hands out those that have proved to be a rank's. Its methods
-// may be called by several goroutines.
+// A Listener accepts connections and returns those whose peer has proved to be a rank of the job. Its
+// methods may be called concurrently.
 //
-// While there are Pending strangers at their handshake and another comes, the oldest of them is
-// dropped, of the address that has most of them, once it has had 50 ms: who holds connections open
-// without a word keeps nobody else out. All have HandshakeTimeout at most.
+// If Pending handshakes are under way and another connection arrives, one is dropped that has had
+// 50 ms: the oldest from the address with the most. So a peer that holds connections open without
+// completing the handshake does not keep others out. A handshake takes HandshakeTimeout at most.
 type Listener struct {
 	id      *Identity
-	begun   *Identity // the same, of a job whose ranks have met
+	begun   *Identity // the same, after the rendezvous
 	sockets []*net.TCPListener
-	queues  [Knock + 1]chan *Conn
+	queues  [DialRequest + 1]chan *Conn
 	failed  chan error // what stops new connections from being accepted
 	slots   chan struct{}
-	met     chan struct{} // closed when the ranks have met
+	met     chan struct{} // closed when the rendezvous is over
 	ctx     context.Context
 	cancel  context.CancelFunc
 	all     sync.WaitGroup
 
 	once    sync.Once // closes met
 	mu      sync.Mutex
-	pending []*stranger // oldest first
+	pending []*candidate // oldest first
 	counts  counts
 }
 
-// A stranger is a connection at its handshake.
-type stranger struct {
+// A candidate is a connection whose handshake is under way.
+type candidate struct {
 	conn    net.Conn
 	addr    netip.Addr
 	since   time.Time
 	dropped bool
 }
 
-// Listen starts to listen.
+// Listen opens the sockets and starts to accept connections.
 func Listen(cfg ListenConfig) (*Listener, error) {
 	if err := cfg.Identity.Check(); err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
@@ -78,7 +78,7 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 		last = first
 	}
 	if first < 0 || last < first || last > 65535 || first == 0 && last != 0 {
-		return nil, fmt.Errorf("listening: ports %d to %d are no range of ports", first, last)
+		return nil, fmt.Errorf("listening: ports %d to %d are not a valid range", first, last)
 	}
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("listening: no address is given")
@@ -109,8 +109,8 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	return l, nil
 }
 
-// bind takes a port of a range, from a random one on, so that the ranks of a node do not all ask for
-// the same.
+// bind binds a free port of a range. It starts at a random one, because the ranks of a node search at
+// the same time.
 func bind(a netip.Addr, first, last int) (*net.TCPListener, error) {
 	n := last - first + 1
 	var err error
@@ -126,11 +126,11 @@ func bind(a netip.Addr, first, last int) (*net.TCPListener, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && n == 1:
-		err = fmt.Errorf("another process has port %d: take another, or wait until it ends: %w", first, err)
+		err = fmt.Errorf("port %d is in use by another process; choose another port, or wait until that process ends: %w", first, err)
 	case errors.Is(err, syscall.EADDRINUSE):
-		err = fmt.Errorf("all ports from %d to %d are taken: give a wider range, at least one port for each rank of the node: %w", first, last, err)
+		err = fmt.Errorf("ports %d to %d are all in use; give a wider range, with at least one port for each rank of the node: %w", first, last, err)
 	case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
-		err = fmt.Errorf("no descriptor is left; raise the limit (ulimit -n): %w", err)
+		err = fmt.Errorf("no file descriptor is left; raise the limit (ulimit -n): %w", err)
 	}
 	return nil, fmt.Errorf("listening at %s: %w", a, err)
 }
@@ -145,10 +145,10 @@ func (l *Listener) Addrs() []netip.AddrPort {
 	return addrs
 }
 
-// Accept returns the next connection of a purpose. It ends with ctx, with the listener
-// (backend.ErrClosed), and where there is no descriptor for new connections.
+// Accept returns the next connection that a rank made for the given purpose. It fails when ctx ends,
+// when the listener is closed (backend.ErrClosed), and while no file descriptor is free.
 func (l *Listener) Accept(ctx context.Context, purpose Purpose) (*Conn, error) {
-	if purpose < Meeting || purpose > Knock {
+	if purpose < Rendezvous || purpose > DialRequest {
 		return nil, fmt.Errorf("accepting a connection: there is no purpose %d", purpose)
 	}
 	select {
@@ -163,7 +163,7 @@ func (l *Listener) Accept(ctx context.Context, purpose Purpose) (*Conn, error) {
 	}
 }
 
-// Refused returns what was refused so far, for each reason that there was.
+// Refused returns the number of refused connections for each reason, and the first error of each.
 func (l *Listener) Refused() []Count {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,15 +176,15 @@ func (l *Listener) Refused() []Count {
 	return list
 }
 
-// Report returns the same in one line, "" if nothing was refused. Both can be asked for after Close.
+// Report returns the same in one line, "" if no connection was refused. Both may be called after Close.
 func (l *Listener) Report() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts.report()
 }
 
-// Close ends the listener, its handshakes, and the connections that nobody has taken. Those that
-// Accept has returned stay.
+// Close closes the sockets, the handshakes under way, and the connections that Accept has not
+// returned. Connections that Accept has returned stay open.
 func (l *Listener) Close() error {
 	l.cancel() // ends the handshakes
 	for _, s := range l.sockets {
@@ -196,7 +196,7 @@ func (l *Listener) Close() error {
 
 // serve accepts from one socket.
 func (l *Listener) serve(socket *net.TCPListener) {
-	var since time.Time // since when there has been no descriptor
+	var since time.Time // since when no descriptor has been free
 	for {
 		conn, err := socket.AcceptTCP()
 		if err != nil {
@@ -212,17 +212,17 @@ func (l *Listener) serve(socket *net.TCPListener) {
 			continue
 		}
 		since = time.Time{}
-		s := &stranger{conn: conn, addr: conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()}
+		s := &candidate{conn: conn, addr: conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()}
 		if !l.admit(s) {
 			conn.Close()
 			return
 		}
-		l.all.Go(func() { l.meet(s) })
+		l.all.Go(func() { l.handshake(s) })
 	}
 }
 
-// starve deals with an accept that failed. It gives a descriptor back, if a stranger has one, and
-// reports whether to go on.
+// starve handles an accept that failed. It drops a handshake, to free a descriptor, and reports
+// whether to go on.
 func (l *Listener) starve(err error, lasted time.Duration) bool {
 	l.mu.Lock()
 	reason := Descriptors
@@ -231,8 +231,7 @@ func (l *Listener) starve(err error, lasted time.Duration) bool {
 	}
 	l.counts.add(reason, err)
 	if reason == Descriptors {
-		// Accept fails without a descriptor whether anybody waits or not: who has the last one is
-		// left its time.
+		// accept fails without a descriptor even if no peer waits. So a handshake keeps its time.
 		l.drop(grace)
 	}
 	l.mu.Unlock()
@@ -241,8 +240,8 @@ func (l *Listener) starve(err error, lasted time.Duration) bool {
 	}
 	if lasted > starved {
 		select {
-		case l.failed <- fmt.Errorf("no connection could be accepted for %v; is the limit of descriptors too low (ulimit -n)? %w", starved, err):
-		default: // nobody has asked since the last one
+		case l.failed <- fmt.Errorf("no connection could be accepted for %v; raise the limit of file descriptors (ulimit -n): %w", starved, err):
+		default: // the last error has not been returned yet
 		}
 	}
 	pause := time.NewTimer(10 * time.Millisecond)
@@ -255,8 +254,9 @@ func (l *Listener) starve(err error, lasted time.Duration) bool {
 	}
 }
 
-// admit gives a stranger a slot, which may be another's. It reports whether the listener goes on.
-func (l *Listener) admit(s *stranger) bool {
+// admit waits for a slot for a candidate; another may be dropped for it. It reports whether the
+// listener is still open.
+func (l *Listener) admit(s *candidate) bool {
 	for {
 		select {
 		case l.slots <- struct{}{}:
@@ -283,8 +283,9 @@ func (l *Listener) admit(s *stranger) bool {
 	}
 }
 
-// drop closes the oldest stranger of the address that has most of those who have had their time, and
-// returns how long to wait for a slot before the next is dropped. Its caller holds the lock.
+// drop considers the candidates that have had their time, and closes the oldest one from the address
+// with the most of them. It returns how long to wait for a slot before the next is dropped. The lock
+// is held.
 func (l *Listener) drop(least time.Duration) time.Duration {
 	number := make(map[netip.Addr]int)
 	most, wait := 0, least
@@ -309,8 +310,8 @@ func (l *Listener) drop(least time.Duration) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// meet does the handshake with a stranger, and hands it out if it is a rank.
-func (l *Listener) meet(s *stranger) {
+// handshake runs the handshake with a candidate, and passes it to Accept if it is a rank.
+func (l *Listener) handshake(s *candidate) {
 	id := l.id
 	select {
 	case <-l.met:
@@ -327,7 +328,7 @@ func (l *Listener) meet(s *stranger) {
 		}
 		if s.dropped {
 			refusal = &Refusal{Reason: Crowded, Remote: remote(s.conn),
-				Text: fmt.Sprintf("%d others were at their handshake, and it had not ended its own in %v", cap(l.slots), time.Since(s.since).Round(time.Millisecond))}
+				Text: fmt.Sprintf("%d handshakes were under way, and this one was not complete after %v", cap(l.slots), time.Since(s.since).Round(time.Millisecond))}
 		}
 		l.counts.add(refusal.Reason, refusal)
 	}
@@ -337,7 +338,7 @@ func (l *Listener) meet(s *stranger) {
 		return
 	}
 	var met chan struct{}
-	if conn.Purpose == Meeting {
+	if conn.Purpose == Rendezvous {
 		met = l.met
 	}
 	select {
@@ -349,8 +350,8 @@ func (l *Listener) meet(s *stranger) {
 	}
 }
 
-// keep has a stranger not be dropped any more, and reports whether it has not been already.
-func (l *Listener) keep(s *stranger) bool {
+// keep protects a candidate from being dropped, and reports whether it has not been dropped already.
+func (l *Listener) keep(s *candidate) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.pending, s); i >= 0 {
@@ -359,5 +360,5 @@ func (l *Listener) keep(s *stranger) bool {
 	return !s.dropped
 }
 
-// endMeeting turns away who comes to meet from now on.
-func (l *Listener) endMeeting() { l.once.Do(func() { close(l.met) }) }
+// endJoin ends the rendezvous: ranks that come later are refused.
+func (l *Listener) endJoin() { l.once.Do(func() { close(l.met) }) }

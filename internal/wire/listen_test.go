@@ -37,7 +37,7 @@ func limit(t testing.TB) context.Context {
 }
 
 // knock opens a connection as a stranger does.
-func knock(t testing.TB, l *Listener) *net.TCPConn {
+func connect(t testing.TB, l *Listener) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", l.Addrs()[0].String())
 	if err != nil {
@@ -102,11 +102,11 @@ func TestDialFinds(t *testing.T) {
 	_, err = Dial(limit(t), identity(1), addrs[:2], 2, Peer, 0)
 	has(t, err, syscall.ECONNREFUSED, "connecting to rank 2", "it is not rank 2", "refused")
 	reason(t, err, WrongRank)
-	if NobodyListens(err) {
+	if NotListening(err) {
 		t.Errorf("somebody else listens at one of two addresses: %v", err)
 	}
 	_, err = Dial(limit(t), identity(1), []netip.AddrPort{addrs[0], addrs[0]}, 2, Peer, 0)
-	if !NobodyListens(err) {
+	if !NotListening(err) {
 		t.Errorf("nobody listens at any address: %v", err)
 	}
 	_, err = Dial(limit(t), identity(1), nil, 2, Peer, 0)
@@ -160,7 +160,7 @@ func TestAcceptEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := knock(t, l)
+	s := connect(t, l)
 	l.Close()
 	gone(t, c)
 	gone(t, s)
@@ -180,7 +180,7 @@ func TestCrowd(t *testing.T) {
 	l := listen(t, identity(2), places)
 	var all []net.Conn
 	for range strangers {
-		c := knock(t, l)
+		c := connect(t, l)
 		c.Write(goodHello()[:20]) // as slow ones do
 		all = append(all, c)
 	}
@@ -197,7 +197,7 @@ func TestCrowd(t *testing.T) {
 	refusedAtLeast(t, l, strangers)
 	for _, c := range l.Refused() {
 		if c.Reason == Crowded {
-			has(t, c.First, nil, "127.0.0.1:", "too many at once", "8 others")
+			has(t, c.First, nil, "127.0.0.1:", "too many at once", "8 handshakes were under way")
 		}
 		if c.Reason == Crowded || c.Reason == Slow {
 			forced += c.Number
@@ -230,10 +230,10 @@ func refusedAtLeast(t testing.TB, l *Listener, want int) {
 func TestDropOldest(t *testing.T) {
 	l := &Listener{slots: make(chan struct{}, 10)}
 	now := time.Now()
-	add := func(addr string, age time.Duration) *stranger {
+	add := func(addr string, age time.Duration) *candidate {
 		a, b := net.Pipe()
 		b.Close()
-		s := &stranger{conn: a, addr: netip.MustParseAddr(addr), since: now.Add(-age)}
+		s := &candidate{conn: a, addr: netip.MustParseAddr(addr), since: now.Add(-age)}
 		l.pending = append(l.pending, s)
 		return s
 	}
@@ -243,7 +243,7 @@ func TestDropOldest(t *testing.T) {
 	add("10.0.0.3", 0)
 	add("10.0.0.3", 0)
 	add("10.0.0.3", 0) // most, and too young
-	for i, want := range []*stranger{first, rank, second} {
+	for i, want := range []*candidate{first, rank, second} {
 		if l.drop(time.Second); !want.dropped {
 			t.Errorf("drop %d closes another", i)
 		}
@@ -259,10 +259,10 @@ func TestDropOldest(t *testing.T) {
 }
 
 // TestStarve is a listener that gets no descriptor: a stranger has to give one back, and after some
-// seconds of it Accept says so, once.
+// seconds of it ClearToSend says so, once.
 func TestStarve(t *testing.T) {
 	l := listen(t, identity(2), 0)
-	c := knock(t, l)
+	c := connect(t, l)
 	for held := 0; held == 0; runtime.Gosched() {
 		l.mu.Lock()
 		held = len(l.pending)
@@ -296,7 +296,7 @@ func TestStarve(t *testing.T) {
 func TestRefusedCounts(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	for _, say := range []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02", "", "", string(goodHello()) + strings.Repeat("x", 24)} {
-		c := knock(t, l)
+		c := connect(t, l)
 		io.WriteString(c, say)
 		c.CloseWrite()
 		gone(t, c)
@@ -327,7 +327,7 @@ func TestPorts(t *testing.T) {
 	port := int(first.Addrs()[0].Port())
 	config := ListenConfig{Addrs: []netip.Addr{loopback}, Identity: identity(2), PortMin: port, PortMax: port}
 	_, err := Listen(config)
-	has(t, err, syscall.EADDRINUSE, "127.0.0.1", fmt.Sprintf("another process has port %d", port))
+	has(t, err, syscall.EADDRINUSE, "127.0.0.1", fmt.Sprintf("port %d", port))
 	config.PortMax = port + 20
 	l, err := Listen(config)
 	if err != nil {
@@ -340,12 +340,12 @@ func TestPorts(t *testing.T) {
 	for _, bad := range [][2]int{{-1, 0}, {5, 4}, {0, 9}, {1, 65536}} {
 		config.PortMin, config.PortMax = bad[0], bad[1]
 		_, err := Listen(config)
-		has(t, err, nil, "no range of ports")
+		has(t, err, nil, "not a valid range")
 	}
 	_, err = Listen(ListenConfig{Identity: identity(1)})
 	has(t, err, nil, "no address")
 	_, err = Listen(ListenConfig{Identity: &Identity{}})
-	has(t, err, nil, "no secret")
+	has(t, err, nil, "secret")
 	_, err = Listen(ListenConfig{Identity: identity(1), Addrs: []netip.Addr{loopback, netip.MustParseAddr("192.0.2.1")}}) // RFC 5737
 	has(t, err, syscall.EADDRNOTAVAIL, "192.0.2.1")
 }

@@ -16,27 +16,27 @@ const (
 	// maxMember is the longest form of a member: rank, process, node, host, addresses, info.
 	maxMember = 4 + 8 + nodeSize + 1 + maxHost + 1 + MaxAddrs*(1+16+2) + 2 + maxInfo
 	maxJoin   = 8 + maxMember
-	maxText   = 4096 // of why there will be no job
+	maxText   = 4096 // of why the job fails to start
 	nodeSize  = 16
 )
 
-// A Node says which processes could share memory: those with the same Node, if it is not zero.
+// A Node identifies the processes that could share memory: those with the same Node that is not zero.
 type Node [nodeSize]byte
 
-// A Member is what the ranks know of one of them.
+// A Member describes a rank to the others.
 type Member struct {
 	Rank    int
-	Process int    // its number on its host
-	Node    Node   // zero where it is not known
-	Host    string // its name, for people
+	Process int    // its process ID on its host
+	Node    Node   // zero if unknown
+	Host    string // its name, for messages
 	Addrs   []netip.AddrPort
-	Info    []byte // the backend's own, at most 256 bytes
+	Info    []byte // of the backend, at most 256 bytes
 }
 
 // Shares reports whether two ranks could share memory.
 func (m *Member) Shares(o *Member) bool { return m.Node == o.Node && m.Node != Node{} }
 
-// String says who it is, for errors.
+// String describes the rank in errors.
 func (m *Member) String() string {
 	return fmt.Sprintf("rank %d (process %d on %s)", m.Rank, m.Process, m.Host)
 }
@@ -45,11 +45,11 @@ func (m *Member) String() string {
 func (m *Member) check() error {
 	switch {
 	case m.Rank < 0 || m.Rank >= MaxRanks:
-		return fmt.Errorf("rank %d, and there are at most %d", m.Rank, MaxRanks)
+		return fmt.Errorf("rank %d, want less than %d", m.Rank, MaxRanks)
 	case m.Process < 0:
 		return fmt.Errorf("process number %d", m.Process)
 	case len(m.Host) > maxHost || strings.ContainsFunc(m.Host, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("the host's name is too long, or is no name")
+		return errors.New("the host's name is too long or has characters that are not printable ASCII")
 	case len(m.Addrs) == 0 || len(m.Addrs) > MaxAddrs:
 		return fmt.Errorf("%d addresses, want 1 to %d", len(m.Addrs), MaxAddrs)
 	case len(m.Info) > maxInfo:
@@ -57,13 +57,13 @@ func (m *Member) check() error {
 	}
 	for _, a := range m.Addrs {
 		if !a.IsValid() || a.Port() == 0 || a.Addr().Zone() != "" || a.Addr().Is4In6() || a.Addr().IsUnspecified() || a.Addr().IsMulticast() {
-			return fmt.Errorf("%v is not the address of a process", a)
+			return fmt.Errorf("%v is not an address to connect to", a)
 		}
 	}
 	return nil
 }
 
-// HostName makes a name that a member can have of one that the system gives.
+// HostName turns the name of a host into one that is valid in a Member.
 func HostName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -111,7 +111,7 @@ func (r *reader) u16() uint16 { return binary.LittleEndian.Uint16(r.take(2)) }
 func (r *reader) u32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
 func (r *reader) u64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
 
-var errShort = errors.New("it ends in the middle")
+var errShort = errors.New("it is truncated")
 
 // member reads a member and checks it. Lengths are those of what is there, so that nothing is
 // allocated for what is not.
@@ -134,7 +134,7 @@ func (r *reader) member() (m Member, err error) {
 			return m, errShort
 		}
 		if !ok {
-			return m, errors.New("an address is neither of IPv4 nor of IPv6")
+			return m, errors.New("an address is neither IPv4 nor IPv6")
 		}
 		m.Addrs = append(m.Addrs, netip.AddrPortFrom(ip, port))
 	}
@@ -160,10 +160,10 @@ func (r *reader) end() error {
 	return nil
 }
 
-// A joining is what a rank says of itself.
+// A joining is the message with which a rank joins.
 type joining struct {
 	size     int    // of the job, as the rank knows it
-	patience uint32 // how many milliseconds it will wait; 0 for ever
+	patience uint32 // how many milliseconds it will wait; 0: no limit
 	member   Member
 }
 
@@ -224,7 +224,7 @@ func decodeTable(b []byte, size int) ([]Member, error) {
 	return members, nil
 }
 
-// appendRefused encodes why there will be no job.
+// appendRefused encodes why the job fails to start.
 func appendRefused(b []byte, err error) []byte {
 	text := err.Error()
 	if f, ok := errors.AsType[*backend.Fault](err); ok {

@@ -59,15 +59,15 @@ func TestMemberRefused(t *testing.T) {
 		{change(func(m *Member) { m.Rank = MaxRanks }), "rank 65536"},
 		{change(func(m *Member) { m.Rank = -1 }), "rank"},
 		{change(func(m *Member) { m.Process = -1 }), "process number"},
-		{change(func(m *Member) { m.Host = "a\nb" }), "no name"},
-		{change(func(m *Member) { m.Host = "\x1b[2J" }), "no name"},
+		{change(func(m *Member) { m.Host = "a\nb" }), "printable ASCII"},
+		{change(func(m *Member) { m.Host = "\x1b[2J" }), "printable ASCII"},
 		{change(func(m *Member) { m.Addrs = nil }), "0 addresses"},
 		{change(func(m *Member) { m.Addrs = make([]netip.AddrPort, MaxAddrs+1) }), "9 addresses"},
-		{change(at("127.0.0.1:0")), "127.0.0.1:0 is not the address of a process"},
-		{change(at("0.0.0.0:1")), "is not the address"},
-		{change(at("[::]:1")), "is not the address"},
-		{change(at("224.0.0.1:1")), "is not the address"},
-		{change(at("[::ffff:1.2.3.4]:1")), "is not the address"},
+		{change(at("127.0.0.1:0")), "127.0.0.1:0 is not an address to connect to"},
+		{change(at("0.0.0.0:1")), "is not an address"},
+		{change(at("[::]:1")), "is not an address"},
+		{change(at("224.0.0.1:1")), "is not an address"},
+		{change(at("[::ffff:1.2.3.4]:1")), "is not an address"},
 		{change(func(m *Member) { m.Info = make([]byte, maxInfo+1) }), "257 bytes of information"},
 	} {
 		has(t, c.m.check(), nil, c.want)
@@ -78,14 +78,14 @@ func TestMemberRefused(t *testing.T) {
 		has(t, err, nil, "join:")
 	}
 	zone := change(at("[fe80::1%eth0]:1"))
-	has(t, zone.check(), nil, "is not the address")
+	has(t, zone.check(), nil, "is not an address")
 	for _, c := range []struct {
 		at   int
 		to   byte
 		want string
 	}{
 		{0, 0, "a job of 0 ranks"}, {3, 1, "a job of 16777"}, {8 + 28 + 1 + len(member(1).Host), 9, "9 addresses"},
-		{8 + 28 + 1 + len(member(1).Host) + 1, 5, "neither of IPv4 nor of IPv6"},
+		{8 + 28 + 1 + len(member(1).Host) + 1, 5, "neither IPv4 nor IPv6"},
 	} {
 		b := (&joining{size: 1, member: member(1)}).append(nil)
 		b[c.at] = c.to

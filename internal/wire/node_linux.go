@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ThisNode returns the node of this process: a number of the running kernel (its boot id), the
-// namespaces that processes have to have in common to find each other and share memory (of
-// processes, users, and networks), and the user. It is zero where these cannot be known.
+// ThisNode returns the node of this process. It is a hash of the kernel's boot ID, the user, and the
+// namespaces that processes need in common to find each other and share memory: those of processes,
+// users, and networks. It is zero where these are not known.
 func ThisNode() Node {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(strings.TrimSpace(string(boot))) == 0 {

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// Reason is why a connection was refused.
+// Reason says why a connection was refused.
 type Reason uint8
 
 // The reasons.
 const (
-	Garbage      Reason = iota // it does not begin as a rank does: a port scan, a browser, TLS
-	Silent                     // it was closed before it had said all
-	Slow                       // it did not get done in time
-	Crowded                    // too many were at it at once, and it was among the oldest
-	WrongVersion               // of another version of cohort
-	WrongJob                   // of another job
-	WrongRank                  // it wants another rank, or says it is one that there is not
-	WrongUse                   // it wants to meet where nobody meets
-	WrongTLS                   // one side has TLS and the other does not
-	WrongProof                 // it does not have the secret, or repeats what another said
-	Reflected                  // it sends back what it was sent
-	FailedTLS                  // TLS failed: a certificate, most likely
-	Descriptors                // the process has no descriptor left
+	Garbage      Reason = iota // its first bytes are not those of a rank: a port scan, a browser, TLS
+	Silent                     // it was closed before the handshake was complete
+	Slow                       // the handshake took too long
+	Crowded                    // too many handshakes were under way, and it was among the oldest
+	WrongVersion               // it speaks another version of the protocol
+	WrongJob                   // it belongs to another job
+	WrongRank                  // it wants another rank, or claims a rank that the job does not have
+	WrongUse                   // it takes this process for the coordinator, or the coordinator for a rank
+	WrongTLS                   // only one side uses TLS
+	WrongProof                 // it does not have the secret, or replays another connection
+	Reflected                  // it sends back the bytes it received
+	FailedTLS                  // the TLS handshake failed, most likely because of a certificate
+	Descriptors                // this process has no file descriptor left
 	reasons
 )
 
@@ -39,13 +39,13 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// A Refusal is the error of a handshake that failed. Its text holds numbers, and never bytes of the
-// other side as they came.
+// A Refusal is the error of a handshake that failed. Its text holds numbers, and never raw bytes from
+// the other side.
 type Refusal struct {
 	Reason Reason
 	Remote string // the address of the peer
 	Text   string // the facts
-	Err    error  // what the network or TLS said, if it was that
+	Err    error  // the error of the network or of TLS, if there is one
 }
 
 // Error implements error.
@@ -60,7 +60,7 @@ func (r *Refusal) Error() string {
 	return text
 }
 
-// Unwrap returns what the network or TLS said.
+// Unwrap returns the error of the network or of TLS.
 func (r *Refusal) Unwrap() error { return r.Err }
 
 // lasting reports whether another attempt at the same address would end in the same way.
@@ -72,7 +72,7 @@ func (r *Refusal) lasting() bool {
 	return true
 }
 
-// A Count is how many connections a Listener refused for a reason, and the first of them.
+// A Count is the number of connections that a Listener refused for a reason, and the first error.
 type Count struct {
 	Reason Reason
 	Number int

@@ -13,30 +13,30 @@ import (
 // SecretSize is the length of a secret in bytes.
 const SecretSize = 32
 
-// A Secret is what the ranks of a job have and nobody else. It does not print itself.
+// A Secret is shared by the ranks of a job and known to no one else. It never appears in output.
 type Secret struct{ key *[SecretSize]byte }
 
-// NewSecret makes a secret of random bytes.
+// NewSecret returns a secret of random bytes.
 func NewSecret() Secret {
 	key := new([SecretSize]byte)
 	rand.Read(key[:]) // it cannot fail: crypto/rand ends the process first
 	return Secret{key}
 }
 
-// Valid reports whether there is a secret at all: the zero Secret is none.
+// Valid reports whether s holds a secret. The zero Secret does not.
 func (s Secret) Valid() bool { return s.key != nil }
 
 // Format implements fmt.Formatter: whatever the verb, the secret is not shown.
 func (s Secret) Format(f fmt.State, _ rune) { io.WriteString(f, "[secret]") }
 
-// MarshalText implements encoding.TextMarshaler by refusing, so that a secret gets into no file by
-// mistake.
-func (s Secret) MarshalText() ([]byte, error) { return nil, errors.New("a secret is not to be shown") }
+// MarshalText implements encoding.TextMarshaler by returning an error, so that a secret is not written
+// to a file by mistake.
+func (s Secret) MarshalText() ([]byte, error) { return nil, errors.New("a secret cannot be marshaled") }
 
-// WriteFile writes the secret to a new file that its owner alone can read.
+// WriteFile writes the secret to a new file that only its owner can read.
 func (s Secret) WriteFile(path string) error {
 	if !s.Valid() {
-		return errors.New("there is no secret to write")
+		return errors.New("the secret is empty")
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -58,14 +58,14 @@ func (s Secret) WriteFile(path string) error {
 // a newline.
 func (s Secret) Send(w io.Writer) error {
 	if !s.Valid() {
-		return errors.New("there is no secret to write")
+		return errors.New("the secret is empty")
 	}
 	_, err := w.Write(append(hex.AppendEncode(nil, s.key[:]), '\n'))
 	return err
 }
 
-// ReadSecretFile reads a secret from a regular file of this user that nobody else can read or write:
-// 32 bytes as they are, or 64 hexadecimal digits.
+// ReadSecretFile reads a secret from a regular file that belongs to this user and that no other user
+// can read or write: 32 raw bytes, or 64 hexadecimal digits.
 func ReadSecretFile(path string) (Secret, error) {
 	f, err := openSecret(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func ReadSecretFile(path string) (Secret, error) {
 	return s, nil
 }
 
-// ReadSecret reads a secret from a descriptor, a pipe say, to its end.
+// ReadSecret reads a secret from a pipe or another descriptor, to its end.
 func ReadSecret(r io.Reader) (Secret, error) {
 	// One byte more than the longest form, "\r\n" at its end, to see what is too long.
 	b, err := io.ReadAll(io.LimitReader(r, 2*SecretSize+3))
@@ -96,15 +96,15 @@ func ReadSecret(r io.Reader) (Secret, error) {
 	} else if n := len(strings.TrimRight(string(b), "\r\n")); n == 2*SecretSize {
 		if _, err := hex.Decode(key[:], b[:n]); err != nil {
 			// The decoder's error shows a character of it.
-			return Secret{}, errors.New("the secret of the job: 64 characters, and not all are hexadecimal digits")
+			return Secret{}, errors.New("the secret of the job: want 64 hexadecimal digits; not all of the 64 characters are")
 		}
 	} else {
 		return Secret{}, fmt.Errorf("the secret of the job: %d bytes, want %d random bytes, or %d hexadecimal digits; "+
 			"openssl rand -hex %d makes one", len(b), SecretSize, 2*SecretSize, SecretSize)
 	}
 	if n := different(key); n < 8 {
-		return Secret{}, fmt.Errorf("the secret of the job has %d different bytes in it, which is not random; "+
-			"openssl rand -hex %d makes one that is", n, SecretSize)
+		return Secret{}, fmt.Errorf("the secret of the job has only %d different bytes, so it is not random; "+
+			"openssl rand -hex %d makes one", n, SecretSize)
 	}
 	return Secret{key}, nil
 }

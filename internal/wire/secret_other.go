@@ -9,7 +9,7 @@ import (
 
 func openSecret(path string) (*os.File, error) { return os.Open(path) }
 
-// private cannot tell here who may read a file.
+// private cannot check the permissions of a file on this system.
 func private(*os.File) error {
-	return errors.New("cannot be checked for who may read it on this system: hand over a descriptor")
+	return errors.New("cannot be checked for its permissions on this system; pass a descriptor")
 }

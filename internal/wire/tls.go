@@ -11,23 +11,23 @@ import (
 	"strconv"
 )
 
-// TLS is TLS 1.3 in which both sides show a certificate. The zero value is none: see LoadTLS.
+// TLS configures TLS 1.3 with certificates on both sides. LoadTLS makes one; the zero value cannot be
+// used.
 type TLS struct {
-	// Name is what every certificate of the job has as a DNS name. Certificates that have URIs of
-	// the form cohort://job/JOB/RANK beside it are those of these ranks alone, and the job's name is
-	// escaped in them as a part of a path is.
+	// Name is the DNS name that every certificate of the job has. A certificate with URIs of the form
+	// cohort://job/JOB/RANK is valid for these ranks only. JOB is escaped as a path segment.
 	Name string
 
 	cert tls.Certificate
 	pool *x509.CertPool
 }
 
-// LoadTLS reads a certificate and its key, and those of the authorities that sign certificates of
-// this job, all in PEM. Name is what the certificates of all ranks have as a DNS name.
+// LoadTLS reads a certificate, its key, and the certificates of the authorities that sign this job's
+// certificates, all in PEM. name is the DNS name that the certificates of all ranks have.
 func LoadTLS(certFile, keyFile, caFile, name string) (*TLS, error) {
 	fail := func(err error) (*TLS, error) { return nil, fmt.Errorf("TLS: %w", err) }
 	if name == "" {
-		return fail(errors.New("no name is given that the certificates are to have"))
+		return fail(errors.New("no DNS name is given for the certificates"))
 	}
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -39,10 +39,10 @@ func LoadTLS(certFile, keyFile, caFile, name string) (*TLS, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
-		return fail(fmt.Errorf("%s has no certificate in it", caFile))
+		return fail(fmt.Errorf("%s contains no certificate", caFile))
 	}
 	t := &TLS{Name: name, cert: cert, pool: pool}
-	// What the others would refuse is better known here, and now.
+	// A certificate that the others would refuse is an error here.
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if err := t.chain(use); err != nil {
 			return fail(fmt.Errorf("certificate %s: %w", certFile, err))
@@ -66,8 +66,7 @@ func (t *TLS) chain(use x509.ExtKeyUsage) error {
 // under is what TLS runs over, which can be replaced.
 type under struct{ net.Conn }
 
-// Below returns the connection that the frames of this one go over in the end: its own, or the one
-// below TLS.
+// Below returns the connection to the network: the one below TLS, if there is TLS.
 func (c *Conn) Below() net.Conn {
 	if t, ok := c.Conn.(*tls.Conn); ok {
 		if u, ok := t.NetConn().(*under); ok {
@@ -77,7 +76,7 @@ func (c *Conn) Below() net.Conn {
 	return c.Conn
 }
 
-// Replace has TLS go on over another connection to the same peer. It reports whether there is TLS.
+// Replace makes TLS continue over another connection to the same peer. It reports whether TLS is in use.
 func (c *Conn) Replace(by net.Conn) bool {
 	t, ok := c.Conn.(*tls.Conn)
 	if !ok {
@@ -115,7 +114,7 @@ func (t *TLS) wrap(c net.Conn, job string, rank int, dialed bool) (*tls.Conn, er
 // names checks that a certificate, whose chain has been verified, is one of the rank's.
 func (t *TLS) names(s tls.ConnectionState, job string, rank int) error {
 	if len(s.PeerCertificates) == 0 {
-		return errors.New("it shows no certificate")
+		return errors.New("it presents no certificate")
 	}
 	cert := s.PeerCertificates[0]
 	if err := cert.VerifyHostname(t.Name); err != nil {
@@ -130,7 +129,7 @@ func (t *TLS) names(s tls.ConnectionState, job string, rank int) error {
 		}
 	}
 	if bound {
-		return fmt.Errorf("its certificate is of other ranks or jobs than %s", rankURI(job, rank))
+		return fmt.Errorf("its certificate is for other ranks or jobs than %s", rankURI(job, rank))
 	}
 	return nil
 }

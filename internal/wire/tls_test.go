@@ -211,7 +211,7 @@ func TestBetween(t *testing.T) {
 	if err1 == nil {
 		t.Error("the client takes who stands between for its server")
 	}
-	reason(t, err2, WrongProof, "somebody stands between")
+	reason(t, err2, WrongProof, "a third party is in between")
 }
 
 func TestLoadTLS(t *testing.T) {
@@ -233,10 +233,10 @@ func TestLoadTLS(t *testing.T) {
 	}
 	cert, key := filepath.Join(a.dir, "cert.pem"), filepath.Join(a.dir, "cert.key")
 	for _, c := range [][5]string{
-		{cert, key, a.file, "", "no name"},
+		{cert, key, a.file, "", "no DNS name"},
 		{cert + "x", key, a.file, "n", "cert.pemx"},
 		{cert, filepath.Join(a.dir, "ca.key"), a.file, "n", "does not match"},
-		{cert, key, key, "n", "no certificate in it"},
+		{cert, key, key, "n", "contains no certificate"},
 		{cert, key, "nowhere", "n", "nowhere"},
 	} {
 		_, err := LoadTLS(c[0], c[1], c[2], c[3])

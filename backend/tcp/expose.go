@@ -35,34 +35,34 @@ import (
 // Withdraw. What cannot be read is asked for, and comes through the rings.
 
 const (
-	lendMin  = 32 << 10  // shortest message that is lent
-	readMost = 256 << 10 // read at once, with the lock held
-	loanSize = 16        // what a loan says: the length, and the address
+	exposeMin    = 32 << 10  // shortest message that is lent
+	readMost     = 256 << 10 // read at once, with the lock held
+	exposureSize = 16        // what a loan says: the length, and the address
 )
 
 // lend offers a message where it is.
-func (e *engine) lend(l *link, o *op, h *wire.Header) {
-	binary.LittleEndian.PutUint64(o.loan[:], uint64(len(o.buf)))
-	binary.LittleEndian.PutUint64(o.loan[8:], shmem.Addr(o.buf))
-	o.lent = true
-	h.Kind, h.Length = wire.Lend, loanSize
-	l.emit(h, o.loan[:], o)
+func (e *engine) expose(l *link, o *op, h *wire.Header) {
+	binary.LittleEndian.PutUint64(o.exposure[:], uint64(len(o.buf)))
+	binary.LittleEndian.PutUint64(o.exposure[8:], shmem.Addr(o.buf))
+	o.exposed = true
+	h.Kind, h.Length = wire.Expose, exposureSize
+	l.emit(h, o.exposure[:], o)
 }
 
 // lent takes a loan in.
-func (e *engine) lent(l *link, h *wire.Header) error {
-	size, addr := binary.LittleEndian.Uint64(l.loan[:]), binary.LittleEndian.Uint64(l.loan[8:])
+func (e *engine) onExpose(l *link, h *wire.Header) error {
+	size, addr := binary.LittleEndian.Uint64(l.exposure[:]), binary.LittleEndian.Uint64(l.exposure[8:])
 	if size > wire.MaxMessage || addr == 0 || addr+size < addr {
 		return fmt.Errorf("a loan of %d bytes at %#x", size, addr)
 	}
 	if l.pid == 0 {
 		addr = 0 // it is asked for the data
 	}
-	return e.offered(l, h, int(size), addr)
+	return e.onReadyToSend(l, h, int(size), addr)
 }
 
 // borrow has the data of a receive read.
-func (e *engine) borrow(o *op, addr uint64) {
+func (e *engine) readPeer(o *op, addr uint64) {
 	if o.n == 0 {
 		o.read = true
 		e.ask(o, wire.FlagYes)
@@ -113,9 +113,9 @@ func (e *engine) stopReading(o *op) {
 	}
 }
 
-// lentRead completes a send whose data the peer has read.
-func (e *engine) lentRead(l *link, o *op, h *wire.Header) error {
-	if !o.lent {
+// exposedRead completes a send whose data the peer has read.
+func (e *engine) exposedRead(l *link, o *op, h *wire.Header) error {
+	if !o.exposed {
 		return errors.New("it says that it has read a message that was not lent to it")
 	}
 	e.finish(o, backend.Status{}, nil)
@@ -171,10 +171,10 @@ func readable(said []byte) (pid int) {
 
 // try finds out which of the two ranks may read the memory of the other.
 func (s *shared) try(ctx context.Context, c *wire.Conn) error {
-	if err := c.Say(ctx, claim()); err != nil {
+	if err := c.SendSettings(ctx, claim()); err != nil {
 		return err
 	}
-	said, err := c.Hear(ctx, claimSize)
+	said, err := c.ReceiveSettings(ctx, claimSize)
 	if err != nil {
 		return err
 	}
@@ -183,12 +183,12 @@ func (s *shared) try(ctx context.Context, c *wire.Conn) error {
 	if s.pid != 0 {
 		can = shareYes
 	}
-	if err := c.Say(ctx, []byte{can}); err != nil {
+	if err := c.SendSettings(ctx, []byte{can}); err != nil {
 		return err
 	}
-	if said, err = c.Hear(ctx, 1); err != nil {
+	if said, err = c.ReceiveSettings(ctx, 1); err != nil {
 		return err
 	}
-	s.lends = len(said) == 1 && said[0] == shareYes
+	s.exposes = len(said) == 1 && said[0] == shareYes
 	return nil
 }

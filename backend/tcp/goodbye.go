@@ -10,14 +10,14 @@ import (
 // A farewell is the end of a connection with a rank that is lost for this one: the rest of the frame that is
 // begun, and the notice that it is lost. A rank that was stopped finds that out when it goes on, and would take
 // this one for lost in its turn if the connection just ended.
-type farewell struct {
+type goodbye struct {
 	l     *link // has the connection, of which nothing is acted upon any more
 	rest  []byte
 	ticks int // how long it may take
 }
 
-// bow gives a link up, with a notice to the other end that its rank is lost.
-func (l *link) bow(h *wire.Header, body []byte) {
+// closeWith gives a link up, with a notice to the other end that its rank is lost.
+func (l *link) closeWith(h *wire.Header, body []byte) {
 	if l.dead || l.fd < 0 || l.fresh || l.broken != nil {
 		l.cut()
 		return
@@ -30,7 +30,7 @@ func (l *link) bow(h *wire.Header, body []byte) {
 	}
 	l.encode(h, body)
 	rest = append(append(rest, l.whead[:]...), body...)
-	f := &farewell{l: &link{e: e, peer: l.peer, fd: l.fd, over: l.over, dead: true}, rest: rest, ticks: e.life.ticks}
+	f := &goodbye{l: &link{e: e, peer: l.peer, fd: l.fd, over: l.over, dead: true}, rest: rest, ticks: e.life.ticks}
 	if f.l.over != nil {
 		f.l.over.attach(f.l)
 	}
@@ -40,14 +40,14 @@ func (l *link) bow(h *wire.Header, body []byte) {
 		sockLimit(f.l.fd, 3*e.life.limit) // it has been counting since nobody reads at the other end
 	}
 	if !f.said() {
-		e.farewells = append(e.farewells, f)
+		e.goodbyes = append(e.goodbyes, f)
 	}
 }
 
 // said writes what there is room for, and reports whether the connection is closed. It is when the other end's
 // system has everything: what comes in is dropped until then, because a socket that is closed with bytes
 // unread takes back what it has not sent.
-func (f *farewell) said() bool {
+func (f *goodbye) said() bool {
 	l := f.l
 	buf := make([]byte, readSize)
 	for range readTurns {
@@ -72,12 +72,12 @@ func (f *farewell) said() bool {
 	return true
 }
 
-func (f *farewell) end() {
+func (f *goodbye) end() {
 	sockClose(f.l.fd)
 	f.l.fd = -1
 }
 
-// sayFarewells is called once each tick.
-func (e *engine) sayFarewells() {
-	e.farewells = slices.DeleteFunc(e.farewells, (*farewell).said)
+// sendGoodbyes is called once each tick.
+func (e *engine) sendGoodbyes() {
+	e.goodbyes = slices.DeleteFunc(e.goodbyes, (*goodbye).said)
 }

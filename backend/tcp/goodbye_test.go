@@ -39,13 +39,13 @@ func TestStoppedInAFrame(t *testing.T) {
 	until(t, "without the connection", other, func() bool {
 		other.e.mu.Lock()
 		defer other.e.mu.Unlock()
-		return len(other.e.farewells) == 0
+		return len(other.e.goodbyes) == 0
 	})
 }
 
-// TestLostIsToldOnNewConnection checks that a rank which is lost for another one, and connects to it, is told, whatever
+// TestLossIsReportedOnNewConnection checks that a rank which is lost for another one, and connects to it, is told, whatever
 // the end of their last connection was.
-func TestLostIsToldOnNewConnection(t *testing.T) {
+func TestLossIsReportedOnNewConnection(t *testing.T) {
 	world := onDemand(t, 3, nil)
 	hub := world[0].e
 	hub.mu.Lock() // nobody hears of it by way of the hub

@@ -15,9 +15,9 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// send writes a frame of the meeting, by a deadline.
+// send writes a frame of the rendezvous, by a deadline.
 func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
-	if c.enc == nil { // not always: who receives at the same time uses what it sets
+	if c.enc == nil { // only then: receive, in another goroutine, uses what Frames sets
 		c.Frames(0)
 	}
 	h := Header{Kind: kind, Length: uint64(len(payload))}
@@ -36,8 +36,8 @@ func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
 	return c.SetWriteDeadline(time.Time{})
 }
 
-// receive reads a frame, whose payload has limit bytes at most. It reads no byte beyond. It may be called
-// beside send once a frame has been sent or received.
+// receive reads a frame with a payload of at most limit bytes, and no byte beyond it. It may run
+// concurrently with send once a frame has been sent or received.
 func (c *Conn) receive(limit uint64) (Kind, []byte, error) {
 	_, dec := c.Frames(limit)
 	var head [HeaderSize]byte
@@ -55,20 +55,20 @@ func (c *Conn) receive(limit uint64) (Kind, []byte, error) {
 	return h.Kind, payload, h.CheckPayload(payload)
 }
 
-// fault is an error of the meeting.
+// fault returns an error of the rendezvous.
 func fault(sentinel error, format string, facts ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, facts...)}
 }
 
-// Join takes this process into its job: it connects to the coordinator at address (HOST:PORT), which
-// is rank to or the Launcher and need not be there yet, says who it is, and waits for the others. It
-// returns all members, and the connection to the coordinator.
+// Join makes this process a rank of its job. It connects to the coordinator at address (HOST:PORT),
+// which is rank to or the Launcher and may not listen yet, sends self, and waits for the other ranks.
+// It returns all members, and the connection to the coordinator.
 //
-// That connection stays open: over it the ranks hear whether all of them have connected to each other
+// That connection stays open: the ranks learn from it whether all of them have connected to each other
 // ([Conn.Confirm]).
 //
-// It ends with ctx. What goes wrong at the coordinator is the same error on every rank: it names
-// the ranks that did not come, that came twice, or with another size.
+// Join ends when ctx does. An error at the coordinator is the same on every rank. It names the ranks
+// that are missing, that joined twice, or that have another size.
 func Join(ctx context.Context, id *Identity, address string, to int, self Member) ([]Member, *Conn, error) {
 	host, port, err := ParseCoordinator(address)
 	if err == nil {
@@ -80,7 +80,7 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 	if err != nil {
 		return nil, nil, fault(backend.ErrInit, "%v", err)
 	}
-	d := dialing{id: id, to: to, purpose: Meeting, patient: true}
+	d := dialing{id: id, to: to, purpose: Rendezvous, patient: true}
 	d.find = func(ctx context.Context) ([]netip.AddrPort, error) {
 		found, err := lookup(ctx, host)
 		addrs := make([]netip.AddrPort, len(found))
@@ -105,14 +105,14 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 		if in || ctx.Err() != nil {
 			return nil, nil, err
 		}
-		// The coordinator has this connection and has not taken this rank in: this one was too slow, or the meeting
-		// has ended meanwhile, which the next attempt hears.
+		// The coordinator closed this connection and has not admitted this rank: it was too slow, or the
+		// rendezvous has ended, which the next attempt finds out.
 		rest(ctx, firstPause+rand.N(longestPause/4))
 	}
 }
 
-// join1 joins over a connection, and says whether the coordinator has taken this rank in: from then
-// on the end of the connection is that of the coordinator.
+// join1 joins over a connection, and reports whether the coordinator has admitted this rank. After that,
+// the end of the connection means the end of the coordinator.
 func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []Member, in bool, err error) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -122,7 +122,7 @@ func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []M
 	defer func() {
 		if !stop() {
 			<-over
-			// What is there in spite of it is taken, unless it is an error.
+			// A result that is there in spite of it counts, unless it is an error.
 			c.SetDeadline(time.Time{})
 		}
 	}()
@@ -132,9 +132,9 @@ func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []M
 	}
 	lost := func(err error) error {
 		if ctx.Err() != nil {
-			return ended(ctx, "waiting for the other ranks of the job, and the coordinator has not said which are missing")
+			return ended(ctx, "waiting for the other ranks of the job; the coordinator has not reported which are missing")
 		}
-		return fault(backend.ErrPeerLost, "the coordinator, %s at %s, before all ranks were there: %v", who(c.Rank), remote(c), err)
+		return fault(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks had joined: %v", who(c.Rank), remote(c), err)
 	}
 	if err := c.send(join, j.append(nil), time.Time{}); err != nil {
 		return nil, false, lost(err)
@@ -157,7 +157,7 @@ func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []M
 			}
 			return members, true, nil
 		default:
-			return nil, true, fault(backend.ErrInternal, "the coordinator sends %q before the table of the ranks", kind)
+			return nil, true, fault(backend.ErrInternal, "the coordinator sent %q, want the table of the ranks", kind)
 		}
 	}
 }

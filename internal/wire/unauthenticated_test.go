@@ -46,8 +46,8 @@ func goodHello() []byte {
 	return b[:]
 }
 
-// TestStrangers says all sorts of things to a server, followed by as much as it will read.
-func TestStrangers(t *testing.T) {
+// TestUnauthenticatedPeers says all sorts of things to a server, followed by as much as it will read.
+func TestUnauthenticatedPeers(t *testing.T) {
 	change := func(at int, to byte) []byte {
 		b := goodHello()
 		b[at] = to
@@ -63,15 +63,15 @@ func TestStrangers(t *testing.T) {
 		read    int64
 		answers int // bytes
 	}{
-		{"nothing", nil, false, Silent, "waiting for who it is", 0, 0},
+		{"nothing", nil, false, Silent, "waiting for the hello", 0, 0},
 		{"a browser", []byte("GET / HTTP/1.1\r\n"), false, Garbage, "47 45 54 20", 16, 0},
 		{"a browser and more", []byte("GET / HTTP/1.1\r\n"), true, Garbage, "47 45 54 20", 40, 0},
 		{"one wrong byte", []byte{7}, false, Garbage, "07", 1, 0},
-		{"TLS", []byte{0x16, 3, 1, 2, 0, 1}, false, Garbage, "begins as TLS", 6, 0},
+		{"TLS", []byte{0x16, 3, 1, 2, 0, 1}, false, Garbage, "begins with TLS", 6, 0},
 		{"zeros", nil, true, Garbage, "00 00 00 00", 40, 0},
-		{"cut", goodHello()[:39], false, Silent, "waiting for who it is", 39, 0},
+		{"cut", goodHello()[:39], false, Silent, "waiting for the hello", 39, 0},
 		{"its own magic", append([]byte{0xc0, 'h', 'r', '<'}, goodHello()[4:]...), false, Reflected, "", 40, 0},
-		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, and this process 3", 40, 48},
+		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, this process version 3", 40, 48},
 		{"another version, short", version[:8], false, WrongVersion, "version 1", 8, 48},
 		{"purpose 0", change(6, 0), true, WrongUse, "purpose 0", 40, 48},
 		{"purpose 4", change(6, 4), true, WrongUse, "purpose 4", 40, 48},
@@ -79,8 +79,8 @@ func TestStrangers(t *testing.T) {
 		{"another job", change(9, goodHello()[9]+1), true, WrongJob, "", 40, 48},
 		{"from nobody", change(19, 0xff), true, WrongRank, "from -16777215", 40, 48},
 		{"from itself", change(16, 2), true, WrongRank, "from 2 to 2", 40, 48},
-		{"no proof", goodHello(), false, Silent, "waiting for the proof of what says it is rank 1", 40, 48},
-		{"a wrong proof", goodHello(), true, WrongProof, "says it is rank 1", 64, 48},
+		{"no proof", goodHello(), false, Silent, "waiting for the proof of a peer that claims to be rank 1", 40, 48},
+		{"a wrong proof", goodHello(), true, WrongProof, "claims to be rank 1", 64, 48},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			say := slices.Clone(c.say)
@@ -134,7 +134,7 @@ func TestFalseServers(t *testing.T) {
 		{"another job", say(Version, badJob), WrongJob, `than "job"`, 48},
 		{"no proof", say(Version, welcome), WrongProof, "", 48},
 		{"a refusal of nobody", say(Version, badRank), WrongProof, "", 48},
-		{"no answer", say(Version, answers), Garbage, "no answer 6", 48},
+		{"no answer", say(Version, answers), Garbage, "unknown answer 6", 48},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			peer := &bytesConn{say: append(slices.Clone(c.say), make([]byte, 48-min(len(c.say), 48))...), then: io.EOF}

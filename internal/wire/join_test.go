@@ -190,11 +190,11 @@ func TestMeetingFails(t *testing.T) {
 		want     []string
 		extra    func(ctx context.Context, p *party) chan outcome
 	}{
-		{"twice", backend.ErrInit, []string{"two processes say they are rank 2", "1002 on host2", "7 on elsewhere"},
+		{"twice", backend.ErrInit, []string{"two processes claim to be rank 2", "1002 on host2", "7 on elsewhere"},
 			func(ctx context.Context, p *party) chan outcome { return p.join(ctx, rankOf(2, p.size), other) }},
 		{"another size", backend.ErrInit, []string{"rank 3 (process 1003 on host3)", "of 9 ranks", "of 5"},
 			func(ctx context.Context, p *party) chan outcome { return p.join(ctx, rankOf(3, 9), member(3)) }},
-		{"another's name", backend.ErrInit, []string{"proved that it is rank 4", "says it is rank 3"},
+		{"another's name", backend.ErrInit, []string{"authenticated as rank 4", "joins as rank 3"},
 			func(ctx context.Context, p *party) chan outcome { return p.forge(ctx, 4, false_) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestMeetingFails(t *testing.T) {
 func (p *party) forge(ctx context.Context, rank int, m Member) chan outcome {
 	result := make(chan outcome, 1)
 	p.all.Go(func() {
-		c, err := Dial(ctx, rankOf(rank, p.size), p.l.Addrs(), 0, Meeting, 0)
+		c, err := Dial(ctx, rankOf(rank, p.size), p.l.Addrs(), 0, Rendezvous, 0)
 		if err != nil {
 			result <- outcome{err: err}
 			return
@@ -228,7 +228,7 @@ func (p *party) forge(ctx context.Context, rank int, m Member) chan outcome {
 // enter joins as a rank that will wait so many milliseconds, by its word, and returns when it is in.
 func (p *party) enter(rank int, patience uint32) *Conn {
 	p.t.Helper()
-	c, err := Dial(limit(p.t), rankOf(rank, p.size), p.l.Addrs(), 0, Meeting, 0)
+	c, err := Dial(limit(p.t), rankOf(rank, p.size), p.l.Addrs(), 0, Rendezvous, 0)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -290,11 +290,11 @@ func TestMissing(t *testing.T) {
 				ctx = late{ctx}
 			}
 			p := hold(ctx, t, 0, 9)
-			noise := knock(t, p.l)
+			noise := connect(t, p.l)
 			fmt.Fprint(noise, "GET /\r\n")
 			gone(t, noise)
 			refusedAtLeast(t, p.l, 1)
-			want := []string{"6 of 9 ranks did not come within", ": 1, 2, 4-6, 8; 1 connection refused: 1 × not a rank"}
+			want := []string{"6 of 9 ranks did not join within", ": 1, 2, 4-6, 8; 1 connection refused: 1 × not a rank"}
 			in := []*Conn{p.enter(7, 0), p.enter(3, c.patience)}
 			if c.ends {
 				cancel()
@@ -313,9 +313,9 @@ func TestImpatient(t *testing.T) {
 	o := <-p.rank(ctx, 1)
 	has(t, o.err, backend.ErrTimeout)
 	got := <-p.result
-	has(t, got.err, nil, "rank") // on a slow machine, that rank 1 came and went
+	has(t, got.err, nil, "rank") // on a slow machine, that rank 1 ended before all ranks
 	if ctx.Err() == nil {
-		has(t, o.err, nil, "1 of 3 ranks did not come", ": 2")
+		has(t, o.err, nil, "1 of 3 ranks did not join", ": 2")
 	}
 }
 
@@ -330,13 +330,13 @@ func TestLost(t *testing.T) {
 	t.Error("the coordinator has seen it in none of 100 meetings")
 }
 
-// lost reports whether the coordinator saw that a rank came and went before another came.
+// lost reports whether the coordinator saw that a rank ended before all ranks before another came.
 func lost(t *testing.T) bool {
 	ctx := limit(t)
 	p := hold(ctx, t, 0, 4)
 	in := []*Conn{p.enter(1, 0)}
 	p.enter(2, 0).Close()
-	const want = "rank 2 (process 1002 on host2) came and went"
+	const want = "rank 2 (process 1002 on host2) ended before all ranks"
 	// Who comes afterwards learns of it too, unless that is after the time that the coordinator takes.
 	switch o := <-p.rank(ctx, 3); {
 	case o.err == nil:
@@ -352,7 +352,7 @@ func lost(t *testing.T) bool {
 		}
 		return false
 	case errors.Is(o.err, backend.ErrInit):
-		has(t, o.err, nil, "the meeting is over")
+		has(t, o.err, nil, "the job has started already")
 	default:
 		has(t, o.err, backend.ErrPeerLost, want)
 	}
@@ -365,7 +365,7 @@ func TestCoordinatorLost(t *testing.T) {
 	l := listen(t, rankOf(0, 3), 0)
 	p := &party{t: t, l: l, size: 3}
 	rank := p.rank(limit(t), 1)
-	c, err := l.Accept(limit(t), Meeting)
+	c, err := l.Accept(limit(t), Rendezvous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +393,7 @@ func TestMeetingOver(t *testing.T) {
 	defer r.conn.Close()
 	defer o.conns[0].Close()
 	again := <-p.rank(ctx, 0)
-	has(t, again.err, backend.ErrInit, "the coordinator at 127.0.0.1:", "the meeting is over")
+	has(t, again.err, backend.ErrInit, "the coordinator at 127.0.0.1:", "the job has started already")
 }
 
 // TestJoinRefused is a rank of another job, one without the secret, and wrong calls.
@@ -409,7 +409,7 @@ func TestJoinRefused(t *testing.T) {
 		want    string
 	}{
 		{job, l.Addrs()[0].String(), member(1), `another job than "another"`},
-		{stranger, l.Addrs()[0].String(), member(1), "does not have its secret"},
+		{stranger, l.Addrs()[0].String(), member(1), "has the same name and another secret"},
 		{rankOf(1, 2), "127.0.0.1", member(1), "want HOST:PORT"},
 		{rankOf(1, 2), "127.0.0.1:0", member(1), "from 1 to 65535"},
 		{rankOf(1, 2), "127.0.0.1:http", member(1), "from 1 to 65535"},
