@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 )
@@ -97,12 +98,12 @@ func TestCartErrors(t *testing.T) {
 			periods []bool
 		}{
 			"too large":       {[]int{7}, []bool{true}},
-			"far too large":   {[]int{1 << 40, 1 << 40, 1 << 40}, []bool{true, true, true}},
+			"far too large":   {[]int{math.MaxInt / 2, math.MaxInt / 2, math.MaxInt / 2}, []bool{true, true, true}},
 			"negative":        {[]int{-2, -3}, []bool{true, true}},
 			"negative, zero":  {[]int{-2, 0}, []bool{true, true}},
 			"periods missing": {[]int{2, 3}, []bool{true}},
 			"not a multiple":  {[]int{4, 0}, []bool{true, true}},
-			"filled too far":  {[]int{1 << 62, 1 << 62, 0}, []bool{true, true, true}},
+			"filled too far":  {[]int{math.MaxInt/2 + 1, math.MaxInt/2 + 1, 0}, []bool{true, true, true}},
 		} {
 			_, err := w.CartCreate(f.dims, f.periods, false)
 			if err := errors.Join(wants(what, err, ErrCount)); err != nil {

@@ -3,6 +3,8 @@ package cohort
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,7 +126,7 @@ func TestArgumentErrors(t *testing.T) {
 		},
 			ErrBuffer, "the blocks of rank 0 (3 at 5) and rank 2 (2 at 7) overlap"},
 		{func(k *backend.Call) {
-			setReduceScatter(c, k, all, all[:1], []int{1 << 62, 1 << 62, 1 << 62, 1 << 62}, Sum)
+			setReduceScatter(c, k, all, all[:1], slices.Repeat([]int{math.MaxInt/2 + 1}, 4), Sum)
 		}, ErrCount, "less than the counts of ranks 0 to 0"},
 		{func(k *backend.Call) {
 			setAlltoallv(c, k, all, []int{1, 2, 1, 1}, []int{0, 1, 2, 3}, make([]int32, 9), []int{1, 1, 1, 1}, []int{0, 1, 2, 3})

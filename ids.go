@@ -55,7 +55,7 @@ func spent(id uint32) error {
 	if id < shelterID {
 		return nil
 	}
-	return fault(ErrAlloc, fmt.Sprintf("all %d numbers for communicators have been used in this job: make communicators once, and keep them", shelterID))
+	return fault(ErrAlloc, fmt.Sprintf("all %d numbers for communicators have been used in this job: make communicators once, and keep them", uint32(shelterID)))
 }
 
 // claim takes an id and reports whether it was free.

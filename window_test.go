@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 )
 
@@ -148,7 +149,7 @@ func TestWindowTooLarge(t *testing.T) {
 	onRanks(t, 2, func(c *Comm) error {
 		n := 0
 		if c.Rank() == 1 {
-			n = 1 << 42
+			n = math.MaxInt / 8
 		}
 		w, err := AllocateShared[float64](c, n)
 		if !errors.Is(err, ErrAlloc) || w != nil {

@@ -3,6 +3,7 @@ package cohort
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -233,7 +234,7 @@ func TestCloseBesideAllocate(t *testing.T) {
 // A rank that is alone and gets no memory has none: what stands for that in make and abandon is nil.
 func TestNoMemoryAlone(t *testing.T) {
 	if err := Run(t.Context(), 1, func(c *Comm) error {
-		a := &allocation{c: c, lay: window.Layout{Total: 1 << 62}}
+		a := &allocation{c: c, lay: window.Layout{Total: math.MaxInt/2 + 1}}
 		if mem, err := a.memory(); err == nil || mem != nil {
 			return fmt.Errorf("memory %v, error %v", mem, err)
 		}

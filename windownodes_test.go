@@ -172,7 +172,7 @@ func spanning(w *Comm) error {
 	if !errors.Is(err, ErrComm) || win != nil || !strings.Contains(err.Error(), "SplitShared") {
 		return fmt.Errorf("a window of several nodes: %v", err)
 	}
-	if _, err := AllocateShared[int](w, 1<<60); !errors.Is(err, ErrComm) {
+	if _, err := AllocateShared[int](w, math.MaxInt/8); !errors.Is(err, ErrComm) {
 		return fmt.Errorf("a huge window of several nodes: %v", err)
 	}
 	if _, ok := w.core.bc.(backend.Sharer); ok {

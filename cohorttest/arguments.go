@@ -3,6 +3,7 @@ package cohorttest
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/cohort-hpc/cohort"
 )
@@ -41,7 +42,7 @@ func p2pArguments(r *Rank) {
 			opError(r, what, err)
 		}
 	}
-	for _, rank := range []int{r.Size, r.Size + 1000, -3, cohort.Undefined, 1 << 40} {
+	for _, rank := range []int{r.Size, r.Size + 1000, -3, cohort.Undefined, math.MaxInt} {
 		wrong(fmt.Sprintf("Send to %d", rank), cohort.Send(c, buf, rank, 1), cohort.ErrRank)
 		wrong(fmt.Sprintf("Ssend to %d", rank), cohort.Ssend(c, buf, rank, 1), cohort.ErrRank)
 		_, err := cohort.Isend(c, buf, rank, 1)
@@ -65,7 +66,7 @@ func p2pArguments(r *Rank) {
 	}
 	wrong("Send to any", cohort.Send(c, buf, cohort.AnySource, 1), cohort.ErrRank)
 	most := c.Caps().MaxTag
-	for _, tag := range []int{-1, -2, most + 1, cohort.MaxTag + 1, -1 << 40} {
+	for _, tag := range []int{-1, -2, most + 1, max(most, cohort.MaxTag) + 1, math.MinInt} {
 		wrong(fmt.Sprintf("Send with tag %d", tag), cohort.Send(c, buf, 0, tag), cohort.ErrTag)
 		_, err := cohort.Issend(c, buf, 0, tag)
 		wrong(fmt.Sprintf("Issend with tag %d", tag), err, cohort.ErrTag)
@@ -181,10 +182,10 @@ func wrongCalls(n, me int) []wrongCall {
 			return cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, 2*n-1))
 		}},
 		{"Allgatherv with a huge displacement", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, 1<<62))
+			return cohort.Allgatherv(c, v(2), v(2*n), counts, edit(displs, math.MaxInt/2+1))
 		}},
 		{"Allgatherv with a huge count", cohort.ErrBuffer, func(c *cohort.Comm) error {
-			return cohort.Allgatherv(c, v(2), v(2*n), edit(counts, 1<<62), displs)
+			return cohort.Allgatherv(c, v(2), v(2*n), edit(counts, math.MaxInt/2+1), displs)
 		}},
 		{"Allgatherv without recv", cohort.ErrBuffer, func(c *cohort.Comm) error { return cohort.Allgatherv(c, v(2), nil, counts, displs) }},
 		{"Allgatherv with a long send", cohort.ErrCount, func(c *cohort.Comm) error { return cohort.Allgatherv(c, v(3), v(2*n), counts, displs) }},
@@ -209,7 +210,7 @@ func wrongCalls(n, me int) []wrongCall {
 			return cohort.Alltoallv(c, long[:2*n], counts, displs, long[1:2*n+1], counts, displs)
 		}},
 	}
-	for _, root := range []int{-1, n, n + 7, 1 << 40, cohort.Undefined} {
+	for _, root := range []int{-1, n, n + 7, math.MaxInt, cohort.Undefined} {
 		calls = append(calls,
 			wrongCall{fmt.Sprintf("Bcast from root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Bcast(c, v(2), root) }},
 			wrongCall{fmt.Sprintf("Reduce to root %d", root), cohort.ErrRoot, func(c *cohort.Comm) error { return cohort.Reduce(c, v(2), v(2), sum, root) }},

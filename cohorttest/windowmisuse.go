@@ -218,19 +218,26 @@ func windowRoom(r *Rank) {
 	r.OK(w.Close())
 	r.OK(r.Comm.Barrier())
 	before := footprint(r)
+	all := "8.0 EiB" // that an int counts
+	if math.MaxInt == math.MaxInt32 {
+		all = "2.0 GiB"
+	}
 	for _, c := range []struct {
 		what  string
-		n     int // of 8 bytes
+		most  int64 // elements of 8 bytes
 		words []string
 	}{
 		{"16 TiB", 1 << 41, []string{"16.0 TiB", "at most", "iB"}},
-		{"nearly all there are addresses for", math.MaxInt / 8, []string{"8.0 EiB"}},
-		{"more than there are addresses for", math.MaxInt, []string{"8.0 EiB"}},
+		{"nearly all there are addresses for", math.MaxInt / 8, []string{all}},
+		{"more than there are addresses for", math.MaxInt, []string{all}},
 	} {
+		if c.most > math.MaxInt {
+			continue // on a machine of 32 bits
+		}
 		for _, who := range []int{0, r.Size - 1} {
 			n := 0
 			if r.Rank == who {
-				n = c.n
+				n = int(c.most)
 			}
 			w, err := cohort.AllocateShared[int64](r.Comm, n)
 			if what := fmt.Sprintf("a window of %s on rank %d", c.what, who); r.Is(err, cohort.ErrAlloc, "%s", what) {
@@ -241,7 +248,7 @@ func windowRoom(r *Rank) {
 				r.Errorf("a window of %s is there", c.what)
 			}
 		}
-		g, err := cohort.NewSharedRegion[int64](r.Comm, c.n)
+		g, err := cohort.NewSharedRegion[int64](r.Comm, int(c.most))
 		if r.Is(err, cohort.ErrAlloc, "a region of %s", c.what) {
 			names(r, err, c.words...)
 		}

@@ -26,12 +26,12 @@ const limitedEnv = "SDDP_TEST_WRITE_LIMITED"
 func TestNoRoomLeft(t *testing.T) {
 	if dir := os.Getenv(limitedEnv); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ) // the write then fails, as on a full disk
-		limit := func(bytes uint64) {
-			if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: bytes, Max: 64 << 10}); err != nil {
+		limit := func(l syscall.Rlimit) {
+			if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
 				t.Fatal(err)
 			}
 		}
-		limit(0)
+		limit(syscall.Rlimit{Cur: 0, Max: 64 << 10})
 		err := cohort.Run(context.Background(), 1, func(w *cohort.Comm) error {
 			_, err := OpenOutput(w, dir)
 			fmt.Printf("open: %v\n", err)
@@ -40,7 +40,7 @@ func TestNoRoomLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limit(64 << 10)
+		limit(syscall.Rlimit{Cur: 64 << 10, Max: 64 << 10})
 		err = (&Output{dir}).write(context.Background(), []File{{"small", []byte("new")}, {"large", make([]byte, 1<<20)}})
 		fmt.Printf("error: %v\n", err)
 		return

@@ -3,6 +3,7 @@ package tensor
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("device %d is %v", i%2, d)
 		}
 	}
-	for _, i := range []int{-1, 2, 1 << 40} {
+	for _, i := range []int{-1, 2, math.MaxInt} {
 		if d, err := all.device(i); d != nil || !errors.Is(err, cohort.ErrNotSupported) || !strings.Contains(err.Error(), "there are 2") {
 			t.Errorf("device %d is %v, %v", i, d, err)
 		}

@@ -20,7 +20,7 @@ func stuff[T cohort.Number](d *Device, seed int, shape ...int) (*Tensor[T], erro
 		return nil, err
 	}
 	for i, b := 0, view.Bytes(t.data); i < len(b); i++ {
-		b[i] = byte((seed*1000003 + i) * 2654435761 >> 13)
+		b[i] = byte(uint64(seed*1000003+i) * 2654435761 >> 13)
 	}
 	if d == CPU {
 		return t, nil

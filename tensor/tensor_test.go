@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/big"
+	"math/bits"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 func TestNew(t *testing.T) {
 	const most = math.MaxInt
+	const root = 1 << (bits.UintSize / 2)
 	for _, c := range []struct {
 		shape []int
 		n     int
@@ -27,13 +29,13 @@ func TestNew(t *testing.T) {
 		{[]int{0, most / 8}, 0, nil},
 		{[]int{-1}, 0, cohort.ErrCount},
 		{[]int{0, -1}, 0, cohort.ErrCount},
-		{[]int{most / 4}, 0, cohort.ErrCount},            // of 8 bytes
-		{[]int{1 << 32, 1 << 32}, 0, cohort.ErrCount},    // 0 in 64 bits
-		{[]int{0, most, most}, 0, cohort.ErrCount},       // its strides overflow
-		{[]int{most/8 - 1}, 0, cohort.ErrAlloc},          // more than there are addresses
-		{[]int{most, 2, most, 2}, 0, cohort.ErrCount},    // more than once around
-		{[]int{math.MinInt, 0, 1}, 0, cohort.ErrCount},   // no length
-		{[]int{1 << 62, 4, 1 << 62}, 0, cohort.ErrCount}, // 0 on the way
+		{[]int{most / 4}, 0, cohort.ErrCount},                  // of 8 bytes
+		{[]int{root, root}, 0, cohort.ErrCount},                // 0 in the bits of an int
+		{[]int{0, most, most}, 0, cohort.ErrCount},             // its strides overflow
+		{[]int{most/8 - 1}, 0, cohort.ErrAlloc},                // more than there are addresses
+		{[]int{most, 2, most, 2}, 0, cohort.ErrCount},          // more than once around
+		{[]int{math.MinInt, 0, 1}, 0, cohort.ErrCount},         // no length
+		{[]int{most/2 + 1, 4, most/2 + 1}, 0, cohort.ErrCount}, // 0 on the way
 	} {
 		x, err := New[float64](c.shape...)
 		if !errors.Is(err, c.want) {
@@ -79,6 +81,7 @@ func TestOf_Shares(t *testing.T) {
 
 func TestStrided(t *testing.T) {
 	const most = math.MaxInt
+	const root = 1 << (bits.UintSize / 2)
 	for _, c := range []struct {
 		shape, strides []int
 		n, raw         int // elements, and the length of the slice
@@ -227,8 +230,9 @@ func FuzzStrided(f *testing.F) {
 	f.Add(7, 2, 3, 1, 4, 1, 9, uint8(3))
 	f.Add(20, 3, 3, 3, math.MaxInt, math.MaxInt, math.MaxInt, uint8(3))
 	f.Add(5, 3, 2, 1, math.MaxInt, 1, 1, uint8(1))
-	f.Add(5, 1<<32, 1<<32, 1, 0, 0, 0, uint8(3))
-	f.Add(0, 0, 1<<40, 1<<40, 1, 1, 1, uint8(3))
+	const root = 1 << (bits.UintSize / 2)
+	f.Add(5, root, root, 1, 0, 0, 0, uint8(3))
+	f.Add(0, 0, math.MaxInt/4, math.MaxInt/4, 1, 1, 1, uint8(3))
 	f.Add(9, 5, 5, 5, 0, 1, 1, uint8(3))
 	f.Fuzz(func(t *testing.T, length, d0, d1, d2, s0, s1, s2 int, dims uint8) {
 		length = max(0, min(length, 1<<12))

@@ -263,7 +263,7 @@ func container(t testing.TB) *disk {
 	d.write("proc/self/cgroup", "0::/")
 	d.write("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw")
 	d.write("sys/fs/cgroup/cpu.max", "250000 100000")
-	d.write("sys/fs/cgroup/memory.max", strconv.Itoa(8<<30))
+	d.write("sys/fs/cgroup/memory.max", strconv.FormatInt(8<<30, 10))
 	d.write("sys/fs/cgroup/pids.max", "1024")
 	d.write("sys/fs/cgroup/cpuset.cpus.effective", "4-7")
 	d.write("sys/fs/cgroup/cpuset.mems.effective", "0")

@@ -3,6 +3,7 @@ package topo_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -359,7 +360,7 @@ func TestShareErrors(t *testing.T) {
 	n := server(t).read(nil)
 	for _, c := range []struct{ rank, size, threads, policy int }{
 		{-1, 2, 1, 0}, {2, 2, 1, 0}, {0, 0, 1, 0}, {0, 1, 0, 0}, {0, 1, -1, 1}, {0, 1, 1, 3}, {0, 1, 1, -1},
-		{0, 1 << 40, 1 << 40, 1}, {0, 1, 1<<20 + 1, 1},
+		{0, math.MaxInt / 2, math.MaxInt / 2, 1}, {0, 1, 1<<20 + 1, 1},
 	} {
 		got, err := n.Share(c.rank, c.size, c.threads, topo.Policy(c.policy))
 		if !errors.Is(err, topo.ErrShare) || got != nil {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/need"
@@ -165,10 +164,14 @@ func TestSignals(t *testing.T) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
 	defer signal.Stop(c)
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
 	var s Solution
 	for range 10 {
 		l.Solve(example(), slacks, Dual, 100, &s)
-		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		if err := self.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
 		<-c

@@ -57,7 +57,8 @@ func Launched(env func(string) (string, bool)) *Launcher {
 		l := &Launcher{Name: m.name, Family: m.family, Prefer: m.prefer, Rank: rank, Size: size, Evidence: m.size + "=" + text}
 		l.Local, _ = value(env, m.local)
 		if m.name == "srun" {
-			if step, _ := value(env, "SLURM_STEP_ID"); step >= firstPseudoStep {
+			id, _ := env("SLURM_STEP_ID")
+			if step, err := strconv.ParseUint(id, 10, 32); err == nil && step >= firstPseudoStep {
 				continue
 			}
 			l.byProtocol(env)
@@ -89,7 +90,7 @@ func (l *Launcher) byProtocol(env func(string) (string, bool)) {
 // value returns a variable's number, -1 when it holds none that counts processes.
 func value(env func(string) (string, bool), name string) (int, string) {
 	text, _ := env(name)
-	n, err := strconv.ParseUint(text, 10, 32)
+	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
 		return -1, text
 	}

@@ -8,7 +8,7 @@ import (
 // TestApart checks that parts begin on pages, in order, behind the locks, and that
 // what is too much is said to be.
 func TestApart(t *testing.T) {
-	for _, sizes := range [][]int{{0}, {1}, {4096}, {4097, 0, 1}, make([]int, 64), make([]int, 65), {0, 0, 1 << 40}} {
+	for _, sizes := range [][]int{{0}, {1}, {4096}, {4097, 0, 1}, make([]int, 64), make([]int, 65), {0, 0, math.MaxInt / 2}} {
 		for _, page := range []int{4096, 16384, 65536} {
 			l, ok := Apart(sizes, page)
 			if !ok {
@@ -28,7 +28,7 @@ func TestApart(t *testing.T) {
 		}
 	}
 	for _, sizes := range [][]int{
-		{math.MaxInt}, {math.MaxInt - 4096}, {math.MaxInt / 2, math.MaxInt / 2}, {1 << 62, 1 << 62, 1 << 62, 1 << 62, 1}, {-1}, {0, math.MinInt}, {math.MaxInt, math.MaxInt},
+		{math.MaxInt}, {math.MaxInt - 4096}, {math.MaxInt / 2, math.MaxInt / 2}, {math.MaxInt/2 + 1, math.MaxInt/2 + 1, math.MaxInt/2 + 1, math.MaxInt/2 + 1, 1}, {-1}, {0, math.MinInt}, {math.MaxInt, math.MaxInt},
 	} {
 		if l, ok := Apart(sizes, 4096); ok {
 			t.Errorf("%v fit into %d bytes", sizes, l.Total)

@@ -2,6 +2,7 @@ package acceltest
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -38,11 +39,11 @@ func testTooMuch(t *testing.T, dev accel.Device) {
 	if err != nil || free <= 0 || free > total {
 		t.Fatalf("%d of %d bytes free, %v", free, total, err)
 	}
-	for _, n := range []int{total + 1, 1 << 60} {
+	for _, n := range []int{total + 1, math.MaxInt / 8} {
 		_, err = dev.Alloc(n)
 		want(t, err, backend.ErrAlloc)
 	}
-	for _, n := range []int{0, -1, -1 << 62} {
+	for _, n := range []int{0, -1, math.MinInt / 2} {
 		_, err = dev.Alloc(n)
 		want(t, err, backend.ErrCount)
 		_, err = dev.Pin(n)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"testing"
@@ -64,7 +65,7 @@ func testIndex(t *testing.T, d accel.Driver, n int) {
 			t.Errorf("device %d says it is %d, a %q", i, dev.Index(), dev.Model())
 		}
 	}
-	for _, i := range []int{-1, n, n + 1000, -1 << 40, 1 << 40} {
+	for _, i := range []int{-1, n, n + 1000, math.MinInt, math.MaxInt} {
 		_, err := d.Device(i)
 		want(t, err, backend.ErrNotSupported)
 	}
