@@ -60,9 +60,13 @@ func (c *comm) HostOf(rank int) string { return c.p.hosts[c.NodeOf(rank)] }
 // Diagnostics implements backend.Diagnoser.
 func (c *comm) Diagnostics() []string {
 	p := c.p
+	level := p.level.String()
+	if p.level < p.asked {
+		level = fmt.Sprintf("%v (%v was asked for, the library grants no more)", p.level, p.asked)
+	}
 	lines := []string{
 		fmt.Sprintf("library: %s (%s)", p.lib.Name(), p.lib.Path),
-		fmt.Sprintf("ABI: %v, MPI %s, thread level %v", p.lib.ABI, p.lib.Version, p.level),
+		fmt.Sprintf("ABI: %v, MPI %s, thread level %s", p.lib.ABI, p.lib.Version, level),
 		"takes a GPU's memory: " + p.caps.DeviceMemory + " (" + p.whyDevice + ")",
 	}
 	for _, s := range p.settings {

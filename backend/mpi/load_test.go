@@ -60,6 +60,32 @@ func other(name string) string {
 	return "mpich"
 }
 
+// sharesMemory has rank 1 write what rank 0 reads, in a window that both map: Caps reports that this works.
+func sharesMemory(w *cohort.Comm) error {
+	win, err := cohort.AllocateShared[int64](w, 10)
+	if err != nil {
+		return err
+	}
+	own, err := win.Local()
+	if err != nil {
+		return err
+	}
+	if w.Rank() == 1 {
+		own[3] = 77
+	}
+	if err := win.Fence(); err != nil {
+		return err
+	}
+	part, err := win.Remote(1)
+	if err != nil {
+		return err
+	}
+	if shared := part[3] == 77; !shared || !w.Caps().SharedMemory {
+		return fmt.Errorf("memory is shared: %v, and Caps says %v", shared, w.Caps().SharedMemory)
+	}
+	return win.Close()
+}
+
 // TestLazy checks that a program that does not use MPI does not have it in its
 // process, and that one that does has one library, the launcher's.
 func TestLazy(t *testing.T) {
@@ -75,6 +101,9 @@ func TestLazy(t *testing.T) {
 		return with(func(w *cohort.Comm) error {
 			libs, _ := mapped()
 			say("mapped %q", libs)
+			if err := sharesMemory(w); err != nil {
+				return err
+			}
 			return traffic(w, 3)
 		})
 	})

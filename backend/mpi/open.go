@@ -26,9 +26,12 @@ type Config struct {
 	Check         bool   // find mismatched collectives
 	Deterministic bool   // the order of reductions that the other backends have
 	Bounded       bool   // operations can end early, by a deadline or because a context is canceled
-	Settings      Settings
 
-	LowerThreadLevel bool // accept a library that grants less than Settings.ThreadLevel
+	// LowerThreadLevel accepts a library that grants a lower thread level than Settings asks for. Init then
+	// calls MPI_Init_thread on the caller's thread, where a deadline does not end it.
+	LowerThreadLevel bool
+
+	Settings Settings
 }
 
 // opened makes sure that a process joins once: MPI cannot be initialised again.
@@ -65,10 +68,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	opened.before = true
-	if level == libmpi.Multiple && !p.quirks.multiple() {
-		level = libmpi.Serialized
-	}
-	if err := p.initialise(ctx, level); err != nil {
+	if err := p.initialise(ctx, level, cfg.LowerThreadLevel); err != nil {
 		return nil, err
 	}
 	if err := p.alone(launcher); err != nil {
@@ -188,9 +188,14 @@ func familyName(f mpifind.Family) string {
 	return ""
 }
 
-// initialise initialises MPI on a thread of its own, or on the caller's where the
-// level allows calls from no other.
-func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
+// initialise initialises MPI on a thread of its own, or on the caller's where the level may allow calls from
+// no other: a level below serialized was asked for, or a lower level than asked for will do.
+func (p *process) initialise(ctx context.Context, asked libmpi.Level, lower bool) error {
+	p.asked = asked
+	want := asked
+	if want == libmpi.Multiple && !p.quirks.multiple() {
+		want = libmpi.Serialized
+	}
 	initialized, finalized, level, code := libmpi.State()
 	switch {
 	case code != 0:
@@ -199,14 +204,13 @@ func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
 		return initFault("MPI was finalized in this process already")
 	case initialized: // by other code, which finalizes it too
 		p.owned, p.level = false, level
-		if want < libmpi.Serialized {
-			runtime.LockOSThread()
-			libmpi.Adopt()
-		}
-	case want < libmpi.Serialized:
+	case asked < libmpi.Serialized || lower:
 		runtime.LockOSThread()
 		if p.level, _, code = libmpi.Init(want); code != 0 {
 			return initFault("MPI_Init_thread: %v", libmpi.Error(code))
+		}
+		if min(p.level, want) >= libmpi.Serialized {
+			p.thread = newThread() // for MPI_Finalize; the caller's stays locked, since the library may have changed it
 		}
 	default:
 		p.thread = newThread()
@@ -224,15 +228,29 @@ func (p *process) initialise(ctx context.Context, want libmpi.Level) error {
 	}
 	given := p.level
 	p.level = min(given, want)
-	if given < min(want, libmpi.Serialized) {
+	if p.level < asked && !lower {
 		p.leave("", true, leaveFor)
-		return initFault("%s gives thread level %v, %v was asked for: set COHORT_MPI_THREAD=%v if the program communicates "+
-			"from one goroutine, or use another library", p.lib.Name(), given, want, given)
+		return p.lowerLevel(given, asked)
+	}
+	if initialized && p.level < libmpi.Serialized {
+		runtime.LockOSThread()
+		libmpi.Adopt()
 	}
 	// A blocking call would keep all others out.
 	p.polled = p.level == libmpi.Serialized
 	libmpi.Restrict(p.level)
 	return nil
+}
+
+// lowerLevel is the error of a library that grants a lower thread level than was asked for.
+func (p *process) lowerLevel(given, asked libmpi.Level) error {
+	grants := given
+	why := ""
+	if given >= asked {
+		grants, why = libmpi.Serialized, " (it grants multiple, with which it hangs)"
+	}
+	return initFault("thread level: %s grants %v%s, and %v was asked for; set COHORT_MPI_THREAD=%v or "+
+		"Config.MPI.AllowLowerThreadLevel if %[2]v will do, or use another library", p.lib.Name(), grants, why, asked, grants)
 }
 
 // alone finds out that a process is a job of its own against its launcher's word.
@@ -340,7 +358,7 @@ func (p *process) describe() backend.Caps {
 	return backend.Caps{
 		Backend: "mpi", Library: p.lib.Name(), Standard: "MPI " + p.lib.Version, Processes: true, Deterministic: p.deterministic, NativeColl: true,
 		MaxTag: min(p.maxTag, backend.MaxTag), Checked: p.checked, ThreadLevel: p.level.String(),
-		LargeCounts: large, Persistent: persistent,
+		LargeCounts: large, Persistent: persistent, SharedMemory: true, // MPI_Win_allocate_shared, which every library has
 	}
 }
 

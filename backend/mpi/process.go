@@ -13,6 +13,7 @@ import (
 type process struct {
 	lib    *libmpi.Library
 	level  libmpi.Level
+	asked  libmpi.Level // what the level was to be
 	maxTag int
 	folds  folds
 	maker  maker

@@ -191,7 +191,7 @@ var quirkTable = []quirk{
 	{
 		kind: quirkNoMultiple, vendor: anyOpenMPI, before: "3.0",
 		wrong:    "MPI_THREAD_MULTIPLE hangs",
-		does:     "asks for MPI_THREAD_SERIALIZED",
+		does:     "asks for MPI_THREAD_SERIALIZED, which Init refuses unless it was asked for or a lower level is allowed",
 		evidence: "open-mpi/ompi#594, #1408; Open MPI's documentation: robust from 3.0 on",
 	},
 	{
