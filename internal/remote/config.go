@@ -30,8 +30,9 @@ type Config struct {
 
 	Resilient  bool // losses end nothing
 	Timeout    time.Duration
-	Flight     string // the folder that gets the files of the flight recorder; empty for no recorder
-	KeepFlight bool   // also if the job does not fail
+	Grace      time.Duration // as of spawn.Config
+	Flight     string        // the folder that gets the files of the flight recorder; empty for no recorder
+	KeepFlight bool          // also if the job does not fail
 
 	Stdin          *os.File
 	Stdout, Stderr io.Writer

@@ -22,7 +22,7 @@ const statusLost = 255
 const (
 	reportLimit = 200 * time.Millisecond // for a failed rank's last output to come before the report
 	answerLimit = time.Second            // for the other hosts to say whether the job goes on without one
-	endLimit    = spawn.Grace + 3*time.Second
+	endLimit    = spawn.KillAfter + 3*time.Second
 	flightLimit = 5 * time.Second
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
@@ -57,7 +57,9 @@ type judge struct {
 	losses    []string       // hosts lost, of which it is not known yet whether the job goes on
 	answers   int            // that are to come to this question
 
-	timeout, kill, answered, reported <-chan time.Time
+	winding bool // a rank or host has failed: the others have Config.Grace to end by themselves
+
+	timeout, graceOver, kill, answered, reported <-chan time.Time
 }
 
 // report is said when a rank's last output is there, or after reportLimit.
@@ -149,6 +151,8 @@ func (s *judge) step(signals bool) {
 		s.outputFailed(err)
 	case <-s.timeout:
 		s.end(spawn.StatusTimeout, fmt.Sprintf("the job did not end within %v (--timeout); ending its %s", s.cfg.Timeout, count(s.running, "rank")))
+	case <-s.graceOver:
+		s.terminate()
 	case <-s.answered:
 		s.settle(false)
 	case <-s.reported:
@@ -257,7 +261,7 @@ func (s *judge) exited(h *host, x rankExit) {
 	text := fmt.Sprintf("rank %d on %s %s after %s", x.Rank, h.Name, x.How, x.After)
 	aborted := x.Aborted && (!s.decided || s.blamed) // others may have ended first because of it
 	switch {
-	case x.GoesOn && !x.Aborted && !s.ending && s.asked.IsZero():
+	case x.GoesOn && !x.Aborted && !s.winding && !s.ending && s.asked.IsZero():
 		text = s.goOn(text, x.Status, false)
 	case s.decided && !aborted:
 		return
@@ -266,7 +270,7 @@ func (s *judge) exited(h *host, x rankExit) {
 		if s.running > 0 {
 			text += "; ending the others"
 		}
-		s.terminate()
+		s.windDown()
 	}
 	// What the rank said last comes before what is said of it.
 	s.late[x.Rank] = report{text, time.Now().Add(reportLimit)}
@@ -347,7 +351,11 @@ func (s *judge) settle(goesOn bool) {
 			if s.running > 0 {
 				text += "; ending the others"
 			}
-			s.end(statusLost, text)
+			if !s.decided {
+				s.decided, s.status = true, statusLost
+			}
+			s.say(text)
+			s.windDown()
 		}
 	}
 }
@@ -387,12 +395,23 @@ func (s *judge) end(status int, text string) {
 	s.terminate()
 }
 
-// terminate has all hosts end their ranks: SIGTERM, and SIGKILL after spawn.Grace.
+// windDown leaves the ranks Config.Grace to end by themselves, before they are terminated.
+func (s *judge) windDown() {
+	switch {
+	case s.cfg.Grace <= 0:
+		s.terminate()
+	case !s.winding:
+		s.graceOver = time.After(s.cfg.Grace)
+	}
+	s.winding = true
+}
+
+// terminate makes all hosts end their ranks: SIGTERM, and SIGKILL after spawn.KillAfter.
 func (s *judge) terminate() {
 	if s.ending {
 		return
 	}
-	s.ending, s.timeout = true, nil
+	s.ending, s.timeout, s.graceOver = true, nil, nil
 	s.kill = time.After(endLimit)
 	for _, h := range s.hosts {
 		h.link.send(kindEnd)

@@ -21,8 +21,10 @@ const (
 const (
 	// MaxRanks is the most ranks of one job on one node.
 	MaxRanks = 4096
-	// Grace is how long ranks have between SIGTERM and SIGKILL.
+	// Grace is the usual [Config.Grace].
 	Grace = time.Second
+	// KillAfter is how long ranks have between SIGTERM and SIGKILL.
+	KillAfter = time.Second
 	// StatusTimeout is the status of a job that ran out of time, as of timeout(1).
 	StatusTimeout = 124
 )
@@ -47,6 +49,10 @@ type Config struct {
 	// Resilient is asked when a rank has failed: whether the job goes on without it. Nil: never. It has no
 	// effect with a Launch that does not go on, for that launcher ends the job itself.
 	Resilient func() bool
+
+	// Grace is how long the others may run on when a rank has failed, to notice it and to end by themselves.
+	// After it they get SIGTERM, and SIGKILL after KillAfter. 0: SIGTERM at once.
+	Grace time.Duration
 
 	// Aborted is asked when a rank has failed: whether a rank has aborted the job, and with what status. Nil:
 	// none does. See [AbortIn].

@@ -21,10 +21,10 @@
 //
 // # How a job ends
 //
-// A job ends when every rank has. The first rank to fail (a status other than
-// 0, or a signal) gives the job its status; the others get SIGTERM, and what is
-// left after [Grace] SIGKILL. Processes that a rank leaves behind in its group
-// are ended with it. A launcher that is killed takes the ranks with it: each
-// dies with the thread that started it, and the [Keeper], a process that does
-// nothing but wait for the launcher's end, kills their groups.
+// A job ends when every rank has. The first rank to fail (a status other than 0, or a signal) gives
+// the job its status. The others have [Config.Grace] to notice and to end by themselves; what is left
+// then gets SIGTERM, and SIGKILL after [KillAfter]. Processes that a rank leaves behind in its group
+// are ended with it. A launcher that is killed takes the ranks with it: each dies with the thread that
+// started it, and the [Keeper], a process that does nothing but wait for the launcher's end, kills
+// their groups.
 package spawn

@@ -46,6 +46,36 @@ func TestEnd_FirstFailureIsTheJobs(t *testing.T) {
 	}
 }
 
+// TestSurvivorSavesWithinGrace checks that a rank may run on after another one has failed, and that the grace
+// time ends the ranks that do not end by themselves.
+func TestSurvivorSavesWithinGrace(t *testing.T) {
+	saved := filepath.Join(t.TempDir(), "saved")
+	cfg := program(t, 2, "survivor", saved)
+	cfg.Grace = patience
+	in, save, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer save.Close()
+	cfg.Stdin = in
+	j := start(t, cfg)
+	cfg.Stderr.(*buffer).await(t, "rank 1 exited with status 3 after ", 1)
+	save.Close() // only now does rank 0 save
+	if r := wait(t, j); r.Status != 3 || r.First != 1 || r.Err != nil {
+		t.Errorf("got %+v, want status 3 of rank 1", r)
+	}
+	if _, err := os.Stat(saved); err != nil {
+		t.Errorf("rank 0 was ended before it saved: %v", err)
+	}
+
+	cfg = program(t, 3, "survivor", saved)
+	cfg.Grace = time.Millisecond
+	if r := wait(t, start(t, cfg)); r.Status != 3 || r.First != 1 || r.Err != nil {
+		t.Errorf("a rank that does not end: got %+v, want status 3 of rank 1", r)
+	}
+}
+
 // TestEnd_AbortIsTheJobs checks that an Abort gives the job its status, though another rank ends first.
 func TestEnd_AbortIsTheJobs(t *testing.T) {
 	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()

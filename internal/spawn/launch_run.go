@@ -14,8 +14,8 @@ import (
 // may be its doing: a rank that was killed as launchers kill is blamed only if the
 // launcher, which knows, does not say otherwise (conclude).
 func (s *state) blamed(e exit) bool {
-	if s.ending && e.at.After(s.began) {
-		return false // this package has ended it
+	if !s.began.IsZero() && e.at.After(s.began) {
+		return false // it ended because the job was ending
 	}
 	if e.err == nil && e.wait.Signaled() && (e.wait.Signal() == syscall.SIGKILL || e.wait.Signal() == syscall.SIGTERM) {
 		if len(s.suspects) == 0 {
@@ -41,7 +41,7 @@ func (s *state) launcherEnded(e exit) {
 			s.gone(i)
 		}
 	}
-	if s.running > 0 && !s.ending { // it has failed, or left them, or their ends are seen next
+	if s.running > 0 && s.began.IsZero() { // it has failed, or left them, or their ends are seen next
 		s.suspected = time.After(suspectLimit)
 	}
 	l.output.hurry()

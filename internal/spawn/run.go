@@ -14,9 +14,9 @@ import (
 //
 //  1. while ranks run, or something they left behind does: wait for an end, a
 //     signal to pass on, or a reason to stop;
-//  2. the first failure or reason to stop sends SIGTERM to all that is left, and
-//     after Grace SIGKILL;
-//  3. the last output is passed on.
+//  2. the first failure leaves the other ranks Config.Grace to end by themselves;
+//  3. after that, or another reason to stop, all that is left gets SIGTERM, and SIGKILL after KillAfter;
+//  4. the last output is passed on.
 func (j *Job) run() {
 	s := state{Job: j, running: len(j.ranks)}
 	logged := make(chan struct{})
@@ -46,9 +46,12 @@ func (j *Job) run() {
 			by.killed = true
 			syscall.Kill(-by.proc.Pid, syscall.SIGKILL)
 		case <-s.suspected:
+			s.suspected = nil
 			if s.running > 0 || len(s.suspects) > 0 {
-				s.terminate()
+				s.windDown()
 			}
+		case <-s.graceOver:
+			s.terminate()
 		case e := <-j.ended:
 			s.rankEnded(e)
 		case sig := <-j.cfg.Signals:
@@ -99,9 +102,10 @@ type state struct {
 	lingering int // groups of ranks that have ended
 	ticking   bool
 	ending    bool
-	began     time.Time      // when it began to end
-	asked     time.Time      // when a signal that asks for an end was first passed on
-	request   syscall.Signal // that signal
+	began     time.Time        // when it began to end, grace included
+	graceOver <-chan time.Time // when the ranks that are left are terminated
+	asked     time.Time        // when a signal that asks for an end was first passed on
+	request   syscall.Signal   // that signal
 	timeout   <-chan time.Time
 	kill      <-chan time.Time
 	stuck     <-chan time.Time
@@ -149,7 +153,7 @@ func (s *state) rankEnded(e exit) {
 		return
 	}
 	s.blame(e)
-	s.terminate()
+	s.windDown()
 }
 
 // gone notes that a rank's process is there no more.
@@ -181,7 +185,7 @@ func (s *state) gone(rank int) {
 // a failure is a loss that the others make good, and counts only if in the end all have failed. Who fails
 // later is one of those that were left, and gives the job its status.
 func (s *state) goesOn(e exit) bool {
-	if s.cfg.Resilient == nil || s.launcher != nil && !s.cfg.Launch.GoesOn || s.ending || !s.asked.IsZero() || !s.cfg.Resilient() {
+	if s.cfg.Resilient == nil || s.launcher != nil && !s.cfg.Launch.GoesOn || !s.began.IsZero() || !s.asked.IsZero() || !s.cfg.Resilient() {
 		return false
 	}
 	if _, _, aborted := s.aborted(); aborted {
@@ -248,14 +252,28 @@ func (s *state) end(why stopping) {
 	s.terminate()
 }
 
+// windDown leaves the ranks Config.Grace to end by themselves, before they are terminated.
+func (s *state) windDown() {
+	switch {
+	case s.cfg.Grace <= 0:
+		s.terminate()
+	case s.began.IsZero():
+		s.began = time.Now()
+		s.graceOver = time.After(s.cfg.Grace)
+	}
+}
+
 // terminate asks everything that is left to end.
 func (s *state) terminate() {
 	if s.ending {
 		return
 	}
-	s.ending, s.began = true, time.Now()
-	s.timeout, s.suspected = nil, nil
-	s.kill = time.After(Grace)
+	if s.began.IsZero() {
+		s.began = time.Now()
+	}
+	s.ending = true
+	s.timeout, s.suspected, s.graceOver = nil, nil, nil
+	s.kill = time.After(KillAfter)
 	s.stopLauncher()
 	s.signal(syscall.SIGTERM)
 	s.signal(syscall.SIGCONT) // a stopped process sees SIGTERM only when it goes on
@@ -271,7 +289,7 @@ func (s *state) killAll() {
 	}
 	s.signal(syscall.SIGKILL)
 	if len(names) > 0 {
-		s.logf("%s %s did not end within %v of SIGTERM: killed", plural(len(names), "rank"), strings.Join(names, ", "), Grace)
+		s.logf("%s %s did not end within %v of SIGTERM: killed", plural(len(names), "rank"), strings.Join(names, ", "), KillAfter)
 	}
 	s.kill, s.stuck = nil, time.After(stuckLimit)
 	s.killLauncher()
@@ -329,7 +347,7 @@ func asksForEnd(sig os.Signal) bool {
 }
 
 // sweep ends what ranks left behind in their groups: after lingerLimit, or at
-// once when the job is ending, SIGTERM, and after Grace SIGKILL.
+// once when the job is ending, SIGTERM, and after KillAfter SIGKILL.
 func (s *state) sweep() {
 	live, known := liveGroups()
 	for i, r := range s.ranks {
@@ -338,7 +356,7 @@ func (s *state) sweep() {
 		}
 		waited := time.Since(r.since)
 		gone := syscall.Kill(-r.pgid, 0) == syscall.ESRCH || known && !live[r.pgid]
-		if gone || waited > lingerLimit+Grace+stuckLimit {
+		if gone || waited > lingerLimit+KillAfter+stuckLimit {
 			r.linger = false
 			s.lingering--
 			s.cfg.Keeper.GroupGone(r.pgid)
@@ -346,11 +364,13 @@ func (s *state) sweep() {
 		}
 		switch {
 		case s.ending: // killAll will come
-		case waited > lingerLimit+Grace:
+		case waited > lingerLimit+KillAfter:
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
 		case waited > lingerLimit && !r.told:
 			r.told = true
-			s.logf("rank %d left processes behind; ending them", s.number(i))
+			if s.began.IsZero() {
+				s.logf("rank %d left processes behind; ending them", s.number(i))
+			}
 			syscall.Kill(-r.pgid, syscall.SIGTERM)
 			syscall.Kill(-r.pgid, syscall.SIGCONT)
 		}
