@@ -6,39 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
 )
-
-var benchCommand = command{
-	name:    "bench",
-	args:    "OP",
-	summary: "Measure what one operation takes, by message size.",
-	setup:   setupBench,
-	about: `
-OP is one of:
-` + benchList() + `
-The time is the median over the batches of the time of one call: for p2p half a
-round trip, for the others the mean over the ranks. A batch lasts about 20 ms.
-The throughput is the message size over that time.
-
-The ranks are started by this command, bound to cores as by cohort run; with
---backend local they are goroutines of one process. In a job that has been
-started already, by cohort run or an MPI launcher, it is one of the ranks.
-
-Examples:
-  cohort bench -n 2 p2p
-  cohort bench --backend mpi -n 2 p2p
-  mpiexec -n 2 cohort bench p2p
-  cohort bench --json -n 4 --sizes 8,1024 allreduce
-  cohort bench -n 2 --plot latency.svg allreduce
-`,
-}
 
 // benchSettings are the options of cohort bench.
 type benchSettings struct {
@@ -56,44 +35,70 @@ type benchSettings struct {
 // not a machine out of memory.
 const maxBenchBytes = 8 << 30
 
-func setupBench(o *options) func([]string) (int, error) {
-	b := benchSettings{reps: 15, sizes: []int{8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20}}
-	o.number(&b.ranks, 'n', "", "N", "number of ranks (default 2)", 1, spawn.MaxRanks)
-	o.text(&b.backend, "backend", "NAME", "shm (default), tcp, mpi or local")
-	bindOption(o, &b.bind)
-	o.add(option{0, "sizes", "BYTES,…", "message sizes (default 8,64,1024,8192,65536,1048576,4194304)", func(s string) error {
+func newBench() *cobra.Command {
+	b := benchSettings{reps: 15, ranks: 0, sizes: []int{8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20}}
+	c := &cobra.Command{
+		Use:   "bench [flags] OP",
+		Short: "Measure the time of one operation by message size",
+		Long: `
+Measure the time of one operation by message size. OP is one of:
+
+` + benchList() + `
+The time is the median over the batches of the time of one call: for p2p half a
+round trip, for bw the time of one message, for the others the mean over the
+ranks. A batch lasts about 20 ms. The throughput is the message size divided by
+that time.
+
+This command starts the ranks itself, bound to cores as 'cohort run' does. With
+--backend local they are goroutines of one process. When cohort run or an MPI
+launcher has started this command as a rank, it joins that job.`,
+		Example: `
+  cohort bench -n 2 p2p
+  cohort bench --backend mpi -n 2 p2p
+  mpiexec -n 2 cohort bench p2p
+  cohort bench --json -n 4 --sizes 8,1024 allreduce
+  cohort bench -n 2 --plot latency.svg allreduce`,
+		ValidArgs: benchNames(),
+		RunE:      func(_ *cobra.Command, args []string) error { return cli.Exit(b.run(args)) },
+	}
+	f := c.Flags()
+	cli.Number(f, &b.ranks, "ranks", "n", 1, spawn.MaxRanks, "number of ranks (default 2)")
+	f.StringVar(&b.backend, "backend", "", "measure the backend `NAME`: shm (the default), tcp, mpi or local")
+	cli.Complete(c, "backend", benchBackends...)
+	bindFlag(c, &b.bind)
+	cli.Func(f, "sizes", "", "BYTES,...", "8,64,1024,8192,65536,1048576,4194304", "message sizes in bytes", func(s string) error {
 		b.sizes = nil
 		for part := range strings.SplitSeq(s, ",") {
 			n, err := strconv.Atoi(part)
 			if err != nil || n < 0 || n > maxBenchBytes {
-				return fmt.Errorf("want whole numbers from 0 to %d with commas between", maxBenchBytes)
+				return fmt.Errorf("want whole numbers from 0 to %d, separated by commas", maxBenchBytes)
 			}
 			b.sizes = append(b.sizes, n)
 		}
 		return nil
-	}})
-	o.number(&b.reps, 0, "reps", "N", "batches of each size (default 15)", 1, 100_000)
-	o.flag(&b.json, 0, "json", "print a JSON object a line instead of a table")
-	o.text(&b.plot, "plot", "FILE.svg", "draw time and throughput by message size as well")
-	return b.run
+	})
+	cli.Number(f, &b.reps, "reps", "", 1, 100_000, "batches for each size")
+	f.BoolVar(&b.json, "json", false, "print one JSON object a line instead of a table")
+	f.StringVar(&b.plot, "plot", "", "also draw time and throughput by message size to `FILE.svg`")
+	return c
 }
 
 func (b *benchSettings) run(args []string) (int, error) {
 	if len(args) != 1 {
-		return statusUsage, usagef("want one OP, one of %s", strings.Join(benchNames(), ", "))
+		return cli.StatusUsage, cli.Usagef("got %d arguments, want one OP: %s", len(args), strings.Join(benchNames(), ", "))
 	}
 	if b.op = findBench(args[0]); b.op == nil {
-		return statusUsage, usagef("there is no operation %q%s; there are %s", args[0], didYouMean(args[0], benchNames()), strings.Join(benchNames(), ", "))
+		return cli.StatusUsage, cli.Usagef("unknown operation %q%s (want one of %s)", args[0], cli.DidYouMean(args[0], benchNames()), strings.Join(benchNames(), ", "))
 	}
 	if err := b.checkBackend(); err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	if os.Getenv(spawn.EnvSize) != "" {
 		return b.join()
 	}
 	if l := mpifind.Launched(os.LookupEnv); l != nil && (l.Size > 1 || b.backend == "mpi") {
 		if b.backend != "" && b.backend != "mpi" {
-			return statusUsage, usagef("--backend %s: this is one of %d processes started by %v; leave the launcher out", b.backend, l.Size, l)
+			return cli.StatusUsage, cli.Usagef("--backend %s: this is one of %d processes started by %v; start cohort bench without that launcher", b.backend, l.Size, l)
 		}
 		return b.join()
 	}
@@ -101,7 +106,7 @@ func (b *benchSettings) run(args []string) (int, error) {
 		b.ranks = 2
 	}
 	if b.ranks < b.op.ranks {
-		return statusUsage, usagef("%s is between 2 ranks: want -n 2 or more", b.op.name)
+		return cli.StatusUsage, cli.Usagef("%s needs 2 ranks: want -n 2 or more", b.op.name)
 	}
 	if b.backend == "local" {
 		if err := cohort.Run(context.Background(), b.ranks, b.measure); err != nil {
@@ -112,13 +117,14 @@ func (b *benchSettings) run(args []string) (int, error) {
 	return b.start()
 }
 
+var benchBackends = append(slices.Clone(runBackends), "local")
+
 // checkBackend reports why a backend cannot be measured.
 func (b *benchSettings) checkBackend() error {
-	switch b.backend {
-	case "", "shm", "tcp", "mpi", "local":
+	if b.backend == "" || slices.Contains(benchBackends, b.backend) {
 		return nil
 	}
-	return usagef("--backend %s: there is no such backend%s; there are shm, tcp, mpi and local", b.backend, didYouMean(b.backend, []string{"shm", "tcp", "mpi", "local"}))
+	return cli.Usagef("--backend %s: want shm, tcp, mpi or local%s", b.backend, cli.DidYouMean(b.backend, benchBackends))
 }
 
 // start runs this same command line as ranks of a job.
@@ -136,7 +142,7 @@ func (b *benchSettings) start() (int, error) {
 	}
 	places, err := spawn.Place(node, b.bind, b.ranks)
 	if err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	signals := spawn.Notify()
 	keeper, err := spawn.StartKeeper()
@@ -150,7 +156,7 @@ func (b *benchSettings) start() (int, error) {
 	if b.backend == "mpi" {
 		launch, remove, err := mpiLaunch(b.ranks, false, keeper)
 		if err != nil {
-			return statusUsage, err
+			return cli.StatusUsage, err
 		}
 		defer remove()
 		config.Backend, config.Launch = "mpi", launch
@@ -159,7 +165,7 @@ func (b *benchSettings) start() (int, error) {
 		config.Backend, config.Env = "tcp", os.Environ()
 		end, err := tcpMeeting(&config, keeper)
 		if err != nil {
-			return statusUsage, err
+			return cli.StatusUsage, err
 		}
 		defer end()
 	}
@@ -182,9 +188,9 @@ func (b *benchSettings) join() (status int, err error) {
 		}
 	}()
 	if n := world.Size(); b.ranks != 0 && b.ranks != n {
-		return statusUsage, usagef("-n %d in a job of %d ranks", b.ranks, n)
+		return cli.StatusUsage, cli.Usagef("-n %d: this job has %d ranks; leave -n out", b.ranks, n)
 	} else if n < b.op.ranks {
-		return statusUsage, usagef("%s is between 2 ranks, and this job has %d", b.op.name, n)
+		return cli.StatusUsage, cli.Usagef("%s needs 2 ranks, and this job has %d", b.op.name, n)
 	}
 	if err := b.measure(world); err != nil {
 		if world.Rank() != 0 && errors.Is(err, cohort.ErrPeerLost) {
@@ -254,7 +260,7 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 	}
 	if b.plot != "" && world.Rank() == 0 {
 		if err := writePlot(b.plot, all); err != nil {
-			return fmt.Errorf("drawing: %w", err)
+			return fmt.Errorf("drawing %s: %w", b.plot, err)
 		}
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+
+	"github.com/cohort-hpc/cohort/internal/cli"
 )
 
 // measured reads what cohort bench --json prints, strictly.
@@ -88,7 +90,7 @@ func TestBench_JoinsAJob(t *testing.T) {
 	}
 	checkResults(t, measured(t, stdout), "p2p", "shm", 2, 64)
 	status, _, stderr = run(t, "run", "-n", "1", exe, "bench", "p2p")
-	if status != statusUsage || !strings.Contains(stderr, "this job has 1") {
+	if status != cli.StatusUsage || !strings.Contains(stderr, "this job has 1") {
 		t.Errorf("p2p of one rank: status %d: %s", status, stderr)
 	}
 }

@@ -8,29 +8,13 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/spf13/cobra"
+
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/pool"
 	"github.com/cohort-hpc/cohort/topo"
 )
-
-var doctorCommand = command{
-	name:    "doctor",
-	summary: "Say what this machine offers to ranks, and what is wrong with it.",
-	setup:   setupDoctor,
-	about: `
-Each line is ok; warn, where programs run but less well than they could; fail,
-where something that cohort needs does not work; or none, for what is not there
-and nothing else needs. The status is 1 if any line is fail.
-
-Under pinning is where ranks, and threads in them, would run: by default those of
-cohort run, as the options and variables stand, or others:
-
-  cohort doctor -n 2 --threads 8 --pin cores
-
-Jobs of two ranks are run to find out what the backends really do, and each MPI
-library is loaded by a process of its own.
-`,
-}
 
 // A state is what a finding means for the user.
 type state string
@@ -72,60 +56,83 @@ func (d *diagnosis) detail(format string, args ...any) {
 	f.Details = append(f.Details, fmt.Sprintf(format, args...))
 }
 
-func setupDoctor(o *options) func([]string) (int, error) {
-	asJSON := false
+func newDoctor() *cobra.Command {
 	var p pinning
-	o.flag(&asJSON, 0, "json", "print one JSON object instead of lines")
-	o.number(&p.ranks, 'n', "ranks", "N", "show the pinning of so many ranks (default: the usable processors)", 1, spawn.MaxRanks)
-	o.number(&p.threads, 0, "threads", "N", "and of so many threads in each (default: as COHORT_THREADS and\nSLURM_CPUS_PER_TASK say, else 1)", 1, maxThreads)
-	o.add(option{0, "pin", "WHAT", "pin them: none, cores or numa (default: as COHORT_PIN says, else\nnone)", func(s string) (err error) {
+	asJSON := false
+	c := &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "Check what this machine offers, and what is wrong with it",
+		Long: `
+Check what this machine offers to ranks, and what is wrong with it.
+
+Each line is in one of four states: ok; warn, when programs run but not as well
+as they could; fail, when something that cohort needs does not work; none, when
+something optional is missing. The exit status is 1 if a line is fail.
+
+The lines under "pinning" show where ranks and their threads would run: by
+default as 'cohort run' would start them now, or as the flags below say.
+
+The checks run jobs of two ranks on each backend, and load each MPI library in a
+process of its own.`,
+		Example: `
+  cohort doctor
+  cohort doctor -n 2 --threads 8 --pin cores`,
+		Args: cli.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return cli.Exit(runDoctor(p, asJSON)) },
+	}
+	f := c.Flags()
+	cli.Number(f, &p.ranks, "ranks", "n", 1, spawn.MaxRanks, "show the pinning of this many ranks (default: the processors this process may use)")
+	cli.Number(f, &p.threads, "threads", "", 1, maxThreads, "show the pinning of this many threads in each rank (default: COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1)")
+	cli.Func(f, "pin", "", "WHAT", "", "pin the threads to cores, numa or none (default: COHORT_PIN, else none)", func(s string) (err error) {
 		p.pin, err = pool.ParsePolicy(s)
 		return err
-	}})
-	bindOption(o, &p.bind)
-	return func(args []string) (int, error) {
-		if len(args) > 0 {
-			return statusUsage, usagef("unexpected argument %q", args[0])
-		}
-		var d diagnosis
-		// The doctor may be interrupted while a library or a job hangs.
-		keeper, err := spawn.StartKeeper()
-		if err == nil {
-			d.keeper = keeper
-			defer keeper.Close()
-		}
-		d.examine(p)
-		if err != nil {
-			d.add("backends", "keeper", fail, err.Error(), "cohort run does not work here")
-		}
-		if asJSON {
-			out := struct {
-				Version  string    `json:"version"`
-				System   string    `json:"system"`
-				Findings []finding `json:"findings"`
-			}{version(), system(), d.all}
-			text, err := json.MarshalIndent(out, "", "  ")
-			if err != nil {
-				return 1, err
-			}
-			if _, err := fmt.Printf("%s\n", text); err != nil {
-				return 1, err
-			}
-		} else {
-			var text bytes.Buffer
-			fmt.Fprintf(&text, "cohort %s on %s\n", version(), system())
-			d.print(&text)
-			if _, err := text.WriteTo(os.Stdout); err != nil {
-				return 1, err
-			}
-		}
-		for _, f := range d.all {
-			if f.State == fail {
-				return 1, nil
-			}
-		}
-		return 0, nil
+	})
+	cli.Complete(c, "pin", "cores", "numa", "none")
+	bindFlag(c, &p.bind)
+	f.BoolVar(&asJSON, "json", false, "print one JSON object instead of lines")
+	return c
+}
+
+// runDoctor prints what the checks find, and returns the exit status.
+func runDoctor(p pinning, asJSON bool) (int, error) {
+	var d diagnosis
+	// The doctor may be interrupted while a library or a job hangs.
+	keeper, err := spawn.StartKeeper()
+	if err == nil {
+		d.keeper = keeper
+		defer keeper.Close()
 	}
+	d.examine(p)
+	if err != nil {
+		d.add("backends", "keeper", fail, err.Error(), "cohort run does not work here")
+	}
+	if asJSON {
+		out := struct {
+			Version  string    `json:"version"`
+			System   string    `json:"system"`
+			Findings []finding `json:"findings"`
+		}{version(), system(), d.all}
+		text, err := json.MarshalIndent(out, "", "  ")
+		if err != nil {
+			return 1, err
+		}
+		if _, err := fmt.Printf("%s\n", text); err != nil {
+			return 1, err
+		}
+	} else {
+		var text bytes.Buffer
+		fmt.Fprintf(&text, "cohort %s on %s\n", version(), system())
+		d.print(&text)
+		if _, err := text.WriteTo(os.Stdout); err != nil {
+			return 1, err
+		}
+	}
+	for _, f := range d.all {
+		if f.State == fail {
+			return 1, nil
+		}
+	}
+	return 0, nil
 }
 
 // maxThreads is the most that a pool takes.

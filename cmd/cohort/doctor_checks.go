@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
@@ -61,7 +62,7 @@ func (d *diagnosis) environment() {
 		switch {
 		case !strings.HasPrefix(name, "COHORT_"):
 		case !slices.Contains(knownVariables, name):
-			d.add(group, name, warn, "set, and no variable that cohort knows"+didYouMean(name, knownVariables), "")
+			d.add(group, name, warn, "set, and no variable that cohort knows"+cli.DidYouMean(name, knownVariables), "")
 		default:
 			set = append(set, name+"="+value)
 		}

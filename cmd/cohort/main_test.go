@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/spf13/pflag"
+
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
@@ -71,91 +75,102 @@ func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-func TestCommand_Errors(t *testing.T) {
+// execute runs a command line in this process.
+func execute(line ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = cli.Execute(newCommand(), line, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestUsageErrors(t *testing.T) {
 	data := t.TempDir() + "/data"
 	if err := os.WriteFile(data, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		line string
-		says string
-	}{
+	for _, c := range []struct{ line, want string }{
 		{"", "Commands:"},
 		{"rn", "did you mean run?"},
-		{"run", "no PROGRAM to run"},
+		{"run", "missing PROGRAM"},
 		{"run -n 0 true", "-n 0: want a whole number from 1 to 4096"},
 		{"run -n 1000000 true", "-n 1000000: want a whole number from 1 to 4096"},
-		{"run -n four true", "-n four: want a whole number"},
 		{"run -n", "-n needs a value: -n N"},
-		{"run --timeot 3s true", "there is no option --timeot; did you mean --timeout?"},
-		{"run -timeout 3s true", "there is no option -t; did you mean --timeout?"},
-		{"run --timeout 0s true", "want a time above 0 such as 30s"},
-		{"run --timeout ten true", "want a time above 0 such as 30s"},
+		{"run --timeot 3s true", "unknown flag --timeot; did you mean --timeout?"},
+		{"run --timeout 0s true", "want a time above 0, such as 500ms"},
+		{"run --timeout ten true", "want a time with a unit, such as 500ms"},
+		{"run --grace -1s true", "--grace -1s: want a time that is not negative"},
 		{"run --bind socket true", "--bind socket: \"socket\" is none of core, numa, none"},
 		{"run --tag=maybe true", "--tag maybe: want true or false"},
 		{"run --backend local true", "cohort.Run"},
-		{"run --backend udp true", "--backend udp: there is no such backend; did you mean tcp?; there are shm, tcp and mpi"},
-		{"run --backend shmm true", "did you mean shm?"},
+		{"run --backend udp true", "--backend udp: want shm, tcp or mpi; did you mean tcp?"},
+		{"run --hosts a --hostfile b true", "exclude each other"},
+		{"run --hosts a --backend shm true", "ranks on several hosts use tcp"},
+		{"run --hosts a --backend mpi true", "start the program with mpiexec or srun"},
+		{"run --no-copy true", "need --hosts or --hostfile"},
 		{"run no-such-program", "no-such-program: not found in PATH"},
 		{"run ./no/such/program", "./no/such/program: no such file or directory"},
 		{"run " + data, "not executable; if it is a program: chmod +x"},
-		{"bench", "want one OP, one of p2p,"},
-		{"bench p2p bw", "want one OP"},
+		{"bench", "got 0 arguments, want one OP: p2p,"},
+		{"bench p2p bw", "got 2 arguments, want one OP"},
 		{"bench allreduec", "did you mean allreduce?"},
 		{"bench -n 1 p2p", "want -n 2 or more"},
 		{"bench --sizes 8,x p2p", "want whole numbers"},
 		{"bench --sizes 99999999999 p2p", "want whole numbers"},
-		{"bench --backend sockets p2p", "there is no such backend; there are shm, tcp, mpi and local"},
+		{"bench --backend sockets p2p", "want shm, tcp, mpi or local"},
 		{"bench p2p --jsn", "did you mean --json?"},
-		{"report", "want one FOLDER"},
-		{"report a b", "want one FOLDER"},
+		{"report", "got 0 arguments, want one FOLDER"},
+		{"report a b", "got 2 arguments, want one FOLDER"},
 		{"report --last 0 a", "want a whole number from 1 to 1024"},
 		{"doctor now", "unexpected argument \"now\""},
 		{"version 2", "unexpected argument"},
 	} {
-		status, stdout, stderr := run(t, strings.Fields(c.line)...)
-		if status != statusUsage || !strings.Contains(stderr, c.says) || stdout != "" {
-			t.Errorf("cohort %s: status %d, want %d with %q; stderr:\n%s%s", c.line, status, statusUsage, c.says, stderr, stdout)
+		status, stdout, stderr := execute(strings.Fields(c.line)...)
+		if status != cli.StatusUsage || !strings.Contains(stderr, c.want) || stdout != "" {
+			t.Errorf("cohort %s: status %d, want %d with %q; stderr:\n%s%s", c.line, status, cli.StatusUsage, c.want, stderr, stdout)
 		}
+	}
+	if status, _, stderr := run(t, "run", "-n", "0", "true"); status != cli.StatusUsage || !strings.HasPrefix(stderr, "cohort run: -n 0: want") {
+		t.Errorf("as a process: status %d, %s", status, stderr)
 	}
 }
 
-func TestCommand_Help(t *testing.T) {
+func TestHelpNamesEveryFlag(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/launcher.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, all, _ := run(t, "help")
+	status, all, _ := execute("help")
 	if status != 0 {
 		t.Errorf("help: status %d", status)
 	}
-	for _, c := range commands() {
-		if !strings.Contains(all, "  "+c.name+" ") {
-			t.Errorf("help does not mention %s", c.name)
+	for _, c := range newCommand().Commands() {
+		if !strings.Contains(all, "  "+c.Name()+" ") {
+			t.Errorf("help does not mention %s", c.Name())
 		}
-		for _, line := range [][]string{{c.name, "--help"}, {c.name, "-h"}, {"help", c.name}} {
-			status, text, stderr := run(t, line...)
-			if status != 0 || stderr != "" || !strings.HasPrefix(text, "Usage: cohort "+c.name) {
-				t.Errorf("%v: status %d, %s%s", line, status, text, stderr)
-			}
-			o := &options{}
-			c.setup(o)
-			for _, q := range o.list {
-				if q.long != "" && !strings.Contains(text, "--"+q.long) || q.short != 0 && !strings.Contains(text, "-"+string(q.short)) {
-					t.Errorf("%v does not mention %c %s", line, q.short, q.long)
-				}
-				if q.long != "" && !strings.Contains(string(doc), "`--"+q.long) {
-					t.Errorf("docs/launcher.md does not mention --%s of %s", q.long, c.name)
-				}
+		status, text, stderr := execute(c.Name(), "--help")
+		if status != 0 || stderr != "" || !strings.HasPrefix(text, "Usage: cohort "+c.Name()) {
+			t.Errorf("%s --help: status %d, %s%s", c.Name(), status, text, stderr)
+		}
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s --help: a line of %d characters: %s", c.Name(), n, line)
 			}
 		}
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !strings.Contains(text, "--"+f.Name) {
+				t.Errorf("%s --help does not mention --%s", c.Name(), f.Name)
+			}
+			if !strings.Contains(string(doc), "`--"+f.Name) {
+				t.Errorf("docs/launcher.md does not mention --%s of %s", f.Name, c.Name())
+			}
+		})
 	}
+	_, text, _ := execute("bench", "--help")
 	for _, op := range benchNames() {
-		if _, text, _ := run(t, "bench", "--help"); !strings.Contains(text, "  "+op+" ") {
-			t.Errorf("help does not mention %s", op)
+		if !strings.Contains(text, "  "+op+" ") {
+			t.Errorf("bench --help does not mention %s", op)
 		}
 	}
-	if status, text, _ := run(t, "--version"); status != 0 || !strings.HasPrefix(text, "cohort ") {
+	if status, text, _ := execute("--version"); status != 0 || !strings.HasPrefix(text, "cohort ") {
 		t.Errorf("--version: %d %s", status, text)
 	}
 }

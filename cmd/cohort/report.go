@@ -6,28 +6,11 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
-
-var reportCommand = command{
-	name:    "report",
-	args:    "FOLDER",
-	summary: "Say what the ranks of a job did last, and who waits for whom.",
-	setup:   setupReport,
-	about: `
-FOLDER is where the ranks of a job have left the files of the flight recorder:
-COHORT_FLIGHT_DIR of the job, or that of 'cohort run --flight'. It may be a
-single file as well. The first line says what happened; it is all there is
-unless more is asked for.
-
-The status is 0 whatever the line says, and 1 if the files cannot be read.
-
-Examples:
-  cohort report flight
-  cohort report --all --last 20 flight
-  cohort report --json flight
-`,
-}
 
 // reportSettings are the options of cohort report.
 type reportSettings struct {
@@ -35,18 +18,34 @@ type reportSettings struct {
 	last      int
 }
 
-func setupReport(o *options) func([]string) (int, error) {
+func newReport() *cobra.Command {
 	s := reportSettings{last: 10}
-	o.flag(&s.all, 'a', "all", "print the last operations of each rank as well")
-	o.number(&s.last, 0, "last", "N", "how many with --all and --json (default 10)", 1, flight.Slots)
-	o.flag(&s.json, 0, "json", "print a JSON object instead: the line, the ranks, and the operations")
-	return s.run
+	c := &cobra.Command{
+		Use:   "report [flags] FOLDER",
+		Short: "Show what the ranks of a job did last, and which wait for which",
+		Long: `
+Show what the ranks of a job did last, and which ranks wait for which.
+
+FOLDER holds the flight recorder's files of a job: the FOLDER of 'cohort run
+--flight', or the job's COHORT_FLIGHT_DIR. It may also be a single file. The
+first line of output says what happened.
+
+The exit status is 1 if the files cannot be read, else 0.`,
+		Example: `
+  cohort report flight
+  cohort report --all --last 20 flight
+  cohort report --json flight`,
+		Args: cli.OneArg("FOLDER with the files of a job"),
+		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(s.run(args)) },
+	}
+	f := c.Flags()
+	f.BoolVarP(&s.all, "all", "a", false, "also print the last operations of each rank")
+	cli.Number(f, &s.last, "last", "", 1, flight.Slots, "operations of each rank that --all and --json print")
+	f.BoolVar(&s.json, "json", false, "print one JSON object: the line, the ranks, and the operations")
+	return c
 }
 
 func (s *reportSettings) run(args []string) (int, error) {
-	if len(args) != 1 {
-		return statusUsage, usagef("want one FOLDER with the files of a job")
-	}
 	dumps, others, err := flight.Read(args[0])
 	if err != nil {
 		return 1, err

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
@@ -122,7 +123,7 @@ func TestReport_Jobs(t *testing.T) {
 			t.Fatal(err)
 		}
 		status, stdout, stderr := run(t, "run", "-n", "4", "--backend", c.backend, "--flight", dir, exe, flightProgram, c.how)
-		if status == 0 || status == statusUsage {
+		if status == 0 || status == cli.StatusUsage {
 			t.Fatalf("%s: status %d\n%s%s", c.how, status, stdout, stderr)
 		}
 		if c.how != "killed" && !strings.Contains(stdout, "; flight recorder: "+dir) {

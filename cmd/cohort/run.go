@@ -5,45 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
 )
-
-var runCommand = command{
-	name:    "run",
-	args:    "PROGRAM [ARGUMENTS]",
-	summary: "Start a program as many ranks, here or on other hosts, and see them through.",
-	own:     true,
-	setup:   setupRun,
-	about: `
-PROGRAM is an executable, found in PATH when its name has no slash, or a folder
-with a Go main package, which is built first. What follows it is its own.
-
-Lines of output begin with the rank they come from. Standard input goes to
-rank 0. Signals reach every rank. The status is that of the first rank to fail,
-128 + n when signal n killed it; the others are then ended within 2 s, and a line
-says what the ranks were doing as far as that shows what was wrong. A second
-interrupt ends ranks that did not heed the first.
-
-With --backend mpi all this holds too, and the ranks are processes of the mpiexec
-that belongs to the library they will load: COHORT_MPI_LIB, a path or a name, or
-else the first choice of cohort doctor.
-
-With --hosts the ranks are started over ssh, which must not need to ask for a
-password, and talk over tcp. Nothing has to be installed there, and no file system
-shared: PROGRAM, if it is a path or a folder, and this program are sent where the
-same files are not there already, and removed at the end.
-
-Examples:
-  cohort run -n 4 ./cmd/sddp train cases/brazil4
-  cohort run -n 4 --backend mpi ./cmd/sddp train cases/brazil4
-  cohort run -n 2 --timeout 10m --tag=false ./a.out -v
-  cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out
-`,
-}
 
 // runOptions are the options of cohort run.
 type runOptions struct {
@@ -51,31 +22,71 @@ type runOptions struct {
 	backend string
 	bind    spawn.Bind
 	timeout time.Duration
+	grace   time.Duration
 	tag     bool
 	goOn    bool
 	flight  string
 	hosts   hostOptions
 }
 
-func setupRun(o *options) func([]string) (int, error) {
-	r := runOptions{tag: true}
-	o.number(&r.ranks, 'n', "", "N", "number of ranks (default: the usable processors)", 1, spawn.MaxRanks)
-	o.text(&r.backend, "backend", "NAME", "how the ranks talk: shm, over shared memory (default);\ntcp, over sockets (default with --hosts); or mpi, by an MPI library, whose own\nlauncher starts them")
-	bindOption(o, &r.bind)
-	o.duration(&r.timeout, "timeout", "end the job after this time, such as 90s or 10m, with status 124")
-	o.text(&r.flight, "flight", "FOLDER", "keep the files of the flight recorder there (cohort report)")
-	o.flag(&r.goOn, 0, "resilient", "a rank that fails does not end the others; programs that\nset Config.Resilient need no such word")
-	r.hosts.setup(o)
-	o.flag(&r.tag, 0, "tag", "write the rank before each line of output; --tag=false leaves\nthe output as it is")
-	return r.run
+func newRun() *cobra.Command {
+	r := runOptions{tag: true, grace: spawn.Grace}
+	c := &cobra.Command{
+		Use:   "run [flags] PROGRAM [ARGUMENTS]",
+		Short: "Start a program as many ranks",
+		Long: `
+Start PROGRAM as many ranks, on this machine or on other hosts, and wait until
+all have ended.
+
+PROGRAM is an executable, or a folder with a Go main package, which is built
+first. A name without a slash is looked up in PATH. Arguments after PROGRAM are
+passed to it.
+
+Each line of output starts with the rank that wrote it. Standard input goes to
+rank 0. Signals go to all ranks.
+
+The exit status is that of the first rank that fails, or 128 + n if signal n
+killed it. The other ranks then have --grace to notice, save, and end. Those
+that still run after it get SIGTERM, and SIGKILL 1 s later. A second interrupt
+ends the ranks at once. If the ranks' last operations explain the failure, a
+line says what they were doing.
+
+With --backend mpi, the launcher of the MPI library starts the ranks. The
+library is COHORT_MPI_LIB (a path or a name), or else the one that 'cohort
+doctor' lists as first choice.
+
+With --hosts, ssh starts the ranks, and they communicate over tcp. ssh must not
+ask for a password. The hosts need neither cohort nor a shared file system: this
+command and PROGRAM, if it is a path or folder, are copied to hosts that do not
+have the same files, and removed at the end.`,
+		Example: `
+  cohort run -n 4 ./cmd/sddp train cases/brazil4
+  cohort run -n 4 --backend mpi ./cmd/sddp train cases/brazil4
+  cohort run -n 2 --timeout 10m --tag=false ./a.out -v
+  cohort run -n 8 --hosts a,b:4,node[3-5] ./a.out`,
+		RunE: func(_ *cobra.Command, args []string) error { return cli.Exit(r.run(args)) },
+	}
+	f := c.Flags()
+	f.SetInterspersed(false) // flags after PROGRAM are its own
+	cli.Number(f, &r.ranks, "ranks", "n", 1, spawn.MaxRanks, "number of ranks (default: the processors this process may use)")
+	f.StringVar(&r.backend, "backend", "", "how the ranks communicate: `NAME` is shm (shared memory, the default), tcp (sockets, the default with --hosts), or mpi (an MPI library)")
+	cli.Complete(c, "backend", runBackends...)
+	bindFlag(c, &r.bind)
+	cli.Duration(f, &r.timeout, "timeout", false, "end the job after this time, such as 90s or 10m, with status 124")
+	cli.Duration(f, &r.grace, "grace", true, "when a rank fails, let the others run on for this time before they are terminated")
+	f.BoolVar(&r.goOn, "resilient", false, "let the others run on when a rank fails; not needed for programs that set Config.Resilient")
+	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false leaves the output unchanged")
+	f.StringVar(&r.flight, "flight", "", "keep the flight recorder's files in `FOLDER`, for 'cohort report'")
+	r.hosts.flags(c)
+	return c
 }
 
 func (r *runOptions) run(args []string) (int, error) {
 	if len(args) == 0 {
-		return statusUsage, usagef("no PROGRAM to run")
+		return cli.StatusUsage, cli.Usagef("missing PROGRAM: the executable or Go folder to run")
 	}
 	if err := r.checkHosts(); err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	if r.backend == "" {
 		r.backend = "shm"
@@ -84,7 +95,7 @@ func (r *runOptions) run(args []string) (int, error) {
 		r.backend = "tcp"
 	}
 	if err := checkRunBackend(r.backend); err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	if err := spawn.Supported(); err != nil {
 		return 1, err
@@ -94,7 +105,7 @@ func (r *runOptions) run(args []string) (int, error) {
 	}
 	program, err := spawn.Find(args[0])
 	if err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	node, err := topo.Here()
 	if err != nil {
@@ -105,7 +116,7 @@ func (r *runOptions) run(args []string) (int, error) {
 	}
 	places, err := spawn.Place(node, r.bind, r.ranks)
 	if err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 
 	signals := spawn.Notify()
@@ -124,13 +135,13 @@ func (r *runOptions) run(args []string) (int, error) {
 	}
 	endFlight, err := recordFlight(r.flight, keeper)
 	if err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	status := 0
 	defer func() { endFlight(status) }()
 	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
-		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Signals: signals, Keeper: keeper,
+		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
 	}
 	if r.backend != "mpi" {
 		end, err := r.askToGoOn(&config, keeper)
@@ -142,7 +153,7 @@ func (r *runOptions) run(args []string) (int, error) {
 	if r.backend == "mpi" {
 		launch, remove, err := mpiLaunch(r.ranks, r.goOn, keeper)
 		if err != nil {
-			return statusUsage, err
+			return cli.StatusUsage, err
 		}
 		defer remove()
 		config.Launch = launch
@@ -151,38 +162,42 @@ func (r *runOptions) run(args []string) (int, error) {
 	if r.backend == "tcp" {
 		end, err := tcpMeeting(&config, keeper)
 		if err != nil {
-			return statusUsage, err
+			return cli.StatusUsage, err
 		}
 		defer end()
 	}
 	job, err := spawn.Start(config)
 	if err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	status = job.Wait().Status
 	return status, nil
 }
 
-// defaultRanks is how many ranks are started where nobody says.
+// defaultRanks is the number of ranks without -n.
 func defaultRanks(node *topo.Node) int { return min(node.Usable(), spawn.MaxRanks) }
 
-// bindOption adds the option that says what ranks are bound to.
-func bindOption(o *options, p *spawn.Bind) {
-	o.add(option{0, "bind", "WHAT", "bind each rank to its share: core, numa or none (default:\ncore if there are as many processors as ranks, else none)", func(s string) (err error) {
+// bindFlag adds the flag that says what ranks are bound to.
+func bindFlag(c *cobra.Command, p *spawn.Bind) {
+	usage := "bind each rank to its share of the machine: core, numa or none (default: core if there are as many processors as ranks, else none)"
+	cli.Func(c.Flags(), "bind", "", "WHAT", "", usage, func(s string) (err error) {
 		*p, err = spawn.ParseBind(s)
 		return err
-	}})
+	})
+	cli.Complete(c, "bind", "core", "numa", "none")
 }
+
+var runBackends = []string{"shm", "tcp", "mpi"}
 
 // checkRunBackend reports why ranks cannot be started for a backend.
 func checkRunBackend(name string) error {
-	switch name {
-	case "shm", "tcp", "mpi":
+	switch {
+	case slices.Contains(runBackends, name):
 		return nil
-	case "local":
-		return usagef("--backend local: its ranks are goroutines of one process, which cohort.Run starts inside the program; there are shm, tcp and mpi")
+	case name == "local":
+		return cli.Usagef("--backend local: its ranks are goroutines that cohort.Run starts inside one process; want shm, tcp or mpi")
 	}
-	return usagef("--backend %s: there is no such backend%s; there are shm, tcp and mpi", name, didYouMean(name, []string{"shm", "tcp", "mpi"}))
+	return cli.Usagef("--backend %s: want shm, tcp or mpi%s", name, cli.DidYouMean(name, runBackends))
 }
 
 // errStopped is why a build ended that a signal stopped.
@@ -193,7 +208,7 @@ func buildFolder(folder string, signals <-chan os.Signal, k *spawn.Keeper) (path
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	built := make(chan struct{})
-	status = statusUsage
+	status = cli.StatusUsage
 	stopped := make(chan syscall.Signal, 1)
 	watching := make(chan struct{})
 	go func() {

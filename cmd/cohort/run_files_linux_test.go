@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
@@ -87,7 +88,7 @@ func TestRunMPI_TooFewDescriptors(t *testing.T) {
 			line := []string{"run", "--backend", "mpi", "--bind", "none", "--timeout", "1m", "-n", ranks, hello}
 			status, stdout, stderr := soon(t, func() (int, string, string) { return limited(t, "-n 24", line...) })
 			said := advice.FindStringSubmatch(stderr)
-			if status != statusUsage || stdout != "" || said == nil {
+			if status != cli.StatusUsage || stdout != "" || said == nil {
 				t.Errorf("%q with 24 descriptors: status %d\n%s%s", line, status, stdout, stderr)
 				continue
 			}

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/flight"
 	"github.com/cohort-hpc/cohort/internal/remote"
 	"github.com/cohort-hpc/cohort/internal/spawn"
@@ -21,46 +24,48 @@ type hostOptions struct {
 	env        []string
 }
 
-func (h *hostOptions) setup(o *options) {
-	o.text(&h.list, "hosts", "LIST", "start the ranks there, over ssh: a,b:4,node[3-5]; a number\nis the most ranks of a host (default: spread evenly)")
-	o.text(&h.file, "hostfile", "FILE", "the same from a file: a line \"NAME slots=4\" or \"NAME:4\"\na host")
-	o.text(&h.ssh, "ssh", "COMMAND", "the command instead of ssh, such as \"ssh -p 2222 -i key\"")
-	o.text(&h.choice, "interface", "WHAT", "where the ranks on hosts meet and listen: names of\ninterfaces, networks such as 10.1.0.0/16, addresses")
-	o.flag(&h.noCopy, 0, "no-copy", "send hosts no executable: cohort and PROGRAM are there")
-	o.add(option{0, "env", "NAME[=VALUE]", "a variable for the ranks on hosts, which get COHORT_\nvariables only; may stand several times", func(s string) error {
+func (h *hostOptions) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&h.list, "hosts", "", "start the ranks on the hosts of `LIST` over ssh, such as a,b:4,node[3-5]; a number limits the ranks of a host (default: spread evenly)")
+	f.StringVar(&h.file, "hostfile", "", "read the hosts from `FILE`, one a line: \"NAME slots=4\" or \"NAME:4\"")
+	f.StringVar(&h.ssh, "ssh", "", "run `COMMAND` instead of ssh, such as \"ssh -p 2222 -i key\"")
+	f.StringVar(&h.choice, "interface", "", "communicate over `WHAT`: names of interfaces, networks such as 10.1.0.0/16, or addresses")
+	f.BoolVar(&h.noCopy, "no-copy", false, "copy no executables: cohort and PROGRAM are installed on the hosts")
+	cli.Func(f, "env", "", "NAME[=VALUE]", "", "pass a variable to the ranks (repeatable); without this flag they get only variables that begin with COHORT_", func(s string) error {
 		name, _, ok := strings.Cut(s, "=")
 		if name == "" {
-			return fmt.Errorf("want a name, or a name and a value")
+			return fmt.Errorf("want NAME or NAME=VALUE")
 		}
 		if !ok {
 			value, set := os.LookupEnv(name)
 			if !set {
-				return fmt.Errorf("it is not set here")
+				return fmt.Errorf("the variable is not set here; give NAME=VALUE")
 			}
 			s += "=" + value
 		}
 		h.env = append(h.env, s)
 		return nil
-	}})
+	})
+	cli.Section(c, "Flags for ranks on other hosts", "hosts", "hostfile", "ssh", "interface", "no-copy", "env")
 }
 
 // asked reports whether the ranks are to be on other hosts.
 func (h *hostOptions) asked() bool { return h.list != "" || h.file != "" }
 
-// check refuses options that are for other hosts, or for this one alone.
+// checkHosts reports flags that do not go together.
 func (r *runOptions) checkHosts() error {
 	h := &r.hosts
 	switch {
 	case !h.asked() && (h.ssh != "" || h.choice != "" || h.noCopy || len(h.env) > 0):
-		return usagef("--ssh, --interface, --no-copy and --env are for ranks on other hosts: --hosts or --hostfile names them")
+		return cli.Usagef("--ssh, --interface, --no-copy and --env need --hosts or --hostfile")
 	case !h.asked():
 		return nil
 	case h.list != "" && h.file != "":
-		return usagef("--hosts and --hostfile: give one of them")
+		return cli.Usagef("--hosts and --hostfile exclude each other; give one of them")
 	case r.backend == "shm":
-		return usagef("--backend shm: its ranks are on one machine; ranks on several hosts talk over tcp")
+		return cli.Usagef("--backend shm works on one machine only; ranks on several hosts use tcp, the default with --hosts")
 	case r.backend == "mpi":
-		return usagef("--backend mpi: start the program with the MPI library's own mpiexec, which knows hosts, or with srun")
+		return cli.Usagef("--backend mpi with --hosts is not supported; start the program with mpiexec or srun, which start ranks on hosts themselves")
 	}
 	return nil
 }
@@ -70,7 +75,7 @@ func (h *hostOptions) parse() ([]remote.Host, error) {
 	if h.file == "" {
 		hosts, err := remote.ParseHosts(h.list)
 		if err != nil {
-			return nil, usagef("--hosts: %v", err)
+			return nil, cli.Usagef("--hosts: %v", err)
 		}
 		return hosts, nil
 	}
@@ -80,7 +85,7 @@ func (h *hostOptions) parse() ([]remote.Host, error) {
 	}
 	hosts, err := remote.ParseHostfile(string(text))
 	if err != nil {
-		return nil, usagef("--hostfile %s: %v", h.file, err)
+		return nil, cli.Usagef("--hostfile %s: %v", h.file, err)
 	}
 	return hosts, nil
 }
@@ -89,12 +94,12 @@ func (h *hostOptions) parse() ([]remote.Host, error) {
 func (r *runOptions) runHosts(args []string) (int, error) {
 	hosts, err := r.hosts.parse()
 	if err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	ssh := []string{"ssh"}
 	if r.hosts.ssh != "" {
 		if ssh, err = remote.SplitCommand(r.hosts.ssh); err != nil {
-			return statusUsage, usagef("--ssh: %v", err)
+			return cli.StatusUsage, cli.Usagef("--ssh: %v", err)
 		}
 	}
 	signals := spawn.Notify()
@@ -111,12 +116,12 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	env := passedOn(os.Environ())
 	endFlight, err := recordFlight(r.flight, keeper)
 	if err != nil {
-		return statusUsage, err
+		return cli.StatusUsage, err
 	}
 	defer func() { endFlight(status) }()
 	status, err = remote.Run(remote.Config{
 		Hosts: hosts, Ranks: r.ranks, SSH: ssh, Copy: !r.hosts.noCopy, Program: path, Args: args[1:], Env: append(env, r.hosts.env...),
-		Backend: "tcp", Bind: r.bind, Tag: r.tag, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout,
+		Backend: "tcp", Bind: r.bind, Tag: r.tag, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout, Grace: r.grace,
 		Flight: os.Getenv(flight.EnvDir), KeepFlight: os.Getenv(flight.EnvKept) != "",
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals, Keeper: keeper, Version: version(),
 	})
@@ -136,10 +141,10 @@ func (h *hostOptions) program(name string, signals <-chan os.Signal, keeper *spa
 		return name, remove, 0, nil
 	case h.noCopy && name != "": // what is there counts
 	case err != nil:
-		return "", nil, statusUsage, err
+		return "", nil, cli.StatusUsage, err
 	}
 	path, err = filepath.Abs(name)
-	return path, remove, statusUsage, err
+	return path, remove, cli.StatusUsage, err
 }
 
 // passedOn returns the variables that ranks on other hosts get from here: cohort's own, but for those that

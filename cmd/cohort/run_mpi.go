@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
@@ -24,7 +25,7 @@ func becomeRank(address string) int {
 		err = spawn.Become(address, l.Rank, l.Size)
 	}
 	fmt.Fprintln(os.Stderr, "cohort:", err)
-	return statusUsage
+	return cli.StatusUsage
 }
 
 // libraryToRun returns the library that ranks will load and its launcher: the one

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
@@ -216,7 +217,7 @@ func TestRunMPI_Resilient(t *testing.T) {
 			says = "its device is ch4"
 		}
 		status, stdout, stderr := run(t, "run", "--backend", "mpi", "-n", "2", "--resilient", "echo", "started")
-		if status != statusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: "+lib.Title()+" does not go on after a loss: ") || !strings.Contains(stderr, says) {
+		if status != cli.StatusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: "+lib.Title()+" does not go on after a loss: ") || !strings.Contains(stderr, says) {
 			t.Errorf("status %d, %q, %s", status, stdout, stderr)
 		}
 	})
@@ -254,8 +255,8 @@ func TestRunMPI_Errors(t *testing.T) {
 		cmd.Env = append(cmd.Env, c.env...)
 		status, stdout, stderr := finish(t, cmd)
 		for _, s := range c.says {
-			if status != statusUsage || !strings.Contains(stderr, s) || stdout != "" {
-				t.Errorf("%s: status %d, want %d with %q; got:\n%s%s", c.name, status, statusUsage, s, stdout, stderr)
+			if status != cli.StatusUsage || !strings.Contains(stderr, s) || stdout != "" {
+				t.Errorf("%s: status %d, want %d with %q; got:\n%s%s", c.name, status, cli.StatusUsage, s, stdout, stderr)
 			}
 		}
 	}

@@ -136,7 +136,7 @@ func helpCommand() *cobra.Command {
 // prepareCompletion rewrites what cobra says about its completion command.
 func prepareCompletion(c *cobra.Command) {
 	root := c.Root().Name()
-	c.Use = "completion SHELL"
+	c.Use, c.DisableFlagsInUseLine = "completion SHELL", true
 	c.Short = "Print a script that completes commands and flags in a shell"
 	c.Long = c.Short + "."
 	c.Example = fmt.Sprintf("  source <(%s completion bash)\n  %[1]s completion zsh > \"${fpath[1]}/_%[1]s\"", root)

@@ -38,7 +38,7 @@ func program(v *values) *cobra.Command {
 		}
 		c.Flags().SetInterspersed(name != "run")
 		Number(c.Flags(), &v.n, "ranks", "n", 1, 9, "number of ranks")
-		Duration(c.Flags(), &v.time, "timeout", 1, "stop after this time")
+		Duration(c.Flags(), &v.time, "timeout", false, "stop after this time")
 		c.Flags().BoolVar(&v.json, "json", false, "print JSON")
 		c.Flags().StringVar(&v.file, "plot", "", "draw to `FILE`")
 		Choice(c, &v.word, "bind", "bind ranks to this", "core", "numa")
@@ -99,6 +99,7 @@ func TestUsageErrors(t *testing.T) {
 		{"take a -n", "-n needs a value: -n N"},
 		{"take --plot", "--plot needs a value: --plot FILE"},
 		{"take --timeout 0s", "--timeout 0s: want a time above 0"},
+		{"take --timeout -3s", "--timeout -3s: want a time that is not negative"},
 		{"take --timeout ten", "want a time with a unit, such as 500ms"},
 		{"take --bind cor", "--bind cor: want core or numa; did you mean core?"},
 		{"completion csh", "want one SHELL: bash,"},

@@ -43,8 +43,8 @@ func Number(f *pflag.FlagSet, p *int, flag, short string, lo, hi int, usage stri
 	}}, flag, short, usage)
 }
 
-// Duration adds a flag for a time of at least least. *p holds the default; 0 is not shown.
-func Duration(f *pflag.FlagSet, p *time.Duration, flag string, least time.Duration, usage string) {
+// Duration adds a flag for a time, which may be 0 only if zero is set. *p holds the default; 0 is not shown.
+func Duration(f *pflag.FlagSet, p *time.Duration, flag string, zero bool, usage string) {
 	text := func() string {
 		if *p == 0 {
 			return ""
@@ -56,10 +56,10 @@ func Duration(f *pflag.FlagSet, p *time.Duration, flag string, least time.Durati
 		switch {
 		case err != nil && s != "0":
 			return errors.New("want a time with a unit, such as 500ms, 30s or 1h30m")
-		case v < least && least <= 1:
+		case v < 0:
+			return errors.New("want a time that is not negative")
+		case v == 0 && !zero:
 			return errors.New("want a time above 0, such as 500ms, 30s or 1h30m")
-		case v < least:
-			return fmt.Errorf("want a time of at least %v", least)
 		}
 		*p = v
 		return nil

@@ -57,6 +57,7 @@ func writeHelp(cmd *cobra.Command, w io.Writer) {
 
 func writeFlags(cmd *cobra.Command, b *strings.Builder) {
 	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
 	var titles []string
 	sections := map[string]*pflag.FlagSet{}
 	add := func(f *pflag.Flag) {
