@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,7 +262,7 @@ func checkSVG(t *testing.T, name string, data []byte) {
 		}
 		seen[start.Name.Local]++
 		for _, a := range start.Attr {
-			v, err := strconv.ParseFloat(a.Value, 64)
+			v, err := strconv.ParseFloat(strings.TrimSuffix(a.Value, "pt"), 64)
 			switch a.Name.Local {
 			case "width":
 				if start.Name.Local == "svg" {
@@ -276,7 +277,7 @@ func checkSVG(t *testing.T, name string, data []byte) {
 					t.Errorf("%s: %s has %s = %q outside the drawing", name, start.Name.Local, a.Name.Local, a.Value)
 				}
 			case "y", "y1", "y2", "cy":
-				if err != nil || !(v >= 0 && v <= height) {
+				if v = math.Abs(v); err != nil || !(v <= height) { // text is mirrored
 					t.Errorf("%s: %s has %s = %q outside the drawing", name, start.Name.Local, a.Name.Local, a.Value)
 				}
 			case "d":
@@ -291,22 +292,22 @@ func checkSVG(t *testing.T, name string, data []byte) {
 	}
 }
 
-func TestTicks(t *testing.T) {
+func TestTicksHaveRoundGroupedNumbers(t *testing.T) {
 	for _, k := range []struct {
-		lo, hi   float64
-		n        int
-		want     string
-		decimals int
+		lo, hi float64
+		want   string
 	}{
-		{0, 10, 5, "[0 2 4 6 8 10]", 0},
-		{0, 1, 5, "[0 0.2 0.4 0.6000000000000001 0.8 1]", 1},
-		{0, 212000, 5, "[0 50000 100000 150000 200000]", 0},
-		{1, 50, 10, "[5 10 15 20 25 30 35 40 45 50]", 0},
-		{3, 3, 5, "[3]", 0},
+		{0, 1.06, "[0 0.5 1]"},
+		{0, 28, "[0 25 5 10 15 20]"},
+		{0, 212000, "[0 100 000 200 000]"},
+		{0, 0.7, "[0 0.3 0.6 0.1 0.2 0.4 0.5]"},
 	} {
-		at, decimals := ticks(k.lo, k.hi, k.n)
-		if got := fmt.Sprint(at); got != k.want || decimals != k.decimals {
-			t.Errorf("ticks(%v, %v, %d) = %s with %d decimals, want %s with %d", k.lo, k.hi, k.n, got, decimals, k.want, k.decimals)
+		var got []string
+		for _, tick := range (groupedTicks{}).Ticks(k.lo, k.hi) {
+			got = append(got, strings.ReplaceAll(tick.Label, "\u2009", " "))
+		}
+		if fmt.Sprint(got) != k.want {
+			t.Errorf("from %v to %v: got %v, want %s", k.lo, k.hi, got, k.want)
 		}
 	}
 }

@@ -31,8 +31,8 @@ const (
 	forOutside                // inflow of (scenario, stage, reservoir), not among the openings
 )
 
-// draw returns 64 random bits for a purpose and its three coordinates.
-func draw(seed uint64, a, b, c int, p purpose) uint64 {
+// drawBits returns 64 random bits for a purpose and its three coordinates.
+func drawBits(seed uint64, a, b, c int, p purpose) uint64 {
 	out := philox([4]uint32{uint32(a), uint32(b), uint32(c), uint32(p)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 	return uint64(out[0]) | uint64(out[1])<<32
 }
@@ -40,11 +40,11 @@ func draw(seed uint64, a, b, c int, p purpose) uint64 {
 // drawBelow returns a number from 0 to n-1. The bias of taking the high word of a product is
 // below n/2^64.
 func drawBelow(seed uint64, n, a, b, c int, p purpose) int {
-	hi, _ := bits.Mul64(draw(seed, a, b, c, p), uint64(n))
+	hi, _ := bits.Mul64(drawBits(seed, a, b, c, p), uint64(n))
 	return int(hi)
 }
 
 // drawUniform returns a number strictly between 0 and 1: the middle of one of 2^52 equal parts.
 func drawUniform(seed uint64, a, b, c int, p purpose) float64 {
-	return (float64(draw(seed, a, b, c, p)>>12) + 0.5) / (1 << 52)
+	return (float64(drawBits(seed, a, b, c, p)>>12) + 0.5) / (1 << 52)
 }

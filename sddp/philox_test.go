@@ -34,13 +34,13 @@ func TestDrawsDiffer(t *testing.T) {
 		}
 		seen[v] = name
 	}
-	note("base", draw(7, 1, 2, 3, forPass))
-	note("seed", draw(8, 1, 2, 3, forPass))
-	note("high seed", draw(7+1<<32, 1, 2, 3, forPass))
-	note("a", draw(7, 2, 2, 3, forPass))
-	note("b", draw(7, 1, 3, 3, forPass))
-	note("c", draw(7, 1, 2, 4, forPass))
-	note("purpose", draw(7, 1, 2, 3, forPath))
+	note("base", drawBits(7, 1, 2, 3, forPass))
+	note("seed", drawBits(8, 1, 2, 3, forPass))
+	note("high seed", drawBits(7+1<<32, 1, 2, 3, forPass))
+	note("a", drawBits(7, 2, 2, 3, forPass))
+	note("b", drawBits(7, 1, 3, 3, forPass))
+	note("c", drawBits(7, 1, 2, 4, forPass))
+	note("purpose", drawBits(7, 1, 2, 3, forPath))
 }
 
 func TestDrawRanges(t *testing.T) {

@@ -71,6 +71,7 @@ var outside = map[string][]string{
 	"github.com/schollz/":          {"cmd/*"},                               // progress on a terminal
 	"golang.org/x/term":            {"cmd/*"},
 	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"}, // matrices
+	"gonum.org/v1/plot":            {"sddp", "cmd/*"},                // charts
 }
 
 func layer(folder string) int {
