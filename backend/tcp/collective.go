@@ -5,10 +5,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// Collectives are schedules over messages: this backend is no backend.Native. What it adds is that
-// the two messages of a round of the check start under one lock, and that the one which is sent
-// waits for the data that mostly follow it: two frames to one rank are then one system call, and
-// one for the receiver.
+// Collectives are schedules over messages: this backend does not implement backend.Native. It adds two
+// things. The two messages of a round of the check start under one lock. And the message to be sent
+// waits for the data that mostly follow it, so that two frames to one rank take one system call at each
+// end.
 
 // Exchange implements backend.Exchanger.
 func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
@@ -35,8 +35,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 // corkMax is how many bytes of frames a link keeps back.
 const corkMax = 1 << 10
 
-// cork keeps a short message back. It reports false where that cannot be: send does it then, or says
-// why not.
+// cork keeps a short message back. It reports false if it cannot; then the caller sends it.
 func (e *engine) cork(o *op, buf []byte, to int, tag int32) bool {
 	l := e.links[to]
 	if l == nil || l.first != nil || l.said || l.fd < 0 || l.fresh || l.broken != nil || o.comm.usable() != nil ||

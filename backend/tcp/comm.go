@@ -18,8 +18,8 @@ type comm struct {
 	id           uint32
 	rank         int
 	isWorld      bool
-	parent       *comm        // of a shelter, which no loss ends; who has closed it takes no part
-	acknowledged map[int]bool // world ranks whose loss does not; shared, never changed
+	parent       *comm        // of a control communicator, which no loss ends; a rank that has closed parent does not use it
+	acknowledged map[int]bool // world ranks whose loss is acknowledged; shared, never changed
 
 	fault  atomic.Pointer[backend.Fault] // the loss that has ended it, or what has ended all
 	brk    atomic.Pointer[backend.Fault]
@@ -27,13 +27,13 @@ type comm struct {
 	gone   []atomic.Bool // ranks that have closed it
 }
 
-// newComm takes up a communicator whose members, id, and rank are set.
+// newComm registers a communicator whose members, id, and rank are set.
 func (e *engine) newComm(c *comm) {
 	c.e = e
 	c.gone = make([]atomic.Bool, len(c.World))
 	e.mu.Lock()
 	defer e.unlock()
-	e.progress() // what the others have said about it already
+	e.progress() // notices about it may have arrived
 	c.fault.Store(e.fault.Load())
 	for _, r := range e.lostInOrder {
 		if !c.acknowledges(r) {
@@ -45,7 +45,7 @@ func (e *engine) newComm(c *comm) {
 	e.dropForeign(c)
 }
 
-var errForeign = errors.New("a message to a communicator that it is no member of")
+var errForeign = errors.New("a message to a communicator of which it is not a member")
 
 // foreign reports whether a receive that a rank's message matches is of a communicator that the rank is no
 // member of: of those that name their source none is.

@@ -30,8 +30,7 @@ type made struct {
 	err    error
 }
 
-// all makes the connections that are to be there from the start, by rank: of two ranks the higher one
-// dials.
+// all makes the connections of the start, by rank. Of two ranks the higher one dials.
 func (c *connecting) all(ctx context.Context) (conns []conn, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -186,11 +185,11 @@ func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
 		list = append(list, fmt.Sprintf("shared memory: with none of the %d other ranks on this node", node))
 	}
 	if c.id.TLS != nil {
-		list = append(list, "TLS 1.3 with certificates, to all ranks with which there is no shared memory")
+		list = append(list, "TLS 1.3 with certificates, to all ranks without shared memory")
 	}
 	for r := range c.members {
 		if why := c.why[r]; why != "" {
-			list = append(list, fmt.Sprintf("rank %d is on this node, and is reached by its socket: %s", r, why))
+			list = append(list, fmt.Sprintf("rank %d is on this node, and uses a socket: %s", r, why))
 		}
 	}
 	return list
@@ -209,7 +208,7 @@ func (c *comm) Diagnostics() []string {
 	}
 	for _, door := range e.doors {
 		if report := door.Report(); report != "" {
-			list = append(list, "strangers: "+report)
+			list = append(list, "unauthenticated peers: "+report)
 		}
 	}
 	return list

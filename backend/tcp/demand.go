@@ -11,18 +11,17 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// demand makes the connections that are not there from the start, when they are first needed.
+// demand makes connections on demand, when two ranks first need one.
 //
-// Of two ranks it is always the higher one that dials, so that there cannot be two connections; the lower
-// one knocks, at the other's own door, to have it dial. Each end says that it has taken the connection,
-// and sends nothing more before it has heard that of the other: a connection that ends earlier is as if it
-// had not been, and is made again.
+// Of two ranks the higher one always dials, so that there cannot be two connections. The lower one sends
+// it a dial request, over a connection of its own. Each end confirms the connection and sends nothing
+// more until the other has confirmed it too: a connection that ends earlier has carried nothing, and is
+// made again.
 //
-// Every rank listens for as long as it takes part, so that one that is alive answers who asks it. That is
-// all that a rank is judged by: it is lost for another if that one has asked it, and has had no answer,
-// for the limit of the heartbeats, or a second if that is longer, or if the machine answers that nobody
-// listens. Time in which somebody else was to do something (to connect, to pass something on, to find out
-// that a third one is lost) counts against nobody.
+// Every rank listens until it leaves, so a rank that is alive answers a request. A rank is lost for
+// another one only if that one has asked it and had no answer for the heartbeat limit, or for a second if
+// that is longer, or if its machine answers that no process listens. Time that a third rank takes (to
+// connect, to forward a notice, to find a loss) does not count.
 //
 // The engine's lock guards what changes.
 type demand struct {
@@ -33,7 +32,7 @@ type demand struct {
 	all    sync.WaitGroup // the goroutines that make connections
 
 	waiting []*link         // wanted, and without a connection
-	stale   []stream        // of connections that came to nothing: somebody may be about to disarm them
+	stale   []stream        // of connections that failed: a waiter may be about to disarm them
 	facts   func() []string // for Diagnostics
 
 	hub   int // see rehub
@@ -42,19 +41,19 @@ type demand struct {
 
 	acked  []bool // by world rank: it has acknowledged this rank's goodbye
 	parted bool   // this rank has said it
-	let    bool   // who was the hub then sees to it that the others learn of it
+	let    bool   // the hub has taken over to inform the others
 }
 
 const (
 	attemptFor   = 5 * time.Second       // of one dial
 	attemptPause = 20 * time.Millisecond // between two, at first
 	attemptRest  = 500 * time.Millisecond
-	attemptsMost = 20 // connections with a rank that end before they are taken, one after the other
-	refusalCosts = 7  // of these, one that is refused for good: a byte that the network changes can look like that
-	comeTicks    = 3  // ticks in which others are to come to the hub before it knocks at their doors
+	attemptsMost = 20 // connections with a rank that end before they are confirmed, in a row
+	refusalCosts = 7  // how many of these a refusal counts for: a damaged byte can look like one
+	comeTicks    = 3  // ticks in which others may connect to the hub before it sends dial requests
 
-	// reachLeast is the shortest time in which a rank that is asked may answer: at each end, goroutines have to
-	// begin, proofs to be made, and certificates to be checked.
+	// reachLeast is the shortest limit for the answer to a request: both ends start goroutines, compute
+	// proofs, and check certificates.
 	reachLeast = time.Second
 )
 
@@ -64,7 +63,7 @@ func newDemand(c *connecting) *demand {
 	return d
 }
 
-// serve takes the connections of ranks that dial, and answers those that knock.
+// serve accepts the connections of ranks that dial, and answers dial requests.
 func (d *demand) serve() {
 	e := d.e
 	d.accept(wire.Peer, func(ctx context.Context, w *wire.Conn) {
@@ -85,7 +84,7 @@ func (d *demand) accept(purpose wire.Purpose, take func(context.Context, *wire.C
 				}
 				return
 			}
-			if err != nil { // no descriptor is free: who dials tries again, and in the end gives up
+			if err != nil { // no descriptor is free: the dialing rank tries again, and in the end gives up
 				continue
 			}
 			d.all.Go(func() {
@@ -97,7 +96,7 @@ func (d *demand) accept(purpose wire.Purpose, take func(context.Context, *wire.C
 	})
 }
 
-// end gives up what is on its way, and the listener. The engine is closed.
+// end gives up the attempts under way, and closes the listener. The engine is closed.
 func (d *demand) end() {
 	d.cancel()
 	d.c.l.Close()
@@ -111,14 +110,14 @@ func (d *demand) release() {
 	d.stale = nil
 }
 
-// need has a connection made, if there is none. The lock is held.
+// need starts to make a connection, if there is none. The lock is held.
 func (e *engine) need(l *link) {
 	if d := e.demand; d != nil && d.want(l) {
 		d.ask(l, 0)
 	}
 }
 
-// want notes that there is to be a connection, and reports whether there is none.
+// want marks a link as needing a connection, and reports whether it has none.
 func (d *demand) want(l *link) bool {
 	if l.dead || d.e.isClosed {
 		return false
@@ -131,8 +130,8 @@ func (d *demand) want(l *link) bool {
 	return l.fd < 0
 }
 
-// ask dials a lower rank, or knocks at a higher one's door, until there is a connection or none is wanted any
-// more: a rank that does not answer giveUpWaiting takes for lost. The lock is held.
+// ask dials a lower rank, or sends a higher one dial requests, until there is a connection or none is
+// needed any more. giveUpWaiting marks a rank that does not answer lost. The lock is held.
 func (d *demand) ask(l *link, pause time.Duration) {
 	if l.asking {
 		return
@@ -160,7 +159,7 @@ func (d *demand) ask(l *link, pause time.Duration) {
 	})
 }
 
-// asked notes how an attempt has ended, and reports whether it was the last one.
+// asked handles the end of an attempt, and reports whether it was the last one.
 func (d *demand) asked(l *link, err error) (over bool) {
 	e := d.e
 	e.mu.Lock()
@@ -176,7 +175,7 @@ func (d *demand) asked(l *link, err error) (over bool) {
 		lost = lost || l.failed > attemptsMost
 	}
 	if lost {
-		e.suspect(l.peer, "rank %d (%v) is not reached: %v", l.peer, e.peers[l.peer], err)
+		e.suspect(l.peer, "rank %d (%v) cannot be reached: %v", l.peer, e.peers[l.peer], err)
 		e.handleLosses()
 		l.asking = false
 		return true
@@ -201,10 +200,10 @@ func (d *demand) dial(ctx context.Context, l *link) error {
 	return m.err
 }
 
-// The answers to a knock, before a text.
+// The answers to a dial request, before a text.
 const (
-	dialTaken byte = iota // a connection is made
-	dialLost              // who knocks was declared lost; the text is encodeFault's
+	dialTaken byte = iota // a connection is being made
+	dialLost              // the asking rank was declared lost; the text is encodeFault's
 )
 
 // requestDial asks a higher rank to dial.
@@ -219,7 +218,7 @@ func (d *demand) requestDial(ctx context.Context, l *link) error {
 	case err != nil:
 		return err
 	case len(said) == 0 || said[0] > dialLost:
-		return fmt.Errorf("it answers %.20q when asked for a connection", said)
+		return fmt.Errorf("invalid answer %.20q to a dial request", said)
 	}
 	e := d.e
 	e.mu.Lock()
@@ -230,7 +229,7 @@ func (d *demand) requestDial(ctx context.Context, l *link) error {
 	return nil
 }
 
-// open answers a knock.
+// open answers a dial request.
 func (d *demand) open(ctx context.Context, w *wire.Conn) {
 	defer w.Close()
 	e := d.e
@@ -246,7 +245,7 @@ func (d *demand) open(ctx context.Context, w *wire.Conn) {
 		e.need(e.links[w.Rank])
 	}
 	e.unlock()
-	if !closed { // who has left is not there
+	if !closed { // a rank that has left does not answer
 		_ = w.SendSettings(ctx, text)
 	}
 }
@@ -316,7 +315,7 @@ func (l *link) again() {
 		return
 	}
 	if l.failed++; l.failed > attemptsMost {
-		e.suspect(l.peer, "rank %d (%v) is not reached: %d connections with it have ended as soon as they were made", l.peer, e.peers[l.peer], l.failed)
+		e.suspect(l.peer, "rank %d (%v) cannot be reached: %d connections with it have ended before they were confirmed", l.peer, e.peers[l.peer], l.failed)
 		return
 	}
 	if !slices.Contains(d.waiting, l) {
@@ -346,11 +345,11 @@ func (e *engine) giveUpWaiting() {
 		if l.quiet <= e.life.reach || e.life.limit < 0 {
 			return false
 		}
-		why := "it has not answered"
+		why := "no answer"
 		if l.why != nil {
 			why = l.why.Error()
 		}
-		e.suspect(l.peer, "rank %d (%v) is not reached since %v: %s", l.peer, e.peers[l.peer], max(e.life.limit, reachLeast), why)
+		e.suspect(l.peer, "rank %d (%v) could not be reached for %v: %s", l.peer, e.peers[l.peer], max(e.life.limit, reachLeast), why)
 		return true
 	})
 	d.askMore()
@@ -364,6 +363,6 @@ func (e *engine) listDemand() string {
 			n++
 		}
 	}
-	return fmt.Sprintf("connections: made when first needed (COHORT_TCP_CONNECT), now with %d of the %d other ranks; rank %d passes notices on",
+	return fmt.Sprintf("connections: made on demand (COHORT_TCP_CONNECT), now with %d of the %d other ranks; rank %d forwards notices",
 		n, len(e.links)-1, e.demand.hub)
 }

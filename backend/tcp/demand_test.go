@@ -312,7 +312,7 @@ func TestDemandRefused(t *testing.T) {
 	q := new(backend.Request)
 	q.Begin()
 	ranks[2].Isend(q, make([]byte, 1<<20), 1, 9, backend.Standard)
-	isLost(t, "a send to a rank that refuses the connection", await(t, ranks[2], q), "rank 1 ", "is not reached", "has the same name and another secret")
+	isLost(t, "a send to a rank that refuses the connection", await(t, ranks[2], q), "rank 1 ", "cannot be reached", "has the same name and another secret")
 }
 
 // TestDemandLeave checks that a rank which has left in good order is no loss, for those without a

@@ -24,7 +24,7 @@ type engine struct {
 	links []*link // by world rank; nil for this one
 	open  []*link // those that have, or had, a connection
 
-	onWait func() // nil: nobody wants to know; set at the start
+	onWait func() // nil: none; set at the start
 
 	mu       sync.Mutex
 	posted   match.Queue // *op
@@ -35,7 +35,7 @@ type engine struct {
 	closing  map[uint32]*comm  // closed here, not yet by all members: messages are dropped
 	early    map[uint32]*early // notices for communicators that are not made here yet
 	probes   []*probing
-	held     []*msg // offers that Mprobe has taken
+	held     []*msg // RTS that Mprobe has taken
 	reads    []*op  // receives that read the memory of a peer
 	notify   []*backend.Request
 	lists    [][]*backend.Request // spare for notify
@@ -53,12 +53,12 @@ type engine struct {
 
 	losses      []*backend.Fault // by world rank: why it is lost, nil if it is not
 	lostInOrder []int            // the ranks that are, first lost first
-	due         []loss           // to be taken for lost
-	draining    []int            // lost, and their links not closed
+	due         []loss           // about to be marked lost
+	draining    []int            // lost ranks whose links are not closed yet
 	goodbyes    []*goodbye       // of lost ranks' connections
 	demand      *demand          // nil if all connections are made at the start
-	departed    []int            // have left, and the others are to be told
-	excluded    bool             // this rank is lost, for the others
+	departed    []int            // ranks that have left, for a notice to the others
+	excluded    bool             // the others have declared this rank lost
 	life        life
 	ticked      time.Time // when the last tick was
 
@@ -74,7 +74,7 @@ type engine struct {
 	sleep    pollset          // the leader's
 	armed    []stream         // in sleep
 	facts    []string         // for Diagnostics
-	doors    []*wire.Listener // where strangers may have come, for Diagnostics
+	doors    []*wire.Listener // with counts of refused connections, for Diagnostics
 
 	waitMu sync.Mutex // guards leader and hungUp, for cond
 	hungUp bool       // the bell is closed
@@ -120,7 +120,7 @@ const (
 	opIdle      uint8 = iota
 	opPosted          // a receive that waits for its message
 	opQueued          // an eager send whose last byte is not in the socket
-	opRequested       // a send that waits to be accepted
+	opRequested       // a send that waits for its CTS
 	opStreaming       // a send that was
 	opTaking          // a receive whose message is coming
 )
@@ -130,10 +130,10 @@ type msg struct {
 	node  match.Node
 	buf   []byte // pooled storage of an eager one
 	size  int
-	token uint64 // of an offer, the sender's; 0 for an eager one
-	addr  uint64 // of an offer: where the data are in the sender's memory; 0 if they come in frames
-	send  *op    // an offer of this rank to itself
-	gone  bool   // an offer that was taken back after Mprobe had taken it
+	token uint64 // of an RTS, the sender's; 0 for an eager one
+	addr  uint64 // of an RTS: where the data are in the sender's memory; 0 if they come in frames
+	send  *op    // a long message of this rank to itself
+	gone  bool   // the sender has cancelled it after Mprobe had taken it
 }
 
 type slot struct {
@@ -141,7 +141,7 @@ type slot struct {
 	gen uint32
 }
 
-// enter gives o a token, under which a peer will speak of it.
+// enter gives o a token, by which a peer refers to it.
 func (e *engine) enter(o *op) {
 	if len(e.spares) == 0 {
 		e.spares = append(e.spares, uint32(len(e.slots)))
@@ -157,7 +157,7 @@ func (e *engine) enter(o *op) {
 	o.token = uint64(s.gen)<<32 | uint64(i)
 }
 
-// lookup returns the operation of a token that came from a peer; nil if there is none any more.
+// lookup returns the operation of a token from a peer, nil if it has ended.
 func (e *engine) lookup(token uint64, peer int) *op {
 	i := uint32(token)
 	if uint64(i) >= uint64(len(e.slots)) {
@@ -195,7 +195,7 @@ func newEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Du
 	return startEngine(me, peers, conns, spare, heartbeat, nil)
 }
 
-// startEngine is newEngine of a job of which some connections are made, and d makes the others.
+// startEngine is newEngine for a job in which some connections are made and d makes the others.
 func startEngine(me int, peers []peer, conns []conn, spare bool, heartbeat time.Duration, d *demand) (backend.Comm, error) {
 	e := &engine{
 		me: me, peers: peers, spare: spare, life: newLife(heartbeat), ticked: time.Now(), demand: d,
@@ -341,8 +341,8 @@ func (e *engine) finish(o *op, st backend.Status, err error) {
 	e.wakeOthers()
 }
 
-// unlock lets the lock go and calls what has to be told, which may not look again for long: what it
-// kept back goes out.
+// unlock releases the lock and calls the Notify functions of completed requests. Frames that these kept
+// back are written, because the caller may not come back for long.
 func (e *engine) unlock() { e.release(true) }
 
 func (e *engine) release(flush bool) {
@@ -362,13 +362,13 @@ func (e *engine) release(flush bool) {
 		r.Notify(r)
 	}
 	e.mu.Lock()
-	if len(e.lists) < 8 { // what is told may have let the lock go in its turn
+	if len(e.lists) < 8 { // a Notify may have released the lock too
 		e.lists = append(e.lists, list[:0])
 	}
 	if flush && len(e.corks) > 0 {
 		e.uncork()
 	}
-	e.wakeOthers() // who waits for what Notify has made ready, and has slept again since the completion
+	e.wakeOthers() // a waiter for what Notify has made ready may sleep again since the completion
 	e.mu.Unlock()
 }
 

@@ -16,31 +16,31 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// Long messages between two ranks of a node that may read each other's memory are lent where the ranks
-// have to share processors: the offer says where the data are, and the receiver copies them from there,
-// once, with no need of the sender in the meantime. Ranks that have a processor each are faster with the
-// rings: one copies in while the other copies out, within the caches, and neither asks the kernel.
+// Long messages between two ranks of a node that may read each other's memory are exposed if the ranks
+// share processors: the RTS says where the data are, and the receiver copies them from there, once,
+// while the sender does not run. Ranks with a processor each are faster with the rings: one copies in
+// while the other copies out, within the caches, and neither calls the kernel.
 //
 //	sender                              receiver
-//	Lend: how many bytes, and where  →
-//	                                    reads them, a piece each time that it makes progress
-//	                                 ←  Accept, with FlagYes: it has read them
+//	Expose: length and address       →
+//	                                    reads them, a piece each time it makes progress
+//	                                 ←  CTS with FlagYes: it has read them
 //	the send is complete
-//	Ack: it was so when that came    →
+//	Ack                              →
 //	                                    the receive is complete
 //
-// Only a receiver writes to its buffer, so that one that gives up is not written to later. A sender
-// that takes its message back may use its buffer at once: what the receiver still reads there does not
-// count, because without the Ack its receive does not complete, and what comes instead of it is the
-// Withdraw. What cannot be read is asked for, and comes through the rings.
+// Only the receiver writes to its buffer, so nothing writes there after it has given up. A sender that
+// cancels its message may reuse its buffer at once: the receiver discards what it still reads there,
+// because its receive completes only with the Ack, and a Withdraw arrives instead. If the data cannot be
+// read, the receiver asks for them, and they come through the rings.
 
 const (
-	exposeMin    = 32 << 10  // shortest message that is lent
+	exposeMin    = 32 << 10  // shortest message that is exposed
 	readMost     = 256 << 10 // read at once, with the lock held
-	exposureSize = 16        // what a loan says: the length, and the address
+	exposureSize = 16        // length and address
 )
 
-// lend offers a message where it is.
+// expose sends an RTS with the address of the message.
 func (e *engine) expose(l *link, o *op, h *wire.Header) {
 	binary.LittleEndian.PutUint64(o.exposure[:], uint64(len(o.buf)))
 	binary.LittleEndian.PutUint64(o.exposure[8:], shmem.Addr(o.buf))
@@ -49,19 +49,19 @@ func (e *engine) expose(l *link, o *op, h *wire.Header) {
 	l.emit(h, o.exposure[:], o)
 }
 
-// lent takes a loan in.
+// onExpose handles such an RTS.
 func (e *engine) onExpose(l *link, h *wire.Header) error {
 	size, addr := binary.LittleEndian.Uint64(l.exposure[:]), binary.LittleEndian.Uint64(l.exposure[8:])
 	if size > wire.MaxMessage || addr == 0 || addr+size < addr {
-		return fmt.Errorf("a loan of %d bytes at %#x", size, addr)
+		return fmt.Errorf("an exposed message of %d bytes at %#x", size, addr)
 	}
 	if l.pid == 0 {
-		addr = 0 // it is asked for the data
+		addr = 0 // ask for the data instead
 	}
 	return e.onReadyToSend(l, h, int(size), addr)
 }
 
-// borrow has the data of a receive read.
+// readPeer starts to read the data of a receive from the peer's memory.
 func (e *engine) readPeer(o *op, addr uint64) {
 	if o.n == 0 {
 		o.read = true
@@ -83,8 +83,7 @@ func (e *engine) read() {
 			err = shmem.ReadProcess(l.pid, o.addr+uint64(o.at), o.buf[o.at:o.at+k])
 		}
 		if err != nil {
-			// A message that was taken back may have been where there is no memory now. Anything else
-			// would happen again.
+			// The memory of a cancelled message may be unmapped. Any other error would occur again.
 			if !errors.Is(err, syscall.EFAULT) {
 				l.pid = 0
 			}
@@ -116,7 +115,7 @@ func (e *engine) stopReading(o *op) {
 // exposedRead completes a send whose data the peer has read.
 func (e *engine) exposedRead(l *link, o *op, h *wire.Header) error {
 	if !o.exposed {
-		return errors.New("it says that it has read a message that was not lent to it")
+		return errors.New("it claims to have read a message that was not exposed to it")
 	}
 	e.finish(o, backend.Status{}, nil)
 	l.emit(&wire.Header{Kind: wire.Ack, Token: h.Reply}, nil, nil)
@@ -130,14 +129,14 @@ func (e *engine) returned(l *link, h *wire.Header) error {
 		return nil // given up since
 	}
 	if !o.read || o.addr != 0 {
-		return fmt.Errorf("it confirms that a message of %d bytes was read, of which %d were", o.n, o.at)
+		return fmt.Errorf("it confirms the reading of %d bytes, of which %d were read", o.n, o.at)
 	}
 	e.received(o, o.env, o.size, o.n)
 	return nil
 }
 
-// proof is what another process reads to find out that it can: the numbers are known to this process
-// alone, and to those that it tells.
+// proof is random bytes that another process reads to find out whether it can. It compares them with the
+// copy that this process has sent it.
 var proof = sync.OnceValue(func() []byte {
 	b := make([]byte, proofSize)
 	rand.Read(b)
@@ -149,14 +148,14 @@ const (
 	claimSize = 16 + proofSize
 )
 
-// claim says where this process has its proof.
+// claim encodes the address of this process's proof, and the proof.
 func claim() []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, claimSize), uint64(os.Getpid()))
 	b = binary.LittleEndian.AppendUint64(b, shmem.Addr(proof()))
 	return append(b, proof()...)
 }
 
-// readable returns the process of a claim whose proof can be read, 0 if it cannot.
+// readable returns the process ID of a claim if its proof can be read, otherwise 0.
 func readable(said []byte) (pid int) {
 	if len(said) != claimSize {
 		return 0
@@ -169,7 +168,7 @@ func readable(said []byte) (pid int) {
 	return pid
 }
 
-// try finds out which of the two ranks may read the memory of the other.
+// try finds out which of the two ranks may read the other's memory.
 func (s *shared) try(ctx context.Context, c *wire.Conn) error {
 	if err := c.SendSettings(ctx, claim()); err != nil {
 		return err

@@ -70,7 +70,7 @@ func init() {
 	}
 }
 
-func TestLent(t *testing.T) {
+func TestLongMessagesAreReadFromThePeer(t *testing.T) {
 	if b, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); len(b) > 0 && b[0] != '0' && os.Geteuid() != 0 {
 		t.Skipf("the kernel lets processes read the memory of their descendants alone: ptrace_scope is %s", bytes.TrimSpace(b))
 	}

@@ -8,19 +8,20 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// A rank is lost in two steps, because notices arrive while another link's frames are being acted
-// upon.
+// A loss is handled in two steps, because notices arrive while another link's frames are being
+// handled.
 //
-//  1. mark, at once: everybody is told, once for each lost rank, so that all survivors come to the
-//     same set even if the first to notice dies. The communicators that do not excuse the loss end.
-//  2. handleLosses, when the frame is done with: what the rank has sent before its end is handed on, its
-//     link is closed, and what is left of the operations that need it ends.
+//  1. mark, at once: all ranks get a notice, once for each lost rank, so that all survivors learn of the
+//     same losses even if the first to notice dies. Communicators that have not acknowledged the loss
+//     end.
+//  2. handleLosses, when the current frame is done: the lost rank's last messages are delivered, its link
+//     is closed, and the remaining operations that need it end.
 //
-// A link that has ended, or is to be given up, goes into due first, and handleLosses looks at the other
-// links before it marks the loss: a rank that was stopped, and declared lost meanwhile, finds all its
-// links ended, and must not declare the others lost in its turn.
+// A link that has ended, or must be given up, goes into due first. handleLosses reads the other links
+// before it marks the loss: a rank that was stopped, and declared lost meanwhile, finds all its links
+// ended, and must not declare the others lost.
 
-// loss is a rank that is to be taken for lost, and why.
+// loss is a rank that is about to be marked lost, and why.
 type loss struct {
 	rank  int
 	fault *backend.Fault
@@ -42,19 +43,19 @@ func (l *link) drain(rounds int) {
 	}
 }
 
-// suspect has handleLosses take a rank for lost. The lock is held.
+// suspect queues the loss of a rank for handleLosses. The lock is held.
 func (e *engine) suspect(rank int, format string, facts ...any) {
 	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf(format, facts...)}
 	e.due = append(e.due, loss{rank, f})
 }
 
-// lossesPending reports whether there is something for handleLosses.
+// lossesPending reports whether handleLosses has work.
 func (e *engine) lossesPending() bool {
 	return len(e.due) > 0 || len(e.draining) > 0 || len(e.departed) > 0
 }
 
-// handleLosses acts on the links that have ended and the ranks that are lost. The lock is held, and no
-// frame is being acted upon.
+// handleLosses handles links that have ended and ranks that are lost. The lock is held, and no frame is
+// being handled.
 func (e *engine) handleLosses() {
 	for e.lossesPending() {
 		if len(e.due) > 0 {
@@ -87,7 +88,7 @@ func (e *engine) mark(rank int, f *backend.Fault) {
 	e.losses[rank] = f
 	e.lostInOrder = append(e.lostInOrder, rank)
 	e.draining = append(e.draining, rank)
-	if e.fault.Load() != nil { // nobody here needs to know, and who is lost is not believed
+	if e.fault.Load() != nil { // this rank has ended; its notices are not believed
 		return
 	}
 	e.broadcast(&wire.Header{Kind: wire.Lost, Tag: int32(rank)}, encodeFault(f))
@@ -117,10 +118,10 @@ func (l *link) cut() {
 	}
 }
 
-// onLoss takes a notice of a loss in.
+// onLoss handles the notice of a loss.
 //
-// What a lost rank says of others is not believed: of two ranks that have lost sight of each other
-// only, who hears of the other's loss first would take its judgement over otherwise.
+// Notices from a lost rank are ignored. So of two ranks that have lost only the connection to each other,
+// the others lose one, that of the first notice.
 func (e *engine) onLoss(from, rank int, f *backend.Fault) {
 	switch {
 	case e.losses[from] != nil:
@@ -130,15 +131,14 @@ func (e *engine) onLoss(from, rank int, f *backend.Fault) {
 			Text: fmt.Sprintf("rank %d (this one) was declared lost by rank %d: %s", e.me, from, f.Text)})
 	default:
 		if f.Text == "" {
-			f.Text = fmt.Sprintf("rank %d is lost, says rank %d", rank, from)
+			f.Text = fmt.Sprintf("rank %d is lost, reported by rank %d", rank, from)
 		}
 		e.mark(rank, f)
 	}
 }
 
-// tell sends every other rank with which there is, or is to be, a connection a notice. Those that have
-// said goodbye get it too: they may still be about to leave, and would take a rank that says none for
-// dead.
+// broadcast sends a notice to all ranks to which a connection exists or is being made. Ranks that have
+// said goodbye get it too: they may not have left yet, and would take a rank without a goodbye for dead.
 func (e *engine) broadcast(h *wire.Header, body []byte) {
 	h.Length = uint64(len(body))
 	for r, l := range e.links {
@@ -148,12 +148,12 @@ func (e *engine) broadcast(h *wire.Header, body []byte) {
 	}
 }
 
-// encodeFault makes a notice's text of a fault: the code of its sentinel, and what it says.
+// encodeFault encodes a fault as a notice: the code of its sentinel, and its text.
 func encodeFault(f *backend.Fault) []byte {
 	return append([]byte{backend.Code(f.Sentinel)}, f.Text[:min(len(f.Text), noticeMax-1)]...)
 }
 
-// decodeFault is the inverse: never without a sentinel, whatever came.
+// decodeFault is the inverse. Its result always has a sentinel.
 func decodeFault(b []byte) *backend.Fault {
 	if len(b) == 0 || b[0] == 0 {
 		return &backend.Fault{Sentinel: backend.ErrInternal}
@@ -161,7 +161,7 @@ func decodeFault(b []byte) *backend.Fault {
 	return &backend.Fault{Sentinel: backend.Sentinel(b[0]), Text: string(b[1:])}
 }
 
-// end ends all communicators for good. The lock is held.
+// end ends all communicators. The lock is held.
 func (e *engine) end(f *backend.Fault) {
 	if !e.fault.CompareAndSwap(nil, f) {
 		return

@@ -7,16 +7,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// A farewell is the end of a connection with a rank that is lost for this one: the rest of the frame that is
-// begun, and the notice that it is lost. A rank that was stopped finds that out when it goes on, and would take
-// this one for lost in its turn if the connection just ended.
+// A goodbye ends a connection with a rank that is lost for this one: it sends the rest of the current
+// frame, and the notice that the rank is lost. A rank that was stopped finds the notice when it goes on.
+// Without it, it would declare this rank lost because the connection ended.
 type goodbye struct {
-	l     *link // has the connection, of which nothing is acted upon any more
+	l     *link // holds the connection; what arrives on it is ignored
 	rest  []byte
-	ticks int // how long it may take
+	ticks int // left
 }
 
-// closeWith gives a link up, with a notice to the other end that its rank is lost.
+// closeWith closes a link, with a notice to the other end that its rank is lost.
 func (l *link) closeWith(h *wire.Header, body []byte) {
 	if l.dead || l.fd < 0 || l.fresh || l.broken != nil {
 		l.cut()
@@ -37,16 +37,16 @@ func (l *link) closeWith(h *wire.Header, body []byte) {
 	l.fd = -1
 	l.cut()
 	if e.life.limit > 0 {
-		sockLimit(f.l.fd, 3*e.life.limit) // it has been counting since nobody reads at the other end
+		sockLimit(f.l.fd, 3*e.life.limit) // it has been counting since the other end stopped reading
 	}
 	if !f.said() {
 		e.goodbyes = append(e.goodbyes, f)
 	}
 }
 
-// said writes what there is room for, and reports whether the connection is closed. It is when the other end's
-// system has everything: what comes in is dropped until then, because a socket that is closed with bytes
-// unread takes back what it has not sent.
+// said writes as much as there is room for, and reports whether the connection is closed. It is closed
+// when the other end's system has everything. Until then received bytes are dropped, because a socket
+// that is closed with unread bytes discards those it has not sent.
 func (f *goodbye) said() bool {
 	l := f.l
 	buf := make([]byte, readSize)

@@ -10,9 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestStoppedInAFrame has a rank stopped while another one sends to it, until its connection is full, and taken
+// TestRankStoppedWithinFrameLearnsItIsLost has a rank stopped while another one sends to it, until its connection is full, and taken
 // for lost: when it goes on, it finds that out, behind the frame of which it has a part.
-func TestStoppedInAFrame(t *testing.T) {
+func TestRankStoppedWithinFrameLearnsItIsLost(t *testing.T) {
 	ranks := mesh(t, 2)
 	stopped, other := ranks[1], ranks[0]
 	stopped.e.mu.Lock()

@@ -8,12 +8,11 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// Where connections are made when they are first needed, the lowest rank that neither is lost nor has left is
-// the hub, and everybody has a connection with it. What a rank has to know of another without a connection
-// between them goes that way: that it is lost or has left, that it has closed or broken a communicator.
+// With connections on demand, the lowest rank that is neither lost nor has left is the hub, and all ranks
+// have a connection with it. Notices between two ranks without a connection go that way: that a rank is
+// lost or has left, that it has closed or broken a communicator.
 
-// What a relayed notice says: its first byte, before the communicator's number and what else belongs
-// to it.
+// The kinds of a relayed notice: its first byte, before the communicator's number and the rest.
 const (
 	viaBroken = byte(wire.Broken)  // as the frame does
 	viaClosed = byte(wire.Closed)  // as the frame does
@@ -23,8 +22,8 @@ const (
 
 const relayHead = 5 // bytes before what belongs to the kind
 
-// rehub finds the hub again after a rank has been lost or has left. Everybody connects to a new one,
-// and says what it knows: what the old one was to pass on may be lost with it.
+// rehub determines the hub again after a rank has been lost or has left. All ranks connect to a new hub
+// and repeat their notices: those that the old hub was about to forward may be lost with it.
 func (e *engine) rehub() {
 	d := e.demand
 	if d == nil || e.isClosed {
@@ -37,12 +36,12 @@ func (e *engine) rehub() {
 	if hub == d.hub {
 		return
 	}
-	relayed := make([]bool, len(e.links)) // those who hear of this rank by way of the hub
+	relayed := make([]bool, len(e.links)) // ranks that get this rank's notices through the hub
 	for r, l := range e.links {
 		relayed[r] = l != nil && !l.wanted && !l.dead && !l.said
 	}
 	d.hub, d.alone, d.wide = hub, 0, 1
-	if hub == e.me { // most come by themselves, and are greeted then
+	if hub == e.me { // most connect by themselves, and are greeted then
 		for _, l := range e.links[hub+1:] {
 			if !l.said && !d.want(l) && !l.dead {
 				e.greet(l)
@@ -68,7 +67,8 @@ func (e *engine) rehub() {
 	}
 }
 
-// greet tells the new hub of the ranks that are lost or have left, or somebody else if it is this rank.
+// greet sends a rank, the new hub or a rank that connects to this hub, the losses and the ranks that
+// have left.
 func (e *engine) greet(l *link) {
 	for _, r := range e.lostInOrder {
 		if r != l.peer {
@@ -84,8 +84,7 @@ func (e *engine) greet(l *link) {
 	e.passLeft(l, left)
 }
 
-// resend repeats what members have to know of a communicator that have been told by way of a hub that is no
-// more.
+// resend repeats a communicator's notices to the members that got them through a hub that has ended.
 func (c *comm) resend(closed bool, relayed []bool) {
 	f := c.brk.Load()
 	for r, w := range c.World {
@@ -101,9 +100,9 @@ func (c *comm) resend(closed bool, relayed []bool) {
 	}
 }
 
-// judges reports whether it is for this rank to say that another one is gone at whose machine nobody listens
-// any more: of the hub, and for who is the hub, when nobody is left who could say otherwise, for all who were
-// it before have said all they had to say.
+// judges reports whether this rank may declare a rank lost because no process listens at its address
+// any more. It may if the rank is the hub, or this rank is, and all earlier hubs have ended: then no
+// notice that the rank has left can still arrive.
 func (e *engine) judges(rank int) bool {
 	d := e.demand
 	if rank != d.hub && d.hub != e.me {
@@ -117,10 +116,10 @@ func (e *engine) judges(rank int) bool {
 	return true
 }
 
-// askMore is called once each tick. While there is no connection to the hub, nor to any rank that could be
-// the next one, more and more of those are asked: where a machine with many ranks is gone, they would be
-// found to be lost one after the other, each in its own time. The lowest rank that is alive so finds out
-// about all below it at once, and who is connected to it, or to somebody who is, hears of that.
+// askMore is called once each tick. While this rank has no connection to the hub nor to any rank that
+// could be the next hub, it asks 2, 4, 8, … of these for one. Otherwise the ranks of a failed machine
+// would be found lost one after the other, each after its own limit. So the lowest live rank finds out
+// about all ranks below it at the same time, and the others learn it from that rank.
 func (d *demand) askMore() {
 	e := d.e
 	if d.hub == e.me || e.isClosed {
@@ -149,7 +148,7 @@ func (d *demand) askMore() {
 	}
 }
 
-// sendLost tells one rank of a loss.
+// sendLost sends one rank the notice of a loss.
 func (e *engine) sendLost(l *link, rank int) {
 	body := encodeFault(e.losses[rank])
 	l.emit(&wire.Header{Kind: wire.Lost, Tag: int32(rank), Length: uint64(len(body))}, body, nil)
@@ -162,23 +161,23 @@ func (e *engine) pass(l *link, to int, kind byte, id uint32, text []byte) {
 	l.emit(&wire.Header{Kind: wire.Relay, Context: uint32(to), Tag: int32(e.me), Length: uint64(len(body))}, body, nil)
 }
 
-// relay sends a rank a notice by way of the hub.
+// relay sends a rank a notice through the hub.
 func (e *engine) relay(to int, kind wire.Kind, id uint32, text []byte) {
 	if d := e.demand; d != nil && d.hub != e.me {
 		e.pass(e.links[d.hub], to, byte(kind), id, text)
 	}
 }
 
-// onRelay takes a relayed notice in, or passes it on.
+// onRelay handles a relayed notice, or forwards it.
 func (e *engine) onRelay(l *link, h *wire.Header, note []byte) error {
 	d, to, from := e.demand, int(h.Context), int(h.Tag)
 	switch {
 	case d == nil:
-		return fmt.Errorf("%v, and all connections are there from the start", h.Kind)
+		return fmt.Errorf("%v in a job that makes all connections at the start", h.Kind)
 	case to >= len(e.links) || from >= len(e.links) || from == e.me:
 		return fmt.Errorf("%v from rank %d to rank %d", h.Kind, from, to)
 	case from != l.peer && (l.peer > e.me || to != e.me):
-		return fmt.Errorf("%v of rank %d, for whom it is no hub", h.Kind, from)
+		return fmt.Errorf("%v of rank %d, whose hub it is not", h.Kind, from)
 	case len(note) < relayHead:
 		return fmt.Errorf("%v of %d bytes", h.Kind, len(note))
 	case to != e.me:
@@ -199,19 +198,19 @@ func (e *engine) onRelay(l *link, h *wire.Header, note []byte) error {
 	case kind == viaLeft && len(text)%4 == 0 && from == l.peer:
 		for ; len(text) > 0; text = text[4:] {
 			if r := binary.LittleEndian.Uint32(text); uint64(r) >= uint64(len(e.links)) {
-				return fmt.Errorf("rank %d has left, of %d", r, len(e.links))
+				return fmt.Errorf("notice that rank %d of %d has left", r, len(e.links))
 			} else if int(r) != e.me {
 				e.onLeft(e.links[r])
 			}
 		}
 	default:
-		return fmt.Errorf("%v from rank %d that says %d, with %d bytes", h.Kind, from, kind, len(text))
+		return fmt.Errorf("%v from rank %d of unknown kind %d, with %d bytes", h.Kind, from, kind, len(text))
 	}
 	return nil
 }
 
-// spread tells everybody who has left. Once this rank has said goodbye itself, one that has too may be
-// the next hub, and wait for those.
+// spread sends all ranks the list of those that have left. Once this rank has said goodbye itself, the
+// next hub may have too, and wait for the list.
 func (e *engine) spread() {
 	list := e.departed
 	e.departed = nil

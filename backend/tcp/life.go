@@ -8,19 +8,20 @@ import (
 
 var heartbeat = wire.Header{Kind: wire.Heartbeat}
 
-// Signs of life. A connection says when its peer's process ends, and nothing when the peer is
-// stopped, or its machine or the network is gone.
+// Heartbeats. A connection ends when its peer's process does, but not when the peer is stopped, or its
+// machine or the network fails.
 
-// HeartbeatDefault is how long a rank may be silent before it is taken for lost, and HeartbeatMin the
-// shortest such time.
+// HeartbeatDefault is how long a rank may be silent before it is lost, and HeartbeatMin the shortest such
+// limit.
 const (
 	HeartbeatDefault = 10 * time.Second
 	HeartbeatMin     = 100 * time.Millisecond
 )
 
-// life says when a silent rank is lost. Time is counted in ticks of this rank: while it is itself
-// stopped, or the machine suspended, or the clock set, there are none. What it owes the others it counts in
-// ticks that have been due: one that gets little of its processor misses most, and is heard all the same.
+// life determines when a silent rank is lost. Time is counted in ticks of this rank: none occur while it
+// is stopped itself, or the machine is suspended, and setting the clock has no effect. Its own heartbeats
+// are counted in ticks that were due: a rank that gets little processor time misses most ticks, and still
+// sends them in time.
 type life struct {
 	limit time.Duration // below 0: none
 	every time.Duration // between two ticks
@@ -45,16 +46,16 @@ func newLife(limit time.Duration) life {
 	return l
 }
 
-// bound has the system give a connection up whose data nobody acknowledges: where it can, and later
-// than the heartbeats would, which know more.
+// bound makes the system give up a connection whose data are not acknowledged, if it can. That is later
+// than the heartbeats, whose error says more.
 func (v *life) bound(fd int) {
 	if v.limit > 0 {
 		sockLimit(fd, v.limit+v.limit/2)
 	}
 }
 
-// beat is called once each tick: it sends heartbeats and looks for ranks that are silent. The
-// leader, who sleeps until a socket has something to read, reads those of the others.
+// beat is called once each tick: it sends heartbeats and looks for silent ranks. The leader, which sleeps
+// until a socket is readable, reads the heartbeats of the others.
 func (e *engine) beat() {
 	e.mu.Lock()
 	defer e.unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	eagerMax  = 64 << 10  // longest message that is sent without being asked for
+	eagerMax  = 64 << 10  // longest message that is sent without a rendezvous
 	pieceMax  = 512 << 10 // longest payload of a frame, and of a system call
 	readSize  = 64 << 10  // of a link's buffer
 	readTurns = 8         // system calls on one link before the others have their turn
@@ -53,15 +53,15 @@ type link struct {
 	received, spoke bool // something has come, or been written, since the last tick
 	quiet, mute     int  // ticks without that
 
-	wanted      bool  // there is to be a connection
-	asking      bool  // and a goroutine sees to it
-	fresh       bool  // the other end has not said yet that it has taken the connection: frames wait
-	failed      int   // connections that have ended before that, since the last that did not
-	gone        bool  // the hub says that the rank has left
+	wanted      bool  // a connection exists or is being made
+	asking      bool  // a goroutine makes it
+	fresh       bool  // the other end has not confirmed the connection yet: frames wait
+	failed      int   // connections in a row that ended before that
+	gone        bool  // the hub has reported that the rank has left
 	goodbyeSent bool  // this rank has said goodbye to it
-	why         error // why it was not reached so far
+	why         error // the error of the last attempt
 
-	said bool // it has said goodbye
+	said bool // its goodbye has arrived
 	dead bool // nothing more comes
 }
 
@@ -203,21 +203,20 @@ func (l *link) parse() bool {
 	}
 }
 
-// wrong has a rank that sends what cannot be right taken for lost, rather than ending the job. Where
-// the next frame begins on this link is not known, so that the rank is out of reach; the other links
-// have been checked frame by frame, and are as good as before. Whether the rank, this one, or the
-// network was wrong is the same for who recovers: two ranks that do not understand each other
-// cannot both go on.
+// wrong marks a rank that sent an invalid frame lost, rather than ending the job. The start of the next
+// frame on this link is unknown, so the rank is out of reach. The other links have been checked frame by
+// frame and are still valid. Whether the rank, this one, or the network is at fault does not matter for
+// recovery: of two ranks that do not understand each other, one has to go.
 func (l *link) wrong(err error) bool {
-	l.e.suspect(l.peer, "rank %d is given up: rank %d got from it what cannot be right: %v", l.peer, l.e.me, err)
+	l.e.suspect(l.peer, "rank %d is lost: rank %d received an invalid frame from it: %v", l.peer, l.e.me, err)
 	l.cut()
 	return false
 }
 
-// changed is wrong of a payload that is not what was sent. The operation that it is for has not
-// completed, and ends with the rank's loss.
+// changed is wrong for a payload whose checksum differs. Its operation has not completed, and ends with
+// the rank's loss.
 func (l *link) changed(err error) bool {
-	l.e.suspect(l.peer, "rank %d is given up: the data that rank %d got from it were changed on the way: %v", l.peer, l.e.me, err)
+	l.e.suspect(l.peer, "rank %d is lost: the data that rank %d received from it were changed on the way: %v", l.peer, l.e.me, err)
 	l.cut()
 	return false
 }
@@ -260,7 +259,7 @@ func (l *link) begin() error {
 			return nil // given up since
 		}
 		if o.read {
-			return fmt.Errorf("%d bytes of a message that it has lent, and not been asked for", l.left)
+			return fmt.Errorf("%d bytes of an exposed message that were not asked for", l.left)
 		}
 		if h.Offset != uint64(o.at) || l.left > o.n-o.at || l.left == 0 && o.n > 0 {
 			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", l.left, h.Offset, o.at, o.n)
@@ -268,7 +267,7 @@ func (l *link) begin() error {
 		l.op, l.dst = o, o.buf[o.at:o.at+l.left]
 	case wire.Expose:
 		if l.left != len(l.exposure) {
-			return fmt.Errorf("the place of an exposed message in %d bytes, want %d", l.left, len(l.exposure))
+			return fmt.Errorf("an exposed message with %d bytes of address, want %d", l.left, len(l.exposure))
 		}
 		l.dst = l.exposure[:]
 	case wire.Broken, wire.Abort, wire.Lost, wire.Relay:
@@ -349,7 +348,7 @@ func (l *link) landed() error {
 		return e.onRelay(l, h, l.note)
 	case wire.Heartbeat:
 	default:
-		return fmt.Errorf("%v, which has no place here", h.Kind)
+		return fmt.Errorf("%v, which is not valid here", h.Kind)
 	}
 	return nil
 }
@@ -367,7 +366,7 @@ func (l *link) ended(err error) {
 	switch p := l.e.peers[l.peer]; {
 	case l.said || l.e.losses[l.peer] != nil:
 	case err != nil:
-		l.e.suspect(l.peer, "rank %d (%v) is not reached any more: %v", l.peer, p, err)
+		l.e.suspect(l.peer, "lost the connection to rank %d (%v): %v", l.peer, p, err)
 	default:
 		l.e.suspect(l.peer, "rank %d (%v) ended without closing its communicator", l.peer, p)
 	}

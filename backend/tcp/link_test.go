@@ -46,9 +46,9 @@ func arrive(t *testing.T, l *link, n int) {
 	}
 }
 
-// TestBrokenIsReadToTheEnd checks that a rank which has sent much, and left in good order, is not lost
+// TestBrokenLinkIsReadToTheEnd checks that a rank which has sent much, and left in good order, is not lost
 // for who finds that out by a write that fails, and that what it has sent is there.
-func TestBrokenIsReadToTheEnd(t *testing.T) {
+func TestBrokenLinkIsReadToTheEnd(t *testing.T) {
 	c, other := single(t)
 	l := c.e.links[1]
 	const messages = 100

@@ -12,15 +12,15 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// What ranks tell each other about a communicator besides messages: that it is broken, and that they
+// Besides messages, ranks send each other notices about a communicator: that it is broken, and that they
 // have closed it.
 //
-// Invariant: who gets a message, on whatever communicator, has heard of every communicator of both ranks
-// that its sender knew to be broken when it sent it. The notice of who broke it comes by another
-// connection, and may be overtaken: a rank that was told meanwhile that the others have given up would
-// find what is left of their call, compare its own with it, and take the failure for a mismatch. So
-// who hears of a break says so to those it is connected to, and where a connection is made later, that
-// comes before all else (sayEnded).
+// Invariant: when a message arrives, on any communicator, the receiver has the notice of every
+// communicator of both ranks that the sender knew to be broken when it sent the message. The notice from
+// the rank that broke it uses another connection, and may be overtaken: then a rank would find the rest of
+// the others' call, compare its own call with it, and take the failure for a mismatch. So a rank that
+// receives such a notice forwards it on its connections, and sends it first on a new connection
+// (sayEnded).
 
 // Break implements backend.Comm.
 func (c *comm) Break(err error) {
@@ -45,7 +45,7 @@ func (c *comm) broadcast(kind wire.Kind, body []byte) {
 	}
 }
 
-// sendNotice sends a notice to one member, by way of the hub if there is no connection.
+// sendNotice sends a notice to one member, through the hub if there is no connection.
 func (c *comm) sendNotice(world int, kind wire.Kind, body []byte) {
 	e := c.e
 	if l := e.links[world]; l.wanted {
@@ -55,15 +55,14 @@ func (c *comm) sendNotice(world int, kind wire.Kind, body []byte) {
 	e.relay(world, kind, c.id, body)
 }
 
-// early holds the notices for a communicator that is not made here yet.
+// early holds the notices for a communicator that this rank has not made yet.
 type early struct {
 	broken *backend.Fault
 	closed []int // world ranks
 }
 
-// earlyMax is how many communicators may have notices before they are made here. Those that others
-// have made, and this rank never will because of a loss meanwhile, are not to pile up: ids grow, and
-// the lowest goes.
+// earlyMax is the largest number of communicators with notices that this rank has not made. A loss may
+// prevent it from ever making one, and these must not pile up: ids grow, and the lowest is dropped.
 const earlyMax = 1 << 10
 
 func (e *engine) earlyFor(id uint32) *early {
@@ -76,7 +75,7 @@ func (e *engine) earlyFor(id uint32) *early {
 	return e.early[id]
 }
 
-// onBreak takes a notice of Break in.
+// onBreak handles a notice of Break.
 func (e *engine) onBreak(from int, id uint32, f *backend.Fault) {
 	switch c := e.comms[id]; {
 	case c != nil:
@@ -88,8 +87,8 @@ func (e *engine) onBreak(from int, id uint32, f *backend.Fault) {
 	}
 }
 
-// spreadBreak tells those that this rank is connected to of a break that it has heard of itself; the
-// others have it from who broke the communicator.
+// spreadBreak forwards the notice of a break to the ranks with a connection. The others get it from the
+// rank that broke the communicator.
 func (c *comm) spreadBreak(from int, f *backend.Fault) {
 	e := c.e
 	for r, w := range c.World {
@@ -99,8 +98,8 @@ func (c *comm) spreadBreak(from int, f *backend.Fault) {
 	}
 }
 
-// sayEnded begins a connection with the communicators of both ranks that are broken, or closed by this one.
-// What went by way of the hub may be behind, or lost with it.
+// sayEnded begins a connection with notices of the communicators of both ranks that are broken, or closed
+// by this one. Notices through the hub may be late, or lost with it.
 func (l *link) sayEnded() {
 	say := func(c *comm, closed bool) {
 		if c.RankOf(l.peer) < 0 {
@@ -136,7 +135,7 @@ func (e *engine) onClose(id uint32, world int) {
 	if r := c.RankOf(world); r >= 0 {
 		c.gone[r].Store(true)
 	}
-	if !open { // its shelter may be
+	if !open { // its control communicator may be
 		e.allClosed(id, c)
 	}
 	e.dropWhere(func(o *op) error {
@@ -171,8 +170,8 @@ func (e *engine) catchUp(c *comm) {
 	}
 }
 
-// isGone reports whether a rank has closed the communicator or left the job: no message of it is
-// still to come. Who closes one takes no part in its shelter any more, and may never have made it.
+// isGone reports whether a rank has closed the communicator or left the job, so that no message from it
+// can arrive. A rank that has closed a communicator does not use its control communicator either.
 func (c *comm) isGone(r int) bool {
 	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load() || c.e.left(c.World[r])
 }
@@ -199,7 +198,7 @@ func (e *engine) allClosed(id uint32, c *comm) {
 	delete(e.closing, id)
 }
 
-// broken marks the communicator and ends its operations: those of collectives with the cause, the
+// broken marks the communicator broken and ends its operations: those of collectives with the cause, the
 // others with ErrBroken. The lock is held.
 func (c *comm) broken(f *backend.Fault) bool {
 	if !c.brk.CompareAndSwap(nil, f) {
@@ -223,8 +222,8 @@ func (o *op) receives() bool { return o.state == opPosted || o.state == opTaking
 // stale is how long ago a waiter may have looked at the sockets for what it saw still to count.
 const stale = time.Millisecond
 
-// Broken implements backend.Comm. After a time without a look at the sockets the news may be there
-// and not read: a rank that comes late, and finds the communicator broken, is to say so.
+// Broken implements backend.Comm. It reads the sockets if they have not been read for a while: the notice
+// may have arrived.
 func (c *comm) Broken() error {
 	if c.brk.Load() == nil && time.Since(epoch)-time.Duration(c.e.looked.Load()) > stale {
 		c.e.poll()
@@ -253,7 +252,8 @@ func (c *comm) Abort(code int) error {
 	return nil
 }
 
-// onAbort ends all communicators, and tells the others, who may hear of this rank's leaving first.
+// onAbort ends all communicators, and forwards the notice: the others may learn of this rank's leaving
+// first.
 func (e *engine) onAbort(code int32, text []byte) {
 	if e.fault.Load() == nil {
 		e.broadcast(&wire.Header{Kind: wire.Abort, Tag: code}, bytes.Clone(text)) // text is a link's, and the notice may wait
@@ -285,7 +285,7 @@ func (c *comm) Close() error {
 	})
 	if e.fault.Load() == nil {
 		if f := c.brk.Load(); f != nil {
-			c.broadcast(wire.Broken, encodeFault(f)) // before who hears of the closing wonders why
+			c.broadcast(wire.Broken, encodeFault(f)) // the cause before the closing
 		}
 		if !c.isWorld {
 			c.broadcast(wire.Closed, nil)
@@ -310,10 +310,9 @@ const (
 //
 //  1. The goodbye goes behind everything that was sent.
 //  2. It is given time to get into the sockets, and the connections are ended for writing.
-//  3. It is given time to get to the other ends. A socket that is closed with bytes unread, or that
-//     gets some afterwards, answers with a reset, which takes back what has not arrived, and may
-//     overtake it on a machine with more to do than it can: who gets the reset first would see a
-//     death.
+//  3. It is given time to get to the other ends. A socket that is closed with unread bytes, or that
+//     receives some later, answers with a reset. The reset discards what has not arrived, and may overtake
+//     it on a loaded machine; the other end would see a death.
 func (e *engine) leave() {
 	if e.demand != nil {
 		e.takeLeave()
@@ -324,7 +323,7 @@ func (e *engine) leave() {
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
-	if !e.excluded && e.demand == nil { // who is lost for some is not to have left in good order for others
+	if !e.excluded && e.demand == nil { // a rank that is lost for some must not leave in good order for others
 		e.broadcast(&wire.Header{Kind: wire.Goodbye}, nil)
 	}
 	e.unlock()
@@ -357,7 +356,7 @@ func (e *engine) leave() {
 	e.mu.Lock()
 	for _, l := range e.open {
 		if l.over != nil {
-			l.over.release() // nobody sleeps any more, and nobody reads
+			l.over.release() // no goroutine sleeps or reads any more
 		}
 	}
 	if e.demand != nil {

@@ -18,48 +18,48 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// Config says which rank of which job this process is, and where the ranks meet.
+// Config describes this process's rank and how it joins its job.
 type Config struct {
 	Rank, Size int
 	Job        string // the same on all ranks of the job
 
-	// Coordinator is where the ranks meet, HOST:PORT: there rank 0 listens, or, with Launcher, who
-	// started the ranks and calls wire.Serve.
+	// Coordinator is the address, HOST:PORT, to which all ranks connect at the start. Rank 0 listens
+	// there; with Launcher, the process that started the ranks does, by wire.Serve.
 	Coordinator string
 	Launcher    bool
 
-	// SecretFile is the path of the job's secret, which the ranks know each other by.
+	// SecretFile is the path of the job's secret, with which the ranks authenticate each other.
 	SecretFile string
 
-	// Heartbeat is how long another rank may be silent before it is taken for lost: 0 is 10 s, below
-	// 0 is for ever. It is the same on all ranks.
+	// Heartbeat is how long another rank may be silent before it is lost: 0 means 10 s, a negative value
+	// no limit. It is the same on all ranks.
 	Heartbeat time.Duration
 
-	// JoinTimeout is how long the ranks wait for each other at the start; 0 is 60 s.
+	// JoinTimeout is how long a rank waits for the others at the start; 0 means 60 s.
 	JoinTimeout time.Duration
 
-	// Checksum has this rank send a checksum with all data; who receives them checks it.
+	// Checksum makes this rank send a checksum with all data, which the receivers check.
 	Checksum bool
 
-	// Ports are those this rank may listen at for the others, FIRST-LAST; empty is any that is free.
+	// Ports is the range, FIRST-LAST, of ports at which this rank may listen; empty means any free port.
 	Ports string
 
-	// TLSCert, TLSKey, and TLSCA are files, in PEM, with this rank's certificate, its key, and the
-	// certificates of the authorities that sign those of the ranks. All three, or none. TLSName is the
-	// DNS name that all the certificates have; empty is "cohort".
+	// TLSCert, TLSKey, and TLSCA are PEM files: this rank's certificate, its key, and the certificates of
+	// the authorities that sign the ranks' certificates. Set all three or none. TLSName is the DNS name
+	// that all the certificates have; empty means "cohort".
 	TLSCert, TLSKey, TLSCA, TLSName string
 
-	// Connect says when the ranks connect to each other, the same on all ranks: ConnectStart, all at the
-	// start, or ConnectDemand, each two when one of them first has something for the other. Empty is the
-	// first for jobs of up to 64 ranks, and the second above.
+	// Connect says when the ranks connect to each other: ConnectStart, all pairs at the start, or
+	// ConnectDemand, each pair with its first message. Empty means the first for jobs of up to 64 ranks
+	// and the second for larger ones. It is the same on all ranks.
 	Connect string
 
-	// Sockets keeps shared memory from being used: ranks of one node talk over sockets too.
+	// Sockets turns shared memory off: ranks of one node use sockets too.
 	Sockets bool
 
-	// Interface says where this rank listens for the others: names of interfaces, networks, and
-	// addresses, separated by commas. Empty is the loopback interface if the coordinator is there,
-	// and all others if not.
+	// Interface selects the addresses at which this rank listens: names of interfaces, networks, and
+	// addresses, separated by commas. Empty means the loopback interface if the coordinator is there,
+	// otherwise all other interfaces.
 	Interface string
 }
 
@@ -69,7 +69,7 @@ const (
 	ConnectDemand = "demand"
 )
 
-// startMost is the size of the largest job that makes all connections at the start by itself.
+// startMost is the size of the largest job that makes all connections at the start by default.
 const startMost = 64
 
 // onDemand reports whether the connections are made when they are first needed.
@@ -85,7 +85,7 @@ const joinTimeout = 60 * time.Second
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case !supported:
-		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend tcp: it runs on Linux and macOS"}
+		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend tcp runs on Linux and macOS only"}
 	case cfg.Size < 1 || cfg.Size > wire.MaxRanks:
 		return nil, initFault("backend tcp takes 1 to %d ranks, not %d", wire.MaxRanks, cfg.Size)
 	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
@@ -93,11 +93,11 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	case cfg.Job == "":
 		return nil, initFault("backend tcp needs a job name (COHORT_JOB), the same on all ranks")
 	case cfg.Coordinator == "":
-		return nil, initFault("backend tcp needs the address where the ranks meet (COHORT_TCP_COORDINATOR, HOST:PORT)")
+		return nil, initFault("backend tcp needs the coordinator's address (COHORT_TCP_COORDINATOR, HOST:PORT)")
 	case cfg.Heartbeat > 0 && cfg.Heartbeat < HeartbeatMin:
-		return nil, initFault("the heartbeat is %v: want %v or more, or off", cfg.Heartbeat, HeartbeatMin)
+		return nil, initFault("heartbeat of %v: want %v or more, or off", cfg.Heartbeat, HeartbeatMin)
 	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
-		return nil, initFault("the connections are to be made %q (COHORT_TCP_CONNECT): allowed are start and demand", cfg.Connect)
+		return nil, initFault("COHORT_TCP_CONNECT is %q: want start or demand", cfg.Connect)
 	case cfg.SecretFile == "":
 		return nil, initFault("backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
 	}
@@ -118,18 +118,17 @@ func initFault(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
 }
 
-// join meets the other ranks and connects to each of them.
+// join makes this process a rank of its job, and connects it to the others.
 //
 //  1. Listen, so that the address is known.
-//  2. Meet at the coordinator; rank 0 listens there too, unless the launcher does.
-//  3. Connect: of two ranks the higher one dials. If connections are made when they are first needed,
-//     only those with rank 0 are made here, and the listener stays for the others.
+//  2. Join at the coordinator; rank 0 listens there too, unless the launcher does.
+//  3. Connect: of two ranks the higher one dials. If connections are made on demand, only those with
+//     rank 0 are made here, and the listener stays open for the others.
 func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
-	// To be short of descriptors would otherwise show on some of the ranks, in the middle of the meeting, or, where
-	// connections are made later, in that of the program. A
-	// connection takes two for the moment in which it passes out of the runtime's hands; rank 0, if the ranks meet
-	// there, has one to each rank besides. The rest are for the listener, the runtime's poller, and memory that is
-	// being shared.
+	// Without this check a lack of descriptors would show on some ranks only, in the middle of the
+	// rendezvous or, with connections on demand, of the program. A connection takes two descriptors while
+	// it leaves the runtime's poller; rank 0, as the coordinator, has one more to each rank. The rest are
+	// for the listener, the poller, and shared memory.
 	files := 2*(cfg.Size-1) + 6
 	if !cfg.Launcher {
 		files = 3*(cfg.Size-1) + 6 // on all ranks, so that all of them say so
@@ -166,7 +165,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
 	}
-	members, confirm, door, err := meet(ctx, cfg, id, self)
+	members, confirm, door, err := rendezvous(ctx, cfg, id, self)
 	if err != nil {
 		return nil, err
 	}
@@ -224,11 +223,11 @@ func interfaces(ctx context.Context, cfg Config) ([]netip.Addr, error) {
 	return wire.Interfaces(choice)
 }
 
-// tls reads the certificates, if there are to be any.
+// tls reads the certificates, if TLS is configured.
 func (cfg *Config) tls() (*wire.TLS, error) {
 	if cfg.TLSCert == "" && cfg.TLSKey == "" && cfg.TLSCA == "" {
 		if cfg.TLSName != "" {
-			return nil, initFault("there is a name for TLS (COHORT_TCP_TLS_NAME), and no certificate: give COHORT_TCP_TLS_CERT, _KEY and _CA too")
+			return nil, initFault("COHORT_TCP_TLS_NAME is set without a certificate; set COHORT_TCP_TLS_CERT, _KEY and _CA too")
 		}
 		return nil, nil
 	}
@@ -255,7 +254,7 @@ func ports(text string) (first, last int, err error) {
 	a, err1 := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
 	b, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
 	if err1 != nil || err2 != nil || a == 0 || b < a {
-		return 0, 0, initFault("the ports are %q (COHORT_TCP_PORTS): want a range such as 20000-20100, of ports from 1 to 65535", text)
+		return 0, 0, initFault("COHORT_TCP_PORTS is %q: want a range such as 20000-20100, of ports from 1 to 65535", text)
 	}
 	return int(a), int(b), nil
 }
@@ -266,9 +265,9 @@ func local(host string) bool {
 	return err == nil && a.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// meet returns all ranks of the job, what has all of them connect to each other, or none, and the coordinator's
-// listener if that is this rank.
-func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) (
+// rendezvous returns all ranks of the job, the function that makes all of them connect to each other or
+// none, and the coordinator's listener if this rank is the coordinator.
+func rendezvous(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) (
 	members []wire.Member, confirm func(ctx context.Context, connect func(context.Context) error) error, door *wire.Listener, err error) {
 	if cfg.Rank > 0 || cfg.Launcher {
 		to := 0
@@ -280,7 +279,7 @@ func meet(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) 
 			return nil, nil, nil, err
 		}
 		return members, func(ctx context.Context, connect func(context.Context) error) error {
-			defer c.Close() // each rank has a connection with every other then, or with rank 0, by which it learns who is gone
+			defer c.Close() // from then on a rank learns of losses by its own connections
 			return c.Confirm(ctx, connect)
 		}, nil, nil
 	}
@@ -325,24 +324,24 @@ func nodeOf(members []wire.Member, rank int) int {
 	return rank
 }
 
-// infoShares, in the first byte of a rank's information, says that it takes part in shared memory.
-// Which processors it may use follows.
+// infoShares, in the first byte of a rank's information, says that it uses shared memory. The set of
+// processors that it may use follows.
 const infoShares byte = 1
 
-// infoDemand says that it makes connections when they are first needed.
+// infoDemand says that it makes connections on demand.
 const infoDemand byte = 2
 
-// agreeOnConnect finds ranks that would wait in vain for a connection.
+// agreeOnConnect checks that all ranks make their connections at the same time.
 func agreeOnConnect(members []wire.Member, self *wire.Member) error {
 	for r := range members {
 		if (flags(&members[r])^flags(self))&infoDemand != 0 {
-			return initFault("rank %d and rank %d do not agree on when to connect (COHORT_TCP_CONNECT): give all ranks the same", self.Rank, r)
+			return initFault("ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", self.Rank, r)
 		}
 	}
 	return nil
 }
 
-// info is what the others have to know of this rank to see how it goes with them.
+// info returns what the others need to know about this rank.
 func info(cfg Config) []byte {
 	b := []byte{0}
 	if shmem.Supported && !cfg.Sockets {

@@ -11,7 +11,7 @@ type out struct {
 	next *out
 	head wire.Header
 	body []byte
-	op   *op // to be told when it is written; nil for none
+	op   *op // whose frame it is; nil for none
 }
 
 const (
@@ -72,7 +72,7 @@ func (l *link) queue(h *wire.Header, body []byte, o *op) {
 	l.e.wakeLeader() // to look for room in the socket
 }
 
-// fails notes that nothing can be written any more. Why is on the other direction, or nowhere.
+// fails notes that nothing can be written any more. The reason may arrive on the other direction.
 func (l *link) fails(err error) {
 	l.broken = err
 	l.e.wakeLeader()
@@ -194,7 +194,7 @@ func (l *link) unlink(w *out) {
 func (l *link) started(w *out) bool { return l.first == w && l.begun }
 
 // detach makes an operation's queued frame, if it has one, independent of the user's buffer: it is
-// taken back, or, if a part of it is on its way, copied.
+// removed or, if it is partly sent, copied.
 func (l *link) detach(o *op) {
 	w := o.frame
 	if w == nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// Send implements backend.Comm. A short message to a socket with room is gone when the lock is let
-// go.
+// Send implements backend.Comm. A short message to a socket with room is sent before the lock is released.
 func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	e := c.e
 	if err := c.usable(); err != nil {
@@ -58,9 +57,9 @@ func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 	return st, err
 }
 
-// giveUp takes an operation back whose time is over. If its message is on its way it is given a
-// little time, and then the communicator is broken; but a short message whose beginning is in the
-// socket is sent, from a copy, and one whose beginning has come waits for the next receive.
+// giveUp cancels an operation at its deadline. If its message is being transferred, it gets a little more
+// time, and then the communicator is broken. But a short message that is partly in the socket is sent,
+// from a copy, and one that has partly arrived waits for the next receive.
 func (c *comm) giveUp(o *op, cause error) error {
 	e := c.e
 	e.mu.Lock()
@@ -90,8 +89,8 @@ func (c *comm) giveUp(o *op, cause error) error {
 	return cause
 }
 
-// putBack makes a short message of which a part has come one that nobody has received, and reports
-// whether it could.
+// putBack turns a short message that has partly arrived into an unexpected one, and reports whether it
+// could.
 func (e *engine) putBack(o *op) bool {
 	if o.state != opTaking || o.fixed {
 		return false
@@ -176,7 +175,7 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	l.emit(&h, nil, o)
 }
 
-// sent is told that a frame of an operation is in the socket.
+// sent is called when a frame of an operation is in the socket.
 func (e *engine) sent(l *link, o *op, kind wire.Kind, n int) {
 	switch kind {
 	case wire.Eager:
@@ -190,7 +189,7 @@ func (e *engine) sent(l *link, o *op, kind wire.Kind, n int) {
 	}
 }
 
-// stream sends the data of an accepted message, as much of it as the socket takes now.
+// stream sends the data of a message after its CTS, as much as the socket accepts now.
 func (e *engine) stream(l *link, o *op) {
 	for range writeMost {
 		n, gone := e.piece(l, o)
@@ -222,7 +221,7 @@ func (e *engine) queuePiece(l *link, o *op) {
 	l.queue(&h, body, o)
 }
 
-// offered takes an offer in, of size bytes; addr is where the peer has lent them, 0 if it has not.
+// onReadyToSend handles an RTS for size bytes. addr is where the peer exposes them, 0 if it does not.
 func (e *engine) onReadyToSend(l *link, h *wire.Header, size int, addr uint64) error {
 	env := match.Env{Ctx: h.Context, Source: int32(l.peer), Tag: h.Tag}
 	if n := e.posted.TakePosted(env); n != nil {
@@ -235,7 +234,7 @@ func (e *engine) onReadyToSend(l *link, h *wire.Header, size int, addr uint64) e
 		return nil
 	}
 	if e.closing[h.Context] != nil {
-		return nil // it has been told
+		return nil // the sender gets the notice of the closing
 	}
 	if c := e.comms[h.Context]; c != nil && c.RankOf(l.peer) < 0 {
 		return errForeign
@@ -246,10 +245,10 @@ func (e *engine) onReadyToSend(l *link, h *wire.Header, size int, addr uint64) e
 	return nil
 }
 
-// accept asks for the data of an offer, or, where they are lent, has them read.
+// take asks for the data of an RTS or, if they are exposed, reads them.
 func (e *engine) take(o *op, token uint64, size int, addr uint64, env match.Env) {
 	src := int(env.Source)
-	if r := o.comm.RankOf(src); r >= 0 && o.comm.isGone(r) { // it has taken the message with it
+	if r := o.comm.RankOf(src); r >= 0 && o.comm.isGone(r) { // the message is lost with it
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
 		return
 	}
@@ -264,19 +263,19 @@ func (e *engine) take(o *op, token uint64, size int, addr uint64, env match.Env)
 	e.ask(o, 0)
 }
 
-// ask tells the sender of an offer that the message is wanted, or with FlagYes that it has been read.
+// ask sends the CTS, or with FlagYes the notice that the message has been read.
 func (e *engine) ask(o *op, flags uint8) {
 	e.links[o.peer].emit(&wire.Header{Kind: wire.ClearToSend, Flags: flags, Token: o.theirs, Length: uint64(o.n), Reply: o.token}, nil, nil)
 }
 
-// accepted sends what a peer has asked for.
+// onClearToSend sends the data that a peer asks for.
 func (e *engine) onClearToSend(l *link, h *wire.Header) error {
 	o := e.lookup(h.Token, l.peer)
 	if o == nil || o.state != opRequested { // taken back since
 		return nil
 	}
 	if h.Length > uint64(len(o.buf)) {
-		return fmt.Errorf("it accepts %d bytes of a message of %d", h.Length, len(o.buf))
+		return fmt.Errorf("clear to send for %d bytes of a message of %d", h.Length, len(o.buf))
 	}
 	if h.Flags&wire.FlagYes != 0 {
 		return e.exposedRead(l, o, h)
@@ -286,8 +285,8 @@ func (e *engine) onClearToSend(l *link, h *wire.Header) error {
 	return nil
 }
 
-// withdrawn drops a message that its sender has taken back. If its receive has been told to come, it
-// is posted again, in the place where it was.
+// onWithdraw drops a message that its sender has cancelled. If a receive has matched it, that is posted
+// again, in its old place.
 func (e *engine) onWithdraw(l *link, token uint64) {
 	var found *msg
 	e.arrived.Each(func(n *match.Node) bool {
@@ -344,7 +343,7 @@ func (e *engine) repost(o *op) {
 }
 
 func tookBack() error {
-	return &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender took the message back"}
+	return &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
 }
 
 // recv starts a receive. The lock is held.
@@ -390,7 +389,7 @@ func (e *engine) takeMsg(o *op, m *msg) {
 	}
 }
 
-// sendSelf moves a message within the rank.
+// sendSelf sends a message to this rank itself.
 func (e *engine) sendSelf(o *op, eager bool) {
 	env := match.Env{Ctx: o.comm.id, Source: int32(e.me), Tag: o.tag}
 	if n := e.posted.TakePosted(env); n != nil {
@@ -420,12 +419,11 @@ func (c *comm) Cancel(r *backend.Request) bool {
 	e.mu.Lock()
 	defer e.unlock()
 	o, ok := r.Impl.(*op) // none any more once it is complete
-	return ok && e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "taken back before it matched"})
+	return ok && e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "canceled before it matched"})
 }
 
-// cancel takes an operation back if it has not matched, completing it with err. A send whose offer
-// the peer has accepted, but not in time for this rank to hear, has not: the peer is told, and posts
-// its receive again. The lock is held.
+// cancel cancels an operation that has not matched, completing it with err. A send whose CTS has not
+// arrived has not matched: the peer gets a notice, and posts its receive again. The lock is held.
 func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
 	if o.req != r || !r.Active() {
 		return false
@@ -439,9 +437,9 @@ func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
 	case opRequested:
 		if o.peer != e.me {
 			l, token := e.links[o.peer], o.token
-			told := o.frame == nil || l.started(o.frame)
+			begun := o.frame == nil || l.started(o.frame)
 			e.drop(o, err)
-			if told {
+			if begun {
 				l.emit(&wire.Header{Kind: wire.Withdraw, Token: token}, nil, nil)
 			}
 			return true
@@ -453,7 +451,7 @@ func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
 	return true
 }
 
-// drop ends an operation in whatever state it is. Its peer is not told.
+// drop ends an operation in any state, without a notice to its peer.
 func (e *engine) drop(o *op, err error) {
 	switch o.state {
 	case opPosted:

@@ -6,13 +6,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// How a rank leaves the job where not everybody has a connection with it.
+// This file makes a rank leave a job in which it has no connection with some ranks.
 
 // lingerFor is how long the hub waits for the others to leave before it does.
 const lingerFor = 200 * time.Millisecond
 
-// onGoodbye answers a goodbye: what this rank passes on from now on does not go by way of who has
-// left, who may then go.
+// onGoodbye answers a goodbye: from now on this rank forwards nothing through the rank that leaves, which
+// may then end.
 func (e *engine) onGoodbye(l *link) {
 	d := e.demand
 	if d == nil {
@@ -29,8 +29,8 @@ func (e *engine) onGoodbye(l *link) {
 	e.pass(l, l.peer, viaAck, hub, nil)
 }
 
-// onLeft is told by the hub that a rank has left. Where there is a connection the goodbye comes by
-// it, behind what else the rank has sent.
+// onLeft handles the hub's notice that a rank has left. If there is a connection, the goodbye arrives
+// there, behind the rank's last messages.
 func (e *engine) onLeft(l *link) {
 	if l.said || l.dead {
 		return
@@ -58,13 +58,13 @@ func (l *link) sayGoodbye() {
 	}
 }
 
-// takeLeave says goodbye where not everybody has a connection with this rank.
+// takeLeave says goodbye in a job in which this rank has no connection with some ranks.
 //
-//  1. What waits for a connection gets one.
+//  1. Frames that wait for a connection are sent.
 //  2. The hub lets the others leave first, for a moment: each new hub costs everybody a connection.
-//  3. The goodbye goes where there are connections. The hub tells the others, and says that it has
-//     heard; from then on it does not matter what becomes of this rank. Who is the hub itself waits until
-//     all others have heard, and no more comes from them to be passed on.
+//  3. The goodbye goes to the ranks with a connection. The hub informs the others and acknowledges it;
+//     after that, the end of this rank does not matter. The hub itself waits until all others have
+//     acknowledged its goodbye, and send nothing more to forward.
 func (e *engine) takeLeave() {
 	d, start := e.demand, time.Now()
 	e.until(start.Add(leaveMost), func() bool {
@@ -75,9 +75,9 @@ func (e *engine) takeLeave() {
 		}
 		return true
 	})
-	others := func(heard bool) bool {
+	others := func(acked bool) bool {
 		for r, l := range e.links {
-			if l != nil && !l.dead && !l.said && !(heard && d.acked[r]) {
+			if l != nil && !l.dead && !l.said && !(acked && d.acked[r]) {
 				return false
 			}
 		}
@@ -99,8 +99,8 @@ func (e *engine) takeLeave() {
 	})
 }
 
-// until makes progress until done, which is called with the lock, or the end, or that of the job, or
-// for as long as something comes.
+// until makes progress until done, which is called with the lock held, until the end of the job, and at
+// most until end, or for leaveFor without progress.
 func (e *engine) until(end time.Time, done func() bool) {
 	var p pollset
 	for last := time.Now(); ; {

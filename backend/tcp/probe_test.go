@@ -10,9 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// TestImrecvIsBroken checks that the receive of a message that Mprobe took ends with its communicator as others do,
+// TestImrecvOnBrokenCommunicator checks that the receive of a message that Mprobe took ends with its communicator as others do,
 // whatever its record was used for before.
-func TestImrecvIsBroken(t *testing.T) {
+func TestImrecvOnBrokenCommunicator(t *testing.T) {
 	c, other := single(t)
 	internal := int(backend.CheckTag(0))
 	other.frame(wire.Header{Kind: wire.Eager, Tag: int32(internal)}, nil)

@@ -99,8 +99,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestHearEnds checks that waiting for what a rank does not say ends with the context.
-func TestHearEnds(t *testing.T) {
+// TestReceiveSettingsEndsWithContext checks that waiting for what a rank does not say ends with the context.
+func TestReceiveSettingsEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a, b := met(t, ctx)
 	ended := make(chan error)

@@ -9,9 +9,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// shared is a stream through memory that two ranks of a node share. The socket beside it says that
-// the peer has ended, and wakes who sleeps: a byte is written to it if the other side has said that it
-// is about to sleep, and only then.
+// shared is a stream through memory that two ranks of a node share. The socket beside it shows that the
+// peer has ended, and wakes a sleeping peer: a byte is written to it only if the other side has announced
+// that it is about to sleep.
 type shared struct {
 	d     *shmem.Duplex
 	l     *link
@@ -134,13 +134,13 @@ const (
 	shareYes
 )
 
-// share agrees on shared memory with the rank at the other end of a connection: of the two the one
-// that accepted it (first) makes it. A reason comes back where there is none, on both sides, and an
-// error if the connection is of no use.
+// share agrees on shared memory with the rank at the other end of a connection. The one that accepted the
+// connection (first) makes it. Without shared memory both get the reason; an error means that the
+// connection cannot be used.
 //
-//  1. The first sends the name under which it offers the memory, or why it has none.
+//  1. The first sends the name of the memory, or why it has none.
 //  2. The other sends that it has mapped it, or why not.
-//  3. Each says where a text of its own is, and then whether it could read the other's.
+//  3. Each sends its claim, and then whether it could read the other's proof.
 func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, reason string, err error) {
 	var seg *shmem.Segment
 	defer func() {
@@ -168,7 +168,7 @@ func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, r
 	case err != nil:
 		return nil, "", err
 	case len(said) == 0 || said[0] > shareYes:
-		return nil, "", fmt.Errorf("rank %d answers %.20q when asked for shared memory", c.Rank, said)
+		return nil, "", fmt.Errorf("rank %d: invalid answer %.20q about shared memory", c.Rank, said)
 	case said[0] == shareNo:
 		return nil, fmt.Sprintf("rank %d: %s", c.Rank, said[1:]), nil
 	}
@@ -196,12 +196,12 @@ func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, r
 	return made, "", nil
 }
 
-// newRings makes the memory for two rings, unless it would take half of what there is or more: where no
-// control group sets a limit, the system ends processes when memory runs out.
+// newRings makes the memory for two rings, unless that would take half of the free memory or more:
+// without a limit by a control group, the system kills processes when memory runs out.
 func newRings(size int) (*shmem.Segment, error) {
 	need := shmem.DuplexSize(size)
 	if free, from := shmem.Room(); shmem.Supported && free >= 0 && int64(need) > free/2 {
-		return nil, fmt.Errorf("shared memory of %d bytes: there are %d bytes left, says %s", need, free, from)
+		return nil, fmt.Errorf("shared memory of %d bytes: only %d bytes are left, according to %s", need, free, from)
 	}
 	return shmem.Create("cohort-tcp", need)
 }

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supported says that this system has what the backend needs.
+// supported reports whether the backend works on this system.
 const supported = true
 
-// errAgain is what again knows.
+// errAgain is an error for which again reports true.
 var errAgain error = unix.EAGAIN
 
 // again reports that a socket has nothing to read, or takes nothing, at the moment.
@@ -114,7 +114,7 @@ func (p *pollset) wait(timeout time.Duration) {
 // ready reports whether the i-th descriptor added had news.
 func (p *pollset) ready(i int) bool { return p.fds[i].Revents != 0 }
 
-// A bell wakes who sleeps on its descriptor.
+// A bell wakes a goroutine that sleeps on its descriptor.
 type bell struct{ r, w int }
 
 func newBell() (bell, error) {

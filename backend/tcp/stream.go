@@ -1,9 +1,8 @@
 package tcp
 
-// A stream carries the frames of a link where they do not go through its socket as they are. It
-// answers as a non-blocking socket does: with an error that again knows while there is nothing to
-// read, or no room, and with 0 bytes and no error at the end. The engine's lock guards it, but for
-// disarm.
+// A stream carries the frames of a link that do not go through its socket directly. It behaves like a
+// non-blocking socket: with nothing to read, or no room, it returns an error for which again reports
+// true; at the end, 0 bytes and no error. The engine's lock guards it, except for disarm.
 //
 // The socket stays what a waiter sleeps on.
 type stream interface {
@@ -20,10 +19,10 @@ type stream interface {
 	// keeps reports whether there is such.
 	keeps() bool
 
-	// hides reports whether there may be something to read of which the socket says nothing.
+	// hides reports whether there may be something to read that the socket does not show.
 	hides() bool
-	// arm is called before a sleep on the socket: it sees to it that news to read, and with room that
-	// there is some to write, make the socket readable. It reports whether there are such already.
+	// arm is called before a sleep on the socket. After it, new data to read, and with room also new room
+	// to write, make the socket readable. It reports whether there is any already.
 	arm(room bool) (ready bool)
 	// disarm ends that. It may be called without the lock.
 	disarm()
@@ -60,11 +59,11 @@ func (l *link) putv(a, b []byte) (int, error) {
 	return l.over.writev(a, b)
 }
 
-// hides reports whether the link may have something to read of which its socket says nothing.
+// hides reports whether the link may have something to read that its socket does not show.
 func (l *link) hides() bool { return l.over != nil && l.over.hides() }
 
-// listen has a sleep on p end when the link has something to read, or room for what waits, and
-// reports whether that is so already.
+// listen makes a sleep on p end when the link has something to read, or room for waiting frames, and
+// reports whether it has already.
 func (l *link) listen(p *pollset) (ready bool) {
 	if l.over == nil {
 		p.add(l.fd, l.waits())
@@ -82,8 +81,7 @@ func (l *link) finish() {
 	sockFinish(l.fd)
 }
 
-// shut closes the link's socket. What a stream has in memory stays: somebody may be about to disarm
-// it.
+// shut closes the link's socket. A stream's memory stays: a waiter may be about to disarm it.
 func (l *link) shut() {
 	l.dead = true
 	sockClose(l.fd)

@@ -9,9 +9,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// What recovery needs, backend.Survivor.
+// This file implements backend.Survivor, for recovery.
 
-// excuses reports whether the loss of a rank leaves the communicator as it is.
+// acknowledges reports whether the communicator goes on after the loss of a rank.
 func (c *comm) acknowledges(world int) bool { return c.parent != nil || c.acknowledged[world] }
 
 // Lost implements backend.Survivor.
@@ -50,7 +50,7 @@ func (c *comm) Declare(rank int, why error) {
 	var known *backend.Fault
 	switch {
 	case errors.As(why, &known) && known.Sentinel == backend.ErrPeerLost:
-		text = known.Text // the words in which others know it
+		text = known.Text // the same text as on the other ranks
 	case why != nil:
 		text += ": " + why.Error()
 	}
@@ -91,7 +91,7 @@ func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, 
 	return c.e.survive(d)
 }
 
-// survive makes a communicator that is to be of use after a loss, if the job has not ended.
+// survive makes a communicator for use after a loss, if the job has not ended.
 func (e *engine) survive(c *comm) (backend.Comm, error) {
 	e.newComm(c)
 	if f := e.fault.Load(); f != nil {

@@ -241,7 +241,7 @@ func TestLossEndsCommunicatorsThatHaveNotAcknowledgedIt(t *testing.T) {
 // What a rank has sent before its end can be received in a shelter, also where another rank told of
 // the end before the socket did; then its receives fail, and those from others go on. It does not
 // matter whether the shelter was made before or after.
-func TestShelter(t *testing.T) {
+func TestControlCommunicatorOutlivesLosses(t *testing.T) {
 	const id = 1 << 31
 	world := mesh(t, 4)
 	dying, err := world[3].Control(id)
@@ -321,7 +321,7 @@ func TestShelter(t *testing.T) {
 }
 
 // Who closes a communicator takes no part in its shelter, whether it had made it or not.
-func TestShelterOfClosed(t *testing.T) {
+func TestControlCommunicatorOfClosedOne(t *testing.T) {
 	const id = 1 << 31
 	world := mesh(t, 3)
 	made := derive(t, world, 1, 0, 1, 2)
@@ -411,7 +411,7 @@ func TestDeclareSelf(t *testing.T) {
 }
 
 // Nothing is left of communicators and of ranks that are lost one after the other.
-func TestNothingPilesUp(t *testing.T) {
+func TestNoticesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 	const n = 12
 	world := mesh(t, n)
 	now := world

@@ -34,7 +34,7 @@ const (
 func newSecured(w *wire.Conn) (*secured, error) {
 	c, ok := w.Conn.(*tls.Conn)
 	if !ok {
-		return nil, errors.New("the connection has no TLS")
+		return nil, errors.New("the connection does not use TLS")
 	}
 	return &secured{c: c, more: true, in: make([]byte, tlsRead)}, nil
 }
@@ -172,7 +172,7 @@ func (s *secured) disarm()         {}
 func (s *secured) release()        {}
 func (s *secured) attach(l *link)  { s.l = l }
 
-// finish says that the end of the stream is meant to be: who cuts it off cannot say so.
+// finish ends the stream properly: a third party that cuts it off cannot forge that.
 func (s *secured) finish() {
 	if s.c.CloseWrite() == nil {
 		s.push()

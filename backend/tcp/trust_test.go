@@ -14,7 +14,7 @@ import (
 
 // A peer that sends what cannot be right is lost, with an error that says so, and nothing else happens: no
 // panic, no hang, no byte outside a buffer.
-func TestWrongFrames(t *testing.T) {
+func TestRankThatSendsInvalidFramesIsLost(t *testing.T) {
 	long := make([]byte, pieceMax)
 	for _, c := range []struct {
 		what   string
@@ -36,13 +36,13 @@ func TestWrongFrames(t *testing.T) {
 		{"a notice that is too long", func(uint64) []wire.Header {
 			return []wire.Header{{Kind: wire.Broken, Length: noticeMax + 1}}
 		}, nil, "notice of 4097 bytes"},
-		{"a kind without a place", func(uint64) []wire.Header { return []wire.Header{{Kind: wire.Withdrawn, Token: 1}} }, nil, "no place"},
+		{"a kind that is not valid", func(uint64) []wire.Header { return []wire.Header{{Kind: wire.Withdrawn, Token: 1}} }, nil, "not valid here"},
 		{"a confirmation of what was not read", func(token uint64) []wire.Header {
 			return []wire.Header{{Kind: wire.Ack, Token: token}}
 		}, nil, "it confirms"},
-		{"a loan that is too short", func(uint64) []wire.Header {
+		{"an exposed message with a short address", func(uint64) []wire.Header {
 			return []wire.Header{{Kind: wire.Expose, Tag: 1, Token: 3, Length: exposureSize - 1}}
-		}, nil, "a loan in 15 bytes"},
+		}, nil, "an exposed message with 15 bytes of address"},
 		{"a loan of nothing that can be", func(uint64) []wire.Header {
 			return []wire.Header{{Kind: wire.Expose, Tag: 1, Token: 3, Length: exposureSize}}
 		}, nil, "at 0x0"},

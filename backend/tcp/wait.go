@@ -27,8 +27,8 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	return c.e.await(b, p)
 }
 
-// await waits for p. One waiter of the process leads: it looks, and then sleeps on the sockets. The
-// others sleep until something has completed, or the place is free.
+// await waits for p. One waiter of the process is the leader: it polls, and then sleeps on the sockets.
+// The others sleep until an operation has completed, or the leader's place is free.
 func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 	start := time.Time{}
 	limited := b.Limited()
@@ -131,7 +131,7 @@ func (e *engine) look(p backend.Pending) bool {
 	}
 }
 
-// poll makes progress if nobody else of this process does so now.
+// poll makes progress if no other goroutine of this process does so now.
 func (e *engine) poll() bool {
 	if !e.mu.TryLock() {
 		runtime.Gosched()
@@ -153,9 +153,9 @@ func (e *engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 			timeout = max(time.Until(d), time.Microsecond)
 		}
 	}
-	// Invariant: who completes something, or queues a frame, after this sees it and rings.
+	// Invariant: a goroutine that completes an operation, or queues a frame, after this sees it and rings.
 	e.sleeping.Store(true)
-	e.mu.Lock() // not poll: somebody who looks now may have looked at a socket before it had news
+	e.mu.Lock() // not poll: a goroutine that polls now may have passed a socket before its data arrived
 	moved := e.progress()
 	e.sleep.reset()
 	e.armed = e.armed[:0]
@@ -185,8 +185,7 @@ func (e *engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 	return p.Ready()
 }
 
-// wakeOthers lets goroutines of this process that wait see that something has completed. The lock is
-// held.
+// wakeOthers wakes the waiters of this process after a completion. The lock is held.
 func (e *engine) wakeOthers() {
 	e.wakeLeader()
 	if e.parked.Load() > 0 {
@@ -215,7 +214,7 @@ func (e *engine) wakeAll() {
 	e.waitMu.Unlock()
 }
 
-// hangUp gives the bell back when nobody sleeps on it any more.
+// hangUp closes the bell when no goroutine sleeps on it any more.
 func (e *engine) hangUp() {
 	e.waitMu.Lock()
 	e.parked.Add(1)
@@ -231,7 +230,7 @@ func (e *engine) hangUp() {
 	e.mu.Unlock()
 }
 
-// tick makes progress now and then while nobody else does, and sees to the signs of life.
+// tick makes progress now and then while no other goroutine does, and sends heartbeats.
 func (e *engine) tick() {
 	t := time.NewTicker(e.life.every)
 	defer t.Stop()

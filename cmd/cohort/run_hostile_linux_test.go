@@ -423,7 +423,7 @@ func TestRun_TCPHostile(t *testing.T) {
 		t.Fatalf("the ranks say of strangers %q", told)
 	}
 	for rank, line := range told {
-		refusals(t, fmt.Sprintf("[%d] diagnostics: strangers: ", rank), line, count(func(v *visitor) wire.Reason { return v.rank }))
+		refusals(t, fmt.Sprintf("[%d] diagnostics: unauthenticated peers: ", rank), line, count(func(v *visitor) wire.Reason { return v.rank }))
 	}
 	line, ok := strings.CutSuffix(launcher, "\n")
 	if !ok || strings.Contains(line, "\n") {

@@ -240,7 +240,7 @@ func TestRun_TCPStrangers(t *testing.T) {
 	said := map[string]int{}
 	for _, line := range ranks {
 		// The last one may be counted when the rank has already looked: it is shown the door before.
-		if m := regexp.MustCompile(`^(\[[01]\]) diagnostics: strangers: (?:4 connections refused: 4|5 connections refused: 5)` + first + `$`).FindStringSubmatch(line); m != nil {
+		if m := regexp.MustCompile(`^(\[[01]\]) diagnostics: unauthenticated peers: (?:4 connections refused: 4|5 connections refused: 5)` + first + `$`).FindStringSubmatch(line); m != nil {
 			said[m[1]]++
 		}
 	}

@@ -76,7 +76,7 @@ func (p *party) rank(ctx context.Context, r int) chan outcome {
 	return p.join(ctx, rankOf(r, p.size), member(r))
 }
 
-func TestMeeting(t *testing.T) {
+func TestRendezvous(t *testing.T) {
 	for _, coordinator := range []int{0, Launcher} {
 		for _, n := range []int{1, 2, 3, 8, 40} {
 			t.Run(fmt.Sprint(coordinator, " ", n), func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestMeeting(t *testing.T) {
 	}
 }
 
-// TestMeetingTLS is a meeting over TLS, whose reads the end of the watch interrupts.
-func TestMeetingTLS(t *testing.T) {
+// TestRendezvousWithTLS is a meeting over TLS, whose reads the end of the watch interrupts.
+func TestRendezvousWithTLS(t *testing.T) {
 	ctx, c := limit(t), testTLS(t, "job.example")
 	id := func(rank int) *Identity {
 		id := rankOf(rank, 3)
@@ -149,8 +149,8 @@ func TestMeetingTLS(t *testing.T) {
 	p.all.Wait()
 }
 
-// TestMeetingLate starts the ranks before the coordinator.
-func TestMeetingLate(t *testing.T) {
+// TestRendezvousWhenCoordinatorIsLate starts the ranks before the coordinator.
+func TestRendezvousWhenCoordinatorIsLate(t *testing.T) {
 	ctx := limit(t)
 	l := listen(t, rankOf(0, 2), 0)
 	addr := l.Addrs()[0]
@@ -179,8 +179,8 @@ func TestMeetingLate(t *testing.T) {
 	conns[1].Close()
 }
 
-// TestMeetingFails has meetings that come to nothing. Every rank gets the same error.
-func TestMeetingFails(t *testing.T) {
+// TestRendezvousFailsOnAllRanks has meetings that come to nothing. Every rank gets the same error.
+func TestRendezvousFailsOnAllRanks(t *testing.T) {
 	other := member(2)
 	other.Process, other.Host = 7, "elsewhere"
 	false_ := member(3)
@@ -269,9 +269,9 @@ func (l late) Err() error {
 	return nil
 }
 
-// TestMissing has ranks that do not come: until the coordinator's deadline, until one of the ranks
+// TestMissingRanksAreNamed has ranks that do not come: until the coordinator's deadline, until one of the ranks
 // is about to give up, and until the coordinator is called off. Strangers come instead.
-func TestMissing(t *testing.T) {
+func TestMissingRanksAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		sentinel error
@@ -304,9 +304,9 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestImpatient is a rank whose time ends before that of the others: the coordinator tells it who is
+// TestCoordinatorEndsBeforeFirstRankGivesUp is a rank whose time ends before that of the others: the coordinator tells it who is
 // missing before.
-func TestImpatient(t *testing.T) {
+func TestCoordinatorEndsBeforeFirstRankGivesUp(t *testing.T) {
 	p := hold(limit(t), t, 0, 3)
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
 	defer cancel()
@@ -381,8 +381,8 @@ func TestCoordinatorLost(t *testing.T) {
 	p.all.Wait()
 }
 
-// TestMeetingOver comes to a meeting that has been.
-func TestMeetingOver(t *testing.T) {
+// TestJoinAfterRendezvousIsRefused comes to a meeting that has been.
+func TestJoinAfterRendezvousIsRefused(t *testing.T) {
 	ctx := limit(t)
 	p := hold(ctx, t, Launcher, 1)
 	r := <-p.rank(ctx, 0)

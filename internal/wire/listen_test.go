@@ -258,9 +258,9 @@ func TestDropOldest(t *testing.T) {
 	}
 }
 
-// TestStarve is a listener that gets no descriptor: a stranger has to give one back, and after some
+// TestAcceptFailsWithoutDescriptors is a listener that gets no descriptor: a stranger has to give one back, and after some
 // seconds of it ClearToSend says so, once.
-func TestStarve(t *testing.T) {
+func TestAcceptFailsWithoutDescriptors(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	c := connect(t, l)
 	for held := 0; held == 0; runtime.Gosched() {
@@ -350,7 +350,7 @@ func TestPorts(t *testing.T) {
 	has(t, err, syscall.EADDRNOTAVAIL, "192.0.2.1")
 }
 
-func TestSix(t *testing.T) {
+func TestListenAndDialIPv6(t *testing.T) {
 	l, err := Listen(ListenConfig{Addrs: []netip.Addr{netip.IPv6Loopback(), loopback}, Identity: identity(2)})
 	if err != nil {
 		t.Skipf("there is no IPv6 here: %v", err)
