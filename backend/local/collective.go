@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/direct"
 )
 
-const postMax = 8 << 10 // longest input, in bytes, that is posted with the call
+const inlineMax = 8 << 10 // longest input, in bytes, that is copied and published with the call
 
 // Collective implements backend.Native. It does all collectives.
 func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
@@ -25,75 +25,75 @@ func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, err
 	}
 	c.bound = b
-	c.turn++
+	c.round++
 	s := c.slot
-	p := &s.posts[c.turn&1]
+	p := &s.calls[c.round&1]
 	p.print, p.bad, p.work, p.call = call.Fingerprint(), nil, nil, nil
-	posted := call.Err == nil && direct.Posted(call, n, postMax)
-	if posted {
+	inline := call.Err == nil && direct.Posted(call, n, inlineMax)
+	if inline {
 		p.data = append(p.data[:0], direct.Input(call, c.rank)...)
 	} else {
 		p.call = call
 	}
-	s.making.Store(2*int64(backend.CheckTag(call.Seq)) + int64(c.turn&1))
+	s.making.Store(2*int64(backend.CheckTag(call.Seq)) + int64(c.round&1))
 	c.call = call
-	err := c.arrive((*Comm).open)
+	err := c.arrive((*Comm).compare)
 	switch {
 	case call.Err != nil:
 		err = call.Err
 	case err != nil:
-	case posted:
-		err = c.finishPosted()
+	case inline:
+		err = c.finishInline()
 	default:
 		c.began = began(b)
 		err = c.finishShared()
 	}
 	if err != nil {
-		c.leaveAlone()
+		c.waitUnread()
 	}
 	p.call, p.work, c.call, c.bound = nil, nil, nil, nil
 	return true, err
 }
 
-// open concludes a collective's first meeting: it compares the calls, and
-// combines what is short.
-func (c *Comm) open() error {
-	g, turn := c.group, c.turn&1
-	first := &g.slots[0].posts[turn].print
+// compare concludes a collective's first round: it compares the calls, and combines
+// short inputs.
+func (c *Comm) compare() error {
+	g, round := c.group, c.round&1
+	first := &g.slots[0].calls[round].print
 	for i := range g.slots[1:] {
-		if other := &g.slots[i+1].posts[turn].print; *other != *first {
+		if other := &g.slots[i+1].calls[round].print; *other != *first {
 			return backend.Mismatch(0, *first, i+1, *other)
 		}
 	}
 	if c.call.Err == nil && c.combined() {
 		n := c.call.Count * c.call.Type.Size
-		if cap(g.meet.result) < n {
-			g.meet.result = make([]byte, n, max(n, 64))
+		if cap(g.arrivals.result) < n {
+			g.arrivals.result = make([]byte, n, max(n, 64))
 		}
-		g.meet.result = g.meet.result[:n]
-		return direct.Combine(c.call, c.rank, len(g.slots), (*posts)(c), &c.scratch, g.meet.result)
+		g.arrivals.result = g.arrivals.result[:n]
+		return direct.Combine(c.call, c.rank, len(g.slots), (*inlineInputs)(c), &c.scratch, g.arrivals.result)
 	}
 	return nil
 }
 
-// combined reports whether the last arriver computes the result for all: with
-// short vectors it has it before it could have woken the others.
+// combined reports whether the last rank to arrive computes the result for all: with
+// short vectors that takes less time than waking the others.
 func (c *Comm) combined() bool {
 	call := c.call
 	return (call.Coll == backend.Allreduce || call.Coll == backend.Reduce) &&
-		direct.Posted(call, len(c.group.slots), postMax)
+		direct.Posted(call, len(c.group.slots), inlineMax)
 }
 
-// finishPosted computes this rank's result from what the ranks posted.
-func (c *Comm) finishPosted() error {
+// finishInline computes this rank's result from the published copies of the inputs.
+func (c *Comm) finishInline() error {
 	call := c.call
 	if c.combined() {
 		if call.Coll == backend.Allreduce || c.rank == call.Root {
-			copy(call.Recv, c.group.meet.result)
+			copy(call.Recv, c.group.arrivals.result)
 		}
 		return nil
 	}
-	return direct.RunPosted(call, c.rank, len(c.group.slots), (*posts)(c), &c.scratch)
+	return direct.RunPosted(call, c.rank, len(c.group.slots), (*inlineInputs)(c), &c.scratch)
 }
 
 // finishShared computes this rank's result from the other ranks' buffers.
@@ -113,7 +113,7 @@ type alone Comm
 func (a *alone) View(_ int, from direct.Space, off, n int) []byte {
 	return direct.Input(a.call, 0)[off : off+n]
 }
-func (a *alone) Fetch(int, direct.Space, int, []byte) error { return errNotPosted }
+func (a *alone) Fetch(int, direct.Space, int, []byte) error { return errNotInline }
 func (a *alone) Len(int, direct.Space) int                  { return len(direct.Input(a.call, 0)) }
 func (a *alone) Block(_, to int) (off, n int, err error) {
 	off, n = direct.Outgoing(a.call, to)
@@ -123,45 +123,45 @@ func (a *alone) Over() error          { return nil }
 func (a *alone) Share([]byte)         {}
 func (a *alone) Meet(bad error) error { return bad }
 
-// posts gives package direct the inputs that were posted with the calls.
-type posts Comm
+// inlineInputs gives package direct the inputs that were published with the calls.
+type inlineInputs Comm
 
-var errNotPosted = faultf(backend.ErrInternal, "a part of an input that was not posted")
+var errNotInline = faultf(backend.ErrInternal, "a part of an input that was not published")
 
-func (p *posts) View(rank int, from direct.Space, off, n int) []byte {
-	data := p.group.slots[rank].posts[p.turn&1].data
+func (p *inlineInputs) View(rank int, from direct.Space, off, n int) []byte {
+	data := p.group.slots[rank].calls[p.round&1].data
 	if from != direct.In || off+n > len(data) {
 		return nil
 	}
 	return data[off : off+n]
 }
 
-func (p *posts) Fetch(int, direct.Space, int, []byte) error { return errNotPosted }
+func (p *inlineInputs) Fetch(int, direct.Space, int, []byte) error { return errNotInline }
 
-func (p *posts) Len(rank int, _ direct.Space) int {
-	return len(p.group.slots[rank].posts[p.turn&1].data)
+func (p *inlineInputs) Len(rank int, _ direct.Space) int {
+	return len(p.group.slots[rank].calls[p.round&1].data)
 }
-func (p *posts) Block(int, int) (off, n int, err error) { return 0, 0, errNotPosted }
-func (p *posts) Over() error                            { return nil }
-func (p *posts) Share([]byte)                           {}
-func (p *posts) Meet(bad error) error                   { return bad }
+func (p *inlineInputs) Block(int, int) (off, n int, err error) { return 0, 0, errNotInline }
+func (p *inlineInputs) Over() error                            { return nil }
+func (p *inlineInputs) Share([]byte)                           {}
+func (p *inlineInputs) Meet(bad error) error                   { return bad }
 
 // shared gives package direct the ranks' own buffers.
 //
-// Invariant: a rank looks at another's post only while its slot says reading,
-// and only if the communicator had not ended after that was said. Ranks that
-// give up wait until nobody is reading, so the post and the buffers stay.
+// Invariant: a rank reads another's published call only while reading is set in its
+// slot, and only if the communicator had not ended after reading was set. Ranks that
+// give up wait until no rank is reading, so the call and its buffers stay valid.
 type shared Comm
 
-func (p *shared) post(rank int) *post {
+func (p *shared) published(rank int) *publishedCall {
 	if p.group.end.Load() != nil {
 		return nil
 	}
-	return &p.group.slots[rank].posts[p.turn&1]
+	return &p.group.slots[rank].calls[p.round&1]
 }
 
 func (p *shared) buffer(rank int, from direct.Space) []byte {
-	o := p.post(rank)
+	o := p.published(rank)
 	switch {
 	case o == nil:
 		return nil
@@ -180,7 +180,7 @@ func (p *shared) View(rank int, from direct.Space, off, n int) []byte {
 	return nil
 }
 
-// Fetch is asked for what View did not give: the communicator has ended, or the
+// Fetch is called when View returned nothing: the communicator has ended, or the
 // caller is wrong.
 func (p *shared) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 	if e := p.group.end.Load(); e != nil {
@@ -193,7 +193,7 @@ func (p *shared) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 func (p *shared) Len(rank int, from direct.Space) int { return len(p.buffer(rank, from)) }
 
 func (p *shared) Block(rank, to int) (off, n int, err error) {
-	o := p.post(rank)
+	o := p.published(rank)
 	if o == nil {
 		return 0, 0, p.group.end.Load().cause
 	}
@@ -212,26 +212,27 @@ func (p *shared) Over() error {
 	return nil
 }
 
-func (p *shared) Share(b []byte) { p.slot.posts[p.turn&1].work = b }
+func (p *shared) Share(b []byte) { p.slot.calls[p.round&1].work = b }
 
 func (p *shared) Meet(bad error) error {
 	c := (*Comm)(p)
-	c.slot.posts[c.turn&1].bad = bad
+	c.slot.calls[c.round&1].bad = bad
 	c.slot.reading.Store(false)
 	err := c.arrive((*Comm).judge)
 	c.slot.reading.Store(true)
 	if err != nil {
 		return err
 	}
-	return c.group.meet.verdict
+	return c.group.arrivals.verdict
 }
 
-// judge concludes a later meeting: the lowest rank's complaint is everybody's.
+// judge concludes a later round: the error of the lowest rank that has one is the
+// verdict for all.
 func (c *Comm) judge() error {
-	c.group.meet.verdict = nil
+	c.group.arrivals.verdict = nil
 	for i := range c.group.slots {
-		if bad := c.group.slots[i].posts[c.turn&1].bad; bad != nil {
-			c.group.meet.verdict = bad
+		if bad := c.group.slots[i].calls[c.round&1].bad; bad != nil {
+			c.group.arrivals.verdict = bad
 			break
 		}
 	}

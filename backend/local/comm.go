@@ -14,16 +14,16 @@ type Comm struct {
 	group *group
 	me    *rank
 	rank  int
-	slot  *slot // this rank's place at the meetings
+	slot  *slot // this rank's arrival slot
 
-	spare  atomic.Pointer[op] // a record ready for use
+	spare  atomic.Pointer[op] // a record for the next operation
 	closed atomic.Bool
 
-	// What follows belongs to the collective in progress.
+	// The fields below belong to the collective in progress.
 	call    *backend.Call
 	bound   *backend.Bound
-	began   time.Time // when its data began to move, if that is limited
-	turn    uint64    // collectives made
+	began   time.Time // when its data began to move, if its time is limited
+	round   uint64    // collectives made
 	scratch direct.Scratch
 }
 
@@ -52,23 +52,23 @@ func (c *Comm) NodeOf(int) int { return 0 }
 
 // Derive implements backend.Comm.
 func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	return c.derive(members, id, c.group.excused, nil)
+	return c.derive(members, id, c.group.acknowledged, nil)
 }
 
-// derive makes the communicator of some of c's ranks that excuses losses, and shelters another if
-// that is not nil.
-func (c *Comm) derive(members []int, id uint32, excused []int32, shelters *group) (backend.Comm, error) {
+// derive makes a communicator of some of c's ranks. It has acknowledged the given
+// losses, and is the control communicator of controls if that is not nil.
+func (c *Comm) derive(members []int, id uint32, acknowledged []int32, controls *group) (backend.Comm, error) {
 	if c.closed.Load() {
 		return nil, &backend.Fault{Sentinel: backend.ErrClosed}
 	}
-	if c.group.shelter {
-		return nil, faultf(backend.ErrNotSupported, "nothing is made from a shelter")
+	if c.group.isControl {
+		return nil, faultf(backend.ErrNotSupported, "a control communicator cannot have derived ones")
 	}
 	world := make([]int32, len(members))
 	for i, m := range members {
 		world[i] = c.group.world[m]
 	}
-	d, err := c.group.job.join(groupKey{id, world[0]}, world, c.me.id, excused, shelters)
+	d, err := c.group.job.join(groupKey{id, world[0]}, world, c.me.id, acknowledged, controls)
 	if err != nil {
 		return nil, err
 	}

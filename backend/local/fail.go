@@ -20,7 +20,7 @@ func faultf(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
 }
 
-// note adds what was going on to an error of a Bound.
+// note adds what the operation was doing to an error of a Bound.
 func note(err error, what string) error {
 	var f *backend.Fault
 	if errors.As(err, &f) {
@@ -29,9 +29,9 @@ func note(err error, what string) error {
 	return fmt.Errorf("%w: %s", err, what)
 }
 
-// unusable returns why no operation of c can begin, nil if it can. Operations
-// ask under the lock of the queue they are going to use: who ends a communicator
-// says so first and clears the queues then, so that nothing is left behind.
+// unusable returns why no operation of c can begin, or nil. Operations call it under
+// the lock of the queue that they are going to use. A communicator is marked as ended
+// before its queues are cleared, so no operation stays behind.
 func (c *Comm) unusable() error {
 	if e := c.group.end.Load(); e != nil {
 		return e.later
@@ -39,7 +39,7 @@ func (c *Comm) unusable() error {
 	if c.closed.Load() {
 		return &backend.Fault{Sentinel: backend.ErrClosed}
 	}
-	if c.group.shelter {
+	if c.group.isControl {
 		if e := c.me.lost.Load(); e != nil {
 			return e.later
 		}
@@ -57,7 +57,7 @@ func (c *Comm) Broken() error {
 	if e := c.group.end.Load(); e != nil {
 		return e.cause
 	}
-	if e := c.me.lost.Load(); e != nil && c.group.shelter {
+	if e := c.me.lost.Load(); e != nil && c.group.isControl {
 		return e.cause
 	}
 	return nil
@@ -68,7 +68,7 @@ func (g *group) finish(e *ending) {
 	if !g.end.CompareAndSwap(nil, e) {
 		return
 	}
-	g.meet.stop()
+	g.arrivals.stop()
 	for i := range g.slots {
 		g.slots[i].wake()
 	}
@@ -97,7 +97,7 @@ func (r *rank) sweep(held bool, verdict func(o *op, env match.Env) error) {
 			}
 			q.Remove(n)
 			if o.copied {
-				r.stored -= len(o.buf) // nobody waits for it
+				r.stored -= len(o.buf) // no operation waits for it
 				return true
 			}
 			if o.send && q == &r.arrived {
@@ -180,7 +180,7 @@ func (c *Comm) close() {
 		e := j.verdict(g)
 		j.mu.Unlock()
 		if e != nil {
-			g.finish(e) // the others are to hear what ended it, not that this rank then left
+			g.finish(e) // the others get this error, not that this rank then left
 		}
 	}
 	me.commsMu.Lock()
@@ -188,15 +188,15 @@ func (c *Comm) close() {
 	me.commsMu.Unlock()
 	g.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
 	j.mu.Lock()
-	shelter := g.sheltered
+	control := g.control
 	j.mu.Unlock()
-	if shelter != nil {
-		shelter.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
+	if control != nil {
+		control.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
 	}
 }
 
-// part has a member take no part any more: its operations end with own, and those of the others that
-// need it as left says. When the last member has gone, so has the group.
+// part takes a member out of the group. Its operations end with own, and those of the
+// others that need it with the error of left. The last member removes the group.
 func (g *group) part(member int, own error) {
 	j, me := g.job, g.job.ranks[g.world[member]]
 	if g.slots[member].gone.CompareAndSwap(false, true) && int(g.gone.Add(1)) == len(g.slots) {
@@ -208,7 +208,7 @@ func (g *group) part(member int, own error) {
 		return
 	}
 	lost := g.left(member)
-	g.slots[member].wake() // another goroutine may be at a meeting
+	g.slots[member].wake() // another goroutine of the rank may be waiting in a round
 	me.sweep(true, func(o *op, env match.Env) error {
 		switch {
 		case env.Ctx != g.key.id:
@@ -239,7 +239,7 @@ func (g *group) part(member int, own error) {
 		if r.probing.Load() > 0 {
 			r.sleepers.wake(false)
 		}
-		g.slots[i].wake() // it may be waiting for the member at a meeting
+		g.slots[i].wake() // it may be waiting for the member to arrive
 	}
 }
 

@@ -9,19 +9,19 @@ import (
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
-// op is one operation or message: a posted receive, a send on offer, or the
-// copy of a short message. It is in at most one queue, and whoever takes it out
-// of the queue completes it.
+// op is one operation or message: a posted receive, a send that waits for its receive,
+// or the copy of a short message. It is in at most one queue, and the goroutine that
+// takes it out of the queue completes it.
 type op struct {
 	node   match.Node
 	c      *Comm  // the end that waits for it; nil for a copy
 	at     *rank  // the rank whose queues it goes to
 	buf    []byte // to receive into, or the message
 	send   bool   // a message, not a receive
-	copied bool   // the message is a copy: nobody waits for it
+	copied bool   // the message is a copy: no sender waits for it
 	store  []byte // memory for copies
 
-	req    *backend.Request // nil: a goroutine waits in settle
+	req    *backend.Request // nil: a goroutine waits in finish
 	status backend.Status
 	err    error
 	state  atomic.Uint32
@@ -32,7 +32,7 @@ type op struct {
 
 const (
 	opPending uint32 = iota
-	opParked         // and its goroutine waits for a token
+	opParked         // its goroutine waits for a token
 	opDone
 )
 
@@ -84,7 +84,7 @@ func (o *op) complete(st backend.Status, err error) {
 	if o.req == nil {
 		o.status, o.err = st, err
 		if o.state.Swap(opDone) == opParked {
-			o.wake() // a token too many does no harm
+			o.wake() // an extra token does no harm
 		}
 		return
 	}
@@ -99,8 +99,8 @@ func (o *op) complete(st backend.Status, err error) {
 	me.sleepers.completed()
 }
 
-// settle waits until o, which has no request, is complete, and releases it.
-func (c *Comm) settle(b *backend.Bound, o *op) (backend.Status, error) {
+// finish waits until o, which has no request, is complete, and releases it.
+func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 	for look := c.group.job.patience(); o.state.Load() != opDone && look.more(); {
 	}
 	var ended error
@@ -115,7 +115,7 @@ func (c *Comm) settle(b *backend.Bound, o *op) (backend.Status, error) {
 	return st, err
 }
 
-// park waits on a parked o. It returns b's error if it could take o back.
+// park waits on a parked o. It returns b's error if it could withdraw o.
 func (c *Comm) park(b *backend.Bound, o *op) error {
 	c.me.waits()
 	if !b.Limited() {
@@ -132,18 +132,18 @@ func (c *Comm) park(b *backend.Bound, o *op) error {
 			if o.withdraw() {
 				return o.explain(err)
 			}
-			b = nil // somebody is completing it now
+			b = nil // another goroutine is completing it
 		}
 		o.sleep(b, start)
 	}
 	return nil
 }
 
-// withdraw takes o out of its queue. If it was not there any more, it is
-// complete or will be soon.
+// withdraw takes o out of its queue. If it returns false, o is complete or soon will
+// be.
 func (o *op) withdraw() bool {
 	if o.at == nil {
-		return false // it never had to wait
+		return false // it was never queued
 	}
 	o.at.mu.Lock()
 	defer o.at.mu.Unlock()
@@ -158,16 +158,16 @@ func (o *op) withdraw() bool {
 	return true
 }
 
-// notices are the completed operations of a rank whose requests want to be
-// told. One goroutine at a time tells them, so that a request that starts the
-// next operation from its Notify does not make the stack grow with every step.
+// notices are the completed operations of a rank whose Notify is still to be called.
+// One goroutine at a time calls them, so that a Notify that starts the next operation
+// does not make the stack grow with every step.
 type notices struct {
 	mu          sync.Mutex // guards the fields below
 	first, last *op
-	telling     bool
+	notifying   bool
 }
 
-// add completes o's request, or leaves that to the goroutine that is at it.
+// add completes o's request, or leaves that to the goroutine that calls Notify now.
 func (q *notices) add(me *rank, o *op) {
 	q.mu.Lock()
 	o.next = nil
@@ -177,21 +177,21 @@ func (q *notices) add(me *rank, o *op) {
 		q.last.next = o
 	}
 	q.last = o
-	if q.telling {
+	if q.notifying {
 		q.mu.Unlock()
 		return
 	}
-	q.telling = true
+	q.notifying = true
 	q.mu.Unlock()
-	q.tell(me)
+	q.notify(me)
 }
 
-func (q *notices) tell(me *rank) {
-	told := false
+func (q *notices) notify(me *rank) {
+	done := false
 	defer func() {
-		if !told { // a Notify panics; who comes next, or Fail, tells the others
+		if !done { // a Notify panicked; the next add, or Fail, goes on with the others
 			q.mu.Lock()
-			q.telling = false
+			q.notifying = false
 			q.mu.Unlock()
 			me.sleepers.completed()
 		}
@@ -200,7 +200,7 @@ func (q *notices) tell(me *rank) {
 		q.mu.Lock()
 		o := q.first
 		if o == nil {
-			q.telling, told = false, true
+			q.notifying, done = false, true
 			q.mu.Unlock()
 			return
 		}
@@ -215,15 +215,15 @@ func (q *notices) tell(me *rank) {
 	}
 }
 
-// resume tells what a goroutine that panicked left.
+// resume calls the Notify functions that a goroutine which panicked has left.
 func (q *notices) resume(me *rank) {
 	q.mu.Lock()
-	idle := !q.telling && q.first != nil
+	idle := !q.notifying && q.first != nil
 	if idle {
-		q.telling = true
+		q.notifying = true
 	}
 	q.mu.Unlock()
 	if idle {
-		q.tell(me)
+		q.notify(me)
 	}
 }

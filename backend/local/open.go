@@ -13,10 +13,10 @@ import (
 // job is the ranks of one New and the communicators among them.
 type job struct {
 	ranks []*rank
-	spins int // how often a waiter looks before it parks; 0 where ranks share processors
+	spins int // how often a waiter checks before it parks; 0 if ranks share processors
 	world *group
 
-	harmed atomic.Bool // there are losses, or it has ended
+	harmed atomic.Bool // a rank is lost, or the job has ended
 
 	mu     sync.Mutex // guards the fields below
 	groups map[groupKey]*group
@@ -36,7 +36,7 @@ type rank struct {
 	job *job
 	id  int32 // world rank
 
-	onWait func() // nil: nobody wants to know
+	onWait func() // nil: none registered
 
 	lost atomic.Pointer[ending] // set once it is lost
 
@@ -58,18 +58,18 @@ type rank struct {
 
 // group is one communicator: what its ranks share.
 type group struct {
-	job   *job
-	key   groupKey
-	world []int32 // world ranks of the members
-	index []int32 // rank of a world rank, -1 if it is no member
-	end   atomic.Pointer[ending]
-	slots []slot
-	meet  meeting
-	gone  atomic.Int32 // members that have closed it; of a shelter also those that are lost or have closed its parent
+	job      *job
+	key      groupKey
+	world    []int32 // world ranks of the members
+	index    []int32 // rank of a world rank, -1 if it is no member
+	end      atomic.Pointer[ending]
+	slots    []slot
+	arrivals arrivals
+	gone     atomic.Int32 // members that have closed it; of a control communicator also those that are lost or have closed its parent
 
-	excused   []int32 // world ranks whose losses do not end it
-	sheltered *group  // the shelter beside it, guarded by job.mu
-	shelter   bool    // no loss ends it
+	acknowledged []int32 // world ranks whose losses do not end it
+	control      *group  // its control communicator, guarded by job.mu
+	isControl    bool    // no loss ends it
 }
 
 // New makes a job of n ranks and returns the first communicator's end of each.
@@ -96,15 +96,15 @@ func newRank(j *job, id int32) *rank {
 	return &rank{job: j, id: id}
 }
 
-// join returns the end of the communicator of the given members that belongs to
-// the rank with world rank me. The first member to come makes the group, which excuses losses, and
-// shelters another if that is not nil.
-func (j *job) join(key groupKey, world []int32, me int32, excused []int32, shelters *group) (*Comm, error) {
+// join returns the end that world rank me has of the communicator of the given
+// members. The first member that calls it makes the group, which has acknowledged the
+// given losses, and is the control communicator of controls if that is not nil.
+func (j *job) join(key groupKey, world []int32, me int32, acknowledged []int32, controls *group) (*Comm, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	g := j.groups[key]
 	if g == nil {
-		g = &group{job: j, key: key, world: world, index: make([]int32, len(j.ranks)), slots: make([]slot, len(world)), excused: excused}
+		g = &group{job: j, key: key, world: world, index: make([]int32, len(j.ranks)), slots: make([]slot, len(world)), acknowledged: acknowledged}
 		for i := range g.index {
 			g.index[i] = -1
 		}
@@ -114,10 +114,10 @@ func (j *job) join(key groupKey, world []int32, me int32, excused []int32, shelt
 		for i := range g.slots {
 			g.slots[i].init()
 		}
-		if shelters != nil {
-			g.shelter, shelters.sheltered = true, g
+		if controls != nil {
+			g.isControl, controls.control = true, g
 			for i, w := range world {
-				if j.ranks[w].lost.Load() != nil || shelters.slots[i].gone.Load() {
+				if j.ranks[w].lost.Load() != nil || controls.slots[i].gone.Load() {
 					g.slots[i].gone.Store(true)
 					g.gone.Add(1)
 				}

@@ -8,34 +8,34 @@ import (
 )
 
 const (
-	copyMax   = 16 << 10 // longest message that is copied before its receive is posted
-	storedMax = 4 << 20  // most bytes a rank has in such copies; then senders wait
+	copyMax   = 16 << 10 // longest message that is copied if its receive is not posted
+	storedMax = 4 << 20  // most bytes of such copies for a rank; then senders wait
 
-	lockedMax = 1 << 10 // longest copy out of the store made under the lock
-	freeMax   = 64      // records a rank keeps for such messages
+	lockedMax = 1 << 10 // longest copy from the store under the lock
+	freeMax   = 64      // records that a rank keeps for such messages
 )
 
 // Send implements backend.Comm.
 func (c *Comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
-	o, err := c.offer(nil, buf, dest, tag, mode)
+	o, err := c.enqueue(nil, buf, dest, tag, mode)
 	if o == nil {
 		return err
 	}
-	_, err = c.settle(b, o)
+	_, err = c.finish(b, o)
 	return err
 }
 
 // Isend implements backend.Comm.
 func (c *Comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
 	o := c.request(r, buf)
-	if left, err := c.offer(o, buf, dest, tag, mode); left == nil {
+	if left, err := c.enqueue(o, buf, dest, tag, mode); left == nil {
 		o.complete(backend.Status{}, err)
 	}
 }
 
-// offer sends buf if the message can go at once. If not, it leaves the record of
-// the send, o or a new one, in the queue of dest and returns it.
-func (c *Comm) offer(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
+// enqueue sends buf if the message can be delivered or copied at once. Otherwise it
+// leaves the record of the send, o or a new one, in the queue of dest and returns it.
+func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
 	g, to := c.group, c.peer(dest)
 	env := match.Env{Ctx: g.key.id, Source: c.me.id, Tag: int32(tag)}
 	to.mu.Lock()
@@ -94,7 +94,7 @@ func (c *Comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	o := c.op(buf)
 	c.post(o, env)
 	c.me.mu.Unlock()
-	return c.settle(b, o)
+	return c.finish(b, o)
 }
 
 // Irecv implements backend.Comm.
@@ -121,7 +121,7 @@ func (c *Comm) post(o *op, env match.Env) {
 	c.me.posted.Push(&o.node)
 }
 
-// pattern returns what a receive from source asks for.
+// pattern returns the pattern of a receive from source.
 func (c *Comm) pattern(source, tag int) match.Env {
 	env := match.Env{Ctx: c.group.key.id, Source: backend.AnySource, Tag: int32(tag)}
 	if source != backend.AnySource {
@@ -130,8 +130,8 @@ func (c *Comm) pattern(source, tag int) match.Env {
 	return env
 }
 
-// arrival takes the message that env gets out of the queue: nil if there is none
-// yet, and an error if there can be none. c.me.mu is held.
+// arrival takes the message that matches env out of the queue. It returns nil if there
+// is none yet, and an error if there can be none. c.me.mu is held.
 func (c *Comm) arrival(env match.Env, source int) (*op, error) {
 	if err := c.unusable(); err != nil {
 		return nil, err
@@ -143,16 +143,15 @@ func (c *Comm) arrival(env match.Env, source int) (*op, error) {
 	return nil, c.group.absent(c.rank, source)
 }
 
-// asked counts off a message to rank that has left the queue n was in, whose lock
-// is held.
+// asked counts a message to rank that has left its queue, whose lock is held.
 func (g *group) asked(n *match.Node, rank int) {
 	if n.Env.Tag < 0 {
 		g.slots[rank].unasked.Add(-1)
 	}
 }
 
-// take copies the message m, out of every queue, into buf and lets it go.
-// c.me.mu is held and is unlocked.
+// take copies the message m, which is in no queue any more, to buf and releases it. It
+// unlocks c.me.mu.
 func (c *Comm) take(m *op, buf []byte) (backend.Status, error) {
 	st, err := c.group.received(m.node.Env, len(m.buf), len(buf))
 	if !m.copied {
@@ -173,14 +172,14 @@ func (c *Comm) take(m *op, buf []byte) (backend.Status, error) {
 	return st, err
 }
 
-// deliver completes the posted receive o, out of its queue, with a message.
+// deliver completes the receive o, which is in no queue any more, with a message.
 func (o *op) deliver(env match.Env, msg []byte) {
 	st, err := o.c.group.received(env, len(msg), len(o.buf))
 	copy(o.buf, msg)
 	o.complete(st, err)
 }
 
-// received returns what a receive with room bytes says of a message.
+// received returns the result of receiving a message into room bytes.
 func (g *group) received(env match.Env, bytes, room int) (backend.Status, error) {
 	st := backend.Status{Source: int(g.index[env.Source]), Tag: int(env.Tag), Bytes: bytes}
 	if bytes > room {
@@ -226,7 +225,7 @@ func (c *Comm) Cancel(r *backend.Request) bool {
 	return true
 }
 
-// explain adds to the error that ended the wait for o what o was waiting for.
+// explain adds what o was waiting for to the error that ended the wait.
 func (o *op) explain(err error) error {
 	g, env := o.c.group, o.node.Env
 	if o.send {

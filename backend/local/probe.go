@@ -25,7 +25,7 @@ func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backe
 	m, st, err := c.look(env, source, hold)
 	if m != nil || err != nil || !block {
 		if m == nil && err == nil {
-			runtime.Gosched() // who probes in a loop needs the sender to run
+			runtime.Gosched() // a caller that probes in a loop needs the sender to run
 		}
 		return m, st, m != nil, err
 	}
@@ -51,7 +51,8 @@ func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backe
 	}
 }
 
-// look finds the message that env gets, and holds it if asked to.
+// look finds the message that matches env. With hold it takes the message out of the
+// queue.
 func (c *Comm) look(env match.Env, source int, hold bool) (backend.Matched, backend.Status, error) {
 	me := c.me
 	me.mu.Lock()
@@ -78,13 +79,13 @@ func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	o := c.request(r, buf)
 	m, ok := matched.(*op)
 	if !ok {
-		o.complete(backend.Status{}, faultf(backend.ErrRequest, "a message of another backend"))
+		o.complete(backend.Status{}, faultf(backend.ErrRequest, "the message belongs to another backend"))
 		return
 	}
 	c.me.mu.Lock()
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
-		err = faultf(backend.ErrRequest, "the message has been received")
+		err = faultf(backend.ErrRequest, "the message has been received already")
 	}
 	if err != nil {
 		c.me.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// loss is a rank that is lost, and what that ends communicators with.
+// loss is a lost rank, and the error with which its loss ends communicators.
 type loss struct {
 	rank int32
 	end  *ending
 }
 
-// Fail says that a rank of the job, by its world rank, has failed, which is its loss.
+// Fail makes a rank of the job, by its world rank, lost because it has failed.
 func (c *Comm) Fail(rank int, cause error) {
 	c.group.job.lose(int32(rank), faultf(backend.ErrPeerLost, "rank %d failed: %v", rank, cause))
 }
@@ -60,30 +60,32 @@ func (c *Comm) Control(id uint32) (backend.Comm, error) {
 
 // Acknowledge implements backend.Survivor.
 func (c *Comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
-	excused := slices.Clone(c.group.excused)
+	acknowledged := slices.Clone(c.group.acknowledged)
 	for _, w := range lost {
-		excused = append(excused, int32(w))
+		acknowledged = append(acknowledged, int32(w))
 	}
-	return c.derive(members, id, excused, nil)
+	return c.derive(members, id, acknowledged, nil)
 }
 
-// verdict returns what ends a group, nil if nothing does. j.mu is held.
+// verdict returns what ends a group, or nil. j.mu is held.
 func (j *job) verdict(g *group) *ending {
 	if j.ended != nil {
 		return j.ended
 	}
 	for _, l := range j.losses {
-		if !g.excuses(l.rank) {
+		if !g.acknowledges(l.rank) {
 			return l.end
 		}
 	}
 	return nil
 }
 
-// excuses reports whether the loss of a rank does not end g.
-func (g *group) excuses(rank int32) bool { return g.shelter || slices.Contains(g.excused, rank) }
+// acknowledges reports whether g goes on after the loss of a rank.
+func (g *group) acknowledges(rank int32) bool {
+	return g.isControl || slices.Contains(g.acknowledged, rank)
+}
 
-// lose makes a rank lost, unless it is.
+// lose makes a rank lost, unless it is already.
 func (j *job) lose(rank int32, err error) {
 	e := &ending{cause: err, later: err}
 	j.mu.Lock() // groups made from here on see it
@@ -99,7 +101,7 @@ func (j *job) lose(rank int32, err error) {
 	for _, g := range groups {
 		member := g.index[rank]
 		switch {
-		case !g.excuses(rank):
+		case !g.acknowledges(rank):
 			g.finish(e)
 		case member >= 0:
 			g.part(int(member), err)
@@ -108,7 +110,7 @@ func (j *job) lose(rank int32, err error) {
 	j.resume()
 }
 
-// abort ends all communicators, unless they have been.
+// abort ends all communicators, unless they have been ended before.
 func (j *job) abort(err error) {
 	e := &ending{cause: err, later: err}
 	j.mu.Lock()
@@ -135,7 +137,7 @@ func (j *job) list() []*group {
 	return groups
 }
 
-// resume has the ranks told what goroutines that panicked have left untold.
+// resume runs the notifications that goroutines which panicked have left.
 func (j *job) resume() {
 	for _, r := range j.ranks {
 		r.notices.resume(r)

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	spins   = 4096 // looks before parking, some microseconds
-	between = 64   // looks between yields
-	yields  = 2    // looks, each after a yield, where ranks share processors
+	spins   = 4096 // checks before parking, some microseconds
+	between = 64   // checks between yields
+	yields  = 2    // checks, each after a yield, if ranks share processors
 )
 
-// patience counts a waiter's looks before it parks. Ranks that have a processor
-// each spin; otherwise the ranks waited for may need this one.
+// patience counts how often a waiter checks before it parks. Ranks spin if each has a
+// processor. Otherwise the ranks waited for may need this one's.
 type patience struct {
 	spins, n int
 }
 
 func (j *job) patience() patience { return patience{spins: j.spins} }
 
-// more reports whether to look once more.
+// more reports whether to check once more.
 func (p *patience) more() bool {
 	p.n++
 	if p.spins == 0 {
@@ -36,8 +36,8 @@ func (p *patience) more() bool {
 	return p.n <= p.spins
 }
 
-// sleeper is what a goroutine parks on. A token may be left over from an
-// earlier use: who wakes looks again for what it waits for.
+// sleeper is what a goroutine parks on. A token may be left over from an earlier use,
+// so a goroutine that wakes checks again for what it waits for.
 type sleeper struct {
 	token chan struct{} // capacity 1
 	timer *time.Timer   // made by the first wait that has a timeout
@@ -48,7 +48,7 @@ type sleeper struct {
 
 func (s *sleeper) init() { s.token = make(chan struct{}, 1) }
 
-// wake makes s look again.
+// wake makes the goroutine on s check again.
 func (s *sleeper) wake() {
 	select {
 	case s.token <- struct{}{}:
@@ -91,7 +91,7 @@ func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
 // OnWait implements backend.Announcer.
 func (c *Comm) OnWait(f, _ func()) { c.me.onWait = f }
 
-// waits says that an operation of the rank begins to wait.
+// waits reports that an operation of the rank begins to wait.
 func (r *rank) waits() {
 	if r.onWait != nil {
 		r.onWait()
@@ -106,7 +106,7 @@ type sleepers struct {
 	list *sleeper
 }
 
-// add enters s. What s waits for must be looked at after it.
+// add enters s. Its goroutine checks what it waits for after that.
 func (l *sleepers) add(s *sleeper, all bool) {
 	l.mu.Lock()
 	s.all = all
@@ -138,7 +138,7 @@ func (l *sleepers) remove(s *sleeper) {
 	l.mu.Unlock()
 }
 
-// completed wakes who waits for completions.
+// completed wakes the goroutines that wait for completions.
 func (l *sleepers) completed() {
 	if l.n.Load() > 0 {
 		l.wake(false)
@@ -202,10 +202,10 @@ func began(b *backend.Bound) time.Time {
 	return time.Time{}
 }
 
-// Poll implements backend.Comm. Operations progress without it; it lets the
-// ranks that they need run.
+// Poll implements backend.Comm. Operations progress without it. It lets other ranks
+// run.
 func (c *Comm) Poll() { runtime.Gosched() }
 
-// Wake implements backend.Comm. A rank's waiters are its own, as if it were a
-// process.
+// Wake implements backend.Comm. It wakes the waiters of this rank, as if the rank were
+// a process.
 func (c *Comm) Wake() { c.me.sleepers.wake(true) }

@@ -11,14 +11,14 @@ import (
 
 var _ backend.Sharer = (*Comm)(nil)
 
-// areas has the memory that ranks are about to share, by a number of the rank that
-// made it.
+// areas has the memory that ranks are about to share, by a number that the rank that
+// made it publishes.
 var (
 	areas    sync.Map // of *area
 	areaLast atomic.Uint64
 )
 
-// area is memory of several ranks; the last one to close it gives it back.
+// area is memory of several ranks; the last one to close it frees it.
 type area struct {
 	*shmem.Area
 	users atomic.Int32
@@ -45,9 +45,9 @@ func (a *area) leave() error {
 	return a.Area.Close()
 }
 
-// Share implements backend.Sharer: rank 0 makes the memory, and the others find it
+// Share implements backend.Sharer: rank 0 allocates the memory, and the others find it
 // by its number.
-func (c *Comm) Share(_ *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
+func (c *Comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
 	var text string
 	var mine *area
 	var failed error
@@ -62,12 +62,12 @@ func (c *Comm) Share(_ *backend.Bound, size int, tell backend.Publish) (backend.
 		}
 		failed = err
 	}
-	all, err := tell(text)
+	all, err := publish(text)
 	if err == nil {
 		if a, ok := areas.Load(all[0]); ok && c.rank != 0 && a.(*area).join() {
 			mine = a.(*area)
 		}
-		_, err = tell("") // rank 0 keeps the number until all have looked
+		_, err = publish("") // rank 0 keeps the number until all have looked it up
 	}
 	switch {
 	case err != nil:
@@ -78,7 +78,7 @@ func (c *Comm) Share(_ *backend.Bound, size int, tell backend.Publish) (backend.
 	case failed != nil:
 		return nil, failed
 	case mine == nil:
-		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 has no memory"}
+		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 could not allocate the memory"}
 	}
 	return &memory{area: mine}, nil
 }

@@ -7,58 +7,57 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// meeting is where the ranks of a communicator wait for each other, any number
-// of times. Nothing is ever reset: the k-th meeting is over when epoch is k.
-type meeting struct {
+// arrivals is where the ranks of a communicator wait for each other, in numbered
+// rounds. Nothing is ever reset: round k is complete when epoch is k.
+type arrivals struct {
 	_       [64]byte
-	count   atomic.Uint64 // arrivals at all meetings
+	count   atomic.Uint64 // arrivals in all rounds
 	_       [56]byte
-	epoch   atomic.Uint64 // meetings that are over; with stopped, there will be no more
+	epoch   atomic.Uint64 // rounds that are complete; with stopped, there will be no more
 	parked  atomic.Int32  // ranks that may have to be woken
 	_       [52]byte
-	verdict error  // of the last meeting; written by its last arriver before epoch
-	result  []byte // of a reduction that the last arriver made, likewise
+	verdict error  // of the last round; written by the last rank to arrive, before epoch
+	result  []byte // of a reduction that the last rank to arrive computed, likewise
 }
 
 const stopped = 1 << 63
 
-// stop ends the meetings: one in progress will not be over.
-func (m *meeting) stop() { m.epoch.Or(stopped) }
+// stop ends the rounds: one in progress will not complete.
+func (m *arrivals) stop() { m.epoch.Or(stopped) }
 
-// over reports whether the k-th meeting is over, and if not, whether it never
-// will be.
-func (m *meeting) over(k uint64) (over, never bool) {
+// done reports whether round k is complete, and if not, whether it never will be.
+func (m *arrivals) done(k uint64) (done, never bool) {
 	e := m.epoch.Load()
 	return e&^stopped >= k, e&stopped != 0
 }
 
-// slot is a rank's place at the meetings of its communicator.
+// slot is a rank's arrival slot in its communicator.
 type slot struct {
-	epoch   atomic.Uint64 // meetings arrived at
+	epoch   atomic.Uint64 // the round it arrived in last
 	asleep  atomic.Bool
 	reading atomic.Bool // it may be reading other ranks' buffers
 	gone    atomic.Bool // it has closed the communicator
 	unasked atomic.Int32
-	making  atomic.Int64 // the call in progress, or the last one: 2*tag+turn%2, see suspect
+	making  atomic.Int64 // the call in progress, or the last one: 2*tag+round%2, see suspect
 	sleeper
-	posts [2]post // of the calls in turn
+	calls [2]publishedCall // of the calls in round
 	_     [64]byte
 }
 
-// post is what a rank shows the others of its call. It is written before the
-// rank arrives and stays until the rank's call after the next, when all ranks
-// have left the meetings of this one.
-type post struct {
+// publishedCall is what a rank publishes of its call. It is written before the rank
+// arrives and stays until the rank's call after the next, when all ranks have left
+// the rounds of this one.
+type publishedCall struct {
 	print backend.Fingerprint
-	call  *backend.Call // nil if the input is posted
+	call  *backend.Call // nil if data has the input
 	data  []byte        // a copy of the input
 	work  []byte        // shared by package direct
-	bad   error         // brought to the next meeting
+	bad   error         // this rank's error for the next round
 }
 
-// arrive counts this rank in at its next meeting. The last one to come runs
-// conclude, whose error ends the communicator, and lets the others go. It
-// returns nil when the meeting is over.
+// arrive counts this rank in for its next round. The last rank to arrive runs
+// conclude, whose error ends the communicator, and releases the others. arrive
+// returns nil when the round is complete.
 func (c *Comm) arrive(conclude func(*Comm) error) error {
 	g := c.group
 	k := c.slot.epoch.Load() + 1
@@ -66,17 +65,17 @@ func (c *Comm) arrive(conclude func(*Comm) error) error {
 	if c.slot.unasked.Load() > 0 {
 		c.overlook()
 	}
-	if g.meet.count.Add(1) != k*uint64(len(g.slots)) {
-		return c.linger(k)
+	if g.arrivals.count.Add(1) != k*uint64(len(g.slots)) {
+		return c.waitRound(k)
 	}
 	if err := conclude(c); err != nil {
 		c.Break(err)
 		return c.stopped()
 	}
-	if !g.meet.epoch.CompareAndSwap(k-1, k) {
+	if !g.arrivals.epoch.CompareAndSwap(k-1, k) {
 		return c.stopped()
 	}
-	if g.meet.parked.Load() > 0 {
+	if g.arrivals.parked.Load() > 0 {
 		for i := range g.slots {
 			if s := &g.slots[i]; s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
 				s.wake()
@@ -86,23 +85,23 @@ func (c *Comm) arrive(conclude func(*Comm) error) error {
 	return nil
 }
 
-// linger waits until the k-th meeting is over.
-func (c *Comm) linger(k uint64) error {
-	m := &c.group.meet
+// waitRound waits until round k is complete.
+func (c *Comm) waitRound(k uint64) error {
+	m := &c.group.arrivals
 	for look := c.group.job.patience(); look.more(); {
-		if over, never := m.over(k); over {
+		if done, never := m.done(k); done {
 			return nil
 		} else if never {
 			return c.stopped()
 		}
 	}
-	return c.parkAt(k)
+	return c.parkRound(k)
 }
 
-// parkAt is linger without patience.
-func (c *Comm) parkAt(k uint64) error {
+// parkRound does the same without spinning first.
+func (c *Comm) parkRound(k uint64) error {
 	g, s, b := c.group, c.slot, c.bound
-	m := &g.meet
+	m := &g.arrivals
 	c.me.waits()
 	m.parked.Add(1)
 	defer m.parked.Add(-1)
@@ -113,9 +112,9 @@ func (c *Comm) parkAt(k uint64) error {
 	start := began(b)
 	for {
 		s.asleep.Store(true)
-		if over, never := m.over(k); over || never {
+		if done, never := m.done(k); done || never {
 			s.asleep.Store(false)
-			if over {
+			if done {
 				return nil
 			}
 			return c.stopped()
@@ -136,11 +135,10 @@ func (c *Comm) parkAt(k uint64) error {
 	}
 }
 
-// giveUp ends the communicator with err, unless the k-th meeting is over all the
-// same.
+// giveUp ends the communicator with err, unless round k has completed meanwhile.
 func (c *Comm) giveUp(k uint64, err error) error {
-	if !c.group.meet.epoch.CompareAndSwap(k-1, k-1|stopped) {
-		if over, _ := c.group.meet.over(k); over {
+	if !c.group.arrivals.epoch.CompareAndSwap(k-1, k-1|stopped) {
+		if done, _ := c.group.arrivals.done(k); done {
 			return nil
 		}
 	}
@@ -148,8 +146,8 @@ func (c *Comm) giveUp(k uint64, err error) error {
 	return c.stopped()
 }
 
-// stopped returns why there are no more meetings. Who stopped them says so at
-// once.
+// stopped returns why there are no more rounds. The goroutine that stopped them sets
+// the reason at once.
 func (c *Comm) stopped() error {
 	for {
 		if e := c.group.end.Load(); e != nil {
@@ -159,7 +157,7 @@ func (c *Comm) stopped() error {
 	}
 }
 
-// missing returns the ranks that have not arrived at the k-th meeting.
+// missing returns the ranks that have not arrived in round k.
 func (c *Comm) missing(k uint64) []int {
 	var ranks []int
 	for i := range c.group.slots {
@@ -170,8 +168,8 @@ func (c *Comm) missing(k uint64) []int {
 	return ranks
 }
 
-// missingGone returns a rank that will not arrive at the k-th meeting because it
-// has closed the communicator, -1 if there is none.
+// missingGone returns a rank that will not arrive in round k because it has closed
+// the communicator, or -1.
 func (c *Comm) missingGone(k uint64) int {
 	if c.group.gone.Load() > 0 {
 		for i := range c.group.slots {
@@ -183,9 +181,9 @@ func (c *Comm) missingGone(k uint64) int {
 	return -1
 }
 
-// leaveAlone waits until no rank reads this one's buffers, once the communicator
-// has ended: from then on none begins to.
-func (c *Comm) leaveAlone() {
+// waitUnread waits until no rank reads this one's buffers. It is called when the
+// communicator has ended: no rank begins to read after that.
+func (c *Comm) waitUnread() {
 	for i := range c.group.slots {
 		for c.group.slots[i].reading.Load() {
 			runtime.Gosched()
@@ -193,9 +191,9 @@ func (c *Comm) leaveAlone() {
 	}
 }
 
-// suspect is told of a message to dest that belongs to a collective run with
-// messages and that dest has not asked for. If its tag is the one that announces
-// the collective that dest waits in here, the ranks' calls differ.
+// suspect checks a message to dest that belongs to a collective run with messages and
+// that dest has not posted a receive for. If its tag is that of the collective that
+// dest waits in here, the ranks' calls differ.
 func (c *Comm) suspect(dest, tag int, msg []byte) {
 	s := &c.group.slots[dest]
 	if s.making.Load()>>1 == int64(tag) && dest != c.rank {
@@ -203,7 +201,7 @@ func (c *Comm) suspect(dest, tag int, msg []byte) {
 	}
 }
 
-// overlook looks for such messages to this rank that came before.
+// overlook checks such messages to this rank that arrived before.
 func (c *Comm) overlook() {
 	env := c.pattern(backend.AnySource, int(c.slot.making.Load()>>1))
 	c.me.mu.Lock()
@@ -217,20 +215,20 @@ func (c *Comm) overlook() {
 	c.differ(c.rank, msg, int(c.group.index[n.Env.Source]))
 }
 
-// differ breaks the communicator because rank waits for the others here while
-// sender has sent msg for the same collective in another form.
+// differ breaks the communicator: rank waits for the others here, and sender has sent
+// msg for the same collective in another form.
 func (c *Comm) differ(rank int, msg []byte, sender int) {
 	g := c.group
 	s := &g.slots[rank]
-	// The post stays: without sender the collective cannot end but by Break.
-	print := s.posts[s.making.Load()&1].print
+	// The published call stays: without sender only Break can end the collective.
+	print := s.calls[s.making.Load()&1].print
 	seen, err := backend.See(rank, print), error(nil)
 	if other, ok := backend.DecodeSeen(msg, len(g.slots)); ok {
 		seen.Merge(other)
 		err = seen.Err()
 	}
 	if err == nil {
-		err = faultf(backend.ErrMismatch, "rank %d called %v, rank %d makes it with messages", rank, print, sender)
+		err = faultf(backend.ErrMismatch, "rank %d called %v, rank %d runs it with messages", rank, print, sender)
 	}
 	c.Break(err)
 }
