@@ -182,15 +182,24 @@ func (c *Comm) checkRecv(source, tag int) error {
 }
 
 func (c *Comm) badRank(what string, rank int) error {
-	return fault(ErrRank, fmt.Sprintf("%s %d of %d ranks", what, rank, c.core.size))
+	return c.core.argument(fault(ErrRank, fmt.Sprintf("%s %d of %d ranks", what, rank, c.core.size)))
 }
 
 func (k *core) badTag(tag int) error {
 	if uint(tag) <= MaxTag {
 		caps := k.bc.Caps()
-		return fault(ErrTag, fmt.Sprintf("%d is above %d, the largest tag of %s", tag, k.maxTag, cmp.Or(caps.Library, caps.Backend)))
+		return k.argument(fault(ErrTag, fmt.Sprintf("%d is above %d, the largest tag of %s", tag, k.maxTag, cmp.Or(caps.Library, caps.Backend))))
 	}
-	return fault(ErrTag, fmt.Sprintf("%d is not 0 to %d", tag, k.maxTag))
+	return k.argument(fault(ErrTag, fmt.Sprintf("%d is not 0 to %d", tag, k.maxTag)))
+}
+
+// argument returns the error of a wrong argument, or on a broken communicator that
+// it is broken.
+func (k *core) argument(err error) error {
+	if cause := k.bc.Broken(); cause != nil {
+		return &backend.Broken{Cause: cause}
+	}
+	return err
 }
 
 // send is the blocking send; err is what the typed function found wrong already.

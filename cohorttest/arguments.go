@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Wrong arguments: each gives its sentinel, the same on every backend, before
-// anything is sent.
+// Wrong arguments. Each gives its sentinel, the same on every backend, before anything
+// is sent.
 
 func argumentScenarios() []scenario {
 	return []scenario{
@@ -22,7 +22,7 @@ func argumentScenarios() []scenario {
 	}
 }
 
-// opError checks that an error says which operation of which rank failed.
+// opError checks that an error is an OpError that names the operation and the rank.
 func opError(r *Rank, what string, err error) {
 	var op *cohort.OpError
 	if !errors.As(err, &op) {
@@ -84,13 +84,13 @@ func p2pArguments(r *Rank) {
 	wrong("Sendrecv with buffers that overlap", err, cohort.ErrBuffer)
 	_, err = cohort.MessageRecv(nil, buf)
 	r.Is(err, cohort.ErrRequest, "MessageRecv of nil")
-	// Nothing of all this was sent.
+	// None of these calls has sent anything.
 	r.OK(c.Barrier())
 	if st, found, err := c.Iprobe(cohort.AnySource, cohort.AnyTag); found || err != nil {
-		r.Errorf("a wrong call has sent something: %+v, %v", st, err)
+		r.Errorf("a call with wrong arguments has sent a message: %+v, %v", st, err)
 	}
 	r.OK(c.Barrier())
-	// The largest tag is a tag.
+	// The largest tag is valid.
 	next, prev := r.ring()
 	st, err := cohort.Sendrecv(c, buf, next, most, make([]int32, 3), prev, most)
 	r.OK(err)
@@ -106,8 +106,8 @@ type wrongCall struct {
 	call func(c *cohort.Comm) error
 }
 
-// wrongCalls returns the table for n ranks of which this is rank me. Only errors
-// that every rank can see for itself are in it.
+// wrongCalls returns the calls for rank me of n ranks. Every rank can find the errors
+// in its own arguments.
 func wrongCalls(n, me int) []wrongCall {
 	v := func(k int) []int32 { return make([]int32, k) }
 	f := func(k int) []float64 { return make([]float64, k) }
@@ -249,8 +249,8 @@ func wrongCalls(n, me int) []wrongCall {
 	return calls
 }
 
-// collectiveArguments has all ranks make the same mistake: each gets the error,
-// and the communicator stays usable.
+// collectiveArguments has all ranks pass the same wrong arguments: each gets the
+// error, and the communicator stays usable.
 func collectiveArguments(r *Rank) {
 	for _, w := range wrongCalls(r.Size, r.Rank) {
 		err := w.call(r.Comm)
@@ -274,7 +274,7 @@ type (
 	nothing   struct{}
 )
 
-// typeArguments sends what cannot be sent.
+// typeArguments passes elements of types that cannot be sent.
 func typeArguments(r *Rank) {
 	badType[*int](r)
 	badType[string](r)
@@ -309,8 +309,8 @@ func badType[T any](r *Rank) {
 	r.OK(c.Barrier())
 }
 
-// oneRankWrong has one rank make a mistake: it gets its error, the others
-// ErrMismatch naming it, and the communicator is broken for all.
+// oneRankWrong has one rank pass wrong arguments: it gets its error, the others get
+// ErrMismatch naming it, and the communicator is broken on all ranks.
 func oneRankWrong(r *Rank) {
 	for _, bad := range []int{0, r.Size - 1} {
 		for _, form := range forms {
@@ -324,14 +324,14 @@ func oneRankWrong(r *Rank) {
 			err = allreduceAs(c, form, make([]int32, n), recv)
 			what := fmt.Sprintf("%s Allreduce with a short recv on rank %d", form, bad)
 			if r.Rank == bad {
-				r.Is(err, cohort.ErrCount, "%s, there", what)
-			} else if r.Is(err, cohort.ErrMismatch, "%s, elsewhere", what) {
+				r.Is(err, cohort.ErrCount, "%s, which this is", what)
+			} else if r.Is(err, cohort.ErrMismatch, "%s", what) {
 				names(r, err, fmt.Sprintf("rank %d", bad), "llreduce")
 			}
 			broken(r, c, what)
 			r.OK(c.Close())
 		}
-		// A root that only one rank gets wrong.
+		// A wrong root on one rank only.
 		c, err := r.Comm.Dup()
 		r.OK(err)
 		root := 0
@@ -340,11 +340,11 @@ func oneRankWrong(r *Rank) {
 		}
 		err = cohort.Bcast(c, make([]int32, 1), root)
 		if r.Rank == bad {
-			r.Is(err, cohort.ErrRoot, "Bcast with a bad root, there")
-		} else if r.Is(err, cohort.ErrMismatch, "Bcast with a bad root on rank %d, elsewhere", bad) {
+			r.Is(err, cohort.ErrRoot, "Bcast with a wrong root on this rank")
+		} else if r.Is(err, cohort.ErrMismatch, "Bcast with a wrong root on rank %d", bad) {
 			names(r, err, fmt.Sprintf("rank %d", bad))
 		}
-		broken(r, c, "Bcast with a bad root")
+		broken(r, c, "Bcast with a wrong root")
 		r.OK(c.Close())
 	}
 }
@@ -373,23 +373,23 @@ func allreduceAs(c *cohort.Comm, how form, send, recv []int32) error {
 	return cohort.Allreduce(c, send, recv, cohort.Sum)
 }
 
-// differentlyWrong has every rank make a mistake, not all the same one: each
-// gets its own error and the communicator is broken.
+// differentlyWrong has every rank pass wrong arguments, but not the same: each gets
+// its own error, and the communicator is broken.
 func differentlyWrong(r *Rank) {
 	c, err := r.Comm.Dup()
 	r.OK(err)
 	if r.Rank == 0 {
-		r.Is(cohort.Bcast(c, make([]int32, 1), -5), cohort.ErrRoot, "a bad root")
+		r.Is(cohort.Bcast(c, make([]int32, 1), -5), cohort.ErrRoot, "a wrong root")
 	} else {
-		r.Is(cohort.Bcast(c, make([]*int, 1), 0), cohort.ErrType, "a bad type")
+		r.Is(cohort.Bcast(c, make([]*int, 1), 0), cohort.ErrType, "a wrong type")
 	}
-	broken(r, c, "different mistakes")
+	broken(r, c, "different wrong arguments")
 	r.OK(c.Close())
 }
 
-// wrongNonblocking has all ranks make the same mistake in the nonblocking and
-// persistent forms: the error comes with the call or with Wait, and the
-// communicator stays usable.
+// wrongNonblocking has all ranks pass the same wrong arguments to the nonblocking and
+// persistent forms: the call or Wait returns the error, and the communicator stays
+// usable.
 func wrongNonblocking(r *Rank) {
 	for _, form := range []form{nonblocking, persistent} {
 		r.Is(allreduceAs(r.Comm, form, make([]int32, 3), make([]int32, 2)), cohort.ErrCount, "%s Allreduce with a short recv", form)

@@ -7,8 +7,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// The matrix: every collective, in its three forms, over lengths, element
-// types, roots, and in place or not.
+// The matrix: every collective in its three forms, over lengths, element types,
+// roots, and in place or not. The smaller matrix is a sample of it (sample.go).
 
 // form is a way to make a collective call.
 type form string
@@ -21,119 +21,165 @@ const (
 
 var forms = []form{blocking, nonblocking, persistent}
 
-// long is the length that takes every backend past its thresholds for eager
-// messages and small collectives; it is odd, so that no block is round.
+// long is a length above every backend's limits for eager messages and for small
+// collectives. It is odd, so that no block has a round length.
 const long = 70001
+
+// lengths are those of the matrix.
+var lengths = []int{0, 1, 3, 64, 1000, long}
 
 func collectiveScenarios() []scenario {
 	var all []scenario
-	for _, f := range moves[int32]() { // for the names
-		all = append(all, scenario{name: f.name, body: func(r *Rank) {
-			lengths := lengths(r)
-			runMoves(r, f.name, float64s, lengths)
-			runMoves(r, f.name, packeds, append(lengths, long))
-			if r.crowd() {
-				return
-			}
-			runMoves(r, f.name, int32s, lengths)
-			runMoves(r, f.name, uint8s, append(lengths, long))
-			runMoves(r, f.name, triples, lengths)
-			if r.allTypes() {
-				runMoves(r, f.name, tickses, lengths)
-				runMoves(r, f.name, paddeds, lengths)
-				runMoves(r, f.name, complex128s, lengths)
-			}
-		}})
-	}
-	for _, f := range reductions[int32]() {
-		all = append(all, scenario{name: f.name, body: func(r *Rank) {
-			lengths := lengths(r)
-			runReductions(r, f.name, float64s, append(lengths, long))
-			runReductions(r, f.name, int32s, lengths)
-			if r.crowd() {
-				return
-			}
-			runReductions(r, f.name, uint8s, append(lengths, long))
-			if r.allTypes() {
-				runReductions(r, f.name, tickses, lengths)
-				runReductions(r, f.name, float32s, lengths)
-				runReductions(r, f.name, complex128s, lengths)
-			}
-		}})
+	for _, c := range collectives() {
+		all = append(all, scenario{name: c.name, body: c.run})
 	}
 	return append(all, scenario{name: "Barrier", body: barriers})
 }
 
-// allTypes reports whether the matrix has all types of elements. Types do not depend on how many ranks
-// there are: up to 4 try all of them, more those of every size.
-func (r *Rank) allTypes() bool { return !r.Short && r.Size <= 4 }
+// collective is a collective of the matrix, with the element types that it is
+// called with.
+type collective struct {
+	name            string
+	rooted, inPlace bool
+	types           []elements
+}
 
-// crowd reports whether there are so many ranks that only what depends on their number is tried: roots,
-// lengths, and forms, and not every type of elements and operation with each.
-func (r *Rank) crowd() bool { return r.Short && r.Size > 5 }
+// elements calls a collective with elements of one type.
+type elements struct {
+	call func(r *Rank, s shape, how form)
+	long bool // the whole matrix has the long vector with this type
+	few  bool // the whole matrix has this type for up to 4 ranks only
+}
 
-func lengths(r *Rank) []int {
+func collectives() (all []collective) {
+	for _, f := range moves[int32]() { // for the names
+		all = append(all, collective{f.name, f.rooted, f.inPlace, []elements{
+			moved(f.name, float64s, elements{}),
+			moved(f.name, packeds, elements{long: true}),
+			moved(f.name, int32s, elements{}),
+			moved(f.name, uint8s, elements{long: true}),
+			moved(f.name, triples, elements{}),
+			moved(f.name, tickses, elements{few: true}),
+			moved(f.name, paddeds, elements{few: true}),
+			moved(f.name, complex128s, elements{few: true}),
+		}})
+	}
+	for _, f := range reductions[int32]() {
+		all = append(all, collective{f.name, f.rooted, f.inPlace, []elements{
+			reduced(f.name, float64s, elements{long: true}),
+			reduced(f.name, int32s, elements{}),
+			reduced(f.name, uint8s, elements{long: true}),
+			reduced(f.name, tickses, elements{few: true}),
+			reduced(f.name, float32s, elements{few: true}),
+			reduced(f.name, complex128s, elements{few: true}),
+		}})
+	}
+	return all
+}
+
+func moved[T comparable](name string, k kind[T], e elements) elements {
+	f := named(moves[T](), name)
+	e.call = func(r *Rank, s shape, how form) { runCase(r, f, k, s, how, cohort.Sum, nil) }
+	return e
+}
+
+func reduced[T element](name string, k kind[T], e elements) elements {
+	f := named(reductions[T](), name)
+	e.call = func(r *Rank, s shape, how form) {
+		runCase(r, f, k, s, how, cohort.Sum, func(a, b T) T { return a + b })
+	}
+	return e
+}
+
+func named[T comparable](families []family[T], name string) family[T] {
+	for _, f := range families {
+		if f.name == name {
+			return f
+		}
+	}
+	panic("cohorttest: no collective " + name)
+}
+
+// run runs the collective through the matrix, or the smaller one.
+func (c collective) run(r *Rank) {
 	if r.Short {
-		return []int{0, 1, 3, 64}
-	}
-	return []int{0, 1, 3, 64, 1000}
-}
-
-func runMoves[T comparable](r *Rank, name string, k kind[T], lengths []int) {
-	for _, f := range moves[T]() {
-		if f.name == name {
-			runFamily(r, f, k, lengths, cohort.Sum, nil)
+		for i, row := range r.sampled(c.axes(r)...) {
+			c.one(r, c.types[row[0]], lengths[row[1]], c.rootAt(r, row[2]), row[3] == 1, forms[row[4]], 100*(i+1))
 		}
+		return
 	}
-}
-
-func runReductions[T element](r *Rank, name string, k kind[T], lengths []int) {
-	for _, f := range reductions[T]() {
-		if f.name == name {
-			runFamily(r, f, k, lengths, cohort.Sum, func(a, b T) T { return a + b })
-		}
-	}
-}
-
-// runFamily runs one collective with one element type through the matrix.
-func runFamily[T comparable](r *Rank, f family[T], k kind[T], lengths []int, op cohort.Op, fold func(a, b T) T) {
 	seed := 0
-	for _, m := range lengths {
-		roots := []int{-1}
-		if f.rooted {
-			roots = someRoots(r, m)
-		}
-		if m == long {
-			m = max(m/r.Size, long/4) // the matrix has to end
-		}
-		for _, root := range roots {
-			for _, inPlace := range []bool{false, true} {
-				if inPlace && !f.inPlace {
-					continue
-				}
-				for _, form := range forms {
-					seed += 100
-					runCase(r, f, k, shape{m, root, inPlace, seed}, form, op, fold)
+	for _, e := range c.types {
+		for _, m := range lengths {
+			if e.few && r.Size > 4 || m == long && !e.long {
+				continue
+			}
+			roots := each(c.roots(r), func(i int) int { return c.rootAt(r, i) })
+			if m >= 1000 {
+				roots = roots[len(roots)-1:]
+			}
+			for _, root := range roots {
+				for _, inPlace := range []bool{false, true}[:c.places()] {
+					for _, form := range forms {
+						seed += 100
+						c.one(r, e, m, root, inPlace, form, seed)
+					}
 				}
 			}
 		}
 	}
 }
 
-// someRoots returns the roots to try: all for short messages, the last rank for
-// long ones. The smaller matrix has all for one length, and one in the middle for the other short ones.
-func someRoots(r *Rank, m int) []int {
-	switch {
-	case m == long || m == 1000 && r.Size > 1:
-		return []int{r.Size - 1}
-	case r.Short && m != 3:
-		return []int{r.Size / 2}
+// one makes one call. Blocks of many ranks are shorter than a vector of one.
+func (c collective) one(r *Rank, e elements, m, root int, inPlace bool, how form, seed int) {
+	if m == long {
+		m = max(m/r.Size, long/4)
 	}
-	return each(r.Size, func(i int) int { return i })
+	e.call(r, shape{m, root, inPlace, seed}, how)
 }
 
-// runCase makes one call, checks every element of its buffers, guards included,
-// and where the operation is persistent does so again with other data.
+// axes returns how many values each axis of the sample has: types, lengths, roots,
+// places, forms.
+func (c collective) axes(r *Rank) []int {
+	return []int{len(c.types), len(lengths), c.roots(r), c.places(), len(forms)}
+}
+
+// roots returns how many roots there are to try: every rank, or the first, the
+// middle one and the last where the sample spreads over numbers of ranks.
+func (c collective) roots(r *Rank) int {
+	switch {
+	case !c.rooted:
+		return 1
+	case r.job.Spread:
+		return 3
+	}
+	return r.Size
+}
+
+func (c collective) rootAt(r *Rank, i int) int {
+	switch {
+	case !c.rooted:
+		return -1
+	case r.job.Spread:
+		return i * (r.Size - 1) / 2
+	}
+	return i
+}
+
+// places returns in how many ways the buffers can be given: apart, and in place.
+func (c collective) places() int {
+	if c.inPlace {
+		return 2
+	}
+	return 1
+}
+
+// allTypes reports whether all types of elements are tried. What depends on a type
+// does not depend on the number of ranks: up to 4 ranks try all of them.
+func (r *Rank) allTypes() bool { return !r.Short && r.Size <= 4 }
+
+// runCase makes one call and checks every element of its buffers, guards included.
+// A persistent operation is started three times, with other data each time.
 func runCase[T comparable](r *Rank, f family[T], k kind[T], s shape, how form, op cohort.Op, fold func(a, b T) T) {
 	a := &args[T]{shape: s, rank: r.Rank, size: r.Size, kind: k, op: op, fold: fold}
 	f.define(a)
@@ -179,7 +225,7 @@ func (a *args[T]) describe(name string, how form) string {
 	return s
 }
 
-// verify compares the call's buffers with what they must hold.
+// verify compares the call's buffers with what they must contain.
 func (a *args[T]) verify(r *Rank, name string, how form) {
 	check := func(which string, b, want *buffer[T], loose func(int) bool) {
 		if b == nil {
@@ -195,8 +241,8 @@ func (a *args[T]) verify(r *Rank, name string, how form) {
 }
 
 // barriers checks that no rank leaves a barrier before the last has entered it.
-// One rank comes late, after it has looked many times for the word that the
-// others send when they have left; it finds none.
+// One rank enters late. Before, it probes many times for the message that the
+// others send after the barrier, and must not find one.
 func barriers(r *Rank) {
 	c := r.Comm
 	const left = 1

@@ -1,5 +1,5 @@
-// Package cohorttest is the conformance suite that every backend passes, as
-// nettest is for connections and fstest for file systems.
+// Package cohorttest is the conformance suite that every backend passes. It is to
+// backends what nettest is to connections and fstest to file systems.
 //
 // A backend's test is one call:
 //
@@ -7,27 +7,54 @@
 //		cohorttest.Test(t, cohorttest.Processes{Backend: "shm"})
 //	}
 //
-// That is all a backend whose ranks are processes needs too: they are the test's
-// binary again, which does a rank's part when it comes to the call.
+// [Processes] starts every rank as a process that runs the same test binary with
+// the same test. In such a process Test acts as the rank and then exits, so a
+// backend whose ranks are processes needs nothing else.
 //
-// [Test] starts jobs of 1, 2, 3, 4, 5, 7 and 8 ranks, and of as many as the
-// launcher adds ([More]), through a [Launcher], and in each runs the scenarios,
-// one after the other: every collective in its three forms against an oracle that
-// shares no code with the library, messages in every order MPI allows, requests,
-// communicators, wrong arguments, mismatched calls, deadlines. Scenarios that end
-// a job, such as a rank that is killed, get a job of their own. With -short the
-// matrix is smaller and the jobs are of 1, 2, 3 and 5 ranks; under the race
-// detector it is smaller too, and they are of 2 and 3.
+// [Test] starts jobs through a [Launcher] and runs the scenarios in them, one after
+// the other: every collective in its three forms, messages in every order that MPI
+// allows, requests, communicators, windows, wrong arguments, mismatched calls,
+// deadlines, failures. A scenario that ends a job, for example because a rank is
+// killed, gets a job to itself.
 //
-// Everything is checked from outside, through the public API only. Buffers
-// stand between guard elements, and the whole of them is compared; expected
-// values come from the definition of the operation in MPI-4.1. A scenario never
-// skips itself: what a backend cannot do its launcher declares ([Skipper]), with
-// the reason, and the skip shows in the test's output.
+// Everything is checked from outside, through the public API only. Buffers stand
+// between guard elements, and all of them are compared. Expected values come from
+// the definition of the operation in MPI-4.1 and share no code with the library. No
+// scenario skips itself. What a backend cannot do its launcher declares, with the
+// reason ([Skipper]), and the skip shows in the test's output.
+//
+// # The matrix, and the sample with -short
+//
+// A collective is called for all combinations of
+//
+//   - the number of ranks: 1, 2, 3, 4, 5, 7 and 8, and those that the launcher adds
+//     ([More]);
+//   - the length: 0, 1, 3, 64, 1000 elements, and about 70000 for two of the types;
+//   - the element type: numbers, a named number, structs with and without padding,
+//     an array of odd size; three of them for up to 4 ranks only;
+//   - the root: every rank, for up to 64 elements;
+//   - the buffers: apart, and in place;
+//   - the form: blocking, nonblocking, persistent.
+//
+// With -short the matrix is sampled. The rows of the sample are chosen so that every
+// pair of values of two axes occurs for every operation: each length with each type,
+// each type in place, each form with each root (the first rank, the middle one, the
+// last), and so on. The number of ranks, 1, 2, 3 or 5, is one of the axes. So every
+// value of every other axis also occurs with each number of ranks. The rows are the
+// same in every run. Other scenarios make fewer rounds with -short, and those that
+// need a job to themselves run with one number of ranks each, in turn.
+//
+// Under the race detector the matrix is sampled too, and the jobs have 2 and 3
+// ranks. From 7 ranks on, or from where a launcher asks for it ([Smaller],
+// [Mpiexec]), each number of ranks has a pairwise sample of its own, with every root.
+//
+// # Other tests
 //
 // [Faults] starts jobs that do random operations, in which a random rank dies or
-// stands still at a random one, and checks what the others get.
+// stops at a random one, and checks what the others get.
 //
-// [Bits] returns a digest of the results of reductions whose rounding depends
-// on the order of operands, to compare two backends bit for bit.
+// [Bits] returns a digest of the results of reductions whose rounding depends on the
+// order of operands, to compare two backends bit for bit.
+//
+// [Some] runs chosen scenarios with one number of ranks.
 package cohorttest

@@ -75,7 +75,7 @@ func faultScenarios() []scenario {
 			dieBy(r, r.Size-1, outOfMemory, func() error { return r.World.Barrier() })
 		}},
 		{name: "faults/failed-rank", sizes: atLeast(2), alone: true, lost: last, body: failedRank},
-		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: first, body: abort},
+		{name: "faults/abort", sizes: atLeast(2), alone: true, lost: first, status: abortStatus, body: abort},
 		{name: "faults/left-early", sizes: atLeast(2), alone: true, body: leftEarly},
 		{name: "faults/stopped", sizes: atLeast(2), body: stopped},
 		{name: "faults/spinning", sizes: atLeast(2), body: spinning},
@@ -184,11 +184,14 @@ func failedRank(r *Rank) {
 	}
 }
 
-// abort ends the job for everybody, whatever they wait in.
+// abortStatus is the code that rank 0 aborts the job with, and its exit status.
+const abortStatus = 7
+
+// abort has rank 0 abort the job while the others wait in different operations.
 func abort(r *Rank) {
 	ready(r, 0)
 	if r.Rank == 0 {
-		r.OK(r.World.Abort(42)) // a process ends here
+		r.OK(r.World.Abort(abortStatus)) // a process ends here
 		if r.World.Caps().Processes {
 			r.Errorf("Abort has returned in a process")
 		}
@@ -201,7 +204,7 @@ func abort(r *Rank) {
 		_, err = cohort.Recv(r.Comm, make([]int32, 1), cohort.AnySource, cohort.AnyTag)
 	}
 	if r.Is(err, cohort.ErrPeerLost, "an operation during Abort") {
-		names(r, err, "rank 0", "42")
+		names(r, err, "rank 0", fmt.Sprintf("code %d", abortStatus))
 	}
 }
 

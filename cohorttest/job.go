@@ -15,40 +15,41 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Job is what one set of ranks has to do: scenarios, one after the other. A
-// [Launcher] starts the ranks and gives each of them to [Job.Run].
+// Job is a set of ranks and the scenarios that they run, one after the other. A
+// [Launcher] starts the ranks, and each of them calls [Job.Run].
 type Job struct {
-	Ranks int // how many ranks to start
+	Ranks int // the number of ranks to start
 
-	Scenarios []string // what they do, by name
-	Short     bool     // the smaller matrix
-	Dir       string   // where the ranks leave their reports
+	Scenarios []string // by name
+	Short     bool     // use the smaller matrix
+	Spread    bool     // the sample is spread over the numbers of ranks
+	Dir       string   // the folder for the ranks' reports
 
 	// Deterministic is Config.Deterministic of the ranks.
 	Deterministic bool
 
-	Seed uint64 // of a random job: what its ranks do
+	Seed uint64 // decides what a random job does
 
-	// Patience is how long a scenario may go without any progress before the
-	// watchdog ends the process with a dump of all goroutines. It is no bound on
-	// how slow a machine may be: a single operation has to take that long.
+	// Patience is how long a scenario may make no progress before the watchdog ends
+	// the process with a dump of all goroutines. A slow machine does not reach it: a
+	// single operation would have to take that long.
 	Patience time.Duration
 }
 
-// report is what one rank says about one scenario. A rank writes one line when
-// it begins a scenario and one when it has ended it.
+// report is one rank's report on one scenario. A rank writes one when it begins the
+// scenario and one when it has ended it.
 type report struct {
 	Scenario string
 	Ended    bool
 	Errs     []string `json:",omitempty"`
 	Digest   string   `json:",omitempty"`
 	Millis   int64    `json:",omitempty"`
-	Noticed  int64    `json:",omitempty"` // when a random job met its fault here, in microseconds since 1970
-	Late     int64    `json:",omitempty"` // the most that an operation ended after its deadline, in microseconds
-	Marks    []string `json:",omitempty"` // what names of shared memory have in them that the job makes
+	Noticed  int64    `json:",omitempty"` // when a random job noticed its fault, in microseconds since 1970
+	Late     int64    `json:",omitempty"` // the longest time that an operation exceeded its deadline, in microseconds
+	Marks    []string `json:",omitempty"` // what the names of the job's shared memory contain
 }
 
-// Run does a rank's part of the job. It returns an error only where a scenario
+// Run runs the job's scenarios on one rank. It returns an error only if a scenario
 // cannot be continued; failed checks are in the report.
 func (j *Job) Run(world *cohort.Comm) error {
 	out, err := os.Create(filepath.Join(j.Dir, strconv.Itoa(world.Rank())))
@@ -57,15 +58,15 @@ func (j *Job) Run(world *cohort.Comm) error {
 	}
 	defer out.Close()
 	if world.Size() != j.Ranks {
-		return fmt.Errorf("the world has %d ranks, the launcher was asked for %d", world.Size(), j.Ranks)
+		return fmt.Errorf("the world has %d ranks, the job has %d", world.Size(), j.Ranks)
 	}
 	for _, name := range j.Scenarios {
 		s, ok := find(name)
-		if name == randomFault { // no part of the suite
+		if name == randomFault { // not a part of the suite
 			s, ok = faultScenario(planOf(j.Seed)), true
 		}
 		if !ok {
-			return fmt.Errorf("no scenario %q", name)
+			return fmt.Errorf("there is no scenario %q", name)
 		}
 		if err := j.runOne(world, s, json.NewEncoder(out)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -74,7 +75,7 @@ func (j *Job) Run(world *cohort.Comm) error {
 	return nil
 }
 
-// runOne runs one scenario on a communicator of its own.
+// runOne runs one scenario on a communicator made for it.
 func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err error) {
 	if err := out.Encode(report{Scenario: s.name, Marks: marks()}); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 		Millis: time.Since(begun).Milliseconds(), Noticed: r.noticed, Late: r.late.Microseconds(), Marks: marks()})
 }
 
-// reports reads what the ranks have left: per rank, its last word on each
+// reports reads the ranks' reports. It returns, for each rank, the last one on each
 // scenario.
 func (j *Job) reports() ([]map[string]report, error) {
 	all := make([]map[string]report, j.Ranks)
@@ -130,27 +131,30 @@ func (j *Job) reports() ([]map[string]report, error) {
 // scenario is something that all ranks of a job do together.
 type scenario struct {
 	name  string
-	sizes func(n int) bool // the numbers of ranks it makes sense for; nil: all
+	sizes func(n int) bool // the numbers of ranks that it applies to; nil: all
 	body  func(r *Rank)
 
-	// A scenario that does not leave the job in good order has one of its own.
-	// lost says which ranks do not live to report; all others must, and report no
-	// error.
+	// A scenario that does not leave the job in good order runs alone in its job.
+	// lost reports which ranks do not live to report; all others must report, and
+	// without errors.
 	alone bool
 	lost  func(rank, size int) bool
+
+	status int // the exit status of lost processes; 0: not checked
 }
 
 func atLeast(n int) func(int) bool { return func(size int) bool { return size >= n } }
 
 // Rank is one rank of a running scenario.
 type Rank struct {
-	World      *cohort.Comm // the job's communicator: for scenarios that end the job, and to derive from
-	Comm       *cohort.Comm // the scenario's own
+	World      *cohort.Comm // the job's communicator, for scenarios that end the job
+	Comm       *cohort.Comm // the scenario's communicator
 	Rank, Size int
 	Short      bool
 
 	job      *Job
 	scenario string
+	reduced  int // how often reduceAll was called
 	digest   string
 	noticed  int64
 	late     time.Duration
@@ -160,7 +164,7 @@ type Rank struct {
 	errs     []string
 }
 
-// stop is what ends a scenario on this rank.
+// stop is the value of a panic that ends a scenario on this rank.
 type stop struct{ err error }
 
 // play runs the body and returns what stopped it.
@@ -183,7 +187,7 @@ func (r *Rank) play(s scenario) (err error) {
 	r.Comm = c
 	s.body(r)
 	if !s.alone {
-		// What closes a communicator fails what other ranks still want on it.
+		// Close fails operations of other ranks that are still under way.
 		if err := r.World.Barrier(); err != nil {
 			return err
 		}
@@ -194,8 +198,8 @@ func (r *Rank) play(s scenario) (err error) {
 	return nil
 }
 
-// Errorf reports a failed check; the scenario goes on, so that the other ranks
-// can finish.
+// Errorf reports a failed check. The scenario goes on, so that the other ranks can
+// finish.
 func (r *Rank) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,8 +208,8 @@ func (r *Rank) Errorf(format string, args ...any) {
 	}
 }
 
-// OK stops the scenario on this rank if err is not nil. It may be used by the
-// scenario's own goroutine only.
+// OK stops the scenario on this rank if err is not nil. Only the scenario's goroutine
+// may call it.
 func (r *Rank) OK(err error) {
 	r.dog.Reset(r.patience)
 	if err != nil {
@@ -213,7 +217,7 @@ func (r *Rank) OK(err error) {
 	}
 }
 
-// Is checks that err wraps want. It is no reason to stop.
+// Is checks that err wraps want. The scenario goes on in any case.
 func (r *Rank) Is(err, want error, what string, args ...any) bool {
 	r.dog.Reset(r.patience)
 	if !errors.Is(err, want) {
@@ -223,7 +227,7 @@ func (r *Rank) Is(err, want error, what string, args ...any) bool {
 	return true
 }
 
-// bark ends the process: panic shows where every goroutine is.
+// bark is the watchdog's function: it ends the process with a dump of all goroutines.
 func (r *Rank) bark() {
 	debug.SetTraceback("all")
 	panic(fmt.Sprintf("cohorttest: no progress in %s on rank %d of %d for %v", r.scenario, r.Rank, r.Size, r.patience))

@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// play runs a scenario that is not one of the suite's as n goroutine ranks.
+// play runs a scenario that is not in the suite with n goroutine ranks.
 func play(t *testing.T, n int, s scenario) ([]map[string]report, error) {
 	t.Helper()
 	j := &Job{Ranks: n, Dir: t.TempDir(), Patience: time.Hour}
@@ -33,8 +33,7 @@ func play(t *testing.T, n int, s scenario) ([]map[string]report, error) {
 	return all, err
 }
 
-// A failed check is reported and does not keep the ranks from finishing.
-func TestCheckFails(t *testing.T) {
+func TestFailedCheckIsReportedAndRanksGoOn(t *testing.T) {
 	all, err := play(t, 3, scenario{name: "x", body: func(r *Rank) {
 		if r.Rank == 1 {
 			r.Errorf("one is not %d", 2)
@@ -57,8 +56,7 @@ func TestCheckFails(t *testing.T) {
 	}
 }
 
-// A rank that cannot go on ends the scenario for all, and says why.
-func TestScenarioStops(t *testing.T) {
+func TestRankThatStopsEndsTheScenarioWithItsReason(t *testing.T) {
 	cause := errors.New("no way on")
 	for name, body := range map[string]func(r *Rank){
 		"no way on":               func(r *Rank) { r.OK(cause) },
@@ -85,8 +83,7 @@ func TestScenarioStops(t *testing.T) {
 	}
 }
 
-// A rank that is to be lost begins and does not end.
-func TestCasualty(t *testing.T) {
+func TestLostRankBeginsAndDoesNotEnd(t *testing.T) {
 	all, err := play(t, 2, scenario{name: "x", alone: true, body: func(r *Rank) {
 		if r.Rank == 1 {
 			perish(r)
@@ -104,14 +101,13 @@ func TestCasualty(t *testing.T) {
 	}
 }
 
-// A job refuses a world that is not the one asked for, and unknown scenarios.
-func TestJobRefuses(t *testing.T) {
+func TestJobRefusesWrongWorldAndUnknownScenario(t *testing.T) {
 	for _, x := range []struct {
 		job  Job
 		text string
 	}{
-		{Job{Ranks: 3}, "the world has 2 ranks, the launcher was asked for 3"},
-		{Job{Ranks: 2, Scenarios: []string{"nonsense"}}, `no scenario "nonsense"`},
+		{Job{Ranks: 3}, "the world has 2 ranks, the job has 3"},
+		{Job{Ranks: 2, Scenarios: []string{"nonsense"}}, `there is no scenario "nonsense"`},
 	} {
 		x.job.Dir = t.TempDir()
 		err := cohort.Run(context.Background(), 2, x.job.Run)
@@ -121,8 +117,8 @@ func TestJobRefuses(t *testing.T) {
 	}
 }
 
-// Whatever single element changes, inside or outside of the data, is seen.
-func TestBufferDiff(t *testing.T) {
+// Every element that changes is found, inside and outside of the data.
+func TestBufferDiffFindsEveryChange(t *testing.T) {
 	for i := -guards; i < 4+guards; i++ {
 		b := newBuffer(paddeds, 4)
 		for j := range b.data {
@@ -143,9 +139,9 @@ func TestBufferDiff(t *testing.T) {
 	}
 }
 
-// The layouts of the oracle: blocks apart from each other and inside the buffer,
-// numbers that tell ranks and places apart.
-func TestLayouts(t *testing.T) {
+// Blocks are apart from each other and inside the buffer, and the values differ between
+// ranks and places.
+func TestOracleBlocksAreApartAndValuesDiffer(t *testing.T) {
 	counts := []int{3, 0, 2, 5}
 	for name, layout := range map[string]func([]int) ([]int, int){"backwards": backwards, "forwards": forwards} {
 		displs, n := layout(counts)
@@ -167,17 +163,16 @@ func TestLayouts(t *testing.T) {
 			same++
 		}
 	}
-	if same > 100 { // three comparisons of numbers below 97: 31 are to be expected
-		t.Errorf("%d of 1000 values do not tell seeds, ranks or places apart", same)
+	if same > 100 { // three comparisons of numbers below 97: 31 are expected
+		t.Errorf("%d of 1000 values are equal for different seeds, ranks or places", same)
 	}
 }
 
-// Every scenario has a name of its own.
-func TestScenarioNames(t *testing.T) {
+func TestScenarioNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range all() {
 		if s.name == "" || s.body == nil || seen[s.name] {
-			t.Errorf("scenario %q is there twice, or empty", s.name)
+			t.Errorf("scenario %q occurs twice, or is empty", s.name)
 		}
 		seen[s.name] = true
 	}

@@ -4,44 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort"
 )
 
 // Launcher starts the ranks of a job.
 type Launcher interface {
-	// Name is what the tests are called after.
+	// Name is the launcher's name in messages.
 	Name() string
-	// Launch starts job.Ranks ranks that each call job.Run with their world, and
+	// Launch starts job.Ranks ranks. Each calls job.Run with its world. Launch
 	// returns when all of them have ended and nothing of them is left. The error
-	// says which ranks failed and how: it joins ([errors.Join]) one for each, whose
-	// text begins with "rank 3: ", and what else there is to say.
+	// joins ([errors.Join]) one error for each rank that failed, whose text begins
+	// with the rank ("rank 3: "), and any other error.
 	Launch(t testing.TB, job *Job) error
 }
 
-// Skipper is implemented by launchers of backends that cannot do everything.
+// Skipper is implemented by launchers of backends that cannot run every scenario.
 type Skipper interface {
-	// Skip returns why a scenario cannot be run with so many ranks, and "" if
-	// it can: which library, which version, what it does wrong.
+	// Skip returns why a scenario cannot be run with this number of ranks: which
+	// library, which version, what it does wrong. It returns "" if it can be run.
 	Skip(scenario string, ranks int) string
 }
 
-// Smaller is implemented by launchers for which the smaller matrix is enough at sizes below 7: where
-// most of what the matrix reaches is tested on another backend, or takes too long.
+// Smaller is implemented by launchers that want the smaller matrix for fewer than 7
+// ranks too, because another backend has the whole one or because it takes too long.
 type Smaller interface {
 	Smaller(ranks int) bool
 }
 
-// More is implemented by launchers that are tested with more numbers of ranks than others are, but with -short and
-// under the race detector.
+// More is implemented by launchers that are tested with more numbers of ranks than
+// others. It has no effect with -short and under the race detector.
 type More interface {
-	// More returns the numbers that come on top.
+	// More returns the additional numbers of ranks.
 	More() []int
 }
 
-// Goroutines launches ranks as goroutines of the test's process.
+// Goroutines launches ranks as goroutines of the test's process, with [cohort.Run].
 type Goroutines struct{}
 
 // Name implements [Launcher].
@@ -52,12 +57,12 @@ func (Goroutines) Launch(t testing.TB, job *Job) error {
 	before := snapshot()
 	err := cohort.Run(context.Background(), job.Ranks, job.Run)
 	if left := before.left(); left != "" {
-		err = errors.Join(fmt.Errorf("after the job there are left:\n%s", left), err)
+		err = errors.Join(fmt.Errorf("the job leaves behind:\n%s", left), err)
 	}
 	return err
 }
 
-// snapshot is what a process holds.
+// resources counts what a process holds.
 type resources struct {
 	goroutines int
 	files      int
@@ -67,8 +72,8 @@ func snapshot() resources {
 	return resources{runtime.NumGoroutine(), openFiles()}
 }
 
-// left says what there is more of than before, and "" if nothing. Goroutines
-// that have been told to end are given the time to.
+// left describes what the process holds more of than before, and is "" if there is
+// nothing. It gives goroutines that are about to end the time to do so.
 func (before resources) left() string {
 	s := ""
 	if n := settle(before.goroutines); n > before.goroutines {
@@ -79,4 +84,67 @@ func (before resources) left() string {
 		s += fmt.Sprintf("%d open files, %d before\n", n, before.files)
 	}
 	return s
+}
+
+// Mpiexec launches ranks with an MPI launcher. Each rank is a process that runs the
+// test's binary with the same test, as with [Processes].
+type Mpiexec struct {
+	Label   string   // the launcher's name in messages
+	Command []string // the launcher and its arguments; -n and the number of ranks are added
+	Env     []string // more variables, NAME=value
+	Sizes   []int    // the numbers of ranks to test with; nil: those of Test
+
+	// ShortFrom is the number of ranks from which on the matrix is the smaller one; 0
+	// means never. It is meant for libraries whose ranks spin while they wait: with
+	// more ranks than processors every call takes them long.
+	ShortFrom int
+
+	// Leaves has patterns (path.Match) of the files that the library leaves in
+	// /dev/shm when a rank is lost, for [Faults]. Faults removes the job's files that
+	// match one, and matching files that appeared during the job and that no process
+	// uses. It finds out from /proc, so on Linux only.
+	Leaves []string
+
+	// Skips maps scenarios that cannot be run to the reason. A name that ends in "*"
+	// stands for all scenarios that begin with what precedes it.
+	Skips map[string]string
+}
+
+// Name implements [Launcher].
+func (m Mpiexec) Name() string { return m.Label }
+
+// Skip implements [Skipper].
+func (m Mpiexec) Skip(scenario string, _ int) string {
+	for name, why := range m.Skips {
+		prefix, all := strings.CutSuffix(name, "*")
+		if name == scenario || all && strings.HasPrefix(scenario, prefix) {
+			return why
+		}
+	}
+	return ""
+}
+
+// Launch implements [Launcher].
+func (m Mpiexec) Launch(t testing.TB, job *Job) error {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	test, _, _ := strings.Cut(t.Name(), "/")
+	args := append(m.Command[1:len(m.Command):len(m.Command)], "-n", strconv.Itoa(job.Ranks), exe, "-test.run=^"+test+"$")
+	cmd := exec.Command(m.Command[0], args...)
+	cmd.Env = append(os.Environ(), job.Environ()...)
+	if racing && os.Getenv("GORACE") == "" {
+		cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
+	}
+	cmd.Env = append(cmd.Env, m.Env...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	// A process that keeps the pipe open must not keep the test waiting.
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out.String())
+	}
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Deadlines, cancellation, and collectives from two goroutines at once.
+// Deadlines, cancellation, and collectives called by two goroutines at once.
 
 func limitScenarios() []scenario {
 	return []scenario{
@@ -28,15 +28,15 @@ func limitScenarios() []scenario {
 const (
 	// short is a deadline that passes.
 	short = 30 * time.Millisecond
-	// late is how long after its deadline an operation may end on a machine that
-	// is slow and busy. The documentation says 50 ms; what is checked here is
-	// that the deadline is what ended it.
+	// late is how long after its deadline an operation may end on a slow and busy
+	// machine. It only shows that the deadline has ended the operation.
 	late = 20 * time.Second
-	// promised is what the documentation says, and what is checked with COHORT_SOAK set.
+	// promised is the time in the documentation. It is checked if COHORT_SOAK is set.
 	promised = 50 * time.Millisecond
 )
 
-// kept checks that an operation with a deadline has not ended long after it, and notes how long.
+// kept checks that an operation has not ended long after its deadline, and records how
+// long after.
 func kept(r *Rank, begun time.Time, what string, args ...any) {
 	took := time.Since(begun)
 	r.late = max(r.late, took-short)
@@ -45,16 +45,15 @@ func kept(r *Rank, begun time.Time, what string, args ...any) {
 	}
 }
 
-// deadline returns a handle of c whose operations end soon, and when that time
-// began to run.
+// deadline returns a handle of c with a deadline that is near, and the current time.
 func deadline(c *cohort.Comm) (*cohort.Comm, time.Time, context.CancelFunc) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), short)
 	return c.WithContext(ctx), begun, cancel
 }
 
-// timedOut checks that an operation ended with ErrTimeout, not before its
-// deadline, and that the error names what was missing.
+// timedOut checks that an operation ended with ErrTimeout, not before its deadline, and
+// that the error contains the given words.
 func timedOut(r *Rank, what string, begun time.Time, err error, words ...string) {
 	took := time.Since(begun)
 	kept(r, begun, "%s", what)
@@ -68,8 +67,8 @@ func timedOut(r *Rank, what string, begun time.Time, err error, words ...string)
 	}
 }
 
-// receiveDeadline receives what nobody sends; the communicator stays usable, and
-// the receive does not take a message that comes later.
+// receiveDeadline receives what no rank sends. The communicator stays usable, and the
+// receive does not take a message that arrives later.
 func receiveDeadline(r *Rank) {
 	next, prev := r.ring()
 	for _, source := range []int{prev, cohort.AnySource} {
@@ -96,8 +95,8 @@ func receiveDeadline(r *Rank) {
 	}
 }
 
-// sendDeadline sends synchronously what nobody receives, and a long message, and
-// takes both back: they do not arrive later.
+// sendDeadline sends a short and a long message synchronously, and no rank receives
+// them. The sends are canceled: the messages do not arrive later.
 func sendDeadline(r *Rank) {
 	next, prev := r.ring()
 	if !r.Comm.Caps().CancelSend {
@@ -123,16 +122,15 @@ func sendDeadline(r *Rank) {
 	}
 }
 
-// sendDeadlineBreaks is for backends that cannot take a send back: its time ends it
-// all the same, and the communicator with it.
+// sendDeadlineBreaks is for backends that cannot cancel a send: the deadline ends it
+// all the same, and breaks the communicator.
 func sendDeadlineBreaks(r *Rank, next int) {
 	for _, m := range []int{1, 1 << 20} {
 		d, err := r.Comm.Dup()
 		r.OK(err)
 		c, begun, cancel := deadline(d)
 		err = cohort.Ssend(c, make([]uint8, m), next, 8)
-		// Whoever is not the first to give up hears of it from the others.
-		kept(r, begun, "Ssend of %d", m)
+		kept(r, begun, "Ssend of %d", m) // another rank's deadline may have ended it
 		if r.Is(err, cohort.ErrTimeout, "Ssend of %d", m) {
 			names(r, err, "send", fmt.Sprint(next))
 		}
@@ -186,9 +184,9 @@ func probeDeadline(r *Rank) {
 	r.Is(err, cohort.ErrTimeout, "RecvAlloc")
 }
 
-// collectiveDeadline has one rank not come. The others' call ends with
-// ErrTimeout, and those who name ranks name that one; the communicator is broken
-// for all, also for the rank that comes later.
+// collectiveDeadline has one rank stay away. The others' calls end with ErrTimeout
+// naming it. The communicator is broken on all ranks, also on the one that stayed
+// away.
 func collectiveDeadline(r *Rank) {
 	calls := map[form]func(c *cohort.Comm) error{
 		blocking:    func(c *cohort.Comm) error { return c.Barrier() },
@@ -202,7 +200,6 @@ func collectiveDeadline(r *Rank) {
 				c, begun, cancel := deadline(d)
 				err := calls[form](c)
 				kept(r, begun, "%s call without rank %d", form, absent)
-				// Whoever is not the first to give up hears of it from the others.
 				if r.Is(err, cohort.ErrTimeout, "%s call without rank %d", form, absent) {
 					names(r, err, fmt.Sprint(absent))
 				}
@@ -215,7 +212,7 @@ func collectiveDeadline(r *Rank) {
 	}
 }
 
-// collectiveCancel ends a collective by canceling its context.
+// collectiveCancel cancels the context of a collective.
 func collectiveCancel(r *Rank) {
 	d, err := r.Comm.Dup()
 	r.OK(err)
@@ -257,7 +254,7 @@ func expired(r *Rank) {
 	r.OK(r.Comm.Barrier())
 }
 
-// inTime has deadlines that do not pass: nothing is different.
+// inTime has a deadline that does not pass and must make no difference.
 func inTime(r *Rank) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
@@ -285,9 +282,9 @@ func inTime(r *Rank) {
 	}
 }
 
-// busy has two goroutines call a collective of the same communicator at the same
-// time: one of them, whichever comes second, gets ErrBusy at once, and the other
-// goes on undisturbed. Rank 0 comes only when that has happened.
+// busy has two goroutines call a collective on one communicator at the same time: the
+// second one gets ErrBusy at once, and the other goes on. Rank 0 makes its call after
+// that.
 func busy(r *Rank) {
 	c := r.Comm
 	word := make([]int32, 1)

@@ -20,6 +20,7 @@ func mismatchScenarios() []scenario {
 		{name: "mismatch/counts", sizes: atLeast(2), body: mismatchedCounts},
 		{name: "mismatch/communicators", sizes: atLeast(2), body: mismatchedManagement},
 		{name: "mismatch/others-untouched", sizes: atLeast(2), body: othersUntouched},
+		{name: "mismatch/wrong-arguments-afterwards", sizes: atLeast(2), body: wrongOnBroken},
 	}
 }
 
@@ -321,4 +322,26 @@ func othersUntouched(r *Rank) {
 	r.OK(err)
 	r.OK(d.Barrier())
 	r.OK(d.Close())
+}
+
+// wrongOnBroken makes calls with wrong arguments on a broken communicator: that it
+// is broken comes first, whatever is wrong with the arguments.
+func wrongOnBroken(r *Rank) {
+	c, err := r.Comm.Dup()
+	r.OK(err)
+	r.Is(cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), cohort.ErrMismatch, "Bcast of different lengths")
+	for _, w := range wrongCalls(r.Size, r.Rank) {
+		r.Is(w.call(c), cohort.ErrBroken, "%s on a broken communicator", w.name)
+	}
+	for _, form := range []form{nonblocking, persistent} {
+		r.Is(allreduceAs(c, form, make([]int32, 3), make([]int32, 2)), cohort.ErrBroken, "%s Allreduce with a short recv on a broken communicator", form)
+	}
+	buf := make([]int32, 1)
+	r.Is(cohort.Send(c, buf, r.Size, 1), cohort.ErrBroken, "Send to rank %d on a broken communicator", r.Size)
+	r.Is(cohort.Send(c, buf, 0, -5), cohort.ErrBroken, "Send with tag -5 on a broken communicator")
+	_, err = cohort.Recv(c, buf, -7, 1)
+	r.Is(err, cohort.ErrBroken, "Recv from rank -7 on a broken communicator")
+	_, err = cohort.Irecv(c, buf, 0, -5)
+	r.Is(err, cohort.ErrBroken, "Irecv with tag -5 on a broken communicator")
+	r.OK(c.Close())
 }

@@ -10,8 +10,9 @@ import (
 
 // The order of messages, and many of them at once.
 
-// p2pOrder checks that messages of one sender, communicator and tag are received
-// in the order sent, whatever their lengths, whether posted before or after.
+// p2pOrder checks that messages of one sender, communicator and tag are received in
+// the order sent, whatever their lengths, and whether the receives are posted before
+// or after.
 func p2pOrder(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -87,11 +88,10 @@ func p2pOvertaking(r *Rank) {
 	}
 }
 
-// anySourceFair checks that receives from any source serve every sender while
-// all of them keep sending: each waits for the answer to a message before it
-// sends the next, and the receiver takes one only when there is one from
-// everybody. A sender that is passed over whenever another has something would
-// never be served.
+// anySourceFair checks that receives from any source serve every sender while all of
+// them keep sending. Each sender waits for an answer before it sends its next message,
+// and the receiver receives only when a message of every sender is there. Without
+// fairness, some senders would never be served.
 func anySourceFair(r *Rank) {
 	c := r.Comm
 	const ask, answer, rounds = 1, 2, 200
@@ -113,25 +113,25 @@ func anySourceFair(r *Rank) {
 		st, err := cohort.Recv(c, buf, cohort.AnySource, ask)
 		r.OK(err)
 		if int(buf[0]) != st.Source {
-			r.Errorf("rank %d's message says it is from %d", st.Source, buf[0])
+			r.Errorf("a message with source %d comes from rank %d", st.Source, buf[0])
 		}
 		served[st.Source]++
 		r.OK(cohort.Send(c, []int32{1}, st.Source, answer))
 	}
 	for s, n := range served[1:] {
 		if n < rounds/10 {
-			r.Errorf("of %d messages from any of %d sources rank %d's were %d: %v", rounds*(r.Size-1), r.Size-1, s+1, n, served[1:])
+			r.Errorf("of %d messages from any of %d sources, rank %d sent %d: %v", rounds*(r.Size-1), r.Size-1, s+1, n, served[1:])
 		}
 	}
-	for range r.Size - 1 { // everyone's last question
+	for range r.Size - 1 { // the last message of each sender
 		st, err := cohort.Recv(c, buf, cohort.AnySource, ask)
 		r.OK(err)
 		r.OK(cohort.Send(c, []int32{0}, st.Source, answer))
 	}
 }
 
-// everybody sends to everybody else and to itself at once, unordered.
-func everybody(r *Rank) {
+// allToAllUnordered has every rank send to every rank at once, itself included.
+func allToAllUnordered(r *Rank) {
 	c, n := r.Comm, r.Size
 	for _, m := range []int{1, 3000} {
 		for round := range 5 {
@@ -161,8 +161,8 @@ func everybody(r *Rank) {
 	}
 }
 
-// goroutines has several goroutines of every rank talk at once, each with its
-// own tag, as MPI_THREAD_MULTIPLE allows.
+// goroutines has several goroutines of every rank exchange messages at once, each with
+// its own tag, as MPI_THREAD_MULTIPLE allows.
 func goroutines(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()

@@ -7,8 +7,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Point to point (MPI-4.1 chapter 3). With one rank the partners of a ring are
-// the rank itself, so that these scenarios cover messages to oneself.
+// Point to point (MPI-4.1 chapter 3). With one rank, both neighbours in the ring are
+// the rank itself, so these scenarios cover messages to oneself too.
 
 func p2pScenarios() []scenario {
 	return []scenario{
@@ -19,8 +19,8 @@ func p2pScenarios() []scenario {
 		{name: "p2p/any-source-fair", sizes: atLeast(3), body: anySourceFair},
 		{name: "p2p/synchronous", body: synchronous},
 		{name: "p2p/truncation", body: truncation},
-		{name: "p2p/null", body: procNull},
-		{name: "p2p/everybody-to-everybody", body: everybody},
+		{name: "p2p/proc-null", body: procNull},
+		{name: "p2p/all-to-all-unordered", body: allToAllUnordered},
 		{name: "p2p/goroutines", body: goroutines},
 		{name: "p2p/persistent", body: p2pPersistent},
 		{name: "p2p/large", body: p2pLarge},
@@ -32,8 +32,8 @@ func (r *Rank) ring() (next, prev int) {
 	return (r.Rank + 1) % r.Size, (r.Rank + r.Size - 1) % r.Size
 }
 
-// p2pLengths sends every length around the ring, by blocking and nonblocking
-// calls in all combinations that cannot deadlock, into buffers between guards.
+// p2pLengths sends messages of every length around the ring, with blocking and
+// nonblocking calls in all combinations that cannot deadlock.
 func p2pLengths(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -130,8 +130,8 @@ func exchange[T comparable](r *Rank, k kind[T]) {
 	}
 }
 
-// synchronous checks that a synchronous send is not complete before its receive
-// has matched, and that a short standard one is without.
+// synchronous checks that a synchronous send is not complete before a receive has
+// matched it.
 func synchronous(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -151,8 +151,8 @@ func synchronous(r *Rank) {
 		_, err = req.Wait()
 		r.OK(err)
 	}
-	// Ssend blocks until the receive: the partner sees the flag that is set
-	// after it only if it has answered.
+	// Ssend blocks until the receive: the message that follows it arrives only
+	// afterwards.
 	if r.Size < 2 {
 		return
 	}
@@ -160,7 +160,7 @@ func synchronous(r *Rank) {
 	switch r.Rank {
 	case 0:
 		r.OK(cohort.Ssend(c, []int32{5}, 1, 2))
-		r.OK(cohort.Send(c, []int32{6}, 1, 3)) // says that Ssend has returned
+		r.OK(cohort.Send(c, []int32{6}, 1, 3)) // Ssend has returned
 	case 1:
 		for range 200 {
 			_, found, err := c.Iprobe(0, 3)
@@ -181,57 +181,21 @@ func synchronous(r *Rank) {
 	}
 }
 
-// truncation receives messages into buffers that are too short: ErrTruncate,
-// nothing written behind the buffer, the communicator still good.
+// truncation receives messages into buffers that are too short, from a named rank
+// and from any: ErrTruncate, nothing written outside the buffer, and the
+// communicator stays usable. Lengths around 8 kB are those at which MPI libraries
+// go over to other protocols.
 func truncation(r *Rank) {
+	lengths := []int{1, 2, 100, 5000, 8100, 8192, 8300, long}
+	rows := covering([]int{len(lengths), 3, 2, 2, 2}) // length, room, received before or after, any source, any tag
+	for _, row := range rows {
+		m := lengths[row[0]]
+		truncate(r, m, []int{0, m / 2, m - 1}[row[1]], row[2] == 0, row[3] == 1, row[4] == 1)
+	}
+	// The length of this message is no multiple of an element's: the count is
+	// undefined.
 	c := r.Comm
 	next, prev := r.ring()
-	for _, m := range []int{1, 2, 100, 5000, long} {
-		for _, room := range []int{0, m / 2, m - 1} {
-			for _, posted := range []bool{true, false} {
-				what := fmt.Sprintf("%d elements into %d", m, room)
-				recv, want := newBuffer(uint8s, room), newBuffer(uint8s, room)
-				send := make([]uint8, m)
-				for i := range send {
-					send[i] = uint8s.elem(value(m, r.Rank, i))
-				}
-				for i := range want.data {
-					want.data[i] = uint8s.elem(value(m, prev, i))
-				}
-				var req *cohort.Request
-				var err error
-				if posted {
-					req, err = cohort.Irecv(c, recv.data, prev, 1)
-					r.OK(err)
-				}
-				sreq, err := cohort.Isend(c, send, next, 1)
-				r.OK(err)
-				if posted {
-					_, err = req.Wait()
-				} else {
-					_, err = cohort.Recv(c, recv.data, prev, 1)
-				}
-				r.Is(err, cohort.ErrTruncate, "%s", what)
-				// What part of the message is written is not specified, but it is
-				// the message's and inside the buffer.
-				image := newBuffer(uint8s, room)
-				copy(image.data, recv.data)
-				if i, ok := recv.diff(image, nil); !ok {
-					r.Errorf("%s: byte %d, outside the buffer, was written", what, i)
-				}
-				for i, x := range recv.data {
-					if x != want.data[i] && x != uint8s.guard {
-						r.Errorf("%s: byte %d is %#x, neither what was sent nor what was there", what, i, x)
-						break
-					}
-				}
-				_, err = sreq.Wait()
-				r.OK(err)
-			}
-		}
-	}
-	// A message whose length is no multiple of the element's: the count is
-	// undefined.
 	sreq, err := cohort.Isend(c, make([]uint8, 7), next, 2)
 	r.OK(err)
 	st, err := cohort.Recv(c, make([]int32, 2), prev, 2)
@@ -243,7 +207,64 @@ func truncation(r *Rank) {
 	r.OK(err)
 }
 
-// procNull sends to and receives from nobody (MPI-4.1 section 3.10).
+// truncate sends m bytes around the ring into room for less, with the receive
+// posted before the message is sent, or called when the message has arrived.
+func truncate(r *Rank, m, room int, posted, anySource, anyTag bool) {
+	c := r.Comm
+	next, prev := r.ring()
+	source, tag := prev, 1
+	if anySource {
+		source = cohort.AnySource
+	}
+	if anyTag {
+		tag = cohort.AnyTag
+	}
+	what := fmt.Sprintf("%d bytes into %d, posted before %v, source %d, tag %d", m, room, posted, source, tag)
+	recv, want := newBuffer(uint8s, room), newBuffer(uint8s, room)
+	send := make([]uint8, m)
+	for i := range send {
+		send[i] = uint8s.elem(value(m, r.Rank, i))
+	}
+	for i := range want.data {
+		want.data[i] = uint8s.elem(value(m, prev, i))
+	}
+	var req *cohort.Request
+	var err error
+	if posted {
+		req, err = cohort.Irecv(c, recv.data, source, tag)
+		r.OK(err)
+	}
+	sreq, err := cohort.Isend(c, send, next, 1)
+	r.OK(err)
+	var st cohort.Status
+	if posted {
+		st, err = req.Wait()
+	} else {
+		_, err = c.Probe(source, tag)
+		r.OK(err)
+		st, err = cohort.Recv(c, recv.data, source, tag)
+	}
+	if r.Is(err, cohort.ErrTruncate, "%s", what) && (st.Source != prev || st.Tag != 1) {
+		r.Errorf("%s: status %+v, want source %d, tag 1", what, st, prev)
+	}
+	// Which part of the message is written is not specified, but it is the message's
+	// and inside the buffer.
+	image := newBuffer(uint8s, room)
+	copy(image.data, recv.data)
+	if i, ok := recv.diff(image, nil); !ok {
+		r.Errorf("%s: byte %d, outside the buffer, was written", what, i)
+	}
+	for i, x := range recv.data {
+		if x != want.data[i] && x != uint8s.guard {
+			r.Errorf("%s: byte %d is %#x, neither what was sent nor what was there", what, i, x)
+			break
+		}
+	}
+	_, err = sreq.Wait()
+	r.OK(err)
+}
+
+// procNull sends to and receives from ProcNull (MPI-4.1 section 3.10).
 func procNull(r *Rank) {
 	c := r.Comm
 	buf := []int32{7, 8}
@@ -288,7 +309,7 @@ func procNull(r *Rank) {
 	got := []int32{-1}
 	_, err = cohort.Sendrecv(c, []int32{int32(r.Rank)}, next, 4, got, prev, 4)
 	r.OK(err)
-	if want := int32(r.Rank - 1); got[0] != want { // -1 stays where there is nobody
+	if want := int32(r.Rank - 1); got[0] != want { // rank 0 receives nothing: -1 stays
 		r.Errorf("chain: got %d, want %d", got[0], want)
 	}
 }
@@ -334,8 +355,8 @@ func p2pPersistent(r *Rank) {
 	}
 }
 
-// p2pLarge moves a message larger than any buffer a backend can be expected to
-// have, both ways at once.
+// p2pLarge sends messages that are larger than a backend's buffers, in both directions
+// at once.
 func p2pLarge(r *Rank) {
 	next, prev := r.ring()
 	m := 8 << 20

@@ -18,7 +18,7 @@ func probeScenarios() []scenario {
 	}
 }
 
-// probe looks at a message's length before receiving it.
+// probe finds out a message's length before receiving it.
 func probe(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -44,7 +44,7 @@ func probe(r *Rank) {
 	}
 }
 
-// iprobe finds nothing before, and does find what has been sent.
+// iprobe finds nothing before a message is sent, and the message afterwards.
 func iprobe(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -76,8 +76,8 @@ func iprobe(r *Rank) {
 	}
 }
 
-// matched takes a message out of the queue and receives others of the same
-// envelope before it.
+// matched takes a message out of the queue with Mprobe and receives another with the
+// same envelope before it.
 func matched(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -99,7 +99,7 @@ func matched(r *Rank) {
 		_, err = cohort.Recv(c, buf, prev, 8)
 		r.OK(err)
 		if buf[0] != 2 || buf[m-1] != 2 {
-			r.Errorf("Recv after Mprobe got message %d, want 2: the first is taken", buf[0])
+			r.Errorf("Recv after Mprobe got message %d, want 2: Mprobe has taken the first", buf[0])
 		}
 		if m == 600 {
 			var req *cohort.Request
@@ -117,7 +117,7 @@ func matched(r *Rank) {
 		r.Is(err, cohort.ErrRequest, "MessageRecv of a message that has been received")
 		r.OK(cohort.WaitAll(reqs...))
 	}
-	// Too short a buffer.
+	// A buffer that is too short.
 	req, err := cohort.Isend(c, make([]int32, 10), next, 9)
 	r.OK(err)
 	msg, _, err := c.Mprobe(prev, 9)
@@ -135,7 +135,7 @@ func matched(r *Rank) {
 }
 
 // matchedOrder takes messages with Improbe, in the order sent, and receives them
-// backwards.
+// in reverse.
 func matchedOrder(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()

@@ -20,16 +20,15 @@ import (
 // jobVariable holds the job of a process that is a rank, as JSON.
 const jobVariable = "COHORTTEST_JOB"
 
-// become does a rank's part and ends the process, if the process was started as
-// a rank.
+// become runs a rank and exits, if the process was started as a rank.
 func become() {
 	if job := os.Getenv(jobVariable); job != "" {
 		os.Exit(rankMain(job))
 	}
 }
 
-// rankMain is a rank process. Its exit status is 0 unless the rank could not
-// do its part.
+// rankMain runs a rank in this process. The exit status is 0 unless the rank could
+// not complete its scenarios.
 func rankMain(text string) int {
 	var job Job
 	if err := json.Unmarshal([]byte(text), &job); err != nil {
@@ -45,7 +44,7 @@ func rankMain(text string) int {
 	}
 	rank := world.Rank()
 	if world.Caps().Library != "" {
-		before.files = openFiles() // what a library opens when it starts it need not close
+		before.files = openFiles() // a library need not close what it opens at start-up
 	}
 	err = job.Run(world)
 	if e := world.Close(); e != nil && !errors.Is(e, cohort.ErrPeerLost) {
@@ -63,7 +62,7 @@ func rankMain(text string) int {
 		left += sharedMappings()
 	}
 	if left != "" {
-		err = errors.Join(err, fmt.Errorf("after Close there are left:\n%s", left))
+		err = errors.Join(err, fmt.Errorf("Close leaves behind:\n%s", left))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "rank %d: %v\n", rank, err)
@@ -72,9 +71,8 @@ func rankMain(text string) int {
 	return 0
 }
 
-// Environ returns what a process has to find in its environment for [Test] or
-// [Bits] to make it a rank of the job and end it; the variables that say which
-// rank are the launcher's business.
+// Environ returns the environment variables with which a process of the test's binary
+// becomes a rank of the job. The launcher adds those that say which rank it is.
 func (j *Job) Environ() []string {
 	b, err := json.Marshal(j)
 	if err != nil {
@@ -83,13 +81,13 @@ func (j *Job) Environ() []string {
 	return []string{jobVariable + "=" + string(b)}
 }
 
-// Processes launches every rank as a process: the test's own binary again, with
-// the same test, in which [Test] or [Bits] finds that it is a rank.
+// Processes launches every rank as a process that runs the test's binary with the
+// same test. There, [Test], [Some], [Bits] and [Faults] act as the rank and exit.
 type Processes struct {
 	Backend string   // COHORT_BACKEND of the ranks
 	Env     []string // more variables, NAME=value
 
-	// Start starts the process of a rank, where that is not here: on another host, say. nil is
+	// Start starts the process of a rank, for example on another host. nil means
 	// cmd.Start.
 	Start func(rank int, cmd *exec.Cmd) error
 }
@@ -123,7 +121,7 @@ func (p Processes) Launch(t testing.TB, job *Job) error {
 		}
 		cmd.Env = append(cmd.Env, p.Env...)
 		cmd.Stdout, cmd.Stderr = &stderr, &stderr
-		// A grandchild that keeps the pipe open must not keep the test waiting.
+		// A grandchild that holds the pipe open must not delay the test.
 		cmd.WaitDelay = 10 * time.Second
 		wg.Go(func() {
 			err := start(rank, cmd)

@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Requests, and sets of them (MPI-4.1 section 3.7).
+// Requests, and sets of requests (MPI-4.1 section 3.7).
 
 func requestScenarios() []scenario {
 	return []scenario{
@@ -24,14 +24,15 @@ func requestScenarios() []scenario {
 	}
 }
 
-// pair is a receive in a set, with what it has to bring.
+// pair is a receive in a set, with the value that it must receive.
 type pair struct {
 	buf  []int32
 	want int32
 }
 
-// open posts k receives, of several communicators, kinds and lengths, and sends
-// what they wait for to the next rank. Sends come first in reqs.
+// open posts k receives on two communicators, with several lengths, and sends the next
+// rank the messages that its receives wait for. recvs has the receives by their index
+// in reqs.
 func open(r *Rank, k int) (reqs []*cohort.Request, recvs map[int]pair, finish func()) {
 	next, prev := r.ring()
 	other, err := r.Comm.Dup()
@@ -58,7 +59,7 @@ func open(r *Rank, k int) (reqs []*cohort.Request, recvs map[int]pair, finish fu
 	return reqs, recvs, func() { r.OK(other.Close()) }
 }
 
-// done checks the outcome of request i of a set.
+// done checks the result of request i of a set.
 func done(r *Rank, recvs map[int]pair, i int, st *cohort.Status) {
 	p, ok := recvs[i]
 	if !ok {
@@ -69,11 +70,12 @@ func done(r *Rank, recvs map[int]pair, i int, st *cohort.Status) {
 		r.Errorf("request %d: %+v, %d elements, want %d from %d", i, *st, cohort.Count[int32](*st), len(p.buf), prev)
 	}
 	if p.buf[0] != p.want || p.buf[len(p.buf)-1] != p.want {
-		r.Errorf("request %d brought %d, want %d", i, p.buf[0], p.want)
+		r.Errorf("request %d received %d, want %d", i, p.buf[0], p.want)
 	}
 }
 
-// randomOrder completes 100 outstanding requests in an order of each rank's own.
+// randomOrder completes 100 outstanding requests in an order that differs from rank to
+// rank.
 func randomOrder(r *Rank) {
 	reqs, recvs, finish := open(r, 50)
 	for _, i := range seeded(fmt.Sprint(r.scenario, r.Rank), r.Size).Perm(len(reqs)) {
@@ -103,7 +105,7 @@ func waitAny(r *Rank) {
 	finish()
 }
 
-// some completes a set by a function that returns indices.
+// some completes a set with a function that returns indices.
 func some(r *Rank, name string, complete func(...*cohort.Request) ([]int, error), mayBeEmpty bool) {
 	reqs, recvs, finish := open(r, 20)
 	seen := make([]bool, len(reqs))
@@ -165,13 +167,13 @@ func testAny(r *Rank) {
 
 func testAll(r *Rank) {
 	reqs, recvs, finish := open(r, 20)
-	// One that cannot complete before this rank's neighbour says so.
+	// This one completes only after this rank's neighbour has sent to it.
 	next, prev := r.ring()
 	last, err := cohort.Irecv(r.Comm, make([]int32, 1), prev, 500)
 	r.OK(err)
 	for range 20 {
 		if ok, err := cohort.TestAll(append(reqs, last)...); ok || err != nil {
-			r.Errorf("TestAll with a receive nobody has sent to: %v, %v", ok, err)
+			r.Errorf("TestAll with a receive whose message was not sent: %v, %v", ok, err)
 		}
 	}
 	r.OK(r.Comm.Barrier())
@@ -192,7 +194,7 @@ func testAll(r *Rank) {
 	finish()
 }
 
-// nothingLeft calls everything with no requests and with nil ones.
+// nothingLeft calls every function without requests and with nil requests.
 func nothingLeft(r *Rank) {
 	for _, reqs := range [][]*cohort.Request{nil, {nil, nil}} {
 		r.OK(cohort.WaitAll(reqs...))
@@ -223,7 +225,7 @@ func nothingLeft(r *Rank) {
 	}
 }
 
-// waitAgain waits for completed requests once more: the same status again, and
+// waitAgain waits for completed requests once more: they return the same status, and
 // the sets ignore them.
 func waitAgain(r *Rank) {
 	next, prev := r.ring()
@@ -248,8 +250,7 @@ func waitAgain(r *Rank) {
 	r.OK(cohort.WaitAll(req, req))
 }
 
-// cancel takes back receives that have not matched, and fails to take back one
-// that has.
+// cancel cancels a receive that has not matched, and tries to cancel one that has.
 func cancel(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
@@ -261,7 +262,7 @@ func cancel(r *Rank) {
 	_, err = req.Wait()
 	r.Is(err, cohort.ErrCanceled, "Wait for a receive that was canceled")
 	r.OK(req.Cancel())
-	// What is sent now goes to the next receive, not to the canceled one.
+	// A message sent now goes to the next receive, not to the canceled one.
 	r.OK(c.Barrier())
 	r.OK(cohort.Send(c, []int32{9}, next, 11))
 	got := make([]int32, 1)
@@ -281,8 +282,8 @@ func cancel(r *Rank) {
 	}
 }
 
-// errorsInSets has a request among others fail: the sets return its error and
-// complete the rest.
+// errorsInSets has one request of a set fail: the functions return its error and
+// complete the other requests.
 func errorsInSets(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()

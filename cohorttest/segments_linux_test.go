@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// What a library is known to leave is removed without a mark too, but not while a process has it open or mapped.
-func TestSegmentsUnused(t *testing.T) {
+// Files that a library is known to leave are removed without a mark too, but not while a
+// process has them open or mapped.
+func TestUnusedSegmentsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := segmentsIn(dir)
 	create := func(name string) *os.File {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Of the files that come into a folder during a job, those with one of its marks are its own, and are removed; all
-// others stay.
-func TestSegmentsLeft(t *testing.T) {
+// Of the files that appear in a folder during a job, those with one of its marks are
+// the job's and are removed. All others stay.
+func TestSegmentsOfTheJobAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	put := func(names ...string) {
 		for _, n := range names {
@@ -22,7 +22,7 @@ func TestSegmentsLeft(t *testing.T) {
 	s := segmentsIn(dir)
 	others := []string{"cohort-run-1", "mpich_shar_tmpAAAAAA", "osc_sm.host.93f0001.0.7", "vader_segment.host.0.192f0001.1"}
 	put(others...)
-	inUse, err := os.Open(filepath.Join(dir, "osc_sm.host.93f0001.0.7")) // if nobody used it, it would be among the expected
+	inUse, err := os.Open(filepath.Join(dir, "osc_sm.host.93f0001.0.7")) // an unused one would be among the expected
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,18 +1,23 @@
 package cohorttest
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
-// Test checks that ranks started by l behave as MPI-4.1 and the documentation
-// of package cohort say. Every scenario is a subtest for every number of ranks:
-// "4ranks/Allreduce". With COHORT_SOAK set, for a machine that has nothing else to do, a deadline
-// that is kept more than 50 ms late is a failure.
+// Test checks that ranks started by l behave as MPI-4.1 and the documentation of
+// package cohort require. Every scenario is a subtest for each number of ranks:
+// "4ranks/Allreduce".
+//
+// With COHORT_SOAK set, an operation that ends more than 50 ms after its deadline is
+// a failure. Set it only on a machine that does nothing else.
 func Test(t *testing.T, l Launcher) {
 	become()
 	for _, n := range sizesOf(l, small()) {
@@ -20,12 +25,12 @@ func Test(t *testing.T, l Launcher) {
 	}
 }
 
-// sizesOf returns the numbers of ranks that ranks started by l are tested with.
+// sizesOf returns the numbers of ranks that l is tested with.
 func sizesOf(l Launcher, small bool) []int {
 	if m, ok := l.(Mpiexec); ok && m.Sizes != nil {
 		return m.Sizes
 	}
-	if racing { // several times as slow
+	if racing { // the race detector makes everything several times slower
 		return []int{2, 3}
 	}
 	if small {
@@ -39,11 +44,11 @@ func sizesOf(l Launcher, small bool) []int {
 	return slices.Compact(sizes)
 }
 
-// small reports whether the matrix is to be the smaller one.
+// small reports whether the matrix is sampled.
 func small() bool { return testing.Short() || racing }
 
-// crowded reports whether the smaller matrix is enough for n ranks: what 7 and 8 add
-// to 5 is their number, and some launchers are content with less.
+// crowded reports whether n ranks get the smaller matrix also without -short: 7 and
+// 8 ranks do, and those that the launcher asks for.
 func crowded(l Launcher, n int) bool {
 	if m, ok := l.(Mpiexec); ok && m.ShortFrom > 0 {
 		return n >= m.ShortFrom
@@ -52,11 +57,11 @@ func crowded(l Launcher, n int) bool {
 	return n >= 7 || ok && s.Smaller(n)
 }
 
-// testRanks runs all scenarios with n ranks: those that leave the job in order
-// in one job, the others in one each.
+// testRanks runs all scenarios with n ranks: those that leave the job in order in
+// one job, and the others in one job each.
 func testRanks(t *testing.T, l Launcher, n int) {
-	var together []string
-	for _, s := range all() {
+	var together, alone []string
+	for i, s := range all() {
 		if s.sizes != nil && !s.sizes(n) {
 			continue
 		}
@@ -64,16 +69,32 @@ func testRanks(t *testing.T, l Launcher, n int) {
 			t.Run(s.name, func(t *testing.T) { t.Skip(reason) })
 			continue
 		}
-		if !s.alone {
+		switch {
+		case !s.alone:
 			together = append(together, s.name)
+		case !small() || n == s.one(i, sizesOf(l, true)):
+			alone = append(alone, s.name)
 		}
 	}
 	launch(t, l, n, together)
-	for _, s := range all() {
-		if s.alone && (s.sizes == nil || s.sizes(n)) && skip(l, s.name, n) == "" {
-			launch(t, l, n, []string{s.name})
+	for _, name := range alone {
+		launch(t, l, n, []string{name})
+	}
+}
+
+// one returns the number of ranks with which the i-th scenario runs in the smaller
+// matrix if it takes a job of its own. The scenarios take turns.
+func (s scenario) one(i int, sizes []int) int {
+	var fit []int
+	for _, n := range sizes {
+		if s.sizes == nil || s.sizes(n) {
+			fit = append(fit, n)
 		}
 	}
+	if len(fit) == 0 {
+		return -1
+	}
+	return fit[i%len(fit)]
 }
 
 func skip(l Launcher, name string, n int) string {
@@ -83,13 +104,13 @@ func skip(l Launcher, name string, n int) string {
 	return ""
 }
 
-// launch runs one job and reports each of its scenarios as a subtest. It
-// returns the digests of the last one, rank by rank.
+// launch runs one job and reports each of its scenarios as a subtest. It returns the
+// ranks' digests of the last scenario.
 func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) {
-	job := &Job{Ranks: n, Scenarios: names, Short: small() || crowded(l, n), Dir: t.TempDir(), Patience: 3 * time.Minute,
+	job := &Job{Ranks: n, Scenarios: names, Short: small() || crowded(l, n), Spread: small(), Dir: t.TempDir(), Patience: 3 * time.Minute,
 		Deterministic: slices.Equal(names, []string{bitsScenario})}
 	if end, ok := t.Deadline(); ok {
-		// The dump has to come before the one that go test would make.
+		// The watchdog must act before go test's own timeout.
 		job.Patience = max(min(job.Patience, time.Until(end)*3/4), time.Second)
 	}
 	launchErr := l.Launch(t, job)
@@ -101,7 +122,7 @@ func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) 
 	for i, name := range names {
 		s, _ := find(name)
 		if !begun(ranks, name) {
-			t.Errorf("the job ended early: %d of %d scenarios have not begun, from %s on", len(names)-i, len(names), name)
+			t.Errorf("the job ended early: %d of %d scenarios did not begin, from %s on", len(names)-i, len(names), name)
 			failed = true
 			break
 		}
@@ -110,14 +131,20 @@ func launch(t *testing.T, l Launcher, n int, names []string) (digests []string) 
 			failed = failed || t.Failed()
 		})
 	}
-	// Where a rank is to be lost the launcher reports a failure; what the others
-	// had to see of it they have checked themselves.
+	// If the scenario loses a rank the launcher must report a failure. The other
+	// ranks have checked what they saw of it.
 	last, _ := find(names[len(names)-1])
 	switch {
 	case launchErr != nil && (failed || last.lost == nil):
 		t.Errorf("%s, %d ranks: %v", l.Name(), n, launchErr)
 	case launchErr == nil && last.lost != nil:
-		t.Errorf("%s, %d ranks: no error after %s", l.Name(), n, last.name)
+		t.Errorf("%s, %d ranks: the launcher reports no error after %s", l.Name(), n, last.name)
+	}
+	for _, e := range unjoin(launchErr) {
+		var exit *exec.ExitError
+		if last.status != 0 && errors.As(e, &exit) && exit.ExitCode() != last.status {
+			t.Errorf("%s, %d ranks: status %d after %s, want %d: %v", l.Name(), n, exit.ExitCode(), last.name, last.status, e)
+		}
 	}
 	for _, r := range ranks {
 		digests = append(digests, r[last.name].Digest)
@@ -138,19 +165,19 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 		r, begun := reports[s.name]
 		switch lost := s.lost != nil && s.lost(rank, len(ranks)); {
 		case lost && r.Ended:
-			t.Errorf("rank %d was to be lost and has ended the scenario", rank)
+			t.Errorf("rank %d should have been lost, but completed the scenario", rank)
 		case lost:
 			if !begun {
-				t.Errorf("rank %d has not begun", rank)
+				t.Errorf("rank %d did not begin", rank)
 			}
 			continue
 		case !begun:
-			silent = append(silent, fmt.Sprintf("rank %d has not begun", rank))
+			silent = append(silent, fmt.Sprintf("rank %d did not begin", rank))
 		case !r.Ended:
-			silent = append(silent, fmt.Sprintf("rank %d has begun and not ended", rank))
+			silent = append(silent, fmt.Sprintf("rank %d began and did not end", rank))
 		}
 		millis = max(millis, r.Millis)
-		if s.name != randomFault { // Faults looks at those of all runs
+		if s.name != randomFault { // Faults evaluates all runs together
 			after = max(after, r.Late)
 		}
 		for _, e := range r.Errs {
@@ -162,21 +189,65 @@ func judge(t *testing.T, s scenario, ranks []map[string]report) {
 	}
 	worst := time.Duration(after) * time.Microsecond
 	if worst > promised && os.Getenv(soakVariable) != "" {
-		t.Errorf("a deadline was kept %v late, want at most %v", worst, promised)
+		t.Errorf("an operation ended %v after its deadline, want at most %v", worst, promised)
 	}
 	switch {
 	case !testing.Verbose():
 	case after > 0:
-		t.Logf("%d ms; deadlines were kept within %v", millis, worst)
+		t.Logf("%d ms; operations ended within %v of their deadlines", millis, worst)
 	default:
 		t.Logf("%d ms", millis)
 	}
 }
 
-// Bits returns a digest of the results, bit for bit, that n ranks started by l
-// get from floating-point reductions whose rounding shows the order in which
-// operands were combined. Backends whose results are the same give the same
-// digest.
+// Some runs a part of [Test]: one number of ranks, the smaller matrix, and the
+// scenarios for whose names fits returns true. It is meant for what would be too slow
+// with all of them, such as a network that loses packets.
+func Some(t *testing.T, l Launcher, ranks int, fits func(scenario string) bool) {
+	become()
+	l = shortened{l}
+	var together, alone []string
+	for _, s := range all() {
+		switch {
+		case s.sizes != nil && !s.sizes(ranks) || !fits(s.name):
+		case skip(l, s.name, ranks) != "":
+			t.Run(s.name, func(t *testing.T) { t.Skip(skip(l, s.name, ranks)) })
+		case s.alone:
+			alone = append(alone, s.name)
+		default:
+			together = append(together, s.name)
+		}
+	}
+	if len(together)+len(alone) == 0 {
+		t.Fatal("no scenario fits")
+	}
+	if len(together) > 0 {
+		launch(t, l, ranks, together)
+	}
+	for _, name := range alone {
+		launch(t, l, ranks, []string{name})
+	}
+}
+
+// Become runs a rank and then exits, if this process was started as a rank. Otherwise
+// it returns. Test, Some, Bits and Faults begin with it. A test that does something
+// else before them calls Become first.
+func Become() { become() }
+
+// shortened is a launcher with the smaller matrix.
+type shortened struct{ Launcher }
+
+func (s shortened) Launch(t testing.TB, job *Job) error {
+	t.Helper()
+	job.Short = true
+	return s.Launcher.Launch(t, job)
+}
+
+func (s shortened) Skip(scenario string, ranks int) string { return skip(s.Launcher, scenario, ranks) }
+
+// Bits returns a digest of the results that n ranks started by l get from
+// floating-point reductions whose rounding depends on the order of operands.
+// Backends whose results are equal bit for bit have the same digest.
 func Bits(t *testing.T, l Launcher, n int) string {
 	t.Helper()
 	become()
@@ -188,13 +259,13 @@ func Bits(t *testing.T, l Launcher, n int) string {
 }
 
 // all returns the scenarios, simple ones first.
-func all() []scenario {
+var all = sync.OnceValue(func() []scenario {
 	return slices.Concat(
 		p2pScenarios(), probeScenarios(), requestScenarios(), recorderScenarios(),
 		collectiveScenarios(), operationScenarios(), sequenceScenarios(), bitsScenarios(),
 		communicatorScenarios(), argumentScenarios(), mismatchScenarios(), windowScenarios(), limitScenarios(), faultScenarios(), recoverScenarios(),
 	)
-}
+})
 
 func find(name string) (scenario, bool) {
 	for _, s := range all() {

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// wider is a launcher with numbers of ranks of its own, one of which all have.
+// wider is a launcher that adds numbers of ranks, one of which Test has anyway.
 type wider struct{ Goroutines }
 
 func (wider) More() []int { return []int{6, 5} }
 
-// The numbers of ranks that a launcher asks for are there, each once; the smaller matrix has its own, and so has the
-// race detector. Those that a Mpiexec has are the only ones.
-func TestSizes(t *testing.T) {
+// The numbers of ranks that a launcher adds occur once. The smaller matrix and the race
+// detector have fixed ones. Those of a Mpiexec replace all others.
+func TestNumbersOfRanks(t *testing.T) {
 	for _, c := range []struct {
 		l     Launcher
 		small bool

@@ -14,6 +14,7 @@ import (
 
 func windowScenarios() []scenario {
 	return []scenario{
+		{name: "windows/capability", body: windowCapability},
 		{name: "windows/parts", body: windowParts},
 		{name: "windows/types", body: windowTypes},
 		{name: "windows/rounds", body: windowRounds},
@@ -55,6 +56,29 @@ func part[T any](r *Rank, w *cohort.SharedWindow[T], rank int) []T {
 	p, err := w.Remote(rank)
 	r.OK(err)
 	return p
+}
+
+// windowCapability checks Caps().SharedMemory against what a window does: if
+// another rank's part can be written, the backend shares memory.
+func windowCapability(r *Rank) {
+	node, err := r.Comm.SplitShared()
+	r.OK(err)
+	if node.Size() > 1 {
+		w := window[int32](r, node, 1)
+		next := (node.Rank() + 1) % node.Size()
+		part(r, w, next)[0] = int32(1 + node.Rank())
+		r.OK(w.Fence())
+		local, err := w.Local()
+		r.OK(err)
+		writer := (node.Rank() + node.Size() - 1) % node.Size()
+		shares := local[0] == int32(1+writer)
+		if says := r.Comm.Caps().SharedMemory; says != shares {
+			r.Errorf("Caps().SharedMemory is %v; rank %d's write to this rank's part is seen: %v", says, writer, shares)
+		}
+		r.OK(w.Fence())
+		r.OK(w.Close())
+	}
+	r.OK(node.Close())
 }
 
 // kindWindow is a test of windows of one element type.

@@ -18,7 +18,7 @@ func TestWeather(t *testing.T) {
 	if !needHosts(t) {
 		return
 	}
-	few := []string{"p2p/order", "p2p/large", "p2p/everybody-to-everybody", "sequence/back-to-back", "communicators/split"}
+	few := []string{"p2p/order", "p2p/large", "p2p/all-to-all-unordered", "sequence/back-to-back", "communicators/split"}
 	some := append([]string{"requests/random-order", "limits/in-time", "sequence/goroutines"}, few...)
 	more := append([]string{"Allreduce"}, some...)
 	for _, c := range []struct {
