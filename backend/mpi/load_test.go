@@ -259,6 +259,21 @@ func TestLonely(t *testing.T) {
 	}
 }
 
+// installed copies a library to a folder that looks like an installation with its own launcher.
+func installed(t *testing.T, lib mpifind.Library) (prefix string) {
+	t.Helper()
+	prefix = t.TempDir()
+	content, err := os.ReadFile(lib.Path)
+	for file, b := range map[string][]byte{"lib/" + lib.Soname: content, "bin/mpiexec": []byte("#!/bin/sh\n# " + lib.Vendor)} {
+		path := filepath.Join(prefix, file)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, b, 0o700))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prefix
+}
+
 // TestChoice checks which library is taken.
 func TestChoice(t *testing.T) {
 	program("choice", func() error {
@@ -270,11 +285,13 @@ func TestChoice(t *testing.T) {
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			lib := library(t, name)
+			second := installed(t, lib)
 			for _, c := range []struct {
 				how string
 				env []string
 			}{
 				{"by the launcher", []string{"COHORT_MPI_LIB="}},
+				{"by the launcher, though PATH begins with another", []string{"COHORT_MPI_LIB=", "MPI_HOME=" + second, "PATH=" + second + "/bin:" + os.Getenv("PATH")}},
 				{"by its path", []string{"COHORT_MPI_LIB=" + lib.Path}},
 				{"by its name", []string{"COHORT_MPI_LIB=" + lib.Soname}},
 				{"in the process already", []string{"LD_PRELOAD=" + lib.Path}},

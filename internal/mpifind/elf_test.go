@@ -154,11 +154,15 @@ var (
 		texts: map[string]string{"ompi_version_string": "Open MPI v5.0.7, package: Open MPI someone@host"}}
 	likeStandard = object{soname: "libmpi_abi.so.1", defined: []string{"MPI_Init", "MPI_Abi_get_version", "MPIR_Err_return_comm"},
 		texts: map[string]string{"MPII_Version_string": "5.0.1"}}
+	likeMPICH5 = object{soname: "libmpi.so.12", defined: []string{"MPI_Init", "MPIR_Dup_fn", "MPI_Abi_get_version"},
+		texts: map[string]string{"some_text": "MPICH Version\x0018:2:6\x00\x00Fri Sep 25 20:45:26 UTC 2026\x005.0.2"}}
+	likeOpenMPI6          = object{soname: "libmpi.so.40", defined: []string{"MPI_Init", "MPI_Abi_get_version"}, used: []string{"ompi_mpi_comm_self"}, needed: []string{"libopen_mpi.so.40"}}
 	likeStandardOfOpenMPI = object{soname: "libmpi_abi.so.1", defined: []string{"MPI_Init", "MPI_Abi_get_version"}, needed: []string{"libc.so.6", "libopen-pal.so.0"}}
 )
 
 func TestExamine_Families(t *testing.T) {
 	dir := t.TempDir()
+	object{soname: "libopen_mpi.so.40", texts: map[string]string{"ompi_version_string": "Open MPI v6.0.0rc2, package: Debian"}}.write(t, filepath.Join(dir, "openmpi6/libopen_mpi.so.40"))
 	for _, c := range []struct {
 		name string
 		o    object
@@ -166,6 +170,8 @@ func TestExamine_Families(t *testing.T) {
 	}{
 		{"mpich", likeMPICH, Library{Family: MPICH, Runtime: MPICH, Vendor: "MPICH", Version: "4.3.1"}},
 		{"openmpi", likeOpenMPI, Library{Family: OpenMPI, Runtime: OpenMPI, Vendor: "Open MPI", Version: "5.0.7"}},
+		{"mpich5", likeMPICH5, Library{Family: MPICH, Runtime: MPICH, Vendor: "MPICH", Version: "5.0.2"}},
+		{"openmpi6", likeOpenMPI6, Library{Family: OpenMPI, Runtime: OpenMPI, Vendor: "Open MPI", Version: "6.0.0rc2"}},
 		{"standard", likeStandard, Library{Family: Standard, Runtime: MPICH, Vendor: "MPICH", Version: "5.0.1"}},
 		{"standard-openmpi", likeStandardOfOpenMPI, Library{Family: Standard, Runtime: OpenMPI, Vendor: "Open MPI"}},
 		{"standard-nobody", object{soname: "libmpi_abi.so.1", defined: []string{"MPI_Init", "MPI_Abi_get_version"}}, Library{Family: Standard}},

@@ -171,16 +171,17 @@ func (l *Library) readSymbols(f *elf.File) string {
 			vendor = "MVAPICH2"
 		}
 	}
+	parts := needs(f, "libopen_mpi") // in which Open MPI 6 has what its two ABIs share
 	_, mpichText := texts["MPII_Version_string"]
 	_, ompiText := texts["ompi_version_string"]
 	switch {
 	case !init:
 		return "not an MPI library: it has no MPI_Init"
-	case self:
+	case self || parts && !strings.HasPrefix(l.Soname, "libmpi_abi"):
 		l.Family, l.Runtime = OpenMPI, OpenMPI
 	case abi && strings.HasPrefix(l.Soname, "libmpi_abi"):
 		l.Family = Standard
-		if needs(f, "libopen-pal") || ompiText {
+		if parts || needs(f, "libopen-pal") || ompiText {
 			l.Runtime = OpenMPI
 		} else if internal || mpichText {
 			l.Runtime = MPICH
@@ -208,6 +209,48 @@ func (l *Library) readSymbols(f *elf.File) string {
 		l.Version = version(text(f, s))
 	} else if s, ok := texts["MPII_Version_string"]; ok && l.Vendor == "MPICH" {
 		l.Version = version(text(f, s))
+	} else if l.Vendor == "MPICH" {
+		l.Version = dated(f)
+	} else if parts {
+		l.Version = partVersion(filepath.Join(filepath.Dir(l.Path), "libopen_mpi.so.40"))
+	}
+	return ""
+}
+
+// releaseText is how MPICH's texts follow each other: the date of the release, the version.
+var releaseText = regexp.MustCompile(`[0-9]{2}:[0-9]{2}:[0-9]{2} [A-Z]{3,4} [0-9]{4}\x00+([0-9]+\.[0-9]+[0-9A-Za-z.]*)\x00`)
+
+// dated returns the version of an MPICH that has no symbol for it, which MPICH has not from 4.2 on.
+func dated(f *elf.File) string {
+	section := f.Section(".rodata")
+	if section == nil || section.Size > maxLibraryText {
+		return ""
+	}
+	b, err := section.Data()
+	if err != nil {
+		return ""
+	}
+	if m := releaseText.FindSubmatch(b); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// maxLibraryText is how much of a library is looked through for a text.
+const maxLibraryText = 64 << 20
+
+// partVersion returns the version in the library that Open MPI 6 has its code in.
+func partVersion(path string) string {
+	f, err := elf.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	symbols, _ := f.DynamicSymbols()
+	for _, s := range symbols {
+		if s.Name == "ompi_version_string" && s.Section != elf.SHN_UNDEF {
+			return version(text(f, s))
+		}
 	}
 	return ""
 }

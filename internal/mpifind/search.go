@@ -24,18 +24,19 @@ type place struct {
 }
 
 const (
-	classAsked  = iota // LD_LIBRARY_PATH
-	classHome          // MPI_HOME and the like
-	classBeside        // beside the mpiexec in PATH
-	classLoader        // where the loader looks
-	classKnown         // where packages put it otherwise
+	classNamed    = iota // the launcher names it
+	classAsked           // LD_LIBRARY_PATH
+	classLauncher        // of the installation that the launcher is part of
+	classHome            // MPI_HOME and the like
+	classBeside          // beside the mpiexec in PATH
+	classLoader          // where the loader looks
+	classKnown           // where packages put it otherwise
 )
 
-// Find lists the libraries this machine has, best first, each file once. The
-// order is that of the places: LD_LIBRARY_PATH, MPI_HOME and the like, beside the
-// mpiexec in PATH, the loader's own folders, and those where packages are known
-// to put MPI; in one place, those that fit the mpiexec in PATH come first. Those
-// with a Problem come last.
+// Find lists the libraries of this machine, best first, each file once. The order is that of the places: where the
+// launcher of this process says its library is, LD_LIBRARY_PATH, the launcher's installation, MPI_HOME and
+// the like, beside the mpiexec in PATH, the loader's own folders, and those where packages put MPI. In one
+// place, libraries that fit the mpiexec in PATH come first. Libraries with a Problem come last.
 func Find(env func(string) (string, bool)) []Library {
 	type found struct {
 		Library
@@ -106,7 +107,10 @@ func searchPlaces(env func(string) (string, bool)) []place {
 			all = append(all, place{f, class})
 		}
 	}
+	named, beside := launcherFolders(env)
+	add(classNamed, named...)
 	add(classAsked, split(env, "LD_LIBRARY_PATH", ":;")...)
+	add(classLauncher, beside...)
 	for _, h := range homes {
 		for _, prefix := range split(env, h, ":") {
 			add(classHome, libFolders(prefix)...)

@@ -1,0 +1,71 @@
+package mpifind
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// libdirs are the variables in which launchers name the folder of their own library. Open MPI's mpirun
+// sets them from 5.0 on.
+var libdirs = []string{"OMPI_LIBDIR_LOC", "OPAL_LIBDIR"}
+
+// launcherFolders returns where the library of the launcher that started this process is: the folders that
+// it names, and those of the installation that its program is part of.
+func launcherFolders(env func(string) (string, bool)) (named, beside []string) {
+	if Launched(env) == nil {
+		return nil, nil
+	}
+	for _, v := range libdirs {
+		named = append(named, split(env, v, ":")...)
+	}
+	for _, exe := range ancestors() {
+		switch name := filepath.Base(exe); {
+		case launches(name):
+			return named, libFolders(filepath.Dir(filepath.Dir(exe)))
+		case name == "slurmstepd": // which starts programs of any library
+			return named, nil
+		}
+	}
+	return named, nil
+}
+
+// launches reports whether a program of that name starts ranks: mpiexec itself, or the daemon that it has
+// on every node.
+func launches(name string) bool {
+	for _, prefix := range []string{"mpiexec", "mpirun", "hydra_", "orte", "prte", "prun", "pmi_proxy"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// ancestors returns the programs of the parent process, of its parent, and so on, as far as they can be
+// read. Between a launcher and a rank are a few processes at most: shells, profilers. Tests replace it.
+var ancestors = func() (programs []string) {
+	pid := os.Getppid()
+	for range 8 {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil {
+			break
+		}
+		programs = append(programs, exe)
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			break
+		}
+		// The name in parentheses may have spaces; the state and the parent follow.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 2 {
+			break
+		}
+		if pid, err = strconv.Atoi(string(fields[1])); err != nil || pid < 1 {
+			break
+		}
+	}
+	return programs
+}
