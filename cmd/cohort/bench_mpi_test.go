@@ -55,8 +55,8 @@ func TestBench_JoinsAnMPIJob(t *testing.T) {
 			args  []string
 			says  string
 		}{
-			{2, "", []string{"-n", "3", "p2p"}, "-n 3 in a job of 2 ranks"},
-			{2, "", []string{"--backend", "shm", "p2p"}, "leave the launcher out"},
+			{2, "", []string{"-n", "3", "p2p"}, "-n 3: this job has 2 ranks"},
+			{2, "", []string{"--backend", "shm", "p2p"}, "start cohort bench without that launcher"},
 			{1, "", []string{"--backend", "mpi", "p2p"}, "this job has 1"},
 			{2, "COHORT_MPI_THREAD=two", []string{"p2p"}, "COHORT_MPI_THREAD"},
 		} {

@@ -1,61 +1,72 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"html"
+	"image/color"
 	"math"
 	"os"
 	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The picture: two panels beside each other, time and throughput by message
-// size, both axes logarithmic. Sizes in pixels.
-const (
-	plotWidth, plotHeight     = 960, 420
-	panelWidth, panelHeight   = 370, 290
-	panelTop                  = 70
-	timeLeft, throughputLeft  = 80, 560
-	inkColor, gridColor       = "#222", "#ddd"
-	timeColor, throughputTint = "#1f77b4", "#d62728"
+const plotWidth, plotHeight = 10 * vg.Inch, 4.4 * vg.Inch
+
+var (
+	timeColor       = color.RGBA{R: 0x1f, G: 0x77, B: 0xb4, A: 0xff}
+	throughputColor = color.RGBA{R: 0xd6, G: 0x27, B: 0x28, A: 0xff}
+	gridColor       = color.Gray{Y: 0xdd}
 )
 
-type point struct{ x, y float64 }
-
-// axis is a logarithmic scale from lo to hi on pixels from a to b.
-type axis struct{ lo, hi, a, b float64 }
-
-func (x axis) at(v float64) float64 {
-	return x.a + (x.b-x.a)*(math.Log(v)-math.Log(x.lo))/(math.Log(x.hi)-math.Log(x.lo))
-}
-
-// writePlot draws results of one operation as SVG. The file appears whole or not
-// at all.
+// writePlot draws results of one operation as SVG: time and throughput by message size, in two panels
+// with logarithmic axes. The file appears as a whole or not at all.
 func writePlot(file string, all []result) error {
-	var times, rates []point
+	var times, rates plotter.XYs
 	for _, r := range all {
 		if r.Bytes > 0 {
-			times = append(times, point{float64(r.Bytes), float64(r.Usec)})
-			rates = append(rates, point{float64(r.Bytes), float64(r.Bytes) / float64(r.Usec)})
+			times = append(times, plotter.XY{X: float64(r.Bytes), Y: float64(r.Usec) * 1e-6})
+			rates = append(rates, plotter.XY{X: float64(r.Bytes), Y: float64(r.Bytes) / (float64(r.Usec) * 1e-6)})
 		}
 	}
 	if len(times) == 0 {
 		return fmt.Errorf("%s has no message sizes above 0 to draw over", all[0].Op)
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="%s">
-<rect width="100%%" height="100%%" fill="white"/>
-<text x="%d" y="30" font-size="17">%s</text>
-`, plotWidth, plotHeight, plotWidth, plotHeight, inkColor, timeLeft,
-		html.EscapeString(fmt.Sprintf("%s: %s, %d ranks", all[0].Op, all[0].Lib, all[0].Ranks)))
-	panel(&b, timeLeft, "time of one call", timeColor, times, func(us float64) string { return unit(us*1e-6, "s") })
-	panel(&b, throughputLeft, "throughput", throughputTint, rates, func(mb float64) string { return unit(mb*1e6, "B/s") })
-	b.WriteString("</svg>\n")
+	left, err := panel("time of one call", "s", timeColor, times)
+	if err != nil {
+		return err
+	}
+	right, err := panel("throughput", "B/s", throughputColor, rates)
+	if err != nil {
+		return err
+	}
+	svg := vgsvg.New(plotWidth, plotHeight)
+	page := draw.New(svg)
+	page.SetColor(color.White)
+	page.Fill(page.Rectangle.Path())
+	title := left.Title.TextStyle
+	title.Font.Size = vg.Points(13)
+	title.XAlign, title.YAlign = draw.XCenter, draw.YTop
+	page.FillText(title, vg.Point{X: page.Center().X, Y: page.Max.Y - vg.Points(10)},
+		fmt.Sprintf("%s: %s, %d ranks", all[0].Op, all[0].Lib, all[0].Ranks))
+	tiles := draw.Tiles{
+		Rows: 1, Cols: 2, PadX: vg.Points(24),
+		PadTop: vg.Points(32), PadBottom: vg.Points(8), PadLeft: vg.Points(8), PadRight: vg.Points(20),
+	}
+	plots := [][]*plot.Plot{{left, right}}
+	for i, c := range plot.Align(plots, tiles, page)[0] {
+		plots[0][i].Draw(c)
+	}
+
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".plot-*")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.Write(b.Bytes())
+	_, err = svg.WriteTo(tmp)
 	if e := tmp.Chmod(0o644); err == nil {
 		err = e
 	}
@@ -71,54 +82,51 @@ func writePlot(file string, all []result) error {
 	return err
 }
 
-// panel draws one curve with its axes.
-func panel(b *bytes.Buffer, left float64, title, color string, points []point, label func(float64) string) {
-	bottom := float64(panelTop + panelHeight)
-	right := left + panelWidth
-	x := axis{math.Inf(1), 0, left, right}
-	y := axis{math.Inf(1), 0, bottom, panelTop}
-	for _, p := range points {
-		x.lo, x.hi = min(x.lo, p.x), max(x.hi, p.x)
-		y.lo, y.hi = min(y.lo, p.y), max(y.hi, p.y)
+// panel returns the plot of one curve over the message size.
+func panel(title, unit string, c color.Color, points plotter.XYs) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = title
+	p.Title.Padding = vg.Points(6)
+	p.X.Label.Text = "message size (bytes)"
+	for _, s := range []*font.Font{
+		&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font,
+	} {
+		s.Variant, s.Size = "Sans", vg.Points(10)
 	}
-	x.lo, x.hi = powerBelow(x.lo, 2), powerAbove(x.hi, 2)
-	y.lo, y.hi = powerBelow(y.lo, 10), powerAbove(y.hi, 10)
+	xmin, xmax, ymin, ymax := plotter.XYRange(points)
+	axis(&p.X, xmin, xmax, 2, binaryUnit)
+	axis(&p.Y, ymin, ymax, 10, func(v float64) string { return siUnit(v, unit) + " " })
 
-	fmt.Fprintf(b, `<text x="%g" y="%d" font-size="13">%s</text>`+"\n", left, panelTop-12, html.EscapeString(title))
-	// At most eight lines with numbers on the axis of bytes.
-	step := math.Pow(2, math.Ceil(math.Log2(x.hi/x.lo)/8))
-	for v := x.lo; v <= x.hi*1.001; v *= step {
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%d" y2="%.1f" stroke="%s"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n",
-			x.at(v), x.at(v), panelTop, bottom, gridColor, x.at(v), bottom+17, binaryUnit(v))
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = gridColor, gridColor
+	grid.Vertical.Width, grid.Horizontal.Width = vg.Points(0.75), vg.Points(0.75)
+	line, dots, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return nil, err
 	}
-	for v := y.lo; v <= y.hi*1.001; v *= 10 {
-		fmt.Fprintf(b, `<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="%s"/><text x="%.1f" y="%.1f" text-anchor="end">%s</text>`+"\n",
-			left, right, y.at(v), y.at(v), gridColor, left-7, y.at(v)+4, html.EscapeString(label(v)))
-	}
-	fmt.Fprintf(b, `<rect x="%.1f" y="%d" width="%d" height="%d" fill="none" stroke="%s"/>`+"\n", left, panelTop, panelWidth, panelHeight, inkColor)
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">message size (bytes)</text>`+"\n", (left+right)/2, bottom+40)
-	b.WriteString(`<polyline fill="none" stroke-width="2" stroke="` + color + `" points="`)
-	for _, p := range points {
-		fmt.Fprintf(b, "%.1f,%.1f ", x.at(p.x), y.at(p.y))
-	}
-	b.WriteString("\"/>\n")
-	for _, p := range points {
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"/>`+"\n", x.at(p.x), y.at(p.y), color)
-	}
+	line.Color, line.Width = c, vg.Points(1.5)
+	dots.Color, dots.Shape, dots.Radius = c, draw.CircleGlyph{}, vg.Points(2.5)
+	p.Add(grid, line, dots)
+	return p, nil
 }
 
-// powerBelow and powerAbove return the powers of base around v, which are never
-// the same one.
-func powerBelow(v, base float64) float64 {
-	return math.Pow(base, math.Floor(math.Log(v)/math.Log(base)+1e-9))
+// axis makes an axis logarithmic, from a power of base to another that include lo and hi, with at most
+// nine labels.
+func axis(a *plot.Axis, lo, hi, base float64, label func(float64) string) {
+	first := math.Floor(math.Log(lo)/math.Log(base) + 1e-9)
+	last := max(math.Ceil(math.Log(hi)/math.Log(base)-1e-9), first+1)
+	step := math.Ceil((last - first) / 8)
+	last = first + math.Ceil((last-first)/step)*step
+	var ticks plot.ConstantTicks
+	for k := first; k <= last; k += step {
+		ticks = append(ticks, plot.Tick{Value: math.Pow(base, k), Label: label(math.Pow(base, k))})
+	}
+	a.Min, a.Max, a.Scale, a.Tick.Marker = math.Pow(base, first), math.Pow(base, last), plot.LogScale{}, ticks
+	a.AutoRescale, a.Padding, a.Tick.Length = false, 0, vg.Points(3)
 }
 
-func powerAbove(v, base float64) float64 {
-	return math.Pow(base, math.Floor(math.Log(v)/math.Log(base)+1e-9)+1)
-}
-
-// unit writes a power of ten with the prefix that suits it.
-func unit(v float64, name string) string {
+// siUnit writes a power of ten with the prefix that suits it.
+func siUnit(v float64, name string) string {
 	for _, p := range []struct {
 		factor float64
 		prefix string
