@@ -23,7 +23,7 @@ func TestAddressSpaceLimited(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_AS, &old); err != nil {
 		t.Fatal(err)
 	}
-	const room, size = 1 << 30, 256 << 20
+	const room, size = 512 << 20, 128 << 20 // 2*room is an int on 32 bits too
 	if err := unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: pages*uint64(PageSize) + room, Max: old.Max}); err != nil {
 		t.Fatal(err)
 	}
