@@ -20,7 +20,7 @@ func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 			return true, call.Err
 		}
 		c.call = call
-		err := direct.RunPosted(call, 0, 1, (*alone)(c), &c.scratch)
+		err := direct.RunSlots(call, 0, 1, (*alone)(c), &c.scratch)
 		c.call = nil
 		return true, err
 	}
@@ -29,7 +29,7 @@ func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	s := c.slot
 	p := &s.calls[c.round&1]
 	p.print, p.bad, p.work, p.call = call.Fingerprint(), nil, nil, nil
-	inline := call.Err == nil && direct.Posted(call, n, inlineMax)
+	inline := call.Err == nil && direct.FitsSlot(call, n, inlineMax)
 	if inline {
 		p.data = append(p.data[:0], direct.Input(call, c.rank)...)
 	} else {
@@ -81,7 +81,7 @@ func (c *Comm) compare() error {
 func (c *Comm) combined() bool {
 	call := c.call
 	return (call.Coll == backend.Allreduce || call.Coll == backend.Reduce) &&
-		direct.Posted(call, len(c.group.slots), inlineMax)
+		direct.FitsSlot(call, len(c.group.slots), inlineMax)
 }
 
 // finishInline computes this rank's result from the published copies of the inputs.
@@ -93,7 +93,7 @@ func (c *Comm) finishInline() error {
 		}
 		return nil
 	}
-	return direct.RunPosted(call, c.rank, len(c.group.slots), (*inlineInputs)(c), &c.scratch)
+	return direct.RunSlots(call, c.rank, len(c.group.slots), (*inlineInputs)(c), &c.scratch)
 }
 
 // finishShared computes this rank's result from the other ranks' buffers.
@@ -121,7 +121,7 @@ func (a *alone) Block(_, to int) (off, n int, err error) {
 }
 func (a *alone) Over() error          { return nil }
 func (a *alone) Share([]byte)         {}
-func (a *alone) Meet(bad error) error { return bad }
+func (a *alone) Sync(bad error) error { return bad }
 
 // inlineInputs gives package direct the inputs that were published with the calls.
 type inlineInputs Comm
@@ -144,7 +144,7 @@ func (p *inlineInputs) Len(rank int, _ direct.Space) int {
 func (p *inlineInputs) Block(int, int) (off, n int, err error) { return 0, 0, errNotInline }
 func (p *inlineInputs) Over() error                            { return nil }
 func (p *inlineInputs) Share([]byte)                           {}
-func (p *inlineInputs) Meet(bad error) error                   { return bad }
+func (p *inlineInputs) Sync(bad error) error                   { return bad }
 
 // shared gives package direct the ranks' own buffers.
 //
@@ -214,7 +214,7 @@ func (p *shared) Over() error {
 
 func (p *shared) Share(b []byte) { p.slot.calls[p.round&1].work = b }
 
-func (p *shared) Meet(bad error) error {
+func (p *shared) Sync(bad error) error {
 	c := (*Comm)(p)
 	c.slot.calls[c.round&1].bad = bad
 	c.slot.reading.Store(false)

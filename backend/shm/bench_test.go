@@ -40,7 +40,7 @@ func init() {
 			call := &backend.Call{Root: -1, Coll: backend.Allreduce, Op: op, Type: f64, Count: n / 8, Send: send, Recv: recv}
 			best := timed(n, func() {
 				call.Seq++
-				if done, err := c.(backend.Native).Collective(nil, call); err != nil || !done && n <= boardData {
+				if done, err := c.(backend.Native).Collective(nil, call); err != nil || !done && n <= slotData {
 					panic(fmt.Sprint(done, err))
 				}
 			})

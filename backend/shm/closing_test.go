@@ -51,8 +51,8 @@ func init() {
 		if err := errors.Join(c.Send(nil, nil, 1, 1, backend.Standard), barrier(c)); err != nil {
 			return err
 		}
-		e.hear()
-		if s := d.(*comm).slot; s >= 0 {
+		e.refresh()
+		if s := d.(*comm).slotIndex; s >= 0 {
 			return fmt.Errorf("board %d is not given back", s)
 		}
 		return nil
@@ -87,7 +87,7 @@ func init() {
 		}
 		err = barrier(c)
 		e := c.(*comm).e
-		e.hear()
+		e.refresh()
 		if len(e.early) > 0 {
 			err = errors.Join(err, errors.New("a break of a communicator that all have closed is kept"))
 		}
@@ -105,7 +105,7 @@ func TestClosedInside(t *testing.T) { launch(t, "closedinside", 2) }
 
 // TestBoardReused has a collective end, or come to a meeting, when its communicator is closed by all and its
 // board is another one's: what that one has there stays.
-func TestBoardReused(t *testing.T) {
+func TestSlotsAreReused(t *testing.T) {
 	w, err := Open(t.Context(), Config{Rank: 0, Size: 1, Job: t.Name()})
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +127,13 @@ func TestBoardReused(t *testing.T) {
 	if is.mine != was.mine {
 		t.Fatal("the board is not used again")
 	}
-	if err := errors.Join(barrier(is), is.coll.meeting(nil, nil, nil)); err != nil {
+	if err := errors.Join(barrier(is), is.coll.sync(nil, nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	post, meet := &is.mine.post[is.seq&1].key, &is.mine.meet[is.met&1].key
+	post, meet := &is.mine.calls[is.seq&1].key, &is.mine.syncs[is.syncSeq&1].key
 	p, m := post.Load(), meet.Load()
 	was.coll.retract()
-	if err := was.coll.meeting(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
+	if err := was.coll.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("a meeting after the closing: %v", err)
 	}
 	was.coll.retract()
@@ -144,9 +144,9 @@ func TestBoardReused(t *testing.T) {
 
 // takeBoards makes communicators of ranks 0 and 1 until rank 0 has all but spare of the
 // boards that it may have, with ids from 100 on.
-func takeBoards(c backend.Comm, spare int) ([]backend.Comm, error) {
+func takeSlots(c backend.Comm, spare int) ([]backend.Comm, error) {
 	var all []backend.Comm
-	for i := range c.(*comm).e.lay.boards - 1 - spare {
+	for i := range c.(*comm).e.lay.slots - 1 - spare {
 		d, err := c.Derive([]int{0, 1}, uint32(100+i))
 		if err != nil {
 			return all, err
@@ -162,11 +162,11 @@ func init() {
 	programs["unreadclosings"] = func(c backend.Comm) error {
 		const many = 40 // more than are read at a time
 		e := c.(*comm).e
-		all, err := takeBoards(c, 0)
+		all, err := takeSlots(c, 0)
 		if err := errors.Join(err, barrier(c)); err != nil { // rank 1 has made them all
 			return err
 		}
-		said := &e.boardAt(1, c.(*comm).slot).news // a word for the test
+		said := &e.slotsOf(1, c.(*comm).slotIndex).news // a word for the test
 		if c.Rank() == 1 {
 			if _, err := c.Recv(nil, nil, 0, 1); err != nil {
 				return err
@@ -193,7 +193,7 @@ func init() {
 	// already, before it calls anything, and before it makes the communicator.
 	programs["outofboards"] = func(c backend.Comm) error {
 		e := c.(*comm).e
-		all, err := takeBoards(c, 1)
+		all, err := takeSlots(c, 1)
 		if err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func init() {
 		if err := barrier(c); err != nil {
 			return err
 		}
-		e.hear()
+		e.refresh()
 		if len(e.early)+len(e.closing) > 0 && c.Rank() == 0 {
 			return fmt.Errorf("rank 0 keeps %d communicators and the notices for %d", len(e.closing), len(e.early))
 		}
@@ -269,5 +269,5 @@ func init() {
 	}
 }
 
-func TestUnreadClosings(t *testing.T) { launch(t, "unreadclosings", 2) }
-func TestOutOfBoards(t *testing.T)    { launch(t, "outofboards", 2) }
+func TestUnreadClosings(t *testing.T)      { launch(t, "unreadclosings", 2) }
+func TestCommunicatorsRunOut(t *testing.T) { launch(t, "outofboards", 2) }

@@ -17,19 +17,19 @@ import (
 // s, two posts that take turns are enough, and a call whose data were all on
 // the boards needs no second meeting.
 type collective struct {
-	c      *comm
-	mine   *board
-	key    uint64
-	meet   bool // wait for meet instead of post
-	turn   uint32
-	seen   int // ranks below are there
-	call   *backend.Call
-	active bool  // waiting for posts; guarded by the engine's lock
-	side   peers // access to the other ranks' buffers
+	c       *comm
+	mine    *slots
+	key     uint64
+	syncing bool // wait for meet instead of post
+	parity  uint32
+	seen    int // ranks below are there
+	call    *backend.Call
+	active  bool  // waiting for posts; guarded by the engine's lock
+	side    peers // access to the other ranks' buffers
 }
 
 func (s *collective) init(c *comm) {
-	s.c, s.mine, s.side.s = c, c.boards[c.rank], s
+	s.c, s.mine, s.side.s = c, c.slots[c.rank], s
 	s.side.mem.Block = fetchBlock
 }
 
@@ -48,23 +48,23 @@ func (s *collective) Ready() bool {
 
 // here reports whether a rank has arrived.
 func (s *collective) here(r int) bool {
-	b := s.c.boards[r]
+	b := s.c.slots[r]
 	if b == nil {
 		if b = s.c.find(r); b == nil {
 			return false
 		}
-		s.c.boards[r] = b
+		s.c.slots[r] = b
 	}
-	if s.meet {
-		return b.meet[s.turn].key.Load() == s.key
+	if s.syncing {
+		return b.syncs[s.parity].key.Load() == s.key
 	}
-	return b.post[s.turn].key.Load() == s.key
+	return b.calls[s.parity].key.Load() == s.key
 }
 
 // find looks for another rank's board of this communicator.
-func (c *comm) find(r int) *board {
-	for i := range c.e.lay.boards {
-		if b := c.e.boardAt(c.World[r], i); b.id.Load() == c.id+1 {
+func (c *comm) find(r int) *slots {
+	for i := range c.e.lay.slots {
+		if b := c.e.slotsOf(c.World[r], i); b.id.Load() == c.id+1 {
 			return b
 		}
 	}
@@ -89,7 +89,7 @@ func (s *collective) arrive(b *backend.Bound) error {
 		}
 	}
 	if s.seen < len(c.World) {
-		s.watchStrangers()
+		s.watchMixed()
 		err := c.Await(b, s)
 		s.unwatch()
 		if err != nil {
@@ -104,7 +104,7 @@ func (s *collective) arrive(b *backend.Bound) error {
 	defer s.retract()
 	// A rank that is gone may have said why before, and may have left because of
 	// a loss that is not known here yet.
-	c.e.hear()
+	c.e.refresh()
 	if f := c.end.Load(); f != nil {
 		return f
 	}
@@ -124,10 +124,10 @@ func (s *collective) arrive(b *backend.Bound) error {
 // complete. They have been told why before, or hear of the closing. If all have closed
 // the communicator the board may be another one's, and so may the key.
 func (s *collective) retract() {
-	if s.meet {
-		s.mine.meet[s.turn].key.CompareAndSwap(s.key, 0)
+	if s.syncing {
+		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
 	} else {
-		s.mine.post[s.turn].key.CompareAndSwap(s.key, 0)
+		s.mine.calls[s.parity].key.CompareAndSwap(s.key, 0)
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *collective) retract() {
 // the communicator.
 func (s *collective) late(cause error) error {
 	c := s.c
-	c.e.hear()
+	c.e.refresh()
 	if f := c.end.Load(); f != nil {
 		return f
 	}
@@ -177,19 +177,19 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	s := &c.coll
 	c.seq++
 	s.call = call
-	s.meet, s.turn = false, c.seq&1
+	s.syncing, s.parity = false, c.seq&1
 	s.key = uint64(c.id+1)<<32 | uint64(c.seq)
-	p := &s.mine.post[s.turn]
+	p := &s.mine.calls[s.parity]
 	words := call.Fingerprint().Words()
 	p.words = words
-	s.side.post(p, call)
+	s.side.publish(p, call)
 	p.key.Store(s.key)
 	err := s.arrive(b)
 	if err != nil {
 		return true, err
 	}
-	for r, o := range c.boards {
-		if r != c.rank && o.post[s.turn].words != words {
+	for r, o := range c.slots {
+		if r != c.rank && o.calls[s.parity].words != words {
 			return true, s.mismatch()
 		}
 	}
@@ -200,7 +200,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	// The others wait for a rank no longer that they have taken for lost: if this
 	// one has been, what it read may have been of later calls.
 	if c.e.self.lost.Load() != 0 {
-		c.e.hear()
+		c.e.refresh()
 		return true, c.end.Load()
 	}
 	if c.closed.Load() { // by another goroutine: the others' boards may have been of later communicators
@@ -213,7 +213,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 // which ranks called what.
 func (s *collective) mismatch() error {
 	c := s.c
-	c.e.hear()
+	c.e.refresh()
 	if f := c.end.Load(); f != nil {
 		return f // what was compared may be of later calls
 	}
@@ -223,9 +223,9 @@ func (s *collective) mismatch() error {
 	if c.closed.Load() {
 		return closedFault() // what was compared may be of later communicators
 	}
-	first := backend.FromWords(c.boards[0].post[s.turn].words)
-	for r, o := range c.boards {
-		if fp := backend.FromWords(o.post[s.turn].words); fp != first {
+	first := backend.FromWords(c.slots[0].calls[s.parity].words)
+	for r, o := range c.slots {
+		if fp := backend.FromWords(o.calls[s.parity].words); fp != first {
 			f := backend.Mismatch(0, first, r, fp).(*backend.Fault)
 			c.e.mu.Lock()
 			c.broken(f)
@@ -241,8 +241,8 @@ func (s *collective) mismatch() error {
 
 // watchStrangers begins to look for messages that strangers knows, those that
 // have arrived included.
-func (s *collective) watchStrangers() {
-	if s.meet {
+func (s *collective) watchMixed() {
+	if s.syncing {
 		return
 	}
 	e := s.c.e
@@ -250,7 +250,7 @@ func (s *collective) watchStrangers() {
 	s.active = true
 	tag := backend.CheckTag(s.call.Seq)
 	if n := e.arrived.FindArrived(match.Env{Ctx: s.c.id, Source: backend.AnySource, Tag: int32(tag)}); n != nil {
-		e.strangers(n.Env.Ctx, n.Env.Tag, n.Owner.(*msg).buf)
+		e.checkMixed(n.Env.Ctx, n.Env.Tag, n.Owner.(*msg).buf)
 	}
 	e.mu.Unlock()
 }
@@ -264,7 +264,7 @@ func (s *collective) unwatch() {
 // strangers looks at an unexpected message of the layers above: the beginning
 // of a collective over messages while this rank is in a native one with the same
 // number is a mismatch. The lock is held.
-func (e *engine) strangers(ctx uint32, tag int32, payload []byte) {
+func (e *engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	c := e.comms[ctx]
 	if c == nil {
 		return
@@ -278,23 +278,23 @@ func (e *engine) strangers(ctx uint32, tag int32, payload []byte) {
 	}
 	seen.Merge(backend.See(c.rank, c.coll.call.Fingerprint()))
 	if f, ok := seen.Err().(*backend.Fault); ok {
-		c.tell(f)
+		c.breakAll(f)
 	}
 }
 
 // meeting is a barrier inside a collective that tells everybody where the
 // ranks' shared work is and of an error that one found.
-func (s *collective) meeting(b *backend.Bound, bad error, work []byte) error {
+func (s *collective) sync(b *backend.Bound, bad error, work []byte) error {
 	c := s.c
-	c.met++
-	s.meet, s.turn = true, c.met&1
-	s.key = uint64(c.id+1)<<32 | uint64(c.met)
+	c.syncSeq++
+	s.syncing, s.parity = true, c.syncSeq&1
+	s.key = uint64(c.id+1)<<32 | uint64(c.syncSeq)
 	c.e.mu.Lock()
-	if c.slot < 0 { // all have closed the communicator, and the board may be another one's
+	if c.slotIndex < 0 { // all have closed the communicator, and the board may be another one's
 		c.e.mu.Unlock()
 		return closedFault()
 	}
-	m := &s.mine.meet[s.turn]
+	m := &s.mine.syncs[s.parity]
 	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
 	m.code, m.bytes = uint32(backend.Code(bad)), 0
 	if bad != nil {
@@ -305,8 +305,8 @@ func (s *collective) meeting(b *backend.Bound, bad error, work []byte) error {
 	if err := s.arrive(b); err != nil {
 		return err
 	}
-	for _, o := range c.boards {
-		m := &o.meet[s.turn]
+	for _, o := range c.slots {
+		m := &o.syncs[s.parity]
 		if code := m.code; code != 0 {
 			f := &backend.Fault{Sentinel: sentinel(code), Text: string(m.text[:min(int(m.bytes), len(m.text))])}
 			c.e.mu.Lock()

@@ -136,10 +136,10 @@ func init() {
 			_, err := c.Recv(nil, nil, 0, 1)
 			return isInternal(err)
 		}
-		const many = boardData/blockBytes + 2
-		big := &comm{e: cc.e, Members: match.Members{World: make([]int, many)}, boards: make([]*board, many), gone: make([]atomic.Bool, many)}
+		const many = slotData/blockBytes + 2
+		big := &comm{e: cc.e, Members: match.Members{World: make([]int, many)}, slots: make([]*slots, many), gone: make([]atomic.Bool, many)}
 		for r := range many {
-			big.World[r], big.boards[r] = 1, cc.boards[1]
+			big.World[r], big.slots[r] = 1, cc.slots[1]
 		}
 		big.coll.c, big.coll.side.s = big, &big.coll
 		_, _, err := big.coll.side.Block(1, many-1)

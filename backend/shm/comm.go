@@ -28,12 +28,12 @@ type comm struct {
 	unmade []bool        // ranks that will not look at this rank's board; nil: none
 
 	// Collectives. One call at a time; see collective.go.
-	slot   int // own board; -1: none, or given back. Guarded by the engine's lock
-	mine   *board
-	boards []*board // by rank; nil until found
-	seq    uint32
-	met    uint32
-	coll   collective
+	slotIndex int // own board; -1: none, or given back. Guarded by the engine's lock
+	mine      *slots
+	slots     []*slots // by rank; nil until found
+	seq       uint32
+	syncSeq   uint32
+	coll      collective
 }
 
 // newComm makes a communicator of these world ranks that excuses the losses of
@@ -61,10 +61,10 @@ func (e *engine) enter(c *comm) (*comm, error) {
 func (e *engine) admit(c *comm) error {
 	e.mu.Lock()
 	defer e.unlock()
-	c.mine, c.slot = &noBoard, -1
+	c.mine, c.slotIndex = &noSlots, -1
 	var err error
 	if c.parent == nil {
-		err = e.giveBoard(c)
+		err = e.assignSlots(c)
 	}
 	c.gone = make([]atomic.Bool, c.Size())
 	e.progress() // what the others have said about it already
@@ -82,36 +82,36 @@ func (e *engine) admit(c *comm) error {
 }
 
 // noBoard stands for the board of a communicator that has none.
-var noBoard board
+var noSlots slots
 
 // giveBoard gives a communicator a board of this rank's. Where there is none it reads
 // all that is in the rings: the others may have closed what this rank has closed.
-func (e *engine) giveBoard(c *comm) error {
-	c.slot = slices.Index(e.boards, false)
-	for i := 0; i < 8 && c.slot < 0; i++ {
+func (e *engine) assignSlots(c *comm) error {
+	c.slotIndex = slices.Index(e.slotsUsed, false)
+	for i := 0; i < 8 && c.slotIndex < 0; i++ {
 		e.progress()
-		c.slot = slices.Index(e.boards, false)
+		c.slotIndex = slices.Index(e.slotsUsed, false)
 	}
-	if c.slot < 0 {
+	if c.slotIndex < 0 {
 		return &backend.Fault{Sentinel: backend.ErrAlloc,
-			Text: fmt.Sprintf("this rank has %d communicators that it or another member has not closed, the most that backend shm has room for with %d ranks: close some", len(e.boards), e.lay.n)}
+			Text: fmt.Sprintf("this rank has %d communicators that it or another member has not closed, the most that backend shm has room for with %d ranks: close some", len(e.slotsUsed), e.lay.n)}
 	}
-	e.boards[c.slot] = true
-	c.boards = make([]*board, c.Size())
-	b := e.boardAt(e.me, c.slot)
-	for i := range b.post {
-		b.post[i].key.Store(0)
-		b.meet[i].key.Store(0)
+	e.slotsUsed[c.slotIndex] = true
+	c.slots = make([]*slots, c.Size())
+	b := e.slotsOf(e.me, c.slotIndex)
+	for i := range b.calls {
+		b.calls[i].key.Store(0)
+		b.syncs[i].key.Store(0)
 	}
-	c.boards[c.rank], c.mine = b, b
+	c.slots[c.rank], c.mine = b, b
 	b.news.Store(0)
 	b.id.Store(c.id + 1)
 	c.coll.init(c)
 	return nil
 }
 
-func (e *engine) boardAt(rank, slot int) *board {
-	return shmem.At[board](e.seg, e.lay.board+(rank*e.lay.boards+slot)*boardSize)
+func (e *engine) slotsOf(rank, slot int) *slots {
+	return shmem.At[slots](e.seg, e.lay.slotsAt+(rank*e.lay.slots+slot)*slotsSize)
 }
 
 // Rank implements backend.Comm.

@@ -28,33 +28,33 @@ type engine struct {
 
 	onWait func() // nil: nobody wants to know; set at the start
 
-	mu       sync.Mutex
-	out      []outRing // by world rank; own place unused
-	in       []inRing
-	posted   match.Queue       // *op
-	arrived  match.Queue       // *msg
-	comms    map[uint32]*comm  // open ones
-	closing  map[uint32]*comm  // closed here, not yet by all members: messages are dropped
-	early    map[uint32]*early // notices for communicators that are not made here yet
-	probes   []*probing
-	queued   []*op      // sends that wait for room, oldest first
-	offers   [descs]*op // by desc
-	gens     [descs]uint64
-	freeDesc []int
-	offered  int // offers in use
-	takes    []*op
-	notify   []*backend.Request
-	done     []*backend.Request // spare for notify
-	freeOp   []*op
-	freeMsg  []*msg
-	bufs     [][]byte // spare buffers of eagerMax bytes
-	turn     int      // ring to look at first
-	boards   []bool   // own boards in use
-	seenNews uint32
-	stale    bool   // there may be news that ctl.news does not tell of
-	dead     []bool // processes that have ended
-	held     []heldDesc
-	isClosed bool
+	mu        sync.Mutex
+	out       []outRing // by world rank; own place unused
+	in        []inRing
+	posted    match.Queue       // *op
+	arrived   match.Queue       // *msg
+	comms     map[uint32]*comm  // open ones
+	closing   map[uint32]*comm  // closed here, not yet by all members: messages are dropped
+	early     map[uint32]*early // notices for communicators that are not made here yet
+	probes    []*probing
+	queued    []*op      // sends that wait for room, oldest first
+	rts       [descs]*op // by desc
+	gens      [descs]uint64
+	freeDesc  []int
+	rtsOpen   int // offers in use
+	takes     []*op
+	notify    []*backend.Request
+	done      []*backend.Request // spare for notify
+	freeOp    []*op
+	freeMsg   []*msg
+	bufs      [][]byte // spare buffers of eagerMax bytes
+	nextRing  int      // ring to look at first
+	slotsUsed []bool   // own boards in use
+	seenNews  uint32
+	stale     bool   // there may be news that ctl.news does not tell of
+	dead      []bool // processes that have ended
+	held      []heldDesc
+	isClosed  bool
 
 	mine  []*desc   // own table
 	peers [][]*desc // the others'
@@ -105,7 +105,7 @@ const (
 	opIdle uint8 = iota
 	opPosted
 	opQueued
-	opOffered
+	opRTS
 	opTaking
 	opStopped // given up by its owner while the peer may be copying
 )
@@ -126,18 +126,18 @@ func newEngine(seg *shmem.Segment, cfg Config) (backend.Comm, error) {
 	l := newLayout(cfg.Size)
 	e := &engine{
 		seg: seg, lay: l, me: cfg.Rank, name: cfg.Job,
-		ctl:     shmem.At[control](seg, 0),
-		area:    make([]*rankArea, l.n),
-		pids:    make([]int, l.n),
-		out:     make([]outRing, l.n),
-		in:      make([]inRing, l.n),
-		peers:   make([][]*desc, l.n),
-		comms:   map[uint32]*comm{},
-		closing: map[uint32]*comm{},
-		early:   map[uint32]*early{},
-		boards:  make([]bool, l.boards),
-		dead:    make([]bool, l.n),
-		lost:    make([]atomic.Pointer[backend.Fault], l.n),
+		ctl:       shmem.At[control](seg, 0),
+		area:      make([]*rankArea, l.n),
+		pids:      make([]int, l.n),
+		out:       make([]outRing, l.n),
+		in:        make([]inRing, l.n),
+		peers:     make([][]*desc, l.n),
+		comms:     map[uint32]*comm{},
+		closing:   map[uint32]*comm{},
+		early:     map[uint32]*early{},
+		slotsUsed: make([]bool, l.slots),
+		dead:      make([]bool, l.n),
+		lost:      make([]atomic.Pointer[backend.Fault], l.n),
 	}
 	e.cond.L = &e.waitMu
 	pids := map[int]int{}
@@ -210,17 +210,17 @@ func (e *engine) progress() bool {
 		moved = true
 	}
 	for range e.in {
-		if e.turn++; e.turn >= len(e.in) {
-			e.turn = 0
+		if e.nextRing++; e.nextRing >= len(e.in) {
+			e.nextRing = 0
 		}
-		if e.turn != e.me && e.drain(e.turn, false) {
+		if e.nextRing != e.me && e.drain(e.nextRing, false) {
 			moved = true
 		}
 	}
 	if len(e.takes) > 0 && e.moveTakes() {
 		moved = true
 	}
-	if e.offered > 0 && e.moveOffers() {
+	if e.rtsOpen > 0 && e.moveRTS() {
 		moved = true
 	}
 	if len(e.queued) > 0 && e.moveQueued() {
@@ -276,8 +276,8 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 			m.buf = append(e.getBuf()[:0], payload...)
 		}
 		e.keep(m, env)
-	case kindOffer:
-		idx, gen, addr := getOffer(payload)
+	case kindRTS:
+		idx, gen, addr := getRTS(payload)
 		if idx >= descs || uint64(h.size) > addressSpace {
 			return false
 		}
@@ -296,14 +296,14 @@ func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 		e.keep(m, env)
 	case kindChunk:
 		x := in.extra()
-		idx, gen, _ := getOffer(x[:])
+		idx, gen, _ := getRTS(x[:])
 		return e.chunk(src, idx, gen, payload)
 	case kindBreak:
-		e.heardBreak(h.ctx, &backend.Fault{Sentinel: sentinel(uint32(h.tag)), Text: string(payload)})
+		e.onBreak(h.ctx, &backend.Fault{Sentinel: sentinel(uint32(h.tag)), Text: string(payload)})
 	case kindClose:
-		e.heardClose(h.ctx, src)
+		e.onClose(h.ctx, src)
 	case kindUnmade:
-		e.heardUnmade(h.ctx, src)
+		e.onUnmade(h.ctx, src)
 	default:
 		return false
 	}
@@ -314,7 +314,7 @@ func (e *engine) keep(m *msg, env match.Env) {
 	m.node.Env, m.node.Owner = env, m
 	e.arrived.Push(&m.node)
 	if env.Tag < 0 {
-		e.strangers(env.Ctx, env.Tag, m.buf)
+		e.checkMixed(env.Ctx, env.Tag, m.buf)
 	}
 	e.lookProbes()
 }

@@ -95,7 +95,7 @@ func (e *engine) dropWhere(why func(*op) error) {
 	}
 	clear(e.queued[len(keep):])
 	e.queued = keep
-	for _, o := range e.offers {
+	for _, o := range e.rts {
 		if o == nil {
 			continue
 		}

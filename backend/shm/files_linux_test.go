@@ -16,7 +16,7 @@ import (
 
 func init() {
 	// A rank that can open SHM_TEST_ROOM more files, and no more.
-	strangers["short"] = func(string) error {
+	outsiders["short"] = func(string) error {
 		var rank, size, room int
 		if _, err := fmt.Sscan(os.Getenv("SHM_TEST_ROOM"), &rank, &size, &room); err != nil {
 			return err

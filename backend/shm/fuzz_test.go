@@ -75,7 +75,7 @@ func FuzzHostileRing(f *testing.F) {
 	f.Add(cell(kindEager, inlineMax+1))
 	f.Add(cell(kindEager, 1<<sizeBits-1))
 	f.Add(bytes.Repeat(cell(kindChunk, 2048), 70))
-	f.Add(cell(kindOffer, 1<<46))
+	f.Add(cell(kindRTS, 1<<46))
 	f.Add(bytes.Repeat(cell(255, 1<<55), 3))
 	f.Add(bytes.Repeat([]byte{255}, 12*80))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -110,9 +110,9 @@ func FuzzHostileRing(f *testing.F) {
 				continue // the engine ends the job
 			}
 			want := h.size
-			if h.kind == kindOffer {
-				want = offerSize
-				getOffer(payload)
+			if h.kind == kindRTS {
+				want = rtsSize
+				getRTS(payload)
 			}
 			if len(payload) != want || want > len(data)/2 {
 				t.Fatalf("%d bytes of payload for %+v", len(payload), h)

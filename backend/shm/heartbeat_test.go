@@ -153,9 +153,9 @@ func init() {
 			}
 			e.mu.Lock()
 			h, payload, _ := e.in[0].peek()
-			idx, gen, _ := getOffer(payload)
+			idx, gen, _ := getRTS(payload)
 			offer := e.peers[0][idx]
-			ok := h.kind == kindOffer && offer.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descAccepted))
+			ok := h.kind == kindRTS && offer.state.CompareAndSwap(descState(gen, descRTS), descState(gen, descAccepted))
 			e.unlock()
 			if !ok {
 				return fmt.Errorf("no offer: %+v", h)

@@ -17,7 +17,7 @@ import (
 
 func init() {
 	// Programs for TestOtherUser that do not join: strangers at the socket.
-	strangers["listen"] = func(addr string) error {
+	outsiders["listen"] = func(addr string) error {
 		ln, err := net.Listen("unix", addr)
 		if err != nil {
 			return err
@@ -30,7 +30,7 @@ func init() {
 		c.Read(make([]byte, 1))
 		return nil
 	}
-	strangers["connect"] = func(addr string) error {
+	outsiders["connect"] = func(addr string) error {
 		c, err := net.Dial("unix", addr)
 		for err != nil && errors.Is(err, syscall.ECONNREFUSED) {
 			time.Sleep(time.Millisecond)

@@ -15,16 +15,16 @@ const (
 	cells     = 64        // of each ring; a power of two
 	inlineMax = line - 20 // bytes of payload in a cell
 	descs     = 64        // long messages a rank can have on offer at once
-	boardData = 2048      // bytes of data on a board, each parity
+	slotData  = 2048      // bytes of data on a board, each parity
 	textMax   = 256
 
 	// Sizes of the structures below; a test holds them against the compiler's.
 	rankAreaSize = 9 * line
 	descSize     = line
 	ringSize     = line + cells*line
-	postSize     = 2*line + boardData
-	meetSize     = textMax
-	boardSize    = line + 2*postSize + 2*meetSize
+	callSlotSize = 2*line + slotData
+	syncSlotSize = textMax
+	slotsSize    = line + 2*callSlotSize + 2*syncSlotSize
 )
 
 // control is the first page: what all ranks must agree on, and the end of the
@@ -94,26 +94,26 @@ type desc struct {
 
 // board is a rank's slot for the collectives of one communicator. The two
 // posts alternate, so that one can be filled while others still read the other.
-type board struct {
-	id   atomic.Uint32 // communicator id + 1, 0 when free
-	news atomic.Uint32 // a notice of Break for it is in one of the owner's rings
-	_    [56]byte
-	post [2]post
-	meet [2]meet
+type slots struct {
+	id    atomic.Uint32 // communicator id + 1, 0 when free
+	news  atomic.Uint32 // a notice of Break for it is in one of the owner's rings
+	_     [56]byte
+	calls [2]callSlot
+	syncs [2]syncSlot
 }
 
 // post is a call: the line that is handed over, and more data.
-type post struct {
+type callSlot struct {
 	key   atomic.Uint64 // id<<32 | sequence number, written last
 	words [3]uint64     // fingerprint
 	small [32]byte      // data, if they fit
 	facts [5]uint64     // addresses and lengths of the buffers
 	_     [24]byte
-	data  [boardData]byte
+	data  [slotData]byte
 }
 
 // meet is one rank's arrival at a barrier inside a collective.
-type meet struct {
+type syncSlot struct {
 	key     atomic.Uint64 // id<<32 | number of the meeting
 	work    uint64        // address and length of what the rank shares
 	workLen uint64
@@ -124,24 +124,24 @@ type meet struct {
 
 // layout says where things are in a segment for n ranks.
 type layout struct {
-	n      int
-	data   int // bytes of each data ring
-	boards int // of each rank
+	n     int
+	data  int // bytes of each data ring
+	slots int // of each rank
 
-	ranks, rings, datas, desc, board, size int
+	ranks, rings, datas, desc, slotsAt, size int
 }
 
 func newLayout(n int) layout {
 	l := layout{n: n}
 	switch { // keep the whole below some 100 MiB
 	case n <= 8:
-		l.data, l.boards = 128<<10, 128
+		l.data, l.slots = 128<<10, 128
 	case n <= 16:
-		l.data, l.boards = 64<<10, 128
+		l.data, l.slots = 64<<10, 128
 	case n <= 64:
-		l.data, l.boards = 16<<10, 64
+		l.data, l.slots = 16<<10, 64
 	default:
-		l.data, l.boards = 4<<10, 32
+		l.data, l.slots = 4<<10, 32
 	}
 	at := 4096
 	take := func(bytes int) int {
@@ -151,7 +151,7 @@ func newLayout(n int) layout {
 	}
 	l.ranks = take(n * rankAreaSize)
 	l.desc = take(n * descs * descSize)
-	l.board = take(n * l.boards * boardSize)
+	l.slotsAt = take(n * l.slots * slotsSize)
 	l.rings = take(n * n * ringSize)
 	at = (at + 4095) &^ 4095
 	l.datas = take(n * n * l.data)

@@ -18,9 +18,9 @@ func TestStructureSizes(t *testing.T) {
 		{"desc", unsafe.Sizeof(desc{}), descSize},
 		{"cell", unsafe.Sizeof(cell{}), line},
 		{"ring", unsafe.Sizeof(ring{}), ringSize},
-		{"post", unsafe.Sizeof(post{}), postSize},
-		{"meet", unsafe.Sizeof(meet{}), meetSize},
-		{"board", unsafe.Sizeof(board{}), boardSize},
+		{"callSlot", unsafe.Sizeof(callSlot{}), callSlotSize},
+		{"syncSlot", unsafe.Sizeof(syncSlot{}), syncSlotSize},
+		{"slots", unsafe.Sizeof(slots{}), slotsSize},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s has %d bytes, the layout says %d", c.name, c.got, c.want)

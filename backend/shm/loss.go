@@ -207,7 +207,7 @@ func (e *engine) isOut(rank int) bool {
 }
 
 // hear takes in what others have said, so that what is wrong is told by its cause.
-func (e *engine) hear() {
+func (e *engine) refresh() {
 	e.mu.Lock()
 	e.stale = true
 	e.progress()
@@ -259,7 +259,7 @@ func (e *engine) fence() {
 // Lost implements backend.Survivor.
 func (c *comm) Lost() []int {
 	e := c.e
-	e.hear()
+	e.refresh()
 	var lost []int
 	for r := range e.area {
 		if e.lost[r].Load() != nil {

@@ -21,7 +21,7 @@ const crowd = 140
 
 func init() {
 	// A rank whose address space has room for so many bytes more, if not 0.
-	strangers["cramped"] = func(string) error {
+	outsiders["cramped"] = func(string) error {
 		cfg := Config{Job: os.Getenv("SHM_TEST_JOB")}
 		var room uint64
 		if _, err := fmt.Sscan(os.Getenv("SHM_TEST_ROOM"), &cfg.Rank, &cfg.Size, &room); err != nil {

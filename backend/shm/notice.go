@@ -21,14 +21,14 @@ func (c *comm) Break(err error) {
 		f = &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)), Text: err.Error()}
 	}
 	e.mu.Lock()
-	c.tell(f)
+	c.breakAll(f)
 	e.unlock()
 }
 
 // tell breaks the communicator here and everywhere, but that what this rank has closed
 // is nobody else's concern: Close says what was before, and the others may have
 // forgotten it. The lock is held.
-func (c *comm) tell(f *backend.Fault) {
+func (c *comm) breakAll(f *backend.Fault) {
 	if c.broken(f) && !c.closed.Load() {
 		c.notify(kindBreak, f)
 	}
@@ -93,7 +93,7 @@ func (e *engine) earlyFor(id uint32) *early {
 }
 
 // heardBreak takes a notice of Break in.
-func (e *engine) heardBreak(id uint32, f *backend.Fault) {
+func (e *engine) onBreak(id uint32, f *backend.Fault) {
 	switch c := e.comms[id]; {
 	case c != nil:
 		c.broken(f)
@@ -103,7 +103,7 @@ func (e *engine) heardBreak(id uint32, f *backend.Fault) {
 }
 
 // heardClose notes that another rank has closed a communicator.
-func (e *engine) heardClose(id uint32, world int) {
+func (e *engine) onClose(id uint32, world int) {
 	c, open := e.comms[id]
 	if !open {
 		c = e.closing[id]
@@ -142,7 +142,7 @@ func (e *engine) heardClose(id uint32, world int) {
 // it, and may never: a loss can end the agreement on a communicator where some
 // members have made it and others will not. It has not looked at the board, and
 // will not: if it makes the communicator later, it knows that this rank is gone.
-func (e *engine) heardUnmade(id uint32, world int) {
+func (e *engine) onUnmade(id uint32, world int) {
 	c := e.closing[id]
 	if c == nil {
 		return
@@ -216,10 +216,10 @@ func (e *engine) allClosed(id uint32, c *comm) {
 	if all {
 		delete(e.closing, id)
 	}
-	if !e.isClosed && c.slot >= 0 && c.parent == nil {
-		c.boards[c.rank].id.Store(0)
-		e.boards[c.slot] = false
-		c.slot = -1 // given back
+	if !e.isClosed && c.slotIndex >= 0 && c.parent == nil {
+		c.slots[c.rank].id.Store(0)
+		e.slotsUsed[c.slotIndex] = false
+		c.slotIndex = -1 // given back
 	}
 }
 

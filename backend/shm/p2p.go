@@ -87,9 +87,9 @@ func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, 
 			break // the general way sorts it out
 		}
 		n := copy(buf, payload)
-		told := in.take(len(payload))
+		acked := in.take(len(payload))
 		e.mu.Unlock()
-		if told {
+		if acked {
 			e.ring(src)
 		}
 		if h.size > n {
@@ -144,10 +144,10 @@ func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
 	case o.state == opTaking:
 		e.stopTake(o, cause)
 		e.moveTakes()
-	case o.state == opOffered && e.withdraw(o):
+	case o.state == opRTS && e.withdraw(o):
 		e.finish(o, backend.Status{}, cause)
 	default: // it arrived just now
-		e.moveOffers()
+		e.moveRTS()
 	}
 	if kept = !o.own.Ready(); kept {
 		o.state = opStopped
@@ -239,7 +239,7 @@ func (e *engine) push(o *op) bool {
 		e.finish(o, backend.Status{}, nil)
 		return true
 	}
-	return e.offer(o, out)
+	return e.sendRTS(o, out)
 }
 
 // moveQueued sends what had no room before.
@@ -353,7 +353,7 @@ func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
 	case opQueued:
 		i := slices.Index(e.queued, o)
 		e.queued = slices.Delete(e.queued, i, i+1)
-	case opOffered:
+	case opRTS:
 		if !e.revoke(o) {
 			return false
 		}

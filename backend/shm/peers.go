@@ -15,16 +15,16 @@ import (
 // then nobody needs to meet again; otherwise the boards hold the addresses from
 // which they are copied out of the other processes.
 type peers struct {
-	s      *collective
-	bound  *backend.Bound
-	began  time.Time // when the data began to move, if bound limits that
-	call   *backend.Call
-	posted bool
-	in     []byte // this rank's input
-	work   []byte // what it shared last
-	out    []byte // where the blocks for each rank are, if the board has no room
-	tmp    []byte
-	mem    direct.Scratch
+	s       *collective
+	bound   *backend.Bound
+	began   time.Time // when the data began to move, if bound limits that
+	call    *backend.Call
+	inSlots bool
+	in      []byte // this rank's input
+	work    []byte // what it shared last
+	out     []byte // where the blocks for each rank are, if the board has no room
+	tmp     []byte
+	mem     direct.Scratch
 }
 
 // Where in post.facts the ranks find what.
@@ -39,14 +39,14 @@ const (
 const blockBytes = 16 // offset and length, in the table of blocks
 
 // post puts what the others need on this rank's board.
-func (p *peers) post(to *post, call *backend.Call) {
+func (p *peers) publish(to *callSlot, call *backend.Call) {
 	n := len(p.s.c.World)
-	p.call, p.posted = call, true
+	p.call, p.inSlots = call, true
 	if call.Err != nil || call.Coll == backend.Barrier {
 		return
 	}
 	p.in = direct.Input(call, p.s.c.rank)
-	if direct.Posted(call, n, boardData) {
+	if direct.FitsSlot(call, n, slotData) {
 		if p.length() <= len(to.small) { // not by the own input: on decides by the same
 			copy(to.small[:], p.in)
 		} else {
@@ -54,7 +54,7 @@ func (p *peers) post(to *post, call *backend.Call) {
 		}
 		return
 	}
-	p.posted = false
+	p.inSlots = false
 	to.facts = [5]uint64{factIn: shmem.Addr(p.in), factInLen: uint64(len(p.in)),
 		factOut: shmem.Addr(call.Recv), factOutLen: uint64(len(call.Recv))}
 	switch call.Coll {
@@ -67,7 +67,7 @@ func (p *peers) post(to *post, call *backend.Call) {
 		return
 	}
 	table := to.data[:]
-	if n*blockBytes > boardData {
+	if n*blockBytes > slotData {
 		if len(p.out) < n*blockBytes {
 			p.out = make([]byte, n*blockBytes)
 		}
@@ -87,19 +87,19 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, nil
 	}
 	c := p.s.c
-	if !p.posted && !c.e.cma && len(c.World) > 1 {
+	if !p.inSlots && !c.e.cma && len(c.World) > 1 {
 		return false, nil // over messages
 	}
 	p.bound = b
-	if !p.posted && b.Limited() {
+	if !p.inSlots && b.Limited() {
 		p.began = time.Now()
 	}
 	var err error
 	switch {
-	case p.posted && call.Coll == backend.Allreduce && len(c.World) == 2:
+	case p.inSlots && call.Coll == backend.Allreduce && len(c.World) == 2:
 		p.pair(call)
-	case p.posted:
-		err = direct.RunPosted(call, c.rank, len(c.World), p, &p.mem)
+	case p.inSlots:
+		err = direct.RunSlots(call, c.rank, len(c.World), p, &p.mem)
 	default:
 		err = direct.Run(call, c.rank, len(c.World), p, &p.mem)
 	}
@@ -120,14 +120,14 @@ func (p *peers) pair(call *backend.Call) {
 // copyOf returns a copy of what another rank posted. Lines of another core's
 // cache come faster in one sweep than with arithmetic between them.
 func (p *peers) copyOf(r, off, n int) []byte {
-	p.tmp = append(p.tmp[:0], p.on(r)[off:off+n]...)
+	p.tmp = append(p.tmp[:0], p.slotOf(r)[off:off+n]...)
 	return p.tmp
 }
 
 // on returns the posted input of a rank. Its length is that of this rank's: only
 // what all have in common is posted, but for the root's of rooted calls.
-func (p *peers) on(r int) []byte {
-	b := &p.s.c.boards[r].post[p.s.turn]
+func (p *peers) slotOf(r int) []byte {
+	b := &p.s.c.slots[r].calls[p.s.parity]
 	if p.length() <= len(b.small) {
 		return b.small[:]
 	}
@@ -172,15 +172,15 @@ func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 		return nil
 	}
 	c := p.s.c
-	if p.posted {
-		copy(dst, p.on(rank)[off:])
+	if p.inSlots {
+		copy(dst, p.slotOf(rank)[off:])
 		return nil
 	}
 	if rank == c.rank {
 		shmem.Move(dst, p.own(from, off, len(dst)))
 		return nil
 	}
-	facts := &c.boards[rank].post[p.callTurn()].facts
+	facts := &c.slots[rank].calls[p.callParity()].facts
 	var addr, length uint64
 	switch from {
 	case direct.In:
@@ -188,7 +188,7 @@ func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 	case direct.Out:
 		addr, length = facts[factOut], facts[factOutLen]
 	default:
-		m := &c.boards[rank].meet[p.s.turn]
+		m := &c.slots[rank].syncs[p.s.parity]
 		addr, length = m.work, m.workLen
 	}
 	if uint64(off)+uint64(len(dst)) > length {
@@ -218,7 +218,7 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	}
 	if c.isGone(rank) { // it has given up and left, which concerns nobody else
 		f, _ := c.goneFault(rank).(*backend.Fault)
-		c.tell(f)
+		c.breakAll(f)
 		return f
 	}
 	e.copyFailed(w, err)
@@ -236,11 +236,11 @@ func (p *peers) over(text string) error {
 	return err
 }
 
-func (p *peers) callTurn() uint32 { return p.s.c.seq & 1 }
+func (p *peers) callParity() uint32 { return p.s.c.seq & 1 }
 
 // Len implements direct.Peers.
 func (p *peers) Len(rank int, from direct.Space) int {
-	f := &p.s.c.boards[rank].post[p.callTurn()].facts
+	f := &p.s.c.slots[rank].calls[p.callParity()].facts
 	if from == direct.In {
 		return int(f[factInLen])
 	}
@@ -253,9 +253,9 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 		off, n = direct.Outgoing(p.call, to)
 		return off, n, nil
 	}
-	post := &p.s.c.boards[rank].post[p.callTurn()]
+	post := &p.s.c.slots[rank].calls[p.callParity()]
 	var entry [blockBytes]byte
-	if len(p.s.c.World)*blockBytes <= boardData {
+	if len(p.s.c.World)*blockBytes <= slotData {
 		copy(entry[:], post.data[to*blockBytes:])
 	} else {
 		addr := post.facts[factBlocks]
@@ -297,7 +297,7 @@ func (p *peers) Over() error {
 func (p *peers) Share(b []byte) { p.work = b }
 
 // Meet implements direct.Peers.
-func (p *peers) Meet(bad error) error { return p.s.meeting(p.bound, bad, p.work) }
+func (p *peers) Sync(bad error) error { return p.s.sync(p.bound, bad, p.work) }
 
 // fetchBlock is how many bytes of a long vector are fetched at a time for a
 // reduction: a system call's worth, and few enough for a core's own cache.

@@ -36,7 +36,7 @@ func (p *probing) look() bool {
 			return p.err != nil
 		}
 		m := n.Owner.(*msg)
-		if m.desc != nil && m.desc.state.Load() != descState(m.gen, descOffered) {
+		if m.desc != nil && m.desc.state.Load() != descState(m.gen, descRTS) {
 			e.arrived.Remove(n) // taken back by its sender
 			e.putMsg(m)
 			continue

@@ -206,13 +206,13 @@ func init() {
 		}
 		// The world's and the last one's board. What the others have closed was said
 		// before they ended.
-		e.hear()
-		if n := len(slices.DeleteFunc(slices.Clone(e.boards), func(used bool) bool { return !used })); n != 2 {
+		e.refresh()
+		if n := len(slices.DeleteFunc(slices.Clone(e.slotsUsed), func(used bool) bool { return !used })); n != 2 {
 			return fmt.Errorf("%d boards are in use, want 2", n)
 		}
-		if len(e.freeDesc) != descs || e.offered != 0 || len(e.queued)+len(e.takes)+e.posted.Len() != 0 {
+		if len(e.freeDesc) != descs || e.rtsOpen != 0 || len(e.queued)+len(e.takes)+e.posted.Len() != 0 {
 			return fmt.Errorf("%d of %d descs are free, %d offered; %d queued, %d taken, %d posted",
-				len(e.freeDesc), descs, e.offered, len(e.queued), len(e.takes), e.posted.Len())
+				len(e.freeDesc), descs, e.rtsOpen, len(e.queued), len(e.takes), e.posted.Len())
 		}
 		return nil
 	}
@@ -286,7 +286,7 @@ func init() {
 			return err
 		}
 		err = works(d)
-		if boards := c.(*comm).e.boards; !boards[0] || !boards[1] || slices.Contains(boards[2:], true) {
+		if boards := c.(*comm).e.slotsUsed; !boards[0] || !boards[1] || slices.Contains(boards[2:], true) {
 			return fmt.Errorf("boards in use: %v, want two", boards[:4])
 		}
 		return errors.Join(err, s.Close(), d.Close())

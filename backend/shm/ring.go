@@ -9,7 +9,7 @@ import (
 // The kinds of cells.
 const (
 	kindEager  uint64 = iota + 1 // a whole message: in the cell, or in the data ring
-	kindOffer                    // a long or synchronous message: its desc and address
+	kindRTS                      // a long or synchronous message: its desc and address
 	kindChunk                    // a part of a long one, where copies between processes are forbidden
 	kindBreak                    // the communicator is broken: tag is the code, data the text
 	kindClose                    // the sender has closed the communicator: its last message there
@@ -32,12 +32,12 @@ type outRing struct {
 
 // inRing is the receiving end.
 type inRing struct {
-	r     *ring
-	data  []byte
-	next  uint32 // messages taken
-	told  uint32 // of those, how many head says
-	pos   uint64
-	toldp uint64
+	r        *ring
+	data     []byte
+	next     uint32 // messages taken
+	acked    uint32 // of those, how many head says
+	pos      uint64
+	ackedPos uint64
 }
 
 func newRing(seg *shmem.Segment, l layout, from, to int) (*ring, []byte) {
@@ -118,8 +118,8 @@ func (in *inRing) peek() (h header, payload []byte, ok bool) {
 	size := c.size
 	h = header{kind: size >> sizeBits, ctx: c.ctx, tag: c.tag, size: int(size & (1<<sizeBits - 1))}
 	n := h.size
-	if h.kind == kindOffer {
-		n = offerSize
+	if h.kind == kindRTS {
+		n = rtsSize
 	}
 	space := footprint(h.kind, n)
 	switch {
@@ -148,15 +148,15 @@ func (in *inRing) extra() *[inlineMax]byte { return &in.r.cells[in.next%cells].d
 
 // take gives the cell and n bytes (a footprint) of the data ring back. It reports whether the
 // sender was told, who may be waiting for that.
-func (in *inRing) take(n int) (told bool) {
+func (in *inRing) take(n int) (acked bool) {
 	in.next++
 	if n > inlineMax {
 		_, in.pos = place(in.pos, len(in.data), n)
 	}
-	if in.next-in.told < cells/4 && in.pos-in.toldp < uint64(len(in.data))/4 {
+	if in.next-in.acked < cells/4 && in.pos-in.ackedPos < uint64(len(in.data))/4 {
 		return false
 	}
-	in.told, in.toldp = in.next, in.pos
+	in.acked, in.ackedPos = in.next, in.pos
 	in.r.head.Store(in.next)
 	return true
 }
@@ -166,14 +166,14 @@ func (in *inRing) take(n int) (told bool) {
 const addressSpace = 1 << 47
 
 // An offer's payload: which desc, its generation, the address in the sender.
-const offerSize = 24
+const rtsSize = 24
 
-func putOffer(b []byte, idx int, gen, addr uint64) {
+func putRTS(b []byte, idx int, gen, addr uint64) {
 	binary.LittleEndian.PutUint64(b, uint64(idx))
 	binary.LittleEndian.PutUint64(b[8:], gen)
 	binary.LittleEndian.PutUint64(b[16:], addr)
 }
 
-func getOffer(b []byte) (idx, gen, addr uint64) {
+func getRTS(b []byte) (idx, gen, addr uint64) {
 	return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
 }

@@ -19,11 +19,11 @@ import (
 var programs = map[string]func(c backend.Comm) error{}
 
 // strangers are programs that are no ranks.
-var strangers = map[string]func(address string) error{}
+var outsiders = map[string]func(address string) error{}
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv("SHM_TEST_STRANGER"); name != "" {
-		if err := strangers[name](os.Getenv("SHM_TEST_ADDRESS")); err != nil {
+		if err := outsiders[name](os.Getenv("SHM_TEST_ADDRESS")); err != nil {
 			fmt.Fprintln(os.Stderr, "stranger:", err)
 			os.Exit(1)
 		}

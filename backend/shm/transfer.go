@@ -27,7 +27,7 @@ import (
 // that comes late with an old offer changes nothing.
 const (
 	descFree uint64 = iota
-	descOffered
+	descRTS
 	descAccepted
 	descTaken
 	descFinished
@@ -65,40 +65,40 @@ func (e *engine) grab(o *op) bool {
 	o.desc.claim.Store(o.gen << 32)
 	o.desc.done.Store(o.gen << 32)
 	o.desc.n.Store(0)
-	o.desc.state.Store(descState(o.gen, descOffered))
-	o.state = opOffered
-	e.offers[o.idx] = o
-	e.offered++
+	o.desc.state.Store(descState(o.gen, descRTS))
+	o.state = opRTS
+	e.rts[o.idx] = o
+	e.rtsOpen++
 	return true
 }
 
 // release gives the desc back.
 func (e *engine) release(o *op) {
 	o.desc.state.Store(descState(o.gen, descFree))
-	e.offers[o.idx] = nil
-	e.offered--
+	e.rts[o.idx] = nil
+	e.rtsOpen--
 	e.freeDesc = append(e.freeDesc, o.idx)
 	o.desc = nil
 }
 
 // offer announces a long message.
-func (e *engine) offer(o *op, out *outRing) bool {
+func (e *engine) sendRTS(o *op, out *outRing) bool {
 	if len(e.freeDesc) == 0 && !e.reclaim() {
 		return false
 	}
-	cell, room, ok := out.room(offerSize)
+	cell, room, ok := out.room(rtsSize)
 	if !ok || !e.grab(o) {
 		return false
 	}
-	putOffer(room, o.idx, o.gen, shmem.Addr(o.buf))
-	out.publish(cell, kindOffer, o.comm.id, o.tag, len(o.buf))
+	putRTS(room, o.idx, o.gen, shmem.Addr(o.buf))
+	out.publish(cell, kindRTS, o.comm.id, o.tag, len(o.buf))
 	e.ring(o.peer)
 	return true
 }
 
 // revoke takes an offer back, unless the receiver has taken it.
 func (e *engine) revoke(o *op) bool {
-	if !o.desc.state.CompareAndSwap(descState(o.gen, descOffered), descState(o.gen, descRevoked)) {
+	if !o.desc.state.CompareAndSwap(descState(o.gen, descRTS), descState(o.gen, descRevoked)) {
 		return false
 	}
 	e.release(o)
@@ -137,8 +137,8 @@ type heldDesc struct {
 // hold is release of a desc that the receiver may still write to.
 func (e *engine) hold(o *op) {
 	e.held = append(e.held, heldDesc{o.idx, o.gen, o.peer})
-	e.offers[o.idx], o.desc = nil, nil
-	e.offered--
+	e.rts[o.idx], o.desc = nil, nil
+	e.rtsOpen--
 }
 
 // reclaim takes held descs back that nobody writes to any more, and reports
@@ -158,7 +158,7 @@ func (e *engine) reclaim() bool {
 
 // refuse tells the sender that nobody will take its offer: it is finished.
 func (e *engine) refuse(src int, d *desc, gen uint64) {
-	if d.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descFinished)) {
+	if d.state.CompareAndSwap(descState(gen, descRTS), descState(gen, descFinished)) {
 		e.ring(src)
 	}
 }
@@ -167,7 +167,7 @@ func (e *engine) refuse(src int, d *desc, gen uint64) {
 // it back.
 func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.Env) bool {
 	n := min(size, len(o.buf))
-	if !d.state.CompareAndSwap(descState(gen, descOffered), descState(gen, descAccepted)) {
+	if !d.state.CompareAndSwap(descState(gen, descRTS), descState(gen, descAccepted)) {
 		return false
 	}
 	e.posted.Remove(&o.node) // if it is there
@@ -184,7 +184,7 @@ func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.En
 	o.state = opTaking
 	if src == e.me { // both buffers are ours
 		idx := e.descIndex(d)
-		if s := e.offers[idx]; s != nil && s.gen == gen {
+		if s := e.rts[idx]; s != nil && s.gen == gen {
 			copy(o.buf[:n], s.buf)
 		}
 		o.chunks = 0
@@ -367,11 +367,11 @@ func (e *engine) chunk(src int, idx, gen uint64, payload []byte) bool {
 
 // moveOffers looks after the own offers: completes the finished ones and helps
 // with those that are being copied.
-func (e *engine) moveOffers() bool {
+func (e *engine) moveRTS() bool {
 	moved := false
-	left := e.offered
+	left := e.rtsOpen
 	for i := 0; i < descs && left > 0; i++ {
-		o := e.offers[i]
+		o := e.rts[i]
 		if o == nil {
 			continue
 		}
@@ -429,7 +429,7 @@ func (e *engine) pushChunks(o *op, n int) bool {
 			break
 		}
 		copy(room[:k], o.buf[o.at:])
-		putOffer(cell.data[:], o.idx, o.gen, 0)
+		putRTS(cell.data[:], o.idx, o.gen, 0)
 		out.publish(cell, kindChunk, o.comm.id, o.tag, k)
 		o.at += k
 		moved = true

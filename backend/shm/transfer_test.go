@@ -46,17 +46,17 @@ func init() {
 		buf := make([]byte, size)
 		if c.Rank() == 0 {
 			ctx, cancel := context.WithCancel(context.Background())
-			told := make(chan error, 1)
+			acked := make(chan error, 1)
 			go func() { // when the receiver has begun
 				_, err := c.Recv(nil, nil, 1, 3)
 				cancel()
 				c.Wake()
-				told <- err
+				acked <- err
 			}()
 			if err := d.Send(&backend.Bound{Ctx: ctx}, buf, 1, 1, backend.Standard); !errors.Is(err, backend.ErrCanceled) {
 				return fmt.Errorf("%v, want ErrCanceled", err)
 			}
-			if err := <-told; err != nil {
+			if err := <-acked; err != nil {
 				return err
 			}
 			copy(buf, bytes.Repeat([]byte{0xff}, size)) // it is the caller's again

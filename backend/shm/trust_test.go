@@ -16,9 +16,9 @@ func init() {
 		e := c.(*comm).e
 		if c.Rank() == 1 {
 			e.mu.Lock()
-			cell, room, _ := e.out[0].room(offerSize)
-			putOffer(room, 0, 1, 0)
-			e.out[0].publish(cell, kindOffer, 0, 1, 1<<50)
+			cell, room, _ := e.out[0].room(rtsSize)
+			putRTS(room, 0, 1, 0)
+			e.out[0].publish(cell, kindRTS, 0, 1, 1<<50)
 			e.mu.Unlock()
 			e.ring(0)
 			_, err := c.Recv(nil, nil, 0, 1)

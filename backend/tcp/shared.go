@@ -150,9 +150,9 @@ func share(ctx context.Context, c *wire.Conn, size int, first bool) (s stream, r
 	}()
 	if first {
 		var failed error
-		var offer *shmem.Offer
+		var offer *shmem.Export
 		if seg, failed = newRings(size); failed == nil {
-			if offer, failed = shmem.NewOffer(seg.FD(), 1); failed == nil {
+			if offer, failed = shmem.NewExport(seg.FD(), 1); failed == nil {
 				defer offer.Close()
 			}
 		}

@@ -81,7 +81,7 @@ func (s seat) Share(b []byte) {
 	s.mu.Unlock()
 }
 
-func (s seat) Meet(bad error) error {
+func (s seat) Sync(bad error) error {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,13 +106,13 @@ func (s seat) Meet(bad error) error {
 }
 
 // play runs the calls and returns the ranks' errors.
-func play(t *table, posted bool, scratch []Scratch) []error {
+func play(t *table, inSlots bool, scratch []Scratch) []error {
 	errs := make([]error, len(t.calls))
 	var wg sync.WaitGroup
 	for r, c := range t.calls {
 		wg.Go(func() {
-			if posted {
-				errs[r] = RunPosted(c, r, len(t.calls), seat{t, r}, &scratch[r])
+			if inSlots {
+				errs[r] = RunSlots(c, r, len(t.calls), seat{t, r}, &scratch[r])
 			} else {
 				errs[r] = Run(c, r, len(t.calls), seat{t, r}, &scratch[r])
 			}
@@ -133,7 +133,7 @@ func TestCollectives(t *testing.T) {
 			trial := directtest.New(c)
 			table := newTable(trial.Calls, mode == "fetch")
 			if mode == "posted" {
-				if !Posted(trial.Calls[0], c.Ranks, 1<<30) {
+				if !FitsSlot(trial.Calls[0], c.Ranks, 1<<30) {
 					continue
 				}
 				for r, call := range trial.Calls {
@@ -222,13 +222,13 @@ func TestLengthMismatch(t *testing.T) {
 }
 
 // What is posted must depend on what all ranks' calls have in common only.
-func TestPostedIsCommon(t *testing.T) {
+func TestFitsSlotIsTheSameOnAllRanks(t *testing.T) {
 	for _, c := range directtest.Cases([]int{1, 3, 8}, []int{0, 1, 16, 512, 513}) {
 		trial := directtest.New(c)
 		for _, limit := range []int{0, 8, 4096} {
-			want := Posted(trial.Calls[0], c.Ranks, limit)
+			want := FitsSlot(trial.Calls[0], c.Ranks, limit)
 			for r, call := range trial.Calls {
-				if got := Posted(call, c.Ranks, limit); got != want {
+				if got := FitsSlot(call, c.Ranks, limit); got != want {
 					t.Fatalf("%v: rank %d says %v, rank 0 %v", c, r, got, want)
 				}
 				if n := len(Input(call, r)); want && n > limit {

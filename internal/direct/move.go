@@ -13,7 +13,7 @@ func fault(sentinel error, format string, args ...any) error {
 // bcast: every rank copies from the root.
 func (t *task) bcast() error {
 	if t.rank == t.Root {
-		return t.meet(nil)
+		return t.sync(nil)
 	}
 	return t.after(t.copy(t.Recv[:t.block], t.Root, In, 0))
 }
@@ -21,12 +21,12 @@ func (t *task) bcast() error {
 // gather: the root copies every rank's block.
 func (t *task) gather() error {
 	if t.rank != t.Root {
-		return t.meet(nil)
+		return t.sync(nil)
 	}
 	if t.Coll == backend.Gatherv {
 		for r := range t.size {
 			if got, want := t.p.Len(r, In), t.RecvCounts[r]*t.elem; got != want {
-				return t.meet(fault(backend.ErrMismatch, "gatherv: rank %d sends %d bytes, the root, rank %d, expects %d",
+				return t.sync(fault(backend.ErrMismatch, "gatherv: rank %d sends %d bytes, the root, rank %d, expects %d",
 					r, got, t.rank, want))
 			}
 		}
@@ -63,7 +63,7 @@ func (t *task) collect() error {
 // scatter: every rank copies its block from the root.
 func (t *task) scatter() error {
 	if t.rank == t.Root && t.InPlace {
-		return t.meet(nil)
+		return t.sync(nil)
 	}
 	off, n := t.rank*t.block, t.block
 	if t.Coll == backend.Scatterv {
@@ -72,7 +72,7 @@ func (t *task) scatter() error {
 			return err
 		}
 		if n != len(t.Recv) {
-			return t.meet(fault(backend.ErrMismatch, "scatterv: the root, rank %d, sends rank %d %d bytes, which expects %d",
+			return t.sync(fault(backend.ErrMismatch, "scatterv: the root, rank %d, sends rank %d %d bytes, which expects %d",
 				t.Root, t.rank, n, len(t.Recv)))
 		}
 	}
@@ -87,10 +87,10 @@ func (t *task) alltoall() error {
 			if err != nil {
 				return err
 			}
-			return t.meet(bad)
+			return t.sync(bad)
 		}
 	}
-	if !t.InPlace || t.posted {
+	if !t.InPlace || t.inSlots {
 		return t.after(t.exchange(func(off, n, _ int) []byte { return t.Recv[off : off+n] }))
 	}
 	total := 0

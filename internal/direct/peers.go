@@ -34,7 +34,7 @@ type Peers interface {
 	// Meet waits for all ranks. If one or more bring an error, it returns the
 	// lowest such rank's on every rank. Any other error it returns means that
 	// the collective is over.
-	Meet(bad error) error
+	Sync(bad error) error
 }
 
 // Input returns the part of a rank's buffers that the other ranks read: its
@@ -83,7 +83,7 @@ func Outgoing(c *backend.Call, to int) (off, n int) {
 
 // Posted reports whether the inputs of all ranks are known to be at most limit
 // bytes each. It depends only on what the ranks' calls have in common.
-func Posted(c *backend.Call, size, limit int) bool {
+func FitsSlot(c *backend.Call, size, limit int) bool {
 	switch c.Coll {
 	case backend.Barrier:
 		return true

@@ -29,7 +29,7 @@ func (t *task) chunk(rank int) (lo, hi int) {
 // allreduce: every rank combines its chunk into its own Recv; when all have,
 // it takes the other chunks from theirs.
 func (t *task) allreduce() error {
-	if t.posted {
+	if t.inSlots {
 		return t.reduce(0, t.Count, t.Recv)
 	}
 	lo, hi := t.chunk(t.rank)
@@ -48,7 +48,7 @@ func (t *task) allreduce() error {
 // reduceRoot: every rank combines its chunk, the root into its Recv, and when
 // all have, the root takes the others'.
 func (t *task) reduceRoot() error {
-	if t.posted {
+	if t.inSlots {
 		if t.rank != t.Root {
 			return nil
 		}
@@ -95,7 +95,7 @@ func (t *task) reduceScatter() error {
 func (t *task) scan() error {
 	exclusive := t.Coll == backend.Exscan
 	if exclusive && t.rank == 0 {
-		return t.meet(nil)
+		return t.sync(nil)
 	}
 	o := coll.ScanOrder(t.rank, t.elem, exclusive)
 	return t.settle(t.block, func(dst []byte) error { return t.eval(o, 0, t.Count, dst) })
@@ -104,7 +104,7 @@ func (t *task) scan() error {
 // settle puts a result of n bytes at the beginning of Recv: directly, or after
 // all ranks have read what is there.
 func (t *task) settle(n int, compute func(dst []byte) error) error {
-	if !t.InPlace || t.posted {
+	if !t.InPlace || t.inSlots {
 		return t.after(compute(t.Recv[:n]))
 	}
 	temp := t.temp(n)
@@ -121,5 +121,5 @@ func (t *task) after(err error) error {
 	if err != nil {
 		return err
 	}
-	return t.meet(nil)
+	return t.sync(nil)
 }

@@ -29,7 +29,7 @@ type task struct {
 	rank, size int
 	p          Peers
 	s          *Scratch
-	posted     bool // the inputs are copies: no meetings
+	inSlots    bool // the inputs are copies: no meetings
 	elem       int  // bytes of an element
 	block      int  // bytes of Count elements
 	since      int  // bytes read since the last look at whether it is over
@@ -44,7 +44,7 @@ func Run(c *backend.Call, rank, size int, p Peers, s *Scratch) error {
 
 // RunPosted is Run for a collective whose inputs are copies that stay as they
 // are: it does not call Meet.
-func RunPosted(c *backend.Call, rank, size int, p Peers, s *Scratch) error {
+func RunSlots(c *backend.Call, rank, size int, p Peers, s *Scratch) error {
 	return s.begin(c, rank, size, p, true).run()
 }
 
@@ -57,9 +57,9 @@ func Combine(c *backend.Call, rank, size int, p Peers, s *Scratch, dst []byte) e
 	return err
 }
 
-func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, posted bool) *task {
+func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, inSlots bool) *task {
 	t := &s.task
-	*t = task{Call: c, rank: rank, size: size, p: p, s: s, posted: posted}
+	*t = task{Call: c, rank: rank, size: size, p: p, s: s, inSlots: inSlots}
 	if c.Type != nil {
 		t.elem = c.Type.Size
 		t.block = c.Count * t.elem
@@ -103,11 +103,11 @@ func (t *task) steps() error {
 }
 
 // meet waits for all ranks, unless nothing needs to be waited for.
-func (t *task) meet(bad error) error {
-	if t.posted {
+func (t *task) sync(bad error) error {
+	if t.inSlots {
 		return bad
 	}
-	return t.p.Meet(bad)
+	return t.p.Sync(bad)
 }
 
 // copy sets dst to bytes of a rank's buffer.

@@ -24,7 +24,7 @@ func TestAreaBetweenProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	o, err := NewOffer(fd, 1)
+	o, err := NewExport(fd, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestFetchCrowded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &Offer{Name: name, ln: l.(*net.UnixListener), done: make(chan struct{})}
+	o := &Export{Name: name, ln: l.(*net.UnixListener), done: make(chan struct{})}
 	go o.serve(fd, 100)
 	for range ranks {
 		if err := <-fetched; err != nil {

@@ -33,13 +33,13 @@ func (s *Segment) CloseFD() {}
 func (s *Segment) Close() error { return nil }
 
 // An Offer is never made.
-type Offer struct{ Name string }
+type Export struct{ Name string }
 
 // NewOffer answers why it cannot.
-func NewOffer(int, int) (*Offer, error) { return nil, errOther }
+func NewExport(int, int) (*Export, error) { return nil, errOther }
 
 // Close does nothing.
-func (*Offer) Close() {}
+func (*Export) Close() {}
 
 // Fetch answers why it cannot.
 func Fetch(context.Context, string) (int, error) { return -1, errOther }

@@ -28,7 +28,7 @@ func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Publish) (ba
 		return nil, err
 	}
 	var mem *Area
-	failed := errNoOffer
+	failed := errNoExport
 	if name := all[0]; name != "" {
 		ctx, end := shareBound(b, c)
 		var fd int
@@ -69,7 +69,7 @@ func whyEnded(ctx context.Context, failed error) error {
 	return &backend.Fault{Sentinel: sentinel, Text: failed.Error()}
 }
 
-var errNoOffer error = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 has no memory"}
+var errNoExport error = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 has no memory"}
 
 // share is rank 0's part of Share.
 func share(ranks, size int, tell backend.Publish) (backend.Memory, error) {
@@ -77,8 +77,8 @@ func share(ranks, size int, tell backend.Publish) (backend.Memory, error) {
 	name := ""
 	if failed == nil {
 		defer unix.Close(fd)
-		var o *Offer
-		if o, failed = NewOffer(fd, ranks-1); failed == nil {
+		var o *Export
+		if o, failed = NewExport(fd, ranks-1); failed == nil {
 			defer o.Close()
 			name = o.Name
 		}

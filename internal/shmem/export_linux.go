@@ -13,15 +13,15 @@ import (
 )
 
 // An Offer hands a descriptor to other processes of the same user.
-type Offer struct {
+type Export struct {
 	Name string // for Fetch
 	ln   *net.UnixListener
 	done chan struct{}
 }
 
 // NewOffer offers fd to n processes that ask for it by the offer's name.
-func NewOffer(fd, n int) (*Offer, error) {
-	o := &Offer{Name: fmt.Sprintf("@cohort/%d/%s", os.Geteuid(), rand.Text()), done: make(chan struct{})}
+func NewExport(fd, n int) (*Export, error) {
+	o := &Export{Name: fmt.Sprintf("@cohort/%d/%s", os.Geteuid(), rand.Text()), done: make(chan struct{})}
 	var err error
 	if o.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: o.Name, Net: "unix"}); err != nil {
 		return nil, fmt.Errorf("offering shared memory: %w", err)
@@ -30,7 +30,7 @@ func NewOffer(fd, n int) (*Offer, error) {
 	return o, nil
 }
 
-func (o *Offer) serve(fd, n int) {
+func (o *Export) serve(fd, n int) {
 	defer close(o.done)
 	defer o.ln.Close() // who has not been answered, for want of descriptors say, is to hear so at once
 	for n > 0 {
@@ -49,7 +49,7 @@ func (o *Offer) serve(fd, n int) {
 }
 
 // Close ends the offer. The descriptor is the caller's again.
-func (o *Offer) Close() {
+func (o *Export) Close() {
 	o.ln.Close()
 	<-o.done
 }
