@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -142,6 +143,28 @@ func TestSharedRegion(t *testing.T) {
 			}
 		}
 		return r.Fence()
+	})
+}
+
+// TestWindowsStayWithinTheJobsLimit makes windows where Slurm gives the job less memory than the machine has.
+func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
+	t.Setenv("SLURM_JOB_ID", "7")
+	t.Setenv("SLURM_NODEID", "0")
+	t.Setenv("SLURM_MEM_PER_NODE", "1000")
+	onRanks(t, 2, func(c *Comm) error {
+		for _, n := range []int{1, 1 << 30} {
+			w, err := AllocateShared[byte](c, n)
+			g, errRegion := NewSharedRegion[byte](c, n)
+			for _, err := range []error{err, errRegion} {
+				if n == 1 && err != nil || n > 1 && (!errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE gives the job 1000 MiB")) {
+					return fmt.Errorf("%d bytes where the job has 1000 MiB: %v", n, err)
+				}
+			}
+			if err := errors.Join(w.Close(), g.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/budget"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/view"
 	"github.com/cohort-hpc/cohort/internal/window"
@@ -123,7 +124,7 @@ func (a *allocation) agree(bad error) error {
 // room returns an error if a rank could not have the memory. All ranks are here:
 // what they have closed before is free again.
 func (a *allocation) room() error {
-	free, from := shmem.Room()
+	free, from := budget.Free()
 	if s, ok := a.c.core.bc.(backend.Sharer); ok && a.c.core.size > 1 {
 		if f, why := s.Available(); f >= 0 && (free < 0 || f < free) {
 			free, from = f, why

@@ -297,3 +297,32 @@ func TestOf_Collective(t *testing.T) {
 		return errors.Join(err, c.Close())
 	})
 }
+
+// TestPinnedMemoryStaysWithinTheJobsLimit sets the memory that Slurm gives the job, to less than this
+// process uses, and to so much that a part of it may be kept.
+func TestPinnedMemoryStaysWithinTheJobsLimit(t *testing.T) {
+	devs, driver := softDevices(t, soft.Config{})
+	t.Setenv("SLURM_JOB_ID", "7")
+	t.Setenv("SLURM_NODEID", "0")
+	t.Setenv("SLURM_MEM_PER_NODE", "1")
+	_, _, err := devs[0].pin(4096)
+	if !errors.Is(err, cohort.ErrAlloc) || !strings.Contains(err.Error(), "SLURM_MEM_PER_NODE") {
+		t.Errorf("pinning more than the job may use: %v", err)
+	}
+	t.Setenv("SLURM_MEM_PER_NODE", "1000")
+	const piece = 8 << 20
+	var used []*pin
+	for range 12 {
+		p, _, err := devs[0].pin(piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used = append(used, p)
+	}
+	for _, p := range used {
+		devs[0].unpin(p)
+	}
+	if kept, most := driver.Stats().Pinned, 1000<<20/pinsPart; kept > most || kept < piece {
+		t.Errorf("%d bytes stay pinned, want at most %d and at least one piece", kept, most)
+	}
+}

@@ -1,22 +1,31 @@
 package tensor
 
-import "sync"
+import (
+	"sync"
 
-// pins are pieces of pinned memory of a device that operations take and give back. To pin takes long:
-// as much as the copy of many pieces.
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/internal/budget"
+)
+
+// pins are pieces of pinned memory of a device that operations take and give back. Pinning takes as long
+// as copying many pieces.
 //
-// Nobody waits for a piece: operations that have some may be waiting for those that want some. There
-// are as many as are used at the same time, and of those not used pinsKept bytes stay.
+// No operation waits for a piece, because those that hold pieces may be waiting for it. There are as many
+// pieces as are used at the same time; most bytes of those not used stay pinned.
 type pins struct {
 	mu   sync.Mutex
-	free []*pin // in use before, the last one used last
+	free []*pin // the one used last comes last
 	kept int    // bytes of free
+	most int
 }
 
-// pinsKept is how many bytes that are not in use stay pinned.
-const pinsKept = 256 << 20
+// What stays pinned is at most pinsKept bytes, and at most one part in pinsPart of what the job leaves this process.
+const (
+	pinsKept = 256 << 20
+	pinsPart = 16
+)
 
-// pin is a piece of pinned memory.
+// pin is one piece.
 type pin struct {
 	b []byte
 }
@@ -33,29 +42,45 @@ func (d *Device) pin(n int) (p *pin, b []byte, err error) {
 		}
 	}
 	d.pins.mu.Unlock()
-	mem, err := d.acc.Pin(max(n, minPin))
+	mem, err := d.newPin(max(n, minPin))
 	if err != nil {
 		d.trim(0) // what is kept for others may be what is missing
-		if mem, err = d.acc.Pin(max(n, minPin)); err != nil {
+		if mem, err = d.newPin(max(n, minPin)); err != nil {
 			return nil, nil, err
 		}
 	}
 	return &pin{mem}, mem[:n], nil
 }
 
-// minPin is the least that is pinned at a time.
+// newPin pins new memory if the job's budget has room for it.
+func (d *Device) newPin(n int) ([]byte, error) {
+	keep := int64(pinsKept)
+	if free, limit := budget.Free(); free >= 0 {
+		if int64(n) > free {
+			return nil, fault(cohort.ErrAlloc, "pinning %d bytes of the host's memory: %d are left: %s", n, free, limit)
+		}
+		keep = min(keep, free/pinsPart)
+	}
+	d.pins.mu.Lock()
+	d.pins.most = int(keep)
+	d.pins.mu.Unlock()
+	return d.acc.Pin(n)
+}
+
+// minPin is the size of the smallest piece.
 const minPin = 64 << 10
 
-// unpin gives a piece back, with which no copy is under way.
+// unpin gives a piece back. No copy from or to it may be under way.
 func (d *Device) unpin(p *pin) {
 	d.pins.mu.Lock()
 	d.pins.free = append(d.pins.free, p)
 	d.pins.kept += len(p.b)
+	most := d.pins.most
 	d.pins.mu.Unlock()
-	d.trim(pinsKept)
+	d.trim(most)
 }
 
-// trim gives up pieces that are not used until those kept have at most a number of bytes.
+// trim unpins pieces that are not used until those left have at most most bytes.
 func (d *Device) trim(most int) {
 	d.pins.mu.Lock()
 	defer d.pins.mu.Unlock()
@@ -67,7 +92,7 @@ func (d *Device) trim(most int) {
 	}
 }
 
-// Trim gives back what is kept for later operations: pinned memory, streams, and events.
+// Trim frees what the device keeps for later operations: pinned memory, streams, and events.
 func (d *Device) Trim() {
 	if d != nil && d.acc != nil {
 		d.trim(0)

@@ -3,6 +3,7 @@ package topo
 import (
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ type Job struct {
 	// the job has on this node. What a scheduler calls so may be cores or hardware
 	// threads.
 	CPUsPerTask, CPUsOnNode int
-	// MemoryPerNode and MemoryPerCPU are in bytes.
+	// MemoryPerNode and MemoryPerCPU are in bytes; see [Job.MemoryLimit].
 	MemoryPerNode, MemoryPerCPU int64
 
 	// Launcher is what started this process as one of several: "srun", "Open MPI's
@@ -156,6 +157,19 @@ func (j *Job) Batch() string {
 		s += "." + j.Step
 	}
 	return s
+}
+
+// MemoryLimit returns how many bytes the scheduler gives the job on a node, and the variable that says
+// so: "SLURM_MEM_PER_NODE". It is 0 where no variable does: of other schedulers than Slurm, control
+// groups have the limit.
+func (j *Job) MemoryLimit() (bytes int64, source string) {
+	switch cpus := int64(j.CPUsOnNode); {
+	case j.MemoryPerNode > 0:
+		return j.MemoryPerNode, "SLURM_MEM_PER_NODE"
+	case j.MemoryPerCPU > 0 && cpus > 0 && j.MemoryPerCPU <= math.MaxInt64/cpus:
+		return j.MemoryPerCPU * cpus, "SLURM_MEM_PER_CPU for " + plural(j.CPUsOnNode, "processor")
+	}
+	return 0, ""
 }
 
 // HostName returns the name of this node as the job's list of nodes has it, given

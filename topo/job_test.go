@@ -292,3 +292,19 @@ func TestJobHostName(t *testing.T) {
 		}
 	}
 }
+
+func TestJobMemoryLimit(t *testing.T) {
+	for env, want := range map[string]int64{
+		"": 0,
+		"SLURM_JOB_ID=7\nSLURM_MEM_PER_NODE=2000":                         2000 << 20,
+		"SLURM_JOB_ID=7\nSLURM_MEM_PER_NODE=0":                            0, // all that the node has
+		"SLURM_JOB_ID=7\nSLURM_MEM_PER_CPU=500\nSLURM_CPUS_ON_NODE=3":     1500 << 20,
+		"SLURM_JOB_ID=7\nSLURM_MEM_PER_CPU=500":                           0,
+		"SLURM_JOB_ID=7\nSLURM_MEM_PER_CPU=4096P\nSLURM_CPUS_ON_NODE=512": 0, // no int64
+	} {
+		bytes, source := topo.ReadJob(environment(env), jobFiles).MemoryLimit()
+		if bytes != want || (source == "") != (want == 0) {
+			t.Errorf("%q: %d bytes by %q, want %d", env, bytes, source, want)
+		}
+	}
+}

@@ -30,6 +30,7 @@ var users = map[string][]string{
 	"internal/agree":             {""},
 	"internal/arch":              nil,
 	"internal/cli":               {"cmd/*"},
+	"internal/budget":            {"", "tensor"},
 	"internal/clp":               {"sddp/lp"},
 	"internal/direct":            {"backend/*"},
 	"internal/direct/directtest": nil, // tests only
@@ -45,7 +46,7 @@ var users = map[string][]string{
 	"internal/netlab":            nil, // tests only
 	"internal/remote":            {"cmd/cohort"},
 	"internal/sched":             {""},
-	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/spawn", "internal/window"},
+	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/budget", "internal/spawn", "internal/window"},
 	"internal/slurmtest":         nil, // tests only
 	"internal/spawn":             {"cmd/cohort", "internal/remote"},
 	"internal/view":              {"", "backend/*", "cohorttest", "tensor", "internal/accel/*", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
