@@ -176,18 +176,6 @@ func (p *process) load(cfg Config) error {
 	return initFault("no MPI library can be loaded: %s", strings.Join(failed, "; "))
 }
 
-func familyName(f mpifind.Family) string {
-	switch f {
-	case mpifind.MPICH:
-		return "mpich"
-	case mpifind.OpenMPI:
-		return "openmpi"
-	case mpifind.Standard:
-		return "standard"
-	}
-	return ""
-}
-
 // initialise initialises MPI on a thread of its own, or on the caller's where the level may allow calls from
 // no other: a level below serialized was asked for, or a lower level than asked for will do.
 func (p *process) initialise(ctx context.Context, asked libmpi.Level, lower bool) error {

@@ -3,6 +3,8 @@ package mpi
 import (
 	"cmp"
 	"strings"
+
+	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // release is a library's version, to compare: numbers, and whether it came before
@@ -125,6 +127,18 @@ const (
 	makeOpenMPI
 	makeUnknownOpenMPI // something with Open MPI's ABI, such as IBM Spectrum MPI
 )
+
+func familyName(f mpifind.Family) string {
+	switch f {
+	case mpifind.MPICH:
+		return "mpich"
+	case mpifind.OpenMPI:
+		return "openmpi"
+	case mpifind.Standard:
+		return "standard"
+	}
+	return ""
+}
 
 // makerOf finds out whose library it is by the vendor's name, or else by the ABI
 // family: mpich, openmpi or standard.

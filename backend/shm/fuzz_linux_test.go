@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -43,7 +44,7 @@ func FuzzJoin(f *testing.F) {
 		return b
 	}
 	for _, b := range [][]byte{
-		hello(1, 4, os.Getpid()), hello(0, 4, os.Getpid()), hello(4, 4, os.Getpid()), hello(1, 5, os.Getpid()), hello(1<<32-1, 4, 1),
+		hello(1, 4, os.Getpid()), hello(0, 4, os.Getpid()), hello(4, 4, os.Getpid()), hello(1, 5, os.Getpid()), hello(min(1<<32-1, math.MaxInt), 4, 1),
 		hello(1, 4, 0), hello(1, 4, 1)[:20], bytes.Replace(hello(1, 4, os.Getpid()), []byte(greeting+"\x00"), []byte(greeting+"0"), 1), reply("there is one already"), append([]byte{1, 0, 16}, make([]byte, replySize)...), {}, {1},
 		bytes.Repeat([]byte{255}, replySize),
 	} {

@@ -5,6 +5,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -18,7 +19,7 @@ func init() {
 			e.mu.Lock()
 			cell, room, _ := e.out[0].room(rtsSize)
 			putRTS(room, 0, 1, 0)
-			e.out[0].publish(cell, kindRTS, 0, 1, 1<<50)
+			e.out[0].publish(cell, kindRTS, 0, 1, min(1<<50, math.MaxInt))
 			e.mu.Unlock()
 			e.ring(0)
 			_, err := c.Recv(nil, nil, 0, 1)

@@ -5,6 +5,7 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"math"
 	"net/netip"
 	"os"
 	"strings"
@@ -53,7 +54,7 @@ func TestShare(t *testing.T) {
 		reason        string
 	}{
 		{"both can", 4096, 4096, ""},
-		{"there is not that much memory", 1 << 45, 1 << 45, "shared memory of"},
+		{"there is not that much memory", min(1<<45, math.MaxInt/4+1), min(1<<45, math.MaxInt/4+1), "shared memory of"},
 		{"the second does not take what it is given", 4096, 8192, "want 20480"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

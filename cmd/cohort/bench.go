@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -33,7 +34,7 @@ type benchSettings struct {
 
 // maxBenchBytes bounds one message, so that a slip of the finger is an error and
 // not a machine out of memory.
-const maxBenchBytes = 8 << 30
+const maxBenchBytes = min(8<<30, math.MaxInt)
 
 func newBench() *cobra.Command {
 	b := benchSettings{reps: 15, ranks: 0, sizes: []int{8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20}}

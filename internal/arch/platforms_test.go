@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,54 +13,88 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// platform is a kind of machine that programs are built for, without cgo.
+// platform is an operating system and an architecture that programs are built for, without cgo.
 type platform struct{ goos, goarch string }
 
-// others are the platforms that no test runs on, and why they are looked at: laptops, and clusters of
-// Arm processors.
-var others = []platform{{"darwin", "arm64"}, {"linux", "arm64"}}
+// platforms reads the list of those that every package compiles for. scripts/portable reads it too.
+func platforms(t *testing.T) (all []platform) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/platforms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		goos, goarch, ok := strings.Cut(strings.TrimSpace(line), "/")
+		if !ok {
+			t.Fatalf("testdata/platforms: %q is no GOOS/GOARCH", line)
+		}
+		all = append(all, platform{goos, goarch})
+	}
+	return all
+}
+
+// sampled are the platforms that -short checks: one of each operating system, and machines with
+// integers of 32 bits and with the high byte first.
+var sampled = []platform{{"linux", "386"}, {"linux", "s390x"}, {"darwin", "arm64"}, {"freebsd", "amd64"}, {"openbsd", "amd64"}, {"windows", "amd64"}}
 
 // leftOut are the tags that leave something out of a program.
 var leftOut = []string{"cohort_nompi", "cohort_notcp", "cohort_noshm", "cohort_noclp", "cohort_nocuda"}
 
-// TestPlatforms checks that all packages and their tests have correct types on other platforms, and
-// where something is left out. It compiles nothing: for another platform that would begin with the standard
-// library, and take a minute each.
+// TestPlatforms checks that all packages and their tests compile for every platform, and without what
+// the tags leave out. It checks types and runs the assembler, which takes seconds; the compiler takes minutes, as it
+// begins with the standard library.
 func TestPlatforms(t *testing.T) {
-	for _, p := range others {
+	all := platforms(t)
+	for _, p := range sampled {
+		if !slices.Contains(all, p) {
+			t.Errorf("%v is not in testdata/platforms", p)
+		}
+	}
+	for _, p := range all {
 		t.Run(p.goos+"-"+p.goarch, func(t *testing.T) {
+			if testing.Short() && !slices.Contains(sampled, p) {
+				t.Skip("left out with -short: that all packages compile for " + p.goos + "/" + p.goarch + "; make test-all runs it")
+			}
 			t.Parallel()
-			c := p.checker()
-			if n := c.check(t, ""); n < 100 {
+			if n := p.checker(root).check(t, ""); n < 100 {
 				t.Errorf("found only %d packages and tests of packages: is the search right?", n)
 			}
-			p.assemble(t)
 		})
 	}
-	t.Run("left out", func(t *testing.T) {
+	t.Run("tags", func(t *testing.T) {
 		t.Parallel()
-		c := platform{"linux", "amd64"}.checker()
-		for _, tags := range append(leftOut, strings.Join(leftOut, ",")) {
-			c.check(t, tags)
+		c := platform{"linux", "amd64"}.checker(root)
+		for _, tag := range leftOut {
+			if !testing.Short() {
+				c.check(t, tag)
+			}
 		}
+		c.check(t, strings.Join(leftOut, ","))
 	})
 }
 
-// TestPlatforms_FindsErrors has it look at a package that is right on one platform only.
-func TestPlatforms_FindsErrors(t *testing.T) {
+// TestPlatformsFindsErrors checks a module that compiles for one platform only.
+func TestPlatformsFindsErrors(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":         "module example.org/m\n\ngo 1.24\n",
-		"both.go":        "package m\n\nimport \"strings\"\n\nfunc f() string { return strings.ToLower(only) }\n",
-		"one_linux.go":   "package m\n\nconst only = \"x\"\n",
-		"both_test.go":   "package m_test\n\nimport \"testing\"\n\nfunc TestF(*testing.T) {}\n",
-		"tag.go":         "//go:build cohort_nompi\n\npackage m\n\nvar n int = f()\n",
-		"sub/s.go":       "package sub\n\nimport _ \"example.org/m\"\n",
-		"sub/s_arm64.go": "package sub\n\nvar word uintptr = 1 << 63\n",
+		"go.mod":           "module example.org/m\n\ngo 1.24\n",
+		"both.go":          "package m\n\nimport \"strings\"\n\nfunc f() string { return strings.ToLower(only) }\n",
+		"one_linux.go":     "package m\n\nconst only = \"x\"\n",
+		"both_test.go":     "package m_test\n\nimport \"testing\"\n\nfunc TestF(*testing.T) {}\n",
+		"tag.go":           "//go:build cohort_nompi\n\npackage m\n\nvar n int = f()\n",
+		"inside_test.go":   "package m\n\nconst least = -1 << 40\n\nvar m = []int{least}\n",
+		"sub/s.go":         "package sub\n\nimport _ \"example.org/m\"\n",
+		"sub/s_arm64.go":   "package sub\n\nvar word uintptr = 1 << 63\n\nfunc there()\n",
+		"sub/s_arm64.s":    "TEXT ·there(SB), 4, $0-0\n\tRET\n",
+		"sub/s_s390x.go":   "package sub\n\nfunc absent()\n",
+		"sub/s_riscv64.go": "package sub\n\nfunc wrong()\n",
+		"sub/s_riscv64.s":  "TEXT ·wrong(SB), 4, $0-0\n\tVZEROUPPER\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
@@ -67,59 +102,66 @@ func TestPlatforms_FindsErrors(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		p        platform
-		tags     string
-		packages int
-		says     string
+		p     platform
+		tags  string
+		finds string
 	}{
-		{platform{"linux", "arm64"}, "", 3, ""},
-		{platform{"linux", "arm"}, "", 3, ""}, // no s_arm64.go
-		{platform{"darwin", "arm64"}, "", 3, "undefined: only"},
-		{platform{"linux", "arm64"}, "cohort_nompi", 3, "cannot use f()"},
+		{platform{"linux", "amd64"}, "", ""},
+		{platform{"linux", "arm64"}, "", ""},
+		{platform{"linux", "arm"}, "", "cannot use least"},
+		{platform{"linux", "s390x"}, "", "absent has no body"},
+		{platform{"linux", "riscv64"}, "", "VZEROUPPER"},
+		{platform{"darwin", "arm64"}, "", "undefined: only"},
+		{platform{"linux", "amd64"}, "cohort_nompi", "cannot use f()"},
 	} {
-		chk := c.p.checker()
-		chk.dir = dir
-		n, err := chk.packages(t, c.tags)
-		if n != c.packages || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%v %s: %d packages, %v; want %d, %q", c.p, c.tags, n, err, c.packages, c.says)
+		n, err := c.p.checker(dir).packages(t, c.tags)
+		if n != 4 || (err == nil) != (c.finds == "") || err != nil && !strings.Contains(err.Error(), c.finds) {
+			t.Errorf("%v %s: %d packages, %v; want 4, %q", c.p, c.tags, n, err, c.finds)
 		}
 	}
 }
 
-// checker looks at types for one platform. What is not the project's own it keeps, without the bodies
-// of its functions.
+// checker checks the packages of a module for one platform.
 type checker struct {
 	platform
-	dir   string // of the module
-	files *token.FileSet
-	kept  map[string]*types.Package // by import path
+	dir  string                    // of the module
+	kept map[string]*types.Package // of other modules, without function bodies, by import path
 }
 
-func (p platform) checker() *checker {
-	return &checker{platform: p, dir: root, files: token.NewFileSet(), kept: make(map[string]*types.Package)}
+func (p platform) checker(dir string) *checker {
+	return &checker{platform: p, dir: dir, kept: make(map[string]*types.Package)}
 }
 
-// listed is what go list says of a package, or of the tests of one.
+// listed is what go list reports of a package, or of a package compiled for a test.
 type listed struct {
-	ImportPath, Name, Dir string
-	GoFiles               []string
-	ImportMap             map[string]string
-	Module                *struct{ Main bool }
-	Error                 *struct{ Err string }
+	ImportPath, Name, Dir, ForTest string
+	GoFiles, SFiles                []string
+	ImportMap                      map[string]string
+	Module                         *struct{ Main bool }
+	Error                          *struct{ Err string }
+}
+
+// own reports whether the package is of the module that is checked.
+func (l *listed) own() bool { return l.Module != nil && l.Module.Main }
+
+// path returns the import path without the test that the package is compiled for: "p" of "p [p.test]".
+func (l *listed) path() string {
+	path, _, _ := strings.Cut(l.ImportPath, " ")
+	return path
 }
 
 func (c *checker) check(t *testing.T, tags string) (packages int) {
 	packages, err := c.packages(t, tags)
 	if err != nil {
-		t.Errorf("%s/%s, tags %q: %v", c.goos, c.goarch, tags, err)
+		t.Errorf("GOOS=%s GOARCH=%s CGO_ENABLED=0 go vet -tags=%s ./...: %v", c.goos, c.goarch, tags, err)
 	}
 	return packages
 }
 
-// packages checks all packages of the module and their tests with some tags, and returns how many they are.
+// packages checks all packages of the module and their tests with some tags, and returns how many there are.
 func (c *checker) packages(t *testing.T, tags string) (n int, err error) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-deps", "-test", "-tags", tags,
-		"-json=ImportPath,Name,Dir,GoFiles,ImportMap,Module,Error", "./...")
+		"-json=ImportPath,Name,Dir,ForTest,GoFiles,SFiles,ImportMap,Module,Error", "./...")
 	cmd.Dir = c.dir
 	cmd.Env = append(os.Environ(), "GOOS="+c.goos, "GOARCH="+c.goarch, "CGO_ENABLED=0", "GOFLAGS=")
 	out, err := cmd.Output()
@@ -135,40 +177,49 @@ func (c *checker) packages(t *testing.T, tags string) (n int, err error) {
 		} else if err != nil {
 			return 0, err
 		}
-		mine := l.Module != nil && l.Module.Main
 		switch {
-		case l.ImportPath == "unsafe", l.Name == "main" && strings.HasSuffix(l.ImportPath, ".test"), !mine && c.kept[l.ImportPath] != nil:
+		case l.ImportPath == "unsafe", l.Name == "main" && strings.HasSuffix(l.ImportPath, ".test"), !l.own() && c.kept[l.ImportPath] != nil:
 			continue
-		case l.Error != nil && mine && len(l.GoFiles) > 0:
+		case l.Error != nil && l.own() && len(l.GoFiles) > 0:
 			problems = append(problems, errors.New(l.Error.Err))
 		}
-		pkg, errs := c.one(l, mine, own)
-		if !mine {
+		pkg, errs := c.one(&l, own)
+		if !l.own() {
 			c.kept[l.ImportPath] = pkg
 			continue
 		}
 		own[l.ImportPath] = pkg
 		problems = append(problems, errs...)
-		if len(l.GoFiles) > 0 {
+		if len(l.GoFiles) > 0 && (l.ForTest == "" || l.tested()) {
 			n++
+			problems = append(problems, c.assemble(t, &l)...)
 		}
 	}
 	return n, errors.Join(problems...)
 }
 
-// one checks one package, whose imports have been.
-func (c *checker) one(l listed, bodies bool, own map[string]*types.Package) (*types.Package, []error) {
+// tested reports whether the package has the test files of the test that it is compiled for.
+func (l *listed) tested() bool { return l.path() == l.ForTest || l.path() == l.ForTest+"_test" }
+
+// one checks the types of a package whose imports have been checked. It skips the bodies of functions that are
+// checked elsewhere: of another module's, and of those that are compiled again as they import a tested package.
+func (c *checker) one(l *listed, own map[string]*types.Package) (*types.Package, []error) {
+	bodies := l.own() && (l.ForTest == "" || l.tested())
 	var errs []error
 	var files []*ast.File
 	for _, name := range l.GoFiles {
-		f, err := parser.ParseFile(c.files, filepath.Join(l.Dir, name), nil, parser.SkipObjectResolution)
+		f, err := parse(filepath.Join(l.Dir, name), l.own())
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		files = append(files, f)
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && bodies && fn.Body == nil && len(l.SFiles) == 0 {
+				errs = append(errs, fmt.Errorf("%v: %s has no body, and the package no assembly", fileSet.Position(fn.Pos()), fn.Name))
+			}
+		}
 	}
-	path, _, _ := strings.Cut(l.ImportPath, " ") // "p [p.test]": p as its own tests see it
 	conf := types.Config{
 		Importer: importing(func(path string) (*types.Package, error) {
 			if path == "unsafe" {
@@ -188,7 +239,7 @@ func (c *checker) one(l listed, bodies bool, own map[string]*types.Package) (*ty
 		IgnoreFuncBodies: !bodies,
 		Error:            func(err error) { errs = append(errs, err) },
 	}
-	pkg, _ := conf.Check(path, c.files, files, nil) // its error is the first of errs
+	pkg, _ := conf.Check(l.path(), fileSet, files, nil) // its error is the first of errs
 	return pkg, errs
 }
 
@@ -197,22 +248,67 @@ type importing func(path string) (*types.Package, error)
 
 func (f importing) Import(path string) (*types.Package, error) { return f(path) }
 
-// assemble has Go's assembler read what is written for the processor.
-func (p platform) assemble(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, "internal", "*", "*_"+p.goarch+".s"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files for the assembler, %v: is the search right?", err)
+// The checkers of all platforms parse each file once. Nothing changes a syntax tree afterwards.
+var (
+	fileSet = token.NewFileSet()
+	parsed  sync.Map // from file names to functions that return the tree
+)
+
+// parse returns a file's syntax tree. Without details it lacks what no other package can see: the bodies of
+// functions and the elements of tables.
+func parse(name string, details bool) (*ast.File, error) {
+	once, _ := parsed.LoadOrStore(name, sync.OnceValues(func() (*ast.File, error) {
+		f, err := parser.ParseFile(fileSet, name, nil, parser.SkipObjectResolution)
+		if err == nil && !details {
+			for _, d := range f.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					d.Body = nil
+				case *ast.GenDecl:
+					for _, s := range d.Specs {
+						if v, ok := s.(*ast.ValueSpec); ok {
+							empty(v.Values)
+						}
+					}
+				}
+			}
+		}
+		return f, err
+	}))
+	return once.(func() (*ast.File, error))()
+}
+
+// empty removes the elements of tables, except where they give an array its length.
+func empty(values []ast.Expr) {
+	for _, v := range values {
+		if table, ok := v.(*ast.CompositeLit); ok {
+			if array, ok := table.Type.(*ast.ArrayType); ok {
+				if _, counted := array.Len.(*ast.Ellipsis); counted {
+					continue
+				}
+			}
+			table.Elts = nil
+		}
+	}
+}
+
+// assemble runs Go's assembler on the package's files for the platform.
+func (c *checker) assemble(t *testing.T, l *listed) (errs []error) {
+	if len(l.SFiles) == 0 || l.ForTest != "" {
+		return nil
 	}
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
-		t.Fatal(err)
+		return []error{err}
 	}
-	for _, f := range files {
-		cmd := exec.CommandContext(t.Context(), "go", "tool", "asm", "-p", "p", "-I", filepath.Join(strings.TrimSpace(string(goroot)), "pkg", "include"),
-			"-o", filepath.Join(t.TempDir(), "o"), f)
-		cmd.Env = append(os.Environ(), "GOOS="+p.goos, "GOARCH="+p.goarch)
+	include := filepath.Join(strings.TrimSpace(string(goroot)), "pkg", "include")
+	for _, f := range l.SFiles {
+		cmd := exec.CommandContext(t.Context(), "go", "tool", "asm", "-p", "p", "-I", include,
+			"-o", filepath.Join(t.TempDir(), "o"), filepath.Join(l.Dir, f))
+		cmd.Env = append(os.Environ(), "GOOS="+c.goos, "GOARCH="+c.goarch)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
+			errs = append(errs, fmt.Errorf("%w: %s", err, out))
 		}
 	}
+	return errs
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"net/netip"
 	"os"
 	"reflect"
@@ -16,7 +17,7 @@ import (
 
 // largest is the longest member there can be.
 func largest() Member {
-	m := Member{Rank: MaxRanks - 1, Process: 1 << 40, Node: Node{15: 9}, Host: strings.Repeat("h", maxHost), Info: make([]byte, maxInfo)}
+	m := Member{Rank: MaxRanks - 1, Process: min(1<<40, math.MaxInt), Node: Node{15: 9}, Host: strings.Repeat("h", maxHost), Info: make([]byte, maxInfo)}
 	for i := range MaxAddrs {
 		m.Addrs = append(m.Addrs, netip.AddrPortFrom(netip.MustParseAddr("fd00::1"), uint16(i+1)))
 	}
