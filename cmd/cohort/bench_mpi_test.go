@@ -15,7 +15,7 @@ import (
 func TestBench_OverMPI(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		t.Setenv("COHORT_MPI_LIB", l.Library.Path)
-		for _, op := range benchOps {
+		for _, op := range sample(benchOps, 0, 2) {
 			status, stdout, stderr := run(t, "bench", "--json", "--backend", "mpi", "-n", "2", "--sizes", "0,8,1000", "--reps", "1", op.name)
 			if status != 0 || stderr != "" {
 				t.Errorf("%s: status %d, %s", op.name, status, stderr)

@@ -30,10 +30,13 @@ __attribute__((constructor)) static void f(void) {
 	for (;;) pause();
 }
 `
-	for _, c := range []struct {
+	type hang struct {
 		name, library string
 		signal        syscall.Signal
-	}{{"library", hangs, syscall.SIGINT}, {"library", hangs, syscall.SIGKILL}, {"launcher", "", syscall.SIGINT}, {"launcher", "", syscall.SIGKILL}} {
+	}
+	for _, c := range sample([]hang{
+		{"library", hangs, syscall.SIGINT}, {"library", hangs, syscall.SIGKILL}, {"launcher", "", syscall.SIGINT}, {"launcher", "", syscall.SIGKILL},
+	}, 1, 2) {
 		dir, tmp := t.TempDir(), t.TempDir()
 		fifo, source, library := filepath.Join(dir, "fifo"), filepath.Join(dir, "lib.c"), filepath.Join(dir, "libmpi.so.40")
 		err := syscall.Mkfifo(fifo, 0o600)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"runtime"
 	"strings"
@@ -68,14 +69,16 @@ func TestDoctor_JSON(t *testing.T) {
 	}
 }
 
-func TestDoctor_Lines(t *testing.T) {
-	status, stdout, stderr := run(t, "doctor")
-	if status > 1 || stderr != "" {
-		t.Errorf("status %d: %s", status, stderr)
-	}
-	for _, want := range []string{"\nprocessors\n", "\nmpi\n", "\nbackends\n", "  mpi  ", "ready"} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("no %q in:\n%s", want, stdout)
+func TestDoctorPrintsFindingsByGroup(t *testing.T) {
+	var d diagnosis
+	d.add("processors", "usable", ok, "2 of 2", "")
+	d.add("backends", "shm", fail, "no memory", "buy some")
+	d.add("backends", "mpi", none, "no library", "")
+	var b bytes.Buffer
+	d.print(&b)
+	for _, want := range []string{"\nprocessors\n", "  ok    usable", "\nbackends\n", "  fail  shm", "-> buy some", "  none  mpi"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in:\n%s", want, b.String())
 		}
 	}
 }

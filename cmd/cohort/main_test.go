@@ -19,6 +19,17 @@ import (
 // envCommand makes a copy of the test binary be the cohort command.
 const envCommand = "TEST_AS_COHORT"
 
+// sample returns all of a list of cases, with -short only those whose indices are given.
+func sample[T any](all []T, indices ...int) (some []T) {
+	if !testing.Short() {
+		return all
+	}
+	for _, i := range indices {
+		some = append(some, all[i])
+	}
+	return some
+}
+
 // rankPrograms are what a copy of the test binary can be besides, by its first argument.
 var rankPrograms = map[string]func(how string) (status int){}
 
@@ -67,7 +78,12 @@ func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		dog := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		err = cmd.Wait()
+		dog.Stop()
+	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -85,6 +101,10 @@ func execute(line ...string) (status int, stdout, stderr string) {
 func TestUsageErrors(t *testing.T) {
 	data := t.TempDir() + "/data"
 	if err := os.WriteFile(data, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	hostfile := t.TempDir() + "/hosts"
+	if err := os.WriteFile(hostfile, []byte("127.0.0.1 slots=1\n127.0.0.2 slot=2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ line, want string }{
@@ -106,6 +126,9 @@ func TestUsageErrors(t *testing.T) {
 		{"run --hosts a --backend shm true", "ranks on several hosts use tcp"},
 		{"run --hosts a --backend mpi true", "start the program with mpiexec or srun"},
 		{"run --no-copy true", "need --hosts or --hostfile"},
+		{"run --hosts a,-oProxyCommand=true true", "does not begin with -"},
+		{"run --hostfile " + hostfile + " true", "line 2:"},
+		{"run --hostfile " + hostfile + "x true", "no such file"},
 		{"run no-such-program", "no-such-program: not found in PATH"},
 		{"run ./no/such/program", "./no/such/program: no such file or directory"},
 		{"run " + data, "not executable; if it is a program: chmod +x"},

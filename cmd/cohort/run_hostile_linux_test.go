@@ -403,7 +403,7 @@ func TestRun_TCPHostile(t *testing.T) {
 		switch {
 		case strings.Contains(line, "] result "):
 			got = append(got, line)
-		case strings.Contains(line, "strangers"):
+		case strings.Contains(line, "unauthenticated peers"):
 			told = append(told, line)
 		case strings.HasPrefix(line, "[0] times "):
 			t.Logf("%s", line)

