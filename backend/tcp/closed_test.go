@@ -12,7 +12,7 @@ import (
 // with which there is a connection by then hears of it too.
 func TestClosedIsNotLostWithHub(t *testing.T) {
 	world := onDemand(t, 4, nil)
-	d := excuse(t, world, 1, 0) // the end of the hub leaves it as it is
+	d := without(t, world, 1, 0) // the end of the hub leaves it as it is
 	hub := world[0].e
 	hub.mu.Lock() // it passes nothing on any more
 	d[0].Close()

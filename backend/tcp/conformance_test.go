@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,17 +50,28 @@ func (brief) Smaller(n int) bool { return n != 2 && n != 5 }
 // More makes it every number from 1 to 8.
 func (brief) More() []int { return []int{6} }
 
-// TestConformance is all of it over sockets, as between nodes.
+// TestConformance runs the whole suite over sockets, as between nodes; with -short, for 2 and 3 ranks.
 func TestConformance(t *testing.T) {
-	cohorttest.Test(t, brief{launcher{env: []string{"COHORT_TCP_SHM=0"}}})
+	l := launcher{env: []string{"COHORT_TCP_SHM=0"}}
+	if !testing.Short() {
+		cohorttest.Test(t, brief{l})
+		return
+	}
+	for _, n := range []int{2, 3} {
+		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) { cohorttest.Some(t, l, n, func(string) bool { return true }) })
+	}
 }
 
-// TestConformanceShared is the same with shared memory, as within a node, in the smaller matrix; windows are
-// no matter of messages. How late deadlines are kept is looked at with a processor for each rank.
+// TestConformanceShared runs the suite with shared memory, as within a node, in the smaller matrix and
+// without windows, which use no messages. With COHORT_SOAK every rank has a processor, to measure how
+// late deadlines are.
 func TestConformanceShared(t *testing.T) {
 	sizes := []int{3, 5}
-	if os.Getenv("COHORT_SOAK") != "" {
+	switch {
+	case os.Getenv("COHORT_SOAK") != "":
 		sizes = []int{2}
+	case testing.Short():
+		sizes = []int{4}
 	}
 	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
@@ -68,14 +80,27 @@ func TestConformanceShared(t *testing.T) {
 	}
 }
 
-// TestConformanceDemand is the same with connections that are made when they are first needed.
+// TestConformanceDemand runs it with connections on demand. With -short it leaves out what the
+// connections make no difference for: reductions, types, and argument errors.
 func TestConformanceDemand(t *testing.T) {
-	cohorttest.Some(t, launcher{env: []string{"COHORT_TCP_CONNECT=demand"}}, 5, func(s string) bool { return !strings.Contains(s, "windows") })
+	n, short := 5, testing.Short()
+	if short {
+		n = 3
+	}
+	few := []string{"p2p", "probe", "sequence", "communicators", "limits", "faults", "Alltoall"}
+	cohorttest.Some(t, launcher{env: []string{"COHORT_TCP_CONNECT=demand"}}, n, func(s string) bool {
+		family, _, _ := strings.Cut(s, "/")
+		return family != "windows" && (!short && !strings.Contains(s, "windows") || slices.Contains(few, family))
+	})
 }
 
 // TestBits checks that the results are those of ranks that are goroutines.
 func TestBits(t *testing.T) {
-	for _, n := range []int{2, 3, 5, 8} {
+	sizes := []int{2, 3, 5, 8}
+	if testing.Short() {
+		sizes = []int{5}
+	}
+	for _, n := range sizes {
 		want := cohorttest.Bits(t, cohorttest.Goroutines{}, n)
 		if got := cohorttest.Bits(t, launcher{}, n); got != want {
 			t.Errorf("%d ranks: tcp gives %s, local %s", n, got, want)

@@ -154,7 +154,7 @@ func TestDemandRing(t *testing.T) {
 }
 
 // TestDemandCarriers checks that connections which are made later have what those from the start have: memory that
-// is shared, messages that are lent, and checksums.
+// is shared, messages that are exposed, and checksums.
 func TestDemandCarriers(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -165,7 +165,7 @@ func TestDemandCarriers(t *testing.T) {
 		{"checksums", Config{Sockets: true, Checksum: true}, true},
 		{"shared memory", Config{}, true},
 		{"shared memory with checksums", Config{Checksum: true}, true},
-		{"loans", Config{}, false},
+		{"exposed messages", Config{}, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			ranks := onDemand(t, 4, func(cfg *Config) { cfg.Sockets, cfg.Checksum = c.cfg.Sockets, c.cfg.Checksum })
@@ -185,7 +185,7 @@ func TestDemandCarriers(t *testing.T) {
 				if want := shmem.Supported && !c.cfg.Sockets; ring != want || l.sums != c.cfg.Checksum {
 					t.Errorf("rank %d to %d: shared memory is used: %v, want %v; checksums: %v, want %v", p[0], p[1], ring, want, l.sums, c.cfg.Checksum)
 				} else if ring && !c.spare && readable(claim()) != 0 && !l.exposes {
-					t.Errorf("rank %d does not lend to %d", p[0], p[1])
+					t.Errorf("rank %d does not expose messages to %d", p[0], p[1])
 				}
 				e.mu.Unlock()
 			}
@@ -252,7 +252,10 @@ func TestDemandAtOnce(t *testing.T) {
 // TestDemandMany checks a job with more ranks than any machine has cores: few descriptors, and none is
 // left over.
 func TestDemandMany(t *testing.T) {
-	const n = 150
+	n := 150
+	if testing.Short() {
+		n = 70
+	}
 	before := descriptors(t)
 	ranks := onDemand(t, n, func(cfg *Config) { cfg.Connect = "" })
 	each(t, ranks, func(c *comm) error { return around(c, 2, 8) })

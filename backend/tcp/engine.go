@@ -15,9 +15,9 @@ import (
 // rank.
 //
 // One lock guards everything that moves messages. It is held for short times only (system calls
-// that do not block, of at most pieceMax bytes), never while waiting, and never while somebody
-// else's code runs: completions that have a Notify are collected in notify and called by whoever
-// lets the lock go.
+// that do not block, of at most pieceMax bytes), never while waiting, and never while code
+// outside the engine runs: completions with a Notify are collected in notify and called by the goroutine
+// that releases the lock.
 type engine struct {
 	me    int
 	peers []peer  // by world rank

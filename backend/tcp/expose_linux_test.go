@@ -17,7 +17,7 @@ import (
 func init() {
 	// Rank 0 offers a message and then holds its lock, so that it can do nothing. Rank 1 comes to have all
 	// the bytes nevertheless, and its receive is not complete, because rank 0 could still take them back.
-	programs["lent"] = func(c backend.Comm) error {
+	programs["exposed"] = func(c backend.Comm) error {
 		const n = 3<<20 + 5
 		b := &backend.Bound{Timeout: time.Minute}
 		e := c.(*comm).e
@@ -74,7 +74,7 @@ func TestLongMessagesAreReadFromThePeer(t *testing.T) {
 	if b, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); len(b) > 0 && b[0] != '0' && os.Geteuid() != 0 {
 		t.Skipf("the kernel lets processes read the memory of their descendants alone: ptrace_scope is %s", bytes.TrimSpace(b))
 	}
-	launch(t, "lent", 2, "TCP_TEST_RING=4096", "TCP_TEST_LEND=1", "TCP_TEST_CROWDED=1")
+	launch(t, "exposed", 2, "TCP_TEST_RING=4096", "TCP_TEST_EXPOSE=1", "TCP_TEST_CROWDED=1")
 }
 
 // TestReadable checks that memory is taken for readable only if what is there was read.

@@ -26,11 +26,11 @@ func TestMessageFromNonMemberLosesItsSender(t *testing.T) {
 				var q *backend.Request
 				switch when {
 				case "a receive is posted":
-					d = excuse(t, world, 1, 2)
+					d = without(t, world, 1, 2)
 					q, _ = irecv(d[0], 8, backend.AnySource, 1)
 					forge()
 				case "no receive is posted":
-					d = excuse(t, world, 1, 2)
+					d = without(t, world, 1, 2)
 					forge()
 					lostIs(t, world[0], 2)
 					q, _ = irecv(d[0], 8, backend.AnySource, 1)
@@ -41,7 +41,7 @@ func TestMessageFromNonMemberLosesItsSender(t *testing.T) {
 						defer world[0].e.mu.Unlock()
 						return world[0].e.arrived.Len() > 0
 					})
-					d = excuse(t, world, 1, 2)
+					d = without(t, world, 1, 2)
 					q, _ = irecv(d[0], 8, backend.AnySource, 1)
 				}
 				lostIs(t, world[0], 2)

@@ -94,7 +94,7 @@ func wantHeartbeat(t *testing.T, limit time.Duration, other net.Conn) {
 	}
 }
 
-// A rank of which nothing is heard is lost, and one of which heartbeats are is not.
+// A silent rank is lost, and one that sends heartbeats is not.
 func TestSilence(t *testing.T) {
 	c, write, _ := raw(t, HeartbeatMin)
 	write(wire.Header{Kind: wire.Heartbeat}, nil)

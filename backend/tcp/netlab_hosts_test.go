@@ -46,7 +46,7 @@ func (h hosts) Launch(t testing.TB, job *cohorttest.Job) error {
 	}
 	defer n.Close()
 	n.Set(-1, -1, h.path)
-	env, end, err := meeting(t, n, job.Ranks)
+	env, end, err := rendezvousAt(t, n, job.Ranks)
 	if err != nil {
 		return err
 	}
@@ -58,9 +58,9 @@ func (h hosts) Launch(t testing.TB, job *cohorttest.Job) error {
 	return err
 }
 
-// meeting is where so many ranks meet: at the host after theirs. It returns what they find in their
-// environment.
-func meeting(t testing.TB, n *netlab.Net, ranks int) (env []string, end func(), err error) {
+// rendezvousAt starts the coordinator of a job on the host after those of its ranks. It returns the
+// ranks' environment.
+func rendezvousAt(t testing.TB, n *netlab.Net, ranks int) (env []string, end func(), err error) {
 	t.Helper()
 	secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
 	if err := secret.WriteFile(path); err != nil {
@@ -85,8 +85,12 @@ func needHosts(t *testing.T) bool {
 	return netlab.Need(t)
 }
 
-// TestHosts is the conformance suite on 4 ranks, of which each is on a host of its own.
+// TestHosts runs the conformance suite on 4 ranks, each on its own host.
 func TestHosts(t *testing.T) {
+	cohorttest.Become()
+	if testing.Short() {
+		t.Skip("left out with -short: the conformance suite between hosts; make test-all runs it")
+	}
 	if needHosts(t) {
 		cohorttest.Some(t, hosts{}, 4, func(string) bool { return true })
 	}

@@ -33,14 +33,14 @@ func inBlocks(hosts, per int) (n nodes) {
 
 func (p nodes) Launch(t testing.TB, job *cohorttest.Job) error {
 	t.Helper()
-	// The ranks meet at the host that meeting has for one rank a host.
+	// The ranks meet at the host that rendezvousAt chooses for one rank a host.
 	n, err := netlab.New(netlab.Config{Hosts: job.Ranks + 1})
 	if err != nil {
 		return err
 	}
 	defer n.Close()
 	n.Set(-1, -1, netlab.Path{})
-	env, end, err := meeting(t, n, job.Ranks)
+	env, end, err := rendezvousAt(t, n, job.Ranks)
 	if err != nil {
 		return err
 	}
@@ -49,9 +49,12 @@ func (p nodes) Launch(t testing.TB, job *cohorttest.Job) error {
 	return cohorttest.Processes{Backend: "tcp", Env: env, Start: start}.Launch(t, job)
 }
 
-// TestNodes is the conformance suite on 4 ranks, of which two each share memory: all of it in which there
-// are collectives.
+// TestNodes runs the collectives of the conformance suite on 4 ranks on two nodes.
 func TestNodes(t *testing.T) {
+	cohorttest.Become()
+	if testing.Short() {
+		t.Skip("left out with -short: the conformance suite on two nodes of two ranks; make test-all runs it")
+	}
 	if !needHosts(t) {
 		return
 	}
@@ -66,7 +69,11 @@ func TestNodesBits(t *testing.T) {
 	if !needHosts(t) {
 		return
 	}
-	for _, p := range []nodes{inBlocks(2, 2), inBlocks(2, 3), {of: []int{0, 1, 0, 1}}, {of: []int{0, 1, 1, 0, 2, 1, 1}}, inBlocks(2, 4)} {
+	placements := []nodes{{of: []int{0, 1, 1, 0, 2, 1, 1}}, inBlocks(2, 2), inBlocks(2, 3), {of: []int{0, 1, 0, 1}}, inBlocks(2, 4)}
+	if testing.Short() {
+		placements = placements[:1]
+	}
+	for _, p := range placements {
 		t.Run(fmt.Sprint(p.of), func(t *testing.T) {
 			want := cohorttest.Bits(t, cohorttest.Goroutines{}, len(p.of))
 			if got := cohorttest.Bits(t, p, len(p.of)); got != want {

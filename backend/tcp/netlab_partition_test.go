@@ -107,7 +107,7 @@ func TestPartition(t *testing.T) {
 	if !needHosts(t) {
 		return
 	}
-	const ranks, meeting = 4, 4
+	const ranks, coordinator = 4, 4
 	isolate := func(n *netlab.Net, victim int) { n.Isolate(victim, true) }
 	const limit = 500 * time.Millisecond
 	const (
@@ -130,18 +130,19 @@ func TestPartition(t *testing.T) {
 		may    []string                        // what errors may be, one of them; nil: there must be none
 		who    bool                            // the others must name the victim
 		within time.Duration                   // of the call an error comes; 0: there is none
+		more   bool                            // left out with -short
 	}{
 		{what: "one rank is cut off, heartbeat", env: beats, now: isolate, may: []string{"lost"}, who: true, within: silent},
 		{what: "one rank is cut off, deadline", env: deadline, now: isolate, may: []string{"timeout", "lost"}, within: limit},
-		{what: "nobody hears one rank, heartbeat", env: beats, may: []string{"lost"}, within: oneWay,
+		{what: "no rank receives from one rank, heartbeat", more: true, env: beats, may: []string{"lost"}, within: oneWay,
 			now: func(n *netlab.Net, victim int) { n.Set(victim, -1, netlab.Path{Cut: true}) }},
-		{what: "one rank hears nobody, heartbeat", env: beats, may: []string{"lost"}, within: oneWay,
+		{what: "one rank receives nothing, heartbeat", more: true, env: beats, may: []string{"lost"}, within: oneWay,
 			now: func(n *netlab.Net, victim int) { n.Set(-1, victim, netlab.Path{Cut: true}) }},
 		{what: "two ranks are cut off from each other, heartbeat", env: beats, may: []string{"lost"}, within: silent, now: func(n *netlab.Net, victim int) {
 			n.Set(victim, (victim+1)%ranks, netlab.Path{Cut: true})
 			n.Set((victim+1)%ranks, victim, netlab.Path{Cut: true})
 		}},
-		{what: "two and two, heartbeat", env: beats, may: []string{"lost"}, within: silent, now: func(n *netlab.Net, victim int) {
+		{what: "two and two, heartbeat", more: true, env: beats, may: []string{"lost"}, within: silent, now: func(n *netlab.Net, victim int) {
 			for i := range 2 {
 				for k := range 2 {
 					a, b := (victim+i)%ranks, (victim+2+k)%ranks
@@ -151,8 +152,11 @@ func TestPartition(t *testing.T) {
 			}
 		}},
 		{what: "a cut that heals", now: isolate, then: func(n *netlab.Net, victim int) { n.Isolate(victim, false) }},
-		{what: "the place where they met is cut off", now: func(n *netlab.Net, _ int) { n.Isolate(meeting, true) }},
+		{what: "the coordinator is cut off", more: true, now: func(n *netlab.Net, _ int) { n.Isolate(coordinator, true) }},
 	} {
+		if testing.Short() && c.more {
+			continue
+		}
 		t.Run(c.what, func(t *testing.T) {
 			var took, closed []time.Duration
 			kinds := map[string]int{}

@@ -96,7 +96,7 @@ func startRanksOn(t *testing.T, n *netlab.Net, of []int, env ...string) (wait fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	meet, end, err := meeting(t, n, ranks)
+	meet, end, err := rendezvousAt(t, n, ranks)
 	if err != nil {
 		t.Fatal(err)
 	}

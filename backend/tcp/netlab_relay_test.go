@@ -186,7 +186,7 @@ type relayHarm struct {
 	timeout   time.Duration
 	may       []error       // nothing else is allowed, but a right result; nil: every one of the package's own
 	must      bool          // no rank may get an error
-	changes   bool          // bytes are not what was sent: without a checksum of the payload nobody need notice
+	changes   bool          // bytes are not what was sent: without a checksum of the payload no rank need notice
 	sums      bool          // there is one
 	empty     bool          // relayRun.empty
 	within    time.Duration // of the call an error comes; 0: whenever

@@ -137,7 +137,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 		e.finish(o, backend.Status{}, tookBack())
 	default:
 		if err := c.usable(); err != nil && got.token != 0 {
-			e.finish(o, backend.Status{}, err) // nobody would send the data
+			e.finish(o, backend.Status{}, err) // no rank would send the data
 			break
 		}
 		e.takeMsg(o, got)

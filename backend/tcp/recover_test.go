@@ -342,5 +342,5 @@ var carriers = []struct {
 }{
 	{"sockets", nil},
 	{"rings", []string{"TCP_TEST_RING=4096"}},
-	{"rings and loans", []string{"TCP_TEST_RING=4096", "TCP_TEST_LEND=1", "TCP_TEST_CROWDED=1"}},
+	{"rings and exposed messages", []string{"TCP_TEST_RING=4096", "TCP_TEST_EXPOSE=1", "TCP_TEST_CROWDED=1"}},
 }

@@ -84,7 +84,7 @@ func TestShare(t *testing.T) {
 					defer r.s.release()
 					// Both ends are this process, which can read its own memory.
 					if s := r.s.(*shared); s.pid != os.Getpid() || !s.exposes {
-						t.Errorf("memory is read of process %d, and lent: %v", s.pid, s.exposes)
+						t.Errorf("memory is read of process %d, and exposed: %v", s.pid, s.exposes)
 					}
 				}
 			}

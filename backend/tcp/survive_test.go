@@ -79,7 +79,7 @@ func kill(c *comm) {
 	e.isClosed = true
 	e.unlock()
 	if e.demand != nil {
-		e.demand.end() // nobody listens any more
+		e.demand.end() // no rank listens any more
 	}
 }
 
@@ -157,8 +157,8 @@ func works(t *testing.T, ranks []*comm) {
 	}
 }
 
-// excuse makes the communicator of those that are left.
-func excuse(t *testing.T, ranks []*comm, id uint32, lost ...int) []*comm {
+// without makes a communicator of the ranks that are left.
+func without(t *testing.T, ranks []*comm, id uint32, lost ...int) []*comm {
 	t.Helper()
 	var members []int
 	for r, w := range ranks[0].World {
@@ -193,16 +193,16 @@ func derive(t *testing.T, ranks []*comm, id uint32, members ...int) []*comm {
 	return made
 }
 
-// A loss ends all communicators, whoever is in them, and those that are made afterwards; those that
-// excuse it work until the next loss.
+// A loss ends all communicators, with any members, and those made afterwards. Those that have
+// acknowledged it work until the next loss.
 func TestLossEndsCommunicatorsThatHaveNotAcknowledgedIt(t *testing.T) {
 	world := mesh(t, 5)
 	two := derive(t, world, 1, 0, 1)
 	waiting, _ := irecv(two[0], 8, 1, 3)
 	long := make([]byte, 2*eagerMax)
-	offered := &backend.Request{}
-	offered.Begin()
-	world[1].Isend(offered, long, 4, 3, backend.Standard)
+	pending := &backend.Request{}
+	pending.Begin()
+	world[1].Isend(pending, long, 4, 3, backend.Standard)
 	probed := make(chan error, 1)
 	go func() {
 		_, _, err := world[2].Probe(patient, backend.AnySource, 9, true)
@@ -211,7 +211,7 @@ func TestLossEndsCommunicatorsThatHaveNotAcknowledgedIt(t *testing.T) {
 
 	kill(world[4])
 	isLost(t, "a receive between two others", await(t, two[0], waiting), "rank 4")
-	isLost(t, "a send to the lost rank", await(t, world[1], offered), "rank 4")
+	isLost(t, "a send to the lost rank", await(t, world[1], pending), "rank 4")
 	isLost(t, "a probe", <-probed, "rank 4")
 	for _, c := range world[:4] {
 		lostIs(t, c, 4)
@@ -221,7 +221,7 @@ func TestLossEndsCommunicatorsThatHaveNotAcknowledgedIt(t *testing.T) {
 	_, err := late[0].Recv(patient, nil, 1, 1)
 	isLost(t, "a communicator made afterwards", err, "rank 4")
 
-	first := excuse(t, world[:4], 3, 4)
+	first := without(t, world[:4], 3, 4)
 	works(t, first)
 	child := derive(t, first, 4, 2, 1, 0)
 	works(t, child)
@@ -231,8 +231,8 @@ func TestLossEndsCommunicatorsThatHaveNotAcknowledgedIt(t *testing.T) {
 	for _, c := range world[1:4] {
 		lostIs(t, c, 0, 4)
 	}
-	isLost(t, "what excuses the first loss only", first[1].Send(patient, nil, 1, 1, backend.Standard), "rank 0")
-	second := excuse(t, first[1:], 5, 0)
+	isLost(t, "a communicator that has acknowledged the first loss only", first[1].Send(patient, nil, 1, 1, backend.Standard), "rank 0")
+	second := without(t, first[1:], 5, 0)
 	works(t, second)
 	_, err = world[1].Recv(patient, nil, 2, 1)
 	isLost(t, "the first communicator", err, "rank 4") // what ended it stays what it was
@@ -267,7 +267,7 @@ func TestControlCommunicatorOutlivesLosses(t *testing.T) {
 	world[2].Declare(3, errors.New("for the test"))
 	world[0].e.links[2].pull()
 	if world[0].e.losses[3] == nil {
-		t.Error("rank 0 has not heard")
+		t.Error("rank 0 has no notice of the loss")
 	}
 	world[0].e.handleLosses()
 	world[0].e.unlock()
@@ -294,11 +294,11 @@ func TestControlCommunicatorOutlivesLosses(t *testing.T) {
 		isLost(t, "a message that was not sent", err, "rank 3", "for the test")
 		isLost(t, "a send to the lost rank", c.Send(patient, nil, 3, 0, backend.Standard), "rank 3")
 		if err := c.Broken(); err != nil {
-			t.Errorf("rank %d: the shelter is broken: %v", to, err)
+			t.Errorf("rank %d: the control communicator is broken: %v", to, err)
 		}
 	}
 	_, err = after.Recv(patient, make([]byte, 2*eagerMax), 3, 77)
-	isLost(t, "a long message that was offered", err, "rank 3")
+	isLost(t, "a long message whose RTS has arrived", err, "rank 3")
 	if pending.Ready() {
 		t.Errorf("a receive from a rank that lives has ended: %v", pending.Err)
 	}
@@ -308,7 +308,7 @@ func TestControlCommunicatorOutlivesLosses(t *testing.T) {
 	if err := await(t, world[2], pending); err != nil {
 		t.Error(err)
 	}
-	// Abort ends shelters too.
+	// Abort ends controls too.
 	if err := world[1].Abort(5); err != nil {
 		t.Fatal(err)
 	}
@@ -316,35 +316,36 @@ func TestControlCommunicatorOutlivesLosses(t *testing.T) {
 	isLost(t, "a receive after Abort", err, "rank 1", "code 5")
 	isLost(t, "Broken after Abort", after.Broken(), "code 5")
 	if _, err := world[0].Control(id + 1); !errors.Is(err, backend.ErrPeerLost) {
-		t.Errorf("a shelter after Abort: %v", err)
+		t.Errorf("a control communicator after Abort: %v", err)
 	}
 }
 
-// Who closes a communicator takes no part in its shelter, whether it had made it or not.
+// A rank that has closed a communicator does not use its control communicator either, whether it had
+// made that or not.
 func TestControlCommunicatorOfClosedOne(t *testing.T) {
 	const id = 1 << 31
 	world := mesh(t, 3)
 	made := derive(t, world, 1, 0, 1, 2)
-	var shelters []*comm
+	var controls []*comm
 	for _, c := range made[:2] {
 		s, err := c.Control(id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		shelters = append(shelters, s.(*comm))
+		controls = append(controls, s.(*comm))
 	}
-	waiting, _ := irecv(shelters[0], 1, 2, 1)
-	other, got := irecv(shelters[0], 1, 1, 1)
-	if err := shelters[1].Send(patient, []byte{5}, 2, 1, backend.Standard); err != nil {
+	waiting, _ := irecv(controls[0], 1, 2, 1)
+	other, got := irecv(controls[0], 1, 1, 1)
+	if err := controls[1].Send(patient, []byte{5}, 2, 1, backend.Standard); err != nil {
 		t.Fatal(err)
 	}
 	made[2].Close()
-	isLost(t, "a receive", await(t, shelters[0], waiting), "rank 2 has closed this communicator")
-	isLost(t, "a send", shelters[0].Send(patient, nil, 2, 1, backend.Standard), "rank 2 has closed this communicator")
-	if err := shelters[1].Send(patient, []byte{6}, 0, 1, backend.Standard); err != nil {
+	isLost(t, "a receive", await(t, controls[0], waiting), "rank 2 has closed this communicator")
+	isLost(t, "a send", controls[0].Send(patient, nil, 2, 1, backend.Standard), "rank 2 has closed this communicator")
+	if err := controls[1].Send(patient, []byte{6}, 0, 1, backend.Standard); err != nil {
 		t.Error(err)
 	}
-	if err := await(t, shelters[0], other); err != nil || got[0] != 6 {
+	if err := await(t, controls[0], other); err != nil || got[0] != 6 {
 		t.Errorf("a message of another rank: %d, %v", got[0], err)
 	}
 }
@@ -366,10 +367,10 @@ func TestDeclare(t *testing.T) {
 	last.e.unlock()
 	isLost(t, "the lost rank's receive", await(t, last, waiting), "rank 3 (this one) was declared lost by rank", "it has not moved")
 	if _, err := last.Control(9); !errors.Is(err, backend.ErrPeerLost) {
-		t.Errorf("a shelter of a lost rank: %v", err)
+		t.Errorf("a control communicator of a lost rank: %v", err)
 	}
 	last.Declare(0, errors.New("out of spite"))
-	works(t, excuse(t, world[:3], 1, 3))
+	works(t, without(t, world[:3], 1, 3))
 	for _, c := range world[:3] {
 		lostIs(t, c, 3)
 	}
@@ -430,7 +431,7 @@ func TestNoticesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 		for _, c := range made[:len(made)/2] {
 			c.Close()
 		}
-		// Receives, offers, and messages that nobody takes.
+		// Receives, RTS, and messages that no receive matches.
 		for _, c := range now[1:] {
 			irecv(c, 10, 0, 1)
 			q := &backend.Request{}
@@ -443,18 +444,18 @@ func TestNoticesOfUnknownCommunicatorsAreBounded(t *testing.T) {
 		for _, c := range now[:len(now)-1] {
 			lostIs(t, c, lost...)
 		}
-		var shelters []*comm
+		var controls []*comm
 		for _, c := range now[:len(now)-1] {
 			s, err := c.Control(1<<31 + id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			shelters = append(shelters, s.(*comm))
+			controls = append(controls, s.(*comm))
 		}
 		id++
-		next := excuse(t, now, id, victim)
+		next := without(t, now, id, victim)
 		id++
-		for _, c := range append(append(made, shelters...), now...) {
+		for _, c := range append(append(made, controls...), now...) {
 			if !c.isWorld && c.e.me < victim {
 				c.Close()
 			}

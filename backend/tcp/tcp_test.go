@@ -59,7 +59,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 		}
 		conns[r].enc, conns[r].dec = &wire.Encoder{}, &wire.Decoder{}
 		conns[r].sums = os.Getenv("TCP_TEST_SUMS") != ""
-		if os.Getenv("TCP_TEST_LEND") != "" {
+		if os.Getenv("TCP_TEST_EXPOSE") != "" {
 			if near[r], err = tryHere(c); err != nil {
 				return nil, err
 			}
@@ -83,7 +83,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 				return nil, err
 			}
 			s := &shared{d: d, exposes: near[r] != 0, pid: near[r]}
-			if os.Getenv("TCP_TEST_LEND") == "refused" {
+			if os.Getenv("TCP_TEST_EXPOSE") == "refused" {
 				s.pid = 1 << 30 // there is no such process
 			}
 			conns[r].over = s

@@ -43,7 +43,7 @@ func TestRankThatSendsInvalidFramesIsLost(t *testing.T) {
 		{"an exposed message with a short address", func(uint64) []wire.Header {
 			return []wire.Header{{Kind: wire.Expose, Tag: 1, Token: 3, Length: exposureSize - 1}}
 		}, nil, "an exposed message with 15 bytes of address"},
-		{"a loan of nothing that can be", func(uint64) []wire.Header {
+		{"an exposed message of an impossible size", func(uint64) []wire.Header {
 			return []wire.Header{{Kind: wire.Expose, Tag: 1, Token: 3, Length: exposureSize}}
 		}, nil, "at 0x0"},
 		{"a rank that is not there", func(uint64) []wire.Header { return []wire.Header{{Kind: wire.Lost, Tag: 7}} }, nil, "rank 7"},
@@ -70,7 +70,7 @@ func TestRankThatSendsInvalidFramesIsLost(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// A receive that has accepted an offer.
+			// A receive that has answered an RTS.
 			q := &backend.Request{}
 			q.Begin()
 			buf := make([]byte, 2*eagerMax)
@@ -96,7 +96,7 @@ func TestRankThatSendsInvalidFramesIsLost(t *testing.T) {
 			var h wire.Header
 			dec := wire.Decoder{Limit: pieceMax}
 			if err := dec.Decode(&h, &head); err != nil || h.Kind != wire.ClearToSend || h.Token != 99 || h.Length != uint64(len(buf)) {
-				t.Fatalf("the answer to the offer is %+v, %v", h, err)
+				t.Fatalf("the answer to the RTS is %+v, %v", h, err)
 			}
 			// What is harmless: a token of nobody, and one that another has.
 			write(wire.Header{Kind: wire.Data, Token: 12345, Length: 100})

@@ -14,11 +14,11 @@ import (
 // nested marks a process that Need has started in a user namespace.
 const nested = "NETLAB_NESTED"
 
-// Need reports whether this process may make networks. Where it may not, Need runs the test again as
-// the root of a user namespace, where it may, and makes what comes of it this test's result: the
-// caller returns. Where there are no user namespaces either the test is skipped.
+// Need reports whether this process can make networks. If it cannot, Need runs the test again as root of
+// a user namespace, takes over that result, and returns false: the caller returns. Without user
+// namespaces the test is skipped.
 //
-// Where nothing may be missing root must be able to.
+// If all requirements of tests must be met (internal/need), a failure as root fails the test.
 func Need(t testing.TB) bool {
 	t.Helper()
 	n, err := New(Config{Hosts: 1})

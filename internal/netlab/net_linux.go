@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Config says what network to make. Its zero value but for Hosts is a good one.
+// Config describes a network. Hosts must be set.
 type Config struct {
 	Hosts int    // at least 1
 	MTU   int    // the longest packet; 0 is 1500
 	Seed  uint64 // of what happens to packets by chance
 }
 
-// A Net is a network of hosts, 0 and up. Its methods are for concurrent use.
+// A Net is a network of hosts, numbered from 0. Its methods may be called concurrently.
 type Net struct {
 	hosts []*host
 	made  time.Time
@@ -63,10 +63,10 @@ var (
 
 const markPort = 9 // discard
 
-// ErrUnavailable is what New's error wraps where this process may not make networks.
-var ErrUnavailable = errors.New("no network can be made here")
+// ErrUnavailable is wrapped by New's error if this process cannot make networks.
+var ErrUnavailable = errors.New("networks cannot be made here")
 
-// New makes a network. Its paths let everything through at once.
+// New makes a network whose paths deliver every packet at once.
 func New(cfg Config) (*Net, error) {
 	if cfg.Hosts < 1 || cfg.Hosts > maxHosts {
 		return nil, fmt.Errorf("netlab: %d hosts, want 1 to %d", cfg.Hosts, maxHosts)
@@ -193,7 +193,7 @@ func flags(r *unix.Ifreq) error {
 	return nil
 }
 
-// Addr is the address of a host.
+// Addr returns the address of a host.
 func (n *Net) Addr(host int) netip.Addr { return n.hosts[host].addr }
 
 // Do runs f on a host: the sockets it makes and the processes it starts are there, whatever
@@ -235,7 +235,7 @@ func (n *Net) Set(from, to int, path Path) {
 	}
 }
 
-// Isolate cuts a host off from all others, or ends that.
+// Isolate cuts a host off from all others, or reconnects it.
 func (n *Net) Isolate(host int, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -245,14 +245,14 @@ func (n *Net) Isolate(host int, cut bool) {
 	}
 }
 
-// Count returns what has gone from a host to another.
+// Count returns the counts of packets from one host to another.
 func (n *Net) Count(from, to int) Count {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.pairs[from][to].count
 }
 
-// Record begins a trace; what was recorded before is forgotten.
+// Record begins a new trace, and discards the one before.
 func (n *Net) Record() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -292,7 +292,7 @@ func Marker() (mark func(text string) error, end func() error, err error) {
 	}, c.Close, nil
 }
 
-// Close ends the network and what was started on its hosts.
+// Close ends the network and the processes on its hosts.
 func (n *Net) Close() error {
 	n.once.Do(func() {
 		close(n.over)

@@ -14,9 +14,8 @@ type Path struct {
 	Reorder float64       // the packet is held back, and others overtake it:
 	Hold    time.Duration // for so long
 
-	// Corrupt flips one bit of what a TCP segment carries. The receiver's kernel drops the segment,
-	// unless Repair sets the checksum right again, as a faulty host would: only somebody who sums
-	// the data himself notices then.
+	// Corrupt flips one bit of a TCP segment's payload. The receiver's kernel drops the segment, unless
+	// Repair corrects the checksum, as a faulty host would: then only an application checksum finds it.
 	Corrupt float64
 	Repair  bool
 
@@ -26,7 +25,7 @@ type Path struct {
 	Cut bool // nothing passes
 }
 
-// Count is what has gone from one host to another.
+// Count counts the packets from one host to another.
 type Count struct {
 	Packets, Bytes int // that the sender's host has sent; bytes with the headers of IP
 

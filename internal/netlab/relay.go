@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Action is what happens to a direction of a connection.
+// Action is a fault's effect on one direction of a connection.
 type Action uint8
 
 // The actions.
@@ -18,7 +18,7 @@ const (
 	Drop                    // N bytes from At on are left out
 	Duplicate               // the last N bytes before At come again
 	Pause                   // nothing passes for the time For
-	Silence                 // nothing passes any more, and nobody is told
+	Silence                 // nothing passes any more, and neither end is informed
 	End                     // the stream ends there (FIN); what comes after it is swallowed
 	Reset                   // both connections are reset there
 )
@@ -39,13 +39,13 @@ type Fault struct {
 // String implements fmt.Stringer.
 func (f Fault) String() string { return fmt.Sprintf("%v %d at %d", f.Do, f.N, f.At) }
 
-// A Plan is what happens to one direction, in any order.
+// A Plan describes one direction. The order of its faults does not matter.
 type Plan struct {
 	Faults []Fault
 	Chunk  int // the most bytes that pass at once; 0 is 64 KiB
 }
 
-// A Joint is two connections that are joined.
+// A Joint is a pair of joined connections.
 type Joint struct {
 	conns [2]*net.TCPConn
 	mu    sync.Mutex
@@ -64,7 +64,7 @@ func Relay(a, b *net.TCPConn, ab, ba Plan) *Joint {
 	return j
 }
 
-// Hit returns how many of the faults have happened.
+// Hit returns how many faults have occurred.
 func (j *Joint) Hit() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -9,7 +9,7 @@ type EventKind uint8
 const (
 	Sent      EventKind = iota // the host From has sent it
 	Delivered                  // the host To is about to get it
-	Dropped                    // nobody will
+	Dropped                    // it never will be
 	Marked                     // a program on the host From has called Mark
 )
 

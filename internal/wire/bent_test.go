@@ -19,6 +19,9 @@ import (
 // missing, or come twice, or the connection ends. Either there is a job, for all with the right table, or every rank gets an
 // error, in bounded time. Of what spoils the last word alone only the rank itself can know: then its end is to show the others.
 func TestRendezvousDamaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: the rendezvous over connections that lose, repeat, and change bytes; make test-all runs it")
+	}
 	const size, odd, runs = 4, 2, 48
 	var want []Member
 	for r := range size {

@@ -308,7 +308,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 // missing before.
 func TestCoordinatorEndsBeforeFirstRankGivesUp(t *testing.T) {
 	p := hold(limit(t), t, 0, 3)
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	o := <-p.rank(ctx, 1)
 	has(t, o.err, backend.ErrTimeout)
