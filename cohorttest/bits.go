@@ -14,11 +14,10 @@ const bitsScenario = "bits"
 
 func bitsScenarios() []scenario { return []scenario{{name: bitsScenario, body: bits}} }
 
-// bits reduces numbers of very different sizes and both signs, so that almost
-// every order of operands gives other last bits, and digests the results. Along
-// the way it checks what can be checked without another backend: the forms
-// agree, repetitions agree, Reduce agrees with Allreduce for every root, and so
-// does each rank's part of ReduceScatterBlock.
+// bits reduces numbers of very different sizes and both signs, so that almost every
+// order of operands gives other last bits, and digests the results. It also checks what
+// needs no other backend: all forms and repetitions give the same bits, and so do Reduce
+// with every root and each rank's part of ReduceScatterBlock.
 func bits(r *Rank) {
 	h := sha256.New()
 	bitsOf(r, h.Write, func(x float64) float64 { return x })
@@ -33,8 +32,8 @@ func bitsOf[T floating](r *Rank, digest func([]byte) (int, error), elem func(flo
 		lengths = append(lengths, long)
 	}
 	for _, m := range lengths {
-		// One block for each rank, so that the same numbers suit all
-		// reductions; seeded by the rank, apart from the other ranks'.
+		// One block for each rank, so that all reductions can use the same numbers.
+		// Each rank has another seed.
 		rng := seeded(fmt.Sprintf("bits of rank %d", r.Rank), m)
 		block := (m + n - 1) / n
 		send := make([]T, block*n)

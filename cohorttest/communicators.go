@@ -25,15 +25,15 @@ func communicatorScenarios() []scenario {
 	}
 }
 
-// members gathers the scenario ranks of a communicator's ranks.
+// members returns the scenario's ranks of a communicator's ranks.
 func members(r *Rank, c *cohort.Comm) []int {
 	all := make([]int, c.Size())
 	r.OK(cohort.Allgather(c, []int{r.Rank}, all))
 	return all
 }
 
-// dup checks that a duplicate has the same ranks and that messages do not pass
-// from one to the other.
+// dup checks that a duplicate has the same ranks, and that messages do not pass from one
+// communicator to the other.
 func dup(r *Rank) {
 	next, prev := r.ring()
 	d, err := r.Comm.Dup()
@@ -60,7 +60,7 @@ func dup(r *Rank) {
 	r.OK(d.Close())
 }
 
-// split by odd and even, by thirds, and with ranks that take no part.
+// split splits by odd and even, by thirds, and with ranks that take no part.
 func split(r *Rank) {
 	for _, by := range []int{1, 2, 3} {
 		c, err := r.Comm.Split(r.Rank%by, 0)
@@ -121,7 +121,7 @@ func splitKeys(r *Rank) {
 	r.OK(c.Close())
 }
 
-// nested splits what was split and uses all levels together.
+// nested splits communicators again and again and uses all levels together.
 func nested(r *Rank) {
 	chain := []*cohort.Comm{r.Comm}
 	for c := r.Comm; c.Size() > 1; {
@@ -145,8 +145,8 @@ func nested(r *Rank) {
 	}
 }
 
-// splitShared groups ranks by node; each rank is with itself in exactly one
-// group, and all ranks of a node say the same.
+// splitShared groups ranks by node. Each rank is in exactly one group, and all ranks of
+// a node have the same group.
 func splitShared(r *Rank) {
 	c, err := r.Comm.SplitShared()
 	r.OK(err)
@@ -165,8 +165,8 @@ func splitShared(r *Rank) {
 	r.OK(c.Close())
 }
 
-// topology checks that the hosts have every rank once, in order, this one's with
-// those that it shares a node with, and that all ranks are told the same.
+// topology checks that the hosts have every rank once and in order, that this rank's
+// host has the ranks of its node, and that all ranks get the same hosts.
 func topology(r *Rank, group []int) {
 	hosts := r.Comm.Topology().Hosts
 	var all []int
@@ -192,13 +192,13 @@ func topology(r *Rank, group []int) {
 	r.OK(cohort.Allgather(r.Comm, []uint64{sum.Sum64()}, said))
 	for i, s := range said {
 		if s != sum.Sum64() {
-			r.Errorf("rank %d is told of other hosts than %v", i, hosts)
+			r.Errorf("rank %d has other hosts than %v", i, hosts)
 		}
 	}
 }
 
-// createGroup makes communicators of groups, by their members only, several at
-// the same time with different tags.
+// createGroup makes communicators of groups, several at the same time with different
+// tags. Only the members call it.
 func createGroup(r *Rank) {
 	g := r.Comm.Group()
 	if g.Size() != r.Size || g.Rank() != r.Rank {
@@ -213,7 +213,7 @@ func createGroup(r *Rank) {
 		sub, err := g.Incl(ranks...)
 		r.OK(err)
 		if !slices.Contains(ranks, r.Rank) {
-			continue // not a member: has nothing to call
+			continue // not a member
 		}
 		c, err := r.Comm.CreateGroup(sub, tag)
 		r.OK(err)
@@ -224,8 +224,8 @@ func createGroup(r *Rank) {
 	}
 }
 
-// cart walks grids of one, two and three dimensions: coordinates and ranks are
-// each other's inverse in row-major order, and shifts lead to neighbours.
+// cart checks grids of one, two and three dimensions: the conversions between ranks and
+// coordinates are inverse and row-major, and shifts lead to neighbours.
 func cart(r *Rank) {
 	for _, dims := range [][]int{{0}, {0, 0}, {0, 0, 0}, {r.Size, 1}} {
 		periods := make([]bool, len(dims))
@@ -289,8 +289,8 @@ func cart(r *Rank) {
 	r.Is(err, cohort.ErrCount, "a grid of more places than ranks")
 }
 
-// neighbour is the rank one step along a dimension, from the definition of
-// row-major order.
+// neighbour returns the rank one step along a dimension, by the definition of row-major
+// order.
 func neighbour(shape, at []int, dim, step int, period bool) int {
 	row := 0
 	for i, x := range at {
@@ -307,8 +307,8 @@ func neighbour(shape, at []int, dim, step int, period bool) int {
 	return row
 }
 
-// manyComms makes and closes more communicators than a backend would keep room
-// for if it did not reuse it.
+// manyComms makes and closes so many communicators that a backend must reuse their
+// resources.
 func manyComms(r *Rank) {
 	k := 500
 	if r.Short {
@@ -339,8 +339,8 @@ func manyComms(r *Rank) {
 	}
 }
 
-// closing uses a communicator after Close, closes it again, and closes it while
-// another of the same ranks goes on.
+// closing uses a communicator after Close, closes it again, and closes one with a
+// pending receive.
 func closing(r *Rank) {
 	next, _ := r.ring()
 	d, err := r.Comm.Dup()
@@ -374,11 +374,11 @@ func closing(r *Rank) {
 	// A pending receive ends when its communicator is closed.
 	d, err = r.Comm.Dup()
 	r.OK(err)
-	req, err := cohort.Irecv(d, make([]int32, 1), r.Rank, 1) // nobody else's leaving can end it
+	req, err := cohort.Irecv(d, make([]int32, 1), r.Rank, 1) // no other rank's Close can end it
 	r.OK(err)
 	r.OK(d.Close())
 	_, err = req.Wait()
-	r.Is(err, cohort.ErrClosed, "Wait for a receive of a communicator closed since")
+	r.Is(err, cohort.ErrClosed, "Wait for a receive of a communicator that was closed")
 
 	var none *cohort.Comm
 	r.OK(none.Close())
@@ -388,11 +388,11 @@ func closing(r *Rank) {
 	r.Is(err, cohort.ErrComm, "Ialltoall on a nil communicator")
 }
 
-// closingInside closes a communicator on the last rank while another goroutine of it is in a
-// collective, for which the others do not come before.
+// closingInside closes a communicator on the last rank while another goroutine of that
+// rank is in a collective. The other ranks call the collective after that.
 func closingInside(r *Rank) {
 	if r.World.Caps().Library != "" {
-		return // a blocking function of the library does not end
+		return // a blocking function of the library cannot be ended
 	}
 	last := r.Size - 1
 	for range 20 {
@@ -405,11 +405,11 @@ func closingInside(r *Rank) {
 			}
 			r.Is(<-results, cohort.ErrBusy, "the second of two collectives at the same time") // so that the first is inside
 			r.OK(d.Close())
-			r.Is(<-results, cohort.ErrClosed, "Barrier of a communicator closed since")
+			r.Is(<-results, cohort.ErrClosed, "Barrier of a communicator that was closed")
 		}
 		r.OK(r.Comm.Barrier())
 		if r.Rank != last {
-			if err := d.Barrier(); err != nil { // over messages, the last rank may have sent all of its own before
+			if err := d.Barrier(); err != nil { // over messages, the last rank may have sent all its messages before
 				r.Is(err, cohort.ErrPeerLost, "Barrier of a communicator that rank %d has closed", last)
 			}
 		}

@@ -1,19 +1,22 @@
 package cohorttest
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
 
-// kind is an element type of the matrix: its name and the element that stands
-// for a small number. Numbers that differ by less than 97 give elements that
-// differ.
+	"github.com/cohort-hpc/cohort"
+)
+
+// kind is an element type of the matrix: its name, and the element for a small number.
+// Numbers that differ by less than 97 give different elements.
 type kind[T comparable] struct {
 	name  string
 	elem  func(x int) T
-	guard T // no elem gives it
+	guard T // differs from every elem
 }
 
-// A named number, structs with and without padding, and an array of odd size:
-// slices of the last two that do not begin at the beginning of an allocation
-// are not aligned for anything wider than a byte.
+// A named number, structs with and without padding, and an array of odd size. A slice
+// of the array that does not begin at the beginning of an allocation is not aligned for
+// anything wider than a byte.
 type (
 	ticks  int64
 	packed struct {
@@ -48,9 +51,9 @@ var (
 	}, triple{0xa5, 0xa5, 0xa5}}
 )
 
-// value is element i of what rank contributes in the case with the given seed:
-// a number from 0 to 96 without a pattern that a shifted or swapped block would
-// repeat.
+// value returns element i of what rank contributes in the case with the given seed: a
+// number from 0 to 96. The values have no pattern, so a shifted or swapped block does
+// not go unnoticed.
 func value(seed, rank, i int) int {
 	h := uint64(i)*0x9e3779b97f4a7c15 ^ uint64(rank+1)*0xbf58476d1ce4e5b9 ^ uint64(seed+1)*0x94d049bb133111eb
 	h ^= h >> 29
@@ -58,8 +61,8 @@ func value(seed, rank, i int) int {
 	return int(h >> 33 % 97)
 }
 
-// guards is how many guard elements stand on either side of a buffer. It is
-// odd, so that buffers of small elements are not aligned.
+// guards is the number of guard elements on either side of a buffer. It is odd, so that
+// buffers of small elements are not aligned.
 const guards = 5
 
 // buffer is n elements between guards.
@@ -76,16 +79,15 @@ func newBuffer[T comparable](k kind[T], n int) *buffer[T] {
 	return b
 }
 
-// clear makes all elements guards.
+// clear sets all elements to the guard.
 func (b *buffer[T]) clear() {
 	for i := range b.all {
 		b.all[i] = b.kind.guard
 	}
 }
 
-// diff returns the position, in terms of data, of the first element that is not
-// what image has there; loose positions are not compared. ok is true if there
-// is none.
+// diff compares the buffer with image, but for the positions that are loose. It returns
+// the position in data of the first element that differs, and whether all are equal.
 func (b *buffer[T]) diff(image *buffer[T], loose func(i int) bool) (i int, ok bool) {
 	for i, x := range b.all {
 		if x != image.all[i] && (loose == nil || !loose(i-guards)) {
@@ -102,4 +104,132 @@ func seeded(name string, size int) *rand.Rand {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
 	return rand.New(rand.NewPCG(h, uint64(size)))
+}
+
+// shape is what is equal on all ranks in one case of the matrix.
+type shape struct {
+	m       int // elements of the vector, or of one block
+	root    int // -1 for collectives without a root
+	inPlace bool
+	seed    int
+}
+
+// args has one rank's arguments of one collective call, and what its buffers must
+// contain afterwards.
+type args[T comparable] struct {
+	shape
+	rank, size int
+	kind       kind[T]
+	op         cohort.Op
+	fold       func(a, b T) T // op's definition, of reductions
+
+	send, recv         []T
+	scounts, sdispls   []int
+	rcounts, rdispls   []int
+	sendBuf, recvBuf   *buffer[T]
+	sendWant, recvWant *buffer[T]
+	loose              func(i int) bool // positions of recv that are not specified
+}
+
+// input returns element i of what rank contributes.
+func (a *args[T]) input(rank, i int) T { return a.kind.elem(value(a.seed, rank, i)) }
+
+// put fills dst with what rank contributes from element from on.
+func (a *args[T]) put(dst []T, rank, from int) {
+	for i := range dst {
+		dst[i] = a.input(rank, from+i)
+	}
+}
+
+// buffers gives the call a send buffer of ns elements and a receive buffer of nr
+// elements; a negative number means no buffer. Calls of buffers on one args give the
+// same memory, which a persistent operation needs.
+func (a *args[T]) buffers(ns, nr int) {
+	if ns >= 0 && a.sendBuf == nil {
+		a.sendBuf = newBuffer(a.kind, ns)
+	}
+	if nr >= 0 && a.recvBuf == nil {
+		a.recvBuf = newBuffer(a.kind, nr)
+	}
+	for _, b := range []*buffer[T]{a.sendBuf, a.recvBuf} {
+		if b != nil {
+			b.clear()
+		}
+	}
+	a.send, a.recv = nil, nil
+	if ns >= 0 {
+		a.send = a.sendBuf.data
+	}
+	if nr >= 0 {
+		a.recv = a.recvBuf.data
+	}
+}
+
+// same gives the call one buffer of n elements as send and recv.
+func (a *args[T]) same(n int) {
+	a.buffers(-1, n)
+	a.send = a.recv
+}
+
+// images starts the expected contents as a copy of the buffers.
+func (a *args[T]) images() {
+	a.sendWant, a.recvWant = image(a.sendBuf), image(a.recvBuf)
+}
+
+func image[T comparable](b *buffer[T]) *buffer[T] {
+	if b == nil {
+		return nil
+	}
+	c := &buffer[T]{kind: b.kind, all: append([]T(nil), b.all...)}
+	c.data = c.all[guards : len(c.all)-guards]
+	return c
+}
+
+// expect sets n expected elements of recv, from element at on, to what rank contributes
+// from element from on.
+func (a *args[T]) expect(at, n, rank, from int) { a.put(a.recvWant.data[at:at+n], rank, from) }
+
+// expectFold sets n expected elements of recv, from element at on, to the combined
+// contributions of ranks lo to hi-1, from element from on.
+func (a *args[T]) expectFold(at, n, lo, hi, from int) {
+	for i := range n {
+		x := a.input(lo, from+i)
+		for r := lo + 1; r < hi; r++ {
+			x = a.fold(x, a.input(r, from+i))
+		}
+		a.recvWant.data[at+i] = x
+	}
+}
+
+// ragged returns the length of rank r's block in the collectives with counts. Some
+// blocks are empty, and for m of at least 3 neighbours have different lengths.
+func (a *args[T]) ragged(r int) int { return (r*2 + 1) % 4 * a.m / 3 }
+
+// backwards returns displacements that put blocks of the given lengths into a buffer in
+// reverse order, with gaps of two elements, and the buffer's length.
+func backwards(counts []int) (displs []int, n int) {
+	displs = make([]int, len(counts))
+	for i := len(counts) - 1; i >= 0; i-- {
+		displs[i] = n + 2
+		n += 2 + counts[i]
+	}
+	return displs, n + 2
+}
+
+// forwards returns displacements that put blocks one after the other.
+func forwards(counts []int) (displs []int, n int) {
+	displs = make([]int, len(counts))
+	for i, c := range counts {
+		displs[i] = n
+		n += c
+	}
+	return displs, n
+}
+
+func each(n int, f func(i int) int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = f(i)
+	}
+	return s
 }

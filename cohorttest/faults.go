@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Ranks that die, stop, leave or end the job.
+// Ranks that die, stop, leave, or abort the job.
 
 func faultScenarios() []scenario {
 	first := func(rank, _ int) bool { return rank == 0 }
@@ -52,9 +52,9 @@ func faultScenarios() []scenario {
 			die(r, r.Size-1, func() error { return cohort.Send(r.World, make([]float64, 1<<20), r.Size-1, 5) })
 		}},
 		{name: "faults/dead-in-derived", sizes: atLeast(3), alone: true, lost: last, body: func(r *Rank) {
-			// The survivors wait in a communicator that the dead rank is not in:
-			// the job is lost all the same, for what the others wait for may wait
-			// for it.
+			// The survivors wait in a communicator that the dead rank is not a member
+			// of. Their operations end all the same: the ranks that they wait for may
+			// wait for the dead one.
 			c, err := r.World.Split(r.Rank/(r.Size-1), 0)
 			r.OK(err)
 			die(r, r.Size-1, func() error {
@@ -82,12 +82,11 @@ func faultScenarios() []scenario {
 	}
 }
 
-// die has one rank die without a word while the others are in an operation that
-// needs it, or are about to call it. They get ErrPeerLost that names it, and so
-// does everything afterwards.
+// die has one rank die while the others are in an operation that needs it, or about to
+// call it. The operation, and all later ones, return ErrPeerLost naming the rank.
 func die(r *Rank, victim int, op func() error) { dieBy(r, victim, perish, op) }
 
-// dieBy is die by another way to end.
+// dieBy does the same with another way to die.
 func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 	ready(r, victim)
 	if r.Rank == victim {
@@ -112,11 +111,11 @@ func dieBy(r *Rank, victim int, end func(*Rank), op func() error) {
 	}
 }
 
-// ready lets a rank that is about to end wait until no other rank needs it any
-// more: a barrier would not do, for the others may still be on their way out.
+// ready makes a rank that is about to end wait until no other rank needs it any more. A
+// barrier would not be enough: other ranks may still be in it when this one has left.
 func ready(r *Rank, leaver int) { readyOn(r, r.World, leaver) }
 
-// readyOn is ready on a communicator of which the leaver is a rank.
+// readyOn does the same on another communicator.
 func readyOn(r *Rank, c *cohort.Comm, leaver int) {
 	word := make([]int32, 1)
 	if c.Rank() != leaver {
@@ -131,14 +130,14 @@ func readyOn(r *Rank, c *cohort.Comm, leaver int) {
 	}
 }
 
-// casualty is what ends a rank that is to be lost: a goroutine rank panics with
-// it, or returns it as its error.
-type casualty struct{ rank int }
+// lostRank ends a rank that the scenario loses: a goroutine rank panics with it, or
+// returns it as its error.
+type lostRank struct{ rank int }
 
 // Error implements error.
-func (c casualty) Error() string { return fmt.Sprintf("rank %d is to be lost", c.rank) }
+func (l lostRank) Error() string { return fmt.Sprintf("the scenario loses rank %d", l.rank) }
 
-// perish ends this rank: a process as kill -9 does, a goroutine by a panic.
+// perish ends this rank: a process by SIGKILL, a goroutine by a panic.
 func perish(r *Rank) {
 	if r.World.Caps().Processes {
 		p, err := os.FindProcess(os.Getpid())
@@ -146,12 +145,11 @@ func perish(r *Rank) {
 		r.OK(p.Kill())
 		select {}
 	}
-	panic(casualty{r.Rank})
+	panic(lostRank{r.Rank})
 }
 
-// outOfMemory ends the calling rank by what the runtime does when there is no more memory. Where
-// ranks are goroutines that would end all of them, and where a process's memory cannot be limited the whole
-// machine's would have to be used up: there the rank ends by perish.
+// outOfMemory ends this rank by running out of memory, which ends its process. A
+// goroutine rank, and a process whose memory cannot be limited, ends by perish instead.
 func outOfMemory(r *Rank) {
 	if !r.World.Caps().Processes {
 		perish(r)
@@ -168,15 +166,15 @@ func outOfMemory(r *Rank) {
 
 var hoard [][]byte
 
-// failedRank has a rank give up, as a program does that meets an error of its
-// own: its process exits, or its goroutine returns the error.
+// failedRank has a rank fail with an error of the program: its process exits, or its
+// goroutine returns the error.
 func failedRank(r *Rank) {
 	ready(r, r.Size-1)
 	if r.Rank == r.Size-1 {
 		if r.World.Caps().Processes {
 			os.Exit(7)
 		}
-		r.OK(casualty{r.Rank})
+		r.OK(lostRank{r.Rank})
 	}
 	err := r.World.Barrier()
 	if r.Is(err, cohort.ErrPeerLost, "Barrier with a rank that has failed") {
@@ -195,7 +193,7 @@ func abort(r *Rank) {
 		if r.World.Caps().Processes {
 			r.Errorf("Abort has returned in a process")
 		}
-		r.OK(casualty{r.Rank})
+		r.OK(lostRank{r.Rank})
 	}
 	var err error
 	if r.Rank%2 == 0 {
@@ -208,14 +206,14 @@ func abort(r *Rank) {
 	}
 }
 
-// leftEarly has a rank leave in good order while the others stay. What needs it
-// fails, what does not goes on.
+// leftEarly has a rank leave in good order while the others stay. Operations that need it
+// fail, and all others go on.
 func leftEarly(r *Rank) {
 	last := r.Size - 1
 	rest, err := r.World.Split(r.Rank/last, 0)
 	r.OK(err)
 	if r.Rank == last {
-		// A message sent before leaving is there to be received.
+		// A message sent before leaving can still be received.
 		r.OK(cohort.Send(r.World, []int32{77}, 0, 1))
 		r.OK(r.World.Close())
 		r.Is(r.World.Barrier(), cohort.ErrClosed, "Barrier after Close")
@@ -243,8 +241,7 @@ func leftEarly(r *Rank) {
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier with a rank that has left")
 }
 
-// stopped has a rank stand still, as one does that is stopped, or stuck outside
-// of the library.
+// stopped has a rank stop outside of the library; a process is stopped by a signal.
 func stopped(r *Rank) {
 	process, pid := r.World.Caps().Processes, make([]int64, 1)
 	lastAway(r, func() {
@@ -264,31 +261,32 @@ func stopped(r *Rank) {
 	})
 }
 
-// spinning has a rank in an endless loop. A goroutine takes a processor there that
-// the others of its process may need to find out that their time is up.
+// spinning has a rank in an endless loop. A goroutine rank occupies a processor that the
+// others may need to find out that their deadline has passed.
 func spinning(r *Rank) {
 	v, _ := loops.LoadOrStore(r.job.Dir, new(atomic.Bool))
-	over := v.(*atomic.Bool)
+	done := v.(*atomic.Bool)
 	lastAway(r, func() {
-		if r.World.Caps().Processes { // nobody else can end it; it goes on to wait for rank 0
-			for begun := time.Now(); time.Since(begun) < 10*short; {
+		if r.World.Caps().Processes { // no other rank can end the loop
+			for begun := time.Now(); time.Since(begun) < 3*short; {
 			}
 			return
 		}
-		for !over.Load() {
+		for !done.Load() {
 		}
 	}, func() {}, func() {
-		over.Store(true)
-		loops.Delete(r.job.Dir) // everybody has it
+		done.Store(true)
+		loops.Delete(r.job.Dir) // all ranks have loaded it
 	})
 }
 
-// loops has, for a job whose ranks are goroutines, what ends a rank's endless loop.
+// loops maps the folder of a job with goroutine ranks to what ends a rank's loop.
 var loops sync.Map
 
-// lastAway has the last rank not come to a collective. The others' deadline ends
-// their call with the rank's name, and when the rank is back the job goes on. The
-// rank itself calls away, and rank 0 begin before its call, and end after those of all.
+// lastAway has the last rank stay away from a collective. The others' calls end at their
+// deadline with an error naming it, and when the rank is back the job goes on. The last
+// rank calls away. Rank 0 calls begin before its collective, and end after the calls of
+// all ranks have ended.
 func lastAway(r *Rank, away, begin, end func()) {
 	last := r.Size - 1
 	c, err := r.Comm.Dup()

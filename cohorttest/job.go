@@ -85,8 +85,8 @@ func (j *Job) runOne(world *cohort.Comm, s scenario, out *json.Encoder) (err err
 	defer r.dog.Stop()
 	begun := time.Now()
 	if err := r.play(s); err != nil {
-		var c casualty
-		if errors.As(err, &c) {
+		var l lostRank
+		if errors.As(err, &l) {
 			return err
 		}
 		r.Errorf("%v", err)
@@ -174,7 +174,7 @@ func (r *Rank) play(s scenario) (err error) {
 		case nil:
 		case stop:
 			err = p.err
-		case casualty:
+		case lostRank:
 			panic(p)
 		default:
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

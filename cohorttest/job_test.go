@@ -90,7 +90,7 @@ func TestLostRankBeginsAndDoesNotEnd(t *testing.T) {
 		}
 		r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier")
 	}})
-	if !errors.As(err, new(casualty)) {
+	if !errors.As(err, new(lostRank)) {
 		t.Errorf("the job's error is %v", err)
 	}
 	if x, begun := all[1]["x"]; !begun || x.Ended {

@@ -76,11 +76,11 @@ func snapshot() resources {
 // nothing. It gives goroutines that are about to end the time to do so.
 func (before resources) left() string {
 	s := ""
-	if n := settle(before.goroutines); n > before.goroutines {
+	if n := fewGoroutines(before.goroutines); n > before.goroutines {
 		buf := make([]byte, 1<<20)
 		s += fmt.Sprintf("%d goroutines, %d before:\n%s\n", n, before.goroutines, buf[:runtime.Stack(buf, true)])
 	}
-	if n := settleFiles(before.files); n > before.files {
+	if n := fewFiles(before.files); n > before.files {
 		s += fmt.Sprintf("%d open files, %d before\n", n, before.files)
 	}
 	return s

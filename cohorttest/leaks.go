@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// openFiles returns how many file descriptors the process has, 0 where the
-// system does not say.
+// openFiles returns the number of open file descriptors of the process, or 0 if the
+// system does not report it.
 func openFiles() int {
 	d, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -17,8 +17,8 @@ func openFiles() int {
 	return len(d)
 }
 
-// pollFiles has the runtime open the descriptors it waits for files with, which
-// it does once and keeps.
+// pollFiles makes the runtime open the descriptors with which it polls files. It opens
+// them once and keeps them.
 func pollFiles() {
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()
@@ -26,11 +26,10 @@ func pollFiles() {
 	}
 }
 
-// sharedMappings returns the lines of /proc/self/maps that are shared memory
-// without a file, which is what a backend maps; nothing where the system does
-// not say. A backend may keep a mapping for as long as something can reach it,
-// so the garbage is collected until it is gone. Open MPI keeps what it maps when
-// it starts, from 5.0 on.
+// sharedMappings returns the lines of /proc/self/maps that are shared memory of a
+// backend, or "" if the system does not report them. A backend may keep a mapping as
+// long as it is reachable, so sharedMappings collects the garbage until it is gone. Open
+// MPI keeps what it maps at start-up from version 5.0 on; that is left out.
 func sharedMappings() string {
 	own := func() (s string) {
 		for line := range strings.Lines(mappings()) {
@@ -61,14 +60,13 @@ func mappings() string {
 	return s
 }
 
-// settle waits until there are no more than want goroutines and returns how
-// many there are then, or after as much time as no goroutine that has been told
-// to end can need.
-func settle(want int) int { return fall(runtime.NumGoroutine, want) }
+// fewGoroutines waits until there are at most want goroutines, for a limited time, and
+// returns how many there are.
+func fewGoroutines(want int) int { return fall(runtime.NumGoroutine, want) }
 
-// settleFiles does so for descriptors: a file may be open for a moment, of a timer
-// that comes late, or of the runtime.
-func settleFiles(want int) int { return fall(openFiles, want) }
+// fewFiles does the same for descriptors: a late timer, or the runtime, may have a file
+// open for a moment.
+func fewFiles(want int) int { return fall(openFiles, want) }
 
 func fall(count func() int, want int) int {
 	for begun := time.Now(); ; runtime.Gosched() {

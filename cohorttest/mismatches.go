@@ -7,9 +7,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Ranks that call different collectives, or the same one with other arguments
-// than the rest, get ErrMismatch, all of them, with both calls and ranks named;
-// then the communicator is broken.
+// Ranks call different collectives, or the same one with different arguments. All of
+// them get ErrMismatch naming both calls and ranks, and the communicator is broken.
 
 func mismatchScenarios() []scenario {
 	return []scenario{
@@ -24,7 +23,7 @@ func mismatchScenarios() []scenario {
 	}
 }
 
-// names checks that an error's text has all the given words.
+// names checks that an error's text contains all the given words.
 func names(r *Rank, err error, words ...string) {
 	for _, w := range words {
 		if !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(w)) {
@@ -33,7 +32,7 @@ func names(r *Rank, err error, words ...string) {
 	}
 }
 
-// broken checks that a communicator is, for every operation.
+// broken checks that every operation reports that a communicator is broken.
 func broken(r *Rank, c *cohort.Comm, after string) {
 	r.Is(c.Barrier(), cohort.ErrBroken, "Barrier after %s", after)
 	r.Is(cohort.Send(c, []int32{1}, r.Rank, 1), cohort.ErrBroken, "Send after %s", after)
@@ -47,7 +46,7 @@ func broken(r *Rank, c *cohort.Comm, after string) {
 // odd is a call that one rank makes while the others make the usual one.
 type odd struct {
 	name         string
-	usualN, oddN string // what the error has to say of the two calls
+	usualN, oddN string // what the error must contain of the two calls
 	usual, odd   func(c *cohort.Comm) error
 }
 
@@ -90,7 +89,7 @@ func odds(n int) []odd {
 	}
 }
 
-// mismatches has one rank, the first, the last or one between, differ.
+// mismatches has one rank differ: the first, the middle one, or the last.
 func mismatches(r *Rank) {
 	for _, o := range odds(r.Size) {
 		for _, who := range []int{0, r.Size / 2, r.Size - 1} {
@@ -102,7 +101,7 @@ func mismatches(r *Rank) {
 				call = o.odd
 			}
 			if err := call(c); r.Is(err, cohort.ErrMismatch, "%s", what) {
-				// Both calls, and the odd rank with one of the others.
+				// Both calls, and the rank that differs.
 				names(r, err, o.usualN, o.oddN, fmt.Sprintf("rank %d", who))
 				opError(r, what, err)
 			}
@@ -112,8 +111,8 @@ func mismatches(r *Rank) {
 	}
 }
 
-// mismatchesNonblocking finds the difference no later than in Wait, for all of
-// several operations under way.
+// mismatchesNonblocking has one rank differ in a nonblocking call. Wait reports it at
+// the latest.
 func mismatchesNonblocking(r *Rank) {
 	type start func(c *cohort.Comm) (*cohort.Request, error)
 	v := func(k int) []int32 { return make([]int32, k) }
@@ -164,7 +163,8 @@ func mismatchesNonblocking(r *Rank) {
 	}
 }
 
-// mismatchesPersistent finds the difference no later than in the first Wait.
+// mismatchesPersistent has one rank differ in a persistent call. The first Wait reports
+// it at the latest.
 func mismatchesPersistent(r *Rank) {
 	for _, who := range []int{0, r.Size - 1} {
 		c, err := r.Comm.Dup()
@@ -187,7 +187,7 @@ func mismatchesPersistent(r *Rank) {
 	}
 }
 
-// mismatchedForms has the ranks make the same call in different forms.
+// mismatchedForms has the ranks make one call in different forms.
 func mismatchedForms(r *Rank) {
 	for _, pair := range [][2]form{{blocking, nonblocking}, {blocking, persistent}, {nonblocking, persistent}, {nonblocking, blocking}, {persistent, blocking}} {
 		c, err := r.Comm.Dup()
@@ -206,9 +206,9 @@ func mismatchedForms(r *Rank) {
 	}
 }
 
-// mismatchedCounts has counts that meet in the middle differ: what a rank sends
-// is not what its partner expects. Every rank learns of it, also those whose own
-// counts agree, and nothing is written outside what was expected.
+// mismatchedCounts has a rank send another length than its partner expects. Every rank
+// gets the error, also those whose counts agree, and nothing is written outside the
+// buffers.
 func mismatchedCounts(r *Rank) {
 	n, last := r.Size, r.Size-1
 	wait := func(req *cohort.Request, err error) error {
@@ -219,8 +219,7 @@ func mismatchedCounts(r *Rank) {
 	}
 	for _, m := range []int{3, 20000} {
 		for _, delta := range []int{1, -1} {
-			// Rank 0 says that it sends the last rank, or gets from it, another
-			// length than the last rank has.
+			// Rank 0's count for the last rank differs from the last rank's length.
 			room := n * (m + 4)
 			displs := each(n, func(i int) int { return i * (m + 4) })
 			right := each(n, func(int) int { return m })
@@ -257,7 +256,7 @@ func mismatchedCounts(r *Rank) {
 	}
 }
 
-// differ makes a call whose counts differ between rank 0 and the last.
+// differ makes a call whose counts differ between rank 0 and the last rank.
 func differ(r *Rank, what string, call func(c *cohort.Comm, recv []int32) error, room int) {
 	c, err := r.Comm.Dup()
 	r.OK(err)
@@ -274,8 +273,8 @@ func differ(r *Rank, what string, call func(c *cohort.Comm, recv []int32) error,
 	r.OK(c.Close())
 }
 
-// mismatchedManagement has ranks mix making a communicator with other
-// collectives.
+// mismatchedManagement has one rank call a collective while the others make a
+// communicator.
 func mismatchedManagement(r *Rank) {
 	for _, who := range []int{0, r.Size - 1} {
 		c, err := r.Comm.Dup()
@@ -291,8 +290,8 @@ func mismatchedManagement(r *Rank) {
 	}
 }
 
-// othersUntouched breaks one communicator while another has operations under
-// way, and goes on using the other.
+// othersUntouched breaks one communicator while operations on another are under way,
+// and goes on using the other.
 func othersUntouched(r *Rank) {
 	next, prev := r.ring()
 	got := make([]int32, 1)
@@ -308,7 +307,7 @@ func othersUntouched(r *Rank) {
 	_, err = p.Wait()
 	r.OK(err)
 	if out[0] != int32(r.Size-1) {
-		r.Errorf("Allreduce beside a broken communicator: %d, want %d", out[0], r.Size-1)
+		r.Errorf("Allreduce on another communicator than the broken one: %d, want %d", out[0], r.Size-1)
 	}
 	r.OK(p.Close())
 	r.OK(cohort.Send(r.Comm, []int32{int32(r.Rank)}, next, 1))

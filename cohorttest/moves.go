@@ -2,9 +2,9 @@ package cohorttest
 
 import "github.com/cohort-hpc/cohort"
 
-// family is one collective: its three forms, and its definition. define fills
-// the buffers and says what they must hold after the call; it is called again,
-// with another seed, before each start of a persistent operation.
+// family is one collective: its definition and its three forms. define fills the buffers
+// and sets what they must contain after the call. It is called again, with another seed,
+// before each start of a persistent operation.
 type family[T comparable] struct {
 	name    string
 	rooted  bool
@@ -187,8 +187,8 @@ func defineAllgather[T comparable](a *args[T]) {
 	}
 }
 
-// The displacements of Allgatherv are each rank's own business: even ranks lay
-// the blocks out backwards with gaps, odd ones forwards without.
+// The displacements of Allgatherv may differ between ranks: even ranks lay the blocks
+// out in reverse with gaps, odd ranks in order without gaps.
 func defineAllgatherv[T comparable](a *args[T]) {
 	a.rcounts = each(a.size, a.ragged)
 	var n int
@@ -228,8 +228,8 @@ func defineScatter[T comparable](a *args[T]) {
 	}
 }
 
-// Every rank's block of Scatterv begins one element before the one before it
-// ends, where there is one: reading an element twice is allowed.
+// Every block of Scatterv begins one element before the end of the previous one: reading
+// an element twice is allowed.
 func defineScatterv[T comparable](a *args[T]) {
 	counts := each(a.size, a.ragged)
 	displs, end, n := make([]int, a.size), 0, 0
@@ -272,8 +272,8 @@ func defineAlltoall[T comparable](a *args[T]) {
 	}
 }
 
-// In place, what two ranks send each other is equally long; otherwise rank i
-// sends rank j another length than j sends i.
+// In place, two ranks send each other the same length. Otherwise rank i sends rank j
+// another length than j sends i.
 func defineAlltoallv[T comparable](a *args[T]) {
 	count := func(from, to int) int { return (2*from + to + 1) % 4 * a.m / 3 }
 	if a.inPlace {

@@ -61,7 +61,7 @@ func truth[T integer](b bool) T {
 }
 
 func integerKind[T integer](r *Rank, name string) {
-	// Negative numbers where there are any, numbers in all bits, zero often
+	// Negative numbers if the type has them, numbers that use all bits, and zero often
 	// enough for the logical operations.
 	k := kind[T]{name, func(x int) T {
 		if x%3 == 0 {
@@ -95,9 +95,8 @@ func integerKind[T integer](r *Rank, name string) {
 		{cohort.Bor, func(a, b T) T { return a | b }},
 		{cohort.Bxor, func(a, b T) T { return a ^ b }},
 	} {
-		// One rank alone is not combined with anything, so that logical
-		// operations leave its numbers as they are or make them 0 and 1; MPI
-		// leaves this open, and so does the suite.
+		// With one rank nothing is combined: a logical operation may leave the numbers
+		// or make them 0 and 1. MPI leaves this open, and so does the suite.
 		if r.Size == 1 && (o.op == cohort.Land || o.op == cohort.Lor || o.op == cohort.Lxor) {
 			continue
 		}
@@ -109,8 +108,8 @@ func integerKind[T integer](r *Rank, name string) {
 	}
 }
 
-// logical checks a logical operation on numbers that are 0 or not, through
-// Allreduce: a prefix of one rank is not combined with anything.
+// logical checks a logical operation with Allreduce. In the scans, rank 0's prefix is not
+// combined with anything.
 func logical[T integer](r *Rank, k kind[T], op cohort.Op, fold func(a, b T) T) {
 	for _, f := range reductions[T]() {
 		if f.name == "Allreduce" {
@@ -144,16 +143,16 @@ type floating interface {
 	~float32 | ~float64
 }
 
-// few makes small numbers of both signs, so that sums and products of as many as
-// there are ranks are exact.
+// few returns small numbers of both signs: sums and products of one for each rank are
+// exact.
 func few(x int) int { return x%5 - 2 }
 
-// power makes powers of two of both signs, whose products are exact.
+// power returns powers of two of both signs, whose products are exact.
 func power(x int) float64 { return [...]float64{1, -1, 2, -0.5, 1}[x%5] }
 
-// turn makes complex numbers whose products are exact: turns by a quarter, and
-// one by an eighth that stretches.
-func turn(x int) complex128 { return [...]complex128{1, 1i, -1, -1i, 1 + 1i}[x%5] }
+// rotation returns complex numbers whose products are exact: rotations by a quarter, and
+// one by an eighth that also stretches.
+func rotation(x int) complex128 { return [...]complex128{1, 1i, -1, -1i, 1 + 1i}[x%5] }
 
 func floatKind[T floating](r *Rank, name string) {
 	k := kind[T]{name, func(x int) T { return T(few(x)) + 0.5 }, -7}
@@ -169,12 +168,12 @@ func floatOps(r *Rank) {
 	floatKind[float32](r, "float32")
 	c64 := kind[complex64]{"complex64", func(x int) complex64 { return complex(float32(few(x)), float32(few(x/5))) }, -7}
 	reduceAll(r, c64, cohort.Sum, func(a, b complex64) complex64 { return a + b })
-	turns64 := kind[complex64]{"complex64", func(x int) complex64 { return complex64(turn(x)) }, -7}
-	reduceAll(r, turns64, cohort.Prod, func(a, b complex64) complex64 { return a * b })
+	rotations64 := kind[complex64]{"complex64", func(x int) complex64 { return complex64(rotation(x)) }, -7}
+	reduceAll(r, rotations64, cohort.Prod, func(a, b complex64) complex64 { return a * b })
 	c128 := kind[complex128]{"complex128", func(x int) complex128 { return complex(float64(few(x)), float64(few(x/5))) }, -7}
 	reduceAll(r, c128, cohort.Sum, func(a, b complex128) complex128 { return a + b })
-	turns128 := kind[complex128]{"complex128", turn, -7}
-	reduceAll(r, turns128, cohort.Prod, func(a, b complex128) complex128 { return a * b })
+	rotations128 := kind[complex128]{"complex128", rotation, -7}
+	reduceAll(r, rotations128, cohort.Prod, func(a, b complex128) complex128 { return a * b })
 }
 
 // halfOps reduces numbers of 16 bits whose sums and products are exact, so that
@@ -214,7 +213,7 @@ func halfOps(r *Rank) {
 	}
 }
 
-// specialFloats checks that Min and Max do not depend on who has the NaN or the
+// specialFloats checks that Min and Max do not depend on which rank has the NaN or the
 // negative zero.
 func specialFloats(r *Rank) {
 	negZero := math.Copysign(0, -1)
@@ -271,8 +270,8 @@ func boolOps(r *Rank) {
 	}
 }
 
-// locationOps checks MinLoc and MaxLoc: of equal values the lower index wins,
-// wherever it stands.
+// locationOps checks MinLoc and MaxLoc: of equal values the lower index wins, whichever
+// rank has it.
 func locationOps(r *Rank) {
 	locations[float64](r)
 	locations[float32](r)
@@ -338,9 +337,8 @@ type affine struct{ A, B uint64 }
 
 func (f affine) then(g affine) affine { return affine{g.A * f.A, g.A*f.B + g.B} }
 
-// userOps checks user-defined operations, on structs and on numbers, which do
-// not commute: the result is that of the ranks in their order, for every
-// collective, form and length.
+// userOps checks user-defined operations that do not commute, on structs and on numbers:
+// the result is that of the ranks in their order, for every collective, form and length.
 func userOps(r *Rank) {
 	compose := cohort.NewOp(false, func(in, inout []affine) {
 		for i := range in {
@@ -371,7 +369,7 @@ func userOps(r *Rank) {
 	})
 }
 
-// composeAll reduces structs, for which runCase's element types are too narrow.
+// composeAll reduces structs, which reduceAll cannot.
 func composeAll(r *Rank, op cohort.Op) {
 	elem := func(rank, i int) affine { return affine{uint64(2*value(1, rank, i) + 3), uint64(value(2, rank, i))} }
 	fold := func(lo, hi, i int) affine {

@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// The flight recorder of every backend.
+// The flight recorder, which every backend reports waits to.
 
 func recorderScenarios() []scenario {
 	return []scenario{
@@ -18,14 +18,14 @@ func recorderScenarios() []scenario {
 	}
 }
 
-// recordedWaits has rank 0 wait in operations of each kind for others that come late, and finds out
-// from the recorder since when.
+// recordedWaits has rank 0 wait in operations of each kind for ranks that are late, and
+// checks that the recorder has the time at which the wait began.
 func recordedWaits(r *Rank) {
 	c := r.Comm
 	x, y := make([]int64, 3), make([]int64, 3)
 	for _, op := range []struct {
 		kind            flight.Kind
-		waits, answered func() error // on rank 0, and on rank 1; by all, where the second is nil
+		waits, answered func() error // on rank 0, and on rank 1; if the second is nil, all call the first
 	}{
 		{flight.Recv, func() error { _, err := cohort.Recv(c, x, 1, 0); return err }, func() error { return cohort.Send(c, x, 0, 0) }},
 		{flight.Ssend, func() error { return cohort.Ssend(c, x, 1, 0) }, func() error { _, err := cohort.Recv(c, x, 0, 0); return err }},
@@ -37,7 +37,7 @@ func recordedWaits(r *Rank) {
 		{flight.Kind(backend.Barrier), c.Barrier, nil},
 		{flight.Kind(backend.Allreduce), func() error { return cohort.Allreduce(c, x, y, cohort.Sum) }, nil},
 		{flight.Kind(backend.Allgatherv), func() error {
-			// Something from everybody: for less a library need not wait.
+			// Every rank contributes: otherwise a library need not wait for it.
 			counts, displs := make([]int, r.Size), make([]int, r.Size)
 			for i := range counts {
 				counts[i], displs[i] = 1, i
@@ -45,7 +45,7 @@ func recordedWaits(r *Rank) {
 			return cohort.Allgatherv(c, x[:1], make([]int64, r.Size), counts, displs)
 		}, nil},
 	} {
-		// How long the others are late. On a busy machine rank 0 may not come to wait before they do.
+		// How late the others are. On a busy machine rank 0 may begin to wait after they arrive.
 		for late := 30 * time.Millisecond; ; late *= 2 {
 			r.OK(c.Barrier())
 			if r.Rank != 0 {
@@ -67,18 +67,18 @@ func recordedWaits(r *Rank) {
 				break
 			}
 			if late > 5*time.Second {
-				r.Errorf("the recorder does not know since when rank 0 waited in %v", op.kind)
+				r.Errorf("the recorder has no time at which rank 0 began to wait in %v", op.kind)
 				break
 			}
 		}
 	}
 }
 
-// sampled is how many operations there are to one that gets the time in any case.
-const sampled = 4
+// timed is the interval of operations that get the time in any case.
+const timed = 4
 
-// waited reports whether the recorder has the last operation of a kind, and that it began after began
-// and at least some time before ended.
+// waited reports whether the recorder has the last operation of a kind with the time at
+// which it began: after began, and at least a given time before ended.
 func waited(r *Rank, kind flight.Kind, began, ended time.Time, least time.Duration) bool {
 	var b bytes.Buffer
 	r.OK(r.Comm.DumpFlight(&b))
@@ -87,8 +87,8 @@ func waited(r *Rank, kind flight.Kind, began, ended time.Time, least time.Durati
 	for _, o := range slices.Backward(d.Ops) {
 		if o.Kind == kind {
 			const reading = time.Millisecond // the recorder's clock is not the one of time.Now
-			if o.Ticket%sampled == 0 {
-				return false // it may have the time without having waited
+			if o.Ticket%timed == 0 {
+				return false // it has the time even if it has not waited
 			}
 			return !o.Begun.IsZero() && o.Begun.After(began.Add(-reading)) && ended.Sub(o.Begun) > least
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Going on after losses: Agree, Shrink, Revoke.
+// Going on after failures: Agree, Shrink, Revoke.
 
 func recoverScenarios() []scenario {
 	none := func(int, int) bool { return false }
@@ -57,7 +57,7 @@ func shrink(r *Rank, c *cohort.Comm) *cohort.Comm {
 	return d
 }
 
-// agreed checks an agreement of all ranks of c, of which those in ranks take part: each brings a flag
+// agreed checks an agreement on c in which the given ranks take part. Each passes a flag
 // that lacks its own bit.
 func agreed(r *Rank, c *cohort.Comm, ranks []int) {
 	got, err := c.Agree(^(1 << (r.Rank % 31)))
@@ -79,7 +79,8 @@ func filled[T any](n int, f func(i int) T) []T {
 	return s
 }
 
-// works checks that c has the given ranks of the job, in this order, and does every kind of work on it.
+// works checks that c has the given ranks of the job, in this order, and that every kind
+// of operation works on it.
 func works(r *Rank, c *cohort.Comm, want []int) {
 	if got := members(r, c); !slices.Equal(got, want) || c.Rank() != slices.Index(want, r.Rank) {
 		r.Errorf("%s: rank %d of %v, want %d of %v", c.Name(), c.Rank(), got, slices.Index(want, r.Rank), want)
@@ -124,7 +125,7 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 	if st.Source != prev || got[0] != int64(want[prev]) {
 		r.Errorf("%s: got %d from rank %d, want %d from %d", c.Name(), got[0], st.Source, want[prev], prev)
 	}
-	// A persistent one, several times.
+	// A persistent operation, several times.
 	sum := make([]int, 1)
 	p, err := cohort.AllreduceInit(c, []int{c.Rank()}, sum, cohort.Sum)
 	r.OK(err)
@@ -172,7 +173,7 @@ func works(r *Rank, c *cohort.Comm, want []int) {
 	r.OK(c.Barrier())
 }
 
-// agreeWhole agrees without a loss, on one communicator often and on several in turn.
+// agreeWhole agrees without a failure, many times on one communicator, and on two in turn.
 func agreeWhole(r *Rank) {
 	all := without(r, func(int, int) bool { return false })
 	for range 10 {
@@ -190,7 +191,8 @@ func agreeWhole(r *Rank) {
 	r.OK(half.Close())
 }
 
-// revoke has one rank end what the others wait for, each for something else.
+// revoke has one rank revoke the communicator while the others wait in different
+// operations.
 func revoke(r *Rank) {
 	var err error
 	switch {
@@ -213,7 +215,8 @@ func revoke(r *Rank) {
 	r.OK(d.Close())
 }
 
-// agreeDeadline has the time of all but one rank run out in an Agree, which then goes on.
+// agreeDeadline has the deadline of all ranks but one end their Agree. The agreement goes
+// on, and the next call returns its result.
 func agreeDeadline(r *Rank) {
 	last := r.Size - 1
 	if r.Rank == last {
@@ -266,8 +269,9 @@ func shrinkLeft(r *Rank) {
 	r.OK(d.Close())
 }
 
-// leaving has ranks leave in good order, one after the other, while two others agree on something: one
-// of these has heard of it and the other has not, and neither takes it for a loss.
+// leaving has ranks leave in good order, one after the other, while two others agree. One
+// of the two may have seen a rank leave before the other has, and neither may take it for
+// a failure.
 func leaving(r *Rank) {
 	const rounds = 10
 	pair, err := r.World.Split(min(r.Rank/2, 1), 0)
@@ -306,7 +310,7 @@ func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
 	if got := d.Lost(); got != nil {
 		r.Errorf("%s has lost %v", d.Name(), got)
 	}
-	// What the loss has ended stays so.
+	// What the loss has ended stays ended.
 	r.Is(r.World.Barrier(), cohort.ErrPeerLost, "Barrier of the world after Shrink")
 	e := shrink(r, d)
 	works(r, e, without(r, lost))
@@ -314,7 +318,8 @@ func shrinkDead(r *Rank, lost func(rank, size int) bool, victim int) {
 	r.OK(d.Close())
 }
 
-// deadInAgree has a rank die in an Agree that the others are in: it takes part or not, for all the same.
+// deadInAgree has a rank die in an Agree that the others are in: either all of them get
+// its flag, or none does.
 func deadInAgree(r *Rank) {
 	last := r.Size - 1
 	lost := func(rank, _ int) bool { return rank == last }
@@ -332,7 +337,7 @@ func deadInAgree(r *Rank) {
 		r.Errorf("agreed on %b, want 10 or 0", flag)
 	}
 	d := shrink(r, r.World)
-	for d.Size() >= r.Size { // it may have died so late that it is in it
+	for d.Size() >= r.Size { // the rank died so late that d has it
 		r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
 		d = shrink(r, d)
 	}
@@ -347,7 +352,7 @@ func deadInAgree(r *Rank) {
 	r.OK(d.Close())
 }
 
-// shrinkDerived loses a rank that only half of the communicators have.
+// shrinkDerived loses a rank that is a member of one half of a split only.
 func shrinkDerived(r *Rank) {
 	last := r.Size - 1
 	half, err := r.World.Split(r.Rank%2, 0)
@@ -389,7 +394,7 @@ func twoLosses(r *Rank) {
 	r.OK(c.Close())
 }
 
-// deadInShrink loses a second rank while the first loss is being recovered from.
+// deadInShrink loses a second rank while the others recover from the first loss.
 func deadInShrink(r *Rank) {
 	rng := rand.New(rand.NewPCG(uint64(r.Size), uint64(time.Now().UnixNano())))
 	ready(r, r.Size-1)
@@ -397,7 +402,7 @@ func deadInShrink(r *Rank) {
 	case r.Size - 1:
 		perish(r)
 	case r.Size - 2:
-		_, err := cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5) // no sooner: it waits for the others
+		_, err := cohort.Recv(r.World, make([]int32, 1), r.Size-1, 5) // from then on the others can recover
 		r.Is(err, cohort.ErrPeerLost, "Recv from a dead rank")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(1000))*time.Microsecond)
 		defer cancel()
@@ -405,7 +410,7 @@ func deadInShrink(r *Rank) {
 		perish(r)
 	}
 	d := shrink(r, r.World)
-	for d.Size() > r.Size-2 { // the second one died when it was in it
+	for d.Size() > r.Size-2 { // the second rank died so late that d has it
 		r.Is(d.Barrier(), cohort.ErrPeerLost, "Barrier with a dead rank")
 		d = shrink(r, d)
 	}
@@ -413,11 +418,13 @@ func deadInShrink(r *Rank) {
 	r.OK(d.Close())
 }
 
-// isVictim says which ranks randomLosses loses: every second one, and more of few.
+// isVictim reports whether randomLosses loses a rank: every second one, and of up to 3
+// ranks all but the first.
 func isVictim(rank, size int) bool { return rank%2 == 1 || size <= 3 && rank > 0 }
 
-// randomLosses is a program that goes on: a number of steps, each of which all that are left take
-// together, or again. Ranks are lost anywhere in it, one after the other or at once.
+// randomLosses is a program that recovers. It has a number of steps; the remaining ranks
+// complete each together, or repeat it. Ranks are lost anywhere in it, one after the
+// other or at the same time.
 func randomLosses(r *Rank) {
 	const steps = 40
 	rng := rand.New(rand.NewPCG(uint64(r.Rank), uint64(time.Now().UnixNano())))
@@ -432,7 +439,7 @@ func randomLosses(r *Rank) {
 			return c
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(200))*time.Microsecond)
-		_ = cancel // at the end of a process, or of a rank that panics, which comes next
+		_ = cancel // the rank ends next
 		return c.WithContext(ctx)
 	}
 	doomed := func(err error) {
@@ -450,7 +457,7 @@ func randomLosses(r *Rank) {
 				r.Errorf("step %d: %v", step, err)
 			}
 			ok = 0
-			r.OK(c.Revoke()) // the others may wait for this step still
+			r.OK(c.Revoke()) // the others may still wait in this step
 		} else if sum != c.Size() {
 			r.Errorf("step %d: sum %d of %d ranks", step, sum, c.Size())
 		}
@@ -467,7 +474,7 @@ func randomLosses(r *Rank) {
 		d, err := brief(c).Shrink()
 		doomed(err)
 		r.OK(err)
-		d = d.WithContext(context.Background()) // it has the brief one
+		d = d.WithContext(context.Background()) // d has inherited the brief one
 		if c != r.World {
 			r.OK(c.Close())
 		}

@@ -77,8 +77,8 @@ func reductions[T element]() []family[T] {
 	}
 }
 
-// operands gives a reduction's call its buffers, with ns elements of input and
-// nr of result, or in place with the input where the result goes.
+// operands gives a reduction its buffers, with ns elements of input and nr of result, or
+// in place one buffer for both.
 func operands[T comparable](a *args[T], ns, nr int) {
 	if a.inPlace {
 		a.same(max(ns, nr))
@@ -119,8 +119,8 @@ func defineReduceScatter[T comparable](a *args[T]) {
 	a.looseTail(a.rcounts[a.rank])
 }
 
-// looseTail says that in place what stands in recv behind the result is not
-// specified; the guards are.
+// looseTail makes what follows the result in recv loose if the call is in place: it is
+// not specified.
 func (a *args[T]) looseTail(n int) {
 	if a.inPlace {
 		end := len(a.recv)

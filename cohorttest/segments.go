@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// sharedFolder is where libraries put files of memory that ranks share. Backends of cohort's own put none there.
+// sharedFolder is where libraries put files of shared memory. cohort's own backends put
+// none there.
 const sharedFolder = "/dev/shm"
 
-// marks returns what the names of files of shared memory have in them that this rank's job makes: the job's name, the
-// number that Open MPI has given it, and, for names that chance makes, as MPICH's are, those that are mapped now. What
-// the job maps later and leaves has no mark of it: see left.
+// marks returns strings that the names of this job's shared-memory files contain: the
+// job's name, the number that Open MPI has given it, and the names of the files that are
+// mapped now, because MPICH's names are random. Files that the job maps later have no
+// mark; see left.
 func marks() (all []string) {
 	if job := os.Getenv("COHORT_JOB"); job != "" {
 		all = append(all, job)
@@ -34,7 +36,7 @@ func marks() (all []string) {
 	return slices.Compact(all)
 }
 
-// segments are the files that a folder had at a time.
+// segments has the files that a folder had at some time.
 type segments struct {
 	dir    string
 	before []string
@@ -50,9 +52,9 @@ func fileNames(dir string) (names []string) {
 	return names
 }
 
-// left returns the files that have come since and have one of the marks of a job, which has ended. Those that fit a
-// pattern of known it returns apart, and with them what fits one, has no mark, and is used by no process: whose it was
-// cannot be told. All are removed.
+// left returns the files that have appeared since and have one of the marks of a job that
+// has ended. Those that match a pattern of known are returned in expected, together with
+// files that match one, have no mark, and are used by no process. All of them are removed.
 func (s segments) left(marks, known []string) (left, expected []string) {
 	var unmarked []string
 	for _, name := range fileNames(s.dir) {
@@ -70,19 +72,19 @@ func (s segments) left(marks, known []string) (left, expected []string) {
 	}
 	expected = append(expected, unused(unmarked)...)
 	for _, name := range slices.Concat(left, expected) {
-		_ = os.Remove(filepath.Join(s.dir, name)) // it is an error already, or known
+		_ = os.Remove(filepath.Join(s.dir, name)) // they are reported in any case
 	}
 	return left, expected
 }
 
-// unused returns those of the names, of files that are there, that no process has open or mapped, and none where that
-// is not to be seen.
+// unused returns the names of files that no process has open or mapped, or none if the
+// system does not report that.
 func unused(names []string) []string {
 	if len(names) == 0 {
 		return nil
 	}
 	used := make(map[string]bool)
-	// The descriptors come first: who makes a file maps it before closing it.
+	// The descriptors come first: a process maps a file before it closes it.
 	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, d := range descriptors {
 		if to, err := os.Readlink(d); err == nil { // it may be closed, or another user's

@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Collectives one after the other and beside each other.
+// Collectives one after the other, and several at the same time.
 
 func sequenceScenarios() []scenario {
 	return []scenario{
@@ -17,15 +17,15 @@ func sequenceScenarios() []scenario {
 		{name: "sequence/two-communicators", body: twoCommunicators},
 		{name: "sequence/outstanding", body: outstanding},
 		{name: "sequence/persistent-set", body: persistentSet},
-		{name: "sequence/beside-messages", body: besideMessages},
+		{name: "sequence/with-posted-receive", body: besideMessages},
 		{name: "sequence/goroutines", body: collectiveGoroutines},
 		{name: "sequence/zero-lengths", body: zeroLengths},
 	}
 }
 
-// backToBack makes many different collectives without anything between them,
-// into the same buffers, so that a slow rank's data would be overtaken by the
-// next call's if the backend allowed it.
+// backToBack calls many different collectives with the same buffers and nothing between
+// them. A backend that lets a call overtake the one before it would corrupt the data of
+// a slow rank.
 func backToBack(r *Rank) {
 	c, n, me := r.Comm, r.Size, r.Rank
 	rounds := 300
@@ -81,8 +81,7 @@ func backToBack(r *Rank) {
 	}
 }
 
-// rotatingRoot reuses the root's buffer at once: a broadcast is complete on the
-// root when its buffer may be changed.
+// rotatingRoot changes the root's buffer as soon as the broadcast has returned.
 func rotatingRoot(r *Rank) {
 	for _, m := range []int{1, 5000} {
 		buf := make([]int32, m)
@@ -108,8 +107,8 @@ func rotatingRoot(r *Rank) {
 	}
 }
 
-// twoCommunicators interleaves the collectives of two communicators, of which
-// the second numbers the ranks the other way round.
+// twoCommunicators interleaves the collectives of two communicators. The second numbers
+// the ranks in reverse.
 func twoCommunicators(r *Rank) {
 	a, n, me := r.Comm, r.Size, r.Rank
 	b, err := a.Split(0, n-me)
@@ -129,12 +128,12 @@ func twoCommunicators(r *Rank) {
 		x, err := cohort.BcastOne(b, me, 0) // rank n-1 of a
 		r.OK(err)
 		if x != n-1 {
-			r.Errorf("round %d: rank 0 of the reversed communicator says %d, want %d", k, x, n-1)
+			r.Errorf("round %d: rank 0 of the reversed communicator sent %d, want %d", k, x, n-1)
 		}
 		y, err := cohort.BcastOne(a, me, 0)
 		r.OK(err)
 		if y != 0 {
-			r.Errorf("round %d: rank 0 says %d", k, y)
+			r.Errorf("round %d: rank 0 sent %d, want 0", k, y)
 		}
 		reqs = append(reqs, rb, ra)
 		check = append(check, func() {
@@ -154,8 +153,8 @@ func twoCommunicators(r *Rank) {
 	}
 }
 
-// outstanding has many nonblocking collectives of one communicator under way at
-// once and completes them in an order of each rank's own.
+// outstanding has many nonblocking collectives of one communicator under way at once,
+// and completes them in an order that differs from rank to rank.
 func outstanding(r *Rank) {
 	c, n, me := r.Comm, r.Size, r.Rank
 	const k = 48
@@ -193,8 +192,8 @@ func outstanding(r *Rank) {
 	}
 }
 
-// persistentSet starts several persistent operations together, again and again
-// with changed data, and between them uses the communicator for others.
+// persistentSet starts several persistent operations together, many times with other
+// data, and calls other collectives on the communicator in between.
 func persistentSet(r *Rank) {
 	c, n, me := r.Comm, r.Size, r.Rank
 	next, prev := (me+1)%n, (me+n-1)%n
@@ -256,8 +255,8 @@ func persistentSet(r *Rank) {
 	}
 }
 
-// besideMessages has receives from any source with any tag posted on a
-// communicator while collectives run on it: they match user messages only.
+// besideMessages runs collectives on a communicator on which a receive from any source
+// with any tag is posted. The receive must match user messages only.
 func besideMessages(r *Rank) {
 	c, n, me := r.Comm, r.Size, r.Rank
 	got := make([]int32, 8)
@@ -295,9 +294,8 @@ func besideMessages(r *Rank) {
 	}
 }
 
-// collectiveGoroutines has several goroutines of every rank make collective
-// calls at the same time, each on a communicator of its own, while another
-// exchanges messages.
+// collectiveGoroutines has several goroutines of every rank call collectives at the same
+// time, each on another communicator, while one more exchanges messages.
 func collectiveGoroutines(r *Rank) {
 	n, me := r.Size, r.Rank
 	next, prev := r.ring()
@@ -354,7 +352,7 @@ func collectiveGoroutines(r *Rank) {
 	}
 }
 
-// zeroLengths calls everything with nothing.
+// zeroLengths calls every collective with nil and with empty buffers.
 func zeroLengths(r *Rank) {
 	c, n := r.Comm, r.Size
 	var none []float64

@@ -20,36 +20,41 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// soakVariable is the number of runs that Faults does instead of what it was asked for, or
-// the first and the last of them. Set, it is also a promise that the machine has nothing else to do: Test
-// then fails above promised, and Faults above noticeLimit.
+// soakVariable is the number of runs of Faults, or the first and the last of them. If it
+// is set, the machine must do nothing else: Test then fails for times above promised, and
+// Faults for times above noticeLimit.
 const soakVariable = "COHORT_SOAK"
 
-// Faults checks what happens when something does, runs times: a job of 2 to 5 ranks does random
-// operations, and at a random one a random rank is killed, panics, exits, gives up, leaves, or stands
-// still. No rank may wait for longer than its deadline, get a wrong result, or an error that is not one
-// of those that the documentation names for the case, with the rank that was lost; nothing may be left
-// of the job. Every run is a subtest named after its seed, which says all of it but the timing, so that
-// -run 'TestFaults/^17$' does run 17 again. With COHORT_SOAK=n there are n runs,
-// with COHORT_SOAK=m-n those from m to n, for a long series in parts. Either is for a machine that has nothing
-// else to do: where 1000 ranks or more have noticed a loss, 99 of 100 are to have done so within 100 ms, and where a deadline
-// has ended the operations of as many, within 50 ms of it.
+// Faults runs random jobs with a fault each. A job has 2 to 5 ranks that do random
+// operations. At a random operation a random rank is killed, panics, exits, fails, leaves
+// or stops. No rank may then wait for longer than its deadline, get a wrong result, or get
+// an error other than those documented for the case, which name the lost rank. Nothing may
+// be left of the job.
 //
-// Of a [Mpiexec] the launcher ends the job when a rank does: there it is enough that the ranks that
-// come to report have found no wrong result, that the launcher ends, and that no process is left, and no
-// file in /dev/shm but those of [Mpiexec.Leaves].
+// There are as many runs as the argument says, a tenth of them in the smaller matrix.
+// Every run is a subtest named after its seed, which decides all of it but the timing:
+// -run 'TestFaults/^17$' repeats run 17.
+//
+// With COHORT_SOAK=n there are n runs, with COHORT_SOAK=m-n those from m to n. Set it only
+// on a machine that does nothing else. If 1000 ranks or more have noticed a loss, 99 of
+// 100 must have done so within 100 ms. If a deadline has ended the operations of 1000
+// ranks or more, 99 of 100 must have ended within 50 ms of it.
+//
+// A [Mpiexec] launcher ends the whole job when a rank dies. There, Faults checks that the
+// ranks that report have found no wrong result, that the launcher ends, and that no process
+// and no file in /dev/shm is left, except those of [Mpiexec.Leaves].
 func Faults(t *testing.T, l Launcher, runs int) {
 	become()
 	first := 1
 	if text := os.Getenv(soakVariable); text != "" {
 		var ok bool
 		if first, runs, ok = soakRuns(text); !ok {
-			t.Fatalf("%s is %q: want the number of runs, or the first and the last as in 101-200", soakVariable, text)
+			t.Fatalf("%s is %q; want the number of runs, or the first and the last, as in 101-200", soakVariable, text)
 		}
 	} else if small() {
 		runs = (runs + 9) / 10
 	}
-	// What the ranks leave among the temporary files shows in a folder of their own.
+	// The ranks' temporary files go to a folder of this test, where leftovers show.
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	dir := filepath.Join(temp, "reports")
@@ -84,27 +89,27 @@ func Faults(t *testing.T, l Launcher, runs int) {
 	}
 }
 
-// Losses on one host are to be noticed by 99 of 100 ranks within that time, which so many can show, and is no matter of
-// a machine that has other things to do. So are deadlines to be kept within promised, where there may be more ranks than
-// processors.
+// On one host, 99 of 100 ranks must notice a loss within noticeLimit. Fewer ranks than
+// noticeCount cannot show that.
 const (
 	noticeLimit = 100 * time.Millisecond
 	noticeCount = 1000
 )
 
-// tooLate says that ranks were too late; the times are sorted.
+// tooLate returns an error if more than one rank in 100 was too late. The times are
+// sorted.
 func tooLate(what string, times []time.Duration, limit time.Duration) error {
 	n := len(times)
 	if n < noticeCount {
 		return nil
 	}
 	if p99 := times[(n-1)*99/100]; p99 > limit {
-		return fmt.Errorf("%s by 99 of 100 ranks within %v, and not within %v", what, p99, limit)
+		return fmt.Errorf("%s by 99 of 100 ranks within %v, want within %v", what, p99, limit)
 	}
 	return nil
 }
 
-// soakRuns reads which runs a text asks for: the first, and how many.
+// soakRuns parses the runs that a text asks for. It returns the first and the number.
 func soakRuns(text string) (first, runs int, ok bool) {
 	from, to, part := strings.Cut(text, "-")
 	if !part {
@@ -115,8 +120,7 @@ func soakRuns(text string) (first, runs int, ok bool) {
 	return first, last - first + 1, err == nil && err2 == nil && first >= 1 && last >= first
 }
 
-// The faults. Where ranks are goroutines, kill and exit are what comes nearest: a panic, and the end of
-// the goroutine.
+// The faults. For goroutine ranks, killed is a panic, and exits is runtime.Goexit.
 const (
 	calm   = "calm"   // nothing happens
 	killed = "killed" // by SIGKILL
@@ -124,16 +128,16 @@ const (
 	exits  = "exits"
 	fails  = "fails"  // returns an error, a process after it has closed its world
 	leaves = "leaves" // closes its world in the middle of an operation
-	halts  = "halts"  // stands still until the others have given up
-	pauses = "pauses" // stands still for a moment
+	halts  = "halts"  // stops until the others have given up
+	pauses = "pauses" // stops for a moment
 )
 
-// plan is what happens in a run: all of it but the timing follows from the seed.
+// plan is what happens in a run. All of it but the timing follows from the seed.
 type plan struct {
 	ranks, steps int
 	kind         string
-	victim, at   int           // which rank it meets, before which operation
-	delay        time.Duration // how long after that, for what can come in the middle of an operation
+	victim, at   int           // the rank with the fault, and the operation before which it happens
+	delay        time.Duration // how much later it happens, if it can happen during an operation
 }
 
 func planOf(seed uint64) (p plan) {
@@ -148,34 +152,35 @@ func planOf(seed uint64) (p plan) {
 	return p
 }
 
-// mortal reports whether the rank that the fault meets does not live to report.
+// mortal reports whether the victim does not live to report.
 func (p plan) mortal() bool { return slices.Contains([]string{killed, panics, exits, fails}, p.kind) }
 
-// ends reports whether that rank does not come to the end of its operations.
+// ends reports whether the victim does not complete its operations.
 func (p plan) ends() bool { return p.mortal() || p.kind == leaves }
 
-// dies reports whether the loss of that rank ends the others' operations. Who leaves in good order is
-// no loss: what does not name it goes on, or waits in vain.
+// dies reports whether the fault is a loss, which ends the others' operations. A rank that
+// leaves in good order is no loss: operations that do not need it go on.
 func (p plan) dies(process bool) bool { return p.mortal() && !(p.kind == fails && process) }
 
-// patience is how long a run may go without progress, as of a scenario; operations have a deadline
-// before that, so that an operation that does not keep it is told from one that is never called.
+// The patience of a run, and the deadlines of its operations, which are shorter: so an
+// operation that misses its deadline shows, and not only as a lack of progress.
 const (
 	faultPatience = 2 * time.Minute
 	faultDeadline = time.Minute
-	haltDeadline  = 40 * time.Millisecond // of those who wait for a rank that stands still, or has left
+	haltDeadline  = 40 * time.Millisecond // of the ranks that wait for one that has stopped or left
 )
 
 // randomFault is the name of the scenario of a random job.
 const randomFault = "faults/random"
 
-// faultScenario is the scenario of a random job. What it does depends on the job's seed.
+// faultScenario returns the scenario of a random job, which depends on the job's seed.
 func faultScenario(p plan) scenario {
 	return scenario{name: randomFault, alone: true, body: soak,
 		lost: func(rank, _ int) bool { return p.mortal() && rank == p.victim }}
 }
 
-// halted has, for a job whose ranks are goroutines, what a rank that stands still waits for.
+// halted maps the folder of a job with goroutine ranks to what a rank that halts waits
+// for.
 var halted sync.Map
 
 // soak is one rank of a random job.
@@ -183,14 +188,14 @@ func soak(r *Rank) {
 	p := planOf(r.job.Seed)
 	rng := rand.New(rand.NewPCG(r.job.Seed, 2))
 	pids := make([]int64, r.Size)
-	err := cohort.Allgather(r.Comm, []int64{int64(os.Getpid())}, pids) // the victim may be through with it, and gone
+	err := cohort.Allgather(r.Comm, []int64{int64(os.Getpid())}, pids) // the victim may have completed it and be gone
 	process, library := r.World.Caps().Processes, r.World.Caps().Library != ""
 	gone, _ := halted.LoadOrStore(r.job.Dir, make(chan struct{}))
 	base := r.Comm
 	if rng.IntN(2) == 0 {
 		base = r.World
 	}
-	// Everybody's operations have a deadline. Where a rank stands still it comes soon.
+	// All operations have a deadline. If a rank halts it is near.
 	ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
 	defer cancel()
 	var end time.Time // of the short one
@@ -206,7 +211,7 @@ func soak(r *Rank) {
 			case p.kind == pauses && process && r.Rank == (p.victim+1)%r.Size:
 				defer resume(int(pids[p.victim]))()
 			case p.kind == halts || p.ends() && !p.dies(process):
-				// So has the rank itself afterwards, where it does not hear that the others have left.
+				// The victim has it too: afterwards it may not notice that the others have left.
 				ctx, cancel := context.WithTimeout(context.Background(), haltDeadline)
 				defer cancel()
 				op.ctx, op.c = ctx, base.WithContext(ctx)
@@ -216,24 +221,24 @@ func soak(r *Rank) {
 		err = op.play(k + 1)
 	}
 	if r.Rank == p.victim && p.kind == fails {
-		p.strike(r, nil, nil) // the others, waiting for this rank, have given up before it came to that
+		p.strike(r, nil, nil) // the others gave up waiting for this rank before its fault
 	}
 	if err == nil && r.Rank == p.victim && p.mortal() {
-		select {} // it comes yet
+		select {} // the fault is still to come
 	}
 	if err == nil && !(r.Rank == p.victim && p.ends()) {
-		// The operations may not have needed the victim. This one does.
+		// The operations so far may not have needed the victim. This one does.
 		op.what = "the last Barrier"
 		err = op.c.Barrier()
 	}
 	r.noticed = time.Now().UnixMicro()
 	if !end.IsZero() && errors.Is(err, cohort.ErrTimeout) {
-		r.late = max(0, time.Since(end)) // another's may have come first
+		r.late = max(0, time.Since(end)) // another rank's deadline may have been earlier
 	}
 	r.dog.Reset(r.patience)
 	p.verdict(r, op.what, err)
 	if p.dies(process) && r.Rank != p.victim {
-		// Whatever it was, the rank is gone for good.
+		// The rank is gone for good.
 		ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
 		_, err := cohort.Recv(r.World.WithContext(ctx), make([]int64, 1), p.victim, 1<<20)
 		p.verdict(r, "a receive from the lost rank", err)
@@ -257,7 +262,7 @@ func soak(r *Rank) {
 	switch err := r.World.Close(); {
 	case err == nil, errors.Is(err, cohort.ErrPeerLost):
 	case library && errors.Is(err, cohort.ErrBroken) && (p.kind == halts || p.kind == leaves):
-		stuckInLibrary.Store(true) // MPI_Finalize waits for what others gave up
+		stuckInLibrary.Store(true) // MPI_Finalize waits for operations that others gave up
 	default:
 		r.Errorf("closing the world: %v", err)
 	}
@@ -266,10 +271,10 @@ func soak(r *Rank) {
 	}
 }
 
-// stuckInLibrary says that a goroutine of this process has stayed in a call of MPI's.
+// stuckInLibrary is set if a goroutine of this process has stayed in an MPI call.
 var stuckInLibrary atomic.Bool
 
-// goOn has the survivors of a loss do more random operations, by themselves.
+// goOn has the survivors of a loss shrink and do more random operations.
 func (p plan) goOn(r *Rank, base *cohort.Comm) {
 	ctx, cancel := context.WithTimeout(context.Background(), faultDeadline)
 	defer cancel()
@@ -305,8 +310,8 @@ func (p plan) goOn(r *Rank, base *cohort.Comm) {
 	}
 }
 
-// resume sends a process on until it is told to stop doing so: a signal that comes before the process
-// has stopped is lost.
+// resume continues a stopped process again and again until stop is called: a signal that
+// comes before the process has stopped is lost.
 func resume(pid int) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -325,7 +330,7 @@ func resume(pid int) (stop func()) {
 	return func() { close(end); <-done }
 }
 
-// strike does to this rank what the plan says. mem is the player's.
+// strike makes the planned fault happen to this rank. mem is the player's.
 func (p plan) strike(r *Rank, gone <-chan struct{}, mem *sync.Mutex) {
 	note := func() {
 		text := strconv.FormatInt(time.Now().UnixMicro(), 10)
@@ -341,11 +346,11 @@ func (p plan) strike(r *Rank, gone <-chan struct{}, mem *sync.Mutex) {
 	switch {
 	case p.kind == fails:
 		note()
-		r.OK(casualty{r.Rank})
+		r.OK(lostRank{r.Rank})
 	case p.kind == leaves:
 		after(func() {
 			note()
-			mem.Lock() // what Close gives back must not be in use
+			mem.Lock() // what Close frees must not be in use
 			defer mem.Unlock()
 			r.World.Close()
 		})
@@ -356,23 +361,24 @@ func (p plan) strike(r *Rank, gone <-chan struct{}, mem *sync.Mutex) {
 	case p.kind == exits && process:
 		after(func() { note(); os.Exit(7) })
 	case p.kind == panics && process:
-		after(func() { note(); panic(casualty{r.Rank}) })
+		after(func() { note(); panic(lostRank{r.Rank}) })
 	case p.kind == exits:
 		note()
 		runtime.Goexit()
 	case p.mortal():
 		note()
-		panic(casualty{r.Rank})
+		panic(lostRank{r.Rank})
 	case process && (p.kind == halts || p.kind == pauses):
 		r.OK(stopProcess(os.Getpid()))
 	case p.kind == halts:
 		<-gone
 	case p.kind == pauses:
-		time.Sleep(p.delay) // the fault itself: nothing waits for it to be over
+		time.Sleep(p.delay) // the fault itself
 	}
 }
 
-// verdict checks how an operation of a survivor ended: the first that failed, or the last.
+// verdict checks how a survivor's operations ended: the error of the first that failed,
+// or the result of the last.
 func (p plan) verdict(r *Rank, what string, err error) {
 	is := func(all ...error) bool {
 		return slices.ContainsFunc(all, func(s error) bool { return errors.Is(err, s) })
@@ -382,7 +388,7 @@ func (p plan) verdict(r *Rank, what string, err error) {
 	case err != nil && !errors.As(err, &op):
 		r.Errorf("%s: the error %v is no OpError", what, err)
 	case p.kind == leaves && r.World.Caps().Library != "" && is(cohort.ErrMismatch) && strings.Contains(err.Error(), "called Close(window"):
-		// Closing its world the rank has closed a window, which there the ranks do together.
+		// The rank has closed its world and with it a window, which ranks close together there.
 	case is(cohort.ErrMismatch, cohort.ErrInternal):
 		r.Errorf("%s: %v", what, err)
 	case p.kind == calm || p.kind == pauses:
@@ -390,15 +396,15 @@ func (p plan) verdict(r *Rank, what string, err error) {
 			r.Errorf("%s: %v; nothing was wrong", what, err)
 		}
 	case p.kind == leaves && r.Rank == p.victim:
-		// It may have waited too long before, or for others who had.
+		// It, or a rank that it waited for, may have reached a deadline before.
 		if err != nil && !is(cohort.ErrClosed, cohort.ErrBroken, cohort.ErrTimeout, cohort.ErrPeerLost, cohort.ErrCanceled) {
 			r.Errorf("%s: %v on the rank that left, want ErrClosed", what, err)
 		}
 	case !p.dies(r.World.Caps().Processes) && err == nil && r.Rank != p.victim && r.World.Caps().Library == "":
-		// Over MPI a rank that was too late can still come to what only some have given up.
-		r.Errorf("%s went well while a rank %s, want ErrTimeout, ErrPeerLost or ErrCanceled", what, p.kind)
+		// Over MPI a late rank may still complete what only some ranks have given up.
+		r.Errorf("%s succeeded while a rank %s, want ErrTimeout, ErrPeerLost or ErrCanceled", what, p.kind)
 	case !p.dies(r.World.Caps().Processes):
-		// A sender whose time was up takes a message back that a probe has found.
+		// A sender may cancel a message, at its deadline, that a probe has found.
 		if is(cohort.ErrClosed) || err != nil && !is(cohort.ErrTimeout, cohort.ErrPeerLost, cohort.ErrCanceled) {
 			r.Errorf("%s: %v while a rank %s, want ErrTimeout, ErrPeerLost or ErrCanceled", what, err, p.kind)
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// The operations of a random job. All ranks draw the same ones with the same arguments from the same
-// seed, and every result is checked by the formula that the data come from.
+// The operations of a random job. All ranks draw the same operations and arguments from one
+// seed. Every result is checked with the formula of the data.
 
-// player does random operations on one communicator. An operation returns the error of the first call
-// that fails; a wrong result it reports and goes on.
+// player does random operations on one communicator. An operation returns the error of the
+// first call that fails. It reports wrong results and goes on.
 type player struct {
 	r    *Rank
 	ctx  context.Context // of communicators and windows that operations make
@@ -24,7 +24,7 @@ type player struct {
 	mem  *sync.Mutex     // held while it touches a window's memory, which must not be closed then
 }
 
-// on returns a player for another communicator, which draws what this one would.
+// on returns a player for another communicator that draws from the same generator.
 func (p *player) on(c *cohort.Comm) *player {
 	q := *p
 	q.c = c.WithContext(p.ctx)
@@ -79,7 +79,7 @@ func (p *player) length() int {
 	return []int{0, 1, 1, 3, 5, 64, 64, 500, 1000, 8000, 40000}[p.rng.IntN(11)]
 }
 
-// check compares a result with what it has to be.
+// check compares a result with what it must be.
 func (p *player) check(got []int64, want func(i int) int64) {
 	for i, g := range got {
 		if w := want(i); g != w {
@@ -96,8 +96,8 @@ type ways struct {
 	prepare func() (*cohort.Persistent, error)
 }
 
-// run makes a call in a drawn form, once or, if it is persistent, twice; a nonblocking one may have
-// messages go by while it is under way.
+// run makes a call in a random form, a persistent one twice. While a nonblocking one is
+// under way, messages may be exchanged.
 func (p *player) run(f ways) error {
 	form, beside := p.rng.IntN(4), p.rng.IntN(2) == 0
 	switch form {
@@ -139,7 +139,8 @@ func (p *player) collective() error {
 	kind, root := p.rng.IntN(11), p.rng.IntN(n)
 	mine, all := p.data(me, m), make([]int64, m*n)
 	recv := make([]int64, m)
-	// part is element i of what rank from has for rank to, of a buffer with m elements for each.
+	// part returns element i of what rank from has for rank to, in a buffer with m elements
+	// for each rank.
 	part := func(from, to, i int) int64 { return p.val(from, to*m+i) }
 	var f ways
 	var got []int64
@@ -269,7 +270,7 @@ func (p *player) shift() error {
 	return recv.Close()
 }
 
-// pair sends one message from one rank to another, in drawn modes.
+// pair sends one message from one rank to another, in random modes.
 func (p *player) pair() error {
 	n, me, m := p.c.Size(), p.c.Rank(), p.length()
 	from, mode, how := p.rng.IntN(n), p.rng.IntN(4), p.rng.IntN(5)
@@ -352,8 +353,8 @@ func (p *player) exchange() error {
 	return nil
 }
 
-// fanIn has all ranks send to one, which takes the messages as they come: those of one rank in their
-// order.
+// fanIn has all ranks send to one, which receives from any source: the messages of one rank
+// in their order.
 func (p *player) fanIn() error {
 	p.what = "messages from any source"
 	n, me, root := p.c.Size(), p.c.Rank(), p.rng.IntN(p.c.Size())
@@ -381,7 +382,7 @@ func (p *player) fanIn() error {
 	return nil
 }
 
-// burst makes many short collectives.
+// burst calls many short collectives.
 func (p *player) burst() error {
 	p.what = "many short Allreduces"
 	n := p.c.Size()
@@ -395,7 +396,7 @@ func (p *player) burst() error {
 	return nil
 }
 
-// derive makes a communicator, uses it, and closes it when all have done so.
+// derive makes a communicator, uses it, and closes it when all ranks have used it.
 func (p *player) derive() error {
 	n, me := p.c.Size(), p.c.Rank()
 	d, peers := (*cohort.Comm)(nil), []int(nil)
@@ -430,14 +431,15 @@ func (p *player) derive() error {
 	if err := q.sendrecv(20); err != nil {
 		return err
 	}
-	// What closes a communicator fails what other ranks still want on it.
+	// Close fails operations of other ranks that are still under way.
 	if err := p.c.Barrier(); err != nil {
 		return err
 	}
 	return d.Close()
 }
 
-// window shares memory, reads what a neighbour has written, and counts under a lock.
+// window makes a window, reads what a neighbour has written, and increments a counter
+// under a lock.
 func (p *player) window() error {
 	p.what = "a window"
 	n, me := p.c.Size(), p.c.Rank()

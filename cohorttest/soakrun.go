@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// faultRun does one run and returns how long the survivors took to notice the loss, and how long after their deadline
-// operations ended, where that ended them.
+// faultRun does one run. It returns how long the survivors took to notice the loss, and how
+// long after their deadlines operations ended.
 func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed, kept []time.Duration) {
 	p := planOf(seed)
 	t.Logf("%d ranks, %d operations, rank %d %s at %d, after %v", p.ranks, p.steps, p.victim, p.kind, p.at, p.delay)
@@ -20,7 +20,7 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed, kept 
 		t.Fatal(err)
 	}
 	job := &Job{Ranks: p.ranks, Scenarios: []string{randomFault}, Seed: seed, Dir: dir, Patience: faultPatience}
-	// A job whose ranks do not keep even the watchdog's time is ended, so that its launcher ends.
+	// If even the ranks' watchdogs do not act, the job is killed, so that its launcher ends.
 	stuck := time.AfterFunc(3*faultPatience, func() {
 		t.Errorf("the job did not end; killed: %v", killJob(dir))
 	})
@@ -28,7 +28,7 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed, kept 
 	launchErr := l.Launch(t, job)
 	stuck.Stop()
 	if left := killJob(dir); len(left) > 0 {
-		t.Errorf("processes were left, and are killed now: %v", left)
+		t.Errorf("processes were left and have been killed: %v", left)
 	}
 	ranks, err := job.reports()
 	if err != nil {
@@ -45,7 +45,7 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed, kept 
 	if left, expected := shared.left(marks, known); len(left) > 0 {
 		t.Errorf("files are left in %s: %v", sharedFolder, left)
 	} else if len(expected) > 0 {
-		t.Logf("the library has left %v, which are removed now", expected)
+		t.Logf("the library left %v, which have been removed", expected)
 	}
 	switch {
 	case mpi && p.ends(): // the launcher ended the job
@@ -59,7 +59,7 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed, kept 
 	}
 	switch {
 	case launchErr == nil && p.mortal():
-		t.Error("the launcher has no error of a job that lost a rank")
+		t.Error("the launcher reports no error for a job that lost a rank")
 	case launchErr != nil && !p.mortal() && !(mpi && p.ends()):
 		t.Error(launchErr)
 	case launchErr != nil && !mpi:
@@ -93,16 +93,19 @@ func faultRun(t *testing.T, l Launcher, seed uint64, dir string) (noticed, kept 
 	return noticed, kept
 }
 
-// unjoin returns the errors that errors.Join has joined.
+// unjoin returns the errors that errors.Join has joined, or none for nil.
 func unjoin(err error) []error {
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		return j.Unwrap()
 	}
+	if err == nil {
+		return nil
+	}
 	return []error{err}
 }
 
-// killJob kills the processes of a job, found by the folder in their environment, once those that have
-// ended have had the time to be gone. It returns what there was to kill.
+// killJob waits for the processes of a job to end, for a limited time, and kills those
+// that are left. It finds them by the folder in their environment, and returns their ids.
 func killJob(dir string) (left []string) {
 	for begun := time.Now(); ; runtime.Gosched() {
 		left = left[:0]

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopProcess stops a process. Of this one it returns when somebody has continued it: a signal to the
-// process can be taken by another thread, and on a busy machine stop this one when nobody waits to
-// continue it any more.
+// stopProcess stops a process. For this process it returns when another process has
+// continued it. The signal goes to this thread: another thread might take it later, when no
+// process waits to continue this one any more.
 func stopProcess(pid int) error {
 	if pid != os.Getpid() {
 		return syscall.Kill(pid, syscall.SIGSTOP)
@@ -22,8 +22,8 @@ func stopProcess(pid int) error {
 
 func continueProcess(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) }
 
-// limitMemory has this process get no more address space than it has, or little. On other systems the error is
-// errors.ErrUnsupported.
+// limitMemory limits the address space of this process to about what it has. On other
+// systems it returns errors.ErrUnsupported.
 func limitMemory() error {
 	const enough = 1 << 20 // less than any process has
 	var had unix.Rlimit

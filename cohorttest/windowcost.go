@@ -10,15 +10,18 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// What windows cost: memory, once for all ranks of a node, and no allocations.
+// What windows cost: one copy of the memory for all ranks of a node, and no allocations.
 
-// oneCopy has all ranks of a node read a region of 256 MiB. What they have in memory
-// grows by one copy together: the proportional set size counts a page that four
-// processes have mapped as a quarter in each.
+// oneCopy has all ranks of a node read a region of 256 MiB, 128 MiB in the smaller matrix.
+// The memory of all together grows by one copy. It is measured by the proportional set
+// size, which counts a page that four processes have mapped as a quarter in each.
 func oneCopy(r *Rank) {
-	const size = 256 << 20
+	size := 256 << 20
+	if r.Short {
+		size = 128 << 20
+	}
 	if !r.World.Caps().Processes {
-		return // ranks of one process
+		return // ranks share one process
 	}
 	r.OK(r.Comm.Barrier())
 	before, ok := proportional()
@@ -46,19 +49,19 @@ func oneCopy(r *Rank) {
 	r.OK(g.Fence())
 	sum, err := cohort.AllreduceOne(node, after-before, cohort.Sum)
 	r.OK(err)
-	if ok && (sum > size+size/10 || sum < size-size/10) {
-		r.Errorf("%d ranks have %d MiB more in memory with a region of %d MiB", node.Size(), sum>>20, size>>20)
+	if want := int64(size); ok && (sum > want+want/10 || sum < want-want/10) {
+		r.Errorf("the memory of %d ranks grew by %d MiB for a region of %d MiB", node.Size(), sum>>20, size>>20)
 	}
 	r.OK(g.Close())
 	r.OK(r.Comm.Barrier())
-	if end, ok := proportional(); ok && end-before > size/10 {
-		r.Errorf("after Close there are %d MiB more in memory than before", (end-before)>>20)
+	if end, ok := proportional(); ok && end-before > int64(size)/10 {
+		r.Errorf("after Close the process has %d MiB more memory than before", (end-before)>>20)
 	}
 	r.OK(r.Comm.Barrier())
 }
 
-// proportional returns the proportional set size of this process in bytes; false
-// where the system does not say.
+// proportional returns the proportional set size of this process in bytes, or false if
+// the system does not report it.
 func proportional() (int64, bool) {
 	b, err := os.ReadFile("/proc/self/smaps_rollup")
 	if err != nil {
@@ -73,10 +76,10 @@ func proportional() (int64, bool) {
 	return 0, false
 }
 
-// windowAllocations checks that no call allocates once a window is there.
+// windowAllocations checks that no call on a window allocates.
 func windowAllocations(r *Rank) {
 	if racing || r.World.Caps().Library != "" {
-		return // what the detector and a library allocate is not counted
+		return // the race detector and libraries may allocate
 	}
 	w := window[int64](r, r.Comm, 1)
 	last := r.Size - 1
@@ -121,8 +124,8 @@ func windowAllocations(r *Rank) {
 	r.OK(w.Close())
 }
 
-// noAllocations makes a call on all ranks, and counts what it allocates on the first
-// one: in its process, which may be that of all.
+// noAllocations makes a call on all ranks, and counts the allocations in the process of
+// the first one, which may be that of all ranks.
 func noAllocations(r *Rank, what string, call func() error) {
 	const warm, runs = 50, 200
 	var failed error

@@ -11,7 +11,7 @@ import (
 
 // Locks of windows (MPI-4.1 sections 12.5.3 and 12.5.4).
 
-// lockedCounter has all ranks count up the same counters, one in each part.
+// lockedCounter has all ranks increment the same counters, one in each part.
 func lockedCounter(r *Rank) {
 	rounds := 200
 	if r.Short {
@@ -44,8 +44,8 @@ func lockedCounter(r *Rank) {
 	r.OK(w.Close())
 }
 
-// lockedReaders has one rank in turn write both numbers of a pair, and the others
-// read them under a shared lock: they are always equal.
+// lockedReaders has the ranks in turn write both numbers of a pair under an exclusive
+// lock, and the others read them under a shared one: they are always equal.
 func lockedReaders(r *Rank) {
 	rounds := 60
 	if r.Short {
@@ -74,8 +74,7 @@ func lockedReaders(r *Rank) {
 		r.Errorf("%d rounds, want %d", p[0], rounds)
 	}
 	r.OK(w.Fence())
-	// All may share a lock at the same time: none of them gives it back before all
-	// have it.
+	// All may hold a shared lock at the same time: none releases it before all hold it.
 	g, err := w.Lock(cohort.LockShared, r.Size-1)
 	r.OK(err)
 	r.OK(r.Comm.Barrier())
@@ -83,13 +82,13 @@ func lockedReaders(r *Rank) {
 	r.OK(w.Close())
 }
 
-// lockedAll shares the locks of all parts, and has those who want one for
-// themselves wait.
+// lockedAll has all ranks hold the shared locks of all parts at the same time, and then
+// an exclusive one.
 func lockedAll(r *Rank) {
 	w := window[int64](r, r.Comm, 1)
 	all, err := w.LockAll()
 	r.OK(err)
-	part(r, w, (r.Rank+1)%r.Size)[0] = int64(r.Rank) // each rank has a part of its own to write
+	part(r, w, (r.Rank+1)%r.Size)[0] = int64(r.Rank) // each rank writes another part
 	for rank := range r.Size {
 		r.OK(all.Flush(rank))
 	}
@@ -116,8 +115,8 @@ func lockedAll(r *Rank) {
 	r.OK(w.Close())
 }
 
-// lockDeadline waits for a lock until its time is up. Then everything goes on as
-// if the call had not been made.
+// lockDeadline waits for a lock until the deadline. After that, everything goes on as if
+// the call had not been made.
 func lockDeadline(r *Rank) {
 	w := window[int64](r, r.Comm, 1)
 	for _, kind := range []cohort.LockKind{cohort.LockExclusive, cohort.LockShared} {
@@ -148,7 +147,7 @@ func lockDeadline(r *Rank) {
 		}
 		r.OK(r.Comm.Barrier())
 		if r.Rank != 0 && kind == cohort.LockExclusive {
-			// Nothing is left of the calls: the other parts are free.
+			// The calls leave nothing behind: the other parts are free.
 			g, err := w.Lock(cohort.LockExclusive, 0)
 			r.OK(err)
 			r.OK(g.Unlock())
@@ -167,8 +166,7 @@ func lockDeadline(r *Rank) {
 	r.OK(w.Close())
 }
 
-// notLate checks that an operation ended because its time, begun before the call,
-// was up.
+// notLate checks that an operation ended because of its deadline, and not long after it.
 func notLate(r *Rank, what string, begun time.Time, err error, words ...string) {
 	if !r.Is(err, cohort.ErrTimeout, "%s", what) {
 		return
@@ -180,8 +178,8 @@ func notLate(r *Rank, what string, begun time.Time, err error, words ...string) 
 	}
 }
 
-// lockGoroutines has many goroutines of every rank lock the parts of a window and
-// look at it until it is closed: each call succeeds or says why not.
+// lockGoroutines has many goroutines of every rank lock and read the parts of a window
+// until it is closed: each call succeeds or returns an expected error.
 func lockGoroutines(r *Rank) {
 	w := window[int64](r, r.Comm, 1)
 	fine := func(what string, err error, allowed ...error) {
@@ -205,7 +203,7 @@ func lockGoroutines(r *Rank) {
 				if i%2 == 0 {
 					kind = cohort.LockExclusive
 				}
-				// ErrWin: another goroutine has the lock, or waits for it.
+				// ErrWin: another goroutine of this rank holds the lock, or waits for it.
 				g, err := w.Lock(kind, (i+k)%r.Size)
 				fine("Lock", err, cohort.ErrClosed, cohort.ErrWin)
 				if err == nil {
@@ -229,7 +227,7 @@ func lockGoroutines(r *Rank) {
 	r.OK(r.Comm.Barrier())
 }
 
-// deadWithLock has a rank die while it has a lock that the others wait for.
+// deadWithLock has a rank die while it holds a lock that the others wait for.
 func deadWithLock(kind cohort.LockKind) func(r *Rank) {
 	return func(r *Rank) {
 		w := window[int64](r, r.Comm, 1)
@@ -245,7 +243,7 @@ func deadWithLock(kind cohort.LockKind) func(r *Rank) {
 	}
 }
 
-// deadBefore has a rank die before a call that it takes all ranks for.
+// deadBefore has a rank die before a call that needs all ranks.
 func deadBefore(call func(r *Rank, w *cohort.SharedWindow[int64]) error) func(r *Rank) {
 	return func(r *Rank) {
 		w := window[int64](r, r.Comm, 1)

@@ -13,10 +13,10 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Windows used wrongly, closed too early, and larger than the machine.
+// Windows that are used wrongly, closed too early, or larger than the machine.
 
-// lockMisuse is what one rank can do wrong with locks. It says so and changes
-// nothing.
+// lockMisuse makes every wrong use of locks that one rank can make: each is an error and
+// changes nothing.
 func lockMisuse(r *Rank) {
 	w := window[int64](r, r.Comm, 1)
 	me, n := r.Rank, r.Size
@@ -61,8 +61,8 @@ func lockMisuse(r *Rank) {
 	r.Is(all.Flush(me), cohort.ErrWin, "Flush after LockAll and Unlock")
 	r.Is(all.FlushAll(), cohort.ErrWin, "FlushAll after LockAll and Unlock")
 
-	r.OK(r.Comm.Barrier()) // who is in LockAll still must not wait for the lock of who is in Fence
-	// All ranks make the same error: the communicator stays in order.
+	r.OK(r.Comm.Barrier()) // a LockAll must not wait for the lock of a rank that is in Fence
+	// All ranks make the same error: the communicator stays usable.
 	g, err = w.Lock(cohort.LockExclusive, me)
 	r.OK(err)
 	r.Is(w.Fence(), cohort.ErrWin, "Fence of all ranks with a lock")
@@ -71,7 +71,7 @@ func lockMisuse(r *Rank) {
 	r.OK(w.Close())
 }
 
-// closed checks that a window is, for every call.
+// closed checks that every call reports that a window is closed.
 func closed(r *Rank, what string, w *cohort.SharedWindow[int64]) {
 	_, err := w.Local()
 	r.Is(err, cohort.ErrClosed, "Local after %s", what)
@@ -86,7 +86,7 @@ func closed(r *Rank, what string, w *cohort.SharedWindow[int64]) {
 	r.OK(w.Close())
 }
 
-// windowClose uses windows after Close, and after that of their communicator.
+// windowClose uses windows after Close, and after Close of their communicator.
 func windowClose(r *Rank) {
 	w := window[int64](r, r.Comm, 1)
 	r.OK(w.Close())
@@ -109,8 +109,8 @@ func windowClose(r *Rank) {
 	r.Is(none.WithContext(context.Background()).Sync(), cohort.ErrWin, "Sync of a nil window")
 }
 
-// closeWithLock closes a window of which one rank has locks: it is told, and the
-// locks go to who waits for them.
+// closeWithLock closes a window of which one rank holds locks: that rank gets an error,
+// and the ranks that wait for the locks get them.
 func closeWithLock(r *Rank) {
 	for _, all := range []bool{false, true} {
 		w := window[int64](r, r.Comm, 1)
@@ -170,7 +170,7 @@ func closeWaiting(r *Rank) {
 	r.OK(<-done)
 }
 
-// closeRegion uses a region after Close, and after its communicator's.
+// closeRegion uses a region after Close, and after Close of its communicator.
 func closeRegion(r *Rank) {
 	gone := func(g *cohort.SharedRegion[int32], what string) {
 		_, err := g.Slice()
@@ -193,7 +193,8 @@ func closeRegion(r *Rank) {
 	gone(g, "Close of its Node")
 }
 
-// windowArguments are errors that all ranks make: the communicator stays in order.
+// windowArguments has all ranks pass the same wrong arguments: the communicator stays
+// usable.
 func windowArguments(r *Rank) {
 	_, err := cohort.AllocateShared[int64](r.Comm, -1)
 	if r.Is(err, cohort.ErrCount, "AllocateShared of -1") {
@@ -210,9 +211,9 @@ func windowArguments(r *Rank) {
 	r.OK(w.Close())
 }
 
-// windowRoom asks for more memory than there is, on one rank and on all: every rank
-// gets an error that says how much and what the limit is, nothing is left, and the
-// communicator goes on.
+// windowRoom asks for more memory than there is, on one rank and on all. Every rank gets
+// an error with the amount and the limit, nothing is left behind, and the communicator
+// stays usable.
 func windowRoom(r *Rank) {
 	w := window[int64](r, r.Comm, 1)
 	r.OK(w.Close())
@@ -245,7 +246,7 @@ func windowRoom(r *Rank) {
 				names(r, err, append(c.words, "rank")...)
 			}
 			if w != nil {
-				r.Errorf("a window of %s is there", c.what)
+				r.Errorf("AllocateShared returns a window of %s", c.what)
 			}
 		}
 		g, err := cohort.NewSharedRegion[int64](r.Comm, int(c.most))
@@ -253,7 +254,7 @@ func windowRoom(r *Rank) {
 			names(r, err, c.words...)
 		}
 		if g != nil {
-			r.Errorf("a region of %s is there", c.what)
+			r.Errorf("NewSharedRegion returns a region of %s", c.what)
 		}
 	}
 	r.OK(r.Comm.Barrier())
@@ -264,15 +265,15 @@ func windowRoom(r *Rank) {
 	r.OK(w.Close())
 }
 
-// holdings is what a process holds that windows are made of.
+// holdings counts what a process holds for windows.
 type holdings struct {
 	files    int
 	mappings int
 	resident int64 // bytes
 }
 
-// footprint returns what this process holds; nothing where ranks share a process
-// and what one holds cannot be told from what others do meanwhile.
+// footprint returns what this process holds. Ranks that share a process get its memory
+// only: they cannot tell their files and mappings from those of other ranks.
 func footprint(r *Rank) (h holdings) {
 	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
 		if f := strings.Fields(string(b)); len(f) > 1 {
@@ -286,7 +287,7 @@ func footprint(r *Rank) (h holdings) {
 	return h
 }
 
-// compare checks that nothing is left since before, but for some memory.
+// compare checks that the process holds no more than before, but for some memory.
 func (h holdings) compare(r *Rank, before holdings, memory int64) {
 	if h.files > before.files {
 		r.Errorf("%d open files, %d before", h.files, before.files)
@@ -299,9 +300,9 @@ func (h holdings) compare(r *Rank, before holdings, memory int64) {
 	}
 }
 
-// windowsAbandoned says that this process had windows of broken communicators whose
-// memory is a library's: it frees a window only if all ranks come to that, so that
-// the memory is there until the process ends.
+// windowsAbandoned is set if this process had windows of a library on broken
+// communicators. A library frees a window only if all ranks do, so this memory stays
+// until the process ends.
 var windowsAbandoned atomic.Bool
 
 // abandon closes a broken communicator and its windows.
@@ -313,7 +314,7 @@ func abandon(r *Rank, c *cohort.Comm, what string) {
 	r.OK(c.Close())
 }
 
-// mismatchedWindows has one rank make another call than the others.
+// mismatchedWindows has one rank make another window call than the others.
 func mismatchedWindows(r *Rank) {
 	type call = func(c *cohort.Comm, w, v *cohort.SharedWindow[int64]) error
 	fence := func(_ *cohort.Comm, w, _ *cohort.SharedWindow[int64]) error { return w.Fence() }
@@ -363,13 +364,13 @@ func mismatchedWindows(r *Rank) {
 			what := fmt.Sprintf("%s on rank %d", o.name, who)
 			call, words := o.usual, append(o.words, rankText(who))
 			if o.name == "a region of another length" {
-				words = append(o.words, "rank 0", "rank") // whose n differs is seen from rank 0's
+				words = append(o.words, "rank 0", "rank") // all lengths are compared with rank 0's
 			}
 			if r.Rank == who {
 				call = o.odd
 			}
 			err = call(c, w, v)
-			// Whose arguments are wrong by themselves hears of that.
+			// A rank whose own arguments are wrong returns that error.
 			if err != errOwn && r.Is(err, cohort.ErrMismatch, "%s", what) {
 				names(r, err, words...)
 				opError(r, what, err)
@@ -379,10 +380,10 @@ func mismatchedWindows(r *Rank) {
 	}
 }
 
-// errOwn stands for an argument error that a rank made and was told of.
-var errOwn = errors.New("the error of this rank's own")
+// errOwn stands for the error of a rank whose own arguments were wrong.
+var errOwn = errors.New("this rank's argument error")
 
-// isInstead returns errOwn for an error that is want.
+// isInstead returns errOwn if err wraps want, and err otherwise.
 func isInstead(err, want error) error {
 	if errors.Is(err, want) {
 		return errOwn
@@ -390,8 +391,8 @@ func isInstead(err, want error) error {
 	return err
 }
 
-// fenceLocked has one rank call Fence while it has a lock: it is told so, and the
-// others that it was wrong.
+// fenceLocked has one rank call Fence while it holds a lock: it gets ErrWin, and the
+// others get ErrMismatch naming it.
 func fenceLocked(r *Rank) {
 	for _, who := range []int{0, r.Size - 1} {
 		c, err := r.Comm.Dup()

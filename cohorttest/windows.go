@@ -8,9 +8,9 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Windows in shared memory (MPI-4.1 section 12.2.3): what ranks write in each
-// other's parts, and when it is seen. windowlocks.go has the locks,
-// windowmisuse.go what goes wrong.
+// Windows in shared memory (MPI-4.1 section 12.2.3): what ranks write in each other's
+// parts, and when the others see it. Locks are in windowlocks.go, misuse and failures in
+// windowmisuse.go.
 
 func windowScenarios() []scenario {
 	return []scenario{
@@ -94,7 +94,7 @@ func windowKinds() []kindWindow {
 	}
 }
 
-// inWindow has each rank fill its part, and every rank read those of all.
+// inWindow has each rank fill its part, and every rank read all parts.
 func inWindow[T comparable](k kind[T]) kindWindow {
 	return func(r *Rank, shape string, lengths []int) {
 		what := k.name + ", " + shape
@@ -128,13 +128,13 @@ func inWindow[T comparable](k kind[T]) kindWindow {
 				}
 			}
 		}
-		r.OK(w.Fence()) // nobody's part goes before all have read it
+		r.OK(w.Fence()) // all have read all parts
 		r.OK(w.Close())
 	}
 }
 
-// windowParts has parts of different length, none on some ranks and on all, of
-// every sort of element.
+// windowParts has parts of different lengths, empty ones too, and elements of every
+// sort.
 func windowParts(r *Rank) {
 	shapes := []struct {
 		name string
@@ -154,8 +154,8 @@ func windowParts(r *Rank) {
 	}
 }
 
-// windowTypes has elements that cannot be in a window: an error on every rank, and
-// the communicator stays in order.
+// windowTypes has element types that a window cannot have: an error on every rank, and
+// the communicator stays usable.
 func windowTypes(r *Rank) {
 	type linked struct {
 		X    int
@@ -179,7 +179,7 @@ func windowTypes(r *Rank) {
 	r.OK(r.Comm.Barrier())
 }
 
-// windowRounds has each rank write the next one's part, in many rounds.
+// windowRounds has each rank write the next rank's part, in many rounds.
 func windowRounds(r *Rank) {
 	rounds, n := 100, 300
 	if r.Short {
@@ -208,8 +208,8 @@ func windowRounds(r *Rank) {
 	r.OK(w.Close())
 }
 
-// windowSync hands a growing record around by messages: who gets one sees what the
-// sender has written before.
+// windowSync passes messages around the ring: after Sync, the receiver of a message sees
+// what its sender had written before.
 func windowSync(r *Rank) {
 	rounds := 20
 	w := window[int64](r, r.Comm, rounds)
@@ -232,7 +232,7 @@ func windowSync(r *Rank) {
 		local[round] = sum
 		r.OK(w.Sync())
 		if want := int64(round*r.Size + r.Rank + 1); sum != want {
-			r.Errorf("round %d: this is turn %d, want %d", round, sum, want)
+			r.Errorf("round %d: the sum is %d, want %d", round, sum, want)
 		}
 		r.OK(cohort.Send(r.Comm, word, next, 1))
 	}
@@ -243,8 +243,7 @@ func windowSync(r *Rank) {
 	r.OK(w.Close())
 }
 
-// windowsAtOnce uses two windows of one communicator, which are two memories, and
-// closes them in another order than they were made in.
+// windowsAtOnce uses two windows of one communicator, which must not share memory.
 func windowsAtOnce(r *Rank) {
 	a := window[int32](r, r.Comm, 10)
 	b := window[float64](r, r.Comm, r.Rank)
@@ -278,8 +277,8 @@ func windowsAtOnce(r *Rank) {
 	r.OK(b.Close())
 }
 
-// windowsOfSplits has windows on communicators of some of the ranks at the same
-// time, which need nothing of each other.
+// windowsOfSplits has windows on two communicators of different ranks at the same time,
+// each with another number of rounds.
 func windowsOfSplits(r *Rank) {
 	c, err := r.Comm.Split(r.Rank%2, -r.Rank)
 	r.OK(err)
@@ -309,7 +308,7 @@ func windowsOfSplits(r *Rank) {
 	r.OK(c.Close())
 }
 
-// manyWindows makes and closes windows; nothing of them is left.
+// manyWindows makes and closes many windows, which must leave nothing behind.
 func manyWindows(r *Rank) {
 	k := 200
 	if r.Short || r.Size > 3 { // more ranks, more windows
@@ -329,7 +328,7 @@ func manyWindows(r *Rank) {
 		r.OK(w.Fence())
 		r.OK(w.Close())
 	}
-	cycle(0) // a library has what it keeps for windows
+	cycle(0) // what a library keeps for windows it has after the first one
 	r.OK(r.Comm.Barrier())
 	before := footprint(r)
 	for i := range k {
@@ -340,7 +339,7 @@ func manyWindows(r *Rank) {
 	r.OK(r.Comm.Barrier())
 }
 
-// windowsLeftOpen leaves windows of several communicators open: the world closes
+// windowsLeftOpen leaves windows of several communicators open: the world's Close closes
 // them.
 func windowsLeftOpen(r *Rank) {
 	for i := range 6 {
@@ -351,8 +350,8 @@ func windowsLeftOpen(r *Rank) {
 	}
 }
 
-// region has the leader fill a region, and then all ranks, each a range. What they
-// read is what was written, bit for bit.
+// region has the leader fill a region, and then all ranks fill a range each. They read
+// what was written, bit for bit.
 func region(r *Rank) {
 	n := 10007
 	f := func(i int) float64 { return math.Sin(float64(i)) / 3 }
@@ -415,7 +414,7 @@ func region(r *Rank) {
 	r.OK(g.Close())
 }
 
-// regionsOfSplits has regions of two communicators at a time, and of no elements.
+// regionsOfSplits has regions on two communicators at a time, one of them empty.
 func regionsOfSplits(r *Rank) {
 	c, err := r.Comm.Split(r.Rank%2, 0)
 	r.OK(err)
@@ -446,7 +445,7 @@ func regionsOfSplits(r *Rank) {
 	r.OK(c.Close())
 }
 
-// withDeadline is a window whose operations end with ctx.
+// withDeadline returns a handle of a window with a deadline that is near.
 func withDeadline[T any](w *cohort.SharedWindow[T]) (*cohort.SharedWindow[T], context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), short)
 	return w.WithContext(ctx), cancel

@@ -147,9 +147,9 @@ func lengths(c backend.Coll, n int) []int {
 	return []int{0, 1, 5, 8}
 }
 
-// TestAlgorithms runs every algorithm wherever it can run, not only where it is
+// TestEveryAlgorithmComputesItsCollective runs every algorithm wherever it can run, not only where it is
 // chosen.
-func TestAlgorithms(t *testing.T) {
+func TestEveryAlgorithmComputesItsCollective(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range rules {
 		r := &rules[i]
@@ -198,8 +198,8 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// TestLengths runs what is chosen with the real limits.
-func TestLengths(t *testing.T) {
+// TestChosenAlgorithmsAtRealLengths runs what is chosen with the real limits.
+func TestChosenAlgorithmsAtRealLengths(t *testing.T) {
 	lengths := []int{0, 1, 3, 64, 1000, 70001}
 	sizes := []int{1, 2, 3, 4, 5, 7, 8}
 	if testing.Short() {
@@ -224,9 +224,9 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// TestOperandOrder compares with the plain fold in the order of ranks: what an
+// TestNoncommutativeOpsKeepTheOrderOfRanks compares with the plain fold in the order of ranks: what an
 // associative operation that does not commute must give.
-func TestOperandOrder(t *testing.T) {
+func TestNoncommutativeOpsKeepTheOrderOfRanks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	for _, n := range ranks(t) {
 		for _, count := range []int{1, 7, 40} {
@@ -282,9 +282,9 @@ func TestOperandOrder(t *testing.T) {
 	}
 }
 
-// TestSameBits runs the four reductions of one random float64 vector with
+// TestReductionsGiveTheSameBits runs the four reductions of one random float64 vector with
 // addition, for every root, and the evaluator.
-func TestSameBits(t *testing.T) {
+func TestReductionsGiveTheSameBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 0))
 	for _, n := range ranks(t) {
 		for _, block := range []int{1, 3, 20} {
@@ -360,8 +360,8 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// TestBuildErrors: a call that nobody has checked is an error, not a panic.
-func TestBuildErrors(t *testing.T) {
+// TestBuildRejectsUncheckedCalls: a call that nobody has checked is an error, not a panic.
+func TestBuildRejectsUncheckedCalls(t *testing.T) {
 	op := wordOp(true, sum)
 	for _, c := range []*backend.Call{
 		{Coll: 0, Type: word},
@@ -390,9 +390,9 @@ func TestBuildErrors(t *testing.T) {
 	}
 }
 
-// TestBuildRepeatable: the same call gives the same schedule, and does so
+// TestBuildDependsOnTheCallOnly: the same call gives the same schedule, and does so
 // without looking at the buffers.
-func TestBuildRepeatable(t *testing.T) {
+func TestBuildDependsOnTheCallOnly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 0))
 	for c := backend.Barrier; c <= backend.Exscan; c++ {
 		j := newJob(rng, c, 6, 20)

@@ -95,9 +95,9 @@ func halvingBytes(z size) int {
 	return allButOwn(z)
 }
 
-// TestCosts runs every algorithm with blocks of equal length and compares its
+// TestStepsAndBytesMatchTheFormulas runs every algorithm with blocks of equal length and compares its
 // steps and bytes with the formulas.
-func TestCosts(t *testing.T) {
+func TestStepsAndBytesMatchTheFormulas(t *testing.T) {
 	if len(costs) != len(ruleNames()) {
 		t.Errorf("%d algorithms, %d formulas", len(ruleNames()), len(costs))
 	}
@@ -167,9 +167,9 @@ func ruleNames() (names []string) {
 	return names
 }
 
-// TestDocumented: docs/algorithms.md has a row for every algorithm with the
-// formulas that were checked. TestAcrossDocumented has those for nodes.
-func TestDocumented(t *testing.T) {
+// TestFormulasAreDocumented: docs/algorithms.md has a row for every algorithm with the
+// formulas that were checked. TestFormulasForNodesAreDocumented has those for nodes.
+func TestFormulasAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/algorithms.md")
 	if err != nil {
 		t.Fatal(err)
@@ -200,8 +200,8 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// TestMessages counts messages where what matters is how many there are.
-func TestMessages(t *testing.T) {
+// TestNumbersOfMessages counts messages where what matters is how many there are.
+func TestNumbersOfMessages(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 0))
 	total := func(j *job) (sum int) {
 		m, err := j.run(rng, &small, nil)
@@ -243,9 +243,9 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestScratch: the scratch memory of the algorithms for long messages is what
+// TestScratchIsAsDocumented: the scratch memory of the algorithms for long messages is what
 // docs/algorithms.md says.
-func TestScratch(t *testing.T) {
+func TestScratchIsAsDocumented(t *testing.T) {
 	const count = 1 << 10 // a multiple of 64 bytes, so that nothing is rounded
 	for _, c := range []struct {
 		algorithm string
@@ -280,9 +280,9 @@ func TestScratch(t *testing.T) {
 	}
 }
 
-// TestSkewedAllgatherv: one long block goes around the ring in pieces, in about
+// TestAllgathervPassesLongBlocksOnInPieces: one long block goes around the ring in pieces, in about
 // as much time as equal blocks, and not n-1 times its length.
-func TestSkewedAllgatherv(t *testing.T) {
+func TestAllgathervPassesLongBlocksOnInPieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 0))
 	i := slices.IndexFunc(rules[:], func(r rule) bool { return r.name == "allgatherv/ring" })
 	for n := 2; n <= 17; n++ {

@@ -65,9 +65,9 @@ func long(j *job, m *machine) bool {
 	return j.coll == backend.Bcast && j.count*j.elem >= small.bcastShort || strings.HasSuffix(m.ranks[0].sched.Algorithm, "/nodes-ring")
 }
 
-// TestNodes runs what is chosen for ranks on several nodes. The results are those
+// TestAlgorithmsForNodesSendNoMoreAcross runs what is chosen for ranks on several nodes. The results are those
 // that every algorithm has to have, and no more crosses than without nodes.
-func TestNodes(t *testing.T) {
+func TestAlgorithmsForNodesSendNoMoreAcross(t *testing.T) {
 	for c := backend.Barrier; c <= backend.Exscan; c++ {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()

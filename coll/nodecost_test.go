@@ -151,9 +151,9 @@ func shared(of []int) (messages int) {
 	return messages
 }
 
-// TestAcross runs the algorithms for nodes with blocks of equal length and
+// TestTrafficAcrossNodesMatchesTheFormulas runs the algorithms for nodes with blocks of equal length and
 // compares what crosses with the formulas.
-func TestAcross(t *testing.T) {
+func TestTrafficAcrossNodesMatchesTheFormulas(t *testing.T) {
 	names := map[string]bool{}
 	for i := range placedRules {
 		r := &placedRules[i]
@@ -234,10 +234,10 @@ func TestAcross(t *testing.T) {
 	}
 }
 
-// TestAcrossAligned: with as many consecutive ranks on each node as a power of two,
+// TestAlignedNodesSendOneValueEach: with as many consecutive ranks on each node as a power of two,
 // one value of each node goes across: N log N messages of an Allreduce, where every rank
 // has log N without nodes, and N-1 of a Reduce.
-func TestAcrossAligned(t *testing.T) {
+func TestAlignedNodesSendOneValueEach(t *testing.T) {
 	for _, k := range []int{2, 4, 8} {
 		for _, nodes := range []int{2, 4, 8} {
 			of := blocks(k*nodes, k).of
@@ -251,8 +251,8 @@ func TestAcrossAligned(t *testing.T) {
 	}
 }
 
-// TestAcrossDocumented: docs/algorithms.md has the formulas that were checked.
-func TestAcrossDocumented(t *testing.T) {
+// TestFormulasForNodesAreDocumented: docs/algorithms.md has the formulas that were checked.
+func TestFormulasForNodesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/algorithms.md")
 	if err != nil {
 		t.Fatal(err)
@@ -264,8 +264,8 @@ func TestAcrossDocumented(t *testing.T) {
 	}
 }
 
-// TestNodeTraces compares a few schedules with what testdata/nodes has.
-func TestNodeTraces(t *testing.T) {
+// TestSchedulesForNodesMatchTraces compares a few schedules with what testdata/nodes has.
+func TestSchedulesForNodesMatchTraces(t *testing.T) {
 	for _, c := range []struct {
 		algorithm string
 		of        []int

@@ -28,10 +28,10 @@ func (v fetched) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
 	return scratch, nil
 }
 
-// TestOrderEval compares Eval with the definition of the order, for ranges that
+// TestEvalFollowsTheOrder compares Eval with the definition of the order, for ranges that
 // cross chunks, blocks of all sizes, operands in place and copied, and dst apart
 // from or in one of the vectors.
-func TestOrderEval(t *testing.T) {
+func TestEvalFollowsTheOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 0))
 	op := wordOp(true, mix)
 	rings := 0
@@ -132,9 +132,9 @@ func (f *failing) Load(_, lo, hi int, _ []byte) ([]byte, error) {
 	return make([]byte, 8*(hi-lo)), nil
 }
 
-// TestOrderEvalErrors: a failing load ends Eval, and buffers that do not fit
+// TestEvalReturnsErrors: a failing load ends Eval, and buffers that do not fit
 // are errors.
-func TestOrderEvalErrors(t *testing.T) {
+func TestEvalReturnsErrors(t *testing.T) {
 	op := wordOp(true, sum)
 	for _, o := range []Order{newOrder(1, 6, 8, true, 8), newOrder(6, 6, 8, false, 8), newOrder(6, 6, 8, true, 8), ScanOrder(5, 8, false), ScanOrder(5, 8, true)} {
 		scratch := make([]byte, 48*o.ScratchBlocks())
@@ -162,8 +162,8 @@ func TestOrderEvalErrors(t *testing.T) {
 	}
 }
 
-// TestOrderAllocs: Eval does not allocate.
-func TestOrderAllocs(t *testing.T) {
+// TestEvalDoesNotAllocate: Eval does not allocate.
+func TestEvalDoesNotAllocate(t *testing.T) {
 	op := wordOp(true, sum)
 	for _, n := range []int{1, 2, 3, 8, 13} {
 		in := make(vectors, n)

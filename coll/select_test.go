@@ -8,9 +8,9 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestSelection runs what is chosen, for all roots, with limits so low that
+// TestEveryChoiceComputesItsCollective runs what is chosen, for all roots, with limits so low that
 // every algorithm is chosen somewhere, and with the real ones.
-func TestSelection(t *testing.T) {
+func TestEveryChoiceComputesItsCollective(t *testing.T) {
 	chosen := map[string]bool{}
 	rng := rand.New(rand.NewPCG(2, 0))
 	for c := backend.Barrier; c <= backend.Exscan; c++ {
@@ -40,9 +40,9 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// TestChosen: the selection at the lengths where it changes, as
+// TestChoiceChangesAtTheDocumentedLengths: the selection at the lengths where it changes, as
 // docs/algorithms.md has it.
-func TestChosen(t *testing.T) {
+func TestChoiceChangesAtTheDocumentedLengths(t *testing.T) {
 	const k = 1 << 10
 	for _, c := range []struct {
 		coll  backend.Coll

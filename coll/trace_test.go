@@ -15,9 +15,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the traces in testdata")
 
-// TestTraces compares the schedules of a few collectives, small enough to
+// TestSchedulesMatchTraces compares the schedules of a few collectives, small enough to
 // follow by hand, with the traces in testdata, and runs them.
-func TestTraces(t *testing.T) {
+func TestSchedulesMatchTraces(t *testing.T) {
 	for _, c := range []struct {
 		algorithm      string
 		n, count, root int
@@ -85,7 +85,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-func TestStrings(t *testing.T) {
+func TestActionsAndSchedulesAsText(t *testing.T) {
 	for _, c := range []struct {
 		a    Action
 		want string
@@ -110,9 +110,9 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// TestBeside: over all distances every rank meets every other one once, and two
+// TestDistancesPairAllRanksOnce: over all distances every rank meets every other one once, and two
 // ranks meet at the same distance.
-func TestBeside(t *testing.T) {
+func TestDistancesPairAllRanksOnce(t *testing.T) {
 	for n := 1; n <= 40; n++ {
 		met := map[[2]int]int{}
 		for r := range n {
@@ -137,9 +137,9 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestSplit: the parts cover everything, in order, and differ by one at most,
+// TestSplitIsEvenAndComplete: the parts cover everything, in order, and differ by one at most,
 // longer ones first.
-func TestSplit(t *testing.T) {
+func TestSplitIsEvenAndComplete(t *testing.T) {
 	for n := 1; n <= 12; n++ {
 		for count := range 50 {
 			for i := range n {

@@ -10,7 +10,7 @@ import (
 )
 
 // Blocking operations and restarted requests do not allocate, limited or not.
-func TestNothingAllocates(t *testing.T) {
+func TestOperationsDoNotAllocate(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	reduction := func(count int, inPlace bool) *backend.Call {

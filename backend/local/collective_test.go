@@ -26,7 +26,7 @@ func (c *Comm) collective(b *backend.Bound, call *backend.Call, seq int) error {
 }
 
 // Every collective, one after the other without anything in between.
-func TestCollectives(t *testing.T) {
+func TestCollectivesBackToBack(t *testing.T) {
 	counts := []int{0, 1, 3, 64, 1001, 9001}
 	if testing.Short() {
 		counts = []int{0, 3, 1001}
@@ -53,7 +53,7 @@ func TestCollectives(t *testing.T) {
 
 // Buffers belong to the caller again as soon as the call returns: each rank
 // overwrites its own at once while the others may still be on their way out.
-func TestBuffersAfterCollectives(t *testing.T) {
+func TestBuffersCanBeReusedAfterCollectives(t *testing.T) {
 	const n, rounds = 4, 150
 	var trials [rounds]*directtest.Trial
 	pick := rand.New(rand.NewPCG(1, 2))
@@ -79,7 +79,7 @@ func TestBuffersAfterCollectives(t *testing.T) {
 	}
 }
 
-func TestThousandRanks(t *testing.T) {
+func TestAllreduceOfAThousandRanks(t *testing.T) {
 	const n = 1000
 	ranks(t, n, func(t testing.TB, c *Comm) {
 		send, recv := make([]byte, 8), make([]byte, 8)
@@ -114,7 +114,7 @@ func differing(t *testing.T, odd int, usual, other func() *backend.Call) [4]erro
 	return errs
 }
 
-func TestMismatch(t *testing.T) {
+func TestMismatchNamesBothCalls(t *testing.T) {
 	bcast := func(change func(*backend.Call)) func() *backend.Call {
 		return func() *backend.Call {
 			c := &backend.Call{Coll: backend.Bcast, Root: 2, Type: directtest.Int, Count: 4, Recv: make([]byte, 32)}
@@ -159,7 +159,7 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-func TestArgumentErrors(t *testing.T) {
+func TestArgumentErrorIsMismatchOnOtherRanks(t *testing.T) {
 	bad := &backend.Fault{Sentinel: backend.ErrCount, Text: "too few"}
 	wrong := func() *backend.Call { return &backend.Call{Coll: backend.Bcast, Root: 0, Err: bad} }
 	right := func() *backend.Call {
@@ -189,7 +189,7 @@ func TestArgumentErrors(t *testing.T) {
 
 // Lengths that differ where they meet: everybody hears of it, and nothing works
 // afterwards.
-func TestLengthMismatch(t *testing.T) {
+func TestLengthMismatchBreaksTheCommunicator(t *testing.T) {
 	for _, coll := range []backend.Coll{backend.Gatherv, backend.Scatterv, backend.Alltoallv} {
 		trial := directtest.New(directtest.Case{Coll: coll, Ranks: 4, Count: 4, Root: 1, Op: directtest.Sum})
 		switch coll {
@@ -218,7 +218,7 @@ func TestLengthMismatch(t *testing.T) {
 
 // The ranks that did come name those that did not, and the communicator is
 // broken on all.
-func TestCollectiveTimeout(t *testing.T) {
+func TestCollectiveTimeoutNamesMissingRanks(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		var errs [5]error
 		comms := New(5)
@@ -265,7 +265,7 @@ func TestCollectiveTimeout(t *testing.T) {
 }
 
 // A rank that is canceled in the middle of its data does not go on to their end.
-func TestCancelMidway(t *testing.T) {
+func TestCancelStopsMovingData(t *testing.T) {
 	const count, most = 4 << 20, 8 << 20 // numbers in a vector of 32 MiB, and bytes that may still be added
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -296,7 +296,7 @@ func TestCancelMidway(t *testing.T) {
 
 // A rank that is canceled in the middle of a collective gets its buffers back:
 // nobody reads them any more, which the race detector watches.
-func TestCancelInTheMiddle(t *testing.T) {
+func TestCanceledRankGetsItsBuffersBack(t *testing.T) {
 	const n, count = 3, 60_000
 	colls := []backend.Coll{backend.Allreduce, backend.Reduce, backend.Allgather, backend.Alltoall, backend.Bcast, backend.Scan}
 	for i := range 60 {
@@ -357,7 +357,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 
 // A rank that makes the collective with messages is found out by those that wait
 // in the native one, whoever is first.
-func TestOtherForm(t *testing.T) {
+func TestMessagesOfTheSameCollectiveAreAMismatch(t *testing.T) {
 	for _, first := range []string{"native", "messages"} {
 		comms := New(3)
 		var errs [3]error
@@ -420,7 +420,7 @@ func TestEarlierMessagesAreNoMismatch(t *testing.T) {
 	})
 }
 
-func TestUserOperationPanics(t *testing.T) {
+func TestPanicInUserOpEndsTheJob(t *testing.T) {
 	for _, count := range []int{1, 5000} {
 		op := &backend.Op{Code: backend.OpUser, Commutative: true, Type: directtest.Int, Apply: func(_, _, _ []byte) { panic("no") }}
 		var panics sync.Map

@@ -74,7 +74,7 @@ func (r *rank) waiting() int {
 	return r.posted.Len()
 }
 
-func TestFailEndsEverything(t *testing.T) {
+func TestFailureEndsAllOperations(t *testing.T) {
 	pairs(t, func(comms []backend.Comm) { comms[1].(*Comm).Fail(1, errors.New("out of luck")) },
 		func(t *testing.T, how string, c *Comm, err error) {
 			if !errors.Is(err, backend.ErrPeerLost) || errors.Is(err, backend.ErrBroken) || !strings.Contains(err.Error(), "rank 1 failed: out of luck") {
@@ -93,7 +93,7 @@ func TestFailEndsEverything(t *testing.T) {
 		})
 }
 
-func TestAbort(t *testing.T) {
+func TestAbortEndsAllOperations(t *testing.T) {
 	pairs(t, func(comms []backend.Comm) { must(t, comms[1].Abort(42)) },
 		func(t *testing.T, how string, _ *Comm, err error) {
 			if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), "code 42") {
@@ -200,7 +200,7 @@ func longCall() *backend.Call {
 }
 
 // A receive from anyone ends when everyone else has left.
-func TestEverybodyElseLeft(t *testing.T) {
+func TestAnySourceEndsWhenAllOthersHaveLeft(t *testing.T) {
 	comms := New(3)
 	each(comms, func(c *Comm) {
 		if c.rank > 0 {
@@ -216,7 +216,7 @@ func TestEverybodyElseLeft(t *testing.T) {
 
 // Closing the first communicator closes the rank's others, and when all have,
 // the job holds on to nothing.
-func TestCloseOfTheWorld(t *testing.T) {
+func TestCloseOfTheWorldClosesAllCommunicators(t *testing.T) {
 	comms := New(2)
 	j := comms[0].(*Comm).group.job
 	each(comms, func(c *Comm) {
@@ -238,7 +238,7 @@ func TestCloseOfTheWorld(t *testing.T) {
 
 // A rank that closes a communicator while another goroutine of it is in a collective of it ends that, and those that
 // come later hear who has gone.
-func TestCloseInside(t *testing.T) {
+func TestCloseEndsCollectiveUnderWay(t *testing.T) {
 	for i := range 50 {
 		comms := New(3)
 		c := comms[1].(*Comm)

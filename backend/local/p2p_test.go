@@ -29,7 +29,7 @@ var lengths = []int{0, 1, 8, 1000, lockedMax, lockedMax + 1, copyMax, copyMax + 
 
 // Messages of one tag arrive as sent and in order, whether the receive or the
 // message is there first, for all lengths and ways to send and receive.
-func TestOrderAndData(t *testing.T) {
+func TestMessagesArriveCompleteAndInOrder(t *testing.T) {
 	const count = 300
 	for seed := range uint64(6) {
 		ranks(t, 2, func(t testing.TB, c *Comm) {
@@ -61,7 +61,7 @@ func TestOrderAndData(t *testing.T) {
 	}
 }
 
-func TestTagsOvertake(t *testing.T) {
+func TestTagsCanOvertakeEachOther(t *testing.T) {
 	ranks(t, 2, func(t testing.TB, c *Comm) {
 		if c.rank == 0 {
 			for tag := range 50 {
@@ -95,7 +95,7 @@ func TestAnyTagLeavesInternalTags(t *testing.T) {
 }
 
 // Posted receives get messages in the order posted, wildcards among them.
-func TestPostedOrder(t *testing.T) {
+func TestPostedReceivesMatchInOrder(t *testing.T) {
 	ranks(t, 2, func(t testing.TB, c *Comm) {
 		if c.rank == 0 {
 			c.sync(t)
@@ -120,7 +120,7 @@ func TestPostedOrder(t *testing.T) {
 	})
 }
 
-func TestTruncation(t *testing.T) {
+func TestTruncationWritesInsideTheBufferOnly(t *testing.T) {
 	for _, first := range []string{"receive", "message"} {
 		for _, n := range []int{9, 5000, copyMax + 100} {
 			ranks(t, 2, func(t testing.TB, c *Comm) {
@@ -161,7 +161,7 @@ func TestTruncation(t *testing.T) {
 
 // A synchronous send, and a long one, complete when the receive has matched; a
 // short standard one at once.
-func TestSendCompletion(t *testing.T) {
+func TestLongAndSynchronousSendsWaitForTheReceive(t *testing.T) {
 	ranks(t, 2, func(t testing.TB, c *Comm) {
 		long := make([]byte, copyMax+1)
 		if c.rank == 0 {
@@ -251,7 +251,7 @@ func TestAnySourceIsFair(t *testing.T) {
 	})
 }
 
-func TestCancel(t *testing.T) {
+func TestCancelOfUnmatchedOperations(t *testing.T) {
 	ranks(t, 2, func(t testing.TB, c *Comm) {
 		var b [1]byte
 		if c.rank == 1 {
@@ -285,7 +285,7 @@ func TestCancel(t *testing.T) {
 
 // A request that is complete, but whose Notify still has to be called, cannot be
 // canceled, and is told once.
-func TestCancelOfWhatNeverWaited(t *testing.T) {
+func TestCompleteRequestCannotBeCanceled(t *testing.T) {
 	ranks(t, 1, func(t testing.TB, c *Comm) {
 		told := 0
 		var inner backend.Request
@@ -309,7 +309,7 @@ func TestCancelOfWhatNeverWaited(t *testing.T) {
 }
 
 // A limited wait ends with what was missing, and the communicator stays usable.
-func TestBoundOfPointToPoint(t *testing.T) {
+func TestDeadlineOfPointToPointNamesThePeer(t *testing.T) {
 	canceled, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("no more"))
 	past, stop := context.WithDeadline(context.Background(), time.Now())
@@ -358,7 +358,7 @@ func TestBoundOfPointToPoint(t *testing.T) {
 }
 
 // A deadline ends a wait that nobody wakes.
-func TestDeadlineWithoutWake(t *testing.T) {
+func TestDeadlineEndsAWaitWithoutWake(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	ranks(t, 2, func(t testing.TB, c *Comm) {
@@ -427,7 +427,7 @@ func TestNotifyDoesNotNest(t *testing.T) {
 }
 
 // Many goroutines of every rank send and receive at once.
-func TestThreads(t *testing.T) {
+func TestManyGoroutinesSendAndReceive(t *testing.T) {
 	const n, threads, count = 3, 4, 200
 	ranks(t, n, func(t testing.TB, c *Comm) {
 		var wg sync.WaitGroup
@@ -451,7 +451,7 @@ func TestThreads(t *testing.T) {
 }
 
 // Messages of different communicators of the same ranks do not meet.
-func TestContexts(t *testing.T) {
+func TestCommunicatorsDoNotMixMessages(t *testing.T) {
 	ranks(t, 4, func(t testing.TB, c *Comm) {
 		all, err := c.Derive([]int{3, 2, 1, 0}, 1)
 		must(t, err)

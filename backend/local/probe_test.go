@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-func TestProbe(t *testing.T) {
+func TestProbeReportsTheFirstMessage(t *testing.T) {
 	for _, n := range []int{0, 10, copyMax + 1} {
 		ranks(t, 2, func(t testing.TB, c *Comm) {
 			if c.rank == 1 {
@@ -42,7 +42,7 @@ func TestProbe(t *testing.T) {
 
 // A message taken by Mprobe is not seen by others, is received once, and its
 // sender cannot take it back.
-func TestMprobe(t *testing.T) {
+func TestMprobeTakesTheMessage(t *testing.T) {
 	for _, n := range []int{10, copyMax + 1} {
 		ranks(t, 2, func(t testing.TB, c *Comm) {
 			if c.rank == 1 {
@@ -89,7 +89,7 @@ func TestMprobe(t *testing.T) {
 }
 
 // Many probing threads share the messages out among them.
-func TestMprobeThreads(t *testing.T) {
+func TestConcurrentMprobesGetEachMessageOnce(t *testing.T) {
 	const threads, count = 4, 100
 	ranks(t, 2, func(t testing.TB, c *Comm) {
 		if c.rank == 1 {

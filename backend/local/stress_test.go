@@ -13,7 +13,7 @@ import (
 
 // However the operations of many threads are under way when the job or the
 // communicator ends, every one of them ends, and nothing stays in a queue.
-func TestEndUnderLoad(t *testing.T) {
+func TestEndCompletesAllOperations(t *testing.T) {
 	ends := []struct {
 		name     string
 		sentinel error

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestExhaustive tries all orders in which messages come, members crash, and others learn of it.
-func TestExhaustive(t *testing.T) {
+// TestMembersAgreeInEveryOrderOfEvents tries all orders in which messages come, members crash, and others learn of it.
+func TestMembersAgreeInEveryOrderOfEvents(t *testing.T) {
 	for _, c := range []struct {
 		n, crashes int
 		equal      bool
@@ -29,9 +29,9 @@ func TestExhaustive(t *testing.T) {
 	}
 }
 
-// TestHiddenFlags has what a lost member brought reach one other only, on a detour by a second lost
+// TestFlagsHiddenByTwoLossesAreNotDecidedEarly has what a lost member brought reach one other only, on a detour by a second lost
 // one, after the rest have all said the same: who loses the second one must not decide.
-func TestHiddenFlags(t *testing.T) {
+func TestFlagsHiddenByTwoLossesAreNotDecidedEarly(t *testing.T) {
 	s := newSim(4, false, nil)
 	d := func(from, to int) step { return step{'d', from, to} }
 	l := func(from, to int) step { return step{'l', from, to} }
@@ -65,9 +65,9 @@ func TestHiddenFlags(t *testing.T) {
 	}
 }
 
-// TestRandom has members crash at random times, with the messages of up to 16 in random order, some
+// TestMembersAgreeAfterRandomCrashes has members crash at random times, with the messages of up to 16 in random order, some
 // lost before they began, which only some know.
-func TestRandom(t *testing.T) {
+func TestMembersAgreeAfterRandomCrashes(t *testing.T) {
 	rounds := 30_000
 	if testing.Short() {
 		rounds = 5000
@@ -135,8 +135,8 @@ func TestRandom(t *testing.T) {
 	t.Logf("most rounds by number of crashes: %v", worst)
 }
 
-// TestWithoutLoss checks what is decided and that it takes two rounds, one where all bring the same.
-func TestWithoutLoss(t *testing.T) {
+// TestAgreementWithoutLossTakesTwoRounds checks what is decided and that it takes two rounds, one where all bring the same.
+func TestAgreementWithoutLossTakesTwoRounds(t *testing.T) {
 	for n := 1; n <= 70; n += 23 {
 		for _, equal := range []bool{false, true} {
 			members := make([]*Agreement, n)
@@ -255,7 +255,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-func TestSet(t *testing.T) {
+func TestSetOperations(t *testing.T) {
 	s := NewSet(130)
 	want := []int{0, 63, 64, 129}
 	for _, i := range want {

@@ -31,7 +31,7 @@ func same(a, b float64) bool {
 	return a != a && b != b || a == b && math.Signbit(a) == math.Signbit(b)
 }
 
-func TestHalfValues(t *testing.T) {
+func TestHalfConversionsOfKnownValues(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
 		if got, want := float64(F16ToF32(h)), value16(h); !same(got, want) {
@@ -74,7 +74,7 @@ func nearest(x float64, value func(uint16) float64, inf uint16) uint16 {
 	return sign | uint16(i)
 }
 
-func TestHalfRounding(t *testing.T) {
+func TestHalfRoundsToNearestEven(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	check := func(x float32) {
 		if x != x {

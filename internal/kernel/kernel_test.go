@@ -154,7 +154,7 @@ func testInt[T integer](t *testing.T, kind backend.Kind) {
 	}
 }
 
-func TestIntegers(t *testing.T) {
+func TestIntegerOps(t *testing.T) {
 	testInt[int8](t, backend.Int8)
 	testInt[int16](t, backend.Int16)
 	testInt[int32](t, backend.Int32)
@@ -176,7 +176,7 @@ func genFloat(rng *rand.Rand) float64 {
 
 var realOps = []backend.OpCode{backend.OpSum, backend.OpProd, backend.OpMin, backend.OpMax}
 
-func TestFloats(t *testing.T) {
+func TestFloatOps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	eq := func(a, b float64) bool { return same(a, b) }
 	for _, op := range realOps {
@@ -208,7 +208,7 @@ func nearest16(x float64, value func(uint16) float64, inf uint16) uint16 {
 	return nearest(x, value, inf)
 }
 
-func TestMinMaxSymmetric(t *testing.T) {
+func TestMinAndMaxIgnoreTheOrderOfOperands(t *testing.T) {
 	for _, op := range []backend.OpCode{backend.OpMin, backend.OpMax} {
 		for _, x := range specialFloats {
 			for _, y := range specialFloats {
@@ -223,7 +223,7 @@ func TestMinMaxSymmetric(t *testing.T) {
 	}
 }
 
-func TestComplex(t *testing.T) {
+func TestComplexOps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	small := func() float64 { return float64(rng.IntN(2001) - 1000) } // products are exact
 	mul := func(x, y complex128) complex128 {
@@ -238,7 +238,7 @@ func TestComplex(t *testing.T) {
 		func(x, y complex64) complex64 { return complex64(mul(complex128(x), complex128(y))) }, equal[complex64])
 }
 
-func TestBool(t *testing.T) {
+func TestBoolOps(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	gen := func() bool { return rng.IntN(2) == 0 }
 	run(t, "land", For(backend.OpLand, backend.Bool), gen, func(x, y bool) bool { return x && y }, equal[bool])
@@ -296,7 +296,7 @@ func testIntLoc[T integer](t *testing.T, kind backend.Kind) {
 	testLoc(t, kind, func() T { return T(rng.IntN(4)) - 1 }, func(v T) float64 { return float64(v) })
 }
 
-func TestLoc(t *testing.T) {
+func TestLocOpsTakeTheLowerIndex(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	testIntLoc[int8](t, backend.Int8)
 	testIntLoc[int16](t, backend.Int16)
@@ -313,7 +313,7 @@ func TestLoc(t *testing.T) {
 }
 
 // The operations that do not apply are the ones the documentation says.
-func TestTable(t *testing.T) {
+func TestOpsExistForTheDocumentedKinds(t *testing.T) {
 	for kind := backend.Opaque; kind <= backend.Loc; kind++ {
 		for op := backend.OpUser; op <= backend.OpMaxLoc; op++ {
 			want := false
@@ -338,7 +338,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestNoAllocs(t *testing.T) {
+func TestOpsDoNotAllocate(t *testing.T) {
 	a, b := make([]byte, 1600), make([]byte, 1600)
 	for kind := backend.Bool; kind < backend.Loc; kind++ {
 		for op := backend.OpSum; op <= backend.OpMaxLoc; op++ {

@@ -8,7 +8,7 @@ import (
 )
 
 // Vectors are converted as single numbers are, all of them, at every offset and length.
-func TestWiden(t *testing.T) {
+func TestWidenEqualsSingleConversions(t *testing.T) {
 	for _, bf := range []bool{false, true} {
 		one := F16ToF32
 		if bf {
@@ -46,7 +46,7 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-func TestNarrow(t *testing.T) {
+func TestNarrowEqualsSingleConversions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var src []float32
 	for _, bits := range []uint32{0, 1, 0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff, 0x477fefff, 0x477ff000, 0x38800000, 0x387fffff, 0x33000000,

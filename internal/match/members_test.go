@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-func TestMembers(t *testing.T) {
+func TestMembersConvertRanks(t *testing.T) {
 	for _, world := range [][]int{{0}, {0, 1, 2}, {0, 2, 1}, {5, 3, 9}, {1}} {
 		m := NewMembers(world)
 		if m.Size() != len(world) {

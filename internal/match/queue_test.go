@@ -29,7 +29,7 @@ func (m *model) remove(n *Node) bool {
 	return i >= 0
 }
 
-func TestTakes(t *testing.T) {
+func TestPatternsTakeMatchingMessages(t *testing.T) {
 	msg := Env{Ctx: 7, Source: 3, Tag: 5}
 	internal := Env{Ctx: 7, Source: 3, Tag: -5}
 	for _, c := range []struct {
@@ -167,7 +167,7 @@ func FuzzQueue(f *testing.F) {
 
 // Long queues grow the index several times; every message must still be found,
 // each source's in the order sent.
-func TestManySources(t *testing.T) {
+func TestLongQueueFindsEveryMessage(t *testing.T) {
 	const sources, each = 1000, 20
 	var q Queue
 	for i := range each {

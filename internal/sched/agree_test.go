@@ -18,7 +18,7 @@ var _ backend.Operation = (*sched.Op)(nil)
 
 // All ranks learn whether one can end the call early, whichever it is, and the
 // call that follows without a check moves the data.
-func TestAgree(t *testing.T) {
+func TestAgreeReportsWhetherACallCanEndEarly(t *testing.T) {
 	limit := &backend.Bound{Timeout: time.Hour}
 	for _, n := range sizes {
 		for limited := -1; limited < n; limited++ { // -1: none
@@ -51,7 +51,7 @@ func TestAgree(t *testing.T) {
 
 // The other ranks find a difference when one agrees that another runs, or starts,
 // a different call: all ways exchange the same messages.
-func TestAgreeMismatch(t *testing.T) {
+func TestAgreeFindsDifferentCalls(t *testing.T) {
 	for _, n := range sizes[1:] {
 		for _, form := range []backend.Form{backend.Blocking, backend.Nonblocking} {
 			odd := inPlace(0, []int64{1}, maxOp)
@@ -116,7 +116,7 @@ func TestAgreeArgumentErrors(t *testing.T) {
 
 // A rank that does not come is named, and a rank without a limit of its own
 // learns of it too.
-func TestAgreeDeadline(t *testing.T) {
+func TestAgreeNamesTheMissingRank(t *testing.T) {
 	const n = 4
 	release := make(chan struct{})
 	var others sync.WaitGroup
@@ -148,7 +148,7 @@ func TestAgreeDeadline(t *testing.T) {
 	}
 }
 
-func TestAgreeNoAllocs(t *testing.T) {
+func TestAgreeDoesNotAllocate(t *testing.T) {
 	const runs = 100
 	noErrors(t, ranks(t, 2, func(bc backend.Comm, r *sched.Runner) error {
 		x := []int64{1}

@@ -7,7 +7,7 @@ import (
 
 // What a leg's message is said to tell of is what its sender knows by then, for every rank of jobs of
 // every size, and after the last leg all know of all.
-func TestFlatLegs(t *testing.T) {
+func TestLegsPassOnWhatTheirSenderHasSeen(t *testing.T) {
 	for size := 1; size <= 70; size++ {
 		runners := make([]*Runner, size)
 		known := make([]rankSet, size)

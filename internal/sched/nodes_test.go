@@ -19,25 +19,25 @@ var places = []struct {
 	{"uneven", func(r int) int { return []int{4, 0, 0, 4, 2, 0, 4, 2, 0, 0, 0, 7, 2}[r] }},
 }
 
-// TestOnNodes runs the tests again with ranks on several nodes.
-func TestOnNodes(t *testing.T) {
+// TestEverythingOnSeveralNodes runs the tests again with ranks on several nodes.
+func TestEverythingOnSeveralNodes(t *testing.T) {
 	defer func() { nodeOf = nil }()
 	for _, p := range places {
 		nodeOf = p.of
 		t.Run(p.name, func(t *testing.T) {
-			t.Run("agree", TestAgree)
-			t.Run("agree mismatch", TestAgreeMismatch)
+			t.Run("agree", TestAgreeReportsWhetherACallCanEndEarly)
+			t.Run("agree mismatch", TestAgreeFindsDifferentCalls)
 			t.Run("agree argument errors", TestAgreeArgumentErrors)
-			t.Run("agree deadline", TestAgreeDeadline)
-			t.Run("blocking", TestBlocking)
-			t.Run("outstanding", TestOutstanding)
-			t.Run("persistent", TestPersistent)
-			t.Run("mismatch", TestMismatch)
-			t.Run("lengths", TestLengths)
-			t.Run("argument errors", TestArgumentErrors)
-			t.Run("user panic", TestUserPanic)
-			t.Run("deadline", TestDeadline)
-			t.Run("no allocations", TestNoAllocs)
+			t.Run("agree deadline", TestAgreeNamesTheMissingRank)
+			t.Run("blocking", TestBlockingCollectives)
+			t.Run("outstanding", TestOperationsCompleteInAnyOrder)
+			t.Run("persistent", TestPersistentCollectivesRestart)
+			t.Run("mismatch", TestMismatchNamesTheTwoLowestRanks)
+			t.Run("lengths", TestWrongLengthsAreReportedToAllRanks)
+			t.Run("argument errors", TestArgumentErrorIsMismatchOnOtherRanks)
+			t.Run("user panic", TestPanicInUserOpBreaksTheCommunicator)
+			t.Run("deadline", TestDeadlineNamesTheMissingRank)
+			t.Run("no allocations", TestRepeatedCallsDoNotAllocate)
 		})
 	}
 }
@@ -55,10 +55,10 @@ func (c *counted) Isend(q *backend.Request, buf []byte, dest, tag int, mode back
 	c.placed.Isend(q, buf, dest, tag, mode)
 }
 
-// TestAcross: the exchange of fingerprints, which is the blocking barrier, sends
+// TestFingerprintsCrossNodesInFewestRounds: the exchange of fingerprints, which is the blocking barrier, sends
 // from node to node what the dissemination among as many ranks as there are nodes
 // does: N messages in each of its rounds.
-func TestAcross(t *testing.T) {
+func TestFingerprintsCrossNodesInFewestRounds(t *testing.T) {
 	defer func() { nodeOf = nil }()
 	for _, p := range places {
 		nodeOf = p.of

@@ -26,7 +26,7 @@ var racing bool // set by race_test.go
 
 var sizes = []int{1, 2, 3, 4, 5, 7, 8, 13}
 
-// nodeOf is the node of each rank; nil: all are on one. TestOnNodes sets it.
+// nodeOf is the node of each rank; nil: all are on one. TestEverythingOnSeveralNodes sets it.
 var nodeOf func(rank int) int
 
 // placed is a communicator whose ranks are where nodeOf says.
@@ -78,7 +78,7 @@ func barrier(seq uint32) *backend.Call {
 	return &backend.Call{Coll: backend.Barrier, Root: -1, Seq: seq}
 }
 
-func TestBlocking(t *testing.T) {
+func TestBlockingCollectives(t *testing.T) {
 	for _, n := range sizes {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 			for seq := range uint32(50) {
@@ -97,7 +97,7 @@ func TestBlocking(t *testing.T) {
 
 // Several operations are under way at once, completed in another order on each
 // rank.
-func TestOutstanding(t *testing.T) {
+func TestOperationsCompleteInAnyOrder(t *testing.T) {
 	const many = 20
 	for _, n := range sizes {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
@@ -141,7 +141,7 @@ func prepare(r *sched.Runner, call *backend.Call) (*sched.Op, error) {
 	return r.Prepare(call)
 }
 
-func TestPersistent(t *testing.T) {
+func TestPersistentCollectivesRestart(t *testing.T) {
 	for _, n := range sizes {
 		noErrors(t, ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
 			send, recv := make([]int64, 5), make([]int64, 5)
@@ -186,7 +186,7 @@ func TestPersistent(t *testing.T) {
 
 // In every pair of calls one rank makes the odd one; all get ErrMismatch that
 // names the two lowest ranks whose calls differ.
-func TestMismatch(t *testing.T) {
+func TestMismatchNamesTheTwoLowestRanks(t *testing.T) {
 	buf := func(n int) []int64 { return make([]int64, n) }
 	type make2 func(rank int) (usual, odd *backend.Call)
 	cases := map[string]make2{
@@ -246,7 +246,7 @@ func TestMismatch(t *testing.T) {
 }
 
 // Wrong lengths of the forms whose lengths only pairs of ranks know.
-func TestLengths(t *testing.T) {
+func TestWrongLengthsAreReportedToAllRanks(t *testing.T) {
 	const n = 5
 	for _, c := range []struct {
 		name           string
@@ -303,7 +303,7 @@ func TestLengths(t *testing.T) {
 
 // An argument error on one rank is its own error there and a mismatch elsewhere;
 // the same one on all leaves the communicator usable.
-func TestArgumentErrors(t *testing.T) {
+func TestArgumentErrorIsMismatchOnOtherRanks(t *testing.T) {
 	bad := func() *backend.Call {
 		c := allreduce(0, nil, nil, sum)
 		c.Err = &backend.Fault{Sentinel: backend.ErrCount, Text: "made up"}
@@ -353,7 +353,7 @@ func TestArgumentErrorOnBrokenCommunicator(t *testing.T) {
 	}
 }
 
-func TestUserPanic(t *testing.T) {
+func TestPanicInUserOpBreaksTheCommunicator(t *testing.T) {
 	for _, n := range sizes[1:] {
 		op := &backend.Op{Code: backend.OpUser, Type: int64s, Apply: func(_, _, _ []byte) { panic("out of order") }}
 		errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {
@@ -369,7 +369,7 @@ func TestUserPanic(t *testing.T) {
 
 // A rank that does not come ends the others' call at their deadline, with an
 // error that names it, and breaks the communicator.
-func TestDeadline(t *testing.T) {
+func TestDeadlineNamesTheMissingRank(t *testing.T) {
 	const n = 4
 	release := make(chan struct{})
 	var late sync.WaitGroup
@@ -422,7 +422,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 }
 
 // What runs again and again does not allocate.
-func TestNoAllocs(t *testing.T) {
+func TestRepeatedCallsDoNotAllocate(t *testing.T) {
 	for _, n := range []int{2, 3} {
 		const runs = 100
 		errs := ranks(t, n, func(bc backend.Comm, r *sched.Runner) error {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestApart checks that parts begin on pages, in order, behind the locks, and that
+// TestPartsBeginOnPages checks that parts begin on pages, in order, behind the locks, and that
 // what is too much is said to be.
-func TestApart(t *testing.T) {
+func TestPartsBeginOnPages(t *testing.T) {
 	for _, sizes := range [][]int{{0}, {1}, {4096}, {4097, 0, 1}, make([]int, 64), make([]int, 65), {0, 0, math.MaxInt / 2}} {
 		for _, page := range []int{4096, 16384, 65536} {
 			l, ok := Apart(sizes, page)
@@ -36,7 +36,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-func TestKind(t *testing.T) {
+func TestLockKindNames(t *testing.T) {
 	for k, want := range map[Kind]string{Shared: "shared", Exclusive: "exclusive", 0: "Kind(0)", 9: "Kind(9)"} {
 		if k.String() != want {
 			t.Errorf("kind %d is %q, want %q", k, k, want)

@@ -47,8 +47,8 @@ func (lasting) Close() error { return nil }
 
 func shut(w *Window) error { return w.Close(nil) }
 
-// TestLockKinds has every pair of kinds meet.
-func TestLockKinds(t *testing.T) {
+// TestExclusiveLockExcludesAllOthers has every pair of kinds meet.
+func TestExclusiveLockExcludesAllOthers(t *testing.T) {
 	soon := &backend.Bound{Timeout: time.Millisecond}
 	for _, first := range []Kind{Shared, Exclusive} {
 		for _, second := range []Kind{Shared, Exclusive} {
@@ -76,9 +76,9 @@ func TestLockKinds(t *testing.T) {
 	}
 }
 
-// TestWritersGoFirst has one who wants a lock for itself wait for one who shares
+// TestExclusiveLockGoesBeforeLaterSharedOnes has one who wants a lock for itself wait for one who shares
 // it: from then on nobody else comes to share it.
-func TestWritersGoFirst(t *testing.T) {
+func TestExclusiveLockGoesBeforeLaterSharedOnes(t *testing.T) {
 	w, _ := windows(t, 3)
 	reader, err := w[0].Lock(nil, Shared, 0)
 	if err != nil {
@@ -109,9 +109,9 @@ func TestWritersGoFirst(t *testing.T) {
 	}
 }
 
-// TestLockAllOrNothing has LockAll fail on the last part: the first ones are free
+// TestFailedLockAllReleasesItsLocks has LockAll fail on the last part: the first ones are free
 // again.
-func TestLockAllOrNothing(t *testing.T) {
+func TestFailedLockAllReleasesItsLocks(t *testing.T) {
 	w, _ := windows(t, 3)
 	if _, err := w[0].Lock(nil, Exclusive, 2); err != nil {
 		t.Fatal(err)
@@ -130,8 +130,8 @@ func TestLockAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestBroken has waiters and leavers of a broken communicator.
-func TestBroken(t *testing.T) {
+// TestLocksOfBrokenCommunicatorStayTaken has waiters and leavers of a broken communicator.
+func TestLocksOfBrokenCommunicatorStayTaken(t *testing.T) {
 	w, comms := windows(t, 2)
 	if _, err := w[0].Lock(nil, Exclusive, 0); err != nil {
 		t.Fatal(err)
@@ -152,9 +152,9 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestCloseBeside has calls of all kinds run beside Close: they succeed or tell
+// TestCallsDuringCloseSucceedOrReportClosed has calls of all kinds run beside Close: they succeed or tell
 // that the window is closed.
-func TestCloseBeside(t *testing.T) {
+func TestCallsDuringCloseSucceedOrReportClosed(t *testing.T) {
 	for range 100 {
 		w, _ := windows(t, 2)
 		var all sync.WaitGroup
@@ -187,8 +187,8 @@ func TestCloseBeside(t *testing.T) {
 	}
 }
 
-// TestMeet has a memory that ranks close together.
-func TestMeet(t *testing.T) {
+// TestRanksCloseCollectiveMemoryTogether has a memory that ranks close together.
+func TestRanksCloseCollectiveMemoryTogether(t *testing.T) {
 	lay, _ := Apart([]int{8}, shmem.PageSize)
 	for _, fails := range []error{nil, backend.ErrBroken} {
 		area, err := shmem.Anonymous(lay.Total)
