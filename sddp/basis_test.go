@@ -7,8 +7,8 @@ import (
 )
 
 // slopesAt solves a stage from each of the given storages, in the given order, and returns the
-// derivatives by storage at each, and the optima. With canonical, every solve starts from the
-// canonical basis, else from whatever the one before it left.
+// derivatives by storage at each, and the optima. With canonical, every solve starts from the canonical
+// basis, otherwise from the final basis of the previous one.
 func slopesAt(t *testing.T, s *stage, pool *Pool, inflow []float64, points [][]float64, order []int, canonical bool) (slopes [][]float64, optima []float64) {
 	t.Helper()
 	if err := s.restart(); err != nil {
@@ -32,11 +32,11 @@ func slopesAt(t *testing.T, s *stage, pool *Pool, inflow []float64, points [][]f
 	return slopes, optima
 }
 
-// TestStartingBasisMatters is the experiment of docs/adr/0004-canonical-basis.md. Solving the same
-// programs in another order, each from the basis the last one left, gives the same optima, but
-// duals of other bits and now and then those of another vertex, and so other cuts. From the
-// canonical basis it gives the same bits.
-func TestStartingBasisMatters(t *testing.T) {
+// TestOnlyCanonicalBasisIsIndependentOfOrder is the experiment of docs/adr/0004-canonical-basis.md. Solving the same
+// programs in another order, each from the final basis of the previous one, gives the same optima but
+// duals with other bits, sometimes those of another vertex, and so other cuts. From the canonical basis
+// it gives the same bits.
+func TestOnlyCanonicalBasisIsIndependentOfOrder(t *testing.T) {
 	certain := readShipped(t, "brazil4")
 	for r := range certain.Reservoirs {
 		for p := range certain.Periods {
@@ -47,7 +47,7 @@ func TestStartingBasisMatters(t *testing.T) {
 		name       string
 		c          *Case
 		opt        Options
-		wantVertex bool // duals of another vertex must be seen
+		wantVertex bool // duals of another vertex must occur
 	}{
 		{"brazil4", readShipped(t, "brazil4"), Options{Iterations: 10, Passes: 4, Openings: 3, Seed: 2}, false},
 		// Without uncertainty the policy ends where the cost-to-go has its kinks.
@@ -92,9 +92,9 @@ func TestStartingBasisMatters(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("in reversed order, from the basis left over: %d of %d programs have duals of other bits, %d of them those of another vertex", bits, programs, vertices)
+			t.Logf("in reverse order, from the previous basis: %d of %d programs have duals with other bits, %d of them those of another vertex", bits, programs, vertices)
 			if bits == 0 || k.wantVertex && vertices == 0 {
-				t.Error("the order does not matter on these programs: the experiment shows nothing")
+				t.Error("the order does not matter for these programs: the experiment shows nothing")
 			}
 		})
 	}

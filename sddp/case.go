@@ -13,15 +13,14 @@ import (
 	"strings"
 )
 
-// Case is a hydrothermal system and the horizon to plan for. Stages count from 0 in this package
-// and from 1 in everything that is shown. Power is in MW, energy in MW-month: the energy of one MW
-// over one stage.
+// Case is a hydrothermal system and its planning horizon. Stages are numbered from 0 in this package
+// and from 1 in output. Power is in MW. Energy is in MW-month, the energy of one MW over one stage.
 type Case struct {
 	Name          string
 	Description   string
 	Currency      string
 	Stages        int
-	Periods       []string // names; stage t has the figures of period t mod len(Periods)
+	Periods       []string // names; stage t has the data of period t mod len(Periods)
 	HoursPerStage float64
 	DeficitCost   float64 // per MWh
 	SpillCost     float64 // per MWh
@@ -34,10 +33,10 @@ type Case struct {
 // Bus is a node of the network.
 type Bus struct {
 	Name   string
-	LoadMW []float64 // per period; nil for a node without load, which has no deficit either
+	LoadMW []float64 // per period; nil for a bus without load, which has no deficit
 }
 
-// Thermal is a plant that burns fuel.
+// Thermal is a thermal power plant.
 type Thermal struct {
 	Name         string
 	Bus          int
@@ -45,12 +44,12 @@ type Thermal struct {
 	CostPerMWh   float64
 }
 
-// Reservoir is a store of energy with its power plants.
+// Reservoir is stored water, as energy, with its power plants.
 type Reservoir struct {
 	Name                       string
 	Bus                        int
-	MaxStorage, InitialStorage float64   // MW-month
-	MaxGenerationMW            float64   //
+	MaxStorage, InitialStorage float64 // MW-month
+	MaxGenerationMW            float64
 	InflowMean, InflowStd      []float64 // MW-month, per period
 }
 
@@ -61,14 +60,14 @@ type Line struct {
 	CostPerMWh          float64
 }
 
-// The format a case file names.
+// The format named in case.json.
 const (
 	caseFormat  = "cohort-sddp-case"
 	caseVersion = 1
 )
 
-// What a case may hold at most; far above any real one, and small enough that a wrong file does
-// not take the machine's memory.
+// The limits of a case: far above any real case, and low enough that a wrong file cannot exhaust
+// memory.
 const (
 	maxStages  = 1200
 	maxPeriods = 1200
@@ -81,11 +80,14 @@ const (
 // caseFiles are the files of a case, in the order they are read.
 var caseFiles = [...]string{"case.json", "buses.json", "thermals.json", "reservoirs.json", "lines.json"}
 
-// caseText is what was read of each of caseFiles.
+// caseText holds the contents of caseFiles.
 type caseText [len(caseFiles)][]byte
 
-// ReadCase reads a case from a folder. Its error names every file and field that is wrong, up to
-// ten, and what is allowed there.
+// ReadCase reads a case from a folder.
+//
+// Local: [LoadCase] reads one for all ranks.
+//
+// Errors: up to ten [*FieldError], each with the file, the field, and what is allowed there.
 func ReadCase(dir string) (*Case, error) {
 	text, err := readCaseText(dir)
 	if err != nil {
@@ -101,16 +103,16 @@ func readCaseText(dir string) (text caseText, err error) {
 		return text, fmt.Errorf("case %s: %w", dir, plainError(err))
 	}
 	if !info.IsDir() {
-		return text, fmt.Errorf("case %s: is a file, want a folder with %s", dir, strings.Join(caseFiles[:], ", "))
+		return text, fmt.Errorf("case %s: it is a file; want a folder with %s", dir, strings.Join(caseFiles[:], ", "))
 	}
 	for i, name := range caseFiles {
 		file := filepath.Join(dir, name)
 		info, err := os.Stat(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return text, &FieldError{File: file, Text: "missing, want a case's five files: " + strings.Join(caseFiles[:], ", ")}
+			return text, &FieldError{File: file, Text: "missing; a case has the files " + strings.Join(caseFiles[:], ", ")}
 		case err == nil && info.Size() > maxFile:
-			return text, &FieldError{File: file, Text: fmt.Sprintf("has %d bytes, want at most %d", info.Size(), maxFile)}
+			return text, &FieldError{File: file, Text: fmt.Sprintf("%d bytes exceed the limit of %d", info.Size(), maxFile)}
 		}
 		if text[i], err = os.ReadFile(file); err != nil {
 			return text, fmt.Errorf("%s: %w", file, plainError(err))
@@ -119,7 +121,7 @@ func readCaseText(dir string) (text caseText, err error) {
 	return text, nil
 }
 
-// plainError strips an error of the path that is named beside it already.
+// plainError removes the path from an error whose message names the path anyway.
 func plainError(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -128,7 +130,7 @@ func plainError(err error) error {
 	return err
 }
 
-// parseCase reads a case from the text of its files. The folder is for messages alone.
+// parseCase reads a case from the text of its files. dir appears in errors only.
 func parseCase(dir string, text caseText) (*Case, error) {
 	p := &problems{}
 	var file [len(caseFiles)]*object
@@ -141,7 +143,7 @@ func parseCase(dir string, text caseText) (*Case, error) {
 	c := &Case{}
 	c.readHead(file[0])
 	if err := p.err(); err != nil {
-		return nil, err // without the periods, all that follows would be wrong
+		return nil, err // the other files cannot be checked without the periods
 	}
 	buses := c.readBuses(file[1])
 	c.readThermals(file[2], buses)
@@ -188,14 +190,14 @@ func (c *Case) readHead(o *object) {
 	o.done()
 }
 
-// uniqueName reads the field name of an object and notes a problem if another one has it.
+// uniqueName reads the field name of an object and records a problem if it is not unique.
 func uniqueName(o *object, seen map[string]int, index int) string {
 	name := o.text("name")
 	if name == "" {
 		return name
 	}
 	if other, taken := seen[name]; taken {
-		o.add(o.file, o.field("name"), "got %q, which element %d has already, want every name once", name, other)
+		o.add(o.file, o.field("name"), "got %q, the name of element %d too; want every name once", name, other)
 	} else {
 		seen[name] = index
 	}
@@ -229,7 +231,7 @@ func (c *Case) readBuses(f *object) map[string]int {
 		c.Buses = append(c.Buses, b)
 	}
 	if f.has("buses") && len(c.Buses) == 0 {
-		f.add(f.file, "buses", "got no bus, want at least one")
+		f.add(f.file, "buses", "got none, want at least one bus")
 	}
 	f.done()
 	return seen
@@ -268,7 +270,7 @@ func (c *Case) readReservoirs(f *object, buses map[string]int) {
 		c.Reservoirs = append(c.Reservoirs, r)
 	}
 	if f.has("reservoirs") && len(c.Reservoirs) == 0 {
-		f.add(f.file, "reservoirs", "got no reservoir, want at least one")
+		f.add(f.file, "reservoirs", "got none, want at least one reservoir")
 	}
 	f.done()
 }
@@ -281,7 +283,7 @@ func (c *Case) readLines(f *object, buses map[string]int) {
 		l.ReverseMW = o.number("reverse_mw", 0, maxFigure)
 		l.CostPerMWh = o.number("cost_per_mwh", 0, maxCost)
 		if l.From == l.To && o.has("from") && o.has("to") {
-			o.add(o.file, o.field("to"), "got the bus the line starts from, want another one")
+			o.add(o.file, o.field("to"), "got the bus the line starts from, want another bus")
 		}
 		o.done()
 		c.Lines = append(c.Lines, l)
@@ -289,20 +291,26 @@ func (c *Case) readLines(f *object, buses map[string]int) {
 	f.done()
 }
 
-// Period returns the period of a stage.
+// Period returns the index of the period of a stage.
+//
+// Local.
 func (c *Case) Period(stage int) int { return stage % len(c.Periods) }
 
-// StageName returns the name of a stage for tables.
+// StageName returns the name of the period of a stage.
+//
+// Local.
 func (c *Case) StageName(stage int) string { return c.Periods[c.Period(stage)] }
 
-// SHA256 returns a hash of everything a policy depends on, in hexadecimal. The layout of the files
-// and the description do not enter.
+// SHA256 returns a hash, in hexadecimal, of everything in the case that a policy depends on. The
+// layout of the files and the description do not matter.
+//
+// Local.
 func (c *Case) SHA256() string {
 	plain := *c
 	plain.Description = ""
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(&plain); err != nil {
-		panic(err) // a Case holds only texts and finite numbers
+		panic(err) // a Case holds only strings and finite numbers
 	}
 	sum := sha256.Sum256(b.Bytes())
 	return hex.EncodeToString(sum[:])

@@ -17,8 +17,7 @@ func readShipped(t testing.TB, name string) *Case {
 	return c
 }
 
-// brazil4 has what is publicly known of the system.
-func TestBrazil4(t *testing.T) {
+func TestBrazil4HasPublishedFigures(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	if len(c.Buses) != 5 || len(c.Thermals) != 126 || len(c.Lines) != 5 || len(c.Reservoirs) != 4 || c.Stages != 12 {
 		t.Errorf("got %d buses, %d plants, %d lines, %d reservoirs, %d stages", len(c.Buses), len(c.Thermals), len(c.Lines), len(c.Reservoirs), c.Stages)
@@ -60,15 +59,14 @@ func edit(t *testing.T, file, old, with string) string {
 	return dir
 }
 
-// Every error names the file, the field, and what is allowed.
-func TestCaseErrors(t *testing.T) {
+func TestCaseErrorNamesFileFieldAndLimits(t *testing.T) {
 	for _, k := range []struct {
 		name, file, old, with string
 		want                  []string
 	}{
 		{"not JSON", "case.json", `"stages": 3,`, `"stages": ,`, []string{"case.json", "line 7", "invalid character"}},
-		{"cut off", "case.json", "\"spill_cost\": 0\n}", `"spill_cost": 0`, []string{"case.json", "ends within a value"}},
-		{"more after the end", "case.json", "\"spill_cost\": 0\n}", "\"spill_cost\": 0\n}\n7", []string{"case.json", "more after the end"}},
+		{"cut off", "case.json", "\"spill_cost\": 0\n}", `"spill_cost": 0`, []string{"case.json", "ends inside a value"}},
+		{"more after the end", "case.json", "\"spill_cost\": 0\n}", "\"spill_cost\": 0\n}\n7", []string{"case.json", "unexpected text after the object"}},
 		{"not an object", "lines.json", "{\n  \"lines\": []\n}", "[]", []string{"lines.json", "got a list", "want an object"}},
 		{"format", "case.json", `"cohort-sddp-case"`, `"other"`, []string{"case.json: format", `got "other"`, `want "cohort-sddp-case"`}},
 		{"version", "case.json", `"version": 1`, `"version": 2`, []string{"case.json: version", "got 2", "from 1 to 1"}},
@@ -113,10 +111,10 @@ func TestCaseErrors(t *testing.T) {
 	}
 }
 
-func TestCaseMissing(t *testing.T) {
+func TestMissingCaseIsReported(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadCase(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no folder: got %v, want it to say that there is none", err)
+		t.Errorf("no folder: got %v, want os.ErrNotExist", err)
 	}
 	var field *FieldError
 	if _, err := ReadCase(dir); !errors.As(err, &field) || !strings.HasSuffix(field.File, "case.json") || !strings.Contains(field.Text, "missing") {
@@ -127,20 +125,18 @@ func TestCaseMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadCase(file); err == nil || !strings.Contains(err.Error(), "want a folder") {
-		t.Errorf("a file: got %v, want it to ask for a folder", err)
+		t.Errorf("a file: got %v, want that a folder is needed", err)
 	}
 }
 
-// All errors are told, up to ten.
-func TestCaseManyErrors(t *testing.T) {
+func TestUpToTenCaseErrorsAreReported(t *testing.T) {
 	_, err := ReadCase(edit(t, "thermals.json", `"thermals": [`, `"thermals": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,`))
 	if err == nil || strings.Count(err.Error(), "want an object") != 10 || !strings.Contains(err.Error(), "and 2 more") {
-		t.Errorf("got %v, want ten errors and how many more there are", err)
+		t.Errorf("got %v, want ten errors and the number of others", err)
 	}
 }
 
-// The layout of the files does not enter the hash, and every figure does.
-func TestCaseSHA256(t *testing.T) {
+func TestCaseHashDependsOnFiguresNotLayout(t *testing.T) {
 	base := readShipped(t, "toy").SHA256()
 	read := func(file, old, with string) string {
 		c, err := ReadCase(edit(t, file, old, with))
@@ -162,7 +158,7 @@ func TestCaseSHA256(t *testing.T) {
 	}
 }
 
-// Whatever the files hold, reading ends with a case that can be planned for, or with an error.
+// Reading any files ends with a valid case or with an error.
 func FuzzCase(f *testing.F) {
 	for _, name := range []string{"toy", "brazil4"} {
 		text, err := readCaseText(filepath.Join("..", "cases", name))
@@ -177,11 +173,11 @@ func FuzzCase(f *testing.F) {
 			return
 		}
 		if len(c.Reservoirs) == 0 || c.Stages < 2 || len(c.SHA256()) != 64 || c.Describe() == "" {
-			t.Errorf("a case that cannot be planned for was read: %+v", c)
+			t.Errorf("an invalid case was read: %+v", c)
 		}
 		for _, r := range c.Reservoirs {
 			if len(r.InflowMean) != len(c.Periods) || r.Bus >= len(c.Buses) || r.InitialStorage > r.MaxStorage {
-				t.Errorf("a reservoir that cannot be was read: %+v", r)
+				t.Errorf("an invalid reservoir was read: %+v", r)
 			}
 		}
 	})

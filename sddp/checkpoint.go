@@ -17,17 +17,17 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// A checkpoint is what a training has come to after some iterations: a file of
+// A checkpoint is a file with the state of a training after some iterations:
 //
-//	a line of JSON: format, version, what the training is of, iterations
+//	a line of JSON: format, version, origin, number of iterations
 //	per iteration:  the numbers of iterationRecord, in 8 bytes each
 //	the cuts:       by stage, in the order of the pool, alpha and then beta as 64-bit floats
-//	32 bytes:       the SHA-256 of all that is above
+//	32 bytes:       the SHA-256 of everything above
 //
-// all little-endian. That is everything that later iterations depend on: random numbers are a function of
-// the seed and of what they are for, and every linear program starts from a basis of its own
-// (docs/adr/0004-canonical-basis.md). The length follows from the first line, so that nothing is allocated
-// for a file that does not have it.
+// all little-endian. Later iterations depend on nothing else: random numbers are a function of the seed
+// and of their purpose, and every linear program starts from its canonical basis
+// (docs/adr/0004-canonical-basis.md). The first line determines the length of the file, so a file of
+// another length is rejected before memory is allocated for it.
 const (
 	checkpointFormat  = "cohort-sddp-checkpoint"
 	checkpointVersion = 2
@@ -35,8 +35,8 @@ const (
 	iterationRecord   = 9    // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
 )
 
-// origin is what a checkpoint is of. A training that goes on has to have the same: with another of any of
-// these, its cuts would not be those of a training without interruption.
+// origin identifies the training of a checkpoint. A training that resumes must have the same origin:
+// otherwise its cuts would differ from those of an uninterrupted training.
 type origin struct {
 	caseName, caseSHA256 string
 	inflowsSHA256        string
@@ -46,7 +46,7 @@ type origin struct {
 	stages, reservoirs   int
 }
 
-// originOf returns what a training is of.
+// originOf returns the origin of a training.
 func originOf(c *Case, opt Options, solver lp.Info, noise *Noise) origin {
 	return origin{
 		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(),
@@ -54,10 +54,10 @@ func originOf(c *Case, opt Options, solver lp.Info, noise *Noise) origin {
 	}
 }
 
-// width returns the number of numbers of a cut.
+// width returns how many numbers a cut has.
 func (o origin) width() int { return 1 + o.reservoirs }
 
-// differences notes what a checkpoint is of and a training is not.
+// differences records where the origin of a checkpoint differs from that of the training.
 func (o origin) differences(p *problems, file string, want origin) {
 	for _, f := range []struct {
 		name      string
@@ -70,20 +70,20 @@ func (o origin) differences(p *problems, file string, want origin) {
 		{"architecture", o.arch, want.arch},
 	} {
 		if f.got != f.want {
-			p.add(file, f.name, "got %v, want %v: a training goes on as it began", f.got, f.want)
+			p.add(file, f.name, "got %v, want %v as in this training: give the options of the checkpoint", f.got, f.want)
 		}
 	}
 	if o.caseSHA256 != want.caseSHA256 || o.stages != want.stages || o.reservoirs != want.reservoirs {
-		p.add(file, "case_sha256", "got %.12s… of a case %q, want %.12s… of the case %q: a training goes on with the case it began with",
+		p.add(file, "case_sha256", "got %.12s… of case %q, want %.12s… of case %q: resume with the case of the checkpoint",
 			o.caseSHA256, o.caseName, want.caseSHA256, want.caseName)
 	}
-	if p.err() == nil && o.inflowsSHA256 != want.inflowsSHA256 { // else they differ for what is told already
-		p.add(file, "inflows_sha256", "got %.12s…, want %.12s…: this program does not compute as the one did that wrote it",
+	if p.err() == nil && o.inflowsSHA256 != want.inflowsSHA256 { // otherwise the differences above explain it
+		p.add(file, "inflows_sha256", "got %.12s…, want %.12s…: the program that wrote the checkpoint computed other inflows; resume on a processor of the same kind",
 			o.inflowsSHA256, want.inflowsSHA256)
 	}
 }
 
-// encodeCheckpoint writes a checkpoint after the given iterations, whose cuts are the first of the pool.
+// encodeCheckpoint writes a checkpoint of the given iterations. Their cuts are the first ones of the pool.
 func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error {
 	name, err := json.Marshal(o.caseName)
 	if err != nil {
@@ -109,17 +109,17 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 			}
 		}
 		if left > 0 {
-			return fmt.Errorf("a stage has %d numbers too few for %d iterations", left, len(its))
+			return fmt.Errorf("a stage lacks %d numbers for %d iterations", left, len(its))
 		}
 	}
-	if err := out.Flush(); err != nil { // has the error of any write above
+	if err := out.Flush(); err != nil { // returns the error of any write above
 		return err
 	}
 	_, err = w.Write(digest.Sum(nil))
 	return err
 }
 
-// packIterations returns iterations as they stand in a checkpoint.
+// packIterations encodes iterations as in a checkpoint.
 func packIterations(its []Iteration) []byte {
 	out := make([]byte, 0, 8*iterationRecord*len(its))
 	for _, it := range its {
@@ -133,7 +133,7 @@ func packIterations(its []Iteration) []byte {
 	return out
 }
 
-// unpackIterations takes apart what packIterations joined.
+// unpackIterations decodes what packIterations encoded.
 func unpackIterations(b []byte, o origin) []Iteration {
 	var its []Iteration
 	for ; len(b) >= 8*iterationRecord; b = b[8*iterationRecord:] {
@@ -150,8 +150,8 @@ func unpackIterations(b []byte, o origin) []Iteration {
 	return its
 }
 
-// checkIteration reports an iteration that no training has: the digest is right, so a program that is not
-// this one wrote it.
+// checkIteration returns an error for an iteration that no training can produce. The digest is right
+// here, so another program wrote the file.
 func checkIteration(it Iteration, before float64) error {
 	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 	switch {
@@ -167,7 +167,7 @@ func checkIteration(it Iteration, before float64) error {
 	return nil
 }
 
-// checkpointReader is a checkpoint that has been found to be whole.
+// checkpointReader is a checkpoint that has been verified.
 type checkpointReader struct {
 	origin
 	file   string // for messages
@@ -176,7 +176,7 @@ type checkpointReader struct {
 	cutsAt int64 // where the cuts begin
 }
 
-// readCheckpoint checks a file of so many bytes from its first to its last, and reads all but the cuts.
+// readCheckpoint verifies a file of size bytes and reads everything but the cuts.
 func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader, error) {
 	p := &problems{}
 	fail := func(field, format string, args ...any) (*checkpointReader, error) {
@@ -189,7 +189,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 	}
 	end := bytes.IndexByte(head, '\n') + 1
 	if end == 0 {
-		return fail("", "is no checkpoint, or is damaged: no first line")
+		return fail("", "not a checkpoint, or damaged: it has no first line")
 	}
 	r := &checkpointReader{file: file, in: in}
 	iterations := r.readHead(p, head[:end])
@@ -200,7 +200,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 	r.cutsAt = int64(end) + 8*iterationRecord*int64(iterations)
 	last := r.cutsAt + 8*int64(r.stages-1)*int64(iterations)*int64(r.passes)*int64(r.width())
 	if size != last+sha256.Size {
-		return fail("", "has %d bytes, want %d: it is damaged", size, last+sha256.Size)
+		return fail("", "damaged: it has %d bytes, want %d", size, last+sha256.Size)
 	}
 	digest, sum := sha256.New(), make([]byte, sha256.Size)
 	_, err := io.Copy(digest, io.NewSectionReader(in, 0, last))
@@ -211,7 +211,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 		return nil, fmt.Errorf("%s: %w", file, plainError(err))
 	}
 	if !bytes.Equal(sum, digest.Sum(nil)) {
-		return fail("", "its content does not have the digest at its end: it is damaged")
+		return fail("", "damaged: the digest at its end does not match the content")
 	}
 	packed := make([]byte, r.cutsAt-int64(end))
 	if _, err := in.ReadAt(packed, int64(end)); err != nil && err != io.EOF {
@@ -247,7 +247,7 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 	return iterations
 }
 
-// cuts reads numbers of a stage's cuts, from one of them on.
+// cuts reads numbers of a stage's cuts into dst, beginning with number from.
 func (r *checkpointReader) cuts(stage, from int, dst []float64) error {
 	all := len(r.its) * r.passes * r.width() // of a stage
 	b := make([]byte, 8*len(dst))
@@ -257,7 +257,7 @@ func (r *checkpointReader) cuts(stage, from int, dst []float64) error {
 	for i := range dst {
 		dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
 		if math.IsNaN(dst[i]) || math.IsInf(dst[i], 0) {
-			return &FieldError{r.file, fmt.Sprintf("cuts of stage %d", stage+1), "a number that no cut has"}
+			return &FieldError{r.file, fmt.Sprintf("cuts of stage %d", stage+1), "got an infinity or NaN, want finite numbers"}
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// smallCheckpoint returns what a checkpoint of two iterations has, with its cuts in two parts and one more
-// iteration's cuts behind them, which a training has while it is in that.
+// smallCheckpoint returns the content of a checkpoint of two iterations. The pool has its cuts in two
+// parts, followed by the cuts of a third iteration, as in the middle of that iteration.
 func smallCheckpoint() (origin, []Iteration, *Pool) {
 	o := origin{
 		caseName: "a \"case\"", caseSHA256: strings.Repeat("ab", 32), inflowsSHA256: strings.Repeat("cd", 32), arch: "amd64", solver: "embedded",
@@ -51,8 +51,7 @@ func readBytes(data []byte) (*checkpointReader, error) {
 	return readCheckpoint("file", bytes.NewReader(data), int64(len(data)))
 }
 
-// A checkpoint is read back bit for bit.
-func TestCheckpointRoundTrip(t *testing.T) {
+func TestCheckpointReadsBackBitForBit(t *testing.T) {
 	o, its, pool := smallCheckpoint()
 	got, err := readBytes(encoded(t, o, its, pool))
 	if err != nil {
@@ -73,12 +72,12 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		}
 	}
 	if err := encodeCheckpoint(&bytes.Buffer{}, o, append(its, its...), pool); err == nil {
-		t.Error("more iterations than there are cuts were written")
+		t.Error("a checkpoint with too few cuts was written")
 	}
 }
 
-// Whichever byte of a checkpoint is another one, or missing, or too many: it is found.
-func TestCheckpointDamage(t *testing.T) {
+// A changed byte, a missing end and an extra byte are detected.
+func TestAnyDamageOfCheckpointIsDetected(t *testing.T) {
 	o, its, pool := smallCheckpoint()
 	data := encoded(t, o, its, pool)
 	for i := range data {
@@ -98,16 +97,16 @@ func TestCheckpointDamage(t *testing.T) {
 	}
 }
 
-// signed puts the digest of what is before it at the end.
+// signed replaces the digest at the end by that of the content.
 func signed(data []byte) []byte {
 	body := data[:len(data)-sha256.Size]
 	sum := sha256.Sum256(body)
 	return append(bytes.Clone(body), sum[:]...)
 }
 
-// A file that is not what this program writes is refused with the field that is wrong, though its digest is
-// right, and nothing is allocated for what its head only says.
-func TestCheckpointErrors(t *testing.T) {
+// A file with a valid digest and wrong content is rejected with the field that is wrong, and no memory is
+// allocated for sizes that only its first line claims.
+func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 	o, its, pool := smallCheckpoint()
 	data := encoded(t, o, its, pool)
 	for _, k := range []struct {
@@ -151,12 +150,11 @@ func TestCheckpointErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.cuts(0, 0, make([]float64, 2)); err == nil || !strings.Contains(err.Error(), "cuts of stage 1") {
-		t.Errorf("a cut that is no number: got %v", err)
+		t.Errorf("a NaN in a cut: got %v", err)
 	}
 }
 
-// Everything that a checkpoint must agree in with the training is told by its name.
-func TestCheckpointDifferences(t *testing.T) {
+func TestCheckpointOfAnotherTrainingIsRejected(t *testing.T) {
 	o, _, _ := smallCheckpoint()
 	for field, change := range map[string]func(*origin){
 		"seed": func(o *origin) { o.seed = 7 }, "passes": func(o *origin) { o.passes = 7 },
@@ -177,8 +175,7 @@ func TestCheckpointDifferences(t *testing.T) {
 	}
 }
 
-// What is no name of a checkpoint is left alone.
-func TestCheckpointsIn(t *testing.T) {
+func TestCheckpointsAreFoundByName(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"checkpoint-000007.bin", "checkpoint-000100.bin", "checkpoint-7.bin", "checkpoint-+00007.bin", "checkpoint-000000.bin",
@@ -199,8 +196,8 @@ func TestCheckpointsIn(t *testing.T) {
 	}
 }
 
-// Whatever the file holds, reading ends with a checkpoint or an error. One that was read can be written and
-// read again, and is the same.
+// Reading any file ends with a checkpoint or with an error. A checkpoint that was read can be written and
+// reads back the same.
 func FuzzCheckpoint(f *testing.F) {
 	o, its, pool := smallCheckpoint()
 	data := encoded(f, o, its, pool)
@@ -209,7 +206,7 @@ func FuzzCheckpoint(f *testing.F) {
 	f.Add(data[:bytes.IndexByte(data, '\n')])
 	f.Add([]byte("{}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > sha256.Size { // else the digest hides all that is behind it
+		if len(data) > sha256.Size { // otherwise the digest hides the other checks
 			data = signed(data)
 		}
 		r, err := readBytes(data)

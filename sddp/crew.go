@@ -9,24 +9,24 @@ import (
 	"github.com/cohort-hpc/cohort/pool"
 )
 
-// crew are the workers of a rank. What it computes does not depend on how many they are: tasks share
-// nothing that they write, and every result has its place.
+// crew is the set of workers of a rank. Results do not depend on the number of workers: no two tasks
+// write to the same memory, and every result has its own place.
 type crew struct {
 	env *hybrid.Env
-	own bool // it was started for this, and is to be closed
-	// inline: the calling goroutine is the only worker. leads: loops are called by worker 0, and not
-	// by a goroutine beside the workers (docs/adr/0011-pool-callers.md).
+	own bool // newCrew started env, so close closes it
+	// inline: the calling goroutine is the only worker. leads: worker 0 starts loops, not a goroutine
+	// outside the pool (docs/adr/0011-pool-callers.md).
 	inline, leads bool
 }
 
-// newCrew returns the workers of env, or starts some if it is nil.
+// newCrew returns the workers of env, or starts workers if env is nil.
 //
-// Collective: all ranks of world call it, and an error is one of all.
+// Collective: all ranks of world call it. If one rank fails, all return an error.
 func newCrew(world *cohort.Comm, threads int, pin string, env *hybrid.Env) (*crew, error) {
 	w := &crew{env: env}
 	if env == nil {
 		var err error
-		// The variables of solver libraries are the program's to set.
+		// Only the program may set the variables of solver libraries.
 		w.env, err = hybrid.Join(world, &hybrid.Config{Threads: threads, Pin: pool.Policy(pin), KeepEnvironment: true})
 		if err != nil {
 			return nil, err
@@ -34,13 +34,13 @@ func newCrew(world *cohort.Comm, threads int, pin string, env *hybrid.Env) (*cre
 		w.own = true
 	}
 	w.inline = w.threads() == 1 && w.env.Summary.Policy.String() == string(pool.None)
-	// A library of MPI that only one thread may call is to be called by that which has joined the job.
+	// Where only one thread may call the MPI library, it is the thread that joined the job.
 	level := world.Caps().ThreadLevel
 	w.leads = !w.inline && level != "single" && level != "funneled"
 	return w, nil
 }
 
-// close ends the workers that were started.
+// close stops the workers that newCrew started.
 func (w *crew) close() error {
 	if !w.own {
 		return nil
@@ -51,7 +51,7 @@ func (w *crew) close() error {
 // threads returns the number of workers.
 func (w *crew) threads() int { return w.env.Pool.Workers() }
 
-// run runs f, which calls each again and again.
+// run runs f, which calls each repeatedly.
 func (w *crew) run(f func() error) error {
 	if !w.leads {
 		return f()
@@ -59,8 +59,8 @@ func (w *crew) run(f func() error) error {
 	return plainTask(w.env.Pool.Run(f))
 }
 
-// each calls f for all i below n, spread over the workers. If some fail, the error is that of the
-// lowest of those that did; no others begin then.
+// each calls f for all i below n, spread over the workers. After a failure no further calls begin, and
+// the error is that of the lowest i that failed.
 func (w *crew) each(n int, f func(worker, i int) error) error {
 	if !w.inline {
 		return plainTask(pool.ForEach(w.env.Pool, n, f))
@@ -73,7 +73,7 @@ func (w *crew) each(n int, f func(worker, i int) error) error {
 	return nil
 }
 
-// forWorkers makes something for each worker, on its thread.
+// forWorkers calls make for each worker, on the worker's thread.
 func forWorkers[T any](w *crew, make func() (T, error)) ([]T, error) {
 	if w.inline {
 		one, err := make()
@@ -90,8 +90,8 @@ func forWorkers[T any](w *crew, make func() (T, error)) ([]T, error) {
 	return all, nil
 }
 
-// plainTask returns the error of a task as the task gave it: which worker had it says nothing. A
-// panic keeps its stack.
+// plainTask returns the error that a task returned, without the worker's number. A panic keeps its
+// stack.
 func plainTask(err error) error {
 	var task *pool.TaskError
 	switch {

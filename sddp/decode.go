@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// FieldError says which field of which file is wrong, and what is allowed there.
+// FieldError reports a wrong field of a file, and what is allowed there.
 type FieldError struct {
-	File  string // as it was named to the reader
-	Field string // path in the file, as thermals[3].max_mw; empty for the file as a whole
-	Text  string // what was found and what is allowed
+	File  string // as the caller named it
+	Field string // path in the file, such as thermals[3].max_mw; empty for the whole file
+	Text  string // what was found, and what is allowed
 }
 
 // Error returns file, field and text.
@@ -26,16 +26,16 @@ func (e *FieldError) Error() string {
 	return e.File + ": " + e.Field + ": " + e.Text
 }
 
-// maxFieldErrors bounds how many errors of one reading are reported.
+// maxFieldErrors is the largest number of errors reported for one read.
 const maxFieldErrors = 10
 
-// problems collects the errors of one reading.
+// problems collects the errors of one read.
 type problems struct {
 	errs []error
 	more int
 }
 
-// add notes an error.
+// add records an error.
 func (p *problems) add(file, field, format string, args ...any) {
 	if len(p.errs) == maxFieldErrors {
 		p.more++
@@ -52,9 +52,9 @@ func (p *problems) err() error {
 	return errors.Join(p.errs...)
 }
 
-// object is a JSON object being read. Getters note a problem and return the zero value when a
-// field is missing or not allowed; done notes the fields nobody asked for. Unlike encoding/json,
-// it takes field names by exact case and takes no field twice.
+// object is a JSON object being read. A getter records a problem and returns the zero value when its
+// field is missing or invalid; done records the fields that no getter has read. Unlike encoding/json,
+// it distinguishes upper and lower case in names and rejects duplicate fields.
 type object struct {
 	*problems
 	file, path string
@@ -63,8 +63,8 @@ type object struct {
 	asked      []string
 }
 
-// openObject reads the only value of a file, which must be an object. It returns nil, with a
-// problem noted, if it is not.
+// openObject reads the only value of a file, which must be an object. Otherwise it records a problem
+// and returns nil.
 func openObject(p *problems, file string, data []byte) *object {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	var raw json.RawMessage
@@ -74,20 +74,20 @@ func openObject(p *problems, file string, data []byte) *object {
 	}
 	end := dec.InputOffset()
 	if _, err := dec.Token(); err != io.EOF {
-		p.add(file, "", "line %d: got more after the end of the object, want one JSON object", line(data, end))
+		p.add(file, "", "line %d: unexpected text after the object, want one JSON object", line(data, end))
 		return nil
 	}
 	return newObject(p, file, "", raw)
 }
 
-// syntaxText says what is wrong with data as JSON, and in which line.
+// syntaxText describes a JSON syntax error and its line.
 func syntaxText(data []byte, err error) string {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF):
 		return "the file is empty, want one JSON object"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the file ends within a value, want one JSON object"
+		return "the file ends inside a value, want one JSON object"
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("line %d: %v", line(data, syntax.Offset), err)
 	}
@@ -116,7 +116,7 @@ func newObject(p *problems, file, path string, raw json.RawMessage) *object {
 			return nil
 		}
 		if _, twice := o.values[name]; twice {
-			p.add(file, o.field(name), "given twice, want it once")
+			p.add(file, o.field(name), "appears twice, want it once")
 			continue
 		}
 		o.values[name] = value
@@ -125,7 +125,7 @@ func newObject(p *problems, file, path string, raw json.RawMessage) *object {
 	return o
 }
 
-// brief returns a JSON value in at most a few words.
+// brief describes a JSON value in a few words.
 func brief(raw json.RawMessage) string {
 	s := strings.Join(strings.Fields(string(raw)), " ")
 	switch {
@@ -147,10 +147,10 @@ func (o *object) field(name string) string {
 	return o.path + "." + name
 }
 
-// has reports whether a field is there, without asking for it.
+// has reports whether the object has a field. It does not count as reading it.
 func (o *object) has(name string) bool { _, ok := o.values[name]; return ok }
 
-// get returns the value of a field that must be there.
+// get returns the value of a required field.
 func (o *object) get(name, want string) (json.RawMessage, bool) {
 	o.asked = append(o.asked, name)
 	raw, ok := o.values[name]
@@ -162,7 +162,7 @@ func (o *object) get(name, want string) (json.RawMessage, bool) {
 
 // text returns a string field of 1 to 200 printable characters.
 func (o *object) text(name string) string {
-	const want = "a text of 1 to 200 characters without line breaks"
+	const want = "a string of 1 to 200 characters without line breaks"
 	raw, ok := o.get(name, want)
 	if !ok {
 		return ""
@@ -181,7 +181,7 @@ func readText(p *problems, file, field, want string, raw json.RawMessage) string
 	return s
 }
 
-// constant checks a string field that can only have one value.
+// constant checks a string field that has one valid value.
 func (o *object) constant(name, value string) bool {
 	want := fmt.Sprintf("%q", value)
 	raw, ok := o.get(name, want)
@@ -208,12 +208,12 @@ func (o *object) whole(name string, lo, hi int64) int64 {
 	return n
 }
 
-// seed returns a field that has a whole number of 64 bits as a text, which JSON's numbers may not hold.
+// seed returns a 64-bit number field, written as a string because JSON numbers may not hold it.
 func (o *object) seed(name string) uint64 {
 	text := o.text(name)
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil && text != "" {
-		o.add(o.file, o.field(name), "got %q, want a whole number from 0 to %d as a text", text, uint64(math.MaxUint64))
+		o.add(o.file, o.field(name), "got %q, want a whole number from 0 to %d as a string", text, uint64(math.MaxUint64))
 	}
 	return n
 }
@@ -252,7 +252,7 @@ func (o *object) list(name, want string) []json.RawMessage {
 	return items
 }
 
-// series returns a list field of n numbers from lo to hi, always n long.
+// series returns a list field of n numbers from lo to hi. The result always has length n.
 func (o *object) series(name string, n int, lo, hi float64) []float64 {
 	out := make([]float64, n)
 	want := fmt.Sprintf("a list of %d numbers, one per period, each from %g to %g", n, lo, hi)
@@ -288,7 +288,7 @@ func (o *object) objects(name string, most int) []*object {
 	return out
 }
 
-// done notes every field that nobody asked for.
+// done records a problem for every field that no getter has read.
 func (o *object) done() {
 	for _, name := range o.order {
 		known := false

@@ -1,27 +1,29 @@
 // Package sddp plans the operation of a hydrothermal power system by stochastic dual dynamic
-// programming (Pereira and Pinto, 1991): the reference application of cohort.
+// programming (Pereira and Pinto, 1991). It is the reference application of cohort.
 //
-// A [Case] is read from a folder of JSON files ([LoadCase]), [Train] makes a [Policy] for it on
-// the ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. docs/sddp.md
-// describes the case format, the method, and the files written.
+// [LoadCase] reads a [Case] from a folder of JSON files, [Train] computes a [Policy] for it on the
+// ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. docs/sddp.md
+// describes the case format, the method, and the output files.
 //
-// # Any number of ranks and threads, the same bits
+// # The same bits for any number of ranks and threads
 //
-// Each rank computes with as many threads as [Options] say. A policy is a function of the case and of
-// the other options, bit for bit on one architecture: the number of ranks, that of their threads, and
-// the backend do not enter. Three rules make it so. Random numbers are a
-// function of what they are for, never of who draws them ([Noise]). Cuts enter the pool in the
-// order iteration, forward pass, whoever computed them. Every linear program starts from a basis
-// that depends on that program alone (docs/adr/0004-canonical-basis.md).
+// A policy is a function of the case and of the options that define the training, bit for bit on one
+// architecture. It does not depend on the number of ranks, on their threads, or on the backend.
+// Three rules ensure this:
+//
+//   - A random number is a function of its purpose, not of the rank that draws it ([Noise]).
+//   - Cuts enter the pool by iteration and forward pass, whichever rank computed them.
+//   - Every linear program starts from a basis that depends on that program alone
+//     (docs/adr/0004-canonical-basis.md).
 //
 // # Memory
 //
-// Inflows and cuts are once per node while a training or simulation runs, in shared regions of
-// package cohort; a training's policy has its cuts in memory of its own.
+// During a training or a simulation each node holds one copy of the inflows and the cuts, in shared
+// regions of package cohort. The policy of a training has its own copy of the cuts.
 //
 // # Errors
 //
-// An error that all ranks can know of, as a case that cannot be read, is the same on all. Where
-// one rank alone fails, it says so in the next exchange, and all of them return an error in the
-// same place; the others' wraps [ErrPeer] and names the rank.
+// An error that all ranks can detect, such as a case that cannot be read, is the same on all ranks.
+// When one rank fails alone, it reports this in the next exchange and all ranks return an error
+// there. The errors of the other ranks wrap [ErrPeer] and name the rank that failed.
 package sddp

@@ -9,10 +9,10 @@ import (
 // exactLimbs is enough for every finite float64: 2098 bits from 2^-1074 up, in limbs of 32.
 const exactLimbs = 67
 
-// exactSum is a sum of float64 without rounding: a fixed-point number of 67 limbs, whose limb i
-// counts units of 2^(32i-1074) (the small superaccumulator of Neal, 2015, without its carries).
-// Adding two of them limb by limb is exact and so does not depend on the order, which is why a sum
-// reduced over ranks is the same for any number of them.
+// exactSum is a sum of float64 without rounding: a fixed-point number of 67 limbs, where limb i counts
+// units of 2^(32i-1074) (the small superaccumulator of Neal, 2015, without its carries). Adding two
+// sums limb by limb is exact, so the order does not matter: a sum reduced over ranks is the same for
+// any number of ranks.
 //
 // Invariant: a limb holds the sum of at most 2^31 terms below 2^32, so none overflows.
 type exactSum [exactLimbs]int64
@@ -31,7 +31,7 @@ func (s *exactSum) add(x float64) {
 	parts := [3]int64{int64(lo & 0xffffffff), int64(lo >> 32), int64(hi)}
 	for i, p := range parts {
 		if p == 0 {
-			continue // also keeps the index in range: no finite number reaches beyond the last limb
+			continue // this also keeps the index in range: no finite number extends beyond the last limb
 		}
 		if x < 0 {
 			p = -p
@@ -40,7 +40,7 @@ func (s *exactSum) add(x float64) {
 	}
 }
 
-// value returns the sum as a number of 256 bits, which is more than its rounding can matter.
+// value returns the sum with 256 bits of precision, enough that its rounding does not matter.
 func (s *exactSum) value() *big.Float {
 	total, limb := new(big.Int), new(big.Int)
 	for i := exactLimbs - 1; i >= 0; i-- {
@@ -51,18 +51,19 @@ func (s *exactSum) value() *big.Float {
 	return f.SetMantExp(f, -1074)
 }
 
-// tally collects what a mean and a deviation need, exactly: the number of values, their sum and
-// the sum of their squares. It is a flat list of integers so that ranks can add theirs up.
+// tally holds exact data for a mean and a standard deviation: the number of values, their sum, and the
+// sum of their squares. It is a flat list of integers, so that an Allreduce can add the tallies of all
+// ranks.
 type tally [1 + 2*exactLimbs]int64
 
-// add counts a finite value, whose square must be finite as well.
+// add adds a finite value whose square is finite too.
 func (t *tally) add(x float64) {
 	t[0]++
 	(*exactSum)(t[1:]).add(x)
 	square := x * x
 	squares := (*exactSum)(t[1+exactLimbs:])
 	squares.add(square)
-	squares.add(math.FMA(x, x, -square)) // what rounding took from the square
+	squares.add(math.FMA(x, x, -square)) // the rounding error of the square
 }
 
 // Estimate is the mean of a sample with its confidence interval.
@@ -70,7 +71,7 @@ type Estimate struct {
 	Samples int
 	Mean    float64
 	Std     float64 // standard deviation of one value; 0 for fewer than two
-	CI95    float64 // half the width of the 95 % interval of the mean; infinite for fewer than two
+	CI95    float64 // half the width of the 95 % confidence interval of the mean; infinite for fewer than two
 }
 
 // estimate returns the mean and its interval, by Student's distribution.
@@ -101,8 +102,8 @@ var students = [...]float64{
 	2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 }
 
-// student975 returns the 97.5 % quantile of Student's distribution: from the table, and beyond it
-// by the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+// student975 returns the 97.5 % quantile of Student's distribution: from the table, or beyond it by the
+// Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
 func student975(freedom int) float64 {
 	if freedom <= len(students) {
 		return students[freedom-1]

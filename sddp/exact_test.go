@@ -20,7 +20,7 @@ func someFloats(rng *rand.Rand, n int) []float64 {
 }
 
 // A sum equals that of unlimited precision, in any order and however it is shared out.
-func TestExactSum(t *testing.T) {
+func TestExactSumDoesNotRound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		xs := someFloats(rng, 300)
@@ -47,7 +47,7 @@ func TestExactSum(t *testing.T) {
 }
 
 // The estimate of numbers whose mean and deviation are known in closed form: 1 to n, far from zero.
-func TestEstimate(t *testing.T) {
+func TestEstimateMatchesDefinition(t *testing.T) {
 	const n, offset = 99, 1e9
 	var tally tally
 	for i := range n {
@@ -63,7 +63,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-func TestEstimateOfOne(t *testing.T) {
+func TestEstimateOfOneValueHasNoInterval(t *testing.T) {
 	var one tally
 	one.add(7)
 	if e := one.estimate(); e.Mean != 7 || !math.IsInf(e.CI95, 1) || e.Std != 0 {
@@ -72,7 +72,7 @@ func TestEstimateOfOne(t *testing.T) {
 }
 
 // The quantile leaves 2.5 % above it, by numerical integration of Student's density.
-func TestStudent(t *testing.T) {
+func TestStudentQuantilesMatchTables(t *testing.T) {
 	for _, f := range []int{1, 2, 3, 5, 7, 10, 30, 31, 50, 199, 1000} {
 		q, nu := student975(f), float64(f)
 		a, _ := math.Lgamma((nu + 1) / 2)

@@ -30,6 +30,8 @@ type Facts struct {
 }
 
 // Facts returns the main figures of the case.
+//
+// Local.
 func (c *Case) Facts() Facts {
 	f := Facts{
 		Name: c.Name, SHA256: c.SHA256(), Stages: c.Stages, HoursPerStage: c.HoursPerStage,
@@ -66,19 +68,21 @@ func (c *Case) Facts() Facts {
 	return f
 }
 
-// Describe returns the case as text for people.
+// Describe returns a readable description of the case.
+//
+// Local.
 func (c *Case) Describe() string {
 	var b strings.Builder
 	f := c.Facts()
 	fmt.Fprintf(&b, "%s: %s\n\n", f.Name, c.Description)
 	fmt.Fprintf(&b, "  horizon      %d stages of %g h, from %s\n", f.Stages, f.HoursPerStage, c.StageName(0))
 	fmt.Fprintf(&b, "  network      %s, %s\n", strings.Replace(plural(f.Buses, "bus"), "buss", "buses", 1), plural(f.Lines, "line"))
-	fmt.Fprintf(&b, "  load         %.0f MW in the mean\n", f.LoadMWMonth/float64(f.Stages))
+	fmt.Fprintf(&b, "  load         %.0f MW on average\n", f.LoadMWMonth/float64(f.Stages))
 	fmt.Fprintf(&b, "  thermal      %s, %.0f MW, %g to %g %s/MWh\n", plural(f.Thermals, "plant"), f.ThermalMW, f.CheapestThermal, f.DearestThermal, c.Currency)
-	fmt.Fprintf(&b, "  hydro        %s, %.0f MW, inflow %.0f MW in the mean\n", plural(f.Reservoirs, "reservoir"), f.HydroMW, f.InflowMWMonth/float64(f.Stages))
+	fmt.Fprintf(&b, "  hydro        %s, %.0f MW, inflow %.0f MW on average\n", plural(f.Reservoirs, "reservoir"), f.HydroMW, f.InflowMWMonth/float64(f.Stages))
 	fmt.Fprintf(&b, "  storage      %.0f MW-month, %s full at the start\n", f.MaxStorage, percent(f.InitialStorage, f.MaxStorage))
 	fmt.Fprintf(&b, "  deficit      %g %s/MWh, spill %g %s/MWh\n", c.DeficitCost, c.Currency, c.SpillCost, c.Currency)
-	fmt.Fprintf(&b, "  program      %d columns and %d rows per stage, and its cuts\n", f.Columns, f.Rows)
+	fmt.Fprintf(&b, "  program      %d columns and %d rows per stage, plus cuts\n", f.Columns, f.Rows)
 	fmt.Fprintf(&b, "  sha256       %s\n\n", f.SHA256)
 
 	w := table(&b)

@@ -7,26 +7,26 @@ import (
 	"math"
 )
 
-// Noise holds the inflows of a sample average approximation: the same few openings per stage in
-// the forward and in the backward passes, drawn from the lognormal distributions of the case. It
-// is a function of the case, the seed and the number of openings, so that every rank has the same
-// one without a message.
+// Noise holds the inflows of a sample average approximation: a few equally likely openings per stage,
+// drawn from the lognormal distributions of the case. Forward and backward passes use the same ones.
+// They are a function of the case, the seed, and the number of openings, so every rank can draw them
+// without communication.
 //
-// The first stage has one opening, the mean. A Noise is not changed after it is made and may be
-// used by many goroutines.
+// The first stage has one opening, the mean. A Noise does not change after it is created and is safe
+// for concurrent use.
 type Noise struct {
 	seed     uint64
 	openings int
 	reserv   int
 	inflow   []float64     // by stage, opening, reservoir
-	digest   string        // of inflow, where ranks have compared it
+	digest   string        // hash of inflow, once the ranks have compared it
 	law      [][]lognormal // by period, reservoir
 }
 
 // lognormal is the law of exp(mu + sigma*z), z standard normal; mean is its mean.
 type lognormal struct{ mu, sigma, mean float64 }
 
-// lognormalOf returns the lognormal law with a mean and a standard deviation.
+// lognormalOf returns the lognormal law with the given mean and standard deviation.
 func lognormalOf(mean, std float64) lognormal {
 	if mean == 0 || std == 0 {
 		return lognormal{mean: mean}
@@ -35,7 +35,7 @@ func lognormalOf(mean, std float64) lognormal {
 	return lognormal{mu: math.Log(mean) - s2/2, sigma: math.Sqrt(s2), mean: mean}
 }
 
-// at returns the quantile of u.
+// at returns the u-quantile.
 func (l lognormal) at(u float64) float64 {
 	if l.sigma == 0 {
 		return l.mean
@@ -44,6 +44,8 @@ func (l lognormal) at(u float64) float64 {
 }
 
 // NewNoise draws the openings of a case.
+//
+// Local.
 func NewNoise(c *Case, seed uint64, openings int) *Noise {
 	n := noiseOf(c, seed, openings)
 	n.inflow = make([]float64, n.numbers(c.Stages))
@@ -66,8 +68,8 @@ func noiseOf(c *Case, seed uint64, openings int) *Noise {
 	return n
 }
 
-// sum returns a hash of the exact bits of all inflows, in hexadecimal. The same case, seed and openings give other
-// bits where the functions of package math do, as on a processor of another kind.
+// sum returns a hash, in hexadecimal, of the exact bits of all inflows. The bits can differ on another
+// kind of processor, where the functions of package math round differently.
 func (n *Noise) sum() string {
 	h := sha256.New()
 	const chunk = 1 << 12
@@ -84,7 +86,7 @@ func (n *Noise) sum() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// numbers returns how many inflows there are in so many stages.
+// numbers returns how many inflows a number of stages has.
 func (n *Noise) numbers(stages int) int { return stages * n.openings * n.reserv }
 
 // draw draws the inflows of a stage.
@@ -102,7 +104,9 @@ func (n *Noise) draw(c *Case, stage int) {
 	}
 }
 
-// Openings returns the number of equally likely openings of a stage: 1 for the first one.
+// Openings returns the number of openings of a stage: 1 for the first stage.
+//
+// Local.
 func (n *Noise) Openings(stage int) int {
 	if stage == 0 {
 		return 1
@@ -110,14 +114,16 @@ func (n *Noise) Openings(stage int) int {
 	return n.openings
 }
 
-// Inflow returns the inflows of an opening by reservoir, in MW-month. The caller must not change
-// them.
+// Inflow returns the inflows of an opening by reservoir, in MW-month. The caller must not modify the
+// slice.
+//
+// Local.
 func (n *Noise) Inflow(stage, opening int) []float64 {
 	at := (stage*n.openings + opening) * n.reserv
 	return n.inflow[at : at+n.reserv : at+n.reserv]
 }
 
-// forward returns the opening that forward pass `pass` of an iteration meets in a stage.
+// forward returns the opening of a stage in a forward pass of an iteration.
 func (n *Noise) forward(iteration, pass, stage int) int {
 	if stage == 0 {
 		return 0
@@ -125,7 +131,7 @@ func (n *Noise) forward(iteration, pass, stage int) int {
 	return drawBelow(n.seed, n.openings, iteration, pass, stage, forPass)
 }
 
-// path returns the opening that a simulated scenario meets in a stage.
+// path returns the opening of a stage in a simulated scenario.
 func (n *Noise) path(scenario, stage int) int {
 	if stage == 0 {
 		return 0
@@ -133,8 +139,8 @@ func (n *Noise) path(scenario, stage int) int {
 	return drawBelow(n.seed, n.openings, scenario, stage, 0, forPath)
 }
 
-// outside fills dst with the inflows that a simulated scenario meets in a stage when it is not
-// restricted to the openings.
+// outside fills dst with the inflows of a stage in a simulated scenario that is not restricted to the
+// openings.
 func (n *Noise) outside(dst []float64, scenario, stage int) {
 	for r := range dst {
 		law := n.law[stage%len(n.law)][r]

@@ -16,7 +16,7 @@ func small(stages int, mean, std float64) *Case {
 
 // The openings have the mean and the deviation of the case, and are lognormal: their logarithm has
 // no skew.
-func TestNoiseMoments(t *testing.T) {
+func TestInflowsHaveMeanAndDeviationOfCase(t *testing.T) {
 	const mean, std, n = 50.0, 20.0, 40000
 	noise := NewNoise(small(2, mean, std), 3, n)
 	var sum, squares, cubes, logs float64
@@ -46,7 +46,7 @@ func TestNoiseMoments(t *testing.T) {
 	}
 }
 
-func TestNoiseFirstStageIsMean(t *testing.T) {
+func TestFirstStageInflowIsMean(t *testing.T) {
 	noise := NewNoise(small(3, 50, 20), 3, 4)
 	if n := noise.Openings(0); n != 1 {
 		t.Errorf("the first stage has %d openings, want 1", n)
@@ -62,7 +62,7 @@ func TestNoiseFirstStageIsMean(t *testing.T) {
 }
 
 // An opening depends on its own coordinates: more openings or stages leave it as it was.
-func TestNoiseIsKeyed(t *testing.T) {
+func TestOpeningDependsOnItsCoordinatesOnly(t *testing.T) {
 	few, many := NewNoise(small(3, 50, 20), 3, 4), NewNoise(small(6, 50, 20), 3, 9)
 	for s := range 3 {
 		for k := range few.Openings(s) {
@@ -76,7 +76,7 @@ func TestNoiseIsKeyed(t *testing.T) {
 	}
 }
 
-func TestNoiseWithoutDeviation(t *testing.T) {
+func TestInflowWithoutDeviationIsMean(t *testing.T) {
 	noise := NewNoise(small(3, 50, 0), 3, 4)
 	for k := range 4 {
 		if a := noise.Inflow(2, k)[0]; a != 50 {

@@ -9,59 +9,58 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// Options say how to train. The zero value trains as the command does by default.
+// Options configure a training. The zero value trains as the command does by default.
 type Options struct {
 	Iterations int    // at most; 0 means 50
 	Passes     int    // forward passes per iteration; 0 means 8
 	Openings   int    // inflows per stage; 0 means 10
 	Seed       uint64 // of all random numbers
 
-	// Gap stops the training when the upper end of the 95 % interval of the upper bound is within
-	// this part of the lower bound (Shapiro, 2011); 0 never does.
+	// Gap stops the training when Iteration.Gap is at most this (Shapiro, 2011); 0 disables it.
 	Gap float64
-	// Stall stops it when the lower bound has grown by less than StallTolerance of itself over
-	// this many iterations; 0 never does.
+	// Stall stops the training when the lower bound has grown by less than StallTolerance, relative to
+	// itself, over this many iterations; 0 disables it.
 	Stall          int
 	StallTolerance float64 // 0 means 1e-6
 
-	// Threads is how many threads each rank computes with; 0 means COHORT_THREADS, else
-	// SLURM_CPUS_PER_TASK, else 1. Pin says to what they are pinned: none, cores or numa; empty means
-	// COHORT_PIN, else none. Neither matters for the result, nor need the ranks have the same.
+	// Threads is the number of threads of this rank; 0 means COHORT_THREADS, else SLURM_CPUS_PER_TASK,
+	// else 1. Pin pins them: none, cores or numa; empty means COHORT_PIN, else none. The result does not
+	// depend on either, and ranks may differ in them.
 	Threads int
 	Pin     string
-	// Env, if not nil, has threads that are there already (hybrid.Start): Threads and Pin do not count.
+	// Env, if not nil, provides threads that the program has started (hybrid.Start). Threads and Pin are
+	// then ignored.
 	Env *hybrid.Env
 
-	// Solver is what solves the linear programs: auto, embedded or clp (lp.Open); empty means auto. Each
+	// Solver solves the linear programs: auto, embedded or clp (lp.Open); empty means auto. Each solver
 	// finds an optimal policy, but not the same one.
 	Solver string
 
-	// Checkpoint, if not empty, is a folder to which rank 0 writes what the training has come to: after
-	// every CheckpointEvery iterations (0 means 10), at the end, and when the training ends early, for
-	// whatever reason. It is made if it is not there. One that has checkpoints already is an error,
-	// unless they are those to Resume from.
+	// Checkpoint, if not empty, is a folder to which rank 0 saves the training: after every
+	// CheckpointEvery iterations (0 means 10), at the end, and when the training ends early. It is
+	// created if necessary. A folder that has checkpoints is an error, unless it is the folder to Resume
+	// from.
 	Checkpoint      string
 	CheckpointEvery int
-	// Resume, if not empty, is the Checkpoint folder of a training to go on with. The outcome is that of
-	// a training with these options which was never interrupted: case, seed, passes, openings and
-	// solver have to be the same as they were, ranks and threads need not, nor what makes it stop. It
-	// is an error if there is no checkpoint in it; with ResumeOrBegin the training then begins.
+	// Resume, if not empty, is the Checkpoint folder of a training to continue. The result is that of an
+	// uninterrupted training with these options. Case, seed, passes, openings and solver must be the
+	// same as before; ranks, threads and stopping rules need not. A folder without checkpoints is an
+	// error, unless ResumeOrBegin is set: then the training begins.
 	Resume        string
 	ResumeOrBegin bool
 
-	// Recovery, if not nil, lets the training go on when ranks are lost, at the cost of the iteration it
-	// is in. It is on all ranks or on none.
+	// Recovery, if not nil, lets the training continue when ranks die. The iteration in progress is
+	// repeated. It is set on all ranks or on none.
 	Recovery *Recovery
 
-	// Stop, if not nil, ends the training early when it is closed, on whichever rank: all ranks drop the
-	// iteration they are in, write the checkpoint, and return an error that wraps ErrStopped.
+	// Stop, if not nil, ends the training early when it is closed on any rank: all ranks drop the current
+	// iteration, rank 0 saves a checkpoint, and Train returns an error that wraps ErrStopped.
 	Stop <-chan struct{}
 
-	// Progress, if not nil, is called after every iteration, on the rank it was given on, when none
-	// of its threads computes.
+	// Progress, if not nil, is called after every iteration on this rank, while its threads are idle.
 	Progress func(Iteration)
-	// Warn, if not nil, is called in the same way with what went wrong and does not end the training: a
-	// checkpoint that cannot be written, or is damaged, for which reason the one before it is taken.
+	// Warn, if not nil, is called in the same way with a problem that does not end the training: a
+	// checkpoint that cannot be written, or a damaged one, in whose place the previous one is used.
 	Warn func(error)
 }
 
@@ -73,7 +72,7 @@ const (
 	maxScenarios  = 10000000
 )
 
-// withDefaults fills the zeros in and checks the rest.
+// withDefaults replaces zeros by defaults and checks the options.
 func (o Options) withDefaults() (Options, error) {
 	defaults := func(v *int, value int) {
 		if *v == 0 {
@@ -107,19 +106,19 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("train: gap: got %g, want a number from 0 to below 1", o.Gap)
 	}
 	if o.Stall < 0 || o.StallTolerance < 0 {
-		return o, errors.New("train: stall: got a negative number")
+		return o, errors.New("train: stall: got a negative number, want at least 0")
 	}
 	return o, nil
 }
 
-// key returns a number that differs between ranks that are not doing the same.
+// key returns a hash of what must be the same on all ranks.
 func (o Options) key(c *Case) uint64 {
 	recovers := o.Recovery != nil
 	o.Progress, o.Warn, o.Stop, o.Recovery, o.Threads, o.Pin, o.Env = nil, nil, nil, nil, 0, "", nil
 	return fingerprint(fmt.Sprint(c.SHA256(), o, recovers))
 }
 
-// stop says why to stop after these iterations, or returns the empty text.
+// stop returns the reason to stop after these iterations, or "".
 func (o Options) stop(done []Iteration) string {
 	last := done[len(done)-1]
 	if o.Gap > 0 && last.Gap <= o.Gap {

@@ -11,9 +11,9 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Output is a folder that results are written to, by rank 0. A file in it is there as a whole or
-// not at all, whenever the program ends: it is written under another name, which begins with a
-// dot, and renamed when it is on disk.
+// Output is a folder to which rank 0 writes results. A file appears there complete or not at all, even if
+// the program is killed: it is written under a name that begins with a dot and renamed once it is on
+// disk.
 type Output struct{ dir string }
 
 // File is a file to write.
@@ -22,32 +22,35 @@ type File struct {
 	Data []byte
 }
 
-// OpenOutput makes the folder if it is not there and checks, before any work is done for it, that
-// files can be written there. Its error is the same on all ranks.
+// OpenOutput creates the folder if necessary and checks that files can be written to it.
 //
-// Collective: all ranks of world call it.
+// Collective: all ranks of world call it. Only rank 0 uses dir.
+//
+// Errors: those of the file system, the same on all ranks.
 func OpenOutput(world *cohort.Comm, dir string) (*Output, error) {
 	o := &Output{dir}
 	_, err := newTeam(world).fromFirst("open output", func() ([]byte, error) { return nil, o.open("output") })
 	return o, err
 }
 
-// open makes the folder if it is not there and checks that files can be written there.
+// open creates the folder if necessary and checks that files can be written to it.
 func (o *Output) open(kind string) error {
 	if err := os.MkdirAll(o.dir, 0o777); err != nil {
 		return fmt.Errorf("%s folder %s: %w", kind, o.dir, plainError(err))
 	}
 	name, err := o.stage(File{"check", []byte("can files be written here?\n")})
 	if err != nil {
-		return fmt.Errorf("%s folder %s: files cannot be written there: %w", kind, o.dir, err)
+		return fmt.Errorf("%s folder %s: cannot write files there: %w", kind, o.dir, err)
 	}
 	return os.Remove(name)
 }
 
-// Write writes the files on rank 0: first all of them under names of their own, then, if that went
-// well and ctx has not ended, each takes its place. Its error is the same on all ranks.
+// Write writes the files of rank 0. It writes all of them under temporary names first. If that succeeds
+// and ctx has not ended, it renames them.
 //
-// Collective: all ranks of world call it; the files of rank 0 count.
+// Collective: all ranks of world call it. Only rank 0 uses files.
+//
+// Errors: those of the file system and the cause of ctx, the same on all ranks.
 func (o *Output) Write(ctx context.Context, world *cohort.Comm, files []File) error {
 	_, err := newTeam(world).fromFirst("write output", func() ([]byte, error) { return nil, o.write(ctx, files) })
 	return err
@@ -80,7 +83,7 @@ func (o *Output) write(ctx context.Context, files []File) (err error) {
 	return nil
 }
 
-// stage writes a file, to disk, under a name of its own and returns it.
+// stage writes a file to disk under a temporary name and returns the name.
 func (o *Output) stage(f File) (name string, err error) {
 	return o.stageBy(f.Name, func(w io.Writer) error {
 		_, err := w.Write(f.Data)
@@ -88,7 +91,7 @@ func (o *Output) stage(f File) (name string, err error) {
 	})
 }
 
-// stageBy is stage for a file that write writes.
+// stageBy is stage with the content written by write.
 func (o *Output) stageBy(file string, write func(io.Writer) error) (name string, err error) {
 	tmp, err := os.CreateTemp(o.dir, "."+file+".*.tmp")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// writerEnv makes this test binary write files, again and again, to the folder it names.
+// writerEnv makes this test binary write files repeatedly to the folder it names.
 const writerEnv = "SDDP_TEST_WRITE_FOREVER"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// block returns the n-th content of a file: its length says whether all of it is there.
+// block returns the n-th content of a file. Its length shows whether it is complete.
 func block(n int) []byte {
 	return append(bytes.Repeat([]byte(strconv.Itoa(n%10)), 300000+n), '.')
 }
@@ -48,7 +48,6 @@ func writeForever(dir string) {
 	}
 }
 
-// A writer that is killed, whatever it was doing, leaves whole files.
 func TestKilledWriterLeavesWholeFiles(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -75,15 +74,15 @@ func TestKilledWriterLeavesWholeFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := cmd.Wait(); err == nil {
-			t.Fatal("the writer ended by itself")
+			t.Fatal("the writer exited")
 		}
 		for _, name := range []string{"a", "b"} {
 			data, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
-				t.Fatalf("round %d: after a whole round of writing: %v", round, err)
+				t.Fatalf("round %d: after a full round: %v", round, err)
 			}
 			if n := len(data) - 300001; n < 0 || !bytes.Equal(data, block(n)) {
-				t.Errorf("round %d: %s holds %d bytes, which is no whole file", round, name, len(data))
+				t.Errorf("round %d: %s holds %d bytes, which is not a complete file", round, name, len(data))
 			}
 		}
 	}
@@ -103,8 +102,7 @@ func names(t *testing.T, dir string) []string {
 	return out
 }
 
-// An interrupted run writes nothing, and leaves what was there.
-func TestInterruptedWrite(t *testing.T) {
+func TestInterruptedWriteLeavesOldFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
@@ -116,15 +114,14 @@ func TestInterruptedWrite(t *testing.T) {
 		t.Errorf("got %v, want the interruption", err)
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(data) != "old" {
-		t.Errorf("a holds %q (%v), want what was there", data, err)
+		t.Errorf("a holds %q (%v), want the old content", data, err)
 	}
 	if got := names(t, dir); len(got) != 1 {
 		t.Errorf("the folder holds %v, want a alone", got)
 	}
 }
 
-// If one file cannot take its place, the error names it and nothing unfinished is left.
-func TestFailedWrite(t *testing.T) {
+func TestFailedWriteNamesFileAndLeavesNoTemporaries(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "b", "in the way"), 0o777); err != nil {
 		t.Fatal(err)
@@ -138,8 +135,7 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// A folder that cannot be written to is the same error on all ranks, before any work is done.
-func TestOpenOutput(t *testing.T) {
+func TestUnwritableFolderFailsOnAllRanks(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -165,7 +161,7 @@ func TestOpenOutput(t *testing.T) {
 	}
 }
 
-// toyReport returns the report of a training of a case.
+// report returns the report of a training of a case.
 func report(t *testing.T, name string, opt Options) *Report {
 	t.Helper()
 	c := readShipped(t, name)
@@ -184,8 +180,7 @@ func report(t *testing.T, name string, opt Options) *Report {
 	return r
 }
 
-// The files are what their names say, and tell what the training found.
-func TestReportFiles(t *testing.T) {
+func TestReportFilesHoldResults(t *testing.T) {
 	for _, k := range []struct {
 		name string
 		opt  Options
@@ -225,7 +220,7 @@ func TestReportFiles(t *testing.T) {
 			}
 			if s.LowerBound != r.Policy.LowerBound || s.CutsSHA256 != r.Policy.Pool.SHA256() || len(s.Stages) != r.Case.Stages ||
 				len(s.Stages[0].Buses) != len(r.Case.Buses) || len(s.Stages[0].Reservoirs) != len(r.Case.Reservoirs) {
-				t.Errorf("summary.json tells something else: %+v", s)
+				t.Errorf("summary.json differs: %+v", s)
 			}
 			if p, err := ParsePolicy(PolicyFile, got[PolicyFile], r.Case); err != nil || p.Pool.SHA256() != s.CutsSHA256 {
 				t.Errorf("%s: %v", PolicyFile, err)
@@ -242,7 +237,7 @@ func TestReportFiles(t *testing.T) {
 	}
 }
 
-// checkSVG reports an SVG that is not well-formed or draws outside its frame.
+// checkSVG fails the test if an SVG is not well-formed or draws outside its frame.
 func checkSVG(t *testing.T, name string, data []byte) {
 	t.Helper()
 	var width, height float64

@@ -17,13 +17,13 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// limitedEnv makes TestNoRoomLeft write to the folder it names in a process whose files may not
+// limitedEnv makes TestFullDiskLeavesOldFiles write to the folder it names in a process whose files may not
 // grow beyond 64 KiB.
 const limitedEnv = "SDDP_TEST_WRITE_LIMITED"
 
-// When there is no room for a file, the error names it, the files that were there stay as they
-// were, and nothing unfinished is left.
-func TestNoRoomLeft(t *testing.T) {
+// When there is no room for a file, the error names it, existing files are unchanged, and no temporary
+// file is left.
+func TestFullDiskLeavesOldFiles(t *testing.T) {
 	if dir := os.Getenv(limitedEnv); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ) // the write then fails, as on a full disk
 		limit := func(l syscall.Rlimit) {
@@ -53,7 +53,7 @@ func TestNoRoomLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "-test.run=^TestNoRoomLeft$")
+	cmd := exec.Command(exe, "-test.run=^TestFullDiskLeavesOldFiles$")
 	cmd.Env = append(os.Environ(), limitedEnv+"="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -62,19 +62,19 @@ func TestNoRoomLeft(t *testing.T) {
 	if want := "error: write " + filepath.Join(dir, "large"); !strings.Contains(string(out), want) {
 		t.Errorf("got %s, want %q in it", out, want)
 	}
-	if want := "open: output folder " + dir + ": files cannot be written there: "; !strings.Contains(string(out), want) {
+	if want := "open: output folder " + dir + ": cannot write files there: "; !strings.Contains(string(out), want) {
 		t.Errorf("got %s, want %q in it", out, want)
 	}
 	if got := names(t, dir); len(got) != 1 {
-		t.Errorf("the folder holds %v, want what was there alone", got)
+		t.Errorf("the folder holds %v, want only the old file", got)
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "small")); err != nil || string(data) != "old" {
-		t.Errorf("small holds %q (%v), want what was there", data, err)
+		t.Errorf("small holds %q (%v), want the old content", data, err)
 	}
 }
 
-// What never ends is no policy, and that is found out in time. A pipe with one is as good as a file.
-func TestLoadPolicyStream(t *testing.T) {
+// A policy can come from a pipe. Endless input is rejected before it exhausts memory.
+func TestPolicyFromPipeIsBounded(t *testing.T) {
 	c, p := toyPolicy(t)
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -87,7 +87,7 @@ func TestLoadPolicyStream(t *testing.T) {
 			return fmt.Errorf("from a pipe: another policy, or %w", err)
 		}
 		if _, err := LoadPolicy(world, "/dev/zero", c); err == nil || !strings.HasPrefix(err.Error(), "policy /dev/zero: ") {
-			return fmt.Errorf("from what never ends: got %w", err)
+			return fmt.Errorf("from endless input: got %w", err)
 		}
 		return nil
 	})

@@ -7,19 +7,19 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// planner is what one rank computes with: the programs of all stages, and the same noise and cuts
-// as every other rank has.
+// planner is the state of one worker: the programs of all stages, and the noise and cuts that all
+// workers share.
 type planner struct {
 	c      *Case
 	noise  *Noise
 	pool   *Pool
 	stages []*stage
-	before []float64 // storage a forward pass starts the stage with
+	before []float64 // storage at the start of a stage in a forward pass
 
 	dearest float64 // the largest cost of a MW over a stage
 }
 
-// newPlanner makes the programs of all stages.
+// newPlanner creates the programs of all stages.
 func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (*planner, error) {
 	stages, err := newStages(c, newSolver)
 	if err != nil {
@@ -43,15 +43,15 @@ func (p *planner) solves() int64 {
 	return int64(n)
 }
 
-// initial fills the storage at the start of the horizon in.
+// initial sets before to the storage at the start of the horizon.
 func (p *planner) initial() {
 	for r, res := range p.c.Reservoirs {
 		p.before[r] = res.InitialStorage
 	}
 }
 
-// forward takes one path through the stages, with the inflow that inflow gives for each, and hands
-// every solved stage to seen. It returns what the path costs.
+// forward simulates one path through the stages with the inflows that inflow returns, and passes each
+// solved stage to seen. It returns the cost of the path.
 func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64, seen func(s *stage)) (float64, error) {
 	total := 0.0
 	p.initial()
@@ -75,13 +75,13 @@ func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64,
 	return total, nil
 }
 
-// backward makes the cut of stage t at a trial point, the storage at its end: the mean, over the
-// openings of the next stage, of the optimum there and of its derivatives. It writes alpha and
-// beta to cut.
+// backward computes the cut of stage t at a trial point, the storage at the end of the stage. The cut
+// is the mean, over the openings of the next stage, of the optimum there and its derivatives.
+// backward writes alpha and beta to cut.
 //
-// The first opening starts from the canonical basis and every other one from where the one before
-// it ended, with the same cuts as rows. So the cut depends on the trial point and on the pool, not
-// on what this rank solved before.
+// The first opening starts from the canonical basis, each later one from the final basis of the one
+// before it, with the same cuts as rows. The cut therefore depends on the trial point and the pool
+// only, not on what this worker solved before.
 func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -108,12 +108,12 @@ func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) err
 	return nil
 }
 
-// cutNoise is the part of the largest cost of a MW up to which a slope is taken for the rounding of
-// a zero. Left in, such slopes would spread the coefficients of a program over thirty decades.
+// cutNoise bounds the slopes that count as rounded zeros, relative to the largest cost of a MW. If they
+// stayed, the coefficients of a program would spread over thirty decades.
 const cutNoise = 1e-11
 
-// clean replaces slopes that are rounding by zero. It lowers alpha by as much as this can have
-// raised the cut anywhere, so that the cut stays below what it was.
+// clean replaces slopes that are rounding errors by zero. It lowers alpha by the most that this can
+// raise the cut, so that the cut rises nowhere.
 func (p *planner) clean(cut []float64) {
 	for r, b := range cut[1:] {
 		if b == 0 || math.Abs(b) > cutNoise*p.dearest {
@@ -124,8 +124,8 @@ func (p *planner) clean(cut []float64) {
 	}
 }
 
-// lowerBound returns the optimum of the first stage with the cuts there are: no policy costs less
-// in expectation.
+// lowerBound returns the optimum of the first stage with the current cuts. No policy costs less in
+// expectation.
 func (p *planner) lowerBound() (float64, error) {
 	first := p.stages[0]
 	if err := first.restart(); err != nil {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A slope that is the rounding of a zero is cleared, and nowhere in the reservoirs' bounds is the cut
-// above what it was; other slopes stay.
-func TestClean(t *testing.T) {
+// A slope that is a rounded zero is cleared and other slopes stay. Nowhere within the bounds of the
+// reservoirs does the cut rise.
+func TestCleanNeverRaisesCut(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	p, err := newPlanner(c, NewNoise(c, 1, 1), newPool(c.Stages, 4), embedded)
 	if err != nil {
@@ -36,8 +36,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// A context that has ended stops a pass with its cause.
-func TestPassesStop(t *testing.T) {
+func TestPassesStopWithCauseOfContext(t *testing.T) {
 	c := readShipped(t, "toy")
 	p, err := newPlanner(c, NewNoise(c, 1, 1), newPool(c.Stages, 1), embedded)
 	if err != nil {

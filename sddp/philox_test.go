@@ -26,7 +26,7 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 }
 
 // Every coordinate, the purpose and both halves of the seed must matter.
-func TestDrawsDiffer(t *testing.T) {
+func TestDrawsDependOnEveryCoordinate(t *testing.T) {
 	seen := map[uint64]string{}
 	note := func(name string, v uint64) {
 		if other, taken := seen[v]; taken {
@@ -43,7 +43,7 @@ func TestDrawsDiffer(t *testing.T) {
 	note("purpose", drawBits(7, 1, 2, 3, forPath))
 }
 
-func TestDrawRanges(t *testing.T) {
+func TestDrawsAreInRangeAndUniform(t *testing.T) {
 	var count [7]int
 	const n = 70000
 	for i := range n {

@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Policy is what training makes: the cuts, and what they were made for.
+// Policy is the result of a training: the cuts, and the case and options they belong to.
 type Policy struct {
 	CaseName   string
 	CaseSHA256 string
@@ -28,14 +28,15 @@ type Policy struct {
 // PolicyFile is the name of the policy in an output folder.
 const PolicyFile = "policy.json"
 
-// The format a policy file names.
+// The format named in a policy file.
 const (
 	policyFormat  = "cohort-sddp-policy"
 	policyVersion = 1
 )
 
-// Encode returns the policy as the text of a policy file. Numbers are written so that reading them
-// gives the same bits.
+// Encode returns the text of a policy file. Its numbers read back with the same bits.
+//
+// Local.
 func (p *Policy) Encode() []byte {
 	var b bytes.Buffer
 	quoted := func(s string) []byte {
@@ -75,10 +76,12 @@ func (p *Policy) Encode() []byte {
 // exactText returns the shortest decimal that reads back as x.
 func exactText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// LoadPolicy reads the policy of a case on rank 0, from an output folder of the training or from
-// the file itself, and gives it to all ranks. Its error is the same on all of them.
+// LoadPolicy reads the policy of a case on rank 0 and sends it to all ranks. path is an output folder of
+// a training, or the policy file.
 //
-// Collective: all ranks of world call it.
+// Collective: all ranks of world call it. Only rank 0 uses path.
+//
+// Errors: those of the file and of [ParsePolicy], the same on all ranks.
 func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 	file := path
 	if info, err := os.Stat(path); world.Rank() == 0 && err == nil && info.IsDir() {
@@ -90,7 +93,7 @@ func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = ParsePolicy(file, data, c) // so that its error is rank 0's, told once
+		_, err = ParsePolicy(file, data, c) // here, so that all ranks return the error of rank 0
 		return packTexts([][]byte{[]byte(file), data}), err
 	})
 	if err != nil {
@@ -100,8 +103,8 @@ func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 	return ParsePolicy(string(texts[0]), texts[1], c)
 }
 
-// readPolicyFile returns the text of a policy file. What a training has written can be read, however long it is:
-// the file's own length bounds the memory. A pipe or a device has none, and is bounded as the files of a case.
+// readPolicyFile returns the text of a policy file. A regular file may have any length, as a training
+// may write any. A pipe or a device has no length, so maxFile bounds what is read from it.
 func readPolicyFile(file string) (data []byte, err error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Mode().IsRegular() {
@@ -115,22 +118,26 @@ func readPolicyFile(file string) (data []byte, err error) {
 	return data, nil
 }
 
-// readStream reads what has no length, up to maxFile.
+// readStream reads a pipe or a device up to maxFile bytes.
 func readStream(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // it is only read
+	defer f.Close() // only read
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("has no length, and more than %d bytes come", maxFile)
+		return nil, fmt.Errorf("more than %d bytes from a pipe or device; copy it to a file", maxFile)
 	}
 	return data, err
 }
 
-// ParsePolicy reads the text of a policy file, which must be for the case. The file's name is for
-// messages alone.
+// ParsePolicy reads the text of a policy file, which must be for the case. The name of the file appears
+// in errors only.
+//
+// Local.
+//
+// Errors: up to ten [*FieldError], each with the field and what is allowed there.
 func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
 	p := &problems{}
 	o := openObject(p, file, data)
@@ -145,7 +152,7 @@ func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
 		return nil, err
 	}
 	if want := c.SHA256(); out.CaseSHA256 != want {
-		p.add(file, "case_sha256", "got %.12s… of a case %q, want %.12s… of the case %q: a policy holds only for the case it was trained for",
+		p.add(file, "case_sha256", "got %.12s… of a case %q, want %.12s… of the case %q: a policy is valid only for the case it was trained for",
 			out.CaseSHA256, out.CaseName, want, c.Name)
 		return nil, p.err()
 	}
@@ -166,7 +173,7 @@ func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
 	return out, p.err()
 }
 
-// readCuts reads the field cuts: per stage but the last a list of cuts, each alpha and then beta.
+// readCuts reads the field cuts: for each stage but the last a list of cuts, each alpha and then beta.
 func readCuts(o *object, c *Case) *Pool {
 	width := 1 + len(c.Reservoirs)
 	pool := newPool(c.Stages, len(c.Reservoirs))
@@ -186,7 +193,7 @@ func readCuts(o *object, c *Case) *Pool {
 		}
 		for i, cut := range cuts {
 			if len(cut) != width {
-				o.add(o.file, fmt.Sprintf("cuts[%d][%d]", t, i), "got %d numbers, want %d: alpha, and one per reservoir", len(cut), width)
+				o.add(o.file, fmt.Sprintf("cuts[%d][%d]", t, i), "got %d numbers, want %d: alpha and one per reservoir", len(cut), width)
 				continue
 			}
 			pool.add(t, cut)

@@ -27,8 +27,7 @@ func toyPolicy(t testing.TB) (*Case, *Policy) {
 	return c, p
 }
 
-// A policy is read back bit for bit.
-func TestPolicyRoundTrip(t *testing.T) {
+func TestPolicyReadsBackBitForBit(t *testing.T) {
 	c, p := toyPolicy(t)
 	got, err := ParsePolicy("policy.json", p.Encode(), c)
 	if err != nil {
@@ -39,19 +38,19 @@ func TestPolicyRoundTrip(t *testing.T) {
 	}
 }
 
-func TestPolicyErrors(t *testing.T) {
+func TestInvalidPolicyIsRejected(t *testing.T) {
 	c, p := toyPolicy(t)
 	text := string(p.Encode())
 	for _, k := range []struct {
 		name, old, with string
 		want            []string
 	}{
-		{"cut off", text[len(text)/2:], "", []string{"ends within a value"}},
+		{"cut off", text[len(text)/2:], "", []string{"ends inside a value"}},
 		{"empty", text, "", []string{"the file is empty"}},
 		{"format", "cohort-sddp-policy", "cohort-sddp-case", []string{"format", `want "cohort-sddp-policy"`}},
 		{"version", `"version": 1`, `"version": 9`, []string{"version", "got 9", "from 1 to 1"}},
 		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour", "unknown field"}},
-		{"another case", c.SHA256(), strings.Repeat("0", 64), []string{"case_sha256", "only for the case it was trained for"}},
+		{"another case", c.SHA256(), strings.Repeat("0", 64), []string{"case_sha256", "valid only for the case it was trained for"}},
 		{"seed", `"18446744073709551615"`, `"-1"`, []string{"seed", `got "-1"`}},
 		{"openings", `"openings": 10`, `"openings": 0`, []string{"openings", "got 0"}},
 		{"a changed cut", "3.141592653589793", "3.141592653589794", []string{"cuts_sha256", "changed or damaged"}},
@@ -77,9 +76,8 @@ func TestPolicyErrors(t *testing.T) {
 	}
 }
 
-// A policy goes to all ranks from rank 0's file, by the name of the folder or of the file; one of
-// another case is refused on all of them.
-func TestLoadPolicy(t *testing.T) {
+// Rank 0 reads the policy from a folder or a file. The policy of another case is an error on all ranks.
+func TestAllRanksLoadPolicyOfRankZero(t *testing.T) {
 	c, p := toyPolicy(t)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, PolicyFile), p.Encode(), 0o644); err != nil {
@@ -112,9 +110,8 @@ func TestLoadPolicy(t *testing.T) {
 	}
 }
 
-// A policy of a long training is read, however long it is: here one with more white space than the files of a case
-// may have bytes.
-func TestLoadLongPolicy(t *testing.T) {
+// A policy of a long training may be longer than the files of a case; this one has white space at its end.
+func TestPolicyLongerThanCaseLimitLoads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: a policy of 64 MiB is read; make test-all runs it")
 	}
@@ -135,8 +132,8 @@ func TestLoadLongPolicy(t *testing.T) {
 	}
 }
 
-// Whatever the file holds, reading ends with a policy or with an error, and a policy that was read
-// can be written and read again.
+// Reading any file ends with a policy or with an error. A policy that was read can be written and reads
+// back the same.
 func FuzzPolicy(f *testing.F) {
 	c, p := toyPolicy(f)
 	f.Add(p.Encode())

@@ -8,16 +8,18 @@ import (
 	"slices"
 )
 
-// Pool holds the cuts of every stage but the last, in the order they were made: iteration by
-// iteration, within one by forward pass. Cut i of stage t says that what is left to pay after the
-// stage, when it ends with storage v, is at least alpha + beta'v in expectation.
+// Pool holds the cuts of every stage but the last, ordered by iteration and then by forward pass. Cut i
+// of stage t bounds the expected cost after the stage: if the stage ends with storage v, that cost is
+// at least alpha + beta'v.
+//
+// A Pool that does not change is safe for concurrent use.
 type Pool struct {
 	reserv int
 	stages []stageCuts
 }
 
-// stageCuts are the cuts of a stage: alpha and then beta, one cut after the other, in parts that are
-// one behind the other. All cuts but those of the last part stay where they are when there are more.
+// stageCuts holds the cuts of a stage, alpha and then beta for each, in consecutive parts. New cuts are
+// appended to the last part; the cuts of the other parts never move.
 type stageCuts struct {
 	n     int // cuts in all parts
 	parts [][]float64
@@ -29,9 +31,13 @@ func newPool(stages, reservoirs int) *Pool {
 }
 
 // Stages returns the number of stages that have cuts.
+//
+// Local.
 func (p *Pool) Stages() int { return len(p.stages) }
 
-// Len returns the number of cuts of a stage, none for the last one.
+// Len returns the number of cuts of a stage, 0 for the last stage.
+//
+// Local.
 func (p *Pool) Len(stage int) int {
 	if stage >= len(p.stages) {
 		return 0
@@ -40,6 +46,8 @@ func (p *Pool) Len(stage int) int {
 }
 
 // Total returns the number of cuts of all stages.
+//
+// Local.
 func (p *Pool) Total() int {
 	n := 0
 	for t := range p.stages {
@@ -48,7 +56,9 @@ func (p *Pool) Total() int {
 	return n
 }
 
-// Cut returns cut i of a stage. The caller must not change beta.
+// Cut returns cut i of a stage. The caller must not modify beta.
+//
+// Local.
 func (p *Pool) Cut(stage, i int) (alpha float64, beta []float64) {
 	width := 1 + p.reserv
 	at := i * width
@@ -62,7 +72,7 @@ func (p *Pool) Cut(stage, i int) (alpha float64, beta []float64) {
 	panic("sddp: the stage has no such cut")
 }
 
-// add appends cuts to a stage, each alpha and then beta.
+// add appends cuts to a stage, alpha and then beta for each.
 func (p *Pool) add(stage int, cuts []float64) {
 	s := &p.stages[stage]
 	if s.parts == nil {
@@ -73,14 +83,14 @@ func (p *Pool) add(stage int, cuts []float64) {
 	s.n += len(cuts) / (1 + p.reserv)
 }
 
-// extend gives a stage memory to grow into: an empty slice, and its capacity. What the part before
-// it still has is left.
+// extend gives a stage an empty slice to grow into, up to its capacity. Unused capacity of the previous
+// part stays unused.
 func (p *Pool) extend(stage int, space []float64) {
 	p.stages[stage].parts = append(p.stages[stage].parts, space)
 }
 
-// grow appends cuts of so many numbers in the memory that the stage has, and returns the place,
-// which may have been filled by another rank or is about to be.
+// grow appends cuts of the given count of numbers within the memory of the stage, and returns their
+// slice. The node's leader fills it.
 func (p *Pool) grow(stage, numbers int) []float64 {
 	s := &p.stages[stage]
 	last := &s.parts[len(s.parts)-1]
@@ -90,7 +100,7 @@ func (p *Pool) grow(stage, numbers int) []float64 {
 	return (*last)[at:]
 }
 
-// clone returns a pool with the same cuts in memory of its own.
+// clone returns a pool with a copy of the cuts.
 func (p *Pool) clone() *Pool {
 	out := newPool(len(p.stages)+1, p.reserv)
 	for t, s := range p.stages {
@@ -101,7 +111,7 @@ func (p *Pool) clone() *Pool {
 	return out
 }
 
-// holds reports whether every stage has so many cuts.
+// holds reports whether every stage has at least n cuts.
 func (p *Pool) holds(n int) bool {
 	for _, s := range p.stages {
 		if s.n < n {
@@ -111,7 +121,7 @@ func (p *Pool) holds(n int) bool {
 	return true
 }
 
-// snapshot returns a pool with the cuts there are, in the same memory.
+// snapshot returns a pool with the current cuts, in the same memory.
 func (p *Pool) snapshot() *Pool {
 	out := newPool(len(p.stages)+1, p.reserv)
 	for t, s := range p.stages {
@@ -120,8 +130,10 @@ func (p *Pool) snapshot() *Pool {
 	return out
 }
 
-// Value returns what the cuts of a stage say is left to pay from storage v: the largest of them,
-// and at least 0.
+// Value returns the lower bound of the cost after a stage that ends with storage v: the largest value
+// of its cuts, at least 0.
+//
+// Local.
 func (p *Pool) Value(stage int, v []float64) float64 {
 	best := 0.0
 	for i := range p.Len(stage) {
@@ -131,8 +143,8 @@ func (p *Pool) Value(stage int, v []float64) float64 {
 	return best
 }
 
-// mostViolated returns the cut of a stage that is the most above theta at v, by more than least: the
-// first of equals, and -1 if there is none. It passes over cuts that are held.
+// mostViolated returns the cut of a stage that exceeds theta at v by the most and by more than least,
+// the first one of equals, or -1. It skips cuts that are held.
 func (p *Pool) mostViolated(stage int, v []float64, theta, least float64, held []bool) int {
 	if stage >= len(p.stages) {
 		return -1
@@ -160,8 +172,10 @@ func height(alpha float64, beta, v []float64) float64 {
 	return h
 }
 
-// SHA256 returns a hash of the exact bits of all cuts in their order, in hexadecimal: per stage
-// the number of cuts, then alpha and beta of each as little-endian IEEE 754 doubles.
+// SHA256 returns a hash, in hexadecimal, of the exact bits of all cuts in order: for each stage the
+// number of cuts as a 64-bit integer, then alpha and beta of each as 64-bit floats, little-endian.
+//
+// Local.
 func (p *Pool) SHA256() string {
 	h := sha256.New()
 	var b []byte

@@ -42,8 +42,8 @@ func plain(its []Iteration) []Iteration {
 	return out
 }
 
-// The policy, every number reported, and the simulation are the same, bit for bit, for any number
-// of ranks and on every rank: more ranks than passes and uneven blocks included.
+// The policy, all figures and the simulation have the same bits on every rank, for any number of ranks:
+// also with more ranks than passes and with uneven blocks.
 func TestSameForAnyNumberOfRanks(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 12, Passes: 6, Openings: 5, Seed: 11}
@@ -73,9 +73,9 @@ func TestSameForAnyNumberOfRanks(t *testing.T) {
 	}
 }
 
-// A rank that fails alone ends all of them: it returns its own error, the others one that names it,
-// and the communicator stays usable.
-func TestOneRankFails(t *testing.T) {
+// A rank that fails returns its own error and the others one that names it. The communicator stays
+// usable.
+func TestFailureOfOneRankEndsAll(t *testing.T) {
 	cause := errors.New("the program of stage 3 is not solved")
 	var mu sync.Mutex
 	got := map[int]error{}
@@ -104,9 +104,8 @@ func TestOneRankFails(t *testing.T) {
 	}
 }
 
-// When one rank is stopped in the middle of a training, the others do not wait for it, whatever its
-// threads do.
-func TestOneRankIsStopped(t *testing.T) {
+// When the context of one rank ends, the others do not wait for it.
+func TestStopOfOneRankEndsAll(t *testing.T) {
 	c := readShipped(t, "toy")
 	stopped := errors.New("stopped for the test")
 	for _, threads := range []int{1, 2} {
@@ -123,7 +122,7 @@ func TestOneRankIsStopped(t *testing.T) {
 			}
 			_, err := Train(ctx, world, c, opt)
 			if err == nil {
-				return errors.New("the training ended as if all was well")
+				return errors.New("the training succeeded")
 			}
 			return err
 		})
@@ -133,8 +132,7 @@ func TestOneRankIsStopped(t *testing.T) {
 	}
 }
 
-// Ranks that are asked for different trainings are told so.
-func TestRanksDisagree(t *testing.T) {
+func TestDifferentOptionsAreReported(t *testing.T) {
 	c := readShipped(t, "toy")
 	var mu sync.Mutex
 	n := 0
@@ -148,12 +146,11 @@ func TestRanksDisagree(t *testing.T) {
 		return nil
 	})
 	if err != nil || n != 2 {
-		t.Errorf("%d of 2 ranks were told that they disagree (%v)", n, err)
+		t.Errorf("%d of 2 ranks reported the difference (%v)", n, err)
 	}
 }
 
-// Only rank 0 reads; all ranks get the case, or the same error.
-func TestLoadCase(t *testing.T) {
+func TestAllRanksLoadCaseOfRankZero(t *testing.T) {
 	want := readShipped(t, "brazil4").SHA256()
 	bad := edit(t, "thermals.json", "50", "-50")
 	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
@@ -180,7 +177,7 @@ func TestLoadCase(t *testing.T) {
 	}
 }
 
-func TestStops(t *testing.T) {
+func TestStoppingRules(t *testing.T) {
 	c := readShipped(t, "toy")
 	if tr := trained(t, c, Options{Iterations: 40, Passes: 2, Stall: 3}); !strings.Contains(tr.Stopped, "stalled") || len(tr.Iterations) >= 40 {
 		t.Errorf("after %d iterations: %q, want a stalled lower bound", len(tr.Iterations), tr.Stopped)
@@ -194,7 +191,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-func TestBadOptions(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	c := readShipped(t, "toy")
 	for _, opt := range []Options{{Iterations: -1}, {Passes: -1}, {Openings: maxOpenings + 1}, {Gap: 1}, {Gap: -0.1}, {Stall: -1}} {
 		err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
@@ -202,14 +199,14 @@ func TestBadOptions(t *testing.T) {
 			return err
 		})
 		if err == nil {
-			t.Errorf("%+v was taken", opt)
+			t.Errorf("%+v was accepted", opt)
 		}
 	}
 }
 
-// Simulated out of the sample of a converged policy, costs differ from those in it; in it, the
-// interval of the mean holds the lower bound, which is the true expectation there.
-func TestSimulationIsConsistent(t *testing.T) {
+// With the openings of the training, the interval of the mean contains the lower bound, which is the true
+// expectation. With new inflows, costs differ.
+func TestSimulationBalancesPowerAndWater(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt, scenarios := Options{Iterations: 30, Passes: 6, Openings: 4, Seed: 5}, 600
 	if testing.Short() {
@@ -238,16 +235,16 @@ func TestSimulationIsConsistent(t *testing.T) {
 		t.Errorf("lower bound %.5g, simulated %.5g ± %.3g", lower, mean, width)
 	}
 	if out.Cost.Mean == in.Cost.Mean || !(out.Cost.Mean > 0) {
-		t.Errorf("out of sample the policy costs %v, in it %v", out.Cost.Mean, in.Cost.Mean)
+		t.Errorf("with new inflows the policy costs %v, with the openings %v", out.Cost.Mean, in.Cost.Mean)
 	}
-	// What is generated, short and brought in is the load; what comes in is used, spilled or kept.
+	// Generation, deficit and imports equal the load; water is used, spilled or kept.
 	stages := 0.0
 	for s, st := range in.Stages {
 		stages += st.Cost
 		for b := range c.Buses {
 			f := c.busSummary(st, s, b)
 			if got := f.Hydro + f.Thermal + f.Deficit + f.NetImport; !within(got, f.Load) && absent(got-f.Load) {
-				t.Errorf("stage %d, %s: %v MW are there for a load of %v", s+1, f.Bus, got, f.Load)
+				t.Errorf("stage %d, %s: %v MW for a load of %v", s+1, f.Bus, got, f.Load)
 			}
 		}
 		for i, r := range c.Reservoirs {
@@ -256,7 +253,7 @@ func TestSimulationIsConsistent(t *testing.T) {
 				before = in.Stages[s-1].Storage[i]
 			}
 			if left := before + st.Inflow[i] - st.Hydro[r.Bus] - st.Spill[i]; !within(left, st.Storage[i]) && absent(left-st.Storage[i]) {
-				t.Errorf("stage %d, %s: %v should be left, %v is", s+1, r.Name, left, st.Storage[i])
+				t.Errorf("stage %d, %s: %v should be left, got %v", s+1, r.Name, left, st.Storage[i])
 			}
 			if band := st.StorageBand[i]; band[0] > band[1] || band[1] > band[2] || band[2] > r.MaxStorage {
 				t.Errorf("stage %d, %s: band %v", s+1, r.Name, band)

@@ -9,46 +9,47 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Recovery makes what is done with it go on when ranks are lost: those that are left shrink the
-// communicator, go back to what all of them have, and go on from there. The outcome is the same, bit for
-// bit. The zero value is ready; each rank has one of its own, for one thing after the other. A nil one
-// does not recover: the loss of a rank is then an error on all others.
+// Recovery lets work continue when ranks die: the other ranks shrink the communicator, return to a
+// common state, and continue from there. The result has the same bits. The zero value is ready to use.
+// Each rank has its own Recovery and uses it for one operation at a time. A nil Recovery does not
+// recover: the loss of a rank is an error on all others.
 //
-// The backend has to be one of which jobs go on after losses (local, shm, tcp, and mpi with a library that
-// has ULFM), and so has the launcher
-// (cohort.Config.Resilient).
+// The backend must support recovery (local, shm, tcp, and mpi with a library that has ULFM), and the job
+// must be resilient (cohort.Config.Resilient).
 type Recovery struct {
-	// Lost, if not nil, is called after every loss, when there is a new communicator.
+	// Lost, if not nil, is called after every loss, once there is a new communicator.
 	Lost func(Loss)
 
 	losses []Loss
-	made   []*cohort.Comm // communicators of those that were left, the last one for now
-	me     int64          // this rank, and those of the last communicator, as they were numbered at first
-	ids    []int64
-	gone   []int // lost since the last one of losses
+	made   []*cohort.Comm // shrunk communicators; the last one is current
+	me     int64          // this rank in the first communicator
+	ids    []int64        // ranks of the current communicator, in the first one
+	gone   []int          // ranks lost since the last entry of losses
 }
 
-// Loss says what has been lost.
+// Loss describes a loss of ranks.
 type Loss struct {
-	Ranks     []int // as they were numbered at first, in ascending order
-	Left      int   // how many ranks go on
-	Iteration int   // that was begun again, from 1; 0 outside of a training
+	Ranks     []int // the lost ranks of the first communicator, ascending
+	Left      int   // how many ranks continue
+	Iteration int   // the iteration that is repeated, from 1; 0 outside of a training
 }
 
-// Error says who is lost and who is left, so that a Loss can be warned of.
+// Error describes the loss, so that a Loss can be printed as a warning.
 func (l Loss) Error() string {
-	who := "rank " + fmt.Sprint(l.Ranks[0])
+	lost := "rank " + fmt.Sprint(l.Ranks[0])
 	if len(l.Ranks) > 1 {
-		who = "ranks " + strings.Trim(strings.ReplaceAll(fmt.Sprint(l.Ranks), " ", ", "), "[]")
+		lost = "ranks " + strings.Trim(strings.ReplaceAll(fmt.Sprint(l.Ranks), " ", ", "), "[]")
 	}
-	text := fmt.Sprintf("lost %s; going on with %s", who, plural(l.Left, "rank"))
+	text := fmt.Sprintf("lost %s; continuing with %s", lost, plural(l.Left, "rank"))
 	if l.Iteration > 0 {
-		text += fmt.Sprintf(" from the start of iteration %d", l.Iteration)
+		text += fmt.Sprintf(" and repeating iteration %d", l.Iteration)
 	}
 	return text
 }
 
-// Losses returns what has been lost so far.
+// Losses returns the losses so far.
+//
+// Local.
 func (r *Recovery) Losses() []Loss {
 	if r == nil {
 		return nil
@@ -56,7 +57,9 @@ func (r *Recovery) Losses() []Loss {
 	return r.losses
 }
 
-// World returns the communicator of the ranks that are left, which is world if none are lost.
+// World returns the communicator of the ranks that are left: world itself if none are lost.
+//
+// Local.
 func (r *Recovery) World(world *cohort.Comm) *cohort.Comm {
 	if r == nil || len(r.made) == 0 {
 		return world
@@ -64,7 +67,9 @@ func (r *Recovery) World(world *cohort.Comm) *cohort.Comm {
 	return r.made[len(r.made)-1]
 }
 
-// Close closes the communicators that were made.
+// Close closes the communicators that the Recovery created.
+//
+// Local: it does not wait for other ranks.
 func (r *Recovery) Close() error {
 	if r == nil {
 		return nil
@@ -77,21 +82,23 @@ func (r *Recovery) Close() error {
 	return err
 }
 
-// The flags by which the ranks agree on how something went.
+// The flags with which the ranks agree on an outcome.
 const (
-	unbroken = 1 << iota // no loss was seen
-	unfailed             // nothing failed that begins again in vain
+	unbroken = 1 << iota // this rank saw no loss
+	unfailed             // this rank had no error that would occur again
 	agreed   = unbroken | unfailed
 )
 
-// Do calls f with the communicator of the ranks that are left, and again as long as ranks are lost in it: it
-// returns when f has ended without a loss on all of them, or has failed on one. What f does has to be
-// collective, and such that it can be begun again, whatever was done of it.
+// Do calls f with the communicator of the ranks that are left, and calls it again as long as ranks are
+// lost in it. It returns once f has ended without a loss on all ranks, or has failed on one. f must be
+// collective and repeatable, however far an earlier call has come.
 //
-// Collective: all ranks of world that are not lost call it.
+// Collective: all ranks of world that are alive call it.
 //
-// Errors: that of f; [ErrPeer] if f failed on another rank alone; [cohort.ErrNotSupported] on a backend
+// Errors: that of f; [ErrPeer] if f failed on another rank only; [cohort.ErrNotSupported] on a backend
 // without recovery.
+//
+// Deadlines: those of the communicator. A deadline that ends f is an error, not a loss.
 func (r *Recovery) Do(world *cohort.Comm, f func(world *cohort.Comm) error) error {
 	if r == nil {
 		return f(world)
@@ -107,7 +114,7 @@ func (r *Recovery) Do(world *cohort.Comm, f func(world *cohort.Comm) error) erro
 		now := r.World(world)
 		mine := agreed
 		switch {
-		case err == nil || errors.Is(err, ErrStopped): // all ranks alike, or some have seen a loss
+		case err == nil || errors.Is(err, ErrStopped): // the same on all ranks, unless some saw a loss
 		case isLoss(err):
 			mine &^= unbroken
 		default:
@@ -132,7 +139,7 @@ func (r *Recovery) Do(world *cohort.Comm, f func(world *cohort.Comm) error) erro
 	}
 }
 
-// prepare finds out whether the backend can recover.
+// prepare checks that the backend can recover.
 func (r *Recovery) prepare(world *cohort.Comm) error {
 	if r.ids == nil {
 		r.me = int64(world.Rank())
@@ -144,14 +151,14 @@ func (r *Recovery) prepare(world *cohort.Comm) error {
 	return err
 }
 
-// shrink makes the communicator of those that are left. Its error is that of a further loss, or ends all.
+// shrink creates the communicator of the ranks that are left. Its error is a further loss, or final.
 func (r *Recovery) shrink(old *cohort.Comm) error {
 	next, err := old.Shrink()
 	if err != nil {
 		return err
 	}
 	if next.Size() == old.Size() {
-		return errors.Join(fmt.Errorf("%w: the communicator is broken, and no rank is lost", cohort.ErrInternal), next.Close())
+		return errors.Join(fmt.Errorf("%w: the communicator is broken although no rank is lost", cohort.ErrInternal), next.Close())
 	}
 	r.made = append(r.made, next)
 	ids := make([]int64, next.Size())
@@ -167,7 +174,7 @@ func (r *Recovery) shrink(old *cohort.Comm) error {
 	return nil
 }
 
-// note notes the losses since the last one, after which an iteration begins again.
+// note records the losses since the last call, after which an iteration is repeated.
 func (r *Recovery) note(iteration int) {
 	if r == nil || len(r.gone) == 0 {
 		return
@@ -180,8 +187,8 @@ func (r *Recovery) note(iteration int) {
 	}
 }
 
-// isLoss reports whether an error is that of a communicator which a loss, or another rank that saw one, has
-// ended.
+// isLoss reports whether an error means that a rank was lost: this rank or another one noticed it, and
+// the communicator is broken.
 func isLoss(err error) bool {
 	if errors.Is(err, cohort.ErrPeerLost) {
 		return true
@@ -194,9 +201,9 @@ func isLoss(err error) bool {
 	return errors.Is(err, cohort.ErrBroken)
 }
 
-// agreeOnIterations gives all ranks that are left the iterations that any of them has done. Who has done one
-// has the sums of all ranks, which they sent when the cuts of all stages were in the memory of all nodes; so
-// nobody lacks more than the sums, and no iteration that was done is lost.
+// agreeOnIterations sends the iterations that any rank has completed to all ranks that are left. A rank
+// completes an iteration with the sums of all ranks, which they send after the cuts of all stages are in
+// the memory of all nodes. Another rank can thus lack the sums only, and no completed iteration is lost.
 //
 // Collective: all ranks call it.
 func (tr *trainer) agreeOnIterations() error {
@@ -236,7 +243,7 @@ func (tr *trainer) agreeOnIterations() error {
 		return fmt.Errorf("recovery: %w", err)
 	}
 	if whole == 0 {
-		return fmt.Errorf("recovery: %w: a rank lacks cuts of iteration %d, which another one has done", cohort.ErrInternal, most)
+		return fmt.Errorf("recovery: %w: a rank lacks cuts of iteration %d, which another rank has completed", cohort.ErrInternal, most)
 	}
 	tr.resumed = int(resumed[0])
 	of := origin{passes: tr.opt.Passes, stages: tr.c.Stages}

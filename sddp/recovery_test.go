@@ -14,12 +14,12 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// errDies is what a rank dies of in these tests.
+// errDies is the panic value with which a rank dies in these tests.
 var errDies = errors.New("dies for the test")
 
-// A training goes on when ranks die, one after the other or together, the first rank too, until one is left:
-// to the same bits on all that are left, and no iteration that one of them has done is done again.
-func TestRecovery(t *testing.T) {
+// A training continues when ranks die, rank 0 included, one after the other or together, until one rank is
+// left. The others get the same bits and repeat no completed iteration.
+func TestTrainingContinuesAfterLosses(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 9, Passes: 5, Openings: 3, Seed: 3}
 	if testing.Short() {
@@ -29,7 +29,7 @@ func TestRecovery(t *testing.T) {
 	want, wantSim := trainings[0], simulations[0]
 	losses := []struct {
 		ranks int
-		dies  map[int]int // in which iteration, by rank
+		dies  map[int]int // iteration of death, by rank
 		lost  string
 	}{
 		{4, map[int]int{0: 2, 1: 4, 3: 7}, "[[0] [1] [3]]"},
@@ -89,7 +89,7 @@ func TestRecovery(t *testing.T) {
 				n += len(l.Ranks)
 				at := k.dies[l.Ranks[len(l.Ranks)-1]]
 				if l.Left != k.ranks-n || l.Iteration < at || l.Iteration > at+1 {
-					t.Errorf("%+v, rank %d: %v; want it begun again at %d or after it", k, world.Rank(), l, at)
+					t.Errorf("%+v, rank %d: %v; want iteration %d or the next one repeated", k, world.Rank(), l, at)
 				}
 			}
 			if n != len(k.dies) || k.lost != "" && fmt.Sprint(lost) != k.lost || rec.World(world).Size() != k.ranks-n {
@@ -98,19 +98,18 @@ func TestRecovery(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, errDies) || survived != k.ranks-len(k.dies) {
-			t.Errorf("%+v: %d ranks came to the end: %v", k, survived, err)
+			t.Errorf("%+v: %d ranks finished: %v", k, survived, err)
 		}
 		again := opt
 		again.Resume = dir
 		if got := trained(t, c, again); sameTraining(got, want) != nil || got.Resumed != opt.Iterations {
-			t.Errorf("%+v: the checkpoints that are left are of %d iterations, or other ones", k, got.Resumed)
+			t.Errorf("%+v: the checkpoints have %d iterations, or other ones", k, got.Resumed)
 		}
 	}
 }
 
-// The rank that takes over from the first one knows which checkpoint is whole: a newer one that is damaged does
-// not pass for what is saved.
-func TestRecoveryDamaged(t *testing.T) {
+// The rank that takes over from rank 0 does not count a newer damaged checkpoint as saved.
+func TestRecoverySkipsDamagedCheckpoint(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 5, Passes: 2, Openings: 3, CheckpointEvery: maxIterations, Checkpoint: t.TempDir()}
 	trained(t, c, opt)
@@ -141,15 +140,15 @@ func TestRecoveryDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if at.Iterations < 6 || at.Iterations >= maxIterations || at.Unsaved != nil {
-		t.Errorf("%d iterations are said to be saved (%v), want those that were done", at.Iterations, at.Unsaved)
+		t.Errorf("%d iterations are reported as saved (%v), want the completed ones", at.Iterations, at.Unsaved)
 	}
 	if got, want := names(t, opt.Checkpoint), []string{checkpointName(5), checkpointName(at.Iterations)}; !slices.Equal(got, want) {
 		t.Errorf("the folder holds %v, want %v", got, want)
 	}
 }
 
-// What fails on a rank that does not die ends all of them, and does so once.
-func TestRecoveryFails(t *testing.T) {
+// An error of a living rank ends the operation on all ranks; it is not repeated.
+func TestErrorWithoutLossEndsRecovery(t *testing.T) {
 	cause := errors.New("no licence")
 	var mu sync.Mutex
 	calls, got := map[int]int{}, map[int]error{}
@@ -171,12 +170,12 @@ func TestRecoveryFails(t *testing.T) {
 		return nil
 	})
 	if err != nil || got[1] != cause || !errors.Is(got[0], ErrPeer) || !errors.Is(got[2], ErrPeer) || fmt.Sprint(calls) != "map[0:1 1:1 2:1]" {
-		t.Errorf("got %v and %v after %v calls; want the rank's own error, and ErrPeer", err, got, calls)
+		t.Errorf("got %v and %v after %v calls; want the rank's own error and ErrPeer", err, got, calls)
 	}
 }
 
-// A simulation goes on as well, and what is done with the communicator between them.
-func TestRecoveryOutside(t *testing.T) {
+// A simulation, and a later operation with the shrunk communicator, continue after a loss.
+func TestSimulationContinuesAfterLoss(t *testing.T) {
 	c := readShipped(t, "toy")
 	trainings, simulations := onRanks(t, 1, c, Options{Iterations: 3, Passes: 2, Openings: 3}, 1500)
 	for victim := range 3 {
@@ -196,18 +195,18 @@ func TestRecoveryOutside(t *testing.T) {
 			mu.Lock()
 			survived++
 			mu.Unlock()
-			if !reflect.DeepEqual(sim, simulations[0]) || fmt.Sprint(rec.Losses()) != fmt.Sprintf("[lost rank %d; going on with 2 ranks]", victim) {
+			if !reflect.DeepEqual(sim, simulations[0]) || fmt.Sprint(rec.Losses()) != fmt.Sprintf("[lost rank %d; continuing with 2 ranks]", victim) {
 				return fmt.Errorf("rank %d: another simulation, or %v", world.Rank(), rec.Losses())
 			}
 			return rec.Do(world, (*cohort.Comm).Barrier)
 		})
 		if !errors.Is(err, errDies) || survived != 2 {
-			t.Errorf("without rank %d: %d ranks came to the end: %v", victim, survived, err)
+			t.Errorf("without rank %d: %d ranks finished: %v", victim, survived, err)
 		}
 	}
 }
 
-// mortal is a context under which the first linear program kills.
+// mortal is a context that kills its rank at the first linear program.
 type mortal struct{ context.Context }
 
 func (mortal) Err() error { panic(errDies) }

@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Report is what there is to tell after a run.
+// Report collects the results of a run.
 type Report struct {
 	Case       *Case
 	Training   *Training // nil for a simulation alone
@@ -22,7 +22,9 @@ type Report struct {
 	Seconds    float64
 }
 
-// Files returns what is written to an output folder.
+// Files returns the files for an output folder.
+//
+// Local.
 func (r *Report) Files() ([]File, error) {
 	summary, err := r.SummaryJSON()
 	if err != nil {
@@ -42,8 +44,10 @@ func (r *Report) Files() ([]File, error) {
 	), nil
 }
 
-// ConvergenceCSV returns the iterations as a table with a head line. A number that does not exist,
-// as the interval of a single forward pass, is empty.
+// ConvergenceCSV returns the iterations as a table with a header line. A number that does not exist,
+// such as the interval of a single forward pass, is empty.
+//
+// Local.
 func ConvergenceCSV(its []Iteration) []byte {
 	var b bytes.Buffer
 	b.WriteString("iteration,lower_bound,upper_mean,upper_ci95,gap,cuts,solves,lp_seconds,comm_seconds,total_seconds\n")
@@ -61,7 +65,7 @@ func ConvergenceCSV(its []Iteration) []byte {
 	return b.Bytes()
 }
 
-// Result is the one line of JSON that the command prints last.
+// Result is the JSON object that the command prints on the last line.
 type Result struct {
 	LowerBound float64 `json:"lower_bound"`
 	UpperMean  float64 `json:"upper_mean"`
@@ -74,6 +78,8 @@ type Result struct {
 }
 
 // Result returns the result of a run. The upper bound is that of the simulation.
+//
+// Local.
 func (r *Report) Result() Result {
 	return Result{
 		LowerBound: r.Policy.LowerBound,
@@ -87,7 +93,7 @@ func (r *Report) Result() Result {
 	}
 }
 
-// summaryJSON is the layout of summary.json; docs/sddp.md describes it.
+// summaryJSON is the layout of summary.json, which docs/sddp.md describes.
 type summaryJSON struct {
 	Format     string         `json:"format"`
 	Version    int            `json:"version"`
@@ -147,6 +153,8 @@ type lineSummary struct {
 }
 
 // SummaryJSON returns the text of summary.json.
+//
+// Local.
 func (r *Report) SummaryJSON() ([]byte, error) {
 	c, sim := r.Case, r.Simulation
 	out := summaryJSON{
@@ -204,14 +212,16 @@ func (c *Case) load(t, b int) float64 {
 	return c.Buses[b].LoadMW[c.Period(t)]
 }
 
-// Summary returns the result as text for people.
+// Summary returns the result as readable text.
+//
+// Local.
 func (r *Report) Summary() string {
 	var b strings.Builder
 	c, sim := r.Case, r.Simulation
 	unit, scale := c.MoneyUnit(sim.Cost.Mean)
-	kind := "the openings of the training"
+	kind := "inflows of the training"
 	if sim.Outside {
-		kind = "inflows drawn anew"
+		kind = "new inflows"
 	}
 	fmt.Fprintf(&b, "%s: %d stages, %d scenarios with %s; costs in %s\n\n", c.Name, c.Stages, sim.Cost.Samples, kind, unit)
 	fmt.Fprintf(&b, "  lower bound    %.4f: no policy is expected to cost less\n", r.Policy.LowerBound/scale)
@@ -238,7 +248,7 @@ func (r *Report) Summary() string {
 	return b.String()
 }
 
-// isTransit reports whether a bus only joins lines.
+// isTransit reports whether a bus only connects lines.
 func (c *Case) isTransit(bus int) bool {
 	if c.Buses[bus].LoadMW != nil {
 		return false
@@ -256,12 +266,12 @@ func (c *Case) isTransit(bus int) bool {
 	return true
 }
 
-// table returns a writer that lines columns up at their right ends; each line starts with a name.
+// table returns a writer that aligns columns to the right.
 func table(b *strings.Builder) *tabwriter.Writer {
 	return tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 }
 
-// systemTable writes what all buses do together.
+// systemTable writes the sums over all buses.
 func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
 	c := r.Case
 	fmt.Fprintf(b, "\nSystem, means of the scenarios: cost in %s, power in MW, storage at the end of the stage in MW-month\n", unit)
@@ -283,7 +293,7 @@ func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
 	w.Flush()
 }
 
-// busTable writes what a bus does.
+// busTable writes the figures of a bus.
 func (r *Report) busTable(b *strings.Builder, bus int) {
 	c := r.Case
 	fmt.Fprintf(b, "\n%s, means of the scenarios: power in MW, storage at the end of the stage in MW-month, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.Currency)
@@ -304,7 +314,7 @@ func (r *Report) busTable(b *strings.Builder, bus int) {
 	w.Flush()
 }
 
-// zeroed returns x without the sign of a zero that it would be rounded to.
+// zeroed returns x, or 0 if it would print as -0.
 func zeroed(x float64) float64 {
 	if math.Abs(x) < 0.5 {
 		return 0
@@ -321,7 +331,7 @@ func total(x []float64) float64 {
 	return sum
 }
 
-// percent returns a part of a whole as text, and a dash where there is no whole.
+// percent returns a part of a whole in percent, and a dash if the whole is 0.
 func percent(part, whole float64) string {
 	if whole == 0 {
 		return "-"

@@ -10,15 +10,15 @@ import (
 	"path/filepath"
 )
 
-// CheckpointError says that a training ended early, and what of it can be gone on with.
+// CheckpointError reports that a training ended early, and what a later training can resume.
 type CheckpointError struct {
 	Dir        string // the folder of the checkpoints
-	Iterations int    // in the newest; 0 if there is none
-	Unsaved    error  // why a newer one could not be written; nil if it could
+	Iterations int    // in the newest checkpoint; 0 if there is none
+	Unsaved    error  // why a newer checkpoint could not be written; nil if it was
 	Err        error  // what ended the training
 }
 
-// Error returns what ended the training, and why a checkpoint could not be written.
+// Error returns the text of Err, and that of Unsaved if it is not nil.
 func (e *CheckpointError) Error() string {
 	if e.Unsaved != nil {
 		return e.Err.Error() + "\n" + e.Unsaved.Error()
@@ -29,8 +29,8 @@ func (e *CheckpointError) Error() string {
 // Unwrap returns Err.
 func (e *CheckpointError) Unwrap() error { return e.Err }
 
-// untilStop returns the context of the linear programs, which also ends when the ranks are asked to stop.
-// Messages go on then: by them the ranks tell each other.
+// untilStop returns the context of the linear programs. It also ends when this rank is asked to stop.
+// Communication continues then, so that the rank can report the stop to the others.
 func (o Options) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancelCause(ctx)
 	if o.Stop != nil {
@@ -45,7 +45,7 @@ func (o Options) untilStop(ctx context.Context) (context.Context, context.Cancel
 	return work, func() { cancel(nil) }
 }
 
-// start is a checkpoint to go on from: its iterations on all ranks, its cuts on rank 0, in a file.
+// start is a checkpoint to resume from: the iterations on all ranks, the cuts in a file on rank 0.
 type start struct {
 	its  []Iteration
 	in   *checkpointReader
@@ -55,15 +55,15 @@ type start struct {
 // close closes the file.
 func (s *start) close() {
 	if s.file != nil {
-		s.file.Close() // it was only read
+		s.file.Close() // only read
 	}
 }
 
-// openCheckpoints opens the folder of the checkpoints, and the one to go on from, before any work is done. It
-// returns no iterations if the training is to begin, or has begun: then only a rank that is the first one
-// since the others were lost takes the folder over.
+// openCheckpoints opens the folder of the checkpoints, and the checkpoint to resume from, before the
+// work begins. It returns no iterations if the training begins. After a loss, the training has begun and
+// openCheckpoints only lets a new rank 0 take over the folder.
 //
-// Collective: all ranks call it, and an error is one of all.
+// Collective: all ranks call it. If one rank fails, all return an error.
 func (tr *trainer) openCheckpoints(of origin) (*start, error) {
 	opt, from := tr.opt, &start{}
 	switch {
@@ -77,7 +77,7 @@ func (tr *trainer) openCheckpoints(of origin) (*start, error) {
 	}
 	packed, err := tr.fromFirst("checkpoint", func() (_ []byte, err error) {
 		if there, _ := checkpointsIn(opt.Checkpoint); len(there) > 0 && len(opt.Recovery.Losses()) > 0 {
-			opt.Resume = opt.Checkpoint // what a rank that is lost has written
+			opt.Resume = opt.Checkpoint // a lost rank wrote it
 		}
 		if opt.Resume != "" {
 			if err := from.open(opt, of); err != nil {
@@ -106,14 +106,14 @@ func (tr *trainer) openCheckpoints(of origin) (*start, error) {
 	return from, nil
 }
 
-// open opens the newest checkpoint of a folder that is whole, on rank 0.
+// open opens the newest undamaged checkpoint of a folder, on rank 0.
 func (s *start) open(opt Options, of origin) error {
 	there, err := checkpointsIn(opt.Resume)
 	if err != nil {
 		return err
 	}
 	if len(there) == 0 && !opt.ResumeOrBegin {
-		return fmt.Errorf("checkpoint folder %s: there is no checkpoint in it to go on from", opt.Resume)
+		return fmt.Errorf("checkpoint folder %s: it has no checkpoint to resume from", opt.Resume)
 	}
 	var damaged error
 	for _, n := range there {
@@ -130,7 +130,7 @@ func (s *start) open(opt Options, of origin) error {
 			opt.Warn(err)
 		}
 	}
-	return damaged // of all there are
+	return damaged // nil if there is no checkpoint
 }
 
 // openFile opens a checkpoint.
@@ -146,13 +146,13 @@ func (s *start) openFile(name string) (err error) {
 	return err
 }
 
-// restoreChunk is about how many numbers of cuts go to the ranks at a time: 64 KiB.
+// restoreChunk is about how many numbers of cuts rank 0 sends at a time: 64 KiB.
 const restoreChunk = 1 << 13
 
-// restore gives all ranks what a checkpoint has, up to where a training with these options would have
-// stopped by itself.
+// restore sends the content of a checkpoint to all ranks, up to the iteration after which a training
+// with these options would have stopped.
 //
-// Collective: all ranks call it, and an error is one of all.
+// Collective: all ranks call it. If one rank fails, all return an error.
 func (tr *trainer) restore(from *start) error {
 	n := len(from.its)
 	if n == 0 {
@@ -205,8 +205,8 @@ func packNumbers(x []float64) []byte {
 	return out
 }
 
-// computesAlike solves the last program of a checkpoint again. Where its optimum has other bits than it had,
-// by another compiler or library, the cuts to come would not be those of a training without interruption.
+// computesAlike solves the last program of a checkpoint again. If the optimum has other bits, because of
+// another compiler or library, further cuts would differ from those of an uninterrupted training.
 func (tr *trainer) computesAlike(its []Iteration) error {
 	lower, err := tr.planners[0].lowerBound()
 	if err != nil {
@@ -214,14 +214,14 @@ func (tr *trainer) computesAlike(its []Iteration) error {
 	}
 	last := its[len(its)-1].LowerBound
 	if lower == last || lower < last && len(its) > 1 && its[len(its)-2].LowerBound == last {
-		return nil // see iterate: the bound is the largest so far
+		return nil // iterate keeps the largest bound
 	}
-	return fmt.Errorf("checkpoint: this program does not compute as the one did that wrote it: the lower bound after iteration %d is %v, and was %v",
+	return fmt.Errorf("checkpoint: the lower bound after iteration %d is %v here and was %v: resume with the program, solver and kind of processor that wrote the checkpoint",
 		len(its), lower, last)
 }
 
-// stopped returns the error of an iteration. If it is that all ranks were asked to stop, rank 0 writes what
-// there is, and the others wait for that, for a launcher ends the job when the first of them has ended.
+// stopped returns the error of an iteration. If all ranks were asked to stop, rank 0 first saves the
+// training. The others wait for it, because a launcher ends the job when the first rank ends.
 func (tr *trainer) stopped(reason error) error {
 	if tr.opt.Checkpoint == "" || !errors.Is(reason, ErrStopped) {
 		return reason
@@ -234,7 +234,7 @@ func (tr *trainer) stopped(reason error) error {
 	return e
 }
 
-// ended returns the error of a training that has ended early. Rank 0 writes what there is, whatever the
+// ended returns the error of a training that ended early. Rank 0 saves the training first, whatever the
 // reason.
 func (tr *trainer) ended(reason error) error {
 	var at *CheckpointError
@@ -246,15 +246,15 @@ func (tr *trainer) ended(reason error) error {
 	return at
 }
 
-// saveAll writes a checkpoint of all iterations, and returns on all ranks how many the newest has, and why it
-// is not of all.
+// saveAll writes a checkpoint of all iterations. It returns on all ranks how many iterations are saved,
+// and why not all of them.
 //
 // Collective: all ranks call it.
 func (tr *trainer) saveAll() (saved int, unsaved, err error) {
 	if tr.opt.Checkpoint == "" {
 		return 0, nil, nil
 	}
-	if tr.saver != nil { // what is saved stays so, whoever can be told
+	if tr.saver != nil { // report it even if the exchange below fails
 		defer func() { saved = tr.saver.saved }()
 	}
 	packed, err := tr.fromFirst("checkpoint", func() ([]byte, error) {

@@ -16,8 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// sameTraining reports how a training differs from another one, but for the times and for what of it is from
-// a checkpoint.
+// sameTraining returns an error if two trainings differ in anything but times and resumed iterations.
 func sameTraining(got, want *Training) error {
 	switch {
 	case got.Policy.Pool.SHA256() != want.Policy.Pool.SHA256():
@@ -32,9 +31,9 @@ func sameTraining(got, want *Training) error {
 	return nil
 }
 
-// A training that goes on from a checkpoint is bit for bit the one that was never interrupted: with other
-// ranks and threads, and whatever makes it stop.
-func TestResume(t *testing.T) {
+// A resumed training has the bits of an uninterrupted one, with other ranks and threads and for every
+// stopping rule.
+func TestResumedTrainingHasSameBits(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 11, Passes: 5, Openings: 4, Seed: 11}
 	if testing.Short() {
@@ -56,8 +55,8 @@ func TestResume(t *testing.T) {
 		{4, 1, opt.Iterations, 5, 0},
 		{7, 1, opt.Iterations, 5, 0}, // more than passes
 		{2, 1, 5, 5, 0},              // nothing is left to do
-		{2, 1, 3, 3, 0},              // nothing was left at the third
-		{1, 1, opt.Iterations, 2, 1}, // nor at the second, from which on the bound grows too little
+		{2, 1, 3, 3, 0},              // it would have stopped at the third
+		{1, 1, opt.Iterations, 2, 1}, // it would have stalled at the second
 	} {
 		again := opt
 		again.Resume, again.Threads, again.Iterations, again.Stall, again.StallTolerance = first.Checkpoint, k.threads, k.iterations, k.stall, 1e9
@@ -84,8 +83,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// Cuts that a checkpoint has more of than go to the ranks at a time, and room that ends with them.
-func TestRestoreInParts(t *testing.T) {
+// A checkpoint has more cuts than rank 0 sends at a time, and its cuts fill the reserved memory.
+func TestRestoreSendsCutsInParts(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 2, Passes: restoreChunk/4 + 5, Openings: 1, Checkpoint: t.TempDir()}
 	want := trained(t, c, opt)
@@ -105,9 +104,9 @@ func TestRestoreInParts(t *testing.T) {
 	}
 }
 
-// Where the newest checkpoint is damaged the one before it is taken, and that is told; where all are, that
+// If the newest checkpoint is damaged, the one before it is used, with a warning. If all are damaged, that
 // is an error, as are an empty folder and the checkpoints of another training.
-func TestResumeFrom(t *testing.T) {
+func TestResumeUsesNewestUndamagedCheckpoint(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 6, Passes: 2, Openings: 3, Seed: 4, CheckpointEvery: 2, Checkpoint: t.TempDir()}
 	want := trained(t, c, opt)
@@ -160,13 +159,13 @@ func TestResumeFrom(t *testing.T) {
 	}
 
 	for text, change := range map[string]func(*Options){
-		"seed: got 4, want 5":       func(o *Options) { o.Seed = 5 },
-		"passes: got 2, want 3":     func(o *Options) { o.Passes = 3 },
-		"openings: got 3, want 4":   func(o *Options) { o.Openings = 4 },
-		"resume that":               func(o *Options) { o.Resume = "" },
-		"there is no checkpoint in": func(o *Options) { o.Resume = t.TempDir() },
-		"of 6 iterations in it":     func(o *Options) { o.Resume, o.ResumeOrBegin = t.TempDir(), true },
-		"not a directory":           func(o *Options) { o.Checkpoint = at(6) },
+		"seed: got 4, want 5":                 func(o *Options) { o.Seed = 5 },
+		"passes: got 2, want 3":               func(o *Options) { o.Passes = 3 },
+		"openings: got 3, want 4":             func(o *Options) { o.Openings = 4 },
+		"resume that one":                     func(o *Options) { o.Resume = "" },
+		"it has no checkpoint to resume from": func(o *Options) { o.Resume = t.TempDir() },
+		"it has a training of 6 iterations":   func(o *Options) { o.Resume, o.ResumeOrBegin = t.TempDir(), true },
+		"not a directory":                     func(o *Options) { o.Checkpoint = at(6) },
 	} {
 		other := opt
 		change(&other)
@@ -178,7 +177,7 @@ func TestResumeFrom(t *testing.T) {
 	both.Checkpoint = t.TempDir()
 	both.Resume, both.ResumeOrBegin = both.Checkpoint, true
 	if got, warned, err := train(both); err != nil || got.Resumed != 0 || len(warned) != 0 || sameTraining(got, want) != nil {
-		t.Errorf("nothing to go on from: %v, %v", warned, err)
+		t.Errorf("nothing to resume: %v, %v", warned, err)
 	}
 
 	damage(4)
@@ -188,8 +187,7 @@ func TestResumeFrom(t *testing.T) {
 	}
 }
 
-// A machine that computes other bits than the one that wrote the checkpoint does not go on from it.
-func TestResumeComputesAlike(t *testing.T) {
+func TestResumeRejectsOtherArithmetic(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 3, Passes: 2, Openings: 3, Checkpoint: t.TempDir()}
 	its := trained(t, c, opt).Iterations
@@ -209,13 +207,12 @@ func TestResumeComputesAlike(t *testing.T) {
 		_, err := Train(context.Background(), world, c, opt)
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "does not compute as the one did that wrote it") {
+	if err == nil || !strings.Contains(err.Error(), "is 11800 here and was 11800.000000000002") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Nor does one that draws other inflows from the same seed: that is told before anything is restored.
-func TestResumeInflows(t *testing.T) {
+func TestResumeRejectsOtherInflows(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 3, Passes: 2, Openings: 3, Seed: 5, Checkpoint: t.TempDir()}
 	trained(t, c, opt)
@@ -245,9 +242,9 @@ func TestResumeInflows(t *testing.T) {
 	}
 }
 
-// A training that is asked to stop, on one rank, does so on all of them at once, and goes on from there to
-// the same bits: with a rank that has passes of its own or has not.
-func TestStop(t *testing.T) {
+// When one rank is asked to stop, all ranks stop at once, and a resumed training has the same bits. The
+// rank may have passes or none.
+func TestStopOnOneRankSavesAndEndsAll(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 7, Passes: 3, Openings: 2, Seed: 2}
 	want := trained(t, c, opt)
@@ -278,7 +275,7 @@ func TestStop(t *testing.T) {
 			mu.Lock()
 			got = append(got, at)
 			mu.Unlock()
-			return world.Barrier() // the communicator is as it was
+			return world.Barrier() // the communicator still works
 		})
 		if err != nil {
 			t.Fatalf("%+v: %v", k, err)
@@ -296,8 +293,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Whatever ends a training early, rank 0 writes what there is.
-func TestEndedEarly(t *testing.T) {
+func TestCheckpointIsSavedWhateverEndsTraining(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 100000, Passes: 3, Openings: 3, CheckpointEvery: 100000, Checkpoint: t.TempDir()}
 	var at *CheckpointError
@@ -330,8 +326,8 @@ func TestEndedEarly(t *testing.T) {
 	}
 }
 
-// A checkpoint that cannot be written does not end the training; all ranks learn of it at the end.
-func TestUnsaved(t *testing.T) {
+// A checkpoint that cannot be written is reported on all ranks at the end.
+func TestUnwritableCheckpointDoesNotEndTraining(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 5, Passes: 2, Openings: 3, CheckpointEvery: 2}
 	want := trained(t, c, opt)

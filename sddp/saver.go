@@ -12,20 +12,20 @@ import (
 	"syscall"
 )
 
-// Checkpoints are named by the iterations they have. A new one is there before the one before the last is
-// removed: whenever the program ends there are two, once there have been, and the newest is whole.
+// A checkpoint's name has its number of iterations. The folder keeps the two newest checkpoints: an older
+// one is removed only after a new one is complete.
 const (
 	checkpointPrefix = "checkpoint-"
 	checkpointSuffix = ".bin"
 )
 
-// checkpointName returns the name of the checkpoint after so many iterations.
+// checkpointName returns the name of the checkpoint after a number of iterations.
 func checkpointName(iterations int) string {
 	return fmt.Sprintf("%s%06d%s", checkpointPrefix, iterations, checkpointSuffix)
 }
 
-// checkpointsIn returns the iterations of the checkpoints of a folder by their names, the most first. A
-// folder that is not there has none.
+// checkpointsIn returns the iterations of the checkpoints in a folder, by their names, in descending
+// order. A folder that does not exist has none.
 func checkpointsIn(dir string) ([]int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -43,22 +43,22 @@ func checkpointsIn(dir string) ([]int, error) {
 	return out, nil
 }
 
-// saver writes the checkpoints of a training, on rank 0 alone: what it is asked to do elsewhere, as a nil
-// saver, is nothing. It writes while the training goes on: cuts that are in the pool do not change.
+// saver writes the checkpoints of a training on rank 0. The other ranks have a nil saver, whose methods
+// do nothing. A saver writes while the training continues: cuts in the pool do not change.
 type saver struct {
 	out   Output
 	of    origin
 	every int
 	warn  func(error)
 
-	saved   int        // iterations in the newest whole checkpoint in the folder; 0: there is none
-	asked   int        // iterations in what was written last, whether it could be or not
-	writing chan error // of the write that is going on, nil if none is
-	failed  error      // of the last one
+	saved   int        // iterations in the newest complete checkpoint; 0 if there is none
+	asked   int        // iterations in the last write, successful or not
+	writing chan error // result of the write in progress; nil if there is none
+	failed  error      // result of the last write
 }
 
-// openSaver opens a folder for the checkpoints of a training that goes on from those in resume, if that is
-// not empty.
+// openSaver opens the folder of the checkpoints. It may have checkpoints only if the training resumes
+// from them.
 func openSaver(opt Options) (*saver, error) {
 	s := &saver{out: Output{opt.Checkpoint}, every: opt.CheckpointEvery, warn: opt.Warn}
 	if err := s.out.open("checkpoint"); err != nil {
@@ -69,13 +69,13 @@ func openSaver(opt Options) (*saver, error) {
 		return nil, err
 	}
 	if len(there) > 0 && !sameFolder(s.out.dir, opt.Resume) {
-		return nil, fmt.Errorf("checkpoint folder %s: there is a training of %d iterations in it: resume that, or take another folder", s.out.dir, there[0])
+		return nil, fmt.Errorf("checkpoint folder %s: it has a training of %d iterations; resume that one or use another folder", s.out.dir, there[0])
 	}
 	return s, s.sweep()
 }
 
-// takeSaver goes on with the checkpoints of a rank that is lost. If that cannot be, the next one that is to be
-// written will say so. The newest may be damaged: only a look at it tells, for what the lost rank knew is lost.
+// takeSaver takes over the folder of a lost rank. Problems with the folder appear at the next write.
+// takeSaver reads the newest checkpoints to find one that is not damaged.
 func takeSaver(opt Options, of origin) *saver {
 	s := &saver{out: Output{opt.Checkpoint}, of: of, every: opt.CheckpointEvery, warn: opt.Warn}
 	there, _ := checkpointsIn(opt.Checkpoint)
@@ -91,14 +91,14 @@ func takeSaver(opt Options, of origin) *saver {
 	return s
 }
 
-// sameFolder reports whether two paths are the same folder.
+// sameFolder reports whether two paths name the same folder.
 func sameFolder(a, b string) bool {
 	one, err1 := os.Stat(a)
 	two, err2 := os.Stat(b)
 	return err1 == nil && err2 == nil && os.SameFile(one, two)
 }
 
-// sweep removes what a training that was killed while it wrote has left.
+// sweep removes the temporary files of trainings that were killed.
 func (s *saver) sweep() error {
 	left, err := filepath.Glob(filepath.Join(escapeGlob(s.out.dir), "."+checkpointPrefix+"*.tmp"))
 	for _, name := range left {
@@ -107,19 +107,19 @@ func (s *saver) sweep() error {
 	return err
 }
 
-// escapeGlob returns a path as a pattern that it alone fits.
+// escapeGlob returns a glob pattern that matches only the path.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// due writes a checkpoint if it is time for one.
+// due starts to write a checkpoint if one is due.
 func (s *saver) due(its []Iteration, pool *Pool) {
 	if s != nil && len(its)%s.every == 0 {
 		s.begin(its, pool)
 	}
 }
 
-// begin begins to write a checkpoint, when the one before is written.
+// begin starts to write a checkpoint, after the previous write has ended.
 func (s *saver) begin(its []Iteration, pool *Pool) {
 	s.wait()
 	s.asked = len(its)
@@ -128,7 +128,7 @@ func (s *saver) begin(its []Iteration, pool *Pool) {
 	go func() { done <- s.write(its, pool) }()
 }
 
-// wait waits for the write that is going on, and notes how it went.
+// wait waits for the write in progress and records its result.
 func (s *saver) wait() {
 	if s == nil || s.writing == nil {
 		return
@@ -142,13 +142,13 @@ func (s *saver) wait() {
 	}
 }
 
-// finish writes a checkpoint of all iterations unless there is one, and returns why it could not.
+// finish writes a checkpoint of all iterations unless there is one, and returns the error.
 func (s *saver) finish(its []Iteration, pool *Pool) error {
 	if s == nil {
 		return nil
 	}
 	warn := s.warn
-	s.warn = nil // the caller tells
+	s.warn = nil // the caller reports the error
 	defer func() { s.warn = warn }()
 	s.wait()
 	if len(its) > s.saved {
@@ -158,7 +158,7 @@ func (s *saver) finish(its []Iteration, pool *Pool) error {
 	return s.failed
 }
 
-// write writes a checkpoint, and removes those that are older than the one before it.
+// write writes a checkpoint and removes all but it and the previous one.
 func (s *saver) write(its []Iteration, pool *Pool) error {
 	name := checkpointName(len(its))
 	fail := func(err error) error {
@@ -189,7 +189,7 @@ func (s *saver) write(its []Iteration, pool *Pool) error {
 	return err
 }
 
-// syncFolder has the names of a folder written to disk, where the system does that.
+// syncFolder writes the entries of a folder to disk, where the system supports that.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

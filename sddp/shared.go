@@ -7,18 +7,18 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// What all ranks read alike, the inflows and the cuts, is in memory of which every node has one copy
-// (cohort.SharedRegion). Each node writes its own: every rank a part, or its leader all, which is the
-// same where ranks have no memory in common and each is its own leader. After a fence all read.
+// All ranks read the inflows and the cuts. Every node has one copy of them (cohort.SharedRegion), which
+// its ranks fill: each rank a part, or the leader everything. Without shared memory each rank has a copy
+// and is its own leader. After a fence all ranks read.
 //
-// Nothing of it is to be reached after the region is closed: a Policy has cuts of its own.
+// Nothing may refer to a region after it is closed, so a Policy has a copy of its cuts.
 
-// region is shared memory that is filled part by part.
+// region is shared memory for inflows or cuts.
 type region = cohort.SharedRegion[float64]
 
-// shareNoise is NewNoise with the inflows once per node, for as long as the region is open. The ranks
-// of a node draw those of a block of stages each. It is an error on all ranks if the nodes have drawn other
-// ones: the outcome would depend on who does what.
+// shareNoise is NewNoise with one copy of the inflows per node, valid while the region is open. Each rank
+// of a node draws the inflows of a block of stages. If nodes draw different inflows, all ranks return an
+// error: the result would depend on the distribution of the work.
 //
 // Collective: all ranks of world call it.
 func shareNoise(world *cohort.Comm, w *crew, c *Case, seed uint64, openings int) (*Noise, *region, error) {
@@ -42,30 +42,30 @@ func shareNoise(world *cohort.Comm, w *crew, c *Case, seed uint64, openings int)
 	return n, r, nil
 }
 
-// compare returns an error on all ranks unless all have the same inflows.
+// compare returns an error on all ranks unless all ranks have the same inflows.
 //
 // Collective: all ranks of world call it.
 func (n *Noise) compare(world *cohort.Comm) error {
 	n.digest = n.sum()
-	return newTeam(world).same("inflows: their processors do not compute alike", fingerprint(n.digest))
+	return newTeam(world).same("inflows, because their processors round differently; use nodes of one kind", fingerprint(n.digest))
 }
 
-// cutMemory is the pool of a training in shared regions. They do not grow, and a training may stop
-// long before its last iteration; so there are several, each for as many iterations as all before.
+// cutMemory is the pool of a training in shared regions. A region cannot grow, and a training may stop
+// long before its last iteration. So there are several regions, each as large as all before it.
 type cutMemory struct {
 	world      *cohort.Comm
 	pool       *Pool
-	passes     int // cuts of a stage in an iteration
+	passes     int // cuts per stage and iteration
 	iterations int // of the training, at most
 	room       int // iterations that the regions have room for
-	first      int // numbers that the first of them has room for
+	first      int // numbers that the first region has room for
 	regions    []*region
 }
 
-// firstCuts is for how many numbers there is room at first, at least for an iteration: a mebibyte.
+// firstCuts is the size of the first region in numbers, a mebibyte. It is larger if an iteration needs more.
 const firstCuts = 1 << 17
 
-// newCutMemory returns an empty pool. Memory is allocated when it is needed.
+// newCutMemory returns an empty pool. reserve allocates memory.
 func newCutMemory(world *cohort.Comm, c *Case, passes, iterations int) *cutMemory {
 	return &cutMemory{
 		world: world, pool: newPool(c.Stages, len(c.Reservoirs)), passes: passes, iterations: iterations, first: firstCuts,
@@ -74,7 +74,7 @@ func newCutMemory(world *cohort.Comm, c *Case, passes, iterations int) *cutMemor
 
 // reserve makes room for an iteration.
 //
-// Collective: all ranks call it, for one iteration after the other.
+// Collective: all ranks call it, for every iteration in order.
 func (m *cutMemory) reserve(iteration int) error {
 	if iteration < m.room || m.pool.Stages() == 0 {
 		return nil
@@ -99,7 +99,7 @@ func (m *cutMemory) reserve(iteration int) error {
 	return nil
 }
 
-// reserveFirst makes room for so many iterations, of which there are cuts already, and more.
+// reserveFirst makes room for a number of iterations whose cuts exist already, and for more.
 //
 // Collective: all ranks call it, before anything else.
 func (m *cutMemory) reserveFirst(iterations int) error {
@@ -107,8 +107,8 @@ func (m *cutMemory) reserveFirst(iterations int) error {
 	return m.reserve(iterations - 1)
 }
 
-// adopt takes over the cuts of so many iterations from another pool, which each rank has the same of. It may
-// be in memory of ranks that are lost: a node has that until the last of them gives it back.
+// adopt copies the cuts of a number of iterations from another pool, which is the same on all ranks. That
+// pool may be in memory shared with lost ranks: a node keeps it until its last rank frees it.
 //
 // Collective: all ranks call it, before anything else.
 func (m *cutMemory) adopt(from *Pool, iterations int) error {
@@ -135,7 +135,7 @@ func (m *cutMemory) adopt(from *Pool, iterations int) error {
 	return nil
 }
 
-// add appends the cuts of a stage, which all ranks have: one of each node writes them.
+// add appends the cuts of a stage, which all ranks have. The leader of each node writes them.
 //
 // Collective: all ranks call it.
 func (m *cutMemory) add(stage int, cuts []float64) error {
@@ -150,7 +150,7 @@ func (m *cutMemory) add(stage int, cuts []float64) error {
 	return nil
 }
 
-// close frees the memory. The pool must not be used any more.
+// close frees the memory and with it the pool.
 func (m *cutMemory) close() error {
 	var errs []error
 	for _, r := range m.regions {

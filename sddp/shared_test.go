@@ -12,8 +12,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// The inflows in shared memory are those of NewNoise, on every rank, however they are divided.
-func TestShareNoise(t *testing.T) {
+// The inflows in shared memory equal those of NewNoise on every rank, however the work is divided.
+func TestSharedInflowsEqualLocalOnes(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	want := NewNoise(c, 3, 7)
 	for _, ranks := range []int{1, 3, 14} { // more than stages, too
@@ -45,8 +45,8 @@ func TestShareNoise(t *testing.T) {
 	}
 }
 
-// Nodes that have drawn other inflows, if only by a bit of the last of them, are told so.
-func TestCompareNoise(t *testing.T) {
+// A difference in one bit of the last inflow is reported on all ranks.
+func TestDifferentInflowsAreReported(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	for _, differs := range []bool{false, true} {
 		err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
@@ -65,15 +65,14 @@ func TestCompareNoise(t *testing.T) {
 	}
 }
 
-// cutOf is some cut, a function of where it is.
+// cutOf returns a number of a cut that identifies its place.
 func cutOf(iteration, stage, pass, i int) float64 {
 	return float64(1000*iteration+100*stage+10*pass+i) / 7
 }
 
-// Cuts in shared memory are the same as cuts on the heap, on every rank, across the places where one
-// region ends and another begins; each region is as large as all before it, and none is larger than
-// the training can use.
-func TestCutMemory(t *testing.T) {
+// Cuts in shared memory equal cuts on the heap on every rank, across the boundaries of regions. Each region
+// is as large as all before it, and none is larger than the training can use.
+func TestSharedCutsEqualLocalOnes(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	const passes, iterations = 3, 45
 	width := 1 + len(c.Reservoirs)
@@ -134,8 +133,7 @@ func TestCutMemory(t *testing.T) {
 	}
 }
 
-// The cut to add next is the first of the most violated ones that are no rows, wherever it is.
-func TestMostViolated(t *testing.T) {
+func TestMostViolatedCutIsFirstOfEquals(t *testing.T) {
 	heap, parts := newPool(3, 1), newPool(3, 1)
 	cuts := []float64{5, 1, 7, 0, 1, 3, 6, 0.5, 7, 0} // at 2: 7, 7, 7, 7, 7
 	heap.add(0, cuts)
@@ -166,17 +164,16 @@ func TestMostViolated(t *testing.T) {
 		}
 	}
 	if heap.SHA256() != parts.SHA256() || parts.clone().SHA256() != heap.SHA256() {
-		t.Error("the same cuts have another hash in parts")
+		t.Error("the same cuts in parts have another hash")
 	}
 	for _, stage := range []int{1, 2} {
 		if got := parts.mostViolated(stage, []float64{1}, 0, 0, nil); got != -1 {
-			t.Errorf("stage %d has no cuts, and cut %d is violated", stage, got)
+			t.Errorf("stage %d has no cuts, but cut %d is violated", stage, got)
 		}
 	}
 }
 
-// A rank that has nothing to share yet says so in time.
-func TestTogether(t *testing.T) {
+func TestTogetherNamesLowestFailedRank(t *testing.T) {
 	cause := errors.New("no solver")
 	var mu sync.Mutex
 	got := map[int]error{}

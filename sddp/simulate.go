@@ -10,51 +10,51 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// SimulateOptions say how to simulate.
+// SimulateOptions configure a simulation.
 type SimulateOptions struct {
 	Scenarios int // 0 means 1000
-	// Outside draws every inflow anew from the distributions of the case, instead of taking one
-	// of the openings the policy was trained for.
+	// Outside draws new inflows from the distributions of the case, instead of using the openings of the
+	// training.
 	Outside bool
-	// Solver, Threads, Pin, Env and Recovery are those of [Options].
+	// Solver, Threads, Pin, Env and Recovery are as in [Options].
 	Solver   string
 	Threads  int
 	Pin      string
 	Env      *hybrid.Env
-	Recovery *Recovery // after a loss the simulation begins again
+	Recovery *Recovery // after a loss the simulation starts again
 }
 
-// Simulation is how a policy did over many scenarios. It is the same on all ranks, and for any
-// number of them and of their threads.
+// Simulation is the outcome of a policy over many scenarios. It is the same on all ranks, for any number
+// of ranks and threads.
 type Simulation struct {
 	Outside bool
 	Cost    Estimate // of the whole horizon
 	Stages  []StageResult
 }
 
-// StageResult is what happens in a stage, in the mean over the scenarios: power in MW, energy in
-// MW-month, the marginal cost of load per MWh.
+// StageResult holds the means over the scenarios for a stage: power in MW, energy in MW-month, the
+// marginal cost of load per MWh.
 type StageResult struct {
 	Cost         float64
-	DeficitShare float64 // part of the scenarios with a deficit anywhere
+	DeficitShare float64 // share of the scenarios with a deficit at any bus
 
-	Thermal, Hydro, Deficit, MarginalCost []float64 // by bus
-	Inflow, Storage, Spill                []float64 // by reservoir; storage at the end
-	StorageBand                           [][3]float64
-	Flow                                  []float64 // by line; negative from its second bus to the first
+	Thermal, Hydro, Deficit, MarginalCost []float64    // by bus
+	Inflow, Storage, Spill                []float64    // by reservoir; storage at the end
+	StorageBand                           [][3]float64 // by reservoir: quantiles 0.1, 0.5 and 0.9 of the storage
+	Flow                                  []float64    // by line; negative if it flows from To to From
 }
 
-// simulateChunk is how many scenarios are simulated between two exchanges. It bounds the memory,
-// and how long a rank goes on after another failed.
+// simulateChunk is the number of scenarios between two exchanges. It bounds the memory, and the time
+// until a rank learns that another one failed.
 const simulateChunk = 512
 
-// recordOf lays out what is recorded of a stage of a scenario, one number after the other.
+// record is the layout of the numbers recorded for a stage of a scenario.
 type record struct{ buses, reserv, lines int }
 
-// width returns the number of numbers.
+// width returns how many numbers a record has.
 func (r record) width() int { return 1 + 4*r.buses + 3*r.reserv + r.lines }
 
-// split returns the parts of a record: the cost, what there is by bus, by reservoir and by line.
+// split returns the parts of a record: the cost, then figures by bus, by reservoir and by line.
 func (r record) split(w []float64) (cost *float64, bus [4][]float64, reserv [3][]float64, flow []float64) {
 	cost, w = &w[0], w[1:]
 	for i := range bus {
@@ -66,11 +66,13 @@ func (r record) split(w []float64) (cost *float64, bus [4][]float64, reserv [3][
 	return cost, bus, reserv, w
 }
 
-// Simulate runs a policy over scenarios. The scenarios depend on the policy's seed and their number
-// alone.
+// Simulate runs a policy over scenarios, which depend only on the policy's seed and their number.
 //
-// Collective: all ranks of world call it, with the same arguments but for the threads. When ctx ends,
-// all ranks' calls end with an error.
+// Collective: all ranks of world call it with the same arguments; only the threads may differ.
+//
+// Errors: those of the linear programs; [ErrPeer] if only another rank failed.
+//
+// Deadlines: when ctx ends on one rank, the calls of all ranks end with an error.
 func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt SimulateOptions) (out *Simulation, err error) {
 	if opt.Scenarios == 0 {
 		opt.Scenarios = 1000
@@ -110,13 +112,13 @@ type simulator struct {
 	workers []*player
 }
 
-// player is what a worker simulates with.
+// player is the state of a worker in a simulation.
 type player struct {
 	*planner
-	inflow []float64 // of the stage it is in
+	inflow []float64 // of the current stage
 }
 
-// simulate is what a rank's workers do from beginning to end.
+// simulate does the work of this rank.
 func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Simulation, err error) {
 	sim.team = newTeam(world)
 	c, p := sim.c, sim.policy
@@ -182,7 +184,7 @@ func (sim *simulator) scenario(ctx context.Context, w *player, scenario int, dst
 	return nil
 }
 
-// record writes what the last solution of a stage does to w.
+// record writes the last solution of a stage to w.
 func (s *stage) record(c *Case, rec record, inflow, w []float64) {
 	clear(w)
 	cost, bus, reserv, flow := rec.split(w)
@@ -208,7 +210,7 @@ func (s *stage) record(c *Case, rec record, inflow, w []float64) {
 	}
 }
 
-// summer adds the records of scenarios up, in the order of the scenarios.
+// summer sums the records of scenarios, in the order of the scenarios.
 type summer struct {
 	c       *Case
 	rec     record
@@ -228,8 +230,7 @@ func newSummer(c *Case, rec record, n int) *summer {
 	return s
 }
 
-// shortage is the deficit, in MW, from which a scenario counts as having one: above what the
-// solver's tolerance leaves.
+// shortage is the smallest deficit, in MW, that counts as one. It exceeds the solver's tolerance.
 const shortage = 1e-3
 
 // add adds a scenario.
@@ -276,7 +277,7 @@ func (s *summer) result(outside bool) *Simulation {
 	return out
 }
 
-// quantile returns the q-quantile of sorted values, between the two next to it.
+// quantile returns the q-quantile of sorted values by linear interpolation.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)

@@ -10,10 +10,10 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// embedded makes the solver that is always there.
+// embedded returns the solver that needs no library.
 func embedded() lp.Solver { return lp.New() }
 
-// solvers returns what makes solvers of a kind. The test needs its library.
+// solvers returns the constructor of a kind of solver. The test needs its library.
 func solvers(t *testing.T, kind string) func() lp.Solver {
 	t.Helper()
 	newSolver, _, err := lp.Open(kind, 0)
@@ -23,9 +23,8 @@ func solvers(t *testing.T, kind string) func() lp.Solver {
 	return newSolver
 }
 
-// With Clp too, the policy and the simulation have the same bits for any split over ranks and
-// threads, and the bounds are those of the embedded solver.
-func TestClpSameForAnySplit(t *testing.T) {
+// With Clp too, the policy and the simulation have the same bits for any split over ranks and threads.
+func TestClpGivesSameBitsForAnySplit(t *testing.T) {
 	solvers(t, lp.CLP)
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 3, Passes: 4, Openings: 3, Seed: 5, Solver: lp.CLP}
@@ -68,20 +67,19 @@ func TestClpSameForAnySplit(t *testing.T) {
 	}
 }
 
-// The two solvers' policies converge to the same bound.
-func TestSolversConverge(t *testing.T) {
+func TestSolversConvergeToSameBound(t *testing.T) {
 	solvers(t, lp.CLP)
 	c := readShipped(t, "toy")
 	for _, kind := range []string{lp.Embedded, lp.CLP} {
 		tr := trained(t, c, Options{Iterations: 5, Passes: 2, Solver: kind})
-		const cost = 11800 // by hand, see TestToyByHand
+		const cost = 11800 // by hand, see TestToyEqualsSolutionByHand
 		if !within(tr.Policy.LowerBound, cost) || tr.Solver.Kind != kind {
 			t.Errorf("%s: lower bound %v, want %v; solver %v", kind, tr.Policy.LowerBound, cost, tr.Solver)
 		}
 	}
 }
 
-func TestUnknownSolver(t *testing.T) {
+func TestUnknownSolverIsRejected(t *testing.T) {
 	c := readShipped(t, "toy")
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
 		_, err := Train(context.Background(), world, c, Options{Iterations: 1, Solver: "glpk"})

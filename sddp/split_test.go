@@ -14,9 +14,8 @@ import (
 	"github.com/cohort-hpc/cohort/hybrid"
 )
 
-// The policy, every number reported, and the simulation are the same, bit for bit, for any split of
-// the work over ranks and their threads: more workers than passes and uneven blocks included, and
-// ranks with different numbers of threads.
+// The policy, all figures and the simulation have the same bits for any split of the work over ranks and
+// threads: also with more workers than passes, with uneven blocks, and with different numbers of threads.
 func TestSameForAnySplit(t *testing.T) {
 	c := readShipped(t, "brazil4")
 	opt := Options{Iterations: 6, Passes: 5, Openings: 4, Seed: 7, Threads: 1}
@@ -83,17 +82,16 @@ func TestSameForAnySplit(t *testing.T) {
 			if got := &results[rank]; got.cuts != want.cuts {
 				t.Errorf("%s, rank %d: other cuts", name, rank)
 			} else if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, rank %d: the same cuts, and other figures", name, rank)
+				t.Errorf("%s, rank %d: the same cuts, but other figures", name, rank)
 			}
 		}
 	}
 	if after := runtime.GOMAXPROCS(0); after != before {
-		t.Errorf("Go has %d processors, %d before: workers were left", after, before)
+		t.Errorf("Go has %d processors, %d before: workers remain", after, before)
 	}
 }
 
-// Workers that a program has already are used, and stay its own.
-func TestEnv(t *testing.T) {
+func TestEnvOfProgramIsUsedAndKept(t *testing.T) {
 	c := readShipped(t, "toy")
 	opt := Options{Iterations: 3, Passes: 4, Openings: 3}
 	want := trained(t, c, opt).Policy.Pool.SHA256()
@@ -103,7 +101,7 @@ func TestEnv(t *testing.T) {
 			return err
 		}
 		opt := opt
-		opt.Env, opt.Threads, opt.Pin = env, -1, "is not looked at"
+		opt.Env, opt.Threads, opt.Pin = env, -1, "ignored"
 		tr, err := Train(context.Background(), world, c, opt)
 		if err != nil {
 			return err
@@ -121,8 +119,7 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-// What makes no sense on one rank is told on all.
-func TestBadThreads(t *testing.T) {
+func TestInvalidThreadsFailOnAllRanks(t *testing.T) {
 	c := readShipped(t, "toy")
 	for text, bad := range map[string]Options{"-3 threads": {Threads: -3}, `"socket"`: {Pin: "socket"}} {
 		var mu sync.Mutex
@@ -145,12 +142,12 @@ func TestBadThreads(t *testing.T) {
 			}
 		}
 		if len(got) != 3 {
-			t.Errorf("%d ranks of 3 came back", len(got))
+			t.Errorf("%d ranks of 3 returned", len(got))
 		}
 	}
 }
 
-// testCrew returns a crew of so many workers.
+// testCrew returns a crew with a number of workers.
 func testCrew(t *testing.T, threads int) *crew {
 	t.Helper()
 	env, err := hybrid.Start(context.Background(), &hybrid.Config{Threads: threads, Pin: "none", KeepEnvironment: true})
@@ -172,8 +169,8 @@ func testCrew(t *testing.T, threads int) *crew {
 	return w
 }
 
-// A task's error is the task's own, whichever worker had it; nothing of the workers is in it.
-func TestCrewErrors(t *testing.T) {
+// The error of a task does not mention the worker that ran it.
+func TestWorkersReturnErrorOfTask(t *testing.T) {
 	cause := errors.New("not solved")
 	for _, threads := range []int{1, 3} {
 		w := testCrew(t, threads)
@@ -199,10 +196,10 @@ func TestCrewErrors(t *testing.T) {
 			}
 		}
 		if threads == 1 {
-			continue // a panic goes up to the caller
+			continue // a panic reaches the caller
 		}
 		err = w.each(4, func(int, int) error { panic(cause) })
-		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "TestCrewErrors") {
+		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "TestWorkersReturnErrorOfTask") {
 			t.Errorf("a panic: got %v, want it with its stack", err)
 		}
 		if err := w.run(func() error { panic(cause) }); !errors.Is(err, cause) {
@@ -214,8 +211,8 @@ func TestCrewErrors(t *testing.T) {
 	}
 }
 
-// When a trial point cannot be solved on one of a rank's workers, all ranks end in the same place.
-func TestOneWorkerFails(t *testing.T) {
+// When one worker cannot solve a trial point, all ranks return from the same exchange.
+func TestFailureOfOneWorkerEndsAllRanks(t *testing.T) {
 	cause := errors.New("the program of stage 3 is not solved")
 	var mu sync.Mutex
 	got := map[int]error{}

@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// stage is the linear program of one stage, kept to be solved again and again: for another
-// storage at its start, another inflow, and with more cuts.
+// stage is the linear program of one stage. It is solved repeatedly with other storages at its start,
+// other inflows, and more cuts.
 //
 //	minimise   hours*(fuel + deficit + spill + transport) + theta
 //	balance    generation + deficit + arriving - leaving = load        a row per bus
@@ -18,8 +18,8 @@ import (
 //
 // with theta >= 0. Costs are those of the whole stage, so that theta and the cuts are in money.
 //
-// Cuts become rows only when they are violated: few of hundreds bind in one program. Which rows
-// are there is as much a part of the starting point as the basis is, so restart drops them all.
+// Cuts become rows only when they are violated: few of hundreds bind in one program. The rows are as
+// much a part of the starting point as the basis, so restart drops all cuts.
 //
 // A stage is not safe for concurrent use.
 type stage struct {
@@ -27,7 +27,7 @@ type stage struct {
 	lp     lp.Solver
 	base   int      // rows that are not cuts
 	start  lp.Basis // the canonical basis, see ADR 0004
-	solves int      // programs solved since it was made
+	solves int      // programs solved so far
 
 	thermal, hydro, spill, storage []int // columns
 	deficit                        []int // by bus; -1 where there is no load
@@ -35,15 +35,15 @@ type stage struct {
 	theta                          int
 	balance, water                 []int // rows, by bus and by reservoir
 
-	held  []bool    // by cut: whether it is a row now
-	rows  []int32   // cuts that are rows now, to clear held
+	held  []bool    // by cut: whether it is a row
+	rows  []int32   // the cuts that are rows, to clear held
 	v     []float64 // storage at the end, of the last solution
 	cols  []int     // of a cut's row
 	coefs []float64
 }
 
-// newStage makes the program of stage t in a new solver and finds its canonical basis: the one that is optimal
-// without cuts, from the initial storage and with the mean inflow.
+// newStage creates the program of stage t in a new solver and finds its canonical basis: the optimal basis
+// without cuts, for the initial storage and the mean inflow.
 func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 	s := &stage{t: t, lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs))}
 	period, hours := c.Period(t), c.HoursPerStage
@@ -72,7 +72,7 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 	}
 	limit := lp.Inf
 	if t == c.Stages-1 {
-		limit = 0 // nothing is left to pay after the last stage
+		limit = 0 // no cost remains after the last stage
 	}
 	s.theta = s.lp.AddColumn(1, 0, limit)
 
@@ -127,7 +127,7 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 	return s, nil
 }
 
-// newStages makes the programs of all stages.
+// newStages creates the programs of all stages.
 func newStages(c *Case, newSolver func() lp.Solver) ([]*stage, error) {
 	stages := make([]*stage, c.Stages)
 	for t := range stages {
@@ -139,8 +139,8 @@ func newStages(c *Case, newSolver func() lp.Solver) ([]*stage, error) {
 	return stages, nil
 }
 
-// checkStages reports a stage that has no solution. Whether one has does not depend on storage and
-// inflow, which can always be kept or spilled: only must-run output can be too much.
+// checkStages returns an error if a stage has no solution. Water can always be kept or spilled, so this
+// does not depend on storage and inflow: only must-run output can be too large.
 func (c *Case) checkStages() error {
 	newSolver, _, err := lp.Open(lp.Auto, c.rows())
 	if err != nil {
@@ -159,8 +159,8 @@ func (c *Case) checkStages() error {
 	return nil
 }
 
-// restart makes the next solution depend on nothing that was solved before: it drops all cuts and
-// returns to the canonical basis.
+// restart drops all cuts and returns to the canonical basis, so that the next solution does not depend on
+// earlier ones.
 func (s *stage) restart() error {
 	s.lp.Truncate(s.base)
 	for _, i := range s.rows {
@@ -170,19 +170,19 @@ func (s *stage) restart() error {
 	return s.lp.SetBasis(s.start)
 }
 
-// set fixes the storage the stage starts with and its inflow.
+// set sets the storage at the start of the stage and its inflow.
 func (s *stage) set(before, inflow []float64) {
 	for r, row := range s.water {
 		s.lp.SetRHS(row, before[r]+inflow[r])
 	}
 }
 
-// cutTolerance is by how much of its size theta may stay below a cut. It is wider than what the
-// solver leaves, so that a cut that was just added is not asked for again in vain.
+// cutTolerance is how far theta may stay below a cut, relative to theta. It exceeds the solver's
+// tolerance, so a cut that was just added does not count as violated.
 const cutTolerance = 1e-9
 
-// solve finds the optimum over all cuts of the pool. It starts from the basis in place and from the
-// cuts that are rows already, and adds the most violated one until none is.
+// solve finds the optimum over all cuts of the pool. It starts from the current basis and the cuts that
+// are rows, and adds the most violated cut until none is violated.
 func (s *stage) solve(pool *Pool) error {
 	n := pool.Len(s.t)
 	for len(s.held) < n {
@@ -215,9 +215,8 @@ func (s *stage) addCut(pool *Pool, i int) {
 	s.rows = append(s.rows, int32(i))
 }
 
-// optimise solves the program with the rows it has. If the solver finds no optimum from the basis
-// in place, it gets one more chance from the basis of the slacks: a start that again depends on the
-// program alone.
+// optimise solves the program with its current rows. If the solver finds no optimum from the current
+// basis, it tries once more from the slack basis, which also depends on the program alone.
 func (s *stage) optimise() error {
 	for again := false; ; again = true {
 		s.solves++
@@ -234,21 +233,21 @@ func (s *stage) optimise() error {
 	}
 }
 
-// unsolvedError says that the program of a stage has no optimum, or that none was found.
+// unsolvedError reports that the program of a stage has no optimum, or that none was found.
 type unsolvedError struct {
 	t      int
 	status lp.Status
 }
 
 func (e *unsolvedError) Error() string {
-	return fmt.Sprintf("stage %d: the linear program is not solved: %v", e.t+1, e.status)
+	return fmt.Sprintf("stage %d: linear program not solved: %v", e.t+1, e.status)
 }
 
-// cost returns what the last solution pays in this stage, without what is left to pay after it.
+// cost returns the cost of this stage in the last solution, without the cost of later stages.
 func (s *stage) cost() float64 { return s.lp.Objective() - s.lp.Value(s.theta) }
 
-// end returns the storage the last solution leaves, within its bounds. It is valid until the next
-// solve.
+// end returns the storage at the end of the stage in the last solution, clamped to its bounds. It is
+// valid until the next solve.
 func (s *stage) end(c *Case) []float64 {
 	for r, res := range c.Reservoirs {
 		s.v[r] = min(max(s.v[r], 0), res.MaxStorage)
@@ -256,7 +255,7 @@ func (s *stage) end(c *Case) []float64 {
 	return s.v
 }
 
-// slope adds weight times the derivative of the optimum by the storage before to dst.
+// slope adds weight times the derivatives of the optimum by the initial storage to dst.
 func (s *stage) slope(dst []float64, weight float64) {
 	for r, row := range s.water {
 		dst[r] += weight * s.lp.Dual(row)

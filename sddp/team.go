@@ -13,12 +13,12 @@ import (
 // ErrPeer is wrapped by the errors that ranks return because another one failed.
 var ErrPeer = errors.New("sddp: another rank failed")
 
-// team is what the ranks do together. Every method but those of arithmetic is collective.
+// team is the communication of the ranks. Every method but block is collective.
 type team struct {
 	world  *cohort.Comm
 	rank   int
 	size   int
-	waited time.Duration // in messages, so far
+	waited time.Duration // in communication, so far
 	counts []int
 	displs []int
 }
@@ -29,24 +29,24 @@ func newTeam(world *cohort.Comm) *team {
 	return &team{world: world, rank: world.Rank(), size: n, counts: make([]int, n), displs: make([]int, n)}
 }
 
-// block returns the part of n items, from lo to before hi, that is a rank's: contiguous, in the
-// order of the ranks, and as even as can be.
+// block returns the half-open range of n items that belongs to a rank. Ranges are contiguous, in the
+// order of the ranks, and differ in length by at most one.
 func (t *team) block(rank, n int) (lo, hi int) { return rank * n / t.size, (rank + 1) * n / t.size }
 
 // ErrStopped is wrapped by the error of a training that was asked to stop (Options.Stop).
 var ErrStopped = errors.New("sddp: the training was stopped")
 
-// stopMark is the NaN by which a rank says in an exchange that it was asked to stop: quiet, and of no
-// arithmetic. Any other NaN says that it failed.
+// stopMark is the NaN with which a rank reports in an exchange that it was asked to stop. It is a quiet NaN
+// that arithmetic does not produce. Any other NaN reports a failure.
 var stopMark = math.Float64frombits(0x7ff8_0053_746f_7000)
 
 // isStop reports whether a number is stopMark.
 func isStop(x float64) bool { return math.Float64bits(x) == math.Float64bits(stopMark) }
 
-// share gives every rank the items of all: n items of width numbers, of which each rank brings its
-// block in place. A rank that could not make its own passes why, and then all ranks return an
-// error: that one its own, the others one that names it. If it wraps ErrStopped it is one on all of
-// them, unless another one failed. Items hold no NaN, which says this.
+// share sends the items of each rank to all ranks: n items of width numbers, with each rank's block in
+// place. A rank whose work failed passes the error, and then all ranks return one: that rank its own, the
+// others one that names the rank. ErrStopped is returned by all ranks, unless a rank failed. A rank
+// reports both by NaN, which items never hold.
 func (t *team) share(what string, all []float64, n, width int, failed error) error {
 	for r := range t.size {
 		lo, hi := t.block(r, n)
@@ -86,8 +86,8 @@ func (t *team) share(what string, all []float64, n, width int, failed error) err
 	return nil
 }
 
-// together returns an error on all ranks if one of them failed, and has nothing else to say yet: that
-// one its own, the others one that names the lowest of those that did.
+// together returns an error on all ranks if one of them failed: a failed rank returns its own, the others
+// one that names the lowest failed rank.
 func (t *team) together(what string, failed error) error {
 	mine := t.size
 	if failed != nil {
@@ -105,7 +105,7 @@ func (t *team) together(what string, failed error) error {
 	return nil
 }
 
-// fromFirst runs make on rank 0 alone and gives all ranks the bytes it returned, or its error.
+// fromFirst runs make on rank 0 only and returns its bytes, or its error, on all ranks.
 func (t *team) fromFirst(what string, make func() ([]byte, error)) ([]byte, error) {
 	var data []byte
 	var failed error
@@ -137,7 +137,7 @@ func (t *team) fromFirst(what string, make func() ([]byte, error)) ([]byte, erro
 // zeros returns n zero bytes.
 func zeros(n int) []byte { return make([]byte, n) }
 
-// firstError is the error of rank 0 on the others: the same text, and ErrPeer.
+// firstError is the error of rank 0 on the other ranks: the same text, wrapping ErrPeer.
 type firstError struct{ text string }
 
 func (e *firstError) Error() string        { return e.text }
@@ -159,15 +159,16 @@ func (t *team) same(what string, key uint64) error {
 	return nil
 }
 
-// LoadCase reads a case on rank 0 and gives it to all ranks, so that only rank 0 needs the files.
-// Its error is the same on all of them.
+// LoadCase reads a case on rank 0 and sends it to all ranks. Only rank 0 needs the files.
 //
-// Collective: all ranks of world call it.
+// Collective: all ranks of world call it. Only rank 0 uses dir.
+//
+// Errors: those of [ReadCase], the same on all ranks.
 func LoadCase(world *cohort.Comm, dir string) (*Case, error) {
 	packed, err := newTeam(world).fromFirst("read case", func() ([]byte, error) {
 		text, err := readCaseText(dir)
 		if err == nil {
-			_, err = parseCase(dir, text) // so that its error is rank 0's, told once
+			_, err = parseCase(dir, text) // here, so that all ranks return the error of rank 0
 		}
 		return packTexts(text[:]), err
 	})
@@ -179,7 +180,7 @@ func LoadCase(world *cohort.Comm, dir string) (*Case, error) {
 	return parseCase(dir, text)
 }
 
-// packTexts joins texts, each after its length.
+// packTexts joins texts, each preceded by its length.
 func packTexts(texts [][]byte) []byte {
 	var out []byte
 	for _, t := range texts {
@@ -189,7 +190,7 @@ func packTexts(texts [][]byte) []byte {
 	return out
 }
 
-// unpackTexts takes apart what packTexts joined.
+// unpackTexts splits what packTexts joined.
 func unpackTexts(b []byte) [][]byte {
 	var out [][]byte
 	for len(b) >= 8 {

@@ -13,18 +13,18 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// Iteration is the state after an iteration. Everything but the times is the same on all ranks and
-// for any number of them.
+// Iteration is the state after an iteration. Everything but the times is the same on all ranks and for
+// any number of ranks.
 type Iteration struct {
 	Number     int      // from 1
 	LowerBound float64  // no policy costs less in expectation
-	Upper      Estimate // of what the policy costs that this iteration began with
-	Gap        float64  // of the upper end of its interval above the lower bound, relative to it
+	Upper      Estimate // cost of the forward passes, which use the policy before this iteration
+	Gap        float64  // from the lower bound to the upper end of Upper's interval, relative to the bound
 	Cuts       int      // in the pool
 	Solves     int64    // linear programs solved, by all ranks
 
-	LP    time.Duration // in linear programs until all threads of a rank are done, mean over the ranks
-	Comm  time.Duration // in messages and waiting for them, mean over the ranks
+	LP    time.Duration // in linear programs, until all threads of a rank are done; mean of the ranks
+	Comm  time.Duration // in communication, with waiting; mean of the ranks
 	Total time.Duration // on this rank
 }
 
@@ -33,17 +33,19 @@ type Training struct {
 	Policy     *Policy
 	Iterations []Iteration
 	Resumed    int    // how many of them are from a checkpoint
-	Stopped    string // why
+	Stopped    string // the reason why the training stopped
 	Solver     lp.Info
 	Solves     int64         // in all iterations
-	LP, Comm   time.Duration // in those of this run
+	LP, Comm   time.Duration // in the iterations of this run
 	Elapsed    time.Duration // of this run
-	// Unsaved says why the last checkpoint could not be written, on all ranks; nil if it could, or none
-	// was asked for.
+	// Unsaved is the reason, on all ranks, why the last checkpoint could not be written. It is nil if it
+	// was written or none was requested.
 	Unsaved error
 }
 
 // Last returns the state after the last iteration.
+//
+// Local.
 func (t *Training) Last() Iteration { return t.Iterations[len(t.Iterations)-1] }
 
 // trainer is one rank's part of a training.
@@ -57,24 +59,28 @@ type trainer struct {
 	pool     *Pool      // in memory
 	planners []*planner // by worker
 	opt      Options
-	its      []Iteration // done
-	resumed  int         // of these, from a checkpoint
+	its      []Iteration // completed
+	resumed  int         // how many of them are from a checkpoint
 	lo, hi   int         // forward passes of this rank
-	trials   []float64   // by pass, stage, reservoir: storage at the end of all stages but the last
-	cuts     []float64   // by pass: the cuts of one stage
+	trials   []float64   // storage at the end of all stages but the last, by pass, stage, reservoir
+	cuts     []float64   // the cuts of one stage, by pass
 	costs    []float64   // of this rank's passes
 	lower    float64
 	busy     time.Duration // in linear programs, so far
 	saver    *saver        // on rank 0, with checkpoints
-	stop     bool          // some rank was asked to stop
+	stop     bool          // a rank was asked to stop
 }
 
-// Train makes a policy for a case. The policy, and everything in the result but the times, depends
-// on the case and the options alone, not on the number of ranks and threads or the backend.
+// Train computes a policy for a case. Everything in the result but the times depends only on the case and
+// the options, not on the number of ranks and threads or on the backend.
 //
-// Collective: all ranks of world call it, with the same case and options. When ctx ends, all
-// ranks' calls end with an error. With checkpoints, the error of a training that began is a
-// [*CheckpointError] on rank 0, and on all ranks if it wraps [ErrStopped].
+// Collective: all ranks of world call it with the same case and options.
+//
+// Errors: those of the options and of the linear programs; [ErrPeer] if only another rank failed;
+// [ErrStopped]. With checkpoints, the error of a training that has begun is a [*CheckpointError] on rank 0,
+// and on all ranks if it wraps [ErrStopped].
+//
+// Deadlines: when ctx ends on one rank, the calls of all ranks end with an error.
 func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *Training, err error) {
 	began := time.Now()
 	opt, err = opt.withDefaults()
@@ -112,8 +118,7 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	return out, nil
 }
 
-// train is what a rank's workers do from beginning to end; or, when ranks have been lost in it, from what
-// they have done to the end.
+// train does the work of this rank. After a loss of ranks it continues from the completed iterations.
 func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, error) {
 	tr.team, tr.stop = newTeam(world), false
 	opt, c := tr.opt, tr.c
@@ -178,7 +183,7 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	return tr.result(solver, stopped)
 }
 
-// done notes an iteration that is done.
+// done records a completed iteration.
 func (tr *trainer) done(it Iteration) {
 	tr.its = append(tr.its, it)
 	tr.lower = it.LowerBound
@@ -187,8 +192,8 @@ func (tr *trainer) done(it Iteration) {
 	}
 }
 
-// shareMemory makes the memory of the cuts that the ranks of a node share, beside that of the inflows, which is
-// closed if it fails. What there was is given back when all that was done stands in the new one.
+// shareMemory allocates the shared memory of the cuts and takes ownership of inflows, which it closes if
+// it fails. After a loss it copies the cuts to the new memory and then frees the old.
 //
 // Collective: all ranks call it.
 func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
@@ -196,23 +201,23 @@ func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
 	if err := memory.adopt(tr.pool, len(tr.its)); err != nil {
 		return errors.Join(err, memory.close(), inflows.Close())
 	}
-	_ = tr.close() // the communicators of what was have lost ranks, and say so
+	_ = tr.close() // fails after a loss: the old communicator is broken
 	tr.noise, tr.inflows, tr.memory, tr.pool = noise, inflows, memory, memory.pool
 	return nil
 }
 
-// close gives the memory back.
+// close frees the shared memory.
 func (tr *trainer) close() error {
 	if tr.memory == nil {
 		return nil
 	}
-	tr.saver.wait() // it reads the cuts
+	tr.saver.wait() // the saver reads the cuts
 	err := errors.Join(tr.memory.close(), tr.inflows.Close())
 	tr.memory, tr.inflows, tr.pool = nil, nil, nil
 	return err
 }
 
-// result returns the outcome of a training, the same on all ranks.
+// result returns the result of the training, the same on all ranks.
 //
 // Collective: all ranks call it.
 func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
@@ -242,10 +247,10 @@ func fingerprint(text string) uint64 {
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
-// trialWidth returns the number of numbers in the trial points of one forward pass.
+// trialWidth returns how many numbers the trial points of a forward pass have.
 func (tr *trainer) trialWidth() int { return (tr.c.Stages - 1) * len(tr.c.Reservoirs) }
 
-// solves returns the number of linear programs that this rank's workers have solved so far.
+// solves returns how many linear programs this rank has solved so far.
 func (tr *trainer) solves() (n int64) {
 	for _, p := range tr.planners {
 		n += p.solves()
@@ -261,11 +266,10 @@ func (tr *trainer) trial(pass, stage int) []float64 {
 
 // iterate runs one iteration:
 //
-//  1. Each rank takes its block of the forward passes, spread over its workers; their trial points go
-//     to all ranks.
-//  2. Stage by stage from the last but one, each rank makes the cuts of its passes in the same way;
-//     they go to all ranks, into the pool in the order of the passes, before the stage before is begun.
-//  3. Every rank solves the first stage for the lower bound; bounds and times are reduced.
+//  1. Each rank runs its block of the forward passes on its workers. All ranks receive the trial points.
+//  2. Stage by stage, from the last but one to the first, each rank computes the cuts at the trial points
+//     of its passes. All ranks receive them and add them to the pool in the order of the passes.
+//  3. Every rank solves the first stage for the lower bound. Bounds and times are reduced.
 func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error) {
 	began, busy, waited, solves := time.Now(), tr.busy, tr.waited, tr.solves()
 
@@ -296,7 +300,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 		return err
 	})
 	if tr.rank == 0 {
-		solved = tr.solves() // what all ranks solve alike is counted once
+		solved = tr.solves() // all ranks solve it; count it once
 	}
 	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total()}
 	sums := sums{solves: solved - solves, busy: tr.busy - busy, waited: tr.waited - waited}
@@ -311,7 +315,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 		return it, err
 	}
 	tr.stop = sums.stops > 0
-	// Each is a lower bound, so the largest is one: the solver's tolerance does not show as a fall.
+	// All are lower bounds, so the largest is one. It never falls, not even by the solver's tolerance.
 	it.LowerBound = max(tr.lower, lower)
 	it.Upper = sums.costs.estimate()
 	it.Gap = gap(it.LowerBound, it.Upper)
@@ -322,7 +326,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	return it, nil
 }
 
-// timed runs work and counts its time as spent in linear programs.
+// timed runs work and adds its time to that of linear programs.
 func (tr *trainer) timed(work func() error) error {
 	start := time.Now()
 	err := work()
@@ -330,7 +334,7 @@ func (tr *trainer) timed(work func() error) error {
 	return err
 }
 
-// forwardPasses takes this rank's forward passes, for their trial points and costs.
+// forwardPasses runs this rank's forward passes and stores their trial points and costs.
 func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
 	return tr.each(tr.hi-tr.lo, func(worker, i int) error {
 		m := tr.lo + i
@@ -348,8 +352,9 @@ func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
 	})
 }
 
-// backwardPasses makes the cuts of stage t at the trial points of this rank's forward passes. One
-// worker does all openings of a trial point: each starts from where the one before it ended.
+// backwardPasses computes the cuts of stage t at the trial points of this rank's forward passes. One
+// worker solves all openings of a trial point, because each starts from the final basis of the previous
+// one.
 func (tr *trainer) backwardPasses(ctx context.Context, t int) error {
 	width := 1 + tr.pool.reserv
 	return tr.each(tr.hi-tr.lo, func(worker, i int) error {
@@ -361,18 +366,18 @@ func (tr *trainer) backwardPasses(ctx context.Context, t int) error {
 	})
 }
 
-// sums are what an iteration adds up over the ranks.
+// sums are the figures of an iteration that are summed over the ranks.
 type sums struct {
 	costs        tally
 	solves       int64
 	busy, waited time.Duration
-	stops        int64 // ranks that were asked to stop
+	stops        int64 // how many ranks were asked to stop
 }
 
-// reduce adds the sums of all ranks up and returns the lower bound, which is the same on all. The
-// sums are integers, so that the order of the ranks does not matter (see exactSum). All ranks have
-// solved the same program from the same basis for the lower bound: its minimum and the minimum of
-// its negative differ only where the ranks' arithmetic does, and then no policy of theirs is one.
+// reduce sums s over all ranks and returns the lower bound, which must be the same on all. The sums are
+// integers, so the order of the ranks does not matter (see exactSum). All ranks have solved the same
+// program from the same basis for the lower bound. The minimum of the bounds and that of their negatives
+// disagree only if the arithmetic of the ranks differs, and then they cannot train one policy.
 func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error) {
 	start := time.Now()
 	whole := append(s.costs[:], s.solves, int64(s.busy), int64(s.waited), s.stops)
@@ -390,7 +395,7 @@ func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error)
 	case math.IsNaN(bounds[0]):
 		return 0, fmt.Errorf("bounds: %w", ErrPeer)
 	case bounds[0] != -bounds[1]:
-		return 0, fmt.Errorf("bounds: the ranks do not compute alike: the lower bound is %v on one and %v on another", bounds[0], -bounds[1])
+		return 0, fmt.Errorf("bounds: the lower bound is %v on one rank and %v on another: their processors round differently; use nodes of one kind", bounds[0], -bounds[1])
 	}
 	n := copy(s.costs[:], whole)
 	s.solves, s.busy, s.waited = whole[n], time.Duration(whole[n+1]), time.Duration(whole[n+2])
@@ -398,8 +403,8 @@ func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error)
 	return bounds[0], nil
 }
 
-// gap returns how far the upper end of the interval of the upper bound is above the lower bound,
-// relative to it, and not below 0. It is infinite when there is no interval.
+// gap returns the distance from the lower bound to the upper end of the interval of the upper bound,
+// relative to the lower bound and at least 0. It is infinite if there is no interval.
 func gap(lower float64, upper Estimate) float64 {
 	above := math.Max(upper.Mean+upper.CI95-lower, 0)
 	if above == 0 {

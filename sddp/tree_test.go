@@ -18,9 +18,8 @@ import (
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
-// treeLP writes the deterministic equivalent of a case over its whole scenario tree, or over the
-// subtrees below a stage, in the CPLEX LP format. It shares nothing with the stage programs but
-// the case and the inflows.
+// treeLP writes the deterministic equivalent of a case, over its scenario tree or the subtrees below a
+// stage, in the CPLEX LP format. It shares only the case and the inflows with the stage programs.
 type treeLP struct {
 	c         *Case
 	noise     *Noise
@@ -39,8 +38,8 @@ func num(v float64) string {
 	return " + " + s
 }
 
-// below adds the nodes of stage t and all that follow them, each opening with its part of weight.
-// The storage before them is the constant v, or, where v is nil, that of the node `parent`.
+// below adds the nodes of stage t and their subtrees, each opening with its share of weight. The storage
+// before them is the constant v or, if v is nil, that of the node parent.
 func (l *treeLP) below(t int, v []float64, parent int, weight float64) {
 	if t == l.c.Stages {
 		return
@@ -167,8 +166,8 @@ func costToGo(t *testing.T, c *Case, noise *Noise, stage int, v []float64) float
 	return l.glpsol(t)
 }
 
-// randomCase returns a small system: one to three buses in a chain, now and then a node without
-// load, one or two reservoirs, and prices that often coincide, so that optima are degenerate.
+// randomCase returns a small system: one to three buses in a chain, sometimes one without load, one or two
+// reservoirs, and prices that often coincide, so that optima are degenerate.
 func randomCase(rng *rand.Rand) *Case {
 	c := &Case{
 		Name: "random", Currency: "$", Stages: 2 + rng.IntN(3), Periods: []string{"wet", "dry", "late"},
@@ -224,10 +223,9 @@ func within(a, b float64) bool {
 	return math.Abs(a-b) <= 1e-6*math.Max(1, math.Max(math.Abs(a), math.Abs(b)))
 }
 
-// The lower bound converges to the optimum of the deterministic equivalent, from below and without
-// falling; the policy costs that much over all paths of the tree; and no cut is above the true
-// cost-to-go, at the trial points and at random ones.
-func TestAgainstDeterministicEquivalent(t *testing.T) {
+// The lower bound rises to the optimum of the deterministic equivalent. Over all paths of the tree the
+// policy costs as much. No cut exceeds the true cost-to-go, at trial points and at random points.
+func TestBoundsEqualDeterministicEquivalent(t *testing.T) {
 	for _, kind := range []string{lp.Embedded, lp.CLP} {
 		t.Run(kind, func(t *testing.T) { againstDeterministicEquivalent(t, kind) })
 	}
@@ -290,8 +288,8 @@ func againstDeterministicEquivalent(t *testing.T, kind string) {
 	}
 }
 
-// expectedCost returns what the policy costs in the mean over all paths of the tree, and the
-// storage at the end of every stage on each of them.
+// expectedCost returns the mean cost of the policy over all paths of the tree. It appends the storage at
+// the end of every stage to states.
 func expectedCost(t *testing.T, p *planner, states [][][]float64) float64 {
 	t.Helper()
 	paths := 1
@@ -317,19 +315,19 @@ func expectedCost(t *testing.T, p *planner, states [][][]float64) float64 {
 }
 
 // The toy case is solved by hand in its README.
-func TestToyByHand(t *testing.T) {
+func TestToyEqualsSolutionByHand(t *testing.T) {
 	c := readShipped(t, "toy")
 	tr := trained(t, c, Options{Iterations: 5, Passes: 2})
 	const cost = 11800
 	if !within(tr.Policy.LowerBound, cost) || !within(tr.Last().Upper.Mean, cost) {
 		t.Errorf("lower bound %v, upper bound %v, want %v", tr.Policy.LowerBound, tr.Last().Upper.Mean, cost)
 	}
-	// Q3 and Q2 of the README where the policy goes.
+	// Q3 and Q2 of the README at the storages of the policy.
 	if got := tr.Policy.Pool.Value(1, []float64{40}); !within(got, 9200) {
-		t.Errorf("after stage 2 a full lake leaves %v to pay, want 9200", got)
+		t.Errorf("after stage 2 with a full lake the cost is %v, want 9200", got)
 	}
 	if got := tr.Policy.Pool.Value(0, []float64{40}); !within(got, 11000) {
-		t.Errorf("after stage 1 a full lake leaves %v to pay, want 11000", got)
+		t.Errorf("after stage 1 with a full lake the cost is %v, want 11000", got)
 	}
 	var sim *Simulation
 	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) (err error) {

@@ -39,7 +39,7 @@ const fullOutput = `dir=$1 out=$2 exe=$3; shift 3
 
 // Results that cannot be written are status 1, with the path and the system's words, and nothing of them is left:
 // at once where the folder can take none, and at the end where it cannot take all.
-func TestOutputDiskFull(t *testing.T) {
+func TestFullDiskFailsWithPath(t *testing.T) {
 	unshare := ownMounts(t)
 	dir, out := t.TempDir(), t.TempDir()
 	cmd := commandOf(t, "train", caseDir("toy"), "--iterations", "2", "--scenarios", "4")
@@ -52,9 +52,9 @@ func TestOutputDiskFull(t *testing.T) {
 		which, said, why, left string
 		works                  bool
 	}{
-		{"full", "sddp: output folder " + dir + ": files cannot be written there: ", "no space left on device", "filler\n", false},
+		{"full", "sddp: output folder " + dir + ": cannot write files there: ", "no space left on device", "filler\n", false},
 		{"page", "sddp: write " + dir + "/", "no space left on device", "filler\n", true},
-		{"readonly", "sddp: output folder " + dir + ": files cannot be written there: ", "read-only file system", "", false},
+		{"readonly", "sddp: output folder " + dir + ": cannot write files there: ", "read-only file system", "", false},
 	} {
 		got := map[string]string{}
 		for _, name := range []string{"result", "said", "status", "left"} {
@@ -93,7 +93,7 @@ func ownMounts(t *testing.T) string {
 
 // When the disk is full after the first checkpoint, that one stays; the training comes to its end and says
 // what is not there, and another goes on from what is.
-func TestCheckpointDiskFull(t *testing.T) {
+func TestTrainingEndsOnFullDiskAndResumes(t *testing.T) {
 	unshare := ownMounts(t)
 	want := checkpointResult(t, checkpointArgs)
 	dir, out := t.TempDir(), t.TempDir()

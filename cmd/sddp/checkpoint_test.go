@@ -86,7 +86,7 @@ func afterIteration(t *testing.T, cmd *exec.Cmd, n int) *bufio.Scanner {
 
 // A training that gets a signal writes a checkpoint, says how to go on, and ends with the status a shell
 // gives; the training that goes on gives the same bits.
-func TestStoppedBySignal(t *testing.T) {
+func TestSignalSavesCheckpoint(t *testing.T) {
 	want := checkpointResult(t, checkpointArgs)
 	for _, k := range []struct {
 		signal  syscall.Signal
@@ -125,7 +125,7 @@ func TestStoppedBySignal(t *testing.T) {
 
 // Whenever a training is killed, it goes on from the checkpoint before, to the same bits: here again and
 // again with the same command, as in a job script, until it gets to its end.
-func TestKilledAgainAndAgain(t *testing.T) {
+func TestTrainingSurvivesRepeatedKills(t *testing.T) {
 	train, kills := with(checkpointArgs, "--iterations", "30"), 5
 	if testing.Short() {
 		train, kills = with(checkpointArgs, "--iterations", "18"), 2
@@ -177,7 +177,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 
 // The ranks of a job that gets a signal stop together, after rank 0 has written; the job goes on with other
 // ranks.
-func TestJobStoppedBySignal(t *testing.T) {
+func TestSignalStopsJobTogether(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the backend shm is for Linux")
 	}
@@ -215,7 +215,7 @@ func TestJobStoppedBySignal(t *testing.T) {
 
 // A folder with the checkpoints of another training is not written to, and what is wrong is told before any
 // work is done.
-func TestCheckpointFailures(t *testing.T) {
+func TestWrongCheckpointFolderFailsBeforeWork(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"train", caseDir("toy"), "--iterations", "2", "--checkpoint", dir}
 	if status, _, errs := sddpRun(t, args...); status != 0 {
@@ -226,10 +226,10 @@ func TestCheckpointFailures(t *testing.T) {
 		args []string
 		err  string
 	}{
-		{args, dir + ": there is a training of 2 iterations in it"},
+		{args, dir + ": it has a training of 2 iterations"},
 		{[]string{"train", caseDir("brazil4"), "--resume", dir}, file + ": case_sha256: got"},
 		{[]string{"train", caseDir("toy"), "--resume", dir, "--seed", "2"}, file + ": seed: got 1, want 2"},
-		{[]string{"train", caseDir("toy"), "--resume", filepath.Join(dir, "none")}, "there is no checkpoint in it"},
+		{[]string{"train", caseDir("toy"), "--resume", filepath.Join(dir, "none")}, "it has no checkpoint to resume from"},
 		{[]string{"train", caseDir("toy"), "--checkpoint", file}, "checkpoint folder " + file},
 	} {
 		status, out, errs := sddpRun(t, k.args...)
@@ -244,7 +244,7 @@ func TestCheckpointFailures(t *testing.T) {
 
 // Without room for checkpoints the training comes to its end, with its results, and a status that says that
 // not all is there.
-func TestCheckpointLost(t *testing.T) {
+func TestLostCheckpointFolderFailsAtEnd(t *testing.T) {
 	want, dir := checkpointResult(t, checkpointArgs), filepath.Join(t.TempDir(), "checkpoints")
 	cmd := commandOf(t, with(checkpointArgs, "--checkpoint", dir, "--checkpoint-every", "4")...)
 	var out bytes.Buffer
@@ -273,7 +273,7 @@ func TestCheckpointLost(t *testing.T) {
 }
 
 // --resume takes the folder behind it, or after =, or none.
-func TestResumeFlag(t *testing.T) {
+func TestResumeFlagForms(t *testing.T) {
 	for _, k := range []struct {
 		args, dir, resume, checkpoint string
 		set                           bool

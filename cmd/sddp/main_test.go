@@ -71,7 +71,7 @@ func sddpRun(t *testing.T, args ...string) (status int, stdout, stderr string) {
 
 func caseDir(name string) string { return filepath.Join("..", "..", "cases", name) }
 
-func TestUsage(t *testing.T) {
+func TestHelpAndUsageErrors(t *testing.T) {
 	for _, k := range []struct {
 		args   string
 		status int
@@ -140,7 +140,7 @@ func lastLine(t testing.TB, out string) (r result) {
 }
 
 // The toy case costs what its README says, with flags before and after the case.
-func TestTrainToy(t *testing.T) {
+func TestTrainToyAsInReadme(t *testing.T) {
 	const flags = "--json --iterations 4 --passes=2 --openings 3"
 	before := append(append([]string{"train"}, strings.Fields(flags)...), caseDir("toy"))
 	after := append([]string{"train", caseDir("toy")}, strings.Fields(flags)...)
@@ -168,7 +168,7 @@ func TestTrainToy(t *testing.T) {
 }
 
 // Train writes its files, simulate reads the policy back, and one of another case is refused.
-func TestTrainThenSimulate(t *testing.T) {
+func TestSimulateReadsTrainedPolicy(t *testing.T) {
 	dir := t.TempDir()
 	status, out, errs := sddpRun(t, "train", caseDir("brazil4"), "--iterations", "6", "--passes", "3", "--openings", "3", "--scenarios", "60", "--out", dir, "--json")
 	if status != 0 {
@@ -198,7 +198,7 @@ func TestTrainThenSimulate(t *testing.T) {
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestWrongFilesFailBeforeWork(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestInfo(t *testing.T) {
+func TestInfoDescribesCase(t *testing.T) {
 	status, out, errs := sddpRun(t, "info", caseDir("brazil4"), "--json")
 	var facts struct {
 		Thermals, Buses, Lines, Reservoirs, Stages int
@@ -238,7 +238,7 @@ func TestInfo(t *testing.T) {
 }
 
 // An interrupted training ends at once, says so, and leaves no file.
-func TestInterrupt(t *testing.T) {
+func TestInterruptLeavesNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	cmd := commandOf(t, "train", caseDir("brazil4"), "--iterations", "100000", "--out", dir)
 	lines := afterIteration(t, cmd, 2)
@@ -259,7 +259,7 @@ func TestInterrupt(t *testing.T) {
 
 // A signal ends a rank that waits for others as it ends one that computes. The other one is this test, which
 // takes the connection and says nothing.
-func TestInterruptedStart(t *testing.T) {
+func TestSignalEndsStart(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("0123456789abcdefghijklmnopqrstuv"), 0o600); err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ type dying struct{}
 func (dying) Write([]byte) (int, error) { panic(errDies) }
 
 // When the first rank is lost with all but the summary done, the next one prints that.
-func TestLostBeforeSummary(t *testing.T) {
+func TestNextRankPrintsSummaryAfterLoss(t *testing.T) {
 	c, err := sddp.ReadCase(caseDir("toy"))
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func rankOf(t *testing.T, mark string, rank int) *os.Process {
 // A job goes on when ranks of it are killed, at whatever moment of the training or the simulation, one after
 // the other, the first one too: with the bits of a job that nothing happened to, at the cost of no more than
 // an iteration for each.
-func TestRanksKilled(t *testing.T) {
+func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 	const ranks = 4
 	scenarios := "600"
 	if testing.Short() {
@@ -141,7 +141,7 @@ func TestRanksKilled(t *testing.T) {
 
 // A job whose first rank is lost is stopped by a signal as any other: the rank that is the first one now says
 // how to go on.
-func TestStoppedAfterLoss(t *testing.T) {
+func TestSignalSavesCheckpointAfterLoss(t *testing.T) {
 	dir, mark := t.TempDir(), "stopped-"+strconv.Itoa(os.Getpid())
 	exe, err := os.Executable()
 	if err != nil {
@@ -190,7 +190,7 @@ func TestStoppedAfterLoss(t *testing.T) {
 }
 
 // A job of which all processes are killed, the launcher with them or not, goes on from the last checkpoint.
-func TestJobKilled(t *testing.T) {
+func TestKilledJobResumes(t *testing.T) {
 	const ranks = 2
 	want, tool := checkpointResult(t, checkpointArgs), cohortTool(t)
 	exe, err := os.Executable()

@@ -145,7 +145,7 @@ func TestSplitsWithClp(t *testing.T) {
 
 // The default training of the case that is shipped has the cuts that docs/adr/0004-canonical-basis.md
 // tells of, on the architecture of its table.
-func TestDefaultPolicy(t *testing.T) {
+func TestDefaultPolicyHasDocumentedHash(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("other architectures round otherwise")
 	}

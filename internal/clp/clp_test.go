@@ -47,7 +47,7 @@ func equal(got []float64, want ...float64) bool {
 	return len(got) == len(want)
 }
 
-func TestSolve(t *testing.T) {
+func TestSolveEnds(t *testing.T) {
 	l := loaded(t)
 	for _, method := range []Method{Dual, Primal} {
 		var s Solution
@@ -77,8 +77,8 @@ func TestSolve(t *testing.T) {
 	}
 }
 
-// TestLimit gives up after one of the two iterations that the example needs.
-func TestLimit(t *testing.T) {
+// TestSolveStopsAtIterationLimit gives up after one of the two iterations that the example needs.
+func TestSolveStopsAtIterationLimit(t *testing.T) {
 	l := loaded(t)
 	var s Solution
 	if l.Solve(example(), slacks, Dual, 1, &s); s.Status != Stopped {
@@ -86,7 +86,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func TestOpen(t *testing.T) {
+func TestOpenReportsLibraryOrReason(t *testing.T) {
 	l := loaded(t)
 	if l.Name == "" || strings.Count(l.Version, ".") != 2 {
 		t.Errorf("name %q, version %q, want a version of three numbers", l.Name, l.Version)
@@ -103,10 +103,10 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenWhy opens a library that is not there while other goroutines move between the threads: the
+// TestOpenErrorHasReasonUnderThreadMigration opens a library that is not there while other goroutines move between the threads: the
 // reason is the dynamic linker's every time. It was empty in one call of some thousands where the
 // goroutine changed its thread between the failure and the question.
-func TestOpenWhy(t *testing.T) {
+func TestOpenErrorHasReasonUnderThreadMigration(t *testing.T) {
 	loaded(t)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -136,8 +136,8 @@ func TestOpenWhy(t *testing.T) {
 	wg.Wait()
 }
 
-// TestConcurrent solves in many goroutines at once, each its own program.
-func TestConcurrent(t *testing.T) {
+// TestConcurrentSolvesAreIndependent solves in many goroutines at once, each its own program.
+func TestConcurrentSolvesAreIndependent(t *testing.T) {
 	l := loaded(t)
 	var wg sync.WaitGroup
 	for g := range 16 {
@@ -158,8 +158,8 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSignals checks that an interrupt still comes to the Go program after solves.
-func TestSignals(t *testing.T) {
+// TestInterruptReachesProgramAfterSolve checks that an interrupt still comes to the Go program after solves.
+func TestInterruptReachesProgramAfterSolve(t *testing.T) {
 	l := loaded(t)
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
@@ -178,9 +178,9 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestQuiet solves programs with all kinds of ends in a process of its own, which must not print
+// TestLibraryPrintsNothing solves programs with all kinds of ends in a process of its own, which must not print
 // anything.
-func TestQuiet(t *testing.T) {
+func TestLibraryPrintsNothing(t *testing.T) {
 	const variable = "CLP_TEST_QUIET"
 	l := loaded(t)
 	if os.Getenv(variable) != "" {
@@ -203,7 +203,7 @@ func TestQuiet(t *testing.T) {
 		flush(t)
 		return
 	}
-	child := exec.Command(os.Args[0], "-test.run=^TestQuiet$")
+	child := exec.Command(os.Args[0], "-test.run=^TestLibraryPrintsNothing$")
 	child.Env = append(os.Environ(), variable+"=1")
 	out, err := child.CombinedOutput()
 	if err != nil || string(out) != "PASS\n" {
@@ -211,8 +211,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestMemory checks that models are given back: one that is not takes more than 20 kB.
-func TestMemory(t *testing.T) {
+// TestModelsAreFreed checks that models are given back: one that is not takes more than 20 kB.
+func TestModelsAreFreed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

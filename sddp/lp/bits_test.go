@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// TestOrderLeavesNoTrace solves the same programs in two orders, each from a basis of its own, with
+// TestOrderDoesNotChangeBits solves the same programs in two orders, each from a basis of its own, with
 // one solver: what sddp does where the number of ranks decides who solves what. Every result has
 // the same bits in both.
-func TestOrderLeavesNoTrace(t *testing.T) { each(t, testOrderLeavesNoTrace) }
+func TestOrderDoesNotChangeBits(t *testing.T) { each(t, testOrderDoesNotChangeBits) }
 
-func testOrderLeavesNoTrace(t *testing.T, mk maker) {
+func testOrderDoesNotChangeBits(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(61, 62))
 	p := newDispatch(r)
 	for range 60 {
@@ -87,11 +87,11 @@ func trace(mk maker, seed uint64) (string, error) {
 	return fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
-// TestThreadsLeaveNoTrace solves in several goroutines at once: results have the bits of a
+// TestThreadsDoNotChangeBits solves in several goroutines at once: results have the bits of a
 // goroutine that is alone.
-func TestThreadsLeaveNoTrace(t *testing.T) { each(t, testThreadsLeaveNoTrace) }
+func TestThreadsDoNotChangeBits(t *testing.T) { each(t, testThreadsDoNotChangeBits) }
 
-func testThreadsLeaveNoTrace(t *testing.T, mk maker) {
+func testThreadsDoNotChangeBits(t *testing.T, mk maker) {
 	var want [3]string
 	for k := range want {
 		var err error
@@ -113,10 +113,10 @@ func testThreadsLeaveNoTrace(t *testing.T, mk maker) {
 	wg.Wait()
 }
 
-// TestMemoryLeavesNoTrace solves in processes of their own whose C library fills memory with other
+// TestMemoryFillDoesNotChangeBits solves in processes of their own whose C library fills memory with other
 // bytes before it gives it out, and after it got it back: a solver that reads what it has not
 // written would be found out.
-func TestMemoryLeavesNoTrace(t *testing.T) {
+func TestMemoryFillDoesNotChangeBits(t *testing.T) {
 	const variable = "LP_TEST_TRACE"
 	if kind := os.Getenv(variable); kind != "" {
 		got, err := trace(open(t, kind), 7)
@@ -133,7 +133,7 @@ func TestMemoryLeavesNoTrace(t *testing.T) {
 		}
 		kind := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
 		for _, fill := range []string{"0", "85", "255"} {
-			child := exec.Command(os.Args[0], "-test.run=^TestMemoryLeavesNoTrace$", fmt.Sprintf("-test.short=%v", testing.Short()))
+			child := exec.Command(os.Args[0], "-test.run=^TestMemoryFillDoesNotChangeBits$", fmt.Sprintf("-test.short=%v", testing.Short()))
 			child.Env = append(os.Environ(), variable+"="+kind, "MALLOC_PERTURB_="+fill)
 			out, err := child.CombinedOutput()
 			if got, _, _ := strings.Cut(string(out), "\n"); err != nil || got != want {

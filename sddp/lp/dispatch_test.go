@@ -101,12 +101,12 @@ func (p *dispatch) newInflows(r *rand.Rand, s Solver) {
 	}
 }
 
-// TestDispatchProofs follows stage problems through what a stochastic dual dynamic program does to
+// TestDispatchAnswersAreProved follows stage problems through what a stochastic dual dynamic program does to
 // them, with every answer proved: new inflows, cuts one at a time, nearly parallel cuts, cuts
 // dropped and loaded again.
-func TestDispatchProofs(t *testing.T) { each(t, testDispatchProofs) }
+func TestDispatchAnswersAreProved(t *testing.T) { each(t, testDispatchAnswersAreProved) }
 
-func testDispatchProofs(t *testing.T, mk maker) {
+func testDispatchAnswersAreProved(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(5, 6))
 	spreads := []float64{1e-3, 0, 1, 0.3, 1e-6, 1}
 	if testing.Short() {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-func TestMisuse(t *testing.T) { each(t, testMisuse) }
+func TestMisuseIsReportedOnce(t *testing.T) { each(t, testMisuseIsReportedOnce) }
 
-func testMisuse(t *testing.T, mk maker) {
+func testMisuseIsReportedOnce(t *testing.T, mk maker) {
 	nan := math.NaN()
 	cases := []struct {
 		name string
@@ -61,9 +61,9 @@ func testMisuse(t *testing.T, mk maker) {
 	}
 }
 
-func TestSetBasisMisuse(t *testing.T) { each(t, testSetBasisMisuse) }
+func TestSetBasisRejectsMisuse(t *testing.T) { each(t, testSetBasisRejectsMisuse) }
 
-func testSetBasisMisuse(t *testing.T, mk maker) {
+func testSetBasisRejectsMisuse(t *testing.T, mk maker) {
 	p := &problem{}
 	p.column(1, 0, 9)
 	p.dense(GE, 1, 1)
@@ -84,9 +84,9 @@ func testSetBasisMisuse(t *testing.T, mk maker) {
 	}
 }
 
-func TestIterationLimit(t *testing.T) { each(t, testIterationLimit) }
+func TestSolveStopsAtIterationLimit(t *testing.T) { each(t, testSolveStopsAtIterationLimit) }
 
-func testIterationLimit(t *testing.T, mk maker) {
+func testSolveStopsAtIterationLimit(t *testing.T, mk maker) {
 	p := &problem{}
 	for range 3 {
 		p.column(1, 0, Inf)
@@ -105,7 +105,7 @@ func testIterationLimit(t *testing.T, mk maker) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestStringsOfConstants(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{Optimal.String(), "optimal"}, {Infeasible.String(), "infeasible"}, {Unbounded.String(), "unbounded"},
 		{IterationLimit.String(), "iteration limit"}, {NumericalFailure.String(), "numerical failure"},

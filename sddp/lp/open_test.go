@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestOpen(t *testing.T) {
+func TestOpenChoosesSolver(t *testing.T) {
 	open(t, CLP) // skips without the library
 	for _, c := range []struct {
 		kind string

@@ -119,9 +119,9 @@ func solvable(r *rand.Rand, n, m int, degenerate bool) *problem {
 	return p
 }
 
-func TestRandomProofs(t *testing.T) { each(t, testRandomProofs) }
+func TestRandomAnswersAreProved(t *testing.T) { each(t, testRandomAnswersAreProved) }
 
-func testRandomProofs(t *testing.T, mk maker) {
+func testRandomAnswersAreProved(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[Status]int{}
 	for k := range sample(6000) {
@@ -139,9 +139,9 @@ func testRandomProofs(t *testing.T, mk maker) {
 	}
 }
 
-func TestSolvableProofs(t *testing.T) { each(t, testSolvableProofs) }
+func TestSolvableProgramsAreOptimal(t *testing.T) { each(t, testSolvableProgramsAreOptimal) }
 
-func testSolvableProofs(t *testing.T, mk maker) {
+func testSolvableProgramsAreOptimal(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for k := range sample(3000) {
 		n, m := 1+r.IntN(20), r.IntN(20)

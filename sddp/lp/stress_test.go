@@ -53,11 +53,11 @@ func testUnitsDoNotMatter(t *testing.T, mk maker) {
 	}
 }
 
-// TestWideCoefficients proves programs whose coefficients span six orders of magnitude within a
+// TestWideCoefficientsAreProved proves programs whose coefficients span six orders of magnitude within a
 // row in a way that no choice of units mends.
-func TestWideCoefficients(t *testing.T) { each(t, testWideCoefficients) }
+func TestWideCoefficientsAreProved(t *testing.T) { each(t, testWideCoefficientsAreProved) }
 
-func testWideCoefficients(t *testing.T, mk maker) {
+func testWideCoefficientsAreProved(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(33, 34))
 	for k := range sample(3000) {
 		p := anything(r, 1+r.IntN(12), 1+r.IntN(12))
@@ -73,11 +73,11 @@ func testWideCoefficients(t *testing.T, mk maker) {
 	}
 }
 
-// TestExtremeCoefficients solves one-row programs with the optimum x = 1 in absurd units, and asks
+// TestExtremeCoefficientsEnd solves one-row programs with the optimum x = 1 in absurd units, and asks
 // only for an end where arithmetic overflows.
-func TestExtremeCoefficients(t *testing.T) { each(t, testExtremeCoefficients) }
+func TestExtremeCoefficientsEnd(t *testing.T) { each(t, testExtremeCoefficientsEnd) }
 
-func testExtremeCoefficients(t *testing.T, mk maker) {
+func testExtremeCoefficientsEnd(t *testing.T, mk maker) {
 	for _, e := range []int{-300, -200, -100, 100, 200, 300} {
 		a := math.Pow(10, float64(e))
 		p := &problem{}
@@ -122,10 +122,10 @@ func testExtremeCoefficients(t *testing.T, mk maker) {
 	}
 }
 
-// TestLarge proves programs at the upper end of what the solver is meant for.
-func TestLarge(t *testing.T) { each(t, testLarge) }
+// TestLargeProgramsAreProved proves programs at the upper end of what the solver is meant for.
+func TestLargeProgramsAreProved(t *testing.T) { each(t, testLargeProgramsAreProved) }
 
-func testLarge(t *testing.T, mk maker) {
+func testLargeProgramsAreProved(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(37, 38))
 	sizes := []struct {
 		n, m       int
@@ -155,11 +155,11 @@ func testLarge(t *testing.T, mk maker) {
 	}
 }
 
-// TestDependentRows proves programs with rows that follow from others, up to rounding, from bases
+// TestDependentRowsAreProved proves programs with rows that follow from others, up to rounding, from bases
 // drawn without regard to that: most are singular.
-func TestDependentRows(t *testing.T) { each(t, testDependentRows) }
+func TestDependentRowsAreProved(t *testing.T) { each(t, testDependentRowsAreProved) }
 
-func testDependentRows(t *testing.T, mk maker) {
+func testDependentRowsAreProved(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for k := range sample(1500) {
 		p := solvable(r, 2+r.IntN(20), 2+r.IntN(14), false)

@@ -62,11 +62,11 @@ func randomBasis(r *rand.Rand, n, m int) Basis {
 	return b
 }
 
-// TestWarmProofs proves every answer along random histories of changes and compares status and
+// TestWarmAnswersAreProved proves every answer along random histories of changes and compares status and
 // objective with those of a solver that starts afresh.
-func TestWarmProofs(t *testing.T) { each(t, testWarmProofs) }
+func TestWarmAnswersAreProved(t *testing.T) { each(t, testWarmAnswersAreProved) }
 
-func testWarmProofs(t *testing.T, mk maker) {
+func testWarmAnswersAreProved(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(21, 22))
 	for k := range sample(300) {
 		p := anything(r, 1+r.IntN(10), r.IntN(8))
@@ -167,10 +167,10 @@ func sameBits(t *testing.T, mk maker, name string, p *problem, s Solver) {
 	}
 }
 
-// TestPastLeavesNoTrace compares, bit for bit, solvers with and without a past.
-func TestPastLeavesNoTrace(t *testing.T) { each(t, testPastLeavesNoTrace) }
+// TestHistoryDoesNotChangeBits compares, bit for bit, solvers with and without a past.
+func TestHistoryDoesNotChangeBits(t *testing.T) { each(t, testHistoryDoesNotChangeBits) }
 
-func testPastLeavesNoTrace(t *testing.T, mk maker) {
+func testHistoryDoesNotChangeBits(t *testing.T, mk maker) {
 	r := rand.New(rand.NewPCG(25, 26))
 	for k := range sample(200) {
 		p := anything(r, 1+r.IntN(12), r.IntN(10))
@@ -202,10 +202,10 @@ func testPastLeavesNoTrace(t *testing.T, mk maker) {
 	}
 }
 
-// TestResetBasis checks the places ResetBasis promises.
-func TestResetBasis(t *testing.T) { each(t, testResetBasis) }
+// TestResetBasisPlaces checks the places ResetBasis promises.
+func TestResetBasisPlaces(t *testing.T) { each(t, testResetBasisPlaces) }
 
-func testResetBasis(t *testing.T, mk maker) {
+func testResetBasisPlaces(t *testing.T, mk maker) {
 	s := mk()
 	cases := []struct {
 		cost, lo, hi float64
