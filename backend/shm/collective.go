@@ -9,22 +9,21 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// collective is the state of a communicator's native collectives, one at a time.
+// collective is the state of a communicator's native collectives, of which one runs at a time.
 //
-// A call posts its fingerprint, and its data if they are few, on the rank's
-// board, and waits until all ranks have posted. Because a rank posts call s+2
-// only after all have posted s+1, and they do that only when they are done with
-// s, two posts that take turns are enough, and a call whose data were all on
-// the boards needs no second meeting.
+// A rank arrives at a call by writing its fingerprint, and its data if they are few, into its slot.
+// It then waits until all ranks have arrived. A rank arrives at call s+2 only after all have
+// arrived at s+1, and they do so only when they are done with s. Two alternating slots are
+// therefore enough, and a call whose data were all in the slots needs no second synchronisation.
 type collective struct {
 	c       *comm
 	mine    *slots
 	key     uint64
-	syncing bool // wait for meet instead of post
+	syncing bool // in sync: wait for the sync slots, not the call slots
 	parity  uint32
-	seen    int // ranks below are there
+	seen    int // ranks below have arrived
 	call    *backend.Call
-	active  bool  // waiting for posts; guarded by the engine's lock
+	active  bool  // waiting for arrivals; guarded by the engine's lock
 	side    peers // access to the other ranks' buffers
 }
 
@@ -33,8 +32,8 @@ func (s *collective) init(c *comm) {
 	s.side.mem.Block = fetchBlock
 }
 
-// Ready implements backend.Pending: all ranks have arrived, or never will, or this
-// rank has closed the communicator.
+// Ready implements backend.Pending: all ranks have arrived, or one never will, or this rank has
+// closed the communicator.
 func (s *collective) Ready() bool {
 	c := s.c
 	for s.seen < len(c.World) {
@@ -61,7 +60,7 @@ func (s *collective) here(r int) bool {
 	return b.calls[s.parity].key.Load() == s.key
 }
 
-// find looks for another rank's board of this communicator.
+// find looks for another rank's slots of this communicator; nil if there are none yet.
 func (c *comm) find(r int) *slots {
 	for i := range c.e.lay.slots {
 		if b := c.e.slotsOf(c.World[r], i); b.id.Load() == c.id+1 {
@@ -71,8 +70,7 @@ func (c *comm) find(r int) *slots {
 	return nil
 }
 
-// arrive publishes this rank's arrival, which has been written, and waits for
-// the others.
+// arrive publishes this rank's arrival, which is written already, and waits for the others.
 func (s *collective) arrive(b *backend.Bound) error {
 	c := s.c
 	for r, w := range c.World {
@@ -102,8 +100,8 @@ func (s *collective) arrive(b *backend.Bound) error {
 		return nil
 	}
 	defer s.retract()
-	// A rank that is gone may have said why before, and may have left because of
-	// a loss that is not known here yet.
+	// A rank that is gone may have published the reason before, or may have left because of a loss
+	// that is not known here yet.
 	c.e.refresh()
 	if f := c.end.Load(); f != nil {
 		return f
@@ -111,7 +109,7 @@ func (s *collective) arrive(b *backend.Bound) error {
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
-	if c.closed.Load() { // the others hear from Close that this rank is gone
+	if c.closed.Load() { // Close has told the others that this rank is gone
 		return closedFault()
 	}
 	err := c.goneFault(s.seen)
@@ -119,10 +117,10 @@ func (s *collective) arrive(b *backend.Bound) error {
 	return err
 }
 
-// retract takes this rank's arrival back, whose call has failed: its buffers are
-// the caller's again, so that who still reads them must not find it arrived and
-// complete. They have been told why before, or hear of the closing. If all have closed
-// the communicator the board may be another one's, and so may the key.
+// retract takes back this rank's arrival at a call that has failed. The caller may reuse its
+// buffers, so a rank that still reads them must not find this one arrived and complete. The others
+// know the reason or will receive the notice of the closing. Once all have closed the communicator,
+// the slots and their keys may belong to another one.
 func (s *collective) retract() {
 	if s.syncing {
 		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
@@ -131,15 +129,14 @@ func (s *collective) retract() {
 	}
 }
 
-// late ends a collective whose time is over: it names who is missing and breaks
-// the communicator.
+// late ends a collective whose time is up: it names the missing ranks and breaks the communicator.
 func (s *collective) late(cause error) error {
 	c := s.c
 	c.e.refresh()
 	if f := c.end.Load(); f != nil {
 		return f
 	}
-	if f := c.brk.Load(); f != nil { // somebody else was first
+	if f := c.brk.Load(); f != nil { // another rank was first
 		return f
 	}
 	if c.closed.Load() {
@@ -172,7 +169,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, err
 	}
 	if c.parent != nil {
-		return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a shelter has no collectives"}
+		return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a control communicator has no collectives"}
 	}
 	s := &c.coll
 	c.seq++
@@ -197,31 +194,31 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, call.Err
 	}
 	done, err := s.side.complete(b, call)
-	// The others wait for a rank no longer that they have taken for lost: if this
-	// one has been, what it read may have been of later calls.
+	// The others do not wait for a rank that was declared lost. If this rank was, it may have read
+	// the data of later calls.
 	if c.e.self.lost.Load() != 0 {
 		c.e.refresh()
 		return true, c.end.Load()
 	}
-	if c.closed.Load() { // by another goroutine: the others' boards may have been of later communicators
+	if c.closed.Load() { // by another goroutine: the others' slots may have belonged to later communicators
 		return true, closedFault()
 	}
 	return done, err
 }
 
-// mismatch tells, the same on every rank because every rank sees all posts,
-// which ranks called what.
+// mismatch reports which ranks called what. The report is the same on every rank, because every
+// rank sees all slots.
 func (s *collective) mismatch() error {
 	c := s.c
 	c.e.refresh()
 	if f := c.end.Load(); f != nil {
-		return f // what was compared may be of later calls
+		return f // the slots compared may be of later calls
 	}
 	if f := c.brk.Load(); f != nil && f.Sentinel != backend.ErrMismatch {
-		return brokenBy(f) // the others had given up the call before this one
+		return brokenBy(f) // the others gave up the call before this one
 	}
 	if c.closed.Load() {
-		return closedFault() // what was compared may be of later communicators
+		return closedFault() // the slots compared may be of later communicators
 	}
 	first := backend.FromWords(c.slots[0].calls[s.parity].words)
 	for r, o := range c.slots {
@@ -236,11 +233,11 @@ func (s *collective) mismatch() error {
 			return f
 		}
 	}
-	return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the posts changed while they were compared"}
+	return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the arrival slots changed while they were compared"}
 }
 
-// watchStrangers begins to look for messages that strangers knows, those that
-// have arrived included.
+// watchMixed starts to look for messages that checkMixed understands, also among those that have
+// arrived.
 func (s *collective) watchMixed() {
 	if s.syncing {
 		return
@@ -261,9 +258,9 @@ func (s *collective) unwatch() {
 	s.c.e.unlock()
 }
 
-// strangers looks at an unexpected message of the layers above: the beginning
-// of a collective over messages while this rank is in a native one with the same
-// number is a mismatch. The lock is held.
+// checkMixed looks at an unexpected message of the layers above. If it begins a collective over
+// messages while this rank is in a native one with the same number, the calls do not match. The
+// lock is held.
 func (e *engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	c := e.comms[ctx]
 	if c == nil {
@@ -282,15 +279,15 @@ func (e *engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	}
 }
 
-// meeting is a barrier inside a collective that tells everybody where the
-// ranks' shared work is and of an error that one found.
+// sync is a barrier inside a collective. It also publishes where this rank's shared work is, and an
+// error if this rank found one.
 func (s *collective) sync(b *backend.Bound, bad error, work []byte) error {
 	c := s.c
 	c.syncSeq++
 	s.syncing, s.parity = true, c.syncSeq&1
 	s.key = uint64(c.id+1)<<32 | uint64(c.syncSeq)
 	c.e.mu.Lock()
-	if c.slotIndex < 0 { // all have closed the communicator, and the board may be another one's
+	if c.slotIndex < 0 { // all have closed the communicator; the slots may belong to another one
 		c.e.mu.Unlock()
 		return closedFault()
 	}

@@ -18,17 +18,17 @@ type comm struct {
 	id      uint32
 	rank    int
 	isWorld bool
-	parent  *comm   // of a shelter: it has no board, and no loss ends it
-	excused rankSet // world ranks whose loss does not end it
+	parent  *comm   // of a control communicator, which has no slots, and which no loss ends
+	acked   rankSet // world ranks whose loss has been acknowledged and does not end it
 
-	end    atomic.Pointer[backend.Fault] // it is over: a rank was lost, or the job
+	end    atomic.Pointer[backend.Fault] // why it has ended: a rank was lost, or the job failed
 	brk    atomic.Pointer[backend.Fault]
 	closed atomic.Bool
 	gone   []atomic.Bool // ranks that have closed it
-	unmade []bool        // ranks that will not look at this rank's board; nil: none
+	unmade []bool        // ranks that will not look at this rank's slots; nil: none
 
 	// Collectives. One call at a time; see collective.go.
-	slotIndex int // own board; -1: none, or given back. Guarded by the engine's lock
+	slotIndex int // of the own slots; -1: none, or given back. Guarded by the engine's lock
 	mine      *slots
 	slots     []*slots // by rank; nil until found
 	seq       uint32
@@ -36,28 +36,28 @@ type comm struct {
 	coll      collective
 }
 
-// newComm makes a communicator of these world ranks that excuses the losses of
-// some. A shelter excuses all of them.
-func (e *engine) newComm(members []int, id uint32, excused rankSet) (*comm, error) {
-	return e.enter(&comm{Members: match.NewMembers(members), id: id, excused: excused})
+// newComm makes a communicator of these world ranks that has acknowledged the losses of some. A
+// control communicator acknowledges all.
+func (e *engine) newComm(members []int, id uint32, acked rankSet) (*comm, error) {
+	return e.enter(&comm{Members: match.NewMembers(members), id: id, acked: acked})
 }
 
-// enter puts a communicator to use.
+// enter adds a communicator to the engine.
 func (e *engine) enter(c *comm) (*comm, error) {
 	c.e, c.rank = e, c.RankOf(e.me)
 	if c.rank < 0 {
 		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
 	}
 	err := e.admit(c)
-	if err != nil { // the others may have made it, and are told that they wait in vain
+	if err != nil { // the others may have made it: let them know that they wait in vain
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// admit gives a communicator a board, and takes in what is known of it already. An
-// error is that there is no board; the rest is done all the same.
+// admit assigns slots to a communicator and applies the notices that have come for it. If there are
+// no slots left it returns an error, and does the rest all the same.
 func (e *engine) admit(c *comm) error {
 	e.mu.Lock()
 	defer e.unlock()
@@ -67,25 +67,25 @@ func (e *engine) admit(c *comm) error {
 		err = e.assignSlots(c)
 	}
 	c.gone = make([]atomic.Bool, c.Size())
-	e.progress() // what the others have said about it already
+	e.progress() // the notices that the others have sent about it
 	e.comms[c.id] = c
 	e.catchUp(c)
 	if f := e.fault.Load(); f != nil {
 		c.end.Store(f)
 	}
 	for r := range e.lost {
-		if f := e.lost[r].Load(); f != nil && !c.excused.has(r) {
+		if f := e.lost[r].Load(); f != nil && !c.acked.has(r) {
 			c.end.CompareAndSwap(nil, f)
 		}
 	}
 	return err
 }
 
-// noBoard stands for the board of a communicator that has none.
+// noSlots stands for the slots of a communicator that has none.
 var noSlots slots
 
-// giveBoard gives a communicator a board of this rank's. Where there is none it reads
-// all that is in the rings: the others may have closed what this rank has closed.
+// assignSlots gives a communicator arrival slots of this rank. If none are free it reads all that
+// is in the rings: the others may have closed communicators that this rank has closed.
 func (e *engine) assignSlots(c *comm) error {
 	c.slotIndex = slices.Index(e.slotsUsed, false)
 	for i := 0; i < 8 && c.slotIndex < 0; i++ {
@@ -94,7 +94,7 @@ func (e *engine) assignSlots(c *comm) error {
 	}
 	if c.slotIndex < 0 {
 		return &backend.Fault{Sentinel: backend.ErrAlloc,
-			Text: fmt.Sprintf("this rank has %d communicators that it or another member has not closed, the most that backend shm has room for with %d ranks: close some", len(e.slotsUsed), e.lay.n)}
+			Text: fmt.Sprintf("this rank has %d open communicators (open until every member closes them), the most of backend shm with %d ranks; close some", len(e.slotsUsed), e.lay.n)}
 	}
 	e.slotsUsed[c.slotIndex] = true
 	c.slots = make([]*slots, c.Size())
@@ -127,10 +127,10 @@ func (c *comm) Caps() backend.Caps {
 		MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"}
 }
 
-// pattern is what a receive looks for.
+// pattern returns what a receive matches.
 func (c *comm) pattern(source, tag int) match.Env { return c.Pattern(c.id, source, tag) }
 
-// usable returns why no operation can begin, nil normally.
+// usable returns why no operation can start, nil normally.
 func (c *comm) usable() error {
 	if f := c.end.Load(); f != nil {
 		return f
@@ -147,8 +147,8 @@ func (c *comm) usable() error {
 	return nil
 }
 
-// closedFault is the error of an operation that was under way when this rank closed
-// the communicator.
+// closedFault is the error of an operation that was in progress when this rank closed the
+// communicator.
 func closedFault() *backend.Fault {
 	return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
 }
@@ -157,7 +157,7 @@ func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }
 
 // Derive implements backend.Comm.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	d, err := c.e.newComm(c.Some(members), id, c.excused)
+	d, err := c.e.newComm(c.Some(members), id, c.acked)
 	if err != nil {
 		return nil, err
 	}

@@ -11,12 +11,11 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// engine is this process's end of the job: one rank, all its communicators.
+// engine is this process's end of the job: one rank and all its communicators.
 //
-// One lock guards everything that moves messages. It is held for short times
-// only (a copy of at most chunkMax bytes), never while waiting, and never
-// while somebody else's code runs: completions that have a Notify are collected
-// in done and called by whoever lets the lock go.
+// One lock guards all message state. It is held only briefly (for a copy of at most chunkMax
+// bytes), never while waiting, and never while a callback runs: completions that have a Notify are
+// collected in notify, and unlock calls them.
 type engine struct {
 	seg  *shmem.Segment
 	lay  layout
@@ -26,7 +25,7 @@ type engine struct {
 	pids []int  // process ids, as they were when the job began
 	name string // of the job
 
-	onWait func() // nil: nobody wants to know; set at the start
+	onWait func() // called when a wait begins, unless nil; set at the start
 
 	mu        sync.Mutex
 	out       []outRing // by world rank; own place unused
@@ -41,7 +40,7 @@ type engine struct {
 	rts       [descs]*op // by desc
 	gens      [descs]uint64
 	freeDesc  []int
-	rtsOpen   int // offers in use
+	rtsOpen   int // entries of rts in use
 	takes     []*op
 	notify    []*backend.Request
 	done      []*backend.Request // spare for notify
@@ -49,9 +48,9 @@ type engine struct {
 	freeMsg   []*msg
 	bufs      [][]byte // spare buffers of eagerMax bytes
 	nextRing  int      // ring to look at first
-	slotsUsed []bool   // own boards in use
+	slotsUsed []bool   // own arrival slots in use
 	seenNews  uint32
-	stale     bool   // there may be news that ctl.news does not tell of
+	stale     bool   // there may be news that ctl.news does not count
 	dead      []bool // processes that have ended
 	held      []heldDesc
 	isClosed  bool
@@ -77,7 +76,7 @@ type engine struct {
 
 // op is a send or receive in progress.
 type op struct {
-	node  match.Node // a posted receive; its Env stays the pattern
+	node  match.Node // a posted receive; its Env is the pattern
 	env   match.Env  // what a receive in progress receives
 	req   *backend.Request
 	own   backend.Request // for blocking calls
@@ -107,7 +106,7 @@ const (
 	opQueued
 	opRTS
 	opTaking
-	opStopped // given up by its owner while the peer may be copying
+	opStopped // abandoned by its owner while the peer may be copying
 )
 
 // msg is an unexpected message.
@@ -116,7 +115,7 @@ type msg struct {
 	buf  []byte // pooled storage of an eager one
 	size int
 	from int
-	desc *desc // of an offer
+	desc *desc // of an RTS
 	idx  int
 	gen  uint64
 	addr uint64
@@ -201,8 +200,8 @@ func (e *engine) coresToSpare() bool {
 	return n >= e.lay.n
 }
 
-// progress moves what can be moved without waiting and reports whether anything
-// was. The lock is held.
+// progress moves what can be moved without waiting, and reports whether anything moved. The lock is
+// held.
 func (e *engine) progress() bool {
 	moved := false
 	if e.stale || e.ctl.news.Load() != e.seenNews {
@@ -229,10 +228,10 @@ func (e *engine) progress() bool {
 	return moved || e.stale
 }
 
-// drain takes messages out of one ring; a limited number, so that the others
-// have their turn. A break that another rank has made because it knows of a loss stays
-// there until the loss is known here as well, which is the better reason; not so among
-// the last words, after which nobody looks at the ring any more.
+// drain takes messages out of one ring: a limited number, so that the others are served too. A
+// break that another rank made because of a loss stays in the ring until the loss is known here as
+// well, because the loss is the better reason. That does not apply to the last messages of a rank,
+// after which no one reads the ring any more.
 func (e *engine) drain(src int, last bool) bool {
 	in := &e.in[src]
 	for i := range cells / 4 {
@@ -241,7 +240,7 @@ func (e *engine) drain(src int, last bool) bool {
 			return i > 0
 		}
 		if h.kind == kindBreak && !last && e.ctl.news.Load() != e.seenNews {
-			return true // and progress begins with the news
+			return true // progress starts with the news
 		}
 		if payload == nil || !e.deliver(src, in, h, payload) {
 			e.fail(src, backend.ErrInternal, fmt.Sprintf("rank %d found the ring from rank %d corrupt (kind %d, %d bytes)",
@@ -255,8 +254,8 @@ func (e *engine) drain(src int, last bool) bool {
 	return true
 }
 
-// deliver hands one message to its receive, or keeps it. It reports whether the
-// message makes sense.
+// deliver matches one message with its receive, or keeps it. It reports whether the message is
+// valid.
 func (e *engine) deliver(src int, in *inRing, h header, payload []byte) bool {
 	switch h.kind {
 	case kindEager:
@@ -319,7 +318,7 @@ func (e *engine) keep(m *msg, env match.Env) {
 	e.lookProbes()
 }
 
-// received completes a receive whose bytes are in place.
+// received completes a receive whose bytes are in its buffer.
 func (e *engine) received(o *op, env match.Env, size, copied int) {
 	var err error
 	if size > copied {
@@ -337,7 +336,7 @@ func (e *engine) finish(o *op, st backend.Status, err error) {
 	r := o.req
 	stopped := o.state == opStopped
 	o.state, o.buf, o.desc = opIdle, nil, nil
-	if stopped { // nobody waits for it any more
+	if stopped { // no one waits for it
 		e.putOp(o)
 		return
 	}
@@ -348,12 +347,11 @@ func (e *engine) finish(o *op, st backend.Status, err error) {
 		r.Impl = nil
 		e.putOp(o)
 	}
-	r.Finish(st, err) // from here on r and o are their owner's
+	r.Finish(st, err) // r and o belong to their owner from here on
 	e.wakeOthers()
 }
 
-// wakeOthers lets goroutines of this process that wait without looking see
-// that something has completed.
+// wakeOthers wakes the goroutines of this process that sleep, because something has completed.
 func (e *engine) wakeOthers() {
 	if e.sleeping.Load() != 0 {
 		e.bell.Add(1)
@@ -366,7 +364,7 @@ func (e *engine) wakeOthers() {
 	}
 }
 
-// unlock lets the lock go and calls what has to be told.
+// unlock releases the lock and calls the collected Notify functions.
 func (e *engine) unlock() {
 	if len(e.notify) == 0 {
 		e.mu.Unlock()
@@ -383,12 +381,12 @@ func (e *engine) unlock() {
 	if e.done == nil {
 		e.done = list[:0]
 	}
-	e.wakeOthers() // who waits for what Notify has made ready, and has slept again since the completion
+	e.wakeOthers() // a goroutine may have gone to sleep again before Notify made ready what it waits for
 	e.mu.Unlock()
 }
 
-// ring wakes another rank that sleeps. What it is to see has been written with
-// an atomic store before.
+// ring wakes another rank if it sleeps. The caller has published the news with an atomic store
+// before.
 func (e *engine) ring(rank int) {
 	a := e.area[rank]
 	if a.sleeping.Load() != 0 {

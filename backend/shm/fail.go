@@ -10,16 +10,15 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// The job's first failure stands in the control area: state goes from 0 to 1,
-// the rest is filled in, and state goes to 2.
+// The job's first failure is in the control area: state goes from 0 to 1, the rest is filled in, and
+// state goes to 2.
 const (
 	jobRuns uint32 = iota
 	jobFailing
 	jobFailed
 )
 
-// fail ends the job. The lock is held. What a rank says that is lost itself
-// concerns nobody else.
+// fail ends the job. The lock is held. If this rank is lost, that ends nothing for the others.
 func (e *engine) fail(rank int, sentinel error, text string) {
 	if e.self.lost.Load() != 0 {
 		e.stale = true
@@ -41,11 +40,11 @@ func (e *engine) fail(rank int, sentinel error, text string) {
 		e.jobFailed()
 		return
 	}
-	// Somebody was first and has not finished writing, or died doing so.
+	// Another rank was first, and has not finished writing or has died while doing so.
 	e.end(&backend.Fault{Sentinel: sentinel, Text: text})
 }
 
-// jobFailed takes the failure in the control area over. The lock is held.
+// jobFailed ends this rank with the failure in the control area. The lock is held.
 func (e *engine) jobFailed() { e.end(e.failure()) }
 
 func (e *engine) failure() *backend.Fault {
@@ -53,8 +52,8 @@ func (e *engine) failure() *backend.Fault {
 	return &backend.Fault{Sentinel: sentinel(e.ctl.code), Text: string(text)}
 }
 
-// sentinel returns the sentinel of a code that another rank wrote: never nil,
-// whatever it wrote.
+// sentinel returns the sentinel of a code that another rank wrote. It is never nil, whatever the
+// code.
 func sentinel(code uint32) error {
 	if code == 0 || code > 0xff {
 		return backend.ErrInternal
@@ -73,9 +72,8 @@ func (e *engine) end(f *backend.Fault) {
 	e.wakeOthers()
 }
 
-// dropWhere completes the operations for which why returns an error. A receive
-// that its sender is writing to ends when it has stopped; see endTakes for when
-// the job has failed.
+// dropWhere completes the operations for which why returns an error. A receive that its sender is
+// writing to ends once that has stopped; endTakes covers the end of the job.
 func (e *engine) dropWhere(why func(*op) error) {
 	e.posted.Each(func(n *match.Node) bool {
 		o := n.Owner.(*op)
@@ -102,7 +100,7 @@ func (e *engine) dropWhere(why func(*op) error) {
 		if err := why(o); err != nil {
 			if e.withdraw(o) {
 				e.finish(o, backend.Status{}, err)
-			} else { // it had arrived
+			} else { // the receiver had finished
 				e.release(o)
 				e.finish(o, backend.Status{}, nil)
 			}
@@ -121,8 +119,8 @@ func (e *engine) dropWhere(why func(*op) error) {
 	e.lookProbes()
 }
 
-// kept are buffers that a peer may still write to: the process has them as long as it runs, though the engine and the
-// caller forget them.
+// kept holds buffers that a peer may still write to. The process keeps them as long as it runs,
+// though the engine and the caller forget them.
 var kept keeper
 
 type keeper struct {
@@ -136,9 +134,9 @@ func (k *keeper) add(b []byte) {
 	k.mu.Unlock()
 }
 
-// endTakes completes the receives in progress because the job is over, when no
-// sender writes to their buffers any more. One that does not get on with its
-// chunk is not waited for: the buffer is kept from being used for other things.
+// endTakes completes the receives in progress because the job has ended, once no sender writes to
+// their buffers. It does not wait for a sender that makes no progress: that buffer is kept from
+// being reused.
 func (e *engine) endTakes() {
 	for end := time.Now().Add(10 * time.Millisecond); len(e.takes) > 0 && time.Now().Before(end); shmem.Yield() {
 		e.moveTakes()
@@ -150,8 +148,8 @@ func (e *engine) endTakes() {
 	e.takes = nil
 }
 
-// cause returns why a rank is gone that an operation needs, if it is not its own
-// will: it may have closed because of a loss that is not known here yet.
+// cause returns why a rank that an operation needs is gone, nil if it left by itself. It may have
+// closed because of a loss that is not known here yet.
 func (e *engine) cause(c *comm, rank int) *backend.Fault {
 	if f := c.end.Load(); f != nil {
 		return f
@@ -160,7 +158,7 @@ func (e *engine) cause(c *comm, rank int) *backend.Fault {
 		return e.failure()
 	}
 	for r, a := range e.area {
-		if word := a.lost.Load(); word != 0 && (r == rank || !c.excused.has(r)) {
+		if word := a.lost.Load(); word != 0 && (r == rank || !c.acked.has(r)) {
 			return e.loss(r, word)
 		}
 	}
@@ -187,7 +185,7 @@ func (e *engine) cannotCome(c *comm, want match.Env) error {
 	gone := -1
 	for r := range c.World {
 		if r == c.rank {
-			continue // only another goroutine of this rank could send one then
+			continue // another goroutine of this rank could still send one
 		}
 		if !e.saidAll(c, r) {
 			return nil
@@ -200,9 +198,9 @@ func (e *engine) cannotCome(c *comm, want match.Env) error {
 	return c.goneFault(gone)
 }
 
-// saidAll reports whether no message of a rank in a communicator is still to
-// come. Its closing comes through the ring, after them; that it has left the job
-// is known at once. The ring of a lost rank was emptied before it counted as lost.
+// saidAll reports whether a rank will send no more messages in a communicator. The notice of its
+// closing comes through the ring, after its messages; that it has left the job is known at once.
+// The ring of a lost rank was emptied before it counted as lost.
 func (e *engine) saidAll(c *comm, r int) bool {
 	w := c.World[r]
 	return c.hasClosed(r) || e.lost[w].Load() != nil || e.area[w].left.Load() != 0 && !e.hasNews(w)

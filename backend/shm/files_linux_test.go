@@ -83,7 +83,7 @@ func TestTooFewDescriptors(t *testing.T) {
 					room = 100
 				}
 				cmd := exec.Command(os.Args[0])
-				cmd.Env = append(os.Environ(), "SHM_TEST_STRANGER=short", fmt.Sprintf("SHM_TEST_JOB=%d-%d-files", os.Getpid(), jobs),
+				cmd.Env = append(os.Environ(), "SHM_TEST_OUTSIDER=short", fmt.Sprintf("SHM_TEST_JOB=%d-%d-files", os.Getpid(), jobs),
 					fmt.Sprintf("SHM_TEST_ROOM=%d %d %d", r, c.ranks, room))
 				cmd.Stderr = &out[r]
 				if err := cmd.Start(); err != nil {

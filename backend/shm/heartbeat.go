@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Heartbeats find a process that is there and does nothing: stopped by a signal, or
-// kept from running. One that has ended is known at once by the watch.
+// Heartbeats detect a process that exists and does nothing: stopped by a signal, or not scheduled.
+// The watch notices at once a process that has ended.
 //
-// Every rank raises a counter of its own beats times in the time that silence is
-// allowed to last, and looks at the others'. It counts its own looks, not time: one
-// that was stopped itself, or whose machine was suspended, has not looked meanwhile,
-// and what happens to the clock does not matter.
+// Every rank raises a counter beatsInAll times in the time that silence may last, and looks at the
+// counters of the others. It counts its own looks, not time: a rank that was stopped itself, or whose
+// machine was suspended, has not looked meanwhile, and changes of the clock do not matter.
 const (
 	silentFor  = 10 * time.Second // unless Config says
 	silentMin  = 100 * time.Millisecond
 	beatsInAll = 10
 )
 
-// silence returns how long a rank may be silent, 0 if that says nothing.
+// silence returns how long a rank may be silent, 0 if there is no limit.
 func (cfg Config) silence() time.Duration {
 	switch {
 	case cfg.Heartbeat < 0:
@@ -34,14 +33,13 @@ func (cfg Config) beatEvery() time.Duration {
 	return (cfg.silence() / beatsInAll).Truncate(time.Millisecond)
 }
 
-// pulse is what a rank knows of another's beats.
+// pulse is the state of one rank's heartbeat as seen here.
 type pulse struct {
 	last  uint32
 	looks int // since the counter has moved
 }
 
-// silent looks at the counter and reports whether it has not moved for as many
-// looks as patience says.
+// silent looks at the counter and reports whether it has stayed the same for patience looks.
 func (p *pulse) silent(counter uint32, patience int) bool {
 	if counter != p.last {
 		p.last, p.looks = counter, 0
@@ -51,13 +49,13 @@ func (p *pulse) silent(counter uint32, patience int) bool {
 	return p.looks >= patience
 }
 
-// patience returns how many looks, one every mine, a rank may be silent that beats
-// every theirs: those of the limit, or of the longer one that the other goes by.
+// patience returns for how many looks, one every mine, a rank that beats every theirs may be
+// silent: the limit, or the longer one that the other rank uses.
 func patience(limit, mine, theirs time.Duration) int {
 	return int((max(limit, beatsInAll*theirs) + mine - 1) / mine)
 }
 
-// heartbeat begins to beat and to look, and returns what ends that.
+// heartbeat starts to beat and to look, and returns a function that stops it.
 func (e *engine) heartbeat(cfg Config) (stop func()) {
 	every := cfg.beatEvery()
 	if every == 0 {

@@ -20,13 +20,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// How ranks join. Rank 0 listens on an abstract socket named after the user and
-// the job; both ends check the other's user. Every message is fixed in size and
-// read with a deadline.
+// How ranks join. Rank 0, the coordinator, listens on an abstract socket named after the user and the
+// job; both ends check the other's user. Every message has a fixed size and is read with a deadline.
 //
 //	rank r → 0   hello: greeting, rank, size, process id
-//	0 → rank r   1 and the segment's size with its descriptor, or 0 and a text, or 2 if it is for want of memory
-//	rank r → 0   mapped: its part of the control area is filled in; or why not, as rank 0 says it
+//	0 → rank r   1 and the segment's size with its descriptor, or 0 and a text, or 2 and a text for lack of memory
+//	rank r → 0   mapped: its part of the control area is filled in; or why not, in the same form
 //	0 → rank r   all have mapped: try copies, watch the others
 //	rank r → 0   done
 //	0 → rank r   start
@@ -35,7 +34,7 @@ const (
 	helloSize = 32
 	replySize = 512
 	joinLimit = 60 * time.Second // where Config.JoinTimeout is 0
-	// refuseLimit is for the ranks to come and be told that there will be no job.
+	// refuseLimit is how long rank 0 waits for the other ranks, to tell them that the job cannot start.
 	refuseLimit = 2 * time.Second
 )
 
@@ -91,7 +90,7 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(cfg.Job), Net: "unix"})
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("another process serves the job %q already: is there a second rank 0?", cfg.Job)
+			return nil, fmt.Errorf("another process is rank 0 of job %q already; start one rank 0 per job, and give each job its own COHORT_JOB", cfg.Job)
 		}
 		return nil, tooMany(err, cfg)
 	}
@@ -119,9 +118,9 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 		}
 		rank, pid, err := readHello(ctx, c, cfg)
 		if err == nil && conns[rank] != nil {
-			err = fmt.Errorf("there is a rank %d already (process %d)", rank, pids[rank])
+			err = fmt.Errorf("another process is rank %d already (process %d)", rank, pids[rank])
 		}
-		if err != nil { // not one of ours: tell it and go on
+		if err != nil { // not a rank of this job: answer and go on
 			c.SetDeadline(time.Now().Add(time.Second))
 			c.Write(reply(err.Error()))
 			c.Close()
@@ -132,8 +131,8 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 			c.SetDeadline(d)
 		}
 	}
-	// Nobody else may come: who gets through may join the next job of this name,
-	// and must not find this one's socket.
+	// No one else may join. A rank that has started may join the next job of this name, and must not
+	// find this one's socket.
 	ln.Close()
 	hurry := context.AfterFunc(ctx, func() {
 		for _, c := range conns[1:] {
@@ -173,24 +172,24 @@ func serve(ctx context.Context, cfg Config) (seg *shmem.Segment, err error) {
 	return seg, step(func() error { return nil })
 }
 
-// refuse tells ranks, as they come, that there will be no job, and why. They would otherwise wait for
-// a rank 0 that is no more.
+// refuse answers ranks, as they connect, that the job cannot start, and why. They would otherwise
+// wait for a rank 0 that has ended.
 func refuse(ln *net.UnixListener, ranks int, why error) {
 	ln.SetDeadline(time.Now().Add(refuseLimit))
 	for range ranks {
 		c, err := ln.AcceptUnix()
 		if err != nil {
-			return // nobody came, or there is not even a descriptor for that
+			return // no rank came, or no descriptor is left
 		}
 		c.SetDeadline(time.Now().Add(time.Second))
-		io.ReadFull(c, make([]byte, helloSize)) // what is not read would take the answer with it
+		io.ReadFull(c, make([]byte, helloSize)) // closing with unread data would discard the answer
 		c.Write(refusal(why))
 		c.Close()
 	}
 }
 
-// tooMany returns err, or what is to be done about it where it comes of too few descriptors: one more
-// for the segment, and one for every other rank, first for its connection, and then to watch it by.
+// tooMany returns err, or what to do about it if there are too few descriptors: one more for the
+// segment, and one for every other rank, first for its connection and then for its watch.
 func tooMany(err error, cfg Config) error {
 	if err != nil && !errors.Is(err, syscall.EMFILE) {
 		return err
@@ -218,7 +217,7 @@ func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 	if uid, _, err := peer(c); err != nil {
 		return nil, err
 	} else if uid != os.Geteuid() {
-		return nil, fmt.Errorf("the socket of job %q is served by user %d, not by this user (%d): refused", cfg.Job, uid, os.Geteuid())
+		return nil, fmt.Errorf("the socket of job %q belongs to user %d, not to this user (%d)", cfg.Job, uid, os.Geteuid())
 	}
 	hello := make([]byte, helloSize)
 	copy(hello, greeting)
@@ -231,7 +230,7 @@ func attach(ctx context.Context, cfg Config) (*shmem.Segment, error) {
 	l := newLayout(cfg.Size)
 	seg, err := receive(c, l)
 	if err != nil {
-		c.Write(refusal(err)) // so that all hear it from rank 0
+		c.Write(refusal(err)) // rank 0 passes it on to all
 		return nil, err
 	}
 	fillArea(seg, l, cfg, os.Getpid())
@@ -267,14 +266,14 @@ func receive(c *net.UnixConn, l layout) (*shmem.Segment, error) {
 	return seg, nil
 }
 
-// noteCopy tries copies to and from the next rank and notes it if they fail.
+// noteCopy tries copies to and from the next rank and records a failure.
 func noteCopy(seg *shmem.Segment, l layout, cfg Config) {
 	if cfg.NoSingleCopy || tryCopy(seg, l, (cfg.Rank+1)%cfg.Size) != nil {
 		shmem.At[control](seg, 0).noCMA.Store(1)
 	}
 }
 
-// dial connects to rank 0, which may not be there yet.
+// dial connects to rank 0, which may not be listening yet.
 func dial(ctx context.Context, cfg Config) (*net.UnixConn, error) {
 	name := address(cfg.Job)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -285,7 +284,7 @@ func dial(ctx context.Context, cfg Config) (*net.UnixConn, error) {
 		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.EAGAIN) {
 			return nil, tooMany(err, cfg)
 		}
-		// A rank 0 with as few descriptors may have ended, and unable to say so.
+		// A rank 0 with as few descriptors may have ended without being able to answer.
 		if err := shmem.Files(cfg.Size+1, jobOf(cfg)); err != nil {
 			return nil, err
 		}
@@ -304,7 +303,7 @@ func readHello(ctx context.Context, c *net.UnixConn, cfg Config) (rank, pid int,
 		return 0, 0, err
 	}
 	if uid != os.Geteuid() {
-		return 0, 0, fmt.Errorf("user %d is not the job's user: refused", uid)
+		return 0, 0, fmt.Errorf("user %d is not the job's user", uid)
 	}
 	d := time.Now().Add(5 * time.Second)
 	if end, ok := ctx.Deadline(); ok && end.Before(d) {
@@ -320,7 +319,7 @@ func readHello(ctx context.Context, c *net.UnixConn, cfg Config) (rank, pid int,
 	}
 	r, size := binary.LittleEndian.Uint32(hello[16:]), binary.LittleEndian.Uint32(hello[20:])
 	if int64(size) != int64(cfg.Size) {
-		return 0, 0, fmt.Errorf("rank %d says the job has %d ranks, rank 0 says %d", r, size, cfg.Size)
+		return 0, 0, fmt.Errorf("rank %d was started for %d ranks, rank 0 for %d", r, size, cfg.Size)
 	}
 	if r < 1 || r >= size {
 		return 0, 0, fmt.Errorf("there is no rank %d in a job of %d", r, size)
@@ -350,7 +349,7 @@ func reply(text string) []byte {
 	return b
 }
 
-// refusal is reply for a job that cannot begin: for want of memory it has the same sentinel on every rank.
+// refusal is reply for a job that cannot start. Lack of memory has the same sentinel on every rank.
 func refusal(why error) []byte {
 	var f *backend.Fault
 	if !errors.As(why, &f) || f.Sentinel != backend.ErrAlloc {
@@ -394,7 +393,7 @@ func readReply(c *net.UnixConn, size int) (fd int, err error) {
 	return -1, refused(0, " refused", b)
 }
 
-// refused is the error that a rank tells in a refusal. It did so instead of what was expected of it.
+// refused is the error for a refusal that a rank sent instead of its next message.
 func refused(rank int, did string, b []byte) error {
 	text, _, _ := strings.Cut(string(b[1:]), "\x00")
 	switch text = fmt.Sprintf("rank %d%s: %s", rank, did, text); b[0] {
@@ -406,7 +405,7 @@ func refused(rank int, did string, b []byte) error {
 	return fmt.Errorf("rank %d runs another version of cohort", rank)
 }
 
-// expectAll reads from every rank that a step is done.
+// expectAll reads from every rank that it has done a step.
 func expectAll(ctx context.Context, conns []*net.UnixConn, size int) error {
 	b := make([]byte, replySize)
 	for r, c := range conns[1:] {
@@ -424,9 +423,9 @@ func expectAll(ctx context.Context, conns []*net.UnixConn, size int) error {
 	return nil
 }
 
-// handshake tells rank 0 that a step is done and waits for its word to go on.
+// handshake reports to rank 0 that a step is done and waits for its answer.
 func handshake(c *net.UnixConn) error {
-	c.Write([]byte{1}) // if rank 0 has closed it, there is something to read all the same
+	c.Write([]byte{1}) // an error shows in the read
 	b := make([]byte, replySize)
 	if _, err := io.ReadFull(c, b[:1]); err != nil {
 		return fmt.Errorf("rank 0 ended while the job was joining: %w", err)
@@ -438,7 +437,7 @@ func handshake(c *net.UnixConn) error {
 	return refused(0, " gave up", b[:1+n])
 }
 
-// waitError says who is missing, or that the context ended.
+// waitError names the missing ranks, or the reason why the context ended.
 func waitError(ctx context.Context, err error, what string, here func(int) bool, size int) error {
 	if ctx.Err() == nil {
 		return err
@@ -448,7 +447,7 @@ func waitError(ctx context.Context, err error, what string, here func(int) bool,
 		why = "before the deadline"
 	}
 	if here == nil {
-		return fmt.Errorf("rank 0 was not there %s (%v): are all ranks of the job started on this node, by the same user, with the same COHORT_JOB?", why, context.Cause(ctx))
+		return fmt.Errorf("rank 0 did not appear %s (%v); start all ranks of the job on this node, as the same user, with the same COHORT_JOB", why, context.Cause(ctx))
 	}
 	var missing []string
 	for r := range size {

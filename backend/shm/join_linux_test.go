@@ -41,7 +41,7 @@ func init() {
 		}
 		b := make([]byte, replySize)
 		n, _ := c.Read(b)
-		if !strings.Contains(string(b[:n]), "refused") {
+		if !strings.Contains(string(b[:n]), "not the job's user") {
 			return fmt.Errorf("answered %q, want a refusal", b[:n])
 		}
 		return nil
@@ -68,7 +68,7 @@ func TestOtherUser(t *testing.T) {
 	}
 	start := func(name, job string) *exec.Cmd {
 		c := exec.Command(exe)
-		c.Env = []string{"SHM_TEST_STRANGER=" + name, "SHM_TEST_ADDRESS=" + address(job)}
+		c.Env = []string{"SHM_TEST_OUTSIDER=" + name, "SHM_TEST_ADDRESS=" + address(job)}
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		c.Stderr = os.Stderr
 		return c
@@ -85,7 +85,7 @@ func TestOtherUser(t *testing.T) {
 	}
 	out.Read(make([]byte, 10))
 	_, err = Open(context.Background(), Config{Rank: 1, Size: 2, Job: job})
-	if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "served by user 65534") {
+	if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "belongs to user 65534") {
 		t.Errorf("joining at another user's socket: %v", err)
 	}
 	cmd.Wait()
@@ -106,6 +106,6 @@ func TestOtherUser(t *testing.T) {
 		t.Errorf("rank 0: %v", err)
 	}
 	if err := <-ended; err != nil {
-		t.Errorf("the stranger: %v", err)
+		t.Errorf("the process of another user: %v", err)
 	}
 }

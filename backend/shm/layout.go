@@ -14,11 +14,11 @@ const (
 	line      = 64
 	cells     = 64        // of each ring; a power of two
 	inlineMax = line - 20 // bytes of payload in a cell
-	descs     = 64        // long messages a rank can have on offer at once
-	slotData  = 2048      // bytes of data on a board, each parity
+	descs     = 64        // long messages that a rank can have announced at once
+	slotData  = 2048      // bytes of data in a call slot
 	textMax   = 256
 
-	// Sizes of the structures below; a test holds them against the compiler's.
+	// Sizes of the structures below; a test compares them with the compiler's.
 	rankAreaSize = 9 * line
 	descSize     = line
 	ringSize     = line + cells*line
@@ -27,8 +27,8 @@ const (
 	slotsSize    = line + 2*callSlotSize + 2*syncSlotSize
 )
 
-// control is the first page: what all ranks must agree on, and the end of the
-// job. That a rank is lost stands in its own area.
+// control is the first page: what all ranks must agree on, and the job's failure. The loss of a
+// rank is recorded in the rank's own area.
 type control struct {
 	magic uint64
 	ranks uint32
@@ -36,8 +36,8 @@ type control struct {
 	noCMA atomic.Uint32 // some rank cannot copy between processes
 	news  atomic.Uint32 // raised after a rank has left or is lost, and after the job has failed
 
-	// The first failure of the job. Whoever moves state from 0 to 1 fills in
-	// the rest and sets it to 2; everybody else only reads it then.
+	// The first failure of the job. The rank that moves state from 0 to 1 fills in the rest and sets
+	// it to 2; from then on all ranks only read it.
 	_     [64]byte
 	state atomic.Uint32
 	rank  int32 // who failed
@@ -46,23 +46,23 @@ type control struct {
 	text  [textMax]byte
 }
 
-// rankArea is what a rank says about itself. The two words that other ranks
-// look at for every message have a cache line of their own.
+// rankArea is what a rank publishes about itself. The two words that other ranks read for every
+// message have a cache line each.
 type rankArea struct {
-	sleeping atomic.Uint32 // futex sleepers may be there
+	sleeping atomic.Uint32 // a goroutine may be asleep on bell
 	_        [60]byte
 	bell     atomic.Uint32 // futex word
 	_        [60]byte
 	pid      atomic.Int64
-	left     atomic.Uint32 // closed in good order
-	lost     atomic.Uint32 // how it was lost, and who said so first: see loss.go
-	probeAt  atomic.Uint64 // address of what tryCopy reads
+	left     atomic.Uint32 // it has closed its world
+	lost     atomic.Uint32 // how it was lost, and which rank published that: see loss.go
+	probeAt  atomic.Uint64 // address of the bytes that tryCopy reads
 	cpus     [16]uint64
 	_        [24]byte
 	beat     atomic.Uint32 // raised at every heartbeat
 	every    atomic.Uint32 // milliseconds between two of them; 0: it has none
 	bytes    uint32        // of why
-	why      [textMax]byte // it was declared lost
+	why      [textMax]byte // why it was declared lost
 	_        [4]byte
 }
 
@@ -77,12 +77,12 @@ type cell struct {
 
 // ring carries messages from one rank to another. Only the receiver writes head.
 type ring struct {
-	head  atomic.Uint32 // messages taken, told now and then
+	head  atomic.Uint32 // messages taken, updated now and then
 	_     [60]byte
 	cells [cells]cell
 }
 
-// desc is a long message on offer, in the sender's table.
+// desc describes a long message that its sender has announced, in the sender's table.
 type desc struct {
 	state atomic.Uint64 // generation<<8 | one of the states
 	claim atomic.Uint64 // generation<<32 | next chunk to be copied
@@ -92,8 +92,8 @@ type desc struct {
 	_     [24]byte
 }
 
-// board is a rank's slot for the collectives of one communicator. The two
-// posts alternate, so that one can be filled while others still read the other.
+// slots are a rank's arrival slots for the collectives of one communicator. The two of each kind
+// alternate, so that one can be written while others still read the other.
 type slots struct {
 	id    atomic.Uint32 // communicator id + 1, 0 when free
 	news  atomic.Uint32 // a notice of Break for it is in one of the owner's rings
@@ -102,7 +102,7 @@ type slots struct {
 	syncs [2]syncSlot
 }
 
-// post is a call: the line that is handed over, and more data.
+// callSlot is a rank's arrival at a call: the line that is handed over, and more data.
 type callSlot struct {
 	key   atomic.Uint64 // id<<32 | sequence number, written last
 	words [3]uint64     // fingerprint
@@ -112,17 +112,17 @@ type callSlot struct {
 	data  [slotData]byte
 }
 
-// meet is one rank's arrival at a barrier inside a collective.
+// syncSlot is a rank's arrival at a synchronisation inside a collective.
 type syncSlot struct {
-	key     atomic.Uint64 // id<<32 | number of the meeting
-	work    uint64        // address and length of what the rank shares
+	key     atomic.Uint64 // id<<32 | number of the synchronisation
+	work    uint64        // address and length of the memory that the rank shares
 	workLen uint64
-	code    uint32 // of the error it found, 0: all is well
+	code    uint32 // of the error it found, 0: none
 	bytes   uint32 // of text
 	text    [textMax - 32]byte
 }
 
-// layout says where things are in a segment for n ranks.
+// layout holds the offsets in a segment for n ranks.
 type layout struct {
 	n     int
 	data  int // bytes of each data ring
@@ -133,7 +133,7 @@ type layout struct {
 
 func newLayout(n int) layout {
 	l := layout{n: n}
-	switch { // keep the whole below some 100 MiB
+	switch { // keeps the whole below about 100 MiB
 	case n <= 8:
 		l.data, l.slots = 128<<10, 128
 	case n <= 16:

@@ -7,41 +7,36 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// A rank is lost when its process has ended before it left, or when a rank has
-// declared it lost. That stands in its area, in one word that is written once:
-// how, and above it the rank that was first to say so. From then on it is a fact,
-// whatever becomes of who wrote it; the text of a declaration follows, and is left
-// out by who finds it missing.
+// A rank is lost when its process has ended before it left, or when another rank has declared it
+// lost. One word in its area, written once, records that: how, and which rank published it. From
+// then on the loss is a fact, whatever becomes of the rank that wrote it. The text of a declaration
+// follows; a reader that finds it missing leaves it out.
 //
-// Every rank hears of a loss by its own watch and by the word. It takes in what
-// the lost rank had written into its ring, looks at that ring no more, and ends
-// the communicators that do not excuse the loss. The order is the same everywhere:
-// the word comes before anything that a rank does because of it, so that who finds
-// a rank gone looks at the words before it blames that one.
+// Every rank learns of a loss from its own watch and from the word. It takes in what the lost rank
+// had written into its ring, never reads that ring again, and ends the communicators that have not
+// acknowledged the loss. The order is the same everywhere: the word is written before anything that
+// a rank does because of it, so a rank that finds another gone reads the words before it blames it.
 //
-// What a rank leaves behind in shared memory when it ends, at any instruction,
-// and when it is stopped there and moves again after it was taken for lost:
+// This is what a rank leaves in shared memory when it ends, at any instruction, and when it is
+// stopped there and runs again after it was declared lost:
 //
-//   - A cell of a ring counts once its sequence number stands there, written last.
-//     Nobody waits for a half-written one.
-//   - Its bell and its sleeping word are rung in vain. The bells of others belong
-//     to them; one ring too many costs a look.
-//   - An offer of the lost rank is read from its memory or fails. A chunk that it
-//     had claimed and not written is not waited for once the process has ended. While
-//     the process is there, it could write into a buffer that its owner uses for
-//     other things: then the process is ended (see fence).
-//   - An offer made to the lost rank is withdrawn by a compare-and-swap, which the
-//     lost rank's own then fails. A desc that it may still write to is not used
-//     again before it has ended or has seen that (see heldDesc).
-//   - Boards are written by their owner only. Who moves again after it was lost may
-//     read boards that are in use for other communicators, and finds at the end of
-//     the call that it is lost: the word is there before a board is given back.
-//   - The control page is written by who ends the job. One that ends in the middle
-//     of that is lost, which the others hear of instead.
-//   - A communicator that it had not made, or not closed, holds no board of the others:
-//     it counts as having closed it.
-//   - Locks of windows that it holds stay taken. The window's communicator has ended,
-//     and with it who waits for them; windows made later are other memory.
+//   - A cell of a ring counts once its sequence number, written last, is there. No one waits for a
+//     half-written one.
+//   - Waking it has no effect. It may still wake others, which costs them one look.
+//   - Reading a message that it announced works or fails. A chunk that it claimed and did not write
+//     is not waited for once the process has ended. As long as the process exists it could write
+//     into a buffer that its owner has reused: then the process is killed (see fence).
+//   - A message announced to it is withdrawn by a compare-and-swap, after which its own fails. A desc
+//     that it may still write to is not used again before it has ended or has noticed (see heldDesc).
+//   - Arrival slots are written by their owner only. A lost rank that runs again may read slots that
+//     other communicators use by then, and finds at the end of the call that it is lost: the word is
+//     written before slots are freed.
+//   - The control page is written by the rank that ends the job. If it ends in the middle of that,
+//     it is lost, and the others learn of that instead.
+//   - A communicator that it had not made, or not closed, keeps no slots of the others in use: it
+//     counts as having closed it.
+//   - Locks of windows that it holds stay taken. The window's communicator has ended, and with it
+//     every wait for them; windows made later have other memory.
 const (
 	lostWriting  uint32 = iota + 1 // declared; the text is not there yet
 	lostDeclared                   // declared; area.why says why
@@ -55,13 +50,12 @@ func (s *rankSet) has(r int) bool { return s[r/64]&(1<<(r%64)) != 0 }
 
 func (s *rankSet) add(r int) { s[r/64] |= 1 << (r % 64) }
 
-// silence is a ring in which nothing ever arrives.
+// silence is a ring in which nothing arrives.
 var silence ring
 
-// lose notes for all ranks that a rank is lost: because its process has ended, or
-// for the reason given. A rank that has left is not lost any more, and what a rank
-// says that is lost itself does not count. The lock is held; what follows from the
-// loss here is done by the next progress.
+// lose records for all ranks that a rank is lost: because its process has ended, or for the reason
+// given. A rank that has left is not lost, and a rank that is lost itself can declare nothing. The
+// lock is held; the next progress does what follows here.
 func (e *engine) lose(rank int, why string) {
 	e.stale = true
 	a := e.area[rank]
@@ -88,7 +82,7 @@ func (e *engine) lose(rank int, why string) {
 	}
 }
 
-// loss says how a rank was lost.
+// loss describes how a rank was lost.
 func (e *engine) loss(rank int, word uint32) *backend.Fault {
 	who := fmt.Sprintf("rank %d (process %d)", rank, e.pids[rank])
 	if rank == e.me {
@@ -105,8 +99,8 @@ func (e *engine) loss(rank int, word uint32) *backend.Fault {
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
 }
 
-// takeNews looks for ranks that have left or are lost, and for the end of the job,
-// and does what follows. The lock is held.
+// takeNews looks for ranks that have left or are lost, and for the end of the job, and does what
+// follows. The lock is held.
 func (e *engine) takeNews() {
 	for again := true; again; again = e.stale {
 		e.stale = false
@@ -114,7 +108,7 @@ func (e *engine) takeNews() {
 		if e.fault.Load() == nil && e.ctl.state.Load() == jobFailed {
 			e.jobFailed()
 		}
-		var left rankSet // looked at before the losses, which may be why they have left
+		var left rankSet // read before the losses, which may be why they have left
 		for r, a := range e.area {
 			if r != e.me && a.left.Load() != 0 {
 				left.add(r)
@@ -138,7 +132,7 @@ func (e *engine) takeNews() {
 	}
 }
 
-// takeLoss takes the loss of one rank in.
+// takeLoss does what follows from the loss of one rank.
 func (e *engine) takeLoss(rank int, f *backend.Fault) {
 	if rank == e.me {
 		e.lost[rank].Store(f)
@@ -151,14 +145,14 @@ func (e *engine) takeLoss(rank int, f *backend.Fault) {
 	e.in[rank] = inRing{r: &silence}
 	e.out[rank].shut = true
 	e.eachComm(func(c *comm) {
-		if !c.excused.has(rank) {
+		if !c.acked.has(rank) {
 			c.end.CompareAndSwap(nil, f)
 		}
 	})
 }
 
-// eachComm calls do with the communicators of this rank: also with closed ones, on
-// which a call may still be under way.
+// eachComm calls do with the communicators of this rank, closed ones included: a call on one may
+// still be in progress.
 func (e *engine) eachComm(do func(*comm)) {
 	for _, c := range e.comms {
 		do(c)
@@ -168,21 +162,21 @@ func (e *engine) eachComm(do func(*comm)) {
 	}
 }
 
-// lastWords takes in what a rank that has left or is lost has in its ring, which
-// was full at most: a lost one may be writing more.
+// lastWords takes in what a rank that has left or is lost has in its ring. That is a full ring at
+// most: a lost rank may still be writing more.
 func (e *engine) lastWords(rank int) {
 	for i := 0; i < 8 && e.fault.Load() == nil && e.drain(rank, true); i++ {
 	}
 }
 
-// dropGone ends the operations on communicators that are over, and those that need
-// a rank that has left or is lost.
+// dropGone ends the operations on communicators that have ended, and those that need a rank that
+// has left or is lost.
 func (e *engine) dropGone() {
 	e.dropWhere(func(o *op) error {
 		switch {
 		case o.kind != 0:
 			if e.isOut(o.peer) {
-				return backend.ErrPeerLost // of a notice, which nobody waits for
+				return backend.ErrPeerLost // of a notice, for which no one waits
 			}
 			return nil
 		case o.comm.end.Load() != nil:
@@ -206,7 +200,7 @@ func (e *engine) isOut(rank int) bool {
 	return rank != e.me && (e.out[rank].shut || e.area[rank].left.Load() != 0)
 }
 
-// hear takes in what others have said, so that what is wrong is told by its cause.
+// refresh takes in all that the others have published, so that an error names its cause.
 func (e *engine) refresh() {
 	e.mu.Lock()
 	e.stale = true
@@ -214,7 +208,7 @@ func (e *engine) refresh() {
 	e.unlock()
 }
 
-// ended is told by the watch that a process has ended.
+// ended is called by the watch when a process has ended.
 func (e *engine) ended(rank int) {
 	e.mu.Lock()
 	e.dead[rank] = true
@@ -225,11 +219,11 @@ func (e *engine) ended(rank int) {
 	e.wakeAll()
 }
 
-// fenceAfter is how long a rank that was declared lost, and is there, has to finish
-// the chunk that it is copying. It takes 10 µs if it runs.
+// fenceAfter is the time that a rank which was declared lost, and still exists, has to finish the
+// chunk that it is copying. A running rank needs 10 µs.
 const fenceAfter = 50 * time.Millisecond
 
-// fenceTakes sees to it that receives from lost ranks end. The lock is held.
+// fenceTakes makes sure that receives from lost ranks end. The lock is held.
 func (e *engine) fenceTakes() {
 	for _, o := range e.takes {
 		if e.lost[o.peer].Load() != nil && !e.dead[o.peer] && o.peer != e.me {
@@ -239,10 +233,10 @@ func (e *engine) fenceTakes() {
 	}
 }
 
-// fence ends the processes of lost ranks that have claimed a part of a buffer here
-// and not written it, because they were stopped just then. When such a one moves
-// again it writes, and nothing else keeps it from that: the buffer could not be given
-// back to its owner before. All others of the job have taken it for ended already.
+// fence kills the processes of lost ranks that have claimed a part of a buffer here and not written
+// it, because they were stopped just then. Such a process writes when it runs again, and nothing
+// else prevents that, so the buffer could not be returned to its owner. All other ranks count the
+// process as ended already.
 func (e *engine) fence() {
 	e.mu.Lock()
 	e.moveTakes()
@@ -281,8 +275,8 @@ func (c *comm) Left() []int {
 	return left
 }
 
-// Declare implements backend.Survivor. A rank that has left in good order is gone
-// for everybody already, and stays so.
+// Declare implements backend.Survivor. A rank that has left is gone for everybody already, and
+// stays so.
 func (c *comm) Declare(rank int, why error) {
 	e := c.e
 	if rank < 0 || rank >= len(e.area) {
@@ -307,28 +301,29 @@ func reason(why error) string {
 
 // Acknowledge implements backend.Survivor.
 func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
-	excused := c.excused
+	acked := c.acked
 	for _, r := range lost {
 		if r < 0 || r >= len(c.e.area) {
 			return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: fmt.Sprintf("rank %d of a job of %d", r, len(c.e.area))}
 		}
-		excused.add(r)
+		acked.add(r)
 	}
 	if c.parent != nil {
-		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "a shelter has no communicators of its own"}
+		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "no communicator can be derived from a control communicator"}
 	}
-	d, err := c.e.newComm(c.Some(members), id, excused)
+	d, err := c.e.newComm(c.Some(members), id, acked)
 	if err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// Control implements backend.Survivor. It takes no board, of which a rank has few.
+// Control implements backend.Survivor. A control communicator takes no slots, of which a rank has
+// few.
 func (c *comm) Control(id uint32) (backend.Comm, error) {
 	d := &comm{Members: c.Members, id: id, parent: c}
-	for i := range d.excused {
-		d.excused[i] = ^uint64(0)
+	for i := range d.acked {
+		d.acked[i] = ^uint64(0)
 	}
 	d, err := c.e.enter(d)
 	if err != nil {

@@ -102,7 +102,7 @@ func cramped(t *testing.T, size, started, victim, room int) []string {
 			limit = room
 		}
 		cmd := exec.Command("/bin/sh", "-c", `ulimit -s 512 && exec "$0"`, os.Args[0]) // so much for each thread's stack
-		cmd.Env = append(os.Environ(), "SHM_TEST_STRANGER=cramped", fmt.Sprintf("SHM_TEST_JOB=%d-%d-memory", os.Getpid(), jobs),
+		cmd.Env = append(os.Environ(), "SHM_TEST_OUTSIDER=cramped", fmt.Sprintf("SHM_TEST_JOB=%d-%d-memory", os.Getpid(), jobs),
 			fmt.Sprintf("SHM_TEST_ROOM=%d %d %d", r, size, limit), "MALLOC_ARENA_MAX=1") // an arena for each thread would take it all
 		cmd.Stderr = &out[r]
 		if err := cmd.Start(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// What ranks tell each other about a communicator besides messages: that it is
-// broken, and that they have closed it.
+// Notices are what ranks send each other about a communicator besides messages: that it is broken,
+// and that they have closed it.
 
 // Break implements backend.Comm.
 func (c *comm) Break(err error) {
@@ -25,9 +25,9 @@ func (c *comm) Break(err error) {
 	e.unlock()
 }
 
-// tell breaks the communicator here and everywhere, but that what this rank has closed
-// is nobody else's concern: Close says what was before, and the others may have
-// forgotten it. The lock is held.
+// breakAll breaks the communicator here and on the others, unless this rank has closed it: Close
+// has sent what was known before, and the others may have forgotten the communicator. The lock is
+// held.
 func (c *comm) breakAll(f *backend.Fault) {
 	if c.broken(f) && !c.closed.Load() {
 		c.notify(kindBreak, f)
@@ -43,7 +43,7 @@ func (c *comm) notify(kind uint64, f *backend.Fault) {
 		}
 		if kind == kindBreak {
 			if b := c.find(r); b != nil {
-				b.news.Store(1) // even if the ring has no room now
+				b.news.Store(1) // even if the ring is full now
 			}
 		}
 		e.note(w, kind, c.id, f)
@@ -92,7 +92,7 @@ func (e *engine) earlyFor(id uint32) *early {
 	return e.early[id]
 }
 
-// heardBreak takes a notice of Break in.
+// onBreak handles a notice of Break.
 func (e *engine) onBreak(id uint32, f *backend.Fault) {
 	switch c := e.comms[id]; {
 	case c != nil:
@@ -102,7 +102,7 @@ func (e *engine) onBreak(id uint32, f *backend.Fault) {
 	}
 }
 
-// heardClose notes that another rank has closed a communicator.
+// onClose records that another rank has closed a communicator.
 func (e *engine) onClose(id uint32, world int) {
 	c, open := e.comms[id]
 	if !open {
@@ -138,10 +138,10 @@ func (e *engine) onClose(id uint32, world int) {
 	e.wakeOthers()
 }
 
-// heardUnmade notes that a rank had not made a communicator when this one closed
-// it, and may never: a loss can end the agreement on a communicator where some
-// members have made it and others will not. It has not looked at the board, and
-// will not: if it makes the communicator later, it knows that this rank is gone.
+// onUnmade records that a rank had not made a communicator when this one closed it, and may never
+// do so: a loss can end the agreement on a communicator when some members have made it and others
+// will not. That rank has not looked at the arrival slots and will not: if it makes the
+// communicator later, it knows that this rank is gone.
 func (e *engine) onUnmade(id uint32, world int) {
 	c := e.closing[id]
 	if c == nil {
@@ -180,8 +180,8 @@ func (c *comm) isGone(r int) bool {
 	return c.hasClosed(r) || c.e.area[w].left.Load() != 0 || c.e.lost[w].Load() != nil
 }
 
-// hasClosed reports whether a rank has closed the communicator. Who closes one takes
-// no part in its shelter any more, and may never have made it.
+// hasClosed reports whether a rank has closed the communicator. A rank that has closed one no
+// longer takes part in its control communicator, and may never have made it.
 func (c *comm) hasClosed(r int) bool {
 	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load()
 }
@@ -198,10 +198,10 @@ func (c *comm) goneFault(r int) error {
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
 }
 
-// allClosed gives the board back when every member has closed the communicator,
-// is lost, or has not made it: until then one of them may still be reading it. A
-// collective of this rank that is under way writes there no more, and ends with ErrClosed.
-// Who has not made it may yet send to it, so that it is forgotten later.
+// allClosed frees the slots when every member has closed the communicator, is lost, or has not made
+// it: until then one of them may still be reading them. A collective of this rank that is in
+// progress no longer writes there, and ends with ErrClosed. A member that has not made the
+// communicator may still send to it, so it is forgotten later.
 func (e *engine) allClosed(id uint32, c *comm) {
 	all := true
 	for r := range c.World {
@@ -219,12 +219,12 @@ func (e *engine) allClosed(id uint32, c *comm) {
 	if !e.isClosed && c.slotIndex >= 0 && c.parent == nil {
 		c.slots[c.rank].id.Store(0)
 		e.slotsUsed[c.slotIndex] = false
-		c.slotIndex = -1 // given back
+		c.slotIndex = -1 // freed
 	}
 }
 
-// broken marks the communicator and ends its operations: those of collectives
-// with the cause, the others with ErrBroken. The lock is held.
+// broken marks the communicator and ends its operations: those of collectives with the cause, the
+// others with ErrBroken. The lock is held.
 func (c *comm) broken(f *backend.Fault) bool {
 	if !c.brk.CompareAndSwap(nil, f) {
 		return false
@@ -247,7 +247,7 @@ func (c *comm) Broken() error {
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
-	if c.parent != nil { // what ends it is the end of everything
+	if c.parent != nil { // only the end of the job ends it
 		if f := c.end.Load(); f != nil {
 			return f
 		}
@@ -293,7 +293,7 @@ func (c *comm) Close() error {
 	})
 	if e.fault.Load() == nil {
 		if f := c.brk.Load(); f != nil {
-			c.notify(kindBreak, f) // before who hears of the closing wonders why
+			c.notify(kindBreak, f) // first, so that the closing does not hide the cause
 		}
 		if !c.isWorld {
 			c.notify(kindClose, nil)

@@ -15,28 +15,27 @@ type Config struct {
 	Rank, Size int
 	Job        string // the same on all ranks of the job, and of no other job of this user
 
-	// NoSingleCopy sends long messages through the rings even where the kernel
-	// allows copies between processes. One rank that says so is enough.
+	// NoSingleCopy sends long messages through the rings even where the kernel allows copies between
+	// processes. It takes effect if one rank sets it.
 	NoSingleCopy bool
 
-	// Heartbeat is how long another rank may be silent, though its process is
-	// there, before it is lost: 0 is 10 s, below 0 means that silence says
-	// nothing, and less than 100 ms is taken as 100 ms.
+	// Heartbeat is how long another rank whose process exists may be silent before it is lost: 0 is
+	// 10 s, below 0 is no limit, and less than 100 ms is 100 ms.
 	Heartbeat time.Duration
 
 	// JoinTimeout is how long the ranks wait for each other at the start; 0 is 60 s.
 	JoinTimeout time.Duration
 }
 
-// Open joins the job: it returns when all ranks have joined, or with ErrInit
-// that says which are missing when ctx ends or the time is up.
+// Open joins the job. It returns when all ranks have joined. When ctx ends or JoinTimeout is over
+// it returns ErrInit, which names the missing ranks.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case !shmem.Supported:
 		_, err := shmem.Create("", 0)
 		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend shm: " + err.Error()}
 	case cfg.Size < 1 || cfg.Size > maxRanks:
-		return nil, initFault("backend shm takes 1 to %d ranks on a node, not %d", maxRanks, cfg.Size)
+		return nil, initFault("backend shm runs 1 to %d ranks on a node, not %d", maxRanks, cfg.Size)
 	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
 		return nil, initFault("rank %d of a job of %d ranks", cfg.Rank, cfg.Size)
 	case cfg.Job == "":
@@ -57,13 +56,13 @@ func initFault(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
 }
 
-// probe is what other ranks try to read from this one, once at the start, to
-// find out whether the kernel lets them.
+// probe is what other ranks try to read from this one, once at the start, to find out whether the
+// kernel allows it.
 var probe [8]byte
 
 func probeText(rank int) string { return fmt.Sprintf("cma%05d", rank) }
 
-// fillArea writes what this rank says about itself, before anybody reads it.
+// fillArea publishes this rank's area, before another rank reads it.
 func fillArea(seg *shmem.Segment, l layout, cfg Config, pid int) {
 	rank := cfg.Rank
 	copy(probe[:], probeText(rank))

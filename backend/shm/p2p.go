@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
-// Send implements backend.Comm. A short message to a ring with room is gone
-// when the lock is let go.
+// Send implements backend.Comm. A short message to a ring with room is on its way when the lock is
+// released.
 func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	e := c.e
 	if err := c.usable(); err != nil {
@@ -59,8 +59,8 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	return c.finishBlocking(b, o)
 }
 
-// recvNow is Recv's short cut: if nothing waits to be matched, it looks at the
-// ring of the source for a short time and copies straight out of it.
+// recvNow is the fast path of Recv: if nothing waits to be matched, it polls the ring of the source
+// for a short time and copies straight out of it.
 func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, err error) {
 	e := c.e
 	if want.Source == backend.AnySource || int(want.Source) == e.me {
@@ -84,7 +84,7 @@ func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, 
 		}
 		env := match.Env{Ctx: h.ctx, Source: want.Source, Tag: h.tag}
 		if h.kind != kindEager || payload == nil || !want.Takes(env) {
-			break // the general way sorts it out
+			break // left to the general path
 		}
 		n := copy(buf, payload)
 		acked := in.take(len(payload))
@@ -101,10 +101,10 @@ func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, 
 	return st, false, nil
 }
 
-// directSpin is how often recvNow looks, with the lock held: about 2 µs.
+// directSpin is how often recvNow polls, with the lock held: about 2 µs.
 const directSpin = 1500
 
-// finishBlocking waits for o and gives it back.
+// finishBlocking waits for o and frees it.
 func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 	e := c.e
 	err := c.Await(b, &o.own)
@@ -124,9 +124,9 @@ func (c *comm) finishBlocking(b *backend.Bound, o *op) (backend.Status, error) {
 	return st, err
 }
 
-// giveUp takes an operation back whose time is over. If its peer is copying
-// already it is given a little time, and then the communicator is broken. The
-// engine keeps the op of a receive whose sender is in the middle of a chunk.
+// giveUp cancels an operation whose time is up. If its peer is copying already, giveUp gives it a
+// little time and then breaks the communicator. The engine keeps the op of a receive whose sender
+// is in the middle of a chunk.
 func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
 	e := c.e
 	e.mu.Lock()
@@ -146,7 +146,7 @@ func (c *comm) giveUp(o *op, cause error) (kept bool, err error) {
 		e.moveTakes()
 	case o.state == opRTS && e.withdraw(o):
 		e.finish(o, backend.Status{}, cause)
-	default: // it arrived just now
+	default: // it has just completed
 		e.moveRTS()
 	}
 	if kept = !o.own.Ready(); kept {
@@ -190,7 +190,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 // send starts a send. The lock is held.
 func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	o.buf, o.peer, o.tag, o.mode, o.size = buf, to, tag, mode, len(buf)
-	if err := o.comm.usable(); err != nil { // it may have broken since
+	if err := o.comm.usable(); err != nil { // it may have broken meanwhile
 		e.finish(o, backend.Status{}, err)
 		return
 	}
@@ -198,7 +198,7 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		e.finish(o, backend.Status{}, e.leftFault(o.comm, to))
 		return
 	}
-	if c := o.comm; c.parent != nil && to != e.me && c.hasClosed(c.RankOf(to)) { // it may never make the shelter
+	if c := o.comm; c.parent != nil && to != e.me && c.hasClosed(c.RankOf(to)) { // it may never make this control communicator
 		e.finish(o, backend.Status{}, c.goneFault(c.RankOf(to)))
 		return
 	}
@@ -208,8 +208,8 @@ func (e *engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	}
 }
 
-// waitsFor reports whether an earlier send to the same rank is still queued:
-// messages must not overtake it.
+// waitsFor reports whether an earlier send to the same rank is still queued: later messages must
+// not overtake it.
 func (e *engine) waitsFor(to int) bool {
 	for _, q := range e.queued {
 		if q.peer == to {
@@ -242,7 +242,7 @@ func (e *engine) push(o *op) bool {
 	return e.sendRTS(o, out)
 }
 
-// moveQueued sends what had no room before.
+// moveQueued sends queued messages for which there is room now.
 func (e *engine) moveQueued() bool {
 	moved := false
 	keep := e.queued[:0]
@@ -287,8 +287,8 @@ func (e *engine) recv(o *op, buf []byte, want match.Env) {
 	e.posted.Push(&o.node)
 }
 
-// takeMsg gives an arrived message to a receive. It reports false if the sender
-// has taken the message back.
+// takeMsg gives an arrived message to a receive. It returns false if the sender has revoked the
+// message.
 func (e *engine) takeMsg(o *op, m *msg) bool {
 	env := m.node.Env
 	if m.desc != nil {
@@ -337,12 +337,12 @@ func (c *comm) Cancel(r *backend.Request) bool {
 	e := c.e
 	e.mu.Lock()
 	defer e.unlock()
-	o, ok := r.Impl.(*op) // none any more once it is complete
-	return ok && e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "taken back before it matched"})
+	o, ok := r.Impl.(*op) // nil once it is complete
+	return ok && e.cancel(o, r, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "canceled before it matched"})
 }
 
-// cancel takes an operation back if it has not matched, completing it with err.
-// The lock is held.
+// cancel completes an operation that has not matched with err, and reports whether it did. The lock
+// is held.
 func (e *engine) cancel(o *op, r *backend.Request, err error) bool {
 	if o.req != r || !r.Active() {
 		return false

@@ -10,10 +10,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// peers implements direct.Peers: access to the other ranks' buffers during a
-// collective. Inputs are on the boards if they are few (direct.Posted), and
-// then nobody needs to meet again; otherwise the boards hold the addresses from
-// which they are copied out of the other processes.
+// peers implements direct.Peers: access to the other ranks' buffers during a collective. Short
+// inputs are in the arrival slots (direct.FitsSlot), and the ranks need not synchronise again.
+// Otherwise the slots hold the addresses from which the inputs are copied out of the other
+// processes.
 type peers struct {
 	s       *collective
 	bound   *backend.Bound
@@ -22,12 +22,12 @@ type peers struct {
 	inSlots bool
 	in      []byte // this rank's input
 	work    []byte // what it shared last
-	out     []byte // where the blocks for each rank are, if the board has no room
+	out     []byte // the table of blocks, if the slot has no room for it
 	tmp     []byte
 	mem     direct.Scratch
 }
 
-// Where in post.facts the ranks find what.
+// The indices of callSlot.facts.
 const (
 	factIn = iota
 	factInLen
@@ -38,7 +38,7 @@ const (
 
 const blockBytes = 16 // offset and length, in the table of blocks
 
-// post puts what the others need on this rank's board.
+// publish writes what the others need into this rank's call slot.
 func (p *peers) publish(to *callSlot, call *backend.Call) {
 	n := len(p.s.c.World)
 	p.call, p.inSlots = call, true
@@ -47,7 +47,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	}
 	p.in = direct.Input(call, p.s.c.rank)
 	if direct.FitsSlot(call, n, slotData) {
-		if p.length() <= len(to.small) { // not by the own input: on decides by the same
+		if p.length() <= len(to.small) { // not by the own input: slotOf decides in the same way
 			copy(to.small[:], p.in)
 		} else {
 			copy(to.data[:], p.in)
@@ -107,7 +107,7 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	return true, err
 }
 
-// pair is Allreduce of two ranks. There is one order for two operands.
+// pair is Allreduce of two ranks: two operands have one order.
 func (p *peers) pair(call *backend.Call) {
 	theirs := p.copyOf(1-p.s.c.rank, 0, len(p.in))
 	if p.s.c.rank == 0 {
@@ -117,15 +117,15 @@ func (p *peers) pair(call *backend.Call) {
 	}
 }
 
-// copyOf returns a copy of what another rank posted. Lines of another core's
-// cache come faster in one sweep than with arithmetic between them.
+// copyOf returns a copy of another rank's input in its slot. One sweep over the lines of another
+// core's cache is faster than arithmetic between the loads.
 func (p *peers) copyOf(r, off, n int) []byte {
 	p.tmp = append(p.tmp[:0], p.slotOf(r)[off:off+n]...)
 	return p.tmp
 }
 
-// on returns the posted input of a rank. Its length is that of this rank's: only
-// what all have in common is posted, but for the root's of rooted calls.
+// slotOf returns the input of a rank in its slot. It is as long as this rank's: only what all have
+// in common is there, except the root's of rooted calls.
 func (p *peers) slotOf(r int) []byte {
 	b := &p.s.c.slots[r].calls[p.s.parity]
 	if p.length() <= len(b.small) {
@@ -134,7 +134,7 @@ func (p *peers) slotOf(r int) []byte {
 	return b.data[:]
 }
 
-// length is the length of the inputs posted for this call, in bytes.
+// length is the length of the inputs in the slots for this call, in bytes.
 func (p *peers) length() int {
 	c := p.call
 	switch c.Coll {
@@ -144,11 +144,11 @@ func (p *peers) length() int {
 	return c.Count * c.Type.Size
 }
 
-// longCopy is the length from which own data are moved by shmem.Move.
+// longCopy is the length from which a rank moves its own data by shmem.Move.
 const longCopy = 256 << 10
 
-// View implements direct.Peers: only this rank's own buffers are here, and long
-// parts are better fetched.
+// View implements direct.Peers: only this rank's own buffers are addressable here, and long parts
+// are better fetched.
 func (p *peers) View(rank int, from direct.Space, off, n int) []byte {
 	if rank != p.s.c.rank || n >= longCopy {
 		return nil
@@ -192,7 +192,7 @@ func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 		addr, length = m.work, m.workLen
 	}
 	if uint64(off)+uint64(len(dst)) > length {
-		return p.over(fmt.Sprintf("rank %d needs bytes %d to %d of rank %d's buffer of %d bytes", c.rank, off, off+len(dst), rank, length))
+		return p.corrupt(fmt.Sprintf("rank %d reads bytes %d to %d of rank %d's buffer of %d bytes", c.rank, off, off+len(dst), rank, length))
 	}
 	return p.read(rank, addr+uint64(off), dst)
 }
@@ -209,14 +209,14 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	e.mu.Lock()
 	defer e.unlock()
 	e.stale = true
-	e.progress() // it may have said why
+	e.progress() // it may have published why
 	if f := c.end.Load(); f != nil {
 		return f
 	}
 	if f := c.brk.Load(); f != nil {
 		return f
 	}
-	if c.isGone(rank) { // it has given up and left, which concerns nobody else
+	if c.isGone(rank) { // it gave up and left, which ends nothing else
 		f, _ := c.goneFault(rank).(*backend.Fault)
 		c.breakAll(f)
 		return f
@@ -229,8 +229,8 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	return c.goneFault(rank)
 }
 
-// over ends the communicator because a peer's facts make no sense.
-func (p *peers) over(text string) error {
+// corrupt ends the communicator because a peer has published values that are out of range.
+func (p *peers) corrupt(text string) error {
 	err := &backend.Fault{Sentinel: backend.ErrInternal, Text: text}
 	p.s.c.Break(err)
 	return err
@@ -269,7 +269,7 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 	}
 	a, b := binary.LittleEndian.Uint64(entry[:]), binary.LittleEndian.Uint64(entry[8:])
 	if a > 1<<62 || b > 1<<62 {
-		return 0, 0, p.over(fmt.Sprintf("rank %d says it sends rank %d %d bytes at offset %d", rank, to, b, a))
+		return 0, 0, p.corrupt(fmt.Sprintf("rank %d announces for rank %d %d bytes at offset %d", rank, to, b, a))
 	}
 	return int(a), int(b), nil
 }
@@ -296,9 +296,9 @@ func (p *peers) Over() error {
 // Share implements direct.Peers.
 func (p *peers) Share(b []byte) { p.work = b }
 
-// Meet implements direct.Peers.
+// Sync implements direct.Peers.
 func (p *peers) Sync(bad error) error { return p.s.sync(p.bound, bad, p.work) }
 
-// fetchBlock is how many bytes of a long vector are fetched at a time for a
-// reduction: a system call's worth, and few enough for a core's own cache.
+// fetchBlock is how many bytes of a long vector are fetched at a time for a reduction: enough for a
+// system call, and few enough for a core's own cache.
 const fetchBlock = 64 << 10

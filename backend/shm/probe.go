@@ -8,9 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
-// probing waits until a message that a pattern takes has arrived. The engine
-// keeps it in probes meanwhile, and looks whenever a message arrives or none can
-// come any more.
+// probing is a probe that waits for a matching message. The engine keeps it in probes, and looks
+// whenever a message arrives or none can come any more.
 type probing struct {
 	c    *comm
 	want match.Env
@@ -24,7 +23,7 @@ type probing struct {
 // Ready implements backend.Pending.
 func (p *probing) Ready() bool { return p.done.Load() }
 
-// look searches the queue and reports whether the probe is over. The lock is held.
+// look searches the queue and reports whether the probe has ended. The lock is held.
 func (p *probing) look() bool {
 	e := p.c.e
 	for {
@@ -37,7 +36,7 @@ func (p *probing) look() bool {
 		}
 		m := n.Owner.(*msg)
 		if m.desc != nil && m.desc.state.Load() != descState(m.gen, descRTS) {
-			e.arrived.Remove(n) // taken back by its sender
+			e.arrived.Remove(n) // revoked by its sender
 			e.putMsg(m)
 			continue
 		}
@@ -56,32 +55,31 @@ func (e *engine) lookProbes() {
 		return
 	}
 	e.probes = slices.DeleteFunc(e.probes, func(p *probing) bool {
-		over := p.look()
-		if over {
+		ended := p.look()
+		if ended {
 			p.done.Store(true)
 		}
-		return over
+		return ended
 	})
 	e.wakeOthers()
 }
 
-// probe returns a probe that is over, or nil if there is no message and block is
-// false.
+// probe returns a probe that has ended, or nil if there is no message and block is false.
 func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*probing, error) {
 	e := c.e
 	p := &probing{c: c, want: c.pattern(source, tag), take: take}
 	e.mu.Lock()
-	over := p.look()
-	if !over || p.err != nil { // the rings may hold more
+	ended := p.look()
+	if !ended || p.err != nil { // the rings may hold more
 		e.progress()
-		over = p.look()
+		ended = p.look()
 	}
-	if !over && block {
+	if !ended && block {
 		e.probes = append(e.probes, p)
 	}
 	e.unlock()
-	if over || !block {
-		if !over {
+	if ended || !block {
+		if !ended {
 			return nil, nil
 		}
 		return p, p.err
@@ -128,7 +126,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	} else if !ok {
 		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrRequest, Text: "not a message of this backend"})
 	} else if !e.takeMsg(o, got) {
-		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender took the message back"})
+		e.finish(o, backend.Status{}, &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender has canceled the message"})
 	}
 	e.unlock()
 }

@@ -35,7 +35,7 @@ type inRing struct {
 	r        *ring
 	data     []byte
 	next     uint32 // messages taken
-	acked    uint32 // of those, how many head says
+	acked    uint32 // of those, how many head reports
 	pos      uint64
 	ackedPos uint64
 }
@@ -55,8 +55,8 @@ func place(pos uint64, length, n int) (at, end uint64) {
 	return pos, pos + uint64((n+line-1)&^(line-1))
 }
 
-// room makes sure that a message with n bytes of payload fits, and returns the
-// cell and the place for a payload that the cell has no room for.
+// room makes sure that a message with n bytes of payload fits. It returns the cell, and the place
+// for the payload: in the cell, or in the data ring.
 func (o *outRing) room(n int) (*cell, []byte, bool) {
 	if o.tail-o.head >= cells {
 		o.refresh()
@@ -82,8 +82,7 @@ func (o *outRing) room(n int) (*cell, []byte, bool) {
 	return c, o.data[off : off+uint64(n)], true
 }
 
-// refresh looks at what the receiver has taken. A head that makes no sense is
-// taken as no news.
+// refresh reads what the receiver has taken. It ignores a head that is out of range.
 func (o *outRing) refresh() {
 	h := o.r.head.Load()
 	if h == o.head || h-o.head > o.tail-o.head {
@@ -108,8 +107,8 @@ type header struct {
 	size int
 }
 
-// peek returns the next message's header and payload, if there is one. A
-// payload that cannot be is reported by ok with a nil payload.
+// peek returns the next message's header and payload, if there is one. A size that no sender writes
+// is reported by ok with a nil payload.
 func (in *inRing) peek() (h header, payload []byte, ok bool) {
 	c := &in.r.cells[in.next%cells]
 	if c.seq.Load() != in.next+1 {
@@ -146,8 +145,8 @@ func footprint(kind uint64, n int) int {
 // data ring.
 func (in *inRing) extra() *[inlineMax]byte { return &in.r.cells[in.next%cells].data }
 
-// take gives the cell and n bytes (a footprint) of the data ring back. It reports whether the
-// sender was told, who may be waiting for that.
+// take gives back the cell and n bytes (a footprint) of the data ring. It reports whether the
+// sender can see that now; the sender may be waiting for it.
 func (in *inRing) take(n int) (acked bool) {
 	in.next++
 	if n > inlineMax {
@@ -161,11 +160,11 @@ func (in *inRing) take(n int) (acked bool) {
 	return true
 }
 
-// addressSpace is more than a message can have: a status that says so would make
-// its reader allocate as much.
+// addressSpace exceeds the length of any message: a status with a larger one would make its reader
+// allocate as much.
 const addressSpace = 1 << 47
 
-// An offer's payload: which desc, its generation, the address in the sender.
+// The payload of an RTS: which desc, its generation, the address in the sender.
 const rtsSize = 24
 
 func putRTS(b []byte, idx int, gen, addr uint64) {

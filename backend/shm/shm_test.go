@@ -18,13 +18,13 @@ import (
 // starts itself again, once for each rank, with the name of a program below.
 var programs = map[string]func(c backend.Comm) error{}
 
-// strangers are programs that are no ranks.
+// outsiders are programs that are no ranks.
 var outsiders = map[string]func(address string) error{}
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv("SHM_TEST_STRANGER"); name != "" {
+	if name := os.Getenv("SHM_TEST_OUTSIDER"); name != "" {
 		if err := outsiders[name](os.Getenv("SHM_TEST_ADDRESS")); err != nil {
-			fmt.Fprintln(os.Stderr, "stranger:", err)
+			fmt.Fprintln(os.Stderr, "outsider:", err)
 			os.Exit(1)
 		}
 		os.Exit(0)

@@ -9,22 +9,21 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// Long and synchronous messages. The sender offers: a desc of its table, with a
-// generation so that an old offer is never taken for a new one, and the address
-// of the buffer. The receiver takes the offer, and then both copy chunks that
-// they claim one by one, the receiver reading, the sender writing: the one that
-// has nothing else to do does more. The receiver sets the state to finished
-// when all chunks are copied.
+// The rendezvous of long and synchronous messages. The sender announces the message (ready to send,
+// RTS): a desc of its table, the address of the buffer, and a generation, so that an old
+// announcement is never taken for a new one. The receiver takes it, and then both copy chunks that
+// they claim one by one, the receiver by reading, the sender by writing: the one that has nothing
+// else to do copies more. The receiver sets the state to finished when all chunks are copied.
 //
-//	free → offered (sender) → accepted → taken → finished (receiver) → free (sender)
-//	            └─────────────────┴────────┴→ revoked (sender) → free (sender)
+//	free → RTS (sender) → accepted → taken → finished (receiver) → free (sender)
+//	          └──────────────┴─────────┴→ revoked (sender) → free (sender)
 //
-// A sender revokes what has been taken only if it has to give up: then what was
-// copied does not count, because the receiver cannot finish any more.
+// A sender revokes a message that has been taken only if it has to give up. What was copied does not
+// count then, because the receiver cannot finish any more.
 //
-// Invariant: every word that both sides write has the generation in it and is
-// changed by compare-and-swap, dst and n only between accepted and taken. A rank
-// that comes late with an old offer changes nothing.
+// Invariant: every word that both sides write contains the generation and is changed by
+// compare-and-swap; dst and n change only between accepted and taken. A late rank with an old
+// announcement changes nothing.
 const (
 	descFree uint64 = iota
 	descRTS
@@ -51,7 +50,7 @@ func chunkCount(n int) uint32 {
 	return uint32((n + c - 1) / c)
 }
 
-// grab gives a send a desc of its own, in state offered.
+// grab gives a send a desc, in state RTS.
 func (e *engine) grab(o *op) bool {
 	if len(e.freeDesc) == 0 && !e.reclaim() {
 		return false
@@ -81,7 +80,7 @@ func (e *engine) release(o *op) {
 	o.desc = nil
 }
 
-// offer announces a long message.
+// sendRTS announces a long message.
 func (e *engine) sendRTS(o *op, out *outRing) bool {
 	if len(e.freeDesc) == 0 && !e.reclaim() {
 		return false
@@ -96,7 +95,7 @@ func (e *engine) sendRTS(o *op, out *outRing) bool {
 	return true
 }
 
-// revoke takes an offer back, unless the receiver has taken it.
+// revoke takes an announcement back, unless the receiver has taken it.
 func (e *engine) revoke(o *op) bool {
 	if !o.desc.state.CompareAndSwap(descState(o.gen, descRTS), descState(o.gen, descRevoked)) {
 		return false
@@ -105,8 +104,8 @@ func (e *engine) revoke(o *op) bool {
 	return true
 }
 
-// withdraw takes an offer back even from a receiver that has taken it. It
-// reports false if the receiver has finished.
+// withdraw takes an announcement back even from a receiver that has taken it. It returns false if
+// the receiver has finished.
 func (e *engine) withdraw(o *op) bool {
 	for {
 		s := o.desc.state.Load()
@@ -125,24 +124,24 @@ func (e *engine) withdraw(o *op) bool {
 	}
 }
 
-// heldDesc is a desc that was withdrawn while its receiver was writing dst and n
-// into it. It must not be used for another offer before the receiver has seen
-// that, or has ended: one that was stopped in between would write into the new one.
+// heldDesc is a desc that was withdrawn while its receiver was writing dst and n into it. It must
+// not be used again before the receiver has noticed that or has ended: one that was stopped in
+// between would write into the next transfer.
 type heldDesc struct {
 	idx  int
 	gen  uint64
 	peer int
 }
 
-// hold is release of a desc that the receiver may still write to.
+// hold is release for a desc that the receiver may still write to.
 func (e *engine) hold(o *op) {
 	e.held = append(e.held, heldDesc{o.idx, o.gen, o.peer})
 	e.rts[o.idx], o.desc = nil, nil
 	e.rtsOpen--
 }
 
-// reclaim takes held descs back that nobody writes to any more, and reports
-// whether there are any.
+// reclaim frees held descs that no receiver writes to any more, and reports whether any desc is
+// free.
 func (e *engine) reclaim() bool {
 	e.held = slices.DeleteFunc(e.held, func(h heldDesc) bool {
 		d := e.mine[h.idx]
@@ -156,26 +155,25 @@ func (e *engine) reclaim() bool {
 	return len(e.freeDesc) > 0
 }
 
-// refuse tells the sender that nobody will take its offer: it is finished.
+// refuse finishes a transfer that no receive will take.
 func (e *engine) refuse(src int, d *desc, gen uint64) {
 	if d.state.CompareAndSwap(descState(gen, descRTS), descState(gen, descFinished)) {
 		e.ring(src)
 	}
 }
 
-// accept takes an offer for a receive. It reports false if the sender has taken
-// it back.
+// accept takes an announced message for a receive. It returns false if the sender has revoked it.
 func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.Env) bool {
 	n := min(size, len(o.buf))
 	if !d.state.CompareAndSwap(descState(gen, descRTS), descState(gen, descAccepted)) {
 		return false
 	}
-	e.posted.Remove(&o.node) // if it is there
+	e.posted.Remove(&o.node) // if it is in the queue
 	src := int(env.Source)
 	d.dst.Store(shmem.Addr(o.buf))
 	d.n.Store(uint64(n))
 	if !d.state.CompareAndSwap(descState(gen, descAccepted), descState(gen, descTaken)) {
-		// Taken back meanwhile, as take finds out: the sender may have its desc again.
+		// Revoked meanwhile, as take finds out: the sender may reuse its desc.
 		d.state.CompareAndSwap(descState(gen, descRevoked), descState(gen, descFree))
 	}
 	o.desc, o.gen, o.addr, o.n, o.size, o.at = d, gen, addr, n, size, 0
@@ -191,7 +189,7 @@ func (e *engine) accept(o *op, d *desc, gen, addr uint64, size int, env match.En
 	}
 	e.takes = append(e.takes, o)
 	if f := e.lost[src].Load(); f != nil && n > 0 {
-		e.stopTake(o, f) // it has ended, or its memory holds other things by now
+		e.stopTake(o, f) // it has ended, or its buffer has been reused
 		e.fenceTakes()
 	}
 	if n > 0 && src != e.me {
@@ -237,7 +235,7 @@ func copied(d *desc, gen uint64) uint32 {
 	}
 }
 
-// closeClaims lets no more chunks be claimed and returns how many have been.
+// closeClaims stops further claims and returns how many chunks have been claimed.
 func closeClaims(d *desc, gen uint64, chunks uint32) uint32 {
 	for {
 		v := d.claim.Load()
@@ -250,8 +248,8 @@ func closeClaims(d *desc, gen uint64, chunks uint32) uint32 {
 	}
 }
 
-// stopTake ends a receive in progress with err, as soon as the sender is not
-// writing to its buffer any more.
+// stopTake ends a receive in progress with err as soon as the sender no longer writes to its
+// buffer.
 func (e *engine) stopTake(o *op, err error) {
 	if o.end != nil {
 		return
@@ -280,11 +278,11 @@ func (e *engine) moveTakes() bool {
 	return moved
 }
 
-// take moves one receive on and reports whether it is over. A receive from a rank
-// that is lost ends when that rank cannot write to its buffer any more.
+// take moves one receive forward and reports whether it has ended. A receive from a lost rank ends
+// when that rank cannot write to its buffer any more.
 func (e *engine) take(o *op, moved *bool) bool {
 	taken := descState(o.gen, descTaken)
-	if o.desc.state.Load() != taken { // withdrawn: the sender does not write any more
+	if o.desc.state.Load() != taken { // withdrawn: the sender no longer writes
 		if o.end == nil {
 			o.end = e.withdrawn(o)
 		}
@@ -306,10 +304,10 @@ func (e *engine) take(o *op, moved *bool) bool {
 			lo := int(i) * size
 			hi := min(lo+size, o.n)
 			if err := shmem.ReadProcess(e.pids[o.peer], o.addr+uint64(lo), o.buf[lo:hi]); err != nil {
-				copied(o.desc, o.gen) // nobody else does this one
+				copied(o.desc, o.gen) // no one else copies this chunk
 				if o.desc.state.Load() == taken {
 					e.copyFailed(o.peer, err)
-					if shmem.Gone(err) { // what was not read does not count as received, be the loss known or not
+					if shmem.Gone(err) { // a chunk that was not read is not received, whether or not the loss is known
 						e.stopTake(o, e.leftFault(o.comm, o.peer))
 					}
 				}
@@ -336,8 +334,8 @@ func (e *engine) take(o *op, moved *bool) bool {
 	return true
 }
 
-// withdrawn returns why a sender has withdrawn what was taken: nil if the news
-// of it has not come yet, which it does.
+// withdrawn returns why a sender has withdrawn a message that was taken, nil if the notice has not
+// arrived yet.
 func (e *engine) withdrawn(o *op) error {
 	if f := o.comm.end.Load(); f != nil {
 		return f
@@ -362,11 +360,11 @@ func (e *engine) chunk(src int, idx, gen uint64, payload []byte) bool {
 			return true
 		}
 	}
-	return true // given up since
+	return true // the receive has ended since
 }
 
-// moveOffers looks after the own offers: completes the finished ones and helps
-// with those that are being copied.
+// moveRTS completes this rank's announced messages that have finished, and helps with those that
+// are being copied.
 func (e *engine) moveRTS() bool {
 	moved := false
 	left := e.rtsOpen
@@ -440,9 +438,9 @@ func (e *engine) pushChunks(o *op, n int) bool {
 	return moved
 }
 
-// copyFailed deals with a refused copy: the peer has ended, which its watch
-// will say too, or something is badly wrong. What follows from a loss is for the
-// next progress to do, because this is called in the middle of things.
+// copyFailed handles a failed copy: either the peer has ended, which the watch will report too, or
+// it is an internal error. The next progress does what follows from a loss, because this is called
+// in the middle of other work.
 func (e *engine) copyFailed(peer int, err error) {
 	if shmem.Gone(err) {
 		e.lose(peer, "")

@@ -8,13 +8,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// How long a waiter looks before it sleeps. With a core for every rank it spins;
-// without, it gives the core to the rank it waits for.
+// How long a waiter polls before it sleeps. If every rank has a core it spins; otherwise it yields
+// the core to the rank that it waits for.
 const (
 	spinFor   = 30 * time.Microsecond
 	yieldFor  = 200 * time.Microsecond
-	lookEvery = 32                   // looks between two readings of the clock, where no look gives the core away
-	busyFor   = 2 * time.Millisecond // looks that move messages, between two of the caller's bound
+	lookEvery = 32                   // polls between two readings of the clock, where no poll yields the core
+	busyFor   = 2 * time.Millisecond // how long messages may keep moving before the caller's bound is checked
 )
 
 // Await implements backend.Comm.
@@ -25,8 +25,8 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	return c.e.await(b, p)
 }
 
-// await waits for p in three steps: look, look with the core given away between,
-// sleep. Sleep is left when something has happened, and the steps begin again.
+// await waits for p in three steps: poll, poll and yield, sleep. It leaves the sleep when something
+// has happened, and starts again.
 func (e *engine) await(b *backend.Bound, p backend.Pending) error {
 	var start time.Time
 	for round := 0; ; round++ {
@@ -62,11 +62,11 @@ func (e *engine) look(p backend.Pending) bool {
 			return true
 		}
 		if moved {
-			begin = time.Time{} // things go on: be there for them
+			begin = time.Time{} // messages are moving: keep polling
 			if now := time.Now(); busy.IsZero() {
 				busy = now
 			} else if now.Sub(busy) > busyFor {
-				return false // the caller's time may be over
+				return false // the caller's time may be up
 			}
 			continue
 		}
@@ -75,7 +75,7 @@ func (e *engine) look(p backend.Pending) bool {
 		} else {
 			shmem.Yield()
 		}
-		// Who has the core now may compute, and keep it for milliseconds.
+		// The process that has the core now may compute, and keep it for milliseconds.
 		if !e.spare || i%lookEvery == lookEvery-1 {
 			if now := time.Now(); begin.IsZero() {
 				begin = now
@@ -86,7 +86,7 @@ func (e *engine) look(p backend.Pending) bool {
 	}
 }
 
-// poll makes progress if nobody else of this process does so now.
+// poll makes progress unless another goroutine of this process is doing so.
 func (e *engine) poll() bool {
 	if !e.mu.TryLock() {
 		runtime.Gosched()
@@ -100,9 +100,8 @@ func (e *engine) poll() bool {
 // Poll implements backend.Comm.
 func (c *comm) Poll() { c.e.poll() }
 
-// sleep waits until something happens, and reports whether p is ready. One
-// goroutine of the process sleeps on the bell; the others wait for it to bring
-// news or to leave.
+// sleep waits until something happens, and reports whether p is ready. One goroutine of the process
+// sleeps on the bell; the others wait for it to bring news or to leave.
 func (e *engine) sleep(b *backend.Bound, p backend.Pending, start time.Time) bool {
 	var timeout time.Duration
 	if d, ok := b.Deadline(start); ok {
@@ -125,14 +124,14 @@ func (e *engine) sleep(b *backend.Bound, p backend.Pending, start time.Time) boo
 		}
 		return p.Ready()
 	}
-	// Invariant: who publishes after this sees it and rings. It comes before
-	// anybody else can lie down because there is a sleeper.
+	// Invariant: a rank that publishes after this sees it and rings the bell. It is set before
+	// another goroutine can go to sleep because there is a sleeper.
 	val := e.bell.Load()
 	e.sleeping.Store(1)
 	e.sleeper = true
 	e.waitMu.Unlock()
 
-	e.mu.Lock() // not poll: somebody who looks now may have looked at a ring before it was filled
+	e.mu.Lock() // not poll: a goroutine that polls now may have read a ring before it was filled
 	moved := e.progress()
 	e.unlock()
 	if !moved && !p.Ready() && b.Err(start) == nil {
@@ -143,7 +142,7 @@ func (e *engine) sleep(b *backend.Bound, p backend.Pending, start time.Time) boo
 	e.waitMu.Lock()
 	e.sleeper = false
 	if e.parked.Load() > 0 {
-		e.cond.Broadcast() // another one takes the place
+		e.cond.Broadcast() // another goroutine becomes the sleeper
 	}
 	e.waitMu.Unlock()
 	return p.Ready()

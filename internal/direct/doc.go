@@ -1,20 +1,18 @@
-// Package direct does blocking collectives by reading the other ranks' buffers
-// where they are: for backends whose ranks share memory.
+// Package direct runs blocking collectives by reading the other ranks' buffers in place, for
+// backends whose ranks share memory.
 //
-// A backend lets all ranks post their calls and meet, and makes sure that the
-// calls are the same one. Then every rank runs [Run], which computes the rank's
-// own part of the result from the other ranks' inputs and lets them meet again
-// before it returns: until then others may be reading this rank's buffers. If
-// the inputs are short enough to be copied where the calls are posted
-// ([Posted]), [RunPosted] reads the copies and nobody has to meet again.
+// A backend waits until all ranks have arrived at the call, and checks that their calls match. Then
+// every rank runs [Run]. It computes the rank's own part of the result from the other ranks' inputs,
+// and synchronises with them before it returns: until then others may be reading this rank's
+// buffers. If the inputs are short enough to be copied into the arrival slots ([FitsSlot]),
+// [RunSlots] reads the copies and the ranks need not synchronise again.
 //
-// Reductions use the order of package coll ([coll.Order]), so that results have
-// the same bits as those of its schedules.
+// Reductions use the order of package coll ([coll.Order]), so that results have the same bits as
+// those of its schedules.
 //
-// # Who writes what
+// # Ownership
 //
-// A rank writes its own buffers only, and in place only where no other rank
-// reads any more: in a large Allreduce each rank reads one chunk of all vectors
-// and writes that chunk of its own, and takes the others' chunks after a meeting
-// into parts that nobody else reads.
+// A rank writes its own buffers only, and in place only where no other rank reads any more. In a
+// large Allreduce, each rank reads one chunk of all vectors and writes that chunk of its own. After a
+// synchronisation it takes the others' chunks into the parts that no other rank reads.
 package direct

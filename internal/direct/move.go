@@ -115,9 +115,8 @@ func (t *task) alltoall() error {
 	return nil
 }
 
-// exchange copies the block for this rank from every rank to where place says:
-// it gives it the block's offset in Recv, its length and the length of those
-// before it.
+// exchange copies the block for this rank from every rank. place returns the block's offset in
+// Recv, its length and the length of those before it.
 func (t *task) exchange(place func(off, n, at int) []byte) error {
 	at := 0
 	for i := range t.size {

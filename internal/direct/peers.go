@@ -12,33 +12,31 @@ const (
 	Work              // what the rank shared last
 )
 
-// Peers is how a rank reaches the others of a collective. Ranks are those of
-// the communicator and include the caller's own.
+// Peers is how a rank reaches the others of a collective. Ranks are those of the communicator and
+// include the caller.
 type Peers interface {
-	// View returns n bytes at off of a buffer if they can be read where they
-	// are, nil if they have to be fetched. They are in place until the next
-	// Meet.
+	// View returns n bytes at off of a buffer if they can be read in place, nil if they have to be
+	// fetched. They stay in place until the next Sync.
 	View(rank int, from Space, off, n int) []byte
 	// Fetch copies len(dst) bytes at off of a buffer.
 	Fetch(rank int, from Space, off int, dst []byte) error
 	// Len returns the length of a rank's In or Out in bytes.
 	Len(rank int, from Space) int
-	// Block returns where in rank's In the bytes for another rank are, for
-	// Scatterv and Alltoallv, as Outgoing does.
+	// Block returns where in a rank's In the bytes for another rank are, for Scatterv and
+	// Alltoallv, like Outgoing.
 	Block(rank, to int) (off, n int, err error)
-	// Over returns an error if the collective is to end before all is done: its time is up, or its communicator has
-	// ended. It is asked each time that some megabytes have been read.
+	// Over returns an error if the collective has to end early: its time is up, or its communicator
+	// has ended. It is called each time that some megabytes have been read.
 	Over() error
-	// Share makes b this rank's Work. The others see it after the next Meet.
+	// Share makes b this rank's Work. The others see it after the next Sync.
 	Share(b []byte)
-	// Meet waits for all ranks. If one or more bring an error, it returns the
-	// lowest such rank's on every rank. Any other error it returns means that
-	// the collective is over.
+	// Sync waits for all ranks. If some ranks pass an error, Sync returns that of the lowest such
+	// rank on every rank. Any other error ends the collective.
 	Sync(bad error) error
 }
 
-// Input returns the part of a rank's buffers that the other ranks read: its
-// contribution, nil if it has none.
+// Input returns the part of a rank's buffers that the other ranks read: its contribution, nil if it
+// has none.
 func Input(c *backend.Call, rank int) []byte {
 	switch c.Coll {
 	case backend.Barrier:
@@ -64,7 +62,7 @@ func Input(c *backend.Call, rank int) []byte {
 	case backend.Gatherv, backend.Allgatherv:
 		off, n := c.RecvDispls[rank]*c.Type.Size, c.RecvCounts[rank]*c.Type.Size
 		if n == 0 {
-			return nil // displacements of empty blocks mean nothing
+			return nil // the displacement of an empty block has no meaning
 		}
 		return c.Recv[off : off+n]
 	}
@@ -81,8 +79,8 @@ func Outgoing(c *backend.Call, to int) (off, n int) {
 	return displs[to] * c.Type.Size, counts[to] * c.Type.Size
 }
 
-// Posted reports whether the inputs of all ranks are known to be at most limit
-// bytes each. It depends only on what the ranks' calls have in common.
+// FitsSlot reports whether the inputs of all ranks are at most limit bytes each. It depends only on
+// what the calls of all ranks have in common.
 func FitsSlot(c *backend.Call, size, limit int) bool {
 	switch c.Coll {
 	case backend.Barrier:

@@ -7,12 +7,11 @@ import (
 	"github.com/cohort-hpc/cohort/coll"
 )
 
-// pieceBytes is how much is read between two looks at whether the collective
-// is over: less than a millisecond's worth.
+// pieceBytes is how much is read between two calls of Peers.Over: less than a millisecond's worth.
 const pieceBytes = 4 << 20
 
-// Scratch is the memory a rank's collectives use. It grows to what they need and
-// serves one at a time.
+// Scratch is the memory of a rank's collectives. It grows as needed and serves one collective at a
+// time.
 type Scratch struct {
 	// Block is how many bytes of each operand a reduction works on at a time, 0
 	// for coll.BlockBytes: more where fetching costs a system call.
@@ -29,27 +28,26 @@ type task struct {
 	rank, size int
 	p          Peers
 	s          *Scratch
-	inSlots    bool // the inputs are copies: no meetings
+	inSlots    bool // the inputs are copies in the arrival slots: no synchronisation
 	elem       int  // bytes of an element
 	block      int  // bytes of Count elements
-	since      int  // bytes read since the last look at whether it is over
+	since      int  // bytes read since the last call of Over
 }
 
-// Run does rank's part of a collective whose calls have been compared, and
-// returns when no other rank reads this one's buffers any more. An error of
-// ErrMismatch is the same on all ranks.
+// Run does rank's part of a collective whose calls have been compared. It returns when no other
+// rank reads this one's buffers any more. An ErrMismatch is the same on all ranks.
 func Run(c *backend.Call, rank, size int, p Peers, s *Scratch) error {
 	return s.begin(c, rank, size, p, false).run()
 }
 
-// RunPosted is Run for a collective whose inputs are copies that stay as they
-// are: it does not call Meet.
+// RunSlots is Run for a collective whose inputs are copies that do not change. It does not call
+// Sync.
 func RunSlots(c *backend.Call, rank, size int, p Peers, s *Scratch) error {
 	return s.begin(c, rank, size, p, true).run()
 }
 
-// Combine sets dst to the whole result of a reduction to all or one rank: a
-// backend may let one rank do it for the others.
+// Combine sets dst to the whole result of a reduction to all ranks or to one, for a backend in
+// which one rank computes it for the others.
 func Combine(c *backend.Call, rank, size int, p Peers, s *Scratch, dst []byte) error {
 	t := s.begin(c, rank, size, p, true)
 	err := t.reduce(0, c.Count, dst)
@@ -67,7 +65,7 @@ func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, inSlots bool) 
 	return t
 }
 
-// end lets go of what belongs to the caller.
+// end drops the references to what belongs to the caller.
 func (t *task) end() { *t = task{} }
 
 func (t *task) run() error {
@@ -102,7 +100,7 @@ func (t *task) steps() error {
 	return fault(backend.ErrInternal, "unknown collective %v", t.Coll)
 }
 
-// meet waits for all ranks, unless nothing needs to be waited for.
+// sync waits for all ranks, unless the inputs are in the slots.
 func (t *task) sync(bad error) error {
 	if t.inSlots {
 		return bad
@@ -127,7 +125,7 @@ func (t *task) copy(dst []byte, rank int, from Space, off int) error {
 	return nil
 }
 
-// read counts bytes that have been read, and looks now and then whether the collective is over.
+// read counts bytes that have been read, and calls Over now and then.
 func (t *task) read(n int) error {
 	if t.since += n; t.since < pieceBytes {
 		return nil

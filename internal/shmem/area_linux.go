@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateArea makes an area of size bytes, all zero, that other processes open by
-// the descriptor it returns as well. No memory is taken yet.
+// CreateArea makes an area of size bytes, all zero, which other processes open by the descriptor
+// that it also returns. It takes no memory yet.
 func CreateArea(name string, size int) (a *Area, fd int, err error) {
 	fd, err = memfd(name)
 	if err != nil {
@@ -29,9 +29,8 @@ func CreateArea(name string, size int) (a *Area, fd int, err error) {
 	return a, fd, nil
 }
 
-// OpenArea maps the area behind a descriptor that another process sent, and takes
-// the descriptor over. As Open does, it refuses what is not sealed or has another
-// size than want.
+// OpenArea maps the area behind a descriptor that another process sent, and takes the descriptor
+// over. Like Open, it refuses one that is not sealed or has another size than want.
 func OpenArea(fd, want int) (*Area, error) {
 	defer unix.Close(fd)
 	if err := checkSealed(fd, want); err != nil {
@@ -40,13 +39,12 @@ func OpenArea(fd, want int) (*Area, error) {
 	return mapArea(fd, want, unix.MAP_SHARED)
 }
 
-// populatePause is how long the kernel is left alone where it says that it is busy.
+// populatePause is how long Populate waits when the kernel is busy.
 const populatePause = time.Millisecond
 
-// Populate takes the memory of the pages that b is part of, near this thread. That
-// there is none left is an error here, where a touch would end the process. b has
-// been written by nobody yet. An error of stop, which is asked between the steps,
-// ends it; stop may be nil.
+// Populate allocates the pages of b, near this thread. If the memory runs out it returns an error,
+// where a touch would end the process. b has not been written yet. Populate calls stop between the
+// steps and ends with its error; stop may be nil.
 func Populate(b []byte, stop func() error) error {
 	if len(b) == 0 {
 		return nil

@@ -2,14 +2,14 @@
 
 package shmem
 
-// CreateArea answers why it cannot.
+// CreateArea returns the reason why it cannot.
 func CreateArea(string, int) (*Area, int, error) { return nil, -1, errOther }
 
-// OpenArea answers why it cannot.
+// OpenArea returns the reason why it cannot.
 func OpenArea(int, int) (*Area, error) { return nil, errOther }
 
-// Populate touches the pages of b, which has been written by nobody yet. An error of
-// stop, which is asked between the steps, ends it; stop may be nil.
+// Populate touches the pages of b, which has not been written yet. It calls stop between the steps
+// and ends with its error; stop may be nil.
 func Populate(b []byte, stop func() error) error {
 	if stop == nil {
 		stop = never
@@ -20,8 +20,8 @@ func Populate(b []byte, stop func() error) error {
 // Guard does nothing.
 func Guard([]byte) {}
 
-// Space answers why it cannot.
+// Space returns the reason why it cannot.
 func Space(string) (int64, error) { return 0, errOther }
 
-// Room answers that nothing is known.
+// Room returns -1: the free memory is not known.
 func Room() (free int64, from string) { return -1, "" }

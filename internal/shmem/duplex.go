@@ -16,11 +16,11 @@ import (
 type Duplex struct {
 	seg           *Segment
 	out, in       half
-	mine, theirs  *atomic.Uint32 // who sleeps, and what it waits for
+	mine, theirs  *atomic.Uint32 // whether an end sleeps, and what it waits for
 	outSize, full uint64         // the length of a ring, and how much is published at once at most
 	tail, shown   uint64         // of out: written, and published
 	room          uint64         // of out: the other's head, as last seen
-	head, told    uint64         // of in: read, and published
+	head, acked   uint64         // of in: read, and published
 
 	// Bell is called when the other end sleeps and there is news for it.
 	Bell func()
@@ -95,16 +95,16 @@ func (d *Duplex) Readv(a, b []byte) (int, error) {
 	return n, nil
 }
 
-// take copies len(b) bytes that are there.
+// take copies len(b) bytes that have arrived.
 func (d *Duplex) take(b []byte) int {
 	for done := 0; done < len(b); {
 		at := d.head & (d.outSize - 1)
 		n := copy(b[done:min(len(b), done+int(d.outSize/4))], d.in.data[at:])
 		done += n
 		d.head += uint64(n)
-		// Who waits for room waits for a full ring, of which a quarter is told at the latest.
-		if d.head-d.told >= d.outSize/4 {
-			d.told = d.head
+		// A sender waits until the ring has room: a quarter is published at the latest.
+		if d.head-d.acked >= d.outSize/4 {
+			d.acked = d.head
 			d.in.head.Store(d.head)
 			d.wake(wantsRoom)
 		}
@@ -176,11 +176,11 @@ func (d *Duplex) wake(what uint32) {
 	}
 }
 
-// Arm says that this end is about to sleep, until there is something to read, or with room, something
-// can be written. It reports whether there is that already.
+// Arm announces that this end is about to sleep, until there is something to read or, with room,
+// until something can be written. It reports whether that is so already.
 //
-// Invariant: each end first says what it has done, then looks at the other's word, and first says
-// that it sleeps, then looks at what was done. One of the two sees the other.
+// Invariant: each end publishes its progress before it reads the other's word, and announces its
+// sleep before it reads the other's progress. So at least one of the two sees the other.
 func (d *Duplex) Arm(room bool) (ready bool) {
 	w := wantsData
 	if room {
@@ -193,8 +193,8 @@ func (d *Duplex) Arm(room bool) (ready bool) {
 	return room && (d.look() != nil || d.tail-d.room < d.outSize)
 }
 
-// Disarm says that this end is awake.
+// Disarm announces that this end is awake.
 func (d *Duplex) Disarm() { d.mine.Store(0) }
 
-// Close gives the memory back. No other method may be called afterwards.
+// Close frees the memory. No other method may be called afterwards.
 func (d *Duplex) Close() error { return d.seg.Close() }

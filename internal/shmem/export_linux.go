@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Offer hands a descriptor to other processes of the same user.
+// An Export passes a descriptor to other processes of the same user.
 type Export struct {
 	Name string // for Fetch
 	ln   *net.UnixListener
 	done chan struct{}
 }
 
-// NewOffer offers fd to n processes that ask for it by the offer's name.
+// NewExport exposes fd to n processes that fetch it by the export's name.
 func NewExport(fd, n int) (*Export, error) {
 	o := &Export{Name: fmt.Sprintf("@cohort/%d/%s", os.Geteuid(), rand.Text()), done: make(chan struct{})}
 	var err error
 	if o.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: o.Name, Net: "unix"}); err != nil {
-		return nil, fmt.Errorf("offering shared memory: %w", err)
+		return nil, fmt.Errorf("exposing shared memory to other processes: %w", err)
 	}
 	go o.serve(fd, n)
 	return o, nil
@@ -32,7 +32,7 @@ func NewExport(fd, n int) (*Export, error) {
 
 func (o *Export) serve(fd, n int) {
 	defer close(o.done)
-	defer o.ln.Close() // who has not been answered, for want of descriptors say, is to hear so at once
+	defer o.ln.Close() // ends at once the calls that got no answer, for lack of descriptors for instance
 	for n > 0 {
 		c, err := o.ln.AcceptUnix()
 		if err != nil {
@@ -48,13 +48,13 @@ func (o *Export) serve(fd, n int) {
 	}
 }
 
-// Close ends the offer. The descriptor is the caller's again.
+// Close ends the export. The descriptor is the caller's again.
 func (o *Export) Close() {
 	o.ln.Close()
 	<-o.done
 }
 
-// Fetch returns the descriptor that another process offers.
+// Fetch returns the descriptor that another process exposes.
 func Fetch(ctx context.Context, name string) (int, error) {
 	fail := func(err error) (int, error) {
 		if ctx.Err() != nil {
@@ -70,7 +70,7 @@ func Fetch(ctx context.Context, name string) (int, error) {
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if uid, err := peerUser(c); err != nil || uid != os.Geteuid() {
-		return fail(fmt.Errorf("it is offered by user %d, not by this user (%d): refused (%v)", uid, os.Geteuid(), err))
+		return fail(fmt.Errorf("its socket belongs to user %d, not to this user (%d) (%v)", uid, os.Geteuid(), err))
 	}
 	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
@@ -87,10 +87,11 @@ func Fetch(ctx context.Context, name string) (int, error) {
 	if n == 1 && flags&unix.MSG_CTRUNC != 0 {
 		return fail(fmt.Errorf("no descriptor is left for it; raise the limit (ulimit -n): %w", unix.EMFILE))
 	}
-	return fail(errors.New("it was withdrawn"))
+	return fail(errors.New("the other rank has withdrawn it"))
 }
 
-// dial connects to who offers. Where many ask at the same time there may be no room to, for a moment.
+// dial connects to an export. While many processes connect at once its queue may be full for a
+// moment.
 func dial(ctx context.Context, name string) (*net.UnixConn, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})

@@ -2,5 +2,5 @@
 
 package shmem
 
-// Files answers nil: here nobody knows how many files can be opened.
+// Files returns nil: the number of files that can be opened is not known here.
 func Files(int, string) error { return nil }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files checks that this process can open n more files, by opening so many for a moment. If it
-// cannot, the error says of what takes so many (a job of 8 ranks, say) what the limit has to be, and
-// wraps EMFILE or ENFILE.
+// Files checks that this process can open n more files, by opening as many for a moment. If it
+// cannot, the error names what needs them (a job of 8 ranks, say) and the limit required, and wraps
+// EMFILE or ENFILE.
 func Files(n int, what string) error {
 	var fds []int
 	defer func() {
@@ -39,7 +39,7 @@ func Files(n int, what string) error {
 		case errors.Is(err, unix.ENFILE):
 			return fmt.Errorf("%w: %s takes %d more, and %d can be opened; the limit is the whole system's (sysctl fs.file-max)",
 				err, what, n, len(fds))
-		default: // there is no /dev/null, say: what needs the files will see
+		default: // no /dev/null, for instance: what needs the files will report it
 			return nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Supported says whether this system has what the package needs.
+// Supported reports whether this system has what the package needs.
 const Supported = false
 
 // MaxCopy is the most bytes one ReadProcess or WriteProcess moves.
@@ -17,10 +17,10 @@ const MaxCopy = 1 << 20
 
 var errOther = errors.New("shared memory between ranks needs Linux (memfd, futex, pidfd)")
 
-// Create answers why there is no shared memory here.
+// Create returns the reason why there is no shared memory here.
 func Create(string, int) (*Segment, error) { return nil, errOther }
 
-// Open answers why there is no shared memory here.
+// Open returns the reason why there is no shared memory here.
 func Open(int, int) (*Segment, error) { return nil, errOther }
 
 // FD returns -1: there is no segment.
@@ -32,37 +32,37 @@ func (s *Segment) CloseFD() {}
 // Close does nothing.
 func (s *Segment) Close() error { return nil }
 
-// An Offer is never made.
+// An Export cannot be made here.
 type Export struct{ Name string }
 
-// NewOffer answers why it cannot.
+// NewOffer returns the reason why it cannot.
 func NewExport(int, int) (*Export, error) { return nil, errOther }
 
 // Close does nothing.
 func (*Export) Close() {}
 
-// Fetch answers why it cannot.
+// Fetch returns the reason why it cannot.
 func Fetch(context.Context, string) (int, error) { return -1, errOther }
 
-// FutexWait is never reached: there is no segment to wait in.
+// FutexWait does nothing: there is no segment to wait in.
 func FutexWait(*atomic.Uint32, uint32, time.Duration) {}
 
-// FutexWake is never reached.
+// FutexWake does nothing.
 func FutexWake(*atomic.Uint32, int) {}
 
 // Yield does nothing.
 func Yield() {}
 
-// ReadProcess answers why it cannot.
+// ReadProcess returns the reason why it cannot.
 func ReadProcess(int, uint64, []byte) error { return errOther }
 
-// WriteProcess answers why it cannot.
+// WriteProcess returns the reason why it cannot.
 func WriteProcess(int, uint64, []byte) error { return errOther }
 
-// Watch is never made.
+// Watch cannot be made here.
 type Watch struct{}
 
-// NewWatch answers why it cannot.
+// NewWatch returns the reason why it cannot.
 func NewWatch(map[int]int, func(int)) (*Watch, error) { return nil, errOther }
 
 // Close does nothing.
@@ -71,8 +71,8 @@ func (*Watch) Close() {}
 // Kill does nothing.
 func (*Watch) Kill(int) {}
 
-// CPUs answers why it cannot.
+// CPUs returns the reason why it cannot.
 func CPUs() ([16]uint64, error) { return [16]uint64{}, errOther }
 
-// Gone answers false: there are no peers.
+// Gone returns false: there are no peers.
 func Gone(error) bool { return false }

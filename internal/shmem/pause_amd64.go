@@ -1,4 +1,4 @@
 package shmem
 
-// Pause tells the core that the caller is spinning.
+// Pause hints to the core that the caller is spinning.
 func Pause()

@@ -2,5 +2,5 @@
 
 package shmem
 
-// Pause tells the core that the caller is spinning, where there is a way to.
+// Pause hints to the core that the caller is spinning, on processors that have such a hint.
 func Pause() {}

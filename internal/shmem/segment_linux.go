@@ -12,17 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported says whether this system has what the package needs.
+// Supported reports whether this system has what the package needs.
 const Supported = true
 
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// Create makes a segment of size bytes, all zero, without a name in the file
-// system. All of it is allocated now, so that a full memory is an error here
-// and never a fault later.
+// Create makes a segment of size bytes, all zero, without a name in the file system. It allocates
+// all of it now, so that a full memory is an error here and never a fault later.
 func Create(name string, size int) (*Segment, error) {
 	if free, from, ok := headroom(); ok && int64(size) > free {
-		return nil, fmt.Errorf("shared memory of %d bytes: the memory limit in %s leaves %d bytes: raise it or run fewer ranks", size, from, free)
+		return nil, fmt.Errorf("shared memory of %d bytes: the memory limit in %s leaves %d bytes; raise it or run fewer ranks", size, from, free)
 	}
 	fd, err := memfd(name)
 	if err != nil {
@@ -109,9 +108,8 @@ func (s *Segment) Close() error {
 	return unix.Munmap(mem)
 }
 
-// Room returns how many bytes of memory can be had here, and what says so: the
-// tightest of what the machine has and what control groups allow. It is -1 if
-// nothing is known.
+// Room returns how many bytes of memory are available, and the file that limits them: the tightest
+// of the machine's memory and the control groups. It returns -1 if nothing is known.
 func Room() (free int64, from string) {
 	free, from, ok := headroom()
 	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
@@ -132,9 +130,9 @@ func Room() (free int64, from string) {
 	return max(free, 0), from
 }
 
-// headroom returns how many bytes the tightest cgroup memory limit above this
-// process still allows, and the file that says so. Exceeding such a limit ends
-// the process, so it has to be known before memory is touched.
+// headroom returns how many bytes the tightest cgroup memory limit above this process still allows,
+// and the file that holds it. Exceeding such a limit ends the process, so it must be known before
+// memory is touched.
 func headroom() (free int64, from string, ok bool) {
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

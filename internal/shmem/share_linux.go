@@ -10,20 +10,19 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// shareLimit is how long a rank tries to fetch what rank 0, which answers without being asked for
-// more, has just offered.
+// shareLimit is how long a rank tries to fetch what rank 0, which answers at once, has exposed.
 const shareLimit = 60 * time.Second
 
-// lookEvery is how often a rank that fetches looks whether the communicator is over.
+// lookEvery is how often a rank that fetches checks whether the communicator has ended.
 const lookEvery = 50 * time.Millisecond
 
 // Share makes an area of size bytes that the ranks of c, all on one node, have in common, as
-// backend.Sharer describes: rank 0 makes it and offers it, and the others fetch it.
-func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Publish) (backend.Memory, error) {
+// backend.Sharer describes. Rank 0 makes it and exposes it, and the others fetch it.
+func Share(b *backend.Bound, c backend.Comm, size int, publish backend.Publish) (backend.Memory, error) {
 	if c.Rank() == 0 {
-		return share(c.Size(), size, tell)
+		return share(c.Size(), size, publish)
 	}
-	all, err := tell("")
+	all, err := publish("")
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +39,7 @@ func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Publish) (ba
 			mem, failed = OpenArea(fd, size)
 		}
 	}
-	if _, err := tell(""); err != nil {
+	if _, err := publish(""); err != nil {
 		if mem != nil {
 			mem.Close()
 		}
@@ -52,8 +51,8 @@ func Share(b *backend.Bound, c backend.Comm, size int, tell backend.Publish) (ba
 	return mem, nil
 }
 
-// whyEnded is the error of a fetch that failed: of the time that was up, or the communicator that is over, if it
-// was that.
+// whyEnded is the error of a fetch that failed: that the time was up or the communicator has ended,
+// if that is why.
 func whyEnded(ctx context.Context, failed error) error {
 	sentinel := backend.ErrCanceled
 	switch cause := context.Cause(ctx).(type) {
@@ -69,10 +68,10 @@ func whyEnded(ctx context.Context, failed error) error {
 	return &backend.Fault{Sentinel: sentinel, Text: failed.Error()}
 }
 
-var errNoExport error = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 has no memory"}
+var errNoExport error = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 could not allocate the memory"}
 
 // share is rank 0's part of Share.
-func share(ranks, size int, tell backend.Publish) (backend.Memory, error) {
+func share(ranks, size int, publish backend.Publish) (backend.Memory, error) {
 	mem, fd, failed := CreateArea("cohort-window", size)
 	name := ""
 	if failed == nil {
@@ -83,9 +82,9 @@ func share(ranks, size int, tell backend.Publish) (backend.Memory, error) {
 			name = o.Name
 		}
 	}
-	_, err := tell(name)
+	_, err := publish(name)
 	if err == nil {
-		_, err = tell("") // all have it
+		_, err = publish("") // all have it
 	}
 	if err == nil {
 		err = failed
@@ -99,8 +98,9 @@ func share(ranks, size int, tell backend.Publish) (backend.Memory, error) {
 	return mem, nil
 }
 
-// shareBound returns a context that ends when an operation begun now has to, when the communicator is
-// over, because rank 0 is silent say, and after shareLimit. The caller calls end when it has served.
+// shareBound returns a context that ends when an operation begun now has to end, when the
+// communicator has ended (because rank 0 is lost, for instance), and after shareLimit. The caller
+// calls end when it is done.
 func shareBound(b *backend.Bound, c backend.Comm) (ctx context.Context, end func()) {
 	ctx = context.Background()
 	timeout := shareLimit

@@ -9,8 +9,8 @@ import (
 // noTag is a tag that no message has.
 const noTag = backend.AnyTag + 1
 
-// Until returns a function that says why an operation on a communicator that begins now has to end:
-// its time is up, or the communicator is over. The function returns nil as long as it may go on.
+// Until returns a function that returns why an operation that begins now has to end: its time is
+// up, or the communicator has ended. It returns nil while the operation may go on.
 func Until(b *backend.Bound, c backend.Comm) func() error {
 	begun := time.Now()
 	return func() error {
@@ -20,7 +20,7 @@ func Until(b *backend.Bound, c backend.Comm) func() error {
 		if err := c.Broken(); err != nil {
 			return err
 		}
-		// The loss of a rank ends all that is begun, and every backend says so here.
+		// The loss of a rank ends every operation, and every backend reports it here.
 		_, _, err := c.Probe(nil, backend.AnySource, noTag, false)
 		return err
 	}
