@@ -50,6 +50,31 @@ func ExampleAllocateShared() {
 	// [30 31]
 }
 
+func ExampleSharedWindow_Size() {
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		// Each rank asks for as many elements as it needs.
+		w, err := cohort.AllocateShared[float64](world, 2*world.Rank())
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		if world.Rank() == 0 {
+			for rank := range world.Size() {
+				fmt.Println("rank", rank, "has", w.Size(rank), "elements")
+			}
+		}
+		return world.Barrier()
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// rank 0 has 0 elements
+	// rank 1 has 2 elements
+	// rank 2 has 4 elements
+	// rank 3 has 6 elements
+}
+
 func ExampleNewSharedRegion() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		const n = 1000

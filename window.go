@@ -91,6 +91,18 @@ func (w *SharedWindow[T]) Remote(rank int) ([]T, error) {
 	return part[T](w.base(), "remote", rank)
 }
 
+// Size returns the number of elements in the part of a rank: what that rank passed to
+// [AllocateShared]. It is 0 for a rank outside the communicator and for a nil window, and stays the
+// same after Close.
+//
+// Local.
+func (w *SharedWindow[T]) Size(rank int) int {
+	if s := w.base(); s != nil {
+		return s.win.Size(rank) / view.Size[T]()
+	}
+	return 0
+}
+
 // part returns the part of a rank, the caller's own for a rank below 0.
 func part[T any](s *shared, op string, rank int) ([]T, error) {
 	if s == nil {

@@ -47,6 +47,14 @@ func New(comm backend.Comm, mem backend.Memory, lay Layout) *Window {
 	return w
 }
 
+// Size returns the length in bytes of the part of a rank, 0 for a rank that does not exist.
+func (w *Window) Size(rank int) int {
+	if rank < 0 || rank >= len(w.lay.Sizes) {
+		return 0
+	}
+	return w.lay.Sizes[rank]
+}
+
 // Part returns the part of a rank.
 func (w *Window) Part(rank int) ([]byte, error) {
 	if w.closed.Load() {
