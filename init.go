@@ -2,6 +2,8 @@ package cohort
 
 import (
 	"context"
+	"fmt"
+	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
@@ -16,18 +18,25 @@ type opener func(ctx context.Context, s settings) (backend.Comm, error)
 // openers has the backends by name.
 var openers = map[string]opener{"local": openLocal, "shm": openShm, "tcp": openTCP, "mpi": openMPI}
 
-// Init joins the job this process was started in and returns its world: the
+// Init joins the job this process was started in and returns its world, the
 // communicator of all ranks. Without a launcher that is a world of one rank. cfg
 // may be nil.
 //
 // The context governs the world and all communicators made from it: their
-// operations end when it does. Close the world to leave the job; a process that
-// ends without has died, for the others.
+// operations end when it does. Close the world to leave the job. A process that
+// ends without closing it counts as lost for the other ranks.
+//
+// A process has one world at a time: while it is open, another Init is [ErrInit].
+// A job of several ranks is joined once; after Close another Init is ErrInit too.
+// A world of one rank can be closed and made again, except on the mpi backend,
+// where the library can be initialised only once. [Run] is not limited.
 //
 // Collective: all processes of the job call it, once.
 //
-// Errors: [ErrInit] for settings that make no sense or ranks that did not come,
-// [ErrNotSupported] for a backend that is not there.
+// Errors: [ErrInit] for settings that are wrong, ranks that did not join in time,
+// and a second world; [ErrNotSupported] for a backend that is not available.
+//
+// Deadline: if ctx ends first, [ErrInit].
 func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	fail := func(err error) (*Comm, error) {
 		return nil, &OpError{Op: "init", Rank: rankOf(cfg), Peer: Undefined, Tag: Undefined, Err: err}
@@ -35,35 +44,107 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	if err := membership.begin(); err != nil {
+		return fail(err)
+	}
+	world, err := initWorld(ctx, cfg)
+	if err != nil {
+		membership.set(notJoined, "")
+		return fail(err)
+	}
+	j := world.core.job
+	membership.set(isOpen, fmt.Sprintf("rank %d of %d on %s", world.Rank(), world.Size(), world.Backend()))
+	ended := j.done
+	j.done = func() {
+		if ended != nil {
+			ended()
+		}
+		membership.leave(world.Size())
+	}
+	return world, nil
+}
+
+// initWorld is Init but for the membership.
+func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	s, err := resolve(cfg, osEnv)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	name, err := s.choose(osEnv)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	open := openers[name]
 	if open == nil {
-		return fail(initFault("backend %q is unknown; want auto, mpi, tcp, shm or local", name))
+		return nil, initFault("backend %q is unknown; want auto, mpi, tcp, shm or local", name)
 	}
 	if err := s.unfit(name, osEnv); err != nil && missing[name] == "" {
-		return fail(err)
+		return nil, err
 	}
 	if err := s.checkFlight(); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	bc, err := open(ctx, s)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if err := s.announce(name, osEnv); err != nil {
 		_ = bc.Close()
-		return fail(err)
+		return nil, err
 	}
 	world := newWorld(ctx, bc, s)
 	world.core.job.process = true
 	return world, nil
+}
+
+// member is what a process is to the jobs that [Init] joins: it has one world at a time, and joins a job of
+// several ranks once. MPI allows no more (MPI-4.1 section 11.4), and the rule is the same on every backend.
+type member struct {
+	mu    sync.Mutex
+	state memberState
+	world string // what Init returned
+}
+
+type memberState uint8
+
+const (
+	notJoined memberState = iota
+	joining
+	isOpen
+	hasLeft
+)
+
+var membership member
+
+// begin is called when Init begins.
+func (m *member) begin() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch m.state {
+	case joining:
+		return initFault("another goroutine of this process is in Init; call it once")
+	case isOpen:
+		return initFault("this process has joined a job before, as %s, and its world is open; use that world, or a Dup of it", m.world)
+	case hasLeft:
+		return initFault("this process has joined a job before, as %s, and left it; a job is joined once, so close the world when the program ends", m.world)
+	}
+	m.state = joining
+	return nil
+}
+
+func (m *member) set(state memberState, world string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state, m.world = state, world
+}
+
+// leave is called when the world has been closed.
+func (m *member) leave(size int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state = hasLeft; size == 1 {
+		m.state = notJoined
+	}
 }
 
 // rankOf returns the rank to name in an error of Init, whatever other setting it is about.

@@ -63,12 +63,19 @@ func TestInitWithoutLauncherIsOneLocalRank(t *testing.T) {
 	if err := Allreduce(w, x, x, Sum); err != nil || x[0] != 3 {
 		t.Errorf("allreduce of one rank: %v, %v", x, err)
 	}
+	if again, err := Init(context.Background(), nil); again != nil || !errors.Is(err, ErrInit) || !strings.Contains(err.Error(), "rank 0 of 1 on local") {
+		t.Errorf("Init while the world is open: %v, %v, want ErrInit", again, err)
+	}
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
+	if w, err = Init(context.Background(), nil); err != nil {
+		t.Errorf("Init after Close: %v", err)
+	}
+	w.Close()
 }
 
 func TestInitErrorsNameTheCause(t *testing.T) {

@@ -43,6 +43,13 @@ func rankMain(text string) int {
 		return 1
 	}
 	rank := world.Rank()
+	again := func(when string) error { // a process joins a job once
+		if w, err := cohort.Init(context.Background(), nil); w != nil || !errors.Is(err, cohort.ErrInit) {
+			return fmt.Errorf("second Init %s: %v, want ErrInit", when, err)
+		}
+		return nil
+	}
+	twice := again("while the world is open")
 	if world.Caps().Library != "" {
 		before.files = openFiles() // a library need not close what it opens at start-up
 	}
@@ -53,6 +60,10 @@ func rankMain(text string) int {
 	if e := world.Close(); e != nil {
 		err = errors.Join(err, fmt.Errorf("second Close: %w", e))
 	}
+	if world.Size() > 1 {
+		twice = errors.Join(twice, again("after Close"))
+	}
+	err = errors.Join(err, twice)
 	world = nil
 	left := ""
 	if !stuckInLibrary.Load() {
