@@ -217,11 +217,11 @@ func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 		return fail(err)
 	}
 	if uint(tag) > c.core.maxTag {
-		return fail(c.core.badTag(tag))
+		return fail(c.core.badArgument(c.core.badTag(tag)))
 	}
 	members, err := c.membersOf(g)
 	if err != nil {
-		return fail(err)
+		return fail(c.core.badArgument(err))
 	}
 	c.core.job.ids.begin()
 	defer c.core.job.ids.end()

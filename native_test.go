@@ -320,7 +320,7 @@ func TestTagLimit(t *testing.T) {
 				return fmt.Errorf("%s: %v", what, err)
 			}
 		}
-		if err := Send(w, x, peer, -3); !errors.Is(err, ErrTag) || !strings.Contains(err.Error(), "-3 is not 0 to 268435455") {
+		if err := Send(w, x, peer, -3); !errors.Is(err, ErrTag) || !strings.Contains(err.Error(), "tag -3; want 0 to 268435455") {
 			return fmt.Errorf("a negative tag: %v", err)
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -93,10 +94,12 @@ func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 // Local to the ranks concerned; a Sendrecv can be received by a [Recv] and the
 // other way round.
 //
-// Buffers: send and recv must not overlap ([ErrBuffer]); else as for [Send] and
-// [Recv].
+// Buffers: the same slice as send and recv is received in place of what it held;
+// this costs a copy of the message. Otherwise the two must not overlap. For the rest
+// see [Send] and [Recv].
 //
-// Errors: those of [Send] and [Recv].
+// Errors: those of [Send] and [Recv]; [ErrBuffer] for slices that overlap and are
+// not the same.
 //
 // Deadline: [ErrTimeout]; what has not matched is taken back.
 func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (Status, error) {
@@ -114,9 +117,7 @@ func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, rec
 // Deadline: [ErrTimeout]; nothing is received.
 func RecvAlloc[T any](c *Comm, source, tag int) ([]T, Status, error) {
 	typ, err := typeFor[T]()
-	if err == nil {
-		err = c.checkRecv(source, tag)
-	}
+	err = c.checkRecv(source, tag, err)
 	if err != nil {
 		return nil, Status{}, c.failed("recvalloc", source, tag, err)
 	}
@@ -155,58 +156,63 @@ func backendTag(tag int) int {
 	return tag
 }
 
-// checkSend checks the arguments of a send.
-func (c *Comm) checkSend(dest, tag int) error {
+// checkSend checks the communicator and then the arguments of a send; err is what the typed function
+// found wrong with them.
+func (c *Comm) checkSend(dest, tag int, err error) error {
 	switch {
 	case c == nil || c.core == nil || c.core.closed.Load():
 		return c.open()
+	case err != nil:
 	case uint(dest) >= uint(c.core.size) && dest != ProcNull:
-		return c.badRank("destination", dest)
+		err = c.badRank("destination", dest)
 	case uint(tag) > c.core.maxTag:
-		return c.core.badTag(tag)
+		err = c.core.badTag(tag)
+	default:
+		return nil
 	}
-	return nil
+	return c.core.badArgument(err)
 }
 
-// checkRecv checks the arguments of a receive or probe.
-func (c *Comm) checkRecv(source, tag int) error {
+// checkRecv is checkSend for a receive or probe.
+func (c *Comm) checkRecv(source, tag int, err error) error {
 	switch {
 	case c == nil || c.core == nil || c.core.closed.Load():
 		return c.open()
+	case err != nil:
 	case uint(source) >= uint(c.core.size) && source != AnySource && source != ProcNull:
-		return c.badRank("source", source)
+		err = c.badRank("source", source)
 	case uint(tag) > c.core.maxTag && tag != AnyTag:
-		return c.core.badTag(tag)
+		err = c.core.badTag(tag)
+	default:
+		return nil
 	}
-	return nil
+	return c.core.badArgument(err)
+}
+
+// badArgument returns an argument error, or [ErrBroken] if the communicator is broken: that comes
+// first, as for an operation with correct arguments.
+func (k *core) badArgument(err error) error {
+	if why := k.bc.Broken(); why != nil {
+		return &backend.Broken{Cause: why}
+	}
+	return err
 }
 
 func (c *Comm) badRank(what string, rank int) error {
-	return c.core.argument(fault(ErrRank, fmt.Sprintf("%s %d of %d ranks", what, rank, c.core.size)))
+	return fault(ErrRank, fmt.Sprintf("%s is rank %d of %d; want 0 to %d", what, rank, c.core.size, c.core.size-1))
 }
 
 func (k *core) badTag(tag int) error {
 	if uint(tag) <= MaxTag {
 		caps := k.bc.Caps()
-		return k.argument(fault(ErrTag, fmt.Sprintf("%d is above %d, the largest tag of %s", tag, k.maxTag, cmp.Or(caps.Library, caps.Backend))))
+		return fault(ErrTag, fmt.Sprintf("tag %d is above %d, the largest tag of %s", tag, k.maxTag, cmp.Or(caps.Library, caps.Backend)))
 	}
-	return k.argument(fault(ErrTag, fmt.Sprintf("%d is not 0 to %d", tag, k.maxTag)))
-}
-
-// argument returns the error of a wrong argument, or on a broken communicator that
-// it is broken.
-func (k *core) argument(err error) error {
-	if cause := k.bc.Broken(); cause != nil {
-		return &backend.Broken{Cause: cause}
-	}
-	return err
+	return fault(ErrTag, fmt.Sprintf("tag %d; want 0 to %d", tag, k.maxTag))
 }
 
 // send is the blocking send; err is what the typed function found wrong already.
 func (c *Comm) send(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) error {
-	if err == nil {
-		err = c.checkSend(dest, tag)
-	}
+	err = c.checkSend(dest, tag, err)
 	if err == nil && dest != ProcNull {
 		k := c.core
 		what := k.message(flight.Send+flight.Kind(mode), backend.Blocking)
@@ -231,9 +237,7 @@ func (c *Comm) send(op string, typ *backend.Datatype, buf []byte, dest, tag int,
 }
 
 func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (Status, error) {
-	if err == nil {
-		err = c.checkRecv(source, tag)
-	}
+	err = c.checkRecv(source, tag, err)
 	if err != nil {
 		return Status{}, c.failed(op, source, tag, err)
 	}
@@ -269,9 +273,7 @@ func (c *Comm) now() time.Time {
 }
 
 func (c *Comm) isend(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) (*Request, error) {
-	if err == nil {
-		err = c.checkSend(dest, tag)
-	}
+	err = c.checkSend(dest, tag, err)
 	if err != nil {
 		return nil, c.failed(op, dest, tag, err)
 	}
@@ -285,9 +287,7 @@ func (c *Comm) isend(op string, typ *backend.Datatype, buf []byte, dest, tag int
 }
 
 func (c *Comm) irecv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (*Request, error) {
-	if err == nil {
-		err = c.checkRecv(source, tag)
-	}
+	err = c.checkRecv(source, tag, err)
 	if err != nil {
 		return nil, c.failed(op, source, tag, err)
 	}
@@ -327,24 +327,30 @@ func (c *Comm) finish(q *backend.Request) (backend.Status, error) {
 }
 
 func (c *Comm) sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (Status, error) {
-	if err == nil {
-		err = c.checkSend(dest, sendTag)
-	}
+	err = c.checkSend(dest, sendTag, err)
 	if err != nil {
 		return Status{}, c.failed("sendrecv", dest, sendTag, err)
 	}
-	if err = c.checkRecv(source, recvTag); err == nil && view.Overlap(send, recv) {
-		err = fault(ErrBuffer, "send and recv overlap")
+	same := view.Same(send, recv)
+	if !same && view.Overlap(send, recv) {
+		err = fault(ErrBuffer, "send and recv overlap and are not the same slice")
 	}
-	if err != nil {
+	if err = c.checkRecv(source, recvTag, err); err != nil {
 		return Status{}, c.failed("sendrecv", source, recvTag, err)
 	}
 	if source == ProcNull {
 		return noStatus, c.send("sendrecv", typ, send, dest, sendTag, backend.Standard, nil)
 	}
 	k := c.core
-	// Of the two tags the receive's, and the destination where others have their number.
+	// The record has the receive's tag, and the destination in the field of a collective's number.
 	t := k.fly.BeginSparse(k.message(flight.Sendrecv, backend.Blocking), uint64(len(recv)), flight.Pair(typ.ID, uint32(recvTag)), flight.Pair(uint32(int32(source)), uint32(int32(dest))))
+	var kept *[]byte
+	if same && dest != ProcNull {
+		// In place: the message received may arrive first, so the old content is sent from a copy.
+		kept = copies.Get().(*[]byte)
+		*kept = append((*kept)[:0], send...)
+		send = *kept
+	}
 	bc := k.bc
 	q := k.job.request()
 	q.Begin()
@@ -356,7 +362,10 @@ func (c *Comm) sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 				k.job.requests.Put(q)
 			}
 			k.ended(t, err)
-			return Status{}, c.failed("sendrecv", dest, sendTag, err)
+			return Status{}, c.failed("sendrecv", dest, sendTag, err) // dest may still read the copy
+		}
+		if kept != nil {
+			copies.Put(kept)
 		}
 	}
 	st, err := c.finish(q)
@@ -366,6 +375,9 @@ func (c *Comm) sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 	}
 	return status(st), nil
 }
+
+// copies holds memory for the messages of Sendrecv in place.
+var copies = sync.Pool{New: func() any { return new([]byte) }}
 
 // imrecv receives a matched message.
 func (c *Comm) imrecv(m backend.Matched, buf []byte) (backend.Status, error) {

@@ -85,9 +85,7 @@ func SsendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 // Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
 func RecvInit[T any](c *Comm, buf []T, source, tag int) (*Persistent, error) {
 	typ, err := typeFor[T]()
-	if err == nil {
-		err = c.checkRecv(source, tag)
-	}
+	err = c.checkRecv(source, tag, err)
 	if err != nil {
 		return nil, c.failed("recvinit", source, tag, err)
 	}
@@ -97,9 +95,7 @@ func RecvInit[T any](c *Comm, buf []T, source, tag int) (*Persistent, error) {
 }
 
 func (c *Comm) sendInit(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) (*Persistent, error) {
-	if err == nil {
-		err = c.checkSend(dest, tag)
-	}
+	err = c.checkSend(dest, tag, err)
 	if err != nil {
 		return nil, c.failed(op, dest, tag, err)
 	}

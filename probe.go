@@ -28,7 +28,7 @@ func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 }
 
 func (c *Comm) probe(op string, source, tag int, block bool) (Status, bool, error) {
-	err := c.checkRecv(source, tag)
+	err := c.checkRecv(source, tag, nil)
 	if err == nil && source == ProcNull {
 		return noStatus, true, nil
 	}
@@ -92,7 +92,7 @@ func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 }
 
 func (c *Comm) mprobe(op string, source, tag int, block bool) (*Message, Status, bool, error) {
-	err := c.checkRecv(source, tag)
+	err := c.checkRecv(source, tag, nil)
 	if err == nil && source == ProcNull {
 		return &Message{c: c, st: noStatus}, noStatus, true, nil
 	}

@@ -19,6 +19,7 @@ func p2pScenarios() []scenario {
 		{name: "p2p/any-source-fair", sizes: atLeast(3), body: anySourceFair},
 		{name: "p2p/synchronous", body: synchronous},
 		{name: "p2p/truncation", body: truncation},
+		{name: "p2p/in-place", body: p2pInPlace},
 		{name: "p2p/proc-null", body: procNull},
 		{name: "p2p/all-to-all-unordered", body: allToAllUnordered},
 		{name: "p2p/goroutines", body: goroutines},
