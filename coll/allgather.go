@@ -70,8 +70,8 @@ func (b *builder) parts() func(i int) Region {
 	}
 }
 
-// allgathervBruck is allgatherBruck for blocks of different lengths, all of
-// which every rank knows.
+// allgathervBruck is allgatherBruck for blocks of different lengths. Every rank has all
+// lengths.
 func allgathervBruck(b *builder) {
 	part := b.parts()
 	own := part(b.rank)

@@ -1,7 +1,7 @@
 package coll
 
-// barrierDissemination: in step k each rank tells the one 2^k above, so that
-// after the last it has heard, through others, from all.
+// barrierDissemination: in step k each rank sends a message to the rank 2^k above it. After
+// the last step it has received one from every rank, directly or through others.
 //
 // Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, 1988.
 func barrierDissemination(b *builder) {

@@ -8,21 +8,21 @@ import (
 
 // Build returns rank's schedule of a collective call among size ranks.
 //
-// The call has been checked (its lengths, counts and displacements fit); it is
-// only looked at, not kept. The schedule depends on Coll, InPlace, Root, the
-// op's Commutative, the type's Size, Count, the counts and displacements, and
-// for Gatherv and Scatterv on the lengths of Send and Recv; not on the contents
-// or the places of the buffers. Which algorithm it is of depends only on the
-// number of ranks and on what the call's fingerprint makes equal on all ranks.
+// The caller has checked the call: its lengths, counts and displacements fit. Build does
+// not keep it. The schedule depends on Coll, InPlace, Root, the op's Commutative, the
+// type's Size, Count, the counts and displacements, and for Gatherv and Scatterv on the
+// lengths of Send and Recv. It does not depend on the contents or addresses of the
+// buffers. The choice of the algorithm depends only on the number of ranks and on what
+// the call's fingerprint makes equal on all ranks.
 //
-// A call with an argument error has no schedule: Build returns the error.
+// For a call with an argument error Build returns that error.
 func Build(c *backend.Call, rank, size int) (*Schedule, error) {
 	return build(c, rank, size, nil, &defaults)
 }
 
-// BuildOn is Build for ranks on several nodes, which are the same on all ranks:
-// the schedule sends fewer messages or bytes from node to node, and reductions
-// combine their operands in the same order. Without nodes, nil, it is Build.
+// BuildOn is Build for ranks on several nodes. All ranks pass equal nodes. The schedule
+// sends fewer messages or bytes from node to node, and reductions combine their operands
+// in the same order. With nil nodes it is the same as Build.
 func BuildOn(c *backend.Call, rank, size int, nodes *Nodes) (*Schedule, error) {
 	return build(c, rank, size, nodes, &defaults)
 }
@@ -77,7 +77,7 @@ func newBuilder(c *backend.Call, rank, size int, lim *limits) *builder {
 	return b
 }
 
-// shape returns what the call's algorithm is chosen by.
+// shape returns the properties by which the call's algorithm is chosen.
 func (b *builder) shape() shape {
 	s := shape{n: b.n, count: b.c.Count, bytes: b.c.Count * b.size, order: b.order, limits: b.lim}
 	switch b.c.Coll {
@@ -91,7 +91,8 @@ func fault(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf(format, args...)}
 }
 
-// check keeps a call that was not checked from causing a panic.
+// check returns an error for a call that would cause a panic because its caller has not
+// checked it.
 func check(c *backend.Call, rank, size int) error {
 	switch {
 	case c.Err != nil:
@@ -151,7 +152,7 @@ func check(c *backend.Call, rank, size int) error {
 	return nil
 }
 
-// alone is every collective of one rank: its input is the result.
+// alone builds every collective of one rank: its input is the result.
 func alone(b *builder) {
 	c := b.c
 	if c.InPlace {

@@ -2,20 +2,19 @@ package coll
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// builder collects one rank's actions. The algorithms call send, recv, copy and
-// reduce for what belongs to a round, in any order as far as messages and local
-// work go, and then round; messages of no bytes and copies of nothing are left
-// out.
+// builder collects one rank's actions. An algorithm calls send, recv, copy and reduce for
+// the actions of a round, and then round. Messages and local work may be mixed in any
+// order. Empty messages and copies are left out.
 type builder struct {
 	c       *backend.Call
 	rank, n int
 	size    int // bytes of an element
 	lim     *limits
 	order   Order // of the four reductions to a vector
-	empty   bool  // messages of no bytes are sent too
+	empty   bool  // empty messages are sent too
 	nodes   *Nodes
-	peers   []int  // the ranks that an algorithm among some of them knows as 0 up; nil: all as they are
-	vec     Region // what a broadcast is of
+	peers   []int  // the ranks that an algorithm among some of them numbers from 0; nil: all ranks
+	vec     Region // the vector of a broadcast
 
 	comm, local []Action
 	rounds      []mark
@@ -25,7 +24,7 @@ type builder struct {
 // mark is the end of a round in comm and local.
 type mark struct{ comm, local int }
 
-// in returns the buffer that this rank's input stands in.
+// in returns the buffer with this rank's input.
 func (b *builder) in() Space {
 	if b.c.InPlace && b.c.Coll != backend.Scatter && b.c.Coll != backend.Scatterv {
 		return Recv
@@ -51,7 +50,7 @@ func (b *builder) temp(n int) Region {
 	return r
 }
 
-// peer returns the rank that the algorithm under way knows as r.
+// peer returns the rank that the current algorithm numbers r.
 func (b *builder) peer(r int) int {
 	if b.peers == nil {
 		return r
@@ -77,8 +76,8 @@ func (b *builder) copy(dst, src Region) {
 	}
 }
 
-// reduce sets dst to the combination of mine and theirs, of which mine holds
-// the lower ranks if lower.
+// reduce sets dst to the combination of mine and theirs. lower means that mine has the
+// operands of the lower ranks.
 func (b *builder) reduce(dst, mine, theirs Region, lower bool) {
 	if dst.N == 0 {
 		return
@@ -105,7 +104,7 @@ func (b *builder) round() {
 	}
 }
 
-// schedule returns what was collected.
+// schedule returns the collected actions as a schedule.
 func (b *builder) schedule(algorithm string) *Schedule {
 	b.round()
 	s := &Schedule{Algorithm: algorithm, Rounds: make([]Round, len(b.rounds)), Scratch: b.scratch}
@@ -117,13 +116,12 @@ func (b *builder) schedule(algorithm string) *Schedule {
 	return s
 }
 
-// vector is a rank's value while ranks combine theirs: it stands in cur, first
-// the input and then acc, where partial results go.
+// vector is a rank's value while ranks combine theirs. cur is where it is: first the
+// input, then acc, which receives partial results.
 type vector struct{ cur, acc, tmp Region }
 
-// land returns where the n bytes at off of another rank's value can be
-// received: acc itself as long as nothing stands there, scratch otherwise. The
-// first landing in scratch is the largest.
+// land returns where to receive the n bytes at off of another rank's value: acc as long
+// as it is unused, otherwise scratch memory. The first use of scratch is the largest.
 func (b *builder) land(w *vector, off, n int) Region {
 	if w.cur.Space != w.acc.Space {
 		return w.acc.at(off, n)
@@ -158,7 +156,7 @@ func (b *builder) foldIn(f fold, w *vector) (v int, in bool) {
 	return v, in
 }
 
-// foldOut gives the result r of the rank that took part to the one that did
+// foldOut sends the result r from the rank of a pair that took part to the one that did
 // not.
 func (b *builder) foldOut(f fold, in bool, r Region) {
 	switch {

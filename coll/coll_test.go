@@ -360,7 +360,7 @@ func TestReductionsGiveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestBuildRejectsUncheckedCalls: a call that nobody has checked is an error, not a panic.
+// An unchecked call with wrong arguments is an error, not a panic.
 func TestBuildRejectsUncheckedCalls(t *testing.T) {
 	op := wordOp(true, sum)
 	for _, c := range []*backend.Call{

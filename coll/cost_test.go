@@ -109,7 +109,7 @@ func TestStepsAndBytesMatchTheFormulas(t *testing.T) {
 			continue
 		}
 		r := &rules[i]
-		for n := 2; n <= 33; n++ {
+		for _, n := range ranks(t) {
 			z := size{n: n, p: 1 << (bits.Len(uint(n)) - 1), l: bits.Len(uint(n)) - 1, big: bits.Len(uint(n - 1))}
 			if z.p != n {
 				z.r = 1

@@ -61,8 +61,8 @@ func gatherLinear(b *builder) {
 	}
 }
 
-// gathervLinear: every rank sends its block to the root, also an empty one: the
-// root alone knows how long it should be.
+// gathervLinear: every rank sends its block to the root, even an empty one, because only the
+// root can compare its length with the expected one.
 func gathervLinear(b *builder) {
 	b.empty = true
 	root := b.c.Root

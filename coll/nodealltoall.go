@@ -1,8 +1,8 @@
 package coll
 
-// alltoallNodes: each rank gives its leader what goes to other nodes; the leaders
-// exchange, every two, all blocks between their nodes in one message each way, and
-// hand out what has come. Blocks inside a node go straight.
+// alltoallNodes: each rank sends its leader the blocks for other nodes. Every two leaders
+// exchange all blocks between their nodes in one message each way, and distribute what they
+// receive. Blocks within a node are sent directly.
 //
 //  1. Pack the blocks for other nodes, node by node, and give them to the leader;
 //     exchange the others.

@@ -2,8 +2,8 @@ package coll
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// parcel is one block of each rank, node by node in one piece of memory: Recv
-// itself where the blocks stand there like that, scratch otherwise.
+// parcel is one block of each rank, node by node in one piece of memory: Recv itself if it
+// has the blocks in this order, otherwise scratch memory.
 type parcel struct {
 	b    *builder
 	home func(rank int) Region // where a rank's block belongs in Recv
@@ -51,7 +51,7 @@ func (k *parcel) node(i int) Region {
 	return k.places(p.starts[i], p.starts[i+1])
 }
 
-// collect has the leader of each node get the blocks of its ranks.
+// collect sends the blocks of a node's ranks to its leader.
 func (k *parcel) collect() {
 	b := k.b
 	p := b.nodes
@@ -109,8 +109,8 @@ func allgatherNodes(b *builder) {
 }
 
 // allgatherNodesRing: each leader collects the blocks of its node, and the leaders
-// pass them around a ring in pieces. What comes to a leader goes to the next one and
-// to its node at once, where a chain of the ranks passes it on.
+// pass them around a ring in pieces. A leader sends what it receives to the next leader and,
+// at the same time, along a chain of the ranks of its node.
 //
 // The ring is that of Thakur, Rabenseifner, Gropp 2005, section 4.1, the chain that
 // of bcastChain.
@@ -119,8 +119,8 @@ func allgatherNodesRing(b *builder) {
 	k.ring()
 }
 
-// allreduceNodesRing is allreduceRing, whose order is that of a ring of ranks
-// wherever they are; the results go as in allgatherNodesRing.
+// allreduceNodesRing is allreduceRing, whose order does not depend on nodes. The results
+// are distributed as in allgatherNodesRing.
 func allreduceNodesRing(b *builder) {
 	chunk := func(i int) Region {
 		return b.elems(Recv, split(b.c.Count, b.n, i), split(b.c.Count, b.n, i+1))
@@ -130,14 +130,14 @@ func allreduceNodesRing(b *builder) {
 	k.ring()
 }
 
-// ring gives all ranks all blocks, and ends with each in its place.
+// ring sends all blocks to all ranks, and puts each in its place.
 func (k *parcel) ring() {
 	b := k.b
 	p := b.nodes
 	mine, n := p.of[b.rank], p.Size()
 	k.collect()
-	// As long as a rank's mean block, so that there are no more messages than in a
-	// ring of ranks, and not shorter than it pays.
+	// As long as a rank's mean block, so that there are no more messages than in a ring of
+	// ranks, and at least one segment long.
 	step := max(b.lim.segment, (k.base.N+b.n-1)/b.n)
 	chain := p.members[mine]
 	all := pieces{part: k.node, n: n, step: step, block: mine, left: n}
@@ -161,8 +161,8 @@ func (k *parcel) ring() {
 	left, right := p.leader(mod(mine-1, n), -1), p.leader(mod(mine+1, n), -1)
 	out := pieces{part: k.node, n: n, step: step, block: mine, left: n - 1}
 	in := pieces{part: k.node, n: n, step: step, block: mod(mine-1, n), left: n - 1}
-	// Without blocks of its own a leader has nothing to pass on until the first
-	// piece is there.
+	// A leader whose node has no blocks has nothing to pass on until the first piece
+	// arrives.
 	wait := k.node(mine).N == 0
 	for {
 		from, more := in.next()
@@ -239,9 +239,8 @@ func (b *builder) gatherRoot() {
 	}
 }
 
-// scatterNodes: the root, which is its node's leader, sends each other leader the
-// blocks of its node in one message, and the leaders hand them out. It is
-// gatherNodes the other way.
+// scatterNodes: the root, which is its node's leader, sends each other leader the blocks of
+// its node in one message, and the leaders distribute them. It is gatherNodes in reverse.
 func scatterNodes(b *builder) {
 	p, root := b.nodes, b.c.Root
 	mine := p.of[b.rank]

@@ -2,14 +2,14 @@ package coll
 
 import "slices"
 
-// Reductions of short vectors on several nodes. The order is the tree's, and
-// what may be chosen is where each of its values is computed.
+// Reductions of short vectors on several nodes. The order is the tree's. Only the place
+// where each of its values is computed can be chosen.
 //
 // A unit is a largest part of the tree whose operands are all on one node: its
-// value is computed among its ranks, without a message to another node. What is
-// above the units is computed by the nodes' leaders. With nodes of a power of two
-// of consecutive ranks each node is one unit; if every rank's neighbours are
-// elsewhere the units are the operands, and so much has to cross in any case.
+// value is computed among its ranks, without a message to another node. The nodes' leaders
+// compute what is above the units. If a node has a power of two of consecutive ranks, it is
+// one unit. If all neighbours of a rank are on other nodes, its operand is a unit, and has
+// to cross in any case.
 
 // branch is a unit, or what combines two branches.
 type branch struct {
@@ -102,9 +102,8 @@ func (b *builder) unite(u *branch, w *vector, to int, acc func() Region) {
 	}
 }
 
-// units does what is done inside the nodes: each unit's value is computed, and
-// the leader of its node has it then. It returns the values by branch, on the
-// leader.
+// units does the work inside the nodes: it computes the value of each unit on the leader of
+// its node. On the leader it returns the values by branch.
 func (b *builder) units(all []branch, w *vector, root int) []Region {
 	acc := func() Region { return b.temp(w.cur.N) }
 	values := make([]Region, len(all))
@@ -158,11 +157,10 @@ func (b *builder) join(all []branch, values []Region, i int, result Region) {
 }
 
 // allreduceNodes: the units are reduced in the nodes. Then, from the lowest
-// branches up, each node that has had a part in a branch comes to know its value:
-// those that have had a part in both operands have both, the others get the one
-// they lack from a node that has it. With nodes of a power of two of consecutive
-// ranks this is recursive doubling among the leaders. At the end each leader gives
-// the result to its node.
+// branches up, each node that contributes to a branch gets its value: a node that contributes
+// to both operands has both, and the others receive the one they lack from a node that has it.
+// If every node has a power of two of consecutive ranks, this is recursive doubling among the
+// leaders. At the end each leader sends the result to its node.
 func allreduceNodes(b *builder) {
 	p := b.nodes
 	mine := p.of[b.rank]
@@ -178,7 +176,7 @@ func allreduceNodes(b *builder) {
 	b.among(p.members[mine], 0, bcastBinomial)
 }
 
-// share is what the leaders do among themselves in allreduceNodes.
+// share is the leaders' part of allreduceNodes.
 func (b *builder) share(all []branch, values []Region, result Region) {
 	p := b.nodes
 	mine := p.of[b.rank]
@@ -222,7 +220,7 @@ func (b *builder) share(all []branch, values []Region, result Region) {
 		}
 		b.round()
 	}
-	// Who has only given a value to the other of its pair lacks the result.
+	// A rank that has only sent its value to its partner lacks the result.
 	var lack []int
 	for node := range p.members {
 		if !slices.Contains(all[top].nodes, node) {

@@ -6,25 +6,24 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Nodes says which ranks of a communicator are on one node, for algorithms in
-// which one rank of a node, its leader, talks to the other nodes. It never
-// changes.
+// Nodes maps the ranks of a communicator to nodes, for algorithms in which one rank of a
+// node, its leader, communicates with the other nodes. It never changes.
 type Nodes struct {
 	of      []int   // by rank; nodes are numbered in the order of their lowest ranks
 	members [][]int // by node, ascending
 	order   []int   // the ranks node by node
 	starts  []int   // by node: where in order its ranks begin; at the end, the number of ranks
 
-	// What flat algorithms send across, in a placement like this.
+	// What the algorithms without nodes send across with these nodes.
 	bruck    int     // messages of alltoall/bruck
 	halving  float64 // bytes of reduce_scatter/recursive-halving for a vector of 1; 0: not a power of two of ranks
 	pairwise float64 // bytes of reduce_scatter/pairwise for a vector of 1
 }
 
-// NewNodes returns the nodes of size ranks: two ranks are on one node if nodeOf
-// gives the same number for them, which all ranks have to agree on. It returns
-// nil, as which all of this package takes every placement, if there is nothing to
-// gain from it: all ranks are on one node, or each is on a node of its own.
+// NewNodes returns the nodes of size ranks. Two ranks are on one node if nodeOf returns the
+// same number for them; all ranks must agree on that. It returns nil if nodes make no
+// difference, because all ranks are on one node or each is on another one. nil is valid
+// wherever this package takes nodes.
 func NewNodes(size int, nodeOf func(rank int) int) *Nodes {
 	here := 0
 	for here < size && nodeOf(here) == nodeOf(0) {
@@ -58,7 +57,7 @@ func NewNodes(size int, nodeOf func(rank int) int) *Nodes {
 	return p
 }
 
-// measure counts what flat algorithms send across.
+// measure counts what the algorithms without nodes send across.
 func (p *Nodes) measure() {
 	n := len(p.of)
 	for d := 1; d < n; d *= 2 {
@@ -78,15 +77,15 @@ func (p *Nodes) measure() {
 	}
 }
 
-// Size returns how many nodes there are.
+// Size returns the number of nodes.
 func (p *Nodes) Size() int { return len(p.members) }
 
-// Tour returns the ranks node by node, and where in this order each node's begin,
-// with the number of ranks at the end. The caller does not change them.
+// Tour returns the ranks node by node, and the position in this order at which each node's
+// ranks begin, followed by the number of ranks. The caller must not change them.
 func (p *Nodes) Tour() (ranks, starts []int) { return p.order, p.starts }
 
-// leader returns the rank that talks for a node: root, if it is there, else the
-// lowest.
+// leader returns the leader of a node: root if it is on the node, otherwise the lowest
+// rank.
 func (p *Nodes) leader(node, root int) int {
 	if root >= 0 && p.of[root] == node {
 		return root
@@ -103,11 +102,11 @@ func (p *Nodes) leaders(root int) []int {
 	return l
 }
 
-// inOrder reports whether the ranks stand node by node as they are.
+// inOrder reports whether the ranks are in the order of their nodes.
 func (p *Nodes) inOrder() bool { return slices.IsSorted(p.order) }
 
-// among lets f build as if there were only some of the ranks, in the order given:
-// to it they are ranks 0 up. Ranks that are not in the group do nothing.
+// among calls f to build an algorithm for a group of ranks, which f numbers from 0 in the
+// order given. It does nothing on ranks that are not in the group.
 func (b *builder) among(group []int, root int, f func(b *builder)) {
 	i := slices.Index(group, b.rank)
 	if i < 0 || len(group) < 2 {
@@ -122,8 +121,8 @@ func (b *builder) among(group []int, root int, f func(b *builder)) {
 	b.c, b.rank, b.n, b.peers = call, rank, n, peers
 }
 
-// bcastAmong gives the root's r to all of a group, by the algorithm that is chosen
-// for so many ranks without nodes.
+// bcastAmong sends the root's r to all of a group, with the algorithm that is chosen for
+// that number of ranks without nodes.
 func (b *builder) bcastAmong(group []int, root int, r Region) {
 	b.among(group, root, func(b *builder) {
 		s := shape{n: b.n, bytes: r.N, limits: b.lim}
@@ -137,8 +136,8 @@ func (b *builder) bcastAmong(group []int, root int, r Region) {
 	})
 }
 
-// barrierNodes: the ranks of each node tell their leader, up a binomial tree; the
-// leaders tell each other as in barrierDissemination, and then their nodes.
+// barrierNodes: the ranks of each node signal their leader, up a binomial tree. The leaders
+// signal each other as in barrierDissemination, and then their nodes.
 func barrierNodes(b *builder) {
 	p := b.nodes
 	node := p.members[p.of[b.rank]]
@@ -160,8 +159,8 @@ func barrierNodes(b *builder) {
 	})
 }
 
-// bcastNodes: the root gives the vector to the other nodes' leaders, and each
-// leader to its node, both by what is chosen for so many ranks.
+// bcastNodes: the root sends the vector to the other nodes' leaders, and each leader to its
+// node, both with the algorithm that is chosen for that number of ranks.
 func bcastNodes(b *builder) {
 	p, root := b.nodes, b.c.Root
 	b.bcastAmong(p.leaders(root), p.of[root], b.vec)

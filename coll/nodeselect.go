@@ -2,9 +2,9 @@ package coll
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// placedRules is the selection where there are nodes: of a collective's
-// algorithms the first whose need is met and whose condition holds. If there is
-// none, that of rules.
+// placedRules is the selection for ranks on several nodes: of a collective's algorithms,
+// the first whose need is met and whose condition holds is chosen. If there is none, rules
+// apply.
 var placedRules = [...]rule{
 	{backend.Barrier, "barrier/nodes", anything, nil, barrierNodes},
 	{backend.Bcast, "bcast/nodes-chain", anything, longChain, bcastNodesChain},
@@ -25,12 +25,12 @@ var placedRules = [...]rule{
 
 func shortGather(s shape) bool { return s.bytes < s.allgatherShort }
 
-// halvingCrossesLess: of a long vector, recursive halving has less to send across
-// than the exchange of every two ranks.
+// halvingCrossesLess: recursive halving sends fewer bytes of a long vector across than the
+// pairwise exchange.
 func halvingCrossesLess(s shape) bool { return isPow2(s.n) && s.nodes.halving < s.nodes.pairwise }
 
-// fewNodes: blocks so short that they are sent on anyway, and no more messages
-// from every node to every other one than Bruck's algorithm sends across.
+// fewNodes: blocks so short that they are passed on anyway, and so few nodes that their
+// messages to each other are no more than Bruck's algorithm sends across.
 func fewNodes(s shape) bool {
 	n := s.nodes.Size()
 	return s.bytes <= s.alltoallShort && n*(n-1) <= s.nodes.bruck

@@ -7,36 +7,33 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// BlockBytes is the size of the blocks that [Order.Eval] is best given scratch
-// for: a few of them stay in a core's first-level cache with the operands.
+// BlockBytes is a good size for the blocks of scratch memory that [Order.Eval] gets: a few
+// of them fit in a core's first-level cache together with the operands.
 const BlockBytes = 8 << 10
 
-// ringChunk is the smallest part of a vector, in bytes, that it pays to send
-// around a ring of ranks one after the other. With a start-up time a and a time
-// per byte b, folding n ranks to a power of two costs about 2bm more for a
-// vector of m bytes, the ring's steps 2an more: the ring wins from m = n(a/b)
-// on, and a/b is near 8 KiB for sockets and for shared memory alike.
+// ringChunk is the smallest chunk, in bytes, for which the ring is faster. With a start-up
+// time a and a time per byte b, folding n ranks to a power of two costs about 2bm more for
+// a vector of m bytes, and the ring's steps cost 2an more. So the ring is faster from m =
+// n(a/b) on, and a/b is near 8 KiB for sockets and for shared memory.
 const ringChunk = 8 << 10
 
-// Order is the order in which a reduction combines its operands. It is a
-// function of the number of ranks, the length and whether the operation
-// commutes, and of nothing else:
+// Order is the order in which a reduction combines its operands. It depends only on the
+// number of ranks, the length, and whether the operation commutes.
 //
-// Tree: with p the largest power of two not above n and rem = n-p, the operands
-// of ranks (0,1), (2,3), ... (2rem-2, 2rem-1) are combined first; the p values
-// there are then are combined by a perfect binary tree over neighbours. The
-// operand of the lower ranks is always the left one, so that operations that do
-// not commute are right.
+// Tree: with p the largest power of two not above n and rem = n-p, the operands of ranks
+// (0,1), (2,3), ... (2rem-2, 2rem-1) are combined first. A perfect binary tree over
+// neighbours then combines the p values. The operand of the lower ranks is always the left
+// one, which operations that do not commute need.
 //
-// Ring: for commutative operations, n not a power of two and vectors of at
-// least 8 KiB per rank. The vector is split evenly into n chunks (the first
-// count mod n have one element more), and chunk c is combined one rank after
-// the other, ((x[c+1] op x[c+2]) op ...) op x[c], ranks modulo n.
+// Ring: for commutative operations, if n is not a power of two and the vector has at least
+// 8 KiB per rank. The vector is split evenly into n chunks (the first count mod n have one
+// element more). Chunk c is combined one rank after the other, ((x[c+1] op x[c+2]) op ...)
+// op x[c], ranks modulo n.
 //
-// Prefix ([ScanOrder]): rank r's own operand, or nothing for an exclusive scan,
-// from the left combined with one block of ranks for each bit that is set in r,
-// from the lowest to the highest: bit k's block is the 2^k ranks below those
-// combined so far, itself combined by a perfect binary tree.
+// Prefix ([ScanOrder]): begins with rank r's operand, or with nothing for an exclusive
+// scan. For each bit that is set in r, from the lowest, one block of ranks is combined
+// from the left: for bit k the 2^k ranks below those combined so far, themselves combined
+// by a perfect binary tree.
 //
 // The zero Order is not valid.
 type Order struct {
@@ -57,7 +54,7 @@ const (
 
 // NewOrder returns the order of Reduce, Allreduce, ReduceScatterBlock and
 // ReduceScatter for n ranks and vectors of count elements of elemSize bytes.
-// The count is that of the whole vector, in the scattering ones too.
+// The count is that of the whole vector, also for the last two.
 func NewOrder(n, count, elemSize int, commutative bool) Order {
 	return newOrder(n, count, elemSize, commutative, ringChunk)
 }
@@ -82,7 +79,7 @@ func ScanOrder(rank, elemSize int, exclusive bool) Order {
 // Ring reports whether the order is that of a ring.
 func (o Order) Ring() bool { return o.kind == ringOrder }
 
-// Loader gives Eval the ranks' operands.
+// Loader provides the ranks' operands to Eval.
 type Loader interface {
 	// Load returns elements lo to hi-1 of rank's vector: the memory itself, or
 	// scratch with a copy of them in it. Scratch has their length. What is

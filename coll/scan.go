@@ -1,9 +1,9 @@
 package coll
 
-// scanDoubling and exscanDoubling: in step k, r and r^2^k exchange what their
-// aligned blocks of 2^k ranks combine to; the upper rank puts the lower block
-// before its result. A block is exchanged only if it is whole and somebody
-// needs it: the last ranks' blocks have nobody above.
+// scanDoubling and exscanDoubling: in step k, r and r^2^k exchange the combined values of
+// their aligned blocks of 2^k ranks. The upper rank combines the lower block with its
+// result, from the left. A block is exchanged only if it is complete and another rank needs
+// it: there is no rank above the last blocks.
 //
 // Recursive doubling after Hillis, Steele: Data parallel algorithms, 1986.
 func scanDoubling(b *builder) { b.prefix(false) }

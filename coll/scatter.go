@@ -65,8 +65,8 @@ func scatterLinear(b *builder) {
 	}
 }
 
-// scattervLinear: the root sends every rank its block, also an empty one: the
-// receiver alone knows how long it should be.
+// scattervLinear: the root sends every rank its block, even an empty one, because only the
+// receiver can compare its length with the expected one.
 func scattervLinear(b *builder) {
 	b.empty = true
 	root := b.c.Root

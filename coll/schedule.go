@@ -35,11 +35,11 @@ type Action struct {
 	Dst  Region
 }
 
-// Round is what a rank does between two waits: it starts all Comm actions at
-// once, waits until all are complete, and then does the Local ones in order.
-// Between two ranks, messages match in the order of rounds and, inside a round,
-// of Comm. What a round receives overlaps nothing else it sends or receives, so
-// that it does not matter when in the round the bytes move.
+// Round is what a rank does between two waits: it starts all Comm actions at once, waits
+// until all are complete, and then does the Local ones in order. Between two ranks,
+// messages match in the order of rounds and, within a round, of Comm. A region that a
+// round receives into overlaps no other region that it sends or receives, so it does not
+// matter when in the round the bytes move.
 type Round struct {
 	Comm  []Action // SendTo and RecvFrom; may be empty
 	Local []Action // Copy and Reduction

@@ -2,10 +2,10 @@ package coll
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// limits are the lengths at which one algorithm gives way to another, in bytes
-// where nothing else is said. Where no other source is named they are from
-// Thakur, Rabenseifner, Gropp: Optimization of collective communication
-// operations in MPICH, 2005, measured there for each collective.
+// limits are the lengths at which another algorithm takes over, in bytes unless a comment
+// says otherwise. Unless another source is named they are from Thakur, Rabenseifner,
+// Gropp: Optimization of collective communication operations in MPICH, 2005, who measured
+// them for each collective.
 type limits struct {
 	bcastShort int // below: binomial tree (section 4.2)
 	bcastFew   int // ranks; below: binomial tree too
@@ -42,8 +42,8 @@ var defaults = limits{
 	gatherLong:     6000,
 }
 
-// shape is what an algorithm is chosen by. It is the same on all ranks: it
-// comes from the number of ranks and the fingerprint alone.
+// shape has the properties by which an algorithm is chosen. It is the same on all ranks,
+// because it depends only on the number of ranks and the fingerprint.
 type shape struct {
 	n     int
 	count int // elements of the vector, or of one block
@@ -62,7 +62,7 @@ type rule struct {
 	build func(b *builder)
 }
 
-// need is what an algorithm cannot do without, whatever the lengths.
+// need is what an algorithm requires, whatever the lengths.
 type need uint8
 
 const (
@@ -84,8 +84,8 @@ func (n need) met(s shape) bool {
 	return true
 }
 
-// rules is the selection: of a collective's algorithms, the first whose need is
-// met and whose condition holds. One rank alone has no algorithm.
+// rules is the selection: of a collective's algorithms, the first whose need is met and
+// whose condition holds is chosen. A single rank has no algorithm.
 var rules = [...]rule{
 	{backend.Barrier, "barrier/dissemination", anything, nil, barrierDissemination},
 
@@ -133,14 +133,14 @@ var rules = [...]rule{
 	{backend.Exscan, "exscan/recursive-doubling", anything, nil, exscanDoubling},
 }
 
-// shortVector: not worth splitting, or too few elements to give each rank some.
+// shortVector: not worth splitting, or with too few elements for all ranks.
 func shortVector(s shape) bool { return s.bytes <= s.reduceShort || s.count < floorPow2(s.n) }
 
 func mediumVector(s shape) bool { return s.bytes < s.scatterLong }
 
-// longChain: a chain of n ranks takes n-2 steps more than there are segments,
-// and the scatter and ring move the vector nearly twice. With two segments per
-// rank the chain is ahead for any n.
+// longChain: a chain of n ranks takes n-2 more steps than there are segments, and the
+// scatter and ring move the vector nearly twice. With two segments per rank the chain is
+// faster for any n.
 func longChain(s shape) bool { return s.bytes >= s.bcastLong && s.bytes >= 2*s.n*s.segment }
 
 func shortBlock(s shape) bool { return s.bytes < s.gatherLong }

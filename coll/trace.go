@@ -28,8 +28,8 @@ func (a Action) String() string {
 	return fmt.Sprintf("Kind(%d)", a.Kind)
 }
 
-// String describes the schedule, a line for every round: what is sent and
-// received, and after a bar the local work.
+// String describes the schedule, one line for each round: the messages, and after a bar
+// the local work.
 func (s *Schedule) String() string {
 	var w strings.Builder
 	fmt.Fprintf(&w, "%s, %d bytes of scratch\n", s.Algorithm, s.Scratch)

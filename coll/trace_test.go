@@ -110,8 +110,8 @@ func TestActionsAndSchedulesAsText(t *testing.T) {
 	}
 }
 
-// TestDistancesPairAllRanksOnce: over all distances every rank meets every other one once, and two
-// ranks meet at the same distance.
+// Over all distances every rank is paired with every other rank once, and both ranks of
+// a pair at the same distance.
 func TestDistancesPairAllRanksOnce(t *testing.T) {
 	for n := 1; n <= 40; n++ {
 		met := map[[2]int]int{}
@@ -120,18 +120,18 @@ func TestDistancesPairAllRanksOnce(t *testing.T) {
 				pair, m := beside(r, k, n)
 				for _, p := range pair[:m] {
 					if p == r || met[[2]int{r, p}] != 0 {
-						t.Fatalf("%d ranks: rank %d meets %d again at distance %d", n, r, p, k)
+						t.Fatalf("%d ranks: rank %d is paired with %d again at distance %d", n, r, p, k)
 					}
 					met[[2]int{r, p}] = k
 				}
 			}
 		}
 		if len(met) != n*(n-1) {
-			t.Fatalf("%d ranks: %d meetings, want %d", n, len(met), n*(n-1))
+			t.Fatalf("%d ranks: %d pairings, want %d", n, len(met), n*(n-1))
 		}
 		for k, d := range met {
 			if met[[2]int{k[1], k[0]}] != d {
-				t.Fatalf("%d ranks: %v do not meet at one distance", n, k)
+				t.Fatalf("%d ranks: %v are not paired at one distance", n, k)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestSplitIsEvenAndComplete(t *testing.T) {
 				}
 			}
 			if split(count, n, 0) != 0 || split(count, n, n) != count {
-				t.Fatalf("%d over %d: not all of it", count, n)
+				t.Fatalf("%d over %d: the parts do not cover everything", count, n)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func FuzzCollective(f *testing.F) {
 	})
 }
 
-// FuzzBuild gives Build calls that nobody has checked: an error or a schedule,
+// FuzzBuild passes unchecked calls to Build: it returns an error or a schedule,
 // and every peer a rank of the communicator.
 func FuzzBuild(f *testing.F) {
 	f.Add(uint8(backend.Alltoallv), 4, 1, 0, 10, true, []byte{1, 2, 3, 4})

@@ -25,7 +25,7 @@ func (c *Comm) collective(b *backend.Bound, call *backend.Call, seq int) error {
 	return err
 }
 
-// Every collective, one after the other without anything in between.
+// Every collective is called, one after the other with nothing in between.
 func TestCollectivesBackToBack(t *testing.T) {
 	counts := []int{0, 1, 3, 64, 1001, 9001}
 	if testing.Short() {
@@ -66,7 +66,7 @@ func TestBuffersCanBeReusedAfterCollectives(t *testing.T) {
 	ranks(t, n, func(t testing.TB, c *Comm) {
 		for i, trial := range trials {
 			call := *trial.Calls[c.rank]
-			// The receive buffer is left for the check; the others are spoilt.
+			// The receive buffer is left for the check; the others are overwritten.
 			must(t, c.collective(nil, &call, i))
 			if call.Coll != backend.Bcast {
 				defer copy(call.Send, append([]byte(nil), call.Send...))
@@ -187,7 +187,7 @@ func TestArgumentErrorIsMismatchOnOtherRanks(t *testing.T) {
 	})
 }
 
-// Lengths that differ where they meet: everybody hears of it, and nothing works
+// Lengths differ between two ranks: all ranks get the error, and nothing works
 // afterwards.
 func TestLengthMismatchBreaksTheCommunicator(t *testing.T) {
 	for _, coll := range []backend.Coll{backend.Gatherv, backend.Scatterv, backend.Alltoallv} {
@@ -216,8 +216,8 @@ func TestLengthMismatchBreaksTheCommunicator(t *testing.T) {
 	}
 }
 
-// The ranks that did come name those that did not, and the communicator is
-// broken on all.
+// The error names the ranks that did not arrive, and the communicator is broken on
+// all ranks.
 func TestCollectiveTimeoutNamesMissingRanks(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		var errs [5]error
@@ -264,7 +264,7 @@ func TestCollectiveTimeoutNamesMissingRanks(t *testing.T) {
 	}
 }
 
-// A rank that is canceled in the middle of its data does not go on to their end.
+// A rank that is canceled while its data moves does not complete the move.
 func TestCancelStopsMovingData(t *testing.T) {
 	const count, most = 4 << 20, 8 << 20 // numbers in a vector of 32 MiB, and bytes that may still be added
 	ctx, cancel := context.WithCancel(context.Background())
@@ -295,7 +295,7 @@ func TestCancelStopsMovingData(t *testing.T) {
 }
 
 // A rank that is canceled in the middle of a collective gets its buffers back:
-// nobody reads them any more, which the race detector watches.
+// no rank reads them any more, which the race detector checks.
 func TestCanceledRankGetsItsBuffersBack(t *testing.T) {
 	const n, count = 3, 60_000
 	colls := []backend.Coll{backend.Allreduce, backend.Reduce, backend.Allgather, backend.Alltoall, backend.Bcast, backend.Scan}
@@ -355,8 +355,8 @@ func TestCanceledRankGetsItsBuffersBack(t *testing.T) {
 	}
 }
 
-// A rank that makes the collective with messages is found out by those that wait
-// in the native one, whoever is first.
+// A rank runs the collective with messages while the others wait in the native one: all get
+// ErrMismatch, whichever is first.
 func TestMessagesOfTheSameCollectiveAreAMismatch(t *testing.T) {
 	for _, first := range []string{"native", "messages"} {
 		comms := New(3)
@@ -400,7 +400,7 @@ func TestMessagesOfTheSameCollectiveAreAMismatch(t *testing.T) {
 }
 
 // Messages of an earlier nonblocking collective that are under way while ranks
-// meet are no mismatch.
+// arrive are no mismatch.
 func TestEarlierMessagesAreNoMismatch(t *testing.T) {
 	ranks(t, 2, func(t testing.TB, c *Comm) {
 		for i := range 200 {
@@ -442,7 +442,7 @@ func TestPanicInUserOpEndsTheJob(t *testing.T) {
 		found := 0
 		panics.Range(func(any, any) bool { found++; return true })
 		if found == 0 {
-			t.Error("nobody panicked")
+			t.Error("no rank panicked")
 		}
 		for _, c := range comms {
 			must(t, c.Close())

@@ -130,7 +130,7 @@ func TestBreakEndsTheCommunicator(t *testing.T) {
 	})
 }
 
-// A rank that leaves in good order ends what needs it and nothing else.
+// A rank that leaves in good order ends the operations that need it and no others.
 func TestCloseEndsWhatNeedsTheRank(t *testing.T) {
 	comms := New(3)
 	each(comms, func(c *Comm) {
@@ -199,7 +199,7 @@ func longCall() *backend.Call {
 		Send: make([]byte, 40000), Recv: make([]byte, 40000)}
 }
 
-// A receive from anyone ends when everyone else has left.
+// A receive from any source ends when all other ranks have left.
 func TestAnySourceEndsWhenAllOthersHaveLeft(t *testing.T) {
 	comms := New(3)
 	each(comms, func(c *Comm) {
@@ -214,8 +214,8 @@ func TestAnySourceEndsWhenAllOthersHaveLeft(t *testing.T) {
 	})
 }
 
-// Closing the first communicator closes the rank's others, and when all have,
-// the job holds on to nothing.
+// Closing the first communicator closes the rank's others. When all ranks have done so,
+// the job has no communicators left.
 func TestCloseOfTheWorldClosesAllCommunicators(t *testing.T) {
 	comms := New(2)
 	j := comms[0].(*Comm).group.job
@@ -236,8 +236,8 @@ func TestCloseOfTheWorldClosesAllCommunicators(t *testing.T) {
 	}
 }
 
-// A rank that closes a communicator while another goroutine of it is in a collective of it ends that, and those that
-// come later hear who has gone.
+// A rank closes a communicator while another of its goroutines is in a collective: the
+// collective ends, and ranks that arrive later get an error naming the rank.
 func TestCloseEndsCollectiveUnderWay(t *testing.T) {
 	for i := range 50 {
 		comms := New(3)

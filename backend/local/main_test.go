@@ -69,7 +69,7 @@ func (c *Comm) irecv(buf []byte, source, tag int) *backend.Request {
 	return start(func(r *backend.Request) { c.Irecv(r, buf, source, tag) })
 }
 
-// sync meets the other ranks by messages with a tag that no wildcard takes, so that tests of
+// sync is a barrier by messages with a tag that no wildcard takes, so that tests of
 // messages do not depend on collectives.
 func (c *Comm) sync(t testing.TB) {
 	t.Helper()

@@ -223,7 +223,7 @@ func TestStoredMessagesAreLimited(t *testing.T) {
 	})
 }
 
-// With AnySource nobody waits longer than those that came before.
+// AnySource receives messages in the order in which they arrived.
 func TestAnySourceIsFair(t *testing.T) {
 	const n, each = 5, 40
 	ranks(t, n, func(t testing.TB, c *Comm) {
@@ -283,18 +283,18 @@ func TestCancelOfUnmatchedOperations(t *testing.T) {
 	})
 }
 
-// A request that is complete, but whose Notify still has to be called, cannot be
-// canceled, and is told once.
+// A request that is complete, but whose Notify has not been called yet, cannot be
+// canceled, and is notified once.
 func TestCompleteRequestCannotBeCanceled(t *testing.T) {
 	ranks(t, 1, func(t testing.TB, c *Comm) {
-		told := 0
+		notified := 0
 		var inner backend.Request
-		inner.Notify = func(*backend.Request) { told++ }
+		inner.Notify = func(*backend.Request) { notified++ }
 		outer := backend.Request{Notify: func(*backend.Request) {
 			inner.Begin()
 			c.Isend(&inner, []byte{1}, 0, 0, backend.Standard)
 			if inner.Ready() {
-				t.Error("told inside another Notify")
+				t.Error("notified inside another Notify")
 			}
 			if c.Cancel(&inner) {
 				t.Error("a message that was sent has been canceled")
@@ -302,8 +302,8 @@ func TestCompleteRequestCannotBeCanceled(t *testing.T) {
 		}}
 		outer.Begin()
 		c.Isend(&outer, []byte{2}, 0, 0, backend.Standard)
-		if !inner.Ready() || inner.Err != nil || told != 1 {
-			t.Errorf("ready %v, told %d times, %v", inner.Ready(), told, inner.Err)
+		if !inner.Ready() || inner.Err != nil || notified != 1 {
+			t.Errorf("ready %v, notified %d times, %v", inner.Ready(), notified, inner.Err)
 		}
 	})
 }
@@ -357,7 +357,7 @@ func TestDeadlineOfPointToPointNamesThePeer(t *testing.T) {
 	})
 }
 
-// A deadline ends a wait that nobody wakes.
+// A deadline ends a wait that no other goroutine wakes.
 func TestDeadlineEndsAWaitWithoutWake(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -450,7 +450,7 @@ func TestManyGoroutinesSendAndReceive(t *testing.T) {
 	})
 }
 
-// Messages of different communicators of the same ranks do not meet.
+// Messages of different communicators of the same ranks do not match each other.
 func TestCommunicatorsDoNotMixMessages(t *testing.T) {
 	ranks(t, 4, func(t testing.TB, c *Comm) {
 		all, err := c.Derive([]int{3, 2, 1, 0}, 1)

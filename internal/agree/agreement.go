@@ -8,40 +8,41 @@ import (
 	"slices"
 )
 
-// ErrExcluded is returned for a message of a member that takes this one for lost.
-var ErrExcluded = errors.New("taken for lost")
+// ErrExcluded is returned for a message of a member that considers this one lost.
+var ErrExcluded = errors.New("considered lost")
 
-// Agreement is one member's part in one agreement. It goes in rounds:
+// Agreement is one member's part in one agreement. It has rounds:
 //
-//  1. Each round the member sends its state, the record so far and whom it takes for lost, to all
-//     others that it does not take for lost, and waits for a message or the loss of each of them. A
-//     message of one that it takes for lost it ignores. What comes goes into its state.
-//  2. The record is decided when all members that are not lost have sent, in one round, the very
-//     state that this one has sent. From then on nobody's record can change: who is in the state as
-//     lost is heard by nobody, and all others have this record.
-//  3. Who has decided sends the outcome to all others instead of the next round's message, and is
-//     done. Who receives it does the same.
+//  1. In each round a member sends its state to all others that it does not consider lost: the
+//     record so far, and the members that it considers lost. Then it waits for a message or the
+//     loss of each of them, and merges what it receives into its state. It ignores messages of
+//     members that it considers lost.
+//  2. The record is decided when all members that are not lost have sent the same state as this
+//     one in the same round. From then on no member's record can change: all others ignore the
+//     members that are lost in this state, and all others have this record.
+//  3. A member that has decided sends the result to all others instead of the next round's
+//     message, and is done. A member that receives a result does the same.
 //
-// Without a loss these are two rounds; one if all bring the same.
+// Without a loss that takes two rounds, or one if all members bring the same record.
 //
-// It must not be used by several goroutines at once.
+// An Agreement must not be used by several goroutines at once.
 type Agreement struct {
 	me, members, ranks int
 	seq, round         uint32
 	rec                Record
-	dead               Set    // the members taken for lost
+	dead               Set    // the members considered lost
 	sent               []byte // the state sent in this round
-	heard              Set    // whose message of this round has come
-	same               bool   // all of these had the state sent here, and nobody was lost in this round
+	received           Set    // the members whose message of this round has arrived
+	same               bool   // all of them had the state sent here, and no member was lost in this round
 	decided            bool
-	out                []byte // what is to be sent; nil if nothing
+	out                []byte // the message to send next; nil if there is none
 }
 
-// New begins agreement number seq, a number that is the same for all members and greater than those
-// of their agreements before. The caller is member me of members in a job of ranks ranks; it takes
-// the members in dead for lost.
+// New begins agreement number seq. The number is the same for all members and greater than those of
+// their earlier agreements. The caller is member me of the given number of members, in a job of the
+// given number of ranks. It considers the members in dead lost.
 func New(me, members, ranks int, seq uint32, rec Record, dead Set) *Agreement {
-	a := &Agreement{me: me, members: members, ranks: ranks, seq: seq, dead: slices.Clone(dead), heard: NewSet(members),
+	a := &Agreement{me: me, members: members, ranks: ranks, seq: seq, dead: slices.Clone(dead), received: NewSet(members),
 		rec: Record{rec.Kinds, rec.Number, rec.Flags, slices.Clone(rec.Lost), slices.Clone(rec.Gone)}}
 	a.begin()
 	return a
@@ -50,15 +51,15 @@ func New(me, members, ranks int, seq uint32, rec Record, dead Set) *Agreement {
 // begin begins the next round.
 func (a *Agreement) begin() {
 	a.round++
-	clear(a.heard)
-	a.heard.Add(a.me)
+	clear(a.received)
+	a.received.Add(a.me)
 	a.same = true
 	a.put(0)
 	a.sent = a.out[headerSize:]
 	a.advance()
 }
 
-// put makes the state the next thing to be sent.
+// put makes the state the next message to send.
 func (a *Agreement) put(decided uint32) {
 	b := make([]byte, 0, Size(a.members, a.ranks))
 	b = binary.LittleEndian.AppendUint32(b, decided)
@@ -67,7 +68,7 @@ func (a *Agreement) put(decided uint32) {
 	a.out = a.rec.appendTo(b, a.dead)
 }
 
-// advance ends the round if nobody is waited for.
+// advance ends the round if no message or loss is missing.
 func (a *Agreement) advance() {
 	for m := range a.members {
 		if a.Wants(m) {
@@ -86,11 +87,11 @@ func (a *Agreement) decide() {
 	a.put(1)
 }
 
-// Wants reports whether member m's next message, or its loss, is waited for.
-func (a *Agreement) Wants(m int) bool { return !a.decided && !a.heard.Has(m) && !a.dead.Has(m) }
+// Wants reports whether the agreement waits for member m's next message, or its loss.
+func (a *Agreement) Wants(m int) bool { return !a.decided && !a.received.Has(m) && !a.dead.Has(m) }
 
-// Next returns a message to be sent to all members in to, nil if there is none. It has to be asked
-// for after New, Receive, and Lose, before any of these is called again. The message stays as it is.
+// Next returns a message to send to all members in to, or nil. The caller calls it after New, Receive
+// and Lose, before it calls any of these again. The message does not change afterwards.
 func (a *Agreement) Next() (msg []byte, to []int) {
 	if a.out == nil {
 		return nil, nil
@@ -104,9 +105,9 @@ func (a *Agreement) Next() (msg []byte, to []int) {
 	return msg, to
 }
 
-// Receive takes a message from a member that is waited for. Messages of agreements before this one
-// are passed over. An error says that the member cannot go on: ErrExcluded, or that the message
-// cannot be right.
+// Receive processes a message from a member. It ignores messages of earlier agreements, and of members
+// that it does not wait for. After an error this member cannot go on: ErrExcluded, or an error that
+// says what is wrong with the message.
 func (a *Agreement) Receive(from int, msg []byte) error {
 	m, err := decode(msg, a.members, a.ranks)
 	switch {
@@ -126,7 +127,7 @@ func (a *Agreement) Receive(from int, msg []byte) error {
 	case m.round != a.round:
 		return fmt.Errorf("member %d is in round %d of agreement %d, this one in %d", from, m.round, a.seq, a.round)
 	}
-	a.heard.Add(from)
+	a.received.Add(from)
 	a.same = a.same && bytes.Equal(m.state, a.sent)
 	a.rec.merge(&m.rec)
 	a.dead.AddAll(m.dead)
@@ -134,24 +135,24 @@ func (a *Agreement) Receive(from int, msg []byte) error {
 	return nil
 }
 
-// Lose says that a member is lost: nothing comes from it any more.
+// Lose reports that a member is lost: no message of it will be received any more.
 func (a *Agreement) Lose(m int) {
 	if a.decided || a.dead.Has(m) {
 		return
 	}
 	a.dead.Add(m)
-	if a.heard.Has(m) {
-		return // it counts from the next round on
+	if a.received.Has(m) {
+		return // its loss counts from the next round on
 	}
 	a.same = false
 	a.advance()
 }
 
-// Decided returns the outcome, once there is one. What Next returns then has to be sent all the same.
+// Decided returns the record, and whether it is decided. The caller still sends what Next returns.
 func (a *Agreement) Decided() (Record, bool) { return a.rec, a.decided }
 
-// Dead returns the members that this one takes for lost.
+// Dead returns the members that this one considers lost.
 func (a *Agreement) Dead() Set { return a.dead }
 
-// Round returns the number of the round, from 1 on.
+// Round returns the number of the round, counted from 1.
 func (a *Agreement) Round() int { return int(a.round) }

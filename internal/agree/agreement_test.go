@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestMembersAgreeInEveryOrderOfEvents tries all orders in which messages come, members crash, and others learn of it.
+// The test explores all orders in which messages arrive, members crash, and others learn
+// of it.
 func TestMembersAgreeInEveryOrderOfEvents(t *testing.T) {
 	for _, c := range []struct {
 		n, crashes int
@@ -21,16 +22,19 @@ func TestMembersAgreeInEveryOrderOfEvents(t *testing.T) {
 		{4, 0, false, false}, {4, 1, true, false}, {4, 1, false, true},
 	} {
 		t.Run(fmt.Sprintf("%dmembers/%dcrashes/equal=%v", c.n, c.crashes, c.equal), func(t *testing.T) {
-			if c.long && os.Getenv("COHORT_SOAK") == "" {
-				t.Skip("takes a minute: with COHORT_SOAK set")
+			switch {
+			case c.long && os.Getenv("COHORT_SOAK") == "":
+				t.Skip("takes a minute; runs with COHORT_SOAK set")
+			case c.n == 4 && c.crashes == 1 && testing.Short():
+				t.Skip("left out with -short: a crash among four members; make test-all runs it")
 			}
 			t.Logf("%d states", explore(t, c.n, c.crashes, c.equal))
 		})
 	}
 }
 
-// TestFlagsHiddenByTwoLossesAreNotDecidedEarly has what a lost member brought reach one other only, on a detour by a second lost
-// one, after the rest have all said the same: who loses the second one must not decide.
+// The record of a lost member reaches only one other, by way of a second lost member, after
+// the rest have sent equal states. A member that loses the second one must not decide.
 func TestFlagsHiddenByTwoLossesAreNotDecidedEarly(t *testing.T) {
 	s := newSim(4, false, nil)
 	d := func(from, to int) step { return step{'d', from, to} }
@@ -57,7 +61,7 @@ func TestFlagsHiddenByTwoLossesAreNotDecidedEarly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.over(); err != nil {
+	if err := s.finished(); err != nil {
 		t.Fatal(err)
 	}
 	if r := s.outcome[0]; r == nil || r.Flags != ^uint64(0b1111) {
@@ -65,8 +69,8 @@ func TestFlagsHiddenByTwoLossesAreNotDecidedEarly(t *testing.T) {
 	}
 }
 
-// TestMembersAgreeAfterRandomCrashes has members crash at random times, with the messages of up to 16 in random order, some
-// lost before they began, which only some know.
+// Members crash at random times, the messages of up to 16 members arrive in random order, and
+// some members were lost before the agreement, which only some others have noticed.
 func TestMembersAgreeAfterRandomCrashes(t *testing.T) {
 	rounds := 30_000
 	if testing.Short() {
@@ -121,7 +125,7 @@ func TestMembersAgreeAfterRandomCrashes(t *testing.T) {
 				t.Fatalf("seed %d, %d members: %v\nafter %v", seed, n, err, path)
 			}
 		}
-		if err := s.over(); err != nil {
+		if err := s.finished(); err != nil {
 			t.Fatalf("seed %d, %d members: %v\nafter %v", seed, n, err, path)
 		}
 		lost := 0
@@ -135,7 +139,7 @@ func TestMembersAgreeAfterRandomCrashes(t *testing.T) {
 	t.Logf("most rounds by number of crashes: %v", worst)
 }
 
-// TestAgreementWithoutLossTakesTwoRounds checks what is decided and that it takes two rounds, one where all bring the same.
+// It takes one round if all members bring the same record.
 func TestAgreementWithoutLossTakesTwoRounds(t *testing.T) {
 	for n := 1; n <= 70; n += 23 {
 		for _, equal := range []bool{false, true} {
@@ -223,7 +227,7 @@ func TestReceiveErrors(t *testing.T) {
 		{"nothing", func(b []byte) []byte { return nil }, "agreement 4 with member 1: a message of 0 bytes, want 52"},
 		{"kind", func(b []byte) []byte { b[0] = 2; return b }, "agreement 4 with member 1: a message of kind 2"},
 		{"rank", func(b []byte) []byte { b[28] = 1 << 5; return b }, "agreement 4 with member 1: a set with numbers above 4"},
-		{"excluded", func(b []byte) []byte { b[44] = 1; return b }, "taken for lost by member 1"},
+		{"excluded", func(b []byte) []byte { b[44] = 1; return b }, "considered lost by member 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, msg := begin(4)

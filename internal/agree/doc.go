@@ -1,10 +1,11 @@
-// Package agree has ranks that can be lost agree on a record: uniformly, so that also what a rank
-// returned just before its end is what the others return.
+// Package agree lets ranks that may fail agree on a record. The agreement is uniform:
+// what a rank returned just before it failed is what all others return.
 //
-// It has no links, no clocks and no goroutines. Its caller sends what an [Agreement] wants sent and
-// tells it what came and who is lost. The links keep the order of what one member sends to another;
-// of what a member sent before its end any last part may be missing, on each link another. A member
-// that is said to be lost is, and for good, and the others learn of it in the end.
+// The package has no links, clocks or goroutines. Its caller sends the messages of an
+// [Agreement], and passes in what arrives and which members are lost. The links keep the
+// order of messages between two members. Of the messages that a member sent before it
+// failed, the last ones may be missing, on every link another number. A member that is
+// reported lost stays lost, and the others learn of it in the end.
 //
-// docs/adr/0015-recovery.md has the argument why this is enough, and what it costs.
+// docs/adr/0015-recovery.md argues why this is enough, and what it costs.
 package agree

@@ -46,14 +46,14 @@ func (s Set) List() (all []int) {
 // fits reports whether all numbers are below n.
 func (s Set) fits(n int) bool { return n%64 == 0 || s[len(s)-1]>>(n%64) == 0 }
 
-// Record is what members agree on. Each brings one, and the outcome is what they make together:
-// every field has its way to combine, in which the order does not matter.
+// Record is what members agree on. Each member brings one. The result combines them field by field,
+// in ways that do not depend on the order.
 type Record struct {
-	Kinds  uint32 // what the members are agreeing for, one bit each; or
-	Number uint32 // the largest
-	Flags  uint64 // and
-	Lost   Set    // ranks of the job known to be lost; all that any member knows
-	Gone   Set    // members known to take no part any more; likewise
+	Kinds  uint32 // what the members agree for, one bit each; combined by or
+	Number uint32 // combined by maximum
+	Flags  uint64 // combined by and
+	Lost   Set    // ranks of the job that a member has found to be lost; combined by union
+	Gone   Set    // members that a member has seen leave; combined by union
 }
 
 func (r *Record) merge(o *Record) {
@@ -65,7 +65,7 @@ func (r *Record) merge(o *Record) {
 }
 
 // A message is a header (whether its record is decided, the number of the agreement, the round) and
-// the sender's state: its record, and whom it takes for lost.
+// the sender's state: its record, and the members that it considers lost.
 const (
 	headerSize = 12
 	fixedSize  = 16 // of the state

@@ -38,13 +38,13 @@ func newSim(n int, equal bool, dead func(member int) Set) *sim {
 			d = dead(i)
 		}
 		s.members[i] = New(i, n, n, 1, input(i, n, equal), d)
-		s.settle(i)
+		s.flush(i)
 	}
 	return s
 }
 
-// settle puts what member i has to send on its links and notes what it has decided.
-func (s *sim) settle(i int) {
+// flush puts the messages that member i has to send on its links, and records its decision.
+func (s *sim) flush(i int) {
 	a := s.members[i]
 	if msg, to := a.Next(); msg != nil {
 		for _, m := range to {
@@ -110,7 +110,7 @@ func (s *sim) take(t step) error {
 		*link = nil
 		a.Lose(t.from)
 	}
-	s.settle(t.to)
+	s.flush(t.to)
 	return s.uniform()
 }
 
@@ -137,8 +137,8 @@ func (s *sim) uniform() error {
 	return nil
 }
 
-// over checks that all that live have decided, and in how many rounds.
-func (s *sim) over() error {
+// finished checks that all members that live have decided, and in how many rounds.
+func (s *sim) finished() error {
 	crashes := 0
 	for i := range s.n {
 		if s.crashed[i] {
@@ -157,7 +157,7 @@ func (s *sim) clone() *sim {
 	c := &sim{n: s.n, members: make([]*Agreement, s.n), crashed: slices.Clone(s.crashed), links: slices.Clone(s.links), outcome: slices.Clone(s.outcome), rounds: s.rounds}
 	for i, a := range s.members {
 		b := *a
-		b.rec.Lost, b.rec.Gone, b.dead, b.heard = slices.Clone(a.rec.Lost), slices.Clone(a.rec.Gone), slices.Clone(a.dead), slices.Clone(a.heard)
+		b.rec.Lost, b.rec.Gone, b.dead, b.received = slices.Clone(a.rec.Lost), slices.Clone(a.rec.Gone), slices.Clone(a.dead), slices.Clone(a.received)
 		c.members[i] = &b
 	}
 	for i := range c.links {
@@ -182,7 +182,7 @@ func (s *sim) key(left int) string {
 			continue // but for what is on its links, nothing of it matters
 		}
 		b = a.rec.appendTo(b, a.dead)
-		b = binary.LittleEndian.AppendUint64(b, a.heard[0])
+		b = binary.LittleEndian.AppendUint64(b, a.received[0])
 	}
 	for _, l := range s.links {
 		b = append(b, byte(len(l)))
@@ -207,7 +207,7 @@ func explore(t *testing.T, n, crashes int, equal bool) (states int) {
 		todo = todo[:len(todo)-1]
 		moves := p.s.steps(p.left > 0)
 		if !slices.ContainsFunc(moves, func(m step) bool { return m.what != 'c' }) {
-			if err := p.s.over(); err != nil {
+			if err := p.s.finished(); err != nil {
 				t.Fatalf("%v\nafter %v", err, p.steps)
 			}
 		}

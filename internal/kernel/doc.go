@@ -1,4 +1,4 @@
-// Package kernel has the arithmetic of reductions: for each predefined
+// Package kernel implements the arithmetic of reductions: for each predefined
 // operation and each kind of number a function that combines two vectors of
 // bytes into a third.
 //

@@ -56,11 +56,11 @@ func BF16FromF32(x float32) uint16 {
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
-// halfBlock is how many elements are widened at a time: a block of three
-// vectors stays in registers' reach of the first-level cache.
+// halfBlock is how many elements are widened at a time: blocks of three vectors fit in the
+// first-level cache.
 const halfBlock = 64
 
-// widen converts one block, or what there is of it.
+// widen converts one block, or the rest of a vector.
 func widen(f *[halfBlock]float32, h []uint16, bf bool) {
 	if bf {
 		for i, v := range h {

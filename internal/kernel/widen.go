@@ -3,7 +3,7 @@ package kernel
 import "math"
 
 // Widen converts half-precision numbers, bfloat16 ones if bf says so, to float32. The slices have the same
-// length. A NaN stays one, and may become quiet.
+// length. A NaN stays a NaN, and may become quiet.
 func Widen(dst []float32, src []uint16, bf bool) {
 	src = src[:len(dst)]
 	n := widenMost(dst, src, bf)
@@ -24,7 +24,7 @@ func widenEach(dst []float32, src []uint16, bf bool) {
 }
 
 // Narrow rounds float32 numbers to the nearest half-precision ones, ties to even. The slices have the same
-// length. What it makes of a NaN is the same on all processors.
+// length. The result for a NaN is the same on all processors.
 func Narrow(dst []uint16, src []float32, bf bool) {
 	src = src[:len(dst)]
 	n := narrowMost(dst, src, bf)

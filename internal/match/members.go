@@ -6,7 +6,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Members are the ranks of a communicator: their numbers there and in the job.
+// Members converts between the ranks of a communicator and those of the job.
 type Members struct {
 	World []int       // world rank of each rank
 	ranks map[int]int // the inverse, nil if World is the identity
@@ -28,13 +28,13 @@ func NewMembers(world []int) Members {
 	return m
 }
 
-// Size is the number of members.
+// Size returns the number of members.
 func (m *Members) Size() int { return len(m.World) }
 
 // WorldRank returns the world rank of a rank.
 func (m *Members) WorldRank(rank int) int { return m.World[rank] }
 
-// RankOf returns the rank of a world rank; -1 if it is no member.
+// RankOf returns the rank of a world rank, or -1 if it is not a member.
 func (m *Members) RankOf(world int) int {
 	if m.ranks == nil {
 		if world < 0 || world >= len(m.World) {
@@ -57,7 +57,7 @@ func (m *Members) Some(ranks []int) []int {
 	return world
 }
 
-// Pattern is what a receive looks for in the communicator with a context.
+// Pattern returns the pattern of a receive in the communicator with this context.
 func (m *Members) Pattern(ctx uint32, source, tag int) Env {
 	env := Env{Ctx: ctx, Source: backend.AnySource, Tag: int32(tag)}
 	if source >= 0 {

@@ -6,9 +6,9 @@ import "github.com/cohort-hpc/cohort/backend"
 // or message; Env and Owner must not change while it is queued.
 type Node struct {
 	Env   Env
-	Owner any // the record, for who takes the node out
+	Owner any // the record that embeds the node
 
-	queue        *Queue // the one it is in
+	queue        *Queue // the queue it is in
 	stamp        uint64 // place in the order of Push
 	next, prev   *Node  // all of the queue
 	bnext, bprev *Node  // its bucket, while the queue is indexed
@@ -26,10 +26,10 @@ const (
 // Queue holds posted receives, or arrived messages, in the order pushed. The
 // zero value is empty and ready. It is not safe for concurrent use.
 //
-// A short queue is a list. A longer one is indexed besides by context and
-// source, so that the time to find a match does not grow with the number of
-// ranks that others wait for or have heard from. The index is kept, and grows
-// only if the queue is longer than ever before: otherwise nothing allocates.
+// A short queue is a list. A longer one also has an index by context and source, so
+// that the time to find a match does not grow with the number of ranks. The index is
+// kept, and grows only if the queue is longer than ever before: otherwise nothing
+// allocates.
 type Queue struct {
 	first, last *Node
 	n           int
@@ -97,12 +97,12 @@ func (q *Queue) Remove(n *Node) bool {
 	return true
 }
 
-// TakePosted removes and returns the first pattern that takes the message
-// have, nil if there is none.
+// TakePosted removes and returns the first pattern that takes the message have, or
+// nil.
 func (q *Queue) TakePosted(have Env) *Node { return q.take(q.FindPosted(have)) }
 
-// TakeArrived removes and returns the first message that the pattern want
-// takes, nil if there is none.
+// TakeArrived removes and returns the first message that the pattern want takes, or
+// nil.
 func (q *Queue) TakeArrived(want Env) *Node { return q.take(q.FindArrived(want)) }
 
 func (q *Queue) take(n *Node) *Node {
@@ -112,7 +112,7 @@ func (q *Queue) take(n *Node) *Node {
 	return n
 }
 
-// FindPosted is TakePosted without the removal.
+// FindPosted returns what TakePosted does without removing it.
 func (q *Queue) FindPosted(have Env) *Node {
 	if !q.indexed {
 		for n := q.first; n != nil; n = n.next {
@@ -141,7 +141,7 @@ func posted(b *bucket, have Env) *Node {
 	return nil
 }
 
-// FindArrived is TakeArrived without the removal.
+// FindArrived returns what TakeArrived does without removing it.
 func (q *Queue) FindArrived(want Env) *Node {
 	if !q.indexed || want.Source == backend.AnySource {
 		for n := q.first; n != nil; n = n.next {

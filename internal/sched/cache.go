@@ -7,12 +7,12 @@ import (
 	"github.com/cohort-hpc/cohort/coll"
 )
 
-// cacheSize is how many schedules of blocking collectives a communicator keeps:
-// what an inner loop of a program calls, and a few more.
+// cacheSize is how many schedules of blocking collectives a communicator keeps: enough for
+// the calls of a program's inner loop.
 const cacheSize = 16
 
-// key is what a rank's schedule depends on besides its rank and the number of
-// ranks. Counts are copies: the caller's may change.
+// key is what a rank's schedule depends on, besides its rank and the number of ranks. Counts
+// are copies, because the caller's may change.
 type key struct {
 	coll                                           backend.Coll
 	inPlace, commutative                           bool
@@ -28,7 +28,7 @@ type entry struct {
 	schedule *coll.Schedule
 }
 
-// get returns the schedule of a call, built if it is not there.
+// get returns the schedule of a call. It builds the schedule if it is not cached.
 func (c *cache) get(call *backend.Call, rank, size int, nodes *coll.Nodes) (*coll.Schedule, error) {
 	for i := range c.entries {
 		if c.entries[i].key.fits(call) {

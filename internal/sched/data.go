@@ -14,7 +14,7 @@ type data struct {
 	o       *Op
 	tag     int
 	s       *coll.Schedule
-	round   atomic.Int32 // the one under way; read by who reports where it stands
+	round   atomic.Int32 // the round under way; also read for reports
 	pending atomic.Int32 // as in exchange
 	reqs    []backend.Request
 	notify  func(*backend.Request)
@@ -33,7 +33,7 @@ func (d *data) init(o *Op) {
 	}
 }
 
-// prepare makes the memory that running s takes.
+// prepare allocates the memory for running s.
 func (d *data) prepare(s *coll.Schedule) {
 	d.s = s
 	most := 0
@@ -58,8 +58,8 @@ func (d *data) begin(tag int) {
 	d.advance(false)
 }
 
-// advance runs rounds until one has to wait for messages. With landed the
-// current round's messages are complete.
+// advance runs rounds until one has to wait for messages. landed means that the current
+// round's messages are complete.
 func (d *data) advance(landed bool) {
 	for {
 		i := int(d.round.Load())
@@ -104,7 +104,7 @@ func (d *data) launch(actions []coll.Action) bool {
 	return d.pending.Add(-1) == 0
 }
 
-// land looks at a round's messages and does its local actions.
+// land checks a round's messages and does its local actions.
 func (d *data) land(round *coll.Round) error {
 	for i := range round.Comm {
 		a, q := &round.Comm[i], &d.reqs[i]
@@ -121,7 +121,7 @@ func (d *data) land(round *coll.Round) error {
 		v := verdict{int64(d.o.r.rank), int64(a.Peer), int64(got), int64(a.Dst.N)}
 		d.wrong.merge(v)
 		if !d.o.verdict() {
-			// Either the ranks made different calls, which the check tells, or the
+			// Either the ranks made different calls, which the check finds, or the
 			// schedules do not fit together.
 			return &lengthError{v}
 		}
@@ -134,7 +134,7 @@ func (d *data) land(round *coll.Round) error {
 
 var truncated = backend.Code(backend.ErrTruncate)
 
-// lengthError is a message of a length that the schedule does not have.
+// lengthError reports a message whose length differs from the schedule's.
 type lengthError struct{ v verdict }
 
 func (e *lengthError) Error() string {
@@ -143,8 +143,8 @@ func (e *lengthError) Error() string {
 
 func (e *lengthError) Unwrap() error { return backend.ErrInternal }
 
-// local does a round's copies and reductions. A panic of a user's operation may
-// happen in another rank's goroutine here, so that it is made an error.
+// local does a round's copies and reductions. It turns a panic of a user's operation into
+// an error, because it may happen in another rank's goroutine.
 func (d *data) local(actions []coll.Action) (err error) {
 	op := d.o.call.Op
 	if op != nil && op.Code == backend.OpUser {
@@ -166,7 +166,7 @@ func (d *data) local(actions []coll.Action) (err error) {
 	return nil
 }
 
-// Panicked returns the error that a panic of a user's operation is.
+// Panicked returns the error for a panic of a user's operation.
 func Panicked(p any) error {
 	return &backend.Fault{Sentinel: backend.ErrOp, Text: fmt.Sprintf("the operation's function panicked: %v\n%s", p, debug.Stack())}
 }
@@ -187,8 +187,8 @@ func (d *data) region(r *coll.Region) []byte {
 	return b[r.Off : r.Off+r.N : r.Off+r.N]
 }
 
-// waiting appends the ranks that messages of the round under way are missing
-// from. It may be called while the data goes on.
+// waiting appends the ranks whose messages of the round under way are missing. It may be
+// called while the data moves.
 func (d *data) waiting(ranks []int) []int {
 	if d.s == nil {
 		return ranks

@@ -8,19 +8,19 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// exchange is a dissemination exchange (Hensgen, Finkel and Manber 1988): in
-// round k each rank sends what it knows to the rank 2^k above it and learns what
-// the rank 2^k below it knows, so that after ceil(log2 n) rounds each knows of
-// all. With ranks on several nodes that is what the lowest ranks of the nodes do,
-// after their nodes have told them and before they tell their nodes.
+// exchange is a dissemination exchange (Hensgen, Finkel and Manber 1988). In round k each
+// rank sends what it has seen to the rank 2^k above it, and receives what the rank 2^k below
+// it has seen. After ceil(log2 n) rounds each has seen all. With several nodes, the lowest
+// ranks of the nodes do this, after they have collected what their nodes have, and then
+// distribute the result.
 type exchange struct {
 	o    *Op
 	tag  int
-	step atomic.Int32 // the leg under way; read by who reports where it stands
+	step atomic.Int32 // the leg under way; also read for reports
 
 	// pending counts the messages of the round that are not complete, and one
-	// more while the round is being started. Who takes it to 0 goes on, so that
-	// only one goroutine at a time is in the state below.
+	// more while the round is being started. The goroutine that decrements it to 0 goes
+	// on, so that only one at a time uses the state below.
 	pending    atomic.Int32
 	send, recv backend.Request
 	out, in    [backend.SeenSize]byte
@@ -31,8 +31,7 @@ type exchange struct {
 	err     error
 }
 
-// verdict is the lowest receiver, and its lowest sender, that found a wrong
-// length.
+// verdict is the lowest receiver that found a wrong length, and its lowest sender.
 type verdict struct {
 	receiver, sender int64 // receiver -1: none
 	got, want        int64 // bytes
@@ -46,7 +45,7 @@ func (v *verdict) merge(o verdict) {
 
 func (v *verdict) fault(elem int) error {
 	unit := "elements"
-	if v.got < 0 { // the backend does not know
+	if v.got < 0 { // the backend does not report the length
 		if elem <= 0 || v.want%int64(elem) != 0 {
 			elem, unit = 1, "bytes"
 		}
@@ -77,8 +76,8 @@ func (x *exchange) begin(tag int) {
 	x.advance(false)
 }
 
-// advance runs rounds until one has to wait for messages. With landed the
-// current round's messages are complete.
+// advance runs rounds until one has to wait for messages. landed means that the current
+// round's messages are complete.
 func (x *exchange) advance(landed bool) {
 	r := x.o.r
 	for {
@@ -101,7 +100,7 @@ func (x *exchange) advance(landed bool) {
 	x.o.exchanged(x)
 }
 
-// launch starts a leg's messages and reports whether they are complete already.
+// launch starts a leg's messages and reports whether they have completed at once.
 func (x *exchange) launch(l *leg) bool {
 	r := x.o.r
 	if l.from >= 0 && l.to >= 0 {
@@ -139,7 +138,7 @@ func (x *exchange) encode() {
 	}
 }
 
-// take merges what has come.
+// take merges what was received.
 func (x *exchange) take(l *leg) error {
 	if l.from >= 0 && x.recv.Err != nil {
 		return x.recv.Err
@@ -167,7 +166,7 @@ func (x *exchange) take(l *leg) error {
 }
 
 func (x *exchange) garbage() error {
-	return &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("rank %d sent a check of %d bytes that is none",
+	return &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf("rank %d sent %d bytes that are not a check",
 		x.recv.Status.Source, x.recv.Status.Bytes)}
 }
 

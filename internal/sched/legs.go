@@ -2,17 +2,17 @@ package sched
 
 import "github.com/cohort-hpc/cohort/coll"
 
-// leg is a step of an exchange: a message to a rank and one from a rank, with
-// what each knows by then; -1 is no message.
+// leg is a step of an exchange: a message to a rank and one from a rank, each with what
+// its sender has seen so far; -1 means no message.
 type leg struct {
 	from, to int
-	// The message that comes tells of so many places from the first on, in the
-	// order of the ranks node by node, or their own if nodes play no part; after
-	// the last place comes the first.
+	// The message received covers count places from first on, in the order of the ranks
+	// node by node, or of the ranks themselves without nodes. After the last place comes
+	// the first.
 	first, count int
 }
 
-// flatLegs is the exchange of ranks that are all on one node or each on its own.
+// flatLegs returns the exchange of ranks that are all on one node, or each on another.
 func flatLegs(rank, size int) (legs []leg) {
 	for d := 1; d < size; d *= 2 {
 		legs = append(legs, leg{from: (rank - d + size) % size, to: (rank + d) % size, first: (rank - 2*d + 1 + 2*size) % size, count: d})
@@ -20,8 +20,8 @@ func flatLegs(rank, size int) (legs []leg) {
 	return legs
 }
 
-// nodeLegs is the exchange of ranks on several nodes: up a binomial tree to the
-// lowest rank of each node, among these, and down the trees.
+// nodeLegs returns the exchange of ranks on several nodes: up a binomial tree to the lowest
+// rank of each node, between these, and down the trees.
 func nodeLegs(rank, size int, nodes *coll.Nodes) (legs []leg) {
 	order, starts := nodes.Tour()
 	n, mine := nodes.Size(), 0
@@ -51,7 +51,7 @@ func nodeLegs(rank, size int, nodes *coll.Nodes) (legs []leg) {
 			legs = append(legs, l)
 		}
 	}
-	// The largest subtree first, it has the longest way.
+	// The largest subtree first: it has the longest way.
 	for d := 1 << 30; d > 0; d /= 2 {
 		if d < most {
 			legs = append(legs, leg{from: -1, to: node[v+d]})
@@ -60,7 +60,7 @@ func nodeLegs(rank, size int, nodes *coll.Nodes) (legs []leg) {
 	return legs
 }
 
-// in returns where r stands in ranks, -1 if it does not.
+// in returns the position of r in ranks, or -1.
 func in(ranks []int, r int) int {
 	for i, x := range ranks {
 		if x == r {
@@ -70,8 +70,8 @@ func in(ranks []int, r int) int {
 	return -1
 }
 
-// place finds out where the ranks are, once: most communicators never have an
-// operation of this package.
+// place finds out where the ranks are. The first operation calls it: most communicators
+// never have one.
 func (r *Runner) place() {
 	if r.legs != nil || r.size < 2 {
 		return

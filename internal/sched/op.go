@@ -10,9 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort/coll"
 )
 
-// Op is one collective under way, or one that can be started again and again: a
-// [backend.Operation]. Start and what is called after Ready come from one
-// goroutine at a time; what moves the Op on may be any.
+// Op is a nonblocking or persistent collective, a [backend.Operation]. Start, and the
+// methods called after Ready, come from one goroutine at a time. Any goroutine may
+// advance the Op.
 type Op struct {
 	r    *Runner
 	call backend.Call
@@ -23,11 +23,11 @@ type Op struct {
 	check exchange
 	data  data
 
-	// phases counts what is under way: check, data, and one while they are being
-	// started. Who takes it to 0 concludes.
+	// phases counts the phases under way: check, data, and one more while they are being
+	// started. The goroutine that decrements it to 0 concludes.
 	phases   atomic.Int32
-	checked  atomic.Uint32 // how far the check is
-	stalled  atomic.Bool   // the data phase met a length it cannot go on with
+	checked  atomic.Uint32 // the state of the check
+	stalled  atomic.Bool   // the data phase received a length that it cannot go on with
 	checking bool
 	broken   error // why the communicator was broken when the operation started; nil: it was not
 	done     atomic.Bool
@@ -67,9 +67,8 @@ func (o *Op) verdict() bool {
 	return false
 }
 
-// start runs the operation with a schedule, nil for one that has none because
-// its arguments are wrong or the check alone does what it is for. The check tells
-// the others whether b can end the call.
+// start runs the operation with a schedule. It is nil if the arguments are wrong, or if the
+// check alone does the work. The check also publishes whether b can end the call.
 func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 	o.checking = checking
 	o.broken = o.r.comm.Broken()
@@ -142,24 +141,24 @@ func (o *Op) exchanged(x *exchange) {
 
 // moved is called when the data phase has ended.
 //
-// Invariant: a data phase with an error leaves no message of its own pending,
-// since a round ends only with all its messages; but other ranks may wait for
-// messages of later rounds, which the breaking of the communicator ends.
+// Invariant: a data phase with an error leaves none of its messages pending, since a
+// round ends only with all its messages. Other ranks may wait for messages of later
+// rounds; breaking the communicator ends that.
 func (o *Op) moved() {
 	if err := o.data.err; err != nil {
 		if _, soft := err.(*lengthError); soft {
 			o.stalled.Store(true)
 			if o.checked.Load() == checkPassed {
-				o.r.spoil(err)
+				o.r.breakComm(err)
 			}
 		} else {
-			o.r.spoil(err)
+			o.r.breakComm(err)
 		}
 	}
 	o.leave()
 }
 
-// conclude is called when check and data are over, and no message is pending.
+// conclude is called when check and data have ended, and no message is pending.
 func (o *Op) conclude() {
 	switch {
 	case o.checked.Load() == checkFailed:
@@ -183,7 +182,7 @@ func (o *Op) conclude() {
 // fail sets the operation's error and breaks the communicator. A rank whose own arguments were wrong
 // returns that error, unless the communicator was broken before.
 func (o *Op) fail(err error) {
-	o.r.spoil(err)
+	o.r.breakComm(err)
 	if o.broken == nil {
 		// Another rank may have found the reason first and broken the communicator while this operation
 		// was under way: the reason is this one's too.
@@ -199,31 +198,31 @@ func (o *Op) fail(err error) {
 	o.err = err
 }
 
-// spoil breaks the communicator because of err. If the reason is that this rank has closed it, the
-// others hear from Close that the rank has left: ErrClosed would tell them that they have closed it.
-func (r *Runner) spoil(err error) {
+// breakComm breaks the communicator with err, unless this rank has closed it. Then Close
+// reports to the others that the rank has left; ErrClosed would mean that they have
+// closed it.
+func (r *Runner) breakComm(err error) {
 	if !errors.Is(err, backend.ErrClosed) {
 		r.comm.Break(err)
 	}
 }
 
-// finish marks the operation complete. Nothing of it may be touched afterwards:
-// whoever waits may start it again.
+// finish marks the operation complete. Nothing of it may be touched afterwards: the
+// waiting goroutine may start it again.
 func (o *Op) finish() { o.done.Store(true) }
 
-// Grace is how long an operation that was given up may take to let go of its
-// buffers.
+// Grace is how long an operation that was given up may go on using its buffers.
 const Grace = 20 * time.Millisecond
 
-// End breaks an operation off because of why, and its communicator with an error
-// that names the ranks not heard from. It returns nil if the operation has then
-// ended, with that error unless it had one before; otherwise it is still under
-// way, and the error is returned.
+// End gives an operation up because of why, and breaks its communicator with an error that
+// names the ranks that are missing. It returns nil if the operation has then ended, with
+// that error unless it had one before. Otherwise it returns the error, and the operation is
+// still under way.
 func (o *Op) End(why error) error {
 	kind := backend.Sentinel(backend.Code(why))
 	text := strings.TrimPrefix(why.Error(), kind.Error()+": ")
 	err := error(&backend.Fault{Sentinel: kind, Text: text + ": " + o.describe(kind == backend.ErrTimeout)})
-	o.r.spoil(err)
+	o.r.breakComm(err)
 	if !o.Ready() && o.r.comm.Await(&backend.Bound{Timeout: Grace}, o) != nil {
 		return err
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/cohort-hpc/cohort/coll"
 )
 
-// When an operation's time is up, a rank knows only which ranks it has heard from and which ones it
-// waits for itself. The rank that holds everybody up may be further along: rank 2 waits for rank 3,
-// which waits for rank 1. So the ranks whose time is up report to each other and merge what the
-// others report. A rank that others wait for and that has not reported holds them up.
+// At its deadline a rank has only seen which ranks have sent it messages, and which ones it waits
+// for itself. The rank that holds all others up may be further along: rank 2 waits for rank 3, which
+// waits for rank 1. So the ranks whose deadline has passed report to each other and merge the
+// reports. A rank that others wait for and that has not reported holds them up.
 
 const (
 	reportTag = -1 // below it are the tags of collectives
@@ -64,7 +64,7 @@ func (s *state) missing(n int) (ranks []int) {
 	return ranks
 }
 
-// state returns what this rank knows. The operation may go on meanwhile.
+// state returns what this rank has seen. The operation may go on meanwhile.
 func (o *Op) state() *state {
 	n := o.r.size
 	s := &state{o.arrived(), newRankSet(n), newRankSet(n)}

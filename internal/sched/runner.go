@@ -16,13 +16,13 @@ type Runner struct {
 	kept       backend.Flusher   // the same, nil if it is none
 	rank, size int
 	nodes      *coll.Nodes // nil: they make no difference
-	legs       []leg       // of exchanges; both are set by the first operation
+	legs       []leg       // of exchanges; the first operation sets both
 	cache      cache
 	op         *Op // of the blocking collectives
 	persistent uint32
 
 	mu   sync.Mutex // guards free, which Release adds to from any goroutine
-	free []*Op      // of nonblocking collectives that are over
+	free []*Op      // of nonblocking collectives, to be used again
 }
 
 // New returns a runner.
@@ -32,8 +32,8 @@ func New(comm backend.Comm) *Runner {
 	return &Runner{comm: comm, both: both, kept: kept, rank: comm.Rank(), size: comm.Size()}
 }
 
-// Run makes a blocking collective call. With check false the caller knows that
-// all ranks make the same call and that its arguments are right.
+// Run makes a blocking collective call. With check false the caller has made sure that all
+// ranks make the same call and that its arguments are right.
 func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
 	o := r.blocking(call)
 	s, err := r.schedule(&o.call, check, true)
@@ -43,9 +43,9 @@ func (r *Runner) Run(b *backend.Bound, call *backend.Call, check bool) error {
 	return r.do(b, o, s, check)
 }
 
-// Agree makes sure that all ranks make the same call, and moves no data: nil, and
-// whether a rank's bound can end the call early, the same on all ranks; or the
-// error that Run would return. It is a barrier.
+// Agree checks that all ranks make the same call, and moves no data. It returns the error
+// that Run would return, or nil and whether a rank's bound can end the call early, which is
+// the same on all ranks. It is a barrier.
 func (r *Runner) Agree(b *backend.Bound, call *backend.Call) (bounded bool, err error) {
 	o := r.blocking(call)
 	if err := r.do(b, o, nil, true); err != nil {
@@ -88,8 +88,8 @@ func (r *Runner) Start(call *backend.Call) (*Op, error) {
 	return o, nil
 }
 
-// mostFree is how many operations are kept for later ones, and mostTemp how much
-// memory each may keep.
+// mostFree is how many operations are kept for later ones, and mostTemp how many bytes
+// each may keep.
 const (
 	mostFree = 32
 	mostTemp = 1 << 16
@@ -107,8 +107,8 @@ func (r *Runner) take() *Op {
 	return o
 }
 
-// Release hands back an operation that Start or Prepare returned, which is Ready
-// and is not looked at any more.
+// Release frees an operation that Start or Prepare returned. It must be Ready, and is not
+// used afterwards.
 func (o *Op) Release() {
 	o.call, o.prepared = backend.Call{}, nil
 	if len(o.data.temp) > mostTemp {
@@ -122,9 +122,8 @@ func (o *Op) Release() {
 	}
 }
 
-// Prepare makes an operation that can be started many times, on which the ranks
-// have agreed, so that starting it only moves data. All ranks call it in the same
-// order.
+// Prepare makes a persistent operation after the ranks' calls have been found equal, so that
+// starting it only moves data. All ranks call Prepare in the same order.
 func (r *Runner) Prepare(call *backend.Call) (*Op, error) {
 	o := r.take()
 	o.call = *call
@@ -157,8 +156,8 @@ func (r *Runner) schedule(call *backend.Call, check, cached bool) (*coll.Schedul
 	return s, err
 }
 
-// Wait waits until the operation is complete and returns nil, whatever came of
-// it. If b ends it first it is broken off, and Wait returns what End does.
+// Wait waits until the operation is complete and returns nil, whether it succeeded or not. If
+// b ends first the operation is given up, and Wait returns what End does.
 func Wait(b *backend.Bound, o *Op) error {
 	if err := o.r.comm.Await(b, o); err != nil {
 		return o.End(err)

@@ -245,7 +245,7 @@ func TestMismatchNamesTheTwoLowestRanks(t *testing.T) {
 	}
 }
 
-// Wrong lengths of the forms whose lengths only pairs of ranks know.
+// Gatherv, Scatterv and Alltoallv are called with lengths that differ between two ranks.
 func TestWrongLengthsAreReportedToAllRanks(t *testing.T) {
 	const n = 5
 	for _, c := range []struct {
@@ -389,7 +389,7 @@ func TestDeadlineNamesTheMissingRank(t *testing.T) {
 		if !errors.Is(err, backend.ErrTimeout) || errors.Is(err, backend.ErrBroken) != (rank == 2) {
 			t.Errorf("rank %d: %v", rank, err)
 		}
-		// On a slow machine others that were not heard from may stand beside it.
+		// On a slow machine the error may name other ranks too.
 		if err == nil || !strings.Contains(err.Error()+" ", " 2 ") && !strings.Contains(err.Error(), " 2,") {
 			t.Errorf("rank %d does not name rank 2: %v", rank, err)
 		}

@@ -1,3 +1,2 @@
-// Package view looks at slices of one element type as bytes and the other way
-// round, without copying.
+// Package view converts between slices of any element type and bytes without copying.
 package view

@@ -16,10 +16,9 @@ func Bytes[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), n)
 }
 
-// Of returns the memory of b as elements of T; what is left of b after the last
-// whole element is not part of it. T must not contain pointers. The address of
-// b need not be aligned for T on the processors Go programs of this module are
-// built for, which load and store unaligned numbers.
+// Of returns the memory of b as elements of T, without the bytes after the last whole
+// element. T must not contain pointers. The address of b need not be aligned for T: the
+// processors that this module supports load and store unaligned numbers.
 func Of[T any](b []byte) []T {
 	var zero T
 	size := int(unsafe.Sizeof(zero))
@@ -40,14 +39,14 @@ func Size[T any]() int {
 // One returns the element p points to as a slice of length 1.
 func One[T any](p *T) []T { return unsafe.Slice(p, 1) }
 
-// C returns the n elements that p, which a C library gave, points to; nil if p is nil. The library
-// says how long they are there.
+// C returns the n elements at p, which a C library returned, or nil if p is nil. They are valid as
+// long as the library keeps them.
 func C[T any](p *T, n int) []T {
 	if p == nil || n <= 0 {
 		return nil
 	}
-	// SAFETY: the caller answers for n and for the life of the array, which the garbage collector
-	// knows nothing of.
+	// SAFETY: the caller guarantees n and the lifetime of the array, which the garbage collector
+	// does not manage.
 	return unsafe.Slice(p, n)
 }
 

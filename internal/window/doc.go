@@ -1,3 +1,3 @@
-// Package window is what windows in shared memory are made of, without types: how
-// a memory is divided among the ranks, and the locks of its parts.
+// Package window implements windows in shared memory without element types: the layout of
+// the ranks' parts, and the locks of the parts.
 package window

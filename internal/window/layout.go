@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// Layout says where the parts of a window are. The memory begins with a lock for
+// Layout describes where the parts of a window are. The memory begins with a lock for
 // every part.
 type Layout struct {
 	Offsets, Sizes []int // of the parts, in bytes
 	Total          int
 }
 
-// Apart lays out one part for every rank, each on pages of its own, so that each is
-// near the rank that touches it first. It is false if the sum is no int.
+// Apart lays out one part for every rank. No two parts share a page, so each part is placed
+// near the rank that touches it first. Apart returns false if the sum overflows an int.
 func Apart(sizes []int, page int) (l Layout, ok bool) {
 	l = Layout{Offsets: make([]int, len(sizes)), Sizes: sizes}
 	at, ok := up(len(sizes)*lockSize, page)

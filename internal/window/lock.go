@@ -9,16 +9,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// Kind is how a part is locked.
+// Kind says how a part is locked.
 type Kind uint8
 
 // The kinds.
 const (
-	Shared    Kind = iota + 1 // many may hold it, to read
-	Exclusive                 // one may hold it
+	Shared    Kind = iota + 1 // several ranks may hold it, to read
+	Exclusive                 // one rank may hold it
 )
 
-// String names the kind.
+// String returns the kind's name.
 func (k Kind) String() string {
 	switch k {
 	case Shared:
@@ -31,19 +31,20 @@ func (k Kind) String() string {
 
 const lockSize = 64
 
-// lock is one part's, in the memory that the ranks share. Zero is free.
+// lock is the lock of one part, in the memory that the ranks share. The zero lock is
+// free.
 type lock struct {
-	state  atomic.Uint32 // how many hold it shared, or held
-	wanted atomic.Uint32 // how many wait to have it for themselves
+	state  atomic.Uint32 // the number of ranks that hold it shared, or held
+	wanted atomic.Uint32 // how many wait to hold it exclusively
 	asleep atomic.Uint32 // how many wait in the kernel until state changes
-	owner  atomic.Uint32 // 1 + the rank that has it for itself; to tell who it is
+	owner  atomic.Uint32 // 1 + the rank that holds it exclusively, for messages
 	_      [lockSize - 16]byte
 }
 
 const held = 1 << 31
 
-// try takes the lock if it is free. Who comes to share it lets those pass who
-// wait to have it for themselves.
+// try takes the lock if it is free. Ranks that want it exclusively go before ranks that
+// want to share it.
 func (l *lock) try(kind Kind, rank int) bool {
 	if kind == Exclusive {
 		if !l.state.CompareAndSwap(0, held) {
@@ -64,7 +65,7 @@ func (l *lock) try(kind Kind, rank int) bool {
 	return false
 }
 
-// release gives the lock back.
+// release releases the lock.
 func (l *lock) release(kind Kind) {
 	if kind == Exclusive {
 		l.owner.Store(0)
@@ -81,15 +82,15 @@ func (l *lock) wake() {
 	}
 }
 
-// A waiter looks looks times and then sleeps for at most nap at a time, after
-// which its patience may be over.
+// A waiter checks looks times and then sleeps for at most nap at a time. After each nap
+// it checks whether it may go on waiting.
 const (
 	looks  = 200
 	yields = 20
 	nap    = time.Millisecond
 )
 
-// take waits for the lock as long as a waiter's patience lasts.
+// take waits for the lock as long as the call may.
 func (l *lock) take(kind Kind, rank int, p *patience) error {
 	if l.try(kind, rank) {
 		return nil
@@ -97,7 +98,7 @@ func (l *lock) take(kind Kind, rank int, p *patience) error {
 	if kind == Exclusive {
 		l.wanted.Add(1)
 		defer func() {
-			// Who shares it may have waited for the last one who did not want to.
+			// Ranks that want to share it may have waited for this one.
 			if l.wanted.Add(^uint32(0)) == 0 {
 				l.wake()
 			}
@@ -115,7 +116,7 @@ func (l *lock) take(kind Kind, rank int, p *patience) error {
 			runtime.Gosched()
 			shmem.Yield()
 		default:
-			if err := p.over(); err != nil {
+			if err := p.expired(); err != nil {
 				return err
 			}
 			l.sleep(s, kind)
@@ -123,10 +124,10 @@ func (l *lock) take(kind Kind, rank int, p *patience) error {
 	}
 }
 
-// sleep waits until the state is not s any more, or for a nap.
+// sleep waits until the state differs from s, or for a nap.
 func (l *lock) sleep(s uint32, kind Kind) {
 	if !shmem.Supported || s == 0 || kind == Shared && s&held == 0 {
-		// Nothing to wait for but others' turn.
+		// It is free: others go first.
 		time.Sleep(nap / 20)
 		return
 	}
@@ -135,7 +136,7 @@ func (l *lock) sleep(s uint32, kind Kind) {
 	l.asleep.Add(^uint32(0))
 }
 
-// holder says who has the lock.
+// holder describes which ranks hold the lock.
 func (l *lock) holder() string {
 	s := l.state.Load()
 	switch {

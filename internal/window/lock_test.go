@@ -47,7 +47,7 @@ func (lasting) Close() error { return nil }
 
 func shut(w *Window) error { return w.Close(nil) }
 
-// TestExclusiveLockExcludesAllOthers has every pair of kinds meet.
+// Every pair of kinds is tried.
 func TestExclusiveLockExcludesAllOthers(t *testing.T) {
 	soon := &backend.Bound{Timeout: time.Millisecond}
 	for _, first := range []Kind{Shared, Exclusive} {
@@ -76,8 +76,7 @@ func TestExclusiveLockExcludesAllOthers(t *testing.T) {
 	}
 }
 
-// TestExclusiveLockGoesBeforeLaterSharedOnes has one who wants a lock for itself wait for one who shares
-// it: from then on nobody else comes to share it.
+// While a call waits for an exclusive lock, no later call gets a shared one.
 func TestExclusiveLockGoesBeforeLaterSharedOnes(t *testing.T) {
 	w, _ := windows(t, 3)
 	reader, err := w[0].Lock(nil, Shared, 0)
@@ -139,14 +138,14 @@ func TestLocksOfBrokenCommunicatorStayTaken(t *testing.T) {
 	var waiter sync.WaitGroup
 	waiter.Go(func() {
 		if _, err := w[1].Lock(nil, Shared, 0); !errors.Is(err, backend.ErrBroken) || !strings.Contains(err.Error(), "out of order") {
-			t.Errorf("who waits: %v", err)
+			t.Errorf("the waiting Lock: %v", err)
 		}
 	})
 	comms[0].Break(fmt.Errorf("%w: out of order", backend.ErrMismatch))
 	if err := shut(w[0]); !errors.Is(err, backend.ErrWin) {
 		t.Errorf("Close: %v", err)
 	}
-	waiter.Wait() // did not get the lock, whose owner did not come to give it back
+	waiter.Wait() // it did not get the lock, which was not released
 	if err := errors.Join(shut(w[0]), shut(w[1])); err != nil {
 		t.Error(err)
 	}
@@ -205,7 +204,7 @@ func TestRanksCloseCollectiveMemoryTogether(t *testing.T) {
 			err := w.Close(func() error {
 				met++
 				if w.Sync() == nil {
-					t.Error("the window is open while the ranks meet")
+					t.Error("the window is open while the ranks wait for each other")
 				}
 				return fails
 			})

@@ -18,29 +18,29 @@ type Window struct {
 	mem  backend.Memory
 	lay  Layout
 
-	// Views of the memory, which are kept beyond Close so that calls beside it
-	// need not take mu; what they lead to is the affair of closed and waiting.
+	// Views of the memory. They stay set after Close, so that concurrent calls need
+	// not take mu; closed and waiting guard the memory itself.
 	bytes []byte
 	locks []lock
 
 	closed atomic.Bool
 	fence  atomic.Uint32
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	holds   []hold     // by rank
-	count   int        // of those that are held
+	count   int        // the number of locks held
 	tickets uint64
 	waiting sync.WaitGroup // calls that use the memory while mu is free
 }
 
-// hold is a lock that this rank has, or is about to have: ticket is not 0.
+// hold is a lock that this rank holds or waits for, if ticket is not 0.
 type hold struct {
 	ticket uint64
 	kind   Kind
 }
 
-// New returns a window over the memory that the ranks of comm share, laid out as
-// lay says.
+// New returns a window over the memory that the ranks of comm share, with the given
+// layout.
 func New(comm backend.Comm, mem backend.Memory, lay Layout) *Window {
 	w := &Window{comm: comm, rank: comm.Rank(), mem: mem, lay: lay, bytes: mem.Bytes(), holds: make([]hold, len(lay.Sizes))}
 	w.locks = view.Of[lock](w.bytes[:len(lay.Sizes)*lockSize])
@@ -68,8 +68,8 @@ func (w *Window) Part(rank int) ([]byte, error) {
 	return w.bytes[lo:hi:hi], nil
 }
 
-// Sync makes what this rank has written visible before what it writes later, and
-// lets it see what others made visible before.
+// Sync makes what this rank has written visible before what it writes later, and lets it
+// see what others have made visible.
 func (w *Window) Sync() error {
 	if w.closed.Load() {
 		return errClosed
@@ -78,12 +78,12 @@ func (w *Window) Sync() error {
 	return nil
 }
 
-// Unlocked returns an error if this rank has a lock.
+// Unlocked returns an error if this rank holds a lock.
 func (w *Window) Unlocked() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.count > 0 {
-		return fault(backend.ErrWin, "this rank has the lock of %s: unlock first", w.held())
+		return fault(backend.ErrWin, "this rank holds the lock of %s; unlock first", w.held())
 	}
 	return nil
 }
@@ -108,15 +108,15 @@ func (w *Window) Lock(b *backend.Bound, kind Kind, rank int) (uint64, error) {
 		return 0, w.badRank(rank)
 	}
 	if kind != Shared && kind != Exclusive {
-		return 0, fault(backend.ErrWin, "there is no lock of kind %d", uint8(kind))
+		return 0, fault(backend.ErrWin, "invalid lock kind %d", uint8(kind))
 	}
 	return w.lock(b, kind, rank, rank+1)
 }
 
-// LockAll locks the parts of all ranks to share them.
+// LockAll takes the shared locks of the parts of all ranks.
 func (w *Window) LockAll(b *backend.Bound) (uint64, error) { return w.lock(b, Shared, 0, len(w.locks)) }
 
-// lock takes the locks from lo to before hi.
+// lock takes the locks of ranks lo to hi-1.
 func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 	ticket, err := w.claim(kind, lo, hi)
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 	return ticket, nil
 }
 
-// claim notes that the locks are this call's.
+// claim records that the locks belong to this call.
 func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,7 @@ func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	}
 	for r := lo; r < hi; r++ {
 		if w.holds[r].ticket != 0 {
-			return 0, fault(backend.ErrWin, "this rank has the lock of rank %d's part already, or waits for it", r)
+			return 0, fault(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", r)
 		}
 	}
 	w.tickets++
@@ -161,7 +161,7 @@ func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	return w.tickets, nil
 }
 
-// forget is the end of claim's notes.
+// forget undoes claim.
 func (w *Window) forget(lo, hi int) {
 	for r := lo; r < hi; r++ {
 		w.holds[r] = hold{}
@@ -203,25 +203,25 @@ func (w *Window) Flush(rank, lock int, ticket uint64) error {
 	return nil
 }
 
-// has returns an error if a lock is not the ticket's any more.
+// has returns an error if a lock does not belong to the ticket any more.
 func (w *Window) has(rank int, ticket uint64) error {
 	if w.closed.Load() {
 		return errClosed
 	}
 	if ticket == 0 || w.holds[rank].ticket != ticket {
-		return fault(backend.ErrWin, "the lock has been given back already")
+		return fault(backend.ErrWin, "the lock has been released already")
 	}
 	return nil
 }
 
-// Close gives the memory back, and before it the locks this rank has, of which it
-// tells. A Lock that waits ends with ErrClosed. Where the ranks close the memory
-// together, meet has them wait for each other first. Only the first call does
-// something.
+// Close releases the locks that this rank holds, with an error that names them, and then
+// the memory. A Lock that waits ends with ErrClosed. If the ranks close the memory
+// together, Close calls together first, which makes them wait for each other. Only the
+// first call has an effect.
 //
-// Locks of a communicator that is broken stay taken: what they guard may be half
-// done, as it is where the rank died. Who waits for them hears of the break.
-func (w *Window) Close(meet func() error) error {
+// The locks of a broken communicator stay taken: what they guard may be half done, as
+// after the death of a rank. Ranks that wait for them get the communicator's error.
+func (w *Window) Close(together func() error) error {
 	w.mu.Lock()
 	if w.closed.Swap(true) {
 		w.mu.Unlock()
@@ -231,9 +231,9 @@ func (w *Window) Close(meet func() error) error {
 	w.waiting.Wait()
 	w.mu.Lock()
 	err := w.releaseAll()
-	w.mu.Unlock() // from here on all calls see that w is closed
+	w.mu.Unlock() // all calls from now on find w closed
 	if c, ok := w.mem.(backend.Collective); ok {
-		if e := meet(); e != nil {
+		if e := together(); e != nil {
 			c.Abandon()
 			return errors.Join(err, e)
 		}
@@ -247,12 +247,12 @@ func (w *Window) Together() bool {
 	return ok
 }
 
-// releaseAll gives back the locks that this rank has.
+// releaseAll releases the locks that this rank holds.
 func (w *Window) releaseAll() error {
 	if w.count == 0 {
 		return nil
 	}
-	err := fault(backend.ErrWin, "closed while this rank had the lock of %s", w.held())
+	err := fault(backend.ErrWin, "closed while this rank held the lock of %s", w.held())
 	if w.comm.Broken() == nil {
 		for r, h := range w.holds {
 			if h.ticket != 0 {
@@ -272,8 +272,8 @@ type patience struct {
 	start time.Time // zero until it first waits
 }
 
-// over returns why not to wait any longer.
-func (p *patience) over() error {
+// expired returns why the call must not wait any longer, or nil.
+func (p *patience) expired() error {
 	w := p.w
 	if w.closed.Load() {
 		return errClosed
@@ -287,8 +287,8 @@ func (p *patience) over() error {
 	if err := w.comm.Broken(); err != nil {
 		return &backend.Broken{Cause: err}
 	}
-	// Others may need messages of this rank to move on before they unlock; and
-	// that a rank is lost is what a probe says.
+	// Others may need messages of this rank before they can unlock, and a probe finds
+	// out that a rank is lost.
 	w.comm.Poll()
 	_, _, err := w.comm.Probe(nil, backend.AnySource, backend.AnyTag, false)
 	return err
@@ -304,7 +304,7 @@ func fault(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
 }
 
-// note adds what was waited for to an error of a Bound.
+// note adds what the call was waiting for to an error of a Bound.
 func note(err error, what string) error {
 	var f *backend.Fault
 	if errors.As(err, &f) && (f.Sentinel == backend.ErrTimeout || f.Sentinel == backend.ErrCanceled) {
