@@ -14,9 +14,9 @@ import (
 //
 //	go test -run '^$' -bench Splits -benchtime 7x ./cmd/sddp
 //
-// The three take turns, so that other load on the machine hits all of them, and each figure is the
-// median of all turns: seconds on the clock, processor seconds of all processes, and, of the former,
-// the share of what one thread takes. The start of the processes is not in the seconds.
+// The three alternate, so that other load on the machine affects all of them. Each figure is the median of
+// the rounds: elapsed seconds without process start, CPU seconds of all processes, and elapsed seconds
+// relative to one thread.
 func BenchmarkSplits(b *testing.B) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -68,10 +68,10 @@ func BenchmarkSplits(b *testing.B) {
 			b.ReportMetric(median(share[way.name]), way.name+"/1x1")
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of all three together, it says nothing
+	b.ReportMetric(0, "ns/op") // meaningless for three runs together
 }
 
-// median returns the one in the middle.
+// median returns the median.
 func median(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	return x[len(x)/2]

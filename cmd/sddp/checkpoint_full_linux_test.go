@@ -10,8 +10,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// fullDisk trains in a file system of its own, $1, in which there is room for the checkpoint of 3 iterations
-// and none for a later one; then goes on from that one when there is. What there is to see of it goes to $2.
+// fullDisk trains in a separate file system, $1, with room for the checkpoint of 3 iterations but not for a
+// later one. Then it makes room and resumes. The outputs go to $2.
 const fullDisk = `dir=$1 out=$2 exe=$3; shift 3
 	mount -t tmpfs -o size=1m none "$dir" || exit 99
 	"$exe" "$@" --checkpoint "$dir" --iterations 3 >/dev/null || exit 98
@@ -22,8 +22,8 @@ const fullDisk = `dir=$1 out=$2 exe=$3; shift 3
 	rm "$dir/filler"
 	exec "$exe" "$@" --resume "$dir" --checkpoint-every 3`
 
-// fullOutput writes results to a file system of its own, $1, that is full, that has room for one page, which is
-// enough for the check before the work, and that is read-only. What there is to see of each goes to $2.
+// fullOutput writes results to a separate file system, $1, that is first full, then has room for one page,
+// which the check before the work needs, and then is read-only. The outputs go to $2.
 const fullOutput = `dir=$1 out=$2 exe=$3; shift 3
 	try() {
 		"$exe" "$@" --out "$dir" >"$out/result-$which" 2>"$out/said-$which"; echo $? >"$out/status-$which"
@@ -37,8 +37,8 @@ const fullOutput = `dir=$1 out=$2 exe=$3; shift 3
 	rm "$dir/filler"; mount -o remount,ro "$dir" || exit 96
 	which=readonly; try "$@"`
 
-// Results that cannot be written are status 1, with the path and the system's words, and nothing of them is left:
-// at once where the folder can take none, and at the end where it cannot take all.
+// Results that cannot be written give status 1 and an error with the path, before the work if the folder
+// accepts no file, otherwise at the end. No file is left.
 func TestFullDiskFailsWithPath(t *testing.T) {
 	unshare := ownMounts(t)
 	dir, out := t.TempDir(), t.TempDir()
@@ -78,7 +78,7 @@ func TestFullDiskFailsWithPath(t *testing.T) {
 	}
 }
 
-// ownMounts returns the command that gives a process file systems of its own.
+// ownMounts returns the command that gives a process its own mounts.
 func ownMounts(t *testing.T) string {
 	t.Helper()
 	unshare, err := exec.LookPath("unshare")
@@ -86,13 +86,13 @@ func ownMounts(t *testing.T) string {
 		err = exec.Command(unshare, "-m", "mount", "-t", "tmpfs", "none", t.TempDir()).Run()
 	}
 	if err != nil {
-		need.MissingRight(t, "a process cannot have a file system of its own here, which takes unshare and root: %v", err)
+		need.MissingRight(t, "a process cannot have its own mounts, which needs unshare and root: %v", err)
 	}
 	return unshare
 }
 
-// When the disk is full after the first checkpoint, that one stays; the training comes to its end and says
-// what is not there, and another goes on from what is.
+// When the disk is full after the first checkpoint, that one stays. The training finishes and reports the
+// missing ones, and another training resumes from the first.
 func TestTrainingEndsOnFullDiskAndResumes(t *testing.T) {
 	unshare := ownMounts(t)
 	want := checkpointResult(t, checkpointArgs)
@@ -134,10 +134,10 @@ func TestTrainingEndsOnFullDiskAndResumes(t *testing.T) {
 		t.Errorf("status %s, said %q, want 1, %q and %q, both with %q", status, said, warning, end, why)
 	}
 	if left := read("left"); left != "checkpoint-000003.bin\nfiller\n" {
-		t.Errorf("in the folder is %q, want the first checkpoint and what fills it", left)
+		t.Errorf("in the folder is %q, want the first checkpoint and the filler", left)
 	}
 	same("going on", string(last))
 	if !strings.Contains(errs.String(), "sddp: resuming after iteration 3") {
-		t.Errorf("going on, it says %s", errs.String())
+		t.Errorf("resumed, it printed %s", errs.String())
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// checkpointArgs are a training that is interrupted, with a policy to compare.
+// checkpointArgs is a training to interrupt.
 var checkpointArgs = append([]string{"train", caseDir("brazil4"), "--json"},
 	strings.Fields("--iterations 12 --passes 4 --openings 3 --scenarios 20 --threads 1 --pin none")...)
 
@@ -44,7 +44,7 @@ func checkpointResult(t *testing.T, args []string) result {
 	return uninterrupted[key]
 }
 
-// goesOn goes on from a folder and compares what comes out.
+// goesOn resumes from a folder and compares the result.
 func goesOn(t *testing.T, want result, args ...string) (errs string) {
 	t.Helper()
 	status, out, errs := sddpRun(t, args...)
@@ -59,10 +59,10 @@ func goesOn(t *testing.T, want result, args ...string) (errs string) {
 	return errs
 }
 
-// iterationLine fits a line of progress.
+// iterationLine matches a line of progress.
 var iterationLine = regexp.MustCompile(`^ *[0-9]+/[0-9]+ `)
 
-// afterIteration starts a run and returns when it has told of so many iterations, with the lines to come.
+// afterIteration starts a run and waits until it has printed n iterations. It returns the lines to come.
 func afterIteration(t *testing.T, cmd *exec.Cmd, n int) *bufio.Scanner {
 	t.Helper()
 	pipe, err := cmd.StderrPipe()
@@ -79,13 +79,13 @@ func afterIteration(t *testing.T, cmd *exec.Cmd, n int) *bufio.Scanner {
 		}
 	}
 	if n > 0 {
-		t.Fatalf("%v: the command ended by itself: %v", cmd, cmd.Wait())
+		t.Fatalf("%v: the command exited: %v", cmd, cmd.Wait())
 	}
 	return lines
 }
 
-// A training that gets a signal writes a checkpoint, says how to go on, and ends with the status a shell
-// gives; the training that goes on gives the same bits.
+// A training that receives a signal saves a checkpoint, prints how to continue, and ends with the status of
+// the signal. The resumed training gives the same bits.
 func TestSignalSavesCheckpoint(t *testing.T) {
 	want := checkpointResult(t, checkpointArgs)
 	for _, k := range []struct {
@@ -118,13 +118,13 @@ func TestSignalSavesCheckpoint(t *testing.T) {
 			args = with(args, flag, dir)
 		}
 		if errs := goesOn(t, want, args...); !strings.Contains(errs, "sddp: resuming after iteration ") {
-			t.Errorf("nothing is told of the checkpoint: %s", errs)
+			t.Errorf("the checkpoint is not mentioned: %s", errs)
 		}
 	}
 }
 
-// Whenever a training is killed, it goes on from the checkpoint before, to the same bits: here again and
-// again with the same command, as in a job script, until it gets to its end.
+// A training that is killed repeatedly resumes from the last checkpoint with the same command, as in a job
+// script, and gives the same bits.
 func TestTrainingSurvivesRepeatedKills(t *testing.T) {
 	train, kills := with(checkpointArgs, "--iterations", "30"), 5
 	if testing.Short() {
@@ -138,7 +138,7 @@ func TestTrainingSurvivesRepeatedKills(t *testing.T) {
 	for range kills {
 		cmd := commandOf(t, args...)
 		afterIteration(t, cmd, 2)
-		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // it is written beside the training
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // it is written in the background
 			if found, _ := filepath.Glob(filepath.Join(dir, "checkpoint-*.bin")); len(found) > 0 {
 				break
 			}
@@ -153,7 +153,7 @@ func TestTrainingSurvivesRepeatedKills(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := cmd.Wait(); err == nil {
-			t.Fatal("the training came to its end")
+			t.Fatal("the training finished")
 		}
 		found, err := filepath.Glob(filepath.Join(dir, "checkpoint-*.bin"))
 		if err != nil || len(found) < 1 || len(found) > 3 {
@@ -166,7 +166,7 @@ func TestTrainingSurvivesRepeatedKills(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, ".*.tmp")); err != nil || len(left) != 0 {
 		t.Errorf("%v are left (%v)", left, err)
 	}
-	// All is there, also for a longer training.
+	// The folder also serves a longer training.
 	goesOn(t, want, with(train, "--resume", dir)...)
 	if testing.Short() {
 		return
@@ -175,8 +175,7 @@ func TestTrainingSurvivesRepeatedKills(t *testing.T) {
 	goesOn(t, checkpointResult(t, longer), with(longer, "--resume="+dir)...)
 }
 
-// The ranks of a job that gets a signal stop together, after rank 0 has written; the job goes on with other
-// ranks.
+// On a signal the ranks of a job stop together, after rank 0 has saved. The job resumes with other ranks.
 func TestSignalStopsJobTogether(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the backend shm is for Linux")
@@ -213,8 +212,7 @@ func TestSignalStopsJobTogether(t *testing.T) {
 	}
 }
 
-// A folder with the checkpoints of another training is not written to, and what is wrong is told before any
-// work is done.
+// The checkpoints of another training are rejected before the work begins and not overwritten.
 func TestWrongCheckpointFolderFailsBeforeWork(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"train", caseDir("toy"), "--iterations", "2", "--checkpoint", dir}
@@ -238,12 +236,11 @@ func TestWrongCheckpointFolderFailsBeforeWork(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none")); err == nil {
-		t.Error("a folder to go on from was made")
+		t.Error("the folder to resume from was created")
 	}
 }
 
-// Without room for checkpoints the training comes to its end, with its results, and a status that says that
-// not all is there.
+// Without the folder of the checkpoints the training finishes with its results, and with status 1.
 func TestLostCheckpointFolderFailsAtEnd(t *testing.T) {
 	want, dir := checkpointResult(t, checkpointArgs), filepath.Join(t.TempDir(), "checkpoints")
 	cmd := commandOf(t, with(checkpointArgs, "--checkpoint", dir, "--checkpoint-every", "4")...)
@@ -272,7 +269,6 @@ func TestLostCheckpointFolderFailsAtEnd(t *testing.T) {
 	}
 }
 
-// --resume takes the folder behind it, or after =, or none.
 func TestResumeFlagForms(t *testing.T) {
 	for _, k := range []struct {
 		args, dir, resume, checkpoint string

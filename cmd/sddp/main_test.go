@@ -127,7 +127,7 @@ type result struct {
 	Seconds    float64 `json:"seconds"`
 }
 
-// lastLine reads the last line as the result, which must have these fields and no others.
+// lastLine decodes the last line, which must have exactly these fields.
 func lastLine(t testing.TB, out string) (r result) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
@@ -139,7 +139,7 @@ func lastLine(t testing.TB, out string) (r result) {
 	return r
 }
 
-// The toy case costs what its README says, with flags before and after the case.
+// The flags stand before or after the case.
 func TestTrainToyAsInReadme(t *testing.T) {
 	const flags = "--json --iterations 4 --passes=2 --openings 3"
 	before := append(append([]string{"train"}, strings.Fields(flags)...), caseDir("toy"))
@@ -162,12 +162,12 @@ func TestTrainToyAsInReadme(t *testing.T) {
 			t.Errorf("%d lines of progress, want 4:\n%s", n, errs)
 		}
 		if strings.Contains(errs, "\x1b") || strings.Contains(out, "\x1b") {
-			t.Error("terminal codes went to something that is no terminal")
+			t.Error("terminal codes in output that is not a terminal")
 		}
 	}
 }
 
-// Train writes its files, simulate reads the policy back, and one of another case is refused.
+// The policy of another case is rejected.
 func TestSimulateReadsTrainedPolicy(t *testing.T) {
 	dir := t.TempDir()
 	status, out, errs := sddpRun(t, "train", caseDir("brazil4"), "--iterations", "6", "--passes", "3", "--openings", "3", "--scenarios", "60", "--out", dir, "--json")
@@ -188,7 +188,7 @@ func TestSimulateReadsTrainedPolicy(t *testing.T) {
 	if simulated.CutsSHA256 != trained.CutsSHA256 || simulated.LowerBound != trained.LowerBound || simulated.Cuts != trained.Cuts {
 		t.Errorf("simulate has another policy: %+v, trained %+v", simulated, trained)
 	}
-	// Both are means of the same expectation: twice the sum of the half widths is four standard errors.
+	// Both estimate the same expectation: twice the sum of the half widths is four standard errors.
 	if d := simulated.UpperMean - trained.UpperMean; d > 2*(trained.UpperCI95+simulated.UpperCI95) || -d > 2*(trained.UpperCI95+simulated.UpperCI95) {
 		t.Errorf("simulated %v ± %v, after the training %v ± %v", simulated.UpperMean, simulated.UpperCI95, trained.UpperMean, trained.UpperCI95)
 	}
@@ -237,7 +237,6 @@ func TestInfoDescribesCase(t *testing.T) {
 	}
 }
 
-// An interrupted training ends at once, says so, and leaves no file.
 func TestInterruptLeavesNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	cmd := commandOf(t, "train", caseDir("brazil4"), "--iterations", "100000", "--out", dir)
@@ -257,8 +256,8 @@ func TestInterruptLeavesNoFiles(t *testing.T) {
 	}
 }
 
-// A signal ends a rank that waits for others as it ends one that computes. The other one is this test, which
-// takes the connection and says nothing.
+// A signal ends a rank that waits for others to join. The other rank is this test, which accepts the
+// connection and sends nothing.
 func TestSignalEndsStart(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("0123456789abcdefghijklmnopqrstuv"), 0o600); err != nil {
@@ -287,7 +286,7 @@ func TestSignalEndsStart(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			err := cmd.Wait()
-			l.Close() // so that nobody waits for a rank that has failed
+			l.Close() // so that Accept returns if the command has failed
 			ended <- err
 		}()
 		conn, err := l.Accept()
@@ -304,15 +303,15 @@ func TestSignalEndsStart(t *testing.T) {
 	}
 }
 
-// errDies is what a rank dies of here.
+// errDies is the panic value with which a rank dies.
 var errDies = errors.New("dies for the test")
 
-// dying is where a rank dies that prints.
+// dying is an output at which a rank dies.
 type dying struct{}
 
 func (dying) Write([]byte) (int, error) { panic(errDies) }
 
-// When the first rank is lost with all but the summary done, the next one prints that.
+// When rank 0 dies before it has printed the summary, the next rank prints it.
 func TestNextRankPrintsSummaryAfterLoss(t *testing.T) {
 	c, err := sddp.ReadCase(caseDir("toy"))
 	if err != nil {

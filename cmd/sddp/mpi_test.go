@@ -15,8 +15,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
-// Under the launcher of every MPI library, and started by cohort run over it, the training gives
-// what a single rank does, however it is divided: the bits of the cuts and of the bounds.
+// With the launcher of every MPI library, and with cohort run, the training gives the bits of a single rank
+// for any split.
 func TestTrainOverMPI(t *testing.T) {
 	want, tool := splitResult(t), cohortTool(t)
 	exe, err := os.Executable()
@@ -34,7 +34,7 @@ func TestTrainOverMPI(t *testing.T) {
 				sameResult(t, byCohort, ranks, threads, want)
 			}
 		}
-		// A library that only one thread may call.
+		// Only one thread may call the library.
 		funneled := l.Command(2, slices.Concat([]string{exe}, splitArgs, []string{"--threads", "2"})...)
 		funneled.Env = append(funneled.Env, "COHORT_MPI_THREAD=funneled")
 		sameResult(t, funneled, 2, 2, want)
@@ -42,15 +42,15 @@ func TestTrainOverMPI(t *testing.T) {
 	})
 }
 
-// resilient runs a training that is to go on after losses: with a library that cannot, that is an error at the
-// start which says so, once.
+// resilient runs a training with --resilient. A library without support for it fails at the start, with one
+// error.
 func resilient(t *testing.T, cmd *exec.Cmd, want result) {
 	t.Helper()
 	cmd.Env = append(cmd.Env, asCommand+"=1")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
-	if err == nil { // it can
+	if err == nil { // supported
 		got := lastLine(t, out.String())
 		want.Ranks, want.Seconds = got.Ranks, got.Seconds
 		if got != want {

@@ -31,7 +31,7 @@ func rankOf(t *testing.T, mark string, rank int) *os.Process {
 	for _, name := range all {
 		env, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has ended, or is somebody else's
+			continue // it has ended, or belongs to another user
 		}
 		vars := strings.Split(string(env), "\x00")
 		if slices.Contains(vars, markEnv+"="+mark) && slices.Contains(vars, "COHORT_RANK="+strconv.Itoa(rank)) {
@@ -46,9 +46,8 @@ func rankOf(t *testing.T, mark string, rank int) *os.Process {
 	return nil
 }
 
-// A job goes on when ranks of it are killed, at whatever moment of the training or the simulation, one after
-// the other, the first one too: with the bits of a job that nothing happened to, at the cost of no more than
-// an iteration for each.
+// A job continues when ranks are killed at random moments of the training or the simulation, rank 0
+// included. It gives the bits of an undisturbed job and repeats at most an iteration for each.
 func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 	const ranks = 4
 	scenarios := "600"
@@ -88,7 +87,7 @@ func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			// Each dies some time after one of the iterations, of which the last is followed by the simulation.
+			// Each dies soon after an iteration; the simulation follows the last one.
 			at := map[int]int{}
 			for _, v := range victims {
 				at[v] = 1 + rng.IntN(want.Iterations)
@@ -118,16 +117,16 @@ func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 			}
 			got, lost := lastLine(t, stdout.String()), strings.Count(stdout.String(), "During the run: lost rank")
 			losses += lost
-			// On a machine that stands still for a while a job may be over before its ranks are killed.
+			// On a slow machine the job may end before its ranks are killed.
 			if got.Ranks < ranks-len(victims) || (got.Ranks == ranks) != (lost == 0) {
-				t.Errorf("%s, without ranks %v: %d ranks came to the end, and %d losses are told of\n%s", backend, victims, got.Ranks, lost, &said)
+				t.Errorf("%s, without ranks %v: %d ranks finished, and %d losses are reported\n%s", backend, victims, got.Ranks, lost, &said)
 			}
 			got.Seconds, got.Ranks = want.Seconds, want.Ranks
 			if got != want {
 				t.Errorf("%s, without ranks %v: %+v, want %+v\n%s", backend, victims, got, want, &said)
 			}
 			if told > want.Iterations+len(victims) {
-				t.Errorf("%s, without ranks %v: %d iterations were told of\n%s", backend, victims, told, &said)
+				t.Errorf("%s, without ranks %v: %d iterations were printed\n%s", backend, victims, told, &said)
 			}
 			if _, err := os.Stat(filepath.Join(out, "policy.json")); err != nil {
 				t.Errorf("%s, without ranks %v: %v", backend, victims, err)
@@ -139,8 +138,7 @@ func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 	}
 }
 
-// A job whose first rank is lost is stopped by a signal as any other: the rank that is the first one now says
-// how to go on.
+// After the loss of rank 0 the new first rank reacts to a signal and prints how to continue.
 func TestSignalSavesCheckpointAfterLoss(t *testing.T) {
 	dir, mark := t.TempDir(), "stopped-"+strconv.Itoa(os.Getpid())
 	exe, err := os.Executable()
@@ -153,12 +151,12 @@ func TestSignalSavesCheckpointAfterLoss(t *testing.T) {
 	lines := afterIteration(t, cmd, 2)
 	first := rankOf(t, mark, 0)
 	if first == nil {
-		t.Fatal("rank 0 is not there")
+		t.Fatal("rank 0 is not running")
 	}
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// The launcher must have noticed as well: else it takes the loss for an effect of the signal.
+	// The launcher must have noticed too, or it takes the loss for an effect of the signal.
 	lost, noticed := false, false
 	for lines.Scan() && !(lost && noticed && iterationLine.MatchString(lines.Text())) {
 		lost = lost || strings.HasPrefix(lines.Text(), "sddp: warning: lost rank 0; ")
@@ -189,7 +187,7 @@ func TestSignalSavesCheckpointAfterLoss(t *testing.T) {
 	}
 }
 
-// A job of which all processes are killed, the launcher with them or not, goes on from the last checkpoint.
+// A job whose processes are all killed, with or without the launcher, resumes from the last checkpoint.
 func TestKilledJobResumes(t *testing.T) {
 	const ranks = 2
 	want, tool := checkpointResult(t, checkpointArgs), cohortTool(t)
@@ -206,7 +204,7 @@ func TestKilledJobResumes(t *testing.T) {
 			args := with(checkpointArgs, "--iterations", "100000", "--checkpoint", dir, "--checkpoint-every", "1")
 			cmd := exec.Command(tool, with([]string{"run", "--backend", backend, "--tag=false", "-n", strconv.Itoa(ranks), exe}, args...)...)
 			cmd.Env = append(os.Environ(), asCommand+"=1", markEnv+"="+mark)
-			lines := afterIteration(t, cmd, 3) // of which the first is saved: writing the second waits for that
+			lines := afterIteration(t, cmd, 3) // the first is saved then: writing the second waits for it
 			victims := []*os.Process{cmd.Process}
 			if !launcher {
 				victims = victims[:0]
@@ -216,20 +214,20 @@ func TestKilledJobResumes(t *testing.T) {
 			}
 			for r, p := range victims {
 				if p == nil {
-					t.Fatalf("%s: rank %d is not there", backend, r)
+					t.Fatalf("%s: rank %d is not running", backend, r)
 				}
-				if err := p.Kill(); err != nil && err != os.ErrProcessDone { // by its launcher, after the first one
+				if err := p.Kill(); err != nil && err != os.ErrProcessDone { // the launcher may have killed it after the first one
 					t.Fatal(err)
 				}
 			}
-			for lines.Scan() { // until all that could write there have ended
+			for lines.Scan() { // until all writers have exited
 			}
 			if err := cmd.Wait(); err == nil {
-				t.Fatalf("%s: the job came to its end", backend)
+				t.Fatalf("%s: the job finished", backend)
 			}
-			// Where the job has gone beyond what is asked for now, what it had come to there is the outcome.
+			// If the job went further than requested now, the result is its state at that iteration.
 			if errs := goesOn(t, want, with(checkpointArgs, "--resume", dir)...); strings.Contains(errs, "damaged") {
-				t.Errorf("%s: going on, it says %s", backend, errs)
+				t.Errorf("%s: resumed, it printed %s", backend, errs)
 			}
 		}
 	}

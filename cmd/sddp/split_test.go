@@ -16,7 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// splits are the ranks and threads over which the work is divided.
+// splits are pairs of ranks and threads.
 var splits = [][2]int{{2, 1}, {3, 2}, {1, 1}, {1, 2}, {2, 2}, {4, 1}}
 
 // sampledSplits returns all splits, and the first two with -short.
@@ -27,11 +27,11 @@ func sampledSplits() [][2]int {
 	return splits
 }
 
-// splitArgs are the training that is divided: more passes than workers, and unevenly many.
+// splitArgs is a training with more passes than workers, which do not divide the passes evenly.
 var splitArgs = append([]string{"train", caseDir("brazil4"), "--json"},
 	strings.Fields("--iterations 5 --passes 7 --openings 5 --scenarios 50")...)
 
-// splitResult is what the training gives on one rank with one thread, without a launcher.
+// splitResult returns the result on one rank with one thread, without a launcher.
 func splitResult(t *testing.T) result {
 	t.Helper()
 	status, out, errs := sddpRun(t, append(slices.Clone(splitArgs), "--threads", "1", "--pin", "none")...)
@@ -64,8 +64,7 @@ func cohortTool(t testing.TB) string {
 	return tool
 }
 
-// sameResult runs the training on so many ranks by a command, which knows their threads, and compares
-// all figures.
+// sameResult runs a command that trains with the given ranks and threads, and compares all figures.
 func sameResult(t *testing.T, cmd *exec.Cmd, ranks, threads int, want result) {
 	t.Helper()
 	cmd.Env = append(cmd.Env, asCommand+"=1")
@@ -86,8 +85,8 @@ func sameResult(t *testing.T, cmd *exec.Cmd, ranks, threads int, want result) {
 	}
 }
 
-// However ranks are started and their work is divided, the training gives the same bits: here ranks as
-// processes that share memory. Threads come from the command line or the environment.
+// The training gives the same bits for any split over processes and threads. The number of threads comes
+// from the command line or the environment.
 func TestSplitsOverShm(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the backend shm is for Linux")
@@ -112,7 +111,7 @@ func TestSplitsOverShm(t *testing.T) {
 	sameResult(t, alone, 1, 2, want)
 }
 
-// Clp gives other cuts than the embedded solver, and the same ones for every split.
+// Clp gives the same cuts for every split.
 func TestSplitsWithClp(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: any split with Clp gives the same cuts, here over shm; make test-all runs it")
@@ -143,11 +142,11 @@ func TestSplitsWithClp(t *testing.T) {
 	sameResult(t, both, 2, 2, want)
 }
 
-// The default training of the case that is shipped has the cuts that docs/adr/0004-canonical-basis.md
-// tells of, on the architecture of its table.
+// The default training of brazil4 has the hash in docs/adr/0004-canonical-basis.md, on the architecture of
+// its table.
 func TestDefaultPolicyHasDocumentedHash(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("other architectures round otherwise")
+		t.Skip("left out: the documented hash is that of amd64, and other architectures round differently")
 	}
 	if testing.Short() {
 		t.Skip("left out with -short: a whole training of brazil4; make test-all runs it")
@@ -161,6 +160,6 @@ func TestDefaultPolicyHasDocumentedHash(t *testing.T) {
 		t.Fatalf("status %d: %s", status, errs)
 	}
 	if hash := lastLine(t, out).CutsSHA256[:8]; !strings.Contains(string(adr), "| the stage's canonical basis, no cut rows | "+hash+" |") {
-		t.Errorf("the cuts have the hash %s…, which is not what the decision tells", hash)
+		t.Errorf("the cuts have the hash %s…, which is not the documented one", hash)
 	}
 }

@@ -11,11 +11,10 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// bind loads the library and finds its functions. It stays loaded: its memory and what the dynamic
-// linker keeps of it are the process's from here on.
+// bind loads the library and finds its functions. The library stays loaded until the process ends.
 func (l *Library) bind(name string) error {
-	// What the dynamic linker says of a failure is kept for the thread that it happened on, and asked
-	// for by a second call.
+	// The dynamic linker keeps the text of an error for the thread of the failed call; a second call
+	// reads it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)

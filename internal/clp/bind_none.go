@@ -8,5 +8,5 @@ import (
 )
 
 func (l *Library) bind(string) error {
-	return fmt.Errorf("%w, being for %s/%s or with the build tag cohort_noclp", errLeftOut, runtime.GOOS, runtime.GOARCH)
+	return fmt.Errorf("%w: for %s/%s or with the build tag cohort_noclp", errLeftOut, runtime.GOOS, runtime.GOARCH)
 }

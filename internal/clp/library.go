@@ -8,24 +8,24 @@ import (
 	"sync"
 )
 
-// ErrUnavailable is what the error of Open wraps.
+// ErrUnavailable is wrapped by the error of Open.
 var ErrUnavailable = errors.New("clp: the library is not available")
 
-// errLeftOut says that no library was looked for.
-var errLeftOut = errors.New("this program is built without it")
+// errLeftOut reports that Open did not search for a library.
+var errLeftOut = errors.New("this program was built without it")
 
 // Library is the loaded library. It is safe for concurrent use.
 type Library struct {
-	// Name is what it was loaded as.
+	// Name is the file name of the library.
 	Name string
-	// Version is what it says of itself, such as 1.17.6.
+	// Version is the version that the library reports, such as 1.17.6.
 	Version string
 
 	functions
 }
 
-// functions are those of Clp_C_Interface.h that are called. A model is a pointer of the library's.
-// Arrays that are passed are copied or only read during the call.
+// functions holds the functions of Clp_C_Interface.h in use. A model is a pointer to memory of the library.
+// The library copies arrays or reads them only during the call.
 type functions struct {
 	version   func() string
 	newModel  func() uintptr
@@ -73,7 +73,7 @@ func (f *functions) symbols() map[string]any {
 	}
 }
 
-// names are those the library may have, the usual one first.
+// names returns the names that the library may have, the usual one first.
 func names() []string {
 	if runtime.GOOS == "darwin" {
 		return []string{"libClp.1.dylib", "libClp.dylib", "/opt/homebrew/opt/clp/lib/libClp.1.dylib"}
@@ -83,11 +83,12 @@ func names() []string {
 
 var library = sync.OnceValues(func() (*Library, error) { return open(names()) })
 
-// Open loads the library, once for the process. The error says what was looked for, and what to
-// install.
+// Open loads the library, once for the process.
+//
+// Errors: ErrUnavailable, with the names that were tried and the package to install.
 func Open() (*Library, error) { return library() }
 
-// open loads the first library of the names that is there.
+// open loads the first of the named libraries that exists.
 func open(names []string) (*Library, error) {
 	var failures []string
 	for _, name := range names {
@@ -104,13 +105,12 @@ func open(names []string) (*Library, error) {
 		}
 		failures = append(failures, err.Error())
 	}
-	return nil, fmt.Errorf("%w: %s: Debian and its kin have it in the package coinor-libclp1 (apt-get install coinor-libclp1); "+
-		"a library in a folder of its own is found through LD_LIBRARY_PATH", ErrUnavailable, strings.Join(failures, "; "))
+	return nil, fmt.Errorf("%w: %s: install it (Debian: apt-get install coinor-libclp1) "+
+		"or add its folder to LD_LIBRARY_PATH", ErrUnavailable, strings.Join(failures, "; "))
 }
 
-// probe asks whether the library is built as this package calls it. The width of its CoinBigIndex
-// is fixed when it is built, and nothing it exports tells: the starts below are {0, 0} with 32
-// bits, and {0, 1} with 64.
+// probe checks that the library was built with the CoinBigIndex that this package assumes, 32 bits wide.
+// No function reports its width, but a 64-bit library reads the starts below as {0, 1}, not {0, 0}.
 func (l *Library) probe() error {
 	m := l.newModel()
 	defer l.delete(m)
@@ -118,7 +118,7 @@ func (l *Library) probe() error {
 	one := []float64{1}
 	l.load(m, 1, 1, []int32{0, 0, 1, 0}, []int32{0}, one, one, one, one, one, one)
 	if n := l.elements(m); n != 0 {
-		return fmt.Errorf("%s is built with matrix indices of 64 bits (COIN_BIG_INDEX), want 32", l.Name)
+		return fmt.Errorf("%s has matrix indices of 64 bits (COIN_BIG_INDEX), want 32: install a build without that option", l.Name)
 	}
 	l.Version = l.version()
 	return nil

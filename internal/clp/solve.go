@@ -6,11 +6,11 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Place says where a variable stands in a basis, with the library's numbers. The variable of a row
-// is its activity.
+// Place is the place of a variable in a basis, with the library's numbers. The variable of a row is its
+// activity.
 type Place uint8
 
-// The places. Super stands between its bounds without being basic.
+// The places. Super is nonbasic between its bounds.
 const (
 	Free Place = iota
 	Basic
@@ -20,16 +20,16 @@ const (
 	Fixed
 )
 
-// Status is how a solve ended, with the library's numbers.
+// Status is the result of a solve, with the library's numbers.
 type Status int32
 
-// The ends of a solve. What the library calls infeasible need not be so beyond its tolerances.
+// The results of a solve. Infeasibility is only up to the tolerances of the library.
 const (
 	Optimal Status = iota
 	PrimalInfeasible
 	DualInfeasible
-	Stopped // on the iteration limit
-	Failed  // of itself
+	Stopped // at the iteration limit
+	Failed  // for numerical reasons
 )
 
 // Method is a simplex method.
@@ -41,8 +41,8 @@ const (
 	Primal
 )
 
-// Program asks for the least cost'x with RowLo <= Ax <= RowHi and Lo <= x <= Hi. A bound of modulus
-// above 1e27 is none to the library. Neither columns nor rows may be missing altogether.
+// Program is: minimise cost'x with RowLo <= Ax <= RowHi and Lo <= x <= Hi. The library ignores bounds above
+// 1e27 in modulus. There must be at least one column and one row.
 type Program struct {
 	Start           []int32 // column j has entries Start[j] to Start[j+1]
 	Row             []int32
@@ -53,23 +53,23 @@ type Program struct {
 	DualTolerance   float64
 }
 
-// Infinity is the bound of a variable that has none; its negative is the lower one.
+// Infinity as an upper bound means none, and -Infinity as a lower bound.
 const Infinity = math.MaxFloat64
 
-// Solution is what a solve ended with.
+// Solution is the result of a solve.
 type Solution struct {
 	Status     Status
 	Iterations int
-	Places     []Place   // of the columns, and after them of the rows
+	Places     []Place   // of the columns, then of the rows
 	X, D       []float64 // values and reduced costs of the columns
 	Y          []float64 // duals of the rows: derivatives of the optimum by their bounds
 }
 
-// Solve solves p by a method from the basis of places, those of the columns and after them those of
-// the rows, in at most limit iterations. It stores the outcome in s, whose memory it reuses.
+// Solve solves p by a method from the basis places, which holds the columns and then the rows, in at most
+// limit iterations. It stores the result in s, whose memory it reuses.
 //
-// The program is given to a model of its own, so that the outcome is a function of the arguments.
-// The library does not scale it. Its initialSolve is not used, because it takes over SIGINT.
+// Every call creates a model, so the result is a function of the arguments. The library does not scale the
+// program. Its function initialSolve is not used, because it takes over SIGINT.
 func (l *Library) Solve(p *Program, places []Place, method Method, limit int, s *Solution) {
 	m := l.newModel()
 	defer l.delete(m)
@@ -87,7 +87,7 @@ func (l *Library) Solve(p *Program, places []Place, method Method, limit int, s 
 	}
 	s.Status = Status(l.status(m))
 	s.Iterations = int(l.count(m))
-	// The arrays are the model's, which lives until this function returns.
+	// SAFETY: the arrays belong to the model, which lives until this function returns.
 	n := len(p.Cost)
 	s.Places = append(s.Places[:0], view.C(l.places(m), len(places))...)
 	s.X = append(s.X[:0], view.C(l.values(m), n)...)

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// preferred returns the place of a nonbasic column: the finite bound its cost prefers, or else the
+// preferred returns the place of a nonbasic column: the finite bound that its cost favors, otherwise the
 // one nearest zero.
 func preferred(cost, lo, hi float64) VarStatus {
 	lower, upper := !math.IsInf(lo, -1), !math.IsInf(hi, 1)
@@ -38,8 +38,8 @@ func allowed(place VarStatus, lo, hi float64) VarStatus {
 	return Free
 }
 
-// Basis copies the current basis, where the next Solve starts, into dst, whose memory it reuses,
-// and returns it.
+// Basis returns a copy of the current basis, from which the next Solve starts, in the memory of dst if
+// that is large enough.
 func (s *program) Basis(dst Basis) Basis {
 	return Basis{
 		Cols: append(dst.Cols[:0], s.colPlace...),
@@ -47,10 +47,10 @@ func (s *program) Basis(dst Basis) Basis {
 	}
 }
 
-// SetBasis makes the next Solve start from b, which is copied. Columns that b does not reach are
-// placed as by ResetBasis, slacks of rows that b does not reach are basic. It returns an error,
-// and changes nothing, if b has more columns or rows than the program or a place that is none.
-// Any other basis will do: the next Solve repairs it, always in the same way.
+// SetBasis makes the next Solve start from a copy of b. Columns beyond the end of b are placed as by
+// ResetBasis, and slacks of rows beyond its end become basic. If b has more columns or rows than the
+// program, or an invalid place, SetBasis returns [ErrMisuse] and changes nothing. Any other basis is
+// valid: the next Solve repairs it, always in the same way.
 func (s *program) SetBasis(b Basis) error {
 	if len(b.Cols) > len(s.cost) || len(b.Rows) > len(s.rhs) {
 		return fmt.Errorf("%w: set basis: got %d columns and %d rows, want at most %d and %d",
@@ -59,7 +59,7 @@ func (s *program) SetBasis(b Basis) error {
 	for _, places := range [2][]VarStatus{b.Cols, b.Rows} {
 		for k, p := range places {
 			if p < AtLower || p > Basic {
-				return fmt.Errorf("%w: set basis: got place %d at index %d", ErrMisuse, p, k)
+				return fmt.Errorf("%w: set basis: got place %d at index %d, want AtLower to Basic", ErrMisuse, p, k)
 			}
 		}
 	}
@@ -69,8 +69,8 @@ func (s *program) SetBasis(b Basis) error {
 	return nil
 }
 
-// ResetBasis makes all slacks basic and puts every column at the finite bound its cost prefers, or
-// else at the one nearest zero.
+// ResetBasis makes all slacks basic. It places every column at the finite bound that its cost favors,
+// otherwise at the one nearest zero.
 func (s *program) ResetBasis() {
 	for j := range s.colPlace {
 		s.colPlace[j] = preferred(s.cost[j], s.lo[j], s.hi[j])

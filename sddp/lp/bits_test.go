@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestOrderDoesNotChangeBits solves the same programs in two orders, each from a basis of its own, with
-// one solver: what sddp does where the number of ranks decides who solves what. Every result has
-// the same bits in both.
+// TestOrderDoesNotChangeBits solves the same programs in two orders with one solver, each from a fixed
+// basis. In sddp the number of ranks decides this order. All results have the same bits.
 func TestOrderDoesNotChangeBits(t *testing.T) { each(t, testOrderDoesNotChangeBits) }
 
 func testOrderDoesNotChangeBits(t *testing.T, mk maker) {
@@ -65,7 +64,7 @@ func testOrderDoesNotChangeBits(t *testing.T, mk maker) {
 		t.Errorf("%d of %d programs have other bits in reversed order", n, len(inflows))
 	}
 	if n := differing(nil); n == 0 {
-		t.Error("from the basis left over, the order does not matter on these programs: the test shows nothing")
+		t.Error("from the previous basis, the order does not matter for these programs: the test shows nothing")
 	}
 }
 
@@ -87,8 +86,8 @@ func trace(mk maker, seed uint64) (string, error) {
 	return fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
-// TestThreadsDoNotChangeBits solves in several goroutines at once: results have the bits of a
-// goroutine that is alone.
+// TestThreadsDoNotChangeBits solves in several goroutines at once. Results have the bits of a single
+// goroutine.
 func TestThreadsDoNotChangeBits(t *testing.T) { each(t, testThreadsDoNotChangeBits) }
 
 func testThreadsDoNotChangeBits(t *testing.T, mk maker) {
@@ -100,7 +99,7 @@ func testThreadsDoNotChangeBits(t *testing.T, mk maker) {
 		}
 	}
 	if want[0] == want[1] || want[1] == want[2] {
-		t.Fatal("other programs have the same hash: the test shows nothing")
+		t.Fatal("different programs have the same hash: the test shows nothing")
 	}
 	var wg sync.WaitGroup
 	for g := range 6 {
@@ -113,9 +112,8 @@ func testThreadsDoNotChangeBits(t *testing.T, mk maker) {
 	wg.Wait()
 }
 
-// TestMemoryFillDoesNotChangeBits solves in processes of their own whose C library fills memory with other
-// bytes before it gives it out, and after it got it back: a solver that reads what it has not
-// written would be found out.
+// TestMemoryFillDoesNotChangeBits solves in processes whose C library fills allocated and freed memory with
+// other bytes, to detect a solver that reads uninitialised memory.
 func TestMemoryFillDoesNotChangeBits(t *testing.T) {
 	const variable = "LP_TEST_TRACE"
 	if kind := os.Getenv(variable); kind != "" {

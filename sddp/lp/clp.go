@@ -6,17 +6,17 @@ import (
 	"github.com/cohort-hpc/cohort/internal/clp"
 )
 
-// Clp is a solver over COIN-OR Clp, a library that Open loads. Its factors are sparse: it is meant
+// Clp is a solver that calls COIN-OR Clp, a library that Open loads. Clp has sparse factors and is meant
 // for programs that are too large for the embedded solver.
 //
-// Every solve gives the scaled program to a model of its own, so that what the library keeps from
-// one solve to the next (factors, weights, random numbers, adapted tolerances) cannot get into an
-// answer. What the library answers is checked before it is given.
+// Every solve creates a new model of the scaled program, so the library's state (factors, weights,
+// random numbers, adapted tolerances) cannot influence later answers. Answers of the library are
+// checked.
 //
-// Results cover the columns and rows there were at the last Solve; asking for others panics.
+// Results cover the columns and rows of the last Solve; an index beyond them panics.
 //
-// It is not safe for concurrent use, but any number of them may be used at the same time. It holds
-// no memory outside Go between two calls.
+// A Clp is not safe for concurrent use, but several may be used at the same time. It holds no memory
+// outside Go between two calls.
 type Clp struct {
 	program
 	library *clp.Library
@@ -25,38 +25,33 @@ type Clp struct {
 	places []clp.Place // the basis to start from: columns, then rows
 	out    clp.Solution
 
-	// Of proofs that there is no optimum.
+	// For proofs that there is no optimum.
 	aux       clp.Program
 	auxPlaces []clp.Place
 	auxOut    clp.Solution
-	point     []float64 // satisfies rows and bounds
+	point     []float64 // a feasible point
 
 	d, act, size []float64 // scratch: reduced costs; activities of the rows and their largest terms
 }
 
 var _ Solver = (*Clp)(nil)
 
-// Tolerances of the library, which apply to the scaled program. Its largest cost is near 1, and the
-// least may be 1e-8 of that.
+// Tolerances of the library, for the scaled program. Its largest cost is near 1, its smallest may be 1e-8.
 const (
 	clpPrimalTol = 1e-9
 	clpDualTol   = 1e-12
-	clpInfinity  = 1e27 // bounds from here on are none to the library
+	clpInfinity  = 1e27 // the library ignores bounds from here on
 )
 
-// Solve looks for an optimal solution, from the basis in place. It always ends: the number of
-// iterations and of calls is bounded. The error is for misuse only and comes with
-// NumericalFailure; the basis is then unchanged.
+// Solve searches for an optimal solution from the current basis. It always ends, because the numbers of
+// iterations and calls are bounded. Its error is [ErrMisuse], with the status NumericalFailure and an
+// unchanged basis.
 //
-//  1. The dual simplex method, from the basis in place. The library goes over to the primal one by
-//     itself where it cannot go on.
-//  2. An optimum that satisfies its conditions is the answer. Some do not: the library takes a
-//     variable without bounds for one with bounds of 1e10, and where the optimum does not depend on
-//     it may leave it there.
-//  3. Where the library finds none, look for a proof that there is none, of infeasibility or of
-//     unboundedness.
-//  4. Where neither holds, the primal method from where the dual one ended, and then both from the
-//     slacks.
+//  1. Run the dual simplex method from the current basis. The library may switch to the primal method.
+//  2. Return an optimum that satisfies the optimality conditions. Some do not: the library treats a free
+//     variable as one with bounds of 1e10 and may leave it there if the optimum does not depend on it.
+//  3. If the library finds no optimum, search for a proof of infeasibility or unboundedness.
+//  4. If there is neither, run the primal method from the final basis, then both from the slack basis.
 func (s *Clp) Solve() (Status, error) {
 	if err := s.begin(); err != nil {
 		return s.status, err
@@ -69,7 +64,7 @@ func (s *Clp) Solve() (Status, error) {
 
 // attempts does steps 1 to 4 of Solve.
 func (s *Clp) attempts() Status {
-	proved := false // step 3 was done, in vain
+	proved := false // step 3 found no proof
 	for attempt, method := range [...]clp.Method{clp.Dual, clp.Primal, clp.Dual, clp.Primal} {
 		if attempt >= 2 {
 			s.ResetBasis()
@@ -105,8 +100,8 @@ func (s *Clp) attempts() Status {
 	return NumericalFailure
 }
 
-// loadProgram writes the scaled program in the library's form. It reports false if a number
-// overflows or is so large that the library would take it for infinite.
+// loadProgram converts the scaled program to the library's form. It returns false if a number overflows
+// or is so large that the library would treat it as infinite.
 func (s *Clp) loadProgram() bool {
 	p, n, m := &s.main, len(s.cost), len(s.rhs)
 	p.PrimalTolerance, p.DualTolerance = clpPrimalTol, clpDualTol
@@ -140,7 +135,7 @@ func (s *Clp) loadProgram() bool {
 			p.RowHi[i] = clp.Infinity
 		}
 	}
-	// The library wants a row and a column at least.
+	// The library needs at least one row and one column.
 	if m == 0 {
 		p.RowLo, p.RowHi = append(p.RowLo, -clp.Infinity), append(p.RowHi, clp.Infinity)
 	}
@@ -151,11 +146,11 @@ func (s *Clp) loadProgram() bool {
 	return ok
 }
 
-// loadBasis writes the basis in place in the library's form, with as many basic variables as there
-// are rows: columns that are too many become nonbasic, and rows get their slack back where there
-// are too few. The library repairs a singular one.
+// loadBasis converts the current basis to the library's form, with as many basic variables as rows:
+// surplus columns become nonbasic, and missing variables are replaced by slacks. The library repairs a
+// singular basis.
 func (s *Clp) loadBasis() {
-	n, m := len(s.main.Cost), len(s.main.RowLo) // one more where loadProgram has added one
+	n, m := len(s.main.Cost), len(s.main.RowLo) // one more if loadProgram added one
 	s.places = resize(s.places, n+m)
 	missing := m
 	for j := range n {
@@ -181,7 +176,7 @@ func (s *Clp) loadBasis() {
 		}
 		s.places[n+i] = clp.AtLower
 		if i < len(s.sense) && s.sense[i] == LE {
-			s.places[n+i] = clp.AtUpper // the library's variable of a row is its activity
+			s.places[n+i] = clp.AtUpper // the library uses the activity of a row, not its slack
 		}
 	}
 	for i := 0; missing > 0; i++ {
@@ -192,7 +187,7 @@ func (s *Clp) loadBasis() {
 	}
 }
 
-// storeBasis takes over the basis the library ended with.
+// storeBasis stores the final basis of the library.
 func (s *Clp) storeBasis() {
 	for j := range s.colPlace {
 		switch s.out.Places[j] {

@@ -2,14 +2,14 @@ package lp
 
 import "math"
 
-// wide is by how much more than the embedded solver's tolerances the library's answers may miss.
+// wide is the factor on the embedded solver's tolerances for answers of the library.
 const wide = 10
 
-// checked reports whether the library's optimum satisfies its conditions: every variable within its
-// bounds, every nonbasic one at the bound its place says, every dual and reduced cost of the right
-// sign. Tolerances are in the scaled and in the given units, whichever is tighter, and relative to
-// the terms of each sum. It puts nonbasic variables on their bounds and computes the reduced costs
-// from the duals and the costs of the program, into d.
+// checked reports whether the library's optimum satisfies the optimality conditions: every variable is
+// within its bounds, every nonbasic one at the bound of its place, every dual and reduced cost has the
+// right sign. Tolerances apply in the scaled and the given units, whichever is tighter, and are relative
+// to the terms of each sum. It moves nonbasic variables exactly to their bounds and stores the reduced
+// costs in d.
 func (s *Clp) checked() bool {
 	p, x, y, unit := &s.main, s.out.X, s.out.Y, pow2(s.objExp)
 	s.d = resize(s.d, len(s.cost))
@@ -75,23 +75,12 @@ func (s *Clp) activities(x []float64) {
 	}
 }
 
-// storeOptimum stores the optimum that was checked, in the units of the program.
+// storeOptimum stores the checked optimum.
 func (s *Clp) storeOptimum() Status {
-	sum := 0.0
-	for j := range s.cost {
-		f := pow2(s.colExp[j])
-		s.value[j] = s.out.X[j] * f
-		s.reduced[j] = s.d[j] / f / pow2(s.objExp)
-		sum += s.cost[j] * s.value[j]
-	}
-	check := sum
-	for i := range s.rhs {
-		s.dual[i] = s.out.Y[i] * pow2(s.rowExp[i]) / pow2(s.objExp)
-		check += s.dual[i]
-	}
-	if check-check != 0 {
+	objective, finite := s.store(s.out.X, s.d, s.out.Y)
+	if !finite {
 		return NumericalFailure
 	}
-	s.objective = sum
+	s.objective = objective
 	return Optimal
 }

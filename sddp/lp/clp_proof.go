@@ -6,15 +6,15 @@ import (
 	"github.com/cohort-hpc/cohort/internal/clp"
 )
 
-// The library says that a program has no optimum without a proof that holds to a known tolerance. A
-// proof is therefore made from a second program that does have an optimum, which Clp finds and the
-// code below checks. It starts from the basis where the first one ended, and so is a function of
-// the program and the starting basis too.
+// The library reports that a program has no optimum without a proof to a known tolerance. The proof
+// therefore comes from a second program that has an optimum, which Clp finds and the code below checks.
+// It starts from the final basis of the first program, so it too is a function of the program and the
+// starting basis.
 
-// proofTol is what counts as rounding in a proof, relative to the terms of a sum.
+// proofTol is the rounding error allowed in a proof, relative to the terms of a sum.
 const proofTol = 1e-9
 
-// copyAux makes the program of a proof a copy of the program itself.
+// copyAux copies the program to that of the proof.
 func (s *Clp) copyAux() {
 	p, q := &s.main, &s.aux
 	q.PrimalTolerance, q.DualTolerance = p.PrimalTolerance, p.DualTolerance
@@ -34,10 +34,10 @@ func (s *Clp) solveAux(method clp.Method) bool {
 	return s.auxOut.Status == clp.Optimal
 }
 
-// infeasible looks for a proof that no point satisfies rows and bounds, and leaves it in farkas. It
-// asks for the point that misses the rows by the least sum, which exists whatever the rows are:
-// without costs of its own any basis is a start for the dual method, and the duals are the
-// multipliers of the proof if the sum is not zero. If it is, the point is left in point.
+// infeasible searches for a proof that no point satisfies rows and bounds, and stores it in farkas. It
+// minimises the sum of the violations of the rows, which always has an optimum. Without other costs the
+// dual method can start from any basis. If the sum is not zero, the duals are the multipliers of the
+// proof. If it is zero, infeasible stores the point in point.
 func (s *Clp) infeasible() bool {
 	s.copyAux()
 	q, n := &s.aux, len(s.aux.Cost)
@@ -75,8 +75,7 @@ func (s *Clp) infeasible() bool {
 	return true
 }
 
-// separates reports whether y'b exceeds all that y'Ax can be within the bounds, by more than
-// rounding.
+// separates reports whether y'b exceeds the largest y'Ax within the bounds by more than rounding.
 func (s *Clp) separates(y []float64) bool {
 	most, gap, size := 0.0, 0.0, 0.0
 	add := func(t float64) {
@@ -104,9 +103,9 @@ func (s *Clp) separates(y []float64) bool {
 	return gap > proofTol*size
 }
 
-// unbounded looks for a proof that the objective falls without limit: from the point that
-// infeasible left, in the best direction of length at most 1 in each column among those that keep
-// all rows and bounds. It leaves the proof in value and ray.
+// unbounded searches for a proof that the objective falls without limit, and stores it in value and ray.
+// The ray starts at the point that infeasible stored. Its direction is the best one, of length at most 1 in
+// each column, that keeps all rows and bounds.
 func (s *Clp) unbounded() bool {
 	if len(s.point) == 0 || !s.satisfies(&s.main, s.point) {
 		return false
@@ -153,7 +152,7 @@ func (s *Clp) unbounded() bool {
 	return true
 }
 
-// satisfies reports whether x keeps the rows and bounds of p, whose matrix is the program's.
+// satisfies reports whether x satisfies the rows and bounds of p, whose matrix is the program's.
 func (s *Clp) satisfies(p *clp.Program, x []float64) bool {
 	for j := range s.cost {
 		tol := wide * primalTol * (1 + math.Abs(x[j]))

@@ -11,8 +11,7 @@ type candidate struct {
 	width float64 // distance between the bounds
 }
 
-// stallLevels is how often the dual method perturbs the costs before it falls back on smallest
-// indices alone.
+// stallLevels is how often the dual method perturbs the costs before it chooses by smallest index only.
 const stallLevels = 4
 
 // dualMethod runs the dual simplex method from a dual feasible basis until that is primal
@@ -24,8 +23,8 @@ const stallLevels = 4
 //     to their other bound. None means infeasible.
 //  4. Compute the entering column; update values, reduced costs, weights and the inverse.
 //
-// Against cycling: after a row of degenerate steps the costs are perturbed by fixed pseudo-random
-// amounts, which rounds takes back; at last smallest indices decide.
+// Against cycling: after a series of degenerate steps the costs are perturbed by fixed pseudo-random
+// amounts, which rounds undoes. As a last resort smallest indices decide.
 func (s *Simplex) dualMethod() phase {
 	for v := range s.wt {
 		s.wt[v] = 1
@@ -64,7 +63,7 @@ func (s *Simplex) dualMethod() phase {
 					return phaseRestart
 				}
 			case math.Abs(excess) <= looseMost/s.loose*s.ptol[out]:
-				// Too little to call the program infeasible.
+				// The violation is too small to prove infeasibility.
 				s.pbase[out] += math.Abs(excess)
 				s.ptol[out] += math.Abs(excess)
 			default:
@@ -189,7 +188,7 @@ func (s *Simplex) gather(side float64) {
 // every candidate with two bounds, which the step may pass if that candidate moves to its other
 // bound. Breakpoints are taken in groups that Harris's tolerance cannot tell apart; in the group
 // where the slope would turn, the largest entry wins. The candidates before that group move over.
-// It returns -1 if nothing bounds the step; the moves are then undone by not being made.
+// It returns -1 if nothing bounds the step; then no candidate moves.
 func (s *Simplex) ratioTest(excess, tol float64, smallest bool) (in int, alpha float64) {
 	s.gather(math.Copysign(1, excess))
 	slope := math.Abs(excess)
@@ -236,8 +235,8 @@ func (s *Simplex) ratioTest(excess, tol float64, smallest bool) (in int, alpha f
 	return -1, 0
 }
 
-// moveOver moves the candidates that the ratio test passed to their other bounds and the basic
-// variables along.
+// moveOver moves the candidates that the ratio test passed to their other bounds, and updates the basic
+// variables.
 func (s *Simplex) moveOver() {
 	n := len(s.cost)
 	if len(s.cands) == 0 {

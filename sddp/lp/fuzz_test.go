@@ -39,7 +39,7 @@ func (r *reader) number() float64 {
 	return 0
 }
 
-// tame reports whether proofs at kktTol can be asked for: all numbers are zero or between 1e-3 and
+// tame reports whether proofs to kktTol are possible: all numbers are zero or between 1e-3 and
 // 1e3 in modulus.
 func (p *problem) tame() bool {
 	ok := func(vs []float64) bool {
@@ -57,8 +57,8 @@ func (p *problem) tame() bool {
 	return good
 }
 
-// FuzzSolve builds a program, changes it, and solves it warm. Solve must end, must not panic, must
-// prove its answer on tame programs, and must give the same bits without its past.
+// FuzzSolve builds a program, changes it, and solves it warm. Solve must end without a panic, prove its
+// answer for tame programs, and give the same bits without its history.
 func FuzzSolve(f *testing.F) {
 	f.Add([]byte{2, 2, 110, 100, 150, 90, 100, 220, 0, 120, 0, 102, 104, 2, 90, 1, 100, 102})
 	f.Add([]byte{1, 0, 90, 225, 220})

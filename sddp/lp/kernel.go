@@ -4,9 +4,9 @@ import "math"
 
 // kernel represents a basis. With the slack of every row as a variable, a basis is a set of basic
 // columns J and a set of tight rows R (those whose slack is not basic), as many of one as of the
-// other, such that the matrix A[R,J], the kernel, is regular. Everything the simplex method asks
-// of the inverse of the basis follows from the inverse of the kernel and the rows of A; a row that
-// is not tight costs one sparse product.
+// other, such that the matrix A[R,J], the kernel, is regular. Everything that the simplex
+// method needs from the inverse of the basis follows from the inverse of the kernel and the rows of A.
+// A row that is not tight costs one sparse product.
 type kernel struct {
 	k       int       // order of the kernel
 	ld      int       // distance between rows of inv
@@ -56,8 +56,8 @@ func (s *Simplex) setKernel() (rows, cols int) {
 	return len(s.kr), len(s.kc)
 }
 
-// factor computes the inverse of the kernel from A. A basis that is none is repaired: columns that
-// depend on those before them become nonbasic, rows left without a column get their slack back.
+// factor computes the inverse of the kernel from A. It repairs a singular basis: columns that depend on
+// earlier ones become nonbasic, and rows without a column get their slack back.
 // It reports whether it repaired anything.
 func (s *Simplex) factor() (repaired bool) {
 	for s.tryFactor() {
@@ -67,8 +67,8 @@ func (s *Simplex) factor() (repaired bool) {
 	return repaired
 }
 
-// tryFactor inverts the kernel by Gauss-Jordan elimination in place with row pivoting. Where that
-// meets dependent columns it changes the basis instead and reports true.
+// tryFactor inverts the kernel in place by Gauss-Jordan elimination with row pivoting. If columns are
+// dependent, it changes the basis instead and reports true.
 func (s *Simplex) tryFactor() bool {
 	n := len(s.cost)
 	nr, nc := s.setKernel()
@@ -254,13 +254,13 @@ func (s *Simplex) entry(v int) float64 {
 	return s.w[s.cpos[v]]
 }
 
-// verdict is what judge thinks of a pivot.
+// verdict is the result of judge.
 type verdict int8
 
 const (
 	pivotGood  verdict = iota
-	pivotStale         // look again after a fresh factorisation
-	pivotBad           // not even that would help
+	pivotStale         // inaccurate: factor again and retry
+	pivotBad           // inaccurate with a fresh factorisation too
 )
 
 // judge compares the pivot as found by ftran with the same as found by btran.

@@ -62,7 +62,7 @@ func (p *dispatch) inflows(r *rand.Rand, solvers ...Solver) {
 	}
 }
 
-// TestSolversAgree proves the answers of both solvers to systems beyond what the embedded one is
+// TestSolversAgree proves the answers of both solvers to systems larger than the embedded one is
 // meant for, and compares their optima, cold and warm.
 func TestSolversAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))

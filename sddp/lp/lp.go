@@ -1,25 +1,25 @@
 // Package lp solves small linear programs over and over again.
 //
 // A [Solver] minimises c'x subject to rows a'x <= b, a'x = b or a'x >= b and to bounds
-// lo <= x <= hi. It is made for programs that change a little between two solves: new right-hand
-// sides, new bounds or costs, rows added at the end (the cuts of a decomposition) and dropped
-// again. Each solve starts from the basis in place, normally the one the last solve ended with.
+// lo <= x <= hi. It is designed for programs that change a little between two solves: new right-hand
+// sides, bounds or costs, and rows (the cuts of a decomposition) that are added at the end and dropped
+// again. Each solve starts from the current basis, normally the final basis of the last solve.
 //
-// There are two solvers, and [Open] makes either. [Simplex], made by [New], is the embedded one: a
-// bounded-variable dual simplex method in float64, with a primal simplex phase for what the dual one
-// cannot start from. It is the faster one up to about a hundred rows, and usable up to a few hundred.
-// [Clp] calls COIN-OR Clp, a library that is loaded at run time where it is installed.
+// [Open] returns one of two solvers. [Simplex], also returned by [New], is embedded: a
+// bounded-variable dual simplex method in float64, with a primal simplex phase for programs from which
+// the dual method cannot start. It is faster up to about a hundred rows and usable up to a few hundred.
+// [Clp] calls COIN-OR Clp, a library that is loaded at run time.
 //
 // # Same input, same bits
 //
-// What Solve returns (status, primal, duals, basis) is a function of the program and of the basis
-// it starts from, bit for bit on one architecture. It never depends on what the solver solved
-// before: factors, pricing weights and scale factors are computed anew, and nothing is random,
-// timed, or read from a map. It does depend on the solver, and on the version of a library.
+// The results of Solve (status, primal values, duals, basis) are a function of the program and of the
+// basis it starts from, bit for bit on one architecture. They do not depend on earlier solves: factors,
+// pricing weights and scale factors are computed anew, and nothing is random, timed, or read from a map.
+// They do depend on the solver, and on the version of a library.
 //
 // # Aliasing
 //
-// Slices given to a solver are copied before the call returns. Basis copies out.
+// A solver copies the slices it is given before the call returns. Basis returns a copy.
 //
 // # Signs
 //
@@ -41,7 +41,7 @@ const (
 	GE              // a'x >= rhs
 )
 
-// String returns the relation as it is written.
+// String returns the symbol of the relation.
 func (s Sense) String() string {
 	switch s {
 	case LE:
@@ -63,7 +63,7 @@ const (
 	Infeasible                     // no point satisfies the rows and the bounds
 	Unbounded                      // feasible, and the objective falls without limit
 	IterationLimit                 // stopped before an answer
-	NumericalFailure               // the arithmetic gave no answer that can be vouched for
+	NumericalFailure               // rounding errors prevent a reliable answer
 )
 
 // String returns the outcome in words.
@@ -83,7 +83,7 @@ func (s Status) String() string {
 	return "invalid status"
 }
 
-// VarStatus says where a variable stands in a basis. The variable of a row is its slack,
+// VarStatus is the place of a variable in a basis. The variable of a row is its slack,
 // rhs - a'x: at least zero for a <= row, at most zero for a >= row, zero for an = row.
 type VarStatus int8
 
@@ -116,7 +116,7 @@ type Basis struct {
 	Rows []VarStatus
 }
 
-// Inf is the bound of a variable that has none; its negative is the lower one.
+// Inf as an upper bound means none, and -Inf as a lower bound.
 var Inf = math.Inf(1)
 
 // Solver minimises c'x subject to its rows and lo <= x <= hi.
@@ -140,21 +140,20 @@ type Solver interface {
 	Columns() int
 	// Rows returns the number of rows.
 	Rows() int
-	// Basis copies the current basis, where the next Solve starts, into dst, whose memory it
-	// reuses, and returns it.
+	// Basis returns a copy of the current basis, from which the next Solve starts, in the memory of
+	// dst if that is large enough.
 	Basis(dst Basis) Basis
-	// SetBasis makes the next Solve start from b, which is copied. Slacks of rows that b does not
-	// reach become basic. A basis that is singular, that has too many or too few basic variables
-	// or that puts a variable on a bound it does not have is no error: the next Solve repairs it,
-	// always in the same way.
+	// SetBasis makes the next Solve start from a copy of b. Slacks of rows beyond the end of b become
+	// basic. A basis may be singular, have too many or too few basic variables, or place a variable on
+	// a bound that it does not have: the next Solve repairs it, always in the same way.
 	SetBasis(b Basis) error
-	// ResetBasis makes all slacks basic and puts every column at the finite bound its cost
-	// prefers, or else at the one nearest zero.
+	// ResetBasis makes all slacks basic. It places every column at the finite bound that its cost
+	// favors, otherwise at the one nearest zero.
 	ResetBasis()
-	// Truncate drops the rows from index rows on. The places of what remains are kept, and
-	// repaired by the next Solve as for SetBasis.
+	// Truncate drops the rows from index rows on. The other variables keep their places, which the
+	// next Solve repairs as for SetBasis.
 	Truncate(rows int)
-	// Solve looks for an optimal solution. The error is for misuse only.
+	// Solve searches for an optimal solution. Its error is ErrMisuse.
 	Solve() (Status, error)
 	// Objective returns the objective after a Solve that found an optimum.
 	Objective() float64

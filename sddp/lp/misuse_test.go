@@ -13,7 +13,7 @@ func testMisuseIsReportedOnce(t *testing.T, mk maker) {
 	cases := []struct {
 		name string
 		do   func(s Solver)
-		undo func(s Solver) // nil: one report and it is over
+		undo func(s Solver) // nil: the misuse is reported once
 	}{
 		{"rhs of no row", func(s Solver) { s.SetRHS(2, 1) }, nil},
 		{"rhs of row -1", func(s Solver) { s.SetRHS(-1, 1) }, nil},

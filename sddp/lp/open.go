@@ -6,18 +6,18 @@ import (
 	"github.com/cohort-hpc/cohort/internal/clp"
 )
 
-// The kinds of solver that Open knows.
+// The kinds of solver.
 const (
-	Auto     = "auto"     // embedded, and clp for programs that are too large for it where clp is there
+	Auto     = "auto"     // CLP for large programs if it is installed, otherwise Embedded
 	Embedded = "embedded" // Simplex
 	CLP      = "clp"      // Clp
 )
 
-// Info says which solver Open chose.
+// Info describes the solver that Open chose.
 type Info struct {
 	Kind    string // Embedded or CLP
-	Library string // what was loaded for it, such as libClp.so.1, "" if nothing was
-	Version string // the library's, such as 1.17.6
+	Library string // the loaded library, such as libClp.so.1; "" for Embedded
+	Version string // of the library, such as 1.17.6
 }
 
 // String returns the solver and its version.
@@ -31,14 +31,15 @@ func (i Info) String() string {
 // autoRows is the number of rows from which Auto prefers Clp: see docs/adr/0013-clp.md.
 const autoRows = 100
 
-// Open returns a function that makes solvers of a kind, without columns and rows. Auto is the kind
-// that is faster for programs of about so many rows: it takes Clp for large ones if the library is
-// there, and the embedded solver otherwise. The error says what to install if Clp is asked for and
-// its library is not there; it is ErrMisuse for a kind that does not exist.
+// Open returns a function that creates empty solvers of a kind. Auto chooses the kind that is faster for
+// programs of about the given number of rows: Clp for large ones if its library is installed, otherwise
+// the embedded solver.
 //
-// Two solvers that find the same optimum need not find the same duals, nor the same bits. Who wants
-// the same results everywhere has to see to it that every process opened the same kind and version,
-// by Info.
+// Two solvers that find the same optimum may find different duals and different bits. To get the same
+// results everywhere, compare the Info of all processes.
+//
+// Errors: [ErrMisuse] for an unknown kind; for CLP without its library, one that names the package to
+// install.
 func Open(kind string, rows int) (func() Solver, Info, error) {
 	embedded := func() Solver { return New() }
 	switch kind {

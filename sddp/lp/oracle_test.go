@@ -15,7 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// mps returns p in free MPS format. FREE on the first line is for clp, which else guesses.
+// mps returns p in free MPS format. FREE on the first line keeps clp from guessing the format.
 func (p *problem) mps() []byte {
 	var b bytes.Buffer
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -119,7 +119,7 @@ func clpProgram(t *testing.T, path, dir string, p *problem) (optimal bool, objec
 		t.Fatalf("clp: %v\n%s", err, log)
 	}
 	text := string(log)
-	// The last line counts: there are others before the clean-up that follows presolve.
+	// The last line counts: others precede the clean-up after presolve.
 	if at := strings.LastIndex(text, "Optimal objective "); at >= 0 {
 		after := text[at+len("Optimal objective "):]
 		v, err := strconv.ParseFloat(strings.Fields(after)[0], 64)
@@ -128,7 +128,7 @@ func clpProgram(t *testing.T, path, dir string, p *problem) (optimal bool, objec
 		}
 		return true, v
 	}
-	if !strings.Contains(text, "infeasible") { // which it also says of unbounded programs
+	if !strings.Contains(text, "infeasible") { // also printed for unbounded programs
 		t.Fatalf("clp: no outcome in\n%s", text)
 	}
 	return false, 0
@@ -163,8 +163,8 @@ func agree(t *testing.T, mk maker, ps []*problem, ask func(p *problem) (bool, fl
 	for k, p := range ps {
 		s := p.load(mk)
 		status := prove(t, fmt.Sprintf("program %d", k), p, s)
-		// An answer other than optimal is proved already, and a presolver does not always tell
-		// infeasible from unbounded.
+		// Other answers are proved already, and a presolver does not always distinguish infeasible from
+		// unbounded.
 		optimal, objective := ask(p)
 		if (status == Optimal) != optimal {
 			t.Errorf("program %d: got %v, want an optimum: %v\n%v", k, status, optimal, p)

@@ -12,7 +12,7 @@ import "math"
 //     entering one to its other bound. No limit on the step means unbounded.
 //  4. Compute the leaving row; update values, reduced costs, weights and the inverse.
 //
-// Against cycling: after a row of degenerate steps, entering and leaving variables follow Bland's
+// Against cycling: after a series of degenerate steps, entering and leaving variables follow Bland's
 // rule (1977) until a step is longer than zero.
 func (s *Simplex) primal() phase {
 	for v := range s.wt {

@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// ErrMisuse is what every error of Solve and SetBasis wraps.
+// ErrMisuse is wrapped by every error of Open, Solve and SetBasis.
 var ErrMisuse = errors.New("lp: misuse")
 
-// program is what every solver holds: the program as given, the basis the next solve starts from,
-// the program scaled, and the outcome of the last solve.
+// program is the state that both solvers have: the given program, the basis from which the next solve
+// starts, the scaled program, and the result of the last solve.
 //
-// Results cover the columns and rows there were at the last Solve; asking for others panics.
+// Results cover the columns and rows of the last Solve; an index beyond them panics.
 type program struct {
 	cost, lo, hi []float64
 	sense        []Sense
@@ -23,11 +23,11 @@ type program struct {
 
 	colPlace, rowPlace []VarStatus
 
-	misuse  error // first misuse by index since the last Solve, reported once
-	badRow  int   // first row that could not be stored as given, or -1
-	badErr  error // why
+	misuse  error // first wrong index since the last Solve, reported once
+	badRow  int   // first invalid row, or -1
+	badErr  error // its error
 	limit   int   // iteration limit, 0 for the default
-	changed bool  // matrix changed since it was last scaled
+	changed bool  // the matrix has changed since it was scaled
 
 	scaled
 	result
@@ -71,16 +71,16 @@ func (s *program) AddRow(sense Sense, rhs float64, cols []int, coefs []float64) 
 	s.rowPlace = append(s.rowPlace, Basic)
 	s.changed = true
 	if len(cols) != len(coefs) {
-		s.spoil(row, fmt.Errorf("%w: add row %d: got %d coefficients for %d columns", ErrMisuse, row, len(coefs), len(cols)))
+		s.reject(row, fmt.Errorf("%w: add row %d: got %d coefficients for %d columns", ErrMisuse, row, len(coefs), len(cols)))
 		cols = nil
 	}
 	if sense < LE || sense > GE {
-		s.spoil(row, fmt.Errorf("%w: add row %d: got sense %d", ErrMisuse, row, sense))
+		s.reject(row, fmt.Errorf("%w: add row %d: got sense %d", ErrMisuse, row, sense))
 	}
 	first := len(s.rowCol)
 	for k, j := range cols {
 		if j < 0 || j >= len(s.cost) {
-			s.spoil(row, fmt.Errorf("%w: add row %d: got column %d of %d", ErrMisuse, row, j, len(s.cost)))
+			s.reject(row, fmt.Errorf("%w: add row %d: got column %d of %d", ErrMisuse, row, j, len(s.cost)))
 			continue
 		}
 		if at := s.mark[j]; at != 0 {
@@ -91,7 +91,7 @@ func (s *program) AddRow(sense Sense, rhs float64, cols []int, coefs []float64) 
 		s.rowVal = append(s.rowVal, coefs[k])
 		s.mark[j] = int32(len(s.rowCol))
 	}
-	// Entries that are, or add up to, zero are not kept: scaling takes their exponents.
+	// Zeros are dropped, because scaling uses the exponents of all entries.
 	keep := first
 	for k := first; k < len(s.rowCol); k++ {
 		s.mark[s.rowCol[k]] = 0
@@ -105,14 +105,14 @@ func (s *program) AddRow(sense Sense, rhs float64, cols []int, coefs []float64) 
 	return row
 }
 
-// spoil remembers that a row is not what the caller asked for.
-func (s *program) spoil(row int, err error) {
+// reject records that a row is invalid.
+func (s *program) reject(row int, err error) {
 	if s.badRow < 0 {
 		s.badRow, s.badErr = row, err
 	}
 }
 
-// outside reports whether index k is outside [0, n) and remembers the misuse if it is.
+// outside reports whether index k is outside [0, n), and then records the misuse.
 func (s *program) outside(op string, k, n int) bool {
 	if k >= 0 && k < n {
 		return false
@@ -148,8 +148,8 @@ func (s *program) SetCost(col int, cost float64) {
 // with the program.
 func (s *program) SetIterationLimit(n int) { s.limit = max(n, 0) }
 
-// Truncate drops the rows from index rows on. The places of what remains are kept, and repaired by
-// the next Solve as for SetBasis.
+// Truncate drops the rows from index rows on. The other variables keep their places, which the next Solve
+// repairs as for SetBasis.
 func (s *program) Truncate(rows int) {
 	if rows == len(s.rhs) || s.outside("truncate", rows, len(s.rhs)) {
 		return
@@ -172,8 +172,8 @@ func (s *program) Rows() int { return len(s.rhs) }
 // Objective returns the objective after a Solve that found an optimum, otherwise NaN.
 func (s *program) Objective() float64 { return s.objective }
 
-// Value returns the value of a column after a Solve that found an optimum. After any other it is
-// that of the last basis, which answers nothing.
+// Value returns the value of a column after a Solve that found an optimum, otherwise its value in the
+// last basis.
 func (s *program) Value(col int) float64 { return s.value[col] }
 
 // Dual returns the derivative of the objective with respect to the row's right-hand side after a

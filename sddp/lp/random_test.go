@@ -9,9 +9,8 @@ import (
 // whole returns a whole number in [-k, k], so that ties and degenerate vertices are common.
 func whole(r *rand.Rand, k int) float64 { return float64(r.IntN(2*k+1) - k) }
 
-// anything returns a random program of any kind: all senses, all kinds of bounds, empty rows and
-// columns, duplicated rows, zero right-hand sides. Optimal, infeasible and unbounded ones all
-// occur.
+// anything returns a random program: all senses, all kinds of bounds, empty rows and columns, duplicate
+// rows, zero right-hand sides. It may be optimal, infeasible or unbounded.
 func anything(r *rand.Rand, n, m int) *problem {
 	p := &problem{}
 	density := 0.2 + 0.8*r.Float64()

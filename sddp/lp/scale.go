@@ -8,7 +8,7 @@ import (
 // scaled is the program the simplex method works on: x_j = 2^colExp[j] x'_j, row i multiplied by
 // 2^rowExp[i] and the objective by 2^objExp. Powers of two make scaling and unscaling exact.
 //
-// Invariant: it is a function of the program alone, not of how the program came about.
+// Invariant: it is a function of the program, not of the history of changes.
 type scaled struct {
 	rowExp, colExp []int32
 	objExp         int32
@@ -20,8 +20,7 @@ type scaled struct {
 	mark           []int32 // scratch of AddRow, zero between calls
 }
 
-// scalePasses is the number of sweeps of geometric scaling. The exponents settle after two or
-// three on the programs at hand.
+// scalePasses is the number of sweeps of geometric scaling. Exponents converge after two or three.
 const scalePasses = 3
 
 // maxScale bounds the exponents, so that the factors and their inverses are normal numbers.
@@ -43,7 +42,7 @@ func resize[T any](v []T, n int) []T {
 	return make([]T, n, n+n/2+16)
 }
 
-// validate reports what of the program cannot be solved, in index order.
+// validate returns the first error in the program, in index order.
 func (s *program) validate() error {
 	if err := s.misuse; err != nil {
 		s.misuse = nil
@@ -159,4 +158,21 @@ func (s *program) scaleCosts(dst []float64) {
 	for j, c := range s.cost {
 		dst[j] = c * pow2(s.colExp[j]) * f
 	}
+}
+
+// store stores values, reduced costs and duals in the units of the program. It returns the objective,
+// and whether it and the duals are finite.
+func (s *program) store(x, d, y []float64) (objective float64, finite bool) {
+	for j, c := range s.cost {
+		f := pow2(s.colExp[j])
+		s.value[j] = x[j] * f
+		s.reduced[j] = d[j] / f / pow2(s.objExp)
+		objective += c * s.value[j]
+	}
+	check := objective
+	for i := range s.dual {
+		s.dual[i] = y[i] * pow2(s.rowExp[i]) / pow2(s.objExp)
+		check += s.dual[i]
+	}
+	return objective, check-check == 0
 }

@@ -2,14 +2,14 @@ package lp
 
 // Simplex is the embedded solver: a bounded-variable dual simplex method that keeps an explicit
 // inverse of the kernel of the basis, which is its basic columns crossed with its tight rows. The
-// cost of an iteration therefore follows the number of tight rows, not that of all rows.
+// cost of an iteration therefore depends on the number of tight rows, not on that of all rows.
 //
-// Results cover the columns and rows there were at the last Solve; asking for others panics.
+// Results cover the columns and rows of the last Solve; an index beyond them panics.
 //
-// It is not safe for concurrent use. It allocates only while it grows.
+// A Simplex is not safe for concurrent use. It allocates memory only while it grows.
 type Simplex struct {
 	program
-	impatient bool // tests: measures against cycling from the first step
+	impatient bool // for tests: measures against cycling start at the first step
 
 	kernel
 	state

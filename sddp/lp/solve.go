@@ -4,16 +4,16 @@ package lp
 type phase int8
 
 const (
-	phaseDone       phase = iota // as feasible as that method makes it
+	phaseDone       phase = iota // feasible in the sense of that method
 	phaseRestart                 // the basis was repaired or the arithmetic failed
 	phaseInfeasible              // proof of infeasibility found
 	phaseUnbounded               // ray found
 	phaseLimit                   // iteration limit met
 )
 
-// Solve looks for an optimal solution, from the basis in place. It always ends: the number of
-// iterations and of phases is bounded. The error is for misuse only and comes with
-// NumericalFailure; the basis is then unchanged.
+// Solve searches for an optimal solution from the current basis. It always ends, because the numbers of
+// iterations and phases are bounded. Its error is [ErrMisuse], with the status NumericalFailure and an
+// unchanged basis.
 func (s *Simplex) Solve() (Status, error) {
 	if err := s.begin(); err != nil {
 		return s.status, err
@@ -37,10 +37,10 @@ func (s *Simplex) Solve() (Status, error) {
 //     costs of those that have none, and run the dual method, which ends feasible or with a proof
 //     of infeasibility, which does not depend on costs.
 //
-// Invariant: every step 1 meets a freshly factored basis, as both methods end on one.
+// Invariant: step 1 starts with a freshly factored basis, because both methods end with one.
 //
-// Shifted costs are taken back in step 1, so the answer never rests on them. Two rounds are the
-// rule; more come from rounding, and late ones work with looser tolerances.
+// Step 1 restores shifted costs, so the answer never depends on them. Normally there are two rounds.
+// Rounding can cause more, and late rounds use looser tolerances.
 func (s *Simplex) rounds() Status {
 	for round := range maxRounds {
 		if round == coldRound {
@@ -84,7 +84,7 @@ func (s *Simplex) rounds() Status {
 	return NumericalFailure
 }
 
-// startCold replaces the basis by that of the slacks.
+// startCold replaces the basis by the slack basis.
 func (s *Simplex) startCold() {
 	n := len(s.cost)
 	for v := range s.place {
@@ -108,26 +108,15 @@ func (s *Simplex) refresh() bool {
 	return s.sound
 }
 
-// unload stores the outcome in the units of the program, and the basis.
+// unload stores the result in the units of the program, and the basis.
 func (s *Simplex) unload() {
 	n := len(s.cost)
 	copy(s.colPlace, s.place[:n])
 	copy(s.rowPlace, s.place[n:])
-	sum := 0.0
-	for j := range n {
-		f := pow2(s.colExp[j])
-		s.value[j] = s.x[j] * f
-		s.reduced[j] = s.d[j] / f / pow2(s.objExp)
-		sum += s.cost[j] * s.value[j]
-	}
-	check := sum
-	for i := range s.dual {
-		s.dual[i] = s.y[i] * pow2(s.rowExp[i]) / pow2(s.objExp)
-		check += s.dual[i]
-	}
+	objective, finite := s.store(s.x, s.d, s.y)
 	switch s.status {
 	case Optimal:
-		if s.objective = sum; check-check != 0 {
+		if s.objective = objective; !finite {
 			s.status = NumericalFailure
 		}
 	case Infeasible:

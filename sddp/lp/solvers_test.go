@@ -9,14 +9,14 @@ import (
 // maker makes solvers of one kind.
 type maker func() Solver
 
-// each runs a test of the interface with every solver there is.
+// each runs a test of the interface with both solvers.
 func each(t *testing.T, test func(t *testing.T, mk maker)) {
 	for _, kind := range []string{Embedded, CLP} {
 		t.Run(kind, func(t *testing.T) { test(t, open(t, kind)) })
 	}
 }
 
-// open returns the maker of a kind. The test needs its library.
+// open returns the maker of a kind, whose library the test needs.
 func open(t testing.TB, kind string) maker {
 	t.Helper()
 	mk, _, err := Open(kind, 0)
@@ -34,5 +34,5 @@ func sample(n int) int {
 	return n
 }
 
-// embedded makes the solver whose inside some tests look at.
+// embedded returns the embedded solver, whose internals some tests inspect.
 func embedded() Solver { return New() }

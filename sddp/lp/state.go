@@ -2,7 +2,7 @@ package lp
 
 import "math"
 
-// state is where the simplex method stands: a basis and what follows from it. Variables are the
+// state is the state of the simplex method: a basis and what follows from it. Variables are the
 // columns, 0 to n-1, and the slacks of the rows, n to n+m-1; everything is scaled.
 type state struct {
 	place    []VarStatus
@@ -15,7 +15,7 @@ type state struct {
 	dbase    []float64 // the same of dtol
 	yfloor   []float64 // scratch: rounding in the duals
 	wt       []float64 // Devex reference weights
-	loose    float64   // factor on the tolerances, grows when rounds do not settle
+	loose    float64   // factor on the tolerances; grows when rounds do not converge
 	sound    bool      // the last values and reduced costs satisfy their equations
 	singular float64   // pivot, relative to its column, below which a column counts as dependent
 	shifted  bool      // c differs from the costs of the program
@@ -24,14 +24,14 @@ type state struct {
 	rayFrom  int       // see primal: variable whose column is the ray, and its direction
 	rayDir   float64
 	cands    []candidate
-	banned   []int32 // entering variables that a fresh factorisation advises against
+	banned   []int32 // entering variables that are rejected even after a fresh factorisation
 	overflow bool
 }
 
 // Tolerances. Those without a unit apply to the scaled program, whose coefficients are near 1 and
 // whose largest cost is, and also to the program as given, whichever is tighter: a scale factor
-// must not turn a real violation into a small one. On top comes what rounding does, which is
-// known from the terms of each sum.
+// must not turn a real violation into a small one. Rounding errors are added, which follow from the
+// terms of each sum.
 const (
 	primalTol  = 1e-9  // violation of a bound or row
 	primalRel  = 1e-12 // the same, relative to the bound or right-hand side
@@ -45,9 +45,9 @@ const (
 	pivotFine  = 1e-7  // smallest pivot taken without a fresh factorisation
 	zeroStep   = 1e-13 // steps up to this length count as degenerate
 	maxUpdates = 50    // exchanges between factorisations
-	maxRounds  = 16    // phases until the arithmetic is given up
+	maxRounds  = 16    // phases before the result is NumericalFailure
 	looseRound = 6     // round from which tolerances are relaxed
-	coldRound  = 9     // round that starts again from the slacks
+	coldRound  = 9     // round that restarts from the slack basis
 )
 
 // load sets the state up from the scaled program and the stored basis.
@@ -110,7 +110,7 @@ func (s *Simplex) load() {
 	}
 }
 
-// restoreCosts takes all shifts back.
+// restoreCosts undoes all shifts.
 func (s *Simplex) restoreCosts() {
 	n := len(s.cost)
 	s.scaleCosts(s.c[:n])
@@ -138,7 +138,7 @@ func (s *Simplex) bound(v int) float64 {
 }
 
 // computeX computes the values of all variables from the places, with one step of iterative
-// refinement, and the tolerances that go with them. It notes whether the tight rows hold.
+// refinement, and their tolerances. It records whether the tight rows hold.
 func (s *Simplex) computeX() {
 	n := len(s.cost)
 	for j := range n {
@@ -195,7 +195,7 @@ func (s *Simplex) computeX() {
 	}
 }
 
-// relaxed returns a tolerance, relaxed if rounds do not settle.
+// relaxed returns a tolerance, looser if rounds do not converge.
 func (s *Simplex) relaxed(tol, unit float64) float64 {
 	if s.loose > 1 {
 		return s.loose * (tol + unit)
@@ -204,7 +204,7 @@ func (s *Simplex) relaxed(tol, unit float64) float64 {
 }
 
 // computeD computes the duals and the reduced costs from c, with one step of iterative refinement,
-// and the tolerances that go with them. It notes if reduced costs of basic columns are not zero.
+// and their tolerances. It records whether the reduced costs of basic columns are zero.
 func (s *Simplex) computeD() {
 	n := len(s.cost)
 	clear(s.y)
@@ -326,9 +326,8 @@ func (s *Simplex) dualFeasible() bool {
 	return true
 }
 
-// makeDualFeasible gives every reduced cost the right sign: a variable with two bounds changes
-// over to the other one if flip allows it, the cost of any other is shifted. It reports whether a
-// variable changed over.
+// makeDualFeasible gives every reduced cost the right sign. A variable with two bounds moves to the other
+// bound if flip is true; the cost of any other variable is shifted. It reports whether a variable moved.
 func (s *Simplex) makeDualFeasible(flip bool) (flipped bool) {
 	for v := range s.d {
 		if s.wrongSign(v) == 0 {
