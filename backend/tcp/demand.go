@@ -14,7 +14,7 @@ import (
 // demand makes connections on demand, when two ranks first need one.
 //
 // Of two ranks the higher one always dials, so that there cannot be two connections. The lower one sends
-// it a dial request, over a connection of its own. Each end confirms the connection and sends nothing
+// it a dial request, over a separate connection. Each end confirms the connection and sends nothing
 // more until the other has confirmed it too: a connection that ends earlier has carried nothing, and is
 // made again.
 //

@@ -45,7 +45,7 @@ func raw(t *testing.T, heartbeat time.Duration) (c *comm, write func(h wire.Head
 	return w.(*comm), write, b
 }
 
-// What is set, and what follows from it: heartbeats are on unless they are turned off, and then they are sent all the same.
+// Heartbeats are on by default. If they are turned off, they are still sent, because others may have a limit.
 func TestLife(t *testing.T) {
 	for _, c := range []struct {
 		set, limit, every  time.Duration
@@ -109,7 +109,7 @@ func TestSilence(t *testing.T) {
 	if _, err := c.Recv(patient, nil, 1, 1); err != nil {
 		t.Errorf("without a limit: %v", err)
 	}
-	// What has come and was not read counts, and one look in so many ticks is enough.
+	// Bytes that have arrived and were not read count, and one look in so many ticks is enough.
 	c, write, _ = raw(t, time.Hour)
 	for range 5 {
 		write(wire.Header{Kind: wire.Heartbeat}, nil)

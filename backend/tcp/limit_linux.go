@@ -14,7 +14,7 @@ func sockLimit(fd int, d time.Duration) {
 
 // sockUnsent is how many bytes of what was written the other end's system does not have, and may get.
 func sockUnsent(fd int) int {
-	const closed = 7 // TCP_CLOSE: by a reset; what was unsent then is counted for ever
+	const closed = 7 // TCP_CLOSE: by a reset; what was unsent then is always counted
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil || info.State == closed {
 		return 0

@@ -35,7 +35,7 @@ func chosen(t *testing.T, c *net.TCPConn) {
 	if err := raw.Control(func(fd uintptr) { no = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic") }); err != nil {
 		t.Fatal(err)
 	}
-	if no != nil { // ENOENT: the kernel has none; EPERM: it is not for everybody
+	if no != nil { // ENOENT: the kernel has none; EPERM: this process may not use it
 		known, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
 		t.Skipf("this process may not choose cubic as congestion control, of %q: %v", strings.TrimSpace(string(known)), no)
 	}

@@ -17,7 +17,7 @@ const (
 
 // link is the connection to another rank. The engine's lock guards it.
 //
-// What comes in is read into rbuf and parsed there. While a payload is arriving, dst is where its
+// Received bytes are read into rbuf and parsed there. While a payload is arriving, dst is where its
 // next bytes go, and they are read straight there, with rbuf behind for what follows.
 type link struct {
 	e    *engine
@@ -34,11 +34,11 @@ type link struct {
 	rbuf     []byte
 	taste    int         // how much is read into rbuf at once
 	r0, r1   int         // rbuf[r0:r1] has been read and not looked at
-	sum      uint32      // of the payload, as far as it is here and is to be checked
+	sum      uint32      // of the payload, as far as it has arrived, if it is checked
 	head     wire.Header // of the frame whose payload is arriving
 	left     int         // bytes of payload still to come
 	dst      []byte      // for the next of them; what it has no room for is dropped
-	op       *op         // whose payload it is, nil if it is to be dropped
+	op       *op         // whose payload it is, nil if it is dropped
 	msg      *msg        // or an unexpected message
 	note     []byte      // or the text of a notice
 	exposure [exposureSize]byte

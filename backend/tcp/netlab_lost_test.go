@@ -22,7 +22,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/netlab"
 )
 
-// What a rank of TestLostAcross is to do is in its environment.
+// The part of a rank of TestLostAcross is in its environment.
 const (
 	lostVictim = "NETLAB_VICTIM"
 	lostHow    = "NETLAB_HOW"
@@ -138,7 +138,7 @@ func loseOne(w *cohort.Comm) error {
 	return json.NewEncoder(os.Stdout).Encode(n)
 }
 
-// TestLostAcross has a rank die on a host of its own, with 20 ms to every other: within a second all others have
+// TestLostAcross has a rank die on its own host, with 20 ms to every other: within a second all others have
 // ErrPeerLost that names it, whether its connections end by FIN or by RST. Where the machine is too busy for a second, that is
 // to be so in one of three runs; within the heartbeats' limit it is in all.
 func TestLostAcross(t *testing.T) {

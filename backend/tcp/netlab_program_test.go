@@ -114,7 +114,7 @@ func startRanksOn(t *testing.T, n *netlab.Net, of []int, env ...string) (wait fu
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			// What hangs says where.
+			// A hanging rank prints its goroutines.
 			dog := time.AfterFunc(rankPatience, func() { cmd.Process.Signal(syscall.SIGABRT) })
 			defer dog.Stop()
 			err := cmd.Wait()

@@ -188,7 +188,7 @@ func (m messages) steps(t *testing.T) int {
 	}
 	for r := range m {
 		if next[r] < len(m[r]) {
-			t.Fatalf("rank %d waits for ever in round %d", r, next[r])
+			t.Fatalf("rank %d waits forever in round %d", r, next[r])
 		}
 	}
 	return slices.Max(depth)

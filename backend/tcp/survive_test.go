@@ -238,9 +238,9 @@ func TestLossEndsCommunicatorsThatHaveNotAcknowledgedIt(t *testing.T) {
 	isLost(t, "the first communicator", err, "rank 4") // what ended it stays what it was
 }
 
-// What a rank has sent before its end can be received in a shelter, also where another rank told of
+// Messages that a rank sent before its end can be received in a control communicator, also if another rank reported
 // the end before the socket did; then its receives fail, and those from others go on. It does not
-// matter whether the shelter was made before or after.
+// matter whether the control communicator was made before or after.
 func TestControlCommunicatorOutlivesLosses(t *testing.T) {
 	const id = 1 << 31
 	world := mesh(t, 4)
@@ -399,7 +399,7 @@ func TestDeclareLeft(t *testing.T) {
 	isLost(t, "a receive from it", err, "rank 2 has closed its communicator")
 }
 
-// Who declares itself lost is.
+// A rank that declares itself lost is lost.
 func TestDeclareSelf(t *testing.T) {
 	world := mesh(t, 3)
 	world[1].Declare(1, errors.New("bad memory"))

@@ -98,7 +98,7 @@ func TestRankThatSendsInvalidFramesIsLost(t *testing.T) {
 			if err := dec.Decode(&h, &head); err != nil || h.Kind != wire.ClearToSend || h.Token != 99 || h.Length != uint64(len(buf)) {
 				t.Fatalf("the answer to the RTS is %+v, %v", h, err)
 			}
-			// What is harmless: a token of nobody, and one that another has.
+			// Harmless: an unknown token, and one that another operation has.
 			write(wire.Header{Kind: wire.Data, Token: 12345, Length: 100})
 			write(wire.Header{Kind: wire.ClearToSend, Token: 12345, Length: 100, Reply: 1})
 			write(wire.Header{Kind: wire.ClearToSend, Token: h.Reply, Length: 100, Reply: 1})

@@ -98,7 +98,7 @@ func New(cfg Config) (*Net, error) {
 	return n, nil
 }
 
-// newHost starts a thread in a namespace of its own. The thread is never given back: it ends with
+// newHost starts a thread in a new namespace. The thread is never given back: it ends with
 // the goroutine, and takes with it what was started there.
 func newHost(addr netip.Addr, mtu int) (*host, error) {
 	h := &host{addr: addr, todo: make(chan func()), quit: make(chan struct{}), gone: make(chan struct{})}
@@ -196,9 +196,8 @@ func flags(r *unix.Ifreq) error {
 // Addr returns the address of a host.
 func (n *Net) Addr(host int) netip.Addr { return n.hosts[host].addr }
 
-// Do runs f on a host: the sockets it makes and the processes it starts are there, whatever
-// goroutine uses them afterwards. The goroutines that f starts are not. f has to return: it must not
-// end the test.
+// Do runs f on a host. Sockets that f makes and processes that it starts stay on the host, whichever
+// goroutine uses them; goroutines that f starts do not. f must return: it must not end the test.
 func (n *Net) Do(host int, f func() error) error {
 	done := make(chan error, 1)
 	select {
@@ -209,8 +208,8 @@ func (n *Net) Do(host int, f func() error) error {
 	}
 }
 
-// Start starts a process on a host, which is killed when the network is closed or this process
-// ends, however it does.
+// Start starts a process on a host. It is killed when the network is closed or this process ends in any
+// way.
 func (n *Net) Start(host int, cmd *exec.Cmd) error {
 	return n.Do(host, func() error {
 		if cmd.SysProcAttr == nil {
@@ -221,8 +220,8 @@ func (n *Net) Start(host int, cmd *exec.Cmd) error {
 	})
 }
 
-// Set makes the path from a host to another what is said: from this packet on. Below 0 stands for
-// all hosts.
+// Set sets the path from one host to another, from the next packet on. A negative number stands for all
+// hosts.
 func (n *Net) Set(from, to int, path Path) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -268,8 +267,8 @@ func (n *Net) Trace() Trace {
 	return t
 }
 
-// On has f called when a program makes a mark with this text, before anything is passed on that its
-// host sends after that. Each mark calls it. nil ends it.
+// On makes each mark with this text call f, before any later packet of the mark's host is delivered. A nil
+// f ends that.
 func (n *Net) On(text string, f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -279,8 +278,8 @@ func (n *Net) On(text string, f func()) {
 	n.on[text] = f
 }
 
-// Marker returns a function by which a program on a host of a network makes marks in its trace, in
-// the order of what it sends.
+// Marker returns a function with which a program on a host makes marks in the network's trace, in order
+// with the packets that it sends.
 func Marker() (mark func(text string) error, end func() error, err error) {
 	c, err := net.Dial("udp4", netip.AddrPortFrom(switchAddr, markPort).String())
 	if err != nil {

@@ -2,17 +2,17 @@ package netlab
 
 import "time"
 
-// A Path is what packets from one host to another meet. The zero value is a path on which nothing
-// happens to them. Probabilities are from 0 to 1, for each packet by itself.
+// A Path describes the effects on packets from one host to another. The zero value has none.
+// Probabilities are from 0 to 1 and apply to each packet separately.
 type Path struct {
 	Delay  time.Duration // of every packet
-	Jitter time.Duration // up to so much more: packets overtake each other
+	Jitter time.Duration // at most added to it: packets overtake each other
 
 	Loss      float64
 	Duplicate float64
 
-	Reorder float64       // the packet is held back, and others overtake it:
-	Hold    time.Duration // for so long
+	Reorder float64       // the packet is held back, and others overtake it,
+	Hold    time.Duration // for this time
 
 	// Corrupt flips one bit of a TCP segment's payload. The receiver's kernel drops the segment, unless
 	// Repair corrects the checksum, as a faulty host would: then only an application checksum finds it.
@@ -20,7 +20,7 @@ type Path struct {
 	Repair  bool
 
 	Bandwidth float64 // bytes a second; 0 for no limit
-	Queue     int     // bytes that wait for it at most, others are lost; 0 is 256 KiB
+	Queue     int     // most bytes that wait for it, others are lost; 0 means 256 KiB
 
 	Cut bool // nothing passes
 }

@@ -14,12 +14,12 @@ type Action uint8
 
 // The actions.
 const (
-	Flip      Action = iota // bit N%8 of the byte At is the other way round
-	Drop                    // N bytes from At on are left out
-	Duplicate               // the last N bytes before At come again
-	Pause                   // nothing passes for the time For
-	Silence                 // nothing passes any more, and neither end is informed
-	End                     // the stream ends there (FIN); what comes after it is swallowed
+	Flip      Action = iota // bit N%8 of byte At is inverted
+	Drop                    // N bytes from At on are dropped
+	Duplicate               // the last N bytes before At are repeated
+	Pause                   // nothing is forwarded for the time For
+	Silence                 // nothing is forwarded any more; both connections stay open
+	End                     // the stream ends there (FIN); later bytes are dropped
 	Reset                   // both connections are reset there
 )
 
@@ -28,7 +28,7 @@ var actionNames = [...]string{"flip", "drop", "duplicate", "pause", "silence", "
 // String implements fmt.Stringer.
 func (a Action) String() string { return actionNames[a] }
 
-// A Fault happens to a direction once: when At bytes have passed.
+// A Fault happens once, when At bytes have passed in its direction.
 type Fault struct {
 	Do  Action
 	At  int64 // bytes of the direction, as its sender sent them
@@ -42,7 +42,7 @@ func (f Fault) String() string { return fmt.Sprintf("%v %d at %d", f.Do, f.N, f.
 // A Plan describes one direction. The order of its faults does not matter.
 type Plan struct {
 	Faults []Fault
-	Chunk  int // the most bytes that pass at once; 0 is 64 KiB
+	Chunk  int // most bytes forwarded at once; 0 means 64 KiB
 }
 
 // A Joint is a pair of joined connections.
@@ -55,8 +55,8 @@ type Joint struct {
 	work  sync.WaitGroup
 }
 
-// Relay joins two connections, which are its own from now on: what a says is said to b, by the
-// first plan, and what b says to a by the second. An end of a stream is passed on.
+// Relay joins two connections and takes them over. It forwards from a to b by the first plan, and from b
+// to a by the second. The end of a stream is forwarded too.
 func Relay(a, b *net.TCPConn, ab, ba Plan) *Joint {
 	j := &Joint{conns: [2]*net.TCPConn{a, b}, over: make(chan struct{})}
 	j.work.Go(func() { j.pass(a, b, ab) })

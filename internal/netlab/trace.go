@@ -2,15 +2,15 @@ package netlab
 
 import "time"
 
-// EventKind says what happened.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
-// What happens to a packet, and the marks that programs make.
+// The kinds: three of packets, and the marks of programs.
 const (
-	Sent      EventKind = iota // the host From has sent it
-	Delivered                  // the host To is about to get it
-	Dropped                    // it never will be
-	Marked                     // a program on the host From has called Mark
+	Sent      EventKind = iota // host From has sent the packet
+	Delivered                  // host To is about to receive it
+	Dropped                    // it is not delivered
+	Marked                     // a program on host From has made a mark
 )
 
 // Flags of a TCP segment (RFC 9293, section 3.1).
@@ -32,22 +32,22 @@ type Event struct {
 	Text     string    // of a mark
 }
 
-// A Trace is what the switch has seen, in its order. An event that is the cause of another one stands
-// before it: what a host sends because of a packet comes after the packet's Delivered.
+// A Trace is the list of events in the switch. A cause precedes its effect: a packet that a host sends in
+// response to another one follows the Delivered of that one.
 type Trace []Event
 
-// An Operation is what the ranks of a test did between two marks of the same name.
+// An Operation covers the packets of a test's ranks between a mark and each rank's next one.
 type Operation struct {
-	// Steps is the length of the longest chain of packets that carry data, of which each was sent by
-	// the host that had got the one before. It is not below the number of messages that have to
-	// wait for each other; it is above where a host was so late that it sent after it had
-	// got what it need not have waited for.
+	// Steps is the length of the longest chain of packets with data in which each was sent by the host
+	// that had received the one before. It is at least the number of messages that must wait for each
+	// other. It is larger if a host was late, and sent a message after it had received one that it did
+	// not need.
 	Steps int
 
-	// Bytes is how many different bytes went in TCP connections from a host to another.
+	// Bytes counts the distinct bytes of TCP connections from one host to another.
 	Bytes map[[2]int]int
 
-	// Packets is how many of the packets from a host to another carried data.
+	// Packets counts the packets with data from one host to another.
 	Packets map[[2]int]int
 }
 

@@ -33,14 +33,14 @@ func TestRendezvousDamaged(t *testing.T) {
 	for run := range runs {
 		dice := rand.New(rand.NewPCG(uint64(run), 5))
 		way := dice.IntN(2)
-		fault := netlab.Fault{At: dice.Int64N([]int64{250, 480}[way]), N: 1 + dice.IntN(16)} // a rank says less than it hears
+		fault := netlab.Fault{At: dice.Int64N([]int64{250, 480}[way]), N: 1 + dice.IntN(16)} // a rank sends less than it receives
 		fault.Do = []netlab.Action{netlab.Flip, netlab.Drop, netlab.Duplicate, netlab.End, netlab.Reset, netlab.Silence}[run%6]
 		var plans [2]netlab.Plan
 		plans[way].Faults = []netlab.Fault{fault}
 		l := listen(t, rankOf(0, size), 0)
 		gate := bend(t, l.Addrs()[0].String(), plans)
 		all.Go(func() {
-			// Who waits for bytes that are missing waits to the end; all else takes some milliseconds.
+			// A rank that waits for missing bytes waits to the end; all else takes some milliseconds.
 			limit := 8 * time.Second
 			if fault.Do == netlab.Drop || fault.Do == netlab.Silence {
 				limit = 3 * time.Second

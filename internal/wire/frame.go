@@ -161,7 +161,7 @@ type Encoder struct {
 	seed, seq uint32
 }
 
-// Encode writes h, which must be right, and sets its Seq. What its kind does not use is not sent.
+// Encode writes h, which must be valid, and sets its Seq. Fields that its kind does not use are not sent.
 func (e *Encoder) Encode(to *[HeaderSize]byte, h *Header) {
 	h.Seq = e.seq
 	e.seq++
@@ -213,7 +213,7 @@ type Decoder struct {
 //  1. The checksum, which covers every other byte: a bit that flipped on the way, or a frame of
 //     another connection or direction, is found here.
 //  2. The sequence number: a frame that is missing, or came twice.
-//  3. What the kind allows: whoever sent it has the secret, and may be wrong all the same.
+//  3. The fields that the kind allows: the sender has the secret, but may have bugs.
 func (d *Decoder) Decode(h *Header, from *[HeaderSize]byte) error {
 	if got, want := binary.LittleEndian.Uint32(from[atCheck:]), crc32.Update(d.seed, castagnoli, from[:atCheck]); got != want {
 		return fmt.Errorf("%w: its checksum is %08x, and that of what came is %08x", ErrFrame, got, want)

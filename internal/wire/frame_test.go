@@ -222,7 +222,7 @@ func TestFrameAllocs(t *testing.T) {
 	}
 }
 
-// FuzzFrame decodes anything, with a right checksum and without. What is taken encodes to the same
+// FuzzFrame decodes anything, with a right checksum and without. A valid frame encodes to the same
 // bytes, and keeps to the limits.
 func FuzzFrame(f *testing.F) {
 	for _, h := range frames {

@@ -337,7 +337,7 @@ func lost(t *testing.T) bool {
 	in := []*Conn{p.enter(1, 0)}
 	p.enter(2, 0).Close()
 	const want = "rank 2 (process 1002 on host2) ended before all ranks"
-	// Who comes afterwards learns of it too, unless that is after the time that the coordinator takes.
+	// A rank that comes later learns of it too, unless the coordinator has ended by then.
 	switch o := <-p.rank(ctx, 3); {
 	case o.err == nil:
 		o.conn.Close()
