@@ -50,7 +50,8 @@ func (c *comm) sendSelf(buf []byte, tag int) error {
 
 // Recv implements backend.Comm.
 func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
-	if err := c.enter(); err != nil {
+	err := c.enter()
+	if err != nil {
 		return backend.Status{}, err
 	}
 	defer c.leave()
@@ -66,21 +67,24 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 		code = on.Recv(buf, source, t, &st)
 	}
 	if code != 0 {
-		return c.received(code, &st, buf)
+		err = c.fault(code)
 	}
-	return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}, nil
-}
-
-// received is the outcome of a receive that failed.
-func (c *comm) received(code libmpi.Code, st *libmpi.Status, buf []byte) (backend.Status, error) {
-	err := c.fault(code)
-	if backend.Code(err) != truncateCode {
+	if err = c.fits(err, &st, len(buf)); err != nil && backend.Code(err) != truncateCode {
 		return backend.Status{}, err
 	}
-	if c.p.blind {
+	return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}, err
+}
+
+// fits returns the error of a receive that the library ended with err: ErrTruncate for a message longer than the
+// buffer, also where the library reports its length and no error.
+func (c *comm) fits(err error, st *libmpi.Status, room int) error {
+	switch {
+	case err == nil && st.Bytes <= int64(room), err != nil && backend.Code(err) != truncateCode:
+		return err
+	case err != nil && c.p.blind:
 		st.Bytes = -1
 	}
-	return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}, truncated(st.Bytes, len(buf))
+	return truncated(st.Bytes, room)
 }
 
 // sendLimited is Send as a request. If its time is up before it is complete it

@@ -60,12 +60,6 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	switch {
 	case err != nil:
 		err = o.c.heard(err)
-		if backend.Code(err) == truncateCode {
-			if o.c.p.blind {
-				st.Bytes = -1
-			}
-			err = truncated(st.Bytes, len(o.buf))
-		}
 	case st.Flag == 2:
 		err = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the request was canceled"}
 	}
@@ -73,12 +67,14 @@ func (o *op) finish(st *libmpi.Status, err error) {
 		o.coll.finish(err)
 		return
 	}
+	whole := err == nil
+	if o.receives && st.Flag != 2 {
+		err = o.c.fits(err, st, len(o.buf))
+	}
 	if o.away != nil {
 		switch {
-		case err == nil:
-			if o.home(int(st.Bytes)); st.Bytes > int64(len(o.buf)) {
-				err = truncated(st.Bytes, len(o.buf))
-			}
+		case whole:
+			o.home(int(st.Bytes))
 		case backend.Code(err) == truncateCode:
 			o.home(len(o.buf))
 		default:
@@ -91,9 +87,8 @@ func (o *op) finish(st *libmpi.Status, err error) {
 		if o.user < 0 && o.user != backend.AnyTag {
 			out.Tag = o.user
 		}
-		if o.long != nil && err == nil {
+		if o.long != nil && whole {
 			copy(o.buf, o.long)
-			err = truncated(int64(len(o.long)), len(o.buf))
 		}
 	}
 	o.complete(out, err)
