@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -71,6 +72,9 @@ func (c *comm) Diagnostics() []string {
 	}
 	for _, s := range p.settings {
 		lines = append(lines, s.String())
+	}
+	if l := p.asks.limits(p.maker, p.lib.Text, os.LookupEnv); l != "" {
+		lines = append(lines, l)
 	}
 	if p.unprofiled {
 		lines = append(lines, "Profiling sets nothing: the library has no statistics of its own that cohort knows; tools that wrap MPI see cohort's calls without it")

@@ -67,7 +67,7 @@ func (o option) String() string { return optionNames[o] }
 type knob struct {
 	makers       []maker // nil: all of them
 	option       option
-	name, value  string // "$" stands for the number asked for
+	name, value  string // "$" stands for the number asked for, "$ or N" for N if that is more
 	from, before string // versions that have it
 	why          string
 }
@@ -126,6 +126,7 @@ var knobs = []knob{
 
 	{ofBoth, optBuffer, "UCX_MM_SEG_SIZE", "$", "", "", whyBuffer},
 	{ofMPICH, optBuffer, "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_CELL_SIZE", "$", "3.4", "", whyBuffer},
+	{ofMPICH, optBuffer, "MPIR_CVAR_CH4_PACK_BUFFER_SIZE", "$ or 16384", "4.1", "", whyBuffer}, // at least a cell, or MPI_Init ends the process
 	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_vader_max_send_size", "$", "", "5.0a1", whyBuffer},
 	{ofOpenMPI, optBuffer, "OMPI_MCA_btl_sm_max_send_size", "$", "5.0a1", "", whyBuffer},
 	{[]maker{makeIntel}, optBuffer, "I_MPI_SHM_CELL_FWD_SIZE", "$", "2019", "", whyBuffer},
@@ -165,7 +166,7 @@ func (s Settings) environment(family, vendor, version string, lookup func(string
 		n := len(list)
 		for _, k := range knobs {
 			if k.option == o && k.has(m, r) {
-				add(k.name, strings.Replace(k.value, "$", strconv.Itoa(s.amount(o)), 1), k.why)
+				add(k.name, k.valued(s.amount(o)), k.why)
 			}
 		}
 		if needed := o == optCUDAOn || o == optCUDAOff || o == optEager || o == optBuffer; needed && len(list) == n {
@@ -187,6 +188,15 @@ func (s Settings) environment(family, vendor, version string, lookup func(string
 		}
 	}
 	return list, nil
+}
+
+// valued returns the knob's value for a number that was asked for.
+func (k *knob) valued(amount int) string {
+	value, least, _ := strings.Cut(k.value, " or ")
+	if n, err := strconv.Atoi(least); err == nil {
+		amount = max(amount, n)
+	}
+	return strings.Replace(value, "$", strconv.Itoa(amount), 1)
 }
 
 // options returns what s asks for.

@@ -159,7 +159,7 @@ func (p *process) load(cfg Config) error {
 		}
 		lib, err := libmpi.Open(path)
 		if err == nil {
-			p.lib, p.settings = lib, settings
+			p.lib, p.settings, p.asks = lib, settings, cfg.Settings
 			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s Setting) bool { return s.Why == whyProfile })
 			// The file's name may say less than the library itself.
 			vendor, version := identify(lib.Text)
