@@ -164,7 +164,7 @@ func (b *benchSettings) start() (int, error) {
 	}
 	if b.backend == "tcp" {
 		config.Backend, config.Env = "tcp", os.Environ()
-		end, err := tcpMeeting(&config, keeper)
+		end, err := tcpCoordinator(&config, keeper)
 		if err != nil {
 			return cli.StatusUsage, err
 		}

@@ -21,7 +21,7 @@ import (
 func (d *diagnosis) tools() {
 	const group = "building"
 	if path, err := exec.LookPath("go"); err != nil {
-		d.add(group, "go", warn, "not in PATH", "cohort run FOLDER needs it; executables run without")
+		d.add(group, "go", warn, "not in PATH", "'cohort run FOLDER' needs it; running an executable does not")
 	} else if out, err := exec.Command(path, "env", "GOVERSION").Output(); err != nil {
 		d.add(group, "go", warn, fmt.Sprintf("%s does not work: %v", path, err), "")
 	} else {
@@ -38,7 +38,7 @@ func (d *diagnosis) tools() {
 		}
 	}
 	if err != nil {
-		d.add(group, "temporary folder", warn, fmt.Sprintf("%s: programs built there do not run: %v", tmp, err), "set TMPDIR to another one for cohort run FOLDER")
+		d.add(group, "temporary folder", warn, fmt.Sprintf("%s: programs built there do not run: %v", tmp, err), "set TMPDIR to a folder whose programs may run; 'cohort run FOLDER' builds there")
 	} else {
 		d.add(group, "temporary folder", ok, tmp+": programs built there run", "")
 	}
@@ -62,13 +62,13 @@ func (d *diagnosis) environment() {
 		switch {
 		case !strings.HasPrefix(name, "COHORT_"):
 		case !slices.Contains(knownVariables, name):
-			d.add(group, name, warn, "set, and no variable that cohort knows"+cli.DidYouMean(name, knownVariables), "")
+			d.add(group, name, warn, "set, but cohort has no such variable"+cli.DidYouMean(name, knownVariables), "")
 		default:
 			set = append(set, name+"="+value)
 		}
 	}
 	if v := os.Getenv("GOMAXPROCS"); v != "" {
-		d.add(group, "GOMAXPROCS", warn, v+" for every rank, whatever it is bound to", "unset it: each rank then has as many as its processors")
+		d.add(group, "GOMAXPROCS", warn, v+" in every rank, regardless of its binding", "unset it; each rank then uses as many threads as it has processors")
 	}
 	if len(set) == 0 {
 		d.add(group, "variables", ok, "no COHORT_ variables are set", "")
@@ -114,7 +114,7 @@ func (d *diagnosis) backends() {
 	if errors.Is(err, cohort.ErrNotSupported) {
 		d.add(group, "tcp", none, reason(err), "")
 	} else {
-		d.add(group, "tcp", ok, "there", "")
+		d.add(group, "tcp", ok, "available", "")
 	}
 	d.backendMPI(os.LookupEnv)
 }
@@ -198,7 +198,7 @@ func exchange(world *cohort.Comm) (probed, error) {
 	}
 	sum, err := cohort.AllreduceOne(world, me+1, cohort.Sum)
 	if err == nil && sum != 3 {
-		err = fmt.Errorf("1 + 2 over two ranks is %d", sum)
+		err = fmt.Errorf("1 + 2 over two ranks gave %d", sum)
 	}
 	return p, err
 }

@@ -43,7 +43,7 @@ func (d *diagnosis) limits(files fs.FS, n *topo.Node) {
 	case most == 0:
 		d.add(group, name, ok, "no limit on processes and threads", "")
 	case most < 512:
-		d.add(group, name, warn, fmt.Sprintf("%d processes and threads (pids.max)", most), "every rank is several threads, all of which count")
+		d.add(group, name, warn, fmt.Sprintf("%d processes and threads (pids.max)", most), "each rank has several threads, and all of them count")
 	default:
 		d.add(group, name, ok, fmt.Sprintf("%d processes and threads (pids.max)", most), "")
 	}

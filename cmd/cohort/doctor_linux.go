@@ -29,12 +29,12 @@ func (d *diagnosis) kernel() {
 	if err != nil {
 		d.add(group, "shared memory", fail, fmt.Sprintf("memfd_create: %v", err), "the shm backend cannot work; Linux 3.17 or later has it, a seccomp filter may forbid it")
 	} else {
-		d.add(group, "shared memory", ok, "memfd works, without a file", "")
+		d.add(group, "shared memory", ok, "memfd_create works", "")
 		word := shmem.At[atomic.Uint32](seg, 0)
 		if woken := futexWorks(word); woken {
-			d.add(group, "futex", ok, "sleepers are woken", "")
+			d.add(group, "futex", ok, "waiting and waking work", "")
 		} else {
-			d.add(group, "futex", fail, "a sleeper was not woken", "waiting ranks will not notice messages: a seccomp filter may forbid futex")
+			d.add(group, "futex", fail, "a waiting thread was not woken", "waiting ranks will not notice messages: a seccomp filter may forbid futex")
 		}
 		seg.Close()
 	}
@@ -46,11 +46,11 @@ func (d *diagnosis) kernel() {
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &fs); err != nil {
-		d.add(group, "/dev/shm", warn, err.Error(), "cohort does without it; MPI libraries need it")
+		d.add(group, "/dev/shm", warn, err.Error(), "cohort does not need it; MPI libraries do")
 	} else if n := fs.Bavail * uint64(fs.Bsize); n < 64<<20 {
-		d.add(group, "/dev/shm", warn, size(n)+" free", "cohort does without it; MPI libraries need more (docker run --shm-size)")
+		d.add(group, "/dev/shm", warn, size(n)+" free", "cohort does not need it; MPI libraries need more (docker run --shm-size)")
 	} else {
-		d.add(group, "/dev/shm", ok, size(n)+" free (cohort does without; MPI libraries use it)", "")
+		d.add(group, "/dev/shm", ok, size(n)+" free (used by MPI libraries; cohort does not need it)", "")
 	}
 }
 
@@ -93,7 +93,7 @@ func (d *diagnosis) singleCopy() {
 	case scope == "1":
 		d.add(group, name, ok, "process_vm_readv works where ranks allow it (kernel.yama.ptrace_scope = 1)", "")
 	default:
-		d.add(group, name, warn, "not without privileges (kernel.yama.ptrace_scope = "+scope+")", "long messages take two copies; sysctl kernel.yama.ptrace_scope=1 allows one")
+		d.add(group, name, warn, "needs privileges (kernel.yama.ptrace_scope = "+scope+")", "long messages take two copies; sysctl kernel.yama.ptrace_scope=1 allows a single copy")
 	}
 }
 

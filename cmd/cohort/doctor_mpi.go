@@ -131,7 +131,7 @@ func (r *report) lines() []string {
 		all = append(all,
 			fmt.Sprintf("MPI %s, threads: %s, counts %s", r.Standard, r.ThreadLevel, counts),
 			fmt.Sprintf("persistent collectives: %s, CUDA-aware: %s", persistent, r.CUDA),
-			"goes on after failures: "+ulfm)
+			"continues after failures: "+ulfm)
 	}
 	if r.Launcher != "" {
 		all = append(all, "started by "+r.Launcher)
@@ -166,7 +166,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 		found = first(lib, found)
 	}
 	if len(found) == 0 {
-		d.add(group, "libraries", none, "no MPI library found", "apt-get install mpich, or load a module; shm and local need none")
+		d.add(group, "libraries", none, "no MPI library found", "apt-get install mpich, or load a module; the other backends need none")
 		return
 	}
 	inside := mpifind.Launched(env)
@@ -205,7 +205,7 @@ func (d *diagnosis) mpi(env func(string) (string, bool)) {
 	} else if len(found) == 1 {
 		why = "the only one"
 	}
-	d.add(group, "first choice", ok, fmt.Sprintf("%s, %s: what cohort run --backend mpi takes, and a program without a launcher", chosen.Title(), why), "")
+	d.add(group, "first choice", ok, fmt.Sprintf("%s, %s; 'cohort run --backend mpi' uses it, and so do programs without a launcher", chosen.Title(), why), "")
 	d.launchers(*chosen, asked, env)
 }
 
@@ -238,12 +238,12 @@ func (d *diagnosis) launchers(lib mpifind.Library, asked string, env func(string
 	case command == "":
 		d.add(group, name, warn, "neither mpiexec nor mpirun is in PATH", start)
 	case lib.Fits(family):
-		d.add(group, name, ok, fmt.Sprintf("%s is of the %s family and fits %s", command, family, lib.Title()), "")
+		d.add(group, name, ok, fmt.Sprintf("%s belongs to the %s family and matches %s", command, family, lib.Title()), "")
 	case asked != "":
-		d.add(group, name, warn, fmt.Sprintf("%s is of the %s family, but COHORT_MPI_LIB asks for %s: programs it starts will refuse to run", command, family, lib.Title()),
+		d.add(group, name, warn, fmt.Sprintf("%s belongs to the %s family, but COHORT_MPI_LIB names %s: programs that it starts will refuse to run", command, family, lib.Title()),
 			start+", or unset COHORT_MPI_LIB")
 	default:
-		d.add(group, name, warn, fmt.Sprintf("%s is of the %s family, but %s is found first", command, family, lib.Title()),
+		d.add(group, name, warn, fmt.Sprintf("%s belongs to the %s family, but %s is found first", command, family, lib.Title()),
 			fmt.Sprintf("%s, or set LD_LIBRARY_PATH and PATH to the same installation", start))
 	}
 }

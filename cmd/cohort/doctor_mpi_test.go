@@ -154,9 +154,9 @@ func TestDoctor_Mismatch(t *testing.T) {
 		want         state
 		says, advice string
 	}{
-		{"ompi", "", ok, "is of the Open MPI family and fits Open MPI 4.1.4", ""},
-		{"mpich", "", warn, "is of the MPICH family, but Open MPI 4.1.4 is found first", "cohort run --backend mpi"},
-		{"mpich", lib.Path, warn, "COHORT_MPI_LIB asks for Open MPI 4.1.4: programs it starts will refuse to run", "unset COHORT_MPI_LIB"},
+		{"ompi", "", ok, "belongs to the Open MPI family and matches Open MPI 4.1.4", ""},
+		{"mpich", "", warn, "belongs to the MPICH family, but Open MPI 4.1.4 is found first", "cohort run --backend mpi"},
+		{"mpich", lib.Path, warn, "COHORT_MPI_LIB names Open MPI 4.1.4: programs that it starts will refuse to run", "unset COHORT_MPI_LIB"},
 		{"none", "", warn, "neither mpiexec nor mpirun is in PATH", "cohort run --backend mpi"},
 	} {
 		var d diagnosis

@@ -114,7 +114,7 @@ func (d *diagnosis) memory(n *topo.Node) {
 	case limit >= n.Memory.Total:
 		d.add(group, "control groups", ok, "no limit", "")
 	case limit < lowMemory:
-		d.add(group, "control groups", warn, "at most "+size(limit), "all ranks together, with what they share, must fit: who asks for more is killed")
+		d.add(group, "control groups", warn, "at most "+size(limit), "all ranks together, shared memory included, must fit; the kernel kills a rank when they do not")
 	default:
 		d.add(group, "control groups", ok, "at most "+size(limit)+" for all ranks together", "")
 	}
@@ -137,7 +137,7 @@ func (d *diagnosis) memory(n *topo.Node) {
 func (d *diagnosis) job(j *topo.Job, n *topo.Node) {
 	const group = "job"
 	if j.Scheduler == "" && j.Launcher == "" {
-		d.add(group, "job", none, "not in one: no variables of a scheduler or launcher", "")
+		d.add(group, "job", none, "none: no variables of a scheduler or launcher are set", "")
 	} else {
 		d.add(group, "job", ok, j.String(), "")
 	}
@@ -164,7 +164,7 @@ func (d *diagnosis) job(j *topo.Job, n *topo.Node) {
 			fmt.Sprintf("srun --cpus-per-task=%d, which it does not take from sbatch; mpirun --bind-to none", j.CPUsPerTask))
 	}
 	for _, p := range j.Problems {
-		d.add(group, p.Variable, warn, p.Error(), "it is taken for not set")
+		d.add(group, p.Variable, warn, p.Error(), "ignored")
 	}
 }
 

@@ -172,7 +172,7 @@ memory
 memory
   ok    machine            180 GiB available of 192 GiB
   warn  control groups     at most 128 MiB
-                           → all ranks together, with what they share, must fit: who asks for more is killed
+                           → all ranks together, shared memory included, must fit; the kernel kills a rank when they do not
   ok    huge pages         512 of 2048 KiB set aside, 500 free; transparent: madvise`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestDoctor_Job(t *testing.T) {
 		want string
 	}{
 		{"none", nil, `
-  none  job                not in one: no variables of a scheduler or launcher`},
+  none  job                none: no variables of a scheduler or launcher are set`},
 		{"a task of srun", map[string]string{
 			"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "n[01-03]", "SLURM_STEP_TASKS_PER_NODE": "4(x2),3",
 			"SLURM_STEP_NUM_TASKS": "11", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_CPUS_PER_TASK": "4",
@@ -289,7 +289,7 @@ func TestDoctor_Job(t *testing.T) {
 		{"what makes no sense", map[string]string{"SLURM_JOB_ID": "1", "SLURM_NODEID": "first"}, `
   ok    job                Slurm job 1
   warn  SLURM_NODEID       SLURM_NODEID="first": not a number from 0 to 2147483647
-                           → it is taken for not set`},
+                           → ignored`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := topo.ReadJob(func(name string) (string, bool) {

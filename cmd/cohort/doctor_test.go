@@ -76,7 +76,7 @@ func TestDoctorPrintsFindingsByGroup(t *testing.T) {
 	d.add("backends", "mpi", none, "no library", "")
 	var b bytes.Buffer
 	d.print(&b)
-	for _, want := range []string{"\nprocessors\n", "  ok    usable", "\nbackends\n", "  fail  shm", "-> buy some", "  none  mpi"} {
+	for _, want := range []string{"\nprocessors\n", "  ok    usable", "\nbackends\n", "  fail  shm", "→ buy some", "  none  mpi"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in:\n%s", want, b.String())
 		}

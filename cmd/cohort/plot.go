@@ -34,7 +34,7 @@ func writePlot(file string, all []result) error {
 		}
 	}
 	if len(times) == 0 {
-		return fmt.Errorf("%s has no message sizes above 0 to draw over", all[0].Op)
+		return fmt.Errorf("%s has no message sizes above 0 to draw", all[0].Op)
 	}
 	left, err := panel("time of one call", "s", timeColor, times)
 	if err != nil {

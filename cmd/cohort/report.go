@@ -59,7 +59,7 @@ func (s *reportSettings) run(args []string) (int, error) {
 		return 1, err
 	}
 	if others > 0 {
-		fmt.Fprintf(os.Stderr, "cohort report: %d files of earlier jobs in %s are left out\n", others, args[0])
+		fmt.Fprintf(os.Stderr, "cohort report: ignoring %d files of earlier jobs in %s\n", others, args[0])
 	}
 	if !s.all {
 		return 0, nil
@@ -86,9 +86,9 @@ func about(d *flight.Dump) string {
 			fmt.Fprintf(&b, " (%s)", d.Reason)
 		}
 	case !d.Left.IsZero():
-		b.WriteString("; left the job in good order")
+		b.WriteString("; left the job normally")
 	default:
-		b.WriteString("; it has written nothing itself: it was killed, or runs")
+		b.WriteString("; wrote no dump: it was killed, or still runs")
 	}
 	return b.String()
 }

@@ -160,7 +160,7 @@ func (r *runOptions) run(args []string) (int, error) {
 		config.Resilient = func() bool { return r.goOn }
 	}
 	if r.backend == "tcp" {
-		end, err := tcpMeeting(&config, keeper)
+		end, err := tcpCoordinator(&config, keeper)
 		if err != nil {
 			return cli.StatusUsage, err
 		}

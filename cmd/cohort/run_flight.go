@@ -24,7 +24,7 @@ const launchersFolder = "cohort-flight-"
 // job failed, and puts them where they are kept.
 func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err error) {
 	fail := func(err error) (func(int), error) {
-		return nil, fmt.Errorf("the folder of the flight recorder: %w", err)
+		return nil, fmt.Errorf("flight recorder's folder: %w", err)
 	}
 	if keep == "" {
 		keep = askedToKeep()
@@ -70,10 +70,10 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 		if keep != "" {
 			if err := keepFlight(dir, keep); err != nil && status != 0 {
 				keeper.Leave(dir)
-				fmt.Fprintf(os.Stderr, "cohort: the files of the flight recorder: %v; they stay in %s\n", err, dir)
+				fmt.Fprintf(os.Stderr, "cohort: writing the flight recorder's files: %v; they stay in %s\n", err, dir)
 				return
 			} else if err != nil {
-				fmt.Fprintf(os.Stderr, "cohort: the files of the flight recorder: %v\n", err)
+				fmt.Fprintf(os.Stderr, "cohort: writing the flight recorder's files: %v\n", err)
 			}
 		}
 		os.RemoveAll(dir)

@@ -99,7 +99,7 @@ func beBusy(how string) error {
 			return err
 		}
 	}
-	if err := fewer(joined); err != nil { // those of strangers that are gone
+	if err := fewer(joined); err != nil { // those of unauthenticated peers that are gone
 		return err
 	}
 	fmt.Printf("result %x\ntimes %d\n", first, done)
@@ -166,7 +166,7 @@ func fewer(than int) error {
 	return nil
 }
 
-// door is where strangers come: a rank of a job, or where its ranks meet.
+// door is where unauthenticated peers come: a rank of a job, or where its ranks meet.
 type door struct {
 	addr string
 	rank int            // or wire.Launcher
@@ -216,14 +216,14 @@ func (d *door) record() error {
 	return err
 }
 
-// A visitor is a kind of stranger. It has one connection, and an error if it is not turned away as it must be.
+// A visitor is a kind of unauthenticated peer. It has one connection, and an error if it is not turned away as it must be.
 type visitor struct {
 	name         string
 	visit        func(c net.Conn, d *door, n int) error
 	rank, launch wire.Reason // why it is turned away, at a rank and where they meet
 }
 
-// says sends what a stranger says, and waits until it is shown the door, which may be by a reset.
+// says sends what an unauthenticated peer says, and waits until it is shown the door, which may be by a reset.
 func says(what func(d *door, n int) []byte) func(net.Conn, *door, int) error {
 	return func(c net.Conn, d *door, n int) error {
 		if _, err := c.Write(what(d, n)); err != nil {
@@ -293,7 +293,7 @@ var visitors = []visitor{
 	{"a slow loris", drip, wire.Slow, wire.Slow},
 }
 
-// visit is one visit of a stranger.
+// visit is one visit of an unauthenticated peer.
 func (d *door) visit(t *testing.T, v *visitor, n int) {
 	c, err := net.DialTimeout("tcp", d.addr, patience)
 	if err == nil {
@@ -340,7 +340,7 @@ func (j *openJob) doors(t *testing.T) []*door {
 	return all
 }
 
-// TestRun_TCPHostile has strangers of all kinds come to every rank of a job while it computes and connects, and to
+// TestRun_TCPHostile has unauthenticated peers of all kinds come to every rank of a job while it computes and connects, and to
 // where its ranks meet. None is let in, each is shown the door, and each process says so in one line; what the job
 // computes has the bits that it has without them, and when they have gone nothing of them is left.
 func TestRun_TCPHostile(t *testing.T) {
@@ -349,7 +349,7 @@ func TestRun_TCPHostile(t *testing.T) {
 	alone := startOpenJob(t, ranks, busyProgram, "1")
 	want, launcher := alone.end(t, "result")
 	if slices.Sort(want); len(want) != ranks || launcher != "" {
-		t.Fatalf("a job without strangers says %q and %q", want, launcher)
+		t.Fatalf("a job without unauthenticated peers says %q and %q", want, launcher)
 	}
 	j := startOpenJob(t, ranks, busyProgram, "")
 	files := make([]int, len(j.pids))
@@ -391,7 +391,7 @@ func TestRun_TCPHostile(t *testing.T) {
 	for i, pid := range j.pids {
 		for begun := time.Now(); openFiles(pid) > files[i]; runtime.Gosched() {
 			if time.Since(begun) > patience {
-				t.Errorf("process %d of the job has %d descriptors, and %d before the strangers came", i, openFiles(pid), files[i])
+				t.Errorf("process %d of the job has %d descriptors, and %d before the unauthenticated peers came", i, openFiles(pid), files[i])
 				break
 			}
 		}
@@ -410,7 +410,7 @@ func TestRun_TCPHostile(t *testing.T) {
 		}
 	}
 	if slices.Sort(got); !slices.Equal(got, want) {
-		t.Errorf("the ranks say\n%q\nand without strangers\n%q", lines, want)
+		t.Errorf("the ranks say\n%q\nand without unauthenticated peers\n%q", lines, want)
 	}
 	count := func(reason func(*visitor) wire.Reason) map[string]int {
 		m := map[string]int{}
@@ -420,7 +420,7 @@ func TestRun_TCPHostile(t *testing.T) {
 		return m
 	}
 	if slices.Sort(told); len(told) != ranks {
-		t.Fatalf("the ranks say of strangers %q", told)
+		t.Fatalf("the ranks say of unauthenticated peers %q", told)
 	}
 	for rank, line := range told {
 		refusals(t, fmt.Sprintf("[%d] diagnostics: unauthenticated peers: ", rank), line, count(func(v *visitor) wire.Reason { return v.rank }))
@@ -429,7 +429,7 @@ func TestRun_TCPHostile(t *testing.T) {
 	if !ok || strings.Contains(line, "\n") {
 		t.Errorf("the launcher says %q, want a line", launcher)
 	}
-	refusals(t, "cohort: where the ranks meet, ", line, count(func(v *visitor) wire.Reason { return v.launch }))
+	refusals(t, "cohort: coordinator: ", line, count(func(v *visitor) wire.Reason { return v.launch }))
 }
 
 // refusals looks whether a line tells how many were refused, why, and of the first of each kind where it came from.

@@ -116,7 +116,7 @@ func TestHosts_Copied(t *testing.T) {
 	copyFile(t, exe, own)
 	cmd = cohortCommand(t, "run", "-n", "1", "--no-copy", "--ssh", wrapper, "--hosts", "127.0.0.1", "true")
 	cmd.Path = own
-	if status, _, stderr := finish(t, cmd); status != 2 || !strings.Contains(stderr, "there is no cohort there") {
+	if status, _, stderr := finish(t, cmd); status != 2 || !strings.Contains(stderr, "cohort is not installed there") {
 		t.Errorf("--no-copy, and no cohort there: status %d\n%s", status, stderr)
 	}
 	n.nothingLeft(t)
@@ -141,12 +141,12 @@ func TestHosts_Errors(t *testing.T) {
 		says []string
 	}
 	for _, c := range sample([]job{
-		{"slots", n.line("-n", "4", "--hosts", "127.0.0.1:1,127.0.0.2:2", "true"), []string{"4 ranks, and the hosts have 3 slots"}},
+		{"slots", n.line("-n", "4", "--hosts", "127.0.0.1:1,127.0.0.2:2", "true"), []string{"4 ranks, but the hosts have only 3 slots"}},
 		{"no ssh", []string{"run", "--ssh", "no-such-ssh", "--hosts", "127.0.0.1", "true"}, []string{"host 127.0.0.1:", "no-such-ssh: not found in PATH"}},
 		{"unknown hosts", n.line("--hosts", "one.invalid,127.0.0.1,two.invalid", "true"),
 			[]string{"host one.invalid: ssh: Could not resolve hostname one.invalid", "host two.invalid: ssh: Could not resolve"}},
 		{"no sshd", []string{"run", n.ssh + " -p 1", "--hosts", "127.0.0.1", "true"}, []string{"Connection refused"}},
-		{"no such command", n.line("-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "no-such-command"), []string{"host 127.0.0.1: no-such-command: not found in PATH there", "host 127.0.0.2:"}},
+		{"no such command", n.line("-n", "2", "--hosts", "127.0.0.1,127.0.0.2", "no-such-command"), []string{"host 127.0.0.1: no-such-command: not found in the host's PATH", "host 127.0.0.2:"}},
 		{"no such program", n.line("--hosts", "127.0.0.1", "./no/such"), []string{"./no/such: no such file or directory"}},
 		{"nor there", n.line("--no-copy", "--hosts", "127.0.0.1", "/no/such"), []string{"host 127.0.0.1: /no/such: no such file or directory"}},
 		{"interface", n.line("-n", "1", "--interface", "no-such-net0", "--hosts", "127.0.0.1", "true"), []string{"no-such-net0"}},
@@ -286,7 +286,7 @@ func TestHosts_Signals(t *testing.T) {
 		life := hold(t, pid)
 		cmd.Process.Signal(syscall.SIGINT)
 		cmd.Wait()
-		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(errs.String(), "stopped while the ranks were being started: interrupt") {
+		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(errs.String(), "stopped while starting the ranks: interrupt") {
 			t.Errorf("status %d, want 130\n%s", got, errs)
 		}
 		awaitEnd(t, "ssh", life)

@@ -20,7 +20,7 @@ const rankCommand = "mpi-rank"
 // becomeRank turns this process into a rank of the cohort run at address. It
 // returns only when that fails, with the status.
 func becomeRank(address string) int {
-	err := errors.New("this is for the launchers that cohort run starts")
+	err := errors.New("this command is for the MPI launchers that cohort run starts")
 	if l := mpifind.Launched(os.LookupEnv); l != nil && l.Rank >= 0 {
 		err = spawn.Become(address, l.Rank, l.Size)
 	}
@@ -67,10 +67,10 @@ func libraryToRun(env func(string) (string, bool)) (lib mpifind.Library, command
 func letGoOn(launch *spawn.Launch, lib mpifind.Library, keeper *spawn.Keeper) error {
 	r := report{Path: lib.Path}
 	if err := r.learn(describeLimit, keeper); err != nil {
-		return fmt.Errorf("whether %s goes on after a loss: %w", lib.Title(), err)
+		return fmt.Errorf("finding out whether %s continues after a loss: %w", lib.Title(), err)
 	}
 	if !r.ULFM {
-		return fmt.Errorf("%s does not go on after a loss: %s", lib.Title(), r.ULFMNote)
+		return fmt.Errorf("%s does not continue after a loss: %s", lib.Title(), r.ULFMNote)
 	}
 	option := []string{"--with-ft", "ulfm"}
 	if lib.Runtime == mpifind.MPICH {

@@ -11,10 +11,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// tcpMeeting has the ranks of a job on this machine meet at this process, by the
+// tcpCoordinator makes this process the coordinator of the ranks of a job on this machine, on the
 // loopback interface: config gets the job's name, and the variables that say where and with which
 // secret, which is in a file for this user alone. end takes all of it back, when the job is over.
-func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
+func tcpCoordinator(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("--backend tcp: %w", err) }
 	folder, err := os.MkdirTemp("", "cohort-run-*")
 	if err != nil {
@@ -46,7 +46,7 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 	return func() {
 		leave()
 		if report := door.Report(); report != "" {
-			fmt.Fprintf(os.Stderr, "cohort: where the ranks meet, %s\n", report)
+			fmt.Fprintf(os.Stderr, "cohort: coordinator: %s\n", report)
 		}
 		os.RemoveAll(folder)
 	}, nil
@@ -56,7 +56,7 @@ func tcpMeeting(config *spawn.Config, keeper *spawn.Keeper) (end func(), err err
 func loopback(id *wire.Identity) (*wire.Listener, error) {
 	addrs, err := wire.Interfaces("")
 	if err != nil {
-		return nil, fmt.Errorf("the ranks are to meet at the loopback interface: %w", err)
+		return nil, fmt.Errorf("listening on the loopback interface: %w", err)
 	}
 	return wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
 }

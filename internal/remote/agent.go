@@ -65,7 +65,7 @@ type agent struct {
 // returns its status. boot is the folder that the launcher had its executable put into, "-" for none.
 func Agent(in, out *os.File, boot, version string) int {
 	if info, err := in.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 {
-		fmt.Fprintln(os.Stderr, "cohort: this is what cohort run --hosts starts on other hosts; it is not for the command line")
+		fmt.Fprintln(os.Stderr, "cohort: this command is for cohort run --hosts, which starts it on other hosts")
 		return 2
 	}
 	a := &agent{
@@ -124,7 +124,7 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 		return err
 	}
 	if a.folder, err = os.MkdirTemp("", "cohort-run-*"); err != nil { // for this user alone
-		return fmt.Errorf("no folder for the job: %w (TMPDIR chooses another)", err)
+		return fmt.Errorf("create a folder for the job: %w; TMPDIR names another place", err)
 	}
 	a.keeper.Folder(a.folder)
 	node, err := topo.Here()
@@ -184,9 +184,9 @@ func (a *agent) next(in *bufio.Reader, want kind) (kind, []byte, error) {
 		case k == want:
 			return k, b, nil
 		case k == kindEnd, k == kindBye:
-			return 0, nil, errors.New("the launcher has called it off")
+			return 0, nil, errors.New("the launcher has canceled the job")
 		case k != kindPing && k != kindSignal:
-			return 0, nil, fmt.Errorf("the launcher sends a message of kind %q, want %q", byte(k), byte(want))
+			return 0, nil, fmt.Errorf("the launcher sent a message of kind %q, want %q", byte(k), byte(want))
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (a *agent) enter() (note string, err error) {
 	if e != nil {
 		return "", e
 	}
-	return fmt.Sprintf("there is no folder %s (%v); its ranks run in %s", folder, errors.Unwrap(err), home), os.Setenv("PWD", home)
+	return fmt.Sprintf("no folder %s (%v); the ranks run in %s", folder, errors.Unwrap(err), home), os.Setenv("PWD", home)
 }
 
 // program returns what ranks execute: a command of this host's, the file that is here if it is the right one,
@@ -219,13 +219,13 @@ func (a *agent) program(in *bufio.Reader) (string, error) {
 	case p.Command:
 		path, err := exec.LookPath(name)
 		if err != nil {
-			return "", fmt.Errorf("%s: not found in PATH there (%s); a name with a slash is a file, which is copied", name, os.Getenv("PATH"))
+			return "", fmt.Errorf("%s: not found in the host's PATH (%s); give a path with a slash to copy a file", name, os.Getenv("PATH"))
 		}
 		return path, nil
 	case p.Sum == "":
 		found, err := spawn.Find(here)
 		if err == nil && found.Folder {
-			err = fmt.Errorf("%s: a folder there", here)
+			err = fmt.Errorf("%s: is a folder on this host", here)
 		}
 		return here, err
 	}
@@ -262,11 +262,11 @@ func (a *agent) receive(in *bufio.Reader) (path string, err error) {
 		}
 		hash.Write(b)
 		if _, err := f.Write(b); err != nil {
-			return "", fmt.Errorf("a place for the program: %w (TMPDIR chooses another)", err)
+			return "", fmt.Errorf("store the program: %w; TMPDIR names another place", err)
 		}
 	}
 	if sum := hex.EncodeToString(hash.Sum(nil)); sum != a.work.Program.Sum {
-		return "", fmt.Errorf("%s: what came is not what was sent: the file has been changed meanwhile", a.work.Program.Name)
+		return "", fmt.Errorf("%s: the copy differs from the file: it was changed while it was sent", a.work.Program.Name)
 	}
 	return path, f.Close()
 }
@@ -289,7 +289,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	if w.Secret != "" {
 		secret := filepath.Join(a.folder, "secret")
 		if err := os.WriteFile(secret, []byte(w.Secret), 0o600); err != nil {
-			return c, fmt.Errorf("the secret of the job: %w", err)
+			return c, fmt.Errorf("write the job's secret: %w", err)
 		}
 		set = append(set, "COHORT_SECRET_FILE="+secret)
 	}
@@ -348,7 +348,7 @@ func (a *agent) run() error {
 		close(over)
 	}()
 	if !a.wait(over) {
-		return errors.New("the launcher is gone, and the ranks do not end")
+		return errors.New("the launcher is gone, and the ranks have not ended")
 	}
 	a.link.send(kindEnded)
 	select {
@@ -359,7 +359,7 @@ func (a *agent) run() error {
 				a.link.send(kindFlight, numberBytes(rank), b)
 			}
 		}
-		a.link.send(kindOver)
+		a.link.send(kindDone)
 	}
 	return nil
 }
@@ -415,14 +415,14 @@ func (a *agent) listen(in *bufio.Reader) {
 			break
 		}
 		a.quiet.Store(0)
-		a.heard(k, b, feeding)
+		a.handle(k, b, feeding)
 	}
 	a.lost()
 	close(feeding)
 }
 
-// heard does one thing that the launcher says.
-func (a *agent) heard(k kind, b []byte, feeding chan<- []byte) {
+// handle does one thing that the launcher says.
+func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 	switch k {
 	case kindSignal:
 		if len(b) != 1 {

@@ -63,14 +63,14 @@ func TestAgent_Paused(t *testing.T) {
 	a := &agent{link: newLink(closer{io.Discard}), window: newCredit(outputWindow), signals: make(chan os.Signal, 8)}
 	defer a.link.close()
 	feeding := make(chan []byte, 1)
-	a.heard(kindSignal, []byte{byte(syscall.SIGTSTP)}, feeding)
-	a.heard(kindAck, numberBytes(7), feeding)
-	a.heard(kindInput, []byte("text"), feeding)
-	a.heard(kindPing, nil, feeding)
+	a.handle(kindSignal, []byte{byte(syscall.SIGTSTP)}, feeding)
+	a.handle(kindAck, numberBytes(7), feeding)
+	a.handle(kindInput, []byte("text"), feeding)
+	a.handle(kindPing, nil, feeding)
 	if !a.paused.Load() {
 		t.Error("the launcher is taken not to be stopped any more")
 	}
-	a.heard(kindSignal, []byte{byte(syscall.SIGCONT)}, feeding)
+	a.handle(kindSignal, []byte{byte(syscall.SIGCONT)}, feeding)
 	if a.paused.Load() {
 		t.Error("the launcher is still taken to be stopped")
 	}

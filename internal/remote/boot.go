@@ -135,7 +135,7 @@ func readLine(r *bufio.Reader, limit int) (string, error) {
 		line = append(line, b...)
 		switch {
 		case len(line) > limit:
-			return string(line), errors.New("it writes without end")
+			return string(line), errors.New("a line of its output is too long")
 		case err != bufio.ErrBufferFull:
 			return string(line), err
 		}
@@ -147,7 +147,7 @@ func noise(line string, err error) error {
 	if line = strings.TrimSpace(line); line == "" {
 		return err
 	}
-	return fmt.Errorf("got %.200q where cohort expects its own words", line)
+	return fmt.Errorf("unexpected output of the login shell: %.200q", line)
 }
 
 // checkSystem says whether programs for this system run on a host, by what uname says of it.
@@ -167,22 +167,22 @@ func checkSystem(names []string, send bool) error {
 	if system == runtime.GOOS && machine == runtime.GOARCH {
 		return nil
 	}
-	return fmt.Errorf("it is a %s/%s machine, and this program is for %s/%s: put cohort and the program there, built for it, and use --no-copy",
+	return fmt.Errorf("the host is %s/%s, and this program is built for %s/%s; install cohort and the program there, and use --no-copy",
 		system, machine, runtime.GOOS, runtime.GOARCH)
 }
 
 // A patience is the input of a host that has not said hello yet, and gives it up when nothing happens there.
 type patience struct {
-	shell *shell
-	begun time.Time
-	timer *time.Timer
-	over  atomic.Bool
+	shell   *shell
+	begun   time.Time
+	timer   *time.Timer
+	expired atomic.Bool
 }
 
 func newPatience(s *shell) *patience {
 	p := &patience{shell: s, begun: time.Now()}
 	p.timer = time.AfterFunc(shellLimit, func() {
-		p.over.Store(true)
+		p.expired.Store(true)
 		s.kill()
 	})
 	return p
@@ -199,7 +199,7 @@ func (p *patience) Write(b []byte) (int, error) {
 func (p *patience) end() { p.timer.Stop() }
 
 // out reports whether the host was given up.
-func (p *patience) out() bool { return p.over.Load() }
+func (p *patience) out() bool { return p.expired.Load() }
 
 // explain says why there is no agent.
 func (p *patience) explain(ctx context.Context, err error) error {
@@ -207,7 +207,7 @@ func (p *patience) explain(ctx context.Context, err error) error {
 	case !p.out() || context.Cause(ctx) != nil:
 		return p.shell.explain(ctx, err)
 	case isEnd(err):
-		return fmt.Errorf("no agent has started there within %v", shellLimit)
+		return fmt.Errorf("the agent did not start within %v", shellLimit)
 	}
 	return fmt.Errorf("%w, and nothing more within %v", err, shellLimit)
 }

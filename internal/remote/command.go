@@ -37,7 +37,7 @@ func SplitCommand(line string) ([]string, error) {
 		}
 	}
 	if quote != 0 || escaped {
-		return nil, fmt.Errorf("%q: a quote is not closed", line)
+		return nil, fmt.Errorf("%q: unclosed quote", line)
 	}
 	if begun {
 		words = append(words, word.String())

@@ -43,7 +43,7 @@ const (
 	kindAnswer  kind = 'a' // to kindAsk, one byte
 	kindEnded   kind = 'e' // all ranks have, and their output has been sent
 	kindFlight  kind = 'y' // a file of the flight recorder: rank, 4 bytes, and what is in it
-	kindOver    kind = 'z' // nothing will follow
+	kindDone    kind = 'z' // nothing will follow
 )
 
 // What both send.
@@ -71,7 +71,7 @@ var toAgent = limits{
 
 var toLauncher = limits{
 	kindHello: maxText, kindNeed: 0, kindReady: maxText, kindFault: maxText, kindOutput: maxOutput, kindExit: maxText,
-	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindEnded: 0, kindFlight: maxFlight, kindOver: 0, kindPing: 0, kindAck: 4,
+	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
 }
 
 // hello is what an agent says of itself.
@@ -175,10 +175,10 @@ func readFrame(r io.Reader, allowed limits) (kind, []byte, error) {
 	k, n := kind(head[0]), binary.LittleEndian.Uint32(head[1:])
 	limit, ok := allowed[k]
 	if !ok {
-		return 0, nil, fmt.Errorf("a message of kind %q: not one of cohort's, or of another version of it", head[0])
+		return 0, nil, fmt.Errorf("unknown message kind %q: not from cohort, or from another version", head[0])
 	}
 	if n > limit {
-		return 0, nil, fmt.Errorf("a message of kind %q with %d bytes: the most are %d", head[0], n, limit)
+		return 0, nil, fmt.Errorf("message of kind %q has %d bytes, want at most %d", head[0], n, limit)
 	}
 	var b bytes.Buffer
 	if m, err := io.CopyN(&b, r, int64(n)); m < int64(n) {
@@ -201,7 +201,7 @@ func decode[T any](payload []byte, what string) (v T, err error) {
 // number reads a payload that is a number.
 func number(payload []byte) (uint32, error) {
 	if len(payload) != 4 {
-		return 0, fmt.Errorf("a number of %d bytes, want 4", len(payload))
+		return 0, fmt.Errorf("number of %d bytes, want 4", len(payload))
 	}
 	return binary.LittleEndian.Uint32(payload), nil
 }

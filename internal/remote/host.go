@@ -21,8 +21,8 @@ type host struct {
 	quiet        atomic.Int32 // how many times pingEvery without a word
 	silent       atomic.Bool  // given up for that
 
-	ended, lost bool // owned by the job's loop, as is over: nothing will follow
-	over        bool
+	ended, lost bool // owned by the job's loop, as is done: nothing will follow
+	done        bool
 }
 
 // frame is what an agent has said, or why nothing more comes.
@@ -100,7 +100,7 @@ func (h *host) check() bool {
 func (h *host) explain(ctx context.Context, err error) error {
 	err = h.shell.explain(ctx, err)
 	if h.silent.Load() && context.Cause(ctx) == nil {
-		err = fmt.Errorf("nothing was heard of it for %v", silence*pingEvery)
+		err = fmt.Errorf("no message for %v", silence*pingEvery)
 	}
 	return err
 }

@@ -57,12 +57,12 @@ func TestHost_SaysNothing(t *testing.T) {
 	}
 	defer exe.open.Close()
 	for _, c := range []struct{ name, script, says string }{
-		{"nothing", "", "its shell did not say anything within "},
-		{"a question", "printf 'Continue? ';", `got "Continue?" where cohort expects its own words, and nothing more within `},
-		{"no request", "echo '" + bootLine + "';", "no agent has started there within "},
-		{"file not taken", "echo '" + bootLine + "'; echo " + sendLine + ";", "no agent has started there within "},
-		{"file taken", "echo '" + bootLine + "'; echo " + sendLine + "; cat >/dev/null;", "no agent has started there within "},
-		{"half a word", "echo '" + bootLine + "'; printf h;", "no agent has started there within "},
+		{"nothing", "", "its login shell did not answer within "},
+		{"a question", "printf 'Continue? ';", `unexpected output of the login shell: "Continue?", and nothing more within `},
+		{"no request", "echo '" + bootLine + "';", "the agent did not start within "},
+		{"file not taken", "echo '" + bootLine + "'; echo " + sendLine + ";", "the agent did not start within "},
+		{"file taken", "echo '" + bootLine + "'; echo " + sendLine + "; cat >/dev/null;", "the agent did not start within "},
+		{"half a word", "echo '" + bootLine + "'; printf h;", "the agent did not start within "},
 	} {
 		for shellLimit = 100 * time.Millisecond; ; shellLimit *= 4 { // a slow machine gets there with more
 			j := &job{cfg: Config{SSH: []string{"sh", "-c", c.script + "exec sleep 1000"}, Copy: true}, closed: make(chan struct{})}

@@ -75,7 +75,7 @@ func ParseHostfile(text string) ([]Host, error) {
 				}
 			case key == "max_slots" || key == "max-slots": // of mpirun: more than slots, if asked for
 			default:
-				err = fmt.Errorf("%q is not of the form slots=4", w)
+				err = fmt.Errorf("%q: want the form slots=4", w)
 			}
 		}
 		if err != nil {
@@ -131,9 +131,9 @@ func parseSlots(text string) (int, error) {
 func checkName(name string) error {
 	switch {
 	case strings.HasPrefix(name, "-"):
-		return fmt.Errorf("host %q: a name does not begin with -", name)
+		return fmt.Errorf("host %q: a name cannot begin with -", name)
 	case strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("/\\'\"`$;&|<>()*?!{},", r) }):
-		return fmt.Errorf("host %q: there are characters in it that no host's name has", name)
+		return fmt.Errorf("host %q: invalid character in the name", name)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func checkName(name string) error {
 // together makes one of entries with the same name: so many slots as there are entries, where they say none.
 func together(hosts []Host) ([]Host, error) {
 	if len(hosts) == 0 {
-		return nil, errors.New("there is no host in the list")
+		return nil, errors.New("the list of hosts is empty")
 	}
 	at := map[string]int{}
 	var all []Host
@@ -173,7 +173,7 @@ func share(hosts []Host, n int) ([]int, error) {
 			for _, h := range hosts {
 				total += h.Slots
 			}
-			return nil, fmt.Errorf("%d ranks, and the hosts have %d slots: give them more (%s:%d), or take fewer ranks", n, total, hosts[0].Name, hosts[0].Slots+n-total)
+			return nil, fmt.Errorf("%d ranks, but the hosts have only %d slots: raise a limit (%s:%d), or start fewer ranks", n, total, hosts[0].Name, hosts[0].Slots+n-total)
 		}
 		each := max(1, left/open)
 		for i, h := range hosts {

@@ -100,12 +100,12 @@ func (j *job) see() int {
 	}
 	go spawn.Feed(j.cfg.Stdin, &inputWriter{j.hosts[0].link, input}, s.done)
 	defer close(s.done)
-	for !s.over(func(h *host) bool { return h.ended || h.lost }) {
+	for !s.all(func(h *host) bool { return h.ended || h.lost }) {
 		s.step(true)
 	}
-	s.farewell()
+	s.goodbye()
 	for rank := range s.late {
-		s.tell(rank)
+		s.report(rank)
 	}
 	s.print.close()
 	for {
@@ -127,7 +127,7 @@ func (j *job) see() int {
 	}
 }
 
-func (s *judge) over(is func(*host) bool) bool {
+func (s *judge) all(is func(*host) bool) bool {
 	for _, h := range s.hosts {
 		if !is(h) {
 			return false
@@ -144,7 +144,7 @@ func (s *judge) step(signals bool) {
 	}
 	select {
 	case e := <-s.events:
-		s.heard(e)
+		s.handle(e)
 	case sig := <-from:
 		s.pass(sig)
 	case err := <-s.broken:
@@ -154,12 +154,12 @@ func (s *judge) step(signals bool) {
 	case <-s.graceOver:
 		s.terminate()
 	case <-s.answered:
-		s.settle(false)
+		s.resolveLosses(false)
 	case <-s.reported:
 		s.reported = nil
 		for rank, r := range s.late {
 			if !time.Now().Before(r.by) {
-				s.tell(rank)
+				s.report(rank)
 			} else if s.reported == nil {
 				s.reported = time.After(time.Until(r.by))
 			}
@@ -168,7 +168,7 @@ func (s *judge) step(signals bool) {
 		s.kill = nil
 		for _, h := range s.hosts {
 			if !h.ended && !h.lost {
-				s.say(fmt.Sprintf("host %s does not say that its ranks have ended: it is left to itself", h.Name))
+				s.say(fmt.Sprintf("host %s has not confirmed that its ranks have ended; giving it up", h.Name))
 				h.shell.kill()
 			}
 		}
@@ -207,11 +207,11 @@ func (s *judge) read(h *host, input *credit) {
 	}
 }
 
-// heard judges what a host has said.
-func (s *judge) heard(e event) {
+// handle judges what a host has said.
+func (s *judge) handle(e event) {
 	h := e.h
 	if e.err != nil {
-		h.over = true
+		h.done = true
 		if !h.lost && !h.ended {
 			s.lose(h, e.err)
 		}
@@ -224,7 +224,7 @@ func (s *judge) heard(e event) {
 		}
 	case kindDrained:
 		if n, err := number(e.b); err == nil {
-			s.tell(int(n))
+			s.report(int(n))
 		}
 	case kindLog:
 		s.say(h.Name + ": " + string(e.b))
@@ -235,21 +235,21 @@ func (s *judge) heard(e event) {
 	case kindAnswer:
 		s.answers--
 		if yes := len(e.b) == 1 && e.b[0] == 1; yes || s.answers == 0 {
-			s.settle(yes)
+			s.resolveLosses(yes)
 		}
 	case kindEnded:
 		h.ended = true
 	case kindFlight:
 		s.keepFlight(h, e.b)
-	case kindOver:
-		h.over = true
+	case kindDone:
+		h.done = true
 	}
 }
 
 // exited judges the end of a rank, as internal/spawn does.
 func (s *judge) exited(h *host, x rankExit) {
 	if x.GoesOn && len(s.losses) > 0 { // it answers the question that was asked because of these
-		s.settle(true)
+		s.resolveLosses(true)
 	}
 	delete(s.there, x.Rank)
 	s.running--
@@ -331,13 +331,13 @@ func (s *judge) lose(h *host, err error) {
 		}
 		s.answered = time.After(answerLimit)
 		if s.answers == 0 {
-			s.settle(false)
+			s.resolveLosses(false)
 		}
 	}
 }
 
-// settle says what follows from the loss of hosts.
-func (s *judge) settle(goesOn bool) {
+// resolveLosses says what follows from the loss of hosts.
+func (s *judge) resolveLosses(goesOn bool) {
 	losses := s.losses
 	s.losses, s.answered, s.answers = nil, nil, 0
 	s.goesOn = s.goesOn || goesOn
@@ -445,12 +445,12 @@ func (s *judge) pass(sig os.Signal) {
 	case s.asked.IsZero():
 		s.asked = time.Now()
 	case time.Since(s.asked) > sameRequest:
-		s.end(128+int(n), "asked twice to end; ending the ranks")
+		s.end(128+int(n), "second request to end: ending the ranks")
 	}
 }
 
-// farewell has the hosts send the files of the flight recorder if somebody wants to see them, and waits for it.
-func (s *judge) farewell() {
+// goodbye has the hosts send the files of the flight recorder if somebody wants to see them, and waits for it.
+func (s *judge) goodbye() {
 	want := byte(0)
 	if s.cfg.Flight != "" && (s.status != 0 || s.cfg.KeepFlight) {
 		want = 1
@@ -465,7 +465,7 @@ func (s *judge) farewell() {
 		}
 	})
 	defer limit.Stop()
-	for !s.over(func(h *host) bool { return h.over }) {
+	for !s.all(func(h *host) bool { return h.done }) {
 		s.step(false)
 	}
 }
@@ -478,13 +478,13 @@ func (s *judge) keepFlight(h *host, b []byte) {
 	n, _ := number(b[:4])
 	if rank := int(n); rank >= h.first && rank < h.first+h.count {
 		if err := flight.WriteFile(filepath.Join(s.cfg.Flight, flight.FileName(rank)), b[4:]); err != nil {
-			s.say(fmt.Sprintf("the files of the flight recorder: %v", err))
+			s.say(fmt.Sprintf("writing the flight recorder's files: %v", err))
 		}
 	}
 }
 
-// tell says what there is to say of a rank's end.
-func (s *judge) tell(rank int) {
+// report says what there is to say of a rank's end.
+func (s *judge) report(rank int) {
 	if r, ok := s.late[rank]; ok {
 		delete(s.late, rank)
 		s.say(r.text)

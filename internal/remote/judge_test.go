@@ -38,10 +38,10 @@ func TestJudge_LossAndExit(t *testing.T) {
 	}
 	s.exited(j.hosts[1], rankExit{Rank: 1, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true})
 	for _, h := range j.hosts[1:] { // to the question that is no more
-		s.heard(event{h: h, k: kindAnswer, b: []byte{1}})
+		s.handle(event{h: h, k: kindAnswer, b: []byte{1}})
 	}
 	s.exited(j.hosts[2], rankExit{Rank: 2, GoesOn: true})
-	s.tell(1)
+	s.report(1)
 	s.print.close()
 	<-s.print.done
 	if s.ending || s.decided || s.status != 0 || s.running != 0 {

@@ -31,14 +31,14 @@ func TestParseHosts(t *testing.T) {
 		{"10.0.0.1:2,fd00::1,[fd00::2]:4,[fd00::3]", []Host{{"10.0.0.1", 2}, {"fd00::1", 0}, {"fd00::2", 4}, {"fd00::3", 0}}, ""},
 		{"a,b,a,a", []Host{{"a", 3}, {"b", 0}}, ""},
 		{"a:2,a:3", []Host{{"a", 5}}, ""},
-		{"", nil, "no host"},
-		{",,", nil, "no host"},
+		{"", nil, "list of hosts is empty"},
+		{",,", nil, "list of hosts is empty"},
 		{"a:0", nil, "from 1 to 4096"},
 		{"a:x", nil, "from 1 to 4096"},
 		{"a:99999999999999999999", nil, "from 1 to 4096"},
-		{"-oProxyCommand=x", nil, "does not begin with -"},
-		{"a;b", nil, "characters"},
-		{"$(a)", nil, "characters"},
+		{"-oProxyCommand=x", nil, "cannot begin with -"},
+		{"a;b", nil, "invalid character"},
+		{"$(a)", nil, "invalid character"},
 		{"n[1-", nil, "not a list"},
 		{"n[1-99999999]", nil, "more than"},
 	} {
@@ -59,7 +59,7 @@ func TestParseHostfile(t *testing.T) {
 		{"a\na\nb\nb\n", []Host{{"a", 2}, {"b", 2}}, ""},
 		{"a\nb slot=2\n", nil, "line 2: "},
 		{"a slots=0", nil, "line 1: "},
-		{"# nobody\n", nil, "no host"},
+		{"# nobody\n", nil, "list of hosts is empty"},
 	} {
 		got, err := ParseHostfile(c.text)
 		if !slices.Equal(got, c.want) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
@@ -123,7 +123,7 @@ func TestSplitCommand(t *testing.T) {
 	}
 }
 
-func TestMeetingPoints(t *testing.T) {
+func TestCoordinatorAddresses(t *testing.T) {
 	loop, a, b, far := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("8.8.8.8")
 	hosts := []*host{{Host: Host{Name: "first"}}, {Host: Host{Name: "second"}}}
 	mine := func(x netip.Addr) bool { return x == a || x == b }
@@ -138,9 +138,9 @@ func TestMeetingPoints(t *testing.T) {
 		{"here and there", nil, []netip.Addr{loop, b}, []netip.Addr{b}, []netip.Addr{b, b}, ""},
 		{"asked", []netip.Addr{a, b}, []netip.Addr{far, b}, []netip.Addr{a, b}, []netip.Addr{a, b}, ""},
 		{"behind another", nil, []netip.Addr{a, far}, nil, nil, "host second sees this machine as 8.8.8.8"},
-		{"not said", nil, []netip.Addr{{}, a}, nil, nil, "host first does not say"},
+		{"not said", nil, []netip.Addr{{}, a}, nil, nil, "host first does not report"},
 	} {
-		all, at, err := meetingPoints(c.asked, c.seen, hosts, mine)
+		all, at, err := coordinatorAddresses(c.asked, c.seen, hosts, mine)
 		if !slices.Equal(all, c.all) || !slices.Equal(at, c.at) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, %v, %v", c.name, all, at, err)
 		}
@@ -306,10 +306,10 @@ func TestFrames(t *testing.T) {
 		b    []byte
 		says string
 	}{
-		{appendFrame(nil, kindWork), "not one of cohort's"}, // of the other direction
-		{[]byte("GET / HTTP/1.1\r\n"), "not one of cohort's"},
-		{binary.LittleEndian.AppendUint32([]byte{byte(kindOutput)}, maxOutput+1), "the most are"},
-		{binary.LittleEndian.AppendUint32([]byte{byte(kindPing)}, 1), "the most are 0"},
+		{appendFrame(nil, kindWork), "not from cohort"}, // of the other direction
+		{[]byte("GET / HTTP/1.1\r\n"), "not from cohort"},
+		{binary.LittleEndian.AppendUint32([]byte{byte(kindOutput)}, maxOutput+1), "want at most"},
+		{binary.LittleEndian.AppendUint32([]byte{byte(kindPing)}, 1), "want at most 0"},
 		{appendFrame(nil, kindLog, []byte("text"))[:7], "unexpected EOF"},
 		{appendFrame(nil, kindPing)[:3], "unexpected EOF"},
 	} {

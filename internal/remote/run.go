@@ -30,14 +30,14 @@ var shellLimit = time.Minute
 
 // job is one on its way.
 type job struct {
-	cfg     Config
-	name    string
-	hosts   []*host
-	program *file // what is sent, nil for none
-	meeting *meeting
-	begun   time.Time
-	stopped syscall.Signal // the signal that ended the preparation
-	closed  chan struct{}  // closed when nobody wants to hear of the hosts any more
+	cfg         Config
+	name        string
+	hosts       []*host
+	program     *file // what is sent, nil for none
+	coordinator *coordinator
+	begun       time.Time
+	stopped     syscall.Signal // the signal that ended the preparation
+	closed      chan struct{}  // closed when nobody wants to hear of the hosts any more
 }
 
 // Run starts the ranks of a job and sees them through:
@@ -80,10 +80,10 @@ func Run(cfg Config) (status int, err error) {
 		err = j.place()
 	}
 	if err == nil {
-		err = j.meet()
+		err = j.startCoordinator()
 	}
 	if err == nil {
-		defer j.meeting.end()
+		defer j.coordinator.end()
 		err = j.each(j.prepare)
 	}
 	if err != nil {
@@ -127,7 +127,7 @@ func (j *job) each(do func(context.Context, *host) error) error {
 			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
 				if j.stopped == 0 {
 					j.stopped = n
-					cancel(fmt.Errorf("stopped while the ranks were being started: %v", n))
+					cancel(fmt.Errorf("stopped while starting the ranks: %v", n))
 				}
 			case syscall.SIGTSTP:
 				syscall.Kill(os.Getpid(), syscall.SIGSTOP)
@@ -164,7 +164,7 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 	defer p.end()
 	_, err = s.r.Peek(1)
 	if err != nil && p.out() {
-		return fmt.Errorf("its shell did not say anything within %v", shellLimit)
+		return fmt.Errorf("its login shell did not answer within %v", shellLimit)
 	}
 	if err == nil {
 		err = boot(s.r, p, exe, j.cfg.Copy)
@@ -188,7 +188,7 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 	}
 	p.end()
 	if h.hello.Protocol != protocol {
-		return fmt.Errorf("the cohort there is %s and speaks version %d of what launcher and agent say; this is %s, version %d: use the same here and there, or leave --no-copy out",
+		return fmt.Errorf("the host has cohort %s with protocol %d, this is %s with protocol %d; install the same version, or leave out --no-copy",
 			h.hello.Version, h.hello.Protocol, j.cfg.Version, protocol)
 	}
 	h.attend(j.closed)
@@ -208,7 +208,7 @@ func (j *job) place() error {
 	first := 0
 	for _, h := range j.hosts {
 		if h.count > spawn.MaxRanks {
-			return fmt.Errorf("%d ranks on host %s: one has at most %d", h.count, h.Name, spawn.MaxRanks)
+			return fmt.Errorf("%d ranks on host %s, want at most %d", h.count, h.Name, spawn.MaxRanks)
 		}
 		h.first = first
 		first += h.count
@@ -226,9 +226,9 @@ func (j *job) prepare(ctx context.Context, h *host) error {
 	c := &j.cfg
 	w := work{
 		Job: j.name, Backend: c.Backend, First: h.first, Ranks: h.count, Size: c.Ranks, Args: c.Args, Folder: text(folder),
-		Bind: string(c.Bind), Tag: c.Tag, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.meeting.secret,
+		Bind: string(c.Bind), Tag: c.Tag, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
 		Program: program{Name: text(c.Program), Path: text(c.Program), Command: !strings.Contains(c.Program, "/")},
-		Env:     append(append([]string{}, c.Env...), j.meeting.variables(h)...),
+		Env:     append(append([]string{}, c.Env...), j.coordinator.variables(h)...),
 	}
 	if j.program != nil {
 		w.Program.Sum, w.Program.Size = j.program.sum, j.program.size
@@ -252,7 +252,7 @@ func (j *job) prepare(ctx context.Context, h *host) error {
 				return h.explain(ctx, err)
 			}
 		default:
-			return fmt.Errorf("a message of kind %q, which is not due now", byte(k))
+			return fmt.Errorf("unexpected message of kind %q", byte(k))
 		}
 	}
 }

@@ -44,7 +44,7 @@ type shell struct {
 func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return nil, fmt.Errorf("%s: not found in PATH; ranks on other hosts are started with it (--ssh names another)", command[0])
+		return nil, fmt.Errorf("%s: not found in PATH; it starts ranks on other hosts (--ssh names another command)", command[0])
 	}
 	var ours, theirs []*os.File
 	closeAll := func(files []*os.File) {
@@ -141,7 +141,7 @@ func (s *shell) explain(ctx context.Context, err error) error {
 	case text == "" && status.Signaled():
 		return fmt.Errorf("ssh was killed by %s", how)
 	case text == "":
-		return fmt.Errorf("ssh ended (%s) without a word%s", how, hint(status.ExitStatus(), ""))
+		return fmt.Errorf("ssh ended (%s) without a message%s", how, hint(status.ExitStatus(), ""))
 	}
 	return errors.New(text + hint(status.ExitStatus(), text))
 }
@@ -150,19 +150,19 @@ func (s *shell) explain(ctx context.Context, err error) error {
 func hint(status int, text string) string {
 	switch {
 	case strings.Contains(text, "Permission denied (") || strings.Contains(text, "Too many authentication failures"):
-		return "\n  cohort run asks for no password: set up a key (ssh-copy-id), or an agent, so that ssh -o BatchMode=yes HOST true works"
+		return "\n  set up a key (ssh-copy-id) or an ssh agent, so that 'ssh -o BatchMode=yes HOST true' works without a password"
 	case strings.Contains(text, "IDENTIFICATION HAS CHANGED"):
 		return ""
 	case strings.Contains(text, "Host key verification failed") || strings.Contains(text, "host key is known"):
-		return "\n  the host's key is not known here: ssh to it once by hand, and see whether the key is the right one"
-	case strings.Contains(text, "there is no command \"agent\""):
-		return "\n  the cohort there is of an older version: use the same here and there, or leave --no-copy out"
+		return "\n  the host's key is not known here; connect with ssh once by hand, and check the key"
+	case strings.Contains(text, `no command "agent"`), strings.Contains(text, `unknown command "agent"`):
+		return "\n  the host has another version of cohort; install the same version, or leave out --no-copy"
 	case status == 126:
-		return "\n  the file system of its temporary folder does not allow programs to be run: set TMPDIR there, or use --no-copy"
+		return "\n  programs in the host's temporary folder cannot be executed; set TMPDIR there, or use --no-copy"
 	case status == 127:
-		return "\n  there is no cohort there, neither at this one's path nor in PATH: leave --no-copy out, and it is sent"
+		return "\n  cohort is not installed there, neither at the same path nor in PATH; without --no-copy it is copied"
 	case status >= 91 && status <= 94:
-		return "\n  the executable could not be put into a temporary folder there (TMPDIR chooses another)"
+		return "\n  the executable could not be written to a temporary folder there; TMPDIR names another place"
 	}
 	return ""
 }

@@ -23,7 +23,7 @@ func ParseBind(s string) (Bind, error) {
 	case BindNone, BindCore, BindNUMA:
 		return b, nil
 	}
-	return "", fmt.Errorf("%q is none of core, numa, none", s)
+	return "", fmt.Errorf("got %q, want core, numa or none", s)
 }
 
 // Choose returns what ranks are bound to on a node: b, or what BindAuto stands for.
@@ -51,7 +51,7 @@ func Place(node *topo.Node, b Bind, n int) ([]topo.CPUSet, error) {
 		return nil, nil
 	}
 	if !node.Binding {
-		return nil, fmt.Errorf("binding ranks to processors is not supported on this system; use --bind none")
+		return nil, fmt.Errorf("binding is not supported on this system; use --bind none")
 	}
 	var domains, cores []topo.CPUSet
 	for _, d := range node.Domains {

@@ -258,7 +258,7 @@ func TestEnd_ResilientJobs(t *testing.T) {
 		{"none", []string{"0=0", "1=0", "2=0"}, -1, 0, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := program(t, 3, "turns", append([]string{t.TempDir()}, c.args...)...)
+			cfg := program(t, 3, "ordered", append([]string{t.TempDir()}, c.args...)...)
 			cfg.Resilient = func() bool { return true }
 			r := wait(t, start(t, cfg))
 			if r.Status != c.status || r.First != c.first || r.Err != nil {
@@ -293,7 +293,7 @@ func TestEnd_ResilientJobsWithStoppedRanks(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stop := fmt.Sprint("0=signal", int(syscall.SIGSTOP))
-			cfg := program(t, 3, "turns", append([]string{t.TempDir(), stop}, c.args...)...)
+			cfg := program(t, 3, "ordered", append([]string{t.TempDir(), stop}, c.args...)...)
 			cfg.Resilient = func() bool { return true }
 			r := wait(t, start(t, cfg))
 			if r.Status != c.status || r.First != c.first || r.Err != nil {

@@ -48,10 +48,10 @@ type rank struct {
 	proc    *os.Process
 	pgid    int
 	running bool
-	// linger is set from the end of the rank until its group is empty, told once
+	// linger is set from the end of the rank until its group is empty, asked once
 	// the group has got SIGTERM for that; since is when the rank ended.
-	linger, told bool
-	since        time.Time
+	linger, asked bool
+	since         time.Time
 	// unread is when the rank ended, as long as it is not known how.
 	unread time.Time
 	// stopped says that the rank has been since the first one succeeded, outlived that it was ended for that.
@@ -89,7 +89,7 @@ func Start(cfg Config) (*Job, error) {
 		return nil, fmt.Errorf("%d ranks: a job has 1 to %d on one node", cfg.Ranks, MaxRanks)
 	}
 	if cfg.Places != nil && len(cfg.Places) != cfg.Ranks {
-		return nil, fmt.Errorf("places for %d ranks, want %d", len(cfg.Places), cfg.Ranks)
+		return nil, fmt.Errorf("got places for %d ranks, want %d", len(cfg.Places), cfg.Ranks)
 	}
 	if cfg.Stdout == nil {
 		cfg.Stdout = os.Stdout

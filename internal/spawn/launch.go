@@ -119,7 +119,7 @@ func (l *starter) meet() (address string, err error) {
 	}
 	l.listen, err = net.Listen("unix", address)
 	if err != nil {
-		return "", fmt.Errorf("a socket for the ranks: %w", err)
+		return "", fmt.Errorf("listening for the ranks: %w", err)
 	}
 	return address, nil
 }
@@ -189,9 +189,9 @@ func (s *state) hello(h hello) {
 	var err error
 	switch name := s.cfg.Launch.Name; {
 	case h.size != len(s.ranks):
-		err = fmt.Errorf("%s has started %d ranks instead of %d", name, h.size, len(s.ranks))
+		err = fmt.Errorf("%s started %d ranks, want %d", name, h.size, len(s.ranks))
 	case h.rank < 0 || h.rank >= h.size || s.ranks[h.rank].pgid != 0 || !s.ranks[h.rank].running:
-		err = fmt.Errorf("%s has started rank %d of %d twice", name, h.rank, h.size)
+		err = fmt.Errorf("%s started rank %d of %d twice", name, h.rank, h.size)
 	default:
 		err = s.admit(h)
 	}

@@ -185,8 +185,8 @@ func TestLaunch_Status(t *testing.T) {
 		{"hang", []string{"1=5"}, 5, 1, "cohort: rank 1 exited with status 5 after "},
 		// It ends the others because it was told so, and says with which status.
 		{"abort", []string{"0=0"}, 7, -1, "cohort: starter exited with status 7 after "},
-		{"fewer", nil, 1, -1, "cohort: starter has started 2 ranks instead of 3"},
-		{"twice", nil, 1, -1, "cohort: starter has started rank 0 of 3 twice"},
+		{"fewer", nil, 1, -1, "cohort: starter started 2 ranks, want 3"},
+		{"twice", nil, 1, -1, "cohort: starter started rank 0 of 3 twice"},
 		{"broken", nil, 3, -1, "starter: no slots for 3\ncohort: starter exited with status 3 after "},
 	} {
 		t.Run(c.way+strings.Join(c.fates, ","), func(t *testing.T) {
@@ -378,7 +378,7 @@ func TestLaunch_Errors(t *testing.T) {
 	if said := cfg.Stdout.(*buffer).String(); r.Status != 2 || !strings.Contains(said, "neither a program nor a script") {
 		t.Errorf("%+v: %s", r, said)
 	}
-	if err := Become("@no such job", 0, 1); err == nil || !strings.Contains(err.Error(), "all ranks must be on its machine") {
+	if err := Become("@no such job", 0, 1); err == nil || !strings.Contains(err.Error(), "must be on the same machine") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -485,7 +485,7 @@ func TestLaunch_ResilientJobs(t *testing.T) {
 		{"does not go on", false, []string{"1=7", "0=0", "2=0"}, 1, 7, "; ending the others\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := launched(t, 3, "wait", "turns", append([]string{t.TempDir()}, c.args...)...)
+			cfg := launched(t, 3, "wait", "ordered", append([]string{t.TempDir()}, c.args...)...)
 			cfg.Resilient, cfg.Launch.GoesOn = func() bool { return true }, c.goesOn
 			r := wait(t, start(t, cfg))
 			if r.Status != c.status || r.First != c.first || r.Err != nil {

@@ -26,12 +26,12 @@ func Become(address string, rank, size int) error {
 	// the leader of one; where one does not, the rank does.
 	if syscall.Getpgrp() != os.Getpid() {
 		if err := syscall.Setpgid(0, 0); err != nil {
-			return fmt.Errorf("rank %d: a process group: %w", rank, err)
+			return fmt.Errorf("rank %d: setting its process group: %w", rank, err)
 		}
 	}
 	o, files, err := ask(address, rank, size)
 	if err != nil {
-		return fmt.Errorf("rank %d: no word from cohort run, which this is a process of (all ranks must be on its machine): %w", rank, err)
+		return fmt.Errorf("rank %d: no answer from cohort run, which must be on the same machine: %w", rank, err)
 	}
 	for i, fd := range files {
 		if err := unix.Dup2(fd, i); err != nil {

@@ -93,10 +93,10 @@ func (s *state) conclude() {
 		if sig == 0 {
 			how = fmt.Sprintf("exited with status %d", status)
 		}
-		s.logf("rank %d %s after %s, says %s", first, how, after, name)
+		s.logf("rank %d %s after %s, as %s reports", first, how, after, name)
 	case sig > 0:
 		s.result.Err = fmt.Errorf("a rank %s", how)
-		s.logf("a rank %s after %s, says %s", how, after, name)
+		s.logf("a rank %s after %s, as %s reports", how, after, name)
 	default:
 		s.result.Err = fmt.Errorf("%s %s", name, how)
 		s.logf("%s %s after %s", name, how, after)

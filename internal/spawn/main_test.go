@@ -33,7 +33,7 @@ var programs = map[string]func(args []string){
 	"lines":    linesProgram,
 	"endless":  endlessProgram,
 	"exit":     exitProgram,
-	"turns":    turnsProgram,
+	"ordered":  orderProgram,
 	"wait":     waitProgram,
 	"stubborn": stubbornProgram,
 	"parent":   parentProgram,
@@ -248,9 +248,9 @@ func exitProgram(args []string) {
 	}
 }
 
-// turnsProgram is exitProgram whose ranks end in the order of the arguments after the first, a folder:
+// orderProgram is exitProgram whose ranks end in the order of the arguments after the first, a folder:
 // each when the launcher has seen the end of the one before, or that one is stopped.
-func turnsProgram(args []string) {
+func orderProgram(args []string) {
 	dir, turns := args[0], args[1:]
 	own := filepath.Join(dir, me())
 	if os.WriteFile(own+"~", []byte(strconv.Itoa(os.Getpid())), 0o600) != nil || os.Rename(own+"~", own) != nil {

@@ -21,7 +21,7 @@ func TestPart(t *testing.T) {
 		logs []string
 		seen = make(chan struct{}, 8)
 	)
-	cfg := program(t, 3, "turns")
+	cfg := program(t, 3, "ordered")
 	cfg.Args = []string{t.TempDir(), "4=7", "5=signal9"}
 	input := filepath.Join(t.TempDir(), "input")
 	if err := os.WriteFile(input, []byte("for rank 0\n"), 0o600); err != nil {

@@ -43,9 +43,9 @@ func Find(name string) (Program, error) {
 		info, err := os.Stat(name)
 		switch {
 		case err != nil:
-			return Program{}, fmt.Errorf("%s: not found in PATH, and there is no file or folder of that name here", name)
+			return Program{}, fmt.Errorf("%s: not found in PATH, and not a file or folder here", name)
 		case !info.IsDir():
-			return Program{}, fmt.Errorf("%s: not found in PATH; for the file here write ./%s", name, name)
+			return Program{}, fmt.Errorf("%s: not found in PATH; to run the file in this folder, write ./%s", name, name)
 		}
 	}
 	info, err := os.Stat(path)
@@ -56,9 +56,9 @@ func Find(name string) (Program, error) {
 	case info.IsDir():
 		return Program{path, true}, nil
 	case !info.Mode().IsRegular():
-		return Program{}, fmt.Errorf("%s: neither an executable nor a folder with a Go program", name)
+		return Program{}, fmt.Errorf("%s: neither a regular file nor a folder", name)
 	case strings.HasSuffix(name, ".go"):
-		return Program{}, fmt.Errorf("%s: a source file; give the folder of its package: %s", name, filepath.Dir(name)+"/")
+		return Program{}, fmt.Errorf("%s: is a source file; give the folder of its package: %s", name, filepath.Dir(name)+"/")
 	case info.Mode().Perm()&0o111 == 0:
 		return Program{}, fmt.Errorf("%s: not executable; if it is a program: chmod +x %s", name, name)
 	}
@@ -80,11 +80,11 @@ func bare(err error) error {
 func Build(ctx context.Context, folder string, k *Keeper) (path string, remove func(), err error) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: a folder is built with the go command, which is not in PATH; install Go, or give an executable", folder)
+		return "", nil, fmt.Errorf("%s: building a folder needs the go command, which is not in PATH; install Go, or give an executable", folder)
 	}
 	tmp, err := os.MkdirTemp("", "cohort-run-*")
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: no place to build it: %w (TMPDIR chooses another)", folder, err)
+		return "", nil, fmt.Errorf("%s: creating a folder to build in: %w; TMPDIR names another place", folder, err)
 	}
 	k.Folder(tmp)
 	remove = func() { os.RemoveAll(tmp) }
@@ -95,7 +95,7 @@ func Build(ctx context.Context, folder string, k *Keeper) (path string, remove f
 	if err == nil {
 		var entries []os.DirEntry
 		if entries, err = os.ReadDir(bin); err == nil && len(entries) != 1 {
-			err = fmt.Errorf("%s: the go command built %d executables, want 1", folder, len(entries))
+			err = fmt.Errorf("%s: go build made %d executables, want 1", folder, len(entries))
 		}
 		if err == nil {
 			return filepath.Join(bin, entries[0].Name()), remove, nil
@@ -135,7 +135,7 @@ func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error 
 	case err == nil:
 		return nil
 	case strings.Contains(text, "no main packages to build"):
-		return fmt.Errorf("%s: the Go package there is not a main package: it cannot be run", folder)
+		return fmt.Errorf("%s: the Go package is not a main package and cannot be run", folder)
 	case text == "":
 		return fmt.Errorf("%s: go build: %w", folder, err)
 	}
@@ -149,22 +149,22 @@ func Explain(path string, err error) error {
 		if f, e := elf.Open(path); e == nil {
 			defer f.Close()
 			arch := strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))
-			return fmt.Errorf("%s: built for another machine: it is for %s, this machine is %s", path, arch, runtime.GOARCH)
+			return fmt.Errorf("%s: built for %s, but this machine is %s", path, arch, runtime.GOARCH)
 		}
 		if firstLine(path) == "" {
-			return fmt.Errorf("%s: neither a program nor a script: a script begins with a line like #!/bin/sh", path)
+			return fmt.Errorf("%s: neither a program nor a script; a script begins with a line such as #!/bin/sh", path)
 		}
 		return fmt.Errorf("%s: not a program that this system can run", path)
 	case errors.Is(err, fs.ErrNotExist):
 		if _, e := os.Stat(path); e == nil {
 			if line := firstLine(path); line != "" {
-				return fmt.Errorf("%s: the interpreter of its first line, %s, does not exist", path, line)
+				return fmt.Errorf("%s: the interpreter in its first line, %s, does not exist", path, line)
 			}
 			return fmt.Errorf("%s: the dynamic loader it needs does not exist on this machine", path)
 		}
 		return fmt.Errorf("%s: %w", path, bare(err))
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s: may not be executed: the permissions of the file, or its file system is mounted noexec (TMPDIR chooses where folders are built)", path)
+		return fmt.Errorf("%s: permission denied: the file is not executable, or its file system is mounted noexec (TMPDIR names where folders are built)", path)
 	}
 	return fmt.Errorf("%s: %w", path, bare(err))
 }

@@ -34,12 +34,12 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct{ name, path, says string }{
 		{"./tool", "./tool", ""},
 		{filepath.Join(dir, "tool"), filepath.Join(dir, "tool"), ""},
-		{"tool", "", "not found in PATH; for the file here write ./tool"},
+		{"tool", "", "to run the file in this folder, write ./tool"},
 		{"nosuch", "", "not found in PATH"},
 		{"./nosuch", "", "./nosuch: no such file"},
 		{"./data", "", "chmod +x"},
 		{"./main.go", "", "give the folder of its package"},
-		{"/dev/null", "", "neither an executable nor a folder"},
+		{"/dev/null", "", "neither a regular file nor a folder"},
 		{"", "", "empty"},
 		{".", ".", ""},
 		{"cmd", "cmd", ""},
@@ -139,12 +139,12 @@ func TestExplain(t *testing.T) {
 		own[18], own[19] = other, 0
 		path := write(t, dir, "foreign", string(own), 0o755)
 		_, err := Start(Config{Path: path, Ranks: 2})
-		if err == nil || !strings.Contains(err.Error(), "for "+name+", this machine is "+runtime.GOARCH) {
+		if err == nil || !strings.Contains(err.Error(), "for "+name+", but this machine is "+runtime.GOARCH) {
 			t.Errorf("foreign program: got %v", err)
 		}
 	}
 	for _, c := range []struct{ name, text, says string }{
-		{"noline", "echo hello\n", "a script begins with a line like #!/bin/sh"},
+		{"noline", "echo hello\n", "a script begins with a line such as #!/bin/sh"},
 		{"lost", "#!/no/such/interpreter -x\n", "/no/such/interpreter -x, does not exist"},
 	} {
 		path := write(t, dir, c.name, c.text, 0o755)

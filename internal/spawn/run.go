@@ -299,7 +299,7 @@ func (s *state) killAll() {
 func (s *state) giveUp() {
 	for i, r := range s.ranks {
 		if r.running && r.pgid != 0 {
-			s.logf("rank %d (process %d) is stuck in the kernel and does not end; it is left behind", s.number(i), r.pgid)
+			s.logf("rank %d (process %d) is stuck in the kernel and cannot be ended; leaving it", s.number(i), r.pgid)
 		}
 	}
 	s.running, s.lingering = 0, 0
@@ -334,7 +334,7 @@ func (s *state) pass(sig os.Signal) {
 	case s.asked.IsZero():
 		s.asked, s.request = time.Now(), n
 	case time.Since(s.asked) > sameRequest:
-		s.end(stopping{128 + int(n), fmt.Errorf("asked twice to end (%v)", n), "asked twice to end; ending the ranks"})
+		s.end(stopping{128 + int(n), fmt.Errorf("asked twice to end (%v)", n), "second request to end: ending the ranks"})
 	}
 }
 
@@ -366,8 +366,8 @@ func (s *state) sweep() {
 		case s.ending: // killAll will come
 		case waited > lingerLimit+KillAfter:
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
-		case waited > lingerLimit && !r.told:
-			r.told = true
+		case waited > lingerLimit && !r.asked:
+			r.asked = true
 			if s.began.IsZero() {
 				s.logf("rank %d left processes behind; ending them", s.number(i))
 			}

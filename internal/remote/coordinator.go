@@ -13,8 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// A meeting is where the ranks find each other: this process is their coordinator.
-type meeting struct {
+// coordinator is where the ranks find each other: in this process.
+type coordinator struct {
 	secret string // in the form of its file
 	choice string // of interfaces
 	door   *wire.Listener
@@ -22,8 +22,8 @@ type meeting struct {
 	end    func()
 }
 
-// meet begins to listen for the ranks.
-func (j *job) meet() error {
+// startCoordinator begins to listen for the ranks.
+func (j *job) startCoordinator() error {
 	addrs, at, err := j.addresses()
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func (j *job) meet() error {
 	if err != nil {
 		return err
 	}
-	m := &meeting{secret: text.String(), choice: j.cfg.Interface, door: door, at: map[*host]netip.AddrPort{}}
+	m := &coordinator{secret: text.String(), choice: j.cfg.Interface, door: door, at: map[*host]netip.AddrPort{}}
 	for i, h := range j.hosts {
 		for _, a := range door.Addrs() {
 			if a.Addr() == at[i] {
@@ -56,15 +56,15 @@ func (j *job) meet() error {
 	m.end = func() {
 		leave()
 		if report := door.Report(); report != "" {
-			fmt.Fprintf(j.cfg.Stderr, "cohort: where the ranks meet, %s\n", report)
+			fmt.Fprintf(j.cfg.Stderr, "cohort: coordinator: %s\n", report)
 		}
 	}
-	j.meeting = m
+	j.coordinator = m
 	return nil
 }
 
 // variables are those that a host's ranks need to come.
-func (m *meeting) variables(h *host) []string {
+func (m *coordinator) variables(h *host) []string {
 	set := []string{"COHORT_TCP_COORDINATOR=launcher@" + m.at[h].String()}
 	if m.choice != "" {
 		set = append(set, "COHORT_TCP_IFACE="+m.choice)
@@ -83,7 +83,7 @@ func (j *job) addresses() (all []netip.Addr, at []netip.Addr, err error) {
 	for i, h := range j.hosts {
 		seen[i] = seenFrom(h.hello.Connection)
 	}
-	return meetingPoints(all, seen, j.hosts, func(a netip.Addr) bool {
+	return coordinatorAddresses(all, seen, j.hosts, func(a netip.Addr) bool {
 		_, err := wire.Interfaces(a.String())
 		return err == nil
 	})
@@ -99,10 +99,10 @@ func seenFrom(connection string) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// meetingPoints chooses where each host's ranks find this process: an address that was asked for, or else
+// coordinatorAddresses chooses where each host's ranks find this process: an address that was asked for, or else
 // the one that the host sees. The loopback interface serves only if all hosts see this process there: ranks that
 // come to it would take it that the others are there too.
-func meetingPoints(asked, seen []netip.Addr, hosts []*host, mine func(netip.Addr) bool) (all, at []netip.Addr, err error) {
+func coordinatorAddresses(asked, seen []netip.Addr, hosts []*host, mine func(netip.Addr) bool) (all, at []netip.Addr, err error) {
 	outside := slices.IndexFunc(seen, func(a netip.Addr) bool { return a.IsValid() && !a.IsLoopback() && mine(a) })
 	for i, a := range seen {
 		switch {
@@ -111,11 +111,11 @@ func meetingPoints(asked, seen []netip.Addr, hosts []*host, mine func(netip.Addr
 				a = asked[0]
 			}
 		case !a.IsValid():
-			return nil, nil, fmt.Errorf("host %s does not say where it sees this machine (SSH_CONNECTION): --interface says where the ranks are to find it", hosts[i].Name)
+			return nil, nil, fmt.Errorf("host %s does not report the address of this machine (SSH_CONNECTION); set it with --interface", hosts[i].Name)
 		case a.IsLoopback() && outside >= 0:
 			a = seen[outside]
 		case !a.IsLoopback() && !mine(a):
-			return nil, nil, fmt.Errorf("host %s sees this machine as %v, which is none of its addresses (another host is in between): --interface says where the ranks are to find it", hosts[i].Name, a)
+			return nil, nil, fmt.Errorf("host %s sees this machine as %v, which is not an address of it (another host is in between); set the address with --interface", hosts[i].Name, a)
 		}
 		if at = append(at, a); !slices.Contains(all, a) {
 			all = append(all, a)

@@ -205,13 +205,13 @@ func TestRun_TCPSecret(t *testing.T) {
 		}
 	}
 	if ranks, launcher := j.end(t, "refused"); len(ranks) > 0 || launcher != "" {
-		t.Errorf("a job without strangers says %q and %q", ranks, launcher)
+		t.Errorf("a job without unauthenticated peers says %q and %q", ranks, launcher)
 	}
 }
 
-// TestRun_TCPStrangers has strangers come to the launcher and the ranks of a job that runs: it ends as if
+// TestRunRefusesUnauthenticatedPeers has unauthenticated peers come to the launcher and the ranks of a job that runs: it ends as if
 // nothing had been, and each of them says once that they came.
-func TestRun_TCPStrangers(t *testing.T) {
+func TestRunRefusesUnauthenticatedPeers(t *testing.T) {
 	j := startOpenJob(t, 2, openProgram, "")
 	for _, pid := range j.pids {
 		for range 5 {
@@ -234,7 +234,7 @@ func TestRun_TCPStrangers(t *testing.T) {
 	}
 	ranks, launcher := j.end(t, "refused")
 	const first = ` × not a rank, first: handshake with (127\.0\.0\.1|\[::1\]):\d+: not a rank: [^\n]*`
-	if !regexp.MustCompile(`^cohort: where the ranks meet, 5 connections refused: 5` + first + `\n$`).MatchString(launcher) {
+	if !regexp.MustCompile(`^cohort: coordinator: 5 connections refused: 5` + first + `\n$`).MatchString(launcher) {
 		t.Errorf("the launcher says %q", launcher)
 	}
 	said := map[string]int{}
