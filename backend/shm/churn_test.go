@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -18,14 +16,11 @@ import (
 )
 
 func init() {
-	// Communicators of random groups are made, used and closed in large numbers:
-	// boards are used again while slower ranks have not closed theirs yet.
+	// Communicators of random groups are made, used and closed in large numbers: slots are reused while slower
+	// ranks have not closed theirs yet.
 	programs["churn"] = func(c backend.Comm) error {
 		debug.SetGCPercent(1)
-		rounds := 800
-		if n, err := strconv.Atoi(os.Getenv("SHM_TEST_ROUNDS")); err == nil {
-			rounds = n
-		}
+		rounds := rounds(800)
 		r := rand.New(rand.NewPCG(5, uint64(rounds)))                  // the same on all ranks
 		own := rand.New(rand.NewPCG(uint64(c.Rank()), uint64(rounds))) // not the same
 		int64s := &backend.Datatype{Kind: backend.Int64, Size: 8, Name: "int64", ID: uint32(backend.Int64)}
@@ -87,4 +82,9 @@ func init() {
 	}
 }
 
-func TestChurn(t *testing.T) { launch(t, "churn", 5) }
+func TestSlotsAreReusedWhileOthersCloseLate(t *testing.T) {
+	if testing.Short() {
+		t.Setenv("SHM_TEST_ROUNDS", "300")
+	}
+	launch(t, "churn", 5)
+}

@@ -53,13 +53,13 @@ func init() {
 		}
 		e.refresh()
 		if s := d.(*comm).slotIndex; s >= 0 {
-			return fmt.Errorf("board %d is not given back", s)
+			return fmt.Errorf("slots %d are not freed", s)
 		}
 		return nil
 	}
 
-	// A rank closes a communicator in a call that it then completes: what it has read
-	// may have been of other communicators by then, and nobody is told of a break.
+	// A rank closes a communicator in a call that it then completes. What it has read may have belonged to
+	// other communicators by then; no rank receives a break.
 	programs["closedinside"] = func(c backend.Comm) error {
 		d, err := c.Derive([]int{0, 1}, 1)
 		if err != nil {
@@ -100,11 +100,11 @@ func barrier(c backend.Comm) error {
 	return err
 }
 
-func TestClosedUnder(t *testing.T)  { launch(t, "closedunder", 2) }
-func TestClosedInside(t *testing.T) { launch(t, "closedinside", 2) }
+func TestCloseEndsCollective(t *testing.T)              { launch(t, "closedunder", 2) }
+func TestCloseInsideCollectiveIsErrClosed(t *testing.T) { launch(t, "closedinside", 2) }
 
-// TestBoardReused has a collective end, or come to a meeting, when its communicator is closed by all and its
-// board is another one's: what that one has there stays.
+// TestSlotsAreReused has a collective end, or synchronise, after its communicator is closed by all
+// and its slots belong to another one. That one's keys stay.
 func TestSlotsAreReused(t *testing.T) {
 	w, err := Open(t.Context(), Config{Rank: 0, Size: 1, Job: t.Name()})
 	if err != nil {
@@ -125,7 +125,7 @@ func TestSlotsAreReused(t *testing.T) {
 	was.Close()
 	is := derive(2)
 	if is.mine != was.mine {
-		t.Fatal("the board is not used again")
+		t.Fatal("the slots are not reused")
 	}
 	if err := errors.Join(barrier(is), is.coll.sync(nil, nil, nil)); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestSlotsAreReused(t *testing.T) {
 	p, m := post.Load(), meet.Load()
 	was.coll.retract()
 	if err := was.coll.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
-		t.Errorf("a meeting after the closing: %v", err)
+		t.Errorf("a synchronisation after the closing: %v", err)
 	}
 	was.coll.retract()
 	if post.Load() != p || meet.Load() != m {
@@ -157,8 +157,8 @@ func takeSlots(c backend.Comm, spare int) ([]backend.Comm, error) {
 }
 
 func init() {
-	// A rank has all its boards in use, but for that it has not read that the others
-	// have closed one of the communicators.
+	// A rank seems to have all its slots in use, only because it has not read yet that the others have
+	// closed one of the communicators.
 	programs["unreadclosings"] = func(c backend.Comm) error {
 		const many = 40 // more than are read at a time
 		e := c.(*comm).e
@@ -191,7 +191,7 @@ func init() {
 
 	// Rank 0 has no board for a communicator. Rank 1 has, and is told: when it waits
 	// already, before it calls anything, and before it makes the communicator.
-	programs["outofboards"] = func(c backend.Comm) error {
+	programs["outofslots"] = func(c backend.Comm) error {
 		e := c.(*comm).e
 		all, err := takeSlots(c, 1)
 		if err != nil {
@@ -269,5 +269,5 @@ func init() {
 	}
 }
 
-func TestUnreadClosings(t *testing.T)      { launch(t, "unreadclosings", 2) }
-func TestCommunicatorsRunOut(t *testing.T) { launch(t, "outofboards", 2) }
+func TestUnreadNoticesFreeSlots(t *testing.T) { launch(t, "unreadclosings", 2) }
+func TestCommunicatorsRunOut(t *testing.T)    { launch(t, "outofslots", 2) }

@@ -19,8 +19,8 @@ import (
 var float64s = &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
 
 func init() {
-	// Rank 0 gives up a collective in which all have arrived, and uses its buffer
-	// for other things while rank 2 still reads it: rank 2 gets an error.
+	// Rank 0 gives up a collective in which all have arrived, and reuses its buffer while rank 2 still
+	// reads it: rank 2 gets an error.
 	programs["retracted"] = func(c backend.Comm) error {
 		const block = 1 << 16
 		d, err := c.Derive([]int{0, 1, 2}, 4)
@@ -125,8 +125,8 @@ func init() {
 		return nil
 	}
 
-	// A root says that its table of blocks is on its board, where so many have no
-	// room: that is no reason to look behind the board.
+	// A root claims that its table of blocks is in its slot, which has no room for so many: no rank reads
+	// behind the slot.
 	programs["noblocks"] = func(c backend.Comm) error {
 		cc := c.(*comm)
 		if _, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
@@ -154,13 +154,13 @@ func isInternal(err error) error {
 	return nil
 }
 
-func TestRetracted(t *testing.T) { launch(t, "retracted", 3) }
-func TestMidway(t *testing.T)    { launch(t, "midway", 2) }
-func TestNoBlocks(t *testing.T)  { launch(t, "noblocks", 2) }
+func TestFailedCallRetractsArrival(t *testing.T)          { launch(t, "retracted", 3) }
+func TestCollectiveEndsMidway(t *testing.T)               { launch(t, "midway", 2) }
+func TestBlockTableOutsideSlotIsErrInternal(t *testing.T) { launch(t, "noblocks", 2) }
 
-func TestManyBlocks(t *testing.T) {
+func TestBlockTableTooLongForSlot(t *testing.T) {
 	if testing.Short() {
-		t.Skip("132 processes take a while to start; run without -short to have this tested")
+		t.Skip("left out with -short: a scatterv among 132 processes; make test-all runs it")
 	}
 	launch(t, "manyblocks", 132)
 }

@@ -13,10 +13,15 @@ import (
 
 func TestConformance(t *testing.T) { cohorttest.Test(t, cohorttest.Processes{Backend: "shm"}) }
 
-// The schedules of package coll over messages, instead of the collectives over the segment, in what has
-// collectives. Those that do not block are schedules in TestConformance too, and local has more sizes.
+// TestConformanceSchedules runs the schedules of package coll over messages, instead of the collectives
+// over the segment, in the scenarios that have collectives. Nonblocking collectives are schedules in
+// TestConformance too, and local runs more sizes.
 func TestConformanceSchedules(t *testing.T) {
-	for _, n := range []int{3, 8} {
+	sizes := []int{3, 8}
+	if testing.Short() {
+		sizes = []int{3} // make test-all runs 8 too
+	}
+	for _, n := range sizes {
 		t.Run(fmt.Sprintf("%dranks", n), func(t *testing.T) {
 			cohorttest.Some(t, cohorttest.Processes{Backend: "shm", Env: []string{"COHORT_COLLECTIVES=schedule"}}, n, func(s string) bool {
 				family, _, _ := strings.Cut(s, "/")
@@ -26,9 +31,13 @@ func TestConformanceSchedules(t *testing.T) {
 	}
 }
 
-// TestBits checks that the results are those of ranks that are goroutines.
-func TestBits(t *testing.T) {
-	for _, n := range []int{2, 3, 5, 8} {
+// TestBitsEqualThoseOfLocal checks that the results have the same bits as those of ranks that are goroutines.
+func TestBitsEqualThoseOfLocal(t *testing.T) {
+	sizes := []int{2, 3, 5, 8}
+	if testing.Short() {
+		sizes = []int{5}
+	}
+	for _, n := range sizes {
 		want := cohorttest.Bits(t, cohorttest.Goroutines{}, n)
 		if got := cohorttest.Bits(t, cohorttest.Processes{Backend: "shm"}, n); got != want {
 			t.Errorf("%d ranks: shm gives %s, local %s", n, got, want)

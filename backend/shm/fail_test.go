@@ -181,8 +181,7 @@ func init() {
 		return errors.Join(isCorrupt(err), check())
 	}
 
-	// An idle rank costs nothing: the processor time used while waiting is a
-	// small part of the time waited.
+	// A waiting rank uses little processor time: a small part of the time waited.
 	programs["idle"] = func(c backend.Comm) error {
 		if c.Rank() == 1 {
 			time.Sleep(500 * time.Millisecond)
@@ -212,14 +211,14 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func TestDeadlines(t *testing.T)   { launch(t, "deadline", 2) }
-func TestLeft(t *testing.T)        { launch(t, "left", 3) }
-func TestBreak(t *testing.T)       { launch(t, "break", 2) }
-func TestAbort(t *testing.T)       { launch(t, "abort", 3) }
-func TestCorruptRing(t *testing.T) { launch(t, "corrupt", 2) }
-func TestIdle(t *testing.T)        { launch(t, "idle", 2) }
+func TestDeadlineEndsEveryOperation(t *testing.T)  { launch(t, "deadline", 2) }
+func TestLeavingEndsWhatNeedsTheRank(t *testing.T) { launch(t, "left", 3) }
+func TestBreakReachesAllRanks(t *testing.T)        { launch(t, "break", 2) }
+func TestAbortReachesAllRanks(t *testing.T)        { launch(t, "abort", 3) }
+func TestCorruptRingEndsJob(t *testing.T)          { launch(t, "corrupt", 2) }
+func TestIdleRankUsesNoProcessor(t *testing.T)     { launch(t, "idle", 2) }
 
-func TestKilled(t *testing.T) {
+func TestKilledRankIsErrPeerLost(t *testing.T) {
 	for _, err := range run(t, "killed", 5)[:4] {
 		if err != nil {
 			t.Error(err)
@@ -228,7 +227,7 @@ func TestKilled(t *testing.T) {
 }
 
 // Who joins with the wrong arguments is told why, and the job is not harmed.
-func TestJoinErrors(t *testing.T) {
+func TestJoinErrorsNameTheReason(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, c := range []struct {

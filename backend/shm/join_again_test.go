@@ -58,7 +58,7 @@ func init() {
 	}
 }
 
-func TestJoinAgain(t *testing.T) {
+func TestJobNameCanBeUsedAgain(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		launch(t, "again", n)
 	}

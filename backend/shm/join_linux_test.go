@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	// Programs for TestOtherUser that do not join: strangers at the socket.
+	// Programs for TestOtherUserCannotJoin that do not join: processes of another user at the socket.
 	outsiders["listen"] = func(addr string) error {
 		ln, err := net.Listen("unix", addr)
 		if err != nil {
@@ -49,7 +49,7 @@ func init() {
 }
 
 // Processes of another user are turned away on both sides of the socket.
-func TestOtherUser(t *testing.T) {
+func TestOtherUserCannotJoin(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start a process of another user; run the tests as root to have this tested")
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 func init() {
-	// Who waits for a message of a rank that closes the communicator is told, by
-	// name and as any source, in a receive and in a probe.
+	// When a rank closes the communicator, receives and probes that wait for its messages end, by name and
+	// as any source.
 	programs["closes"] = func(c backend.Comm) error {
 		for id := range uint32(4) {
 			d, err := c.Derive([]int{0, 1}, 20+id)
@@ -50,4 +50,4 @@ func init() {
 	}
 }
 
-func TestCloses(t *testing.T) { launch(t, "closes", 2) }
+func TestClosingRankEndsReceivesFromIt(t *testing.T) { launch(t, "closes", 2) }

@@ -150,9 +150,8 @@ func init() {
 		return errors.Join(d.Close(), s.Close())
 	}
 
-	// One rank after the other ends, and every time there are communicators under
-	// way that some ranks have made and others have not, or with offers and messages
-	// in them. Nothing of it runs out.
+	// One rank after the other ends, each time while there are communicators that only some ranks have made,
+	// or that have messages in them. No resource runs out.
 	programs["attrition"] = func(c backend.Comm) error {
 		e := c.(*comm).e
 		r := rand.New(rand.NewPCG(11, 1))                  // the same on all ranks
@@ -217,9 +216,9 @@ func init() {
 		return nil
 	}
 
-	// What a rank sent in a shelter before it ended is received after that, in order,
+	// What a rank sent in a control communicator before it ended is received after that, in order,
 	// and the others go on in it.
-	programs["shelter"] = func(c backend.Comm) error {
+	programs["control"] = func(c backend.Comm) error {
 		const victim, id = 1, 1 << 31
 		first := func() (backend.Comm, error) { return c.(backend.Survivor).Control(id) }
 		if c.Rank() == victim {
@@ -270,7 +269,7 @@ func init() {
 			}
 		}
 		if _, err := s.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrNotSupported) {
-			return fmt.Errorf("a collective in a shelter: %v", err)
+			return fmt.Errorf("a collective in a control communicator: %v", err)
 		}
 		other := 2 - c.Rank()
 		for _, n := range []int{3, 200000} {
@@ -292,8 +291,7 @@ func init() {
 		return errors.Join(err, s.Close(), d.Close())
 	}
 
-	// A rank that is there is declared lost: it finds out, whatever it is doing, and
-	// the others go on.
+	// A running rank is declared lost. It finds out, whatever it is doing, and the others go on.
 	programs["declared"] = func(c backend.Comm) error {
 		const victim = 1
 		why := &backend.Fault{Sentinel: backend.ErrInternal, Text: "because of the test"}
@@ -334,8 +332,8 @@ func init() {
 	}
 
 	// As killed, where copies between processes are forbidden or not: losses of ranks
-	// outside of a communicator that excuses them change nothing there.
-	programs["excused"] = func(c backend.Comm) error {
+	// outside of a communicator that has acknowledged them change nothing there.
+	programs["acknowledged"] = func(c backend.Comm) error {
 		rest, err := c.(backend.Survivor).Acknowledge([]int{0, 1}, 3, []int{2})
 		if c.Rank() == 2 {
 			c.Recv(nil, nil, 0, 1)
@@ -344,7 +342,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		sub, err := rest.Derive([]int{1, 0}, 4) // excuses the same
+		sub, err := rest.Derive([]int{1, 0}, 4) // has acknowledged the same
 		if err != nil {
 			return err
 		}
@@ -358,7 +356,7 @@ func init() {
 		if err := lost(err, 2); err != nil {
 			return err
 		}
-		late, err := c.Derive([]int{0, 1}, 8) // excuses nothing
+		late, err := c.Derive([]int{0, 1}, 8) // has acknowledged nothing
 		if err != nil {
 			return err
 		}
@@ -387,12 +385,12 @@ func survive(t *testing.T, name string, n, victims int) {
 	}
 }
 
-// TestShrink has a rank end at a random moment. SHM_TEST_JOBS is how many times; with -v the times are shown, the
-// slowest rank's of each job: the median and the 99th percentile.
-func TestShrink(t *testing.T) {
+// TestSurvivorsGoOnAfterRandomDeath has a rank end at a random moment, SHM_TEST_JOBS times. With -v it prints
+// how long the slowest rank of each job needed: the median and the 99th percentile.
+func TestSurvivorsGoOnAfterRandomDeath(t *testing.T) {
 	jobs := 60
 	if testing.Short() {
-		jobs = 15
+		jobs = 10
 	}
 	if n, err := strconv.Atoi(os.Getenv("SHM_TEST_JOBS")); err == nil {
 		jobs = n
@@ -432,13 +430,13 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-func TestAttrition(t *testing.T) { survive(t, "attrition", 7, 6) }
-func TestShelter(t *testing.T)   { survive(t, "shelter", 3, 1) }
-func TestDeclared(t *testing.T)  { launch(t, "declared", 3) }
+func TestRanksDieOneAfterAnother(t *testing.T)         { survive(t, "attrition", 7, 6) }
+func TestControlCommunicatorOutlivesLoss(t *testing.T) { survive(t, "control", 3, 1) }
+func TestDeclaredRankFindsItselfLost(t *testing.T)     { launch(t, "declared", 3) }
 
-func TestExcused(t *testing.T) {
+func TestAcknowledgedLossEndsNothing(t *testing.T) {
 	for _, nocopy := range []string{"", "1"} {
 		t.Setenv("SHM_TEST_NOCOPY", nocopy)
-		survive(t, "excused", 3, 1)
+		survive(t, "acknowledged", 3, 1)
 	}
 }

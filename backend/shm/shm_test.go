@@ -51,6 +51,14 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+// rounds is how often a program repeats something: SHM_TEST_ROUNDS, or the number given.
+func rounds(n int) int {
+	if r, err := strconv.Atoi(os.Getenv("SHM_TEST_ROUNDS")); err == nil {
+		return r
+	}
+	return n
+}
+
 var jobs int
 
 // run runs a program on n ranks and returns how each ended.

@@ -108,13 +108,13 @@ func init() {
 	}
 }
 
-func TestWithdrawn(t *testing.T) {
+func TestWithdrawnMessageIsNotReceived(t *testing.T) {
 	launch(t, "withdrawn", 2)
 	t.Setenv("SHM_TEST_NOCOPY", "1")
 	launch(t, "withdrawn", 2)
 }
 
-func TestLeaves(t *testing.T) {
+func TestReceiverLeavesInMiddleOfMessage(t *testing.T) {
 	launch(t, "leaves", 2)
 	t.Setenv("SHM_TEST_NOCOPY", "1")
 	launch(t, "leaves", 2)

@@ -65,9 +65,9 @@ func init() {
 	}
 }
 
-func TestHugeOffer(t *testing.T) { launch(t, "huge", 2) }
+func TestHugeRTSEndsJob(t *testing.T) { launch(t, "huge", 2) }
 
-func TestCodes(t *testing.T) {
+func TestEveryCodeHasSentinel(t *testing.T) {
 	if err := run(t, "codes", 2)[0]; err != nil {
 		t.Error(err)
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 func init() {
-	// The sender of a synchronous message ends before the receiver, who does not know
-	// that yet, reads it: zeros are no message.
+	// The sender of a synchronous message ends before the receiver, which does not know that yet, reads it.
+	// The receive fails instead of returning zeros.
 	programs["unread"] = func(c backend.Comm) error {
 		const victim, size = 1, 4000
 		e := c.(*comm).e
@@ -24,7 +24,7 @@ func init() {
 		if c.Rank() == victim {
 			q := &backend.Request{}
 			q.Begin()
-			c.Isend(q, make([]byte, size), 0, 1, backend.Synchronous) // the offer is in the ring
+			c.Isend(q, make([]byte, size), 0, 1, backend.Synchronous) // the RTS is in the ring
 			die()
 		}
 		q := &backend.Request{}
@@ -55,4 +55,4 @@ func runs(pid int) bool {
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-func TestUnread(t *testing.T) { survive(t, "unread", 2, 1) }
+func TestSynchronousMessageOfDeadSenderIsErrPeerLost(t *testing.T) { survive(t, "unread", 2, 1) }

@@ -17,13 +17,11 @@ import (
 )
 
 func init() {
-	// Many goroutines of each rank wait at once, in every way, with deadlines that
-	// pass or not, while requests are taken back; nobody is forgotten.
+	// Many goroutines of each rank wait at once, in every way, with deadlines that pass or not, while
+	// requests are canceled. Every wait ends.
 	programs["crowd"] = func(c backend.Comm) error {
-		const (
-			crowd = 6
-			times = 300
-		)
+		const crowd = 6
+		times := rounds(300)
 		d, err := c.Derive([]int{0, 1}, 3)
 		if err != nil {
 			return err
@@ -60,7 +58,7 @@ func init() {
 				}
 			})
 		}
-		wg.Go(func() { // collectives, of which no message tells
+		wg.Go(func() { // collectives, which send no messages
 			for range times * 4 {
 				if _, err := d.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
 					errs[crowd] = err
@@ -68,7 +66,7 @@ func init() {
 				}
 			}
 		})
-		wg.Go(func() { // requests taken back while somebody else completes them
+		wg.Go(func() { // requests canceled while another goroutine completes them
 			var q atomic.Pointer[backend.Request]
 			stop := make(chan struct{})
 			var canceler sync.WaitGroup
@@ -105,7 +103,10 @@ func init() {
 	}
 }
 
-func TestCrowd(t *testing.T) {
+func TestManyGoroutinesWaitAtOnce(t *testing.T) {
+	if testing.Short() {
+		t.Setenv("SHM_TEST_ROUNDS", "40")
+	}
 	launch(t, "crowd", 2)
 	t.Setenv("GOMAXPROCS", "1")
 	launch(t, "crowd", 2)

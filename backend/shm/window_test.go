@@ -231,9 +231,9 @@ func init() {
 	}
 }
 
-// Whoever is killed at whichever moment of Share, the others hear of it, and have
-// nothing of the memory left.
-func TestShareKilled(t *testing.T) {
+// TestShareWithKilledRank kills each rank at each step of Share. The others get an error and keep
+// nothing of the memory.
+func TestShareWithKilledRank(t *testing.T) {
 	for _, w := range everywhere() {
 		for rank, err := range run(t, w.String(), 3) {
 			if (err == nil) == (rank == w.rank) {
@@ -243,10 +243,10 @@ func TestShareKilled(t *testing.T) {
 	}
 }
 
-func TestShareSilent(t *testing.T) {
+func TestShareWithSilentRank(t *testing.T) {
 	t.Setenv("SHM_TEST_HEARTBEAT", "200ms")
 	launch(t, "share-silent", 3)
 }
 
-func TestShareStopped(t *testing.T)     { launch(t, "share-stopped", 2) }
-func TestShareDescriptors(t *testing.T) { launch(t, "share-descriptors", 3) }
+func TestShareWithStoppedRank(t *testing.T)    { launch(t, "share-stopped", 2) }
+func TestShareWithoutDescriptors(t *testing.T) { launch(t, "share-descriptors", 3) }
