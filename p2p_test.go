@@ -43,7 +43,7 @@ func TestP2PArguments(t *testing.T) {
 			{"recvalloc", ErrRank, func() error { _, _, err := RecvAlloc[int](w, -7, 0); return err }},
 			{"sendrecv", ErrRank, func() error { _, err := Sendrecv(w, buf, 2, 0, nil, 0, 0); return err }},
 			{"sendrecv", ErrTag, func() error { _, err := Sendrecv(w, buf, 0, 0, nil, 0, -9); return err }},
-			{"sendrecv", ErrBuffer, func() error { _, err := Sendrecv(w, buf, 0, 0, buf, 0, 0); return err }},
+			{"sendrecv", ErrBuffer, func() error { _, err := Sendrecv(w, pair[1:], 0, 0, pair, 0, 0); return err }},
 			{"probe", ErrRank, func() error { _, err := w.Probe(2, 0); return err }},
 			{"iprobe", ErrTag, func() error { _, _, err := w.Iprobe(0, -3); return err }},
 			{"mprobe", ErrComm, func() error { _, _, err := (*Comm)(nil).Mprobe(0, 0); return err }},
