@@ -1,44 +1,116 @@
-// Package cohort runs a program as many ranks that act as one: on a laptop with
-// nothing installed, on a workstation's cores, and unchanged on a cluster.
+// Package cohort lets a Go program run as many ranks that work as one: on a laptop with nothing
+// installed, on the cores of a workstation, and unchanged on a cluster under MPI.
 //
-//	world, err := cohort.Init(ctx, nil)      // join the job this process was started in
-//	defer world.Close()
-//	err = cohort.Allreduce(world, send, recv, cohort.Sum)
+// # Ranks and backends
 //
-//	err = cohort.Run(ctx, 4, func(world *cohort.Comm) error { … })  // 4 ranks in this process
+// A job consists of ranks, numbered from 0. Each rank runs the same program on its own data and
+// exchanges messages with the others. A communicator ([Comm]) is a group of ranks; [Init] returns the
+// first one, the world, which contains all of them. The names are those of the MPI standard, so that
+// its literature applies.
 //
-// The words are MPI's: ranks of a communicator ([Comm]) send each other messages
-// ([Send], [Recv]) and make collective operations together ([Bcast],
-// [Allreduce], …). Each operation comes blocking, nonblocking (Isend, Iallreduce;
-// they return a [Request]) and persistent (SendInit, AllreduceInit; a
-// [Persistent] to be started again and again).
+// A backend carries the messages:
 //
-// # Elements
+//   - local: the ranks are goroutines of one process ([Run]), or a process is the only rank
+//   - shm: the ranks are processes on one node and use shared memory
+//   - tcp: the ranks are processes on several nodes and use sockets
+//   - mpi: an MPI library, loaded at run time, carries the messages
 //
-// Buffers are slices. Operations that only move data take any element type of
-// fixed size without pointers: numbers, bool, arrays and structs of them.
-// Reductions take numbers, [Loc] pairs, and what a [NewOp] is made for. All
-// ranks must run on machines with the same byte order and layout.
+// The program does not depend on the backend. Arguments, results and errors are the same on all.
 //
-// # Aliasing
+// # Launching a job
 //
-// A buffer given to an operation belongs to it until the operation is complete:
-// a send buffer must not be written, a receive buffer must not be touched. The
-// same slice as send and recv of a collective works in place; slices that overlap
-// otherwise are ErrBuffer. Receives never write past the slice they were given.
+// The command cohort run starts a program as several ranks of one node:
 //
-// # Errors
+//	cohort run -n 4 ./program
+//	cohort run -n 4 --backend mpi ./program
 //
-// Every failure is an error that wraps one of the sentinels below, in an
-// [OpError] that says which operation of which rank failed. Arguments are checked
-// before anything is sent. Ranks whose calls of a collective differ all get
-// [ErrMismatch]; a rank that dies makes the operations of the others end with
-// [ErrPeerLost]. After a failure inside a collective its communicator gives
-// [ErrBroken], and Close still frees everything.
+// Under mpiexec or srun the program joins the launcher's job. Started alone, it is a world of one
+// rank. [Config] and environment variables, which docs/environment.md lists, override what Init
+// detects. [Run] starts ranks inside the calling process, which is convenient in tests.
 //
-// # Deadlines
+// # A first program
 //
-// There is no context per operation: [Comm.WithContext] returns a handle of the
-// same communicator whose operations end with the context. The context given to
-// [Init] or [Run] governs the world and all that is made from it.
+// Each rank adds up its share of a series. Allreduce adds the shares, and every rank receives the
+// total:
+//
+//	package main
+//
+//	import (
+//		"context"
+//		"fmt"
+//		"log"
+//
+//		"github.com/cohort-hpc/cohort"
+//	)
+//
+//	func main() {
+//		world, err := cohort.Init(context.Background(), nil)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		defer world.Close()
+//
+//		const n = 1000000
+//		sum := 0.0
+//		for i := 1 + world.Rank(); i <= n; i += world.Size() {
+//			sum += 1 / (float64(i) * float64(i))
+//		}
+//		total, err := cohort.AllreduceOne(world, sum, cohort.Sum)
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		if world.Rank() == 0 {
+//			fmt.Println(total) // about π²/6
+//		}
+//	}
+//
+// # Operations
+//
+// [Send] and [Recv] move a message between two ranks. Collectives such as [Bcast], [Allreduce] and
+// [Alltoall] are called by all ranks of a communicator, in the same order. Most operations come in
+// three forms:
+//
+//   - blocking: Allreduce returns when the result is there
+//   - nonblocking: [Iallreduce] returns a [Request] to wait for
+//   - persistent: [AllreduceInit] returns a [Persistent], which can be started many times
+//
+// Operations that only move data accept elements of any type of fixed size without pointers: numbers,
+// bool, and arrays and structs of them. Reductions accept numbers, [Loc] pairs, and the type that
+// [NewOp] was called for. All ranks must have the same byte order and layout of memory.
+//
+// # Errors and deadlines
+//
+// Every failure is an error. It wraps a sentinel such as [ErrTruncate], to be tested with errors.Is,
+// in an [OpError] with the operation, the rank and the peer. docs/errors.md lists all sentinels.
+// Arguments are checked before anything is sent. If the ranks' calls of a collective do not match,
+// the error is [ErrMismatch]. If a rank dies, the operations of the others end with [ErrPeerLost]. A
+// failure inside a collective breaks its communicator: later operations return [ErrBroken], and
+// Close still frees everything. [Comm.Shrink] continues with the ranks that are left.
+//
+// No operation takes a context. [Comm.WithContext] returns a handle of the same communicator whose
+// operations end when the context does, with [ErrTimeout] or [ErrCanceled]. The context given to Init
+// or Run applies to the world and every communicator derived from it. Config.Timeout limits each
+// operation.
+//
+// # Buffers and aliasing
+//
+// Buffers are slices. A buffer belongs to an operation until the operation is complete: the program
+// must not write a send buffer, and must not touch a receive buffer. A blocking operation is complete
+// when it returns, a nonblocking one when Wait or Test says so.
+//
+// To work in place, pass the same slice as send and recv, to collectives and to [Sendrecv] alike.
+// Slices that overlap otherwise are [ErrBuffer]. A buffer that a rank does not use, such as recv of
+// [Reduce] on a rank other than the root, may be nil. Receives never write past the end of a slice.
+//
+// # Concurrency
+//
+// A Comm may be used by many goroutines at once. Point-to-point operations may run concurrently
+// without limit. Collectives on one communicator run one at a time: a second concurrent one is
+// [ErrBusy]. Goroutines that need their own collectives use communicators of their own ([Comm.Dup]).
+//
+// # Where to go on
+//
+// The examples of the functions run on four ranks each. The folder examples has complete programs,
+// docs/README.md lists the guides. Packages hybrid (threads inside a rank), topo (the machine) and
+// tensor (multi-dimensional data, GPUs) build on this one; cohorttest tests a backend.
 package cohort
