@@ -16,6 +16,7 @@ import (
 // messages to be received, or ends the process, so they are received when all have come to Close. The job ends with Open
 // MPI too, and the rank hears why it is not a good end, if it is none.
 func TestLeavingASendBehind(t *testing.T) {
+	leftOut(t, "sends that nobody receives")
 	program("send left behind", sendLeftBehind)
 	for _, library := range libraries {
 		for _, level := range []string{"multiple", "funneled"} {
@@ -74,6 +75,7 @@ func sendLeftBehind() error {
 // TestLeavingOneThatNeverComes has a rank give up a barrier, which another never
 // comes to, and leave: MPI_Finalize would wait for the other.
 func TestLeavingOneThatNeverComes(t *testing.T) {
+	leftOut(t, "a rank that never closes")
 	program("never comes", neverComes)
 	for _, library := range libraries {
 		t.Run(library, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 // the library knows such an operation by a function of C's, of which there are so
 // many and no more.
 func TestManyOperations(t *testing.T) {
+	leftOut(t, "thousands of operations at a time")
 	program("many operations", func() error { return with(manyOperations) })
 	for _, library := range libraries {
 		start(t, library, 2, "many operations").must(t)

@@ -126,6 +126,7 @@ func seen(w *cohort.Comm, i int) error {
 // TestBcastOfUnequalRanks broadcasts while a receive waits on one rank only, and
 // while one rank's call only can end early: ranks must run it in the same way.
 func TestBcastOfUnequalRanks(t *testing.T) {
+	leftOut(t, "a Bcast whose ranks differ")
 	program("unequal bcast", func() error { return with(unequalBcast) })
 	for _, library := range libraries {
 		for _, n := range []int{2, 3} {
@@ -183,6 +184,7 @@ func unequalBcast(w *cohort.Comm) error {
 // each post looks at all that wait, and at each for others like it, this takes
 // hours.
 func TestManyReceives(t *testing.T) {
+	leftOut(t, "thousands of receives that wait")
 	program("many receives", func() error { return with(manyReceives) })
 	for _, library := range libraries {
 		start(t, library, 2, "many receives").must(t)
@@ -224,6 +226,7 @@ func manyReceives(w *cohort.Comm) error {
 // TestAllHearOfTheBreak has many goroutines wait on a communicator that another
 // rank's send breaks: all of them return.
 func TestAllHearOfTheBreak(t *testing.T) {
+	leftOut(t, "all ranks learn of a broken communicator")
 	program("all hear", func() error { return with(allHear) })
 	for _, library := range libraries {
 		start(t, library, 2, "all hear").must(t)
@@ -271,6 +274,7 @@ func allHear(w *cohort.Comm) error {
 // collective, at all thread levels: of messages that are too long they tell, of a
 // rank's own too.
 func TestTooLongWhileInACollective(t *testing.T) {
+	leftOut(t, "a long message for a rank that is in a collective")
 	program("too long", func() error { return with(tooLong) })
 	for _, library := range libraries {
 		for _, level := range []string{"funneled", "serialized", "multiple"} {

@@ -26,6 +26,7 @@ import (
 // nothing outside the receive buffers is written, Go's or the library's own, and
 // other communicators go on.
 func TestCanariesOfCollectives(t *testing.T) {
+	leftOut(t, "mismatched collectives write nothing past a buffer")
 	program("mismatches", mismatches)
 	for _, library := range libraries {
 		for _, n := range []int{2, 3} {

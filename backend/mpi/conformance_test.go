@@ -44,12 +44,22 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 // a call is the library's too, after the ranks have agreed on it.
 func TestConformanceMPICH(t *testing.T) {
 	l := launcher(t, "mpich", "COHORT_CHECK=1")
-	l.Sizes = []int{1, 2, 3}
+	l.Sizes = sizes(1, 2, 3)
 	cohorttest.Test(t, l)
 }
 
 func TestConformanceOpenMPI(t *testing.T) {
-	cohorttest.Test(t, launcher(t, "openmpi", "COHORT_CHECK=1"))
+	l := launcher(t, "openmpi", "COHORT_CHECK=1")
+	l.Sizes = sizes(l.Sizes...)
+	cohorttest.Test(t, l)
+}
+
+// sizes returns numbers of ranks: with -short 2 alone. A rank has no -short.
+func sizes(all ...int) []int {
+	if testing.Short() {
+		return []int{2}
+	}
+	return all
 }
 
 // TestBits has reductions with Config.Deterministic give what the local backend
@@ -58,7 +68,7 @@ func TestBits(t *testing.T) {
 	for _, name := range libraries {
 		l := launcher(t, name)
 		l.ShortFrom = 0 // the same work as on local
-		for _, n := range []int{2, 3, 4} {
+		for _, n := range sizes(2, 3, 4) {
 			// Both are ranks of the same test: a process that is one ends in the first.
 			got := cohorttest.Bits(t, l, n)
 			if want := cohorttest.Bits(t, cohorttest.Goroutines{}, n); got != want {
@@ -86,9 +96,11 @@ func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 }
 
 func TestConformanceUncheckedMPICH(t *testing.T) {
+	leftOut(t, "the suite without Config.Check")
 	cohorttest.Test(t, uncheckedLauncher(t, "mpich"))
 }
 
 func TestConformanceUncheckedOpenMPI(t *testing.T) {
+	leftOut(t, "the suite without Config.Check")
 	cohorttest.Test(t, uncheckedLauncher(t, "openmpi"))
 }

@@ -16,6 +16,7 @@ import (
 // operation is complete: collecting garbage all the time neither frees nor fills
 // them with something else.
 func TestBuffersStay(t *testing.T) {
+	leftOut(t, "buffers stay where they are under garbage collection")
 	program("buffers", func() error { return with(buffersStay) })
 	for _, library := range libraries {
 		t.Run(library, func(t *testing.T) { start(t, library, 2, "buffers", "GOGC=1").must(t) })

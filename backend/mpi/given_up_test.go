@@ -32,6 +32,7 @@ int MPI_Allgatherv_c(const void *s, MPI_Count n, MPI_Datatype st, void *r, const
 // TestGivenUpCounts checks that a collective which was given up, and which the library still has, does not read counts
 // and displacements that the caller has got back.
 func TestGivenUpCounts(t *testing.T) {
+	leftOut(t, "counts of a collective that was given up")
 	const far = 1 << 31 // for the function whose arrays are the library's as they are; its pages are not touched
 	program("counts given up", func() error {
 		w, err := cohort.Init(background, nil)

@@ -62,6 +62,7 @@ func tellTopology(w *cohort.Comm) error {
 // TestTopology checks what ranks are told of where they are: on one node, on two,
 // and on two of one name.
 func TestTopology(t *testing.T) {
+	leftOut(t, "ranks on two nodes")
 	program("topology", func() error { return with(tellTopology) })
 	own, err := os.Hostname()
 	if err != nil {

@@ -100,6 +100,7 @@ int MPI_Finalize(void) {
 // TestToldAtTheEnd checks that what the library has registered for the end of the process is called, once, when MPI has
 // ended: a Go program does not end by the C library's exit.
 func TestToldAtTheEnd(t *testing.T) {
+	leftOut(t, "ranks that end late are not killed")
 	program("end", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
 	for _, level := range []string{"multiple", "funneled"} {
 		launcher(t, "mpich")
@@ -135,6 +136,7 @@ int MPI_Finalize(void) {
 // TestOrder checks that communicators are given back before MPI ends, which is on
 // the thread it began on.
 func TestOrder(t *testing.T) {
+	leftOut(t, "the order of the calls that end MPI")
 	program("order", func() error {
 		return with(func(w *cohort.Comm) error {
 			d, err := w.Dup()
@@ -178,6 +180,7 @@ __attribute__((constructor(101))) static void start(void) {
 // TestForeignInit checks that an MPI which other code has initialised is used and
 // left running.
 func TestForeignInit(t *testing.T) {
+	leftOut(t, "MPI initialised by other code")
 	program("guest", func() error {
 		if err := with(func(w *cohort.Comm) error { return traffic(w, 5) }); err != nil {
 			return err
@@ -331,6 +334,7 @@ func lives(pid int) string {
 
 // TestInitDeadline checks that Init ends with its context while a rank is missing.
 func TestInitDeadline(t *testing.T) {
+	leftOut(t, "Init ends at its deadline")
 	program("missing", func() error {
 		if os.Getenv("PMI_RANK") == "1" || os.Getenv("OMPI_COMM_WORLD_RANK") == "1" {
 			return syscall.Pause() // it is there, and never joins
@@ -358,6 +362,7 @@ func TestInitDeadline(t *testing.T) {
 // job, or works without, and does not hang. It takes a folder of its own for
 // /dev/shm, which needs the right to make one.
 func TestNoSharedMemory(t *testing.T) {
+	leftOut(t, "a full /dev/shm")
 	program("small", func() error {
 		ctx, cancel := context.WithTimeout(background, patience/2)
 		defer cancel()

@@ -193,6 +193,7 @@ func TestRefused(t *testing.T) {
 // TestTooOldInTheWay checks that a library that is found first and is no good
 // does not keep the next one from being used, and stays out of its way.
 func TestTooOldInTheWay(t *testing.T) {
+	leftOut(t, "a library that cannot be used is passed over")
 	program("next", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("library %s", w.Caps().Library)
@@ -338,6 +339,7 @@ int MPI_Finalize(void) {
 // TestTools checks that tools that were loaded beforehand see cohort's calls,
 // whether or not they bring the library along.
 func TestTools(t *testing.T) {
+	leftOut(t, "profiling tools see the calls")
 	program("traffic", func() error {
 		return with(func(w *cohort.Comm) error {
 			for i := range 7 {

@@ -13,6 +13,7 @@ import (
 // TestProfiling checks that Config.Profiling has Open MPI write its own counts, in which the program's messages are,
 // and that where the library has none it is said so.
 func TestProfiling(t *testing.T) {
+	leftOut(t, "Open MPI's own statistics")
 	const sends, size = 7, 100
 	program("counted", func() error {
 		return with(func(w *cohort.Comm) error {

@@ -37,6 +37,14 @@ func program(name string, body func() error) {
 	os.Exit(0)
 }
 
+// leftOut ends a test that takes long with -short. The ranks that a test starts do not have -short.
+func leftOut(t *testing.T, shows string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out with -short: " + shows + "; make test-all runs it")
+	}
+}
+
 // ended is what became of a job.
 type ended struct {
 	out    string // both outputs
@@ -90,14 +98,39 @@ func (l *life) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
+// jobVariable marks the processes of a job.
+const jobVariable = "COHORT_TEST_JOB"
+
+var jobs atomic.Int64
+
+// end kills what is left of a job: a rank that hangs in the library may outlive its launcher.
+func end(t *testing.T, job string) {
+	t.Helper()
+	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range environs {
+		b, err := os.ReadFile(f) // the process may end meanwhile, or be another user's
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err == nil && bytes.Contains(append([]byte{0}, b...), []byte("\x00"+job+"\x00")) && pid != os.Getpid() {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
 func wait(t *testing.T, cmd *exec.Cmd) ended {
 	t.Helper()
+	job := fmt.Sprintf("%s=%d-%d", jobVariable, os.Getpid(), jobs.Add(1))
+	cmd.Env = append(cmd.Env, job)
+	t.Cleanup(func() { end(t, job) }) // once the test has looked for ranks that are left
 	var hung atomic.Bool
 	begun, started := time.Now(), make(chan struct{})
 	out := &life{dog: time.AfterFunc(patience, func() {
 		hung.Store(true)
 		<-started
-		cmd.Process.Kill() // the ranks end with their launcher
+		cmd.Process.Kill()
+		end(t, job)
 	})}
 	defer out.dog.Stop()
 	cmd.Stdout, cmd.Stderr = out, out

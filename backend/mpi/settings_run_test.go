@@ -48,6 +48,7 @@ int MPI_Init_thread(int *c, char ***v, int want, int *got) {
 // TestSettingsReachTheLibrary checks that what Config says is what the library then has, by its own word: numbers are
 // those asked for, and algorithms those that its own variables choose.
 func TestSettingsReachTheLibrary(t *testing.T) {
+	leftOut(t, "settings as the library reads them")
 	program("world", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
 	for _, c := range []struct {
 		name, tuning string
@@ -100,6 +101,7 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 
 // TestSettingsTooLate checks that what cannot be set any more is not said to be.
 func TestSettingsTooLate(t *testing.T) {
+	leftOut(t, "settings that come too late")
 	program("told", func() error {
 		return with(func(w *cohort.Comm) error {
 			for _, line := range w.Diagnostics() {

@@ -106,6 +106,7 @@ func TestFaults(t *testing.T) {
 // TestUncaught checks that a panic that nobody recovers ends the program with Go's
 // traces, not with those of a library.
 func TestUncaught(t *testing.T) {
+	leftOut(t, "signals that end the program")
 	program("uncaught", func() error {
 		return with(func(w *cohort.Comm) error {
 			if w.Rank() == 0 {
@@ -128,6 +129,7 @@ func TestUncaught(t *testing.T) {
 
 // TestNotify checks that signals reach a program that asks for them.
 func TestNotify(t *testing.T) {
+	leftOut(t, "signal.Notify beside the library")
 	program("notified", func() error {
 		return with(func(w *cohort.Comm) error {
 			for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD} {
@@ -169,6 +171,7 @@ func TestNotify(t *testing.T) {
 
 // TestDeadly checks that a signal that a program does not ask for ends it.
 func TestDeadly(t *testing.T) {
+	leftOut(t, "signals of the launcher")
 	program("deadly", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("joined %d", w.Rank())
@@ -194,6 +197,7 @@ func spin(stop *atomic.Bool) (n int) {
 // TestProfile checks that a profile of the processor's use has samples of what the
 // program did.
 func TestProfile(t *testing.T) {
+	leftOut(t, "profiles of a program under MPI")
 	program("profiled", func() error {
 		return with(func(w *cohort.Comm) error {
 			// How long it takes to see enough is the machine's business.
@@ -237,6 +241,7 @@ func TestProfile(t *testing.T) {
 // stopped for the collector, which takes SIGURG, many times while messages go
 // around.
 func TestPreemption(t *testing.T) {
+	leftOut(t, "preemption of goroutines under MPI")
 	program("preempted", func() error {
 		return with(func(w *cohort.Comm) error {
 			var stop atomic.Bool

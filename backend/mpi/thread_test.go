@@ -19,6 +19,7 @@ import (
 // TestConformanceSerialized runs the suite where calls come one at a time and no
 // call may wait inside the library.
 func TestConformanceSerialized(t *testing.T) {
+	leftOut(t, "the suite at thread level serialized")
 	for _, name := range libraries {
 		l := uncheckedLauncher(t, name)
 		l.Label, l.Sizes = name+" serialized", []int{2}
@@ -30,6 +31,7 @@ func TestConformanceSerialized(t *testing.T) {
 // TestAlone checks that a job of one rank can send to itself from one goroutine what another
 // receives.
 func TestAlone(t *testing.T) {
+	leftOut(t, "jobs of one rank")
 	program("alone", func() error {
 		return with(func(w *cohort.Comm) error {
 			for i := range 10000 {
@@ -122,6 +124,7 @@ func crowd(w *cohort.Comm) error {
 // TestLevels checks that a program with many goroutines works at both levels that
 // allow it, and says at which it is.
 func TestLevels(t *testing.T) {
+	leftOut(t, "many goroutines at both thread levels")
 	program("crowd", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("level %s", w.Caps().ThreadLevel)
