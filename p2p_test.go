@@ -14,7 +14,7 @@ import (
 // the operation's name.
 func TestP2PArguments(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
-		buf := []int{1}
+		buf, pair := []int{1}, []int{1, 2}
 		big := math.MaxInt
 		for _, c := range []struct {
 			op   string
