@@ -19,7 +19,10 @@ func LocSize(elem backend.Kind) int {
 	case backend.Complex64, backend.Complex128, backend.Bool:
 		return 0 // there is no such Loc
 	}
-	return view.Size[pair[int64]]() // the index is aligned to what it is in a struct with a value of at most its size
+	if elem == backend.Int64 || elem == backend.Uint64 || elem == backend.Float64 {
+		return view.Size[pair[int64]]()
+	}
+	return view.Size[pair[int32]]() // smaller values are padded alike, on 386 and arm to 4 bytes, elsewhere to 8
 }
 
 // before reports whether x comes before y in the order of minimum: NaN, then
