@@ -45,7 +45,7 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 			bad = fault(ErrCount, fmt.Sprintf("a grid of %v has %d ranks, the communicator %d", grid, n, c.Size()))
 		}
 	}
-	w := wish{color: 0, key: int64(c.Rank()), facts: int64(layoutID(fmt.Sprint(dims, periods, reorder)))}
+	w := splitRequest{color: 0, key: int64(c.Rank()), facts: int64(layoutID(fmt.Sprint(dims, periods, reorder)))}
 	if bad == nil && c.Rank() >= n {
 		w.color = Undefined
 	}

@@ -58,12 +58,12 @@ func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 	call.Form, call.Seq = backend.Blocking, k.seq
 	k.seq++
 	tr := k.traceOf(call, backend.Blocking, 0)
-	t := k.fly.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
 	if err := k.perform(b, call); err != nil {
 		k.ended(t, err)
 		return err
 	}
-	k.fly.End(t)
+	k.recorder.End(t)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (c *Comm) start(call *backend.Call) (*Request, error) {
 	call.Seq = k.seq
 	k.seq++
 	tr := k.traceOf(call, backend.Nonblocking, 0)
-	t := k.fly.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.startOp(call)
 	k.busy.Store(false)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Comm) persist(call *backend.Call) (*Persistent, error) {
 	call.Seq = k.seq
 	k.seq++
 	tr := k.traceOf(call, backend.Persistent, 0)
-	t := k.fly.Begin(tr.what, tr.count, tr.typed, tr.place)
+	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
 	op, err := k.prepareOp(c.bound, call)
 	k.ended(t, err)
 	k.busy.Store(false)

@@ -49,11 +49,11 @@ type core struct {
 	maxTag     uint // what the backend's tags allow
 	name       string
 	job        *job
-	fly        *flight.Recorder // the job's
+	recorder   *flight.Recorder // the job's
 	home       *Comm            // the handle that WithContext starts from
 
-	closed  atomic.Bool
-	turning atomic.Int32 // windows that are being made, or closed together
+	closed   atomic.Bool
+	changing atomic.Int32 // windows that are being made, or closed together
 
 	busy   atomic.Bool // a collective is being called; guards what follows
 	call   backend.Call
@@ -82,19 +82,19 @@ type handle struct {
 
 // job is what all communicators of one rank share.
 type job struct {
-	ctx     context.Context // the world's
-	timeout time.Duration   // of each operation; 0: none
-	scheds  bool            // all collectives run as schedules
-	process bool            // this process is the rank, and ends with it
-	ids     idSpace
-	world   *core
-	fly     *flight.Recorder // what the rank's operations are noted in
+	ctx      context.Context // the world's
+	timeout  time.Duration   // of each operation; 0: none
+	scheds   bool            // all collectives run as schedules
+	process  bool            // this process is the rank, and ends with it
+	ids      idSpace
+	world    *core
+	recorder *flight.Recorder // what the rank's operations are noted in
 	// requests has backend requests to be used again (of *backend.Request). A
 	// backend keeps its own record with each.
 	requests sync.Pool
 	done     func() // called when the world has been closed; may be nil
 
-	turning atomic.Int32 // core's of all communicators, and those that are being closed themselves
+	changing atomic.Int32 // core's of all communicators, and those that are being closed themselves
 
 	mu    sync.Mutex
 	comms map[*core]struct{} // the open communicators
@@ -102,7 +102,7 @@ type job struct {
 
 // newCore makes the shared part of a communicator.
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
-	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, fly: j.fly, runner: sched.New(bc)}
+	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
 	k.call.Root = -1
 	if !j.scheds {
 		k.native, _ = bc.(backend.Native)
@@ -114,7 +114,7 @@ func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	if id != 0 {
 		leader = bc.WorldRank(0)
 	}
-	j.fly.Comm(id, name, k.size, k.rank, leader)
+	j.recorder.Comm(id, name, k.size, k.rank, leader)
 	j.mu.Lock()
 	j.comms[k] = struct{}{}
 	j.mu.Unlock()
@@ -313,7 +313,7 @@ func (c *Comm) Close() error {
 		return nil
 	}
 	k, j := c.core, c.core.job
-	end := time.Now().Add(turnFor) // one for all: where each waited by itself the world's Close would take as often as long
+	end := time.Now().Add(quiesceFor) // one for all: where each waited by itself the world's Close would take as often as long
 	if k == j.world {
 		for _, d := range j.derived() {
 			d.close(end)
@@ -344,8 +344,8 @@ func (j *job) derived() []*core {
 func (k *core) close(end time.Time) error {
 	j := k.job
 	if k != j.world {
-		j.turning.Add(1) // first, so that the world's Close waits for it or closes k itself
-		defer j.turning.Add(-1)
+		j.changing.Add(1) // first, so that the world's Close waits for it or closes k itself
+		defer j.changing.Add(-1)
 	}
 	if k.closed.Swap(true) {
 		return nil
@@ -367,7 +367,7 @@ func (k *core) close(end time.Time) error {
 	r.close()
 	err := k.bc.Close()
 	if k == j.world {
-		j.fly.Close()
+		j.recorder.Close()
 		if j.done != nil {
 			j.done()
 		}

@@ -77,18 +77,18 @@ func (c *Comm) SplitShared() (*Comm, error) {
 	return c.split(splitSharedCall, "splitshared", color, 0, nil)
 }
 
-// wish is what a rank asks for.
-type wish struct {
+// splitRequest is what a rank asks for.
+type splitRequest struct {
 	color, key int64
 	facts      int64 // what has to be the same on all ranks, hashed
 }
 
 // split is Split and its like; bad is an argument error of this rank.
 func (c *Comm) split(call *backend.Datatype, op string, color, key int, bad error) (*Comm, error) {
-	return c.splitFacts(call, op, wish{color: int64(color), key: int64(key)}, bad)
+	return c.splitFacts(call, op, splitRequest{color: int64(color), key: int64(key)}, bad)
 }
 
-func (c *Comm) splitFacts(call *backend.Datatype, op string, mine wish, bad error) (*Comm, error) {
+func (c *Comm) splitFacts(call *backend.Datatype, op string, mine splitRequest, bad error) (*Comm, error) {
 	fail := func(err error) (*Comm, error) { return nil, c.failed(op, Undefined, Undefined, err) }
 	if err := c.take(); err != nil {
 		return fail(err)
@@ -98,13 +98,13 @@ func (c *Comm) splitFacts(call *backend.Datatype, op string, mine wish, bad erro
 	k.job.ids.begin()
 	defer k.job.ids.end()
 	// 1. Who wants what.
-	wishes := make([]wish, k.size)
-	wishes[k.rank] = mine
-	if err := c.share(call, wishes, bad); err != nil {
+	requests := make([]splitRequest, k.size)
+	requests[k.rank] = mine
+	if err := c.share(call, requests, bad); err != nil {
 		return fail(err)
 	}
-	for r, w := range wishes {
-		if w.facts != wishes[0].facts {
+	for r, w := range requests {
+		if w.facts != requests[0].facts {
 			err := fault(ErrMismatch, fmt.Sprintf("rank 0 and rank %d gave %s different arguments", r, call.Name))
 			k.bc.Break(err)
 			return fail(err)
@@ -120,12 +120,12 @@ func (c *Comm) splitFacts(call *backend.Datatype, op string, mine wish, bad erro
 	}
 	// 3. My communicator.
 	var members []int
-	for r, w := range wishes {
+	for r, w := range requests {
 		if w.color == mine.color {
 			members = append(members, r)
 		}
 	}
-	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(wishes[a].key, wishes[b].key) })
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(requests[a].key, requests[b].key) })
 	return c.derive(op, members, id)
 }
 
@@ -155,11 +155,11 @@ func (c *Comm) child(op string, bc backend.Comm, id uint32) *Comm {
 
 // share makes an Allgather in place of one element per rank. The caller has
 // taken the communicator.
-func (c *Comm) share(typ *backend.Datatype, all []wish, bad error) error {
+func (c *Comm) share(typ *backend.Datatype, all []splitRequest, bad error) error {
 	k := c.core
 	call := &k.call
 	*call = backend.Call{
-		Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: view.Size[wish]() / typ.Size,
+		Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: view.Size[splitRequest]() / typ.Size,
 		Recv: view.Bytes(all), Err: bad,
 	}
 	err := k.collective(c.bound, call)
@@ -171,9 +171,9 @@ func (c *Comm) share(typ *backend.Datatype, all []wish, bad error) error {
 func (c *Comm) agree() (uint32, error) {
 	k := c.core
 	ids := &k.job.ids
-	all := make([]wish, k.size)
+	all := make([]splitRequest, k.size)
 	for attempt := uint32(0); ; attempt++ {
-		all[k.rank] = wish{color: int64(ids.propose(attempt, k.seq))}
+		all[k.rank] = splitRequest{color: int64(ids.propose(attempt, k.seq))}
 		if err := c.share(claimCall, all, nil); err != nil {
 			return 0, err
 		}
@@ -184,14 +184,14 @@ func (c *Comm) agree() (uint32, error) {
 		if err := spent(id); err != nil {
 			return 0, err
 		}
-		all[k.rank] = wish{}
+		all[k.rank] = splitRequest{}
 		if ids.claim(id) {
 			all[k.rank].color = 1
 		}
 		if err := c.share(claimCall, all, nil); err != nil {
 			return 0, err
 		}
-		if !slices.ContainsFunc(all, func(w wish) bool { return w.color == 0 }) {
+		if !slices.ContainsFunc(all, func(w splitRequest) bool { return w.color == 0 }) {
 			return id, nil
 		}
 	}
@@ -226,7 +226,7 @@ func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	c.core.job.ids.begin()
 	defer c.core.job.ids.end()
 	k := c.core
-	t := k.fly.Begin(k.message(flight.CreateGroup, backend.Blocking), uint64(len(members)), flight.Pair(0, uint32(tag)), flight.Pair(0, 0))
+	t := k.recorder.Begin(k.message(flight.CreateGroup, backend.Blocking), uint64(len(members)), flight.Pair(0, uint32(tag)), flight.Pair(0, 0))
 	id, err := c.agreeGroup(g, members, groupTag(tag))
 	k.ended(t, err)
 	if err != nil {
@@ -258,9 +258,9 @@ func ranksTo(n int) []int {
 	return r
 }
 
-// offer is what the members of a group tell each other: which group they mean,
+// proposal is what the members of a group tell each other: which group they mean,
 // and a proposal for the id or whether the one agreed on was free.
-type offer struct {
+type proposal struct {
 	group uint64
 	id    uint32
 	ok    uint32
@@ -273,10 +273,10 @@ func (c *Comm) agreeGroup(g *Group, members []int, tag int) (uint32, error) {
 	ids := &c.core.job.ids
 	h := fnv.New64a()
 	fmt.Fprint(h, g.world)
-	mine := offer{group: h.Sum64()}
+	mine := proposal{group: h.Sum64()}
 	for attempt := uint32(0); ; attempt++ {
 		mine.id, mine.ok = ids.propose(attempt, uint32(mine.group)), 1
-		all, err := c.star(g.Rank(), members, tag, mine)
+		all, err := c.combine(g.Rank(), members, tag, mine)
 		if err != nil {
 			return 0, err
 		}
@@ -287,7 +287,7 @@ func (c *Comm) agreeGroup(g *Group, members []int, tag int) (uint32, error) {
 		if !ids.claim(all.id) {
 			mine.ok = 0
 		}
-		if all, err = c.star(g.Rank(), members, tag, mine); err != nil {
+		if all, err = c.combine(g.Rank(), members, tag, mine); err != nil {
 			return 0, err
 		}
 		if all.ok == 1 {
@@ -296,25 +296,25 @@ func (c *Comm) agreeGroup(g *Group, members []int, tag int) (uint32, error) {
 	}
 }
 
-// star combines the members' offers at the first member and hands the result to
+// combine combines the members' proposals at the first member and hands the result to
 // all: the largest id, ok if all are. Members that mean different groups get
-// ErrMismatch; the first one tells them by an offer of another group.
-func (c *Comm) star(rank int, members []int, tag int, mine offer) (offer, error) {
+// ErrMismatch; the first one tells them by a proposal of another group.
+func (c *Comm) combine(rank int, members []int, tag int, mine proposal) (proposal, error) {
 	bc := c.core.bc
-	buf := make([]offer, 1)
+	buf := make([]proposal, 1)
 	mismatch := func(peer int) error {
 		return fault(ErrMismatch, fmt.Sprintf("rank %d called CreateGroup with another group than rank %d", peer, c.core.rank))
 	}
 	if rank != 0 {
 		buf[0] = mine
 		if err := bc.Send(c.bound, view.Bytes(buf), members[0], tag, backend.Standard); err != nil {
-			return offer{}, err
+			return proposal{}, err
 		}
 		if _, err := bc.Recv(c.bound, view.Bytes(buf), members[0], tag); err != nil {
-			return offer{}, err
+			return proposal{}, err
 		}
 		if buf[0].group != mine.group {
-			return offer{}, mismatch(members[0])
+			return proposal{}, mismatch(members[0])
 		}
 		return buf[0], nil
 	}
@@ -322,7 +322,7 @@ func (c *Comm) star(rank int, members []int, tag int, mine offer) (offer, error)
 	var bad error
 	for _, m := range members[1:] {
 		if _, err := bc.Recv(c.bound, view.Bytes(buf), m, tag); err != nil {
-			return offer{}, err
+			return proposal{}, err
 		}
 		if buf[0].group != mine.group {
 			bad = mismatch(m)
@@ -334,7 +334,7 @@ func (c *Comm) star(rank int, members []int, tag int, mine offer) (offer, error)
 	buf[0] = all
 	for _, m := range members[1:] {
 		if err := bc.Send(c.bound, view.Bytes(buf), m, tag, backend.Standard); err != nil {
-			return offer{}, err
+			return proposal{}, err
 		}
 	}
 	return all, bad

@@ -53,9 +53,9 @@ func (k *core) traceOf(call *backend.Call, form backend.Form, start uint32) (t t
 // ended notes how an operation ended.
 func (k *core) ended(t flight.Ticket, err error) {
 	if err == nil {
-		k.fly.End(t)
+		k.recorder.End(t)
 	} else {
-		k.fly.Fail(t, backend.Code(err))
+		k.recorder.Fail(t, backend.Code(err))
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Comm) DumpFlight(w io.Writer) error {
 	if c == nil || c.core == nil {
 		return c.failed("dumpflight", Undefined, Undefined, c.open())
 	}
-	if err := c.core.fly.Write(w); err != nil {
+	if err := c.core.recorder.Write(w); err != nil {
 		return c.failed("dumpflight", Undefined, Undefined, err)
 	}
 	return nil
@@ -110,7 +110,7 @@ func (c *Comm) record(op string, err error) error {
 	if errors.As(err, &r) {
 		return err
 	}
-	if where := c.core.fly.Note(cause, op+": "+err.Error()); where != "" {
+	if where := c.core.recorder.Note(cause, op+": "+err.Error()); where != "" {
 		return &recorded{err, where}
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 // still be under way to a rank that has not closed it.
 type idSpace struct {
 	mu      sync.Mutex
-	next    uint32              // no communicator has this id or one above; shelterID at most
+	next    uint32              // no communicator has this id or one above; controlID at most
 	making  int                 // agreements under way
 	claimed map[uint32]struct{} // ids claimed while any has been
 }
@@ -52,17 +52,17 @@ func (s *idSpace) propose(attempt, salt uint32) uint32 {
 
 // spent is the error of all members where the number that they have agreed on is beyond the last one.
 func spent(id uint32) error {
-	if id < shelterID {
+	if id < controlID {
 		return nil
 	}
-	return fault(ErrAlloc, fmt.Sprintf("all %d numbers for communicators have been used in this job: make communicators once, and keep them", uint32(shelterID)))
+	return fault(ErrAlloc, fmt.Sprintf("all %d numbers for communicators have been used in this job: make communicators once, and keep them", uint32(controlID)))
 }
 
 // claim takes an id and reports whether it was free.
 func (s *idSpace) claim(id uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id >= shelterID {
+	if id >= controlID {
 		return false // the mpi backend's Shrink asks for it, and gives up in the end
 	}
 	if _, taken := s.claimed[id]; taken {

@@ -14,7 +14,7 @@ func TestIDsSpent(t *testing.T) {
 	const n, left = 3, 2
 	ranks(t, n, func(w *Comm) error {
 		if w.Rank() == 1 {
-			w.core.job.ids.next = shelterID - left
+			w.core.job.ids.next = controlID - left
 		}
 		var last *Comm
 		for i := range left {
@@ -22,7 +22,7 @@ func TestIDsSpent(t *testing.T) {
 			if err != nil {
 				return fmt.Errorf("%d from the end: %w", left-i, err)
 			}
-			if want := uint32(shelterID - left + i); d.core.id != want {
+			if want := uint32(controlID - left + i); d.core.id != want {
 				t.Errorf("rank %d: a communicator has number %#x, want %#x", w.Rank(), d.core.id, want)
 			}
 			last = d

@@ -166,13 +166,13 @@ func rankOf(cfg *Config) int {
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == CollectivesSchedule, comms: make(map[*core]struct{})}
 	j.ids.next = 1 // the world has 0
-	j.fly = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
+	j.recorder = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
 	if a, ok := bc.(backend.Announcer); ok {
-		j.fly.Sparse()
-		a.OnWait(j.fly.Stamp, j.fly.StampAll)
+		j.recorder.Sparse()
+		a.OnWait(j.recorder.Stamp, j.recorder.StampAll)
 	}
 	for _, d := range makers {
-		j.fly.Type(d.ID, d.Name)
+		j.recorder.Type(d.ID, d.Name)
 	}
 	k := j.newCore(bc, worldName, 0)
 	j.world = k

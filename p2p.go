@@ -125,7 +125,7 @@ func RecvAlloc[T any](c *Comm, source, tag int) ([]T, Status, error) {
 		return nil, noStatus, nil
 	}
 	k := c.core
-	t := k.fly.Begin(k.message(flight.RecvAlloc, backend.Blocking), 0, flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
+	t := k.recorder.Begin(k.message(flight.RecvAlloc, backend.Blocking), 0, flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
 	m, st, _, err := k.bc.Mprobe(c.bound, source, backendTag(tag), true)
 	k.ended(t, err)
 	if err != nil {
@@ -218,14 +218,14 @@ func (c *Comm) send(op string, typ *backend.Datatype, buf []byte, dest, tag int,
 		what := k.message(flight.Send+flight.Kind(mode), backend.Blocking)
 		typed, place := flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(dest), 0)
 		if mode == backend.Standard && len(buf) <= shortSend {
-			t := k.fly.BeginUntimed(what, uint64(len(buf)), typed, place)
+			t := k.recorder.BeginUntimed(what, uint64(len(buf)), typed, place)
 			if err = k.bc.Send(c.bound, buf, dest, tag, mode); err == nil {
-				k.fly.EndTimed(t)
+				k.recorder.EndTimed(t)
 				return nil
 			}
 			k.ended(t, err)
 		} else {
-			t := k.fly.BeginSparse(what, uint64(len(buf)), typed, place)
+			t := k.recorder.BeginSparse(what, uint64(len(buf)), typed, place)
 			err = k.bc.Send(c.bound, buf, dest, tag, mode)
 			k.ended(t, err)
 		}
@@ -245,13 +245,13 @@ func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 		return noStatus, nil
 	}
 	k := c.core
-	t := k.fly.BeginSparse(k.message(flight.Recv, backend.Blocking), uint64(len(buf)), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
+	t := k.recorder.BeginSparse(k.message(flight.Recv, backend.Blocking), uint64(len(buf)), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
 	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
 	if err != nil {
 		k.ended(t, err)
 		return status(st), c.failed(op, source, tag, err)
 	}
-	k.fly.End(t)
+	k.recorder.End(t)
 	return status(st), nil
 }
 
@@ -259,7 +259,7 @@ func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *Request {
 	k := c.core
 	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now(), req: k.job.request()}
-	q.ticket = k.fly.BeginUntimed(k.message(kind, backend.Nonblocking), uint64(bytes), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(peer)), 0))
+	q.ticket = k.recorder.BeginUntimed(k.message(kind, backend.Nonblocking), uint64(bytes), flight.Pair(typ.ID, uint32(tag)), flight.Pair(uint32(int32(peer)), 0))
 	q.req.Begin()
 	return q
 }
@@ -343,7 +343,7 @@ func (c *Comm) sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 	}
 	k := c.core
 	// The record has the receive's tag, and the destination in the field of a collective's number.
-	t := k.fly.BeginSparse(k.message(flight.Sendrecv, backend.Blocking), uint64(len(recv)), flight.Pair(typ.ID, uint32(recvTag)), flight.Pair(uint32(int32(source)), uint32(int32(dest))))
+	t := k.recorder.BeginSparse(k.message(flight.Sendrecv, backend.Blocking), uint64(len(recv)), flight.Pair(typ.ID, uint32(recvTag)), flight.Pair(uint32(int32(source)), uint32(int32(dest))))
 	var kept *[]byte
 	if same && dest != ProcNull {
 		// In place: the message received may arrive first, so the old content is sent from a copy.

@@ -160,7 +160,7 @@ func (p *Persistent) Start() error {
 	if p.op != nil {
 		tr.typed = tr.typed&(1<<32-1) | uint64(p.starts)<<32
 	}
-	p.ticket = p.c.core.fly.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	p.ticket = p.c.core.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	if p.op != nil {
 		p.op.Start()
 		return nil
@@ -199,7 +199,7 @@ func (p *Persistent) Wait() (Status, error) {
 		return p.status, p.err
 	}
 	if !p.ready() {
-		p.c.core.fly.Wait(p.ticket)
+		p.c.core.recorder.Wait(p.ticket)
 		if err := p.await(); err != nil {
 			p.c.core.ended(p.ticket, err)
 			return Status{}, p.failed(err)

@@ -54,7 +54,7 @@ func (c *Comm) beginProbe(kind flight.Kind, source, tag int, block bool) flight.
 		return 0
 	}
 	k := c.core
-	return k.fly.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
+	return k.recorder.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, uint32(tag)), flight.Pair(uint32(int32(source)), 0))
 }
 
 func (c *Comm) endProbe(t flight.Ticket, err error) {
@@ -130,7 +130,7 @@ func MessageRecv[T any](m *Message, buf []T) (Status, error) {
 		return noStatus, nil
 	}
 	k, b := m.c.core, view.Bytes(buf)
-	t := k.fly.Begin(k.message(flight.MessageRecv, backend.Blocking), uint64(len(b)), flight.Pair(typ.ID, uint32(m.st.Tag)), flight.Pair(uint32(m.st.Source), 0))
+	t := k.recorder.Begin(k.message(flight.MessageRecv, backend.Blocking), uint64(len(b)), flight.Pair(typ.ID, uint32(m.st.Tag)), flight.Pair(uint32(m.st.Source), 0))
 	st, err := m.c.imrecv(m.m, b)
 	k.ended(t, err)
 	if err != nil {

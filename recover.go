@@ -117,7 +117,7 @@ func (c *Comm) survivor() (backend.Survivor, error) {
 type recovery struct {
 	k       *core
 	bc      backend.Survivor // the communicator's
-	shelter backend.Comm
+	control backend.Comm
 	doing   string           // the call whose time ran out; empty if none did
 	current *agree.Agreement // not over yet
 	seq     uint32           // of the last one
@@ -158,11 +158,11 @@ func (c *Comm) recoveryFor(call string) (*recovery, error) {
 		return nil, fault(ErrClosed, "the communicator is closed")
 	}
 	if k.recovery == nil {
-		shelter, err := bc.Control(k.id | shelterID)
+		control, err := bc.Control(k.id | controlID)
 		if err != nil {
 			return nil, err
 		}
-		k.recovery = &recovery{k: k, bc: bc, shelter: shelter, gone: agree.NewSet(k.size), links: make([]link, k.size)}
+		k.recovery = &recovery{k: k, bc: bc, control: control, gone: agree.NewSet(k.size), links: make([]link, k.size)}
 	}
 	r := k.recovery
 	if r.doing != "" && r.doing != call {
@@ -175,7 +175,7 @@ func (c *Comm) recoveryFor(call string) (*recovery, error) {
 // close ends the agreements of a communicator that is being closed.
 func (r *recovery) close() {
 	if r != nil {
-		_ = r.shelter.Close() // the others see that this rank takes no part
+		_ = r.control.Close() // the others see that this rank takes no part
 	}
 }
 
@@ -219,12 +219,12 @@ func (r *recovery) note(kind flight.Kind) flight.Ticket {
 	if r.current == nil {
 		seq++
 	}
-	return r.k.fly.Begin(r.k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), seq)) // no peer
+	return r.k.recorder.Begin(r.k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), seq)) // no peer
 }
 
 // begin begins an agreement with what this rank knows.
 func (r *recovery) begin(kind uint32, bring func() (flags uint64, number uint32)) error {
-	if err := r.shelter.Broken(); err != nil { // the job has ended, though nobody may be left to hear it from
+	if err := r.control.Broken(); err != nil { // the job has ended, though nobody may be left to hear it from
 		return err
 	}
 	ranks := r.k.job.world.size
@@ -250,7 +250,7 @@ func (r *recovery) begin(kind uint32, bring func() (flags uint64, number uint32)
 
 // excluded is the error of a rank that the others go on without.
 func (r *recovery) excluded() error {
-	if err := r.shelter.Broken(); err != nil {
+	if err := r.control.Broken(); err != nil {
 		return err
 	}
 	return fault(ErrPeerLost, "the other ranks have declared this one lost")
@@ -265,13 +265,13 @@ func (r *recovery) run(b *backend.Bound) error {
 		}
 		took, err := r.receive()
 		if err == nil && !took {
-			err = r.named(r.shelter.Await(b, wanted{r}), "not come")
+			err = r.named(r.control.Await(b, wanted{r}), "not come")
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := r.named(r.shelter.Await(b, (*sent)(r)), "taken the outcome"); err != nil {
+	if err := r.named(r.control.Await(b, (*sent)(r)), "taken the outcome"); err != nil {
 		return err
 	}
 	r.sends = nil
@@ -284,7 +284,7 @@ func (r *recovery) send() {
 	for _, m := range to {
 		req := new(backend.Request)
 		req.Begin()
-		r.shelter.Isend(req, msg, m, 0, backend.Standard)
+		r.control.Isend(req, msg, m, 0, backend.Standard)
 		if !req.Ready() { // and if it failed, the receive will say so
 			r.sends = append(r.sends, req)
 		}
@@ -304,7 +304,7 @@ func (r *recovery) receive() (took bool, err error) {
 			}
 			l.posted = true
 			l.req.Begin()
-			r.shelter.Irecv(&l.req, l.buf, m, 0)
+			r.control.Irecv(&l.req, l.buf, m, 0)
 		}
 		if l.req.Ready() {
 			l.posted = false
@@ -329,7 +329,7 @@ func (r *recovery) take(m int, l *link) error {
 	case !errors.Is(err, ErrPeerLost):
 		return err
 	}
-	if err := r.shelter.Broken(); err != nil { // not the member: the job, or this rank
+	if err := r.control.Broken(); err != nil { // not the member: the job, or this rank
 		return err
 	}
 	r.gone.Add(m)

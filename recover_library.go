@@ -72,7 +72,7 @@ func (k *core) meet(bc backend.Recoverer, kind flight.Kind, call func() error) e
 		k.meeting = kind
 		k.meetings++
 	}
-	t := k.fly.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), k.meetings)) // no peer
+	t := k.recorder.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), k.meetings)) // no peer
 	err := call()
 	k.ended(t, err)
 	if !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrCanceled) {

@@ -26,7 +26,7 @@ type Request struct {
 	// The operation itself is used again for others, so that starting one does
 	// not allocate much. users counts the goroutines that look at it; when its
 	// outcome is returned to the only one left it goes back, users becomes
-	// settled, and the outcome stands in st and err.
+	// released, and the outcome stands in st and err.
 	users atomic.Int32
 	req   *backend.Request  // point to point
 	op    backend.Operation // collective
@@ -40,8 +40,8 @@ type Request struct {
 }
 
 const (
-	settling int32 = -1 // for a moment
-	settled  int32 = -2
+	releasing int32 = -1 // for a moment
+	released  int32 = -2
 )
 
 // hold makes sure that the operation stays until drop or finish; false if the
@@ -49,9 +49,9 @@ const (
 func (q *Request) hold() bool {
 	for {
 		switch u := q.users.Load(); {
-		case u == settled:
+		case u == released:
 			return false
-		case u == settling:
+		case u == releasing:
 			runtime.Gosched()
 		case q.users.CompareAndSwap(u, u+1):
 			return true
@@ -67,7 +67,7 @@ func (q *Request) finish() (Status, error) {
 	if !q.reported.Swap(true) {
 		q.c.core.ended(q.ticket, err)
 	}
-	if !q.users.CompareAndSwap(1, settling) {
+	if !q.users.CompareAndSwap(1, releasing) {
 		q.drop()
 		return st, err
 	}
@@ -79,7 +79,7 @@ func (q *Request) finish() (Status, error) {
 		q.c.core.job.requests.Put(q.req)
 		q.req = nil
 	}
-	q.users.Store(settled)
+	q.users.Store(released)
 	return st, err
 }
 
@@ -141,7 +141,7 @@ func (q *Request) Wait() (Status, error) {
 		return q.st, q.err
 	}
 	if !q.complete() {
-		q.c.core.fly.Wait(q.ticket)
+		q.c.core.recorder.Wait(q.ticket)
 		var why error
 		if q.op != nil {
 			why = q.c.core.bc.Await(q.c.bound, q.op)

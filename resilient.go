@@ -25,7 +25,7 @@ func (s *settings) announce(backend string, env environment) error {
 // report find them. It is best effort: without it, the first rank that ends gives the job its status.
 func (j *job) publishAbort(code int, env environment) {
 	rank := j.world.rank
-	j.fly.Note(flight.Aborted, fmt.Sprintf("rank %d aborted the job with code %d", rank, code))
+	j.recorder.Note(flight.Aborted, fmt.Sprintf("rank %d aborted the job with code %d", rank, code))
 	if dir := env.get("COHORT_RUN_DIR"); dir != "" {
 		_ = flight.WriteFile(filepath.Join(dir, "aborted"), fmt.Appendf(nil, "%d %d\n", rank, code))
 	}

@@ -177,7 +177,7 @@ func waitSome(reqs []*Request) (int, error) {
 		s.reqs = nil
 		anySets.Put(s)
 		if t != 0 {
-			k.fly.End(t)
+			k.recorder.End(t)
 		}
 	}()
 	for {
@@ -213,7 +213,7 @@ func waitSome(reqs []*Request) (int, error) {
 		}
 		if t == 0 {
 			k = next.c.core
-			t = k.fly.Begin(k.message(flight.WaitAny, backend.Blocking), uint64(len(reqs)), 0, flight.Pair(uint32(int32(next.peer)), 0))
+			t = k.recorder.Begin(k.message(flight.WaitAny, backend.Blocking), uint64(len(reqs)), 0, flight.Pair(uint32(int32(next.peer)), 0))
 		}
 		if several {
 			for _, q := range reqs {

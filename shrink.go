@@ -6,8 +6,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// shelterID is set in the context ids of shelters. Those of communicators are numbered from 0.
-const shelterID = 1 << 31
+// controlID is set in the context ids of control communicators. Those of communicators are numbered from 0.
+const controlID = 1 << 31
 
 // shrinking is a Shrink under way. Between its agreements nothing can stop it, so that one whose time
 // runs out in one of them goes on there.

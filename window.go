@@ -199,8 +199,8 @@ func (s *shared) close() error {
 	}
 	k := s.c.core
 	if s.win.Together() {
-		k.turn() // first, so that Close waits for it or it sees Close
-		defer k.turned()
+		k.beginChange() // first, so that Close waits for it or it sees Close
+		defer k.endChange()
 		switch err := s.c.take(); {
 		case err == nil:
 			defer k.busy.Store(false)
@@ -233,29 +233,29 @@ func (s *shared) meet() error {
 	return err
 }
 
-// turn notes that a window is being made, or closed together, until turned is called.
+// beginChange notes that a window is being made, or closed together, until endChange is called.
 // Other ranks rely on that: where this one ended the communicator meanwhile, they would
 // wait for it in the library.
-func (k *core) turn() {
-	k.turning.Add(1)
-	k.job.turning.Add(1)
+func (k *core) beginChange() {
+	k.changing.Add(1)
+	k.job.changing.Add(1)
 }
 
-func (k *core) turned() {
-	k.turning.Add(-1)
-	k.job.turning.Add(-1)
+func (k *core) endChange() {
+	k.changing.Add(-1)
+	k.job.changing.Add(-1)
 }
 
-// turnFor is how long Close waits for windows that other goroutines are making or
+// quiesceFor is how long Close waits for windows that other goroutines are making or
 // closing. Those may wait for ranks that never come, or for this very Close.
-const turnFor = 5 * time.Second
+const quiesceFor = 5 * time.Second
 
-// settle waits until no window is being made or closed any more, until end at most; on
+// quiesce waits until no window is being made or closed any more, until end at most; on
 // the world, no window of any communicator.
-func (k *core) settle(end time.Time) {
-	n := &k.turning
+func (k *core) quiesce(end time.Time) {
+	n := &k.changing
 	if k == k.job.world {
-		n = &k.job.turning
+		n = &k.job.changing
 	}
 	for ; n.Load() != 0 && time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
 	}
@@ -265,7 +265,7 @@ func (k *core) settle(end time.Time) {
 // the same on all ranks. The communicator is closed, for its users. Until end it waits for
 // those that other goroutines are making or closing.
 func (k *core) closeWindows(end time.Time) {
-	k.settle(end) // before busy is looked at, which a window that is being closed has
+	k.quiesce(end) // before busy is looked at, which a window that is being closed has
 	k.mu.Lock()
 	open := k.windows
 	k.windows = nil

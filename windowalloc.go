@@ -31,7 +31,7 @@ func allocate[T any](c *Comm, call string, n int, whole bool) (*shared, error) {
 	defer a.end()
 	var bad error
 	a.typ, a.bytes, bad = asked[T](call, n)
-	c.core.fly.Type(a.typ.ID, a.typ.Name)
+	c.core.recorder.Type(a.typ.ID, a.typ.Name)
 	if err := a.agree(bad); err != nil {
 		return nil, err
 	}
@@ -61,20 +61,20 @@ func asked[T any](call string, n int) (typ *backend.Datatype, bytes int, bad err
 
 // allocation is a window that is being made.
 type allocation struct {
-	c     *Comm
-	typ   *backend.Datatype // names the call
-	bytes int
-	whole bool
-	lay   window.Layout
-	turns bool // the window is being made
+	c        *Comm
+	typ      *backend.Datatype // names the call
+	bytes    int
+	whole    bool
+	lay      window.Layout
+	changing bool // the window is being made
 }
 
 // end gives the communicator back, and only then has Close go on.
 func (a *allocation) end() {
 	k := a.c.core
 	k.busy.Store(false)
-	if a.turns {
-		k.turned()
+	if a.changing {
+		k.endChange()
 	}
 }
 
@@ -113,8 +113,8 @@ func (a *allocation) agree(bad error) error {
 			bytesText(int64(most)), slices.Index(sizes, most), bytesText(math.MaxInt)))
 	}
 	// Before the last that they agree on, so that nobody makes a window with a rank that Close has taken away.
-	a.turns = true
-	k.turn() // first, so that Close waits for it or it sees Close
+	a.changing = true
+	k.beginChange() // first, so that Close waits for it or it sees Close
 	if err := a.c.open(); err != nil {
 		return err
 	}

@@ -186,12 +186,12 @@ func TestCloseBesideManyWindows(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			d.core.turn() // a window that never ends
+			d.core.beginChange() // a window that never ends
 		}
 		begun := time.Now()
 		err := w.Close()
-		if took := time.Since(begun); took > 4*turnFor {
-			return fmt.Errorf("Close took %v, which waits %v at most", took, turnFor)
+		if took := time.Since(begun); took > 4*quiesceFor {
+			return fmt.Errorf("Close took %v, which waits %v at most", took, quiesceFor)
 		}
 		return err
 	})

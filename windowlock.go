@@ -105,7 +105,7 @@ func (w *untyped) lockAll() (LockAllGuard, error) {
 // begin has the flight recorder note a lock.
 func (s *shared) begin(kind flight.Kind, rank int) flight.Ticket {
 	k := s.c.core
-	return k.fly.Begin(k.message(kind, backend.Blocking), 0, 0, flight.Pair(uint32(int32(rank)), uint32(s.number)))
+	return k.recorder.Begin(k.message(kind, backend.Blocking), 0, 0, flight.Pair(uint32(int32(rank)), uint32(s.number)))
 }
 
 var noLock = fault(ErrWin, "the lock is nil")
