@@ -181,7 +181,7 @@ func computeFlags(cmd *cobra.Command, o *options) {
 	cli.Choice(cmd, &o.pin, "pin", "pin threads to these (default COHORT_PIN, else none)", "none", "cores", "numa")
 	cli.Choice(cmd, &o.solver, "solver", "solver of the linear programs: embedded; clp, which needs libClp.so.1; auto: clp from 100 rows on if installed",
 		lp.Auto, lp.Embedded, lp.CLP)
-	f.BoolVar(&o.resilient, "resilient", false, "go on with the other ranks when ranks die (not every MPI library can)")
+	f.BoolVar(&o.resilient, "resilient", false, "continue with the other ranks when ranks die (not every MPI library can)")
 	cli.Section(cmd, "Computing", "threads", "pin", "solver", "resilient")
 }
 

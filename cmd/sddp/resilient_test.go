@@ -93,15 +93,15 @@ func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 				at[v] = 1 + rng.IntN(want.Iterations)
 			}
 			var said strings.Builder
-			told := 0
+			printed := 0
 			for lines := bufio.NewScanner(pipe); lines.Scan(); {
 				fmt.Fprintln(&said, lines.Text())
 				if !iterationLine.MatchString(lines.Text()) {
 					continue
 				}
-				told++
+				printed++
 				for _, v := range victims {
-					if at[v] > told {
+					if at[v] > printed {
 						continue
 					}
 					if p := rankOf(t, mark, v); p != nil {
@@ -125,8 +125,8 @@ func TestJobContinuesWhenRanksAreKilled(t *testing.T) {
 			if got != want {
 				t.Errorf("%s, without ranks %v: %+v, want %+v\n%s", backend, victims, got, want, &said)
 			}
-			if told > want.Iterations+len(victims) {
-				t.Errorf("%s, without ranks %v: %d iterations were printed\n%s", backend, victims, told, &said)
+			if printed > want.Iterations+len(victims) {
+				t.Errorf("%s, without ranks %v: %d iterations were printed\n%s", backend, victims, printed, &said)
 			}
 			if _, err := os.Stat(filepath.Join(out, "policy.json")); err != nil {
 				t.Errorf("%s, without ranks %v: %v", backend, victims, err)
