@@ -312,7 +312,7 @@ func neighbour(shape, at []int, dim, step int, period bool) int {
 func manyComms(r *Rank) {
 	k := 500
 	if r.Short {
-		k = 100
+		k = 50
 	}
 	var kept []*cohort.Comm
 	for i := range k {

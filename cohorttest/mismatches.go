@@ -89,10 +89,19 @@ func odds(n int) []odd {
 	}
 }
 
+// oddRanks returns the ranks that make the odd call in case i: all of the given ones, or
+// one of them in turn in the smaller matrix.
+func (r *Rank) oddRanks(i int, ranks ...int) []int {
+	if r.Short {
+		return []int{ranks[i%len(ranks)]}
+	}
+	return ranks
+}
+
 // mismatches has one rank differ: the first, the middle one, or the last.
 func mismatches(r *Rank) {
-	for _, o := range odds(r.Size) {
-		for _, who := range []int{0, r.Size / 2, r.Size - 1} {
+	for i, o := range odds(r.Size) {
+		for _, who := range r.oddRanks(i, 0, r.Size/2, r.Size-1) {
 			c, err := r.Comm.Dup()
 			r.OK(err)
 			what := fmt.Sprintf("%s on rank %d", o.name, who)
@@ -217,8 +226,8 @@ func mismatchedCounts(r *Rank) {
 		}
 		return err
 	}
-	for _, m := range []int{3, 20000} {
-		for _, delta := range []int{1, -1} {
+	for i, m := range []int{3, 20000} {
+		for j, delta := range []int{1, -1} {
 			// Rank 0's count for the last rank differs from the last rank's length.
 			room := n * (m + 4)
 			displs := each(n, func(i int) int { return i * (m + 4) })
@@ -227,7 +236,7 @@ func mismatchedCounts(r *Rank) {
 			if r.Rank == 0 {
 				counts[last] += delta
 			}
-			for _, f := range []struct {
+			for k, f := range []struct {
 				name string
 				call func(c *cohort.Comm, recv []int32) error
 			}{
@@ -250,6 +259,9 @@ func mismatchedCounts(r *Rank) {
 					return wait(cohort.Ialltoallv(c, make([]int32, room), right, displs, recv, counts, displs))
 				}},
 			} {
+				if r.Short && (i+j+k)%2 == 1 {
+					continue // the others have every pair of values
+				}
 				differ(r, fmt.Sprintf("%s of %d, rank 0 off by %d", f.name, m, delta), f.call, room)
 			}
 		}

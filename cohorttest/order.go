@@ -94,7 +94,11 @@ func p2pOvertaking(r *Rank) {
 // fairness, some senders would never be served.
 func anySourceFair(r *Rank) {
 	c := r.Comm
-	const ask, answer, rounds = 1, 2, 200
+	const ask, answer = 1, 2
+	rounds := 200
+	if r.Short {
+		rounds = 60
+	}
 	if r.Rank != 0 {
 		for more := []int32{1}; more[0] != 0; {
 			r.OK(cohort.Send(c, []int32{int32(r.Rank)}, 0, ask))
@@ -166,7 +170,11 @@ func allToAllUnordered(r *Rank) {
 func goroutines(r *Rank) {
 	c := r.Comm
 	next, prev := r.ring()
-	const workers, rounds = 4, 60
+	const workers = 4
+	rounds := 60
+	if r.Short {
+		rounds = 18
+	}
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
 	for w := range workers {

@@ -299,7 +299,11 @@ func besideMessages(r *Rank) {
 func collectiveGoroutines(r *Rank) {
 	n, me := r.Size, r.Rank
 	next, prev := r.ring()
-	const workers, rounds = 4, 40
+	const workers = 4
+	rounds := 40
+	if r.Short {
+		rounds = 12
+	}
 	comms := make([]*cohort.Comm, workers)
 	for w := range comms {
 		var err error

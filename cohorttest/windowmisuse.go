@@ -329,7 +329,7 @@ func mismatchedWindows(r *Rank) {
 		}
 	}
 	barrier := func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error { return c.Barrier() }
-	for _, o := range []struct {
+	for i, o := range []struct {
 		name       string
 		usual, odd call
 		words      []string
@@ -357,7 +357,7 @@ func mismatchedWindows(r *Rank) {
 			return err
 		}, []string{"NewSharedRegion of int64", "NewSharedRegion of int32"}},
 	} {
-		for _, who := range []int{0, r.Size - 1} {
+		for _, who := range r.oddRanks(i, 0, r.Size-1) {
 			c, err := r.Comm.Dup()
 			r.OK(err)
 			w, v := window[int64](r, c, 1), window[int64](r, c, 1)

@@ -311,7 +311,10 @@ func windowsOfSplits(r *Rank) {
 // manyWindows makes and closes many windows, which must leave nothing behind.
 func manyWindows(r *Rank) {
 	k := 200
-	if r.Short || r.Size > 3 { // more ranks, more windows
+	switch {
+	case r.Short:
+		k = 12
+	case r.Size > 3: // more ranks, more windows
 		k = 40
 	}
 	const total = 4 << 20 // of one window
