@@ -16,7 +16,7 @@ import (
 
 func init() {
 	// A rank closes a communicator while another of its goroutines sleeps in a
-	// collective of it, which ends; and the board is given back when all have closed.
+	// collective of it, which ends; the slots are freed when all have closed.
 	programs["closedunder"] = func(c backend.Comm) error {
 		e := c.(*comm).e
 		d, err := c.Derive([]int{0, 1}, 1)
@@ -138,12 +138,12 @@ func TestSlotsAreReused(t *testing.T) {
 	}
 	was.coll.retract()
 	if post.Load() != p || meet.Load() != m {
-		t.Errorf("keys %x and %x on the board are now %x and %x", p, m, post.Load(), meet.Load())
+		t.Errorf("keys %x and %x in the slots are now %x and %x", p, m, post.Load(), meet.Load())
 	}
 }
 
 // takeBoards makes communicators of ranks 0 and 1 until rank 0 has all but spare of the
-// boards that it may have, with ids from 100 on.
+// slots that it may have, with ids from 100 on.
 func takeSlots(c backend.Comm, spare int) ([]backend.Comm, error) {
 	var all []backend.Comm
 	for i := range c.(*comm).e.lay.slots - 1 - spare {
@@ -189,7 +189,7 @@ func init() {
 		return errors.Join(err, c.Send(nil, nil, 1, 2, backend.Standard))
 	}
 
-	// Rank 0 has no board for a communicator. Rank 1 has, and is told: when it waits
+	// Rank 0 has no slots for a communicator. Rank 1 has, and learns of it: when it waits
 	// already, before it calls anything, and before it makes the communicator.
 	programs["outofslots"] = func(c backend.Comm) error {
 		e := c.(*comm).e
@@ -213,7 +213,7 @@ func init() {
 				}
 				d, err := c.Derive([]int{0, 1}, id+1)
 				if !errors.Is(err, backend.ErrAlloc) {
-					return fmt.Errorf("communicator without a board: %v %v", d, err)
+					return fmt.Errorf("communicator without slots: %v %v", d, err)
 				}
 				if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
 					return err

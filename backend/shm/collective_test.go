@@ -90,7 +90,7 @@ func init() {
 		return nil
 	}
 
-	// Blocks of a table that has no room on a board.
+	// Blocks of a table that is too long for a slot.
 	programs["manyblocks"] = func(c backend.Comm) error {
 		n := c.Size()
 		bytes1 := &backend.Datatype{Kind: backend.Uint8, Size: 1, Name: "uint8", ID: uint32(backend.Uint8)}

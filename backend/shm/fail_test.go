@@ -226,7 +226,7 @@ func TestKilledRankIsErrPeerLost(t *testing.T) {
 	}
 }
 
-// Who joins with the wrong arguments is told why, and the job is not harmed.
+// A rank that joins with wrong arguments receives the reason, and the job is not affected.
 func TestJoinErrorsNameTheReason(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -59,7 +59,7 @@ func FuzzRing(f *testing.F) {
 			receive()
 		}
 		if _, _, ok := in.peek(); ok {
-			t.Fatal("a message that nobody sent")
+			t.Fatal("a message that was never sent")
 		}
 	})
 }

@@ -90,7 +90,7 @@ func init() {
 		if c.Rank() == victim {
 			q := &backend.Request{}
 			q.Begin()
-			e.mu.Lock() // nobody else of this process helps
+			e.mu.Lock() // no other goroutine of this process helps
 			o := e.getOp()
 			o.comm, o.req = c.(*comm), q
 			q.Impl = o
@@ -154,17 +154,17 @@ func init() {
 			e.mu.Lock()
 			h, payload, _ := e.in[0].peek()
 			idx, gen, _ := getRTS(payload)
-			offer := e.peers[0][idx]
-			ok := h.kind == kindRTS && offer.state.CompareAndSwap(descState(gen, descRTS), descState(gen, descAccepted))
+			desc := e.peers[0][idx]
+			ok := h.kind == kindRTS && desc.state.CompareAndSwap(descState(gen, descRTS), descState(gen, descAccepted))
 			e.unlock()
 			if !ok {
-				return fmt.Errorf("no offer: %+v", h)
+				return fmt.Errorf("no RTS: %+v", h)
 			}
 			if _, err := c.Recv(nil, nil, 0, 2); err != nil {
 				return err
 			}
-			if !offer.state.CompareAndSwap(descState(gen, descRevoked), descState(gen, descFree)) {
-				return fmt.Errorf("the offer was not withdrawn: %#x", offer.state.Load())
+			if !desc.state.CompareAndSwap(descState(gen, descRevoked), descState(gen, descFree)) {
+				return fmt.Errorf("the message was not withdrawn: %#x", desc.state.Load())
 			}
 			if err := c.Send(nil, nil, 0, 2, backend.Standard); err != nil {
 				return err

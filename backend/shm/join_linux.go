@@ -296,7 +296,7 @@ func dial(ctx context.Context, cfg Config) (*net.UnixConn, error) {
 	}
 }
 
-// readHello checks who connects: the user, then the greeting.
+// readHello checks a connection: the user, then the greeting.
 func readHello(ctx context.Context, c *net.UnixConn, cfg Config) (rank, pid int, err error) {
 	uid, pid, err := peer(c)
 	if err != nil {

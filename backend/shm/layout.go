@@ -40,7 +40,7 @@ type control struct {
 	// it to 2; from then on all ranks only read it.
 	_     [64]byte
 	state atomic.Uint32
-	rank  int32 // who failed
+	rank  int32 // the rank that failed
 	code  uint32
 	bytes uint32 // of text
 	text  [textMax]byte

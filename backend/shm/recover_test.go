@@ -203,14 +203,14 @@ func init() {
 				return fmt.Errorf("after rank %d was lost: %w", victim, err)
 			}
 		}
-		// The world's and the last one's board. What the others have closed was said
+		// The slots of the world and of the last one. What the others have closed was said
 		// before they ended.
 		e.refresh()
 		if n := len(slices.DeleteFunc(slices.Clone(e.slotsUsed), func(used bool) bool { return !used })); n != 2 {
-			return fmt.Errorf("%d boards are in use, want 2", n)
+			return fmt.Errorf("slots of %d communicators are in use, want 2", n)
 		}
 		if len(e.freeDesc) != descs || e.rtsOpen != 0 || len(e.queued)+len(e.takes)+e.posted.Len() != 0 {
-			return fmt.Errorf("%d of %d descs are free, %d offered; %d queued, %d taken, %d posted",
+			return fmt.Errorf("%d of %d descs are free, %d announced; %d queued, %d taken, %d posted",
 				len(e.freeDesc), descs, e.rtsOpen, len(e.queued), len(e.takes), e.posted.Len())
 		}
 		return nil
@@ -285,8 +285,8 @@ func init() {
 			return err
 		}
 		err = works(d)
-		if boards := c.(*comm).e.slotsUsed; !boards[0] || !boards[1] || slices.Contains(boards[2:], true) {
-			return fmt.Errorf("boards in use: %v, want two", boards[:4])
+		if used := c.(*comm).e.slotsUsed; !used[0] || !used[1] || slices.Contains(used[2:], true) {
+			return fmt.Errorf("slots in use: %v, want two", used[:4])
 		}
 		return errors.Join(err, s.Close(), d.Close())
 	}
@@ -306,7 +306,7 @@ func init() {
 			return err
 		}
 		if !strings.Contains(err.Error(), "declared lost by rank 0: because of the test") {
-			return fmt.Errorf("%v says not who and why", err)
+			return fmt.Errorf("%v does not name the rank and the reason", err)
 		}
 		c.(backend.Survivor).Declare(victim, errors.New("once more"))
 		if c.Rank() == victim {

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	// An offer of more bytes than there can be is not believed.
+	// An RTS of more bytes than the address space holds ends the job.
 	programs["huge"] = func(c backend.Comm) error {
 		e := c.(*comm).e
 		if c.Rank() == 1 {

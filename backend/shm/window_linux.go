@@ -6,8 +6,8 @@ import (
 )
 
 // Share implements backend.Sharer.
-func (c *comm) Share(b *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
-	return shmem.Share(b, c, size, tell)
+func (c *comm) Share(b *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
+	return shmem.Share(b, c, size, publish)
 }
 
 // Available implements backend.Sharer.

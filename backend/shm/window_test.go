@@ -109,7 +109,7 @@ func init() {
 		}
 	}
 
-	// Rank 0 stands still after it has offered the memory. The deadline of the others
+	// Rank 0 stands still after it has exposed the memory. The deadline of the others
 	// ends their wait.
 	programs["share-stopped"] = func(c backend.Comm) error {
 		files := descriptors()
@@ -149,7 +149,7 @@ func init() {
 		return errors.Join(err, syscall.Kill(n, syscall.SIGCONT))
 	}
 
-	// Rank 0 stands still when it has said where the memory is and gives it to nobody. The others
+	// Rank 0 stands still after it has published the name of the memory, and passes it to no rank. The others
 	// lose it, as they lose a rank that is silent at any other time.
 	programs["share-silent"] = func(c backend.Comm) error {
 		const victim = 0

@@ -221,7 +221,7 @@ func TestLengthMismatch(t *testing.T) {
 	}
 }
 
-// What is posted must depend on what all ranks' calls have in common only.
+// FitsSlot must depend only on what the calls of all ranks have in common.
 func TestFitsSlotIsTheSameOnAllRanks(t *testing.T) {
 	for _, c := range directtest.Cases([]int{1, 3, 8}, []int{0, 1, 16, 512, 513}) {
 		trial := directtest.New(c)

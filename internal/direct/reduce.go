@@ -87,7 +87,7 @@ func (t *task) reduceScatter() error {
 		}
 		hi = lo + t.RecvCounts[t.rank]
 	}
-	return t.settle((hi-lo)*t.elem, func(dst []byte) error { return t.reduce(lo, hi, dst) })
+	return t.store((hi-lo)*t.elem, func(dst []byte) error { return t.reduce(lo, hi, dst) })
 }
 
 // scan: every rank combines the vectors of the ranks below it. In place its own
@@ -98,12 +98,12 @@ func (t *task) scan() error {
 		return t.sync(nil)
 	}
 	o := coll.ScanOrder(t.rank, t.elem, exclusive)
-	return t.settle(t.block, func(dst []byte) error { return t.eval(o, 0, t.Count, dst) })
+	return t.store(t.block, func(dst []byte) error { return t.eval(o, 0, t.Count, dst) })
 }
 
-// settle puts a result of n bytes at the beginning of Recv: directly, or after
+// store puts a result of n bytes at the beginning of Recv: directly, or after
 // all ranks have read what is there.
-func (t *task) settle(n int, compute func(dst []byte) error) error {
+func (t *task) store(n int, compute func(dst []byte) error) error {
 	if !t.InPlace || t.inSlots {
 		return t.after(compute(t.Recv[:n]))
 	}
@@ -115,8 +115,8 @@ func (t *task) settle(n int, compute func(dst []byte) error) error {
 	return nil
 }
 
-// after lets all ranks meet once this one's step is done. A step that failed
-// means that the collective is over: there is no meeting any more.
+// after synchronises all ranks once this one's step is done. A step that failed
+// ends the collective, without another synchronisation.
 func (t *task) after(err error) error {
 	if err != nil {
 		return err

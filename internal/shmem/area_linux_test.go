@@ -49,12 +49,12 @@ func TestAreaBetweenProcesses(t *testing.T) {
 		t.Error("a second Close:", err)
 	}
 	if _, err := Fetch(context.Background(), o.Name); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("an offer that is over: %v", err)
+		t.Errorf("an export that was closed: %v", err)
 	}
 }
 
 func TestFetchEnds(t *testing.T) {
-	// Nobody answers: the listener takes no connection.
+	// No process answers: the listener takes no connection.
 	name := fmt.Sprintf("@cohort-test/%d", os.Getpid())
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -148,7 +148,7 @@ func TestFetchCrowded(t *testing.T) {
 	o.Close()
 }
 
-// A descriptor that comes and cannot be had is no offer withdrawn.
+// A descriptor that arrives and cannot be opened is not reported as a withdrawn export.
 func TestFetchNoDescriptor(t *testing.T) {
 	a, fd, err := CreateArea("test", 4096)
 	if err != nil {

@@ -47,7 +47,7 @@ func (a *Area) Bytes() []byte {
 }
 
 // Close gives the memory back. Its addresses stay taken for as long as they can
-// be (see Guard): a slice of it that somebody has kept leads to a fault and never
+// be (see Guard): a slice of it that the program has kept leads to a fault and never
 // to other memory.
 func (a *Area) Close() error {
 	a.mu.Lock()

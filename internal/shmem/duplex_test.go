@@ -46,7 +46,7 @@ func duplex(t testing.TB, ring int) (a, b *Duplex) {
 func at(i int) byte { return byte(i ^ i>>8*31 ^ i>>16*7) }
 
 // TestDuplex sends bytes both ways at once, in pieces of all lengths, with ends that sleep whenever
-// they can: every byte comes, in order, and nobody sleeps on.
+// they can: every byte arrives, in order, and no end sleeps on.
 func TestDuplex(t *testing.T) {
 	for _, ring := range []int{4096, 64 << 10} {
 		t.Run(fmt.Sprint(ring), func(t *testing.T) {
@@ -101,7 +101,7 @@ func exchange(d *Duplex, total, most int, bell chan struct{}, r *rand.Rand) erro
 			select {
 			case <-bell:
 			case <-time.After(time.Minute):
-				return fmt.Errorf("nobody rang: %d bytes written and %d read of %d", wrote, read, total)
+				return fmt.Errorf("no bell rang: %d bytes written and %d read of %d", wrote, read, total)
 			}
 		}
 		d.Disarm()

@@ -10,7 +10,7 @@ import (
 )
 
 // MaxCopy is the most bytes one ReadProcess or WriteProcess moves: the calls do
-// not tell the Go scheduler that they block, so they must be short.
+// not report to the Go scheduler that they block, so they must be short.
 const MaxCopy = 1 << 20
 
 type iovec struct{ base, len uint64 }

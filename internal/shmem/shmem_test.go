@@ -112,7 +112,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// Under a memory limit that is too small, Create says so and nobody is killed.
+// Under a memory limit that is too small, Create returns an error and no process is killed.
 func TestMemoryLimit(t *testing.T) {
 	const limit = 40 << 20
 	var dir, file string

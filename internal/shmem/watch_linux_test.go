@@ -52,7 +52,7 @@ func TestWatchFails(t *testing.T) {
 	}
 }
 
-// Who has ended before is reported as the others are: by one goroutine, and not after Close.
+// A process that had ended before is reported like the others: by one goroutine, and not after Close.
 func TestWatchEnded(t *testing.T) {
 	pids := map[int]int{}
 	pid := over(t)
