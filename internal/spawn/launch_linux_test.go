@@ -252,6 +252,9 @@ func TestLaunch_WithoutFollowing(t *testing.T) {
 func TestLaunch_Timeout(t *testing.T) {
 	for _, way := range []string{"plain", "none", "stubborn"} {
 		for _, name := range []string{"wait", "stubborn"} {
+			if testing.Short() && (way == "plain") == (name == "stubborn") {
+				continue // each way once
+			}
 			cfg := launched(t, 2, way, name)
 			cfg.Timeout = 300 * time.Millisecond
 			r := wait(t, start(t, cfg))
