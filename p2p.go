@@ -42,17 +42,29 @@ func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
 	return c.send("ssend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
 }
 
-// Isend starts a [Send].
+// Isend starts a [Send] and returns without waiting.
+//
+// Local.
 //
 // Buffers: buf must not change until the request is complete.
+//
+// Errors: those of bad arguments at once, all others from the request.
+//
+// Deadline: that of the request's Wait or Test; see [Request.Wait].
 func Isend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return c.isend("isend", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
 }
 
-// Issend starts an [Ssend].
+// Issend starts an [Ssend] and returns without waiting.
+//
+// Local.
 //
 // Buffers: buf must not change until the request is complete.
+//
+// Errors: those of bad arguments at once, all others from the request.
+//
+// Deadline: that of the request's Wait or Test; see [Request.Wait].
 func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return c.isend("issend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
@@ -76,13 +88,17 @@ func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	return c.recv("recv", typ, view.Bytes(buf), source, tag, err)
 }
 
-// Irecv starts a [Recv].
+// Irecv starts a [Recv] and returns without waiting.
+//
+// Local.
 //
 // Buffers: buf must not be used until the request is complete.
 //
-// Errors: those of [Recv]; on local, shm and tcp a pending receive from [AnySource]
-// ends with [ErrPeerLost] when all other ranks have closed c, although this rank
-// could still send to itself.
+// Errors: those of bad arguments at once, all others of [Recv] from the request. On
+// local, shm and tcp a pending receive from [AnySource] ends with [ErrPeerLost] when
+// all other ranks have closed c, although this rank could still send to itself.
+//
+// Deadline: that of the request's Wait or Test; see [Request.Wait].
 func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return c.irecv("irecv", typ, view.Bytes(buf), source, tag, err)
