@@ -178,9 +178,24 @@ func span(from, before string) string {
 
 func TestQuirkDocument(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| library | versions | what is wrong | what cohort does | known from |\n|---|---|---|---|---|\n")
 	for _, q := range quirkTable {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", q.vendor, span(q.from, q.before), q.wrong, q.does, q.evidence)
+		text := fmt.Sprintf("- **%s, %s**: %s. In cohort: %s. (%s)", q.vendor, span(q.from, q.before), q.wrong, q.does, q.evidence)
+		column := 0
+		for i, word := range strings.Fields(text) {
+			switch n := len([]rune(word)); {
+			case i == 0:
+				column = n
+			case column+1+n > 100:
+				b.WriteString("\n ")
+				column = 1 + n
+				fallthrough
+			default:
+				b.WriteString(" ")
+				column += 1 + n
+			}
+			b.WriteString(word)
+		}
+		b.WriteString("\n")
 	}
 	inDocument(t, "quirks", b.String())
 }
