@@ -181,6 +181,7 @@ func (s *said) check(t *testing.T, c *cluster, rank, tasks int, asked bool, f fa
 // TestAllocation runs cohort run in an allocation: the ranks are on this node,
 // and none is a task of Slurm's.
 func TestAllocation(t *testing.T) {
+	installed(t)
 	tool, hello := binary(t, "cmd/cohort"), binary(t, "examples/hello")
 	each(t, func(t *testing.T, c *cluster, l library) {
 		for _, backend := range []string{"shm", "mpi"} {

@@ -55,9 +55,12 @@ var shared cluster
 // script is what starts a Slurm.
 var script = filepath.Join("..", "..", "scripts", "slurm")
 
-// installed ends a test on a machine without Slurm.
+// installed ends a test with -short, or on a machine without Slurm.
 func installed(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("left out with -short: jobs under Slurm; make test-all runs it")
+	}
 	for _, name := range []string{"munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scontrol"} {
 		need.Program(t, name)
 	}
