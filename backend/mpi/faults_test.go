@@ -21,6 +21,6 @@ func TestFaultsOpenMPI(t *testing.T) {
 func TestFaultsMPICH(t *testing.T) {
 	leftOut(t, "random jobs with faults under MPICH; TestFaultsOpenMPI runs")
 	l := launcher(t, "mpich", "COHORT_CHECK=1")
-	l.Leaves = []string{"mpich_shar_tmp*", "ucx_shm_posix_*"}
+	l.Leaves = []string{"mpich_shar_tmp*", "mpich_shm_*", "ucx_shm_posix_*"}
 	cohorttest.Faults(t, l, 100)
 }
