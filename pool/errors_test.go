@@ -15,9 +15,9 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestErrors has all workers fail at the same time: the error is of the lowest
+// TestErrorOfLowestTaskIsReturned has all workers fail at the same time: the error is of the lowest
 // index, and no task begins after.
-func TestErrors(t *testing.T) {
+func TestErrorOfLowestTaskIsReturned(t *testing.T) {
 	for name, call := range callers {
 		t.Run(name, func(t *testing.T) {
 			const workers = 4
@@ -55,7 +55,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestPanics(t *testing.T) {
+func TestPanicBecomesError(t *testing.T) {
 	for name, call := range callers {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, Config{Threads: 2})
@@ -100,9 +100,9 @@ func TestPanics(t *testing.T) {
 
 func panicWith(v any) { panic(v) }
 
-// TestContext ends loops by their contexts: before, while tasks run, while the loop
+// TestContextEndsLoop ends loops by their contexts: before, while tasks run, while the loop
 // waits for its turn, and after the last task, when it is too late.
-func TestContext(t *testing.T) {
+func TestContextEndsLoop(t *testing.T) {
 	for name, call := range callers {
 		t.Run(name, func(t *testing.T) {
 			p := open(t, Config{Threads: 2})

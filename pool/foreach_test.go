@@ -22,9 +22,9 @@ var callers = map[string]func(p *Pool, f func() error) error{
 	"in Run":  (*Pool).Run,
 }
 
-// TestForEach checks that every task runs once, on a worker that runs no other one
+// TestForEachRunsEveryTaskOnce checks that every task runs once, on a worker that runs no other one
 // at that time, for lengths around those where the way to divide them changes.
-func TestForEach(t *testing.T) {
+func TestForEachRunsEveryTaskOnce(t *testing.T) {
 	for _, workers := range []int{1, 2, 3, 8} {
 		for name, call := range callers {
 			t.Run(fmt.Sprintf("%d workers %s", workers, name), func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestForEach(t *testing.T) {
 	}
 }
 
-// TestParallel needs all workers at the same time: each task waits for the others.
-func TestParallel(t *testing.T) {
+// TestTasksRunInParallel needs all workers at the same time: each task waits for the others.
+func TestTasksRunInParallel(t *testing.T) {
 	for name, call := range callers {
 		t.Run(name, func(t *testing.T) {
 			const workers = 5
@@ -84,9 +84,9 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestStealing has one worker stuck in its first task until others have done all
+// TestIdleWorkersStealTasks has one worker stuck in its first task until others have done all
 // else, that worker's part too.
-func TestStealing(t *testing.T) {
+func TestIdleWorkersStealTasks(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	for _, n := range []int{2, 10, 1000} { // in chunks of one and of several
 		chunks := min(n, 2*perWorker)
@@ -107,7 +107,7 @@ func TestStealing(t *testing.T) {
 	}
 }
 
-func TestMap(t *testing.T) {
+func TestMapReturnsResultsInOrder(t *testing.T) {
 	p := open(t, Config{Threads: 3})
 	got, err := Map(p, 1000, func(_, i int) (int, error) { return i * i, nil })
 	if err != nil || len(got) != 1000 {
@@ -130,9 +130,9 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// TestNested checks that loops in tasks run there, in order, and what their
+// TestNestedLoopsRunInOrder checks that loops in tasks run there, in order, and what their
 // failures look like.
-func TestNested(t *testing.T) {
+func TestNestedLoopsRunInOrder(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	boom := errors.New("boom")
 	got, err := Map(p, 8, func(w, i int) ([]int, error) {
@@ -203,8 +203,8 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestRun checks what f is in Run: worker 0, for loops and for itself.
-func TestRun(t *testing.T) {
+// TestRunCallsOnWorkerZero checks what f is in Run: worker 0, for loops and for itself.
+func TestRunCallsOnWorkerZero(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	id := p.workers[0].identity.Load()
 	err := p.Run(func() error {
@@ -240,7 +240,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestLocals(t *testing.T) {
+func TestLocalsArePerWorker(t *testing.T) {
 	const workers = 3
 	p := open(t, Config{Threads: workers})
 	type local struct {
@@ -299,9 +299,9 @@ type closer struct{ closed *atomic.Int32 }
 
 func (c *closer) Close() error { c.closed.Add(1); return nil }
 
-// TestAllocations checks that loops allocate nothing, when the workers are awake
+// TestLoopsDoNotAllocate checks that loops allocate nothing, when the workers are awake
 // and when they sleep.
-func TestAllocations(t *testing.T) {
+func TestLoopsDoNotAllocate(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	var sum [2]int
 	f := func(w, i int) error { sum[w] += i; return nil }

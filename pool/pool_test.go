@@ -71,8 +71,8 @@ func env(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// TestProcessors opens pools while the program sets the number of Go's processors.
-func TestProcessors(t *testing.T) {
+// TestPoolsAdjustGOMAXPROCS opens pools while the program sets the number of Go's processors.
+func TestPoolsAdjustGOMAXPROCS(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	for _, k := range []struct {
@@ -107,7 +107,7 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-func TestClose(t *testing.T) {
+func TestCloseWaitsForLoops(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	p, err := New(Config{Threads: 3})
 	if err != nil {
@@ -172,8 +172,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestCloseInside calls from a task what cannot be done there.
-func TestCloseInside(t *testing.T) {
+// TestCallsInsideTaskAreRejected calls from a task what cannot be done there.
+func TestCallsInsideTaskAreRejected(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	err := ForEach(p, 4, func(int, int) error {
 		_, local := NewLocals(p, func(int) (int, error) { return 0, nil })
@@ -192,8 +192,8 @@ func TestCloseInside(t *testing.T) {
 	}
 }
 
-// TestSettings checks which setting beats which.
-func TestSettings(t *testing.T) {
+// TestSettingsPrecedence checks which setting beats which.
+func TestSettingsPrecedence(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
 		want int
@@ -254,7 +254,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribeNamesPinning(t *testing.T) {
 	on := func(id int, cpus ...int) *worker { return &worker{id: id, cpus: cpus} }
 	for _, c := range []struct {
 		cfg     Config
@@ -290,7 +290,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestQuietSolvers(t *testing.T) {
+func TestQuietSolversSetsVariables(t *testing.T) {
 	vars := map[string]string{"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "", "GOTO_NUM_THREADS": "1,2"}
 	before := len(vars)
 	lookup := func(name string) (string, bool) { v, ok := vars[name]; return v, ok }
@@ -360,7 +360,7 @@ func TestSettled(t *testing.T) {
 }
 
 // What is said of the memory of pinned workers agrees with the line for the log.
-func TestMemoryPolicy(t *testing.T) {
+func TestMemoryPolicyAgreesWithDescribe(t *testing.T) {
 	for _, pin := range []Policy{None, Cores} {
 		if pin != None && !canPin {
 			continue

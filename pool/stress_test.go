@@ -14,9 +14,9 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestStress runs loops of tasks of random length from several goroutines at once,
+// TestLoopsOfManyGoroutines runs loops of tasks of random length from several goroutines at once,
 // with failures, panics and contexts that end, and counts.
-func TestStress(t *testing.T) {
+func TestLoopsOfManyGoroutines(t *testing.T) {
 	times := 300
 	if testing.Short() {
 		times = 60

@@ -42,9 +42,9 @@ func threads(t *testing.T, p *Pool) []int {
 	return tids
 }
 
-// TestThreads checks that each worker has one thread, all the time and alone, and
+// TestEachWorkerHasOneThread checks that each worker has one thread, all the time and alone, and
 // that the threads end with the pool.
-func TestThreads(t *testing.T) {
+func TestEachWorkerHasOneThread(t *testing.T) {
 	const workers = 4
 	for range 10 { // a goroutine may begin on any thread, the first one of the process too
 		p, err := New(Config{Threads: workers})
@@ -85,9 +85,9 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestPinning has every worker read its mask back, and looks at what the other
+// TestWorkersArePinned has every worker read its mask back, and looks at what the other
 // threads have.
-func TestPinning(t *testing.T) {
+func TestWorkersArePinned(t *testing.T) {
 	node, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)
@@ -177,8 +177,8 @@ func TestPinning(t *testing.T) {
 	}
 }
 
-// TestShares checks that processes that share a node take different processors.
-func TestShares(t *testing.T) {
+// TestProcessesOfNodeShareProcessors checks that processes that share a node take different processors.
+func TestProcessesOfNodeShareProcessors(t *testing.T) {
 	const size = 2
 	node, err := topo.Here()
 	if err != nil {
@@ -203,8 +203,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestPinningFails asks for processors that are not there, all or some.
-func TestPinningFails(t *testing.T) {
+// TestPinningToMissingProcessorsFails asks for processors that are not there, all or some.
+func TestPinningToMissingProcessorsFails(t *testing.T) {
 	node, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)
@@ -224,9 +224,9 @@ func TestPinningFails(t *testing.T) {
 	}
 }
 
-// TestIdle checks that workers that have nothing to do take no processor time: the
+// TestIdleWorkersUseNoProcessorTime checks that workers that have nothing to do take no processor time: the
 // kernel's count of it, in nanoseconds, stands still.
-func TestIdle(t *testing.T) {
+func TestIdleWorkersUseNoProcessorTime(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	tids := threads(t, p)
 	if err := ForEach(p, 100, func(int, int) error { return nil }); err != nil {

@@ -9,7 +9,7 @@ import (
 // noLimit is how version 1 writes that there is none.
 const noLimit = "9223372036854771712"
 
-func TestLimits(t *testing.T) {
+func TestControlGroupLimits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string // below the root
@@ -171,7 +171,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestUsable(t *testing.T) {
+func TestUsableRespectsQuota(t *testing.T) {
 	for _, c := range []struct {
 		cpus  string
 		quota float64

@@ -41,8 +41,8 @@ func TestParseCPUSet(t *testing.T) {
 	}
 }
 
-// TestCPUSet compares the operations with those on sets of truth values.
-func TestCPUSet(t *testing.T) {
+// TestCPUSetOperations compares the operations with those on sets of truth values.
+func TestCPUSetOperations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	random := func() (topo.CPUSet, [20]bool) {
 		var in [20]bool

@@ -86,8 +86,8 @@ func child(t *testing.T, what string, cpus, all topo.CPUSet) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestHereBound describes the node to processes that are bound to a part of it.
-func TestHereBound(t *testing.T) {
+// TestHereDescribesBoundProcess describes the node to processes that are bound to a part of it.
+func TestHereDescribesBoundProcess(t *testing.T) {
 	n, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)
@@ -103,9 +103,9 @@ func TestHereBound(t *testing.T) {
 	}
 }
 
-// TestHereByFiles reads what Here does without its system call: a kernel for more
+// TestHereWithoutAffinityCall reads what Here does without its system call: a kernel for more
 // processors than a mask has room for refuses that.
-func TestHereByFiles(t *testing.T) {
+func TestHereWithoutAffinityCall(t *testing.T) {
 	want, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)
@@ -119,8 +119,8 @@ func TestHereByFiles(t *testing.T) {
 	}
 }
 
-// TestThisJobByLaunchers has the MPI launchers of this machine start ranks.
-func TestThisJobByLaunchers(t *testing.T) {
+// TestThisJobUnderMPILaunchers has the MPI launchers of this machine start ranks.
+func TestThisJobUnderMPILaunchers(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		cmd := l.Command(2, os.Args[0])
 		cmd.Env = append(cmd.Env, asChild+"=job")

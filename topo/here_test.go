@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// TestHere describes the machine that the test runs on.
-func TestHere(t *testing.T) {
+// TestHereDescribesThisMachine describes the machine that the test runs on.
+func TestHereDescribesThisMachine(t *testing.T) {
 	n, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)

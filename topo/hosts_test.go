@@ -126,8 +126,8 @@ func TestCompressHosts(t *testing.T) {
 	}
 }
 
-// TestHostsBothWays expands what random names are compressed to.
-func TestHostsBothWays(t *testing.T) {
+// TestCompressedHostsExpandAgain expands what random names are compressed to.
+func TestCompressedHostsExpandAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 500 {
 		var hosts []string

@@ -221,7 +221,7 @@ func problems(variables ...string) (all []topo.Problem) {
 	return all
 }
 
-func TestProblem(t *testing.T) {
+func TestJobReportsProblems(t *testing.T) {
 	j := topo.ReadJob(environment("SLURM_JOB_ID=1\nSLURM_JOB_NODELIST=n[0-999999999]"), nil)
 	if len(j.Problems) != 1 {
 		t.Fatalf("got %v", j.Problems)
@@ -237,7 +237,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-func TestJobString(t *testing.T) {
+func TestJobStringNamesJobAndRank(t *testing.T) {
 	for env, want := range map[string]string{
 		"":          "no job",
 		slurmTask:   "Slurm job 4711.2 on alps (debug), 2 nodes; srun: rank 5 of 7, 1 of 3 on its node",
@@ -250,7 +250,7 @@ func TestJobString(t *testing.T) {
 	}
 }
 
-func TestJobBatch(t *testing.T) {
+func TestBatchNamesTheJob(t *testing.T) {
 	for env, want := range map[string]string{
 		"":                                       "",
 		slurmTask:                                "Slurm job 4711.2",
@@ -267,7 +267,7 @@ func TestJobBatch(t *testing.T) {
 	}
 }
 
-func TestJobHostName(t *testing.T) {
+func TestJobHostNameComesFromScheduler(t *testing.T) {
 	mpirun := "OMPI_COMM_WORLD_SIZE=2\nOMPI_COMM_WORLD_RANK=1\n"
 	for _, c := range []struct{ env, own, want string }{
 		{"", "n01", "n01"},

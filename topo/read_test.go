@@ -30,9 +30,9 @@ func domains(n *topo.Node) string {
 	return strings.Join(all, " ")
 }
 
-// TestRead describes machines of many kinds to processes that may use all of them
+// TestReadDescribesMachines describes machines of many kinds to processes that may use all of them
 // or a part.
-func TestRead(t *testing.T) {
+func TestReadDescribesMachines(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		machine func(testing.TB) *disk
@@ -101,7 +101,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadKinds(t *testing.T) {
+func TestReadKindsOfCores(t *testing.T) {
 	n := laptop(t).read(nil)
 	for _, c := range n.Cores {
 		if want := c.CPUs[0] / 8; c.Class != want {
@@ -252,8 +252,8 @@ func TestReadHugePages(t *testing.T) {
 	}
 }
 
-// TestReadReal reads the files of a real machine.
-func TestReadReal(t *testing.T) {
+// TestReadRealMachine reads the files of a real machine.
+func TestReadRealMachine(t *testing.T) {
 	n := load(t, "kvm-epyc").read(nil)
 	const k = 1 << 10
 	want := &topo.Node{
@@ -287,9 +287,9 @@ func TestReadReal(t *testing.T) {
 	}
 }
 
-// TestReadPartly takes every file of a machine away in turn, and fills it with
+// TestReadToleratesMissingFiles takes every file of a machine away in turn, and fills it with
 // nonsense: what is left is described.
-func TestReadPartly(t *testing.T) {
+func TestReadToleratesMissingFiles(t *testing.T) {
 	d := container(t)
 	d.domain(0, "0-7,16-23", 96*gib, 90*gib, "10 21")
 	d.domain(1, "8-15,24-31", 96*gib, 80*gib, "21 10")
@@ -349,7 +349,7 @@ func check(t *testing.T, n *topo.Node) {
 	}
 }
 
-func TestReadNothing(t *testing.T) {
+func TestReadWithoutFiles(t *testing.T) {
 	if n, err := topo.Read(fstest.MapFS{}, nil); err == nil {
 		t.Errorf("no files: got %v", n)
 	}

@@ -25,8 +25,8 @@ func sets(p *topo.Plan) string {
 	return strings.Join(ranks, " | ")
 }
 
-// TestPlan shows where threads go on machines that people have.
-func TestPlan(t *testing.T) {
+// TestPlanPlacesThreads shows where threads go on machines that people have.
+func TestPlanPlacesThreads(t *testing.T) {
 	for _, c := range []struct {
 		machine        func(testing.TB) *disk
 		mask           string
@@ -119,8 +119,8 @@ func randomNode(r *rand.Rand) *topo.Node {
 	return n
 }
 
-// TestPlanProperties checks on many nodes what the documentation promises.
-func TestPlanProperties(t *testing.T) {
+// TestPlanKeepsItsPromises checks on many nodes what the documentation promises.
+func TestPlanKeepsItsPromises(t *testing.T) {
 	rounds := 4000
 	if testing.Short() {
 		rounds = 400
@@ -327,8 +327,8 @@ func verifyDomains(n *topo.Node, p *topo.Plan, oneDomain bool, domainOf map[int]
 	return nil
 }
 
-// TestPlanTurns checks that threads take turns evenly.
-func TestPlanTurns(t *testing.T) {
+// TestThreadsTakeTurnsEvenly checks that threads take turns evenly.
+func TestThreadsTakeTurnsEvenly(t *testing.T) {
 	n := randomNode(rand.New(rand.NewPCG(3, 4)))
 	k := len(n.CPUs)
 	for _, c := range []struct{ ranks, threads int }{{1, 3*k + 1}, {k, 4}, {2*k + 1, 1}, {5 * k, 2}} {
@@ -356,7 +356,7 @@ func TestPlanTurns(t *testing.T) {
 	}
 }
 
-func TestShareErrors(t *testing.T) {
+func TestShareRejectsBadArguments(t *testing.T) {
 	n := server(t).read(nil)
 	for _, c := range []struct{ rank, size, threads, policy int }{
 		{-1, 2, 1, 0}, {2, 2, 1, 0}, {0, 0, 1, 0}, {0, 1, 0, 0}, {0, 1, -1, 1}, {0, 1, 1, 3}, {0, 1, 1, -1},
@@ -379,7 +379,7 @@ func TestShareErrors(t *testing.T) {
 	}
 }
 
-func TestPlanNote(t *testing.T) {
+func TestPlanNoteNamesCrowding(t *testing.T) {
 	for _, c := range []struct {
 		machine        func(testing.TB) *disk
 		ranks, threads int
@@ -402,7 +402,7 @@ func TestPlanNote(t *testing.T) {
 	}
 }
 
-func TestSharers(t *testing.T) {
+func TestSharersOfEachProcess(t *testing.T) {
 	all, one, other := set("0-7"), set("0-3"), set("4-7")
 	for _, c := range []struct {
 		cpus       []topo.CPUSet
@@ -423,7 +423,7 @@ func TestSharers(t *testing.T) {
 	}
 }
 
-func TestPolicy(t *testing.T) {
+func TestPolicyNamesRoundTrip(t *testing.T) {
 	for p, name := range map[topo.Policy]string{topo.None: "none", topo.Cores: "cores", topo.NUMA: "numa"} {
 		if got, err := topo.ParsePolicy(name); err != nil || got != p || p.String() != name {
 			t.Errorf("%s: got %v, %v", name, got, err)

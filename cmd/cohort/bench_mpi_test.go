@@ -10,9 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
-// TestBench_OverMPI measures every operation in jobs that this command starts with
+// TestBenchMeasuresEveryOperationOverMPI measures every operation in jobs that this command starts with
 // the launcher of the library that COHORT_MPI_LIB names.
-func TestBench_OverMPI(t *testing.T) {
+func TestBenchMeasuresEveryOperationOverMPI(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		t.Setenv("COHORT_MPI_LIB", l.Library.Path)
 		for _, op := range sample(benchOps, 0, 2) {
@@ -29,9 +29,9 @@ func TestBench_OverMPI(t *testing.T) {
 	})
 }
 
-// TestBench_JoinsAnMPIJob measures as a rank of a job that an MPI launcher
+// TestBenchJoinsAnMPIJob measures as a rank of a job that an MPI launcher
 // started, at the thread levels there are.
-func TestBench_JoinsAnMPIJob(t *testing.T) {
+func TestBenchJoinsAnMPIJob(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

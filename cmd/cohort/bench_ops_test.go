@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPageOf_BeginsOnAPage(t *testing.T) {
+func TestPageOfBeginsOnAPage(t *testing.T) {
 	for _, n := range []int{0, 1, 511, 512, 513, 1000, 8192, 100_000, 1 << 20} {
 		bytes, floats := pageOf[byte](n, 1), pageOf[float64](n, 8)
 		if len(bytes) != n || len(floats) != n {
@@ -19,7 +19,7 @@ func TestPageOf_BeginsOnAPage(t *testing.T) {
 	}
 }
 
-func TestBenchOps_FindsEachByName(t *testing.T) {
+func TestBenchOperationsAreFoundByName(t *testing.T) {
 	for _, name := range benchNames() {
 		op := findBench(name)
 		if op == nil || op.name != name || op.ready == nil {

@@ -64,7 +64,7 @@ func processBackend(t *testing.T) string {
 	return "shm"
 }
 
-func TestBench_EveryOperation(t *testing.T) {
+func TestBenchMeasuresEveryOperation(t *testing.T) {
 	for _, backend := range []string{"local", processBackend(t)} {
 		for i, op := range benchOps {
 			if testing.Short() && (i%2 == 0) != (backend == "local") {
@@ -83,7 +83,7 @@ func TestBench_EveryOperation(t *testing.T) {
 	}
 }
 
-func TestBench_JoinsAJob(t *testing.T) {
+func TestBenchJoinsAJob(t *testing.T) {
 	processBackend(t)
 	exe, err := os.Executable()
 	if err != nil {
@@ -100,7 +100,7 @@ func TestBench_JoinsAJob(t *testing.T) {
 	}
 }
 
-func TestBench_TableAndPlot(t *testing.T) {
+func TestBenchPrintsTableAndPlot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plot.svg")
 	status, stdout, stderr := run(t, "bench", "--backend", "local", "--sizes", "8,512,4096", "--reps", "1", "--plot", file, "allreduce")
 	if status != 0 || strings.Count(stdout, "\n") != 5 || !strings.Contains(stdout, "allreduce on local, 2 ranks") {
@@ -145,8 +145,8 @@ func TestBench_TableAndPlot(t *testing.T) {
 	}
 }
 
-// TestCommand_OutputThatIsLost has what commands print have no room.
-func TestCommand_OutputThatIsLost(t *testing.T) {
+// TestCommandsFailIfOutputCannotBeWritten has what commands print have no room.
+func TestCommandsFailIfOutputCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -174,7 +174,7 @@ func TestCommand_OutputThatIsLost(t *testing.T) {
 	}
 }
 
-func TestPlot_Scales(t *testing.T) {
+func TestPlotChoosesScales(t *testing.T) {
 	for _, c := range []struct {
 		lo, hi, base float64
 		first, last  float64

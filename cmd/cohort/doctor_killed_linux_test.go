@@ -14,9 +14,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// TestDoctor_Killed ends the doctor while a library hangs that a process of its own has loaded, and while the
+// TestKilledDoctorLeavesNoProcess ends the doctor while a library hangs that a process of its own has loaded, and while the
 // launcher of a library does that was to start a job: nothing of either is left.
-func TestDoctor_Killed(t *testing.T) {
+func TestKilledDoctorLeavesNoProcess(t *testing.T) {
 	if !mpiBuilt {
 		t.Skip("built without MPI")
 	}

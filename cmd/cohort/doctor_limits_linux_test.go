@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-func TestDoctor_Limits(t *testing.T) {
+func TestDoctorReportsLimits(t *testing.T) {
 	rdma := fstest.MapFS{"sys/class/infiniband/mlx5_0/x": {}}
 	const no = unix.RLIM_INFINITY
 	for _, c := range []struct {

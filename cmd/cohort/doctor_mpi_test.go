@@ -16,9 +16,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// TestDoctor_Libraries compares what the doctor says of the libraries of this
+// TestDoctorReportsWhatHeadersOfLibrariesState compares what the doctor says of the libraries of this
 // machine with what their own headers do.
-func TestDoctor_Libraries(t *testing.T) {
+func TestDoctorReportsWhatHeadersOfLibrariesState(t *testing.T) {
 	if !mpiBuilt {
 		t.Skip("built without MPI")
 	}
@@ -82,8 +82,8 @@ func TestDoctor_Libraries(t *testing.T) {
 	})
 }
 
-// TestDoctor_Title has files that tell their version, or do not, of libraries that were loaded, or were not.
-func TestDoctor_Title(t *testing.T) {
+// TestDoctorNamesLibraryByVersion has files that tell their version, or do not, of libraries that were loaded, or were not.
+func TestDoctorNamesLibraryByVersion(t *testing.T) {
 	mpich := mpifind.Library{Family: mpifind.MPICH, Runtime: mpifind.MPICH, Vendor: "MPICH"}
 	told := mpich
 	told.Version = "4.0.2"
@@ -103,8 +103,8 @@ func TestDoctor_Title(t *testing.T) {
 	}
 }
 
-// TestDoctor_BadLibraries has libraries crash, hang and fail when they are loaded.
-func TestDoctor_BadLibraries(t *testing.T) {
+// TestDoctorSurvivesBadLibraries has libraries crash, hang and fail when they are loaded.
+func TestDoctorSurvivesBadLibraries(t *testing.T) {
 	if !mpiBuilt {
 		t.Skip("built without MPI")
 	}
@@ -134,7 +134,7 @@ func TestDoctor_BadLibraries(t *testing.T) {
 	}
 }
 
-func TestDoctor_Mismatch(t *testing.T) {
+func TestDoctorReportsMismatchOfLauncherAndLibrary(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"mpich/mpiexec.hydra", "ompi/orterun"} {
 		file := filepath.Join(dir, name)

@@ -99,7 +99,7 @@ func (d *diagnosis) text() string {
 	return strings.TrimPrefix(before, "\n")
 }
 
-func TestDoctor_Node(t *testing.T) {
+func TestDoctorDescribesNode(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		machine func(*testing.T) machine
@@ -188,7 +188,7 @@ memory
 	}
 }
 
-func TestDoctor_Pinning(t *testing.T) {
+func TestDoctorReportsPinning(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		machine func(*testing.T) machine
@@ -263,7 +263,7 @@ func TestDoctor_Pinning(t *testing.T) {
 	}
 }
 
-func TestDoctor_Job(t *testing.T) {
+func TestDoctorReportsJobOfScheduler(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		env  map[string]string
@@ -305,7 +305,7 @@ func TestDoctor_Job(t *testing.T) {
 	}
 }
 
-func TestDoctor_Solvers(t *testing.T) {
+func TestDoctorReportsThreadsOfSolvers(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
 		want string
@@ -329,7 +329,7 @@ func TestDoctor_Solvers(t *testing.T) {
 	}
 }
 
-func TestSize(t *testing.T) {
+func TestSizesArePrintedWithUnits(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 KiB", 1 << 20: "1024 KiB", 10 << 20: "10 MiB", 1 << 30: "1024 MiB", 10 << 30: "10 GiB", 96 << 30: "96 GiB", 3 << 40: "3072 GiB", 20 << 40: "20 TiB",
 	} {

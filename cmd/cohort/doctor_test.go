@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestDoctor_JSON(t *testing.T) {
+func TestDoctorPrintsJSON(t *testing.T) {
 	cmd := cohortCommand(t, "doctor", "--json")
 	cmd.Env = append(cmd.Env, "COHORT_BAKEND=shm", "COHORT_TIMEOUT=1m", "GOMAXPROCS=3")
 	status, stdout, stderr := finish(t, cmd)

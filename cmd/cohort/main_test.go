@@ -98,7 +98,7 @@ func execute(line ...string) (status int, stdout, stderr string) {
 	return status, out.String(), errs.String()
 }
 
-func TestUsageErrors(t *testing.T) {
+func TestUsageErrorsNameTheArgument(t *testing.T) {
 	data := t.TempDir() + "/data"
 	if err := os.WriteFile(data, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)

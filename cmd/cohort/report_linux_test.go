@@ -100,7 +100,7 @@ func awaitRanks(ready func(*flight.Dump) bool) {
 	}
 }
 
-func TestReport_Jobs(t *testing.T) {
+func TestReportNamesRankThatOthersWaitFor(t *testing.T) {
 	const (
 		mismatch = `^rank 2 was in Bcast #3 while 0, 1, 3 were in Allreduce #3, waiting \d`
 		killed   = `^rank 2 has not come to Allreduce #3, in which 0, 1, 3 wait(ed)? for \d.*: it .* after Barrier #2`
@@ -187,9 +187,9 @@ func waitingJob(t *testing.T, backend, keep string) (cmd *exec.Cmd, stderr *stri
 	return cmd, stderr, memory
 }
 
-// TestReport_Quit sends SIGQUIT to a job in which nobody gets on: the ranks write their files because of it,
+// TestSIGQUITMakesRanksWriteTheirFiles sends SIGQUIT to a job in which nobody gets on: the ranks write their files because of it,
 // the runtime ends them, and the files say who waits for whom.
-func TestReport_Quit(t *testing.T) {
+func TestSIGQUITMakesRanksWriteTheirFiles(t *testing.T) {
 	for _, backend := range []string{"shm", "tcp"} {
 		dir := t.TempDir()
 		cmd, errs, memory := waitingJob(t, backend, dir)
@@ -222,9 +222,9 @@ func TestReport_Quit(t *testing.T) {
 	}
 }
 
-// TestReport_LauncherKilled kills the launcher: what its ranks did last is where it was to be kept, and
+// TestKilledLauncherKeepsFlightFiles kills the launcher: what its ranks did last is where it was to be kept, and
 // nothing is left where it was before.
-func TestReport_LauncherKilled(t *testing.T) {
+func TestKilledLauncherKeepsFlightFiles(t *testing.T) {
 	dir := t.TempDir()
 	cmd, _, memory := waitingJob(t, "shm", dir)
 	cmd.Process.Kill()
@@ -248,7 +248,7 @@ func TestReport_LauncherKilled(t *testing.T) {
 }
 
 // What is no file of the recorder's, whatever it is called, is an error at once: nothing is waited for.
-func TestReport_NoFile(t *testing.T) {
+func TestReportRejectsFilesThatAreNotRegular(t *testing.T) {
 	make := func(f func(path string) error) (path string) {
 		t.Helper()
 		path = filepath.Join(t.TempDir(), "rank-0000.flight")
@@ -271,7 +271,7 @@ func TestReport_NoFile(t *testing.T) {
 	} {
 		for _, arg := range []string{c.path, filepath.Dir(c.path)} {
 			if st, err := os.Stat(arg); err == nil && st.IsDir() && arg == c.path {
-				continue // a folder of files, of which there are none: TestReport_Unreadable
+				continue // a folder of files, of which there are none: TestReportNamesUnreadableFile
 			}
 			status, stdout, stderr := run(t, "report", arg)
 			if status != 1 || stdout != "" || !strings.Contains(stderr, c.path+": ") || !strings.Contains(stderr, c.says) {
@@ -282,7 +282,7 @@ func TestReport_NoFile(t *testing.T) {
 }
 
 // What cannot be read is said, with the file's name.
-func TestReport_Unreadable(t *testing.T) {
+func TestReportNamesUnreadableFile(t *testing.T) {
 	dir := t.TempDir()
 	if status, _, stderr := run(t, "report", dir); status != 1 || !strings.Contains(stderr, "no files of the flight recorder") {
 		t.Errorf("an empty folder: status %d, %s", status, stderr)

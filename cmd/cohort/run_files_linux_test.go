@@ -38,8 +38,8 @@ func limited(t *testing.T, limit string, args ...string) (status int, stdout, st
 // advice is what is said of too low a limit.
 var advice = regexp.MustCompile(`too many open files: starting \d ranks(?: by mpi\S+)? takes \d+ more, and \d+ can be opened; the limit is 24: raise it with ulimit -n (\d+)\n`)
 
-// TestRun_TooFewDescriptors has the launcher say what the limit has to be, and takes it at its word.
-func TestRun_TooFewDescriptors(t *testing.T) {
+// TestRunStatesDescriptorLimitItNeeds has the launcher say what the limit has to be, and takes it at its word.
+func TestRunStatesDescriptorLimitItNeeds(t *testing.T) {
 	hello := buildHello(t)
 	type job struct{ backend, ranks string }
 	for _, c := range sample([]job{{"shm", "3"}, {"shm", "5"}, {"shm", "8"}, {"tcp", "3"}, {"tcp", "5"}, {"tcp", "8"}}, 1, 3) {
@@ -61,9 +61,9 @@ func TestRun_TooFewDescriptors(t *testing.T) {
 	}
 }
 
-// TestRunMPI_TooFewDescriptors has nothing be started with too low a limit, with which Open MPI's mpirun would
+// TestRunMPIStatesDescriptorLimitItNeeds has nothing be started with too low a limit, with which Open MPI's mpirun would
 // hang. It takes the advice too, and a hard limit that is high enough does.
-func TestRunMPI_TooFewDescriptors(t *testing.T) {
+func TestRunMPIStatesDescriptorLimitItNeeds(t *testing.T) {
 	hello := buildHello(t)
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		for _, ranks := range sample([]string{"2", "5"}, 0) {

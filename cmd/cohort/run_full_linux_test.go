@@ -24,9 +24,9 @@ func ownMounts(t *testing.T) (unshare string) {
 	return unshare
 }
 
-// TestRun_FullDisk has the folder for the flight recorder's files, or /dev/shm, be a full file system of
+// TestRunSucceedsWithFullDisk has the folder for the flight recorder's files, or /dev/shm, be a full file system of
 // 64 KiB: the job does its work, and what could not be kept is said.
-func TestRun_FullDisk(t *testing.T) {
+func TestRunSucceedsWithFullDisk(t *testing.T) {
 	unshare := ownMounts(t)
 	hello := buildHello(t)
 	type job struct {
@@ -51,9 +51,9 @@ func TestRun_FullDisk(t *testing.T) {
 	}
 }
 
-// TestRun_FullDiskOfAFailedJob has the folder for the files be full when a job fails: they stay where they are in
+// TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull has the folder for the files be full when a job fails: they stay where they are in
 // memory, which is said, and no part of one is left where there is no room.
-func TestRun_FullDiskOfAFailedJob(t *testing.T) {
+func TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull(t *testing.T) {
 	if _, err := os.Stat(memoryFolder); err != nil {
 		t.Skipf("a file system in memory is needed: %v", err)
 	}
@@ -77,9 +77,9 @@ func TestRun_FullDiskOfAFailedJob(t *testing.T) {
 	}
 }
 
-// TestRun_FlightOfAJobWithin has a rank start a job of its own, whose files are to be where those of the outer
+// TestNestedJobKeepsItsFlightFilesApart has a rank start a job of its own, whose files are to be where those of the outer
 // job are kept, or where it says, and never among those of the outer job's ranks.
-func TestRun_FlightOfAJobWithin(t *testing.T) {
+func TestNestedJobKeepsItsFlightFilesApart(t *testing.T) {
 	if _, err := os.Stat(memoryFolder); err != nil {
 		t.Skipf("a file system in memory is needed: %v", err)
 	}

@@ -340,10 +340,10 @@ func (j *openJob) doors(t *testing.T) []*door {
 	return all
 }
 
-// TestRun_TCPHostile has unauthenticated peers of all kinds come to every rank of a job while it computes and connects, and to
+// TestRunTCPRefusesHostilePeers has unauthenticated peers of all kinds come to every rank of a job while it computes and connects, and to
 // where its ranks meet. None is let in, each is shown the door, and each process says so in one line; what the job
 // computes has the bits that it has without them, and when they have gone nothing of them is left.
-func TestRun_TCPHostile(t *testing.T) {
+func TestRunTCPRefusesHostilePeers(t *testing.T) {
 	const ranks, each = 3, 3
 	t.Setenv("COHORT_TCP_SHM", "0")
 	alone := startOpenJob(t, ranks, busyProgram, "1")

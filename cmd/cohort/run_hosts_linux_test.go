@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestHosts_StatusAndOutput(t *testing.T) {
+func TestRunOnHostsReturnsStatusAndOutput(t *testing.T) {
 	n := newNetwork(t)
 	t.Setenv("COHORT_CHECK", "1")
 	t.Setenv("HERE_ONLY", "x")
@@ -73,9 +73,9 @@ func after(text, part string) string {
 	return rest
 }
 
-// TestHosts_Program has ranks on two hosts meet, with a program that is built here, and keeps the files of the
+// TestRunOnHostsBuildsProgramAndKeepsFlightFiles has ranks on two hosts meet, with a program that is built here, and keeps the files of the
 // flight recorder.
-func TestHosts_Program(t *testing.T) {
+func TestRunOnHostsBuildsProgramAndKeepsFlightFiles(t *testing.T) {
 	n := newNetwork(t)
 	kept := t.TempDir()
 	status, stdout, stderr := run(t, n.line("-n", "4", "--flight", kept, "--hosts", "127.0.0.1,127.0.0.2", "../../examples/hello")...)
@@ -88,8 +88,8 @@ func TestHosts_Program(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestHosts_Copied has hosts that have neither this program nor the ranks': both files are gone before ssh is started.
-func TestHosts_Copied(t *testing.T) {
+// TestRunOnHostsCopiesExecutables has hosts that have neither this program nor the ranks': both files are gone before ssh is started.
+func TestRunOnHostsCopiesExecutables(t *testing.T) {
 	n := newNetwork(t)
 	exe, err := os.Executable()
 	if err != nil {
@@ -133,7 +133,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-func TestHosts_Errors(t *testing.T) {
+func TestRunOnHostsReportsErrors(t *testing.T) {
 	n := newNetwork(t)
 	type job struct {
 		name string
@@ -180,7 +180,7 @@ func TestHosts_Errors(t *testing.T) {
 	})
 }
 
-func TestHosts_Killed(t *testing.T) {
+func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 	n := newNetwork(t)
 	for _, c := range []struct {
 		name   string
@@ -216,9 +216,9 @@ func TestHosts_Killed(t *testing.T) {
 	}
 }
 
-// TestHosts_Resilient loses a host of a job that goes on: by option, or because the program on
+// TestResilientJobContinuesAfterLossOfHost loses a host of a job that goes on: by option, or because the program on
 // the other host has said so.
-func TestHosts_Resilient(t *testing.T) {
+func TestResilientJobContinuesAfterLossOfHost(t *testing.T) {
 	n := newNetwork(t)
 	// The ranks that are left end when those of the other host have.
 	const note = "echo $$ >>$DIR/$((COHORT_RANK / 2));"
@@ -247,7 +247,7 @@ func TestHosts_Resilient(t *testing.T) {
 	}
 }
 
-func TestHosts_Signals(t *testing.T) {
+func TestRunOnHostsForwardsSignals(t *testing.T) {
 	n := newNetwork(t)
 	for _, c := range []struct {
 		signal syscall.Signal

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestRun_StatusAndOutput(t *testing.T) {
+func TestRunReturnsStatusAndOutput(t *testing.T) {
 	for _, c := range []struct {
 		line   []string
 		status int
@@ -46,7 +46,7 @@ func sameLines(a, b string) bool {
 	return len(a) == len(b)
 }
 
-func TestRun_OneRankForEachProcessor(t *testing.T) {
+func TestRunStartsOneRankForEachProcessor(t *testing.T) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func awaitEnd(t *testing.T, what string, fd int) {
 	}
 }
 
-// TestRun_KilledLauncherLeavesNothing kills the launcher. Of tcp there is the folder with the job's secret too.
-func TestRun_KilledLauncherLeavesNothing(t *testing.T) {
+// TestKilledLauncherLeavesNothing kills the launcher. Of tcp there is the folder with the job's secret too.
+func TestKilledLauncherLeavesNothing(t *testing.T) {
 	for backend, folders := range map[string]int{"shm": 2, "tcp": 3} {
 		t.Run(backend, func(t *testing.T) { killLauncher(t, backend, folders) })
 	}
@@ -162,9 +162,9 @@ func killLauncher(t *testing.T, backend string, folders int) {
 	}
 }
 
-// TestRun_InterruptedBuild has the go command call a tool that says when it runs
+// TestInterruptEndsBuild has the go command call a tool that says when it runs
 // and then never ends.
-func TestRun_InterruptedBuild(t *testing.T) {
+func TestInterruptEndsBuild(t *testing.T) {
 	tmp, dir := t.TempDir(), t.TempDir()
 	fifo, tool := filepath.Join(dir, "fifo"), filepath.Join(dir, "tool")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -197,7 +197,7 @@ func TestRun_InterruptedBuild(t *testing.T) {
 	}
 }
 
-func TestRun_Resilient(t *testing.T) {
+func TestResilientJobContinuesAfterLossOfRank(t *testing.T) {
 	// Others end when the launcher has seen the end of rank 1.
 	const rest = `; cd $COHORT_RUN_DIR; if test $COHORT_RANK = 1; then echo $$ >new; mv new pid; %s; fi
 		until test -f pid; do sleep 0.01; done; while kill -0 $(cat pid) 2>/dev/null; do sleep 0.01; done; echo done`

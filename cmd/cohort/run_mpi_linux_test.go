@@ -48,7 +48,7 @@ func tryMPI(t *testing.T, job func() (status int, stdout, stderr string)) (statu
 	return status, stdout, stderr
 }
 
-func TestRunMPI_StatusAndOutput(t *testing.T) {
+func TestRunMPIReturnsStatusAndOutput(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		for _, c := range []struct {
 			line   []string
@@ -77,9 +77,9 @@ func TestRunMPI_StatusAndOutput(t *testing.T) {
 	})
 }
 
-// TestRunMPI_SameAsShm checks that what a rank finds is what it finds with
+// TestRunMPIGivesRanksTheSameAsShm checks that what a rank finds is what it finds with
 // --backend shm: the process, its parent and the environment aside.
-func TestRunMPI_SameAsShm(t *testing.T) {
+func TestRunMPIGivesRanksTheSameAsShm(t *testing.T) {
 	script := "cat; pwd; grep Cpus_allowed_list /proc/self/status; test $$ = $(ps -o pgid= -p $$) && echo leader; readlink /proc/$$/fd/0 | sed s/[0-9]*//g"
 	line := []string{"run", "-n", "2", "--bind", "core", "sh", "-c", script}
 	ask := func(line ...string) string {
@@ -99,9 +99,9 @@ func TestRunMPI_SameAsShm(t *testing.T) {
 	})
 }
 
-// TestRunMPI_RankIsTheLaunchersProcess checks that there is nothing between the
+// TestRunMPIRankIsTheLaunchersProcess checks that there is nothing between the
 // launcher of the library and the program.
-func TestRunMPI_RankIsTheLaunchersProcess(t *testing.T) {
+func TestRunMPIRankIsTheLaunchersProcess(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		status, stdout, stderr := run(t, "run", "--backend", "mpi", "-n", "1", "sh", "-c", "cat /proc/$PPID/comm; readlink /proc/$PPID/exe")
 		parent := map[mpifind.Family]string{mpifind.MPICH: "hydra_pmi_prox", mpifind.OpenMPI: "mpirun"}[lib.Runtime]
@@ -111,8 +111,8 @@ func TestRunMPI_RankIsTheLaunchersProcess(t *testing.T) {
 	})
 }
 
-// TestRunMPI_SignalsReachRanks checks that a rank decides what it makes of a signal.
-func TestRunMPI_SignalsReachRanks(t *testing.T) {
+// TestRunMPIForwardsSignals checks that a rank decides what it makes of a signal.
+func TestRunMPIForwardsSignals(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR2} {
 			script := fmt.Sprintf("trap 'echo got it; exit 0' %d; echo ready; while :; do sleep 0.1; done", int(sig))
@@ -140,10 +140,10 @@ func TestRunMPI_SignalsReachRanks(t *testing.T) {
 	})
 }
 
-// TestRunMPI_KilledLauncherLeavesNothing checks that kill -9 of cohort run ends
+// TestRunMPIKilledLauncherLeavesNothing checks that kill -9 of cohort run ends
 // the library's launcher and the ranks, which are in sessions of their own, and
 // leaves no files, those of Open MPI's sessions and shared memory included.
-func TestRunMPI_KilledLauncherLeavesNothing(t *testing.T) {
+func TestRunMPIKilledLauncherLeavesNothing(t *testing.T) {
 	dir := waiting(t)
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		tmp := t.TempDir()
@@ -210,7 +210,7 @@ func ancestors(t *testing.T, pid, top int) (all []int) {
 }
 
 // Neither library of the tests goes on after a loss, and a job is not started to hang.
-func TestRunMPI_Resilient(t *testing.T) {
+func TestRunMPIRejectsResilient(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		says := "it has no ULFM"
 		if lib.Runtime == mpifind.MPICH {
@@ -223,7 +223,7 @@ func TestRunMPI_Resilient(t *testing.T) {
 	})
 }
 
-func TestRunMPI_Errors(t *testing.T) {
+func TestRunMPIReportsErrors(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "libmpi.so.12")
 	found, err := mpitest.Libraries()
 	if err != nil {
@@ -262,9 +262,9 @@ func TestRunMPI_Errors(t *testing.T) {
 	}
 }
 
-// TestNoise has the launchers themselves report a failed rank: all of it is known
+// TestNoiseOfMPILaunchersIsRecognized has the launchers themselves report a failed rank: all of it is known
 // to be about that, and what it says of rank and signal is found.
-func TestNoise(t *testing.T) {
+func TestNoiseOfMPILaunchersIsRecognized(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		command, args, err := mpifind.Mpiexec(lib)
 		if err != nil {

@@ -157,9 +157,9 @@ func listening(t *testing.T, pid int) (at []netip.AddrPort) {
 	return at
 }
 
-// TestRun_TCPSecret looks at what others can see of a job on this machine while it runs: the secret is in no
+// TestRunTCPHidesSecret looks at what others can see of a job on this machine while it runs: the secret is in no
 // process's arguments or environment, and nobody listens at an address that can be reached from elsewhere.
-func TestRun_TCPSecret(t *testing.T) {
+func TestRunTCPHidesSecret(t *testing.T) {
 	j := startOpenJob(t, 2, openProgram, "")
 	text, err := os.ReadFile(j.secret)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// TestRun_TCP6 runs jobs whose ranks talk to each other over IPv6.
-func TestRun_TCP6(t *testing.T) {
+// TestRunTCPOverIPv6 runs jobs whose ranks talk to each other over IPv6.
+func TestRunTCPOverIPv6(t *testing.T) {
 	l, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
 		t.Skipf("this machine has no IPv6 loopback address: %v", err)
@@ -24,8 +24,8 @@ func TestRun_TCP6(t *testing.T) {
 	jobs6(t, func(cmd *exec.Cmd) (int, string, string) { return finish(t, cmd) })
 }
 
-// TestRun_TCP6Only runs them where there is no IPv4 at all: the ranks meet by IPv6 too.
-func TestRun_TCP6Only(t *testing.T) {
+// TestRunTCPWithoutIPv4 runs them where there is no IPv4 at all: the ranks meet by IPv6 too.
+func TestRunTCPWithoutIPv4(t *testing.T) {
 	// A goroutine in a namespace of its own, whose thread ends with it. What it starts is there too.
 	type ended struct {
 		status         int

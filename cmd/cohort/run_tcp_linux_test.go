@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRun_TCP checks that ranks over sockets are a job, and that nothing of their meeting is left.
-func TestRun_TCP(t *testing.T) {
+// TestRunTCPLeavesNothing checks that ranks over sockets are a job, and that nothing of their meeting is left.
+func TestRunTCPLeavesNothing(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	for _, c := range []struct {
@@ -31,7 +31,7 @@ func TestRun_TCP(t *testing.T) {
 	}
 }
 
-func TestBench_TCP(t *testing.T) {
+func TestBenchMeasuresTCP(t *testing.T) {
 	status, stdout, stderr := run(t, "bench", "--json", "--backend", "tcp", "-n", "2", "--sizes", "8,65536", "allreduce")
 	if status != 0 {
 		t.Fatalf("status %d\n%s", status, stderr)

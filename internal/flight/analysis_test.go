@@ -70,7 +70,7 @@ func undumped(d *Dump) *Dump {
 	return d
 }
 
-func TestAnalyse(t *testing.T) {
+func TestAnalyseFindsCause(t *testing.T) {
 	allreduce := func(state State) Operation { return coll(backend.Allreduce, 118, 9, state) }
 	before := coll(backend.Allreduce, 117, 5, Done)
 	iallreduce := func(state State) Operation {
@@ -193,8 +193,8 @@ func TestAnalyse(t *testing.T) {
 	}
 }
 
-// TestAnalyse_Odd has files from which something is missing, or that are damaged.
-func TestAnalyse_Odd(t *testing.T) {
+// TestAnalyseIncompleteOrDamagedFiles has files from which something is missing, or that are damaged.
+func TestAnalyseIncompleteOrDamagedFiles(t *testing.T) {
 	waits := coll(backend.Allreduce, 118, 9, Open)
 	for _, c := range []struct {
 		name  string

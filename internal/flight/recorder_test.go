@@ -16,7 +16,7 @@ import (
 var job = Job{Name: "j1", Backend: "shm", Rank: 3, Size: 4}
 
 // The file comes with the first error of a cause and stays as it is at further ones.
-func TestRecorder_Note(t *testing.T) {
+func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	if err := Check(dir); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestRecorder_Note(t *testing.T) {
 }
 
 // In a folder in memory the file says what goes on without a dump, as after kill -9.
-func TestRecorder_InMemory(t *testing.T) {
+func TestFileInMemoryOutlivesKilledRank(t *testing.T) {
 	dir := memoryFolder(t)
 	r := New(dir, job)
 	n := r.Begin(What(Recv, 0, 0, 0), 80, Pair(1, 5), Pair(2, 0))
@@ -92,7 +92,7 @@ func readOne(t *testing.T, dir string) *Dump {
 	return dumps[0]
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckRejectsFoldersThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestCheck(t *testing.T) {
 }
 
 // A folder that goes away after the start is no reason for another error.
-func TestRecorder_FolderGone(t *testing.T) {
+func TestRemovedFolderIsNoError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "f")
 	if err := Check(dir); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func valid(t testing.TB, j Job) []byte {
 	return b.Bytes()
 }
 
-func TestRead_Errors(t *testing.T) {
+func TestReadReportsErrors(t *testing.T) {
 	good := valid(t, job)
 	change := func(at int, b byte) []byte {
 		c := bytes.Clone(good)
@@ -185,9 +185,9 @@ func TestRead_Errors(t *testing.T) {
 	}
 }
 
-// TestRead_JobsWithoutNames has a folder in which an earlier job of mpi or local has left a file of a rank of which
+// TestReadTakesFilesOfLatestJobOnly has a folder in which an earlier job of mpi or local has left a file of a rank of which
 // the later one has none. An earlier job is one whose clock was an hour behind.
-func TestRead_JobsWithoutNames(t *testing.T) {
+func TestReadTakesFilesOfLatestJobOnly(t *testing.T) {
 	for _, c := range []struct {
 		what, backend string
 		change        func(m image) // of the earlier job's file

@@ -20,7 +20,7 @@ func (r *Ring) records() (all []record) {
 	return all
 }
 
-func TestRing_KeepsTheLast(t *testing.T) {
+func TestRingKeepsTheLastOperations(t *testing.T) {
 	r := newRing()
 	const n = 3 * Slots / 2
 	for i := range uint64(n) {
@@ -41,7 +41,7 @@ func TestRing_KeepsTheLast(t *testing.T) {
 }
 
 // What is under way is not overwritten, unless nearly everything is.
-func TestRing_KeepsWhatIsUnderWay(t *testing.T) {
+func TestRingKeepsOperationsUnderWay(t *testing.T) {
 	r := newRing()
 	stuck := r.Begin(What(Recv, 0, 0, 0), 99, 0, 0)
 	for range 10 * Slots {
@@ -80,7 +80,7 @@ func TestRing_KeepsWhatIsUnderWay(t *testing.T) {
 }
 
 // Records that are read while others are written are whole.
-func TestRing_ManyWriters(t *testing.T) {
+func TestRingIsReadWholeWhileWritten(t *testing.T) {
 	r := newRing()
 	var writers, reader sync.WaitGroup
 	stop := make(chan struct{})
@@ -131,7 +131,7 @@ func TestRing_ManyWriters(t *testing.T) {
 }
 
 // Of a sparse ring a fourth of the operations has the time, and those have it that somebody waits in.
-func TestRing_Sparse(t *testing.T) {
+func TestSparseRingTimesOperationsThatWait(t *testing.T) {
 	r := newRing()
 	r.Sparse()
 	blocking, started := What(Recv, uint8(backend.Blocking), 0, 0), What(Recv, uint8(backend.Nonblocking), 0, 0)
@@ -198,7 +198,7 @@ func TestRing_Sparse(t *testing.T) {
 }
 
 // An operation whose time is not known is no older than the one before it whose time is.
-func TestDecode_After(t *testing.T) {
+func TestDecodeBoundsUnknownTimes(t *testing.T) {
 	r := New("", Job{Name: "job", Size: 1})
 	r.End(r.BeginUntimed(What(Send, 0, 0, 0), 1, 0, 0))
 	r.End(r.Begin(What(Recv, 0, 0, 0), 1, 0, 0))
@@ -234,7 +234,7 @@ func TestDecode_After(t *testing.T) {
 }
 
 // The words of a record come out as what went in.
-func TestDecode_Operation(t *testing.T) {
+func TestDecodeReturnsRecordedOperation(t *testing.T) {
 	r := New("", Job{Name: "job", Backend: "local", Rank: 2, Size: 4})
 	r.Comm(0, "world", 4, 2, 0)
 	r.Comm(9, "world.split1", 2, 1, 0)

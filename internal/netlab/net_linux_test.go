@@ -55,9 +55,9 @@ func make2(t *testing.T) *Net {
 	return n
 }
 
-// TestPaths checks that a stream gets through whole whatever happens to its packets, and that it did
+// TestStreamSurvivesBadPath checks that a stream gets through whole whatever happens to its packets, and that it did
 // happen. With Repair, and only then, it is not whole.
-func TestPaths(t *testing.T) {
+func TestStreamSurvivesBadPath(t *testing.T) {
 	if !Need(t) {
 		return
 	}
@@ -103,9 +103,9 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestCut checks that nothing passes a cut, and what was kept does afterwards; one direction is
+// TestCutStopsPackets checks that nothing passes a cut, and what was kept does afterwards; one direction is
 // cut as well as both.
-func TestCut(t *testing.T) {
+func TestCutStopsPackets(t *testing.T) {
 	if !Need(t) {
 		return
 	}
@@ -133,8 +133,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTrace checks the steps and bytes of a conversation whose messages wait for each other.
-func TestTrace(t *testing.T) {
+// TestTraceCountsStepsAndBytes checks the steps and bytes of a conversation whose messages wait for each other.
+func TestTraceCountsStepsAndBytes(t *testing.T) {
 	if !Need(t) {
 		return
 	}
@@ -192,9 +192,9 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft checks that the namespace of a network is gone after Close, with what was started
+// TestCloseLeavesNothing checks that the namespace of a network is gone after Close, with what was started
 // in it, and that threads and descriptors are not kept.
-func TestNothingIsLeft(t *testing.T) {
+func TestCloseLeavesNothing(t *testing.T) {
 	if !Need(t) {
 		return
 	}
@@ -237,7 +237,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-func TestNewErrors(t *testing.T) {
+func TestNewRejectsBadNetworks(t *testing.T) {
 	for _, hosts := range []int{0, -1, maxHosts + 1} {
 		if n, err := New(Config{Hosts: hosts}); err == nil {
 			n.Close()

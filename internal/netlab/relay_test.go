@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRelay checks what arrives of ten thousand bytes, and how the stream ends, for every action.
-func TestRelay(t *testing.T) {
+// TestRelayActions checks what arrives of ten thousand bytes, and how the stream ends, for every action.
+func TestRelayActions(t *testing.T) {
 	in := make([]byte, 10_000)
 	for i := range in {
 		in[i] = byte(i % 251)
@@ -69,8 +69,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestRelaySilence checks that nothing passes any more, and that Close ends it all the same.
-func TestRelaySilence(t *testing.T) {
+// TestSilentRelayPassesNothing checks that nothing passes any more, and that Close ends it all the same.
+func TestSilentRelayPassesNothing(t *testing.T) {
 	a, b, j, err := Bent(Plan{Faults: []Fault{{Do: Silence, At: 3}}}, Plan{})
 	if err != nil {
 		t.Fatal(err)

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAgent_NoKeeper checks that the folder in which an executable came is removed even if its agent cannot begin.
-func TestAgent_NoKeeper(t *testing.T) {
+// TestAgentWithoutKeeperRemovesItsFolder checks that the folder in which an executable came is removed even if its agent cannot begin.
+func TestAgentWithoutKeeperRemovesItsFolder(t *testing.T) {
 	boot := filepath.Join(t.TempDir(), "boot")
 	if err := os.Mkdir(boot, 0o700); err != nil {
 		t.Fatal(err)
@@ -58,8 +58,8 @@ func TestAgent_NoKeeper(t *testing.T) {
 	}
 }
 
-// TestAgent_Paused has words come that were on their way when the launcher was stopped: it is stopped nonetheless.
-func TestAgent_Paused(t *testing.T) {
+// TestAgentStaysPausedUntilNextSignal has words come that were on their way when the launcher was stopped: it is stopped nonetheless.
+func TestAgentStaysPausedUntilNextSignal(t *testing.T) {
 	a := &agent{link: newLink(closer{io.Discard}), window: newCredit(outputWindow), signals: make(chan os.Signal, 8)}
 	defer a.link.close()
 	feeding := make(chan []byte, 1)
@@ -76,8 +76,8 @@ func TestAgent_Paused(t *testing.T) {
 	}
 }
 
-// TestAgent_Environment checks which of several values a rank gets: the job's own, or else what was said last.
-func TestAgent_Environment(t *testing.T) {
+// TestLastValueOfVariableCounts checks which of several values a rank gets: the job's own, or else what was said last.
+func TestLastValueOfVariableCounts(t *testing.T) {
 	t.Setenv("COHORT_TIMEOUT", "1s")
 	t.Setenv("HERE", "b")
 	t.Setenv("COHORT_FLIGHT_KEPT", "/elsewhere")

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestHost_WaitsForOthers has an agent that says it is there for a long time before anybody wants to hear of it: it
+// TestHostThatWaitsForOthersIsNotGivenUp has an agent that says it is there for a long time before anybody wants to hear of it: it
 // is given up only when it says nothing.
-func TestHost_WaitsForOthers(t *testing.T) {
+func TestHostThatWaitsForOthersIsNotGivenUp(t *testing.T) {
 	r, w := io.Pipe()
 	h := &host{shell: &shell{r: bufio.NewReader(r), ended: make(chan struct{})}, link: newLink(closer{io.Discard})}
 	close(h.shell.ended) // nothing is there that could be killed, and check is called here alone
@@ -47,8 +47,8 @@ func TestHost_WaitsForOthers(t *testing.T) {
 	}
 }
 
-// TestHost_SaysNothing has hosts that fall silent before there is an agent, at every step.
-func TestHost_SaysNothing(t *testing.T) {
+// TestSilentHostIsGivenUp has hosts that fall silent before there is an agent, at every step.
+func TestSilentHostIsGivenUp(t *testing.T) {
 	before := shellLimit
 	defer func() { shellLimit = before }()
 	exe, err := ownExecutable()

@@ -15,9 +15,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// TestJudge_LossAndExit has a rank of a job that goes on fail when a host is lost and the others have been asked, but
+// TestRankFailureWhileLossIsUndecided has a rank of a job that goes on fail when a host is lost and the others have been asked, but
 // have not answered: that it goes on the rank's host has said.
-func TestJudge_LossAndExit(t *testing.T) {
+func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	var stderr bytes.Buffer
 	j := &job{cfg: Config{Ranks: 3, Stderr: &stderr}, begun: time.Now()}
 	for i, name := range []string{"a", "b", "c"} {
@@ -52,9 +52,9 @@ func TestJudge_LossAndExit(t *testing.T) {
 	}
 }
 
-// TestJudge_AbortIsTheJobs checks that the status of an Abort is the job's, though a rank of another
+// TestAbortGivesJobItsStatus checks that the status of an Abort is the job's, though a rank of another
 // host ends first, and that nothing replaces the status of a job that ran out of time.
-func TestJudge_AbortIsTheJobs(t *testing.T) {
+func TestAbortGivesJobItsStatus(t *testing.T) {
 	a, b := &host{Host: Host{Name: "a"}}, &host{Host: Host{Name: "b"}}
 	judged := func(blamed bool, status int) *judge {
 		s := &judge{job: &job{begun: time.Now()}, ending: true, decided: true, blamed: blamed, status: status,
@@ -71,9 +71,9 @@ func TestJudge_AbortIsTheJobs(t *testing.T) {
 	}
 }
 
-// TestJudge_KeepFlight has a file come for which there is one already. That one is never half of the new one: who has it
+// TestFlightFileIsReplacedAtomically has a file come for which there is one already. That one is never half of the new one: who has it
 // open still sees the old one, and nothing else is left in the folder.
-func TestJudge_KeepFlight(t *testing.T) {
+func TestFlightFileIsReplacedAtomically(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, flight.FileName(1))
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {

@@ -68,9 +68,9 @@ func TestParseHostfile(t *testing.T) {
 	}
 }
 
-// TestShare checks that all ranks have a place, none above the slots, and that a host has at most one more than
+// TestShareFillsSlotsEvenly checks that all ranks have a place, none above the slots, and that a host has at most one more than
 // another that has room.
-func TestShare(t *testing.T) {
+func TestShareFillsSlotsEvenly(t *testing.T) {
 	for _, slots := range [][]int{{0}, {0, 0, 0}, {1, 4, 2}, {0, 4, 0, 1}, {3, 0}, {5, 1, 1, 1, 9}} {
 		var hosts []Host
 		total := 0
@@ -123,7 +123,7 @@ func TestSplitCommand(t *testing.T) {
 	}
 }
 
-func TestCoordinatorAddresses(t *testing.T) {
+func TestCoordinatorAddressIsReachableFromHosts(t *testing.T) {
 	loop, a, b, far := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("8.8.8.8")
 	hosts := []*host{{Host: Host{Name: "first"}}, {Host: Host{Name: "second"}}}
 	mine := func(x netip.Addr) bool { return x == a || x == b }
@@ -152,7 +152,7 @@ func TestCoordinatorAddresses(t *testing.T) {
 	}
 }
 
-func TestCheckSystem(t *testing.T) {
+func TestCheckSystemRejectsOtherArchitectures(t *testing.T) {
 	uname, err := exec.Command("uname", "-sm").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -169,9 +169,9 @@ func TestCheckSystem(t *testing.T) {
 	}
 }
 
-// TestBootScript runs the script with the shells that are here as login shells, up to the agent, which is
+// TestBootScriptStartsAgentInEveryShell runs the script with the shells that are here as login shells, up to the agent, which is
 // a script that says hello, and counts what is left when it is gone.
-func TestBootScript(t *testing.T) {
+func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 	if strings.Count(bootScript, "'") != 2 || strings.ContainsAny(bootScript, "\\!\n") {
 		t.Errorf("some login shell takes this apart: %s", bootScript)
 	}
@@ -264,8 +264,8 @@ func TestBootScript(t *testing.T) {
 	}
 }
 
-// TestBoot_Noise checks what comes of login shells that write before, or only.
-func TestBoot_Noise(t *testing.T) {
+// TestBootSkipsOutputOfLoginShell checks what comes of login shells that write before, or only.
+func TestBootSkipsOutputOfLoginShell(t *testing.T) {
 	exe := &file{path: "/x", sum: "0"}
 	for _, c := range []struct{ said, says string }{
 		{"Welcome!\nnews" + bootLine + "\nh", ""},
@@ -288,7 +288,7 @@ func TestBoot_Noise(t *testing.T) {
 	}
 }
 
-func TestFrames(t *testing.T) {
+func TestFramesRoundTrip(t *testing.T) {
 	var b []byte
 	b = appendFrame(b, kindOutput, []byte{1}, []byte("[0] text\n"))
 	b = appendFrame(b, kindPing)
@@ -319,8 +319,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestWork checks that what ranks get comes as it is, also if it is no text.
-func TestWork(t *testing.T) {
+// TestWorkKeepsBytesThatAreNotText checks that what ranks get comes as it is, also if it is no text.
+func TestWorkKeepsBytesThatAreNotText(t *testing.T) {
 	const odd = "\xff\xfe \u00e4 \xc3("
 	for _, want := range []work{{Args: texts{odd, ""}, Env: texts{"A=" + odd}, Folder: odd, Program: program{Name: odd, Path: odd}}, {}} {
 		if got, err := decode[work](encode(t, want), "it"); err != nil || !reflect.DeepEqual(got, want) {

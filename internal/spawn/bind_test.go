@@ -36,7 +36,7 @@ func machine(t *testing.T, domains, cores int, mask string) *topo.Node {
 	return n
 }
 
-func TestPlace(t *testing.T) {
+func TestPlaceSharesOutProcessors(t *testing.T) {
 	for _, c := range []struct {
 		domains, cores int
 		mask           string
@@ -90,10 +90,10 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlace_Apart checks on many machines that ranks never overlap while there is a
+// TestPlacesDoNotOverlap checks on many machines that ranks never overlap while there is a
 // processor for each, that each has an even share or more, and that none is
 // left over where ranks have whole cores.
-func TestPlace_Apart(t *testing.T) {
+func TestPlacesDoNotOverlap(t *testing.T) {
 	for domains := 1; domains <= 4; domains++ {
 		for cores := 1; cores <= 5; cores++ {
 			node := machine(t, domains, cores, fmt.Sprintf("0-%d", 2*domains*cores-1))

@@ -17,7 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-func TestEnd_FirstFailureIsTheJobs(t *testing.T) {
+func TestFirstFailureGivesJobItsStatus(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		args          []string
@@ -76,8 +76,8 @@ func TestSurvivorSavesWithinGrace(t *testing.T) {
 	}
 }
 
-// TestEnd_AbortIsTheJobs checks that an Abort gives the job its status, though another rank ends first.
-func TestEnd_AbortIsTheJobs(t *testing.T) {
+// TestAbortGivesJobItsStatus checks that an Abort gives the job its status, though another rank ends first.
+func TestAbortGivesJobItsStatus(t *testing.T) {
 	cfg, folder := program(t, 4, "exit", "2=1"), t.TempDir()
 	cfg.Aborted = func() (int, int, bool) { return AbortIn(folder) }
 	cfg.Resilient = func() bool { return true }
@@ -92,7 +92,7 @@ func TestEnd_AbortIsTheJobs(t *testing.T) {
 	}
 }
 
-func TestEnd_AllRanksSucceed(t *testing.T) {
+func TestStatusIsZeroIfAllRanksSucceed(t *testing.T) {
 	cfg := program(t, 3, "exit", "0=0", "1=0", "2=0")
 	if r := wait(t, start(t, cfg)); r.Status != 0 || r.First != -1 || r.Err != nil {
 		t.Errorf("got %+v", r)
@@ -102,7 +102,7 @@ func TestEnd_AllRanksSucceed(t *testing.T) {
 	}
 }
 
-func TestEnd_StubbornRanksAreKilled(t *testing.T) {
+func TestRanksThatIgnoreSIGTERMAreKilled(t *testing.T) {
 	cfg := program(t, 3, "stubborn")
 	j := start(t, cfg)
 	cfg.Stdout.(*buffer).await(t, "ready", 3)
@@ -123,7 +123,7 @@ func TestEnd_StubbornRanksAreKilled(t *testing.T) {
 	}
 }
 
-func TestEnd_StoppedRanksAreEnded(t *testing.T) {
+func TestStoppedRanksAreEnded(t *testing.T) {
 	cfg := program(t, 2, "wait")
 	j := start(t, cfg)
 	cfg.Stdout.(*buffer).await(t, "ready", 2)
@@ -134,7 +134,7 @@ func TestEnd_StoppedRanksAreEnded(t *testing.T) {
 	cfg.Stdout.(*buffer).await(t, "got terminated", 2)
 }
 
-func TestEnd_Timeout(t *testing.T) {
+func TestTimeoutEndsJob(t *testing.T) {
 	cfg := program(t, 2, "wait")
 	cfg.Timeout = 300 * time.Millisecond
 	if r := wait(t, start(t, cfg)); r.Status != StatusTimeout || r.Err == nil {
@@ -145,7 +145,7 @@ func TestEnd_Timeout(t *testing.T) {
 	}
 }
 
-func TestStart_BadConfigs(t *testing.T) {
+func TestStartRejectsBadConfigs(t *testing.T) {
 	cfg := program(t, 2, "wait")
 	for _, n := range []int{-1, 0, MaxRanks + 1} {
 		bad := cfg
@@ -166,9 +166,9 @@ func TestStart_BadConfigs(t *testing.T) {
 	}
 }
 
-// TestStart_RankThatCannotStart takes the program away while ranks are started,
+// TestStartEndsRanksIfOneCannotStart takes the program away while ranks are started,
 // by a limit on descriptors that only the first ones fit in.
-func TestStart_RankThatCannotStart(t *testing.T) {
+func TestStartEndsRanksIfOneCannotStart(t *testing.T) {
 	var old syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestStart_RankThatCannotStart(t *testing.T) {
 	}
 }
 
-func TestRank_EnvironmentAndInput(t *testing.T) {
+func TestRankGetsEnvironmentAndInput(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestRank_EnvironmentAndInput(t *testing.T) {
 	}
 }
 
-func TestEnd_ResilientJobs(t *testing.T) {
+func TestResilientJobContinuesAfterFailure(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		args          []string // in the order in which they end
@@ -278,7 +278,7 @@ func TestEnd_ResilientJobs(t *testing.T) {
 }
 
 // A rank that is stopped, and that the others have finished without, does not keep the job.
-func TestEnd_ResilientJobsWithStoppedRanks(t *testing.T) {
+func TestStoppedRankDoesNotKeepResilientJob(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("whether a process is stopped is known on Linux only")
 	}
@@ -307,7 +307,7 @@ func TestEnd_ResilientJobsWithStoppedRanks(t *testing.T) {
 }
 
 // A job that only might go on ends as others do; one that is asked to end does too.
-func TestEnd_ResilientJobsThatEnd(t *testing.T) {
+func TestResilientJobEndsOnRequest(t *testing.T) {
 	cfg := program(t, 3, "exit", "1=6")
 	cfg.Resilient = func() bool { return false }
 	if r := wait(t, start(t, cfg)); r.Status != 6 || r.First != 1 {

@@ -137,9 +137,9 @@ func fateProgram(args []string) {
 	}
 }
 
-// TestLaunch_RanksAreTheLaunchersProcesses checks that a rank is a process that
+// TestRanksAreTheLaunchersProcesses checks that a rank is a process that
 // the launcher has started, with the place and the output that it is to have.
-func TestLaunch_RanksAreTheLaunchersProcesses(t *testing.T) {
+func TestRanksAreTheLaunchersProcesses(t *testing.T) {
 	cfg := launched(t, 3, "plain", "fate")
 	cfg.Places = []topo.CPUSet{allowed()[:1], allowed()[:1], allowed()}
 	j := start(t, cfg)
@@ -165,7 +165,7 @@ func TestLaunch_RanksAreTheLaunchersProcesses(t *testing.T) {
 	}
 }
 
-func TestLaunch_Status(t *testing.T) {
+func TestLaunchedJobReturnsStatus(t *testing.T) {
 	for _, c := range []struct {
 		way    string
 		fates  []string
@@ -203,9 +203,9 @@ func TestLaunch_Status(t *testing.T) {
 	}
 }
 
-// TestLaunch_WithoutStatus has the system not say how a rank ended, as Linux
+// TestLauncherReportsStatusThatKernelDoesNot has the system not say how a rank ended, as Linux
 // before 6.15: the launcher's word is taken.
-func TestLaunch_WithoutStatus(t *testing.T) {
+func TestLauncherReportsStatusThatKernelDoesNot(t *testing.T) {
 	defer func(f func(int) (syscall.WaitStatus, bool)) { exitStatus = f }(exitStatus)
 	exitStatus = func(int) (syscall.WaitStatus, bool) { return 0, false }
 	for _, c := range []struct {
@@ -235,8 +235,8 @@ func TestLaunch_WithoutStatus(t *testing.T) {
 	}
 }
 
-// TestLaunch_WithoutFollowing has the system not tell of ends at all.
-func TestLaunch_WithoutFollowing(t *testing.T) {
+// TestLaunchWithoutPidfds has the system not tell of ends at all.
+func TestLaunchWithoutPidfds(t *testing.T) {
 	defer func(f func() bool) { tells = f }(tells)
 	tells = func() bool { return false }
 	cfg := launched(t, 2, "kill", "exit", "0=0", "1=4")
@@ -249,7 +249,7 @@ func TestLaunch_WithoutFollowing(t *testing.T) {
 	}
 }
 
-func TestLaunch_Timeout(t *testing.T) {
+func TestTimeoutEndsLaunchedJob(t *testing.T) {
 	for _, way := range []string{"plain", "none", "stubborn"} {
 		for _, name := range []string{"wait", "stubborn"} {
 			if testing.Short() && (way == "plain") == (name == "stubborn") {
@@ -265,7 +265,7 @@ func TestLaunch_Timeout(t *testing.T) {
 	}
 }
 
-func TestLaunch_SignalsReachEveryRank(t *testing.T) {
+func TestSignalsReachEveryLaunchedRank(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
 		cfg := launched(t, 3, "plain", "wait")
 		cfg.Signals = make(chan os.Signal, 1)
@@ -279,9 +279,9 @@ func TestLaunch_SignalsReachEveryRank(t *testing.T) {
 	}
 }
 
-// TestLaunch_InterruptedBeforeTheRanks checks that a launcher that does not get
+// TestInterruptEndsLauncherBeforeRanksStart checks that a launcher that does not get
 // as far as to ranks heeds a request to end.
-func TestLaunch_InterruptedBeforeTheRanks(t *testing.T) {
+func TestInterruptEndsLauncherBeforeRanksStart(t *testing.T) {
 	cfg := launched(t, 2, "none", "wait")
 	cfg.Signals = make(chan os.Signal, 1)
 	j := start(t, cfg)
@@ -292,9 +292,9 @@ func TestLaunch_InterruptedBeforeTheRanks(t *testing.T) {
 	}
 }
 
-// TestLaunch_InterruptedAfterAll has a launcher fail of which a line cannot be passed on: a signal then ends the
+// TestInterruptEndsWaitForOutput has a launcher fail of which a line cannot be passed on: a signal then ends the
 // wait for that, and the job has failed all the same.
-func TestLaunch_InterruptedAfterAll(t *testing.T) {
+func TestInterruptEndsWaitForOutput(t *testing.T) {
 	cfg := launched(t, 2, "broken", "wait")
 	stderr := &held{free: make(chan struct{})}
 	cfg.Stderr, cfg.Signals = stderr, make(chan os.Signal)
@@ -315,7 +315,7 @@ func TestLaunch_InterruptedAfterAll(t *testing.T) {
 	<-j.launcher.passed
 }
 
-func TestLaunch_Input(t *testing.T) {
+func TestLaunchedRankGetsInput(t *testing.T) {
 	in, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -341,9 +341,9 @@ func TestLaunch_Input(t *testing.T) {
 	}
 }
 
-// TestLaunch_RanksThatTheLauncherLeaves checks that ranks are ended that are
+// TestRanksThatOutliveLauncherAreEnded checks that ranks are ended that are
 // there when their launcher is not any more.
-func TestLaunch_RanksThatTheLauncherLeaves(t *testing.T) {
+func TestRanksThatOutliveLauncherAreEnded(t *testing.T) {
 	cfg := launched(t, 2, "plain", "parent")
 	j := start(t, cfg)
 	lives := hold(t, pids(t, cfg.Stdout.(*buffer).await(t, "pids", 2)))
@@ -354,8 +354,8 @@ func TestLaunch_RanksThatTheLauncherLeaves(t *testing.T) {
 	lives.ended(t)
 }
 
-// TestLaunch_WhatARankLeavesBehindIsEnded is the same of ranks' own processes.
-func TestLaunch_WhatARankLeavesBehindIsEnded(t *testing.T) {
+// TestChildrenOfLaunchedRanksAreEnded is the same of ranks' own processes.
+func TestChildrenOfLaunchedRanksAreEnded(t *testing.T) {
 	cfg := launched(t, 2, "plain", "parent", "leave")
 	j := start(t, cfg)
 	lives := hold(t, pids(t, cfg.Stdout.(*buffer).await(t, "pids", 2))[1:2])
@@ -365,7 +365,7 @@ func TestLaunch_WhatARankLeavesBehindIsEnded(t *testing.T) {
 	lives.ended(t)
 }
 
-func TestLaunch_Errors(t *testing.T) {
+func TestLaunchReportsErrors(t *testing.T) {
 	cfg := launched(t, 2, "plain", "exit", "0=0", "1=0")
 	cfg.Launch.Command = filepath.Join(t.TempDir(), "none")
 	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "starting starter: "+cfg.Launch.Command) {
@@ -386,9 +386,9 @@ func TestLaunch_Errors(t *testing.T) {
 	}
 }
 
-// TestFollower_OrderOfEnds has children end one after the other, and be waited for
+// TestFollowerReportsEndsInOrder has children end one after the other, and be waited for
 // in the opposite order: the ends come in the first, what they were in the second.
-func TestFollower_OrderOfEnds(t *testing.T) {
+func TestFollowerReportsEndsInOrder(t *testing.T) {
 	f, err := newFollower()
 	if err != nil || f == nil {
 		t.Fatal(f, err)
@@ -473,7 +473,7 @@ func tellsHow(t *testing.T) bool {
 
 // A launcher that lets the other ranks run when one fails is one of a job that goes on, and what it ends with
 // is not what the ranks that were left have made of it.
-func TestLaunch_ResilientJobs(t *testing.T) {
+func TestLauncherThatContinuesRunsResilientJob(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		goesOn        bool

@@ -2,8 +2,8 @@ package spawn
 
 import "testing"
 
-// TestLaunch_AnyBytes has arguments and a variable that are no text: a rank gets them as they are.
-func TestLaunch_AnyBytes(t *testing.T) {
+// TestLaunchPassesBytesThatAreNotText has arguments and a variable that are no text: a rank gets them as they are.
+func TestLaunchPassesBytesThatAreNotText(t *testing.T) {
 	const odd = "\xff\xfe \u00e4 \xc3("
 	cfg := launched(t, 1, "plain", "sh")
 	cfg.Path = "/bin/sh"

@@ -69,7 +69,7 @@ func pids(t *testing.T, text string) (all []int) {
 	return all
 }
 
-func TestEnd_GrandchildrenAreEnded(t *testing.T) {
+func TestGrandchildrenAreEnded(t *testing.T) {
 	cfg := program(t, 2, "parent")
 	j := start(t, cfg)
 	all := pids(t, cfg.Stdout.(*buffer).await(t, "pids", 2))
@@ -79,7 +79,7 @@ func TestEnd_GrandchildrenAreEnded(t *testing.T) {
 	lives.ended(t)
 }
 
-func TestEnd_WhatARankLeavesBehindIsEnded(t *testing.T) {
+func TestProcessesThatRankLeavesAreEnded(t *testing.T) {
 	cfg := program(t, 1, "parent", "leave")
 	j := start(t, cfg)
 	all := pids(t, cfg.Stdout.(*buffer).await(t, "pids", 1))
@@ -93,9 +93,9 @@ func TestEnd_WhatARankLeavesBehindIsEnded(t *testing.T) {
 	}
 }
 
-// TestWatch_OrderOfEnds ends processes one after another while nobody looks: the
+// TestWatchReportsEndsInOrder ends processes one after another while nobody looks: the
 // order must still be known.
-func TestWatch_OrderOfEnds(t *testing.T) {
+func TestWatchReportsEndsInOrder(t *testing.T) {
 	const n = 16
 	exe, err := os.Executable()
 	if err != nil {
@@ -129,7 +129,7 @@ func TestWatch_OrderOfEnds(t *testing.T) {
 	}
 }
 
-func TestLauncher_SignalsReachEveryRank(t *testing.T) {
+func TestSignalsReachEveryRank(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		cmd, stdout, stderr := launcher(t, 3, "wait")
 		begin(t, cmd)
@@ -144,7 +144,7 @@ func TestLauncher_SignalsReachEveryRank(t *testing.T) {
 	}
 }
 
-func TestLauncher_StatusOfASignal(t *testing.T) {
+func TestStatusIs128PlusSignal(t *testing.T) {
 	cmd, stdout, stderr := launcher(t, 3, "exit")
 	begin(t, cmd)
 	stdout.await(t, "ready", 3)
@@ -155,7 +155,7 @@ func TestLauncher_StatusOfASignal(t *testing.T) {
 	}
 }
 
-func TestLauncher_SecondRequestEndsStubbornRanks(t *testing.T) {
+func TestSecondInterruptEndsRanks(t *testing.T) {
 	cmd, stdout, stderr := launcher(t, 2, "stubborn")
 	begin(t, cmd)
 	stdout.await(t, "ready", 2)
@@ -179,7 +179,7 @@ func TestLauncher_SecondRequestEndsStubbornRanks(t *testing.T) {
 	}
 }
 
-func TestLauncher_KilledTakesAllWithIt(t *testing.T) {
+func TestRanksEndWithKilledLauncher(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "built")
 	if err := os.MkdirAll(filepath.Join(folder, "deep"), 0o700); err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func contains(all []int, n int) bool {
 	return false
 }
 
-func TestLauncher_KeeperKilledRanksStillDie(t *testing.T) {
+func TestRanksEndWithLauncherWithoutKeeper(t *testing.T) {
 	cmd, stdout, _ := launcher(t, 2, "parent")
 	begin(t, cmd)
 	all := pids(t, stdout.await(t, "pids", 2))
@@ -250,7 +250,7 @@ func TestLauncher_KeeperKilledRanksStillDie(t *testing.T) {
 	cmd.Wait()
 }
 
-func TestLauncher_ReaderThatHasEnough(t *testing.T) {
+func TestClosedOutputEndsJob(t *testing.T) {
 	cmd, _, stderr := launcher(t, 2, "endless")
 	cmd.Stdout = nil
 	out, err := cmd.StdoutPipe()
@@ -268,8 +268,8 @@ func TestLauncher_ReaderThatHasEnough(t *testing.T) {
 	}
 }
 
-// TestLauncher_RanksGetNoDescriptors has a program list its own descriptors.
-func TestLauncher_RanksGetNoDescriptors(t *testing.T) {
+// TestRanksInheritNoDescriptors has a program list its own descriptors.
+func TestRanksInheritNoDescriptors(t *testing.T) {
 	ls, err := exec.LookPath("ls")
 	if err != nil {
 		t.Fatal(err)
@@ -302,9 +302,9 @@ func TestLauncher_RanksGetNoDescriptors(t *testing.T) {
 	}
 }
 
-// TestRank_LastOfEachVariable has a job's environment name variables that were there before, as what is appended
+// TestRankGetsLastValueOfVariable has a job's environment name variables that were there before, as what is appended
 // for a job does: of the two, ranks would see the first.
-func TestRank_LastOfEachVariable(t *testing.T) {
+func TestRankGetsLastValueOfVariable(t *testing.T) {
 	for how, cfg := range map[string]Config{"by this package": program(t, 2, ""), "by another program": launched(t, 2, "-", "")} {
 		out := new(buffer)
 		cfg.Path, cfg.Stdout, cfg.Stderr = "/usr/bin/env", out, out
@@ -320,8 +320,8 @@ func TestRank_LastOfEachVariable(t *testing.T) {
 	}
 }
 
-// TestKeeper_Leave has a keeper end that was told to leave one of two folders.
-func TestKeeper_Leave(t *testing.T) {
+// TestKeeperLeavesFolder has a keeper end that was told to leave one of two folders.
+func TestKeeperLeavesFolder(t *testing.T) {
 	k, err := StartKeeper()
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +367,7 @@ func allowed() topo.CPUSet {
 	return set
 }
 
-func TestRank_Affinity(t *testing.T) {
+func TestRanksAreBoundToTheirPlaces(t *testing.T) {
 	mask := allowed()
 	first, last := mask[:1], mask[len(mask)-1:]
 	cfg := program(t, 3, "place")
@@ -418,7 +418,7 @@ func terminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-func TestLauncher_Terminal(t *testing.T) {
+func TestRankReadsTerminal(t *testing.T) {
 	master, slave := terminal(t)
 	cmd, _, _ := launcher(t, 2, "cat")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
@@ -446,7 +446,7 @@ func TestLauncher_Terminal(t *testing.T) {
 	}
 }
 
-func TestLauncher_StopAndContinue(t *testing.T) {
+func TestStopAndContinueReachRanks(t *testing.T) {
 	cmd, stdout, _ := launcher(t, 2, "wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a job of a shell, which the test is
 	begin(t, cmd)

@@ -54,7 +54,7 @@ func linesProgram([]string) {
 	<-done
 }
 
-func TestOutput_LinesOfEightRanksStayWhole(t *testing.T) {
+func TestLinesOfEightRanksStayWhole(t *testing.T) {
 	const ranks = 8
 	cfg := program(t, ranks, "lines")
 	both := new(buffer) // as with 2>&1
@@ -103,7 +103,7 @@ func endlessProgram([]string) {
 	}
 }
 
-func TestOutput_EndlessLineComesInPieces(t *testing.T) {
+func TestLongLineComesInPieces(t *testing.T) {
 	cfg := program(t, 3, "endless")
 	wait(t, start(t, cfg))
 	got, short, pieces := 0, 0, 0
@@ -133,7 +133,7 @@ func TestOutput_EndlessLineComesInPieces(t *testing.T) {
 	}
 }
 
-func TestOutput_TaggedLines(t *testing.T) {
+func TestLinesAreTagged(t *testing.T) {
 	full := strings.Repeat("y", maxLine)
 	for _, c := range []struct{ name, in, want string }{
 		{"nothing", "", ""},
@@ -152,7 +152,7 @@ func TestOutput_TaggedLines(t *testing.T) {
 	}
 }
 
-func TestOutput_UntaggedIsExact(t *testing.T) {
+func TestUntaggedOutputIsExact(t *testing.T) {
 	input := make([]byte, 3<<20)
 	r := rand.NewChaCha8([32]byte{1})
 	r.Read(input)
@@ -190,7 +190,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestOutput_FailedWriteEndsTheJob(t *testing.T) {
+func TestFailedWriteEndsJob(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		status int
@@ -222,7 +222,7 @@ func (h *held) Write(p []byte) (int, error) {
 	return h.buffer.Write(p)
 }
 
-func TestOutput_SlowReaderLosesNothing(t *testing.T) {
+func TestSlowReaderLosesNothing(t *testing.T) {
 	cfg := program(t, 2, "lines")
 	out := &held{free: make(chan struct{})}
 	cfg.Stdout, cfg.Stderr = out, io.Discard

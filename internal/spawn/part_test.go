@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestPart checks that ranks of a larger job have its numbers, that nothing follows from how they end,
+// TestRanksOfPartReportTheirEnds checks that ranks of a larger job have its numbers, that nothing follows from how they end,
 // and that signals and Stop reach them.
-func TestPart(t *testing.T) {
+func TestRanksOfPartReportTheirEnds(t *testing.T) {
 	var (
 		mu   sync.Mutex
 		ends []End
@@ -70,8 +70,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestPart_Environment checks the variables of ranks of a larger job, and that only its rank 0 has input.
-func TestPart_Environment(t *testing.T) {
+// TestRanksOfPartGetEnvironmentAndInput checks the variables of ranks of a larger job, and that only its rank 0 has input.
+func TestRanksOfPartGetEnvironmentAndInput(t *testing.T) {
 	for _, c := range []struct {
 		first int
 		want  string

@@ -22,7 +22,7 @@ func write(t *testing.T, dir, name, text string, mode os.FileMode) string {
 	return path
 }
 
-func TestFind(t *testing.T) {
+func TestFindLocatesProgram(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	write(t, dir, "tool", "#!/bin/sh\n", 0o755)
@@ -69,7 +69,7 @@ func module(t *testing.T, text string) string {
 	return dir
 }
 
-func TestBuild(t *testing.T) {
+func TestBuildMakesExecutable(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	empty := func(when string) {
@@ -125,7 +125,7 @@ func TestBuild(t *testing.T) {
 	empty("without Go")
 }
 
-func TestExplain(t *testing.T) {
+func TestExplainNamesReasonOfFailedStart(t *testing.T) {
 	dir := t.TempDir()
 	own, err := os.ReadFile("/bin/sh")
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/netlab"
 )
 
-// TestRendezvousDamaged has a network spoil the connection of one rank, anywhere from its first byte to its last: bytes change, are
+// TestRendezvousOverDamagedConnection has a network spoil the connection of one rank, anywhere from its first byte to its last: bytes change, are
 // missing, or come twice, or the connection ends. Either there is a job, for all with the right table, or every rank gets an
 // error, in bounded time. Of what spoils the last word alone only the rank itself can know: then its end is to show the others.
-func TestRendezvousDamaged(t *testing.T) {
+func TestRendezvousOverDamagedConnection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: the rendezvous over connections that lose, repeat, and change bytes; make test-all runs it")
 	}

@@ -43,9 +43,9 @@ func met(ctx context.Context, t *testing.T, coordinator, n int) (at outcome, ran
 	return at, ranks
 }
 
-// TestConfirm has ranks connect to each other, of which one may end, or fail, meanwhile. The others
+// TestConfirmFailsOnAllRanks has ranks connect to each other, of which one may end, or fail, meanwhile. The others
 // are connected already, or wait for a connection that does not come.
-func TestConfirm(t *testing.T) {
+func TestConfirmFailsOnAllRanks(t *testing.T) {
 	const n, odd = 4, 2
 	blocked := func(ctx context.Context) error { <-ctx.Done(); return errors.New("no connection came") }
 	ready := func(context.Context) error { return nil }
@@ -114,8 +114,8 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestConfirmAlone has the coordinator end before all ranks are connected.
-func TestConfirmAlone(t *testing.T) {
+// TestConfirmFailsWhenCoordinatorEnds has the coordinator end before all ranks are connected.
+func TestConfirmFailsWhenCoordinatorEnds(t *testing.T) {
 	ctx := limit(t)
 	at, ranks := met(ctx, t, Launcher, 3)
 	for _, c := range at.conns {
@@ -129,8 +129,8 @@ func TestConfirmAlone(t *testing.T) {
 	}
 }
 
-// TestConfirmEnds has a rank that never connects: what limits the others ends them.
-func TestConfirmEnds(t *testing.T) {
+// TestConfirmEndsAtDeadline has a rank that never connects: what limits the others ends them.
+func TestConfirmEndsAtDeadline(t *testing.T) {
 	ctx := limit(t)
 	at, ranks := met(ctx, t, Launcher, 2)
 	short, cancel := context.WithCancel(ctx)

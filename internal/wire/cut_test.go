@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestCutOff has the first of two connections end when who dials has said all that it has to say, or as TLS begins, as
+// TestDialRetriesAfterDroppedConnection has the first of two connections end when who dials has said all that it has to say, or as TLS begins, as
 // one does that a listener drops for others: who dials tries again.
-func TestCutOff(t *testing.T) {
+func TestDialRetriesAfterDroppedConnection(t *testing.T) {
 	certs := testTLS(t, "job.example")
 	t.Run("plain", func(t *testing.T) { cutOffOnce(t, identity(1), identity(2)) })
 	t.Run("TLS", func(t *testing.T) { cutOffOnce(t, secured(1, certs), secured(2, certs)) })
@@ -74,9 +74,9 @@ func cutOffOnce(t *testing.T, from, to *Identity) {
 	}
 }
 
-// TestDroppedLate has a listener drop a connection for others while the proof of who dials is on its way: who dials
+// TestDialNoticesLateDrop has a listener drop a connection for others while the proof of who dials is on its way: who dials
 // must not take it for made.
-func TestDroppedLate(t *testing.T) {
+func TestDialNoticesLateDrop(t *testing.T) {
 	certs := testTLS(t, "job.example")
 	for name, ids := range map[string][2]*Identity{"plain": {identity(1), identity(2)}, "TLS": {secured(1, certs), secured(2, certs)}} {
 		t.Run(name, func(t *testing.T) {
@@ -96,9 +96,9 @@ func TestDroppedLate(t *testing.T) {
 	}
 }
 
-// TestKeep checks that a listener does not drop a connection that it has told that it is taken, and does not tell one
+// TestAdmittedConnectionIsNotDropped checks that a listener does not drop a connection that it has told that it is taken, and does not tell one
 // that it has dropped.
-func TestKeep(t *testing.T) {
+func TestAdmittedConnectionIsNotDropped(t *testing.T) {
 	l := &Listener{slots: make(chan struct{}, 2)}
 	var ends [2]net.Conn
 	for i := range ends {
@@ -133,8 +133,8 @@ func (c *before) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDroppedAsDone has a listener drop a stranger as its handshake gets done: it is not told that it is taken.
-func TestDroppedAsDone(t *testing.T) {
+// TestDroppedConnectionIsNotAdmitted has a listener drop a stranger as its handshake gets done: it is not told that it is taken.
+func TestDroppedConnectionIsNotAdmitted(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	c := &before{Conn: connect(t, l)}
 	c.do = func() {
@@ -154,9 +154,9 @@ func TestDroppedAsDone(t *testing.T) {
 	}
 }
 
-// TestWordLate has the word come after the time of who accepts would be over, and after that of who dials while that
+// TestLateAdmissionIsAccepted has the word come after the time of who accepts would be over, and after that of who dials while that
 // one did not get its turn.
-func TestWordLate(t *testing.T) {
+func TestLateAdmissionIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, wait := range []time.Duration{0, HandshakeTimeout + time.Second, wordTimeout - time.Second} {
 			a, b := net.Pipe()

@@ -20,7 +20,7 @@ func slowCRC(crc uint32, b []byte) uint32 {
 	return ^crc
 }
 
-func TestSum(t *testing.T) {
+func TestSumIsCastagnoliCRC(t *testing.T) {
 	if got := Sum(0, []byte("123456789")); got != 0xe3069283 { // the check value of CRC-32/ISCSI
 		t.Errorf("sum %#x", got)
 	}
@@ -75,7 +75,7 @@ func layout(h Header, seed uint32) (b [HeaderSize]byte) {
 	return b
 }
 
-func TestFrames(t *testing.T) {
+func TestFramesRoundTrip(t *testing.T) {
 	if len(frames) != int(kinds)-1 {
 		t.Fatalf("%d frames for %d kinds", len(frames), kinds-1)
 	}
@@ -100,8 +100,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestFrameBits flips every bit of a frame of each kind, and every pair of neighbours.
-func TestFrameBits(t *testing.T) {
+// TestDecoderDetectsFlippedBits flips every bit of a frame of each kind, and every pair of neighbours.
+func TestDecoderDetectsFlippedBits(t *testing.T) {
 	for _, h := range frames {
 		good := layout(h, 99)
 		for i := range HeaderSize * 8 {
@@ -118,7 +118,7 @@ func TestFrameBits(t *testing.T) {
 	}
 }
 
-func TestFrameRefused(t *testing.T) {
+func TestDecoderRejectsBadFrames(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		h    Header
@@ -165,8 +165,8 @@ func TestFrameRefused(t *testing.T) {
 	}
 }
 
-// TestFrameOrder repeats, leaves out, and swaps frames.
-func TestFrameOrder(t *testing.T) {
+// TestDecoderDetectsMissingAndRepeatedFrames repeats, leaves out, and swaps frames.
+func TestDecoderDetectsMissingAndRepeatedFrames(t *testing.T) {
 	var enc Encoder
 	var b [4][HeaderSize]byte
 	for i := range b {
@@ -191,7 +191,7 @@ func TestFrameOrder(t *testing.T) {
 	}
 }
 
-func TestPayload(t *testing.T) {
+func TestPayloadChecksumDetectsFlippedBits(t *testing.T) {
 	p := []byte("some payload")
 	h := Header{Kind: Eager, Flags: FlagSummed, Length: uint64(len(p)), Sum: Sum(0, p)}
 	if err := h.CheckPayload(p); err != nil {
@@ -208,7 +208,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-func TestFrameAllocs(t *testing.T) {
+func TestFramesDoNotAllocate(t *testing.T) {
 	enc, dec := Encoder{}, Decoder{Limit: 100}
 	h, got := frames[0], Header{}
 	b := new([HeaderSize]byte)

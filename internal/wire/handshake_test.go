@@ -50,7 +50,7 @@ func shakeHands(a, b net.Conn, client *Identity, to int, purpose Purpose, lane i
 	return c, s, clientErr, serverErr
 }
 
-func TestHandshake(t *testing.T) {
+func TestHandshakeAdmitsRanksOfJob(t *testing.T) {
 	launcher, zero := identity(Launcher), identity(0)
 	launcher.Coordinator, zero.Coordinator = true, true
 	for _, c := range []struct {
@@ -112,9 +112,9 @@ func talk(t *testing.T, from, to *Conn) {
 	}
 }
 
-// TestTranscript follows a handshake with what the decision says of it, written down once more: the
+// TestHandshakeFollowsTranscript follows a handshake with what the decision says of it, written down once more: the
 // keys and proofs are made here from HMAC alone.
-func TestTranscript(t *testing.T) {
+func TestHandshakeFollowsTranscript(t *testing.T) {
 	mac := func(key []byte, parts ...[]byte) []byte {
 		h := hmac.New(sha256.New, key)
 		h.Write(slices.Concat(parts...))
@@ -209,8 +209,8 @@ func TestHandshakeRefused(t *testing.T) {
 	}
 }
 
-// TestMisuse asks for handshakes that cannot be.
-func TestMisuse(t *testing.T) {
+// TestHandshakeRejectsMisuse asks for handshakes that cannot be.
+func TestHandshakeRejectsMisuse(t *testing.T) {
 	for _, c := range []struct {
 		id       Identity
 		to, lane int
@@ -233,8 +233,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestTooSlow sends a byte each second, or nothing. The clock is that of the test.
-func TestTooSlow(t *testing.T) {
+// TestSlowHandshakeIsRefused sends a byte each second, or nothing. The clock is that of the test.
+func TestSlowHandshakeIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		first, then []byte // what is said at once, and after the answer to it byte by byte

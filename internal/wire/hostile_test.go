@@ -37,9 +37,9 @@ func hostile(n int, recorded []byte) []byte {
 	return append(goodHello(), goodHello()...)
 }
 
-// TestHostile makes 10 000 hostile connections, 100 000 with COHORT_HOSTILE=1: none is accepted, a
+// TestHostileConnectionsAreRefused makes 10 000 hostile connections, 100 000 with COHORT_HOSTILE=1: none is accepted, a
 // rank that comes among them is, and what they leave is counted.
-func TestHostile(t *testing.T) {
+func TestHostileConnectionsAreRefused(t *testing.T) {
 	number, batch := 10_000, 50
 	if os.Getenv("COHORT_HOSTILE") == "1" {
 		number = 100_000
@@ -109,9 +109,9 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestMemoryBefore measures what a stranger can make a process allocate: by a whole hello, with the
+// TestUnauthenticatedPeerAllocatesLittle measures what a stranger can make a process allocate: by a whole hello, with the
 // proof missing.
-func TestMemoryBefore(t *testing.T) {
+func TestUnauthenticatedPeerAllocatesLittle(t *testing.T) {
 	id := identity(2)
 	say := append(goodHello(), make([]byte, proofSize)...)
 	var before, after runtime.MemStats
@@ -130,8 +130,8 @@ func TestMemoryBefore(t *testing.T) {
 	}
 }
 
-// TestMemoryHeld measures what 200 strangers hold who say half of what they should.
-func TestMemoryHeld(t *testing.T) {
+// TestUnauthenticatedPeersHoldLittleMemory measures what 200 strangers hold who say half of what they should.
+func TestUnauthenticatedPeersHoldLittleMemory(t *testing.T) {
 	const strangers = 200
 	l := listen(t, identity(2), strangers)
 	var before, after runtime.MemStats

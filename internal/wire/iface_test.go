@@ -23,7 +23,7 @@ func prefixes(list ...string) (p []netip.Prefix) {
 	return p
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseInterfaces(t *testing.T) {
 	for _, c := range []struct{ choice, want string }{
 		{"", "[127.0.0.1]"},
 		{"lo", "[127.0.0.1 ::1]"},
@@ -63,8 +63,8 @@ func TestChoose(t *testing.T) {
 	has(t, err, nil, "no address")
 }
 
-// TestInterfaces asks this machine: its loopback interface is there.
-func TestInterfaces(t *testing.T) {
+// TestInterfacesIncludeLoopback asks this machine: its loopback interface is there.
+func TestInterfacesIncludeLoopback(t *testing.T) {
 	got, err := Interfaces("")
 	if err != nil || len(got) != 1 || !got[0].IsLoopback() {
 		t.Errorf("%v, %v", got, err)
@@ -74,7 +74,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-func TestOurs(t *testing.T) {
+func TestOursChecksCoordinatorAddress(t *testing.T) {
 	parse := func(list ...string) (a []netip.Addr) {
 		for _, s := range list {
 			a = append(a, netip.MustParseAddr(s))

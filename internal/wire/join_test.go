@@ -76,7 +76,7 @@ func (p *party) rank(ctx context.Context, r int) chan outcome {
 	return p.join(ctx, rankOf(r, p.size), member(r))
 }
 
-func TestRendezvous(t *testing.T) {
+func TestRendezvousGivesAllRanksTheTable(t *testing.T) {
 	for _, coordinator := range []int{0, Launcher} {
 		for _, n := range []int{1, 2, 3, 8, 40} {
 			t.Run(fmt.Sprint(coordinator, " ", n), func(t *testing.T) {
@@ -319,8 +319,8 @@ func TestCoordinatorEndsBeforeFirstRankGivesUp(t *testing.T) {
 	}
 }
 
-// TestLost has a rank that joins and is gone before the others are there.
-func TestLost(t *testing.T) {
+// TestRankLostDuringRendezvous has a rank that joins and is gone before the others are there.
+func TestRankLostDuringRendezvous(t *testing.T) {
 	// All may have come before the coordinator sees that one has gone again: then they learn of it when they connect.
 	for range 100 {
 		if lost(t) {
@@ -360,8 +360,8 @@ func lost(t *testing.T) bool {
 	return true
 }
 
-// TestCoordinatorLost has a coordinator that ends without a word.
-func TestCoordinatorLost(t *testing.T) {
+// TestCoordinatorLostDuringRendezvous has a coordinator that ends without a word.
+func TestCoordinatorLostDuringRendezvous(t *testing.T) {
 	l := listen(t, rankOf(0, 3), 0)
 	p := &party{t: t, l: l, size: 3}
 	rank := p.rank(limit(t), 1)
@@ -396,8 +396,8 @@ func TestJoinAfterRendezvousIsRefused(t *testing.T) {
 	has(t, again.err, backend.ErrInit, "the coordinator at 127.0.0.1:", "the job has started already")
 }
 
-// TestJoinRefused is a rank of another job, one without the secret, and wrong calls.
-func TestJoinRefused(t *testing.T) {
+// TestJoinIsRefused is a rank of another job, one without the secret, and wrong calls.
+func TestJoinIsRefused(t *testing.T) {
 	ctx := limit(t)
 	l := listen(t, rankOf(0, 2), 0)
 	job, stranger := rankOf(1, 2), rankOf(1, 2)

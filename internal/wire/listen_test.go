@@ -87,8 +87,8 @@ func TestDialAndAccept(t *testing.T) {
 	}
 }
 
-// TestDialFinds has addresses at which there is nobody, another rank, and the right one.
-func TestDialFinds(t *testing.T) {
+// TestDialFindsRankAmongAddresses has addresses at which there is nobody, another rank, and the right one.
+func TestDialFindsRankAmongAddresses(t *testing.T) {
 	right, wrong := listen(t, identity(2), 0), listen(t, identity(3), 0)
 	nobody := listen(t, identity(3), 0)
 	nobody.Close()
@@ -113,7 +113,7 @@ func TestDialFinds(t *testing.T) {
 	has(t, err, nil, "no address")
 }
 
-func TestDialEnds(t *testing.T) {
+func TestDialEndsWithContext(t *testing.T) {
 	// A server that closes each connection at once: it may be one that drops it for others.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,7 +147,7 @@ func TestDialEnds(t *testing.T) {
 	has(t, err, backend.ErrTimeout, "connecting to rank 2")
 }
 
-func TestAcceptEnds(t *testing.T) {
+func TestAcceptEndsWithContextOrListener(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -173,9 +173,9 @@ func TestAcceptEnds(t *testing.T) {
 	l.Close()
 }
 
-// TestCrowd fills a listener with strangers that say nothing, some hundred for a few places, and a
+// TestRankGetsThroughCrowd fills a listener with strangers that say nothing, some hundred for a few places, and a
 // rank gets through.
-func TestCrowd(t *testing.T) {
+func TestRankGetsThroughCrowd(t *testing.T) {
 	const places, strangers = 8, 200
 	l := listen(t, identity(2), places)
 	var all []net.Conn
@@ -226,8 +226,8 @@ func refusedAtLeast(t testing.TB, l *Listener, want int) {
 	}
 }
 
-// TestDropOldest looks at who is dropped: the oldest of the address that has most.
-func TestDropOldest(t *testing.T) {
+// TestOldestOfBusiestAddressIsDropped looks at who is dropped: the oldest of the address that has most.
+func TestOldestOfBusiestAddressIsDropped(t *testing.T) {
 	l := &Listener{slots: make(chan struct{}, 10)}
 	now := time.Now()
 	add := func(addr string, age time.Duration) *candidate {
@@ -295,7 +295,7 @@ func TestAcceptFailsWithoutDescriptors(t *testing.T) {
 	}
 }
 
-func TestRefusedCounts(t *testing.T) {
+func TestRefusalsAreCounted(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	for _, say := range []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02", "", "", string(goodHello()) + strings.Repeat("x", 24)} {
 		c := connect(t, l)
@@ -317,7 +317,7 @@ func TestRefusedCounts(t *testing.T) {
 	}
 }
 
-func TestPorts(t *testing.T) {
+func TestListenUsesPortRange(t *testing.T) {
 	// A port that is taken, and its neighbours, which are most likely not.
 	var first *Listener
 	for first == nil {
@@ -375,8 +375,8 @@ func TestListenAndDialIPv6(t *testing.T) {
 	}
 }
 
-// TestPlaces checks how many strangers a listener of a job has room for.
-func TestPlaces(t *testing.T) {
+// TestPendingHandshakesDependOnJobSize checks how many strangers a listener of a job has room for.
+func TestPendingHandshakesDependOnJobSize(t *testing.T) {
 	for size, want := range map[int]int{4: 256, 1000: 1000, MaxRanks: 1024} {
 		id := identity(2)
 		id.Size = size

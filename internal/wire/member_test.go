@@ -24,7 +24,7 @@ func largest() Member {
 	return m
 }
 
-func TestJoining(t *testing.T) {
+func TestJoinMessageRoundTrip(t *testing.T) {
 	for _, m := range []Member{member(0), member(3), largest()} {
 		want := joining{size: 77, patience: 12345, member: m}
 		b := want.append(nil)
@@ -44,7 +44,7 @@ func TestJoining(t *testing.T) {
 	}
 }
 
-func TestMemberRefused(t *testing.T) {
+func TestBadMembersAreRejected(t *testing.T) {
 	change := func(f func(*Member)) Member {
 		m := member(1)
 		f(&m)
@@ -98,7 +98,7 @@ func TestMemberRefused(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTableRoundTrip(t *testing.T) {
 	want := []Member{member(0), member(1), member(2)}
 	b := appendTable(nil, want)
 	if got, err := decodeTable(b, 3); err != nil || !reflect.DeepEqual(got, want) {
@@ -117,8 +117,8 @@ func TestTable(t *testing.T) {
 	has(t, err, nil, "entry 0: it is that of rank 1")
 }
 
-// TestTableAllocates shows that a table that says it is large, and is not, costs nothing.
-func TestTableAllocates(t *testing.T) {
+// TestTableAllocatesOnlyWhatArrives shows that a table that says it is large, and is not, costs nothing.
+func TestTableAllocatesOnlyWhatArrives(t *testing.T) {
 	b := append(binary.LittleEndian.AppendUint32(nil, MaxRanks), make([]byte, 100)...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -130,7 +130,7 @@ func TestTableAllocates(t *testing.T) {
 	}
 }
 
-func TestRefusedText(t *testing.T) {
+func TestRefusalTextIsOneLine(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want error
@@ -153,7 +153,7 @@ func TestRefusedText(t *testing.T) {
 	has(t, decodeRefused([]byte{255, 'x'}), backend.ErrInternal)
 }
 
-func TestHostName(t *testing.T) {
+func TestHostNameIsMadeValid(t *testing.T) {
 	for name, want := range map[string]string{"node-1.cluster": "node-1.cluster", "a b\nc": "a?b?c", strings.Repeat("n", 300): strings.Repeat("n", 255), "é": "?"} {
 		m := member(0)
 		if m.Host = HostName(name); m.Host != want || m.check() != nil {
@@ -162,7 +162,7 @@ func TestHostName(t *testing.T) {
 	}
 }
 
-func TestThisNode(t *testing.T) {
+func TestThisNodeIsStable(t *testing.T) {
 	n := ThisNode()
 	if runtime.GOOS != "linux" {
 		if n != (Node{}) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestSecretFile(t *testing.T) {
+func TestSecretFileRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
 	s := NewSecret()
 	if err := s.WriteFile(path); err != nil {
@@ -31,7 +31,7 @@ func TestSecretFile(t *testing.T) {
 	has(t, Secret{}.WriteFile(path), nil, "secret is empty")
 }
 
-func TestSecretForms(t *testing.T) {
+func TestSecretFormsAreChecked(t *testing.T) {
 	raw := []byte("0123456789abcdefghijklmnopqrstuv") // 32 bytes
 	digits := hex.EncodeToString(raw)
 	for _, c := range []struct{ name, text, want string }{
@@ -61,7 +61,7 @@ func TestSecretForms(t *testing.T) {
 	}
 }
 
-func TestSecretPipe(t *testing.T) {
+func TestSecretIsReadFromPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,8 +77,8 @@ func TestSecretPipe(t *testing.T) {
 	}
 }
 
-// TestSecretHides prints a secret in all the ways there are.
-func TestSecretHides(t *testing.T) {
+// TestSecretIsNeverPrinted prints a secret in all the ways there are.
+func TestSecretIsNeverPrinted(t *testing.T) {
 	s := NewSecret()
 	id := &Identity{Job: "job", Secret: s}
 	shown := fmt.Sprint(s, &s, id, *id)

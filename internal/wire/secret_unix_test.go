@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestSecretFileRefused(t *testing.T) {
+func TestSecretFileOfOthersIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)

@@ -108,7 +108,7 @@ func uris(t testing.TB, ranks ...int) func(*x509.Certificate) {
 	}
 }
 
-func TestTLS(t *testing.T) {
+func TestTLSRequiresCertificatesOfJob(t *testing.T) {
 	a, other := newAuthority(t), newAuthority(t)
 	make := func(by *authority, name string, f func(*x509.Certificate)) *TLS {
 		c, err := by.issue(t, name, name, f)
@@ -166,9 +166,9 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestBetween stands between two ranks that use TLS, with a certificate of the same authority, and
+// TestManInTheMiddleIsDetected stands between two ranks that use TLS, with a certificate of the same authority, and
 // relays what they prove before TLS. It has no secret, and its two TLS connections are not one.
-func TestBetween(t *testing.T) {
+func TestManInTheMiddleIsDetected(t *testing.T) {
 	c := testTLS(t, "job.example")
 	client, left := sockets(t)
 	right, server := sockets(t)
@@ -214,7 +214,7 @@ func TestBetween(t *testing.T) {
 	reason(t, err2, WrongProof, "a third party is in between")
 }
 
-func TestLoadTLS(t *testing.T) {
+func TestLoadTLSChecksFiles(t *testing.T) {
 	a := newAuthority(t)
 	for _, c := range []struct {
 		name, want string
@@ -250,8 +250,8 @@ func TestLoadTLS(t *testing.T) {
 	has(t, err, nil, "unknown authority")
 }
 
-// TestNames has a job whose name needs escaping.
-func TestNames(t *testing.T) {
+// TestCertificateNameOfEscapedJob has a job whose name needs escaping.
+func TestCertificateNameOfEscapedJob(t *testing.T) {
 	for job, want := range map[string]string{"job": "cohort://job/job/3", "a b/c": "cohort://job/a%20b%2Fc/3"} {
 		u, err := url.Parse(rankURI(job, 3))
 		if err != nil || u.String() != want {

@@ -46,8 +46,8 @@ func goodHello() []byte {
 	return b[:]
 }
 
-// TestUnauthenticatedPeers says all sorts of things to a server, followed by as much as it will read.
-func TestUnauthenticatedPeers(t *testing.T) {
+// TestServerRefusesUnauthenticatedPeers says all sorts of things to a server, followed by as much as it will read.
+func TestServerRefusesUnauthenticatedPeers(t *testing.T) {
 	change := func(at int, to byte) []byte {
 		b := goodHello()
 		b[at] = to
@@ -111,8 +111,8 @@ func TestUnauthenticatedPeers(t *testing.T) {
 	}
 }
 
-// TestFalseServers is the same from the other side.
-func TestFalseServers(t *testing.T) {
+// TestClientRefusesFalseServers is the same from the other side.
+func TestClientRefusesFalseServers(t *testing.T) {
 	say := func(version uint16, a answer) []byte {
 		var b [replySize]byte
 		r := reply{version: version, answer: a}
@@ -167,8 +167,8 @@ func (c *tape) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestReplay plays back what both sides of a good handshake said.
-func TestReplay(t *testing.T) {
+// TestReplayIsRefused plays back what both sides of a good handshake said.
+func TestReplayIsRefused(t *testing.T) {
 	a, b := sockets(t)
 	client, server := &tape{Conn: a}, &tape{Conn: b}
 	if _, _, err1, err2 := shakeHands(client, server, identity(1), 2, Peer, 0, identity(2)); err1 != nil || err2 != nil {
@@ -184,8 +184,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReflection lets two servers, and two clients, talk to each other; and a client to itself.
-func TestReflection(t *testing.T) {
+// TestReflectionIsRefused lets two servers, and two clients, talk to each other; and a client to itself.
+func TestReflectionIsRefused(t *testing.T) {
 	a, b := sockets(t)
 	done := make(chan error)
 	go func() {
@@ -199,8 +199,8 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// TestBits flips each bit of what the two sides say. Nothing of it may be taken by both.
-func TestBits(t *testing.T) {
+// TestFlippedBitEndsHandshake flips each bit of what the two sides say. Nothing of it may be taken by both.
+func TestFlippedBitEndsHandshake(t *testing.T) {
 	for i := range (helloSize + proofSize) * 8 {
 		a, b := net.Pipe()
 		_, _, err1, err2 := shakeHands(&flip{Conn: a, at: i}, b, identity(1), 2, Peer, 0, identity(2))
