@@ -2,21 +2,18 @@ package cohort
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// Gather collects the ranks' send in root's recv, one block after the other in
-// the order of ranks.
+// Gather collects the send of all ranks in root's recv, one block per rank in rank order.
 //
-// Collective: all ranks of c call it, with the same length of send, type and
-// root.
+// Collective: all ranks of c call it, with the same length of send, type and root.
 //
-// Buffers: on root recv is as long as send times the number of ranks; elsewhere
-// recv is not used and may be nil. In place, on root, with the same slice as
-// both: root's own block is already there; other overlaps are [ErrBuffer].
+// Buffers: on root, recv is as long as send times the number of ranks. Elsewhere recv is not used
+// and may be nil. In place, root passes the same slice as send and recv, which already contains its
+// own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrRoot], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
-// [ErrMismatch] on every rank if the ranks' calls differ.
+// Errors: [ErrRoot], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrMismatch] on
+// every rank if the ranks' calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func Gather[T any](c *Comm, send, recv []T, root int) error {
 	call, err := c.begin(backend.Gather)
 	if err != nil {
@@ -26,23 +23,34 @@ func Gather[T any](c *Comm, send, recv []T, root int) error {
 	return c.run(call)
 }
 
-// Igather starts a [Gather].
+// Igather starts a [Gather] and returns without waiting.
 //
-// Collective: all ranks of c call it, in the same order as their other
-// collectives on c.
+// Collective: all ranks of c call it, in the same order as their other collectives on c.
 //
-// Buffers: as for [Gather]; they belong to the operation until it is complete.
+// Buffers: as for [Gather]. The slices belong to the operation until the request is complete.
+//
+// Errors: those of [Gather] come from [Request.Wait]. The call returns [ErrComm], [ErrClosed] and
+// [ErrBusy]; on mpi it may return others.
+//
+// Deadline: Wait or Test returns [ErrTimeout], and the communicator is broken; see [Request.Wait].
 func Igather[T any](c *Comm, send, recv []T, root int) (*Request, error) {
 	call := newCall()
 	setGather(c, call, send, recv, root)
 	return c.start(call)
 }
 
-// GatherInit prepares a [Gather] that can be started any number of times.
+// GatherInit prepares a [Gather] that can be started any number of times. It waits until all ranks
+// have called it.
 //
-// Collective: all ranks of c call it, and all start it equally often.
+// Collective: all ranks of c call it, and all start the operation equally often.
 //
-// Buffers: as for [Gather]; each Start uses what they hold then.
+// Buffers: as for [Gather]. Each Start uses the current contents; the slices belong to the
+// operation until it is complete.
+//
+// Errors: the call returns those of [Gather]. [Persistent.Wait] returns the failure of a started
+// operation.
+//
+// Deadline: as for [Gather], in the call and in [Persistent.Wait].
 func GatherInit[T any](c *Comm, send, recv []T, root int) (*Persistent, error) {
 	call := newCall()
 	setGather(c, call, send, recv, root)
@@ -61,20 +69,17 @@ func setGather[T any](c *Comm, call *backend.Call, send, recv []T, root int) {
 	setBlocks(c, call)
 }
 
-// Allgather collects the ranks' send in every rank's recv, one block after the
-// other in the order of ranks.
+// Allgather collects the send of all ranks in every rank's recv, one block per rank in rank order.
 //
-// Collective: all ranks of c call it, with the same length of send and type.
+// Collective: all ranks of c call it, with the same length of send and the same type.
 //
-// Buffers: recv is as long as send times the number of ranks. In place, with
-// the same slice as both, each rank's own block is already there; other
-// overlaps are [ErrBuffer].
+// Buffers: recv is as long as send times the number of ranks. In place, a rank passes the same
+// slice as send and recv, which already contains its own block; other overlaps are [ErrBuffer].
 //
-// Errors: [ErrCount], [ErrBuffer], [ErrType] for bad arguments; [ErrMismatch]
-// on every rank if the ranks' calls differ.
+// Errors: [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if
+// the ranks' calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func Allgather[T any](c *Comm, send, recv []T) error {
 	call, err := c.begin(backend.Allgather)
 	if err != nil {
@@ -84,25 +89,34 @@ func Allgather[T any](c *Comm, send, recv []T) error {
 	return c.run(call)
 }
 
-// Iallgather starts an [Allgather].
+// Iallgather starts an [Allgather] and returns without waiting.
 //
-// Collective: all ranks of c call it, in the same order as their other
-// collectives on c.
+// Collective: all ranks of c call it, in the same order as their other collectives on c.
 //
-// Buffers: as for [Allgather]; they belong to the operation until it is
-// complete.
+// Buffers: as for [Allgather]. The slices belong to the operation until the request is complete.
+//
+// Errors: those of [Allgather] come from [Request.Wait]. The call returns [ErrComm], [ErrClosed]
+// and [ErrBusy]; on mpi it may return others.
+//
+// Deadline: Wait or Test returns [ErrTimeout], and the communicator is broken; see [Request.Wait].
 func Iallgather[T any](c *Comm, send, recv []T) (*Request, error) {
 	call := newCall()
 	setAllgather(c, call, send, recv)
 	return c.start(call)
 }
 
-// AllgatherInit prepares an [Allgather] that can be started any number of
-// times.
+// AllgatherInit prepares an [Allgather] that can be started any number of times. It waits until all
+// ranks have called it.
 //
-// Collective: all ranks of c call it, and all start it equally often.
+// Collective: all ranks of c call it, and all start the operation equally often.
 //
-// Buffers: as for [Allgather]; each Start uses what they hold then.
+// Buffers: as for [Allgather]. Each Start uses the current contents; the slices belong to the
+// operation until it is complete.
+//
+// Errors: the call returns those of [Allgather]. [Persistent.Wait] returns the failure of a started
+// operation.
+//
+// Deadline: as for [Allgather], in the call and in [Persistent.Wait].
 func AllgatherInit[T any](c *Comm, send, recv []T) (*Persistent, error) {
 	call := newCall()
 	setAllgather(c, call, send, recv)

@@ -2,23 +2,21 @@ package cohort
 
 import "github.com/cohort-hpc/cohort/backend"
 
-// ReduceScatterBlock combines the ranks' send element by element with op, in an
-// order that depends only on the number of ranks and the length, and gives each
-// rank one block of the result: rank r the r-th of as many equal blocks as
-// there are ranks.
+// ReduceScatterBlock combines the send of all ranks element by element with op and divides the
+// result into equal blocks: rank r receives block r. The order of combination depends only on the
+// number of ranks and the length (on mpi with Config.Deterministic).
 //
 // Collective: all ranks of c call it, with the same length, type and op.
 //
-// Buffers: send is as long as recv times the number of ranks. In place, with
-// the same slice as both, the whole input stands in it and the rank's block of
-// the result goes to its beginning, as MPI_IN_PLACE has it; what is behind it
-// then is not specified. Other overlaps are [ErrBuffer].
+// Buffers: send is as long as recv times the number of ranks. In place, a rank passes the same
+// slice, which contains the whole input, as send and recv. Its block of the result is written to
+// the beginning, and the rest is unspecified afterwards (MPI_IN_PLACE). Other overlaps are
+// [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
-// [ErrMismatch] on every rank if the ranks' calls differ.
+// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrMismatch] on
+// every rank if the ranks' calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func ReduceScatterBlock[T Reducible](c *Comm, send, recv []T, op Op) error {
 	call, err := c.begin(backend.ReduceScatterBlock)
 	if err != nil {
@@ -28,25 +26,35 @@ func ReduceScatterBlock[T Reducible](c *Comm, send, recv []T, op Op) error {
 	return c.run(call)
 }
 
-// IreduceScatterBlock starts a [ReduceScatterBlock].
+// IreduceScatterBlock starts a [ReduceScatterBlock] and returns without waiting.
 //
-// Collective: all ranks of c call it, in the same order as their other
-// collectives on c.
+// Collective: all ranks of c call it, in the same order as their other collectives on c.
 //
-// Buffers: as for [ReduceScatterBlock]; they belong to the operation until it
-// is complete.
+// Buffers: as for [ReduceScatterBlock]. The slices belong to the operation until the request is
+// complete.
+//
+// Errors: those of [ReduceScatterBlock] come from [Request.Wait]. The call returns [ErrComm],
+// [ErrClosed] and [ErrBusy]; on mpi it may return others.
+//
+// Deadline: Wait or Test returns [ErrTimeout], and the communicator is broken; see [Request.Wait].
 func IreduceScatterBlock[T Reducible](c *Comm, send, recv []T, op Op) (*Request, error) {
 	call := newCall()
 	setReduceScatterBlock(c, call, send, recv, op)
 	return c.start(call)
 }
 
-// ReduceScatterBlockInit prepares a [ReduceScatterBlock] that can be started
-// any number of times.
+// ReduceScatterBlockInit prepares a [ReduceScatterBlock] that can be started any number of times.
+// It waits until all ranks have called it.
 //
-// Collective: all ranks of c call it, and all start it equally often.
+// Collective: all ranks of c call it, and all start the operation equally often.
 //
-// Buffers: as for [ReduceScatterBlock]; each Start uses what they hold then.
+// Buffers: as for [ReduceScatterBlock]. Each Start uses the current contents; the slices belong to
+// the operation until it is complete.
+//
+// Errors: the call returns those of [ReduceScatterBlock]. [Persistent.Wait] returns the failure of
+// a started operation.
+//
+// Deadline: as for [ReduceScatterBlock], in the call and in [Persistent.Wait].
 func ReduceScatterBlockInit[T Reducible](c *Comm, send, recv []T, op Op) (*Persistent, error) {
 	call := newCall()
 	setReduceScatterBlock(c, call, send, recv, op)
@@ -69,23 +77,22 @@ func setReduceScatterBlock[T Reducible](c *Comm, call *backend.Call, send, recv 
 	}
 }
 
-// ReduceScatter combines the ranks' send element by element with op, in an
-// order that depends only on the number of ranks and the length, and gives each
-// rank its block of the result: the first counts[0] elements to rank 0, the
-// next counts[1] to rank 1, and so on.
+// ReduceScatter combines the send of all ranks element by element with op and divides the result:
+// the first counts[0] elements go to rank 0, the next counts[1] to rank 1, and so on. The order of
+// combination depends only on the number of ranks and the length (on mpi with
+// Config.Deterministic).
 //
 // Collective: all ranks of c call it, with the same counts, type and op.
 //
-// Buffers: send is as long as the sum of counts, recv has counts[rank]
-// elements. In place, with the same slice as both, the whole input stands in it
-// and the rank's block of the result goes to its beginning, as MPI_IN_PLACE has
-// it; what is behind it then is not specified. Other overlaps are [ErrBuffer].
+// Buffers: counts has one entry per rank, send is as long as their sum, and recv has counts[rank]
+// elements. In place, a rank passes the same slice, which contains the whole input, as send and
+// recv. Its block of the result is written to the beginning, and the rest is unspecified afterwards
+// (MPI_IN_PLACE). Other overlaps are [ErrBuffer].
 //
-// Errors: [ErrOp], [ErrCount], [ErrBuffer], [ErrType] for bad arguments;
-// [ErrMismatch] on every rank if the ranks' calls differ.
+// Errors: [ErrOp], [ErrCount], [ErrBuffer] and [ErrType] for wrong arguments; [ErrMismatch] on
+// every rank if the ranks' calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func ReduceScatter[T Reducible](c *Comm, send, recv []T, counts []int, op Op) error {
 	call, err := c.begin(backend.ReduceScatter)
 	if err != nil {
@@ -95,25 +102,35 @@ func ReduceScatter[T Reducible](c *Comm, send, recv []T, counts []int, op Op) er
 	return c.run(call)
 }
 
-// IreduceScatter starts a [ReduceScatter].
+// IreduceScatter starts a [ReduceScatter] and returns without waiting.
 //
-// Collective: all ranks of c call it, in the same order as their other
-// collectives on c.
+// Collective: all ranks of c call it, in the same order as their other collectives on c.
 //
-// Buffers: as for [ReduceScatter]; they belong to the operation until it is
+// Buffers: as for [ReduceScatter]. The slices belong to the operation until the request is
 // complete.
+//
+// Errors: those of [ReduceScatter] come from [Request.Wait]. The call returns [ErrComm],
+// [ErrClosed] and [ErrBusy]; on mpi it may return others.
+//
+// Deadline: Wait or Test returns [ErrTimeout], and the communicator is broken; see [Request.Wait].
 func IreduceScatter[T Reducible](c *Comm, send, recv []T, counts []int, op Op) (*Request, error) {
 	call := newCall()
 	setReduceScatter(c, call, send, recv, counts, op)
 	return c.start(call)
 }
 
-// ReduceScatterInit prepares a [ReduceScatter] that can be started any number
-// of times.
+// ReduceScatterInit prepares a [ReduceScatter] that can be started any number of times. It waits
+// until all ranks have called it.
 //
-// Collective: all ranks of c call it, and all start it equally often.
+// Collective: all ranks of c call it, and all start the operation equally often.
 //
-// Buffers: as for [ReduceScatter]; each Start uses what they hold then.
+// Buffers: as for [ReduceScatter]. Each Start uses the current contents; the slices belong to the
+// operation until it is complete.
+//
+// Errors: the call returns those of [ReduceScatter]. [Persistent.Wait] returns the failure of a
+// started operation.
+//
+// Deadline: as for [ReduceScatter], in the call and in [Persistent.Wait].
 func ReduceScatterInit[T Reducible](c *Comm, send, recv []T, counts []int, op Op) (*Persistent, error) {
 	call := newCall()
 	setReduceScatter(c, call, send, recv, counts, op)

@@ -31,13 +31,12 @@ func scalar[T any](n int) (*[]uint64, []T) {
 //
 // Collective: all ranks of c call it, with the same type and root.
 //
-// Buffers: none; x of the other ranks is not used.
+// Buffers: none; x is not used on the other ranks.
 //
-// Errors: [ErrRoot], [ErrType] for bad arguments; [ErrMismatch] on every rank
-// if the ranks' calls differ.
+// Errors: [ErrRoot] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
+// calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func BcastOne[T any](c *Comm, x T, root int) (T, error) {
 	var zero T
 	p, buf := scalar[T](1)
@@ -53,18 +52,17 @@ func BcastOne[T any](c *Comm, x T, root int) (T, error) {
 	return x, nil
 }
 
-// ReduceOne returns on root the ranks' x combined with op, and the zero value
+// ReduceOne combines the x of all ranks with op. It returns the result on root and the zero value
 // on the other ranks.
 //
 // Collective: all ranks of c call it, with the same type, op and root.
 //
 // Buffers: none.
 //
-// Errors: [ErrRoot], [ErrOp] for bad arguments; [ErrMismatch] on every rank if
-// the ranks' calls differ.
+// Errors: [ErrRoot], [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the
+// ranks' calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func ReduceOne[T Reducible](c *Comm, x T, op Op, root int) (T, error) {
 	var zero T
 	p, buf := scalar[T](2)
@@ -80,17 +78,16 @@ func ReduceOne[T Reducible](c *Comm, x T, op Op, root int) (T, error) {
 	return x, nil
 }
 
-// AllreduceOne returns on every rank the ranks' x combined with op.
+// AllreduceOne combines the x of all ranks with op and returns the result on every rank.
 //
 // Collective: all ranks of c call it, with the same type and op.
 //
 // Buffers: none.
 //
-// Errors: [ErrOp] for bad arguments; [ErrMismatch] on every rank if the ranks'
-// calls differ.
+// Errors: [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
+// calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func AllreduceOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	var zero T
 	p, buf := scalar[T](2)
@@ -106,17 +103,16 @@ func AllreduceOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	return x, nil
 }
 
-// ScanOne returns on rank r the x of ranks 0 to r combined with op.
+// ScanOne combines the x of ranks 0 to r with op and returns the result on rank r.
 //
 // Collective: all ranks of c call it, with the same type and op.
 //
 // Buffers: none.
 //
-// Errors: [ErrOp] for bad arguments; [ErrMismatch] on every rank if the ranks'
-// calls differ.
+// Errors: [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
+// calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func ScanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	var zero T
 	p, buf := scalar[T](2)
@@ -132,18 +128,17 @@ func ScanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	return x, nil
 }
 
-// ExscanOne returns on rank r the x of ranks 0 to r-1 combined with op. Rank 0,
-// which has no rank before it, gets the zero value, whatever op is.
+// ExscanOne combines the x of ranks 0 to r-1 with op and returns the result on rank r. Rank 0 has
+// no rank before it and gets the zero value, whatever op is.
 //
 // Collective: all ranks of c call it, with the same type and op.
 //
 // Buffers: none.
 //
-// Errors: [ErrOp] for bad arguments; [ErrMismatch] on every rank if the ranks'
-// calls differ.
+// Errors: [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
+// calls differ (on mpi with Config.Check).
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the
-// communicator is broken.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func ExscanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
 	var zero T
 	p, buf := scalar[T](2)
