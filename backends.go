@@ -9,26 +9,27 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// BackendInfo says of a backend whether this process can use it.
+// BackendInfo describes whether this process can use a backend.
 type BackendInfo struct {
-	Name string
+	Name string // local, shm, tcp or mpi
 
-	// Priority says which of the backends that can be used is to be preferred: the one with the highest,
-	// which is the one that [Init] takes by itself.
+	// Priority orders the backends. Of those that are available, [Init] selects the one with the
+	// highest priority if the settings name none.
 	Priority int
 
-	// Err is nil if [Init] could use the backend, as far as that can be told without it; else it says why not.
+	// Err is nil if [Init] can probably use the backend, and otherwise the reason why it cannot.
 	Err error
 }
 
-// priorities has the backends' names. Local is only there for a process that is alone, and then
-// there is nothing better.
+// priorities maps the backends' names to their priorities. Local has the highest, because it is
+// available only to a process without other ranks.
 var priorities = map[string]int{"local": 60, "mpi": 50, "shm": 40, "tcp": 30}
 
-// Backends returns what there is of each backend for this process, as it was started, those with the highest priority first.
-// Nothing is initialised, and no library is loaded: files and variables are read.
+// Backends reports which backends this process can use, highest priority first. It reads files and
+// environment variables; it initializes nothing and loads no library. cfg is what Init would get, and
+// may be nil.
 //
-// Local; at any time, before Init too. cfg is what Init would get, and may be nil.
+// Local. It can be called at any time, before Init too.
 func Backends(cfg *Config) []BackendInfo {
 	s, err := resolve(cfg, osEnv)
 	var all []BackendInfo
@@ -43,7 +44,7 @@ func Backends(cfg *Config) []BackendInfo {
 	return all
 }
 
-// available says why a backend cannot be used by this process.
+// available returns an error if this process cannot use a backend.
 func (s *settings) available(name string, env environment) error {
 	if _, out := missing[name]; out {
 		return absent(name)
@@ -57,7 +58,7 @@ func (s *settings) available(name string, env environment) error {
 	return nil
 }
 
-// unfit says why a backend is not for a process that was started like this one.
+// unfit returns an error if a backend does not fit the way this process was started.
 func (s *settings) unfit(name string, env environment) error {
 	launcher := mpifind.Launched(env)
 	if launcher != nil && launcher.Size <= 1 {
@@ -65,11 +66,12 @@ func (s *settings) unfit(name string, env environment) error {
 	}
 	switch {
 	case name == "local" && s.sized && s.Size > 1:
-		return initFault("backend local has one rank in a process, and this is rank %d of %d; "+
+		return initFault("backend local has a single rank, but this process is rank %d of %d; "+
 			"use backend shm for several processes, or cohort.Run for several ranks in one", s.Rank, s.Size)
 	case name == "local" && launcher != nil:
-		return initFault("backend local was asked for in a job of %d processes started by %s (%s): "+
-			"each would be a world of its own; start the program without it, or with cohort run", launcher.Size, launcher.Name, launcher.Evidence)
+		return initFault("backend local was selected in a job of %d processes started by %s (%s): "+
+			"each would be a separate world of one rank; start the program without that launcher, or with cohort run",
+			launcher.Size, launcher.Name, launcher.Evidence)
 	case name == "shm" && !s.sized:
 		return initFault("backend shm needs COHORT_RANK, COHORT_SIZE and COHORT_JOB: " +
 			"start the program with cohort run, or set them on each rank")
@@ -77,24 +79,24 @@ func (s *settings) unfit(name string, env environment) error {
 		return initFault("backend tcp needs COHORT_RANK, COHORT_SIZE, COHORT_JOB, COHORT_TCP_COORDINATOR and " +
 			"COHORT_SECRET_FILE: start the program with cohort run, or set them on each rank")
 	case name == "mpi" && launcher == nil && s.sized && s.Size > 1:
-		return initFault("backend mpi is for processes that MPI's launcher starts, and this is rank %d of %d of another "+
-			"(COHORT_RANK, COHORT_SIZE): each would be a world of its own; start the program with mpiexec, or with cohort run --backend mpi", s.Rank, s.Size)
+		return initFault("backend mpi needs an MPI launcher, but another one started this process as rank %d of %d "+
+			"(COHORT_RANK, COHORT_SIZE): each would be a separate world of one rank; start the program with mpiexec, or with cohort run --backend mpi",
+			s.Rank, s.Size)
 	}
 	return nil
 }
 
-// missing has the backends that this program was built without, and why.
+// missing maps the backends that this program was built without to the reason.
 var missing = map[string]string{}
 
-// absent is the error of a backend that was asked for, or detected, and is not there. More may be to
-// be said.
-func absent(name string, more ...string) error {
-	var there []string
+// absent is the error for a backend that this program was built without. It ends with details.
+func absent(name string, details ...string) error {
+	var present []string
 	for _, b := range []string{"local", "shm", "tcp", "mpi"} {
 		if missing[b] == "" {
-			there = append(there, b)
+			present = append(present, b)
 		}
 	}
-	return fault(ErrNotSupported, fmt.Sprintf("backend %s is not there: %s%s; there is %s",
-		name, missing[name], strings.Join(more, ""), strings.Join(there, " and ")))
+	return fault(ErrNotSupported, fmt.Sprintf("backend %s is not available: %s%s; available: %s",
+		name, missing[name], strings.Join(details, ""), strings.Join(present, ", ")))
 }

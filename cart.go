@@ -6,28 +6,29 @@ import (
 	"slices"
 )
 
-// Cart is a communicator whose ranks stand on a Cartesian grid, numbered in
-// row-major order: the last coordinate varies fastest (MPI-4.1 section 8.5).
-// Operations take its Comm.
+// Cart is a communicator whose ranks form a Cartesian grid. They are numbered in row-major order: the
+// last coordinate varies fastest (MPI-4.1 section 8.5). Pass its Comm to operations.
 type Cart struct {
 	*Comm
 	dims    []int
 	periods []bool
 }
 
-// Neighbor is the two neighbours of a rank along one dimension: Lower one step
-// down, Upper one step up; ProcNull beyond an edge.
+// Neighbor is the two neighbors of a rank along one dimension: Lower is one step down, Upper one step
+// up. Beyond an edge they are ProcNull.
 type Neighbor struct{ Lower, Upper int }
 
-// CartCreate makes a communicator whose ranks stand on a grid with the given
-// extents, periodic in the dimensions where periods says so. Extents of 0 are
-// chosen as [DimsCreate] does. Ranks that the grid does not need get nil. With
-// reorder the ranks may be numbered anew; at present they never are.
+// CartCreate makes a communicator whose ranks form a grid with the given extents. The grid is
+// periodic in the dimensions where periods is true. Extents of 0 are chosen as [DimsCreate] does.
+// Ranks that the grid does not need get nil. With reorder, ranks may get other numbers than in c; at
+// present they never do.
 //
 // Collective: all ranks of c call it, with the same arguments.
 //
-// Errors: [ErrCount] for a negative extent, a grid larger than c, or periods of
-// another length than dims; [ErrMismatch] on every rank if the calls differ.
+// Errors: [ErrCount] for a negative extent, for a grid larger than c, and if dims and periods differ
+// in length; [ErrMismatch] on every rank if the calls differ.
+//
+// Deadline: [ErrTimeout], and c is broken.
 func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, error) {
 	grid := slices.Clone(dims)
 	var bad error
@@ -57,12 +58,20 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 }
 
 // Dims returns the extents of the grid.
+//
+// Local.
 func (c *Cart) Dims() []int { return slices.Clone(c.dims) }
 
-// Periods says in which dimensions the grid is periodic.
+// Periods returns, for each dimension, whether the grid is periodic in it.
+//
+// Local.
 func (c *Cart) Periods() []bool { return slices.Clone(c.periods) }
 
-// Coords returns the coordinates of a rank. [ErrRank] if there is no such rank.
+// Coords returns the coordinates of a rank.
+//
+// Local.
+//
+// Errors: [ErrRank] for a rank outside the communicator.
 func (c *Cart) Coords(rank int) ([]int, error) {
 	if rank < 0 || rank >= c.Size() {
 		return nil, c.failed("coords", Undefined, Undefined, c.badRank("rank", rank))
@@ -75,9 +84,12 @@ func (c *Cart) Coords(rank int) ([]int, error) {
 	return x, nil
 }
 
-// CartRank returns the rank at the given coordinates, which wrap around in
-// periodic dimensions. [ErrRank] for coordinates outside the others,
-// [ErrCount] for the wrong number of them.
+// CartRank returns the rank at the given coordinates. In periodic dimensions they wrap around.
+//
+// Local.
+//
+// Errors: [ErrRank] for a coordinate outside a dimension that is not periodic; [ErrCount] for a wrong
+// number of coordinates.
 func (c *Cart) CartRank(coords []int) (int, error) {
 	if len(coords) != len(c.dims) {
 		return Undefined, c.failed("cartrank", Undefined, Undefined,
@@ -90,20 +102,24 @@ func (c *Cart) CartRank(coords []int) (int, error) {
 			x = (x%d + d) % d
 		} else if x < 0 || x >= d {
 			return Undefined, c.failed("cartrank", Undefined, Undefined,
-				fault(ErrRank, fmt.Sprintf("coordinate %d is %d, the grid has %d and is not periodic", i, x, d)))
+				fault(ErrRank, fmt.Sprintf("coordinate %d is %d; want 0 to %d, for the grid is not periodic there", i, x, d-1)))
 		}
 		rank = rank*d + x
 	}
 	return rank, nil
 }
 
-// Shift returns the rank that disp steps up dimension dim are received from when
-// every rank sends that far, and the rank they are sent to: ProcNull beyond an
-// edge. [ErrCount] if there is no such dimension.
+// Shift returns the partners of the calling rank when every rank sends to the rank disp steps up
+// dimension dim: source is the rank it receives from, dest the rank it sends to. A partner beyond an
+// edge is ProcNull.
+//
+// Local.
+//
+// Errors: [ErrCount] for a dimension outside the grid.
 func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
 	if dim < 0 || dim >= len(c.dims) {
 		return ProcNull, ProcNull, c.failed("shift", Undefined, Undefined,
-			fault(ErrCount, fmt.Sprintf("dimension %d of %d", dim, len(c.dims))))
+			fault(ErrCount, fmt.Sprintf("dimension %d of a grid of %d dimensions", dim, len(c.dims))))
 	}
 	return c.step(dim, -disp), c.step(dim, disp), nil
 }
@@ -122,8 +138,9 @@ func (c *Cart) step(dim, disp int) int {
 	return c.Rank() + (to-x)*stride
 }
 
-// Neighbors returns the neighbours of the calling rank, one pair for each
-// dimension.
+// Neighbors returns the neighbors of the calling rank, one pair for each dimension.
+//
+// Local.
 func (c *Cart) Neighbors() []Neighbor {
 	n := make([]Neighbor, len(c.dims))
 	for i := range n {
@@ -132,14 +149,17 @@ func (c *Cart) Neighbors() []Neighbor {
 	return n
 }
 
-// DimsCreate fills the zeros of dims so that the product of all is n and the
-// filled extents are as close to each other as possible, larger ones first
-// (MPI-4.1 section 8.5.2). [ErrCount] if there is no such grid.
+// DimsCreate replaces the zeros in dims so that the product of all extents is n. The extents it fills
+// in are as close to each other as possible, larger ones first (MPI-4.1 section 8.5.2).
+//
+// Local.
+//
+// Errors: [ErrCount] if there is no such grid; dims is unchanged then.
 func DimsCreate(n int, dims []int) error {
 	grid := slices.Clone(dims)
 	err := fillDims(n, grid)
 	if err == nil && product(grid) != n {
-		err = fault(ErrCount, fmt.Sprintf("a grid of %v does not have %d ranks", grid, n))
+		err = fault(ErrCount, fmt.Sprintf("a grid of %v has %d ranks, want %d", grid, product(grid), n))
 	}
 	if err != nil {
 		return &OpError{Op: "dimscreate", Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: err}
@@ -185,8 +205,8 @@ func fillDims(n int, dims []int) error {
 	return nil
 }
 
-// factorize returns k factors of n in descending order, with the smallest
-// largest one, and of those the largest smallest one.
+// factorize returns k factors of n in descending order. Their largest is as small as possible and,
+// among such factors, their smallest is as large as possible.
 func factorize(n, k int) []int {
 	var best []int
 	var try func(n, k, limit int, sofar []int)
@@ -211,7 +231,7 @@ func factorize(n, k int) []int {
 	return best
 }
 
-// product returns the product of numbers from 0 up, math.MaxInt if it is larger.
+// product returns the product of nonnegative numbers, or math.MaxInt if it is larger than that.
 func product(f []int) int {
 	p := 1
 	for _, x := range f {

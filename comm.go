@@ -20,42 +20,42 @@ const (
 	ProcNull  = backend.ProcNull  // a partner that does not exist: sends and receives do nothing
 	AnyTag    = -1                // receive any tag
 	Undefined = -32766            // no color, no rank, no count
-	MaxTag    = backend.MaxTag    // the largest tag; an MPI library's may be smaller (Caps.MaxTag)
+	MaxTag    = backend.MaxTag    // the largest tag; an MPI library may allow less (Caps.MaxTag)
 )
 
 const worldName = "world"
 
-// Comm is a communicator: a group of ranks and a context in which their messages
-// match only each other. It is made by Init or Run, and from another by Dup,
-// Split and their like.
+// Comm is a communicator: a group of ranks and a context. Messages match only
+// within their context. Init and Run make the first communicator; Dup, Split and
+// similar methods derive others from it.
 //
-// A Comm can be used by many goroutines at once as MPI_THREAD_MULTIPLE defines
-// it: any mix of point-to-point operations, and collectives from one goroutine
-// at a time (ErrBusy otherwise).
+// Many goroutines can use a Comm at once, as MPI_THREAD_MULTIPLE defines it: any
+// mix of point-to-point operations, and collectives from one goroutine at a time
+// (ErrBusy otherwise).
 type Comm struct {
 	core  *core
 	bound *backend.Bound // nil: no limit
 	ctx   context.Context
 }
 
-// core is what all handles of one communicator share.
+// core is the state that all handles of one communicator share.
 type core struct {
-	id         uint32 // unique among communicators that share a rank, and the same on all of theirs
+	id         uint32 // the context id: the same on all members, and unique on each of them
 	bc         backend.Comm
 	native     backend.Native  // nil: all collectives are schedules
 	planner    backend.Planner // native, if it leaves checks to this layer
-	starter    backend.Starter // nil: the nonblocking and persistent ones are schedules
+	starter    backend.Starter // nil: nonblocking and persistent collectives are schedules
 	rank, size int
-	maxTag     uint // what the backend's tags allow
+	maxTag     uint // the backend's largest tag
 	name       string
 	job        *job
 	recorder   *flight.Recorder // the job's
 	home       *Comm            // the handle that WithContext starts from
 
 	closed   atomic.Bool
-	changing atomic.Int32 // windows that are being made, or closed together
+	changing atomic.Int32 // number of windows being made or closed collectively
 
-	busy   atomic.Bool // a collective is being called; guards what follows
+	busy   atomic.Bool // a collective is being called; guards the fields below, down to mu
 	call   backend.Call
 	seq    uint32 // of the next collective
 	runner *sched.Runner
@@ -63,38 +63,37 @@ type core struct {
 	windowsMade int
 	recovery    *recovery // nil until Agree or Shrink is called; made under mu
 
-	// Of what the library does itself, beneath Agree and Shrink.
-	shrinking bool        // a Shrink has not ended, or its time ran out
-	meeting   flight.Kind // what has not; 0: nothing
-	meetings  uint32      // how many have begun
+	// State of Agree and Shrink where the library carries them out (recover_library.go).
+	shrinking  bool        // a Shrink has not ended, or has timed out
+	pending    flight.Kind // the call that has not ended; 0: none
+	agreements uint32      // number of calls begun
 
 	mu       sync.Mutex
 	handles  map[context.Context]*handle
 	children int       // communicators made from this one, for their names
-	windows  []*shared // not closed
+	windows  []*shared // the open windows
 }
 
-// handle is a Comm that WithContext made and what ends its watch.
+// handle is a Comm that WithContext made, and the function that stops watching its context.
 type handle struct {
 	comm *Comm
 	stop func() bool
 }
 
-// job is what all communicators of one rank share.
+// job is the state that all communicators of one rank share.
 type job struct {
 	ctx      context.Context // the world's
 	timeout  time.Duration   // of each operation; 0: none
 	scheds   bool            // all collectives run as schedules
-	process  bool            // this process is the rank, and ends with it
+	process  bool            // this process is the rank, and Abort ends it
 	ids      idSpace
 	world    *core
-	recorder *flight.Recorder // what the rank's operations are noted in
-	// requests has backend requests to be used again (of *backend.Request). A
-	// backend keeps its own record with each.
+	recorder *flight.Recorder // records the rank's operations
+	// requests holds *backend.Request values for reuse. A backend keeps its own record with each.
 	requests sync.Pool
 	done     func() // called when the world has been closed; may be nil
 
-	changing atomic.Int32 // core's of all communicators, and those that are being closed themselves
+	changing atomic.Int32 // sum of core.changing, plus the communicators being closed
 
 	mu    sync.Mutex
 	comms map[*core]struct{} // the open communicators
@@ -130,8 +129,10 @@ func (j *job) newBound(ctx context.Context) *backend.Bound {
 	return b
 }
 
-// Rank returns the number of the calling rank in c, 0 to Size-1; Undefined for a
-// nil communicator.
+// Rank returns the number of the calling rank in c, from 0 to Size-1. It is Undefined for a nil
+// communicator.
+//
+// Local.
 func (c *Comm) Rank() int {
 	if c == nil || c.core == nil {
 		return Undefined
@@ -139,7 +140,9 @@ func (c *Comm) Rank() int {
 	return c.core.rank
 }
 
-// Size returns the number of ranks of c; 0 for a nil communicator.
+// Size returns the number of ranks of c. It is 0 for a nil communicator.
+//
+// Local.
 func (c *Comm) Size() int {
 	if c == nil || c.core == nil {
 		return 0
@@ -147,8 +150,10 @@ func (c *Comm) Size() int {
 	return c.core.size
 }
 
-// Name returns the communicator's name: "world", and for one made from another
-// that one's name and how it was made, such as "world.split2".
+// Name returns the communicator's name. It is "world" for the world. A derived communicator's name
+// is that of its parent and how it was made, such as "world.split2".
+//
+// Local.
 func (c *Comm) Name() string {
 	if c == nil || c.core == nil {
 		return ""
@@ -156,14 +161,17 @@ func (c *Comm) Name() string {
 	return c.core.name
 }
 
-// Backend returns the name of the backend that carries c: local, shm, tcp or
-// mpi.
+// Backend returns the name of the backend that carries c: local, shm, tcp or mpi.
+//
+// Local.
 func (c *Comm) Backend() string { return c.Caps().Backend }
 
-// Caps says what a communicator's backend does itself.
+// Caps describes the capabilities of a communicator's backend.
 type Caps = backend.Caps
 
-// Caps returns what the backend does itself.
+// Caps returns the capabilities of the backend. They are all zero for a nil communicator.
+//
+// Local.
 func (c *Comm) Caps() Caps {
 	if c == nil || c.core == nil {
 		return Caps{}
@@ -175,8 +183,10 @@ func (c *Comm) Caps() Caps {
 	return caps
 }
 
-// Diagnostics returns what the backend found and set when the job was joined,
-// one fact a line; nil if it has nothing to tell.
+// Diagnostics returns what the backend found and set when the process joined the job, one fact a
+// line. It is nil if the backend reports nothing.
+//
+// Local.
 func (c *Comm) Diagnostics() []string {
 	if c == nil || c.core == nil {
 		return nil
@@ -204,13 +214,14 @@ func (c *Comm) failed(op string, peer, tag int, err error) error {
 	return &OpError{Op: op, Comm: c.Name(), Rank: c.Rank(), Peer: peer, Tag: tag, Err: err}
 }
 
-// WithContext returns a handle of the same communicator whose operations end
-// when ctx does: with [ErrTimeout] at its deadline, with [ErrCanceled] if it is
-// canceled. The context given to Init still governs it as well. A collective
-// that ends so breaks the communicator; a point-to-point operation that had not
-// matched is taken back.
+// WithContext returns a handle of the same communicator whose operations end when ctx does: with
+// [ErrTimeout] at its deadline, with [ErrCanceled] if it is canceled. The context given to Init
+// still applies too. A collective that ends in this way breaks the communicator. A point-to-point
+// operation that has not matched is taken back.
 //
-// The handle needs no closing of its own; Close on it closes the communicator.
+// The handle need not be closed. Closing it closes the communicator.
+//
+// Local.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.core == nil {
 		return c
@@ -250,8 +261,8 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	return h.comm
 }
 
-// join returns a context that ends when ctx or the world's ends, the deadline of
-// either being a deadline of both.
+// join returns a context that ends when ctx or the world's context ends. It has the earlier of
+// their deadlines.
 func join(ctx, world context.Context) (context.Context, func()) {
 	if world.Done() == nil {
 		return ctx, func() {}
@@ -264,7 +275,7 @@ func join(ctx, world context.Context) (context.Context, func()) {
 		end = func() { stop(); cancel(nil) }
 	}
 	unlink := context.AfterFunc(world, func() {
-		if world.Err() == context.Canceled { // the deadline is both's own
+		if world.Err() == context.Canceled { // both has the world's deadline already
 			cancel(context.Cause(world))
 		}
 	})
@@ -288,7 +299,7 @@ func (c *Comm) Abort(code int) error {
 		if code < 1 || code > 255 {
 			code = 1
 		}
-		// The others may end as soon as they receive the news: leave the reason for the launcher first.
+		// Leave the reason for the launcher first: the others may end as soon as they learn of it.
 		j.publishAbort(code, osEnv)
 	}
 	if err := c.core.bc.Abort(code); err != nil {
@@ -300,20 +311,22 @@ func (c *Comm) Abort(code int) error {
 	return nil
 }
 
-// Close releases the communicator. Operations under way end with [ErrClosed], as
-// do later ones. Closing the world leaves the job in good order and closes all
-// communicators made from it. Closing twice, or a nil communicator, does nothing.
-// On the mpi backend an operation that waits in a blocking function of the library does
-// not end; the world's Close then returns [ErrBroken] after 5 s. A window that another
-// goroutine is making or closing is waited for, 5 s at most.
+// Close releases the communicator. Operations under way end with [ErrClosed], and so do later ones.
+// Closing the world leaves the job in good order and closes all communicators made from it. Closing
+// again, or closing a nil communicator, does nothing.
 //
-// Local, but what the other ranks still want of this one fails afterwards.
+// Close waits up to 5 s for windows that other goroutines are making or closing.
+//
+// Local. Operations of other ranks that still need this rank fail afterwards.
+//
+// Errors: [ErrBroken] from the world's Close on the mpi backend if an operation still waits in a
+// blocking function of the library after 5 s.
 func (c *Comm) Close() error {
 	if c == nil || c.core == nil {
 		return nil
 	}
 	k, j := c.core, c.core.job
-	end := time.Now().Add(quiesceFor) // one for all: where each waited by itself the world's Close would take as often as long
+	end := time.Now().Add(quiesceFor) // one deadline for all communicators together
 	if k == j.world {
 		for _, d := range j.derived() {
 			d.close(end)
@@ -325,8 +338,8 @@ func (c *Comm) Close() error {
 	return nil
 }
 
-// derived returns the open communicators but for the world, in an order that is the
-// same on all ranks: closing may wait for the others where there are windows.
+// derived returns the open communicators except the world. Their order is the same on all ranks,
+// because closing a communicator that has windows may wait for the other ranks.
 func (j *job) derived() []*core {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -340,7 +353,7 @@ func (j *job) derived() []*core {
 	return all
 }
 
-// close closes a communicator, and until end waits for its windows.
+// close closes a communicator. It waits for the communicator's windows until end.
 func (k *core) close(end time.Time) error {
 	j := k.job
 	if k != j.world {

@@ -6,8 +6,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// The sentinels every failure wraps, for errors.Is. docs/errors.md says what
-// each means and what to do about it.
+// Every failure wraps one of these sentinels, for errors.Is. docs/errors.md explains what each means
+// and what to do about it.
 var (
 	ErrBuffer       = backend.ErrBuffer       // a nil buffer where data is needed, or buffers that overlap
 	ErrCount        = backend.ErrCount        // a length, count or number of ranks that does not fit
@@ -22,9 +22,9 @@ var (
 	ErrBusy         = backend.ErrBusy         // two collectives at once on one communicator
 	ErrRequest      = backend.ErrRequest      // a request in the wrong state
 	ErrWin          = backend.ErrWin          // an invalid window
-	ErrAlloc        = backend.ErrAlloc        // memory that cannot be had
+	ErrAlloc        = backend.ErrAlloc        // memory that cannot be allocated
 	ErrInit         = backend.ErrInit         // the job cannot be joined
-	ErrNotSupported = backend.ErrNotSupported // not there on this backend or system
+	ErrNotSupported = backend.ErrNotSupported // not available on this backend or system
 	ErrTimeout      = backend.ErrTimeout      // a deadline has passed
 	ErrCanceled     = backend.ErrCanceled     // a context was canceled, or a request was
 	ErrPeerLost     = backend.ErrPeerLost     // a rank died, failed or aborted the job
@@ -33,18 +33,18 @@ var (
 	ErrInternal     = backend.ErrInternal     // a defect of cohort
 )
 
-// OpError says which operation of which rank failed. Every error of an
-// operation on a communicator is one.
+// OpError names the operation and the rank that failed. Every error of an operation on a communicator
+// is an OpError.
 type OpError struct {
 	Op   string // the operation in lower case: "allreduce", "isend"
 	Comm string // the communicator's name
 	Rank int    // the rank that got the error
 	Peer int    // the other rank of a point-to-point operation, the root of a rooted one; else Undefined
 	Tag  int    // the tag of a point-to-point operation; else Undefined
-	Err  error  // why; it wraps a sentinel
+	Err  error  // the cause; it wraps a sentinel
 }
 
-// Error returns the operation first and the facts last:
+// Error returns the operation first and the facts last, as in
 // "recv: rank 0, peer 2, tag 7: message truncated: …".
 func (e *OpError) Error() string {
 	s := e.Op + ": "
@@ -84,11 +84,11 @@ func tagName(tag int) string {
 	return strconv.Itoa(tag)
 }
 
-// MPIError is an error of an MPI library. It is in the chain of an [OpError] of
-// the mpi backend, and errors.Is finds the sentinel its class stands for.
+// MPIError is an error of an MPI library. On the mpi backend an [OpError] may wrap one. errors.Is
+// matches it with the sentinel of its class.
 type MPIError = backend.MPIError
 
-// fault returns an error with a sentinel and its facts.
+// fault returns an error that wraps a sentinel and gives the facts.
 func fault(sentinel error, text string) error {
 	return &backend.Fault{Sentinel: sentinel, Text: text}
 }

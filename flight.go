@@ -8,16 +8,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// The flight recorder: what every rank notes of its operations, docs/flight.md. Reading a clock costs
-// more than all the rest of it. So it is read where the time is not another rank's as well: before a
-// receive, which waits anyway, and after a short send, whose message is on its way by then; and
-// nonblocking operations have no time until they are waited for.
+// The flight recorder: the records of each rank's operations (docs/flight.md). Reading the clock costs
+// more than everything else in it. So the clock is read where this delays no other rank: before a
+// receive, which waits anyway, and after a short send, when the message is already on its way.
+// Nonblocking operations have no time until they are waited for.
 
-// shortSend is the length in bytes up to which a send is noted without the time first. Longer ones
-// take a multiple of what the clock does.
+// shortSend is the length in bytes up to which a send is recorded before the clock is read. A longer
+// send takes several times as long as reading the clock.
 const shortSend = 1024
 
-// namedCall marks a collective whose type is its name: one of cohort's own (maker).
+// namedCall marks a collective call of this package whose datatype carries its name (maker).
 const namedCall = 1 << 24
 
 // message returns the first word of a record of a point-to-point operation.
@@ -25,12 +25,12 @@ func (k *core) message(kind flight.Kind, form backend.Form) uint64 {
 	return flight.What(kind, uint8(form), 0, k.id)
 }
 
-// trace is a record yet to be begun: its words.
+// trace is the words of a record that has not begun yet.
 type trace struct{ what, count, typed, place uint64 }
 
-// traceOf returns the record of a collective in a form, call's own. It is an argument because whoever
-// calls has just stored it, next to the kind: to read the two as one word takes as long as all the rest.
-// start is which start of a persistent one it is.
+// traceOf returns the record of a collective call. form equals call.Form; it is passed because the
+// caller has just stored that next to the kind, and reading it back here would be slow. start is the
+// number of the start of a persistent operation.
 func (k *core) traceOf(call *backend.Call, form backend.Form, start uint32) (t trace) {
 	var op backend.OpCode
 	if call.Op != nil {
@@ -50,7 +50,7 @@ func (k *core) traceOf(call *backend.Call, form backend.Form, start uint32) (t t
 	return t
 }
 
-// ended notes how an operation ended.
+// ended records how an operation ended.
 func (k *core) ended(t flight.Ticket, err error) {
 	if err == nil {
 		k.recorder.End(t)
@@ -59,10 +59,10 @@ func (k *core) ended(t flight.Ticket, err error) {
 	}
 }
 
-// DumpFlight writes the last operations of the calling rank to w, as the files of the flight recorder
-// have them: cohort report reads it.
+// DumpFlight writes the last operations of the calling rank to w, in the format of the flight
+// recorder's files. The command cohort report reads it.
 //
-// Local; at any time, also while other goroutines are in operations, and after Close.
+// Local. It can be called at any time, during operations of other goroutines and after Close too.
 //
 // Errors: [ErrComm], and those of w.
 func (c *Comm) DumpFlight(w io.Writer) error {
@@ -81,14 +81,14 @@ type recorded struct {
 	where string
 }
 
-// Error says where the file is, after the error's own text.
+// Error returns the error's text and then the path of the file.
 func (e *recorded) Error() string { return e.err.Error() + "; flight recorder: " + e.where }
 
 // Unwrap returns the error.
 func (e *recorded) Unwrap() error { return e.err }
 
-// record has the flight recorder write its file if an error is one that it does so for, and returns
-// the error, with where the file is.
+// record makes the flight recorder write its file if err may be due to other ranks. It returns err,
+// with the path of the file if one was written.
 func (c *Comm) record(op string, err error) error {
 	if c == nil || c.core == nil {
 		return err

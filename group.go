@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Group is an ordered set of ranks of the job, the members of a communicator or
-// chosen from them. Groups never change and mean the same on every rank.
+// Group is an ordered set of ranks of the job. [Comm.Group] returns the ranks of a communicator; the
+// other groups derive from that. A group never changes and means the same on every rank. All its
+// methods are local.
 type Group struct {
 	world []int // world ranks, in group order
 	me    int   // the calling rank's world rank
@@ -26,10 +27,10 @@ func (c *Comm) Group() *Group {
 	return g
 }
 
-// Size returns the number of members.
+// Size returns the number of members of g.
 func (g *Group) Size() int { return len(g.world) }
 
-// Rank returns the calling rank's number in g, [Undefined] if it is no member.
+// Rank returns the calling rank's number in g. It is [Undefined] if the rank is not a member.
 func (g *Group) Rank() int { return g.rankOf(g.me) }
 
 func (g *Group) rankOf(world int) int {
@@ -40,6 +41,8 @@ func (g *Group) rankOf(world int) int {
 }
 
 // Incl returns the group of the given ranks of g, in the order given.
+//
+// Errors: [ErrRank] for a rank outside g or named twice.
 func (g *Group) Incl(ranks ...int) (*Group, error) {
 	if err := g.check("group incl", ranks); err != nil {
 		return nil, err
@@ -52,6 +55,8 @@ func (g *Group) Incl(ranks ...int) (*Group, error) {
 }
 
 // Excl returns g without the given ranks.
+//
+// Errors: [ErrRank] for a rank outside g or named twice.
 func (g *Group) Excl(ranks ...int) (*Group, error) {
 	if err := g.check("group excl", ranks); err != nil {
 		return nil, err
@@ -65,7 +70,7 @@ func (g *Group) Excl(ranks ...int) (*Group, error) {
 	return n, nil
 }
 
-// check says what is wrong with a list of ranks of g.
+// check returns an error for a list that is not one of distinct ranks of g.
 func (g *Group) check(op string, ranks []int) error {
 	seen := make(map[int]bool, len(ranks))
 	for _, r := range ranks {
@@ -115,8 +120,10 @@ func (g *Group) filter(keep func(world int) bool) *Group {
 	return n
 }
 
-// TranslateRanks returns the ranks in h of the given ranks of g, [Undefined] for
-// those that are not in h.
+// TranslateRanks returns the numbers in h of the given ranks of g: [Undefined] for ranks that are not
+// in h, and ProcNull for ProcNull.
+//
+// Errors: [ErrRank] for a rank outside g.
 func (g *Group) TranslateRanks(ranks []int, h *Group) ([]int, error) {
 	out := make([]int, len(ranks))
 	for i, r := range ranks {

@@ -8,21 +8,20 @@ import (
 // idSpace hands out the context ids of communicators: numbers that are unique
 // among the communicators that share a rank.
 //
-// To make one, every member proposes a number, the largest proposal is it, and
-// every member claims it. A claim fails where another communicator that is made
-// at the same time, by another goroutine, has claimed the same number; then all
-// members try again (as MPICH does with its masks of free ids).
+// To make a communicator, every member proposes a number, and every member claims the largest
+// proposal. A claim fails if another communicator, made at the same time by another goroutine, has
+// claimed the same number. Then all members try again (as MPICH does with its masks of free ids).
 //
-// No number is given twice, also not when its communicator has been closed: a message of the old one may
+// No number is used twice, even after its communicator has been closed: a message of the old one may
 // still be under way to a rank that has not closed it.
 type idSpace struct {
 	mu      sync.Mutex
-	next    uint32              // no communicator has this id or one above; controlID at most
+	next    uint32              // no communicator has this id or a larger one; controlID at most
 	making  int                 // agreements under way
-	claimed map[uint32]struct{} // ids claimed while any has been
+	claimed map[uint32]struct{} // ids claimed since making was last 0
 }
 
-// begin is called when an agreement starts; end when it is over.
+// begin is called when an agreement starts, and end when it is done.
 func (s *idSpace) begin() {
 	s.mu.Lock()
 	s.making++
@@ -33,13 +32,12 @@ func (s *idSpace) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.making--; s.making == 0 {
-		clear(s.claimed) // new proposals are all above
+		clear(s.claimed) // all new proposals are larger
 	}
 }
 
-// propose returns this rank's proposal. Attempts after the first spread out by a
-// number that is the same for all members, so that two communicators that met do
-// not meet forever.
+// propose returns this rank's proposal. Attempts after the first add an offset that depends on salt,
+// which is the same on all members. So two communicators that collide do not collide again forever.
 func (s *idSpace) propose(attempt, salt uint32) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +48,7 @@ func (s *idSpace) propose(attempt, salt uint32) uint32 {
 	return s.next + (salt*2654435761+attempt*40503)>>7%spread
 }
 
-// spent is the error of all members where the number that they have agreed on is beyond the last one.
+// spent returns an error if the members have agreed on a number beyond the last one.
 func spent(id uint32) error {
 	if id < controlID {
 		return nil
@@ -63,7 +61,7 @@ func (s *idSpace) claim(id uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id >= controlID {
-		return false // the mpi backend's Shrink asks for it, and gives up in the end
+		return false // the mpi backend's Shrink claims such ids, and gives up after some attempts
 	}
 	if _, taken := s.claimed[id]; taken {
 		return false

@@ -11,32 +11,30 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// An opener joins a job by one backend. Backends that the build leaves out
-// say so in their error.
+// An opener joins a job by one backend. If the build leaves the backend out, it returns an error
+// that gives the reason.
 type opener func(ctx context.Context, s settings) (backend.Comm, error)
 
-// openers has the backends by name.
+// openers maps names to backends.
 var openers = map[string]opener{"local": openLocal, "shm": openShm, "tcp": openTCP, "mpi": openMPI}
 
-// Init joins the job this process was started in and returns its world, the
-// communicator of all ranks. Without a launcher that is a world of one rank. cfg
-// may be nil.
+// Init joins the job that this process was started in and returns its world, the communicator of all
+// ranks. Without a launcher, the world has one rank. cfg may be nil.
 //
-// The context governs the world and all communicators made from it: their
-// operations end when it does. Close the world to leave the job. A process that
-// ends without closing it counts as lost for the other ranks.
+// The operations of the world and of all communicators made from it end when ctx does. Close the
+// world to leave the job. The other ranks count a process that ends without closing it as lost.
 //
-// A process has one world at a time: while it is open, another Init is [ErrInit].
-// A job of several ranks is joined once; after Close another Init is ErrInit too.
-// A world of one rank can be closed and made again, except on the mpi backend,
-// where the library can be initialised only once. [Run] is not limited.
+// A process has one world at a time: while it is open, another Init is [ErrInit]. A process joins a
+// job of several ranks once: Init after Close is ErrInit too. A world of one rank can be closed and
+// made again, except on the mpi backend, where the library can be initialized only once. These limits
+// do not apply to [Run].
 //
 // Collective: all processes of the job call it, once.
 //
-// Errors: [ErrInit] for settings that are wrong, ranks that did not join in time,
-// and a second world; [ErrNotSupported] for a backend that is not available.
+// Errors: [ErrInit] for wrong settings, for ranks that did not join in time, and for a second world;
+// [ErrNotSupported] for a backend that is not available.
 //
-// Deadline: if ctx ends first, [ErrInit].
+// Deadline: [ErrInit] if ctx ends before all ranks have joined.
 func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	fail := func(err error) (*Comm, error) {
 		return nil, &OpError{Op: "init", Rank: rankOf(cfg), Peer: Undefined, Tag: Undefined, Err: err}
@@ -64,7 +62,7 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 	return world, nil
 }
 
-// initWorld is Init but for the membership.
+// initWorld is Init without the check for a second world.
 func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	s, err := resolve(cfg, osEnv)
 	if err != nil {
@@ -97,12 +95,12 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	return world, nil
 }
 
-// member is what a process is to the jobs that [Init] joins: it has one world at a time, and joins a job of
-// several ranks once. MPI allows no more (MPI-4.1 section 11.4), and the rule is the same on every backend.
+// member enforces the rule that a process has one world at a time and joins a job of several ranks
+// once. MPI allows no more (MPI-4.1 section 11.4), and the rule is the same on every backend.
 type member struct {
 	mu    sync.Mutex
 	state memberState
-	world string // what Init returned
+	world string // describes the world that Init returned
 }
 
 type memberState uint8
@@ -147,7 +145,7 @@ func (m *member) leave(size int) {
 	}
 }
 
-// rankOf returns the rank to name in an error of Init, whatever other setting it is about.
+// rankOf returns the rank to name in an error of Init, even if other settings are wrong.
 func rankOf(cfg *Config) int {
 	var s settings
 	if cfg != nil {
@@ -189,8 +187,8 @@ func (s *settings) choose(env environment) (string, error) {
 		return s.Backend, nil
 	}
 	if s.sized {
-		// A launcher of cohort's kind that does not name the backend: one that can
-		// be anywhere says where to meet.
+		// The launcher sets rank and size but no backend. With a coordinator's address the ranks
+		// may be on several nodes.
 		if s.TCP.Coordinator != "" {
 			return "tcp", nil
 		}
@@ -199,8 +197,7 @@ func (s *settings) choose(env environment) (string, error) {
 		}
 		return "local", nil
 	}
-	// One process alone needs no MPI: it may as well be in a shell that a launcher
-	// started.
+	// A single process needs no MPI. It may run in a shell that a launcher started.
 	if l := mpifind.Launched(env); l != nil && l.Size > 1 {
 		return "mpi", nil
 	}

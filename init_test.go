@@ -89,7 +89,7 @@ func TestInitErrorsNameTheCause(t *testing.T) {
 		{"no such backend", &Config{Backend: "udp"}, nil, ErrInit, []string{`"udp"`, "shm"}},
 		{"tcp without a place", &Config{Backend: "tcp"}, nil, nil, []string{"tcp"}},
 		{"tcp without a coordinator", &Config{Backend: "tcp", Size: 2, Job: "j"}, nil, nil, []string{"tcp"}},
-		{"mpi", &Config{Backend: "mpi"}, nil, ErrNotSupported, []string{"mpi", "there is local"}},
+		{"mpi", &Config{Backend: "mpi"}, nil, ErrNotSupported, []string{"mpi", "available: local"}},
 		{"mpiexec", nil, []string{"OMPI_COMM_WORLD_SIZE=4"}, ErrNotSupported, []string{"OMPI_COMM_WORLD_SIZE=4", "cohort run -n 4"}},
 		{"PMI", nil, []string{"PMI_SIZE=3", "PMI_RANK=1"}, ErrNotSupported, []string{"PMI_SIZE=3"}},
 		{"local in a job", nil, []string{"COHORT_BACKEND=local", "COHORT_RANK=1", "COHORT_SIZE=2"}, ErrInit, []string{"rank 1 of 2", "cohort.Run"}},

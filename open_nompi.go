@@ -11,13 +11,13 @@ import (
 )
 
 func init() {
-	missing["mpi"] = "this program was built without it, on another system than Linux, with CGO_ENABLED=0 or with the tag cohort_nompi"
+	missing["mpi"] = "this program was built without it (not on Linux, with CGO_ENABLED=0, or with the tag cohort_nompi)"
 }
 
 func openMPI(context.Context, settings) (backend.Comm, error) {
 	if l := mpifind.Launched(osEnv); l != nil && l.Size > 1 {
-		return nil, absent("mpi", ", and this process is one of "+strconv.Itoa(l.Size)+" started by "+l.Name+" ("+l.Evidence+"); "+
-			"build it with cgo, or start it with cohort run -n "+strconv.Itoa(l.Size)+" on one node")
+		return nil, absent("mpi", ", but this process is one of "+strconv.Itoa(l.Size)+" started by "+l.Name+" ("+l.Evidence+"); "+
+			"build the program with cgo, or start it with cohort run -n "+strconv.Itoa(l.Size)+" on one node")
 	}
 	return nil, absent("mpi")
 }

@@ -24,7 +24,7 @@ func (c *Comm) agreeBy(bc backend.Recoverer, flag int, fail func(error) (int, er
 	}
 	defer c.core.busy.Store(false)
 	var all int
-	err := c.core.meet(bc, flight.Agree, func() (err error) {
+	err := c.core.recordAgreement(bc, flight.Agree, func() (err error) {
 		all, err = bc.Agree(c.bound, flag)
 		return err
 	})
@@ -47,7 +47,7 @@ func (c *Comm) shrinkBy(bc backend.Recoverer, fail func(error) (*Comm, error)) (
 	}
 	var made backend.Comm
 	var id uint32
-	err := k.meet(bc, flight.Shrink, func() (err error) {
+	err := k.recordAgreement(bc, flight.Shrink, func() (err error) {
 		made, id, err = bc.Shrink(c.bound, claimer{ids})
 		return err
 	})
@@ -64,19 +64,19 @@ func (c *Comm) shrinkBy(bc backend.Recoverer, fail func(error) (*Comm, error)) (
 
 // meet has the flight recorder note an Agree or Shrink that the library does. Those of a communicator are
 // counted; one that goes on where its time ran out has the number that it had.
-func (k *core) meet(bc backend.Recoverer, kind flight.Kind, call func() error) error {
-	if bc.Recovers() != nil || k.meeting != 0 && k.meeting != kind {
+func (k *core) recordAgreement(bc backend.Recoverer, kind flight.Kind, call func() error) error {
+	if bc.Recovers() != nil || k.pending != 0 && k.pending != kind {
 		return call() // which says why there will be none
 	}
-	if k.meeting == 0 {
-		k.meeting = kind
-		k.meetings++
+	if k.pending == 0 {
+		k.pending = kind
+		k.agreements++
 	}
-	t := k.recorder.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), k.meetings)) // no peer
+	t := k.recorder.Begin(k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), k.agreements)) // no peer
 	err := call()
 	k.ended(t, err)
 	if !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrCanceled) {
-		k.meeting = 0
+		k.pending = 0
 	}
 	return err
 }

@@ -10,17 +10,21 @@ import (
 	"github.com/cohort-hpc/cohort/backend/local"
 )
 
-// Run runs body as n ranks, which are goroutines of this process, and returns
-// when all have returned. Each gets its own end of a world of n ranks, which is
-// closed for it.
+// Run calls body on n ranks, which are goroutines of this process, and returns when all calls have
+// returned. Each rank gets its own handle of a world of n ranks. Run closes the world.
 //
-// An error or a panic in one rank makes every pending and later operation of the
-// others return [ErrPeerLost]. Run returns the errors of all ranks joined, that
-// of the rank that failed first in front; a panic is an error with its stack.
+// An error or a panic in one rank makes every pending and later operation of the others return
+// [ErrPeerLost]. Run returns the errors of all ranks joined, the first failure first. A panic becomes
+// an error with its stack.
 //
-// The context governs the world, as for [Init]; the settings that make sense for
-// ranks of one process (COHORT_TIMEOUT, COHORT_COLLECTIVES, COHORT_FLIGHT_DIR) come from the
-// environment.
+// Run reads the settings that apply to ranks of one process from the environment: COHORT_TIMEOUT,
+// COHORT_COLLECTIVES and COHORT_FLIGHT_DIR.
+//
+// Local: Run joins no job, and can be called any number of times.
+//
+// Errors: [ErrCount] for n below 1; [ErrInit] for a nil body or wrong settings; those of body.
+//
+// Deadline: the operations of the world end when ctx does, as for [Init].
 func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	fail := func(err error) error {
 		return &OpError{Op: "run", Rank: 0, Peer: Undefined, Tag: Undefined, Err: err}
@@ -34,8 +38,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	if body == nil {
 		return fail(fault(ErrInit, "the function is nil"))
 	}
-	// Where this process is one rank of a larger job, that place is not these
-	// ranks'.
+	// This process may be a rank of a larger job: Size 1 keeps its place in that out of the settings.
 	s, err := resolve(&Config{Backend: "local", Size: 1}, osEnv)
 	if err != nil {
 		return fail(err)
@@ -54,8 +57,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 					first.add(rank, err)
 					bc.(*local.Comm).Fail(rank, err)
 				}
-				// An error of Close has nothing to add to what the ranks return.
-				_ = world.Close()
+				_ = world.Close() // the ranks' own errors are more useful
 			}()
 			err = guard(world, body)
 		})
@@ -64,7 +66,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 	return first.join()
 }
 
-// guard calls body and makes a panic an error.
+// guard calls body and turns a panic into an error.
 func guard(world *Comm, body func(*Comm) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
