@@ -251,7 +251,7 @@ var quirkTable = []quirk{
 	{
 		kind: quirkCUDACrash, vendor: anyOpenMPI, before: "5.0",
 		wrong:    "OMPI_MCA_opal_cuda_support=1 crashes MPI_Init of a library that was built without CUDA",
-		does:     "does not set it; Config.CUDA \"on\" needs it in the environment",
+		does:     "does not set it; Config.MPI.CUDA \"on\" needs it in the environment",
 		evidence: "measured with 4.1.4",
 	},
 	{
