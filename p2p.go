@@ -12,31 +12,32 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Send sends buf to dest and returns when buf can be used again, which may be
-// before the message is received (MPI-4.1 section 3.4, standard mode).
+// Send sends buf to dest and returns when buf can be used again. This may be before the message is
+// received (MPI-4.1 section 3.4, standard mode).
 //
-// Local to the two ranks: dest receives it with [Recv] or its like.
+// Local: the caller and dest take part; dest receives the message with [Recv] or another receive.
 //
 // Buffers: buf may be nil or empty.
 //
-// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+// Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if dest is lost or
+// has closed c.
 //
-// Deadline: [ErrTimeout]; a message that has not matched is taken back.
+// Deadline: [ErrTimeout]. A message that has not matched is withdrawn. MPI cannot withdraw a send:
+// on mpi the communicator is broken, and buf may still be in use.
 func Send[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
 	return c.send("send", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
 }
 
-// Ssend sends buf to dest and returns when a receive has matched it
-// (synchronous mode).
+// Ssend sends buf to dest and returns when a receive has matched the message (synchronous mode).
 //
-// Local to the two ranks: dest receives it with [Recv] or its like.
+// Local: the caller and dest take part; dest receives the message with [Recv] or another receive.
 //
 // Buffers: buf may be nil or empty.
 //
-// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+// Errors: as for [Send].
 //
-// Deadline: [ErrTimeout]; a message that has not matched is taken back.
+// Deadline: as for [Send].
 func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
 	return c.send("ssend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
@@ -46,11 +47,11 @@ func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
 //
 // Local.
 //
-// Buffers: buf must not change until the request is complete.
+// Buffers: buf must not be written until the request is complete.
 //
-// Errors: those of bad arguments at once, all others from the request.
+// Errors: those for wrong arguments come from the call, all others of [Send] from [Request.Wait].
 //
-// Deadline: that of the request's Wait or Test; see [Request.Wait].
+// Deadline: Wait or Test ends the operation as [Send] does; see [Request.Wait].
 func Isend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return c.isend("isend", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
@@ -60,29 +61,28 @@ func Isend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 //
 // Local.
 //
-// Buffers: buf must not change until the request is complete.
+// Buffers: buf must not be written until the request is complete.
 //
-// Errors: those of bad arguments at once, all others from the request.
+// Errors: those for wrong arguments come from the call, all others of [Ssend] from [Request.Wait].
 //
-// Deadline: that of the request's Wait or Test; see [Request.Wait].
+// Deadline: Wait or Test ends the operation as [Ssend] does; see [Request.Wait].
 func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return c.isend("issend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
 }
 
-// Recv receives a message from source, or [AnySource], with a tag, or [AnyTag].
-// Messages from one rank with one tag are received in the order sent.
+// Recv receives a message with the given tag, or [AnyTag], from source, or [AnySource]. Messages
+// from one rank with the same tag are received in the order in which they were sent.
 //
-// Local to the two ranks.
+// Local: the caller and source take part.
 //
-// Buffers: buf is at least as long as the message; of a longer message it gets
-// the beginning, nothing behind it is written, and the error is [ErrTruncate].
+// Buffers: buf is at least as long as the message. Of a longer message it receives the beginning,
+// and the error is [ErrTruncate]. Nothing is written past its end.
 //
-// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments; [ErrPeerLost] if
-// source is gone.
+// Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if source is lost or
+// has closed c.
 //
-// Deadline: [ErrTimeout]; the receive is taken back, and the communicator stays
-// usable.
+// Deadline: [ErrTimeout]. The receive is withdrawn, and the communicator stays usable.
 func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return c.recv("recv", typ, view.Bytes(buf), source, tag, err)
@@ -92,45 +92,43 @@ func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 //
 // Local.
 //
-// Buffers: buf must not be used until the request is complete.
+// Buffers: as for [Recv]. buf must not be used until the request is complete.
 //
-// Errors: those of bad arguments at once, all others of [Recv] from the request. On
-// local, shm and tcp a pending receive from [AnySource] ends with [ErrPeerLost] when
-// all other ranks have closed c, although this rank could still send to itself.
+// Errors: those for wrong arguments come from the call, all others of [Recv] from [Request.Wait].
+// On local, shm and tcp a pending receive from [AnySource] ends with [ErrPeerLost] when all other
+// ranks have closed c, although this rank could still send to itself.
 //
-// Deadline: that of the request's Wait or Test; see [Request.Wait].
+// Deadline: Wait or Test ends the operation as [Recv] does; see [Request.Wait].
 func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return c.irecv("irecv", typ, view.Bytes(buf), source, tag, err)
 }
 
-// Sendrecv sends send to dest and receives recv from source at the same time, so
-// that ranks that exchange messages do not wait for each other in a circle.
+// Sendrecv sends send to dest and receives recv from source at the same time, so that ranks that
+// exchange messages cannot deadlock.
 //
-// Local to the ranks concerned; a Sendrecv can be received by a [Recv] and the
-// other way round.
+// Local: the caller, dest and source take part. [Recv] can receive the message, and [Send] can send
+// the one received.
 //
-// Buffers: the same slice as send and recv is received in place of what it held;
-// this costs a copy of the message. Otherwise the two must not overlap. For the rest
-// see [Send] and [Recv].
+// Buffers: as for [Send] and [Recv]. Passing the same slice as send and recv works in place and
+// costs a copy of the message; other overlaps are [ErrBuffer].
 //
-// Errors: those of [Send] and [Recv]; [ErrBuffer] for slices that overlap and are
-// not the same.
+// Errors: those of [Send] and [Recv]; [ErrBuffer].
 //
-// Deadline: [ErrTimeout]; what has not matched is taken back.
+// Deadline: as for [Send] and [Recv].
 func Sendrecv[T any](c *Comm, send []T, dest, sendTag int, recv []T, source, recvTag int) (Status, error) {
 	typ, err := typeFor[T]()
 	return c.sendrecv(typ, view.Bytes(send), dest, sendTag, view.Bytes(recv), source, recvTag, err)
 }
 
-// RecvAlloc receives a message of any length into a slice made for it.
+// RecvAlloc receives a message of any length into a new slice.
 //
-// Local to the two ranks.
+// Local: the caller and source take part.
 //
-// Errors: those of [Recv]; [ErrCount] if the message is not a whole number of
-// elements, and it is then received and dropped.
+// Errors: those of [Recv]; [ErrCount] if the message is not a whole number of elements. That
+// message is received and dropped.
 //
-// Deadline: [ErrTimeout]; nothing is received.
+// Deadline: [ErrTimeout]. No message is received, and the communicator stays usable.
 func RecvAlloc[T any](c *Comm, source, tag int) ([]T, Status, error) {
 	typ, err := typeFor[T]()
 	err = c.checkRecv(source, tag, err)

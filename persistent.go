@@ -13,13 +13,11 @@ import (
 
 const grace = sched.Grace
 
-// Persistent is an operation with its arguments fixed, to be started any number
-// of times: made by SendInit, RecvInit or a collective's Init function. Between
-// Start and its completion the buffers belong to the operation. Starting and
-// waiting do not allocate.
+// Persistent is an operation with fixed arguments that can be started any number of times.
+// [SendInit], [RecvInit] and the Init functions of the collectives return one. From Start until the
+// operation is complete, its buffers belong to it. Start and Wait do not allocate.
 //
-// Its methods may be called by many goroutines; each completion is for all who
-// wait.
+// Any number of goroutines may call its methods; all that wait for a completion get it.
 type Persistent struct {
 	c    *Comm
 	name string
@@ -56,9 +54,13 @@ const (
 //
 // Local.
 //
-// Buffers: each Start sends what buf holds then.
+// Buffers: each Start sends the current contents of buf, which must not be written until the
+// operation is complete.
 //
-// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+// Errors: those for wrong arguments come from the call, all others of [Send] from
+// [Persistent.Wait].
+//
+// Deadline: the call does not wait. Wait or Test ends a started operation as [Send] does.
 func SendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 	typ, err := typeFor[T]()
 	return c.sendInit("sendinit", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
@@ -68,9 +70,13 @@ func SendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 //
 // Local.
 //
-// Buffers: each Start sends what buf holds then.
+// Buffers: each Start sends the current contents of buf, which must not be written until the
+// operation is complete.
 //
-// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+// Errors: those for wrong arguments come from the call, all others of [Ssend] from
+// [Persistent.Wait].
+//
+// Deadline: the call does not wait. Wait or Test ends a started operation as [Ssend] does.
 func SsendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 	typ, err := typeFor[T]()
 	return c.sendInit("ssendinit", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
@@ -80,9 +86,12 @@ func SsendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 //
 // Local.
 //
-// Buffers: buf is at least as long as each message.
+// Buffers: as for [Recv]. buf must not be used between Start and completion.
 //
-// Errors: [ErrRank], [ErrTag], [ErrType] for bad arguments.
+// Errors: those for wrong arguments come from the call, all others of [Recv] from
+// [Persistent.Wait].
+//
+// Deadline: the call does not wait. Wait or Test ends a started operation as [Recv] does.
 func RecvInit[T any](c *Comm, buf []T, source, tag int) (*Persistent, error) {
 	typ, err := typeFor[T]()
 	err = c.checkRecv(source, tag, err)
@@ -132,11 +141,13 @@ func startRecv(p *Persistent) {
 	p.c.core.bc.Irecv(&p.req, p.buf, p.peer, backendTag(p.tag))
 }
 
-// Start starts the operation. [ErrRequest] if it is under way, [ErrClosed] after
-// Close.
+// Start starts the operation and returns without waiting.
 //
-// Of a collective: all ranks start it equally often; different operations may be
-// started in any order.
+// Local for point-to-point operations. Collective otherwise: all ranks start the operation equally
+// often, and different operations in any order.
+//
+// Errors: [ErrRequest] if the operation is nil or under way, [ErrClosed] after Close of it or of
+// the communicator. Failures of the operation come from Wait or Test.
 func (p *Persistent) Start() error {
 	if p == nil {
 		return errNilPersistent("start")
@@ -183,11 +194,13 @@ func (p *Persistent) ready() bool {
 	return p.req.Ready()
 }
 
-// Wait waits until the operation that was started is complete and returns its
-// status. Without a Start since the last completion it returns that one's again;
-// before the first Start it returns at once.
+// Wait waits until the started operation is complete and returns its status. If it has not been
+// started since its last completion, Wait returns that status and error again. Before the first
+// Start, and for nil, it returns at once.
 //
-// Deadline: as for [Request.Wait]; a point-to-point operation can be started
+// Errors: those of the operation.
+//
+// Deadline: as for [Request.Wait]. A point-to-point operation that was withdrawn can be started
 // again.
 func (p *Persistent) Wait() (Status, error) {
 	if p == nil {
@@ -254,8 +267,12 @@ func (p *Persistent) complete() (Status, error) {
 	return p.status, p.err
 }
 
-// Test makes what progress is possible without waiting and reports whether the
-// operation is complete; one that was not started is.
+// Test makes progress without waiting and reports whether the operation is complete. An operation
+// that is not started counts as complete.
+//
+// Errors: those of the operation, once it is complete.
+//
+// Deadline: as for [Persistent.Wait].
 func (p *Persistent) Test() (Status, bool, error) {
 	if p == nil {
 		return Status{}, true, nil
@@ -277,8 +294,9 @@ func (p *Persistent) Test() (Status, bool, error) {
 	return st, true, err
 }
 
-// Close releases the operation. [ErrRequest] if it is under way. Closing twice,
-// or nil, does nothing.
+// Close releases the operation. Closing it twice, or closing nil, does nothing.
+//
+// Errors: [ErrRequest] if the operation is under way on an open communicator.
 func (p *Persistent) Close() error {
 	if p == nil {
 		return nil
@@ -295,8 +313,10 @@ func (p *Persistent) Close() error {
 	return nil
 }
 
-// StartAll starts all operations. If one cannot be started the others are all
-// the same, and the errors are joined.
+// StartAll starts all operations. If some cannot be started, it still starts the others, and
+// returns the errors joined.
+//
+// Errors: those of [Persistent.Start].
 func StartAll(ops ...*Persistent) error {
 	var errs []error
 	for _, p := range ops {
@@ -307,8 +327,12 @@ func StartAll(ops ...*Persistent) error {
 	return errors.Join(errs...)
 }
 
-// WaitAllPersistent waits until all operations are complete and returns their
-// errors joined. Nil operations, and those not under way, are ignored.
+// WaitAllPersistent waits until all operations are complete and returns their errors joined. It
+// ignores nil operations and operations that are not under way.
+//
+// Errors: those of the operations.
+//
+// Deadline: as for [Persistent.Wait], for each operation.
 func WaitAllPersistent(ops ...*Persistent) error {
 	var errs []error
 	for _, p := range ops {

@@ -8,21 +8,25 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Probe waits until there is a message that Recv with the same source and tag
-// would receive, and returns its status. Another goroutine may still receive it
-// first; Mprobe rules that out.
+// Probe waits until there is a message that [Recv] with the same source and tag would receive, and
+// returns its status. Another goroutine may receive the message first; [Comm.Mprobe] prevents that.
 //
 // Local.
 //
-// Errors: [ErrRank], [ErrTag] for bad arguments.
+// Errors: [ErrRank] and [ErrTag] for wrong arguments; [ErrPeerLost] if source is lost or has closed
+// c.
 //
-// Deadline: [ErrTimeout].
+// Deadline: [ErrTimeout]. The communicator stays usable.
 func (c *Comm) Probe(source, tag int) (Status, error) {
 	st, _, err := c.probe("probe", source, tag, true)
 	return st, err
 }
 
-// Iprobe is [Comm.Probe] without waiting: false if there is no such message now.
+// Iprobe is [Comm.Probe] without waiting. It returns false if there is no such message now.
+//
+// Local.
+//
+// Errors: as for [Comm.Probe].
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 	return c.probe("iprobe", source, tag, false)
 }
@@ -63,8 +67,8 @@ func (c *Comm) endProbe(t flight.Ticket, err error) {
 	}
 }
 
-// Message is a message that Mprobe has taken out of the queues: only MessageRecv
-// or ImessageRecv can receive it, once.
+// Message is a message that [Comm.Mprobe] or [Comm.Improbe] has taken out of the queue. Only
+// [MessageRecv] or [ImessageRecv] can receive it, once.
 type Message struct {
 	c     *Comm
 	m     backend.Matched
@@ -72,21 +76,24 @@ type Message struct {
 	taken atomic.Bool
 }
 
-// Mprobe waits for a message as [Comm.Probe] does and takes it, so that no other
-// receive can.
+// Mprobe waits for a message as [Comm.Probe] does and takes it out of the queue, so that no other
+// receive can match it.
 //
 // Local.
 //
-// Errors: [ErrRank], [ErrTag] for bad arguments.
+// Errors: as for [Comm.Probe].
 //
-// Deadline: [ErrTimeout]; nothing is taken.
+// Deadline: [ErrTimeout]. No message is taken, and the communicator stays usable.
 func (c *Comm) Mprobe(source, tag int) (*Message, Status, error) {
 	m, st, _, err := c.mprobe("mprobe", source, tag, true)
 	return m, st, err
 }
 
-// Improbe is [Comm.Mprobe] without waiting: false if there is no such message
-// now.
+// Improbe is [Comm.Mprobe] without waiting. It returns false if there is no such message now.
+//
+// Local.
+//
+// Errors: as for [Comm.Probe].
 func (c *Comm) Improbe(source, tag int) (*Message, Status, bool, error) {
 	return c.mprobe("improbe", source, tag, false)
 }
@@ -113,14 +120,16 @@ func (c *Comm) mprobe(op string, source, tag int, block bool) (*Message, Status,
 	return &Message{c: c, m: m, st: status(st)}, status(st), true, nil
 }
 
-// MessageRecv receives a message that Mprobe has taken.
+// MessageRecv receives a message that [Comm.Mprobe] or [Comm.Improbe] has taken.
 //
 // Local.
 //
 // Buffers: as for [Recv].
 //
-// Errors: [ErrRequest] for a nil message or one received before, [ErrTruncate],
-// [ErrType].
+// Errors: [ErrRequest] for a nil message or one received before; [ErrTruncate], [ErrType];
+// [ErrCanceled] if the sender has withdrawn the message.
+//
+// Deadline: [ErrTimeout]. The message cannot be received again, and buf may still be in use.
 func MessageRecv[T any](m *Message, buf []T) (Status, error) {
 	typ, err := typeFor[T]()
 	if err := m.take("messagerecv", err); err != nil {
@@ -139,9 +148,16 @@ func MessageRecv[T any](m *Message, buf []T) (Status, error) {
 	return status(st), nil
 }
 
-// ImessageRecv starts a [MessageRecv].
+// ImessageRecv starts a [MessageRecv] and returns without waiting.
 //
-// Buffers: buf must not be used until the request is complete.
+// Local.
+//
+// Buffers: as for [Recv]. buf must not be used until the request is complete.
+//
+// Errors: [ErrRequest] and [ErrType] come from the call, all others of [MessageRecv] from
+// [Request.Wait].
+//
+// Deadline: Wait or Test ends the operation as [MessageRecv] ends; see [Request.Wait].
 func ImessageRecv[T any](m *Message, buf []T) (*Request, error) {
 	typ, err := typeFor[T]()
 	if err := m.take("imessagerecv", err); err != nil {

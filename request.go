@@ -10,12 +10,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// Request is a nonblocking operation. Its buffers belong to the operation until
-// it is complete, which Wait, Test or one of the sets (WaitAll, WaitAny,
-// WaitSome, TestAll, TestAny, TestSome) finds out.
+// Request is a nonblocking operation. Its buffers belong to the operation until Wait, Test, or one
+// of the functions for several requests (WaitAll, WaitAny, WaitSome, TestAll, TestAny, TestSome)
+// finds it complete.
 //
-// A Request may be waited for by several goroutines, and again after it is
-// complete: every Wait returns the same.
+// Several goroutines may wait for one Request. Every Wait returns the same status and error, also
+// after the request is complete.
 type Request struct {
 	c    *Comm
 	name string // of a point-to-point operation
@@ -127,12 +127,16 @@ func (q *Request) failed(err error) error {
 	return q.c.failed(q.name, q.peer, q.tag, err)
 }
 
-// Wait waits until the operation is complete and returns the status of what was
-// received. A nil Request is complete.
+// Wait waits until the operation is complete and returns the status of the received message. A nil
+// Request is complete.
 //
-// Deadline: the operation is ended: a receive or send that has not matched is
-// taken back; a collective is broken off, with its communicator. The error is
-// [ErrTimeout] or [ErrCanceled].
+// Errors: those of the operation.
+//
+// Deadline: that of the handle which started the operation. A send or receive that has not matched
+// is withdrawn, and the communicator stays usable. A send on mpi and a matched message that makes
+// no progress break the communicator, and the buffer may still be in use. A collective is ended,
+// and its communicator is broken. The error is [ErrTimeout], or [ErrCanceled] if the context was
+// canceled. On mpi it may not name the missing ranks.
 func (q *Request) Wait() (Status, error) {
 	if q == nil {
 		return Status{}, nil
@@ -180,8 +184,12 @@ func (q *Request) end(why error) error {
 	return nil
 }
 
-// Test makes what progress is possible without waiting and reports whether the
-// operation is complete. A nil Request is.
+// Test makes progress without waiting and reports whether the operation is complete. A nil Request
+// is complete.
+//
+// Errors: those of the operation, once it is complete.
+//
+// Deadline: as for [Request.Wait].
 func (q *Request) Test() (Status, bool, error) {
 	if q == nil {
 		return Status{}, true, nil
@@ -212,9 +220,11 @@ func (q *Request) poll() bool {
 	return false
 }
 
-// Cancel takes back a send or receive that has not matched; Wait then returns
-// [ErrCanceled]. If it has matched, it completes as if nothing had been said. A
-// collective cannot be canceled ([ErrNotSupported]).
+// Cancel withdraws a send or receive that has not matched; Wait then returns [ErrCanceled]. An
+// operation that has matched completes normally, as does a send on mpi. Cancel does nothing for a
+// nil or complete Request.
+//
+// Errors: [ErrNotSupported] for a collective, which cannot be canceled.
 func (q *Request) Cancel() error {
 	if q == nil || !q.hold() {
 		return nil

@@ -9,11 +9,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// WaitAll waits until all requests are complete and returns their errors
-// joined. Nil requests, and those whose completion has been returned before, are
-// ignored.
+// WaitAll waits until all requests are complete and returns their errors joined. It ignores nil
+// requests and requests whose completion has been returned before.
 //
-// Deadline: as for [Request.Wait], of each request by its communicator's.
+// Errors: those of the operations.
+//
+// Deadline: as for [Request.Wait], for each request.
 func WaitAll(reqs ...*Request) error {
 	var errs []error
 	for _, q := range reqs {
@@ -27,12 +28,13 @@ func WaitAll(reqs ...*Request) error {
 	return errors.Join(errs...)
 }
 
-// WaitAny waits until one of the requests is complete and returns its index,
-// status and error. Nil requests, and those whose completion has been returned
-// before, are ignored; if no others are left the index is -1.
+// WaitAny waits until one of the requests is complete and returns its index, status and error. It
+// ignores nil requests and requests whose completion has been returned before. If no others are
+// left, the index is -1.
 //
-// Deadline: as for [Request.Wait]; the operation that is ended is the one
-// returned.
+// Errors: those of the operation whose index is returned.
+//
+// Deadline: as for [Request.Wait]. The index is that of the operation that was ended.
 func WaitAny(reqs ...*Request) (int, Status, error) {
 	first, err := waitSome(reqs)
 	if first < 0 {
@@ -45,13 +47,13 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 	return first, st, err
 }
 
-// WaitSome waits until at least one of the requests is complete and returns the
-// indices of all that are, with their errors joined. Nil requests, and those
-// whose completion has been returned before, are ignored; if no others are left
-// the result is nil.
+// WaitSome waits until at least one of the requests is complete and returns the indices of all
+// complete ones, with their errors joined. It ignores nil requests and requests whose completion
+// has been returned before. If no others are left, the result is nil.
 //
-// Deadline: as for [Request.Wait]; the operation that is ended is among those
-// returned.
+// Errors: those of the operations whose indices are returned.
+//
+// Deadline: as for [Request.Wait]. The indices include that of the operation that was ended.
 func WaitSome(reqs ...*Request) ([]int, error) {
 	first, err := waitSome(reqs)
 	if first < 0 {
@@ -63,9 +65,13 @@ func WaitSome(reqs ...*Request) ([]int, error) {
 	return collect(reqs)
 }
 
-// TestAll makes what progress is possible without waiting and reports whether
-// all requests are complete, with their errors joined if they are. Nil requests,
-// and those whose completion has been returned before, count as complete.
+// TestAll makes progress without waiting and reports whether all requests are complete, with their
+// errors joined if they are. Nil requests and requests whose completion has been returned before
+// count as complete.
+//
+// Errors: those of the operations.
+//
+// Deadline: as for [Request.Wait], for each request.
 func TestAll(reqs ...*Request) (bool, error) {
 	for _, q := range reqs {
 		if q.live() && !q.advance() {
@@ -75,10 +81,13 @@ func TestAll(reqs ...*Request) (bool, error) {
 	return true, WaitAll(reqs...)
 }
 
-// TestAny makes what progress is possible without waiting and returns the index,
-// status and error of a request that is complete, if there is one. Nil requests,
-// and those whose completion has been returned before, are ignored; if no others
-// are left it returns -1 and true.
+// TestAny makes progress without waiting and returns the index, status and error of a complete
+// request, if there is one. It ignores nil requests and requests whose completion has been returned
+// before. If no others are left, it returns -1 and true.
+//
+// Errors: those of the operation whose index is returned.
+//
+// Deadline: as for [Request.Wait], for each request.
 func TestAny(reqs ...*Request) (int, Status, bool, error) {
 	some := false
 	for i, q := range reqs {
@@ -94,9 +103,13 @@ func TestAny(reqs ...*Request) (int, Status, bool, error) {
 	return -1, Status{}, !some, nil
 }
 
-// TestSome makes what progress is possible without waiting and returns the
-// indices of the requests that are complete, with their errors joined. Nil
-// requests, and those whose completion has been returned before, are ignored.
+// TestSome makes progress without waiting and returns the indices of the complete requests, with
+// their errors joined. It ignores nil requests and requests whose completion has been returned
+// before.
+//
+// Errors: those of the operations whose indices are returned.
+//
+// Deadline: as for [Request.Wait], for each request.
 func TestSome(reqs ...*Request) ([]int, error) {
 	for _, q := range reqs {
 		if q.live() {
