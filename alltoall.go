@@ -135,7 +135,7 @@ func setAlltoallv[T any](c *Comm, call *backend.Call, send []T, scounts, sdispls
 	}
 	call.SendCounts, call.SendDispls = scounts, sdispls
 	if me := c.Rank(); scounts[me] != rcounts[me] {
-		reject(call, ErrCount, "scounts[%d] is %d and rcounts[%d] is %d, both on rank %d", me, scounts[me], me, rcounts[me], me)
+		reject(call, ErrCount, "scounts[%d] is %d and rcounts[%d] is %d on rank %d; want the same", me, scounts[me], me, rcounts[me], me)
 		return
 	}
 	checkOverlap(call)

@@ -9,32 +9,31 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// The checks of the collectives' arguments, shared by all of them and the same
-// for every backend. They work on the type-erased call and look only at this
-// rank's arguments: what has to agree between ranks is the business of the
-// fingerprint (backend.Call.Fingerprint) and of whoever runs the call.
+// These checks of collective arguments are the same for every backend. They work on the type-erased
+// call and look at this rank's arguments only. Fingerprints (backend.Call.Fingerprint) compare the
+// calls of different ranks.
 //
-// The first error found goes into Call.Err and ends the checking; the call is
-// made all the same, so that the other ranks learn of it. The rule is:
+// The first error ends the checks and is stored in Call.Err. The call is made nevertheless, so that
+// the other ranks learn of the error. The sentinels are:
 //
-//	a length that is not the one the operation asks for        ErrCount
+//	a length that does not fit the operation                   ErrCount
 //	counts or displs not one per rank, a negative count        ErrCount
 //	nil where there are elements to read or write              ErrBuffer
 //	send and recv overlap and are not the same slice           ErrBuffer
 //	a displacement outside the buffer, receive blocks overlap  ErrBuffer
 
-// newCall returns a call for the nonblocking and persistent forms, which copy
-// it; the blocking forms use the communicator's own (Comm.begin).
+// newCall returns a Call for the nonblocking and persistent forms, which copy it. Blocking forms use
+// the Call of the communicator (Comm.begin).
 func newCall() *backend.Call { return &backend.Call{Root: -1} }
 
-// setData fills in what a call that only moves data is given.
+// setData stores the arguments of a call that only moves data.
 func setData[T any](c *Comm, call *backend.Call, coll backend.Coll, send, recv []T, root int) {
 	if setBuffers(c, call, coll, send, recv, root) {
 		call.Type, call.Err = typeFor[T]()
 	}
 }
 
-// setReduction fills in what a reduction is given.
+// setReduction stores the arguments of a reduction.
 func setReduction[T Reducible](c *Comm, call *backend.Call, coll backend.Coll, send, recv []T, op Op, root int) {
 	if !setBuffers(c, call, coll, send, recv, root) {
 		return
@@ -44,12 +43,12 @@ func setReduction[T Reducible](c *Comm, call *backend.Call, coll backend.Coll, s
 		return
 	}
 	if _, err := typeFor[T](); err != nil {
-		call.Err = err // what is wrong with the type is wrong with every op
+		call.Err = err // an invalid type is invalid for every op
 	}
 }
 
-// setBuffers fills in what every call but a barrier is given, and reports
-// whether there is a communicator.
+// setBuffers stores the arguments that all calls except a barrier have, and reports whether the
+// communicator is valid.
 func setBuffers[T any](c *Comm, call *backend.Call, coll backend.Coll, send, recv []T, root int) bool {
 	call.Coll, call.Root, call.Count = coll, root, len(send)
 	call.Send, call.Recv = bytesOf(send), bytesOf(recv)
@@ -62,7 +61,7 @@ func setBuffers[T any](c *Comm, call *backend.Call, coll backend.Coll, send, rec
 // none is a buffer of no elements that is not nil.
 var none = make([]byte, 0)
 
-// bytesOf is view.Bytes that keeps nil and empty apart, because the checks do.
+// bytesOf is view.Bytes, except that it distinguishes empty slices from nil, as the checks do.
 func bytesOf[T any](s []T) []byte {
 	if len(s) == 0 && s != nil {
 		return none
@@ -70,7 +69,7 @@ func bytesOf[T any](s []T) []byte {
 	return view.Bytes(s)
 }
 
-// reject gives the call its argument error.
+// reject stores an argument error in the call.
 func reject(call *backend.Call, sentinel error, format string, args ...any) {
 	call.Err = &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
 }
@@ -78,10 +77,10 @@ func reject(call *backend.Call, sentinel error, format string, args ...any) {
 // elems returns how many elements b holds.
 func elems(call *backend.Call, b []byte) int { return len(b) / call.Type.Size }
 
-// checkRoot reports whether the call is in order so far and its root is a rank.
+// checkRoot reports whether the call has no error so far and its root is a rank.
 func checkRoot(c *Comm, call *backend.Call) bool {
 	if call.Err == nil && (call.Root < 0 || call.Root >= c.Size()) {
-		reject(call, ErrRoot, "root %d of %d ranks", call.Root, c.Size())
+		reject(call, ErrRoot, "root is rank %d of %d; want 0 to %d", call.Root, c.Size(), c.Size()-1)
 	}
 	return call.Err == nil
 }
@@ -98,8 +97,8 @@ func checkBytes(call *backend.Call, name string, b []byte, want int) bool {
 	return call.Err == nil
 }
 
-// checkInput is checkBytes for the buffer that decides the length: a nil send
-// beside a recv with elements is the missing buffer, not a length of zero.
+// checkInput checks the buffer that decides the length: if send is nil and recv has elements, send
+// is missing and the length is not zero.
 func checkInput(call *backend.Call) bool {
 	if call.Send == nil && len(call.Recv) > 0 {
 		reject(call, ErrBuffer, "send is nil, recv has %d elements", elems(call, call.Recv))
@@ -107,7 +106,7 @@ func checkInput(call *backend.Call) bool {
 	return call.Err == nil
 }
 
-// checkOutput is checkInput where recv decides the length.
+// checkOutput is checkInput for calls in which recv decides the length.
 func checkOutput(call *backend.Call) bool {
 	if call.Recv == nil && len(call.Send) > 0 {
 		reject(call, ErrBuffer, "recv is nil, send has %d elements", elems(call, call.Send))
@@ -115,7 +114,7 @@ func checkOutput(call *backend.Call) bool {
 	return call.Err == nil
 }
 
-// checkOverlap reports whether send and recv keep out of each other's way.
+// checkOverlap reports whether send and recv do not overlap.
 func checkOverlap(call *backend.Call) bool {
 	if view.Overlap(call.Send, call.Recv) {
 		reject(call, ErrBuffer, "send and recv overlap and are not the same slice")
@@ -123,8 +122,8 @@ func checkOverlap(call *backend.Call) bool {
 	return call.Err == nil
 }
 
-// inPlace reports whether send and recv are the same slice, and if so turns the
-// call into its in-place form, with the input in Recv.
+// inPlace reports whether send and recv are the same slice. If so, it converts the call into its
+// in-place form, with the input in Recv.
 func inPlace(call *backend.Call) bool {
 	if !view.Same(call.Send, call.Recv) {
 		return false
@@ -133,7 +132,7 @@ func inPlace(call *backend.Call) bool {
 	return true
 }
 
-// perRank reports whether a buffer of n elements has one block for every rank.
+// perRank reports whether a buffer of n elements can be divided into one equal block per rank.
 func perRank(c *Comm, call *backend.Call, name string, n int) bool {
 	if n%c.Size() != 0 {
 		reject(call, ErrCount, "%s has %d elements, want a multiple of %d, the number of ranks", name, n, c.Size())
@@ -150,8 +149,8 @@ func checkPair(call *backend.Call) *backend.Call {
 	return call
 }
 
-// checkCounts reports whether the counts of the buffer of that name are one per
-// rank and none is negative.
+// checkCounts reports whether there is one count per rank and none is negative. The name is that of
+// the buffer.
 func checkCounts(c *Comm, call *backend.Call, name string, counts []int) bool {
 	if len(counts) != c.Size() {
 		reject(call, ErrCount, "%s counts has %d entries, want %d, one per rank", name, len(counts), c.Size())
@@ -159,16 +158,15 @@ func checkCounts(c *Comm, call *backend.Call, name string, counts []int) bool {
 	}
 	for i, n := range counts {
 		if n < 0 {
-			reject(call, ErrCount, "%s counts[%d] is %d", name, i, n)
+			reject(call, ErrCount, "%s counts[%d] is %d, want 0 or more", name, i, n)
 			return false
 		}
 	}
 	return true
 }
 
-// checkBlocks reports whether counts and displs describe one block per rank
-// inside a buffer of n elements, and, where the blocks are written, that no two
-// of them share an element.
+// checkBlocks reports whether counts and displs describe one block per rank inside the buffer b. If
+// the blocks are written, no two of them may overlap.
 func checkBlocks(c *Comm, call *backend.Call, name string, b []byte, counts, displs []int, written bool) bool {
 	if !checkCounts(c, call, name, counts) {
 		return false
@@ -178,7 +176,7 @@ func checkBlocks(c *Comm, call *backend.Call, name string, b []byte, counts, dis
 		return false
 	}
 	n := elems(call, b)
-	end, ordered := 0, true // where the blocks so far end, as long as they come in order
+	end, ordered := 0, true // end of the previous block; whether the blocks are in order so far
 	for i, count := range counts {
 		d := displs[i]
 		switch {
@@ -186,7 +184,7 @@ func checkBlocks(c *Comm, call *backend.Call, name string, b []byte, counts, dis
 			reject(call, ErrBuffer, "%s is nil, want %d elements for rank %d", name, count, i)
 			return false
 		case d < 0 || d > n || count > n-d:
-			reject(call, ErrBuffer, "%s has %d elements, rank %d's block is %d at %d", name, n, i, count, d)
+			reject(call, ErrBuffer, "%s has %d elements, rank %d's block of %d starts at %d", name, n, i, count, d)
 			return false
 		}
 		if count > 0 {
@@ -200,11 +198,11 @@ func checkBlocks(c *Comm, call *backend.Call, name string, b []byte, counts, dis
 	return checkDisjoint(call, name, counts, displs)
 }
 
-// order is memory for sorting blocks, so that a blocking call with blocks out
-// of order does not allocate.
+// order pools memory for sorting blocks, so that a blocking call with unordered blocks does not
+// allocate.
 var order = sync.Pool{New: func() any { return new([]int) }}
 
-// checkDisjoint reports whether no two blocks share an element.
+// checkDisjoint reports whether no two blocks overlap.
 func checkDisjoint(call *backend.Call, name string, counts, displs []int) bool {
 	p := order.Get().(*[]int)
 	defer order.Put(p)

@@ -112,23 +112,23 @@ func TestArgumentErrors(t *testing.T) {
 		{func(k *backend.Call) { setAllreduce(c, k, all[:3], nil, Sum) }, ErrBuffer, "recv is nil, want 3 elements"},
 		{func(k *backend.Call) { setAllreduce(c, k, nil, all[:3], Sum) }, ErrBuffer, "send is nil, recv has 3 elements"},
 		{func(k *backend.Call) { setAllreduce(c, k, all[:3], all[2:5], Sum) }, ErrBuffer, "overlap"},
-		{func(k *backend.Call) { setBcast(c, k, all, 4) }, ErrRoot, "root 4 of 4 ranks"},
+		{func(k *backend.Call) { setBcast(c, k, all, 4) }, ErrRoot, "root is rank 4 of 4; want 0 to 3"},
 		{func(k *backend.Call) { setScatter(c, k, all[:11], all[:11], 1) }, ErrCount, "send has 11 elements, want a multiple of 4"},
 		{func(k *backend.Call) { setScatter(c, k, nil, all[:2], 1) }, ErrBuffer, "send is nil, want 8 elements"},
 		{func(k *backend.Call) { setScatter(c, k, all, nil, 1) }, ErrBuffer, "recv is nil"},
 		{func(k *backend.Call) { setGatherv(c, k, all[:2], all, []int{1, 1, 1}, make([]int, 4), 1) }, ErrCount, "recv counts has 3 entries, want 4"},
-		{func(k *backend.Call) { setGatherv(c, k, all[:2], all, []int{1, 2, 1, -3}, make([]int, 4), 1) }, ErrCount, "recv counts[3] is -3"},
+		{func(k *backend.Call) { setGatherv(c, k, all[:2], all, []int{1, 2, 1, -3}, make([]int, 4), 1) }, ErrCount, "recv counts[3] is -3, want 0 or more"},
 		{func(k *backend.Call) {
 			setAllgatherv(c, k, all[:1], make([]int32, 4), []int{1, 1, 1, 2}, []int{0, 1, 2, 3})
 		},
-			ErrBuffer, "recv has 4 elements, rank 3's block is 2 at 3"},
+			ErrBuffer, "recv has 4 elements, rank 3's block of 2 starts at 3"},
 		{func(k *backend.Call) {
 			setAllgatherv(c, k, all[:1], make([]int32, 9), []int{3, 1, 2, 2}, []int{5, 0, 7, 2})
 		},
 			ErrBuffer, "the blocks of rank 0 (3 at 5) and rank 2 (2 at 7) overlap"},
 		{func(k *backend.Call) {
 			setReduceScatter(c, k, all, all[:1], slices.Repeat([]int{math.MaxInt/2 + 1}, 4), Sum)
-		}, ErrCount, "less than the counts of ranks 0 to 0"},
+		}, ErrCount, "fewer than the counts of ranks 0 to 0"},
 		{func(k *backend.Call) {
 			setAlltoallv(c, k, all, []int{1, 2, 1, 1}, []int{0, 1, 2, 3}, make([]int32, 9), []int{1, 1, 1, 1}, []int{0, 1, 2, 3})
 		}, ErrCount, "scounts[1] is 2 and rcounts[1] is 1"},

@@ -7,14 +7,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/sched"
 )
 
-// Collectives of one communicator come from one goroutine at a time. A call
-// takes the communicator with begin (blocking forms, which use the
-// communicator's own Call) or in start and persist (the other forms, which are
-// handed a Call of their own), and run, start and persist give it back. A second
-// call that comes in between gets ErrBusy and nothing is sent for it.
+// One goroutine at a time may call a collective on a communicator. Blocking forms reserve the
+// communicator with begin and use its Call; run releases it. The other forms pass their own Call to
+// start or persist, which reserve and release the communicator themselves. A concurrent call gets
+// ErrBusy and sends nothing.
 
-// begin takes the communicator for a blocking collective and returns its Call,
-// which is zero but for the root, -1. After begin comes run.
+// begin reserves the communicator for a blocking collective and returns its Call, which is zero
+// except for the root, -1. The caller must then call run.
 func (c *Comm) begin(coll backend.Coll) (*backend.Call, error) {
 	if err := c.take(); err != nil {
 		return nil, c.failed(collName(coll, backend.Blocking), Undefined, Undefined, err)
@@ -22,17 +21,17 @@ func (c *Comm) begin(coll backend.Coll) (*backend.Call, error) {
 	return &c.core.call, nil
 }
 
-// take makes the caller the one whose collective this is.
+// take reserves the communicator for the caller's collective.
 func (c *Comm) take() error {
 	if c == nil || c.core == nil {
 		return fault(ErrComm, "the communicator is nil")
 	}
 	k := c.core
 	if !k.busy.CompareAndSwap(false, true) {
-		if k.closed.Load() { // it may be Close that has it, for its windows
+		if k.closed.Load() { // Close reserves it to free windows
 			return fault(ErrClosed, "the communicator is closed")
 		}
-		return fault(ErrBusy, "another goroutine is in a collective of this communicator")
+		return fault(ErrBusy, "another goroutine is in a collective on this communicator; use Dup to give each its own")
 	}
 	if k.closed.Load() {
 		k.busy.Store(false)
@@ -41,7 +40,7 @@ func (c *Comm) take() error {
 	return nil
 }
 
-// run makes the blocking collective that begin returned the Call for.
+// run performs the blocking collective described by the Call from begin.
 func (c *Comm) run(call *backend.Call) error {
 	k := c.core
 	err := k.collective(c.bound, call)
@@ -53,7 +52,7 @@ func (c *Comm) run(call *backend.Call) error {
 	return err
 }
 
-// collective makes a blocking collective, natively or as a schedule.
+// collective performs a blocking collective, natively or as a schedule.
 func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 	call.Form, call.Seq = backend.Blocking, k.seq
 	k.seq++
@@ -81,7 +80,7 @@ func (k *core) perform(b *backend.Bound, call *backend.Call) error {
 	return k.runner.Run(b, call, false)
 }
 
-// planned makes a call that the Planner has not done at once.
+// planned performs a call that the Planner did not complete at once.
 func (k *core) planned(b *backend.Bound, call *backend.Call) error {
 	plan := k.planner.Plan(call)
 	switch plan {
@@ -100,8 +99,8 @@ func (k *core) planned(b *backend.Bound, call *backend.Call) error {
 	return k.runner.Run(b, call, false)
 }
 
-// callNative hands a call to the backend, which may have been agreed on. A panic
-// of a user's operation is made an error.
+// callNative passes a call to the backend; agreed reports whether the ranks have agreed on it. A
+// panic in a user's operation becomes an error.
 func (k *core) callNative(b *backend.Bound, call *backend.Call, agreed bool) (done bool, err error) {
 	if call.Op != nil && call.Op.Code == backend.OpUser {
 		defer func() {
@@ -117,8 +116,8 @@ func (k *core) callNative(b *backend.Bound, call *backend.Call, agreed bool) (do
 	return k.native.Collective(b, call)
 }
 
-// start makes a nonblocking collective. The call is copied; its buffers are the
-// operation's until it is complete.
+// start starts a nonblocking collective. It copies the call, whose buffers belong to the operation
+// until it is complete.
 func (c *Comm) start(call *backend.Call) (*Request, error) {
 	call.Form = backend.Nonblocking
 	if err := c.take(); err != nil {
@@ -140,7 +139,7 @@ func (c *Comm) start(call *backend.Call) (*Request, error) {
 
 func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
 	if k.starter != nil {
-		own := *call // so that only here the caller's leaves the stack
+		own := *call // keeps the caller's off the heap on the other paths
 		if op, err := k.starter.StartCollective(&own); op != nil || err != nil {
 			return op, err
 		}
@@ -152,8 +151,8 @@ func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
 	return op, nil
 }
 
-// persist prepares a persistent collective. It waits for the other ranks to do
-// the same, so that a difference between them is found here.
+// persist prepares a persistent collective. It waits for the other ranks' calls, so that a mismatch
+// is found here.
 func (c *Comm) persist(call *backend.Call) (*Persistent, error) {
 	call.Form = backend.Persistent
 	if err := c.take(); err != nil {
@@ -195,7 +194,7 @@ func (c *Comm) collError(call *backend.Call, err error) error {
 	return c.failed(collName(call.Coll, call.Form), rootOf(call), Undefined, err)
 }
 
-// rootOf returns the rank that an error of a collective names as the other one.
+// rootOf returns the rank that an error of a collective names as its peer.
 func rootOf(call *backend.Call) int {
 	if call.Root >= 0 {
 		return call.Root

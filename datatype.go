@@ -12,43 +12,43 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Real is the numbers that have an order: integers and floats, named types
-// included, and with them [Float16] and [BFloat16].
+// Real is the set of ordered numbers: integers and floats, including named types. [Float16] and
+// [BFloat16] are among them.
 type Real interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 |
 		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr |
 		~float32 | ~float64
 }
 
-// Number is all integer, float and complex numbers, named types included.
+// Number is the set of all integers, floats and complex numbers, including named types.
 type Number interface {
 	Real | ~complex64 | ~complex128
 }
 
-// Reducible is what a reduction combines: every [Number] with the predefined
-// operations, [Loc] with MinLoc and MaxLoc, bool with the logical ones, and
-// whatever type [NewOp] was given with that operation. Go's constraints cannot
-// say this, so it is checked at the call: [ErrOp] for an operation that does not
-// apply to the type, [ErrType] for a type that holds pointers.
+// Reducible is the constraint of reductions. They accept every [Number] with the predefined
+// operations that apply to it, [Loc] with MinLoc and MaxLoc, bool with the logical operations, and
+// any element type with an operation that [NewOp] made for it. Go's constraints cannot express this,
+// so the call checks it: [ErrOp] for an operation that does not apply to the type, [ErrType] for a
+// type that holds pointers.
 type Reducible interface{ any }
 
-// Loc is a value and where it was found, for the operations MinLoc and MaxLoc.
+// Loc is a value with its index, for the operations [MinLoc] and [MaxLoc].
 type Loc[T Real] struct {
 	Val T
 	Idx int64
 }
 
-// locElem is how layoutOf recognises a Loc.
+// locElem lets layoutOf recognise a Loc.
 func (Loc[T]) locElem() reflect.Type { return reflect.TypeFor[T]() }
 
-// Float16 is an IEEE 754 half-precision number, as its bits. Reductions combine
-// them as float32 and round to nearest, ties to even.
+// Float16 holds the bits of an IEEE 754 half-precision number. Reductions compute in float32 and
+// round to nearest, ties to even.
 type Float16 uint16
 
 // ToFloat16 returns the Float16 nearest to x, ties to even.
 func ToFloat16(x float32) Float16 { return Float16(kernel.F16FromF32(x)) }
 
-// Float32 returns h exactly.
+// Float32 returns the exact value of h.
 func (h Float16) Float32() float32 { return kernel.F16ToF32(uint16(h)) }
 
 // String returns h in decimal.
@@ -56,14 +56,14 @@ func (h Float16) String() string {
 	return strconv.FormatFloat(float64(h.Float32()), 'g', 5, 32)
 }
 
-// BFloat16 is a bfloat16 number, the upper half of a float32, as its bits.
-// Reductions combine them as float32 and round to nearest, ties to even.
+// BFloat16 holds the bits of a bfloat16 number, the upper half of a float32. Reductions compute in
+// float32 and round to nearest, ties to even.
 type BFloat16 uint16
 
 // ToBFloat16 returns the BFloat16 nearest to x, ties to even.
 func ToBFloat16(x float32) BFloat16 { return BFloat16(kernel.BF16FromF32(x)) }
 
-// Float32 returns b exactly.
+// Float32 returns the exact value of b.
 func (b BFloat16) Float32() float32 { return kernel.BF16ToF32(uint16(b)) }
 
 // String returns b in decimal.
@@ -71,8 +71,8 @@ func (b BFloat16) String() string {
 	return strconv.FormatFloat(float64(b.Float32()), 'g', 4, 32)
 }
 
-// numberTypes has the Datatype of every number, by backend.Kind, and goKinds that
-// of every kind of Go number; nil for other kinds.
+// numberTypes contains the Datatype of every number by backend.Kind, goKinds by reflect.Kind. Other
+// kinds are nil.
 var (
 	numberTypes = newNumberTypes()
 	goKinds     = newGoKinds()
@@ -131,8 +131,8 @@ var (
 	bfloat16Type = reflect.TypeFor[BFloat16]()
 )
 
-// typeFor returns the Datatype of T, or an ErrType that says which part of T
-// cannot be sent. It does not allocate but for the first time it sees a T.
+// typeFor returns the Datatype of T, or an ErrType that names the part of T that cannot be sent. It
+// allocates only the first time it sees a T.
 func typeFor[T any]() (*backend.Datatype, error) {
 	t := reflect.TypeFor[T]()
 	if d := goKinds[t.Kind()]; d != nil {
@@ -144,7 +144,7 @@ func typeFor[T any]() (*backend.Datatype, error) {
 	return layoutOf(t)
 }
 
-// kindOf16 tells the three types of kind uint16 apart.
+// kindOf16 distinguishes the three types of kind uint16.
 func kindOf16(t reflect.Type) *backend.Datatype {
 	switch t {
 	case float16Type:
@@ -164,7 +164,7 @@ func numberType(t reflect.Type) *backend.Datatype {
 	return d
 }
 
-// layouts caches what layoutOf found out, by reflect.Type.
+// layouts caches the results of layoutOf by reflect.Type.
 var layouts sync.Map // of *layout
 
 type layout struct {
@@ -203,8 +203,8 @@ func newLayout(t reflect.Type) *layout {
 	return &layout{typ: d}
 }
 
-// describe returns a text that is equal for types with the same layout, or what
-// is bad about the part of the type that path leads to.
+// describe returns a text that is equal for types with the same layout. If a part of the type cannot
+// be sent, bad names the part and the reason. The path leads to t.
 func describe(t reflect.Type, path string) (text, bad string) {
 	if d := numberType(t); d != nil {
 		return d.Name, ""
@@ -225,33 +225,32 @@ func describe(t reflect.Type, path string) (text, bad string) {
 		}
 		return text + strconv.Itoa(int(t.Size())) + "}", ""
 	case reflect.Pointer, reflect.UnsafePointer:
-		return "", path + " is a pointer, which means nothing on another rank"
+		return "", path + " is a pointer, which is not valid on another rank"
 	}
 	return "", path + " is a " + t.Kind().String() + ", which holds pointers"
 }
 
-// layoutID returns the ID of a type that is not a number. The top bit keeps it
-// apart from the kinds.
+// layoutID returns the ID of a type that is not a number. Its top bit distinguishes it from kinds.
 func layoutID(text string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(text))
 	return h.Sum32() | 1<<31
 }
 
-// Status says where a message came from, under which tag, and how long it was.
+// Status describes a received message: its source, its tag and its length.
 type Status struct {
 	Source int // a rank, or ProcNull
 	Tag    int
 	bytes  int
 }
 
-// NewStatus returns the status of a message that came in other ways than by a receive of this package: what
-// is built on cohort, and receives for its users, gives it to them. bytes is [Undefined] if it is not known.
-// (MPI_Status_set_elements, MPI-4.1 section 13.3.)
+// NewStatus returns a Status for a message that did not arrive through a receive of this package. It
+// serves libraries that are built on cohort and receive messages for their users. If the length is
+// not known, bytes is [Undefined] (MPI_Status_set_elements, MPI-4.1 section 13.3).
 func NewStatus(source, tag, bytes int) Status { return Status{Source: source, Tag: tag, bytes: bytes} }
 
-// Bytes returns the length of the message in bytes, [Undefined] if it was too long
-// for its receive ([ErrTruncate]) and the library beneath does not say how long.
+// Bytes returns the length of the message in bytes. It is [Undefined] if the message was too long for
+// the buffer ([ErrTruncate]) and the MPI library does not report its length.
 func (s Status) Bytes() int {
 	if s.bytes < 0 {
 		return Undefined
@@ -259,8 +258,8 @@ func (s Status) Bytes() int {
 	return s.bytes
 }
 
-// Count returns how many elements of T the message has, [Undefined] if it is
-// not a whole number of them, or not known (see [Status.Bytes]).
+// Count returns the number of elements of T in the message. It is [Undefined] if the message is not a
+// whole number of them or its length is not known (see [Status.Bytes]).
 func Count[T any](st Status) int {
 	size := view.Size[T]()
 	if size == 0 || st.bytes < 0 || st.bytes%size != 0 {

@@ -11,16 +11,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Making communicators. The members exchange what they asked for with a
-// collective of the parent's own, so that a rank that calls something else is
-// found as in any collective; the element type names the call. Then they agree
-// on a context id (see idSpace), which takes a second one, and make the
-// communicator without further messages.
+// To create a communicator, the ranks exchange their requests with a collective on the parent. This
+// detects a rank that calls something else, because the element type names the call. With further
+// collectives they agree on a context id (see idSpace). The communicator itself needs no message.
 
-// makers are the types that maker has made.
+// makers contains the types that maker has made.
 var makers []*backend.Datatype
 
-// maker is the element type of one kind of call that makes communicators.
+// maker returns the element type that stands for one kind of call that creates communicators.
 func maker(name string) *backend.Datatype {
 	d := &backend.Datatype{Kind: backend.Opaque, Size: 8, Name: name, ID: layoutID("call " + name), Call: true}
 	backend.NameType(d.ID, name)
@@ -36,39 +34,43 @@ var (
 	claimCall       = maker("claim of a context id")
 )
 
-// Dup makes a communicator of the same ranks with a context of its own: messages
-// of the two never match.
+// Dup returns a new communicator with the same ranks. Messages on the two never match.
 //
 // Collective: all ranks of c call it.
 //
-// Errors: [ErrMismatch] on every rank if one calls something else.
+// Errors: [ErrMismatch] on every rank if a rank calls something else; [ErrAlloc] if there are too
+// many communicators.
+//
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and c is broken. The context of c also
+// applies to the new communicator.
 func (c *Comm) Dup() (*Comm, error) {
 	d, err := c.split(dupCall, "dup", 0, 0, nil)
 	return d, err
 }
 
-// Split makes one communicator for each color, of the ranks that give this
-// color, ordered by key and, where the keys are equal, by their rank in c. A rank
-// whose color is [Undefined] gets nil.
+// Split divides c into one communicator per color. Ranks with the same color are ordered by key and,
+// if their keys are equal, by their rank in c. A rank whose color is [Undefined] gets nil.
 //
 // Collective: all ranks of c call it.
 //
-// Errors: [ErrRank] for a color below 0 other than Undefined; [ErrMismatch] on
-// every rank if one calls something else.
+// Errors: as for [Comm.Dup]; [ErrRank] for a color below 0 other than Undefined.
+//
+// Deadline: as for [Comm.Dup].
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	var err error
 	if color < 0 && color != Undefined {
-		err = fault(ErrRank, fmt.Sprintf("color %d is neither Undefined nor 0 and above", color))
+		err = fault(ErrRank, fmt.Sprintf("color is %d; want 0 or more, or Undefined", color))
 	}
 	return c.split(splitCall, "split", color, key, err)
 }
 
-// SplitShared makes one communicator for each node, of the ranks that run on it,
-// in their order in c.
+// SplitShared divides c into one communicator per node, with the node's ranks in their order in c.
 //
 // Collective: all ranks of c call it.
 //
-// Errors: [ErrMismatch] on every rank if one calls something else.
+// Errors: as for [Comm.Dup].
+//
+// Deadline: as for [Comm.Dup].
 func (c *Comm) SplitShared() (*Comm, error) {
 	color := 0
 	if c.open() == nil {
@@ -77,13 +79,13 @@ func (c *Comm) SplitShared() (*Comm, error) {
 	return c.split(splitSharedCall, "splitshared", color, 0, nil)
 }
 
-// splitRequest is what a rank asks for.
+// splitRequest is the request of one rank.
 type splitRequest struct {
 	color, key int64
-	facts      int64 // what has to be the same on all ranks, hashed
+	facts      int64 // hash of the arguments that must be equal on all ranks
 }
 
-// split is Split and its like; bad is an argument error of this rank.
+// split performs Split and similar calls; bad is an argument error of this rank.
 func (c *Comm) split(call *backend.Datatype, op string, color, key int, bad error) (*Comm, error) {
 	return c.splitFacts(call, op, splitRequest{color: int64(color), key: int64(key)}, bad)
 }
@@ -97,7 +99,7 @@ func (c *Comm) splitFacts(call *backend.Datatype, op string, mine splitRequest, 
 	defer k.busy.Store(false)
 	k.job.ids.begin()
 	defer k.job.ids.end()
-	// 1. Who wants what.
+	// 1. Exchange the requests.
 	requests := make([]splitRequest, k.size)
 	requests[k.rank] = mine
 	if err := c.share(call, requests, bad); err != nil {
@@ -105,12 +107,12 @@ func (c *Comm) splitFacts(call *backend.Datatype, op string, mine splitRequest, 
 	}
 	for r, w := range requests {
 		if w.facts != requests[0].facts {
-			err := fault(ErrMismatch, fmt.Sprintf("rank 0 and rank %d gave %s different arguments", r, call.Name))
+			err := fault(ErrMismatch, fmt.Sprintf("rank 0 and rank %d called %s with different arguments", r, call.Name))
 			k.bc.Break(err)
 			return fail(err)
 		}
 	}
-	// 2. A context id for all of the new communicators together.
+	// 2. Agree on one context id for all of the new communicators.
 	id, err := c.agree()
 	if err != nil {
 		return fail(err)
@@ -118,7 +120,7 @@ func (c *Comm) splitFacts(call *backend.Datatype, op string, mine splitRequest, 
 	if mine.color == Undefined {
 		return nil, nil
 	}
-	// 3. My communicator.
+	// 3. Create this rank's communicator.
 	var members []int
 	for r, w := range requests {
 		if w.color == mine.color {
@@ -129,7 +131,7 @@ func (c *Comm) splitFacts(call *backend.Datatype, op string, mine splitRequest, 
 	return c.derive(op, members, id)
 }
 
-// derive makes the communicator.
+// derive creates the communicator.
 func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
 	k := c.core
 	bc, err := k.bc.Derive(members, id)
@@ -139,7 +141,7 @@ func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
 	return c.child(op, bc, id), nil
 }
 
-// child returns the handle of a communicator made from c.
+// child returns the handle of a communicator derived from c.
 func (c *Comm) child(op string, bc backend.Comm, id uint32) *Comm {
 	k := c.core
 	k.mu.Lock()
@@ -153,8 +155,8 @@ func (c *Comm) child(op string, bc backend.Comm, id uint32) *Comm {
 	return d.home.WithContext(c.ctx)
 }
 
-// share makes an Allgather in place of one element per rank. The caller has
-// taken the communicator.
+// share gathers one element per rank on all ranks, in place. The caller has reserved the
+// communicator.
 func (c *Comm) share(typ *backend.Datatype, all []splitRequest, bad error) error {
 	k := c.core
 	call := &k.call
@@ -197,20 +199,20 @@ func (c *Comm) agree() (uint32, error) {
 	}
 }
 
-// Messages of CreateGroup have tags of their own, below those of all
-// collectives, one for each tag modulo 2^28.
+// groupTag returns the tag of CreateGroup's messages. It is below those of all collectives, and
+// differs for tags that differ modulo 2^28.
 func groupTag(tag int) int { return -3*(1<<29) - 8 - tag%(1<<28) }
 
-// CreateGroup makes a communicator of the ranks of g, in g's order. Members of g
-// that call it at the same time for different groups use different tags.
+// CreateGroup returns a communicator of the ranks of g, in their order in g. Ranks that call it
+// concurrently for different groups use different tags.
 //
-// Collective over g only: its members call it, with the same group and tag; all
-// are ranks of c.
+// Collective over g: its members, all of which are ranks of c, call it with the same group and tag.
 //
-// Errors: [ErrRank] if the caller is not in g or a member of g is not in c,
-// [ErrTag]; [ErrMismatch] if the members' groups differ.
+// Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag]; [ErrMismatch]
+// if the members' groups differ; [ErrAlloc] if there are too many communicators.
 //
-// Deadline: [ErrTimeout]; a member that did not come is named.
+// Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned. The
+// context of c also applies to the new communicator.
 func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	fail := func(err error) (*Comm, error) { return nil, c.failed("creategroup", Undefined, tag, err) }
 	if err := c.open(); err != nil {
@@ -258,17 +260,16 @@ func ranksTo(n int) []int {
 	return r
 }
 
-// proposal is what the members of a group tell each other: which group they mean,
-// and a proposal for the id or whether the one agreed on was free.
+// proposal is the message of the members of a group: a hash of the group, a proposed id, and whether
+// the id that was agreed on is free.
 type proposal struct {
 	group uint64
 	id    uint32
 	ok    uint32
 }
 
-// agreeGroup finds a context id for a group: its members send their proposals to
-// the first one, which answers with the largest, and then the same for whether
-// it was free.
+// agreeGroup finds a context id for a group. Its members send their proposals to the first member,
+// which replies with the largest. In a second round they find out whether that id is free for all.
 func (c *Comm) agreeGroup(g *Group, members []int, tag int) (uint32, error) {
 	ids := &c.core.job.ids
 	h := fnv.New64a()
@@ -296,14 +297,14 @@ func (c *Comm) agreeGroup(g *Group, members []int, tag int) (uint32, error) {
 	}
 }
 
-// combine combines the members' proposals at the first member and hands the result to
-// all: the largest id, ok if all are. Members that mean different groups get
-// ErrMismatch; the first one tells them by a proposal of another group.
+// combine combines the members' proposals at the first member, which sends the result to all: the
+// largest id, and ok if all are. If the groups differ, the first member replies with the hash of
+// another group, and the members return ErrMismatch.
 func (c *Comm) combine(rank int, members []int, tag int, mine proposal) (proposal, error) {
 	bc := c.core.bc
 	buf := make([]proposal, 1)
 	mismatch := func(peer int) error {
-		return fault(ErrMismatch, fmt.Sprintf("rank %d called CreateGroup with another group than rank %d", peer, c.core.rank))
+		return fault(ErrMismatch, fmt.Sprintf("rank %d and rank %d called CreateGroup with different groups", peer, c.core.rank))
 	}
 	if rank != 0 {
 		buf[0] = mine

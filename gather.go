@@ -130,8 +130,7 @@ func setAllgather[T any](c *Comm, call *backend.Call, send, recv []T) {
 	}
 }
 
-// setBlocks checks a call that sends one block and receives one from each rank,
-// or does so in place.
+// setBlocks checks a call that sends one block and receives one from each rank, in place or not.
 func setBlocks(c *Comm, call *backend.Call) {
 	if inPlace(call) {
 		n := elems(call, call.Recv)

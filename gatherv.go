@@ -139,8 +139,8 @@ func setAllgatherv[T any](c *Comm, call *backend.Call, send, recv []T, counts, d
 	}
 }
 
-// setGathered checks a call that receives a block of its own length from each
-// rank, and reports whether it is in order.
+// setGathered checks a call that receives blocks of different lengths, and reports whether its
+// arguments are correct.
 func setGathered(c *Comm, call *backend.Call, counts, displs []int) bool {
 	call.RecvCounts, call.RecvDispls = counts, displs
 	return checkBlocks(c, call, "recv", call.Recv, counts, displs, true) &&

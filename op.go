@@ -9,19 +9,22 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Op is a reduction operation. The zero Op is invalid. Ops can be compared and
-// copied, and used by any number of goroutines.
+// Op is a reduction operation. The zero Op is invalid. Ops can be compared and copied, and any number
+// of goroutines may use one.
 type Op struct {
 	code backend.OpCode
 	user *userOp
 }
 
-// The predefined operations (MPI-4.1 section 6.9.2). On integers Sum and Prod
-// wrap around as Go's do; Land, Lor and Lxor take what is not 0 for true and
-// give 0 or 1; of floats, Min and Max choose a NaN before any number and take -0
-// for less than +0, as Go's min and max do. Complex numbers have Sum and Prod
-// only, bools Land, Lor and Lxor, a [Loc] MinLoc and MaxLoc, which take the
-// lower index of equal values.
+// The predefined operations (MPI-4.1 section 6.9.2):
+//
+//   - Sum and Prod apply to all numbers. On integers they wrap around as in Go.
+//   - Min and Max apply to integers and floats. As Go's min and max, they prefer NaN to any number
+//     and order -0 below +0.
+//   - Land, Lor and Lxor apply to integers and bools. Integers other than 0 are true; the result is 0
+//     or 1.
+//   - Band, Bor and Bxor apply to integers.
+//   - MinLoc and MaxLoc apply to [Loc]. Of equal values, the one with the lower index is the result.
 var (
 	Sum    = Op{code: backend.OpSum}
 	Prod   = Op{code: backend.OpProd}
@@ -37,7 +40,7 @@ var (
 	MaxLoc = Op{code: backend.OpMaxLoc}
 )
 
-// String returns the operation's name; "user" for one made by NewOp.
+// String returns the name of the operation, "user" for one made by [NewOp].
 func (op Op) String() string {
 	if op == (Op{}) {
 		return "invalid op"
@@ -49,18 +52,19 @@ func (op Op) String() string {
 type userOp struct {
 	elem reflect.Type
 	op   *backend.Op
-	err  error // why it cannot be used
+	err  error // why it is invalid
 }
 
-// NewOp makes an operation on elements of T from a function that sets
-// inout[i] = in[i] op inout[i] for every i, where in comes from the lower ranks.
-// The operation must be associative; a commutative one may be combined in
-// another order, but always in the same one for the same number of ranks and
-// length. All ranks must use the same function.
+// NewOp makes an operation on elements of T from a function that sets inout[i] = in[i] op inout[i]
+// for every i, where in is from lower ranks than inout. The operation must be associative. If it is
+// commutative, the ranks' values may be combined in another order, as [Reduce] describes. All ranks
+// must use the same function.
 //
-// The function must not keep the slices, must not call cohort, and may be called
-// by several goroutines at once. A panic in it fails the operation with
-// [ErrOp].
+// Local. The function must not keep the slices and must not call cohort. Several goroutines may call
+// it at once.
+//
+// Errors: none from the call. A reduction with the operation returns [ErrType] if T is not a valid
+// element type, and [ErrOp] if the function is nil, panics, or was made for another type.
 func NewOp[T any](commutative bool, apply func(in, inout []T)) Op {
 	u := &userOp{elem: reflect.TypeFor[T]()}
 	typ, err := typeFor[T]()
@@ -80,7 +84,7 @@ func NewOp[T any](commutative bool, apply func(in, inout []T)) Op {
 		case view.Same(dst, b):
 			apply(in, inout)
 		case view.Same(dst, a):
-			// The result goes where in is, which the function must not write.
+			// The result replaces in, which the function must not write.
 			t, _ := temps.Get().(*[]T)
 			if t == nil {
 				t = new([]T)
@@ -97,8 +101,8 @@ func NewOp[T any](commutative bool, apply func(in, inout []T)) Op {
 	return Op{user: u}
 }
 
-// numberOps and locOps have the predefined operations, by code and kind; nil
-// where the operation does not apply.
+// numberOps and locOps contain the predefined operations by code and kind, nil where an operation
+// does not apply.
 var (
 	numberOps = newOps(kernel.For, &numberTypes)
 	locOps    = newOps(kernel.ForLoc, &locTypes)
@@ -120,8 +124,8 @@ func newOps(apply func(backend.OpCode, backend.Kind) kernel.Apply, types *kindTa
 	return t
 }
 
-// opFor returns op for elements of T: ErrOp if it does not apply to them. It
-// does not allocate but for errors.
+// opFor returns op for elements of T, or ErrOp if it does not apply to them. It allocates for errors
+// only.
 func opFor[T any](op Op) (*backend.Op, error) {
 	t := reflect.TypeFor[T]()
 	if op.user != nil {
@@ -155,7 +159,7 @@ func (u *userOp) forType(t reflect.Type) (*backend.Op, error) {
 	case u.err != nil:
 		return nil, u.err
 	case u.elem != t:
-		return nil, fault(ErrOp, "the operation is on "+u.elem.String()+", not on "+t.String())
+		return nil, fault(ErrOp, "the operation was made for "+u.elem.String()+", not for "+t.String())
 	}
 	return u.op, nil
 }

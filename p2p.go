@@ -148,7 +148,7 @@ func RecvAlloc[T any](c *Comm, source, tag int) ([]T, Status, error) {
 	if st.Bytes%typ.Size != 0 {
 		_, err := c.imrecv(m, make([]byte, st.Bytes))
 		if err == nil {
-			err = fault(ErrCount, fmt.Sprintf("the message has %d bytes, elements have %d", st.Bytes, typ.Size))
+			err = fault(ErrCount, fmt.Sprintf("the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size))
 		}
 		return nil, status(st), c.failed("recvalloc", st.Source, st.Tag, err)
 	}
@@ -170,8 +170,8 @@ func backendTag(tag int) int {
 	return tag
 }
 
-// checkSend checks the communicator and then the arguments of a send; err is what the typed function
-// found wrong with them.
+// checkSend checks the communicator and then the arguments of a send; err is the error that the typed
+// function found in them.
 func (c *Comm) checkSend(dest, tag int, err error) error {
 	switch {
 	case c == nil || c.core == nil || c.core.closed.Load():
@@ -203,8 +203,8 @@ func (c *Comm) checkRecv(source, tag int, err error) error {
 	return c.core.badArgument(err)
 }
 
-// badArgument returns an argument error, or [ErrBroken] if the communicator is broken: that comes
-// first, as for an operation with correct arguments.
+// badArgument returns an argument error, or [ErrBroken] if the communicator is broken: that takes
+// precedence, as it does for an operation with correct arguments.
 func (k *core) badArgument(err error) error {
 	if why := k.bc.Broken(); why != nil {
 		return &backend.Broken{Cause: why}
@@ -224,7 +224,7 @@ func (k *core) badTag(tag int) error {
 	return fault(ErrTag, fmt.Sprintf("tag %d; want 0 to %d", tag, k.maxTag))
 }
 
-// send is the blocking send; err is what the typed function found wrong already.
+// send is the blocking send; err is the error that the typed function found in its arguments.
 func (c *Comm) send(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) error {
 	err = c.checkSend(dest, tag, err)
 	if err == nil && dest != ProcNull {
@@ -269,7 +269,7 @@ func (c *Comm) recv(op string, typ *backend.Datatype, buf []byte, source, tag in
 	return status(st), nil
 }
 
-// newRequest returns a begun request, and notes it.
+// newRequest returns a request that has begun, and records it.
 func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *Request {
 	k := c.core
 	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now(), req: k.job.request()}
@@ -278,7 +278,7 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 	return q
 }
 
-// now returns when an operation begins, if its deadline counts from there.
+// now returns the start time of an operation, or zero if it has no timeout.
 func (c *Comm) now() time.Time {
 	if c.bound == nil || c.bound.Timeout == 0 {
 		return time.Time{}
@@ -314,7 +314,7 @@ func (c *Comm) irecv(op string, typ *backend.Datatype, buf []byte, source, tag i
 	return q, nil
 }
 
-// request returns a request that was used before, or a new one.
+// request returns a request from the pool, or a new one.
 func (j *job) request() *backend.Request {
 	if q, ok := j.requests.Get().(*backend.Request); ok {
 		return q
@@ -322,8 +322,7 @@ func (j *job) request() *backend.Request {
 	return new(backend.Request)
 }
 
-// finish waits for a request of the job's and puts it back; one that could not
-// be ended is not put back.
+// finish waits for a request of the job and returns it to the pool, unless it could not be ended.
 func (c *Comm) finish(q *backend.Request) (backend.Status, error) {
 	bc := c.core.bc
 	if why := bc.Await(c.bound, q); why != nil {

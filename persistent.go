@@ -113,7 +113,7 @@ func (c *Comm) sendInit(op string, typ *backend.Datatype, buf []byte, dest, tag 
 	return p, nil
 }
 
-// traceAs sets what is noted of each start of a point-to-point operation.
+// traceAs sets what the recorder stores of each start of a point-to-point operation.
 func (p *Persistent) traceAs(kind flight.Kind, typ *backend.Datatype) {
 	p.trace = trace{
 		what: p.c.core.message(kind, backend.Persistent), count: uint64(len(p.buf)),
@@ -159,7 +159,7 @@ func (p *Persistent) Start() error {
 	case p.state == freed:
 		err = fault(ErrClosed, "the persistent operation is closed")
 	case err == nil && p.state == active:
-		err = fault(ErrRequest, "the operation is under way: wait for it first")
+		err = fault(ErrRequest, "the operation is under way; wait for it first")
 	}
 	if err != nil {
 		return p.failed(err)
@@ -221,8 +221,7 @@ func (p *Persistent) Wait() (Status, error) {
 	return p.complete()
 }
 
-// await waits, ending the operation if its time is up. An error means that it is
-// still under way.
+// await waits, and ends the operation at its deadline. An error means that it is still under way.
 func (p *Persistent) await() error {
 	var why error
 	if p.op != nil {
@@ -243,7 +242,7 @@ func (p *Persistent) end(why error) error {
 	bc := p.c.core.bc
 	bc.Cancel(&p.req)
 	if bc.Await(&backend.Bound{Timeout: grace}, &p.req) != nil {
-		bc.Break(why) // as Request.end does: the buffer is in an unknown state
+		bc.Break(why) // the buffer may still be in use, as in Request.end
 		return why
 	}
 	if errors.Is(p.req.Err, ErrCanceled) {
@@ -252,7 +251,7 @@ func (p *Persistent) end(why error) error {
 	return nil
 }
 
-// complete takes the outcome of an operation that is ready.
+// complete stores and returns the result of an operation that is ready.
 func (p *Persistent) complete() (Status, error) {
 	p.state = inactive
 	if p.op != nil {
@@ -304,7 +303,7 @@ func (p *Persistent) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == active && !p.c.core.closed.Load() {
-		return p.failed(fault(ErrRequest, "the operation is under way: wait for it first"))
+		return p.failed(fault(ErrRequest, "the operation is under way; wait for it first"))
 	}
 	if p.op != nil && p.state != freed && p.op.Ready() {
 		p.op.Release() // one that is not ready ends with its communicator

@@ -52,7 +52,7 @@ func (c *Comm) probe(op string, source, tag int, block bool) (Status, bool, erro
 	return status(st), true, nil
 }
 
-// beginProbe notes a probe that waits, and no other.
+// beginProbe records a probe if it waits.
 func (c *Comm) beginProbe(kind flight.Kind, source, tag int, block bool) flight.Ticket {
 	if !block {
 		return 0
@@ -172,7 +172,7 @@ func ImessageRecv[T any](m *Message, buf []T) (*Request, error) {
 	return q, nil
 }
 
-// take makes the caller the one who receives m.
+// take reserves m for the caller's receive.
 func (m *Message) take(op string, err error) error {
 	if m == nil {
 		return &OpError{Op: op, Rank: Undefined, Peer: Undefined, Tag: Undefined, Err: fault(ErrRequest, "the message is nil")}

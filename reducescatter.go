@@ -151,7 +151,7 @@ func setReduceScatter[T Reducible](c *Comm, call *backend.Call, send, recv []T, 
 			reject(call, ErrBuffer, "send is nil, rank %d's count is %d", i, n)
 			return
 		default:
-			reject(call, ErrCount, "send has %d elements, less than the counts of ranks 0 to %d", len(send), i)
+			reject(call, ErrCount, "send has %d elements, fewer than the counts of ranks 0 to %d together", len(send), i)
 			return
 		}
 		sum += n

@@ -23,10 +23,9 @@ type Request struct {
 	tag  int
 	coll backend.Coll // of a collective
 
-	// The operation itself is used again for others, so that starting one does
-	// not allocate much. users counts the goroutines that look at it; when its
-	// outcome is returned to the only one left it goes back, users becomes
-	// released, and the outcome stands in st and err.
+	// The operation is pooled, so that starting one allocates little. users counts the goroutines
+	// that use it. When the last of them takes the result, the operation returns to the pool, users
+	// becomes released, and st and err keep the result.
 	users atomic.Int32
 	req   *backend.Request  // point to point
 	op    backend.Operation // collective
@@ -34,18 +33,18 @@ type Request struct {
 	err   error
 
 	ticket   flight.Ticket         // of its record
-	begun    time.Time             // when the operation's own deadline counts from; zero without one
-	gone     atomic.Pointer[error] // why the operation was ended before its time
+	begun    time.Time             // start of the operation's timeout; zero without one
+	gone     atomic.Pointer[error] // why the operation was ended at its deadline
 	reported atomic.Bool           // its completion has been returned to the user
 }
 
 const (
-	releasing int32 = -1 // for a moment
+	releasing int32 = -1 // while finish stores the result
 	released  int32 = -2
 )
 
-// hold makes sure that the operation stays until drop or finish; false if the
-// outcome stands already. What is said to be held below is called in between.
+// hold keeps the operation out of the pool until drop or finish. It returns false if st and err
+// already have the result. Methods marked "Held" are called in between.
 func (q *Request) hold() bool {
 	for {
 		switch u := q.users.Load(); {
@@ -61,7 +60,7 @@ func (q *Request) hold() bool {
 
 func (q *Request) drop() { q.users.Add(-1) }
 
-// finish ends a hold of a complete operation and returns its outcome.
+// finish ends a hold of a complete operation and returns its result.
 func (q *Request) finish() (Status, error) {
 	st, err := q.outcome()
 	if !q.reported.Swap(true) {
@@ -91,7 +90,7 @@ func (q *Request) complete() bool {
 	return q.req.Ready()
 }
 
-// ready is complete for those who do not hold it.
+// ready is complete for callers without a hold.
 func (q *Request) ready() bool {
 	if !q.hold() {
 		return true
@@ -100,7 +99,7 @@ func (q *Request) ready() bool {
 	return q.complete()
 }
 
-// outcome returns what came of a complete operation. Held.
+// outcome returns the result of a complete operation. Held.
 func (q *Request) outcome() (Status, error) {
 	if q.op != nil {
 		if err := q.op.Err(); err != nil {
@@ -163,7 +162,7 @@ func (q *Request) Wait() (Status, error) {
 	return q.finish()
 }
 
-// end ends an operation whose time is up: nil if it is then complete. Held.
+// end ends an operation at its deadline. It returns nil if the operation is then complete. Held.
 func (q *Request) end(why error) error {
 	if q.op != nil {
 		if err := q.op.End(why); err != nil {
@@ -174,9 +173,8 @@ func (q *Request) end(why error) error {
 	q.gone.CompareAndSwap(nil, &why)
 	bc := q.c.core.bc
 	bc.Cancel(q.req)
-	// What has matched is about to complete; but a peer that stands still in the
-	// middle of it must not hold up the deadline. The buffer is in an unknown
-	// state then, and so is the communicator.
+	// A matched operation is about to complete. But a stopped peer must not delay the deadline: the
+	// buffer may then still be in use, and the communicator is broken.
 	if !q.req.Ready() && bc.Await(&backend.Bound{Timeout: grace}, q.req) != nil {
 		bc.Break(why)
 		return q.failed(why)

@@ -6,14 +6,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// scalars is memory for the operands of the scalar forms, so that they do not
-// allocate. Words, because they are aligned for every type; none of the types
-// that get here holds a pointer.
+// scalars pools memory for the operands of the scalar forms, so that they do not allocate. Words are
+// aligned for every type, and no type stored here contains pointers.
 var scalars = sync.Pool{New: func() any { return new([]uint64) }}
 
-// scalar returns n elements of T in pooled memory, and nil if T has pointers
-// and must not be put there. The call is then made without elements, for the
-// other ranks to learn of it.
+// scalar returns n elements of T in pooled memory, or nil if T is not a valid element type. The
+// caller then makes the collective call without elements, so that the other ranks learn of the error.
 func scalar[T any](n int) (*[]uint64, []T) {
 	t, err := typeFor[T]()
 	if err != nil {
@@ -45,7 +43,7 @@ func BcastOne[T any](c *Comm, x T, root int) (T, error) {
 	}
 	buf[0] = x
 	if err := Bcast(c, buf, root); err != nil {
-		return zero, err // p is not put back: an operation that failed may hold on to it
+		return zero, err // a failed operation may still use p
 	}
 	x = buf[0]
 	scalars.Put(p)

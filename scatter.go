@@ -77,8 +77,7 @@ func setScatter[T any](c *Comm, call *backend.Call, send, recv []T, root int) {
 	}
 }
 
-// scatterInPlace is inPlace for the operations whose root keeps its block where
-// it is: there the data is in Send.
+// scatterInPlace is inPlace for Scatter and Scatterv, whose data is in Send on the root.
 func scatterInPlace(call *backend.Call) bool {
 	if !view.Same(call.Send, call.Recv) {
 		return false

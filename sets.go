@@ -43,7 +43,7 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 	if err != nil {
 		return first, Status{}, err
 	}
-	st, err := reqs[first].Wait() // which is complete
+	st, err := reqs[first].Wait() // returns at once
 	return first, st, err
 }
 
@@ -119,7 +119,7 @@ func TestSome(reqs ...*Request) ([]int, error) {
 	return collect(reqs)
 }
 
-// live reports whether the sets look at q.
+// live reports whether the functions above consider q.
 func (q *Request) live() bool { return q != nil && !q.reported.Load() }
 
 // advance makes progress and reports whether q is complete.
@@ -131,7 +131,7 @@ func (q *Request) advance() bool {
 	return q.poll()
 }
 
-// expire ends q because its time is up: nil if it is then complete.
+// expire ends q at its deadline. It returns nil if q is then complete.
 func (q *Request) expire(why error) error {
 	if !q.hold() {
 		return nil
@@ -143,7 +143,7 @@ func (q *Request) expire(why error) error {
 	return q.end(why)
 }
 
-// collect returns the outcome of all that are complete.
+// collect returns the indices and joined errors of all complete requests.
 func collect(reqs []*Request) ([]int, error) {
 	var done []int
 	var errs []error
@@ -159,7 +159,7 @@ func collect(reqs []*Request) ([]int, error) {
 	return done, errors.Join(errs...)
 }
 
-// anyOf is ready when one of its requests is, or when one's context has ended.
+// anyOf is ready when one of its requests is ready or the context of one has ended.
 type anyOf struct{ reqs []*Request }
 
 func (s *anyOf) Ready() bool {
@@ -173,18 +173,16 @@ func (s *anyOf) Ready() bool {
 
 var anySets = sync.Pool{New: func() any { return new(anyOf) }}
 
-// slice is how long a wait for requests of several jobs goes on in one of them
-// before it looks at the others. Only programs that hold several ranks' requests
-// in one goroutine wait so.
+// slice is how long a wait for requests of several jobs stays in one job before it polls the others.
+// Only a goroutine with requests of several ranks of one process waits so.
 const slice = 200 * time.Microsecond
 
-// waitSome waits until a live request is complete and returns the index of the
-// first, -1 if there is none to wait for. An error belongs to the request whose
-// index is returned with it, which is still under way.
+// waitSome waits until a live request is complete and returns its index, or -1 if there is none to
+// wait for. An error belongs to the request at the index, which is still under way.
 func waitSome(reqs []*Request) (int, error) {
 	s := anySets.Get().(*anyOf)
 	s.reqs = reqs
-	var t flight.Ticket // of the wait, once there is one
+	var t flight.Ticket // of the wait, once it has begun
 	var k *core
 	defer func() {
 		s.reqs = nil
@@ -194,7 +192,7 @@ func waitSome(reqs []*Request) (int, error) {
 		}
 	}()
 	for {
-		var next *Request // one to wait with
+		var next *Request // the one to wait for
 		several := false
 		at := -1
 		for i, q := range reqs {
@@ -212,7 +210,7 @@ func waitSome(reqs []*Request) (int, error) {
 		if next == nil {
 			return -1, nil
 		}
-		// Of several operations with a time of their own the first to end decides.
+		// Of several operations with deadlines, the first to expire decides.
 		for i, q := range reqs {
 			if !q.live() || q.c.bound == nil {
 				continue
@@ -234,7 +232,7 @@ func waitSome(reqs []*Request) (int, error) {
 					q.c.core.bc.Poll()
 				}
 			}
-			// Not ready within its slice is no error.
+			// An expired slice is not an error.
 			_ = next.c.core.bc.Await(&backend.Bound{Timeout: slice}, s)
 			continue
 		}
