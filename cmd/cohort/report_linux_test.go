@@ -49,6 +49,8 @@ func flightRank(how string) int {
 	switch {
 	case odd && how == "mismatch":
 		err = cohort.Bcast(world, x, 0)
+	case odd && how == "aborted":
+		world.Abort(7)
 	case odd && how == "stopped":
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		for { // until it arrives, and after the launcher's SIGCONT
@@ -68,8 +70,11 @@ func flightRank(how string) int {
 		return 4
 	}
 	fmt.Println(err)
-	if how == "waiting" {
-		select {} // it is the signal that ends a rank
+	switch how {
+	case "waiting":
+		select {} // the signal ends the rank
+	case "aborted":
+		return 0
 	}
 	if world.Rank() == 0 {
 		awaitRanks(func(d *flight.Dump) bool { return !d.Dumped.IsZero() })
@@ -185,6 +190,18 @@ func waitingJob(t *testing.T, backend, keep string) (cmd *exec.Cmd, stderr *stri
 		t.Errorf("the ranks' folder is %q: %v", memory, err)
 	}
 	return cmd, stderr, memory
+}
+
+// TestAbortIsReportedOnce checks that the launcher and the flight recorder do not both report an Abort.
+func TestAbortIsReportedOnce(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, stderr := run(t, "run", "-n", "4", exe, flightProgram, "aborted")
+	if status != 7 || strings.Count(stderr, "rank 2 aborted the job with code 7") != 1 {
+		t.Errorf("status %d, want 7, and one line about the Abort:\n%s", status, stderr)
+	}
 }
 
 // TestSIGQUITMakesRanksWriteTheirFiles sends SIGQUIT to a job in which nobody gets on: the ranks write their files because of it,

@@ -137,8 +137,8 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	status := 0
-	defer func() { endFlight(status) }()
+	var result spawn.Result
+	defer func() { endFlight(result.Status, result.Aborted) }()
 	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
 		Stdin: os.Stdin, Tag: r.tag, Timeout: r.timeout, Grace: r.grace, Signals: signals, Keeper: keeper,
@@ -170,14 +170,14 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	status = job.Wait().Status
-	return status, nil
+	result = job.Wait()
+	return result.Status, nil
 }
 
 // defaultRanks is the number of ranks without -n.
 func defaultRanks(node *topo.Node) int { return min(node.Usable(), spawn.MaxRanks) }
 
-// bindFlag adds the flag that says what ranks are bound to.
+// bindFlag adds the flag that selects what ranks are bound to.
 func bindFlag(c *cobra.Command, p *spawn.Bind) {
 	usage := "bind each rank to its share of the machine: core, numa or none (default: core if there are as many processors as ranks, else none)"
 	cli.Func(c.Flags(), "bind", "", "WHAT", "", usage, func(s string) (err error) {
@@ -200,7 +200,7 @@ func checkRunBackend(name string) error {
 	return cli.Usagef("--backend %s: want shm, tcp or mpi%s", name, cli.DidYouMean(name, runBackends))
 }
 
-// errStopped is why a build ended that a signal stopped.
+// errStopped is the cause of a build that a signal stopped.
 var errStopped = errors.New("stopped while building")
 
 // buildFolder builds a Go program. A signal that would end the launcher ends the build.
@@ -233,7 +233,7 @@ func buildFolder(folder string, signals <-chan os.Signal, k *spawn.Keeper) (path
 	<-watching
 	select {
 	case n := <-stopped:
-		if err == nil { // it came when the build was through
+		if err == nil { // it came when the build had finished
 			remove()
 			err = fmt.Errorf("%w: %v", errStopped, n)
 		}

@@ -12,18 +12,19 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-// memoryFolder is where the files of a job are while it runs: in memory they show what a rank that was
-// killed did last, too.
+// memoryFolder holds the files of a job while it runs. Because it is in memory, the files also show what a
+// killed rank did last.
 const memoryFolder = "/dev/shm"
 
-// launchersFolder is how the name of such a folder begins.
+// launchersFolder is the prefix of the names of these folders.
 const launchersFolder = "cohort-flight-"
 
-// recordFlight gives the ranks a folder for the files of the flight recorder, in memory where it can be.
-// What is to be kept, and where, says keep, or else the environment. end says what the files show if the
-// job failed, and puts them where they are kept.
-func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err error) {
-	fail := func(err error) (func(int), error) {
+// recordFlight gives the ranks a folder for the files of the flight recorder, in memory if possible. keep
+// is the folder in which the files are kept; if it is empty, the environment may name one. end prints what
+// the files show if the job failed, and moves them to the folder in which they are kept. aborted means that
+// a message has reported an Abort already: end does not print it again.
+func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int, aborted bool), err error) {
+	fail := func(err error) (func(int, bool), error) {
 		return nil, fmt.Errorf("flight recorder's folder: %w", err)
 	}
 	if keep == "" {
@@ -51,18 +52,18 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 			return fail(err)
 		}
 	default:
-		return func(int) {}, nil // nobody has asked for it
+		return func(int, bool) {}, nil // not requested, and no file system in memory
 	}
-	// For the ranks, whoever starts them.
+	// In this process's environment: all ranks inherit it, also those that another launcher starts.
 	if err = os.Setenv(flight.EnvDir, dir); err == nil {
 		err = os.Setenv(flight.EnvKept, keep)
 	}
 	if err != nil {
 		return fail(err)
 	}
-	return func(status int) {
+	return func(status int, aborted bool) {
 		if status != 0 {
-			sayFlight(dir)
+			printFlight(dir, aborted)
 		}
 		if !temporary {
 			return
@@ -80,20 +81,20 @@ func recordFlight(keep string, keeper *spawn.Keeper) (end func(status int), err 
 	}, nil
 }
 
-// sayFlight says what the files in a folder show. There are none if the program does not use cohort, or
+// printFlight prints what the files in a folder show. There are none if the program does not use cohort, or
 // failed before it joined the job.
-func sayFlight(dir string) {
+func printFlight(dir string, aborted bool) {
 	dumps, _, err := flight.Read(dir)
 	if err != nil {
 		return
 	}
-	if f := flight.Analyse(dumps); f.Trouble {
+	if f := flight.Analyse(dumps); f.Trouble && !(f.Aborted && aborted) {
 		fmt.Fprintf(os.Stderr, "cohort: %s\n", f.Line)
 	}
 }
 
-// askedToKeep returns where the environment says that files are to be kept. In a rank of another job of cohort
-// run that is where those of that job are: its own folder is for its own ranks alone.
+// askedToKeep returns the folder in which, by the environment, files are kept. In a rank of another cohort run
+// it is the folder in which that job's files are kept: COHORT_FLIGHT_DIR then is for that job's ranks alone.
 func askedToKeep() string {
 	dir := os.Getenv(flight.EnvDir)
 	if kept, ok := os.LookupEnv(flight.EnvKept); ok && strings.HasPrefix(filepath.Base(dir), launchersFolder) {
@@ -102,8 +103,8 @@ func askedToKeep() string {
 	return dir
 }
 
-// keepFlight copies the files to where they are kept. Those of an earlier job that are there go. Where not all
-// can be kept none is: those of some of the ranks would say that the others have left no record.
+// keepFlight copies the files to the folder in which they are kept, and removes those of an earlier job there.
+// If not all can be copied, none is kept: an incomplete set would show that the other ranks left no record.
 func keepFlight(dir, keep string) error {
 	names, err := flightFiles(dir)
 	if err == nil {
@@ -120,7 +121,7 @@ func keepFlight(dir, keep string) error {
 	return err
 }
 
-// copyWhole copies a file, which is then there as a whole or not at all.
+// copyWhole copies a file completely or not at all.
 func copyWhole(from, to string) error {
 	b, err := os.ReadFile(from)
 	if err != nil {

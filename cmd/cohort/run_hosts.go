@@ -118,7 +118,7 @@ func (r *runOptions) runHosts(args []string) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	defer func() { endFlight(status) }()
+	defer func() { endFlight(status, false) }()
 	status, err = remote.Run(remote.Config{
 		Hosts: hosts, Ranks: r.ranks, SSH: ssh, Copy: !r.hosts.noCopy, Program: path, Args: args[1:], Env: append(env, r.hosts.env...),
 		Backend: "tcp", Bind: r.bind, Tag: r.tag, Interface: r.hosts.choice, Resilient: r.goOn, Timeout: r.timeout, Grace: r.grace,

@@ -7,8 +7,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-// askToGoOn has the job go on after a rank's failure if the command line says so, or a rank: ranks
-// get the path of a folder in which cohort.Init leaves a file where Config.Resilient is set.
+// askToGoOn makes the job continue after a rank's failure if the command line or a rank requests it. Ranks
+// get the path of a folder in which cohort.Init creates a file if Config.Resilient is set.
 func (r *runOptions) askToGoOn(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
 	folder, err := os.MkdirTemp("", "cohort-run-*") // for this user alone
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 
 // Finding is what the dumps of a job show.
 type Finding struct {
-	Line    string // the one sentence
-	Trouble bool   // it says that something is wrong
+	Line    string // one sentence
+	Trouble bool   // it reports a failure
+	Aborted bool   // it reports an Abort
 }
 
 // place is where a rank is: in an operation, which may have failed, or in none.
@@ -57,7 +58,7 @@ func Analyse(dumps []*Dump) Finding {
 	}
 	for _, d := range dumps {
 		if d.Cause == Aborted {
-			return Finding{d.Reason + a.after(a.ranks[d.Rank]), true}
+			return Finding{Line: d.Reason + a.after(a.ranks[d.Rank]), Trouble: true, Aborted: true}
 		}
 	}
 	if f, ok := a.collective(); ok {
@@ -238,7 +239,7 @@ func (a *analysis) collective() (Finding, bool) {
 		if len(away) > 0 {
 			line += "; " + a.absent(away)
 		}
-		return Finding{line, true}, true
+		return Finding{Line: line, Trouble: true}, true
 	case len(away)+len(begun) > 0:
 		name := insert(shortName(texts[0]), number+of)
 		verb := "wait"
@@ -254,9 +255,9 @@ func (a *analysis) collective() (Finding, bool) {
 		}
 		if len(away) == 0 {
 			line := fmt.Sprintf("%s begun %s, %s, without waiting for it: ", ranksText(begun, true)+have(begun), name, waits)
-			return Finding{line + a.absent(begun), true}, true
+			return Finding{Line: line + a.absent(begun), Trouble: true}, true
 		}
-		return Finding{fmt.Sprintf("%s not come to %s, %s: ", ranksText(away, true)+have(away), name, waits) + a.absent(away), true}, true
+		return Finding{Line: fmt.Sprintf("%s not come to %s, %s: ", ranksText(away, true)+have(away), name, waits) + a.absent(away), Trouble: true}, true
 	}
 	name := insert(shortName(texts[0]), number+of)
 	line := fmt.Sprintf("all ranks %s in %s%s", be([]int{0, 1}, past), name, waiting(longest))
@@ -267,7 +268,7 @@ func (a *analysis) collective() (Finding, bool) {
 	if why := a.reason(); why != "" {
 		line += ": " + why
 	}
-	return Finding{line, true}, true
+	return Finding{Line: line, Trouble: true}, true
 }
 
 // through reports whether a rank has made the collective, or a later one of the communicator.
@@ -464,13 +465,13 @@ func (a *analysis) quiet() Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return Finding{fmt.Sprintf("%s left no record; the others are in no operation", ranksText(missing, true)+have(missing)), true}
+		return Finding{Line: fmt.Sprintf("%s left no record; the others are in no operation", ranksText(missing, true)+have(missing)), Trouble: true}
 	case len(lasts) > 1:
 		var parts []string
 		for r, p := range a.ranks {
 			parts = append(parts, fmt.Sprintf("rank %d%s", r, strings.Replace(a.after(p), ", after ", " after ", 1)))
 		}
-		return Finding{"no rank is in an operation, and they have not come equally far: " + strings.Join(parts[:min(len(parts), 8)], "; "), true}
+		return Finding{Line: "no rank is in an operation, and they have not come equally far: " + strings.Join(parts[:min(len(parts), 8)], "; "), Trouble: true}
 	case len(left) == len(a.ranks):
 		return Finding{Line: "all ranks have finished the same operations and left the job"}
 	}

@@ -22,7 +22,7 @@ func (a *analysis) messages() (Finding, bool) {
 				parts = append(parts, fmt.Sprintf("rank %d %s in %s", m, be([]int{m}, past), a.describe(p.d, p.op)))
 				longest = max(longest, p.wait)
 			}
-			return Finding{strings.Join(parts, ", ") + ": each waits for the next" + waiting(longest), true}, true
+			return Finding{Line: strings.Join(parts, ", ") + ": each waits for the next" + waiting(longest), Trouble: true}, true
 		}
 	}
 	var waits []int
@@ -49,7 +49,7 @@ func (a *analysis) messages() (Finding, bool) {
 		}
 		line += fmt.Sprintf("; %s %s in %s as well", ranksText(others, true), be(others, a.ranks[r].past), what)
 	}
-	return Finding{line, true}, true
+	return Finding{Line: line, Trouble: true}, true
 }
 
 // chain returns a rank, the one that it waits for, the one that that waits for, and so on.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// AbortIn reads what cohort's Abort has left in a job's folder (COHORT_RUN_DIR).
+// AbortIn reads the file that cohort's Abort writes into a job's folder (COHORT_RUN_DIR).
 func AbortIn(folder string) (rank, status int, ok bool) {
 	b, err := os.ReadFile(filepath.Join(folder, "aborted"))
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// setAffinity binds the calling thread, and with it every process it starts
-// from now on, to cpus. A Go program reads its mask once when it starts, so this
-// is the only time at which GOMAXPROCS follows it.
+// setAffinity binds the calling thread, and every process that it starts later, to
+// cpus. A Go program reads its mask once, at start-up, to set GOMAXPROCS. So the
+// mask must be set before the program starts.
 func setAffinity(cpus topo.CPUSet) error {
 	var set unix.CPUSet
 	for _, c := range cpus {

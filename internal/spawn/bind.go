@@ -6,12 +6,12 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// Bind says to what ranks are bound.
+// Bind selects what ranks are bound to.
 type Bind string
 
 // The ways to bind.
 const (
-	BindAuto Bind = ""     // BindCore where every rank can have a processor of its own, else BindNone
+	BindAuto Bind = ""     // BindCore if every rank can have its own processor, else BindNone
 	BindNone Bind = "none" // ranks run where the launcher may
 	BindCore Bind = "core" // each rank has its share of the cores
 	BindNUMA Bind = "numa" // each rank has its share of the NUMA domains, or shares one with its neighbours
@@ -37,14 +37,14 @@ func (b Bind) Choose(node *topo.Node, ranks int) Bind {
 	return BindNone
 }
 
-// Place returns the processors of each of n ranks on a node, nil for all when they
-// are not bound.
+// Place returns the processors of each of n ranks on a node, or nil if ranks are not
+// bound.
 //
-// With BindCore fewer ranks than NUMA domains have even parts of the cores, in
-// order. Others have what [topo.Node.Plan] gives to as many threads as every rank can
-// have cores, which are in one domain for each rank if all ranks fit so. More ranks
-// than cores share out the hardware threads, and more than these take turns,
-// neighbours with each other.
+// With BindCore, if there are fewer ranks than NUMA domains, each rank gets an even
+// share of the cores, in order. Otherwise [topo.Node.Plan] places as many threads for
+// each rank as it can have cores, within one domain if all ranks fit that way. If
+// there are more ranks than cores, they share the hardware threads; if there are more
+// ranks than hardware threads, neighboring ranks share one.
 func Place(node *topo.Node, b Bind, n int) ([]topo.CPUSet, error) {
 	b = b.Choose(node, n)
 	if b == BindNone {
@@ -55,7 +55,7 @@ func Place(node *topo.Node, b Bind, n int) ([]topo.CPUSet, error) {
 	}
 	var domains, cores []topo.CPUSet
 	for _, d := range node.Domains {
-		if len(d.CPUs) > 0 { // there are domains of memory alone
+		if len(d.CPUs) > 0 { // some domains have memory only
 			domains = append(domains, d.CPUs)
 		}
 	}

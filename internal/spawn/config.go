@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// The variables by which a rank learns of its job.
+// The environment variables that describe its job to a rank.
 const (
 	EnvBackend = "COHORT_BACKEND"
 	EnvRank    = "COHORT_RANK"
@@ -19,19 +19,19 @@ const (
 )
 
 const (
-	// MaxRanks is the most ranks of one job on one node.
+	// MaxRanks is the maximum number of ranks of a job on one node.
 	MaxRanks = 4096
-	// Grace is the usual [Config.Grace].
+	// Grace is the default [Config.Grace].
 	Grace = time.Second
-	// KillAfter is how long ranks have between SIGTERM and SIGKILL.
+	// KillAfter is the time between SIGTERM and SIGKILL.
 	KillAfter = time.Second
-	// StatusTimeout is the status of a job that ran out of time, as of timeout(1).
+	// StatusTimeout is the status of a job that exceeded its timeout, as in timeout(1).
 	StatusTimeout = 124
 )
 
-// Config says what to start. Path and Ranks are required.
+// Config describes a job to start. Path and Ranks are required.
 type Config struct {
-	Path    string   // the executable, found already
+	Path    string   // the executable, not looked up in PATH
 	Args    []string // its arguments, from argv[1] on
 	Env     []string // environment; nil for the launcher's
 	Backend string   // for COHORT_BACKEND; empty for shm
@@ -39,30 +39,30 @@ type Config struct {
 	Ranks   int
 	Places  []topo.CPUSet // processors of each rank; nil for those of the launcher
 
-	Stdin          *os.File  // for rank 0; nil for none. A terminal is read by the launcher, others are handed over.
+	Stdin          *os.File  // for rank 0; nil for none. The launcher reads a terminal itself, and passes other files on.
 	Stdout, Stderr io.Writer // nil for the launcher's
-	Tag            bool      // lines get their rank in front
+	Tag            bool      // start each line with its rank
 
-	Launch *Launch // who starts the ranks; nil for this process itself
-	Part   *Part   // these ranks are some of a larger job's; nil: they are the job. Not with Launch
+	Launch *Launch // the program that starts the ranks; nil for this process
+	Part   *Part   // set if the ranks are part of a larger job; not with Launch
 
-	// Resilient is asked when a rank has failed: whether the job goes on without it. Nil: never. It has no
-	// effect with a Launch that does not go on, for that launcher ends the job itself.
+	// Resilient is called when a rank has failed, and reports whether the job continues without it. Nil means
+	// never. It has no effect if Launch.GoesOn is false, because that launcher ends the job itself.
 	Resilient func() bool
 
-	// Grace is how long the others may run on when a rank has failed, to notice it and to end by themselves.
-	// After it they get SIGTERM, and SIGKILL after KillAfter. 0: SIGTERM at once.
+	// Grace is how long the other ranks may run on when a rank has failed, to notice it and to end by
+	// themselves. Then they get SIGTERM, and SIGKILL after KillAfter. 0 means SIGTERM at once.
 	Grace time.Duration
 
-	// Aborted is asked when a rank has failed: whether a rank has aborted the job, and with what status. Nil:
-	// none does. See [AbortIn].
+	// Aborted is called when a rank has failed. It returns the rank that aborted the job, and the status.
+	// Nil means that no rank aborts it. See [AbortIn].
 	Aborted func() (rank, status int, ok bool)
 
-	// Descriptors is how many descriptors the caller opens while the job runs.
+	// Descriptors is the number of descriptors that the caller opens while the job runs.
 	Descriptors int
 
 	Timeout time.Duration  // 0: none
-	Signals chan os.Signal // what comes here is passed on to the ranks; see [Notify]
+	Signals chan os.Signal // these signals are passed on to the ranks; see [Notify]
 	Keeper  *Keeper        // may be nil
 }
 
@@ -70,44 +70,46 @@ type Config struct {
 type Result struct {
 	Status int   // 0, or the status of the first rank that failed: its own, or 128 + its signal
 	First  int   // that rank, -1 if none failed
-	Err    error // a failure that no rank is to blame for: time ran out, output could not be written
+	Err    error // a failure that no rank caused, such as a timeout or output that cannot be written
+
+	Aborted bool // First called Abort, and the launcher's message says so
 }
 
 // Launch is another program that starts the ranks of a job: an MPI launcher. It
-// starts Rank, which calls [Become] and so turns into the job's program. The
-// process that the launcher has started is then the rank, with the output, input
-// and processors that a rank of this package has.
+// starts Rank, which calls [Become] to execute the job's program. So the process that
+// the launcher started is the rank. It has the output, input and processors that this
+// package gives to its ranks.
 type Launch struct {
 	Name    string   // for messages: "mpiexec.mpich"
 	Command string   // its path
 	Args    []string // its options
-	Rank    []string // what it is to start, path first; one more argument comes last, for Become
-	Env     []string // variables of the launcher and the ranks, over those of the job
+	Rank    []string // the command it starts, path first; the argument for Become is appended
+	Env     []string // variables of the launcher and the ranks; they override those of the job
 	GoesOn  bool     // it lets the other ranks run when one fails
-	// Descriptors is how many descriptors it opens for all the ranks, of which it need not say that it
-	// lacks them: it may hang.
+	// Descriptors is the number of descriptors it opens for all the ranks. If it has fewer, it may hang
+	// without a message.
 	Descriptors int
-	// Noise reports whether a line of the launcher's own output is one that it
-	// writes when a rank fails, and that says no more than this package does.
+	// Noise reports whether a line of the launcher's own output only repeats that a
+	// rank failed, which this package reports too.
 	Noise func(line string) bool
-	// Blame reads lines of the launcher for the rank that it says failed first, -1
-	// if it does not say, and the signal that killed one, 0 for none. It serves where
-	// the system does not tell how a rank ended.
+	// Blame finds in the launcher's lines the rank that failed first (-1 if unknown)
+	// and the signal that killed it (0 for none). It is used where the kernel does not
+	// provide the status of a rank.
 	Blame func(lines []string) (rank, signal int)
-	// Broken reports whether the launcher's lines say that it has failed itself, in
-	// which case its status tells nothing of the ranks.
+	// Broken reports whether the launcher's lines show that the launcher itself failed.
+	// Then its status says nothing about the ranks.
 	Broken func(lines []string) bool
 }
 
-// Part says that the ranks of a [Job] are those of one host of a larger job, whose launcher judges how
-// they end: it is told of each, and nothing follows from it here.
+// Part describes the ranks of a [Job] as those of one host of a larger job. The larger job's launcher
+// decides what follows from the end of a rank; this package only reports it.
 type Part struct {
 	First int // the number of the first rank
-	Size  int // how many ranks the larger job has
+	Size  int // number of ranks of the larger job
 
-	// Ended is called for every rank that has ended, in the order in which they did. It must not wait.
+	// Ended is called for every rank that ends, in that order. It must not block.
 	Ended func(End)
-	// Log is called with what this package would write about the job.
+	// Log is called with each message about the job that this package would otherwise print.
 	Log func(text string)
 }
 
@@ -120,8 +122,8 @@ type End struct {
 	Drained <-chan struct{} // closed when its output has been passed on
 }
 
-// Supported returns nil where this package can start ranks, which is on Unix, and elsewhere an error that
-// matches [errors.ErrUnsupported] and tells what to do instead.
+// Supported returns nil on Unix, where this package can start ranks. Elsewhere it returns an error that
+// matches [errors.ErrUnsupported] and names the alternative.
 func Supported() error {
 	if onUnix {
 		return nil

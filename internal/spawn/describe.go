@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// describe returns a rank's status as a shell counts it, and says how it ended.
+// describe returns a rank's status in the shell's form (128 + signal), and a text such as
+// "exited with status 3".
 func describe(e exit) (status int, how string) {
 	if e.err != nil {
 		return 1, fmt.Sprintf("could not be waited for (%v)", e.err)
@@ -26,8 +27,8 @@ func describe(e exit) (status int, how string) {
 	return 128 + int(w.Signal()), how
 }
 
-// reap waits for a process that this one started; at is when it ended, zero for
-// when reap has seen it.
+// reap waits for a process that this one started. at is the time of its end; zero
+// means the time at which reap returns.
 func reap(rank int, p *os.Process, at time.Time) exit {
 	state, err := p.Wait()
 	if at.IsZero() {
@@ -40,7 +41,7 @@ func reap(rank int, p *os.Process, at time.Time) exit {
 	return e
 }
 
-// watchEach reports the end of every process with a goroutine for each.
+// watchEach waits for every process in its own goroutine, and reports each end.
 func watchEach(procs []*os.Process, ended chan<- exit) {
 	var all sync.WaitGroup
 	for i, p := range procs {
@@ -51,7 +52,7 @@ func watchEach(procs []*os.Process, ended chan<- exit) {
 	all.Wait()
 }
 
-// seconds writes a duration for a reader.
+// seconds formats a duration for messages.
 func seconds(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -84,8 +84,8 @@ func TestAbortGivesJobItsStatus(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "aborted"), []byte("3 7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := wait(t, start(t, cfg)); r.Status != 7 || r.First != 3 || r.Err != nil {
-		t.Errorf("got %+v, want status 7 of rank 3", r)
+	if r := wait(t, start(t, cfg)); r.Status != 7 || r.First != 3 || r.Err != nil || !r.Aborted {
+		t.Errorf("got %+v, want status 7 of rank 3, which aborted the job", r)
 	}
 	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: rank 3 aborted the job with code 7 after ") {
 		t.Errorf("stderr:\n%s", text)

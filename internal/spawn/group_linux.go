@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// liveGroups returns the process groups that have a process which has not
-// ended. A process that has ended stays in its group until its parent waits for
-// it, and the parent of what a rank leaves behind is init, which may take its
-// time or never do it. Without /proc, ok is false.
+// liveGroups returns the process groups with at least one process that still runs.
+// A zombie stays in its group until its parent waits for it. The parent of processes
+// that a rank leaves is init, which may wait late or never. Without /proc, ok is false.
 func liveGroups() (groups map[int]bool, ok bool) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -36,7 +35,7 @@ func liveGroups() (groups map[int]bool, ok bool) {
 	return groups, true
 }
 
-// procStat returns the fields of a process's stat from its state on, nil if it has gone.
+// procStat returns the fields of /proc/PID/stat from the state on, nil if the process has ended.
 func procStat(pid string) []string {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	lingerLimit = time.Second            // for what a rank left behind to end by itself
-	drainLimit  = time.Second            // for a pipe to be closed or to bring more once all ranks have ended
+	lingerLimit = time.Second            // for processes that a rank left to end by themselves
+	drainLimit  = time.Second            // for more data from a pipe once all ranks have ended
 	reportLimit = 200 * time.Millisecond // for a failed rank's last output to come before the report
-	sweepEvery  = 10 * time.Millisecond  // between looks at what ranks left behind
+	sweepEvery  = 10 * time.Millisecond  // between checks of the processes that ranks left
 	stuckLimit  = 5 * time.Second        // after SIGKILL until a rank is given up as stuck in the kernel
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
@@ -41,20 +41,20 @@ type Job struct {
 	done   chan struct{}
 	result Result
 
-	launcher *starter // nil where this process starts the ranks
+	launcher *starter // nil if this process starts the ranks
 }
 
 type rank struct {
 	proc    *os.Process
 	pgid    int
 	running bool
-	// linger is set from the end of the rank until its group is empty, asked once
-	// the group has got SIGTERM for that; since is when the rank ended.
+	// linger is set from the end of the rank until its group is empty, and asked once
+	// the group has been sent SIGTERM. since is the time of the rank's end.
 	linger, asked bool
 	since         time.Time
-	// unread is when the rank ended, as long as it is not known how.
+	// unread is the time of the rank's end while its status is unknown.
 	unread time.Time
-	// stopped says that the rank has been since the first one succeeded, outlived that it was ended for that.
+	// stopped: stopped by a signal since the first rank succeeded. outlived: ended because of that.
 	stopped, outlived bool
 
 	drained chan struct{} // closed when its output has been passed on
@@ -66,7 +66,7 @@ type exit struct {
 	wait syscall.WaitStatus
 	err  error
 	at   time.Time
-	// unknown says that it ended, and wait is not known (yet).
+	// unknown means that the rank has ended, and its status is not known (yet).
 	unknown bool
 }
 
@@ -76,14 +76,14 @@ type stopping struct {
 	log    string
 }
 
-// message is a sentence of the launcher's own, to come after what after waits for.
+// message is a line from the launcher itself, to be printed once after is closed.
 type message struct {
 	text  string
 	after <-chan struct{}
 }
 
-// Start starts the ranks of a job. When one cannot be started, those before it
-// are ended and the error says why.
+// Start starts the ranks of a job. If one cannot be started, it ends the ranks started
+// before and returns the reason.
 func Start(cfg Config) (*Job, error) {
 	if cfg.Ranks < 1 || cfg.Ranks > MaxRanks {
 		return nil, fmt.Errorf("%d ranks: a job has 1 to %d on one node", cfg.Ranks, MaxRanks)
@@ -121,34 +121,33 @@ func Start(cfg Config) (*Job, error) {
 	return j, nil
 }
 
-// Wait returns how the job ended, when it has. Nothing of it is left then.
+// Wait waits until the job has ended and all its processes are gone, and returns the result.
 func (j *Job) Wait() Result {
 	<-j.done
 	return j.result
 }
 
-// End ends the job as if a rank had failed with status; why becomes the Err of
-// the result.
+// End ends the job as if a rank had failed with status. why becomes Result.Err.
 func (j *Job) End(status int, why error) { j.send(stopping{status, why, why.Error()}) }
 
 func (j *Job) send(s stopping) {
 	select {
 	case j.stop <- s:
-	default: // it is being ended already
+	default: // the job is being ended already
 	}
 }
 
 func (j *Job) outputFailed(err error) {
 	s := stopping{1, fmt.Errorf("writing the ranks' output: %w", err), fmt.Sprintf("the ranks' output cannot be written (%v)", err)}
 	if errors.Is(err, syscall.EPIPE) {
-		s.status, s.log = 128+int(syscall.SIGPIPE), "" // whoever reads has enough: no failure worth a word
+		s.status, s.log = 128+int(syscall.SIGPIPE), "" // the reader closed the pipe, as head does: print nothing
 	}
 	j.send(s)
 }
 
-// launch starts all ranks from one thread, which stays until the job's end: a
-// rank dies with the thread that started it, and what is set for its affinity
-// stays off the launcher's other threads.
+// launch starts all ranks from one thread, which lives until the job's end: the kernel
+// kills a rank when the thread that started it ends. A separate thread also keeps the
+// ranks' affinity away from the launcher's other threads.
 func (j *Job) launch() error {
 	if err := shmem.Files(j.descriptors(), "starting "+count(j.cfg.Ranks, "rank")); err != nil {
 		return err
@@ -204,8 +203,8 @@ func (j *Job) launch() error {
 	return nil
 }
 
-// descriptors is how many descriptors this process opens for a job: the ranks' output, two by which
-// the system tells of each rank's end, and a few while a rank is being started.
+// descriptors is the number of descriptors that this process opens for a job: the ranks' output, two
+// to watch each rank's end, and a few while a rank is being started.
 func (j *Job) descriptors() int {
 	each := 0
 	for _, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
@@ -213,7 +212,7 @@ func (j *Job) descriptors() int {
 			each++
 		}
 	}
-	if tells() {
+	if pidfdsWork() {
 		each += 2
 	}
 	return each*j.cfg.Ranks + 4 + j.cfg.Descriptors
@@ -246,9 +245,9 @@ func (j *Job) startRank(i int, stdin *os.File, env []string, pidfd *int) error {
 	return nil
 }
 
-// openOutput returns what rank i gets as standard output and error. started is
-// called once the rank has them, or with false if it will not: from then on what
-// it writes is passed on.
+// openOutput returns the standard output and error of rank i. The caller calls started
+// with true once the rank has been started, and its output is then passed on, or with
+// false if it could not be started.
 func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool), err error) {
 	var given []*os.File // the rank's ends of pipes
 	var piped []io.Writer
@@ -267,7 +266,7 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 	}
 	for k, w := range []io.Writer{j.cfg.Stdout, j.cfg.Stderr} {
 		if f, ok := w.(*os.File); ok && !j.cfg.Tag {
-			files[k] = f // nothing between the rank and where its output goes
+			files[k] = f // the rank writes to it directly
 			continue
 		}
 		read, write, err := os.Pipe()
@@ -281,7 +280,7 @@ func (j *Job) openOutput(r *rank, i int) (files [2]*os.File, started func(bool),
 	return files, started, nil
 }
 
-// connect passes what comes from a rank's pipes on, each to its writer.
+// connect copies each of a rank's pipes to its writer.
 func (j *Job) connect(r *rank, i int, to []io.Writer) {
 	finished := make(chan struct{}, len(to))
 	for k, w := range to {
@@ -313,7 +312,7 @@ func (j *Job) startError(i int, err error) error {
 	return fmt.Errorf("starting rank %d: %w", j.number(i), Explain(j.cfg.Path, err))
 }
 
-// abandon ends a job of which not every rank could be started.
+// abandon ends a job if one of its ranks could not be started.
 func (j *Job) abandon() {
 	for _, r := range j.ranks {
 		syscall.Kill(-r.pgid, syscall.SIGKILL)
@@ -338,8 +337,8 @@ func newJobID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// lastOfEach returns env with every name once, with the value that stands last: of a name that stands there
-// twice a process takes the first, and what is set for a job comes after what was in the environment.
+// lastOfEach returns env with every name once, with its last value. A process would use the first value of
+// a duplicate name, but variables set for a job are appended to the environment and must win.
 func lastOfEach(env []string) []string {
 	seen := make(map[string]bool)
 	var rest []string

@@ -22,9 +22,9 @@ import (
 // envKeeper marks a process as a Keeper.
 const envKeeper = "COHORT_SPAWN_KEEPER"
 
-// Init must be called first thing in main (and TestMain) of every program that
-// uses this package: in a process that was started as a Keeper it does the
-// keeper's work and exits, in others it returns at once.
+// Init must be the first call in main (and TestMain) of every program that uses this
+// package. In a process that was started as a Keeper it does the keeper's work and
+// exits. In other processes it returns at once.
 func Init() {
 	if os.Getenv(envKeeper) != "1" {
 		return
@@ -33,16 +33,16 @@ func Init() {
 	os.Exit(0)
 }
 
-// Keeper is a process that outlives a killed launcher for as long as it takes
-// to kill the process groups and remove the folders the launcher had, and to
-// keep of them what was to be kept. A nil Keeper does nothing. Methods are safe for concurrent use.
+// Keeper is a process that cleans up after a killed launcher: it kills the launcher's
+// process groups, saves files that are to be kept, and removes its folders. A nil
+// Keeper does nothing. Methods are safe for concurrent use.
 type Keeper struct {
 	mu   sync.Mutex
-	pipe *os.File // the keeper sees its end when the launcher's last descriptor is closed
+	pipe *os.File // the keeper reads EOF when the launcher's last descriptor is closed
 	proc *os.Process
 }
 
-// StartKeeper starts one. The program must call Init.
+// StartKeeper starts a keeper. The program must call Init.
 func StartKeeper() (*Keeper, error) {
 	exe := "/proc/self/exe" // also right when the file has been replaced or removed
 	if runtime.GOOS != "linux" {
@@ -65,7 +65,7 @@ func StartKeeper() (*Keeper, error) {
 		Dir:   "/",
 		Env:   lastOfEach(append(os.Environ(), envKeeper+"=1", "GOMAXPROCS=1")),
 		Files: []*os.File{r, null, null},
-		Sys:   &syscall.SysProcAttr{Setsid: true}, // what is sent to the launcher's group or terminal is not for the keeper
+		Sys:   &syscall.SysProcAttr{Setsid: true}, // so that signals to the launcher's group or terminal do not reach it
 	})
 	if errors.Is(err, syscall.EMFILE) {
 		err = fmt.Errorf("%w; raise the limit of open files (ulimit -n)", err)
@@ -77,20 +77,20 @@ func StartKeeper() (*Keeper, error) {
 	return &Keeper{pipe: w, proc: p}, nil
 }
 
-// Group makes the keeper kill a process group should the launcher die.
+// Group makes the keeper kill a process group if the launcher dies.
 func (k *Keeper) Group(pgid int) { k.say("group", strconv.Itoa(pgid)) }
 
-// GroupGone ends Group.
+// GroupGone cancels Group.
 func (k *Keeper) GroupGone(pgid int) { k.say("gone", strconv.Itoa(pgid)) }
 
-// Folder makes the keeper remove a folder and all in it should the launcher die.
+// Folder makes the keeper remove a folder and its contents if the launcher dies.
 func (k *Keeper) Folder(path string) { k.say("folder", strconv.Quote(path)) }
 
-// Leave ends Folder, and Keep from there: the folder stays.
+// Leave cancels Folder, and Keep from that folder: the folder stays.
 func (k *Keeper) Leave(path string) { k.say("leave", strconv.Quote(path)) }
 
-// Keep makes the keeper, should the launcher die, copy the files of a folder to another one when the groups
-// have ended, and before it removes folders.
+// Keep makes the keeper copy the files of one folder to another if the launcher dies, after the groups have
+// ended and before folders are removed.
 func (k *Keeper) Keep(from, to string) { k.say("keep", strconv.Quote(from)+" "+strconv.Quote(to)) }
 
 func (k *Keeper) say(what, arg string) {
@@ -100,13 +100,13 @@ func (k *Keeper) say(what, arg string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.pipe != nil {
-		// A keeper that was killed cannot be helped: the ranks still die with the
-		// launcher's thread.
+		// If the keeper was killed, this fails. The ranks still die with the launcher's
+		// thread.
 		io.WriteString(k.pipe, what+" "+arg+"\n")
 	}
 }
 
-// Close ends the keeper. What it still had to look after it ends and removes.
+// Close ends the keeper, which kills the groups and removes the folders that are still registered.
 func (k *Keeper) Close() {
 	if k == nil {
 		return
@@ -120,8 +120,8 @@ func (k *Keeper) Close() {
 	}
 }
 
-// keep is the keeper's work: it reads what to look after until the other end of
-// the pipe is closed, and then ends it.
+// keep is the keeper's work. It reads groups and folders until the other end of the pipe
+// is closed, and then kills and removes them.
 func keep(from io.Reader) {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
 	groups := map[int]bool{}
@@ -169,7 +169,7 @@ func keep(from io.Reader) {
 	}
 }
 
-// awaitEnd waits for process groups that have been killed to end, not for ever: until then they may write.
+// awaitEnd waits for killed process groups to end, because they may write until then. It gives up after 5 s.
 func awaitEnd(groups map[int]bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		left := false
@@ -182,8 +182,8 @@ func awaitEnd(groups map[int]bool) {
 	}
 }
 
-// copyFiles copies the files of a folder, if it is there, to another. One that cannot be written as a whole
-// is left out: there is nobody to tell.
+// copyFiles copies the files of a folder, if it exists, to another. A file that cannot be written completely
+// is left out, without an error: no process is left to receive one.
 func copyFiles(from, to string) {
 	entries, _ := os.ReadDir(from)
 	for _, e := range entries {

@@ -23,39 +23,39 @@ import (
 )
 
 const (
-	helloLimit   = 10 * time.Second       // for a process that says it is a rank to say which
-	suspectLimit = 200 * time.Millisecond // for the launcher to end when a rank was killed, perhaps by it
+	helloLimit   = 10 * time.Second       // for the hello of a process that connects
+	suspectLimit = 200 * time.Millisecond // for the launcher to end after a rank was killed, perhaps by it
 	closeLimit   = 700 * time.Millisecond // for the launcher to end by itself once its ranks have been killed
 	keptLines    = 200                    // lines of the launcher kept for Blame
 	inherited    = 16                     // descriptors that the launcher may be started with
 )
 
-// starter is the launcher of a job while it runs.
+// starter is the state of a job's launcher.
 type starter struct {
 	proc     *os.Process
 	up       bool
 	killed   bool // by this package
-	ending   exit // once it is not up any more
+	ending   exit // set once up is false
 	ended    chan exit
 	output   *pipe
-	lines    []string      // the first it wrote; to be read once passed is closed
+	lines    []string      // the first lines it wrote; read after passed is closed
 	passed   chan struct{} // closed when its output has been passed on
 	listen   net.Listener
 	hellos   chan hello
-	quiet    atomic.Bool   // nothing more of it is passed on
-	follower *follower     // of the ranks, which are no children of this process; nil where it cannot be
-	followed chan struct{} // closed when follower has ended
-	// stuck is when to end it, having waited long enough for it to end by itself.
-	stuck <-chan time.Time
+	quiet    atomic.Bool      // its output is no longer passed on
+	follower *follower        // watches the ranks, which are not children of this process; nil if not supported
+	followed chan struct{}    // closed when follower has ended
+	stuck    <-chan time.Time // when to kill the launcher
 }
 
-// hello is a process that says it is a rank.
+// hello is the first message of a process that claims to be a rank.
 type hello struct {
 	rank, size, pid int
 	conn            *net.UnixConn
 }
 
-// order is what a rank is told to become. Nobody says that any of it is UTF-8, which strings in JSON are.
+// order is the program that a rank executes. Its fields are bytes: they need not be UTF-8, and JSON
+// strings must be.
 type order struct {
 	Path []byte
 	Args [][]byte    // from argv[0] on
@@ -63,7 +63,7 @@ type order struct {
 	CPUs topo.CPUSet `json:",omitempty"`
 }
 
-// launchBy starts the launcher, from a thread that stays until the job's end.
+// launchBy starts the launcher, from a thread that lives until the job's end.
 func (j *Job) launchBy() error {
 	c := j.cfg.Launch
 	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+count(j.cfg.Ranks, "rank")+" by "+c.Name); err != nil {
@@ -71,7 +71,7 @@ func (j *Job) launchBy() error {
 	}
 	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello, j.cfg.Ranks)}
 	j.launcher = l
-	address, err := l.meet()
+	address, err := l.listenForRanks()
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (j *Job) launchBy() error {
 		l.listen.Close()
 		close(j.done)
 		l.follower.close()
-		l.follower.run(j.ended, j.done) // closes what it has
+		l.follower.run(j.ended, j.done) // closes its descriptors
 		return err
 	}
 	go func() {
@@ -106,9 +106,9 @@ func (j *Job) launchBy() error {
 	return nil
 }
 
-// meet opens the socket where ranks ask what they are to become. It has no name
-// in the file system where that can be had.
-func (l *starter) meet() (address string, err error) {
+// listenForRanks opens the socket to which ranks connect for their orders. On Linux it
+// has no name in the file system.
+func (l *starter) listenForRanks() (address string, err error) {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	address = "cohort-run-" + hex.EncodeToString(b[:])
@@ -124,8 +124,8 @@ func (l *starter) meet() (address string, err error) {
 	return address, nil
 }
 
-// startLauncher starts the launcher itself. Its output is for messages of its
-// own: the ranks have another.
+// startLauncher starts the launcher itself. Its output carries only its own messages:
+// the ranks have separate output.
 func (j *Job) startLauncher(address string) error {
 	l, c := j.launcher, j.cfg.Launch
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -153,7 +153,7 @@ func (j *Job) startLauncher(address string) error {
 	return nil
 }
 
-// accept takes what connects until there is nothing to connect to any more.
+// accept accepts connections until the socket is closed.
 func (j *Job) accept() {
 	for {
 		c, err := j.launcher.listen.Accept()
@@ -166,7 +166,7 @@ func (j *Job) accept() {
 	}
 }
 
-// greet hears which rank a process is. Strangers are not heard.
+// greet reads the hello of a process. It closes connections of processes that are not trusted.
 func (j *Job) greet(c *net.UnixConn) {
 	h := hello{conn: c}
 	c.SetDeadline(time.Now().Add(helloLimit))
@@ -180,10 +180,10 @@ func (j *Job) greet(c *net.UnixConn) {
 	c.Close()
 }
 
-// hello makes a process that the launcher has started a rank.
+// hello makes a process that the launcher has started one of the job's ranks.
 func (s *state) hello(h hello) {
 	if s.ending {
-		h.conn.Close() // it ends then
+		h.conn.Close() // the process then ends
 		return
 	}
 	var err error
@@ -201,8 +201,7 @@ func (s *state) hello(h hello) {
 	}
 }
 
-// admit connects a rank's input and output, watches over it from now on, and has
-// it told what to become.
+// admit connects a rank's input and output, starts to watch it, and sends it its order.
 func (s *state) admit(h hello) error {
 	r := s.ranks[h.rank]
 	var in, pump *os.File
@@ -226,7 +225,7 @@ func (s *state) admit(h hello) error {
 	if err := s.launcher.follower.follow(h.rank, h.pid); err != nil {
 		started(false)
 		drop()
-		if errors.Is(err, syscall.ESRCH) { // the launcher has ended it already, which it does when another rank has failed
+		if errors.Is(err, syscall.ESRCH) { // the launcher has ended it already, because another rank failed
 			h.conn.Close()
 			s.rankEnded(exit{rank: h.rank, at: time.Now(), unknown: true})
 			return nil
@@ -244,7 +243,7 @@ func (s *state) admit(h hello) error {
 		o.CPUs = s.cfg.Places[h.rank]
 	}
 	go func() {
-		tell(h.conn, o, in, files[0], files[1]) // a rank that has gone meanwhile is seen to have gone
+		sendOrder(h.conn, o, in, files[0], files[1]) // follower reports a rank that has ended meanwhile
 		started(true)
 		drop()
 		if pump != nil {
@@ -266,8 +265,8 @@ func converted[To, From string | []byte](list []From) []To {
 	return all
 }
 
-// tell sends a rank its order and its descriptors.
-func tell(c *net.UnixConn, o order, files ...*os.File) {
+// sendOrder sends a rank its order and its descriptors.
+func sendOrder(c *net.UnixConn, o order, files ...*os.File) {
 	defer c.Close()
 	fds := make([]int, len(files))
 	for i, f := range files {
@@ -275,7 +274,7 @@ func tell(c *net.UnixConn, o order, files ...*os.File) {
 	}
 	text, err := json.Marshal(o)
 	if err != nil {
-		return // never: the order is made of bytes and numbers
+		return // does not happen: the order consists of bytes and numbers
 	}
 	c.SetDeadline(time.Now().Add(helloLimit))
 	if _, _, err := c.WriteMsgUnix([]byte{'.'}, syscall.UnixRights(fds...), nil); err == nil {
@@ -283,8 +282,8 @@ func tell(c *net.UnixConn, o order, files ...*os.File) {
 	}
 }
 
-// passLauncher passes on what the launcher itself has to say, until the job
-// fails: what it says then is about that.
+// passLauncher passes on the launcher's own output until the job fails. Later output
+// only reports the failure again.
 func (j *Job) passLauncher() {
 	l := j.launcher
 	defer close(l.passed)

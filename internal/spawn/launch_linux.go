@@ -14,9 +14,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// tells reports whether the end of a process is seen that is no child of this
-// one: by its pidfd, which Linux has since 5.3.
-var tells = sync.OnceValue(func() bool {
+// pidfdsWork reports whether this process can watch processes that are not its
+// children: by pidfds, since Linux 5.3.
+var pidfdsWork = sync.OnceValue(func() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
 		return false
@@ -25,22 +25,22 @@ var tells = sync.OnceValue(func() bool {
 	return true
 })
 
-// follower reports the ends of processes that are no children of this one, in the
-// order in which they end: as in watch, the ready list of an epoll set keeps it.
+// follower reports the ends of processes that are not children of this one, in the
+// order in which they end. As in watch, the ready list of an epoll set keeps the order.
 type follower struct {
-	set  int      // the epoll set, in which the data of an event is the rank
-	hold *os.File // run ends when it is closed: the other end of the pipe is in the set
+	set  int      // the epoll set; the data of an event is the rank
+	hold *os.File // closing it ends run: the other end of the pipe is in the set
 
 	mu     sync.Mutex
 	pidfds map[int]int // by rank
 }
 
-const ofStop = -1 // what is no rank in the set
+const ofStop = -1 // in place of a rank: the pipe that ends run
 
-// newFollower returns one that follows nobody yet; nil, whose methods do nothing,
-// if the system cannot.
+// newFollower returns a follower without processes. If the system does not support it,
+// newFollower returns nil, whose methods do nothing.
 func newFollower() (*follower, error) {
-	if !tells() {
+	if !pidfdsWork() {
 		return nil, nil
 	}
 	r, w, err := os.Pipe()
@@ -67,13 +67,13 @@ func (f *follower) watch(rank, fd int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pidfds[rank] = fd
-	// Edge-triggered: an event when the process ends, and one when its parent has
-	// waited for it, from when on it is known how.
+	// Edge-triggered: one event when the process ends, and one when its parent has
+	// waited for it. The status is available from then on.
 	const edge = 1 << 31
 	return unix.EpollCtl(f.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | edge, Fd: int32(rank)})
 }
 
-// follow adds a process that is there now.
+// follow adds a process that exists now.
 func (f *follower) follow(rank, pid int) error {
 	if f == nil {
 		return nil
@@ -85,7 +85,7 @@ func (f *follower) follow(rank, pid int) error {
 	return f.watch(rank, fd)
 }
 
-// how returns how a rank ended, if that is known. It is called before close.
+// how returns a rank's status, if it is available. It is called before close.
 func (f *follower) how(rank int) (syscall.WaitStatus, bool) {
 	if f == nil {
 		return 0, false
@@ -99,8 +99,8 @@ func (f *follower) how(rank int) (syscall.WaitStatus, bool) {
 	return exitStatus(fd)
 }
 
-// run sends an exit when a process ends, unknown if it is not known how, and
-// then another if that is known later. It returns after close, or when done is.
+// run sends an exit when a process ends. If the status is not available then, unknown is
+// set, and run sends another exit when it is. It returns after close, or when done is closed.
 func (f *follower) run(ended chan<- exit, done <-chan struct{}) {
 	if f == nil {
 		return
@@ -125,7 +125,7 @@ func (f *follower) run(ended chan<- exit, done <-chan struct{}) {
 			f.mu.Lock()
 			fd := f.pidfds[rank]
 			f.mu.Unlock()
-			e := exit{rank: rank, at: time.Now()} // no two are the same
+			e := exit{rank: rank, at: time.Now()} // all times differ
 			var known bool
 			if e.wait, known = exitStatus(fd); !known {
 				e.unknown = true
@@ -152,22 +152,22 @@ func (f *follower) close() {
 	}
 }
 
-// The request of ioctl that says how a process ended, and what it fills in
+// The ioctl request for a process's status, and the structure it fills in
 // (PIDFD_GET_INFO and struct pidfd_info in linux/pidfd.h).
 const (
 	pidfdGetInfo  = 3<<30 | pidfdInfoSize<<16 | 0xff<<8 | 11
 	pidfdInfoSize = 64
-	pidfdInfoExit = 1 << 3 // in the mask, the first 8 bytes: the exit code is there
+	pidfdInfoExit = 1 << 3 // in the mask, the first 8 bytes: the exit code is valid
 	exitCodeAt    = 60
 )
 
 var (
 	infoLock sync.Mutex
-	info     [pidfdInfoSize]byte // where the kernel writes; what is static does not move
+	info     [pidfdInfoSize]byte // the kernel writes here; static memory does not move
 )
 
-// exitStatus returns how a process ended, if that is known: since Linux 6.15, once
-// its parent has waited for it. Tests replace it by an older system's.
+// exitStatus returns the status of a process, if it is available: since Linux 6.15, once
+// its parent has waited for it. Tests replace it to simulate an older kernel.
 var exitStatus = readExitStatus
 
 func readExitStatus(pidfd int) (wait syscall.WaitStatus, known bool) {
@@ -183,8 +183,8 @@ func readExitStatus(pidfd int) (wait syscall.WaitStatus, known bool) {
 	return syscall.WaitStatus(binary.NativeEndian.Uint32(info[exitCodeAt:])), true
 }
 
-// trusted reports whether the other end of a connection is of this user, and
-// replaces what it says of its process by what the kernel does.
+// trusted reports whether the other end of a connection belongs to this user, and
+// replaces the process ID that it sent by the one that the kernel reports.
 func trusted(c *net.UnixConn, pid *int) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -194,21 +194,20 @@ func trusted(c *net.UnixConn, pid *int) bool {
 	if e := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil || err != nil {
 		return false
 	}
-	// A process of another pid namespace has no number here.
+	// A process of another PID namespace has no ID here.
 	if peer.Pid > 0 {
 		*pid = int(peer.Pid)
 	}
 	return int(peer.Uid) == os.Getuid() && peer.Pid > 0
 }
 
-// liftLimit lets a process that was just started, and what it starts, have n descriptors, where that is
-// more than its soft limit and the hard one permits it. The Go runtime does that for this process, whose
-// own limit says nothing of what others get.
+// liftLimit raises the soft limit on descriptors of a process that was just started, and of its children,
+// to n, as far as the hard limit permits. The Go runtime raises the limit of this process only.
 func liftLimit(pid, n int) {
 	var r unix.Rlimit
 	if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &r) != nil || r.Cur >= min(uint64(n), r.Max) {
 		return
 	}
 	r.Cur = min(uint64(n), r.Max)
-	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &r, nil) // then it has to do with what it has
+	_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &r, nil) // if it fails, the old limit stays
 }

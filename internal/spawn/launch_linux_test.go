@@ -183,7 +183,7 @@ func TestLaunchedJobReturnsStatus(t *testing.T) {
 		{"break", []string{"1=signal15"}, 143, 1, "cohort: rank 1 was killed by signal 15 (terminated) after "},
 		{"hang", []string{"1=signal15"}, 143, 1, "cohort: rank 1 was killed by signal 15 (terminated) after "},
 		{"hang", []string{"1=5"}, 5, 1, "cohort: rank 1 exited with status 5 after "},
-		// It ends the others because it was told so, and says with which status.
+		// The launcher ends the others as configured, and prints the status.
 		{"abort", []string{"0=0"}, 7, -1, "cohort: starter exited with status 7 after "},
 		{"fewer", nil, 1, -1, "cohort: starter started 2 ranks, want 3"},
 		{"twice", nil, 1, -1, "cohort: starter started rank 0 of 3 twice"},
@@ -235,10 +235,10 @@ func TestLauncherReportsStatusThatKernelDoesNot(t *testing.T) {
 	}
 }
 
-// TestLaunchWithoutPidfds has the system not tell of ends at all.
+// TestLaunchWithoutPidfds simulates a system that does not report the ends of ranks at all.
 func TestLaunchWithoutPidfds(t *testing.T) {
-	defer func(f func() bool) { tells = f }(tells)
-	tells = func() bool { return false }
+	defer func(f func() bool) { pidfdsWork = f }(pidfdsWork)
+	pidfdsWork = func() bool { return false }
 	cfg := launched(t, 2, "kill", "exit", "0=0", "1=4")
 	if r := wait(t, start(t, cfg)); r.Status != 4 {
 		t.Errorf("got %+v; stderr:\n%s", r, cfg.Stderr)
@@ -436,7 +436,7 @@ func TestFollowerReportsEndsInOrder(t *testing.T) {
 		if err := all[i].Wait(); !errors.As(err, &ee) {
 			t.Fatal(err)
 		}
-		if !tellsHow(t) {
+		if !kernelReportsStatus(t) {
 			continue
 		}
 		if e := next(t, ended); e.rank != i || e.unknown || e.wait.ExitStatus() != 10+i {
@@ -460,8 +460,8 @@ func next(t *testing.T, ended <-chan exit) exit {
 	}
 }
 
-// tellsHow reports whether this kernel says how a process ended that is no child.
-func tellsHow(t *testing.T) bool {
+// kernelReportsStatus reports whether this kernel provides the status of a process that is not a child.
+func kernelReportsStatus(t *testing.T) bool {
 	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
 		t.Fatal(err)

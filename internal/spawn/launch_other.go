@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// tells is false: only the end of children is seen on this system.
-func tells() bool { return false }
+// pidfdsWork is false: this system reports the ends of children only.
+func pidfdsWork() bool { return false }
 
 type follower struct{}
 

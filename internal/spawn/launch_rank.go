@@ -16,14 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Become turns this process, which a launcher has started as rank of size, into
-// that rank of the job whose launching process is at address: its program, with
-// the standard input, output and error, and the processors, that cohort run gives
-// a rank. It stays the same process, and the launcher its parent. Become returns
-// only when that fails.
+// Become turns this process, which a launcher has started as rank of size, into that
+// rank of the job whose cohort run listens at address. The process executes the job's
+// program with the standard input, output and error, and the processors, that cohort run
+// gives to a rank. It stays a child of the launcher. Become returns only if it fails.
 func Become(address string, rank, size int) error {
-	// The signals of a job go to the groups of its ranks. Launchers make each rank
-	// the leader of one; where one does not, the rank does.
+	// Signals of a job are sent to the process groups of its ranks. If the launcher has
+	// not made the rank the leader of a group, the rank does so.
 	if syscall.Getpgrp() != os.Getpid() {
 		if err := syscall.Setpgid(0, 0); err != nil {
 			return fmt.Errorf("rank %d: setting its process group: %w", rank, err)
@@ -44,7 +43,7 @@ func Become(address string, rank, size int) error {
 			return fmt.Errorf("rank %d: %s: %w", rank, name, err)
 		}
 	}
-	runtime.LockOSThread() // a program has the processors of the thread that executes it
+	runtime.LockOSThread() // a program inherits the affinity of the thread that executes it
 	if o.CPUs != nil {
 		if err := setAffinity(o.CPUs); err != nil {
 			return fmt.Errorf("rank %d: binding it to processors %v: %w", rank, o.CPUs, err)
@@ -55,8 +54,8 @@ func Become(address string, rank, size int) error {
 	return fmt.Errorf("rank %d: %w", rank, Explain(path, err))
 }
 
-// ask tells the launching process which rank this is and returns what it is to
-// do, and its standard input, output and error.
+// ask sends cohort run this process's rank, and returns the rank's order and its standard
+// input, output and error.
 func ask(address string, rank, size int) (o order, files []int, err error) {
 	d, err := net.DialTimeout("unix", address, helloLimit)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// blamed decides whether a rank that failed under a launcher is the one to blame.
-// A launcher ends the other ranks when one fails, and the first end that is seen
-// may be its doing: a rank that was killed as launchers kill is blamed only if the
-// launcher, which knows, does not say otherwise (conclude).
+// blamed decides whether a rank that failed under a launcher caused the job's failure.
+// A launcher ends the other ranks when one fails, so the first end that is seen may be
+// one of those. A rank killed by SIGKILL or SIGTERM is therefore only a suspect, until
+// the launcher's own report is available (conclude).
 func (s *state) blamed(e exit) bool {
 	if !s.began.IsZero() && e.at.After(s.began) {
 		return false // it ended because the job was ending
@@ -27,7 +27,7 @@ func (s *state) blamed(e exit) bool {
 	return true
 }
 
-// launcherEnded notes the launcher's end. Ranks it has not started will not come.
+// launcherEnded handles the launcher's end. Ranks that it has not started never start.
 func (s *state) launcherEnded(e exit) {
 	l := s.launcher
 	l.up, l.ending = false, e
@@ -41,20 +41,20 @@ func (s *state) launcherEnded(e exit) {
 			s.gone(i)
 		}
 	}
-	if s.running > 0 && s.began.IsZero() { // it has failed, or left them, or their ends are seen next
+	if s.running > 0 && s.began.IsZero() { // it failed or left its ranks, or the ranks' ends are reported next
 		s.suspected = time.After(suspectLimit)
 	}
 	l.output.hurry()
 }
 
-// conclude settles the job's status once launcher and ranks have ended.
+// conclude determines the job's status once launcher and ranks have ended.
 func (s *state) conclude() {
 	l, name := s.launcher, s.cfg.Launch.Name
 	s.readEnds()
 	l.follower.close()
 	for following := true; following; {
 		select {
-		case <-s.ended: // it changes nothing any more
+		case <-s.ended: // too late to change anything
 		case <-l.followed:
 			following = false
 		}
@@ -64,16 +64,16 @@ func (s *state) conclude() {
 	if s.result.First >= 0 || s.result.Err != nil || status == 0 && len(s.suspects) == 0 {
 		return
 	}
-	if s.lost != nil && s.succeeded { // what the launcher makes of the loss is not what the ranks that were left have made of it
+	if s.lost != nil && s.succeeded { // the surviving ranks' status counts, and not that of the launcher, which saw a loss
 		return
 	}
-	if asked != 0 { // nobody wants to know whose failure it was
+	if asked != 0 { // the user asked for the end: the rank does not matter
 		s.result.Status, s.result.Err = 128+int(asked), fmt.Errorf("asked to end (%v) after %s %s", asked, name, how)
 		return
 	}
 	if len(s.suspects) > 0 {
-		// How they ended is known in the order in which the launcher has asked, and
-		// Hydra blames the first of that order; this package has seen who was first.
+		// The launcher waits for ranks in its own order, and Hydra blames the first of
+		// that order. This package has recorded which rank really ended first.
 		e := slices.MinFunc(s.suspects, func(a, b exit) int { return a.at.Compare(b.at) })
 		own := int(e.wait.Signal())
 		if status == 0 || status == own || status == 128+own || l.killed || s.cfg.Launch.Broken(l.lines) {
@@ -103,8 +103,8 @@ func (s *state) conclude() {
 	}
 }
 
-// readEnds asks how those ranks have ended of which that was not known when they did. It is by now: the
-// launcher has waited for them, and the news of that may only not have been heard before the launcher's own end.
+// readEnds reads the status of ranks whose status was not available when they ended. It is available now,
+// because the launcher has waited for them; the follower's event may have come after the launcher's own end.
 func (s *state) readEnds() {
 	var ends []exit
 	for i, r := range s.ranks {
@@ -121,8 +121,8 @@ func (s *state) readEnds() {
 	}
 }
 
-// askLauncher passes a request to end on to the launcher, where there is no rank
-// of which the end would be its own.
+// askLauncher passes a request to end on to the launcher if some ranks have not been
+// started, or none is left. Otherwise the launcher ends when its ranks do.
 func (s *state) askLauncher(n syscall.Signal) {
 	l := s.launcher
 	if l != nil && l.up && (s.running == 0 || slices.ContainsFunc(s.ranks, func(r *rank) bool { return r.pgid == 0 })) {
@@ -138,7 +138,7 @@ func (s *state) stopLauncher() {
 	}
 }
 
-// killLauncher ends the launcher if it does not end by itself soon.
+// killLauncher kills the launcher if it does not end by itself within closeLimit.
 func (s *state) killLauncher() {
 	if s.launcher != nil && s.launcher.up {
 		s.launcher.stuck = time.After(closeLimit)

@@ -21,7 +21,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// processes are held by descriptors that tell when they end, whoever waits for them.
+// processes are held by descriptors that become readable when they end, whichever process waits for them.
 type processes struct{ pids, fds []int }
 
 func hold(t *testing.T, pids []int) processes {
@@ -320,7 +320,7 @@ func TestRankGetsLastValueOfVariable(t *testing.T) {
 	}
 }
 
-// TestKeeperLeavesFolder has a keeper end that was told to leave one of two folders.
+// TestKeeperLeavesFolder has a keeper with two folders leave one of them.
 func TestKeeperLeavesFolder(t *testing.T) {
 	k, err := StartKeeper()
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// log has a message written when its time comes. It does not wait: the end of a
-// job must not depend on anybody reading what is said about it.
+// log queues a message. It does not block: the end of a job must not depend on whether
+// its messages are read.
 func (j *Job) log(m message) {
 	select {
 	case j.logs <- m:
-	default: // nobody has read the last dozens either
+	default: // the queue is full: earlier messages have not been read either
 	}
 }
 
 func (j *Job) logf(format string, args ...any) { j.log(message{text: fmt.Sprintf(format, args...)}) }
 
-// writeLog writes messages until there will be no more.
+// writeLog writes messages until logs is closed.
 func (j *Job) writeLog() {
 	for m := range j.logs {
 		if m.after != nil {

@@ -14,8 +14,8 @@ const (
 	maxWrite  = 64 << 10 // tagged text collected before it is written, one line more at most
 )
 
-// output is where the ranks' standard output and error meet. Whole lines are
-// written under one lock, so that neither stream nor rank tears another's.
+// output merges the ranks' standard output and error. Whole lines are written under one
+// lock, so that lines of different ranks or streams do not mix.
 type output struct {
 	mu             sync.Mutex
 	stdout, stderr io.Writer
@@ -24,7 +24,7 @@ type output struct {
 	failed         func(err error) // called once, with the lock held, for err
 }
 
-// write writes p, which is whole lines, untouched.
+// write writes p, which consists of whole lines, unchanged.
 func (o *output) write(w io.Writer, p []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -42,7 +42,7 @@ func (o *output) locked(w io.Writer, p []byte) error {
 	return o.err
 }
 
-// say writes a line of the launcher's own, also when the ranks' output has failed.
+// say writes a line from the launcher itself, even if writing the ranks' output has failed.
 func (o *output) say(line string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,13 +71,13 @@ func (o *output) writeLines(w io.Writer, first, tag string, lines []byte) error 
 	return nil
 }
 
-// copy passes everything from r on to w as it comes, until the end.
+// copy copies r to w as data arrive, until the end.
 func (o *output) copy(w io.Writer, r io.Reader) {
 	buf := make([]byte, maxWrite)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 && o.write(w, buf[:n]) != nil {
-			io.Copy(io.Discard, r) // the rank is being ended; it must not block meanwhile
+			io.Copy(io.Discard, r) // the rank is being ended and must not block meanwhile
 			return
 		}
 		if err != nil {
@@ -86,9 +86,9 @@ func (o *output) copy(w io.Writer, r io.Reader) {
 	}
 }
 
-// copyTagged passes the lines from r on to w, each with "[name] " before it. A
-// last line without a newline gets one. A line above maxLine is passed on in
-// pieces that become lines of their own, all but the first with "[name]+ ".
+// copyTagged copies the lines of r to w, each prefixed with "[name] ". If the last line
+// has no newline, it gets one. A line longer than maxLine is split into several lines,
+// all but the first prefixed with "[name]+ ".
 func (o *output) copyTagged(w io.Writer, r io.Reader, name string) {
 	tag, more := "["+name+"] ", "["+name+"]+ "
 	first := tag
@@ -97,7 +97,7 @@ func (o *output) copyTagged(w io.Writer, r io.Reader, name string) {
 		if len(buf) == cap(buf) {
 			if len(buf) <= maxLine {
 				buf = append(make([]byte, 0, min(2*len(buf), maxLine+1)), buf...)
-			} else { // maxLine bytes, and the one after is no newline
+			} else { // maxLine bytes without a newline, and one more byte
 				next := buf[maxLine]
 				buf[maxLine] = '\n'
 				if o.writeLines(w, first, tag, buf) != nil {

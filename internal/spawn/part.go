@@ -2,7 +2,7 @@
 
 package spawn
 
-// number returns what rank i of this node is called.
+// number returns the number in the whole job of rank i of this node.
 func (j *Job) number(i int) int {
 	if j.cfg.Part == nil {
 		return i
@@ -10,7 +10,7 @@ func (j *Job) number(i int) int {
 	return j.cfg.Part.First + i
 }
 
-// size returns how many ranks there are in all.
+// size returns the number of ranks of the whole job.
 func (j *Job) size() int {
 	if j.cfg.Part == nil {
 		return j.cfg.Ranks
@@ -18,11 +18,11 @@ func (j *Job) size() int {
 	return j.cfg.Part.Size
 }
 
-// tellEnd tells the larger job's launcher of a rank's end.
-func (s *state) tellEnd(e exit) {
+// reportEnd reports a rank's end to the larger job's launcher.
+func (s *state) reportEnd(e exit) {
 	status, how := describe(e)
 	s.cfg.Part.Ended(End{s.number(e.rank), status, how, seconds(e.at.Sub(s.begun)), s.ranks[e.rank].drained})
 }
 
-// Stop ends the job without a word.
+// Stop ends the job without a message.
 func (j *Job) Stop() { j.send(stopping{}) }

@@ -17,13 +17,12 @@ type pipe struct {
 	hurried bool
 }
 
-// hurry makes the pipe end when it brings nothing for drainLimit. It is called
-// once.
+// hurry makes Read fail once no data arrive for drainLimit. It is called once.
 func (p *pipe) hurry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hurried = true
-	p.file.SetReadDeadline(time.Now()) // for a Read that waits already
+	p.file.SetReadDeadline(time.Now()) // wakes a Read that already waits
 }
 
 // Read implements io.Reader.

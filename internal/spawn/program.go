@@ -20,16 +20,15 @@ import (
 	"time"
 )
 
-// Program is what PROGRAM on a command line turned out to be: an executable, or
-// a folder with a Go main package to be built.
+// Program is the PROGRAM of a command line: an executable, or a folder with a Go main
+// package to build.
 type Program struct {
 	Path   string
 	Folder bool
 }
 
-// Find finds PROGRAM as a shell would: with a slash in it, it is a path, without
-// one it is looked for in PATH. A name not found there that is a folder here is
-// that folder.
+// Find locates PROGRAM as a shell does. A name with a slash is a path; any other name is
+// looked up in PATH. If it is not found there, a folder of that name is used.
 func Find(name string) (Program, error) {
 	if name == "" {
 		return Program{}, errors.New("the program's name is empty")
@@ -37,7 +36,7 @@ func Find(name string) (Program, error) {
 	path := name
 	if !strings.ContainsRune(name, '/') && name != "." && name != ".." {
 		found, err := exec.LookPath(name)
-		if err == nil || errors.Is(err, exec.ErrDot) { // PATH names the current folder: so would a shell
+		if err == nil || errors.Is(err, exec.ErrDot) { // PATH includes the current folder: a shell uses it too
 			return Program{Path: found}, nil
 		}
 		info, err := os.Stat(name)
@@ -65,7 +64,7 @@ func Find(name string) (Program, error) {
 	return Program{Path: path}, nil
 }
 
-// bare takes off what an error says of the operation and path.
+// bare strips operation and path from an error.
 func bare(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -74,9 +73,9 @@ func bare(err error) error {
 	return err
 }
 
-// Build builds the Go main package in folder and returns the executable, and a
-// function that removes it and everything else the build left. The keeper, which
-// may be nil, does so if this process is killed. When ctx ends, so does the build.
+// Build builds the Go main package in folder. It returns the executable, and a function
+// that removes it and all other files of the build. If this process is killed, the
+// keeper, which may be nil, removes them. The build ends when ctx does.
 func Build(ctx context.Context, folder string, k *Keeper) (path string, remove func(), err error) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
@@ -105,7 +104,7 @@ func Build(ctx context.Context, folder string, k *Keeper) (path string, remove f
 	return "", nil, err
 }
 
-// build runs the go command, from a thread that lives as long as it does.
+// build runs the go command from a thread that lives until the command ends.
 func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error {
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, tool, "build", "-o", bin+"/", ".")
@@ -142,7 +141,7 @@ func build(ctx context.Context, tool, folder, tmp, bin string, k *Keeper) error 
 	return fmt.Errorf("%s: go build failed:\n%s", folder, text)
 }
 
-// Explain says in a user's words why the program at path could not be started.
+// Explain returns an error that explains to a user why the program at path could not be started.
 func Explain(path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
@@ -169,7 +168,7 @@ func Explain(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, bare(err))
 }
 
-// firstLine returns the #! line of a script, without the mark; "" if there is none.
+// firstLine returns the #! line of a script, without the "#!"; "" if there is none.
 func firstLine(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// sysProcAttr makes a process the leader of its own group and die with the
-// thread that starts it. If pidfd is not nil it gets a descriptor that becomes
-// readable when the process ends, or -1.
+// sysProcAttr makes a process the leader of a new group, and has the kernel kill it when
+// the thread that started it ends. If pidfd is not nil, *pidfd is set to a descriptor
+// that becomes readable when the process ends, or to -1.
 func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 	if pidfd != nil {
 		*pidfd = -1
@@ -16,16 +16,15 @@ func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
-// watch reports the ends of processes in the order in which they ended: the
-// ready list of an epoll set keeps it, which goroutines that each wait for one
-// process would lose.
+// watch reports the ends of processes in the order in which they ended. The ready list of
+// an epoll set keeps that order; goroutines that each wait for one process would lose it.
 type watch struct {
 	procs  []*os.Process
 	pidfds []int
-	set    int // -1 on a kernel before 5.3, where the order is that of chance
+	set    int // -1 on a kernel before 5.3, where the order is arbitrary
 }
 
-// newWatch begins to watch processes. It takes the descriptors over.
+// newWatch starts to watch processes. It takes ownership of the descriptors.
 func newWatch(procs []*os.Process, pidfds []int) *watch {
 	w := &watch{procs, pidfds, -1}
 	set, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
@@ -42,7 +41,7 @@ func newWatch(procs []*os.Process, pidfds []int) *watch {
 	return w
 }
 
-// run sends an exit for every process, and returns when all have ended.
+// run sends one exit for every process, and returns when all have ended.
 func (w *watch) run(ended chan<- exit) {
 	defer func() {
 		for _, fd := range append(w.pidfds, w.set) {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// run sees the job through. It owns all of the job's changing state:
+// run supervises the job until its end. It owns all of the job's changing state:
 //
-//  1. while ranks run, or something they left behind does: wait for an end, a
-//     signal to pass on, or a reason to stop;
-//  2. the first failure leaves the other ranks Config.Grace to end by themselves;
-//  3. after that, or another reason to stop, all that is left gets SIGTERM, and SIGKILL after KillAfter;
-//  4. the last output is passed on.
+//  1. While ranks, or processes that they left, still run: wait for the end of one, a signal to
+//     pass on, or a reason to stop.
+//  2. After the first failure the other ranks have Config.Grace to end by themselves.
+//  3. Then, or for another reason to stop, all remaining processes get SIGTERM, and SIGKILL after KillAfter.
+//  4. The last output is passed on.
 func (j *Job) run() {
 	s := state{Job: j, running: len(j.ranks)}
 	logged := make(chan struct{})
@@ -34,7 +34,7 @@ func (j *Job) run() {
 	defer tick.Stop()
 	by := j.launcher
 	if by == nil {
-		by = new(starter) // nothing comes from its channels
+		by = new(starter) // its channels are nil
 	}
 	for s.running > 0 || s.lingering > 0 || by.up {
 		select {
@@ -95,35 +95,34 @@ func (j *Job) run() {
 	close(j.done)
 }
 
-// state is what run changes.
+// state is the changing state of a job, owned by run.
 type state struct {
 	*Job
 	running   int // ranks
 	lingering int // groups of ranks that have ended
 	ticking   bool
 	ending    bool
-	began     time.Time        // when it began to end, grace included
-	graceOver <-chan time.Time // when the ranks that are left are terminated
-	asked     time.Time        // when a signal that asks for an end was first passed on
+	began     time.Time        // when the job began to end, grace time included
+	graceOver <-chan time.Time // when the remaining ranks are terminated
+	asked     time.Time        // when a signal that requests the end was first passed on
 	request   syscall.Signal   // that signal
 	timeout   <-chan time.Time
 	kill      <-chan time.Time
 	stuck     <-chan time.Time
 
-	// suspects are ranks that were killed as a launcher kills, and are not blamed
-	// as long as the launcher may have done it. suspected is when to wait no more
-	// for what it says.
+	// suspects are ranks that were killed, perhaps by the launcher because of another
+	// rank. suspected is when the wait for the launcher's report ends.
 	suspects  []exit
 	suspected <-chan time.Time
 
-	succeeded bool  // a rank has ended with 0
-	lost      *exit // the first failure that the job has gone on after
+	succeeded bool  // a rank has ended with status 0
+	lost      *exit // the first failure after which the job continued
 
-	look  <-chan time.Time // when to look at ranks that are stopped
-	alone time.Time        // since when nobody else is left
+	look  <-chan time.Time // when to check the stopped ranks
+	alone time.Time        // since when only stopped ranks are left
 }
 
-// rankEnded notes that a rank has ended, and begins the end of the others if it failed.
+// rankEnded handles the end of a rank. If the rank failed, it begins to end the others.
 func (s *state) rankEnded(e exit) {
 	s.gone(e.rank)
 	if e.unknown {
@@ -132,7 +131,7 @@ func (s *state) rankEnded(e exit) {
 	}
 	s.ranks[e.rank].unread = time.Time{}
 	if s.cfg.Part != nil {
-		s.tellEnd(e)
+		s.reportEnd(e)
 		return
 	}
 	if s.ranks[e.rank].outlived {
@@ -156,7 +155,7 @@ func (s *state) rankEnded(e exit) {
 	s.windDown()
 }
 
-// gone notes that a rank's process is there no more.
+// gone records that a rank's process has ended.
 func (s *state) gone(rank int) {
 	r := s.ranks[rank]
 	if !r.running {
@@ -164,7 +163,7 @@ func (s *state) gone(rank int) {
 	}
 	r.running = false
 	s.running--
-	if r.pgid == 0 { // it never was
+	if r.pgid == 0 { // it never started
 		return
 	}
 	if groupAlive(r.pgid) {
@@ -181,9 +180,9 @@ func (s *state) gone(rank int) {
 	}
 }
 
-// goesOn reports whether the job goes on after a rank's failure, and says so. Before any rank has ended with 0
-// a failure is a loss that the others make good, and counts only if in the end all have failed. Who fails
-// later is one of those that were left, and gives the job its status.
+// goesOn reports whether the job continues after a rank's failure, and logs it. Until a rank has ended with
+// status 0, the others are expected to recover from a failure: it gives the job its status only if no rank
+// succeeds. A rank that fails later gives the job its status.
 func (s *state) goesOn(e exit) bool {
 	if s.cfg.Resilient == nil || s.launcher != nil && !s.cfg.Launch.GoesOn || !s.began.IsZero() || !s.asked.IsZero() || !s.cfg.Resilient() {
 		return false
@@ -214,23 +213,24 @@ func (s *state) goesOn(e exit) bool {
 	return true
 }
 
-// blame makes a rank's end the job's. After an Abort that is the end of the rank that called it, also
-// where another one has ended first because of it.
+// blame gives the job the status of a rank. After an Abort it is the rank that called Abort, even if
+// another one has ended before because of it.
 func (s *state) blame(e exit) {
 	status, how := describe(e)
 	rank := e.rank
 	if r, code, ok := s.aborted(); ok {
 		rank, status, how = r, code, fmt.Sprintf("aborted the job with code %d", code)
+		s.result.Aborted = true
 	}
 	s.result.First, s.result.Status = rank, status
 	text := fmt.Sprintf("rank %d %s after %s", rank, how, seconds(e.at.Sub(s.begun)))
 	if s.running > 0 {
 		text += "; ending the others"
 	}
-	s.log(message{text, s.ranks[e.rank].drained}) // what the rank said last comes before what is said of it
+	s.log(message{text, s.ranks[e.rank].drained}) // after the rank's last output
 }
 
-// aborted returns the rank that has aborted the job, and the status it gave.
+// aborted returns the rank that has aborted the job, and its status.
 func (s *state) aborted() (rank, status int, ok bool) {
 	if s.cfg.Aborted == nil {
 		return 0, 0, false
@@ -238,7 +238,7 @@ func (s *state) aborted() (rank, status int, ok bool) {
 	return s.cfg.Aborted()
 }
 
-// end begins the end of the job for a reason that lies in no rank.
+// end begins the end of the job for a reason other than a rank's failure.
 func (s *state) end(why stopping) {
 	if s.ending {
 		return
@@ -252,7 +252,7 @@ func (s *state) end(why stopping) {
 	s.terminate()
 }
 
-// windDown leaves the ranks Config.Grace to end by themselves, before they are terminated.
+// windDown gives the ranks Config.Grace to end by themselves before they are terminated.
 func (s *state) windDown() {
 	switch {
 	case s.cfg.Grace <= 0:
@@ -263,7 +263,7 @@ func (s *state) windDown() {
 	}
 }
 
-// terminate asks everything that is left to end.
+// terminate sends SIGTERM to all remaining processes.
 func (s *state) terminate() {
 	if s.ending {
 		return
@@ -276,10 +276,10 @@ func (s *state) terminate() {
 	s.kill = time.After(KillAfter)
 	s.stopLauncher()
 	s.signal(syscall.SIGTERM)
-	s.signal(syscall.SIGCONT) // a stopped process sees SIGTERM only when it goes on
+	s.signal(syscall.SIGCONT) // a stopped process handles SIGTERM only when it is continued
 }
 
-// killAll ends what did not heed SIGTERM.
+// killAll kills the processes that SIGTERM did not end.
 func (s *state) killAll() {
 	var names []string
 	for i, r := range s.ranks {
@@ -295,7 +295,7 @@ func (s *state) killAll() {
 	s.killLauncher()
 }
 
-// giveUp stops waiting for processes that not even SIGKILL ends.
+// giveUp stops waiting for processes that SIGKILL did not end.
 func (s *state) giveUp() {
 	for i, r := range s.ranks {
 		if r.running && r.pgid != 0 {
@@ -305,7 +305,7 @@ func (s *state) giveUp() {
 	s.running, s.lingering = 0, 0
 }
 
-// signal sends a signal to every group that may have processes.
+// signal sends a signal to every process group that may not be empty.
 func (s *state) signal(sig syscall.Signal) {
 	for _, r := range s.ranks {
 		if r.pgid != 0 && (r.running || r.linger) {
@@ -314,11 +314,11 @@ func (s *state) signal(sig syscall.Signal) {
 	}
 }
 
-// pass passes a signal on to all ranks. The second request to end begins the end,
-// whatever the ranks make of it.
+// pass passes a signal on to all ranks. A second request to end begins the end of the
+// job, however the ranks handle it.
 func (s *state) pass(sig os.Signal) {
 	n, ok := sig.(syscall.Signal)
-	if !ok || n == syscall.SIGPIPE { // a failed write says it better
+	if !ok || n == syscall.SIGPIPE { // the failed write is reported instead
 		return
 	}
 	s.signal(n)
@@ -326,9 +326,9 @@ func (s *state) pass(sig os.Signal) {
 		s.askLauncher(n)
 	}
 	switch {
-	case s.cfg.Part != nil: // what follows from it the launcher of the larger job decides
+	case s.cfg.Part != nil: // the launcher of the larger job decides what follows
 	case n == syscall.SIGTSTP:
-		// The ranks stop by their own default; now the launcher, as its shell expects.
+		// SIGTSTP stops the ranks by default. The launcher stops too, as its shell expects.
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case !asksForEnd(n):
 	case s.asked.IsZero():
@@ -346,8 +346,8 @@ func asksForEnd(sig os.Signal) bool {
 	return false
 }
 
-// sweep ends what ranks left behind in their groups: after lingerLimit, or at
-// once when the job is ending, SIGTERM, and after KillAfter SIGKILL.
+// sweep ends the processes that ranks left in their groups: SIGTERM after lingerLimit, or
+// at once if the job is ending, and SIGKILL after KillAfter.
 func (s *state) sweep() {
 	live, known := liveGroups()
 	for i, r := range s.ranks {
@@ -363,7 +363,7 @@ func (s *state) sweep() {
 			continue
 		}
 		switch {
-		case s.ending: // killAll will come
+		case s.ending: // killAll ends them
 		case waited > lingerLimit+KillAfter:
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
 		case waited > lingerLimit && !r.asked:
@@ -377,9 +377,9 @@ func (s *state) sweep() {
 	}
 }
 
-// drain waits until the last output has been written, however slow the reader
-// is. A process that has left its rank's group may hold a pipe open without using
-// it; it is not waited for.
+// drain waits until the last output has been written, however slow the reader is. It
+// does not wait for a process outside its rank's group that holds a pipe open and
+// writes nothing.
 func (j *Job) drain() bool {
 	for _, r := range j.ranks {
 		for _, p := range r.pipes {
@@ -394,7 +394,8 @@ func (j *Job) drain() bool {
 	return true
 }
 
-// await waits until c is closed: 0, or for a signal that asks for an end, which it returns.
+// await waits until c is closed and returns 0, or until a signal that requests the end,
+// and returns that.
 func (j *Job) await(c <-chan struct{}) syscall.Signal {
 	for {
 		select {
@@ -408,9 +409,9 @@ func (j *Job) await(c <-chan struct{}) syscall.Signal {
 	}
 }
 
-// groupAlive reports whether a process group has processes. Asked right after
-// its leader was reaped and then all the time, it cannot be another group of the
-// same number.
+// groupAlive reports whether a process group has processes. The group's number cannot
+// belong to another group: it is checked right after the leader was reaped, and then
+// regularly.
 func groupAlive(pgid int) bool {
 	if syscall.Kill(-pgid, 0) == syscall.ESRCH {
 		return false

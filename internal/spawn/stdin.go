@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openStdin returns what rank 0 gets as standard input. The launcher's terminal
-// belongs to its foreground group, which no rank is in: rank 0 then gets a pipe,
-// and pump is the end of it to fill with feed.
+// openStdin returns the standard input of rank 0. No rank is in the terminal's foreground
+// group, so none could read the launcher's terminal. Rank 0 then gets a pipe, and the
+// caller fills pump, the pipe's other end, with feed.
 func openStdin(from *os.File) (stdin, pump *os.File, err error) {
 	if from != nil {
 		if _, err := from.Stat(); err == nil { // else it is closed, and rank 0 has none either
@@ -28,8 +28,8 @@ func openStdin(from *os.File) (stdin, pump *os.File, err error) {
 	return stdin, nil, err
 }
 
-// Feed copies a launcher's standard input to the rank 0 of a larger job, which is on another host. It ends with the
-// input, with to, or if that is a terminal with done.
+// Feed copies a launcher's standard input to rank 0 of a larger job, which is on another host. It ends with the
+// input, when a write to to fails, or, if the input is a terminal, when done is closed.
 func Feed(from *os.File, to io.WriteCloser, done <-chan struct{}) {
 	if from == nil {
 		to.Close()
@@ -54,9 +54,9 @@ func foreground(fd int) (yes, terminal bool) {
 	return group == syscall.Getpgrp(), err == nil
 }
 
-// feed copies a terminal to rank 0 until its end, the rank's, or done. It reads
-// only when there is something and the launcher is in the foreground, because a
-// background process that reads its terminal is stopped.
+// feed copies a terminal to rank 0 until its end, the rank's end, or done. It reads only
+// if there is input and the launcher is in the foreground, because a background process
+// that reads its terminal is stopped.
 func feed(from *os.File, to io.WriteCloser, done <-chan struct{}) {
 	defer to.Close()
 	fd := int(from.Fd())

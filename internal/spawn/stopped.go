@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A rank that was stopped, and that the others took for lost and finished without, would keep the job
-// for ever: nobody continues it. So in a job that goes on, ranks that are stopped when the first one
-// succeeds, and still are when all others have ended, are ended, and count as lost. Who is stopped
-// later may have something to finish, and is waited for as ever.
+// If a rank was stopped, and the others declared it lost and finished without it, the job would never end:
+// no process continues the rank. So in a resilient job, ranks that are stopped when the first rank succeeds,
+// and still are when all others have ended, are killed and count as lost. A rank that is stopped later may
+// have work to finish, and the job waits for it.
 
-// lookEvery is the time between looks at ranks that are stopped.
+// lookEvery is the time between checks of the stopped ranks.
 const lookEvery = 100 * time.Millisecond
 
-// noteStopped is called when the first rank has ended with 0.
+// noteStopped records which ranks are stopped when the first rank has ended with status 0.
 func (s *state) noteStopped() {
 	if s.cfg.Resilient == nil || s.launcher != nil || s.ending || !s.cfg.Resilient() {
 		return
@@ -27,7 +27,7 @@ func (s *state) noteStopped() {
 	}
 }
 
-// lookStopped looks whether only those are left that have been stopped since noteStopped.
+// lookStopped ends the ranks that have been stopped since noteStopped once only these are left.
 func (s *state) lookStopped() {
 	s.look = nil
 	left := 0
