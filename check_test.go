@@ -12,7 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// place is a backend that only knows which rank of how many it is.
+// place is a backend with a rank and a size, and nothing else.
 type place struct {
 	backend.Comm
 	rank, size int
@@ -27,8 +27,8 @@ func at(rank, size int) *Comm {
 	return newWorld(context.Background(), place{rank: rank, size: size}, settings{})
 }
 
-// What the backend is handed, as backend.Call documents it.
-func TestCalls(t *testing.T) {
+// The backend receives the calls that backend.Call documents.
+func TestCallsAreFilledAsDocumented(t *testing.T) {
 	buf := func(n int) []int32 { return make([]int32, n) }
 	all, three := buf(12), buf(3)
 	counts, displs := []int{1, 2, 3, 4}, []int{0, 1, 3, 6}
@@ -99,8 +99,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// What an argument error says.
-func TestArgumentErrors(t *testing.T) {
+func TestArgumentErrorsNameValues(t *testing.T) {
 	all := make([]int32, 12)
 	c := at(1, 4)
 	for _, x := range []struct {
@@ -142,7 +141,7 @@ func TestArgumentErrors(t *testing.T) {
 	}
 }
 
-// The check of blocks against a count of how many blocks each element is in.
+// checkBlocks is compared with a count of the blocks that contain each element.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte{3, 1, 2, 0, 3, 5})
 	f.Add([]byte{9, 3, 5, 1, 0, 2, 7, 2, 2})
@@ -173,7 +172,7 @@ func FuzzBlocks(f *testing.F) {
 				shared = shared || in[displs[i]+j] > 1
 			}
 		}
-		// Counts are looked at before displacements.
+		// Counts are checked before displacements.
 		for _, k := range counts {
 			if k < 0 {
 				want = ErrCount
@@ -194,8 +193,8 @@ func FuzzBlocks(f *testing.F) {
 	})
 }
 
-// What is wrong with the communicator comes before what is wrong with the call, in every way that collectives are
-// carried out.
+// The state of the communicator takes precedence over wrong arguments, in native collectives and
+// schedules.
 func TestBrokenCommunicatorBeatsBadArgument(t *testing.T) {
 	for _, how := range []string{"native", "schedule"} {
 		withEnv(t, "COHORT_COLLECTIVES="+how)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// everyCollective returns one blocking call of each collective and scalar form,
-// with m elements of a block, that can be made again and again.
+// everyCollective returns a repeatable blocking call of each collective and scalar form, with m
+// elements per block.
 func everyCollective(w *Comm, m int) map[string]func() error {
 	n, me := w.Size(), w.Rank()
 	one, all := make([]float64, m), make([]float64, n*m)
@@ -48,11 +48,10 @@ func everyCollective(w *Comm, m int) map[string]func() error {
 	}
 }
 
-// Blocking collectives do not allocate, neither done by the backend nor as
-// schedules.
-func TestCollectivesNoAllocs(t *testing.T) {
+// Blocking collectives do not allocate, whether the backend performs them or a schedule does.
+func TestCollectivesMakeNoAllocations(t *testing.T) {
 	if racing {
-		t.Skip("the race detector allocates, and makes pools forget")
+		t.Skip("the race detector allocates and drops pooled objects")
 	}
 	const runs = 100
 	names := everyCollective(discarding(), 1)
@@ -109,9 +108,9 @@ func BenchmarkCollectives(b *testing.B) {
 	}
 }
 
-// TestCollectiveBesideClose calls a collective while Close has the communicator for itself, as it does to
-// free windows: the call comes to a closed communicator, not to a busy one.
-func TestCollectiveBesideClose(t *testing.T) {
+// Close reserves the communicator while it frees windows. A collective called then is ErrClosed, not
+// ErrBusy.
+func TestCollectiveDuringCloseIsClosed(t *testing.T) {
 	err := Run(t.Context(), 1, func(w *Comm) error {
 		c, err := w.Dup()
 		if err != nil {

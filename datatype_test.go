@@ -40,7 +40,7 @@ func kindOf[T any](t *testing.T) *backend.Datatype {
 	return d
 }
 
-func TestNumberTypes(t *testing.T) {
+func TestNumberTypesHaveTheirKinds(t *testing.T) {
 	word, uword := backend.Int64, backend.Uint64
 	if unsafe.Sizeof(0) == 4 {
 		word, uword = backend.Int32, backend.Uint32
@@ -63,7 +63,7 @@ func TestNumberTypes(t *testing.T) {
 	}
 }
 
-func TestLayouts(t *testing.T) {
+func TestEqualLayoutsHaveEqualIDs(t *testing.T) {
 	type same struct { // the layout of particle under other names
 		X [3]float64
 		N int32
@@ -94,7 +94,7 @@ func TestLayouts(t *testing.T) {
 	kindOf[[1 << 20]float64](t)
 }
 
-func TestLocTypes(t *testing.T) {
+func TestLocTypesNameElement(t *testing.T) {
 	for _, c := range []struct {
 		got  *backend.Datatype
 		elem backend.Kind
@@ -111,7 +111,7 @@ func TestLocTypes(t *testing.T) {
 	}
 }
 
-func TestBadTypes(t *testing.T) {
+func TestTypesWithPointersAreRejected(t *testing.T) {
 	type list struct {
 		Val  int
 		Next *list
@@ -154,7 +154,7 @@ func TestBadTypes(t *testing.T) {
 
 func TestTypeForDoesNotAllocate(t *testing.T) {
 	ops := Op{code: backend.OpSum}
-	kindOf[particle](t) // the first time is another matter
+	kindOf[particle](t) // the first call allocates
 	kindOf[Loc[float32]](t)
 	for name, f := range map[string]func(){
 		"float64":  func() { typeFor[float64]() },
@@ -171,7 +171,7 @@ func TestTypeForDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestCount(t *testing.T) {
+func TestCountDividesBytesByElementSize(t *testing.T) {
 	st := Status{bytes: 24}
 	if Count[float64](st) != 3 || Count[int32](st) != 6 || Count[complex128](st) != Undefined || Count[struct{}](st) != Undefined || st.Bytes() != 24 {
 		t.Errorf("counts of 24 bytes: %d %d %d %d", Count[float64](st), Count[int32](st), Count[complex128](st), Count[struct{}](st))
@@ -181,7 +181,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestHalves(t *testing.T) {
+func TestHalfPrecisionRoundTrips(t *testing.T) {
 	for _, x := range []float32{0, 1, -2.5, 65504, float32(math.Inf(1))} {
 		if got := ToFloat16(x).Float32(); got != x {
 			t.Errorf("%v comes back from Float16 as %v", x, got)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// members returns the world ranks of c's ranks, as c itself gathers them.
+// members returns the world ranks of c's ranks, gathered over c.
 func members(c *Comm, world int) ([]int, error) {
 	all := make([]int, c.Size())
 	err := Allgather(c, []int{world}, all)
 	return all, err
 }
 
-func TestDup(t *testing.T) {
+func TestDupSeparatesMessages(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		ranks(t, n, func(w *Comm) error {
 			d, err := w.Dup()
@@ -62,7 +62,7 @@ func TestDup(t *testing.T) {
 	}
 }
 
-func TestSplit(t *testing.T) {
+func TestSplitOrdersByKey(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 7} {
 		ranks(t, n, func(w *Comm) error {
 			me := w.Rank()
@@ -95,7 +95,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func TestSplitKeysEqual(t *testing.T) {
+func TestSplitOrdersEqualKeysByRank(t *testing.T) {
 	ranks(t, 5, func(w *Comm) error {
 		c, err := w.Split(0, w.Rank()%2)
 		if err != nil {
@@ -116,8 +116,7 @@ func TestSplitKeysEqual(t *testing.T) {
 	})
 }
 
-// Splits of splits have contexts of their own.
-func TestSplitNested(t *testing.T) {
+func TestNestedSplitsAreSeparate(t *testing.T) {
 	ranks(t, 8, func(w *Comm) error {
 		c := w
 		for size := 8; size > 1; size /= 2 {
@@ -137,8 +136,8 @@ func TestSplitNested(t *testing.T) {
 	})
 }
 
-// Ranks that make different communicators get ErrMismatch that names the calls.
-func TestSplitMismatch(t *testing.T) {
+// If ranks call different functions, ErrMismatch names the calls.
+func TestDupMismatchNamesCalls(t *testing.T) {
 	for name, odd := range map[string]func(w *Comm) error{
 		"Split":        func(w *Comm) error { _, err := w.Split(0, 0); return err },
 		"SplitShared":  func(w *Comm) error { _, err := w.SplitShared(); return err },
@@ -183,7 +182,7 @@ func TestSplitMismatch(t *testing.T) {
 
 func waitErr(q *Request) error { _, err := q.Wait(); return err }
 
-func TestWrongColorEverywhere(t *testing.T) {
+func TestWrongColorLeavesCommunicatorUsable(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		_, err := w.Split(-1, 0)
 		if err := errors.Join(wants("color -1", err, ErrRank), isOp(err, "split")); err != nil {
@@ -193,9 +192,9 @@ func TestWrongColorEverywhere(t *testing.T) {
 	})
 }
 
-// Many goroutines of each rank make communicators at once, each from a
-// communicator of its own; none of those made may hear of another.
-func TestDupsAtOnce(t *testing.T) {
+// Many goroutines of each rank create communicators at once, each from its own parent. No message may
+// reach another communicator.
+func TestConcurrentDupsAreSeparate(t *testing.T) {
 	const lanes, rounds = 6, 5
 	ranks(t, 3, func(w *Comm) error {
 		parents := make([]*Comm, lanes)
@@ -237,7 +236,7 @@ func TestDupsAtOnce(t *testing.T) {
 	})
 }
 
-func TestCreateGroup(t *testing.T) {
+func TestCreateGroupNeedsOnlyMembers(t *testing.T) {
 	ranks(t, 6, func(w *Comm) error {
 		g, err := w.Group().Incl(4, 1, 3)
 		if err != nil {
@@ -274,7 +273,7 @@ func TestCreateGroup(t *testing.T) {
 	})
 }
 
-func TestCreateGroupErrors(t *testing.T) {
+func TestCreateGroupReportsErrors(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		_, err := w.CreateGroup(w.Group(), -2)
 		if err := wants("tag", err, ErrTag); err != nil {
@@ -303,7 +302,7 @@ func TestCreateGroupErrors(t *testing.T) {
 		if err := errors.Join(wants("other groups", err, ErrMismatch), isOp(err, "creategroup")); err != nil {
 			return err
 		}
-		// A member that does not come.
+		// A member does not call it.
 		if w.Rank() == 2 {
 			return w.Barrier()
 		}
@@ -317,8 +316,8 @@ func TestCreateGroupErrors(t *testing.T) {
 	})
 }
 
-// A communicator made by a handle with a deadline has it too.
-func TestDeriveContext(t *testing.T) {
+// A communicator derived from a handle with a context ends with that context, too.
+func TestDerivedCommunicatorKeepsContext(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()

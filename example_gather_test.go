@@ -29,7 +29,7 @@ func ExampleGather() {
 	// [0 0 1 10 2 20 3 30]
 }
 
-// string4 is an array: elements can be of any type of fixed size without pointers.
+// string4 is an array. Elements may have any type of fixed size without pointers.
 type string4 [2]byte
 
 func ExampleGatherv() {
@@ -42,7 +42,7 @@ func ExampleGatherv() {
 		var counts, displs []int
 		if world.Rank() == 0 {
 			recv = make([]string4, 6)
-			counts, displs = []int{0, 1, 2, 3}, []int{0, 5, 3, 0} // the last rank's come first
+			counts, displs = []int{0, 1, 2, 3}, []int{0, 5, 3, 0} // the block of the last rank comes first
 		}
 		if err := cohort.Gatherv(world, send, recv, counts, displs, 0); err != nil {
 			return err
@@ -78,7 +78,7 @@ func ExampleAllgather() {
 	// [0 1 4 9]
 }
 
-// In place, each rank's block already stands where it belongs.
+// In place, each rank's block is already where it belongs.
 func ExampleAllgather_inPlace() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
 		buf := make([]int, world.Size())

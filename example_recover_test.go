@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// A program that goes on without a rank that gives up in its third step.
+// A program that continues without a rank that fails in its third step.
 func ExampleComm_Shrink() {
 	tired := errors.New("rank 3 gives up")
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
@@ -26,7 +26,7 @@ func ExampleComm_Shrink() {
 			switch {
 			case err != nil:
 				return err
-			case all == 0: // somebody has not finished the step: again, without those that are lost
+			case all == 0: // a rank has not finished the step: repeat it without the lost ranks
 				if c, err = c.Shrink(); err != nil {
 					return err
 				}
@@ -49,8 +49,8 @@ func ExampleComm_Shrink() {
 	// true
 }
 
-// The loop of a program that does its steps again without the ranks that are lost, as docs/recovery.md
-// has it. Rank 1 dies in its second step.
+// A program that repeats a step without the ranks that are lost, as docs/recovery.md describes. Rank 1
+// fails in its second step.
 func ExampleComm_Revoke() {
 	died := errors.New("rank 1 dies")
 	work := func(c *cohort.Comm, world, step int) error {

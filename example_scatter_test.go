@@ -36,7 +36,7 @@ func ExampleScatterv() {
 			send = []int{1, 22, 22, 333, 333, 333}
 			counts, displs = []int{0, 1, 2, 3}, []int{0, 0, 1, 3}
 		}
-		recv := make([]int, world.Rank()) // as long as the root's counts say
+		recv := make([]int, world.Rank()) // the length in root's counts
 		if err := cohort.Scatterv(world, send, counts, displs, recv, 0); err != nil {
 			return err
 		}

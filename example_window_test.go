@@ -9,7 +9,7 @@ import (
 
 func ExampleAllocateShared() {
 	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
-		// Windows are of the ranks of a node.
+		// All ranks of a shared window run on one node.
 		node, err := world.SplitShared()
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-func TestOpsApply(t *testing.T) {
+func TestOpsApplyToTheirTypes(t *testing.T) {
 	arithmetic := []Op{Sum, Prod, Min, Max}
 	logic := []Op{Land, Lor, Lxor}
 	bits := []Op{Band, Bor, Bxor}
@@ -50,9 +50,8 @@ func TestOpsApply(t *testing.T) {
 	}
 }
 
-// Apply of a user's operation may be called with the result in either operand or
-// elsewhere.
-func TestUserOp(t *testing.T) {
+// Apply of a user's operation may write its result to either operand or elsewhere.
+func TestUserOpWritesToAnyOperand(t *testing.T) {
 	sub := NewOp(false, func(in, inout []int32) {
 		for i := range in {
 			inout[i] = in[i] - inout[i]
@@ -93,7 +92,7 @@ func TestUserOp(t *testing.T) {
 	}
 }
 
-// affine is x → a*x + b; their composition is associative and does not commute.
+// affine is x → a*x + b. Composition is associative and does not commute.
 type affine struct{ A, B int64 }
 
 var compose = NewOp(false, func(in, inout []affine) {
@@ -103,8 +102,7 @@ var compose = NewOp(false, func(in, inout []affine) {
 	}
 })
 
-// A user's operation on structs, in rank order, in every form.
-func TestUserOpOnStructs(t *testing.T) {
+func TestUserOpCombinesStructsInRankOrder(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 8} {
 		want := affine{1, 0}
 		for r := range n {
@@ -135,9 +133,8 @@ func TestUserOpOnStructs(t *testing.T) {
 	}
 }
 
-// A panic in a user's operation is an error, and the ranks' next collective
-// says that the communicator is broken.
-func TestUserOpPanics(t *testing.T) {
+// A panic in a user's operation becomes an error, and the communicator is broken.
+func TestPanicInUserOpIsError(t *testing.T) {
 	bad := NewOp(true, func(_, _ []int) { panic("no such sum") })
 	for _, form := range []string{"blocking", "nonblocking"} {
 		err := Run(context.Background(), 3, func(w *Comm) error {

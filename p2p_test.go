@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Wrong arguments are found before anything is sent, each with its sentinel and
-// the operation's name.
-func TestP2PArguments(t *testing.T) {
+// Wrong arguments are found before anything is sent. The error has the sentinel and the operation.
+func TestPointToPointRejectsWrongArguments(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		buf, pair := []int{1}, []int{1, 2}
 		big := math.MaxInt
@@ -63,7 +62,7 @@ func TestP2PArguments(t *testing.T) {
 	})
 }
 
-func TestProcNull(t *testing.T) {
+func TestProcNullCompletesAtOnce(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		buf := []int{7}
 		null := func(what string, st Status, err error) {
@@ -114,8 +113,7 @@ func TestProcNull(t *testing.T) {
 	})
 }
 
-// A rank may send to itself.
-func TestSelf(t *testing.T) {
+func TestRankSendsToItself(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		me := w.Rank()
 		got := make([]int, 3)
@@ -134,7 +132,7 @@ func TestSelf(t *testing.T) {
 	})
 }
 
-func TestTruncate(t *testing.T) {
+func TestRecvReportsTruncatedMessage(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 0 {
 			return errors.Join(Send(w, []int32{1, 2, 3}, 1, 0), Send(w, []int32{4}, 1, 0))
@@ -155,7 +153,7 @@ func TestTruncate(t *testing.T) {
 	})
 }
 
-func TestRecvAllocOddSize(t *testing.T) {
+func TestRecvAllocRejectsPartOfElement(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 0 {
 			return errors.Join(Send(w, make([]byte, 7), 1, 0), Send(w, []int32{5}, 1, 0))
@@ -172,9 +170,9 @@ func TestRecvAllocOddSize(t *testing.T) {
 	})
 }
 
-// A deadline takes back a receive; the communicator stays usable, and a message
-// sent later is for the next receive.
-func TestRecvDeadline(t *testing.T) {
+// A deadline withdraws a receive. The communicator stays usable, and the next receive gets a message
+// that is sent later.
+func TestDeadlineWithdrawsReceive(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 1 {
 			if _, err := Recv(w, make([]int, 1), 0, 1); err != nil { // rank 0 has given up
@@ -216,7 +214,7 @@ func TestRecvDeadline(t *testing.T) {
 	})
 }
 
-func TestMessage(t *testing.T) {
+func TestMprobeTakesMessageFromQueue(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 0 {
 			return errors.Join(Send(w, []int{1, 2}, 1, 5), Send(w, []int{3}, 1, 5), Send(w, []int{4}, 1, 6))
@@ -255,8 +253,7 @@ func TestMessage(t *testing.T) {
 	})
 }
 
-// Blocking operations do not allocate.
-func TestP2PNoAllocs(t *testing.T) {
+func TestPointToPointMakesNoAllocations(t *testing.T) {
 	const runs = 200
 	ranks(t, 2, func(w *Comm) error {
 		x, y := make([]float64, 16), make([]float64, 16)

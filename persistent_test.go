@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestPersistentP2P(t *testing.T) {
+func TestPersistentSendAndRecvRestart(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		peer := 1 - w.Rank()
 		out, in := make([]int, 3), make([]int, 5)
@@ -52,7 +52,7 @@ func TestPersistentP2P(t *testing.T) {
 	})
 }
 
-func TestPersistentMisuse(t *testing.T) {
+func TestPersistentRejectsMisuse(t *testing.T) {
 	var p *Persistent
 	if err := p.Start(); !errors.Is(err, ErrRequest) {
 		t.Errorf("Start of nil: %v", err)
@@ -88,7 +88,7 @@ func TestPersistentMisuse(t *testing.T) {
 		if err := errors.Join(wants("a long message", err, ErrTruncate), isOp(err, "recvinit")); err != nil {
 			return err
 		}
-		// A deadline takes a receive back, and it can be started again.
+		// A deadline withdraws a receive, which can be started again.
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		defer cancel()
 		h, err := RecvInit(w.WithContext(ctx), in, 0, 1)
@@ -118,8 +118,7 @@ func TestPersistentMisuse(t *testing.T) {
 	})
 }
 
-// Making a persistent collective finds calls that differ.
-func TestPersistentMismatch(t *testing.T) {
+func TestBcastInitFindsMismatch(t *testing.T) {
 	err := Run(context.Background(), 4, func(w *Comm) error {
 		_, err := BcastInit(w, make([]int, 3), w.Rank()/3)
 		return errors.Join(wants("bcastinit", err, ErrMismatch), isOp(err, "bcastinit"))
@@ -129,8 +128,7 @@ func TestPersistentMismatch(t *testing.T) {
 	}
 }
 
-// Starting and waiting do not allocate.
-func TestPersistentNoAllocs(t *testing.T) {
+func TestPersistentMakesNoAllocations(t *testing.T) {
 	const runs = 100
 	ranks(t, 3, func(w *Comm) error {
 		x, y := make([]float64, 10), make([]float64, 10)

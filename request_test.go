@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestWaitTwice(t *testing.T) {
+func TestWaitReturnsSameResultAgain(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		got := make([]int, 2)
 		q, err := Irecv(w, got, 0, 3)
@@ -32,7 +32,7 @@ func TestWaitTwice(t *testing.T) {
 		if st, ok, err := q.Test(); !ok || err != nil || st.Tag != 3 {
 			t.Errorf("Test: %+v, %v, %v", st, ok, err)
 		}
-		// Failures stay failures.
+		// A failure is returned again, too.
 		if q, err = Irecv(w, got[:1], 0, 4); err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func TestWaitTwice(t *testing.T) {
 	})
 }
 
-func TestNilRequest(t *testing.T) {
+func TestNilRequestIsComplete(t *testing.T) {
 	var q *Request
 	if st, err := q.Wait(); err != nil || st != (Status{}) {
 		t.Errorf("Wait: %+v, %v", st, err)
@@ -61,8 +61,7 @@ func TestNilRequest(t *testing.T) {
 	}
 }
 
-// With nothing to wait for, the sets say so at once.
-func TestEmptySets(t *testing.T) {
+func TestWaitingForNothingReturnsAtOnce(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		done, err := Isend(w, []int{1}, ProcNull, 0)
 		if err != nil {
@@ -95,7 +94,7 @@ func TestEmptySets(t *testing.T) {
 	})
 }
 
-func TestSets(t *testing.T) {
+func TestWaitAndTestReturnCompleteRequests(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		const n = 6
 		reqs := make([]*Request, n)
@@ -158,9 +157,9 @@ func TestSets(t *testing.T) {
 	})
 }
 
-// A set may hold requests of several communicators and of collectives, and the
-// failures of some are not those of others.
-func TestMixedSets(t *testing.T) {
+// Requests of several communicators and of collectives can be waited for together. A failure belongs
+// to its own request.
+func TestWaitAnyOfSeveralCommunicators(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		d, err := w.Dup()
 		if err != nil {
@@ -199,9 +198,8 @@ func TestMixedSets(t *testing.T) {
 	})
 }
 
-// A set of requests of several ranks of one process, which no backend waits for
-// at once.
-func TestSetsOfSeveralRanks(t *testing.T) {
+// No backend can wait for requests of several ranks of one process at once, so WaitAny polls them.
+func TestWaitAnyOfSeveralRanks(t *testing.T) {
 	worlds := make(chan *Comm, 2)
 	done := make(chan struct{})
 	errc := make(chan error, 1)
@@ -231,7 +229,7 @@ func TestSetsOfSeveralRanks(t *testing.T) {
 	}
 }
 
-func TestCancel(t *testing.T) {
+func TestCancelWithdrawsReceive(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		stale := []int{-1}
 		q, err := Irecv(w, stale, w.Rank(), 0)
@@ -264,9 +262,9 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// A collective under way is broken off at the deadline of its handle; WaitAny
-// returns the one whose time is up.
-func TestRequestDeadline(t *testing.T) {
+// A deadline ends a collective and breaks its communicator. WaitAny returns the request whose deadline
+// has passed.
+func TestDeadlineEndsRequestAndBreaksCollective(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		d, err := w.Dup()
 		if err != nil {
@@ -308,9 +306,8 @@ func TestRequestDeadline(t *testing.T) {
 	})
 }
 
-// Many goroutines wait for the same requests, while their operations are used
-// again for others.
-func TestManyWaiters(t *testing.T) {
+// Many goroutines wait for the same requests, while later requests reuse their pooled operations.
+func TestManyGoroutinesWaitForSameRequest(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		peer := 1 - w.Rank()
 		for round := range 100 {
@@ -355,9 +352,9 @@ func TestManyWaiters(t *testing.T) {
 	})
 }
 
-// Nonblocking collectives stay under way while others, blocking and not, come
-// and go on the same communicator.
-func TestOutstandingAcrossBlocking(t *testing.T) {
+// Nonblocking collectives remain under way while blocking and nonblocking ones run on the same
+// communicator.
+func TestNonblockingCollectivesOverlapBlocking(t *testing.T) {
 	for _, how := range []string{"native", "schedule"} {
 		withEnv(t, "COHORT_COLLECTIVES="+how)
 		ranks(t, 4, func(w *Comm) error {
