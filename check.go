@@ -22,8 +22,8 @@ import (
 //	send and recv overlap and are not the same slice           ErrBuffer
 //	a displacement outside the buffer, receive blocks overlap  ErrBuffer
 
-// newCall returns a Call for the nonblocking and persistent forms, which copy it. Blocking forms use
-// the Call of the communicator (Comm.begin).
+// newCall returns a Call for the nonblocking and persistent forms, which copy it. Blocking forms
+// use the Call of the communicator (Comm.begin).
 func newCall() *backend.Call { return &backend.Call{Root: -1} }
 
 // setData stores the arguments of a call that only moves data.

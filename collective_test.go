@@ -108,8 +108,8 @@ func BenchmarkCollectives(b *testing.B) {
 	}
 }
 
-// Close reserves the communicator while it frees windows. A collective called then is ErrClosed, not
-// ErrBusy.
+// Close reserves the communicator while it frees windows. A collective called then is ErrClosed,
+// not ErrBusy.
 func TestCollectiveDuringCloseIsClosed(t *testing.T) {
 	err := Run(t.Context(), 1, func(w *Comm) error {
 		c, err := w.Dup()

@@ -27,9 +27,9 @@ type Number interface {
 
 // Reducible is the constraint of reductions. They accept every [Number] with the predefined
 // operations that apply to it, [Loc] with MinLoc and MaxLoc, bool with the logical operations, and
-// any element type with an operation that [NewOp] made for it. Go's constraints cannot express this,
-// so the call checks it: [ErrOp] for an operation that does not apply to the type, [ErrType] for a
-// type that holds pointers.
+// any element type with an operation that [NewOp] made for it. Go's constraints cannot express
+// this, so the call checks it: [ErrOp] for an operation that does not apply to the type, [ErrType]
+// for a type that holds pointers.
 type Reducible interface{ any }
 
 // Loc is a value with its index, for the operations [MinLoc] and [MaxLoc].
@@ -203,8 +203,8 @@ func newLayout(t reflect.Type) *layout {
 	return &layout{typ: d}
 }
 
-// describe returns a text that is equal for types with the same layout. If a part of the type cannot
-// be sent, bad names the part and the reason. The path leads to t.
+// describe returns a text that is equal for types with the same layout. If a part of the type
+// cannot be sent, bad names the part and the reason. The path leads to t.
 func describe(t reflect.Type, path string) (text, bad string) {
 	if d := numberType(t); d != nil {
 		return d.Name, ""
@@ -244,13 +244,13 @@ type Status struct {
 	bytes  int
 }
 
-// NewStatus returns a Status for a message that did not arrive through a receive of this package. It
-// serves libraries that are built on cohort and receive messages for their users. If the length is
-// not known, bytes is [Undefined] (MPI_Status_set_elements, MPI-4.1 section 13.3).
+// NewStatus returns a Status for a message that did not arrive through a receive of this package.
+// It serves libraries that are built on cohort and receive messages for their users. If the length
+// is not known, bytes is [Undefined] (MPI_Status_set_elements, MPI-4.1 section 13.3).
 func NewStatus(source, tag, bytes int) Status { return Status{Source: source, Tag: tag, bytes: bytes} }
 
-// Bytes returns the length of the message in bytes. It is [Undefined] if the message was too long for
-// the buffer ([ErrTruncate]) and the MPI library does not report its length.
+// Bytes returns the length of the message in bytes. It is [Undefined] if the message was too long
+// for the buffer ([ErrTruncate]) and the MPI library does not report its length.
 func (s Status) Bytes() int {
 	if s.bytes < 0 {
 		return Undefined
@@ -258,8 +258,8 @@ func (s Status) Bytes() int {
 	return s.bytes
 }
 
-// Count returns the number of elements of T in the message. It is [Undefined] if the message is not a
-// whole number of them or its length is not known (see [Status.Bytes]).
+// Count returns the number of elements of T in the message. It is [Undefined] if the message is not
+// a whole number of them or its length is not known (see [Status.Bytes]).
 func Count[T any](st Status) int {
 	size := view.Size[T]()
 	if size == 0 || st.bytes < 0 || st.bytes%size != 0 {

@@ -41,15 +41,15 @@ var (
 // Errors: [ErrMismatch] on every rank if a rank calls something else; [ErrAlloc] if there are too
 // many communicators.
 //
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and c is broken. The context of c also
-// applies to the new communicator.
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and c is broken. The context of c
+// also applies to the new communicator.
 func (c *Comm) Dup() (*Comm, error) {
 	d, err := c.split(dupCall, "dup", 0, 0, nil)
 	return d, err
 }
 
-// Split divides c into one communicator per color. Ranks with the same color are ordered by key and,
-// if their keys are equal, by their rank in c. A rank whose color is [Undefined] gets nil.
+// Split divides c into one communicator per color. Ranks with the same color are ordered by key
+// and, if their keys are equal, by their rank in c. A rank whose color is [Undefined] gets nil.
 //
 // Collective: all ranks of c call it.
 //
@@ -211,8 +211,8 @@ func groupTag(tag int) int { return -3*(1<<29) - 8 - tag%(1<<28) }
 // Errors: [ErrRank] if the caller is not in g or a member of g is not in c; [ErrTag]; [ErrMismatch]
 // if the members' groups differ; [ErrAlloc] if there are too many communicators.
 //
-// Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned. The
-// context of c also applies to the new communicator.
+// Deadline: [ErrTimeout]. The communicator c stays usable, except on mpi if a send was abandoned.
+// The context of c also applies to the new communicator.
 func (c *Comm) CreateGroup(g *Group, tag int) (*Comm, error) {
 	fail := func(err error) (*Comm, error) { return nil, c.failed("creategroup", Undefined, tag, err) }
 	if err := c.open(); err != nil {
@@ -260,8 +260,8 @@ func ranksTo(n int) []int {
 	return r
 }
 
-// proposal is the message of the members of a group: a hash of the group, a proposed id, and whether
-// the id that was agreed on is free.
+// proposal is the message of the members of a group: a hash of the group, a proposed id, and
+// whether the id that was agreed on is free.
 type proposal struct {
 	group uint64
 	id    uint32

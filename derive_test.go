@@ -192,8 +192,8 @@ func TestWrongColorLeavesCommunicatorUsable(t *testing.T) {
 	})
 }
 
-// Many goroutines of each rank create communicators at once, each from its own parent. No message may
-// reach another communicator.
+// Many goroutines of each rank create communicators at once, each from its own parent. No message
+// may reach another communicator.
 func TestConcurrentDupsAreSeparate(t *testing.T) {
 	const lanes, rounds = 6, 5
 	ranks(t, 3, func(w *Comm) error {

@@ -49,8 +49,8 @@ func ExampleComm_Shrink() {
 	// true
 }
 
-// A program that repeats a step without the ranks that are lost, as docs/recovery.md describes. Rank 1
-// fails in its second step.
+// A program that repeats a step without the ranks that are lost, as docs/recovery.md describes.
+// Rank 1 fails in its second step.
 func ExampleComm_Revoke() {
 	died := errors.New("rank 1 dies")
 	work := func(c *cohort.Comm, world, step int) error {

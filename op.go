@@ -9,8 +9,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Op is a reduction operation. The zero Op is invalid. Ops can be compared and copied, and any number
-// of goroutines may use one.
+// Op is a reduction operation. The zero Op is invalid. Ops can be compared and copied, and any
+// number of goroutines may use one.
 type Op struct {
 	code backend.OpCode
 	user *userOp
@@ -21,10 +21,11 @@ type Op struct {
 //   - Sum and Prod apply to all numbers. On integers they wrap around as in Go.
 //   - Min and Max apply to integers and floats. As Go's min and max, they prefer NaN to any number
 //     and order -0 below +0.
-//   - Land, Lor and Lxor apply to integers and bools. Integers other than 0 are true; the result is 0
-//     or 1.
+//   - Land, Lor and Lxor apply to integers and bools. Integers other than 0 are true; the result is
+//     0 or 1.
 //   - Band, Bor and Bxor apply to integers.
-//   - MinLoc and MaxLoc apply to [Loc]. Of equal values, the one with the lower index is the result.
+//   - MinLoc and MaxLoc apply to [Loc]. Of equal values, the one with the lower index is the
+//     result.
 var (
 	Sum    = Op{code: backend.OpSum}
 	Prod   = Op{code: backend.OpProd}
@@ -60,8 +61,8 @@ type userOp struct {
 // commutative, the ranks' values may be combined in another order, as [Reduce] describes. All ranks
 // must use the same function.
 //
-// Local. The function must not keep the slices and must not call cohort. Several goroutines may call
-// it at once.
+// Local. The function must not keep the slices and must not call cohort. Several goroutines may
+// call it at once.
 //
 // Errors: none from the call. A reduction with the operation returns [ErrType] if T is not a valid
 // element type, and [ErrOp] if the function is nil, panics, or was made for another type.
@@ -124,8 +125,8 @@ func newOps(apply func(backend.OpCode, backend.Kind) kernel.Apply, types *kindTa
 	return t
 }
 
-// opFor returns op for elements of T, or ErrOp if it does not apply to them. It allocates for errors
-// only.
+// opFor returns op for elements of T, or ErrOp if it does not apply to them. It allocates for
+// errors only.
 func opFor[T any](op Op) (*backend.Op, error) {
 	t := reflect.TypeFor[T]()
 	if op.user != nil {

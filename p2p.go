@@ -170,8 +170,8 @@ func backendTag(tag int) int {
 	return tag
 }
 
-// checkSend checks the communicator and then the arguments of a send; err is the error that the typed
-// function found in them.
+// checkSend checks the communicator and then the arguments of a send; err is the error that the
+// typed function found in them.
 func (c *Comm) checkSend(dest, tag int, err error) error {
 	switch {
 	case c == nil || c.core == nil || c.core.closed.Load():

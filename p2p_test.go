@@ -170,8 +170,8 @@ func TestRecvAllocRejectsPartOfElement(t *testing.T) {
 	})
 }
 
-// A deadline withdraws a receive. The communicator stays usable, and the next receive gets a message
-// that is sent later.
+// A deadline withdraws a receive. The communicator stays usable, and the next receive gets a
+// message that is sent later.
 func TestDeadlineWithdrawsReceive(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		if w.Rank() == 1 {

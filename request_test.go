@@ -157,8 +157,8 @@ func TestWaitAndTestReturnCompleteRequests(t *testing.T) {
 	})
 }
 
-// Requests of several communicators and of collectives can be waited for together. A failure belongs
-// to its own request.
+// Requests of several communicators and of collectives can be waited for together. A failure
+// belongs to its own request.
 func TestWaitAnyOfSeveralCommunicators(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		d, err := w.Dup()
@@ -262,8 +262,8 @@ func TestCancelWithdrawsReceive(t *testing.T) {
 	})
 }
 
-// A deadline ends a collective and breaks its communicator. WaitAny returns the request whose deadline
-// has passed.
+// A deadline ends a collective and breaks its communicator. WaitAny returns the request whose
+// deadline has passed.
 func TestDeadlineEndsRequestAndBreaksCollective(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		d, err := w.Dup()

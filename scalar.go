@@ -6,12 +6,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// scalars pools memory for the operands of the scalar forms, so that they do not allocate. Words are
-// aligned for every type, and no type stored here contains pointers.
+// scalars pools memory for the operands of the scalar forms, so that they do not allocate. Words
+// are aligned for every type, and no type stored here contains pointers.
 var scalars = sync.Pool{New: func() any { return new([]uint64) }}
 
 // scalar returns n elements of T in pooled memory, or nil if T is not a valid element type. The
-// caller then makes the collective call without elements, so that the other ranks learn of the error.
+// caller then makes the collective call without elements, so that the other ranks learn of the
+// error.
 func scalar[T any](n int) (*[]uint64, []T) {
 	t, err := typeFor[T]()
 	if err != nil {

@@ -173,8 +173,8 @@ func (s *anyOf) Ready() bool {
 
 var anySets = sync.Pool{New: func() any { return new(anyOf) }}
 
-// slice is how long a wait for requests of several jobs stays in one job before it polls the others.
-// Only a goroutine with requests of several ranks of one process waits so.
+// slice is how long a wait for requests of several jobs stays in one job before it polls the
+// others. Only a goroutine with requests of several ranks of one process waits so.
 const slice = 200 * time.Microsecond
 
 // waitSome waits until a live request is complete and returns its index, or -1 if there is none to
