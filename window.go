@@ -11,34 +11,30 @@ import (
 	"github.com/cohort-hpc/cohort/internal/window"
 )
 
-// SharedWindow is memory that the ranks of a node have in common: every rank has a
-// part of it, and reads and writes the parts of all in place (MPI-4.1 section
-// 12.2.3). It lies outside the Go heap, and each part near the rank that it
-// belongs to.
+// SharedWindow is memory that the ranks of a node share. Every rank has a part of it, and reads and
+// writes the parts of all ranks in place (MPI-4.1 section 12.2.3). The memory lies outside the Go heap,
+// and each part lies near its rank.
 //
-// What one rank writes another sees after both have called Fence; or after the
-// one has called Unlock and then the other Lock; or, where the ranks tell each
-// other by messages, after the one has called Sync and sent, and the other has
-// received and called Sync. Ranks that read what others write at the same time see
-// anything.
+// A rank sees what another rank has written in one of three cases: both have called Fence since; or the
+// writer has called Unlock, and then the reader Lock; or the writer has called Sync and sent a message,
+// and then the reader has received it and called Sync. Otherwise, reading while another rank writes is
+// a data race.
 //
-// A window can be used by many goroutines at once; Fence and Close are
-// collectives of the communicator it was made from. Its operations end as that
-// communicator's do, at deadlines too.
+// Many goroutines can use a window at once. Fence and Close are collectives of the communicator that
+// the window was made from. The deadlines of that communicator apply to the window's operations.
 //
-// Slices of a window are valid until Close. One that is used later faults, which
-// ends the program: it never leads to other memory, unless very many windows have
-// been closed since.
+// Slices of a window are valid until Close. Using one later is a fault that ends the program. It never
+// reaches other memory, unless very many windows have been closed since.
 type SharedWindow[T any] struct{ s *shared }
 
-// shared is a window of any type; a nil one is in order.
+// shared is a window without its element type. It may be nil.
 type shared struct {
 	c      *Comm
 	win    *window.Window
 	number int // among those of the communicator
 }
 
-// base returns what is the same for all types, nil for a nil window.
+// base returns the window without its type, or nil for a nil window.
 func (w *SharedWindow[T]) base() *shared {
 	if w == nil {
 		return nil
@@ -46,17 +42,18 @@ func (w *SharedWindow[T]) base() *shared {
 	return w.s
 }
 
-// AllocateShared makes a window in which the calling rank's part has n elements.
-// n may differ between ranks and be 0. All elements are zero. Every rank touches
-// its own part first, so that it is in the NUMA domain where the caller runs.
+// AllocateShared makes a window in which the calling rank's part has n elements, all zero. n may
+// differ between ranks and may be 0. Every rank first touches its own part, so that the part lies in
+// the NUMA domain where the caller runs.
 //
-// Collective: all ranks of c call it, with the same T. They are on one node
-// ([Comm.SplitShared]); where ranks have no memory in common, each is a node of
-// its own.
+// Collective: all ranks of c call it, with the same T. All must be on one node (see
+// [Comm.SplitShared]). Where ranks share no memory, each rank counts as a node.
 //
-// Errors: [ErrCount] for a negative n, [ErrType]; [ErrComm] if c spans nodes;
-// [ErrAlloc] on every rank if the memory cannot be had, with the size asked for and
-// what limits it; [ErrMismatch] on every rank if the types differ.
+// Errors: [ErrCount] for a negative n; [ErrType]; [ErrComm] if c spans several nodes; [ErrAlloc] on
+// every rank if the memory cannot be allocated, with the size requested and the limit; [ErrMismatch] on
+// every rank if the types differ.
+//
+// Deadline: [ErrTimeout]; c may be broken then.
 func AllocateShared[T any](c *Comm, n int) (*SharedWindow[T], error) {
 	s, err := allocate[T](c, "AllocateShared", n, false)
 	if err != nil {
@@ -65,9 +62,11 @@ func AllocateShared[T any](c *Comm, n int) (*SharedWindow[T], error) {
 	return &SharedWindow[T]{s}, nil
 }
 
-// WithContext returns a handle of the same window whose operations end when ctx
-// does, as [Comm.WithContext] does for a communicator: a Lock, for one, with a
-// deadline. It needs no closing of its own; Close on it closes the window.
+// WithContext returns a handle of the same window whose operations end when ctx does, as
+// [Comm.WithContext] does for a communicator. It gives a Lock a deadline, for example. The handle need
+// not be closed. Closing it closes the window.
+//
+// Local.
 func (w *SharedWindow[T]) WithContext(ctx context.Context) *SharedWindow[T] {
 	s := w.base()
 	if s == nil {
@@ -76,24 +75,28 @@ func (w *SharedWindow[T]) WithContext(ctx context.Context) *SharedWindow[T] {
 	return &SharedWindow[T]{&shared{s.c.WithContext(ctx), s.win, s.number}}
 }
 
-// Local returns the calling rank's part, to read and to write.
+// Local returns the calling rank's part, for reading and writing.
+//
+// Local.
 //
 // Errors: [ErrClosed].
 func (w *SharedWindow[T]) Local() ([]T, error) { return part[T](w.base(), "local", -1) }
 
-// Remote returns the part of any rank, to read and to write in place.
+// Remote returns the part of any rank, for reading and writing in place.
+//
+// Local.
 //
 // Errors: [ErrClosed]; [ErrRank] for a rank outside the communicator.
 func (w *SharedWindow[T]) Remote(rank int) ([]T, error) {
 	if rank < 0 {
-		return nil, w.base().failed("remote", rank, fault(ErrRank, "a rank below 0"))
+		return nil, w.base().failed("remote", rank, fault(ErrRank, "the rank is negative"))
 	}
 	return part[T](w.base(), "remote", rank)
 }
 
-// Size returns the number of elements in the part of a rank: what that rank passed to
-// [AllocateShared]. It is 0 for a rank outside the communicator and for a nil window, and stays the
-// same after Close.
+// Size returns the number of elements in the part of a rank, which is the n that the rank passed to
+// [AllocateShared]. It is 0 for a rank outside the communicator and for a nil window. Close does not
+// change it.
 //
 // Local.
 func (w *SharedWindow[T]) Size(rank int) int {
@@ -103,7 +106,7 @@ func (w *SharedWindow[T]) Size(rank int) int {
 	return 0
 }
 
-// part returns the part of a rank, the caller's own for a rank below 0.
+// part returns the part of a rank, or the caller's for a negative rank.
 func part[T any](s *shared, op string, rank int) ([]T, error) {
 	if s == nil {
 		return nil, s.failed(op, rank, noWindow)
@@ -119,7 +122,7 @@ func part[T any](s *shared, op string, rank int) ([]T, error) {
 	return elements[T](b), nil
 }
 
-// elements returns memory as elements; of no elements it is not nil.
+// elements returns memory as elements. Its result is not nil, even if it is empty.
 func elements[T any](b []byte) []T {
 	if len(b) == 0 {
 		return []T{}
@@ -128,20 +131,21 @@ func elements[T any](b []byte) []T {
 	return e[:len(e):len(e)]
 }
 
-// Fence makes all that any rank has written to the window before visible to all
-// ranks after it (MPI_Win_fence).
+// Fence makes everything that any rank wrote to the window before it visible to all ranks after it
+// (MPI_Win_fence).
 //
 // Collective: all ranks of the communicator call it.
 //
-// Errors: [ErrWin] if the rank has a lock of the window, [ErrMismatch] then for the
-// others, and on every rank if one calls something else, be it the Fence of
-// another window; [ErrClosed].
+// Errors: [ErrWin] if the rank holds a lock of the window, and [ErrMismatch] on the others then;
+// [ErrMismatch] on every rank if one calls something else, including the Fence of another window;
+// [ErrClosed].
+//
+// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
 func (w *SharedWindow[T]) Fence() error { return w.base().fence() }
 
-// Sync orders the calling rank's accesses: what it has written before is visible
-// before what it writes later, and what others made so is seen (MPI_Win_sync).
-// For a rank to see what another wrote, both call it, and between the two calls
-// something tells the one that the other has come so far, such as a message.
+// Sync is a memory barrier (MPI_Win_sync). Earlier writes of the calling rank become visible before its
+// later writes, and it sees the writes that others have made visible. To pass data from one rank to
+// another, the writer calls Sync and sends a message; the reader receives the message and calls Sync.
 //
 // Local.
 //
@@ -157,13 +161,14 @@ func (w *SharedWindow[T]) Sync() error {
 	return nil
 }
 
-// Close gives the rank's view of the window back, and locks that it still has.
-// Closing twice, or a nil window, does nothing; closing the communicator closes
-// its windows.
+// Close releases the window on the calling rank, and the locks that the rank still holds. Its slices
+// must not be used afterwards. Closing again, or closing a nil window, does nothing. Closing the
+// communicator closes its windows.
 //
-// Collective: all ranks call it. On mpi it waits for them, elsewhere not.
+// Collective: all ranks call it. On mpi it waits for the other ranks; on other backends it does not
+// wait.
 //
-// Errors: [ErrWin] if the rank had a lock; the window is closed all the same.
+// Errors: [ErrWin] if the rank held a lock; the window is closed nevertheless.
 func (w *SharedWindow[T]) Close() error { return w.base().close() }
 
 // fenceCall names a Fence among the collectives.
@@ -189,7 +194,7 @@ func (s *shared) fence() error {
 	if err != nil {
 		return s.failed("fence", Undefined, err)
 	}
-	_ = s.win.Sync() // closed meanwhile: the caller's affair
+	_ = s.win.Sync() // fails only if the caller has closed the window meanwhile
 	return nil
 }
 
@@ -199,13 +204,13 @@ func (s *shared) close() error {
 	}
 	k := s.c.core
 	if s.win.Together() {
-		k.beginChange() // first, so that Close waits for it or it sees Close
+		k.beginChange() // before take, so that either Close waits for this or take fails
 		defer k.endChange()
 		switch err := s.c.take(); {
 		case err == nil:
 			defer k.busy.Store(false)
 		case backend.Code(err) == backend.Code(ErrClosed):
-			return nil // and the window with the communicator
+			return nil // the communicator's Close has closed the window
 		default:
 			return s.failed("close", Undefined, err)
 		}
@@ -213,7 +218,7 @@ func (s *shared) close() error {
 	k.mu.Lock()
 	k.windows = slices.DeleteFunc(k.windows, func(o *shared) bool { return o.win == s.win })
 	k.mu.Unlock()
-	if err := s.win.Close(s.meet); err != nil {
+	if err := s.win.Close(s.arrive); err != nil {
 		return s.failed("close", Undefined, err)
 	}
 	return nil
@@ -222,9 +227,8 @@ func (s *shared) close() error {
 // closeCall names a Close among the collectives.
 var closeCall = maker("Close")
 
-// meet waits until all ranks close the window. The caller has taken the
-// communicator.
-func (s *shared) meet() error {
+// arrive waits until all ranks close the window. The caller has taken the communicator.
+func (s *shared) arrive() error {
 	k := s.c.core
 	call := &k.call
 	call.Coll, call.Type, call.Root = backend.Barrier, closeCall, s.number
@@ -233,9 +237,8 @@ func (s *shared) meet() error {
 	return err
 }
 
-// beginChange notes that a window is being made, or closed together, until endChange is called.
-// Other ranks rely on that: where this one ended the communicator meanwhile, they would
-// wait for it in the library.
+// beginChange and endChange bracket the making and the collective closing of a window. If this rank
+// closed the communicator in between, the others would wait for it in the library.
 func (k *core) beginChange() {
 	k.changing.Add(1)
 	k.job.changing.Add(1)
@@ -246,12 +249,12 @@ func (k *core) endChange() {
 	k.job.changing.Add(-1)
 }
 
-// quiesceFor is how long Close waits for windows that other goroutines are making or
-// closing. Those may wait for ranks that never come, or for this very Close.
-const quiesceFor = 5 * time.Second
+// quiesceFor is how long Close waits for windows that other goroutines are making or closing. Those
+// may wait for ranks that never arrive, or for this Close. Tests shorten it.
+var quiesceFor = 5 * time.Second
 
-// quiesce waits until no window is being made or closed any more, until end at most; on
-// the world, no window of any communicator.
+// quiesce waits until no window of the communicator is being made or closed, and until end at most. On
+// the world it waits for the windows of all communicators.
 func (k *core) quiesce(end time.Time) {
 	n := &k.changing
 	if k == k.job.world {
@@ -261,11 +264,11 @@ func (k *core) quiesce(end time.Time) {
 	}
 }
 
-// closeWindows closes what is open, in the order in which it was made, which is
-// the same on all ranks. The communicator is closed, for its users. Until end it waits for
-// those that other goroutines are making or closing.
+// closeWindows closes the open windows in the order in which they were made, which is the same on all
+// ranks. Until end it waits for windows that other goroutines are making or closing. The caller has set
+// k.closed.
 func (k *core) closeWindows(end time.Time) {
-	k.quiesce(end) // before busy is looked at, which a window that is being closed has
+	k.quiesce(end) // before busy is read, because making or closing a window sets it
 	k.mu.Lock()
 	open := k.windows
 	k.windows = nil
@@ -276,18 +279,18 @@ func (k *core) closeWindows(end time.Time) {
 	slices.SortFunc(open, func(a, b *shared) int { return cmp.Compare(a.number, b.number) })
 	free := k.busy.CompareAndSwap(false, true)
 	for _, s := range open {
-		meet := s.meet
-		if !free { // a goroutine is in a collective still, so that there can be no other
-			meet = func() error { return noMeeting }
+		arrive := s.arrive
+		if !free { // a goroutine is still in a collective, which excludes another one
+			arrive = func() error { return errInCollective }
 		}
-		_ = s.win.Close(meet) // that a lock was held matters to nobody now
+		_ = s.win.Close(arrive) // a lock that is still held does not matter now
 	}
 	if free {
 		k.busy.Store(false)
 	}
 }
 
-var noMeeting = fault(ErrBusy, "the communicator was closed during a collective")
+var errInCollective = fault(ErrBusy, "the communicator was closed during a collective")
 
 var noWindow = fault(ErrWin, "the window is nil")
 
