@@ -10,29 +10,30 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// What the ranks are agreeing for.
+// The kinds of agreements.
 const (
 	agreeFlag  uint32 = 1 << iota // Agree
-	agreeLost                     // Shrink: who is lost, and a context id
-	agreeClaim                    // whether all have claimed it, and nobody else is lost
-	agreeMade                     // whether all have made the communicator
+	agreeLost                     // Shrink: on the lost ranks and a context id
+	agreeClaim                    // Shrink: that all have claimed the id, and no other rank is lost
+	agreeMade                     // Shrink: that all have made the communicator
 )
 
-// Agree returns the bitwise and of the flags of all ranks of c that take part, which is the same on
-// all of them: also on one that is lost as soon as it has returned. It works on a communicator that
-// a loss has ended, that is broken, or that has been revoked. When it returns, all ranks know of the
-// losses that any of them knew of before.
+// Agree returns the bitwise and of the flags of all participating ranks of c. The result is the same
+// on all of them, even on a rank that fails right after Agree has returned. Agree works on a
+// communicator that has lost ranks, is broken, or has been revoked. When it returns, every rank knows
+// all failures that any of them knew before.
 //
-// Collective over the survivors: the ranks of c that are not lost, and have not closed c, call it. A
-// rank that is lost on the way takes part or not, for all the same.
+// Collective over the survivors: the ranks of c that are not lost, and have not closed c, call it. If
+// a rank fails during the call, either all results include its flag or none does.
 //
 // Errors: [ErrPeerLost] if the others have declared this rank lost, or the job has been aborted;
-// [ErrMismatch] on every rank if one calls Shrink; [ErrBusy]; [ErrNotSupported] on mpi where the library
-// does not go on after losses, or on mpi for a flag of more than 32 bits.
+// [ErrMismatch] on every rank if one calls Shrink; [ErrBusy]; [ErrRequest] if the last Shrink timed
+// out; [ErrNotSupported] on mpi if the library cannot continue after failures, or if the flag has more
+// than 32 bits.
 //
-// Deadline: [ErrTimeout], which names ranks that have not come. The agreement is not over then, for
-// the others may have gone on with this rank's flag: call Agree again, and it goes on where it was,
-// with the flag of the first call.
+// Deadline: [ErrTimeout] names ranks that have not arrived. The agreement has not ended then, because
+// other ranks may already use this rank's flag. Call Agree again to continue it; the flag of the first
+// call counts.
 func (c *Comm) Agree(flag int) (int, error) {
 	fail := func(err error) (int, error) { return 0, c.failed("agree", Undefined, Undefined, err) }
 	if bc, ok := c.recoverer(); ok {
@@ -52,9 +53,9 @@ func (c *Comm) Agree(flag int) (int, error) {
 	return int(rec.Flags), nil
 }
 
-// Lost returns the ranks of c that are known here to be lost, or to have left the job in good order,
-// in ascending order; nil if none are. Other ranks may know more, or less, until the next Agree or
-// Shrink.
+// Lost returns, in ascending order, the ranks of c that this rank knows to be lost or to have left
+// the job in good order. It is nil if there are none. Other ranks may get other results until the next
+// Agree or Shrink.
 //
 // Local.
 func (c *Comm) Lost() []int {
@@ -81,13 +82,13 @@ func (c *Comm) Lost() []int {
 	return ranks
 }
 
-// Revoke ends what other ranks wait for on c, and all that is called on it later, with [ErrBroken]
-// that names the calling rank (on mpi it names none): so a rank that has learnt of a failure gets the others, who may wait for
-// something else, to where they learn of it too. Agree and Shrink still work.
+// Revoke ends the operations of all ranks on c, pending and later ones, with [ErrBroken]. The error
+// names the calling rank, except on mpi. A rank that has learned of a failure calls Revoke so that
+// ranks that wait for something else learn of it too. Agree and Shrink still work.
 //
-// Local: one rank is enough, and it does not wait.
+// Local: one rank is enough, and Revoke does not wait.
 //
-// Errors: [ErrNotSupported] on mpi where the library does not go on after losses.
+// Errors: [ErrClosed]; [ErrNotSupported] on mpi if the library cannot continue after failures.
 func (c *Comm) Revoke() error {
 	err := c.open()
 	why := func() error { return fault(ErrBroken, fmt.Sprintf("rank %d revoked it", c.core.rank)) }
@@ -104,30 +105,30 @@ func (c *Comm) Revoke() error {
 	return nil
 }
 
-// survivor returns the backend's way to go on after losses.
+// survivor returns the communicator of a backend that can continue after failures.
 func (c *Comm) survivor() (backend.Survivor, error) {
 	s, ok := c.core.bc.(backend.Survivor)
 	if !ok {
-		return nil, fault(ErrNotSupported, fmt.Sprintf("a job of backend %s does not go on after a loss; those of local, shm and tcp do", c.Backend()))
+		return nil, fault(ErrNotSupported, fmt.Sprintf("backend %s cannot continue after a failure; use local, shm or tcp", c.Backend()))
 	}
 	return s, nil
 }
 
-// recovery is what a communicator needs for agreements. The rank whose collective it is uses it.
+// recovery is the state of a communicator's agreements. The goroutine that has set core.busy uses it.
 type recovery struct {
 	k       *core
 	bc      backend.Survivor // the communicator's
 	control backend.Comm
-	doing   string           // the call whose time ran out; empty if none did
-	current *agree.Agreement // not over yet
-	seq     uint32           // of the last one
-	gone    agree.Set        // members that take no part any more
+	doing   string           // the call that timed out; empty if none did
+	current *agree.Agreement // the one that has not ended; nil if there is none
+	seq     uint32           // of the last agreement
+	gone    agree.Set        // members that no longer take part
 	links   []link
-	sends   []*backend.Request // that may be under way
+	sends   []*backend.Request // may be under way
 	shrink  shrinking
 }
 
-// link is where messages of one member come in.
+// link receives the messages of one member.
 type link struct {
 	req    backend.Request
 	buf    []byte
@@ -166,7 +167,7 @@ func (c *Comm) recoveryFor(call string) (*recovery, error) {
 	}
 	r := k.recovery
 	if r.doing != "" && r.doing != call {
-		return nil, fault(ErrRequest, fmt.Sprintf("the last %s has not ended, its time ran out: call %s again to go on with it", r.doing, r.doing))
+		return nil, fault(ErrRequest, fmt.Sprintf("the last %s timed out and has not ended; call %s again to continue it", r.doing, r.doing))
 	}
 	r.doing = call
 	return r, nil
@@ -179,17 +180,17 @@ func (r *recovery) close() {
 	}
 }
 
-// agree makes an agreement, or goes on with the one whose time ran out. What this rank brings is
-// asked for when it begins.
-func (r *recovery) agree(b *backend.Bound, kind uint32, bring func() (flags uint64, number uint32)) (rec agree.Record, err error) {
+// agree makes an agreement, or continues the one that timed out. It calls propose for this rank's
+// contribution when an agreement begins.
+func (r *recovery) agree(b *backend.Bound, kind uint32, propose func() (flags uint64, number uint32)) (rec agree.Record, err error) {
 	if r.current == nil {
-		err = r.begin(kind, bring)
+		err = r.begin(kind, propose)
 	}
 	if err == nil {
 		err = r.run(b)
 	}
 	if code := backend.Code(err); code != backend.Code(ErrTimeout) && code != backend.Code(ErrCanceled) {
-		r.doing = "" // there is nothing to go on with
+		r.doing = "" // there is nothing to continue
 	}
 	if err != nil {
 		return rec, err
@@ -204,7 +205,7 @@ func (r *recovery) agree(b *backend.Bound, kind uint32, bring func() (flags uint
 			return rec, r.excluded()
 		}
 		if !slices.Contains(known, w) {
-			r.bc.Declare(w, errors.New("the survivors have agreed on it"))
+			r.bc.Declare(w, errors.New("the survivors agreed that it is lost"))
 		}
 	}
 	if rec.Kinds != kind {
@@ -213,7 +214,7 @@ func (r *recovery) agree(b *backend.Bound, kind uint32, bring func() (flags uint
 	return rec, nil
 }
 
-// note has the flight recorder note a call that begins an agreement, or goes on with one.
+// note records a call that begins or continues an agreement.
 func (r *recovery) note(kind flight.Kind) flight.Ticket {
 	seq := r.seq
 	if r.current == nil {
@@ -222,9 +223,9 @@ func (r *recovery) note(kind flight.Kind) flight.Ticket {
 	return r.k.recorder.Begin(r.k.message(kind, backend.Blocking), 0, flight.Pair(0, 0), flight.Pair(^uint32(0), seq)) // no peer
 }
 
-// begin begins an agreement with what this rank knows.
-func (r *recovery) begin(kind uint32, bring func() (flags uint64, number uint32)) error {
-	if err := r.control.Broken(); err != nil { // the job has ended, though nobody may be left to hear it from
+// begin begins an agreement with this rank's contribution.
+func (r *recovery) begin(kind uint32, propose func() (flags uint64, number uint32)) error {
+	if err := r.control.Broken(); err != nil { // the job has ended, and there may be no rank left to report it
 		return err
 	}
 	ranks := r.k.job.world.size
@@ -232,7 +233,7 @@ func (r *recovery) begin(kind uint32, bring func() (flags uint64, number uint32)
 	for _, w := range r.bc.Lost() {
 		rec.Lost.Add(w)
 	}
-	left := r.bc.Left() // which is no loss: others may not have heard of it yet
+	left := r.bc.Left() // not failed, and other ranks may not know of it yet
 	for m := range r.k.size {
 		if w := r.bc.WorldRank(m); rec.Lost.Has(w) || slices.Contains(left, w) {
 			r.gone.Add(m)
@@ -242,13 +243,13 @@ func (r *recovery) begin(kind uint32, bring func() (flags uint64, number uint32)
 		return r.excluded()
 	}
 	rec.Gone.AddAll(r.gone)
-	rec.Flags, rec.Number = bring()
+	rec.Flags, rec.Number = propose()
 	r.seq++
 	r.current = agree.New(r.k.rank, r.k.size, ranks, r.seq, rec, r.gone)
 	return nil
 }
 
-// excluded is the error of a rank that the others go on without.
+// excluded returns the error for a rank that the others continue without.
 func (r *recovery) excluded() error {
 	if err := r.control.Broken(); err != nil {
 		return err
@@ -256,7 +257,7 @@ func (r *recovery) excluded() error {
 	return fault(ErrPeerLost, "the other ranks have declared this one lost")
 }
 
-// run exchanges messages until the agreement is decided and everybody has been told.
+// run exchanges messages until the agreement is decided and all members have the result.
 func (r *recovery) run(b *backend.Bound) error {
 	for {
 		r.send()
@@ -265,33 +266,34 @@ func (r *recovery) run(b *backend.Bound) error {
 		}
 		took, err := r.receive()
 		if err == nil && !took {
-			err = r.named(r.control.Await(b, wanted{r}), "not come")
+			err = r.named(r.control.Await(b, wanted{r}), "arrived")
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := r.named(r.control.Await(b, (*sent)(r)), "taken the outcome"); err != nil {
+	if err := r.named(r.control.Await(b, (*sent)(r)), "received the result"); err != nil {
 		return err
 	}
 	r.sends = nil
 	return nil
 }
 
-// send starts sending what there is to send.
+// send starts sending the agreement's next message.
 func (r *recovery) send() {
 	msg, to := r.current.Next()
 	for _, m := range to {
 		req := new(backend.Request)
 		req.Begin()
 		r.control.Isend(req, msg, m, 0, backend.Standard)
-		if !req.Ready() { // and if it failed, the receive will say so
+		if !req.Ready() { // if it failed, the receive reports it
 			r.sends = append(r.sends, req)
 		}
 	}
 }
 
-// receive takes one message, or loss, of those that have come and are wanted.
+// receive takes one message that the agreement waits for, or one failure. It returns false if none has
+// arrived.
 func (r *recovery) receive() (took bool, err error) {
 	for m := range r.links {
 		if !r.current.Wants(m) {
@@ -314,7 +316,7 @@ func (r *recovery) receive() (took bool, err error) {
 	return false, nil
 }
 
-// take takes what has come from member m.
+// take passes the message of member m, or its failure, to the agreement.
 func (r *recovery) take(m int, l *link) error {
 	switch err := l.req.Err; {
 	case err == nil:
@@ -329,7 +331,7 @@ func (r *recovery) take(m int, l *link) error {
 	case !errors.Is(err, ErrPeerLost):
 		return err
 	}
-	if err := r.control.Broken(); err != nil { // not the member: the job, or this rank
+	if err := r.control.Broken(); err != nil { // the job or this rank has failed, not the member
 		return err
 	}
 	r.gone.Add(m)
@@ -337,7 +339,7 @@ func (r *recovery) take(m int, l *link) error {
 	return nil
 }
 
-// wanted is ready when a message that is wanted has come.
+// wanted is ready when a message that the agreement waits for has arrived.
 type wanted struct{ r *recovery }
 
 // Ready implements backend.Pending.
@@ -350,7 +352,7 @@ func (w wanted) Ready() bool {
 	return false
 }
 
-// sent is ready when everything has been sent.
+// sent is ready when all messages have been sent.
 type sent recovery
 
 // Ready implements backend.Pending.
@@ -358,8 +360,8 @@ func (s *sent) Ready() bool {
 	return !slices.ContainsFunc(s.sends, func(q *backend.Request) bool { return !q.Ready() })
 }
 
-// named adds to the error of a Bound who has not done what is waited for.
-func (r *recovery) named(err error, what string) error {
+// named adds the ranks that are late to the error of a Bound. done says what they have not done.
+func (r *recovery) named(err error, done string) error {
 	var f *backend.Fault
 	if err == nil || !errors.As(err, &f) {
 		return err
@@ -370,16 +372,16 @@ func (r *recovery) named(err error, what string) error {
 			late = append(late, fmt.Sprint(m))
 		}
 	}
-	return fault(f.Sentinel, f.Text+": "+lateText(late, what))
+	return fault(f.Sentinel, f.Text+": "+lateText(late, done))
 }
 
-func lateText(late []string, what string) string {
+func lateText(late []string, done string) string {
 	const most = 8
 	switch n := len(late); {
 	case n == 0:
-		return "not all ranks have " + what
+		return "not all ranks have " + done
 	case n == 1:
-		return "rank " + late[0] + " has " + what
+		return "rank " + late[0] + " has not " + done
 	case n > most:
 		late = append(late[:most:most], fmt.Sprintf("%d more", n-most))
 	}
@@ -391,5 +393,5 @@ func lateText(late []string, what string) string {
 			s += ", " + r
 		}
 	}
-	return s + " have " + what
+	return s + " have not " + done
 }

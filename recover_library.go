@@ -7,9 +7,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// Agree and Shrink where the library beneath the backend agrees itself.
+// Agree and Shrink on a backend whose library carries them out.
 
-// recoverer returns the communicator of such a library.
+// recoverer returns the backend's communicator if its library does so.
 func (c *Comm) recoverer() (bc backend.Recoverer, ok bool) {
 	if c == nil || c.core == nil {
 		return nil, false
@@ -41,7 +41,7 @@ func (c *Comm) shrinkBy(bc backend.Recoverer, fail func(error) (*Comm, error)) (
 	k := c.core
 	defer k.busy.Store(false)
 	ids := &k.job.ids
-	if !k.shrinking { // else it goes on where it was, and has begun
+	if !k.shrinking { // otherwise this call continues the one that timed out
 		ids.begin()
 		k.shrinking = true
 	}
@@ -62,11 +62,11 @@ func (c *Comm) shrinkBy(bc backend.Recoverer, fail func(error) (*Comm, error)) (
 	return c.child("shrink", made, id), nil
 }
 
-// meet has the flight recorder note an Agree or Shrink that the library does. Those of a communicator are
-// counted; one that goes on where its time ran out has the number that it had.
+// recordAgreement records an Agree or Shrink that the library carries out. Those of a communicator are
+// numbered; one that continues after a timeout keeps its number.
 func (k *core) recordAgreement(bc backend.Recoverer, kind flight.Kind, call func() error) error {
 	if bc.Recovers() != nil || k.pending != 0 && k.pending != kind {
-		return call() // which says why there will be none
+		return call() // it returns an error
 	}
 	if k.pending == 0 {
 		k.pending = kind
@@ -81,7 +81,7 @@ func (k *core) recordAgreement(bc backend.Recoverer, kind flight.Kind, call func
 	return err
 }
 
-// claimer hands out the ids of a job.
+// claimer is a job's backend.Claimer.
 type claimer struct{ ids *idSpace }
 
 // Propose implements backend.Claimer.

@@ -181,7 +181,7 @@ func TestAgreeDeadline(t *testing.T) {
 		switch {
 		case !errors.Is(err, ErrTimeout):
 			return fmt.Errorf("without rank 2: %w", err)
-		case !strings.Contains(err.Error(), "2 have not come") && !strings.Contains(err.Error(), "rank 2 has not come"):
+		case !strings.Contains(err.Error(), "2 have not arrived") && !strings.Contains(err.Error(), "rank 2 has not arrived"):
 			return fmt.Errorf("rank 2 is not named: %w", err)
 		}
 		if _, err := world.Shrink(); !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), "call Agree again") {
@@ -328,7 +328,7 @@ func TestRecoverNotSupported(t *testing.T) {
 	survive(t, 1, nil, func(world *Comm) error {
 		world.core.bc = plain{world.core.bc}
 		for _, err := range []error{second(world.Agree(1)), second(world.Shrink()), world.Revoke()} {
-			if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "those of local, shm and tcp do") {
+			if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "use local, shm or tcp") {
 				t.Errorf("got %v", err)
 			}
 		}

@@ -7,18 +7,16 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// SharedRegion is n elements of which every node has one copy, whatever the number
-// of its ranks: tables that all ranks read. The ranks of a node fill its copy
-// together, each a range of it, or one of them does, the leader; each node fills
-// its own. After Fence all of them read it.
+// SharedRegion is n elements in memory, with one copy per node, for tables that all ranks read. Each
+// node fills its own copy: either the leader fills it, or each rank of the node fills a range. After
+// Fence all ranks of the node can read it.
 //
-// The memory lies outside the Go heap; every rank of a node touches an equal share
-// of it first, so that it is spread over the NUMA domains as the ranks are.
-// What is said of slices of a [SharedWindow] holds for those of a region.
+// The memory lies outside the Go heap. Every rank of a node first touches an equal share of it, so
+// that it is spread over the NUMA domains in the same way as the ranks. Slices of a region are valid
+// as long as those of a [SharedWindow].
 //
-// Where ranks have no memory in common (tcp) each is a node of its own, with a
-// copy of its own, and the leader of it. A program is right on every backend if
-// what it writes it writes on each node: on the leader, or in ranges of
+// Where ranks share no memory (tcp), each rank has its own copy and is its own leader. A program is
+// right on every backend if it fills the copy of each node: on the leader, or in ranges of
 // Node().Size() parts.
 type SharedRegion[T any] struct {
 	s    *shared
@@ -29,9 +27,10 @@ type SharedRegion[T any] struct {
 //
 // Collective: all ranks of c call it, with the same T and n.
 //
-// Errors: [ErrCount] for a negative n, [ErrType]; [ErrAlloc] on every rank if a node
-// has not the memory, with the size asked for and what limits it; [ErrMismatch] on
-// every rank if the arguments differ.
+// Errors: [ErrCount] for a negative n; [ErrType]; [ErrAlloc] on every rank if a node lacks the memory,
+// with the size requested and the limit; [ErrMismatch] on every rank if the arguments differ.
+//
+// Deadline: [ErrTimeout]; c may be broken then.
 func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 	const name = "NewSharedRegion"
 	fail := func(err error) (*SharedRegion[T], error) {
@@ -46,7 +45,7 @@ func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 		return nil, err
 	}
 	s, err := allocate[T](node, name, n, true)
-	if c.Size() > node.Size() { // all nodes have theirs, or none
+	if c.Size() > node.Size() { // either all nodes have a copy, or none
 		if e := c.allWell(typ, err); err == nil {
 			err = e
 		}
@@ -59,20 +58,20 @@ func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
 	return &SharedRegion[T]{s, node}, nil
 }
 
-// sameCount returns an error, on every rank, if the ranks ask for different numbers
-// of elements; or bad, an argument error of this rank.
+// sameCount returns an error on every rank if the ranks request different numbers of elements. bad is
+// an argument error of this rank, which sameCount returns.
 func (c *Comm) sameCount(typ *backend.Datatype, n int, bad error) error {
 	if err := c.take(); err != nil {
 		return err
 	}
 	defer c.core.busy.Store(false)
-	all, err := c.tell(typ, strconv.Itoa(n), bad)
+	all, err := c.exchange(typ, strconv.Itoa(n), bad)
 	if err != nil {
 		return err
 	}
 	for r, text := range all {
 		if text != all[0] {
-			err := fault(ErrMismatch, fmt.Sprintf("rank 0 called %s with %s elements, rank %d with %s", typ.Name, all[0], r, text))
+			err := fault(ErrMismatch, fmt.Sprintf("rank 0 called %s with n = %s, rank %d with n = %s", typ.Name, all[0], r, text))
 			c.core.bc.Break(err)
 			return err
 		}
@@ -80,13 +79,13 @@ func (c *Comm) sameCount(typ *backend.Datatype, n int, bad error) error {
 	return nil
 }
 
-// allWell returns an error if that of some rank is not nil.
+// allWell returns an error on every rank if mine is not nil on one of them.
 func (c *Comm) allWell(typ *backend.Datatype, mine error) error {
 	if err := c.take(); err != nil {
 		return err
 	}
 	defer c.core.busy.Store(false)
-	all, err := c.tell(typ, reason(mine), nil)
+	all, err := c.exchange(typ, reason(mine), nil)
 	if err != nil {
 		return err
 	}
@@ -98,13 +97,17 @@ func (c *Comm) allWell(typ *backend.Datatype, mine error) error {
 	return nil
 }
 
-// Slice returns all of the region, to read.
+// Slice returns the whole region, for reading.
+//
+// Local.
 //
 // Errors: [ErrClosed].
 func (r *SharedRegion[T]) Slice() ([]T, error) { return r.all("slice") }
 
-// MutSlice returns all of the region, to write, on the leader, and nothing on the
-// other ranks of the node.
+// MutSlice returns the whole region, for writing, on the leader. On the other ranks of the node it
+// returns an empty slice.
+//
+// Local.
 //
 // Errors: [ErrClosed].
 func (r *SharedRegion[T]) MutSlice() ([]T, error) {
@@ -118,17 +121,19 @@ func (r *SharedRegion[T]) MutSlice() ([]T, error) {
 	return all, nil
 }
 
-// Range returns the elements from lo to before hi, to write. What the ranks of a
-// node write before a Fence must not overlap.
+// Range returns the elements with indices lo to hi-1, for writing. The ranges that the ranks of a node
+// write before a Fence must not overlap.
 //
-// Errors: [ErrBuffer] for a range that is not inside the region, [ErrClosed].
+// Local.
+//
+// Errors: [ErrBuffer] for a range that is not inside the region; [ErrClosed].
 func (r *SharedRegion[T]) Range(lo, hi int) ([]T, error) {
 	all, err := r.all("range")
 	if err != nil {
 		return nil, err
 	}
 	if lo < 0 || hi < lo || hi > len(all) {
-		return nil, r.s.failed("range", Undefined, fault(ErrBuffer, fmt.Sprintf("%d to %d of %d elements", lo, hi, len(all))))
+		return nil, r.s.failed("range", Undefined, fault(ErrBuffer, fmt.Sprintf("range %d to %d is outside the %d elements of the region", lo, hi, len(all))))
 	}
 	return all[lo:hi:hi], nil
 }
@@ -144,11 +149,15 @@ func (r *SharedRegion[T]) all(op string) ([]T, error) {
 	return elements[T](b), nil
 }
 
-// IsLeader reports whether the calling rank is rank 0 of its node.
+// IsLeader reports whether the calling rank is rank 0 of Node.
+//
+// Local.
 func (r *SharedRegion[T]) IsLeader() bool { return r.Node().Rank() == 0 }
 
-// Node returns the communicator of the ranks that have this copy in common. It
-// belongs to the region and is closed with it.
+// Node returns the communicator of the ranks that share this copy. It belongs to the region and is
+// closed with it. It is nil for a nil region.
+//
+// Local.
 func (r *SharedRegion[T]) Node() *Comm {
 	if r == nil {
 		return nil
@@ -156,14 +165,13 @@ func (r *SharedRegion[T]) Node() *Comm {
 	return r.node
 }
 
-// Fence makes all that ranks of the node have written before visible to all of
-// them after it.
+// Fence makes everything that ranks of the node wrote before it visible to all of them after it.
 //
-// Collective over Node: the ranks of a node call it; nodes do not wait for each
-// other.
+// Collective over Node: the ranks of a node call it. Nodes do not wait for each other.
 //
-// Errors: [ErrMismatch] on every rank of the node if one calls something else on
-// Node; [ErrClosed].
+// Errors: [ErrMismatch] on every rank of the node if one calls something else on Node; [ErrClosed].
+//
+// Deadline: [ErrTimeout], and Node is broken.
 func (r *SharedRegion[T]) Fence() error {
 	if r == nil {
 		return (*shared)(nil).fence()
@@ -171,11 +179,11 @@ func (r *SharedRegion[T]) Fence() error {
 	return r.s.fence()
 }
 
-// Close gives the rank's view of the region back, and Node. Closing twice, or a nil
-// region, does nothing.
+// Close releases the region and Node on the calling rank. Slices of the region must not be used
+// afterwards. Closing again, or closing a nil region, does nothing.
 //
-// Collective: all ranks call it. On mpi it waits for those of the node, elsewhere
-// not.
+// Collective: all ranks call it. On mpi it waits for the ranks of the node; on other backends it does
+// not wait.
 func (r *SharedRegion[T]) Close() error {
 	if r == nil || r.s == nil {
 		return nil

@@ -6,35 +6,34 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// controlID is set in the context ids of control communicators. Those of communicators are numbered from 0.
+// controlID is a bit that is set in the context ids of control communicators only.
 const controlID = 1 << 31
 
-// shrinking is a Shrink under way. Between its agreements nothing can stop it, so that one whose time
-// runs out in one of them goes on there.
+// shrinking is the state of a Shrink. It can time out only in one of its agreements, and then continues
+// there.
 type shrinking struct {
-	phase   uint32 // the agreement it is in; 0 before the first
+	phase   uint32 // the current agreement; 0 before the first
 	attempt uint32
 	id      uint32
 	lost    agree.Set // world ranks
 	gone    agree.Set
 	made    backend.Comm
-	failed  error // why this rank could not make it
+	failed  error // why this rank could not make the communicator
 }
 
-// Shrink makes a communicator of the ranks of c that are not lost, and have not closed c, in their
-// order. It works on a communicator that a loss has ended, that is broken, or that has been revoked.
-// On the new one everything can be done, and what it has lost does not end it; the next loss does,
-// and then Shrink works on it. If nobody is lost it has the same ranks.
+// Shrink makes a communicator of the ranks of c that are not lost and have not closed c, in the same
+// order. It works on a communicator that has lost ranks, is broken, or has been revoked. The new
+// communicator supports all operations. The next failure breaks it, and then Shrink works on it in
+// turn. If no rank is lost, it has the same ranks as c.
 //
 // Collective over the survivors: the ranks of c that are not lost, and have not closed c, call it.
 //
 // Errors: [ErrPeerLost] if the others have declared this rank lost, or the job has been aborted;
-// [ErrMismatch] on every rank if one calls Agree; [ErrBusy]; [ErrNotSupported] on mpi where the library does not go
-// on after losses. If one rank
-// cannot make the communicator, no rank gets it.
+// [ErrMismatch] on every rank if one calls Agree; [ErrBusy]; [ErrRequest] if the last Agree timed out;
+// [ErrNotSupported] on mpi if the library cannot continue after failures. If one rank cannot make the
+// communicator, no rank gets it.
 //
-// Deadline: [ErrTimeout], which names ranks that have not come. Call Shrink again, and it goes on where
-// it was.
+// Deadline: [ErrTimeout] names ranks that have not arrived. Call Shrink again to continue it.
 func (c *Comm) Shrink() (*Comm, error) {
 	fail := func(err error) (*Comm, error) { return nil, c.failed("shrink", Undefined, Undefined, err) }
 	if bc, ok := c.recoverer(); ok {
@@ -53,7 +52,7 @@ func (c *Comm) Shrink() (*Comm, error) {
 	err = s.run(r, c.bound)
 	c.core.ended(t, err)
 	if r.doing == "Shrink" && err != nil && r.current != nil {
-		return fail(err) // to be gone on with
+		return fail(err) // the next call continues it
 	}
 	bc, id := s.made, s.id
 	r.shrink, r.doing = shrinking{}, ""
@@ -69,10 +68,10 @@ func (c *Comm) Shrink() (*Comm, error) {
 
 // run makes the communicator:
 //
-//  1. agree on who is lost, and on the largest number that is proposed for its context id;
-//  2. claim it; agree on whether all could, and on whether somebody else is lost by now: if so, again
-//     from 1;
-//  3. make it, and agree on whether all could.
+//  1. Agree on the lost ranks, and on the largest number proposed for the context id.
+//  2. Claim the number. Agree on whether all ranks could, and whether more ranks are lost by now. If a
+//     claim failed, or more ranks are lost, start again from 1.
+//  3. Make the communicator, and agree on whether all ranks could.
 func (s *shrinking) run(r *recovery, b *backend.Bound) error {
 	ids := &r.k.job.ids
 	if s.phase == 0 {

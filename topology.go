@@ -9,25 +9,25 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// Topology says where the ranks of a communicator run, and over what.
+// Topology describes where the ranks of a communicator run and what carries their messages.
 type Topology struct {
 	Backend string // local, shm, tcp or mpi
-	// Library is the library beneath, such as "MPICH 4.0.2", Version the version of
-	// the standard that it has, such as "MPI 4.0", and ThreadLevel how many threads
-	// may call it, as MPI names that. They are empty for built-in backends.
+	// Library is the MPI library, such as "MPICH 4.0.2". Version is the version of the
+	// standard that it supports, such as "MPI 4.0". ThreadLevel is its thread level, by MPI's
+	// name. All three are empty for the other backends.
 	Library, Version, ThreadLevel string
-	// Scheduler is the batch system with the job, such as "Slurm job 4711.0"; empty
-	// where there is none.
+	// Scheduler is the batch system and the job, such as "Slurm job 4711.0". It is empty if
+	// there is none.
 	Scheduler string
 	Hosts     []Host // in the order of their lowest ranks
 }
 
-// Host is one node and its ranks. Two nodes may have one name, as containers do.
+// Host is a node and its ranks. Two nodes may have the same name, as containers may.
 type Host = topo.Host
 
-// Topology returns where c's ranks run. Nodes have the names that the scheduler
-// gives them, else their own; where the backend does not know another node's name,
-// it is "node" and a number. What runs on the node itself, [topo.Here] says.
+// Topology returns where c's ranks run. A node has the name that the scheduler gives it, or else its
+// host name. Another node whose name the backend does not provide is called "node" and a number.
+// [topo.Here] describes the node itself.
 //
 // Local.
 func (c *Comm) Topology() Topology {
@@ -72,14 +72,14 @@ func hostOf(bc backend.Comm, rank int, here bool) string {
 	return name
 }
 
-// Summary returns the topology as the beginning of the line that a program prints
-// when it starts; what it knows of threads it adds.
+// Summary returns the topology for the line that a program prints when it starts. The program can add
+// its threads.
 func (t Topology) Summary() topo.Summary {
 	return topo.Summary{
 		Hosts: t.Hosts, Backend: t.Backend, Library: t.Library, Version: t.Version, ThreadLevel: t.ThreadLevel, Scheduler: t.Scheduler,
 	}
 }
 
-// String returns the topology in one line: "8 ranks on 2 nodes: n01: 0-3, n02: 4-7;
-// mpi (MPICH 4.0.2, MPI 4.0, threads: multiple); Slurm job 4711.0".
+// String returns the topology in one line, such as "8 ranks on 2 nodes: n01: 0-3, n02: 4-7; mpi (MPICH
+// 4.0.2, MPI 4.0, threads: multiple); Slurm job 4711.0".
 func (t Topology) String() string { return t.Summary().String() }

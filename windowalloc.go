@@ -15,14 +15,12 @@ import (
 	"github.com/cohort-hpc/cohort/internal/window"
 )
 
-// Making windows. The ranks tell each other what they ask for and what they could
-// have; the backend makes the memory; each takes the pages of its own part; and
-// all hear whether every rank could. So an error is on all of them, and what was
-// made is closed again.
+// Making windows. The ranks exchange the sizes they request and the memory available to them. The
+// backend makes the memory, each rank touches the pages of its own part, and the ranks exchange whether
+// that succeeded. So all ranks return an error if one fails, and the memory is closed again.
 
-// allocate makes a window with n elements of T on the calling rank or, if whole,
-// one of n elements in all, which the ranks give in equal numbers, and all of which
-// are part 0.
+// allocate makes a window with n elements of T on the calling rank. If whole is set, the window has n
+// elements in all, n is the same on all ranks, and all elements belong to part 0.
 func allocate[T any](c *Comm, call string, n int, whole bool) (*shared, error) {
 	if err := c.take(); err != nil {
 		return nil, err
@@ -38,14 +36,14 @@ func allocate[T any](c *Comm, call string, n int, whole bool) (*shared, error) {
 	return a.make()
 }
 
-// asked returns what names a call that makes a window of n elements of T, and how
-// many bytes these are: math.MaxInt, which nobody has, if they are more.
+// asked returns the datatype that names a call that makes a window of n elements of T, and their size
+// in bytes. A size above math.MaxInt is returned as math.MaxInt, which no machine has.
 func asked[T any](call string, n int) (typ *backend.Datatype, bytes int, bad error) {
 	elem, bad := typeFor[T]()
 	size := view.Size[T]()
 	switch {
 	case bad != nil:
-		return fenceCall, 0, bad // a type to have one; the call is wrong as it is
+		return fenceCall, 0, bad // any datatype will do, because the call fails
 	case n < 0:
 		bad = fault(ErrCount, fmt.Sprintf("%d elements", n))
 	case n > math.MaxInt/size:
@@ -66,10 +64,10 @@ type allocation struct {
 	bytes    int
 	whole    bool
 	lay      window.Layout
-	changing bool // the window is being made
+	changing bool // beginChange has been called
 }
 
-// end gives the communicator back, and only then has Close go on.
+// end gives the communicator back, and after that lets Close continue.
 func (a *allocation) end() {
 	k := a.c.core
 	k.busy.Store(false)
@@ -78,13 +76,13 @@ func (a *allocation) end() {
 	}
 }
 
-// agree finds out what the ranks ask for, and whether they can have it.
+// agree exchanges the sizes that the ranks request, and returns an error if there is too little memory.
 func (a *allocation) agree(bad error) error {
 	k := a.c.core
 	if bad == nil && !a.whole {
 		bad = oneNode(k.bc)
 	}
-	all, err := a.c.tell(a.typ, strconv.Itoa(a.bytes), bad)
+	all, err := a.c.exchange(a.typ, strconv.Itoa(a.bytes), bad)
 	if err != nil {
 		return err
 	}
@@ -97,7 +95,7 @@ func (a *allocation) agree(bad error) error {
 	if a.whole {
 		for r, n := range sizes {
 			if n != sizes[0] {
-				err := fault(ErrMismatch, fmt.Sprintf("rank 0 asked for %d bytes, rank %d for %d", sizes[0], r, n))
+				err := fault(ErrMismatch, fmt.Sprintf("rank 0 requested %d bytes, rank %d requested %d", sizes[0], r, n))
 				k.bc.Break(err)
 				return err
 			}
@@ -109,20 +107,20 @@ func (a *allocation) agree(bad error) error {
 	ok := false
 	if a.lay, ok = window.Apart(sizes, shmem.PageSize); !ok {
 		most := slices.Max(sizes)
-		return fault(ErrAlloc, fmt.Sprintf("%s or more of shared memory asked for by rank %d: with all there is to it more than %s, the limit of what has addresses",
-			bytesText(int64(most)), slices.Index(sizes, most), bytesText(math.MaxInt)))
+		return fault(ErrAlloc, fmt.Sprintf("rank %d requested %s or more of shared memory, and the whole window exceeds the address space (%s); ask for less",
+			slices.Index(sizes, most), bytesText(int64(most)), bytesText(math.MaxInt)))
 	}
-	// Before the last that they agree on, so that nobody makes a window with a rank that Close has taken away.
+	// This comes before the last exchange, so that no rank makes a window with a rank that has closed.
 	a.changing = true
-	k.beginChange() // first, so that Close waits for it or it sees Close
+	k.beginChange() // before open, so that either Close waits for this or open fails
 	if err := a.c.open(); err != nil {
 		return err
 	}
 	return a.room()
 }
 
-// room returns an error if a rank could not have the memory. All ranks are here:
-// what they have closed before is free again.
+// room returns an error if the memory available to a rank is too small. All ranks have arrived, so
+// windows that they closed before are free again.
 func (a *allocation) room() error {
 	free, from := budget.Free()
 	if s, ok := a.c.core.bc.(backend.Sharer); ok && a.c.core.size > 1 {
@@ -130,18 +128,18 @@ func (a *allocation) room() error {
 			free, from = f, why
 		}
 	}
-	text := "" // nothing is known
+	text := "" // the limit is unknown
 	if free >= 0 {
 		text = strconv.FormatInt(free, 10) + " " + from
 	}
-	all, err := a.c.tell(a.typ, text, nil)
+	all, err := a.c.exchange(a.typ, text, nil)
 	if err != nil {
 		return err
 	}
 	for r, text := range all {
 		number, from, _ := strings.Cut(text, " ")
 		if free, err := strconv.ParseInt(number, 10, 64); err == nil && free < int64(a.lay.Total) {
-			return fault(ErrAlloc, fmt.Sprintf("%s of shared memory asked for, rank %d can have %s at most: %s",
+			return fault(ErrAlloc, fmt.Sprintf("%s of shared memory requested, but rank %d can have at most %s: %s",
 				bytesText(int64(a.lay.Total)), r, bytesText(free), from))
 		}
 	}
@@ -152,20 +150,20 @@ func (a *allocation) room() error {
 func oneNode(bc backend.Comm) error {
 	for r := range bc.Size() {
 		if bc.NodeOf(r) != bc.NodeOf(0) {
-			return fault(ErrComm, fmt.Sprintf("rank 0 and rank %d are on different nodes and share no memory: make the window on a communicator of SplitShared", r))
+			return fault(ErrComm, fmt.Sprintf("ranks 0 and %d are on different nodes and share no memory; make the window on the communicator that SplitShared returns", r))
 		}
 	}
 	return nil
 }
 
-// make makes the memory, and all ranks have it, or none.
+// make makes the memory on all ranks, or on none.
 func (a *allocation) make() (*shared, error) {
 	k := a.c.core
 	mem, err := a.memory()
 	if err == nil {
 		err = shmem.Populate(a.own(mem.Bytes()), shmem.Until(a.c.bound, k.bc))
 	}
-	all, err := a.c.tell(a.typ, told(err), nil)
+	all, err := a.c.exchange(a.typ, encode(err), nil)
 	if err != nil {
 		abandon(mem)
 		return nil, err
@@ -174,7 +172,7 @@ func (a *allocation) make() (*shared, error) {
 		if mem != nil {
 			_ = mem.Close()
 		}
-		return nil, a.heard(r, all[r])
+		return nil, a.decode(r, all[r])
 	}
 	k.windowsMade++
 	s := &shared{a.c, window.New(k.bc, mem, a.lay), k.windowsMade}
@@ -184,28 +182,29 @@ func (a *allocation) make() (*shared, error) {
 	return s, nil
 }
 
-// told is what a rank tells of why it has no memory: the number of the sentinel and the error.
-func told(err error) string {
+// encode returns the text by which a rank reports why it has no memory: the number of the sentinel and
+// the error. It is empty for nil.
+func encode(err error) string {
 	if err == nil {
 		return ""
 	}
 	return reason(fmt.Errorf("%d %w", backend.Code(err), err))
 }
 
-// heard is the error on all ranks when one has told why it has no memory. That it had no time to take
-// it is another error than that there is none.
-func (a *allocation) heard(rank int, told string) error {
-	number, text, _ := strings.Cut(told, " ")
+// decode returns the error that all ranks return for a rank's report. It is ErrTimeout or ErrCanceled
+// if the rank ran out of time, and ErrAlloc otherwise.
+func (a *allocation) decode(rank int, report string) error {
+	number, text, _ := strings.Cut(report, " ")
 	sentinel := ErrAlloc
 	if code, err := strconv.ParseUint(number, 10, 8); err == nil {
 		if s := backend.Sentinel(uint8(code)); s == ErrTimeout || s == ErrCanceled {
 			sentinel = s
 		}
 	}
-	return fault(sentinel, fmt.Sprintf("%s of shared memory asked for: rank %d: %s", bytesText(int64(a.lay.Total)), rank, text))
+	return fault(sentinel, fmt.Sprintf("%s of shared memory requested: rank %d: %s", bytesText(int64(a.lay.Total)), rank, text))
 }
 
-// abandon gives back memory when who else has it is not known.
+// abandon releases memory without waiting for the other ranks, which may not have it.
 func abandon(mem backend.Memory) {
 	if c, ok := mem.(backend.Collective); ok {
 		c.Abandon()
@@ -214,7 +213,7 @@ func abandon(mem backend.Memory) {
 	}
 }
 
-// reason is what a rank tells of an error: "" if there is none.
+// reason returns an error's text, cut to the length that ranks can exchange. It is empty for nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -226,13 +225,13 @@ func reason(err error) string {
 	return text
 }
 
-// memory makes the memory. What a rank has for itself needs no backend.
+// memory makes the memory. The memory of a single rank needs no backend.
 func (a *allocation) memory() (backend.Memory, error) {
 	k := a.c.core
 	if k.size == 1 {
 		area, err := shmem.Anonymous(a.lay.Total)
 		if err != nil {
-			return nil, err // no pointer to nothing, which would pass for memory
+			return nil, err // not area: a nil *Area in the interface would not be nil
 		}
 		return area, nil
 	}
@@ -240,11 +239,11 @@ func (a *allocation) memory() (backend.Memory, error) {
 	if !ok {
 		return nil, fault(ErrNotSupported, fmt.Sprintf("ranks of backend %s share no memory", k.bc.Caps().Backend))
 	}
-	return s.Share(a.c.bound, a.lay.Total, func(mine string) ([]string, error) { return a.c.tell(a.typ, mine, nil) })
+	return s.Share(a.c.bound, a.lay.Total, func(mine string) ([]string, error) { return a.c.exchange(a.typ, mine, nil) })
 }
 
-// own returns what this rank is the first to touch: its part and, on rank 0, the
-// locks; or its share of the whole.
+// own returns the memory that this rank touches first: its part and, on rank 0, the locks; or its share
+// of the whole.
 func (a *allocation) own(mem []byte) []byte {
 	k := a.c.core
 	if a.whole {
@@ -262,13 +261,13 @@ func (a *allocation) own(mem []byte) []byte {
 	return mem[lo:hi]
 }
 
-// record is what a rank tells: the length of a text and the text.
+// record is the unit of an exchange: the length of a text and the text.
 type record [2 + backend.PublishSize + 2]byte
 
-// tell is backend.Publish, in a call that typ names. With an argument error of this
-// rank, that is the result, and the others hear of it. The caller has taken the
-// communicator.
-func (c *Comm) tell(typ *backend.Datatype, mine string, bad error) ([]string, error) {
+// exchange is backend.Publish in a call that typ names: it returns the texts of all ranks. If this rank
+// has an argument error, exchange returns that, and the others get an error too. The caller has taken
+// the communicator.
+func (c *Comm) exchange(typ *backend.Datatype, mine string, bad error) ([]string, error) {
 	k := c.core
 	all := make([]record, k.size)
 	binary.LittleEndian.PutUint16(all[k.rank][:], uint16(len(mine)))
@@ -291,7 +290,7 @@ func (c *Comm) tell(typ *backend.Datatype, mine string, bad error) ([]string, er
 	return texts, nil
 }
 
-// bytesText writes a size as people read it: "1.5 GiB".
+// bytesText returns a size for readers, such as "1.5 GiB".
 func bytesText(n int64) string {
 	x, unit := float64(n), -1
 	for x >= 1024 && unit < 5 {

@@ -6,54 +6,56 @@ import (
 	"github.com/cohort-hpc/cohort/internal/window"
 )
 
-// LockKind is how the part of a window is locked.
+// LockKind is a kind of lock on a part of a window.
 type LockKind uint8
 
 // The kinds of locks (MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE).
 const (
-	LockShared    = LockKind(window.Shared)    // several ranks may have it, to read
-	LockExclusive = LockKind(window.Exclusive) // one rank may have it, to write
+	LockShared    = LockKind(window.Shared)    // several ranks may hold it, for reading
+	LockExclusive = LockKind(window.Exclusive) // one rank may hold it, for writing
 )
 
-// String names the kind: shared, exclusive.
+// String returns the name of the kind: shared or exclusive.
 func (k LockKind) String() string { return window.Kind(k).String() }
 
-// LockGuard is a lock that the calling rank has on the part of a rank.
+// LockGuard is a lock that the calling rank holds on the part of a rank.
 type LockGuard struct {
 	s      *shared
 	rank   int
 	ticket uint64
 }
 
-// LockAllGuard is the locks that the calling rank has on the parts of all ranks.
+// LockAllGuard is the locks that the calling rank holds on the parts of all ranks.
 type LockAllGuard struct {
 	s      *shared
 	ticket uint64
 }
 
-// Lock waits until the calling rank has the lock of a rank's part (MPI_Win_lock).
-// Locks order accesses among ranks that use them: nothing keeps a rank without
-// one from reading and writing.
+// Lock waits until the calling rank holds the lock of a rank's part (MPI_Win_lock). Locks order the
+// accesses of ranks that use them. A rank without a lock can still read and write.
 //
-// A rank has each lock once at most, whatever its goroutines. Who waits to have a
-// lock exclusively goes before those who come to share it.
+// The goroutines of a rank together hold each lock at most once. A rank that waits for an exclusive
+// lock goes before ranks that request the lock later to share it.
 //
-// Errors: [ErrRank]; [ErrWin] for a kind that does not exist, and if the rank has
-// the lock already or another of its goroutines waits for it; [ErrClosed].
+// Local, but Lock waits while other ranks hold a lock that excludes this one.
 //
-// Deadline: [ErrTimeout], which says who has the lock.
+// Errors: [ErrRank]; [ErrWin] for an unknown kind, and if the rank already holds the lock or another of
+// its goroutines waits for it; [ErrClosed].
+//
+// Deadline: [ErrTimeout] names the holder of the lock.
 func (w *SharedWindow[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
-	g, err := (*untyped)(w).lock(kind, rank) // a value, so that the caller's stack can have it
+	g, err := (*untyped)(w).lock(kind, rank) // a value, so that it can be on the caller's stack
 	if err != nil {
 		return nil, err
 	}
 	return &g, nil
 }
 
-// LockAll waits until the calling rank shares the locks of all parts
-// (MPI_Win_lock_all).
+// LockAll waits until the calling rank holds a shared lock of every part (MPI_Win_lock_all).
 //
-// Errors and deadline: as those of Lock.
+// Local, but LockAll waits while another rank holds an exclusive lock.
+//
+// Errors and deadline: as for Lock.
 func (w *SharedWindow[T]) LockAll() (*LockAllGuard, error) {
 	g, err := (*untyped)(w).lockAll()
 	if err != nil {
@@ -62,9 +64,9 @@ func (w *SharedWindow[T]) LockAll() (*LockAllGuard, error) {
 	return &g, nil
 }
 
-// untyped is a window of no type, to which one of any type can be converted where
-// it costs nothing. Calls of base cost too much for Lock and LockAll to be inlined,
-// and then their guards would be on the heap.
+// untyped is a window without its type. A window of any type converts to it at no cost. If Lock and
+// LockAll called the generic base, they would cost too much to be inlined, and their guards would be on
+// the heap.
 type untyped struct{ s *shared }
 
 func (w *untyped) base() *shared {
@@ -102,7 +104,7 @@ func (w *untyped) lockAll() (LockAllGuard, error) {
 	return LockAllGuard{s, ticket}, nil
 }
 
-// begin has the flight recorder note a lock.
+// begin records a lock.
 func (s *shared) begin(kind flight.Kind, rank int) flight.Ticket {
 	k := s.c.core
 	return k.recorder.Begin(k.message(kind, backend.Blocking), 0, 0, flight.Pair(uint32(int32(rank)), uint32(s.number)))
@@ -110,9 +112,11 @@ func (s *shared) begin(kind flight.Kind, rank int) flight.Ticket {
 
 var noLock = fault(ErrWin, "the lock is nil")
 
-// Flush is Sync, under the lock (MPI_Win_flush).
+// Flush is [SharedWindow.Sync] under the lock (MPI_Win_flush).
 //
-// Errors: [ErrWin] after Unlock, [ErrClosed].
+// Local.
+//
+// Errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockGuard) Flush() error {
 	if g == nil || g.s == nil {
 		return (*shared)(nil).failed("flush", Undefined, noLock)
@@ -123,10 +127,12 @@ func (g *LockGuard) Flush() error {
 	return nil
 }
 
-// Unlock makes what was written visible to whoever locks next, and gives the lock
-// back (MPI_Win_unlock).
+// Unlock makes the calling rank's writes visible to the next holder and releases the lock
+// (MPI_Win_unlock).
 //
-// Errors: [ErrWin] if that was done before, [ErrClosed].
+// Local.
+//
+// Errors: [ErrWin] if the lock has been released; [ErrClosed].
 func (g *LockGuard) Unlock() error {
 	if g == nil || g.s == nil {
 		return (*shared)(nil).failed("unlock", Undefined, noLock)
@@ -137,14 +143,18 @@ func (g *LockGuard) Unlock() error {
 	return nil
 }
 
-// Flush is Sync, under the locks, for what concerns one rank's part.
+// Flush is [SharedWindow.Sync] under the locks, for the part of one rank (MPI_Win_flush).
 //
-// Errors: [ErrRank]; [ErrWin] after Unlock, [ErrClosed].
+// Local.
+//
+// Errors: [ErrRank]; [ErrWin] after Unlock; [ErrClosed].
 func (g *LockAllGuard) Flush(rank int) error { return g.flush("flush", rank, rank) }
 
 // FlushAll is Flush for the parts of all ranks (MPI_Win_flush_all).
 //
-// Errors: [ErrWin] after Unlock, [ErrClosed].
+// Local.
+//
+// Errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockAllGuard) FlushAll() error { return g.flush("flushall", 0, Undefined) }
 
 func (g *LockAllGuard) flush(op string, rank, peer int) error {
@@ -157,9 +167,12 @@ func (g *LockAllGuard) flush(op string, rank, peer int) error {
 	return nil
 }
 
-// Unlock gives all the locks back (MPI_Win_unlock_all).
+// Unlock makes the calling rank's writes visible to the next holders and releases all the locks
+// (MPI_Win_unlock_all).
 //
-// Errors: [ErrWin] if that was done before, [ErrClosed].
+// Local.
+//
+// Errors: [ErrWin] if the locks have been released; [ErrClosed].
 func (g *LockAllGuard) Unlock() error {
 	if g == nil || g.s == nil {
 		return (*shared)(nil).failed("unlock", Undefined, noLock)
