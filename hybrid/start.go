@@ -94,7 +94,7 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 		return err
 	})
 	f.try(ctx, StepPool, func() (err error) {
-		settled, err = pool.Config{Threads: cfg.Threads, Pin: cfg.Pin}.Settled()
+		settled, err = pool.Config{Threads: cfg.Threads, Pin: cfg.Pin}.Resolved()
 		return err
 	})
 	if _, err := agree(e.World, vote{}, f); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Policy says to what workers are pinned.
+// Policy selects what workers are pinned to.
 type Policy string
 
 // The policies. What they mean for a node, [topo.Node.Share] decides.
@@ -30,7 +30,7 @@ func ParsePolicy(s string) (Policy, error) {
 // maxThreads is more than any node has, and far less than makes no sense.
 const maxThreads = 4096
 
-// Config says what a pool is like. The zero value takes it from the environment.
+// Config configures a pool. The zero value takes its settings from the environment.
 type Config struct {
 	// Threads is how many workers there are. 0: as many as CPUs has sets, else
 	// COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1.
@@ -39,11 +39,11 @@ type Config struct {
 	// Pin is the policy (COHORT_PIN).
 	Pin Policy
 
-	// CPUs says for each worker on which processors it runs, by the kernel's
+	// CPUs lists for each worker the processors on which it runs, by the kernel's
 	// numbers; one whose set is empty is not pinned. Where it is nil, Pin decides.
 	CPUs [][]int
 
-	// LocalRank and LocalSize tell apart the processes that share this one's
+	// LocalRank and LocalSize distinguish the processes that share this one's
 	// affinity mask: each takes its part of it, and no two overlap while there are
 	// processors enough. 0 of 0 or of 1 takes all, which is right where a launcher
 	// has bound each process to processors of its own; topo.Sharers finds that out.
@@ -54,17 +54,17 @@ type Config struct {
 	Env func(name string) (string, bool)
 }
 
-// Settled returns the configuration with what it leaves open filled in, as [New] does
-// it: for a program that has to know the number of threads before it starts them. Its
-// errors are New's.
-func (c Config) Settled() (Config, error) { return c.settle() }
+// Resolved returns the configuration with its open settings filled in as [New] fills
+// them in. A program that needs the number of threads before it starts them calls it.
+// Its errors are those of New.
+func (c Config) Resolved() (Config, error) { return c.resolve() }
 
-// settle checks a configuration and fills in what it leaves open.
-func (c Config) settle() (Config, error) {
+// resolve checks a configuration and fills in its open settings.
+func (c Config) resolve() (Config, error) {
 	if c.Env == nil {
 		c.Env = os.LookupEnv
 	}
-	if err := c.settleThreads(); err != nil {
+	if err := c.resolveThreads(); err != nil {
 		return c, err
 	}
 	if c.Pin == FromEnv {
@@ -99,7 +99,7 @@ func (c Config) settle() (Config, error) {
 	return c, nil
 }
 
-func (c *Config) settleThreads() error {
+func (c *Config) resolveThreads() error {
 	switch {
 	case c.Threads < 0 || c.Threads > maxThreads:
 		return faultf(backend.ErrInit, "%d threads: want 1 to %d", c.Threads, maxThreads)

@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TaskError says which task failed, where, and with what.
+// TaskError reports which task failed, on which worker, and with which error.
 type TaskError struct {
 	// Index is the task's; -1 for what runs once on each worker.
 	Index int

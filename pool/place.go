@@ -24,7 +24,7 @@ func place(cfg Config) ([][]int, error) {
 			return nil, faultf(backend.ErrInit, "%v; use the policy none", err)
 		}
 		shares, err := node.Share(cfg.LocalRank, cfg.LocalSize, cfg.Threads, policy)
-		if err != nil && !errors.Is(err, topo.ErrCrowded) { // which Describe says
+		if err != nil && !errors.Is(err, topo.ErrCrowded) { // which Describe reports
 			return nil, faultf(backend.ErrInit, "%v", err)
 		}
 		for _, s := range shares {

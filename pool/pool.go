@@ -50,7 +50,7 @@ type Pool struct {
 // as it should be, and with ErrNotSupported if it should be pinned and this
 // system cannot.
 func New(cfg Config) (*Pool, error) {
-	cfg, err := cfg.settle()
+	cfg, err := cfg.resolve()
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ func New(cfg Config) (*Pool, error) {
 // Workers returns how many workers there are. They are numbered from 0.
 func (p *Pool) Workers() int { return len(p.workers) }
 
-// Describe says in a line how many workers there are and what is pinned where.
+// Describe returns a line with the number of workers and where each is pinned.
 func (p *Pool) Describe() string { return p.text }
 
-// MemoryPolicy returns why a worker that is pinned could not be told to take its
+// MemoryPolicy returns why a pinned worker could not be set to take its
 // memory from the NUMA domain it runs in, as in a container that forbids that; nil if
 // all were, and where none is pinned. The kernel does it in that way anyway, unless the
 // program was started with another policy.

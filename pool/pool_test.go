@@ -342,24 +342,24 @@ func TestQuietSolversSetsVariables(t *testing.T) {
 	}
 }
 
-// What New takes from the environment can be known before.
-func TestSettled(t *testing.T) {
+// TestResolvedFillsInEnvironment checks that Resolved returns what New takes from the environment.
+func TestResolvedFillsInEnvironment(t *testing.T) {
 	env := map[string]string{"COHORT_THREADS": "3", "COHORT_PIN": "numa"}
-	c, err := Config{LocalSize: 2, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Settled()
+	c, err := Config{LocalSize: 2, Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Resolved()
 	if err != nil || c.Threads != 3 || c.Pin != NUMA || c.LocalSize != 2 {
 		t.Errorf("got %+v (%v), want 3 threads pinned to NUMA domains", c, err)
 	}
 	env["COHORT_THREADS"] = "three"
-	if _, err := c.Settled(); err != nil {
-		t.Errorf("what is settled stays so: %v", err)
+	if _, err := c.Resolved(); err != nil {
+		t.Errorf("a resolved configuration does not stay so: %v", err)
 	}
 	c.Threads = 0
-	if _, err := c.Settled(); !errors.Is(err, backend.ErrInit) {
+	if _, err := c.Resolved(); !errors.Is(err, backend.ErrInit) {
 		t.Errorf("got %v, want ErrInit", err)
 	}
 }
 
-// What is said of the memory of pinned workers agrees with the line for the log.
+// TestMemoryPolicyAgreesWithDescribe checks that MemoryPolicy and Describe report the same of pinned workers.
 func TestMemoryPolicyAgreesWithDescribe(t *testing.T) {
 	for _, pin := range []Policy{None, Cores} {
 		if pin != None && !canPin {

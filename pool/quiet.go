@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// Setting is an environment variable that says how many threads a library starts.
+// Setting is an environment variable that sets how many threads a library starts.
 type Setting struct {
 	Name string
 	// Value is the variable's now.
@@ -15,7 +15,7 @@ type Setting struct {
 	Quiet string
 	// Readers are the libraries that read it.
 	Readers string
-	// Set says that it was not there before.
+	// Set reports that it was not set before.
 	Set bool
 }
 

@@ -22,7 +22,7 @@ const (
 // another one, and that takes twice as long.
 type parker struct{ word atomic.Uint32 }
 
-// announce says that the thread is about to sleep. It looks once more whether it
+// announce records that the thread is about to sleep. It checks once more whether it
 // has to after that, so that who makes it unnecessary before sees to a wake.
 func (k *parker) announce() { k.word.Store(1) }
 
@@ -48,7 +48,7 @@ func (k *parker) wake() bool {
 	return true
 }
 
-// identity tells goroutines apart that are locked to their threads.
+// identity distinguishes goroutines that are locked to their threads.
 type identity int
 
 // self returns the calling goroutine's, if it is locked.

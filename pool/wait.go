@@ -9,7 +9,7 @@ import (
 // lookEvery is how many looks there are between two readings of the clock.
 const lookEvery = 16
 
-// look calls ready until it says so, for a bounded time. It reports whether it did.
+// look calls ready until it returns true, for a bounded time. It reports whether ready did.
 func look(limit time.Duration, ready func() bool) bool {
 	if ready() {
 		return true

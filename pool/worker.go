@@ -26,26 +26,26 @@ type worker struct {
 	_        [64]byte
 }
 
-// start makes the calling goroutine the worker's, and says how that went if
-// anybody wants to know.
+// start makes the calling goroutine the worker's, and sends the result to started
+// unless that is nil.
 func (w *worker) start(started chan<- error) {
 	runtime.LockOSThread()
 	if onMainThread() {
-		// That one would be left behind pinned. It is held until the worker has another.
+		// The main thread must not be pinned. It is held until the worker has another thread.
 		moved := make(chan struct{})
 		go func() {
 			runtime.LockOSThread()
 			close(moved)
-			w.settle(started)
+			w.setUp(started)
 		}()
 		<-moved
 		runtime.UnlockOSThread()
 		return
 	}
-	w.settle(started)
+	w.setUp(started)
 }
 
-func (w *worker) settle(started chan<- error) {
+func (w *worker) setUp(started chan<- error) {
 	w.identity.Store(int64(self()))
 	nameThread(fmt.Sprintf("cohort-w%d", w.id))
 	var err error
@@ -53,7 +53,7 @@ func (w *worker) settle(started chan<- error) {
 		if e := pin(w.cpus); e != nil {
 			err = faultf(backend.ErrInit, "worker %d: %v", w.id, e)
 		}
-		w.policy = localMemory() // a container may forbid that, and it is of no great weight
+		w.policy = localMemory() // a container may forbid it: not an error
 	}
 	if started != nil {
 		started <- err
@@ -61,7 +61,7 @@ func (w *worker) settle(started chan<- error) {
 	w.live()
 }
 
-// live does the loops, until the pool ends. The goroutine is never unlocked: its
+// live runs the loops until the pool ends. The goroutine is never unlocked: its
 // thread ends with it.
 func (w *worker) live() {
 	returned := false
@@ -112,7 +112,7 @@ func (w *worker) work() {
 	w.giveBack()
 }
 
-// giveBack says how many chunks the worker has run. Who gives back the last ones
+// giveBack reports how many chunks the worker has run. The worker that gives back the last ones
 // wakes the caller.
 func (w *worker) giveBack() {
 	n := w.done

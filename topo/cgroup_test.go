@@ -94,7 +94,7 @@ func TestControlGroupLimits(t *testing.T) {
 			},
 			topo.Limits{CPU: 4.5, Memory: 32 << 30, Procs: 4096}, "4-6",
 		}, {
-			"version 1 in a container: what is above is told by memory.stat alone",
+			"version 1 in a container: only memory.stat reports the limits above",
 			map[string]string{
 				"proc/self/cgroup":                           "5:memory:/docker/4fa6",
 				"proc/self/mountinfo":                        "31 25 0:28 /docker/4fa6 /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory",

@@ -1,5 +1,5 @@
-// Package topo says what a process runs on: the node, as far as this process may
-// use it, and the job, as far as launcher and scheduler tell of it; and it shares
+// Package topo describes what a process runs on: the node, as far as this process may
+// use it, and the job, as far as launcher and scheduler describe it; and it shares
 // a node's processors out among the ranks and threads that run there.
 //
 //	node, err := topo.Here()                     // packages, cores, NUMA domains, caches, limits

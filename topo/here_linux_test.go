@@ -67,7 +67,7 @@ func bind(cpus topo.CPUSet) error {
 }
 
 // child runs the test binary bound to some of the processors of all, and returns
-// what it says.
+// its output.
 func child(t *testing.T, what string, cpus, all topo.CPUSet) string {
 	t.Helper()
 	// A thread that is bound hands its mask to what it starts.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Job is what the environment of a process tells of the job it belongs to. What
-// nobody told is absent: "" for a text, nil for a list, 0 for a count or a size,
+// Job is what the environment of a process reports of its job. Facts that it does
+// not report are absent: "" for a text, nil for a list, 0 for a count or a size,
 // -1 for a rank or another number that counts from 0.
 type Job struct {
 	// Scheduler is the batch system that gave the nodes: Slurm, PBS or Flux.
@@ -49,7 +49,7 @@ type Problem struct {
 	Err             error
 }
 
-// Error says what is wrong with which variable.
+// Error names the variable and what is wrong with it.
 func (p Problem) Error() string {
 	return fmt.Sprintf("%s=%s: %v", p.Variable, quote(p.Value), p.Err)
 }
@@ -74,12 +74,12 @@ func ReadJob(env func(string) (string, bool), files fs.FS) *Job {
 		r.flux()
 	}
 	r.launcher()
-	r.settle()
+	r.complete()
 	return j
 }
 
-// settle removes what cannot be and adds what follows from the rest.
-func (r *jobReader) settle() {
+// complete removes impossible values and adds those that follow from the rest.
+func (r *jobReader) complete() {
 	j := r.job
 	if j.Nodes == 0 {
 		j.Nodes = len(j.Hosts)
@@ -111,7 +111,7 @@ func (r *jobReader) settle() {
 	}
 }
 
-// String says in one line what is known: "Slurm job 4711.0 on alps (debug); srun:
+// String returns in one line what is known: "Slurm job 4711.0 on alps (debug); srun:
 // rank 3 of 8, 1 of 4 on its node". It is "no job" where nothing is.
 func (j *Job) String() string {
 	var all []string
@@ -159,7 +159,7 @@ func (j *Job) Batch() string {
 	return s
 }
 
-// MemoryLimit returns how many bytes the scheduler gives the job on a node, and the variable that says
+// MemoryLimit returns how many bytes the scheduler gives the job on a node, and the variable that states
 // so: "SLURM_MEM_PER_NODE". It is 0 where no variable does: of other schedulers than Slurm, control
 // groups have the limit.
 func (j *Job) MemoryLimit() (bytes int64, source string) {
@@ -176,7 +176,7 @@ func (j *Job) MemoryLimit() (bytes int64, source string) {
 // its own, which may be with or without a domain where the list is not; its own
 // name where the list does not say.
 func (j *Job) HostName(own string) string {
-	// What srun started was told its place. Others may have that variable from
+	// A process that srun started has its place from srun. Others may have that variable from
 	// where their launcher ran.
 	if j.Launcher == "srun" && j.Node >= 0 && j.Node < len(j.Hosts) {
 		return j.Hosts[j.Node]

@@ -272,7 +272,7 @@ func TestJobHostNameComesFromScheduler(t *testing.T) {
 	for _, c := range []struct{ env, own, want string }{
 		{"", "n01", "n01"},
 		{"", "", ""},
-		// srun tells the place: this is the second of n[02-03], whatever its own name.
+		// srun sets the place: this is the second of n[02-03], whatever its own name.
 		{slurmTask, "n02", "n03"},
 		{slurmTask, "ip-10-0-0-7", "n03"},
 		// mpirun passes on what it was started with, so that places are others'.

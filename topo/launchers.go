@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// mark is how one launcher is recognised, and where it tells what.
+// mark is how one launcher is recognized, and the variables in which it reports its facts.
 type mark struct {
 	name                             string
 	size, rank, localRank, localSize string

@@ -97,7 +97,7 @@ func kibibytes(info, key string) int64 {
 	return 0
 }
 
-// readHugePages returns what a folder of hugepages-2048kB and the like says.
+// readHugePages returns the contents of a folder such as hugepages-2048kB.
 func readHugePages(t tree, folder string) []HugePages {
 	var all []HugePages
 	for _, name := range t.names(folder) {

@@ -21,7 +21,7 @@ type Node struct {
 	// common, there by number.
 	Cores []Core
 	// Domains are the NUMA domains, ascending by ID, that have usable processors
-	// or memory for this process. Where the system tells of none, all is one
+	// or memory for this process. Where the system reports none, all is one
 	// domain, of ID 0 and with the memory of the machine.
 	Domains []Domain
 	// Caches are by level, then type, then by their lowest processor.

@@ -28,7 +28,7 @@ func (n *Node) String() string {
 	return b.String()
 }
 
-// processors says how many may be used, and on how many cores.
+// processors returns how many may be used, and on how many cores.
 func (n *Node) processors() string {
 	s := plural(len(n.CPUs), "processor")
 	if len(n.Online) > len(n.CPUs) {

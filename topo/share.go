@@ -16,7 +16,7 @@ var ErrCrowded = errors.New("topo: more threads than processors")
 // maxThreads bounds the threads of all ranks of a node.
 const maxThreads = 1 << 20
 
-// Crowding says how much of a processor each thread has to itself.
+// Crowding is how much of a processor each thread has to itself.
 type Crowding int
 
 const (
@@ -59,7 +59,7 @@ type Plan struct {
 // ranks that see the same node agree on it.
 //
 // The processors must be those that the ranks have in common: where a launcher
-// has bound each rank to its own, plan with what [Sharers] says.
+// has bound each rank to its own, plan with the result of [Sharers].
 func (n *Node) Plan(ranks, threads int, policy Policy) (*Plan, error) {
 	switch {
 	case ranks < 1 || threads < 1:
@@ -124,7 +124,7 @@ func (n *Node) Share(localRank, localSize, threads int, policy Policy) ([]CPUSet
 	return p.Sets[localRank], err
 }
 
-// Note says what a user should know of a plan: that threads share cores or
+// Note returns what a user should know of a plan: that threads share cores or
 // processors, or that a control group allows less time than they can use; "" if
 // there is nothing to say.
 func (p *Plan) Note() string {

@@ -58,7 +58,7 @@ func (s Summary) String() string {
 	return join("; ", append(append(parts, about, s.Scheduler), s.Notes...)...)
 }
 
-// ranks says where the ranks are.
+// ranks returns where the ranks are.
 func (s Summary) ranks() string {
 	total, fewest, most := 0, len(s.Hosts[0].Ranks), 0
 	var names []string
@@ -81,7 +81,7 @@ func (s Summary) ranks() string {
 	return fmt.Sprintf("%s, %s on each: %s", on, each, CompressHosts(names))
 }
 
-// threads says how many there are and where those of rank 0 are.
+// threads returns how many there are and where those of rank 0 are.
 func (s Summary) threads() string {
 	text := plural(s.Threads, "thread") + " per rank"
 	switch s.Policy {

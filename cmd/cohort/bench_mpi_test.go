@@ -50,17 +50,17 @@ func TestBenchJoinsAnMPIJob(t *testing.T) {
 			checkResults(t, measured(t, stdout), "p2p", library(l), 2, 64)
 		}
 		for _, c := range []struct {
-			ranks int
-			env   string
-			args  []string
-			says  string
+			ranks   int
+			env     string
+			args    []string
+			message string
 		}{
 			{2, "", []string{"-n", "3", "p2p"}, "-n 3: this job has 2 ranks"},
 			{2, "", []string{"--backend", "shm", "p2p"}, "start cohort bench without that launcher"},
 			{1, "", []string{"--backend", "mpi", "p2p"}, "this job has 1"},
 			{2, "COHORT_MPI_THREAD=two", []string{"p2p"}, "COHORT_MPI_THREAD"},
 		} {
-			if status, stdout, stderr := join(c.ranks, c.env, c.args...); status == 0 || strings.Contains(stdout, "usec") || !strings.Contains(stderr+stdout, c.says) {
+			if status, stdout, stderr := join(c.ranks, c.env, c.args...); status == 0 || strings.Contains(stdout, "usec") || !strings.Contains(stderr+stdout, c.message) {
 				t.Errorf("%d ranks, %s %q: status %d\n%s%s", c.ranks, c.env, c.args, status, stdout, stderr)
 			}
 		}

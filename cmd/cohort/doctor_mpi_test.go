@@ -85,20 +85,20 @@ func TestDoctorReportsWhatHeadersOfLibrariesState(t *testing.T) {
 // TestDoctorNamesLibraryByVersion has files that tell their version, or do not, of libraries that were loaded, or were not.
 func TestDoctorNamesLibraryByVersion(t *testing.T) {
 	mpich := mpifind.Library{Family: mpifind.MPICH, Runtime: mpifind.MPICH, Vendor: "MPICH"}
-	told := mpich
-	told.Version = "4.0.2"
+	reported := mpich
+	reported.Version = "4.0.2"
 	for _, c := range []struct {
-		lib        mpifind.Library
-		says, want string
+		lib           mpifind.Library
+		message, want string
 	}{
 		{mpich, "MPICH 4.2.1", "MPICH 4.2.1"},
 		{mpich, "", "MPICH"},
-		{told, "MPICH 4.0.2-of-others", "MPICH 4.0.2"},
-		{told, "", "MPICH 4.0.2"},
+		{reported, "MPICH 4.0.2-of-others", "MPICH 4.0.2"},
+		{reported, "", "MPICH 4.0.2"},
 	} {
-		r := report{Says: c.says}
+		r := report{Says: c.message}
 		if got := r.title(c.lib); got != c.want {
-			t.Errorf("%+v that says %q: got %q, want %q", c.lib, c.says, got, c.want)
+			t.Errorf("%+v that says %q: got %q, want %q", c.lib, c.message, got, c.want)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestDoctorSurvivesBadLibraries(t *testing.T) {
 	}
 	gcc := need.Program(t, "gcc")
 	t.Setenv(envCommand, "1")
-	for _, c := range []struct{ name, body, says string }{
+	for _, c := range []struct{ name, body, message string }{
 		{"crash", "__attribute__((constructor)) static void f(void) { *(volatile int *)0 = 1; }", "a process that loaded it crashed: SIGSEGV"},
 		{"hang", "#include <unistd.h>\n__attribute__((constructor)) static void f(void) { for (;;) pause(); }", "a process that loaded it hung, and was ended after 2s"},
 		{"bare", "", "MPI_"}, // it lacks all other functions: one of them is named
@@ -128,8 +128,8 @@ func TestDoctorSurvivesBadLibraries(t *testing.T) {
 			limit = 2 * time.Second
 		}
 		r := report{Path: library}
-		if err := r.learn(limit, nil); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: got %v, %+v, want %q", c.name, err, r, c.says)
+		if err := r.learn(limit, nil); err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: got %v, %+v, want %q", c.name, err, r, c.message)
 		}
 	}
 }
@@ -150,9 +150,9 @@ func TestDoctorReportsMismatchOfLauncherAndLibrary(t *testing.T) {
 	}
 	lib := mpifind.Library{Path: dir + "/libmpi.so.40", Family: mpifind.OpenMPI, Runtime: mpifind.OpenMPI, Vendor: "Open MPI", Version: "4.1.4"}
 	for _, c := range []struct {
-		path, asked  string
-		want         state
-		says, advice string
+		path, asked     string
+		want            state
+		message, advice string
 	}{
 		{"ompi", "", ok, "belongs to the Open MPI family and matches Open MPI 4.1.4", ""},
 		{"mpich", "", warn, "belongs to the MPICH family, but Open MPI 4.1.4 is found first", "cohort run --backend mpi"},
@@ -166,8 +166,8 @@ func TestDoctorReportsMismatchOfLauncherAndLibrary(t *testing.T) {
 			}
 			return "", false
 		})
-		if len(d.all) != 1 || d.all[0].State != c.want || !strings.Contains(d.all[0].Value, c.says) || !strings.Contains(d.all[0].Advice, c.advice) {
-			t.Errorf("%s: got %+v, want %s: %s", c.path, d.all, c.want, c.says)
+		if len(d.all) != 1 || d.all[0].State != c.want || !strings.Contains(d.all[0].Value, c.message) || !strings.Contains(d.all[0].Advice, c.advice) {
+			t.Errorf("%s: got %+v, want %s: %s", c.path, d.all, c.want, c.message)
 		}
 	}
 	for _, bad := range []string{dir + "/none.so", dir + "/ompi/orterun"} {

@@ -252,7 +252,7 @@ func TestDoctorReportsPinning(t *testing.T) {
 				v, ok := c.env[name]
 				return v, ok
 			}
-			_, err := pool.Config{Env: env}.Settled()
+			_, err := pool.Config{Env: env}.Resolved()
 			var d diagnosis
 			d.pinning(fstest.MapFS(m), m.read(t, c.mask), c.p, env)
 			want := "pinning" + strings.ReplaceAll(c.want, "ERROR", fmt.Sprint(err))

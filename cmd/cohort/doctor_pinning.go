@@ -25,12 +25,12 @@ const shownRanks = 8
 // files.
 func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(string) (string, bool)) {
 	const group = "pinning"
-	settled, err := pool.Config{Threads: p.threads, Pin: p.pin, Env: env}.Settled()
+	resolved, err := pool.Config{Threads: p.threads, Pin: p.pin, Env: env}.Resolved()
 	if err != nil {
 		d.add(group, "threads", warn, err.Error(), "programs that use package pool stop with this error")
 		return
 	}
-	policy, err := topo.ParsePolicy(string(settled.Pin))
+	policy, err := topo.ParsePolicy(string(resolved.Pin))
 	if err != nil {
 		d.add(group, "threads", warn, err.Error(), "")
 		return
@@ -44,7 +44,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 		d.add(group, "ranks", warn, err.Error(), "")
 		return
 	}
-	all, err := n.Plan(p.ranks, settled.Threads, policy)
+	all, err := n.Plan(p.ranks, resolved.Threads, policy)
 	if err != nil {
 		d.add(group, "threads", warn, err.Error(), "")
 		return
@@ -61,7 +61,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 	if bind != spawn.BindNone && p.ranks > 1 {
 		text += " each"
 	}
-	text += fmt.Sprintf("; %s in each", count(settled.Threads, "thread"))
+	text += fmt.Sprintf("; %s in each", count(resolved.Threads, "thread"))
 	switch policy {
 	case topo.None:
 		text += ", not pinned"
@@ -71,7 +71,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 		text += ", pinned to NUMA domains"
 	}
 	s := ok
-	if p.ranks*settled.Threads > n.Usable() {
+	if p.ranks*resolved.Threads > n.Usable() {
 		s = warn
 	}
 	d.add(group, "ranks", s, text, all.Note())
@@ -82,7 +82,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 			if cpus = places[r]; policy != topo.None {
 				own, err := topo.Read(files, cpus)
 				if err == nil {
-					sets, err = own.Share(0, 1, settled.Threads, policy)
+					sets, err = own.Share(0, 1, resolved.Threads, policy)
 				}
 				if sets == nil {
 					d.detail("rank %d: %v", r, err)

@@ -275,7 +275,7 @@ func TestReportRejectsFilesThatAreNotRegular(t *testing.T) {
 		return path
 	}
 	pipe := make(func(path string) error { return syscall.Mkfifo(path, 0o600) })
-	for _, c := range []struct{ what, path, says string }{
+	for _, c := range []struct{ what, path, message string }{
 		{"a pipe nobody writes to", pipe, "a pipe, not a file of the flight recorder"},
 		{"a link to one", make(func(path string) error { return os.Symlink(pipe, path) }), "a pipe, not a file"},
 		{"a folder", make(func(path string) error { return os.Mkdir(path, 0o700) }), "a folder, not a file"},
@@ -291,7 +291,7 @@ func TestReportRejectsFilesThatAreNotRegular(t *testing.T) {
 				continue // a folder of files, of which there are none: TestReportNamesUnreadableFile
 			}
 			status, stdout, stderr := run(t, "report", arg)
-			if status != 1 || stdout != "" || !strings.Contains(stderr, c.path+": ") || !strings.Contains(stderr, c.says) {
+			if status != 1 || stdout != "" || !strings.Contains(stderr, c.path+": ") || !strings.Contains(stderr, c.message) {
 				t.Errorf("%s, %s: status %d, %s%s", c.what, arg, status, stdout, stderr)
 			}
 		}

@@ -31,7 +31,7 @@ func TestRunSucceedsWithFullDisk(t *testing.T) {
 	hello := buildHello(t)
 	type job struct {
 		backend, full string // which of the two file systems has no room: folder or shm
-		says          string
+		message       string
 	}
 	for _, c := range sample([]job{
 		{"shm", "folder", "no space left on device"}, {"tcp", "folder", "no space left on device"},
@@ -45,7 +45,7 @@ func TestRunSucceedsWithFullDisk(t *testing.T) {
 		cmd.Args = append([]string{unshare, "-m", "sh", "-c", script, folder, c.full, cmd.Path}, cmd.Args[1:]...)
 		cmd.Path = unshare
 		status, stdout, stderr := finish(t, cmd)
-		if status != 0 || strings.Count(stdout, " of 3 ") != 3 || !strings.Contains(stderr, c.says) {
+		if status != 0 || strings.Count(stdout, " of 3 ") != 3 || !strings.Contains(stderr, c.message) {
 			t.Errorf("%s, %s is full: status %d\n%s%s", c.backend, c.full, status, stdout, stderr)
 		}
 	}

@@ -224,7 +224,7 @@ type visitor struct {
 }
 
 // says sends what an unauthenticated peer says, and waits until it is shown the door, which may be by a reset.
-func says(what func(d *door, n int) []byte) func(net.Conn, *door, int) error {
+func sends(what func(d *door, n int) []byte) func(net.Conn, *door, int) error {
 	return func(c net.Conn, d *door, n int) error {
 		if _, err := c.Write(what(d, n)); err != nil {
 			return err
@@ -276,20 +276,20 @@ var garbage = []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x
 
 var visitors = []visitor{
 	{"no secret", asksAs(func(id *wire.Identity) { id.Secret = wire.NewSecret() }, wire.WrongProof), wire.Silent, wire.WrongUse},
-	{"no secret, and a proof by chance", says(func(d *door, _ int) []byte {
+	{"no secret, and a proof by chance", sends(func(d *door, _ int) []byte {
 		b := bytes.Clone(d.recorded)
 		rand.Read(b[24:]) // the nonce and the proof
 		return b
 	}), wire.WrongProof, wire.WrongUse},
-	{"a recorded handshake", says(func(d *door, _ int) []byte { return d.recorded }), wire.WrongProof, wire.WrongUse},
+	{"a recorded handshake", sends(func(d *door, _ int) []byte { return d.recorded }), wire.WrongProof, wire.WrongUse},
 	{"another job", asksAs(func(id *wire.Identity) { id.Job = "another" }, wire.WrongJob), wire.WrongJob, wire.WrongJob},
-	{"another version", says(func(d *door, _ int) []byte {
+	{"another version", sends(func(d *door, _ int) []byte {
 		b := bytes.Clone(d.recorded)
 		binary.LittleEndian.PutUint16(b[4:], wire.Version+1)
 		return b
 	}), wire.WrongVersion, wire.WrongVersion},
 	{"a port scan", func(c net.Conn, _ *door, n int) error { return c.(*net.TCPConn).SetLinger(-(n % 2)) }, wire.Silent, wire.Silent}, // an end or a reset
-	{"garbage", says(func(_ *door, n int) []byte { return []byte(garbage[n%len(garbage)]) }), wire.Garbage, wire.Garbage},
+	{"garbage", sends(func(_ *door, n int) []byte { return []byte(garbage[n%len(garbage)]) }), wire.Garbage, wire.Garbage},
 	{"a slow loris", drip, wire.Slow, wire.Slow},
 }
 
@@ -398,13 +398,13 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 	}
 
 	lines, launcher := j.end(t, "")
-	var got, told []string
+	var got, reported []string
 	for _, line := range lines {
 		switch {
 		case strings.Contains(line, "] result "):
 			got = append(got, line)
 		case strings.Contains(line, "unauthenticated peers"):
-			told = append(told, line)
+			reported = append(reported, line)
 		case strings.HasPrefix(line, "[0] times "):
 			t.Logf("%s", line)
 		}
@@ -419,10 +419,10 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 		}
 		return m
 	}
-	if slices.Sort(told); len(told) != ranks {
-		t.Fatalf("the ranks say of unauthenticated peers %q", told)
+	if slices.Sort(reported); len(reported) != ranks {
+		t.Fatalf("the ranks say of unauthenticated peers %q", reported)
 	}
-	for rank, line := range told {
+	for rank, line := range reported {
 		refusals(t, fmt.Sprintf("[%d] diagnostics: unauthenticated peers: ", rank), line, count(func(v *visitor) wire.Reason { return v.rank }))
 	}
 	line, ok := strings.CutSuffix(launcher, "\n")

@@ -18,12 +18,12 @@ func TestRunOnHostsReturnsStatusAndOutput(t *testing.T) {
 	t.Setenv("TAKEN", "from here")
 	ready := filepath.Join(t.TempDir(), "ready")
 	type job struct {
-		name   string
-		line   []string
-		input  string
-		status int
-		stdout string // in any order of lines
-		says   string
+		name    string
+		line    []string
+		input   string
+		status  int
+		stdout  string // in any order of lines
+		message string
 	}
 	for _, c := range sample([]job{
 		{"blocks", []string{"-n", "5", "--hosts", "127.0.0.1,127.0.0.2", "sh", "-c", "echo $COHORT_RANK/$COHORT_SIZE $COHORT_BACKEND ${SSH_CONNECTION#* * } $(pwd)"}, "", 0,
@@ -60,8 +60,8 @@ func TestRunOnHostsReturnsStatusAndOutput(t *testing.T) {
 					c.stdout += fmt.Sprintf("[%d] %[1]d/5 tcp %s %s %s\n", rank, host, port, here)
 				}
 			}
-			if status != c.status || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" || !sameLines(stdout, c.stdout) {
-				t.Errorf("status %d, want %d with %q\nstdout:\n%s\nwant:\n%s\nstderr:\n%s", status, c.status, c.says, stdout, c.stdout, stderr)
+			if status != c.status || !strings.Contains(stderr, c.message) || c.message == "" && stderr != "" || !sameLines(stdout, c.stdout) {
+				t.Errorf("status %d, want %d with %q\nstdout:\n%s\nwant:\n%s\nstderr:\n%s", status, c.status, c.message, stdout, c.stdout, stderr)
 			}
 			n.nothingLeft(t)
 		})
@@ -136,9 +136,9 @@ func copyFile(t *testing.T, from, to string) {
 func TestRunOnHostsReportsErrors(t *testing.T) {
 	n := newNetwork(t)
 	type job struct {
-		name string
-		line []string
-		says []string
+		name    string
+		line    []string
+		message []string
 	}
 	for _, c := range sample([]job{
 		{"slots", n.line("-n", "4", "--hosts", "127.0.0.1:1,127.0.0.2:2", "true"), []string{"4 ranks, but the hosts have only 3 slots"}},
@@ -156,7 +156,7 @@ func TestRunOnHostsReportsErrors(t *testing.T) {
 			if status != 2 || stdout != "" {
 				t.Errorf("status %d, want 2\n%s%s", status, stdout, stderr)
 			}
-			for _, part := range c.says {
+			for _, part := range c.message {
 				if !strings.Contains(stderr, part) {
 					t.Errorf("does not say %q:\n%s", part, stderr)
 				}
@@ -183,10 +183,10 @@ func TestRunOnHostsReportsErrors(t *testing.T) {
 func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 	n := newNetwork(t)
 	for _, c := range []struct {
-		name   string
-		who    func(*testing.T, *hostsJob) int
-		status int
-		says   []string
+		name    string
+		who     func(*testing.T, *hostsJob) int
+		status  int
+		message []string
 	}{
 		{"rank", func(_ *testing.T, j *hostsJob) int { return j.ranks[3] }, 137,
 			[]string{"cohort: rank 3 on 127.0.0.2 was killed by signal 9 (killed) after ", "; ending the others\n"}},
@@ -207,7 +207,7 @@ func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 			if status != c.status {
 				t.Errorf("status %d, want %d; stderr:\n%s", status, c.status, j.stderr)
 			}
-			for _, part := range c.says {
+			for _, part := range c.message {
 				if !strings.Contains(j.stderr.String(), part) {
 					t.Errorf("does not say %q:\n%s", part, j.stderr)
 				}
@@ -239,8 +239,8 @@ func TestResilientJobContinuesAfterLossOfHost(t *testing.T) {
 				t.Fatal(err)
 			}
 			status, stdout := j.end(t, n)
-			says := ", and ranks 2, 3 with it" // and with how many the job goes on, if they have not ended before that is noticed
-			if status != 0 || strings.Count(stdout, "done") != 2 || !strings.Contains(j.stderr.String(), says) {
+			message := ", and ranks 2, 3 with it" // and with how many the job goes on, if they have not ended before that is noticed
+			if status != 0 || strings.Count(stdout, "done") != 2 || !strings.Contains(j.stderr.String(), message) {
 				t.Errorf("status %d\n%s%s", status, stdout, j.stderr)
 			}
 		})

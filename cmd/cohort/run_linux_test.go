@@ -16,10 +16,10 @@ import (
 
 func TestRunReturnsStatusAndOutput(t *testing.T) {
 	for _, c := range []struct {
-		line   []string
-		status int
-		stdout string // in any order of lines
-		says   string
+		line    []string
+		status  int
+		stdout  string // in any order of lines
+		message string
 	}{
 		{[]string{"run", "-n", "2", "sh", "-c", "echo $COHORT_RANK/$COHORT_SIZE"}, 0, "[0] 0/2\n[1] 1/2\n", ""},
 		{[]string{"run", "-n", "1", "--tag=false", "echo", "-n", "--tag"}, 0, "--tag", ""},
@@ -30,7 +30,7 @@ func TestRunReturnsStatusAndOutput(t *testing.T) {
 			"cohort: rank 1 was killed by signal 9 (killed) after "},
 	} {
 		status, stdout, stderr := run(t, c.line...)
-		if status != c.status || !strings.Contains(stderr, c.says) || !sameLines(stdout, c.stdout) {
+		if status != c.status || !strings.Contains(stderr, c.message) || !sameLines(stdout, c.stdout) {
 			t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s", c.line, status, c.status, stdout, stderr)
 		}
 	}
@@ -205,7 +205,7 @@ func TestResilientJobContinuesAfterLossOfRank(t *testing.T) {
 		name, script string
 		options      []string
 		status       int
-		says         string
+		message      string
 	}{
 		{"option", ":" + fmt.Sprintf(rest, "kill -9 $$"), []string{"--resilient"}, 0, "; the job goes on with 2 ranks\n"},
 		{"program", ": >$COHORT_RUN_DIR/resilient" + fmt.Sprintf(rest, "exit 7"), nil, 0,
@@ -215,7 +215,7 @@ func TestResilientJobContinuesAfterLossOfRank(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			line := append(append([]string{"run", "-n", "3"}, c.options...), "sh", "-c", c.script)
 			status, stdout, stderr := run(t, line...)
-			if status != c.status || !strings.Contains(stderr, c.says) {
+			if status != c.status || !strings.Contains(stderr, c.message) {
 				t.Errorf("status %d, want %d; stderr:\n%s", status, c.status, stderr)
 			}
 			if done := strings.Count(stdout, "done"); c.status == 0 && done != 2 {

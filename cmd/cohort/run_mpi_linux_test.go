@@ -51,10 +51,10 @@ func tryMPI(t *testing.T, job func() (status int, stdout, stderr string)) (statu
 func TestRunMPIReturnsStatusAndOutput(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		for _, c := range []struct {
-			line   []string
-			status int
-			stdout string // in any order of lines
-			says   string
+			line    []string
+			status  int
+			stdout  string // in any order of lines
+			message string
 		}{
 			{[]string{"-n", "2", "sh", "-c", "echo " + rank + " $COHORT_BACKEND $COHORT_RANK$COHORT_SIZE$COHORT_JOB $COHORT_MPI_LIB"}, 0,
 				"[0] 0 mpi " + lib.Path + "\n[1] 1 mpi " + lib.Path + "\n", ""},
@@ -65,7 +65,7 @@ func TestRunMPIReturnsStatusAndOutput(t *testing.T) {
 			{[]string{"-n", "3", "--bind", "none", "sh", "-c", "test " + rank + " = 1 || exec sleep 1000; sleep 0; kill -TERM $$"}, 143, "", "cohort: rank 1 was killed by signal 15 (terminated) after "},
 		} {
 			status, stdout, stderr := runMPI(t, append([]string{"run", "--backend", "mpi"}, c.line...)...)
-			if status != c.status || !strings.Contains(stderr, c.says) || !sameLines(stdout, c.stdout) || c.says == "" && stderr != "" {
+			if status != c.status || !strings.Contains(stderr, c.message) || !sameLines(stdout, c.stdout) || c.message == "" && stderr != "" {
 				t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s", c.line, status, c.status, stdout, stderr)
 			}
 			// One line says it; what the launcher says of the same is left out, unless
@@ -212,12 +212,12 @@ func ancestors(t *testing.T, pid, top int) (all []int) {
 // Neither library of the tests goes on after a loss, and a job is not started to hang.
 func TestRunMPIRejectsResilient(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
-		says := "it has no ULFM"
+		message := "it has no ULFM"
 		if lib.Runtime == mpifind.MPICH {
-			says = "its device is ch4"
+			message = "its device is ch4"
 		}
 		status, stdout, stderr := run(t, "run", "--backend", "mpi", "-n", "2", "--resilient", "echo", "started")
-		if status != cli.StatusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: "+lib.Title()+" does not go on after a loss: ") || !strings.Contains(stderr, says) {
+		if status != cli.StatusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: "+lib.Title()+" does not go on after a loss: ") || !strings.Contains(stderr, message) {
 			t.Errorf("status %d, %q, %s", status, stdout, stderr)
 		}
 	})
@@ -230,9 +230,9 @@ func TestRunMPIReportsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name string
-		env  []string
-		says []string
+		name    string
+		env     []string
+		message []string
 	}{
 		{"no file", []string{"COHORT_MPI_LIB=/no/libmpi.so"}, []string{"--backend mpi: COHORT_MPI_LIB: /no/libmpi.so: no such file"}},
 		{"no library", []string{"COHORT_MPI_LIB=/etc/passwd"}, []string{"/etc/passwd: a text file"}},
@@ -254,7 +254,7 @@ func TestRunMPIReportsErrors(t *testing.T) {
 		cmd := cohortCommand(t, "run", "--backend", "mpi", "-n", "2", "/bin/true")
 		cmd.Env = append(cmd.Env, c.env...)
 		status, stdout, stderr := finish(t, cmd)
-		for _, s := range c.says {
+		for _, s := range c.message {
 			if status != cli.StatusUsage || !strings.Contains(stderr, s) || stdout != "" {
 				t.Errorf("%s: status %d, want %d with %q; got:\n%s%s", c.name, status, cli.StatusUsage, s, stdout, stderr)
 			}

@@ -177,7 +177,7 @@ func TestRunTCPHidesSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	reported := 0
 	for _, process := range all {
 		for _, what := range []string{"cmdline", "environ"} {
 			b, err := os.ReadFile(filepath.Join(process, what))
@@ -190,12 +190,12 @@ func TestRunTCPHidesSecret(t *testing.T) {
 				}
 			}
 			if strings.Contains(string(b), "COHORT_SECRET_FILE="+j.secret+"\x00") {
-				told++
+				reported++
 			}
 		}
 	}
-	if told != 2 {
-		t.Errorf("%d processes have been told where the secret is, want the two ranks", told)
+	if reported != 2 {
+		t.Errorf("%d processes have been told where the secret is, want the two ranks", reported)
 	}
 	for i, pid := range j.pids {
 		for _, a := range listening(t, pid) {

@@ -94,14 +94,14 @@ func only6() error {
 func jobs6(t *testing.T, run func(*exec.Cmd) (status int, stdout, stderr string)) {
 	t.Helper()
 	for _, c := range []struct {
-		program, says string
-		count         int
+		program, message string
+		count            int
 	}{
 		{"../../examples/hello", " of 3 (backend tcp)\n", 3},
 		{"../../examples/pi", "pi is about 3.14159265358", 1},
 	} {
 		status, stdout, stderr := run(cohortCommand(t, "run", "-n", "3", "--backend", "tcp", c.program))
-		if status != 0 || strings.Count(stdout, c.says) != c.count {
+		if status != 0 || strings.Count(stdout, c.message) != c.count {
 			t.Errorf("%s: status %d\nstdout:\n%s\nstderr:\n%s", c.program, status, stdout, stderr)
 		}
 	}

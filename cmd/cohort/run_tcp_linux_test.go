@@ -11,17 +11,17 @@ func TestRunTCPLeavesNothing(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	for _, c := range []struct {
-		line   []string
-		status int
-		says   string
-		count  int
+		line    []string
+		status  int
+		message string
+		count   int
 	}{
 		{[]string{"run", "-n", "3", "--backend", "tcp", "../../examples/hello"}, 0, " of 3 (backend tcp)\n", 3},
 		{[]string{"run", "-n", "2", "--backend", "tcp", "sh", "-c", "stat -c %a $COHORT_SECRET_FILE"}, 0, "] 600\n", 2},
 		{[]string{"run", "-n", "2", "--backend", "tcp", "sh", "-c", "exit 3"}, 3, "", 0},
 	} {
 		status, stdout, stderr := run(t, c.line...)
-		if status != c.status || c.count > 0 && strings.Count(stdout, c.says) != c.count {
+		if status != c.status || c.count > 0 && strings.Count(stdout, c.message) != c.count {
 			t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s", c.line, status, c.status, stdout, stderr)
 		}
 	}

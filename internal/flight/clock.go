@@ -15,7 +15,7 @@ var (
 	counting   = steady()
 )
 
-// clockSource says which counter the kernel trusts. One that it has given up on is of no use here.
+// clockSource names the counter that the kernel uses. A counter that the kernel has found unreliable is not used here.
 const clockSource = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 // steady reports whether ticks counts evenly, on all processors alike.
@@ -42,8 +42,8 @@ func now() uint64 {
 	return uint64(time.Since(epoch)) + 1
 }
 
-// settleTime is how long ticks are compared with the time at least.
-const settleTime = 2 * time.Millisecond
+// shortest is the minimum time over which ticks are compared with the clock.
+const shortest = 2 * time.Millisecond
 
 // rate returns how many ticks of now there are in a second.
 func rate() float64 {
@@ -51,13 +51,13 @@ func rate() float64 {
 		return 1e9
 	}
 	for {
-		// A pair of readings between which the goroutine lost its processor is far apart in time,
-		// which matters the less the longer the process runs.
+		// The goroutine may lose its processor between the two readings. The longer the process runs,
+		// the smaller is that error.
 		d := time.Since(epoch)
 		n := now()
-		if d >= settleTime {
+		if d >= shortest {
 			return float64(n) / d.Seconds()
 		}
-		time.Sleep(settleTime - d)
+		time.Sleep(shortest - d)
 	}
 }

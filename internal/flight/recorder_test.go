@@ -152,9 +152,9 @@ func TestReadReportsErrors(t *testing.T) {
 		return c
 	}
 	for _, c := range []struct {
-		name string
-		data []byte
-		says string
+		name    string
+		data    []byte
+		message string
 	}{
 		{"empty", nil, "not a file of the flight recorder"},
 		{"foreign", bytes.Repeat([]byte("text\n"), 20_000), "not a file of the flight recorder"},
@@ -172,8 +172,8 @@ func TestReadReportsErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range []string{dir, path} {
-			if _, _, err := Read(p); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%s: %v, want %q and the file's name", c.name, err, c.says)
+			if _, _, err := Read(p); err == nil || !strings.Contains(err.Error(), c.message) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v, want %q and the file's name", c.name, err, c.message)
 			}
 		}
 	}

@@ -156,8 +156,8 @@ func TestTraceCountsStepsAndBytes(t *testing.T) {
 	}
 	n.Set(-1, -1, Path{Delay: time.Millisecond})
 	n.Record()
-	told := make(chan struct{})
-	n.On("over", func() { close(told) })
+	reported := make(chan struct{})
+	n.On("over", func() { close(reported) })
 	buf := make([]byte, 100)
 	for times := range 4 {
 		for i := range marks {
@@ -179,7 +179,7 @@ func TestTraceCountsStepsAndBytes(t *testing.T) {
 	if err := marks[0]("over"); err != nil {
 		t.Fatal(err)
 	}
-	<-told
+	<-reported
 	ops := n.Trace().Operations()
 	for times := 1; times < 4; times++ {
 		op := ops[fmt.Sprint(times)]

@@ -56,7 +56,7 @@ func TestSilentHostIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer exe.open.Close()
-	for _, c := range []struct{ name, script, says string }{
+	for _, c := range []struct{ name, script, message string }{
 		{"nothing", "", "its login shell did not answer within "},
 		{"a question", "printf 'Continue? ';", `unexpected output of the login shell: "Continue?", and nothing more within `},
 		{"no request", "echo '" + bootLine + "';", "the agent did not start within "},
@@ -69,11 +69,11 @@ func TestSilentHostIsGivenUp(t *testing.T) {
 			j.hosts = []*host{{Host: Host{Name: "a"}}}
 			err := j.connect(context.Background(), j.hosts[0], exe)
 			j.close()
-			if err != nil && strings.Contains(err.Error(), c.says+shellLimit.String()) {
+			if err != nil && strings.Contains(err.Error(), c.message+shellLimit.String()) {
 				break
 			}
 			if shellLimit > 10*time.Second {
-				t.Errorf("%s: %v, want %q", c.name, err, c.says)
+				t.Errorf("%s: %v, want %q", c.name, err, c.message)
 				break
 			}
 		}

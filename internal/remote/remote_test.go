@@ -21,9 +21,9 @@ import (
 
 func TestParseHosts(t *testing.T) {
 	for _, c := range []struct {
-		list string
-		want []Host
-		says string
+		list    string
+		want    []Host
+		message string
 	}{
 		{"a", []Host{{"a", 0}}, ""},
 		{"a,b:4,node[3-5]", []Host{{"a", 0}, {"b", 4}, {"node3", 0}, {"node4", 0}, {"node5", 0}}, ""},
@@ -43,17 +43,17 @@ func TestParseHosts(t *testing.T) {
 		{"n[1-99999999]", nil, "more than"},
 	} {
 		got, err := ParseHosts(c.list)
-		if !slices.Equal(got, c.want) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q: %v, %v; want %v, %q", c.list, got, err, c.want, c.says)
+		if !slices.Equal(got, c.want) || (err != nil) != (c.message != "") || err != nil && !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%q: %v, %v; want %v, %q", c.list, got, err, c.want, c.message)
 		}
 	}
 }
 
 func TestParseHostfile(t *testing.T) {
 	for _, c := range []struct {
-		text string
-		want []Host
-		says string
+		text    string
+		want    []Host
+		message string
 	}{
 		{"# of mpirun\na slots=4\n\nb:2 # two\nc slots=3 max_slots=8\nn[1-2] slots=2\n", []Host{{"a", 4}, {"b", 2}, {"c", 3}, {"n1", 2}, {"n2", 2}}, ""},
 		{"a\na\nb\nb\n", []Host{{"a", 2}, {"b", 2}}, ""},
@@ -62,8 +62,8 @@ func TestParseHostfile(t *testing.T) {
 		{"# nobody\n", nil, "list of hosts is empty"},
 	} {
 		got, err := ParseHostfile(c.text)
-		if !slices.Equal(got, c.want) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q: %v, %v; want %v, %q", c.text, got, err, c.want, c.says)
+		if !slices.Equal(got, c.want) || (err != nil) != (c.message != "") || err != nil && !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%q: %v, %v; want %v, %q", c.text, got, err, c.want, c.message)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestCoordinatorAddressIsReachableFromHosts(t *testing.T) {
 		name        string
 		asked, seen []netip.Addr
 		all, at     []netip.Addr
-		says        string
+		message     string
 	}{
 		{"this machine", nil, []netip.Addr{loop, loop}, []netip.Addr{loop}, []netip.Addr{loop, loop}, ""},
 		{"two networks", nil, []netip.Addr{a, b}, []netip.Addr{a, b}, []netip.Addr{a, b}, ""},
@@ -141,7 +141,7 @@ func TestCoordinatorAddressIsReachableFromHosts(t *testing.T) {
 		{"not said", nil, []netip.Addr{{}, a}, nil, nil, "host first does not report"},
 	} {
 		all, at, err := coordinatorAddresses(c.asked, c.seen, hosts, mine)
-		if !slices.Equal(all, c.all) || !slices.Equal(at, c.at) || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+		if !slices.Equal(all, c.all) || !slices.Equal(at, c.at) || (err != nil) != (c.message != "") || err != nil && !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %v, %v, %v", c.name, all, at, err)
 		}
 	}
@@ -203,10 +203,10 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 		}
 		shells++
 		for _, c := range []struct {
-			name string
-			exe  *file
-			send bool
-			says func(tmp string) string // what the agent says, before a * and after it
+			name    string
+			exe     *file
+			send    bool
+			message func(tmp string) string // what the agent says, before a * and after it
 		}{
 			{"same file", exe, true, func(string) string { return "h" + here + "|agent -\n0027\n*" }},
 			{"own file", exe, false, func(string) string { return "h" + here + "|agent -\n0027\n*" }},
@@ -237,7 +237,7 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 			in.Close()
 			said, _ := io.ReadAll(r)
 			cmd.Wait()
-			want := strings.Split(c.says(tmp), "*")
+			want := strings.Split(c.message(tmp), "*")
 			rest := string(said)
 			for _, part := range want {
 				at := strings.Index(rest, part)
@@ -253,7 +253,7 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 					t.Errorf("%s, %s: %v, %v; want a folder for this user alone", shell, c.name, info, err)
 				}
 			}
-			failed := c.says(tmp) == "*"
+			failed := c.message(tmp) == "*"
 			if left, _ := os.ReadDir(tmp); failed && (len(left) > 0 || len(said) > 0 || cmd.ProcessState.Success()) {
 				t.Errorf("%s, %s: left %v, said %q, %v", shell, c.name, left, said, cmd.ProcessState)
 			}
@@ -267,7 +267,7 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 // TestBootSkipsOutputOfLoginShell checks what comes of login shells that write before, or only.
 func TestBootSkipsOutputOfLoginShell(t *testing.T) {
 	exe := &file{path: "/x", sum: "0"}
-	for _, c := range []struct{ said, says string }{
+	for _, c := range []struct{ said, message string }{
 		{"Welcome!\nnews" + bootLine + "\nh", ""},
 		{"", "EOF"},
 		{"This account is not available\n", "This account is not available"},
@@ -282,8 +282,8 @@ func TestBootSkipsOutputOfLoginShell(t *testing.T) {
 		if read := len(c.said) - said.Len(); read > 2*maxNoise {
 			t.Errorf("%.60q: %d bytes were read", c.said, read)
 		}
-		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%.60q: %v, want %q", c.said, err, c.says)
+		if (err != nil) != (c.message != "") || err != nil && !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%.60q: %v, want %q", c.said, err, c.message)
 		}
 	}
 }
@@ -303,8 +303,8 @@ func TestFramesRoundTrip(t *testing.T) {
 		t.Errorf("at the end: %v", err)
 	}
 	for _, c := range []struct {
-		b    []byte
-		says string
+		b       []byte
+		message string
 	}{
 		{appendFrame(nil, kindWork), "not from cohort"}, // of the other direction
 		{[]byte("GET / HTTP/1.1\r\n"), "not from cohort"},
@@ -313,8 +313,8 @@ func TestFramesRoundTrip(t *testing.T) {
 		{appendFrame(nil, kindLog, []byte("text"))[:7], "unexpected EOF"},
 		{appendFrame(nil, kindPing)[:3], "unexpected EOF"},
 	} {
-		if _, _, err := readFrame(bytes.NewReader(c.b), toLauncher); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%q: %v, want %q", c.b, err, c.says)
+		if _, _, err := readFrame(bytes.NewReader(c.b), toLauncher); err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%q: %v, want %q", c.b, err, c.message)
 		}
 	}
 }

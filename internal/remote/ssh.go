@@ -79,9 +79,9 @@ func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, err
 
 // watch waits for the end of ssh, and keeps its words.
 func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
-	heard := make(chan struct{})
+	read := make(chan struct{})
 	go func() {
-		defer close(heard)
+		defer close(read)
 		r := bufio.NewReaderSize(stderr, 4<<10)
 		for begins := true; ; {
 			b, more, err := r.ReadLine() // of a long line in pieces, of which the first is kept
@@ -102,7 +102,7 @@ func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 	s.cmd.Wait()
 	keeper.GroupGone(s.cmd.Process.Pid)
 	stderr.SetReadDeadline(time.Now().Add(wordsLimit))
-	<-heard
+	<-read
 	stderr.Close()
 	close(s.ended)
 }

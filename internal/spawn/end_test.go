@@ -22,7 +22,7 @@ func TestFirstFailureGivesJobItsStatus(t *testing.T) {
 		name          string
 		args          []string
 		first, status int
-		says          string
+		message       string
 	}{
 		{"status", []string{"2=7"}, 2, 7, "cohort: rank 2 exited with status 7 after "},
 		{"signal", []string{"1=signal9"}, 1, 137, "cohort: rank 1 was killed by signal 9 (killed) after "},
@@ -35,7 +35,7 @@ func TestFirstFailureGivesJobItsStatus(t *testing.T) {
 				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)
 			}
 			text := cfg.Stderr.(*buffer).String()
-			if !strings.Contains(text, c.says) || !strings.Contains(text, "; ending the others\n") || strings.Count(text, "cohort:") != 1 {
+			if !strings.Contains(text, c.message) || !strings.Contains(text, "; ending the others\n") || strings.Count(text, "cohort:") != 1 {
 				t.Errorf("stderr:\n%s", text)
 			}
 			words := strings.Index(text, "] my last words")
@@ -245,7 +245,7 @@ func TestResilientJobContinuesAfterFailure(t *testing.T) {
 		name          string
 		args          []string // in the order in which they end
 		first, status int
-		says          []string
+		message       []string
 	}{
 		{"one killed", []string{"1=signal9", "0=0", "2=0"}, -1, 0,
 			[]string{"cohort: rank 1 was killed by signal 9 (killed) after ", "; the job goes on with 2 ranks\n"}},
@@ -265,12 +265,12 @@ func TestResilientJobContinuesAfterFailure(t *testing.T) {
 				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)
 			}
 			text := cfg.Stderr.(*buffer).String()
-			for _, says := range c.says {
-				if !strings.Contains(text, says) {
-					t.Errorf("it does not say %q:\n%s", says, text)
+			for _, message := range c.message {
+				if !strings.Contains(text, message) {
+					t.Errorf("it does not say %q:\n%s", message, text)
 				}
 			}
-			if strings.Contains(text, "ending the others") || c.says == nil && strings.Contains(text, "cohort:") {
+			if strings.Contains(text, "ending the others") || c.message == nil && strings.Contains(text, "cohort:") {
 				t.Errorf("stderr:\n%s", text)
 			}
 		})

@@ -167,11 +167,11 @@ func TestRanksAreTheLaunchersProcesses(t *testing.T) {
 
 func TestLaunchedJobReturnsStatus(t *testing.T) {
 	for _, c := range []struct {
-		way    string
-		fates  []string
-		status int
-		first  int
-		says   string
+		way     string
+		fates   []string
+		status  int
+		first   int
+		message string
 	}{
 		{"plain", []string{"0=0", "1=0", "2=0"}, 0, -1, ""},
 		{"plain", []string{"1=9"}, 9, 1, "cohort: rank 1 exited with status 9 after "}, // the launcher itself would wait
@@ -193,7 +193,7 @@ func TestLaunchedJobReturnsStatus(t *testing.T) {
 			cfg := launched(t, 3, c.way, "exit", c.fates...)
 			r := wait(t, start(t, cfg))
 			said := cfg.Stderr.(*buffer).String()
-			if r.Status != c.status || r.First != c.first || !strings.Contains(said, c.says) || (r.First < 0) != (r.Err != nil) && c.status != 0 {
+			if r.Status != c.status || r.First != c.first || !strings.Contains(said, c.message) || (r.First < 0) != (r.Err != nil) && c.status != 0 {
 				t.Errorf("got %+v, want status %d of rank %d; stderr:\n%s", r, c.status, c.first, said)
 			}
 			if strings.Contains(said, "left out") {
@@ -212,7 +212,7 @@ func TestLauncherReportsStatusThatKernelDoesNot(t *testing.T) {
 		fate           string
 		blamed, signal int
 		status, first  int
-		says           string
+		message        string
 	}{
 		{"1=3", -1, 0, 3, -1, "cohort: starter exited with status 3 after "},
 		{"1=3", 1, 0, 3, 1, "cohort: rank 1 exited with status 3 after "},
@@ -229,7 +229,7 @@ func TestLauncherReportsStatusThatKernelDoesNot(t *testing.T) {
 			return -1, 0
 		}
 		r := wait(t, start(t, cfg))
-		if said := cfg.Stderr.(*buffer).String(); r.Status != c.status || r.First != c.first || !strings.Contains(said, c.says) {
+		if said := cfg.Stderr.(*buffer).String(); r.Status != c.status || r.First != c.first || !strings.Contains(said, c.message) {
 			t.Errorf("%+v: got %+v; stderr:\n%s", c, r, said)
 		}
 	}
@@ -479,7 +479,7 @@ func TestLauncherThatContinuesRunsResilientJob(t *testing.T) {
 		goesOn        bool
 		args          []string // in the order in which they end
 		first, status int
-		says          string
+		message       string
 	}{
 		{"one killed", true, []string{"1=signal9", "0=0", "2=0"}, -1, 0, "; the job goes on with 2 ranks\n"},
 		{"one that was left fails", true, []string{"0=signal9", "1=0", "2=5"}, 2, 5, "cohort: rank 2 exited with status 5 after "},
@@ -494,8 +494,8 @@ func TestLauncherThatContinuesRunsResilientJob(t *testing.T) {
 			if r.Status != c.status || r.First != c.first || r.Err != nil {
 				t.Errorf("got %+v, want status %d of rank %d", r, c.status, c.first)
 			}
-			if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, c.says) {
-				t.Errorf("it does not say %q:\n%s", c.says, text)
+			if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, c.message) {
+				t.Errorf("it does not say %q:\n%s", c.message, text)
 			}
 		})
 	}

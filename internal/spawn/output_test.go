@@ -192,9 +192,9 @@ func (f *failing) Write(p []byte) (int, error) {
 
 func TestFailedWriteEndsJob(t *testing.T) {
 	for _, c := range []struct {
-		err    error
-		status int
-		says   string
+		err     error
+		status  int
+		message string
 	}{
 		{syscall.EPIPE, 141, ""},
 		{syscall.ENOSPC, 1, "cannot be written"},
@@ -205,7 +205,7 @@ func TestFailedWriteEndsJob(t *testing.T) {
 		if r.Status != c.status || !errors.Is(r.Err, c.err) || r.First != -1 {
 			t.Errorf("%v: got %+v", c.err, r)
 		}
-		if text := cfg.Stderr.(*buffer).String(); strings.Contains(text, "written") != (c.says != "") {
+		if text := cfg.Stderr.(*buffer).String(); strings.Contains(text, "written") != (c.message != "") {
 			t.Errorf("%v: stderr: %s", c.err, text)
 		}
 	}

@@ -31,7 +31,7 @@ func TestFindLocatesProgram(t *testing.T) {
 	if err := os.MkdirAll("cmd/prog", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ name, path, says string }{
+	for _, c := range []struct{ name, path, message string }{
 		{"./tool", "./tool", ""},
 		{filepath.Join(dir, "tool"), filepath.Join(dir, "tool"), ""},
 		{"tool", "", "to run the file in this folder, write ./tool"},
@@ -47,11 +47,11 @@ func TestFindLocatesProgram(t *testing.T) {
 	} {
 		got, err := Find(c.name)
 		switch {
-		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
-			t.Errorf("Find(%q): got %v, want %q", c.name, err, c.says)
-		case c.says == "" && (err != nil || got.Path != c.path):
+		case c.message != "" && (err == nil || !strings.Contains(err.Error(), c.message)):
+			t.Errorf("Find(%q): got %v, want %q", c.name, err, c.message)
+		case c.message == "" && (err != nil || got.Path != c.path):
 			t.Errorf("Find(%q): got %v, %v, want %q", c.name, got, err, c.path)
-		case c.says == "" && got.Folder != !strings.Contains(c.path, "tool"):
+		case c.message == "" && got.Folder != !strings.Contains(c.path, "tool"):
 			t.Errorf("Find(%q): folder %v", c.name, got.Folder)
 		}
 	}
@@ -94,14 +94,14 @@ func TestBuildMakesExecutable(t *testing.T) {
 	remove()
 	empty("after a good build")
 
-	for _, c := range []struct{ name, text, says string }{
+	for _, c := range []struct{ name, text, message string }{
 		{"compile error", "package main\n\nfunc main() { undefinedName() }\n", "./prog.go:3:15: undefined: undefinedName"},
 		{"no main package", "package prog\n", "not a main package"},
 		{"no main function", "package main\n", "function main is undeclared"},
 	} {
 		_, _, err := Build(t.Context(), module(t, c.text), nil)
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.message)
 		}
 		empty(c.name)
 	}
@@ -143,14 +143,14 @@ func TestExplainNamesReasonOfFailedStart(t *testing.T) {
 			t.Errorf("foreign program: got %v", err)
 		}
 	}
-	for _, c := range []struct{ name, text, says string }{
+	for _, c := range []struct{ name, text, message string }{
 		{"noline", "echo hello\n", "a script begins with a line such as #!/bin/sh"},
 		{"lost", "#!/no/such/interpreter -x\n", "/no/such/interpreter -x, does not exist"},
 	} {
 		path := write(t, dir, c.name, c.text, 0o755)
 		_, err := Start(Config{Path: path, Ranks: 2})
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.message)
 		}
 	}
 }

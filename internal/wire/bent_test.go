@@ -15,9 +15,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/netlab"
 )
 
-// TestRendezvousOverDamagedConnection has a network spoil the connection of one rank, anywhere from its first byte to its last: bytes change, are
-// missing, or come twice, or the connection ends. Either there is a job, for all with the right table, or every rank gets an
-// error, in bounded time. Of what spoils the last word alone only the rank itself can know: then its end is to show the others.
+// TestRendezvousOverDamagedConnection damages the connection of one rank anywhere between its first byte and its
+// last: bytes change, are missing, or are repeated, or the connection ends. Either all ranks get the right table, or
+// every rank gets an error, in bounded time. If only the last message is damaged, only its receiver can notice; the
+// others then learn it from that rank's end.
 func TestRendezvousOverDamagedConnection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: the rendezvous over connections that lose, repeat, and change bytes; make test-all runs it")
@@ -40,7 +41,7 @@ func TestRendezvousOverDamagedConnection(t *testing.T) {
 		l := listen(t, rankOf(0, size), 0)
 		gate := bend(t, l.Addrs()[0].String(), plans)
 		all.Go(func() {
-			// A rank that waits for missing bytes waits to the end; all else takes some milliseconds.
+			// A rank that waits for missing bytes waits until its deadline; all else takes some milliseconds.
 			limit := 8 * time.Second
 			if fault.Do == netlab.Drop || fault.Do == netlab.Silence {
 				limit = 3 * time.Second
@@ -102,7 +103,7 @@ func TestRendezvousOverDamagedConnection(t *testing.T) {
 				switch {
 				case err == nil && !reflect.DeepEqual(tables[r], want):
 					say("rank %d has the table %v", r, tables[r])
-				case errs[0] == nil && errors.Is(err, backend.ErrTimeout): // its time was up, on a machine that is busy, as the word came
+				case errs[0] == nil && errors.Is(err, backend.ErrTimeout): // on a busy machine, its time ran out when the message came
 				case r != odd && (err == nil) != (errs[0] == nil), r == odd && err == nil && errs[0] != nil:
 					say("rank %d and rank 0 do not agree on whether there is a job", r)
 				}
@@ -115,7 +116,7 @@ func TestRendezvousOverDamagedConnection(t *testing.T) {
 	}
 }
 
-// bend opens a way to an address on which the first connection is bent by the plans, and those after it are not.
+// bend opens a relay to an address. It damages the first connection by the plans, and no later one.
 func bend(t *testing.T, to string, plans [2]netlab.Plan) string {
 	t.Helper()
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})

@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// met brings n ranks together, and returns what the coordinator and each rank have of it.
+// met runs the rendezvous of n ranks, and returns the results of the coordinator and of each rank.
 func met(ctx context.Context, t *testing.T, coordinator, n int) (at outcome, ranks map[int]*Conn) {
 	t.Helper()
 	p := hold(ctx, t, coordinator, n)
@@ -43,18 +43,18 @@ func met(ctx context.Context, t *testing.T, coordinator, n int) (at outcome, ran
 	return at, ranks
 }
 
-// TestConfirmFailsOnAllRanks has ranks connect to each other, of which one may end, or fail, meanwhile. The others
-// are connected already, or wait for a connection that does not come.
+// TestConfirmFailsOnAllRanks lets one rank end or fail while the ranks connect to each other. The others are
+// connected already, or wait for a connection that does not come.
 func TestConfirmFailsOnAllRanks(t *testing.T) {
 	const n, odd = 4, 2
 	blocked := func(ctx context.Context) error { <-ctx.Done(); return errors.New("no connection came") }
 	ready := func(context.Context) error { return nil }
 	for _, c := range []struct {
-		name   string
-		odd    func(context.Context) error // what rank 2 does to connect; nil: it ends
-		others func(context.Context) error
-		is     error
-		says   []string
+		name    string
+		odd     func(context.Context) error // what rank 2 does to connect; nil: it ends
+		others  func(context.Context) error
+		is      error
+		message []string
 	}{
 		{"all", ready, ready, nil, nil},
 		{"one ends, others wait for it", nil, blocked, backend.ErrPeerLost, []string{"rank 2", "ended before all ranks of the job were connected"}},
@@ -95,7 +95,7 @@ func TestConfirmFailsOnAllRanks(t *testing.T) {
 						t.Errorf("%s: %v, want %v", who, err, c.is)
 						return
 					}
-					for _, text := range c.says {
+					for _, text := range c.message {
 						if !strings.Contains(err.Error(), text) {
 							t.Errorf("%s: %v does not say %q", who, err, text)
 						}
@@ -129,7 +129,7 @@ func TestConfirmFailsWhenCoordinatorEnds(t *testing.T) {
 	}
 }
 
-// TestConfirmEndsAtDeadline has a rank that never connects: what limits the others ends them.
+// TestConfirmEndsAtDeadline has a rank that never connects: the others end with their contexts.
 func TestConfirmEndsAtDeadline(t *testing.T) {
 	ctx := limit(t)
 	at, ranks := met(ctx, t, Launcher, 2)

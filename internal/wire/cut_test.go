@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestDialRetriesAfterDroppedConnection has the first of two connections end when who dials has said all that it has to say, or as TLS begins, as
-// one does that a listener drops for others: who dials tries again.
+// TestDialRetriesAfterDroppedConnection ends the first of two connections when the dialer has sent its last
+// message, or when TLS begins, as if a listener dropped it for others. The dialer tries again.
 func TestDialRetriesAfterDroppedConnection(t *testing.T) {
 	certs := testTLS(t, "job.example")
 	t.Run("plain", func(t *testing.T) { cutOffOnce(t, identity(1), identity(2)) })
@@ -74,8 +74,8 @@ func cutOffOnce(t *testing.T, from, to *Identity) {
 	}
 }
 
-// TestDialNoticesLateDrop has a listener drop a connection for others while the proof of who dials is on its way: who dials
-// must not take it for made.
+// TestDialNoticesLateDrop has a listener drop a connection while the dialer's proof is on its way. Dial must
+// not return that connection.
 func TestDialNoticesLateDrop(t *testing.T) {
 	certs := testTLS(t, "job.example")
 	for name, ids := range map[string][2]*Identity{"plain": {identity(1), identity(2)}, "TLS": {secured(1, certs), secured(2, certs)}} {
@@ -89,15 +89,15 @@ func TestDialNoticesLateDrop(t *testing.T) {
 			_, err := Client(t.Context(), a, ids[0], 2, Peer, 0)
 			reason(t, err, Silent, "waiting for the confirmation; it may have dropped this connection for others")
 			if r, ok := err.(*Refusal); ok && r.lasting() {
-				t.Error("who dials does not try again")
+				t.Error("the dialer does not try again")
 			}
 			has(t, <-done, net.ErrClosed)
 		})
 	}
 }
 
-// TestAdmittedConnectionIsNotDropped checks that a listener does not drop a connection that it has told that it is taken, and does not tell one
-// that it has dropped.
+// TestAdmittedConnectionIsNotDropped checks that a listener does not drop a connection that it has admitted,
+// and does not admit one that it has dropped.
 func TestAdmittedConnectionIsNotDropped(t *testing.T) {
 	l := &Listener{slots: make(chan struct{}, 2)}
 	var ends [2]net.Conn
@@ -109,7 +109,7 @@ func TestAdmittedConnectionIsNotDropped(t *testing.T) {
 	}
 	first, second := l.pending[0], l.pending[1]
 	if !l.keep(first) {
-		t.Error("a connection that nobody has dropped is not kept")
+		t.Error("a connection that was not dropped is not kept")
 	}
 	if l.drop(0); first.dropped || !second.dropped {
 		t.Errorf("dropped: the kept one %v, the other %v", first.dropped, second.dropped)
@@ -119,7 +119,7 @@ func TestAdmittedConnectionIsNotDropped(t *testing.T) {
 	}
 }
 
-// before is a connection that does something before the second message of who dials, its proof, goes out.
+// before is a connection that calls a function before the dialer's second message, its proof, is sent.
 type before struct {
 	net.Conn
 	said int
@@ -133,7 +133,8 @@ func (c *before) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDroppedConnectionIsNotAdmitted has a listener drop a stranger as its handshake gets done: it is not told that it is taken.
+// TestDroppedConnectionIsNotAdmitted drops a connection just before its handshake completes: the listener does
+// not confirm it.
 func TestDroppedConnectionIsNotAdmitted(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	c := &before{Conn: connect(t, l)}
@@ -141,7 +142,7 @@ func TestDroppedConnectionIsNotAdmitted(t *testing.T) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if len(l.pending) != 1 {
-			t.Errorf("%d strangers, want 1", len(l.pending))
+			t.Errorf("%d handshakes under way, want 1", len(l.pending))
 			return
 		}
 		l.pending[0].dropped = true // and not closed yet
@@ -154,8 +155,8 @@ func TestDroppedConnectionIsNotAdmitted(t *testing.T) {
 	}
 }
 
-// TestLateAdmissionIsAccepted has the word come after the time of who accepts would be over, and after that of who dials while that
-// one did not get its turn.
+// TestLateAdmissionIsAccepted delays the confirmation beyond the accepting side's time limit, and beyond the
+// dialer's limit while the dialer was not scheduled.
 func TestLateAdmissionIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, wait := range []time.Duration{0, HandshakeTimeout + time.Second, wordTimeout - time.Second} {
@@ -185,11 +186,11 @@ func TestLateAdmissionIsAccepted(t *testing.T) {
 	}()
 	c := &starving{Conn: a, served: done}
 	if _, err := Client(t.Context(), c, identity(1), 2, Peer, 0); err != nil || !c.starved {
-		t.Errorf("%v, without its turn: %v", err, c.starved)
+		t.Errorf("%v, not scheduled: %v", err, c.starved)
 	}
 }
 
-// starving is a connection whose owner gets no turn between the proof and the end of its time.
+// starving is a connection whose owner is not scheduled between its proof and its time limit.
 type starving struct {
 	net.Conn
 	served  chan error
@@ -203,7 +204,7 @@ func (c *starving) Read(b []byte) (int, error) {
 		if err := <-c.served; err != nil {
 			return 0, err
 		}
-		c.SetReadDeadline(time.Unix(1, 0)) // over, and the word is there
+		c.SetReadDeadline(time.Unix(1, 0)) // has passed, and the confirmation has arrived
 	}
 	n, err := c.Conn.Read(b)
 	c.read += n

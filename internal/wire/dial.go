@@ -53,7 +53,7 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 			return conn, nil
 		}
 		if ctx.Err() != nil {
-			if last == nil { // else it says more than that time was up
+			if last == nil { // else it is more precise than a timeout
 				last = err
 			}
 			return nil, ended(ctx, fmt.Sprintf("connecting to %s: %v", who(d.to), last))

@@ -14,7 +14,7 @@ const HeaderSize = 40
 // that an offset and a length can be added.
 const MaxMessage = 1 << 56
 
-// Kind says what a frame is.
+// Kind is the kind of a frame.
 type Kind uint8
 
 // The kinds of frames. The first group carries messages, the second ends communicators, the third
@@ -69,7 +69,7 @@ const (
 )
 
 // A Header stands before every frame. Fields that a kind has no use for are zero; the table rules
-// in this package says which kind uses which.
+// in this package lists which kind uses which.
 type Header struct {
 	Kind    Kind
 	Flags   uint8
@@ -207,8 +207,7 @@ type Decoder struct {
 	seed, seq uint32
 }
 
-// Decode reads a header into h. An error wraps ErrFrame and says what is wrong; h has no meaning
-// then.
+// Decode reads a header into h. An error wraps ErrFrame and names the fault; h then has no meaning.
 //
 //  1. The checksum, which covers every other byte: a bit that flipped on the way, or a frame of
 //     another connection or direction, is found here.
@@ -249,7 +248,7 @@ func (d *Decoder) Decode(h *Header, from *[HeaderSize]byte) error {
 	return nil
 }
 
-// check finds what a header says that its kind does not.
+// check finds fields that are set and that the header's kind does not use.
 func (h *Header) check(has, flags uint8, zero bool, limit uint64) error {
 	wrong := func(format string, facts ...any) error {
 		return fmt.Errorf("%w: %v: %s", ErrFrame, h.Kind, fmt.Sprintf(format, facts...))

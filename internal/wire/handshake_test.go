@@ -63,7 +63,7 @@ func TestHandshakeAdmitsRanksOfJob(t *testing.T) {
 		{"peers", 1, identity(2), Peer, 0},
 		{"to rank 0", 3, identity(0), Peer, 63},
 		{"from rank 0", 0, identity(3), Peer, 5},
-		{"a knock", 0, identity(3), DialRequest, 0},
+		{"a connection request", 0, identity(3), DialRequest, 0},
 		{"meeting at rank 0", 3, zero, Rendezvous, 0},
 		{"meeting at the launcher", 0, launcher, Rendezvous, 0},
 	} {
@@ -112,8 +112,8 @@ func talk(t *testing.T, from, to *Conn) {
 	}
 }
 
-// TestHandshakeFollowsTranscript follows a handshake with what the decision says of it, written down once more: the
-// keys and proofs are made here from HMAC alone.
+// TestHandshakeFollowsTranscript compares a handshake with ADR 0014: it computes the keys and proofs again,
+// from HMAC alone.
 func TestHandshakeFollowsTranscript(t *testing.T) {
 	mac := func(key []byte, parts ...[]byte) []byte {
 		h := hmac.New(sha256.New, key)
@@ -158,7 +158,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 		t.Error(err)
 	}
 	if len(hello)+24 != 64 {
-		t.Errorf("a stranger sends %d bytes", len(hello)+24)
+		t.Errorf("an unauthenticated peer sends %d bytes", len(hello)+24)
 	}
 	a.Close()
 	b.Close()
@@ -209,7 +209,7 @@ func TestHandshakeRefused(t *testing.T) {
 	}
 }
 
-// TestHandshakeRejectsMisuse asks for handshakes that cannot be.
+// TestHandshakeRejectsMisuse asks for impossible handshakes.
 func TestHandshakeRejectsMisuse(t *testing.T) {
 	for _, c := range []struct {
 		id       Identity
@@ -306,7 +306,7 @@ func TestHandshakeCanceled(t *testing.T) {
 	})
 }
 
-// FuzzServer says anything to a server. The decoders refuse what they cannot read, and nobody is
+// FuzzServer sends a server arbitrary bytes. The decoders refuse what they cannot read, and no peer is
 // accepted: the fuzzer does not have the secret.
 func FuzzServer(f *testing.F) {
 	f.Add(goodHello())
@@ -319,7 +319,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// FuzzClient is the same from the other side.
+// FuzzClient does the same to a client.
 func FuzzClient(f *testing.F) {
 	var b [replySize]byte
 	(&reply{version: Version}).encode(&b)
@@ -332,7 +332,7 @@ func FuzzClient(f *testing.F) {
 	})
 }
 
-// FuzzHello decodes hellos and replies; what is taken encodes to the same bytes.
+// FuzzHello decodes hellos and replies; those it accepts encode to the same bytes.
 func FuzzHello(f *testing.F) {
 	f.Add(goodHello())
 	f.Add(make([]byte, replySize))

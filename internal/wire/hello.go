@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Purpose says what a connection is used for.
+// Purpose is the use of a connection.
 type Purpose uint8
 
 // The purposes.
@@ -15,7 +15,7 @@ const (
 	DialRequest                    // a connection request: asks a higher rank to dial this one
 )
 
-// MaxLanes is how many connections of a pair of ranks can be told apart.
+// MaxLanes is how many connections of a pair of ranks can be distinguished.
 const MaxLanes = 64
 
 // An unauthenticated peer can make this process parse a hello and a proof, together 64 bytes.

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// hostile returns what a stranger says in its nth attempt: random bytes, a hello that is cut, that
-// of another job, one whose proof is random, and a handshake that was recorded.
+// hostile returns what an unauthenticated peer sends in its nth attempt: random bytes, a truncated hello,
+// the hello of another job, a random proof, or a recorded handshake.
 func hostile(n int, recorded []byte) []byte {
 	random := make([]byte, rand.IntN(100))
 	for i := range random {
@@ -38,7 +38,7 @@ func hostile(n int, recorded []byte) []byte {
 }
 
 // TestHostileConnectionsAreRefused makes 10 000 hostile connections, 100 000 with COHORT_HOSTILE=1: none is accepted, a
-// rank that comes among them is, and what they leave is counted.
+// rank that connects among them is, and the goroutines and descriptors they leave are counted.
 func TestHostileConnectionsAreRefused(t *testing.T) {
 	number, batch := 10_000, 50
 	if os.Getenv("COHORT_HOSTILE") == "1" {
@@ -69,7 +69,7 @@ func TestHostileConnectionsAreRefused(t *testing.T) {
 				c.(*net.TCPConn).CloseWrite()
 				got, _ := io.Copy(io.Discard, c)
 				if got > replySize {
-					t.Errorf("a stranger gets %d bytes", got)
+					t.Errorf("an unauthenticated peer gets %d bytes", got)
 				}
 			})
 		}
@@ -83,13 +83,13 @@ func TestHostileConnectionsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first that is handed out is the rank: nobody was before it.
+	// The first accepted connection is the rank's.
 	s, err := l.Accept(ctx, Peer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Lane != 9 {
-		t.Error("a stranger was accepted")
+		t.Error("an unauthenticated peer was accepted")
 	}
 	c.Close()
 	s.Close()
@@ -109,8 +109,8 @@ func TestHostileConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestUnauthenticatedPeerAllocatesLittle measures what a stranger can make a process allocate: by a whole hello, with the
-// proof missing.
+// TestUnauthenticatedPeerAllocatesLittle measures how much an unauthenticated peer can make a process allocate: it
+// sends a whole hello, and no proof.
 func TestUnauthenticatedPeerAllocatesLittle(t *testing.T) {
 	id := identity(2)
 	say := append(goodHello(), make([]byte, proofSize)...)
@@ -126,24 +126,24 @@ func TestUnauthenticatedPeerAllocatesLittle(t *testing.T) {
 	per := (after.TotalAlloc - before.TotalAlloc) / times
 	t.Logf("%d bytes for each", per)
 	if per > 16<<10 {
-		t.Errorf("a stranger costs %d bytes", per)
+		t.Errorf("an unauthenticated peer costs %d bytes", per)
 	}
 }
 
-// TestUnauthenticatedPeersHoldLittleMemory measures what 200 strangers hold who say half of what they should.
+// TestUnauthenticatedPeersHoldLittleMemory measures the memory of 200 handshakes whose peers sent half a hello.
 func TestUnauthenticatedPeersHoldLittleMemory(t *testing.T) {
-	const strangers = 200
-	l := listen(t, identity(2), strangers)
+	const peers = 200
+	l := listen(t, identity(2), peers)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	for range strangers {
+	for range peers {
 		c := connect(t, l)
 		c.Write(goodHello()[:30])
 	}
-	// On a very slow machine the first are refused before the last has come: then there are fewer.
+	// On a very slow machine the first are refused before the last connects: then there are fewer.
 	n := int64(0)
-	for n < strangers && (n == 0 || l.Report() == "") {
+	for n < peers && (n == 0 || l.Report() == "") {
 		runtime.Gosched()
 		l.mu.Lock()
 		n = int64(len(l.pending))
@@ -154,6 +154,6 @@ func TestUnauthenticatedPeersHoldLittleMemory(t *testing.T) {
 	per := (int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)) / n
 	t.Logf("%d bytes for each, both ends", per)
 	if per > 32<<10 {
-		t.Errorf("a stranger holds %d bytes", per)
+		t.Errorf("an unauthenticated peer holds %d bytes", per)
 	}
 }

@@ -32,7 +32,7 @@ type Identity struct {
 	TLS         *TLS // nil for none
 }
 
-// Check returns an error that says what is missing or wrong, nil if the identity is complete.
+// Check returns an error that names what is missing or wrong, nil if the identity is complete.
 func (id *Identity) Check() error {
 	switch {
 	case !id.Secret.Valid():
@@ -81,7 +81,7 @@ func derive(secret, salt []byte, label string, n int) []byte {
 const proofSize = 24
 
 // prove signs a transcript, as one side of the handshake. Every part has a fixed length, but for a last one that
-// is empty without TLS, which the hello says, so that no two transcripts read the same.
+// is empty without TLS. The hello states whether TLS is used, so no two transcripts are the same.
 func (k *keys) prove(label string, parts ...[]byte) (proof [proofSize]byte) {
 	mac := hmac.New(sha256.New, k.key[:])
 	mac.Write([]byte(label))

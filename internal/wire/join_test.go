@@ -18,7 +18,7 @@ func rankOf(rank, size int) *Identity {
 	return &Identity{Job: "job", Secret: secret, Rank: rank, Size: size, Coordinator: rank < 1}
 }
 
-// member is what a rank says of itself.
+// member is the description that a rank sends.
 func member(rank int) Member {
 	return Member{
 		Rank: rank, Process: 1000 + rank, Node: Node{1, byte(rank / 2)}, Host: fmt.Sprintf("host%d", rank),
@@ -120,7 +120,7 @@ func TestRendezvousGivesAllRanksTheTable(t *testing.T) {
 	}
 }
 
-// TestRendezvousWithTLS is a meeting over TLS, whose reads the end of the watch interrupts.
+// TestRendezvousWithTLS runs a rendezvous over TLS, where the end of a watch interrupts reads.
 func TestRendezvousWithTLS(t *testing.T) {
 	ctx, c := limit(t), testTLS(t, "job.example")
 	id := func(rank int) *Identity {
@@ -179,7 +179,7 @@ func TestRendezvousWhenCoordinatorIsLate(t *testing.T) {
 	conns[1].Close()
 }
 
-// TestRendezvousFailsOnAllRanks has meetings that come to nothing. Every rank gets the same error.
+// TestRendezvousFailsOnAllRanks runs rendezvous that fail: every rank gets the same error.
 func TestRendezvousFailsOnAllRanks(t *testing.T) {
 	other := member(2)
 	other.Process, other.Host = 7, "elsewhere"
@@ -198,7 +198,7 @@ func TestRendezvousFailsOnAllRanks(t *testing.T) {
 			func(ctx context.Context, p *party) chan outcome { return p.forge(ctx, 4, false_) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // who comes late is told so for two seconds
+			t.Parallel() // late ranks get the error for two seconds
 			ctx := limit(t)
 			p := hold(ctx, t, 0, 5)
 			in := []*Conn{p.enter(1, 0), p.enter(2, 0)}
@@ -209,7 +209,7 @@ func TestRendezvousFailsOnAllRanks(t *testing.T) {
 	}
 }
 
-// forge joins as a rank that says it is another.
+// forge joins as a rank that claims the number of another.
 func (p *party) forge(ctx context.Context, rank int, m Member) chan outcome {
 	result := make(chan outcome, 1)
 	p.all.Go(func() {
@@ -259,7 +259,7 @@ func (p *party) fails(in []*Conn, sentinel error, want ...string) {
 	}
 }
 
-// late is a context that ends as at a deadline, when the test says so.
+// late is a context that ends with DeadlineExceeded when the test wants it.
 type late struct{ context.Context }
 
 func (l late) Err() error {
@@ -270,7 +270,7 @@ func (l late) Err() error {
 }
 
 // TestMissingRanksAreNamed has ranks that do not come: until the coordinator's deadline, until one of the ranks
-// is about to give up, and until the coordinator is called off. Strangers come instead.
+// is about to give up, and until the coordinator is canceled. Unauthenticated peers connect instead.
 func TestMissingRanksAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -304,8 +304,8 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	}
 }
 
-// TestCoordinatorEndsBeforeFirstRankGivesUp is a rank whose time ends before that of the others: the coordinator tells it who is
-// missing before.
+// TestCoordinatorEndsBeforeFirstRankGivesUp has a rank whose time ends before that of the others: before that,
+// the coordinator sends it the error that names the missing ranks.
 func TestCoordinatorEndsBeforeFirstRankGivesUp(t *testing.T) {
 	p := hold(limit(t), t, 0, 3)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -319,7 +319,7 @@ func TestCoordinatorEndsBeforeFirstRankGivesUp(t *testing.T) {
 	}
 }
 
-// TestRankLostDuringRendezvous has a rank that joins and is gone before the others are there.
+// TestRankLostDuringRendezvous has a rank that joins and ends before the others have joined.
 func TestRankLostDuringRendezvous(t *testing.T) {
 	// All may have come before the coordinator sees that one has gone again: then they learn of it when they connect.
 	for range 100 {
@@ -360,7 +360,7 @@ func lost(t *testing.T) bool {
 	return true
 }
 
-// TestCoordinatorLostDuringRendezvous has a coordinator that ends without a word.
+// TestCoordinatorLostDuringRendezvous has a coordinator that ends without a message.
 func TestCoordinatorLostDuringRendezvous(t *testing.T) {
 	l := listen(t, rankOf(0, 3), 0)
 	p := &party{t: t, l: l, size: 3}
@@ -381,7 +381,7 @@ func TestCoordinatorLostDuringRendezvous(t *testing.T) {
 	p.all.Wait()
 }
 
-// TestJoinAfterRendezvousIsRefused comes to a meeting that has been.
+// TestJoinAfterRendezvousIsRefused joins after the rendezvous is over.
 func TestJoinAfterRendezvousIsRefused(t *testing.T) {
 	ctx := limit(t)
 	p := hold(ctx, t, Launcher, 1)
@@ -396,12 +396,12 @@ func TestJoinAfterRendezvousIsRefused(t *testing.T) {
 	has(t, again.err, backend.ErrInit, "the coordinator at 127.0.0.1:", "the job has started already")
 }
 
-// TestJoinIsRefused is a rank of another job, one without the secret, and wrong calls.
+// TestJoinIsRefused joins as a rank of another job, without the secret, and by wrong calls.
 func TestJoinIsRefused(t *testing.T) {
 	ctx := limit(t)
 	l := listen(t, rankOf(0, 2), 0)
-	job, stranger := rankOf(1, 2), rankOf(1, 2)
-	job.Job, stranger.Secret = "another", NewSecret()
+	job, imposter := rankOf(1, 2), rankOf(1, 2)
+	job.Job, imposter.Secret = "another", NewSecret()
 	for _, c := range []struct {
 		id      *Identity
 		address string
@@ -409,7 +409,7 @@ func TestJoinIsRefused(t *testing.T) {
 		want    string
 	}{
 		{job, l.Addrs()[0].String(), member(1), `another job than "another"`},
-		{stranger, l.Addrs()[0].String(), member(1), "has the same name and another secret"},
+		{imposter, l.Addrs()[0].String(), member(1), "has the same name and another secret"},
 		{rankOf(1, 2), "127.0.0.1", member(1), "want HOST:PORT"},
 		{rankOf(1, 2), "127.0.0.1:0", member(1), "from 1 to 65535"},
 		{rankOf(1, 2), "127.0.0.1:http", member(1), "from 1 to 65535"},

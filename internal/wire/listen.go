@@ -27,7 +27,7 @@ const (
 	starved = 2 * time.Second
 )
 
-// ListenConfig says where a Listener listens.
+// ListenConfig configures a Listener.
 type ListenConfig struct {
 	Addrs    []netip.Addr // one socket each
 	PortMin  int          // the first port that may be used; 0 for any free one

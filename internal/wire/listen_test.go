@@ -36,7 +36,7 @@ func limit(t testing.TB) context.Context {
 	return ctx
 }
 
-// knock opens a connection as a stranger does.
+// connect opens a connection and sends nothing.
 func connect(t testing.TB, l *Listener) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", l.Addrs()[0].String())
@@ -87,7 +87,7 @@ func TestDialAndAccept(t *testing.T) {
 	}
 }
 
-// TestDialFindsRankAmongAddresses has addresses at which there is nobody, another rank, and the right one.
+// TestDialFindsRankAmongAddresses dials addresses of no process, of another rank, and of the right one.
 func TestDialFindsRankAmongAddresses(t *testing.T) {
 	right, wrong := listen(t, identity(2), 0), listen(t, identity(3), 0)
 	nobody := listen(t, identity(3), 0)
@@ -98,7 +98,7 @@ func TestDialFindsRankAmongAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	// Without the right one it fails at once, and says what it found.
+	// Without the right one it fails at once, and the error names what it found.
 	_, err = Dial(limit(t), identity(1), addrs[:2], 2, Peer, 0)
 	has(t, err, syscall.ECONNREFUSED, "connecting to rank 2", "it is not rank 2", "refused")
 	reason(t, err, WrongRank)
@@ -155,7 +155,7 @@ func TestAcceptEndsWithContextOrListener(t *testing.T) {
 	has(t, err, context.Canceled)
 	_, err = l.Accept(limit(t), 0)
 	has(t, err, nil, "no purpose 0")
-	// A rank that nobody takes, and a stranger, are closed with the listener.
+	// Close also closes the connection of a rank that was not accepted, and that of an unauthenticated peer.
 	c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -173,13 +173,13 @@ func TestAcceptEndsWithContextOrListener(t *testing.T) {
 	l.Close()
 }
 
-// TestRankGetsThroughCrowd fills a listener with strangers that say nothing, some hundred for a few places, and a
+// TestRankGetsThroughCrowd fills a listener with peers that send nothing, some hundred for a few places, and a
 // rank gets through.
 func TestRankGetsThroughCrowd(t *testing.T) {
-	const places, strangers = 8, 200
+	const places, peers = 8, 200
 	l := listen(t, identity(2), places)
 	var all []net.Conn
-	for range strangers {
+	for range peers {
 		c := connect(t, l)
 		c.Write(goodHello()[:20]) // as slow ones do
 		all = append(all, c)
@@ -194,7 +194,7 @@ func TestRankGetsThroughCrowd(t *testing.T) {
 	}
 	// All were accepted before the rank, which came last, and at most so many were left.
 	forced := 0
-	refusedAtLeast(t, l, strangers)
+	refusedAtLeast(t, l, peers)
 	for _, c := range l.Refused() {
 		if c.Reason == Crowded {
 			has(t, c.First, nil, "127.0.0.1:", "too many at once", "8 handshakes were under way")
@@ -203,8 +203,8 @@ func TestRankGetsThroughCrowd(t *testing.T) {
 			forced += c.Number
 		}
 	}
-	if forced < strangers-places {
-		t.Errorf("%d were made to go, of %d: %s", forced, strangers, l.Report())
+	if forced < peers-places {
+		t.Errorf("%d of %d were dropped: %s", forced, peers, l.Report())
 	}
 }
 
@@ -226,7 +226,7 @@ func refusedAtLeast(t testing.TB, l *Listener, want int) {
 	}
 }
 
-// TestOldestOfBusiestAddressIsDropped looks at who is dropped: the oldest of the address that has most.
+// TestOldestOfBusiestAddressIsDropped checks which connection is dropped: the oldest of the address with the most.
 func TestOldestOfBusiestAddressIsDropped(t *testing.T) {
 	l := &Listener{slots: make(chan struct{}, 10)}
 	now := time.Now()
@@ -253,20 +253,20 @@ func TestOldestOfBusiestAddressIsDropped(t *testing.T) {
 	}
 	for i, s := range l.pending[3:] {
 		if s.dropped {
-			t.Errorf("young stranger %d is dropped", i)
+			t.Errorf("young connection %d is dropped", i)
 		}
 	}
 }
 
-// TestAcceptFailsWithoutDescriptors is a listener that gets no descriptor: a stranger has to give one back, and after some
-// seconds of it ClearToSend says so, once.
+// TestAcceptFailsWithoutDescriptors has a listener that gets no descriptor: it drops a handshake to free one, and
+// after some seconds Accept returns an error, once.
 func TestAcceptFailsWithoutDescriptors(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	c := connect(t, l)
 	for held := 0; held == 0; runtime.Gosched() {
 		l.mu.Lock()
 		if held = len(l.pending); held > 0 {
-			l.pending[0].since = time.Now().Add(-grace) // it has had its time
+			l.pending[0].since = time.Now().Add(-grace) // its time is over
 		}
 		l.mu.Unlock()
 	}
@@ -375,7 +375,7 @@ func TestListenAndDialIPv6(t *testing.T) {
 	}
 }
 
-// TestPendingHandshakesDependOnJobSize checks how many strangers a listener of a job has room for.
+// TestPendingHandshakesDependOnJobSize checks how many handshakes a listener of a job allows at once.
 func TestPendingHandshakesDependOnJobSize(t *testing.T) {
 	for size, want := range map[int]int{4: 256, 1000: 1000, MaxRanks: 1024} {
 		id := identity(2)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// descriptors returns how many this process has open, 0 where that is not told.
+// descriptors returns how many descriptors this process has open, 0 where the system does not report it.
 func descriptors() int {
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

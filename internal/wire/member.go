@@ -41,7 +41,7 @@ func (m *Member) String() string {
 	return fmt.Sprintf("rank %d (process %d on %s)", m.Rank, m.Process, m.Host)
 }
 
-// check says what is wrong with a member, of this process or of another.
+// check returns what is wrong with a member, of this process or of another.
 func (m *Member) check() error {
 	switch {
 	case m.Rank < 0 || m.Rank >= MaxRanks:
@@ -90,7 +90,7 @@ func (m *Member) append(b []byte) []byte {
 	return append(b, m.Info...)
 }
 
-// A reader takes fields from a message. Once one is not there, all others are zero.
+// A reader takes fields from a message. Once one is missing, all others are zero.
 type reader struct {
 	rest  []byte
 	short bool

@@ -117,7 +117,7 @@ func TestTableRoundTrip(t *testing.T) {
 	has(t, err, nil, "entry 0: it is that of rank 1")
 }
 
-// TestTableAllocatesOnlyWhatArrives shows that a table that says it is large, and is not, costs nothing.
+// TestTableAllocatesOnlyWhatArrives decodes a table that claims to be large and is not: it allocates nothing.
 func TestTableAllocatesOnlyWhatArrives(t *testing.T) {
 	b := append(binary.LittleEndian.AppendUint32(nil, MaxRanks), make([]byte, 100)...)
 	var before, after runtime.MemStats
@@ -178,7 +178,7 @@ func TestThisNodeIsStable(t *testing.T) {
 	}
 }
 
-// FuzzJoin decodes anything as what a rank says; what is taken encodes to the same bytes.
+// FuzzJoin decodes arbitrary bytes as a join message; what it accepts encodes to the same bytes.
 func FuzzJoin(f *testing.F) {
 	f.Add((&joining{size: 4, patience: 1000, member: member(1)}).append(nil))
 	f.Add((&joining{size: MaxRanks, member: largest()}).append(nil))
@@ -191,7 +191,7 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// FuzzTable is the same of the table.
+// FuzzTable does the same with the table.
 func FuzzTable(f *testing.F) {
 	f.Add(appendTable(nil, []Member{member(0), member(1)}), 2)
 	f.Add(appendTable(nil, []Member{largest()}), 1)

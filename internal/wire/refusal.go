@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reason says why a connection was refused.
+// Reason is why a connection was refused.
 type Reason uint8
 
 // The reasons.

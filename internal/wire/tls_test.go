@@ -149,7 +149,7 @@ func TestTLSRequiresCertificatesOfJob(t *testing.T) {
 				r1, _ := err1.(*Refusal)
 				r2, _ := err2.(*Refusal)
 				if r1 == nil || r2 == nil || r1.Reason != FailedTLS && r2.Reason != FailedTLS {
-					t.Errorf("client %v, server %v: neither says that TLS failed", err1, err2)
+					t.Errorf("client %v, server %v: neither names TLS as the cause", err1, err2)
 				}
 				return
 			}
@@ -166,8 +166,8 @@ func TestTLSRequiresCertificatesOfJob(t *testing.T) {
 	}
 }
 
-// TestManInTheMiddleIsDetected stands between two ranks that use TLS, with a certificate of the same authority, and
-// relays what they prove before TLS. It has no secret, and its two TLS connections are not one.
+// TestManInTheMiddleIsDetected relays between two ranks that use TLS. The relay has a certificate of the same authority
+// and passes on the proofs before TLS. It does not have the secret, and its two TLS connections differ.
 func TestManInTheMiddleIsDetected(t *testing.T) {
 	c := testTLS(t, "job.example")
 	client, left := sockets(t)
@@ -245,8 +245,8 @@ func TestLoadTLSChecksFiles(t *testing.T) {
 	if _, err := newAuthority(t).issue(t, "job.example", "job.example", nil); err != nil {
 		t.Error(err)
 	}
-	stranger := newAuthority(t)
-	_, err := LoadTLS(cert, key, stranger.file, "job.example")
+	foreign := newAuthority(t)
+	_, err := LoadTLS(cert, key, foreign.file, "job.example")
 	has(t, err, nil, "unknown authority")
 }
 

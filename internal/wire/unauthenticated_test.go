@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// bytesConn is a peer that says what is given, and counts how much of it is read.
+// bytesConn is a peer that sends given bytes, and counts how many of them are read.
 type bytesConn struct {
 	net.Conn
 	say  []byte
 	read atomic.Int64
 	sent bytes.Buffer
-	then error // once all is said
+	then error // after the last byte
 }
 
 func (c *bytesConn) Read(b []byte) (int, error) {
@@ -46,7 +46,8 @@ func goodHello() []byte {
 	return b[:]
 }
 
-// TestServerRefusesUnauthenticatedPeers says all sorts of things to a server, followed by as much as it will read.
+// TestServerRefusesUnauthenticatedPeers sends a server wrong handshakes of many kinds, followed by as many bytes
+// as it reads.
 func TestServerRefusesUnauthenticatedPeers(t *testing.T) {
 	change := func(at int, to byte) []byte {
 		b := goodHello()
@@ -111,7 +112,7 @@ func TestServerRefusesUnauthenticatedPeers(t *testing.T) {
 	}
 }
 
-// TestClientRefusesFalseServers is the same from the other side.
+// TestClientRefusesFalseServers shows the same of Client.
 func TestClientRefusesFalseServers(t *testing.T) {
 	say := func(version uint16, a answer) []byte {
 		var b [replySize]byte
@@ -167,7 +168,7 @@ func (c *tape) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestReplayIsRefused plays back what both sides of a good handshake said.
+// TestReplayIsRefused replays both sides of a good handshake.
 func TestReplayIsRefused(t *testing.T) {
 	a, b := sockets(t)
 	client, server := &tape{Conn: a}, &tape{Conn: b}
@@ -195,11 +196,11 @@ func TestReflectionIsRefused(t *testing.T) {
 	_, err := Client(context.Background(), a, identity(1), 2, Peer, 0)
 	reason(t, err, Reflected)
 	if err := <-done; err == nil {
-		t.Error("two clients get along")
+		t.Error("two clients accept each other")
 	}
 }
 
-// TestFlippedBitEndsHandshake flips each bit of what the two sides say. Nothing of it may be taken by both.
+// TestFlippedBitEndsHandshake flips each bit of a handshake: never do both sides accept it.
 func TestFlippedBitEndsHandshake(t *testing.T) {
 	for i := range (helloSize + proofSize) * 8 {
 		a, b := net.Pipe()
@@ -213,7 +214,7 @@ func TestFlippedBitEndsHandshake(t *testing.T) {
 	for i := range (replySize + proofSize) * 8 {
 		a, b := net.Pipe()
 		_, _, err1, err2 := shakeHands(a, &flip{Conn: b, at: i}, identity(1), 2, Peer, 0, identity(2))
-		if err1 == nil || i < replySize*8 && err2 == nil { // of its last word it does not hear
+		if err1 == nil || i < replySize*8 && err2 == nil { // the server does not learn that its last message is damaged
 			t.Errorf("bit %d of the server flipped: %v, %v", i, err1, err2)
 		}
 		a.Close()
