@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -172,7 +173,7 @@ func testCrew(t *testing.T, threads int) *crew {
 // The error of a task does not mention the worker that ran it.
 func TestWorkersReturnErrorOfTask(t *testing.T) {
 	cause := errors.New("not solved")
-	for _, threads := range []int{1, 3} {
+	check := func(t *testing.T, threads int) {
 		w := testCrew(t, threads)
 		done := make([]bool, 50)
 		err := w.run(func() error {
@@ -196,7 +197,7 @@ func TestWorkersReturnErrorOfTask(t *testing.T) {
 			}
 		}
 		if threads == 1 {
-			continue // a panic reaches the caller
+			return // a panic reaches the caller
 		}
 		err = w.each(4, func(int, int) error { panic(cause) })
 		if !errors.Is(err, cause) || !strings.Contains(err.Error(), "TestWorkersReturnErrorOfTask") {
@@ -208,6 +209,9 @@ func TestWorkersReturnErrorOfTask(t *testing.T) {
 		if _, err := forWorkers(w, func() (int, error) { return 0, cause }); err != cause {
 			t.Errorf("for workers: got %v", err)
 		}
+	}
+	for _, threads := range []int{1, 3} {
+		t.Run(strconv.Itoa(threads), func(t *testing.T) { check(t, threads) })
 	}
 }
 

@@ -190,8 +190,11 @@ func (s *state) hello(h hello) {
 	switch name := s.cfg.Launch.Name; {
 	case h.size != len(s.ranks):
 		err = fmt.Errorf("%s started %d ranks, want %d", name, h.size, len(s.ranks))
-	case h.rank < 0 || h.rank >= h.size || s.ranks[h.rank].pgid != 0 || !s.ranks[h.rank].running:
+	case h.rank < 0 || h.rank >= h.size || s.ranks[h.rank].pgid != 0:
 		err = fmt.Errorf("%s started rank %d of %d twice", name, h.rank, h.size)
+	case !s.ranks[h.rank].running: // the launcher ended first, because another rank failed
+		h.conn.Close()
+		return
 	default:
 		err = s.admit(h)
 	}
