@@ -28,18 +28,18 @@ import (
 
 const (
 	pingEvery = 5 * time.Second
-	// silence is after how many times pingEvery without a word the other end is gone.
+	// silence is the number of intervals pingEvery without a message after which the other end is gone.
 	silence = 6
 	// outputWindow and inputWindow are how many bytes may be on their way.
 	outputWindow = 1 << 20
 	inputWindow  = 256 << 10
-	// leastCharge is what a frame of input takes of the window at least, so that there are not many of them.
+	// leastCharge is the minimum that a frame of input takes of the window, which limits the number of frames.
 	leastCharge = 4 << 10
-	// partingLimit is for what is left to do of an agent whose launcher is gone.
+	// partingLimit is how long an agent may still run after its launcher is gone.
 	partingLimit = 4 * time.Second
 )
 
-// charge is what a frame of input takes of its window.
+// charge returns how many bytes a frame of input takes of its window.
 func charge(b []byte) int { return max(len(b), leastCharge) }
 
 // agent is the ranks of one host.
@@ -47,22 +47,22 @@ type agent struct {
 	link   *link
 	keeper *spawn.Keeper
 	work   work
-	folder string // of its own, for the program, the secret, and the ranks' word that they go on
-	flight string // where ranks leave the files of the flight recorder; empty for nowhere
+	folder string // for the program, the secret, and the file by which ranks request that the job continues
+	flight string // the folder for the files of the flight recorder; empty for none
 	window *credit
 	input  *os.File // to rank 0, nil if it is on another host
 	job    *spawn.Job
 
 	signals chan os.Signal
-	quiet   atomic.Int32  // how many times pingEvery without a word from the launcher
-	paused  atomic.Bool   // the launcher is stopped, and will say nothing
+	quiet   atomic.Int32  // intervals pingEvery without a message from the launcher
+	paused  atomic.Bool   // the launcher is stopped, and sends nothing
 	gone    chan struct{} // closed when the launcher is
 	once    sync.Once
 	bye     chan bool
 }
 
-// Agent is the work of the process at a host's end of ssh: it talks to the launcher over in and out, and
-// returns its status. boot is the folder that the launcher had its executable put into, "-" for none.
+// Agent is the main function of the process at a host's end of ssh. It communicates with the launcher over in
+// and out, and returns the exit status. boot is the folder into which the executable was copied, "-" for none.
 func Agent(in, out *os.File, boot, version string) int {
 	if info, err := in.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 {
 		fmt.Fprintln(os.Stderr, "cohort: this command is for cohort run --hosts, which starts it on other hosts")
@@ -76,13 +76,13 @@ func Agent(in, out *os.File, boot, version string) int {
 	signal.Notify(own, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	go func() {
 		for s := range own {
-			if s != syscall.SIGPIPE { // a failed write says it better
+			if s != syscall.SIGPIPE { // the failed write is reported instead
 				a.lost()
 			}
 		}
 	}()
 	go func() {
-		<-a.link.done // closed at the end, or because nobody reads
+		<-a.link.done // closed at the end, or because a write failed
 		a.lost()
 	}()
 	err := a.prepare(bufio.NewReader(in), boot, version)
@@ -107,16 +107,16 @@ func Agent(in, out *os.File, boot, version string) int {
 	return 0
 }
 
-// prepare does all that comes before the ranks are started:
+// prepare does everything before the ranks start:
 //
-//  1. a keeper, which outlives a killed agent, and a folder;
-//  2. hello, and the launcher's answer, the work;
-//  3. the program, from here or from the launcher;
-//  4. the word that all is ready, and the word to start.
+//  1. It starts a keeper, which outlives a killed agent, and creates a folder.
+//  2. It sends hello, and receives the work.
+//  3. It finds the program on this host, or receives it.
+//  4. It reports that it is ready, and waits for the launcher to start the ranks.
 func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	a.keeper, err = spawn.StartKeeper()
 	if boot != "-" {
-		// This process and the keeper do not need the file any more. Nothing else is removed.
+		// This process and the keeper no longer need the file. No other file is removed.
 		_ = os.Remove(filepath.Join(boot, "cohort"))
 		_ = os.Remove(boot)
 	}
@@ -173,7 +173,7 @@ func (a *agent) prepare(in *bufio.Reader, boot, version string) (err error) {
 	return nil
 }
 
-// next reads the one frame that can come now.
+// next reads a frame of the only kind expected now.
 func (a *agent) next(in *bufio.Reader, want kind) (kind, []byte, error) {
 	for {
 		k, b, err := readFrame(in, toAgent)
@@ -191,7 +191,7 @@ func (a *agent) next(in *bufio.Reader, want kind) (kind, []byte, error) {
 	}
 }
 
-// enter makes the launcher's folder this process's, or else the home folder.
+// enter changes to the launcher's folder if it exists here, or else to the home folder.
 func (a *agent) enter() (note string, err error) {
 	folder := string(a.work.Folder)
 	if err = os.Chdir(folder); err == nil {
@@ -210,8 +210,8 @@ func (a *agent) enter() (note string, err error) {
 	return fmt.Sprintf("no folder %s (%v); the ranks run in %s", folder, errors.Unwrap(err), home), os.Setenv("PWD", home)
 }
 
-// program returns what ranks execute: a command of this host's, the file that is here if it is the right one,
-// or a copy of the launcher's.
+// program returns the path that ranks execute: a command of this host, the file on this host if it is the right
+// one, or a copy of the launcher's.
 func (a *agent) program(in *bufio.Reader) (string, error) {
 	p := a.work.Program
 	name, here := string(p.Name), string(p.Path)
@@ -238,7 +238,7 @@ func (a *agent) program(in *bufio.Reader) (string, error) {
 	return a.receive(in)
 }
 
-// receive has the launcher send the program.
+// receive asks the launcher for the program and stores it.
 func (a *agent) receive(in *bufio.Reader) (path string, err error) {
 	a.link.send(kindNeed)
 	dir := filepath.Join(a.folder, "bin")
@@ -271,7 +271,7 @@ func (a *agent) receive(in *bufio.Reader) (path string, err error) {
 	return path, f.Close()
 }
 
-// config says how the ranks are started.
+// config returns how the ranks are started.
 func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	w := &a.work
 	c := spawn.Config{
@@ -301,7 +301,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 			return c, err
 		}
 		a.keeper.Folder(a.flight)
-		set = append(set, flight.EnvDir+"="+a.flight, flight.EnvKept+"=") // on this host they are kept nowhere
+		set = append(set, flight.EnvDir+"="+a.flight, flight.EnvKept+"=") // not kept on this host
 	}
 	c.Env = merge(os.Environ(), set)
 	if w.First == 0 {
@@ -312,7 +312,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	return c, nil
 }
 
-// merge returns an environment with variables set, each once: of two with the same name the last counts.
+// merge returns env with the variables of set, each once: of several with the same name the last counts.
 func merge(env, set []string) []string {
 	all := append(slices.Clone(env), set...)
 	last := map[string]int{}
@@ -329,7 +329,7 @@ func merge(env, set []string) []string {
 	return once
 }
 
-// ended tells the launcher how a rank ended.
+// ended reports to the launcher how a rank ended.
 func (a *agent) ended(e spawn.End) {
 	_, err := os.Stat(filepath.Join(a.folder, "resilient"))
 	aborter, _, aborted := spawn.AbortIn(a.folder)
@@ -340,7 +340,7 @@ func (a *agent) ended(e spawn.End) {
 	}()
 }
 
-// run sees the ranks through, and then the launcher.
+// run waits for the ranks, and then for the launcher's goodbye.
 func (a *agent) run() error {
 	over := make(chan struct{})
 	go func() {
@@ -364,7 +364,7 @@ func (a *agent) run() error {
 	return nil
 }
 
-// wait waits until c is closed, without a launcher not for long.
+// wait waits until c is closed, for at most partingLimit once the launcher is gone. It reports whether c is closed.
 func (a *agent) wait(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -379,8 +379,8 @@ func (a *agent) wait(c <-chan struct{}) bool {
 	}
 }
 
-// lost notes that the launcher is gone, or this process asked to end: so do the ranks. If something is in the
-// way of that, the end of this process ends them.
+// lost ends the ranks, because the launcher is gone or a signal asked this process to end. If that takes too
+// long, the process exits, and the keeper ends the ranks.
 func (a *agent) lost() {
 	a.once.Do(func() {
 		a.window.close()
@@ -389,7 +389,7 @@ func (a *agent) lost() {
 	})
 }
 
-// beat has the launcher hear of this process, and watches for it.
+// beat sends pings to the launcher, and checks that messages arrive from it.
 func (a *agent) beat() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -402,7 +402,7 @@ func (a *agent) beat() {
 	}
 }
 
-// listen does what the launcher says while ranks run.
+// listen executes the launcher's commands while ranks run.
 func (a *agent) listen(in *bufio.Reader) {
 	go func() {
 		<-a.gone
@@ -421,7 +421,7 @@ func (a *agent) listen(in *bufio.Reader) {
 	close(feeding)
 }
 
-// handle does one thing that the launcher says.
+// handle executes one command of the launcher.
 func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 	switch k {
 	case kindSignal:
@@ -429,10 +429,10 @@ func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 			return
 		}
 		s := syscall.Signal(b[0])
-		a.paused.Store(s == syscall.SIGTSTP) // until another signal comes: other words may have been on their way
+		a.paused.Store(s == syscall.SIGTSTP) // until another signal comes: other messages may have been on their way
 		select {
 		case a.signals <- s:
-		default: // the ranks have not taken dozens before
+		default: // the queue is full: dozens of signals have not been passed on yet
 		}
 	case kindInput:
 		feeding <- b
@@ -457,7 +457,7 @@ func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 	}
 }
 
-// feed returns where to put input for rank 0. No more is sent than there is room for here.
+// feed returns the channel for rank 0's input. The window ensures that a send on it does not block.
 func (a *agent) feed() chan<- []byte {
 	c := make(chan []byte, 2*inputWindow/leastCharge)
 	go func() {
@@ -465,7 +465,7 @@ func (a *agent) feed() chan<- []byte {
 		for b := range c {
 			if open && len(b) > 0 {
 				_, err := a.input.Write(b)
-				open = err == nil // a rank that has ended, or closed it, wants no more
+				open = err == nil // an error means that the rank has ended or closed its input
 			}
 			if a.input != nil && (!open || len(b) == 0) {
 				a.input.Close()
@@ -486,7 +486,7 @@ type output struct {
 	name byte
 }
 
-// Write sends what internal/spawn writes at once, which is whole lines.
+// Write sends the whole lines that internal/spawn writes at once.
 func (o *output) Write(p []byte) (int, error) {
 	if !o.a.window.take(len(p)) {
 		return 0, io.ErrClosedPipe

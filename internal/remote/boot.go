@@ -17,15 +17,15 @@ import (
 	"time"
 )
 
-// bootScript is the command that ssh executes on a host. The user's login shell reads it, whichever that is:
-// it has no single quote, backslash, or exclamation mark in it. Everything else it reads from its input, line by line:
+// bootScript is the command that ssh executes on a host. Any login shell may read it, so it contains no single
+// quote, backslash, or exclamation mark. The script reads the rest from its input, line by line:
 //
-//	copy or there: whether the executable is to be sent if it is not there
+//	"copy" or "there": whether the launcher sends the executable if the host does not have it
 //	its SHA-256, its length, its path
 //
-// and then the executable, once it has asked for it. The launcher sends nothing that was not asked for,
-// because head may read more than it is told to. What is executed in the end is the agent. mktemp makes a folder for
-// this user alone; the umask stays as it is, because the ranks will have it.
+// and then the executable, after asking for it. The launcher sends nothing before it is asked, because head may
+// read more than its argument says. Finally the script executes the agent. mktemp makes a folder that only this user
+// can access. The umask stays unchanged, because the ranks inherit it.
 const bootScript = `exec sh -c '` +
 	`echo "COHORT-BOOT 1 $(uname -s) $(uname -m)"; ` +
 	`IFS= read -r how && IFS= read -r sum && IFS= read -r size && IFS= read -r path || exit 90; ` +
@@ -44,10 +44,10 @@ const bootScript = `exec sh -c '` +
 const (
 	bootLine = "COHORT-BOOT 1 "
 	sendLine = "COHORT-SEND"
-	maxNoise = 64 << 10 // what login shells may write before
+	maxNoise = 64 << 10 // bytes that a login shell may write before the script runs
 )
 
-// file is a file that hosts may need a copy of.
+// file is a file that may be copied to hosts.
 type file struct {
 	path string // where it is; what hosts are asked for
 	open *os.File
@@ -55,8 +55,8 @@ type file struct {
 	size int64
 }
 
-// openFile opens a file at name, which is called path, and adds it up. It stays what it is even
-// if another is put in its place.
+// openFile opens the file at name, which hosts know as path, and computes its checksum. The open file stays the
+// same even if another replaces it at that path.
 func openFile(name, path string) (*file, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -81,13 +81,13 @@ func ownExecutable() (*file, error) {
 	}
 	name := path
 	if runtime.GOOS == "linux" {
-		name = "/proc/self/exe" // also right when the file has been replaced or removed
+		name = "/proc/self/exe" // correct even if the file has been replaced or removed
 		path = strings.TrimSuffix(path, " (deleted)")
 	}
 	return openFile(name, path)
 }
 
-// boot gets the agent started over the ends of the boot script's input and output.
+// boot starts the agent through the boot script's input and output.
 func boot(r *bufio.Reader, w io.Writer, exe *file, send bool) error {
 	first := ""
 	for n := 0; ; {
@@ -142,7 +142,7 @@ func readLine(r *bufio.Reader, limit int) (string, error) {
 	}
 }
 
-// noise is what comes of a shell that writes what nobody understands.
+// noise is the error for a login shell that writes unexpected output.
 func noise(line string, err error) error {
 	if line = strings.TrimSpace(line); line == "" {
 		return err
@@ -150,10 +150,10 @@ func noise(line string, err error) error {
 	return fmt.Errorf("unexpected output of the login shell: %.200q", line)
 }
 
-// checkSystem says whether programs for this system run on a host, by what uname says of it.
+// checkSystem returns an error if programs for this system do not run on a host with that uname output.
 func checkSystem(names []string, send bool) error {
 	if !send || len(names) != 2 {
-		return nil // what is there runs there
+		return nil // the host uses its own programs
 	}
 	system, machine := strings.ToLower(names[0]), strings.ToLower(names[1])
 	switch machine {
@@ -171,7 +171,7 @@ func checkSystem(names []string, send bool) error {
 		system, machine, runtime.GOOS, runtime.GOARCH)
 }
 
-// A patience is the input of a host that has not said hello yet, and gives it up when nothing happens there.
+// A patience is the input of a host that has not sent hello yet. It gives the host up when nothing happens there.
 type patience struct {
 	shell   *shell
 	begun   time.Time
@@ -188,10 +188,10 @@ func newPatience(s *shell) *patience {
 	return p
 }
 
-// Write begins the time anew: the host has asked, or has taken what came before.
+// Write restarts the time limit: the host has asked for data, or has received the data before.
 func (p *patience) Write(b []byte) (int, error) {
 	n, err := p.shell.in.Write(b)
-	// What ssh and the network have of it in their buffers may need as long again as all did until now.
+	// Data in the buffers of ssh and the network may need as long again as all data before.
 	p.timer.Reset(shellLimit + time.Since(p.begun))
 	return n, err
 }
@@ -201,7 +201,7 @@ func (p *patience) end() { p.timer.Stop() }
 // out reports whether the host was given up.
 func (p *patience) out() bool { return p.expired.Load() }
 
-// explain says why there is no agent.
+// explain returns why there is no agent.
 func (p *patience) explain(ctx context.Context, err error) error {
 	switch {
 	case !p.out() || context.Cause(ctx) != nil:

@@ -8,18 +8,18 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-// AgentCommand is the command of the cohort program that is the agent. Its argument is the folder the
-// executable was put into for it, or "-".
+// AgentCommand is the command of the cohort program that runs the agent. Its argument is the folder into which
+// the executable was copied, or "-".
 const AgentCommand = "agent"
 
-// Config says what to start where. Hosts, SSH, Program, Backend, Signals, Stdout and Stderr are required.
+// Config describes a job on hosts. Hosts, SSH, Program, Backend, Signals, Stdout and Stderr are required.
 type Config struct {
 	Hosts []Host
 	Ranks int      // 0 for as many as there are slots, or processors
 	SSH   []string // the command and its first arguments
-	Copy  bool     // executables that are not there are sent
+	Copy  bool     // send executables that a host does not have
 
-	Program string // its path here, or a name without a slash: a command of each host's own
+	Program string // its path on this machine, or a name without a slash: a command on each host
 	Args    []string
 	Env     []string // variables for the ranks
 	Backend string
@@ -28,7 +28,7 @@ type Config struct {
 
 	Interface string // where this process listens for the ranks; empty: where the hosts see it
 
-	Resilient  bool // losses end nothing
+	Resilient  bool // the job continues after losses
 	Timeout    time.Duration
 	Grace      time.Duration // as of spawn.Config
 	Flight     string        // the folder that gets the files of the flight recorder; empty for no recorder

@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// coordinator is where the ranks find each other: in this process.
+// coordinator is the ranks' coordinator, which runs in this process.
 type coordinator struct {
 	secret string // in the form of its file
 	choice string // of interfaces
@@ -22,7 +22,7 @@ type coordinator struct {
 	end    func()
 }
 
-// startCoordinator begins to listen for the ranks.
+// startCoordinator starts to listen for the ranks.
 func (j *job) startCoordinator() error {
 	addrs, at, err := j.addresses()
 	if err != nil {
@@ -34,7 +34,7 @@ func (j *job) startCoordinator() error {
 		return err
 	}
 	id := &wire.Identity{Job: j.name, Secret: secret, Rank: wire.Launcher, Size: j.cfg.Ranks, Coordinator: true}
-	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks will have it, and meet nobody without
+	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks use TLS too, and refuse a coordinator without it
 		id.TLS, err = wire.LoadTLS(cert, os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), cmp.Or(os.Getenv("COHORT_TCP_TLS_NAME"), "cohort"))
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (j *job) startCoordinator() error {
 	return nil
 }
 
-// variables are those that a host's ranks need to come.
+// variables returns the variables by which a host's ranks find the coordinator.
 func (m *coordinator) variables(h *host) []string {
 	set := []string{"COHORT_TCP_COORDINATOR=launcher@" + m.at[h].String()}
 	if m.choice != "" {
@@ -72,7 +72,7 @@ func (m *coordinator) variables(h *host) []string {
 	return set
 }
 
-// addresses says where to listen, and which of these addresses each host is told.
+// addresses returns the addresses at which to listen, and which of them each host gets.
 func (j *job) addresses() (all []netip.Addr, at []netip.Addr, err error) {
 	if j.cfg.Interface != "" {
 		if all, err = wire.Interfaces(j.cfg.Interface); err != nil {
@@ -99,9 +99,9 @@ func seenFrom(connection string) netip.Addr {
 	return a.Unmap().WithZone("")
 }
 
-// coordinatorAddresses chooses where each host's ranks find this process: an address that was asked for, or else
-// the one that the host sees. The loopback interface serves only if all hosts see this process there: ranks that
-// come to it would take it that the others are there too.
+// coordinatorAddresses chooses the address at which each host's ranks connect to this process: an address of the
+// --interface option, or else the one that the host sees. The loopback interface is used only if all hosts see this
+// process there: ranks that connect there assume that all ranks are on the loopback interface.
 func coordinatorAddresses(asked, seen []netip.Addr, hosts []*host, mine func(netip.Addr) bool) (all, at []netip.Addr, err error) {
 	outside := slices.IndexFunc(seen, func(a netip.Addr) bool { return a.IsValid() && !a.IsLoopback() && mine(a) })
 	for i, a := range seen {

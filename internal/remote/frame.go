@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// protocol is the version of what launcher and agent say to each other.
+// protocol is the version of the protocol between launcher and agent.
 const protocol = 2
 
-// kind is what a frame is.
+// kind is the kind of a frame.
 type kind byte
 
-// What the launcher sends.
+// Frames that the launcher sends.
 const (
 	kindWork   kind = 'W' // work
 	kindFile   kind = 'F' // a piece of the program; empty after the last
@@ -26,29 +26,29 @@ const (
 	kindSignal kind = 'S' // pass on this signal, one byte
 	kindInput  kind = 'I' // for rank 0; empty at its end
 	kindEnd    kind = 'E' // end the ranks
-	kindAsk    kind = 'Q' // does the job go on after losses?
+	kindAsk    kind = 'Q' // does the job continue after losses?
 	kindBye    kind = 'B' // all ranks of the job have ended; one byte, 1: send the files of the flight recorder
 )
 
-// What the agent sends.
+// Frames that the agent sends.
 const (
-	kindHello   kind = 'h' // hello, first of all
+	kindHello   kind = 'h' // hello, the first frame
 	kindNeed    kind = 'n' // the program is not here: send it
 	kindReady   kind = 'r' // ready
 	kindFault   kind = 'f' // the ranks cannot be started, and why
-	kindOutput  kind = 'o' // one byte, 1 or 2 for standard output or error, then whole lines of ranks (or what comes, without tags)
+	kindOutput  kind = 'o' // one byte, 1 or 2 for standard output or error, then whole lines of ranks (or, without tags, any bytes)
 	kindExit    kind = 'x' // rankExit
 	kindDrained kind = 'd' // the output of a rank that ended has been sent: its number, 4 bytes
 	kindLog     kind = 'l' // a sentence about the ranks
 	kindAnswer  kind = 'a' // to kindAsk, one byte
-	kindEnded   kind = 'e' // all ranks have, and their output has been sent
-	kindFlight  kind = 'y' // a file of the flight recorder: rank, 4 bytes, and what is in it
-	kindDone    kind = 'z' // nothing will follow
+	kindEnded   kind = 'e' // all ranks have ended, and their output has been sent
+	kindFlight  kind = 'y' // a file of the flight recorder: rank, 4 bytes, and its contents
+	kindDone    kind = 'z' // the last frame
 )
 
-// What both send.
+// Frames that both send.
 const (
-	kindPing kind = 'p' // to be heard of
+	kindPing kind = 'p' // shows that the sender is alive
 	kindAck  kind = 'k' // so many bytes of output or input have been used, 4 bytes
 )
 
@@ -57,11 +57,11 @@ const (
 	maxJSON   = 16 << 20 // a command line and an environment: Linux takes 6 MiB at most
 	maxText   = 64 << 10
 	maxChunk  = 64 << 10
-	maxOutput = 1 + 3<<20 // what internal/spawn writes at once: 64 KiB and a line, of 1 MiB and its tag
+	maxOutput = 1 + 3<<20 // the most that internal/spawn writes at once: 64 KiB and a line, of 1 MiB and its tag
 	maxFlight = 4 + 4<<20
 )
 
-// limits are the longest payloads of frames in one direction. A kind that is not there is not sent there.
+// limits are the longest payloads of frames in one direction. Kinds that are missing are not sent in that direction.
 type limits map[kind]uint32
 
 var toAgent = limits{
@@ -74,18 +74,18 @@ var toLauncher = limits{
 	kindDrained: 4, kindLog: maxText, kindAnswer: 1, kindEnded: 0, kindFlight: maxFlight, kindDone: 0, kindPing: 0, kindAck: 4,
 }
 
-// hello is what an agent says of itself.
+// hello describes an agent and its host.
 type hello struct {
 	Protocol   int
 	Version    string // of cohort
 	OS, Arch   string
-	Host       string // its own name for itself
+	Host       string // the host's own name
 	Connection string // SSH_CONNECTION: the launcher's address and port as the host sees them, and its own
 	Usable     int    // processors
 }
 
-// text and texts are strings of which nobody says that they are UTF-8, such as arguments and names of files. In
-// JSON they are their bytes: as a string they would be changed.
+// text and texts are strings that need not be UTF-8, such as arguments and file names. In JSON they are encoded as
+// bytes, because a JSON string would change them.
 type (
 	text  string
 	texts []string
@@ -118,38 +118,38 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// work is what an agent is to do.
+// work describes what an agent has to do.
 type work struct {
 	Job, Backend       string
 	First, Ranks, Size int
 	Program            program
 	Args, Env          texts
-	Folder             text // where the ranks run
+	Folder             text // the ranks' working directory
 	Bind               string
 	Tag, Resilient     bool
-	Flight             bool   // ranks are to leave the files of the flight recorder
+	Flight             bool   // ranks write files of the flight recorder
 	Secret             string // in the form of its file
 }
 
-// program is what ranks execute.
+// program describes what ranks execute.
 type program struct {
 	Name    text   // as the user wrote it, for errors
 	Path    text   // where the launcher has it
-	Command bool   // a name without a slash: looked for in the host's own PATH
-	Sum     string // SHA-256 in hexadecimal; empty to take what is at Path
+	Command bool   // a name without a slash, looked up in the host's PATH
+	Sum     string // SHA-256 in hexadecimal; empty to use the host's file at Path
 	Size    int64
 }
 
-// ready is what an agent says before ranks are started.
+// ready is an agent's message that its ranks can be started.
 type ready struct {
-	Note string // what the user may want to know
+	Note string // a note for the user
 }
 
 // rankExit is how a rank ended.
 type rankExit struct {
 	Rank, Status int
 	How, After   string
-	GoesOn       bool // the job goes on after losses, by what is known there
+	GoesOn       bool // the job continues after losses, as far as the agent knows
 	Aborted      bool // the rank has aborted the job
 }
 
@@ -165,8 +165,8 @@ func appendFrame(b []byte, k kind, payload ...[]byte) []byte {
 	return b
 }
 
-// readFrame reads a frame whose kind and length are among those allowed. What it allocates grows
-// with what really comes.
+// readFrame reads a frame whose kind and length are among those allowed. It allocates memory only for bytes that
+// really arrive.
 func readFrame(r io.Reader, allowed limits) (kind, []byte, error) {
 	var head [headSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -208,7 +208,7 @@ func number(payload []byte) (uint32, error) {
 
 func numberBytes(n int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
 
-// A link sends frames. Sending never waits for the other end, except for room.
+// A link sends frames. No method but room and flush waits for the other end.
 type link struct {
 	w io.WriteCloser
 
@@ -239,7 +239,7 @@ func (l *link) send(k kind, payload ...[]byte) {
 
 func (l *link) sendJSON(k kind, v any) {
 	b, err := json.Marshal(v)
-	if err != nil { // of structs of strings and numbers: it does not happen
+	if err != nil { // does not happen for structs of strings and numbers
 		b = nil
 	}
 	l.send(k, b)
@@ -255,7 +255,7 @@ func (l *link) room() error {
 	return l.err
 }
 
-// flush waits until all that was queued has been taken, but not longer than limit.
+// flush waits until all queued frames have been written, but not longer than limit.
 func (l *link) flush(limit time.Duration) {
 	late := time.AfterFunc(limit, func() {
 		l.mu.Lock()
@@ -271,8 +271,7 @@ func (l *link) flush(limit time.Duration) {
 	}
 }
 
-// close sends what is queued, closes the other end's input, and does not wait for either; done is
-// closed then.
+// close makes the link send the queued frames, close the connection, and then close done. It does not wait.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// host is one at work.
+// host is the state of a host of the job.
 type host struct {
 	Host
 	first, count int // ranks
 	shell        *shell
 	link         *link
 	hello        hello
-	said         chan frame   // by the agent after hello; closed after its end
-	quiet        atomic.Int32 // how many times pingEvery without a word
-	silent       atomic.Bool  // given up for that
+	frames       chan frame   // from the agent after hello; closed after its end
+	quiet        atomic.Int32 // intervals pingEvery without a message
+	silent       atomic.Bool  // given up because of that
 
-	ended, lost bool // owned by the job's loop, as is done: nothing will follow
-	done        bool
+	ended, lost bool // owned by the job's loop, as is done
+	done        bool // no more frames will come
 }
 
-// frame is what an agent has said, or why nothing more comes.
+// frame is a frame from an agent, or the error that ended its connection.
 type frame struct {
 	k   kind
 	b   []byte
 	err error
 }
 
-// attend begins to listen to the agent, and to have it hear of this process. It listens whether what is said
-// is wanted yet or not: a host that is ready long before another one, or gets a large program, is not silent.
+// attend starts to read the agent's frames, and to send it pings. It reads frames before they are needed, so
+// that a host is not given up as silent while it waits for another host, or receives a large program.
 func (h *host) attend(closed <-chan struct{}) {
-	h.said = make(chan frame, 2) // room for what may come before it is wanted: a fault, and the end
+	h.frames = make(chan frame, 2) // room for frames that may come early: a fault, and the end
 	go h.listen(closed)
 	go h.beat()
 }
 
-// listen reads what the agent says, until its end or that of the job.
+// listen reads the agent's frames until its end or that of the job.
 func (h *host) listen(closed <-chan struct{}) {
-	defer close(h.said)
+	defer close(h.frames)
 	for {
 		k, b, err := readFrame(h.shell.r, toLauncher)
 		h.quiet.Store(0)
@@ -50,7 +50,7 @@ func (h *host) listen(closed <-chan struct{}) {
 			continue
 		}
 		select {
-		case h.said <- frame{k, b, err}:
+		case h.frames <- frame{k, b, err}:
 		case <-closed:
 			return
 		}
@@ -60,16 +60,16 @@ func (h *host) listen(closed <-chan struct{}) {
 	}
 }
 
-// next returns the next that the agent has said.
+// next returns the agent's next frame.
 func (h *host) next() (kind, []byte, error) {
-	f, ok := <-h.said
+	f, ok := <-h.frames
 	if !ok {
 		return 0, nil, io.EOF
 	}
 	return f.k, f.b, f.err
 }
 
-// beat looks after the host until ssh has ended.
+// beat sends pings to the host and checks it until ssh has ended.
 func (h *host) beat() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -85,7 +85,7 @@ func (h *host) beat() {
 	}
 }
 
-// check has the agent hear of this process, and gives up a host that is silent.
+// check sends a ping, and gives up a host that is silent.
 func (h *host) check() bool {
 	h.link.send(kindPing)
 	if h.quiet.Add(1) <= silence {
@@ -96,7 +96,7 @@ func (h *host) check() bool {
 	return false
 }
 
-// explain says why nothing more comes from a host, whose ssh has ended, or is ended now.
+// explain returns why the connection to a host ended. If ssh has not ended, it is killed.
 func (h *host) explain(ctx context.Context, err error) error {
 	err = h.shell.explain(ctx, err)
 	if h.silent.Load() && context.Cause(ctx) == nil {

@@ -13,15 +13,15 @@ import (
 // Host is a machine with ranks on it.
 type Host struct {
 	Name  string // for ssh: a name, an address, USER@NAME
-	Slots int    // the most ranks it may have; 0 if nobody says
+	Slots int    // the maximum number of ranks; 0 if not given
 }
 
 // maxSlots is the most ranks of one host.
 const maxSlots = 4096
 
-// ParseHosts reads a list of hosts: names with commas between them, in the form of Slurm
-// ([topo.ExpandHosts]) or not, each perhaps with a colon and its slots: a,b:4,node[3-5]:8. An address of
-// IPv6 with slots stands in brackets: [fd00::1]:4.
+// ParseHosts reads a list of hosts, separated by commas: a,b:4,node[3-5]:8. A name may have the form of Slurm
+// ([topo.ExpandHosts]), and may be followed by a colon and its slots. An IPv6 address with slots is written in
+// brackets: [fd00::1]:4.
 func ParseHosts(list string) ([]Host, error) {
 	var hosts []Host
 	depth, from := 0, 0
@@ -49,7 +49,7 @@ func ParseHosts(list string) ([]Host, error) {
 }
 
 // ParseHostfile reads a file of hosts, one a line: NAME, NAME:4, or NAME slots=4 as mpirun has it, and a list as
-// for ParseHosts. # begins a comment. A name that stands there several times has so many slots.
+// for ParseHosts. # begins a comment. A name that occurs several times has that many slots.
 func ParseHostfile(text string) ([]Host, error) {
 	var hosts []Host
 	n := 0
@@ -127,7 +127,7 @@ func parseSlots(text string) (int, error) {
 	return n, nil
 }
 
-// checkName refuses what ssh would take for an option, and what is no name of a host.
+// checkName rejects names that ssh would take for an option, and names that are not valid for a host.
 func checkName(name string) error {
 	switch {
 	case strings.HasPrefix(name, "-"):
@@ -138,7 +138,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// together makes one of entries with the same name: so many slots as there are entries, where they say none.
+// together merges entries with the same name: entries without slots count as one slot each.
 func together(hosts []Host) ([]Host, error) {
 	if len(hosts) == 0 {
 		return nil, errors.New("the list of hosts is empty")
@@ -157,8 +157,8 @@ func together(hosts []Host) ([]Host, error) {
 	return all, nil
 }
 
-// share says how many of n ranks each host has: as evenly as slots allow, the first ones more where it
-// does not come out even. 0 slots are as many as one likes.
+// share returns how many of n ranks each host gets: as evenly as slots allow, and more on the first hosts if it
+// is not even. 0 slots mean no limit.
 func share(hosts []Host, n int) ([]int, error) {
 	counts := make([]int, len(hosts))
 	for left := n; left > 0; {

@@ -21,13 +21,13 @@ const statusLost = 255
 
 const (
 	reportLimit = 200 * time.Millisecond // for a failed rank's last output to come before the report
-	answerLimit = time.Second            // for the other hosts to say whether the job goes on without one
+	answerLimit = time.Second            // for the other hosts to answer whether the job continues without one
 	endLimit    = spawn.KillAfter + 3*time.Second
 	flightLimit = 5 * time.Second
 	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
 )
 
-// event is what a host has said, or its end.
+// event is a frame from a host, or the end of its connection.
 type event struct {
 	h   *host
 	k   kind
@@ -35,7 +35,7 @@ type event struct {
 	err error
 }
 
-// judge sees the ranks through. Its fields are its own goroutine's.
+// judge supervises the ranks. Its fields belong to its goroutine.
 type judge struct {
 	*job
 	print  *printer
@@ -44,37 +44,37 @@ type judge struct {
 	done   chan struct{}
 
 	running   int          // ranks
-	there     map[int]bool // those that run
+	there     map[int]bool // the ranks that run
 	ending    bool
 	decided   bool // the job has a status
-	blamed    bool // it is a rank's
+	blamed    bool // the status is a rank's
 	status    int
 	succeeded bool // a rank has ended with 0
-	failed    int  // the status of the first loss that the job has gone on after, 0 for none
-	goesOn    bool // an agent has said so
+	failed    int  // the status of the first loss after which the job continued, 0 for none
+	goesOn    bool // an agent has reported that the job continues after losses
 	asked     time.Time
-	late      map[int]report // rank: what will be said of its end
-	losses    []string       // hosts lost, of which it is not known yet whether the job goes on
-	answers   int            // that are to come to this question
+	late      map[int]report // by rank: the message about its end
+	losses    []string       // lost hosts for which it is not decided yet whether the job continues
+	answers   int            // outstanding answers to that question
 
 	winding bool // a rank or host has failed: the others have Config.Grace to end by themselves
 
 	timeout, graceOver, kill, answered, reported <-chan time.Time
 }
 
-// report is said when a rank's last output is there, or after reportLimit.
+// report is a message that is printed after a rank's last output, or after reportLimit.
 type report struct {
 	text string
 	by   time.Time
 }
 
-// see starts the ranks and returns the job's status when all is over:
+// see starts the ranks and returns the job's status at its end:
 //
-//  1. until each host's ranks have ended, or the host is lost: judge what is said of them;
-//  2. the first failure, or another reason, ends the ranks of all hosts; a host that does not say within
-//     endLimit that they have ended is left to itself;
-//  3. hosts that are there send the files of the flight recorder, if they are wanted;
-//  4. the last output is written.
+//  1. Until each host's ranks have ended, or the host is lost, it handles their reports.
+//  2. The first failure, or another reason, ends the ranks of all hosts. A host that does not confirm this
+//     within endLimit is given up.
+//  3. The remaining hosts send the files of the flight recorder, if requested.
+//  4. The last output is written.
 func (j *job) see() int {
 	j.begun = time.Now()
 	s := &judge{
@@ -120,7 +120,7 @@ func (j *job) see() int {
 		case err := <-s.broken:
 			s.outputFailed(err)
 		case sig := <-j.cfg.Signals:
-			if asksForEnd(sig) { // nobody wants to read it
+			if asksForEnd(sig) { // do not wait for the reader
 				return s.status
 			}
 		}
@@ -136,7 +136,7 @@ func (s *judge) all(is func(*host) bool) bool {
 	return true
 }
 
-// step does the next thing there is to do.
+// step handles the next event.
 func (s *judge) step(signals bool) {
 	var from <-chan os.Signal
 	if signals {
@@ -175,7 +175,7 @@ func (s *judge) step(signals bool) {
 	}
 }
 
-// read passes what a host says on, until it says nothing any more.
+// read passes a host's frames on until its connection ends.
 func (s *judge) read(h *host, input *credit) {
 	for {
 		k, b, err := h.next()
@@ -207,7 +207,7 @@ func (s *judge) read(h *host, input *credit) {
 	}
 }
 
-// handle judges what a host has said.
+// handle handles a frame from a host.
 func (s *judge) handle(e event) {
 	h := e.h
 	if e.err != nil {
@@ -246,9 +246,9 @@ func (s *judge) handle(e event) {
 	}
 }
 
-// exited judges the end of a rank, as internal/spawn does.
+// exited handles the end of a rank as internal/spawn does.
 func (s *judge) exited(h *host, x rankExit) {
-	if x.GoesOn && len(s.losses) > 0 { // it answers the question that was asked because of these
+	if x.GoesOn && len(s.losses) > 0 { // this also answers whether the job continues after these losses
 		s.resolveLosses(true)
 	}
 	delete(s.there, x.Rank)
@@ -259,7 +259,7 @@ func (s *judge) exited(h *host, x rankExit) {
 		return
 	}
 	text := fmt.Sprintf("rank %d on %s %s after %s", x.Rank, h.Name, x.How, x.After)
-	aborted := x.Aborted && (!s.decided || s.blamed) // others may have ended first because of it
+	aborted := x.Aborted && (!s.decided || s.blamed) // other ranks may have ended first because of the Abort
 	switch {
 	case x.GoesOn && !x.Aborted && !s.winding && !s.ending && s.asked.IsZero():
 		text = s.goOn(text, x.Status, false)
@@ -272,16 +272,16 @@ func (s *judge) exited(h *host, x rankExit) {
 		}
 		s.windDown()
 	}
-	// What the rank said last comes before what is said of it.
+	// The message comes after the rank's last output.
 	s.late[x.Rank] = report{text, time.Now().Add(reportLimit)}
 	if s.reported == nil {
 		s.reported = time.After(reportLimit)
 	}
 }
 
-// goOn notes a loss that the others make good. Before any rank has ended with 0 it counts only if in
-// the end all have failed; who fails later is one of those that were left. That a host is lost is noticed some
-// time after, when others may have ended already because of it: it is always such a loss.
+// goOn records a loss after which the job continues. A loss before any rank has succeeded gives the job its
+// status only if no rank succeeds. A rank that fails later gives the job its status. The loss of a host is
+// detected late, when other ranks may have ended because of it: it always counts as the first case.
 func (s *judge) goOn(text string, status int, host bool) string {
 	if s.failed == 0 {
 		s.failed = status
@@ -302,7 +302,7 @@ func (s *judge) goOn(text string, status int, host bool) string {
 	return text
 }
 
-// lose notes that a host is gone, and its ranks with it.
+// lose handles the loss of a host and its ranks.
 func (s *judge) lose(h *host, err error) {
 	h.lost = true
 	ranks := s.lostRanks(h)
@@ -320,7 +320,7 @@ func (s *judge) lose(h *host, err error) {
 		s.end(statusLost, text)
 	case s.cfg.Resilient || s.goesOn:
 		s.say(s.goOn(text, statusLost, true))
-	default: // whether the program goes on the other hosts know
+	default: // ask the other hosts whether the program continues
 		s.losses = append(s.losses, text)
 		s.answers = 0
 		for _, other := range s.hosts {
@@ -336,7 +336,7 @@ func (s *judge) lose(h *host, err error) {
 	}
 }
 
-// resolveLosses says what follows from the loss of hosts.
+// resolveLosses decides what follows from the loss of hosts.
 func (s *judge) resolveLosses(goesOn bool) {
 	losses := s.losses
 	s.losses, s.answered, s.answers = nil, nil, 0
@@ -360,7 +360,7 @@ func (s *judge) resolveLosses(goesOn bool) {
 	}
 }
 
-// lostRanks takes out the ranks of a host that still run, and names them.
+// lostRanks removes the ranks of a host that still run, and names them.
 func (s *judge) lostRanks(h *host) string {
 	var names []string
 	for rank := h.first; rank < h.first+h.count; rank++ {
@@ -381,7 +381,7 @@ func (s *judge) lostRanks(h *host) string {
 	return "ranks " + strings.Join(names, ", ")
 }
 
-// end ends the job for a reason that lies in no rank.
+// end ends the job for a reason other than a rank's failure.
 func (s *judge) end(status int, text string) {
 	if s.ending {
 		return
@@ -395,7 +395,7 @@ func (s *judge) end(status int, text string) {
 	s.terminate()
 }
 
-// windDown leaves the ranks Config.Grace to end by themselves, before they are terminated.
+// windDown gives the ranks Config.Grace to end by themselves before they are terminated.
 func (s *judge) windDown() {
 	switch {
 	case s.cfg.Grace <= 0:
@@ -420,16 +420,16 @@ func (s *judge) terminate() {
 
 func (s *judge) outputFailed(err error) {
 	if errors.Is(err, syscall.EPIPE) {
-		s.end(128+int(syscall.SIGPIPE), "") // whoever reads has enough: no failure worth a word
+		s.end(128+int(syscall.SIGPIPE), "") // the reader closed the pipe, as head does: print nothing
 		return
 	}
 	s.end(1, fmt.Sprintf("the ranks' output cannot be written (%v)", err))
 }
 
-// pass passes a signal on to all ranks. The second request to end begins the end, whatever the ranks make of it.
+// pass passes a signal on to all ranks. A second request to end begins the end of the job, however the ranks handle it.
 func (s *judge) pass(sig os.Signal) {
 	n, ok := sig.(syscall.Signal)
-	if !ok || n == syscall.SIGPIPE { // a failed write says it better
+	if !ok || n == syscall.SIGPIPE { // the failed write is reported instead
 		return
 	}
 	for _, h := range s.hosts {
@@ -437,7 +437,7 @@ func (s *judge) pass(sig os.Signal) {
 	}
 	switch {
 	case n == syscall.SIGTSTP:
-		for _, h := range s.hosts { // they have to know before this process says nothing any more
+		for _, h := range s.hosts { // the agents must receive it before this process stops sending
 			h.link.flush(reportLimit)
 		}
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
@@ -449,7 +449,7 @@ func (s *judge) pass(sig os.Signal) {
 	}
 }
 
-// goodbye has the hosts send the files of the flight recorder if somebody wants to see them, and waits for it.
+// goodbye lets the hosts send the files of the flight recorder if they are needed, and waits for that.
 func (s *judge) goodbye() {
 	want := byte(0)
 	if s.cfg.Flight != "" && (s.status != 0 || s.cfg.KeepFlight) {
@@ -470,7 +470,7 @@ func (s *judge) goodbye() {
 	}
 }
 
-// keepFlight keeps a file of the flight recorder.
+// keepFlight stores a file of the flight recorder.
 func (s *judge) keepFlight(h *host, b []byte) {
 	if len(b) < 4 || s.cfg.Flight == "" {
 		return
@@ -483,7 +483,7 @@ func (s *judge) keepFlight(h *host, b []byte) {
 	}
 }
 
-// report says what there is to say of a rank's end.
+// report prints the message about a rank's end.
 func (s *judge) report(rank int) {
 	if r, ok := s.late[rank]; ok {
 		delete(s.late, rank)
@@ -508,7 +508,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// seconds writes a duration for a reader.
+// seconds formats a duration for messages.
 func seconds(d time.Duration) string {
 	if d < 100*time.Second {
 		return fmt.Sprintf("%.1f s", d.Seconds())

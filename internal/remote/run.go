@@ -18,37 +18,37 @@ import (
 )
 
 const (
-	// atOnce is how many hosts are connected to at the same time.
+	// atOnce is the number of hosts to connect to at the same time.
 	atOnce = 32
-	// shown is of how many hosts it is said what is wrong with them.
+	// shown is the number of hosts whose errors are printed.
 	shown = 8
 )
 
-// shellLimit is for a host's login shell to get to the boot script, once ssh is started, and for each step from
-// there to the agent's first word. A test has less.
+// shellLimit is the time for a host's login shell to reach the boot script after ssh has started, and for each
+// step from there to the agent's first message. Tests set a shorter one.
 var shellLimit = time.Minute
 
-// job is one on its way.
+// job is the state of a job.
 type job struct {
 	cfg         Config
 	name        string
 	hosts       []*host
-	program     *file // what is sent, nil for none
+	program     *file // the file to send, nil for none
 	coordinator *coordinator
 	begun       time.Time
 	stopped     syscall.Signal // the signal that ended the preparation
-	closed      chan struct{}  // closed when nobody wants to hear of the hosts any more
+	closed      chan struct{}  // closed when frames from the hosts are no longer read
 }
 
-// Run starts the ranks of a job and sees them through:
+// Run starts the ranks of a job and supervises them until the end:
 //
-//  1. ssh to all hosts, which gets an agent started on each (boot.go);
-//  2. who has which ranks, and where they meet;
-//  3. every host has the program and all that ranks need, or none starts any;
-//  4. the ranks run (judge.go);
-//  5. nothing is left on any host that can be reached.
+//  1. It connects to all hosts by ssh, and starts an agent on each (boot.go).
+//  2. It assigns ranks to hosts, and starts the coordinator.
+//  3. Every host gets the program and all that its ranks need. If one host fails, no rank starts.
+//  4. The ranks run (judge.go).
+//  5. It leaves nothing on any host that can be reached.
 //
-// It returns the job's status. An error says why the ranks were not started.
+// It returns the job's status. An error is the reason why the ranks were not started.
 func Run(cfg Config) (status int, err error) {
 	j := &job{cfg: cfg, name: rand.Text(), closed: make(chan struct{})}
 	hosts := cfg.Hosts
@@ -95,8 +95,7 @@ func Run(cfg Config) (status int, err error) {
 	return j.see(), nil
 }
 
-// each does something with all hosts, so that what is wrong with several is said of all. A signal that asks
-// for an end ends it.
+// each calls do for all hosts, and returns the errors of all of them. A signal that requests the end cancels it.
 func (j *job) each(do func(context.Context, *host) error) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -152,7 +151,7 @@ func (j *job) each(do func(context.Context, *host) error) error {
 	return errors.New(strings.Join(texts, "\n"))
 }
 
-// connect gets the agent on a host started.
+// connect starts the agent on a host.
 func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 	s, err := openShell(j.cfg.SSH, h.Name, j.cfg.Keeper)
 	if err != nil {
@@ -195,7 +194,7 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 	return nil
 }
 
-// place says which ranks each host has: blocks, in the order of the hosts.
+// place assigns ranks to hosts: blocks, in the order of the hosts.
 func (j *job) place() error {
 	if j.cfg.Ranks == 0 {
 		for _, h := range j.hosts {
@@ -216,7 +215,7 @@ func (j *job) place() error {
 	return nil
 }
 
-// prepare gives a host all that its ranks need.
+// prepare sends a host all that its ranks need.
 func (j *job) prepare(ctx context.Context, h *host) error {
 	defer context.AfterFunc(ctx, h.shell.kill)()
 	folder, err := os.Getwd()
@@ -248,7 +247,7 @@ func (j *job) prepare(ctx context.Context, h *host) error {
 			}
 			return err
 		case k == kindNeed && j.program != nil:
-			if err := h.upload(j.program); err != nil && !isEnd(err) { // of an end the agent may have said why
+			if err := h.upload(j.program); err != nil && !isEnd(err) { // if the connection ended, the agent may have sent the reason
 				return h.explain(ctx, err)
 			}
 		default:
@@ -278,7 +277,7 @@ func (h *host) upload(f *file) error {
 	}
 }
 
-// close lets the agents go, and waits until each ssh has ended.
+// close closes the connections to the agents, and waits until each ssh has ended.
 func (j *job) close() {
 	close(j.closed)
 	late := time.After(partingLimit)
@@ -304,7 +303,7 @@ func (j *job) close() {
 	}
 }
 
-// isEnd reports whether an error is no more than the end of a connection.
+// isEnd reports whether an error only reports the end of a connection.
 func isEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE)
 }

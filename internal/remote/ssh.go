@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	keptWords  = 20                     // lines of ssh's own that are kept
+	keptWords  = 20                     // lines of ssh's messages that are kept
 	wordsLimit = 300 * time.Millisecond // for the last of them: a master connection keeps the pipe open
 )
 
-// sshOptions come after the user's own: ssh takes the first it is given of each. It never asks, gives up on a
-// host that does not answer, and says only what is wrong; ports to forward, for which one connection would
-// be enough, are for other uses of the host.
+// sshOptions come after the user's options: ssh uses the first value of each. With them ssh never asks for a
+// password, gives up on a host that does not answer, and prints errors only. Port forwarding is off: the user
+// configures it for other uses of the host, and only one connection could have it.
 var sshOptions = []string{"-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "LogLevel=ERROR", "-o", "ClearAllForwardings=yes"}
 
 // shell is an ssh to a host.
@@ -33,14 +33,14 @@ type shell struct {
 	in    *os.File
 	out   *os.File
 	r     *bufio.Reader
-	ended chan struct{} // closed when it has, and all its words are there
+	ended chan struct{} // closed when ssh has ended and its messages have been read
 
 	mu    sync.Mutex
 	words []string
 }
 
-// openShell starts the boot script on a host. ssh is in a process group of its own: an interrupt from
-// the terminal is for the launcher, which passes it on.
+// openShell starts the boot script on a host. ssh gets a new process group, so that an interrupt from the
+// terminal reaches only the launcher, which passes it on.
 func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
@@ -77,14 +77,14 @@ func openShell(command []string, name string, keeper *spawn.Keeper) (*shell, err
 	return s, nil
 }
 
-// watch waits for the end of ssh, and keeps its words.
+// watch waits for the end of ssh, and keeps its messages.
 func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		r := bufio.NewReaderSize(stderr, 4<<10)
 		for begins := true; ; {
-			b, more, err := r.ReadLine() // of a long line in pieces, of which the first is kept
+			b, more, err := r.ReadLine() // a long line comes in pieces; the first is kept
 			if line := strings.TrimSpace(string(b)); begins && line != "" {
 				s.mu.Lock()
 				if len(s.words) == keptWords {
@@ -107,7 +107,7 @@ func (s *shell) watch(stderr *os.File, keeper *spawn.Keeper) {
 	close(s.ended)
 }
 
-// kill ends ssh. What it has been connected to ends by itself.
+// kill ends ssh. The agent then ends by itself.
 func (s *shell) kill() {
 	select {
 	case <-s.ended:
@@ -116,7 +116,7 @@ func (s *shell) kill() {
 	}
 }
 
-// explain says why a host is of no use, with ssh's own words: it has ended, or is ended now.
+// explain returns why a host cannot be used, with ssh's own messages. If ssh has not ended, it is killed.
 func (s *shell) explain(ctx context.Context, err error) error {
 	select {
 	case <-s.ended:
@@ -146,7 +146,7 @@ func (s *shell) explain(ctx context.Context, err error) error {
 	return errors.New(text + hint(status.ExitStatus(), text))
 }
 
-// hint says what to do about the words of ssh, or of the boot script.
+// hint returns advice for a message of ssh, or of the boot script.
 func hint(status int, text string) string {
 	switch {
 	case strings.Contains(text, "Permission denied (") || strings.Contains(text, "Too many authentication failures"):

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A printer writes what comes from the hosts, and what is said of them, in the order in which it is given. Giving
-// does not wait: how much comes the hosts' windows limit.
+// A printer writes the hosts' output and the launcher's messages in the order in which they are added. add does
+// not wait: the hosts' windows limit the amount.
 type printer struct {
 	failed func(error) // called once, for the first write that fails; nothing is written after it
 
@@ -23,7 +23,7 @@ type printer struct {
 type piece struct {
 	w    io.Writer
 	b    []byte
-	used func() // called when it is written, or will not be
+	used func() // called when it has been written, or never will be
 }
 
 func newPrinter(failed func(error)) *printer {
@@ -40,7 +40,7 @@ func (p *printer) add(w io.Writer, b []byte, used func()) {
 	p.changed.Signal()
 }
 
-// close has done closed when all is written.
+// close makes run close done once everything has been written.
 func (p *printer) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *printer) run() {
 			return
 		}
 		for _, x := range queue {
-			if failed == nil || x.used == nil { // what this program says itself is tried in any case
+			if failed == nil || x.used == nil { // the launcher's own messages are written even after a failure
 				if _, err := x.w.Write(x.b); err != nil && failed == nil {
 					failed = err
 					p.failed(err)
@@ -94,7 +94,7 @@ func (w *inputWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close tells rank 0 that its input has ended.
+// Close ends rank 0's input.
 func (w *inputWriter) Close() error {
 	w.link.send(kindInput)
 	return nil
