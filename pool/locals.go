@@ -8,7 +8,7 @@ import (
 
 // Locals are values of which every worker has one: a solver with its memory, a
 // generator of random numbers, a sum. A task uses that of its own worker, and
-// nobody else does at that time.
+// no other goroutine does at that time.
 type Locals[T any] struct{ values []T }
 
 // NewLocals makes the values, each on its worker's thread: memory that make is

@@ -41,7 +41,7 @@ func place(cfg Config) ([][]int, error) {
 	return sets, nil
 }
 
-// describe says what is pinned where: "4 workers pinned to cores: 0-3 to
+// describe returns what is pinned where: "4 workers pinned to cores: 0-3 to
 // processors 0-3, one each; memory local".
 func describe(cfg Config, workers []*worker) string {
 	n := len(workers)

@@ -32,8 +32,8 @@ type benchSettings struct {
 	plot    string
 }
 
-// maxBenchBytes bounds one message, so that a slip of the finger is an error and
-// not a machine out of memory.
+// maxBenchBytes bounds one message, so that a typing error does not exhaust the
+// machine's memory.
 const maxBenchBytes = min(8<<30, math.MaxInt)
 
 func newBench() *cobra.Command {
@@ -195,7 +195,7 @@ func (b *benchSettings) join() (status int, err error) {
 	}
 	if err := b.measure(world); err != nil {
 		if world.Rank() != 0 && errors.Is(err, cohort.ErrPeerLost) {
-			return 1, nil // the rank that was lost, or rank 0, says more
+			return 1, nil // the lost rank, or rank 0, reports the cause
 		}
 		return 1, err
 	}

@@ -67,7 +67,7 @@ func TestBenchJoinsAnMPIJob(t *testing.T) {
 	})
 }
 
-// library is how results name a library, by what its file says.
+// library returns the name that results give to a library, from its file.
 func library(l mpitest.Launcher) string {
 	version := l.Library.Version
 	if l.Library.Vendor == "Open MPI" {

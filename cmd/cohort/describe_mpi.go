@@ -6,7 +6,7 @@ import "github.com/cohort-hpc/cohort/internal/libmpi"
 
 const mpiBuilt = true
 
-// describe loads a library into this process and says what it can do.
+// describe loads a library into this process and returns what it supports.
 func describe(path string) (r report, err error) {
 	d, err := libmpi.Describe(path)
 	if err != nil {

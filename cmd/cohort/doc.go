@@ -1,4 +1,4 @@
-// Command cohort starts programs as many ranks, says what a machine offers them,
-// measures what ranks can do on it, and says what those of a job did last. See
+// Command cohort starts programs as many ranks, checks what a machine offers them,
+// measures their communication, and shows what the ranks of a job did last. See
 // docs/launcher.md.
 package main

@@ -17,7 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-// tools says whether folders can be built.
+// tools reports whether folders can be built.
 func (d *diagnosis) tools() {
 	const group = "building"
 	if path, err := exec.LookPath("go"); err != nil {
@@ -86,7 +86,7 @@ type probed struct {
 	Seconds    float64 // from Init to the end of the exchange
 }
 
-// backends says which are there, by using them.
+// backends reports which backends work, by using them.
 func (d *diagnosis) backends() {
 	const group = "backends"
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
@@ -119,7 +119,7 @@ func (d *diagnosis) backends() {
 	d.backendMPI(os.LookupEnv)
 }
 
-// reason returns what an error of Init for a backend that is not there says.
+// reason returns the text of an error of Init for a backend that is not available.
 func reason(err error) string {
 	var op *cohort.OpError
 	if !errors.As(err, &op) {
@@ -139,7 +139,7 @@ func (d *diagnosis) probeShm() (probed, error) {
 	return d.probeBy(spawn.Config{Backend: "shm"})
 }
 
-// probeBy runs a job of two ranks of this program as c says.
+// probeBy runs a job of two ranks of this program with the configuration c.
 func (d *diagnosis) probeBy(c spawn.Config) (p probed, err error) {
 	var out, said strings.Builder
 	if c.Path, err = os.Executable(); err != nil {

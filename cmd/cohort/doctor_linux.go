@@ -22,7 +22,7 @@ func kernelName() string {
 	return "linux " + unix.ByteSliceToString(u.Release[:])
 }
 
-// kernel tries what the shm backend is made of.
+// kernel tests the system calls that the shm backend uses.
 func (d *diagnosis) kernel() {
 	const group = "kernel"
 	seg, err := shmem.Create("cohort-doctor", 1<<20)
@@ -55,7 +55,7 @@ func (d *diagnosis) kernel() {
 }
 
 // futexWorks has one goroutine sleep on a word and another wake sleepers until
-// the first says that it is awake. The word does not change: only a wake-up, or
+// the first reports that it is awake. The word does not change: only a wake-up, or
 // the time limit, ends the sleep.
 func futexWorks(word *atomic.Uint32) bool {
 	const limit = 2 * time.Second
@@ -77,7 +77,7 @@ func futexWorks(word *atomic.Uint32) bool {
 	}
 }
 
-// singleCopy says whether one process may read another's memory.
+// singleCopy reports whether one process may read another's memory.
 func (d *diagnosis) singleCopy() {
 	const group, name = "kernel", "single copy"
 	from, to := []byte("memory"), make([]byte, 6)

@@ -17,17 +17,17 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-// describeCommand is what the doctor runs this program with, because a process
-// can load one MPI library and must then end with it: it describes one.
+// describeCommand is the command with which the doctor runs this program to describe
+// one MPI library, because a process can load only one.
 const describeCommand = "mpi-describe"
 
-// withoutMPI is why a program without the mpi backend has none.
+// withoutMPI is the reason why a program has no mpi backend.
 const withoutMPI = "this cohort was built without it: on another system than Linux, with CGO_ENABLED=0 or with the tag cohort_nompi"
 
 // describeLimit is how long a library may take to be loaded and to start.
 const describeLimit = 10 * time.Second
 
-// report is what is known of an MPI library.
+// report describes an MPI library.
 type report struct {
 	Path        string `json:"path"`
 	ABI         string `json:"abi"`
@@ -42,7 +42,7 @@ type report struct {
 	ULFMNote    string `json:"ulfm_note,omitempty"` // why not, or what that takes
 }
 
-// describeLibrary is what a process does that was run with describeCommand.
+// describeLibrary is the main function of a process run with describeCommand.
 func describeLibrary(path string) int {
 	r, err := describe(path)
 	if err == nil {
@@ -55,7 +55,7 @@ func describeLibrary(path string) int {
 	return 0
 }
 
-// learn has a process of its own load a library and adds what it says. The keeper, which may be nil, ends that
+// learn starts a process that loads the library, and adds its report. The keeper, which may be nil, ends that
 // process if this one is killed.
 func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 	exe, err := os.Executable()
@@ -83,7 +83,7 @@ func (r *report) learn(limit time.Duration, keeper *spawn.Keeper) error {
 		if w, ok := exit.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 			return fmt.Errorf("a process that loaded it crashed: signal %d (%v) %s", int(w.Signal()), w.Signal(), last)
 		}
-		if strings.Contains(said.String(), "\ngoroutine ") { // the Go runtime has said where
+		if strings.Contains(said.String(), "\ngoroutine ") { // the Go runtime has printed a stack
 			return fmt.Errorf("a process that loaded it crashed: %s", first)
 		}
 		return errors.New(last)
@@ -139,8 +139,8 @@ func (r *report) lines() []string {
 	return all
 }
 
-// title names the library: what it calls itself stands in for a version that its file does not tell, as
-// that of MPICH 4.2.1 does not.
+// title names the library. If its file does not contain the version, as that of MPICH 4.2.1 does not, it is the
+// name that the library returns when loaded.
 func (r *report) title(lib mpifind.Library) string {
 	if lib.Version == "" && r.Says != "" {
 		return r.Says
@@ -148,7 +148,7 @@ func (r *report) title(lib mpifind.Library) string {
 	return lib.Title()
 }
 
-// mpi says which MPI libraries there are, and whether they fit the launchers.
+// mpi reports which MPI libraries are installed, and whether they match the launchers.
 func (d *diagnosis) mpi(env func(string) (string, bool)) {
 	const group = "mpi"
 	found := mpifind.Find(env)
@@ -220,8 +220,8 @@ func first(lib mpifind.Library, others []mpifind.Library) []mpifind.Library {
 	return all
 }
 
-// launchers says whether the mpiexec that a user would run starts programs that
-// load the chosen library.
+// launchers reports whether the mpiexec that a user would run matches the library
+// that programs load.
 func (d *diagnosis) launchers(lib mpifind.Library, asked string, env func(string) (string, bool)) {
 	const group = "mpi"
 	command, family := mpifind.InPath(env)

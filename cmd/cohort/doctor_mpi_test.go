@@ -16,8 +16,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// TestDoctorReportsWhatHeadersOfLibrariesState compares what the doctor says of the libraries of this
-// machine with what their own headers do.
+// TestDoctorReportsWhatHeadersOfLibrariesState compares the doctor's report on the libraries of this
+// machine with their own headers.
 func TestDoctorReportsWhatHeadersOfLibrariesState(t *testing.T) {
 	if !mpiBuilt {
 		t.Skip("built without MPI")
@@ -82,7 +82,7 @@ func TestDoctorReportsWhatHeadersOfLibrariesState(t *testing.T) {
 	})
 }
 
-// TestDoctorNamesLibraryByVersion has files that tell their version, or do not, of libraries that were loaded, or were not.
+// TestDoctorNamesLibraryByVersion has libraries whose files contain the version or not, loaded or not.
 func TestDoctorNamesLibraryByVersion(t *testing.T) {
 	mpich := mpifind.Library{Family: mpifind.MPICH, Runtime: mpifind.MPICH, Vendor: "MPICH"}
 	reported := mpich
@@ -98,7 +98,7 @@ func TestDoctorNamesLibraryByVersion(t *testing.T) {
 	} {
 		r := report{Says: c.message}
 		if got := r.title(c.lib); got != c.want {
-			t.Errorf("%+v that says %q: got %q, want %q", c.lib, c.message, got, c.want)
+			t.Errorf("%+v with the name %q: got %q, want %q", c.lib, c.message, got, c.want)
 		}
 	}
 }

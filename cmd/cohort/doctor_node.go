@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// processors says how many ranks can run at the same time, and where.
+// processors reports how many ranks can run at the same time, and where.
 func (d *diagnosis) processors(n *topo.Node) {
 	const group = "processors"
 	text := count(len(n.CPUs), "processor")
@@ -62,7 +62,7 @@ func (d *diagnosis) processors(n *topo.Node) {
 	}
 }
 
-// domains says which NUMA domains there are.
+// domains reports the NUMA domains.
 func (d *diagnosis) domains(n *topo.Node) {
 	const group, name = "processors", "NUMA"
 	forbidden, remote := []string(nil), false
@@ -97,7 +97,7 @@ func (d *diagnosis) domains(n *topo.Node) {
 	}
 }
 
-// lowMemory is where a warning begins: a small job's segment and heaps.
+// lowMemory is the limit below which there is a warning: a small job's segment and heaps.
 const lowMemory = 256 << 20
 
 func (d *diagnosis) memory(n *topo.Node) {
@@ -133,7 +133,7 @@ func (d *diagnosis) memory(n *topo.Node) {
 	d.add(group, "huge pages", ok, strings.Join(pages, "; "), "")
 }
 
-// job says what scheduler and launcher tell, and whether it fits.
+// job reports the facts from scheduler and launcher, and whether they are consistent.
 func (d *diagnosis) job(j *topo.Job, n *topo.Node) {
 	const group = "job"
 	if j.Scheduler == "" && j.Launcher == "" {
@@ -186,8 +186,7 @@ func repeated(counts []int) string {
 	return strings.Join(all, ",")
 }
 
-// solvers reports the variables by which libraries are told how many threads to
-// start.
+// solvers reports the variables that set how many threads libraries start.
 func (d *diagnosis) solvers(env func(string) (string, bool)) {
 	const group = "environment"
 	settings, _ := pool.QuietSolvers(env, func(string, string) error { return nil }) // nothing is set: no error
@@ -220,7 +219,7 @@ func count(n int, word string) string {
 	return strconv.Itoa(n) + " " + word
 }
 
-// size writes a number of bytes for a reader.
+// size formats a number of bytes.
 func size[T int64 | uint64](n T) string {
 	units := []string{"KiB", "MiB", "GiB", "TiB"}
 	n >>= 10

@@ -10,18 +10,18 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// pinning is how ranks are to be bound, and threads in them pinned; what is left
-// open is as cohort run and package pool have it.
+// pinning is how to bind ranks and to pin their threads. Unset fields have the
+// defaults of cohort run and package pool.
 type pinning struct {
 	ranks, threads int
 	bind           spawn.Bind
 	pin            pool.Policy
 }
 
-// shownRanks is of how many ranks the places are listed.
+// shownRanks is the number of ranks whose places are listed.
 const shownRanks = 8
 
-// pinning says where ranks and threads would run on a node that is described in
+// pinning reports where ranks and threads would run on a node that is described in
 // files.
 func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(string) (string, bool)) {
 	const group = "pinning"
@@ -78,7 +78,7 @@ func (d *diagnosis) pinning(files fs.FS, n *topo.Node, p pinning, env func(strin
 	for r := range min(p.ranks, shownRanks) {
 		sets, cpus := all.Sets[r], n.CPUs
 		if places != nil {
-			// A rank that is bound sees nothing else, and has it for itself.
+			// A bound rank sees only its own processors, and shares them with no other rank.
 			if cpus = places[r]; policy != topo.None {
 				own, err := topo.Read(files, cpus)
 				if err == nil {

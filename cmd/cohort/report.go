@@ -75,7 +75,7 @@ func (s *reportSettings) run(args []string) (int, error) {
 	return 0, nil
 }
 
-// about says what a rank's file says besides its operations.
+// about describes a rank's file without its operations.
 func about(d *flight.Dump) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rank %d of %d: process %d on %s, %s", d.Rank, d.Size, d.Pid, d.Host, d.Backend)

@@ -26,7 +26,7 @@ const flightProgram = "flight-rank"
 
 func init() { rankPrograms[flightProgram] = flightRank }
 
-// flightRank is one of four ranks, of which one does not do as the others.
+// flightRank is one of four ranks, of which rank 2 behaves differently.
 func flightRank(how string) int {
 	signal.Ignore(syscall.SIGTERM) // the others' records are of interest too
 	cfg := cohort.Config{Timeout: 2 * time.Second}
@@ -230,7 +230,7 @@ func TestSIGQUITMakesRanksWriteTheirFiles(t *testing.T) {
 		if status != 0 || !regexp.MustCompile("^"+want).MatchString(report) {
 			t.Errorf("%s: status %d, report %s%s, want %s", backend, status, report, stderr, want)
 		}
-		// Who hears of another's end before the signal has written because of that, and who was killed, after
+		// A rank that detects another's end before its signal has written because of that, and a killed rank, after
 		// spawn.Grace, before it got to run has not said why.
 		quit, ranks := strings.Count(report, "; written because of: "+flight.Quit.String()), strings.Count(report, ", "+backend+";")
 		if quit == 0 || ranks != 4 {

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// buildHello builds a program that says which rank it is.
+// buildHello builds a program that prints its rank.
 func buildHello(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "hello")
@@ -21,7 +21,7 @@ func buildHello(t *testing.T) (path string) {
 	return path
 }
 
-// limited is run with what ulimit is told.
+// limited is run under a limit of ulimit.
 func limited(t *testing.T, limit string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	cmd := cohortCommand(t, args...)
@@ -38,7 +38,7 @@ func limited(t *testing.T, limit string, args ...string) (status int, stdout, st
 // advice is what is said of too low a limit.
 var advice = regexp.MustCompile(`too many open files: starting \d ranks(?: by mpi\S+)? takes \d+ more, and \d+ can be opened; the limit is 24: raise it with ulimit -n (\d+)\n`)
 
-// TestRunStatesDescriptorLimitItNeeds has the launcher say what the limit has to be, and takes it at its word.
+// TestRunStatesDescriptorLimitItNeeds checks that the error names the necessary limit, and that this limit suffices.
 func TestRunStatesDescriptorLimitItNeeds(t *testing.T) {
 	hello := buildHello(t)
 	type job struct{ backend, ranks string }
@@ -61,8 +61,8 @@ func TestRunStatesDescriptorLimitItNeeds(t *testing.T) {
 	}
 }
 
-// TestRunMPIStatesDescriptorLimitItNeeds has nothing be started with too low a limit, with which Open MPI's mpirun would
-// hang. It takes the advice too, and a hard limit that is high enough does.
+// TestRunMPIStatesDescriptorLimitItNeeds checks that nothing is started with too low a limit, with which Open MPI's
+// mpirun would hang. The limit that the error names suffices, and so does a high enough hard limit.
 func TestRunMPIStatesDescriptorLimitItNeeds(t *testing.T) {
 	hello := buildHello(t)
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {

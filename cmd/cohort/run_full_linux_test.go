@@ -24,8 +24,8 @@ func ownMounts(t *testing.T) (unshare string) {
 	return unshare
 }
 
-// TestRunSucceedsWithFullDisk has the folder for the flight recorder's files, or /dev/shm, be a full file system of
-// 64 KiB: the job does its work, and what could not be kept is said.
+// TestRunSucceedsWithFullDisk makes the folder for the flight recorder's files, or /dev/shm, a full file system of
+// 64 KiB: the job succeeds, and the launcher reports the files that it could not write.
 func TestRunSucceedsWithFullDisk(t *testing.T) {
 	unshare := ownMounts(t)
 	hello := buildHello(t)
@@ -51,8 +51,8 @@ func TestRunSucceedsWithFullDisk(t *testing.T) {
 	}
 }
 
-// TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull has the folder for the files be full when a job fails: they stay where they are in
-// memory, which is said, and no part of one is left where there is no room.
+// TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull has a full folder for the files when a job fails: they stay in
+// memory, the launcher reports where, and no partial file is left in the full folder.
 func TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull(t *testing.T) {
 	if _, err := os.Stat(memoryFolder); err != nil {
 		t.Skipf("a file system in memory is needed: %v", err)
@@ -77,8 +77,8 @@ func TestFailedJobKeepsFlightFilesInMemoryIfDiskIsFull(t *testing.T) {
 	}
 }
 
-// TestNestedJobKeepsItsFlightFilesApart has a rank start a job of its own, whose files are to be where those of the outer
-// job are kept, or where it says, and never among those of the outer job's ranks.
+// TestNestedJobKeepsItsFlightFilesApart has a rank start another job. That job's files go to the folder in which those
+// of the outer job are kept, or to the one that the rank names, and never among those of the outer job's ranks.
 func TestNestedJobKeepsItsFlightFilesApart(t *testing.T) {
 	if _, err := os.Stat(memoryFolder); err != nil {
 		t.Skipf("a file system in memory is needed: %v", err)

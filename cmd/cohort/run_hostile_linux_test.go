@@ -28,7 +28,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// busyProgram makes a copy of the test binary be a rank of a job that computes: so many times the same, or
+// busyProgram makes a copy of the test binary a rank of a job that computes: a given number of rounds, or
 // until its input ends.
 const busyProgram = "busy-rank"
 
@@ -43,7 +43,7 @@ func busyRank(how string) int {
 }
 
 func beBusy(how string) error {
-	// What the runtime waits for files and signals with is there to stay.
+	// The runtime's goroutines and descriptors for files and signals stay.
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()
 		w.Close()
@@ -115,8 +115,8 @@ func beBusy(how string) error {
 	return fewer(routines)
 }
 
-// compute returns the digest of what comes of a computation in which every result hangs on all before it, and on the
-// order in which numbers are added. All ranks send to all others.
+// compute returns the digest of a computation in which every result depends on all before it, and on the order in
+// which numbers are added. All ranks send to all others.
 func compute(w *cohort.Comm) ([]byte, error) {
 	sum, n, me := sha256.New(), w.Size(), w.Rank()
 	x := make([]float64, 3000)
@@ -155,7 +155,7 @@ func openFiles(pid int) int {
 	return len(d)
 }
 
-// fewer waits until there are no more goroutines than that: one that was told to end has to come to it.
+// fewer waits until at most than goroutines are left: canceled ones take some time to end.
 func fewer(than int) error {
 	for begun := time.Now(); runtime.NumGoroutine() > than; runtime.Gosched() {
 		if time.Since(begun) > patience/2 {
@@ -166,14 +166,14 @@ func fewer(than int) error {
 	return nil
 }
 
-// door is where unauthenticated peers come: a rank of a job, or where its ranks meet.
+// door is a listener that unauthenticated peers connect to: that of a rank, or that of the coordinator.
 type door struct {
 	addr string
 	rank int            // or wire.Launcher
-	id   *wire.Identity // of a rank that may come there
-	use  wire.Purpose   // for what
+	id   *wire.Identity // of a rank that may connect there
+	use  wire.Purpose   // of that rank's connection
 
-	recorded []byte // what such a rank once said there
+	recorded []byte // the handshake that such a rank once sent
 }
 
 // tape is a connection that keeps what is written to it.
@@ -187,8 +187,8 @@ func (c *tape) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// record keeps what a rank says that is let in. At a rank's door it is let in indeed, as one that knocks and then says
-// nothing; the ranks have met, so that where they do, it is let in at a door like that one.
+// record keeps the handshake of an admitted rank. A rank's listener really admits it, as a connection request that is
+// followed by nothing. The coordinator's rendezvous is over, so an equal server in this process admits it instead.
 func (d *door) record() error {
 	var c net.Conn
 	var err error
@@ -216,14 +216,14 @@ func (d *door) record() error {
 	return err
 }
 
-// A visitor is a kind of unauthenticated peer. It has one connection, and an error if it is not turned away as it must be.
+// A visitor is a kind of unauthenticated peer. It uses one connection, and returns an error if it is not refused as expected.
 type visitor struct {
 	name         string
 	visit        func(c net.Conn, d *door, n int) error
-	rank, launch wire.Reason // why it is turned away, at a rank and where they meet
+	rank, launch wire.Reason // why a rank and the coordinator refuse it
 }
 
-// says sends what an unauthenticated peer says, and waits until it is shown the door, which may be by a reset.
+// sends returns a visit that sends bytes, and waits until the connection is closed, which may be by a reset.
 func sends(what func(d *door, n int) []byte) func(net.Conn, *door, int) error {
 	return func(c net.Conn, d *door, n int) error {
 		if _, err := c.Write(what(d, n)); err != nil {
@@ -234,13 +234,13 @@ func sends(what func(d *door, n int) []byte) func(net.Conn, *door, int) error {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		case got > 48:
-			return fmt.Errorf("it is told %d bytes", got)
+			return fmt.Errorf("it receives %d bytes", got)
 		}
 		return nil
 	}
 }
 
-// asksAs does what a rank does, with an identity that is not right.
+// asksAs connects as a rank does, with a wrong identity.
 func asksAs(change func(id *wire.Identity), want wire.Reason) func(net.Conn, *door, int) error {
 	return func(c net.Conn, d *door, _ int) error {
 		id := *d.id
@@ -253,7 +253,7 @@ func asksAs(change func(id *wire.Identity), want wire.Reason) func(net.Conn, *do
 	}
 }
 
-// drip says what is good byte by byte, too slowly, until it is shown the door.
+// drip sends a good handshake byte by byte, too slowly, until the connection is closed.
 func drip(c net.Conn, d *door, _ int) error {
 	one := make([]byte, 1)
 	for begun := time.Now(); time.Since(begun) < patience; {
@@ -307,7 +307,7 @@ func (d *door) visit(t *testing.T, v *visitor, n int) {
 	}
 }
 
-// doors are those of a job that runs.
+// doors are the listeners of a running job.
 func (j *openJob) doors(t *testing.T) []*door {
 	t.Helper()
 	secret, err := wire.ReadSecretFile(j.secret)
@@ -324,7 +324,7 @@ func (j *openJob) doors(t *testing.T) []*door {
 	}
 	var all []*door
 	for rank, pid := range j.pids {
-		rank-- // before the ranks it is where they meet
+		rank-- // the first is the coordinator, before the ranks
 		id := &wire.Identity{Job: string(job[1]), Secret: secret, Size: len(j.pids) - 1}
 		d := &door{addr: listening(t, pid)[0].String(), rank: rank, id: id, use: wire.DialRequest}
 		if rank == wire.Launcher {
@@ -340,16 +340,16 @@ func (j *openJob) doors(t *testing.T) []*door {
 	return all
 }
 
-// TestRunTCPRefusesHostilePeers has unauthenticated peers of all kinds come to every rank of a job while it computes and connects, and to
-// where its ranks meet. None is let in, each is shown the door, and each process says so in one line; what the job
-// computes has the bits that it has without them, and when they have gone nothing of them is left.
+// TestRunTCPRefusesHostilePeers has unauthenticated peers of all kinds connect to the coordinator and to every rank of a
+// job while it computes and connects. All are refused, and each process reports that in one line. The job's results have
+// the same bits as without them, and no goroutine or descriptor is left of them.
 func TestRunTCPRefusesHostilePeers(t *testing.T) {
 	const ranks, each = 3, 3
 	t.Setenv("COHORT_TCP_SHM", "0")
 	alone := startOpenJob(t, ranks, busyProgram, "1")
 	want, launcher := alone.end(t, "result")
 	if slices.Sort(want); len(want) != ranks || launcher != "" {
-		t.Fatalf("a job without unauthenticated peers says %q and %q", want, launcher)
+		t.Fatalf("a job without unauthenticated peers prints %q and %q", want, launcher)
 	}
 	j := startOpenJob(t, ranks, busyProgram, "")
 	files := make([]int, len(j.pids))
@@ -374,7 +374,7 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !j.output.Scan() || j.output.Text() != "[0] computing" {
-		t.Fatalf("rank 0 says %q", j.output.Text())
+		t.Fatalf("rank 0 prints %q", j.output.Text())
 	}
 	for _, d := range doors {
 		all.Go(func() {
@@ -420,19 +420,19 @@ func TestRunTCPRefusesHostilePeers(t *testing.T) {
 		return m
 	}
 	if slices.Sort(reported); len(reported) != ranks {
-		t.Fatalf("the ranks say of unauthenticated peers %q", reported)
+		t.Fatalf("the ranks report of unauthenticated peers %q", reported)
 	}
 	for rank, line := range reported {
 		refusals(t, fmt.Sprintf("[%d] diagnostics: unauthenticated peers: ", rank), line, count(func(v *visitor) wire.Reason { return v.rank }))
 	}
 	line, ok := strings.CutSuffix(launcher, "\n")
 	if !ok || strings.Contains(line, "\n") {
-		t.Errorf("the launcher says %q, want a line", launcher)
+		t.Errorf("the launcher prints %q, want one line", launcher)
 	}
 	refusals(t, "cohort: coordinator: ", line, count(func(v *visitor) wire.Reason { return v.launch }))
 }
 
-// refusals looks whether a line tells how many were refused, why, and of the first of each kind where it came from.
+// refusals checks that a line reports how many connections were refused, why, and the address of the first of each kind.
 func refusals(t *testing.T, begin, line string, want map[string]int) {
 	t.Helper()
 	total, got := 0, map[string]int{}
@@ -440,7 +440,7 @@ func refusals(t *testing.T, begin, line string, want map[string]int) {
 		n, _ := strconv.Atoi(m[1])
 		total += n
 		if got[m[2]] += n; m[2] != m[3] {
-			t.Errorf("%q are told of as %q", m[2], m[3])
+			t.Errorf("%q are reported as %q", m[2], m[3])
 		}
 	}
 	if !strings.HasPrefix(line, begin+fmt.Sprintf("%d connections refused: ", total)) || !maps.Equal(got, want) {

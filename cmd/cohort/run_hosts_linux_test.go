@@ -73,8 +73,8 @@ func after(text, part string) string {
 	return rest
 }
 
-// TestRunOnHostsBuildsProgramAndKeepsFlightFiles has ranks on two hosts meet, with a program that is built here, and keeps the files of the
-// flight recorder.
+// TestRunOnHostsBuildsProgramAndKeepsFlightFiles runs ranks on two hosts, with a program that is built on this machine,
+// and keeps the files of the flight recorder.
 func TestRunOnHostsBuildsProgramAndKeepsFlightFiles(t *testing.T) {
 	n := newNetwork(t)
 	kept := t.TempDir()
@@ -88,7 +88,7 @@ func TestRunOnHostsBuildsProgramAndKeepsFlightFiles(t *testing.T) {
 	n.nothingLeft(t)
 }
 
-// TestRunOnHostsCopiesExecutables has hosts that have neither this program nor the ranks': both files are gone before ssh is started.
+// TestRunOnHostsCopiesExecutables removes this program's and the ranks' executables before ssh starts: hosts get copies.
 func TestRunOnHostsCopiesExecutables(t *testing.T) {
 	n := newNetwork(t)
 	exe, err := os.Executable()
@@ -216,8 +216,8 @@ func TestRunOnHostsLeavesNothingWhenKilled(t *testing.T) {
 	}
 }
 
-// TestResilientJobContinuesAfterLossOfHost loses a host of a job that goes on: by option, or because the program on
-// the other host has said so.
+// TestResilientJobContinuesAfterLossOfHost loses a host of a resilient job: by option, or because the program on the other
+// host requested it.
 func TestResilientJobContinuesAfterLossOfHost(t *testing.T) {
 	n := newNetwork(t)
 	// The ranks that are left end when those of the other host have.

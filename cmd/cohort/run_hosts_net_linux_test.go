@@ -20,7 +20,7 @@ import (
 )
 
 func init() {
-	// What ssh starts at its other end is a copy of the test binary too, without its variables.
+	// At its other end ssh starts a copy of the test binary too, without its variables.
 	rankPrograms[remote.AgentCommand] = func(boot string) int {
 		return remote.Agent(os.Stdin, os.Stdout, boot, version())
 	}
@@ -158,7 +158,7 @@ type hostsJob struct {
 	stderr *bytes.Buffer
 	ranks  []int  // processes
 	agents [2]int // those of ranks 0 and 1, and of 2 and 3
-	lives  []int  // descriptors that tell the end of ranks, their children, agents, and keepers
+	lives  []int  // descriptors that become readable when ranks, their children, agents, and keepers end
 }
 
 // children returns the processes that a process has started.
@@ -178,7 +178,7 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// start starts a job whose ranks do what first says, start a child, and do what script says.
+// start starts a job whose ranks execute first, start a child, and execute script.
 func (n *network) start(t *testing.T, first, script string, options ...string) *hostsJob {
 	t.Helper()
 	args := append(append([]string{"-n", "4", "--hosts", "127.0.0.1,127.0.0.2"}, options...), "sh", "-c", first+"sleep 1000 & echo pids $$ $! $PPID; "+script)

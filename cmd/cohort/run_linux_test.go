@@ -67,7 +67,7 @@ func TestRunStartsOneRankForEachProcessor(t *testing.T) {
 	}
 }
 
-// waiting is a Go program that says its process id and waits.
+// waiting is a Go program that prints its process ID and waits.
 func waiting(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func waiting(t *testing.T) string {
 	return dir
 }
 
-// hold returns a descriptor that tells when a process ends.
+// hold returns a descriptor that becomes readable when a process ends.
 func hold(t *testing.T, pid int) int {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -162,7 +162,7 @@ func killLauncher(t *testing.T, backend string, folders int) {
 	}
 }
 
-// TestInterruptEndsBuild has the go command call a tool that says when it runs
+// TestInterruptEndsBuild has the go command call a tool that reports when it runs
 // and then never ends.
 func TestInterruptEndsBuild(t *testing.T) {
 	tmp, dir := t.TempDir(), t.TempDir()

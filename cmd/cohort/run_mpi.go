@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
-// rankCommand is what an MPI launcher runs this program with: it becomes a rank.
+// rankCommand is the command with which an MPI launcher runs this program to become a rank.
 const rankCommand = "mpi-rank"
 
 // becomeRank turns this process into a rank of the cohort run at address. It
@@ -62,8 +62,8 @@ func libraryToRun(env func(string) (string, bool)) (lib mpifind.Library, command
 	return lib, "", nil, mpifind.NotFound(found, env)
 }
 
-// letGoOn has the launcher of a library let the other ranks run when one fails, if the library then does
-// anything but wait.
+// letGoOn sets up the launcher of a library to let the other ranks run when one fails, unless the library would
+// then only hang.
 func letGoOn(launch *spawn.Launch, lib mpifind.Library, keeper *spawn.Keeper) error {
 	r := report{Path: lib.Path}
 	if err := r.learn(describeLimit, keeper); err != nil {
@@ -88,8 +88,8 @@ const (
 	launcherFilesEach = 4
 )
 
-// mpiLaunch says how the ranks of a job are started by an MPI launcher, and go on after losses if they
-// are to. remove removes what the launcher may leave.
+// mpiLaunch returns how an MPI launcher starts the ranks of a job, which continues after losses if goOn is
+// set. remove removes the files that the launcher may leave.
 func mpiLaunch(ranks int, goOn bool, keeper *spawn.Keeper) (launch *spawn.Launch, remove func(), err error) {
 	lib, command, args, err := libraryToRun(os.LookupEnv)
 	if err != nil {
@@ -149,7 +149,7 @@ func ownFolders(set func(name, value string), keeper *spawn.Keeper) (remove func
 	} {
 		folder, err := os.MkdirTemp(f.in, "cohort-run-*")
 		if err != nil {
-			continue // it finds places of its own then
+			continue // the launcher then uses its default folders
 		}
 		keeper.Folder(folder)
 		folders = append(folders, folder)
@@ -164,8 +164,8 @@ func ownFolders(set func(name, value string), keeper *spawn.Keeper) (remove func
 	}
 }
 
-// noise are lines that launchers write when a rank fails, and that say no more
-// than cohort run does: Hydra's of MPICH 4 and Open MPI's of version 4 and 5.
+// noise matches lines that launchers write when a rank fails, and that cohort run's
+// own message makes unnecessary: Hydra's of MPICH 4 and Open MPI's of version 4 and 5.
 var noise = regexp.MustCompile(`^(={20,}|-{20,}|` +
 	`=   (BAD TERMINATION OF ONE OF|PID \d+ RUNNING AT|EXIT CODE: |CLEANING UP REMAINING|YOU CAN IGNORE THE BELOW).*|` +
 	`YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*|` +
@@ -178,7 +178,7 @@ var noise = regexp.MustCompile(`^(={20,}|-{20,}|` +
 
 func isNoise(line string) bool { return noise.MatchString(line) }
 
-// broken is how Hydra says that it has failed itself. It does so by chance when a
+// broken matches Hydra's message that it has failed itself. It fails now and then when a
 // rank is killed before it has called MPI_Init (MPICH 4.0.2: "assert (!closed)
 // failed"), or else hangs.
 var broken = regexp.MustCompile(`^\[mpiexec@[^]]*\] .*\(.*\.c:\d+\): `)

@@ -68,7 +68,7 @@ func TestRunMPIReturnsStatusAndOutput(t *testing.T) {
 			if status != c.status || !strings.Contains(stderr, c.message) || !sameLines(stdout, c.stdout) || c.message == "" && stderr != "" {
 				t.Errorf("%q: status %d, want %d\nstdout:\n%s\nstderr:\n%s", c.line, status, c.status, stdout, stderr)
 			}
-			// One line says it; what the launcher says of the same is left out, unless
+			// One line reports it; the launcher's lines about the same are left out, unless
 			// it has failed itself.
 			if strings.Count(stderr, "\n") > 2 && !strings.Contains(stderr, "mpiexec.mpich: [mpiexec@") {
 				t.Errorf("%q: more than is to be said:\n%s", c.line, stderr)
@@ -133,7 +133,7 @@ func TestRunMPIForwardsSignals(t *testing.T) {
 					cmd.Process.Signal(sig)
 				}
 			}
-			if err := cmd.Wait(); err != nil || said["got it"] != 2 || strings.Contains(errs.String(), "cohort:") { // a shell says what ended its sleep
+			if err := cmd.Wait(); err != nil || said["got it"] != 2 || strings.Contains(errs.String(), "cohort:") { // a shell prints what ended its sleep
 				t.Errorf("%v: %v, lines %v; stderr:\n%s", sig, err, said, errs)
 			}
 		}
@@ -262,8 +262,8 @@ func TestRunMPIReportsErrors(t *testing.T) {
 	}
 }
 
-// TestNoiseOfMPILaunchersIsRecognized has the launchers themselves report a failed rank: all of it is known
-// to be about that, and what it says of rank and signal is found.
+// TestNoiseOfMPILaunchersIsRecognized has the launchers report a failed rank: all their lines are recognized
+// as such, and its rank and signal are found.
 func TestNoiseOfMPILaunchersIsRecognized(t *testing.T) {
 	eachMPI(t, func(t *testing.T, lib mpifind.Library) {
 		command, args, err := mpifind.Mpiexec(lib)
@@ -277,7 +277,7 @@ func TestNoiseOfMPILaunchersIsRecognized(t *testing.T) {
 			script := "test " + rank + " = 1 || exit 0; " + c.does
 			var out []byte
 			var end *os.ProcessState
-			for range 3 { // Hydra may be ended by SIGPIPE, by its own doing, and says nothing then
+			for range 3 { // SIGPIPE may end Hydra, which then prints nothing
 				cmd := exec.CommandContext(t.Context(), command, append(args(3), "sh", "-c", script)...)
 				cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 				var err error
@@ -297,7 +297,7 @@ func TestNoiseOfMPILaunchersIsRecognized(t *testing.T) {
 					t.Errorf("%s: not known: %q", c.does, line)
 				}
 			}
-			// Hydra names no rank, and says nothing of an exit; Open MPI sometimes says
+			// Hydra names no rank, and does not report an exit; Open MPI sometimes reports
 			// no more than that there was a failure.
 			want, got, sig := 1, 0, 0
 			if got, sig = blame(lines); lib.Runtime == mpifind.MPICH {

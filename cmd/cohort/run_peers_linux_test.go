@@ -22,7 +22,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// openProgram makes a copy of the test binary be a rank of a job that lasts until its input ends.
+// openProgram makes a copy of the test binary a rank of a job that lasts until its input ends.
 const openProgram = "open-rank"
 
 func init() { rankPrograms[openProgram] = openRank }
@@ -61,7 +61,7 @@ type openJob struct {
 	stderr strings.Builder
 }
 
-// startOpenJob starts a job of so many ranks, and returns when each has said that it is there.
+// startOpenJob starts a job, and returns when each rank has reported that it has joined.
 func startOpenJob(t *testing.T, ranks int, program, how string) *openJob {
 	t.Helper()
 	exe, err := os.Executable()
@@ -99,7 +99,7 @@ func startOpenJob(t *testing.T, ranks int, program, how string) *openJob {
 	return j
 }
 
-// end has the job come to its end, and returns the lines of the ranks that contain a word, and what the launcher says.
+// end ends the job's input, and returns the lines of the ranks that contain a word, and the launcher's output.
 func (j *openJob) end(t *testing.T, word string) (ranks []string, launcher string) {
 	t.Helper()
 	j.input.Close()
@@ -157,8 +157,8 @@ func listening(t *testing.T, pid int) (at []netip.AddrPort) {
 	return at
 }
 
-// TestRunTCPHidesSecret looks at what others can see of a job on this machine while it runs: the secret is in no
-// process's arguments or environment, and nobody listens at an address that can be reached from elsewhere.
+// TestRunTCPHidesSecret checks what other users can see of a running job: the secret is in no process's arguments or
+// environment, and no process listens at an address that other machines can reach.
 func TestRunTCPHidesSecret(t *testing.T) {
 	j := startOpenJob(t, 2, openProgram, "")
 	text, err := os.ReadFile(j.secret)
@@ -195,7 +195,7 @@ func TestRunTCPHidesSecret(t *testing.T) {
 		}
 	}
 	if reported != 2 {
-		t.Errorf("%d processes have been told where the secret is, want the two ranks", reported)
+		t.Errorf("%d processes have the path of the secret, want the two ranks", reported)
 	}
 	for i, pid := range j.pids {
 		for _, a := range listening(t, pid) {
@@ -205,12 +205,12 @@ func TestRunTCPHidesSecret(t *testing.T) {
 		}
 	}
 	if ranks, launcher := j.end(t, "refused"); len(ranks) > 0 || launcher != "" {
-		t.Errorf("a job without unauthenticated peers says %q and %q", ranks, launcher)
+		t.Errorf("a job without unauthenticated peers prints %q and %q", ranks, launcher)
 	}
 }
 
-// TestRunRefusesUnauthenticatedPeers has unauthenticated peers come to the launcher and the ranks of a job that runs: it ends as if
-// nothing had been, and each of them says once that they came.
+// TestRunRefusesUnauthenticatedPeers has unauthenticated peers connect to the launcher and the ranks of a running job. The job
+// ends normally, and each process reports the peers once.
 func TestRunRefusesUnauthenticatedPeers(t *testing.T) {
 	j := startOpenJob(t, 2, openProgram, "")
 	for _, pid := range j.pids {
@@ -225,7 +225,7 @@ func TestRunRefusesUnauthenticatedPeers(t *testing.T) {
 			if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
 				t.Error(err)
 			}
-			// Until it is shown the door, which may be by a reset.
+			// Until the connection is closed, which may be by a reset.
 			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error(err)
 			}
@@ -235,11 +235,11 @@ func TestRunRefusesUnauthenticatedPeers(t *testing.T) {
 	ranks, launcher := j.end(t, "refused")
 	const first = ` × not a rank, first: handshake with (127\.0\.0\.1|\[::1\]):\d+: not a rank: [^\n]*`
 	if !regexp.MustCompile(`^cohort: coordinator: 5 connections refused: 5` + first + `\n$`).MatchString(launcher) {
-		t.Errorf("the launcher says %q", launcher)
+		t.Errorf("the launcher prints %q", launcher)
 	}
 	said := map[string]int{}
 	for _, line := range ranks {
-		// The last one may be counted when the rank has already looked: it is shown the door before.
+		// The last one may be counted only after the rank has reported: its connection is closed before it is counted.
 		if m := regexp.MustCompile(`^(\[[01]\]) diagnostics: unauthenticated peers: (?:4 connections refused: 4|5 connections refused: 5)` + first + `$`).FindStringSubmatch(line); m != nil {
 			said[m[1]]++
 		}

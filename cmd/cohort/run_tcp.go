@@ -12,8 +12,8 @@ import (
 )
 
 // tcpCoordinator makes this process the coordinator of the ranks of a job on this machine, on the
-// loopback interface: config gets the job's name, and the variables that say where and with which
-// secret, which is in a file for this user alone. end takes all of it back, when the job is over.
+// loopback interface. It adds to config the job's name and the variables with the address and the path
+// of the secret, a file that only this user can read. end undoes all of it when the job is over.
 func tcpCoordinator(config *spawn.Config, keeper *spawn.Keeper) (end func(), err error) {
 	fail := func(err error) (func(), error) { return nil, fmt.Errorf("--backend tcp: %w", err) }
 	folder, err := os.MkdirTemp("", "cohort-run-*")
@@ -24,7 +24,7 @@ func tcpCoordinator(config *spawn.Config, keeper *spawn.Keeper) (end func(), err
 	secret, path := wire.NewSecret(), filepath.Join(folder, "secret")
 	config.Job = rand.Text()
 	id := &wire.Identity{Job: config.Job, Secret: secret, Rank: wire.Launcher, Size: config.Ranks, Coordinator: true}
-	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks will have it, and meet nobody without
+	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks use TLS too, and refuse a coordinator without it
 		name := cmp.Or(os.Getenv("COHORT_TCP_TLS_NAME"), "cohort")
 		id.TLS, err = wire.LoadTLS(cert, os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), name)
 	}

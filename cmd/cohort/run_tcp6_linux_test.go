@@ -90,7 +90,7 @@ func only6() error {
 	return l.Close()
 }
 
-// jobs6 runs a program that says where its rank is, and one with a collective, by whatever runs a command.
+// jobs6 runs a program that prints its rank's address, and one with a collective, by a function that runs a command.
 func jobs6(t *testing.T, run func(*exec.Cmd) (status int, stdout, stderr string)) {
 	t.Helper()
 	for _, c := range []struct {

@@ -23,11 +23,11 @@ type place struct {
 	op   *Operation
 	last *Operation // the last one that is over, if op is nil
 	wait time.Duration
-	past bool          // op has failed: the rank is in it no more
-	late time.Duration // by how much it came to the collective only after others had given up; 0 if it did not
+	past bool          // op has failed: the rank is no longer in it
+	late time.Duration // how long after the others had given up it came to the collective; 0 if it was not late
 }
 
-// analysis is a job that is being looked at.
+// analysis is a job under analysis.
 type analysis struct {
 	dumps []*Dump
 	ranks []place // by world rank
@@ -35,14 +35,14 @@ type analysis struct {
 	types map[uint32]string
 }
 
-// Analyse says in a sentence what dumps of the ranks of one job, at least one, show: who is in which
-// operation, and who waits for whom.
+// Analyse returns in one sentence what dumps of the ranks of one job, at least one, show: which ranks are in
+// which operation, and which ranks wait for which.
 //
-//  0. If a rank has aborted the job, that is all.
-//  1. Where is each rank: in a blocking operation, waiting for a nonblocking one, or in neither.
-//  2. Of the collectives that ranks are in, the one with the lowest number: who is in another
-//     operation of that number, and who has not come.
-//  3. If there is none: ranks that wait for each other in a circle, then those that wait at all.
+//  0. If a rank has aborted the job, it reports only that.
+//  1. It finds where each rank is: in a blocking operation, waiting for a nonblocking one, or in neither.
+//  2. Of the collectives that ranks are in, it takes the one with the lowest number, and reports which ranks
+//     are in another operation of that number, and which have not come to it.
+//  3. If there is none, it reports ranks that wait for each other in a cycle, or else ranks that wait.
 func Analyse(dumps []*Dump) Finding {
 	a := &analysis{dumps: dumps, ranks: make([]place, dumps[0].Size), types: make(map[uint32]string)}
 	for _, d := range dumps {
@@ -70,9 +70,9 @@ func Analyse(dumps []*Dump) Finding {
 	return a.quiet()
 }
 
-// where finds out where a rank is: in the collective that it has not come out of, or else in the
-// last other operation. Errors that come after others say nothing new: of operations that failed one
-// after the other the first counts.
+// where finds where a rank is: in the collective that it has not completed, or else in its last other
+// operation. Of several operations that failed one after the other the first counts, because the later
+// errors follow from it.
 func (a *analysis) where(d *Dump) place {
 	p := place{d: d}
 	for i := len(d.Ops) - 1; i >= 0 && d.Ops[i].State == Failed; i-- {
@@ -106,8 +106,8 @@ func (a *analysis) where(d *Dump) place {
 	return p
 }
 
-// blocks reports whether a goroutine is in the operation. Nonblocking and persistent ones that nobody
-// waits for are only under way.
+// blocks reports whether a goroutine is in the operation. Nonblocking and persistent operations for which no
+// goroutine waits are only under way.
 func (o *Operation) blocks() bool {
 	return o.State == Waiting || o.State == Open && (o.Form == backend.Blocking || o.prepares())
 }
@@ -150,7 +150,7 @@ func standOf(d *Dump, o *Operation) (s stand, c CommName) {
 	return s, c
 }
 
-// collective says who is in which collective and who is not, of the first that ranks are in.
+// collective reports which ranks are in the first collective that ranks are in, and which are not.
 func (a *analysis) collective() (Finding, bool) {
 	var first stand
 	var comm CommName
@@ -160,7 +160,7 @@ func (a *analysis) collective() (Finding, bool) {
 			continue
 		}
 		s, c := standOf(p.d, p.op)
-		// Of several communicators that of most ranks, which others are likely to wait in as well.
+		// Of several communicators it takes the largest: ranks of the others probably wait for it as well.
 		if !found || c.Size > comm.Size || s.g == first.g && (s.seq < first.seq || s.seq == first.seq && s.start < first.start) {
 			first, comm, found = s, c, true
 		}
@@ -168,10 +168,10 @@ func (a *analysis) collective() (Finding, bool) {
 	if !found {
 		return Finding{}, false
 	}
-	// Who of its members is in what.
+	// Where each member is.
 	var texts []string
 	in := make(map[string][]int)
-	var away, begun, ahead []int // who has not come to it, who has and does not wait, and who has been through
+	var away, begun, ahead []int // ranks that have not come to it, that began it and do not wait, and that have completed it
 	gaveUp := a.gaveUp(first)
 	var longest time.Duration
 	past := true
@@ -187,7 +187,7 @@ func (a *analysis) collective() (Finding, bool) {
 		if there {
 			s, _ = standOf(p.d, p.op)
 		}
-		// The names of all communicators have no room in a file: who is in the operation is a member.
+		// A file has no room for the names of all communicators. A rank that is in the operation is a member.
 		if c, member := p.d.comm(first.g.id); (!member || c.Leader != first.g.leader) && !(there && s == first) {
 			continue
 		}
@@ -271,7 +271,7 @@ func (a *analysis) collective() (Finding, bool) {
 	return Finding{Line: line, Trouble: true}, true
 }
 
-// through reports whether a rank has made the collective, or a later one of the communicator.
+// through reports whether a rank has completed the collective, or a later one of the communicator.
 func (a *analysis) through(d *Dump, s stand) bool {
 	for i := range d.Ops {
 		o := &d.Ops[i]
@@ -282,8 +282,7 @@ func (a *analysis) through(d *Dump, s stand) bool {
 	return false
 }
 
-// call describes a collective with what has to be the same on all ranks, its name up to the first
-// parenthesis.
+// call describes a collective by its name and, in parentheses, the arguments that must be the same on all ranks.
 func (a *analysis) call(o *Operation) string {
 	name := a.name(o)
 	if o.Named || o.Kind.Agreement() {
@@ -334,7 +333,7 @@ func (a *analysis) typeName(id uint32) string {
 	return backend.TypeName(id)
 }
 
-// absent says what is known of ranks that are elsewhere.
+// absent returns what is known of ranks that are elsewhere.
 func (a *analysis) absent(ranks []int) string {
 	var texts []string
 	said := make(map[string][]int)
@@ -358,7 +357,7 @@ func (a *analysis) absent(ranks []int) string {
 	return strings.Join(texts, "; ")
 }
 
-// state says where a rank is that others wait for.
+// state returns where a rank is for which others wait.
 func (a *analysis) state(r int) string {
 	p := a.ranks[r]
 	switch {
@@ -385,7 +384,7 @@ func (a *analysis) state(r int) string {
 // dead reports whether a rank may have been killed: others have dumped, and it has not.
 func (d *Dump) dead(a *analysis) bool { return d.Dumped.IsZero() && !a.end.IsZero() }
 
-// after says what a rank's last operation was.
+// after describes a rank's last operation.
 func (a *analysis) after(p place) string {
 	if p.last == nil {
 		return ""
@@ -442,7 +441,7 @@ func (a *analysis) describe(d *Dump, o *Operation) string {
 	return name + number + of
 }
 
-// quiet speaks of a job in which nobody is in an operation.
+// quiet reports on a job in which no rank is in an operation.
 func (a *analysis) quiet() Finding {
 	var missing, left []int
 	lasts := make(map[string]bool)
@@ -478,7 +477,7 @@ func (a *analysis) quiet() Finding {
 	return Finding{Line: "all ranks have finished the same operations"}
 }
 
-// reason is the error of the first dump, where the operations do not say what was wrong.
+// reason is the error of the first dump. It is used if the operations do not show the cause.
 func (a *analysis) reason() string {
 	var first *Dump
 	for _, d := range a.dumps {

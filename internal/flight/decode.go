@@ -15,7 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Dump is what a file says.
+// Dump is the contents of a file.
 type Dump struct {
 	Job, Backend, Host string
 	Rank, Size, Pid    int
@@ -54,12 +54,12 @@ type Operation struct {
 	State  State
 	Code   uint8     // of the error of a failure
 	Begun  time.Time // zero: not recorded
-	After  time.Time // when the last operation before it began of which that is known: not before that, where Begun is not known
+	After  time.Time // if Begun is not known: the operation began after this time, that of an operation before it
 	Since  time.Time // when it came to its state, zero: not recorded
 }
 
-// maxSize bounds the size of a job in a file, so that a damaged one does not have the analysis take more memory
-// than there is. No job has so many ranks, and those of cohort run and tcp have far fewer.
+// maxSize bounds the size of a job in a file, so that the analysis of a damaged file does not exhaust memory. No job
+// has that many ranks, and those of cohort run and tcp have far fewer.
 const maxSize = 1 << 20
 
 // Decode reads the contents of a file.
@@ -154,8 +154,8 @@ func (m image) operation(r record) Operation {
 }
 
 // Read reads the files of a folder, or one file: one dump for each rank. Where there are files of
-// several jobs, those of the job that was started last are taken, and others says how many of the
-// others there are. Jobs of mpi have no names: theirs are told apart by time (sameJob).
+// several jobs, it reads those of the job that was started last, and others is the number of the other
+// files. Jobs of mpi have no names: they are distinguished by time (sameJob).
 func Read(path string) (dumps []*Dump, others int, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -208,7 +208,7 @@ func Read(path string) (dumps []*Dump, others int, err error) {
 	return dumps, all - len(dumps), nil
 }
 
-// alike reports whether two dumps may be of the same job, as far as its name and backend tell.
+// alike reports whether two dumps may be of the same job, by its name and backend.
 func (d *Dump) alike(other *Dump) bool { return d.Job == other.Job && d.Backend == other.Backend }
 
 // sameJob reports whether a dump is of the job of last, of which the last process on the dump's host was
@@ -238,13 +238,13 @@ func (d *Dump) sameJob(last *Dump, begun time.Time) bool {
 	return seen.IsZero() || !seen.Before(begun)
 }
 
-// escape has Glob take a folder's name as it is.
+// escape quotes a folder's name for Glob.
 func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// readFile reads a file that is not longer than those of the recorder are. Nothing else is opened: a pipe
-// could keep its reader for ever, and a device can do anything.
+// readFile reads a regular file that is not longer than a recorder's. It opens no other files: reading a pipe
+// could block without end, and opening a device can have any effect.
 func readFile(path string) ([]byte, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -265,7 +265,7 @@ func readFile(path string) ([]byte, error) {
 	return b, nil
 }
 
-// called names what is no regular file.
+// called names the type of a file that is not regular.
 func called(m os.FileMode) string {
 	switch m.Type() {
 	case os.ModeDir:

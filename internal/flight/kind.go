@@ -6,7 +6,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Kind says what an operation is: a backend.Coll, or one of those below.
+// Kind is the kind of an operation: a backend.Coll, or one of those below.
 type Kind uint8
 
 // The operations that are not collectives.
@@ -40,7 +40,7 @@ func (k Kind) Collective() bool { return k < Send }
 // collectives, apart from these: a communicator has agreements after its collectives have ended.
 func (k Kind) Agreement() bool { return k == Agree || k == Shrink }
 
-// gathers reports whether all ranks of a communicator, or all that are left, have to come.
+// gathers reports whether all ranks of a communicator, or all survivors, must take part.
 func (k Kind) gathers() bool { return k.Collective() || k.Agreement() }
 
 // known reports whether there is such an operation.

@@ -6,13 +6,13 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// gaveUp returns when the first rank's time in a collective ran out, zero if none did. Who began it
-// later is one of those that had not come, though it looks as if all were in it: a rank that was
-// stopped comes when it is continued, if only to be ended.
+// gaveUp returns when the first rank's time in a collective ran out, zero if no rank's did. A rank that began
+// it later counts as one that had not come, although all seem to be in it: a stopped rank comes to the
+// collective when it is continued, even if only to be ended.
 func (a *analysis) gaveUp(s stand) (first time.Time) {
 	for _, p := range a.ranks {
 		if p.op == nil || !p.past || !p.op.Kind.Collective() || p.op.Code != backend.Code(backend.ErrTimeout) || p.op.Since.IsZero() ||
-			p.op.Since.Before(p.op.Begun) { // so says a damaged file only
+			p.op.Since.Before(p.op.Begun) { // only in a damaged file
 			continue
 		}
 		if q, _ := standOf(p.d, p.op); q == s && (first.IsZero() || p.op.Since.Before(first)) {

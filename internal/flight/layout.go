@@ -54,7 +54,7 @@ const (
 	reasonAt, reasonSize   = backendAt + backendSize, 1024
 )
 
-// Cause says why a dump was made.
+// Cause is why a dump was made.
 type Cause uint64
 
 // The causes. Of several the first is kept.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// messages says who waits for whom in messages.
+// messages reports which ranks wait for which in messages.
 func (a *analysis) messages() (Finding, bool) {
 	for r := range a.ranks {
 		if circle := a.circle(r); len(circle) > 0 {
@@ -34,7 +34,7 @@ func (a *analysis) messages() (Finding, bool) {
 	if len(waits) == 0 {
 		return Finding{}, false
 	}
-	// The one that has waited longest, and whom it waits for, and so on to one that waits for nobody.
+	// The rank that has waited longest, the rank it waits for, and so on, to a rank that does not wait.
 	r := slices.MaxFunc(waits, func(x, y int) int { return int(a.ranks[x].wait - a.ranks[y].wait) })
 	line := fmt.Sprintf("rank %d %s", r, a.state(r))
 	chain := a.chain(r)
@@ -52,7 +52,7 @@ func (a *analysis) messages() (Finding, bool) {
 	return Finding{Line: line, Trouble: true}, true
 }
 
-// chain returns a rank, the one that it waits for, the one that that waits for, and so on.
+// chain returns a rank, the rank for which it waits, the rank for which that one waits, and so on.
 func (a *analysis) chain(r int) []int {
 	path := []int{r}
 	for {
@@ -64,9 +64,9 @@ func (a *analysis) chain(r int) []int {
 	}
 }
 
-// links says who waits for whom in a chain; nothing for one of a single rank.
+// links describes which ranks of a chain wait for which; it is empty for a single rank.
 func links(chain []int, past bool) string {
-	const most = 3 // links that are told
+	const most = 3 // links that are described
 	verb := "waits"
 	if past {
 		verb = "waited"

@@ -16,7 +16,7 @@ var watched struct {
 	quit chan os.Signal // nil while there are none
 }
 
-// watch has SIGQUIT dump r.
+// watch makes SIGQUIT dump r.
 func watch(r *Recorder) {
 	w := &watched
 	w.mu.Lock()
@@ -30,7 +30,7 @@ func watch(r *Recorder) {
 	w.all[r] = true
 }
 
-// unwatch ends what watch began.
+// unwatch undoes watch.
 func unwatch(r *Recorder) {
 	w := &watched
 	w.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Job says whose operations a recorder keeps.
+// Job identifies the job and rank of a recorder.
 type Job struct {
 	Name       string
 	Backend    string
@@ -25,7 +25,7 @@ type Recorder struct {
 	dir  string        // where files go; empty: nowhere
 	show string        // what Note returns
 	path string        // the file's
-	seen atomic.Uint32 // the causes there were, a bit each
+	seen atomic.Uint32 // the causes so far, a bit each
 
 	mu     sync.Mutex // guards the image but for its ring, and what follows
 	mem    image
@@ -53,13 +53,13 @@ func New(dir string, job Job) *Recorder {
 	return r
 }
 
-// The variables that say where files go, and where a launcher puts them in the end; empty for nowhere.
+// The variables with the folder for the files, and the folder to which a launcher moves them; empty for none.
 const (
 	EnvDir  = "COHORT_FLIGHT_DIR"
 	EnvKept = "COHORT_FLIGHT_KEPT"
 )
 
-// shown returns where the user finds the files of a folder in the end.
+// shown returns the folder in which the user finally finds the files.
 func shown(dir string) string {
 	if kept, ok := os.LookupEnv(EnvKept); ok && dir == os.Getenv(EnvDir) {
 		return kept
@@ -67,8 +67,8 @@ func shown(dir string) string {
 	return dir
 }
 
-// Check makes a folder, if it is not there, and says why files cannot be written to it. No folder is
-// in order.
+// Check creates a folder if it does not exist, and returns why files cannot be written to it. An empty name is
+// valid.
 func Check(dir string) error {
 	if dir == "" {
 		return nil
@@ -202,7 +202,7 @@ func (r *Recorder) mark(cause Cause, reason string) {
 	}
 }
 
-// copy returns a copy of the image with the records that nobody writes. Locked.
+// copy returns a copy of the image without the records that are being written. Locked.
 func (r *Recorder) copy() image {
 	c := make(image, fileSize)
 	copy(c, r.mem[:ringAt])
@@ -230,8 +230,8 @@ func (r *Recorder) Write(w io.Writer) error {
 	return err
 }
 
-// Close notes that the rank has left the job in good order. What is recorded later goes to memory
-// that nobody reads.
+// Close records that the rank has left the job normally. Later records go to memory that is not
+// read.
 func (r *Recorder) Close() {
 	if r.dir != "" {
 		unwatch(r)
@@ -244,11 +244,11 @@ func (r *Recorder) Close() {
 	r.closed = true
 	r.mem.setWord(atClosed, now())
 	if !r.mapped && r.noted && r.dir != "" {
-		_ = WriteFile(r.path, r.copy()) // the one that is there says all but this
+		_ = WriteFile(r.path, r.copy()) // if it fails, the old file lacks only this
 	}
 }
 
-// WriteFile writes a file that is there as a whole or not at all: on the way it has a name that Read passes over.
+// WriteFile writes a file completely or not at all: until it is complete it has a name that Read ignores.
 func WriteFile(path string, data []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 var job = Job{Name: "j1", Backend: "shm", Rank: 3, Size: 4}
 
-// The file comes with the first error of a cause and stays as it is at further ones.
+// The first error of each cause writes the file; further ones do not change it.
 func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	if err := Check(dir); err != nil {
@@ -51,7 +51,7 @@ func TestFirstErrorOfEachCauseWritesFile(t *testing.T) {
 	}
 }
 
-// In a folder in memory the file says what goes on without a dump, as after kill -9.
+// In a folder in memory the file is up to date without a dump, as after kill -9.
 func TestFileInMemoryOutlivesKilledRank(t *testing.T) {
 	dir := memoryFolder(t)
 	r := New(dir, job)
@@ -107,7 +107,7 @@ func TestCheckRejectsFoldersThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A folder that goes away after the start is no reason for another error.
+// If the folder is removed after the start, Note returns no folder and no error.
 func TestRemovedFolderIsNoError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "f")
 	if err := Check(dir); err != nil {

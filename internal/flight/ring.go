@@ -10,8 +10,8 @@ import (
 // Slots is how many operations a ring holds.
 const Slots = 1024
 
-// record is one operation, a cache line long. Invariant: first and last are equal while nobody
-// writes it; a writer begins with first and ends with last, a reader the other way round.
+// record is one operation, a cache line long. Invariant: first and last are equal while the record is not
+// being written; a writer begins with first and ends with last, a reader the other way round.
 type record struct {
 	first uint64 // the operation's ticket
 	what  uint64 // kind, form, reduction; the communicator's id in the upper half
@@ -102,8 +102,8 @@ func (p *record) pending() bool {
 	return State(atomic.LoadUint64(&p.state)) < Done && last != 0 && last == atomic.LoadUint64(&p.first)
 }
 
-// pass returns the next record whose operation is over. Of operations that nobody ever waits for
-// there may be many: then the last one tried goes.
+// pass returns the next record whose operation has ended. If there are many operations for which no goroutine
+// ever waits, it returns the last record that it tried.
 func (r *Ring) pass(t uint64) (uint64, *record) {
 	p := &r.recs[t%Slots]
 	for range openTries {
@@ -188,7 +188,7 @@ func (r *Ring) stamp(t, at uint64) {
 	runtime.KeepAlive(r)
 }
 
-// read copies a record that nobody writes meanwhile; false if there is none.
+// read copies a record; it returns false if the record is empty or was written meanwhile.
 func (p *record) read() (c record, ok bool) {
 	c.last = atomic.LoadUint64(&p.last)
 	c.state = atomic.LoadUint64(&p.state)

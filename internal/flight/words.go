@@ -14,7 +14,7 @@ func waiting(d time.Duration) string {
 	return ", waiting " + duration(d)
 }
 
-// duration writes a time with two or three digits.
+// duration formats a time with two or three digits.
 func duration(d time.Duration) string {
 	switch {
 	case d >= time.Minute:

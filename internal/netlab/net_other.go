@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Config says what network to make.
+// Config describes a network.
 type Config struct {
 	Hosts int
 	MTU   int

@@ -11,7 +11,7 @@ const (
 	protocolUDP = 17
 )
 
-// packet says where the parts of an IPv4 packet are.
+// packet holds the offsets of the parts of an IPv4 packet.
 type packet struct {
 	src, dst netip.Addr
 	protocol byte

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestHostThatWaitsForOthersIsNotGivenUp has an agent that says it is there for a long time before anybody wants to hear of it: it
-// is given up only when it says nothing.
+// TestHostThatWaitsForOthersIsNotGivenUp has an agent that sends pings for a long time before its frames are needed: it is
+// given up only when it sends nothing.
 func TestHostThatWaitsForOthersIsNotGivenUp(t *testing.T) {
 	r, w := io.Pipe()
 	h := &host{shell: &shell{r: bufio.NewReader(r), ended: make(chan struct{})}, link: newLink(closer{io.Discard})}

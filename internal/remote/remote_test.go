@@ -170,7 +170,7 @@ func TestCheckSystemRejectsOtherArchitectures(t *testing.T) {
 }
 
 // TestBootScriptStartsAgentInEveryShell runs the script with the shells that are here as login shells, up to the agent, which is
-// a script that says hello, and counts what is left when it is gone.
+// a script that sends hello, and counts the files that are left at its end.
 func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 	if strings.Count(bootScript, "'") != 2 || strings.ContainsAny(bootScript, "\\!\n") {
 		t.Errorf("some login shell takes this apart: %s", bootScript)
@@ -206,7 +206,7 @@ func TestBootScriptStartsAgentInEveryShell(t *testing.T) {
 			name    string
 			exe     *file
 			send    bool
-			message func(tmp string) string // what the agent says, before a * and after it
+			message func(tmp string) string // what the agent prints, before a * and after it
 		}{
 			{"same file", exe, true, func(string) string { return "h" + here + "|agent -\n0027\n*" }},
 			{"own file", exe, false, func(string) string { return "h" + here + "|agent -\n0027\n*" }},

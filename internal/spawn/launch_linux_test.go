@@ -128,7 +128,7 @@ func becomeProgram(args []string) {
 	os.Exit(2)
 }
 
-// fateProgram says of itself what its launcher sees, and then does as exitProgram.
+// fateProgram prints what its launcher sees of it, and then does as exitProgram.
 func fateProgram(args []string) {
 	cpus := allowed()
 	fmt.Printf("pid %d parent %d group %d cpus %v backend %s\n", os.Getpid(), os.Getppid(), syscall.Getpgrp(), cpus, os.Getenv(EnvBackend))

@@ -57,7 +57,7 @@ func (p processes) ended(t *testing.T) {
 	}
 }
 
-// pids reads what parentProgram says.
+// pids reads the output of parentProgram.
 func pids(t *testing.T, text string) (all []int) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -347,7 +347,7 @@ func TestKeeperLeavesFolder(t *testing.T) {
 
 func init() { programs["place"] = placeProgram }
 
-// placeProgram says where it may run, and what the Go runtime made of it.
+// placeProgram prints where it may run, and the number of processors that the Go runtime uses.
 func placeProgram([]string) {
 	fmt.Printf("on %v with %d\n", allowed(), runtime.GOMAXPROCS(0))
 }

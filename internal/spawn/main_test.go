@@ -269,7 +269,7 @@ func orderProgram(args []string) {
 	exitProgram(turns)
 }
 
-// waitProgram says ready, and then which signal came first; SIGCONT is said and
+// waitProgram prints ready, and then which signal came first; SIGCONT is printed and
 // waited beyond.
 func waitProgram([]string) {
 	c := make(chan os.Signal, 8)
@@ -283,7 +283,7 @@ func waitProgram([]string) {
 	}
 }
 
-// stubbornProgram says ready and does not end by any signal it can ignore.
+// stubbornProgram prints ready and ignores every signal that can be ignored.
 func stubbornProgram([]string) {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	fmt.Println("ready")
@@ -292,7 +292,7 @@ func stubbornProgram([]string) {
 	}
 }
 
-// parentProgram starts a process of its own, a stubborn one, and says both ids.
+// parentProgram starts a child, a stubborn process, and prints both process IDs.
 // With the argument leave it then ends.
 func parentProgram(args []string) {
 	exe, _ := os.Executable()
