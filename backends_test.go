@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestBackends(t *testing.T) {
+func TestBackendsReportsWhatTheLaunchAllows(t *testing.T) {
 	tests := []struct {
 		name string
 		env  []string

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestCart(t *testing.T) {
+func TestCartCoordinatesAndNeighbors(t *testing.T) {
 	ranks(t, 7, func(w *Comm) error {
 		dims, periods := []int{2, 3}, []bool{false, true}
 		c, err := w.CartCreate(dims, periods, false)
@@ -91,7 +91,7 @@ func TestCart(t *testing.T) {
 	})
 }
 
-func TestCartErrors(t *testing.T) {
+func TestCartCreateRejectsBadGrids(t *testing.T) {
 	ranks(t, 6, func(w *Comm) error {
 		for what, f := range map[string]struct {
 			dims    []int
@@ -129,8 +129,8 @@ func TestCartErrors(t *testing.T) {
 	}
 }
 
-// The examples of MPI-4.1, section 8.5.2, and the rule itself by exhaustion.
-func TestDimsCreate(t *testing.T) {
+// The examples of MPI-4.1, section 8.5.2, and the rule itself by exhaustive search.
+func TestDimsCreateBalancesExtents(t *testing.T) {
 	for _, c := range []struct {
 		n        int
 		in, want []int // want nil: an error

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-func TestNilComm(t *testing.T) {
+func TestNilCommReturnsErrors(t *testing.T) {
 	var c *Comm
 	if c.Rank() != Undefined || c.Size() != 0 || c.Name() != "" || c.Backend() != "" || c.WithContext(context.Background()) != nil || c.Group().Size() != 0 {
 		t.Error("a nil Comm has properties")
@@ -36,7 +36,7 @@ func TestNilComm(t *testing.T) {
 	}
 }
 
-func TestCloseWorld(t *testing.T) {
+func TestClosedWorldReturnsErrClosed(t *testing.T) {
 	ranks(t, 3, func(w *Comm) error {
 		d, err := w.Dup()
 		if err != nil {
@@ -73,8 +73,8 @@ func TestCloseWorld(t *testing.T) {
 	})
 }
 
-// Closing one communicator leaves the others as they are.
-func TestCloseDerived(t *testing.T) {
+// Closing one communicator does not affect the others.
+func TestCloseOfDerivedKeepsOthersOpen(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		for range 20 {
 			d, err := w.Dup()
@@ -98,7 +98,7 @@ func TestCloseDerived(t *testing.T) {
 	})
 }
 
-func TestBusy(t *testing.T) {
+func TestConcurrentCollectivesAreErrBusy(t *testing.T) {
 	ranks(t, 1, func(w *Comm) error {
 		call, err := w.begin(backend.Barrier) // as another goroutine would
 		if err != nil {
@@ -120,7 +120,7 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-func TestWithContext(t *testing.T) {
+func TestWithContextEndsOperations(t *testing.T) {
 	type key struct{}
 	root, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -172,8 +172,8 @@ func TestWithContext(t *testing.T) {
 	}
 }
 
-// The earlier deadline counts, and it is a deadline, not a cancellation.
-func TestWithContextDeadlines(t *testing.T) {
+// The earlier deadline applies, with ErrTimeout and not ErrCanceled.
+func TestWithContextEarlierDeadlineWins(t *testing.T) {
 	for _, c := range []struct{ world, handle time.Duration }{{5 * time.Millisecond, time.Hour}, {time.Hour, 5 * time.Millisecond}} {
 		ctx, cancel := context.WithTimeout(context.Background(), c.world)
 		err := Run(ctx, 1, func(w *Comm) error {
@@ -189,9 +189,9 @@ func TestWithContextDeadlines(t *testing.T) {
 	}
 }
 
-// A collective at its deadline names the rank that did not come, and the
-// communicator is broken on all ranks.
-func TestCollectiveDeadline(t *testing.T) {
+// A collective that times out names the rank that had not arrived, and the communicator is broken
+// on all ranks.
+func TestCollectiveTimeoutNamesLateRank(t *testing.T) {
 	for _, how := range []string{"native", "schedule"} {
 		withEnv(t, "COHORT_COLLECTIVES="+how)
 		ranks(t, 3, func(w *Comm) error {

@@ -29,8 +29,8 @@ func TestOpErrorText(t *testing.T) {
 	}
 }
 
-// Every exported sentinel is its own, and has a code that leads back to it.
-func TestSentinels(t *testing.T) {
+// Every exported sentinel is distinct and has a code that maps back to it.
+func TestSentinelsHaveDistinctCodes(t *testing.T) {
 	all := []error{ErrBuffer, ErrCount, ErrType, ErrTag, ErrRank, ErrRoot, ErrOp, ErrTruncate, ErrComm, ErrClosed, ErrBusy,
 		ErrRequest, ErrWin, ErrAlloc, ErrInit, ErrNotSupported, ErrTimeout, ErrCanceled, ErrPeerLost, ErrMismatch, ErrBroken, ErrInternal}
 	seen := make(map[string]bool)
@@ -45,7 +45,7 @@ func TestSentinels(t *testing.T) {
 	}
 }
 
-func TestMPIError(t *testing.T) {
+func TestMPIErrorMatchesItsSentinel(t *testing.T) {
 	err := error(&OpError{Op: "recv", Peer: 1, Tag: 2, Err: &MPIError{Class: 15, Code: 205, Text: "message truncated", Sentinel: ErrTruncate}})
 	var m *MPIError
 	if !errors.Is(err, ErrTruncate) || !errors.As(err, &m) || m.Code != 205 {

@@ -22,8 +22,8 @@ func dumped(w *Comm) (*flight.Dump, error) {
 	return flight.Decode(b.Bytes())
 }
 
-// Every operation that can wait is recorded, in each form, and done when it has returned.
-func TestFlight_Operations(t *testing.T) {
+// Every operation that can wait is recorded, in each form, and its record ends when it returns.
+func TestFlightRecordsEveryOperation(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		me, other := w.Rank(), 1-w.Rank()
 		x, y := make([]int32, 3), make([]int32, 3)
@@ -118,8 +118,8 @@ func TestFlight_Operations(t *testing.T) {
 	})
 }
 
-// What survivors agree on is recorded, with the number of the agreement that it begins.
-func TestFlight_Agreements(t *testing.T) {
+// Agree and Shrink are recorded with the number of their first agreement.
+func TestFlightRecordsAgreements(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
 		_, err := w.Agree(1)
 		if err != nil {
@@ -157,8 +157,8 @@ func TestFlight_Agreements(t *testing.T) {
 	})
 }
 
-// An error that others are the reason for leaves files and says where.
-func TestFlight_Files(t *testing.T) {
+// An error that is due to other ranks writes a file and names it.
+func TestFlightWritesFileAfterFailure(t *testing.T) {
 	dir := t.TempDir()
 	old := osEnv
 	osEnv = envOf("COHORT_FLIGHT_DIR="+dir, "COHORT_TIMEOUT=50ms")
@@ -202,8 +202,8 @@ func TestFlight_Files(t *testing.T) {
 	}
 }
 
-// A folder that cannot be is an error of the start.
-func TestFlight_BadFolder(t *testing.T) {
+// A folder that cannot be created is an error.
+func TestFlightRejectsBadFolder(t *testing.T) {
 	old := osEnv
 	osEnv = envOf("COHORT_FLIGHT_DIR=/dev/null/x")
 	defer func() { osEnv = old }()

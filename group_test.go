@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestGroups(t *testing.T) {
+func TestGroupSetOperations(t *testing.T) {
 	ranks(t, 6, func(w *Comm) error {
 		all := w.Group()
 		must := func(g *Group, err error) *Group {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// TestIDsSpent has one rank near the end of the numbers of communicators, which takes more making than a
-// test can do. The last ones are given, and after that every way to make one is an error on all ranks, again
-// and again, and what there is works.
-func TestIDsSpent(t *testing.T) {
+// The test sets one rank near the last context id, because a test cannot make that many
+// communicators. The last ids are used. After that, every way to make a communicator returns an
+// error on all ranks, each time, and existing communicators still work.
+func TestContextIDsRunOut(t *testing.T) {
 	const n, left = 3, 2
 	ranks(t, n, func(w *Comm) error {
 		if w.Rank() == 1 {

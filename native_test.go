@@ -68,9 +68,9 @@ func reduceAll(w *Comm, times int) error {
 	return nil
 }
 
-// Each plan gives the results, and reaches the backend only where all ranks
-// agreed and none can end the call early.
-func TestPlans(t *testing.T) {
+// Each plan gives the right results. It reaches the backend only if all ranks agreed and none can
+// end the call early.
+func TestPlansReachTheBackend(t *testing.T) {
 	const times = 5
 	for _, plan := range []backend.Plan{backend.PlanSchedule, backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
 		for _, bounded := range []bool{false, true} { // on one rank
@@ -105,8 +105,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// Schedules asked for leave no collective to the backend.
-func TestSchedulesBypass(t *testing.T) {
+// With CollectivesSchedule the backend carries out no collective.
+func TestSchedulesBypassTheBackend(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: backend.PlanAgree} }
 	for rank, err := range worlds(2, settings{Config: Config{Collectives: "schedule"}}, wrap, func(w *Comm) error {
 		if err := reduceAll(w, 1); err != nil {
@@ -123,8 +123,8 @@ func TestSchedulesBypass(t *testing.T) {
 	}
 }
 
-// Ranks that make different calls learn of it before the backend does.
-func TestPlanMismatch(t *testing.T) {
+// If ranks make different calls, they get the error before the backend is called.
+func TestMismatchIsFoundBeforeTheBackend(t *testing.T) {
 	for _, plan := range []backend.Plan{backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
 		wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: plan} }
 		for rank, err := range worlds(3, settings{}, wrap, func(w *Comm) error {
@@ -145,8 +145,8 @@ func TestPlanMismatch(t *testing.T) {
 	}
 }
 
-// A panic of a user's operation in a call that was agreed on is an error.
-func TestAgreedPanic(t *testing.T) {
+// A panic of a user operation in a call that was agreed on becomes an error.
+func TestPanicInAgreedCallIsError(t *testing.T) {
 	op := NewOp(true, func(_, _ []int64) { panic("out of order") })
 	wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: backend.PlanAgree} }
 	for rank, err := range worlds(2, settings{}, wrap, func(w *Comm) error {
@@ -207,9 +207,9 @@ func (s *starting) PrepareCollective(c *backend.Call) (backend.Operation, error)
 	return counted{op, s}, err
 }
 
-// Nonblocking and persistent collectives are the backend's where it takes them,
-// and schedules where it does not or is not asked.
-func TestStarter(t *testing.T) {
+// The backend carries out the nonblocking and persistent collectives that it accepts. The others
+// are schedules.
+func TestStarterRunsNonblockingCollectives(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		decline bool
@@ -259,9 +259,9 @@ func TestStarter(t *testing.T) {
 	}
 }
 
-// What a backend says of a wrong call at once, and what it makes of an operation
-// whose time is up, comes to the caller.
-func TestStarterErrors(t *testing.T) {
+// The caller gets the errors that a backend returns for a wrong call at once, and for an operation
+// that timed out.
+func TestStarterErrorsReachTheCaller(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm { return newStarting(bc, false) }
 	errs := worlds(2, settings{}, wrap, func(w *Comm) error {
 		if _, err := Iallreduce(w, make([]int64, 3), make([]int64, 2), Sum); !errors.Is(err, ErrCount) || w.core.bc.Broken() != nil {
@@ -305,7 +305,7 @@ func (narrow) Caps() backend.Caps {
 
 func (narrow) Diagnostics() []string { return []string{"the tags are narrow"} }
 
-func TestTagLimit(t *testing.T) {
+func TestTagAboveBackendLimitIsErrTag(t *testing.T) {
 	const most = 1<<28 - 1
 	for rank, err := range worlds(2, settings{}, func(bc backend.Comm) backend.Comm { return narrow{bc} }, func(w *Comm) error {
 		x, y, peer := []int64{int64(w.Rank())}, make([]int64, 1), 1-w.Rank()
@@ -331,7 +331,7 @@ func TestTagLimit(t *testing.T) {
 	}
 }
 
-func TestDiagnostics(t *testing.T) {
+func TestDiagnosticsComeFromTheBackend(t *testing.T) {
 	bc := local.New(1)[0]
 	plain, told := newWorld(context.Background(), bc, settings{}), newWorld(context.Background(), narrow{bc}, settings{})
 	if got := plain.Diagnostics(); got != nil {

@@ -39,7 +39,7 @@ func survive(t *testing.T, n int, lost []int, body func(c *Comm) error) {
 	}
 }
 
-func TestAgree(t *testing.T) {
+func TestAgreeReturnsSameFlagsAfterLosses(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		lost []int
@@ -69,7 +69,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-func TestShrink(t *testing.T) {
+func TestShrinkKeepsSurvivorsInOrder(t *testing.T) {
 	survive(t, 6, []int{0, 4}, func(world *Comm) error {
 		d, err := world.Shrink()
 		for err == nil && d.Size() > 4 { // who has not given up yet is in it, and is not there
@@ -96,7 +96,8 @@ func TestShrink(t *testing.T) {
 	})
 }
 
-// BenchmarkShrink is the time from a loss that all others have noticed to the communicator that the last of them has.
+// BenchmarkShrink measures the time from a loss that all survivors have noticed until the last of
+// them has the new communicator.
 func BenchmarkShrink(b *testing.B) {
 	for _, n := range []int{4, 8} {
 		b.Run(fmt.Sprint("ranks", n), func(b *testing.B) {
@@ -127,8 +128,8 @@ func BenchmarkShrink(b *testing.B) {
 	}
 }
 
-// TestShrinkAgainAndAgain loses one rank after the other until one is left.
-func TestShrinkAgainAndAgain(t *testing.T) {
+// The ranks fail one after the other until one is left.
+func TestShrinkUntilOneRankIsLeft(t *testing.T) {
 	const n = 6
 	err := Run(context.Background(), n, func(world *Comm) error {
 		c := world
@@ -162,7 +163,7 @@ func TestShrinkAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestAgreeDeadline(t *testing.T) {
+func TestAgreeContinuesAfterTimeout(t *testing.T) {
 	var tried sync.WaitGroup
 	tried.Add(2)
 	survive(t, 3, nil, func(world *Comm) error {
@@ -195,7 +196,7 @@ func TestAgreeDeadline(t *testing.T) {
 	})
 }
 
-func TestShrinkDeadline(t *testing.T) {
+func TestShrinkContinuesAfterCancel(t *testing.T) {
 	var tried sync.WaitGroup
 	tried.Add(2)
 	survive(t, 4, []int{1}, func(world *Comm) error {
@@ -230,7 +231,7 @@ func TestShrinkDeadline(t *testing.T) {
 	})
 }
 
-func TestAgreeMismatch(t *testing.T) {
+func TestAgreeAgainstShrinkIsErrMismatch(t *testing.T) {
 	survive(t, 4, nil, func(world *Comm) error {
 		var err error
 		if world.Rank() == 3 {
@@ -249,7 +250,7 @@ func TestAgreeMismatch(t *testing.T) {
 	})
 }
 
-func TestRevoke(t *testing.T) {
+func TestRevokeEndsPendingAndLaterOperations(t *testing.T) {
 	survive(t, 4, nil, func(world *Comm) error {
 		c, err := world.Dup()
 		if err != nil {
@@ -289,7 +290,7 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-func TestRecoverBadCalls(t *testing.T) {
+func TestRecoveryOnClosedOrNilCommFails(t *testing.T) {
 	check := func(c *Comm, want error) {
 		t.Helper()
 		_, err1 := c.Agree(1)
@@ -324,7 +325,7 @@ func TestRecoverBadCalls(t *testing.T) {
 // plain hides what a backend can do beyond backend.Comm.
 type plain struct{ backend.Comm }
 
-func TestRecoverNotSupported(t *testing.T) {
+func TestRecoveryIsErrNotSupportedWithoutSurvivor(t *testing.T) {
 	survive(t, 1, nil, func(world *Comm) error {
 		world.core.bc = plain{world.core.bc}
 		for _, err := range []error{second(world.Agree(1)), second(world.Shrink()), world.Revoke()} {
@@ -341,7 +342,7 @@ func TestRecoverNotSupported(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestAgreeBusy(t *testing.T) {
+func TestAgreeDuringCollectiveIsErrBusy(t *testing.T) {
 	survive(t, 2, nil, func(world *Comm) error {
 		if world.Rank() == 1 {
 			if _, err := Recv(world, make([]int, 1), 0, 0); err != nil {
@@ -367,8 +368,8 @@ func TestAgreeBusy(t *testing.T) {
 	})
 }
 
-// TestAgreeAborted checks that an aborted job is no loss that could be recovered from.
-func TestAgreeAborted(t *testing.T) {
+// Agree and Shrink cannot recover an aborted job.
+func TestAgreeFailsAfterAbort(t *testing.T) {
 	survive(t, 3, nil, func(world *Comm) error {
 		if world.Rank() == 2 {
 			return world.Abort(9)
@@ -382,8 +383,8 @@ func TestAgreeAborted(t *testing.T) {
 	})
 }
 
-// TestAgreeDeclared checks what a rank gets that the others have declared lost.
-func TestAgreeDeclared(t *testing.T) {
+// A rank that the others have declared lost gets ErrPeerLost.
+func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 	declared := make(chan struct{})
 	survive(t, 3, nil, func(world *Comm) error {
 		if world.Rank() == 0 {
@@ -407,8 +408,8 @@ func TestAgreeDeclared(t *testing.T) {
 	})
 }
 
-// TestAgreeAfterClose checks that who has closed the communicator is not waited for, and not lost.
-func TestAgreeAfterClose(t *testing.T) {
+// Agree does not wait for a rank that has closed the communicator, and does not count it as lost.
+func TestAgreeDoesNotWaitForClosedRanks(t *testing.T) {
 	survive(t, 4, nil, func(world *Comm) error {
 		c, err := world.Dup()
 		if err != nil {

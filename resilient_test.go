@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAnnounce(t *testing.T) {
+func TestResilientIsReportedToLauncher(t *testing.T) {
 	for _, c := range []struct {
 		backend   string
 		resilient string

@@ -12,7 +12,7 @@ import (
 
 var errMade = errors.New("made up")
 
-func TestRun(t *testing.T) {
+func TestRunCallsBodyOnEveryRank(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		seen := make([]bool, n)
 		ranks(t, n, func(w *Comm) error {
@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func TestRunArguments(t *testing.T) {
+func TestRunRejectsBadArguments(t *testing.T) {
 	if err := Run(context.Background(), 0, func(*Comm) error { return nil }); !errors.Is(err, ErrCount) {
 		t.Errorf("0 ranks: %v", err)
 	}
@@ -41,9 +41,9 @@ func TestRunArguments(t *testing.T) {
 
 func nilMap() map[int]int { return nil }
 
-// An error, a panic or an exit of one rank ends what the others do, and is the
+// An error, a panic or runtime.Goexit on one rank ends the operations of the others and is the
 // first of the errors.
-func TestRunFailures(t *testing.T) {
+func TestRunReturnsFirstFailureFirst(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		fail func() error
@@ -108,7 +108,7 @@ func (e *expiring) Err() error {
 	}
 }
 
-func TestRunContext(t *testing.T) {
+func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	err := Run(ctx, 2, func(w *Comm) error {
 		if w.Rank() == 0 {
@@ -141,7 +141,7 @@ func TestRunContext(t *testing.T) {
 }
 
 // COHORT_TIMEOUT limits each operation.
-func TestRunTimeout(t *testing.T) {
+func TestRunHonorsTimeoutVariable(t *testing.T) {
 	withEnv(t, "COHORT_TIMEOUT=20ms")
 	ranks(t, 2, func(w *Comm) error {
 		_, err := Recv(w, make([]int, 1), w.Rank(), 0)
@@ -168,7 +168,7 @@ func TestRunTimeout(t *testing.T) {
 	})
 }
 
-func TestAbort(t *testing.T) {
+func TestAbortEndsAllRanks(t *testing.T) {
 	err := Run(context.Background(), 3, func(w *Comm) error {
 		if w.Rank() == 1 {
 			return w.Abort(7)

@@ -95,7 +95,7 @@ func sameHosts(a, b []Host) bool {
 	return slices.EqualFunc(a, b, func(a, b Host) bool { return a.Name == b.Name && slices.Equal(a.Ranks, b.Ranks) })
 }
 
-func TestTopology_OneNode(t *testing.T) {
+func TestTopologyOfOneNode(t *testing.T) {
 	inJob(t, nil)
 	host := thisHost(t)
 	ranks(t, 4, func(w *Comm) error {
@@ -124,7 +124,7 @@ func TestTopology_OneNode(t *testing.T) {
 	}
 }
 
-func TestTopology_ManyNodes(t *testing.T) {
+func TestTopologyOfManyNodes(t *testing.T) {
 	inJob(t, nil)
 	host := thisHost(t)
 	for _, c := range []struct {
@@ -156,8 +156,8 @@ func TestTopology_ManyNodes(t *testing.T) {
 	}
 }
 
-// TestTopology_Derived checks that ranks are a communicator's own.
-func TestTopology_Derived(t *testing.T) {
+// The topology of a derived communicator lists its own ranks.
+func TestTopologyOfDerivedUsesItsRanks(t *testing.T) {
 	inJob(t, nil)
 	spreadOut(t, []int{0, 0, 1, 1, 1, 0}, []string{"n01", "n02"}, func(w *Comm) error {
 		back, err := w.Split(0, -w.Rank()) // 5 is 0 there, 4 is 1
@@ -179,7 +179,7 @@ func TestTopology_Derived(t *testing.T) {
 	})
 }
 
-func TestTopology_Job(t *testing.T) {
+func TestTopologyNamesTheSchedulerJob(t *testing.T) {
 	inJob(t, map[string]string{
 		"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "3", "SLURM_STEP_NODELIST": "n[07-09]",
 		"SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "1", "SLURM_NODEID": "1",
@@ -192,7 +192,7 @@ func TestTopology_Job(t *testing.T) {
 	})
 }
 
-func TestTopology_String(t *testing.T) {
+func TestTopologyString(t *testing.T) {
 	top := Topology{
 		Backend: "mpi", Library: "MPICH 4.0.2", Version: "MPI 4.0", ThreadLevel: "multiple", Scheduler: "Slurm job 4711.0",
 		Hosts: []Host{{Name: "n01", Ranks: []int{0, 1, 2, 3}}, {Name: "n02", Ranks: []int{4, 5, 6, 7}}},

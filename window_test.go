@@ -17,7 +17,7 @@ func onRanks(t *testing.T, n int, body func(c *Comm) error) {
 	}
 }
 
-func TestSharedWindow(t *testing.T) {
+func TestSharedWindowParts(t *testing.T) {
 	for _, n := range []int{1, 2, 5} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			onRanks(t, n, func(c *Comm) error {
@@ -56,7 +56,7 @@ func TestSharedWindow(t *testing.T) {
 	}
 }
 
-func TestSharedWindowLocks(t *testing.T) {
+func TestSharedWindowLocksExclude(t *testing.T) {
 	const ranks, rounds = 4, 500
 	onRanks(t, ranks, func(c *Comm) error {
 		w, err := AllocateShared[int](c, 2)
@@ -101,7 +101,7 @@ func TestSharedWindowLocks(t *testing.T) {
 	})
 }
 
-func TestSharedRegion(t *testing.T) {
+func TestSharedRegionIsSharedOnANode(t *testing.T) {
 	const n = 1000
 	onRanks(t, 3, func(c *Comm) error {
 		r, err := NewSharedRegion[float64](c, n)
@@ -146,7 +146,7 @@ func TestSharedRegion(t *testing.T) {
 	})
 }
 
-// TestWindowsStayWithinTheJobsLimit makes windows where Slurm gives the job less memory than the machine has.
+// Slurm gives the job less memory than the machine has.
 func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "7")
 	t.Setenv("SLURM_NODEID", "0")
@@ -168,7 +168,7 @@ func TestWindowsStayWithinTheJobsLimit(t *testing.T) {
 	})
 }
 
-func TestWindowTooLarge(t *testing.T) {
+func TestWindowTooLargeIsErrAlloc(t *testing.T) {
 	onRanks(t, 2, func(c *Comm) error {
 		n := 0
 		if c.Rank() == 1 {
@@ -183,7 +183,7 @@ func TestWindowTooLarge(t *testing.T) {
 	})
 }
 
-func TestNilWindow(t *testing.T) {
+func TestNilWindowReturnsErrWin(t *testing.T) {
 	var w *SharedWindow[int]
 	_, err1 := w.Local()
 	_, err2 := w.Remote(0)

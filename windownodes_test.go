@@ -74,9 +74,8 @@ func populate(w *Comm, n int) (sum float64, err error) {
 	return sum, r.Fence()
 }
 
-// TestWindowsOfNodes has the same program on one node, on nodes of two ranks, and
-// on ranks that have no memory in common.
-func TestWindowsOfNodes(t *testing.T) {
+// The same program runs on one node, on nodes of two ranks, and on ranks that share no memory.
+func TestWindowsAcrossNodes(t *testing.T) {
 	const ranks, n = 4, 1001
 	want := 0.0
 	for i := range n {
@@ -199,9 +198,8 @@ func (u *unequal) Available() (int64, string) {
 	return -1, ""
 }
 
-// TestRegionFailsOnOneNode checks that a region is on all nodes or none, and that all
-// ranks are told why.
-func TestRegionFailsOnOneNode(t *testing.T) {
+// A region is made on all nodes or on none, and all ranks get the reason.
+func TestRegionFailureOnOneNodeFailsAll(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm { return &unequal{nodes{spread{bc, 2}}} }
 	for rank, err := range worlds(4, settings{}, wrap, func(w *Comm) error {
 		r, err := NewSharedRegion[int](w, 1000)
@@ -219,9 +217,8 @@ func TestRegionFailsOnOneNode(t *testing.T) {
 	}
 }
 
-// TestWindowHandles has operations of a handle end with its context, and those of the
-// window go on.
-func TestWindowHandles(t *testing.T) {
+// Operations of a handle end with its context. Those of the window continue.
+func TestWindowHandleEndsWithItsContext(t *testing.T) {
 	onRanks(t, 2, func(c *Comm) error {
 		w, err := AllocateShared[int](c, 1)
 		if err != nil {

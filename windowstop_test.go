@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// late is a local backend. When rank 1 has the memory of a window, it says that there is no more time.
+// late is a local backend. On rank 1, the first Probe after Share reports a timeout.
 type late struct {
 	backend.Comm
 	shared atomic.Bool
@@ -30,9 +30,9 @@ func (c *late) Probe(b *backend.Bound, source, tag int, block bool) (backend.Sta
 	return c.Comm.Probe(b, source, tag, block)
 }
 
-// A rank that has to end while it takes the memory of a window has all ranks end, for the same reason,
-// and the communicator is as good as before.
-func TestWindowStops(t *testing.T) {
+// If a rank is interrupted while it touches the memory of a window, all ranks return the same
+// error, and the communicator stays usable.
+func TestInterruptedAllocationFailsOnAllRanks(t *testing.T) {
 	errs := worlds(3, settings{}, func(bc backend.Comm) backend.Comm { return &late{Comm: bc} }, func(w *Comm) error {
 		_, err := AllocateShared[int](w, 1)
 		if wants("AllocateShared", err, ErrTimeout) != nil || !strings.Contains(err.Error(), "rank 1: timed out: the test's limit") {

@@ -94,8 +94,8 @@ func untagged(lines []string, backend string) (plain []string) {
 	return plain
 }
 
-// TestExamples runs every example with cohort run, and alone.
-func TestExamples(t *testing.T) {
+// Every example runs under cohort run, and alone.
+func TestExamplesRun(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
 			example := program(t, e.name)
@@ -111,10 +111,10 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestSameBits trains ddp's network over tcp, where the ranks of a node have shared memory and where not, and
-// over shm: its weights have the same bits, on four ranks also the second time. That shm has those of local is
-// shown in the folder of ddp.
-func TestSameBits(t *testing.T) {
+// The test trains ddp's network over shm, and over tcp with and without shared memory on a node.
+// The weights have the same bits, and on four ranks also in a second run. The tests of ddp compare
+// shm with local.
+func TestTrainingHasSameBitsOnEveryBackend(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the shm backend is there on Linux only")
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
-// TestExamplesOverMPI runs every example under the launcher of every MPI library, and with cohort
-// run over it: they print what they print on shm.
+// Every example runs under the launcher of every MPI library, and under cohort run with it. The
+// output is that on shm.
 func TestExamplesOverMPI(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		for _, e := range examples {
@@ -39,9 +39,9 @@ func TestExamplesOverMPI(t *testing.T) {
 	})
 }
 
-// TestSameBitsOverMPI trains ddp's network with every MPI library: its weights have the same bits as over shm, on
-// four ranks also the second time.
-func TestSameBitsOverMPI(t *testing.T) {
+// The test trains ddp's network with every MPI library. The weights have the same bits as over shm,
+// and on four ranks also in a second run.
+func TestTrainingHasSameBitsOverMPI(t *testing.T) {
 	want := make(map[int]string)
 	for n := range sameBits {
 		want[n] = onShm(t, n)
@@ -57,9 +57,9 @@ func TestSameBitsOverMPI(t *testing.T) {
 	})
 }
 
-// TestLeftOut runs a program that was built without the mpi backend, in the two ways there are,
-// under MPI launchers: its ranks say so, and none takes itself for a world of its own.
-func TestLeftOut(t *testing.T) {
+// A program is built without the mpi backend, in both ways, and started by MPI launchers. Its ranks
+// return an error instead of running as separate worlds.
+func TestProgramWithoutMPIRefusesMPILauncher(t *testing.T) {
 	for name, build := range map[string][]string{"tag": {"CGO_ENABLED=1", "-tags=cohort_nompi"}, "cgo": {"CGO_ENABLED=0", "-tags="}} {
 		example := filepath.Join(t.TempDir(), "hello")
 		cmd := exec.Command("go", "build", build[1], "-o", example, "./hello")

@@ -9,19 +9,19 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// vote is what a rank tells all others after a step.
+// vote is the message that a rank sends to all others after a step.
 type vote struct {
-	failed   int32 // the step's place in steps plus 1, 0 if all is well
-	length   int32 // of what went wrong, as text
+	failed   int32 // the index in steps of the step that failed plus 1; 0 if none did
+	length   int32 // of the error's text
 	threads  int32
 	crowding int32
-	partly   int32 // 1: pinned within processors of which others have some
+	partly   int32 // 1: pinned to processors of which other ranks may use some
 }
 
-// maxText bounds what a rank tells of its error.
+// maxText limits the length of an error's text that a rank sends.
 const maxText = 4096
 
-// failure is what went wrong on this rank in a step.
+// failure is the step that failed on this rank, and its error.
 type failure struct {
 	step string
 	err  error
@@ -39,7 +39,7 @@ func (f *failure) try(ctx context.Context, step string, work func() error) {
 	f.err = work()
 }
 
-// ended is the error of a start whose context has ended.
+// ended returns the error of a start whose context has ended.
 func ended(ctx context.Context) error {
 	sentinel := cohort.ErrCanceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -48,9 +48,9 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", sentinel, context.Cause(ctx))
 }
 
-// agree tells all ranks how the last steps went here and returns what they told, in
-// the order of the ranks. If they failed anywhere it is an error on all: a rank's own
-// where it has one, else that of the lowest rank that has.
+// agree exchanges the votes of all ranks on the last steps and returns them. If a step failed
+// anywhere, agree returns an error on all ranks: the rank's own, or else that of the lowest rank that
+// has one.
 func agree(world *cohort.Comm, mine vote, f failure) ([]vote, error) {
 	text := ""
 	var own error
@@ -61,7 +61,7 @@ func agree(world *cohort.Comm, mine vote, f failure) ([]vote, error) {
 		mine.failed, mine.length = int32(slices.Index(steps, f.step)+1), int32(len(text))
 	}
 	votes := make([]vote, world.Size())
-	// What ends the exchange is nobody's step but that which all are in.
+	// An error of the exchange belongs to the step that all ranks are in.
 	fail := func(err error) ([]vote, error) {
 		if own != nil {
 			return nil, own
@@ -75,21 +75,21 @@ func agree(world *cohort.Comm, mine vote, f failure) ([]vote, error) {
 	if first < 0 {
 		return votes, nil
 	}
-	said := make([]byte, votes[first].length)
+	cause := make([]byte, votes[first].length)
 	if first == world.Rank() {
-		copy(said, text)
+		copy(cause, text)
 	}
-	if err := cohort.Bcast(world, said, first); err != nil {
+	if err := cohort.Bcast(world, cause, first); err != nil {
 		return fail(err)
 	}
 	if own != nil {
 		return nil, own
 	}
 	step := steps[votes[first].failed-1]
-	return nil, &StepError{Step: step, Rank: first, Peer: true, Err: &peerError{string(said)}}
+	return nil, &StepError{Step: step, Rank: first, Peer: true, Err: &peerError{string(cause)}}
 }
 
-// peerError is the error of another rank: its text, and ErrInit.
+// peerError has the text of another rank's error. It wraps ErrInit.
 type peerError struct{ text string }
 
 func (e *peerError) Error() string { return e.text }

@@ -8,40 +8,40 @@ import (
 	"github.com/cohort-hpc/cohort/pool"
 )
 
-// Config says how to start. The zero value, and nil, take everything from the
-// environment and find out the rest.
+// Config holds the settings of a start. The zero Config, and nil, take everything from the
+// environment and detect the rest.
 type Config struct {
-	// Job says how to join the job; nil is cohort.Init's own way. Join ignores it.
+	// Job is the configuration for cohort.Init, and may be nil. Join ignores it.
 	Job *cohort.Config
 
-	// Threads is how many workers the rank has. 0: COHORT_THREADS, else
-	// SLURM_CPUS_PER_TASK, else 1.
+	// Threads is the number of workers on this rank. Zero means COHORT_THREADS, or else
+	// SLURM_CPUS_PER_TASK, or else 1.
 	Threads int
 
-	// Pin says to what they are pinned (COHORT_PIN): pool.None, pool.Cores or
+	// Pin selects what the workers are pinned to (COHORT_PIN): pool.None, pool.Cores or
 	// pool.NUMA.
 	Pin pool.Policy
 
-	// Workspace, if not nil, makes what each worker works with, such as a solver,
-	// on the worker's thread, so that memory that it is the first to write is near
-	// that. Env.Workspaces has the values; Env.Close closes those that are io.Closers.
+	// Workspace, if not nil, makes a value for each worker, such as a solver. It is called on
+	// the worker's thread, so that the memory it first writes is near that thread.
+	// Env.Workspaces holds the values. Env.Close closes those that are io.Closers.
 	Workspace func(worker int) (any, error)
 
-	// KeepEnvironment skips step 5: the variables of solver libraries stay as they are,
-	// which is right for a library that starts workers inside somebody's program.
+	// KeepEnvironment skips step 5: the variables of solver libraries are not changed. This
+	// suits a library that starts workers inside another program.
 	KeepEnvironment bool
 
-	// Summary, if not nil, gets one line on rank 0 when all is done: ranks and nodes,
-	// threads, library, job, and what could be better.
+	// Summary, if not nil, receives one line on rank 0 at the end: ranks and nodes, threads,
+	// library, job, and what could be better.
 	Summary io.Writer
 }
 
-// StepError says which step of a start failed, on which rank, and why.
+// StepError is the error of a step on a rank.
 type StepError struct {
 	Step string
-	Rank int // the rank it failed on, cohort.Undefined if that cannot be said
-	// Peer says that Rank is another rank, which has the error itself: one of them is
-	// enough to tell.
+	Rank int // the rank on which the step failed; cohort.Undefined if it cannot be determined
+	// Peer is true if Rank is another rank. That rank has the same error, so a program may
+	// leave it to that rank to report it.
 	Peer bool
 	Err  error
 }
@@ -57,7 +57,7 @@ func (e *StepError) Error() string {
 // Unwrap returns Err.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// The steps, as StepError has them.
+// The steps, as named in StepError.Step.
 const (
 	StepBackend    = "backend"
 	StepTopology   = "topology"
@@ -69,5 +69,5 @@ const (
 	StepSummary    = "summary"
 )
 
-// steps has them by the numbers that ranks tell each other.
+// steps lists the steps; a vote contains an index.
 var steps = []string{StepBackend, StepTopology, StepNode, StepPool, StepSolvers, StepNUMA, StepWorkspaces, StepSummary}

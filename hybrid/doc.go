@@ -1,6 +1,6 @@
-// Package hybrid starts programs that run ranks times threads: it joins the job,
-// finds out what the ranks of a node share, and gives each rank its workers, pinned
-// to its part of the node.
+// Package hybrid starts programs that run several threads on each rank. It joins the
+// job, finds out which processors the ranks of a node share, and gives each rank a pool
+// of workers, pinned to its part of the node.
 //
 //	env, err := hybrid.Start(ctx, &hybrid.Config{Threads: 8, Pin: pool.Cores, Summary: os.Stderr})
 //	defer env.Close()
@@ -9,28 +9,28 @@
 //
 // # The steps
 //
-// [Start] takes them in this order, and [Env.Close] takes them back in reverse:
+// [Start] takes the steps in this order. [Env.Close] undoes them in reverse:
 //
-//  1. backend: [cohort.Init];
-//  2. topology: where the ranks run ([cohort.Comm.Topology]), and what this node has
-//     for this process ([topo.Here]);
-//  3. node communicator: the ranks of this node, which tell each other the processors
-//     they may use and how many threads they want;
-//  4. thread pool: as many workers as are asked for, on the rank's part of the
-//     processors that it shares with others of its node;
-//  5. solver threads: the variables that keep solver libraries from starting threads
-//     of their own ([pool.QuietSolvers]);
-//  6. NUMA policy: that workers take memory from the domain they run in, which each
-//     worker that is pinned has said when it started; here it is checked;
-//  7. workspaces: one per worker, made on its thread and so in its memory;
-//  8. summary: one line on rank 0.
+//  1. backend: [cohort.Init].
+//  2. topology: where the ranks run ([cohort.Comm.Topology]), and what this node
+//     offers to this process ([topo.Here]).
+//  3. node communicator: the ranks of this node exchange the processors that they may
+//     use and the number of threads that they want.
+//  4. thread pool: the workers start on the rank's part of the processors that it
+//     shares with other ranks of its node.
+//  5. solver threads: variables are set that keep solver libraries from starting
+//     threads ([pool.QuietSolvers]).
+//  6. NUMA policy: each pinned worker has set it when it started, so that its memory
+//     comes from the domain where it runs. This step checks that.
+//  7. workspaces: each worker makes its workspace on its thread, and so in its memory.
+//  8. summary: rank 0 writes one line.
 //
-// In one process without a launcher steps 1 to 3 find one rank, and the rest is the
-// same. [Join] takes steps 2 to 8 for a communicator that is there already.
+// In a single process without a launcher, steps 1 to 3 find one rank; the others are
+// the same. [Join] takes steps 2 to 8 for an existing communicator.
 //
 // # When a step fails
 //
-// The steps that can fail on one rank alone end with all ranks telling each other how
-// it went. If it failed on one, Start fails on all, with a [StepError] that names the
-// step and the rank, and what had been done is taken back.
+// After each step that can fail on one rank alone, the ranks exchange whether it
+// failed. If it failed on one rank, Start fails on all, with a [StepError] that names
+// the step and the rank, and undoes the steps taken.
 package hybrid

@@ -11,52 +11,52 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// Env is what a rank has when all steps are done. Its fields are not to be changed,
-// and can be read by many goroutines at once.
+// Env is the result of all steps on a rank. Its fields must not be changed. Many
+// goroutines can read them at once.
 type Env struct {
 	World *cohort.Comm // all ranks
 	Node  *cohort.Comm // those of this node
 	Pool  *pool.Pool   // this rank's workers
 
-	Topology cohort.Topology // where the ranks run, and over what
-	Machine  *topo.Node      // what this node has for this process
-	// LocalRank is the rank's place among the LocalSize ranks of its node that have
-	// the same processors; the others' are bound elsewhere.
+	Topology cohort.Topology // where the ranks run, and what carries their messages
+	Machine  *topo.Node      // what this node offers to this process
+	// LocalRank is the rank's number among the LocalSize ranks of its node that may use
+	// the same processors. The other ranks of the node use other processors.
 	LocalRank, LocalSize int
 
-	// Solvers are the variables of solver libraries and what they are now; nil with
+	// Solvers are the variables of solver libraries and their values. It is nil with
 	// Config.KeepEnvironment.
 	Solvers []pool.Setting
 
-	// Workspaces are what Config.Workspace made, nil without it.
+	// Workspaces are the values that Config.Workspace returned. It is nil without one.
 	Workspaces *pool.Locals[any]
 
-	// Summary is the line that Config.Summary gets, in its parts. The processors of
-	// the threads are rank 0's, and in its own only.
+	// Summary holds the parts of the line that is written to Config.Summary. Only rank 0's
+	// contains the processors of its threads.
 	Summary topo.Summary
 
 	mu   sync.Mutex
-	undo []undo // what Close has to do, last first
+	undo []undo // the steps that Close undoes, from the last to the first
 }
 
-// undo takes a step back.
+// undo undoes a step.
 type undo struct {
 	step string
 	f    func() error
 }
 
-// done notes how to take back a step that is done.
+// done registers the function that undoes a step.
 func (e *Env) done(step string, f func() error) { e.undo = append(e.undo, undo{step, f}) }
 
-// Close takes all steps back, the last one first: it closes the workspaces on their
-// workers, ends the workers, and closes the communicators, the world too if Start
-// made it. What goes wrong does not keep it from the rest; the errors come joined.
-// Variables that were set stay so. A second Close does nothing.
+// Close undoes all steps, the last one first. It closes the workspaces on their workers, ends
+// the workers, and closes the communicators, including the world if Start made it. It continues
+// after an error. Environment variables keep the values that were set. A second Close does
+// nothing.
 //
-// In a task of the pool, and in what Pool.Run runs, it is ErrBusy: what is left can
-// be closed later.
+// Local. Operations of other ranks that still need this rank fail afterwards.
 //
-// Local, but what other ranks still want of this one fails afterwards.
+// Errors: those of all steps, joined; [cohort.ErrBusy] in a task of the pool and inside Pool.Run,
+// where Close stops and can be called again later.
 func (e *Env) Close() error {
 	if e == nil {
 		return nil
@@ -68,7 +68,7 @@ func (e *Env) Close() error {
 		last := e.undo[len(e.undo)-1]
 		err := last.f()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("hybrid: closing: %s: %w", last.step, err))
+			errs = append(errs, fmt.Errorf("hybrid: close: %s: %w", last.step, err))
 		}
 		var busy *busyError
 		if errors.As(err, &busy) {
@@ -79,7 +79,7 @@ func (e *Env) Close() error {
 	return errors.Join(errs...)
 }
 
-// busyError says that the caller is a task of the pool that it wants to close.
+// busyError is the error of closing a pool from one of its tasks.
 type busyError struct{ err error }
 
 func (e *busyError) Error() string { return e.err.Error() }
@@ -94,7 +94,7 @@ func (e *Env) closePool() error {
 	return err
 }
 
-// makeWorkspaces has each worker make its own.
+// makeWorkspaces makes each worker's workspace on that worker.
 func (e *Env) makeWorkspaces(workspace func(worker int) (any, error)) error {
 	all, err := pool.NewLocals(e.Pool, workspace)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *Env) makeWorkspaces(workspace func(worker int) (any, error)) error {
 	return nil
 }
 
-// closeWorkspaces closes each on its worker: some libraries keep what belongs to a
+// closeWorkspaces closes each workspace on its worker, because some libraries keep state per
 // thread.
 func (e *Env) closeWorkspaces() error {
 	errs := make([]error, e.Pool.Workers())
@@ -121,7 +121,7 @@ func (e *Env) closeWorkspaces() error {
 	switch {
 	case errors.Is(err, cohort.ErrBusy):
 		return &busyError{err}
-	case errors.Is(err, cohort.ErrClosed): // the program has closed the pool itself
+	case errors.Is(err, cohort.ErrClosed): // the program has already closed the pool
 		err = nil
 		for worker := range errs {
 			err = errors.Join(err, closing(worker))

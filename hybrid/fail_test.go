@@ -20,9 +20,9 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errTest }
 
-// A step that fails on one rank fails on all, in the same step, with the reason and
-// the rank, and what was done is taken back on all of them.
-func TestStepFails(t *testing.T) {
+// A step that fails on one rank fails on all. The error names the step, the rank and the reason,
+// and all ranks undo the steps taken.
+func TestStepFailureFailsAllRanks(t *testing.T) {
 	made, l := &log{}, &log{}
 	workspaces := func(fails func(worker int) error) func(*Config, *tools) {
 		return func(c *Config, _ *tools) {
@@ -118,8 +118,8 @@ func TestStepFails(t *testing.T) {
 	}
 }
 
-// Several ranks that fail each have their own error, the rest that of the lowest.
-func TestSeveralFail(t *testing.T) {
+// Ranks that fail return their own errors. The others return that of the lowest failed rank.
+func TestSeveralFailuresKeepOwnErrors(t *testing.T) {
 	var mu sync.Mutex
 	got := map[int]error{}
 	cohort.Run(context.Background(), 4, func(w *cohort.Comm) error {
@@ -140,8 +140,8 @@ func TestSeveralFail(t *testing.T) {
 	}
 }
 
-// A rank that is lost between two steps ends the others' start.
-func TestRankLost(t *testing.T) {
+// A rank that is lost between two steps makes Start fail on the others.
+func TestLostRankFailsStart(t *testing.T) {
 	var mu sync.Mutex
 	got := map[int]error{}
 	cohort.Run(context.Background(), 3, func(w *cohort.Comm) error {
@@ -166,8 +166,8 @@ func TestRankLost(t *testing.T) {
 	}
 }
 
-// A backend that is not there is the error of its step.
-func TestBackendFails(t *testing.T) {
+// An unknown backend is an error of the first step.
+func TestUnknownBackendFailsFirstStep(t *testing.T) {
 	_, err := Start(context.Background(), &Config{Job: &cohort.Config{Backend: "carrier pigeon"}})
 	var s *StepError
 	if !errors.As(err, &s) || s.Step != StepBackend || !errors.Is(err, cohort.ErrInit) || !strings.Contains(err.Error(), "carrier pigeon") {
@@ -178,9 +178,8 @@ func TestBackendFails(t *testing.T) {
 	}
 }
 
-// A context that ends, before the start or in a step of it, is the error of the step
-// that is next.
-func TestCanceled(t *testing.T) {
+// A context that ends before the start or during a step is an error of the next step.
+func TestEndedContextFailsNextStep(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	for _, step := range []string{StepSummary, StepBackend} { // the second time it has ended before
@@ -200,8 +199,8 @@ func TestCanceled(t *testing.T) {
 	}
 }
 
-// A rank that waits for others that do not come waits no longer than its context.
-func TestNobodyComes(t *testing.T) {
+// A rank that waits for others in vain returns when its context ends.
+func TestStartStopsWaitingWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var got error
@@ -225,9 +224,9 @@ func TestNobodyComes(t *testing.T) {
 	}
 }
 
-// What ranks tell each other of their processors: who shares them, and the most
-// threads that any of those has.
-func TestFindPlace(t *testing.T) {
+// The ranks exchange their processors: each learns which ranks share them, and the largest number
+// of threads.
+func TestFindPlaceCountsSharers(t *testing.T) {
 	sets := []topo.CPUSet{{0, 1}, {64, 200}, {0, 1}, {0}, {64, 200}, {0, 1}}
 	threads := []int{1, 9, 4, 7, 2, 3}
 	// Those of 0 and 1 have one that is another's alone, and it one of theirs.
@@ -244,8 +243,8 @@ func TestFindPlace(t *testing.T) {
 	}
 }
 
-// Workers in a domain whose memory the process may not have are named.
-func TestRemoteMemory(t *testing.T) {
+// The note names the workers in domains whose memory the process may not use.
+func TestRemoteMemoryNamesWorkers(t *testing.T) {
 	m := &topo.Node{Domains: []topo.Domain{{ID: 0, CPUs: topo.CPUSet{0, 1}, Allowed: true}, {ID: 1, CPUs: topo.CPUSet{2, 3}}}}
 	for _, k := range []struct {
 		sets []topo.CPUSet

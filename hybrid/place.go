@@ -9,17 +9,18 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// place is a rank's among those that have the same processors.
+// place is a rank's place among the ranks that may use the same processors.
 type place struct {
 	rank, size int
-	threads    int // the most that any of them has
-	// partly: others have some of these processors, and not the same. Nobody shares those out.
+	threads    int // the largest number of threads of these ranks
+	// partly is set if other ranks may use some of these processors, but not the same set. Such
+	// processors are not divided.
 	partly bool
 }
 
-// findPlace has the ranks of a node tell each other which processors they may use,
-// and how many threads they have. A launcher that binds ranks gives each processors
-// of its own; ranks that are goroutines of one process share all.
+// findPlace exchanges which processors the ranks of a node may use and how many threads they
+// have. A launcher that binds ranks gives each its own processors. Ranks that are goroutines of one
+// process share all.
 //
 // Collective: all ranks of node call it.
 func findPlace(node *cohort.Comm, mine topo.CPUSet, threads int) (place, error) {
@@ -65,9 +66,8 @@ func findPlace(node *cohort.Comm, mine topo.CPUSet, threads int) (place, error) 
 	return p, nil
 }
 
-// planFor returns how the threads of the ranks that share this one's processors are
-// spread over them. Where some have fewer threads than others, each has room for the
-// most.
+// planFor returns how the threads of the ranks that share this rank's processors are spread over
+// them. Each rank gets room for the largest number of threads of any of them.
 func planFor(machine *topo.Node, p place, pin pool.Policy) (*topo.Plan, error) {
 	policy, err := topo.ParsePolicy(string(pin))
 	if err != nil {
@@ -80,7 +80,7 @@ func planFor(machine *topo.Node, p place, pin pool.Policy) (*topo.Plan, error) {
 func startPool(cfg pool.Config, plan *topo.Plan, p place) (*pool.Pool, error) {
 	cfg.LocalRank, cfg.LocalSize = p.rank, p.size
 	if cfg.Threads != p.threads && cfg.Pin != pool.None {
-		// The pool would plan as if all ranks had its number of threads.
+		// Without CPUs, the pool would plan as if all ranks had this rank's number of threads.
 		for _, set := range plan.Sets[p.rank][:cfg.Threads] {
 			cfg.CPUs = append(cfg.CPUs, set)
 		}
@@ -88,8 +88,8 @@ func startPool(cfg pool.Config, plan *topo.Plan, p place) (*pool.Pool, error) {
 	return pool.New(cfg)
 }
 
-// remoteMemory says which workers are in NUMA domains that have no memory for this
-// process, "" if none is.
+// remoteMemory returns a note on the workers in NUMA domains that have no memory for this process. It
+// is empty if there are none.
 func remoteMemory(machine *topo.Node, sets []topo.CPUSet) string {
 	var far []int
 	for worker, set := range sets {
@@ -103,6 +103,6 @@ func remoteMemory(machine *topo.Node, sets []topo.CPUSet) string {
 	if far == nil {
 		return ""
 	}
-	return fmt.Sprintf("the memory of workers %s is in other NUMA domains: this process may have none of their own",
+	return fmt.Sprintf("the memory of workers %s is in other NUMA domains: this process may not use that of their own",
 		topo.NewCPUSet(far...))
 }

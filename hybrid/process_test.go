@@ -97,8 +97,8 @@ func launches(t *testing.T, test func(t *testing.T, launch func(n int, what stri
 	})
 }
 
-// Ranks that are processes find each other, whatever starts them.
-func TestProcesses(t *testing.T) {
+// Ranks that are processes find each other under every launcher.
+func TestProcessesStartUnderEveryLauncher(t *testing.T) {
 	launches(t, func(t *testing.T, launch func(int, string) (string, error)) {
 		const n = 3
 		out, err := launch(n, "well")
@@ -119,8 +119,8 @@ func TestProcesses(t *testing.T) {
 	})
 }
 
-// Where a step fails on one of them, all end, and say which one and why.
-func TestProcessFails(t *testing.T) {
+// If a step fails on one process, all end and name the rank and the reason.
+func TestProcessFailureEndsAllRanks(t *testing.T) {
 	launches(t, func(t *testing.T, launch func(int, string) (string, error)) {
 		out, err := launch(3, failing+"1")
 		if err == nil {

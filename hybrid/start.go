@@ -10,17 +10,17 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// Start joins the job this process was started in and gives the rank its workers: it
-// takes the steps that the package's documentation lists. cfg may be nil.
+// Start joins the job that this process was started in and gives the rank its workers. It
+// takes the steps listed in the package documentation. cfg may be nil.
 //
-// The context governs the world, as that of [cohort.Init] does, and the start: where it
-// ends before, Start fails.
+// Collective: all processes of the job call it, once. The ranks may differ in their number
+// of threads.
 //
-// Collective: all processes of the job call it, once. They need not have the same
-// number of threads.
+// Errors: a [StepError]. If another rank failed, the error wraps [cohort.ErrInit], names that
+// rank, and has the text of its error.
 //
-// Errors: a [StepError]. Where another rank failed it wraps [cohort.ErrInit], has the text of
-// that rank's error, and names it.
+// Deadline: Start fails if ctx ends first. Afterwards the operations of the world end when ctx
+// does, as for [cohort.Init].
 func Start(ctx context.Context, cfg *Config) (*Env, error) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -40,11 +40,10 @@ func Start(ctx context.Context, cfg *Config) (*Env, error) {
 	return e.start(ctx, cfg, &machinery)
 }
 
-// Join gives the rank its workers in a world that is there already: it takes the steps
-// but the first. Close of the Env leaves the world open. cfg may be nil.
+// Join gives the rank its workers in an existing world. It takes all steps but the first. Close
+// of the Env leaves the world open. cfg may be nil.
 //
-// Collective: all ranks of world call it. They need not have the same number of
-// threads.
+// Collective: all ranks of world call it. The ranks may differ in their number of threads.
 //
 // Errors: as for [Start].
 func Join(world *cohort.Comm, cfg *Config) (*Env, error) {
@@ -58,7 +57,7 @@ func Join(world *cohort.Comm, cfg *Config) (*Env, error) {
 	return e.start(context.Background(), cfg, &machinery)
 }
 
-// tools are what the steps use that can fail on no machine that tests run on.
+// tools are functions that tests replace, because they fail on no machine that tests run on.
 type tools struct {
 	here  func() (*topo.Node, error)
 	quiet func() ([]pool.Setting, error)
@@ -69,7 +68,7 @@ var machinery = tools{
 	quiet: func() ([]pool.Setting, error) { return pool.QuietSolvers(nil, nil) },
 }
 
-// start takes the steps after the first, or takes back those that are done.
+// start takes the steps after the first. If one fails, it undoes all steps taken.
 func (e *Env) start(ctx context.Context, cfg *Config, with *tools) (*Env, error) {
 	if err := e.take(ctx, cfg, with); err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -79,39 +78,39 @@ func (e *Env) start(ctx context.Context, cfg *Config, with *tools) (*Env, error)
 
 // take takes the steps:
 //
-//  1. What a rank finds out and settles by itself; then all agree that it did.
-//  2. The node's ranks share out its processors. An error of this is one of all ranks.
-//  3. Workers, variables, memory; then all agree, before anything runs that may take
-//     long or need the other ranks.
-//  4. Workspaces, and again.
-//  5. The summary on rank 0, and again.
+//  1. Each rank determines its topology and resolves its settings. Then all agree that none failed.
+//  2. The ranks of a node divide its processors. An error here is an error on all ranks.
+//  3. Each rank starts its workers, sets the variables and checks the memory policy. Then all agree,
+//     before the workspaces, which may take long or need the other ranks.
+//  4. The workers make their workspaces. Then all agree.
+//  5. Rank 0 writes the summary. Then all agree.
 func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 	var f failure
-	var settled pool.Config
+	var resolved pool.Config
 	f.try(ctx, StepTopology, func() (err error) {
 		e.Topology = e.World.Topology()
 		e.Machine, err = with.here()
 		return err
 	})
 	f.try(ctx, StepPool, func() (err error) {
-		settled, err = pool.Config{Threads: cfg.Threads, Pin: cfg.Pin}.Resolved()
+		resolved, err = pool.Config{Threads: cfg.Threads, Pin: cfg.Pin}.Resolved()
 		return err
 	})
 	if _, err := agree(e.World, vote{}, f); err != nil {
 		return err
 	}
 
-	p, err := e.meet(settled.Threads)
+	p, err := e.joinNode(resolved.Threads)
 	if err != nil {
 		return &StepError{Step: StepNode, Rank: cohort.Undefined, Err: err}
 	}
 
 	var plan *topo.Plan
 	f.try(ctx, StepPool, func() error {
-		if plan, err = planFor(e.Machine, p, settled.Pin); err != nil {
+		if plan, err = planFor(e.Machine, p, resolved.Pin); err != nil {
 			return err
 		}
-		if e.Pool, err = startPool(settled, plan, p); err != nil {
+		if e.Pool, err = startPool(resolved, plan, p); err != nil {
 			return err
 		}
 		e.done(StepPool, e.closePool)
@@ -128,7 +127,7 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 		notes = e.notes(plan)
 		return nil
 	})
-	mine := vote{threads: int32(settled.Threads)}
+	mine := vote{threads: int32(resolved.Threads)}
 	if plan != nil {
 		mine.crowding = int32(plan.Crowding)
 		if p.partly && plan.Policy != topo.None {
@@ -162,8 +161,8 @@ func (e *Env) take(ctx context.Context, cfg *Config, with *tools) error {
 	return err
 }
 
-// meet makes the node's communicator and finds the rank's place on the node.
-func (e *Env) meet(threads int) (place, error) {
+// joinNode makes the node's communicator and finds the rank's place on the node.
+func (e *Env) joinNode(threads int) (place, error) {
 	node, err := e.World.SplitShared()
 	if err != nil {
 		return place{}, err

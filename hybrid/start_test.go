@@ -41,8 +41,8 @@ func (c *closer) Close() error {
 	return c.err
 }
 
-// In one process without a launcher the world is one rank, and all the rest is there.
-func TestStartAlone(t *testing.T) {
+// In a single process without a launcher the world has one rank, and all steps are taken.
+func TestStartWithoutLauncherIsOneRank(t *testing.T) {
 	t.Setenv("COHORT_THREADS", "3")
 	t.Setenv("OMP_NUM_THREADS", "7")
 	t.Setenv("MKL_NUM_THREADS", "")
@@ -91,8 +91,8 @@ func TestStartAlone(t *testing.T) {
 	}
 }
 
-// Nothing is written, and nothing needed, by default.
-func TestStartNil(t *testing.T) {
+// Start accepts a nil Config, and Close a nil Env.
+func TestStartAcceptsNilConfig(t *testing.T) {
 	e, err := Start(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -105,8 +105,8 @@ func TestStartNil(t *testing.T) {
 	}
 }
 
-// Ranks that are goroutines share the processors of the process: each is one of them.
-func TestJoin(t *testing.T) {
+// Ranks that are goroutines share the processors of the process.
+func TestJoinDividesSharedProcessors(t *testing.T) {
 	var out strings.Builder
 	err := cohort.Run(context.Background(), 3, func(w *cohort.Comm) error {
 		e, err := Join(w, &Config{Threads: 2, Pin: pool.Cores, Summary: &out, KeepEnvironment: true})
@@ -153,8 +153,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Ranks may have different numbers of threads: the plan has room for the most.
-func TestJoinDifferentThreads(t *testing.T) {
+// If ranks differ in their number of threads, the plan has room for the largest.
+func TestJoinAcceptsDifferentThreadCounts(t *testing.T) {
 	var out strings.Builder
 	err := cohort.Run(context.Background(), 3, func(w *cohort.Comm) error {
 		e, err := Join(w, &Config{Threads: 1 + w.Rank(), Pin: pool.None, Summary: &out})
@@ -167,13 +167,13 @@ func TestJoinDifferentThreads(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || !strings.Contains(out.String(), "1 thread per rank") || !strings.Contains(out.String(), "others have 1 to 3 threads") {
+	if err != nil || !strings.Contains(out.String(), "1 thread per rank") || !strings.Contains(out.String(), "ranks have 1 to 3 threads") {
 		t.Errorf("%v; the summary is %q", err, out.String())
 	}
 }
 
-// More threads than processors work, and the summary says so.
-func TestCrowded(t *testing.T) {
+// More threads than processors work, and the summary notes it.
+func TestMoreThreadsThanProcessorsIsNoted(t *testing.T) {
 	var out strings.Builder
 	n := 2*runtime.NumCPU() + 1
 	policies := []pool.Policy{pool.None}
@@ -199,8 +199,8 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// Steps are taken back in reverse, each once, whatever goes wrong on the way.
-func TestCloseOrder(t *testing.T) {
+// Close undoes the steps in reverse, each once, even if some fail.
+func TestCloseUndoesStepsInReverse(t *testing.T) {
 	l := &log{}
 	broken := errors.New("broken")
 	e, err := Start(context.Background(), &Config{
@@ -239,8 +239,8 @@ func TestCloseOrder(t *testing.T) {
 	}
 }
 
-// In a task of the pool Close does nothing but say so; later it closes.
-func TestCloseInTask(t *testing.T) {
+// In a task of the pool, Close closes nothing and returns ErrBusy. It can be called again later.
+func TestCloseInTaskIsErrBusy(t *testing.T) {
 	for _, k := range []struct {
 		name string
 		run  func(p *pool.Pool, f func() error) error
@@ -269,8 +269,8 @@ func TestCloseInTask(t *testing.T) {
 	}
 }
 
-// A program may have closed the pool itself.
-func TestCloseAfterPool(t *testing.T) {
+// The program may already have closed the pool.
+func TestCloseAcceptsClosedPool(t *testing.T) {
 	l := &log{}
 	e, err := Start(context.Background(), &Config{
 		Threads: 2, Workspace: func(worker int) (any, error) { return &closer{l, worker, nil}, nil },

@@ -6,7 +6,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// notes says what could be better on this rank.
+// notes lists what could be better on this rank.
 func (e *Env) notes(plan *topo.Plan) []string {
 	var notes []string
 	add := func(note string) {
@@ -29,7 +29,7 @@ func (e *Env) notes(plan *topo.Plan) []string {
 	return notes
 }
 
-// summarize fills the summary in: with what this rank knows, and what all have told.
+// summarize fills in the summary from this rank's data and the votes of all ranks.
 func (e *Env) summarize(plan *topo.Plan, votes []vote, notes []string) {
 	s := e.Topology.Summary()
 	s.Threads, s.Policy, s.Notes = e.Pool.Workers(), plan.Policy, notes
@@ -49,13 +49,13 @@ func (e *Env) summarize(plan *topo.Plan, votes []vote, notes []string) {
 		}
 	}
 	if fewest < most {
-		s.Notes = append(s.Notes, fmt.Sprintf("others have %d to %d threads", fewest, most))
+		s.Notes = append(s.Notes, fmt.Sprintf("ranks have %d to %d threads", fewest, most))
 	}
 	if len(crowded) > 0 && topo.Crowding(votes[rank].crowding) != topo.TakingTurns {
 		s.Notes = append(s.Notes, fmt.Sprintf("more threads than processors for ranks %s", topo.NewCPUSet(crowded...)))
 	}
 	if len(partly) > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("threads may meet on processors that ranks %s have in common in part: bind all ranks of a node, or none",
+		s.Notes = append(s.Notes, fmt.Sprintf("ranks %s share some of their processors, so threads may compete for them: bind all ranks of a node, or none",
 			topo.NewCPUSet(partly...)))
 	}
 	e.Summary = s

@@ -12,26 +12,26 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// What ranks of other nodes have told is in the summary of rank 0 where it differs: how many threads
-// they have, and that these take turns.
-func TestSummaryOfOthers(t *testing.T) {
+// The summary of rank 0 notes where ranks of other nodes differ: in their number of threads, and in
+// having more threads than processors.
+func TestSummaryNotesDifferencesOfRanks(t *testing.T) {
 	const turns = int32(topo.TakingTurns)
 	for _, k := range []struct {
 		votes   []vote
 		want    []string
 		wantNot []string
 	}{
-		{[]vote{{threads: 1}, {threads: 1}}, []string{"1 thread per rank, not pinned"}, []string{"others", "more threads", "in part"}},
-		{[]vote{{threads: 1}, {threads: 4}, {threads: 2}}, []string{"others have 1 to 4 threads"}, []string{"more threads"}},
+		{[]vote{{threads: 1}, {threads: 1}}, []string{"1 thread per rank, not pinned"}, []string{"ranks have", "more threads", "share some"}},
+		{[]vote{{threads: 1}, {threads: 4}, {threads: 2}}, []string{"ranks have 1 to 4 threads"}, []string{"more threads"}},
 		{
 			[]vote{{threads: 1}, {threads: 1, crowding: turns}, {threads: 1, crowding: turns}, {threads: 1}, {threads: 1, crowding: turns}},
-			[]string{"more threads than processors for ranks 1-2,4"}, []string{"others"},
+			[]string{"more threads than processors for ranks 1-2,4"}, []string{"ranks have"},
 		},
 		{
 			[]vote{{threads: 1}, {threads: 1, partly: 1}, {threads: 1, partly: 1}},
-			[]string{"processors that ranks 1-2 have in common in part"}, []string{"others have", "more threads"},
+			[]string{"ranks 1-2 share some of their processors"}, []string{"ranks have", "more threads"},
 		},
-		// Its own crowding rank 0 tells in its own words.
+		// The notes of rank 0 report its own crowding.
 		{[]vote{{threads: 1, crowding: turns}, {threads: 1, crowding: turns}}, []string{"a note"}, []string{"more threads"}},
 	} {
 		e, err := Start(context.Background(), &Config{Threads: 1, Pin: "none"})
@@ -60,8 +60,8 @@ func TestSummaryOfOthers(t *testing.T) {
 	}
 }
 
-// A rank that is bound to a part of what another may use is told of where threads are pinned.
-func TestPartlyBound(t *testing.T) {
+// If threads are pinned, the summary notes ranks that share only some of their processors.
+func TestPartlySharedProcessorsAreNoted(t *testing.T) {
 	whole, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)
@@ -92,15 +92,15 @@ func TestPartlyBound(t *testing.T) {
 			}
 			return e.Close()
 		})
-		if err != nil || strings.Contains(line, "ranks 0-1 have in common in part") != k.want {
+		if err != nil || strings.Contains(line, "ranks 0-1 share some of their processors") != k.want {
 			t.Errorf("%s, bound to %v: %v, %q", k.pin, k.parts, err, line)
 		}
 	}
 }
 
-// Where ranks have different numbers of threads, no two threads are on one processor while there are
-// enough, although each rank knows its own number only.
-func TestPlanOfDifferentThreads(t *testing.T) {
+// If ranks differ in their number of threads, no two threads share a processor while there are
+// enough, although each rank passes its own number only.
+func TestPlanKeepsThreadsApart(t *testing.T) {
 	machine := &topo.Node{Domains: []topo.Domain{{ID: 0, Allowed: true}}}
 	for cpu := range 8 {
 		machine.CPUs = append(machine.CPUs, cpu)

@@ -48,9 +48,9 @@ func trained(t *testing.T, n, steps int) (nets []*network, losses []float64) {
 	return nets, losses
 }
 
-// TestRanks trains on 1, 2 and 4 ranks. All ranks of a job have the same bits, also the next time;
-// jobs of different sizes agree to rounding.
-func TestRanks(t *testing.T) {
+// The test trains on 1, 2 and 4 ranks. All ranks of a job have the same bits, also in a second run.
+// Jobs of different sizes agree to rounding.
+func TestTrainingIsReproducible(t *testing.T) {
 	const steps = 60
 	one, losses := trained(t, 1, steps)
 	if losses[steps-1] > 0.9*losses[0] {
@@ -86,8 +86,8 @@ func distance(a, b *network) (most float64) {
 	return most
 }
 
-// TestGradients compares gradients with differences of the loss.
-func TestGradients(t *testing.T) {
+// The gradients are compared with differences of the loss.
+func TestGradientsMatchDifferences(t *testing.T) {
 	points, err := read("spirals.csv")
 	if err != nil {
 		t.Fatal(err)
@@ -129,9 +129,9 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// TestProcesses trains on processes over shared memory, twice: the bits are those of as many ranks of one
-// process. With more than two ranks they would not be, were gradients added up in another order.
-func TestProcesses(t *testing.T) {
+// The test trains on processes over shared memory, twice. The bits are those of as many ranks in
+// one process. With more than two ranks they would differ if gradients were added in another order.
+func TestProcessesMatchGoroutines(t *testing.T) {
 	const steps = 40
 	for _, n := range []int{2, 3, 4} {
 		nets, losses := trained(t, n, steps)
@@ -186,8 +186,8 @@ func processes(t *testing.T, n int, args ...string) string {
 	return out[0].String()
 }
 
-// TestBadData gives files that are none of points.
-func TestBadData(t *testing.T) {
+// The test passes files that contain no points.
+func TestBadDataIsRejected(t *testing.T) {
 	long := "x,y,class\n" + strings.Repeat("1,2,0\n", batch)
 	for text, want := range map[string]string{
 		"":                                "0 lines",

@@ -142,8 +142,8 @@ func meanAround(losses []float64, i int) float64 {
 	return sum / n
 }
 
-// TestPlot draws losses of few steps and of many, small and large.
-func TestPlot(t *testing.T) {
+// The test draws losses of few and of many steps, small and large.
+func TestPlotDrawsLosses(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 10, 40, 137, 400, 2001} {
 		for _, first := range []float64{1e-4, 0.08, 1, 1.1218, 99.9, 12345} {
 			losses := make([]float64, n)

@@ -8,10 +8,10 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestHeat compares every cell with the exact solution of the discrete equation, and the bits of
+// The test compares every cell with the exact solution of the discrete equation, and the bits of
 // the cells between numbers of ranks. The starting temperatures are an eigenvector of the step, so
 // that k steps multiply them by growth^k.
-func TestHeat(t *testing.T) {
+func TestHeatMatchesExactSolution(t *testing.T) {
 	sin2 := func(x float64) float64 { return math.Sin(x) * math.Sin(x) }
 	growth := 1 - 4*ratio*(sin2(math.Pi/2/(cells+1))+sin2(math.Pi/(cells+1)))
 	start := func(i, j int) float64 {

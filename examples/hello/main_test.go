@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-func TestHello(t *testing.T) {
+func TestHelloGreetsFromEveryRank(t *testing.T) {
 	const n = 3
 	var out [n]strings.Builder
 	err := cohort.Run(context.Background(), n, func(world *cohort.Comm) error {

@@ -9,9 +9,9 @@ import (
 	"github.com/cohort-hpc/cohort/hybrid"
 )
 
-// TestCollatz compares the numbers that take more steps than all before them with the lists in the
-// literature (OEIS A006877 and A006878), on several numbers of ranks and threads.
-func TestCollatz(t *testing.T) {
+// The test compares the numbers that take more steps than all smaller ones with the lists in the
+// literature (OEIS A006877 and A006878), for several numbers of ranks and threads.
+func TestCollatzMatchesTheLiterature(t *testing.T) {
 	records := []struct{ n, steps int64 }{
 		{1, 0}, {2, 1}, {3, 7}, {6, 8}, {7, 16}, {9, 19}, {18, 20}, {25, 23}, {27, 111}, {54, 112},
 		{73, 115}, {97, 118}, {129, 121}, {171, 124}, {231, 127}, {313, 130}, {327, 143}, {649, 144}, {703, 170}, {871, 178},
@@ -50,7 +50,7 @@ func TestCollatz(t *testing.T) {
 }
 
 // TestReport checks that rank 0 alone prints.
-func TestReport(t *testing.T) {
+func TestOnlyRank0Prints(t *testing.T) {
 	out := make([]bytes.Buffer, 2)
 	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
 		env, err := hybrid.Join(world, &hybrid.Config{Threads: 2})

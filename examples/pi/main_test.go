@@ -8,10 +8,10 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestPi compares the integral with pi and its error with that of the midpoint rule, h²/24 times
-// the difference of the derivative at the ends, which is 2; and the bits of all ranks of jobs of
-// several sizes with each other.
-func TestPi(t *testing.T) {
+// The test compares the integral with pi, and its error with that of the midpoint rule: h²/24 times
+// the difference of the derivative at the ends, which is 2. The bits are the same on all ranks of
+// jobs of several sizes.
+func TestPiHasMidpointRuleError(t *testing.T) {
 	const h = 1.0 / intervals
 	var first uint64
 	for n := 1; n <= 8; n++ {

@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestRing checks that the token visits every rank in order and comes back.
-func TestRing(t *testing.T) {
+// The token visits every rank in order and returns.
+func TestTokenVisitsEveryRank(t *testing.T) {
 	for n, want := range map[int]string{
 		1: "the token went 0 and is back\n",
 		2: "the token went 0 1 and is back\n",

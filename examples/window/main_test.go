@@ -8,9 +8,9 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestGoldbach compares the numbers that need a larger prime than all before them with the lists in
-// the literature (OEIS A025018 and A025019), on several numbers of ranks.
-func TestGoldbach(t *testing.T) {
+// The test compares the numbers that need a larger prime than all smaller ones with the lists in
+// the literature (OEIS A025018 and A025019), for several numbers of ranks.
+func TestGoldbachMatchesTheLiterature(t *testing.T) {
 	records := []struct{ even, prime int64 }{
 		{4, 2}, {6, 3}, {12, 5}, {30, 7}, {98, 19}, {220, 23}, {308, 31}, {556, 47}, {992, 73}, {2642, 103},
 		{5372, 139}, {7426, 173}, {43532, 211},
@@ -41,8 +41,8 @@ func TestGoldbach(t *testing.T) {
 	}
 }
 
-// TestReport checks that rank 0 alone prints, and that the two primes add up.
-func TestReport(t *testing.T) {
+// Only rank 0 prints, and the two primes add up.
+func TestOnlyRank0Prints(t *testing.T) {
 	out := make([]bytes.Buffer, 3)
 	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
 		return report(world, 100, &out[world.Rank()])
