@@ -46,7 +46,7 @@ func TestBackendsReportsWhatTheLaunchAllows(t *testing.T) {
 		}
 	}
 
-	// MPI: whatever the machine has, a process of another job's is not for it, and neither is a library that is not there.
+	// MPI, on any machine: a process of another launcher cannot use it, nor can one whose library does not exist.
 	env := envOf("COHORT_RANK=1", "COHORT_SIZE=2")
 	s, err := resolve(nil, env)
 	if err != nil {
@@ -60,7 +60,7 @@ func TestBackendsReportsWhatTheLaunchAllows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.available("mpi", env); !errors.Is(err, ErrNotSupported) {
-		t.Errorf("mpi with a library that is not there: %v, want ErrNotSupported", err)
+		t.Errorf("mpi with a library that does not exist: %v, want ErrNotSupported", err)
 	}
 
 	all := Backends(nil)

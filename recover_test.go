@@ -72,7 +72,7 @@ func TestAgreeReturnsSameFlagsAfterLosses(t *testing.T) {
 func TestShrinkKeepsSurvivorsInOrder(t *testing.T) {
 	survive(t, 6, []int{0, 4}, func(world *Comm) error {
 		d, err := world.Shrink()
-		for err == nil && d.Size() > 4 { // who has not given up yet is in it, and is not there
+		for err == nil && d.Size() > 4 { // a rank that has not failed yet may be in d
 			d, err = d.Shrink()
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ func TestResilientIsReportedToLauncher(t *testing.T) {
 	}
 	s := settings{Config: Config{Resilient: true}}
 	if err := s.announce("shm", envOf("COHORT_RUN_DIR="+filepath.Join(t.TempDir(), "none"))); !errors.Is(err, ErrInit) {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("a folder that does not exist: %v", err)
 	}
 	if _, err := resolve(nil, envOf("COHORT_RESILIENT=yes")); !errors.Is(err, ErrInit) {
 		t.Errorf("COHORT_RESILIENT=yes: %v", err)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	}
 	before, processors := runtime.NumGoroutine(), runtime.GOMAXPROCS(0)
 	code := m.Run()
-	// Goroutines that have been told to end may need a moment.
+	// Goroutines that are ending may need a moment.
 	for end := time.Now().Add(10 * time.Second); code == 0 && runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(end) {
 			var b bytes.Buffer

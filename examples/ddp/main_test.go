@@ -17,7 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestMain makes the test's binary the program, if it is told to.
+// TestMain runs the program instead of the tests if the environment asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv("DDP_PROGRAM") != "" {
 		main()
@@ -205,6 +205,6 @@ func TestBadDataIsRejected(t *testing.T) {
 		}
 	}
 	if _, err := read("nowhere.csv"); err == nil || !strings.Contains(err.Error(), "--data") {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a file that does not exist: %v", err)
 	}
 }
