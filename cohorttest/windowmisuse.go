@@ -351,7 +351,7 @@ func mismatchedWindows(r *Rank) {
 			return isInstead(err, cohort.ErrCount)
 		}, []string{"AllocateShared of int64"}},
 		{"a region", allocate, reg(3), []string{"AllocateShared of int64", "NewSharedRegion of int64"}},
-		{"a region of another length", reg(3), reg(4), []string{"NewSharedRegion of int64", "with 3", "with 4"}},
+		{"a region of another length", reg(3), reg(4), []string{"NewSharedRegion of int64", "with n = 3", "with n = 4"}},
 		{"a region of another type", reg(3), func(c *cohort.Comm, _, _ *cohort.SharedWindow[int64]) error {
 			_, err := cohort.NewSharedRegion[int32](c, 3)
 			return err

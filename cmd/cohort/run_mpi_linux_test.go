@@ -217,7 +217,7 @@ func TestRunMPIRejectsResilient(t *testing.T) {
 			message = "its device is ch4"
 		}
 		status, stdout, stderr := run(t, "run", "--backend", "mpi", "-n", "2", "--resilient", "echo", "started")
-		if status != cli.StatusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: "+lib.Title()+" does not go on after a loss: ") || !strings.Contains(stderr, message) {
+		if status != cli.StatusUsage || stdout != "" || !strings.Contains(stderr, "--resilient: "+lib.Title()+" does not continue after a loss: ") || !strings.Contains(stderr, message) {
 			t.Errorf("status %d, %q, %s", status, stdout, stderr)
 		}
 	})
