@@ -73,7 +73,7 @@ func rankMain(text string) int {
 		left += sharedMappings()
 	}
 	if left != "" {
-		err = errors.Join(err, fmt.Errorf("Close leaves behind:\n%s", left))
+		err = errors.Join(err, fmt.Errorf("left behind after Close:\n%s", left))
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "rank %d: %v\n", rank, err)

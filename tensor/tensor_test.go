@@ -81,7 +81,6 @@ func TestOf_Shares(t *testing.T) {
 
 func TestStrided(t *testing.T) {
 	const most = math.MaxInt
-	const root = 1 << (bits.UintSize / 2)
 	for _, c := range []struct {
 		shape, strides []int
 		n, raw         int // elements, and the length of the slice
