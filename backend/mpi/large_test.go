@@ -21,7 +21,7 @@ import (
 func TestLargeCounts(t *testing.T) {
 	program("large", func() error { return with(large) })
 	if testing.Short() {
-		t.Skip("with -short nothing of some GiB is moved")
+		t.Skip("left out with -short: transfers of several GiB; make test-all runs it")
 	}
 	for _, library := range libraries {
 		t.Run(library, func(t *testing.T) {

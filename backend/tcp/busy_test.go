@@ -52,7 +52,7 @@ func init() {
 // for each processor, and the limit is the default.
 func TestBusy(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it takes some seconds of all processors")
+		t.Skip("left out with -short: ranks that compute for seconds are not lost; make test-all runs it")
 	}
 	if text := os.Getenv("COHORT_BUSY"); text != "" {
 		long, err := time.ParseDuration(text)
