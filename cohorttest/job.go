@@ -167,6 +167,27 @@ type Rank struct {
 // stop is the value of a panic that ends a scenario on this rank.
 type stop struct{ err error }
 
+// awaitAll makes a rank that will be lost wait until all ranks have completed Dup. Dup may
+// return on one rank earlier than on another, which would see the loss in Dup. The ranks
+// report through files, because messages would have the same problem.
+func (r *Rank) awaitAll(s scenario) error {
+	name := func(rank int) string { return filepath.Join(r.job.Dir, fmt.Sprintf("%d.begun", rank)) }
+	if err := os.WriteFile(name(r.Rank), nil, 0o600); err != nil {
+		return err
+	}
+	for rank := 0; s.lost(r.Rank, r.Size) && rank < r.Size; {
+		switch _, err := os.Stat(name(rank)); {
+		case err == nil:
+			rank++
+		case errors.Is(err, os.ErrNotExist):
+			time.Sleep(time.Millisecond)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
 // play runs the body and returns what stopped it.
 func (r *Rank) play(s scenario) (err error) {
 	defer func() {
@@ -185,6 +206,11 @@ func (r *Rank) play(s scenario) (err error) {
 		return err
 	}
 	r.Comm = c
+	if s.lost != nil {
+		if err := r.awaitAll(s); err != nil {
+			return err
+		}
+	}
 	s.body(r)
 	if !s.alone {
 		// Close fails operations of other ranks that are still under way.
