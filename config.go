@@ -19,7 +19,8 @@ type Config struct {
 	Job string
 
 	// Resilient declares that the program continues when ranks fail (COHORT_RESILIENT=1; see
-	// [Comm.Shrink]). cohort run then leaves the other ranks running. It has no effect under MPI.
+	// [Comm.Shrink]). cohort run then leaves the other ranks running. It has no effect on the mpi
+	// backend, where the launcher decides.
 	Resilient bool
 
 	// Timeout limits every operation (COHORT_TIMEOUT). Zero means no limit.
@@ -45,7 +46,7 @@ type Config struct {
 	Check bool
 
 	// Deterministic makes reductions on the mpi backend combine the ranks' values in the same order
-	// as on the other backends, where the order is always fixed.
+	// as on the other backends, where the order is always fixed (COHORT_DETERMINISTIC=1).
 	Deterministic bool
 
 	// Collectives selects how collectives are carried out (COHORT_COLLECTIVES).

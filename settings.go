@@ -54,6 +54,7 @@ func (c *Config) variables() []variable {
 		{"COHORT_JOIN_TIMEOUT", "JoinTimeout", &c.JoinTimeout},
 		{"COHORT_FLIGHT_DIR", "FlightDir", &c.FlightDir},
 		{"COHORT_CHECK", "Check", &c.Check},
+		{"COHORT_DETERMINISTIC", "Deterministic", &c.Deterministic},
 		{"COHORT_COLLECTIVES", "Collectives", &c.Collectives},
 		{"COHORT_TCP_COORDINATOR", "TCP.Coordinator", &c.TCP.Coordinator},
 		{"COHORT_TCP_IFACE", "TCP.Interface", &c.TCP.Interface},

@@ -41,7 +41,7 @@ type analysis struct {
 //  0. If a rank has aborted the job, it reports only that.
 //  1. It finds where each rank is: in a blocking operation, waiting for a nonblocking one, or in neither.
 //  2. Of the collectives that ranks are in, it takes the one with the lowest number, and reports which ranks
-//     are in another operation of that number, and which have not come to it.
+//     are in another operation of that number, and which have not reached it.
 //  3. If there is none, it reports ranks that wait for each other in a cycle, or else ranks that wait.
 func Analyse(dumps []*Dump) Finding {
 	a := &analysis{dumps: dumps, ranks: make([]place, dumps[0].Size), types: make(map[uint32]string)}
@@ -171,7 +171,7 @@ func (a *analysis) collective() (Finding, bool) {
 	// Where each member is.
 	var texts []string
 	in := make(map[string][]int)
-	var away, begun, ahead []int // ranks that have not come to it, that began it and do not wait, and that have completed it
+	var away, begun, ahead []int // ranks that have not reached it, that began it and do not wait, and that have completed it
 	gaveUp := a.gaveUp(first)
 	var longest time.Duration
 	past := true
@@ -257,7 +257,7 @@ func (a *analysis) collective() (Finding, bool) {
 			line := fmt.Sprintf("%s begun %s, %s, without waiting for it: ", ranksText(begun, true)+have(begun), name, waits)
 			return Finding{Line: line + a.absent(begun), Trouble: true}, true
 		}
-		return Finding{Line: fmt.Sprintf("%s not come to %s, %s: ", ranksText(away, true)+have(away), name, waits) + a.absent(away), Trouble: true}, true
+		return Finding{Line: fmt.Sprintf("%s not reached %s, %s: ", ranksText(away, true)+have(away), name, waits) + a.absent(away), Trouble: true}, true
 	}
 	name := insert(shortName(texts[0]), number+of)
 	line := fmt.Sprintf("all ranks %s in %s%s", be([]int{0, 1}, past), name, waiting(longest))
@@ -470,7 +470,7 @@ func (a *analysis) quiet() Finding {
 		for r, p := range a.ranks {
 			parts = append(parts, fmt.Sprintf("rank %d%s", r, strings.Replace(a.after(p), ", after ", " after ", 1)))
 		}
-		return Finding{Line: "no rank is in an operation, and they have not come equally far: " + strings.Join(parts[:min(len(parts), 8)], "; "), Trouble: true}
+		return Finding{Line: "no rank is in an operation, and they have not got equally far: " + strings.Join(parts[:min(len(parts), 8)], "; "), Trouble: true}
 	case len(left) == len(a.ranks):
 		return Finding{Line: "all ranks have finished the same operations and left the job"}
 	}
