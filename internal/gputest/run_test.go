@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,44 +23,43 @@ import (
 
 var script = filepath.Join("..", "..", "scripts", "gpu-test")
 
-// folder is where the tests of this package have what the script builds.
-var folder string
-
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "gputest-*"); err != nil {
-		panic(err)
-	}
-	status := m.Run()
-	os.RemoveAll(folder)
-	os.Exit(status)
-}
-
-// built has the script build, once: where nothing is in Go's cache this takes half a minute.
-var built = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(folder, "not", "there yet")
-	if status, out := run(script, "build", dir); status != 0 {
-		return "", fmt.Errorf("%s build: status %d\n%s", script, status, out)
-	}
-	return dir, nil
-})
-
-// build returns the folder with the programs, and run, which runs them.
-func build(t *testing.T) string {
+// build runs scripts/gpu-test build and returns the folder it makes, whose program run starts the others.
+// With goCommand, the script calls that program in place of go.
+func build(t *testing.T, goCommand string) string {
 	t.Helper()
 	need.Program(t, "bash")
 	need.Program(t, "awk")
-	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
+	dir := filepath.Join(t.TempDir(), "not", "there yet")
+	if goCommand != "" {
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, "go"), []byte(goCommand), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
+	if status, out := run(script, "build", dir); status != 0 {
+		t.Fatalf("%s build: status %d\n%s", script, status, out)
 	}
 	return dir
 }
 
-// patience is after how long a program is taken for stuck: those of a machine with a GPU take minutes.
+// noCompiler stands in for go: it makes empty programs, and fails on command lines that the script should
+// not use.
+const noCompiler = `#!/bin/sh
+[ "$CGO_ENABLED $GOOS" = "0 linux" ] || exit 1
+case "$*" in
+"test -c -ldflags=-s -w -o "*"/cuda.test ./internal/accel/cuda" | "test -c -ldflags=-s -w -o "*"/tensor.test ./tensor") ;;
+"build -ldflags=-s -w -o "*"/cohort ./cmd/cohort") ;;
+*) echo "wrong arguments: $*"; exit 1 ;;
+esac
+while [ "$1" != -o ]; do shift; done
+: >"$2"
+`
+
+// patience is how long a program may run. On a machine with a GPU the programs take minutes.
 const patience = 20 * time.Minute
 
-// run returns the status of a program, -1 if it could not be run or did not end, and what it prints.
+// run returns the status and the output of a program; the status is -1 if it did not start or did not end.
 func run(name string, args ...string) (status int, out string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -71,7 +69,7 @@ func run(name string, args ...string) (status int, out string) {
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return -1, fmt.Sprintf("%s\nno end after %v", b, patience)
+		return -1, fmt.Sprintf("%s\nstill running after %v", b, patience)
 	case err != nil && !errors.As(err, &exit):
 		return -1, err.Error()
 	}
@@ -81,7 +79,7 @@ func run(name string, args ...string) (status int, out string) {
 	return 0, string(b)
 }
 
-// row is a line of results.json: of a test, or of a benchmark, whose figures are in a map by their units.
+// row is a line of results.json, about a test or a benchmark. Figures holds a benchmark's results by unit.
 type row struct {
 	Package, Test, Result, Benchmark string
 	Seconds                          float64
@@ -114,10 +112,13 @@ func rows(t *testing.T, results string) (all []row) {
 	return all
 }
 
-// TestRun builds, and runs on this machine. Without a GPU that ends with the reason, and there are no results,
-// not even those of an earlier run. With one all passes; it takes minutes then.
-func TestRun(t *testing.T) {
-	dir, results := build(t), t.TempDir()
+// TestProgramsRunOnThisMachine builds the programs and runs them here. Without a GPU they print the reason,
+// and the results of an earlier run are removed. With a GPU everything passes, which takes minutes.
+func TestProgramsRunOnThisMachine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: the programs of scripts/gpu-test build without cgo and run; make test-all runs it")
+	}
+	dir, results := build(t, ""), t.TempDir()
 	old := []string{"results.json", "cuda-tests.txt", "tensor-benchmarks.txt"}
 	for _, name := range old {
 		if err := os.WriteFile(filepath.Join(results, name), []byte("of an earlier run\n"), 0o666); err != nil {
@@ -132,17 +133,17 @@ func TestRun(t *testing.T) {
 	}
 	if reason != nil {
 		if want := "gpu-test: there is no GPU that can be used here: " + reason.Error() + "\n"; status != 3 || out != want {
-			t.Errorf("status %d, want 3, and it prints\n%s\nwant\n%s", status, out, want)
+			t.Errorf("status %d, want 3; output\n%s\nwant\n%s", status, out, want)
 		}
 		for _, name := range old {
 			if _, err := os.Stat(filepath.Join(results, name)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s is there: %v", name, err)
+				t.Errorf("%s of an earlier run was kept: %v", name, err)
 			}
 		}
 		return
 	}
 	if status != 0 || strings.Count(out, "\npassed: ") != 4 {
-		t.Errorf("status %d, and it prints\n%s", status, out)
+		t.Errorf("status %d; output\n%s", status, out)
 	}
 	names := make(map[string]bool)
 	for _, r := range rows(t, results) {
@@ -154,14 +155,13 @@ func TestRun(t *testing.T) {
 	}
 	for _, name := range []string{"cuda TestGPUSuite", "cuda BenchmarkGPUCopy", "tensor TestGPUSameBits", "tensor BenchmarkGPUStaged"} {
 		if !names[name] {
-			t.Errorf("there is no %s in the results, but %v", name, names)
+			t.Errorf("no result of %s, only of %v", name, names)
 		}
 	}
 }
 
-// TestUsage gives command lines that are wrong.
-func TestUsage(t *testing.T) {
-	dir := build(t)
+func TestWrongArgumentsPrintUsage(t *testing.T) {
+	dir := build(t, noCompiler)
 	for _, line := range [][]string{
 		{script}, {script, "build"}, {script, "build", ""}, {script, "make", dir}, {script, "build", dir, "more"},
 		{filepath.Join(dir, "run")}, {filepath.Join(dir, "run"), ""}, {filepath.Join(dir, "run"), "a", "b"},
@@ -172,7 +172,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A stand-in for a program of tests prints what it is given, by what it is to run.
+// standIn takes the place of a test program. It prints the log that belongs to its arguments.
 const standIn = `#!/bin/sh
 dir=$(dirname "$0") name=$(basename "$0" .test)
 case $* in
@@ -202,9 +202,10 @@ BenchmarkGPUStart-16 looks at 4 events
 PASS
 `
 
-// TestResults has programs print what tests and benchmarks do, and reads what becomes of it.
-func TestResults(t *testing.T) {
-	dir := build(t)
+// TestRunReportsResults lets stand-ins print the output of tests and benchmarks, and checks the status, the
+// report and results.json.
+func TestRunReportsResults(t *testing.T) {
+	dir := build(t, noCompiler)
 	measured := []row{
 		{Package: "cuda", Benchmark: "BenchmarkGPUCopy/pinned/1048576-16", N: 12345,
 			Figures: map[string]any{"ns/op": 98765.0, "MB/s": 10616.75, "%bound": 95.2}},
@@ -213,16 +214,16 @@ func TestResults(t *testing.T) {
 	}
 	for _, k := range []struct {
 		name   string
-		logs   map[string]string // what a program prints, by name and kind
-		ends   map[string]string // with which status, if not 0
+		logs   map[string]string // output, by program and kind
+		ends   map[string]string // exit status if not 0, by program and kind
 		status int
-		says   []string
-		rows   []row // nil: there is no results.json
+		report []string
+		rows   []row // nil: no results.json
 	}{{
-		name: "all pass",
-		logs: map[string]string{"cuda-devices": devices, "cuda-tests": devices, "cuda-benchmarks": benchmarks},
-		says: []string{"device 0: Model X, 7 of 8 MiB free", "passed: tests of cuda", "passed: benchmarks of cuda"},
-		rows: append([]row{{Package: "cuda", Test: "TestGPUDevices", Result: "PASS", Seconds: 0.01}}, measured...),
+		name:   "all pass",
+		logs:   map[string]string{"cuda-devices": devices, "cuda-tests": devices, "cuda-benchmarks": benchmarks},
+		report: []string{"device 0: Model X, 7 of 8 MiB free", "passed: tests of cuda", "passed: benchmarks of cuda"},
+		rows:   append([]row{{Package: "cuda", Test: "TestGPUDevices", Result: "PASS", Seconds: 0.01}}, measured...),
 	}, {
 		name: "some fail",
 		logs: map[string]string{"cuda-devices": devices, "cuda-benchmarks": benchmarks, "cuda-tests": `=== RUN   TestGPUSuite
@@ -243,7 +244,7 @@ FAIL
 `},
 		ends:   map[string]string{"cuda-tests": "1"},
 		status: 1,
-		says:   []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (status 1): tests of cuda, see RESULTS/cuda-tests.txt", "passed: benchmarks of cuda"},
+		report: []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (status 1): tests of cuda, see RESULTS/cuda-tests.txt", "passed: benchmarks of cuda"},
 		rows: append([]row{
 			{Package: "cuda", Test: "TestGPUSuite", Result: "FAIL", Seconds: 12.25},
 			{Package: "cuda", Test: "TestGPUSuite/copies", Result: "PASS", Seconds: 1.5},
@@ -258,7 +259,7 @@ FAIL
 				"    cuda_test.go:99: invalid\n--- FAIL: BenchmarkGPUStart/event\n--- FAIL: BenchmarkGPUStart\nFAIL\n"},
 		ends:   map[string]string{"cuda-tests": "2", "cuda-benchmarks": "1"},
 		status: 1,
-		says: []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (status 2): tests of cuda, see RESULTS/cuda-tests.txt",
+		report: []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (status 2): tests of cuda, see RESULTS/cuda-tests.txt",
 			"FAILED (status 1): benchmarks of cuda, see RESULTS/cuda-benchmarks.txt"},
 		rows: []row{
 			{Package: "cuda", Benchmark: "BenchmarkGPUCopy", Result: "SKIP"},
@@ -271,27 +272,27 @@ FAIL
 			"cuda-tests":      "=== RUN   TestGPUSuite\n--- SKIP: TestGPUSuite (0.00s)\nPASS\n",
 			"cuda-benchmarks": "BenchmarkGPUCopy\n    cuda_test.go:57: no device\n--- SKIP: BenchmarkGPUCopy\nPASS\n"},
 		status: 1,
-		says: []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (none ran): tests of cuda, see RESULTS/cuda-tests.txt",
+		report: []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (none ran): tests of cuda, see RESULTS/cuda-tests.txt",
 			"FAILED (none ran): benchmarks of cuda, see RESULTS/cuda-benchmarks.txt"},
 		rows: []row{{Package: "cuda", Test: "TestGPUSuite", Result: "SKIP"}, {Package: "cuda", Benchmark: "BenchmarkGPUCopy", Result: "SKIP"}},
 	}, {
 		name:   "nothing at all",
 		logs:   map[string]string{"cuda-devices": devices, "cuda-tests": "testing: warning: no tests to run\nPASS\n", "cuda-benchmarks": "PASS\n"},
 		status: 1,
-		says: []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (none ran): tests of cuda, see RESULTS/cuda-tests.txt",
+		report: []string{"device 0: Model X, 7 of 8 MiB free", "FAILED (none ran): tests of cuda, see RESULTS/cuda-tests.txt",
 			"FAILED (none ran): benchmarks of cuda, see RESULTS/cuda-benchmarks.txt"},
 		rows: []row{},
 	}, {
 		name:   "no device",
 		logs:   map[string]string{"cuda-devices": "=== RUN   TestGPUDevices\n    cuda_test.go:37: no device: the reason\n--- SKIP: TestGPUDevices (0.00s)\nPASS\n"},
 		status: 3,
-		says:   []string{"gpu-test: there is no GPU that can be used here: the reason"},
+		report: []string{"gpu-test: there is no GPU that can be used here: the reason"},
 	}, {
 		name:   "a device that fails",
 		logs:   map[string]string{"cuda-devices": "--- FAIL: TestGPUDevices (0.00s)\n"},
 		ends:   map[string]string{"cuda-devices": "1"},
 		status: 1,
-		says:   []string{"--- FAIL: TestGPUDevices (0.00s)", "gpu-test: the devices cannot be used, see above"},
+		report: []string{"--- FAIL: TestGPUDevices (0.00s)", "gpu-test: the devices cannot be used, see above"},
 	}} {
 		t.Run(k.name, func(t *testing.T) {
 			at := filepath.Join(t.TempDir(), "programs of a test")
@@ -316,23 +317,23 @@ FAIL
 				}
 			}
 			status, out := run(filepath.Join(at, "run"), results)
-			said := strings.Split(strings.TrimSpace(strings.ReplaceAll(out, results, "RESULTS")), "\n")
-			slices.Sort(said)
-			slices.Sort(k.says)
-			if status != k.status || !slices.Equal(said, k.says) {
-				t.Errorf("status %d, want %d; it prints\n%s\nwant\n%s", status, k.status, strings.Join(said, "\n"), strings.Join(k.says, "\n"))
+			got := strings.Split(strings.TrimSpace(strings.ReplaceAll(out, results, "RESULTS")), "\n")
+			slices.Sort(got)
+			slices.Sort(k.report)
+			if status != k.status || !slices.Equal(got, k.report) {
+				t.Errorf("status %d, want %d; output\n%s\nwant\n%s", status, k.status, strings.Join(got, "\n"), strings.Join(k.report, "\n"))
 			}
 			if machine, err := os.ReadFile(filepath.Join(results, "machine.txt")); err != nil || !strings.Contains(string(machine), "\ncohort doctor\n") {
 				t.Errorf("machine.txt: %v\n%s", err, machine)
 			}
 			if k.rows == nil {
 				if _, err := os.Stat(filepath.Join(results, "results.json")); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("there are results: %v", err)
+					t.Errorf("results.json was written: %v", err)
 				}
 				return
 			}
 			if got := rows(t, results); !reflect.DeepEqual(got, k.rows) {
-				t.Errorf("results.json has\n%+v\nwant\n%+v", got, k.rows)
+				t.Errorf("results.json holds\n%+v\nwant\n%+v", got, k.rows)
 			}
 		})
 	}

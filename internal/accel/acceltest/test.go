@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
