@@ -4,9 +4,9 @@
 // # Ranks and backends
 //
 // A job consists of ranks, numbered from 0. Each rank runs the same program on its own data and
-// exchanges messages with the others. A communicator ([Comm]) is a group of ranks; [Init] returns the
-// first one, the world, which contains all of them. The names are those of the MPI standard, so that
-// its literature applies.
+// exchanges messages with the others. A communicator ([Comm]) is a group of ranks; [Init] returns
+// the first one, the world, which contains all of them. The names are those of the MPI standard, so
+// that its literature applies.
 //
 // A backend carries the messages:
 //
@@ -15,7 +15,10 @@
 //   - tcp: the ranks are processes on several nodes and use sockets
 //   - mpi: an MPI library, loaded at run time, carries the messages
 //
-// The program does not depend on the backend. Arguments, results and errors are the same on all.
+// A program makes the same calls, with the same arguments, on every backend. docs/mpi.md lists what
+// is different on mpi, above all: when a rank dies, the launcher ends the job; mismatched
+// collectives are found only with Config.Check; and the order of reductions is fixed only with
+// Config.Deterministic.
 //
 // # Launching a job
 //
@@ -37,6 +40,7 @@
 //
 //	import (
 //		"context"
+//		"errors"
 //		"fmt"
 //		"log"
 //
@@ -48,20 +52,22 @@
 //		if err != nil {
 //			log.Fatal(err)
 //		}
-//		defer world.Close()
+//		if err := errors.Join(series(world), world.Close()); err != nil {
+//			log.Fatal(err)
+//		}
+//	}
 //
+//	func series(world *cohort.Comm) error {
 //		const n = 1000000
 //		sum := 0.0
 //		for i := 1 + world.Rank(); i <= n; i += world.Size() {
 //			sum += 1 / (float64(i) * float64(i))
 //		}
 //		total, err := cohort.AllreduceOne(world, sum, cohort.Sum)
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//		if world.Rank() == 0 {
+//		if err == nil && world.Rank() == 0 {
 //			fmt.Println(total) // about π²/6
 //		}
+//		return err
 //	}
 //
 // # Operations
@@ -70,33 +76,41 @@
 // [Alltoall] are called by all ranks of a communicator, in the same order. Most operations come in
 // three forms:
 //
-//   - blocking: Allreduce returns when the result is there
+//   - blocking: Allreduce returns when the result is available
 //   - nonblocking: [Iallreduce] returns a [Request] to wait for
 //   - persistent: [AllreduceInit] returns a [Persistent], which can be started many times
 //
-// Operations that only move data accept elements of any type of fixed size without pointers: numbers,
-// bool, and arrays and structs of them. Reductions accept numbers, [Loc] pairs, and the type that
-// [NewOp] was called for. All ranks must have the same byte order and layout of memory.
+// Operations that only move data accept elements of any type of fixed size without pointers:
+// numbers, bool, and arrays and structs of them. Reductions accept numbers, [Loc] pairs, and the
+// type that [NewOp] was called for. All ranks must have the same byte order and layout of memory.
+//
+// On local, shm and tcp the order in which a reduction combines values depends only on the number
+// of ranks, the length, and whether the operation commutes. On processors of one architecture, the
+// result has the same bits on each of the three and in every run (docs/algorithms.md). On mpi,
+// Config.Deterministic selects the same order.
 //
 // # Errors and deadlines
 //
-// Every failure is an error. It wraps a sentinel such as [ErrTruncate], to be tested with errors.Is,
-// in an [OpError] with the operation, the rank and the peer. docs/errors.md lists all sentinels.
+// Every failure is an error: an [OpError] with the operation, the rank and the peer. It wraps a
+// sentinel such as [ErrTruncate], which errors.Is finds. docs/errors.md lists all sentinels.
 // Arguments are checked before anything is sent. If the ranks' calls of a collective do not match,
-// the error is [ErrMismatch]. If a rank dies, the operations of the others end with [ErrPeerLost]. A
-// failure inside a collective breaks its communicator: later operations return [ErrBroken], and
-// Close still frees everything. [Comm.Shrink] continues with the ranks that are left.
+// the error is [ErrMismatch].
 //
-// No operation takes a context. [Comm.WithContext] returns a handle of the same communicator whose
-// operations end when the context does, with [ErrTimeout] or [ErrCanceled]. The context given to Init
-// or Run applies to the world and every communicator derived from it. Config.Timeout limits each
-// operation.
+// A failure inside a collective breaks its communicator: later operations return [ErrBroken], and
+// Close still frees everything. On local, shm and tcp, when a rank dies, the operations of the
+// others end with [ErrPeerLost], and [Comm.Shrink] continues with the ranks that are left. On mpi
+// the launcher ends the job, unless the library can continue.
+//
+// Operations take no context. Instead, [Comm.WithContext] returns a handle of the same communicator
+// whose operations end when the context does, with [ErrTimeout] or [ErrCanceled]. The context given
+// to Init or Run applies to the world and every communicator derived from it. Config.Timeout limits
+// each operation.
 //
 // # Buffers and aliasing
 //
-// Buffers are slices. A buffer belongs to an operation until the operation is complete: the program
-// must not write a send buffer, and must not touch a receive buffer. A blocking operation is complete
-// when it returns, a nonblocking one when Wait or Test says so.
+// Buffers are slices. A buffer belongs to an operation until the operation is complete. Until then
+// the program must not write to a send buffer, and must not read or write a receive buffer. A
+// blocking operation is complete when it returns, a nonblocking one when Wait or Test reports it.
 //
 // To work in place, pass the same slice as send and recv, to collectives and to [Sendrecv] alike.
 // Slices that overlap otherwise are [ErrBuffer]. A buffer that a rank does not use, such as recv of
@@ -106,11 +120,12 @@
 //
 // A Comm may be used by many goroutines at once. Point-to-point operations may run concurrently
 // without limit. Collectives on one communicator run one at a time: a second concurrent one is
-// [ErrBusy]. Goroutines that need their own collectives use communicators of their own ([Comm.Dup]).
+// [ErrBusy]. Goroutines that call collectives concurrently need one communicator each ([Comm.Dup]).
 //
 // # Where to go on
 //
 // The examples of the functions run on four ranks each. The folder examples has complete programs,
-// docs/README.md lists the guides. Packages hybrid (threads inside a rank), topo (the machine) and
-// tensor (multi-dimensional data, GPUs) build on this one; cohorttest tests a backend.
+// and docs/README.md lists the guides. Packages hybrid (threads inside a rank) and tensor
+// (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and
+// cohorttest tests a backend.
 package cohort
