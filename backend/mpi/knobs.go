@@ -58,7 +58,7 @@ const (
 	optProfile
 )
 
-var optionNames = [...]string{"what is always set", "CUDA on", "CUDA off", "EagerLimit", "BufferSize", "more ranks than processors", "Profiling"}
+var optionNames = [...]string{"always", "CUDA on", "CUDA off", "EagerLimit", "BufferSize", "more ranks than processors", "Profiling"}
 
 // String returns the option's name in Config.
 func (o option) String() string { return optionNames[o] }

@@ -134,12 +134,16 @@ func TestQuirkEvidence(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the tables of docs/mpi.md")
+var update = flag.Bool("update", false, "write the tables of docs/mpi.md and docs/mpi-coverage.md")
 
-const document = "../../docs/mpi.md"
+// The pages with tables of this package.
+const (
+	userPage     = "../../docs/mpi.md"
+	coveragePage = "../../docs/mpi-coverage.md"
+)
 
-// inDocument compares a table with what docs/mpi.md has between two marks.
-func inDocument(t *testing.T, mark, table string) {
+// inDocument compares a table with what a page has between two marks.
+func inDocument(t *testing.T, document, mark, table string) {
 	t.Helper()
 	b, err := os.ReadFile(document)
 	if err != nil {
@@ -179,7 +183,7 @@ func span(from, before string) string {
 func TestQuirkDocument(t *testing.T) {
 	var b strings.Builder
 	for _, q := range quirkTable {
-		text := fmt.Sprintf("- **%s, %s**: %s. In cohort: %s. (%s)", q.vendor, span(q.from, q.before), q.wrong, q.does, q.evidence)
+		text := fmt.Sprintf("- **%s, %s**: %s. *Workaround*: %s. *Evidence*: %s.", q.vendor, span(q.from, q.before), q.wrong, q.does, q.evidence)
 		column := 0
 		for i, word := range strings.Fields(text) {
 			switch n := len([]rune(word)); {
@@ -187,7 +191,7 @@ func TestQuirkDocument(t *testing.T) {
 				column = n
 			case column+1+n > 100:
 				b.WriteString("\n ")
-				column = 1 + n
+				column = 1
 				fallthrough
 			default:
 				b.WriteString(" ")
@@ -197,7 +201,7 @@ func TestQuirkDocument(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	inDocument(t, "quirks", b.String())
+	inDocument(t, coveragePage, "quirks", b.String())
 }
 
 // The classes of which the table does not speak are all ErrInternal.
@@ -236,7 +240,7 @@ func TestErrorsDocument(t *testing.T) {
 		r := rows[name]
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", names[backend.Code(r.sentinel)], name, r.numbers[0], r.numbers[1], r.numbers[2])
 	}
-	inDocument(t, "errors", b.String())
+	inDocument(t, coveragePage, "errors", b.String())
 }
 
 // sentinelNames returns the names of backend's sentinels by code, as the source
