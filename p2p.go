@@ -77,7 +77,7 @@ func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // Local: the caller and source take part.
 //
 // Buffers: buf is at least as long as the message. Of a longer message it receives the beginning,
-// and the error is [ErrTruncate]. Nothing is written past its end.
+// and the error is [ErrTruncate]. Nothing is written past its end. MPICH may write less of it.
 //
 // Errors: [ErrRank], [ErrTag] and [ErrType] for wrong arguments; [ErrPeerLost] if source is lost or
 // has closed c.
