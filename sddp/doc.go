@@ -2,8 +2,8 @@
 // programming (Pereira and Pinto, 1991). It is the reference application of cohort.
 //
 // [LoadCase] reads a [Case] from a folder of JSON files, [Train] computes a [Policy] for it on the
-// ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. docs/sddp.md
-// describes the case format, the method, and the output files.
+// ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. docs/sddp-model.md
+// describes the case format and the method, docs/sddp.md the output files.
 //
 // # The same bits for any number of ranks and threads
 //

@@ -45,14 +45,12 @@ func newBench() *cobra.Command {
 Measure the time of one operation by message size. OP is one of:
 
 ` + benchList() + `
-The time is the median over the batches of the time of one call: for p2p half a
-round trip, for bw the time of one message, for the others the mean over the
-ranks. A batch lasts about 20 ms. The throughput is the message size divided by
-that time.
+The time is that of one call: for p2p half a round trip, for bw the time of one
+message, for the others the mean over the ranks. It is the median over batches
+of about 20 ms. The throughput is the message size divided by the time.
 
-This command starts the ranks itself, bound to cores as 'cohort run' does. With
---backend local they are goroutines of one process. When cohort run or an MPI
-launcher has started this command as a rank, it joins that job.`,
+This command starts the ranks itself, unless cohort run or an MPI launcher has
+started it as a rank. With --backend local, ranks are goroutines of one process.`,
 		Example: `
   cohort bench -n 2 p2p
   cohort bench --backend mpi -n 2 p2p
@@ -63,11 +61,11 @@ launcher has started this command as a rank, it joins that job.`,
 		RunE:      func(_ *cobra.Command, args []string) error { return cli.Exit(b.run(args)) },
 	}
 	f := c.Flags()
-	cli.Number(f, &b.ranks, "ranks", "n", 1, spawn.MaxRanks, "number of ranks (default 2)")
-	f.StringVar(&b.backend, "backend", "", "measure the backend `NAME`: shm (the default), tcp, mpi or local")
+	cli.Number(f, &b.ranks, "ranks", "n", 1, spawn.MaxRanks, "start this many ranks (default 2)")
+	f.StringVar(&b.backend, "backend", "", "measure the backend `NAME`: shm, tcp, mpi or local (default shm)")
 	cli.Complete(c, "backend", benchBackends...)
 	bindFlag(c, &b.bind)
-	cli.Func(f, "sizes", "", "BYTES,...", "8,64,1024,8192,65536,1048576,4194304", "message sizes in bytes", func(s string) error {
+	cli.Func(f, "sizes", "", "BYTES,...", "8,64,1024,8192,65536,1048576,4194304", "measure these message sizes", func(s string) error {
 		b.sizes = nil
 		for part := range strings.SplitSeq(s, ",") {
 			n, err := strconv.Atoi(part)
@@ -78,9 +76,9 @@ launcher has started this command as a rank, it joins that job.`,
 		}
 		return nil
 	})
-	cli.Number(f, &b.reps, "reps", "", 1, 100_000, "batches for each size")
+	cli.Number(f, &b.reps, "reps", "", 1, 100_000, "measure `N` batches of each size")
 	f.BoolVar(&b.json, "json", false, "print one JSON object a line instead of a table")
-	f.StringVar(&b.plot, "plot", "", "also draw time and throughput by message size to `FILE.svg`")
+	f.StringVar(&b.plot, "plot", "", "also draw a chart of time and throughput to `FILE.svg`")
 	return c
 }
 

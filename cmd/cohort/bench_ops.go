@@ -25,14 +25,14 @@ type benchOp struct {
 const inFlight = 64
 
 var benchOps = []benchOp{
-	{name: "p2p", about: "Send and Recv, there and back, between ranks 0 and 1", ranks: 2, between: true, calls: 2, ready: readyP2P},
-	{name: "bw", about: fmt.Sprintf("Isend from rank 0 to 1, %d in flight, then an answer", inFlight), ranks: 2, between: true, calls: inFlight, ready: readyBW},
-	{name: "allreduce", about: "Allreduce of float64, sum", ready: readyAllreduce},
-	{name: "allgatherv", about: "Allgatherv of float64, each rank the message size", ready: readyAllgatherv},
+	{name: "p2p", about: "Send and Recv between ranks 0 and 1, there and back", ranks: 2, between: true, calls: 2, ready: readyP2P},
+	{name: "bw", about: fmt.Sprintf("%d Isends from rank 0 to 1, then an answer", inFlight), ranks: 2, between: true, calls: inFlight, ready: readyBW},
+	{name: "allreduce", about: "Allreduce of float64 with Sum", ready: readyAllreduce},
+	{name: "allgatherv", about: "Allgatherv of float64; the size is what each rank sends", ready: readyAllgatherv},
 	{name: "bcast", about: "Bcast of float64 from rank 0", ready: readyBcast},
 	{name: "barrier", about: "Barrier", sizeless: true, ready: readyBarrier},
-	{name: "iallreduce", about: "Iallreduce and Wait", ready: readyIallreduce},
-	{name: "pallreduce", about: "Start and Wait of AllreduceInit", ready: readyPallreduce},
+	{name: "iallreduce", about: "Iallreduce of float64 with Sum, and Wait", ready: readyIallreduce},
+	{name: "pallreduce", about: "Start and Wait of a persistent Allreduce", ready: readyPallreduce},
 	{name: "shmwin", about: "a shared window: rank 0 writes, Fence, all read, Fence", ready: readyShmwin},
 }
 

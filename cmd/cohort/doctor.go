@@ -65,15 +65,17 @@ func newDoctor() *cobra.Command {
 		Long: `
 Check what this machine offers to ranks, and what is wrong with it.
 
-Each line is in one of four states: ok; warn, when programs run but not as well
-as they could; fail, when something that cohort needs does not work; none, when
-something optional is missing. The exit status is 1 if a line is fail.
+Each line has a state:
 
-The lines under "pinning" show where ranks and their threads would run: by
-default as 'cohort run' would start them now, or as the flags below say.
+  ok      it works
+  warn    it works, but not as well as it could
+  fail    something that cohort needs does not work; the exit status is 1
+  none    something optional is missing
 
-The checks run jobs of two ranks on each backend, and load each MPI library in a
-process of its own.`,
+The lines under "pinning" show where 'cohort run' would place ranks and threads.
+The flags below change the number and the placement.
+
+The checks run a job of two ranks on each backend, and load each MPI library.`,
 		Example: `
   cohort doctor
   cohort doctor -n 2 --threads 8 --pin cores`,
@@ -81,8 +83,8 @@ process of its own.`,
 		RunE: func(*cobra.Command, []string) error { return cli.Exit(runDoctor(p, asJSON)) },
 	}
 	f := c.Flags()
-	cli.Number(f, &p.ranks, "ranks", "n", 1, spawn.MaxRanks, "show the pinning of this many ranks (default: the processors this process may use)")
-	cli.Number(f, &p.threads, "threads", "", 1, maxThreads, "show the pinning of this many threads in each rank (default: COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1)")
+	cli.Number(f, &p.ranks, "ranks", "n", 1, spawn.MaxRanks, "place this many ranks (default: one per usable processor)")
+	cli.Number(f, &p.threads, "threads", "", 1, maxThreads, "place this many threads in each rank (default: COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1)")
 	cli.Func(f, "pin", "", "WHAT", "", "pin the threads to cores, numa or none (default: COHORT_PIN, else none)", func(s string) (err error) {
 		p.pin, err = pool.ParsePolicy(s)
 		return err

@@ -36,7 +36,7 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "cohort",
 		Short:   "Run programs as many ranks",
-		Long:    "Cohort runs a program as many ranks, on this machine or on several hosts.",
+		Long:    "Run programs as many ranks, check what a machine offers them, measure their\ncommunication, and find out why a job hangs.",
 		Example: "  cohort run -n 4 ./myprogram\n  cohort doctor",
 		Version: version(),
 	}

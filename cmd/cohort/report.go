@@ -28,9 +28,9 @@ Show what the ranks of a job did last, and which ranks wait for which.
 
 FOLDER holds the flight recorder's files of a job: the FOLDER of 'cohort run
 --flight', or the job's COHORT_FLIGHT_DIR. It may also be a single file. The
-first line of output says what happened.
+first line of output describes what happened.
 
-The exit status is 1 if the files cannot be read, else 0.`,
+The exit status is 1 if files cannot be read.`,
 		Example: `
   cohort report flight
   cohort report --all --last 20 flight
@@ -40,7 +40,7 @@ The exit status is 1 if the files cannot be read, else 0.`,
 	}
 	f := c.Flags()
 	f.BoolVarP(&s.all, "all", "a", false, "also print the last operations of each rank")
-	cli.Number(f, &s.last, "last", "", 1, flight.Slots, "operations of each rank that --all and --json print")
+	cli.Number(f, &s.last, "last", "", 1, flight.Slots, "print the last `N` operations of each rank with --all and --json")
 	f.BoolVar(&s.json, "json", false, "print one JSON object: the line, the ranks, and the operations")
 	return c
 }

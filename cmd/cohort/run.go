@@ -35,30 +35,28 @@ func newRun() *cobra.Command {
 		Use:   "run [flags] PROGRAM [ARGUMENTS]",
 		Short: "Start a program as many ranks",
 		Long: `
-Start PROGRAM as many ranks, on this machine or on other hosts, and wait until
-all have ended.
+Start PROGRAM as many ranks and wait until all have ended. Flags come before
+PROGRAM; what follows it is passed to it.
 
 PROGRAM is an executable, or a folder with a Go main package, which is built
-first. A name without a slash is looked up in PATH. Arguments after PROGRAM are
-passed to it.
+first. A name without a slash is looked up in PATH.
 
 Each line of output starts with the rank that wrote it. Standard input goes to
-rank 0. Signals go to all ranks.
+rank 0. Signals go to all ranks, and a second interrupt ends them.
 
-The exit status is that of the first rank that fails, or 128 + n if signal n
-killed it. The other ranks then have --grace to notice, save, and end. Those
-that still run after it get SIGTERM, and SIGKILL 1 s later. A second interrupt
-ends the ranks at once. If the ranks' last operations explain the failure, a
-line says what they were doing.
+The exit status is 0, or that of the first rank that fails: 128 + n if signal n
+killed it. The other ranks then have --grace to end by themselves, before they
+are terminated. If the ranks' last operations explain the failure, a line
+describes it.
 
-With --backend mpi, the launcher of the MPI library starts the ranks. The
-library is COHORT_MPI_LIB (a path or a name), or else the one that 'cohort
-doctor' lists as first choice.
+With --backend mpi, the mpiexec of an MPI library starts the ranks. The library
+is COHORT_MPI_LIB, or else the first choice of 'cohort doctor'.
 
 With --hosts, ssh starts the ranks, and they communicate over tcp. ssh must not
-ask for a password. The hosts need neither cohort nor a shared file system: this
-command and PROGRAM, if it is a path or folder, are copied to hosts that do not
-have the same files, and removed at the end.`,
+ask for a password. This command and PROGRAM are copied to the hosts, and
+removed at the end.
+
+docs/launcher.md and docs/hosts.md have the details.`,
 		Example: `
   cohort run -n 4 ./cmd/sddp train cases/brazil4
   cohort run -n 4 --backend mpi ./cmd/sddp train cases/brazil4
@@ -68,15 +66,15 @@ have the same files, and removed at the end.`,
 	}
 	f := c.Flags()
 	f.SetInterspersed(false) // flags after PROGRAM are its own
-	cli.Number(f, &r.ranks, "ranks", "n", 1, spawn.MaxRanks, "number of ranks (default: the processors this process may use)")
-	f.StringVar(&r.backend, "backend", "", "how the ranks communicate: `NAME` is shm (shared memory, the default), tcp (sockets, the default with --hosts), or mpi (an MPI library)")
+	cli.Number(f, &r.ranks, "ranks", "n", 1, spawn.MaxRanks, "start this many ranks (default: one per usable processor)")
+	f.StringVar(&r.backend, "backend", "", "communicate over `NAME`: shm, tcp or mpi (default: shm, or tcp with --hosts)")
 	cli.Complete(c, "backend", runBackends...)
 	bindFlag(c, &r.bind)
-	cli.Duration(f, &r.timeout, "timeout", false, "end the job after this time, such as 90s or 10m, with status 124")
-	cli.Duration(f, &r.grace, "grace", true, "when a rank fails, let the others run on for this time before they are terminated")
-	f.BoolVar(&r.goOn, "resilient", false, "let the others run on when a rank fails; not needed for programs that set Config.Resilient")
-	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false leaves the output unchanged")
-	f.StringVar(&r.flight, "flight", "", "keep the flight recorder's files in `FOLDER`, for 'cohort report'")
+	cli.Duration(f, &r.timeout, "timeout", false, "end the job after this time, such as 10m, with status 124")
+	cli.Duration(f, &r.grace, "grace", true, "when a rank fails, give the others this time before they are terminated")
+	f.BoolVar(&r.goOn, "resilient", false, "when a rank fails, do not end the others")
+	f.BoolVar(&r.tag, "tag", true, "start each line of output with its rank; --tag=false does not")
+	f.StringVar(&r.flight, "flight", "", "keep the files for 'cohort report' in `FOLDER`")
 	r.hosts.flags(c)
 	return c
 }
@@ -179,7 +177,7 @@ func defaultRanks(node *topo.Node) int { return min(node.Usable(), spawn.MaxRank
 
 // bindFlag adds the flag that selects what ranks are bound to.
 func bindFlag(c *cobra.Command, p *spawn.Bind) {
-	usage := "bind each rank to its share of the machine: core, numa or none (default: core if there are as many processors as ranks, else none)"
+	usage := "bind each rank to its share of the machine: core, numa or none (default: core if there are enough processors, else none)"
 	cli.Func(c.Flags(), "bind", "", "WHAT", "", usage, func(s string) (err error) {
 		*p, err = spawn.ParseBind(s)
 		return err

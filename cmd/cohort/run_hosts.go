@@ -26,12 +26,12 @@ type hostOptions struct {
 
 func (h *hostOptions) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&h.list, "hosts", "", "start the ranks on the hosts of `LIST` over ssh, such as a,b:4,node[3-5]; a number limits the ranks of a host (default: spread evenly)")
-	f.StringVar(&h.file, "hostfile", "", "read the hosts from `FILE`, one a line: \"NAME slots=4\" or \"NAME:4\"")
+	f.StringVar(&h.list, "hosts", "", "start the ranks on the hosts in `LIST`, such as a,b:4,node[3-5], where :4 limits the ranks of b")
+	f.StringVar(&h.file, "hostfile", "", "read the hosts from `FILE`, one a line: NAME, NAME:4 or \"NAME slots=4\"")
 	f.StringVar(&h.ssh, "ssh", "", "run `COMMAND` instead of ssh, such as \"ssh -p 2222 -i key\"")
-	f.StringVar(&h.choice, "interface", "", "communicate over `WHAT`: names of interfaces, networks such as 10.1.0.0/16, or addresses")
-	f.BoolVar(&h.noCopy, "no-copy", false, "copy no executables: cohort and PROGRAM are installed on the hosts")
-	cli.Func(f, "env", "", "NAME[=VALUE]", "", "pass a variable to the ranks (repeatable); without this flag they get only variables that begin with COHORT_", func(s string) error {
+	f.StringVar(&h.choice, "interface", "", "communicate over `WHAT`: interfaces, networks such as 10.1.0.0/16, or addresses")
+	f.BoolVar(&h.noCopy, "no-copy", false, "use the cohort and PROGRAM that are installed on the hosts")
+	cli.Func(f, "env", "", "NAME[=VALUE]", "", "pass a variable to the ranks; COHORT_ variables are always passed (repeatable)", func(s string) error {
 		name, _, ok := strings.Cut(s, "=")
 		if name == "" {
 			return fmt.Errorf("want NAME or NAME=VALUE")

@@ -48,8 +48,8 @@ func newRoot(stdout, stderr *os.File) *cobra.Command {
 programming: how much water to use now, and how much to keep.
 
 CASE is a folder with case.json, buses.json, thermals.json, reservoirs.json and
-lines.json; docs/sddp.md describes them. train and simulate share their work
-among the ranks of a job and the threads of each rank. The results have the
+lines.json, which docs/sddp-model.md describes. train and simulate share their
+work among the ranks of a job and the threads of each rank. The results have the
 same bits for any number of ranks and threads.`,
 		Example: `  cohort run -n 4 ./cmd/sddp train cases/brazil4 --out results
   cohort run -n 2 --bind none ./cmd/sddp train cases/brazil4 --threads 8
@@ -92,15 +92,15 @@ and 143 after SIGTERM.`,
 	}
 	f := cmd.Flags()
 	cli.Number(f, &o.iterations, "iterations", "", 1, mostIterations, "stop after `N` iterations")
-	cli.Number(f, &o.passes, "passes", "", 1, mostIterations, "forward passes in an iteration, shared among the ranks")
-	cli.Number(f, &o.openings, "openings", "", 1, mostIterations, "equally likely inflows in a stage")
-	cli.Func(f, "seed", "", "N", "1", "seed of all random numbers", func(s string) (err error) {
+	cli.Number(f, &o.passes, "passes", "", 1, mostIterations, "run `N` forward passes in an iteration, shared among the ranks")
+	cli.Number(f, &o.openings, "openings", "", 1, mostIterations, "draw `N` equally likely inflows for a stage")
+	cli.Func(f, "seed", "", "N", "1", "draw all random numbers from this seed", func(s string) (err error) {
 		if o.seed, err = strconv.ParseUint(s, 10, 64); err != nil {
 			return errors.New("want a whole number from 0 to " + strconv.FormatUint(math.MaxUint64, 10))
 		}
 		return nil
 	})
-	cli.Func(f, "gap", "", "X", "", "stop when the gap is at most X, such as 0.01; with few passes the gap varies widely", func(s string) (err error) {
+	cli.Func(f, "gap", "", "X", "", "stop when the gap is at most X, such as 0.01", func(s string) (err error) {
 		if o.gap, err = strconv.ParseFloat(s, 64); err != nil || !(o.gap >= 0 && o.gap < 1) {
 			return errors.New("want a number from 0 to below 1, such as 0.01")
 		}
@@ -109,10 +109,10 @@ and 143 after SIGTERM.`,
 	cli.Number(f, &o.stall, "stall", "", 0, mostIterations, "stop when the lower bound has risen by less than a millionth in `N` iterations")
 
 	resultFlags(cmd, o)
-	f.StringVar(&o.checkpoint, "checkpoint", "", "save the training to the folder `DIR` now and then, at the end, and when a signal or an error ends it")
-	cli.Number(f, &o.every, "checkpoint-every", "", 1, mostIterations, "save after every `N` iterations")
-	cli.Func(f, "resume", "", "", "", "continue from the newest checkpoint in DIR and save there, unless --checkpoint names another folder; "+
-		"without DIR: continue from the folder of --checkpoint, or begin if it has no checkpoint", func(s string) error {
+	f.StringVar(&o.checkpoint, "checkpoint", "", "save the training to the folder `DIR` at intervals, and whenever it ends")
+	cli.Number(f, &o.every, "checkpoint-every", "", 1, mostIterations, "save every `N` iterations")
+	cli.Func(f, "resume", "", "", "", "continue from the newest checkpoint in DIR; without DIR, continue from the folder of "+
+		"--checkpoint, or begin if it has none", func(s string) error {
 		if o.resume, resumeAt = true, f.NArg(); s != noFolder {
 			o.resumeDir, resumeAt = s, -1
 		}
@@ -177,11 +177,11 @@ func computeFlags(cmd *cobra.Command, o *options) {
 	f := cmd.Flags()
 	o.solver = lp.Auto
 	cli.Number(f, &o.threads, "threads", "", 1, mostIterations,
-		"threads of each rank (default COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1)")
-	cli.Choice(cmd, &o.pin, "pin", "pin threads to these (default COHORT_PIN, else none)", "none", "cores", "numa")
-	cli.Choice(cmd, &o.solver, "solver", "solver of the linear programs: embedded; clp, which needs libClp.so.1; auto: clp from 100 rows on if installed",
+		"run `N` threads in each rank (default: COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1)")
+	cli.Choice(cmd, &o.pin, "pin", "pin threads to cores, numa (domains) or none (default: COHORT_PIN, else none)", "none", "cores", "numa")
+	cli.Choice(cmd, &o.solver, "solver", "solve linear programs with embedded, clp (needs libClp.so.1), or auto: clp if installed, for 100 or more buses and reservoirs",
 		lp.Auto, lp.Embedded, lp.CLP)
-	f.BoolVar(&o.resilient, "resilient", false, "continue with the other ranks when ranks die (not every MPI library can)")
+	f.BoolVar(&o.resilient, "resilient", false, "continue with the other ranks when ranks die; on mpi, few libraries can")
 	cli.Section(cmd, "Computing", "threads", "pin", "solver", "resilient")
 }
 
