@@ -153,9 +153,19 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 	if d.data, code = c.data.Create(ranks, 2*tag); code != 0 {
 		return nil, c.fault(code)
 	}
+	var err error
 	if d.ctl, code = c.data.Create(ranks, 2*tag+1); code != 0 {
+		err = c.fault(code)
+	}
+	if c.p.recovers {
+		if err = c.heard(madeByAll(d.data, err)); err != nil {
+			c.p.engine.leak() // another member may have to free it too, or be lost: freeing it would wait
+		}
+	} else if err != nil {
 		d.data.Free()
-		return nil, c.fault(code)
+	}
+	if err != nil {
+		return nil, err
 	}
 	d.begin()
 	if err := d.usable(); err != nil { // the world was closed meanwhile

@@ -230,22 +230,36 @@ func (c *comm) shrink(ids backend.Claimer) (*comm, uint32, error) {
 		if code != 0 {
 			return nil, 0, libmpi.Error(code)
 		}
+		_ = madeByAll(data, nil) // remade may revoke it; a rank lost since then fails there
 		d, id, err := c.remade(data, ids, attempt)
-		mine := int32(1)
-		if why = err; err != nil {
-			mine = 0
-		}
-		all, code := data.Agree(mine)
-		if code == 0 && all == 1 {
+		if why = madeByAll(data, err); why == nil {
 			d.begin()
 			return d, id, nil
 		}
 		c.p.engine.leak() // it may be half made elsewhere: freeing it would wait
 	}
-	if why == nil {
-		why = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "another rank could not make the communicator"}
-	}
 	return nil, 0, why
+}
+
+// madeByAll waits until all members of a new communicator have come to it, and returns an error unless all of
+// them made what they had to make; err is this rank's. No member may revoke the communicator before: under
+// Open MPI 5 a revocation crashes a rank that is still inside the call that makes it (MPI_Comm_create_group,
+// MPI_Comm_dup, MPIX_Comm_shrink).
+func madeByAll(data libmpi.Comm, err error) error {
+	made := int32(1)
+	if err != nil {
+		made = 0
+	}
+	all, code := data.Agree(made)
+	switch {
+	case err != nil:
+		return err
+	case code != 0:
+		return libmpi.Error(code)
+	case all == 0:
+		return &backend.Fault{Sentinel: backend.ErrAlloc, Text: "another rank could not make the communicator"}
+	}
+	return nil
 }
 
 // remade is the second step of shrink. After an error data is revoked.

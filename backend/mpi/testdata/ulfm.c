@@ -3,7 +3,8 @@
 //
 //	lost.R        rank R counts as lost: operations that need it end with MPIX_ERR_PROC_FAILED
 //	revoked.C     the communicator of this number is revoked
-//	C.N.R.ACKS    what rank R says in the N-th agreement on C, a flag, having acknowledged ACKS (bits)
+//	made.C.R      rank R has returned from the call that made communicator C
+//	C.N.R.ACKS.F  rank R gives flag F in the N-th agreement on C, having acknowledged ACKS (bits)
 //
 // Nobody dies: how a library learns of that, and what its launcher does then, is not what this is for.
 #include <dirent.h>
@@ -17,7 +18,7 @@
 
 enum { FT = 12, FAILED = 75, PENDING = 76, REVOKED = 77, COMMS = 256 };
 
-static int acked[COMMS], turn[COMMS];
+static int acked[COMMS], votes[COMMS];
 
 static const char *path(char *to, const char *name) {
 	snprintf(to, 512, "%s/%s", getenv("ULFM_DIR"), name);
@@ -121,10 +122,40 @@ int MPI_Error_string(int code, char *text, int *n) {
 	return 0;
 }
 
-int MPIX_Comm_revoke(MPI_Comm c) {
-	char name[64], at[512];
-	snprintf(name, sizeof name, "revoked.%d", number(c));
+static void make(const char *name) {
+	char at[512];
 	close(open(path(at, name), O_CREAT, 0600));
+}
+
+// made is the end of a call that made a communicator. All ranks but the first are slow to return.
+static int made(int rc, MPI_Comm *c) {
+	char name[64];
+	int me;
+	if (rc || *c == MPI_COMM_NULL) return rc;
+	PMPI_Comm_rank(*c, &me);
+	if (me) usleep(20000);
+	snprintf(name, sizeof name, "made.%d.%d", number(*c), me);
+	make(name);
+	return 0;
+}
+int MPI_Comm_dup(MPI_Comm c, MPI_Comm *d) { return made(PMPI_Comm_dup(c, d), d); }
+int MPI_Comm_create_group(MPI_Comm c, MPI_Group g, int tag, MPI_Comm *d) {
+	return made(PMPI_Comm_create_group(c, g, tag, d), d);
+}
+
+// MPIX_Comm_revoke ends the job if a member is still in the call that makes c: Open MPI 5 crashes.
+int MPIX_Comm_revoke(MPI_Comm c) {
+	char name[64];
+	int n;
+	PMPI_Comm_size(c, &n);
+	for (int r = 0; r < n; r++) {
+		snprintf(name, sizeof name, "made.%d.%d", number(c), r);
+		if (there(name, 0)) continue;
+		fprintf(stderr, "revoked while rank %d is still in the call that makes the communicator\n", r);
+		PMPI_Abort(MPI_COMM_WORLD, 9);
+	}
+	snprintf(name, sizeof name, "revoked.%d", number(c));
+	make(name);
 	return 0;
 }
 int MPIX_Comm_failure_ack(MPI_Comm c) {
@@ -132,29 +163,31 @@ int MPIX_Comm_failure_ack(MPI_Comm c) {
 	return 0;
 }
 
-// MPIX_Comm_agree waits for what all members that are not lost say. It is told by the name of a file, which
-// is there whole or not at all.
+// MPIX_Comm_agree waits for the vote of every member that is not lost. The name of a file is a vote, so that
+// none is seen in part. A member that is lost after its vote is no failure yet: all members see that vote,
+// since the losses are looked up before the votes.
 int MPIX_Comm_agree(MPI_Comm c, int *flag) {
-	int me, n, k = number(c), all = ~0, acks = ~0, now;
+	int me, n, k = number(c), all, acks, now;
 	PMPI_Comm_rank(c, &me);
 	PMPI_Comm_size(c, &n);
-	char name[64], at[512];
-	snprintf(name, sizeof name, "%d.%d.%d.%d.%d", k, turn[k], me, acked[k], *flag);
-	close(open(path(at, name), O_CREAT, 0600));
-	for (int seen = 0;; seen = 0, all = acks = ~0, sched_yield()) {
+	char name[64];
+	snprintf(name, sizeof name, "%d.%d.%d.%d.%d", k, votes[k], me, acked[k], *flag);
+	make(name);
+	int seen;
+	for (;; sched_yield()) {
+		now = lost(c), seen = 0, all = acks = ~0;
 		DIR *d = opendir(getenv("ULFM_DIR"));
 		for (struct dirent *e; (e = readdir(d));) {
 			int ek, et, er, ea, ef;
-			if (sscanf(e->d_name, "%d.%d.%d.%d.%d", &ek, &et, &er, &ea, &ef) != 5 || ek != k || et != turn[k]) continue;
+			if (sscanf(e->d_name, "%d.%d.%d.%d.%d", &ek, &et, &er, &ea, &ef) != 5 || ek != k || et != votes[k]) continue;
 			seen |= 1 << er, acks &= ea, all &= ef;
 		}
 		closedir(d);
-		now = lost(c);
 		if ((seen | now) == (1 << n) - 1) break;
 	}
-	turn[k]++;
+	votes[k]++;
 	*flag = all;
-	return now & ~acks ? FAILED : 0;
+	return now & ~seen & ~acks ? FAILED : 0;
 }
 
 static MPI_Group members(MPI_Comm c, int bits) {
@@ -179,9 +212,9 @@ int MPIX_Comm_get_failed(MPI_Comm c, MPI_Group *g) {
 	*g = members(c, lost(c));
 	return 0;
 }
-int MPIX_Comm_shrink(MPI_Comm c, MPI_Comm *made) {
+int MPIX_Comm_shrink(MPI_Comm c, MPI_Comm *d) {
 	MPI_Group some = members(c, ~lost(c));
-	int rc = PMPI_Comm_create_group(c, some, 7000, made);
+	int rc = MPI_Comm_create_group(c, some, 7000, d);
 	PMPI_Group_free(&some);
 	return rc;
 }
