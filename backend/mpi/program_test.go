@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/need"
 )
@@ -30,11 +32,70 @@ func program(name string, body func() error) {
 	if os.Getenv(programVariable) != name {
 		return
 	}
+	endWithTest()
 	if err := body(); err != nil {
 		fmt.Fprintf(os.Stderr, "program %s: %v\n", name, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// jobVariable marks the processes of a job: its value is the test's process id and the job's number.
+const jobVariable = "COHORT_TEST_JOB"
+
+// endWithTest kills this process when the test that started its job has ended, however that ended: a rank that
+// hangs in the library may outlive its launcher.
+func endWithTest() {
+	job, _, _ := strings.Cut(os.Getenv(jobVariable), "-")
+	pid, err := strconv.Atoi(job)
+	if err != nil {
+		return
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	go func() {
+		for n := 0; n == 0; {
+			n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			n = max(n, 0) // interrupted
+		}
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}()
+}
+
+// TestRankEndsWithTest checks that a rank that hangs is gone after its test was killed.
+func TestRankEndsWithTest(t *testing.T) {
+	program("hang", func() error {
+		say("up")
+		select {}
+	})
+	test := exec.Command("cat")
+	in, err := test.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if err := test.Start(); err != nil {
+		t.Fatal(err)
+	}
+	rank := command(t, "", 1, "hang", fmt.Sprintf("%s=%d-1", jobVariable, test.Process.Pid))
+	out, err := rank.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rank.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dog := time.AfterFunc(patience, func() { rank.Process.Kill() })
+	if n, err := out.Read(make([]byte, 3)); err != nil || n != 3 {
+		t.Fatalf("the rank wrote %d bytes: %v", n, err)
+	}
+	test.Process.Kill()
+	test.Wait()
+	if rank.Wait(); !dog.Stop() {
+		t.Errorf("the rank was still there %v after its test had ended", patience)
+	}
 }
 
 // leftOut ends a test that takes long with -short. The ranks that a test starts do not have -short.
@@ -97,9 +158,6 @@ func (l *life) Write(b []byte) (int, error) {
 	l.dog.Reset(patience)
 	return l.Buffer.Write(b)
 }
-
-// jobVariable marks the processes of a job.
-const jobVariable = "COHORT_TEST_JOB"
 
 var jobs atomic.Int64
 
