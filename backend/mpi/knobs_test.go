@@ -219,5 +219,5 @@ func TestSettingsDocument(t *testing.T) {
 			fmt.Fprintf(&b, "| %s | %s | %s | `%s=%s` |\n", o, who, span(k.from, k.before), k.name, value)
 		}
 	}
-	inDocument(t, userPage, "settings", b.String())
+	inDocument(t, "settings", b.String())
 }

@@ -134,16 +134,12 @@ func TestQuirkEvidence(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the tables of docs/mpi.md and docs/mpi-coverage.md")
+var update = flag.Bool("update", false, "write the tables of docs/mpi-coverage.md")
 
-// The pages with tables of this package.
-const (
-	userPage     = "../../docs/mpi.md"
-	coveragePage = "../../docs/mpi-coverage.md"
-)
+const document = "../../docs/mpi-coverage.md"
 
-// inDocument compares a table with what a page has between two marks.
-func inDocument(t *testing.T, document, mark, table string) {
+// inDocument compares a table with what docs/mpi-coverage.md has between two marks.
+func inDocument(t *testing.T, mark, table string) {
 	t.Helper()
 	b, err := os.ReadFile(document)
 	if err != nil {
@@ -201,7 +197,7 @@ func TestQuirkDocument(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	inDocument(t, coveragePage, "quirks", b.String())
+	inDocument(t, "quirks", b.String())
 }
 
 // The classes of which the table does not speak are all ErrInternal.
@@ -240,7 +236,7 @@ func TestErrorsDocument(t *testing.T) {
 		r := rows[name]
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", names[backend.Code(r.sentinel)], name, r.numbers[0], r.numbers[1], r.numbers[2])
 	}
-	inDocument(t, coveragePage, "errors", b.String())
+	inDocument(t, "errors", b.String())
 }
 
 // sentinelNames returns the names of backend's sentinels by code, as the source
