@@ -6,7 +6,7 @@
 // A job consists of ranks, numbered from 0. Each rank runs the same program on its own data and
 // exchanges messages with the others. A communicator ([Comm]) is a group of ranks; [Init] returns
 // the first one, the world, which contains all of them. The names are those of the MPI standard, so
-// that its literature applies.
+// its literature applies.
 //
 // A backend carries the messages:
 //
@@ -22,10 +22,11 @@
 //
 // # Launching a job
 //
-// The command cohort run starts a program as several ranks of one node:
+// The command cohort run starts a program as several ranks:
 //
-//	cohort run -n 4 ./program
-//	cohort run -n 4 --backend mpi ./program
+//	cohort run -n 4 ./program                   on this machine
+//	cohort run -n 4 --hosts a,b ./program       on other hosts, over ssh
+//	cohort run -n 4 --backend mpi ./program     over an MPI library
 //
 // Under mpiexec or srun the program joins the launcher's job. Started alone, it is a world of one
 // rank. [Config] and environment variables, which docs/environment.md lists, override what Init
