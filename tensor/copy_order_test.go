@@ -105,11 +105,15 @@ func TestCopy_Order(t *testing.T) {
 // a copy still uses. If the device is still good, the next Copy is right.
 func TestCopy_Failures(t *testing.T) {
 	const n = 135000 // three pieces of pinned memory
+	most := 3
+	if testing.Short() {
+		most = 2
+	}
 	ops := []soft.Op{soft.Pin, soft.NewEvent, soft.Copy, soft.Record, soft.Follow, soft.EventSync, soft.Sync, soft.Alloc, soft.Free, soft.Run}
 	for _, direction := range []string{"up", "down", "within", "across", "overlap"} {
 		failed := 0
 		for _, op := range ops {
-			for nth := 1; nth <= 3; nth++ {
+			for nth := 1; nth <= most; nth++ {
 				t.Run(fmt.Sprintf("%s/%s/%d", direction, op, nth), func(t *testing.T) {
 					// Delays, so that what is given back too early is still in use.
 					devs, driver := softDevices(t, soft.Config{Devices: 2, Delay: soft.Random(uint64(nth), 100*time.Microsecond)})

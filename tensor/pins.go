@@ -13,10 +13,11 @@ import (
 // No operation waits for a piece, because those that hold pieces may be waiting for it. There are as many
 // pieces as are used at the same time; most bytes of those not used stay pinned.
 type pins struct {
-	mu   sync.Mutex
-	free []*pin // the one used last comes last
-	kept int    // bytes of free
-	most int
+	mu        sync.Mutex
+	free      []*pin // the one used last comes last
+	kept      int    // bytes of free
+	most      int    // how much of it may stay pinned
+	unchecked int    // bytes pinned since the budget was read
 }
 
 // What stays pinned is at most pinsKept bytes, and at most one part in pinsPart of what the job leaves this process.
@@ -54,18 +55,28 @@ func (d *Device) pin(n int) (p *pin, b []byte, err error) {
 
 // newPin pins new memory if the job's budget has room for it.
 func (d *Device) newPin(n int) ([]byte, error) {
+	d.pins.mu.Lock()
+	d.pins.unchecked += n
+	skip := d.pins.most > 0 && d.pins.unchecked < budgetStep
+	d.pins.mu.Unlock()
+	if skip {
+		return d.acc.Pin(n)
+	}
 	keep := int64(pinsKept)
 	if free, limit := budget.Free(); free >= 0 {
 		if int64(n) > free {
-			return nil, fault(cohort.ErrAlloc, "pinning %d bytes of the host's memory: %d are left: %s", n, free, limit)
+			return nil, fault(cohort.ErrAlloc, "pin %d bytes of host memory: %d are left: %s", n, free, limit)
 		}
 		keep = min(keep, free/pinsPart)
 	}
 	d.pins.mu.Lock()
-	d.pins.most = int(keep)
+	d.pins.most, d.pins.unchecked = int(keep), 0
 	d.pins.mu.Unlock()
 	return d.acc.Pin(n)
 }
+
+// budgetStep is how many bytes are pinned before the budget is read again, which takes a third of a millisecond.
+const budgetStep = 1 << 20
 
 // minPin is the size of the smallest piece.
 const minPin = 64 << 10

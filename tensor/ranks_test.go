@@ -69,10 +69,10 @@ func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
 	if os.Getenv("GORACE") == "" {
 		env = append(env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
 	}
-	each(t, "shm", sizes, func(t *testing.T, n int) {
+	each(t, "shm", sampled(sizes, 3), func(t *testing.T, n int) {
 		check(t, processes(t, n, append(env, "COHORT_BACKEND=shm", "COHORT_JOB="+rand.Text())))
 	})
-	each(t, "tcp", sizes, func(t *testing.T, n int) {
+	each(t, "tcp", sampled(sizes, 3), func(t *testing.T, n int) {
 		secret, path := wire.NewSecret(), filepath.Join(t.TempDir(), "secret")
 		if err := secret.WriteFile(path); err != nil {
 			t.Fatal(err)
@@ -86,7 +86,19 @@ func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
 		check(t, processes(t, n, append(env, "COHORT_BACKEND=tcp", "COHORT_JOB="+id.Job, "COHORT_TCP_SHM=0",
 			"COHORT_TCP_COORDINATOR=launcher@"+door.Addrs()[0].String(), "COHORT_SECRET_FILE="+path)))
 	})
-	onMPI(t, sizes, env)
+	onMPI(t, sampled(sizes, 2), env)
+}
+
+// sampled returns the sizes, or with -short the largest of them that is at most most.
+func sampled(sizes []int, most int) []int {
+	if !testing.Short() {
+		return sizes
+	}
+	i := len(sizes) - 1
+	for i > 0 && sizes[i] > most {
+		i--
+	}
+	return sizes[i : i+1]
 }
 
 // onMPI is onProcesses with the launchers of MPI libraries; set where there is the backend.
