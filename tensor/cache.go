@@ -4,34 +4,36 @@ import (
 	"io"
 	"sync"
 
+	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/budget"
 )
 
-// cache has streams and events of a device that operations take and give back: to make one takes as
-// long as the copy of a short tensor.
+// cache keeps streams and events of a device for reuse, because making one takes as long as copying
+// a short tensor.
 type cache struct {
-	streams shelf[accel.Stream] // whose work is done
-	events  shelf[accel.Event]  // that have happened
+	streams freeList[accel.Stream] // without pending work
+	events  freeList[accel.Event]  // that have occurred
 }
 
-// How many streams and events that are not in use stay.
+// How many unused streams and events are kept.
 const (
 	streamsKept = 16
 	eventsKept  = 128
 )
 
-// shelf has things of one sort that are not in use.
-type shelf[T io.Closer] struct {
-	mu     sync.Mutex
-	things []T
+// freeList keeps unused items of one type.
+type freeList[T io.Closer] struct {
+	mu    sync.Mutex
+	items []T
 }
 
-// take returns a thing of the shelf, or a new one.
-func (s *shelf[T]) take(create func() (T, error)) (T, error) {
+// take returns an unused item, or a new one.
+func (s *freeList[T]) take(create func() (T, error)) (T, error) {
 	s.mu.Lock()
-	if n := len(s.things); n > 0 {
-		t := s.things[n-1]
-		s.things = s.things[:n-1]
+	if n := len(s.items); n > 0 {
+		t := s.items[n-1]
+		s.items = s.items[:n-1]
 		s.mu.Unlock()
 		return t, nil
 	}
@@ -39,43 +41,152 @@ func (s *shelf[T]) take(create func() (T, error)) (T, error) {
 	return create()
 }
 
-// give puts a thing back; one that failed, or that would be more than most, is not used again.
-func (s *shelf[T]) give(t T, sound bool, most int) {
+// give puts an item back. It closes an item that has failed, or that exceeds most.
+func (s *freeList[T]) give(t T, sound bool, most int) {
 	s.mu.Lock()
-	if sound = sound && len(s.things) < most; sound {
-		s.things = append(s.things, t)
+	if sound = sound && len(s.items) < most; sound {
+		s.items = append(s.items, t)
 	}
 	s.mu.Unlock()
 	if !sound {
-		_ = t.Close() // what cannot be given back is lost to the process, not to the operation
+		_ = t.Close() // an item that cannot be closed is lost to the process, but the operation succeeds
 	}
 }
 
-// trim gives up what is not in use.
-func (s *shelf[T]) trim() {
+// trim closes all unused items.
+func (s *freeList[T]) trim() {
 	s.mu.Lock()
-	things := s.things
-	s.things = nil
+	items := s.items
+	s.items = nil
 	s.mu.Unlock()
-	for _, t := range things {
+	for _, t := range items {
 		_ = t.Close()
 	}
 }
 
-// takeStream returns a stream without work in it.
+// takeStream returns a stream without pending work.
 func (d *Device) takeStream() (accel.Stream, error) { return d.cache.streams.take(d.acc.Stream) }
 
-// giveStream gives a stream back whose work is done.
+// giveStream puts back a stream without pending work.
 func (d *Device) giveStream(s accel.Stream, sound bool) { d.cache.streams.give(s, sound, streamsKept) }
 
 // takeEvent returns an event.
 func (d *Device) takeEvent() (accel.Event, error) { return d.cache.events.take(d.acc.Event) }
 
-// giveEvent gives an event back that nothing waits for.
+// giveEvent puts back an event that nothing waits for.
 func (d *Device) giveEvent(e accel.Event, sound bool) { d.cache.events.give(e, sound, eventsKept) }
 
-// trim gives up what is not in use.
+// trim closes all unused streams and events.
 func (c *cache) trim() {
 	c.streams.trim()
 	c.events.trim()
+}
+
+// pins keeps pinned memory of a device for reuse, because pinning takes as long as copying many
+// pieces.
+//
+// No operation waits for a piece, because the holders of pieces may be waiting for that operation.
+// The number of pieces grows to what is used at the same time; unused pieces of at most most bytes
+// stay pinned.
+type pins struct {
+	mu        sync.Mutex
+	free      []*pin // the most recently used last
+	kept      int    // bytes of free
+	most      int    // how many bytes may stay pinned unused
+	unchecked int    // bytes pinned since the budget was read
+}
+
+// At most pinsKept bytes stay pinned, and at most 1/pinsPart of the memory that the job's limits
+// leave to this process.
+const (
+	pinsKept = 256 << 20
+	pinsPart = 16
+)
+
+// pin is one piece of pinned memory.
+type pin struct {
+	b []byte
+}
+
+// pin returns a piece of pinned memory of at least n bytes, and b, its first n bytes.
+func (d *Device) pin(n int) (p *pin, b []byte, err error) {
+	d.pins.mu.Lock()
+	for i := len(d.pins.free) - 1; i >= 0; i-- {
+		if p = d.pins.free[i]; len(p.b) >= n && len(p.b) <= 2*n+minPin {
+			d.pins.free = append(d.pins.free[:i], d.pins.free[i+1:]...)
+			d.pins.kept -= len(p.b)
+			d.pins.mu.Unlock()
+			return p, p.b[:n], nil
+		}
+	}
+	d.pins.mu.Unlock()
+	mem, err := d.newPin(max(n, minPin))
+	if err != nil {
+		d.trim(0) // the memory kept for reuse may be what is missing
+		if mem, err = d.newPin(max(n, minPin)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return &pin{mem}, mem[:n], nil
+}
+
+// newPin pins new memory if the job's budget has room for it.
+func (d *Device) newPin(n int) ([]byte, error) {
+	d.pins.mu.Lock()
+	d.pins.unchecked += n
+	skip := d.pins.most > 0 && d.pins.unchecked < budgetStep
+	d.pins.mu.Unlock()
+	if skip {
+		return d.acc.Pin(n)
+	}
+	keep := int64(pinsKept)
+	if free, limit := budget.Free(); free >= 0 {
+		if int64(n) > free {
+			return nil, fault(cohort.ErrAlloc, "pin %d bytes of host memory: %d are left; %s", n, free, limit)
+		}
+		keep = min(keep, free/pinsPart)
+	}
+	d.pins.mu.Lock()
+	d.pins.most, d.pins.unchecked = int(keep), 0
+	d.pins.mu.Unlock()
+	return d.acc.Pin(n)
+}
+
+// budgetStep is how many bytes are pinned between two readings of the budget, each of which takes
+// about 0.3 ms.
+const budgetStep = 1 << 20
+
+// minPin is the size of the smallest piece.
+const minPin = 64 << 10
+
+// unpin puts a piece back. No copy to or from it may be pending.
+func (d *Device) unpin(p *pin) {
+	d.pins.mu.Lock()
+	d.pins.free = append(d.pins.free, p)
+	d.pins.kept += len(p.b)
+	most := d.pins.most
+	d.pins.mu.Unlock()
+	d.trim(most)
+}
+
+// trim unpins unused pieces until at most most bytes of them are left.
+func (d *Device) trim(most int) {
+	d.pins.mu.Lock()
+	defer d.pins.mu.Unlock()
+	for d.pins.kept > most && len(d.pins.free) > 0 {
+		p := d.pins.free[0]
+		d.pins.free = d.pins.free[1:]
+		d.pins.kept -= len(p.b)
+		_ = d.acc.Unpin(p.b) // memory that cannot be unpinned is lost to the process, but this operation succeeds
+	}
+}
+
+// Trim frees the pinned memory, streams and events that the device keeps for reuse.
+//
+// Local.
+func (d *Device) Trim() {
+	if d != nil && d.acc != nil {
+		d.trim(0)
+		d.cache.trim()
+	}
 }

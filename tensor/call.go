@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// call is what a collective was given. Bcast's tensor is both send and recv.
+// call holds the arguments of a collective. Bcast's tensor is both send and recv.
 type call[T cohort.Number] struct {
 	coll       backend.Coll
 	send, recv *Tensor[T]
@@ -19,8 +19,8 @@ type call[T cohort.Number] struct {
 	root       int
 }
 
-// blocking does a collective. What is in the processor's memory, and no longer than a piece, is one
-// call of the root package, and nothing more.
+// blocking does a collective. Tensors in the processor's memory that are no longer than a piece
+// need only one call of the root package.
 func blocking[T cohort.Number](c *Comm, x call[T]) error {
 	if c == nil || c.core == nil {
 		return x.failed("", fault(cohort.ErrComm, "the communicator is nil"))
@@ -30,9 +30,9 @@ func blocking[T cohort.Number](c *Comm, x call[T]) error {
 	switch {
 	case err != nil:
 	case wrong == nil && !x.plain(c):
-		err = x.staged(c).mark().do(ticket)
+		err = x.job(c).mark().do(ticket)
 	default:
-		if err = c.turn(ticket); err == nil {
+		if err = c.awaitTurn(ticket); err == nil {
 			err = x.whole(c, wrong)
 			c.queue.done()
 		}
@@ -55,13 +55,13 @@ func start[T cohort.Number](c *Comm, x call[T]) (*Handle, error) {
 	}
 	h, j := newHandle(), (*job)(nil)
 	if wrong == nil && x.coll != backend.Barrier {
-		j = x.staged(c).mark()
+		j = x.job(c).mark()
 	}
 	go func() {
 		var err error
 		if j != nil {
 			err = j.do(ticket)
-		} else if err = c.turn(ticket); err == nil {
+		} else if err = c.awaitTurn(ticket); err == nil {
 			err = x.whole(c, wrong)
 			c.queue.done()
 		}
@@ -73,11 +73,12 @@ func start[T cohort.Number](c *Comm, x call[T]) (*Handle, error) {
 	return h, nil
 }
 
-// turn waits for an operation's turn, which it has unless there is an error.
-func (c *Comm) turn(ticket uint64) error {
+// awaitTurn waits until all operations before this one are done. If it returns nil, the caller has
+// the turn.
+func (c *Comm) awaitTurn(ticket uint64) error {
 	if !c.queue.await(c.ctx, ticket, 0) {
-		err := c.late()
-		c.spoil(err)
+		err := c.expired()
+		c.breakWith(err)
 		c.queue.leave(ticket)
 		return err
 	}
@@ -88,23 +89,23 @@ func (c *Comm) turn(ticket uint64) error {
 	return nil
 }
 
-// late is the error of an operation whose context ended before its turn came.
-func (c *Comm) late() error {
+// expired is the error of an operation whose context ended before its turn.
+func (c *Comm) expired() error {
 	if c.ctx.Err() == context.DeadlineExceeded {
-		return fault(cohort.ErrTimeout, "it waited for its tensor, or for operations before it")
+		return fault(cohort.ErrTimeout, "waiting for its tensor or for earlier operations")
 	}
-	return fault(cohort.ErrCanceled, "it waited for its tensor, or for operations before it: %v", context.Cause(c.ctx))
+	return fault(cohort.ErrCanceled, "waiting for its tensor or for earlier operations: %v", context.Cause(c.ctx))
 }
 
-// ended returns why there are no collectives any more, nil while there are.
+// ended returns why collectives have ended on this rank, or nil.
 func (k *core) ended() error {
-	if why := k.spoiled.Load(); why != nil {
-		return fault(cohort.ErrBroken, "an operation before has failed on this rank: %v", *why)
+	if why := k.failure.Load(); why != nil {
+		return fault(cohort.ErrBroken, "an earlier operation failed on this rank: %v", *why)
 	}
 	return nil
 }
 
-// failed says what has failed, and on which tensors.
+// failed adds the operation and its tensors to an error.
 func (x *call[T]) failed(form string, err error) error {
 	name := strings.ToLower(x.coll.String())
 	if x.coll == backend.ReduceScatterBlock {
@@ -143,7 +144,7 @@ func (x *call[T]) inPlace() bool {
 	return a.dev == b.dev && a.n == b.n && a.n > 0 && a.at == b.at && (a.dev != nil || &a.data[0] == &b.data[0])
 }
 
-// check returns an error for arguments that are wrong on this rank.
+// check returns an error for wrong arguments of this rank.
 func (x *call[T]) check(c *Comm) error {
 	if x.coll == backend.Barrier {
 		return nil
@@ -169,12 +170,12 @@ func (x *call[T]) check(c *Comm) error {
 		overlap = int(a.at) < int(b.at)+b.size() && int(b.at) < int(a.at)+a.size()
 	}
 	if overlap {
-		return fault(cohort.ErrBuffer, "the tensors share memory, and are not the same")
+		return fault(cohort.ErrBuffer, "the tensors overlap; pass the same tensor twice, or separate ones")
 	}
 	return nil
 }
 
-// fit returns an error if the shapes of send and recv do not fit each other.
+// fit returns an error if the shapes of send and recv do not match.
 func (x *call[T]) fit(size int) error {
 	a, b := x.send, x.recv
 	switch x.coll {
@@ -187,36 +188,36 @@ func (x *call[T]) fit(size int) error {
 			return divides(b, size)
 		}
 		if !times(b.shape, a.shape, size) {
-			return fault(cohort.ErrCount, "want a tensor to receive in with %d, the number of ranks, in front of the other's shape, or "+
-				"with that many times its first length", size)
+			return fault(cohort.ErrCount, "want recv with the shape of send, preceded by a dimension of %d, the number of ranks, "+
+				"or with its first dimension multiplied by it", size)
 		}
 	case backend.ReduceScatterBlock:
 		if x.inPlace() {
 			return divides(a, size)
 		}
 		if !times(a.shape, b.shape, size) {
-			return fault(cohort.ErrCount, "want a tensor to send with %d, the number of ranks, in front of the other's shape, or "+
-				"with that many times its first length", size)
+			return fault(cohort.ErrCount, "want send with the shape of recv, preceded by a dimension of %d, the number of ranks, "+
+				"or with its first dimension multiplied by it", size)
 		}
 	case backend.Alltoall:
 		if a.n != b.n {
-			return fault(cohort.ErrCount, "they have %d elements and %d", a.n, b.n)
+			return fault(cohort.ErrCount, "send has %d elements and recv %d", a.n, b.n)
 		}
 		return divides(a, size)
 	}
 	return nil
 }
 
-// divides returns an error unless a tensor has one block for each rank.
+// divides returns an error unless a tensor has one equal block for each rank.
 func divides[T cohort.Number](t *Tensor[T], size int) error {
 	if t.n%size != 0 {
-		return fault(cohort.ErrCount, "%d elements are no multiple of %d, the number of ranks", t.n, size)
+		return fault(cohort.ErrCount, "%d elements are not a multiple of %d, the number of ranks", t.n, size)
 	}
 	return nil
 }
 
-// times reports whether a shape is that of so many tensors of another one, on top of each other or
-// after each other.
+// times reports whether all is the shape of size tensors of shape one, stacked in a new first
+// dimension or joined along the existing first one.
 func times(all, one []int, size int) bool {
 	switch len(all) - len(one) {
 	case 1:
@@ -227,8 +228,7 @@ func times(all, one []int, size int) bool {
 	return false
 }
 
-// blocks returns the elements that each piece has a part of: how many of these blocks there are, and
-// how long they are.
+// blocks returns how many blocks each piece takes a part of, and their length in elements.
 func (x *call[T]) blocks(size int) (blocks, n int) {
 	switch x.coll {
 	case backend.Allgather:
@@ -242,12 +242,12 @@ func (x *call[T]) blocks(size int) (blocks, n int) {
 	return 1, x.send.n
 }
 
-// reduction reports whether a collective has an operation.
+// reduction reports whether a collective takes an operation.
 func reduction(coll backend.Coll) bool {
 	return coll == backend.Reduce || coll == backend.Allreduce || coll == backend.ReduceScatterBlock
 }
 
-// widened reports whether the numbers go as float32.
+// widened reports whether the numbers travel as float32.
 func (x *call[T]) widened() bool {
 	if !reduction(x.coll) || x.op.op != cohort.Sum && x.op.op != cohort.Prod {
 		return false
@@ -256,7 +256,7 @@ func (x *call[T]) widened() bool {
 	return kind == backend.Float16 || kind == backend.BFloat16
 }
 
-// plain reports whether a call is one of the root package's, on memory of Go.
+// plain reports whether one call of the root package on Go memory does the collective.
 func (x *call[T]) plain(c *Comm) bool {
 	if x.coll == backend.Barrier {
 		return true
@@ -268,8 +268,8 @@ func (x *call[T]) plain(c *Comm) bool {
 	return n <= c.cfg.Chunk/(blocks*view.Size[T]())
 }
 
-// whole makes a call in one piece, of the memory as it is. An error that was found in its arguments is
-// one for all ranks: the call is made all the same, so that it is known to be wrong.
+// whole does a collective with one call of the root package. If the arguments are wrong it makes a
+// call that is wrong for all ranks, so that the others learn of the error.
 func (x *call[T]) whole(c *Comm, wrong error) error {
 	if wrong != nil {
 		_ = perform(c.coll, x.coll, nil, make([]T, 1), x.op.op, -1, nil)
@@ -292,15 +292,15 @@ func (x *call[T]) whole(c *Comm, wrong error) error {
 	return err
 }
 
-// perform is call's part of a job: a piece.
+// perform calls the root package for one piece of a job.
 func (x *call[T]) perform(c *cohort.Comm, send, recv []byte, parts *parts) error {
 	return perform(c, x.coll, view.Of[T](send), view.Of[T](recv), x.op.op, x.root, parts)
 }
 
-// parts says where the blocks of a piece are that do not stand one after the other.
+// parts says where the blocks of a piece are if they are not adjacent.
 type parts struct{ counts, send, recv []int }
 
-// perform calls the root package. A root of -1 and a recv of one element is wrong for all.
+// perform calls the root package. A root of -1 with a recv of one element is wrong on all ranks.
 func perform[T cohort.Number](c *cohort.Comm, coll backend.Coll, send, recv []T, op cohort.Op, root int, p *parts) error {
 	switch coll {
 	case backend.Barrier:
@@ -327,5 +327,5 @@ func perform[T cohort.Number](c *cohort.Comm, coll backend.Coll, send, recv []T,
 		}
 		return cohort.Alltoallv(c, send, p.counts, p.send, recv, p.counts, p.recv)
 	}
-	return fault(cohort.ErrInternal, "no such collective: %v", coll)
+	return fault(cohort.ErrInternal, "unknown collective %v", coll)
 }

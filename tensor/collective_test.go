@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// lab is a rank with devices of its own.
+// lab is a rank with its own devices.
 type lab struct {
 	world      *cohort.Comm
 	c          *Comm
@@ -36,7 +36,7 @@ func newLab(world *cohort.Comm, cfg Config, devices soft.Config) (*lab, error) {
 	return l, err
 }
 
-// close ends a lab, and returns an error for anything that is left.
+// close ends a lab and returns an error for anything left behind.
 func (l *lab) close(err error) error {
 	if err == nil {
 		err = l.world.Barrier()
@@ -76,7 +76,7 @@ var placements = []placement{
 	}},
 }
 
-// held is a tensor in the middle of another one, whose first and last elements nobody may touch.
+// held is a tensor in the middle of another one, whose first and last elements must not change.
 type held[T cohort.Number] struct{ whole, t *Tensor[T] }
 
 const guards = 3
@@ -97,7 +97,7 @@ func hold[T cohort.Number](d *Device, data []T, canary T, shape ...int) (h held[
 	return h, err
 }
 
-// drop returns what a tensor holds, and frees it.
+// drop returns the elements of a tensor and frees it.
 func (h held[T]) drop(canary T) ([]T, error) {
 	host, err := h.whole.To(CPU)
 	if err = errors.Join(err, h.whole.Close()); err != nil {
@@ -112,7 +112,7 @@ func (h held[T]) drop(canary T) ([]T, error) {
 	return all[guards : len(all)-guards], nil
 }
 
-// numbers is a type, and how to make its elements of integers.
+// numbers is a type, and a function that makes its elements from integers.
 type numbers[T cohort.Number] struct {
 	of      func(int) T
 	average func(sum, n int) T
@@ -121,7 +121,7 @@ type numbers[T cohort.Number] struct {
 	bits    bool
 }
 
-// reduction is an operation, and what it does to integers.
+// reducing is an operation and its effect on integers.
 type reducing struct {
 	op   Op
 	fold func(a, b int) int
@@ -169,8 +169,8 @@ func (v numbers[T]) reduced(op reducing, size, lo, hi int) []T {
 	return x
 }
 
-// try does one operation, blocking or not, and compares what it leaves in recv with what is wanted; nil
-// is what it had before. recvShape nil: in place.
+// try does one operation, blocking or not, and compares recv with want; a nil want means that recv
+// does not change. A nil recvShape means in place.
 func try[T cohort.Number](l *lab, p placement, what string, v numbers[T], send []T, sendShape []int, recvShape []int, want []T,
 	do func(send, recv *Tensor[T]) error, start func(send, recv *Tensor[T]) (*Handle, error)) error {
 	canary := v.of(57)
@@ -299,7 +299,7 @@ func halves[T cohort.Float16 | cohort.BFloat16](of func(float32) T) numbers[T] {
 
 type named float32 // a type with the numbers of another one
 
-// someTypes does all operations of types of every size, and allTypes those of all types.
+// someTypes does all operations on types of every size, and allTypes on all types.
 func someTypes(l *lab, p placement, n int) error {
 	return errors.Join(
 		tryAll(l, p, integers[int8](-2), n),
@@ -322,10 +322,10 @@ func allTypes(l *lab, p placement, n int) error {
 	)
 }
 
-// small is so short a piece that few elements are many pieces.
+// small has pieces so short that few elements take many of them.
 var small = Config{Chunk: 1 << 10}
 
-func TestCollectives(t *testing.T) {
+func TestCollectivesMatchFormulas(t *testing.T) {
 	onRanks(t, []int{1, 2, 3, 4}, func(t *testing.T, world *cohort.Comm) error {
 		l, err := newLab(world, small, soft.Config{})
 		if err != nil {
@@ -347,9 +347,9 @@ func TestCollectives(t *testing.T) {
 	})
 }
 
-// All operations of all types, and the smaller matrix of the rest, over all other backends; and what TestOracle
-// and TestBarrier do, and TestCollectivesStorm with fewer operations.
-func TestCollectivesProcesses(t *testing.T) {
+// TestCollectivesOverProcesses runs all operations on all types, and parts of other tests, over the
+// other backends.
+func TestCollectivesOverProcesses(t *testing.T) {
 	onProcesses(t, []int{1, 2, 3, 4}, "collectives")
 }
 
@@ -360,7 +360,7 @@ func init() {
 			return err
 		}
 		err = allTypes(l, placements[0], 7)
-		crowded := l.size > 3 // MPI's ranks, spinning, take milliseconds for a call
+		crowded := l.size > 3 // MPI's ranks poll, so that a call takes milliseconds
 		err = errors.Join(err, oracles(world, 40), barriers(nil, world))
 		if crowded {
 			return l.close(err)
@@ -381,8 +381,8 @@ func init() {
 	}
 }
 
-// Streams that do their work late, and in any order, change nothing.
-func TestCollectivesLazy(t *testing.T) {
+// Devices that do their work late, and in any order among streams, give the same results.
+func TestCollectivesOnLazyDevices(t *testing.T) {
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error {

@@ -12,28 +12,28 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Config says how a communicator moves tensors. The zero value, and nil, take everything from the
-// environment. It is the same on all ranks.
+// Config says how a communicator moves tensors. The zero value and nil take every setting from the
+// environment. It must be the same on all ranks.
 type Config struct {
 	// Chunk is the length in bytes of the pieces in which long tensors are moved
-	// (COHORT_TENSOR_CHUNK): 4 MiB if it is 0.
+	// (COHORT_TENSOR_CHUNK). The default is 4 MiB.
 	Chunk int
 
-	// Direct says whether a device's memory is given to the library beneath as it is
-	// (COHORT_TENSOR_DIRECT): auto, which empty is too, where the library says that it takes
-	// it; on, whatever the library says, at the thread level multiple; off, never.
+	// Direct says whether device memory is passed directly to the MPI library
+	// (COHORT_TENSOR_DIRECT): auto, the default, if the library reports that it accepts device
+	// memory; on, whatever the library reports, at thread level multiple; off, never.
 	Direct string
 }
 
-// Values of Config.Chunk.
+// Limits and default of Config.Chunk.
 const (
 	chunkDefault = 4 << 20
 	chunkLeast   = 1 << 10
 	chunkMost    = 1 << 30
 )
 
-// settle fills in what the environment says, and checks it.
-func (cfg *Config) settle() (Config, error) {
+// resolve adds the settings of the environment and the defaults, and checks all of them.
+func (cfg *Config) resolve() (Config, error) {
 	var s Config
 	if cfg != nil {
 		s = *cfg
@@ -41,7 +41,7 @@ func (cfg *Config) settle() (Config, error) {
 	if v := os.Getenv("COHORT_TENSOR_CHUNK"); s.Chunk == 0 && v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil {
-			return s, fault(cohort.ErrInit, "COHORT_TENSOR_CHUNK is %q: want a number of bytes", v)
+			return s, fault(cohort.ErrInit, "COHORT_TENSOR_CHUNK is %q; want a number of bytes", v)
 		}
 		s.Chunk = n
 	}
@@ -49,7 +49,7 @@ func (cfg *Config) settle() (Config, error) {
 		s.Chunk = chunkDefault
 	}
 	if s.Chunk < chunkLeast || s.Chunk > chunkMost {
-		return s, fault(cohort.ErrInit, "the chunk (COHORT_TENSOR_CHUNK) is %d bytes: want %d to %d", s.Chunk, chunkLeast, chunkMost)
+		return s, fault(cohort.ErrInit, "Chunk (COHORT_TENSOR_CHUNK) is %d bytes; want %d to %d", s.Chunk, chunkLeast, chunkMost)
 	}
 	if s.Direct == "" {
 		s.Direct = os.Getenv("COHORT_TENSOR_DIRECT")
@@ -59,29 +59,30 @@ func (cfg *Config) settle() (Config, error) {
 		s.Direct = "auto"
 	case "auto", "on", "off":
 	default:
-		return s, fault(cohort.ErrInit, "direct (COHORT_TENSOR_DIRECT) is %q: allowed are auto, on and off", s.Direct)
+		return s, fault(cohort.ErrInit, "Direct (COHORT_TENSOR_DIRECT) is %q; want auto, on or off", s.Direct)
 	}
 	return s, nil
 }
 
-// Comm is a communicator for tensors. Any number of goroutines may use it at the same time; where
-// several start collectives, it is up to the program that they do so in the same order on all ranks.
+// Comm is a communicator for tensors. Any number of goroutines may use it at the same time. If
+// several of them start collectives, the program must make sure that all ranks start them in the
+// same order.
 type Comm struct {
 	*core
-	coll, head, load *cohort.Comm // the core's, or handles of them with a context of their own
+	coll, head, load *cohort.Comm // the core's, or handles of them with their own context
 	ctx              context.Context
 }
 
-// core is what all handles of a communicator share.
+// core is the state shared by all handles of a communicator.
 type core struct {
 	cfg              Config
-	coll, head, load *cohort.Comm // for collectives; what messages are, and what they hold
-	direct           bool         // the library beneath takes device memory
+	coll, head, load *cohort.Comm // for collectives; for envelopes; for payloads
+	direct           bool         // the MPI library accepts device memory
 	queue            queue
 	messages         messages
 
-	// spoiled is why there are no collectives any more, which the other ranks may not know.
-	spoiled atomic.Pointer[error]
+	// failure is why collectives have ended on this rank; the other ranks may not know it.
+	failure atomic.Pointer[error]
 
 	collBroken, loadBroken breakage
 
@@ -89,15 +90,17 @@ type core struct {
 	closed  bool
 }
 
-// NewComm returns a communicator for tensors of c's ranks. It has communicators of its own beneath, so
-// that c is free for other uses; c stays open as long as it is used.
+// NewComm returns a communicator for tensors among c's ranks. It works on duplicates of c, so that
+// c remains free for other uses. c must stay open as long as the new communicator is used.
 //
 // Collective over c.
 //
-// Errors: [cohort.ErrInit] for a setting that is not allowed; [cohort.ErrMismatch] if the ranks' chunks
-// differ, or another rank's setting is not allowed; what [cohort.Comm.Dup] says.
+// Errors: [cohort.ErrInit] for an invalid setting; [cohort.ErrMismatch] if the ranks' chunks
+// differ, or another rank's setting is invalid; those of [cohort.Comm.Dup].
+//
+// Deadline: [cohort.ErrTimeout], as for [cohort.Comm.Dup].
 func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
-	s, wrong := cfg.settle()
+	s, wrong := cfg.resolve()
 	k := &core{cfg: s}
 	var err error
 	for _, to := range []**cohort.Comm{&k.coll, &k.head, &k.load} {
@@ -114,10 +117,10 @@ func NewComm(c *cohort.Comm, cfg *Config) (*Comm, error) {
 	return &Comm{core: k, coll: k.coll, head: k.head, load: k.load, ctx: context.Background()}, nil
 }
 
-// agree checks that what must be the same on all ranks is. wrong is what is wrong with this rank's settings:
-// the others, which may have no such setting, are not to wait for it.
+// agree checks that all ranks have the same settings. wrong is the error of this rank's settings;
+// it takes part all the same, so that the other ranks do not wait for it.
 func (k *core) agree(wrong error) error {
-	const none = 0 // no chunk that is allowed
+	const none = 0 // not a valid chunk
 	chunk := int64(k.cfg.Chunk)
 	if wrong != nil {
 		chunk = none
@@ -128,18 +131,18 @@ func (k *core) agree(wrong error) error {
 	}
 	switch most, least := ends[0], -ends[1]; {
 	case least == none:
-		return fault(cohort.ErrMismatch, "another rank has a setting that is not allowed: its error says which")
+		return fault(cohort.ErrMismatch, "another rank has an invalid setting; its error says which")
 	case most != least:
-		return fault(cohort.ErrMismatch, "the chunk (COHORT_TENSOR_CHUNK) is %d bytes on one rank, and %d on another", least, most)
+		return fault(cohort.ErrMismatch, "Chunk (COHORT_TENSOR_CHUNK) is %d bytes on one rank and %d on another", least, most)
 	}
 	return nil
 }
 
-// spoil ends the collectives here, and if the backend can do that those that other ranks wait in: this
-// rank has failed where they cannot see it.
-func (k *core) spoil(err error) {
-	k.spoiled.CompareAndSwap(nil, &err)
-	_ = k.coll.Revoke() // without it the others wait until their deadline, or the job's end
+// breakWith ends the collectives of this rank after a local failure. Where the backend can revoke,
+// it also ends the collectives in which other ranks wait.
+func (k *core) breakWith(err error) {
+	k.failure.CompareAndSwap(nil, &err)
+	_ = k.coll.Revoke() // without it the others wait until their deadline or the end of the job
 }
 
 func (k *core) closeAll() error {
@@ -152,7 +155,7 @@ func (k *core) closeAll() error {
 	return errors.Join(all...)
 }
 
-// Rank returns the caller's rank; [cohort.Undefined] of a nil communicator.
+// Rank returns the caller's rank, or [cohort.Undefined] for a nil communicator.
 func (c *Comm) Rank() int {
 	if c == nil {
 		return cohort.Undefined
@@ -160,7 +163,7 @@ func (c *Comm) Rank() int {
 	return c.coll.Rank()
 }
 
-// Size returns the number of ranks; 0 of a nil communicator.
+// Size returns the number of ranks, or 0 for a nil communicator.
 func (c *Comm) Size() int {
 	if c == nil {
 		return 0
@@ -168,8 +171,10 @@ func (c *Comm) Size() int {
 	return c.coll.Size()
 }
 
-// WithContext returns a handle of the same communicator whose operations end when ctx does: their errors
-// are [cohort.ErrTimeout] for a deadline, and [cohort.ErrCanceled] else.
+// WithContext returns a handle of the same communicator whose operations end when ctx does: with
+// [cohort.ErrTimeout] at a deadline, otherwise with [cohort.ErrCanceled].
+//
+// Local.
 func (c *Comm) WithContext(ctx context.Context) *Comm {
 	if c == nil || c.core == nil {
 		return c
@@ -181,11 +186,13 @@ func (c *Comm) WithContext(ctx context.Context) *Comm {
 	return &Comm{core: k, coll: k.coll.WithContext(ctx), head: k.head.WithContext(ctx), load: k.load.WithContext(ctx), ctx: ctx}
 }
 
-// Close waits for the operations under way, and frees the communicator. Receives and probes for which
-// no message has come end with [cohort.ErrClosed], as do operations after it. To close again, or a nil
-// communicator, does nothing.
+// Close waits for pending operations and frees the communicator. Receives and probes for which no
+// message has arrived end with [cohort.ErrClosed], as do later operations. Closing again, or
+// closing a nil communicator, does nothing.
 //
 // Collective.
+//
+// Errors: those of [cohort.Comm.Close].
 func (c *Comm) Close() error {
 	if c == nil || c.core == nil {
 		return nil
@@ -200,4 +207,103 @@ func (c *Comm) Close() error {
 	k.queue.close()
 	err := k.messages.close()
 	return errors.Join(err, k.closeAll())
+}
+
+// breakage records whether an underlying communicator is known to be broken.
+type breakage struct{ known atomic.Bool }
+
+// keeps reports whether the MPI library may still be using the memory of a failed call that began
+// before the communicator was known to be broken. A call of MPI that timed out here goes on inside
+// the library and breaks its communicator. Later calls are refused before they reach the library.
+func (b *breakage) keeps(c *cohort.Comm) bool {
+	if c.Backend() != "mpi" {
+		return false
+	}
+	_, _, err := c.Iprobe(cohort.AnySource, cohort.AnyTag)
+	if err == nil || errors.Is(err, cohort.ErrInit) { // ErrInit: this thread may not call the library, so the failed call did not either
+		return false
+	}
+	b.known.Store(true)
+	return true
+}
+
+// Factory makes the communicator of a job with one backend.
+type Factory struct {
+	// Name is the name of the backend: local, shm, tcp or mpi.
+	Name string
+
+	// Priority orders the available backends; the highest is preferred.
+	Priority int
+
+	why error
+}
+
+// Available returns nil if this process can use the backend as it was started, or the reason why it
+// cannot. Finding out initializes nothing and loads no library.
+func (f Factory) Available() error { return f.why }
+
+// Factories returns the factories of all backends, available or not, in order of falling priority.
+// cfg is what [Factory.New] would get, and may be nil.
+//
+// Local.
+func Factories(cfg *cohort.Config) []Factory {
+	var all []Factory
+	for _, b := range cohort.Backends(cfg) {
+		all = append(all, Factory{b.Name, b.Priority, b.Err})
+	}
+	return all
+}
+
+// Select returns the factory of the named backend. If name is empty or auto, it returns the
+// available factory of highest priority.
+//
+// Local.
+//
+// Errors: [cohort.ErrInit] if no backend has that name; the error of [Factory.Available] if the
+// backend, or every backend, is unavailable.
+func Select(name string, cfg *cohort.Config) (Factory, error) {
+	var why []error
+	for _, f := range Factories(cfg) {
+		switch {
+		case name == "" || name == "auto":
+			if f.why == nil {
+				return f, nil
+			}
+			why = append(why, f.why)
+		case f.Name == name && f.why != nil:
+			return Factory{}, failed("select", f.why)
+		case f.Name == name:
+			return f, nil
+		}
+	}
+	if len(why) > 0 {
+		return Factory{}, failed("select", errors.Join(why...))
+	}
+	return Factory{}, failed("select", fault(cohort.ErrInit, "unknown backend %q; want auto, mpi, tcp, shm or local", name))
+}
+
+// New joins the job this process was started in. It returns the world and a communicator for
+// tensors of the same ranks; close the communicator first, then the world. Either configuration may
+// be nil; the factory sets the backend.
+//
+// Collective: all processes of the job call it once.
+//
+// Errors: those of [cohort.Init] and [NewComm].
+//
+// Deadline: [cohort.ErrTimeout], as for [cohort.Init].
+func (f Factory) New(ctx context.Context, cfg *cohort.Config, how *Config) (*cohort.Comm, *Comm, error) {
+	var own cohort.Config
+	if cfg != nil {
+		own = *cfg
+	}
+	own.Backend = f.Name
+	world, err := cohort.Init(ctx, &own)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := NewComm(world, how)
+	if err != nil {
+		return nil, nil, errors.Join(err, world.Close())
+	}
+	return world, c, nil
 }

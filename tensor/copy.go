@@ -9,21 +9,22 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Copy copies the elements of a tensor to those of another one of the same shape, wherever the two
-// are and whatever their strides. The destination is there when Copy returns.
+// Copy copies the elements of src to dst, which has the same shape. The tensors may be on any
+// devices and have any strides. The copy is complete when Copy returns.
 //
-// On a device the copy has its turn in the streams of the tensors: it reads what the work before it
-// has written, and writes what the work before it has read. From one device to another, and between
-// devices and memory of Go, it goes through pinned memory, a piece while the one before moves on.
+// On a device the copy is ordered by the streams of the tensors: it runs after the work already in
+// them. Between two devices, and between a device and Go memory, it goes through pinned memory in
+// pieces that overlap.
 //
-// The tensors may share memory. What stands in more than 65536 pieces on a device is copied only if
-// it has no gaps, as a transpose has none.
+// The tensors may share memory. A tensor on a device in more than 65536 separate pieces can be
+// copied only if it has no gaps, as a transpose.
 //
 // Local.
 //
-// Errors: [cohort.ErrCount] for different shapes; [cohort.ErrBuffer] for a destination whose elements
-// may share memory; [cohort.ErrClosed] for a tensor that is closed; [cohort.ErrNotSupported] for too many
-// pieces on a device; [cohort.ErrAlloc] without memory for what is under way; and what the driver says.
+// Errors: [cohort.ErrCount] for different shapes; [cohort.ErrBuffer] for a nil tensor, or a
+// destination whose elements may share memory; [cohort.ErrClosed] for a closed tensor;
+// [cohort.ErrNotSupported] for too many pieces on a device; [cohort.ErrAlloc] if memory for the
+// copy is missing; those of the device's driver.
 func Copy[T cohort.Number](dst, src *Tensor[T]) error {
 	err := dst.usable()
 	if err == nil {
@@ -38,13 +39,13 @@ func Copy[T cohort.Number](dst, src *Tensor[T]) error {
 	return nil
 }
 
-// transfer is Copy of tensors that are usable.
+// transfer is Copy for usable tensors.
 func transfer[T cohort.Number](dst, src *Tensor[T]) error {
 	if dst.n != src.n || !slices.Equal(dst.shape, src.shape) {
-		return fault(cohort.ErrCount, "the source is %v, and the destination %v", src, dst)
+		return fault(cohort.ErrCount, "the source is %v, but the destination is %v", src, dst)
 	}
 	if !distinct(dst.shape, dst.strides) {
-		return fault(cohort.ErrBuffer, "the destination %v with the strides %v may have several elements at one place", dst, dst.strides)
+		return fault(cohort.ErrBuffer, "elements of the destination %v (strides %v) may share memory", dst, dst.strides)
 	}
 	if dst.n == 0 {
 		return nil
@@ -55,7 +56,7 @@ func transfer[T cohort.Number](dst, src *Tensor[T]) error {
 	return nil
 }
 
-// A place is where a tensor of any type is.
+// A place is the memory of a tensor, without its type.
 type place struct {
 	shape, strides []int
 	n, size        int    // elements, and the bytes of each
@@ -71,15 +72,15 @@ func (t *Tensor[T]) place() place {
 
 func (p *place) contiguous() bool { return p.n <= 1 || contiguous(p.shape, p.strides) }
 
-// reach returns how many bytes there are from a place's first to its last.
+// reach returns the number of bytes from a place's first to its last.
 func (p *place) reach() int { return extent(p.shape, p.strides) * p.size }
 
-// onHost returns a contiguous place in memory of Go for what is in another.
+// onHost returns a new contiguous place in Go memory, of the same shape.
 func (p *place) onHost() place {
 	return place{shape: p.shape, strides: rowMajor(p.shape), n: p.n, size: p.size, host: make([]byte, p.n*p.size)}
 }
 
-// move copies what is in one place to another of the same shape, with at least one element.
+// move copies one place to another of the same shape, with at least one element.
 func move(dst, src place) error {
 	if dst.dev == nil && src.dev == nil {
 		moveHost(dst, src)
@@ -116,7 +117,7 @@ func move(dst, src place) error {
 	return nil
 }
 
-// moveHost is move between places on the processor.
+// moveHost is move within the processor's memory.
 func moveHost(dst, src place) {
 	shared := view.Overlap(dst.host, src.host)
 	switch {
@@ -125,7 +126,7 @@ func moveHost(dst, src place) {
 		copy(dst.host, src.host)
 	case dst.contiguous() && src.contiguous():
 		blit(dst.host, src.host)
-	case shared: // or it would read what it has written
+	case shared: // otherwise it would read what it has written
 		packed := src.onHost()
 		moveHost(packed, src)
 		moveHost(dst, packed)
@@ -134,7 +135,7 @@ func moveHost(dst, src place) {
 	}
 }
 
-// moveWithin is move on one device. A device's own copies must not overlap.
+// moveWithin is move within one device. A device's own copies must not overlap.
 func moveWithin(dst, src place) error {
 	apart := dst.at >= src.at+accel.Address(src.reach()) || src.at >= dst.at+accel.Address(dst.reach())
 	if apart || dst.at == src.at && slices.Equal(dst.strides, src.strides) {
@@ -155,8 +156,9 @@ func moveWithin(dst, src place) error {
 	return err
 }
 
-// moveImages is move where one place is, or both are, in many small pieces of a device without gaps,
-// as a transpose is: what is there is copied as it stands, and put in order by the processor.
+// moveImages is move where a place consists of many small pieces of a device without gaps, as a
+// transpose does. It copies the bytes in the order of the device's memory and lets the processor
+// reorder them.
 func moveImages(dst, src place) error {
 	if src.dev != nil {
 		image, all := src.image()
@@ -174,8 +176,8 @@ func moveImages(dst, src place) error {
 	return upload(all, image.host)
 }
 
-// image returns a place on the processor for what is in a place of a device, and a place of the device
-// that has the same bytes in the same order.
+// image returns a new place on the processor for the bytes of p in the order of p's memory, and a
+// contiguous place on the device with these bytes.
 func (p *place) image() (image, all place) {
 	image, all = p.onHost(), *p
 	if p.shuffled() {
@@ -185,11 +187,12 @@ func (p *place) image() (image, all place) {
 	return image, all
 }
 
-// shuffled reports whether a place is in many small pieces of a device, without gaps between them.
+// shuffled reports whether a place consists of many small pieces of a device without gaps between
+// them.
 func (p *place) shuffled() bool {
 	const (
 		many  = 16
-		small = 32 << 10 // bytes that are copied in about the time that the start of a copy takes
+		small = 32 << 10 // bytes copied in about the time that starting a copy takes
 	)
 	if p.dev == nil || p.contiguous() {
 		return false
@@ -198,7 +201,7 @@ func (p *place) shuffled() bool {
 	return c.pieces() > many && c.run < small && extent(p.shape, p.strides) == p.n && distinct(p.shape, p.strides)
 }
 
-// mostPieces is how many pieces of a device's memory are copied one by one: each takes microseconds.
+// mostPieces is how many pieces of device memory are copied one by one; each takes microseconds.
 const mostPieces = 1 << 16
 
 // scattered returns an error for a place of a device in too many pieces.
@@ -208,8 +211,8 @@ func (p *place) scattered() error {
 	}
 	c := newCursor(p)
 	if n := c.pieces(); n > mostPieces {
-		return fault(cohort.ErrNotSupported, "with the shape %v and the strides %v it is %d pieces of %d bytes on %v, more than %d: "+
-			"copy the tensor that it is a view of, and take the view of the copy", p.shape, p.strides, n, c.run, p.dev, mostPieces)
+		return fault(cohort.ErrNotSupported, "shape %v with strides %v has %d separate pieces of %d bytes on %v, more than %d; "+
+			"copy the whole tensor and take the view from the copy", p.shape, p.strides, n, c.run, p.dev, mostPieces)
 	}
 	return nil
 }

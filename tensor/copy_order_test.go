@@ -22,7 +22,7 @@ func launch(t *testing.T, x *Tensor[int32], f func(data []int32)) {
 	}
 }
 
-// onStream returns a tensor on a device, in the order of a stream of its own.
+// onStream returns a tensor on a device, bound to its own stream.
 func onStream(t *testing.T, d *Device, n int) *Tensor[int32] {
 	t.Helper()
 	s, err := d.NewStream()
@@ -37,9 +37,9 @@ func onStream(t *testing.T, d *Device, n int) *Tensor[int32] {
 	return x
 }
 
-// A copy reads what kernels in the source's stream have written before it, and does not write while
-// kernels in the destination's stream still read: whatever the order in which a device does what it may.
-func TestCopy_Order(t *testing.T) {
+// A copy reads what earlier kernels in the source's stream wrote, and waits for earlier kernels in
+// the destination's stream, in whatever order the device runs its work.
+func TestCopyFollowsStreamOrder(t *testing.T) {
 	const n = 150000 // three pieces of pinned memory
 	for name, c := range map[string]soft.Config{
 		"lazy1": {Devices: 2, Lazy: true, Seed: 1}, "lazy2": {Devices: 2, Lazy: true, Seed: 2}, "lazy3": {Devices: 2, Lazy: true, Seed: 3},
@@ -89,7 +89,7 @@ func TestCopy_Order(t *testing.T) {
 			if err := Copy(y, host); err != nil {
 				t.Fatal(err)
 			}
-			launch(t, y, func(data []int32) { // later work finds what was copied
+			launch(t, y, func(data []int32) { // later work sees the copy
 				for i := range data {
 					data[i]++
 				}
@@ -101,9 +101,9 @@ func TestCopy_Order(t *testing.T) {
 	}
 }
 
-// Whatever call of the driver fails, Copy says so, nothing is left behind, and nothing is given back that
-// a copy still uses. If the device is still good, the next Copy is right.
-func TestCopy_Failures(t *testing.T) {
+// If any call of the driver fails, Copy returns the error, frees everything, and frees nothing that
+// a copy still uses. If the device still works, the next Copy is right.
+func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 	const n = 135000 // three pieces of pinned memory
 	most := 3
 	if testing.Short() {
@@ -115,7 +115,7 @@ func TestCopy_Failures(t *testing.T) {
 		for _, op := range ops {
 			for nth := 1; nth <= most; nth++ {
 				t.Run(fmt.Sprintf("%s/%s/%d", direction, op, nth), func(t *testing.T) {
-					// Delays, so that what is given back too early is still in use.
+					// delays, so that memory freed too early is still in use
 					devs, driver := softDevices(t, soft.Config{Devices: 2, Delay: soft.Random(uint64(nth), 100*time.Microsecond)})
 					want := counting[int32](n)
 					host, err := Of(slices.Clone(want), n)
@@ -146,7 +146,7 @@ func TestCopy_Failures(t *testing.T) {
 						}
 					}
 					for _, d := range devs {
-						d.Trim() // so that all is made again
+						d.Trim() // so that everything is made again
 					}
 					before := driver.Stats().Allocations
 					reached := false
@@ -160,7 +160,7 @@ func TestCopy_Failures(t *testing.T) {
 					})
 					err = Copy(dst, src)
 					driver.SetFail(nil)
-					// A failure of pinning is overcome where memory was kept that can be given up.
+					// Pinning succeeds at the second attempt if the first frees unused memory.
 					if reached && op != soft.Pin && op != soft.Sync && !errors.Is(err, broken) || !reached && err != nil {
 						t.Fatalf("the failure was reached: %v, and Copy says %v", reached, err)
 					}
@@ -201,8 +201,8 @@ func mustOf(t *testing.T, data []int32) *Tensor[int32] {
 	return x
 }
 
-// Without memory it is an error that says of what, and nothing is left behind.
-func TestTo_NoMemory(t *testing.T) {
+// If memory is missing, the error says so and nothing is left behind.
+func TestToReportsMissingMemory(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{Memory: 1 << 20})
 	x, err := New[float64](3<<15, 2)
 	if err != nil {

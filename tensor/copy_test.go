@@ -13,8 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// copied checks a Copy of random views, with gaps or without, between a place and another, against
-// assignments one by one. Nothing but the destination's elements may change.
+// copied compares a Copy of random views, with gaps or without, with single assignments. Only the
+// destination's elements may change.
 func copied[T cohort.Number](t *testing.T, r *rand.Rand, shape []int, gaps int, turned bool, dst, src *Device) {
 	t.Helper()
 	from, to := randomLayout(r, shape, gaps, turned), randomLayout(r, shape, gaps, turned)
@@ -38,7 +38,8 @@ func copied[T cohort.Number](t *testing.T, r *rand.Rand, shape []int, gaps int, 
 	}
 }
 
-// placed returns a tensor on a device with what data has; on the processor over a copy of it.
+// placed returns a tensor on a device with the given elements; on the processor it uses a copy of
+// data.
 func placed[T cohort.Number](t testing.TB, d *Device, data []T, shape []int) *Tensor[T] {
 	t.Helper()
 	x, err := Of(slices.Clone(data), shape...)
@@ -55,7 +56,7 @@ func placed[T cohort.Number](t testing.TB, d *Device, data []T, shape []int) *Te
 	return y
 }
 
-// inHost returns what a contiguous tensor has.
+// inHost returns the elements of a contiguous tensor.
 func inHost[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
 	if x.dev == nil {
@@ -67,7 +68,7 @@ func inHost[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	return looked(t, x)
 }
 
-func TestCopy_Processor(t *testing.T) {
+func TestCopyOnProcessor(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	for range 150 {
 		shape := randomShape(r, 4, 5)
@@ -86,8 +87,8 @@ func TestCopy_Processor(t *testing.T) {
 	}
 }
 
-// What is long is copied by several threads, in parts that do not divide it.
-func TestBlit(t *testing.T) {
+// Several threads copy long memory, in parts that do not divide it evenly.
+func TestBlitCopiesUnevenParts(t *testing.T) {
 	for _, n := range []int{0, 1, 1000, 2<<20 - 1, 3<<20 + 77, 5<<20 + 1} {
 		src := make([]byte, n)
 		for i := 0; i < n; i += 31 {
@@ -109,7 +110,7 @@ func TestBlit(t *testing.T) {
 }
 
 // Between every two places, with gaps and turned, of many bytes and of few.
-func TestCopy_Devices(t *testing.T) {
+func TestCopyBetweenDevices(t *testing.T) {
 	for _, lazy := range []bool{false, true} {
 		devs, _ := softDevices(t, soft.Config{Devices: 2, Lazy: lazy, Seed: 3})
 		others, _ := softDevices(t, soft.Config{Name: "other", Lazy: lazy, Seed: 4})
@@ -128,16 +129,16 @@ func TestCopy_Devices(t *testing.T) {
 						copied[complex128](t, r, shape, 0, true, dst, src)
 					}
 					copied[complex128](t, r, []int{17001}, 0, false, dst, src)    // two pieces of pinned memory
-					copied[complex128](t, r, []int{7, 10001}, 7, false, dst, src) // five, and rows that end within
-					copied[int32](t, r, []int{13, 14, 15}, 0, true, dst, src)     // turned as a whole
+					copied[complex128](t, r, []int{7, 10001}, 7, false, dst, src) // five pieces, with rows across their ends
+					copied[int32](t, r, []int{13, 14, 15}, 0, true, dst, src)     // a transpose
 				})
 			}
 		}
 	}
 }
 
-// Long copies take pieces that several threads fill and empty, of which the last is short.
-func TestCopy_Long(t *testing.T) {
+// Long copies use several pieces, of which the last is short.
+func TestLongCopyBetweenDevices(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2})
 	const n = 11<<20 + 12345
 	want := make([]uint8, n)
@@ -163,7 +164,7 @@ func TestCopy_Long(t *testing.T) {
 	}
 }
 
-func TestCopy_Errors(t *testing.T) {
+func TestCopyRejectsWrongArguments(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{})
 	host, err := New[float32](2, 3)
 	if err != nil {
@@ -196,9 +197,9 @@ func TestCopy_Errors(t *testing.T) {
 		{"another shape", flat, host, cohort.ErrCount, []string{"float32[2 3] on cpu", "float32[6] on cpu"}},
 		{"another shape on a device", far, flat, cohort.ErrCount, []string{"float32[6] on cpu", "float32[2 3] on soft:0"}},
 		{"rows that are one", rows, host, cohort.ErrBuffer, []string{"[0 1]"}},
-		{"many pieces", long, column, cohort.ErrNotSupported, []string{"65537 pieces of 4 bytes", "[2]", "soft:0"}},
-		{"to many pieces", column, long, cohort.ErrNotSupported, []string{"65537 pieces"}},
-		{"many pieces within", column, column, cohort.ErrNotSupported, []string{"65537 pieces"}},
+		{"many pieces", long, column, cohort.ErrNotSupported, []string{"65537 separate pieces of 4 bytes", "[2]", "soft:0"}},
+		{"to many pieces", column, long, cohort.ErrNotSupported, []string{"65537 separate pieces"}},
+		{"many pieces within", column, column, cohort.ErrNotSupported, []string{"65537 separate pieces"}},
 		{"the zero Tensor", &Tensor[float32]{}, host, cohort.ErrCount, nil},
 	} {
 		before := driver.Stats()
@@ -228,13 +229,13 @@ func TestCopy_Errors(t *testing.T) {
 }
 
 // Tensors may share memory: the source is read before it is written.
-func TestCopy_Overlap(t *testing.T) {
+func TestCopyOfOverlappingTensors(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{})
 	r := rand.New(rand.NewPCG(9, 0))
 	for _, d := range []*Device{CPU, devs[0]} {
 		for i := range 60 {
 			shape := []int{1 + r.IntN(5), 1 + r.IntN(5)}
-			// Two views of one tensor, whose elements are mixed, one of them at times turned.
+			// Two views of one tensor with interleaved elements, one of them sometimes transposed.
 			base := []int{shape[0] + 3, shape[1] + 3}
 			from := layout{shape, base, []int{r.IntN(3), r.IntN(3)}, []int{0, 1}}
 			to := layout{shape, base, []int{r.IntN(3), r.IntN(3)}, []int{0, 1}}
@@ -281,7 +282,7 @@ func TestCopy_Overlap(t *testing.T) {
 	}
 }
 
-func TestTo(t *testing.T) {
+func TestToCopiesBetweenDevices(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2})
 	x, err := Of(counting[int32](12), 3, 4)
 	if err != nil {
@@ -321,8 +322,8 @@ func TestTo(t *testing.T) {
 	}
 }
 
-// A column of a device, and a whole that is turned, can be made contiguous there.
-func TestCompact_Device(t *testing.T) {
+// A column on a device, and a transpose, can be made contiguous there.
+func TestCompactOnDevice(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{})
 	x := placed(t, devs[0], counting[int32](60), []int{3, 4, 5})
 	host, err := Of(counting[int32](60), 3, 4, 5)
@@ -362,7 +363,7 @@ func TestCompact_Device(t *testing.T) {
 	}
 }
 
-func TestCopy_Allocs(t *testing.T) {
+func TestCopyDoesNotAllocate(t *testing.T) {
 	x, err := New[float32](100, 100)
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Device is where tensors are: the processor, or an accelerator. It can be used by many goroutines at
-// the same time.
+// Device holds tensors: it is the processor or an accelerator. Many goroutines can use it at the
+// same time.
 type Device struct {
 	kind  string
 	acc   accel.Device // nil: the processor
@@ -33,7 +33,7 @@ func (d *Device) String() string {
 	return fmt.Sprintf("%s:%d", d.kind, d.acc.Index())
 }
 
-// Index returns an accelerator's number, from 0; -1 for the processor.
+// Index returns an accelerator's number, from 0, or -1 for the processor.
 func (d *Device) Index() int {
 	if d == nil || d.acc == nil {
 		return -1
@@ -41,7 +41,7 @@ func (d *Device) Index() int {
 	return d.acc.Index()
 }
 
-// Model returns the maker's name for an accelerator; empty for the processor.
+// Model returns the maker's name for an accelerator, or an empty string for the processor.
 func (d *Device) Model() string {
 	if d == nil || d.acc == nil {
 		return ""
@@ -49,12 +49,12 @@ func (d *Device) Model() string {
 	return d.acc.Model()
 }
 
-// Memory returns how many bytes of an accelerator's memory are free, and how many there are; 0 and 0
-// for the processor.
+// Memory returns the free and the total memory of an accelerator in bytes, or 0 and 0 for the
+// processor.
 //
 // Local.
 //
-// Errors: what the driver says.
+// Errors: those of the device's driver.
 func (d *Device) Memory() (free, total int, err error) {
 	if d == nil || d.acc == nil {
 		return 0, 0, nil
@@ -65,8 +65,8 @@ func (d *Device) Memory() (free, total int, err error) {
 	return free, total, nil
 }
 
-// NewOn returns a tensor in memory of its own on a device, whose elements are anything until they are
-// written; Close gives the memory back. On [CPU], which nil is too, it is [New].
+// NewOn returns a tensor in newly allocated memory of a device. Its elements are undefined until
+// they are written. Close frees the memory. On [CPU], or with a nil device, it is [New].
 //
 // Local.
 //
@@ -79,7 +79,7 @@ func NewOn[T cohort.Number](d *Device, shape ...int) (*Tensor[T], error) {
 	return t, nil
 }
 
-// create returns a tensor in memory of its own.
+// create returns a tensor in newly allocated memory.
 func create[T cohort.Number](d *Device, shape []int) (*Tensor[T], error) {
 	n, err := elements[T](shape)
 	if err != nil {
@@ -103,18 +103,18 @@ func create[T cohort.Number](d *Device, shape []int) (*Tensor[T], error) {
 	return t, nil
 }
 
-// At returns a tensor over memory of an accelerator that somebody else has, such as another library:
-// the address of its first element. Nothing is copied, and Close leaves it; it must be there as long
-// as the tensor is used.
+// At returns a tensor over an accelerator's memory that belongs to the caller or to another
+// library, given the address of its first element. It copies nothing, and Close does not free the
+// memory. The memory must stay allocated as long as the tensor is used.
 //
 // Local.
 //
-// Errors: [cohort.ErrNotSupported] on [CPU]; [cohort.ErrCount] for a bad shape; [cohort.ErrBuffer] if
-// the memory is not the device's, does not go as far as the shape, or the address is not a multiple of
-// the size of T's numbers.
+// Errors: [cohort.ErrNotSupported] on [CPU]; [cohort.ErrCount] for a bad shape; [cohort.ErrBuffer]
+// if the memory is not the device's or too short for the shape, or if the address is not aligned
+// for T.
 func At[T cohort.Number](d *Device, address uintptr, shape ...int) (*Tensor[T], error) {
 	if d == nil || d.acc == nil {
-		return nil, failed("at", fault(cohort.ErrNotSupported, "the processor's memory is not taken by its address: use Of"))
+		return nil, failed("at", fault(cohort.ErrNotSupported, "a tensor on the processor cannot be made from an address; use Of"))
 	}
 	n, err := elements[T](shape)
 	if err != nil {
@@ -125,11 +125,11 @@ func At[T cohort.Number](d *Device, address uintptr, shape ...int) (*Tensor[T], 
 		return t, nil
 	}
 	if align := alignment[T](); address%align != 0 {
-		return nil, failed("at", fault(cohort.ErrBuffer, "the address %#x is not a multiple of %d, for %s", address, align, typeName[T]()))
+		return nil, failed("at", fault(cohort.ErrBuffer, "address %#x is not a multiple of %d, as %s requires", address, align, typeName[T]()))
 	}
 	room, err := d.acc.Room(t.at)
 	if err == nil && room < t.size() {
-		err = fault(cohort.ErrBuffer, "from %#x on there are %d bytes, and %v has %d", address, room, t, t.size())
+		err = fault(cohort.ErrBuffer, "%d bytes are allocated at %#x, but %v needs %d", room, address, t, t.size())
 	}
 	if err != nil {
 		return nil, failed("at", err)
@@ -137,14 +137,15 @@ func At[T cohort.Number](d *Device, address uintptr, shape ...int) (*Tensor[T], 
 	return t, nil
 }
 
-// Close gives the device memory back that the tensor has of its own; no operation on it may be under
-// way. What shares the memory, as [Tensor.Sub] and [Tensor.On] return it, is closed with it:
-// operations on it give [cohort.ErrClosed]. To close again, or a tensor in the processor's memory, or
-// one over memory of somebody else, does nothing. The garbage collector does not close tensors.
+// Close frees the device memory that the tensor was allocated with. No operation on it may be
+// pending. Tensors that share the memory, such as the results of [Tensor.Sub] and [Tensor.On], are
+// closed with it: operations on them return [cohort.ErrClosed]. Close does nothing if the tensor is
+// closed already, is in the processor's memory, or was made by [At]. The garbage collector does not
+// close tensors.
 //
 // Local.
 //
-// Errors: what the driver says.
+// Errors: those of the device's driver.
 func (t *Tensor[T]) Close() error {
 	if t == nil || t.own == nil {
 		return nil
@@ -169,7 +170,7 @@ type Stream struct {
 //
 // Local.
 //
-// Errors: [cohort.ErrNotSupported] on [CPU], and what the driver says.
+// Errors: [cohort.ErrNotSupported] on [CPU]; those of the device's driver.
 func (d *Device) NewStream() (*Stream, error) {
 	if d == nil || d.acc == nil {
 		return nil, failed("newstream", fault(cohort.ErrNotSupported, "the processor has no streams"))
@@ -181,8 +182,8 @@ func (d *Device) NewStream() (*Stream, error) {
 	return &Stream{d, s}, nil
 }
 
-// StreamOf returns the stream that somebody else made: a CUstream or cudaStream_t. 0 is the default
-// stream. To close it does nothing.
+// StreamOf returns a stream for the handle of an existing one: a CUstream or cudaStream_t, or 0 for
+// the default stream. Closing it does nothing.
 //
 // Local.
 //
@@ -195,10 +196,10 @@ func (d *Device) StreamOf(handle uintptr) (*Stream, error) {
 }
 
 func errNoStream() error {
-	return fault(cohort.ErrBuffer, "the stream is nil: take one of NewStream or StreamOf")
+	return fault(cohort.ErrBuffer, "the stream is nil; use NewStream or StreamOf")
 }
 
-// Handle returns what the driver knows the stream by.
+// Handle returns the driver's handle of the stream.
 func (s *Stream) Handle() uintptr {
 	if s == nil || s.s == nil {
 		return 0
@@ -210,7 +211,7 @@ func (s *Stream) Handle() uintptr {
 //
 // Local.
 //
-// Errors: what the driver says, of any work of the stream.
+// Errors: those of the device's driver, for any work of the stream.
 func (s *Stream) Sync() error {
 	if s == nil || s.s == nil {
 		return failed("sync", errNoStream())
@@ -221,12 +222,12 @@ func (s *Stream) Sync() error {
 	return nil
 }
 
-// Close gives the stream back once its work is done. Tensors that are used in its order must not be
-// used any more.
+// Close waits for the stream's work and frees the stream. Tensors bound to it by [Tensor.On] must
+// not be used afterwards.
 //
 // Local.
 //
-// Errors: what the driver says.
+// Errors: those of the device's driver.
 func (s *Stream) Close() error {
 	if s == nil || s.s == nil {
 		return nil
@@ -237,9 +238,9 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// On returns the same tensor for use in the order of a stream: operations read it after the work that
-// was put into the stream before, and later work of the stream finds what they wrote. Without On the
-// stream is the default one.
+// On returns the same tensor, bound to a stream: operations read it after the work already in the
+// stream, and later work of the stream sees what they wrote. A tensor that is not bound uses the
+// default stream.
 //
 // Local.
 //
@@ -252,14 +253,14 @@ func (t *Tensor[T]) On(s *Stream) (*Tensor[T], error) {
 		return nil, failed("on", errNoStream())
 	}
 	if s.dev != t.dev {
-		return nil, failed("on", fault(cohort.ErrBuffer, "the stream is one of %v, and the tensor %v", s.dev, t))
+		return nil, failed("on", fault(cohort.ErrBuffer, "the stream is on %v, but the tensor is %v", s.dev, t))
 	}
 	u := *t
 	u.stream = s.s
 	return &u, nil
 }
 
-// alignment returns what addresses of T are a multiple of: complex numbers are two floats.
+// alignment returns the alignment of T in device memory; complex numbers are two floats.
 func alignment[T cohort.Number]() uintptr {
 	size := uintptr(view.Size[T]())
 	switch kindOf[T]() {

@@ -13,8 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// softDevices returns the devices of a driver in software. When the test ends nothing may be left on
-// them, and no mistake may have been noticed.
+// softDevices returns the devices of a driver in software. When the test ends, nothing may be left
+// on them and no violation noticed.
 func softDevices(t testing.TB, c soft.Config) ([]*Device, *soft.Driver) {
 	t.Helper()
 	driver := soft.New(c)
@@ -42,14 +42,14 @@ func softDevices(t testing.TB, c soft.Config) ([]*Device, *soft.Driver) {
 	return devs, driver
 }
 
-// newOn is NewOn for tests: the memory is given back when the test ends.
+// newOn is NewOn for tests; the tensor is closed when the test ends.
 func newOn[T cohort.Number](t testing.TB, d *Device, shape ...int) *Tensor[T] {
 	t.Helper()
 	x, err := NewOn[T](d, shape...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = x.Close() }) // its errors are those of a device that was broken on purpose
+	t.Cleanup(func() { _ = x.Close() }) // fails only on a device that was broken on purpose
 	return x
 }
 
@@ -63,8 +63,8 @@ func looked[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	return data
 }
 
-// look returns what a device has at a tensor's memory: in software as the device itself sees it, else by
-// one copy of the driver's.
+// look returns the elements in device memory: in software as the device sees them, otherwise with
+// one copy by the driver.
 func look[T cohort.Number](x *Tensor[T]) (data []T, err error) {
 	data = make([]T, x.n)
 	s := x.dev.acc.Adopt(0)
@@ -79,7 +79,7 @@ func look[T cohort.Number](x *Tensor[T]) (data []T, err error) {
 	return data, err
 }
 
-func TestDevice_CPU(t *testing.T) {
+func TestProcessorDevice(t *testing.T) {
 	for _, d := range []*Device{CPU, nil, {}} {
 		free, total, err := d.Memory()
 		if d.String() != "cpu" || d.Index() != -1 || d.Model() != "" || free != 0 || total != 0 || err != nil {
@@ -102,7 +102,7 @@ func TestDevice_CPU(t *testing.T) {
 	}
 }
 
-func TestNewOn(t *testing.T) {
+func TestNewOnAllocatesAndFrees(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{Devices: 2, Memory: 1 << 20})
 	d := devs[1]
 	if d.String() != "soft:1" || d.Index() != 1 || d.Model() == "" {
@@ -137,7 +137,7 @@ func TestNewOn(t *testing.T) {
 		t.Errorf("there are %d allocations, want 1", n)
 	}
 
-	// What shares memory is closed with it.
+	// Tensors that share memory are closed together.
 	part, err := x.Sub(0, 1, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestNewOn(t *testing.T) {
 	}
 }
 
-func TestAt(t *testing.T) {
+func TestAtChecksAddress(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2, Memory: 1 << 20})
 	d := devs[0]
 	own := newOn[uint8](t, d, 256)
@@ -192,7 +192,7 @@ func TestAt(t *testing.T) {
 
 type impedance complex64
 
-func TestOn(t *testing.T) {
+func TestOnBindsStream(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2})
 	s, err := devs[0].NewStream()
 	if err != nil {
@@ -225,10 +225,10 @@ func TestOn(t *testing.T) {
 	}
 }
 
-// A tensor over memory of somebody else is that memory: nothing is copied when it is made, each finds what
-// the other writes, and a collective's results are where the owner looks.
-func TestAt_Shares(t *testing.T) {
-	const n, from = 64, 8 // the tensor is a part of the owner's
+// A tensor over the caller's memory shares it: making it copies nothing, each sees what the other
+// writes, and results of collectives arrive in the caller's memory.
+func TestAtSharesMemory(t *testing.T) {
+	const n, from = 64, 8 // the tensor is a part of the allocation
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		l, err := newLab(world, small, soft.Config{})
 		if err != nil {
@@ -275,8 +275,8 @@ func TestAt_Shares(t *testing.T) {
 	})
 }
 
-// A collective of a tensor over a part of a slice leaves its results in the slice, and nothing beside it.
-func TestOf_Collective(t *testing.T) {
+// A collective on part of a slice writes only that part.
+func TestCollectiveOfSliceWritesOnlyItsPart(t *testing.T) {
 	const from, n = 3, 500 // several pieces
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := NewComm(world, &small)
@@ -298,8 +298,8 @@ func TestOf_Collective(t *testing.T) {
 	})
 }
 
-// TestPinnedMemoryStaysWithinTheJobsLimit sets the memory that Slurm gives the job, to less than this
-// process uses, and to so much that a part of it may be kept.
+// TestPinnedMemoryStaysWithinTheJobsLimit sets Slurm's memory limit below what this process uses,
+// and then high enough to keep some pinned memory.
 func TestPinnedMemoryStaysWithinTheJobsLimit(t *testing.T) {
 	devs, driver := softDevices(t, soft.Config{})
 	t.Setenv("SLURM_JOB_ID", "7")

@@ -10,8 +10,8 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// devices are those of a driver that this process has asked for, each once: what is kept for them is kept
-// once.
+// devices holds one Device for each device of a driver that this process has asked for, so that
+// caches are kept once per device.
 type devices struct {
 	driver accel.Driver
 	mu     sync.Mutex
@@ -20,12 +20,12 @@ type devices struct {
 
 var cudaDevices = &devices{driver: cuda.Driver()}
 
-// CUDACount returns how many CUDA devices there are, without those that CUDA_VISIBLE_DEVICES hides.
-// The driver, libcuda.so.1, is loaded when somebody first asks.
+// CUDACount returns the number of CUDA devices that CUDA_VISIBLE_DEVICES does not hide. The first
+// call loads the driver, libcuda.so.1.
 //
 // Local.
 //
-// Errors: [cohort.ErrNotSupported] if there is none, or no driver, with the reason.
+// Errors: [cohort.ErrNotSupported], with the reason, if the machine has no device or no driver.
 func CUDACount() (int, error) {
 	n, err := cudaDevices.driver.Devices()
 	if err != nil {
@@ -34,12 +34,12 @@ func CUDACount() (int, error) {
 	return n, nil
 }
 
-// CUDA returns a CUDA device by its number, from 0: always the same [Device].
+// CUDA returns the CUDA device of a number, from 0. It returns the same [Device] each time.
 //
 // Local.
 //
-// Errors: [cohort.ErrNotSupported] if there is no such device, which says how many there are, or no
-// driver, with the reason.
+// Errors: [cohort.ErrNotSupported] if no device has that number, with the number of devices, or if
+// the machine has no driver, with the reason.
 func CUDA(index int) (*Device, error) {
 	d, err := cudaDevices.device(index)
 	if err != nil {
@@ -48,15 +48,16 @@ func CUDA(index int) (*Device, error) {
 	return d, nil
 }
 
-// LocalDevice returns the CUDA device that is the caller's turn among the ranks of its node: of two
-// devices the first for its ranks 0, 2, …, and the second for 1, 3, …. c is the world, or whichever
-// ranks are to share the devices. If it is nil, the place among the node's ranks is what the launcher
-// says, which is known before [cohort.Init]; a process that nobody launched is the first.
+// LocalDevice assigns the CUDA devices of a node to its ranks in turn: with two devices, the first
+// goes to ranks 0, 2, … of the node and the second to ranks 1, 3, …. c is the world, or a
+// communicator of the ranks that share the devices. If c is nil, the launcher's environment gives
+// the rank within the node, which works before [cohort.Init]; a process without a launcher gets the
+// first device.
 //
 // Local.
 //
-// Errors: those of [CUDA]; [cohort.ErrNotSupported] if c is nil and the launcher does not say;
-// [cohort.ErrComm] for a communicator without ranks.
+// Errors: those of [CUDA]; [cohort.ErrNotSupported] if c is nil and the launcher does not give the
+// rank within the node; [cohort.ErrComm] for a communicator without ranks.
 func LocalDevice(c *cohort.Comm) (*Device, error) {
 	d, err := cudaDevices.local(c)
 	if err != nil {
@@ -93,7 +94,7 @@ func (d *devices) local(c *cohort.Comm) (*Device, error) {
 	return d.device(rank % n)
 }
 
-// localRank returns the caller's place among the ranks of its node.
+// localRank returns the caller's rank within its node.
 func localRank(c *cohort.Comm) (int, error) {
 	if c != nil {
 		for _, host := range c.Topology().Hosts {
@@ -109,6 +110,6 @@ func localRank(c *cohort.Comm) (int, error) {
 	case job.Launcher == "":
 		return 0, nil
 	default:
-		return 0, fault(cohort.ErrNotSupported, "%s does not say which of its node's ranks this process is: call it after Init, with the world", job.Launcher)
+		return 0, fault(cohort.ErrNotSupported, "%s does not give the rank of this process within its node; call LocalDevice after Init, with the world", job.Launcher)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-func TestDevices(t *testing.T) {
+func TestDeviceIsMadeOnce(t *testing.T) {
 	all := &devices{driver: soft.New(soft.Config{Devices: 2})}
 	var wg sync.WaitGroup
 	got := make([]*Device, 20)
@@ -42,8 +42,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// With a driver or without one, what is said of CUDA's devices fits together, and the processor works.
-func TestCUDA(t *testing.T) {
+// With or without a driver, the answers about CUDA devices agree, and the processor works.
+func TestCUDAAnswersAgree(t *testing.T) {
 	n, err := CUDACount()
 	if err != nil {
 		n = 0
@@ -73,7 +73,7 @@ func TestCUDA(t *testing.T) {
 	}
 }
 
-func TestLocalDevice(t *testing.T) {
+func TestLocalDeviceSharesOutDevices(t *testing.T) {
 	all := &devices{driver: soft.New(soft.Config{Devices: 2})}
 	err := cohort.Run(context.Background(), 5, func(world *cohort.Comm) error {
 		d, err := all.local(world)
@@ -101,8 +101,8 @@ func TestLocalDevice(t *testing.T) {
 	}
 }
 
-// Before Init the launcher's variables say which device it is.
-func TestLocalDevice_Launcher(t *testing.T) {
+// Before Init the launcher's variables select the device.
+func TestLocalDeviceUsesLauncherVariables(t *testing.T) {
 	for _, v := range os.Environ() { // those of whatever has launched the test
 		name, _, _ := strings.Cut(v, "=")
 		for _, of := range []string{"COHORT_", "OMPI_", "PMI_", "MPI_", "MV2_", "SLURM_", "PALS_", "FLUX_", "PBS_"} {

@@ -5,12 +5,13 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Whether a device's memory is given to the library beneath is a matter of one rank's: what the ranks say
-// to each other is the same, and a call that may be messages because of another rank is not among
-// [backend.Caps].DeviceColls.
+// Each rank decides by itself whether device memory goes directly to the library, because the
+// messages between ranks do not depend on it. Collectives that become messages because of another
+// rank are not in [backend.Caps].DeviceColls.
 
-// takesDevices reports whether the library takes device memory at all. Where its calls come from one thread
-// at a time, what waits meanwhile may be received elsewhere, and copied by the processor.
+// takesDevices reports whether the library accepts device memory at all. Below thread level
+// multiple, a message that waits may be received by the backend's own code, which copies with the
+// processor.
 func (k *core) takesDevices() bool {
 	caps := k.coll.Caps()
 	switch k.cfg.Direct {
@@ -22,15 +23,15 @@ func (k *core) takesDevices() bool {
 	return caps.DeviceMemory == "yes"
 }
 
-// wholly reports whether what is given to the root package reaches the library without being looked at.
-// Built-in backends always look: for them a program can ask for it only where the host can read the
-// device's memory.
+// wholly reports whether memory passed to the root package reaches the library without being read
+// by the processor. The built-in backends always read it: a program can ask for it only where the
+// processor can read device memory.
 func (k *core) wholly(bytes int) bool {
 	return k.direct && (k.coll.Backend() != "mpi" || k.coll.Size() > 1 && bytes > backend.DeviceLeast)
 }
 
-// takesPayload reports whether a message's payload can be sent to, or received from, a rank as it is:
-// every piece is long, and the library does not keep it for this rank itself.
+// takesPayload reports whether a message's payload can be sent to, or received from, a rank
+// directly: every piece is long enough, and the message does not go to this rank itself.
 func (k *core) takesPayload(peer, size, piece int) bool {
 	least := size % piece
 	if least == 0 {
@@ -39,7 +40,7 @@ func (k *core) takesPayload(peer, size, piece int) bool {
 	return k.wholly(least) && (k.coll.Backend() != "mpi" || peer != k.coll.Rank())
 }
 
-// direct reports whether a job's tensors go to the root package as they are.
+// direct reports whether a job's tensors go directly to the root package.
 func (j *job) direct() bool {
 	_, last := j.piece(j.pieces - 1)
 	if j.widen || j.op.average || !j.c.wholly(j.blocks*last*j.elem) {
@@ -48,7 +49,7 @@ func (j *job) direct() bool {
 	coll := j.coll
 	switch {
 	case j.pieces == 1:
-	case coll == backend.ReduceScatterBlock: // whose pieces have to be put together
+	case coll == backend.ReduceScatterBlock: // its pieces have to be put together
 		return false
 	case coll == backend.Allgather:
 		coll = backend.Allgatherv
@@ -58,13 +59,13 @@ func (j *job) direct() bool {
 	if j.c.coll.Backend() != "mpi" {
 		return true
 	}
-	if j.c.ctx.Done() != nil { // what has ended early may still be in the library
+	if j.c.ctx.Done() != nil { // a call that timed out may still be in the library
 		return false
 	}
 	return j.c.coll.Caps().DeviceColls>>coll&1 != 0 && (!reduction(coll) || backend.DeviceOp(codes[j.op.op], j.kind))
 }
 
-// codes has the operations that libraries know.
+// codes are the operations that libraries know.
 var codes = map[cohort.Op]backend.OpCode{
 	cohort.Sum: backend.OpSum, cohort.Prod: backend.OpProd, cohort.Min: backend.OpMin, cohort.Max: backend.OpMax,
 }

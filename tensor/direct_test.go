@@ -14,9 +14,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// Where it is asked for, a device's memory goes to the library as it is, in all operations of which the
-// library gets the buffers; the results are the same.
-func TestDirect(t *testing.T) {
+// With Direct "on", device memory goes directly to the library in all operations that support it,
+// with the same results.
+func TestDirectDeviceMemory(t *testing.T) {
 	onRanks(t, []int{1, 3}, func(_ *testing.T, world *cohort.Comm) error { return directly(world) })
 	onProcesses(t, []int{2}, "direct")
 }
@@ -76,7 +76,7 @@ func directly(world *cohort.Comm) error {
 	return l.close(errors.Join(err, a.Close(), b.Close(), d.Close()))
 }
 
-// a2 is row i of a matrix.
+// a2 returns row i of a matrix.
 func a2(d *Tensor[float64], i, n int) *Tensor[float64] {
 	t, err := d.Sub(0, i, i+1)
 	if err == nil {
@@ -88,11 +88,12 @@ func a2(d *Tensor[float64], i, n int) *Tensor[float64] {
 	return t
 }
 
-// Nobody gives device memory to what does not say that it takes it.
-func TestDirectAuto(t *testing.T) {
+// By default, and with Direct "off", device memory is never passed to a backend that does not
+// accept it.
+func TestDeviceMemoryIsStagedByDefault(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		for _, cfg := range []Config{{}, {Direct: "off"}} {
-			l, err := newLab(world, cfg, soft.Config{}) // whose memory faults if it is looked at
+			l, err := newLab(world, cfg, soft.Config{}) // whose memory faults when the host reads it
 			if err != nil {
 				return err
 			}
@@ -107,9 +108,10 @@ func TestDirectAuto(t *testing.T) {
 	})
 }
 
-// At the thread levels below multiple nobody gives device memory to a library of MPI, whatever was asked for: what
-// waits there may be received elsewhere, and copied by the processor.
-func TestDirectMPI(t *testing.T) {
+// Below thread level multiple, device memory is never passed to an MPI library, whatever the
+// setting: a message that waits may be received by the backend's own code, which copies with the
+// processor.
+func TestDirectNeedsThreadMultiple(t *testing.T) {
 	levels := []string{"serialized", "multiple", "funneled"}
 	if testing.Short() {
 		levels = levels[:2]
@@ -133,9 +135,8 @@ func init() {
 	}
 }
 
-// What goes to the library as it is, too, comes after the work that is in the tensor's stream: what it reads
-// is what that has written, and it does not write before that is done. Limits change nothing.
-func TestDirectOrder(t *testing.T) {
+// Direct operations also come after the work in the tensor's stream, with and without a deadline.
+func TestDirectFollowsStreamOrder(t *testing.T) {
 	for _, limits := range []bool{false, true} {
 		for _, n := range []int{200, 3000} { // one piece, longer than an envelope, and several
 			t.Run(fmt.Sprintf("%d,limits=%v", n, limits), func(t *testing.T) {
@@ -165,7 +166,7 @@ func inOrder(l *lab, c *Comm, n int) error {
 	sendrecv := func(in, out tensor) error { _, err := Sendrecv(c, in, peer, 1, out, peer, 1); return err }
 	for _, k := range []struct {
 		name    string
-		in, out bool // on the device; both: the same
+		in, out bool // on the device; with both, the same tensor
 		do      func(in, out tensor) error
 		want    []float64
 	}{
@@ -188,7 +189,7 @@ func inOrder(l *lab, c *Comm, n int) error {
 		if k.in {
 			data, in = in.Data(), x
 		}
-		// The work is done when somebody begins to wait for it, or else when it is too late.
+		// The work is done when the operation begins to wait for it, or else too late.
 		let := make(chan struct{})
 		begin := sync.OnceFunc(func() { close(let) })
 		if err := late(x, let, func(f []float64) { copy(f, data) }); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -13,18 +14,18 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// What is here is run on GPUs by scripts/gpu-test. That it works at all is tried on a device in software.
+// scripts/gpu-test runs these tests on GPUs; other tests here check them with a device in software.
 
 // TestGPUSameBits compares results on GPUs with those on the processor.
 func TestGPUSameBits(t *testing.T) { sameBits(t, gpus(t), 3<<20+17) }
 
-func TestSameBits(t *testing.T) {
+func TestSameBitsOnEveryDevice(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{Devices: 2, Delay: soft.Random(5, 20*time.Microsecond)})
 	sameBits(t, devs, 3001)
 }
 
-// sameBits does every collective of two ranks, and messages, on the processor and on devices: rank r has
-// device r, or they share one.
+// sameBits does every collective of two ranks, and messages, on the processor and on devices. Rank
+// r has device r, or the ranks share one.
 func sameBits(t *testing.T, devs []*Device, n int) {
 	cfg := &Config{}
 	if n < 1<<20 {
@@ -72,7 +73,7 @@ func sameBitsOf[T cohort.Number](c *Comm, d *Device, n int, value func(i int) T)
 			}
 			result := make([]T, op.recv)
 			for i := range result {
-				result[i] = value(i + 1) // what a broadcast sends, and what root alone changes
+				result[i] = value(i + 1) // sent by a broadcast, and changed on root only
 			}
 			err := on(place, data, func(send *Tensor[T]) error {
 				return on(place, result, func(recv *Tensor[T]) error { return op.do(send, recv) })
@@ -89,7 +90,7 @@ func sameBitsOf[T cohort.Number](c *Comm, d *Device, n int, value func(i int) T)
 	return nil
 }
 
-// on calls f with a tensor of data on a device, and leaves in data what is there then.
+// on calls f with a tensor of data on a device, and copies the tensor back to data.
 func on[T cohort.Number](d *Device, data []T, f func(t *Tensor[T]) error) error {
 	host, err := Of(data, len(data))
 	if err != nil {
@@ -105,10 +106,10 @@ func on[T cohort.Number](d *Device, data []T, f func(t *Tensor[T]) error) error 
 	return errors.Join(err, Copy(host, t), t.Close())
 }
 
-// BenchmarkGPUStaged measures Allreduce and Bcast of two ranks on one GPU, and, in the same run, what they are
-// made of: all ranks' copies from the device and to it, with pinned memory, and the same operation on the host.
-// %bound is how much of the slowest of these is reached, and naive is all of it one after the other
-// without pinned memory.
+// BenchmarkGPUStaged measures Allreduce and Bcast of two ranks on one GPU. In the same run it
+// measures their parts: the copies of all ranks from and to the device with pinned memory, and the
+// same operation on the host. %bound compares the operation with its slowest part; naive is all
+// parts in sequence without pinned memory.
 func BenchmarkGPUStaged(b *testing.B) {
 	d := gpus(b)[0]
 	for _, n := range []int{64 << 20, 256 << 20, 1 << 30} {
@@ -116,8 +117,8 @@ func BenchmarkGPUStaged(b *testing.B) {
 	}
 }
 
-// TestStagedMeasures tries the benchmark.
-func TestStagedMeasures(t *testing.T) {
+// TestStagedBenchmarkMeasures runs the benchmark's measurement on a device in software.
+func TestStagedBenchmarkMeasures(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{})
 	for _, op := range []string{"allreduce", "bcast"} {
 		m, err := measureStaged(devs[0], op, 1<<20, 1)
@@ -160,7 +161,7 @@ func staged(b *testing.B, d *Device, bytes int) {
 	}
 }
 
-// measureStaged returns the best of some times that the slower of two ranks takes for an operation, and for what it is made of.
+// measureStaged returns the best times of the slower of two ranks for an operation and its parts.
 func measureStaged(d *Device, op string, bytes, times int) (map[string]time.Duration, error) {
 	best := map[string]time.Duration{}
 	err := cohort.Run(context.Background(), 2, func(w *cohort.Comm) (err error) {
@@ -258,4 +259,129 @@ func measureStaged(d *Device, op string, bytes, times int) (map[string]time.Dura
 		return nil
 	})
 	return best, err
+}
+
+// gpus returns this machine's devices. Without one the test is skipped; devices in software show
+// the same.
+func gpus(t testing.TB) []*Device {
+	t.Helper()
+	n, err := CUDACount()
+	if err != nil {
+		t.Skipf("no device: %v", err)
+	}
+	all := make([]*Device, n)
+	for i := range all {
+		if all[i], err = CUDA(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, d := range all {
+			d.Trim()
+		}
+	})
+	return all
+}
+
+// Copies between all places of a machine with GPUs.
+func TestGPUTensorCopy(t *testing.T) {
+	places := append([]*Device{CPU}, gpus(t)...)
+	r := rand.New(rand.NewPCG(12, 0))
+	for _, dst := range places {
+		for _, src := range places {
+			t.Run(fmt.Sprintf("%v to %v", src, dst), func(t *testing.T) {
+				for range 20 {
+					shape := randomShape(r, 4, 4)
+					copied[int8](t, r, shape, 2, true, dst, src)
+					copied[float64](t, r, shape, 1, false, dst, src)
+					copied[complex128](t, r, shape, 0, true, dst, src)
+				}
+				copied[complex128](t, r, []int{17001}, 0, false, dst, src)
+				copied[complex128](t, r, []int{7, 10001}, 7, false, dst, src)
+				copied[int32](t, r, []int{13, 14, 15}, 0, true, dst, src)
+				copied[float32](t, r, []int{5<<20 + 1}, 0, false, dst, src)
+			})
+		}
+	}
+}
+
+// An allocation that fails is an error, and memory allocated before it is freed.
+func TestGPUTensorErrors(t *testing.T) {
+	d := gpus(t)[0]
+	free, total, err := d.Memory()
+	if err != nil || free <= 0 || free > total {
+		t.Fatalf("%d of %d bytes are free, %v", free, total, err)
+	}
+	if x, err := NewOn[uint8](d, total+1); !errors.Is(err, cohort.ErrAlloc) {
+		t.Errorf("more than the memory of %v: %v, %v", d, x, err)
+	}
+	if x, err := At[float32](d, 1<<12, 16); !errors.Is(err, cohort.ErrBuffer) {
+		t.Errorf("an address that nobody has: %v, %v", x, err)
+	}
+	// Without freeing, the rounds would take twice the free memory. The free memory afterwards
+	// shows nothing, because others may use the device.
+	const rounds = 16
+	n := free / (rounds / 2)
+	for i := range rounds {
+		x, err := NewOn[uint8](d, 1, n)
+		if err != nil {
+			t.Fatalf("round %d of %d: %v", i, rounds, err)
+		}
+		if _, err := NewOn[uint8](d, total); !errors.Is(err, cohort.ErrAlloc) {
+			t.Errorf("all of the memory of %v, of which some is in use: %v", d, err)
+		}
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := newOn[float32](t, d, 16)
+	if y, err := At[float32](d, x.Address(), 16); err != nil || y.Len() != 16 {
+		t.Errorf("memory of the device: %v, %v", y, err)
+	}
+}
+
+// BenchmarkGPUTensorCopy compares Copy with the driver's copies of pageable memory, which should be
+// slower, and of pinned memory, which are the device's limit.
+func BenchmarkGPUTensorCopy(b *testing.B) {
+	d := gpus(b)[0]
+	for _, n := range []int{4 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20} {
+		host, err := New[uint8](n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range host.Data() {
+			host.Data()[i] = uint8(i)
+		}
+		far := newOn[uint8](b, d, n)
+		pinned, err := d.acc.Pin(n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		copy(pinned, host.Data())
+		up := func(from []byte) error { return errors.Join(far.stream.ToDevice(far.at, from), far.stream.Sync()) }
+		down := func(to []byte) error { return errors.Join(far.stream.ToHost(to, far.at), far.stream.Sync()) }
+		for _, c := range []struct {
+			name string
+			copy func() error
+		}{
+			{"up/copy", func() error { return Copy(far, host) }},
+			{"up/pageable", func() error { return up(host.Data()) }},
+			{"up/pinned", func() error { return up(pinned) }},
+			{"down/copy", func() error { return Copy(host, far) }},
+			{"down/pageable", func() error { return down(host.Data()) }},
+			{"down/pinned", func() error { return down(pinned) }},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				for b.Loop() {
+					if err := c.copy(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		if err := errors.Join(d.acc.Unpin(pinned), far.Close()); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

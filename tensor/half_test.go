@@ -14,14 +14,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// halfType is what the tests know of a half-precision type, by its definition: all finite numbers in
-// ascending order of their values, of which only the distances are needed.
+// halfType holds all finite non-negative numbers of a half-precision type, in ascending order, from
+// the type's definition.
 type halfType[T cohort.Float16 | cohort.BFloat16] struct {
 	bits   func(x T) float64
-	values []float64 // those that are not negative
+	values []float64 // in ascending order
 }
 
-// newHalfType makes the values from the numbers of bits of exponent and fraction (IEEE 754-2019, 3.4).
+// newHalfType computes the values from the bits of exponent and fraction (IEEE 754-2019, 3.4).
 func newHalfType[T cohort.Float16 | cohort.BFloat16](exponent, fraction int) halfType[T] {
 	bias := 1<<(exponent-1) - 1
 	value := func(h uint16) float64 {
@@ -52,14 +52,14 @@ func newHalfType[T cohort.Float16 | cohort.BFloat16](exponent, fraction int) hal
 	return v
 }
 
-// ulp returns the distance of the two numbers that x is between.
+// ulp returns the distance of the two numbers around x.
 func (v halfType[T]) ulp(x float64) float64 {
 	i := sort.SearchFloat64s(v.values, math.Abs(x))
 	i = max(min(i, len(v.values)-1), 1)
 	return v.values[i] - v.values[i-1]
 }
 
-// nearest returns the number nearest to x, that with an even fraction of two.
+// nearest returns the number nearest to x, ties to an even fraction.
 func (v halfType[T]) nearest(x float64) float64 {
 	a := math.Abs(x)
 	i := sort.SearchFloat64s(v.values, a)
@@ -79,11 +79,11 @@ func (v halfType[T]) nearest(x float64) float64 {
 	return math.Copysign(v.values[i], x)
 }
 
-// Sums, products and averages of halves are within half a unit in the last place of the result made of
-// float32; where that is exact, they are the nearest number. They are the same bits wherever the tensors
-// are.
-func TestHalves(t *testing.T) {
-	onRanks(t, []int{1, 2, 3, 4}, halvesProgram) // and in the program that processes run
+// Sums, products and averages of half-precision numbers are within half a unit in the last place of
+// the float32 result, and the nearest number where that result is exact. They have the same bits on
+// every device.
+func TestHalfPrecisionRounding(t *testing.T) {
+	onRanks(t, []int{1, 2, 3, 4}, halvesProgram) // TestCollectivesOverProcesses runs it, too
 }
 
 func halvesProgram(_ *testing.T, world *cohort.Comm) error {
@@ -131,7 +131,8 @@ func tryHalf[T cohort.Float16 | cohort.BFloat16](l *lab, v halfType[T], of func(
 		}
 		tested := 0
 		for i, x := range first {
-			// The results on the way, in whatever order, are no larger than most, nor products smaller than least.
+			// Partial results in any order are no larger than most, and products no smaller than
+			// least.
 			exact := v.bits(data[0][i])
 			size, most, least := math.Abs(exact), max(math.Abs(exact), 1), min(math.Abs(exact), 1)
 			for r := 1; r < l.size; r++ {
@@ -153,7 +154,7 @@ func tryHalf[T cohort.Float16 | cohort.BFloat16](l *lab, v halfType[T], of func(
 			slack := steps*size*math.Ldexp(1, -24) + steps*math.Ldexp(1, -149)
 			got := v.bits(x)
 			if math.Abs(exact)+slack > v.values[len(v.values)-1] || most > math.Ldexp(1, 127) || op == Prod && least < math.Ldexp(1, -100) {
-				continue // it may be infinite, or too small for float32, on the way
+				continue // partial results may be infinite, or too small for float32
 			}
 			tested++
 			if diff := math.Abs(got - exact); !(diff <= v.ulp(exact)/2+slack) {
@@ -182,7 +183,7 @@ func halfResult[T cohort.Float16 | cohort.BFloat16](l *lab, p placement, mine []
 	return got, errors.Join(err, err2)
 }
 
-// halfMinima checks that what is not widened is right, too.
+// halfMinima checks an operation that is not computed as float32.
 func halfMinima[T cohort.Float16 | cohort.BFloat16](l *lab, v halfType[T], data [][]T) error {
 	got, err := halfResult(l, placements[2], data[l.rank], Min)
 	if err != nil {
@@ -200,9 +201,9 @@ func halfMinima[T cohort.Float16 | cohort.BFloat16](l *lab, v halfType[T], data 
 	return nil
 }
 
-// Averages of integers have the whole part of the quotient, also where the number of ranks is no number
-// of the type; sums wrap around before.
-func TestDivide(t *testing.T) {
+// Averages of integers are truncated, also where the number of ranks does not fit in the type; sums
+// wrap around before.
+func TestDivideTruncatesIntegers(t *testing.T) {
 	ints := []int8{-128, -127, -7, -1, 0, 1, 7, 127}
 	for _, n := range []int{1, 2, 3, 5, 127, 128, 300, 70000} {
 		got := slices.Clone(ints)

@@ -7,9 +7,9 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Handle is an operation under way. The tensors it was given must not be written before it is done, nor
-// read if the operation writes them. Its methods can be called from any number of goroutines, any number
-// of times, and after the communicator is closed. One that is nil, or the zero value, counts as done.
+// Handle is a pending operation. Until it is done, the caller must not write its tensors, nor read
+// those that it writes. Any number of goroutines can call its methods, any number of times, also
+// after the communicator is closed. A nil or zero Handle counts as done.
 type Handle struct {
 	done   chan struct{}
 	status cohort.Status // written before done is closed, as err is
@@ -27,7 +27,7 @@ func (h *Handle) finish(st cohort.Status, err error) {
 	close(h.done)
 }
 
-// always is the channel of a handle of no operation.
+// always is the channel of a Handle without an operation.
 var always = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -48,7 +48,7 @@ func (h *Handle) Done() <-chan struct{} {
 	return h.done
 }
 
-// Err returns the operation's error; nil while it is under way.
+// Err returns the operation's error, or nil while it is pending.
 func (h *Handle) Err() error {
 	if h == nil {
 		return nil
@@ -61,7 +61,7 @@ func (h *Handle) Err() error {
 	}
 }
 
-// Status returns where a message came from, once the operation that receives it is done.
+// Status returns the status of a received message. It is valid once the receive is done.
 func (h *Handle) Status() cohort.Status {
 	if h != nil && h.done != nil {
 		select {
@@ -73,8 +73,8 @@ func (h *Handle) Status() cohort.Status {
 	return noStatus
 }
 
-// WaitAll waits until all operations of a set are done, and returns their errors, joined. Handles that
-// are nil count as done.
+// WaitAll waits until all operations are done and returns their errors, joined. Nil handles are
+// ignored.
 func WaitAll(handles ...*Handle) error {
 	var all []error
 	for _, h := range handles {
@@ -85,11 +85,12 @@ func WaitAll(handles ...*Handle) error {
 	return errors.Join(all...)
 }
 
-// selectMost is how many handles WaitAny waits for with one reflect.Select, which takes 65536 at most.
+// selectMost is the most handles of one reflect.Select in WaitAny; the limit of reflect.Select is
+// 65536.
 const selectMost = 1 << 15
 
-// WaitAny waits until one operation of a set is done, and returns its index and its error. Handles that
-// are nil are left out; -1 if there is no other.
+// WaitAny waits until one operation is done and returns its index and its error. Nil handles are
+// ignored; the index is -1 if all are nil.
 func WaitAny(handles ...*Handle) (int, error) {
 	if len(handles) <= selectMost {
 		return waitAny(handles, nil)
@@ -118,7 +119,8 @@ func WaitAny(handles ...*Handle) (int, error) {
 	return -1, nil
 }
 
-// waitAny is WaitAny of a few handles. It returns -1 as well when stop is closed, unless that is nil.
+// waitAny is WaitAny for up to selectMost handles. It also returns -1 when stop is closed; stop may
+// be nil.
 func waitAny(handles []*Handle, stop chan struct{}) (int, error) {
 	cases := make([]reflect.SelectCase, len(handles), len(handles)+1)
 	some := false

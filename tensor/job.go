@@ -11,34 +11,34 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// job is a collective in pieces, with the types erased. Its life:
+// job is a collective in pieces, without type parameters. Its life:
 //
-//  1. When it is called, mark notes in the tensors' streams what work is before it.
-//  2. Shortly before its turn, prepare starts the copies of the first pieces to the host.
-//  3. When its turn has come, the ranks of a job of several pieces tell each other how long it is.
-//  4. Piece by piece: copies of the next ones are started, this one's is waited for, the root
-//     package is called, and the copy to the device started.
-//  5. The turn is over, and the last copies are waited for.
+//  1. When the collective is called, mark records events in the tensors' streams.
+//  2. Shortly before its turn, prepare starts copies of the first pieces to the host.
+//  3. When it has its turn and several pieces, the ranks exchange its length.
+//  4. For each piece it starts copies of later pieces, waits for this piece's, calls the root
+//     package, and starts the copy to the device.
+//  5. It ends its turn, and waits for the last copies.
 //
-// What the ranks say to each other depends on form, and nothing else.
+// The messages between ranks depend only on form.
 type job struct {
 	c *Comm
 	form
 	op     Op
 	caller caller
-	wide   call[float32] // the caller of what is widened
+	wide   call[float32] // the caller for widened numbers
 
 	in, out side
-	same    bool // they are the same memory
-	shared  bool // their pinned memory is
+	same    bool // in and out are the same memory
+	shared  bool // in and out share pinned memory
 
 	load, save accel.Stream // for copies to the host and to the device
 	slots      [slotsMost]slot
-	loads      int   // pieces of which copies to the host are started
-	called     int   // pieces that the root package is done with
-	stopped    bool  // it has failed, and the other ranks know
-	lent       bool  // the library may still be using the memory of a call that failed
-	early      error // what failed before the turn
+	loads      int   // pieces whose copies to the host have started
+	called     int   // pieces that the root package has done
+	stopped    bool  // it failed, and the other ranks know
+	inUse      bool  // the library may still be using the memory of a call that failed
+	early      error // failure before the turn
 	scratch    *[]byte
 	parts      parts
 }
@@ -47,38 +47,38 @@ type job struct {
 type form struct {
 	coll   backend.Coll
 	kind   backend.Kind
-	widen  bool // the numbers go as float32
-	elem   int  // bytes of a number, where the tensor is
-	blocks int  // each piece has a part of each
-	n      int  // numbers of a block
-	m      int  // of them in a piece
+	widen  bool // numbers travel as float32
+	elem   int  // bytes of a number in the tensor
+	blocks int  // each piece takes a part of each block
+	n      int  // numbers in a block
+	m      int  // numbers of a block in a piece
 	pieces int
 }
 
-// caller calls the root package with a piece.
+// caller calls the root package for one piece.
 type caller interface {
 	perform(c *cohort.Comm, send, recv []byte, parts *parts) error
 }
 
-// side is the memory that a job reads, or that it writes.
+// side is the memory that a job reads or writes.
 type side struct {
-	blocks int    // parts of a piece, 0 if there is nothing to read or write
-	host   []byte // what the root package is given; nil if it goes through pinned memory
+	blocks int    // parts of a piece; 0 if nothing is read or written
+	host   []byte // passed to the root package; nil if pinned memory is used instead
 	dev    *Device
 	at     accel.Address
 	stream accel.Stream
-	ready  accel.Event // nil: there is no work to wait for
+	ready  accel.Event // nil: no work to wait for
 }
 
-// staged reports whether the memory goes through pinned memory.
+// staged reports whether the memory is copied through pinned memory.
 func (s *side) staged() bool { return s.dev != nil && s.blocks > 0 && s.host == nil }
 
 const wideSize = 4 // bytes of a float32
 
 var jobs = sync.Pool{New: func() any { return new(job) }}
 
-// staged returns the job of a call.
-func (x call[T]) staged(c *Comm) *job {
+// job returns the job of a call.
+func (x call[T]) job(c *Comm) *job {
 	j := jobs.Get().(*job)
 	j.c, j.op = c, x.op
 	blocks, n := x.blocks(c.Size())
@@ -105,7 +105,7 @@ func (x call[T]) staged(c *Comm) *job {
 		}
 	}
 	j.same = x.reads(c) && x.writes(c) && x.inPlace()
-	if j.same && x.coll == backend.Allgather { // this rank's block is where it has to be
+	if j.same && x.coll == backend.Allgather { // this rank's block is in position already
 		j.in.at += accel.Address(c.Rank() * n * j.elem)
 	}
 	j.shared = j.in.staged() && j.out.staged() && j.in.dev == j.out.dev
@@ -122,7 +122,7 @@ func sideOf[T cohort.Number](t *Tensor[T], direct bool) side {
 	return side{dev: t.dev, stream: t.stream, at: t.at}
 }
 
-// cut says how long pieces are.
+// cut sets the length of pieces.
 func (f *form) cut(chunk int) {
 	wire := f.elem
 	if f.widen {
@@ -130,7 +130,7 @@ func (f *form) cut(chunk int) {
 	}
 	f.m, f.pieces = f.n, 1
 	if most := max(chunk/(f.blocks*wire), 1); f.n > most {
-		const line = 64 // numbers, so that copies begin where lines of a cache do
+		const line = 64 // numbers, so that copies begin at cache lines
 		if most > line {
 			most &^= line - 1
 		}
@@ -138,15 +138,15 @@ func (f *form) cut(chunk int) {
 	}
 }
 
-// apart reports whether the parts of a piece do not stand one after the other in all tensors.
+// apart reports whether the parts of a piece are not adjacent in all tensors.
 func (f *form) apart() bool {
 	return f.pieces > 1 && (f.coll == backend.Allgather || f.coll == backend.Alltoall)
 }
 
-// piece returns where a piece's part of each block begins, and how long it is.
+// piece returns the start of a piece's part in each block, and its length.
 func (f *form) piece(i int) (lo, k int) { return i * f.m, min(f.m, f.n-i*f.m) }
 
-// do does the job when its turn has come, and frees it.
+// do runs the job in its turn and frees it.
 func (j *job) do(ticket uint64) error {
 	c, q := j.c, &j.c.core.queue
 	turn := q.await(c.ctx, ticket, lookahead)
@@ -157,8 +157,8 @@ func (j *job) do(ticket uint64) error {
 		turn = q.await(c.ctx, ticket, 0)
 	}
 	if !turn {
-		err := c.late()
-		c.spoil(err)
+		err := c.expired()
+		c.breakWith(err)
 		q.leave(ticket)
 		return j.free(err)
 	}
@@ -168,7 +168,7 @@ func (j *job) do(ticket uint64) error {
 			err = j.run()
 		}
 		if err != nil && !j.stopped && j.called < j.pieces {
-			c.spoil(err)
+			c.breakWith(err)
 		}
 	}
 	q.done()
@@ -178,7 +178,7 @@ func (j *job) do(ticket uint64) error {
 	return j.free(err)
 }
 
-// run does a job whose turn it is.
+// run runs a job during its turn.
 func (j *job) run() error {
 	if j.pieces > 1 {
 		if err := j.agree(); err != nil {
@@ -206,11 +206,11 @@ func (j *job) run() error {
 	return nil
 }
 
-// length is what the ranks tell each other of a job of several pieces: the number of calls depends on
-// it; and whether the sums are divided, which the calls do not show. What it is called stands in errors.
+// length is what ranks exchange about a job of several pieces: the number of calls depends on it.
+// Average is included because the calls of the root package do not show it. Errors print it.
 type length struct{ Coll, Kind, Count, Average int64 }
 
-// agree has all ranks find out whether their jobs are of the same length.
+// agree checks that the jobs of all ranks have the same length.
 func (j *job) agree() error {
 	mine := []length{{Coll: int64(j.coll), Kind: int64(j.kind), Count: int64(j.n)}}
 	if j.op.average {
@@ -219,7 +219,7 @@ func (j *job) agree() error {
 	all := make([]length, j.c.Size())
 	err := cohort.Allgather(j.c.coll, mine, all)
 	if err != nil {
-		j.c.core.collBroken.keeps(j.c.core.coll) // no memory of the job, but jobs behind it are to know
+		j.c.core.collBroken.keeps(j.c.core.coll) // the job's memory is not in use, but later jobs must know that the communicator is broken
 	}
 	for r := 1; r < len(all) && err == nil; r++ {
 		if a, b := all[0], all[r]; a != b {
@@ -230,7 +230,7 @@ func (j *job) agree() error {
 	return err
 }
 
-// String describes a call as mismatches of the root package do.
+// String formats a call like mismatches of the root package.
 func (l length) String() string {
 	text := fmt.Sprintf("%v(type %v, count %d", backend.Coll(l.Coll), backend.Kind(l.Kind), l.Count)
 	if l.Average != 0 {
@@ -239,7 +239,7 @@ func (l length) String() string {
 	return text + ")"
 }
 
-// reduce calls the root package with a piece, which is on the host, and leaves the result there.
+// reduce calls the root package for a piece in host memory, and leaves the result there.
 func (j *job) reduce(s *slot, i int) error {
 	lo, k := j.piece(i)
 	if j.widen {
@@ -266,16 +266,16 @@ func (j *job) call(src, dst []byte, lo, k int) error {
 	if j.stopped = err != nil; err == nil {
 		j.called++
 	} else {
-		j.lent = !broken && c.collBroken.keeps(c.coll)
+		j.inUse = !broken && c.collBroken.keeps(c.coll)
 	}
 	return err
 }
 
-// operands returns the memory of a piece: of pinned memory its parts one after the other, of tensors
-// that have parts apart all of it.
+// operands returns the memory of a piece. In pinned memory its parts are adjacent; of a tensor
+// whose parts are not adjacent, it returns all.
 func (j *job) operands(s *slot, lo, k int) (src, dst []byte) {
 	e := j.elem
-	if j.shared { // the root package's call is in place
+	if j.shared { // the call is in place
 		both := s.in[:max(j.in.blocks, j.out.blocks)*k*e]
 		return both, both
 	}
@@ -311,8 +311,8 @@ func (j *job) operands(s *slot, lo, k int) (src, dst []byte) {
 	return src, dst
 }
 
-// place says where the blocks of a piece are: in pinned memory one after the other, else where they are
-// in the tensor.
+// place returns where the blocks of a piece are: adjacent in pinned memory, otherwise at their
+// positions in the tensor.
 func (j *job) place(lo, k int) *parts {
 	p := &j.parts
 	p.counts, p.send, p.recv = p.counts[:0], p.send[:0], p.recv[:0]
@@ -330,7 +330,7 @@ func (j *job) place(lo, k int) *parts {
 	return p
 }
 
-// reduceWide is reduce of half-precision numbers: as float32, and rounded once.
+// reduceWide is reduce for half-precision numbers: it computes as float32 and rounds once.
 func (j *job) reduceWide(s *slot, lo, k int) error {
 	bf, in, out := j.kind == backend.BFloat16, &j.in, &j.out
 	const e = 2
@@ -363,10 +363,10 @@ func (j *job) reduceWide(s *slot, lo, k int) error {
 	return nil
 }
 
-// scratches has memory for what is widened, or put together.
+// scratches pools memory for widened and gathered pieces.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-// room returns memory of n bytes, until it is called again.
+// room returns n bytes, valid until the next call.
 func (j *job) room(n int) []byte {
 	if j.scratch == nil {
 		j.scratch = scratches.Get().(*[]byte)

@@ -9,18 +9,18 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// What is here is arithmetic of shapes and strides, the same for all types.
+// This file has arithmetic on shapes and strides, for all types.
 
-// elements returns how many elements a shape has. The lengths beside one of 0 count as well, so that
-// strides never overflow.
+// elements returns the number of elements of a shape. A shape without elements must still have
+// lengths whose product is in range, so that strides never overflow.
 func elements[T cohort.Number](shape []int) (int, error) { return count(shape, view.Size[T]()) }
 
-// count returns how many elements of a size a shape has.
+// count returns the number of elements of a shape, given the size of one element in bytes.
 func count(shape []int, size int) (int, error) {
 	n, empty := uint64(1), false
 	for _, d := range shape {
 		if d < 0 {
-			return 0, fault(cohort.ErrCount, "the shape %v has a negative length", slices.Clone(shape))
+			return 0, fault(cohort.ErrCount, "shape %v has a negative length", slices.Clone(shape))
 		}
 		if d == 0 {
 			empty = true
@@ -28,7 +28,7 @@ func count(shape []int, size int) (int, error) {
 		}
 		over, m := bits.Mul64(n, uint64(d))
 		if over != 0 || m > uint64(math.MaxInt/size) {
-			return 0, fault(cohort.ErrCount, "the shape %v has too many elements", slices.Clone(shape))
+			return 0, fault(cohort.ErrCount, "shape %v has too many elements", slices.Clone(shape))
 		}
 		n = m
 	}
@@ -49,8 +49,8 @@ func rowMajor(shape []int) []int {
 	return strides
 }
 
-// extent returns how many elements there are from the first of a tensor to its last, math.MaxInt for
-// more than can be counted. Strides are not negative.
+// extent returns the number of elements from the first of a tensor to its last, including gaps, or
+// math.MaxInt on overflow. Strides are not negative.
 func extent(shape, strides []int) int {
 	if slices.Contains(shape, 0) {
 		return 0
@@ -66,8 +66,8 @@ func extent(shape, strides []int) int {
 	return int(end)
 }
 
-// contiguous reports whether strides are those of a tensor without gaps. Those of dimensions of length
-// 1 do not matter.
+// contiguous reports whether strides are those of a tensor without gaps. Strides of dimensions of
+// length 1 do not matter.
 func contiguous(shape, strides []int) bool {
 	next := 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -79,11 +79,10 @@ func contiguous(shape, strides []int) bool {
 	return true
 }
 
-// dim is a dimension of a tensor that is copied: its length, and how far apart neighbours are at the
-// destination and at the source.
+// dim is a dimension of a copy: its length, and the strides of destination and source.
 type dim struct{ n, dst, src int }
 
-// dims returns the dimensions of a copy, without those of length 1. It appends to room.
+// dims appends the dimensions of a copy to room, without those of length 1.
 func dims(room []dim, shape, dst, src []int) []dim {
 	for i, n := range shape {
 		if n != 1 {
@@ -93,8 +92,7 @@ func dims(room []dim, shape, dst, src []int) []dim {
 	return room
 }
 
-// merged returns dimensions without those that the one before goes on into, on both sides. It writes to
-// its argument.
+// merged joins adjacent dimensions that form one on both sides. It overwrites its argument.
 func merged(all []dim) []dim {
 	out := all[:0]
 	for _, d := range all {
@@ -107,9 +105,9 @@ func merged(all []dim) []dim {
 	return out
 }
 
-// distinct reports whether each element is sure to be at a place of its own: taken from the smallest
-// stride on, each steps over all that the smaller ones reach. That is so of every view of a contiguous
-// tensor; where it is not so, no two elements need be at one place all the same.
+// distinct reports whether all elements certainly have different positions: in order of size, each
+// stride steps over everything that the smaller ones reach. This holds for every view of a
+// contiguous tensor. Where it does not hold, the elements may still be distinct.
 func distinct(shape, strides []int) bool {
 	if slices.Contains(shape, 0) {
 		return true
@@ -117,7 +115,7 @@ func distinct(shape, strides []int) bool {
 	var room [8]dim
 	all := dims(room[:0], shape, strides, strides)
 	slices.SortFunc(all, func(a, b dim) int { return a.dst - b.dst })
-	reach := 0 // how far the last element of the smaller strides is from the first
+	reach := 0 // distance from the first element to the last, over the smaller strides
 	for _, d := range all {
 		if d.dst <= reach {
 			return false

@@ -2,36 +2,40 @@ package tensor
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/accel"
+	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// A message is an envelope, on a communicator for these, under the user's tag; and what does not fit
-// into it, on another one: pieces of one length and a shorter last one, one after the other, under a tag
-// that is the message's own between the two ranks.
+// A message is an envelope, sent under the user's tag on a communicator for envelopes. A payload
+// that does not fit into the envelope follows on another communicator: in pieces of one length and
+// a shorter last one, under a tag that identifies the message between the two ranks.
 //
 //	0  version        4  length of pieces, 32 bits      12  shape, 64 bits each
-//	1  flags          8  the payload's tag, 32 bits      …  the payload, if it is inside
+//	1  flags          8  the payload's tag, 32 bits      …  the payload, if inside
 //	2  kind
 //	3  dimensions
 //
-// Numbers are little endian. The payload is as the processor has it.
+// Numbers are little endian. The payload has the processor's byte order.
 
 const (
 	envelopeVersion = 1
-	envelopeInside  = 1 << 0 // the flag of a payload that is inside
+	envelopeInside  = 1 << 0 // flag: the payload is inside
 	envelopeHead    = 12     // bytes before the shape
 	envelopeMost    = 1 << 10
 
-	// maxDims is how many dimensions a tensor in a message has at most.
+	// maxDims is the most dimensions of a tensor in a message.
 	maxDims = 32
 )
 
-// sizes has how many bytes an element of a kind has; 0: not one of a tensor.
+// sizes maps kinds to the bytes of an element; 0 means not a kind of tensor.
 var sizes = [256]uint8{
 	backend.Int8: 1, backend.Int16: 2, backend.Int32: 4, backend.Int64: 8,
 	backend.Uint8: 1, backend.Uint16: 2, backend.Uint32: 4, backend.Uint64: 8,
@@ -39,9 +43,9 @@ var sizes = [256]uint8{
 	backend.Complex64: 8, backend.Complex128: 16,
 }
 
-// letter is an envelope, and the memory it arrives in or is sent from.
-type letter struct {
-	source, tag int // of the message; before it has come, what is asked for
+// envelope is the decoded envelope of a message, with the memory it is received in or sent from.
+type envelope struct {
+	source, tag int // of the message; while waiting, those of the receive
 
 	kind   backend.Kind
 	dims   int
@@ -49,32 +53,33 @@ type letter struct {
 	size   int    // bytes of the payload
 	piece  int    // bytes of a piece
 	number int    // the payload's tag
-	inside []byte // the payload, if it is inside: not nil then
+	inside []byte // the payload if it is inside; nil otherwise
 
 	b [envelopeMost]byte
 }
 
-var letters = sync.Pool{New: func() any { return new(letter) }}
+var envelopes = sync.Pool{New: func() any { return new(envelope) }}
 
-func newLetter() *letter { return letters.Get().(*letter) }
+func newEnvelope() *envelope { return envelopes.Get().(*envelope) }
 
-// free gives a letter back, in whose memory nothing can arrive any more.
-func (l *letter) free() {
+// free puts back an envelope in whose memory nothing can arrive any more.
+func (l *envelope) free() {
 	l.inside = nil
-	letters.Put(l)
+	envelopes.Put(l)
 }
 
 // shape returns the shape of the tensor.
-func (l *letter) shape() []int { return l.lens[:l.dims] }
+func (l *envelope) shape() []int { return l.lens[:l.dims] }
 
-// fits reports whether a payload goes into the envelope: a short one that is the processor's. A device's
-// does not: the envelope would have to wait until the device is so far, and those behind it with it.
-func (p *parcel) fits() bool {
+// fits reports whether a payload goes into the envelope: it is short and on the processor. A
+// payload on a device would delay the envelope, and all envelopes behind it, until the device is
+// ready.
+func (p *untyped) fits() bool {
 	return p.size == 0 || p.dev == nil && envelopeHead+8*len(p.shape)+p.size <= envelopeMost
 }
 
-// write makes the envelope of p, and returns it.
-func (l *letter) write(p *parcel, piece, number int) []byte {
+// write encodes the envelope of p and returns it.
+func (l *envelope) write(p *untyped, piece, number int) []byte {
 	b := append(l.b[:0], envelopeVersion, 0, byte(p.kind), byte(len(p.shape)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(piece))
 	b = binary.LittleEndian.AppendUint32(b, uint32(number))
@@ -88,17 +93,17 @@ func (l *letter) write(p *parcel, piece, number int) []byte {
 	return b
 }
 
-// read takes in the first n bytes of the letter's memory, from anybody.
-func (l *letter) read(n, maxTag int) error {
+// read decodes the first n bytes of the envelope's memory, which may hold anything.
+func (l *envelope) read(n, maxTag int) error {
 	bad := func(format string, facts ...any) error {
-		return fault(cohort.ErrInternal, "the envelope of a message is wrong: "+format, facts...)
+		return fault(cohort.ErrInternal, "malformed envelope:  "+format, facts...)
 	}
 	if n < envelopeHead || n > len(l.b) {
 		return bad("%d bytes", n)
 	}
 	b := l.b[:n]
 	if b[0] != envelopeVersion {
-		return fault(cohort.ErrMismatch, "a message has an envelope of version %d, and this program knows %d: the ranks' programs differ", b[0], envelopeVersion)
+		return fault(cohort.ErrMismatch, "a message has envelope version %d, want %d; run the same program on all ranks", b[0], envelopeVersion)
 	}
 	flags, kind, dims := b[1], backend.Kind(b[2]), int(b[3])
 	piece, number := binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])
@@ -119,7 +124,7 @@ func (l *letter) read(n, maxTag int) error {
 	for i := range dims {
 		d := binary.LittleEndian.Uint64(rest)
 		if d > math.MaxInt {
-			return bad("a length of %d", d)
+			return bad("length %d", d)
 		}
 		l.lens[i], rest = int(d), rest[8:]
 	}
@@ -130,7 +135,7 @@ func (l *letter) read(n, maxTag int) error {
 	size *= elems
 	inside := flags&envelopeInside != 0
 	if inside != (size == 0 || len(rest) > 0) || inside && len(rest) != size {
-		return bad("%d bytes of payload inside, of %d", len(rest), size)
+		return bad("%d of %d payload bytes inside", len(rest), size)
 	}
 	l.kind, l.dims, l.size, l.piece, l.number, l.inside = kind, dims, size, int(piece), int(number), nil
 	if inside {
@@ -139,11 +144,82 @@ func (l *letter) read(n, maxTag int) error {
 	return nil
 }
 
-// matches returns an error if a message does not fit the tensor that it is received into.
-func (l *letter) matches(p *parcel) error {
+// matches returns an error if a message does not have the type and shape of the receiving tensor.
+func (l *envelope) matches(p *untyped) error {
 	if l.kind == p.kind && slices.Equal(l.shape(), p.shape) {
 		return nil
 	}
-	return fault(cohort.ErrMismatch, "the message has %v%v, and the tensor to receive it is %v%v; it was dropped",
+	return fault(cohort.ErrMismatch, "the message is %v%v, but the tensor is %v%v; the message was dropped",
 		l.kind, l.shape(), p.kind, slices.Clone(p.shape))
+}
+
+// untyped is a tensor of a message, without its type.
+type untyped struct {
+	kind   backend.Kind
+	shape  []int
+	size   int // bytes
+	host   []byte
+	dev    *Device // nil: the processor
+	at     accel.Address
+	stream accel.Stream
+	inUse  bool // the library may still be writing to it although the receive failed
+}
+
+// untyped returns a tensor for a message.
+func (t *Tensor[T]) untyped() (untyped, error) {
+	if err := t.needContiguous(); err != nil {
+		return untyped{kind: kindOf[T]()}, err
+	}
+	if len(t.shape) > maxDims {
+		return untyped{}, fault(cohort.ErrCount, "the tensor has %d dimensions; messages take at most %d", len(t.shape), maxDims)
+	}
+	p := untyped{kind: kindOf[T](), shape: t.shape, size: t.size(), dev: t.dev, at: t.at, stream: t.stream}
+	if t.dev == nil {
+		p.host = t.bytes()
+	}
+	return p, nil
+}
+
+// overlaps reports whether two tensors share memory.
+func (p *untyped) overlaps(o *untyped) bool {
+	if p.size == 0 || o.size == 0 || p.dev != o.dev {
+		return false
+	}
+	if p.dev == nil {
+		return view.Overlap(p.host, o.host)
+	}
+	return p.at < o.at+accel.Address(o.size) && o.at < p.at+accel.Address(p.size)
+}
+
+func (p *untyped) String() string { return fmt.Sprintf("%v%v on %v", p.kind, p.shape, p.dev) }
+
+// named adds the tensor to an error, and removes the underlying operation, which means nothing to
+// the user.
+func (p *untyped) named(err error) error { return fmt.Errorf("%s: %w", p.String(), plain(err)) }
+
+// plain returns the cause of an underlying operation's error.
+func plain(err error) error {
+	var e *cohort.OpError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// opError returns the error of an operation on messages. It names the user's operation, not the
+// underlying one, whose tag may differ.
+func (c *Comm) opError(op string, peer, tag int, err error) error {
+	e := &cohort.OpError{Op: op, Rank: cohort.Undefined, Peer: peer, Tag: tag, Err: plain(err)}
+	if c != nil && c.core != nil {
+		e.Comm, e.Rank = c.head.Name(), c.head.Rank()
+	}
+	return fmt.Errorf("tensor: %w", e)
+}
+
+// messaging returns the state of messages.
+func (c *Comm) messaging() (*messages, error) {
+	if c == nil || c.core == nil {
+		return nil, fault(cohort.ErrComm, "the communicator is nil")
+	}
+	return &c.core.messages, nil
 }

@@ -9,29 +9,31 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// messages is what a communicator keeps of messages under way.
+// messages is the state of messages of a communicator.
 //
-// Envelopes match receives in MPI's order because each receive is a receive of the library beneath, and
-// is made when the operation starts. A probe has to look into an envelope, and so takes it out of the
-// library's queue, into probed, where later receives look first. It must not take one that an earlier
-// receive is about to get: nonblocking ones have been posted when the lock is let go, and blocking ones
-// say what they want before they call. Invariant: an envelope that a probe finds, and that one in
-// blocking wants, is either about to be taken by it, or another one is, which it is about to say.
+// Envelopes match receives in MPI's order, because each receive is a receive of the root package,
+// posted when the operation starts. A probe has to read an envelope, so it takes the envelope from
+// the library into probed, where later receives look first. It must not take an envelope that an
+// earlier receive is about to get. Nonblocking receives are posted before the lock is released;
+// blocking ones are listed in blocking before they call the library.
+//
+// Invariant: if a probe finds an envelope that matches a receive in blocking, that receive is about
+// to take it, or is about to return with another one.
 type messages struct {
 	k *core
 
 	mu       sync.Mutex
 	change   sync.Cond
 	closed   bool
-	under    int       // sends, and receives whose envelope has come
-	posted   int       // nonblocking receives whose envelope has not
-	sent     []int     // the tag of the next payload to each rank
-	maxTag   int       // the largest one
-	probed   []*letter // in the order in which they came
-	blocking []*letter // receives; source and tag are what they ask for
-	probers  []*prober // probes that wait
+	inFlight int         // sends, and receives whose envelope has come
+	posted   int         // nonblocking receives whose envelope has not come
+	sent     []int       // the next payload tag for each rank
+	maxTag   int         // the largest payload tag
+	probed   []*envelope // in order of arrival
+	blocking []*envelope // receives, with the source and tag they ask for
+	probers  []*prober   // probes that wait
 
-	ctx        context.Context // of what goes on after its operation has ended
+	ctx        context.Context // for work that continues after its operation has ended
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
@@ -44,17 +46,17 @@ func (m *messages) init(k *core) {
 	m.ctx, m.stop = context.WithCancel(context.Background())
 }
 
-// close waits for what is under way, and ends receives and probes for which there is no message.
+// close waits for messages in flight, and ends receives and probes without a message.
 func (m *messages) close() error {
 	m.mu.Lock()
 	m.closed = true
-	for m.under > 0 {
+	for m.inFlight > 0 {
 		m.change.Wait()
 	}
 	m.mu.Unlock()
 	err := m.k.head.Close()
 	m.mu.Lock()
-	for m.posted+m.under > 0 {
+	for m.posted+m.inFlight > 0 {
 		m.change.Wait()
 	}
 	m.probed = nil
@@ -64,14 +66,14 @@ func (m *messages) close() error {
 	return err
 }
 
-// begin counts a send, and gives it a tag for its payload.
+// begin counts a send and assigns the tag of its payload.
 func (m *messages) begin(dest int, own bool) (number int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return 0, errClosed()
 	}
-	m.under++
+	m.inFlight++
 	if own && uint(dest) < uint(len(m.sent)) {
 		number = m.sent[dest]
 		if m.sent[dest]++; number == m.maxTag {
@@ -89,43 +91,43 @@ func (m *messages) isClosed() bool {
 
 func errClosed() error { return fault(cohort.ErrClosed, "the communicator is closed") }
 
-// end is called when an operation that Close waits for is over.
+// end counts down an operation that Close waits for.
 func (m *messages) end() {
 	m.mu.Lock()
-	m.under--
+	m.inFlight--
 	if m.closed {
 		m.change.Broadcast()
 	}
 	m.mu.Unlock()
 }
 
-// covers reports whether who asks for source and tag gets a message.
-func (l *letter) covers(source, tag int) bool { return covers(l.source, l.tag, source, tag) }
+// covers reports whether a request for l's source and tag matches a message.
+func (l *envelope) covers(source, tag int) bool { return covers(l.source, l.tag, source, tag) }
 
 func covers(wantSource, wantTag, source, tag int) bool {
 	return (wantSource == source || wantSource == cohort.AnySource) && (wantTag == tag || wantTag == cohort.AnyTag)
 }
 
-// find returns the index of the first envelope that has been probed and matches; -1 if there is none. m.mu
-// is held.
+// find returns the index of the first probed envelope that matches, or -1. m.mu is held.
 func (m *messages) find(source, tag int) int {
-	return slices.IndexFunc(m.probed, func(l *letter) bool { return covers(source, tag, l.source, l.tag) })
+	return slices.IndexFunc(m.probed, func(l *envelope) bool { return covers(source, tag, l.source, l.tag) })
 }
 
-// take returns the first envelope that has been probed and matches, and takes it. m.mu is held.
-func (m *messages) take(source, tag int) *letter {
+// take removes and returns the first probed envelope that matches, or nil. m.mu is held.
+func (m *messages) take(source, tag int) *envelope {
 	i := m.find(source, tag)
 	if i < 0 {
 		return nil
 	}
 	l := m.probed[i]
 	m.probed = slices.Delete(m.probed, i, i+1)
-	m.under++
+	m.inFlight++
 	return l
 }
 
-// await waits for the envelope of a message, which then is under way: who gets it calls end.
-func (c *Comm) await(m *messages, source, tag int) (*letter, error) {
+// await waits for the envelope of a message. The message is then in flight, and the caller must
+// call end.
+func (c *Comm) await(m *messages, source, tag int) (*envelope, error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -137,7 +139,7 @@ func (c *Comm) await(m *messages, source, tag int) (*letter, error) {
 			return l, nil
 		}
 	}
-	l := newLetter()
+	l := newEnvelope()
 	l.source, l.tag = source, tag
 	m.blocking = append(m.blocking, l)
 	m.mu.Unlock()
@@ -151,20 +153,20 @@ func (c *Comm) await(m *messages, source, tag int) (*letter, error) {
 	m.blocking[last] = nil
 	m.blocking = m.blocking[:last]
 	if err == nil {
-		m.under++
+		m.inFlight++
 	}
 	m.mu.Unlock()
 	return l, m.opened(l, st, err)
 }
 
-// opened takes in an envelope that has come.
-func (m *messages) opened(l *letter, st cohort.Status, err error) error {
+// opened decodes an envelope that has arrived.
+func (m *messages) opened(l *envelope, st cohort.Status, err error) error {
 	l.source, l.tag = st.Source, st.Tag
 	if err != nil {
 		if errors.Is(err, cohort.ErrPeerLost) && m.isClosed() {
-			err = errClosed() // while Close waited, the others have closed, which to a receive from any source is a loss
+			err = errClosed() // other ranks closed while Close waited, which a receive from any source sees as a loss
 		}
-		return err // and the letter is not used again: where it is wanted, the library may still write to it
+		return err // the envelope is not reused: the library may still write to it
 	}
 	if err = l.read(st.Bytes(), m.maxTag); err != nil {
 		m.end()
@@ -173,8 +175,9 @@ func (m *messages) opened(l *letter, st cohort.Status, err error) error {
 	return err
 }
 
-// post starts to wait for the envelope of a message: it is there already, or q gets it into l.
-func (c *Comm) post(m *messages, source, tag int) (l *letter, q *cohort.Request, err error) {
+// post starts a receive of an envelope. Either l is an envelope probed earlier, or q receives it
+// into l.
+func (c *Comm) post(m *messages, source, tag int) (l *envelope, q *cohort.Request, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -183,7 +186,7 @@ func (c *Comm) post(m *messages, source, tag int) (l *letter, q *cohort.Request,
 	if l = m.take(source, tag); l != nil {
 		return l, nil, nil
 	}
-	l = newLetter()
+	l = newEnvelope()
 	if q, err = cohort.Irecv(c.head, l.b[:], source, tag); err != nil {
 		l.free()
 		return nil, nil, err
@@ -193,11 +196,11 @@ func (c *Comm) post(m *messages, source, tag int) (l *letter, q *cohort.Request,
 }
 
 // arrived is called when a posted receive is complete.
-func (m *messages) arrived(l *letter, st cohort.Status, err error) error {
+func (m *messages) arrived(l *envelope, st cohort.Status, err error) error {
 	m.mu.Lock()
 	m.posted--
 	if err == nil {
-		m.under++
+		m.inFlight++
 	} else if m.closed {
 		m.change.Broadcast()
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// payload is what is still to be sent or received of a message that has a payload of its own.
+// payload is the rest of a message whose payload is not in its envelope.
 type payload struct {
 	c           *Comm
 	peer, tag   int
 	size, piece int
-	off         int  // bytes that are through
-	lent        bool // the library beneath may still be using the memory of a piece that failed
+	off         int  // bytes sent or received
+	inUse       bool // the library may still be using the memory of a piece that failed
 }
 
-// next returns how long the next piece is; 0 after the last one.
+// next returns the length of the next piece, or 0 after the last one.
 func (f *payload) next() int { return min(f.piece, f.size-f.off) }
 
 // send sends the next piece.
@@ -29,15 +29,15 @@ func (f *payload) send(b []byte) error {
 	if err == nil {
 		f.off += len(b)
 	} else {
-		f.lent = !broken && k.loadBroken.keeps(k.load)
+		f.inUse = !broken && k.loadBroken.keeps(k.load)
 	}
 	return err
 }
 
-// giveUp tells the receiver that what is left does not come, and why: by a piece without anything, and the
-// reason behind it. They are so short that they wait for nobody; if they have to, that is not the caller's
-// affair.
-func (f *payload) giveUp(why error) {
+// abort tells the receiver that the rest of the message will not come, and why: with an empty
+// piece, followed by one with the reason. Both are short enough to be sent at once; if they must
+// wait, they do so in the background.
+func (f *payload) abort(why error) {
 	if f.next() == 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func (f *payload) giveUp(why error) {
 	for _, b := range [][]byte{nil, text[:min(len(text), envelopeMost)]} {
 		q, err := cohort.Isend(load, b, f.peer, f.tag)
 		if err != nil {
-			return // the communicator is of no use any more, and the receiver's end says so itself
+			return // the communicator is broken, and the receiver finds out by itself
 		}
 		if _, done, _ := q.Test(); !done {
 			m.background.Go(func() { _, _ = q.Wait() })
@@ -61,41 +61,41 @@ func (f *payload) recv(b []byte) error {
 	broken := k.loadBroken.known.Load()
 	st, err := cohort.Recv(f.c.load, b, f.peer, f.tag)
 	if err != nil {
-		f.lent = !broken && k.loadBroken.keeps(k.load)
+		f.inUse = !broken && k.loadBroken.keeps(k.load)
 		return err
 	}
 	if n := st.Bytes(); n != len(b) {
 		f.size = f.off
 		if n != 0 {
-			return fault(cohort.ErrInternal, "rank %d has sent a piece of %d bytes, and %d were due", f.peer, n, len(b))
+			return fault(cohort.ErrInternal, "rank %d sent a piece of %d bytes; want %d", f.peer, n, len(b))
 		}
-		return f.gaveUp()
+		return f.remoteError()
 	}
 	f.off += len(b)
 	return nil
 }
 
-// gaveUp returns the error that the sender tells.
-func (f *payload) gaveUp() error {
+// remoteError receives the reason for which the sender stopped.
+func (f *payload) remoteError() error {
 	text := make([]byte, envelopeMost)
 	st, err := cohort.Recv(f.c.load, text, f.peer, f.tag)
 	if err != nil || st.Bytes() < 2 {
-		return fault(cohort.ErrCanceled, "rank %d has given up sending it", f.peer)
+		return fault(cohort.ErrCanceled, "rank %d stopped sending the message", f.peer)
 	}
-	return fmt.Errorf("rank %d has given up sending it: %w", f.peer, &told{backend.Sentinel(text[0]), string(text[1:st.Bytes()])})
+	return fmt.Errorf("rank %d stopped sending the message: %w", f.peer, &peerError{backend.Sentinel(text[0]), string(text[1:st.Bytes()])})
 }
 
-// told is another rank's error, whose text names the sentinel already.
-type told struct {
+// peerError is an error of another rank. Its text already includes the sentinel.
+type peerError struct {
 	sentinel error
 	text     string
 }
 
-func (e *told) Error() string { return e.text }
-func (e *told) Unwrap() error { return e.sentinel }
+func (e *peerError) Error() string { return e.text }
+func (e *peerError) Unwrap() error { return e.sentinel }
 
-// drop receives what is left and forgets it: under the operation's limits, and if these end it, in the
-// background.
+// drop receives and discards the rest of a message: within the operation's deadline, and after that
+// in the background.
 func (f *payload) drop() {
 	if f.next() == 0 {
 		return
@@ -110,27 +110,28 @@ func (f *payload) drop() {
 	m.background.Go(func() { _ = rest.through(b) })
 }
 
-// through receives into b until nothing is left. Its error is a limit's.
+// through receives into b until nothing is left. It returns only errors of the deadline or the
+// context.
 func (f *payload) through(b []byte) error {
 	for f.next() > 0 {
 		if err := f.recv(b[:f.next()]); err != nil && f.next() > 0 {
 			if ended(err) {
 				return err
 			}
-			return nil // there is nothing to be had any more
+			return nil // nothing more can be received
 		}
 	}
 	return nil
 }
 
-// ended reports whether an operation was taken back because of a limit, and its communicator is as it
-// was.
+// ended reports whether an operation was canceled by its deadline or context and left its
+// communicator usable.
 func ended(err error) bool {
 	return (errors.Is(err, cohort.ErrTimeout) || errors.Is(err, cohort.ErrCanceled)) && !errors.Is(err, cohort.ErrBroken)
 }
 
-// sendAll sends the payload of p. It ends with all of it sent, or with the receiver told.
-func (f *payload) sendAll(p *parcel, after ready) (err error) {
+// sendAll sends the payload of p. If it fails, it tells the receiver.
+func (f *payload) sendAll(p *untyped, after ready) (err error) {
 	switch {
 	case p.dev == nil:
 		for err == nil && f.next() > 0 {
@@ -146,13 +147,13 @@ func (f *payload) sendAll(p *parcel, after ready) (err error) {
 	}
 	if err != nil {
 		err = p.named(err)
-		f.giveUp(err)
+		f.abort(err)
 	}
 	return err
 }
 
-// recvAll receives the payload of a message into p. It ends with all of it received, or dropped.
-func (f *payload) recvAll(p *parcel, after ready) (err error) {
+// recvAll receives the payload of a message into p. If it fails, it drops the rest.
+func (f *payload) recvAll(p *untyped, after ready) (err error) {
 	switch {
 	case p.dev == nil:
 		for err == nil && f.next() > 0 {
@@ -163,7 +164,7 @@ func (f *payload) recvAll(p *parcel, after ready) (err error) {
 		for err == nil && f.next() > 0 {
 			err = f.recv(p.dev.acc.View(p.at+accel.Address(f.off), f.next()))
 		}
-		p.lent = f.lent
+		p.inUse = f.inUse
 	default:
 		err = f.store(p, after)
 	}

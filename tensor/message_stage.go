@@ -9,8 +9,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// A lane is a stream for the copies of one message between a device and pinned memory of two pieces, one
-// of which is copied while the other is sent or received.
+// A lane copies one message between a device and pinned memory. It has two pieces of pinned memory:
+// one is being copied while the other is being sent or received.
 type lane struct {
 	dev    *Device
 	stream accel.Stream
@@ -20,12 +20,12 @@ type lane struct {
 type half struct {
 	pin  *pin
 	b    []byte
-	done accel.Event // of the last copy
-	busy bool        // it may be under way
+	done accel.Event // after the last copy
+	busy bool        // the last copy may be pending
 }
 
-// settle waits until a half's copy is done.
-func (s *half) settle() error {
+// wait waits until a half's copy is done.
+func (s *half) wait() error {
 	if !s.busy {
 		return nil
 	}
@@ -34,14 +34,15 @@ func (s *half) settle() error {
 	return err
 }
 
-// ready is the moment from which on a device's memory can be read, or written; the zero value: now.
+// ready is a point in a stream, after which device memory can be read or written; the zero value
+// has been reached.
 type ready struct {
 	dev   *Device
 	event accel.Event
 }
 
-// ready returns the moment after all work that is in the stream of p now.
-func (p *parcel) ready() (r ready, err error) {
+// ready returns the point after all work now in the stream of p.
+func (p *untyped) ready() (r ready, err error) {
 	if p.dev == nil || p.size == 0 {
 		return r, nil
 	}
@@ -56,7 +57,7 @@ func (p *parcel) ready() (r ready, err error) {
 	return ready{p.dev, e}, nil
 }
 
-// wait waits for the moment as long as the context says.
+// wait waits for the point until the context ends.
 func (r *ready) wait(ctx context.Context) error {
 	switch {
 	case r.event == nil:
@@ -71,13 +72,13 @@ func (r *ready) wait(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			err := (&backend.Bound{Ctx: ctx}).Err(time.Now())
-			return fmt.Errorf("the device has not done the work before it in its stream: %w", err)
+			return fmt.Errorf("waiting for earlier work in the device's stream: %w", err)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// forget gives a moment back.
+// forget frees the event.
 func (r *ready) forget() {
 	if r.event != nil {
 		r.dev.giveEvent(r.event, true)
@@ -85,8 +86,9 @@ func (r *ready) forget() {
 	}
 }
 
-// newLane returns a lane for a payload in pieces, whose copies come after a moment. If the operation has
-// limits, it waits for the moment: copies that have been started cannot be taken back.
+// newLane returns a lane for a payload in pieces, whose copies come after a point in the tensor's
+// stream. If the operation has a deadline, newLane waits for that point, because copies that have
+// started cannot be canceled.
 func newLane(ctx context.Context, dev *Device, size, piece int, after ready) (l *lane, err error) {
 	if ctx.Done() != nil {
 		if err := after.wait(ctx); err != nil {
@@ -114,9 +116,8 @@ func newLane(ctx context.Context, dev *Device, size, piece int, after ready) (l 
 	return l, nil
 }
 
-// back gives a lane back when its copies are done, and returns err, or what went wrong with them. Pinned
-// memory that the library beneath may still be using is not given to others: free is false then, and it
-// is lost.
+// back frees a lane when its copies are done, and returns err, or the error of the copies. If free
+// is false, the library may still be using the pinned memory, which is then never reused.
 func (l *lane) back(err error, free bool) error {
 	if e := l.stream.Sync(); err == nil {
 		err = e
@@ -134,8 +135,8 @@ func (l *lane) back(err error, free bool) error {
 	return err
 }
 
-// fetch sends a device's memory: the copy of one piece is under way while the one before is sent.
-func (f *payload) fetch(p *parcel, after ready) error {
+// fetch sends device memory: one piece is copied while the one before is sent.
+func (f *payload) fetch(p *untyped, after ready) error {
 	l, err := newLane(f.c.ctx, p.dev, f.size, f.piece, after)
 	if err != nil {
 		return err
@@ -159,11 +160,11 @@ func (f *payload) fetch(p *parcel, after ready) error {
 	free := true
 	for i := 0; f.next() > 0 && err == nil; i++ {
 		s := &l.halves[i%2]
-		if err = s.settle(); err != nil {
+		if err = s.wait(); err != nil {
 			break
 		}
 		if err = f.send(s.b[:f.next()]); err != nil {
-			free = !f.lent
+			free = !f.inUse
 			break
 		}
 		err = start(i + 2)
@@ -171,8 +172,8 @@ func (f *payload) fetch(p *parcel, after ready) error {
 	return l.back(err, free)
 }
 
-// store receives into a device's memory: the copy of one piece is under way while the next is received.
-func (f *payload) store(p *parcel, after ready) error {
+// store receives into device memory: one piece is copied while the next is received.
+func (f *payload) store(p *untyped, after ready) error {
 	l, err := newLane(f.c.ctx, p.dev, f.size, f.piece, after)
 	if err != nil {
 		return err
@@ -180,12 +181,12 @@ func (f *payload) store(p *parcel, after ready) error {
 	free := true
 	for i := 0; f.next() > 0 && err == nil; i++ {
 		s := &l.halves[i%2]
-		if err = s.settle(); err != nil {
+		if err = s.wait(); err != nil {
 			break
 		}
 		at, b := p.at+accel.Address(f.off), s.b[:f.next()]
 		if err = f.recv(b); err != nil {
-			free = !f.lent
+			free = !f.inUse
 			break
 		}
 		s.busy = true
@@ -196,8 +197,8 @@ func (f *payload) store(p *parcel, after ready) error {
 	return l.back(err, free)
 }
 
-// inside copies a payload that came in its envelope to a device.
-func (p *parcel) inside(ctx context.Context, b []byte, after ready) error {
+// inside copies a payload from its envelope to a device.
+func (p *untyped) inside(ctx context.Context, b []byte, after ready) error {
 	l, err := newLane(ctx, p.dev, len(b), len(b), after)
 	if err != nil {
 		return err

@@ -2,8 +2,10 @@ package tensor
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -11,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// envelopeOf writes an envelope by its description in message.go.
+// envelopeOf encodes an envelope as message.go describes.
 func envelopeOf(version, flags byte, kind backend.Kind, piece, number uint32, shape []uint64, payload string) []byte {
 	b := []byte{version, flags, byte(kind), byte(len(shape))}
 	b = binary.LittleEndian.AppendUint32(b, piece)
@@ -22,7 +24,7 @@ func envelopeOf(version, flags byte, kind backend.Kind, piece, number uint32, sh
 	return append(b, payload...)
 }
 
-func TestEnvelope(t *testing.T) {
+func TestEnvelopeEncoding(t *testing.T) {
 	wide := make([]int, maxDims)
 	for i := range wide {
 		wide[i] = 1
@@ -30,25 +32,25 @@ func TestEnvelope(t *testing.T) {
 	wide[3] = 1 << 20
 	for _, c := range []struct {
 		name string
-		p    parcel
+		p    untyped
 		want []byte
 	}{
-		{"no dimensions", parcel{kind: backend.Uint16, size: 2, host: []byte{7, 8}}, envelopeOf(1, 1, backend.Uint16, 4096, 9, nil, "\x07\x08")},
-		{"two", parcel{kind: backend.Int8, shape: []int{2, 3}, size: 6, host: []byte("abcdef")}, envelopeOf(1, 1, backend.Int8, 4096, 9, []uint64{2, 3}, "abcdef")},
-		{"empty", parcel{kind: backend.Float64, shape: []int{5, 0}}, envelopeOf(1, 1, backend.Float64, 4096, 9, []uint64{5, 0}, "")},
-		{"empty on a device", parcel{kind: backend.Float64, shape: []int{0}, dev: &Device{}}, envelopeOf(1, 1, backend.Float64, 4096, 9, []uint64{0}, "")},
-		{"short on a device", parcel{kind: backend.Int8, shape: []int{2}, size: 2, dev: &Device{}}, envelopeOf(1, 0, backend.Int8, 4096, 9, []uint64{2}, "")},
-		{"the longest inside", parcel{kind: backend.Uint8, shape: []int{1004}, size: 1004, host: make([]byte, 1004)}, envelopeOf(1, 1, backend.Uint8, 4096, 9, []uint64{1004}, string(make([]byte, 1004)))},
-		{"one byte more", parcel{kind: backend.Uint8, shape: []int{1005}, size: 1005, host: make([]byte, 1005)}, envelopeOf(1, 0, backend.Uint8, 4096, 9, []uint64{1005}, "")},
-		{"many", parcel{kind: backend.Complex128, shape: wide, size: 16 << 20, host: make([]byte, 16<<20)}, nil},
+		{"no dimensions", untyped{kind: backend.Uint16, size: 2, host: []byte{7, 8}}, envelopeOf(1, 1, backend.Uint16, 4096, 9, nil, "\x07\x08")},
+		{"two", untyped{kind: backend.Int8, shape: []int{2, 3}, size: 6, host: []byte("abcdef")}, envelopeOf(1, 1, backend.Int8, 4096, 9, []uint64{2, 3}, "abcdef")},
+		{"empty", untyped{kind: backend.Float64, shape: []int{5, 0}}, envelopeOf(1, 1, backend.Float64, 4096, 9, []uint64{5, 0}, "")},
+		{"empty on a device", untyped{kind: backend.Float64, shape: []int{0}, dev: &Device{}}, envelopeOf(1, 1, backend.Float64, 4096, 9, []uint64{0}, "")},
+		{"short on a device", untyped{kind: backend.Int8, shape: []int{2}, size: 2, dev: &Device{}}, envelopeOf(1, 0, backend.Int8, 4096, 9, []uint64{2}, "")},
+		{"the longest inside", untyped{kind: backend.Uint8, shape: []int{1004}, size: 1004, host: make([]byte, 1004)}, envelopeOf(1, 1, backend.Uint8, 4096, 9, []uint64{1004}, string(make([]byte, 1004)))},
+		{"one byte more", untyped{kind: backend.Uint8, shape: []int{1005}, size: 1005, host: make([]byte, 1005)}, envelopeOf(1, 0, backend.Uint8, 4096, 9, []uint64{1005}, "")},
+		{"many", untyped{kind: backend.Complex128, shape: wide, size: 16 << 20, host: make([]byte, 16<<20)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := new(letter)
+			l := new(envelope)
 			b := l.write(&c.p, 4096, 9)
 			if c.want != nil && !bytes.Equal(b, c.want) {
 				t.Fatalf("the envelope is\n%q, want\n%q", b, c.want)
 			}
-			back := new(letter)
+			back := new(envelope)
 			if err := back.read(copy(back.b[:], b), 9); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +67,7 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-func TestEnvelopeWrong(t *testing.T) {
+func TestMalformedEnvelopesAreRejected(t *testing.T) {
 	const f32 = backend.Float32
 	for _, c := range []struct {
 		name     string
@@ -94,13 +96,13 @@ func TestEnvelopeWrong(t *testing.T) {
 		{"the flag without anything", envelopeOf(1, 1, f32, 4096, 0, []uint64{2}, ""), cohort.ErrInternal},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := new(letter)
+			l := new(envelope)
 			if err := l.read(copy(l.b[:], c.b), 999); !errors.Is(err, c.sentinel) {
 				t.Errorf("error %v, want %v", err, c.sentinel)
 			}
 		})
 	}
-	l := new(letter)
+	l := new(envelope)
 	if err := l.read(len(l.b)+1, 9); !errors.Is(err, cohort.ErrInternal) {
 		t.Errorf("more bytes than there is room: %v", err)
 	}
@@ -114,7 +116,7 @@ func ones[T int | uint64](n int) []T {
 	return lens
 }
 
-// Whatever arrives, what is read from it is consistent, and is what was written.
+// Any envelope that is accepted is consistent, and encodes to the same bytes.
 func FuzzEnvelope(f *testing.F) {
 	f.Add(envelopeOf(1, 1, backend.Float32, 1<<20, 3, []uint64{2, 1}, "12345678"))
 	f.Add(envelopeOf(1, 0, backend.Complex128, 1<<20, 3, []uint64{1 << 20, 2, 1 << 20}, ""))
@@ -122,7 +124,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add(envelopeOf(1, 0, backend.Int8, 1<<20, 0, []uint64{1 << 62, 2}, ""))
 	f.Add([]byte(strings.Repeat("\x01", envelopeMost)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l := new(letter)
+		l := new(envelope)
 		n := copy(l.b[:], b)
 		if l.read(n, 1000) != nil {
 			return
@@ -137,12 +139,138 @@ func FuzzEnvelope(f *testing.F) {
 		if size != l.size || l.size < 0 || l.number > 1000 || l.inside != nil && len(l.inside) != l.size {
 			t.Fatalf("%v%v: %d bytes, %d inside, tag %d", l.kind, l.shape(), l.size, len(l.inside), l.number)
 		}
-		p := parcel{kind: l.kind, shape: l.shape(), size: l.size, host: l.inside}
+		p := untyped{kind: l.kind, shape: l.shape(), size: l.size, host: l.inside}
 		if l.inside == nil {
 			p.dev = &Device{}
 		}
-		if again := new(letter).write(&p, l.piece, l.number); !bytes.Equal(again, b[:n]) {
+		if again := new(envelope).write(&p, l.piece, l.number); !bytes.Equal(again, b[:n]) {
 			t.Fatalf("it is written as\n%q, and was\n%q", again, b[:n])
 		}
 	})
+}
+
+// Blocking messages of tensors on the processor do not allocate: short ones, and long ones whose
+// receiver is waiting.
+func TestMessagesDoNotAllocate(t *testing.T) {
+	if racing {
+		t.Skip("the race detector allocates")
+	}
+	for _, n := range []int{1, 100, 100000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
+				c, err := messageComm(world)
+				if err != nil {
+					return err
+				}
+				x, _ := New[float64](n)
+				const runs = 200 // AllocsPerRun adds one
+				other := 1 - c.Rank()
+				var failed error
+				round := func() {
+					if c.Rank() == 0 {
+						if err := Send(c, x, other, 0); err != nil {
+							failed = err
+						}
+					}
+					if _, err := Recv(c, x, other, 0); err != nil {
+						failed = err
+					}
+					if c.Rank() == 1 {
+						if err := Send(c, x, other, 0); err != nil {
+							failed = err
+						}
+					}
+				}
+				for range 20 { // what is made once
+					round()
+				}
+				if c.Rank() == 1 { // it counts both ranks' together
+					for range runs + 1 {
+						round()
+					}
+				} else if got := testing.AllocsPerRun(runs, round); got != 0 {
+					t.Errorf("a round trip of %d numbers makes %v allocations", n, got)
+				}
+				return errors.Join(failed, c.Close())
+			})
+		})
+	}
+}
+
+// BenchmarkMessages measures half a round trip between two goroutines, for tensors and for slices.
+func BenchmarkMessages(b *testing.B) {
+	for _, n := range []int{8, 512, 4 << 10, 64 << 10, 1 << 20, 16 << 20} {
+		b.Run(fmt.Sprintf("%d/tensor", n), func(b *testing.B) {
+			pingpong(b, n, func(c *Comm, t *Tensor[uint8], other int) error { return Send(c, t, other, 0) },
+				func(c *Comm, t *Tensor[uint8], other int) error { _, err := Recv(c, t, other, 0); return err })
+		})
+		b.Run(fmt.Sprintf("%d/slice", n), func(b *testing.B) {
+			pingpong(b, n, func(c *Comm, t *Tensor[uint8], other int) error { return cohort.Send(c.coll, t.data, other, 0) },
+				func(c *Comm, t *Tensor[uint8], other int) error {
+					_, err := cohort.Recv(c.coll, t.data, other, 0)
+					return err
+				})
+		})
+	}
+}
+
+func pingpong(b *testing.B, n int, send, recv func(*Comm, *Tensor[uint8], int) error) {
+	err := cohort.Run(context.Background(), 2, func(world *cohort.Comm) error {
+		c, err := NewComm(world, nil)
+		if err != nil {
+			return err
+		}
+		t, err := New[uint8](n)
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			b.ReportAllocs()
+			b.SetBytes(int64(n))
+			b.ResetTimer()
+		}
+		for i := range 2 * ((b.N + 1) / 2) {
+			if i%2 == c.Rank() {
+				err = send(c, t, 1-c.Rank())
+			} else {
+				err = recv(c, t, 1-c.Rank())
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return errors.Join(world.Barrier(), c.Close())
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkMessageSelf measures a short message of a rank to itself, for tensors and for slices.
+func BenchmarkMessageSelf(b *testing.B) {
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
+		c, err := NewComm(world, nil)
+		if err != nil {
+			return err
+		}
+		t, _ := New[uint8](64)
+		b.Run("tensor", func(b *testing.B) {
+			for b.Loop() {
+				err = errors.Join(err, Send(c, t, 0, 0))
+				_, e := Recv(c, t, 0, 0)
+				err = errors.Join(err, e)
+			}
+		})
+		b.Run("slice", func(b *testing.B) {
+			for b.Loop() {
+				err = errors.Join(err, cohort.Send(c.coll, t.data, 0, 0))
+				_, e := cohort.Recv(c.coll, t.data, 0, 0)
+				err = errors.Join(err, e)
+			}
+		})
+		return errors.Join(err, c.Close())
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
 }

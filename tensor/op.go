@@ -1,6 +1,12 @@
 package tensor
 
-import "github.com/cohort-hpc/cohort"
+import (
+	"reflect"
+
+	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
 
 // Op is a reduction of tensors, element by element.
 type Op struct {
@@ -8,13 +14,14 @@ type Op struct {
 	average bool
 }
 
-// The predefined operations. Average is the sum divided by the number of ranks; of integers the whole
-// part of it, and a sum that is too large for the type has wrapped around before. Of floats the sum may
-// overflow to infinity, where the average would not have: halves are safe from that, whose sums are
-// made as float32.
+// The predefined operations. Average is the sum divided by the number of ranks. For integers the
+// result is truncated, and a sum too large for the type wraps around before the division. For
+// floats the sum may overflow to infinity where the average would not; Float16 and BFloat16 are
+// safe from that, because their sums are computed as float32.
 //
-// To the ranks Average is a sum: if some take Average and others Sum, those whose tensors are longer than
-// a piece get [cohort.ErrMismatch], and those of one piece what they asked for.
+// Ranks exchange the same messages for Average and Sum. If some ranks pass Average and others Sum,
+// tensors longer than a piece give [cohort.ErrMismatch]; with tensors of one piece each rank gets
+// what it asked for.
 var (
 	Sum     = Op{op: cohort.Sum}
 	Prod    = Op{op: cohort.Prod}
@@ -23,7 +30,7 @@ var (
 	Average = Op{op: cohort.Sum, average: true}
 )
 
-// OpOf returns one of cohort's operations, predefined or the user's, as one of tensors.
+// OpOf returns an operation on tensors for one of cohort's operations, predefined or user-defined.
 func OpOf(op cohort.Op) Op { return Op{op: op} }
 
 // String returns the operation's name.
@@ -32,4 +39,86 @@ func (o Op) String() string {
 		return "average"
 	}
 	return o.op.String()
+}
+
+var (
+	float16Type  = reflect.TypeFor[cohort.Float16]()
+	bfloat16Type = reflect.TypeFor[cohort.BFloat16]()
+)
+
+// kinds maps Go's kinds of numbers to the backend's.
+var kinds = func() (k [reflect.UnsafePointer + 1]backend.Kind) {
+	for of, kind := range map[reflect.Kind]backend.Kind{
+		reflect.Int8: backend.Int8, reflect.Int16: backend.Int16, reflect.Int32: backend.Int32, reflect.Int64: backend.Int64,
+		reflect.Uint8: backend.Uint8, reflect.Uint16: backend.Uint16, reflect.Uint32: backend.Uint32, reflect.Uint64: backend.Uint64,
+		reflect.Float32: backend.Float32, reflect.Float64: backend.Float64,
+		reflect.Complex64: backend.Complex64, reflect.Complex128: backend.Complex128,
+	} {
+		k[of] = kind
+	}
+	k[reflect.Int], k[reflect.Uint], k[reflect.Uintptr] = backend.Int64, backend.Uint64, backend.Uint64
+	if reflect.TypeFor[int]().Size() == 4 {
+		k[reflect.Int], k[reflect.Uint], k[reflect.Uintptr] = backend.Int32, backend.Uint32, backend.Uint32
+	}
+	return k
+}()
+
+// kindOf returns the kind of T's numbers; for a named type, the kind of its underlying type.
+func kindOf[T cohort.Number]() backend.Kind {
+	switch t := reflect.TypeFor[T](); t {
+	case float16Type:
+		return backend.Float16
+	case bfloat16Type:
+		return backend.BFloat16
+	default:
+		return kinds[t.Kind()]
+	}
+}
+
+// typeName returns the name of T's numbers in errors and messages, such as float32.
+func typeName[T cohort.Number]() string { return kindOf[T]().String() }
+
+// divide divides numbers of a kind by n, the number of ranks. Integers are truncated. Float16 and
+// BFloat16 do not occur here: their averages are computed as float32.
+func divide(kind backend.Kind, b []byte, n int) {
+	if n == 1 {
+		return
+	}
+	switch kind {
+	case backend.Int8:
+		divideInts[int8, int32](b, n)
+	case backend.Int16:
+		divideInts[int16, int32](b, n)
+	case backend.Int32:
+		divideInts[int32, int32](b, n)
+	case backend.Int64:
+		divideInts[int64, int64](b, n)
+	case backend.Uint8:
+		divideInts[uint8, uint32](b, n)
+	case backend.Uint16:
+		divideInts[uint16, uint32](b, n)
+	case backend.Uint32:
+		divideInts[uint32, uint32](b, n)
+	case backend.Uint64:
+		divideInts[uint64, uint64](b, n)
+	case backend.Float32, backend.Complex64: // each part of a complex number
+		divideFloats[float32](b, n)
+	case backend.Float64, backend.Complex128:
+		divideFloats[float64](b, n)
+	}
+}
+
+// divideInts divides as W, because n may not fit in T.
+func divideInts[T, W int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](b []byte, n int) {
+	x, d := view.Of[T](b), W(n)
+	for i := range x {
+		x[i] = T(W(x[i]) / d)
+	}
+}
+
+func divideFloats[T float32 | float64](b []byte, n int) {
+	x, d := view.Of[T](b), T(n)
+	for i := range x {
+		x[i] /= d
+	}
 }

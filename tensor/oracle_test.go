@@ -12,13 +12,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// Reductions of random numbers are as near to the exact result as the type's rounding allows, in whatever
-// order they are combined. Halves have a test of their own.
-func TestOracle(t *testing.T) {
+// Reductions of random numbers are as close to the exact result as the type's rounding allows, in
+// any order. Half-precision types have their own test.
+func TestReductionsAreWithinRoundingBound(t *testing.T) {
 	onRanks(t, []int{1, 2, 3, 4}, func(_ *testing.T, world *cohort.Comm) error { return oracles(world, 300) })
 }
 
-// oracles tries reductions of so many numbers for each rank. TestCollectivesProcesses has it over the other backends.
+// oracles checks reductions of n numbers on each rank. TestCollectivesOverProcesses runs it over
+// the other backends.
 func oracles(world *cohort.Comm, n int) error {
 	l, err := newLab(world, small, soft.Config{})
 	if err != nil {
@@ -36,21 +37,21 @@ func oracles(world *cohort.Comm, n int) error {
 	))
 }
 
-// floating is a type of numbers that are rounded.
+// floating is a type whose operations round.
 type floating[T cohort.Number] struct {
 	unit  float64 // the largest relative error of one rounding
 	of    func(re, im float64) T
 	parts func(T) []float64
 }
 
-// exact makes a number of a float64, in which sums and products of a few of them are exact too.
+// exact converts a float64 to a number whose sums and products of a few terms are exact, too.
 func exact(x float64) *big.Float { return new(big.Float).SetPrec(600).SetFloat64(x) }
 
-// oracle returns the parts of the exact result of an operation on some numbers, and how far from it one that
-// is made by roundings may be. With n-1 operations whose relative errors are at most u, in any order,
-// that is (1+u)^(n-1)-1 of the product, and of the sum of the absolute values (Higham, Accuracy and Stability of
+// oracle returns the parts of the exact result of an operation, and a bound for the error of a
+// rounded result. After n-1 operations of relative error at most u, in any order, the bound is
+// (1+u)^(n-1)-1 of the product, or of the sum of absolute values (Higham, Accuracy and Stability of
 // Numerical Algorithms, 2002, sections 3.1 and 4.2). A product of complex numbers has an error of
-// sqrt(2)*2u/(1-2u) (3.6), of its absolute value.
+// sqrt(2)*2u/(1-2u) (3.6) of its absolute value.
 func (v floating[T]) oracle(op Op, numbers []T) (want []*big.Float, bound []float64) {
 	roundings, unit := len(numbers)-1, v.unit
 	var sizes []float64
@@ -107,12 +108,12 @@ func (v floating[T]) oracle(op Op, numbers []T) (want []*big.Float, bound []floa
 		}
 	}
 	for _, s := range sizes {
-		bound = append(bound, s*math.Expm1(float64(roundings)*math.Log1p(unit))*(1+0x1p-40)) // itself made with roundings
+		bound = append(bound, s*math.Expm1(float64(roundings)*math.Log1p(unit))*(1+0x1p-40)) // the bound itself is rounded
 	}
 	return want, bound
 }
 
-// tryOracle does all reductions of n numbers of each rank, and of as many blocks of n as there are ranks.
+// tryOracle does all reductions of n numbers of each rank, and of one block of n for each rank.
 func tryOracle[T cohort.Number](l *lab, v floating[T], n int) error {
 	random := rand.New(rand.NewPCG(11, uint64(n))) // the same on all ranks
 	data := make([][]T, l.size)                    // of all ranks
@@ -169,8 +170,8 @@ func oracleResult[T cohort.Number](l *lab, p placement, send []T, n int, do func
 	return got, errors.Join(err, err2, err3)
 }
 
-// near returns an error unless a result, whose first element is lo of the ranks' data, is as near to the exact one as
-// it must be. It has to have been rounded, too, where there was anything to combine: otherwise nothing is shown.
+// near returns an error unless a result, which starts at element lo of the ranks' data, is within
+// the bound. It must also have been rounded somewhere, or the test would show nothing.
 func (v floating[T]) near(op Op, data [][]T, lo int, got []T) error {
 	rounded := 0
 	numbers := make([]T, len(data))

@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// late puts work into a tensor's stream that begins when it is let, and before which nothing behind it does.
+// late puts work into a tensor's stream that waits for let, and holds up all work behind it.
 func late[T cohort.Number](x *Tensor[T], let <-chan struct{}, f func(data []T)) error {
 	return x.stream.(*soft.Stream).Do(func(mem func(accel.Address, int) []byte) {
 		<-let
@@ -22,8 +22,8 @@ func late[T cohort.Number](x *Tensor[T], let <-chan struct{}, f func(data []T)) 
 	})
 }
 
-// onOwnStream returns a tensor on a device with the data, in the order of a stream of its own, and what
-// gives both back.
+// onOwnStream returns a tensor on a device with the data, bound to its own stream, and a function
+// that closes both.
 func onOwnStream[T cohort.Number](d *Device, data []T) (*Tensor[T], func() error, error) {
 	t, err := of(data, []int{len(data)}).To(d)
 	if err != nil {
@@ -37,9 +37,9 @@ func onOwnStream[T cohort.Number](d *Device, data []T) (*Tensor[T], func() error
 	return x, func() error { return errors.Join(s.Close(), t.Close()) }, err
 }
 
-// While one piece of a collective is communicated the next one is copied from the device already, and the
-// pieces before it are still copied to it.
-func TestCollectivesPipeline(t *testing.T) {
+// While one piece of a collective is communicated, the next is copied from the device and the
+// previous ones are copied to it.
+func TestCollectivesOverlapCopiesAndCommunication(t *testing.T) {
 	for _, coll := range []backend.Coll{backend.Allreduce, backend.Bcast} {
 		t.Run(coll.String(), func(t *testing.T) {
 			onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error { return pipelined(world, coll) })
@@ -47,10 +47,10 @@ func TestCollectivesPipeline(t *testing.T) {
 	}
 }
 
-// pipelined has rank 0 do a collective, and rank 1 its part piece by piece, when rank 0 has seen what is
-// to be done without it.
+// pipelined has rank 0 do a collective, while rank 1 does its part piece by piece after checking
+// what rank 0 has done.
 func pipelined(world *cohort.Comm, coll backend.Coll) error {
-	const piece, pieces, blocked = 1 << 17, 6, 2 // in so many pieces nothing can be copied to the device
+	const piece, pieces, blocked = 1 << 17, 6, 2 // after blocked pieces, copies to the device must wait
 	const m, n = piece / 4, pieces * piece / 4
 	l, err := newLab(world, Config{Chunk: piece}, soft.Config{})
 	if err != nil {
@@ -104,10 +104,11 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 	if err != nil {
 		return err
 	}
-	until(func() bool { return down() >= 2 }) // while nobody is there to talk to
+	until(func() bool { return down() >= 2 }) // while rank 1 takes no part yet
 	err = world.Barrier()
 	for i := range pieces {
-		// This piece waits for rank 1, the next one is on the host, and those before are on the device.
+		// This piece waits for rank 1; the next is on the host, and the previous ones are on the
+		// device.
 		until(func() bool { return down() >= min(i+2, pieces) })
 		if writes && i >= blocked {
 			until(func() bool { return up() >= i })
@@ -116,7 +117,7 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 			return err
 		}
 		if i == blocked-1 {
-			err = world.Barrier() // rank 1 is through with this piece
+			err = world.Barrier() // rank 1 has done this piece
 			if n := up(); n > 0 {
 				err = errors.Join(err, fmt.Errorf("%d pieces were copied to a tensor in which work before them was still to be done", n))
 			}
@@ -136,10 +137,10 @@ func pipelined(world *cohort.Comm, coll backend.Coll) error {
 	return l.close(errors.Join(err, freeX(), freeY()))
 }
 
-// Tensors of a Reducer have their results while others, behind them, are still being computed: a bucket is
-// started when it is full, and not by Wait.
-func TestReducerOverlaps(t *testing.T) {
-	const bytes = 1 << 10 // a bucket: the first tensor fills one by itself, then two share one, and the last has one again
+// Tensors of a Reducer get their results while later ones are still being computed: a bucket starts
+// when it is full, not in Wait.
+func TestReducerStartsFullBuckets(t *testing.T) {
+	const bytes = 1 << 10 // a bucket: the first tensor fills one, the next two share one, and the last has its own
 	lens := []int{256, 100, 100, 250}
 	onRanks(t, []int{2, 3}, func(_ *testing.T, world *cohort.Comm) error {
 		for _, p := range placements[:3] {
@@ -178,7 +179,7 @@ func reducedEarly(l *lab, p placement, lens []int, bytes int) (err error) {
 	}
 	let := make(chan struct{})
 	finish := sync.OnceFunc(func() { close(let) })
-	defer finish() // before streams are closed, which wait for their work
+	defer finish() // before closing streams, which waits for their work
 	compute := func(data []float32) { copy(data, v.vector(l.rank, last, last+lens[last])) }
 	for i := range last {
 		err = errors.Join(err, r.Ready(i))
@@ -206,7 +207,7 @@ func reducedEarly(l *lab, p placement, lens []int, bytes int) (err error) {
 		}
 		err = errors.Join(err, h.Wait())
 	}
-	shared := r.buckets[1].flat // from which Wait copies the results
+	shared := r.buckets[1].flat // Wait copies the results from it
 	if err = errors.Join(err, check(0, tensors[0], 0), check(1, shared, 0), check(2, shared, lens[1])); err != nil {
 		return err
 	}
@@ -230,4 +231,82 @@ func reducedEarly(l *lab, p placement, lens []int, bytes int) (err error) {
 		err = errors.Join(err, check(i, x, 0))
 	}
 	return errors.Join(err, r.Close())
+}
+
+// Barrier and Ibarrier end only after the last rank has called them.
+func TestBarrierWaitsForAllRanks(t *testing.T) {
+	onRanks(t, []int{1, 2, 3, 4}, barriers) // TestCollectivesOverProcesses runs it, too
+}
+
+func barriers(_ *testing.T, world *cohort.Comm) error {
+	c, err := NewComm(world, &small)
+	if err != nil {
+		return err
+	}
+	for late := range c.Size() {
+		for _, blocking := range []bool{true, false} {
+			if err := barrierWaits(world, c, late, blocking); err != nil {
+				return fmt.Errorf("rank %d: rank %d comes late, blocking %v: %w", c.Rank(), late, blocking, err)
+			}
+		}
+	}
+	return c.Close()
+}
+
+// barrierWaits has all ranks but one enter a barrier and exchange messages with that one, which
+// enters when all the others have reported that they still wait.
+func barrierWaits(world *cohort.Comm, c *Comm, late int, blocking bool) error {
+	const talks, tag = 5, 6 // a barrier that does not wait would end before the last message
+	barrier := func() (*Handle, error) {
+		if !blocking {
+			return c.Ibarrier()
+		}
+		h := newHandle()
+		go func() { h.finish(noStatus, c.Barrier()) }()
+		return h, nil
+	}
+	word := []byte{1}
+	if c.Rank() == late {
+		for range talks {
+			for r := range c.Size() {
+				if r == late {
+					continue
+				}
+				if _, err := cohort.Recv(world, word, r, tag); err != nil {
+					return err
+				}
+				if err := cohort.Send(world, word, r, tag); err != nil {
+					return err
+				}
+			}
+		}
+		h, err := barrier()
+		if err != nil {
+			return err
+		}
+		return h.Wait()
+	}
+	h, err := barrier()
+	if err != nil {
+		return err
+	}
+	ended := 0
+	for range talks {
+		select { // before the message that may be the last one the other rank waits for
+		case <-h.Done():
+			ended++
+		default:
+		}
+		if err := cohort.Send(world, word, late, tag); err != nil {
+			return err
+		}
+		if _, err := cohort.Recv(world, word, late, tag); err != nil {
+			return err
+		}
+	}
+	err = h.Wait()
+	if ended > 0 {
+		err = errors.Join(err, fmt.Errorf("the barrier had ended before rank %d came", late))
+	}
+	return err
 }

@@ -6,116 +6,133 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Send sends t to dest and returns when its memory can be used again, which may be before it is received.
-// The type and the shape of the tensor travel with it. On a device it is read after the work that is in
-// its stream when Send is called.
+// Send sends t to dest. It returns when t's memory can be reused, which may be before the message
+// is received. The tensor's type and shape travel with it. On a device, t is read after the work
+// that is in its stream when Send is called.
 //
-// Local to the two ranks: dest receives it with [Recv] or its like.
+// Local to the two ranks: dest receives the message with [Recv] or a similar function.
 //
-// Errors: [cohort.ErrRank], [cohort.ErrTag] for bad arguments; [cohort.ErrBuffer] for a tensor that is not
-// contiguous; what the device says, which the receiver gets as well.
+// Tensors: contiguous, on any device.
 //
-// Deadline: [cohort.ErrTimeout]; the receive that gets or got the message gives that, too. On mpi a send that
-// has begun cannot be taken back: there are then no messages of c any more, as with slices, and a receive
-// that is in the middle of the message waits until its own deadline. A library that takes device memory may
-// read that of t until the job ends: do not close it.
+// Errors: [cohort.ErrRank], [cohort.ErrTag] for wrong arguments; [cohort.ErrBuffer] for a tensor
+// that is not contiguous; those of the device's driver, which the receiver gets as well.
+//
+// Deadline: [cohort.ErrTimeout] here, and for the matching receive. On mpi a send that has started
+// cannot be canceled: no more messages are possible on c, and a receive in the middle of the
+// message waits until its own deadline. A library that accepts device memory may read t until the
+// job ends, so do not close it.
 func Send[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) error {
-	p, err := t.parcel()
+	p, err := t.untyped()
 	return c.send("send", p, dest, tag, err)
 }
 
 // Isend starts a [Send].
 //
-// Buffers: t must not be written until the handle is done.
+// Local to the two ranks, as [Send].
+//
+// Tensors: t must not be written until the handle is done.
+//
+// Errors, Deadline: as for [Send]; wrong arguments are reported at once, everything else by the
+// handle.
 func Isend[T cohort.Number](c *Comm, t *Tensor[T], dest, tag int) (*Handle, error) {
-	p, err := t.parcel()
+	p, err := t.untyped()
 	return c.isend("isend", p, dest, tag, err)
 }
 
-// Recv receives a tensor from source, or [cohort.AnySource], with a tag, or [cohort.AnyTag], into t, which
-// has its type and shape. Messages from one rank with one tag are received in the order sent. On a device
-// t is written after the work that is in its stream when Recv is called, and what was received is there
-// for every stream when it returns.
+// Recv receives a message into t, which must have its type and shape. source may be
+// [cohort.AnySource] and tag may be [cohort.AnyTag]. Messages from one rank with one tag arrive in
+// the order sent. On a device, t is written after the work that is in its stream when Recv is
+// called, and every stream sees the data when Recv returns.
 //
-// Local to the two ranks. The status has the source, the tag, and the bytes of the elements.
+// Local to the two ranks. The status holds the source, the tag and the size of the elements in
+// bytes.
 //
-// Errors: [cohort.ErrMismatch] that names both if the message has another type or shape than t, which stays
-// as it was: the message is dropped, and the status says where it came from; [cohort.ErrRank],
-// [cohort.ErrTag], [cohort.ErrBuffer] for bad arguments; what the device says, the message being dropped;
-// what ended the send if the sender has given up.
+// Tensors: contiguous, on any device.
 //
-// Deadline: [cohort.ErrTimeout]; the receive is taken back, or, if it was in the middle of a message, the
-// rest of that is dropped. The communicator stays usable. On mpi the library may keep a receive in the middle of
-// a message: there are then no messages of c any more, and one that takes device memory may write to that of t
-// until the job ends: do not close it.
+// Errors: [cohort.ErrMismatch] if the message has another type or shape than t; the error names
+// both, the message is dropped, t is unchanged, and the status gives the source. [cohort.ErrRank],
+// [cohort.ErrTag], [cohort.ErrBuffer] for wrong arguments; those of the device's driver, in which
+// case the message is dropped; the sender's error if it stopped sending.
+//
+// Deadline: [cohort.ErrTimeout]. The receive is canceled, or, in the middle of a message, the rest
+// is dropped; c stays usable. On mpi the library may keep a receive in the middle of a message: no
+// more messages are possible on c. A library that accepts device memory may write to t until the
+// job ends, so do not close it.
 func Recv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (cohort.Status, error) {
-	p, err := t.parcel()
+	p, err := t.untyped()
 	return c.recv("recv", p, source, tag, err)
 }
 
-// Irecv starts a [Recv]. The handle has the status.
+// Irecv starts a [Recv]. The handle holds the status.
 //
-// Buffers: t must not be used until the handle is done.
+// Local to the two ranks, as [Recv].
+//
+// Tensors: t must not be used until the handle is done.
+//
+// Errors, Deadline: as for [Recv]; wrong arguments are reported at once, everything else by the
+// handle.
 func Irecv[T cohort.Number](c *Comm, t *Tensor[T], source, tag int) (*Handle, error) {
-	p, err := t.parcel()
+	p, err := t.untyped()
 	return c.irecv("irecv", p, source, tag, err)
 }
 
-// RecvAlloc receives a tensor of any shape into a new one on a device, or on [CPU], which nil is too. Close
-// gives it back. From [cohort.ProcNull] it is one without elements.
+// RecvAlloc receives a message of any shape into a new tensor on a device, or on the processor for
+// [CPU] or nil. Close the tensor to free device memory. From [cohort.ProcNull] it returns a tensor
+// without elements.
 //
 // Local to the two ranks.
 //
-// Errors: those of [Recv]; [cohort.ErrMismatch] that names both if the message has another type than T;
-// [cohort.ErrAlloc] if there is no memory for it. The message is then dropped.
+// Errors: those of [Recv]; [cohort.ErrMismatch] if the message has another type than T;
+// [cohort.ErrAlloc] if memory for the tensor is missing. The message is then dropped.
 //
-// Deadline: [cohort.ErrTimeout], as for [Recv]. Device memory that the library may still write to is lost.
+// Deadline: [cohort.ErrTimeout], as for [Recv]. Device memory that the library may still write to
+// is never freed.
 func RecvAlloc[T cohort.Number](c *Comm, d *Device, source, tag int) (*Tensor[T], cohort.Status, error) {
 	var t *Tensor[T]
 	kind := kindOf[T]()
-	st, lent, err := c.recvAlloc(source, tag, func(l *letter) (p parcel, err error) {
+	st, inUse, err := c.recvAlloc(source, tag, func(l *envelope) (p untyped, err error) {
 		if l == nil {
 			t, err = create[T](d, []int{0})
 			return p, err
 		}
 		if l.kind != kind {
-			return p, fault(cohort.ErrMismatch, "the message has %v%v, and %v is to be received; it was dropped", l.kind, slices.Clone(l.shape()), kind)
+			return p, fault(cohort.ErrMismatch, "the message is %v%v, but RecvAlloc wants %v; the message was dropped", l.kind, slices.Clone(l.shape()), kind)
 		}
 		if t, err = create[T](d, l.shape()); err != nil {
 			return p, err
 		}
-		return t.parcel()
+		return t.untyped()
 	})
 	if err != nil {
-		if !lent { // else it is lost
-			_ = t.Close() // nothing else is wrong with it
+		if !inUse { // otherwise it must not be reused
+			_ = t.Close() // the first error matters more
 		}
 		return nil, st, err
 	}
 	return t, st, nil
 }
 
-// Sendrecv sends one tensor to dest and receives another one from source at the same time, so that ranks
-// that exchange messages do not wait for each other in a circle.
+// Sendrecv sends one tensor to dest and receives another from source at the same time, so that
+// ranks that exchange messages do not deadlock.
 //
-// Local to the ranks concerned; a Sendrecv can be received by a [Recv] and the other way round.
+// Local to the ranks concerned. A plain [Recv] or [Send] of another rank may match either half.
 //
-// Buffers: send and recv must not overlap.
+// Tensors: contiguous, on any device; send and recv must not overlap.
 //
 // Errors: those of [Send] and [Recv]; [cohort.ErrBuffer] for tensors that overlap.
 //
 // Deadline: as for [Send] and [Recv].
 func Sendrecv[T cohort.Number](c *Comm, send *Tensor[T], dest, sendTag int, recv *Tensor[T], source, recvTag int) (cohort.Status, error) {
-	s, err := send.parcel()
+	s, err := send.untyped()
 	if err != nil {
-		return cohort.Status{}, c.wrong("sendrecv", dest, sendTag, err)
+		return cohort.Status{}, c.opError("sendrecv", dest, sendTag, err)
 	}
-	r, err := recv.parcel()
+	r, err := recv.untyped()
 	return c.sendrecv(s, dest, sendTag, r, source, recvTag, err)
 }
 
-// send is [Send]; err is what the typed function has found wrong.
-func (c *Comm) send(op string, p parcel, dest, tag int, err error) error {
+// send is [Send]; err is an error found by the typed function.
+func (c *Comm) send(op string, p untyped, dest, tag int, err error) error {
 	m, no := c.messaging()
 	if no != nil {
 		err = no
@@ -124,12 +141,12 @@ func (c *Comm) send(op string, p parcel, dest, tag int, err error) error {
 		err = c.sendNow(m, &p, dest, tag)
 	}
 	if err != nil {
-		return c.wrong(op, dest, tag, err)
+		return c.opError(op, dest, tag, err)
 	}
 	return nil
 }
 
-func (c *Comm) sendNow(m *messages, p *parcel, dest, tag int) error {
+func (c *Comm) sendNow(m *messages, p *untyped, dest, tag int) error {
 	inside := p.fits()
 	number, err := m.begin(dest, !inside)
 	if err != nil {
@@ -141,7 +158,7 @@ func (c *Comm) sendNow(m *messages, p *parcel, dest, tag int) error {
 		return err
 	}
 	defer after.forget()
-	l := newLetter()
+	l := newEnvelope()
 	if err = cohort.Send(c.head, l.write(p, m.k.cfg.Chunk, number), dest, tag); err != nil {
 		return err
 	}
@@ -153,7 +170,7 @@ func (c *Comm) sendNow(m *messages, p *parcel, dest, tag int) error {
 	return f.sendAll(p, after)
 }
 
-func (c *Comm) isend(op string, p parcel, dest, tag int, err error) (*Handle, error) {
+func (c *Comm) isend(op string, p untyped, dest, tag int, err error) (*Handle, error) {
 	m, no := c.messaging()
 	if no != nil {
 		err = no
@@ -163,12 +180,12 @@ func (c *Comm) isend(op string, p parcel, dest, tag int, err error) (*Handle, er
 		h, err = c.sendLater(op, m, p, dest, tag)
 	}
 	if err != nil {
-		return nil, c.wrong(op, dest, tag, err)
+		return nil, c.opError(op, dest, tag, err)
 	}
 	return h, nil
 }
 
-func (c *Comm) sendLater(op string, m *messages, p parcel, dest, tag int) (*Handle, error) {
+func (c *Comm) sendLater(op string, m *messages, p untyped, dest, tag int) (*Handle, error) {
 	alone := p.fits() || dest == cohort.ProcNull
 	number, err := m.begin(dest, !alone)
 	if err != nil {
@@ -179,7 +196,7 @@ func (c *Comm) sendLater(op string, m *messages, p parcel, dest, tag int) (*Hand
 		m.end()
 		return nil, err
 	}
-	l := newLetter()
+	l := newEnvelope()
 	q, err := cohort.Isend(c.head, l.write(&p, m.k.cfg.Chunk, number), dest, tag)
 	if err != nil {
 		after.forget()
@@ -198,7 +215,7 @@ func (c *Comm) sendLater(op string, m *messages, p parcel, dest, tag int) (*Hand
 		after.forget()
 		m.end()
 		if err != nil {
-			err = c.wrong(op, dest, tag, err)
+			err = c.opError(op, dest, tag, err)
 		}
 		h.finish(noStatus, err)
 	}
@@ -215,7 +232,7 @@ func (c *Comm) sendLater(op string, m *messages, p parcel, dest, tag int) (*Hand
 	return h, nil
 }
 
-func (c *Comm) recv(op string, p parcel, source, tag int, err error) (cohort.Status, error) {
+func (c *Comm) recv(op string, p untyped, source, tag int, err error) (cohort.Status, error) {
 	m, no := c.messaging()
 	if no != nil {
 		err = no
@@ -225,12 +242,12 @@ func (c *Comm) recv(op string, p parcel, source, tag int, err error) (cohort.Sta
 		st, err = c.recvNow(m, &p, source, tag)
 	}
 	if err != nil {
-		return st, c.wrong(op, source, tag, err)
+		return st, c.opError(op, source, tag, err)
 	}
 	return st, nil
 }
 
-func (c *Comm) recvNow(m *messages, p *parcel, source, tag int) (cohort.Status, error) {
+func (c *Comm) recvNow(m *messages, p *untyped, source, tag int) (cohort.Status, error) {
 	if source == cohort.ProcNull {
 		return cohort.Recv[byte](c.head, nil, source, tag)
 	}
@@ -246,8 +263,8 @@ func (c *Comm) recvNow(m *messages, p *parcel, source, tag int) (cohort.Status, 
 	return c.take(m, l, p, after)
 }
 
-// take receives a message whose envelope has come.
-func (c *Comm) take(m *messages, l *letter, p *parcel, after ready) (cohort.Status, error) {
+// take receives a message whose envelope has arrived.
+func (c *Comm) take(m *messages, l *envelope, p *untyped, after ready) (cohort.Status, error) {
 	st, err := cohort.NewStatus(l.source, l.tag, l.size), l.matches(p)
 	f := payload{c: c, peer: l.source, tag: l.number, size: l.size, piece: l.piece}
 	switch {
@@ -268,7 +285,7 @@ func (c *Comm) take(m *messages, l *letter, p *parcel, after ready) (cohort.Stat
 	return st, err
 }
 
-func (c *Comm) irecv(op string, p parcel, source, tag int, err error) (*Handle, error) {
+func (c *Comm) irecv(op string, p untyped, source, tag int, err error) (*Handle, error) {
 	m, no := c.messaging()
 	if no != nil {
 		err = no
@@ -278,13 +295,14 @@ func (c *Comm) irecv(op string, p parcel, source, tag int, err error) (*Handle, 
 		h, _, err = c.recvLater(op, m, p, source, tag)
 	}
 	if err != nil {
-		return nil, c.wrong(op, source, tag, err)
+		return nil, c.opError(op, source, tag, err)
 	}
 	return h, nil
 }
 
-// recvLater starts a receive. What it returns with the handle takes it back if no message has come for it.
-func (c *Comm) recvLater(op string, m *messages, p parcel, source, tag int) (*Handle, func(), error) {
+// recvLater starts a receive. The function it returns cancels the receive if no message has
+// arrived.
+func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*Handle, func(), error) {
 	h := newHandle()
 	if source == cohort.ProcNull {
 		st, err := cohort.Recv[byte](c.head, nil, source, tag)
@@ -310,7 +328,7 @@ func (c *Comm) recvLater(op string, m *messages, p parcel, source, tag int) (*Ha
 		}
 		after.forget()
 		if err != nil {
-			err = c.wrong(op, source, tag, err)
+			err = c.opError(op, source, tag, err)
 		}
 		h.finish(st, err)
 	}
@@ -333,18 +351,18 @@ func (c *Comm) recvLater(op string, m *messages, p parcel, source, tag int) (*Ha
 	return h, func() { _ = q.Cancel() }, nil
 }
 
-func (c *Comm) recvAlloc(source, tag int, make func(*letter) (parcel, error)) (st cohort.Status, lent bool, err error) {
+func (c *Comm) recvAlloc(source, tag int, make func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
 	m, err := c.messaging()
 	if err == nil {
-		st, lent, err = c.recvMade(m, source, tag, make)
+		st, inUse, err = c.recvMade(m, source, tag, make)
 	}
 	if err != nil {
-		return st, lent, c.wrong("recvalloc", source, tag, err)
+		return st, inUse, c.opError("recvalloc", source, tag, err)
 	}
 	return st, false, nil
 }
 
-func (c *Comm) recvMade(m *messages, source, tag int, make func(*letter) (parcel, error)) (st cohort.Status, lent bool, err error) {
+func (c *Comm) recvMade(m *messages, source, tag int, make func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
 	if source == cohort.ProcNull {
 		st, err = cohort.Recv[byte](c.head, nil, source, tag)
 		if err == nil {
@@ -362,29 +380,29 @@ func (c *Comm) recvMade(m *messages, source, tag int, make func(*letter) (parcel
 		after, err = p.ready()
 	}
 	if err != nil {
-		p = parcel{} // which nothing matches: it is dropped
+		p = untyped{} // matches nothing, so that the message is dropped
 		st, _ = c.take(m, l, &p, after)
 		return st, false, err
 	}
 	defer after.forget()
 	st, err = c.take(m, l, &p, after)
-	return st, p.lent, err
+	return st, p.inUse, err
 }
 
-func (c *Comm) sendrecv(s parcel, dest, sendTag int, r parcel, source, recvTag int, err error) (cohort.Status, error) {
+func (c *Comm) sendrecv(s untyped, dest, sendTag int, r untyped, source, recvTag int, err error) (cohort.Status, error) {
 	m, no := c.messaging()
 	switch {
 	case no != nil:
 		err = no
 	case err == nil && s.overlaps(&r):
-		err = fault(cohort.ErrBuffer, "send and recv overlap")
+		err = fault(cohort.ErrBuffer, "send and recv overlap; pass separate tensors")
 	}
 	if err != nil {
-		return cohort.Status{}, c.wrong("sendrecv", source, recvTag, err)
+		return cohort.Status{}, c.opError("sendrecv", source, recvTag, err)
 	}
 	h, cancel, err := c.recvLater("sendrecv", m, r, source, recvTag)
 	if err != nil {
-		return cohort.Status{}, c.wrong("sendrecv", source, recvTag, err)
+		return cohort.Status{}, c.opError("sendrecv", source, recvTag, err)
 	}
 	if err := c.send("sendrecv", s, dest, sendTag, nil); err != nil {
 		cancel()

@@ -20,11 +20,12 @@ func until(holds func() bool) {
 	}
 }
 
-// While a piece is being sent the next one is copied from the device, and while one is being received the
-// one before is copied to it. No more pinned memory is held than two pieces, and none by receives that wait.
-func TestMessagesPipeline(t *testing.T) {
+// While a piece is sent, the next is copied from the device; while a piece is received, the
+// previous one is copied to it. A transfer holds two pieces of pinned memory, and a waiting receive
+// holds none.
+func TestMessagesOverlapCopies(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
-		const piece, pieces = 1 << 17, 6 // longer than what backends keep
+		const piece, pieces = 1 << 17, 6 // longer than backends buffer
 		c, err := NewComm(world, &Config{Chunk: piece})
 		if err != nil {
 			return err
@@ -46,17 +47,17 @@ func TestMessagesPipeline(t *testing.T) {
 			return nil
 		}
 		if c.Rank() == 0 {
-			// The other rank has not called Recv, so that the first piece is being sent.
+			// The other rank has not called Recv, so the first piece is still being sent.
 			h, err := Isend(c, x, 1, 0)
 			if err != nil {
 				return err
 			}
 			until(func() bool { return drv.Stats().ToHost.Pinned.Copies == before.ToHost.Pinned.Copies+2 })
 			err = errors.Join(pinned("a send", 2*piece), world.Barrier(), h.Wait(), pinned("a send that is done", 2*piece))
-			// Now piece by piece, until the other rank says that it has copied it.
-			p := parcel{kind: backend.Uint8, shape: []int{piece * pieces}, size: piece * pieces, host: make([]byte, piece*pieces)}
+			// Then piece by piece, until the other rank reports that it has copied it.
+			p := untyped{kind: backend.Uint8, shape: []int{piece * pieces}, size: piece * pieces, host: make([]byte, piece*pieces)}
 			number, e := c.messages.begin(1, true)
-			err = errors.Join(err, e, cohort.Send(c.head, new(letter).write(&p, piece, number), 1, 0))
+			err = errors.Join(err, e, cohort.Send(c.head, new(envelope).write(&p, piece, number), 1, 0))
 			f := payload{c: c, peer: 1, tag: number, size: p.size, piece: piece}
 			for f.next() > 0 {
 				if err = errors.Join(err, f.send(p.host[:f.next()]), world.Barrier()); err != nil {
@@ -106,9 +107,9 @@ func TestMessagesPipeline(t *testing.T) {
 	})
 }
 
-// A tensor is read after the work that is in its stream, and written after it; what was received is there
-// for other streams.
-func TestMessagesStreams(t *testing.T) {
+// A tensor is read and written after the work in its stream, and other streams see what was
+// received.
+func TestMessagesFollowStreamOrder(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		devs, drv, err := messageDevices(soft.Config{})
 		if err != nil {
@@ -187,9 +188,9 @@ func TestMessagesStreams(t *testing.T) {
 	})
 }
 
-// Whatever call of a device fails, on either side: the rank says so, the other one gets the message or
-// learns that it does not come, the next message is right, and nothing is left.
-func TestMessagesDeviceFails(t *testing.T) {
+// If any call of a device fails, on either side, that rank returns the error, the other gets the
+// message or the error, the next message is right, and nothing is left behind.
+func TestMessagesSurviveDriverErrors(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		for _, shape := range [][]int{{5}, {5, 1000}} {
 			for _, lost := range []bool{false, true} {
@@ -207,8 +208,8 @@ func TestMessagesDeviceFails(t *testing.T) {
 	})
 }
 
-// failing sends from one device to another, and has the k-th call of one of them fail; it reports whether
-// there was such a call. With lost, it is the k-th piece of work, and the device is lost with it.
+// failing sends from one device to another and makes call k of device bad fail. It reports whether
+// that call was reached. With lost, work item k fails and breaks the device.
 func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool, err error) {
 	me := world.Rank()
 	c, err := messageComm(world)
@@ -262,7 +263,7 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 			err = fmt.Errorf("the receiver's device has failed, and the sender gets %w", got)
 		}
 		err = errors.Join(err, Send(c, other, 1, 0))
-	case bad == 1: // the message was dropped, or nobody has asked for it
+	case bad == 1: // the message was dropped, or was never received
 		if got == nil {
 			err = errors.Join(err, holds(x, 1, shape...))
 		}
@@ -272,7 +273,7 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 		}
 		err = errors.Join(err, e, holds(y, 9, shape...))
 	case got != nil: // it was told
-		err = wants("the other's operation", got, cohort.ErrInternal, "rank 0 has given up", failed)
+		err = wants("the other's operation", got, cohort.ErrInternal, "rank 0 stopped sending", failed)
 		_, e := Recv(c, y, 0, 0)
 		err = errors.Join(err, e, holds(y, 9, shape...))
 	case holds(x, 9, shape...) == nil: // nothing was sent
@@ -294,8 +295,8 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 	return more, errors.Join(err, left(devs, drv))
 }
 
-// Without device memory for it a message is dropped, and RecvAlloc says so.
-func TestMessagesNoMemory(t *testing.T) {
+// If device memory is missing, RecvAlloc returns an error and drops the message.
+func TestRecvAllocReportsMissingMemory(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		devs, drv, err := messageDevices(soft.Config{Memory: 1 << 12})
 		if err != nil {

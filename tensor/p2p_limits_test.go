@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// wants returns an error unless err wraps the sentinel and says all the words.
+// wants returns an error unless err wraps the sentinel and contains all words.
 func wants(what string, err, sentinel error, words ...string) error {
 	if !errors.Is(err, sentinel) {
 		return fmt.Errorf("%s: error %v, want %v", what, err, sentinel)
@@ -26,7 +26,7 @@ func wants(what string, err, sentinel error, words ...string) error {
 	return nil
 }
 
-// alone runs a test on the only rank of a job, which can send to itself what is short or nonblocking.
+// alone runs a test on a job of one rank, which can send short or nonblocking messages to itself.
 func alone(t *testing.T, test func(c *Comm) error) {
 	t.Helper()
 	onRanks(t, []int{1}, func(_ *testing.T, world *cohort.Comm) error {
@@ -38,7 +38,7 @@ func alone(t *testing.T, test func(c *Comm) error) {
 	})
 }
 
-func TestMessageArguments(t *testing.T) {
+func TestMessagesRejectWrongArguments(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		x, _ := New[float32](4)
 		deep, _ := New[float32](ones[int](maxDims + 1)...)
@@ -108,7 +108,7 @@ func TestMessageArguments(t *testing.T) {
 	})
 }
 
-func TestMessagesProcNull(t *testing.T) {
+func TestMessagesToProcNull(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		x, err := stuff[int32](CPU, 1, 1000)
 		if err != nil {
@@ -132,14 +132,14 @@ func TestMessagesProcNull(t *testing.T) {
 	})
 }
 
-// soon returns a handle whose operations end after a moment.
+// soon returns a handle with a short deadline.
 func soon(c *Comm) (*Comm, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	return c.WithContext(ctx), cancel
 }
 
-// A receive that ends before its time takes nothing that comes later, and so does a probe.
-func TestMessagesDeadline(t *testing.T) {
+// A canceled receive takes no later message, nor does a canceled probe.
+func TestCanceledReceiveTakesNoMessage(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		x, err := stuff[int32](CPU, 1, 3)
 		if err != nil {
@@ -168,20 +168,20 @@ func TestMessagesDeadline(t *testing.T) {
 	})
 }
 
-// A sender that gives up in the middle of a message is the end of the receive as well, and the next message
-// is right. It does not matter which of the two starts first.
-func TestMessagesGiveUp(t *testing.T) {
+// If a sender times out in the middle of a message, the receive ends as well, and the next message
+// is right, whichever of the two starts first.
+func TestSendTimeoutEndsReceive(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := messageComm(world)
 		if err != nil {
 			return err
 		}
-		const n = 1 << 16 // in bytes too long to be kept by the backend
+		const n = 1 << 16 // too long for the backend to buffer
 		x, err := stuff[int64](CPU, 1, n)
 		if err != nil {
 			return err
 		}
-		c.core.cfg.Chunk = 1 << 18 // for the sender's pieces, which the envelope says
+		c.core.cfg.Chunk = 1 << 18 // the sender's pieces, as the envelope says
 		if c.Rank() == 0 {
 			late, cancel := soon(c)
 			defer cancel()
@@ -191,28 +191,28 @@ func TestMessagesGiveUp(t *testing.T) {
 		y, _ := New[int64](n)
 		err = world.Barrier()
 		_, e := Recv(c, y, 0, 4)
-		err = errors.Join(err, wants("Recv", e, cohort.ErrTimeout, "rank 0 has given up"))
+		err = errors.Join(err, wants("Recv", e, cohort.ErrTimeout, "rank 0 stopped sending"))
 		_, e = Recv(c, y, 0, 4)
 		return errors.Join(err, e, holds(y, 1, n), world.Barrier(), c.Close())
 	})
 }
 
-// A receiver that gives up in the middle does not keep the sender.
-func TestMessagesDropLater(t *testing.T) {
+// A receiver that times out in the middle of a message does not block the sender.
+func TestReceiveTimeoutReleasesSender(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := messageComm(world)
 		if err != nil {
 			return err
 		}
 		const n = 200 << 10
-		c.core.cfg.Chunk = 1 << 16 // longer than what the backend keeps
+		c.core.cfg.Chunk = 1 << 16 // longer than the backend buffers
 		if c.Rank() == 0 {
-			// An envelope, whose payload comes when the other one has given up.
+			// An envelope whose payload comes after the receiver has timed out.
 			x, err := stuff[int8](CPU, 2, n)
 			if err != nil {
 				return err
 			}
-			p, err := x.parcel()
+			p, err := x.untyped()
 			if err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ func TestMessagesDropLater(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			err = cohort.Send(c.head, new(letter).write(&p, c.core.cfg.Chunk, number), 1, 0)
+			err = cohort.Send(c.head, new(envelope).write(&p, c.core.cfg.Chunk, number), 1, 0)
 			err = errors.Join(err, world.Barrier())
 			f := payload{c: c, peer: 1, tag: number, size: p.size, piece: c.core.cfg.Chunk}
 			err = errors.Join(err, f.sendAll(&p, ready{}))
@@ -240,8 +240,8 @@ func TestMessagesDropLater(t *testing.T) {
 	})
 }
 
-// Work of a device that does not end does not keep an operation beyond its time.
-func TestMessagesStuckDevice(t *testing.T) {
+// Device work that never ends does not delay an operation beyond its deadline.
+func TestDeadlineEndsWaitForStuckDevice(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		drv := soft.New(soft.Config{})
 		acc, err := drv.Device(0)
@@ -275,7 +275,7 @@ func TestMessagesStuckDevice(t *testing.T) {
 			return err
 		}
 		all := []error{wants("Send", Send(late, x, 0, 0), cohort.ErrTimeout, "int8[5000] on soft:0")}
-		all = append(all, wants("Irecv", h.Wait(), cohort.ErrTimeout, "rank 0 has given up"))
+		all = append(all, wants("Irecv", h.Wait(), cohort.ErrTimeout, "rank 0 stopped sending"))
 		h, err = Isend(c, y, 0, 0)
 		if err != nil {
 			return err
@@ -287,8 +287,8 @@ func TestMessagesStuckDevice(t *testing.T) {
 	})
 }
 
-// Close ends what no message has come for, and nothing can be started after it.
-func TestMessagesClose(t *testing.T) {
+// Close ends receives and probes without a message, and nothing can start after it.
+func TestCloseEndsReceives(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := messageComm(world)
 		if err != nil {
@@ -307,7 +307,7 @@ func TestMessagesClose(t *testing.T) {
 		if err = errors.Join(world.Barrier(), c.Close()); err != nil {
 			return err
 		}
-		// The other rank may have been first.
+		// The other rank may have closed first.
 		if err = h.Wait(); !errors.Is(err, cohort.ErrPeerLost) {
 			err = wants("Irecv", err, cohort.ErrClosed)
 		} else {
@@ -327,9 +327,9 @@ func TestMessagesClose(t *testing.T) {
 	})
 }
 
-// A rank that closes its communicator without having received ends the sends to it, so that those who wait
-// for these come to their own Close.
-func TestMessagesCloseUnreceived(t *testing.T) {
+// A rank that closes its communicator without receiving ends the sends to it, so that the senders
+// reach their own Close.
+func TestCloseEndsUnreceivedSends(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := messageComm(world)
 		if err != nil {
@@ -338,7 +338,7 @@ func TestMessagesCloseUnreceived(t *testing.T) {
 		if c.Rank() == 1 {
 			return c.Close()
 		}
-		c.core.cfg.Chunk = 1 << 18 // longer than what the backend keeps
+		c.core.cfg.Chunk = 1 << 18 // longer than the backend buffers
 		x, _ := New[int8](1 << 20)
 		h, err := Isend(c, x, 1, 0)
 		if err == nil {
@@ -353,8 +353,8 @@ func TestMessagesCloseUnreceived(t *testing.T) {
 	})
 }
 
-// Tags of payloads begin anew after the largest one.
-func TestMessagesTags(t *testing.T) {
+// Payload tags restart after the largest one.
+func TestPayloadTagsWrapAround(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		m := &c.core.messages
 		m.maxTag = 3

@@ -12,26 +12,26 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// Messages of all lengths and tags, started in random order by two goroutines of each rank, arrive where
-// the model says: the k-th receive for a rank and a tag gets the k-th message of the rank with the tag.
-func TestMessagesStorm(t *testing.T) {
+// Messages of all lengths and tags, started in random order by two goroutines of each rank, arrive
+// as the model says: receive k for a rank and a tag gets message k of that rank with that tag.
+func TestManyMessagesMatchInOrder(t *testing.T) {
 	onRanks(t, []int{2, 4}, func(_ *testing.T, world *cohort.Comm) error { return storm(world, 150) })
 }
 
-// stormTags: the even ones are received from a rank each, the odd ones from whoever sends.
+// stormTags counts tags: even ones are received from one rank, odd ones from any rank.
 const stormTags = 6
 
-// stormSend is a message of a storm: the k-th from its source to dest with its tag.
+// stormSend is message k from its source to dest with its tag.
 type stormSend struct{ source, dest, tag, k int }
 
 func (s stormSend) seed() int { return s.source*100000 + s.tag*10000 + s.k }
 
-// stormShape is how long the messages with a tag are.
+// stormShape is the shape of the messages with a tag.
 func stormShape(tag int) []int {
 	return [][]int{{3}, {10, 30}, {700}, {0, 4}, {1, 1}, {260}}[tag]
 }
 
-// stormPlan returns what all ranks send, each in its order. It is the same on all of them.
+// stormPlan returns the messages that all ranks send, in order. It is the same on all ranks.
 func stormPlan(ranks, messages int) [][]stormSend {
 	r := rand.New(rand.NewPCG(7, uint64(ranks)))
 	sent := make(map[stormSend]int)
@@ -46,7 +46,7 @@ func stormPlan(ranks, messages int) [][]stormSend {
 	return plan
 }
 
-// stormRecv is a receive under way.
+// stormRecv is a pending receive.
 type stormRecv struct {
 	h           *Handle
 	t           *Tensor[float32]
@@ -72,13 +72,13 @@ func storm(world *cohort.Comm, messages int) error {
 		})
 	}
 	both.Wait()
-	// A receive from anybody ends with ErrPeerLost when all others have closed, also if this rank were about
-	// to send to itself.
+	// When all other ranks have closed, a receive from any source ends with ErrPeerLost, even if
+	// this rank is about to send to itself.
 	err = errors.Join(append(errs, world.Barrier())...)
 	return errors.Join(err, c.Close(), left(devs, drv))
 }
 
-// stormPart sends and receives what has some of the tags.
+// stormPart sends and receives the messages with some of the tags.
 func stormPart(c *Comm, devs []*Device, plan [][]stormSend, me int, mine func(tag int) bool, seed uint64) (err error) {
 	r := rand.New(rand.NewPCG(seed, uint64(me)))
 	var sends []stormSend
@@ -164,9 +164,9 @@ func stormPart(c *Comm, devs []*Device, plan [][]stormSend, me int, mine func(ta
 	return nil
 }
 
-// A probe leaves an envelope that a blocking receive is about to take, and wakes others that wait for one
-// that it does take.
-func TestProbesTake(t *testing.T) {
+// A probe leaves an envelope that a blocking receive is about to take, and wakes other probes that
+// match an envelope it takes itself.
+func TestProbeLeavesEnvelopeToReceive(t *testing.T) {
 	alone(t, func(c *Comm) error {
 		m := &c.core.messages
 		x, err := stuff[int16](CPU, 1, 3)
@@ -176,7 +176,7 @@ func TestProbesTake(t *testing.T) {
 		if err = Send(c, x, 0, 4); err != nil {
 			return err
 		}
-		for _, l := range []*letter{{source: 0, tag: 4}, {source: cohort.AnySource, tag: cohort.AnyTag}} {
+		for _, l := range []*envelope{{source: 0, tag: 4}, {source: cohort.AnySource, tag: cohort.AnyTag}} {
 			m.blocking = append(m.blocking, l) // a receive that has not yet called the library
 			err = c.open(m, 0, 4)
 			m.blocking = nil
@@ -186,7 +186,7 @@ func TestProbesTake(t *testing.T) {
 		}
 		woken := 0
 		wake := func() { woken++ }
-		m.blocking = []*letter{{source: 0, tag: 5}, {source: cohort.AnySource, tag: 6}}
+		m.blocking = []*envelope{{source: 0, tag: 5}, {source: cohort.AnySource, tag: 6}}
 		m.probers = []*prober{{0, 4, wake}, {cohort.AnySource, 4, wake}, {0, 5, wake}, {0, cohort.AnyTag, wake}}
 		err = c.open(m, 0, 4)
 		m.blocking, m.probers = nil, nil
@@ -199,9 +199,8 @@ func TestProbesTake(t *testing.T) {
 	})
 }
 
-// Probes by some goroutines do not change which messages the receives of others get, and all see what is
-// there.
-func TestProbesStorm(t *testing.T) {
+// Concurrent probes do not change which messages receives get, and all of them see the messages.
+func TestProbesDoNotChangeMatching(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := messageComm(world)
 		if err != nil {
@@ -267,7 +266,7 @@ func TestProbesStorm(t *testing.T) {
 				}
 			})
 		}
-		all.Go(func() { // looks at whatever there is
+		all.Go(func() { // probes for any message
 			for {
 				select {
 				case <-done:

@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// stuff fills a tensor on a device with bytes that a number decides.
+// stuff returns a tensor on a device filled with bytes that depend on seed.
 func stuff[T cohort.Number](d *Device, seed int, shape ...int) (*Tensor[T], error) {
 	t, err := New[T](shape...)
 	if err != nil {
@@ -32,7 +32,7 @@ func stuff[T cohort.Number](d *Device, seed int, shape ...int) (*Tensor[T], erro
 	return u, err
 }
 
-// holds returns an error unless a tensor has what stuff makes with the number and the shape.
+// holds returns an error unless a tensor has the shape and the bytes of stuff.
 func holds[T cohort.Number](t *Tensor[T], seed int, shape ...int) error {
 	want, err := stuff[T](CPU, seed, shape...)
 	if err != nil {
@@ -51,10 +51,10 @@ func holds[T cohort.Number](t *Tensor[T], seed int, shape ...int) error {
 	return err
 }
 
-// messageComm returns a communicator for messages in short pieces.
+// messageComm returns a communicator with short pieces.
 func messageComm(world *cohort.Comm) (*Comm, error) { return NewComm(world, &Config{Chunk: 1 << 10}) }
 
-// messageDevices returns the processor, and devices of a new driver.
+// messageDevices returns the processor and the devices of a new driver.
 func messageDevices(c soft.Config) (devs []*Device, drv *soft.Driver, err error) {
 	drv = soft.New(c)
 	n, err := drv.Devices()
@@ -66,7 +66,7 @@ func messageDevices(c soft.Config) (devs []*Device, drv *soft.Driver, err error)
 	return devs, drv, err
 }
 
-// left gives up what devices keep, and returns an error if anything else is left.
+// left trims the devices and returns an error if anything else is left.
 func left(devs []*Device, drv *soft.Driver) error {
 	for _, d := range devs {
 		d.Trim()
@@ -74,7 +74,7 @@ func left(devs []*Device, drv *soft.Driver) error {
 	return errors.Join(drv.Left(), drv.Close())
 }
 
-// ways are how a tensor gets from a rank to the next one and from the one before.
+// ways are the combinations of calls that pass a tensor to the next rank.
 var ways = []string{"isend, recv", "irecv, send", "isend, recvalloc", "sendrecv", "isend, irecv", "isend, probe, recvalloc"}
 
 // pass sends a tensor on one device to the next rank, and receives one onto another device from the rank before.
@@ -145,7 +145,7 @@ func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (
 	return holds(recv, prev, shape...)
 }
 
-// passes tries all ways between all kinds of devices.
+// passes tries all ways between all pairs of devices.
 func passes[T cohort.Number](c *Comm, devs []*Device, shapes [][]int, ways ...string) error {
 	for i, from := range devs {
 		to := devs[(i+1)%len(devs)]
@@ -162,7 +162,7 @@ func passes[T cohort.Number](c *Comm, devs []*Device, shapes [][]int, ways ...st
 
 type celsius float32
 
-// The shapes go from nothing over the longest inside an envelope to several pieces.
+// The shapes range from empty to several pieces.
 var (
 	shapes = [][]int{{}, {0}, {3, 0, 2}, {1}, {5}, {2, 3, 4}, {125, 2}, {1, 1021}, {64, 16}, {9, 11, 13}}
 	few    = [][]int{{}, {3, 0}, {7}, {30, 41}}
@@ -192,12 +192,12 @@ func passAll(c *Comm, devs []*Device, shapes [][]int) error {
 	)
 }
 
-// passType sends tensors of a type in all ways, of which one is tried with longer ones, too.
+// passType sends tensors of a type in all ways, in one of them longer ones, too.
 func passType[T cohort.Number](c *Comm, devs []*Device, way int) error {
 	return errors.Join(passes[T](c, devs, [][]int{{7}}, ways...), passes[T](c, devs, few, ways[way]))
 }
 
-// passAround is passAll on a rank, which must leave nothing behind.
+// passAround is passAll with new devices, and checks that nothing is left behind.
 func passAround(world *cohort.Comm, shapes [][]int, config soft.Config) error {
 	devs, drv, err := messageDevices(config)
 	if err != nil {
@@ -213,22 +213,21 @@ func passAround(world *cohort.Comm, shapes [][]int, config soft.Config) error {
 	return errors.Join(err, left(devs, drv))
 }
 
-func TestMessages(t *testing.T) {
+func TestMessagesBetweenDevices(t *testing.T) {
 	onRanks(t, []int{1, 2, 3, 4}, func(_ *testing.T, world *cohort.Comm) error {
 		return passAround(world, shapes, soft.Config{Devices: 2})
 	})
 }
 
-// A device whose work comes when it is waited for, in any order among streams.
-func TestMessagesLazy(t *testing.T) {
+// Devices do their work only while it is waited for, in any order among streams.
+func TestMessagesOnLazyDevices(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		return passAround(world, shapes, soft.Config{Lazy: true, Seed: uint64(world.Rank())})
 	})
 }
 
-// Where libraries take devices' memory it is given to them as it is: nothing is copied but what came in
-// an envelope.
-func TestMessagesDirect(t *testing.T) {
+// Where libraries accept device memory, payloads are not copied, unless they came in an envelope.
+func TestMessagesPassDeviceMemoryDirectly(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error { return direct(world, shapes) })
 }
 
@@ -244,7 +243,7 @@ func direct(world *cohort.Comm, shapes [][]int) error {
 	if err != nil {
 		return err
 	}
-	// Long pieces, which no library keeps in memory of its own.
+	// Long pieces, which no library buffers.
 	const piece = 1 << 19
 	if c, err = NewComm(world, &Config{Chunk: piece, Direct: "on"}); err != nil {
 		return err
@@ -268,10 +267,10 @@ func direct(world *cohort.Comm, shapes [][]int) error {
 	return errors.Join(err, holds(recv, 1, 2*piece), send.Close(), recv.Close(), c.Close(), left(devs, drv))
 }
 
-// The same on every way to start ranks.
-func TestMessagesProcesses(t *testing.T) {
+// The same with every way to start ranks.
+func TestMessagesOverProcesses(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short: processes take a second each")
+		t.Skip("left out with -short: messages arrive over shm, tcp and mpi; make test-all runs it")
 	}
 	onProcesses(t, []int{1, 2, 3, 4}, "messages")
 }
@@ -289,8 +288,8 @@ func init() {
 	}
 }
 
-// mixed sends long tensors between two ranks whose pieces are of the default length, and does what else
-// depends on the library beneath.
+// mixed sends long tensors between two ranks in pieces of the default length, and does what else
+// depends on the library.
 func mixed(world *cohort.Comm) error {
 	c, err := NewComm(world, nil)
 	if err != nil {
@@ -306,8 +305,8 @@ func mixed(world *cohort.Comm) error {
 	return errors.Join(err, c.Close(), left(devs, drv))
 }
 
-// Wrong templates give errors that name both, and the next message is right.
-func TestMessagesMismatch(t *testing.T) {
+// A mismatch of type or shape gives an error that names both, and the next message is right.
+func TestMismatchedMessageIsDropped(t *testing.T) {
 	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
 		c, err := messageComm(world)
 		if err != nil {

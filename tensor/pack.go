@@ -8,11 +8,11 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// blit copies memory that does not overlap: long one with several threads, since one alone does not
-// use what the memory can do.
+// blit copies memory that does not overlap. It copies long memory with several threads, because one
+// alone does not use the full memory bandwidth.
 func blit(dst, src []byte) {
 	const (
-		least = 1 << 20 // bytes that are worth a goroutine
+		least = 1 << 20 // bytes per goroutine
 		most  = 4       // threads
 	)
 	parts := min(len(src)/least, most)
@@ -26,7 +26,7 @@ func blit(dst, src []byte) {
 	blitParts(dst, src, parts)
 }
 
-// blitParts is blit with several threads, each of which has some lines of the cache.
+// blitParts is blit with several threads, each copying whole cache lines.
 func blitParts(dst, src []byte, parts int) {
 	const line = 64
 	each := len(src) / parts / line * line
@@ -42,15 +42,15 @@ func blitParts(dst, src []byte, parts int) {
 	others.Wait()
 }
 
-// pack copies elements of a size between memory that does not overlap. The strides are in elements;
-// those of the destination have each element at a place of its own.
+// pack copies elements of a size between memory that does not overlap. Strides are in elements, and
+// no two elements of the destination share memory.
 //
-//  1. The order in which elements are copied is free. Dimensions are sorted by the strides of the
-//     destination, so that what is written lies together, and those that go on in each other on both
-//     sides are merged.
-//  2. If the last dimension is without gaps on both sides, it is copied as a whole.
-//  3. Otherwise the last but one becomes that in which the source lies together, and the two are copied
-//     in tiles that stay in the cache: a transpose.
+//  1. The order in which elements are copied is free. Dimensions are sorted by the destination's
+//     strides, so that writes are sequential, and adjacent dimensions that form one on both sides
+//     are merged.
+//  2. If the last dimension has no gaps on either side, it is copied as a whole.
+//  3. Otherwise the dimension with the source's smallest stride becomes the last but one, and the
+//     last two are copied in tiles that fit in the cache: a transpose.
 func pack(dst, src []byte, size int, shape, to, from []int) {
 	var room [8]dim
 	all := dims(room[:0], shape, to, from)
@@ -68,7 +68,7 @@ func pack(dst, src []byte, size int, shape, to, from []int) {
 				near = i
 			}
 		}
-		if near < k-1 { // to k-1, those behind it one forward
+		if near < k-1 { // move it to k-1, and those behind it one forward
 			d := all[near]
 			copy(all[near:], all[near+1:k])
 			all[k-1] = d
@@ -83,12 +83,12 @@ func pack(dst, src []byte, size int, shape, to, from []int) {
 		packAs(view.Of[uint32](dst), view.Of[uint32](src), all)
 	case 8:
 		packAs(view.Of[uint64](dst), view.Of[uint64](src), all)
-	default: // 16: there are no others
+	default: // 16
 		packAs(view.Of[[2]uint64](dst), view.Of[[2]uint64](src), all)
 	}
 }
 
-// packAs is the third step of pack, for a type of its size.
+// packAs copies the sorted dimensions, as a type of the elements' size.
 func packAs[E any](dst, src []E, all []dim) {
 	switch len(all) {
 	case 0:
@@ -130,7 +130,7 @@ func packTiles[E any](dst, src []E, a, b dim) {
 		}
 		return
 	}
-	const edge = 16 // more lines a power of 2 apart displace each other
+	const edge = 16 // more lines a power of two apart would evict each other
 	for i := 0; i < a.n; i += edge {
 		for j := 0; j < b.n; j += edge {
 			row := dim{min(edge, b.n-j), b.dst, b.src}

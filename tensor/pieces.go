@@ -2,16 +2,16 @@ package tensor
 
 import "github.com/cohort-hpc/cohort/internal/accel"
 
-// What is here moves bytes to, from, and between devices, for places of few pieces. All of it waits
-// until the last copy is done, whatever happens before.
+// This file moves bytes to, from, and between devices, for places of few pieces. Each function
+// waits until its last copy is done, even after an error.
 
-// A cursor goes through a place's bytes on a device in the order of its elements.
+// A cursor walks through a place's bytes on a device in the order of its elements.
 type cursor struct {
-	at    accel.Address // of the piece that it is in
+	at    accel.Address // of the current piece
 	run   int           // bytes of each piece
-	used  int           // of this piece
-	outer []dim         // of the pieces: n of them, src bytes apart
-	index []int         // of this piece, in outer
+	used  int           // bytes of the current piece already passed
+	outer []dim         // dimensions of the pieces: n of them, src bytes apart
+	index []int         // of the current piece, in outer
 }
 
 func newCursor(p *place) cursor {
@@ -28,7 +28,7 @@ func newCursor(p *place) cursor {
 	return c
 }
 
-// pieces returns how many there are.
+// pieces returns the number of pieces.
 func (c *cursor) pieces() int {
 	n := 1
 	for _, d := range c.outer {
@@ -37,7 +37,7 @@ func (c *cursor) pieces() int {
 	return n
 }
 
-// next returns where the next bytes are, and how many follow there, at most as many as asked for.
+// next returns the address of the next bytes and how many are adjacent there, at most most.
 func (c *cursor) next(most int) (accel.Address, int) {
 	at, n := c.at+accel.Address(c.used), min(most, c.run-c.used)
 	if c.used += n; c.used < c.run {
@@ -56,7 +56,7 @@ func (c *cursor) next(most int) (accel.Address, int) {
 	return at, n
 }
 
-// toHost starts copies of the next bytes to all of b.
+// toHost starts copies of the next bytes that fill b.
 func (c *cursor) toHost(b []byte, s accel.Stream) error {
 	for len(b) > 0 {
 		at, n := c.next(len(b))
@@ -68,7 +68,7 @@ func (c *cursor) toHost(b []byte, s accel.Stream) error {
 	return nil
 }
 
-// toDevice starts copies of b to where the next bytes are.
+// toDevice starts copies of b to the next bytes.
 func (c *cursor) toDevice(b []byte, s accel.Stream) error {
 	for len(b) > 0 {
 		at, n := c.next(len(b))
@@ -80,7 +80,7 @@ func (c *cursor) toDevice(b []byte, s accel.Stream) error {
 	return nil
 }
 
-// A mark is a moment in a stream that is waited for once.
+// A mark is a point in a stream that is waited for once.
 type mark struct {
 	dev    *Device
 	event  accel.Event
@@ -95,13 +95,13 @@ func newMark(d *Device) (mark, error) {
 	return mark{dev: d, event: e}, nil
 }
 
-// set has the mark be after the work that is in a stream of its device.
+// set moves the mark behind the work now in a stream of its device.
 func (m *mark) set(s accel.Stream) error {
 	m.stream = s
 	return s.Record(m.event)
 }
 
-// wait waits until it is reached.
+// wait waits until the mark is reached.
 func (m *mark) wait() error {
 	if m.stream == nil {
 		return nil
@@ -113,10 +113,10 @@ func (m *mark) wait() error {
 	return err
 }
 
-// A ring is two pieces of pinned memory, one of which is filled while the other is emptied. Each has two
-// marks, for the one and for the other.
+// A ring is two pieces of pinned memory: one is filled while the other is emptied. Each piece has a
+// mark for filling and one for emptying.
 type ring struct {
-	dev   *Device // whose pinned memory it is
+	dev   *Device // whose pinned memory is used
 	chunk int
 	slots [2]struct {
 		pin   *pin
@@ -125,8 +125,8 @@ type ring struct {
 	}
 }
 
-// chunkOf returns how long the pieces are in which so many bytes move: some of them, so that one can
-// be filled while the other is emptied, but not so short that starting their copies counts.
+// chunkOf returns the length of the pieces for a transfer: short enough for several pieces, so that
+// filling and emptying overlap, but not so short that starting copies dominates.
 func chunkOf(bytes int) int {
 	const least = 256 << 10
 	chunk := least
@@ -136,7 +136,7 @@ func chunkOf(bytes int) int {
 	return min(chunk, bytes)
 }
 
-// newRing returns a ring for moving so many bytes with streams of some devices.
+// newRing returns a ring for a transfer that uses streams of some devices.
 func newRing(pinner *Device, bytes int, devs ...*Device) (r *ring, err error) {
 	r = &ring{dev: pinner, chunk: chunkOf(bytes)}
 	for i := range r.slots {
@@ -156,8 +156,8 @@ func newRing(pinner *Device, bytes int, devs ...*Device) (r *ring, err error) {
 	return r, nil
 }
 
-// close gives everything back once nothing uses it any more. It returns err, or else the first error of
-// its own.
+// close frees everything once nothing uses it any more. It returns err, or else its first own
+// error.
 func (r *ring) close(err error) error {
 	for i := range r.slots {
 		err = closeMarks(err, &r.slots[i].marks[0], &r.slots[i].marks[1])
@@ -170,15 +170,15 @@ func (r *ring) close(err error) error {
 	return err
 }
 
-// closeMarks waits for marks and gives them back. If anything has failed, marks may not have been set:
-// then it waits for all that is in their streams. It returns err, or else the first error of its own.
+// closeMarks waits for marks and frees them. After an error some marks may not be set, so it waits
+// for their whole streams. It returns err, or else its first own error.
 func closeMarks(err error, marks ...*mark) error {
 	for _, m := range marks {
 		if err == nil {
 			err = m.wait()
 		}
 		if m.stream != nil {
-			_ = m.stream.Sync() // if that fails as well, the device works no more
+			_ = m.stream.Sync() // if this fails as well, the device is broken
 		}
 	}
 	for _, m := range marks {
@@ -285,7 +285,7 @@ func across(dst, src place) error {
 	return r.close(err)
 }
 
-// within copies on one device, or only waits for what the streams have before it.
+// within copies on one device. If copies is false, it only waits for the work now in the streams.
 func within(dst, src place, copies bool) (err error) {
 	var ready, done mark
 	for _, m := range [...]*mark{&ready, &done} {

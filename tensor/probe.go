@@ -9,20 +9,21 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Info says what a message has that was probed.
+// Info describes a probed message.
 type Info struct {
 	Source, Tag int
-	Type        backend.Kind // such as backend.Float32, whose String is float32
+	Type        backend.Kind // for example backend.Float32
 	Shape       []int
 }
 
-// Probe waits until there is a message that [Recv] with the same source and tag would receive, and returns
-// what it has. Another goroutine may still receive it first. From [cohort.ProcNull] there is one without
-// type or shape.
+// Probe waits for a message that [Recv] with the same source and tag would receive, and describes
+// it. Another goroutine may still receive it first. From [cohort.ProcNull] it returns at once,
+// without type or shape.
 //
 // Local.
 //
-// Errors: [cohort.ErrRank], [cohort.ErrTag] for bad arguments.
+// Errors: [cohort.ErrRank], [cohort.ErrTag] for wrong arguments; [cohort.ErrClosed] for a closed
+// communicator.
 //
 // Deadline: [cohort.ErrTimeout].
 func (c *Comm) Probe(source, tag int) (Info, error) {
@@ -30,7 +31,11 @@ func (c *Comm) Probe(source, tag int) (Info, error) {
 	return in, err
 }
 
-// Iprobe is [Comm.Probe] without waiting: false if there is no such message now.
+// Iprobe is [Comm.Probe] without waiting. It returns false if no such message has arrived.
+//
+// Local.
+//
+// Errors: those of [Comm.Probe].
 func (c *Comm) Iprobe(source, tag int) (Info, bool, error) {
 	return c.probe("iprobe", source, tag, false)
 }
@@ -50,12 +55,12 @@ func (c *Comm) probe(op string, source, tag int, block bool) (in Info, ok bool, 
 		err = c.wait(m, source, tag)
 	}
 	if err != nil {
-		return Info{}, false, c.wrong(op, source, tag, err)
+		return Info{}, false, c.opError(op, source, tag, err)
 	}
 	return in, ok, nil
 }
 
-// look returns the first message that there is.
+// look returns the first message that matches.
 func (c *Comm) look(m *messages, source, tag int) (Info, bool, error) {
 	for {
 		m.mu.Lock()
@@ -79,22 +84,22 @@ func (c *Comm) look(m *messages, source, tag int) (Info, bool, error) {
 		if err = c.open(m, st.Source, st.Tag); err != nil {
 			return Info{}, false, err
 		}
-		runtime.Gosched() // for the receive that takes it, if one is about to
+		runtime.Gosched() // let a receive that is about to take the message do so
 	}
 }
 
-// open takes an envelope out of the library's queue, if it is for nobody.
+// open takes an envelope out of the library's queue, unless a blocking receive is about to take it.
 func (c *Comm) open(m *messages, source, tag int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if slices.ContainsFunc(m.blocking, func(l *letter) bool { return l.covers(source, tag) }) {
+	if slices.ContainsFunc(m.blocking, func(l *envelope) bool { return l.covers(source, tag) }) {
 		return nil
 	}
 	message, _, ok, err := m.k.head.Improbe(source, tag)
 	if err != nil || !ok {
 		return err
 	}
-	l := newLetter()
+	l := newEnvelope()
 	st, err := cohort.MessageRecv(message, l.b[:])
 	if err != nil {
 		return err
@@ -112,7 +117,7 @@ func (c *Comm) open(m *messages, source, tag int) error {
 	return nil
 }
 
-// wait returns when there may be a message: one that nobody has, or one that another probe has taken.
+// wait returns when a message may have come: to the library, or to another probe that matches it.
 func (c *Comm) wait(m *messages, source, tag int) error {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -134,7 +139,7 @@ func (c *Comm) wait(m *messages, source, tag int) error {
 	return err
 }
 
-// info returns what an envelope says.
-func (l *letter) info() Info {
+// info returns the contents of an envelope.
+func (l *envelope) info() Info {
 	return Info{Source: l.source, Tag: l.tag, Type: l.kind, Shape: slices.Clone(l.shape())}
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// queue gives the collectives of a communicator their turns, in the order in which they were started:
-// it is the same on all ranks, while the moments at which tensors are ready are not.
+// queue runs the collectives of a communicator one at a time, in the order in which they were
+// started. All ranks start them in the same order, but tensors become ready at different times.
 type queue struct {
 	mu     sync.Mutex
-	next   uint64 // the ticket that is given out next
-	turn   uint64 // the one whose turn it is
+	next   uint64 // the next ticket
+	turn   uint64 // the ticket of the running operation
 	closed bool
 	empty  sync.Cond
 
-	// waiting has who waits for the turn to come so far, and left the tickets whose operations do not
-	// wait for theirs any more.
+	// waiting holds the goroutines that wait until turn has a value, and left the tickets of
+	// operations that stopped waiting.
 	waiting map[uint64][]chan struct{}
 	left    map[uint64]bool
 }
 
-// lookahead is how many operations before its turn an asynchronous one starts its first copies: so
-// that those behind a long row of others do not hold memory that only the first ones can use.
+// lookahead is how many operations before its turn a nonblocking one starts its first copies. It is
+// small, so that operations far behind in the queue do not hold memory that earlier ones need.
 const lookahead = 3
 
 func (q *queue) init() {
@@ -31,7 +31,7 @@ func (q *queue) init() {
 	q.empty.L = &q.mu
 }
 
-// take returns the ticket of an operation that begins now.
+// take returns the ticket of a new operation.
 func (q *queue) take() (uint64, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -42,8 +42,8 @@ func (q *queue) take() (uint64, error) {
 	return q.next - 1, nil
 }
 
-// await waits until an operation's turn is so many operations away: it is its turn if that is 0. It
-// returns false if the context ends before.
+// await waits until at most before other operations remain ahead of this one; with 0, it is its
+// turn. It returns false if the context ends first.
 func (q *queue) await(ctx context.Context, ticket, before uint64) bool {
 	q.mu.Lock()
 	if q.turn+before >= ticket {
@@ -68,7 +68,7 @@ func (q *queue) done() {
 	q.pass()
 }
 
-// leave ends an operation that has not had its turn, or has it.
+// leave ends an operation before or during its turn.
 func (q *queue) leave(ticket uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,7 +94,7 @@ func (q *queue) pass() {
 	}
 }
 
-// close lets nothing begin any more, and waits for what has.
+// close rejects new operations and waits for those that have begun.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -24,27 +24,26 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// Tests of several ranks are programs: functions of the world that all ranks call. onRanks runs one as
-// goroutines of the test's process; onProcesses runs one that programs lists, in every other way there is
-// to start ranks, as processes of the test's binary.
+// Tests with several ranks are programs: functions of the world that all ranks call. onRanks runs
+// one as goroutines of the test's process. onProcesses runs one of programs as processes of the
+// test's binary, on every backend that starts processes.
 
-// programs are what processes of the test's binary can be started as, by name. Files with tests add
-// theirs in functions init.
+// programs are the programs that processes can run, by name. Test files add theirs in init
+// functions.
 var programs = map[string]func(world *cohort.Comm) error{}
 
-// joins has how programs join their job that do not do so by cohort.Init.
+// joins holds the programs' own ways to join the job, in place of cohort.Init.
 var joins = map[string]func() (*cohort.Comm, error){}
 
-// asProgram has the name of a process's program.
+// asProgram is the environment variable with the name of a process's program.
 const asProgram = "TENSOR_TEST_PROGRAM"
 
 var racing bool // set by race_test.go
 
-// patience is after how long a job is taken for stuck: it ends with a dump of all goroutines. No machine
-// is so slow.
+// patience is how long a job may run. After that the test ends with a dump of all goroutines.
 const patience = 4 * time.Minute
 
-// onRanks runs a program as so many ranks, in this process, for each of the sizes.
+// onRanks runs a program in this process, once for each number of ranks.
 func onRanks(t *testing.T, sizes []int, program func(t *testing.T, world *cohort.Comm) error) {
 	t.Helper()
 	for _, n := range sizes {
@@ -57,9 +56,9 @@ func onRanks(t *testing.T, sizes []int, program func(t *testing.T, world *cohort
 	}
 }
 
-// onProcesses runs a program as so many processes, for each of the sizes: over shm, over tcp, and with the
-// launchers of all MPI libraries of this machine. To start them takes a second each, so that a program does
-// better to do much.
+// onProcesses runs a program as processes, once for each number of ranks: over shm, over tcp, and
+// with the launchers of all MPI libraries. Starting them takes up to a second each, so a program
+// should test much.
 func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
 	t.Helper()
 	if programs[program] == nil {
@@ -67,7 +66,7 @@ func onProcesses(t *testing.T, sizes []int, program string, env ...string) {
 	}
 	env = append(env, asProgram+"="+program)
 	if os.Getenv("GORACE") == "" {
-		env = append(env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps a second
+		env = append(env, "GORACE=atexit_sleep_ms=0") // otherwise every rank sleeps for a second
 	}
 	each(t, "shm", sampled(sizes, 3), func(t *testing.T, n int) {
 		check(t, processes(t, n, append(env, "COHORT_BACKEND=shm", "COHORT_JOB="+rand.Text())))
@@ -101,7 +100,7 @@ func sampled(sizes []int, most int) []int {
 	return sizes[i : i+1]
 }
 
-// onMPI is onProcesses with the launchers of MPI libraries; set where there is the backend.
+// onMPI is onProcesses with the launchers of MPI libraries only; ranks_mpi_test.go sets it.
 var onMPI = func(*testing.T, []int, []string) {}
 
 func each(t *testing.T, backend string, sizes []int, test func(t *testing.T, n int)) {
@@ -110,8 +109,8 @@ func each(t *testing.T, backend string, sizes []int, test func(t *testing.T, n i
 	}
 }
 
-// processes starts ranks of a built-in backend, and returns the errors of those that failed, with what
-// they wrote.
+// processes starts ranks of a built-in backend and returns the errors and output of those that
+// failed.
 func processes(t *testing.T, n int, env []string) error {
 	t.Helper()
 	exe := executable(t)
@@ -127,7 +126,7 @@ func processes(t *testing.T, n int, env []string) error {
 	return errors.Join(errs...)
 }
 
-// executable is the test's binary.
+// executable returns the path of the test's binary.
 func executable(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -137,9 +136,9 @@ func executable(t *testing.T) string {
 	return exe
 }
 
-// output runs a command and makes what it wrote part of its error.
+// output runs a command and adds its output to the error.
 func output(cmd *exec.Cmd) error {
-	cmd.WaitDelay = 10 * time.Second // a process that keeps the pipe open must not keep the test waiting
+	cmd.WaitDelay = 10 * time.Second // a descendant that keeps the pipe open must not block the test
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
@@ -154,7 +153,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// watch ends the process if nobody calls what it returns.
+// watch ends the process unless the function it returns is called in time.
 func watch(what string) (stop func() bool) {
 	return time.AfterFunc(patience, func() {
 		debug.SetTraceback("all")
@@ -162,7 +161,7 @@ func watch(what string) (stop func() bool) {
 	}).Stop
 }
 
-// asRank does a rank's part of a program, and returns the process's exit status.
+// asRank runs a program as one rank and returns the process's exit status.
 func asRank(program string) int {
 	defer watch(program)()
 	join := joins[program]
@@ -191,20 +190,20 @@ func asRank(program string) int {
 	return 0
 }
 
-// TestMain makes the process a rank where it was started as one. It fails if the tests leave goroutines
+// TestMain runs as a rank if the process was started as one. It fails if tests leave goroutines
 // behind.
 func TestMain(m *testing.M) {
 	if program := os.Getenv(asProgram); program != "" {
 		os.Exit(asRank(program))
 	}
-	// The goroutine that os/signal has once somebody wants a signal stays for good.
+	// os/signal keeps a goroutine after its first use.
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)
 	signal.Stop(c)
 	before := runtime.NumGoroutine()
 	code := m.Run()
-	fuzzing := strings.Contains(strings.Join(os.Args, " "), "-test.fuzz=") // its engine keeps goroutines of its own
-	// Goroutines that have been told to end may need a moment.
+	fuzzing := strings.Contains(strings.Join(os.Args, " "), "-test.fuzz=") // the fuzzing engine keeps its own goroutines
+	// Goroutines that are about to end may need a moment.
 	for end := time.Now().Add(10 * time.Second); code == 0 && !fuzzing && runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(end) {
 			var b bytes.Buffer
@@ -216,8 +215,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// The launchers start what they are told to, and find out who fails.
-func TestRanks(t *testing.T) {
+// The helpers start ranks on every backend, and report a rank that fails.
+func TestHelpersStartRanks(t *testing.T) {
 	onRanks(t, []int{1, 3}, func(_ *testing.T, world *cohort.Comm) error { return counted(world) })
 	onProcesses(t, []int{2}, "count")
 	env := []string{asProgram + "=fail", "COHORT_BACKEND=shm", "COHORT_JOB=" + rand.Text()}

@@ -10,9 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Reducer combines many tensors, step by step, as data-parallel training does with its gradients: each is
-// said to be ready as soon as it is, and is reduced together with its neighbours while others are still
-// computed.
+// Reducer combines many tensors, step by step, as data-parallel training does with gradients. A
+// tensor is reported ready as soon as it is computed, and is reduced together with its neighbours
+// while others are still being computed.
 //
 //	r, err := tensor.NewReducer(c, gradients, tensor.Average, 0)
 //	for each step {
@@ -20,53 +20,60 @@ import (
 //		err = r.Wait()
 //	}
 //
-// Tensors that follow each other share a bucket, a row of memory that one [Iallreduce] reduces; one
-// that fills a bucket by itself is reduced where it is. Buckets are started in their order, which is the
-// same on all ranks, whatever the order in which tensors become ready.
+// Consecutive tensors share a bucket, a block of memory that one [Iallreduce] reduces. A tensor
+// that fills a bucket alone is reduced in its own memory. Buckets start in their order, which is
+// the same on all ranks, no matter in which order tensors become ready.
 //
-// Ready can be called from any number of goroutines; Wait and Close from one, when no Ready is under way.
+// Any number of goroutines may call Ready. Wait and Close must be called by one goroutine, while no
+// Ready is running.
 type Reducer[T cohort.Number] struct {
 	c       *Comm
 	op      Op
 	tensors []*Tensor[T]
-	member  []member // of the tensors
+	member  []member // where each tensor is
 	buckets []bucket[T]
 
 	mu      sync.Mutex
 	ready   []bool
 	waiting int // tensors that are not ready
-	next    int // the bucket that is started next
+	next    int // the next bucket to start
 	closed  bool
 	err     error
 }
 
-// member says where a tensor is in its bucket.
+// member is the position of a tensor in its bucket.
 type member struct{ bucket, at int }
 
-// bucket is what is reduced at once.
+// bucket is a group of tensors that are reduced together.
 type bucket[T cohort.Number] struct {
-	first, last int          // its tensors: last is not one of them
-	flat        *Tensor[T]   // their elements, or the only one itself
-	stream      accel.Stream // of its own, for copies within a device; nil if there are none
+	first, last int          // its tensors are first to last-1
+	flat        *Tensor[T]   // the elements of its tensors, or its only tensor
+	stream      accel.Stream // for copies within a device; nil if none are needed
 	missing     int          // tensors that are not ready
 	handle      *Handle      // nil: not started
 }
 
-// bucketDefault is the length of buckets: some pieces, so that most of the time copies and communication
-// overlap within one, and short beside the gradients of a model, so that the first are through early.
+// bucketDefault is the default length of buckets: several pieces, so that copies and communication
+// overlap within a bucket, but small beside the gradients of a model, so that the first buckets
+// finish early.
 const bucketDefault = 16 << 20
 
-// NewReducer returns a Reducer of tensors, in the order in which they become ready; for training this is
-// that of the layers from the last to the first. Buckets have as many bytes, or less; 0 stands for 16 MiB.
+// NewReducer returns a Reducer of tensors, listed in the order in which they become ready; in
+// training this is the order of the layers from last to first. Buckets have at most bucketBytes
+// bytes; 0 means 16 MiB.
 //
-// Collective: all ranks of c call it, in the same order as its collectives, with tensors of the same
-// lengths, and the same operation and length of buckets.
+// Collective: all ranks of c call it, in the same order as its other collectives, with tensors of
+// the same lengths, and the same operation and bucketBytes.
 //
-// Tensors: contiguous, and all on one device, which need not be the same for all ranks. They are there as
-// long as the Reducer is used; each step reduces what they hold then, and leaves the results in them.
+// Tensors: contiguous, all on one device, which may differ between ranks. They must stay open as
+// long as the Reducer is used. Each step reduces their contents at that time and stores the results
+// in them.
 //
-// Errors: [cohort.ErrCount], [cohort.ErrBuffer] for bad arguments; [cohort.ErrMismatch] if the ranks'
-// lengths differ, or another rank's arguments are bad; [cohort.ErrAlloc] without memory for the buckets.
+// Errors: [cohort.ErrCount], [cohort.ErrBuffer] for wrong arguments; [cohort.ErrMismatch] if the
+// arguments of the ranks differ, or another rank's arguments are wrong; [cohort.ErrAlloc] if memory
+// for the buckets is missing.
+//
+// Deadline: [cohort.ErrTimeout]; later collectives of c return [cohort.ErrBroken].
 func NewReducer[T cohort.Number](c *Comm, tensors []*Tensor[T], op Op, bucketBytes int) (*Reducer[T], error) {
 	r, err := newReducer(c, tensors, op, bucketBytes)
 	if err != nil {
@@ -103,13 +110,13 @@ func reducible[T cohort.Number](tensors []*Tensor[T], bucketBytes int) error {
 			return fault(err, "tensor %d", i)
 		}
 		if t.dev != tensors[0].dev {
-			return fault(cohort.ErrBuffer, "tensor %d is %v, and tensor 0 %v: all are to be on one device", i, t, tensors[0])
+			return fault(cohort.ErrBuffer, "tensor %d is %v, but tensor 0 is %v; put all on one device", i, t, tensors[0])
 		}
 	}
 	return nil
 }
 
-// fill puts the tensors into buckets of so many elements.
+// fill assigns the tensors to buckets of at most most elements.
 func (r *Reducer[T]) fill(most int) error {
 	end := 0 // elements of the last bucket
 	for i, t := range r.tensors {
@@ -143,7 +150,7 @@ func (r *Reducer[T]) fill(most int) error {
 	return nil
 }
 
-// agree has all ranks find out whether their Reducers are the same; wrong is why this one's is not.
+// agree checks that all ranks make the same Reducer. wrong is the error of this rank's arguments.
 func (r *Reducer[T]) agree(wrong error, bucketBytes int) error {
 	const ok = 1
 	hash, state := uint64(14695981039346656037), uint64(ok) // FNV-1a
@@ -165,19 +172,19 @@ func (r *Reducer[T]) agree(wrong error, bucketBytes int) error {
 	}
 	for i := 0; i < len(all.data); i += 2 {
 		if all.data[i+1] != ok {
-			return fault(cohort.ErrMismatch, "rank %d has none: its arguments are bad, or there was no memory", i/2)
+			return fault(cohort.ErrMismatch, "rank %d could not make its Reducer; its error says why", i/2)
 		}
 	}
 	for i := 2; i < len(all.data); i += 2 {
 		if all.data[i] != all.data[0] {
-			return fault(cohort.ErrMismatch, "the lengths of the tensors, their type, the operation, or the length of buckets is "+
-				"another one on rank %d than on rank 0", i/2)
+			return fault(cohort.ErrMismatch, "the tensors' lengths or type, the operation or bucketBytes differ between "+
+				"rank %d and rank 0", i/2)
 		}
 	}
 	return nil
 }
 
-// reset makes the Reducer ready for a step.
+// reset prepares the next step.
 func (r *Reducer[T]) reset() {
 	clear(r.ready)
 	r.waiting, r.next, r.err = len(r.tensors), 0, nil
@@ -187,15 +194,16 @@ func (r *Reducer[T]) reset() {
 	}
 }
 
-// Ready says that tensor i holds what is to be reduced, or will when the work is done that is in its
-// stream now. It belongs to the Reducer until Wait returns.
+// Ready reports that tensor i can be reduced once the work now in its stream is done. The tensor
+// belongs to the Reducer until Wait returns.
 //
-// Collective: all ranks of c make all tensors ready in each step, in any order. What is started is
-// started in the order of the buckets; other collectives of c must not come between them at different
-// places on different ranks.
+// Collective: all ranks of c report all tensors in each step, in any order. Ready starts
+// collectives in the order of the buckets; other collectives of c must come at the same place
+// between them on all ranks.
 //
-// Errors: [cohort.ErrCount] without a tensor i; [cohort.ErrRequest] if it was ready in this step already;
-// [cohort.ErrClosed] after Close; what a device's driver says. Errors of the reductions are those of Wait.
+// Errors: [cohort.ErrCount] if i is out of range; [cohort.ErrRequest] if tensor i is ready already;
+// [cohort.ErrClosed] after Close; those of the device's driver. Errors of the reductions are
+// returned by Wait.
 func (r *Reducer[T]) Ready(i int) error {
 	if r == nil {
 		return failed("ready", errNoReducer())
@@ -209,13 +217,13 @@ func (r *Reducer[T]) Ready(i int) error {
 	case i < 0 || i >= len(r.tensors):
 		return failed("ready", fault(cohort.ErrCount, "tensor %d of %d", i, len(r.tensors)))
 	case r.ready[i]:
-		return failed("ready", fault(cohort.ErrRequest, "tensor %d has been ready since the last Wait", i))
+		return failed("ready", fault(cohort.ErrRequest, "tensor %d is ready already; call Wait first", i))
 	}
 	r.ready[i] = true
 	r.waiting--
 	if err := r.gather(i); err != nil {
 		r.err = errors.Join(r.err, err)
-		r.c.spoil(err) // the other ranks wait for this bucket
+		r.c.breakWith(err) // the other ranks wait for this bucket
 	}
 	r.buckets[r.member[i].bucket].missing--
 	for r.next < len(r.buckets) && r.buckets[r.next].missing == 0 {
@@ -232,8 +240,8 @@ func (r *Reducer[T]) Ready(i int) error {
 	return nil
 }
 
-// gather copies a tensor into its bucket: on a device in the tensor's stream, behind which the bucket's
-// then is.
+// gather copies a tensor into its bucket. On a device the copy runs in the tensor's stream, and the
+// bucket's stream waits for it.
 func (r *Reducer[T]) gather(i int) error {
 	b, t := &r.buckets[r.member[i].bucket], r.tensors[i]
 	if b.flat == t || t.n == 0 {
@@ -270,7 +278,7 @@ func (r *Reducer[T]) scatter(b *bucket[T]) error {
 	return nil
 }
 
-// behind has the later work of a stream wait for what is in another one.
+// behind makes later work of stream s wait for the work now in another stream.
 func behind(d *Device, s, other accel.Stream) error {
 	e, err := d.takeEvent()
 	if err != nil {
@@ -283,10 +291,12 @@ func behind(d *Device, s, other accel.Stream) error {
 	return err
 }
 
-// Wait waits until all tensors of this step hold their results, and begins the next one.
+// Wait waits until all tensors of this step hold their results, and begins the next step.
 //
-// Errors: [cohort.ErrRequest] if a tensor is not ready, and then nothing has changed; [cohort.ErrClosed] after
-// Close; those of [Allreduce], and of a device's driver.
+// Collective: all ranks of c call it once in each step.
+//
+// Errors: [cohort.ErrRequest], without further effect, if a tensor is not ready; [cohort.ErrClosed]
+// after Close; those of [Allreduce] and of the device's driver.
 //
 // Deadline: as for [Allreduce].
 func (r *Reducer[T]) Wait() error {
@@ -299,7 +309,7 @@ func (r *Reducer[T]) Wait() error {
 		return failed("wait", errReducerClosed())
 	}
 	if r.waiting > 0 {
-		return failed("wait", fault(cohort.ErrRequest, "tensor %d, and %d others, are not ready", slices.Index(r.ready, false), r.waiting-1))
+		return failed("wait", fault(cohort.ErrRequest, "tensor %d and %d others are not ready; call Ready first", slices.Index(r.ready, false), r.waiting-1))
 	}
 	err := r.err
 	for k := range r.buckets {
@@ -328,15 +338,17 @@ func (r *Reducer[T]) Wait() error {
 }
 
 func errNoReducer() error {
-	return fault(cohort.ErrBuffer, "the Reducer is nil: make one with NewReducer")
+	return fault(cohort.ErrBuffer, "the Reducer is nil; make one with NewReducer")
 }
 
 func errReducerClosed() error { return fault(cohort.ErrClosed, "the Reducer is closed") }
 
-// Close gives the memory of the buckets back. There is no step under way: what was said to be ready has
-// been waited for. To close again, or a nil Reducer, does nothing.
+// Close frees the buckets. No step may be pending: call Wait first. Closing again, or closing a nil
+// Reducer, does nothing.
 //
-// Errors: what a device's driver says.
+// Local.
+//
+// Errors: those of the device's driver.
 func (r *Reducer[T]) Close() error {
 	if r == nil {
 		return nil
@@ -361,22 +373,22 @@ func (r *Reducer[T]) Close() error {
 	return errors.Join(errs...)
 }
 
-// AllreduceAll is [Allreduce], in place, of many tensors, short ones together.
+// AllreduceAll is an in-place [Allreduce] of many tensors; short ones are reduced together.
 //
-// Collective: all ranks of c call it, in the same order as its other collectives, with tensors of the same
-// lengths and type, and the same operation.
+// Collective: all ranks of c call it, in the same order as its other collectives, with tensors of
+// the same lengths and type, and the same operation.
 //
 // Tensors: as for [NewReducer].
 //
-// Errors: as for [NewReducer] and [Allreduce].
+// Errors: those of [NewReducer] and [Allreduce].
 //
-// Deadline: [cohort.ErrTimeout], and there are no collectives of c any more.
+// Deadline: [cohort.ErrTimeout]; later collectives of c return [cohort.ErrBroken].
 func AllreduceAll[T cohort.Number](c *Comm, tensors []*Tensor[T], op Op) error {
 	r, err := newReducer(c, tensors, op, 0)
 	if err == nil {
 		for i := range tensors {
 			if err := r.Ready(i); err != nil {
-				break // which Wait returns
+				break // Wait returns the error
 			}
 		}
 		if r.waiting = 0; len(tensors) > 0 {

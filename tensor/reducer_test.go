@@ -17,7 +17,7 @@ import (
 // lengths are those of gradients: some share a bucket of 2048 bytes, two are longer.
 var lengths = []int{3, 100, 0, 256, 1000, 1, 511, 512, 513, 7, 7, 7, 2000}
 
-func TestReducer(t *testing.T) {
+func TestReducerSteps(t *testing.T) {
 	onRanks(t, []int{1, 2, 3}, func(t *testing.T, world *cohort.Comm) error {
 		for _, p := range placements[:3] {
 			l, err := newLab(world, small, soft.Config{Delay: soft.Random(uint64(world.Rank()), 20*time.Microsecond)})
@@ -32,8 +32,8 @@ func TestReducer(t *testing.T) {
 	})
 }
 
-// reduceSteps makes steps in which tensors become ready in another order on each rank, written by work
-// in streams of their own where they are on a device.
+// reduceSteps runs steps in which tensors become ready in a different order on each rank; on
+// devices, work in their streams writes them.
 func reduceSteps(l *lab, p placement) error {
 	dev, _ := p.where(l)
 	var tensors []*Tensor[float32]
@@ -84,8 +84,8 @@ func reduceSteps(l *lab, p placement) error {
 		}
 	}
 	if dev != nil {
-		// What shares a bucket is copied into it and back, in each step; the longer tensors, and those
-		// that fill a bucket by themselves, are not.
+		// Tensors that share a bucket are copied to it and back in each step; longer tensors and
+		// those that fill a bucket are not.
 		alone := map[int]bool{4: true, 12: true, 7: true, 8: true}
 		for i := 0; i < len(lengths); i++ {
 			if b := r.buckets[r.member[i].bucket]; (b.last-b.first == 1) != alone[i] {
@@ -112,7 +112,7 @@ func reduceSteps(l *lab, p placement) error {
 	return err
 }
 
-func TestReducerWrong(t *testing.T) {
+func TestReducerRejectsWrongArguments(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		l, err := newLab(world, small, soft.Config{})
 		if err != nil {
@@ -152,8 +152,8 @@ func TestReducerWrong(t *testing.T) {
 	})
 }
 
-// Whatever a device's driver fails at, steps end on all ranks.
-func TestReducerFailures(t *testing.T) {
+// If any call of a device's driver fails, the step ends on all ranks.
+func TestReducerEndsOnDriverErrors(t *testing.T) {
 	device := errors.New("the device failed on purpose")
 	spare := map[soft.Op]bool{soft.Free: true, soft.Unpin: true, soft.CloseStream: true, soft.CloseEvent: true, soft.Run: true, soft.Pin: true}
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {

@@ -6,22 +6,22 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// What is here moves a job's pieces between a device and pinned memory.
+// This file moves a job's pieces between a device and pinned memory.
 
 // slot is pinned memory for a piece.
 type slot struct {
-	in, out       []byte // of what is read, and of what is written; one memory if both are on one device
+	in, out       []byte // for what is read and for what is written; the same memory if both are on one device
 	pins          [2]*pin
 	loaded, saved accel.Event
-	saving        bool // a copy from it may be under way
+	saving        bool // a copy from it may be pending
 }
 
 const (
-	slotsMost = 4 // for a piece that is reduced, one that is written, and
-	ahead     = 2 // those that are read
+	slotsMost = 4 // one piece being reduced, one being written, and
+	ahead     = 2 // two being read
 )
 
-// mark notes what is in the tensors' streams, for copies to come after it.
+// mark records the work now in the tensors' streams, so that copies come after it.
 func (j *job) mark() *job {
 	for _, s := range [...]*side{&j.in, &j.out} {
 		if s.dev == nil || s.blocks == 0 || j.early != nil {
@@ -37,8 +37,8 @@ func (j *job) mark() *job {
 	return j
 }
 
-// prepare starts the first copies to the host, behind the work that mark has noted. What the root
-// package looks at itself has to be there.
+// prepare starts the first copies to the host, after the work that mark recorded. It waits for that
+// work if the root package reads the memory itself.
 func (j *job) prepare() (err error) {
 	for _, s := range [...]*side{&j.in, &j.out} {
 		if s.ready != nil && (!s.staged() || j.c.ctx.Done() != nil) {
@@ -67,7 +67,7 @@ func (j *job) prepare() (err error) {
 	return err
 }
 
-// await waits for an event for as long as the context says.
+// await waits for an event until the context ends.
 func (j *job) await(e accel.Event) error {
 	if j.c.ctx.Done() == nil {
 		return e.Sync()
@@ -78,13 +78,13 @@ func (j *job) await(e accel.Event) error {
 		}
 		select {
 		case <-j.c.ctx.Done():
-			return j.c.late()
+			return j.c.expired()
 		case <-time.After(pause):
 		}
 	}
 }
 
-// read starts the copies to the host of all pieces up to one.
+// read starts the copies to the host of all pieces up to last.
 func (j *job) read(last int) error {
 	if !j.in.staged() {
 		return nil
@@ -96,7 +96,7 @@ func (j *job) read(last int) error {
 		}
 		lo, k := j.piece(j.loads)
 		bytes, first := k*j.elem, 0
-		if j.shared && j.in.blocks < j.out.blocks { // in place, the block of this rank
+		if j.shared && j.in.blocks < j.out.blocks { // in place, only this rank's block is read
 			first = j.c.Rank()
 		}
 		for b := range j.in.blocks {
@@ -126,7 +126,7 @@ func (j *job) write(s *slot, i int) error {
 	return j.save.Record(s.saved)
 }
 
-// slot returns a piece's pinned memory, from which no copy is under way.
+// slot returns the pinned memory of a piece, free of pending copies.
 func (j *job) slot(i int) (s *slot, err error) {
 	s = &j.slots[i%slotsMost]
 	if s.saving {
@@ -164,13 +164,13 @@ func (j *job) slot(i int) (s *slot, err error) {
 	return s, err
 }
 
-// free gives back all that a job has, once no copy is under way, but for what the library may still be using,
-// which is lost. It returns err.
+// free releases everything a job holds once no copy is pending, and returns err. Memory that the
+// library may still be using is never reused.
 func (j *job) free(err error) error {
 	sound := true
 	for _, s := range [...]accel.Stream{j.load, j.save} {
 		if err != nil && s != nil && s.Sync() != nil {
-			sound = false // what of it can be used again is not known
+			sound = false // these streams and events must not be reused
 		}
 	}
 	give := func(d *Device, s accel.Stream, events ...accel.Event) {
@@ -189,17 +189,17 @@ func (j *job) free(err error) error {
 		s := &j.slots[i]
 		give(j.in.dev, nil, s.loaded)
 		give(j.out.dev, nil, s.saved)
-		if s.pins[0] != nil && !j.lent {
+		if s.pins[0] != nil && !j.inUse {
 			j.in.dev.unpin(s.pins[0])
 		}
-		if s.pins[1] != nil && !j.lent {
+		if s.pins[1] != nil && !j.inUse {
 			j.out.dev.unpin(s.pins[1])
 		}
 	}
-	if j.scratch != nil && !j.lent {
+	if j.scratch != nil && !j.inUse {
 		scratches.Put(j.scratch)
 	}
-	if j.lent {
+	if j.inUse {
 		j.parts = parts{}
 	}
 	*j = job{parts: j.parts}

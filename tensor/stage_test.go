@@ -14,8 +14,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Operations in flight, of all kinds and lengths, some on devices, are waited for in any order.
-func TestCollectivesStorm(t *testing.T) {
+// Pending operations of all kinds and lengths, some on devices, are waited for in any order.
+func TestManyPendingCollectives(t *testing.T) {
 	const flying = 100
 	for _, lazy := range []bool{false, true} {
 		onRanks(t, []int{2, 4}, func(t *testing.T, world *cohort.Comm) error {
@@ -124,9 +124,9 @@ func stormOf(l *lab, flying int) error {
 	return errors.Join(append(errs, WaitAll(handles...))...)
 }
 
-// Whatever call of a device's driver fails, the operation ends on all ranks, that rank says why, and all
-// memory, streams and events are given back.
-func TestCollectivesFailures(t *testing.T) {
+// If any call of a device's driver fails, the operation ends on all ranks, that rank returns the
+// error, and all memory, streams and events are freed.
+func TestCollectivesEndOnDriverErrors(t *testing.T) {
 	device := errors.New("the device failed on purpose")
 	spare := map[soft.Op]bool{soft.Free: true, soft.Unpin: true, soft.CloseStream: true, soft.CloseEvent: true, soft.Run: true}
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
@@ -164,7 +164,7 @@ func TestCollectivesFailures(t *testing.T) {
 						}
 						calls++
 						if again := pinning && c.Op == soft.Pin; again || calls == k {
-							failed, pinning = 1, c.Op == soft.Pin // of which there is another attempt
+							failed, pinning = 1, c.Op == soft.Pin // pinning is attempted twice
 							return device
 						}
 						return nil
@@ -199,8 +199,8 @@ func TestCollectivesFailures(t *testing.T) {
 	})
 }
 
-// A device that breaks while its work is done ends the operation, too.
-func TestCollectivesBrokenDevice(t *testing.T) {
+// A device that breaks during an operation ends it on all ranks.
+func TestBrokenDeviceEndsCollective(t *testing.T) {
 	for _, k := range []int{1, 4, 5, 6, 10} {
 		onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 			l, err := newLab(world, small, soft.Config{})
@@ -218,7 +218,7 @@ func TestCollectivesBrokenDevice(t *testing.T) {
 			switch {
 			case l.rank == 1:
 				err = errors.Join(is(err, cohort.ErrInternal, "soft", "tensor: allreduce: float32[1100] on soft:0: "))
-				_ = a.Close() // the device is of no use any more
+				_ = a.Close() // the device is broken
 			case err != nil: // unless all of it was through
 				err = is(err, cohort.ErrBroken, "rank 1")
 				fallthrough
@@ -230,9 +230,9 @@ func TestCollectivesBrokenDevice(t *testing.T) {
 	}
 }
 
-// What an operation reads is what the work before it has written, and work after it finds what it wrote,
-// in the streams of the tensors; its own copies do not wait for other streams.
-func TestCollectivesStreams(t *testing.T) {
+// An operation reads what earlier work in the tensors' streams wrote, and later work sees its
+// results. Its own copies do not wait for other streams.
+func TestCollectivesFollowStreamOrder(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		l, err := newLab(world, small, soft.Config{Delay: soft.Random(1, 50*time.Microsecond)})
 		if err != nil {
@@ -284,9 +284,9 @@ func TestCollectivesStreams(t *testing.T) {
 	})
 }
 
-// All copies are of pinned memory, every byte goes once in each direction, and no more pieces are pinned
-// than are needed.
-func TestCollectivesCopies(t *testing.T) {
+// All copies use pinned memory, every byte is copied once in each direction, and no more pieces are
+// pinned than needed.
+func TestCollectivesCopyThroughPinnedMemory(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		l, err := newLab(world, Config{Chunk: 128 << 10}, soft.Config{})
 		if err != nil {
@@ -316,8 +316,8 @@ func TestCollectivesCopies(t *testing.T) {
 	})
 }
 
-// A blocking operation on the processor allocates nothing.
-func TestCollectivesAllocs(t *testing.T) {
+// A blocking operation on the processor does not allocate.
+func TestCollectivesDoNotAllocate(t *testing.T) {
 	const runs = 50
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		c, err := NewComm(world, nil)

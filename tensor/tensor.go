@@ -12,12 +12,13 @@ import (
 )
 
 // Tensor is an array of numbers of any number of dimensions, in the memory of the processor or of a
-// device. Shape and strides are in elements; a tensor without dimensions has one element. It is
-// contiguous if its elements follow each other row by row without gaps, which is what operations take.
+// device. Shape and strides count elements; a tensor without dimensions has one element. A tensor
+// is contiguous if its elements follow each other row by row without gaps, which operations
+// require.
 //
-// A tensor is a view of memory, as a slice is: what [Tensor.Sub], [Tensor.Reshape], and others return
-// shares it. Any number of goroutines can read the elements at the same time, and none while one of
-// them writes. A Tensor itself does not change.
+// A tensor is a view of memory, as a slice is: the results of [Tensor.Sub], [Tensor.Reshape] and
+// other methods share its memory. Any number of goroutines can read the elements at the same time
+// if none writes them. A Tensor value itself does not change.
 type Tensor[T cohort.Number] struct {
 	shape, strides []int
 	n              int // elements
@@ -26,22 +27,24 @@ type Tensor[T cohort.Number] struct {
 
 	dev    *Device // nil: the processor
 	at     accel.Address
-	own    *allocation  // memory of its own, of which this may be a part; nil: somebody else's
-	stream accel.Stream // in whose order the device's memory is read and written
+	own    *allocation  // memory allocated by this package, which may be larger than t; nil: memory of the caller
+	stream accel.Stream // orders reads and writes of device memory
 }
 
-// allocation is memory of a device that is given back once.
+// allocation is device memory that is freed once.
 type allocation struct {
 	dev    accel.Device
 	at     accel.Address
-	closed atomic.Bool // from the moment on at which it is to be given back
+	closed atomic.Bool // set when Close is called
 	once   sync.Once
 	err    error
 }
 
 // New returns a tensor of zeros in the processor's memory.
 //
-// Errors: [cohort.ErrCount] for a shape that has a negative length or too many elements;
+// Local.
+//
+// Errors: [cohort.ErrCount] for a shape with a negative length or too many elements;
 // [cohort.ErrAlloc] for more than a process can address.
 func New[T cohort.Number](shape ...int) (*Tensor[T], error) {
 	n, err := elements[T](shape)
@@ -55,23 +58,26 @@ func New[T cohort.Number](shape ...int) (*Tensor[T], error) {
 	return of(data, shape), nil
 }
 
-// allocate returns n zeros; an error where make would panic.
+// allocate returns n zeros, or an error where make would panic.
 func allocate[T cohort.Number](n int) (data []T, err error) {
 	defer func() {
 		if recover() != nil {
-			err = fault(cohort.ErrAlloc, "%d elements of %s are more than a process can have", n, typeName[T]())
+			err = fault(cohort.ErrAlloc, "%d elements of %s exceed what a process can address", n, typeName[T]())
 		}
 	}()
 	return make([]T, n), nil
 }
 
-// Of returns a tensor over data, which it shares: row by row, as many elements as the shape has.
+// Of returns a tensor over data, in row-major order, without copying. The slice has as many
+// elements as the shape.
+//
+// Local.
 //
 // Errors: [cohort.ErrCount] for a bad shape, or if data has another length.
 func Of[T cohort.Number](data []T, shape ...int) (*Tensor[T], error) {
 	n, err := elements[T](shape)
 	if err == nil && n != len(data) {
-		err = fault(cohort.ErrCount, "the shape %v has %d elements, and the slice %d", slices.Clone(shape), n, len(data))
+		err = fault(cohort.ErrCount, "shape %v has %d elements, but the slice has %d", slices.Clone(shape), n, len(data))
 	}
 	if err != nil {
 		return nil, failed("of", err)
@@ -84,26 +90,28 @@ func of[T cohort.Number](data []T, shape []int) *Tensor[T] {
 	return &Tensor[T]{shape: slices.Clone(shape), strides: rowMajor(shape), n: len(data), data: data[:len(data):len(data)]}
 }
 
-// Strided returns a tensor over a part of data, which it shares: the element at (i, j, …) is
-// data[i*strides[0]+j*strides[1]+…]. Strides of 0, and others by which elements share memory, are
-// fine to read; [Copy] does not write to them.
+// Strided returns a tensor over part of data, without copying: the element at (i, j, …) is
+// data[i*strides[0]+j*strides[1]+…]. Elements may share memory, as with strides of 0; such a tensor
+// can be read, but [Copy] does not write to it.
 //
-// Errors: [cohort.ErrCount] for a bad shape, if there is not a stride for every dimension, or if one
-// is negative; [cohort.ErrBuffer] if data is too short.
+// Local.
+//
+// Errors: [cohort.ErrCount] for a bad shape, a negative stride, or a number of strides other than
+// the number of dimensions; [cohort.ErrBuffer] if data is too short.
 func Strided[T cohort.Number](data []T, shape, strides []int) (*Tensor[T], error) {
 	n, err := elements[T](shape)
 	if err != nil {
 		return nil, failed("strided", err)
 	}
 	if len(strides) != len(shape) {
-		return nil, failed("strided", fault(cohort.ErrCount, "%d strides for the %d dimensions of the shape %v", len(strides), len(shape), shape))
+		return nil, failed("strided", fault(cohort.ErrCount, "%d strides for the %d dimensions of shape %v", len(strides), len(shape), shape))
 	}
 	if slices.ContainsFunc(strides, func(s int) bool { return s < 0 }) {
-		return nil, failed("strided", fault(cohort.ErrCount, "the strides %v have a negative one", strides))
+		return nil, failed("strided", fault(cohort.ErrCount, "strides %v: a stride is negative", strides))
 	}
 	end := extent(shape, strides)
 	if end > len(data) {
-		return nil, failed("strided", fault(cohort.ErrBuffer, "the shape %v with the strides %v needs %d elements, and there are %d", shape, strides, end, len(data)))
+		return nil, failed("strided", fault(cohort.ErrBuffer, "shape %v with strides %v needs %d elements, but the slice has %d", shape, strides, end, len(data)))
 	}
 	return &Tensor[T]{shape: slices.Clone(shape), strides: slices.Clone(strides), n: n, data: data[:end:end]}, nil
 }
@@ -116,7 +124,7 @@ func (t *Tensor[T]) Shape() []int {
 	return slices.Clone(t.shape)
 }
 
-// Strides returns how many elements apart neighbours are, for each dimension.
+// Strides returns the distance between neighbours in each dimension, in elements.
 func (t *Tensor[T]) Strides() []int {
 	if t == nil {
 		return nil
@@ -132,7 +140,7 @@ func (t *Tensor[T]) Len() int {
 	return t.n
 }
 
-// Device returns where the elements are.
+// Device returns the device that holds the elements.
 func (t *Tensor[T]) Device() *Device {
 	if t == nil || t.dev == nil {
 		return CPU
@@ -145,8 +153,8 @@ func (t *Tensor[T]) IsContiguous() bool {
 	return t != nil && (t.n <= 1 || contiguous(t.shape, t.strides))
 }
 
-// Data returns the elements of a contiguous tensor in the processor's memory, which it shares; nil of
-// any other tensor.
+// Data returns the elements of a contiguous tensor in the processor's memory, without copying. It
+// returns nil for any other tensor.
 func (t *Tensor[T]) Data() []T {
 	if t == nil || t.dev != nil || !t.IsContiguous() {
 		return nil
@@ -154,8 +162,8 @@ func (t *Tensor[T]) Data() []T {
 	return t.data
 }
 
-// Raw returns the memory of a tensor on the processor from its first element to its last, with the
-// gaps between them that its strides have; nil of a tensor on a device.
+// Raw returns the memory of a tensor on the processor from its first element to its last, including
+// the gaps between them. It returns nil for a tensor on a device.
 func (t *Tensor[T]) Raw() []T {
 	if t == nil {
 		return nil
@@ -163,8 +171,8 @@ func (t *Tensor[T]) Raw() []T {
 	return t.data
 }
 
-// Address returns where the first element of a tensor in a device's memory is; 0 of one in the
-// processor's. Whoever follows it answers for it that the tensor is not closed meanwhile.
+// Address returns the address of the first element in device memory, or 0 for a tensor in the
+// processor's memory. The caller must not use the address after the tensor is closed.
 func (t *Tensor[T]) Address() uintptr {
 	if t == nil {
 		return 0
@@ -180,13 +188,13 @@ func (t *Tensor[T]) String() string {
 	return fmt.Sprintf("%s%v on %v", typeName[T](), t.shape, t.Device())
 }
 
-// Elem returns an element of a tensor in the processor's memory, by its index in each dimension. It
-// is for a few of them: for all, there are [Tensor.Data] and [Tensor.Raw].
+// Elem returns one element of a tensor in the processor's memory, given its index in each
+// dimension. To read all elements, use [Tensor.Data] or [Tensor.Raw].
 //
 // Local.
 //
-// Errors: [cohort.ErrCount] for a wrong number of indices, or one out of range;
-// [cohort.ErrNotSupported] on a device.
+// Errors: [cohort.ErrCount] for a wrong number of indices, or an index out of range;
+// [cohort.ErrNotSupported] on a device; [cohort.ErrBuffer] for a nil tensor.
 func (t *Tensor[T]) Elem(index ...int) (T, error) {
 	i, err := t.offset(index)
 	if err != nil {
@@ -195,7 +203,7 @@ func (t *Tensor[T]) Elem(index ...int) (T, error) {
 	return t.data[i], nil
 }
 
-// SetElem sets an element of a tensor in the processor's memory, and what shares memory with it.
+// SetElem sets one element of a tensor in the processor's memory.
 //
 // Local.
 //
@@ -209,23 +217,23 @@ func (t *Tensor[T]) SetElem(value T, index ...int) error {
 	return nil
 }
 
-// offset returns where in data an element is.
+// offset returns the position of an element in data.
 func (t *Tensor[T]) offset(index []int) (int, error) {
 	if err := t.usable(); err != nil {
 		return 0, err
 	}
 	if len(index) != len(t.shape) {
-		return 0, fault(cohort.ErrCount, "%d indices for the shape %v", len(index), t.shape)
+		return 0, fault(cohort.ErrCount, "%d indices for shape %v", len(index), t.shape)
 	}
 	at := 0
 	for dim, i := range index {
 		if i < 0 || i >= t.shape[dim] {
-			return 0, fault(cohort.ErrCount, "the index %v is out of the shape %v", slices.Clone(index), t.shape)
+			return 0, fault(cohort.ErrCount, "index %v is outside shape %v", slices.Clone(index), t.shape)
 		}
 		at += i * t.strides[dim]
 	}
 	if t.dev != nil {
-		return 0, fault(cohort.ErrNotSupported, "%v: elements of a device are not read or written one by one: copy it to the processor (To)", t)
+		return 0, fault(cohort.ErrNotSupported, "%v: single elements on a device cannot be accessed; copy the tensor to the processor with To", t)
 	}
 	if at >= len(t.data) { // the zero Tensor
 		return 0, fault(cohort.ErrCount, "the tensor has no elements")
@@ -233,34 +241,42 @@ func (t *Tensor[T]) offset(index []int) (int, error) {
 	return at, nil
 }
 
-// usable returns an error for a tensor that is not there, or whose memory was given back.
+// usable returns an error for a tensor that is nil or closed.
 func (t *Tensor[T]) usable() error {
 	if t == nil {
 		return fault(cohort.ErrBuffer, "the tensor is nil")
 	}
 	if t.own != nil && t.own.closed.Load() {
-		return fault(cohort.ErrClosed, "%v: its memory was given back", t)
+		return fault(cohort.ErrClosed, "%v is closed", t)
 	}
 	return nil
 }
 
-// needContiguous returns an error for a tensor that operations cannot take: one that is not usable, has no
-// shape because nothing made it, or is not contiguous.
+// needContiguous returns an error for a tensor that operations cannot take: one that is not usable,
+// is the zero Tensor, or is not contiguous.
 func (t *Tensor[T]) needContiguous() error {
 	if err := t.usable(); err != nil {
 		return err
 	}
 	if t.n == 0 && len(t.shape) == 0 {
-		return fault(cohort.ErrBuffer, "the tensor is the zero Tensor, which has neither shape nor elements: make one with New, NewOn, or Of")
+		return fault(cohort.ErrBuffer, "the tensor is the zero Tensor, without shape and elements; make one with New, NewOn or Of")
 	}
 	if !t.IsContiguous() {
-		return fault(cohort.ErrBuffer, "%v is not contiguous, its strides are %v: use what its Compact returns", t, t.strides)
+		return fault(cohort.ErrBuffer, "%v is not contiguous (strides %v); pass the result of its Compact method", t, t.strides)
 	}
 	return nil
 }
 
-// size returns how many bytes a contiguous tensor has.
+// size returns the size of a contiguous tensor in bytes.
 func (t *Tensor[T]) size() int { return t.n * view.Size[T]() }
 
-// bytes returns the memory of a contiguous tensor of the processor's.
+// bytes returns the memory of a contiguous tensor on the processor.
 func (t *Tensor[T]) bytes() []byte { return view.Bytes(t.data) }
+
+// fault returns an error that wraps one of cohort's sentinels.
+func fault(sentinel error, format string, facts ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, facts...), sentinel)
+}
+
+// failed adds the name of the failed function, in lower case.
+func failed(op string, err error) error { return fmt.Errorf("tensor: %s: %w", op, err) }

@@ -12,7 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-func TestNew(t *testing.T) {
+func TestNewChecksShape(t *testing.T) {
 	const most = math.MaxInt
 	const root = 1 << (bits.UintSize / 2)
 	for _, c := range []struct {
@@ -32,10 +32,10 @@ func TestNew(t *testing.T) {
 		{[]int{most / 4}, 0, cohort.ErrCount},                  // of 8 bytes
 		{[]int{root, root}, 0, cohort.ErrCount},                // 0 in the bits of an int
 		{[]int{0, most, most}, 0, cohort.ErrCount},             // its strides overflow
-		{[]int{most/8 - 1}, 0, cohort.ErrAlloc},                // more than there are addresses
-		{[]int{most, 2, most, 2}, 0, cohort.ErrCount},          // more than once around
+		{[]int{most/8 - 1}, 0, cohort.ErrAlloc},                // more than the address space
+		{[]int{most, 2, most, 2}, 0, cohort.ErrCount},          // overflows more than once
 		{[]int{math.MinInt, 0, 1}, 0, cohort.ErrCount},         // no length
-		{[]int{most/2 + 1, 4, most/2 + 1}, 0, cohort.ErrCount}, // 0 on the way
+		{[]int{most/2 + 1, 4, most/2 + 1}, 0, cohort.ErrCount}, // zero after an overflow
 	} {
 		x, err := New[float64](c.shape...)
 		if !errors.Is(err, c.want) {
@@ -57,13 +57,13 @@ func TestNew(t *testing.T) {
 	}
 }
 
-func TestOf_Shares(t *testing.T) {
+func TestOfSharesMemory(t *testing.T) {
 	data, shape := []int32{1, 2, 3, 4, 5, 6}, []int{2, 3}
 	x, err := Of(data, shape...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shape[0] = 9 // is not the tensor's
+	shape[0] = 9 // must not change the tensor
 	x.Shape()[1], x.Strides()[1] = 9, 9
 	if got := x.String(); got != "int32[2 3] on cpu" {
 		t.Errorf("got %q", got)
@@ -79,7 +79,7 @@ func TestOf_Shares(t *testing.T) {
 	}
 }
 
-func TestStrided(t *testing.T) {
+func TestStridedChecksBounds(t *testing.T) {
 	const most = math.MaxInt
 	for _, c := range []struct {
 		shape, strides []int
@@ -121,7 +121,7 @@ func TestStrided(t *testing.T) {
 	}
 }
 
-func TestElem_Errors(t *testing.T) {
+func TestElemRejectsWrongIndex(t *testing.T) {
 	x, err := New[float64](2, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -159,8 +159,8 @@ func TestElem_Errors(t *testing.T) {
 	}
 }
 
-// Methods of a tensor that is nil answer; those that return errors return one.
-func TestNil(t *testing.T) {
+// Methods of a nil tensor return zero values or errors.
+func TestNilTensor(t *testing.T) {
 	var x *Tensor[float32]
 	y, err := New[float32]()
 	if err != nil {
@@ -188,7 +188,7 @@ func TestNil(t *testing.T) {
 	}
 }
 
-func TestNeedContiguous(t *testing.T) {
+func TestOperationsNeedContiguousTensors(t *testing.T) {
 	x, err := Strided(make([]float32, 12), []int{3, 2}, []int{4, 1})
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestNeedContiguous(t *testing.T) {
 	}
 }
 
-func TestElem_Allocs(t *testing.T) {
+func TestElemDoesNotAllocate(t *testing.T) {
 	x, err := New[complex64](3, 4, 5)
 	if err != nil {
 		t.Fatal(err)
@@ -222,8 +222,7 @@ func TestElem_Allocs(t *testing.T) {
 	}
 }
 
-// FuzzStrided checks against integers of any length that Strided takes what fits into the slice, and
-// nothing else.
+// FuzzStrided checks with big integers that Strided accepts exactly what fits into the slice.
 func FuzzStrided(f *testing.F) {
 	f.Add(20, 2, 3, 0, 3, 1, 0, uint8(2))
 	f.Add(7, 2, 3, 1, 4, 1, 9, uint8(3))

@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// view returns a tensor over a part of t's memory, from the element at an offset on.
+// view returns a tensor over a part of t's memory that starts at an offset.
 func (t *Tensor[T]) view(offset int, shape, strides []int) *Tensor[T] {
 	u := *t
 	u.shape, u.strides = shape, strides
@@ -28,8 +28,8 @@ func (t *Tensor[T]) view(offset int, shape, strides []int) *Tensor[T] {
 	return &u
 }
 
-// Reshape returns the elements of a contiguous tensor, in their order, as a tensor of another shape. It
-// shares t's memory.
+// Reshape returns the elements of a contiguous tensor, in the same order, as a tensor of another
+// shape. It shares t's memory.
 //
 // Local.
 //
@@ -41,7 +41,7 @@ func (t *Tensor[T]) Reshape(shape ...int) (*Tensor[T], error) {
 	}
 	n, err := elements[T](shape)
 	if err == nil && n != t.n {
-		err = fault(cohort.ErrCount, "the shape %v has %d elements, and %v has %d", slices.Clone(shape), n, t, t.n)
+		err = fault(cohort.ErrCount, "shape %v has %d elements, but %v has %d", slices.Clone(shape), n, t, t.n)
 	}
 	if err != nil {
 		return nil, failed("reshape", err)
@@ -49,16 +49,15 @@ func (t *Tensor[T]) Reshape(shape ...int) (*Tensor[T], error) {
 	return t.view(0, slices.Clone(shape), rowMajor(shape)), nil
 }
 
-// Sub returns the part of a tensor with the indices lo to hi, without hi, in one dimension. It shares
-// t's memory.
+// Sub returns the part of a tensor with indices lo to hi-1 in one dimension. It shares t's memory.
 //
 // Local.
 //
-// Errors: [cohort.ErrCount] if there is no such dimension, or lo and hi are out of range.
+// Errors: [cohort.ErrCount] if dim, lo or hi is out of range.
 func (t *Tensor[T]) Sub(dim, lo, hi int) (*Tensor[T], error) {
 	err := t.dimension(dim)
 	if err == nil && (lo < 0 || hi < lo || hi > t.shape[dim]) {
-		err = fault(cohort.ErrCount, "there are no indices %d to %d in dimension %d of the shape %v", lo, hi, dim, t.shape)
+		err = fault(cohort.ErrCount, "indices %d to %d are outside dimension %d of shape %v", lo, hi, dim, t.shape)
 	}
 	if err != nil {
 		return nil, failed("sub", err)
@@ -73,11 +72,11 @@ func (t *Tensor[T]) Sub(dim, lo, hi int) (*Tensor[T], error) {
 //
 // Local.
 //
-// Errors: [cohort.ErrCount] if there is no such dimension or index.
+// Errors: [cohort.ErrCount] if dim or i is out of range.
 func (t *Tensor[T]) Index(dim, i int) (*Tensor[T], error) {
 	err := t.dimension(dim)
 	if err == nil && (i < 0 || i >= t.shape[dim]) {
-		err = fault(cohort.ErrCount, "there is no index %d in dimension %d of the shape %v", i, dim, t.shape)
+		err = fault(cohort.ErrCount, "index %d is outside dimension %d of shape %v", i, dim, t.shape)
 	}
 	if err != nil {
 		return nil, failed("index", err)
@@ -85,12 +84,12 @@ func (t *Tensor[T]) Index(dim, i int) (*Tensor[T], error) {
 	return t.view(i*t.strides[dim], slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.strides), dim, dim+1)), nil
 }
 
-// Permute returns a tensor with its dimensions in another order: dimension i of it is dimension
-// order[i] of t. It shares t's memory, and is contiguous in special cases only.
+// Permute returns a tensor with its dimensions in another order: its dimension i is dimension
+// order[i] of t. It shares t's memory and is usually not contiguous.
 //
 // Local.
 //
-// Errors: [cohort.ErrCount] if order has not each dimension once.
+// Errors: [cohort.ErrCount] if order does not contain each dimension once.
 func (t *Tensor[T]) Permute(order ...int) (*Tensor[T], error) {
 	if err := t.usable(); err != nil {
 		return nil, failed("permute", err)
@@ -99,22 +98,22 @@ func (t *Tensor[T]) Permute(order ...int) (*Tensor[T], error) {
 	seen := make([]bool, len(t.shape))
 	for i, from := range order {
 		if len(order) != len(t.shape) || from < 0 || from >= len(t.shape) || seen[from] {
-			return nil, failed("permute", fault(cohort.ErrCount, "the order %v has not each dimension of the shape %v once", slices.Clone(order), t.shape))
+			return nil, failed("permute", fault(cohort.ErrCount, "order %v does not contain each dimension of shape %v once", slices.Clone(order), t.shape))
 		}
 		shape[i], strides[i], seen[from] = t.shape[from], t.strides[from], true
 	}
 	if len(order) != len(t.shape) {
-		return nil, failed("permute", fault(cohort.ErrCount, "no order of the dimensions of the shape %v", t.shape))
+		return nil, failed("permute", fault(cohort.ErrCount, "the order of the dimensions of shape %v is missing", t.shape))
 	}
 	return t.view(0, shape, strides), nil
 }
 
-// Transpose returns a tensor with its dimensions in the opposite order, as [Tensor.Permute] does: of a
-// matrix the transpose.
+// Transpose returns a tensor with its dimensions in reverse order. Like the result of
+// [Tensor.Permute], it shares t's memory.
 //
 // Local.
 //
-// Errors: [cohort.ErrBuffer] for a tensor that is nil, [cohort.ErrClosed] for one that is closed.
+// Errors: [cohort.ErrBuffer] for a nil tensor, [cohort.ErrClosed] for a closed one.
 func (t *Tensor[T]) Transpose() (*Tensor[T], error) {
 	if err := t.usable(); err != nil {
 		return nil, failed("transpose", err)
@@ -125,8 +124,8 @@ func (t *Tensor[T]) Transpose() (*Tensor[T], error) {
 	return t.view(0, shape, strides), nil
 }
 
-// Compact returns a contiguous tensor with t's elements, on the same device: t itself if it is one, so
-// that to close the one is to close the other; else a copy in memory of its own.
+// Compact returns a contiguous tensor with t's elements, on the same device. If t is contiguous it
+// returns t itself, and closing the result closes t; otherwise it returns a copy.
 //
 // Local.
 //
@@ -145,8 +144,9 @@ func (t *Tensor[T]) Compact() (*Tensor[T], error) {
 	return u, nil
 }
 
-// To returns a contiguous copy of a tensor on a device, or on the processor, also if t is there
-// already. On a device Close gives its memory back. It is there when To returns.
+// To returns a contiguous copy of a tensor on a device, or on the processor for [CPU] or nil. It
+// copies even if t is on that device already. The copy is complete when To returns; close it to
+// free device memory.
 //
 // Local.
 //
@@ -172,19 +172,19 @@ func (t *Tensor[T]) clone(d *Device) (*Tensor[T], error) {
 		u.stream = t.stream
 	}
 	if err := transfer(u, t); err != nil {
-		_ = u.Close() // what the copy says is why
+		_ = u.Close() // the error of the copy matters more
 		return nil, err
 	}
 	return u, nil
 }
 
-// dimension returns an error if a tensor has no such dimension.
+// dimension returns an error if dim is out of range.
 func (t *Tensor[T]) dimension(dim int) error {
 	if err := t.usable(); err != nil {
 		return err
 	}
 	if dim < 0 || dim >= len(t.shape) {
-		return fault(cohort.ErrCount, "there is no dimension %d in the shape %v", dim, t.shape)
+		return fault(cohort.ErrCount, "dimension %d is outside shape %v", dim, t.shape)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// counting returns 0, 1, 2, … as numbers of a type.
+// counting returns n numbers: 0, 1, 2, …
 func counting[T cohort.Number](n int) []T {
 	data := make([]T, n)
 	var next T
@@ -22,7 +22,7 @@ func counting[T cohort.Number](n int) []T {
 	return data
 }
 
-// indices goes through all indices of a shape, row by row. Each is the same slice.
+// indices yields all indices of a shape in row-major order, in the same slice.
 func indices(shape []int) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		index := make([]int, len(shape))
@@ -43,7 +43,7 @@ func indices(shape []int) iter.Seq[[]int] {
 	}
 }
 
-// listed returns the elements of a tensor on the processor row by row, one by one.
+// listed returns the elements of a tensor on the processor in row-major order, one by one.
 func listed[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	t.Helper()
 	list := []T{}
@@ -57,7 +57,7 @@ func listed[T cohort.Number](t testing.TB, x *Tensor[T]) []T {
 	return list
 }
 
-func TestViews(t *testing.T) {
+func TestViewsSelectElements(t *testing.T) {
 	type view = func(x *Tensor[int]) (*Tensor[int], error)
 	for _, c := range []struct {
 		name  string
@@ -105,14 +105,14 @@ func TestViews(t *testing.T) {
 		if v.Len() == 0 {
 			continue
 		}
-		// A view is the same memory.
+		// A view shares memory.
 		if err := v.SetElem(-1, make([]int, len(c.want))...); err != nil || x.Data()[c.elems[0]] != -1 {
 			t.Errorf("%s: its first element is not element %d of the tensor", c.name, c.elems[0])
 		}
 	}
 }
 
-func TestViews_Errors(t *testing.T) {
+func TestViewsRejectWrongArguments(t *testing.T) {
 	x, err := New[float32](2, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -149,16 +149,16 @@ func TestViews_Errors(t *testing.T) {
 	}
 }
 
-// A layout is a view of a contiguous tensor in every way that Sub and Permute make views: what is in the
-// test says by formula which of the tensor's elements it has.
+// A layout describes a view of a contiguous tensor, as Sub and Permute make it. A formula gives the
+// tensor's element at each index of the view.
 type layout struct {
 	shape []int // of the view
 	base  []int // of the tensor
-	lo    []int // where the view begins in each of the tensor's dimensions
+	lo    []int // start of the view in each dimension of the tensor
 	order []int // dimension i of the view is dimension order[i] of the tensor
 }
 
-// randomLayout returns one of a shape; of gaps there are at most so many in each dimension.
+// randomLayout returns a layout of a shape with at most gaps unused indices in each dimension.
 func randomLayout(r *rand.Rand, shape []int, gaps int, turned bool) layout {
 	k := len(shape)
 	l := layout{shape: shape, base: make([]int, k), lo: make([]int, k), order: make([]int, k)}
@@ -175,7 +175,7 @@ func randomLayout(r *rand.Rand, shape []int, gaps int, turned bool) layout {
 	return l
 }
 
-// size returns how many elements the tensor has.
+// size returns the number of elements of the tensor.
 func (l *layout) size() int {
 	n := 1
 	for _, d := range l.base {
@@ -184,7 +184,7 @@ func (l *layout) size() int {
 	return n
 }
 
-// at returns which of the tensor's elements is at an index of the view.
+// at returns the tensor's element at an index of the view.
 func (l *layout) at(index []int) int {
 	stride, at := 1, 0
 	for dim := len(l.base) - 1; dim >= 0; dim-- {
@@ -194,7 +194,7 @@ func (l *layout) at(index []int) int {
 	return at
 }
 
-// of returns the view of a tensor.
+// viewOf returns the view of a tensor.
 func viewOf[T cohort.Number](t testing.TB, l *layout, x *Tensor[T]) *Tensor[T] {
 	t.Helper()
 	var err error
@@ -220,8 +220,8 @@ func randomShape(r *rand.Rand, dims, most int) []int {
 	return shape
 }
 
-// Views of views have the elements that the formula of layouts says, on the processor and on a device.
-func TestViews_Random(t *testing.T) {
+// Views of views have the elements of their layouts, on the processor and on a device.
+func TestRandomViews(t *testing.T) {
 	devs, _ := softDevices(t, soft.Config{})
 	r := rand.New(rand.NewPCG(6, 0))
 	for i := range 300 {
@@ -250,8 +250,8 @@ func TestViews_Random(t *testing.T) {
 	}
 }
 
-// FuzzViews makes views of views as the fuzzer says. No element of one is outside of the tensor, and
-// Compact has the same elements.
+// FuzzViews makes views of views. Their elements are inside the tensor, and Compact has the same
+// elements.
 func FuzzViews(f *testing.F) {
 	f.Add([]byte{3, 4, 5, 2, 0, 1, 3, 1, 2, 2, 3, 0})
 	f.Add([]byte{2, 2, 2, 3, 3, 0, 1, 0, 1})
@@ -306,8 +306,9 @@ func FuzzViews(f *testing.F) {
 	})
 }
 
-// What distinct calls distinct has no two elements at one place; and it knows all that views can be.
-func TestDistinct(t *testing.T) {
+// If distinct returns true, no two elements share memory; and it returns true for every view of a
+// contiguous tensor.
+func TestDistinctRecognizesViews(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 0))
 	yes := 0
 	for range 2000 {

@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/soft"
 )
 
-// is returns an error unless err wraps a sentinel and says all of the words.
+// is returns an error unless err wraps a sentinel and contains all words.
 func is(err, sentinel error, words ...string) error {
 	if !errors.Is(err, sentinel) {
 		return fmt.Errorf("got error %v, want %v", err, sentinel)
@@ -35,7 +35,7 @@ func must[T cohort.Number](n ...int) *Tensor[T] {
 	return t
 }
 
-// wrongs are calls that are wrong on every rank where they are made. In what their errors say {n} is the number of ranks.
+// wrongs are calls that are wrong on every rank. In the words, {n} is the number of ranks.
 var wrongs = []struct {
 	name string
 	call func(c *Comm) error
@@ -56,9 +56,9 @@ var wrongs = []struct {
 	{"Allgather of a number", func(c *Comm) error { return Allgather(c, must[float32](), must[float32]()) }, cohort.ErrCount, nil},
 	{"ReduceScatter", func(c *Comm) error { return ReduceScatter(c, must[float32](5, 5), must[float32](2, 5), Sum) },
 		cohort.ErrCount, []string{"tensor: reducescatter: ", "float32[5 5]"}},
-	{"ReduceScatter in place", func(c *Comm) error { t := must[float32](5); return ReduceScatter(c, t, t, Sum) }, cohort.ErrCount, []string{"no multiple of {n}"}},
-	{"Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](7), must[float32](7)) }, cohort.ErrCount, []string{"no multiple of {n}"}},
-	{"lengths of Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](2), must[float32](4)) }, cohort.ErrCount, []string{"2 elements and 4"}},
+	{"ReduceScatter in place", func(c *Comm) error { t := must[float32](5); return ReduceScatter(c, t, t, Sum) }, cohort.ErrCount, []string{"not a multiple of {n}"}},
+	{"Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](7), must[float32](7)) }, cohort.ErrCount, []string{"not a multiple of {n}"}},
+	{"lengths of Alltoall", func(c *Comm) error { return Alltoall(c, must[float32](2), must[float32](4)) }, cohort.ErrCount, []string{"2 elements and recv 4"}},
 	{"gaps", func(c *Comm) error {
 		t, err := Strided(make([]float32, 20), []int{2, 3}, []int{10, 2})
 		return errors.Join(err, Bcast(c, t, 0))
@@ -68,23 +68,22 @@ var wrongs = []struct {
 		a, err := Of(all[:900], 900)
 		b, err2 := Of(all[100:], 900)
 		return errors.Join(err, err2, Allreduce(c, a, b, Sum))
-	}, cohort.ErrBuffer, []string{"share memory"}},
+	}, cohort.ErrBuffer, []string{"overlap"}},
 	{"operation", func(c *Comm) error { return Allreduce(c, must[float32](2), must[float32](2), OpOf(cohort.Band)) }, cohort.ErrOp, []string{"band"}},
 	{"operation on a long tensor", func(c *Comm) error { return Allreduce(c, must[float32](2000), must[float32](2000), OpOf(cohort.Band)) }, cohort.ErrOp, nil},
 	{"operation on halves", func(c *Comm) error { return Allreduce(c, must[cohort.Float16](2), must[cohort.Float16](2), Op{}) }, cohort.ErrOp, nil},
 }
 
-// Where all ranks are wrong in the same way, each learns of it, and the communicator can be used again;
-// also where the calls were asynchronous.
-func TestCollectivesWrong(t *testing.T) {
+// If all ranks make the same wrong call, blocking or not, each gets the error, and the communicator
+// stays usable.
+func TestSameWrongCallOnEveryRank(t *testing.T) {
 	onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error { return collectivesWrong(world) })
 }
 
-// The same, and what TestCollectivesWrongOnOneRank and TestCollectivesMismatch do, over all other backends:
-// over MPI where cohort is told to look.
-func TestCollectivesWrongProcesses(t *testing.T) {
+// The same, and two more tests, over the other backends; over MPI with Config.Check.
+func TestWrongCallsOverProcesses(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short: processes take a second each")
+		t.Skip("left out with -short: wrong calls are found over shm, tcp and mpi; make test-all runs it")
 	}
 	onProcesses(t, []int{2, 3}, "wrong", "COHORT_CHECK=1")
 }
@@ -119,8 +118,8 @@ func collectivesWrong(world *cohort.Comm) error {
 	return errors.Join(c.Barrier(), c.Close())
 }
 
-// Where one rank is wrong, the others learn of it; their calls, also long ones, end.
-func TestCollectivesWrongOnOneRank(t *testing.T) {
+// If one rank's call is wrong, the others' calls, also long ones, end with an error.
+func TestWrongCallOnOneRank(t *testing.T) {
 	for _, n := range []int{4, 4000} {
 		onRanks(t, []int{3}, func(t *testing.T, world *cohort.Comm) error { return wrongOnOneRank(world, n) })
 	}
@@ -147,9 +146,9 @@ func wrongOnOneRank(world *cohort.Comm, n int) error {
 	return nil
 }
 
-// Ranks whose tensors have different lengths, or types, all learn of it, also if the first pieces are the
-// same.
-func TestCollectivesMismatch(t *testing.T) {
+// If the tensors of the ranks have different lengths or types, all ranks get an error, even if the
+// first pieces match.
+func TestMismatchedCollectives(t *testing.T) {
 	onRanks(t, []int{2, 3}, func(t *testing.T, world *cohort.Comm) error { return mismatches(world) })
 }
 
@@ -192,7 +191,7 @@ func mismatches(world *cohort.Comm) error {
 	return nil
 }
 
-// Allreduce1 is Allreduce of a new tensor in place.
+// Allreduce1 is an in-place Allreduce of a new tensor.
 func Allreduce1[T cohort.Number](c *Comm, n int, op Op) error {
 	t := must[T](n)
 	return Allreduce(c, t, t, op)
@@ -205,7 +204,7 @@ func pick(last bool, a, b int) int {
 	return a
 }
 
-func TestNewCommWrong(t *testing.T) {
+func TestNilComm(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		_, err := NewComm(world, &Config{Chunk: 1024 << world.Rank()})
 		return errors.Join(is(err, cohort.ErrMismatch, "1024", "2048"), world.Barrier())
@@ -224,7 +223,7 @@ func TestNewCommWrong(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
+func TestClosedComm(t *testing.T) {
 	onRanks(t, []int{1}, func(t *testing.T, world *cohort.Comm) error {
 		c, err := NewComm(world, nil)
 		if err != nil {
@@ -237,9 +236,9 @@ func TestClosed(t *testing.T) {
 	})
 }
 
-// A deadline ends an operation whose partner does not come, one that waits behind it, and one whose tensor
-// a kernel never ends to write; and there are no others after it.
-func TestCollectivesDeadline(t *testing.T) {
+// A deadline ends an operation whose partner does not take part, one that waits behind it, and one
+// whose tensor is never ready. Later operations fail.
+func TestDeadlineEndsCollectives(t *testing.T) {
 	onRanks(t, []int{2}, func(t *testing.T, world *cohort.Comm) error {
 		for what, late := range map[string]func(l *lab, timed *Comm, d *Tensor[float64], host *Tensor[float64]) error{
 			"partner": func(l *lab, timed *Comm, d, host *Tensor[float64]) error {
@@ -285,5 +284,136 @@ func TestCollectivesDeadline(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// Nil and zero values give an error or do nothing, as in the root package.
+func TestNilHandles(t *testing.T) {
+	for _, c := range []*Comm{nil, {}} {
+		if n, err := c.Size(), errors.Join(c.Close(), c.WithContext(context.Background()).Close()); n != 0 || err != nil {
+			t.Errorf("a nil communicator: size %d, Close %v", n, err)
+		}
+		if r := c.Rank(); r != cohort.Undefined {
+			t.Errorf("a nil communicator's rank is %d", r)
+		}
+	}
+	for _, h := range []*Handle{nil, {}} {
+		<-h.Done()
+		if st := h.Status(); h.Wait() != nil || h.Err() != nil || st.Source != cohort.Undefined || st.Tag != cohort.Undefined || st.Bytes() != cohort.Undefined {
+			t.Errorf("a handle of no operation: Wait %v, Err %v, Status %v", h.Wait(), h.Err(), st)
+		}
+	}
+	x := must[int](1)
+	for _, s := range []*Stream{nil, {}} {
+		_, err := x.On(s)
+		for _, err := range []error{err, s.Sync()} {
+			if err = is(err, cohort.ErrBuffer, "the stream is nil"); err != nil {
+				t.Error(err)
+			}
+		}
+		if s.Handle() != 0 || s.Close() != nil {
+			t.Errorf("a nil stream: handle %#x, Close %v", s.Handle(), s.Close())
+		}
+	}
+	var r *Reducer[int]
+	if err := errors.Join(is(r.Ready(0), cohort.ErrBuffer, "nil"), is(r.Wait(), cohort.ErrBuffer, "nil"), r.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// WaitAny takes more handles than one select.
+func TestWaitAnyOfMany(t *testing.T) {
+	const n = 2*selectMost + 10
+	for _, last := range []int{0, selectMost, n - 1} {
+		all := make([]*Handle, n)
+		if i, err := WaitAny(all...); i != -1 || err != nil {
+			t.Errorf("of nil handles: %d, %v", i, err)
+		}
+		for i := range all {
+			if i != 5 {
+				all[i] = newHandle()
+			}
+		}
+		go all[last].finish(cohort.Status{}, cohort.ErrTimeout)
+		if i, err := WaitAny(all...); i != last || err != cohort.ErrTimeout {
+			t.Errorf("handle %d is done, got %d and %v", last, i, err)
+		}
+	}
+}
+
+// The zero Tensor has no shape, and is not a tensor of one element.
+func TestZeroTensorIsRejected(t *testing.T) {
+	alone(t, func(c *Comm) error {
+		var zero Tensor[float32]
+		number := must[float32]()
+		h, err := Isend(c, number, 0, 1)
+		if err != nil {
+			return err
+		}
+		_, recv := Recv(c, &zero, 0, 1)
+		_, alloc := NewReducer(c, []*Tensor[float32]{&zero}, Sum, 0)
+		for i, err := range []error{recv, alloc, Send(c, &zero, 0, 1), Allreduce(c, &zero, &zero, Sum), Bcast(c, &zero, 0)} {
+			if err = is(err, cohort.ErrBuffer, "the zero Tensor", "New"); err != nil {
+				return fmt.Errorf("case %d: %w", i, err)
+			}
+		}
+		_, err = Recv(c, number, 0, 1)
+		return errors.Join(err, h.Wait())
+	})
+}
+
+// A wrong setting on one rank ends NewComm on all ranks, and the world stays usable.
+func TestNewCommWithWrongSettingOnOneRank(t *testing.T) {
+	onRanks(t, []int{2, 3}, func(_ *testing.T, world *cohort.Comm) error {
+		for _, bad := range []Config{{Chunk: -1}, {Direct: "sometimes"}} {
+			var err error
+			if world.Rank() == 1 {
+				_, err = NewComm(world, &bad)
+				err = is(err, cohort.ErrInit, "COHORT_TENSOR_")
+			} else {
+				_, err = NewComm(world, nil)
+				err = is(err, cohort.ErrMismatch, "another rank")
+			}
+			if err = errors.Join(err, world.Barrier()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Ranks compare the operation before a job of several pieces.
+func TestAverageDoesNotMatchSum(t *testing.T) {
+	onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+		c, err := NewComm(world, &small)
+		if err != nil {
+			return err
+		}
+		err = is(Allreduce1[float32](c, 2000, []Op{Sum, Average}[c.Rank()]), cohort.ErrMismatch, "count 2000, average")
+		return errors.Join(err, world.Barrier(), c.Close())
+	})
+}
+
+// After Close the memory of a Reducer's buckets may be reused.
+func TestClosedReducer(t *testing.T) {
+	onRanks(t, []int{1}, func(_ *testing.T, world *cohort.Comm) error {
+		l, err := newLab(world, small, soft.Config{})
+		if err != nil {
+			return err
+		}
+		var tensors []*Tensor[float32]
+		for range 2 {
+			x, err := must[float32](8).To(l.devs[0])
+			if err != nil {
+				return err
+			}
+			tensors = append(tensors, x)
+		}
+		r, err := NewReducer(l.c, tensors, Sum, 0)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(r.Close(), r.Close(), is(r.Ready(0), cohort.ErrClosed, "Reducer"), is(r.Wait(), cohort.ErrClosed, "Reducer"))
+		return l.close(errors.Join(err, tensors[0].Close(), tensors[1].Close()))
 	})
 }

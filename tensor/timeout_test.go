@@ -16,15 +16,15 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-func init() { programs["given up"], programs["given up receive"] = givenUp, givenUpReceive }
+func init() { programs["timed out"], programs["timed out receive"] = timedOut, timedOutReceive }
 
-// The memory that a collective is staged through is not used again after it was given up while the library has
-// it: MPICH's call goes on in the library, and ends when the other rank comes.
-func TestGivenUpKeepsMemory(t *testing.T) {
-	onMPI(t, []int{2}, []string{asProgram + "=given up"})
+// After a timeout, the library may still use the pinned memory of a collective; that memory is
+// never reused. MPICH's call ends only when the other rank joins it.
+func TestTimedOutCollectiveKeepsPinnedMemory(t *testing.T) {
+	onMPI(t, []int{2}, []string{asProgram + "=timed out"})
 }
 
-func givenUp(world *cohort.Comm) error {
+func timedOut(world *cohort.Comm) error {
 	l, err := newLab(world, Config{}, soft.Config{})
 	if err != nil {
 		return err
@@ -38,8 +38,8 @@ func givenUp(world *cohort.Comm) error {
 		return err
 	}
 	if l.rank == 1 {
-		err = world.Barrier() // rank 0 has given up
-		// Both end with rank 0's call, or by rank 0's word.
+		err = world.Barrier() // rank 0 has timed out
+		// Both calls end with rank 0's, or because rank 0 revoked the communicator.
 		_ = cohort.Allgather(inPieces.coll, make([]length, 1), make([]length, 2))
 		_ = Allreduce(l.c, x, x, Sum)
 		return errors.Join(err, x.Close(), inPieces.Close(), l.c.Close())
@@ -48,7 +48,7 @@ func givenUp(world *cohort.Comm) error {
 		l.devs[0].Trim()
 		return l.drv.Stats().Pinned
 	}
-	giveUp := func(c *Comm, want error) error {
+	timeOut := func(c *Comm, want error) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		if late := Allreduce(c.WithContext(ctx), x, x, Sum); !errors.Is(late, want) {
@@ -56,22 +56,22 @@ func givenUp(world *cohort.Comm) error {
 		}
 		return nil
 	}
-	// The first that the other rank does not come to is what they tell each other of it, and not the pieces.
-	err = giveUp(inPieces, cohort.ErrTimeout)
+	// This one times out in the exchange of lengths, before any piece.
+	err = timeOut(inPieces, cohort.ErrTimeout)
 	if n := kept(); n != 0 {
-		err = errors.Join(err, fmt.Errorf("%d bytes are kept for a job that has not come to its pieces", n))
+		err = errors.Join(err, fmt.Errorf("%d bytes are kept for a job that has not reached its pieces", n))
 	}
-	err = errors.Join(err, giveUp(l.c, cohort.ErrTimeout))
+	err = errors.Join(err, timeOut(l.c, cohort.ErrTimeout))
 	first := kept()
 	if strings.HasPrefix(world.Caps().Library, "MPICH") && first == 0 {
-		err = errors.Join(err, errors.New("no memory is kept for the library's call"))
+		err = errors.Join(err, errors.New("the pinned memory of the library's call was freed"))
 	}
-	// The library gets nothing of those behind them.
+	// Later calls do not reach the library.
 	for _, c := range []*Comm{inPieces, l.c, l.c} {
-		err = errors.Join(err, giveUp(c, cohort.ErrBroken))
+		err = errors.Join(err, timeOut(c, cohort.ErrBroken))
 	}
 	if n := kept(); n != first {
-		err = errors.Join(err, fmt.Errorf("%d bytes are kept after calls that the library did not get, before %d", n, first))
+		err = errors.Join(err, fmt.Errorf("%d bytes are kept after calls that did not reach the library, before %d", n, first))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -80,8 +80,8 @@ func givenUp(world *cohort.Comm) error {
 	return errors.Join(world.Barrier(), x.Close(), inPieces.Close(), l.c.Close())
 }
 
-// A receive that the library does not take back keeps the device's memory, which nobody has any more.
-func TestGivenUpKeepsDeviceMemory(t *testing.T) {
+// Device memory of a receive that the library cannot cancel is never freed.
+func TestTimedOutReceiveKeepsDeviceMemory(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "cancel.c")
 	tool := strings.TrimSuffix(source, ".c") + ".so"
 	if err := os.WriteFile(source, []byte("int MPI_Cancel(void *request) { return 0; }\n"), 0o600); err != nil {
@@ -90,10 +90,10 @@ func TestGivenUpKeepsDeviceMemory(t *testing.T) {
 	if out, err := exec.Command(need.Program(t, "gcc"), "-shared", "-fPIC", "-o", tool, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	onMPI(t, []int{2}, []string{asProgram + "=given up receive", "LD_PRELOAD=" + tool})
+	onMPI(t, []int{2}, []string{asProgram + "=timed out receive", "LD_PRELOAD=" + tool})
 }
 
-func givenUpReceive(world *cohort.Comm) error {
+func timedOutReceive(world *cohort.Comm) error {
 	l, err := newLab(world, Config{Direct: "on"}, soft.Config{HostCanRead: true})
 	if err != nil {
 		return err
@@ -101,13 +101,13 @@ func givenUpReceive(world *cohort.Comm) error {
 	const n = 64 << 10
 	c := l.c
 	if l.rank == 1 {
-		// An envelope, whose payload comes when the other one has given up.
-		p, err := must[int8](n).parcel()
+		// An envelope whose payload comes after rank 0 has timed out.
+		p, err := must[int8](n).untyped()
 		if err != nil {
 			return err
 		}
-		err = errors.Join(cohort.Send(c.head, new(letter).write(&p, c.core.cfg.Chunk, 0), 0, 0), world.Barrier())
-		_ = cohort.Send(c.load, make([]byte, n), 0, 0) // where this rank has not heard that it is broken
+		err = errors.Join(cohort.Send(c.head, new(envelope).write(&p, c.core.cfg.Chunk, 0), 0, 0), world.Barrier())
+		_ = cohort.Send(c.load, make([]byte, n), 0, 0) // if this rank does not yet know that the communicator is broken
 		return errors.Join(err, world.Barrier(), c.Close())
 	}
 	if _, err := c.Probe(1, 0); err != nil {
@@ -126,7 +126,7 @@ func givenUpReceive(world *cohort.Comm) error {
 		err = errors.Join(err, fmt.Errorf("%d pieces of device memory are left, want %d: %v", got, want, broken))
 	}
 	if strings.HasPrefix(world.Caps().Library, "MPICH") && broken == nil {
-		err = errors.Join(err, errors.New("the library has taken the receive back"))
+		err = errors.Join(err, errors.New("the library has canceled the receive"))
 	}
 	return errors.Join(err, world.Barrier(), world.Barrier(), c.Close())
 }

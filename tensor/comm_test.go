@@ -1,0 +1,250 @@
+package tensor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cohort-hpc/cohort"
+)
+
+// The program sets a value, or else the environment, or else the default. A wrong value is an error
+// that names the setting and the value.
+func TestSettingsPrecedence(t *testing.T) {
+	const chunkVar, directVar = "COHORT_TENSOR_CHUNK", "COHORT_TENSOR_DIRECT"
+	for _, k := range []struct {
+		cfg           *Config
+		chunk, direct string // values of the environment variables
+		want          Config
+		says          []string // words in the error; nil: no error
+	}{
+		{nil, "", "", Config{4 << 20, "auto"}, nil},
+		{&Config{}, "", "", Config{4 << 20, "auto"}, nil},
+		{nil, "65536", "off", Config{65536, "off"}, nil},
+		{&Config{}, "65536", "on", Config{65536, "on"}, nil},
+		{nil, "0", "auto", Config{4 << 20, "auto"}, nil},
+		{&Config{Chunk: 2048, Direct: "on"}, "65536", "off", Config{2048, "on"}, nil},
+		{&Config{Chunk: 2048}, "65536", "off", Config{2048, "off"}, nil},
+		{&Config{Direct: "auto"}, "65536", "off", Config{65536, "auto"}, nil},
+		{nil, "1024", "", Config{1024, "auto"}, nil},
+		{nil, "1073741824", "", Config{1 << 30, "auto"}, nil},
+
+		{nil, "1023", "", Config{}, []string{chunkVar, "1023 bytes", "1024 to 1073741824"}},
+		{nil, "1073741825", "", Config{}, []string{chunkVar, "1073741825 bytes"}},
+		{nil, "-4096", "", Config{}, []string{chunkVar, "-4096 bytes"}},
+		{nil, "4M", "", Config{}, []string{chunkVar, `"4M"`, "number of bytes"}},
+		{nil, " 4096", "", Config{}, []string{chunkVar, `" 4096"`}},
+		{nil, "99999999999999999999", "", Config{}, []string{chunkVar, `"99999999999999999999"`}},
+		{&Config{Chunk: 7}, "65536", "", Config{}, []string{chunkVar, "7 bytes"}},
+		{nil, "", "yes", Config{}, []string{directVar, `"yes"`, "auto, on or off"}},
+		{nil, "", "ON", Config{}, []string{directVar, `"ON"`}},
+		{&Config{Direct: "never"}, "", "on", Config{}, []string{directVar, `"never"`}},
+	} {
+		t.Run(fmt.Sprintf("%+v,%s,%s", k.cfg, k.chunk, k.direct), func(t *testing.T) {
+			t.Setenv(chunkVar, k.chunk)
+			t.Setenv(directVar, k.direct)
+			got, err := k.cfg.resolve()
+			if k.says != nil {
+				if err := is(err, cohort.ErrInit, k.says...); err != nil {
+					t.Error(err)
+				}
+			} else if err != nil || got != k.want {
+				t.Errorf("%+v, %v, want %+v", got, err, k.want)
+			}
+			// A communicator has the same settings, or NewComm returns the same error.
+			onRanks(t, []int{2}, func(_ *testing.T, world *cohort.Comm) error {
+				c, err := NewComm(world, k.cfg)
+				if k.says != nil {
+					return is(err, cohort.ErrInit, append(k.says, "tensor: newcomm: ")...)
+				}
+				if err != nil {
+					return err
+				}
+				if c.cfg != k.want || c.direct != (k.want.Direct == "on") {
+					err = fmt.Errorf("a communicator has %+v, direct %v, want %+v", c.cfg, c.direct, k.want)
+				}
+				if err2 := c.Close(); err == nil {
+					err = err2
+				}
+				return err
+			})
+		})
+	}
+}
+
+func TestSelectFindsBackends(t *testing.T) {
+	for _, v := range []string{"COHORT_BACKEND", "COHORT_RANK", "COHORT_SIZE", "COHORT_JOB", "COHORT_TCP_COORDINATOR"} {
+		t.Setenv(v, "")
+	}
+	// A process without a launcher can use local only.
+	f, err := Select("", nil)
+	if err != nil || f.Name != "local" {
+		t.Fatalf("Select: %v, %v", f, err)
+	}
+	for _, name := range []string{"shm", "tcp"} {
+		if f, err := Select(name, nil); !errors.Is(err, cohort.ErrInit) {
+			t.Errorf("Select(%s): %v, %v; want ErrInit", name, f, err)
+		}
+	}
+	if f, err := Select("carrier pigeons", nil); !errors.Is(err, cohort.ErrInit) {
+		t.Errorf("Select of a backend that is not there: %v, %v", f, err)
+	}
+	if f, err := Select("mpi", &cohort.Config{MPI: cohort.MPIConfig{Lib: "/nowhere/libmpi.so"}}); !errors.Is(err, cohort.ErrNotSupported) {
+		t.Errorf("Select(mpi) without a library: %v, %v", f, err)
+	}
+	four := &cohort.Config{Rank: 1, Size: 4, Job: "x"}
+	if f, err = Select("auto", four); err != nil || f.Name != "shm" {
+		t.Errorf("Select for one of four ranks: %v, %v", f, err)
+	}
+
+	if f, err = Select("local", nil); err != nil {
+		t.Fatal(err)
+	}
+	world, c, err := f.New(context.Background(), nil, &Config{Chunk: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if world.Backend() != "local" || c.Size() != 1 || c.cfg.Chunk != 1024 {
+		t.Errorf("made a communicator of %d ranks on %s with pieces of %d bytes", c.Size(), world.Backend(), c.cfg.Chunk)
+	}
+	if err := errors.Join(c.Close(), world.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := f.New(context.Background(), nil, &Config{Chunk: 3}); !errors.Is(err, cohort.ErrInit) {
+		t.Errorf("New with pieces of 3 bytes: %v", err)
+	}
+}
+
+// A process started by a launcher finds its backend without loading an MPI library, and joins the
+// job with it.
+func TestLaunchedProcessSelectsItsBackend(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out with -short: processes select the backend of their launcher; make test-all runs it")
+	}
+	onProcesses(t, []int{2}, "factory")
+}
+
+func init() {
+	joins["factory"] = factoryJoin
+	programs["factory"] = counted
+}
+
+// factoryJoin joins the job with the backend that is found available. COHORT_BACKEND, which it
+// unsets, says which one that should be.
+func factoryJoin() (*cohort.Comm, error) {
+	want := os.Getenv("COHORT_BACKEND")
+	if err := os.Unsetenv("COHORT_BACKEND"); err != nil {
+		return nil, err
+	}
+	there := make(map[string]error)
+	for _, f := range Factories(nil) {
+		there[f.Name] = f.Available()
+	}
+	why, listed := there[want]
+	if !listed || why != nil {
+		return nil, fmt.Errorf("%s is not available to a process of its own launcher: listed %v, %w", want, listed, why)
+	}
+	if there["local"] == nil {
+		return nil, errors.New("local is available to one of several processes")
+	}
+	name := "" // of highest priority
+	if want == "tcp" {
+		name = want // shm is also available on one node, with higher priority
+	}
+	f, err := Select(name, nil)
+	if err != nil || f.Name != want {
+		return nil, fmt.Errorf("Select(%q) takes %q, want %s: %w", name, f.Name, want, err)
+	}
+	if mapped, err := libmpiMapped(); err != nil || mapped {
+		return nil, fmt.Errorf("before New: MPI's library is loaded: %v, %w", mapped, err)
+	}
+	world, c, err := f.New(context.Background(), nil, &small)
+	if err != nil {
+		return nil, err
+	}
+	if mapped, err := libmpiMapped(); err != nil || mapped != (want == "mpi") {
+		return nil, fmt.Errorf("after New of %s: MPI's library is loaded: %v, %w", want, mapped, err)
+	}
+	x, err := Of([]int32{int32(c.Rank() + 1)}, 1)
+	if err != nil {
+		return nil, err
+	}
+	err = Allreduce(c, x, x, Sum)
+	if n := int32(c.Size()); err == nil && (world.Backend() != want || n < 2 || x.Data()[0] != n*(n+1)/2) {
+		err = fmt.Errorf("the sum of %d ranks on %s is %d", n, world.Backend(), x.Data()[0])
+	}
+	return world, errors.Join(err, c.Close())
+}
+
+// libmpiMapped reports whether this process has loaded an MPI library: libmpi.so or libmpich.so.
+func libmpiMapped() (bool, error) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if errors.Is(err, os.ErrNotExist) { // no Linux, and no MPI there
+		return false, nil
+	}
+	return strings.Contains(string(maps), "/libmpi"), err
+}
+
+// Collectives of one communicator do not wait for those of another.
+func TestCommunicatorsProgressIndependently(t *testing.T) {
+	onRanks(t, []int{2, 3, 4}, collectivesOfTwo)
+}
+
+// collectivesOfTwo has all ranks but the last wait in a Bcast of one communicator. The root joins
+// it only after the others have reported that a later Allreduce on another communicator is done.
+func collectivesOfTwo(_ *testing.T, world *cohort.Comm) error {
+	const n, tag = 700, 8 // several pieces
+	a, err := NewComm(world, &small)
+	if err != nil {
+		return err
+	}
+	b, err := NewComm(world, &small)
+	if err != nil {
+		return err
+	}
+	me, root := world.Rank(), world.Size()-1
+	sent, err1 := stuff[float64](CPU, root, n)
+	sum, err2 := Of([]int64{int64(me) + 1}, 1)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	word := []byte{1}
+	if me == root {
+		late, err := Iallreduce(b, sum, sum, Sum)
+		if err != nil {
+			return err
+		}
+		for r := range root {
+			if _, err := cohort.Recv(world, word, r, tag); err != nil {
+				return err
+			}
+		}
+		h, err := Ibcast(a, sent, root)
+		return errors.Join(err, WaitAll(h, late), a.Close(), b.Close())
+	}
+	got := must[float64](n)
+	first, err := Ibcast(a, got, root)
+	if err != nil {
+		return err
+	}
+	second, err := Iallreduce(b, sum, sum, Sum)
+	if err != nil {
+		return err
+	}
+	i, err := WaitAny(first, second)
+	if all := int64(root+1) * int64(root+2) / 2; err == nil && (i != 1 || sum.Data()[0] != all) {
+		err = fmt.Errorf("rank %d: operation %d is done first, and the sum is %d, want 1 and %d", me, i, sum.Data()[0], all)
+	}
+	select {
+	case <-first.Done():
+		err = errors.Join(err, errors.New("the Bcast is done without its root"))
+	default:
+	}
+	if err := errors.Join(err, cohort.Send(world, word, root, tag)); err != nil {
+		return err
+	}
+	return errors.Join(WaitAll(first, second), holds(got, root, n), a.Close(), b.Close())
+}
