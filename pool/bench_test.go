@@ -14,10 +14,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// BenchmarkOpenMP compares loops of two tasks on two threads with OpenMP's
-// parallel for schedule(dynamic), as gcc has it: called from outside, in a
-// function that Run runs, and there. The three take turns, and the figures are the
-// least nanoseconds per loop of all turns. On a machine that does other things,
+// BenchmarkOpenMP compares loops of two tasks on two threads with gcc's OpenMP, parallel for
+// schedule(dynamic). It calls the loops from outside the pool, in a function of Run, and in OpenMP,
+// alternating. It reports the least nanoseconds per loop. On a machine with other work, run
 //
 //	go test -c -o bin/pool.test ./pool && cd pool
 //	chrt -r 10 ../bin/pool.test -test.run=- -test.bench=OpenMP -test.benchtime=20x
@@ -101,14 +100,14 @@ func againstOpenMP(b *testing.B, program string, spin time.Duration, pin Policy)
 	}
 }
 
-// timed returns the nanoseconds of one of several calls that f makes.
+// timed returns the nanoseconds per call, given a function that makes several calls.
 func timed(calls int, f func() error) (float64, error) {
 	begin := time.Now()
 	err := f()
 	return float64(time.Since(begin)) / float64(calls), err
 }
 
-// openMP builds the program that is compared with.
+// openMP builds the OpenMP program.
 func openMP(tb testing.TB) string {
 	program := filepath.Join(tb.TempDir(), "omp")
 	if out, err := exec.Command("gcc", "-O2", "-fopenmp", "-o", program, "testdata/omp.c").CombinedOutput(); err != nil {

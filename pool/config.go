@@ -10,12 +10,12 @@ import (
 // Policy selects what workers are pinned to.
 type Policy string
 
-// The policies. What they mean for a node, [topo.Node.Share] decides.
+// The policies. [topo.Node.Share] defines what they mean for a node.
 const (
-	FromEnv Policy = ""      // COHORT_PIN, else None
-	None    Policy = "none"  // workers run where the process may
-	Cores   Policy = "cores" // each worker has a core of its own, or a hardware thread where there are too few cores
-	NUMA    Policy = "numa"  // each worker has those cores of the rank's share that are in one NUMA domain
+	FromEnv Policy = ""      // the value of COHORT_PIN, or None
+	None    Policy = "none"  // workers run wherever the process may run
+	Cores   Policy = "cores" // each worker has its own core, or a hardware thread if cores are short
+	NUMA    Policy = "numa"  // each worker has the cores of the rank's share in one NUMA domain
 )
 
 // ParsePolicy reads the name of a policy.
@@ -24,39 +24,38 @@ func ParsePolicy(s string) (Policy, error) {
 	case None, Cores, NUMA:
 		return p, nil
 	}
-	return "", faultf(backend.ErrInit, "pinning %q: want none, cores or numa", s)
+	return "", faultf(backend.ErrInit, "policy %q; want none, cores or numa", s)
 }
 
-// maxThreads is more than any node has, and far less than makes no sense.
+// maxThreads is more than any node has.
 const maxThreads = 4096
 
 // Config configures a pool. The zero value takes its settings from the environment.
 type Config struct {
-	// Threads is how many workers there are. 0: as many as CPUs has sets, else
-	// COHORT_THREADS, else SLURM_CPUS_PER_TASK, else 1.
+	// Threads is the number of workers. 0 means the number of sets in CPUs, or COHORT_THREADS, or
+	// SLURM_CPUS_PER_TASK, or 1, whichever is set first.
 	Threads int
 
 	// Pin is the policy (COHORT_PIN).
 	Pin Policy
 
-	// CPUs lists for each worker the processors on which it runs, by the kernel's
-	// numbers; one whose set is empty is not pinned. Where it is nil, Pin decides.
+	// CPUs lists the processors of each worker, by the kernel's numbers; a worker with an empty set
+	// is not pinned. If CPUs is nil, Pin decides.
 	CPUs [][]int
 
-	// LocalRank and LocalSize distinguish the processes that share this one's
-	// affinity mask: each takes its part of it, and no two overlap while there are
-	// processors enough. 0 of 0 or of 1 takes all, which is right where a launcher
-	// has bound each process to processors of its own; topo.Sharers finds that out.
-	// They count where CPUs is set too: for how long workers look before they sleep.
+	// LocalRank and LocalSize number the processes that share this process's affinity mask. Each
+	// process takes its part of the mask; parts overlap only if processors are short. A LocalSize
+	// of 0 or 1 takes the whole mask, which is right if the launcher has bound each process to its
+	// own processors; topo.Sharers finds that out. With CPUs set they only determine how long idle
+	// workers look for work before they sleep.
 	LocalRank, LocalSize int
 
-	// Env looks an environment variable up; nil is os.LookupEnv.
+	// Env looks up an environment variable; nil means os.LookupEnv.
 	Env func(name string) (string, bool)
 }
 
-// Resolved returns the configuration with its open settings filled in as [New] fills
-// them in. A program that needs the number of threads before it starts them calls it.
-// Its errors are those of New.
+// Resolved returns the configuration with its open settings filled in, as [New] does. It tells a
+// program the number of threads before they start. Its errors are those of New.
 func (c Config) Resolved() (Config, error) { return c.resolve() }
 
 // resolve checks a configuration and fills in its open settings.
@@ -72,7 +71,7 @@ func (c Config) resolve() (Config, error) {
 		if v, _ := c.Env("COHORT_PIN"); v != "" {
 			p, err := ParsePolicy(v)
 			if err != nil {
-				return c, faultf(backend.ErrInit, "COHORT_PIN is %q: want none, cores or numa", v)
+				return c, faultf(backend.ErrInit, "COHORT_PIN is %q; want none, cores or numa", v)
 			}
 			c.Pin = p
 		}
@@ -84,15 +83,15 @@ func (c Config) resolve() (Config, error) {
 		c.LocalSize = 1
 	}
 	if c.LocalRank < 0 || c.LocalRank >= c.LocalSize {
-		return c, faultf(backend.ErrInit, "local rank %d of %d", c.LocalRank, c.LocalSize)
+		return c, faultf(backend.ErrInit, "local rank %d of %d; want 0 to LocalSize-1", c.LocalRank, c.LocalSize)
 	}
 	if c.CPUs != nil && len(c.CPUs) != c.Threads {
-		return c, faultf(backend.ErrInit, "%d processor sets for %d threads", len(c.CPUs), c.Threads)
+		return c, faultf(backend.ErrInit, "CPUs has %d sets for %d threads; want one per thread", len(c.CPUs), c.Threads)
 	}
 	for w, set := range c.CPUs {
 		for _, cpu := range set {
 			if cpu < 0 || cpu >= maxCPUs {
-				return c, faultf(backend.ErrInit, "worker %d: processor %d: want 0 to %d", w, cpu, maxCPUs-1)
+				return c, faultf(backend.ErrInit, "worker %d: processor %d; want 0 to %d", w, cpu, maxCPUs-1)
 			}
 		}
 	}
@@ -102,11 +101,11 @@ func (c Config) resolve() (Config, error) {
 func (c *Config) resolveThreads() error {
 	switch {
 	case c.Threads < 0 || c.Threads > maxThreads:
-		return faultf(backend.ErrInit, "%d threads: want 1 to %d", c.Threads, maxThreads)
+		return faultf(backend.ErrInit, "%d threads; want 1 to %d", c.Threads, maxThreads)
 	case c.Threads > 0:
 		return nil
 	case len(c.CPUs) > maxThreads:
-		return faultf(backend.ErrInit, "%d processor sets: want 1 to %d", len(c.CPUs), maxThreads)
+		return faultf(backend.ErrInit, "%d processor sets; want 1 to %d", len(c.CPUs), maxThreads)
 	case len(c.CPUs) > 0:
 		c.Threads = len(c.CPUs)
 		return nil
@@ -116,7 +115,7 @@ func (c *Config) resolveThreads() error {
 		if v, _ := c.Env(name); v != "" {
 			n, err := strconv.Atoi(v)
 			if err != nil || n < 1 || n > maxThreads {
-				return faultf(backend.ErrInit, "%s is %q: want a whole number from 1 to %d", name, v, maxThreads)
+				return faultf(backend.ErrInit, "%s is %q; want an integer from 1 to %d", name, v, maxThreads)
 			}
 			c.Threads = n
 			break

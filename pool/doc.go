@@ -1,5 +1,5 @@
-// Package pool has the threads inside a rank: workers that are pinned to the
-// rank's share of the node, and loops that are spread over them.
+// Package pool provides the threads inside a rank: workers pinned to the rank's share of the node,
+// and loops spread over them.
 //
 //	p, err := pool.New(pool.Config{Threads: 8, Pin: pool.Cores})
 //	defer p.Close()
@@ -10,40 +10,35 @@
 //
 // # Workers
 //
-// Worker w of W is a goroutine with a thread of its own for as long as the pool
-// lives. All tasks with that number run on that thread, one at a time, so that
-// what belongs to a worker ([NewLocals]) needs no lock. The goroutine that calls
-// a loop takes no part in it: it waits.
+// Each of the W workers is a goroutine with its own thread, until the pool is closed. All tasks of
+// worker w run on that thread, one at a time, so values that belong to a worker ([NewLocals]) need
+// no lock. The goroutine that calls a loop only waits.
 //
-// An idle worker looks for work for some microseconds and then sleeps; an idle
-// pool takes no processor time. A short loop is done by the workers that are
-// awake; others are woken when it turns out not to be over at once.
+// An idle worker looks for work for some microseconds and then sleeps; an idle pool uses no
+// processor time. The workers that are awake start a loop; others are woken if it does not end at
+// once.
 //
 // # Loops
 //
-// Which worker does which index is decided while the loop runs: each begins with
-// a part of its own, in chunks, and takes chunks of others when that is done.
-// There is no order between tasks, and what one writes is seen by the caller
-// when the loop returns.
+// A loop divides its indices between workers while it runs. Each worker begins with its own part,
+// in chunks, and takes chunks of others when that is done. Tasks run in no particular order. The
+// caller sees everything that tasks wrote when the loop returns.
 //
-// A loop called from inside a task of the same pool runs right there, on that
-// worker, in the order of the indices. Loops called from several goroutines at
-// once run one after the other. A task that starts a goroutine and waits for a
-// loop of that one waits for itself.
+// A loop called inside a task of the same pool runs on the task's worker, in the order of the
+// indices. Loops called from several goroutines run one after the other. A task must not wait for a
+// goroutine that calls a loop of the same pool: that is a deadlock.
 //
 // # Errors
 //
-// The first task that fails, by an error or a panic, keeps tasks that have not
-// begun from beginning. The loop returns when those that had begun are over, with
-// the [TaskError] of the lowest index among those that failed. Other errors wrap
-// the sentinels of package cohort: ErrInit (a setting), ErrClosed, ErrCount,
-// ErrBusy, ErrNotSupported, and ErrCanceled and ErrTimeout, with the context's
-// own.
+// After the first task fails, by an error or a panic, no more tasks begin. When the running tasks
+// are done, the loop returns the [TaskError] of the lowest index among those that failed. Other
+// errors wrap the sentinels of package cohort: ErrInit (a wrong setting), ErrClosed, ErrCount,
+// ErrBusy, ErrNotSupported, and ErrCanceled or ErrTimeout together with the context's error.
 //
 // # The rest of the program
 //
-// A worker takes up one of Go's processors (GOMAXPROCS) while it works. The first
-// loop adds as many as there are workers, so that other goroutines have what they
-// had before, and [Pool.Close] takes them away again. Threads that Go starts later
-// do not inherit a worker's pinning; processes that a task starts do.
+// A worker occupies one of Go's processors (GOMAXPROCS) while it works. The first loop therefore
+// raises GOMAXPROCS by the number of workers, so that other goroutines keep what they had, and
+// [Pool.Close] lowers it again. Threads that Go starts later do not inherit a worker's pinning;
+// processes that a task starts do.
 package pool

@@ -10,17 +10,17 @@ import (
 
 // TaskError reports which task failed, on which worker, and with which error.
 type TaskError struct {
-	// Index is the task's; -1 for what runs once on each worker.
+	// Index is the index of the task, or -1 for a function that runs once on each worker.
 	Index int
-	// Worker is the worker it ran on.
+	// Worker is the worker that ran the task.
 	Worker int
-	// Err is what the task returned, or a *PanicError.
+	// Err is the error that the task returned, or a *PanicError.
 	Err error
-	// Stack is the stack of a panic, nil for an error.
+	// Stack is the stack of a panic, or nil for an error.
 	Stack []byte
 }
 
-// Error names the task and the worker. The stack is not in it.
+// Error names the task and the worker. It does not include the stack.
 func (e *TaskError) Error() string {
 	if e.Index < 0 {
 		return fmt.Sprintf("worker %d: %v", e.Worker, e.Err)
@@ -33,7 +33,7 @@ func (e *TaskError) Unwrap() error { return e.Err }
 
 // PanicError is the Err of a task that panicked.
 type PanicError struct {
-	Value any // what it panicked with
+	Value any // the argument of panic
 }
 
 // Error implements error.
@@ -45,11 +45,11 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// errGoexit is the Err of a task that ended its worker's goroutine, as
-// testing.T.FailNow does. The worker goes on with another one.
+// errGoexit is the Err of a task that ended its goroutine, as testing.T.FailNow does. The worker
+// continues with a new goroutine.
 var errGoexit = errors.New("the task called runtime.Goexit")
 
-// fault is an error with a sentinel, which the text does not repeat.
+// fault wraps a sentinel without repeating it in the text.
 type fault struct {
 	sentinel error
 	text     string
@@ -64,7 +64,7 @@ func faultf(sentinel error, format string, args ...any) error {
 
 var errClosed = faultf(backend.ErrClosed, "the pool is closed")
 
-// ended is the error of a loop that its context ended.
+// ended returns the error of a loop whose context ended.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	sentinel := backend.ErrCanceled

@@ -15,8 +15,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestErrorOfLowestTaskIsReturned has all workers fail at the same time: the error is of the lowest
-// index, and no task begins after.
+// TestErrorOfLowestTaskIsReturned has all workers fail at the same time. The error is that of the
+// lowest index, and no later task begins.
 func TestErrorOfLowestTaskIsReturned(t *testing.T) {
 	for name, call := range callers {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestErrorOfLowestTaskIsReturned(t *testing.T) {
 					return ForEach(p, n, func(w, i int) error {
 						ran.Add(1)
 						lowest[w] = i
-						all.Done() // below 0, if a worker were to come a second time, it panics
+						all.Done() // panics if a worker comes twice
 						all.Wait()
 						return boom
 					})
@@ -81,7 +81,7 @@ func TestPanicBecomesError(t *testing.T) {
 					t.Errorf("panic(%v): %v", value, err)
 				}
 			}
-			// As long as some tasks end their goroutines, as t.FailNow does, others take their places.
+			// Other goroutines replace those that tasks end, as t.FailNow does.
 			for i := range 10 {
 				err := call(p, func() error {
 					return ForEach(p, 2, func(int, int) error { runtime.Goexit(); return nil })
@@ -100,8 +100,8 @@ func TestPanicBecomesError(t *testing.T) {
 
 func panicWith(v any) { panic(v) }
 
-// TestContextEndsLoop ends loops by their contexts: before, while tasks run, while the loop
-// waits for its turn, and after the last task, when it is too late.
+// TestContextEndsLoop cancels loops before they start, while tasks run, while the loop waits for
+// another, and after the last task.
 func TestContextEndsLoop(t *testing.T) {
 	for name, call := range callers {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestContextEndsLoop(t *testing.T) {
 			if !errors.Is(err, backend.ErrCanceled) || !errors.Is(err, context.Canceled) || !errors.Is(err, reason) {
 				t.Errorf("canceled: %v", err)
 			}
-			// The other worker may have begun one before the context ended.
+			// The other worker may have begun a task before the context ended.
 			if n := ran.Load(); n != 1 && n != 2 {
 				t.Errorf("canceled: %d tasks ran", n)
 			}

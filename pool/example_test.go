@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/pool"
 )
 
-// The results of a loop, in the order of the indices whatever worker had them.
+// Map returns results in the order of the indices, whichever worker computed them.
 func ExampleMap() {
 	p, err := pool.New(pool.Config{Threads: 2})
 	if err != nil {
@@ -20,7 +20,7 @@ func ExampleMap() {
 	// Output: [0 1 4 9 16] <nil>
 }
 
-// A sum for each worker needs no lock, and no memory that workers fight for.
+// One sum per worker needs no lock, and no memory that workers share.
 func ExampleNewLocals() {
 	p, err := pool.New(pool.Config{Threads: 4})
 	if err != nil {
@@ -90,7 +90,7 @@ func ExamplePool_Run() {
 	// Output: [1024 2048 3072 4096] <nil>
 }
 
-// What the user has set for solvers is left alone, and can be reported.
+// QuietSolvers keeps what the user has set, and reports it.
 func ExampleQuietSolvers() {
 	environment := map[string]string{"OMP_NUM_THREADS": "8"}
 	settings, err := pool.QuietSolvers(
@@ -107,6 +107,6 @@ func ExampleQuietSolvers() {
 	}
 	fmt.Println(environment["OPENBLAS_NUM_THREADS"])
 	// Output:
-	// OMP_NUM_THREADS=8 (not 1: OpenMP may start threads of its own)
+	// OMP_NUM_THREADS=8 (not 1: OpenMP may start its own threads)
 	// 1
 }

@@ -7,24 +7,23 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// ForEach calls f for every index from 0 to n-1, spread over the workers, and
-// returns when all is done. See the package's documentation for what holds
-// between tasks, for calls inside tasks, and for errors.
+// ForEach calls f for every index from 0 to n-1, spread over the workers, and returns when all
+// calls are done. The package documentation describes the order of tasks, nested loops and errors.
 //
-// It allocates nothing if all goes well.
+// It does not allocate unless a task fails.
 func ForEach(p *Pool, n int, f func(worker, i int) error) error {
 	return p.do(context.Background(), n, f, false)
 }
 
-// ForEachContext is ForEach until ctx ends: then no more tasks begin, and if some
-// have not, it returns ErrCanceled or ErrTimeout, with the context's error and
-// cause, after those that had begun are over. Waiting for other loops ends too.
+// ForEachContext is ForEach until ctx ends. After that no more tasks begin. If some have not begun,
+// it waits for the running ones and returns ErrCanceled or ErrTimeout, with the context's error and
+// cause. It also ends the wait for other loops.
 func ForEachContext(ctx context.Context, p *Pool, n int, f func(worker, i int) error) error {
 	return p.do(ctx, n, f, false)
 }
 
-// Map is ForEach with results: the i-th is what f returned for i. They are nil if
-// a task failed.
+// Map is ForEach with results: element i is the result of f for index i. The slice is nil if a task
+// failed.
 func Map[T any](p *Pool, n int, f func(worker, i int) (T, error)) ([]T, error) {
 	results := make([]T, max(n, 0))
 	err := ForEach(p, n, func(worker, i int) (err error) {
@@ -37,8 +36,8 @@ func Map[T any](p *Pool, n int, f func(worker, i int) (T, error)) ([]T, error) {
 	return results, nil
 }
 
-// ForEachWorker calls f once on every worker, at the same time as far as it can
-// be. In a task of the pool it is ErrBusy.
+// ForEachWorker calls f once on every worker, concurrently. It returns ErrBusy if called in a task
+// of the pool.
 func ForEachWorker(p *Pool, f func(worker int) error) error {
 	if p == nil {
 		return errClosed
@@ -46,13 +45,13 @@ func ForEachWorker(p *Pool, f func(worker int) error) error {
 	return p.do(context.Background(), len(p.workers), func(worker, _ int) error { return f(worker) }, true)
 }
 
-// do runs a loop: of n tasks that anyone may run, or of one for each worker.
+// do runs a loop: of n tasks for any worker, or, with each, of one task for every worker.
 func (p *Pool) do(ctx context.Context, n int, f task, each bool) error {
 	if p == nil {
 		return errClosed
 	}
 	if n < 0 {
-		return faultf(backend.ErrCount, "%d tasks", n)
+		return faultf(backend.ErrCount, "%d tasks; want 0 or more", n)
 	}
 	if ctx == nil {
 		ctx = context.Background()
@@ -67,7 +66,7 @@ func (p *Pool) do(ctx context.Context, n int, f task, each bool) error {
 	case w != nil && w.leads:
 		return w.team(ctx, n, f, each)
 	case w != nil && each:
-		return faultf(backend.ErrBusy, "what is for every worker, in a task of one")
+		return faultf(backend.ErrBusy, "a task of the pool cannot run a function on every worker")
 	case w != nil:
 		return w.inline(ctx, n, f)
 	}
@@ -80,9 +79,9 @@ func (p *Pool) do(ctx context.Context, n int, f task, each bool) error {
 	return err
 }
 
-// outcome returns how a loop ended and clears up after it.
+// outcome returns the error of a loop that has ended, and clears its state.
 func (p *Pool) outcome(ctx context.Context) error {
-	p.run, p.ctx = nil, nil // they may hold much
+	p.run, p.ctx = nil, nil // they may keep much memory alive
 	if p.stop.Load() == 0 {
 		return nil
 	}
@@ -103,7 +102,7 @@ func (p *Pool) outcome(ctx context.Context) error {
 	return nil
 }
 
-// inline runs a loop that a task of the pool called, on its worker.
+// inline runs a loop called inside a task of the pool, on the task's worker.
 func (w *worker) inline(ctx context.Context, n int, f task) error {
 	for i := range n {
 		if ctx.Err() != nil {
@@ -116,8 +115,7 @@ func (w *worker) inline(ctx context.Context, n int, f task) error {
 	return nil
 }
 
-// guard runs one task and returns what goes wrong with it. Goexit goes through to
-// the task outside.
+// guard runs one task and returns its error or panic. Goexit also ends the enclosing task.
 func (w *worker) guard(i int, f task) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

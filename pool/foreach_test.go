@@ -16,14 +16,14 @@ import (
 
 func contains(err error, s string) bool { return strings.Contains(err.Error(), s) }
 
-// inside and outside call a function with loops as both kinds of caller.
+// callers call a function with loops as both kinds of caller.
 var callers = map[string]func(p *Pool, f func() error) error{
 	"outside": func(_ *Pool, f func() error) error { return f() },
 	"in Run":  (*Pool).Run,
 }
 
-// TestForEachRunsEveryTaskOnce checks that every task runs once, on a worker that runs no other one
-// at that time, for lengths around those where the way to divide them changes.
+// TestForEachRunsEveryTaskOnce checks that every task runs once, on a worker that runs no other
+// task at that time, for lengths around those where the division changes.
 func TestForEachRunsEveryTaskOnce(t *testing.T) {
 	for _, workers := range []int{1, 2, 3, 8} {
 		for name, call := range callers {
@@ -84,14 +84,14 @@ func TestTasksRunInParallel(t *testing.T) {
 	}
 }
 
-// TestIdleWorkersStealTasks has one worker stuck in its first task until others have done all
-// else, that worker's part too.
+// TestIdleWorkersStealTasks blocks one worker in its first task until others have done all other
+// tasks, including that worker's part.
 func TestIdleWorkersStealTasks(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	for _, n := range []int{2, 10, 1000} { // in chunks of one and of several
 		chunks := min(n, 2*perWorker)
 		var rest atomic.Int64
-		rest.Store(int64(n - (n+chunks-1)/chunks)) // all but the chunk of the task that waits, the first
+		rest.Store(int64(n - (n+chunks-1)/chunks)) // all but the first chunk, whose task waits
 		if err := ForEach(p, n, func(_, i int) error {
 			if i == 0 {
 				for rest.Load() > 0 {
@@ -130,8 +130,8 @@ func TestMapReturnsResultsInOrder(t *testing.T) {
 	}
 }
 
-// TestNestedLoopsRunInOrder checks that loops in tasks run there, in order, and what their
-// failures look like.
+// TestNestedLoopsRunInOrder checks that loops in tasks run there, in order, and checks their
+// errors.
 func TestNestedLoopsRunInOrder(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	boom := errors.New("boom")
@@ -203,7 +203,7 @@ func TestNestedLoopsRunInOrder(t *testing.T) {
 	}
 }
 
-// TestRunCallsOnWorkerZero checks what f is in Run: worker 0, for loops and for itself.
+// TestRunCallsOnWorkerZero checks that f of Run is worker 0, also in its loops.
 func TestRunCallsOnWorkerZero(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	id := p.workers[0].identity.Load()
@@ -299,8 +299,7 @@ type closer struct{ closed *atomic.Int32 }
 
 func (c *closer) Close() error { c.closed.Add(1); return nil }
 
-// TestLoopsDoNotAllocate checks that loops allocate nothing, when the workers are awake
-// and when they sleep.
+// TestLoopsDoNotAllocate covers workers that are awake and workers that sleep.
 func TestLoopsDoNotAllocate(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	var sum [2]int

@@ -5,38 +5,37 @@ import (
 	"sync/atomic"
 )
 
-// task is one step of a loop: the worker that runs it, and its index.
+// task is the function of a loop: it gets the worker and the index.
 type task = func(worker, i int) error
 
-// perWorker is into how many chunks a worker's part of a loop is divided, if it
-// is long enough: a loop then ends for all workers within a hundredth of its
-// time, and taking chunks is still rare.
+// perWorker is the number of chunks in each worker's part of a long loop. With it, all workers end
+// within a hundredth of the loop's time, and chunks are still taken rarely.
 const perWorker = 64
 
-// few chunks are not dealt out: all in one slot, they move fewer cache lines between
-// cores, of which a short loop's time is made.
+// few is the number of chunks up to which all go into one slot. That moves fewer cache lines
+// between cores, which dominates the time of a short loop.
 const few = 4
 
-// maxChunks is what fits a slot.
+// maxChunks is the most chunks that fit in a slot.
 const maxChunks = 1<<16 - 1
 
-// loop is what runs now.
+// loop is the state of the running loop.
 //
-// Invariant: a worker reads fields that are not atomic only while it has a chunk
-// that it has not given back in left. The caller writes them before it puts the
-// chunks into the slots, and not again before left is 0.
+// Invariant: a worker reads the fields that are not atomic only while it holds a chunk that is
+// still counted in left. The caller writes them before it puts the chunks into the slots, and again
+// only after left is 0.
 type loop struct {
-	epoch atomic.Uint64 // changes when chunks are there; bit 0: each for the worker of its slot only
-	stop  atomic.Uint32 // why no more tasks begin, 0 if they do
+	epoch atomic.Uint64 // changes with each loop; bit 0: each chunk is for the worker of its slot only
+	stop  atomic.Uint32 // why no more tasks begin, or 0
 	run   task
-	ctx   context.Context // nil if it cannot end
+	ctx   context.Context // nil if the loop has no deadline and cannot be canceled
 	quot  int             // tasks in a chunk
-	rest  int             // this many chunks from the first on have one more
+	rest  int             // the first rest chunks have one task more
 }
 
 // Reasons to stop.
 const (
-	failed   = 1 + iota // a task did
+	failed   = 1 + iota // a task failed
 	canceled            // the context ended
 )
 
@@ -50,21 +49,20 @@ func (l *loop) span(k int) (lo, hi int) {
 	return lo, hi
 }
 
-// slot holds the chunks that are left of a worker's part: the low 32 bits of the
-// loop's epoch, the first chunk and the one after the last. Whoever changes the
-// word from what it read takes a chunk. A worker that has slept through the end of a
-// loop takes nothing of a later one by mistake, since the epoch is another one.
+// slot holds the chunks left of a worker's part: the low 32 bits of the loop's epoch, the first
+// chunk, and the one after the last. A compare-and-swap of the word takes a chunk. A worker that
+// slept through the end of a loop cannot take chunks of a later one by mistake, because the epoch
+// differs.
 type slot struct {
 	word atomic.Uint64
-	_    [56]byte // each on a cache line of its own
+	_    [56]byte // one cache line for each slot
 }
 
 func (s *slot) put(epoch uint64, lo, hi int) {
 	s.word.Store(epoch<<32 | uint64(lo)<<16 | uint64(hi))
 }
 
-// look returns the word and how many chunks there are in it, 0 for those of
-// another epoch.
+// look returns the word and its number of chunks, which is 0 in another epoch.
 func (s *slot) look(epoch uint64) (v uint64, n int) {
 	v = s.word.Load()
 	if uint32(v>>32) != uint32(epoch) {
@@ -73,7 +71,7 @@ func (s *slot) look(epoch uint64) (v uint64, n int) {
 	return v, int(uint16(v)) - int(uint16(v>>16))
 }
 
-// first takes the first chunk, for the slot's own worker.
+// first takes the first chunk, for the slot's worker.
 func (s *slot) first(epoch uint64) (int, bool) {
 	for {
 		v, n := s.look(epoch)
@@ -86,7 +84,7 @@ func (s *slot) first(epoch uint64) (int, bool) {
 	}
 }
 
-// last takes the last chunk, for others.
+// last takes the last chunk, for other workers.
 func (s *slot) last(epoch uint64) (int, bool) {
 	for {
 		v, n := s.look(epoch)
@@ -99,7 +97,7 @@ func (s *slot) last(epoch uint64) (int, bool) {
 	}
 }
 
-// all takes all chunks and returns how many there were.
+// all takes all chunks and returns their number.
 func (s *slot) all(epoch uint64) int {
 	for {
 		v, n := s.look(epoch)
@@ -109,8 +107,8 @@ func (s *slot) all(epoch uint64) int {
 	}
 }
 
-// publish starts a loop of n tasks, n at least 1: dealt out in chunks that anyone
-// takes, or, if each is set, one for every worker. The caller has the turn.
+// publish starts a loop of n > 0 tasks: in chunks that any worker takes, or, with each, one for
+// every worker. The caller holds the pool's token.
 func (p *Pool) publish(ctx context.Context, n int, run task, each bool) uint64 {
 	count := len(p.workers)
 	chunks := min(n, perWorker*count, maxChunks)
@@ -144,7 +142,7 @@ func (p *Pool) publish(ctx context.Context, n int, run task, each bool) uint64 {
 	return epoch
 }
 
-// unclaimed reports whether chunks of a loop wait to be taken.
+// unclaimed reports whether chunks of a loop are left.
 func (p *Pool) unclaimed(epoch uint64) bool {
 	for i := range p.slots {
 		if _, n := p.slots[i].look(epoch); n > 0 {
@@ -154,7 +152,7 @@ func (p *Pool) unclaimed(epoch uint64) bool {
 	return false
 }
 
-// drain takes all chunks that are left of a loop and returns how many.
+// drain takes all chunks left of a loop and returns their number.
 func (p *Pool) drain(epoch uint64) (n int64) {
 	for i := range p.slots {
 		n += int64(p.slots[i].all(epoch))
@@ -165,8 +163,8 @@ func (p *Pool) drain(epoch uint64) (n int64) {
 	return n
 }
 
-// wakeSome wakes up to two sleeping workers while there are chunks for them.
-// Those do the same first, so that waking all takes few steps.
+// wakeSome wakes up to two sleeping workers while chunks are left. Each of them does the same
+// first, so that all workers wake in few steps.
 func (p *Pool) wakeSome(epoch uint64) {
 	for limit := 2; limit > 0 && p.asleep.Load() > 0 && p.unclaimed(epoch); limit-- {
 		for _, w := range p.workers {
@@ -177,7 +175,7 @@ func (p *Pool) wakeSome(epoch uint64) {
 	}
 }
 
-// wakeEach wakes the workers that have a chunk of their own.
+// wakeEach wakes the workers that have a chunk of their own in this loop.
 func (p *Pool) wakeEach(epoch uint64) {
 	for i, w := range p.workers {
 		if _, n := p.slots[i].look(epoch); n > 0 {

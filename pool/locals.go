@@ -6,18 +6,15 @@ import (
 	"slices"
 )
 
-// Locals are values of which every worker has one: a solver with its memory, a
-// generator of random numbers, a sum. A task uses that of its own worker, and
-// no other goroutine does at that time.
+// Locals holds one value for each worker: a solver with its memory, a random number generator, a
+// sum. A task uses the value of its worker, which no other goroutine uses at that time.
 type Locals[T any] struct{ values []T }
 
-// NewLocals makes the values, each on its worker's thread: memory that make is
-// the first to write is of the NUMA domain in which the worker runs, and a library
-// that keeps something for each thread finds it again.
+// NewLocals calls make on each worker's thread. Memory that make writes first belongs to the NUMA
+// domain of the worker, and a library that keeps state per thread finds it again.
 //
-// If make fails for a worker, NewLocals returns the TaskError and closes the
-// values that were made, if they can be (io.Closer). In a task of the pool it is
-// ErrBusy.
+// If make fails for a worker, NewLocals returns the TaskError and closes the other values that
+// implement io.Closer. It returns ErrBusy if called in a task of the pool.
 func NewLocals[T any](p *Pool, make func(worker int) (T, error)) (*Locals[T], error) {
 	var l Locals[T]
 	if p != nil {
@@ -43,6 +40,6 @@ func NewLocals[T any](p *Pool, make func(worker int) (T, error)) (*Locals[T], er
 // At returns the value of a worker.
 func (l *Locals[T]) At(worker int) T { return l.values[worker] }
 
-// All returns the values with their workers, in the order of the workers. Outside
-// of loops they are the caller's: to add up, to close.
+// All returns the values in the order of the workers. Outside of loops the caller may use all of
+// them, for example to sum or close them.
 func (l *Locals[T]) All() iter.Seq2[int, T] { return slices.All(l.values) }

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// place returns the processors of each worker, none for one that is not pinned.
+// place returns the processors of each worker, empty for a worker that is not pinned.
 func place(cfg Config) ([][]int, error) {
 	sets := cfg.CPUs
 	if sets == nil && cfg.Pin != None {
@@ -24,7 +24,7 @@ func place(cfg Config) ([][]int, error) {
 			return nil, faultf(backend.ErrInit, "%v; use the policy none", err)
 		}
 		shares, err := node.Share(cfg.LocalRank, cfg.LocalSize, cfg.Threads, policy)
-		if err != nil && !errors.Is(err, topo.ErrCrowded) { // which Describe reports
+		if err != nil && !errors.Is(err, topo.ErrCrowded) { // Describe reports ErrCrowded
 			return nil, faultf(backend.ErrInit, "%v", err)
 		}
 		for _, s := range shares {
@@ -41,8 +41,8 @@ func place(cfg Config) ([][]int, error) {
 	return sets, nil
 }
 
-// describe returns what is pinned where: "4 workers pinned to cores: 0-3 to
-// processors 0-3, one each; memory local".
+// describe formats where workers are pinned: "4 workers pinned to cores: 0-3 to processors 0-3, one
+// each; memory local".
 func describe(cfg Config, workers []*worker) string {
 	n := len(workers)
 	s := fmt.Sprintf("%d workers", n)
@@ -64,7 +64,7 @@ func describe(cfg Config, workers []*worker) string {
 	var all []int // processors
 	pinned := 0   // workers
 	for lo := 0; lo < n; {
-		// Neighbours that are on the same processors, or each on the one after the other's.
+		// Join neighbours that have the same processors, or successive single ones.
 		same, rising := lo+1, lo+1
 		for same < n && slices.Equal(workers[same].cpus, workers[lo].cpus) {
 			same++

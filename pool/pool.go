@@ -10,45 +10,44 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Pool is a set of workers. It is safe for concurrent use: loops that several
-// goroutines call run one after the other.
+// Pool is a set of workers. It is safe for concurrent use: loops called by several goroutines run
+// one after the other.
 type Pool struct {
-	// What the caller of a loop writes, and workers read.
+	// Written by the caller of a loop, read by workers.
 	loop
 	_ [64]byte
 
-	// What workers write at the end of a loop, and the caller reads.
-	left    atomic.Int64 // chunks that are not over
-	skipped atomic.Bool  // some were not run
-	waiter  parker       // the caller's
+	// Written by workers at the end of a loop, read by the caller.
+	left    atomic.Int64 // chunks that are not done
+	skipped atomic.Bool  // some tasks were not run
+	waiter  parker       // wakes the caller
 	_       [64]byte
 
-	asleep atomic.Int32 // workers that sleep or are about to
+	asleep atomic.Int32 // workers that sleep or are about to sleep
 	_      [64]byte
 
 	slots    []slot // one per worker
 	workers  []*worker
-	single   patience             // for callers that are no workers
-	together patience             // while what Run was given runs
-	over     func() bool          // isOver
-	lead     atomic.Pointer[lead] // for worker 0 to run
-	team     atomic.Bool          // it does
+	single   patience             // for callers that are not workers
+	together patience             // while the function of Run runs
+	over     func() bool          // is isOver
+	lead     atomic.Pointer[lead] // function for worker 0 to run
+	team     atomic.Bool          // worker 0 runs it
 	quit     atomic.Bool
-	ended    sync.WaitGroup // workers
+	ended    sync.WaitGroup // running workers
 
-	turn    chan struct{} // has a token while no loop runs
-	working bool          // some loop has been run; who has the turn reads and sets it
+	turn    chan struct{} // holds a token while no loop runs
+	working bool          // a loop has run; guarded by the token
 	closing chan struct{} // closed by Close
 	once    sync.Once
-	text    string // Describe
-	memory  error  // MemoryPolicy
+	text    string // result of Describe
+	memory  error  // result of MemoryPolicy
 }
 
 // New starts a pool.
 //
-// It fails with ErrInit if a setting makes no sense or a worker cannot be pinned
-// as it should be, and with ErrNotSupported if it should be pinned and this
-// system cannot.
+// It returns ErrInit if a setting is wrong or a worker cannot be pinned as requested, and
+// ErrNotSupported if this system cannot pin threads.
 func New(cfg Config) (*Pool, error) {
 	cfg, err := cfg.resolve()
 	if err != nil {
@@ -58,7 +57,7 @@ func New(cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	processors := runtime.NumCPU() / cfg.LocalSize // of the affinity mask that the process began with
+	processors := runtime.NumCPU() / cfg.LocalSize // in the affinity mask the process started with
 	p := &Pool{
 		slots:    make([]slot, cfg.Threads),
 		turn:     make(chan struct{}, 1),
@@ -91,29 +90,28 @@ func New(cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// Workers returns how many workers there are. They are numbered from 0.
+// Workers returns the number of workers. They are numbered from 0.
 func (p *Pool) Workers() int { return len(p.workers) }
 
-// Describe returns a line with the number of workers and where each is pinned.
+// Describe returns one line with the number of workers and where each is pinned.
 func (p *Pool) Describe() string { return p.text }
 
-// MemoryPolicy returns why a pinned worker could not be set to take its
-// memory from the NUMA domain it runs in, as in a container that forbids that; nil if
-// all were, and where none is pinned. The kernel does it in that way anyway, unless the
-// program was started with another policy.
+// MemoryPolicy returns why a pinned worker could not be set to allocate memory in its own NUMA
+// domain, for example because a container forbids it. It returns nil if all workers were set, or
+// none is pinned. Without the setting the kernel does the same, unless the program was started with
+// another policy.
 func (p *Pool) MemoryPolicy() error { return p.memory }
 
-// Close waits for the loop that runs, ends the workers and their threads, and
-// returns when they have ended. Loops that wait for their turn, and later ones,
-// return ErrClosed. In a task of the pool itself it is ErrBusy, and does nothing.
-// A second Close waits for the first.
+// Close waits for the running loop, ends the workers and their threads, and returns when they have
+// ended. Waiting and later loops return ErrClosed. In a task of the pool itself, Close does nothing
+// and returns ErrBusy. A second Close waits for the first.
 func (p *Pool) Close() error {
 	if p.own() != nil {
-		return faultf(backend.ErrBusy, "Close in a task of the pool")
+		return faultf(backend.ErrBusy, "a task of the pool cannot close it")
 	}
 	p.once.Do(func() {
 		close(p.closing)
-		<-p.turn // for good
+		<-p.turn // never put back
 		p.quit.Store(true)
 		p.epoch.Add(2)
 		for _, w := range p.workers {
@@ -127,13 +125,13 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// enter waits for the caller's turn. In a task of the pool there is none: enter
-// returns the worker that it runs on.
+// enter waits until no loop runs and takes the token. In a task of the pool it takes none and
+// returns the task's worker.
 func (p *Pool) enter(ctx context.Context) (*worker, error) {
 	select {
 	case <-p.turn:
 		return nil, nil
-	default: // closed, or a loop runs, which may be the one that the caller is in
+	default: // closed, or a loop is running, which may be the caller's own
 	}
 	if w := p.own(); w != nil {
 		return w, nil
@@ -148,8 +146,8 @@ func (p *Pool) enter(ctx context.Context) (*worker, error) {
 	}
 }
 
-// begin is what comes before the first loop: only then do workers take up processors
-// of Go's. The caller has the turn.
+// begin runs before the first loop, because workers occupy Go's processors only from then on. The
+// caller holds the token.
 func (p *Pool) begin() {
 	if !p.working {
 		p.working = true
@@ -157,7 +155,7 @@ func (p *Pool) begin() {
 	}
 }
 
-// own returns the worker that the caller runs on, nil if it is none of the pool's.
+// own returns the worker the caller runs on, or nil if it is not a worker of the pool.
 func (p *Pool) own() *worker {
 	id := self()
 	for _, w := range p.workers {
@@ -168,17 +166,16 @@ func (p *Pool) own() *worker {
 	return nil
 }
 
-// reserved are the processors of Go's that all pools have added.
+// reserved counts the processors that all pools have added to GOMAXPROCS.
 var reserved struct {
 	sync.Mutex
 	n   int
-	now int // with them
+	now int // GOMAXPROCS with them
 }
 
-// reserve adds to Go's processors what workers take up, so that there are some
-// left for other goroutines: for the callers of loops first of all, which could
-// otherwise go on only after a worker had been interrupted. A negative n takes them
-// away again, but where the program has set their number since it is the program's.
+// reserve raises GOMAXPROCS by n, the processors that workers occupy. Otherwise other goroutines,
+// the callers of loops first of all, would run only after a worker was preempted. A negative n
+// lowers it again, unless the program itself has changed GOMAXPROCS since.
 func reserve(n int) {
 	r := &reserved
 	r.Lock()

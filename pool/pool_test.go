@@ -17,7 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestMain fails if the tests leave goroutines behind, or processors of Go's.
+// TestMain fails if the tests leave goroutines behind, or a changed GOMAXPROCS.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	goroutines, processors := runtime.NumGoroutine(), runtime.GOMAXPROCS(0)
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// soon waits until something is so. It gives up after a time that no machine needs.
+// soon waits until a condition holds, or returns false after a generous time.
 func soon(so func() bool) bool {
 	for end := time.Now().Add(time.Minute); !so(); runtime.Gosched() {
 		if time.Now().After(end) {
@@ -71,12 +71,12 @@ func env(pairs ...string) func(string) (string, bool) {
 	}
 }
 
-// TestPoolsAdjustGOMAXPROCS opens pools while the program sets the number of Go's processors.
+// TestPoolsAdjustGOMAXPROCS opens pools while the program changes GOMAXPROCS.
 func TestPoolsAdjustGOMAXPROCS(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(before)
 	for _, k := range []struct {
-		steps string // a, b: loops of pools of 1 and 2 workers; A, B: they are closed; 7: the program sets that many
+		steps string // a, b: loops of pools of 1 and 2 workers; A, B: closing them; 7: the program sets GOMAXPROCS to 7
 		want  int
 	}{
 		{"aA", before}, {"abAB", before}, {"abBA", before}, {"aabb", before + 3}, {"abA", before + 2}, {"7aA", 7},
@@ -116,7 +116,7 @@ func TestCloseWaitsForLoops(t *testing.T) {
 	if n := runtime.GOMAXPROCS(0); n != before {
 		t.Errorf("GOMAXPROCS is %d beside 3 workers that have had nothing to do, want %d", n, before)
 	}
-	// Close waits for what runs; what waits for its turn then is not run.
+	// Close waits for running loops; waiting ones do not run.
 	running, release := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	var ran atomic.Int32
@@ -172,7 +172,7 @@ func TestCloseWaitsForLoops(t *testing.T) {
 	}
 }
 
-// TestCallsInsideTaskAreRejected calls from a task what cannot be done there.
+// TestCallsInsideTaskAreRejected makes calls in a task that are not allowed there.
 func TestCallsInsideTaskAreRejected(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	err := ForEach(p, 4, func(int, int) error {
@@ -192,7 +192,7 @@ func TestCallsInsideTaskAreRejected(t *testing.T) {
 	}
 }
 
-// TestSettingsPrecedence checks which setting beats which.
+// TestSettingsPrecedence checks which setting overrides which.
 func TestSettingsPrecedence(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
@@ -231,7 +231,7 @@ func TestSettingsPrecedence(t *testing.T) {
 		{Config{LocalRank: -1, LocalSize: 2}, []string{"-1 of 2"}},
 		{Config{LocalRank: 1}, []string{"1 of 0"}},
 		{Config{LocalSize: -1}, []string{"0 of -1"}},
-		{Config{Threads: 3, CPUs: [][]int{{0}, {0}}}, []string{"2 processor sets", "3 threads"}},
+		{Config{Threads: 3, CPUs: [][]int{{0}, {0}}}, []string{"2 sets", "3 threads"}},
 		{Config{CPUs: [][]int{{0}, {-1}}}, []string{"worker 1", "-1"}},
 		{Config{CPUs: [][]int{{1 << 20}}}, []string{"worker 0", "1048576"}},
 	} {
@@ -322,8 +322,8 @@ func TestQuietSolversSetsVariables(t *testing.T) {
 		}
 	}
 	want := []string{
-		"OMP_NUM_THREADS=4 (not 1: OpenMP may start threads of its own)",
-		"GOTO_NUM_THREADS=1,2 (not 1: OpenBLAS and GotoBLAS may start threads of its own)",
+		"OMP_NUM_THREADS=4 (not 1: OpenMP may start its own threads)",
+		"GOTO_NUM_THREADS=1,2 (not 1: OpenBLAS and GotoBLAS may start its own threads)",
 	}
 	if !slices.Equal(differ, want) {
 		t.Errorf("got %q, want %q", differ, want)
@@ -332,7 +332,7 @@ func TestQuietSolversSetsVariables(t *testing.T) {
 		t.Errorf("the variables are %v", vars)
 	}
 
-	// In the process itself, and what a child sees of it.
+	// In the process itself, and in the environment of a child.
 	t.Setenv("OMP_NUM_THREADS", "")
 	for _, s := range quieting {
 		t.Setenv(s.Name, "") // to be put back by the test

@@ -6,32 +6,33 @@ import (
 	"os"
 )
 
-// Setting is an environment variable that sets how many threads a library starts.
+// Setting is an environment variable that sets the number of threads of a library.
 type Setting struct {
 	Name string
-	// Value is the variable's now.
+	// Value is the variable's value after QuietSolvers.
 	Value string
-	// Quiet is the value with which the library starts no threads of its own.
+	// Quiet is the value with which the library starts no threads.
 	Quiet string
-	// Readers are the libraries that read it.
+	// Readers are the libraries that read the variable.
 	Readers string
-	// Set reports that it was not set before.
+	// Set reports that QuietSolvers has set it.
 	Set bool
 }
 
-// Differs reports whether the user had set something else, which was left alone.
+// Differs reports whether the user had set another value, which QuietSolvers keeps.
 func (s Setting) Differs() bool { return s.Value != s.Quiet }
 
-// String is such as "OMP_NUM_THREADS=4 (not 1: OpenMP may start threads of its own)".
+// String formats a setting, for example "OMP_NUM_THREADS=4 (not 1: OpenMP may start its own
+// threads)".
 func (s Setting) String() string {
 	if s.Differs() {
-		return fmt.Sprintf("%s=%s (not %s: %s may start threads of its own)", s.Name, s.Value, s.Quiet, s.Readers)
+		return fmt.Sprintf("%s=%s (not %s: %s may start its own threads)", s.Name, s.Value, s.Quiet, s.Readers)
 	}
 	return s.Name + "=" + s.Value
 }
 
-// quieting are the variables that are known. HiGHS reads none itself: its threads
-// are options, which programs that use it often take from these two.
+// quieting lists the known variables. HiGHS itself reads none: its threads are options, which
+// programs often take from the last two.
 var quieting = []Setting{
 	{Name: "OMP_NUM_THREADS", Quiet: "1", Readers: "OpenMP"},
 	{Name: "MKL_NUM_THREADS", Quiet: "1", Readers: "Intel MKL"},
@@ -45,19 +46,16 @@ var quieting = []Setting{
 	{Name: "HIGHS_THREADS", Quiet: "1", Readers: "programs with HiGHS"},
 }
 
-// QuietSolvers sees to it that solvers, and the linear algebra below them, start no
-// threads of their own beside the pool's: a rank with 8 workers would else get 64.
-// It sets those of the variables that libraries read for that which are not set,
-// or empty, leaves the others alone, and returns all of them, so that a program can
-// report what the user wanted otherwise (Setting.Differs).
+// QuietSolvers makes solvers and linear algebra libraries start no threads besides the pool's;
+// otherwise a rank with 8 workers could get 64 threads. It sets those variables of the libraries
+// that are unset or empty. It returns all of them, so that a program can report where the user
+// wanted something else (Setting.Differs).
 //
-// Libraries read them when they are loaded, or when they first need threads:
-// QuietSolvers comes before that, and before goroutines that use the environment. A
-// library that the program is linked with, not one it loads, may have read them
-// already.
+// Libraries read the variables when they are loaded or first need threads. Call QuietSolvers before
+// that, and before goroutines use the environment. Libraries linked with the program may have read
+// them already.
 //
-// Variables are looked up with lookup and set with set; nil are os.LookupEnv and
-// os.Setenv.
+// lookup reads a variable and set changes it; nil means os.LookupEnv and os.Setenv.
 func QuietSolvers(lookup func(name string) (string, bool), set func(name, value string) error) ([]Setting, error) {
 	if lookup == nil {
 		lookup = os.LookupEnv
@@ -71,7 +69,7 @@ func QuietSolvers(lookup func(name string) (string, bool), set func(name, value 
 		s.Value, _ = lookup(s.Name)
 		if s.Value == "" {
 			if err := set(s.Name, s.Quiet); err != nil {
-				errs = append(errs, fmt.Errorf("pool: setting %s: %w", s.Name, err))
+				errs = append(errs, fmt.Errorf("pool: set %s: %w", s.Name, err))
 			} else {
 				s.Value, s.Set = s.Quiet, true
 			}

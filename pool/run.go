@@ -7,25 +7,23 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// lead is what Run gives to worker 0.
+// lead is a function that Run passes to worker 0.
 type lead struct {
 	f    func() error
 	done chan error
 }
 
-// Run calls f as worker 0, on that worker's thread, and returns what it does. The
-// loops that f calls are spread over all workers, and this one takes part.
+// Run calls f on worker 0's thread and returns its error. Loops that f calls are spread over all
+// workers, worker 0 included.
 //
-// That is for programs with many short loops and no more processors than workers:
-// a caller outside has to hand its processor over to a worker and to take it back,
-// in every loop, which takes some ten microseconds; f has its own. What f
-// allocates is of the NUMA domain that worker 0 runs in. For as long as f runs,
-// loops of other goroutines wait, and it is best if f does not wait for other
-// goroutines much: to switch from and to a goroutine with a thread of its own is
-// slow.
+// Run suits programs with many short loops and no more processors than workers. A caller outside
+// the pool must pass its processor to a worker and take it back in every loop, which takes about
+// ten microseconds; f already has the processor. Memory that f allocates belongs to the NUMA domain
+// of worker 0. While f runs, loops of other goroutines wait. f should seldom wait for other
+// goroutines, because switching to and from a goroutine with its own thread is slow.
 //
-// A panic of f is a TaskError with index -1. In a task of the pool Run is ErrBusy;
-// in f itself it calls its function there.
+// A panic of f is a TaskError with index -1. In a task of the pool Run returns ErrBusy; inside f
+// itself it calls its function directly.
 func (p *Pool) Run(f func() error) error {
 	if p == nil {
 		return errClosed
@@ -37,7 +35,7 @@ func (p *Pool) Run(f func() error) error {
 	case w != nil && w.leads:
 		return f()
 	case w != nil:
-		return faultf(backend.ErrBusy, "Run in a task of the pool")
+		return faultf(backend.ErrBusy, "a task of the pool cannot call Run")
 	}
 	p.begin()
 	l := &lead{f, make(chan error)}
@@ -51,7 +49,7 @@ func (p *Pool) Run(f func() error) error {
 	return err
 }
 
-// lead runs what Run was given.
+// lead runs the function of Run.
 func (w *worker) lead(l *lead) {
 	var err error
 	returned := false
@@ -69,7 +67,7 @@ func (w *worker) lead(l *lead) {
 	returned = true
 }
 
-// team runs a loop with the calling worker, which leads, as one of its workers.
+// team runs a loop with the calling worker as one of its workers.
 func (w *worker) team(ctx context.Context, n int, f task, each bool) (err error) {
 	if n == 0 {
 		return nil
@@ -77,7 +75,7 @@ func (w *worker) team(ctx context.Context, n int, f task, each bool) (err error)
 	p := w.pool
 	w.leads = false
 	w.seen = p.publish(ctx, n, f, each)
-	defer func() { // also if a task calls Goexit
+	defer func() { // runs even if a task calls Goexit
 		w.giveBack()
 		p.finish(p.together.caller)
 		err = p.outcome(ctx)

@@ -14,8 +14,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestLoopsOfManyGoroutines runs loops of tasks of random length from several goroutines at once,
-// with failures, panics and contexts that end, and counts.
+// TestLoopsOfManyGoroutines runs loops of random length from several goroutines, with failures,
+// panics and canceled contexts, and counts the tasks.
 func TestLoopsOfManyGoroutines(t *testing.T) {
 	times := 300
 	if testing.Short() {

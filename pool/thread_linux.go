@@ -17,16 +17,15 @@ const (
 	maxCPUs = 8192 // the kernel's own limit
 )
 
-// parker is where one thread sleeps and others wake it. In the kernel, and not in
-// Go's scheduler: a locked thread that the scheduler wakes is woken by way of
-// another one, and that takes twice as long.
+// parker lets one thread sleep until others wake it. It uses the kernel (futex) and not Go's
+// scheduler, which would wake a locked thread through another thread and take twice as long.
 type parker struct{ word atomic.Uint32 }
 
-// announce records that the thread is about to sleep. It checks once more whether it
-// has to after that, so that who makes it unnecessary before sees to a wake.
+// announce records that the thread is about to sleep. The thread then checks once more whether it
+// must, so that a wake between the two is not lost.
 func (k *parker) announce() { k.word.Store(1) }
 
-// withdraw takes that back, and reports whether nobody was faster with a wake.
+// withdraw undoes announce, and reports whether no wake came in between.
 func (k *parker) withdraw() bool { return k.word.CompareAndSwap(1, 0) }
 
 // sleep returns after wake.
@@ -36,10 +35,10 @@ func (k *parker) sleep() {
 	}
 }
 
-// asleep reports whether the thread sleeps or is about to.
+// asleep reports whether the thread sleeps or is about to sleep.
 func (k *parker) asleep() bool { return k.word.Load() == 1 }
 
-// wake wakes the thread if it sleeps or is about to, and reports whether it did.
+// wake wakes the thread if it sleeps or is about to sleep, and reports whether it did.
 func (k *parker) wake() bool {
 	if !k.asleep() || !k.word.CompareAndSwap(1, 0) {
 		return false
@@ -51,15 +50,14 @@ func (k *parker) wake() bool {
 // identity distinguishes goroutines that are locked to their threads.
 type identity int
 
-// self returns the calling goroutine's, if it is locked.
+// self returns the identity of the calling goroutine, if it is locked.
 func self() identity { return identity(unix.Gettid()) }
 
-// onMainThread reports whether the caller runs on the thread the process began
-// with. That one does not end with a goroutine that is locked to it.
+// onMainThread reports whether the caller runs on the process's first thread. That thread does not
+// end with a goroutine that is locked to it.
 func onMainThread() bool { return unix.Gettid() == os.Getpid() }
 
-// nameThread gives the calling thread a name for top and ps; it is no matter if
-// that fails.
+// nameThread names the calling thread for top and ps; failures do not matter.
 func nameThread(name string) {
 	os.WriteFile("/proc/thread-self/comm", []byte(name), 0)
 }
@@ -73,8 +71,8 @@ func members(set unix.CPUSetDynamic) (cpus topo.CPUSet) {
 	return cpus
 }
 
-// pin ties the calling thread to processors. The kernel takes those that are
-// there; that these are not all is an error too.
+// pin binds the calling thread to processors. The kernel ignores processors that this process may
+// not use; pin returns an error for them.
 func pin(cpus []int) error {
 	set := unix.NewCPUSet(maxCPUs)
 	for _, c := range cpus {
@@ -83,22 +81,22 @@ func pin(cpus []int) error {
 	want := members(set)
 	if err := unix.SchedSetaffinityDynamic(0, set); err != nil {
 		if errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("none of the processors %s is there for this process", want)
+			return fmt.Errorf("this process may use none of the processors %s", want)
 		}
-		return fmt.Errorf("pinning to the processors %s: %w", want, err)
+		return fmt.Errorf("pin to processors %s: %w", want, err)
 	}
-	set.Zero() // the kernel fills in as many as it has
+	set.Zero() // the kernel fills in only as many as it has
 	if err := unix.SchedGetaffinityDynamic(0, set); err != nil {
-		return fmt.Errorf("reading the affinity mask: %w", err)
+		return fmt.Errorf("read the affinity mask: %w", err)
 	}
 	if got := members(set); len(got) != len(want) {
-		return fmt.Errorf("of the processors %s only %s are there for this process", want, got)
+		return fmt.Errorf("of processors %s this process may use only %s", want, got)
 	}
 	return nil
 }
 
-// localMemory makes the kernel take the calling thread's memory from the NUMA
-// domain it runs on, whatever the process was started with (numactl).
+// localMemory makes the kernel allocate the calling thread's memory in the NUMA domain it runs on,
+// whatever policy the process was started with (numactl).
 func localMemory() error {
 	err := unix.SetMemPolicy(unix.MPOL_LOCAL, nil)
 	if err != nil && !errors.Is(err, unix.ENOSYS) { // a kernel without NUMA has one domain

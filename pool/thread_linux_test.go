@@ -18,7 +18,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// status returns a line of the kernel's about a thread, "" if there is none.
+// status returns a line of /proc/PID/status for a thread, or "".
 func status(tid int, name string) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/status", tid))
 	if err != nil {
@@ -32,7 +32,7 @@ func status(tid int, name string) string {
 	return ""
 }
 
-// threads returns the thread of each worker, as tasks see it.
+// threads returns each worker's thread, as its tasks see it.
 func threads(t *testing.T, p *Pool) []int {
 	t.Helper()
 	tids := make([]int, p.Workers())
@@ -42,8 +42,8 @@ func threads(t *testing.T, p *Pool) []int {
 	return tids
 }
 
-// TestEachWorkerHasOneThread checks that each worker has one thread, all the time and alone, and
-// that the threads end with the pool.
+// TestEachWorkerHasOneThread checks that each worker keeps its own thread, and that the threads end
+// with the pool.
 func TestEachWorkerHasOneThread(t *testing.T) {
 	const workers = 4
 	for range 10 { // a goroutine may begin on any thread, the first one of the process too
@@ -85,14 +85,13 @@ func TestEachWorkerHasOneThread(t *testing.T) {
 	}
 }
 
-// TestWorkersArePinned has every worker read its mask back, and looks at what the other
-// threads have.
+// TestWorkersArePinned reads the affinity mask of every worker, and of the other threads.
 func TestWorkersArePinned(t *testing.T) {
 	node, err := topo.Here()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var every [][]int // of each worker a processor, or all
+	var every [][]int // for each worker one processor, or all
 	for _, cpu := range node.CPUs {
 		every = append(every, []int{cpu})
 	}
@@ -141,7 +140,7 @@ func TestWorkersArePinned(t *testing.T) {
 			if got, want := status(tid, "Cpus_allowed_list"), topo.NewCPUSet(want[w]...).String(); got != want {
 				t.Errorf("%s: the kernel says worker %d may run on %s, want %s", name, w, got, want)
 			}
-			// Without a policy of its own, a thread's mappings are said to be "default".
+			// Without its own policy, a thread's mappings are listed as "default".
 			if maps, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/numa_maps", tid)); err == nil && p.workers[w].policy == nil {
 				if !strings.Contains(string(maps), " local ") {
 					t.Errorf("%s: the memory policy of worker %d is not local", name, w)
@@ -151,7 +150,7 @@ func TestWorkersArePinned(t *testing.T) {
 		if !strings.Contains(p.Describe(), "pinned") || strings.Contains(p.Describe(), "not pinned") {
 			t.Errorf("%s: %s", name, p.Describe())
 		}
-		// Threads that are started while workers are busy are not pinned.
+		// Threads that start while workers are busy are not pinned.
 		var wg sync.WaitGroup
 		if err := ForEach(p, 4*p.Workers(), func(int, int) error {
 			for range 4 {
@@ -203,7 +202,7 @@ func TestProcessesOfNodeShareProcessors(t *testing.T) {
 	}
 }
 
-// TestPinningToMissingProcessorsFails asks for processors that are not there, all or some.
+// TestPinningToMissingProcessorsFails asks for processors of which all or some do not exist.
 func TestPinningToMissingProcessorsFails(t *testing.T) {
 	node, err := topo.Here()
 	if err != nil {
@@ -224,8 +223,8 @@ func TestPinningToMissingProcessorsFails(t *testing.T) {
 	}
 }
 
-// TestIdleWorkersUseNoProcessorTime checks that workers that have nothing to do take no processor time: the
-// kernel's count of it, in nanoseconds, stands still.
+// TestIdleWorkersUseNoProcessorTime checks that the kernel's count of the workers' time, in
+// nanoseconds, does not grow while they are idle.
 func TestIdleWorkersUseNoProcessorTime(t *testing.T) {
 	p := open(t, Config{Threads: 2})
 	tids := threads(t, p)
@@ -255,7 +254,7 @@ func TestIdleWorkersUseNoProcessorTime(t *testing.T) {
 		t.Fatal("the workers do not sleep")
 	}
 	before := used()
-	<-time.After(20 * time.Millisecond) // the time that is measured
+	<-time.After(20 * time.Millisecond) // the measured time
 	if after := used(); !slices.Equal(after, before) {
 		t.Errorf("idle workers have used %v ns, and %v before", after, before)
 	}

@@ -16,7 +16,7 @@ const (
 	maxCPUs = 8192
 )
 
-// parker is where one thread sleeps and others wake it.
+// parker lets one thread sleep until others wake it.
 type parker struct {
 	word atomic.Uint32
 	bell chan struct{}
@@ -33,7 +33,7 @@ func (k *parker) withdraw() bool {
 	if k.word.CompareAndSwap(1, 0) {
 		return true
 	}
-	<-k.bell // on its way
+	<-k.bell // already on its way
 	return false
 }
 
@@ -54,7 +54,7 @@ type identity int
 
 var stacks = sync.Pool{New: func() any { return new([64]byte) }}
 
-// self reads it from the first line of the stack, "goroutine 17 [running]:".
+// self reads the number from the first line of the stack, "goroutine 17 [running]:".
 func self() identity {
 	b := stacks.Get().(*[64]byte)
 	defer stacks.Put(b)
@@ -69,6 +69,6 @@ func onMainThread() bool { return false }
 
 func nameThread(string) {}
 
-func pin([]int) error { return errors.New("threads cannot be pinned on this system") }
+func pin([]int) error { return errors.New("this system cannot pin threads") }
 
 func localMemory() error { return nil }

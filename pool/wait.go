@@ -6,10 +6,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// lookEvery is how many looks there are between two readings of the clock.
+// lookEvery is the number of looks between two readings of the clock.
 const lookEvery = 16
 
-// look calls ready until it returns true, for a bounded time. It reports whether ready did.
+// look calls ready until it returns true or the time is up. It returns the last result.
 func look(limit time.Duration, ready func() bool) bool {
 	if ready() {
 		return true
@@ -33,18 +33,17 @@ func look(limit time.Duration, ready func() bool) bool {
 	}
 }
 
-// patience is how long threads look before they sleep.
+// patience says how long threads look for work before they sleep.
 type patience struct {
-	caller time.Duration // the caller of a loop, all in all
+	caller time.Duration // the caller of a loop, in total
 	glance time.Duration // of that, before it wakes sleeping workers
 	worker time.Duration
-	yields bool // a worker sleeps at once when the caller needs its processor
+	yields bool // a worker sleeps at once if the caller needs its processor
 }
 
-// patienceFor returns what is right for callers that are no workers. Where the
-// caller has no processor of its own, it looks for as long as handing it to a
-// worker takes, and then does that; where threads share one anyway, who looks only
-// keeps others from what it looks for.
+// patienceFor returns the limits for callers that are not workers. A caller without its own
+// processor looks for as long as passing its processor to a worker takes, and then does that. If
+// threads share processors anyway, looking only delays the thread that is waited for.
 func patienceFor(workers, processors int) patience {
 	const us = time.Microsecond
 	switch {
@@ -56,7 +55,7 @@ func patienceFor(workers, processors int) patience {
 	return patience{}
 }
 
-// teamPatienceFor returns what is right for a caller that is worker 0.
+// teamPatienceFor returns the limits for a caller that is worker 0.
 func teamPatienceFor(workers, processors int) patience {
 	if workers > processors {
 		return patience{}
@@ -64,8 +63,7 @@ func teamPatienceFor(workers, processors int) patience {
 	return patience{caller: 50 * time.Microsecond, worker: 50 * time.Microsecond}
 }
 
-// await waits for a loop that the worker has not seen. It reports false at the
-// end of the pool.
+// await waits for a loop that the worker has not seen. It returns false when the pool is closed.
 func (w *worker) await() bool {
 	p := w.pool
 	how := &p.single
@@ -79,7 +77,7 @@ func (w *worker) await() bool {
 	w.woke = false
 	slept := false
 	for !look(limit, func() bool { return p.epoch.Load() != w.seen }) {
-		// Invariant: who starts a loop after this sees that the worker sleeps.
+		// Invariant: a caller that starts a loop after this sees that the worker sleeps.
 		w.bed.announce()
 		p.asleep.Add(1)
 		if p.epoch.Load() == w.seen {
@@ -99,7 +97,7 @@ func (w *worker) await() bool {
 	return true
 }
 
-// await waits until all chunks of a loop are over, as a caller that is no worker.
+// await waits until all chunks of a loop are done, for a caller that is not a worker.
 func (p *Pool) await(epoch uint64) {
 	how := &p.single
 	if each := epoch&1 == 1; each {
@@ -110,8 +108,8 @@ func (p *Pool) await(epoch uint64) {
 	p.finish(how.caller - how.glance)
 }
 
-// finish is the end of a wait for that. It leaves it to the workers to notice that
-// the context has ended: what they have begun is waited for in any case.
+// finish is the end of that wait. It ignores the context, which the workers check: running tasks
+// are waited for in any case.
 func (p *Pool) finish(limit time.Duration) {
 	for !look(limit, p.over) {
 		limit = 0
@@ -120,9 +118,9 @@ func (p *Pool) finish(limit time.Duration) {
 			p.waiter.withdraw()
 			return
 		}
-		p.waiter.sleep() // perhaps woken by a worker that was slow to do so in the loop before
+		p.waiter.sleep() // may be a late wake of the loop before
 	}
 }
 
-// isOver reports whether all chunks of the loop are over.
+// isOver reports whether all chunks of the loop are done.
 func (p *Pool) isOver() bool { return p.left.Load() == 0 }

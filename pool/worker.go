@@ -15,23 +15,23 @@ type worker struct {
 	_        [64]byte
 	id       int
 	pool     *Pool
-	cpus     []int        // where it is pinned; none: it is not
+	cpus     []int        // where it is pinned; empty: not pinned
 	policy   error        // why its memory policy could not be set
 	identity atomic.Int64 // of its goroutine
-	seen     uint64       // epoch of the loop that it has last looked at
-	done     int64        // chunks it has run and not given back in left
+	seen     uint64       // epoch of the last loop it has seen
+	done     int64        // chunks it has run and not yet subtracted from left
 	failure  *TaskError   // of this loop; the caller takes it when left is 0
 	woke     bool         // it has just woken the caller
-	leads    bool         // it runs what Run was given, and no task
+	leads    bool         // it runs the function of Run, not a task
 	_        [64]byte
 }
 
-// start makes the calling goroutine the worker's, and sends the result to started
-// unless that is nil.
+// start makes the calling goroutine the worker's, and sends the result to started, which may be
+// nil.
 func (w *worker) start(started chan<- error) {
 	runtime.LockOSThread()
 	if onMainThread() {
-		// The main thread must not be pinned. It is held until the worker has another thread.
+		// The main thread must not be pinned. Block it until the worker has another thread.
 		moved := make(chan struct{})
 		go func() {
 			runtime.LockOSThread()
@@ -53,7 +53,7 @@ func (w *worker) setUp(started chan<- error) {
 		if e := pin(w.cpus); e != nil {
 			err = faultf(backend.ErrInit, "worker %d: %v", w.id, e)
 		}
-		w.policy = localMemory() // a container may forbid it: not an error
+		w.policy = localMemory() // a container may forbid it, which is not an error
 	}
 	if started != nil {
 		started <- err
@@ -61,17 +61,17 @@ func (w *worker) setUp(started chan<- error) {
 	w.live()
 }
 
-// live runs the loops until the pool ends. The goroutine is never unlocked: its
-// thread ends with it.
+// live runs loops until the pool is closed. The goroutine is never unlocked, so its thread ends
+// with it.
 func (w *worker) live() {
 	returned := false
 	defer func() {
-		w.identity.Store(0) // the thread's number may be another's soon
+		w.identity.Store(0) // another thread may soon have the same number
 		if returned {
 			w.pool.ended.Done()
 			return
 		}
-		// A task called Goexit. Another thread takes this one's place.
+		// A task called Goexit. A new thread takes this one's place.
 		w.giveBack()
 		go w.start(nil)
 	}()
@@ -85,8 +85,8 @@ func (w *worker) live() {
 	returned = true
 }
 
-// work takes chunks of the loop and runs them while there are any: first those of
-// the worker's own part, then those of others.
+// work takes chunks of the loop and runs them while any are left: first those of its own part, then
+// those of others.
 func (w *worker) work() {
 	p, epoch := w.pool, w.seen
 	mine := &p.slots[w.id]
@@ -112,8 +112,8 @@ func (w *worker) work() {
 	w.giveBack()
 }
 
-// giveBack reports how many chunks the worker has run. The worker that gives back the last ones
-// wakes the caller.
+// giveBack subtracts the chunks the worker has run from left. The worker that subtracts the last
+// ones wakes the caller.
 func (w *worker) giveBack() {
 	n := w.done
 	if n == 0 {
@@ -125,8 +125,8 @@ func (w *worker) giveBack() {
 	}
 }
 
-// chunk runs the tasks of chunk k. After a failure it takes all that is left, so
-// that nobody begins another.
+// chunk runs the tasks of chunk k. After a failure it takes all chunks left, so that no other task
+// begins.
 func (w *worker) chunk(k int) {
 	p := w.pool
 	w.done++
