@@ -50,7 +50,7 @@ func TestStepFailureFailsAllRanks(t *testing.T) {
 			with.here = func() (*topo.Node, error) { return nil, errTest }
 		}, nil, errTest, "broken", 0},
 		{StepPool, 1, func(c *Config, _ *tools) { c.Threads = -1 }, nil, cohort.ErrInit, "-1 threads", 0},
-		{StepPool, 2, func(c *Config, _ *tools) { c.Pin = "sideways" }, nil, cohort.ErrInit, `"sideways": want none, cores or numa`, 0},
+		{StepPool, 2, func(c *Config, _ *tools) { c.Pin = "sideways" }, nil, cohort.ErrInit, `"sideways"; want none, cores or numa`, 0},
 		{StepSolvers, 1, func(_ *Config, with *tools) {
 			with.quiet = func() ([]pool.Setting, error) { return nil, errTest }
 		}, nil, errTest, "broken", 0},

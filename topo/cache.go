@@ -10,8 +10,8 @@ import (
 // readCaches finds the caches of the usable processors.
 func (n *Node) readCaches(t tree) {
 	n.Caches = nil
-	// A cache is read from the first processor that has it. All processors number
-	// their kinds of caches alike but those of another kind of core.
+	// Each cache is read from the first processor that has it. Processors number their caches
+	// alike, except those of another kind of core.
 	seen := make(map[[3]int]bool) // processor, level, type
 	for _, cpu := range n.CPUs {
 		folder := cpuFolder + "/cpu" + strconv.Itoa(cpu) + "/cache"
@@ -44,7 +44,7 @@ func (n *Node) readCaches(t tree) {
 	})
 }
 
-// cacheSize reads the kernel's way to write sizes: "48K", "32768K", "4M".
+// cacheSize parses sizes as the kernel writes them: "48K", "32768K", "4M".
 func cacheSize(s string) int64 {
 	shift := 0
 	for i, unit := range []string{"K", "M", "G"} {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ReadLimits returns what the control groups of the process that proc/self is
-// allow, this process where the files are os.DirFS("/"): the lowest limit on the
-// way from its group to the top, of both versions.
+// ReadLimits returns the limits that control groups, of version 1 and 2, set for the process of
+// proc/self in files; for this process, files is os.DirFS("/"). Each limit is the lowest on the
+// path from the process's group to the root.
 func ReadLimits(files fs.FS) Limits {
 	t := tree{files}
 	return readGroups(t).limits(t)
@@ -19,14 +19,13 @@ func ReadLimits(files fs.FS) Limits {
 // group is the process's place in one hierarchy of control groups.
 type group struct {
 	controller string // "" for version 2, which has all of them
-	mount, dir string // where the hierarchy is mounted, and the group's folder there
+	mount, dir string // mount point of the hierarchy, and folder of the group
 }
 
-// groups are the process's places in the hierarchies that matter.
+// groups are the process's groups in the hierarchies that matter.
 type groups []group
 
-// each calls visit with the folder of every group from the process's own up to
-// the top.
+// each calls visit with the folder of every group from the process's own up to the root.
 func (gs groups) each(visit func(g group, dir string)) {
 	for _, g := range gs {
 		for dir := g.dir; ; dir = path.Dir(dir) {
@@ -42,13 +41,13 @@ func (gs groups) each(visit func(g group, dir string)) {
 func (gs groups) limits(t tree) Limits {
 	var l Limits
 	lower := func(dst *int64, v int64) {
-		// Version 1 writes no limit as a number near 1<<63.
+		// Version 1 writes "no limit" as a number near 1<<63.
 		if v > 0 && v < 1<<60 && (*dst == 0 || v < *dst) {
 			*dst = v
 		}
 	}
 	number := func(file string) int64 {
-		v, _ := t.number(file) // version 2 writes no limit as "max": 0
+		v, _ := t.number(file) // version 2 writes "no limit" as "max": 0
 		return v
 	}
 	var procs int64
@@ -64,7 +63,7 @@ func (gs groups) limits(t tree) Limits {
 			}
 		case "memory":
 			lower(&l.Memory, number(dir+"/memory.limit_in_bytes"))
-			// Of groups above those that a container sees, too.
+			// Includes groups above those that a container sees.
 			for line := range strings.Lines(t.text(dir + "/memory.stat")) {
 				if f := strings.Fields(line); len(f) == 2 && f[0] == "hierarchical_memory_limit" {
 					v, _ := strconv.ParseInt(f[1], 10, 64)
@@ -97,9 +96,8 @@ func (gs groups) mems(t tree) CPUSet {
 	return gs.set(t, "cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems")
 }
 
-// set returns what all the groups above the process that say something have in
-// common. The first name is version 2's, the others version 1's, in which groups
-// above the own one may be narrower only for a moment.
+// set returns the intersection of the sets of all groups. v2 is the name in version 2 and v1 are
+// those in version 1, where a parent group is narrower than its child for a moment only.
 func (gs groups) set(t tree, v2 string, v1 ...string) CPUSet {
 	var all CPUSet
 	gs.each(func(g group, dir string) {
@@ -128,8 +126,8 @@ func readGroups(t tree) groups {
 	return findGroups(t.text("proc/self/cgroup"), t.text("proc/self/mountinfo"))
 }
 
-// findGroups does so from a process's list of groups (cgroups(7)) and of mounts
-// (proc_pid_mountinfo(5)). Folders are relative to the root.
+// findGroups parses a process's lists of groups (cgroups(7)) and mounts (proc_pid_mountinfo(5)).
+// Folders are relative to the root.
 func findGroups(self, mountinfo string) groups {
 	var all groups
 	for line := range strings.Lines(self) {
@@ -151,10 +149,10 @@ func findGroups(self, mountinfo string) groups {
 	return all
 }
 
-// findMount returns where the hierarchy of a version 1 controller, or of version
-// 2 for "", is mounted, and where below it a group is. A mount may show a part of
-// the hierarchy only, such as a container's: one that shows the group is better
-// than one that does not, where its top stands for the group.
+// findMount returns the mount point of the hierarchy of a version 1 controller, or of version 2 for
+// "", and the path of a group below it. A mount may show only part of the hierarchy, as in a
+// container. A mount that shows the group is preferred; in any other, its root stands for the
+// group.
 func findMount(mountinfo, controller, of string) (mount, below string, found bool) {
 	for line := range strings.Lines(mountinfo) {
 		before, after, _ := strings.Cut(line, " - ")
@@ -185,7 +183,7 @@ func hasOption(options, want string) bool {
 	return false
 }
 
-// unescape undoes the kernel's \040 for a space, and the like.
+// unescape decodes the kernel's \040 for a space, and the like.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

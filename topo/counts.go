@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// ErrCounts is in every error of a list of counts that cannot be expanded.
+// ErrCounts is wrapped by errors of [ExpandCounts].
 var ErrCounts = errors.New("topo: not a list of counts")
 
-// ExpandCounts returns the numbers of a list as Slurm writes them for each node of
-// a job, with repetitions: 4(x2),3 is 4, 4, 3. Numbers fit 31 bits, and more than
-// [MaxHosts] of them are an error.
+// ExpandCounts expands a list of numbers as Slurm writes them for the nodes of a job: 4(x2),3 is 4,
+// 4, 3. Numbers above 31 bits, and more than [MaxHosts] numbers, are errors.
 func ExpandCounts(list string) ([]int, error) {
 	var all []int
 	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// CPUSet is a set of logical processors by the kernel's numbers, in rising order
-// and each once. The nil set is empty.
+// CPUSet is a set of logical processors, by the kernel's numbers, in ascending order without
+// repetitions. The nil set is empty.
 type CPUSet []int
 
-// maxCPU is the highest processor number that is accepted; Linux has at most 8192.
+// maxCPU is the highest accepted processor number; Linux has at most 8192 processors.
 const maxCPU = 1<<16 - 1
 
-// NewCPUSet returns the set of the given processors, in whatever order they come.
+// NewCPUSet returns the set of the given processors, which may be in any order.
 func NewCPUSet(cpus ...int) CPUSet {
 	if len(cpus) == 0 {
 		return nil
@@ -25,8 +25,8 @@ func NewCPUSet(cpus ...int) CPUSet {
 	return slices.Compact(set)
 }
 
-// ParseCPUSet reads the kernel's list format: "0-3,8,10-11". White space around
-// it is ignored, and an empty list is an empty set.
+// ParseCPUSet parses the kernel's list format: "0-3,8,10-11". It ignores white space around the
+// list; an empty list is an empty set.
 func ParseCPUSet(list string) (CPUSet, error) {
 	list = strings.TrimSpace(list)
 	if list == "" {
@@ -46,8 +46,8 @@ func ParseCPUSet(list string) (CPUSet, error) {
 		}
 		spans = append(spans, span{first, last})
 	}
-	// Merged before they are written out, so that no list takes more memory than
-	// there can be processors.
+	// Ranges are merged before they are expanded, so that no list takes more memory than all
+	// processors.
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Or(a.first-b.first, a.last-b.last) })
 	var set CPUSet
 	next := 0
@@ -60,7 +60,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 	return set, nil
 }
 
-// String returns the set in the kernel's list format, "" if it is empty.
+// String returns the set in the kernel's list format, or "" if it is empty.
 func (s CPUSet) String() string { return ranges(s) }
 
 // Contains reports whether a processor is in the set.
@@ -106,7 +106,7 @@ func (s CPUSet) Minus(t CPUSet) CPUSet {
 // Equal reports whether the sets have the same processors.
 func (s CPUSet) Equal(t CPUSet) bool { return slices.Equal(s, t) }
 
-// ranges writes ascending numbers as "0-3,7".
+// ranges formats ascending numbers as "0-3,7".
 func ranges(numbers []int) string {
 	var b strings.Builder
 	for i := 0; i < len(numbers); {
@@ -127,8 +127,8 @@ func ranges(numbers []int) string {
 	return b.String()
 }
 
-// decimal reads a number of digits only: no sign, no space. It fits an int of 32
-// bits, so that sums of a few do not overflow.
+// decimal parses a number of digits only, without sign or space. It fits in 32 bits, so that sums
+// of a few do not overflow.
 func decimal(s string) (int, bool) {
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' {
@@ -139,7 +139,7 @@ func decimal(s string) (int, bool) {
 	return int(n), err == nil
 }
 
-// quote quotes what came from outside, cut to a length that suits an error.
+// quote quotes text from outside and shortens it for an error.
 func quote(s string) string {
 	const most = 64
 	if len(s) > most {

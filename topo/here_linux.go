@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// atStart is the affinity mask that the process was started with: variables of
-// packages are set before any goroutine can have bound the thread.
+// atStart is the affinity mask of the process at its start. Package variables are initialized
+// before any goroutine can bind a thread.
 var atStart = affinity()
 
-// Here describes this node to this process. Its affinity mask is the one that it
-// was started with, whatever its threads are bound to by now, so that it is the
-// same for all of them, the workers of a pool among them.
+// Here describes this node as this process may use it. It uses the affinity mask that the process
+// started with, even if threads have been bound since, so that all threads, including the workers
+// of a pool, get the same result.
 func Here() (*Node, error) {
 	n, err := Read(os.DirFS("/"), atStart)
 	if err != nil {
@@ -24,12 +24,11 @@ func Here() (*Node, error) {
 	return n, nil
 }
 
-// affinity returns the affinity mask of the calling thread, nil if it cannot be
-// read.
+// affinity returns the affinity mask of the calling thread, or nil if it cannot be read.
 func affinity() CPUSet {
 	var mask unix.CPUSet
 	if unix.SchedGetaffinity(0, &mask) != nil {
-		// The kernel is built for more processors than this mask has room for.
+		// The kernel supports more processors than this mask holds.
 		list, _ := field(tree{os.DirFS("/")}.text("proc/thread-self/status"), "Cpus_allowed_list")
 		set, _ := ParseCPUSet(list)
 		return set

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// Here describes this node to this process: on this system its processors alone,
-// each taken for a core, all of one domain.
+// Here describes this node as this process may use it. On this system that is its processors only,
+// each counted as a core, in one domain.
 func Here() (*Node, error) {
 	n := &Node{}
 	n.Host, _ = os.Hostname()

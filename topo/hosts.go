@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// MaxHosts is how many nodes a list may name, the most that Slurm takes in a range.
+// MaxHosts is the most nodes in a list, which is also Slurm's limit for a range.
 const MaxHosts = 1 << 16
 
-// maxHostName is how long a node's name may be.
+// maxHostName is the longest name of a node.
 const maxHostName = 255
 
-// ErrHosts is in every error of a list that cannot be expanded.
+// ErrHosts is wrapped by errors of [ExpandHosts].
 var ErrHosts = errors.New("topo: not a list of nodes")
 
-// ExpandHosts returns the names of a list of nodes as Slurm writes them, and Flux:
+// ExpandHosts returns the names in a list of nodes as Slurm and Flux write it:
 //
 //	n[01-03,07],gpu-[1-2]x[3-4],login
 //
-// Names are separated by commas or white space. Numbers in brackets are written
-// at least as wide as the first of their range: [08-10] is 08, 09, 10. Names are in
-// the order in which Slurm numbers the nodes. Brackets inside brackets are an error,
-// as they are to Slurm; text after the last ones is none, as it is to Flux. More
-// than [MaxHosts] names are an error, found before any of them is made.
+// Commas or white space separate names. Numbers in brackets are written at least as wide as the
+// first of their range: [08-10] is 08, 09, 10. The names are in the order in which Slurm numbers
+// the nodes. As in Slurm, brackets must not be nested; as in Flux, text may follow the last
+// bracket. More than [MaxHosts] names are an error, reported before any name is made.
 func ExpandHosts(list string) ([]string, error) {
 	bad := func(format string, args ...any) ([]string, error) {
 		return nil, fmt.Errorf("%w: %s: %s", ErrHosts, quote(list), fmt.Sprintf(format, args...))
@@ -54,19 +53,19 @@ func ExpandHosts(list string) ([]string, error) {
 	return hosts, nil
 }
 
-// nextWord cuts off what is before the first separator outside brackets.
+// nextWord splits s at the first separator outside brackets.
 func nextWord(s string) (word, rest string, err error) {
 	inside := false
 	for i, c := range []byte(s) {
 		switch c {
 		case '[':
 			if inside {
-				return "", "", errors.New("a bracket inside brackets")
+				return "", "", errors.New("nested brackets")
 			}
 			inside = true
 		case ']':
 			if !inside {
-				return "", "", errors.New("a bracket is closed that is not open")
+				return "", "", errors.New("']' without '['")
 			}
 			inside = false
 		case ',', ' ', '\t', '\n', '\r':
@@ -76,25 +75,25 @@ func nextWord(s string) (word, rest string, err error) {
 		}
 	}
 	if inside {
-		return "", "", errors.New("a bracket is not closed")
+		return "", "", errors.New("'[' without ']'")
 	}
 	return s, "", nil
 }
 
-// pattern is one word of a list: texts with numbers between them.
+// pattern is one word of a list: texts with ranges of numbers between them.
 type pattern struct {
 	texts          []string // one more than numbers
 	numbers        [][]numberRange
-	count, longest int // names, bytes of the longest
+	count, longest int // number of names, and bytes of the longest
 }
 
-// numberRange is what is between two commas in brackets.
+// numberRange is an element of a list in brackets.
 type numberRange struct {
 	first, last uint64
-	width       int // at least
+	width       int // minimum width
 }
 
-// parsePattern reads a word whose brackets are in order.
+// parsePattern parses a word with balanced brackets.
 func parsePattern(word string) (*pattern, error) {
 	p := &pattern{count: 1}
 	for {
@@ -113,8 +112,8 @@ func parsePattern(word string) (*pattern, error) {
 			if err != nil {
 				return nil, err
 			}
-			// Both are checked against the limit before they are added, and below before
-			// they are multiplied, so that nothing overflows.
+			// Both are checked before they are added here and multiplied below, so that nothing
+			// overflows.
 			if r.last-r.first >= MaxHosts || names > MaxHosts {
 				return nil, fmt.Errorf("more than %d names", MaxHosts)
 			}
@@ -147,7 +146,7 @@ func parseNumberRange(s string) (numberRange, error) {
 	return numberRange{first, last, len(from)}, nil
 }
 
-// digits reads a number of up to 18 digits and any zeros before them.
+// digits parses a number of up to 18 digits after any leading zeros.
 func digits(s string) (uint64, bool) {
 	if s == "" || len(s) > maxHostName || strings.Trim(s, "0123456789") != "" {
 		return 0, false
@@ -160,9 +159,8 @@ func digits(s string) (uint64, bool) {
 	return n, true
 }
 
-// expand appends the names that a pattern stands for. Slurm's order: the number in
-// the last brackets changes from one name to the next, then the first one and so
-// on, slowest the last but one.
+// expand appends the names of a pattern in Slurm's order: the number in the last brackets changes
+// fastest, then that in the first, and so on up to the last but one.
 func (p *pattern) expand(hosts []string) []string {
 	last := len(p.numbers) - 1
 	chosen := make([]string, len(p.numbers))
@@ -187,7 +185,7 @@ func (p *pattern) expand(hosts []string) []string {
 	return hosts
 }
 
-// name puts numbers between the texts.
+// name inserts numbers between the texts.
 func (p *pattern) name(numbers []string) string {
 	var b strings.Builder
 	for i, text := range p.texts {
@@ -201,10 +199,9 @@ func (p *pattern) name(numbers []string) string {
 
 func padded(n uint64, width int) string { return fmt.Sprintf("%0*d", width, n) }
 
-// CompressHosts writes names as a list that [ExpandHosts] expands to the same
-// names in the same order, shorter where neighbours differ by a number at their
-// end: n[01-03,07],login. Names with brackets, commas or white space in them
-// stay as they are.
+// CompressHosts formats names as a list that [ExpandHosts] expands to the same names in the same
+// order. It joins neighbours that differ only in a number at the end: n[01-03,07],login. Names with
+// brackets, commas or white space are copied unchanged.
 func CompressHosts(hosts []string) string {
 	var b strings.Builder
 	for i := 0; i < len(hosts); {
@@ -230,7 +227,7 @@ func CompressHosts(hosts []string) string {
 	return b.String()
 }
 
-// splitNumber cuts a name before the digits at its end.
+// splitNumber splits a name before the digits at its end.
 func splitNumber(name string) (prefix, number string) {
 	if strings.ContainsAny(name, "[], \t\r\n") {
 		return name, ""
@@ -242,7 +239,7 @@ func splitNumber(name string) (prefix, number string) {
 	return prefix, name[len(prefix):]
 }
 
-// compressNumbers writes the numbers at the end of names as "01-03,07".
+// compressNumbers formats the numbers at the end of names as "01-03,07".
 func compressNumbers(names []string, from int) string {
 	var b strings.Builder
 	for i := 0; i < len(names); {

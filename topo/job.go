@@ -9,59 +9,57 @@ import (
 	"strings"
 )
 
-// Job is what the environment of a process reports of its job. Facts that it does
-// not report are absent: "" for a text, nil for a list, 0 for a count or a size,
-// -1 for a rank or another number that counts from 0.
+// Job describes the job of a process, as its environment reports it. Absent values are "" for a
+// text, nil for a list, 0 for a count or a size, and -1 for a rank or another number that counts
+// from 0.
 type Job struct {
-	// Scheduler is the batch system that gave the nodes: Slurm, PBS or Flux.
+	// Scheduler is the batch system: Slurm, PBS or Flux.
 	Scheduler string
-	// ID is the job's, Step that of the step of it, as Slurm has them.
+	// ID and Step are the scheduler's IDs of the job and of its step.
 	ID, Step string
-	// Name is the job's name, Queue its partition or queue, Cluster the machine.
+	// Name is the job's name, Queue its partition or queue, and Cluster the machine's name.
 	Name, Queue, Cluster string
-	// Hosts are the nodes of the step, else of the job, in their order there.
+	// Hosts are the nodes of the step, or else of the job, in the scheduler's order.
 	Hosts []string
-	// Nodes is how many there are, Node the place of this one.
+	// Nodes is the number of nodes, and Node the index of this one.
 	Nodes, Node int
-	// TasksPerNode is how many tasks each node has, in the order of Hosts.
+	// TasksPerNode is the number of tasks on each node, in the order of Hosts.
 	TasksPerNode []int
-	// CPUsPerTask is how many processors each task was given, CPUsOnNode how many
-	// the job has on this node. What a scheduler calls so may be cores or hardware
-	// threads.
+	// CPUsPerTask is the number of processors of each task, and CPUsOnNode that of the job on this
+	// node. Depending on the scheduler they count cores or hardware threads.
 	CPUsPerTask, CPUsOnNode int
 	// MemoryPerNode and MemoryPerCPU are in bytes; see [Job.MemoryLimit].
 	MemoryPerNode, MemoryPerCPU int64
 
-	// Launcher is what started this process as one of several: "srun", "Open MPI's
-	// mpirun". It is empty in a shell or script of a job, which is no rank.
+	// Launcher is the program that started this process as one of several, such as "srun" or "Open
+	// MPI's mpirun". It is empty in a shell or script of a job, which is not a rank.
 	Launcher string
-	// Rank and Size are its rank and how many there are; LocalRank and LocalSize
-	// the same on this node.
+	// Rank and Size number the processes of the launch, and LocalRank and LocalSize those on this
+	// node.
 	Rank, Size, LocalRank, LocalSize int
 
-	// Problems are the variables that make no sense, or contradict others.
+	// Problems lists variables that are invalid or contradict others.
 	Problems []Problem
 }
 
-// Problem is a variable whose value makes no sense.
+// Problem is a variable with an invalid value.
 type Problem struct {
 	Variable, Value string
 	Err             error
 }
 
-// Error names the variable and what is wrong with it.
+// Error names the variable and describes the problem.
 func (p Problem) Error() string {
 	return fmt.Sprintf("%s=%s: %v", p.Variable, quote(p.Value), p.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns Err.
 func (p Problem) Unwrap() error { return p.Err }
 
 // ThisJob reads the environment of this process.
 func ThisJob() *Job { return ReadJob(os.LookupEnv, os.DirFS("/")) }
 
-// ReadJob reads an environment. Files that variables name, which only PBS's do,
-// are looked for in files.
+// ReadJob reads an environment. If a variable names a file, as PBS does, it is read from files.
 func ReadJob(env func(string) (string, bool), files fs.FS) *Job {
 	j := &Job{Node: -1, Rank: -1, LocalRank: -1}
 	r := &jobReader{env, tree{files}, j}
@@ -78,7 +76,7 @@ func ReadJob(env func(string) (string, bool), files fs.FS) *Job {
 	return j
 }
 
-// complete removes impossible values and adds those that follow from the rest.
+// complete removes impossible values and derives missing ones.
 func (r *jobReader) complete() {
 	j := r.job
 	if j.Nodes == 0 {
@@ -111,8 +109,8 @@ func (r *jobReader) complete() {
 	}
 }
 
-// String returns in one line what is known: "Slurm job 4711.0 on alps (debug); srun:
-// rank 3 of 8, 1 of 4 on its node". It is "no job" where nothing is.
+// String formats the job in one line: "Slurm job 4711.0 on alps (debug); srun: rank 3 of 8, 1 of 4
+// on its node". Without any information it is "no job".
 func (j *Job) String() string {
 	var all []string
 	if s := j.Batch(); s != "" {
@@ -143,25 +141,23 @@ func (j *Job) String() string {
 	return strings.Join(all, "; ")
 }
 
-// Batch returns scheduler, job and step: "Slurm job 4711.0". It is "" without a
-// scheduler.
+// Batch formats scheduler, job and step: "Slurm job 4711.0". It is "" without a scheduler.
 func (j *Job) Batch() string {
 	if j.Scheduler == "" {
 		return ""
 	}
 	s := j.Scheduler + " job " + j.ID
-	// What has a name or a number from 0xfffffff0 on (slurm.h,
-	// SLURM_MAX_NORMAL_STEP_ID) is no step of the user's but the batch script, or
-	// an interactive shell.
+	// A step with a name, or a number from 0xfffffff0 on (slurm.h, SLURM_MAX_NORMAL_STEP_ID), is
+	// the batch script or an interactive shell, not a step of the user.
 	if n, ok := digits(j.Step); ok && n < 0xfffffff0 {
 		s += "." + j.Step
 	}
 	return s
 }
 
-// MemoryLimit returns how many bytes the scheduler gives the job on a node, and the variable that states
-// so: "SLURM_MEM_PER_NODE". It is 0 where no variable does: of other schedulers than Slurm, control
-// groups have the limit.
+// MemoryLimit returns the memory in bytes that the scheduler gives the job on each node, and the
+// variable that says so, such as "SLURM_MEM_PER_NODE". It returns 0 if no variable does; schedulers
+// other than Slurm set limits with control groups.
 func (j *Job) MemoryLimit() (bytes int64, source string) {
 	switch cpus := int64(j.CPUsOnNode); {
 	case j.MemoryPerNode > 0:
@@ -172,12 +168,11 @@ func (j *Job) MemoryLimit() (bytes int64, source string) {
 	return 0, ""
 }
 
-// HostName returns the name of this node as the job's list of nodes has it, given
-// its own, which may be with or without a domain where the list is not; its own
-// name where the list does not say.
+// HostName returns the name of this node in the job's list of nodes, given its own name. Either may
+// have a domain that the other lacks. It returns own if the list does not contain it.
 func (j *Job) HostName(own string) string {
-	// A process that srun started has its place from srun. Others may have that variable from
-	// where their launcher ran.
+	// srun sets the index of the node. Under other launchers the variable may come from the node
+	// where the launcher ran.
 	if j.Launcher == "srun" && j.Node >= 0 && j.Node < len(j.Hosts) {
 		return j.Hosts[j.Node]
 	}
@@ -192,7 +187,7 @@ func (j *Job) HostName(own string) string {
 			return own
 		case own == "" || short(h) != short(own):
 		case alike != "" && alike != h:
-			return own // two nodes of one name in different domains
+			return own // two nodes of this name in different domains
 		default:
 			alike = h
 		}
@@ -214,7 +209,7 @@ func (r *jobReader) problem(name, value string, err error) {
 	r.job.Problems = append(r.job.Problems, Problem{name, value, err})
 }
 
-// first returns the first of the variables that has a value, with its name.
+// first returns the first of the variables that is set, with its name.
 func (r *jobReader) first(names ...string) (name, value string) {
 	for _, name := range names {
 		if v, _ := r.env(name); strings.TrimSpace(v) != "" {
@@ -224,10 +219,10 @@ func (r *jobReader) first(names ...string) (name, value string) {
 	return "", ""
 }
 
-// maxText bounds what names and identifiers are taken for.
+// maxText bounds the length of names and identifiers.
 const maxText = 1 << 10
 
-// text returns the value of the first of the variables that has one.
+// text returns the value of the first of the variables that is set.
 func (r *jobReader) text(names ...string) string {
 	name, v := r.first(names...)
 	if len(v) > maxText {
@@ -237,8 +232,7 @@ func (r *jobReader) text(names ...string) string {
 	return v
 }
 
-// number returns the number of the first of the variables that has a value, -1
-// if none has or it is no number.
+// number returns the number in the first of the variables that is set, or -1.
 func (r *jobReader) number(names ...string) int {
 	name, v := r.first(names...)
 	if name == "" {
@@ -252,13 +246,13 @@ func (r *jobReader) number(names ...string) int {
 	return n
 }
 
-// errNumber is what is wrong with what should count something.
+// errNumber is the problem of an invalid count.
 var errNumber = fmt.Errorf("not a number from 0 to %d", 1<<31-1)
 
-// count is number for what there is at least one of; 0 is absent.
+// count is number for counts from 1; it returns 0 if absent.
 func (r *jobReader) count(names ...string) int { return max(r.number(names...), 0) }
 
-// hosts returns the list of nodes of the first of the variables that has a value.
+// hosts returns the list of nodes in the first of the variables that is set.
 func (r *jobReader) hosts(names ...string) []string {
 	name, v := r.first(names...)
 	all, err := ExpandHosts(v)
@@ -268,7 +262,7 @@ func (r *jobReader) hosts(names ...string) []string {
 	return all
 }
 
-// counts returns the list of numbers of the first of the variables that has a value.
+// counts returns the list of numbers in the first of the variables that is set.
 func (r *jobReader) counts(names ...string) []int {
 	name, v := r.first(names...)
 	if name == "" {
@@ -281,8 +275,7 @@ func (r *jobReader) counts(names ...string) []int {
 	return all
 }
 
-// mebibytes returns a size in bytes that a variable gives in mebibytes, or in
-// another unit that it names.
+// mebibytes returns a size in bytes that a variable gives in mebibytes, or in the unit it names.
 func (r *jobReader) mebibytes(names ...string) int64 {
 	name, v := r.first(names...)
 	if name == "" {
@@ -295,8 +288,8 @@ func (r *jobReader) mebibytes(names ...string) int64 {
 	return n
 }
 
-// parseMebibytes reads a size as Slurm takes them: a number of mebibytes, or one
-// with a unit of K, M, G, T or P, in either case. It returns bytes.
+// parseMebibytes parses a size as Slurm accepts it: in mebibytes, or with a unit of K, M, G, T or P
+// in either case. It returns bytes.
 func parseMebibytes(s string) (bytes int64, ok bool) {
 	shift := 20
 	if s != "" {

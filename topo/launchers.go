@@ -5,15 +5,15 @@ import (
 	"strconv"
 )
 
-// mark is how one launcher is recognized, and the variables in which it reports its facts.
+// mark says how a launcher is recognized, and which variables it sets.
 type mark struct {
 	name                             string
 	size, rank, localRank, localSize string
-	also                             []string // one of these must be there too, if there are any
+	also                             []string // one of these must be set, too, unless the list is empty
 }
 
-// marks are looked for in this order. A launcher inside a batch system or inside
-// another launcher's step, whose variables are there as well, comes before it.
+// marks are tried in this order. A launcher that runs inside a batch system or inside another
+// launcher's step comes before it, because the variables of both are set.
 var marks = []mark{
 	{"cohort run", "COHORT_SIZE", "COHORT_RANK", "", "", nil},
 	{"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nil},
@@ -30,13 +30,12 @@ var marks = []mark{
 
 const srun = "srun"
 
-// firstPseudoStep is the lowest number of the steps that are the shells and
-// scripts of Slurm's jobs themselves (SLURM_INTERACTIVE_STEP and above in slurm.h).
+// firstPseudoStep is the lowest number of steps that are shells and scripts of Slurm jobs
+// (SLURM_INTERACTIVE_STEP and above in slurm.h).
 const firstPseudoStep = 0xfffffff0
 
-// launcher finds out what started this process. A variable of a launcher without
-// those that must be beside it is no launch and no problem: schedulers set such in
-// shells too.
+// launcher finds out which launcher started this process. A variable without the others of its
+// launcher is ignored, because schedulers set some of them in shells, too.
 func (r *jobReader) launcher() {
 	j := r.job
 	for _, m := range marks {
@@ -53,7 +52,7 @@ func (r *jobReader) launcher() {
 			r.problem(m.rank, rankText, fmt.Errorf("not below %s=%s", m.size, quote(sizeText)))
 			size, rank = -1, -1
 		}
-		if size < 0 || rank < 0 { // said, and not to be understood: no other launcher is meant
+		if size < 0 || rank < 0 { // set but invalid; do not look for other launchers
 			return
 		}
 		j.Launcher, j.Size, j.Rank = m.name, size, rank
@@ -75,8 +74,8 @@ func (r *jobReader) launcher() {
 	}
 }
 
-// localSizeBySlurm takes the number of tasks of this node from the list of all:
-// Slurm sets no variable with it.
+// localSizeBySlurm takes the number of tasks on this node from the list of all nodes, because Slurm
+// has no variable for it.
 func (r *jobReader) localSizeBySlurm() {
 	j := r.job
 	switch all := j.TasksPerNode; {

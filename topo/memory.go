@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// readDomains finds the NUMA domains, given those whose memory may be used, nil
-// if that is not known.
+// readDomains finds the NUMA domains. mems are those whose memory may be used, or nil if not known.
 func (n *Node) readDomains(t tree, mems CPUSet) {
 	n.Domains, n.within = nil, 0
 	forbidden, allowed := false, int64(0)
@@ -17,7 +16,7 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 		online = ids
 	}
 	left := n.CPUs
-	var columns []int // of the domains kept, in the kernel's rows of distances
+	var columns []int // of the kept domains, in the kernel's rows of distances
 	for _, id := range ids {
 		folder := nodeFolder + "/node" + strconv.Itoa(id)
 		info := t.text(folder + "/meminfo")
@@ -51,7 +50,7 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 		n.Domains = []Domain{{CPUs: n.CPUs, Memory: n.Memory.Total, Free: n.Memory.Free, Allowed: true, HugePages: n.HugePages}}
 		return
 	}
-	if len(left) > 0 { // in no domain's list: the kernel takes its first one for them
+	if len(left) > 0 { // in no domain's list; the kernel uses its first domain for them
 		n.Domains[0].CPUs = n.Domains[0].CPUs.Union(left)
 	}
 	for i := range n.Domains {
@@ -59,7 +58,7 @@ func (n *Node) readDomains(t tree, mems CPUSet) {
 	}
 }
 
-// pick returns some columns of a row that must have width of them, nil if not.
+// pick returns some columns of a row, or nil if the row does not have width columns.
 func pick(row, columns []int, width int) []int {
 	if len(row) != width {
 		return nil
@@ -80,8 +79,8 @@ func readMemory(t tree) Memory {
 	return Memory{kibibytes(info, "MemTotal"), kibibytes(info, "MemFree"), kibibytes(info, "MemAvailable")}
 }
 
-// kibibytes returns the bytes that a line of a meminfo file gives, 0 if there is
-// none: "MemTotal:  24684092 kB", with "Node 0 " in front in a domain's file.
+// kibibytes returns the bytes in a line of a meminfo file, or 0: "MemTotal: 24684092 kB", with
+// "Node 0 " in front in a domain's file.
 func kibibytes(info, key string) int64 {
 	for line := range strings.Lines(info) {
 		before, after, _ := strings.Cut(line, ":")
@@ -97,7 +96,7 @@ func kibibytes(info, key string) int64 {
 	return 0
 }
 
-// readHugePages returns the contents of a folder such as hugepages-2048kB.
+// readHugePages reads a folder of huge pages, whose entries are such as hugepages-2048kB.
 func readHugePages(t tree, folder string) []HugePages {
 	var all []HugePages
 	for _, name := range t.names(folder) {
@@ -126,9 +125,9 @@ func readTransparent(t tree) string {
 
 // readModel returns the name of the processors.
 func readModel(t tree) string {
-	info := t.head("proc/cpuinfo", 4<<10) // all processors' would take the kernel long
-	// What it is called depends on the architecture. Many say nothing; those of
-	// arm64 have a name only in the device tree.
+	info := t.head("proc/cpuinfo", 4<<10) // the kernel needs long to list all processors
+	// The key depends on the architecture. Many have none; arm64 has a name only in the device
+	// tree.
 	for _, key := range []string{"model name", "cpu", "Model Name", "cpu model", "uarch"} {
 		if v, ok := field(info, key); ok {
 			return strings.Join(strings.Fields(v), " ")

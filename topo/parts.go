@@ -1,17 +1,15 @@
 package topo
 
-// A part is the cores of one rank, each with those of its processors that are the
-// rank's: all but where two ranks have to share a core. Parts keep the order of
-// the node's cores.
+// A part is the cores of one rank, each with the processors that belong to the rank: all of them,
+// unless two ranks share a core. Parts keep the order of the node's cores.
 
 // parts divides the node among its ranks:
 //
-//  1. While there are cores for all threads, whole domains are filled with ranks
-//     that fit, else ranks get equal numbers of cores in order.
-//  2. While there are processors for all threads, the same with processors.
-//  3. Else ranks get equal numbers of cores, or of processors where there are more
-//     ranks than cores; and where there are more ranks than processors, each rank
-//     gets one processor that others have too.
+//  1. With a core for every thread, it fills whole domains with ranks if they fit; otherwise ranks
+//     get equal numbers of cores, in order.
+//  2. With a processor for every thread, it does the same with processors.
+//  3. Otherwise ranks get equal numbers of cores; with more ranks than cores, equal numbers of
+//     processors; with more ranks than processors, one processor each, shared with others.
 func (n *Node) parts(ranks, threads int) [][]Core {
 	total := ranks * threads
 	if fast := n.fast(); total <= len(fast) {
@@ -45,8 +43,8 @@ func (n *Node) fast() []Core {
 	return fast
 }
 
-// spread divides cores among ranks, by domains if all ranks fit into them. Room is
-// how many threads a domain's cores are for; there is room for all of them.
+// spread divides cores among ranks, by domains if all ranks fit into them. room returns how many
+// threads a domain's cores can run; together there is room for all.
 func spread(cores []Core, ranks, threads int, room func([]Core) int) [][]Core {
 	domains := byDomain(cores)
 	fits, most := 0, make([]int, len(domains))
@@ -57,7 +55,7 @@ func spread(cores []Core, ranks, threads int, room func([]Core) int) [][]Core {
 	if fits < ranks {
 		return divide(cores, ranks, threads)
 	}
-	// Each rank goes where its share of the domain is largest.
+	// Each rank goes to the domain where its share is largest.
 	have := make([]int, len(domains))
 	for range ranks {
 		best := -1
@@ -77,9 +75,8 @@ func spread(cores []Core, ranks, threads int, room func([]Core) int) [][]Core {
 	return parts
 }
 
-// divide gives ranks even parts of cores, in order: of whole cores if each part
-// then has a processor for every thread, else of processors, of which there must
-// be enough.
+// divide gives ranks even parts of cores, in order. It divides whole cores if each part then has a
+// processor for every thread, and processors otherwise, of which there must be enough.
 func divide(cores []Core, ranks, threads int) [][]Core {
 	parts := make([][]Core, ranks)
 	whole := len(cores) >= ranks
@@ -97,8 +94,8 @@ func divide(cores []Core, ranks, threads int) [][]Core {
 	return parts
 }
 
-// cut returns the cores with those of their processors, counted over all of them
-// in order, that are from one place up to another.
+// cut returns the cores with only the processors from index from up to to, counted over all cores
+// in order.
 func cut(cores []Core, from, to int) []Core {
 	var part []Core
 	at := 0
@@ -113,7 +110,7 @@ func cut(cores []Core, from, to int) []Core {
 	return part
 }
 
-// byDomain splits cores, which are in order of domains, by these.
+// byDomain splits cores, which are ordered by domain.
 func byDomain(cores []Core) [][]Core {
 	var domains [][]Core
 	for i, c := range cores {
@@ -126,7 +123,7 @@ func byDomain(cores []Core) [][]Core {
 	return domains
 }
 
-// processors returns those of cores.
+// processors returns the processors of cores.
 func processors(cores []Core) CPUSet {
 	var all []int
 	for _, c := range cores {
@@ -135,7 +132,7 @@ func processors(cores []Core) CPUSet {
 	return NewCPUSet(all...)
 }
 
-// count returns how many processors cores have.
+// count returns the number of processors of cores.
 func count(cores []Core) int {
 	k := 0
 	for _, c := range cores {
@@ -144,9 +141,9 @@ func count(cores []Core) int {
 	return k
 }
 
-// places returns the processors for each thread of a rank: a core, if its part has
-// as many; else one processor, the first of every core before any second one, and
-// from the beginning again where there are not enough.
+// places returns the processors for each thread of a rank: a core for each thread if there are
+// enough; otherwise one processor, the first of every core before any second one, starting over if
+// there are too few.
 func places(part []Core, threads int) []CPUSet {
 	var places []CPUSet
 	if len(part) >= threads {
@@ -168,8 +165,7 @@ func places(part []Core, threads int) []CPUSet {
 	return places[:threads]
 }
 
-// sameDomain returns the processors of a part that are in one domain with a
-// processor of it.
+// sameDomain returns the processors of a part in the domain of one of them.
 func sameDomain(part []Core, cpu int) CPUSet {
 	for _, d := range byDomain(part) {
 		if all := processors(d); all.Contains(cpu) {

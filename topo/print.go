@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// String describes the node in one line: "n01: 16 of 64 processors (0-15), 8 cores
-// in 1 package, 2 NUMA domains, 251 GiB; control groups allow 4 processors, 32 GiB".
+// String formats the node in one line: "n01: 16 of 64 processors (0-15), 8 cores in 1 package, 2
+// NUMA domains, 251 GiB; control groups allow 4 processors, 32 GiB".
 func (n *Node) String() string {
 	var b strings.Builder
 	if n.Host != "" {
@@ -28,7 +28,7 @@ func (n *Node) String() string {
 	return b.String()
 }
 
-// processors returns how many may be used, and on how many cores.
+// processors formats the usable processors and cores.
 func (n *Node) processors() string {
 	s := plural(len(n.CPUs), "processor")
 	if len(n.Online) > len(n.CPUs) {
@@ -37,7 +37,7 @@ func (n *Node) processors() string {
 	return fmt.Sprintf("%s (%v), %s", s, n.CPUs, plural(len(n.Cores), "core"))
 }
 
-// String lists the limits that there are: "2.5 processors, 32 GiB, 512 processes".
+// String lists the limits: "2.5 processors, 32 GiB, 512 processes".
 func (l Limits) String() string {
 	var all []string
 	if l.CPU > 0 {
@@ -56,8 +56,8 @@ func (l Limits) String() string {
 	return strings.Join(all, ", ")
 }
 
-// Tree describes the node in several lines, each with a newline at its end:
-// domains with their caches and processors, and what is the same for all.
+// Tree formats the node in several lines, each ending in a newline: the domains with their caches
+// and processors, and the properties of the whole machine.
 func (n *Node) Tree() string {
 	var b strings.Builder
 	line := func(depth int, format string, args ...any) {
@@ -101,7 +101,7 @@ func (n *Node) Tree() string {
 	return b.String()
 }
 
-// domain describes a domain but for its processors.
+// domain formats a domain without its processors.
 func (n *Node) domain(d Domain) string {
 	var packages []int
 	for _, c := range n.Cores {
@@ -129,7 +129,7 @@ func (n *Node) domain(d Domain) string {
 	return join(", ", all...)
 }
 
-// groups describes a domain's cores, those of one kind that share a cache together.
+// groups formats a domain's cores, grouped by kind and shared cache.
 func (n *Node) groups(d Domain) []string {
 	type key struct{ cache, class int }
 	var keys []key
@@ -167,11 +167,11 @@ func (n *Node) groups(d Domain) []string {
 	return all
 }
 
-// lastCache returns the place of the last-level cache of a processor that several
-// cores share, -1 if there is none.
+// lastCache returns the index of the last-level cache of a processor if several cores share it, or
+// -1.
 func (n *Node) lastCache(cpu int) int {
 	at := -1
-	for i, c := range n.Caches { // by level, rising
+	for i, c := range n.Caches { // ascending by level
 		if c.CPUs.Contains(cpu) && c.Type != "Instruction" && c.Level > 1 {
 			at = i
 		}
@@ -179,7 +179,7 @@ func (n *Node) lastCache(cpu int) int {
 	return at
 }
 
-// privateCaches describes the caches below the last level, each kind and size once.
+// privateCaches formats the caches below the last level, each kind and size once.
 func (n *Node) privateCaches() string {
 	var all []string
 	top := 0
@@ -202,7 +202,7 @@ func (n *Node) privateCaches() string {
 	return strings.Join(all, ", ")
 }
 
-// sizeText writes a size for a reader, in binary units: "251 GiB", "1.5 MiB".
+// sizeText formats a size in binary units: "251 GiB", "1.5 MiB".
 func sizeText(n int64) string {
 	if n <= 0 {
 		return "0"
@@ -222,7 +222,7 @@ func sizeText(n int64) string {
 	return strconv.FormatFloat(size, 'f', digits, 64) + " " + "KMGTP"[unit-1:unit] + "iB"
 }
 
-// plural writes a number of things.
+// plural formats a count with its noun.
 func plural(n int, word string) string {
 	switch {
 	case n == 1:
@@ -234,7 +234,7 @@ func plural(n int, word string) string {
 	return strconv.Itoa(n) + " " + word
 }
 
-// join joins what is not empty.
+// join joins the parts that are not empty.
 func join(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }

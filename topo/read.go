@@ -15,12 +15,12 @@ const (
 )
 
 // errNoCPUs is why a node cannot be described at all.
-var errNoCPUs = errors.New("topo: the system does not say which processors this process may use")
+var errNoCPUs = errors.New("topo: cannot find the processors this process may use")
 
-// Read describes the machine whose /proc and /sys are in a file system, this one's
-// in os.DirFS("/"), to a process with an affinity mask. Where the mask is nil, it is
-// that of the process which proc/self is. A copy of another machine's files serves
-// as well as the originals. It is an error only if no processor is found.
+// Read describes a machine from the files in its /proc and /sys, as a process with an affinity mask
+// may use it. For this machine, files is os.DirFS("/"); a copy of another machine's files works as
+// well. With a nil mask it uses that of the process of proc/self. It returns an error only if it
+// finds no processor.
 func Read(files fs.FS, mask CPUSet) (*Node, error) {
 	t := tree{files}
 	status := t.text("proc/self/status")
@@ -39,8 +39,8 @@ func Read(files fs.FS, mask CPUSet) (*Node, error) {
 	if usable == nil {
 		usable = NewCPUSet(t.numbered(cpuFolder, "cpu")...)
 	}
-	// A mask may hold processors that are not running. Where nothing is left, the
-	// files are of another machine than the mask, which is what the kernel goes by.
+	// A mask may hold processors that are not online. If none is left, the files are of another
+	// machine than the mask, and the mask counts.
 	usable = narrow(usable, online)
 	cpuset := groups.cpus(t)
 	usable = narrow(usable, cpuset)
@@ -72,8 +72,8 @@ func Read(files fs.FS, mask CPUSet) (*Node, error) {
 	return n, nil
 }
 
-// narrow returns what is in both sets, the first where the second is not known or
-// they have nothing in common.
+// narrow returns the intersection of two sets, or the first if the second is not known or the
+// intersection is empty.
 func narrow(set, to CPUSet) CPUSet {
 	if both := set.Intersect(to); len(both) > 0 {
 		return both
@@ -81,7 +81,7 @@ func narrow(set, to CPUSet) CPUSet {
 	return set
 }
 
-// readCores finds cores and packages.
+// readCores finds the cores and packages.
 func (n *Node) readCores(t tree) {
 	n.Cores, n.Packages = nil, nil
 	pkgOf := make(map[int]int)
@@ -92,7 +92,7 @@ func (n *Node) readCores(t tree) {
 			pkgOf[cpu] = -1
 			if id, ok := t.number(folder + "/physical_package_id"); ok && id >= 0 && id <= maxCPU {
 				pkgOf[cpu] = int(id)
-				// The others of the package need not be asked.
+				// The other processors of the package need not be read.
 				for _, c := range firstList(t, cpu, folder+"/package_cpus_list", folder+"/core_siblings_list") {
 					if _, known := pkgOf[c]; !known {
 						pkgOf[c] = int(id)
@@ -128,8 +128,8 @@ func (n *Node) readCores(t tree) {
 	n.classify(t)
 }
 
-// firstList returns the first of the files' sets that has the processor itself in
-// it, which one of a broken firmware may not; else the processor alone.
+// firstList returns the first of the files' sets that contains cpu itself, which broken firmware
+// may leave out; otherwise only cpu.
 func firstList(t tree, cpu int, files ...string) CPUSet {
 	for _, f := range files {
 		if set := t.cpus(f); set.Contains(cpu) {
@@ -139,14 +139,12 @@ func firstList(t tree, cpu int, files ...string) CPUSet {
 	return CPUSet{cpu}
 }
 
-// kinds are the files in which Intel's hybrid processors list their cores, the
-// fastest first.
+// kinds are the files in which Intel's hybrid processors list their cores, fastest first.
 var kinds = []string{"sys/devices/cpu_core/cpus", "sys/devices/cpu_atom/cpus", "sys/devices/cpu_lowpower/cpus"}
 
-// classify finds out which cores are of a slower kind than others.
+// classify finds out which cores are of a slower kind.
 func (n *Node) classify(t tree) {
-	// speed is a number that is lower for slower kinds; those of one kind have it
-	// in common, or nearly so.
+	// speed is lower for slower kinds, and equal or nearly so within a kind.
 	speed := make([]int64, len(n.Cores))
 	for k, file := range kinds {
 		set := t.cpus(file)
@@ -157,12 +155,12 @@ func (n *Node) classify(t tree) {
 		}
 	}
 	for i, c := range n.Cores {
-		// Where the kinds are not listed: relative to 1024 for the fastest.
+		// If the kinds are not listed, the speed is relative to 1024 for the fastest.
 		if speed[i] == 0 {
 			speed[i], _ = t.number(cpuFolder + "/cpu" + strconv.Itoa(c.CPUs[0]) + "/cpu_capacity")
 		}
 	}
-	if slices.Min(speed) <= 0 { // not known of all, so of none
+	if slices.Min(speed) <= 0 { // unless known for all, ignore it
 		return
 	}
 	byspeed := slices.Sorted(slices.Values(speed))
@@ -170,7 +168,7 @@ func (n *Node) classify(t tree) {
 	class, top := make(map[int64]int), byspeed[0]
 	at := 0
 	for _, s := range byspeed {
-		// Cores of one kind differ by what their silicon allows; kinds by far more.
+		// Cores of one kind differ a little, because of their silicon; kinds differ by far more.
 		if s < top-top/10 {
 			top = s
 			at++
@@ -182,11 +180,11 @@ func (n *Node) classify(t tree) {
 	}
 }
 
-// orderCores puts the cores into the order in which they are shared out.
+// orderCores sorts the cores into the order in which they are assigned.
 func (n *Node) orderCores() {
 	last := make(map[int]int) // the lowest processor with the same last-level cache
 	level := 0
-	for _, c := range n.Caches { // by level, rising
+	for _, c := range n.Caches { // ascending by level
 		if c.Level >= level && c.Type != "Instruction" {
 			level = c.Level
 			for _, cpu := range c.CPUs {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// slurm reads what srun(1) and sbatch(1) document. The variables of the step come
-// before those of the job, of which it may use a part.
+// slurm reads the variables that srun(1) and sbatch(1) document. A step may have only a part of its
+// job, so the step's variables come first.
 func (r *jobReader) slurm() {
 	j := r.job
 	j.Scheduler = "Slurm"
@@ -32,7 +32,7 @@ func (r *jobReader) slurm() {
 	j.MemoryPerNode, j.MemoryPerCPU = r.mebibytes("SLURM_MEM_PER_NODE"), r.mebibytes("SLURM_MEM_PER_CPU")
 }
 
-// perNode returns counts, one for each node.
+// perNode returns one count for each node.
 func (r *jobReader) perNode(names ...string) []int {
 	all := r.counts(names...)
 	if nodes := r.job.Nodes; all != nil && nodes > 0 && len(all) != nodes {
@@ -43,13 +43,13 @@ func (r *jobReader) perNode(names ...string) []int {
 	return all
 }
 
-// pbs reads what OpenPBS, PBS Professional and Torque set.
+// pbs reads the variables of OpenPBS, PBS Professional and Torque.
 func (r *jobReader) pbs() {
 	j := r.job
 	j.Scheduler = "PBS"
 	j.ID, j.Name, j.Queue = r.text("PBS_JOBID"), r.text("PBS_JOBNAME"), r.text("PBS_QUEUE")
-	// NCPUS is of the first node, as is PBS_NUM_PPN, which is Torque's: they are
-	// the same on all where chunks are alike.
+	// NCPUS, and Torque's PBS_NUM_PPN, are those of the first node; all nodes are alike if their
+	// chunks are.
 	j.CPUsOnNode = r.count("NCPUS", "PBS_NUM_PPN")
 	j.Nodes = r.count("PBS_NUM_NODES") // Torque
 	name, file := r.first("PBS_NODEFILE")
@@ -64,8 +64,7 @@ func (r *jobReader) pbs() {
 	j.Hosts, j.TasksPerNode, j.Nodes = hosts, tasks, len(hosts)
 }
 
-// nodeFile reads PBS's list of nodes: one line for each task, those of one node
-// not always next to each other.
+// nodeFile reads PBS's list of nodes: one line for each task, in any order.
 func nodeFile(text string) (hosts []string, tasks []int, err error) {
 	place := make(map[string]int)
 	for line := range strings.Lines(text) {
@@ -79,7 +78,7 @@ func nodeFile(text string) (hosts []string, tasks []int, err error) {
 			case i == MaxHosts:
 				return nil, nil, fmt.Errorf("%w: more than %d names", ErrHosts, MaxHosts)
 			case len(host) > maxHostName || strings.ContainsAny(host, " \t"):
-				return nil, nil, fmt.Errorf("%w: %s is no name", ErrHosts, quote(host))
+				return nil, nil, fmt.Errorf("%w: %s is not a name", ErrHosts, quote(host))
 			}
 			place[host] = i
 			hosts, tasks = append(hosts, host), append(tasks, 0)
@@ -87,12 +86,12 @@ func nodeFile(text string) (hosts []string, tasks []int, err error) {
 		tasks[i]++
 	}
 	if hosts == nil {
-		return nil, nil, errors.New("the file is not there or empty")
+		return nil, nil, errors.New("the file is missing or empty")
 	}
 	return hosts, tasks, nil
 }
 
-// flux reads what flux-environment(7) documents.
+// flux reads the variables that flux-environment(7) documents.
 func (r *jobReader) flux() {
 	j := r.job
 	j.Scheduler = "Flux"

@@ -6,41 +6,40 @@ import (
 	"strings"
 )
 
-// ErrShare is in every error of arguments that no share can be given for.
+// ErrShare is wrapped by errors about arguments of [Node.Plan] and [Node.Share].
 var ErrShare = errors.New("topo: no share of the node")
 
-// ErrCrowded is in the error that [Node.Share] returns beside sets that overlap,
-// because there are more threads than processors.
+// ErrCrowded is wrapped by the error that [Node.Share] returns together with overlapping sets, when
+// threads outnumber processors.
 var ErrCrowded = errors.New("topo: more threads than processors")
 
 // maxThreads bounds the threads of all ranks of a node.
 const maxThreads = 1 << 20
 
-// Crowding is how much of a processor each thread has to itself.
+// Crowding says what threads share.
 type Crowding int
 
 const (
-	// OwnCores means that no two threads are on one core.
+	// OwnCores: no two threads are on one core.
 	OwnCores Crowding = iota
-	// OwnProcessors means that some threads share a core, each as one of its
-	// hardware threads.
+	// OwnProcessors: some threads share a core, each on its own hardware thread.
 	OwnProcessors
-	// TakingTurns means that some threads share a processor.
+	// TakingTurns: some threads share a processor.
 	TakingTurns
 )
 
-// Plan is how the threads of a node's ranks are spread over its processors.
+// Plan is an assignment of the node's processors to the threads of its ranks.
 type Plan struct {
 	Policy         Policy
-	Ranks, Threads int // ranks on the node, threads of each
-	// Sets are the processors of each thread, by local rank and thread. With None
-	// they are all of the node's, which is no reason to bind a thread to them.
+	Ranks, Threads int // ranks on the node, threads of each rank
+	// Sets are the processors of each thread, by local rank and thread. With None they are all
+	// processors of the node, and threads need not be bound to them.
 	Sets [][]CPUSet
-	// Parts are the processors of each rank: those of its threads, and what there is
-	// besides in its share of the node. With None they are all of the node's.
+	// Parts are the processors of each rank's share of the node, including those that its threads
+	// leave free. With None they are all processors of the node.
 	Parts []CPUSet
-	// Crowding is how the threads share the hardware. With None and NUMA they may
-	// do so in spite of it, where the system puts them so.
+	// Crowding is the least that threads share. With None and NUMA the system may place threads so
+	// that they share more.
 	Crowding Crowding
 
 	cores, cpus int
@@ -49,17 +48,15 @@ type Plan struct {
 
 // Plan spreads the threads of the ranks on this node over its usable processors.
 //
-// Ranks never overlap while there is a processor for each, and threads neither
-// while there is one for each of them. While there are cores for all threads, no
-// core runs two. A rank whose threads fit into a NUMA domain has them in one, if
-// that can be had for all ranks; the ranks are spread evenly over the domains, in
-// order, and each gets an even part of its domain, of which its threads take
-// neighbouring cores. Slower kinds of cores are used only when the faster ones are
-// not enough. The plan depends on the node and the arguments alone, so that all
-// ranks that see the same node agree on it.
+// With a processor for each rank, ranks do not overlap; with one for each thread, threads do not.
+// With a core for each thread, no core runs two. If every rank fits into a NUMA domain, each gets a
+// part of one. The ranks are spread evenly over the domains, in order; each gets an even part of
+// its domain, and its threads take neighbouring cores. Slower kinds of cores are used only if the
+// faster ones do not suffice. The plan depends only on the node and the arguments, so that all
+// ranks that see the same node agree.
 //
-// The processors must be those that the ranks have in common: where a launcher
-// has bound each rank to its own, plan with the result of [Sharers].
+// The processors must be those that the ranks have in common. If a launcher has bound each rank to
+// its own processors, plan with the result of [Sharers].
 func (n *Node) Plan(ranks, threads int, policy Policy) (*Plan, error) {
 	switch {
 	case ranks < 1 || threads < 1:
@@ -67,9 +64,9 @@ func (n *Node) Plan(ranks, threads int, policy Policy) (*Plan, error) {
 	case ranks > maxThreads/threads:
 		return nil, fmt.Errorf("%w: %d ranks of %d threads are more than %d threads", ErrShare, ranks, threads, maxThreads)
 	case policy < None || policy > NUMA:
-		return nil, fmt.Errorf("%w: there is no %v", ErrShare, policy)
+		return nil, fmt.Errorf("%w: unknown policy %v", ErrShare, policy)
 	case len(n.Cores) == 0:
-		return nil, fmt.Errorf("%w: it has no cores", ErrShare)
+		return nil, fmt.Errorf("%w: the node has no cores", ErrShare)
 	}
 	p := &Plan{Policy: policy, Ranks: ranks, Threads: threads, cores: len(n.Cores), cpus: count(n.Cores), quota: n.Limits.CPU}
 	switch total := ranks * threads; {
@@ -106,10 +103,9 @@ func (n *Node) Plan(ranks, threads int, policy Policy) (*Plan, error) {
 	return p, nil
 }
 
-// Share returns the processors for each thread of one of the ranks on this node,
-// as [Node.Plan] spreads them. Where threads have to share processors, it returns
-// the sets, which are the best there are, and an error that wraps ErrCrowded and
-// gives the numbers; every other error comes without sets.
+// Share returns the processors for each thread of one rank on this node, as assigned by
+// [Node.Plan]. If threads must share processors, it returns the best sets together with an error
+// that wraps ErrCrowded and gives the numbers. With any other error the sets are nil.
 func (n *Node) Share(localRank, localSize, threads int, policy Policy) ([]CPUSet, error) {
 	if localRank < 0 || localRank >= localSize {
 		return nil, fmt.Errorf("%w: rank %d of %d on the node", ErrShare, localRank, localSize)
@@ -124,9 +120,8 @@ func (n *Node) Share(localRank, localSize, threads int, policy Policy) ([]CPUSet
 	return p.Sets[localRank], err
 }
 
-// Note returns what a user should know of a plan: that threads share cores or
-// processors, or that a control group allows less time than they can use; "" if
-// there is nothing to say.
+// Note returns a warning about a plan: threads share cores or processors, or a control group limits
+// their processor time. It is "" if there is none.
 func (p *Plan) Note() string {
 	var notes []string
 	total := p.Ranks * p.Threads
@@ -142,11 +137,10 @@ func (p *Plan) Note() string {
 	return strings.Join(notes, "; ")
 }
 
-// Sharers returns the place of a rank among those of its node that have the same
-// processors, given the processors of each of the node's ranks, and how many these
-// are. A launcher that leaves ranks unbound gives all of them the same, one that
-// binds them to cores gives each its own, and one that binds them to NUMA domains
-// something between. It returns -1 and 0 for a rank that is not there.
+// Sharers returns the index of a rank among the ranks of its node that have the same processors,
+// and the number of these ranks. cpus are the processors of each rank of the node. A launcher may
+// leave all ranks unbound, bind each to its own cores, or bind several to each NUMA domain. Sharers
+// returns -1 and 0 if localRank is out of range.
 func Sharers(cpus []CPUSet, localRank int) (rank, size int) {
 	if localRank < 0 || localRank >= len(cpus) {
 		return -1, 0

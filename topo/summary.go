@@ -6,35 +6,34 @@ import (
 	"strings"
 )
 
-// Host is a node of a job with the ranks that run there.
+// Host is a node of a job with its ranks.
 type Host struct {
 	Name  string
 	Ranks []int // ascending
 }
 
-// Summary is what a user wants to see when a job starts. What is left empty is
-// not printed.
+// Summary is a line about a job for its users. Empty fields are not printed.
 type Summary struct {
 	Hosts   []Host
 	Backend string // "mpi"
 	Library string // "MPICH 4.0.2"
-	// Version is the version of the standard that the library has, "MPI 4.0";
-	// ThreadLevel how many threads may call it, "multiple".
+	// Version is the version of the MPI standard, such as "MPI 4.0". ThreadLevel says which threads
+	// may call the library, such as "multiple".
 	Version, ThreadLevel string
-	// Scheduler is the batch system with the job, as [Job.Batch] names them.
+	// Scheduler is the batch system and the job, as [Job.Batch] formats them.
 	Scheduler string
-	// Threads is how many each rank has, Policy how they are bound, Sets to which
-	// processors those of rank 0 are. They are not printed without a number.
+	// Threads is the number of threads of each rank, Policy how they are bound, and Sets the
+	// processors of rank 0's threads. If Threads is 0 they are not printed.
 	Threads int
 	Policy  Policy
 	Sets    []CPUSet
-	Notes   []string // of what could be better, such as [Plan.Note]
+	Notes   []string // possible improvements, such as [Plan.Note]
 }
 
-// maxNamed is up to how many nodes each is listed with its ranks.
+// maxNamed is the most nodes that are listed with their ranks.
 const maxNamed = 8
 
-// String writes the summary in one line:
+// String formats the summary in one line:
 //
 //	8 ranks on 2 nodes: n01: 0-3, n02: 4-7; 16 threads per rank pinned to NUMA domains (rank 0: 0-15); mpi (MPICH 4.0.2); Slurm job 4711.0
 func (s Summary) String() string {
@@ -58,7 +57,7 @@ func (s Summary) String() string {
 	return join("; ", append(append(parts, about, s.Scheduler), s.Notes...)...)
 }
 
-// ranks returns where the ranks are.
+// ranks formats where the ranks are.
 func (s Summary) ranks() string {
 	total, fewest, most := 0, len(s.Hosts[0].Ranks), 0
 	var names []string
@@ -81,7 +80,7 @@ func (s Summary) ranks() string {
 	return fmt.Sprintf("%s, %s on each: %s", on, each, CompressHosts(names))
 }
 
-// threads returns how many there are and where those of rank 0 are.
+// threads formats the number of threads and the processors of rank 0's.
 func (s Summary) threads() string {
 	text := plural(s.Threads, "thread") + " per rank"
 	switch s.Policy {
@@ -101,7 +100,7 @@ func (s Summary) threads() string {
 	if len(sets) == 0 {
 		return text
 	}
-	// Threads on single processors read better as one set.
+	// Single processors of threads read better as one set.
 	if !slices.ContainsFunc(s.Sets, func(set CPUSet) bool { return len(set) != 1 }) {
 		sets = []string{NewCPUSet(slices.Concat(s.Sets...)...).String()}
 	}

@@ -9,19 +9,16 @@ import (
 	"strings"
 )
 
-// tree reads the files of /proc and /sys. Names may begin with a slash or not. In
-// the nil file system there are none.
+// tree reads files of /proc and /sys. Names may begin with a slash. A nil file system has no files.
 type tree struct{ files fs.FS }
 
-// maxFile bounds what is read of a file. The largest that matter are lists of
-// mounts and of nodes.
+// maxFile bounds how much of a file is read. The largest are lists of mounts and of nodes.
 const maxFile = 8 << 20
 
-// text returns a file's content without white space around it, "" for what cannot
-// be read.
+// text returns a file's content without surrounding white space, or "" if it cannot be read.
 func (t tree) text(name string) string { return t.head(name, maxFile) }
 
-// head returns the beginning of a file's content like text.
+// head is text for the beginning of a file.
 func (t tree) head(name string, most int64) string {
 	if t.files == nil {
 		return ""
@@ -38,7 +35,7 @@ func (t tree) head(name string, most int64) string {
 	return strings.TrimSpace(string(b))
 }
 
-// local returns a name as file systems want them, relative to their root.
+// local returns a name relative to the root, as package fs requires.
 func local(name string) string {
 	if name = strings.TrimPrefix(path.Clean("/"+name), "/"); name == "" {
 		return "."
@@ -46,13 +43,13 @@ func local(name string) string {
 	return name
 }
 
-// number returns a file's number.
+// number returns the number in a file.
 func (t tree) number(name string) (int64, bool) {
 	n, err := strconv.ParseInt(t.text(name), 10, 64)
 	return n, err == nil
 }
 
-// cpus returns a file's set of processors, nil for what is none.
+// cpus returns the set of processors in a file, or nil.
 func (t tree) cpus(name string) CPUSet {
 	set, err := ParseCPUSet(t.text(name))
 	if err != nil {
@@ -61,12 +58,12 @@ func (t tree) cpus(name string) CPUSet {
 	return set
 }
 
-// names returns the names of a folder's entries, sorted.
+// names returns the sorted names of a folder's entries.
 func (t tree) names(folder string) []string {
 	if t.files == nil {
 		return nil
 	}
-	entries, _ := fs.ReadDir(t.files, local(folder)) // a folder that is not there has none
+	entries, _ := fs.ReadDir(t.files, local(folder)) // a missing folder has no entries
 	var all []string
 	for _, e := range entries {
 		all = append(all, e.Name())
@@ -74,8 +71,7 @@ func (t tree) names(folder string) []string {
 	return all
 }
 
-// numbered returns the numbers of a folder's entries that are called prefix and a
-// number, ascending.
+// numbered returns the numbers of the entries named prefix and a number, ascending.
 func (t tree) numbered(folder, prefix string) []int {
 	var all []int
 	for _, name := range t.names(folder) {
@@ -89,7 +85,7 @@ func (t tree) numbered(folder, prefix string) []int {
 	return all
 }
 
-// field returns what follows a key and a colon in one of a text's lines, as in
+// field returns the text after a key and a colon in one of the lines of a text, as in
 // /proc/self/status.
 func field(text, key string) (string, bool) {
 	for line := range strings.Lines(text) {
