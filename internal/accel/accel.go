@@ -1,102 +1,103 @@
 package accel
 
-// Address is a place in a device's memory; 0 is none. It is not for the host to follow.
+// Address is an address in a device's memory, or 0. The host must not dereference it.
 type Address uintptr
 
-// A Driver is a kind of devices. All methods here, and those of what they return, can be called from
-// any number of goroutines, on any thread. Errors are backend.Faults:
+// A Driver gives access to devices of one kind. Its methods, and those of the values they return,
+// can be called from any goroutine and thread. Errors are of type backend.Fault:
 //
-//   - ErrNotSupported: there is no driver, or no such device; the text says why.
-//   - ErrAlloc: there is no memory left, on the device or for pinning.
-//   - ErrBuffer: an address is not, or not to its end, memory of the device.
-//   - ErrCount: memory of no bytes, or of fewer, was asked for.
-//   - ErrClosed: the stream or event was closed before.
-//   - ErrInternal: the driver failed, with its own name for the error. After some of these, such as
-//     a kernel's access to memory that is not there, the device is of no use to this process any more.
+//   - ErrNotSupported: no driver, or no such device; the text says why.
+//   - ErrAlloc: out of memory on the device or for pinning.
+//   - ErrBuffer: a range of addresses is not, or not completely, memory of the device.
+//   - ErrCount: a size of 0 or less.
+//   - ErrClosed: the stream or event is closed.
+//   - ErrInternal: the driver failed; the text has the driver's name for the error. After some of
+//     these, such as a kernel's access to an invalid address, this process cannot use the device
+//     any more.
 type Driver interface {
-	// Name is what devices and errors are called by, such as cuda.
+	// Name is the name of the driver in devices and errors, such as cuda.
 	Name() string
 
-	// Devices returns how many devices there are, at least one if there is no error.
+	// Devices returns the number of devices, at least one unless it returns an error.
 	Devices() (int, error)
 
-	// Device returns a device, the same for the same index.
+	// Device returns a device, always the same for one index.
 	Device(index int) (Device, error)
 }
 
-// A Device has memory, and streams.
+// A Device has memory and streams.
 type Device interface {
 	Index() int
 
-	// Model is the maker's name for it.
+	// Model is the maker's name for the device.
 	Model() string
 
-	// Memory returns how many bytes are free, and how many there are.
+	// Memory returns the free and the total memory in bytes.
 	Memory() (free, total int, err error)
 
-	// Alloc returns memory of the device, of n > 0 bytes, aligned for any element. Its contents are
-	// anything.
+	// Alloc allocates n > 0 bytes of device memory, aligned for any element. The contents are
+	// undefined.
 	Alloc(n int) (Address, error)
 
-	// Free gives back what Alloc returned, once all streams are done with it, for which it waits.
+	// Free frees memory that Alloc returned. It waits until all streams have finished with it.
 	Free(a Address) error
 
-	// Room returns how many bytes there are from an address to the end of the allocation it is in, who
-	// ever made that.
+	// Room returns the number of bytes from an address to the end of its allocation, which may be
+	// another library's.
 	Room(a Address) (int, error)
 
-	// Pin returns memory of the host, of n > 0 bytes, which the device reads and writes by itself:
-	// copies of other memory keep the host busy, and are slower. It is outside of Go's heap.
+	// Pin allocates n > 0 bytes of host memory, outside of Go's heap, that the device accesses
+	// directly. Copies of other memory are slower and occupy the host.
 	Pin(n int) ([]byte, error)
 
-	// Unpin gives back what Pin returned.
+	// Unpin frees memory that Pin returned.
 	Unpin(b []byte) error
 
-	// Stream returns a new stream, which does not wait for others by itself.
+	// Stream returns a new stream, which does not synchronize with others by itself.
 	Stream() (Stream, error)
 
-	// Adopt returns the stream of a handle that somebody else made; 0 is the device's default stream.
-	// To close it does nothing.
+	// Adopt returns the stream of a handle made elsewhere; 0 is the device's default stream.
+	// Closing it does nothing.
 	Adopt(handle uintptr) Stream
 
-	// Event returns a new event, which counts as having happened.
+	// Event returns a new event, which counts as having occurred.
 	Event() (Event, error)
 
-	// View returns memory of the device as a slice that must not be looked into: for a library that
-	// takes addresses of this device as it takes those of the host.
+	// View returns device memory as a slice that the host must not access, for libraries that
+	// accept addresses of this device as they accept host addresses.
 	View(a Address, n int) []byte
 }
 
-// A Stream is a queue of work of a device. Its methods start work, and return. The host memory of a
-// copy has to stay as it is until the work is done, which for memory that is not pinned it is when the
+// A Stream is a queue of device work. Its methods start work and return. The host memory of a copy
+// must not change until the copy is done; a copy of memory that is not pinned is done when the
 // method returns.
 type Stream interface {
-	// Handle is what the driver knows the stream by.
+	// Handle is the driver's handle of the stream.
 	Handle() uintptr
 
 	ToHost(dst []byte, src Address) error
 	ToDevice(dst Address, src []byte) error
 	Within(dst, src Address, n int) error
 
-	// Record has the event happen when all work before it is done.
+	// Record lets the event occur when all work before it is done.
 	Record(e Event) error
 
-	// Follow has the work after it wait for the event as it was last recorded.
+	// Follow makes later work wait for the event as last recorded.
 	Follow(e Event) error
 
-	// Sync waits until all work is done. It returns the error of any of it.
+	// Sync waits until all work is done, and returns an error of any of it.
 	Sync() error
 
-	// Close gives the stream back, once its work is done, for which it waits.
+	// Close waits for the stream's work and frees the stream.
 	Close() error
 }
 
-// An Event is a moment in a stream.
+// An Event is a point in a stream.
 type Event interface {
-	// Sync waits for the moment.
+	// Sync waits until the event occurs.
 	Sync() error
 
-	// Done reports whether it has come.
+	// Done reports whether the event has occurred.
 	Done() (bool, error)
 
 	Close() error

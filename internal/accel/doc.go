@@ -1,4 +1,4 @@
-// Package accel says what package tensor needs of accelerators: devices with memory of their own,
-// streams in which copies happen one after the other, and events. Its folders have the drivers: cuda,
-// and soft, a device in software that behaves like one, for tests.
+// Package accel defines what package tensor needs of accelerators: devices with memory, streams
+// that copy in order, and events. Its subfolders have the drivers: cuda, and soft, a device in
+// software for tests.
 package accel

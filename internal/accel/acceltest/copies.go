@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// testLengths copies pieces of many lengths from and to odd places, in all directions, with pinned and
-// other memory, and looks at all that is around them.
+// testLengths copies memory of many lengths from and to unaligned addresses, in all directions,
+// pinned or not, and checks everything around it.
 func testLengths(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	const margin = 300
@@ -22,7 +22,7 @@ func testLengths(t *testing.T, dev accel.Device) {
 			for _, off := range [][2]int{{0, 0}, {1, 0}, {0, 3}, {7, 129}, {257, 1}} {
 				from, to := off[0], off[1]
 				modelA, modelB := noise(1, make([]byte, size)), noise(2, make([]byte, size))
-				// Not host itself: it has to stay as it is until a copy is done.
+				// Not host itself, which must not change until a copy is done.
 				r.ok(s.ToDevice(a, modelA))
 				r.ok(s.ToDevice(b, modelB))
 				noise(3, host)
@@ -45,7 +45,7 @@ func testLengths(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testNothing checks that copies of nothing do nothing.
+// testNothing checks that empty copies do nothing.
 func testNothing(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	a := r.alloc(10)
@@ -57,8 +57,8 @@ func testNothing(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testScript has streams work off long random sequences of copies without a wait, each of which reads
-// what others wrote, and compares with the same copies done one after the other.
+// testScript queues long random sequences of copies that read each other's results, without
+// waiting, and compares with the same copies done in order.
 func testScript(t *testing.T, dev accel.Device) {
 	const size, places, steps = 40_000, 4, 300
 	r := rig{t, dev}
@@ -73,7 +73,7 @@ func testScript(t *testing.T, dev accel.Device) {
 		}
 		s := r.stream()
 		for i := range places {
-			r.ok(s.ToDevice(device[i], modelDevice[i])) // not pinned: is over when it returns
+			r.ok(s.ToDevice(device[i], modelDevice[i])) // not pinned: done when it returns
 		}
 		for range steps {
 			n := random.IntN(size) + 1
@@ -102,7 +102,7 @@ func testScript(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testScriptPageable has a script in which copies of pinned and of other memory follow each other.
+// testScriptPageable alternates copies of pinned and of other memory.
 func testScriptPageable(t *testing.T, dev accel.Device) {
 	const size = 70_000
 	r := rig{t, dev}
@@ -113,7 +113,7 @@ func testScriptPageable(t *testing.T, dev accel.Device) {
 		noise(seed, pin)
 		r.ok(s.ToDevice(a, pin))
 		r.ok(s.Within(b, a, size))
-		r.ok(s.ToHost(heap, b)) // is over
+		r.ok(s.ToHost(heap, b)) // done when it returns
 		r.ok(s.Sync())
 		same(t, "by way of the device", heap, pin)
 		noise(seed+1000, heap)
@@ -125,8 +125,8 @@ func testScriptPageable(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testPageable checks that a copy of memory that is not pinned is over when the call returns: the
-// memory can be used, without a wait.
+// testPageable checks that a copy of memory that is not pinned is done when the call returns, so
+// that the memory can be used at once.
 func testPageable(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	const n = 3<<20 + 1

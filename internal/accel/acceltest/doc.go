@@ -1,3 +1,3 @@
-// Package acceltest is what every driver of accelerators must do, as tests: one call of Test runs all of
-// them on each device.
+// Package acceltest is the test suite of drivers of accelerators: one call of Test runs it on each
+// device.
 package acceltest

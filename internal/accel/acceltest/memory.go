@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// testAllocation checks that allocations are aligned, apart, and keep what is written into them.
+// testAllocation checks that allocations are aligned, do not overlap, and keep their contents.
 func testAllocation(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	sizes := []int{1, 2, 255, 256, 257, 4096, 100_000, 1<<20 + 1}
@@ -50,14 +50,13 @@ func testTooMuch(t *testing.T, dev accel.Device) {
 		want(t, err, backend.ErrCount)
 	}
 	r := rig{t, dev}
-	a := r.alloc(100) // the device is as good as before
+	a := r.alloc(100) // the device still works
 	s := r.stream()
 	r.ok(s.ToDevice(a, []byte("hello")))
 	same(t, "after too much", r.read(s, a, 5), []byte("hello"))
 }
 
-// testAgain checks that what is given back is there again: many times more of everything than there
-// would be if it was not.
+// testAgain allocates many times more of everything than fits, freeing it each time.
 func testAgain(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	free, _, err := dev.Memory()
@@ -100,7 +99,7 @@ func testRoom(t *testing.T, dev accel.Device) {
 		_, err := dev.Room(a)
 		want(t, err, backend.ErrBuffer)
 	}
-	heap[0] = 1 // is alive until here
+	heap[0] = 1 // keeps it alive until here
 
 	b, err := dev.Alloc(n)
 	r.ok(err)
@@ -122,7 +121,7 @@ func testView(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testPin checks that pinned memory is memory, and what Unpin takes.
+// testPin checks that pinned memory can be used, and which arguments Unpin rejects.
 func testPin(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	for _, n := range []int{1, 4095, 4096, 4097, 3<<20 + 5} {
@@ -139,7 +138,7 @@ func testPin(t *testing.T, dev accel.Device) {
 	want(t, dev.Unpin(b), backend.ErrBuffer)
 }
 
-// testClosed checks that what is closed is so for good, and that nothing worse happens.
+// testClosed checks that closed objects return ErrClosed.
 func testClosed(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	a := r.alloc(10)
@@ -166,7 +165,7 @@ func testClosed(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testBeyond checks that copies which are not inside of an allocation do not start.
+// testBeyond checks that copies beyond an allocation do not start.
 func testBeyond(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	const n = 1000
@@ -190,7 +189,7 @@ func testBeyond(t *testing.T, dev accel.Device) {
 	same(t, "device memory after copies that fail", r.read(s, a, n), heap[:n])
 }
 
-// testOther checks what a device says of another's memory, streams and events.
+// testOther checks the use of another device's memory, streams and events.
 func testOther(t *testing.T, first, dev accel.Device) {
 	r, o := rig{t, dev}, rig{t, first}
 	a, foreign := r.alloc(100), o.alloc(100)
@@ -203,7 +202,7 @@ func testOther(t *testing.T, first, dev accel.Device) {
 	if err := s.Record(e); !errors.Is(err, backend.ErrInternal) {
 		t.Errorf("recording another device's event: %v", err)
 	}
-	// To follow one is allowed: what is copied by way of pinned memory arrives.
+	// Following one is allowed; data copied through pinned memory arrive.
 	const n = 1 << 20
 	x, y, pin := o.alloc(n), r.alloc(n), r.pin(n)
 	r.ok(other.ToDevice(x, noise(5, make([]byte, n))))

@@ -10,10 +10,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// long is how much is copied where a copy shall still be under way when the next is started.
+// long is a length for copies that should still be pending when the next starts.
 const long = 2 << 20
 
-// testOrder checks that a stream does one thing after the other: each copy overwrites the one before.
+// testOrder checks that a stream works in order: each copy overwrites the one before.
 func testOrder(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	a, b := r.alloc(long), r.alloc(long)
@@ -32,7 +32,7 @@ func testOrder(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testEvent checks that an event comes when what was before it is done, and again when it is recorded
+// testEvent checks that an event occurs when the work before it is done, also when it is recorded
 // again.
 func testEvent(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
@@ -68,7 +68,7 @@ func testEvent(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testFollow checks that a stream waits for another's event: data go around through several streams.
+// testFollow checks that a stream waits for another's event, in a ring of several streams.
 func testFollow(t *testing.T, dev accel.Device) {
 	const streams, rounds = 4, 3
 	r := rig{t, dev}
@@ -98,8 +98,8 @@ func testFollow(t *testing.T, dev accel.Device) {
 	}
 }
 
-// testFollowOlder checks that a stream follows an event as it was when it was told to: recording it
-// again, behind work that waits for the stream itself, holds nothing up.
+// testFollowOlder checks that a stream follows an event as it was last recorded. Recording it
+// again, behind work that waits for the stream itself, blocks nothing.
 func testFollowOlder(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	a, b := r.alloc(long), r.alloc(long)
@@ -119,8 +119,8 @@ func testFollowOlder(t *testing.T, dev accel.Device) {
 	same(t, "there and back", got, pin)
 }
 
-// testPipeline stages a buffer through two streams in chunks, with the pieces of pinned memory used
-// again and again: a copy may begin when the event says that the memory is free.
+// testPipeline copies a buffer through two streams in chunks, reusing the pieces of pinned memory
+// when an event says that they are free.
 func testPipeline(t *testing.T, dev accel.Device) {
 	const chunk, chunks, pieces = 200_001, 23, 3
 	r := rig{t, dev}
@@ -147,7 +147,7 @@ func testPipeline(t *testing.T, dev accel.Device) {
 	r.ok(down.Sync())
 }
 
-// testAdopt checks that the default stream, and one of another's making, are as others.
+// testAdopt checks that the default stream and adopted streams work like others.
 func testAdopt(t *testing.T, dev accel.Device) {
 	r := rig{t, dev}
 	a, b := r.alloc(long), r.alloc(long)
@@ -168,7 +168,7 @@ func testAdopt(t *testing.T, dev accel.Device) {
 	if h := dev.Adopt(0).Handle(); h != 0 {
 		t.Errorf("the default stream's handle is %#x", h)
 	}
-	// The order of the stream and of its adopted self is one.
+	// A stream and its adopted form have one order.
 	adopted := dev.Adopt(mine.Handle())
 	r.ok(mine.ToDevice(a, pin))
 	r.ok(adopted.Within(b, a, long))
@@ -177,8 +177,7 @@ func testAdopt(t *testing.T, dev accel.Device) {
 	same(t, "by one stream under two names", got, pin)
 }
 
-// testThreads has goroutines on threads of their own, and others that move between threads, do
-// everything at the same time.
+// testThreads uses everything at the same time from goroutines locked to threads and from others.
 func testThreads(t *testing.T, dev accel.Device) {
 	const workers, rounds, n = 16, 20, 50_001
 	var group sync.WaitGroup
@@ -199,7 +198,7 @@ func testThreads(t *testing.T, dev accel.Device) {
 	group.Wait()
 }
 
-// everything makes, uses, and gives back a piece of everything.
+// everything makes, uses and frees one of everything.
 func everything(dev accel.Device, seed uint64, n int) (err error) {
 	keep := func(f func() error) func() {
 		return func() {
@@ -252,7 +251,7 @@ func everything(dev accel.Device, seed uint64, n int) (err error) {
 	return nil
 }
 
-// testSharedStream has many goroutines use one stream, each with memory of its own.
+// testSharedStream has many goroutines use one stream, each with its own memory.
 func testSharedStream(t *testing.T, dev accel.Device) {
 	const workers, rounds, n = 8, 30, 10_000
 	r := rig{t, dev}

@@ -13,7 +13,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
-// Test runs the suite. The driver has a device at least.
+// Test runs the suite. The driver must have a device.
 func Test(t *testing.T, d accel.Driver) {
 	n, err := d.Devices()
 	if err != nil || n < 1 {
@@ -70,7 +70,7 @@ func testIndex(t *testing.T, d accel.Driver, n int) {
 	}
 }
 
-// A rig is a device with memory and a stream, all of which is given back at the end of the test.
+// A rig makes memory, streams and events of a device, and frees them when the test ends.
 type rig struct {
 	*testing.T
 	dev accel.Device
@@ -110,7 +110,7 @@ func (r rig) pin(n int) []byte {
 	return b
 }
 
-// stream is closed first, as cleanups are called from the last to the first: make it last.
+// stream should be called last, so that the stream is closed first: cleanups run in reverse order.
 func (r rig) stream() accel.Stream {
 	r.Helper()
 	s, err := r.dev.Stream()
@@ -135,7 +135,7 @@ func (r rig) event() accel.Event {
 	return e
 }
 
-// read returns device memory.
+// read returns the contents of device memory.
 func (r rig) read(s accel.Stream, a accel.Address, n int) []byte {
 	r.Helper()
 	b := make([]byte, n)
@@ -144,7 +144,7 @@ func (r rig) read(s accel.Stream, a accel.Address, n int) []byte {
 	return b
 }
 
-// want fails the test unless err wraps the sentinel, and says something.
+// want fails the test unless err wraps the sentinel and has a text.
 func want(t *testing.T, err, sentinel error) {
 	t.Helper()
 	var f *backend.Fault
@@ -153,7 +153,7 @@ func want(t *testing.T, err, sentinel error) {
 	}
 }
 
-// same fails the test unless two pieces of memory have the same contents.
+// same fails the test unless got and expect are equal.
 func same(t *testing.T, what string, got, expect []byte) {
 	t.Helper()
 	if bytes.Equal(got, expect) {
@@ -163,7 +163,7 @@ func same(t *testing.T, what string, got, expect []byte) {
 		t.Fatalf("%s: %d bytes, want %d", what, len(got), len(expect))
 	}
 	bad, first := 0, -1
-	var is byte // as it was, since memory that is wrong may be about to become right
+	var is byte // a copy, because a late write may correct the memory
 	for i := range got {
 		if b := got[i]; b != expect[i] {
 			if bad++; first < 0 {
@@ -177,8 +177,8 @@ func same(t *testing.T, what string, got, expect []byte) {
 	t.Fatalf("%s: %d of %d bytes are wrong, the first at %d: %#x, want %#x", what, bad, len(got), first, is, expect[first])
 }
 
-// noise fills b with what the seed decides, and returns it: a tile of random bytes, of a prime length so
-// that pieces which change places are seen.
+// noise fills b with bytes that depend on the seed, and returns it. It repeats random bytes with a
+// prime period, so that swapped pieces are detected.
 func noise(seed uint64, b []byte) []byte {
 	var tile [8191]byte
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -194,5 +194,5 @@ func noise(seed uint64, b []byte) []byte {
 	return b
 }
 
-// address is where memory of the host is.
+// address returns the address of host memory.
 func address(b []byte) accel.Address { return accel.Address(span.Address(b)) }

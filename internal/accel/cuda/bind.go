@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bind loads the library by the first of names that is there, and finds its functions. It stays
-// loaded: its threads and what it knows of devices are the process's from here on. The caller holds
-// its thread (sheltered), because the dynamic linker keeps the reason of a failure for that one.
+// bind loads the first library of names that exists, and looks up its functions. The library is
+// never unloaded, because the process uses its threads and its state of devices. The caller is
+// locked to its thread (by withSignalsBlocked), because the dynamic linker keeps errors per thread.
 func bind(names []string) (*library, error) {
 	var missing error
 	for _, name := range names {
@@ -30,7 +30,7 @@ func bind(names []string) (*library, error) {
 		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 		if err != nil {
 			if missing == nil || os.IsNotExist(missing) {
-				missing = err // that of a library which is there, rather than of one that is not
+				missing = err // prefer the error of a library that exists
 			}
 			continue
 		}
@@ -38,7 +38,7 @@ func bind(names []string) (*library, error) {
 		for f, symbol := range symbols {
 			at, err := purego.Dlsym(handle, symbol)
 			if err != nil {
-				return nil, fmt.Errorf("%s has no %s: it is too old, or no driver of NVIDIA's", name, symbol)
+				return nil, fmt.Errorf("%s has no function %s: it is too old, or not NVIDIA's driver", name, symbol)
 			}
 			l.at[f] = at
 		}
@@ -47,18 +47,19 @@ func bind(names []string) (*library, error) {
 	if missing == nil {
 		missing = fs.ErrNotExist
 	}
-	return nil, fmt.Errorf("the driver's library is not there: %w", missing)
+	return nil, fmt.Errorf("cannot load the driver's library: %w", missing)
 }
 
-// sheltered calls f, in which the library may start threads, so that they do not take the process's
-// signals: one that arrives on a thread that is not Go's, and that nobody asks for, ends the process.
-func sheltered(f func()) {
+// withSignalsBlocked calls f with signals blocked, so that threads that the library starts in f do
+// not receive the process's signals. Such a signal on a thread without a handler would end the
+// process.
+func withSignalsBlocked(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var held, before unix.Sigset_t
 	held.Val[0] = ^uint64(0)
 	for _, s := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGSYS,
-		32, 33} { // what a thread causes itself, and the C library's own
+		32, 33} { // raised by the thread itself, or used by the C library
 		held.Val[0] &^= 1 << (s - 1)
 	}
 	if unix.PthreadSigmask(unix.SIG_SETMASK, &held, &before) == nil {
@@ -67,11 +68,11 @@ func sheltered(f func()) {
 	f()
 }
 
-// call calls a function. Arguments that are addresses of Go's memory are made in the call's own
-// expression, as those of syscall.Syscall.
+// call calls a function. Arguments that are addresses of Go memory must be converted in the call
+// expression, as for syscall.Syscall.
 //
-// SAFETY: uintptrescapes has the compiler keep what such arguments point to where it is, and alive,
-// until the function returns. The caller answers for the number and the sizes of the arguments.
+// SAFETY: with uintptrescapes the compiler keeps the memory of such arguments in place and alive
+// until the function returns. The caller guarantees the number and sizes of the arguments.
 //
 //go:uintptrescapes
 func (l *library) call(f function, args ...uintptr) result {

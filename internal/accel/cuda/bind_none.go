@@ -8,10 +8,10 @@ import (
 )
 
 func bind([]string) (*library, error) {
-	return nil, fmt.Errorf("this program is built without it, being for %s/%s or with the build tag cohort_nocuda", runtime.GOOS, runtime.GOARCH)
+	return nil, fmt.Errorf("this program was built without CUDA (for %s/%s, or with the build tag cohort_nocuda)", runtime.GOOS, runtime.GOARCH)
 }
 
-func sheltered(f func()) { f() }
+func withSignalsBlocked(f func()) { f() }
 
 // call is never called, as there is no library.
 func (l *library) call(function, ...uintptr) result { return errNotInitialized }

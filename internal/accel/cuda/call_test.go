@@ -8,8 +8,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// BenchmarkCall is what calls cost that do nothing, of the stand-in: by itself, with the context found
-// current, with it pushed and popped, and by purego.RegisterFunc.
+// BenchmarkCall measures calls of the stand-in that do nothing: alone, with the context already
+// current, with pushing and popping it, and through purego.RegisterFunc.
 func BenchmarkCall(b *testing.B) {
 	s := newStandin(b)
 	dev := firstDevice(b, s).(*device)

@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
 )
 
-// device0 returns the first device. Where there is none, the error has to say why, and the test is
+// device0 returns the first device. Without one, the error must give the reason, and the test is
 // skipped.
 func device0(t testing.TB) accel.Device {
 	t.Helper()
@@ -26,13 +26,13 @@ func device0(t testing.TB) accel.Device {
 	return nil
 }
 
-// TestGPUSuite is the suite on this machine's devices.
+// TestGPUSuite runs the suite on this machine's devices.
 func TestGPUSuite(t *testing.T) {
 	device0(t)
 	acceltest.Test(t, Driver())
 }
 
-// TestGPUDevices says what there is.
+// TestGPUDevices lists the devices.
 func TestGPUDevices(t *testing.T) {
 	device0(t)
 	n, err := Driver().Devices()
@@ -52,7 +52,7 @@ func TestGPUDevices(t *testing.T) {
 	}
 }
 
-// BenchmarkGPUCopy has copies between host and device, one after the other, each waited for.
+// BenchmarkGPUCopy measures copies between host and device, one at a time.
 func BenchmarkGPUCopy(b *testing.B) {
 	dev := device0(b)
 	s, err := dev.Stream()
@@ -110,7 +110,7 @@ func BenchmarkGPUCopy(b *testing.B) {
 	}
 }
 
-// BenchmarkGPUStart is what it takes to start a copy of pinned memory, and to look for an event.
+// BenchmarkGPUStart measures starting a copy of pinned memory, and asking for an event.
 func BenchmarkGPUStart(b *testing.B) {
 	dev := device0(b)
 	s, err := dev.Stream()

@@ -19,14 +19,14 @@ type device struct {
 	number int32 // a CUdevice
 	model  string
 
-	context atomic.Uintptr // the primary context, 0 until it is retained, which it stays
+	context atomic.Uintptr // the primary context, retained for good once it is used
 
 	mu     sync.RWMutex       // also held to retain the context
-	allocs span.Set[struct{}] // of Alloc; mu guards it
+	allocs span.Set[struct{}] // results of Alloc; guarded by mu
 }
 
-// A frame is a call's: the thread's context before it, and room for what the driver takes and returns,
-// which is on no stack. It comes from a pool, so that calls do not allocate.
+// A frame is the state of one call: the thread's previous context, and room for the driver's
+// arguments and results, outside of any stack. Frames are pooled, so that calls do not allocate.
 type frame struct {
 	lib    *library
 	pushed bool
@@ -34,8 +34,8 @@ type frame struct {
 	args   [6]uintptr
 	out    [2]uintptr
 	about  about
-	into   [len(attributes)]*uint64 // the parts of about, in the order of attributes
-	host   []byte                   // kept alive, and from being on a stack, while the driver has its address
+	into   [len(attributes)]*uint64 // the fields of about, in the order of attributes
+	host   []byte                   // keeps the memory in place and alive while the driver uses its address
 }
 
 var frames = sync.Pool{New: func() any {
@@ -44,12 +44,13 @@ var frames = sync.Pool{New: func() any {
 	return f
 }}
 
-// call calls a function. Arguments that are addresses of Go's memory are of the frame, or of its host.
+// call calls a function. Arguments that are addresses of Go memory must be in the frame, or be
+// those of its host.
 func (f *frame) call(fn function, args ...uintptr) result {
 	return f.lib.call(fn, f.args[:copy(f.args[:], args)]...)
 }
 
-// enter ties the goroutine to its thread, and makes the device's context the thread's, until leave.
+// enter locks the goroutine to its thread and makes the device's context current, until leave.
 func (dev *device) enter() (*frame, error) {
 	context := dev.context.Load()
 	if context == 0 {
@@ -77,10 +78,10 @@ func (dev *device) enter() (*frame, error) {
 	return f, nil
 }
 
-// leave gives the thread back the context that it had, and the goroutine its freedom.
+// leave restores the thread's previous context and unlocks the goroutine.
 func (dev *device) leave(f *frame) {
 	if f.pushed {
-		// It fails only if the driver shuts down, when no context matters any more.
+		// This fails only if the driver shuts down, when contexts do not matter any more.
 		f.call(cuCtxPopCurrent, uintptr(unsafe.Pointer(&f.old)))
 	}
 	runtime.UnlockOSThread()
@@ -88,7 +89,7 @@ func (dev *device) leave(f *frame) {
 	frames.Put(f)
 }
 
-// retain makes the primary context, or finds the one that others have made.
+// retain returns the primary context and creates it if necessary.
 func (dev *device) retain() (uintptr, error) {
 	dev.mu.Lock()
 	defer dev.mu.Unlock()
@@ -97,7 +98,7 @@ func (dev *device) retain() (uintptr, error) {
 	}
 	var context uintptr
 	r := success
-	sheltered(func() {
+	withSignalsBlocked(func() {
 		r = dev.driver.lib.call(cuDevicePrimaryCtxRetain, uintptr(unsafe.Pointer(&context)), uintptr(dev.number))
 	})
 	if r != success {
@@ -107,8 +108,8 @@ func (dev *device) retain() (uintptr, error) {
 	return context, nil
 }
 
-// do calls one function with the device's context, and has its error say what it was for. Arguments are
-// no addresses of Go's memory.
+// do calls a function with the device's context and adds what to its error. Arguments must not be
+// addresses of Go memory.
 func (dev *device) do(what string, fn function, args ...uintptr) error {
 	f, err := dev.enter()
 	if err != nil {
@@ -122,7 +123,7 @@ func (dev *device) do(what string, fn function, args ...uintptr) error {
 	return nil
 }
 
-// failed returns an error of the driver's as one of ours.
+// failed converts an error of the driver.
 func (dev *device) failed(r result, fn function, what string) error {
 	return dev.fault(r.sentinel(), "%v%s: %s", fn, what, dev.driver.lib.text(r))
 }
@@ -153,7 +154,7 @@ func (dev *device) Memory() (free, total int, err error) {
 // Alloc implements accel.Device.
 func (dev *device) Alloc(n int) (accel.Address, error) {
 	if n <= 0 {
-		return 0, dev.fault(backend.ErrCount, "an allocation of %d bytes", n)
+		return 0, dev.fault(backend.ErrCount, "allocation of %d bytes; want 1 or more", n)
 	}
 	f, err := dev.enter()
 	if err != nil {
@@ -163,7 +164,7 @@ func (dev *device) Alloc(n int) (accel.Address, error) {
 	f.out[0] = 0
 	switch r := f.call(cuMemAlloc, uintptr(unsafe.Pointer(&f.out[0])), uintptr(n)); r {
 	case success:
-	case errOutOfMemory, errInvalidValue: // the size is all that can be invalid
+	case errOutOfMemory, errInvalidValue: // only the size can be invalid
 		return 0, dev.fault(backend.ErrAlloc, "%v of %d bytes: %s%s", cuMemAlloc, n, dev.driver.lib.text(r), dev.free(f))
 	default:
 		return 0, dev.failed(r, cuMemAlloc, fmt.Sprintf(" of %d bytes", n))
@@ -175,7 +176,7 @@ func (dev *device) Alloc(n int) (accel.Address, error) {
 	return accel.Address(at), nil
 }
 
-// free says how much memory is free, if the driver says it. The device has been entered.
+// free formats the free memory if the driver reports it. The device has been entered.
 func (dev *device) free(f *frame) string {
 	if f.call(cuMemGetInfo, uintptr(unsafe.Pointer(&f.out[0])), uintptr(unsafe.Pointer(&f.out[1]))) != success {
 		return ""
@@ -183,14 +184,14 @@ func (dev *device) free(f *frame) string {
 	return fmt.Sprintf(" (%d of %d free)", f.out[0], f.out[1])
 }
 
-// Free implements accel.Device. It waits for all work of the device, as cuMemFree usually does by itself
-// and is not said to.
+// Free implements accel.Device. It waits for all work of the device, which cuMemFree usually, but
+// not certainly, does.
 func (dev *device) Free(a accel.Address) error {
 	dev.mu.Lock()
 	known := dev.allocs.Remove(uintptr(a))
 	dev.mu.Unlock()
 	if !known {
-		return dev.fault(backend.ErrBuffer, "address %#x was not returned by Alloc, or is freed already: it is %s", uintptr(a), dev.describe(a))
+		return dev.fault(backend.ErrBuffer, "address %#x was not returned by Alloc, or is freed already; it is %s", uintptr(a), dev.describe(a))
 	}
 	f, err := dev.enter()
 	if err != nil {
@@ -212,15 +213,15 @@ func (dev *device) View(a accel.Address, n int) []byte {
 	if a == 0 || n <= 0 {
 		return nil
 	}
-	// SAFETY: nobody looks into the slice; the garbage collector does not follow addresses that are not
-	// its own, and the driver's never are.
+	// SAFETY: nothing reads through the slice. The garbage collector ignores addresses outside Go's
+	// heap, and the driver's always are.
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&a))), n)
 }
 
 // Pin implements accel.Device. The memory is pinned for all devices.
 func (dev *device) Pin(n int) ([]byte, error) {
 	if n <= 0 {
-		return nil, dev.fault(backend.ErrCount, "pinned memory of %d bytes", n)
+		return nil, dev.fault(backend.ErrCount, "pinned memory of %d bytes; want 1 or more", n)
 	}
 	const portable = 1 // CU_MEMHOSTALLOC_PORTABLE: for all contexts
 	f, err := dev.enter()
@@ -231,13 +232,13 @@ func (dev *device) Pin(n int) ([]byte, error) {
 	var p *byte
 	switch r := dev.driver.lib.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&p)), uintptr(n), portable); r {
 	case success:
-	case errOutOfMemory, errInvalidValue: // the size is all that can be invalid
+	case errOutOfMemory, errInvalidValue: // only the size can be invalid
 		return nil, dev.fault(backend.ErrAlloc, "%v of %d bytes: %s", cuMemHostAlloc, n, dev.driver.lib.text(r))
 	default:
 		return nil, dev.failed(r, cuMemHostAlloc, fmt.Sprintf(" of %d bytes", n))
 	}
-	// SAFETY: the driver has just allocated n bytes there, outside of Go's heap, and only Unpin takes
-	// them away.
+	// SAFETY: the driver has just allocated these n bytes outside of Go's heap, and only Unpin
+	// frees them.
 	b := unsafe.Slice(p, n)
 	d := dev.driver
 	d.mu.Lock()
@@ -253,13 +254,13 @@ func (dev *device) Unpin(b []byte) error {
 	known := d.pins.Remove(span.Address(b))
 	d.mu.Unlock()
 	if !known {
-		return dev.fault(backend.ErrBuffer, "the memory was not returned by Pin, or is given back already")
+		return dev.fault(backend.ErrBuffer, "the memory was not returned by Pin, or is unpinned already")
 	}
 	return dev.do("", cuMemFreeHost, span.Address(b))
 }
 
-// pinned reports whether Pin returned the memory that b is part of. What others have pinned counts as
-// memory that is not: its copies are right, and only slower.
+// pinned reports whether Pin returned the memory that b is part of. Memory pinned by other
+// libraries counts as not pinned; its copies are correct, but slower.
 func (d *driver) pinned(b []byte) bool {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

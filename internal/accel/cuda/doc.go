@@ -1,7 +1,7 @@
-// Package cuda drives NVIDIA's devices through libcuda.so.1, which is loaded at run time, without cgo:
-// nothing of CUDA is needed to build. The library is looked for, and initialised, when somebody first
-// asks for devices, and not before.
+// Package cuda drives NVIDIA's devices through libcuda.so.1. It loads the library at run time,
+// without cgo, so that builds need nothing of CUDA. The library is loaded and initialized when
+// devices are first used.
 //
-// Contexts are the devices' primary ones, which the CUDA runtime and libraries on top of it use, too. A
-// thread has a device's context during a call, and afterwards the one that it had before.
+// Contexts are the devices' primary contexts, which the CUDA runtime and its libraries share. A
+// call makes a device's context current on its thread, and then restores the previous one.
 package cuda

@@ -11,8 +11,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
-// oldest is the version of the driver that is needed: 11.0, the first that knows the range an address
-// is in (CU_POINTER_ATTRIBUTE_RANGE_SIZE) whoever allocated it.
+// oldest is the oldest usable driver: 11.0, the first that reports the allocation of an address
+// (CU_POINTER_ATTRIBUTE_RANGE_SIZE) for any allocator.
 const oldest = 11000
 
 // driver implements accel.Driver.
@@ -22,16 +22,16 @@ type driver struct {
 	once    sync.Once // load
 	lib     *library
 	devices []*device
-	err     error // why there are none
+	err     error // why there are no devices
 
 	mu   sync.RWMutex
-	pins span.Set[[]byte] // mu guards it
+	pins span.Set[[]byte] // guarded by mu
 }
 
 var process = &driver{names: names}
 
-// Driver returns the driver of this process. It is loaded and initialised when somebody first asks for
-// devices.
+// Driver returns the driver of this process. It is loaded and initialized when devices are first
+// used.
 func Driver() accel.Driver { return process }
 
 // Name implements accel.Driver.
@@ -39,23 +39,23 @@ func (d *driver) Name() string { return "cuda" }
 
 // Devices implements accel.Driver.
 func (d *driver) Devices() (int, error) {
-	d.once.Do(func() { sheltered(d.load) })
+	d.once.Do(func() { withSignalsBlocked(d.load) })
 	return len(d.devices), d.err
 }
 
-// Device implements accel.Driver. The device's context is made when it is first needed.
+// Device implements accel.Driver. The device's context is created when it is first used.
 func (d *driver) Device(index int) (accel.Device, error) {
 	n, err := d.Devices()
 	if err != nil {
 		return nil, err
 	}
 	if index < 0 || index >= n {
-		return nil, fault(backend.ErrNotSupported, "there is no device %d: there are %d, numbered from 0%s", index, n, visible())
+		return nil, fault(backend.ErrNotSupported, "no device %d: there are %d, numbered from 0%s", index, n, visible())
 	}
 	return d.devices[index], nil
 }
 
-// load finds the library and its devices, or why there are none.
+// load loads the library and its devices, or sets err.
 func (d *driver) load() {
 	lib, err := bind(d.names)
 	if err != nil {
@@ -73,7 +73,7 @@ func (d *driver) load() {
 		return
 	}
 	if version < oldest {
-		d.err = fault(backend.ErrNotSupported, "%s is a driver for CUDA %d.%d, and the oldest that will do is %d.%d: install a newer driver",
+		d.err = fault(backend.ErrNotSupported, "%s is a driver for CUDA %d.%d, older than %d.%d; install a newer driver",
 			lib.name, version/1000, version%1000/10, oldest/1000, oldest%1000/10)
 		return
 	}
@@ -104,7 +104,7 @@ func (d *driver) load() {
 	d.devices = devices
 }
 
-// visible says what hides devices, if something may.
+// visible formats the variable that may hide devices.
 func visible() string {
 	if v, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set {
 		return fmt.Sprintf(" (CUDA_VISIBLE_DEVICES=%q hides others)", v)
@@ -112,12 +112,12 @@ func visible() string {
 	return ""
 }
 
-// fault returns an error that says of whom it is.
+// fault returns an error with the driver's name.
 func fault(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: "cuda: " + fmt.Sprintf(format, args...)}
 }
 
-// sentinel returns what an error of the driver's is an instance of.
+// sentinel returns the sentinel of a driver's error.
 func (r result) sentinel() error {
 	switch r {
 	case errOutOfMemory:

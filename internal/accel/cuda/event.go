@@ -13,7 +13,7 @@ type event struct {
 	dev    *device
 	handle uintptr
 
-	mu     sync.RWMutex // held to read by all calls, so that the driver never sees a handle that is gone
+	mu     sync.RWMutex // read-locked during calls, so that the driver never gets a closed handle
 	closed bool
 }
 

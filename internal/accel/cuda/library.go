@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// A function is one of the driver's; symbols has their names. Where a function was changed in the
-// past, the name with its version is the one that cuda.h means by the name without.
+// A function is one of the driver's functions; symbols has their names. If a function has changed
+// over time, its symbol includes the version that cuda.h selects.
 type function int
 
 const (
@@ -40,7 +40,7 @@ const (
 	cuEventRecord
 	cuEventQuery
 	cuEventSynchronize
-	functions // how many
+	functions // the number of functions
 )
 
 var symbols = [functions]string{
@@ -76,7 +76,7 @@ var symbols = [functions]string{
 	cuEventSynchronize:       "cuEventSynchronize",
 }
 
-// String is what errors call it: as cuda.h does.
+// String returns the name of the function in cuda.h.
 func (f function) String() string {
 	name := symbols[f]
 	if n := len(name) - len("_v2"); name[n:] == "_v2" {
@@ -85,8 +85,8 @@ func (f function) String() string {
 	return name
 }
 
-// names are those the library may have. Containers with NVIDIA's tools have it in a folder that the
-// dynamic linker may not look into; so has Linux on Windows.
+// names are the library's possible paths. Containers with NVIDIA's tools, and Linux on Windows,
+// have it in folders that the dynamic linker may not search.
 var names = []string{"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}
 
 // A library is the loaded driver.
@@ -95,10 +95,10 @@ type library struct {
 	at   [functions]uintptr
 }
 
-// A result is what every function returns, a CUresult of cuda.h.
+// A result is the CUresult that every function returns.
 type result int32
 
-// Those that mean something here; the driver knows the names and texts of all.
+// Results that this package distinguishes; the driver has the names and texts of all.
 const (
 	success             result = 0
 	errInvalidValue     result = 1
@@ -115,7 +115,7 @@ const (
 	errCompatNotOffered result = 804
 )
 
-// text returns what the driver says of a result.
+// text returns the driver's name and text of a result.
 func (l *library) text(r result) string {
 	name, sentence := l.say(cuGetErrorName, r), l.say(cuGetErrorString, r)
 	if name == "" {
@@ -132,14 +132,14 @@ func (l *library) say(f function, r result) string {
 	return goString(text)
 }
 
-// goString copies a string of C's.
+// goString copies a C string.
 func goString(p *byte) string {
-	const most = 1000 // no text of the driver's is as long
+	const most = 1000 // longer than any text of the driver
 	if p == nil {
 		return ""
 	}
 	var b []byte
-	// SAFETY: the string is a constant of the library's, and ends at a zero byte, up to which it is read.
+	// SAFETY: the string is a constant of the library and is read only up to its zero byte.
 	for ; *p != 0 && len(b) < most; p = (*byte)(unsafe.Add(unsafe.Pointer(p), 1)) {
 		b = append(b, *p)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// What the driver can be asked of an address: CUpointer_attribute of cuda.h, in the order of about.
+// attributes are the CUpointer_attribute constants of cuda.h to ask for, in the order of about.
 var attributes = [...]uint32{
 	2,  // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 	8,  // CU_POINTER_ATTRIBUTE_IS_MANAGED
@@ -17,21 +17,21 @@ var attributes = [...]uint32{
 	12, // CU_POINTER_ATTRIBUTE_RANGE_SIZE
 }
 
-// about is what the driver says of an address. Some of it has 4 bytes or 1, which come first on the
-// processors there are drivers for, and 8 have room.
+// about is what the driver reports about an address. Some values have 4 bytes or 1; on the
+// processors with drivers these come first in 8 bytes.
 type about struct {
 	kind, managed, ordinal uint64
 	start, size            uint64
 }
 
-// The kinds of memory, CUmemorytype of cuda.h; 0 is none of the driver's.
+// The kinds of memory, CUmemorytype of cuda.h; 0 is memory that the driver does not know.
 const (
 	kindHost   = 1
 	kindDevice = 2
 	kindArray  = 3
 )
 
-// ask asks the driver about an address. It says nothing of one that it does not know.
+// ask asks the driver about an address. The result is zero for an address it does not know.
 func (dev *device) ask(a accel.Address) (about, error) {
 	f, err := dev.enter()
 	if err != nil {
@@ -45,14 +45,14 @@ func (dev *device) ask(a accel.Address) (about, error) {
 		got := f.about
 		got.kind, got.ordinal, got.managed = got.kind&0xffffffff, got.ordinal&0xffffffff, got.managed&0xff
 		return got, nil
-	case errInvalidValue: // what older drivers say of the host's memory
+	case errInvalidValue: // older drivers return this for host memory
 		return about{}, nil
 	}
 	return about{}, dev.failed(r, cuPointerGetAttributes, "")
 }
 
-// Room implements accel.Device. Of what Alloc returned it knows itself; of what others did, the driver
-// is asked each time, since it may be freed any time.
+// Room implements accel.Device. It knows the memory of Alloc. For other memory it asks the driver
+// each time, because its owner may free it at any time.
 func (dev *device) Room(a accel.Address) (int, error) {
 	dev.mu.RLock()
 	p, known := dev.allocs.Find(uintptr(a))
@@ -65,12 +65,12 @@ func (dev *device) Room(a accel.Address) (int, error) {
 		return 0, err
 	}
 	if got.kind != kindDevice || got.managed != 0 || got.ordinal != uint64(dev.index) || uint64(a)-got.start >= got.size {
-		return 0, dev.fault(backend.ErrBuffer, "address %#x is not memory of this device: it is %s", uintptr(a), got)
+		return 0, dev.fault(backend.ErrBuffer, "address %#x is not memory of this device; it is %s", uintptr(a), got)
 	}
 	return int(got.size - (uint64(a) - got.start)), nil
 }
 
-// String says what there is at the address.
+// String describes the memory at the address.
 func (a about) String() string {
 	switch {
 	case a.managed != 0:
@@ -85,7 +85,7 @@ func (a about) String() string {
 	return "memory of the host, or none"
 }
 
-// describe says what there is at an address, if the driver can tell.
+// describe describes the memory at an address, if the driver knows it.
 func (dev *device) describe(a accel.Address) string {
 	got, err := dev.ask(a)
 	if err != nil {
@@ -94,11 +94,11 @@ func (dev *device) describe(a accel.Address) string {
 	return got.String()
 }
 
-// check returns an error unless n bytes at an address are the device's.
+// check returns an error unless n bytes at an address are memory of the device.
 func (dev *device) check(a accel.Address, n int) error {
 	room, err := dev.Room(a)
 	if err == nil && (n < 0 || n > room) {
-		err = dev.fault(backend.ErrBuffer, "%d bytes at address %#x are more than the %d there", n, uintptr(a), room)
+		err = dev.fault(backend.ErrBuffer, "%d bytes at address %#x exceed its allocation, which ends after %d", n, uintptr(a), room)
 	}
 	return err
 }

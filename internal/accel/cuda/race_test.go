@@ -2,5 +2,6 @@
 
 package cuda
 
-// raceEnabled says that pools forget at random, so that calls allocate.
+// raceEnabled reports whether the race detector is enabled. Pools then forget at random, so that
+// calls allocate.
 const raceEnabled = true

@@ -22,15 +22,16 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// A standin is a library that testdata/standin.c makes: it shows that functions are called as cuda.h has
-// them, with a context, and that all is given back. What a device does it cannot show.
+// A standin is a library compiled from testdata/standin.c. It checks that functions are called as
+// cuda.h declares them, with a context, and that everything is freed. It does not check what a
+// device does.
 type standin struct {
 	*driver
 	t      testing.TB
 	handle uintptr
 }
 
-// compiled is the library, once for all tests.
+// compiled is the library, compiled once.
 var compiled = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "standin")
 	if err != nil {
@@ -44,7 +45,7 @@ var compiled = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(lib)
 })
 
-// newStandin loads a copy of its own of the library.
+// newStandin loads its own copy of the library.
 func newStandin(t testing.TB) *standin {
 	t.Helper()
 	need.Program(t, "gcc")
@@ -95,7 +96,7 @@ func want(t *testing.T, err, sentinel error, texts ...string) {
 	}
 }
 
-func TestStandin(t *testing.T) {
+func TestSuiteWithStandin(t *testing.T) {
 	s := newStandin(t)
 	acceltest.Test(t, s)
 	if n := s.left(); n != 0 {
@@ -109,10 +110,10 @@ func TestStandin(t *testing.T) {
 	}
 }
 
-// TestSignals checks that the driver's threads have signals blocked that are the process's, and that those of
-// faults of their own are not; and that the thread which calls the driver has none blocked afterwards. Others may be a
-// real driver's.
-func TestSignals(t *testing.T) {
+// TestDriverThreadsBlockSignals checks that the driver's threads block the process's signals but
+// not those of their own faults, and that the calling thread blocks none afterwards. There may be
+// threads of a real driver, too.
+func TestDriverThreadsBlockSignals(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	s := newStandin(t)
@@ -177,9 +178,9 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestUnavailable checks what is said where there is no device, and that nothing is initialised before
-// it has to be.
-func TestUnavailable(t *testing.T) {
+// TestUnavailableDriver checks the errors without a device or driver, and that nothing is initialized too
+// early.
+func TestUnavailableDriver(t *testing.T) {
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage.so.1")
 	if err := os.WriteFile(garbage, []byte("no library"), 0o755); err != nil {
@@ -193,7 +194,7 @@ func TestUnavailable(t *testing.T) {
 		{"not there", func(s *standin) { s.names = []string{"libcuda-of-nobody.so.1", dir + "/none/libcuda.so.1"} }, []string{"libcuda-of-nobody.so.1"}},
 		{"nowhere", func(s *standin) { s.names = []string{dir + "/none/libcuda.so.1"} }, []string{"/none/libcuda.so.1"}},
 		{"garbage", func(s *standin) { s.names = []string{dir + "/none/libcuda.so.1", garbage} }, []string{"garbage.so.1"}},
-		{"another library", func(s *standin) { s.names = []string{"libc.so.6"} }, []string{"libc.so.6 has no cu"}},
+		{"another library", func(s *standin) { s.names = []string{"libc.so.6"} }, []string{"libc.so.6 has no function cu"}},
 		{"cuInit fails", func(s *standin) { *s.number("standin_init") = 100 }, []string{"cuInit", "CUDA_ERROR_NO_DEVICE (100)", "no CUDA-capable device", `CUDA_VISIBLE_DEVICES=""`}},
 		{"cuInit fails oddly", func(s *standin) { *s.number("standin_init") = 12345 }, []string{"cuInit", "error 12345"}},
 		{"too old", func(s *standin) { *s.number("standin_version") = 10020 }, []string{"CUDA 10.2", "11.0", "newer driver"}},
@@ -225,8 +226,8 @@ func firstDevice(t testing.TB, d accel.Driver) accel.Device {
 	return dev
 }
 
-// TestErrors checks what becomes of the driver's errors.
-func TestErrors(t *testing.T) {
+// TestDriverErrorsAreConverted checks how the driver's errors are converted.
+func TestDriverErrorsAreConverted(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s)
 	_, err := dev.Alloc(1 << 40)
@@ -268,9 +269,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestForeign checks addresses that others have: another library's memory of the device, and what is
-// none.
-func TestForeign(t *testing.T) {
+// TestAddressesOfOtherLibraries checks addresses of other libraries' device memory, and invalid ones.
+func TestAddressesOfOtherLibraries(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s)
 	f, err := dev.(*device).enter()
@@ -300,7 +300,7 @@ func TestForeign(t *testing.T) {
 	if err := st.ToHost(got, foreign+1); err != nil || string(got) != "hello" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	want(t, st.ToHost(make([]byte, 10), foreign+995), backend.ErrBuffer, "10 bytes", "the 5 there")
+	want(t, st.ToHost(make([]byte, 10), foreign+995), backend.ErrBuffer, "10 bytes", "ends after 5")
 	want(t, dev.Free(foreign), backend.ErrBuffer, "not returned by Alloc", "allocation of 1000 bytes of device 0")
 	_, err = dev.Room(managed)
 	want(t, err, backend.ErrBuffer, "managed memory (cuMemAllocManaged)")
@@ -323,9 +323,9 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestContext checks that a thread which has a context, of whatever device, has it still after calls of
-// ours, and that calls find the right one current without another's help.
-func TestContext(t *testing.T) {
+// TestThreadsKeepTheirContext checks that a thread keeps its context, of whatever device, across calls, and that a
+// context that is current already is not pushed again.
+func TestThreadsKeepTheirContext(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s).(*device)
 	other, err := s.Device(1)
@@ -337,7 +337,7 @@ func TestContext(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	f, err := dev.enter() // stands for another library, which leaves its context to the thread
+	f, err := dev.enter() // stands for another library that leaves its context current
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,8 +355,8 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestAllocations checks that copies, and what goes with them, do not allocate.
-func TestAllocations(t *testing.T) {
+// TestCallsDoNotAllocate checks that copies and the calls around them do not allocate.
+func TestCallsDoNotAllocate(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s)
 	a, err := dev.Alloc(1000)

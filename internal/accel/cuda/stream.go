@@ -15,7 +15,7 @@ type stream struct {
 	handle  uintptr
 	adopted bool
 
-	mu     sync.RWMutex // held to read by all calls, so that the driver never sees a handle that is gone
+	mu     sync.RWMutex // read-locked during calls, so that the driver never gets a closed handle
 	closed bool
 }
 
@@ -33,8 +33,8 @@ func (dev *device) Stream() (accel.Stream, error) {
 	return &stream{dev: dev, handle: f.out[0]}, nil
 }
 
-// Adopt implements accel.Device. The handle is a CUstream, or cudaStream_t, of the device, and stays one
-// while the stream is used: the driver cannot tell.
+// Adopt implements accel.Device. The handle is a CUstream or cudaStream_t of the device. It must
+// remain valid while the stream is used: the driver does not check it.
 func (dev *device) Adopt(handle uintptr) accel.Stream {
 	return &stream{dev: dev, handle: handle, adopted: true}
 }
@@ -58,9 +58,9 @@ func (s *stream) ToHost(dst []byte, src accel.Address) error { return s.transfer
 // ToDevice implements accel.Stream.
 func (s *stream) ToDevice(dst accel.Address, src []byte) error { return s.transfer(src, dst, false) }
 
-// transfer starts a copy between host and device. If the host's memory is not pinned it waits for it,
-// too: the driver usually does by itself, but not on systems whose devices read all of the host's
-// memory, and Go's memory has to stay where it is.
+// transfer starts a copy between host and device. If the host memory is not pinned, it also waits
+// for the copy. The driver usually waits itself, but not on systems whose devices access all host
+// memory, and Go memory must stay in place.
 func (s *stream) transfer(host []byte, a accel.Address, toHost bool) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -82,8 +82,8 @@ func (s *stream) transfer(host []byte, a accel.Address, toHost bool) error {
 	defer dev.leave(f)
 	fn := cuMemcpyHtoDAsync
 	var r result
-	// SAFETY: pinned memory stays where it is until Unpin. Other memory does as part of the frame, until
-	// the device is done with it.
+	// SAFETY: pinned memory stays in place until Unpin. Other memory is kept by the frame until the
+	// copy is done.
 	f.host = host
 	if toHost {
 		fn = cuMemcpyDtoHAsync
@@ -140,11 +140,11 @@ func (s *stream) Follow(e accel.Event) error {
 	return s.do(cuStreamWaitEvent, s.handle, ev.handle, 0)
 }
 
-// event returns an open event of this driver's, locked to read.
+// event returns an open event of this driver, read-locked.
 func (s *stream) event(e accel.Event) (*event, error) {
 	ev, ok := e.(*event)
 	if !ok || ev == nil || ev.dev.driver != s.dev.driver {
-		return nil, s.dev.fault(backend.ErrInternal, "the event is another driver's")
+		return nil, s.dev.fault(backend.ErrInternal, "the event belongs to another driver")
 	}
 	ev.mu.RLock()
 	if ev.closed {

@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	grain = 256  // what allocations are multiples of, and aligned to
-	junk  = 0x7f // what memory holds that nobody has written: great numbers of most types
+	grain = 256  // size and alignment of allocations
+	junk  = 0x7f // fills memory that was never written: large numbers of most types
 )
 
 // Device implements accel.Device.
 type Device struct {
 	driver   *Driver
 	index    int
-	standard *queue // the default stream's
+	standard *queue // the default stream's queue
 
 	// Guarded by driver.mu.
-	lost      error            // why it is of no use any more
-	used      int              // of its memory
-	allot     span.Set[[]byte] // allocations, by their addresses; the values are the memory itself
-	space     []byte           // where addresses are from, unless they are those of the memory itself
-	forgotten runtime.Cleanup  // gives space back, if Close was not called
-	next      uintptr          // where in space to look first, so that an address is not used again soon
+	lost      error            // why the device cannot be used any more
+	used      int              // bytes of its memory
+	allot     span.Set[[]byte] // allocations by address, with their memory
+	space     []byte           // the range of addresses, unless they are those of the memory itself
+	forgotten runtime.Cleanup  // unmaps space if Close was not called
+	next      uintptr          // where in space to look first, so that addresses are not reused soon
 }
 
 // Index implements accel.Device.
@@ -56,18 +56,18 @@ func (dev *Device) Alloc(n int) (accel.Address, error) {
 		return 0, err
 	}
 	if n <= 0 {
-		return 0, dev.fault(backend.ErrCount, "an allocation of %d bytes", n)
+		return 0, dev.fault(backend.ErrCount, "allocation of %d bytes; want 1 or more", n)
 	}
 	free := d.config.Memory - dev.used
 	if n > free || (n+grain-1)/grain*grain > free {
-		return 0, dev.fault(backend.ErrAlloc, "out of memory: %d bytes asked for, %d of %d free", n, free, d.config.Memory)
+		return 0, dev.fault(backend.ErrAlloc, "out of memory: %d bytes requested, %d of %d free", n, free, d.config.Memory)
 	}
 	size := (n + grain - 1) / grain * grain
 	at, storage, err := dev.room(size)
 	if err != nil {
 		return 0, err
 	}
-	storage = storage[:n] // the last grain's rest is nobody's
+	storage = storage[:n] // without the rest of the last grain
 	fill(storage)
 	dev.allot.Add(span.Span[[]byte]{At: at, N: uintptr(n), Value: storage})
 	dev.used += size
@@ -77,20 +77,20 @@ func (dev *Device) Alloc(n int) (accel.Address, error) {
 	return accel.Address(at), nil
 }
 
-// room finds an address, and memory that stands there or is thought to.
+// room finds an address and memory for it.
 func (dev *Device) room(size int) (uintptr, []byte, error) {
 	if dev.driver.config.HostCanRead {
 		b, err := mapped(size)
 		if err != nil {
-			return 0, nil, dev.fault(backend.ErrAlloc, "the host's memory for %d bytes: %v", size, err)
+			return 0, nil, dev.fault(backend.ErrAlloc, "map %d bytes of host memory: %v", size, err)
 		}
 		return span.Address(b), b, nil
 	}
 	if dev.space == nil {
-		const spare = 4 // times its memory, so that pieces of any sizes find a place
+		const spare = 4 // times its memory, so that fragmentation does not matter
 		b, err := reserved(spare * (dev.driver.config.Memory + grain))
 		if err != nil {
-			return 0, nil, dev.fault(backend.ErrAlloc, "the device's addresses: %v", err)
+			return 0, nil, dev.fault(backend.ErrAlloc, "reserve the device's addresses: %v", err)
 		}
 		dev.space, dev.next = b, span.Address(b)
 		dev.forgotten = runtime.AddCleanup(dev.driver, func(b []byte) { _ = unmap(b) }, b)
@@ -102,7 +102,7 @@ func (dev *Device) room(size int) (uintptr, []byte, error) {
 		at, ok = dev.allot.Gap(lo, hi, uintptr(size))
 	}
 	if !ok {
-		return 0, nil, dev.fault(backend.ErrAlloc, "out of memory: no place for %d bytes between others", size)
+		return 0, nil, dev.fault(backend.ErrAlloc, "out of memory: no gap of %d bytes", size)
 	}
 	dev.next = at + uintptr(size)
 	return at, make([]byte, size), nil
@@ -116,9 +116,9 @@ func (dev *Device) Free(a accel.Address) error {
 	failed := d.called(Free, dev, 0)
 	p, ok := dev.allot.Find(uintptr(a))
 	if !ok || p.At != uintptr(a) {
-		return dev.fault(backend.ErrBuffer, "%s was not returned by Alloc, or is freed already: it is %s", hex(a), d.describe(a))
+		return dev.fault(backend.ErrBuffer, "%s was not returned by Alloc, or is freed already; it is %s", hex(a), d.describe(a))
 	}
-	dev.allot.Remove(p.At) // so that a second Free, and copies that start now, do not find it
+	dev.allot.Remove(p.At) // so that a second Free, and copies that start now, fail
 	ends := make(map[*queue]int)
 	for _, q := range d.streams {
 		if q.device == dev {
@@ -138,7 +138,7 @@ func (dev *Device) Free(a accel.Address) error {
 	d.stats.Allocations--
 	d.stats.Allocated -= size
 	if failed == nil {
-		failed = dev.lost // by work that it waited for
+		failed = dev.lost // caused by the work it waited for
 	}
 	if d.config.HostCanRead {
 		if err := unmap(p.Value[:size]); err != nil && failed == nil {
@@ -148,7 +148,7 @@ func (dev *Device) Free(a accel.Address) error {
 	return failed
 }
 
-// release gives back everything. driver.mu is held.
+// release frees everything. driver.mu is held.
 func (dev *Device) release() error {
 	if dev.driver.config.HostCanRead {
 		for _, p := range dev.allot.All() {
@@ -177,25 +177,25 @@ func (dev *Device) Room(a accel.Address) (int, error) {
 	}
 	p, ok := dev.allot.Find(uintptr(a))
 	if !ok {
-		return 0, dev.fault(backend.ErrBuffer, "%s is not memory of this device: it is %s", hex(a), d.describe(a))
+		return 0, dev.fault(backend.ErrBuffer, "%s is not memory of this device; it is %s", hex(a), d.describe(a))
 	}
 	return int(p.N - (uintptr(a) - p.At)), nil
 }
 
-// memory returns n bytes of the device's memory. driver.mu is held.
+// memory returns n bytes of device memory. driver.mu is held.
 func (dev *Device) memory(a accel.Address, n int) ([]byte, error) {
 	p, ok := dev.allot.Find(uintptr(a))
 	if !ok {
-		return nil, dev.fault(backend.ErrBuffer, "%s is not memory of this device: it is %s", hex(a), dev.driver.describe(a))
+		return nil, dev.fault(backend.ErrBuffer, "%s is not memory of this device; it is %s", hex(a), dev.driver.describe(a))
 	}
 	from := uintptr(a) - p.At
 	if n < 0 || uintptr(n) > p.N-from {
-		return nil, dev.fault(backend.ErrBuffer, "%d bytes at %s are more than the %d there", n, hex(a), p.N-from)
+		return nil, dev.fault(backend.ErrBuffer, "%d bytes at %s exceed its allocation, which ends after %d", n, hex(a), p.N-from)
 	}
 	return p.Value[from : from+uintptr(n) : from+uintptr(n)], nil
 }
 
-// View implements accel.Device. What the device has not is nil.
+// View implements accel.Device. It returns nil for addresses outside the device's memory.
 func (dev *Device) View(a accel.Address, n int) []byte {
 	d := dev.driver
 	d.mu.Lock()
@@ -222,9 +222,9 @@ func (dev *Device) Stream() (accel.Stream, error) {
 	return &Stream{dev: dev, q: q}, nil
 }
 
-// Adopt implements accel.Device. The streams that others made are those of Stream.
+// Adopt implements accel.Device. It knows the handles of Stream.
 func (dev *Device) Adopt(handle uintptr) accel.Stream {
-	const legacy = 1 // another name of the default stream
+	const legacy = 1 // CUDA's other handle of the default stream
 	if handle == 0 || handle == legacy {
 		return &Stream{dev: dev, q: dev.standard, adopted: true, handle: handle}
 	}
@@ -250,7 +250,7 @@ func (dev *Device) Event() (accel.Event, error) {
 	return &Event{dev: dev, last: &moment{come: true}}, nil
 }
 
-// lose makes the device useless. driver.mu is held.
+// lose breaks the device. driver.mu is held.
 func (dev *Device) lose(err error) {
 	if dev.lost == nil {
 		dev.lost = err
@@ -262,7 +262,7 @@ func (dev *Device) fault(sentinel error, format string, args ...any) error {
 	return dev.driver.fault(sentinel, "device %d: %s", dev.index, fmt.Sprintf(format, args...))
 }
 
-// describe says what is at an address. d.mu is held.
+// describe describes the memory at an address. d.mu is held.
 func (d *Driver) describe(a accel.Address) string {
 	for _, dev := range d.devices {
 		if p, ok := dev.allot.Find(uintptr(a)); ok {
@@ -288,7 +288,7 @@ func fill(b []byte) {
 	}
 }
 
-// filled reports whether b is as fill left it.
+// filled reports whether b is unchanged since fill.
 func filled(b []byte) bool {
 	for ; len(b) > len(junkBlock); b = b[len(junkBlock):] {
 		if !bytes.Equal(b[:len(junkBlock)], junkBlock) {

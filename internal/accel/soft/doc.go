@@ -1,10 +1,10 @@
-// Package soft is a device in software that behaves like the devices of a driver, for tests: memory in
-// addresses of its own, which fault if the host follows them; streams whose work is done later, by a
-// goroutine, in an order among streams that is seeded; copies of memory that is not pinned that keep the
-// caller waiting; errors that appear late and stay; failures on demand.
+// Package soft is a device in software for tests, which behaves like the devices of a driver. The
+// host faults if it accesses device memory. Streams do their work later, in goroutines, in a seeded
+// order. Copies of memory that is not pinned block the caller. Errors appear late and stay. Calls
+// fail on demand.
 //
-// Beyond a driver it counts what is there and what was copied ([Driver.Stats]), and finds mistakes that a
-// real device would punish by chance: host memory that is written, or of which the destination is read,
-// while a copy of it is under way. The destination of a copy is filled with junk when the copy is
-// started, so that who looks early sees junk; its source is compared when the copy is done.
+// It also counts what exists and what was copied ([Driver.Stats]), and detects mistakes whose
+// effects on a real device depend on timing: writing host memory, or reading a copy's destination,
+// while the copy is pending. A copy fills its destination with junk when it starts, so that early
+// readers see junk, and checks that its source has not changed when it is done.
 package soft

@@ -11,51 +11,54 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
-// Config says what devices there are. The zero value is one device of 1 GiB whose streams work as soon
-// as they can.
+// Config describes the devices. The zero value is one device of 1 GiB whose streams work as soon as
+// they can.
 type Config struct {
-	// Name is what the driver is called by, soft if it is empty.
+	// Name is the name of the driver; the default is soft.
 	Name string
 
-	// Unavailable, if it is not empty, is why there are no devices.
+	// Unavailable is the reason why there are no devices; empty means that there are some.
 	Unavailable string
 
-	// Devices is how many there are, 1 if it is 0.
+	// Devices is the number of devices; 0 means 1.
 	Devices int
 
-	// Memory is how many bytes each has, 1 GiB if it is 0. Allocations take multiples of 256.
+	// Memory is the memory of each device in bytes; 0 means 1 GiB. Allocations take multiples of
+	// 256.
 	Memory int
 
-	// Pinnable is how many bytes of host memory can be pinned at a time, any number if it is 0.
+	// Pinnable is how many bytes of host memory can be pinned at a time; 0 means no limit.
 	Pinnable int
 
-	// HostCanRead makes addresses those of the memory itself, which the host then can read and write
-	// through View: a device whose memory libraries take as their own.
+	// HostCanRead makes device addresses those of memory that the host can access through View, as
+	// for libraries that accept device memory.
 	HostCanRead bool
 
-	// Delay, if it is there, says how long a piece of work waits before it is done. See [Random].
+	// Delay returns how long each piece of work waits before it is done; nil means not at all. See
+	// [Random].
 	Delay func(Work) time.Duration
 
-	// Lazy has work done only while somebody waits for any: in Sync of a stream or of an event, in a
-	// copy of memory that is not pinned, in Free, or one piece at each Done. Pieces are then done one at
-	// a time, in an order among streams that Seed decides: the same for the same calls of one
-	// goroutine. Work of Do must then not wait for the host.
+	// Lazy lets work be done only while a caller waits for any: in Sync of a stream or event, in a
+	// copy of memory that is not pinned, in Free, or one piece at each Done. Pieces are then done
+	// one at a time, in an order among streams that depends only on Seed and the calls, if one
+	// goroutine makes them. Work of Do must not wait for the host.
 	Lazy bool
 	Seed uint64
 
-	// Fail, if it is there, is asked at every call, and if it returns an error the call fails with
-	// it. See [Nth]. It is called with a lock held, and must not call the driver.
+	// Fail is called for every call, which fails with the error it returns; nil lets nothing fail.
+	// See [Nth]. It is called with a lock held and must not call the driver.
 	Fail func(Call) error
 }
 
-// Work is what a stream does: its number in the stream, and the stream's in the driver, both from 0.
+// Work is a piece of work: its number in the stream, and the stream's number in the driver, both
+// from 0.
 type Work struct {
 	Op             Op
 	Stream, Number int
 	Bytes          int
 }
 
-// Random returns delays between 0 and most, which the seed decides for each piece of work.
+// Random returns delays between 0 and most that depend on the seed and the piece of work.
 func Random(seed uint64, most time.Duration) func(Work) time.Duration {
 	return func(w Work) time.Duration {
 		r := rand.New(rand.NewPCG(seed, uint64(w.Stream)<<32|uint64(w.Number)))
@@ -68,24 +71,23 @@ type Driver struct {
 	config  Config
 	devices []*Device
 
-	mu      sync.Mutex // guards all that follows, and what the parts say it guards
-	changed sync.Cond  // broadcast when anything did
+	mu      sync.Mutex // guards the rest, and what the parts say it guards
+	changed sync.Cond  // broadcast after every change
 	fail    func(Call) error
 	calls   map[Op]int
 	random  *rand.Rand
-	streams []*queue // with work in them
-	made    int      // streams so far
+	streams []*queue // those with work
+	made    int      // number of streams made
 	handles map[uintptr]*queue
 	waiting []*waiter
-	turn    *queue // whose work is being done, or may be, if the driver is lazy
-	pieces  int    // of work done so far
+	turn    *queue // if the driver is lazy: whose work may be done
+	pieces  int    // pieces of work done
 	pins    span.Set[[]byte]
-	touched []*transfer // host memory of copies that are under way
+	touched []*transfer // host memory of pending copies
 	stats   Stats
 }
 
-// New returns a driver. What it holds for itself, addresses without memory, it gives back at Close, or
-// when it is no longer used.
+// New returns a driver. Close, or the garbage collector, frees the addresses that it reserves.
 func New(c Config) *Driver {
 	if c.Name == "" {
 		c.Name = "soft"
@@ -132,13 +134,13 @@ func (d *Driver) Device(index int) (accel.Device, error) {
 		return nil, err
 	}
 	if index < 0 || index >= n {
-		return nil, d.fault(backend.ErrNotSupported, "there is no device %d: there are %d, numbered from 0", index, n)
+		return nil, d.fault(backend.ErrNotSupported, "no device %d: there are %d, numbered from 0", index, n)
 	}
 	return d.devices[index], nil
 }
 
-// Close gives back all memory, also what others still hold: the driver is of no use any more. Work
-// must be done.
+// Close frees all memory, also what callers have not freed. The driver cannot be used afterwards.
+// All work must be done.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,7 +158,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// fault returns an error that says of whom it is.
+// fault returns an error with the driver's name.
 func (d *Driver) fault(sentinel error, format string, args ...any) error {
 	return &backend.Fault{Sentinel: sentinel, Text: d.config.Name + ": " + fmt.Sprintf(format, args...)}
 }

@@ -5,13 +5,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// A moment comes when the work that marks it is reached.
+// A moment is a point in a stream; it has come when the work that marks it is done.
 type moment struct{ come bool }
 
 // Event implements accel.Event.
 type Event struct {
 	dev    *Device
-	last   *moment // as it was last recorded; driver.mu guards it
+	last   *moment // as last recorded; guarded by driver.mu
 	closed bool
 }
 
@@ -28,14 +28,14 @@ func (s *Stream) Record(e accel.Event) error {
 		return err
 	}
 	if event.dev != s.dev {
-		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event is device %d's", event.dev.index)
+		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event belongs to device %d", event.dev.index)
 	}
 	event.last = &moment{}
 	s.q.put(&work{Work: Work{Op: Record}, mark: event.last})
 	return nil
 }
 
-// Follow implements accel.Stream. The event can be another device's.
+// Follow implements accel.Stream. The event may be another device's.
 func (s *Stream) Follow(e accel.Event) error {
 	d := s.dev.driver
 	d.mu.Lock()
@@ -51,11 +51,11 @@ func (s *Stream) Follow(e accel.Event) error {
 	return nil
 }
 
-// event returns an event as one of this driver's. driver.mu is held.
+// event checks that an event is this driver's. driver.mu is held.
 func (s *Stream) event(e accel.Event) (*Event, error) {
 	event, ok := e.(*Event)
 	if !ok || event == nil || event.dev.driver != s.dev.driver {
-		return nil, s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event is another driver's")
+		return nil, s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the event belongs to another driver")
 	}
 	if event.closed {
 		return nil, s.dev.fault(backend.ErrClosed, "event")
@@ -63,7 +63,7 @@ func (s *Stream) event(e accel.Event) (*Event, error) {
 	return event, nil
 }
 
-// enter counts a call, and says why it cannot be made. driver.mu is held.
+// enter counts a call and returns an error if it is not possible. driver.mu is held.
 func (e *Event) enter(op Op) error {
 	if err := e.dev.driver.called(op, e.dev, 0); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (e *Event) Sync() error {
 	return failed
 }
 
-// Done implements accel.Event. If the driver is lazy, a piece of work is done after it has looked.
+// Done implements accel.Event. If the driver is lazy, one piece of work is done afterwards.
 func (e *Event) Done() (bool, error) {
 	d := e.dev.driver
 	d.mu.Lock()
@@ -107,7 +107,7 @@ func (e *Event) Done() (bool, error) {
 	return come, nil
 }
 
-// Close implements accel.Event. What follows the event still does.
+// Close implements accel.Event. Streams that follow the event still do.
 func (e *Event) Close() error {
 	d := e.dev.driver
 	d.mu.Lock()

@@ -9,8 +9,8 @@ import (
 // Op is a kind of call, or of work.
 type Op string
 
-// The calls that can be made to fail. Copy is the start of one; Run is a copy or a kernel, when a stream does
-// it: who finds that failure is who waits, and the device is of no use to anybody afterwards.
+// The calls that can be made to fail. Copy is the start of a copy. Run is a copy or kernel while a
+// stream does it: the caller that waits for it gets the error, and the device is broken afterwards.
 const (
 	Devices     Op = "Devices"
 	Memory      Op = "Memory"
@@ -30,19 +30,19 @@ const (
 	CloseStream Op = "Stream.Close"
 	CloseEvent  Op = "Event.Close"
 	Run         Op = "Run"
-	Kernel      Op = "Do" // never fails by itself; what Delay sees
+	Kernel      Op = "Do" // never fails by itself; seen by Delay
 )
 
-// Call is one of them: the how manieth of its kind, from 1, on any device.
+// Call is a call of a kind, numbered from 1 over all devices.
 type Call struct {
 	Op     Op
 	Nth    int
-	Device int // -1 if it is not a device's
+	Device int // -1 for a call of the driver
 	Bytes  int
 }
 
-// Nth returns a function for Config.Fail that has the k-th call of a kind fail, with what a driver says
-// if err is nil: that there is no memory left, or that something unknown happened.
+// Nth returns a function for Config.Fail that lets call k of a kind fail. If err is nil it uses the
+// error that a driver would return: out of memory, or an unknown error.
 func Nth(op Op, k int, err error) func(Call) error {
 	return func(c Call) error {
 		if c.Op != op || c.Nth != k {
@@ -58,7 +58,7 @@ func Nth(op Op, k int, err error) func(Call) error {
 	}
 }
 
-// SetFail changes what Config.Fail was; nil has nothing fail. Calls are counted from here on.
+// SetFail replaces Config.Fail; nil lets nothing fail. It restarts the numbering of calls.
 func (d *Driver) SetFail(f func(Call) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,7 +66,7 @@ func (d *Driver) SetFail(f func(Call) error) {
 	clear(d.calls)
 }
 
-// called counts a call, and returns the error it shall fail with. d.mu is held.
+// called counts a call and returns the error it must fail with. d.mu is held.
 func (d *Driver) called(op Op, dev *Device, bytes int) error {
 	d.calls[op]++
 	c := Call{Op: op, Nth: d.calls[op], Device: -1, Bytes: bytes}
@@ -84,8 +84,8 @@ func (d *Driver) called(op Op, dev *Device, bytes int) error {
 	return nil
 }
 
-// Break makes a device fail from now on as after a bad access of a kernel: work that is not done is
-// dropped, and every call fails.
+// Break breaks a device, as an invalid access of a kernel does: pending work is dropped, and every
+// call fails.
 func (d *Driver) Break(index int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

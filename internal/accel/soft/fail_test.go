@@ -8,9 +8,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// TestFail has every call fail once, the second time it is made, and looks that what it would have
-// made is not there, and that the next is as ever.
-func TestFail(t *testing.T) {
+// TestFailingCallsHaveNoEffect lets the second call of each kind fail, and checks that it has no effect and that the
+// next call works.
+func TestFailingCallsHaveNoEffect(t *testing.T) {
 	type parts struct {
 		dev accel.Device
 		a   accel.Address
@@ -115,9 +115,9 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestUseless checks what is left of a device after a failure in a stream: nothing, and that everything
-// can be given back all the same.
-func TestUseless(t *testing.T) {
+// TestBrokenDeviceRejectsWork checks that everything fails after a failure in a stream, and that
+// everything can still be freed.
+func TestBrokenDeviceRejectsWork(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		break_ func(d *Driver, s *Stream, a accel.Address)
@@ -137,7 +137,7 @@ func TestUseless(t *testing.T) {
 			a, pin := must[accel.Address](t)(dev.Alloc(100)), must[[]byte](t)(dev.Pin(50))
 			s, e := must[accel.Stream](t)(dev.Stream()), must[accel.Event](t)(dev.Event())
 			c.break_(d, s.(*Stream), a)
-			_ = s.ToHost(pin, a) // is dropped, or fails
+			_ = s.ToHost(pin, a) // dropped, or fails
 			_ = s.Record(e)
 			want(t, s.Sync(), backend.ErrInternal, c.says)
 			if !filled(pin) {
@@ -164,7 +164,7 @@ func TestUseless(t *testing.T) {
 	}
 }
 
-func TestAdoptUnknown(t *testing.T) {
+func TestAdoptOfUnknownHandle(t *testing.T) {
 	_, dev := device(t, Config{})
 	s := dev.Adopt(4711)
 	want(t, s.Sync(), backend.ErrInternal, "invalid resource handle", "0x1267")

@@ -2,7 +2,7 @@
 
 package soft
 
-// Where there is no mmap, memory is Go's, and what the host does with a device's address is not found.
+// Without mmap, memory is Go's, and accesses to device memory by the host are not detected.
 
 func mapped(n int) ([]byte, error)   { return make([]byte, n), nil }
 func reserved(n int) ([]byte, error) { return make([]byte, n), nil }

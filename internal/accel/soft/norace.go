@@ -2,5 +2,5 @@
 
 package soft
 
-// raced says that the race detector is there.
+// raced reports whether the race detector is enabled.
 const raced = false

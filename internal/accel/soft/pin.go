@@ -8,7 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Pin implements accel.Device. With the race detector it is memory of Go's, which that looks at.
+// Pin implements accel.Device. With the race detector it returns Go memory, which the detector
+// watches.
 func (dev *Device) Pin(n int) ([]byte, error) {
 	d := dev.driver
 	d.mu.Lock()
@@ -17,14 +18,14 @@ func (dev *Device) Pin(n int) ([]byte, error) {
 		return nil, err
 	}
 	if n <= 0 {
-		return nil, dev.fault(backend.ErrCount, "pinned memory of %d bytes", n)
+		return nil, dev.fault(backend.ErrCount, "pinned memory of %d bytes; want 1 or more", n)
 	}
 	if most := d.config.Pinnable; most > 0 && n > most-d.stats.Pinned {
-		return nil, dev.fault(backend.ErrAlloc, "out of memory to pin: %d bytes asked for, %d of %d free", n, most-d.stats.Pinned, most)
+		return nil, dev.fault(backend.ErrAlloc, "out of memory to pin: %d bytes requested, %d of %d free", n, most-d.stats.Pinned, most)
 	}
 	b, err := pinned(n)
 	if err != nil {
-		return nil, dev.fault(backend.ErrAlloc, "pinning %d bytes: %v", n, err)
+		return nil, dev.fault(backend.ErrAlloc, "pin %d bytes: %v", n, err)
 	}
 	fill(b)
 	d.pins.Add(span.Span[[]byte]{At: span.Address(b), N: uintptr(n), Value: b})
@@ -34,7 +35,7 @@ func (dev *Device) Pin(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Unpin implements accel.Device. Memory of which a copy is under way stays pinned.
+// Unpin implements accel.Device. Memory with a pending copy stays pinned.
 func (dev *Device) Unpin(b []byte) error {
 	d := dev.driver
 	d.mu.Lock()
@@ -42,12 +43,12 @@ func (dev *Device) Unpin(b []byte) error {
 	failed := d.called(Unpin, dev, len(b))
 	p, ok := d.pins.Find(span.Address(b))
 	if !ok || p.At != span.Address(b) {
-		return dev.fault(backend.ErrBuffer, "the memory was not returned by Pin, or is given back already")
+		return dev.fault(backend.ErrBuffer, "the memory was not returned by Pin, or is unpinned already")
 	}
 	for _, t := range d.touched {
 		if view.Overlap(t.host, p.Value) {
-			d.violation("memory was unpinned while a copy of it was under way")
-			return dev.fault(backend.ErrBuffer, "a copy of the pinned memory is under way")
+			d.violation("memory was unpinned while a copy of it was pending")
+			return dev.fault(backend.ErrBuffer, "a copy of the pinned memory is pending")
 		}
 	}
 	d.pins.Remove(p.At)
@@ -73,23 +74,24 @@ func unpinned(b []byte) error {
 	return unmap(b)
 }
 
-// isPinned reports whether the device can copy b by itself. d.mu is held.
+// isPinned reports whether the device can access b directly. d.mu is held.
 func (d *Driver) isPinned(b []byte) bool { return d.pins.Holds(span.Address(b), uintptr(len(b))) }
 
-// A transfer is a copy of host memory that is under way.
+// A transfer is a pending copy of host memory.
 type transfer struct {
 	host  []byte
 	write bool // by the device
 
-	// watched says that it is alone with its memory, which then must stay as it is: as fill left it,
-	// or of the same sum. Where several copies share memory, their order is the streams' affair.
+	// watched says that no other copy uses the memory, which must then not change: it must stay as
+	// fill left it, or keep its checksum. If copies share memory, their order is that of the
+	// streams.
 	watched bool
 	sum     uint64
 }
 
 var seed = maphash.MakeSeed()
 
-// touch notes a transfer that is about to start. d.mu is held.
+// touch registers a transfer that is about to start. d.mu is held.
 func (d *Driver) touch(host []byte, write bool) *transfer {
 	t := &transfer{host: host, write: write, watched: true}
 	for _, other := range d.touched {
@@ -101,7 +103,7 @@ func (d *Driver) touch(host []byte, write bool) *transfer {
 	return t
 }
 
-// begin makes the memory of a transfer one that shows what is done to it. d.mu is not held.
+// begin prepares the memory of a transfer so that changes are detected. d.mu is not held.
 func (t *transfer) begin(watched bool) {
 	switch {
 	case !watched:
@@ -112,7 +114,7 @@ func (t *transfer) begin(watched bool) {
 	}
 }
 
-// intact reports whether the host has left the memory alone. d.mu is not held.
+// intact reports whether the host has not changed the memory. d.mu is not held.
 func (t *transfer) intact() bool {
 	if t.write {
 		return filled(t.host)

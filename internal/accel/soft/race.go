@@ -2,5 +2,5 @@
 
 package soft
 
-// raced says that the race detector is there, which looks at Go's memory alone.
+// raced reports whether the race detector, which watches only Go memory, is enabled.
 const raced = true

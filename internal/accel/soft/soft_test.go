@@ -15,7 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel/span"
 )
 
-// device returns a device of a new driver, which must be empty at the end of the test.
+// device returns a device of a new driver, which must be empty when the test ends.
 func device(t *testing.T, c Config) (*Driver, accel.Device) {
 	t.Helper()
 	d := New(c)
@@ -51,7 +51,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// want fails the test unless err wraps the sentinel and says all of texts.
+// want fails the test unless err wraps the sentinel and contains all texts.
 func want(t *testing.T, err, sentinel error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, sentinel) {
@@ -64,7 +64,7 @@ func want(t *testing.T, err, sentinel error, texts ...string) {
 	}
 }
 
-// faults reports whether reading a byte is a fault.
+// faults reports whether reading a byte faults.
 func faults(b []byte) (fault bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fault = recover() != nil }()
@@ -74,7 +74,7 @@ func faults(b []byte) (fault bool) {
 
 var sink byte
 
-func TestHostMustNotFollow(t *testing.T) {
+func TestHostAccessFaults(t *testing.T) {
 	_, dev := device(t, Config{})
 	a := must[accel.Address](t)(dev.Alloc(1000))
 	if !faults(dev.View(a, 1000)) || !faults(dev.View(a+999, 1)) {
@@ -86,7 +86,7 @@ func TestHostMustNotFollow(t *testing.T) {
 	ok(t, dev.Free(a))
 }
 
-func TestHostCanRead(t *testing.T) {
+func TestViewIsReadableWithHostCanRead(t *testing.T) {
 	d, dev := device(t, Config{HostCanRead: true})
 	a := must[accel.Address](t)(dev.Alloc(1000))
 	b := must[[]byte](t)(dev.Pin(1000))
@@ -108,7 +108,7 @@ func TestHostCanRead(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestMemoryLimits(t *testing.T) {
 	_, dev := device(t, Config{Memory: 4096, Pinnable: 100})
 	a := must[accel.Address](t)(dev.Alloc(3000))
 	_, err := dev.Alloc(1100) // 3000 bytes take 3072
@@ -132,15 +132,15 @@ func TestLimits(t *testing.T) {
 	want(t, dev.Unpin(make([]byte, 10)), backend.ErrBuffer, "not returned by Pin")
 }
 
-func TestUnavailable(t *testing.T) {
+func TestUnavailableDriver(t *testing.T) {
 	d := New(Config{Name: "cuda", Unavailable: "libcuda.so.1: no such file"})
 	_, err := d.Device(0)
 	want(t, err, backend.ErrNotSupported, "cuda: libcuda.so.1: no such file")
 }
 
-// TestCountersAndPageable checks that copies of memory that is not pinned are over when the call
-// returns, behind all that was before them, and that copies are counted by kind.
-func TestCountersAndPageable(t *testing.T) {
+// TestPageableCopiesAreSynchronous checks that a copy of memory that is not pinned is done when the call
+// returns, after all earlier work, and that copies are counted by kind.
+func TestPageableCopiesAreSynchronous(t *testing.T) {
 	for _, lazy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lazy=%t", lazy), func(t *testing.T) {
 			d, dev := device(t, Config{Lazy: lazy})
@@ -170,9 +170,9 @@ func TestCountersAndPageable(t *testing.T) {
 	}
 }
 
-// TestLazy checks that nothing is done before somebody waits, and that the order among streams is the
-// seed's and no other's.
-func TestLazy(t *testing.T) {
+// TestLazyWorkWaitsForCallers checks that work is done only while a caller waits, in an order among streams that
+// depends on the seed.
+func TestLazyWorkWaitsForCallers(t *testing.T) {
 	order := func(seed uint64) string {
 		_, dev := device(t, Config{Lazy: true, Seed: seed})
 		var did []byte
@@ -210,8 +210,8 @@ func TestLazy(t *testing.T) {
 	}
 }
 
-// TestLazyDone checks that who only asks whether an event has come sees it come, and not at once.
-func TestLazyDone(t *testing.T) {
+// TestDoneAdvancesLazyWork checks that repeated calls of Done see the event occur, but not at once.
+func TestDoneAdvancesLazyWork(t *testing.T) {
 	_, dev := device(t, Config{Lazy: true})
 	s, e := dev.Adopt(0), must[accel.Event](t)(dev.Event())
 	ok(t, s.(*Stream).Do(func(func(accel.Address, int) []byte) {}))
@@ -228,8 +228,8 @@ func TestLazyDone(t *testing.T) {
 	ok(t, e.Close())
 }
 
-// TestRandom checks that delays are the seed's.
-func TestRandom(t *testing.T) {
+// TestRandomDelaysFollowSeed checks that delays depend on the seed only.
+func TestRandomDelaysFollowSeed(t *testing.T) {
 	draw := func(seed uint64) (all []time.Duration) {
 		f := Random(seed, time.Second)
 		for i := range 20 {
@@ -249,8 +249,8 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestTouched checks that uses of host memory while a copy of it is under way are found.
-func TestTouched(t *testing.T) {
+// TestHostAccessDuringCopyIsDetected checks that accesses to host memory during a copy are detected.
+func TestHostAccessDuringCopyIsDetected(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		touch  func(t *testing.T, pin []byte)
@@ -296,9 +296,9 @@ func TestTouched(t *testing.T) {
 	}
 }
 
-// TestSharedHostMemory checks that copies which share host memory, in the order of a stream, are no
-// violation: only the host's own uses are.
-func TestSharedHostMemory(t *testing.T) {
+// TestCopiesMayShareHostMemory checks that copies may share host memory in the order of a stream; only
+// accesses by the host are violations.
+func TestCopiesMayShareHostMemory(t *testing.T) {
 	_, dev := device(t, Config{Lazy: true})
 	const n = 5000
 	a, b := must[accel.Address](t)(dev.Alloc(n)), must[accel.Address](t)(dev.Alloc(n))
@@ -319,14 +319,14 @@ func TestSharedHostMemory(t *testing.T) {
 	ok(t, dev.Unpin(pin))
 }
 
-func TestUnpinEarly(t *testing.T) {
+func TestUnpinDuringCopyIsRejected(t *testing.T) {
 	d := New(Config{Lazy: true})
 	defer d.Close()
 	dev := must[accel.Device](t)(d.Device(0))
 	a, pin := must[accel.Address](t)(dev.Alloc(10)), must[[]byte](t)(dev.Pin(10))
 	s := dev.Adopt(0)
 	ok(t, s.ToHost(pin, a))
-	want(t, dev.Unpin(pin), backend.ErrBuffer, "under way")
+	want(t, dev.Unpin(pin), backend.ErrBuffer, "pending")
 	ok(t, s.Sync())
 	ok(t, dev.Unpin(pin))
 	ok(t, dev.Free(a))

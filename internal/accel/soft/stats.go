@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// Count is how many copies there were, and of how many bytes.
+// Count counts copies and their bytes.
 type Count struct{ Copies, Bytes int }
 
-// Copies are those of one direction, by the host memory.
+// Copies counts copies in one direction, by kind of host memory.
 type Copies struct{ Pinned, Pageable Count }
 
-// Stats is what is there, and what was done.
+// Stats counts what exists and what was done.
 type Stats struct {
-	Allocations, Allocated int // pieces of device memory, and their bytes, with what rounding takes
+	Allocations, Allocated int // allocations of device memory, and their rounded bytes
 	Pins, Pinned           int // pieces of pinned memory, and their bytes
 	Streams, Events        int
-	Work                   int // pieces not yet done
-	Peak                   int // the most that Allocated was
-	PeakPinned             int // the most that Pinned was
+	Work                   int // pieces not done
+	Peak                   int // largest value of Allocated
+	PeakPinned             int // largest value of Pinned
 
-	ToHost, ToDevice Copies // that were done
+	ToHost, ToDevice Copies // that are done
 	Within           Count
 
-	// Violations are uses of host memory while a copy of it was under way, and other mistakes that a
-	// driver would not notice.
+	// Violations are accesses to host memory during a copy, and other mistakes that a driver would
+	// not notice.
 	Violations []string
 }
 
@@ -37,8 +37,7 @@ func (d *Driver) Stats() Stats {
 	return s
 }
 
-// Left returns what was not given back, and mistakes that were found; nil if there is nothing of
-// either.
+// Left returns an error that lists what was not freed and all violations, or nil.
 func (d *Driver) Left() error {
 	s := d.Stats()
 	var left []string
@@ -61,9 +60,9 @@ func (d *Driver) Left() error {
 	return fmt.Errorf("%s: %s", d.config.Name, strings.Join(left, "; "))
 }
 
-// violation notes a mistake. d.mu is held.
+// violation records a mistake. d.mu is held.
 func (d *Driver) violation(format string, args ...any) {
-	const most = 100 // of the same kind, mostly
+	const most = 100 // they are mostly alike
 	if len(d.stats.Violations) < most {
 		d.stats.Violations = append(d.stats.Violations, fmt.Sprintf(format, args...))
 	}

@@ -8,25 +8,25 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// A queue is what streams of one handle put their work in. driver.mu guards it.
+// A queue holds the work of the streams of one handle. driver.mu guards it.
 type queue struct {
 	device *Device
 	id     int
 	handle uintptr
 	work   []*work
-	queued int  // pieces so far
-	done   int  // of these
-	closed bool // takes no more
+	queued int  // number of pieces so far
+	done   int  // number of these that are done
+	closed bool // takes no more work
 }
 
-// A piece of work waits for a moment, or does something, or is a moment that comes.
+// A piece of work waits for a moment, does something, or marks a moment.
 type work struct {
 	Work
 	after *moment
-	do    func() error // driver.mu is not held
+	do    func() error // called without driver.mu
 	mark  *moment
 	of    *transfer
-	watch bool // of's memory is looked at
+	watch bool // check the memory of of
 	count *Count
 }
 
@@ -37,7 +37,7 @@ func (d *Driver) newQueue(dev *Device) *queue {
 	return q
 }
 
-// put appends work, and sees to it that somebody does it. driver.mu is held.
+// put appends work and starts run if necessary. driver.mu is held.
 func (q *queue) put(w *work) {
 	d := q.device.driver
 	w.Stream, w.Number = q.id, q.queued
@@ -52,7 +52,8 @@ func (q *queue) put(w *work) {
 	d.schedule()
 }
 
-// run does the work there is, and ends. It stays the only one since the work it is at stays first.
+// run does the work in the queue and returns when it is empty. The current piece stays in the queue
+// until it is done, so no second run starts.
 func (q *queue) run() {
 	d := q.device.driver
 	d.mu.Lock()
@@ -87,10 +88,10 @@ func (q *queue) run() {
 	}
 }
 
-// ready reports whether nothing that the first work waits for is still to come.
+// ready reports whether the first piece does not have to wait any more.
 func (q *queue) ready() bool { return q.work[0].after == nil || q.work[0].after.come }
 
-// perform does a piece of work. driver.mu is held, and not meanwhile.
+// perform does a piece of work. driver.mu is held, but released meanwhile.
 func (q *queue) perform(w *work) {
 	d := q.device.driver
 	if d.config.Delay != nil {
@@ -116,9 +117,9 @@ func (q *queue) perform(w *work) {
 	d.mu.Lock()
 	if !intact && w.of.watched {
 		if w.of.write {
-			d.violation("host memory was written while a copy to it was under way: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
+			d.violation("host memory was written while a copy to it was pending: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
 		} else {
-			d.violation("host memory was written while a copy of it was under way: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
+			d.violation("host memory was written while a copy of it was pending: %d bytes, work %d of stream %d", w.Bytes, w.Number, q.id)
 		}
 	}
 	if w.count != nil && err == nil {
@@ -131,13 +132,13 @@ func (q *queue) perform(w *work) {
 	}
 }
 
-// drop ends what is noted of a piece of work, done or not. driver.mu is held.
+// drop unregisters a piece of work, done or not. driver.mu is held.
 func (w *work) drop(d *Driver) {
 	d.touched = slices.DeleteFunc(d.touched, func(t *transfer) bool { return t == w.of && t != nil })
 	w.of = nil
 }
 
-// schedule gives the turn to a stream, if the driver is lazy and somebody waits. d.mu is held.
+// schedule selects a queue if the driver is lazy and a caller waits. d.mu is held.
 func (d *Driver) schedule() {
 	if !d.config.Lazy || d.turn != nil || !slices.ContainsFunc(d.waiting, func(w *waiter) bool { return !w.until() }) {
 		return
@@ -154,10 +155,11 @@ func (d *Driver) schedule() {
 	}
 }
 
-// A waiter waits until something holds.
+// A waiter waits until a condition holds.
 type waiter struct{ until func() bool }
 
-// wait returns when something holds, which only work changes. d.mu is held, and not meanwhile.
+// wait waits until a condition holds, which only work changes. d.mu is held, but released
+// meanwhile.
 func (d *Driver) wait(until func() bool) {
 	w := &waiter{until}
 	d.waiting = append(d.waiting, w)
@@ -171,9 +173,9 @@ func (d *Driver) wait(until func() bool) {
 // Stream implements accel.Stream.
 type Stream struct {
 	dev     *Device
-	q       *queue // nil if nobody made it
+	q       *queue // nil for an unknown handle
 	adopted bool
-	handle  uintptr // of an adopted one, as it was given
+	handle  uintptr // of an adopted stream, as given
 }
 
 // Handle implements accel.Stream.
@@ -184,16 +186,16 @@ func (s *Stream) Handle() uintptr {
 	return s.q.handle
 }
 
-// enter counts a call, and says why it cannot be made. driver.mu is held.
+// enter counts a call and returns an error if it is not possible. driver.mu is held.
 func (s *Stream) enter(op Op, bytes int) error {
 	if err := s.dev.driver.called(op, s.dev, bytes); err != nil {
 		return err
 	}
 	switch {
 	case s.q == nil:
-		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): no stream of the device has the handle %#x", s.handle)
+		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): no stream of the device has handle %#x", s.handle)
 	case s.q.closed && s.adopted:
-		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the stream of the handle %#x is closed", s.handle)
+		return s.dev.fault(backend.ErrInternal, "invalid resource handle (400): the stream of handle %#x is closed", s.handle)
 	case s.q.closed:
 		return s.dev.fault(backend.ErrClosed, "stream")
 	}
@@ -206,7 +208,8 @@ func (s *Stream) ToHost(dst []byte, src accel.Address) error { return s.transfer
 // ToDevice implements accel.Stream.
 func (s *Stream) ToDevice(dst accel.Address, src []byte) error { return s.transfer(src, dst, false) }
 
-// transfer starts a copy between host and device. It ends it, too, if the host's memory is not pinned.
+// transfer starts a copy between host and device. If the host memory is not pinned, it also waits
+// for the copy.
 func (s *Stream) transfer(host []byte, a accel.Address, toHost bool) error {
 	d := s.dev.driver
 	d.mu.Lock()
@@ -233,7 +236,7 @@ func (s *Stream) transfer(host []byte, a accel.Address, toHost bool) error {
 	d.mu.Unlock()
 	t.begin(w.watch)
 	d.mu.Lock()
-	if memory, err = s.dev.memory(a, len(host)); err != nil || s.q.closed { // meanwhile
+	if memory, err = s.dev.memory(a, len(host)); err != nil || s.q.closed { // may have changed without the lock
 		w.drop(d)
 		if err == nil {
 			err = s.dev.fault(backend.ErrClosed, "stream")
@@ -272,9 +275,9 @@ func (s *Stream) Within(dst, src accel.Address, n int) error {
 	return nil
 }
 
-// Do has a function run when its turn comes, as a kernel: on a goroutine of the stream's, with a
-// function for looking at the device's memory. To look beyond that ends the function and makes the
-// device useless, as it does for a kernel.
+// Do runs a function as a kernel, in the order of the stream, on the stream's goroutine. The
+// function gets access to device memory through mem. An invalid access ends the function and breaks
+// the device, as with a kernel.
 func (s *Stream) Do(kernel func(mem func(a accel.Address, n int) []byte)) error {
 	d := s.dev.driver
 	d.mu.Lock()

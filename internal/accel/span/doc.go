@@ -1,3 +1,3 @@
-// Package span keeps ranges of addresses, each with a value, and finds the one that an address is in:
-// what a driver has allocated, or pinned.
+// Package span maps ranges of addresses to values, such as the allocations of a driver, and finds
+// the range of an address.
 package span

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// Span is a range of n addresses, and what is known of it.
+// Span is a range of N addresses from At, and its value.
 type Span[T any] struct {
 	At, N uintptr
 	Value T
 }
 
-// Set is a set of ranges that do not overlap. The zero value is empty. It is not safe for concurrent
-// use.
-type Set[T any] struct{ all []Span[T] } // in the order of their addresses
+// Set is a set of ranges that do not overlap. The zero value is empty. It is not safe for
+// concurrent use.
+type Set[T any] struct{ all []Span[T] } // in ascending order
 
-// All returns the ranges, from low to high addresses.
+// All returns the ranges in ascending order.
 func (s *Set[T]) All() []Span[T] { return s.all }
 
-// Clear takes all away.
+// Clear removes all ranges.
 func (s *Set[T]) Clear() { s.all = nil }
 
-// after returns the index of the first that starts after a.
+// after returns the index of the first range that starts after a.
 func (s *Set[T]) after(a uintptr) int {
 	i, _ := slices.BinarySearchFunc(s.all, a, func(p Span[T], a uintptr) int {
 		if p.At <= a {
@@ -32,7 +32,7 @@ func (s *Set[T]) after(a uintptr) int {
 	return i
 }
 
-// Find returns the one that an address is in.
+// Find returns the range that contains an address.
 func (s *Set[T]) Find(a uintptr) (Span[T], bool) {
 	if i := s.after(a) - 1; i >= 0 && a-s.all[i].At < s.all[i].N {
 		return s.all[i], true
@@ -40,16 +40,16 @@ func (s *Set[T]) Find(a uintptr) (Span[T], bool) {
 	return Span[T]{}, false
 }
 
-// Holds reports whether all of n addresses from a on are in one range.
+// Holds reports whether one range contains all n addresses from a.
 func (s *Set[T]) Holds(a, n uintptr) bool {
 	p, ok := s.Find(a)
 	return ok && n <= p.N-(a-p.At)
 }
 
-// Add adds a range, which overlaps no other.
+// Add adds a range that overlaps no other.
 func (s *Set[T]) Add(p Span[T]) { s.all = slices.Insert(s.all, s.after(p.At), p) }
 
-// Remove takes away the range that starts at an address, and reports whether there was one.
+// Remove removes the range that starts at an address, and reports whether it existed.
 func (s *Set[T]) Remove(at uintptr) bool {
 	i := s.after(at) - 1
 	if i < 0 || s.all[i].At != at {
@@ -59,7 +59,7 @@ func (s *Set[T]) Remove(at uintptr) bool {
 	return true
 }
 
-// Gap returns the first n addresses at or after from, and before end, that are in no range.
+// Gap returns the first n addresses between from and end that are in no range.
 func (s *Set[T]) Gap(from, end, n uintptr) (uintptr, bool) {
 	for _, p := range s.all {
 		if p.At+p.N <= from {
@@ -73,5 +73,5 @@ func (s *Set[T]) Gap(from, end, n uintptr) (uintptr, bool) {
 	return from, from <= end && end-from >= n
 }
 
-// Address is where a slice's memory is.
+// Address is the address of a slice's memory.
 func Address(b []byte) uintptr { return reflect.ValueOf(b).Pointer() }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSet compares with a table of which range each address is in.
-func TestSet(t *testing.T) {
+// TestSetMatchesTable compares a set with a table of the range of each address.
+func TestSetMatchesTable(t *testing.T) {
 	const end, steps = 300, 3000
 	random := rand.New(rand.NewPCG(1, 2))
 	var s Set[int]
@@ -74,7 +74,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestAddress(t *testing.T) {
+func TestAddressOfSlice(t *testing.T) {
 	b := make([]byte, 10)
 	if Address(b[3:]) != Address(b)+3 || Address(nil) != 0 {
 		t.Error("the address of a slice is not that of its first byte")
