@@ -5,14 +5,15 @@ package mpi_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestAllocations has blocking calls, and persistent ones once they are made, take
-// no memory.
-func TestAllocations(t *testing.T) {
+// TestCallsMakeNoAllocations checks that blocking calls, and persistent ones once they are made, do
+// not allocate.
+func TestCallsMakeNoAllocations(t *testing.T) {
 	program("allocations", func() error { return with(allocations) })
 	for _, library := range libraries {
 		checks := []string{"0", "1"}
@@ -72,12 +73,16 @@ func allocations(w *cohort.Comm) error {
 			{"persistent Allreduce", func() error { return errors.Join(reduce.Start(), again(reduce)) }},
 			{"persistent Bcast", func() error { return errors.Join(bcast.Start(), again(bcast)) }},
 		} {
-			say("%s of %d", c.name, n) // a sign of life
-			for range 20 {             // what is made once
+			for range 20 { // allocations that a first call makes
 				err = errors.Join(err, c.call())
 			}
-			const runs = 100 // what the rest of the process allocates meanwhile is rounded away
-			got := testing.AllocsPerRun(runs, func() { err = errors.Join(err, c.call()) })
+			// The best of some rounds: the rest of the process may allocate meanwhile, more so on a slow
+			// machine.
+			got := math.Inf(1)
+			for range 5 {
+				say("%s of %d", c.name, n) // resets the watchdog
+				got = min(got, testing.AllocsPerRun(20, func() { err = errors.Join(err, c.call()) }))
+			}
 			if err == nil && got != 0 {
 				err = fmt.Errorf("%s of %d numbers: %v allocations", c.name, n, got)
 			}

@@ -12,10 +12,10 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestLeavingASendBehind has a rank give up sends that nobody receives, and leave: MPICH's MPI_Finalize waits for the
-// messages to be received, or ends the process, so they are received when all have come to Close. The job ends with Open
-// MPI too, and the rank hears why it is not a good end, if it is none.
-func TestLeavingASendBehind(t *testing.T) {
+// TestCloseReceivesAbandonedSends lets a rank abandon sends that nobody receives, and close.
+// MPICH's MPI_Finalize waits for the messages, or ends the process, so Close receives them on all
+// ranks. With Open MPI the job also ends, and if it ends badly the rank gets the reason.
+func TestCloseReceivesAbandonedSends(t *testing.T) {
 	leftOut(t, "sends that nobody receives")
 	program("send left behind", sendLeftBehind)
 	for _, library := range libraries {
@@ -34,7 +34,7 @@ func TestLeavingASendBehind(t *testing.T) {
 	}
 }
 
-const owing = "a message whose sending was given up has not been received"
+const owing = "a message of an abandoned send has not been received"
 
 func sendLeftBehind() error {
 	w, err := cohort.Init(background, nil)
@@ -60,7 +60,7 @@ func sendLeftBehind() error {
 		}
 	}
 	if r, err := cohort.Irecv(c, make([]byte, 1), 1, 4); err == nil && w.Rank() != 1 {
-		if _, err := r.Wait(); err == nil { // an error: all have heard that it is broken, and none gives it back
+		if _, err := r.Wait(); err == nil { // an error: the communicator is broken on all ranks, and none frees it
 			return errors.New("a message was received on a broken communicator")
 		}
 	}
@@ -72,9 +72,9 @@ func sendLeftBehind() error {
 	return err
 }
 
-// TestLeavingOneThatNeverComes has a rank give up a barrier, which another never
-// comes to, and leave: MPI_Finalize would wait for the other.
-func TestLeavingOneThatNeverComes(t *testing.T) {
+// TestCloseEndsWhenRankNeverCloses lets a rank abandon a barrier that another rank never joins, and
+// close: MPI_Finalize would wait for the other rank.
+func TestCloseEndsWhenRankNeverCloses(t *testing.T) {
 	leftOut(t, "a rank that never closes")
 	program("never comes", neverComes)
 	for _, library := range libraries {

@@ -10,10 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestManyOperations has many reductions by operations in Go under way at a time:
-// the library knows such an operation by a function of C's, of which there are so
-// many and no more.
-func TestManyOperations(t *testing.T) {
+// TestManyReductionsWithGoOperationsAtOnce has more reductions with Go operations in progress than
+// the backend has C functions to pass to the library.
+func TestManyReductionsWithGoOperationsAtOnce(t *testing.T) {
 	leftOut(t, "thousands of operations at a time")
 	program("many operations", func() error { return with(manyOperations) })
 	for _, library := range libraries {

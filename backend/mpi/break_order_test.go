@@ -14,10 +14,10 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestMatchingOrder has messages come while several receives, or a receive and a
-// probe, wait that fit the same ones: each gets what was posted, and sent, first.
-// Where receives are guarded the matching is cohort's own.
-func TestMatchingOrder(t *testing.T) {
+// TestMessagesMatchInPostedOrder sends messages while several receives, or a receive and a probe,
+// wait that match the same ones. Each gets its message in the order of posting and sending. Where
+// receives are guarded cohort does the matching.
+func TestMessagesMatchInPostedOrder(t *testing.T) {
 	program("matching order", func() error { return with(matchingOrder) })
 	for _, library := range libraries {
 		start(t, library, 2, "matching order").must(t)
@@ -36,8 +36,8 @@ func matchingOrder(w *cohort.Comm) error {
 	return nil
 }
 
-// turn lets rank 1 send what it has at a moment that rank 0 does not know.
-func turn(w *cohort.Comm) error {
+// sendLater makes rank 1 send at a moment that rank 0 does not know.
+func sendLater(w *cohort.Comm) error {
 	const ready = 99
 	if w.Rank() == 0 {
 		return cohort.Send(w, []int{0}, 1, ready)
@@ -48,11 +48,11 @@ func turn(w *cohort.Comm) error {
 	return err
 }
 
-// A receive of any tag and one of the second message's tag: the first message is the
-// first's.
+// overtaking posts a receive of any tag and one of the second message's tag. The first receive gets
+// the first message.
 func overtaking(w *cohort.Comm, i int) error {
 	if w.Rank() == 1 {
-		return errors.Join(turn(w), cohort.Send(w, []int{1}, 0, 3), cohort.Send(w, []int{2}, 0, 5))
+		return errors.Join(sendLater(w), cohort.Send(w, []int{1}, 0, 3), cohort.Send(w, []int{2}, 0, 5))
 	}
 	a, b := []int{0}, []int{0}
 	first, err := cohort.Irecv(w, a, 1, cohort.AnyTag)
@@ -60,7 +60,7 @@ func overtaking(w *cohort.Comm, i int) error {
 		return err
 	}
 	second, err := cohort.Irecv(w, b, 1, 5)
-	if err = errors.Join(err, turn(w)); err != nil {
+	if err = errors.Join(err, sendLater(w)); err != nil {
 		return err
 	}
 	// Checked before the second is waited for, which could not end.
@@ -76,14 +76,14 @@ func overtaking(w *cohort.Comm, i int) error {
 	return err
 }
 
-// Mprobe comes after a receive of the same messages and takes the second.
+// taken calls Mprobe after a receive of the same messages was posted. It takes the second message.
 func taken(w *cohort.Comm, i int) error {
 	if w.Rank() == 1 {
-		return errors.Join(turn(w), cohort.Send(w, []int{1}, 0, 5), cohort.Send(w, []int{2}, 0, 5))
+		return errors.Join(sendLater(w), cohort.Send(w, []int{1}, 0, 5), cohort.Send(w, []int{2}, 0, 5))
 	}
 	a, b := []int{0}, []int{0}
 	q, err := cohort.Irecv(w, a, 1, 5)
-	if err = errors.Join(err, turn(w)); err != nil {
+	if err = errors.Join(err, sendLater(w)); err != nil {
 		return err
 	}
 	m, _, err := w.Mprobe(1, cohort.AnyTag)
@@ -98,14 +98,14 @@ func taken(w *cohort.Comm, i int) error {
 	return errors.Join(err, err1)
 }
 
-// Probe tells of the message that the next receive gets.
+// seen checks that Probe reports the message that the next receive gets.
 func seen(w *cohort.Comm, i int) error {
 	if w.Rank() == 1 {
-		return errors.Join(turn(w), cohort.Send(w, []int{1}, 0, 5), cohort.Send(w, []int{2}, 0, 6))
+		return errors.Join(sendLater(w), cohort.Send(w, []int{1}, 0, 5), cohort.Send(w, []int{2}, 0, 6))
 	}
 	a, b := []int{0}, []int{0}
 	q, err := cohort.Irecv(w, a, 1, cohort.AnyTag)
-	if err = errors.Join(err, turn(w)); err != nil {
+	if err = errors.Join(err, sendLater(w)); err != nil {
 		return err
 	}
 	st, err := w.Probe(1, cohort.AnyTag)
@@ -113,7 +113,7 @@ func seen(w *cohort.Comm, i int) error {
 		return err
 	}
 	if st.Tag != 6 {
-		return fmt.Errorf("round %d: Probe tells of tag %d, which the receive gets", i, st.Tag)
+		return fmt.Errorf("round %d: Probe reports tag %d, which the receive gets", i, st.Tag)
 	}
 	_, err1 := cohort.Recv(w, b, 1, cohort.AnyTag)
 	_, err = q.Wait()
@@ -123,9 +123,9 @@ func seen(w *cohort.Comm, i int) error {
 	return errors.Join(err, err1)
 }
 
-// TestBcastOfUnequalRanks broadcasts while a receive waits on one rank only, and
-// while one rank's call only can end early: ranks must run it in the same way.
-func TestBcastOfUnequalRanks(t *testing.T) {
+// TestBcastWorksWhenRanksDifferInLimits broadcasts while a receive waits on one rank only, or one
+// rank's call has a deadline: all ranks must run it in the same way.
+func TestBcastWorksWhenRanksDifferInLimits(t *testing.T) {
 	leftOut(t, "a Bcast whose ranks differ")
 	program("unequal bcast", func() error { return with(unequalBcast) })
 	for _, library := range libraries {
@@ -180,10 +180,9 @@ func unequalBcast(w *cohort.Comm) error {
 	return nil
 }
 
-// TestManyReceives posts receives in the order opposite to that of the messages. If
-// each post looks at all that wait, and at each for others like it, this takes
-// hours.
-func TestManyReceives(t *testing.T) {
+// TestManyPostedReceivesMatch posts receives in the reverse order of the messages. It would take
+// hours if each post looked at all waiting receives, and at each for equal ones.
+func TestManyPostedReceivesMatch(t *testing.T) {
 	leftOut(t, "thousands of receives that wait")
 	program("many receives", func() error { return with(manyReceives) })
 	for _, library := range libraries {
@@ -223,17 +222,17 @@ func manyReceives(w *cohort.Comm) error {
 	return nil
 }
 
-// TestAllHearOfTheBreak has many goroutines wait on a communicator that another
-// rank's send breaks: all of them return.
-func TestAllHearOfTheBreak(t *testing.T) {
+// TestBreakReachesAllWaiters has many goroutines wait on a communicator that another rank's send
+// breaks: all of them return.
+func TestBreakReachesAllWaiters(t *testing.T) {
 	leftOut(t, "all ranks learn of a broken communicator")
-	program("all hear", func() error { return with(allHear) })
+	program("break waiters", func() error { return with(breakWaiters) })
 	for _, library := range libraries {
-		start(t, library, 2, "all hear").must(t)
+		start(t, library, 2, "break waiters").must(t)
 	}
 }
 
-func allHear(w *cohort.Comm) error {
+func breakWaiters(w *cohort.Comm) error {
 	for range 40 {
 		c, err := w.Dup()
 		if err != nil {
@@ -270,10 +269,9 @@ func allHear(w *cohort.Comm) error {
 	return nil
 }
 
-// TestTooLongWhileInACollective has receives wait while their rank is in a
-// collective, at all thread levels: of messages that are too long they tell, of a
-// rank's own too.
-func TestTooLongWhileInACollective(t *testing.T) {
+// TestTruncationIsReportedDuringCollective posts receives and enters a collective, at all thread
+// levels. Messages that are too long, a rank's own included, end the receives with ErrTruncate.
+func TestTruncationIsReportedDuringCollective(t *testing.T) {
 	leftOut(t, "a long message for a rank that is in a collective")
 	program("too long", func() error { return with(tooLong) })
 	for _, library := range libraries {

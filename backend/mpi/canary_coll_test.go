@@ -21,18 +21,18 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
-// Collectives that the ranks call with different lengths, roots and forms, without
-// Config.Check, several in a row: they may be errors, or wrong, or never end, but
-// nothing outside the receive buffers is written, Go's or the library's own, and
-// other communicators go on.
-func TestCanariesOfCollectives(t *testing.T) {
+// TestMismatchedCollectivesStayInBuffers makes several collectives in a row that differ between
+// ranks in length, root or form, without Config.Check. They may fail, be wrong or never end. But
+// nothing is written outside the receive buffers, in Go's memory or the library's, and other
+// communicators work.
+func TestMismatchedCollectivesStayInBuffers(t *testing.T) {
 	leftOut(t, "mismatched collectives write nothing past a buffer")
 	program("mismatches", mismatches)
 	for _, library := range libraries {
 		for _, n := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) {
 				if n > 2 && testing.Short() {
-					t.Skip("with -short two ranks are enough")
+					t.Skip("left out with -short: three ranks; make test-all runs it")
 				}
 				jobs := 8 / n
 				if *canaries > 0 {
@@ -58,16 +58,17 @@ func TestCanariesOfCollectives(t *testing.T) {
 	})
 }
 
-// fatalError is how MPICH 4.2 ends a job for errors of collectives. One that a damaged heap ends is ended by a signal.
+// fatalError is how MPICH 4.2 ends a job on errors of collectives. A damaged heap ends it by a
+// signal instead.
 var fatalError = regexp.MustCompile(`Abort\(\d+\) on node .*: Fatal error in internal_\w+: .*`)
 
-// mismatchJob runs one job, and returns how many calls a rank has made in it, and the library's word where
-// that has ended the job before all ranks have reported. The launcher's word is not asked: the job may have to
-// end without leaving MPI.
+// mismatchJob runs one job. It returns the number of calls that a rank made, and the library's
+// message if it ended the job before all ranks reported. The launcher's status does not count: the
+// job may have to end without MPI_Finalize.
 func mismatchJob(t *testing.T, library string, n int, name string, env ...string) (calls int, fatal string) {
 	t.Helper()
 	dir := t.TempDir()
-	e := start(t, library, n, name, append(env, orders(t, sequences), dirVariable+"="+dir,
+	e := start(t, library, n, name, append(env, canaryCases(t, sequences), dirVariable+"="+dir,
 		"LD_PRELOAD=libc_malloc_debug.so.0", "MALLOC_CHECK_=3")...) // the C library looks after its heap
 	for rank := range n {
 		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(rank)))
@@ -132,7 +133,7 @@ var (
 type reckless struct {
 	w        *cohort.Comm
 	rng      *rand.Rand
-	arena    []uint32 // of guardWord but where receive buffers are
+	arena    []uint32 // guardWord everywhere outside receive buffers
 	at       int
 	slots    []slot
 	calls    atomic.Int32
@@ -164,7 +165,7 @@ func newReckless() (*reckless, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, rng, err := ordered()
+	_, rng, err := readCases()
 	r := &reckless{w: w, rng: rng, arena: slices.Repeat([]uint32{guardWord}, words)}
 	// Calls that never end may keep a library from others, once in hundreds of jobs:
 	// then this is the end.
@@ -179,7 +180,7 @@ func newReckless() (*reckless, error) {
 // end leaves the job after a report.
 func (r *reckless) end() error {
 	if err := traffic(r.w, 3); err != nil {
-		r.problem("the world is no good any more: %v", err)
+		r.problem("the world no longer works: %v", err)
 	}
 	if err := r.report(); err != nil {
 		return err
@@ -190,12 +191,12 @@ func (r *reckless) end() error {
 		hung = 1
 	}
 	if any, err := cohort.AllreduceOne(r.w, hung, cohort.Max); err != nil || any != 0 {
-		return err // what hangs keeps MPI from ending
+		return err // MPI cannot be finalized while a call hangs
 	}
 	return r.w.Close()
 }
 
-// report looks at everything once more and writes what was wrong.
+// report checks everything once more and writes the problems to a file.
 func (r *reckless) report() error {
 	r.look()
 	r.mu.Lock()
@@ -210,8 +211,7 @@ func (r *reckless) problem(format string, args ...any) {
 	r.mu.Unlock()
 }
 
-// sequence makes some calls in a row on a communicator of their own. Some ranks'
-// calls are not what the others' are.
+// sequence makes some calls in a row on a new communicator. Some of them differ between ranks.
 func (r *reckless) sequence() {
 	c, err := r.w.Dup()
 	if err != nil {
@@ -236,7 +236,7 @@ func (r *reckless) sequence() {
 		if equal == i {
 			equal++
 		}
-		// As much on all ranks, behind which whatever one of them sends has room.
+		// The same room on all ranks, enough for anything that one of them sends.
 		room := (most + 64) * 5 * r.w.Size()
 		if r.at+room > len(r.arena) {
 			break
@@ -250,8 +250,8 @@ func (r *reckless) sequence() {
 	r.run(c, mine, equal)
 }
 
-// run makes calls, the first so many of which are the same on all ranks. After a
-// while it leaves them to themselves.
+// run makes calls, of which the first equal ones are the same on all ranks. After a while it
+// abandons them.
 func (r *reckless) run(c *cohort.Comm, calls []planned, equal int) {
 	r.stuck.Reset(atLast)
 	done := make(chan struct{})
@@ -274,7 +274,7 @@ func (r *reckless) run(c *cohort.Comm, calls []planned, equal int) {
 	r.look()
 }
 
-// draw returns what the ranks call: mostly the same.
+// draw returns each rank's call; mostly they are the same.
 func (r *reckless) draw(only string) []step {
 	g, n := r.rng, r.w.Size()
 	s := step{coll: only, n: 1 + g.IntN([]int{16, 16, 400, 3000, 40000}[g.IntN(5)]), root: g.IntN(n), op: g.IntN(len(ops))}
@@ -310,7 +310,7 @@ func (r *reckless) draw(only string) []step {
 	return all
 }
 
-// plan gives a call its buffers, the receive buffer in the arena.
+// plan gives a call its buffers; the receive buffer is in the arena.
 func (r *reckless) plan(s step, at int) planned {
 	p, n := planned{step: s}, r.w.Size()
 	sends, receives := s.n, s.n
@@ -344,7 +344,7 @@ func (r *reckless) plan(s step, at int) planned {
 	return p
 }
 
-// look looks at everything outside the receive buffers that there have been.
+// look checks everything outside the receive buffers so far.
 func (r *reckless) look() {
 	at, before := 0, "the first"
 	for _, s := range append(r.slots, slot{from: r.at, to: r.at}) {

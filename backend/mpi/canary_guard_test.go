@@ -12,16 +12,15 @@ import (
 )
 
 var (
-	canaries   = flag.Int("canaries", 0, "random `messages` and collectives of the canary tests; 0: what takes some seconds")
-	canarySeed = flag.Uint64("canaryseed", 0, "the `seed` of the canary tests; 0: another each time")
+	canaries   = flag.Int("canaries", 0, "random `messages` and collectives of the canary tests; 0: as many as take some seconds")
+	canarySeed = flag.Uint64("canaryseed", 0, "the `seed` of the canary tests; 0: random")
 )
 
-// canaryVariable has the number of cases and the seed of a program of the canary
-// tests.
+// canaryVariable holds the number of cases and the seed of a canary test.
 const canaryVariable = "MPITEST_CANARIES"
 
-// orders returns what a program of the canary tests is to do.
-func orders(t *testing.T, usual int) string {
+// canaryCases returns the variable that starts a program of the canary tests.
+func canaryCases(t *testing.T, usual int) string {
 	t.Helper()
 	n, seed := *canaries, *canarySeed
 	if n == 0 {
@@ -37,20 +36,20 @@ func orders(t *testing.T, usual int) string {
 	return fmt.Sprintf("%s=%d %d", canaryVariable, n, seed)
 }
 
-// ordered returns the number of cases and the generator, the same on all ranks.
-func ordered() (int, *rand.Rand, error) {
+// readCases returns the number of cases and the generator, the same on all ranks.
+func readCases() (int, *rand.Rand, error) {
 	var n int
 	var seed uint64
 	_, err := fmt.Sscan(os.Getenv(canaryVariable), &n, &seed)
 	return n, rand.New(rand.NewPCG(seed, 0)), err
 }
 
-// guardByte is what canaries are.
+// guardByte is the value of canaries.
 const guardByte = 0xa5
 
 var guards = bytes.Repeat([]byte{guardByte}, 64<<10)
 
-// notGuard returns where the first byte is that is not guardByte, -1 if all are.
+// notGuard returns the index of the first byte that is not guardByte, -1 if there is none.
 func notGuard(b []byte) int {
 	for i := 0; i < len(b); i += len(guards) {
 		part := b[i:min(i+len(guards), len(b))]

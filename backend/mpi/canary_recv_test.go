@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// send starts a send, and returns how to wait for it.
+// send starts a send and returns the function that waits for it.
 func (x *exchange) send(m *message, any bool) func() error {
 	buf := x.sent(m.id, m.size)
 	start := cohort.Isend[byte]
@@ -43,7 +43,7 @@ func (x *exchange) send(m *message, any bool) func() error {
 	}
 }
 
-// post starts a receive, and returns how to end it.
+// post starts a receive and returns the function that ends it.
 func (x *exchange) post(m *message, source, tag int, all []*message) func() {
 	if m.how == byIrecv || m.how == byEarly {
 		q, err := cohort.Irecv(x.w, m.buf, source, tag)
@@ -109,7 +109,7 @@ func (x *exchange) receive(m *message, source, tag int, all []*message) {
 	x.check(m, st, err, all)
 }
 
-// check looks at what a receive has done.
+// check checks the result of a receive.
 func (x *exchange) check(m *message, st cohort.Status, err error, all []*message) {
 	got := m
 	if m.anySource || m.anyTag {
@@ -120,15 +120,14 @@ func (x *exchange) check(m *message, st cohort.Status, err error, all []*message
 			}
 		}
 		if got == nil {
-			x.wrong("%v: the status %+v is of none that was sent (%v)", m, st, err)
+			x.wrong("%v: the status %+v belongs to no message that was sent (%v)", m, st, err)
 			return
 		}
 	}
 	long := got.size > m.room
-	// MPICH does not say how long it was, and keeps the beginning only as far as it came in pieces
-	// that had room.
-	blind := long && x.blind && m.how != byMprobe && m.how != byImprobe
-	if st.Source != got.from || st.Tag != got.tag || cohort.Count[byte](st) != got.size && !(blind && st.Bytes() == cohort.Undefined) {
+	// MPICH does not report its length, and writes only those pieces at its start that fit.
+	noLength := long && x.noLength && m.how != byMprobe && m.how != byImprobe
+	if st.Source != got.from || st.Tag != got.tag || cohort.Count[byte](st) != got.size && !(noLength && st.Bytes() == cohort.Undefined) {
 		x.wrong("%v: the status is %d bytes from %d, tag %d (%v), want %d from %d, tag %d", m,
 			cohort.Count[byte](st), st.Source, st.Tag, err, got.size, got.from, got.tag)
 	}
@@ -136,41 +135,39 @@ func (x *exchange) check(m *message, st cohort.Status, err error, all []*message
 	case !long && err != nil:
 		x.wrong("%v: %w", m, err)
 	case long && !errors.Is(err, cohort.ErrTruncate):
-		x.wrong("%v: got error %v, want %v: %d bytes had come", m, err, cohort.ErrTruncate, got.size)
+		x.wrong("%v: got error %v, want %v: the message has %d bytes", m, err, cohort.ErrTruncate, got.size)
 	}
 	n := min(got.size, m.room)
 	want := x.sent(got.id, n)
-	if blind && !bytes.Equal(m.buf[:n], want) {
-		n = firstDifference(m.buf[:n], want) // behind which nothing is written: see outside
+	if noLength && !bytes.Equal(m.buf[:n], want) {
+		n = firstDifference(m.buf[:n], want) // nothing is written after that: see outside
 	}
 	if want = want[:n]; !bytes.Equal(m.buf[:n], want) {
-		x.wrong("%v: of the first %d bytes number %d differs from what was sent", m, n, firstDifference(m.buf[:n], want))
+		x.wrong("%v: of the first %d bytes, byte %d differs from the message", m, n, firstDifference(m.buf[:n], want))
 	}
 	x.outside(m, n)
 }
 
-// outside checks that of a slot only the first n bytes of the buffer have been
-// written.
+// outside checks that in a slot only the first n bytes of the buffer were written.
 func (x *exchange) outside(m *message, n int) {
 	if i := notGuard(m.slot[:margin]); i >= 0 {
 		x.wrong("%v: written %d bytes before the buffer", m, margin-i)
 	}
 	if i := notGuard(m.slot[margin+n:]); i >= 0 {
-		x.wrong("%v: written %d bytes behind the %d that belong into the buffer, %d in all", m, i, n,
+		x.wrong("%v: written %d bytes past the first %d bytes of the buffer, %d in all", m, i, n,
 			len(m.slot)-margin-n-bytes.Count(m.slot[margin+n:], []byte{guardByte}))
 	}
 }
 
-// clean looks at a slot once more, after all of the round is over, and makes it
-// new.
+// clean checks a slot once more after the round and resets it.
 func (x *exchange) clean(m *message) {
 	if i := notGuard(m.slot[margin+m.room:]); i >= 0 {
-		x.wrong("%v: written %d bytes behind the buffer, in the end", m, i)
+		x.wrong("%v: written %d bytes past the buffer, after the round", m, i)
 	}
 	fill(m.buf)
 }
 
-// around is a Sendrecv with the neighbours.
+// around is a Sendrecv with both neighbours.
 func (x *exchange) around() {
 	n, me := x.w.Size(), x.w.Rank()
 	all := make([]*message, n)

@@ -16,13 +16,13 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// smallBytes is how long the messages of a collective may be, all together, for
-// none of them to be sent in a way that a guarded library gets wrong: half of the
-// shortest message that Open MPI does not send at once between processes.
+// smallBytes is the total length up to which a collective's messages are all sent at once, so that
+// a guarded library cannot overrun a buffer. It is half of the shortest message that Open MPI sends
+// by rendezvous between processes.
 const smallBytes = 2048
 
-// eagerBytes is smallBytes, or less where the environment tells Open MPI to send less
-// at once: the user has set it, or Settings.EagerLimit has.
+// eagerBytes returns smallBytes, or less where the environment lowers Open MPI's eager limit. Both
+// the user and Settings.EagerLimit can do so.
 func eagerBytes(environ []string) int {
 	n := smallBytes
 	for _, v := range environ {
@@ -30,7 +30,7 @@ func eagerBytes(environ []string) int {
 		if strings.HasPrefix(name, "OMPI_MCA_btl_") && strings.HasSuffix(name, "_eager_limit") {
 			limit, err := strconv.ParseUint(strings.TrimSpace(value), 0, 31)
 			if err != nil {
-				return 0 // it may be anything
+				return 0 // unknown
 			}
 			n = min(n, int(limit)/2)
 		}
@@ -38,12 +38,11 @@ func eagerBytes(environ []string) int {
 	return n
 }
 
-// ringBytes is from which length on Open MPI never makes a short Allreduce a ring
+// ringBytes is the length from which Open MPI never runs a short Allreduce as a ring
 // (coll_tuned_decision_fixed.c of 4.1 and 5.0).
 const ringBytes = 128
 
-// Collective implements backend.Native: the library's call, where that is all
-// there is to do.
+// Collective implements backend.Native. It makes the library's call where nothing else is needed.
 func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 	if err := c.enter(); err != nil {
 		return true, err
@@ -59,7 +58,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		return false, nil
 	}
 	if c.guarded(call) {
-		if call.Coll == backend.Bcast && c.size == 2 { // whatever is so on this rank only
+		if call.Coll == backend.Bcast && c.size == 2 { // whatever holds on this rank alone
 			return true, c.message(b, call)
 		}
 		return false, nil
@@ -75,13 +74,12 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		if !libmpi.MayCall() {
 			return true, libmpi.Error(libmpi.Thread)
 		}
-		c.p.engine.surrender()
+		c.p.engine.postGuarded()
 	}
 	return true, c.native(c.data, call)
 }
 
-// message makes a Bcast of two ranks, which is one message, whose receive is guarded
-// by itself.
+// message runs a Bcast of two ranks as one message. Its receive is guarded like any other.
 func (c *comm) message(b *backend.Bound, call *backend.Call) error {
 	tag := backend.DataTag(call.Seq)
 	var st backend.Status
@@ -112,9 +110,9 @@ func (c *comm) Plan(call *backend.Call) backend.Plan {
 	return backend.PlanAgree
 }
 
-// Agreed implements backend.Planner. What calls that nobody checked have left behind
-// on data cannot come to these, nor what these send to a call that is not the same:
-// where receives have to be guarded that would be written past its end.
+// Agreed implements backend.Planner. Its calls use ctl: messages that unchecked calls left behind
+// on data cannot reach them, and messages of a call that other ranks did not make cannot be written
+// past the end of a guarded buffer.
 func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
 	if err := c.enter(); err != nil {
 		return true, err
@@ -126,10 +124,10 @@ func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
 	return true, c.native(c.ctl, call)
 }
 
-// guarded reports whether the ranks must have agreed on a call before the library
-// makes it: long ones, because of overruns, and all that wait for several messages at
-// a time in memory of the library's own. If one of these is too long that memory is
-// freed, and the next is written into it.
+// guarded reports whether the ranks must agree on a call before the library makes it. That holds
+// for long calls, whose receives may overrun, and for calls that wait for several messages at a
+// time in memory of the library: after a message that is too long the library frees that memory,
+// and then writes the next message into it.
 func (c *comm) guarded(call *backend.Call) bool {
 	if !c.p.guard || c.size == 1 || call.Coll == backend.Barrier {
 		return false
@@ -138,23 +136,24 @@ func (c *comm) guarded(call *backend.Call) bool {
 	switch {
 	case n > c.p.small:
 		return true
-	case c.scheduled(call): // whose receives are guarded by themselves
+	case c.scheduled(call): // its receives are guarded one by one
 		return false
 	case call.Form != backend.Blocking:
 		return true
 	}
 	switch call.Coll {
-	case backend.Bcast: // into the caller's memory, which is kept
+	case backend.Bcast: // received in the caller's memory, which is not freed
 		return false
 	case backend.Reduce:
 		return c.size > 2
-	case backend.Allreduce: // a ring, where it is very short and there is an element for each
+	case backend.Allreduce: // a ring, if it is very short and has an element for each rank
 		return c.size > 2 && call.Count >= c.size && n < ringBytes
 	}
 	return true
 }
 
-// bytes is how long the longest message of a call can be; the same on all ranks.
+// bytes returns the length of the longest message that a call can send. It is the same on all
+// ranks.
 func (c *comm) bytes(call *backend.Call) int {
 	n := call.Count * call.Type.Size
 	switch call.Coll {
@@ -164,12 +163,13 @@ func (c *comm) bytes(call *backend.Call) int {
 	return n
 }
 
-// scheduled reports whether a call cannot be the library's; the same on all ranks.
+// scheduled reports whether a call must not use the library's collective. It is the same on all
+// ranks.
 func (c *comm) scheduled(call *backend.Call) bool {
 	p := c.p
 	switch {
 	case c.size == 1:
-		return true // MPICH has its own ideas of displacements there
+		return true // MPICH treats displacements differently there
 	case call.Coll == backend.Barrier:
 		return p.polled
 	case p.polled || !p.sound[call.Coll].native:
@@ -181,8 +181,8 @@ func (c *comm) scheduled(call *backend.Call) bool {
 	}
 	switch call.Coll {
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
-		// Lengths and displacements are known to pairs of ranks only: whether they
-		// are too long, for a guarded library or for an int, cannot be seen by all.
+		// Only pairs of ranks know the lengths and displacements, so the ranks cannot all see
+		// whether one is too long for a guarded library or for an int.
 		return p.guard || !p.large || p.agreed
 	}
 	return call.Count > math.MaxInt32 && (!p.large || call.Op != nil && p.ops.needsCallback(call.Op))
@@ -207,8 +207,8 @@ func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
 	return c.withUser(on, call, a)
 }
 
-// ended is the outcome of the library's collective. After an error the ranks do
-// not stand in the same place any more.
+// ended returns the outcome of the library's collective. After an error the ranks no longer agree
+// on where they are, so it breaks the communicator.
 func (c *comm) ended(code libmpi.Code, call *backend.Call) error {
 	if code == 0 {
 		return nil
@@ -232,7 +232,7 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 	if call.Type == nil {
 		return nil
 	}
-	if a.InPlace && call.Root >= 0 && call.Root != c.rank { // which MPI knows on the root only
+	if a.InPlace && call.Root >= 0 && call.Root != c.rank { // MPI allows it on the root only
 		a.InPlace = false
 		if call.Coll == backend.Reduce {
 			a.Send = call.Recv
@@ -263,17 +263,17 @@ func (c *comm) translate(call *backend.Call, a *libmpi.Coll) error {
 	return err
 }
 
-// userCall is the blocking call whose operation comes back into Go.
+// userCall is a blocking call whose operation is a Go function.
 type userCall struct {
 	apply    func(dst, a, b []byte)
 	guarded  func(in, inout []byte) // calls apply; made once
 	panicked atomic.Pointer[string]
 }
 
-// withUser makes a blocking call whose operation comes back into Go.
+// withUser makes a blocking call whose operation is a Go function.
 func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) error {
 	if c.user.guarded == nil {
-		// The library must not be left by a panic.
+		// A panic must not unwind through the library.
 		c.user.guarded = func(in, inout []byte) {
 			defer func() {
 				if p := recover(); p != nil {
@@ -301,14 +301,14 @@ func (c *comm) withUser(on libmpi.Comm, call *backend.Call, a *libmpi.Coll) erro
 	return c.ended(code, call)
 }
 
-// limited is native for a rank whose call can end early, while the others' cannot
-// and are the library's blocking ones, which only such a one matches: it runs in a
-// goroutine of its own, and if the time is up is left there. The same is done while
-// guarded receives wait, which are matched here meanwhile.
+// limited makes the library's blocking call in a goroutine, so that this rank can return early.
+// Only a blocking call matches those of the other ranks, which may have no limit. If the time is up
+// the goroutine stays in the call. The same is done while guarded receives wait, so that they are
+// matched meanwhile.
 func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) error {
 	own := *call
 	for _, n := range []*[]int{&own.SendCounts, &own.SendDispls, &own.RecvCounts, &own.RecvDispls} {
-		*n = slices.Clone(*n) // the caller's may change when this has returned, and the library still reads them
+		*n = slices.Clone(*n) // the library may read them after this returns, when the caller may change its own
 	}
 	done := make(chan error, 1)
 	c.late.Lock()
@@ -337,7 +337,7 @@ func (c *comm) limited(b *backend.Bound, on libmpi.Comm, call *backend.Call) err
 				err = s
 			}
 			select {
-			case err := <-done: // which broke it
+			case err := <-done: // the error that broke it
 				return err
 			case <-time.After(grace):
 			}

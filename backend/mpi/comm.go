@@ -19,26 +19,24 @@ type comm struct {
 	p          *process
 	data, ctl  libmpi.Comm
 	rank, size int
-	world      []int // world rank of each rank
+	world      []int // each rank's rank in the world
 	isWorld    bool
 
-	// inside counts the calls that are in the library, or about to be, with what Close
-	// gives back.
+	// inside counts the calls in the library that use handles which Close frees.
 	inside atomic.Int32
-	// state is nil while the communicator can be used, else the error of operations
-	// that come now.
+	// state is nil while the communicator can be used, else the error of new operations.
 	state  atomic.Pointer[ended]
-	broken atomic.Pointer[backend.Fault] // what it was broken with
+	broken atomic.Pointer[backend.Fault] // the cause
 
-	hearing sync.Mutex // held while a notice is received; guards asked
-	asked   time.Time  // when the library was asked who is lost
+	reading sync.Mutex // held while a notice is received; guards asked
+	asked   time.Time  // when the library was last asked for lost ranks
 
-	queues  [2]queue // guarded receives: of data, of ctl
+	queues  [2]queue // guarded receives on data and on ctl
 	waiting atomic.Int32
 
 	call   libmpi.Coll // of the blocking collective
 	user   userCall
-	late   sync.Mutex // held by a blocking collective that was given up until it returns, if ever
+	late   sync.Mutex // held by a blocking collective, also an abandoned one, until it returns
 	leaked atomic.Bool
 
 	recovery recovery
@@ -47,7 +45,7 @@ type comm struct {
 // ended is why a communicator cannot be used.
 type ended struct{ err error }
 
-// closed is the state of a communicator that Close was called on, of its own or of the world.
+// closed is the state of a communicator after Close of itself or of the world.
 var closed = &ended{&backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator is closed"}}
 
 func (c *comm) Rank() int          { return c.rank }
@@ -63,12 +61,12 @@ func (c *comm) Diagnostics() []string {
 	p := c.p
 	level := p.level.String()
 	if p.level < p.asked {
-		level = fmt.Sprintf("%v (%v was asked for, the library grants no more)", p.level, p.asked)
+		level = fmt.Sprintf("%v (the library grants no more; %v was requested)", p.level, p.asked)
 	}
 	lines := []string{
 		fmt.Sprintf("library: %s (%s)", p.lib.Name(), p.lib.Path),
 		fmt.Sprintf("ABI: %v, MPI %s, thread level %s", p.lib.ABI, p.lib.Version, level),
-		"takes a GPU's memory: " + p.caps.DeviceMemory + " (" + p.whyDevice + ")",
+		"accepts GPU memory: " + p.caps.DeviceMemory + " (" + p.whyDevice + ")",
 	}
 	for _, s := range p.settings {
 		lines = append(lines, s.String())
@@ -77,12 +75,12 @@ func (c *comm) Diagnostics() []string {
 		lines = append(lines, l)
 	}
 	if p.unprofiled {
-		lines = append(lines, "Profiling sets nothing: the library has no statistics of its own that cohort knows; tools that wrap MPI see cohort's calls without it")
+		lines = append(lines, "Profiling sets nothing: cohort knows no statistics of this library; tools that wrap MPI need no setting")
 	}
 	return lines
 }
 
-// on returns the communicator of MPI's that a tag belongs to, and the tag there.
+// on returns the MPI communicator that a tag belongs to, and its tag there.
 func (c *comm) on(tag int) (libmpi.Comm, int) {
 	if tag >= 0 || tag == backend.AnyTag {
 		return c.data, tag
@@ -90,8 +88,7 @@ func (c *comm) on(tag int) (libmpi.Comm, int) {
 	return c.ctl, c.p.folds.tag(tag)
 }
 
-// usable returns the error of operations on a communicator that is closed or
-// broken.
+// usable returns the error of new operations if the communicator is closed or broken.
 func (c *comm) usable() error {
 	if s := c.state.Load(); s != nil {
 		return s.err
@@ -99,8 +96,8 @@ func (c *comm) usable() error {
 	return nil
 }
 
-// enter begins a call that uses the library's handles of the communicator, which are
-// good until leave. It returns the error of operations on one that is closed or broken.
+// enter begins a call that uses the library's handles of the communicator, which stay valid until
+// leave. It returns an error if the communicator is closed or broken.
 func (c *comm) enter() error {
 	c.inside.Add(1) // first, so that Close sees it or it sees Close
 	if s := c.state.Load(); s != nil {
@@ -112,7 +109,8 @@ func (c *comm) enter() error {
 
 func (c *comm) leave() { c.inside.Add(-1) }
 
-// reenter is enter for what is done on a broken communicator too. false: it is closed.
+// reenter is enter for calls that a broken communicator allows. It returns false if the
+// communicator is closed.
 func (c *comm) reenter() bool {
 	c.inside.Add(1)
 	if c.state.Load() == closed {
@@ -122,11 +120,10 @@ func (c *comm) reenter() bool {
 	return true
 }
 
-// left waits until no call is in the closed communicator any more, and reports whether
-// it came to that in time.
+// left waits until no call uses the closed communicator, and reports whether that happened in time.
 func (c *comm) left(end time.Time) bool { return none(&c.inside, end) }
 
-// none waits until a count is 0, and reports whether it came to that in time.
+// none waits until a count is 0, and reports whether that happened in time.
 func none(count *atomic.Int32, end time.Time) bool {
 	for ; count.Load() != 0; time.Sleep(shortest) {
 		if time.Now().After(end) {
@@ -136,8 +133,8 @@ func none(count *atomic.Int32, end time.Time) bool {
 	return true
 }
 
-// Derive makes a communicator of members, which all make it at the same time:
-// MPI's call for that waits for them.
+// Derive makes a communicator of members, which all make it at the same time: the library's call
+// waits for them.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
@@ -158,7 +155,7 @@ func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
 		err = c.fault(code)
 	}
 	if c.p.recovers {
-		if err = c.heard(madeByAll(d.data, err)); err != nil {
+		if err = c.noteFailure(madeByAll(d.data, err)); err != nil {
 			c.p.engine.leak() // another member may have to free it too, or be lost: freeing it would wait
 		}
 	} else if err != nil {
@@ -179,8 +176,8 @@ func (c *comm) begin() {
 	c.p.engine.add(c)
 }
 
-// Close releases the communicator; on the world it ends MPI, which waits for the
-// other ranks to do the same.
+// Close releases the communicator. On the world it finalizes MPI, which waits for the other ranks
+// to do the same.
 func (c *comm) Close() error {
 	if c.isWorld {
 		if c.state.Swap(closed) == closed {
@@ -196,7 +193,7 @@ func (c *comm) Close() error {
 	}
 	defer world.leave()
 	if c.p.drains {
-		c.hear() // of a break after which it must not be freed
+		c.readNotice() // a broken communicator must not be freed
 	}
 	if c.state.Swap(closed) == closed {
 		return nil
@@ -210,8 +207,8 @@ func (c *comm) Close() error {
 		c.leaked.Store(true)
 		c.p.engine.linger(c)
 	}
-	// Messages of a broken communicator may still be under way: what is made next
-	// must not get its context. What a call is in stays as it is.
+	// A broken communicator may have messages in flight: the next one made must not get its context
+	// id. One that a call still uses is not freed either.
 	if c.broken.Load() != nil || c.leaked.Load() {
 		c.p.engine.keepComm(c)
 		return nil

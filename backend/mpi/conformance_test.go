@@ -11,19 +11,19 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
-// families are the MPI libraries that the suite runs under.
+// families are the MPI libraries that the suite runs with.
 var families = map[string]mpifind.Family{"mpich": mpifind.MPICH, "openmpi": mpifind.OpenMPI}
 
-// ft is the options of the launchers that a test adds.
+// ft are options that a test adds to the launchers.
 var ft []string
 
-// More ranks run than there are processors: libraries that wait by spinning must give way.
+// polite makes libraries that wait by spinning yield: more ranks run than there are processors.
 var polite = []string{
 	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_mpi_yield_when_idle=1", "MPIR_CVAR_POLLS_BEFORE_YIELD=1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
 }
 
-// died is why scenarios in which a rank dies cannot be run.
-const died = "the launcher ends the whole job when one of its processes dies, as MPI has it"
+// died is why scenarios in which a rank dies are left out.
+const died = "an MPI launcher ends the whole job when one of its processes dies"
 
 func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 	t.Helper()
@@ -34,14 +34,15 @@ func launcher(t *testing.T, name string, env ...string) cohorttest.Mpiexec {
 		Sizes: []int{1, 2, 3, 4}, ShortFrom: 3,
 		Skips: map[string]string{
 			"faults/dead-*": died, "faults/failed-rank": died, "faults/abort": died, "recover/*": died,
-			"bits":              "reductions have the library's order unless Config.Deterministic says otherwise, which TestBits has",
+			"bits":              "reductions have the library's order unless Config.Deterministic says otherwise, which TestDeterministicReductionsHaveLocalBits has",
 			"faults/left-early": "closing the world is MPI_Finalize, which waits for the other ranks",
 		},
 	}
 }
 
-// Of MPICH, where more ranks than processors take long, 3 ranks have Config.Check and 4 do not: with it
-// a call is the library's too, after the ranks have agreed on it.
+// TestConformanceMPICH runs the suite under MPICH. More ranks than processors take long there, so 3
+// ranks have Config.Check and 4 do not: with it the library still makes the calls once the ranks
+// have agreed on them.
 func TestConformanceMPICH(t *testing.T) {
 	l := launcher(t, "mpich", "COHORT_CHECK=1")
 	l.Sizes = sizes(1, 2, 3)
@@ -54,7 +55,7 @@ func TestConformanceOpenMPI(t *testing.T) {
 	cohorttest.Test(t, l)
 }
 
-// sizes returns numbers of ranks: with -short 2 alone. A rank has no -short.
+// sizes returns numbers of ranks, with -short only 2. Ranks themselves do not have -short.
 func sizes(all ...int) []int {
 	if testing.Short() {
 		return []int{2}
@@ -62,9 +63,9 @@ func sizes(all ...int) []int {
 	return all
 }
 
-// TestBits has reductions with Config.Deterministic give what the local backend
-// gives, bit for bit.
-func TestBits(t *testing.T) {
+// TestDeterministicReductionsHaveLocalBits checks that reductions with Config.Deterministic give
+// the results of the local backend bit for bit.
+func TestDeterministicReductionsHaveLocalBits(t *testing.T) {
 	for _, name := range libraries {
 		l := launcher(t, name)
 		l.ShortFrom = 0 // the same work as on local
@@ -78,8 +79,8 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// unchecked is why scenarios that need the ranks' agreement cannot be run.
-const unchecked = "without Config.Check a collective is the library's own, which does not compare calls"
+// unchecked is why scenarios that need an agreement of the ranks are left out.
+const unchecked = "without Config.Check the library makes the collectives, and it does not compare calls"
 
 func uncheckedLauncher(t *testing.T, name string) cohorttest.Mpiexec {
 	l := launcher(t, name)

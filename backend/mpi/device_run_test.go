@@ -17,8 +17,8 @@ import (
 	"github.com/cohort-hpc/cohort/tensor"
 )
 
-// awareTool makes a library say that it takes device memory, and says which long buffers its Bcast and
-// Allreduce get, and which are sent. What switches Open MPI on is taken away from it: Debian's crashes.
+// awareTool makes a library report that it accepts device memory, and prints which long buffers its
+// Bcast and Allreduce get, and which are sent. It hides the switch from Open MPI: Debian's crashes.
 const awareTool = `
 #include <mpi.h>
 #include <stdio.h>
@@ -38,7 +38,6 @@ int MPI_Allreduce(const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, MPI_
 int MPI_Isend(const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *q) { see("isend", b, n, t); return PMPI_Isend(b, n, t, to, tag, c, q); }
 `
 
-// Rank 0 has the library as it is, rank 1 is not to use CUDA, and on rank 2 it is not switched on.
 const ompiCUDA = "OMPI_MCA_opal_cuda_support"
 
 func setDevices() error {
@@ -51,14 +50,14 @@ func setDevices() error {
 	return errors.Join(os.Setenv("MPIR_CVAR_ENABLE_GPU", "0"), os.Unsetenv(ompiCUDA))
 }
 
-// deviceNumbers is how many numbers of 8 bytes the tensors have.
+// deviceNumbers is the number of 8-byte numbers in the tensors.
 const deviceNumbers = 5000
 
-// onDevices has the ranks reduce and broadcast a tensor on a device, and says where it is. Rank 1 can end
-// its second Allreduce early, and no other rank can.
+// onDevices reduces and broadcasts a tensor on a device, and prints where it is. Only rank 1 has a
+// deadline, for its second Allreduce.
 func onDevices(w *cohort.Comm) error {
 	for _, line := range w.Diagnostics() {
-		if text, ok := strings.CutPrefix(line, "takes a GPU's memory: "); ok {
+		if text, ok := strings.CutPrefix(line, "accepts GPU memory: "); ok {
 			say("takes%d %s", w.Rank(), text)
 		}
 	}
@@ -123,10 +122,10 @@ func onDevices(w *cohort.Comm) error {
 	return errors.Join(t.Close(), c.Close())
 }
 
-// TestDevicesDirect checks that a library which takes device memory gets it, and that it is not given where the
-// library may have it off, or it was asked not to; nor where a context of any rank makes a call messages. The devices
-// are a stand-in's, whose memory the host can read.
-func TestDevicesDirect(t *testing.T) {
+// TestAwareLibraryGetsDeviceMemory checks that a library which accepts device memory gets it. It
+// does not if the library may have it switched off, if it was asked not to, or if a context of any
+// rank turns a call into messages. The devices are stand-ins whose memory the host can read.
+func TestAwareLibraryGetsDeviceMemory(t *testing.T) {
 	program("devices", func() error {
 		if err := setDevices(); err != nil {
 			return err
@@ -146,9 +145,9 @@ func TestDevicesDirect(t *testing.T) {
 			type takes struct{ takes, why string }
 			off := map[string]takes{"mpich": {"no", "MPIR_CVAR_ENABLE_GPU=0"}, "openmpi": {"no", "set " + ompiCUDA + "=1"}}[name]
 			if slices.ContainsFunc(e.lines("library"), func(l string) bool { return strings.HasPrefix(l, "Open MPI v5.") }) {
-				off = takes{"yes", "it says"} // which has no such switch
+				off = takes{"yes", "it reports"} // MPICH has no such switch
 			}
-			for rank, want := range []takes{{"yes", "it says"}, {"no", "CUDA is off"}, off} {
+			for rank, want := range []takes{{"yes", "it reports"}, {"no", "CUDA is off"}, off} {
 				of := func(what string) []string { return e.lines(fmt.Sprint(what, rank)) }
 				if got := of("caps"); !slices.Equal(got, []string{want.takes}) {
 					t.Errorf("rank %d: device memory is taken: %q, want %s", rank, got, want.takes)

@@ -10,9 +10,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// Of which collectives the library gets the buffers follows from what is known to be wrong with it, and
-// from what the job asked for.
-func TestDeviceColls(t *testing.T) {
+// TestDeviceCollsFollowQuirksAndConfig checks which collectives pass buffers to the library
+// unchanged. That depends on the library's known defects and on the job's settings.
+func TestDeviceCollsFollowQuirksAndConfig(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
 		family, vendor, version string
@@ -57,9 +57,10 @@ func TestDeviceColls(t *testing.T) {
 	}
 }
 
-// Device memory is taken where the library says so and has it switched on; what was asked for, and the thread
-// level, count more. What the variables mean is from the libraries' manuals.
-func TestDeviceMemory(t *testing.T) {
+// TestDeviceMemoryFollowsLibraryAndSwitches checks that device memory is accepted if the library
+// reports it and has it switched on. The settings and the thread level come first. The meaning of
+// the variables is from the libraries' manuals.
+func TestDeviceMemoryFollowsLibraryAndSwitches(t *testing.T) {
 	type env = variables
 	const level = libmpi.Multiple
 	for _, c := range []struct {
@@ -71,40 +72,40 @@ func TestDeviceMemory(t *testing.T) {
 		polled          bool
 		want, why       string
 	}{
-		{"MPICH", "4.0.2", nil, "", 1, level, false, "yes", "it says"},
-		{"MPICH", "4.0.2", nil, "on", 1, libmpi.Serialized, false, "yes", "it says"},
-		{"MPICH", "4.0.2", nil, "auto", 0, level, false, "no", "it says"},
-		{"MPICH", "4.0.2", nil, "on", 0, level, false, "no", "it says"},
-		{"MPICH", "4.0.2", nil, "", -1, level, false, "unknown", "does not say"},
+		{"MPICH", "4.0.2", nil, "", 1, level, false, "yes", "it reports"},
+		{"MPICH", "4.0.2", nil, "on", 1, libmpi.Serialized, false, "yes", "it reports"},
+		{"MPICH", "4.0.2", nil, "auto", 0, level, false, "no", "it reports"},
+		{"MPICH", "4.0.2", nil, "on", 0, level, false, "no", "it reports"},
+		{"MPICH", "4.0.2", nil, "", -1, level, false, "unknown", "does not report"},
 		{"MPICH", "4.0.2", nil, "off", 1, level, false, "no", "CUDA is off"},
 		{"MPICH", "4.0.2", nil, "", 1, libmpi.Funneled, false, "no", "funneled"},
-		{"MPICH", "4.0.2", nil, "", 1, level, true, "no", "one at a time: at thread level serialized on any rank, or in a job of one rank"},
+		{"MPICH", "4.0.2", nil, "", 1, level, true, "no", "one call at a time: some rank has thread level serialized, or the job has one rank"},
 		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "0"}, "", 1, level, false, "no", "MPIR_CVAR_ENABLE_GPU=0"},
 		{"MPICH", "3.4.1", env{"MPICH_ENABLE_GPU": "0"}, "", -1, level, false, "no", "MPICH_ENABLE_GPU=0"},
 		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1", "MPICH_ENABLE_GPU": "0"}, "", 1, level, false, "no", "MPICH_ENABLE_GPU=0"},
-		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1"}, "", -1, level, false, "unknown", "does not say"}, // it may be built without
-		{"MPICH", "4.0.2", env{"MV2_USE_CUDA": "0", "I_MPI_OFFLOAD": "0", "OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it says"},
+		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1"}, "", -1, level, false, "unknown", "does not report"}, // it may be built without
+		{"MPICH", "4.0.2", env{"MV2_USE_CUDA": "0", "I_MPI_OFFLOAD": "0", "OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it reports"},
 		// Before 5.0 Open MPI says how it was built.
 		{"Open MPI", "4.1.4", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
 		{"Open MPI", "4.1.4", nil, "on", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
 		{"Open MPI", "", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
 		{"IBM Spectrum MPI", "10.4", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
-		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", 1, level, false, "yes", "it says"},
-		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "true"}, "on", 1, level, false, "yes", "it says"},
-		{"Open MPI", "4.1.4", env{"OMPI_MCA_mpi_cuda_support": "1"}, "", 1, level, false, "yes", "it says"},
-		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", 0, level, false, "no", "it says"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", 1, level, false, "yes", "it reports"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "true"}, "on", 1, level, false, "yes", "it reports"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_mpi_cuda_support": "1"}, "", 1, level, false, "yes", "it reports"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", 0, level, false, "no", "it reports"},
 		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "off", 1, level, false, "no", "CUDA is off"},
 		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "0"}, "on", 1, level, false, "no", "OMPI_MCA_opal_cuda_support=0"},
 		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "false"}, "", 1, level, false, "no", "OMPI_MCA_opal_cuda_support=false"},
 		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1", "OMPI_MCA_mpi_cuda_support": "0"}, "", 1, level, false, "no", "mpi_cuda_support=0"},
-		{"Open MPI", "4.1.4", nil, "", -1, level, false, "unknown", "does not say"},
-		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", -1, level, false, "unknown", "does not say"},
-		{"Open MPI", "5.0.10", nil, "", 1, level, false, "yes", "it says"},
-		{"Open MPI", "5.0.10", nil, "", -1, level, false, "unknown", "does not say"},
-		{"Open MPI", "5.0.10", env{"OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it says"}, // which it no longer has
-		// What may be anyone's has the standard ABI, which no Open MPI before 5.0 has.
-		{"", "", nil, "", 1, level, false, "yes", "it says"},
-		// Libraries that are off by themselves, and of which most cannot be asked.
+		{"Open MPI", "4.1.4", nil, "", -1, level, false, "unknown", "does not report"},
+		{"Open MPI", "4.1.4", env{"OMPI_MCA_opal_cuda_support": "1"}, "", -1, level, false, "unknown", "does not report"},
+		{"Open MPI", "5.0.10", nil, "", 1, level, false, "yes", "it reports"},
+		{"Open MPI", "5.0.10", nil, "", -1, level, false, "unknown", "does not report"},
+		{"Open MPI", "5.0.10", env{"OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it reports"}, // which it no longer has
+		// A library of unknown make has the standard ABI, which no Open MPI before 5.0 has.
+		{"", "", nil, "", 1, level, false, "yes", "it reports"},
+		// Libraries that are off by default, most of which do not report it.
 		{"Cray MPICH", "8.1.25.17", nil, "", -1, level, false, "no", "set MPICH_GPU_SUPPORT_ENABLED=1"},
 		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "0"}, "", -1, level, false, "no", "MPICH_GPU_SUPPORT_ENABLED=0"},
 		{"Cray MPICH", "8.1.25.17", env{"MPICH_GPU_SUPPORT_ENABLED": "1"}, "", -1, level, false, "no", "libmpi_gtl_cuda.so"},
@@ -117,11 +118,11 @@ func TestDeviceMemory(t *testing.T) {
 		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1"}, "", -1, level, false, "unknown", "set I_MPI_OFFLOAD_MODE=cuda"},
 		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1", "I_MPI_OFFLOAD_MODE": "level_zero"}, "", -1, level, false, "unknown", "set I_MPI_OFFLOAD_MODE=cuda"},
 		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1", "I_MPI_OFFLOAD_MODE": "cuda"}, "", -1, level, false, "yes", "I_MPI_OFFLOAD=1"},
-		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1"}, "", 1, level, false, "yes", "it says"},
+		{"Intel MPI", "2021.18", env{"I_MPI_OFFLOAD": "1"}, "", 1, level, false, "yes", "it reports"},
 		{"MVAPICH", "2.3.7", nil, "", 1, level, false, "no", "set MV2_USE_CUDA=1"},
 		{"MVAPICH", "2.3.7", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "yes", "MV2_USE_CUDA=1"},
-		{"MVAPICH", "2.3.7", env{"MV2_USE_CUDA": "1"}, "", 0, level, false, "no", "it says"},
-		{"MVAPICH", "3.0", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "unknown", "does not say"}, // which it no longer has
+		{"MVAPICH", "2.3.7", env{"MV2_USE_CUDA": "1"}, "", 0, level, false, "no", "it reports"},
+		{"MVAPICH", "3.0", env{"MV2_USE_CUDA": "1"}, "", -1, level, false, "unknown", "does not report"}, // which it no longer has
 	} {
 		m := makerOf("", c.vendor, parseRelease(c.version))
 		p := &process{level: c.level, polled: c.polled, maker: m, quirks: quirksIn(m, parseRelease(c.version))}

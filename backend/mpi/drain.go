@@ -10,38 +10,42 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// A send that was given up is the library's until its message is received, and MPICH does not end while
-// there is one: MPI_Finalize waits for it, or UCX below it ends the process. So the ranks meet before, in
-// the world's Close, and when all have come, so that nobody waits for a send any more, each receives what
-// the others have sent it and nobody wanted, until no rank has a send left. That it has come, and that it
-// has none left, each tells rank 0, which tells all of them when it has heard of all.
+// The library keeps an abandoned send until its message is received. MPICH cannot finalize while
+// there is one: MPI_Finalize waits for it, or UCX ends the process. So the ranks drain their
+// messages in the world's Close, in two rounds:
 //
-// A rank for which something is wrong waits for the others for so long only. Then it tells them all that is still to
-// be told, if it has no send left, so that they go on to MPI_Finalize, as it does.
+//  0. Each rank reports to rank 0 that it has arrived. From then on nobody waits for a send.
+//  1. Each rank receives and discards what the others have sent. It reports once it has no send
+//     left.
 //
-// Communicators that are known to be broken are not freed, nor those that were open when the world was closed. A rank
-// that has freed one before it could hear that another has given up a send on it cannot receive that.
+// Rank 0 ends a round by a message to all ranks once every rank has reported.
+//
+// A rank on which something is wrong waits for a limited time. If it has no send left it then sends
+// what the others still wait for, so that all go on to MPI_Finalize.
+//
+// Broken communicators are not freed, nor those that were open when the world was closed: a rank
+// that has freed a communicator cannot receive the sends that others abandoned on it.
 
 const (
-	drainMost   = 1 << 30  // bytes of the longest message that is received to be thrown away
-	drainAtOnce = 64 << 20 // bytes that are being received, above which no more are begun
+	drainMost   = 1 << 30  // bytes of the longest message that is received and discarded
+	drainAtOnce = 64 << 20 // bytes being received above which no further receive starts
 )
 
 type drain struct {
 	p       *process
 	world   *comm
-	ops     []*op // what this rank receives, and what it tells the others
-	counted int   // ranks that rank 0 has heard of, in this round
+	ops     []*op // receives, and reports to other ranks
+	counted int   // on rank 0: ranks that have reported in this round
 	n       int   // the round
-	told    bool  // this rank has told of itself
-	over    bool  // all have
-	failed  bool  // the library does not send
-	pending int   // bytes that are being received
+	sent    bool  // this rank has reported
+	done    bool  // all ranks have
+	failed  bool  // the library could not send
+	pending int   // bytes being received
 	at      [1]int32
 	st      [1]libmpi.Status
 }
 
-// drain reports whether it has come to that no rank has a send left, by end, or whenever if that is zero.
+// drain reports whether all ranks had no send left by end. A zero end means no limit.
 func (p *process) drain(world *comm, end time.Time) bool {
 	d, from := &drain{p: p, world: world}, []libmpi.Comm{world.data, world.ctl}
 	p.engine.mu.Lock()
@@ -49,7 +53,7 @@ func (p *process) drain(world *comm, end time.Time) bool {
 		from = append(from, c.data, c.ctl)
 	}
 	p.engine.mu.Unlock()
-	defer func() { // what is not complete stays the library's, and its memory where it is
+	defer func() { // the library still uses what is not complete: its memory stays pinned
 		kept.mu.Lock()
 		kept.ops = append(kept.ops, d.ops...)
 		kept.mu.Unlock()
@@ -58,29 +62,29 @@ func (p *process) drain(world *comm, end time.Time) bool {
 		d.round(1, from, func() bool { return !p.engine.owed() }, end)
 }
 
-// round receives what there is from communicators until all ranks are ready.
+// round receives messages from communicators until all ranks are ready.
 func (d *drain) round(n int, from []libmpi.Comm, ready func() bool, end time.Time) bool {
-	d.n, d.counted, d.told, d.over = n, 0, false, false
+	d.n, d.counted, d.sent, d.done = n, 0, false, false
 	for pause := time.Duration(0); ; pause = min(pause+time.Microsecond, time.Millisecond) {
 		d.p.engine.poll(1)
-		for !d.over && d.take(d.world.ctl, d.p.folds.last(n)) {
+		for !d.done && d.take(d.world.ctl, d.p.folds.last(n)) {
 			pause = 0
 		}
 		for _, c := range from {
-			for !d.over && d.take(c, backend.AnyTag) {
+			for !d.done && d.take(c, backend.AnyTag) {
 				pause = 0
 			}
 		}
 		d.test()
-		if !d.told && ready() {
-			d.told = true
+		if !d.sent && ready() {
+			d.sent = true
 			d.count(d.world.rank == 0)
 		}
 		switch {
-		case d.over && len(d.ops) == 0:
+		case d.done && len(d.ops) == 0:
 			return true
 		case d.failed, !end.IsZero() && time.Now().After(end):
-			d.letGo()
+			d.releaseOthers()
 			return false
 		}
 		if yield(); pause > 100*time.Microsecond {
@@ -89,23 +93,23 @@ func (d *drain) round(n int, from []libmpi.Comm, ready func() bool, end time.Tim
 	}
 }
 
-// letGo tells the others what they would wait for, so that they go on to MPI_Finalize: that this rank is ready in all
-// rounds, or, from rank 0, that all are.
-func (d *drain) letGo() {
+// releaseOthers sends what the others still wait for, so that they go on to MPI_Finalize: that this
+// rank is ready in all rounds, or, from rank 0, that all ranks are.
+func (d *drain) releaseOthers() {
 	if d.p.engine.owed() {
 		return
 	}
-	for ; d.n < 2; d.n, d.told, d.over = d.n+1, false, false {
-		if d.world.rank == 0 && !d.over {
+	for ; d.n < 2; d.n, d.sent, d.done = d.n+1, false, false {
+		if d.world.rank == 0 && !d.done {
 			d.counted = d.world.size - 1
 			d.count(true)
-		} else if d.world.rank != 0 && !d.told {
+		} else if d.world.rank != 0 && !d.sent {
 			d.count(false)
 		}
 	}
 }
 
-// take receives a message, if there is one.
+// take starts the receive of a message, if one is there.
 func (d *drain) take(c libmpi.Comm, tag int) bool {
 	var st libmpi.Status
 	if c.Probe(backend.AnySource, tag, false, &st) != 0 || st.Flag == 0 || st.Bytes > drainMost || d.pending > drainAtOnce {
@@ -130,25 +134,26 @@ func (d *drain) take(c libmpi.Comm, tag int) bool {
 	return true
 }
 
-// count notes that a rank is ready: this one, or one that was heard of. Rank 0 tells all when all are, and the
-// others tell rank 0 of themselves.
-func (d *drain) count(heard bool) {
+// count notes that a rank is ready: this one, or on rank 0 one whose report was received. On other
+// ranks received means that all are ready.
+func (d *drain) count(received bool) {
 	switch {
-	case d.world.rank != 0 && heard:
-		d.over = true
+	case d.world.rank != 0 && received:
+		d.done = true
 	case d.world.rank != 0:
-		d.tell(0)
+		d.report(0)
 	default:
 		if d.counted++; d.counted == d.world.size {
-			d.over = true
+			d.done = true
 			for r := 1; r < d.world.size; r++ {
-				d.tell(r)
+				d.report(r)
 			}
 		}
 	}
 }
 
-func (d *drain) tell(rank int) {
+// report sends a rank the empty message of this round.
+func (d *drain) report(rank int) {
 	o := &op{}
 	var st libmpi.Status
 	switch code := d.world.ctl.Isend(nil, rank, d.p.folds.last(d.n), false, &o.h, &st); {
@@ -159,7 +164,7 @@ func (d *drain) tell(rank int) {
 	}
 }
 
-// test takes out what is complete.
+// test removes the operations that are complete.
 func (d *drain) test() {
 	d.ops = slices.DeleteFunc(d.ops, func(o *op) bool {
 		reqs := []libmpi.Request{o.h}

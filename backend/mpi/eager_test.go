@@ -4,7 +4,7 @@ package mpi
 
 import "testing"
 
-func TestEagerBytes(t *testing.T) {
+func TestEagerBytesFollowEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		environ []string
 		want    int

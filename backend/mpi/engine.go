@@ -15,27 +15,27 @@ import (
 // batch is how many requests are tested in one call.
 const batch = 64
 
-// engine holds the requests of the process that are under way, and makes
-// progress on them. Requests are tested by one goroutine at a time.
+// engine holds the process's requests in progress and completes them. One goroutine at a time tests
+// them.
 type engine struct {
 	mu      sync.Mutex
-	reqs    []libmpi.Request // what MPI is asked about; parallel to ops
+	reqs    []libmpi.Request // what MPI tests; parallel to ops
 	ops     []*op
-	comms   []*comm      // that can have guarded receives; never changed, but replaced
+	comms   []*comm      // those that can have guarded receives; replaced, never modified
 	leaks   int          // communicators that could not be freed
-	unfreed []*comm      // those of them on which messages may be under way
-	inUse   []*comm      // closed ones that a call may be in
+	unfreed []*comm      // those of them that may have messages in flight
+	inUse   []*comm      // closed ones that a call may still use
 	ended   bool         // the world is closed, and so is every communicator
-	stuck   atomic.Int32 // blocking calls that can be given up, until they return
-	wins    atomic.Int32 // windows that are not freed, of communicators that are not broken
-	next    int          // where the next round of tests begins
+	stuck   atomic.Int32 // blocking calls that can be abandoned, until they return
+	wins    atomic.Int32 // windows not yet freed, of communicators that are not broken
+	next    int          // where the next round of tests starts
 	at      [batch]int32
 	st      [batch]libmpi.Status
 
-	queued  atomic.Int32 // guarded receives that wait, of all communicators
-	minded  bool         // the thread level lets a goroutine of its own match them
-	minding atomic.Bool
-	closing atomic.Bool
+	queued     atomic.Int32 // waiting guarded receives of all communicators
+	background bool         // the thread level lets another goroutine match them
+	matching   atomic.Bool
+	closing    atomic.Bool
 
 	free sync.Pool // of *backend.Request
 }
@@ -50,7 +50,7 @@ func (e *engine) add(c *comm) {
 	}
 }
 
-// shut closes a communicator that MPI ends with.
+// shut closes a communicator that the program left open.
 func (e *engine) shut(c *comm) {
 	if c.state.Swap(closed) == closed {
 		return
@@ -60,7 +60,7 @@ func (e *engine) shut(c *comm) {
 	e.keepComm(c)
 }
 
-// keepComm notes a closed communicator that is never freed.
+// keepComm records a closed communicator that is never freed.
 func (e *engine) keepComm(c *comm) {
 	e.leak()
 	e.mu.Lock()
@@ -68,7 +68,7 @@ func (e *engine) keepComm(c *comm) {
 	e.mu.Unlock()
 }
 
-// shutAll closes those that nobody has closed, and those that are made from now on.
+// shutAll closes the communicators that are open, and those made from now on.
 func (e *engine) shutAll() {
 	e.mu.Lock()
 	e.ended = true
@@ -98,21 +98,21 @@ func (e *engine) leaked() bool {
 	return e.leaks > 0
 }
 
-// linger notes a closed communicator that a call may be in.
+// linger records a closed communicator that a call may still use.
 func (e *engine) linger(c *comm) {
 	e.mu.Lock()
 	e.inUse = append(e.inUse, c)
 	e.mu.Unlock()
 }
 
-// left waits until no call is in a communicator that is closed any more, and all that
-// were given up have returned. It reports whether it came to that in time.
+// left waits until no call uses a closed communicator and all abandoned calls have returned. It
+// reports whether that happened in time.
 func (e *engine) left(end time.Time) bool {
 	for i := 0; ; i++ {
 		e.mu.Lock()
 		if i == len(e.inUse) {
 			e.mu.Unlock()
-			return none(&e.stuck, end) // last: a call that is in a communicator can become one
+			return none(&e.stuck, end) // last: a call in a communicator can be abandoned
 		}
 		c := e.inUse[i]
 		e.mu.Unlock()
@@ -122,8 +122,8 @@ func (e *engine) left(end time.Time) bool {
 	}
 }
 
-// kept are the operations that the library still had when a world was closed: their
-// buffers stay pinned, and so they have to be reachable.
+// kept holds the operations that the library still had when a world was closed. Their buffers stay
+// pinned, so they must stay reachable.
 var kept struct {
 	mu  sync.Mutex
 	ops []*op
@@ -137,8 +137,7 @@ func (e *engine) keep() {
 	kept.ops = append(kept.ops, e.ops...)
 }
 
-// request returns a request for an operation of the backend's own; done takes it
-// back when it is complete.
+// request returns a request for an internal operation. done takes it back once it is complete.
 func (e *engine) request() *backend.Request {
 	if r, ok := e.free.Get().(*backend.Request); ok {
 		return r
@@ -148,7 +147,7 @@ func (e *engine) request() *backend.Request {
 
 func (e *engine) done(r *backend.Request) { e.free.Put(r) }
 
-// watch takes a request of MPI's in.
+// watch adds a request of MPI.
 func (e *engine) watch(o *op) {
 	e.mu.Lock()
 	e.reqs = append(e.reqs, o.h)
@@ -161,18 +160,17 @@ func (e *engine) watch(o *op) {
 	e.mu.Unlock()
 }
 
-// finished is an operation that MPI says is complete.
+// finished is an operation that MPI reports as complete.
 type finished struct {
 	o   *op
 	st  libmpi.Status
-	err error // what the status says
+	err error // the status's error
 }
 
-// poll makes what progress is possible, trying up to so many times while there is
-// none.
+// poll makes progress if it can. It tries up to spins times while there is none.
 func (e *engine) poll(spins int) {
 	if !e.mu.TryLock() {
-		return // somebody else is at it
+		return // another goroutine polls
 	}
 	if e.closing.Load() {
 		e.mu.Unlock()
@@ -212,8 +210,8 @@ func (e *engine) poll(spins int) {
 		e.mu.Unlock()
 		return
 	}
-	var fin [batch]finished // here, since clearing it takes long, and most rounds find nothing
-	var open finished       // one of those that are not complete; by value, so that none is allocated
+	var fin [batch]finished // declared here: clearing it takes long, and most rounds find nothing
+	var open finished       // one that failed without completing; a value, to avoid an allocation
 	n = 0
 	for i := range done {
 		f := finished{o: e.ops[from+int(e.at[i])], st: e.st[i]}
@@ -234,12 +232,12 @@ func (e *engine) poll(spins int) {
 		fin[i].o.finish(&fin[i].st, fin[i].err)
 	}
 	if open.o != nil {
-		// Still the library's, and so is its buffer: what the communicator is broken with ends it here.
-		_ = open.o.c.heard(open.err)
+		// The library still has it and its buffer. Breaking the communicator ends it here.
+		_ = open.o.c.noteFailure(open.err)
 	}
 }
 
-// take removes operations from the lists. The lock is held.
+// take removes complete operations from the lists. The lock is held.
 func (e *engine) take(fin []finished, from int) {
 	if len(fin) == 0 {
 		return
@@ -259,23 +257,22 @@ func (e *engine) take(fin []finished, from int) {
 	e.next = 0
 }
 
-// stop ends all progress, because MPI is about to be finalized. A round that has
-// begun is waited for.
+// stop ends all progress before MPI is finalized. It waits for a round in progress.
 func (e *engine) stop() {
 	e.mu.Lock()
 	e.closing.Store(true)
 	e.mu.Unlock()
 }
 
-// owed reports whether MPI still has sends that were given up.
+// owed reports whether MPI still has abandoned sends.
 func (e *engine) owed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.ContainsFunc(e.ops, func(o *op) bool { return o.req == nil && o.coll == nil && !o.receives })
 }
 
-// sent gives the sends of a communicator a moment to complete. Those that nobody waits for may have been complete for
-// long, and nobody has looked.
+// sent gives a communicator's sends a moment to complete. Those that nobody waits for may be
+// complete without having been tested.
 func (e *engine) sent(c *comm) {
 	for end := time.Now().Add(grace); ; yield() {
 		e.mu.Lock()
@@ -288,8 +285,8 @@ func (e *engine) sent(c *comm) {
 	}
 }
 
-// tell sends a notice that nobody waits for.
-func (e *engine) tell(c *comm, notice []byte, dest int) {
+// notify sends a notice without waiting for it.
+func (e *engine) notify(c *comm, notice []byte, dest int) {
 	o := &op{c: c, buf: notice}
 	o.pin()
 	var st libmpi.Status

@@ -14,9 +14,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// damage is a tool that spoils the arguments of calls that the tests mark by a tag
-// or a count of 77, so that the library's own checks find them wrong: cohort's
-// would have come before.
+// damage is a tool that corrupts the arguments of calls marked by a tag or a count of 77, so that
+// the library's own checks reject them. cohort's checks would come first otherwise.
 const damage = `
 #include <mpi.h>
 #include <stdlib.h>
@@ -70,7 +69,7 @@ int MPI_Ibarrier(MPI_Comm c, MPI_Request *q) { // which is the library's own eve
 
 const mark = 77
 
-// isFrom returns an error unless err is the library's own, of an operation.
+// isFrom returns an error unless err is the library's error for an operation.
 func isFrom(op string, err, sentinel error) error {
 	var o *cohort.OpError
 	if !errors.As(err, &o) || o.Op != op {
@@ -86,17 +85,16 @@ func isFrom(op string, err, sentinel error) error {
 	return nil
 }
 
-// sentinels are what the classes of MPI's errors are to be, as the documentation
-// has it.
+// sentinels are the sentinels of the classes of MPI's errors, as documented.
 var sentinels = map[string]error{
 	"COMM": cohort.ErrComm, "BUFFER": cohort.ErrBuffer, "COUNT": cohort.ErrCount, "TYPE": cohort.ErrType, "TAG": cohort.ErrTag,
 	"RANK": cohort.ErrRank, "ROOT": cohort.ErrRoot, "OP": cohort.ErrOp, "TRUNCATE": cohort.ErrTruncate,
 	"REQUEST": cohort.ErrRequest, "NO_MEM": cohort.ErrAlloc, "OTHER": cohort.ErrInternal,
 }
 
-// TestErrors checks that what a library finds wrong comes back as an error of the
-// right kind, and that the program goes on: one job has them all.
-func TestErrors(t *testing.T) {
+// TestLibraryErrorsHaveSentinels checks that an error of the library becomes an error with the
+// right sentinel, and that the program continues. One job shows them all.
+func TestLibraryErrorsHaveSentinels(t *testing.T) {
 	program("damaged", func() error {
 		return with(func(w *cohort.Comm) error {
 			for _, class := range slices.Sorted(maps.Keys(sentinels)) {

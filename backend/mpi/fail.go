@@ -13,16 +13,16 @@ import (
 
 // fault returns the error of a code.
 func (c *comm) fault(code libmpi.Code) error {
-	return c.heard(libmpi.Error(code))
+	return c.noteFailure(libmpi.Error(code))
 }
 
-// noticeSize is how long a notice is at most: a sentinel's code and a text, short
-// enough to be sent at once.
+// noticeSize is the maximum length of a notice: a sentinel's code and a text, short enough to be
+// sent at once.
 const noticeSize = 512
 
-// Break makes the communicator unusable here, and tells the others, who hear of it
-// when they wait with a limit, for a request or for a schedule; not in a blocking
-// call of the library's.
+// Break makes the communicator unusable here and notifies the other ranks. They receive the notice
+// when they wait with a limit, for a request or for a schedule, but not in a blocking call of the
+// library.
 func (c *comm) Break(err error) {
 	if !c.breaks(err) {
 		return
@@ -36,13 +36,13 @@ func (c *comm) Break(err error) {
 	n = n[:min(len(n), noticeSize)]
 	for r := range c.size {
 		if r != c.rank {
-			c.p.engine.tell(c, n, r)
+			c.p.engine.notify(c, n, r)
 		}
 	}
 }
 
-// breaks marks the communicator broken and ends what is pending. false: it was
-// already, or is closed.
+// breaks marks the communicator as broken and ends what is pending. It returns false if the
+// communicator was broken or closed before.
 func (c *comm) breaks(err error) bool {
 	f := asFault(err)
 	if c.state.Load() == closed || !c.broken.CompareAndSwap(nil, f) {
@@ -64,29 +64,29 @@ func asFault(err error) *backend.Fault {
 	return &backend.Fault{Sentinel: s, Text: strings.TrimPrefix(err.Error(), s.Error()+": ")}
 }
 
-// lostEvery is how often the library is asked at most who is lost, which takes memory.
+// lostEvery is the shortest interval at which the library is asked for lost ranks, which allocates.
 const lostEvery = time.Millisecond
 
-// hear looks for a notice of another rank. Where a rank of the communicator is lost, or it was revoked, a
-// library that recovers says so instead.
-func (c *comm) hear() {
+// readNotice checks for a notice of another rank. If the library supports recovery, it also checks
+// for lost ranks and a revocation.
+func (c *comm) readNotice() {
 	if c.size == 1 || c.enter() != nil {
 		return
 	}
 	defer c.leave()
-	if !c.hearing.TryLock() { // of two that saw one notice, the slower would wait for ever
+	if !c.reading.TryLock() { // if two goroutines saw one notice, the slower would wait without end
 		return
 	}
-	defer c.hearing.Unlock()
+	defer c.reading.Unlock()
 	var st libmpi.Status
 	if code := c.ctl.Probe(backend.AnySource, c.p.folds.notice(), false, &st); code != 0 {
-		_ = c.heard(libmpi.Error(code))
+		_ = c.noteFailure(libmpi.Error(code))
 		return
 	}
 	if st.Flag == 0 {
 		if now := time.Now(); c.p.recovers && now.Sub(c.asked) >= lostEvery {
 			c.asked = now
-			c.Lost() // the looks of Open MPI 5 at messages say nothing of losses
+			c.Lost() // probes of Open MPI 5 do not report losses
 		}
 		return
 	}
@@ -104,7 +104,7 @@ func (c *comm) hear() {
 // Broken returns what the communicator was broken with.
 func (c *comm) Broken() error {
 	if c.state.Load() == nil {
-		c.hear()
+		c.readNotice()
 	}
 	if f := c.broken.Load(); f != nil {
 		return f
@@ -112,13 +112,13 @@ func (c *comm) Broken() error {
 	return nil
 }
 
-// Wake does nothing: whoever waits with a limit looks at it all the time.
+// Wake does nothing: a waiter with a limit polls.
 func (c *comm) Wake() {}
 
 // Abort ends the job, this process included.
 func (c *comm) Abort(code int) error {
 	if code < 1 || code > 255 {
-		code = 1 // what a process can end with
+		code = 1 // the range of an exit status
 	}
 	if rc := libmpi.Abort(code); rc != 0 {
 		return c.fault(rc)
@@ -126,9 +126,9 @@ func (c *comm) Abort(code int) error {
 	return nil
 }
 
-// truncated is the error of a receive that the message was too long for.
+// truncated returns the error of a receive whose buffer is too short for the message.
 func truncated(got int64, room int) error {
-	text := fmt.Sprintf("the message is longer than the %d bytes of the buffer", room)
+	text := fmt.Sprintf("the message is longer than the buffer of %d bytes", room)
 	if got > int64(room) {
 		text = fmt.Sprintf("the message has %d bytes, the buffer %d", got, room)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/cohort-hpc/cohort/cohorttest"
 )
 
-// Files of shared memory stay if a rank is lost before the library has removed them: Open MPI's of windows, MPICH's and
-// UCX's of all kinds.
+// Shared memory files stay if a rank is lost before the library has removed them: those of Open
+// MPI's windows, and all kinds of MPICH and UCX.
 
-// Of Open MPI few runs: its launcher takes more than a second for each.
+// TestFaultsOpenMPI has few runs: the launcher takes more than a second for each.
 func TestFaultsOpenMPI(t *testing.T) {
 	l := launcher(t, "openmpi", "COHORT_CHECK=1")
 	l.Leaves = []string{"osc_sm.*"}

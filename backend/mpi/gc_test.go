@@ -12,10 +12,10 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// Buffers that nothing in the program refers to any more are the library's until the
-// operation is complete: collecting garbage all the time neither frees nor fills
-// them with something else.
-func TestBuffersStay(t *testing.T) {
+// TestBuffersStayPinned checks that buffers which the program no longer refers to stay the
+// library's until the operation is complete. Constant garbage collection neither frees nor reuses
+// them.
+func TestBuffersStayPinned(t *testing.T) {
 	leftOut(t, "buffers stay where they are under garbage collection")
 	program("buffers", func() error { return with(buffersStay) })
 	for _, library := range libraries {
@@ -28,8 +28,8 @@ func buffersStay(w *cohort.Comm) error {
 	content := func(rank, i, n int) []byte { return bytes.Repeat([]byte{byte(1 + rank + 2*i)}, n) }
 	for i := range 40 {
 		n := []int{100, 5000, 70_000, 1 << 20}[i%4]
-		// Nobody has the memory of what is sent. That of what is received is part of
-		// something that is looked at in the end.
+		// The program keeps no reference to what is sent. What is received is part of a larger
+		// buffer, which is checked at the end.
 		in := make([]byte, 3*n)
 		var reqs []*cohort.Request
 		keep := func(q *cohort.Request, err error) error {

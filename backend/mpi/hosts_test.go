@@ -16,10 +16,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// remote is what the launchers of these tests take for ssh: it runs the command
-// here, under the name of the node that it should be run on, so that the library
-// has several nodes in earnest. FIXED is a name that all nodes have: then they need
-// a /dev/shm each, where Open MPI makes files with the node's name in theirs.
+// remote takes the place of ssh for the launchers of these tests. It runs the command here, under
+// the name of the requested node, so that the library really sees several nodes. FIXED is a name
+// that all nodes have. Each node has a /dev/shm, since Open MPI creates files with the node's name
+// there.
 const remote = `#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 host=${FIXED-$1}; shift
@@ -30,7 +30,7 @@ exec unshare --uts --mount sh -c 'hostname "$0" && mount -t tmpfs none /dev/shm 
 func across(t *testing.T, library string, cmd *exec.Cmd) {
 	t.Helper()
 	if b, err := exec.Command("unshare", "--uts", "--mount", "mount", "-t", "tmpfs", "none", "/dev/shm").CombinedOutput(); err != nil {
-		need.MissingRight(t, "a process cannot have a name of the node and a /dev/shm of its own here, which takes unshare and root: %v\n%s", err, b)
+		need.MissingRight(t, "a private node name and /dev/shm need unshare and root: %v\n%s", err, b)
 	}
 	agent := filepath.Join(t.TempDir(), "remote")
 	if err := os.WriteFile(agent, []byte(remote), 0o700); err != nil {
@@ -46,7 +46,7 @@ func across(t *testing.T, library string, cmd *exec.Cmd) {
 	cmd.Args = slices.Insert(cmd.Args, 1, args...)
 }
 
-func tellTopology(w *cohort.Comm) error {
+func printTopology(w *cohort.Comm) error {
 	if err := traffic(w, 1); err != nil {
 		return err
 	}
@@ -59,11 +59,10 @@ func tellTopology(w *cohort.Comm) error {
 	return nil
 }
 
-// TestTopology checks what ranks are told of where they are: on one node, on two,
-// and on two of one name.
-func TestTopology(t *testing.T) {
+// TestTopologyReportsNodes checks the topology on one node, on two, and on two with the same name.
+func TestTopologyReportsNodes(t *testing.T) {
 	leftOut(t, "ranks on two nodes")
-	program("topology", func() error { return with(tellTopology) })
+	program("topology", func() error { return with(printTopology) })
 	own, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +125,7 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// standardOf returns what a library's own header says of it, as a topology has it.
+// standardOf returns the library, its version and its MPI version, as its own header has them.
 func standardOf(t *testing.T, compiler string) string {
 	t.Helper()
 	exe := compiledC(t, compiler, `#include <mpi.h>

@@ -10,46 +10,46 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Settings is what the mpi backend can be told, independent of the library. The
-// zero value leaves everything to the library.
+// Settings are the settings of the mpi backend, independent of the library. The zero value leaves
+// everything to the library.
 type Settings struct {
-	ThreadLevel string // single, funneled, serialized or multiple, which empty is too
-	CUDA        string // on, off, or auto, which empty is too: as the library does by itself
+	ThreadLevel string // single, funneled, serialized or multiple; empty: multiple
+	CUDA        string // on, off, or auto: the library's default; empty: auto
 
-	EagerLimit int // bytes up to which a message is sent before its receive is known; 0: the library's
-	BufferSize int // bytes of the buffers between processes of one node; 0: the library's
+	EagerLimit int // bytes up to which a message is sent before its receive is posted; 0: the library's limit
+	BufferSize int // bytes of the buffers between processes of one node; 0: the library's size
 
-	Tuning map[string]string // collectives' names, such as allreduce, with the library's names of algorithms
+	Tuning map[string]string // the library's algorithm for each collective, such as allreduce
 
-	Profiling      bool // statistics of its own too, where the library keeps any
-	Oversubscribed bool // there are more ranks than processors: waiting ranks are to give way
+	Profiling      bool // enable the library's statistics, if it has any
+	Oversubscribed bool // more ranks than processors: waiting ranks yield
 }
 
-// Setting is one environment variable that tells the library something.
+// Setting is one environment variable for the library.
 type Setting struct {
 	Name, Value string
 	Why         string
-	Applied     bool   // false: the user had set it, and it stays, or it is too late
-	User        string // what the user had set, NAME=VALUE
-	Late        bool   // what reads it has done so: it was in the process before, or other code has initialised MPI
+	Applied     bool   // false: the user's value stays, or it is too late
+	User        string // the user's value, as NAME=VALUE
+	Late        bool   // already read: its reader was loaded before, or other code initialized MPI
 }
 
-// String says what was set, or why not, and what for.
+// String describes what was set, or why not, and for which setting.
 func (s Setting) String() string {
 	if s.Applied {
 		return fmt.Sprintf("%s=%s: %s", s.Name, s.Value, s.Why)
 	}
 	if s.Late {
-		return fmt.Sprintf("%s=%s not set, because it had been read before: %s", s.Name, s.Value, s.Why)
+		return fmt.Sprintf("%s=%s not set, because it was read before: %s", s.Name, s.Value, s.Why)
 	}
 	return fmt.Sprintf("%s=%s not set, because the environment has %s: %s", s.Name, s.Value, s.User, s.Why)
 }
 
-// option is one thing that libraries can be told.
+// option is one thing that a library can be asked for.
 type option uint8
 
 const (
-	optAlways option = iota // whatever the user asked for
+	optAlways option = iota // independent of the settings
 	optCUDAOn
 	optCUDAOff
 	optEager
@@ -67,7 +67,7 @@ func (o option) String() string { return optionNames[o] }
 type knob struct {
 	makers       []maker // nil: all of them
 	option       option
-	name, value  string // "$" stands for the number asked for, "$ or N" for N if that is more
+	name, value  string // "$" is the number requested, "$ or N" the larger of it and N
 	from, before string // versions that have it
 	why          string
 }
@@ -79,7 +79,7 @@ var (
 )
 
 const (
-	whySignals  = "its signal handlers would take the place of Go's"
+	whySignals  = "its signal handlers would replace Go's"
 	whyYield    = "there are more ranks than processors"
 	whyEager    = "EagerLimit"
 	whyBuffer   = "BufferSize"
@@ -89,9 +89,8 @@ const (
 	whyAffinity = "all threads of a rank would run on one processor"
 )
 
-// knobs are all variables there are. Their names were compared with what MPICH
-// 4.0.2 and Open MPI 4.1.4 list themselves; those of the others are from their
-// manuals.
+// knobs are all variables that cohort sets. The names for MPICH 4.0.2 and Open MPI 4.1.4 were
+// compared with the lists of these libraries; those for others are from their manuals.
 var knobs = []knob{
 	{nil, optAlways, "UCX_HANDLE_ERRORS", "none", "", "", whySignals},
 	{nil, optAlways, "UCX_DEBUG_SIGNO", "0", "", "", whySignals},
@@ -141,10 +140,9 @@ var knobs = []knob{
 	{ofOpenMPI, optProfile, "OMPI_MCA_pml_monitoring_enable_output", "2", "", "", whyProfile},
 }
 
-// environment returns the variables to set before loading a library: of an ABI
-// family (mpich, openmpi or standard), and a vendor and version as far as they are
-// known. Those that lookup has are left as they are. The error, an ErrInit, is for
-// what the library cannot do, and says what it can.
+// environment returns the variables to set before loading a library: of an ABI family (mpich,
+// openmpi or standard), and a vendor and version as far as they are known. Variables that lookup
+// finds keep their values. The error, an ErrInit, names what the library cannot do and what it can.
 func (s Settings) environment(family, vendor, version string, lookup func(string) (string, bool)) ([]Setting, error) {
 	r := parseRelease(version)
 	m := makerOf(family, vendor, r)
@@ -170,7 +168,7 @@ func (s Settings) environment(family, vendor, version string, lookup func(string
 			}
 		}
 		if needed := o == optCUDAOn || o == optCUDAOff || o == optEager || o == optBuffer; needed && len(list) == n {
-			return nil, refuse("%v has no setting for %v that cohort knows; it can be told %s", libraryName(m, version), o, can(m, r))
+			return nil, refuse("%v: cohort knows no setting for %v; it has settings for %s", libraryName(m, version), o, can(m, r))
 		}
 	}
 	if err := crashes(m, r, list); err != nil {
@@ -190,7 +188,7 @@ func (s Settings) environment(family, vendor, version string, lookup func(string
 	return list, nil
 }
 
-// valued returns the knob's value for a number that was asked for.
+// valued returns the knob's value for a requested number.
 func (k *knob) valued(amount int) string {
 	value, least, _ := strings.Cut(k.value, " or ")
 	if n, err := strconv.Atoi(least); err == nil {
@@ -199,7 +197,7 @@ func (k *knob) valued(amount int) string {
 	return strings.Replace(value, "$", strconv.Itoa(amount), 1)
 }
 
-// options returns what s asks for.
+// options returns the options that s asks for.
 func (s Settings) options() []option {
 	of := []option{optAlways}
 	for _, asked := range []struct {
@@ -216,7 +214,7 @@ func (s Settings) options() []option {
 	return of
 }
 
-// amount returns the number that an option asks for.
+// amount returns the number requested for an option.
 func (s Settings) amount(o option) int {
 	if o == optBuffer {
 		return s.BufferSize
@@ -224,38 +222,37 @@ func (s Settings) amount(o option) int {
 	return s.EagerLimit
 }
 
-// check finds values that no library has.
+// check rejects values that no library accepts.
 func (s Settings) check() error {
 	switch {
 	case !slices.Contains([]string{"", "single", "funneled", "serialized", "multiple"}, s.ThreadLevel):
-		return refuse("the thread level is %q: allowed are single, funneled, serialized and multiple", s.ThreadLevel)
+		return refuse("thread level %q: want single, funneled, serialized or multiple", s.ThreadLevel)
 	case !slices.Contains([]string{"", "auto", "on", "off"}, s.CUDA):
-		return refuse("CUDA is %q: allowed are auto, on and off", s.CUDA)
+		return refuse("CUDA %q: want auto, on or off", s.CUDA)
 	case s.EagerLimit < 0 || s.BufferSize < 0:
-		return refuse("EagerLimit is %d and BufferSize %d: want numbers of bytes", s.EagerLimit, s.BufferSize)
+		return refuse("EagerLimit %d, BufferSize %d: want numbers of bytes, 0 or more", s.EagerLimit, s.BufferSize)
 	}
 	return nil
 }
 
-// crashes finds what would crash a library.
+// crashes rejects settings that would crash the library.
 func crashes(m maker, r release, list []Setting) error {
 	for _, l := range list {
-		// See quirkCUDACrash: whether the library can do it is not known before it
-		// is loaded.
+		// See quirkCUDACrash: before it is loaded we do not know whether the library has CUDA.
 		if l.Name == "OMPI_MCA_opal_cuda_support" && l.Value == "1" && l.Applied && quirksIn(m, r).has(quirkCUDACrash) {
-			return refuse("%v crashes if it is told to use CUDA and was built without; if `ompi_info --parsable --all` says "+
+			return refuse("CUDA on: %v crashes if it was built without CUDA; if `ompi_info --parsable --all` prints "+
 				"opal_built_with_cuda_support:value:true, set %s=1 in the environment", m, l.Name)
 		}
 	}
 	return nil
 }
 
-// has reports whether libraries of a maker and version have the knob.
+// has reports whether libraries of a maker and version have the variable.
 func (k *knob) has(m maker, r release) bool {
 	if k.makers != nil && !slices.Contains(k.makers, m) {
 		return false
 	}
-	// Versions are those of the maker's own numbering.
+	// The bounds are in the maker's own numbering.
 	if m == makeMVAPICH || m == makeUnknownMPICH || m == makeUnknownOpenMPI || m == makeUnknown {
 		return true
 	}
@@ -279,8 +276,7 @@ func can(m maker, r release) string {
 	return strings.Join(of, ", ")
 }
 
-// aliases returns the names under which a library reads a variable. MPICH has
-// three for each.
+// aliases returns the names under which a library reads a variable. MPICH has three for each.
 func aliases(name string, m maker) []string {
 	rest, ok := strings.CutPrefix(name, "MPIR_CVAR_")
 	if !ok {
@@ -298,7 +294,7 @@ func libraryName(m maker, version string) string {
 	return strings.TrimSpace(m.String() + " " + version)
 }
 
-// refuse returns the error of a setting that cannot be.
+// refuse returns the error of a setting that is not possible.
 func refuse(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
 }

@@ -37,8 +37,8 @@ func output(t *testing.T, env []string, command ...string) string {
 	return string(b)
 }
 
-// Open MPI lists its variables and the algorithms itself.
-func TestNamesOfOpenMPI(t *testing.T) {
+// TestOpenMPIHasVariablesAndAlgorithms compares the tables with the library's own list.
+func TestOpenMPIHasVariablesAndAlgorithms(t *testing.T) {
 	params, version := make(map[string]bool), ""
 	found := make(map[string][]string)
 	for line := range strings.Lines(output(t, nil, filepath.Join(filepath.Dir(mpitest.Of(t, mpifind.OpenMPI).Start()[0]), "ompi_info"), "--all", "--parsable")) {
@@ -80,8 +80,8 @@ func TestNamesOfOpenMPI(t *testing.T) {
 	}
 }
 
-// mpichSays returns the descriptions of MPICH's variables, and its version.
-func mpichSays(t *testing.T, mpich mpitest.Launcher) (about map[string]string, version string) {
+// mpichVariables returns the descriptions of MPICH's variables, and its version.
+func mpichVariables(t *testing.T, mpich mpitest.Launcher) (about map[string]string, version string) {
 	t.Helper()
 	about = make(map[string]string)
 	for line := range strings.Lines(output(t, nil, compiled(t, mpich.Compiler(t), "cvars.c"))) {
@@ -94,10 +94,10 @@ func mpichSays(t *testing.T, mpich mpitest.Launcher) (about map[string]string, v
 	return about, version
 }
 
-// MPICH lists its variables through MPI_T, and the algorithms in their
-// descriptions.
-func TestNamesOfMPICH(t *testing.T) {
-	about, version := mpichSays(t, mpitest.Of(t, mpifind.MPICH))
+// TestMPICHHasVariablesAndAlgorithms compares the tables with the variables that MPICH lists
+// through MPI_T, whose descriptions name the algorithms.
+func TestMPICHHasVariablesAndAlgorithms(t *testing.T) {
+	about, version := mpichVariables(t, mpitest.Of(t, mpifind.MPICH))
 	r := parseRelease(version)
 	if !r.known || len(about) < 100 {
 		t.Fatalf("MPICH %q lists %d variables", version, len(about))
@@ -118,13 +118,13 @@ func TestNamesOfMPICH(t *testing.T) {
 	}
 }
 
-// EagerLimit does what it says: half of it is sent before the receive is there,
-// twice of it is not. By themselves both libraries stop below 8 KiB on one node.
-func TestEagerLimit(t *testing.T) {
+// TestEagerLimitTakesEffect checks that a message of half the limit is sent before its receive is
+// posted, and one of twice the limit is not. The default limits are below 8 KiB on one node.
+func TestEagerLimitTakesEffect(t *testing.T) {
 	const limit = 40000
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		lib := l.Library
-		env := told(t, Settings{EagerLimit: limit}, familyName(lib.Family), lib.Vendor, lib.Version, nil)
+		env := variablesSet(t, Settings{EagerLimit: limit}, familyName(lib.Family), lib.Vendor, lib.Version, nil)
 		program := compiled(t, l.Compiler(t), "eager.c")
 		got := output(t, env, append(l.Args(2), program, "20000", "80000")...)
 		if want := "20000 eager, 80000 not\n"; got != want {
@@ -133,15 +133,15 @@ func TestEagerLimit(t *testing.T) {
 	})
 }
 
-// MPICH's MPI_Init fails on a name of an algorithm that it does not have, and takes
-// all those of the lists.
-func TestTuningIsTaken(t *testing.T) {
+// TestMPICHAcceptsTuningNames checks that MPI_Init accepts every name in the lists. It fails on any
+// other name.
+func TestMPICHAcceptsTuningNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: MPICH takes every algorithm of the lists; make test-all runs it")
 	}
 	mpich := mpitest.Of(t, mpifind.MPICH)
 	program, launcher := compiled(t, mpich.Compiler(t), "eager.c"), mpich.Start()[0]
-	_, version := mpichSays(t, mpich)
+	_, version := mpichVariables(t, mpich)
 	r := parseRelease(version)
 	for i := 0; ; i++ { // the i-th of each list, or its last
 		tuning, more := make(map[string]string), false
@@ -150,7 +150,7 @@ func TestTuningIsTaken(t *testing.T) {
 			tuning[mpiNames[coll]] = list[min(i, len(list)-1)].name
 			more = more || i+1 < len(list)
 		}
-		env := told(t, Settings{Tuning: tuning}, "mpich", "MPICH", version, nil)
+		env := variablesSet(t, Settings{Tuning: tuning}, "mpich", "MPICH", version, nil)
 		if want := len(everywhere) + int(backend.Exscan); len(env) != want {
 			t.Fatalf("%d settings, want %d: %v", len(env), want, env)
 		}

@@ -19,8 +19,8 @@ func (v variables) lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// told returns what the settings set, NAME=VALUE.
-func told(t *testing.T, s Settings, family, vendor, version string, env variables) []string {
+// variablesSet returns the variables that the settings set, as NAME=VALUE.
+func variablesSet(t *testing.T, s Settings, family, vendor, version string, env variables) []string {
 	t.Helper()
 	list, err := s.environment(family, vendor, version, env.lookup)
 	if err != nil {
@@ -35,10 +35,10 @@ func told(t *testing.T, s Settings, family, vendor, version string, env variable
 	return of
 }
 
-// Set for every library, whatever is asked for.
+// everywhere are the variables set for every library.
 var everywhere = []string{"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0", "IPATH_NO_BACKTRACE=1", "HFI_NO_BACKTRACE=1"}
 
-func TestEnvironment(t *testing.T) {
+func TestSettingsBecomeVariables(t *testing.T) {
 	for _, c := range []struct {
 		what                    string
 		s                       Settings
@@ -91,7 +91,7 @@ func TestEnvironment(t *testing.T) {
 			[]string{"I_MPI_ADJUST_ALLREDUCE=2", "I_MPI_ADJUST_BCAST=11"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s %s", c.what, c.vendor, c.version), func(t *testing.T) {
-			got, want := told(t, c.s, c.family, c.vendor, c.version, nil), slices.Concat(everywhere, c.want)
+			got, want := variablesSet(t, c.s, c.family, c.vendor, c.version, nil), slices.Concat(everywhere, c.want)
 			if !slices.Equal(got, want) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
@@ -99,8 +99,9 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What the user has set stays, also under another name that the library reads.
-func TestEnvironmentOfUser(t *testing.T) {
+// TestUserVariablesStay checks that the user's values stay, also under other names that the library
+// reads.
+func TestUserVariablesStay(t *testing.T) {
 	env := variables{"UCX_HANDLE_ERRORS": "bt", "MPICH_ENABLE_GPU": "0", "HFI_NO_BACKTRACE": ""}
 	list, err := Settings{CUDA: "on"}.environment("mpich", "MPICH", "4.0.2", env.lookup)
 	if err != nil {
@@ -122,12 +123,12 @@ func TestEnvironmentOfUser(t *testing.T) {
 	}
 	// CUDA with Open MPI 4 is the user's to say.
 	env = variables{"OMPI_MCA_opal_cuda_support": "1"}
-	if got := told(t, Settings{CUDA: "on"}, "openmpi", "Open MPI", "4.1.4", env); !slices.Equal(got, everywhere) {
+	if got := variablesSet(t, Settings{CUDA: "on"}, "openmpi", "Open MPI", "4.1.4", env); !slices.Equal(got, everywhere) {
 		t.Errorf("got %v", got)
 	}
 }
 
-func TestEnvironmentRefuses(t *testing.T) {
+func TestImpossibleSettingsAreRejected(t *testing.T) {
 	tuning := func(op, algorithm string) Settings { return Settings{Tuning: map[string]string{op: algorithm}} }
 	for _, c := range []struct {
 		s                       Settings
@@ -165,9 +166,9 @@ func TestEnvironmentRefuses(t *testing.T) {
 	}
 }
 
-// The table is whole: names, versions, and no variable twice for one library and
-// version.
-func TestKnobTable(t *testing.T) {
+// TestKnobTableIsConsistent checks names and versions, and that no variable appears twice for one
+// library and version.
+func TestKnobTableIsConsistent(t *testing.T) {
 	for i, k := range knobs {
 		if k.name == "" || k.value == "" || k.why == "" {
 			t.Errorf("row %d is not complete: %+v", i, k)
@@ -197,7 +198,7 @@ func TestKnobTable(t *testing.T) {
 	}
 }
 
-func TestSettingsDocument(t *testing.T) {
+func TestSettingsAreDocumented(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| option | library | versions | variable |\n|---|---|---|---|\n")
 	for o := optAlways; o <= optProfile; o++ {

@@ -14,11 +14,10 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// What does not fit into the int that MPI's functions count with: real transfers of
-// more than 2^31 elements of one byte, displacements behind that, and fewer elements
-// that are more bytes. Each takes seconds and all take minutes: one of each way that the library is
-// called in is moved here, and with COHORT_SOAK set all are.
-func TestLargeCounts(t *testing.T) {
+// TestCountsAboveInt32 transfers more than an int counts: more than 2^31 elements of one byte,
+// displacements beyond that, and fewer but longer elements. By default it runs one transfer for
+// each way of calling the library, with COHORT_SOAK all of them, which takes minutes.
+func TestCountsAboveInt32(t *testing.T) {
 	program("large", func() error { return with(large) })
 	if testing.Short() {
 		t.Skip("left out with -short: transfers of several GiB; make test-all runs it")
@@ -41,12 +40,12 @@ func TestLargeCounts(t *testing.T) {
 }
 
 const (
-	largeMemory   = 15 << 30 // what the ranks and the library's own copies take
+	largeMemory   = 15 << 30 // for the ranks and the library's copies
 	largeJob      = 5        // transfers in one job
 	largeVariable = "MPITEST_LARGE"
 )
 
-// largeNames returns the transfers that are to be made.
+// largeNames returns the transfers to run.
 func largeNames() (names []string) {
 	if os.Getenv("COHORT_SOAK") == "" {
 		return []string{"Isend", "Allreduce", "Allgatherv", "Alltoallv"}
@@ -57,7 +56,7 @@ func largeNames() (names []string) {
 	return names
 }
 
-// available returns how much memory can be had.
+// available returns the memory that is available.
 func available(t *testing.T) (n int) {
 	t.Helper()
 	b, err := os.ReadFile("/proc/meminfo")
@@ -73,13 +72,13 @@ func available(t *testing.T) (n int) {
 	return 0
 }
 
-// Lengths: a little more than an int counts, and blocks of which two are.
+// Lengths: a little more than an int counts, and about half of that.
 const (
-	over = 1<<31 + 5
+	huge = 1<<31 + 5
 	half = 1<<30 + 3
 )
 
-// slabs is one rank's memory: a has text, b what is received.
+// slabs is one rank's memory: text to send in a, and received data in b.
 type slabs struct {
 	*cohort.Comm
 	a, b []byte
@@ -87,8 +86,7 @@ type slabs struct {
 	base int // where the text begins: elsewhere in each transfer
 }
 
-// largeCase is a transfer between two ranks. It returns what came, and the rank it
-// came from, or an error.
+// largeCase is a transfer between two ranks. It returns an error if what arrived is wrong.
 type largeCase struct {
 	name string
 	run  func(s *slabs) error
@@ -97,7 +95,7 @@ type largeCase struct {
 func large(w *cohort.Comm) error {
 	// Where memory is short these are to go first.
 	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
-	s := &slabs{Comm: w, a: make([]byte, over+1<<20), b: make([]byte, over+1<<20), text: make([]byte, 1<<20-3)}
+	s := &slabs{Comm: w, a: make([]byte, huge+1<<20), b: make([]byte, huge+1<<20), text: make([]byte, 1<<20-3)}
 	for i := range s.text {
 		s.text[i] = byte(i*i>>9 ^ i)
 	}
@@ -122,8 +120,8 @@ func large(w *cohort.Comm) error {
 	return nil
 }
 
-// fill writes text into b. It begins differently on each rank, and nowhere is the
-// same as 2^30, 2^31 or 2^32 bytes away.
+// fill writes text into b. It differs at the start on each rank, and between any two positions
+// 2^30, 2^31 or 2^32 bytes apart.
 func (s *slabs) fill(b []byte, rank int) []byte {
 	n := copy(b, s.text[s.base+1000*rank:])
 	for n < len(b) {
@@ -132,7 +130,7 @@ func (s *slabs) fill(b []byte, rank int) []byte {
 	return b
 }
 
-// is checks that b is the text of a rank, from its byte number from on.
+// is checks that b is a rank's text, starting at its byte from.
 func (s *slabs) is(b []byte, rank, from int) error {
 	for at := 0; at < len(b); {
 		want := s.text[(s.base+1000*rank+from+at)%len(s.text):]
@@ -148,57 +146,57 @@ func (s *slabs) is(b []byte, rank, from int) error {
 var largeCases = []largeCase{
 	{"Send", func(s *slabs) error {
 		if s.Rank() == 0 {
-			return cohort.Send(s.Comm, s.fill(s.a[:over], 0), 1, 1)
+			return cohort.Send(s.Comm, s.fill(s.a[:huge], 0), 1, 1)
 		}
 		st, err := cohort.Recv(s.Comm, s.b, 0, 1)
-		if err == nil && st.Bytes() != over {
+		if err == nil && st.Bytes() != huge {
 			err = fmt.Errorf("the status has %d bytes", st.Bytes())
 		}
 		if err != nil {
 			return err
 		}
-		return s.is(s.b[:over], 0, 0)
+		return s.is(s.b[:huge], 0, 0)
 	}},
 	{"Isend", func(s *slabs) error {
 		if s.Rank() == 1 {
-			q, err := cohort.Isend(s.Comm, s.fill(s.a[:over], 1), 0, 1)
+			q, err := cohort.Isend(s.Comm, s.fill(s.a[:huge], 1), 0, 1)
 			if err != nil {
 				return err
 			}
 			_, err = q.Wait()
 			return err
 		}
-		q, err := cohort.Irecv(s.Comm, s.b[:over], 1, 1)
+		q, err := cohort.Irecv(s.Comm, s.b[:huge], 1, 1)
 		if err != nil {
 			return err
 		}
 		st, err := q.Wait()
-		if err == nil && st.Bytes() != over {
+		if err == nil && st.Bytes() != huge {
 			err = fmt.Errorf("the status has %d bytes", st.Bytes())
 		}
 		if err != nil {
 			return err
 		}
-		return s.is(s.b[:over], 1, 0)
+		return s.is(s.b[:huge], 1, 0)
 	}},
 	{"Bcast", func(s *slabs) error {
 		if s.Rank() == 1 {
-			s.fill(s.b[:over], 1)
+			s.fill(s.b[:huge], 1)
 		}
-		if err := cohort.Bcast(s.Comm, s.b[:over], 1); err != nil {
+		if err := cohort.Bcast(s.Comm, s.b[:huge], 1); err != nil {
 			return err
 		}
-		return s.is(s.b[:over], 1, 0)
+		return s.is(s.b[:huge], 1, 0)
 	}},
 	{"BcastInit", func(s *slabs) error {
-		p, err := cohort.BcastInit(s.Comm, s.b[:over], 0)
+		p, err := cohort.BcastInit(s.Comm, s.b[:huge], 0)
 		if err != nil {
 			return err
 		}
 		for round := range 2 {
 			s.base += 5
 			if s.Rank() == 0 {
-				s.fill(s.b[:over], round)
+				s.fill(s.b[:huge], round)
 			}
 			if err := p.Start(); err != nil {
 				return err
@@ -206,33 +204,33 @@ var largeCases = []largeCase{
 			if _, err := p.Wait(); err != nil {
 				return err
 			}
-			if err := s.is(s.b[:over], round, 0); err != nil {
+			if err := s.is(s.b[:huge], round, 0); err != nil {
 				return err
 			}
 		}
 		return p.Close()
 	}},
 	{"Allreduce", func(s *slabs) error { // the higher half bits of one, the lower of the other
-		s.fill(s.b[:over], 0)
+		s.fill(s.b[:huge], 0)
 		mask := byte(0xf0 >> (4 * s.Rank()))
-		for i := range s.b[:over] {
+		for i := range s.b[:huge] {
 			s.b[i] &= mask
 		}
-		if err := cohort.Allreduce(s.Comm, s.b[:over], s.b[:over], cohort.Bor); err != nil {
+		if err := cohort.Allreduce(s.Comm, s.b[:huge], s.b[:huge], cohort.Bor); err != nil {
 			return err
 		}
-		return s.is(s.b[:over], 0, 0)
+		return s.is(s.b[:huge], 0, 0)
 	}},
 	{"AllreduceInit", func(s *slabs) error {
-		p, err := cohort.AllreduceInit(s.Comm, s.b[:over], s.b[:over], cohort.Bor)
+		p, err := cohort.AllreduceInit(s.Comm, s.b[:huge], s.b[:huge], cohort.Bor)
 		if err != nil {
 			return err
 		}
 		s.base += 5 // the one's text, and nothing of the other's; BcastInit's is started twice
 		if s.Rank() == 0 {
-			s.fill(s.b[:over], 0)
+			s.fill(s.b[:huge], 0)
 		} else {
-			clear(s.b[:over])
+			clear(s.b[:huge])
 		}
 		if err := p.Start(); err != nil {
 			return err
@@ -240,13 +238,13 @@ var largeCases = []largeCase{
 		if _, err := p.Wait(); err != nil {
 			return err
 		}
-		if err := s.is(s.b[:over], 0, 0); err != nil {
+		if err := s.is(s.b[:huge], 0, 0); err != nil {
 			return err
 		}
 		return p.Close()
 	}},
 	{"Allgatherv", func(s *slabs) error {
-		counts, displs := []int{over - 4, 1000}, []int{0, over}
+		counts, displs := []int{huge - 4, 1000}, []int{0, huge}
 		send := s.fill(s.a[:counts[s.Rank()]], s.Rank())
 		if err := cohort.Allgatherv(s.Comm, send, s.b, counts, displs); err != nil {
 			return err
@@ -254,7 +252,7 @@ var largeCases = []largeCase{
 		return s.parts(counts, displs)
 	}},
 	{"Gatherv", func(s *slabs) error {
-		counts, displs := []int{1000, over - 4}, []int{over, 0}
+		counts, displs := []int{1000, huge - 4}, []int{huge, 0}
 		send := s.fill(s.a[:counts[s.Rank()]], s.Rank())
 		if err := cohort.Gatherv(s.Comm, send, s.b, counts, displs, 0); err != nil || s.Rank() != 0 {
 			return err
@@ -262,7 +260,7 @@ var largeCases = []largeCase{
 		return s.parts(counts, displs)
 	}},
 	{"Scatterv", func(s *slabs) error {
-		counts, displs := []int{over - 4, 1000}, []int{0, over}
+		counts, displs := []int{huge - 4, 1000}, []int{0, huge}
 		var send []byte
 		if s.Rank() == 1 {
 			send = s.fill(s.a, 1)
@@ -274,18 +272,18 @@ var largeCases = []largeCase{
 		return s.is(recv, 1, displs[s.Rank()])
 	}},
 	{"Alltoallv", func(s *slabs) error { // all of it from rank 0 to rank 1
-		counts := [2][]int{{10, over - 4}, {1000, 20}}
-		displs := []int{over, 0}
+		counts := [2][]int{{10, huge - 4}, {1000, 20}}
+		displs := []int{huge, 0}
 		if s.Rank() == 1 {
 			displs = []int{1 << 20, 0}
 		}
 		mine, theirs := counts[s.Rank()], []int{counts[0][s.Rank()], counts[1][s.Rank()]}
-		from := []int{0, over}
+		from := []int{0, huge}
 		s.fill(s.a, s.Rank())
 		if err := cohort.Alltoallv(s.Comm, s.a, mine, displs, s.b, theirs, from); err != nil {
 			return err
 		}
-		starts := []int{over, 1 << 20} // of what goes to rank 0
+		starts := []int{huge, 1 << 20} // of what goes to rank 0
 		if s.Rank() == 1 {
 			starts = []int{0, 0}
 		}
@@ -334,7 +332,7 @@ var largeCases = []largeCase{
 	}},
 }
 
-// parts checks that b has what each rank sent of its text.
+// parts checks that b holds each rank's part of the text.
 func (s *slabs) parts(counts, displs []int) error {
 	for r := range counts {
 		if err := s.is(s.b[displs[r]:displs[r]+counts[r]], r, 0); err != nil {

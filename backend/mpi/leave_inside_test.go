@@ -18,10 +18,9 @@ import (
 	"github.com/cohort-hpc/cohort/backend/mpi"
 )
 
-// slowTool is a tool that makes calls whose tag is 1000 and some late by so many ms, and
-// those that free if it is told to, as a busy machine may that does not run a thread for a
-// while. It signs for those that free, for barriers, and for those that wait for a message
-// whose tag is 7; see reached.
+// slowTool is a tool that delays calls by their tag minus 1000 milliseconds, as a busy machine may.
+// It also delays calls that free, if LATE_FREE is set. It leaves a sign for calls that free, for
+// barriers, and for receives with tag 7; see reached.
 const slowTool = `
 #include <fcntl.h>
 #include <mpi.h>
@@ -48,31 +47,31 @@ int MPI_Improbe(int r, int tag, MPI_Comm c, int *f, MPI_Message *m, MPI_Status *
 int MPI_Iprobe(int r, int tag, MPI_Comm c, int *f, MPI_Status *s) { late(tag); return PMPI_Iprobe(r, tag, c, f, s); }
 `
 
-// signsVariable has the folder of signs.
+// signsVariable holds the folder of the signs.
 const signsVariable = "COHORT_TEST_SIGNS"
 
-// sign says that this process has come to a point.
+// sign leaves the sign that this process has reached a point.
 func sign(point string) error {
 	return os.WriteFile(filepath.Join(os.Getenv(signsVariable), fmt.Sprintf("%s.%d", point, os.Getpid())), nil, 0o600)
 }
 
-// reached waits until so many processes have come to a point.
+// reached waits until that many processes have reached a point.
 func reached(point string, processes int) error {
 	for end := time.Now().Add(patience / 2); ; time.Sleep(time.Millisecond) {
 		switch signs, err := filepath.Glob(filepath.Join(os.Getenv(signsVariable), point+".*")); {
 		case err != nil || len(signs) == processes:
 			return err
 		case time.Now().After(end):
-			return fmt.Errorf("%d of %d ranks have come to %s", len(signs), processes, point)
+			return fmt.Errorf("%d of %d ranks have reached %s", len(signs), processes, point)
 		}
 	}
 }
 
-// TestCloseInside checks that a communicator which another goroutine is about to use is
-// not given back under its hands, and that MPI does not end under them.
-func TestCloseInside(t *testing.T) {
+// TestCloseWaitsForCallsInProgress checks that a communicator is not freed, nor MPI finalized,
+// while another goroutine is about to use it.
+func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	leftOut(t, "Close while calls are in the library")
-	// What is begun with a call that takes a while, and a Close in the middle of it.
+	// during closes in the middle of a call that takes a while.
 	during := func(c *cohort.Comm, late time.Duration, call func(tag int) error) error {
 		ended := make(chan error, 1)
 		go func() { ended <- call(1000 + int(late/time.Millisecond)) }()

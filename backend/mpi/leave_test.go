@@ -20,8 +20,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// TestClose checks that leaving is orderly, and that there is no second time.
-func TestClose(t *testing.T) {
+// TestCloseIsOrderlyAndFinal checks that a rank leaves without leftovers, and cannot join again.
+func TestCloseIsOrderlyAndFinal(t *testing.T) {
 	program("once", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {
@@ -71,8 +71,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// lastTool is a tool that registers a function for the end of the process in the library's name when MPI ends, as MPICH
-// does from 4.2 on. The library's __dso_handle is what a relocation sets to its own address.
+// lastTool is a tool that registers an exit function in the library's name at MPI_Finalize, as
+// MPICH does from 4.2 on. It finds the library's __dso_handle by the relocation to its own address.
 const lastTool = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -80,7 +80,7 @@ const lastTool = `
 #include <mpi.h>
 #include <stdio.h>
 extern int __cxa_atexit(void (*)(void *), void *, void *);
-static void last(void *unused) { int done; PMPI_Finalized(&done); printf("told finalized %d\n", done); fflush(stdout); }
+static void last(void *unused) { int done; PMPI_Finalized(&done); printf("exit finalized %d\n", done); fflush(stdout); }
 int MPI_Finalize(void) {
 	Dl_info info;
 	struct link_map *lib;
@@ -97,23 +97,23 @@ int MPI_Finalize(void) {
 }
 `
 
-// TestToldAtTheEnd checks that what the library has registered for the end of the process is called, once, when MPI has
-// ended: a Go program does not end by the C library's exit.
-func TestToldAtTheEnd(t *testing.T) {
+// TestExitFunctionsRunOnce checks that exit functions which the library has registered are called
+// once, after MPI_Finalize: a Go program does not end by the C library's exit.
+func TestExitFunctionsRunOnce(t *testing.T) {
 	leftOut(t, "ranks that end late are not killed")
 	program("end", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
 	for _, level := range []string{"multiple", "funneled"} {
 		launcher(t, "mpich")
 		tool := compiledC(t, mpicc(t, "mpich"), lastTool, "last.so", "-shared", "-fPIC")
 		e := start(t, "mpich", 2, "end", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
-		if got, want := e.lines("told"), []string{"finalized 1", "finalized 1"}; !slices.Equal(got, want) {
+		if got, want := e.lines("exit"), []string{"finalized 1", "finalized 1"}; !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q\n%s", level, got, want, e.out)
 		}
 	}
 }
 
-// orderTool is a tool that writes down what communicators there are at the end, and
-// on which thread MPI begins and ends.
+// orderTool is a tool that prints the communicators that are left at the end, and whether MPI
+// begins and ends on the same thread.
 const orderTool = `
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -133,9 +133,9 @@ int MPI_Finalize(void) {
 }
 `
 
-// TestOrder checks that communicators are given back before MPI ends, which is on
-// the thread it began on.
-func TestOrder(t *testing.T) {
+// TestCommunicatorsAreFreedBeforeFinalize checks that communicators are freed before MPI is
+// finalized, on the thread that initialized it.
+func TestCommunicatorsAreFreedBeforeFinalize(t *testing.T) {
 	leftOut(t, "the order of the calls that end MPI")
 	program("order", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -163,8 +163,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// foreignStart is C code that has initialised MPI by itself before the program starts,
-// and that uses it and ends it when the program has ended.
+// foreignStart is C code that initializes MPI before the program starts, uses it, and finalizes it
+// after the program has ended.
 const foreignStart = `
 #include <mpi.h>
 #include <stdio.h>
@@ -177,10 +177,10 @@ __attribute__((constructor(101))) static void start(void) {
 }
 `
 
-// TestForeignInit checks that an MPI which other code has initialised is used and
-// left running.
-func TestForeignInit(t *testing.T) {
-	leftOut(t, "MPI initialised by other code")
+// TestForeignInitStaysRunning checks that an MPI that other code has initialized is used and not
+// finalized.
+func TestForeignInitStaysRunning(t *testing.T) {
+	leftOut(t, "MPI initialized by other code")
 	program("guest", func() error {
 		if err := with(func(w *cohort.Comm) error { return traffic(w, 5) }); err != nil {
 			return err
@@ -195,7 +195,7 @@ __attribute__((constructor(102))) static void end(void) {
 }
 `
 	const counting = `
-int MPI_Init_thread(int *c, char ***v, int want, int *got) { puts(started ? "cohort initialised" : "not started"); return PMPI_Init_thread(c, v, want, got); }
+int MPI_Init_thread(int *c, char ***v, int want, int *got) { puts(started ? "cohort initialized" : "not started"); return PMPI_Init_thread(c, v, want, got); }
 int MPI_Finalize(void) { puts("cohort finalized"); return PMPI_Finalize(); }
 `
 	for _, name := range libraries {
@@ -203,7 +203,7 @@ int MPI_Finalize(void) { puts("cohort finalized"); return PMPI_Finalize(); }
 			launcher(t, name)
 			tool := compiledC(t, mpicc(t, name), foreignStart+counting, "foreign.so", "-shared", "-fPIC")
 			e := start(t, name, 2, "guest", "LD_PRELOAD="+tool)
-			e.hasNot(t, "cohort initialised", "cohort finalized")
+			e.hasNot(t, "cohort initialized", "cohort finalized")
 			// Nobody finalizes MPI: how the launcher takes that is its own business.
 			e.has(t, "left\n")
 			ended := compiledC(t, mpicc(t, name), foreignStart+finalized, "ended.so", "-shared", "-fPIC")
@@ -227,7 +227,7 @@ func files(t *testing.T, folder string) (all []string) {
 	return all
 }
 
-// notesVariable has the file that note writes to.
+// notesVariable holds the file that note writes to.
 const notesVariable = "COHORT_TEST_NOTES"
 
 func note(format string, args ...any) {
@@ -239,9 +239,9 @@ func note(format string, args ...any) {
 	f.Close()
 }
 
-// TestDeadRank checks that a job of which a rank ends without Close, in whatever
-// way, ends too, and leaves no rank and no file behind.
-func TestDeadRank(t *testing.T) {
+// TestDeadRankEndsJobAndLeavesNothing checks that a job ends if a rank ends without Close, in any
+// way, and leaves no rank and no file behind.
+func TestDeadRankEndsJobAndLeavesNothing(t *testing.T) {
 	leftOut(t, "every way in which a rank can die")
 	ways := []struct {
 		name string
@@ -271,7 +271,7 @@ func TestDeadRank(t *testing.T) {
 				}
 				return way.end()
 			}
-			// What comes of this rank is the launcher's business.
+			// The launcher ends this rank.
 			_, err = cohort.Recv(w, make([]int, 1), 1, 0)
 			return err
 		})
@@ -283,12 +283,12 @@ func TestDeadRank(t *testing.T) {
 				cmd := command(t, name, 3, way.name, "TMPDIR="+folder, "OMPI_MCA_btl_vader_backing_directory="+folder, notesVariable+"="+notes)
 				e := wait(t, cmd)
 				now := time.Now()
-				// MPICH's mpiexec takes an exit with 0 for a good end, and kills the others.
+				// MPICH's mpiexec takes status 0 for success, and kills the others.
 				if e.status == 0 && !(name == "mpich" && way.name == "exit 0") {
 					t.Errorf("status 0, want an error\n%s", e.out)
 				}
 				e.has(t, way.want)
-				// What a rank writes last may be lost on its way through the launcher.
+				// The launcher may lose a rank's last output.
 				b, err := os.ReadFile(notes)
 				if err != nil {
 					t.Fatalf("%v\n%s", err, e.out)
@@ -320,7 +320,7 @@ func TestDeadRank(t *testing.T) {
 	}
 }
 
-// lives waits until a process has ended, and says what it is if it does not.
+// lives waits until a process has ended, and returns its state if it does not.
 func lives(pid int) string {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -333,8 +333,8 @@ func lives(pid int) string {
 	}
 }
 
-// TestInitDeadline checks that Init ends with its context while a rank is missing.
-func TestInitDeadline(t *testing.T) {
+// TestInitEndsAtDeadline checks that Init ends with its context while a rank is missing.
+func TestInitEndsAtDeadline(t *testing.T) {
 	leftOut(t, "Init ends at its deadline")
 	program("missing", func() error {
 		if os.Getenv("PMI_RANK") == "1" || os.Getenv("OMPI_COMM_WORLD_RANK") == "1" {
@@ -353,16 +353,15 @@ func TestInitDeadline(t *testing.T) {
 	})
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
-			e := start(t, name, 2, "missing").failed(t, "are all processes of the job there?")
+			e := start(t, name, 2, "missing").failed(t, "check that all processes of the job are running")
 			t.Logf("%v: %q", e.took, e.lines("ended"))
 		})
 	}
 }
 
-// TestNoSharedMemory checks that a library which cannot have shared memory ends the
-// job, or works without, and does not hang. It takes a folder of its own for
-// /dev/shm, which needs the right to make one.
-func TestNoSharedMemory(t *testing.T) {
+// TestFullSharedMemoryDoesNotHang checks that a library without room in shared memory fails or
+// works without it. Mounting another /dev/shm needs root.
+func TestFullSharedMemoryDoesNotHang(t *testing.T) {
 	leftOut(t, "a full /dev/shm")
 	program("small", func() error {
 		ctx, cancel := context.WithTimeout(background, patience/2)
@@ -379,7 +378,7 @@ func TestNoSharedMemory(t *testing.T) {
 	})
 	probe := exec.Command("unshare", "-m", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/dev/shm")
 	if out, err := probe.CombinedOutput(); err != nil {
-		need.MissingRight(t, "a process cannot have a /dev/shm of its own here, which takes unshare and root: %v %s", err, out)
+		need.MissingRight(t, "a private /dev/shm needs unshare and root: %v %s", err, out)
 	}
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {

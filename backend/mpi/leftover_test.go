@@ -7,21 +7,20 @@ import (
 	"testing"
 )
 
-// A short collective that each rank takes to be rooted at itself leaves a message
-// behind. A later one that is the same on all ranks must not take that for its own,
-// and so leave a long message that comes to a short call: Open MPI would write all
-// of it behind that call's buffer.
-func TestLeftOverMessages(t *testing.T) {
+// TestLeftoverMessagesDoNotReachLaterCalls runs a short collective of which each rank is the root,
+// so that its messages are left over. A later collective that is the same on all ranks must not
+// receive them: a long message would then come to a short call, where Open MPI writes past the end.
+func TestLeftoverMessagesDoNotReachLaterCalls(t *testing.T) {
 	leftOut(t, "messages that nobody received")
-	program("leave over", leaveOver)
+	program("left over", leftOver)
 	for _, library := range libraries {
 		for _, n := range []int{2, 3} {
-			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) { mismatchJob(t, library, n, "leave over") })
+			t.Run(fmt.Sprintf("%s/%d", library, n), func(t *testing.T) { mismatchJob(t, library, n, "left over") })
 		}
 	}
 }
 
-func leaveOver() error {
+func leftOver() error {
 	r, err := newReckless()
 	if err != nil {
 		return err

@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// cellSize is the length of MPICH's cells in shared memory unless BufferSize or the user sets another.
+// cellSize is the length of MPICH's cells in shared memory, unless BufferSize or the user sets
+// another.
 const cellSize = "16384"
 
-// limits says which limits of messages are in force where EagerLimit or BufferSize was asked for, empty elsewhere.
-// text is what the library says of itself, lookup its environment.
+// limits describes the message limits in force if EagerLimit or BufferSize is set, else it is
+// empty. text is the library's version text, lookup finds variables of the environment.
 func (s Settings) limits(m maker, text string, lookup func(string) (string, bool)) string {
 	if s.EagerLimit == 0 && s.BufferSize == 0 {
 		return ""
@@ -43,5 +44,5 @@ func (s Settings) limits(m maker, text string, lookup func(string) (string, bool
 		between = value(own, "UCX_RNDV_THRESH")
 		inside = between
 	}
-	return fmt.Sprintf("limits in force: a message leaves before its receive is posted up to %s on one node, and up to %s between nodes", inside, between)
+	return fmt.Sprintf("limits in force: messages are sent before their receive is posted up to %s on one node, and up to %s between nodes", inside, between)
 }

@@ -39,13 +39,14 @@ func TestLimitsInForce(t *testing.T) {
 	}
 }
 
-// From 4.1 on MPICH ends in MPI_Init where a cell is larger than its buffers for packing.
+// TestBufferSizeSetsThePackBuffer checks that the buffer for packing is as large as a cell. MPICH
+// from 4.1 on aborts in MPI_Init otherwise.
 func TestBufferSizeSetsThePackBuffer(t *testing.T) {
 	for _, c := range []struct {
 		version, size string
 		n             int
 	}{{"4.0.2", "", 65536}, {"4.2.1", "65536", 65536}, {"5.0.2", "16384", 4096}} {
-		list := told(t, Settings{BufferSize: c.n}, "mpich", "MPICH", c.version, nil)
+		list := variablesSet(t, Settings{BufferSize: c.n}, "mpich", "MPICH", c.version, nil)
 		got := ""
 		for _, v := range list {
 			if after, ok := strings.CutPrefix(v, "MPIR_CVAR_CH4_PACK_BUFFER_SIZE="); ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
-// mapped returns the MPI libraries, and what belongs to them, in this process.
+// mapped returns the MPI libraries in this process, and other files that belong to them.
 func mapped() (libs, parts []string) {
 	b, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -60,7 +60,7 @@ func other(name string) string {
 	return "mpich"
 }
 
-// sharesMemory has rank 1 write what rank 0 reads, in a window that both map: Caps reports that this works.
+// sharesMemory checks that rank 0 reads what rank 1 writes in a window, and that Caps reports it.
 func sharesMemory(w *cohort.Comm) error {
 	win, err := cohort.AllocateShared[int64](w, 10)
 	if err != nil {
@@ -81,14 +81,14 @@ func sharesMemory(w *cohort.Comm) error {
 		return err
 	}
 	if shared := part[3] == 77; !shared || !w.Caps().SharedMemory {
-		return fmt.Errorf("memory is shared: %v, and Caps says %v", shared, w.Caps().SharedMemory)
+		return fmt.Errorf("memory is shared: %v, and Caps reports %v", shared, w.Caps().SharedMemory)
 	}
 	return win.Close()
 }
 
-// TestLazy checks that a program that does not use MPI does not have it in its
-// process, and that one that does has one library, the launcher's.
-func TestLazy(t *testing.T) {
+// TestOnlyInitLoadsALibrary checks that a program without MPI has no MPI library in its process,
+// and one with MPI has only the launcher's.
+func TestOnlyInitLoadsALibrary(t *testing.T) {
 	program("local", func() error {
 		if err := cohort.Run(t.Context(), 2, func(w *cohort.Comm) error { return traffic(w, 3) }); err != nil {
 			return err
@@ -123,7 +123,7 @@ func TestLazy(t *testing.T) {
 	}
 }
 
-// initFails is a program that wants Init to fail, and then shows how.
+// initFails is a program that expects Init to fail and prints the error.
 func initFails() error {
 	w, err := cohort.Init(background, nil)
 	if err == nil {
@@ -140,7 +140,7 @@ func initFails() error {
 	return nil
 }
 
-// tooOld is a library with the names of MPICH's, and next to nothing in it.
+// tooOld is a library with MPICH's names and almost no functions.
 const tooOld = `
 int MPIR_old;
 int MPI_Init(int *c, char ***v) { return 0; }
@@ -148,8 +148,8 @@ int MPI_Get_version(int *a, int *b) { *a = 1; *b = 2; return 0; }
 int PMPI_Get_version(int *a, int *b) { return MPI_Get_version(a, b); }
 `
 
-// TestRefused checks what Init says of libraries that cannot be.
-func TestRefused(t *testing.T) {
+// TestInitRejectsUnusableLibraries checks the errors of Init for libraries that cannot be used.
+func TestInitRejectsUnusableLibraries(t *testing.T) {
 	program("refused", initFails)
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
@@ -190,9 +190,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTooOldInTheWay checks that a library that is found first and is no good
-// does not keep the next one from being used, and stays out of its way.
-func TestTooOldInTheWay(t *testing.T) {
+// TestTooOldLibraryIsSkipped checks that an unusable library that is found first is skipped, and
+// does not disturb the next one.
+func TestTooOldLibraryIsSkipped(t *testing.T) {
 	leftOut(t, "a library that cannot be used is passed over")
 	program("next", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -208,25 +208,25 @@ func TestTooOldInTheWay(t *testing.T) {
 	}
 }
 
-// TestForeignLauncher checks that ranks of one library's launcher that are to load
-// another's library are all told so, before any has made a world of its own.
-func TestForeignLauncher(t *testing.T) {
+// TestForeignLauncherIsErrInitOnAllRanks checks that Init fails on all ranks if they load another
+// library than their launcher's, before any rank becomes a world of its own.
+func TestForeignLauncherIsErrInitOnAllRanks(t *testing.T) {
 	program("refused", initFails)
 	program("world", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
 			asked := library(t, other(name))
 			e := start(t, name, 3, "refused", "COHORT_MPI_LIB="+asked.Path).must(t)
-			told := e.lines("refused")
-			slices.Sort(told) // by rank, which each begins with
-			if len(told) != 3 {
-				t.Fatalf("%d of 3 ranks were told:\n%s", len(told), e.out)
+			refused := e.lines("refused")
+			slices.Sort(refused) // by rank, which each begins with
+			if len(refused) != 3 {
+				t.Fatalf("%d of 3 ranks have the error:\n%s", len(refused), e.out)
 			}
 			own, _, err := mpifind.Mpiexec(asked)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for rank, text := range told {
+			for rank, text := range refused {
 				for _, want := range []string{fmt.Sprintf("init: rank %d: ", rank), asked.Path, asked.Vendor, library(t, name).Vendor, "start the program with " + own, "COHORT_MPI_LIB"} {
 					if !strings.Contains(text, want) {
 						t.Errorf("%q does not have %q", text, want)
@@ -241,9 +241,9 @@ func TestForeignLauncher(t *testing.T) {
 	}
 }
 
-// TestLonely checks that a process which a launcher counts as one of several, and
-// which is alone to its library, or would be, is told so.
-func TestLonely(t *testing.T) {
+// TestRankAloneUnderLauncherIsErrInit checks that Init fails in a process that a launcher counts as
+// one of several and the library as the only one.
+func TestRankAloneUnderLauncherIsErrInit(t *testing.T) {
 	program("refused", initFails)
 	for _, name := range libraries {
 		t.Run(name, func(t *testing.T) {
@@ -275,8 +275,8 @@ func installed(t *testing.T, lib mpifind.Library) (prefix string) {
 	return prefix
 }
 
-// TestChoice checks which library is taken.
-func TestChoice(t *testing.T) {
+// TestInitChoosesLibrary checks which library Init takes.
+func TestInitChoosesLibrary(t *testing.T) {
 	program("choice", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("library %s", w.Diagnostics()[0])
@@ -318,7 +318,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// tool is a tool of MPI's profiling interface: it counts calls and makes them.
+// tool is a tool of MPI's profiling interface that counts calls.
 const tool = `
 #include <mpi.h>
 #include <stdio.h>
@@ -336,9 +336,9 @@ int MPI_Finalize(void) {
 }
 `
 
-// TestTools checks that tools that were loaded beforehand see cohort's calls,
-// whether or not they bring the library along.
-func TestTools(t *testing.T) {
+// TestPreloadedToolsSeeCalls checks that preloaded tools see cohort's calls, whether or not they
+// are linked to the library.
+func TestPreloadedToolsSeeCalls(t *testing.T) {
 	leftOut(t, "profiling tools see the calls")
 	program("traffic", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -379,7 +379,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// includes returns what a library's compiler adds to compile.
+// includes returns the compile flags that a library's compiler command adds.
 func includes(t *testing.T, compiler string, openmpi bool) (flags []string) {
 	t.Helper()
 	option := "-compile_info"

@@ -7,21 +7,19 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// oversubscribed reports whether the ranks of this node are more than can run at
-// the same time. A rank that is bound sees fewer processors than they have in
-// common, so that its own affinity does not count; what is not known is taken to
-// be in order.
+// oversubscribed reports whether this node has more ranks than processors to run them at the same
+// time. It counts the processors of all ranks, since a bound rank sees fewer. Unknown numbers count
+// as enough.
 func oversubscribed(job *topo.Job, node *topo.Node) bool {
 	common := topo.Node{CPUs: node.Permitted, Limits: node.Limits}
 	return len(common.CPUs) > 0 && job.LocalSize > common.Usable()
 }
 
-// maxHostName is the longest name that Linux gives a node (HOST_NAME_MAX). What a
-// scheduler calls a node is cut there.
+// maxHostName is the longest node name that Linux allows (HOST_NAME_MAX). Longer names of
+// schedulers are cut.
 const maxHostName = 64
 
-// nodeRecord is what a rank tells the others of its node: the lowest rank there, as
-// 8 bytes, and the name.
+// nodeRecord is a rank's record of its node: the lowest rank there, in 8 bytes, and the name.
 func nodeRecord(lowest []byte, host string) []byte {
 	record := make([]byte, 8+maxHostName)
 	copy(record, lowest)
@@ -29,9 +27,8 @@ func nodeRecord(lowest []byte, host string) []byte {
 	return record
 }
 
-// readNodes returns from all ranks' records the number of each one's node, nodes
-// being counted in the order of their lowest ranks, and the names of the nodes.
-// Those of the same name stay apart.
+// readNodes returns, from the records of all ranks, each rank's node and the nodes' names. Nodes
+// are numbered in the order of their lowest ranks. Nodes with the same name stay apart.
 func readNodes(records []byte) (nodes []int, hosts []string) {
 	numbers := make(map[uint64]int)
 	for len(records) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-func TestOversubscribed(t *testing.T) {
+func TestOversubscribedCountsProcessorsOfNode(t *testing.T) {
 	const openmpi, mpich = "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK PMI_SIZE MPI_LOCALNRANKS"
 	for _, c := range []struct {
 		names     string // of the variables with rank 0, size 8, and the number of ranks on the node
@@ -51,7 +51,7 @@ func TestOversubscribed(t *testing.T) {
 	}
 }
 
-func TestNodeRecords(t *testing.T) {
+func TestNodeRecordsNumberNodes(t *testing.T) {
 	long := strings.Repeat("n", maxHostName)
 	for _, c := range []struct {
 		lowest []byte // of each rank: a small number

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// operation is a nonblocking or persistent collective of the library's.
+// operation is a nonblocking or persistent collective of the library.
 type operation struct {
 	c          *comm
 	o          op
@@ -24,11 +24,11 @@ type operation struct {
 	err   error
 }
 
-// What an operation is. One that was given up is MPI's until that completes it.
+// States of an operation. MPI still uses an abandoned one until it completes.
 const (
-	under uint32 = iota
-	over
-	given
+	opPending uint32 = iota
+	opDone
+	opAbandoned
 )
 
 // StartCollective implements backend.Starter.
@@ -72,7 +72,7 @@ func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) 
 		return nil, err
 	}
 	op.persistent = true
-	op.state.Store(over)
+	op.state.Store(opDone)
 	code := c.ctl.Begin(&op.call, op.narrow, &op.o.h) // see Agreed
 	if code == libmpi.Missing || code == libmpi.TooLarge {
 		op.pins.Unpin()
@@ -85,7 +85,7 @@ func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) 
 	return op, nil
 }
 
-// operation translates a call and pins what the library will use.
+// operation translates a call and pins the memory that the library will use.
 func (c *comm) operation(call *backend.Call) (*operation, error) {
 	op := &operation{c: c}
 	op.o.c, op.o.coll = c, op
@@ -121,7 +121,7 @@ func (c *comm) watchColl(op *operation) {
 }
 
 // Ready implements backend.Pending.
-func (op *operation) Ready() bool { return op.state.Load() != under }
+func (op *operation) Ready() bool { return op.state.Load() != opPending }
 
 // Err implements backend.Operation.
 func (op *operation) Err() error { return op.err }
@@ -130,51 +130,51 @@ func (op *operation) Err() error { return op.err }
 func (op *operation) Start() {
 	if err := op.c.enter(); err != nil {
 		op.err = err
-		return // it stays over
+		return
 	}
 	defer op.c.leave()
 	op.err = nil
-	op.state.Store(under)
+	op.state.Store(opPending)
 	if code := op.o.h.Start(); code != 0 {
 		op.err = op.c.fault(code)
-		op.state.Store(over)
+		op.state.Store(opDone)
 		op.c.Break(op.err)
 		return
 	}
 	op.c.watchColl(op)
 }
 
-// finish is called when the library has completed the operation.
+// finish completes the operation once the library has.
 func (op *operation) finish(err error) {
-	if op.state.Load() == under {
+	if op.state.Load() == opPending {
 		if err != nil {
 			op.c.Break(err)
 		}
 		op.err = err
 	}
-	if !op.persistent || op.state.Load() == given {
+	if !op.persistent || op.state.Load() == opAbandoned {
 		op.pins.Unpin()
 	}
-	op.state.CompareAndSwap(under, over)
+	op.state.CompareAndSwap(opPending, opDone)
 }
 
-// abandon ends the operation for who waits; the library still has it. The engine's
-// lock is held.
+// abandon ends the operation for its waiter; the library still works on it. The engine's lock is
+// held.
 func (op *operation) abandon(err error) bool {
-	if op.state.Load() != under {
+	if op.state.Load() != opPending {
 		return false
 	}
 	op.err = err
-	return op.state.CompareAndSwap(under, given)
+	return op.state.CompareAndSwap(opPending, opAbandoned)
 }
 
 // End implements backend.Operation.
 func (op *operation) End(why error) error {
 	s := backend.Sentinel(backend.Code(why))
 	text := strings.TrimPrefix(why.Error(), s.Error()+": ")
-	err := &backend.Fault{Sentinel: s, Text: text + ": the collective is the MPI library's, which does not say who is missing"}
-	op.c.Break(err) // which gives it up
-	if op.state.Load() == given {
+	err := &backend.Fault{Sentinel: s, Text: text + ": the MPI library runs the collective and does not report which rank is missing"}
+	op.c.Break(err) // abandons it
+	if op.state.Load() == opAbandoned {
 		op.err = err
 	}
 	return nil
@@ -182,7 +182,7 @@ func (op *operation) End(why error) error {
 
 // Release implements backend.Operation.
 func (op *operation) Release() {
-	if op.persistent && op.state.Load() == over {
+	if op.persistent && op.state.Load() == opDone {
 		if op.c.reenter() {
 			op.o.h.Free()
 			op.c.leave()

@@ -20,21 +20,21 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// Config says how to join an MPI job.
+// Config is how to join an MPI job.
 type Config struct {
 	Library       string // path of the library, empty to search
-	Check         bool   // find mismatched collectives
-	Deterministic bool   // the order of reductions that the other backends have
-	Bounded       bool   // operations can end early, by a deadline or because a context is canceled
+	Check         bool   // detect mismatched collectives
+	Deterministic bool   // reduce in the order of the other backends
+	Bounded       bool   // operations can end early, by a deadline or a canceled context
 
-	// LowerThreadLevel accepts a library that grants a lower thread level than Settings asks for. Init then
-	// calls MPI_Init_thread on the caller's thread, where a deadline does not end it.
+	// LowerThreadLevel accepts a library that grants a lower thread level than Settings asks for.
+	// Init then calls MPI_Init_thread on the caller's thread, where a deadline does not end it.
 	LowerThreadLevel bool
 
 	Settings Settings
 }
 
-// opened makes sure that a process joins once: MPI cannot be initialised again.
+// opened ensures that a process joins once: MPI cannot be initialized again.
 var opened struct {
 	sync.Mutex
 	before bool
@@ -44,13 +44,13 @@ func initFault(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
 }
 
-// Open joins the job that an MPI launcher started this process in, and returns
-// its first communicator. All processes of the job call it, once.
+// Open joins the job in which an MPI launcher started this process, and returns its first
+// communicator. All processes of the job call it, once.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	opened.Lock()
 	defer opened.Unlock()
 	if opened.before {
-		return nil, initFault("this process has joined a job before: MPI can be initialised once, and not again after it was finalized")
+		return nil, initFault("this process has joined a job before, and MPI can be initialized only once; call Init once per process")
 	}
 	level, err := levelOf(cfg.Settings.ThreadLevel)
 	if err != nil {
@@ -59,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	p := &process{owned: true}
 	launcher := mpifind.Launched(os.LookupEnv)
 	job := topo.ThisJob()
-	if node, err := topo.Here(); err == nil { // what is not known is taken to be in order
+	if node, err := topo.Here(); err == nil { // an unknown node counts as not oversubscribed
 		cfg.Settings.Oversubscribed = cfg.Settings.Oversubscribed || oversubscribed(job, node)
 	}
 	own, _ := os.Hostname()
@@ -68,16 +68,16 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, err
 	}
 	opened.before = true
-	if err := p.initialise(ctx, level, cfg.LowerThreadLevel); err != nil {
+	if err := p.initialize(ctx, level, cfg.LowerThreadLevel); err != nil {
 		return nil, err
 	}
 	if err := p.alone(launcher); err != nil {
 		p.leave("", true, leaveFor)
 		return nil, err
 	}
-	// After another failure MPI is not finalized: the other ranks may not come.
+	// After a later failure MPI is not finalized: the other ranks may never call MPI_Finalize.
 	var c *comm
-	if p.thread == nil { // nobody else may call
+	if p.thread == nil { // no other thread may call
 		return p.join(cfg)
 	}
 	err = within(ctx, "the first collectives of the job have not returned", func() (err error) {
@@ -90,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	return c, nil
 }
 
-// within calls f and returns what it does, or an error when ctx ends before.
+// within returns f's result, or an error if ctx ends first.
 func within(ctx context.Context, late string, f func() error) error {
 	if ctx.Done() == nil {
 		return f()
@@ -101,7 +101,7 @@ func within(ctx context.Context, late string, f func() error) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf("%s: %v; are all processes of the job there?", late, context.Cause(ctx))}
+		return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf("%s: %v; check that all processes of the job are running", late, context.Cause(ctx))}
 	}
 }
 
@@ -114,14 +114,14 @@ func levelOf(name string) (libmpi.Level, error) {
 			return l, nil
 		}
 	}
-	return 0, initFault("thread level %q: allowed are single, funneled, serialized and multiple", name)
+	return 0, initFault("thread level %q: want single, funneled, serialized or multiple", name)
 }
 
-// readers are the files of those libraries below MPI's that read a variable as soon as they are
-// loaded, which a tool may have had done before. Others are read when MPI is initialised.
+// readers are the files of libraries below MPI that read a variable as soon as they are loaded,
+// which a tool may have caused earlier. Other variables are read when MPI is initialized.
 var readers = map[string]string{"UCX_HANDLE_ERRORS": "libucs.", "UCX_DEBUG_SIGNO": "libucs.", "IPATH_NO_BACKTRACE": "libinfinipath."}
 
-// load finds and loads the library, with what it is to be told in the environment.
+// load finds and loads the library, and sets its environment variables before.
 func (p *process) load(cfg Config) error {
 	present, late := "", false
 	if libmpi.Present() {
@@ -176,9 +176,10 @@ func (p *process) load(cfg Config) error {
 	return initFault("no MPI library can be loaded: %s", strings.Join(failed, "; "))
 }
 
-// initialise initialises MPI on a thread of its own, or on the caller's where the level may allow calls from
-// no other: a level below serialized was asked for, or a lower level than asked for will do.
-func (p *process) initialise(ctx context.Context, asked libmpi.Level, lower bool) error {
+// initialize initializes MPI on a thread that nothing else uses. It does so on the caller's thread
+// if only that thread may call MPI afterwards: a level below serialized was asked for, or a lower
+// level than asked for will do.
+func (p *process) initialize(ctx context.Context, asked libmpi.Level, lower bool) error {
 	p.asked = asked
 	want := asked
 	if want == libmpi.Multiple && !p.quirks.multiple() {
@@ -189,8 +190,8 @@ func (p *process) initialise(ctx context.Context, asked libmpi.Level, lower bool
 	case code != 0:
 		return initFault("MPI_Initialized: %v", libmpi.Error(code))
 	case finalized:
-		return initFault("MPI was finalized in this process already")
-	case initialized: // by other code, which finalizes it too
+		return initFault("MPI is already finalized in this process")
+	case initialized: // by other code, which also finalizes it
 		p.owned, p.level = false, level
 	case asked < libmpi.Serialized || lower:
 		runtime.LockOSThread()
@@ -224,24 +225,24 @@ func (p *process) initialise(ctx context.Context, asked libmpi.Level, lower bool
 		runtime.LockOSThread()
 		libmpi.Adopt()
 	}
-	// A blocking call would keep all others out.
+	// A blocking call would exclude all others.
 	p.polled = p.level == libmpi.Serialized
 	libmpi.Restrict(p.level)
 	return nil
 }
 
-// lowerLevel is the error of a library that grants a lower thread level than was asked for.
+// lowerLevel returns the error for a library that grants a lower thread level than asked for.
 func (p *process) lowerLevel(given, asked libmpi.Level) error {
 	grants := given
 	why := ""
 	if given >= asked {
 		grants, why = libmpi.Serialized, " (it grants multiple, with which it hangs)"
 	}
-	return initFault("thread level: %s grants %v%s, and %v was asked for; set COHORT_MPI_THREAD=%v or "+
+	return initFault("thread level: %s grants %v%s, and %v was requested; set COHORT_MPI_THREAD=%v or "+
 		"Config.MPI.AllowLowerThreadLevel if %[2]v will do, or use another library", p.lib.Name(), grants, why, asked, grants)
 }
 
-// alone finds out that a process is a job of its own against its launcher's word.
+// alone returns an error if the library sees one process and the launcher started more.
 func (p *process) alone(launcher *mpifind.Launcher) error {
 	_, size, _, code := libmpi.World().Facts()
 	if code != 0 || launcher == nil || launcher.Size == 1 || size > 1 {
@@ -251,7 +252,7 @@ func (p *process) alone(launcher *mpifind.Launcher) error {
 	return initFault("this process is one of %d started by %v, but alone to %s: %s", launcher.Size, launcher, p.lib.Name(), do)
 }
 
-// join makes the first communicator, the ranks having agreed on how they work.
+// join makes the first communicator. The ranks agree on how they work.
 func (p *process) join(cfg Config) (*comm, error) {
 	world := libmpi.World()
 	rank, size, maxTag, code := world.Facts()
@@ -259,8 +260,8 @@ func (p *process) join(cfg Config) (*comm, error) {
 		return nil, initFault("MPI_COMM_WORLD: %v", libmpi.Error(code))
 	}
 	p.maxTag, p.folds = maxTag, newFolds(maxTag)
-	p.guard, p.blind = p.quirks.overruns(), p.quirks.has(quirkNoLength)
-	p.engine.minded = p.level >= libmpi.Serialized
+	p.guard, p.noLength = p.quirks.overruns(), p.quirks.has(quirkNoLength)
+	p.engine.background = p.level >= libmpi.Serialized
 	if size == 1 && p.level == libmpi.Multiple && p.quirks.has(quirkAlone) {
 		p.polled = true
 		libmpi.Restrict(libmpi.Serialized)
@@ -293,8 +294,8 @@ func (p *process) join(cfg Config) (*comm, error) {
 	return c, nil
 }
 
-// agree finds out what any rank was asked for, which ranks share a node, and what
-// the nodes are called.
+// agree finds out which features any rank was asked for, which ranks share a node, and the names of
+// the nodes.
 func (p *process) agree(c *comm, cfg Config) error {
 	mine := []byte{bit(cfg.Check), bit(cfg.Deterministic), bit(cfg.Bounded), bit(p.polled), byte(math.MaxUint8 - min(p.small, smallBytes)/16),
 		bit(!p.owned || p.recovers || !p.quirks.has(quirkOwed))}
@@ -346,26 +347,26 @@ func (p *process) describe() backend.Caps {
 	return backend.Caps{
 		Backend: "mpi", Library: p.lib.Name(), Standard: "MPI " + p.lib.Version, Processes: true, Deterministic: p.deterministic, NativeColl: true,
 		MaxTag: min(p.maxTag, backend.MaxTag), Checked: p.checked, ThreadLevel: p.level.String(),
-		LargeCounts: large, Persistent: persistent, SharedMemory: true, // MPI_Win_allocate_shared, which every library has
+		LargeCounts: large, Persistent: persistent, SharedMemory: true, // every library has MPI_Win_allocate_shared
 	}
 }
 
-// finalize ends MPI with the world's Close: all ranks come, or it waits.
+// finalize ends MPI in the world's Close. It waits for all ranks.
 func (p *process) finalize(c *comm) error {
 	p.engine.shutAll()
-	// A call that another goroutine was about to make has been made by then; one that
-	// waits for a message, or for ranks that do not come, may never end.
+	// A call that another goroutine was about to make has been made by then. One that waits for a
+	// message or for other ranks may never end.
 	end := time.Now().Add(leaveFor)
 	free := libmpi.MayCall() && c.left(end) && p.engine.left(end)
-	p.settle()
+	p.completeAbandoned()
 	why, within := p.mayNotEnd(c), leaveFor
 	if p.drains && free {
-		until := time.Time{} // like MPI_Finalize, until all have come
+		until := time.Time{} // like MPI_Finalize, until all ranks have called it
 		if why != "" {
 			until = end
 		}
 		if !p.drain(c, until) {
-			within = max(time.Until(end).Round(leaveFor/10), leaveFor/10) // what is left of that time
+			within = max(time.Until(end).Round(leaveFor/10), leaveFor/10) // the rest of that time
 		}
 		why = p.mayNotEnd(c)
 	}
@@ -381,7 +382,7 @@ func (p *process) finalize(c *comm) error {
 	return p.leave(why, free, within)
 }
 
-// mayNotEnd says why MPI_Finalize may never return, empty where it will.
+// mayNotEnd returns why MPI_Finalize may never return, and the empty string if it will.
 func (p *process) mayNotEnd(world *comm) string {
 	switch s := world.broken.Load(); {
 	case p.engine.owed():
@@ -389,15 +390,15 @@ func (p *process) mayNotEnd(world *comm) string {
 	case s != nil:
 		return "the world was broken: " + s.Error()
 	case p.engine.wins.Load() > 0:
-		return "a window has not been freed, which other ranks may be waiting for"
+		return "a window is not freed, and other ranks may be waiting for that"
 	}
 	return ""
 }
 
-const owing = "a message whose sending was given up has not been received"
+const owing = "a message of an abandoned send has not been received"
 
-// settle gives what was given up a moment to complete.
-func (p *process) settle() {
+// completeAbandoned gives abandoned operations a moment to complete.
+func (p *process) completeAbandoned() {
 	for end := time.Now().Add(grace); time.Now().Before(end); {
 		p.engine.poll(spins)
 		p.engine.mu.Lock()
@@ -410,8 +411,8 @@ func (p *process) settle() {
 	}
 }
 
-// leave finalizes MPI if it was initialised here, and no call is in it: free. That may
-// never end if there is a reason why: then it is waited for within a time.
+// leave finalizes MPI if cohort initialized it and no call is in the library (free). If a reason
+// why it may never end is given, leave waits for it no longer than within.
 func (p *process) leave(why string, free bool, within time.Duration) error {
 	if !p.owned && (free || !libmpi.MayCall()) {
 		return nil
@@ -422,9 +423,9 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 	inside := ""
 	switch {
 	case p.engine.stuck.Load() > 0:
-		inside = "a blocking call that was given up is still in the library"
+		inside = "an abandoned blocking call is still in the library"
 	case !free:
-		inside = "a blocking call of another goroutine is still in the library (a receive or probe of a handle of WithContext would have ended)"
+		inside = "a blocking call of another goroutine is still in the library; use a handle of WithContext, whose receives and probes end"
 	case why == owing && p.drains:
 		inside = why
 	}
@@ -460,7 +461,7 @@ func (p *process) leave(why string, free bool, within time.Duration) error {
 	return nil
 }
 
-// end is MPI_Finalize, and what the library has left for later.
+// end calls MPI_Finalize, and then what the library registered for the end of the process.
 func (p *process) end() libmpi.Code {
 	code := libmpi.Finalize()
 	if code == 0 && p.quirks.has(quirkExit) {
@@ -469,6 +470,6 @@ func (p *process) end() libmpi.Code {
 	return code
 }
 
-// leaveFor is how long MPI_Finalize may take where it may never end: it waits for
-// the other ranks, one of which has perhaps stopped. So do the rounds of drain.
+// leaveFor is how long MPI_Finalize, and the rounds of drain, may take where they may never end:
+// both wait for the other ranks, one of which may have stopped.
 const leaveFor = 5 * time.Second

@@ -16,8 +16,8 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes {
 		return c.sendSelf(buf, tag)
 	}
-	// While a guarded receive waits, this call must not keep it from being matched:
-	// the peer may be sending to it before it receives this.
+	// This call must not block the matching of guarded receives: the peer may be sending to one
+	// before it receives this message.
 	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
 		return c.sendLimited(b, buf, dest, tag, mode)
 	}
@@ -28,12 +28,11 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	return nil
 }
 
-// selfBytes is how long a message to oneself may be to be kept until it is
-// received.
+// selfBytes is the maximum length of a message to oneself that is copied and kept until received.
 const selfBytes = 1 << 16
 
-// sendSelf sends to the calling rank. MPICH's own call waits for the receive, which
-// the same goroutine may be about to post: so a copy is sent, and nobody waits.
+// sendSelf sends to the calling rank. MPICH's own call waits for the receive, which the same
+// goroutine may be about to post, so sendSelf sends a copy and does not wait.
 func (c *comm) sendSelf(buf []byte, tag int) error {
 	o := &op{c: c, buf: append([]byte(nil), buf...)}
 	o.pin()
@@ -75,21 +74,20 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	return backend.Status{Source: int(st.Source), Tag: int(st.Tag), Bytes: int(st.Bytes)}, err
 }
 
-// fits returns the error of a receive that the library ended with err: ErrTruncate for a message longer than the
-// buffer, also where the library reports its length and no error.
+// fits returns the error of a receive that the library ended with err. A message longer than the
+// buffer is ErrTruncate, even if the library reports its length and no error.
 func (c *comm) fits(err error, st *libmpi.Status, room int) error {
 	switch {
 	case err == nil && st.Bytes <= int64(room), err != nil && backend.Code(err) != truncateCode:
 		return err
-	case err != nil && c.p.blind:
+	case err != nil && c.p.noLength:
 		st.Bytes = -1
 	}
 	return truncated(st.Bytes, room)
 }
 
-// sendLimited is Send as a request. If its time is up before it is complete it
-// cannot be taken back, MPI has no way to: the communicator is broken and the
-// buffer stays pinned until the message has gone, if ever.
+// sendLimited is Send as a request. MPI cannot cancel a send: if the time is up first, the
+// communicator is broken, and the buffer stays pinned until the message is received.
 func (c *comm) sendLimited(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	r := c.p.engine.request()
 	r.Begin()
@@ -164,7 +162,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	c.started(o, code, &st)
 }
 
-// started goes on with an operation that a call has begun.
+// started handles an operation that a call has begun: it is complete, failed or in progress.
 func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
 	switch {
 	case code != 0 && st.Flag == 0:
@@ -177,7 +175,7 @@ func (c *comm) started(o *op, code libmpi.Code, st *libmpi.Status) {
 		o.finish(st, err)
 	default:
 		c.p.engine.watch(o)
-		if err := c.usable(); err != nil { // broken in between
+		if err := c.usable(); err != nil { // broken meanwhile
 			c.drop(err)
 		}
 	}
@@ -196,7 +194,7 @@ func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	c.receive(o, msg.m, int64(msg.st.Bytes))
 }
 
-// receive starts the receive of a matched message: where it is too long, into
+// receive starts the receive of a matched message. A message that is too long is received into
 // memory of its own.
 func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
 	into := o.buf
@@ -210,8 +208,8 @@ func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
 	c.started(o, code, &st)
 }
 
-// exchangeSpins is how often an exchange looks for the other message before it is a
-// request like others.
+// exchangeSpins is how often an exchange tests for the other message before it becomes a normal
+// request.
 const exchangeSpins = 100
 
 // Exchange implements backend.Exchanger.
@@ -230,7 +228,7 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	}
 	var h libmpi.Request
 	var st libmpi.Status
-	// Not guarded: what goes under this tag is never longer.
+	// Not guarded: messages with this tag are never longer.
 	code := c.ctl.Exchange(out, dest, in, source, c.p.folds.tag(tag), exchangeSpins, &h, &st)
 	if code != 0 {
 		err = c.fault(code)

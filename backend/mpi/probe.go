@@ -7,7 +7,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// matched is a message that Mprobe has taken out of the library's queues.
+// matched is a message that Mprobe has taken from the library's queues.
 type matched struct {
 	m  libmpi.Message
 	st backend.Status
@@ -32,7 +32,7 @@ func (c *comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Ma
 	return m, m.st, true, nil
 }
 
-// look probes until there is something, and with m takes it.
+// look probes until it finds a message. If m is not nil it takes the message.
 func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Message, st *libmpi.Status) (bool, error) {
 	if err := c.enter(); err != nil {
 		return false, err
@@ -74,8 +74,8 @@ func probe(on libmpi.Comm, source, tag int, block bool, m *libmpi.Message, st *l
 	return on.Mprobe(source, tag, block, m, st)
 }
 
-// probeBehind looks for a message that none of the receives that wait takes: these
-// were posted before, and get what is theirs.
+// probeBehind looks for a message that matches none of the waiting receives, which were posted
+// before and come first.
 func (c *comm) probeBehind(q *queue, source, tag int, m *libmpi.Message, st *libmpi.Status) libmpi.Code {
 	for {
 		q.mu.Lock()

@@ -13,35 +13,35 @@ import (
 type process struct {
 	lib    *libmpi.Library
 	level  libmpi.Level
-	asked  libmpi.Level // what the level was to be
+	asked  libmpi.Level // the level requested
 	maxTag int
 	folds  folds
 	maker  maker
 	quirks quirks
-	owned  bool // MPI was initialised here, and is finalized here
+	owned  bool // cohort initialized MPI and finalizes it
 	thread *thread
 
 	agreed        bool // blocking collectives are preceded by the exchange of fingerprints
-	checked       bool // because somebody asked for checks
-	bounded       bool // because any rank's operations can end early
+	checked       bool // any rank asked for checks
+	bounded       bool // operations of any rank can end early
 	deterministic bool
-	polled        bool // no blocking call may be made: calls come one at a time
-	guard         bool // receives are guarded
-	blind         bool // how long a message is that was too long is not known
-	small         int  // bytes of a collective that fit into eager messages
-	large         bool // the library counts above 2^31-1
-	persistent    bool // it has persistent collectives
-	recovers      bool // it goes on after a loss
-	drains        bool // all ranks receive what is left over before they end MPI; see drain
-	whyNot        string
+	polled        bool   // no blocking call may be made: one call at a time
+	guard         bool   // receives are guarded
+	noLength      bool   // the length of a message that is too long is unknown
+	small         int    // bytes of a collective that fit into eager messages
+	large         bool   // the library takes counts above 2^31-1
+	persistent    bool   // it has persistent collectives
+	recovers      bool   // it supports recovery after a loss
+	drains        bool   // the ranks receive all messages before they finalize MPI; see drain
+	whyNot        string // why it does not recover
 
-	kept struct { // buffers that the library may still write
+	kept struct { // buffers that the library may still write to
 		sync.Mutex
 		bufs [][]byte
 	}
 
 	nodes    []int    // node of each world rank
-	hosts    []string // name of each node; until the ranks have agreed, of this one
+	hosts    []string // name of each node; only this one's until the ranks have agreed
 	world    *comm
 	engine   engine
 	sampler  sampler
@@ -53,19 +53,19 @@ type process struct {
 	caps     backend.Caps
 
 	whyDevice  string // why caps.DeviceMemory is what it is
-	unprofiled bool   // Profiling was asked for, of which the library has none
+	unprofiled bool   // Profiling was requested, and the library has none
 }
 
-// keep keeps the buffers of a collective that failed: receives of it may be pending.
+// keep keeps the buffers of a failed collective alive: the library may still receive into them.
 func (p *process) keep(bufs ...[]byte) {
 	p.kept.Lock()
 	p.kept.bufs = append(p.kept.bufs, bufs...)
 	p.kept.Unlock()
 }
 
-// folds maps tags below 0 to those of ctl: collectives' in one half of the range,
-// persistent ones' in a quarter, notices above. Tags of one kind repeat after as
-// many operations as there are tags, by when the earlier ones are long over.
+// folds maps tags below 0 to tags of ctl: those of collectives to one half of the range, those of
+// persistent ones to a quarter, notices above. A tag repeats after as many operations of its kind
+// as there are tags; by then the earlier operation is long complete.
 type folds struct{ calls, persistent int }
 
 func newFolds(maxTag int) folds {
@@ -86,13 +86,13 @@ func (f folds) tag(t int) int {
 	return f.calls + (u-firstPersistent)&(f.persistent-1)
 }
 
-// notice is the tag of notices that a communicator is broken.
+// notice is the tag of notices that the communicator is broken.
 func (f folds) notice() int { return f.calls + f.persistent }
 
-// last is the tag of what ranks tell when the world is closed, in a round of drain.
+// last is the tag of the reports in a round of drain.
 func (f folds) last(round int) int { return f.notice() + 1 + round }
 
-// thread runs functions on one thread that nothing else runs on.
+// thread runs functions on an OS thread that nothing else uses.
 type thread struct{ work chan func() }
 
 func newThread() *thread {
@@ -106,8 +106,7 @@ func (t *thread) run() {
 	for f := range t.work {
 		f()
 	}
-	// The thread ends with the goroutine, which does not unlock it: the library may
-	// have changed it.
+	// The goroutine does not unlock its thread, which ends with it: the library may have changed it.
 }
 
 // do runs f and waits for it.
@@ -119,14 +118,13 @@ func (t *thread) do(f func()) {
 
 func (t *thread) end() { close(t.work) }
 
-// sound is what of the library's collectives can be used, looked up beforehand.
+// sound lists which of the library's collectives may be used.
 type sound [backend.Exscan + 1]struct{ native, inPlace, persistent, long bool }
 
 func newSound(q quirks) (s sound) {
 	for c := range s {
 		coll := backend.Coll(c)
-		// Who works in place is known to each rank only: where either is wrong,
-		// neither is the library's.
+		// Each rank knows only whether it works in place itself, so both forms have to be right.
 		s[c].native, s[c].inPlace, s[c].long = q.native(coll), q.inPlace(coll), q.long(coll)
 		s[c].persistent = q.persistent(coll, false) && q.persistent(coll, true)
 	}

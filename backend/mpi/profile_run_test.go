@@ -10,15 +10,15 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestProfiling checks that Config.Profiling has Open MPI write its own counts, in which the program's messages are,
-// and that where the library has none it is said so.
-func TestProfiling(t *testing.T) {
+// TestProfilingEnablesLibraryCounts checks that Config.Profiling makes Open MPI print its counts,
+// which include the program's messages. Where the library has none, Diagnostics reports that.
+func TestProfilingEnablesLibraryCounts(t *testing.T) {
 	leftOut(t, "Open MPI's own statistics")
 	const sends, size = 7, 100
 	program("counted", func() error {
 		return with(func(w *cohort.Comm) error {
 			for _, line := range w.Diagnostics() {
-				say("told %s", line)
+				say("line %s", line)
 			}
 			for i := range sends {
 				if w.Rank() == 0 {
@@ -35,7 +35,7 @@ func TestProfiling(t *testing.T) {
 	t.Run("openmpi", func(t *testing.T) {
 		start(t, "openmpi", 2, "counted").must(t).hasNot(t, "POINT TO POINT", "Profiling")
 		e := start(t, "openmpi", 2, "counted", "COHORT_MPI_PROFILE=1").must(t)
-		e.has(t, "told OMPI_MCA_pml_monitoring_enable=1: Profiling\n")
+		e.has(t, "line OMPI_MCA_pml_monitoring_enable=1: Profiling\n")
 		// E has all messages from one rank to another, C those of collectives.
 		find := func(kind string, from, to int) (bytes, messages int, ok bool) {
 			_, rest, _ := strings.Cut(e.out, fmt.Sprintf("%s\t%d\t%d\t", kind, from, to))
@@ -45,11 +45,11 @@ func TestProfiling(t *testing.T) {
 		of := func(kind string, from, to int) (bytes, messages int) {
 			bytes, messages, ok := find(kind, from, to)
 			if !ok {
-				t.Errorf("nothing is written of %s from %d to %d", kind, from, to)
+				t.Errorf("no line for %s from %d to %d", kind, from, to)
 			}
 			return bytes, messages
 		}
-		torn := func() bool { // the launcher mixes what two ranks write at the same time
+		torn := func() bool { // the launcher mixes the output of two ranks
 			for _, kind := range []string{"E", "C"} {
 				for from := range 2 {
 					if _, _, ok := find(kind, from, 1-from); !ok {
@@ -68,7 +68,7 @@ func TestProfiling(t *testing.T) {
 			return b - cb, m - cm
 		}
 		there, sent := own(0, 1)
-		back, answered := own(1, 0) // the library's own say: it has none with data
+		back, answered := own(1, 0) // the library's own messages carry no data
 		if there != sends*size || back != 0 || sent-answered != sends {
 			t.Errorf("the library counts %d messages of %d bytes from rank 0, and %d of %d from rank 1, want %d of %d more from rank 0\n%s",
 				sent, there, answered, back, sends, sends*size, e.out)
@@ -76,8 +76,8 @@ func TestProfiling(t *testing.T) {
 	})
 	t.Run("mpich", func(t *testing.T) {
 		e := start(t, "mpich", 2, "counted", "COHORT_MPI_PROFILE=1").must(t)
-		if n := strings.Count(e.out, "told Profiling sets nothing"); n != 2 {
-			t.Errorf("%d of 2 ranks say that Profiling sets nothing:\n%s", n, e.out)
+		if n := strings.Count(e.out, "line Profiling sets nothing"); n != 2 {
+			t.Errorf("%d of 2 ranks report that Profiling sets nothing:\n%s", n, e.out)
 		}
 	})
 }

@@ -23,11 +23,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// programVariable names the program that a process is to run.
+// programVariable holds the name of the program that a process runs.
 const programVariable = "COHORT_TEST_PROGRAM"
 
-// program makes this process one of a test's own programs, if it was started as
-// that: it runs body and ends.
+// program runs body and ends the process, if the process was started as this program.
 func program(name string, body func() error) {
 	if os.Getenv(programVariable) != name {
 		return
@@ -43,8 +42,8 @@ func program(name string, body func() error) {
 // jobVariable marks the processes of a job: its value is the test's process id and the job's number.
 const jobVariable = "COHORT_TEST_JOB"
 
-// endWithTest kills this process when the test that started its job has ended, however that ended: a rank that
-// hangs in the library may outlive its launcher.
+// endWithTest kills this process once the test that started its job has ended, in whatever way: a
+// rank that hangs in the library may outlive its launcher.
 func endWithTest() {
 	job, _, _ := strings.Cut(os.Getenv(jobVariable), "-")
 	pid, err := strconv.Atoi(job)
@@ -98,7 +97,7 @@ func TestRankEndsWithTest(t *testing.T) {
 	}
 }
 
-// leftOut ends a test that takes long with -short. The ranks that a test starts do not have -short.
+// leftOut skips a long test with -short. The ranks that a test starts do not have -short.
 func leftOut(t *testing.T, shows string) {
 	t.Helper()
 	if testing.Short() {
@@ -106,28 +105,28 @@ func leftOut(t *testing.T, shows string) {
 	}
 }
 
-// ended is what became of a job.
+// ended is the outcome of a job.
 type ended struct {
 	out    string // both outputs
 	status int    // 128 and more: the launcher was killed
 	took   time.Duration
 }
 
-// patience is how long a job may write nothing before it is taken to hang. It is no bound on how slow
-// a machine may be: a job that takes long says how far it is.
+// patience is how long a job may print nothing before it counts as hung. It does not limit how slow
+// a machine may be: a long job prints its progress.
 const patience = 3 * time.Minute
 
-// libraries are those that the tests run under.
+// libraries are the MPI libraries that the tests run with.
 var libraries = []string{"mpich", "openmpi"}
 
-// start runs a test's program as n ranks under the launcher of a library, or with
-// an empty name as one process without a launcher.
+// start runs a test's program as n ranks under the launcher of a library, or as one process without
+// a launcher if library is empty.
 func start(t *testing.T, library string, n int, name string, env ...string) ended {
 	t.Helper()
 	return wait(t, command(t, library, n, name, env...))
 }
 
-// command is the command of start.
+// command returns the command of start.
 func command(t *testing.T, library string, n int, name string, env ...string) *exec.Cmd {
 	t.Helper()
 	exe, err := os.Executable()
@@ -148,7 +147,7 @@ func command(t *testing.T, library string, n int, name string, env ...string) *e
 	return cmd
 }
 
-// life is a job's output, each piece of which is a sign of life.
+// life collects a job's output. Each write resets the watchdog.
 type life struct {
 	bytes.Buffer
 	dog *time.Timer
@@ -161,8 +160,8 @@ func (l *life) Write(b []byte) (int, error) {
 
 var jobs atomic.Int64
 
-// end kills what is left of a job: a rank that hangs in the library may outlive its launcher.
-func end(t *testing.T, job string) {
+// processes returns the processes of a job that are left, its launcher included.
+func processes(t *testing.T, job string) (pids []int) {
 	t.Helper()
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -172,7 +171,30 @@ func end(t *testing.T, job string) {
 		b, err := os.ReadFile(f) // the process may end meanwhile, or be another user's
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 		if err == nil && bytes.Contains(append([]byte{0}, b...), []byte("\x00"+job+"\x00")) && pid != os.Getpid() {
-			syscall.Kill(pid, syscall.SIGKILL)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// end kills what is left of a job: a rank that hangs in the library may outlive its launcher.
+func end(t *testing.T, job string) {
+	t.Helper()
+	for _, pid := range processes(t, job) {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// dump makes the ranks of a job that hangs print their goroutines and end.
+func dump(t *testing.T, job string) {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range processes(t, job) {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == own {
+			syscall.Kill(pid, syscall.SIGQUIT)
 		}
 	}
 }
@@ -187,6 +209,8 @@ func wait(t *testing.T, cmd *exec.Cmd) ended {
 	out := &life{dog: time.AfterFunc(patience, func() {
 		hung.Store(true)
 		<-started
+		dump(t, job)
+		time.Sleep(5 * time.Second) // for the dumps to arrive
 		cmd.Process.Kill()
 		end(t, job)
 	})}

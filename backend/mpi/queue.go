@@ -11,22 +11,22 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// queue has the guarded receives of one of MPI's communicators that have not
-// matched, in the order they were posted.
+// queue holds the guarded receives of one MPI communicator that have not matched, in the order they
+// were posted.
 type queue struct {
 	on    libmpi.Comm
 	mu    sync.Mutex
 	ops   []*op
-	asked map[envelope]struct{} // what has been looked for in vain in one pass
+	asked map[envelope]struct{} // what a pass has looked for without success
 }
 
-// envelope is what a receive waits for.
+// envelope is the source and tag that a receive waits for.
 type envelope struct{ source, tag int }
 
 func (o *op) envelope() envelope { return envelope{o.source, o.tag} }
 
-// first returns the place of the receive that a message belongs to: the first that
-// was posted of those it fits, -1 if it fits none.
+// first returns the index of the receive that a message belongs to: the first posted of those that
+// it matches, -1 if there is none.
 func (q *queue) first(st *libmpi.Status) int {
 	for i, o := range q.ops {
 		if (o.source == backend.AnySource || o.source == int(st.Source)) && (o.tag == backend.AnyTag || o.tag == int(st.Tag)) {
@@ -36,7 +36,7 @@ func (q *queue) first(st *libmpi.Status) int {
 	return -1
 }
 
-// post queues a receive and looks at once whether its message is there.
+// post queues a receive and checks at once whether its message has arrived.
 func (c *comm) post(o *op) {
 	q := c.queueOf(o)
 	q.mu.Lock()
@@ -48,13 +48,13 @@ func (c *comm) post(o *op) {
 	if ok {
 		c.receive(f.o, f.m, f.bytes)
 	}
-	c.p.engine.mind()
-	if err := c.usable(); err != nil { // broken in between: drop may have passed by
+	c.p.engine.matchInBackground()
+	if err := c.usable(); err != nil { // broken meanwhile: drop may have missed it
 		c.drop(err)
 	}
 }
 
-// queued counts receives that wait, of the communicator and of the process.
+// queued adds to the numbers of waiting receives, of the communicator and of the process.
 func (c *comm) queued(n int) {
 	c.waiting.Add(int32(n))
 	c.p.engine.queued.Add(int32(n))
@@ -69,10 +69,10 @@ func (c *comm) queueFor(tag int) *queue {
 	return &c.queues[1]
 }
 
-// match gives messages that have come to the receives that wait.
+// match hands messages that have arrived to the receives that wait.
 func (c *comm) match() {
 	if c.enter() != nil {
-		return // who made it so has ended them, or is about to
+		return // the caller that closed or broke it ends them
 	}
 	defer c.leave()
 	for i := range c.queues {
@@ -80,7 +80,7 @@ func (c *comm) match() {
 	}
 }
 
-// found is a receive that has matched.
+// found is a receive and the message it has matched.
 type found struct {
 	o     *op
 	m     libmpi.Message
@@ -97,11 +97,11 @@ func (c *comm) matchIn(q *queue) {
 	}
 }
 
-// matchOne takes one message and the receive it belongs to out of the queues. A pass
-// over the receives begins with *from 0 and goes on there.
+// matchOne takes one message and its receive out of the queues. A pass over the receives starts
+// with *from 0 and continues there.
 func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 	if !q.mu.TryLock() {
-		return found{}, false // somebody else is at it
+		return found{}, false // another goroutine matches
 	}
 	defer q.mu.Unlock()
 	if len(q.ops) == 0 {
@@ -110,7 +110,7 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 	if *from == 0 {
 		clear(q.asked)
 		if len(q.ops) > 1 {
-			// One look tells that there is no message at all.
+			// One probe shows whether there is any message.
 			var st libmpi.Status
 			if q.on.Probe(backend.AnySource, backend.AnyTag, false, &st) != 0 || st.Flag == 0 {
 				return found{}, false
@@ -123,7 +123,7 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 			continue
 		}
 		if f, ok := c.matchAt(q, *from); ok {
-			*from = max(*from-1, 0) // one of those up to here has gone
+			*from = max(*from-1, 0) // one of those up to here was removed
 			return f, true
 		}
 		if q.asked == nil {
@@ -134,15 +134,14 @@ func (c *comm) matchOne(q *queue, from *int) (found, bool) {
 	return found{}, false
 }
 
-// matchAt looks for a message for the receive at a place. If there is one, it takes
-// the message out of the library's queue and, out of its own, the receive that the
-// message belongs to. The lock is held.
+// matchAt looks for a message for the receive at an index. If there is one, it takes the message
+// out of the library's queue, and the receive that the message belongs to out of its own. The lock
+// is held.
 //
-// A message may have come since receives that were posted before were looked for,
-// and belong to one of these, but before it others of the same sender may have come
-// that do so too. So a message is only looked at here, and the receive that it
-// belongs to is looked for next, which takes the first one for it. It is taken once
-// it is known to belong to nobody before.
+// A message may have arrived after the earlier receives were checked, and may belong to one of
+// them. Earlier messages of the same sender may then belong to that receive too. So matchAt only
+// probes here, and then checks the receive that the message belongs to, which gets its first
+// message. It takes a message only once no earlier receive matches it.
 func (c *comm) matchAt(q *queue, at int) (found, bool) {
 	source := q.ops[at].source
 	var st libmpi.Status
@@ -150,7 +149,7 @@ func (c *comm) matchAt(q *queue, at int) (found, bool) {
 		if q.on.Probe(q.ops[at].source, q.ops[at].tag, false, &st) != 0 || st.Flag == 0 {
 			return found{}, false
 		}
-		source = int(st.Source) // the next look at any source may find another's
+		source = int(st.Source) // the next probe of any source may find another
 		j := q.first(&st)
 		if j == at {
 			break
@@ -161,7 +160,7 @@ func (c *comm) matchAt(q *queue, at int) (found, bool) {
 	if q.on.Mprobe(source, q.ops[at].tag, false, &m, &st) != 0 || st.Flag == 0 {
 		return found{}, false
 	}
-	// Not at itself only if another goroutine's blocking receive was faster.
+	// It differs only if a blocking receive of another goroutine was faster.
 	at = q.first(&st)
 	o := q.ops[at]
 	q.ops = slices.Delete(q.ops, at, at+1)
@@ -171,7 +170,7 @@ func (c *comm) matchAt(q *queue, at int) (found, bool) {
 	return found{o, m, st.Bytes}, true
 }
 
-// unqueue takes a receive out again. false: it is not there any more.
+// unqueue removes a receive from its queue. It returns false if the receive is no longer there.
 func (c *comm) unqueue(o *op) bool {
 	q := c.queueOf(o)
 	q.mu.Lock()
@@ -186,7 +185,7 @@ func (c *comm) unqueue(o *op) bool {
 	return true
 }
 
-// Cancel implements backend.Comm. MPI can take receives back, not sends.
+// Cancel implements backend.Comm. MPI can cancel receives, not sends.
 func (c *comm) Cancel(r *backend.Request) bool {
 	o, ok := r.Impl.(*op)
 	if !ok || r.Ready() || !o.receives {
@@ -201,7 +200,7 @@ func (c *comm) Cancel(r *backend.Request) bool {
 	return r.Ready() && backend.Code(r.Err) == canceled
 }
 
-// cancel marks a request of MPI's. Its completion tells whether that came in time.
+// cancel cancels a request of MPI. Its completion shows whether that came in time.
 func (e *engine) cancel(o *op) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -210,8 +209,7 @@ func (e *engine) cancel(o *op) {
 	}
 }
 
-// cancelAt marks a request once: Open MPI does not survive a second time. The lock
-// is held.
+// cancelAt cancels a request once: Open MPI does not survive a second time. The lock is held.
 func (e *engine) cancelAt(i int) {
 	if o := e.ops[i]; !o.canceled && !e.closing.Load() {
 		o.canceled = true
@@ -219,9 +217,8 @@ func (e *engine) cancelAt(i int) {
 	}
 }
 
-// drop ends everything of the communicator's that is pending with an error.
-// Requests that MPI still works on keep their buffers pinned until they are
-// complete.
+// drop ends all pending operations of the communicator with an error. Requests that MPI still works
+// on keep their buffers pinned until they are complete.
 func (c *comm) drop(err error) {
 	var ops []*op
 	for i := range c.queues {
@@ -235,7 +232,7 @@ func (c *comm) drop(err error) {
 	for _, o := range ops {
 		o.complete(backend.Status{}, err)
 	}
-	var told []*backend.Request
+	var ended []*backend.Request
 	e := &c.p.engine
 	e.mu.Lock()
 	for i, o := range e.ops {
@@ -246,41 +243,40 @@ func (c *comm) drop(err error) {
 			e.cancelAt(i)
 		}
 		if o.req != nil {
-			o.req.Impl = nil // the record stays with MPI's request
-			told = append(told, o.req)
+			o.req.Impl = nil // MPI's request keeps the record
+			ended = append(ended, o.req)
 			o.req = nil
 			c.leaked.Store(true)
 		}
 		if !o.receives && o.coll == nil {
-			c.leaked.Store(true) // somebody may receive it yet
+			c.leaked.Store(true) // it may still be received
 		}
 		if o.coll != nil && o.coll.abandon(err) {
 			c.leaked.Store(true)
 		}
 	}
 	e.mu.Unlock()
-	for _, r := range told {
+	for _, r := range ended {
 		r.Complete(backend.Status{}, err)
 	}
 }
 
 const (
-	mindEvery = time.Millisecond
-	mindFor   = 50 // rounds without a receive that waits
+	matchEvery = time.Millisecond
+	matchIdle  = 50 // rounds without a waiting receive before the goroutine ends
 )
 
-// mind makes sure that receives that wait are matched even if nobody waits for
-// them: a program may have posted one and be in a blocking call of the library's,
-// or somewhere else altogether, while the sender waits for the match.
-func (e *engine) mind() {
-	if e.minded && !e.minding.Swap(true) {
-		go e.minder()
+// matchInBackground makes sure that waiting receives are matched even if nobody waits for them: a
+// program may have posted one and be in a blocking call, or computing, while the sender waits.
+func (e *engine) matchInBackground() {
+	if e.background && !e.matching.Swap(true) {
+		go e.matchLoop()
 	}
 }
 
-func (e *engine) minder() {
-	for idle := 0; idle < mindFor; idle++ {
-		time.Sleep(mindEvery)
+func (e *engine) matchLoop() {
+	for idle := 0; idle < matchIdle; idle++ {
+		time.Sleep(matchEvery)
 		if e.queued.Load() > 0 {
 			e.poll(1)
 			idle = 0
@@ -289,8 +285,8 @@ func (e *engine) minder() {
 			break
 		}
 	}
-	e.minding.Store(false)
+	e.matching.Store(false)
 	if e.queued.Load() > 0 && !e.closing.Load() {
-		e.mind()
+		e.matchInBackground()
 	}
 }

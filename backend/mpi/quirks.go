@@ -6,15 +6,15 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// quirkKind is what is wrong, as far as cohort has to act on it.
+// quirkKind is the kind of a defect, as far as cohort acts on it.
 type quirkKind uint8
 
 const (
 	quirkOverrun         quirkKind = iota + 1 // a long message is written past the end of a shorter receive
 	quirkSilentCut                            // a message longer than its receive is cut without an error
-	quirkNoLength                             // of a message longer than its receive nothing is received, nor its length known
-	quirkNoLong                               // some collectives, not blocking, fail above 2^31-1 bytes
-	quirkNoPersistent                         // persistent forms of some collectives are wrong
+	quirkNoLength                             // a message longer than its receive is lost, and its length unknown
+	quirkNoLong                               // some nonblocking collectives fail above 2^31-1 bytes
+	quirkNoPersistent                         // some persistent collectives are wrong
 	quirkNoInPlace                            // some collectives are wrong in place, in all forms
 	quirkNoNative                             // some collectives are wrong, in all forms
 	quirkWrongOp                              // some reductions of some types give wrong results
@@ -22,22 +22,22 @@ const (
 	quirkNoCancelAny                          // a receive from any source cannot be canceled
 	quirkNoCancelRestart                      // a persistent receive cannot be canceled
 	quirkNoStartall                           // starting several persistent collectives in one call is wrong
-	quirkNoMultiple                           // MPI_THREAD_MULTIPLE is given and not sound
-	quirkNilBuffer                            // a null buffer with a count is a crash, not an error
-	quirkSilentMismatch                       // calls that do not match end without an error, or never
-	quirkSignals                              // signal handlers are replaced, in ways that break a Go program
-	quirkULFM                                 // the functions of ULFM end the process
-	quirkCUDACrash                            // asking for CUDA is a crash where the library was built without
-	quirkAlone                                // messages within a communicator of one rank, from several threads, hang
-	quirkBuiltCUDA                            // asked whether it takes device memory, it says how it was built
-	quirkOwed                                 // MPI does not end while there are sends that nobody receives
-	quirkExit                                 // the launcher hears of a rank's good end when the C library's exit is called
+	quirkNoMultiple                           // MPI_THREAD_MULTIPLE is granted and not sound
+	quirkNilBuffer                            // a null buffer with a count crashes
+	quirkSilentMismatch                       // mismatched calls end without an error, or never
+	quirkSignals                              // replaced signal handlers break a Go program
+	quirkULFM                                 // the ULFM functions end the process
+	quirkCUDACrash                            // asking for CUDA crashes a library built without it
+	quirkAlone                                // messages of several threads on a communicator of one rank hang
+	quirkBuiltCUDA                            // its answer about device memory is how it was built
+	quirkOwed                                 // MPI_Finalize waits until all sends are received
+	quirkExit                                 // an atexit function reports the end of a rank to the launcher
 )
 
-// quirk is a defect or trap of some libraries' versions.
+// quirk is a defect or trap of some versions of libraries.
 type quirk struct {
 	kind         quirkKind
-	vendor       string // whose library; anyMPICH and anyOpenMPI are all that derive from one
+	vendor       string // the maker; anyMPICH and anyOpenMPI include derivatives
 	from, before string // versions; empty is no bound
 	colls        []backend.Coll
 	inPlace      bool // in place only
@@ -46,10 +46,10 @@ type quirk struct {
 
 	wrong    string // what happens
 	does     string // the workaround, as an instruction
-	evidence string // how it is known
+	evidence string // how we know
 }
 
-// Vendors of the table that stand for several.
+// Vendors in the table that stand for several.
 const (
 	anyMPICH   = "MPICH and its derivatives"
 	anyOpenMPI = "Open MPI and its derivatives"
@@ -262,48 +262,45 @@ var quirkTable = []quirk{
 	},
 }
 
-// quirks are those of one library.
+// quirks are the defects of one library.
 type quirks []quirk
 
-// quirksOf returns what is known to be wrong with a library: of an ABI family
-// (mpich, openmpi or standard), a vendor and a version, as far as they are known. What
-// is not known is taken to be the worst.
+// quirksOf returns the known defects of a library: of an ABI family (mpich, openmpi or standard), a
+// vendor and a version, as far as they are known. Anything unknown is assumed to be the worst.
 func quirksOf(family, vendor, version string) quirks {
 	r := parseRelease(version)
 	return quirksIn(makerOf(family, vendor, r), r)
 }
 
-// quirksIn returns the rows about one maker's version.
-func quirksIn(who maker, r release) quirks {
+// quirksIn returns the rows about a maker's release.
+func quirksIn(m maker, r release) quirks {
 	var of quirks
 	for _, q := range quirkTable {
-		if q.concerns(who) && q.concernsRelease(who, r) {
+		if q.concerns(m) && q.concernsRelease(m, r) {
 			of = append(of, q)
 		}
 	}
 	return of
 }
 
-// concerns reports whether a row is about what a maker makes, whatever the
-// version.
-func (q *quirk) concerns(who maker) bool {
+// concerns reports whether a row is about a maker, whatever the version.
+func (q *quirk) concerns(by maker) bool {
 	switch q.vendor {
 	case anyMPICH:
-		return who.mpich()
+		return by.mpich()
 	case anyOpenMPI:
-		return who.openmpi()
+		return by.openmpi()
 	case derived:
-		return who.mpich() && who != makeMPICH
+		return by.mpich() && by != makeMPICH
 	}
 	m := makerOf("", q.vendor, release{})
-	return who == m || who == makeUnknown || who == makeUnknownMPICH && m.mpich()
+	return by == m || by == makeUnknown || by == makeUnknownMPICH && m.mpich()
 }
 
-// concernsRelease reports whether a row that concerns a maker is about one of its
-// versions. The bounds of a row are those of one maker's numbering: a library of
-// another is taken to be within them.
-func (q *quirk) concernsRelease(who maker, r release) bool {
-	numbered := who == makerOf("", q.vendor, release{}) || q.vendor == anyMPICH && who == makeMPICH || q.vendor == anyOpenMPI && who == makeOpenMPI
+// concernsRelease reports whether a row that concerns a maker is about a release of it. The bounds
+// of a row are in one maker's numbering; libraries of other makers count as within them.
+func (q *quirk) concernsRelease(m maker, r release) bool {
+	numbered := m == makerOf("", q.vendor, release{}) || q.vendor == anyMPICH && m == makeMPICH || q.vendor == anyOpenMPI && m == makeOpenMPI
 	return !numbered || r.within(q.from, q.before)
 }
 
@@ -312,25 +309,22 @@ func (qs quirks) has(kind quirkKind) bool {
 	return slices.ContainsFunc(qs, func(q quirk) bool { return q.kind == kind })
 }
 
-// overruns reports whether a long message may be written past the end of a shorter
-// receive.
+// overruns reports whether a long message may be written past the end of a shorter receive.
 func (qs quirks) overruns() bool { return qs.has(quirkOverrun) }
 
-// persistent reports whether the library's own persistent form of a collective is
-// sound, in place or not.
+// persistent reports whether the library's own persistent form of a collective is sound, in place
+// or not.
 func (qs quirks) persistent(coll backend.Coll, inPlace bool) bool {
 	return qs.native(coll) && qs.sound(quirkNoPersistent, coll, inPlace) && qs.sound(quirkNoInPlace, coll, inPlace)
 }
 
-// long reports whether the library's own collective is sound above 2^31-1 bytes where
-// it does not block.
+// long reports whether the library's own nonblocking collective is sound above 2^31-1 bytes.
 func (qs quirks) long(coll backend.Coll) bool { return qs.sound(quirkNoLong, coll, true) }
 
 // native reports whether the library's own collective is sound at all.
 func (qs quirks) native(coll backend.Coll) bool { return qs.sound(quirkNoNative, coll, true) }
 
-// inPlace reports whether a collective may be called with MPI_IN_PLACE, in any
-// form.
+// inPlace reports whether a collective may be called with MPI_IN_PLACE, in any form.
 func (qs quirks) inPlace(coll backend.Coll) bool { return qs.sound(quirkNoInPlace, coll, true) }
 
 func (qs quirks) sound(kind quirkKind, coll backend.Coll, inPlace bool) bool {
@@ -339,11 +333,11 @@ func (qs quirks) sound(kind quirkKind, coll backend.Coll, inPlace bool) bool {
 	})
 }
 
-// cancels reports whether a receive can be taken back: from any source or one,
-// persistent or not. Sends never can.
+// cancels reports whether a receive can be canceled: from any source or one, persistent or not.
+// Sends never can.
 func (qs quirks) cancels(anySource, persistent bool) bool {
 	return !(anySource && qs.has(quirkNoCancelAny)) && !(persistent && qs.has(quirkNoCancelRestart))
 }
 
-// multiple reports whether MPI_THREAD_MULTIPLE is sound where it is given.
+// multiple reports whether MPI_THREAD_MULTIPLE is sound if it is granted.
 func (qs quirks) multiple() bool { return !qs.has(quirkNoMultiple) }

@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-func TestQuirksOf(t *testing.T) {
+func TestQuirksOfKnownReleases(t *testing.T) {
 	for _, c := range []struct {
 		family, vendor, version string
 		overruns                bool
@@ -51,7 +51,7 @@ func TestQuirksOf(t *testing.T) {
 			if want := !slices.Contains(c.inPlace, coll); q.inPlace(coll) != want {
 				t.Errorf("%s: %v in place is %v", who, coll, q.inPlace(coll))
 			}
-			if c.vendor == "" { // every doubt counts, see TestQuirksUnknown
+			if c.vendor == "" { // every doubt counts, see TestUnknownLibraryHasEveryQuirk
 				continue
 			}
 			if want := !slices.Contains(c.persistent, coll); q.persistent(coll, false) != want {
@@ -64,8 +64,8 @@ func TestQuirksOf(t *testing.T) {
 	}
 }
 
-// A library of which nothing is known has every defect that a known one may have.
-func TestQuirksUnknown(t *testing.T) {
+// TestUnknownLibraryHasEveryQuirk checks that an unknown library has every defect of any known one.
+func TestUnknownLibraryHasEveryQuirk(t *testing.T) {
 	unknown := quirksOf("standard", "", "")
 	for _, q := range quirkTable {
 		if !unknown.has(q.kind) {
@@ -114,9 +114,9 @@ func TestQuirkMethods(t *testing.T) {
 	}
 }
 
-// Every row says what is wrong, what is done, and how that is known; one that was
-// reported elsewhere names where.
-func TestQuirkEvidence(t *testing.T) {
+// TestQuirkRowsAreComplete checks that every row has the defect, the workaround and the evidence,
+// and a source if the defect was reported elsewhere.
+func TestQuirkRowsAreComplete(t *testing.T) {
 	known := regexp.MustCompile(`measured|[\w-]+/[\w-]+#\d+|release notes|not tried`)
 	for i, q := range quirkTable {
 		if q.kind == 0 || q.wrong == "" || q.does == "" || !known.MatchString(q.evidence) {
@@ -138,7 +138,7 @@ var update = flag.Bool("update", false, "write the tables of docs/mpi-coverage.m
 
 const document = "../../docs/mpi-coverage.md"
 
-// inDocument compares a table with what docs/mpi-coverage.md has between two marks.
+// inDocument compares a table with the text between two marks of docs/mpi-coverage.md.
 func inDocument(t *testing.T, mark, table string) {
 	t.Helper()
 	b, err := os.ReadFile(document)
@@ -162,7 +162,7 @@ func inDocument(t *testing.T, mark, table string) {
 	}
 }
 
-// span writes a range of versions for readers.
+// span formats a range of versions.
 func span(from, before string) string {
 	show := func(v string) string { return strings.TrimSuffix(v, "a1") }
 	switch {
@@ -176,7 +176,7 @@ func span(from, before string) string {
 	return show(from) + " to before " + show(before)
 }
 
-func TestQuirkDocument(t *testing.T) {
+func TestQuirksAreDocumented(t *testing.T) {
 	var b strings.Builder
 	for _, q := range quirkTable {
 		text := fmt.Sprintf("- **%s, %s**: %s. *Workaround*: %s. *Evidence*: %s.", q.vendor, span(q.from, q.before), q.wrong, q.does, q.evidence)
@@ -200,8 +200,8 @@ func TestQuirkDocument(t *testing.T) {
 	inDocument(t, "quirks", b.String())
 }
 
-// The classes of which the table does not speak are all ErrInternal.
-func TestErrorsDocument(t *testing.T) {
+// TestErrorClassesAreDocumented checks the table of error classes. All others are ErrInternal.
+func TestErrorClassesAreDocumented(t *testing.T) {
 	abis := []libmpi.ABI{libmpi.MPICH, libmpi.OpenMPI, libmpi.Standard}
 	type row struct {
 		sentinel error
@@ -239,8 +239,7 @@ func TestErrorsDocument(t *testing.T) {
 	inDocument(t, "errors", b.String())
 }
 
-// sentinelNames returns the names of backend's sentinels by code, as the source
-// has them.
+// sentinelNames returns the names of backend's sentinels by code, from the source.
 func sentinelNames(t *testing.T) map[uint8]string {
 	t.Helper()
 	b, err := os.ReadFile("../errors.go")

@@ -14,20 +14,20 @@ import (
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// Going on after losses, by the library's ULFM where it has it (libmpi.Library.Recovery).
+// Recovery after losses uses the library's ULFM, if it has it (libmpi.Library.Recovery).
 //
-// The functions of the library that the ranks agree in block, and nothing ends them early but their
-// outcome. So they run in a goroutine of their own, which a call waits for as long as it may. One whose
-// time is up leaves it there, and the next call of the same kind goes on waiting.
+// The library's functions for agreement block, and nothing ends them early. So they run in a
+// goroutine, which Agree or Shrink waits for until its deadline. A call whose time is up leaves the
+// goroutine running, and the next call of the same kind continues the wait.
 
-// recovery is the Agree or Shrink of a communicator that has not been heard the end of.
+// recovery holds a communicator's Agree or Shrink that has not ended.
 type recovery struct {
 	mu   sync.Mutex
-	call *meeting
+	call *recoveryCall
 }
 
-// meeting is one Agree or Shrink. What it is over with is set before done is closed.
-type meeting struct {
+// recoveryCall is one Agree or Shrink. Its results are set before done is closed.
+type recoveryCall struct {
 	kind int32
 	done chan struct{}
 	flag int32
@@ -36,7 +36,7 @@ type meeting struct {
 	err  error
 }
 
-// What ranks meet for. No bit is in both, so that the and of different ones is nothing.
+// Kinds of recovery calls. They share no bit, so that the bitwise and of different kinds is 0.
 const (
 	forAgree  int32 = 1
 	forShrink int32 = 2
@@ -54,12 +54,12 @@ func (c *comm) Recovers() error {
 	if c.p.recovers {
 		return nil
 	}
-	return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: fmt.Sprintf("%s does not go on after a loss: %s; backends local, shm and tcp do go on",
+	return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: fmt.Sprintf("%s cannot continue after a loss: %s; backends local, shm and tcp can",
 		c.p.lib.Name(), c.p.whyNot)}
 }
 
-// Lost implements backend.Recoverer. A loss ends the communicator when it is known: the library may take one
-// that was asked about for acknowledged, and say no more of it to receives that have not matched.
+// Lost implements backend.Recoverer. A known loss breaks the communicator: once asked, the library may
+// take the loss as acknowledged, and no longer end receives that have not matched.
 func (c *comm) Lost() []int {
 	lost := c.lost()
 	if lost != nil {
@@ -81,7 +81,8 @@ func (c *comm) lost() []int {
 	return lost
 }
 
-// Revoke implements backend.Recoverer. The library does not tell the others what for, nor who.
+// Revoke implements backend.Recoverer. The library does not pass on the cause, nor which rank
+// called it.
 func (c *comm) Revoke(err error) error {
 	if err := c.Recovers(); err != nil {
 		return err
@@ -104,14 +105,14 @@ func (c *comm) Revoke(err error) error {
 // Agree implements backend.Recoverer.
 func (c *comm) Agree(b *backend.Bound, flag int) (int, error) {
 	if flag < math.MinInt32 || flag > math.MaxInt32 {
-		// The others wait for this rank, which has none of their bits to give.
+		// The others wait for this rank, whose flag does not fit.
 		_, err := c.Agree(b, 0)
 		if err == nil {
-			err = &backend.Fault{Sentinel: backend.ErrNotSupported, Text: fmt.Sprintf("flag %#x: MPI libraries agree on 32 bits; 0 was agreed on", flag)}
+			err = &backend.Fault{Sentinel: backend.ErrNotSupported, Text: fmt.Sprintf("flag %#x: MPI libraries agree on 32 bits; the ranks agreed on 0", flag)}
 		}
 		return 0, err
 	}
-	m, err := c.meet(b, forAgree, func(m *meeting) { m.flag, m.err = c.agree(int32(flag)) })
+	m, err := c.runRecovery(b, forAgree, func(m *recoveryCall) { m.flag, m.err = c.agree(int32(flag)) })
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +121,7 @@ func (c *comm) Agree(b *backend.Bound, flag int) (int, error) {
 
 // Shrink implements backend.Recoverer.
 func (c *comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
-	m, err := c.meet(b, forShrink, func(m *meeting) { m.made, m.id, m.err = c.shrink(ids) })
+	m, err := c.runRecovery(b, forShrink, func(m *recoveryCall) { m.made, m.id, m.err = c.shrink(ids) })
 	if err == nil {
 		err = m.err
 	}
@@ -130,20 +131,20 @@ func (c *comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint
 	return m.made, m.id, nil
 }
 
-// meet waits for a meeting: the one whose time was up, or a new one.
-func (c *comm) meet(b *backend.Bound, kind int32, hold func(*meeting)) (*meeting, error) {
+// runRecovery waits for a recovery call: one whose time was up before, or a new one that hold runs.
+func (c *comm) runRecovery(b *backend.Bound, kind int32, hold func(*recoveryCall)) (*recoveryCall, error) {
 	if err := c.Recovers(); err != nil {
 		return nil, err
 	}
 	r := &c.recovery
 	r.mu.Lock()
-	defer r.mu.Unlock() // held by the only call there may be
+	defer r.mu.Unlock() // held by the only call that is allowed
 	if m := r.call; m != nil && m.kind != kind {
-		return nil, &backend.Fault{Sentinel: backend.ErrRequest, Text: fmt.Sprintf("the last %s has not ended, its time ran out: call %[1]s again to go on with it",
+		return nil, &backend.Fault{Sentinel: backend.ErrRequest, Text: fmt.Sprintf("the last %s timed out and has not ended; call %[1]s again to continue it",
 			kindName(m.kind))}
 	}
 	if r.call == nil {
-		m := &meeting{kind: kind, done: make(chan struct{})}
+		m := &recoveryCall{kind: kind, done: make(chan struct{})}
 		r.call = m
 		run := func() {
 			if !c.reenter() {
@@ -151,15 +152,15 @@ func (c *comm) meet(b *backend.Bound, kind int32, hold func(*meeting)) (*meeting
 				return
 			}
 			defer c.leave()
-			if m.err = c.gather(kind); m.err == nil {
+			if m.err = c.synchronize(kind); m.err == nil {
 				hold(m)
 			}
 		}
-		if c.p.level < libmpi.Multiple { // no other call may be made meanwhile
+		if c.p.level < libmpi.Multiple { // the thread level allows no other call meanwhile
 			run()
 			close(m.done)
 		} else {
-			c.p.engine.stuck.Add(1) // while it is there MPI cannot be finalized
+			c.p.engine.stuck.Add(1) // MPI cannot be finalized meanwhile
 			go func() {
 				run()
 				c.p.engine.stuck.Add(-1)
@@ -178,17 +179,18 @@ func (c *comm) meet(b *backend.Bound, kind int32, hold func(*meeting)) (*meeting
 		c.p.engine.poll(1)
 		if err := w.pause(c); err != nil {
 			if f, ok := err.(*backend.Fault); ok {
-				err = &backend.Fault{Sentinel: f.Sentinel, Text: fmt.Sprintf("%s: not all ranks that are left have called %s", f.Text, kindName(kind))}
+				err = &backend.Fault{Sentinel: f.Sentinel, Text: fmt.Sprintf("%s: not all remaining ranks have called %s", f.Text, kindName(kind))}
 			}
 			return nil, err
 		}
 	}
 }
 
-// gather has the ranks that are left find out that they call the same, and acknowledge the same losses.
-// The library says to all of them alike when they have not (MPIX_Comm_agree), and then has told each of
-// what it had not acknowledged: so a round more for each rank that can be lost is enough.
-func (c *comm) gather(kind int32) error {
+// synchronize makes sure that the remaining ranks make the same kind of call and have acknowledged
+// the same losses. MPIX_Comm_agree reports to all of them alike if they have not, and each rank
+// then learns of the losses that it had not acknowledged. So one more round than there are ranks is
+// enough.
+func (c *comm) synchronize(kind int32) error {
 	for range c.size + 1 {
 		if code := c.data.Acknowledge(); code != 0 {
 			return libmpi.Error(code)
@@ -208,7 +210,7 @@ func (c *comm) gather(kind int32) error {
 	return nil
 }
 
-// agree agrees on a flag. That a rank was lost meanwhile is no error: the flag is the same on all ranks.
+// agree agrees on a flag. A rank lost meanwhile is no error: the flag is the same on all ranks.
 func (c *comm) agree(flag int32) (int32, error) {
 	all, code := c.data.Agree(flag)
 	if code != 0 && !libmpi.Failed(code) {
@@ -217,26 +219,26 @@ func (c *comm) agree(flag int32) (int32, error) {
 	return all, nil
 }
 
-// shrink makes the communicator of the ranks that are left:
+// shrink makes the communicator of the remaining ranks:
 //
-//  1. the library makes one of those that it knows to be left;
-//  2. on that they make the second one that a communicator has, and find and claim an id. What fails there
-//     on one rank, because another is lost, is revoked, so that it fails on all that are still at it;
-//  3. they agree on whether all of it has succeeded everywhere; if not, again from 1.
+//  1. MPIX_Comm_shrink makes one of the ranks that the library knows to remain;
+//  2. on it they make their second MPI communicator, and find and claim an id. If that fails on
+//     one rank because another is lost, the rank revokes it, so that it fails on all;
+//  3. they agree on whether all of that succeeded on every rank, and start again if not.
 func (c *comm) shrink(ids backend.Claimer) (*comm, uint32, error) {
 	var why error
-	for attempt := range uint32(c.size) + 16 { // as often as ranks can be lost, and ids be taken
+	for attempt := range uint32(c.size) + 16 { // ranks can be lost, and ids be taken
 		data, code := c.data.Shrink()
 		if code != 0 {
 			return nil, 0, libmpi.Error(code)
 		}
-		_ = madeByAll(data, nil) // remade may revoke it; a rank lost since then fails there
-		d, id, err := c.remade(data, ids, attempt)
+		_ = madeByAll(data, nil) // complete may revoke it; a rank lost since then fails there
+		d, id, err := c.complete(data, ids, attempt)
 		if why = madeByAll(data, err); why == nil {
 			d.begin()
 			return d, id, nil
 		}
-		c.p.engine.leak() // it may be half made elsewhere: freeing it would wait
+		c.p.engine.leak() // it may be incomplete on another rank: freeing it would wait
 	}
 	return nil, 0, why
 }
@@ -262,8 +264,8 @@ func madeByAll(data libmpi.Comm, err error) error {
 	return nil
 }
 
-// remade is the second step of shrink. After an error data is revoked.
-func (c *comm) remade(data libmpi.Comm, ids backend.Claimer, attempt uint32) (*comm, uint32, error) {
+// complete is the second step of shrink. After an error it revokes data.
+func (c *comm) complete(data libmpi.Comm, ids backend.Claimer, attempt uint32) (*comm, uint32, error) {
 	fail := func(err error) (*comm, uint32, error) {
 		data.Revoke()
 		return nil, 0, err
@@ -286,16 +288,16 @@ func (c *comm) remade(data libmpi.Comm, ids backend.Claimer, attempt uint32) (*c
 		return fail(libmpi.Error(code))
 	}
 	id := uint32(all[0])
-	if !ids.Claim(id) { // by another communicator that is being made; not a reason to end what others do
+	if !ids.Claim(id) { // another communicator took it: no reason to revoke
 		return nil, 0, &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("context id %d is taken, or beyond the last one", id)}
 	}
 	return &comm{p: c.p, data: data, ctl: ctl, rank: rank, size: size, world: world}, id, nil
 }
 
-// heard is the error of an operation that the library ended with one. If that says that a rank is lost, or
-// that the communicator was revoked, the communicator is broken: what else waits on it, here and in
-// messages of cohort's own, must not go on waiting.
-func (c *comm) heard(err error) error {
+// noteFailure returns the error of an operation that failed in the library. If the library reports
+// a lost rank or a revocation, it breaks the communicator, which ends the other operations that
+// wait on it, and cohort's own messages.
+func (c *comm) noteFailure(err error) error {
 	m, ok := err.(*backend.MPIError)
 	if !ok || !c.p.recovers {
 		return err
@@ -313,7 +315,7 @@ func (c *comm) heard(err error) error {
 	return f
 }
 
-// lostText names the members that are lost, by their rank here.
+// lostText names the lost members by their rank in the communicator.
 func (c *comm) lostText(lost []int) string {
 	var names []string
 	for _, w := range lost {

@@ -12,9 +12,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
-// recordedLate checks what the flight recorder has of the agreements of late, on the world and then on what was
-// made of it: their numbers, which go on where the time of a call ran out, and how they ended. A call that begins
-// none is not there.
+// recordedLate checks what the flight recorder has of the calls of late, on the world and on the
+// communicator made from it: how they ended, and their numbers. A call that continues one whose
+// time ran out keeps its number. A call that is rejected is not recorded.
 func recordedLate(w *cohort.Comm) error {
 	type note struct {
 		Comm uint32

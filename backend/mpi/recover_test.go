@@ -18,7 +18,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// unsupported calls what a library without ULFM cannot do, and goes on.
+// unsupported checks that recovery fails without ULFM and that the communicator still works.
 func unsupported(w *cohort.Comm) error {
 	_, agree := w.Agree(1)
 	_, shrink := w.Shrink()
@@ -37,15 +37,15 @@ func unsupported(w *cohort.Comm) error {
 	return traffic(w, 3)
 }
 
-// TestWithoutULFM: neither library has it, or not switched on. MPICH has its functions, each of which would end the
-// process.
-func TestWithoutULFM(t *testing.T) {
+// TestRecoveryWithoutULFMIsNotSupported covers libraries that have no ULFM or have not switched it
+// on. MPICH has the functions, but each would end the process.
+func TestRecoveryWithoutULFMIsNotSupported(t *testing.T) {
 	program("without", func() error { return with(unsupported) })
 	for name, libraries := range map[string]map[string]string{
-		"mpich": {"MPICH ": "its functions for that (ULFM) end the process: its device is ch4:"},
+		"mpich": {"MPICH ": "its ULFM functions end the process: its device is ch4:"},
 		"openmpi": {
 			"Open MPI v4.": "it has no ULFM (MPIX_Comm_shrink and its like), which Open MPI has from 5.0 on",
-			"Open MPI v5.": "its functions for that (ULFM) are not switched on: start the program with mpirun --with-ft ulfm",
+			"Open MPI v5.": "its ULFM functions are not switched on; start the program with mpirun --with-ft ulfm",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestWithoutULFM(t *testing.T) {
 				right := false
 				for library, why := range libraries {
 					_, rest, named := strings.Cut(strings.Join(all, "\n"), library)
-					right = right || named && strings.Contains(rest, " does not go on after a loss: "+why)
+					right = right || named && strings.Contains(rest, " cannot continue after a loss: "+why)
 				}
 				if len(all) != 1 || !right {
 					t.Errorf("%s %q, want one of %q", op, all, libraries)
@@ -65,39 +65,39 @@ func TestWithoutULFM(t *testing.T) {
 	}
 }
 
-// ulfm is how the ranks of a test find the folder of testdata/ulfm.c.
+// ulfm is the variable that holds the folder of testdata/ulfm.c.
 const ulfm = "ULFM_DIR"
 
-// die makes this rank one that counts as lost, and waits for the job to end, which it takes no part in. Where the
-// library is no stand-in it is killed.
+// die makes this rank count as lost. It is killed if the library really has ULFM. Otherwise it
+// waits for the job to end.
 func die(w *cohort.Comm) error {
-	if err := tell("lost", w.Rank()); err != nil {
+	if err := publish("lost", w.Rank()); err != nil {
 		return err
 	}
 	if os.Getenv(realLoss) != "" {
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
-	heardOf("survived", w.Size()-1)
+	waitFor("survived", w.Size()-1)
 	return nil
 }
 
-// realLoss has ranks die that are to count as lost.
+// realLoss is the variable that makes lost ranks die.
 const realLoss = "ULFM_REAL"
 
-// tell tells the other ranks of something that this one has come to, without MPI.
-func tell(what string, rank int) error {
+// publish reports to the other ranks, without MPI, that this rank has reached a point.
+func publish(what string, rank int) error {
 	return os.WriteFile(filepath.Join(os.Getenv(ulfm), fmt.Sprintf("%s.%d", what, rank)), nil, 0o600)
 }
 
-// heardOf waits until so many ranks have told.
-func heardOf(what string, ranks int) {
+// waitFor waits until that many ranks have published a point.
+func waitFor(what string, ranks int) {
 	for n := 0; n < ranks; time.Sleep(time.Millisecond) {
 		all, _ := filepath.Glob(filepath.Join(os.Getenv(ulfm), what+".*"))
 		n = len(all)
 	}
 }
 
-// recovered is what the ranks that are left do after a loss.
+// recovered is what the remaining ranks do after a loss.
 func recovered(c *cohort.Comm, gone int) error {
 	if lost := c.Lost(); !slices.Equal(lost, []int{gone}) {
 		return fmt.Errorf("lost: %v, want %d", lost, gone)
@@ -135,7 +135,7 @@ func recovered(c *cohort.Comm, gone int) error {
 	if err := traffic(d, 3); err != nil {
 		return err
 	}
-	// From there communicators are made as from any, and their ids are free on all ranks.
+	// New communicators can be made from it, with ids that are free on all ranks.
 	e, err := d.Dup()
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func recovered(c *cohort.Comm, gone int) error {
 	return traffic(e, 3)
 }
 
-// wait for a loss, or a revocation, in everything that can wait.
+// waits are all the ways to wait for a loss or a revocation.
 var waits = map[string]func(c *cohort.Comm, gone int) error{
 	"recv": func(c *cohort.Comm, gone int) error {
 		_, err := cohort.Recv(c, make([]int, 1), gone, 1)
@@ -176,7 +176,7 @@ var waits = map[string]func(c *cohort.Comm, gone int) error{
 	},
 }
 
-// lose has one rank be lost while the others wait for it.
+// lose loses one rank while the others wait for it.
 func lose(w *cohort.Comm) error {
 	c, err := w.Dup()
 	if err != nil {
@@ -193,18 +193,18 @@ func lose(w *cohort.Comm) error {
 	if err := c.Barrier(); !errors.Is(err, cohort.ErrPeerLost) {
 		return fmt.Errorf("the next operation ended with %v", err)
 	}
-	if err := tell("waited", w.Rank()); err != nil {
+	if err := publish("waited", w.Rank()); err != nil {
 		return err
 	}
-	heardOf("waited", w.Size()-1) // else one learns of the loss by the other's Revoke
+	waitFor("waited", w.Size()-1) // else a rank may learn of the loss by the other's Revoke
 	if err := recovered(c, gone); err != nil {
 		return err
 	}
 	say("survived %d", w.Rank())
-	return tell("survived", w.Rank())
+	return publish("survived", w.Rank())
 }
 
-// quiet has the ranks that are left learn of a loss from an Agree, with nothing of theirs under way.
+// quiet lets the remaining ranks learn of a loss from Agree, with no other operation in progress.
 func quiet(w *cohort.Comm) error {
 	c, err := w.Dup()
 	if err != nil {
@@ -214,7 +214,7 @@ func quiet(w *cohort.Comm) error {
 	if w.Rank() == gone {
 		return die(w)
 	}
-	heardOf("lost", 1)
+	waitFor("lost", 1)
 	if all, err := c.Agree(5); err != nil || all != 5 {
 		return fmt.Errorf("agreed on %d, %v", all, err)
 	}
@@ -231,10 +231,10 @@ func quiet(w *cohort.Comm) error {
 		return err
 	}
 	say("survived %d", w.Rank())
-	return tell("survived", w.Rank())
+	return publish("survived", w.Rank())
 }
 
-// revoke has rank 0 revoke a communicator on which the others wait for nothing that comes.
+// revoke lets rank 0 revoke a communicator on which the others wait for a message that never comes.
 func revoke(w *cohort.Comm) error {
 	c, err := w.Dup()
 	if err != nil {
@@ -251,7 +251,7 @@ func revoke(w *cohort.Comm) error {
 	if err := c.Barrier(); !errors.Is(err, cohort.ErrBroken) {
 		return fmt.Errorf("the next operation ended with %v", err)
 	}
-	// Nobody is lost: all are in what is made.
+	// No rank is lost: all are in the new communicator.
 	d, err := c.Shrink()
 	if err != nil {
 		return err
@@ -262,9 +262,9 @@ func revoke(w *cohort.Comm) error {
 	return d.Close()
 }
 
-// late has one rank come to an Agree and a Shrink after the time of the others is up.
+// late lets one rank call Agree and Shrink after the others have timed out.
 func late(w *cohort.Comm) error {
-	turns, err := w.Dup() // where the rank that is late hears that the others have given up
+	sync, err := w.Dup() // tells the late rank that the others have timed out
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func late(w *cohort.Comm) error {
 			return fmt.Errorf("a Shrink in the middle of an Agree: %v", err)
 		}
 	}
-	if err := turns.Barrier(); err != nil {
+	if err := sync.Barrier(); err != nil {
 		return err
 	}
 	// The first call's flag counts.
@@ -292,7 +292,7 @@ func late(w *cohort.Comm) error {
 			return fmt.Errorf("a Shrink without rank 0: %v", err)
 		}
 	}
-	if err := turns.Barrier(); err != nil {
+	if err := sync.Barrier(); err != nil {
 		return err
 	}
 	d, err := w.Shrink()
@@ -314,7 +314,7 @@ func late(w *cohort.Comm) error {
 	} else if all, err = d.Agree(-1); err != nil || all != 0 {
 		return fmt.Errorf("agreed on %#x, %v, want 0", all, err)
 	}
-	// Ranks that do not call the same all learn of it.
+	// Ranks that make different calls all get an error.
 	if d.Rank() == 0 {
 		_, err = d.Agree(1)
 	} else {
@@ -329,10 +329,10 @@ func late(w *cohort.Comm) error {
 	return traffic(d, 3)
 }
 
-// TestULFM tries what is done with ULFM, where neither library of the tests has it: its functions are those of
-// testdata/ulfm.c, above Open MPI, and losses are what that takes for one. The errors, the errands of
-// the goroutines and what becomes of communicators are cohort's own.
-func TestULFM(t *testing.T) {
+// TestRecoveryWithStandIn tests recovery on libraries without ULFM. testdata/ulfm.c stands in for
+// its functions on top of Open MPI, and decides which ranks count as lost. Errors, goroutines and
+// communicators are cohort's own.
+func TestRecoveryWithStandIn(t *testing.T) {
 	ulfmPrograms()
 	launcher(t, "openmpi")
 	source, err := os.ReadFile("testdata/ulfm.c")
@@ -344,7 +344,7 @@ func TestULFM(t *testing.T) {
 		return start(t, "openmpi", n, program, append(env, preload, ulfm+"="+t.TempDir())...)
 	}
 	recovers(t, run)
-	t.Run("asks", func(t *testing.T) { // who is lost, once a millisecond at most
+	t.Run("asks", func(t *testing.T) { // for lost ranks, at most once a millisecond
 		e, asked := run(t, 2, "asks").must(t), 0
 		for i, word := range []string{"asked", "took"} {
 			for _, line := range e.lines(word) {
@@ -360,7 +360,7 @@ func TestULFM(t *testing.T) {
 		}
 	})
 	t.Run("off", func(t *testing.T) {
-		run(t, 2, "off", "ULFM_OFF=1").must(t).has(t, "not switched on: start the program with mpirun --with-ft ulfm")
+		run(t, 2, "off", "ULFM_OFF=1").must(t).has(t, "not switched on; start the program with mpirun --with-ft ulfm")
 	})
 }
 
@@ -380,7 +380,7 @@ func ulfmPrograms() {
 	program("asks", asks)
 }
 
-// asks looks for messages very often.
+// asks probes for messages very often.
 func asks() error {
 	begun := time.Now()
 	err := with(func(w *cohort.Comm) error {
@@ -395,12 +395,12 @@ func asks() error {
 	return err
 }
 
-// recovers has jobs of ranks that are lost, or told to stop, and looks at what the others come to.
+// recovers runs jobs that lose a rank or revoke a communicator, and checks how the others end.
 func recovers(t *testing.T, run func(t *testing.T, n int, program string, env ...string) ended) {
 	lost := func(t *testing.T, program string, env ...string) {
 		e := run(t, 3, program, env...)
 		if got := e.lines("survived"); len(got) != 2 {
-			t.Errorf("ranks %q came to the end, want two\n%s", got, e.out)
+			t.Errorf("ranks %q reached the end, want two\n%s", got, e.out)
 		}
 	}
 	for name := range waits {

@@ -9,21 +9,20 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// op is a request under way: one of MPI's, or a guarded receive that has not
-// matched.
+// op is a request in progress: one of MPI's, or a guarded receive that has not matched.
 type op struct {
-	req *backend.Request // nil: nobody waits any more
+	req *backend.Request // nil: nobody waits for it
 	c   *comm
 	h   libmpi.Request
 	buf []byte
 
 	receives    bool
-	source, tag int // of a receive, as MPI has them
+	source, tag int // of a receive, as passed to MPI
 	user        int // the tag as the caller gave it
 	long        []byte
-	away        []byte // where a receive that was surrendered arrives
-	queued      bool   // in the communicator's queue, not in MPI's hands
-	canceled    bool   // MPI has been told
+	detached    []byte // where a receive of postGuarded arrives
+	queued      bool   // in the communicator's queue, not posted to MPI
+	canceled    bool   // MPI_Cancel was called
 
 	coll *operation // a collective
 
@@ -31,7 +30,7 @@ type op struct {
 	pinUse bool
 }
 
-// op returns the record of a request, used again where there is one.
+// op returns the record of a request, and reuses one if it can.
 func (e *engine) op(r *backend.Request, c *comm, buf []byte) *op {
 	o, ok := r.Impl.(*op)
 	if !ok || o.req != nil {
@@ -43,7 +42,7 @@ func (e *engine) op(r *backend.Request, c *comm, buf []byte) *op {
 	return o
 }
 
-// pin keeps the buffer where it is until the operation is complete.
+// pin keeps the buffer in place until the operation is complete.
 func (o *op) pin() { o.pinned(o.buf) }
 
 func (o *op) pinned(b []byte) {
@@ -55,11 +54,11 @@ func (o *op) pinned(b []byte) {
 
 var truncateCode = backend.Code(backend.ErrTruncate)
 
-// finish completes an operation that MPI says is complete, with an error if there is one.
+// finish completes an operation that MPI reports as complete, or failed with err.
 func (o *op) finish(st *libmpi.Status, err error) {
 	switch {
 	case err != nil:
-		err = o.c.heard(err)
+		err = o.c.noteFailure(err)
 	case st.Flag == 2:
 		err = &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the request was canceled"}
 	}
@@ -71,14 +70,14 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	if o.receives && st.Flag != 2 {
 		err = o.c.fits(err, st, len(o.buf))
 	}
-	if o.away != nil {
+	if o.detached != nil {
 		switch {
 		case whole:
-			o.home(int(st.Bytes))
+			o.copyBack(int(st.Bytes))
 		case backend.Code(err) == truncateCode:
-			o.home(len(o.buf))
+			o.copyBack(len(o.buf))
 		default:
-			o.home(0)
+			o.copyBack(0)
 		}
 	}
 	out := backend.Status{}
@@ -94,8 +93,7 @@ func (o *op) finish(st *libmpi.Status, err error) {
 	o.complete(out, err)
 }
 
-// complete lets go of the buffer and tells who waits. A request that was given up
-// has been told.
+// complete unpins the buffer and completes the request. An abandoned request was completed before.
 func (o *op) complete(st backend.Status, err error) {
 	if o.pinUse {
 		o.pins.Unpin()

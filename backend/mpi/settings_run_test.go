@@ -10,8 +10,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// cvarTool asks the library, once it is initialised, for the control variables that CVARS names, by MPI's own interface
-// for tools.
+// cvarTool prints, once the library is initialized, the control variables that CVARS names, by
+// MPI's interface for tools.
 const cvarTool = `
 #include <mpi.h>
 #include <stdio.h>
@@ -45,8 +45,8 @@ int MPI_Init_thread(int *c, char ***v, int want, int *got) {
 }
 `
 
-// TestSettingsReachTheLibrary checks that what Config says is what the library then has, by its own word: numbers are
-// those asked for, and algorithms those that its own variables choose.
+// TestSettingsReachTheLibrary checks that the library reports the values that Config sets: numbers
+// as requested, and algorithms as its own variables choose them.
 func TestSettingsReachTheLibrary(t *testing.T) {
 	leftOut(t, "settings as the library reads them")
 	program("world", func() error { return with(func(w *cohort.Comm) error { return traffic(w, 1) }) })
@@ -99,13 +99,13 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 	}
 }
 
-// TestSettingsTooLate checks that what cannot be set any more is not said to be.
-func TestSettingsTooLate(t *testing.T) {
+// TestLateSettingsAreReported checks that settings which come too late are reported as not set.
+func TestLateSettingsAreReported(t *testing.T) {
 	leftOut(t, "settings that come too late")
-	program("told", func() error {
+	program("settings", func() error {
 		return with(func(w *cohort.Comm) error {
 			for _, line := range w.Diagnostics() {
-				say("told %s", line)
+				say("line %s", line)
 			}
 			return nil
 		})
@@ -114,15 +114,15 @@ func TestSettingsTooLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			launcher(t, name)
 			tool := compiledC(t, mpicc(t, name), foreignStart, "early.so", "-shared", "-fPIC")
-			e := start(t, name, 2, "told", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
-			e.has(t, "told UCX_RNDV_THRESH=20480 not set, because it had been read before: EagerLimit\n")
+			e := start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
+			e.has(t, "line UCX_RNDV_THRESH=20480 not set, because it was read before: EagerLimit\n")
 			e.hasNot(t, "20480: EagerLimit")
 			// A tool that brings the library along, and UCX if the library is linked to it.
 			tool = compiledC(t, mpicc(t, name), "#include <mpi.h>\nvoid *uses = (void *)PMPI_Send;", "along.so", "-shared", "-fPIC")
 			before := strings.Contains(runTool(t, "ldd", tool), "libucs.")
-			e = start(t, name, 2, "told", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480").must(t)
-			e.has(t, "told UCX_RNDV_THRESH=20480: EagerLimit\n")
-			set, late := "told UCX_HANDLE_ERRORS=none: ", "told UCX_HANDLE_ERRORS=none not set, because it had been read before: "
+			e = start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480").must(t)
+			e.has(t, "line UCX_RNDV_THRESH=20480: EagerLimit\n")
+			set, late := "line UCX_HANDLE_ERRORS=none: ", "line UCX_HANDLE_ERRORS=none not set, because it was read before: "
 			if before {
 				set, late = late, set
 			}

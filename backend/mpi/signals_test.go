@@ -24,12 +24,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backtraces has UCX take the signals of faults, as users have it who look for
-// one: what they set is not changed.
+// backtraces makes UCX handle the signals of faults, as users do who look for one. The backend does
+// not change these values.
 var backtraces = []string{"UCX_HANDLE_ERRORS=bt", "UCX_DEBUG_SIGNO=SIGHUP"}
 
-// underAll runs a test's program under each library, as it comes and with UCX's
-// own handlers, and checks what became of it.
+// underAll runs a test's program under each library, by default and with UCX's handlers, and checks
+// the outcome.
 func underAll(t *testing.T, n int, name string, check func(t *testing.T, e ended)) {
 	t.Helper()
 	for _, library := range libraries {
@@ -50,9 +50,9 @@ func dereferenced() (err error) {
 	return nil
 }
 
-// TestFaults checks that faults in Go code are panics that can be recovered: on
-// the thread of Init and on many others, some of which were there before it.
-func TestFaults(t *testing.T) {
+// TestFaultsInGoArePanics checks that faults in Go code are panics that can be recovered: on the
+// thread of Init and on many others, some of them started before it.
+func TestFaultsInGoArePanics(t *testing.T) {
 	program("faults", func() error {
 		const threads = 8
 		var before, after sync.WaitGroup
@@ -103,9 +103,9 @@ func TestFaults(t *testing.T) {
 	underAll(t, 2, "faults", func(t *testing.T, e ended) { e.must(t) })
 }
 
-// TestUncaught checks that a panic that nobody recovers ends the program with Go's
-// traces, not with those of a library.
-func TestUncaught(t *testing.T) {
+// TestUncaughtPanicPrintsGoTraces checks that a panic that is not recovered ends the program with
+// Go's traces, not a library's.
+func TestUncaughtPanicPrintsGoTraces(t *testing.T) {
 	leftOut(t, "signals that end the program")
 	program("uncaught", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -127,8 +127,8 @@ func TestUncaught(t *testing.T) {
 	})
 }
 
-// TestNotify checks that signals reach a program that asks for them.
-func TestNotify(t *testing.T) {
+// TestNotifiedSignalsArrive checks that signals reach a program that asks for them.
+func TestNotifiedSignalsArrive(t *testing.T) {
 	leftOut(t, "signal.Notify beside the library")
 	program("notified", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -143,7 +143,7 @@ func TestNotify(t *testing.T) {
 				}
 				signal.Stop(c)
 			}
-			// Without anybody to ask for them, Go passes these over, whichever thread
+			// If the program does not ask for them, Go ignores these, whichever thread
 			// the kernel gives them to, the library's own among them.
 			threads, err := os.ReadDir("/proc/self/task")
 			if err != nil {
@@ -169,8 +169,8 @@ func TestNotify(t *testing.T) {
 	underAll(t, 2, "notified", func(t *testing.T, e ended) { e.must(t) })
 }
 
-// TestDeadly checks that a signal that a program does not ask for ends it.
-func TestDeadly(t *testing.T) {
+// TestOtherSignalsEndTheProgram checks that a signal that a program does not ask for ends it.
+func TestOtherSignalsEndTheProgram(t *testing.T) {
 	leftOut(t, "signals of the launcher")
 	program("deadly", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -186,7 +186,7 @@ func TestDeadly(t *testing.T) {
 	})
 }
 
-// spin uses the processor, and never asks whether somebody else wants it.
+// spin uses the processor and never yields.
 func spin(stop *atomic.Bool) (n int) {
 	for !stop.Load() {
 		n++
@@ -194,9 +194,8 @@ func spin(stop *atomic.Bool) (n int) {
 	return n
 }
 
-// TestProfile checks that a profile of the processor's use has samples of what the
-// program did.
-func TestProfile(t *testing.T) {
+// TestCPUProfileHasSamples checks that a CPU profile has samples of the program's functions.
+func TestCPUProfileHasSamples(t *testing.T) {
 	leftOut(t, "profiles of a program under MPI")
 	program("profiled", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -237,10 +236,9 @@ func TestProfile(t *testing.T) {
 	underAll(t, 2, "profiled", func(t *testing.T, e ended) { e.must(t) })
 }
 
-// TestPreemption checks that goroutines that never give the processor away are
-// stopped for the collector, which takes SIGURG, many times while messages go
-// around.
-func TestPreemption(t *testing.T) {
+// TestGoroutinesArePreempted checks that goroutines that never yield are stopped for the garbage
+// collector, which uses SIGURG, many times during message traffic.
+func TestGoroutinesArePreempted(t *testing.T) {
 	leftOut(t, "preemption of goroutines under MPI")
 	program("preempted", func() error {
 		return with(func(w *cohort.Comm) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/cohorttest"
 )
 
-// TestConformanceSerialized runs the suite where calls come one at a time and no
+// TestConformanceSerialized runs the suite at a level that allows one call at a time, so that no
 // call may wait inside the library.
 func TestConformanceSerialized(t *testing.T) {
 	leftOut(t, "the suite at thread level serialized")
@@ -28,9 +28,8 @@ func TestConformanceSerialized(t *testing.T) {
 	}
 }
 
-// TestAlone checks that a job of one rank can send to itself from one goroutine what another
-// receives.
-func TestAlone(t *testing.T) {
+// TestSingleRankSendsToItself checks that a job of one rank can send from one goroutine to another.
+func TestSingleRankSendsToItself(t *testing.T) {
 	leftOut(t, "jobs of one rank")
 	program("alone", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -56,8 +55,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// crowd has goroutines of every rank that each wait for others' messages, so that
-// one that keeps the library to itself is the end of all.
+// crowd has goroutines on every rank that wait for each other's messages. One that kept the library
+// to itself would stop all.
 func crowd(w *cohort.Comm) error {
 	const goroutines, rounds = 4, 50
 	other := 1 - w.Rank()
@@ -121,9 +120,9 @@ func crowd(w *cohort.Comm) error {
 	return err
 }
 
-// TestLevels checks that a program with many goroutines works at both levels that
-// allow it, and says at which it is.
-func TestLevels(t *testing.T) {
+// TestManyGoroutinesAtBothLevels checks that a program with many goroutines works at both levels
+// that allow it, and that Caps reports the level.
+func TestManyGoroutinesAtBothLevels(t *testing.T) {
 	leftOut(t, "many goroutines at both thread levels")
 	program("crowd", func() error {
 		return with(func(w *cohort.Comm) error {
@@ -143,7 +142,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// everything uses what a program on one goroutine may.
+// everything uses all that a program on one goroutine may use.
 func everything(w *cohort.Comm) error {
 	if err := traffic(w, 20); err != nil {
 		return err
@@ -238,7 +237,7 @@ func traffic2(w *cohort.Comm) error {
 	return nil
 }
 
-// refusedElsewhere makes calls on a thread that may not.
+// refusedElsewhere makes calls on a thread that may not call.
 func refusedElsewhere(w *cohort.Comm) error {
 	d, err := w.Dup()
 	if err != nil {
@@ -289,9 +288,9 @@ func refusedElsewhere(w *cohort.Comm) error {
 	return d.Close()
 }
 
-// TestOneThread checks the levels at which the goroutine that called Init calls
-// alone: all works for it, others are told.
-func TestOneThread(t *testing.T) {
+// TestOneThreadLevelsRejectOtherThreads checks the levels at which only the goroutine of Init may
+// call: everything works there, and other threads get an error.
+func TestOneThreadLevelsRejectOtherThreads(t *testing.T) {
 	program("alone", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("level %s", w.Caps().ThreadLevel)
@@ -314,7 +313,7 @@ func TestOneThread(t *testing.T) {
 		if err := <-done; !errors.Is(err, cohort.ErrInit) {
 			return fmt.Errorf("close on another thread: %v", err)
 		}
-		say("told")
+		say("refused")
 		return errors.New("not closed")
 	})
 	for _, name := range libraries {
@@ -327,12 +326,12 @@ func TestOneThread(t *testing.T) {
 			})
 		}
 		t.Run(name+"/closed elsewhere", func(t *testing.T) {
-			start(t, name, 1, "closed elsewhere", "COHORT_MPI_THREAD=funneled").failed(t, "told")
+			start(t, name, 1, "closed elsewhere", "COHORT_MPI_THREAD=funneled").failed(t, "refused")
 		})
 	}
 }
 
-// lowering is a tool that has the library give less than was asked for.
+// lowering is a tool that makes the library grant a lower level than requested.
 const lowering = `
 #include <mpi.h>
 #include <stdlib.h>
@@ -345,12 +344,13 @@ int MPI_Init_thread(int *c, char ***v, int want, int *got) {
 int MPI_Query_thread(int *got) { int rc = PMPI_Query_thread(got); *got = least(*got); return rc; }
 `
 
-// lower is the variable by which less than the thread level asked for will do.
+// lower is the variable that accepts a lower thread level than requested.
 const lower = "COHORT_MPI_THREAD_LOWER=1"
 
-// TestLowerThreadLevel has the library grant less than it is asked for: Init fails and names both levels, unless
-// less will do, in which case the program runs and Diagnostics names both.
-func TestLowerThreadLevel(t *testing.T) {
+// TestLowerThreadLevelIsErrInit makes the library grant a lower level than requested. Init fails
+// and names both levels, unless a lower level will do: then the program runs and Diagnostics names
+// both.
+func TestLowerThreadLevelIsErrInit(t *testing.T) {
 	program("crowd", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("level %s", w.Diagnostics()[1])
@@ -369,12 +369,12 @@ func TestLowerThreadLevel(t *testing.T) {
 			} {
 				env := []string{preload, "LOWER=" + c.lower, "COHORT_MPI_THREAD=" + c.asked}
 				e := start(t, name, 2, "refused", env...).must(t)
-				e.has(t, "grants "+c.given+", and "+c.asked+" was asked for", "COHORT_MPI_THREAD="+c.given)
+				e.has(t, "grants "+c.given+", and "+c.asked+" was requested", "COHORT_MPI_THREAD="+c.given)
 				if len(e.lines("refused")) != 2 {
 					t.Errorf("not both ranks fail: %s", e.out)
 				}
 				got := start(t, name, 2, "crowd", append(env, lower)...).must(t).lines("level")
-				if want := "thread level " + c.given + " (" + c.asked + " was asked for"; len(got) != 2 || !strings.Contains(got[0], want) || !strings.Contains(got[1], want) {
+				if want := "thread level " + c.given + " (the library grants no more; " + c.asked + " was requested"; len(got) != 2 || !strings.Contains(got[0], want) || !strings.Contains(got[1], want) {
 					t.Errorf("got %q, want %q twice", got, want)
 				}
 			}

@@ -8,17 +8,16 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// algorithm is one way in which a library does a collective, by the library's
-// own name.
+// algorithm is one of a library's algorithms for a collective, by the library's own name.
 type algorithm struct {
 	name         string
 	from, before string // versions that have it
 }
 
-// menu is what there is to choose from, in the library's own order.
+// menu lists the algorithms to choose from, in the library's own order.
 type menu map[backend.Coll][]algorithm
 
-// choices makes a list of algorithms that every version known to cohort has.
+// choices makes a list of algorithms that every known version has.
 func choices(names ...string) []algorithm {
 	of := make([]algorithm, len(names))
 	for i, n := range names {
@@ -27,7 +26,7 @@ func choices(names ...string) []algorithm {
 	return of
 }
 
-// since adds algorithms that came with a version.
+// since adds algorithms that a version introduced.
 func since(from string, to []algorithm, names ...string) []algorithm {
 	for _, n := range names {
 		to = append(to, algorithm{name: n, from: from})
@@ -35,9 +34,8 @@ func since(from string, to []algorithm, names ...string) []algorithm {
 	return to
 }
 
-// ompiAlgorithms are those of Open MPI's component tuned, as ompi_info of 4.1.4
-// lists them: the n-th has number n. What came later is from the sources. Gatherv
-// and Scatterv have one algorithm each.
+// ompiAlgorithms are those of Open MPI's component tuned, in the order of ompi_info of 4.1.4: the
+// n-th has number n. Later ones are from the sources. Gatherv and Scatterv have one algorithm each.
 var ompiAlgorithms = menu{
 	backend.Barrier: choices("linear", "double_ring", "recursive_doubling", "bruck", "two_proc", "tree"),
 	backend.Bcast: choices("basic_linear", "chain", "pipeline", "split_binary_tree", "binary_tree", "binomial", "knomial",
@@ -58,9 +56,9 @@ var ompiAlgorithms = menu{
 	backend.Exscan:     choices("linear", "recursive_doubling"),
 }
 
-// mpichAlgorithms are those of MPICH's blocking collectives within a
-// communicator, as MPI_T of 4.0.2 describes them. What came later or went is from
-// the sources; MPI_Init fails on a name that the library does not have.
+// mpichAlgorithms are those of MPICH's blocking collectives within a communicator, as MPI_T of
+// 4.0.2 lists them. Later additions and removals are from the sources. MPI_Init fails on a name
+// that the library does not have.
 var mpichAlgorithms = menu{
 	backend.Barrier: since("4.1", []algorithm{{name: "nb"}, {name: "smp"}, {name: "dissemination", before: "4.1"}},
 		"k_dissemination", "recexch"),
@@ -84,9 +82,8 @@ var mpichAlgorithms = menu{
 	backend.Exscan:    choices("nb", "recursive_doubling"),
 }
 
-// intelAlgorithms are the first of Intel MPI's presets for some collectives, which
-// its reference lists by number: the n-th has number n. Other numbers are passed on
-// as they are.
+// intelAlgorithms are the first of Intel MPI's presets for some collectives, numbered from 1 as in
+// its reference. Other numbers are passed on unchanged.
 var intelAlgorithms = menu{
 	backend.Allreduce: choices("recursive_doubling", "rabenseifner", "reduce_bcast", "topology_reduce_bcast",
 		"binomial_gather_scatter", "topology_binomial_gather_scatter", "shumilin_ring", "ring", "knomial"),
@@ -96,8 +93,7 @@ var intelAlgorithms = menu{
 	backend.Alltoallv:  choices("isend_irecv", "plum"),
 }
 
-// algorithms returns what a maker's libraries have to choose from, nil if cohort
-// does not know.
+// algorithms returns the algorithms of a maker's libraries, nil if cohort does not know them.
 func algorithms(m maker) menu {
 	switch m {
 	case makeMPICH:
@@ -110,19 +106,18 @@ func algorithms(m maker) menu {
 	return nil
 }
 
-// tune returns the variables that choose an algorithm for an operation, none for
-// auto.
+// tune returns the variables that choose an algorithm for an operation, none for auto.
 func tune(m maker, r release, op, name string) ([]knob, error) {
 	coll := collNamed(op)
 	if coll == 0 {
-		return nil, refuse("Tuning has the operation %q: want a collective's name, such as allreduce", op)
+		return nil, refuse("Tuning %q: want the name of a collective, such as allreduce", op)
 	}
 	if name == "auto" {
 		return nil, nil
 	}
 	all := algorithms(m)
 	if all == nil {
-		return nil, refuse("Tuning has %s=%s: cohort does not know the algorithms of %v; set the library's own variables", op, name, m)
+		return nil, refuse("Tuning %s=%s: cohort does not know the algorithms of %v; set the library's own variables", op, name, m)
 	}
 	var names []string
 	for _, a := range all[coll] {
@@ -136,9 +131,9 @@ func tune(m maker, r release, op, name string) ([]knob, error) {
 	}
 	if number == 0 {
 		if len(names) == 0 {
-			return nil, refuse("Tuning has %s=%s: %v has no choice of algorithms for it that cohort knows", op, name, m)
+			return nil, refuse("Tuning %s=%s: cohort knows no choice of algorithms of %v for it; remove the setting", op, name, m)
 		}
-		return nil, refuse("Tuning has %s=%s: %v has %s", op, name, m, strings.Join(names, ", "))
+		return nil, refuse("Tuning %s=%s: %v has %s; choose one of these", op, name, m, strings.Join(names, ", "))
 	}
 	const why = "Tuning"
 	upper := strings.ToUpper(mpiNames[coll])
@@ -163,8 +158,8 @@ var mpiNames = map[backend.Coll]string{
 	backend.Scan: "scan", backend.Exscan: "exscan",
 }
 
-// collNamed returns the collective of a name, in whatever case and with or
-// without MPI's underscores; 0 for none.
+// collNamed returns the collective with a name, in any case and with or without MPI's underscores;
+// 0 if there is none.
 func collNamed(op string) backend.Coll {
 	op = strings.ToLower(strings.ReplaceAll(op, "_", ""))
 	for coll := range mpiNames {

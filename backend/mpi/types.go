@@ -10,8 +10,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/libmpi"
 )
 
-// types has the library's types of element types: its own of numbers, and so many
-// bytes for the rest.
+// types holds the library's types of elements: its own for numbers, and blocks of bytes for the
+// rest.
 type types struct {
 	kinds [backend.Loc + 1]libmpi.Type // 0: the library has none
 	mu    sync.RWMutex
@@ -25,7 +25,7 @@ func (t *types) init() {
 	t.sizes = map[int]libmpi.Type{1: t.kinds[backend.Opaque]}
 }
 
-// of returns the type that elements are moved as.
+// of returns the type to move elements as.
 func (t *types) of(d *backend.Datatype) (libmpi.Type, error) {
 	if h := t.kinds[d.Kind]; h != 0 && d.Kind != backend.Opaque {
 		return h, nil
@@ -33,7 +33,7 @@ func (t *types) of(d *backend.Datatype) (libmpi.Type, error) {
 	return t.bytes(d.Size)
 }
 
-// bytes returns the type of so many bytes.
+// bytes returns the type of size bytes.
 func (t *types) bytes(size int) (libmpi.Type, error) {
 	t.mu.RLock()
 	h, ok := t.sizes[size]
@@ -54,28 +54,28 @@ func (t *types) bytes(size int) (libmpi.Type, error) {
 	return h, nil
 }
 
-// free releases the types that were made, which MPICH misses at the end otherwise.
+// free releases the types that were made. MPICH reports them as leaks otherwise.
 func (t *types) free() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for size, h := range t.sizes {
-		if size != 1 { // the library's own
+		if size != 1 { // predefined
 			h.Free()
 		}
 	}
 	t.sizes = nil
 }
 
-// ops has the library's operations.
+// ops holds the library's operations.
 type ops struct {
 	predefined [backend.OpMaxLoc + 1]libmpi.Op
 	wrong      [backend.OpMaxLoc + 1][backend.Loc + 1]bool // quirkWrongOp
 
 	mu   sync.Mutex
-	idle []*userOp // made before, not in use, the latest last
+	idle []*userOp // made before and not in use, the latest last
 }
 
-// userOp is an operation whose function is Go's.
+// userOp is an operation whose function is written in Go.
 type userOp struct {
 	handle   libmpi.Op
 	slot     int
@@ -97,9 +97,8 @@ func (o *ops) init(q quirks) {
 	}
 }
 
-// native returns the library's operation that gives what cohort's gives, 0 if it
-// has none. Minima and maxima of floats are cohort's own: the standard leaves open
-// what becomes of NaN and of zeros of both signs.
+// native returns the library's operation if its results are those of cohort, else 0. Minima and
+// maxima of floats are cohort's: the standard does not define them for NaN and signed zeros.
 func (o *ops) native(op *backend.Op) libmpi.Op {
 	switch op.Type.Kind {
 	case backend.Bool, backend.Int8, backend.Int16, backend.Int32, backend.Int64,
@@ -119,8 +118,7 @@ func (o *ops) native(op *backend.Op) libmpi.Op {
 
 func (o *ops) needsCallback(op *backend.Op) bool { return o.native(op) == 0 }
 
-// take returns an operation of the library's that calls apply, for the caller
-// alone until give.
+// take returns an operation of the library that calls apply. The caller has it alone until give.
 func (o *ops) take(op *backend.Op, apply func(in, inout []byte)) (*userOp, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,7 +142,7 @@ func (o *ops) take(op *backend.Op, apply func(in, inout []byte)) (*userOp, error
 		}
 		if len(o.idle) == 0 {
 			return nil, &backend.Fault{Sentinel: backend.ErrAlloc,
-				Text: fmt.Sprintf("%d reductions by operations in Go are under way, and there can be no more", libmpi.UserOps)}
+				Text: fmt.Sprintf("%d reductions with operations in Go are in progress, the maximum; wait for one of them", libmpi.UserOps)}
 		}
 		libmpi.FreeOp(o.idle[0].handle, o.idle[0].slot)
 		o.idle = o.idle[1:]

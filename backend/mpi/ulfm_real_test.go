@@ -12,18 +12,18 @@ import (
 
 var old = regexp.MustCompile(`^[1-4]\.`)
 
-// withULFM has mpirun start programs that go on after losses, which Open MPI does from 5.0 on. Debian has that from 13
-// on; scripts/debian13 runs these tests there.
+// withULFM makes mpirun start programs that survive losses. Open MPI can from 5.0 on, which Debian
+// has from 13 on; scripts/debian13 runs these tests there.
 func withULFM(t *testing.T) {
 	t.Helper()
 	if lib := mpitest.Of(t, mpifind.OpenMPI).Library; old.MatchString(lib.Version) {
-		t.Skipf("Open MPI goes on after losses from 5.0 on; this is %v", lib)
+		t.Skipf("Open MPI has ULFM from 5.0 on; this is %v", lib)
 	}
 	ft = []string{"--with-ft", "ulfm"}
 	t.Cleanup(func() { ft = nil })
 }
 
-// TestULFMReal is TestULFM with a library that has it, and ranks that are killed.
+// TestULFMReal is TestRecoveryWithStandIn with a library that has ULFM, and ranks that are killed.
 func TestULFMReal(t *testing.T) {
 	ulfmPrograms()
 	withULFM(t)

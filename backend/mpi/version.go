@@ -7,17 +7,16 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// release is a library's version, to compare: numbers, and whether it came before
-// the final one of these numbers. The zero value is a version that is not known.
+// release is a library's version in comparable form: numbers, and whether it precedes the final
+// release of these numbers. The zero value is an unknown version.
 type release struct {
 	numbers [4]int
 	pre     int // 0 for a final version; below for an alpha, beta or candidate
 	known   bool
 }
 
-// parseRelease reads a version as libraries write it: "4.0.2", "5.0.0rc12",
-// "4.2.0b1", "2021.18.0", "8.1.25.17", "4.1.4-3". What is not a version gives one
-// that is not known.
+// parseRelease reads a version as libraries write it: "4.0.2", "5.0.0rc12", "4.2.0b1", "2021.18.0",
+// "8.1.25.17", "4.1.4-3". Any other text is an unknown version.
 func parseRelease(s string) release {
 	s = strings.TrimPrefix(strings.TrimSpace(s), "v")
 	var r release
@@ -36,7 +35,7 @@ func parseRelease(s string) release {
 	if !r.known {
 		return release{}
 	}
-	for i, stage := range []string{"a", "b", "rc"} { // in the order in which they come
+	for i, stage := range []string{"a", "b", "rc"} { // in the order of their release
 		if rest, ok := strings.CutPrefix(s, stage); ok {
 			if n, _, ok := number(rest); ok {
 				const most = 1000
@@ -47,7 +46,7 @@ func parseRelease(s string) release {
 	return r
 }
 
-// number reads the digits that s begins with.
+// number reads the digits at the start of s.
 func number(s string) (n int, rest string, ok bool) {
 	const most = 1 << 30
 	i := 0
@@ -68,9 +67,8 @@ func (r release) compare(o release) int {
 	return cmp.Compare(r.pre, o.pre)
 }
 
-// within reports whether r is at or after from and before before; an empty bound
-// is none. A release that is not known is within every range: what may be so is
-// taken to be so.
+// within reports whether r is at or after from and before before. An empty bound is none. An
+// unknown release is within every range, so that every defect and setting applies to it.
 func (r release) within(from, before string) bool {
 	if !r.known {
 		return true
@@ -79,9 +77,8 @@ func (r release) within(from, before string) bool {
 		(before == "" || r.compare(parseRelease(before)) < 0)
 }
 
-// vendors are the beginnings of what MPI_Get_library_version says, with the
-// vendor of each. The first that fits counts: what derives from MPICH may name it
-// too.
+// vendors are texts of MPI_Get_library_version, with the vendor of each. The first match counts:
+// the text of a derivative of MPICH may name MPICH too.
 var vendors = []struct{ text, vendor string }{
 	{"Intel(R) MPI Library", "Intel MPI"},
 	{"CRAY MPICH version", "Cray MPICH"},
@@ -92,8 +89,8 @@ var vendors = []struct{ text, vendor string }{
 	{"MPICH Version", "MPICH"},
 }
 
-// identify returns the vendor and version in the text that
-// MPI_Get_library_version gives, empty where it names none that is known.
+// identify returns the vendor and version in the text of MPI_Get_library_version, empty if it has
+// no known one.
 func identify(text string) (vendor, version string) {
 	for _, v := range vendors {
 		_, after, ok := strings.Cut(text, v.text)
@@ -113,19 +110,19 @@ func identify(text string) (vendor, version string) {
 	return "", ""
 }
 
-// maker is whose library it is, as far as settings and defects differ.
+// maker is the maker of a library, as far as settings and defects differ.
 type maker uint8
 
 const (
-	makeUnknown maker = iota // a library of the standard ABI that may be anyone's
+	makeUnknown maker = iota // a library of the standard ABI, of any maker
 	makeMPICH
 	makeIntel
 	makeCray
-	makeMVAPICH2 // before 3.0, when it had settings of its own
+	makeMVAPICH2 // before 3.0, with its own settings
 	makeMVAPICH
-	makeUnknownMPICH // something with MPICH's ABI
+	makeUnknownMPICH // a library with MPICH's ABI
 	makeOpenMPI
-	makeUnknownOpenMPI // something with Open MPI's ABI, such as IBM Spectrum MPI
+	makeUnknownOpenMPI // a library with Open MPI's ABI, such as IBM Spectrum MPI
 )
 
 func familyName(f mpifind.Family) string {
@@ -140,8 +137,8 @@ func familyName(f mpifind.Family) string {
 	return ""
 }
 
-// makerOf finds out whose library it is by the vendor's name, or else by the ABI
-// family: mpich, openmpi or standard.
+// makerOf returns the maker for a vendor's name, or else for the ABI family: mpich, openmpi or
+// standard.
 func makerOf(family, vendor string, r release) maker {
 	vendor = strings.ToLower(vendor)
 	has := func(s string) bool { return strings.Contains(vendor, s) }
@@ -170,8 +167,7 @@ func makerOf(family, vendor string, r release) maker {
 	return makeUnknown
 }
 
-// mpich and openmpi report whether a library has, or may have, MPICH's or Open
-// MPI's code inside.
+// mpich and openmpi report whether a library contains, or may contain, code of MPICH or Open MPI.
 func (m maker) mpich() bool   { return m <= makeUnknownMPICH }
 func (m maker) openmpi() bool { return m == makeUnknown || m >= makeOpenMPI }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What libraries say of themselves (the beginning of it), and what it is.
+// libraryTexts are the starts of libraries' version texts, and what they mean.
 var libraryTexts = []struct{ text, vendor, version string }{
 	{"MPICH Version:\t3.4.3\nMPICH Release date:\tThu Dec 16 11:20:57 CST 2021\n", "MPICH", "3.4.3"},
 	{"MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7 12:34:45 CDT 2022\nMPICH ABI:\t14:2:2\nMPICH Device:\tch4:ucx\n", "MPICH", "4.0.2"},
@@ -25,7 +25,7 @@ var libraryTexts = []struct{ text, vendor, version string }{
 	{"", "", ""},
 }
 
-func TestIdentify(t *testing.T) {
+func TestIdentifyReadsVersionTexts(t *testing.T) {
 	for _, l := range libraryTexts {
 		if vendor, version := identify(l.text); vendor != l.vendor || version != l.version {
 			t.Errorf("identify(%q) = %q, %q, want %q, %q", l.text, vendor, version, l.vendor, l.version)
@@ -33,7 +33,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// Versions in the order in which they came, for each vendor.
+// releases are versions of each vendor in the order of their release.
 var releases = [][]string{
 	{"3.4.3", "4.0a1", "4.0b1", "4.0rc3", "4.0", "4.0.2", "4.1.1", "4.1.2", "4.2.0a1", "4.2.0rc3", "4.2.0", "4.2.3", "4.3.0", "4.3.2", "5.0.0rc1", "5.0.0", "5.0.1"},
 	{"3.1.6", "4.0.0", "4.0.7", "4.1.0", "4.1.4", "4.1.10", "5.0.0rc2", "5.0.0rc12", "5.0.0", "5.0.10", "6.0.0a1", "6.0.0"},
@@ -89,7 +89,7 @@ func TestReleaseWithin(t *testing.T) {
 	}
 }
 
-func TestMakerOf(t *testing.T) {
+func TestMakerOfVendorAndFamily(t *testing.T) {
 	for _, c := range []struct {
 		family, vendor, version string
 		want                    maker

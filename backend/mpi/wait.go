@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	grace = 20 * time.Millisecond // how long what was given up may take to end
+	grace = 20 * time.Millisecond // how long an abandoned operation may take to end
 
 	spins     = 50                    // tries in one crossing into C
-	busyFor   = 20                    // pauses that are none
-	yieldFor  = 200                   // pauses that give the processor away
+	busyFor   = 20                    // pauses without a delay
+	yieldFor  = 200                   // pauses that yield the processor
 	longest   = time.Millisecond      // the longest sleep
 	shortest  = 20 * time.Microsecond // the shortest
-	lookEvery = 16                    // pauses between looks at the limit and for notices, while they are short
+	lookEvery = 16                    // short pauses between checks of the limit and for notices
 )
 
 var canceled = backend.Code(backend.ErrCanceled)
 
-// wait is one wait: how often it has paused, and when it began.
+// wait is the state of one wait: how often it has paused, and when it began.
 type wait struct {
 	b       *backend.Bound
 	limited bool
@@ -40,8 +40,7 @@ func newWait(b *backend.Bound) wait {
 	return w
 }
 
-// pause waits a moment, longer and longer. It returns the Bound's error when the
-// time is up.
+// pause waits a moment, a longer one each time. It returns the Bound's error once the time is up.
 func (w *wait) pause(c *comm) error {
 	w.n++
 	if w.n == 1 {
@@ -53,7 +52,7 @@ func (w *wait) pause(c *comm) error {
 				return err
 			}
 		}
-		c.hear()
+		c.readNotice()
 	}
 	switch {
 	case w.n < busyFor:
@@ -67,14 +66,14 @@ func (w *wait) pause(c *comm) error {
 	return nil
 }
 
-// sampler says of operations that they wait: those that wait here, and those that the
-// library waits in, by looking now and then.
+// sampler announces operations that wait: those that wait here at once, and those inside the
+// library by looking at regular intervals.
 type sampler struct {
-	f, all    func()
-	end, over chan struct{}
+	f, all       func()
+	end, stopped chan struct{}
 }
 
-// sampleEvery is how long a call of the library's may have waited before it is said.
+// sampleEvery is the interval at which calls inside the library are announced as waiting.
 const sampleEvery = 50 * time.Millisecond
 
 // OnWait implements backend.Announcer.
@@ -84,7 +83,7 @@ func (c *comm) OnWait(f, all func()) {
 }
 
 func (s *sampler) run() {
-	defer close(s.over)
+	defer close(s.stopped)
 	t := time.NewTicker(sampleEvery)
 	defer t.Stop()
 	for {
@@ -103,11 +102,11 @@ func (s *sampler) waits() {
 	}
 }
 
-// stop ends the looking.
+// stop ends the sampling.
 func (s *sampler) stop() {
 	if s.f != nil {
 		close(s.end)
-		<-s.over
+		<-s.stopped
 	}
 }
 
@@ -116,7 +115,7 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	if p.Ready() {
 		return nil
 	}
-	if c.p.level < libmpi.Serialized && !libmpi.MayCall() { // it would wait for ever
+	if c.p.level < libmpi.Serialized && !libmpi.MayCall() { // the wait would not end
 		return libmpi.Error(libmpi.Thread)
 	}
 	w := newWait(b)
@@ -134,7 +133,7 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 // Poll implements backend.Comm.
 func (c *comm) Poll() {
 	c.p.engine.poll(1)
-	if c.p.recovers { // a receive that has not matched is not the library's, which would end it
-		c.hear()
+	if c.p.recovers { // the library does not end receives that have not matched
+		c.readNotice()
 	}
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// shmDir is where the libraries put memory that ranks share.
+// shmDir is where the libraries create shared memory.
 const shmDir = "/dev/shm"
 
-// Share implements backend.Sharer by MPI_Win_allocate_shared. All of the memory is
-// rank 0's part, so that it is in one piece whatever the library does between
-// parts; where its pages are is decided by who touches them.
-func (c *comm) Share(_ *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
+// Share implements backend.Sharer by MPI_Win_allocate_shared. Rank 0's part is all of the memory,
+// so that it is contiguous in every library. The ranks that touch its pages first decide where they
+// are.
+func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	// The library's memory begins anywhere.
+	// The library does not align its memory.
 	win, mem, code := c.data.ShareMemory(size + shmem.PageSize)
 	text := ""
 	if code != 0 {
 		text = c.fault(code).Error()
 	}
-	all, err := tell(text)
+	all, err := publish(text)
 	if err == nil {
 		for r, t := range all {
 			if t != "" {
@@ -37,15 +37,15 @@ func (c *comm) Share(_ *backend.Bound, size int, tell backend.Publish) (backend.
 		}
 	}
 	if err != nil {
-		c.p.engine.leak() // a window that not all ranks have cannot be freed
+		c.p.engine.leak() // a window that some ranks lack cannot be freed
 		return nil, err
 	}
 	c.p.engine.wins.Add(1)
 	return &memory{c: c, win: win, all: mem, mem: shmem.Aligned(mem)[:size:size]}, nil
 }
 
-// Available implements backend.Sharer. Open MPI refuses to make files that nearly fill
-// the file system, and not on all ranks.
+// Available implements backend.Sharer. Open MPI refuses, on some ranks, to create files that nearly
+// fill the file system.
 func (c *comm) Available() (int64, string) {
 	free, err := shmem.Space(shmDir)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *comm) Available() (int64, string) {
 	return max(free-free/16-1<<20, 0), "the space in " + shmDir
 }
 
-// memory is a window of the library's.
+// memory is a window of the library.
 type memory struct {
 	c        *comm
 	win      libmpi.Win
@@ -90,7 +90,7 @@ func (m *memory) Close() error {
 func (m *memory) Abandon() {
 	m.mem = nil
 	m.c.p.engine.leak()
-	if m.c.broken.Load() != nil { // the others do not come for it either
+	if m.c.broken.Load() != nil { // the other ranks do not free it either
 		m.c.p.engine.wins.Add(-1)
 	}
 }

@@ -37,7 +37,7 @@ import "C"
 
 import "unsafe"
 
-// Status is what was received or probed. Its layout is coh_status's.
+// Status describes a received or probed message. Its layout is that of coh_status.
 type Status struct {
 	Source, Tag int32
 	Bytes       int64 // -1: not known
@@ -45,13 +45,12 @@ type Status struct {
 	Flag        int32 // 0: not complete, nothing found; 2: canceled
 }
 
-// The sizes agree, or this does not compile.
+// This does not compile unless the sizes are equal.
 var _ = [1]struct{}{}[unsafe.Sizeof(Status{})-unsafe.Sizeof(C.coh_status{})]
 
 func (st *Status) c() *C.coh_status { return (*C.coh_status)(unsafe.Pointer(st)) }
 
-// data returns where a buffer is, nil for an empty one, whose address may be that
-// of another.
+// data returns a buffer's address, nil for an empty one: its address may be that of another buffer.
 func data(b []byte) *C.uint8_t {
 	if len(b) == 0 {
 		return nil
@@ -76,8 +75,7 @@ func (c Comm) Send(buf []byte, dest, tag int, synchronous bool) Code {
 	return code
 }
 
-// Recv receives into buf. Source and tag may be package backend's AnySource and
-// AnyTag.
+// Recv receives into buf. Source and tag may be package backend's AnySource and AnyTag.
 func (c Comm) Recv(buf []byte, source, tag int, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_recv(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c()))
@@ -85,8 +83,7 @@ func (c Comm) Recv(buf []byte, source, tag int, st *Status) Code {
 	return code
 }
 
-// RecvGuarded is Recv for libraries that write past the end of the buffer when
-// a message is longer.
+// RecvGuarded is Recv for libraries that write past the end of the buffer if a message is longer.
 func (c Comm) RecvGuarded(buf []byte, source, tag int, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_recv_guarded(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c()))
@@ -94,8 +91,7 @@ func (c Comm) RecvGuarded(buf []byte, source, tag int, st *Status) Code {
 	return code
 }
 
-// Isend starts a send; st.Flag says whether it is complete already. buf is
-// pinned by the caller.
+// Isend starts a send; st.Flag reports whether it is complete already. The caller pins buf.
 func (c Comm) Isend(buf []byte, dest, tag int, synchronous bool, req *Request, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_isend(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous),
@@ -104,8 +100,7 @@ func (c Comm) Isend(buf []byte, dest, tag int, synchronous bool, req *Request, s
 	return code
 }
 
-// Irecv starts a receive; st.Flag says whether it is complete already. buf is
-// pinned by the caller.
+// Irecv starts a receive; st.Flag reports whether it is complete already. The caller pins buf.
 func (c Comm) Irecv(buf []byte, source, tag int, req *Request, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_irecv(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag),
@@ -114,8 +109,7 @@ func (c Comm) Irecv(buf []byte, source, tag int, req *Request, st *Status) Code 
 	return code
 }
 
-// Imrecv starts the receive of a message that is not longer than buf, which the
-// caller pins.
+// Imrecv starts the receive of a message that is not longer than buf, which the caller pins.
 func (m *Message) Imrecv(buf []byte, req *Request, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_imrecv(cell(m), data(buf), C.int64_t(len(buf)), cell(req), st.c()))
@@ -123,7 +117,7 @@ func (m *Message) Imrecv(buf []byte, req *Request, st *Status) Code {
 	return code
 }
 
-// Probe looks for a message; st.Flag says whether there is one.
+// Probe looks for a message; st.Flag reports whether there is one.
 func (c Comm) Probe(source, tag int, block bool, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_probe(C.uintptr_t(c), C.int(source), C.int(tag), flag(block), st.c()))
@@ -131,7 +125,7 @@ func (c Comm) Probe(source, tag int, block bool, st *Status) Code {
 	return code
 }
 
-// Mprobe looks for a message and takes it out of the queues.
+// Mprobe looks for a message and removes it from the queues.
 func (c Comm) Mprobe(source, tag int, block bool, m *Message, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_mprobe(C.uintptr_t(c), C.int(source), C.int(tag), flag(block), cell(m), st.c()))
@@ -139,9 +133,9 @@ func (c Comm) Mprobe(source, tag int, block bool, m *Message, st *Status) Code {
 	return code
 }
 
-// Testsome finds out which requests are complete: their places and statuses, at
-// most as many as there are requests. While there are none it tries again, spins
-// times in all. Requests that are complete become null, persistent ones inactive.
+// Testsome finds the requests that are complete: their indexes and statuses, for which at and st
+// have room. While there are none it tries again, at most spins times in all. Complete requests
+// become null, persistent ones inactive.
 func Testsome(reqs []Request, spins int, at []int32, st []Status) (done int, code Code) {
 	if len(reqs) == 0 {
 		return 0, 0
@@ -155,9 +149,9 @@ func Testsome(reqs []Request, spins int, at []int32, st []Status) (done int, cod
 	return int(n), code
 }
 
-// Exchange starts a receive into in, sends out, which is short enough to leave at
-// once, and waits a little for the other message; st.Flag says whether it has come.
-// If not, *req is the receive's, and in is pinned by the caller from then on.
+// Exchange starts a receive into in, sends out, which is short enough to be sent at once, and waits
+// a little for the other message; st.Flag reports whether it has arrived. If not, *req is the
+// receive, and the caller pins in.
 func (c Comm) Exchange(out []byte, dest int, in []byte, source, tag, spins int, req *Request, st *Status) Code {
 	enter()
 	code := Code(C.coh_call_exchange(C.uintptr_t(c), data(out), C.int(len(out)), C.int(dest), data(in), C.int(len(in)), C.int(source),
@@ -188,13 +182,12 @@ func (q *Request) Free() Code {
 	return Code(C.coh_call_free_request(cell(q)))
 }
 
-// Coll is a collective call with everything translated. Coll and Form have
-// package backend's numbers.
+// Coll is a collective call in the library's terms. Coll and Form have package backend's numbers.
 type Coll struct {
 	Coll, Form                                     int
 	InPlace                                        bool
 	Send, Recv                                     []byte
-	Count                                          int // elements; of a v-form of the part that has no counts
+	Count                                          int // elements; in a v-form, those of the part without counts
 	SendCounts, SendDispls, RecvCounts, RecvDispls []int
 	Type                                           Type
 	Op                                             Op
@@ -216,9 +209,8 @@ func (c Comm) Collective(a *Coll) Code {
 		C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), nil))
 }
 
-// Begin makes a nonblocking or persistent collective call. Buffers and counts
-// are pinned by the caller. narrow has room for 4·Size numbers, for as long as the operation, if the
-// call has counts.
+// Begin makes a nonblocking or persistent collective call. The caller pins buffers and counts. If
+// the call has counts, narrow has room for 4·Size numbers until the operation is complete.
 func (c Comm) Begin(a *Coll, narrow []int32, req *Request) Code {
 	*req = Request(uintptr(unsafe.Pointer(unsafe.SliceData(narrow))))
 	enter()
@@ -228,8 +220,8 @@ func (c Comm) Begin(a *Coll, narrow []int32, req *Request) Code {
 		C.uintptr_t(a.Type), C.uintptr_t(a.Op), C.int(a.Root), C.int(a.Size), C.uintptr_t(c), cell(req)))
 }
 
-// Allreduce is the collective by the shortest way: elements of a type of the
-// library's, at most 2^31-1, send nil for in place.
+// Allreduce makes the collective with little overhead: elements of a predefined type, at most
+// 2^31-1, and nil as send for in place.
 func (c Comm) Allreduce(send, recv []byte, count int, t Type, op Op) Code {
 	enter()
 	code := Code(C.coh_call_allreduce(data(send), data(recv), C.int64_t(count), C.uintptr_t(t), C.uintptr_t(op), C.uintptr_t(c)))

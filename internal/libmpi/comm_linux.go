@@ -9,7 +9,7 @@ import "C"
 
 import "unsafe"
 
-// Handles of the library, whatever their width there. 0 is no handle.
+// Handles of the library, of any width there. 0 is no handle.
 type (
 	// Comm is an MPI_Comm.
 	Comm uintptr
@@ -69,11 +69,10 @@ func (c Comm) Free() Code {
 	return Code(C.coh_call_comm_free(C.uintptr_t(c)))
 }
 
-// TypeOf returns the type of a kind of package backend, 0 where the library has
-// none.
+// TypeOf returns the type of a kind of package backend, 0 if the library has none.
 func TypeOf(kind int) Type { return Type(C.coh_call_type_of(C.int(kind))) }
 
-// TypeBytes makes the type of so many bytes.
+// TypeBytes makes the type of size bytes.
 func TypeBytes(size int) (Type, Code) {
 	var out C.uintptr_t
 	enter()
@@ -89,6 +88,5 @@ func (t Type) Free() Code {
 	return Code(C.coh_call_type_free(C.uintptr_t(t)))
 }
 
-// OpOf returns the library's operation for one of package backend, 0 where it
-// has none.
+// OpOf returns the library's operation for one of package backend, 0 if it has none.
 func OpOf(op int) Op { return Op(C.coh_call_op_of(C.int(op))) }

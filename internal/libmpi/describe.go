@@ -1,15 +1,15 @@
 package libmpi
 
-// Description is what is known of a library that was loaded to look at it.
+// Description describes a library that was loaded to examine it.
 type Description struct {
 	Version     string // the level of the standard, such as "4.0"
 	Library     string // its name and version in one line
 	ABI         string
-	ThreadLevel string // the highest it gives: single, funneled, serialized, multiple
-	LargeCounts bool   // it has the functions whose counts are MPI_Count
-	Persistent  string // the names persistent collectives have: "MPI_", "MPIX_", "" for none
-	CUDA        string // whether it takes device pointers: "yes", "no", "unknown"
-	ULFM        bool   // it can go on after a failure
-	ULFMNote    string // why not, or what that takes
-	Restored    int    // signal dispositions it changed, which were put back
+	ThreadLevel string // the highest it grants: single, funneled, serialized, multiple
+	LargeCounts bool   // it has functions with counts of type MPI_Count
+	Persistent  string // the prefix of persistent collectives: "MPI_", "MPIX_", "" for none
+	CUDA        string // whether it accepts device pointers: "yes", "no", "unknown"
+	ULFM        bool   // it can continue after a failure
+	ULFMNote    string // why not, or what that needs
+	Restored    int    // signal dispositions that it changed and that were restored
 }

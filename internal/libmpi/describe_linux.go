@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// Describe loads a library, initialises it for a job of this process alone and
-// says what it can do. A process does that once, and does nothing else with MPI.
+// Describe loads a library, initializes it for a job of this process alone, and reports what it can
+// do. A process calls it once, and does nothing else with MPI.
 func Describe(path string) (Description, error) {
 	l, err := Open(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func Describe(path string) (Description, error) {
 		return d, fmt.Errorf("MPI_Init_thread: %w", Error(code))
 	}
 	d.ThreadLevel, d.Restored = level.String(), restored
-	if d.ULFM, d.ULFMNote = l.Recovery(); d.ULFMNote == notSwitchedOn { // by mpirun, which has not started this process
+	if d.ULFM, d.ULFMNote = l.Recovery(); d.ULFMNote == notSwitchedOn { // mpirun would, which has not started this process
 		d.ULFM, d.ULFMNote = true, "with mpirun --with-ft ulfm"
 	}
 	switch CUDA() {

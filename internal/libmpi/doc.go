@@ -1,10 +1,10 @@
 // Package libmpi loads an MPI library at run time and calls it.
 //
-// It is the only package with C. Nothing of MPI is needed to build it: mpi.table lists the functions and
-// constants of the three ABIs there are (MPICH's, Open MPI's, and the standard one of MPI-5), package gen
-// makes C headers of it, and the shim, ordinary MPI code, is compiled once for each. A process loads
-// one library, once, and never unloads it.
+// It is the only package with C, and building it needs nothing of MPI. mpi.table lists the functions
+// and constants of the three ABIs (MPICH's, Open MPI's, and the standard one of MPI-5). Package gen
+// generates C headers from it, and the shim, which is ordinary MPI code, is compiled once for each
+// ABI. A process loads one library, once, and never unloads it.
 //
-// The functions here are thin: one crossing into C each, no allocation, codes instead of errors. Package
-// backend/mpi makes a backend of them.
+// The functions are thin: each crosses into C once, allocates nothing, and returns a code instead of
+// an error. Package backend/mpi builds a backend on them.
 package libmpi

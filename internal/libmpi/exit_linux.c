@@ -1,17 +1,17 @@
-// Runs what an MPI library has left for the end of the process.
+// Calls the functions that an MPI library has registered for the end of the process.
 //
-// MPICH tells its launcher that a rank has ended well (PMI_Finalize) in a function that it registers
-// with atexit, not in MPI_Finalize, so that MPI can begin again. A Go program ends without the C
-// library's exit, so it is never called, and the launcher takes the rank for one that failed, and kills
-// those that are still on their way out.
+// MPICH reports the good end of a rank to its launcher (PMI_Finalize) not in MPI_Finalize but in a
+// function that it registers with atexit, so that MPI can begin again. A Go program ends without the C
+// library's exit and never calls it. The launcher then counts the rank as failed, and kills those that
+// are still ending.
 #define _GNU_SOURCE
 #include "load.h"
 
 #include <link.h>
 #include <stdint.h>
 
-// __cxa_finalize calls the functions that one library has registered, each once, as when the library
-// were unloaded. The library is told by the address of a variable of its own, __dso_handle.
+// __cxa_finalize calls the functions that one library has registered, each once, as if the library
+// were unloaded. Its argument is the address of the library's variable __dso_handle.
 extern void __cxa_finalize(void *) __attribute__((weak));
 
 enum { HANDLES = 1024 };
@@ -22,8 +22,8 @@ typedef struct {
 	void *handle[HANDLES];
 } search;
 
-// visit notes the words of the library at hand that hold their own address. __dso_handle is one; the
-// others, such as the heads of empty lists, are nobody's handle.
+// visit records the words of the library that hold their own address. __dso_handle is one; others,
+// such as the heads of empty lists, are no library's handle.
 static int visit(struct dl_phdr_info *info, size_t size, void *data) {
 	search *s = data;
 	int found = 0;
@@ -31,7 +31,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		if (p->p_type == PT_LOAD && s->inside - (info->dlpi_addr + p->p_vaddr) < p->p_memsz) found = 1;
 	}
-	if (!info->dlpi_name || !*info->dlpi_name) return found; // the program itself, whose end this is not
+	if (!info->dlpi_name || !*info->dlpi_name) return found; // the program itself, which does not end here
 	for (int i = 0; found && i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		if (p->p_type != PT_LOAD || !(p->p_flags & PF_W) || !(p->p_flags & PF_R)) continue;
@@ -39,11 +39,11 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data) {
 		for (uintptr_t a = (from + word - 1) / word * word; a + word <= from + p->p_filesz && s->n < HANDLES; a += word)
 			if (*(uintptr_t *)a == a) s->handle[s->n++] = (void *)a;
 	}
-	return found; // not 0: no other library
+	return found; // not 0 ends the iteration
 }
 
-// coh_end_library calls what the library has registered for the end of the process. It comes after
-// MPI_Finalize; nothing but what may follow that is called afterwards.
+// coh_end_library calls what the library has registered for the end of the process. It follows
+// MPI_Finalize.
 void coh_end_library(void) {
 	static search s;
 	s.n = 0;

@@ -19,12 +19,12 @@ import (
 	"unsafe"
 )
 
-// Library is what is known of the library that is loaded.
+// Library describes the loaded library.
 type Library struct {
 	Path         string // the file
 	ABI          ABI
 	Version      string // the level of the standard, such as "4.0"
-	Text         string // MPI_Get_library_version, whole
+	Text         string // the whole text of MPI_Get_library_version
 	Major, Minor int    // Version as numbers
 }
 
@@ -41,15 +41,15 @@ var (
 	loaded  *Library
 )
 
-// ErrLoaded says that another library is loaded already.
+// ErrLoaded reports that another library is loaded already.
 var ErrLoaded = errors.New("another MPI library is loaded already")
 
-// Present reports whether an MPI library is in the process without having been
-// loaded by Open: linked in, or loaded by a tool or by other C code.
+// Present reports whether the process has an MPI library that Open did not load: one that is linked
+// in, or that a tool or other C code has loaded.
 func Present() bool { return C.coh_present() != 0 }
 
-// Open loads the library of a file, or with an empty path takes the one that is
-// in the process. Loading it again is the same one; another one is ErrLoaded.
+// Open loads the library in a file, or takes the one in the process if path is empty. Opening it
+// again returns the same library. Opening another one is ErrLoaded.
 func Open(path string) (*Library, error) {
 	loading.Lock()
 	defer loading.Unlock()
@@ -59,7 +59,7 @@ func Open(path string) (*Library, error) {
 		}
 		return loaded, nil
 	}
-	// What a library does to the thread it is loaded on stays with that thread.
+	// A library may change the thread that it is loaded on.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	text := make([]byte, 1024)

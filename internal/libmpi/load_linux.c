@@ -1,14 +1,15 @@
-// Loads an MPI library and keeps its hands, and those of what it loads, off the process's signals.
+// Loads an MPI library and undoes its changes to the process's signals.
 //
-// UCX replaces handlers when it is loaded and MPICH when it is initialised, some without SA_ONSTACK,
-// and UCX gives the loading thread another alternate stack: after that a nil dereference in Go ends
-// the process, and so does SIGUSR1 or SIGHUP. So all dispositions, and the alternate stack, are noted
-// before and put back after.
+// UCX replaces handlers when it is loaded and MPICH when it is initialized, some without SA_ONSTACK.
+// UCX also gives the loading thread another alternate stack. After that a nil dereference in Go ends
+// the process, and so does SIGUSR1 or SIGHUP. So all dispositions and the alternate stack are saved
+// before and restored after.
 //
-// The threads that a library starts must not be given the process's signals: what arrives on one that
-// is not Go's, and that nobody asks for, Go takes for not its own and lets end the process. So those that
-// it starts while it is loaded and initialised here begin with all signals blocked but those that a
-// thread's own instructions cause. Those that it starts later have the signals of the thread that calls it.
+// The threads of a library must not receive the process's signals: if the program does not ask for a
+// signal that arrives on a thread that is not Go's, Go lets it end the process. So threads that the
+// library starts while it is loaded and initialized here start with all signals blocked except those
+// that a thread's own instructions cause. Threads that it starts later have the signal mask of the
+// thread that calls it.
 #define _GNU_SOURCE
 #include "load.h"
 
@@ -27,7 +28,7 @@ typedef struct {
 	sigset_t mask;
 } dispositions;
 
-// note notes the dispositions, and holds signals back from this thread and those that it starts.
+// note saves the dispositions, and blocks signals on this thread and those that it starts.
 static void note(dispositions *d) {
 	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
 	sigset_t held;
@@ -45,7 +46,7 @@ static int differs(const struct sigaction *a, const struct sigaction *b) {
 	return a->sa_handler != b->sa_handler;
 }
 
-// put_back undoes note, and returns how many dispositions had been changed.
+// put_back undoes note, and returns the number of dispositions that had changed.
 static int put_back(const dispositions *d) {
 	int changed = 0;
 	for (int i = 1; i < SIGNALS; i++) {
@@ -66,20 +67,20 @@ const coh_shim *coh;
 int coh_guard_thread;
 __thread int coh_here;
 
-// Where names are looked up: NULL as the program itself would.
+// scope is where names are looked up: in a library, or NULL as the program itself does it.
 static void *scope;
 
-// coh_symbol looks a name up as the program itself would, so that tools that were loaded before the
-// library (LD_PRELOAD) stand in for its functions.
+// coh_symbol looks a name up as the program itself does, so that preloaded tools (LD_PRELOAD)
+// replace the library's functions.
 void *coh_symbol(const char *name) { return dlsym(scope ? scope : RTLD_DEFAULT, name); }
 
-// coh_present reports whether an MPI library is in the process already. MPI_Get_version may be a
-// tool's; the name that tools call is the library's.
+// coh_present reports whether an MPI library is in the process already. MPI_Get_version may belong
+// to a tool; PMPI_Get_version belongs to the library.
 int coh_present(void) { return dlsym(RTLD_DEFAULT, "PMPI_Get_version") != NULL; }
 
 static const coh_shim *shim_of(int abi) { return abi == COH_STD ? &coh_shim_std : abi == COH_OMPI ? &coh_shim_ompi : &coh_shim_mpich; }
 
-// lacks says what a library has not got that is needed, looking at it alone.
+// lacks looks up a library's functions in it alone, and reports what it needs and does not have.
 static int lacks(void *library, char *text, int size) {
 	scope = library;
 	int rc = 0;
@@ -95,9 +96,8 @@ static int lacks(void *library, char *text, int size) {
 	return rc;
 }
 
-// coh_load loads a library for all of the process: components that the library loads itself look its
-// functions up there. It is never unloaded. One that is no good is seen by nobody else, so that the
-// next can be tried.
+// coh_load loads a library for the whole process: components that it loads look up its functions
+// there. It is never unloaded. An unusable library stays hidden, so that the next can be tried.
 int coh_load(const char *path, char *text, int size) {
 	dispositions before;
 	note(&before);
@@ -115,7 +115,7 @@ int coh_load(const char *path, char *text, int size) {
 	return rc;
 }
 
-// coh_recognise tells the ABI of the library that is loaded.
+// coh_recognise returns the ABI of the loaded library.
 int coh_recognise(void) {
 	int (*abi_version)(int *, int *) = (int (*)(int *, int *))coh_symbol("MPI_Abi_get_version");
 	if (abi_version) {
@@ -125,7 +125,7 @@ int coh_recognise(void) {
 	return coh_symbol("ompi_mpi_comm_self") ? COH_OMPI : COH_MPICH;
 }
 
-// coh_bind makes an ABI's functions those in use.
+// coh_bind selects the functions of an ABI.
 int coh_bind(int abi, char *text, int size) {
 	const coh_shim *shim = shim_of(abi);
 	int rc = shim->resolve(text, size);
@@ -133,7 +133,7 @@ int coh_bind(int abi, char *text, int size) {
 	return rc;
 }
 
-// coh_loaded_path returns the file that the library's functions are from.
+// coh_loaded_path returns the file that contains the library's functions.
 const char *coh_loaded_path(void) {
 	Dl_info info;
 	void *f = coh_symbol("PMPI_Get_version");
@@ -141,7 +141,7 @@ const char *coh_loaded_path(void) {
 	return f && dladdr(f, &info) && info.dli_fname ? info.dli_fname : "";
 }
 
-// coh_init initialises the library and puts the signals back.
+// coh_init initializes the library and restores the signals.
 int coh_init(int level, int *provided, int *restored) {
 	dispositions before;
 	note(&before);
@@ -151,8 +151,8 @@ int coh_init(int level, int *provided, int *restored) {
 	return rc;
 }
 
-// coh_may_call reports whether this thread may call the library at the level in use.
+// coh_may_call reports whether this thread may call the library at the current level.
 int coh_may_call(void) { return !coh_guard_thread || coh_here; }
 
-// coh_adopt makes this the thread that called init, where other code did.
+// coh_adopt makes this the thread that may call, if other code called init.
 void coh_adopt(void) { coh_here = 1; }

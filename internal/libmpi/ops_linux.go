@@ -13,13 +13,13 @@ import (
 	"unsafe"
 )
 
-// UserOps is how many user-defined operations there can be at a time.
+// UserOps is the maximum number of user-defined operations at a time.
 const UserOps = int(C.COH_USER_OPS)
 
 // Apply sets inout[i] = in[i] op inout[i] for the elements of both.
 type Apply func(in, inout []byte)
 
-// userOp is what is in a slot.
+// userOp is the operation in a slot.
 type userOp struct {
 	apply Apply
 	size  int // of an element in bytes
@@ -30,7 +30,7 @@ var (
 	slotsMu sync.Mutex
 )
 
-// NewOp makes an operation on elements of size bytes. false: there are UserOps
+// NewOp makes an operation on elements of size bytes. It returns false if there are UserOps
 // already.
 func NewOp(commutes bool, size int, f Apply) (op Op, slot int, ok bool, code Code) {
 	slotsMu.Lock()

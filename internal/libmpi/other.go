@@ -8,4 +8,4 @@ import "errors"
 func Describe(string) (Description, error) { return Description{}, ErrNoC }
 
 // ErrNoC is why no MPI library can be loaded by this program.
-var ErrNoC = errors.New("this program was built without C, which loading an MPI library needs: build it on Linux with CGO_ENABLED=1 and a C compiler")
+var ErrNoC = errors.New("this program was built without cgo, which loading an MPI library needs; build it on Linux with CGO_ENABLED=1 and a C compiler")

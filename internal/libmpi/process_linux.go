@@ -15,7 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// Level is a thread level, in the order of the standard's.
+// Level is a thread level, in the standard's order.
 type Level int
 
 // The thread levels (MPI-4.1 section 11.2.1).
@@ -36,21 +36,20 @@ func (l Level) String() string {
 	return fmt.Sprintf("Level(%d)", int(l))
 }
 
-// Code is what a call returned: 0, the library's error code, or one of the
-// shim's own below 0.
+// Code is the result of a call: 0, the library's error code, or one of the shim's below 0.
 type Code int32
 
-// The shim's own codes.
+// Codes of the shim.
 const (
 	missing   = Code(C.COH_MISSING)
-	Missing   = missing               // the library has not got the function
-	TooLarge  = Code(C.COH_TOO_LARGE) // a count above 2^31-1 and no way to say it
+	Missing   = missing               // the library does not have the function
+	TooLarge  = Code(C.COH_TOO_LARGE) // a count above 2^31-1 that the library cannot express
 	Thread    = Code(C.COH_THREAD)    // only the thread that called Init may call
 	NoMemory  = Code(C.COH_NO_MEMORY) // no memory for a temporary buffer
-	Truncated = Code(C.COH_TRUNCATED) // the message was longer
+	Truncated = Code(C.COH_TRUNCATED) // the message is longer than the buffer
 )
 
-// At level Serialized calls come one at a time. Below it only one thread calls.
+// At level Serialized one call is made at a time. Below it only one thread calls.
 var (
 	serial bool
 	one    sync.Mutex
@@ -68,25 +67,24 @@ func leave() {
 	}
 }
 
-// State says whether the library has been initialised and finalized, by whomever,
-// and at which thread level.
+// State reports whether any code has initialized and finalized the library, and at which thread
+// level.
 func State() (initialized, finalized bool, level Level, code Code) {
 	var i, f, l C.int
 	code = Code(C.coh_call_flags(&i, &f, &l))
 	return i != 0, f != 0, Level(l), code
 }
 
-// Init initialises the library. It must be called on a thread that stays locked
-// for as long as Finalize is to come. restored is how many signal dispositions
-// the library had changed and were put back.
+// Init initializes the library. The caller's thread must stay locked until Finalize. restored is
+// the number of signal dispositions that the library had changed and that were restored.
 func Init(want Level) (got Level, restored int, code Code) {
 	var p, r C.int
 	code = Code(C.coh_init(C.int(want), &p, &r))
 	return Level(p), int(r), code
 }
 
-// Restrict makes calls come one at a time (Serialized), or only from the thread
-// that called Init (Funneled and Single).
+// Restrict allows one call at a time (Serialized), or only calls from the thread that called Init
+// (Funneled and Single).
 func Restrict(l Level) {
 	serial = l == Serialized
 	if l < Serialized {
@@ -94,8 +92,8 @@ func Restrict(l Level) {
 	}
 }
 
-// Adopt makes the calling thread, which must stay locked, the one that may call
-// below Serialized, where other code called Init.
+// Adopt makes the calling thread, which must stay locked, the one that may call below Serialized.
+// It is for an MPI that other code initialized.
 func Adopt() { C.coh_adopt() }
 
 // MayCall reports whether the calling thread may call the library.
@@ -105,7 +103,7 @@ func MayCall() bool { return C.coh_may_call() != 0 }
 func Finalize() Code { return Code(C.coh_call_finalize()) }
 
 // End calls what the library has registered for the end of the process (atexit), which a Go program
-// does not come to. It follows Finalize.
+// never calls. It follows Finalize.
 func End() { C.coh_end_library() }
 
 // Abort ends all processes of the job.
@@ -117,8 +115,8 @@ func Has(function string) bool {
 	return C.coh_call_has((*C.char)(unsafe.Pointer(&b[0]))) != 0
 }
 
-// CUDA reports whether the library says that it takes device pointers: 1 yes,
-// 0 no, -1 it does not say. Some libraries can be asked only after Init.
+// CUDA returns whether the library accepts device pointers: 1 yes, 0 no, -1 if it does not report
+// it. Some libraries can be asked only after Init.
 func CUDA() int { return int(C.coh_call_cuda()) }
 
 func versions() (text string, major, minor int) {
@@ -129,27 +127,27 @@ func versions() (text string, major, minor int) {
 	return cString(b), int(a), int(i)
 }
 
-// Processor returns the name of the machine as the library has it.
+// Processor returns the library's name for the machine.
 func Processor() string {
 	b := make([]byte, 1024)
 	C.coh_call_processor((*C.char)(unsafe.Pointer(&b[0])))
 	return cString(b)
 }
 
-// Error returns what a code means: nil for 0, a *backend.MPIError for the
-// library's own, a Fault for the shim's.
+// Error returns the error of a code: nil for 0, a *backend.MPIError for the library's codes, a
+// Fault for the shim's.
 func Error(code Code) error {
 	fault := func(s error, text string) error { return &backend.Fault{Sentinel: s, Text: text} }
 	switch code {
 	case 0:
 		return nil
 	case Missing:
-		return fault(backend.ErrNotSupported, "this MPI library has not got the function")
+		return fault(backend.ErrNotSupported, "this MPI library does not have the function")
 	case TooLarge:
-		return fault(backend.ErrCount, "this MPI library cannot count so many elements")
+		return fault(backend.ErrCount, "this MPI library takes counts up to 2^31-1 here; send less at a time")
 	case Thread:
-		return fault(backend.ErrInit, "the thread level allows MPI calls only from the thread that called Init: "+
-			"ask for serialized or multiple, or keep the goroutine there with runtime.LockOSThread")
+		return fault(backend.ErrInit, "the thread level allows MPI calls only from the thread that called Init; "+
+			"set the level serialized or multiple, or keep the goroutine there with runtime.LockOSThread")
 	case NoMemory:
 		return fault(backend.ErrAlloc, "no memory for a temporary buffer")
 	case Truncated:
@@ -167,7 +165,7 @@ func Error(code Code) error {
 	return &backend.MPIError{Class: int(class), Code: int(code), Text: cString(text), Sentinel: Sentinel(abi, int(class))}
 }
 
-// Class returns the class of a code of the library's.
+// Class returns the class of one of the library's codes.
 func Class(code Code) int {
 	if code <= 0 {
 		return int(code)

@@ -104,8 +104,8 @@ func TestSignalsStay(t *testing.T) {
 	}, "UCX_HANDLE_ERRORS=bt,freeze", "UCX_DEBUG_SIGNO=SIGHUP")
 }
 
-// TestClassesOfLibrary checks the table of error classes against the library
-// itself: a class is a code of its own class, with a text.
+// TestClassesOfLibrary compares the table of error classes with the library: a class is a code of
+// the same class, and has a text.
 func TestClassesOfLibrary(t *testing.T) {
 	alone(t, func(path string) error {
 		l, err := joined(path)
@@ -129,15 +129,15 @@ func TestClassesOfLibrary(t *testing.T) {
 				return fmt.Errorf("%s: %+v", c.name, e)
 			}
 			if w := words[c.name]; !strings.Contains(strings.ToLower(e.Text), w) {
-				return fmt.Errorf("the library says of %s: %q", c.name, e.Text)
+				return fmt.Errorf("the library's text for %s: %q", c.name, e.Text)
 			}
 		}
 		return Error(Finalize())
 	})
 }
 
-// TestErrorsReturn checks that errors come back on every kind of communicator, of
-// calls with arguments that cohort's own checks would not let through.
+// TestErrorsReturn checks that calls with wrong arguments, which cohort's own checks would reject,
+// return errors on every kind of communicator.
 func TestErrorsReturn(t *testing.T) {
 	alone(t, func(path string) error {
 		l, err := joined(path)

@@ -1,6 +1,5 @@
-// The scratch area of guarded receives: some pages that a short receive lands in, followed by so much
-// reserved address space that what a faulty library writes past the receive stays in it. Nothing of it
-// takes memory until it is written.
+// The scratch area of guarded receives: some pages for a short receive, followed by enough reserved
+// address space to hold what a faulty library writes past it. It takes no memory until it is written.
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -9,9 +8,9 @@
 #include <sys/mman.h>
 
 enum { PAGE = 4096 };
-static const size_t reach = (size_t)1 << 36; // 64 GiB; behind it there is a page that cannot be written
+static const size_t reach = (size_t)1 << 36; // 64 GiB, followed by a page that cannot be written
 
-static uint8_t *area;         // NULL before it is made, MAP_FAILED where it cannot be
+static uint8_t *area;         // NULL before it is made, MAP_FAILED if that failed
 static atomic_int taken;      // by a receive
 static __thread int owner;
 
@@ -24,8 +23,8 @@ static void make(void) {
 	area = p;
 }
 
-// coh_scratch_take returns the area for a receive of at most COH_SCRATCH bytes, NULL if it is in use by
-// another thread or cannot be had.
+// coh_scratch_take returns the area for a receive of at most COH_SCRATCH bytes, or NULL if another
+// thread uses it or it could not be made.
 uint8_t *coh_scratch_take(void) {
 	if (atomic_exchange_explicit(&taken, 1, memory_order_acquire)) return NULL;
 	if (!area) make();
@@ -37,7 +36,7 @@ uint8_t *coh_scratch_take(void) {
 	return area;
 }
 
-// coh_scratch_give gives it back. After an overrun the memory is given back to the system.
+// coh_scratch_give returns the area. After an overrun the system gets the memory back.
 void coh_scratch_give(int overrun) {
 	if (!owner) return;
 	owner = 0;

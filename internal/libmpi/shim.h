@@ -12,14 +12,14 @@ typedef struct {
 	int32_t flag;        // complete, found
 } coh_status;
 
-// What the shim itself returns besides the library's codes.
+// Codes of the shim, besides the library's.
 enum {
 	COH_OK = 0,
-	COH_MISSING = -1,   // the library has not got the function
-	COH_TOO_LARGE = -2, // a count above 2^31-1 and no way to say it
+	COH_MISSING = -1,   // the library does not have the function
+	COH_TOO_LARGE = -2, // a count above 2^31-1 that the library cannot express
 	COH_THREAD = -3,    // the thread level forbids calls from this thread
 	COH_NO_MEMORY = -4,
-	COH_TRUNCATED = -5 // the message was longer; its beginning is in the buffer
+	COH_TRUNCATED = -5 // the message is longer; its start is in the buffer
 };
 
 // Cohort's special ranks and tags (package backend).
@@ -42,7 +42,7 @@ enum {
 
 enum { COH_USER_OPS = 512 }; // user-defined operations at a time
 
-// coh_shim is the functions for one ABI.
+// coh_shim holds the functions for one ABI.
 typedef struct {
 	const char *name;
 	int (*resolve)(char *missing, int size); // finds the library's functions; the name of one that is missing and needed
@@ -88,12 +88,12 @@ typedef struct {
 	            uintptr_t type, uintptr_t op, int root, int size, uintptr_t comm, uintptr_t *req);
 	int (*allreduce)(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm);
 	int (*cuda)(void); // 1 yes, 0 no, -1 not known
-	int (*ulfm)(void); // 1 yes, 0 no, -1 there and not switched on; after init
+	int (*ulfm)(void); // 1 yes, 0 no, -1 switched off; after init
 	int (*comm_revoke)(uintptr_t comm);
 	int (*comm_agree)(uintptr_t comm, int *flag);
 	int (*comm_shrink)(uintptr_t comm, uintptr_t *out);
 	int (*comm_ack)(uintptr_t comm);                                      // acknowledges the losses that are known
-	int (*comm_ranks)(uintptr_t comm, int lost, int room, int *ranks, int *n); // world ranks of the members, or of those lost
+	int (*comm_ranks)(uintptr_t comm, int lost, int room, int *ranks, int *n); // world ranks of the members, or of the lost ones
 } coh_shim;
 
 extern const coh_shim coh_shim_mpich, coh_shim_ompi, coh_shim_std;

@@ -1,5 +1,5 @@
 // The functions of one ABI, in ordinary MPI. Each shim_*_linux.c includes its ABI's header, then this
-// file, which makes the MPI names stand for what the library's are resolved to.
+// file, in which MPI names stand for the library's resolved functions.
 #include "shim.h"
 
 #include <limits.h>
@@ -173,7 +173,7 @@ static int comm_free(uintptr_t comm) {
 	return MPI(Comm_free)(&c);
 }
 
-// win_shared makes memory of size bytes, all of it in the part of rank 0; base is where this process sees it.
+// win_shared makes size bytes of memory, all in rank 0's part. base is its address in this process.
 static int win_shared(uintptr_t comm, int64_t size, uintptr_t *out, uintptr_t *base) {
 	ENTER();
 	MPI_Win w = MPI_WIN_NULL;
@@ -249,8 +249,8 @@ static uintptr_t op_of(int op) {
 	return 0;
 }
 
-// A user-defined operation's function is told neither whose it is nor of what size its elements are
-// in bytes, so that each slot has a function of its own, and Go knows what is in the slot.
+// MPI does not pass the function of a user-defined operation the operation, nor the size of its
+// elements. So each slot has its own function, and Go knows the operation in the slot.
 #define TRAMPOLINE(i) \
 	static void apply##i(void *in, void *inout, int *n, MPI_Datatype *type) { (void)type; coh_go_apply(i, in, inout, *n); }
 #define EIGHT(m, i) m(i##0) m(i##1) m(i##2) m(i##3) m(i##4) m(i##5) m(i##6) m(i##7)
@@ -277,7 +277,7 @@ static int op_free(uintptr_t op) {
 	return MPI(Op_free)(&o);
 }
 
-// cuda asks the library whether it takes device pointers.
+// cuda returns whether the library reports that it accepts device pointers.
 static int cuda(void) {
 	int flag = 0;
 	if (MPI(GPU_query_support)) return MPI(GPU_query_support)(0, &flag) ? -1 : flag;

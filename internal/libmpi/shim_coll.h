@@ -1,6 +1,6 @@
 // Part of shim_body.h: collectives.
 
-// FORMS calls a collective in the wanted form: name(args…), I##lower(args…, &q), name_init(args…, info, &q).
+// FORMS calls a collective in the requested form: name(args…), I##lower(args…, &q), name_init(args…, info, &q).
 #define FORMS(name, lower, ...) \
 	do { \
 		if (form == COH_BLOCKING) return MPI(name)(__VA_ARGS__); \
@@ -35,7 +35,7 @@
 		return rc; \
 	} while (0)
 
-// fits reports whether n numbers are ints, and makes them so.
+// fits reports whether n numbers fit into ints, and converts them.
 static int fits(const int64_t *in, int *out, int n) {
 	for (int i = 0; i < n; i++) {
 		if (in[i] > INT_MAX) return 0;
@@ -46,8 +46,8 @@ static int fits(const int64_t *in, int *out, int n) {
 
 enum { V_INTS = 256 }; // ranks up to which counts are converted on the stack
 
-// with_counts is the v-forms. narrow has room for four arrays of size ints, and stays for as long as the
-// operation if it is not blocking.
+// with_counts makes the v-forms. narrow has room for four arrays of size ints. Unless the operation
+// blocks, it lives until the operation is complete.
 static int with_counts(int coll, int form, const void *send, void *recv, const int64_t *scounts, const int64_t *sdispls,
                        const int64_t *rcounts, const int64_t *rdispls, MPI_Datatype t, MPI_Op op, int root, int64_t own,
                        int size, int *narrow, MPI_Comm c, uintptr_t *req) {
@@ -86,7 +86,7 @@ static int do_coll(int coll, int form, int in_place, const uint8_t *sendp, uint8
                    const int64_t *scounts, const int64_t *sdispls, const int64_t *rcounts, const int64_t *rdispls,
                    uintptr_t type, uintptr_t opp, int root, int size, uintptr_t comm, uintptr_t *req) {
 	ENTER();
-	static uint8_t none[2]; // libraries do not like null pointers, even to nothing, nor one for both
+	static uint8_t none[2]; // libraries reject null pointers for empty buffers, and one pointer for both
 	MPI_Datatype t = IN(MPI_Datatype, type);
 	MPI_Op op = IN(MPI_Op, opp);
 	MPI_Comm c = IN(MPI_Comm, comm);
@@ -133,7 +133,7 @@ static int do_coll(int coll, int form, int in_place, const uint8_t *sendp, uint8
 		if (small) FORMS(Exscan, exscan, send, recv, n, t, op, c);
 		LARGE(Exscan, exscan, send, recv, count, t, op, c);
 	}
-	if (form != COH_BLOCKING) // the caller's memory, in the place of the request
+	if (form != COH_BLOCKING) // *req holds the caller's memory at first
 		return with_counts(coll, form, send, recv, scounts, sdispls, rcounts, rdispls, t, op, root, count, size, (int *)*req, c, req);
 	int stack[4 * V_INTS];
 	int *narrow = size <= V_INTS ? stack : malloc(sizeof(int) * 4 * (size_t)size);
@@ -143,7 +143,7 @@ static int do_coll(int coll, int form, int in_place, const uint8_t *sendp, uint8
 	return rc;
 }
 
-// do_allreduce is the most frequent collective by the shortest way. send NULL: in place.
+// do_allreduce makes the most frequent collective with little overhead. send NULL means in place.
 static int do_allreduce(const uint8_t *send, uint8_t *recv, int64_t count, uintptr_t type, uintptr_t op, uintptr_t comm) {
 	ENTER();
 	return MPI(Allreduce)(send ? (const void *)send : MPI_IN_PLACE, recv, (int)count, IN(MPI_Datatype, type), IN(MPI_Op, op), IN(MPI_Comm, comm));

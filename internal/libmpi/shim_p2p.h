@@ -1,13 +1,13 @@
 // Part of shim_body.h: point to point and requests. All messages are bytes.
 
-// span is how a number of bytes is said to the library: n elements of type.
+// span expresses a number of bytes for the library: n elements of type.
 typedef struct {
 	int n;
 	MPI_Datatype type;
 	int made; // type has to be freed
 } span;
 
-// long_span makes the type for more bytes than an int counts: blocks of 1 GiB, then the rest.
+// long_span makes the type for more bytes than fit into an int: blocks of 1 GiB, then the rest.
 static int long_span(int64_t bytes, span *s) {
 	const int block = 1 << 30;
 	MPI_Datatype blocks, parts[2];
@@ -70,8 +70,8 @@ static int do_recv(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag,
 
 enum { GUARDED_SMALL = 4096 };
 
-// recv_matched receives a matched message that may be longer than the buffer: then into memory of its
-// own, and what fits is copied.
+// recv_matched receives a matched message. If it is longer than the buffer, it is received into other
+// memory, and what fits is copied.
 static int recv_matched(MPI_Message *msg, uint8_t *buf, int64_t n, coh_status *st) {
 	span s;
 	MPI_Status status;
@@ -91,11 +91,11 @@ static int recv_matched(MPI_Message *msg, uint8_t *buf, int64_t n, coh_status *s
 	return rc;
 }
 
-// recv_guarded is do_recv for libraries that write past the end of the buffer when a long message is
-// longer than the receive. A short receive lands in the scratch area, behind which there is room for
-// whatever is written; others look at the message before they receive it. More is received there than
-// asked for: what is too long is then complete, and known to be: Open MPI does not tell of a short
-// message of a rank to itself.
+// recv_guarded is do_recv for libraries that write past the end of the buffer if a long message is
+// longer than the receive. A short receive uses the scratch area, which has room for whatever is
+// written. Others probe the message before they receive it. The receive in the scratch area is longer
+// than asked for, so that a message that is too long is complete and its length known: Open MPI
+// reports no error if a short message of a rank to itself is too long.
 static int recv_guarded(uintptr_t comm, uint8_t *buf, int64_t n, int source, int tag, coh_status *st) {
 	ENTER();
 	MPI_Status status;
@@ -123,7 +123,7 @@ static int recv_guarded(uintptr_t comm, uint8_t *buf, int64_t n, int source, int
 	return recv_matched(&msg, buf, n, st);
 }
 
-// tested finds out whether a request is complete, which short sends are at once.
+// tested tests whether a request is complete; short sends are at once.
 static int tested(MPI_Request q, uintptr_t *req, coh_status *st) {
 	MPI_Status status;
 	int flag = 0;
@@ -203,8 +203,8 @@ static int do_imrecv(uintptr_t *msg, uint8_t *buf, int64_t n, uintptr_t *req, co
 
 enum { SOME = 64 };
 
-// do_testsome finds the requests that are complete, trying again up to spins times while there are none.
-// at has their places, st their statuses, reqs what became of them.
+// do_testsome finds the requests that are complete. It tries up to spins times while there are none. at
+// gets their indexes, st their statuses, and reqs is updated.
 static int do_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, coh_status *st) {
 	ENTER();
 	MPI_Request q[SOME];
@@ -236,8 +236,8 @@ static int do_testsome(int n, uintptr_t *reqs, int spins, int *done, int *at, co
 	}
 }
 
-// do_exchange starts a receive, sends a message that is short enough to leave at once, and waits a little
-// for the one to come.
+// do_exchange starts a receive, sends a message that is short enough to be sent at once, and waits a
+// little for the other one.
 static int do_exchange(uintptr_t comm, const uint8_t *out, int n, int dest, uint8_t *in, int room, int source, int tag,
                        int spins, uintptr_t *req, coh_status *st) {
 	ENTER();

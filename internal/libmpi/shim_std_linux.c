@@ -3,7 +3,7 @@
 #define COH_SHIM coh_shim_std
 #define OUT(h) ((uintptr_t)(h))
 
-static int64_t status_bytes(const MPI_Status *st); // the standard does not say where it is
+static int64_t status_bytes(const MPI_Status *st); // the standard does not define where it is
 
 static inline int resolve_handles(char *missing, int size) {
 	(void)missing, (void)size;

@@ -1,7 +1,8 @@
-// Going on after losses: ULFM's functions (User Level Failure Mitigation, MPI Forum issue 20), where the
-// library has them.
+// Recovery after losses by ULFM (User Level Failure Mitigation, MPI Forum issue 20), if the library
+// has its functions.
 
-// ulfm reports whether the functions are there, and, where the library can say so, switched on.
+// ulfm returns 1 if the library has the functions, and -1 if it has but reports them as switched
+// off.
 static int ulfm(void) {
 	if (!MPI(Comm_revoke) || !MPI(Comm_agree) || !MPI(Comm_shrink) || !MPI(Comm_failure_ack)) return 0;
 	if (!MPI(Comm_get_failed) && !MPI(Comm_failure_get_acked)) return 0;
@@ -37,7 +38,7 @@ static int comm_ack(uintptr_t comm) {
 	return MPI(Comm_failure_ack) ? MPI(Comm_failure_ack)(IN(MPI_Comm, comm)) : COH_MISSING;
 }
 
-// group_of_lost returns the group of those of a communicator's ranks that are known to be lost.
+// group_of_lost returns the group of the members known to be lost.
 static int group_of_lost(MPI_Comm c, MPI_Group *group) {
 	if (MPI(Comm_get_failed)) return MPI(Comm_get_failed)(c, group);
 	if (!MPI(Comm_failure_ack) || !MPI(Comm_failure_get_acked)) return COH_MISSING;
@@ -45,7 +46,7 @@ static int group_of_lost(MPI_Comm c, MPI_Group *group) {
 	return rc ? rc : MPI(Comm_failure_get_acked)(c, group);
 }
 
-// comm_ranks returns the ranks in MPI_COMM_WORLD of a communicator's members, or of those that are lost.
+// comm_ranks returns the ranks in MPI_COMM_WORLD of a communicator's members, or of the lost ones.
 static int comm_ranks(uintptr_t comm, int lost, int room, int *ranks, int *n) {
 	ENTER();
 	MPI_Comm c = IN(MPI_Comm, comm);

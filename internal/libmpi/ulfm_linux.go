@@ -13,13 +13,13 @@ import (
 	"unsafe"
 )
 
-// Recovery says whether the library can go on after processes have failed, and if not, or only if it is
-// started in another way, why. It is asked after Init.
+// Recovery returns whether the library can continue after processes have failed, and if not, why.
+// It is called after Init.
 //
-// The functions of ULFM are there or not, which says little of MPICH: the device ch4, which all builds
-// have by default since 3.4, has them and ends the process with a failed assertion in each of them
-// (src/mpid/ch4/src/ch4_comm.c; so 4.0.2 does). Only the device ch3 has more behind them. Open MPI has
-// them from 5.0 on and says in the attribute MPI_FT whether mpirun has switched them on.
+// MPICH may have the functions of ULFM and still fail: with the device ch4, the default since 3.4,
+// each of them ends the process with a failed assertion (src/mpid/ch4/src/ch4_comm.c; seen in
+// 4.0.2). Only the device ch3 implements them. Open MPI has them from 5.0 on, and reports in the
+// attribute MPI_FT whether mpirun has switched them on.
 func (l *Library) Recovery() (able bool, why string) {
 	switch on := C.coh_call_ulfm(); {
 	case on == 0:
@@ -34,14 +34,15 @@ func (l *Library) Recovery() (able bool, why string) {
 	case strings.HasPrefix(device, "ch3"):
 		return true, ""
 	case device == "":
-		return false, "its functions for that (ULFM) may end the process, which those of MPICH do but with the device ch3, and it does not say its device"
+		return false, "its ULFM functions may end the process, as MPICH's do except with the device ch3, and it does not report its device"
 	}
-	return false, fmt.Sprintf("its functions for that (ULFM) end the process: its device is %s, and MPICH has them with the device ch3 only", device)
+	return false, fmt.Sprintf("its ULFM functions end the process: its device is %s, and MPICH implements them with the device ch3 only", device)
 }
 
-const notSwitchedOn = "its functions for that (ULFM) are not switched on: start the program with mpirun --with-ft ulfm"
+const notSwitchedOn = "its ULFM functions are not switched on; start the program with mpirun --with-ft ulfm"
 
-// deviceOf returns the device that a library of MPICH's family names in its version: ch4:ucx, ch3:nemesis.
+// deviceOf returns the device in the version text of a library of MPICH's family: ch4:ucx,
+// ch3:nemesis.
 func deviceOf(text string) string {
 	for line := range strings.Lines(text) {
 		name, device, ok := strings.Cut(line, ":")
@@ -57,22 +58,23 @@ func Failed(code Code) bool {
 	return code > 0 && strings.HasPrefix(ClassName(loaded.ABI, Class(code)), "MPIX_ERR_PROC_FAILED")
 }
 
-// Undecided reports whether a code is that of a request which is not complete, though a process failure
-// keeps it from being so for now: a receive from any source.
+// Undecided reports whether a code is that of a receive from any source that is not complete, and
+// that a process failure keeps from completing for now.
 func Undecided(code Code) bool {
 	return code > 0 && ClassName(loaded.ABI, Class(code)) == "MPIX_ERR_PROC_FAILED_PENDING"
 }
 
-// Revoke ends what all ranks do on the communicator, and will do, but for Agree and Shrink.
+// Revoke ends all operations of all ranks on the communicator, also later ones, except Agree and
+// Shrink.
 func (c Comm) Revoke() Code {
 	enter()
 	defer leave()
 	return Code(C.coh_call_comm_revoke(C.uintptr_t(c)))
 }
 
-// Agree returns the bitwise and of the flags of all ranks that are left. Collective. A code for which
-// Failed is true comes to all ranks, and the flag is agreed on all the same; it says that a rank is
-// lost which not all ranks had acknowledged.
+// Agree returns the bitwise and of the flags of all remaining ranks. Collective. All ranks get a
+// code for which Failed is true if not all had acknowledged a lost rank; the flag is valid all the
+// same.
 func (c Comm) Agree(flag int32) (int32, Code) {
 	f := C.int(flag)
 	enter()
@@ -81,7 +83,7 @@ func (c Comm) Agree(flag int32) (int32, Code) {
 	return int32(f), code
 }
 
-// Shrink makes a communicator of the ranks that are left. Collective over them.
+// Shrink makes a communicator of the remaining ranks. Collective over them.
 func (c Comm) Shrink() (Comm, Code) {
 	var out C.uintptr_t
 	enter()
@@ -90,18 +92,18 @@ func (c Comm) Shrink() (Comm, Code) {
 	return Comm(out), code
 }
 
-// Acknowledge says that this rank knows of the losses that the library knows of here.
+// Acknowledge acknowledges the losses that the library knows on this rank.
 func (c Comm) Acknowledge() Code {
 	enter()
 	defer leave()
 	return Code(C.coh_call_comm_ack(C.uintptr_t(c)))
 }
 
-// WorldRanks returns the ranks in MPI_COMM_WORLD of the size members of the communicator, in their order.
+// WorldRanks returns the ranks in MPI_COMM_WORLD of the communicator's size members, in order.
 func (c Comm) WorldRanks(size int) ([]int, Code) { return c.ranks(0, size) }
 
-// Lost returns the ranks in MPI_COMM_WORLD of those of the size members that are known here to be lost,
-// in the order in which that became known.
+// Lost returns the ranks in MPI_COMM_WORLD of the members that this rank knows to be lost, in the
+// order in which it learned of them.
 func (c Comm) Lost(size int) ([]int, Code) { return c.ranks(1, size) }
 
 func (c Comm) ranks(lost C.int, size int) ([]int, Code) {

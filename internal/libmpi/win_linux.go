@@ -9,11 +9,11 @@ import "C"
 
 import "unsafe"
 
-// Win is an MPI_Win of shared memory, 0 is none.
+// Win is an MPI_Win of shared memory. 0 is none.
 type Win uintptr
 
-// ShareMemory makes size bytes that all ranks of c have in common. Collective; the
-// ranks are on one node. The memory is valid until Free.
+// ShareMemory makes size bytes of memory that all ranks of c share. Collective; the ranks are on
+// one node. The memory is valid until Free.
 func (c Comm) ShareMemory(size int) (w Win, mem []byte, code Code) {
 	var out, base C.uintptr_t
 	enter()
@@ -22,12 +22,11 @@ func (c Comm) ShareMemory(size int) (w Win, mem []byte, code Code) {
 	if code != 0 {
 		return Win(out), nil, code
 	}
-	// SAFETY: the library has mapped size bytes there, which Go's collector knows
-	// nothing of.
+	// SAFETY: the library has mapped size bytes there, outside of Go's heap.
 	return Win(out), unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&base))), size), 0
 }
 
-// Free gives the memory back. Collective.
+// Free releases the memory. Collective.
 func (w Win) Free() Code {
 	enter()
 	defer leave()

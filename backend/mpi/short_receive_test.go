@@ -11,8 +11,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// quietTool makes a library do what MPICH 5 does by itself: a receive from any source that is too short for a
-// message which has come already has no error, and a status with the length of the message.
+// quietTool makes a library behave like MPICH 5: a receive from any source that is too short for a
+// message that has arrived returns no error, and the status has the message's length.
 const quietTool = `
 #include <mpi.h>
 #include <stdlib.h>
@@ -46,9 +46,9 @@ int MPI_Irecv(void *b, int n, MPI_Datatype t, int source, int tag, MPI_Comm c, M
 }
 `
 
-// TestShortReceiveFromAnySource has receives that are too short for a message which is there: each is ErrTruncate
-// with the message's length, whether the library reports it or not.
-func TestShortReceiveFromAnySource(t *testing.T) {
+// TestShortReceiveFromAnySourceIsTruncated checks that a receive which is too short for a message
+// that has arrived is ErrTruncate with the message's length, whether or not the library reports it.
+func TestShortReceiveFromAnySourceIsTruncated(t *testing.T) {
 	program("short", func() error {
 		return with(func(w *cohort.Comm) error {
 			const size = 64
@@ -64,7 +64,7 @@ func TestShortReceiveFromAnySource(t *testing.T) {
 				if w.Rank() == 1 {
 					continue
 				}
-				if _, err := w.Probe(1, tag); err != nil { // it is there
+				if _, err := w.Probe(1, tag); err != nil { // it has arrived
 					return err
 				}
 				var st cohort.Status

@@ -10,10 +10,11 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// TestGivenBack checks that communicators are given back whose messages have all been received, though nobody has
-// waited for the sends: libraries have a few thousand.
-func TestGivenBack(t *testing.T) {
-	leftOut(t, "requests are given back to the library")
+// TestCommunicatorsWithUntestedSendsAreFreed checks that a communicator is freed if all its
+// messages were received, even if nobody has waited for the sends. Libraries have a few thousand
+// communicators.
+func TestCommunicatorsWithUntestedSendsAreFreed(t *testing.T) {
+	leftOut(t, "communicators are freed though nobody waited for sends")
 	program("to oneself", func() error {
 		return with(func(w *cohort.Comm) error {
 			for range 20 {
@@ -36,7 +37,7 @@ func TestGivenBack(t *testing.T) {
 			tool := compiledC(t, mpicc(t, name), orderTool, "order.so", "-shared", "-fPIC")
 			e := start(t, name, 2, "to oneself", "LD_PRELOAD="+tool).must(t)
 			if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
-				t.Errorf("at the end there are (communicators, the same thread) %q\n%s", got, e.out)
+				t.Errorf("at the end: (communicators, same thread) %q\n%s", got, e.out)
 			}
 		})
 	}

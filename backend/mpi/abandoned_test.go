@@ -13,7 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// readLateTool is a tool whose MPI_Allgatherv_c reads the displacements when the rank says that it has changed its own.
+// readLateTool is a tool whose MPI_Allgatherv_c reads the displacements only after the rank reports
+// that it has changed its own.
 const readLateTool = `
 #include <mpi.h>
 #include <stdio.h>
@@ -29,12 +30,12 @@ int MPI_Allgatherv_c(const void *s, MPI_Count n, MPI_Datatype st, void *r, const
 }
 `
 
-// TestGivenUpCounts checks that a collective which was given up, and which the library still has, does not read counts
-// and displacements that the caller has got back.
-func TestGivenUpCounts(t *testing.T) {
-	leftOut(t, "counts of a collective that was given up")
-	const far = 1 << 31 // for the function whose arrays are the library's as they are; its pages are not touched
-	program("counts given up", func() error {
+// TestAbandonedCollectiveKeepsItsCounts checks that an abandoned collective that the library still
+// works on does not read counts and displacements that the caller may change again.
+func TestAbandonedCollectiveKeepsItsCounts(t *testing.T) {
+	leftOut(t, "an abandoned collective keeps its counts")
+	const far = 1 << 31 // for the function that passes the arrays unchanged; the pages are not touched
+	program("abandoned counts", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {
 			return err
@@ -54,7 +55,7 @@ func TestGivenUpCounts(t *testing.T) {
 	})
 	launcher(t, "mpich")
 	tool := compiledC(t, mpicc(t, "mpich"), readLateTool, "late.so", "-shared", "-fPIC")
-	e := start(t, "mpich", 2, "counts given up", "LD_PRELOAD="+tool, signsVariable+"="+t.TempDir())
+	e := start(t, "mpich", 2, "abandoned counts", "LD_PRELOAD="+tool, signsVariable+"="+t.TempDir())
 	if got, want := e.lines("read"), []string{fmt.Sprintf("1 %d", far)}; !slices.Equal(got, want) {
 		t.Errorf("the library has read %q, want %q: status %d\n%s", got, want, e.status, e.out)
 	}
