@@ -111,7 +111,7 @@ func timed(calls int, f func() error) (float64, error) {
 func openMP(tb testing.TB) string {
 	program := filepath.Join(tb.TempDir(), "omp")
 	if out, err := exec.Command("gcc", "-O2", "-fopenmp", "-o", program, "testdata/omp.c").CombinedOutput(); err != nil {
-		need.Missing(tb, "gcc with OpenMP is not there: %v: %s", err, strings.TrimSpace(string(out)))
+		need.Missing(tb, "gcc cannot compile OpenMP: %v: %s", err, strings.TrimSpace(string(out)))
 	}
 	return program
 }

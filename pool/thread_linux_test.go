@@ -138,7 +138,7 @@ func TestWorkersArePinned(t *testing.T) {
 		}
 		for w, tid := range threads(t, p) {
 			if got, want := status(tid, "Cpus_allowed_list"), topo.NewCPUSet(want[w]...).String(); got != want {
-				t.Errorf("%s: the kernel says worker %d may run on %s, want %s", name, w, got, want)
+				t.Errorf("%s: worker %d may run on %s, want %s", name, w, got, want)
 			}
 			// Without its own policy, a thread's mappings are listed as "default".
 			if maps, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/numa_maps", tid)); err == nil && p.workers[w].policy == nil {

@@ -90,7 +90,7 @@ func TestSelectFindsBackends(t *testing.T) {
 		}
 	}
 	if f, err := Select("carrier pigeons", nil); !errors.Is(err, cohort.ErrInit) {
-		t.Errorf("Select of a backend that is not there: %v, %v", f, err)
+		t.Errorf("Select of an unknown backend: %v, %v", f, err)
 	}
 	if f, err := Select("mpi", &cohort.Config{MPI: cohort.MPIConfig{Lib: "/nowhere/libmpi.so"}}); !errors.Is(err, cohort.ErrNotSupported) {
 		t.Errorf("Select(mpi) without a library: %v, %v", f, err)
@@ -145,7 +145,7 @@ func factoryJoin() (*cohort.Comm, error) {
 	}
 	why, listed := there[want]
 	if !listed || why != nil {
-		return nil, fmt.Errorf("%s is not available to a process of its own launcher: listed %v, %w", want, listed, why)
+		return nil, fmt.Errorf("%s is not available to a process that its launcher started: listed %v, %w", want, listed, why)
 	}
 	if there["local"] == nil {
 		return nil, errors.New("local is available to one of several processes")

@@ -162,7 +162,7 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 					driver.SetFail(nil)
 					// Pinning succeeds at the second attempt if the first frees unused memory.
 					if reached && op != soft.Pin && op != soft.Sync && !errors.Is(err, broken) || !reached && err != nil {
-						t.Fatalf("the failure was reached: %v, and Copy says %v", reached, err)
+						t.Fatalf("the failure was reached: %v, but Copy returned %v", reached, err)
 					}
 					if err != nil {
 						failed++
@@ -171,7 +171,7 @@ func TestCopyReleasesMemoryOnDriverErrors(t *testing.T) {
 						t.Errorf("%d allocations and %d pieces of work are left", now.Allocations-before, now.Work)
 					}
 					if op == soft.Run || op == soft.Free && err != nil {
-						return // the device is of no use any more, or the data have moved
+						return // the device is broken, or the data have moved
 					}
 					if direction == "overlap" {
 						if err := Copy(all, mustOf(t, want)); err != nil {

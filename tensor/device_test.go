@@ -175,7 +175,7 @@ func TestAtChecksAddress(t *testing.T) {
 		"one too many":     {func() (interface{ Len() int }, error) { return At[float64](d, own.Address(), 33) }, cohort.ErrBuffer, 0},
 		"not aligned":      {func() (interface{ Len() int }, error) { return At[float64](d, own.Address()+4, 1) }, cohort.ErrBuffer, 0},
 		"another device's": {func() (interface{ Len() int }, error) { return At[uint8](devs[1], own.Address(), 1) }, cohort.ErrBuffer, 0},
-		"nobody's":         {func() (interface{ Len() int }, error) { return At[uint8](d, 4096, 1) }, cohort.ErrBuffer, 0},
+		"not allocated":    {func() (interface{ Len() int }, error) { return At[uint8](d, 4096, 1) }, cohort.ErrBuffer, 0},
 		"null":             {func() (interface{ Len() int }, error) { return At[uint8](d, 0, 1) }, cohort.ErrBuffer, 0},
 		"negative":         {func() (interface{ Len() int }, error) { return At[uint8](d, own.Address(), -1) }, cohort.ErrCount, 0},
 	} {
@@ -186,7 +186,7 @@ func TestAtChecksAddress(t *testing.T) {
 	}
 	x, err := At[uint8](d, own.Address(), 256)
 	if err != nil || x.Close() != nil || own.usable() != nil {
-		t.Errorf("to close a tensor over memory of somebody else does something: %v, %v", err, own.usable())
+		t.Errorf("closing a tensor over memory of the caller has an effect: %v, %v", err, own.usable())
 	}
 }
 

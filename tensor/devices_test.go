@@ -118,9 +118,9 @@ func TestLocalDeviceUsesLauncherVariables(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		env  map[string]string
-		want int // -1: an error that says who was asked
+		want int // -1: an error that names the launcher
 	}{
-		{"nobody", nil, 0},
+		{"no launcher", nil, 0},
 		{"Open MPI", map[string]string{"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "2"}, 2},
 		{"more than devices", map[string]string{"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "6", "OMPI_COMM_WORLD_LOCAL_RANK": "4"}, 1},
 		{"cohort run", map[string]string{"COHORT_SIZE": "4", "COHORT_RANK": "3"}, -1},

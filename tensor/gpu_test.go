@@ -316,7 +316,7 @@ func TestGPUTensorErrors(t *testing.T) {
 		t.Errorf("more than the memory of %v: %v, %v", d, x, err)
 	}
 	if x, err := At[float32](d, 1<<12, 16); !errors.Is(err, cohort.ErrBuffer) {
-		t.Errorf("an address that nobody has: %v, %v", x, err)
+		t.Errorf("an unallocated address: %v, %v", x, err)
 	}
 	// Without freeing, the rounds would take twice the free memory. The free memory afterwards
 	// shows nothing, because others may use the device.

@@ -218,7 +218,7 @@ func reducedEarly(l *lab, p placement, lens []int, bytes int) (err error) {
 	if dev != nil {
 		select {
 		case <-h.Done():
-			return errors.New("the last bucket is through, and its tensor is not there yet")
+			return errors.New("the last bucket is done before its tensor was ready")
 		default:
 		}
 	}

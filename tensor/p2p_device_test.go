@@ -272,7 +272,7 @@ func failing(world *cohort.Comm, shape []int, bad, k int, lost bool) (more bool,
 			_, e = Recv(c, y, 0, 0)
 		}
 		err = errors.Join(err, e, holds(y, 9, shape...))
-	case got != nil: // it was told
+	case got != nil: // it got the error
 		err = wants("the other's operation", got, cohort.ErrInternal, "rank 0 stopped sending", failed)
 		_, e := Recv(c, y, 0, 0)
 		err = errors.Join(err, e, holds(y, 9, shape...))

@@ -126,7 +126,7 @@ func TestMessagesToProcNull(t *testing.T) {
 		}
 		want := cohort.Status{Source: none, Tag: cohort.AnyTag}
 		if st != want || st2 != want || g.Status() != want || y.Len() != 0 || !ok || in.Source != none || in2.Source != none || in.Shape != nil {
-			return fmt.Errorf("from nobody: %+v, %+v, %+v, %v, %+v, %t %+v", st, st2, g.Status(), y, in, ok, in2)
+			return fmt.Errorf("from ProcNull: %+v, %+v, %+v, %v, %+v, %t %+v", st, st2, g.Status(), y, in, ok, in2)
 		}
 		return nil
 	})

@@ -181,7 +181,7 @@ func TestProbeLeavesEnvelopeToReceive(t *testing.T) {
 			err = c.open(m, 0, 4)
 			m.blocking = nil
 			if err != nil || len(m.probed) != 0 {
-				return fmt.Errorf("took %d envelopes that somebody wants: %w", len(m.probed), err)
+				return fmt.Errorf("took %d envelopes of a waiting receive: %w", len(m.probed), err)
 			}
 		}
 		woken := 0

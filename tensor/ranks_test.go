@@ -221,7 +221,7 @@ func TestHelpersStartRanks(t *testing.T) {
 	onProcesses(t, []int{2}, "count")
 	env := []string{asProgram + "=fail", "COHORT_BACKEND=shm", "COHORT_JOB=" + rand.Text()}
 	if err := processes(t, 2, env); err == nil || !strings.Contains(err.Error(), "rank 1: on purpose") {
-		t.Errorf("a rank fails, and the launcher says %v", err)
+		t.Errorf("a rank failed, but the error is %v", err)
 	}
 }
 

@@ -6,13 +6,13 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// noLimit is how version 1 writes that there is none.
+// noLimit is how version 1 writes that there is no limit.
 const noLimit = "9223372036854771712"
 
 func TestControlGroupLimits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		files map[string]string // below the root
+		files map[string]string // relative to the root
 		want  topo.Limits
 		cpus  string // of 0-7
 	}{
@@ -109,7 +109,7 @@ func TestControlGroupLimits(t *testing.T) {
 				"proc/self/mountinfo":      "31 25 0:28 / /groups\\040one rw - cgroup cgroup rw,cpu\n32 25 0:29 / /two rw - cgroup2 none rw",
 				"groups one/a b/cpu.max":   "1 1",
 				"two/c/pids.max":           "77",
-				"two/c/memory.max":         "0", // would be no limit if it were one
+				"two/c/memory.max":         "0", // would mean no limit if it were a count
 				"two/memory.max":           "4096",
 				"groups one/memory.max":    "1",
 				"groups one/pids.max":      "1",
@@ -162,7 +162,7 @@ func TestControlGroupLimits(t *testing.T) {
 			if n.CPUs.String() != c.cpus {
 				t.Errorf("processors %v, want %s", n.CPUs, c.cpus)
 			}
-			// A narrower mask is not the cpuset's doing.
+			// The cpuset does not narrow the mask.
 			d.write("sys/devices/system/cpu/online", "0-7")
 			if n := d.read(set("5-7")); n.Permitted.String() != c.cpus {
 				t.Errorf("permitted %v, want %s", n.Permitted, c.cpus)

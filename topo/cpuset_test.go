@@ -34,14 +34,14 @@ func TestParseCPUSet(t *testing.T) {
 			t.Errorf("%q: got %v", list, got)
 		}
 	}
-	// However often a list names them, there are only so many processors.
+	// Repeated processors do not use more memory.
 	got, err := topo.ParseCPUSet(strings.Repeat("0-65535,", 10000) + "7")
 	if err != nil || len(got) != 65536 {
 		t.Errorf("all processors ten thousand times: got %d, %v", len(got), err)
 	}
 }
 
-// TestCPUSetOperations compares the operations with those on sets of truth values.
+// TestCPUSetOperations compares the operations with those on tables of booleans.
 func TestCPUSetOperations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	random := func() (topo.CPUSet, [20]bool) {

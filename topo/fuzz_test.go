@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// The seeds of the targets are in testdata/fuzz.
+// testdata/fuzz has the seeds.
 
 func FuzzParseCPUSet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, list string) {
@@ -64,7 +64,7 @@ func FuzzExpandCounts(f *testing.F) {
 	})
 }
 
-// FuzzReadJob reads variables, one a line, and a file that PBS's may name.
+// FuzzReadJob reads variables, one per line, and a file that a variable of PBS may name.
 func FuzzReadJob(f *testing.F) {
 	f.Fuzz(func(t *testing.T, env, file string) {
 		d := newDisk(t)
@@ -92,7 +92,7 @@ func FuzzReadJob(f *testing.F) {
 	})
 }
 
-// FuzzRead reads a machine some of whose files hold anything.
+// FuzzRead reads a machine some of whose files have arbitrary contents.
 func FuzzRead(f *testing.F) {
 	base := container(f)
 	base.domain(0, "0-7,16-23", 96*gib, 90*gib, "10 21")
@@ -128,7 +128,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// asFileName replaces what a name of a file cannot have.
+// asFileName replaces characters that file names cannot have.
 func asFileName(r rune) rune {
 	if r < ' ' || r > '~' || r == '/' {
 		return '_'

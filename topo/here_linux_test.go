@@ -15,7 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// asChild makes the test binary say what it sees of the node, and end.
+// asChild makes the test binary print its view of the node and exit.
 const asChild = "TOPO_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 		j := topo.ThisJob()
 		fmt.Printf("%s: rank %d of %d, %d of %d; problems: %v\n", j.Launcher, j.Rank, j.Size, j.LocalRank, j.LocalSize, j.Problems)
 	case "worker":
-		// A thread, most likely the main one, is bound to the last of the processors;
-		// what a goroutine on it sees is what the process may use.
+		// One thread, probably the main one, is bound to the last processor; a goroutine on it must
+		// still see all processors of the process.
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
@@ -66,11 +66,10 @@ func bind(cpus topo.CPUSet) error {
 	return unix.SchedSetaffinity(0, &mask)
 }
 
-// child runs the test binary bound to some of the processors of all, and returns
-// its output.
+// child runs the test binary bound to some processors and returns its output.
 func child(t *testing.T, what string, cpus, all topo.CPUSet) string {
 	t.Helper()
-	// A thread that is bound hands its mask to what it starts.
+	// A new process inherits the mask of the thread that starts it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := bind(cpus); err != nil {
@@ -86,7 +85,7 @@ func child(t *testing.T, what string, cpus, all topo.CPUSet) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestHereDescribesBoundProcess describes the node to processes that are bound to a part of it.
+// TestHereDescribesBoundProcess describes the node to processes bound to a part of it.
 func TestHereDescribesBoundProcess(t *testing.T) {
 	n, err := topo.Here()
 	if err != nil {
@@ -103,8 +102,8 @@ func TestHereDescribesBoundProcess(t *testing.T) {
 	}
 }
 
-// TestHereWithoutAffinityCall reads what Here does without its system call: a kernel for more
-// processors than a mask has room for refuses that.
+// TestHereWithoutAffinityCall checks Here's fallback for the system call, which fails in kernels
+// built for more processors than a mask holds.
 func TestHereWithoutAffinityCall(t *testing.T) {
 	want, err := topo.Here()
 	if err != nil {
@@ -119,7 +118,7 @@ func TestHereWithoutAffinityCall(t *testing.T) {
 	}
 }
 
-// TestThisJobUnderMPILaunchers has the MPI launchers of this machine start ranks.
+// TestThisJobUnderMPILaunchers starts ranks with the MPI launchers of this machine.
 func TestThisJobUnderMPILaunchers(t *testing.T) {
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		cmd := l.Command(2, os.Args[0])

@@ -8,7 +8,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// TestHereDescribesThisMachine describes the machine that the test runs on.
+// TestHereDescribesThisMachine describes the machine of the test.
 func TestHereDescribesThisMachine(t *testing.T) {
 	n, err := topo.Here()
 	if err != nil {
@@ -16,8 +16,8 @@ func TestHereDescribesThisMachine(t *testing.T) {
 	}
 	t.Logf("%v\n%s", n, n.Tree())
 	check(t, n)
-	// The runtime counts the processors of the mask, when the program starts. A
-	// control group's set is in the mask already.
+	// The Go runtime counts the processors of the mask when the program starts. The mask already
+	// includes the control group's set.
 	if len(n.CPUs) != runtime.NumCPU() {
 		t.Errorf("%d processors, the runtime has %d", len(n.CPUs), runtime.NumCPU())
 	}

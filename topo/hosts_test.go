@@ -55,8 +55,8 @@ func TestExpandHosts(t *testing.T) {
 	}
 }
 
-// TestExpandHostsBySlurm compares with what scontrol show hostnames of Slurm
-// 22.05.8 answered: the list, and after an arrow the names.
+// TestExpandHostsBySlurm compares with the output of scontrol show hostnames of Slurm 22.05.8: the
+// list, an arrow, and the names.
 func TestExpandHostsBySlurm(t *testing.T) {
 	b, err := os.ReadFile("testdata/scontrol-hostnames.txt")
 	if err != nil {
@@ -79,7 +79,7 @@ func TestExpandHostsBySlurm(t *testing.T) {
 	}
 }
 
-// TestExpandHostsLimit expands what would not fit into memory.
+// TestExpandHostsLimit expands lists that would not fit in memory.
 func TestExpandHostsLimit(t *testing.T) {
 	most, err := topo.ExpandHosts("n[0-65535]")
 	if err != nil || len(most) != topo.MaxHosts {
@@ -126,7 +126,7 @@ func TestCompressHosts(t *testing.T) {
 	}
 }
 
-// TestCompressedHostsExpandAgain expands what random names are compressed to.
+// TestCompressedHostsExpandAgain compresses random names and expands the result.
 func TestCompressedHostsExpandAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 500 {

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// environment parses variables, one a line.
+// environment parses variables, one per line.
 func environment(text string) func(string) (string, bool) {
 	vars := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -26,15 +26,14 @@ func environment(text string) func(string) (string, bool) {
 	}
 }
 
-// jobFiles are those that variables name.
+// jobFiles are the files that variables name.
 var jobFiles = fstest.MapFS{
 	"var/spool/pbs/aux/12.head": {Data: []byte("c1\nc1\nc2\n\nc2\nc1\n")},
 	"var/spool/pbs/aux/empty":   {Data: []byte("\n \n")},
 	"var/spool/pbs/aux/strange": {Data: []byte("c1\nthis is no name\n")},
 }
 
-// The variables of tasks that Slurm started with srun -N 2 -n 7 -c 4 --mem=2000,
-// and of the script around it.
+// Variables of tasks that srun -N 2 -n 7 -c 4 --mem=2000 started, and of the script around them.
 const slurmScript = `
 SLURM_JOB_ID=4711
 SLURM_JOBID=4711
@@ -101,8 +100,8 @@ func TestReadJob(t *testing.T) {
 		{"a shell of srun --pty in newer versions", slurmScript + "SLURM_STEP_ID=4294967290\n", with(script, func(j *topo.Job) { j.Step = "4294967290" })},
 		{"the script by its name", slurmScript + "SLURM_STEP_ID=batch\n", with(script, func(j *topo.Job) { j.Step = "batch" })},
 		{
-			// mpirun starts a process of its own on each node by srun, whose variables
-			// the ranks inherit.
+			// mpirun starts a process on each node with srun, and the ranks inherit srun's
+			// variables.
 			"Open MPI in a job of Slurm",
 			slurmTask + "SLURM_STEP_TASKS_PER_NODE=1(x2)\nSLURM_STEP_NUM_TASKS=2\nSLURM_PROCID=1\nSLURM_LOCALID=0\n" +
 				"OMPI_COMM_WORLD_SIZE=8\nOMPI_COMM_WORLD_RANK=6\nOMPI_COMM_WORLD_LOCAL_RANK=2\nOMPI_COMM_WORLD_LOCAL_SIZE=4\n",
@@ -213,7 +212,7 @@ func TestReadJob(t *testing.T) {
 	}
 }
 
-// problems are of some variables.
+// problems are the problems of some variables.
 func problems(variables ...string) (all []topo.Problem) {
 	for _, v := range variables {
 		all = append(all, topo.Problem{Variable: v})
@@ -230,7 +229,7 @@ func TestJobReportsProblems(t *testing.T) {
 	if !errors.Is(p, topo.ErrHosts) || !strings.Contains(p.Error(), "SLURM_JOB_NODELIST") || !strings.Contains(p.Error(), "65536") {
 		t.Errorf("%v does not name variable and limit", p)
 	}
-	// What comes from outside is not repeated at any length.
+	// Text from outside is shortened.
 	j = topo.ReadJob(environment("SLURM_JOB_ID="+strings.Repeat("1", 1<<20)), nil)
 	if len(j.Problems) != 1 || j.ID != "" || len(j.Problems[0].Error()) > 1000 {
 		t.Errorf("a long identifier: %d problems", len(j.Problems))
@@ -255,7 +254,7 @@ func TestBatchNamesTheJob(t *testing.T) {
 		"":                                       "",
 		slurmTask:                                "Slurm job 4711.2",
 		slurmScript:                              "Slurm job 4711",
-		slurmScript + "SLURM_STEP_ID=4294967290": "Slurm job 4711", // salloc's shell
+		slurmScript + "SLURM_STEP_ID=4294967290": "Slurm job 4711", // shell of salloc
 		slurmScript + "SLURM_STEP_ID=batch":      "Slurm job 4711",
 		"PBS_JOBID=12.head":                      "PBS job 12.head",
 		"FLUX_JOB_ID=f2vyXn7T":                   "Flux job f2vyXn7T",
@@ -272,10 +271,10 @@ func TestJobHostNameComesFromScheduler(t *testing.T) {
 	for _, c := range []struct{ env, own, want string }{
 		{"", "n01", "n01"},
 		{"", "", ""},
-		// srun sets the place: this is the second of n[02-03], whatever its own name.
+		// srun sets the index: this is the second of n[02-03], whatever its own name.
 		{slurmTask, "n02", "n03"},
 		{slurmTask, "ip-10-0-0-7", "n03"},
-		// mpirun passes on what it was started with, so that places are others'.
+		// mpirun passes on the variables of the node it was started on.
 		{slurmTask + mpirun, "n02", "n02"},
 		{slurmTask + mpirun, "n02.cluster", "n02"},
 		{slurmTask + mpirun, "n2", "n2"},
@@ -297,10 +296,10 @@ func TestJobMemoryLimit(t *testing.T) {
 	for env, want := range map[string]int64{
 		"": 0,
 		"SLURM_JOB_ID=7\nSLURM_MEM_PER_NODE=2000":                         2000 << 20,
-		"SLURM_JOB_ID=7\nSLURM_MEM_PER_NODE=0":                            0, // all that the node has
+		"SLURM_JOB_ID=7\nSLURM_MEM_PER_NODE=0":                            0, // all memory of the node
 		"SLURM_JOB_ID=7\nSLURM_MEM_PER_CPU=500\nSLURM_CPUS_ON_NODE=3":     1500 << 20,
 		"SLURM_JOB_ID=7\nSLURM_MEM_PER_CPU=500":                           0,
-		"SLURM_JOB_ID=7\nSLURM_MEM_PER_CPU=4096P\nSLURM_CPUS_ON_NODE=512": 0, // no int64
+		"SLURM_JOB_ID=7\nSLURM_MEM_PER_CPU=4096P\nSLURM_CPUS_ON_NODE=512": 0, // overflows an int64
 	} {
 		bytes, source := topo.ReadJob(environment(env), jobFiles).MemoryLimit()
 		if bytes != want || (source == "") != (want == 0) {

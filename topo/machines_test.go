@@ -35,7 +35,7 @@ func (d *disk) read(mask topo.CPUSet) *topo.Node {
 	return n
 }
 
-// load reads a machine of testdata: files, each after a line with its name.
+// load reads a machine from testdata: files, each after a line with its name.
 func load(t testing.TB, machine string) *disk {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "machines", machine+".txt"))
@@ -59,7 +59,7 @@ func load(t testing.TB, machine string) *disk {
 	return d
 }
 
-// set parses a list of processors of a test.
+// set parses a list of processors.
 func set(list string) topo.CPUSet {
 	s, err := topo.ParseCPUSet(list)
 	if err != nil {
@@ -72,7 +72,7 @@ func cpuFile(cpu int, name string) string {
 	return fmt.Sprintf("sys/devices/system/cpu/cpu%d/%s", cpu, name)
 }
 
-// core writes the topology of processors that are the hardware threads of a core.
+// core writes the topology files of the hardware threads of a core.
 func (d *disk) core(pkg int, siblings string) {
 	for _, cpu := range set(siblings) {
 		d.write(cpuFile(cpu, "topology/physical_package_id"), strconv.Itoa(pkg))
@@ -82,7 +82,7 @@ func (d *disk) core(pkg int, siblings string) {
 	}
 }
 
-// cache writes a cache.
+// cache writes the files of a cache.
 func (d *disk) cache(index, level int, kind, size, shared string) {
 	for _, cpu := range set(shared) {
 		at := cpuFile(cpu, fmt.Sprintf("cache/index%d/", index))
@@ -96,7 +96,7 @@ func (d *disk) cache(index, level int, kind, size, shared string) {
 
 const gib = 1 << 20 // in kibibytes
 
-// domain writes a NUMA domain.
+// domain writes the files of a NUMA domain.
 func (d *disk) domain(id int, cpus string, kib, free int, distances string) {
 	at := fmt.Sprintf("sys/devices/system/node/node%d/", id)
 	d.write(at+"cpulist", cpus)
@@ -115,8 +115,8 @@ func (d *disk) online(cpus, domains string) {
 	}
 }
 
-// laptop has four fast cores with two hardware threads each and eight slower ones,
-// as Intel's twelfth generation has them.
+// laptop has four fast cores with two hardware threads each and eight slower cores, as Intel's
+// twelfth generation.
 func laptop(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-15", "0")
@@ -145,8 +145,8 @@ func laptop(t testing.TB) *disk {
 	return d
 }
 
-// server has two sockets of eight cores, numbered as Intel's servers are: all
-// first hardware threads of one socket, of the other, then the second ones.
+// server has two sockets of eight cores, numbered as on Intel's servers: the first hardware threads
+// of one socket, those of the other, then the second ones.
 func server(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-31", "0-1")
@@ -166,7 +166,7 @@ func server(t testing.TB) *disk {
 	return d
 }
 
-// alternating has two sockets of four cores whose processors are numbered in turns.
+// alternating has two sockets of four cores whose processors have alternating numbers.
 func alternating(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-7", "0-1")
@@ -179,8 +179,8 @@ func alternating(t testing.TB) *disk {
 	return d
 }
 
-// quartered is a socket of an AMD EPYC of sixteen cores that shows itself as four
-// NUMA domains (NPS4), with a cache for every two cores.
+// quartered is a socket of an AMD EPYC of sixteen cores configured as four NUMA domains (NPS4),
+// with a cache for every two cores.
 func quartered(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-31", "0-3")
@@ -199,8 +199,8 @@ func quartered(t testing.TB) *disk {
 	return d
 }
 
-// expander has two sockets of four cores and a domain of memory alone (CXL); its
-// domains are not numbered one after another.
+// expander has two sockets of four cores and a domain of memory alone (CXL). Its domains do not
+// have consecutive numbers.
 func expander(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-7", "0-1,4")
@@ -214,8 +214,8 @@ func expander(t testing.TB) *disk {
 	return d
 }
 
-// unplugged has four cores with two hardware threads each, of which 2 and 6, a
-// whole core, and 5 are switched off. Those have no topology.
+// unplugged has four cores with two hardware threads each. Processors 2 and 6, a whole core, and 5
+// are offline and have no topology.
 func unplugged(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-1,3-4,7", "0")
@@ -232,8 +232,8 @@ func unplugged(t testing.TB) *disk {
 	return d
 }
 
-// board is an arm64 machine of two fast cores and four slower ones, whose firmware
-// names neither packages nor caches nor domains.
+// board is an arm64 machine with two fast and four slower cores, whose firmware reports no
+// packages, caches or domains.
 func board(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-5", "")
@@ -251,8 +251,8 @@ func board(t testing.TB) *disk {
 	return d
 }
 
-// container is what a process sees that may use processors 4 to 7 of the server
-// for the time of 2.5 of them, where neither domains nor caches are shown.
+// container is the view of a process that may use processors 4 to 7 of the server for the time of
+// 2.5 processors, without files of domains and caches.
 func container(t testing.TB) *disk {
 	d := newDisk(t)
 	d.online("0-31", "")

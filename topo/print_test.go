@@ -161,7 +161,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestNodeStringIsOneLine checks that of all machines.
+// TestNodeStringIsOneLine checks all machines.
 func TestNodeStringIsOneLine(t *testing.T) {
 	for _, m := range []func(testing.TB) *disk{laptop, server, alternating, quartered, expander, unplugged, board, container} {
 		n := m(t).read(nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// cores writes cores as "0:0,4 0:1": the domain and the processors.
+// cores formats cores as "0:0,4 0:1": the domain and the processors.
 func cores(n *topo.Node) string {
 	var all []string
 	for _, c := range n.Cores {
@@ -21,7 +21,7 @@ func cores(n *topo.Node) string {
 	return strings.Join(all, " ")
 }
 
-// domains writes domains as "0[0-3] 4[]".
+// domains formats domains as "0[0-3] 4[]".
 func domains(n *topo.Node) string {
 	var all []string
 	for _, d := range n.Domains {
@@ -30,13 +30,13 @@ func domains(n *topo.Node) string {
 	return strings.Join(all, " ")
 }
 
-// TestReadDescribesMachines describes machines of many kinds to processes that may use all of them
-// or a part.
+// TestReadDescribesMachines describes many kinds of machines to processes that may use all or part
+// of them.
 func TestReadDescribesMachines(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		machine func(testing.TB) *disk
-		mask    string // "" for that of the files
+		mask    string // "": that of the files
 
 		cpus, cores, domains, packages string
 	}{
@@ -108,7 +108,7 @@ func TestReadKindsOfCores(t *testing.T) {
 			t.Errorf("laptop: core %v is of class %d, want %d", c.CPUs, c.Class, want)
 		}
 	}
-	// Of the slower ones alone none is slower than another.
+	// With only slower cores, none is slower than another.
 	for _, c := range laptop(t).read(set("8-15")).Cores {
 		if c.Class != 0 {
 			t.Errorf("laptop's slow cores: core %v is of class %d", c.CPUs, c.Class)
@@ -182,8 +182,8 @@ func TestReadMemory(t *testing.T) {
 		t.Errorf("limit %d, want all", got)
 	}
 
-	// Restricted to the processors and the memory of one socket: the other one is
-	// left out, and its column of distances.
+	// Restricted to the processors and memory of one socket: the other is left out, with its column
+	// of distances.
 	d := expander(t)
 	d.write("proc/self/status", "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0,4")
 	n = d.read(nil)
@@ -287,8 +287,8 @@ func TestReadRealMachine(t *testing.T) {
 	}
 }
 
-// TestReadToleratesMissingFiles takes every file of a machine away in turn, and fills it with
-// nonsense: what is left is described.
+// TestReadToleratesMissingFiles removes each file of a machine, and fills it with garbage; the rest
+// is still described.
 func TestReadToleratesMissingFiles(t *testing.T) {
 	d := container(t)
 	d.domain(0, "0-7,16-23", 96*gib, 90*gib, "10 21")
@@ -296,8 +296,7 @@ func TestReadToleratesMissingFiles(t *testing.T) {
 	d.cache(3, 3, "Unified", "11264K", "0-7,16-23")
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		file := d.files[name]
-		// Of the processors, which are alike, one that may be used and one that
-		// may not.
+		// Processors are alike: take one that may be used and one that may not.
 		cpu, ofCPU := strings.CutPrefix(name, "sys/devices/system/cpu/cpu")
 		if ofCPU && !strings.HasPrefix(cpu, "4/") && !strings.HasPrefix(cpu, "20/") {
 			continue
@@ -312,7 +311,7 @@ func TestReadToleratesMissingFiles(t *testing.T) {
 	}
 }
 
-// check makes sure of what holds for every description.
+// check verifies the invariants of a description.
 func check(t *testing.T, n *topo.Node) {
 	t.Helper()
 	var inCores, inDomains topo.CPUSet
@@ -363,8 +362,8 @@ func TestReadWithoutFiles(t *testing.T) {
 	}
 }
 
-// TestReadBrokenSiblings reads lists of a core's processors that contradict each
-// other, as some firmware has them.
+// TestReadBrokenSiblings reads contradicting lists of a core's processors, as some firmware reports
+// them.
 func TestReadBrokenSiblings(t *testing.T) {
 	d := newDisk(t)
 	d.online("0-3", "0")

@@ -12,7 +12,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// sets writes a plan: threads are separated by blanks, ranks by bars.
+// sets formats a plan: blanks between threads, bars between ranks.
 func sets(p *topo.Plan) string {
 	var ranks []string
 	for _, r := range p.Sets {
@@ -25,7 +25,7 @@ func sets(p *topo.Plan) string {
 	return strings.Join(ranks, " | ")
 }
 
-// TestPlanPlacesThreads shows where threads go on machines that people have.
+// TestPlanPlacesThreads checks plans on typical machines.
 func TestPlanPlacesThreads(t *testing.T) {
 	for _, c := range []struct {
 		machine        func(testing.TB) *disk
@@ -37,26 +37,26 @@ func TestPlanPlacesThreads(t *testing.T) {
 	}{
 		{server, "", 1, 2, topo.None, "0-31 0-31", topo.OwnCores},
 
-		// A rank to each socket; its threads on neighbouring cores.
+		// One rank per socket; its threads on neighbouring cores.
 		{server, "", 2, 1, topo.Cores, "0,16 | 8,24", topo.OwnCores},
 		{server, "", 2, 4, topo.Cores, "0,16 1,17 2,18 3,19 | 8,24 9,25 10,26 11,27", topo.OwnCores},
 		{server, "", 4, 2, topo.Cores, "0,16 1,17 | 4,20 5,21 | 8,24 9,25 | 12,28 13,29", topo.OwnCores},
 		{server, "", 4, 2, topo.NUMA, "0-3,16-19 0-3,16-19 | 4-7,20-23 4-7,20-23 | 8-11,24-27 8-11,24-27 | 12-15,28-31 12-15,28-31", topo.OwnCores},
 		{server, "", 2, 1, topo.NUMA, "0-7,16-23 | 8-15,24-31", topo.OwnCores},
-		// Three ranks of two: two in the first socket.
+		// Three ranks of two threads: two in the first socket.
 		{server, "", 3, 2, topo.Cores, "0,16 1,17 | 4,20 5,21 | 8,24 9,25", topo.OwnCores},
-		// One rank that fits into a socket stays there, a larger one goes on.
+		// A rank that fits into a socket stays in it; a larger one uses the next, too.
 		{server, "", 1, 3, topo.Cores, "0,16 1,17 2,18", topo.OwnCores},
 		{server, "7-9,23-25", 1, 3, topo.Cores, "7,23 8,24 9,25", topo.OwnCores},
 		{server, "7-9,23-25", 1, 3, topo.NUMA, "7,23 8-9,24-25 8-9,24-25", topo.OwnCores},
-		// More threads than cores: hardware threads, each core's first ones before.
+		// More threads than cores: hardware threads, the first of each core before the second.
 		{server, "0-1,16-17", 1, 4, topo.Cores, "0 1 16 17", topo.OwnProcessors},
 		{server, "0-1,16-17", 1, 3, topo.Cores, "0 1 16", topo.OwnProcessors},
 		{server, "0-1,16-17", 2, 2, topo.Cores, "0 16 | 1 17", topo.OwnProcessors},
 		{server, "0-1,16-17", 4, 1, topo.Cores, "0 | 16 | 1 | 17", topo.OwnProcessors},
 		{server, "0-3,16-19", 3, 2, topo.Cores, "0 16 | 1 17 | 2,18 3,19", topo.OwnProcessors},
 		{server, "0-2,16-18", 2, 3, topo.Cores, "0 1 16 | 17 2 18", topo.OwnProcessors},
-		// More threads than processors: ranks stay apart, their threads do not.
+		// More threads than processors: ranks do not overlap, but their threads do.
 		{server, "0-1,16-17", 2, 3, topo.Cores, "0 16 0 | 1 17 1", topo.TakingTurns},
 		{server, "0-1", 4, 1, topo.Cores, "0 | 0 | 1 | 1", topo.TakingTurns},
 		{server, "0-1", 3, 2, topo.NUMA, "0 0 | 0 0 | 1 1", topo.TakingTurns},
@@ -73,7 +73,7 @@ func TestPlanPlacesThreads(t *testing.T) {
 		{unplugged, "", 3, 1, topo.Cores, "0,4 | 1 | 3,7", topo.OwnCores},
 		{container, "", 2, 2, topo.Cores, "4 5 | 6 7", topo.OwnCores},
 
-		// Fast cores first, then slow ones before the second hardware threads.
+		// Fast cores first, then slow ones, then second hardware threads.
 		{laptop, "", 2, 2, topo.Cores, "0-1 2-3 | 4-5 6-7", topo.OwnCores},
 		{laptop, "", 4, 1, topo.NUMA, "0-1 | 2-3 | 4-5 | 6-7", topo.OwnCores},
 		{laptop, "0-9", 1, 6, topo.Cores, "0-1 2-3 4-5 6-7 8 9", topo.OwnCores},
@@ -98,7 +98,7 @@ func TestPlanPlacesThreads(t *testing.T) {
 	}
 }
 
-// randomNode makes a node of some domains with cores of some processors each.
+// randomNode makes a node of some domains, each with some cores of some processors.
 func randomNode(r *rand.Rand) *topo.Node {
 	n := &topo.Node{}
 	cpu, most := 0, 1+r.IntN(4)
@@ -119,7 +119,7 @@ func randomNode(r *rand.Rand) *topo.Node {
 	return n
 }
 
-// TestPlanKeepsItsPromises checks on many nodes what the documentation promises.
+// TestPlanKeepsItsPromises checks what Plan's documentation promises on many nodes.
 func TestPlanKeepsItsPromises(t *testing.T) {
 	rounds := 4000
 	if testing.Short() {
@@ -190,7 +190,7 @@ func verify(n *topo.Node, p *topo.Plan) error {
 		oneDomain = oneDomain && len(within) == 1
 	}
 
-	// What threads have is their rank's, and ranks' parts are apart as well.
+	// Threads use processors of their rank's part, and parts do not overlap either.
 	if len(p.Parts) != p.Ranks {
 		return fmt.Errorf("%d parts", len(p.Parts))
 	}
@@ -200,7 +200,7 @@ func verify(n *topo.Node, p *topo.Plan) error {
 		}
 	}
 
-	// Ranks are apart while there is a processor for each.
+	// Ranks do not overlap if there is a processor for each.
 	if p.Ranks <= len(n.CPUs) {
 		for r := range p.Parts {
 			for q := range r {
@@ -217,8 +217,8 @@ func verify(n *topo.Node, p *topo.Plan) error {
 			}
 		}
 	}
-	// While there are cores for all, no two threads of different ranks are on one
-	// core, and with Cores no two threads at all.
+	// With cores for all, no two threads of different ranks are on one core, and with Cores no two
+	// threads at all.
 	if total <= len(n.Cores) {
 		owner := map[int]int{}
 		for r, all := range p.Sets {
@@ -239,8 +239,8 @@ func verify(n *topo.Node, p *topo.Plan) error {
 	if want := wantCrowding(n, total); p.Crowding != want {
 		return fmt.Errorf("crowding %d, want %d", p.Crowding, want)
 	}
-	// A rank has what it needs: with NUMA the threads of a domain have as many
-	// processors there as they are, too.
+	// A rank has what it needs: also with NUMA, the threads in a domain have at least one processor
+	// each.
 	if total <= len(n.CPUs) {
 		for r, s := range ofRank {
 			if len(s) < p.Threads {
@@ -261,8 +261,8 @@ func wantCrowding(n *topo.Node, total int) topo.Crowding {
 	return topo.TakingTurns
 }
 
-// verifyDomains checks that ranks are in one domain each where all fit so, evenly
-// and in order, and that slow cores are used only if the fast ones do not do.
+// verifyDomains checks that ranks are in one domain each if all fit so, evenly and in order, and
+// that slow cores are used only if the fast ones do not suffice.
 func verifyDomains(n *topo.Node, p *topo.Plan, oneDomain bool, domainOf map[int]int) error {
 	total := p.Ranks * p.Threads
 	room := map[int]int{}
@@ -302,8 +302,8 @@ func verifyDomains(n *topo.Node, p *topo.Plan, oneDomain bool, domainOf map[int]
 			last = d
 			ranksIn[d]++
 		}
-		// Evenly: no rank could move to a domain where it had more room than the
-		// ranks of its own domain have now.
+		// Evenly: no rank could move to a domain where it would have more room than the ranks of
+		// its domain have now.
 		for from, k := range ranksIn {
 			for to, free := range room {
 				if to == from || ranksIn[to] >= free/p.Threads {
@@ -327,7 +327,7 @@ func verifyDomains(n *topo.Node, p *topo.Plan, oneDomain bool, domainOf map[int]
 	return nil
 }
 
-// TestThreadsTakeTurnsEvenly checks that threads take turns evenly.
+// TestThreadsTakeTurnsEvenly checks that threads share processors evenly.
 func TestThreadsTakeTurnsEvenly(t *testing.T) {
 	n := randomNode(rand.New(rand.NewPCG(3, 4)))
 	k := len(n.CPUs)
@@ -349,7 +349,7 @@ func TestThreadsTakeTurnsEvenly(t *testing.T) {
 		for _, cpu := range n.CPUs {
 			fewest, most = min(fewest, load[cpu]), max(most, load[cpu])
 		}
-		// Where ranks share processors, whole ranks do.
+		// If ranks share processors, whole ranks do.
 		if most-fewest > max(1, c.threads*min(1, c.ranks/(k+1))) {
 			t.Errorf("%d ranks of %d threads on %d processors: %d to %d on each", c.ranks, c.threads, k, fewest, most)
 		}

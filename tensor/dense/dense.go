@@ -11,12 +11,12 @@ import (
 	"github.com/cohort-hpc/cohort/tensor"
 )
 
-// FromDense returns a tensor with the elements of a matrix, which it shares. It is contiguous if the
-// matrix is not a part of one with more columns.
+// FromDense returns a tensor that shares the elements of a matrix. It is contiguous unless the
+// matrix is part of a wider one.
 //
 // Local.
 //
-// Errors: [cohort.ErrBuffer] for a matrix that is nil, or has not the memory that it says.
+// Errors: [cohort.ErrBuffer] for a nil matrix, or one whose data are too short.
 func FromDense(m *mat.Dense) (*tensor.Tensor[float64], error) {
 	if m == nil {
 		return nil, fault("fromdense", cohort.ErrBuffer, "the matrix is nil")
@@ -25,14 +25,14 @@ func FromDense(m *mat.Dense) (*tensor.Tensor[float64], error) {
 	return strided("fromdense", raw.Data, []int{raw.Rows, raw.Cols}, []int{raw.Stride, 1})
 }
 
-// Dense returns a matrix with the elements of a tensor of two dimensions, which it shares. What has 0
-// elements is the empty matrix, which gonum has of no other size than 0×0.
+// Dense returns a matrix that shares the elements of a tensor of two dimensions. A tensor without
+// elements gives the empty matrix, whose size in gonum is always 0×0.
 //
 // Local.
 //
-// Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if neighbours of a row
-// are not side by side, as in a transpose, or rows overlap; [cohort.ErrNotSupported] if the tensor is on a
-// device.
+// Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if the elements of
+// a row are not adjacent, as in a transpose, or rows overlap; [cohort.ErrNotSupported] if the
+// tensor is on a device.
 func Dense(t *tensor.Tensor[float64]) (*mat.Dense, error) {
 	rows, cols, stride, err := matrix("dense", t)
 	if err != nil {
@@ -75,12 +75,12 @@ func CDense(t *tensor.Tensor[complex128]) (*mat.CDense, error) {
 	return m, nil
 }
 
-// FromVec returns a tensor with the elements of a vector, which it shares. It is contiguous if the
-// vector is, which a column of a matrix is not.
+// FromVec returns a tensor that shares the elements of a vector. It is contiguous if the vector is;
+// a column of a matrix is not.
 //
 // Local.
 //
-// Errors: [cohort.ErrBuffer] for a vector that is nil, or has not the memory that it says.
+// Errors: [cohort.ErrBuffer] for a nil vector, or one whose data are too short.
 func FromVec(v *mat.VecDense) (*tensor.Tensor[float64], error) {
 	if v == nil {
 		return nil, fault("fromvec", cohort.ErrBuffer, "the vector is nil")
@@ -89,12 +89,12 @@ func FromVec(v *mat.VecDense) (*tensor.Tensor[float64], error) {
 	return strided("fromvec", raw.Data, []int{raw.N}, []int{raw.Inc})
 }
 
-// Vec returns a vector with the elements of a tensor of one dimension, which it shares.
+// Vec returns a vector that shares the elements of a tensor of one dimension.
 //
 // Local.
 //
-// Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if all elements are at
-// one place; [cohort.ErrNotSupported] if the tensor is on a device.
+// Errors: [cohort.ErrCount] for another number of dimensions; [cohort.ErrBuffer] if several
+// elements share memory; [cohort.ErrNotSupported] if the tensor is on a device.
 func Vec(t *tensor.Tensor[float64]) (*mat.VecDense, error) {
 	shape, strides, err := onProcessor("vec", t, 1)
 	if err != nil {
@@ -105,23 +105,23 @@ func Vec(t *tensor.Tensor[float64]) (*mat.VecDense, error) {
 	case n == 1:
 		v.SetRawVector(blas64.Vector{N: 1, Inc: 1, Data: t.Raw()})
 	case n > 1 && strides[0] == 0:
-		return nil, fault("vec", cohort.ErrBuffer, "%v has the stride 0: use what its Compact returns", t)
+		return nil, fault("vec", cohort.ErrBuffer, "%v has stride 0; pass the result of its Compact method", t)
 	case n > 1:
 		v.SetRawVector(blas64.Vector{N: n, Inc: strides[0], Data: t.Raw()})
 	}
 	return v, nil
 }
 
-// strided returns a tensor over what gonum says that there is.
+// strided returns a tensor over the data of a matrix or vector.
 func strided[T float64 | complex128](op string, data []T, shape, strides []int) (*tensor.Tensor[T], error) {
 	t, err := tensor.Strided(data, shape, strides)
-	if err != nil { // nobody but SetRawMatrix and its like makes such a thing
-		return nil, fault(op, cohort.ErrBuffer, "it says that it is %v with the strides %v, and has %d elements", shape, strides, len(data))
+	if err != nil { // only SetRawMatrix and its like can cause this
+		return nil, fault(op, cohort.ErrBuffer, "shape %v with strides %v does not fit into %d elements", shape, strides, len(data))
 	}
 	return t, nil
 }
 
-// matrix returns what gonum calls the size and the stride of a tensor.
+// matrix returns gonum's size and stride for a tensor.
 func matrix[T float64 | complex128](op string, t *tensor.Tensor[T]) (rows, cols, stride int, err error) {
 	shape, strides, err := onProcessor(op, t, 2)
 	if err != nil {
@@ -132,26 +132,26 @@ func matrix[T float64 | complex128](op string, t *tensor.Tensor[T]) (rows, cols,
 		stride = cols
 	}
 	if t.Len() > 0 && (cols > 1 && strides[1] != 1 || stride < cols) {
-		return 0, 0, 0, fault(op, cohort.ErrBuffer, "%v has the strides %v, and a matrix of gonum's has its rows one after the other, each in one piece: "+
-			"use what its Compact returns", t, strides)
+		return 0, 0, 0, fault(op, cohort.ErrBuffer, "%v has strides %v, but gonum needs rows in order, each with adjacent elements; "+
+			"pass the result of its Compact method", t, strides)
 	}
 	return rows, cols, stride, nil
 }
 
-// onProcessor returns shape and strides of a tensor that gonum can look at.
+// onProcessor returns the shape and strides of a tensor that gonum can access.
 func onProcessor[T float64 | complex128](op string, t *tensor.Tensor[T], dims int) (shape, strides []int, err error) {
 	switch shape = t.Shape(); {
 	case t == nil:
 		return nil, nil, fault(op, cohort.ErrBuffer, "the tensor is nil")
 	case t.Device() != tensor.CPU:
-		return nil, nil, fault(op, cohort.ErrNotSupported, "%v: gonum reads the processor's memory only: copy it there (To)", t)
+		return nil, nil, fault(op, cohort.ErrNotSupported, "%v: gonum needs the processor's memory; copy the tensor there with To", t)
 	case len(shape) != dims:
 		return nil, nil, fault(op, cohort.ErrCount, "%v has %d dimensions, want %d", t, len(shape), dims)
 	}
 	return shape, t.Strides(), nil
 }
 
-// fault returns an error of one of this package's functions that is one of cohort's.
+// fault returns an error that wraps one of cohort's sentinels.
 func fault(op string, sentinel error, format string, facts ...any) error {
 	return fmt.Errorf("dense: %s: %s: %w", op, fmt.Sprintf(format, facts...), sentinel)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/tensor/dense"
 )
 
-// formula is what the matrices of the tests have at (i, j).
+// formula is element (i, j) of the tests' matrices.
 func formula(i, j int) float64 { return float64(10*i + j) }
 
 func newMatrix(rows, cols int) *mat.Dense {
@@ -25,12 +25,12 @@ func newMatrix(rows, cols int) *mat.Dense {
 	return m
 }
 
-func TestFromDense(t *testing.T) {
+func TestFromDenseSharesMemory(t *testing.T) {
 	wide := newMatrix(6, 7)
 	for _, c := range []struct {
 		name       string
 		m          *mat.Dense
-		i, j       int // where in wide it begins
+		i, j       int // position in wide
 		rows, cols int
 		contiguous bool
 	}{
@@ -57,7 +57,7 @@ func TestFromDense(t *testing.T) {
 				}
 			}
 		}
-		// And back, in the same memory.
+		// Convert back to the same memory.
 		m, err := dense.Dense(x)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
@@ -74,7 +74,7 @@ func TestFromDense(t *testing.T) {
 		if err := x.SetElem(old, 0, 0); err != nil || wide.At(c.i, c.j) != old {
 			t.Errorf("%s: the memory is not the same, %v", c.name, err)
 		}
-		var sum mat.Dense // gonum's own arithmetic takes it
+		var sum mat.Dense // gonum's arithmetic accepts it
 		sum.Add(m, m)
 		if last := sum.At(c.rows-1, c.cols-1); last != 2*formula(c.i+c.rows-1, c.j+c.cols-1) {
 			t.Errorf("%s: twice the last element is %v", c.name, last)
@@ -82,8 +82,8 @@ func TestFromDense(t *testing.T) {
 	}
 }
 
-// What gonum's own product reads through a shared matrix is what the tensor has.
-func TestDense_Product(t *testing.T) {
+// gonum computes the product of a shared matrix from the tensor's elements.
+func TestProductOfSharedMatrix(t *testing.T) {
 	x, err := tensor.Strided([]float64{1, 2, -1, 3, 4, -1, 5, 6}, []int{3, 2}, []int{3, 1})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestDense_Product(t *testing.T) {
 	}
 }
 
-func TestCDense(t *testing.T) {
+func TestComplexMatrixSharesMemory(t *testing.T) {
 	const rows, cols = 4, 5
 	wide := mat.NewCDense(rows, cols, nil)
 	for i := range rows {
@@ -125,7 +125,7 @@ func TestCDense(t *testing.T) {
 	}
 }
 
-func TestVec(t *testing.T) {
+func TestVectorSharesMemory(t *testing.T) {
 	wide := newMatrix(4, 3)
 	column := wide.ColView(1).(*mat.VecDense)
 	x, err := dense.FromVec(column)
@@ -162,8 +162,8 @@ func TestVec(t *testing.T) {
 	}
 }
 
-// The empty matrix and the empty vector go both ways.
-func TestEmpty(t *testing.T) {
+// The empty matrix and the empty vector can be converted both ways.
+func TestEmptyMatrixAndVector(t *testing.T) {
 	x, err := dense.FromDense(&mat.Dense{})
 	if err != nil || !slices.Equal(x.Shape(), []int{0, 0}) {
 		t.Errorf("the empty matrix is %v, %v", x, err)
@@ -189,7 +189,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestConversionErrors(t *testing.T) {
 	x, err := tensor.New[float64](2, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A matrix of gonum's is summed over the ranks in place.
+// The matrix is summed over the ranks in place.
 func ExampleFromDense() {
 	err := cohort.Run(context.Background(), 3, func(world *cohort.Comm) error {
 		comm, err := tensor.NewComm(world, nil)

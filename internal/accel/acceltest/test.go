@@ -61,7 +61,7 @@ func testIndex(t *testing.T, d accel.Driver, n int) {
 			t.Errorf("device %d is another one the second time: %v", i, err)
 		}
 		if dev.Index() != i || dev.Model() == "" {
-			t.Errorf("device %d says it is %d, a %q", i, dev.Index(), dev.Model())
+			t.Errorf("device %d has index %d and model %q", i, dev.Index(), dev.Model())
 		}
 	}
 	for _, i := range []int{-1, n, n + 1000, math.MinInt, math.MaxInt} {

@@ -191,7 +191,7 @@ func TestUnavailableDriver(t *testing.T) {
 		prepare func(s *standin)
 		says    []string
 	}{
-		{"not there", func(s *standin) { s.names = []string{"libcuda-of-nobody.so.1", dir + "/none/libcuda.so.1"} }, []string{"libcuda-of-nobody.so.1"}},
+		{"missing", func(s *standin) { s.names = []string{"libcuda-of-nobody.so.1", dir + "/none/libcuda.so.1"} }, []string{"libcuda-of-nobody.so.1"}},
 		{"nowhere", func(s *standin) { s.names = []string{dir + "/none/libcuda.so.1"} }, []string{"/none/libcuda.so.1"}},
 		{"garbage", func(s *standin) { s.names = []string{dir + "/none/libcuda.so.1", garbage} }, []string{"garbage.so.1"}},
 		{"another library", func(s *standin) { s.names = []string{"libc.so.6"} }, []string{"libc.so.6 has no function cu"}},
@@ -205,7 +205,7 @@ func TestUnavailableDriver(t *testing.T) {
 			s := newStandin(t)
 			c.prepare(s)
 			if s.Name() != "cuda" || *s.number("standin_inits") != 0 {
-				t.Error("the driver was initialised, and nobody has asked for devices")
+				t.Error("the driver was initialized before devices were used")
 			}
 			for range 2 {
 				_, err := s.Devices()
@@ -260,7 +260,7 @@ func TestDriverErrorsAreConverted(t *testing.T) {
 	}
 	*broken = 700
 	want(t, dev.Free(a), backend.ErrInternal, "cuMemFree", "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access")
-	want(t, dev.Free(a), backend.ErrBuffer) // was given back, whatever the driver says
+	want(t, dev.Free(a), backend.ErrBuffer) // freed, although the driver returned an error
 	if n := *s.number("standin_open"); n != 0 {
 		t.Errorf("threads keep %d contexts", n)
 	}

@@ -185,7 +185,7 @@ func TestLazyWorkWaitsForCallers(t *testing.T) {
 			}
 		}
 		if len(did) > 0 {
-			t.Error("work was done before somebody waited")
+			t.Error("work was done before a caller waited")
 		}
 		for _, s := range streams {
 			ok(t, s.Close())
