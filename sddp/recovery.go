@@ -25,6 +25,8 @@ type Recovery struct {
 	me     int64          // this rank in the first communicator
 	ids    []int64        // ranks of the current communicator, in the first one
 	gone   []int          // ranks lost since the last entry of losses
+	size   int            // of the first communicator
+	same   int            // how often no member of a communicator was lost that a loss has ended
 }
 
 // Loss describes a loss of ranks.
@@ -142,7 +144,7 @@ func (r *Recovery) Do(world *cohort.Comm, f func(world *cohort.Comm) error) erro
 // prepare checks that the backend can recover.
 func (r *Recovery) prepare(world *cohort.Comm) error {
 	if r.ids == nil {
-		r.me = int64(world.Rank())
+		r.me, r.size = int64(world.Rank()), world.Size()
 		for i := range world.Size() {
 			r.ids = append(r.ids, int64(i))
 		}
@@ -158,7 +160,11 @@ func (r *Recovery) shrink(old *cohort.Comm) error {
 		return err
 	}
 	if next.Size() == old.Size() {
-		return errors.Join(fmt.Errorf("%w: the communicator is broken although no rank is lost", cohort.ErrInternal), next.Close())
+		// A rank that closed its communicators before it was lost is no member of either, and its loss ends
+		// both all the same. Every rank is lost once.
+		if r.same++; r.same > r.size {
+			return errors.Join(fmt.Errorf("%w: the communicator is broken although no rank is lost", cohort.ErrInternal), next.Close())
+		}
 	}
 	r.made = append(r.made, next)
 	ids := make([]int64, next.Size())

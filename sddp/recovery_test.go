@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
@@ -105,6 +106,44 @@ func TestTrainingContinuesAfterLosses(t *testing.T) {
 		if got := trained(t, c, again); sameTraining(got, want) != nil || got.Resumed != opt.Iterations {
 			t.Errorf("%+v: the checkpoints have %d iterations, or other ones", k, got.Resumed)
 		}
+	}
+}
+
+// TestTrainingContinuesWhenRankClosesBeforeItIsLost has rank 1 close its communicators, as a deferred Close does
+// in a panic, and end only after the others continue without it. Its loss ends their communicator again.
+func TestTrainingContinuesWhenRankClosesBeforeItIsLost(t *testing.T) {
+	c := readShipped(t, "toy")
+	opt := Options{Iterations: 6, Passes: 2, Openings: 3}
+	continued := make(chan struct{}, 4)
+	var survived atomic.Int32
+	err := cohort.Run(context.Background(), 4, func(world *cohort.Comm) error {
+		opt, rec := opt, &Recovery{}
+		defer rec.Close()
+		rec.Lost = func(l Loss) {
+			if slices.Contains(l.Ranks, 1) {
+				continued <- struct{}{}
+			}
+		}
+		opt.Recovery = rec
+		opt.Progress = func(it Iteration) {
+			switch {
+			case it.Number == 2 && world.Rank() == 0:
+				panic(errDies)
+			case it.Number == 4 && world.Rank() == 1:
+				rec.Close()
+				<-continued
+				<-continued
+				panic(errDies)
+			}
+		}
+		if _, err := Train(context.Background(), world, c, opt); err != nil {
+			return err
+		}
+		survived.Add(1)
+		return nil
+	})
+	if !errors.Is(err, errDies) || survived.Load() != 2 {
+		t.Errorf("%d ranks finished: %v", survived.Load(), err)
 	}
 }
 
