@@ -216,10 +216,10 @@ func (c *Comm) opError(op string, peer, tag int, err error) error {
 	return fmt.Errorf("tensor: %w", e)
 }
 
-// messaging returns the state of messages.
-func (c *Comm) messaging() (*messages, error) {
+// messaging returns the state of messages, and err unless c is nil.
+func (c *Comm) messaging(err error) (*messages, error) {
 	if c == nil || c.core == nil {
 		return nil, fault(cohort.ErrComm, "the communicator is nil")
 	}
-	return &c.core.messages, nil
+	return &c.core.messages, err
 }

@@ -59,23 +59,13 @@ func (p *untyped) ready() (r ready, err error) {
 
 // wait waits for the point until the context ends.
 func (r *ready) wait(ctx context.Context) error {
-	switch {
-	case r.event == nil:
+	if r.event == nil {
 		return nil
-	case ctx.Done() == nil:
-		return r.event.Sync()
 	}
-	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
-		if done, err := r.event.Done(); done || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			err := (&backend.Bound{Ctx: ctx}).Err(time.Now())
-			return fmt.Errorf("waiting for earlier work in the device's stream: %w", err)
-		case <-time.After(pause):
-		}
-	}
+	return await(ctx, r.event, func() error {
+		err := (&backend.Bound{Ctx: ctx}).Err(time.Now())
+		return fmt.Errorf("waiting for earlier work in the device's stream: %w", err)
+	})
 }
 
 // forget frees the event.

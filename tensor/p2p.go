@@ -133,10 +133,7 @@ func Sendrecv[T cohort.Number](c *Comm, send *Tensor[T], dest, sendTag int, recv
 
 // send is [Send]; err is an error found by the typed function.
 func (c *Comm) send(op string, p untyped, dest, tag int, err error) error {
-	m, no := c.messaging()
-	if no != nil {
-		err = no
-	}
+	m, err := c.messaging(err)
 	if err == nil {
 		err = c.sendNow(m, &p, dest, tag)
 	}
@@ -171,10 +168,7 @@ func (c *Comm) sendNow(m *messages, p *untyped, dest, tag int) error {
 }
 
 func (c *Comm) isend(op string, p untyped, dest, tag int, err error) (*Handle, error) {
-	m, no := c.messaging()
-	if no != nil {
-		err = no
-	}
+	m, err := c.messaging(err)
 	var h *Handle
 	if err == nil {
 		h, err = c.sendLater(op, m, p, dest, tag)
@@ -233,10 +227,7 @@ func (c *Comm) sendLater(op string, m *messages, p untyped, dest, tag int) (*Han
 }
 
 func (c *Comm) recv(op string, p untyped, source, tag int, err error) (cohort.Status, error) {
-	m, no := c.messaging()
-	if no != nil {
-		err = no
-	}
+	m, err := c.messaging(err)
 	var st cohort.Status
 	if err == nil {
 		st, err = c.recvNow(m, &p, source, tag)
@@ -286,10 +277,7 @@ func (c *Comm) take(m *messages, l *envelope, p *untyped, after ready) (cohort.S
 }
 
 func (c *Comm) irecv(op string, p untyped, source, tag int, err error) (*Handle, error) {
-	m, no := c.messaging()
-	if no != nil {
-		err = no
-	}
+	m, err := c.messaging(err)
 	var h *Handle
 	if err == nil {
 		h, _, err = c.recvLater(op, m, p, source, tag)
@@ -352,7 +340,7 @@ func (c *Comm) recvLater(op string, m *messages, p untyped, source, tag int) (*H
 }
 
 func (c *Comm) recvAlloc(source, tag int, make func(*envelope) (untyped, error)) (st cohort.Status, inUse bool, err error) {
-	m, err := c.messaging()
+	m, err := c.messaging(nil)
 	if err == nil {
 		st, inUse, err = c.recvMade(m, source, tag, make)
 	}
@@ -390,11 +378,8 @@ func (c *Comm) recvMade(m *messages, source, tag int, make func(*envelope) (unty
 }
 
 func (c *Comm) sendrecv(s untyped, dest, sendTag int, r untyped, source, recvTag int, err error) (cohort.Status, error) {
-	m, no := c.messaging()
-	switch {
-	case no != nil:
-		err = no
-	case err == nil && s.overlaps(&r):
+	m, err := c.messaging(err)
+	if err == nil && s.overlaps(&r) {
 		err = fault(cohort.ErrBuffer, "send and recv overlap; pass separate tensors")
 	}
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,13 +14,8 @@ import (
 
 // wants returns an error unless err wraps the sentinel and contains all words.
 func wants(what string, err, sentinel error, words ...string) error {
-	if !errors.Is(err, sentinel) {
-		return fmt.Errorf("%s: error %v, want %v", what, err, sentinel)
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			return fmt.Errorf("%s: %q does not say %q", what, err, w)
-		}
+	if err = is(err, sentinel, words...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

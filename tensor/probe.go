@@ -47,7 +47,7 @@ type prober struct {
 }
 
 func (c *Comm) probe(op string, source, tag int, block bool) (in Info, ok bool, err error) {
-	m, err := c.messaging()
+	m, err := c.messaging(nil)
 	for err == nil {
 		if in, ok, err = c.look(m, source, tag); ok || err != nil || !block {
 			break

@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"context"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/accel"
@@ -42,7 +43,7 @@ func (j *job) mark() *job {
 func (j *job) prepare() (err error) {
 	for _, s := range [...]*side{&j.in, &j.out} {
 		if s.ready != nil && (!s.staged() || j.c.ctx.Done() != nil) {
-			if err := j.await(s.ready); err != nil {
+			if err := await(j.c.ctx, s.ready, j.c.expired); err != nil {
 				return err
 			}
 		}
@@ -67,9 +68,9 @@ func (j *job) prepare() (err error) {
 	return err
 }
 
-// await waits for an event until the context ends.
-func (j *job) await(e accel.Event) error {
-	if j.c.ctx.Done() == nil {
+// await waits for an event until the context ends, and then returns the error of expired.
+func await(ctx context.Context, e accel.Event, expired func() error) error {
+	if ctx.Done() == nil {
 		return e.Sync()
 	}
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
@@ -77,8 +78,8 @@ func (j *job) await(e accel.Event) error {
 			return err
 		}
 		select {
-		case <-j.c.ctx.Done():
-			return j.c.expired()
+		case <-ctx.Done():
+			return expired()
 		case <-time.After(pause):
 		}
 	}
