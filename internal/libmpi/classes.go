@@ -8,14 +8,14 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// ABI is one of the three binary interfaces that MPI libraries have.
+// ABI is one of the three binary interfaces of MPI libraries.
 type ABI uint8
 
 // The ABIs.
 const (
-	MPICH    ABI = iota + 1 // MPICH's, which Intel MPI, Cray MPICH and MVAPICH have too
+	MPICH    ABI = iota + 1 // of MPICH, Intel MPI, Cray MPICH and MVAPICH
 	OpenMPI                 // Open MPI's
-	Standard                // the one of MPI-5.0
+	Standard                // of MPI-5.0
 )
 
 // String returns the name of the ABI.
@@ -32,8 +32,8 @@ func (a ABI) String() string {
 }
 
 // Sentinel returns backend's error for an error class of an ABI, as MPI_Error_class gives it:
-// nil for MPI_SUCCESS, backend.ErrInternal for a class that says nothing to a user of cohort or is
-// not known.
+// nil for MPI_SUCCESS, backend.ErrInternal for an unknown class and for one without meaning to users
+// of cohort.
 func Sentinel(abi ABI, class int) error {
 	if class == 0 {
 		return nil
@@ -44,7 +44,7 @@ func Sentinel(abi ABI, class int) error {
 	return backend.ErrInternal
 }
 
-// ClassName returns the name of an error class of an ABI, as the standard has it.
+// ClassName returns the standard's name of an error class of an ABI.
 func ClassName(abi ABI, class int) string {
 	if class == 0 {
 		return "MPI_SUCCESS"

@@ -6,9 +6,9 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// TestClasses checks error classes whose numbers differ between the ABIs, as the headers of MPICH 4 and
-// Open MPI 4 and MPI-5.0 have them, and that their errors are what docs/errors.md says.
-func TestClasses(t *testing.T) {
+// TestClassesHaveSentinels checks error classes whose numbers differ between the ABIs, as in the
+// headers of MPICH 4, Open MPI 4 and MPI-5.0. Their errors are those of docs/errors.md.
+func TestClassesHaveSentinels(t *testing.T) {
 	for _, test := range []struct {
 		name                     string
 		mpich, openMPI, standard int
@@ -41,10 +41,10 @@ func TestClasses(t *testing.T) {
 		}
 	}
 	if got := Sentinel(Standard, 4000); got != backend.ErrInternal {
-		t.Errorf("a class that there is not is %v", got)
+		t.Errorf("an unknown class is %v", got)
 	}
 	if got := ClassName(OpenMPI, 4000); got != "error class 4000" {
-		t.Errorf("a class that there is not is called %s", got)
+		t.Errorf("an unknown class is called %s", got)
 	}
 	if got := ABI(9).String() + ", " + OpenMPI.String(); got != "ABI(9), Open MPI" {
 		t.Errorf("ABIs are called %s", got)

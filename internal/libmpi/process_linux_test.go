@@ -18,11 +18,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpitest"
 )
 
-// pathVariable holds the library that a process of these tests is to load.
+// pathVariable holds the library that a process of these tests loads.
 const pathVariable = "COHORT_TEST_LIBMPI"
 
-// alone runs body in a process of its own for each library that is installed: a
-// job of one.
+// alone runs body as a job of one process for each installed library.
 func alone(t *testing.T, body func(path string) error, env ...string) {
 	if path := os.Getenv(pathVariable); path != "" {
 		if err := body(path); err != nil {
@@ -44,7 +43,7 @@ func alone(t *testing.T, body func(path string) error, env ...string) {
 	})
 }
 
-// joined loads and initialises a library.
+// joined loads and initializes a library.
 func joined(path string) (*Library, error) {
 	l, err := Open(path)
 	if err != nil {
@@ -57,7 +56,7 @@ func joined(path string) (*Library, error) {
 	return l, nil
 }
 
-// handlers are what the kernel has of a thread's signals.
+// handlers are the signal settings of a thread.
 type handlers struct {
 	actions [65]struct {
 		handler, flags, restorer uintptr
@@ -78,10 +77,9 @@ func signals() (h handlers) {
 	return h
 }
 
-// TestSignalsStay checks that the dispositions of all signals and the alternate
-// stack are those of before, after loading and after initialising, whatever the
-// libraries are told to do with signals.
-func TestSignalsStay(t *testing.T) {
+// TestSignalHandlersStay checks that loading and initializing change neither the disposition of a
+// signal nor the alternate stack, whatever the libraries are set to do with signals.
+func TestSignalHandlersStay(t *testing.T) {
 	alone(t, func(path string) error {
 		runtime.LockOSThread()
 		before := signals()
@@ -104,9 +102,9 @@ func TestSignalsStay(t *testing.T) {
 	}, "UCX_HANDLE_ERRORS=bt,freeze", "UCX_DEBUG_SIGNO=SIGHUP")
 }
 
-// TestClassesOfLibrary compares the table of error classes with the library: a class is a code of
+// TestClassesAgreeWithLibrary compares the table of error classes with the library: a class is a code of
 // the same class, and has a text.
-func TestClassesOfLibrary(t *testing.T) {
+func TestClassesAgreeWithLibrary(t *testing.T) {
 	alone(t, func(path string) error {
 		l, err := joined(path)
 		if err != nil {
@@ -136,9 +134,9 @@ func TestClassesOfLibrary(t *testing.T) {
 	})
 }
 
-// TestErrorsReturn checks that calls with wrong arguments, which cohort's own checks would reject,
+// TestWrongArgumentsReturnErrors checks that calls with wrong arguments, which cohort's own checks would reject,
 // return errors on every kind of communicator.
-func TestErrorsReturn(t *testing.T) {
+func TestWrongArgumentsReturnErrors(t *testing.T) {
 	alone(t, func(path string) error {
 		l, err := joined(path)
 		if err != nil {
@@ -207,8 +205,9 @@ func TestErrorsReturn(t *testing.T) {
 	})
 }
 
-// TestOpenTwice checks that a process has one library.
-func TestOpenTwice(t *testing.T) {
+// TestProcessOpensOneLibrary checks that opening a library again returns it, and that another one
+// is an error.
+func TestProcessOpensOneLibrary(t *testing.T) {
 	alone(t, func(path string) error {
 		if Present() {
 			return errors.New("there is a library before any was loaded")

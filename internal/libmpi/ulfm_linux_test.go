@@ -4,9 +4,9 @@ package libmpi
 
 import "testing"
 
-// TestDeviceOf reads the starts of version texts: of MPICH 4.0.2 and Open MPI 4.1.4 as in Debian
+// TestDeviceOfReadsVersionTexts reads the starts of version texts: of MPICH 4.0.2 and Open MPI 4.1.4 as in Debian
 // 12, of others as their sources have them.
-func TestDeviceOf(t *testing.T) {
+func TestDeviceOfReadsVersionTexts(t *testing.T) {
 	for _, c := range []struct{ text, device string }{
 		{"MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7 12:34:45 CDT 2022\nMPICH Device:\tch4:ucx\nMPICH configure:\t--build=x86_64-linux-gnu", "ch4:ucx"},
 		{"MPICH Version:      3.4.1\nMPICH Device:       ch3:nemesis\n", "ch3:nemesis"},

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// libdirs are the variables in which launchers name the folder of their own library. Open MPI's mpirun
+// libdirs are the variables in which launchers name the folder of their library. Open MPI's mpirun
 // sets them from 5.0 on.
 var libdirs = []string{"OMPI_LIBDIR_LOC", "OPAL_LIBDIR"}
 
-// launcherFolders returns where the library of the launcher that started this process is: the folders that
-// it names, and those of the installation that its program is part of.
+// launcherFolders returns the folders where the library of this process's launcher may be: those
+// that the launcher names, and those of its installation.
 func launcherFolders(env func(string) (string, bool)) (named, beside []string) {
 	if Launched(env) == nil {
 		return nil, nil
@@ -33,8 +33,8 @@ func launcherFolders(env func(string) (string, bool)) (named, beside []string) {
 	return named, nil
 }
 
-// launches reports whether a program of that name starts ranks: mpiexec itself, or the daemon that it has
-// on every node.
+// launches reports whether a program with that name starts ranks: mpiexec itself, or its daemon on
+// a node.
 func launches(name string) bool {
 	for _, prefix := range []string{"mpiexec", "mpirun", "hydra_", "orte", "prte", "prun", "pmi_proxy"} {
 		if strings.HasPrefix(name, prefix) {
@@ -44,8 +44,9 @@ func launches(name string) bool {
 	return false
 }
 
-// ancestors returns the programs of the parent process, of its parent, and so on, as far as they can be
-// read. Between a launcher and a rank are a few processes at most: shells, profilers. Tests replace it.
+// ancestors returns the programs of the parent process, its parent and so on, as far as they can be
+// read. Between a launcher and a rank there are only a few processes, such as shells. Tests replace
+// it.
 var ancestors = func() (programs []string) {
 	pid := os.Getppid()
 	for range 8 {
@@ -58,7 +59,7 @@ var ancestors = func() (programs []string) {
 		if err != nil {
 			break
 		}
-		// The name in parentheses may have spaces; the state and the parent follow.
+		// The state and the parent follow the name in parentheses, which may have spaces.
 		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 		if len(fields) < 2 {
 			break

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A rank takes the library of the launcher that started it, by what the launcher tells or by where it is, before
-// another one of PATH and MPI_HOME.
+// TestChooseTakesTheLaunchersLibrary checks that a rank takes the library of its launcher, which
+// the launcher names or which is in its installation, before another one of PATH and MPI_HOME.
 func TestChooseTakesTheLaunchersLibrary(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// Choose returns the libraries to try, in order. asked is COHORT_MPI_LIB, a path
-// or a name; loaded the path of an MPI library that is in the process already;
-// either may be empty. With one of them there is one choice only, because a
-// process must not load two. Else those that the launcher fits come in the order
-// of [Find], the ones it is likely meant for first. The error names what was
-// found, what was expected and what to do.
+// Choose returns the libraries to try, in order. asked is COHORT_MPI_LIB, a path or a name; loaded
+// is the path of an MPI library that the process has already. Either may be empty. If one is set it
+// is the only choice, because a process must not load two libraries. Otherwise the libraries that
+// fit the launcher come in the order of [Find], those of its preferred family first. The error
+// names what was found, what was expected and what to do.
 func Choose(asked string, env func(string) (string, bool), loaded string) ([]Library, error) {
 	launcher := Launched(env)
 	switch {
@@ -23,7 +22,7 @@ func Choose(asked string, env func(string) (string, bool), loaded string) ([]Lib
 		}
 		if asked != "" {
 			if a, err := examine(asked, env); err != nil || a.Path != l.Path {
-				return nil, fmt.Errorf("COHORT_MPI_LIB asks for %s, but %v is in this process already, and two cannot be", asked, l)
+				return nil, fmt.Errorf("COHORT_MPI_LIB is %s, but this process has %v already, and can have only one; unset the variable, or do not load the other", asked, l)
 			}
 		}
 		return only(l, "the MPI library in this process", launcher, env)
@@ -56,7 +55,7 @@ func Choose(asked string, env func(string) (string, bool), loaded string) ([]Lib
 	return fitting, nil
 }
 
-// unlikely is 1 for a library of which the launcher is probably not.
+// unlikely returns 1 for a library that the launcher is probably not for.
 func (l *Launcher) unlikely(lib Library) int {
 	if lib.Fits(l.Prefer) {
 		return 0
@@ -64,29 +63,29 @@ func (l *Launcher) unlikely(lib Library) int {
 	return 1
 }
 
-// only returns the one library there is a choice of, or why it cannot be.
-func only(l Library, who string, launcher *Launcher, env func(string) (string, bool)) ([]Library, error) {
+// only returns the only library to choose from, or why it cannot be used.
+func only(l Library, what string, launcher *Launcher, env func(string) (string, bool)) ([]Library, error) {
 	if l.Problem != "" {
-		return nil, fmt.Errorf("%s: %s: %s", who, l.Path, l.Problem)
+		return nil, fmt.Errorf("%s: %s: %s", what, l.Path, l.Problem)
 	}
 	if launcher != nil && !l.Fits(launcher.Family) {
-		return nil, fmt.Errorf("%s is %v, but this process is one of %s started by %v, which is for the %v family: each would be a world of its own; "+
-			"start the program with %s, or take the library of this launcher", who, l, launcher.count(), launcher, launcher.Family, commandsOf([]Library{l}))
+		return nil, fmt.Errorf("%s is %v, but this process is one of %s started by %v, which is for the %v family, so each rank would be alone; "+
+			"start the program with %s, or use the library of this launcher", what, l, launcher.count(), launcher, launcher.Family, commandsOf([]Library{l}))
 	}
 	if launcher != nil && launcher.cannotJoin(l, env) {
-		return nil, fmt.Errorf("%s is %v, but %s", who, l, launcher.refusal(l))
+		return nil, fmt.Errorf("%s is %v, but %s", what, l, launcher.refusal(l))
 	}
 	return []Library{l}, nil
 }
 
-// refusal says of a library that cannot join what to do.
+// refusal describes what to do about a library that cannot join.
 func (l *Launcher) refusal(lib Library) string {
-	return fmt.Sprintf("this is rank %d of %s started by %v, and %s joins by PMIx alone: start it with %s, or with %s",
+	return fmt.Sprintf("this is rank %d of %s started by %v, and %s joins only through PMIx; start it with %s, or with %s",
 		l.Rank, l.count(), l, lib.Title(), SrunFor(OpenMPI), commandsOf([]Library{lib}))
 }
 
-// NotFound returns the error that says that there is no library to load; found is
-// what has been found, all of it with a Problem.
+// NotFound returns the error that there is no library to load. found are the libraries that were
+// found, each with a Problem.
 func NotFound(found []Library, env func(string) (string, bool)) error {
 	var b strings.Builder
 	b.WriteString("no MPI library on this machine can be loaded: ")
@@ -103,7 +102,7 @@ func NotFound(found []Library, env func(string) (string, bool)) error {
 	return errors.New(b.String())
 }
 
-// commandsOf names the launchers of libraries, for an error.
+// commandsOf returns the launchers of libraries, for an error.
 func commandsOf(libs []Library) string {
 	var all []string
 	for _, l := range libs {

@@ -11,14 +11,14 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// Environments of ranks, as the launchers were seen to set them.
+// Environments of ranks, as the launchers set them.
 var (
 	ofOpenMPI = table{"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "PMIX_RANK": "3"}
 	ofHydra   = table{"PMI_SIZE": "2", "PMI_RANK": "0", "PMI_FD": "6", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "7"}
 	ofSrun    = table{"SLURM_JOB_ID": "5", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_LOCALID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}
 )
 
-// with returns the first environment with the others over it.
+// with returns the first environment, overridden by the others.
 func with(tables ...table) table {
 	all := table{}
 	for _, t := range tables {
@@ -27,7 +27,7 @@ func with(tables ...table) table {
 	return all
 }
 
-func TestLaunched(t *testing.T) {
+func TestLaunchedReadsLauncherVariables(t *testing.T) {
 	pmi2 := table{"PMI_FD": "9", "PMI_RANK": "2", "PMI_SIZE": "4"}
 	for _, c := range []struct {
 		name string
@@ -80,8 +80,8 @@ func FuzzLaunched(f *testing.F) {
 	})
 }
 
-// TestLaunched_Real checks what the launchers of this machine really set.
-func TestLaunched_Real(t *testing.T) {
+// TestLaunchedUnderInstalledLaunchers checks the variables that this machine's launchers set.
+func TestLaunchedUnderInstalledLaunchers(t *testing.T) {
 	if text := os.Getenv("TEST_MPIFIND_RANK"); text != "" {
 		if l := Launched(os.LookupEnv); l == nil || l.Family.String() != text || l.Size != 1 || l.Rank != 0 || l.Local != 0 {
 			t.Errorf("under %s: %+v", text, l)
@@ -94,7 +94,7 @@ func TestLaunched_Real(t *testing.T) {
 	}
 	for command, family := range map[string]Family{"mpirun.openmpi": OpenMPI, "mpiexec.mpich": MPICH} {
 		t.Run(command, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), need.Program(t, command), "-n", "1", exe, "-test.run=^TestLaunched_Real$")
+			cmd := exec.CommandContext(t.Context(), need.Program(t, command), "-n", "1", exe, "-test.run=^TestLaunchedUnderInstalledLaunchers$")
 			cmd.Env = append(os.Environ(), "TEST_MPIFIND_RANK="+family.String(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 				t.Errorf("%v\n%s", err, out)
@@ -103,7 +103,7 @@ func TestLaunched_Real(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
+func TestChooseFollowsLauncherAndRequest(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestChoose(t *testing.T) {
 		{"what srun's protocol is for", "", "", with(both, pmi2), mpich, nil},
 		{"what srun's protocol is for, other", "", "", with(table{"LD_LIBRARY_PATH": dir + "/mpich/lib:" + dir + "/ompi/lib"}, pmix), ompi, nil},
 		{"what may join where srun has no protocol", "", "", with(both, ofSrun), mpich, nil},
-		{"Open MPI 5 with PMI-2", ompi, "", with(both, pmi2), "", []string{"COHORT_MPI_LIB is Open MPI 5.0.7 (" + ompi + ")", "rank 2 of 4 processes started by srun --mpi=pmi2", "joins by PMIx alone: start it with srun --mpi=pmix", dir + "/ompi/bin/orterun"}},
+		{"Open MPI 5 with PMI-2", ompi, "", with(both, pmi2), "", []string{"COHORT_MPI_LIB is Open MPI 5.0.7 (" + ompi + ")", "rank 2 of 4 processes started by srun --mpi=pmi2", "joins only through PMIx; start it with srun --mpi=pmix", dir + "/ompi/bin/orterun"}},
 		{"Open MPI 5 without a protocol", "", ompi, with(both, ofSrun), "", []string{"the MPI library in this process is Open MPI 5.0.7", "rank 2 of 4 processes started by srun (", "start it with srun --mpi=pmix"}},
 		{"Open MPI 5 with PMIx", ompi, "", with(both, pmix), ompi, nil},
 		{"Open MPI 4 with PMI-2", old["pmix"], "", pmi2, "", []string{"Open MPI 4.1.4", "start it with srun --mpi=pmix"}},
@@ -156,7 +156,7 @@ func TestChoose(t *testing.T) {
 		{"asked, no library", text, "", both, "", []string{text + ": a text file"}},
 		{"loaded", "", mpich, both, mpich, nil},
 		{"loaded and asked", mpich, mpich, both, mpich, nil},
-		{"loaded, another asked", ompi, mpich, both, "", []string{ompi, mpich, "two cannot be"}},
+		{"loaded, another asked", ompi, mpich, both, "", []string{ompi, mpich, "can have only one"}},
 		{"loaded against the launcher", "", mpich, with(both, ofOpenMPI), "", []string{"MPICH 4.3.1", "Open MPI's mpirun (OMPI_COMM_WORLD_SIZE=4)"}},
 	} {
 		libs, err := Choose(c.asked, c.env.lookup, c.loaded)
@@ -177,8 +177,9 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestNotFound checks that the error says where was looked, or what was found.
-func TestNotFound(t *testing.T) {
+// TestNotFoundNamesFoldersAndLibraries checks that the error has the folders searched, or what was
+// found.
+func TestNotFoundNamesFoldersAndLibraries(t *testing.T) {
 	dir := t.TempDir()
 	env := table{"LD_LIBRARY_PATH": dir}
 	for _, want := range []string{dir, "apt-get install mpich", "COHORT_MPI_LIB"} {
@@ -191,7 +192,7 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
-func TestMpiexec(t *testing.T) {
+func TestMpiexecBelongsToLibrary(t *testing.T) {
 	dir := t.TempDir()
 	mpich := installation(t, dir+"/a/mpich", likeMPICH, "mpiexec.hydra")
 	bare := installation(t, dir+"/b", likeMPICH)
@@ -229,8 +230,9 @@ func TestMpiexec(t *testing.T) {
 	}
 }
 
-// TestAdvice checks that who is alone is told of another way to start than the one that was taken.
-func TestAdvice(t *testing.T) {
+// TestAdviceNamesAnotherWayToStart checks that the advice differs from the way the process was
+// started.
+func TestAdviceNamesAnotherWayToStart(t *testing.T) {
 	for _, c := range []struct {
 		env       table
 		family    Family

@@ -1,8 +1,6 @@
-// Package mpifind finds out about MPI on this machine without loading any of it:
-// which libraries there are and of which ABI, which launcher started this
-// process, and which launcher belongs to a library.
+// Package mpifind finds MPI on this machine without loading any of it: the libraries and their ABIs,
+// the launcher that started this process, and the launcher that belongs to a library.
 //
-// What it says of a library comes from the file's ELF header and dynamic symbols
-// and from nothing else, so that looking never runs code of the library: a
+// It reads only a file's ELF header and dynamic symbols and never runs code of a library, because a
 // process must load exactly one. On systems without ELF it finds nothing.
 package mpifind

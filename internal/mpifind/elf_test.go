@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// object is a shared library to be written: just what tells of it.
+// object is a shared library to write: only what identifies it.
 type object struct {
 	machine elf.Machine // 0: of this machine
 	class   elf.Class   // 0: of this machine
@@ -23,8 +23,8 @@ type object struct {
 	texts   map[string]string // symbols that are the address of a text
 }
 
-// bytes returns the file: ELF header, the sections' contents, the section
-// headers. Layouts are those of the System V ABI's chapter 4 and 5.
+// bytes returns the file: ELF header, contents of the sections, section headers, in the layouts of
+// chapters 4 and 5 of the System V ABI.
 func (o object) bytes() []byte {
 	machine := o.machine
 	if machine == 0 {
@@ -146,7 +146,7 @@ func write(t *testing.T, path string, b []byte, mode os.FileMode) string {
 	return path
 }
 
-// The libraries of the families, as far as symbols go.
+// The symbols of each family's libraries.
 var (
 	likeMPICH = object{soname: "libmpi.so.12", defined: []string{"MPI_Init", "MPIR_Dup_fn", "MPI_Abi_get_version"},
 		texts: map[string]string{"MPII_Version_string": "4.3.1"}}
@@ -160,7 +160,7 @@ var (
 	likeStandardOfOpenMPI = object{soname: "libmpi_abi.so.1", defined: []string{"MPI_Init", "MPI_Abi_get_version"}, needed: []string{"libc.so.6", "libopen-pal.so.0"}}
 )
 
-func TestExamine_Families(t *testing.T) {
+func TestExamineRecognisesFamilies(t *testing.T) {
 	dir := t.TempDir()
 	object{soname: "libopen_mpi.so.40", texts: map[string]string{"ompi_version_string": "Open MPI v6.0.0rc2, package: Debian"}}.write(t, filepath.Join(dir, "openmpi6/libopen_mpi.so.40"))
 	for _, c := range []struct {
@@ -191,7 +191,7 @@ func TestExamine_Families(t *testing.T) {
 	}
 }
 
-func TestExamine_Problems(t *testing.T) {
+func TestExamineReportsProblems(t *testing.T) {
 	dir := t.TempDir()
 	other := elf.EM_AARCH64
 	if runtime.GOARCH == "arm64" {
@@ -222,7 +222,7 @@ func TestExamine_Problems(t *testing.T) {
 		{"magic", whole[:4], "truncated"},
 		{"swapped", swapped, "damaged"},
 		{"user", object{soname: "libmpi_cxx.so.40", defined: []string{"MPIR_x"}, used: []string{"MPI_Init"}}.bytes(), "has no MPI_Init"},
-		{"trampoline", object{soname: "libmpitrampoline.so.5", defined: []string{"MPI_Init", "MPI_Send"}}.bytes(), "another ABI"},
+		{"trampoline", object{soname: "libmpitrampoline.so.5", defined: []string{"MPI_Init", "MPI_Send"}}.bytes(), "whose ABI is not"},
 	} {
 		file := write(t, filepath.Join(dir, c.name), c.data, 0o644)
 		got, err := Examine(file)
@@ -240,7 +240,7 @@ func TestExamine_Problems(t *testing.T) {
 	}
 }
 
-// FuzzExamine checks that no file makes examining it fail otherwise than with a problem.
+// FuzzExamine checks that every file gives a library or a problem.
 func FuzzExamine(f *testing.F) {
 	f.Add(likeMPICH.bytes(), 20, byte(1))
 	f.Add(likeOpenMPI.bytes(), 300, byte(255))

@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// Examine looks at one library: a path, or a name without a slash, which is
-// looked for where [Find] looks. The error says that there is no such file; what
-// is wrong with a file that is there is in its Problem.
+// Examine examines one library: a path, or a name without a slash, which is looked up where [Find]
+// looks. The error reports that there is no such file. Whatever is wrong with a file is its
+// Problem.
 func Examine(path string) (Library, error) {
 	return examine(path, os.LookupEnv)
 }
@@ -35,10 +35,10 @@ func examine(path string, env func(string) (string, bool)) (Library, error) {
 			return examineFile(file)
 		}
 	}
-	return Library{}, fmt.Errorf("%s: not in any of the %d folders where libraries are looked for; give its path", path, len(places))
+	return Library{}, fmt.Errorf("%s: not in any of the %d folders for libraries; give its path", path, len(places))
 }
 
-// examineFile reads what a file says of itself.
+// examineFile reads a file's headers and symbols.
 func examineFile(path string) (Library, error) {
 	l := Library{Path: path, Name: filepath.Base(path)}
 	info, err := os.Stat(path)
@@ -74,7 +74,7 @@ func examineFile(path string) (Library, error) {
 	return l, nil
 }
 
-// byname makes Path end in the soname where that is a link to the same file.
+// byname changes Path to the soname in its folder if that is a link to the same file.
 func (l *Library) byname() {
 	if strings.ContainsRune(l.Soname, '/') {
 		return
@@ -85,7 +85,7 @@ func (l *Library) byname() {
 	}
 }
 
-// notELF says what a file is that cannot be read as ELF.
+// notELF describes a file that cannot be read as ELF.
 func notELF(path string, err error) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "may not be read"
@@ -104,7 +104,7 @@ func notELF(path string, err error) string {
 	case bytes.HasPrefix(head, []byte(elf.ELFMAG)):
 		return fmt.Sprintf("a damaged or truncated ELF file (%v)", err)
 	case bytes.IndexByte(head, 0) < 0:
-		return "a text file, not a library (a linker script serves the linker alone)"
+		return "a text file, not a library (a linker script is for the linker only)"
 	}
 	return "not an ELF file"
 }
@@ -116,7 +116,7 @@ var machines = map[string]elf.Machine{
 	"s390x": elf.EM_S390,
 }
 
-// wrongMachine says why a file cannot be loaded into this process, "" if it can.
+// wrongMachine returns why a file cannot be loaded into this process, "" if it can.
 func wrongMachine(f *elf.File) string {
 	name := strings.ToLower(strings.TrimPrefix(f.Machine.String(), "EM_"))
 	if want, known := machines[runtime.GOARCH]; known && f.Machine != want {
@@ -136,12 +136,12 @@ func wrongMachine(f *elf.File) string {
 	return ""
 }
 
-// mpichName are the sonames that the MPICH ABI has: libmpi.so.12, Debian's
-// libmpich.so.12, and Cray's of every compiler.
+// mpichName matches the sonames of the MPICH ABI: libmpi.so.12, Debian's libmpich.so.12, and Cray's
+// of every compiler.
 var mpichName = regexp.MustCompile(`^lib(mpi|mpich|mpi_(cray|gnu|intel|aocc|nvidia)[_0-9]*)\.so\.12$`)
 
-// readSymbols finds out the family, vendor and version from the dynamic symbols,
-// and returns what is against loading the file.
+// readSymbols reads the family, vendor and version from the dynamic symbols. It returns why the
+// file cannot be loaded, "" if it can.
 func (l *Library) readSymbols(f *elf.File) string {
 	symbols, err := f.DynamicSymbols()
 	if err != nil {
@@ -171,7 +171,7 @@ func (l *Library) readSymbols(f *elf.File) string {
 			vendor = "MVAPICH2"
 		}
 	}
-	parts := needs(f, "libopen_mpi") // in which Open MPI 6 has what its two ABIs share
+	parts := needs(f, "libopen_mpi") // the part of Open MPI 6 that its two ABIs share
 	_, mpichText := texts["MPII_Version_string"]
 	_, ompiText := texts["ompi_version_string"]
 	switch {
@@ -189,7 +189,7 @@ func (l *Library) readSymbols(f *elf.File) string {
 	case internal || mpichText || mpichName.MatchString(l.Soname):
 		l.Family, l.Runtime = MPICH, MPICH
 	default:
-		return "an MPI library with another ABI than those of MPICH, Open MPI and MPI-5"
+		return "an MPI library whose ABI is not that of MPICH, Open MPI or MPI-5"
 	}
 	switch {
 	case vendor != "":
@@ -217,10 +217,11 @@ func (l *Library) readSymbols(f *elf.File) string {
 	return ""
 }
 
-// releaseText is how MPICH's texts follow each other: the date of the release, the version.
+// releaseText matches MPICH's texts as they follow each other: the date of the release, the
+// version.
 var releaseText = regexp.MustCompile(`[0-9]{2}:[0-9]{2}:[0-9]{2} [A-Z]{3,4} [0-9]{4}\x00+([0-9]+\.[0-9]+[0-9A-Za-z.]*)\x00`)
 
-// dated returns the version of an MPICH that has no symbol for it, which MPICH has not from 4.2 on.
+// dated returns the version of an MPICH that has no symbol for it, as from 4.2 on.
 func dated(f *elf.File) string {
 	section := f.Section(".rodata")
 	if section == nil || section.Size > maxLibraryText {
@@ -236,10 +237,10 @@ func dated(f *elf.File) string {
 	return ""
 }
 
-// maxLibraryText is how much of a library is looked through for a text.
+// maxLibraryText is how much of a library is searched for a text.
 const maxLibraryText = 64 << 20
 
-// partVersion returns the version in the library that Open MPI 6 has its code in.
+// partVersion returns the version in the library that holds Open MPI 6's code.
 func partVersion(path string) string {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -255,7 +256,7 @@ func partVersion(path string) string {
 	return ""
 }
 
-// needs reports whether a library depends on another whose name begins so.
+// needs reports whether a library depends on another whose name has a prefix.
 func needs(f *elf.File, prefix string) bool {
 	names, _ := f.ImportedLibraries()
 	for _, n := range names {
@@ -272,7 +273,7 @@ func text(f *elf.File, s elf.Symbol) string {
 		return ""
 	}
 	section := f.Sections[s.Section]
-	// A compressed section has no reader at an offset; no library has its texts there.
+	// A compressed section cannot be read at an offset. No library has its texts in one.
 	if section.ReaderAt == nil || section.Type == elf.SHT_NOBITS || s.Value < section.Addr || s.Value-section.Addr >= section.Size {
 		return ""
 	}

@@ -29,7 +29,7 @@ func installation(t *testing.T, prefix string, o object, commands ...string) (li
 	return o.write(t, filepath.Join(prefix, "lib", o.soname))
 }
 
-// below returns the libraries that are in a folder: the machine may have others.
+// below returns the libraries in a folder: the machine may have others.
 func below(folder string, libs []Library) []string {
 	var all []string
 	for _, l := range libs {
@@ -40,7 +40,7 @@ func below(folder string, libs []Library) []string {
 	return all
 }
 
-func TestFind_Order(t *testing.T) {
+func TestFindOrdersLibraries(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestFind_Order(t *testing.T) {
 	}
 }
 
-func TestExamine_ByName(t *testing.T) {
+func TestExamineFindsLibraryByName(t *testing.T) {
 	dir := t.TempDir()
 	file := likeMPICH.write(t, dir+"/libother.so.3")
 	env := table{"LD_LIBRARY_PATH": "/no/such:" + dir}
@@ -92,9 +92,9 @@ func TestExamine_ByName(t *testing.T) {
 	}
 }
 
-// TestExamine_Soname checks that a library is known by the name that programs
-// are linked to, which is a link to the file.
-func TestExamine_Soname(t *testing.T) {
+// TestExaminePrefersSonameLink checks that a library has the name that programs are linked to,
+// which is a link to the file.
+func TestExaminePrefersSonameLink(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestExamine_Soname(t *testing.T) {
 	}
 }
 
-func TestLoaderFolders(t *testing.T) {
+func TestLoaderFoldersFollowConfiguration(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/etc/ld.so.conf", []byte("include /etc/ld.so.conf.d/*.conf\n# /not/this\ninclude more/*\nrelative\n/plain  # why\ninclude /etc/ld.so.conf\nincluded/not\n"), 0o644)
 	write(t, root+"/etc/ld.so.conf.d/a.conf", []byte("/of/a\n\n/of/a2"), 0o644)
@@ -130,9 +130,9 @@ func TestLoaderFolders(t *testing.T) {
 	}
 }
 
-// TestInstalled looks at the MPI packages of this machine through what their own
-// commands say of them.
-func TestInstalled(t *testing.T) {
+// TestFindAgreesWithInstalledPackages compares the MPI packages of this machine with the output of
+// their own commands.
+func TestFindAgreesWithInstalledPackages(t *testing.T) {
 	for _, c := range []struct {
 		name, vendor string
 		family       Family

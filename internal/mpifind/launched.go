@@ -5,33 +5,33 @@ import (
 	"strconv"
 )
 
-// Launcher is the launcher that started this process as one of a job's.
+// Launcher is the launcher that started this process as a rank of a job.
 type Launcher struct {
 	Name string // "Open MPI's mpirun"
-	// Family is that of the libraries it can start, Unknown where it starts any.
+	// Family is the family of the libraries that it starts, Unknown if it starts any.
 	Family Family
-	// Prefer is the family it is more likely meant for, where it starts any.
+	// Prefer is the more likely family if it starts any.
 	Prefer Family
-	// Rank, Size and Local are what it says of this process: its rank, how many
-	// there are, and its rank on this node; -1 for what it does not say.
+	// Rank, Size and Local are this process's rank, the number of ranks, and the rank on this node;
+	// -1 if the launcher does not report it.
 	Rank, Size, Local int
 	Evidence          string // "OMPI_COMM_WORLD_SIZE=4"
 }
 
-// String names the launcher with what gave it away.
+// String returns the launcher's name and the variable that shows it.
 func (l *Launcher) String() string { return l.Name + " (" + l.Evidence + ")" }
 
-// mark is how one launcher is recognised.
+// mark is how a launcher is recognised.
 type mark struct {
 	name              string
 	family, prefer    Family
 	size, rank, local string   // variables; size and rank must hold numbers
-	also              []string // one of these must be there too, if there are any
+	also              []string // if not empty, one of these must be set too
 }
 
-// marks are looked for in this order. A launcher inside a batch system, whose
-// variables are there as well, comes before it. Batch systems set their counts in
-// shells too, where no rank runs: only with a rank and a step are they a launch.
+// marks are checked in this order. A launcher inside a batch system comes before the batch system,
+// whose variables are set too. Batch systems set their counts also in shells, where no rank runs:
+// only with a rank and a step are they a launch.
 var marks = []mark{
 	{"Open MPI's mpirun", OpenMPI, OpenMPI, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", nil},
 	{"MVAPICH2's mpiexec", MPICH, MPICH, "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", nil},
@@ -44,9 +44,8 @@ var marks = []mark{
 	{"a PMI launcher (MPICH, Intel MPI or Cray)", MPICH, MPICH, "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", nil},
 }
 
-// Launched returns the launcher that started this process, nil if none did. A
-// job of one process is a launch as well. Values that are no numbers of a job
-// are taken for no launch.
+// Launched returns the launcher that started this process, nil if none did. A job of one process is
+// a launch too. Invalid values count as no launch.
 func Launched(env func(string) (string, bool)) *Launcher {
 	for _, m := range marks {
 		size, text := value(env, m.size)
@@ -68,15 +67,15 @@ func Launched(env func(string) (string, bool)) *Launcher {
 	return nil
 }
 
-// firstPseudoStep is the lowest number of the steps that are the shells and
-// scripts of Slurm's jobs themselves (SLURM_INTERACTIVE_STEP and above in slurm.h).
+// firstPseudoStep is the lowest step number of the shells and scripts of Slurm's jobs themselves
+// (SLURM_INTERACTIVE_STEP and above in slurm.h).
 const firstPseudoStep = 0xfffffff0
 
-// needsRank reports whether the size alone does not tell a rank from a shell.
+// needsRank reports whether the size alone does not distinguish a rank from a shell.
 func (m mark) needsRank() bool { return m.family == Unknown || m.size == "PMI_SIZE" }
 
-// byProtocol finds out which libraries can talk to srun by what it offers: over
-// PMI-2 MPICH's, over PMIx Open MPI's, which cannot use the other.
+// byProtocol finds which libraries srun can start: MPICH through PMI-2, Open MPI through PMIx.
+// Neither can use the other.
 func (l *Launcher) byProtocol(env func(string) (string, bool)) {
 	pmi, pmix := anySet(env, []string{"PMI_FD", "PMI_RANK"}), anySet(env, []string{"PMIX_RANK"})
 	switch {
@@ -87,7 +86,7 @@ func (l *Launcher) byProtocol(env func(string) (string, bool)) {
 	}
 }
 
-// value returns a variable's number, -1 when it holds none that counts processes.
+// value returns a variable's number, -1 if it holds no number of processes.
 func value(env func(string) (string, bool), name string) (int, string) {
 	text, _ := env(name)
 	n, err := strconv.ParseUint(text, 10, 31)

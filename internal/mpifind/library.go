@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Family is one of the binary interfaces (ABI) that MPI libraries have: the
-// widths of handles, the layout of MPI_Status, the values of constants.
+// Family is one of the binary interfaces (ABI) of MPI libraries: the widths of handles, the layout
+// of MPI_Status, the values of constants.
 type Family uint8
 
-// The families of facts that a table of constants is there for.
+// The families that cohort supports.
 const (
 	Unknown  Family = iota
 	MPICH           // MPICH 3.1 and later, Intel MPI, Cray MPICH, MVAPICH2
-	OpenMPI         // Open MPI 4 and later, and what is made of it
-	Standard        // the ABI of MPI-5, of whatever vendor (libmpi_abi)
+	OpenMPI         // Open MPI 4 and later, and its derivatives
+	Standard        // the ABI of MPI-5, of any vendor (libmpi_abi)
 )
 
-// String returns the name for a reader.
+// String returns the family's name.
 func (f Family) String() string {
 	switch f {
 	case MPICH:
@@ -32,19 +32,19 @@ func (f Family) String() string {
 
 // Library is a file that holds, or should hold, an MPI library.
 type Library struct {
-	Path   string // the file, by the name of its soname where that is a link to it
-	Soname string // what it calls itself
+	Path   string // the file, by its soname if that is a link to it
+	Soname string // its soname
 	Name   string // the name it was found by
 	Family Family
-	// Runtime is the family whose launchers start programs of this library: Family
-	// itself, and the vendor's for Standard (Unknown when the file does not tell).
+	// Runtime is the family whose launchers start programs of this library: Family itself, and the
+	// vendor's for Standard (Unknown if the file does not show it).
 	Runtime Family
-	Vendor  string // "MPICH", "Open MPI", "Intel MPI", …; empty when the file does not tell
-	Version string // the vendor's, such as "4.1.4"; empty when the file does not tell
-	Problem string // why it cannot be loaded here; empty when nothing is against it
+	Vendor  string // "MPICH", "Open MPI", "Intel MPI", …; empty if unknown
+	Version string // the vendor's, such as "4.1.4"; empty if unknown
+	Problem string // why it cannot be loaded here; empty if it can
 }
 
-// String names the library for a reader: "Open MPI 4.1.4 (/usr/lib/libmpi.so.40)".
+// String describes the library: "Open MPI 4.1.4 (/usr/lib/libmpi.so.40)".
 func (l Library) String() string { return fmt.Sprintf("%s (%s)", l.Title(), l.Path) }
 
 // Title is the vendor and version, as far as they are known.
@@ -65,13 +65,13 @@ func (l Library) Title() string {
 	return name
 }
 
-// Fits reports whether a launcher of a family can start programs of this
-// library as one job; Unknown on either side may.
+// Fits reports whether a launcher of a family can start programs of this library as one job.
+// Unknown fits everything.
 func (l Library) Fits(launcher Family) bool {
 	return launcher == Unknown || l.Runtime == Unknown || l.Runtime == launcher
 }
 
-// list names libraries, for an error.
+// list lists libraries for an error.
 func list(libs []Library) string {
 	var names []string
 	for _, l := range libs {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// commands are the names of a family's launchers. The first ones say which
-// family they are of; mpiexec and mpirun may be anybody's.
+// commands are the names of a family's launchers. The first ones show the family; mpiexec and
+// mpirun do not.
 var commands = map[Family][]string{
 	MPICH:   {"mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra", "mpiexec", "mpirun"},
 	OpenMPI: {"mpirun.openmpi", "mpiexec.openmpi", "orterun", "mpirun", "mpiexec", "prterun"},
 }
 
-// Mpiexec finds the launcher that belongs to a library: of the same installation,
-// else one of its family in PATH. args returns its options for n ranks on one
-// node; the program and its arguments follow them. Nothing is run to find out.
+// Mpiexec finds the launcher that belongs to a library: in its installation, else one of its family
+// in PATH. args returns its options for n ranks on one node, which the program and its arguments
+// follow. Mpiexec runs no program.
 func Mpiexec(lib Library) (command string, args func(n int) []string, err error) {
 	return mpiexec(lib, os.LookupEnv)
 }
@@ -27,14 +27,14 @@ func Mpiexec(lib Library) (command string, args func(n int) []string, err error)
 func mpiexec(lib Library, env func(string) (string, bool)) (string, func(n int) []string, error) {
 	family := lib.Runtime
 	if family == Unknown {
-		if command := inPath(env); command != "" { // a standard library that does not say whose it is
+		if command := inPath(env); command != "" { // a standard library of unknown vendor
 			family = commandFamily(command)
 		}
 	}
 	args := func(n int) []string { return []string{"-n", strconv.Itoa(n)} }
 	if family == OpenMPI {
-		// Open MPI counts cores, not processors, and refuses more ranks than those;
-		// where there are enough the option changes nothing.
+		// Open MPI rejects more ranks than cores, not processors. With enough cores the option changes
+		// nothing.
 		args = func(n int) []string { return []string{"-n", strconv.Itoa(n), "--oversubscribe"} }
 	}
 	var folders []string
@@ -49,11 +49,11 @@ func mpiexec(lib Library, env func(string) (string, bool)) (string, func(n int) 
 			}
 		}
 	}
-	return "", nil, fmt.Errorf("%v has no launcher here: there is none of %s in its installation or in PATH that is %s's%s",
+	return "", nil, fmt.Errorf("%v has no launcher here: none of %s in its installation or in PATH belongs to %s%s",
 		lib, strings.Join(commands[family], ", "), family, packageOf(lib))
 }
 
-// packageOf says which package has the launcher of a distribution's library.
+// packageOf returns the package with the launcher of a distribution's library.
 func packageOf(lib Library) string {
 	if !strings.HasPrefix(lib.Path, "/usr/lib/") && !strings.HasPrefix(lib.Path, "/lib/") {
 		return ""
@@ -75,8 +75,8 @@ func inPath(env func(string) (string, bool)) string {
 	return ""
 }
 
-// InPath returns the launcher that a user gets who writes mpiexec (or, without
-// one, mpirun) and its family; "" when there is none.
+// InPath returns the launcher that a user gets with the command mpiexec (or, without one, mpirun)
+// and its family; "" if there is none.
 func InPath(env func(string) (string, bool)) (command string, family Family) {
 	if command = inPath(env); command != "" {
 		family = commandFamily(command)
@@ -102,7 +102,7 @@ func executable(file string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// resolved returns the file that a link leads to in the end.
+// resolved returns the file at the end of a chain of links.
 func resolved(file string) string {
 	if real, err := filepath.EvalSymlinks(file); err == nil {
 		return real
@@ -110,11 +110,11 @@ func resolved(file string) string {
 	return file
 }
 
-// maxCommand is how much of a launcher is looked through for a name.
+// maxCommand is how much of a launcher is searched for a name.
 const maxCommand = 4 << 20
 
-// commandFamily returns the family of a launcher: by the name of the file it
-// really is, else by the names in it.
+// commandFamily returns the family of a launcher: by the name of the file that it links to, else by
+// the names in it.
 func commandFamily(command string) Family {
 	real := resolved(command)
 	name := filepath.Base(real)

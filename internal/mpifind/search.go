@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// names are the file names of MPI libraries, as patterns, best first: those that
-// a program is linked against at run time before those that serve compilers.
+// names are the file names of MPI libraries as patterns, best first: those for running programs
+// before those for compilers.
 var names = []string{
 	"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi_cray.so*", "libmpi_gnu*.so*", "libmpi_intel.so*",
 	"libmpi_ibm.so*", "libmpi.so", "libmpi_abi.so.1", "libmpich.so", "libmpi.so.*", "libmpi_abi.so",
 }
 
-// place is a folder to look in. Those of a lower class come first.
+// place is a folder to look in. Lower classes come first.
 type place struct {
 	folder string
 	class  int
@@ -26,17 +26,18 @@ type place struct {
 const (
 	classNamed    = iota // the launcher names it
 	classAsked           // LD_LIBRARY_PATH
-	classLauncher        // of the installation that the launcher is part of
+	classLauncher        // in the launcher's installation
 	classHome            // MPI_HOME and the like
 	classBeside          // beside the mpiexec in PATH
 	classLoader          // where the loader looks
-	classKnown           // where packages put it otherwise
+	classKnown           // other folders of packages
 )
 
-// Find lists the libraries of this machine, best first, each file once. The order is that of the places: where the
-// launcher of this process says its library is, LD_LIBRARY_PATH, the launcher's installation, MPI_HOME and
-// the like, beside the mpiexec in PATH, the loader's own folders, and those where packages put MPI. In one
-// place, libraries that fit the mpiexec in PATH come first. Libraries with a Problem come last.
+// Find lists the libraries of this machine, best first, each file once. It looks where the launcher
+// of this process has its library, in LD_LIBRARY_PATH, the launcher's installation, MPI_HOME and
+// similar variables, beside the mpiexec in PATH, in the loader's folders, and in the usual folders
+// of packages. In one folder, libraries that fit the mpiexec in PATH come first. Libraries with a
+// Problem come last.
 func Find(env func(string) (string, bool)) []Library {
 	type found struct {
 		Library
@@ -59,7 +60,7 @@ func Find(env func(string) (string, bool)) []Library {
 				seen[real] = true
 				l, err := examineFile(file)
 				if err != nil {
-					continue // it has gone
+					continue // removed meanwhile
 				}
 				f := found{Library: l, class: p.class, order: order}
 				if l.Problem != "" {
@@ -82,12 +83,12 @@ func Find(env func(string) (string, bool)) []Library {
 	return libs
 }
 
-// escape makes a folder's name mean itself in a pattern.
+// escape quotes a folder's name for a pattern.
 func escape(folder string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(folder)
 }
 
-// homes are the variables by which installations of MPI say where they are.
+// homes are variables with the folder of an MPI installation.
 var homes = []string{"MPI_HOME", "MPI_ROOT", "I_MPI_ROOT", "CRAY_MPICH_DIR", "MPICH_DIR", "OPAL_PREFIX", "EBROOTOPENMPI", "EBROOTMPICH", "EBROOTIMPI"}
 
 // searchPlaces returns the folders to look in, each once, best first.
@@ -97,7 +98,7 @@ func searchPlaces(env func(string) (string, bool)) []place {
 	add := func(class int, folders ...string) {
 		for _, f := range folders {
 			if !filepath.IsAbs(f) {
-				continue // what is found must not depend on the working directory
+				continue // the result must not depend on the working directory
 			}
 			f = filepath.Clean(f)
 			if info, err := os.Stat(f); err != nil || !info.IsDir() || seen[f] {
@@ -118,7 +119,7 @@ func searchPlaces(env func(string) (string, bool)) []place {
 	}
 	for _, command := range allInPath(env) {
 		for _, file := range []string{command, resolved(command)} {
-			// /usr is the loader's: what lies there is nobody's in particular.
+			// /usr belongs to the loader, not to one installation.
 			if prefix := filepath.Dir(filepath.Dir(file)); prefix != "/" && prefix != "/usr" {
 				add(classBeside, libFolders(prefix)...)
 			}
@@ -133,7 +134,7 @@ func searchPlaces(env func(string) (string, bool)) []place {
 	return all
 }
 
-// known are the places where packages and people put MPI outside the loader's.
+// known are folders outside the loader's where packages and people install MPI.
 var known = []string{
 	"/usr/lib64/openmpi*/lib", "/usr/lib64/mpich*/lib", "/usr/lib64/mpi/gcc/*/lib64", "/usr/lib/*/openmpi*/lib", "/usr/lib/*/mpich*/lib",
 	"/usr/local/openmpi*/lib", "/usr/local/mpich*/lib", "/opt/openmpi*/lib", "/opt/mpich*/lib", "/opt/mvapich*/lib",
@@ -159,8 +160,8 @@ func multiarch() string {
 	return arch + "-linux-gnu"
 }
 
-// loaderFolders returns where the dynamic loader looks: what its configuration
-// below root lists, and its own.
+// loaderFolders returns the folders of the dynamic loader: those in its configuration below root,
+// and the default ones.
 func loaderFolders(root string) []string {
 	var all []string
 	seen := map[string]bool{}
@@ -198,7 +199,7 @@ func loaderFolders(root string) []string {
 	return all
 }
 
-// split returns the parts of a variable's value that are not empty.
+// split returns the nonempty parts of a variable's value.
 func split(env func(string) (string, bool), name, separators string) []string {
 	v, _ := env(name)
 	return slices.DeleteFunc(strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune(separators, r) }),

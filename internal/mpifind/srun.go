@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// srun starts programs of any library, and offers them the way to join that its
-// --mpi names. A library that was not built for it believes to be alone, or ends
-// the process with advice of its own, which is of no use to who has another Slurm.
+// srun starts programs of any library, which join through the protocol that --mpi names. A library
+// without that protocol takes the process for a job of one rank, or ends it with advice that may not
+// apply to this Slurm.
 
 // bySrun reports whether a launcher is Slurm's.
 func (l *Launcher) bySrun() bool { return l.Name == "srun" || strings.HasPrefix(l.Name, "srun ") }
 
-// cannotJoin reports whether a library is known not to join the job that srun
-// started it in. Open MPI is: from 5.0 on it joins by PMIx alone, before by what
-// it has components for, as far as these are files.
+// cannotJoin reports whether a library is known not to be able to join srun's job. Only Open MPI
+// may be: from 5.0 on it joins only through PMIx, and before through its installed components, as
+// far as these are files.
 func (l *Launcher) cannotJoin(lib Library, env func(string) (string, bool)) bool {
 	if !l.bySrun() || lib.Runtime != OpenMPI || anySet(env, []string{"PMIX_RANK", "PMIX_NAMESPACE"}) {
 		return false
@@ -26,7 +26,7 @@ func (l *Launcher) cannotJoin(lib Library, env func(string) (string, bool)) bool
 		return true
 	}
 	if anySet(env, []string{"OMPI_MCA_mca_base_component_path", "OMPI_MCA_component_path", "OPAL_PREFIX", "OPAL_PKGLIBDIR"}) {
-		return false // its components are somewhere else
+		return false // its components are elsewhere
 	}
 	known := components(lib, "mca_pmix_*.so")
 	return len(known) > 0 && !slices.ContainsFunc(known, func(name string) bool {
@@ -34,13 +34,13 @@ func (l *Launcher) cannotJoin(lib Library, env func(string) (string, bool)) bool
 	})
 }
 
-// components returns the names of an Open MPI's components: in the folder openmpi
-// beside the library, and below it as Debian has them.
+// components returns the names of an Open MPI's components: in the folder openmpi beside the
+// library, and where Debian has them.
 func components(lib Library, pattern string) (names []string) {
 	for _, path := range []string{lib.Path, resolved(lib.Path)} {
 		dir := filepath.Dir(path)
 		for _, folder := range []string{"openmpi", "openmpi?", "openmpi/lib/openmpi*"} {
-			files, _ := filepath.Glob(filepath.Join(dir, folder, pattern)) // what is not there is no match
+			files, _ := filepath.Glob(filepath.Join(dir, folder, pattern)) // missing files do not match
 			for _, f := range files {
 				names = append(names, filepath.Base(f))
 			}
@@ -49,7 +49,7 @@ func components(lib Library, pattern string) (names []string) {
 	return names
 }
 
-// SrunFor says how srun has to start programs of a family, "" for Unknown.
+// SrunFor returns the srun command that starts programs of a family, "" for Unknown.
 func SrunFor(f Family) string {
 	switch f {
 	case OpenMPI:
@@ -60,19 +60,19 @@ func SrunFor(f Family) string {
 	return ""
 }
 
-// Advice says what to do about a process that is alone to its library, of a family
-// and at a path, though the launcher counts it as one of several.
+// Advice returns what to do about a process that is alone to its library, of a family and at a
+// path, though the launcher counts it as one of several.
 func (l *Launcher) Advice(f Family, path string) string {
-	const choices = "pmi2 is MPICH's, pmix Open MPI's, srun --mpi=list says what this Slurm has"
+	const choices = "pmi2 is for MPICH, pmix for Open MPI; srun --mpi=list lists what this Slurm has"
 	with := SrunFor(f)
 	switch {
 	case l.bySrun() && with != "" && with != l.Name:
 		return "start it with " + with + " (" + choices + "), or with the mpiexec of " + path
 	case l.bySrun():
-		return "its way of joining ranks is none that the library was built for: try another (" + choices +
-			"; Intel MPI wants I_MPI_PMI_LIBRARY to be Slurm's libpmi2.so), or start it with the mpiexec of " + path
+		return "the library does not support its protocol for joining ranks: try another (" + choices +
+			"; for Intel MPI set I_MPI_PMI_LIBRARY to Slurm's libpmi2.so), or start it with the mpiexec of " + path
 	case l.Family == Unknown:
-		return "its way of joining ranks is none that the library was built for: start it with the mpiexec of " + path
+		return "the library does not support its protocol for joining ranks: start it with the mpiexec of " + path
 	}
 	return "start it with the mpiexec of " + path + ", or set COHORT_MPI_LIB to the launcher's library"
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// Variable names the MPI libraries that tests use, as paths separated by colons. Without it tests use
+// Variable names the MPI libraries for tests, as paths separated by colons. Without it tests use
 // those of the distribution, which scripts/setup installs.
 const Variable = "COHORT_TEST_MPI"
 
 // distribution lists the files of Debian's packages, below a folder of libraries.
 var distribution = []string{"libmpich.so.12", "libmpi.so.40"}
 
-// Libraries returns the MPI libraries that tests use, and no others that this machine has: those that
-// [Variable] names, or else those of the distribution. The error says which library cannot be used.
+// Libraries returns the MPI libraries for tests: those that [Variable] names, or else those of the
+// distribution, and no others on this machine. The error names a library that cannot be used.
 func Libraries() ([]mpifind.Library, error) { return libraries(os.Getenv(Variable), "/usr/lib") }
 
 func libraries(named, system string) ([]mpifind.Library, error) {
@@ -50,8 +50,8 @@ func libraries(named, system string) ([]mpifind.Library, error) {
 	return libs, nil
 }
 
-// EachLibrary runs a test with every library that tests use. It needs one, and the two of the set-up where
-// nothing may be missing.
+// EachLibrary runs a test with every library for tests. It needs at least one, and both libraries
+// of the set-up where nothing may be missing.
 func EachLibrary(t *testing.T, test func(t *testing.T, lib mpifind.Library)) {
 	t.Helper()
 	libs, err := Libraries()
@@ -81,7 +81,7 @@ func Each(t *testing.T, test func(t *testing.T, l Launcher)) {
 	})
 }
 
-// Of returns the launcher of the first library of a family that tests use.
+// Of returns the launcher of the first library of a family.
 func Of(t testing.TB, family mpifind.Family) Launcher {
 	t.Helper()
 	libs, err := Libraries()
@@ -93,7 +93,7 @@ func Of(t testing.TB, family mpifind.Family) Launcher {
 	case i < 0 && named != "":
 		t.Skipf("%s names no library of %v", Variable, family)
 	case i < 0:
-		need.Missing(t, "there is no library of %v: run scripts/setup, or name one in %s", family, Variable)
+		need.Missing(t, "no library of %v: run scripts/setup, or name one in %s", family, Variable)
 	}
 	l, err := launcherOf(libs[i])
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// systemFolder returns a folder like /usr/lib that has this test binary in place of each library's file.
+// systemFolder returns a folder like /usr/lib that has a copy of a library under each name.
 func systemFolder(t *testing.T, names ...string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -48,7 +48,8 @@ func paths(libs []mpifind.Library) (all []string) {
 	return all
 }
 
-// A second MPICH that comes first in PATH and in LD_LIBRARY_PATH is not used.
+// TestLibrariesIgnoresOtherInstallations checks that a second MPICH that comes first in PATH and
+// LD_LIBRARY_PATH is not used.
 func TestLibrariesIgnoresOtherInstallations(t *testing.T) {
 	t.Setenv(Variable, "")
 	before, err := Libraries()
@@ -61,7 +62,7 @@ func TestLibrariesIgnoresOtherInstallations(t *testing.T) {
 	t.Setenv("MPI_HOME", other)
 	found := mpifind.Find(os.LookupEnv)
 	if !slices.ContainsFunc(paths(found), func(p string) bool { return strings.HasPrefix(p, other) }) {
-		t.Fatalf("the other installation is not even found: %v", found)
+		t.Fatalf("mpifind does not find the other installation: %v", found)
 	}
 	n := 0
 	Each(t, func(t *testing.T, l Launcher) {
@@ -70,7 +71,7 @@ func TestLibrariesIgnoresOtherInstallations(t *testing.T) {
 			t.Errorf("the test uses %v with %s, %s", l.Library, l.command, l.Compiler(t))
 		}
 		if !slices.Contains(l.Command(2, "true").Env, "COHORT_MPI_LIB="+l.Library.Path) {
-			t.Errorf("a rank is not told to load %s", l.Library.Path)
+			t.Errorf("the environment of ranks does not name %s", l.Library.Path)
 		}
 	})
 	if n != len(before) {

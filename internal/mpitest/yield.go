@@ -16,10 +16,9 @@ var yieldSource []byte
 
 const yieldName = "mpich-yield.so"
 
-// Yielding returns variables under which the ranks of MPICH jobs give way to each
-// other where they are more than processors. Debian's MPICH spins, whatever it is
-// told, so that a call takes as long as the time slices of the system; nothing
-// else changes. Without a C compiler there are none, and tests take longer.
+// Yielding returns variables that make the ranks of MPICH jobs yield to each other. Debian's MPICH
+// always spins, so that with more ranks than processors each call takes a time slice of the system;
+// nothing else changes. Without a C compiler it returns none, and tests take longer.
 func Yielding(t testing.TB) []string {
 	t.Helper()
 	before := os.Getenv("LD_PRELOAD")
@@ -43,8 +42,8 @@ func Yielding(t testing.TB) []string {
 	return []string{"LD_PRELOAD=" + library}
 }
 
-// yieldLibrary returns the shared library, nil without a C compiler. It is compiled once in a process:
-// tests start many jobs.
+// yieldLibrary returns the shared library, nil without a C compiler. It is compiled once per
+// process: tests start many jobs.
 var yieldLibrary = sync.OnceValues(func() ([]byte, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

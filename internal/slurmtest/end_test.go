@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// until waits for what another process does.
+// until waits until another process has done something.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(20 * time.Millisecond) {
@@ -26,14 +26,14 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// running reports whether a process is there and has not ended.
+// running reports whether a process exists and has not ended.
 func running(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := bytes.Cut(b, []byte(") "))
 	return err == nil && len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
 }
 
-// staying reads the processes that programs say they are, as many as asked for.
+// staying reads the process ids that n programs print.
 func staying(t *testing.T, out io.Reader, n int) (pids []int) {
 	t.Helper()
 	for in := bufio.NewScanner(out); len(pids) < n && in.Scan(); {
@@ -44,14 +44,14 @@ func staying(t *testing.T, out io.Reader, n int) (pids []int) {
 		pids = append(pids, pid)
 	}
 	if len(pids) < n {
-		t.Fatalf("%d of %d processes are there", len(pids), n)
+		t.Fatalf("%d of %d processes run", len(pids), n)
 	}
 	return pids
 }
 
-// TestKilledRank kills a rank. With --kill-on-bad-exit, as the job scripts have
-// it, the step ends whatever the library.
-func TestKilledRank(t *testing.T) {
+// TestKilledRankEndsStep kills a rank. With --kill-on-bad-exit, as in the job scripts, the step
+// ends with any library.
+func TestKilledRankEndsStep(t *testing.T) {
 	program, env := self(t, "die")
 	each(t, func(t *testing.T, c *cluster, l library) {
 		cmd := c.command(t, append(l.env, env...), "srun", "-N1", "-n3", "--overcommit", "--mpi="+l.mpi, "--kill-on-bad-exit=1", program)
@@ -67,8 +67,8 @@ func TestKilledRank(t *testing.T) {
 	})
 }
 
-// TestCancel cancels a job whose ranks take no notice of being asked to end.
-func TestCancel(t *testing.T) {
+// TestScancelEndsStubbornRanks cancels a job whose ranks ignore the signal to end.
+func TestScancelEndsStubbornRanks(t *testing.T) {
 	program, env := self(t, "stay")
 	each(t, func(t *testing.T, c *cluster, l library) {
 		t.Parallel() // most of it is the time that Slurm gives ranks to end
@@ -84,11 +84,11 @@ func TestCancel(t *testing.T) {
 		pids := staying(t, out, 3)
 		for _, pid := range pids {
 			if !running(pid) {
-				t.Errorf("process %d is not there", pid)
+				t.Errorf("process %d does not run", pid)
 			}
 		}
 		c.must(t, nil, "scancel", "--name="+name)
-		cmd.Wait() // with any status: which, is Slurm's business
+		cmd.Wait() // Slurm decides the status
 		for _, pid := range pids {
 			until(t, fmt.Sprintf("rank of process %d", pid), func() bool { return !running(pid) })
 		}
@@ -113,8 +113,8 @@ func leftOf(t *testing.T, dir string) (left []string) {
 	return left
 }
 
-// another is a Slurm of its own, with tasks that stay, and have processes which
-// do not have their environment.
+// another starts a separate Slurm, with tasks that stay and have child processes without their
+// environment.
 func another(t *testing.T, start func(dir string)) (dir string, pids []int) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "slurm")
@@ -136,10 +136,10 @@ func another(t *testing.T, start func(dir string)) (dir string, pids []int) {
 	if err := jobs.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { jobs.Wait() }) // killed, by what is tested
+	t.Cleanup(func() { jobs.Wait() }) // the test kills them
 	pids = staying(t, out, 3)
 	if left := leftOf(t, dir); len(left) < 3+1+3 { // daemons, a slurmstepd, the tasks, srun
-		t.Fatalf("there are only %q", left)
+		t.Fatalf("got only %q", left)
 	}
 	return dir, pids
 }
@@ -159,9 +159,9 @@ func holder() int {
 	return 1
 }
 
-// TestKilledHolder kills the process that scripts/slurm hold serves: Slurm stops,
+// TestSlurmStopsWhenHolderIsKilled kills the process that scripts/slurm hold serves: Slurm stops,
 // and nothing of it or its jobs is left.
-func TestKilledHolder(t *testing.T) {
+func TestSlurmStopsWhenHolderIsKilled(t *testing.T) {
 	installed(t)
 	program, env := self(t, "holder")
 	var cmd *exec.Cmd
@@ -189,16 +189,16 @@ func TestKilledHolder(t *testing.T) {
 	}
 	cmd.Wait()
 	if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 {
-		t.Errorf("the script says %q, %v", rest, err)
+		t.Errorf("the script prints %q, %v", rest, err)
 	}
 	gone(t, dir, pids)
 }
 
-// TestStop kills the daemons and leaves the jobs: stop ends these too.
-func TestStop(t *testing.T) {
+// TestStopEndsJobsWithoutDaemons kills the daemons and leaves the jobs: stop ends them too.
+func TestStopEndsJobsWithoutDaemons(t *testing.T) {
 	installed(t)
 	dir, pids := another(t, func(dir string) {
-		// The daemons must not have what this waits for.
+		// The daemons must not inherit the pipe that this reads.
 		if out, err := exec.Command(script, "start", dir).CombinedOutput(); err != nil {
 			t.Fatalf("start: %v\n%s", err, out)
 		}
@@ -229,7 +229,7 @@ func TestStop(t *testing.T) {
 	gone(t, dir, pids)
 }
 
-// gone checks that a Slurm has left nothing, nor its tasks.
+// gone checks that nothing is left of a Slurm and its tasks.
 func gone(t *testing.T, dir string, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -242,12 +242,13 @@ func gone(t *testing.T, dir string, pids []int) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		files, _ := filepath.Glob(dir + "/*")
-		t.Errorf("%s is there, with %q", dir, files)
+		t.Errorf("%s still exists, with %q", dir, files)
 	}
 }
 
-// TestScriptRefuses checks that the script does not touch what it did not make.
-func TestScriptRefuses(t *testing.T) {
+// TestScriptRejectsWrongArguments checks that the script does not touch files that it did not
+// create.
+func TestScriptRejectsWrongArguments(t *testing.T) {
 	installed(t)
 	full := t.TempDir()
 	mine := filepath.Join(full, "mine")

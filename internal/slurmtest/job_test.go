@@ -15,7 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// toyFlags make a training short, and toy is one of the toy case.
+// toyFlags make a training short, and toy is such a training of the toy case.
 var (
 	toyFlags = []string{"--iterations", "4", "--passes", "4", "--openings", "3", "--scenarios", "20"}
 	toy      = append([]string{"train", filepath.Join("..", "..", "cases", "toy"), "--json"}, toyFlags...)
@@ -35,9 +35,9 @@ func result(t *testing.T, out string) (r struct {
 	return r
 }
 
-// TestTrain trains the toy case under srun, on one node and on two: the cuts have
-// the bits that one process gives.
-func TestTrain(t *testing.T) {
+// TestTrainingUnderSrunHasSameBits trains the toy case under srun, on one node and on two: the cuts
+// have the bits that one process computes.
+func TestTrainingUnderSrunHasSameBits(t *testing.T) {
 	c := slurm(t)
 	sddp := binary(t, "cmd/sddp")
 	alone := result(t, c.must(t, nil, sddp, toy...))
@@ -57,9 +57,9 @@ func TestTrain(t *testing.T) {
 	})
 }
 
-// TestTopology compares what ranks know of their place with what Slurm says of
-// the job while it runs.
-func TestTopology(t *testing.T) {
+// TestTopologyAgreesWithSlurm compares what ranks know of their place with what Slurm reports of
+// the job.
+func TestTopologyAgreesWithSlurm(t *testing.T) {
 	program, env := self(t, "facts")
 	each(t, func(t *testing.T, c *cluster, l library) {
 		t.Parallel()
@@ -74,7 +74,7 @@ func TestTopology(t *testing.T) {
 			{"one task", 1, "-N1 -n1 -c1 --mem-per-cpu=32"},
 		} {
 			t.Run(k.name, func(t *testing.T) {
-				// In one allocation: Slurm's word on the job, on each task, and the ranks'.
+				// In one allocation: Slurm's report of the job, of each task, and the ranks' own.
 				args := append(strings.Fields(k.args), "--overcommit", "sh", "-ec", `
 					scontrol --oneliner show job $SLURM_JOB_ID
 					echo =
@@ -87,7 +87,7 @@ func TestTopology(t *testing.T) {
 				if len(parts) != 4 {
 					t.Fatalf("%q", parts)
 				}
-				var s said
+				var s slurmJob
 				s.read(t, parts[0], strings.Fields(parts[1]), labelled(t, parts[2]))
 				for rank, f := range factsOf(t, parts[3], k.tasks) {
 					s.check(t, c, rank, k.tasks, strings.Contains(k.args, "-c1"), f)
@@ -97,8 +97,8 @@ func TestTopology(t *testing.T) {
 	})
 }
 
-// said is what Slurm says of a job.
-type said struct {
+// slurmJob is what Slurm reports of a job.
+type slurmJob struct {
 	fields map[string]string
 	hosts  []string
 	node   []int   // of each task
@@ -106,7 +106,7 @@ type said struct {
 	tasks  [][]int // of each node
 }
 
-func (s *said) read(t *testing.T, job string, hosts []string, places map[int]string) {
+func (s *slurmJob) read(t *testing.T, job string, hosts []string, places map[int]string) {
 	t.Helper()
 	s.fields, s.hosts, s.tasks = make(map[string]string), hosts, make([][]int, len(hosts))
 	for f := range strings.FieldsSeq(job) {
@@ -124,8 +124,8 @@ func (s *said) read(t *testing.T, job string, hosts []string, places map[int]str
 	}
 }
 
-// bytes returns a size that Slurm writes as 96M, 0 where it does not say.
-func (s *said) bytes(t *testing.T, name string) int64 {
+// bytes returns a size that Slurm prints as 96M, 0 if it prints none.
+func (s *slurmJob) bytes(t *testing.T, name string) int64 {
 	text, ok := strings.CutSuffix(s.fields[name], "M")
 	if !ok {
 		return 0
@@ -137,9 +137,9 @@ func (s *said) bytes(t *testing.T, name string) int64 {
 	return n << 20
 }
 
-// check compares what a rank knows; asked is whether the job was for a number of
-// processors for each task.
-func (s *said) check(t *testing.T, c *cluster, rank, tasks int, asked bool, f facts) {
+// check compares what a rank knows. asked is whether the job asked for a number of processors per
+// task.
+func (s *slurmJob) check(t *testing.T, c *cluster, rank, tasks int, asked bool, f facts) {
 	t.Helper()
 	node, cpus := s.node[rank], 0
 	if asked { // else there is no variable
@@ -164,7 +164,7 @@ func (s *said) check(t *testing.T, c *cluster, rank, tasks int, asked bool, f fa
 		t.Errorf("rank %d of %d: problems %q, SLURM_CONF=%s", rank, f.Size, f.Problems, f.Conf)
 	}
 	if tasks == 1 {
-		return // alone it is local
+		return // one rank uses backend local
 	}
 	hosts := make([]cohort.Host, len(s.hosts))
 	for i, name := range s.hosts {
@@ -178,9 +178,9 @@ func (s *said) check(t *testing.T, c *cluster, rank, tasks int, asked bool, f fa
 	}
 }
 
-// TestAllocation runs cohort run in an allocation: the ranks are on this node,
-// and none is a task of Slurm's.
-func TestAllocation(t *testing.T) {
+// TestCohortRunInsideAllocation runs cohort run in an allocation: the ranks are on this node, and
+// none is a task of Slurm.
+func TestCohortRunInsideAllocation(t *testing.T) {
 	installed(t)
 	tool, hello := binary(t, "cmd/cohort"), binary(t, "examples/hello")
 	each(t, func(t *testing.T, c *cluster, l library) {

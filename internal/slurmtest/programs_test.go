@@ -16,8 +16,8 @@ import (
 	"github.com/cohort-hpc/cohort/topo"
 )
 
-// programs are what this binary can be in a job; they return their status.
-var programs = map[string]func() int{"facts": tellFacts, "stay": stay, "die": die, "holder": holder}
+// programs are the programs that this binary can be in a job; they return their status.
+var programs = map[string]func() int{"facts": printFacts, "stay": stay, "die": die, "holder": holder}
 
 // facts are what a rank knows of its place.
 type facts struct {
@@ -44,8 +44,8 @@ func joined(body func(world *cohort.Comm) error) int {
 	return 0
 }
 
-// tellFacts prints the facts as a line of JSON.
-func tellFacts() int {
+// printFacts prints the facts as a line of JSON.
+func printFacts() int {
 	return joined(func(world *cohort.Comm) error {
 		f := facts{Rank: world.Rank(), Size: world.Size(), Topology: world.Topology(), Job: *topo.ThisJob(), Conf: os.Getenv("SLURM_CONF")}
 		for _, p := range f.Job.Problems {
@@ -60,8 +60,7 @@ func tellFacts() int {
 	})
 }
 
-// stay says which process it is and waits for a message that nobody sends,
-// whatever signals ask for.
+// stay prints its process id and waits for a message that nobody sends. It ignores signals to end.
 func stay() int {
 	return joined(func(world *cohort.Comm) error {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM)
@@ -111,7 +110,7 @@ func factsOf(t *testing.T, out string, tasks int) map[int]facts {
 	return all
 }
 
-// labelled reads lines of srun --label, one for each task.
+// labelled reads the lines of srun --label, one for each task.
 func labelled(t *testing.T, out string) map[int]string {
 	t.Helper()
 	all := make(map[int]string)

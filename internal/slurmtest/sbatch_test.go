@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// submit gives a script of docs/slurm to sbatch, with options that fit it to this
-// machine, and returns the job and the file that it writes to.
+// submit gives a script of docs/slurm to sbatch, with options for this machine, and returns the job
+// and its output file.
 func submit(t *testing.T, c *cluster, env []string, script string, options ...string) (job, output string) {
 	t.Helper()
 	file, err := filepath.Abs(filepath.Join("..", "..", "docs", "slurm", script))
@@ -32,11 +32,11 @@ func submit(t *testing.T, c *cluster, env []string, script string, options ...st
 	return strings.TrimSpace(c.must(t, env, "sbatch", args...)), output
 }
 
-// ended waits for the end of a job and returns its state and what it wrote.
+// ended waits for the end of a job and returns its state and output.
 func (c *cluster) ended(t *testing.T, job, output string) (state, text string) {
 	t.Helper()
 	until(t, "job "+job, func() bool {
-		var s said
+		var s slurmJob
 		s.read(t, c.must(t, nil, "scontrol", "--oneliner", "show", "job", job), nil, nil)
 		state = s.fields["JobState"]
 		return state != "PENDING" && state != "CONFIGURING" && state != "RUNNING" && state != "COMPLETING"
@@ -48,9 +48,8 @@ func (c *cluster) ended(t *testing.T, job, output string) (state, text string) {
 	return state, string(b)
 }
 
-// TestScripts submits the job scripts of docs/slurm as they are; what machine there
-// is, options of sbatch say.
-func TestScripts(t *testing.T) {
+// TestJobScriptsRun submits the job scripts of docs/slurm unchanged, with options for this machine.
+func TestJobScriptsRun(t *testing.T) {
 	c := slurm(t)
 	alone := result(t, c.must(t, nil, binary(t, "cmd/sddp"), toy...))
 	check := func(t *testing.T, c *cluster, ranks int, job, output string, says ...string) {
@@ -66,7 +65,7 @@ func TestScripts(t *testing.T) {
 		}
 		for _, s := range says {
 			if !strings.Contains(text, s) {
-				t.Errorf("there is no %q in\n%s", s, text)
+				t.Errorf("no %q in\n%s", s, text)
 			}
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(output), "sddp-"+job, "policy.json")); err != nil {
@@ -90,7 +89,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// threads is 2 where a node has that many processors, else 1.
+// threads returns 2 if a node has that many processors, else 1.
 func (c *cluster) threads(t *testing.T) string {
 	t.Helper()
 	if cpus := strings.TrimSpace(c.must(t, nil, "sinfo", "--noheader", "--nodes=n01", "--format=%c")); cpus != "1" {
@@ -99,12 +98,12 @@ func (c *cluster) threads(t *testing.T) string {
 	return "1"
 }
 
-// TestScriptInterrupted has a job's script asked to end, as Slurm does when the
-// time is nearly up: the ranks end in order.
-func TestScriptInterrupted(t *testing.T) {
+// TestInterruptedJobScriptEndsInOrder asks a job's script to end, as Slurm does when the time is
+// nearly up: the ranks end in order.
+func TestInterruptedJobScriptEndsInOrder(t *testing.T) {
 	c := slurm(t)
-	// A pipe in place of the case keeps the ranks from the end, and tells when they
-	// are there.
+	// A pipe in place of the case keeps the ranks running, and shows when they have
+	// started.
 	dir := t.TempDir()
 	stay := filepath.Join(dir, "stay")
 	text := "#!/bin/sh\ntrap 'echo asked to end; exit 3' TERM\necho staying $$\nwhile :; do sleep 0.1; done\n"
@@ -117,8 +116,8 @@ func TestScriptInterrupted(t *testing.T) {
 		return strings.Count(string(b), "staying") == 2
 	})
 	c.must(t, nil, "scancel", "--batch", "--signal=TERM", job)
-	state, said := c.ended(t, job, output)
-	if strings.Count(said, "asked to end") != 2 || state == "COMPLETED" {
-		t.Errorf("the job is %s:\n%s", state, said)
+	state, text := c.ended(t, job, output)
+	if strings.Count(text, "asked to end") != 2 || state == "COMPLETED" {
+		t.Errorf("the job is %s:\n%s", state, text)
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/need"
 )
 
-// asProgram makes this test binary be one of the programs that jobs run.
+// asProgram makes this test binary one of the programs that jobs run.
 const asProgram = "TEST_SLURM_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// cluster is a Slurm of two nodes, n01 and n02, which are both this machine. It
-// stops when this process ends, however that happens.
+// cluster is a Slurm of two nodes, n01 and n02, which are both this machine. It stops when this
+// process ends, in whatever way.
 type cluster struct {
 	once sync.Once
 	dir  string
@@ -52,10 +52,10 @@ type cluster struct {
 // shared is the cluster of all tests.
 var shared cluster
 
-// script is what starts a Slurm.
+// script starts a Slurm.
 var script = filepath.Join("..", "..", "scripts", "slurm")
 
-// installed ends a test with -short, or on a machine without Slurm.
+// installed skips a test with -short, or on a machine without Slurm.
 func installed(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -83,9 +83,9 @@ func (c *cluster) start() error {
 		return err
 	}
 	c.dir = dir
-	var said bytes.Buffer
+	var errs bytes.Buffer
 	c.hold = exec.Command(script, "hold", c.dir, "2")
-	c.hold.Stderr = &said
+	c.hold.Stderr = &errs
 	c.hold.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for this process, whose end is enough
 	out, err := c.hold.StdoutPipe()
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *cluster) start() error {
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		err := c.hold.Wait()
 		c.dir = ""
-		return errors.Join(fmt.Errorf("scripts/slurm hold: %v\n%s", err, &said), os.RemoveAll(dir))
+		return errors.Join(fmt.Errorf("scripts/slurm hold: %v\n%s", err, &errs), os.RemoveAll(dir))
 	}
 	return nil
 }
@@ -119,17 +119,16 @@ func (c *cluster) stop() error {
 	return nil
 }
 
-// limit is how long anything may take that should end. A test that comes to it
-// has found something that hangs.
+// limit is how long a wait may take before it counts as a hang.
 const limit = 100 * time.Second
 
-// command returns what runs a command that uses the cluster.
+// command returns a command that uses the cluster.
 func (c *cluster) command(t *testing.T, env []string, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, name, args...)
-	// Of a job that this process may itself be in, a job must not see anything.
+	// A job must not see variables of a job that this process may be in.
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "SLURM") && !strings.HasPrefix(v, "PMI") {
 			cmd.Env = append(cmd.Env, v)

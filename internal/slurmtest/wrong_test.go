@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestWrongProtocol starts ranks in ways that their library cannot join by: each
+// TestWrongProtocolIsErrInit starts ranks in ways that their library cannot join by: each
 // says what to start the program with instead, and none takes itself for a world.
-func TestWrongProtocol(t *testing.T) {
+func TestWrongProtocolIsErrInit(t *testing.T) {
 	hello := binary(t, "examples/hello")
 	refused := func(t *testing.T, c *cluster, env []string, mpi string, want ...string) {
 		t.Helper()

@@ -76,10 +76,10 @@ int load(void) {
 	return text + "int load(void) { return 0; }\n"
 }
 
-// TestValues compares the generated header of each library's ABI with the library's own: values of
+// TestConstantsAgreeWithLibraries compares the generated header of each library's ABI with the library's own: values of
 // constants and handles, sizes of types, places in MPI_Status. One program has both, in two files; of Open
 // MPI's handles it compares addresses.
-func TestValues(t *testing.T) {
+func TestConstantsAgreeWithLibraries(t *testing.T) {
 	table := loadTable(t)
 	eachLibrary(t, func(t *testing.T, lib *library) {
 		probes := table.probes(lib.abi, func(c constant) bool { return lib.has(t, c) })
@@ -117,8 +117,8 @@ int main(void) {
 	})
 }
 
-// TestStandardValues compares abi_std.h with testdata/mpi_abi.tsv.
-func TestStandardValues(t *testing.T) {
+// TestConstantsAgreeWithStandard compares abi_std.h with testdata/mpi_abi.tsv.
+func TestConstantsAgreeWithStandard(t *testing.T) {
 	compiler := need.Program(t, "gcc")
 	table := loadTable(t)
 	probes := table.probes(standard, func(c constant) bool { return c.value[standard] != "" })

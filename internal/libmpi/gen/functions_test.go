@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPrototypes lets each library's compiler compare the prototypes of functions.h with the library's
+// TestPrototypesAgreeWithLibraries lets each library's compiler compare the prototypes of functions.h with the library's
 // own: a pointer of the table's type is made to point to the library's function.
-func TestPrototypes(t *testing.T) {
+func TestPrototypesAgreeWithLibraries(t *testing.T) {
 	table := loadTable(t)
 	eachLibrary(t, func(t *testing.T, lib *library) {
 		var b strings.Builder
@@ -63,10 +63,10 @@ var absent = [numABIs]map[string]int{
 	ompi: {"MPI_Status_f082c": 5, "MPI_Status_c2f08": 5, "MPI_Status_f082f": 5, "MPI_Status_f2f08": 5},
 }
 
-// TestFunctions checks that the table has every function that a library declares, that it says rightly
+// TestTableHasEveryFunction checks that the table has every function that a library declares, that it says rightly
 // which version of MPI introduced each (as far as the libraries' versions tell), and which have a form with
 // large counts.
-func TestFunctions(t *testing.T) {
+func TestTableHasEveryFunction(t *testing.T) {
 	table := loadTable(t)
 	eachLibrary(t, func(t *testing.T, lib *library) {
 		for name := range lib.declared {
@@ -107,8 +107,8 @@ func functionName(name string) bool {
 	return len(rest) > 1 && rest[1] >= 'a' && rest[1] <= 'z' && rest != "Aint" && rest != "Comm" && rest != "Fint"
 }
 
-// TestGenerated checks that the generated files are the ones that are generated now.
-func TestGenerated(t *testing.T) {
+// TestGeneratedFilesAreCurrent checks that the generated files are the ones that are generated now.
+func TestGeneratedFilesAreCurrent(t *testing.T) {
 	list, err := loadTable(t).outputs()
 	if err != nil {
 		t.Fatal(err)
@@ -123,8 +123,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// TestParse checks that rows that say nothing, or too much, are errors.
-func TestParse(t *testing.T) {
+// TestParseRejectsBadRows checks that rows that say nothing, or too much, are errors.
+func TestParseRejectsBadRows(t *testing.T) {
 	chapter := "= 3 Point to point\n"
 	send := "1.0 need int MPI_Send(const void *buf, int count) +c | Send\n"
 	good := filepath.Join(t.TempDir(), "good")

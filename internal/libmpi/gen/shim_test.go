@@ -13,10 +13,10 @@ var (
 	asked  = regexp.MustCompile(`"MPI_(\w+)"`)   // what the loader looks for by name
 )
 
-// TestShim checks that the functions that the table says are used are the ones that the shim calls, in one
+// TestShimCallsFunctionsOfTable checks that the functions that the table says are used are the ones that the shim calls, in one
 // ABI or another, so that docs/mpi-coverage.md tells the truth, and no library is asked for what nobody
 // needs. That the shim calls no others its compiler checks.
-func TestShim(t *testing.T) {
+func TestShimCallsFunctionsOfTable(t *testing.T) {
 	compiler := need.Program(t, "gcc")
 	found := make(map[string]bool)
 	for _, abi := range abiNames {
