@@ -90,7 +90,7 @@ func mismatchJob(t *testing.T, library string, n int, name string, env ...string
 
 const (
 	dirVariable = "MPITEST_DIR"
-	sequences   = 10 // of calls in one job, each on a communicator of its own
+	sequences   = 10 // of calls in one job, each on a new communicator
 	guardWord   = 0xa5a5a5a5
 	words       = 24 << 20               // of the arena
 	enough      = 100 * time.Millisecond // for the calls of one communicator
@@ -260,7 +260,7 @@ func (r *reckless) run(c *cohort.Comm, calls []planned, equal int) {
 		for i, p := range calls {
 			r.calls.Add(1)
 			err := p.call(c)
-			// What another rank finds wrong later may end this one early.
+			// An error on another rank may end this one early.
 			if err != nil && i < equal && !errors.Is(err, cohort.ErrBroken) && !errors.Is(err, cohort.ErrMismatch) {
 				r.problem("%v, which all ranks call: %v", p.step, err)
 			}

@@ -69,7 +69,7 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		}
 		if b.Limited() {
 			return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "at thread level " + c.p.level.String() + " a collective can " +
-				"end early only if Init was given such a context, or COHORT_TIMEOUT, on any rank"}
+				"end early only if some rank gives Init a context that ends, or sets COHORT_TIMEOUT"}
 		}
 		if !libmpi.MayCall() {
 			return true, libmpi.Error(libmpi.Thread)

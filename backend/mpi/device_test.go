@@ -85,7 +85,7 @@ func TestDeviceMemoryFollowsLibraryAndSwitches(t *testing.T) {
 		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1", "MPICH_ENABLE_GPU": "0"}, "", 1, level, false, "no", "MPICH_ENABLE_GPU=0"},
 		{"MPICH", "4.0.2", env{"MPIR_CVAR_ENABLE_GPU": "1"}, "", -1, level, false, "unknown", "does not report"}, // it may be built without
 		{"MPICH", "4.0.2", env{"MV2_USE_CUDA": "0", "I_MPI_OFFLOAD": "0", "OMPI_MCA_opal_cuda_support": "0"}, "", 1, level, false, "yes", "it reports"},
-		// Before 5.0 Open MPI says how it was built.
+		// Before 5.0 Open MPI reports how it was built.
 		{"Open MPI", "4.1.4", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
 		{"Open MPI", "4.1.4", nil, "on", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},
 		{"Open MPI", "", nil, "", 1, level, false, "no", "set OMPI_MCA_opal_cuda_support=1"},

@@ -1,35 +1,35 @@
-// Package mpi is the backend whose ranks are MPI processes, over whatever MPI
-// library is found at run time (package libmpi).
+// Package mpi is the backend whose ranks are MPI processes. It uses the MPI library that is found at
+// run time (package libmpi).
 //
 // # Two communicators
 //
-// Every communicator has two of MPI's: data carries what the user sends and the
-// library's own collectives, ctl everything with a tag below 0: fingerprints,
-// schedules, reports, and notices that a communicator is broken. The user's tags
-// are MPI's; tags below 0 are folded into MPI's range (ctlTag).
+// Every communicator has two MPI communicators. data carries the user's messages and the library's
+// collectives. ctl carries everything with a tag below 0: fingerprints, schedules, reports, and
+// notices that a communicator is broken. User tags are MPI tags; tags below 0 are folded into MPI's
+// range (type folds).
 //
-// # Three ways a blocking collective runs
+// # Three ways to run a blocking collective
 //
-// By itself a call is the library's function and nothing else. In agreed mode,
-// which all ranks are in if any was asked to check or can end operations early,
-// the ranks exchange fingerprints first (package sched), so that a mismatch is
-// found and a missing rank is named before the library is entered. Where the
-// library's collective cannot be used (an order of reductions that is to be
-// fixed, counts it cannot take, receives it does not guard) the call is a
-// schedule over point-to-point messages.
+// By default a call is the library's function and nothing else.
+//
+// In agreed mode the ranks exchange fingerprints first (package sched), so that a mismatch is
+// detected, and a missing rank named, before the library is entered. All ranks are in agreed mode if
+// any rank asked for checks or can end operations early.
+//
+// A call is a schedule over point-to-point messages where the library's collective cannot be used:
+// if the order of a reduction is fixed, if the library does not take the counts, or if it does not
+// guard its receives.
 //
 // # Progress
 //
-// One engine for the process holds all requests under way. Whoever waits tests
-// them, one at a time, and completes what is complete, others' too. It starts
-// with short tries, then gives its processor away, then sleeps, up to a
-// millisecond. Blocking calls without a limit do not come here: they are the
-// library's own blocking calls.
+// One engine in the process holds all requests in progress. A goroutine that waits tests them all,
+// one goroutine at a time, and completes those that are complete. It first tries in short intervals,
+// then yields the processor, then sleeps for up to a millisecond. Blocking calls without a limit do
+// not use the engine: they are the library's blocking calls.
 //
-// # Receives that are guarded
+// # Guarded receives
 //
-// Some libraries write past the end of a receive buffer when the message is
-// longer (quirkOverrun). With them a receive never posts the user's buffer
-// before the message's length is known: it waits in a queue of the
-// communicator's, in the order of posting, and is matched by MPI_Improbe.
+// Some libraries write past the end of a receive buffer if the message is longer (quirkOverrun). With
+// them a receive does not post the user's buffer before the message's length is known. It waits in a
+// queue of the communicator, in the order of posting, and is matched by MPI_Improbe.
 package mpi

@@ -44,7 +44,7 @@ int MPI_Send(const void *b, int n, MPI_Datatype t, int dest, int tag, MPI_Comm c
 		return rc;
 	}
 	if (is("REQUEST")) return PMPI_Start(&none);
-	// MPICH 4.0.2 says that it has allocated that; and of what it makes other errors no call is known.
+	// MPICH 4.0.2 allocates that. We know no call for which it returns other errors.
 	if (is("NO_MEM")) return sizeof(MPI_Comm) == 4 ? MPI_ERR_NO_MEM : PMPI_Alloc_mem((MPI_Aint)1 << 62, MPI_INFO_NULL, &memory);
 	if (is("OTHER")) return MPI_ERR_OTHER;
 	return PMPI_Send(b, n, t, dest, tag, c);

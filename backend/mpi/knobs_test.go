@@ -121,7 +121,7 @@ func TestUserVariablesStay(t *testing.T) {
 	if len(stays) > 0 {
 		t.Errorf("nothing is said of %v", slices.Sorted(maps.Keys(stays)))
 	}
-	// CUDA with Open MPI 4 is the user's to say.
+	// The user has to set CUDA for Open MPI 4.
 	env = variables{"OMPI_MCA_opal_cuda_support": "1"}
 	if got := variablesSet(t, Settings{CUDA: "on"}, "openmpi", "Open MPI", "4.1.4", env); !slices.Equal(got, everywhere) {
 		t.Errorf("got %v", got)

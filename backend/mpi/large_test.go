@@ -93,7 +93,7 @@ type largeCase struct {
 }
 
 func large(w *cohort.Comm) error {
-	// Where memory is short these are to go first.
+	// If memory runs out these processes end first.
 	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	s := &slabs{Comm: w, a: make([]byte, huge+1<<20), b: make([]byte, huge+1<<20), text: make([]byte, 1<<20-3)}
 	for i := range s.text {

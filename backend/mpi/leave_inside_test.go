@@ -134,7 +134,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}
 		return during(w, 200*time.Millisecond, func(tag int) error { return calls[0].do(w, tag) })
 	})
-	// A message that nobody will receive is sent while the world is closed.
+	// Send a message that nobody receives while the world is closed.
 	program("owes", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {
@@ -218,7 +218,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}
 		return c.Close()
 	})
-	// What can end early ends.
+	// Operations that can end early do so.
 	program("listens", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {
@@ -243,7 +243,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}
 		return closed
 	})
-	// A blocking receive that nothing comes for is the library's, which nobody can call back.
+	// A blocking receive without a message stays in the library and cannot be ended.
 	program("stays", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {
@@ -260,7 +260,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}
 		return err
 	})
-	// A barrier that a rank has given up ends when the others come.
+	// An abandoned barrier ends once the others join it.
 	program("returns", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {

@@ -37,7 +37,7 @@ func TestCloseIsOrderlyAndFinal(t *testing.T) {
 		if err := again("twice"); err != nil {
 			return err
 		}
-		// Communicators that nobody has closed, in all ways they come.
+		// Communicators that stay open, made in every way.
 		if _, err := w.Dup(); err != nil {
 			return err
 		}

@@ -168,7 +168,7 @@ func TestInitRejectsUnusableLibraries(t *testing.T) {
 	binary.LittleEndian.PutUint16(foreign[18:], 22) // e_machine: s390
 	old := compiledC(t, "gcc", tooOld, "libmpi.so.12", "-shared", "-fPIC", "-Wl,-soname,libmpi.so.12")
 	none := compiledC(t, "gcc", "int f(void) { return 0; }", "libmpi.so.40", "-shared", "-fPIC")
-	// What it needs is nowhere.
+	// It needs a library that does not exist.
 	lost := compiledC(t, "gcc", "int not_there(void);\nint MPIR_f;\nint MPI_Init(void) { return not_there(); }", "libmpi.so.12", "-shared", "-fPIC")
 	for _, c := range []struct {
 		name, asked string

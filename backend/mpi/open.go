@@ -161,7 +161,7 @@ func (p *process) load(cfg Config) error {
 		if err == nil {
 			p.lib, p.settings, p.asks = lib, settings, cfg.Settings
 			p.unprofiled = cfg.Settings.Profiling && !slices.ContainsFunc(settings, func(s Setting) bool { return s.Why == whyProfile })
-			// The file's name may say less than the library itself.
+			// The library's text may tell more than the file's name.
 			vendor, version := identify(lib.Text)
 			if vendor == "" {
 				vendor, version = l.Vendor, l.Version

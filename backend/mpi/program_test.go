@@ -314,7 +314,7 @@ func with(body func(w *cohort.Comm) error) error {
 	return w.Close()
 }
 
-// say prints one line in one write, so that lines of ranks do not mix.
+// say prints one line in one write, so that the lines of ranks do not mix.
 func say(format string, args ...any) {
 	os.Stdout.WriteString(fmt.Sprintf(format, args...) + "\n")
 }

@@ -73,7 +73,7 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 			has := func(tool string, env ...string) map[string]string {
 				e := start(t, c.name, 2, "world", append(env, asked, "LD_PRELOAD="+tool)...).must(t)
 				of := make(map[string]string)
-				for _, line := range e.lines("cvar") { // both ranks say the same
+				for _, line := range e.lines("cvar") { // both ranks print the same
 					name, value, _ := strings.Cut(line, " ")
 					of[name] = value
 				}

@@ -136,8 +136,8 @@ func TestFindAgreesWithInstalledPackages(t *testing.T) {
 	for _, c := range []struct {
 		name, vendor string
 		family       Family
-		version      []string // a command that says the version
-		compiler     []string // one that says which library a program is linked with
+		version      []string // a command that prints the version
+		compiler     []string // one that prints the library that programs are linked with
 	}{
 		{"Open MPI", "Open MPI", OpenMPI, []string{"mpirun.openmpi", "--version"}, []string{"mpicc.openmpi", "--showme:libdirs"}},
 		{"MPICH", "MPICH", MPICH, []string{"mpichversion"}, []string{"mpicc.mpich", "-link_info"}},

@@ -105,7 +105,7 @@ func anySet(env func(string) (string, bool), names []string) bool {
 	return len(names) == 0
 }
 
-// count says how many processes a launcher started, for an error.
+// count returns how many processes a launcher started, for an error.
 func (l *Launcher) count() string {
 	if l.Size == 1 {
 		return "1 process"

@@ -39,7 +39,7 @@ func libraries(named, system string) ([]mpifind.Library, error) {
 		case named == "" && (err != nil || l.Problem != ""):
 			continue // of another architecture, say
 		case named != "" && !filepath.IsAbs(f):
-			return nil, fmt.Errorf("%s names %s: want the absolute path of a library", Variable, f)
+			return nil, fmt.Errorf("%s names %s; want the absolute path of a library", Variable, f)
 		case err != nil:
 			return nil, fmt.Errorf("%s names a library that cannot be read: %w", Variable, err)
 		case l.Problem != "":

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWrongProtocolIsErrInit starts ranks in ways that their library cannot join by: each
-// says what to start the program with instead, and none takes itself for a world.
+// TestWrongProtocolIsErrInit starts ranks under a protocol that the library does not support. Each
+// rank gets an error that names the right way to start, and none becomes a world of its own.
 func TestWrongProtocolIsErrInit(t *testing.T) {
 	hello := binary(t, "examples/hello")
 	refused := func(t *testing.T, c *cluster, env []string, mpi string, want ...string) {
@@ -31,6 +31,7 @@ func TestWrongProtocolIsErrInit(t *testing.T) {
 			refused(t, c, l.env, mpi, "start it with srun --mpi="+l.mpi, l.Path, "of 3")
 		}
 	})
-	// No variable names a library, and srun offers no way to join. Other installations than those of the set-up are hidden.
+	// No variable names a library, and srun uses no protocol. Installations other than the set-up's are
+	// hidden.
 	refused(t, slurm(t), []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LD_LIBRARY_PATH="}, "none", "start it with srun --mpi=pm")
 }
