@@ -359,7 +359,8 @@ func TestResolvedFillsInEnvironment(t *testing.T) {
 	}
 }
 
-// TestMemoryPolicyAgreesWithDescribe checks that MemoryPolicy and Describe report the same of pinned workers.
+// TestMemoryPolicyAgreesWithDescribe checks that MemoryPolicy and Describe report the same of
+// pinned workers.
 func TestMemoryPolicyAgreesWithDescribe(t *testing.T) {
 	for _, pin := range []Policy{None, Cores} {
 		if pin != None && !canPin {

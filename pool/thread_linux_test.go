@@ -176,7 +176,8 @@ func TestWorkersArePinned(t *testing.T) {
 	}
 }
 
-// TestProcessesOfNodeShareProcessors checks that processes that share a node take different processors.
+// TestProcessesOfNodeShareProcessors checks that processes that share a node take different
+// processors.
 func TestProcessesOfNodeShareProcessors(t *testing.T) {
 	const size = 2
 	node, err := topo.Here()

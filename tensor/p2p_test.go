@@ -77,7 +77,8 @@ func left(devs []*Device, drv *soft.Driver) error {
 // ways are the combinations of calls that pass a tensor to the next rank.
 var ways = []string{"isend, recv", "irecv, send", "isend, recvalloc", "sendrecv", "isend, irecv", "isend, probe, recvalloc"}
 
-// pass sends a tensor on one device to the next rank, and receives one onto another device from the rank before.
+// pass sends a tensor on one device to the next rank, and receives one onto another device from the
+// rank before.
 func pass[T cohort.Number](c *Comm, way string, from, to *Device, shape []int) (err error) {
 	n, me := c.Size(), c.Rank()
 	next, prev := (me+1)%n, (me+n-1)%n

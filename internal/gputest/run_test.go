@@ -23,8 +23,8 @@ import (
 
 var script = filepath.Join("..", "..", "scripts", "gpu-test")
 
-// build runs scripts/gpu-test build and returns the folder it makes, whose program run starts the others.
-// With goCommand, the script calls that program in place of go.
+// build runs scripts/gpu-test build and returns the folder it makes, whose program run starts the
+// others. With goCommand, the script calls that program in place of go.
 func build(t *testing.T, goCommand string) string {
 	t.Helper()
 	need.Program(t, "bash")
@@ -43,8 +43,8 @@ func build(t *testing.T, goCommand string) string {
 	return dir
 }
 
-// noCompiler stands in for go: it makes empty programs, and fails on command lines that the script should
-// not use.
+// noCompiler stands in for go: it makes empty programs, and fails on command lines that the script
+// should not use.
 const noCompiler = `#!/bin/sh
 [ "$CGO_ENABLED $GOOS" = "0 linux" ] || exit 1
 case "$*" in
@@ -59,7 +59,8 @@ while [ "$1" != -o ]; do shift; done
 // patience is how long a program may run. On a machine with a GPU the programs take minutes.
 const patience = 20 * time.Minute
 
-// run returns the status and the output of a program; the status is -1 if it did not start or did not end.
+// run returns the status and the output of a program; the status is -1 if it did not start or did
+// not end.
 func run(name string, args ...string) (status int, out string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -79,7 +80,8 @@ func run(name string, args ...string) (status int, out string) {
 	return 0, string(b)
 }
 
-// row is a line of results.json, about a test or a benchmark. Figures holds a benchmark's results by unit.
+// row is a line of results.json, about a test or a benchmark. Figures holds a benchmark's results
+// by unit.
 type row struct {
 	Package, Test, Result, Benchmark string
 	Seconds                          float64
@@ -112,8 +114,9 @@ func rows(t *testing.T, results string) (all []row) {
 	return all
 }
 
-// TestProgramsRunOnThisMachine builds the programs and runs them here. Without a GPU they print the reason,
-// and the results of an earlier run are removed. With a GPU everything passes, which takes minutes.
+// TestProgramsRunOnThisMachine builds the programs and runs them here. Without a GPU they print the
+// reason, and the results of an earlier run are removed. With a GPU everything passes, which takes
+// minutes.
 func TestProgramsRunOnThisMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: the programs of scripts/gpu-test build without cgo and run; make test-all runs it")
@@ -202,8 +205,8 @@ BenchmarkGPUStart-16 looks at 4 events
 PASS
 `
 
-// TestRunReportsResults lets stand-ins print the output of tests and benchmarks, and checks the status, the
-// report and results.json.
+// TestRunReportsResults lets stand-ins print the output of tests and benchmarks, and checks the
+// status, the report and results.json.
 func TestRunReportsResults(t *testing.T) {
 	dir := build(t, noCompiler)
 	measured := []row{

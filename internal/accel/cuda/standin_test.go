@@ -178,8 +178,8 @@ func TestDriverThreadsBlockSignals(t *testing.T) {
 	}
 }
 
-// TestUnavailableDriver checks the errors without a device or driver, and that nothing is initialized too
-// early.
+// TestUnavailableDriver checks the errors without a device or driver, and that nothing is
+// initialized too early.
 func TestUnavailableDriver(t *testing.T) {
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage.so.1")
@@ -269,7 +269,8 @@ func TestDriverErrorsAreConverted(t *testing.T) {
 	}
 }
 
-// TestAddressesOfOtherLibraries checks addresses of other libraries' device memory, and invalid ones.
+// TestAddressesOfOtherLibraries checks addresses of other libraries' device memory, and invalid
+// ones.
 func TestAddressesOfOtherLibraries(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s)
@@ -323,8 +324,8 @@ func TestAddressesOfOtherLibraries(t *testing.T) {
 	}
 }
 
-// TestThreadsKeepTheirContext checks that a thread keeps its context, of whatever device, across calls, and that a
-// context that is current already is not pushed again.
+// TestThreadsKeepTheirContext checks that a thread keeps its context, of whatever device, across
+// calls, and that a context that is current already is not pushed again.
 func TestThreadsKeepTheirContext(t *testing.T) {
 	s := newStandin(t)
 	dev := firstDevice(t, s).(*device)

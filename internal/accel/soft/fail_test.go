@@ -8,8 +8,8 @@ import (
 	"github.com/cohort-hpc/cohort/internal/accel"
 )
 
-// TestFailingCallsHaveNoEffect lets the second call of each kind fail, and checks that it has no effect and that the
-// next call works.
+// TestFailingCallsHaveNoEffect lets the second call of each kind fail, and checks that it has no
+// effect and that the next call works.
 func TestFailingCallsHaveNoEffect(t *testing.T) {
 	type parts struct {
 		dev accel.Device

@@ -138,8 +138,8 @@ func TestUnavailableDriver(t *testing.T) {
 	want(t, err, backend.ErrNotSupported, "cuda: libcuda.so.1: no such file")
 }
 
-// TestPageableCopiesAreSynchronous checks that a copy of memory that is not pinned is done when the call
-// returns, after all earlier work, and that copies are counted by kind.
+// TestPageableCopiesAreSynchronous checks that a copy of memory that is not pinned is done when the
+// call returns, after all earlier work, and that copies are counted by kind.
 func TestPageableCopiesAreSynchronous(t *testing.T) {
 	for _, lazy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lazy=%t", lazy), func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestPageableCopiesAreSynchronous(t *testing.T) {
 	}
 }
 
-// TestLazyWorkWaitsForCallers checks that work is done only while a caller waits, in an order among streams that
-// depends on the seed.
+// TestLazyWorkWaitsForCallers checks that work is done only while a caller waits, in an order among
+// streams that depends on the seed.
 func TestLazyWorkWaitsForCallers(t *testing.T) {
 	order := func(seed uint64) string {
 		_, dev := device(t, Config{Lazy: true, Seed: seed})
@@ -296,8 +296,8 @@ func TestHostAccessDuringCopyIsDetected(t *testing.T) {
 	}
 }
 
-// TestCopiesMayShareHostMemory checks that copies may share host memory in the order of a stream; only
-// accesses by the host are violations.
+// TestCopiesMayShareHostMemory checks that copies may share host memory in the order of a stream;
+// only accesses by the host are violations.
 func TestCopiesMayShareHostMemory(t *testing.T) {
 	_, dev := device(t, Config{Lazy: true})
 	const n = 5000
