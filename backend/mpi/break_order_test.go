@@ -225,7 +225,7 @@ func manyReceives(w *cohort.Comm) error {
 // TestBreakReachesAllWaiters has many goroutines wait on a communicator that another rank's send
 // breaks: all of them return.
 func TestBreakReachesAllWaiters(t *testing.T) {
-	leftOut(t, "all ranks learn of a broken communicator")
+	leftOut(t, "a broken communicator ends all waits")
 	program("break waiters", func() error { return with(breakWaiters) })
 	for _, library := range libraries {
 		start(t, library, 2, "break waiters").must(t)
@@ -300,7 +300,7 @@ func tooLong(w *cohort.Comm) error {
 				return fmt.Errorf("%d numbers of rank %d for one: %v", n, source, err)
 			}
 			if buf[1] != -1 {
-				return fmt.Errorf("%d numbers of rank %d: written behind the buffer", n, source)
+				return fmt.Errorf("%d numbers of rank %d: written past the buffer", n, source)
 			}
 			if _, err := send.Wait(); err != nil {
 				return err

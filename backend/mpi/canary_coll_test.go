@@ -69,7 +69,7 @@ func mismatchJob(t *testing.T, library string, n int, name string, env ...string
 	t.Helper()
 	dir := t.TempDir()
 	e := start(t, library, n, name, append(env, canaryCases(t, sequences), dirVariable+"="+dir,
-		"LD_PRELOAD=libc_malloc_debug.so.0", "MALLOC_CHECK_=3")...) // the C library looks after its heap
+		"LD_PRELOAD=libc_malloc_debug.so.0", "MALLOC_CHECK_=3")...) // the C library checks its heap
 	for rank := range n {
 		b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(rank)))
 		if err != nil && fatalError.MatchString(e.out) { // whatever the error handler
@@ -167,8 +167,8 @@ func newReckless() (*reckless, error) {
 	}
 	_, rng, err := readCases()
 	r := &reckless{w: w, rng: rng, arena: slices.Repeat([]uint32{guardWord}, words)}
-	// Calls that never end may keep a library from others, once in hundreds of jobs:
-	// then this is the end.
+	// Once in hundreds of jobs, calls that never end keep a library from making others. Then the job
+	// ends here.
 	r.stuck = time.AfterFunc(atLast, func() {
 		say("rank %d is stuck", w.Rank())
 		r.report()
@@ -269,7 +269,7 @@ func (r *reckless) run(c *cohort.Comm, calls []planned, equal int) {
 	select {
 	case <-done:
 	case <-time.After(enough):
-		r.hung = true // or it is slow, and goes on while the next is under way
+		r.hung = true // or slow, and continues during the next
 	}
 	r.look()
 }

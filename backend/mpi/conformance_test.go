@@ -70,7 +70,7 @@ func TestDeterministicReductionsHaveLocalBits(t *testing.T) {
 		l := launcher(t, name)
 		l.ShortFrom = 0 // the same work as on local
 		for _, n := range sizes(2, 3, 4) {
-			// Both are ranks of the same test: a process that is one ends in the first.
+			// The ranks of both run this test, and end in the first call.
 			got := cohorttest.Bits(t, l, n)
 			if want := cohorttest.Bits(t, cohorttest.Goroutines{}, n); got != want {
 				t.Errorf("%s, %d ranks: the digests are %s, on local %s", name, n, got, want)

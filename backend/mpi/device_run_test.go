@@ -162,7 +162,7 @@ func TestAwareLibraryGetsDeviceMemory(t *testing.T) {
 				}
 				fmt.Sscan(at[0], &from)
 				direct, calls := want.takes == "yes", map[string]int{"bcast": 1, "allreduce": 2}
-				if name == "openmpi" { // whose ranks agree on calls first: the second Allreduce is messages, on all of them
+				if name == "openmpi" { // its ranks agree on calls first: the second Allreduce is messages on all of them
 					direct, calls["allreduce"] = false, 1
 				}
 				for coll, n := range calls {

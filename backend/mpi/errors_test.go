@@ -61,7 +61,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm c, int *flag, MPI_Status *st) {
 int MPI_Allreduce(const void *s, void *r, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
 	return PMPI_Allreduce(s, r, n, t, n == MARK ? MPI_OP_NULL : op, c);
 }
-int MPI_Ibarrier(MPI_Comm c, MPI_Request *q) { // which is the library's own everywhere
+int MPI_Ibarrier(MPI_Comm c, MPI_Request *q) { // the library makes it everywhere
 	(void)c;
 	return PMPI_Ibarrier(MPI_COMM_NULL, q);
 }
@@ -99,7 +99,7 @@ func TestLibraryErrorsHaveSentinels(t *testing.T) {
 		return with(func(w *cohort.Comm) error {
 			for _, class := range slices.Sorted(maps.Keys(sentinels)) {
 				if w.Rank() == 0 {
-					if err := os.Setenv("DAMAGE", class); err != nil { // which the tool asks for in each call
+					if err := os.Setenv("DAMAGE", class); err != nil { // the tool reads it in each call
 						return err
 					}
 					err := cohort.Send(w, []int{1}, 1, mark)
@@ -136,7 +136,7 @@ func TestLibraryErrorsHaveSentinels(t *testing.T) {
 			if err := isFrom("iprobe", err, cohort.ErrRank); err != nil {
 				return err
 			}
-			// After a collective that has failed the communicator is broken.
+			// A failed collective breaks the communicator.
 			err = cohort.Allreduce(d, make([]int32, mark), make([]int32, mark), cohort.Sum)
 			if err := isFrom("allreduce", err, cohort.ErrOp); err != nil {
 				return err

@@ -98,7 +98,7 @@ func TestTopologyReportsNodes(t *testing.T) {
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					var e ended
-					for range 3 { // Open MPI 4.1's daemons die now and then where two are on one machine
+					for range 3 { // Open MPI 4.1's daemons sometimes die if two are on one machine
 						cmd := command(t, library, c.ranks, "topology", c.env...)
 						if c.across {
 							across(t, library, cmd)

@@ -83,7 +83,7 @@ type slabs struct {
 	*cohort.Comm
 	a, b []byte
 	text []byte
-	base int // where the text begins: elsewhere in each transfer
+	base int // where the text begins; it differs in each transfer
 }
 
 // largeCase is a transfer between two ranks. It returns an error if what arrived is wrong.
@@ -226,7 +226,7 @@ var largeCases = []largeCase{
 		if err != nil {
 			return err
 		}
-		s.base += 5 // the one's text, and nothing of the other's; BcastInit's is started twice
+		s.base += 5 // the text of one rank only; that of BcastInit is started twice
 		if s.Rank() == 0 {
 			s.fill(s.b[:huge], 0)
 		} else {

@@ -146,11 +146,11 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 			runtime.GC() // of what is pinned
 		}
 		if errors.Is(err, cohort.ErrBroken) && strings.Contains(err.Error(), "MPI_Finalize") {
-			return nil // which waits for the message
+			return nil // the world's Close waits for the message
 		}
 		return err
 	})
-	// Others close what the world's Close closes too.
+	// Other goroutines close what the world's Close closes too.
 	program("frees", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {
@@ -172,7 +172,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}
 		return errors.Join(w.Close(), <-ended, <-ended)
 	})
-	// One closes the world while it waits for the other to close a window too.
+	// One rank closes the world while it waits for the other to close a window.
 	program("meets", func() error {
 		w, err := cohort.Init(background, nil)
 		if err != nil {
@@ -203,7 +203,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		}()
 		return errors.Join(w.Close(), <-ended, <-ended)
 	})
-	// One ends the job without a window that the other closes.
+	// One rank ends the job without closing a window that the other closes.
 	program("drops", func() error {
 		c, err := mpi.Open(background, mpi.Config{})
 		if err != nil {

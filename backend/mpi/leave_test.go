@@ -156,7 +156,7 @@ func TestCommunicatorsAreFreedBeforeFinalize(t *testing.T) {
 			for _, level := range []string{"multiple", "single"} {
 				e := start(t, name, 2, "order", "LD_PRELOAD="+tool, "COHORT_MPI_THREAD="+level).must(t)
 				if got := e.lines("finalize"); !slices.Equal(got, []string{"0 1", "0 1"}) {
-					t.Errorf("%s: at the end there are (communicators, the same thread) %q\n%s", level, got, e.out)
+					t.Errorf("%s: at the end: (communicators, same thread) %q\n%s", level, got, e.out)
 				}
 			}
 		})
@@ -204,7 +204,7 @@ int MPI_Finalize(void) { puts("cohort finalized"); return PMPI_Finalize(); }
 			tool := compiledC(t, mpicc(t, name), foreignStart+counting, "foreign.so", "-shared", "-fPIC")
 			e := start(t, name, 2, "guest", "LD_PRELOAD="+tool)
 			e.hasNot(t, "cohort initialized", "cohort finalized")
-			// Nobody finalizes MPI: how the launcher takes that is its own business.
+			// MPI is not finalized: the launcher decides what that means.
 			e.has(t, "left\n")
 			ended := compiledC(t, mpicc(t, name), foreignStart+finalized, "ended.so", "-shared", "-fPIC")
 			start(t, name, 2, "finalized", "LD_PRELOAD="+ended).must(t).has(t, "refused", "finalized")
@@ -338,7 +338,7 @@ func TestInitEndsAtDeadline(t *testing.T) {
 	leftOut(t, "Init ends at its deadline")
 	program("missing", func() error {
 		if os.Getenv("PMI_RANK") == "1" || os.Getenv("OMPI_COMM_WORLD_RANK") == "1" {
-			return syscall.Pause() // it is there, and never joins
+			return syscall.Pause() // runs and never joins
 		}
 		ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
 		defer cancel()

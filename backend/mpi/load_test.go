@@ -193,7 +193,7 @@ func TestInitRejectsUnusableLibraries(t *testing.T) {
 // TestTooOldLibraryIsSkipped checks that an unusable library that is found first is skipped, and
 // does not disturb the next one.
 func TestTooOldLibraryIsSkipped(t *testing.T) {
-	leftOut(t, "a library that cannot be used is passed over")
+	leftOut(t, "a library that cannot be used is skipped")
 	program("next", func() error {
 		return with(func(w *cohort.Comm) error {
 			say("library %s", w.Caps().Library)
@@ -218,7 +218,7 @@ func TestForeignLauncherIsErrInitOnAllRanks(t *testing.T) {
 			asked := library(t, other(name))
 			e := start(t, name, 3, "refused", "COHORT_MPI_LIB="+asked.Path).must(t)
 			refused := e.lines("refused")
-			slices.Sort(refused) // by rank, which each begins with
+			slices.Sort(refused) // each begins with its rank
 			if len(refused) != 3 {
 				t.Fatalf("%d of 3 ranks have the error:\n%s", len(refused), e.out)
 			}
@@ -233,9 +233,9 @@ func TestForeignLauncherIsErrInitOnAllRanks(t *testing.T) {
 					}
 				}
 			}
-			// The same in the process already, by other means.
+			// The same with a preloaded library.
 			start(t, name, 2, "refused", "COHORT_MPI_LIB=", "LD_PRELOAD="+asked.Path).must(t).has(t, "in this process", asked.Path)
-			// And a program that does not expect it ends, and not well.
+			// A program that does not expect the error fails.
 			start(t, name, 2, "world", "COHORT_MPI_LIB="+asked.Path).failed(t, asked.Path)
 		})
 	}
@@ -370,7 +370,7 @@ func TestPreloadedToolsSeeCalls(t *testing.T) {
 				e := start(t, name, 2, "traffic", "LD_PRELOAD="+path).must(t)
 				got := e.lines("tool")
 				slices.Sort(got)
-				// Of its own cohort reduces once, in Init.
+				// cohort itself reduces once, in Init.
 				if !slices.Equal(got, []string{"1 0 6", "1 7 6"}) {
 					t.Errorf("%s: the tool saw %q, want 1 start, 7 sends of one rank, and 6 reductions\n%s", how, got, e.out)
 				}

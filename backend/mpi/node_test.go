@@ -63,7 +63,7 @@ func TestNodeRecordsNumberNodes(t *testing.T) {
 		{[]byte{0, 0, 2, 2}, []string{"n01", "n01", "n02", "n02"}, []int{0, 0, 1, 1}, []string{"n01", "n02"}},
 		{[]byte{0, 1, 0, 1}, []string{"b", "a", "b", "a"}, []int{0, 1, 0, 1}, []string{"b", "a"}},
 		{[]byte{0, 1, 1}, []string{"box", "box", "box"}, []int{0, 1, 1}, []string{"box", "box"}},
-		// A node has one name, its lowest rank's, whatever the others call it.
+		// A node has the name that its lowest rank reports.
 		{[]byte{0, 0, 2}, []string{"one", "same", ""}, []int{0, 0, 1}, []string{"one", ""}},
 		{[]byte{0, 1}, []string{long, long + "x"}, []int{0, 1}, []string{long, long}},
 	} {

@@ -86,7 +86,7 @@ func TestSettingsReachTheLibrary(t *testing.T) {
 					t.Errorf("without Config %s is %q, and is to become %s", name, was, value)
 				}
 			}
-			// The algorithms are counted from 0, which is the library's choice.
+			// The algorithms are numbered from 0, which leaves the choice to the library.
 			if want[c.cvar] = before[c.cvar]; want[c.cvar] == "" || want[c.cvar] == "none" || want[c.cvar] == "0" {
 				t.Errorf("with %q %s is %q", c.own, c.cvar, want[c.cvar])
 			}
@@ -117,7 +117,7 @@ func TestLateSettingsAreReported(t *testing.T) {
 			e := start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480") // nobody finalizes MPI
 			e.has(t, "line UCX_RNDV_THRESH=20480 not set, because it was read before: EagerLimit\n")
 			e.hasNot(t, "20480: EagerLimit")
-			// A tool that brings the library along, and UCX if the library is linked to it.
+			// A tool that loads the library, and UCX if the library is linked to it.
 			tool = compiledC(t, mpicc(t, name), "#include <mpi.h>\nvoid *uses = (void *)PMPI_Send;", "along.so", "-shared", "-fPIC")
 			before := strings.Contains(runTool(t, "ldd", tool), "libucs.")
 			e = start(t, name, 2, "settings", "LD_PRELOAD="+tool, "COHORT_MPI_EAGER=20480").must(t)

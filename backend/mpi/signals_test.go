@@ -144,7 +144,7 @@ func TestNotifiedSignalsArrive(t *testing.T) {
 				signal.Stop(c)
 			}
 			// If the program does not ask for them, Go ignores these, whichever thread
-			// the kernel gives them to, the library's own among them.
+			// gets them, the library's included.
 			threads, err := os.ReadDir("/proc/self/task")
 			if err != nil {
 				return err
@@ -199,7 +199,7 @@ func TestCPUProfileHasSamples(t *testing.T) {
 	leftOut(t, "profiles of a program under MPI")
 	program("profiled", func() error {
 		return with(func(w *cohort.Comm) error {
-			// How long it takes to see enough is the machine's business.
+			// The time that this takes depends on the machine.
 			for {
 				var profile bytes.Buffer
 				if err := pprof.StartCPUProfile(&profile); err != nil {

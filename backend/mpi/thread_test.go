@@ -63,7 +63,7 @@ func crowd(w *cohort.Comm) error {
 	var all sync.WaitGroup
 	errs := make(chan error, 2*goroutines+1)
 	for g := range goroutines {
-		// Of each pair one waits for the other rank's answer to its message.
+		// One of each pair waits for the other rank's answer to its message.
 		all.Go(func() {
 			for i := range rounds {
 				if err := cohort.Ssend(w, []int{i}, other, g); err != nil {
@@ -277,7 +277,7 @@ func refusedElsewhere(w *cohort.Comm) error {
 	if err != nil {
 		return err
 	}
-	// Nothing has happened to what the right thread does.
+	// The calls of the right thread are not affected.
 	send, err := cohort.Isend(w, []int{7}, w.Rank(), 9)
 	if err != nil {
 		return err
