@@ -27,11 +27,11 @@ func (c *Comm) collective(b *backend.Bound, call *backend.Call, seq int) error {
 
 // Every collective is called, one after the other with nothing in between.
 func TestCollectivesBackToBack(t *testing.T) {
-	counts := []int{0, 1, 3, 64, 1001, 9001}
+	counts, sizes := []int{0, 1, 3, 64, 1001, 9001}, []int{1, 2, 3, 4, 5, 8}
 	if testing.Short() {
-		counts = []int{0, 3, 1001}
+		counts, sizes = []int{0, 3, 1001}, []int{1, 2, 5}
 	}
-	for _, n := range []int{1, 2, 3, 4, 5, 8} {
+	for _, n := range sizes {
 		cases := directtest.Cases([]int{n}, counts)
 		trials := make([]*directtest.Trial, len(cases))
 		for i, c := range cases {
@@ -299,7 +299,11 @@ func TestCancelStopsMovingData(t *testing.T) {
 func TestCanceledRankGetsItsBuffersBack(t *testing.T) {
 	const n, count = 3, 60_000
 	colls := []backend.Coll{backend.Allreduce, backend.Reduce, backend.Allgather, backend.Alltoall, backend.Bcast, backend.Scan}
-	for i := range 60 {
+	trials := 60
+	if testing.Short() {
+		trials = 12
+	}
+	for i := range trials {
 		coll := colls[i%len(colls)]
 		scale := count
 		if coll == backend.Allgather || coll == backend.Alltoall {
