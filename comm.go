@@ -25,13 +25,12 @@ const (
 
 const worldName = "world"
 
-// Comm is a communicator: a group of ranks and a context. Messages match only
-// within their context. Init and Run make the first communicator; Dup, Split and
-// similar methods derive others from it.
+// Comm is a communicator: a group of ranks that exchange messages. A message sent on one
+// communicator is never received on another. Init and Run make the first communicator; Dup, Split
+// and similar methods derive others from it.
 //
-// Many goroutines can use a Comm at once, as MPI_THREAD_MULTIPLE defines it: any
-// mix of point-to-point operations, and collectives from one goroutine at a time
-// (ErrBusy otherwise).
+// Many goroutines can use a Comm at once, as with MPI_THREAD_MULTIPLE. Point-to-point operations
+// may run concurrently. Collectives run one at a time; a second concurrent one is [ErrBusy].
 type Comm struct {
 	core  *core
 	bound *backend.Bound // nil: no limit
@@ -150,8 +149,8 @@ func (c *Comm) Size() int {
 	return c.core.size
 }
 
-// Name returns the communicator's name. It is "world" for the world. A derived communicator's name
-// is that of its parent and how it was made, such as "world.split2".
+// Name returns the communicator's name. It is "world" for the world. The name of a derived
+// communicator is its parent's name followed by how it was made, such as "world.split2".
 //
 // Local.
 func (c *Comm) Name() string {
@@ -169,7 +168,7 @@ func (c *Comm) Backend() string { return c.Caps().Backend }
 // Caps describes the capabilities of a communicator's backend.
 type Caps = backend.Caps
 
-// Caps returns the capabilities of the backend. They are all zero for a nil communicator.
+// Caps returns the capabilities of the backend. A nil communicator has the zero Caps.
 //
 // Local.
 func (c *Comm) Caps() Caps {
@@ -183,7 +182,7 @@ func (c *Comm) Caps() Caps {
 	return caps
 }
 
-// Diagnostics returns what the backend found and set when the process joined the job, one fact a
+// Diagnostics returns what the backend found and set when the process joined the job, one fact per
 // line. It is nil if the backend reports nothing.
 //
 // Local.
@@ -217,7 +216,7 @@ func (c *Comm) failed(op string, peer, tag int, err error) error {
 // WithContext returns a handle of the same communicator whose operations end when ctx does: with
 // [ErrTimeout] at its deadline, with [ErrCanceled] if it is canceled. The context given to Init
 // still applies too. A collective that ends in this way breaks the communicator. A point-to-point
-// operation that has not matched is taken back.
+// operation that has not matched is withdrawn; docs/mpi.md lists the exceptions on mpi.
 //
 // The handle need not be closed. Closing it closes the communicator.
 //
@@ -282,10 +281,10 @@ func join(ctx, world context.Context) (context.Context, func()) {
 	return both, func() { unlink(); end() }
 }
 
-// Abort ends the job: every operation of every rank fails with [ErrPeerLost] that names this rank
-// and the code. It then ends this process with the code as its status, which is the job's status
-// too; a code outside 1 to 255 counts as 1. Deferred functions do not run. Under [Run], where ranks
-// are goroutines, Abort ends no process and returns nil.
+// Abort ends the job. Every operation of every rank fails with an [ErrPeerLost] that names this
+// rank and the code. Then this process ends with the code as its status, which is also the job's
+// status. A code outside 1 to 255 counts as 1. Deferred functions do not run. Under [Run], where
+// ranks are goroutines, Abort ends no process and returns nil.
 //
 // Local: one rank is enough.
 //
@@ -312,8 +311,8 @@ func (c *Comm) Abort(code int) error {
 }
 
 // Close releases the communicator. Operations under way end with [ErrClosed], and so do later ones.
-// Closing the world leaves the job in good order and closes all communicators made from it. Closing
-// again, or closing a nil communicator, does nothing.
+// Closing the world closes all communicators made from it and leaves the job, so that this rank
+// does not count as lost. Closing again, or closing a nil communicator, does nothing.
 //
 // Close waits up to 5 s for windows that other goroutines are making or closing.
 //

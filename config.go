@@ -2,20 +2,20 @@ package cohort
 
 import "time"
 
-// Config says how to join a job. The zero Config, and nil, take everything from the environment and
-// detect the rest. A field that is set here overrides its environment variable, which is given in
-// parentheses. Settings for backends other than the one in use are ignored.
+// Config says how to join a job. With the zero Config or nil, Init reads the settings from the
+// environment and detects the rest. A field that is set here overrides its environment variable,
+// which is given in parentheses. Settings for backends other than the one in use are ignored.
 type Config struct {
-	// Backend is "auto", "mpi", "tcp", "shm" or "local" (COHORT_BACKEND). Empty means auto: the
-	// first backend whose launch is detected.
+	// Backend is "auto", "mpi", "tcp", "shm" or "local" (COHORT_BACKEND). Empty means auto: Init
+	// detects how the process was started and selects the backend that fits.
 	Backend string
 
 	// Rank and Size are the process's place in the job (COHORT_RANK, COHORT_SIZE). The launcher sets
 	// them. Rank is used only if Size is above 0.
 	Rank, Size int
 
-	// Job is the job's name (COHORT_JOB). All ranks of a job have the same name, and no two jobs of a
-	// user on one node may share one.
+	// Job is the job's name (COHORT_JOB). It is the same on all ranks of a job. Two jobs of one
+	// user on one node must have different names.
 	Job string
 
 	// Resilient declares that the program continues when ranks fail (COHORT_RESILIENT=1; see
@@ -49,7 +49,7 @@ type Config struct {
 	// as on the other backends, where the order is always fixed (COHORT_DETERMINISTIC=1).
 	Deterministic bool
 
-	// Collectives selects how collectives are carried out (COHORT_COLLECTIVES).
+	// Collectives selects the implementation of collectives (COHORT_COLLECTIVES).
 	Collectives CollectivesMode
 
 	// TCP holds the settings of the tcp backend, MPI those of the mpi backend.
@@ -57,11 +57,11 @@ type Config struct {
 	MPI MPIConfig
 }
 
-// TCPConfig holds the settings of the tcp backend. All but Interface and Ports must be the same on
-// all ranks.
+// TCPConfig holds the settings of the tcp backend. All but Interface, Ports and the paths of files
+// must be the same on all ranks.
 type TCPConfig struct {
 	// Coordinator is the address where the ranks meet, HOST:PORT (COHORT_TCP_COORDINATOR). Rank 0
-	// listens there. The form launcher@HOST:PORT names a launcher that listens itself.
+	// listens there. With launcher@HOST:PORT, the launcher listens there instead.
 	Coordinator string
 
 	// Interface selects the addresses on which this rank accepts connections (COHORT_TCP_IFACE):
@@ -101,8 +101,8 @@ type TLSConfig struct {
 	Name string // DNS name in all certificates (COHORT_TCP_TLS_NAME); empty means "cohort"
 }
 
-// MPIConfig holds the settings of the mpi backend. Init returns [ErrInit] if the library does not
-// support one of them.
+// MPIConfig holds the settings of the mpi backend. If the library does not support one of them,
+// other than Profiling, Init returns [ErrInit].
 type MPIConfig struct {
 	// Lib is the path or name of the MPI library to load (COHORT_MPI_LIB). Empty means to search.
 	Lib string
@@ -132,18 +132,18 @@ type MPIConfig struct {
 	// the library's names of algorithms (COHORT_MPI_TUNING, as in allreduce=ring,bcast=binomial).
 	Tuning map[string]string
 
-	// Profiling makes the library count what is sent, if it can; Open MPI can
-	// (COHORT_MPI_PROFILE=1). Tools that measure MPI programs see the library's calls in any case.
+	// Profiling makes the library count messages and bytes, if it can (COHORT_MPI_PROFILE=1). Open
+	// MPI can. Tools that profile MPI programs do not need this setting.
 	Profiling bool
 }
 
-// CollectivesMode is how collectives are carried out.
+// CollectivesMode selects the implementation of collectives.
 type CollectivesMode string
 
 const (
 	// CollectivesNative uses the backend's own collectives where it has them. It is the default.
 	CollectivesNative CollectivesMode = "native"
-	// CollectivesSchedule uses messages for all collectives, to compare the two and to test.
+	// CollectivesSchedule builds all collectives from messages, for comparisons and tests.
 	CollectivesSchedule CollectivesMode = "schedule"
 )
 
@@ -163,9 +163,11 @@ const (
 type ThreadLevel string
 
 const (
-	// ThreadSingle allows calls from the thread that called Init only, in a process with no others.
+	// ThreadSingle allows calls only from the goroutine that called Init. It tells the library that
+	// the process has no other threads.
 	ThreadSingle ThreadLevel = "single"
-	// ThreadFunneled allows calls from the thread that called Init only.
+	// ThreadFunneled allows calls only from the goroutine that called Init, which stays on its
+	// thread.
 	ThreadFunneled ThreadLevel = "funneled"
 	// ThreadSerialized allows calls from all goroutines; this package makes them one at a time.
 	ThreadSerialized ThreadLevel = "serialized"
@@ -179,8 +181,8 @@ type CUDASupport string
 const (
 	// CUDAAuto leaves the choice to the library. It is the default.
 	CUDAAuto CUDASupport = "auto"
-	// CUDAOn asks the library for it.
+	// CUDAOn asks the library to accept them.
 	CUDAOn CUDASupport = "on"
-	// CUDAOff turns it off.
+	// CUDAOff asks the library not to accept them.
 	CUDAOff CUDASupport = "off"
 )

@@ -1,5 +1,6 @@
-// Package cohort lets a Go program run as many ranks that work as one: on a laptop with nothing
-// installed, on the cores of a workstation, and unchanged on a cluster under MPI.
+// Package cohort runs a Go program as a group of ranks that exchange messages. The same program
+// runs on a laptop without other software, on all cores of a workstation, and on a cluster under
+// MPI.
 //
 // # Ranks and backends
 //
@@ -10,14 +11,14 @@
 //
 // A backend carries the messages:
 //
-//   - local: the ranks are goroutines of one process ([Run]), or a process is the only rank
+//   - local: the ranks are goroutines of one process ([Run]), or the job is a single process
 //   - shm: the ranks are processes on one node and use shared memory
 //   - tcp: the ranks are processes on several nodes and use sockets
 //   - mpi: an MPI library, loaded at run time, carries the messages
 //
 // A program makes the same calls, with the same arguments, on every backend. docs/mpi.md lists what
-// is different on mpi, above all: when a rank dies, the launcher ends the job; mismatched
-// collectives are found only with Config.Check; and the order of reductions is fixed only with
+// is different on mpi. In particular, the launcher ends the job when a rank dies, mismatched
+// collectives are found only with Config.Check, and the order of reductions is fixed only with
 // Config.Deterministic.
 //
 // # Launching a job
@@ -82,12 +83,13 @@
 //   - persistent: [AllreduceInit] returns a [Persistent], which can be started many times
 //
 // Operations that only move data accept elements of any type of fixed size without pointers:
-// numbers, bool, and arrays and structs of them. Reductions accept numbers, [Loc] pairs, and the
-// type that [NewOp] was called for. All ranks must have the same byte order and layout of memory.
+// numbers, bool, and arrays and structs of them. Reductions accept numbers and [Loc] pairs. An
+// operation made by [NewOp] accepts the type that it was made for. All ranks must have the same
+// byte order and memory layout.
 //
 // On local, shm and tcp the order in which a reduction combines values depends only on the number
 // of ranks, the length, and whether the operation commutes. On processors of one architecture, the
-// result has the same bits on each of the three and in every run (docs/algorithms.md). On mpi,
+// result has the same bits on these three backends and in every run (docs/algorithms.md). On mpi,
 // Config.Deterministic selects the same order.
 //
 // # Errors and deadlines
@@ -99,8 +101,8 @@
 //
 // A failure inside a collective breaks its communicator: later operations return [ErrBroken], and
 // Close still frees everything. On local, shm and tcp, when a rank dies, the operations of the
-// others end with [ErrPeerLost], and [Comm.Shrink] continues with the ranks that are left. On mpi
-// the launcher ends the job, unless the library can continue.
+// others end with [ErrPeerLost], and [Comm.Shrink] returns a communicator of the survivors. On mpi
+// the launcher ends the job, unless the library supports recovery.
 //
 // Operations take no context. Instead, [Comm.WithContext] returns a handle of the same communicator
 // whose operations end when the context does, with [ErrTimeout] or [ErrCanceled]. The context given
@@ -114,8 +116,8 @@
 // blocking operation is complete when it returns, a nonblocking one when Wait or Test reports it.
 //
 // To work in place, pass the same slice as send and recv, to collectives and to [Sendrecv] alike.
-// Slices that overlap otherwise are [ErrBuffer]. A buffer that a rank does not use, such as recv of
-// [Reduce] on a rank other than the root, may be nil. Receives never write past the end of a slice.
+// Any other overlap is [ErrBuffer]. A buffer that a rank does not use, such as recv of [Reduce] on
+// a rank other than the root, may be nil. Receives never write past the end of a slice.
 //
 // # Concurrency
 //
@@ -125,8 +127,8 @@
 //
 // # Where to go on
 //
-// The examples of the functions run on four ranks each. The folder examples has complete programs,
-// and docs/README.md lists the guides. Packages hybrid (threads inside a rank) and tensor
+// Each function's example runs on four ranks. The folder examples has complete programs, and
+// docs/README.md lists the guides. Packages hybrid (threads inside a rank) and tensor
 // (multi-dimensional data, GPUs) build on this one. Package topo describes the machine, and
 // cohorttest tests a backend.
 package cohort

@@ -40,14 +40,14 @@ func newBench() *cobra.Command {
 	b := benchSettings{reps: 15, ranks: 0, sizes: []int{8, 64, 1024, 8192, 65536, 1 << 20, 4 << 20}}
 	c := &cobra.Command{
 		Use:   "bench [flags] OP",
-		Short: "Measure the time of one operation by message size",
+		Short: "Measure the time of an operation for each message size",
 		Long: `
-Measure the time of one operation by message size. OP is one of:
+Measure the time of an operation for each message size. OP is one of:
 
 ` + benchList() + `
-The time is that of one call: for p2p half a round trip, for bw the time of one
-message, for the others the mean over the ranks. It is the median over batches
-of about 20 ms. The throughput is the message size divided by the time.
+The time is that of one call: half a round trip for p2p, the time of one message
+for bw, the mean over the ranks for the others. It is the median of batches that
+take about 20 ms each. The throughput is the message size divided by the time.
 
 This command starts the ranks itself, unless cohort run or an MPI launcher has
 started it as a rank. With --backend local, ranks are goroutines of one process.`,
@@ -77,7 +77,7 @@ started it as a rank. With --backend local, ranks are goroutines of one process.
 		return nil
 	})
 	cli.Number(f, &b.reps, "reps", "", 1, 100_000, "measure `N` batches of each size")
-	f.BoolVar(&b.json, "json", false, "print one JSON object a line instead of a table")
+	f.BoolVar(&b.json, "json", false, "print one JSON object per line instead of a table")
 	f.StringVar(&b.plot, "plot", "", "also draw a chart of time and throughput to `FILE.svg`")
 	return c
 }

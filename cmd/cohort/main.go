@@ -35,8 +35,8 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "cohort",
-		Short:   "Run programs as many ranks",
-		Long:    "Run programs as many ranks, check what a machine offers them, measure their\ncommunication, and find out why a job hangs.",
+		Short:   "Start the ranks of a program",
+		Long:    "Start the ranks of a program, check what a machine offers them, measure their\ncommunication, and find out why a job hangs.",
 		Example: "  cohort run -n 4 ./myprogram\n  cohort doctor",
 		Version: version(),
 	}

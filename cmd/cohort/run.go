@@ -33,9 +33,9 @@ func newRun() *cobra.Command {
 	r := runOptions{tag: true, grace: spawn.Grace}
 	c := &cobra.Command{
 		Use:   "run [flags] PROGRAM [ARGUMENTS]",
-		Short: "Start a program as many ranks",
+		Short: "Start the ranks of a program",
 		Long: `
-Start PROGRAM as many ranks and wait until all have ended. Flags come before
+Start the ranks of PROGRAM and wait until all have ended. Flags come before
 PROGRAM; what follows it is passed to it.
 
 PROGRAM is an executable, or a folder with a Go main package, which is built
@@ -45,9 +45,8 @@ Each line of output starts with the rank that wrote it. Standard input goes to
 rank 0. Signals go to all ranks, and a second interrupt ends them.
 
 The exit status is 0, or that of the first rank that fails: 128 + n if signal n
-killed it. The other ranks then have --grace to end by themselves, before they
-are terminated. If the ranks' last operations explain the failure, a line
-describes it.
+killed it. The other ranks then have the --grace time to end before they are
+terminated. If the ranks' last operations explain the failure, a line says how.
 
 With --backend mpi, the mpiexec of an MPI library starts the ranks. The library
 is COHORT_MPI_LIB, or else the first choice of 'cohort doctor'.

@@ -26,8 +26,8 @@ type hostOptions struct {
 
 func (h *hostOptions) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&h.list, "hosts", "", "start the ranks on the hosts in `LIST`, such as a,b:4,node[3-5], where :4 limits the ranks of b")
-	f.StringVar(&h.file, "hostfile", "", "read the hosts from `FILE`, one a line: NAME, NAME:4 or \"NAME slots=4\"")
+	f.StringVar(&h.list, "hosts", "", "start the ranks on the hosts in `LIST`, such as a,b:4,node[3-5], where :4 limits b to 4 ranks")
+	f.StringVar(&h.file, "hostfile", "", "read the hosts from `FILE`, one per line: NAME, NAME:4 or \"NAME slots=4\"")
 	f.StringVar(&h.ssh, "ssh", "", "run `COMMAND` instead of ssh, such as \"ssh -p 2222 -i key\"")
 	f.StringVar(&h.choice, "interface", "", "communicate over `WHAT`: interfaces, networks such as 10.1.0.0/16, or addresses")
 	f.BoolVar(&h.noCopy, "no-copy", false, "use the cohort and PROGRAM that are installed on the hosts")
