@@ -284,7 +284,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 			start(t, name, 2, "owes", "LD_PRELOAD="+tool).must(t)
 			start(t, name, 2, "frees", "LD_PRELOAD="+tool, "LATE_FREE=1", signs()).must(t)
 			start(t, name, 2, "meets", "LD_PRELOAD="+tool, signs()).must(t)
-			start(t, name, 2, "drops").failed(t, "MPI_Finalize has not returned", "a window has not been freed")
+			start(t, name, 2, "drops").failed(t, "MPI_Finalize has not returned", "a window is not freed")
 			start(t, name, 2, "listens").must(t)
 			start(t, name, 2, "returns", signs()).must(t)
 			start(t, name, 2, "stays", "LD_PRELOAD="+tool, signs()).failed(t, "MPI is not finalized", "blocking call")
