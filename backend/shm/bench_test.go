@@ -33,14 +33,13 @@ func init() {
 		return nil
 	}
 	programs["allreduce"] = func(c backend.Comm) error {
-		f64 := &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
-		op := &backend.Op{Code: backend.OpSum, Commutative: true, Type: f64, Apply: kernel.For(backend.OpSum, backend.Float64)}
+		op := &backend.Op{Code: backend.OpSum, Commutative: true, Type: float64s, Apply: kernel.For(backend.OpSum, backend.Float64)}
 		for _, n := range []int{8, 64, 256, 1024, 4096, 65536, 4 << 20} {
 			send, recv := make([]byte, n), make([]byte, n)
-			call := &backend.Call{Root: -1, Coll: backend.Allreduce, Op: op, Type: f64, Count: n / 8, Send: send, Recv: recv}
+			call := &backend.Call{Root: -1, Coll: backend.Allreduce, Op: op, Type: float64s, Count: n / 8, Send: send, Recv: recv}
 			best := timed(n, func() {
 				call.Seq++
-				if done, err := c.(backend.Native).Collective(nil, call); err != nil || !done && n <= slotData {
+				if done, err := c.(backend.Native).Collective(nil, call); err != nil || !done && n <= 2048 {
 					panic(fmt.Sprint(done, err))
 				}
 			})

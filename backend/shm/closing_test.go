@@ -5,9 +5,9 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"runtime"
+	"os"
+	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/kernel"
@@ -18,42 +18,46 @@ func init() {
 	// A rank closes a communicator while another of its goroutines sleeps in a
 	// collective of it, which ends; the slots are freed when all have closed.
 	programs["closedunder"] = func(c backend.Comm) error {
-		e := c.(*comm).e
-		d, err := c.Derive([]int{0, 1}, 1)
-		if err != nil {
-			return err
-		}
-		if c.Rank() == 1 {
-			if _, err := c.Recv(nil, nil, 0, 1); err != nil {
+		waits := make(chan struct{}, 1)
+		c.(backend.Announcer).OnWait(func() {
+			select {
+			case waits <- struct{}{}:
+			default:
+			}
+		}, func() {})
+		for id := range uint32(slotsMost + 2) { // more than there are slots
+			d, err := c.Derive([]int{0, 1}, 1+id)
+			if err != nil {
 				return err
 			}
-			if err := barrier(d); !errors.Is(err, backend.ErrPeerLost) {
-				return fmt.Errorf("barrier with a rank that has closed: %v", err)
+			if c.Rank() == 1 {
+				if _, err := c.Recv(nil, nil, 0, 1); err != nil {
+					return err
+				}
+				if err := barrier(d); !errors.Is(err, backend.ErrPeerLost) {
+					return fmt.Errorf("barrier with a rank that has closed: %v", err)
+				}
+			} else {
+				select {
+				case <-waits: // of the last round
+				default:
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- barrier(d) }()
+				<-waits
+				if err := d.Close(); err != nil {
+					return err
+				}
+				if err := <-ended; !errors.Is(err, backend.ErrClosed) {
+					return fmt.Errorf("barrier that was closed under way: %v", err)
+				}
+				if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
+					return err
+				}
 			}
-			return errors.Join(d.Close(), barrier(c))
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- barrier(d) }()
-		for e.sleeping.Load() == 0 {
-			runtime.Gosched()
-		}
-		if err := d.Close(); err != nil {
-			return err
-		}
-		select {
-		case err = <-ended:
-		case <-time.After(30 * time.Second):
-			err = errors.New("goes on")
-		}
-		if !errors.Is(err, backend.ErrClosed) {
-			return fmt.Errorf("barrier that was closed under way: %v", err)
-		}
-		if err := errors.Join(c.Send(nil, nil, 1, 1, backend.Standard), barrier(c)); err != nil {
-			return err
-		}
-		e.refresh()
-		if s := d.(*comm).slotIndex; s >= 0 {
-			return fmt.Errorf("slots %d are not freed", s)
+			if err := errors.Join(d.Close(), barrier(c)); err != nil {
+				return err
+			}
 		}
 		return nil
 	}
@@ -83,15 +87,14 @@ func init() {
 		}
 		if c.Rank() == 0 {
 			d.Break(errors.New("too late"))
-			return barrier(c)
 		}
-		err = barrier(c)
-		e := c.(*comm).e
-		e.refresh()
-		if len(e.early) > 0 {
-			err = errors.Join(err, errors.New("a break of a communicator that all have closed is kept"))
+		if err := barrier(c); err != nil {
+			return err
 		}
-		return err
+		if d, err = c.Derive([]int{0, 1}, 1); err != nil { // the late break would end it
+			return err
+		}
+		return errors.Join(barrier(d), d.Broken())
 	}
 }
 
@@ -103,50 +106,11 @@ func barrier(c backend.Comm) error {
 func TestCloseEndsCollective(t *testing.T)              { launch(t, "closedunder", 2) }
 func TestCloseInsideCollectiveIsErrClosed(t *testing.T) { launch(t, "closedinside", 2) }
 
-// TestSlotsAreReused has a collective end, or synchronise, after its communicator is closed by all
-// and its slots belong to another one. That one's keys stay.
-func TestSlotsAreReused(t *testing.T) {
-	w, err := Open(t.Context(), Config{Rank: 0, Size: 1, Job: t.Name()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	derive := func(id uint32) *comm {
-		d, err := w.Derive([]int{0}, id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d.(*comm)
-	}
-	was := derive(1)
-	if err := barrier(was); err != nil {
-		t.Fatal(err)
-	}
-	was.Close()
-	is := derive(2)
-	if is.mine != was.mine {
-		t.Fatal("the slots are not reused")
-	}
-	if err := errors.Join(barrier(is), is.coll.sync(nil, nil, nil)); err != nil {
-		t.Fatal(err)
-	}
-	post, meet := &is.mine.calls[is.seq&1].key, &is.mine.syncs[is.syncSeq&1].key
-	p, m := post.Load(), meet.Load()
-	was.coll.retract()
-	if err := was.coll.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
-		t.Errorf("a synchronisation after the closing: %v", err)
-	}
-	was.coll.retract()
-	if post.Load() != p || meet.Load() != m {
-		t.Errorf("keys %x and %x in the slots are now %x and %x", p, m, post.Load(), meet.Load())
-	}
-}
-
-// takeBoards makes communicators of ranks 0 and 1 until rank 0 has all but spare of the
-// slots that it may have, with ids from 100 on.
+// takeSlots makes communicators of ranks 0 and 1, with ids from 100 on, until all but spare of the slots are
+// used.
 func takeSlots(c backend.Comm, spare int) ([]backend.Comm, error) {
 	var all []backend.Comm
-	for i := range c.(*comm).e.lay.slots - 1 - spare {
+	for i := range slotsMost - 1 - spare {
 		d, err := c.Derive([]int{0, 1}, uint32(100+i))
 		if err != nil {
 			return all, err
@@ -161,12 +125,11 @@ func init() {
 	// closed one of the communicators.
 	programs["unreadclosings"] = func(c backend.Comm) error {
 		const many = 40 // more than are read at a time
-		e := c.(*comm).e
+		said := os.Getenv("SHM_TEST_FILE")
 		all, err := takeSlots(c, 0)
 		if err := errors.Join(err, barrier(c)); err != nil { // rank 1 has made them all
 			return err
 		}
-		said := &e.slotsOf(1, c.(*comm).slotIndex).news // a word for the test
 		if c.Rank() == 1 {
 			if _, err := c.Recv(nil, nil, 0, 1); err != nil {
 				return err
@@ -174,17 +137,15 @@ func init() {
 			for _, d := range all[:many] {
 				d.Close()
 			}
-			said.Store(1)
-			_, err := c.Recv(nil, nil, 0, 2) // its end would be news
-			return err
+			err := os.WriteFile(said, nil, 0o600)
+			_, err2 := c.Recv(nil, nil, 0, 2) // its end would be news
+			return errors.Join(err, err2)
 		}
 		all[many-1].Close()
 		if err := c.Send(nil, nil, 1, 1, backend.Standard); err != nil {
 			return err
 		}
-		for said.Load() == 0 {
-			shmem.Yield()
-		}
+		await(said)
 		_, err = c.Derive([]int{0}, 1)
 		return errors.Join(err, c.Send(nil, nil, 1, 2, backend.Standard))
 	}
@@ -192,7 +153,6 @@ func init() {
 	// Rank 0 has no slots for a communicator. Rank 1 has, and learns of it: when it waits
 	// already, before it calls anything, and before it makes the communicator.
 	programs["outofslots"] = func(c backend.Comm) error {
-		e := c.(*comm).e
 		all, err := takeSlots(c, 1)
 		if err != nil {
 			return err
@@ -252,16 +212,12 @@ func init() {
 		if err := barrier(c); err != nil {
 			return err
 		}
-		e.refresh()
-		if len(e.early)+len(e.closing) > 0 && c.Rank() == 0 {
-			return fmt.Errorf("rank 0 keeps %d communicators and the notices for %d", len(e.closing), len(e.early))
-		}
-		// With one closed, the next is made by both.
+		// With one closed, the next is made by both. Nothing is left of the one that had its number.
 		all[0].Close()
 		if err := barrier(c); err != nil {
 			return err
 		}
-		d, err := c.Derive([]int{0, 1}, 4)
+		d, err := c.Derive([]int{0, 1}, 1)
 		if err != nil {
 			return err
 		}
@@ -269,5 +225,19 @@ func init() {
 	}
 }
 
-func TestUnreadNoticesFreeSlots(t *testing.T) { launch(t, "unreadclosings", 2) }
-func TestCommunicatorsRunOut(t *testing.T)    { launch(t, "outofslots", 2) }
+// await waits until another process has written a file.
+func await(file string) {
+	for {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		shmem.Yield()
+	}
+}
+
+func TestUnreadNoticesFreeSlots(t *testing.T) {
+	t.Setenv("SHM_TEST_FILE", filepath.Join(t.TempDir(), "said"))
+	launch(t, "unreadclosings", 2)
+}
+
+func TestCommunicatorsRunOut(t *testing.T) { launch(t, "outofslots", 2) }

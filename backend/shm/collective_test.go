@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/kernel"
-	"github.com/cohort-hpc/cohort/internal/match"
 )
 
 var float64s = &backend.Datatype{Kind: backend.Float64, Size: 8, Name: "float64", ID: uint32(backend.Float64)}
@@ -90,77 +88,7 @@ func init() {
 		return nil
 	}
 
-	// Blocks of a table that is too long for a slot.
-	programs["manyblocks"] = func(c backend.Comm) error {
-		n := c.Size()
-		bytes1 := &backend.Datatype{Kind: backend.Uint8, Size: 1, Name: "uint8", ID: uint32(backend.Uint8)}
-		counts, displs := make([]int, n), make([]int, n)
-		total := 0
-		for r := range n {
-			counts[r], displs[r] = r%5, total
-			total += counts[r]
-		}
-		send := make([]byte, total)
-		for i := range send {
-			send[i] = byte(i * 7)
-		}
-		for _, root := range []int{0, n - 1} {
-			recv, check := guarded(counts[c.Rank()])
-			call := &backend.Call{Coll: backend.Scatterv, Root: root, Type: bytes1, Recv: recv}
-			if c.Rank() == root {
-				call.Send, call.SendCounts, call.SendDispls = send, counts, displs
-			}
-			if done, err := c.(backend.Native).Collective(nil, call); err != nil || !done {
-				return fmt.Errorf("scatterv: %v %v", done, err)
-			}
-			for i, x := range recv {
-				if x != byte((displs[c.Rank()]+i)*7) {
-					return fmt.Errorf("rank %d got %v", c.Rank(), recv)
-				}
-			}
-			if err := check(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-
-	// A root claims that its table of blocks is in its slot, which has no room for so many: no rank reads
-	// behind the slot.
-	programs["noblocks"] = func(c backend.Comm) error {
-		cc := c.(*comm)
-		if _, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
-			return err
-		}
-		if c.Rank() == 1 {
-			_, err := c.Recv(nil, nil, 0, 1)
-			return isInternal(err)
-		}
-		const many = slotData/blockBytes + 2
-		big := &comm{e: cc.e, Members: match.Members{World: make([]int, many)}, slots: make([]*slots, many), gone: make([]atomic.Bool, many)}
-		for r := range many {
-			big.World[r], big.slots[r] = 1, cc.slots[1]
-		}
-		big.coll.c, big.coll.side.s = big, &big.coll
-		_, _, err := big.coll.side.Block(1, many-1)
-		return isInternal(err)
-	}
 }
 
-func isInternal(err error) error {
-	if !errors.Is(err, backend.ErrInternal) {
-		return fmt.Errorf("got %v, want ErrInternal", err)
-	}
-	return nil
-}
-
-func TestFailedCallRetractsArrival(t *testing.T)          { launch(t, "retracted", 3) }
-func TestCollectiveEndsMidway(t *testing.T)               { launch(t, "midway", 2) }
-func TestBlockTableOutsideSlotIsErrInternal(t *testing.T) { launch(t, "noblocks", 2) }
-
-func TestBlockTableTooLongForSlot(t *testing.T) {
-	if testing.Short() {
-		t.Skip("left out with -short: a scatterv among 132 processes; make test-all runs it")
-	}
-	launch(t, "manyblocks", 132)
-}
+func TestFailedCallRetractsArrival(t *testing.T) { launch(t, "retracted", 3) }
+func TestCollectiveEndsMidway(t *testing.T)      { launch(t, "midway", 2) }

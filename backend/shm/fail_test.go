@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"syscall"
@@ -154,33 +153,6 @@ func init() {
 		return lost(err, 1)
 	}
 
-	// A rank that writes nonsense into the segment ends the job with an error
-	// on the ranks that read it, and nothing worse.
-	programs["corrupt"] = func(c backend.Comm) error {
-		e := c.(*comm).e
-		r := rand.New(rand.NewPCG(3, uint64(os.Getppid())))
-		if c.Rank() == 1 {
-			out := &e.out[0]
-			for i := range cells {
-				cell := &out.r.cells[i]
-				cell.ctx, cell.tag, cell.size = 0, int32(r.Uint32()), r.Uint64()
-				for k := range cell.data {
-					cell.data[k] = byte(r.Uint32())
-				}
-				cell.seq.Store(uint32(i + 1))
-			}
-			e.ring(0)
-			_, err := c.Recv(nil, make([]byte, 8), 0, 1)
-			return isCorrupt(err)
-		}
-		buf, check := guarded(64)
-		_, err := c.Recv(nil, buf, 1, backend.AnyTag)
-		for err == nil || errors.Is(err, backend.ErrTruncate) { // some cells may look right
-			_, err = c.Recv(nil, buf, 1, backend.AnyTag)
-		}
-		return errors.Join(isCorrupt(err), check())
-	}
-
 	// A waiting rank uses little processor time: a small part of the time waited.
 	programs["idle"] = func(c backend.Comm) error {
 		if c.Rank() == 1 {
@@ -198,13 +170,6 @@ func init() {
 	}
 }
 
-func isCorrupt(err error) error {
-	if !errors.Is(err, backend.ErrInternal) || !strings.Contains(err.Error(), "corrupt") {
-		return fmt.Errorf("got %v, want ErrInternal about a corrupt ring", err)
-	}
-	return nil
-}
-
 func cpu() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -215,7 +180,6 @@ func TestDeadlineEndsEveryOperation(t *testing.T)  { launch(t, "deadline", 2) }
 func TestLeavingEndsWhatNeedsTheRank(t *testing.T) { launch(t, "left", 3) }
 func TestBreakReachesAllRanks(t *testing.T)        { launch(t, "break", 2) }
 func TestAbortReachesAllRanks(t *testing.T)        { launch(t, "abort", 3) }
-func TestCorruptRingEndsJob(t *testing.T)          { launch(t, "corrupt", 2) }
 func TestIdleRankUsesNoProcessor(t *testing.T)     { launch(t, "idle", 2) }
 
 func TestKilledRankIsErrPeerLost(t *testing.T) {

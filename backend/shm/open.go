@@ -49,7 +49,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		}
 		return nil, initFault("rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
 	}
-	return newEngine(seg, cfg)
+	return start(seg, cfg)
 }
 
 func initFault(format string, args ...any) error {
@@ -71,7 +71,6 @@ func fillArea(seg *shmem.Segment, l layout, cfg Config, pid int) {
 	if cpus, err := shmem.CPUs(); err == nil {
 		a.cpus = cpus
 	}
-	a.every.Store(uint32(cfg.beatEvery() / time.Millisecond))
 	a.pid.Store(int64(pid))
 }
 

@@ -33,7 +33,7 @@ func guarded(n int) ([]byte, func() error) {
 	}
 }
 
-var lengths = []int{0, 1, 8, inlineMax, inlineMax + 1, 64, 1000, 4096, 16384, 16385, 65536, 200000, 1 << 20, 4<<20 + 13}
+var lengths = []int{0, 1, 8, 28, 29, 44, 45, 64, 1000, 4096, 16384, 16385, 65536, 200000, 1 << 20, 4<<20 + 13}
 
 func init() {
 	programs["pingpong"] = func(c backend.Comm) error {

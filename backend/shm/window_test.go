@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // telling returns a backend.Publish over c; before and after are called around each
@@ -41,6 +41,16 @@ func telling(c backend.Comm, b *backend.Bound, before, after func(step int)) bac
 		}
 		return texts, err
 	}
+}
+
+// pids returns the process numbers of all ranks.
+func pids(c backend.Comm) (pids []int, err error) {
+	texts, err := telling(c, nil, func(int) {}, func(int) {})(fmt.Sprint(os.Getpid()))
+	for _, text := range texts {
+		pid, _ := strconv.Atoi(text)
+		pids = append(pids, pid)
+	}
+	return pids, err
 }
 
 // remains says what Share has left in this process: mappings, and descriptors more
@@ -153,7 +163,11 @@ func init() {
 	// lose it, as they lose a rank that is silent at any other time.
 	programs["share-silent"] = func(c backend.Comm) error {
 		const victim = 0
-		e, files := c.(*comm).e, descriptors()
+		pids, err := pids(c)
+		if err != nil {
+			return err
+		}
+		files := descriptors()
 		tell := telling(c, nil, func(int) {}, func(int) {})
 		if c.Rank() == victim {
 			name := fmt.Sprintf("@cohort-test/silent/%d", os.Getpid())
@@ -170,7 +184,7 @@ func init() {
 			return silent(err, victim)
 		}
 		began := time.Now()
-		_, err := c.(backend.Sharer).Share(nil, 1<<20, tell)
+		_, err = c.(backend.Sharer).Share(nil, 1<<20, tell)
 		if err = errors.Join(silent(err, victim), remains(files)); err != nil {
 			return err
 		}
@@ -178,12 +192,7 @@ func init() {
 			return fmt.Errorf("it took %v until the rank was lost", took)
 		}
 		if c.Rank() == 1 {
-			if err := syscall.Kill(e.pids[victim], syscall.SIGCONT); err != nil {
-				return err
-			}
-		}
-		for e.area[victim].left.Load() == 0 { // until it has seen its loss
-			shmem.Yield()
+			return syscall.Kill(pids[victim], syscall.SIGCONT)
 		}
 		return nil
 	}

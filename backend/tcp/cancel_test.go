@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/engine"
 )
 
 func init() {
@@ -15,7 +16,7 @@ func init() {
 	// arrives whole or not at all, and a receive whose message was taken back gets the next one, in
 	// the order posted. Several goroutines do so at a time.
 	programs["withdraw"] = func(c backend.Comm) error {
-		const rounds, threads, n = 300, 3, eagerMax + 1
+		const rounds, threads, n = 300, 3, engine.EagerMax + 1
 		b := &backend.Bound{Timeout: time.Minute}
 		var all sync.WaitGroup
 		errs := make([]error, threads)

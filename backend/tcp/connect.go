@@ -3,9 +3,10 @@ package tcp
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
+	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -14,24 +15,28 @@ type connecting struct {
 	id      *wire.Identity
 	l       *wire.Listener
 	members []wire.Member
-	ring    int  // length of a ring of shared memory
+	ring    int    // length of a data ring of shared memory
+	spare   bool   // every rank of this node has a processor to itself
+	wake    func() // wakes the leader
+	join    *[corkMax + frame.HeaderSize + joinMax]byte
 	sums    bool // Config.Checksum
 	demand  bool // only the connections with rank 0 are made at the start
 
-	shared int // ranks with which there is shared memory
+	mu     sync.Mutex // guards the rest
+	shared int        // ranks with which there is shared memory
 	why    map[int]string
 }
 
 // made is a connection that is ready, or why there is none.
 type made struct {
 	rank   int
-	conn   conn
+	link   engine.Link
 	reason string // why it has no shared memory, of a rank of this node
 	err    error
 }
 
 // all makes the connections of the start, by rank. Of two ranks the higher one dials.
-func (c *connecting) all(ctx context.Context) (conns []conn, err error) {
+func (c *connecting) all(ctx context.Context) (links []engine.Link, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	id, members := c.id, c.members
@@ -69,25 +74,20 @@ func (c *connecting) all(ctx context.Context) (conns []conn, err error) {
 			}
 		}
 	})
-	conns = make([]conn, len(members))
-	for i := range conns {
-		conns[i].fd = -1
-	}
+	links = make([]engine.Link, len(members))
 	defer func() {
 		if err != nil {
-			for i := range conns {
-				conns[i].close()
-			}
+			closeAll(links)
 		}
 	}()
 	for missing := above + below; missing > 0; {
 		m := <-results
-		if m.err == nil && conns[m.rank].fd >= 0 {
+		if m.err == nil && links[m.rank] != nil {
 			m.err = fmt.Errorf("a second connection to rank %d", m.rank)
-			m.conn.close()
+			closeAll([]engine.Link{m.link})
 		}
 		if m.err == nil {
-			conns[m.rank] = m.conn
+			links[m.rank] = m.link
 			c.note(&m)
 			missing--
 			continue
@@ -98,11 +98,11 @@ func (c *connecting) all(ctx context.Context) (conns []conn, err error) {
 			close(results)
 		}()
 		for late := range results {
-			late.conn.close()
+			closeAll([]engine.Link{late.link})
 		}
 		return nil, m.err
 	}
-	return conns, nil
+	return links, nil
 }
 
 // ready agrees with a rank on what carries the frames, and takes the descriptor of the connection.
@@ -115,47 +115,56 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) made {
 		return fail(fmt.Errorf("a connection to rank %d from the wrong side", w.Rank))
 	}
 	m := made{rank: w.Rank}
+	var n *near
 	if shares(&c.members[w.Rank], &c.members[c.id.Rank]) {
 		var err error
-		if m.conn.over, m.reason, err = share(ctx, w, c.ring, !w.Dialed); err != nil {
+		if n, m.reason, err = share(ctx, w, c.ring, !w.Dialed, c.spare); err != nil {
 			return fail(err)
 		}
 	}
-	m.conn.enc, m.conn.dec = w.Frames(pieceMax)
-	m.conn.sums = c.sums
+	l := &link{sums: c.sums}
+	l.enc, l.dec = w.Frames(frame.MaxPayload)
 	below := w.Below()
-	if m.conn.over == nil && below != w.Conn {
+	if n == nil && below != w.Conn {
 		s, err := newSecured(w)
 		if err != nil {
 			return fail(err)
 		}
 		w.Replace(rawConn{s})
-		m.conn.over = s
+		l.tls = s
 	}
 	fd, err := takeSocket(below)
 	if err != nil {
-		if m.conn.over != nil {
-			m.conn.over.release()
+		if n != nil {
+			n.Release()
 		}
 		return fail(fmt.Errorf("the connection to rank %d: %w", w.Rank, err))
 	}
-	m.conn.fd = fd
+	if n != nil {
+		n.fd, n.wake = fd, c.wake
+		m.link = n
+		return m
+	}
+	l.fd = fd
+	l.carry(c.join)
+	m.link = l
 	return m
 }
 
-// close gives back what a connection has, if there is one.
-func (c *conn) close() {
-	if c.enc == nil {
-		return
-	}
-	sockClose(c.fd)
-	if c.over != nil {
-		c.over.release()
+// closeAll gives back what links have; some may be nil.
+func closeAll(links []engine.Link) {
+	for _, l := range links {
+		if l != nil {
+			l.Close()
+			l.Release()
+		}
 	}
 }
 
 func (c *connecting) note(m *made) {
-	if _, ok := m.conn.over.(*shared); ok {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := m.link.(*near); ok {
 		c.shared++
 	}
 	if m.reason != "" {
@@ -168,6 +177,8 @@ func (c *connecting) note(m *made) {
 
 // facts are the lines of Diagnostics.
 func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	node := 0
 	for r := range c.members {
 		if r != self.Rank && c.members[r].Shares(self) {
@@ -190,25 +201,6 @@ func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
 	for r := range c.members {
 		if why := c.why[r]; why != "" {
 			list = append(list, fmt.Sprintf("rank %d is on this node, and uses a socket: %s", r, why))
-		}
-	}
-	return list
-}
-
-// Diagnostics implements backend.Diagnoser.
-func (c *comm) Diagnostics() []string {
-	e := c.e
-	var list []string
-	if e.demand != nil {
-		e.mu.Lock()
-		list = append(e.demand.facts(), e.listDemand())
-		e.mu.Unlock()
-	} else {
-		list = slices.Clone(e.facts)
-	}
-	for _, door := range e.doors {
-		if report := door.Report(); report != "" {
-			list = append(list, "unauthenticated peers: "+report)
 		}
 	}
 	return list

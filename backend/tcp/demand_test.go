@@ -4,49 +4,48 @@ package tcp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // onDemand returns the ranks of a job, all in this process, that connect when they first need to.
-func onDemand(t *testing.T, n int, change func(*Config)) []*comm {
+func onDemand(t *testing.T, n int, cfg Config) []backend.Comm {
 	t.Helper()
-	dir := t.TempDir()
-	if err := wire.NewSecret().WriteFile(dir + "/secret"); err != nil {
+	path := t.TempDir() + "/secret"
+	if err := wire.NewSecret().WriteFile(path); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Size: n, Job: "job", Coordinator: l.Addr().String(), SecretFile: dir + "/secret", Connect: ConnectDemand, Sockets: true}
+	cfg.Size, cfg.Job, cfg.Coordinator, cfg.SecretFile = n, "job", l.Addr().String(), path
 	l.Close()
-	if change != nil {
-		change(&cfg)
-	}
-	ranks, errs := make([]*comm, n), make([]error, n)
+	ranks, errs := make([]backend.Comm, n), make([]error, n)
 	var all sync.WaitGroup
 	for r := range n {
 		all.Go(func() {
 			mine := cfg
 			mine.Rank = r
-			c, err := Open(t.Context(), mine)
-			if errs[r] = err; err == nil {
-				ranks[r] = c.(*comm)
-			}
+			ranks[r], errs[r] = Open(t.Context(), mine)
 		})
 	}
 	all.Wait()
-	t.Cleanup(func() { closeAll(ranks) })
+	t.Cleanup(func() { closeRanks(ranks) })
 	for _, err := range errs {
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +54,7 @@ func onDemand(t *testing.T, n int, change func(*Config)) []*comm {
 	return ranks
 }
 
-func closeAll(ranks []*comm) {
+func closeRanks(ranks []backend.Comm) {
 	var all sync.WaitGroup
 	for _, c := range ranks {
 		if c != nil {
@@ -65,20 +64,8 @@ func closeAll(ranks []*comm) {
 	all.Wait()
 }
 
-// peersOf returns the ranks with which c has a connection.
-func peersOf(c *comm) (list []int) {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	for r, l := range c.e.links {
-		if l != nil && l.fd >= 0 {
-			list = append(list, r)
-		}
-	}
-	return list
-}
-
 // each runs f for every rank at once.
-func each(t *testing.T, ranks []*comm, f func(c *comm) error) {
+func each(t *testing.T, ranks []backend.Comm, f func(c backend.Comm) error) {
 	t.Helper()
 	errs := make([]error, len(ranks))
 	var all sync.WaitGroup
@@ -88,13 +75,14 @@ func each(t *testing.T, ranks []*comm, f func(c *comm) error) {
 	all.Wait()
 	for i, err := range errs {
 		if err != nil {
-			t.Fatalf("rank %d: %v", ranks[i].e.me, err)
+			t.Fatalf("rank %d: %v", i, err)
 		}
 	}
 }
 
 // around sends a number of messages of a length from each rank to the next, which must get them in order.
-func around(c *comm, messages, length int) error {
+func around(c backend.Comm, messages, length int) error {
+	b := &backend.Bound{Timeout: time.Minute}
 	n, me := c.Size(), c.Rank()
 	out, in := make([]byte, length), make([]byte, length)
 	for i := range messages {
@@ -102,10 +90,10 @@ func around(c *comm, messages, length int) error {
 		q.Begin()
 		c.Irecv(q, in, (me+n-1)%n, 5)
 		fill(out, me*50+i)
-		if err := c.Send(patient, out, (me+1)%n, 5, backend.Standard); err != nil {
+		if err := c.Send(b, out, (me+1)%n, 5, backend.Standard); err != nil {
 			return err
 		}
-		if err := c.Await(patient, q); err != nil {
+		if err := c.Await(b, q); err != nil {
 			return err
 		}
 		if q.Err != nil {
@@ -118,161 +106,138 @@ func around(c *comm, messages, length int) error {
 	return nil
 }
 
-// TestDemandRing checks that only those who have something to say to each other have a connection.
-func TestDemandRing(t *testing.T) {
-	for _, length := range []int{8, 4 * eagerMax} {
-		t.Run(fmt.Sprint(length), func(t *testing.T) {
-			ranks := onDemand(t, 8, nil)
-			for _, c := range ranks[1:] {
-				if got := peersOf(c); len(got) != 1 || got[0] != 0 {
-					t.Errorf("rank %d begins with connections to %v, want 0 alone", c.e.me, got)
-				}
-			}
-			each(t, ranks, func(c *comm) error { return around(c, 20, length) })
-			for me, c := range ranks {
-				want := map[int]bool{(me + 1) % 8: true, (me + 7) % 8: true}
-				if me > 0 {
-					want[0] = true
-				} else {
-					want = map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}
-				}
-				got := peersOf(c)
-				if len(got) != len(want) {
-					t.Errorf("rank %d has connections to %v, want %v", me, got, want)
-				}
-				for _, r := range got {
-					if !want[r] {
-						t.Errorf("rank %d has a connection to %d", me, r)
-					}
-				}
-			}
-			if d := strings.Join(ranks[3].Diagnostics(), "\n"); !strings.Contains(d, "now with 3 of the 7 other ranks") {
-				t.Errorf("Diagnostics says %q", d)
-			}
-		})
-	}
+// carriers of connections, for a job whose ranks have a processor each or not.
+var demandCarriers = []struct {
+	what  string
+	cfg   Config
+	spare bool
+}{
+	{"sockets", Config{Sockets: true}, true},
+	{"checksums", Config{Sockets: true, Checksum: true}, true},
+	{"shared memory", Config{}, true},
+	{"shared memory with checksums", Config{Checksum: true}, true},
+	{"exposed messages", Config{}, false},
 }
 
-// TestDemandCarriers checks that connections which are made later have what those from the start have: memory that
-// is shared, messages that are exposed, and checksums.
-func TestDemandCarriers(t *testing.T) {
-	for _, c := range []struct {
-		what  string
-		cfg   Config
-		spare bool // every rank has a processor
-	}{
-		{"sockets", Config{Sockets: true}, true},
-		{"checksums", Config{Sockets: true, Checksum: true}, true},
-		{"shared memory", Config{}, true},
-		{"shared memory with checksums", Config{Checksum: true}, true},
-		{"exposed messages", Config{}, false},
-	} {
+// Connections that are made later have what those from the start have: shared memory, messages that are read
+// from the peer, and checksums.
+func TestLaterConnectionsHaveTheSameCarriers(t *testing.T) {
+	for _, c := range demandCarriers {
 		t.Run(c.what, func(t *testing.T) {
-			ranks := onDemand(t, 4, func(cfg *Config) { cfg.Sockets, cfg.Checksum = c.cfg.Sockets, c.cfg.Checksum })
-			for _, r := range ranks {
-				r.e.mu.Lock()
-				r.e.spare = c.spare
-				r.e.mu.Unlock()
-			}
-			for _, length := range []int{8, 5000, 6 * eagerMax} {
-				each(t, ranks, func(x *comm) error { return around(x, 5, length) })
-			}
-			for _, p := range [][2]int{{1, 2}, {2, 1}, {2, 3}, {3, 2}} {
-				e := ranks[p[0]].e
-				e.mu.Lock()
-				l := e.links[p[1]]
-				_, ring := l.over.(*shared)
-				if want := shmem.Supported && !c.cfg.Sockets; ring != want || l.sums != c.cfg.Checksum {
-					t.Errorf("rank %d to %d: shared memory is used: %v, want %v; checksums: %v, want %v", p[0], p[1], ring, want, l.sums, c.cfg.Checksum)
-				} else if ring && !c.spare && readable(claim()) != 0 && !l.exposes {
-					t.Errorf("rank %d does not expose messages to %d", p[0], p[1])
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			secret, members, ends := wire.NewSecret(), make([]wire.Member, 2), make([]*connecting, 2)
+			c.cfg.Connect = ConnectDemand
+			for r := range ends {
+				id := &wire.Identity{Job: "job", Secret: secret, Rank: r, Size: 2}
+				l, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+				if err != nil {
+					t.Fatal(err)
 				}
-				e.mu.Unlock()
+				defer l.Close()
+				members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(c.cfg)}
+				ends[r] = &connecting{id: id, l: l, members: members, sums: c.cfg.Checksum, demand: true, ring: 4096, spare: c.spare,
+					wake: func() {}, join: new([corkMax + frame.HeaderSize + joinMax]byte)}
+			}
+			accepted := make(chan made, 1)
+			go func() {
+				w, err := ends[0].l.Accept(ctx, wire.Peer)
+				if err != nil {
+					accepted <- made{err: err}
+					return
+				}
+				accepted <- ends[0].ready(ctx, w)
+			}()
+			dialed, err := newDialer(ends[1]).Dial(ctx, 0)
+			m := <-accepted
+			defer closeAll([]engine.Link{dialed, m.link})
+			if err != nil || m.err != nil {
+				t.Fatal(err, m.err)
+			}
+			for rank, l := range []engine.Link{m.link, dialed} {
+				n, ring := l.(*near)
+				if want := shmem.Supported && !c.cfg.Sockets; ring != want {
+					t.Errorf("rank %d: shared memory is used: %v, want %v", rank, ring, want)
+				} else if want := !c.spare && readable(claim()) != 0; ring && n.Memory().Copies(1<<20) != want {
+					t.Errorf("rank %d: long messages are read from the peer: %v, want %v", rank, !want, want)
+				} else if !ring && l.(*link).sums != c.cfg.Checksum {
+					t.Errorf("rank %d: checksums: %v, want %v", rank, !c.cfg.Checksum, c.cfg.Checksum)
+				}
 			}
 		})
 	}
 }
 
-// TestDemandAllocs checks that a connection that was made later allocates no more than another one.
-func TestDemandAllocs(t *testing.T) {
-	ranks := onDemand(t, 3, nil)
-	buf := make([]byte, 8)
-	exchange := func() {
-		for _, p := range [][2]int{{1, 2}, {2, 1}} {
-			if err := ranks[p[0]].Send(patient, buf, p[1], 1, backend.Standard); err != nil {
-				t.Fatal(err)
+// Messages of all kinds go over connections that are made later, and such a connection allocates no more than
+// another one.
+func TestLaterConnectionsCarryMessages(t *testing.T) {
+	for _, c := range demandCarriers[:4] { // whether ranks have a processor cannot be chosen here
+		t.Run(c.what, func(t *testing.T) {
+			c.cfg.Connect = ConnectDemand
+			ranks := onDemand(t, 6, c.cfg)
+			for _, length := range []int{8, 5000, 6 * engine.EagerMax} {
+				each(t, ranks, func(c backend.Comm) error { return around(c, 5, length) })
 			}
-			if _, err := ranks[p[1]].Recv(patient, buf, p[0], 1); err != nil {
-				t.Fatal(err)
+			facts := strings.Join(ranks[3].(backend.Diagnoser).Diagnostics(), "\n")
+			want := []string{"now with 3 of the 5 other ranks; rank 0 forwards notices"}
+			if shmem.Supported && !c.cfg.Sockets {
+				want = append(want, "shared memory: with 3 of the 5 other ranks on this node")
 			}
-		}
-	}
-	for range 100 {
-		exchange()
-	}
-	if n := testing.AllocsPerRun(500, exchange); n >= 1 {
-		t.Errorf("%v allocations for two messages", n)
-	}
-}
-
-// TestDemandAtOnce checks that ranks which want each other at the same moment have one connection, and
-// that messages stay in order.
-func TestDemandAtOnce(t *testing.T) {
-	ranks := onDemand(t, 5, nil)
-	each(t, ranks, func(c *comm) error {
-		me := byte(c.Rank())
-		for i := range 50 {
-			for r := range c.Size() {
-				if r != c.Rank() {
-					if err := c.Send(patient, []byte{me, byte(i)}, r, 1, backend.Standard); err != nil {
-						return err
+			for _, w := range want {
+				if !strings.Contains(facts, w) {
+					t.Errorf("the diagnostics lack %q: %s", w, facts)
+				}
+			}
+			buf, b := make([]byte, 8), &backend.Bound{Timeout: time.Minute}
+			exchange := func() {
+				for _, p := range [][2]int{{1, 2}, {2, 1}} {
+					if err := ranks[p[0]].Send(b, buf, p[1], 1, backend.Standard); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := ranks[p[1]].Recv(b, buf, p[0], 1); err != nil {
+						t.Fatal(err)
 					}
 				}
 			}
-		}
-		for r := range c.Size() {
-			for i := range 50 {
-				if r == c.Rank() {
-					break
-				}
-				buf := make([]byte, 2)
-				if _, err := c.Recv(patient, buf, r, 1); err != nil {
-					return err
-				}
-				if buf[0] != byte(r) || buf[1] != byte(i) {
-					return fmt.Errorf("message %d of rank %d is %d of rank %d", i, r, buf[1], buf[0])
-				}
+			for range 100 {
+				exchange()
 			}
-		}
-		return nil
-	})
-	each(t, ranks, func(c *comm) error { return rounds(c, 20) })
+			if n := testing.AllocsPerRun(500, exchange); n >= 1 {
+				t.Errorf("%v allocations for two messages", n)
+			}
+		})
+	}
 }
 
-// TestDemandMany checks a job with more ranks than any machine has cores: few descriptors, and none is
-// left over.
-func TestDemandMany(t *testing.T) {
+// A job with more ranks than any machine has cores takes few connections, and leaves no descriptor open.
+func TestLargeJobTakesFewDescriptors(t *testing.T) {
 	n := 150
 	if testing.Short() {
 		n = 70
 	}
 	before := descriptors(t)
-	ranks := onDemand(t, n, func(cfg *Config) { cfg.Connect = "" })
-	each(t, ranks, func(c *comm) error { return around(c, 2, 8) })
-	call := func(c *comm) error {
-		return sched.New(c).Run(patient, &backend.Call{Coll: backend.Barrier, Root: -1, Seq: 1}, true)
+	ranks := onDemand(t, n, Config{Sockets: true})
+	each(t, ranks, func(c backend.Comm) error { return around(c, 2, 8) })
+	call := func(c backend.Comm) error {
+		b := &backend.Bound{Timeout: time.Minute}
+		return sched.New(c).Run(b, &backend.Call{Coll: backend.Barrier, Root: -1, Seq: 1}, true)
 	}
 	each(t, ranks, call)
 	links := 0
 	for _, c := range ranks {
-		links += len(peersOf(c))
+		for _, fact := range c.(backend.Diagnoser).Diagnostics() {
+			k := 0
+			if fmt.Sscanf(fact, "connections: made on demand (COHORT_TCP_CONNECT), now with %d of", &k); k > 0 {
+				links += k
+			}
+		}
 	}
-	if most := n * 20; links > most {
+	if most := n * 20; links == 0 || links > most {
 		t.Errorf("%d ends of connections, want at most %d", links, most)
 	}
-	closeAll(ranks)
+	closeRanks(ranks)
 	if after := descriptors(t); after > before+2 {
-		t.Errorf("%d descriptors are left, %d were there before", after, before)
+		t.Errorf("%d descriptors are open, and %d were before", after, before)
 	}
 }
 
@@ -285,80 +250,26 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// TestDemandLoss checks that everybody learns of the loss of a rank without a connection to it, of that of
-// the hub, and of that of the next one.
-func TestDemandLoss(t *testing.T) {
-	ranks := onDemand(t, 6, nil)
-	q, _ := irecv(ranks[4], 8, 2, 9)
-	kill(ranks[2])
-	isLost(t, "a receive from the lost rank", await(t, ranks[4], q), "rank 2 ")
-	live := []*comm{ranks[0], ranks[1], ranks[3], ranks[4], ranks[5]}
-	for _, c := range live {
-		lostIs(t, c, 2)
+// A rank that refuses a connection for good, because the two have different secrets, is told from one that may
+// be dialed again.
+func TestDialReportsRefusal(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	id := wire.Identity{Job: "job", Secret: wire.NewSecret(), Rank: 1, Size: 3}
+	l, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: &id})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for hub, want := range [][]int{{0, 2}, {0, 1, 2}} {
-		kill(ranks[hub])
-		live = live[1:]
-		for _, c := range live {
-			lostIs(t, c, want...)
-		}
+	defer l.Close()
+	other := id
+	other.Rank, other.Secret = 2, wire.NewSecret()
+	d := newDialer(&connecting{id: &other, members: []wire.Member{{}, {Addrs: l.Addrs()}, {}}})
+	_, err = d.Dial(ctx, 1)
+	if !d.Refused(err) || d.NotListening(err) || !strings.Contains(err.Error(), "has the same name and another secret") {
+		t.Errorf("the error of Dial is %v, want a refusal because of the secret", err)
 	}
-}
-
-// TestDemandRefused has a rank refuse a connection for good, as one whose certificate is no more valid does: who
-// wants it hears why, without heartbeats and deadlines too.
-func TestDemandRefused(t *testing.T) {
-	ranks := onDemand(t, 3, func(cfg *Config) { cfg.Heartbeat = -1 })
-	other := *ranks[2].e.demand.c.id
-	other.Secret = wire.NewSecret()
-	ranks[2].e.demand.c.id = &other
-	q := new(backend.Request)
-	q.Begin()
-	ranks[2].Isend(q, make([]byte, 1<<20), 1, 9, backend.Standard)
-	isLost(t, "a send to a rank that refuses the connection", await(t, ranks[2], q), "rank 1 ", "cannot be reached", "has the same name and another secret")
-}
-
-// TestDemandLeave checks that a rank which has left in good order is no loss, for those without a
-// connection to it too, and when the hub leaves after it, or first.
-func TestDemandLeave(t *testing.T) {
-	for _, order := range [][]int{{3, 0}, {0, 3}, {0, 1, 2}, {1, 0, 4}} {
-		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			ranks := onDemand(t, 6, nil)
-			last := ranks[5]
-			var waits []*backend.Request
-			for _, r := range order {
-				q, _ := irecv(last, 8, r, 9)
-				waits = append(waits, q)
-			}
-			live := append([]*comm(nil), ranks...)
-			for i, r := range order {
-				ranks[r].Close()
-				live[r] = nil
-				isLost(t, fmt.Sprintf("a receive from rank %d", r), await(t, last, waits[i]), fmt.Sprintf("rank %d has closed its communicator and left the job", r))
-			}
-			var rest []*comm
-			for _, c := range live {
-				if c != nil {
-					rest = append(rest, c)
-				}
-			}
-			each(t, rest, func(c *comm) error {
-				for _, to := range rest {
-					if to == c {
-						continue
-					}
-					if err := c.Send(patient, nil, to.rank, 3, backend.Standard); err != nil {
-						return err
-					}
-					if _, err := c.Recv(patient, nil, to.rank, 3); err != nil {
-						return err
-					}
-				}
-				if lost := c.e.lostInOrder; len(lost) > 0 {
-					return fmt.Errorf("%v are lost", lost)
-				}
-				return nil
-			})
-		})
+	l.Close()
+	if _, err = d.Dial(ctx, 1); d.Refused(err) || !d.NotListening(err) {
+		t.Errorf("the error of Dial is %v, want that no process listens", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/backend/tcp"
+	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/netlab"
 )
 
@@ -200,7 +200,7 @@ func TestLostAcross(t *testing.T) {
 				switch {
 				case took[0] < delay:
 					t.Fatalf("a rank has it after %v, and nothing gets there before %v", took[0], delay)
-				case worst >= tcp.HeartbeatDefault:
+				case worst >= engine.HeartbeatDefault:
 					t.Fatalf("within %v, not %v: the heartbeats have found it", worst, limit)
 				case right && worst <= limit:
 					return

@@ -13,8 +13,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/cohorttest"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/netlab"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // nodes launches ranks on hosts with several of them each, which are nodes: their ranks share memory.
@@ -171,7 +171,7 @@ func TestNodesCross(t *testing.T) {
 		}
 	}
 	ops := n.Trace().Operations()
-	const header, fingerprints = wire.HeaderSize, wire.HeaderSize + backend.SeenSize
+	const header, fingerprints = frame.HeaderSize, frame.HeaderSize + backend.SeenSize
 	for _, op := range crossing {
 		got := ops[op.name]
 		if got == nil {

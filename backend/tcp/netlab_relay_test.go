@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/netlab"
 	"github.com/cohort-hpc/cohort/internal/sched"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // These tests have ranks whose connections go through a relay, which does to the bytes what a broken
@@ -73,17 +73,13 @@ func (r *relayRun) run() (ends [relayRanks]relayEnd, hits int, err error) {
 	var ranks sync.WaitGroup
 	var failed [relayRanks]error
 	for me := range relayRanks {
-		peers, conns := make([]peer, relayRanks), make([]conn, relayRanks)
+		var sockets [relayRanks]net.Conn
 		for p := range relayRanks {
-			peers[p], conns[p] = peer{host: "relay", pid: p, node: p}, conn{fd: -1}
 			if p != me {
-				conns[p].enc, conns[p].dec, conns[p].sums = &wire.Encoder{}, &wire.Decoder{}, r.sums
-				if conns[p].fd, err = takeSocket(links[me][p]); err != nil {
-					return ends, 0, err
-				}
+				sockets[p] = links[me][p]
 			}
 		}
-		w, err := newEngine(me, peers, conns, false, r.heartbeat)
+		w, err := over(me, sockets[:], r.heartbeat, r.sums)
 		if err != nil {
 			return ends, 0, err
 		}
@@ -206,8 +202,8 @@ func relayOnce(f func(dice *rand.Rand) netlab.Fault) func(dice *rand.Rand) [2]ne
 func badHeader(headers int64) func(dice *rand.Rand) [2]netlab.Plan {
 	return func(dice *rand.Rand) (plans [2]netlab.Plan) {
 		what := []netlab.Action{netlab.Flip, netlab.Drop, netlab.Duplicate}[dice.IntN(3)]
-		at := 1 + dice.Int64N(headers*wire.HeaderSize-1)
-		plans[dice.IntN(2)].Faults = []netlab.Fault{{Do: what, At: at, N: 1 + dice.IntN(int(min(at, wire.HeaderSize-1)))}}
+		at := 1 + dice.Int64N(headers*frame.HeaderSize-1)
+		plans[dice.IntN(2)].Faults = []netlab.Fault{{Do: what, At: at, N: 1 + dice.IntN(int(min(at, frame.HeaderSize-1)))}}
 		return plans
 	}
 }

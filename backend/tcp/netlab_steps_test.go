@@ -15,8 +15,8 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/netlab"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // A stepped operation is done by all ranks at once, and it is known which messages it takes: those of
@@ -121,7 +121,7 @@ func (s *stepped) expect(t *testing.T, n int) expected {
 	if plan == nil {
 		for dist := 1; dist < n; dist *= 2 {
 			for r := range n {
-				x.bytes[[2]int{r, (r + dist) % n}] += wire.HeaderSize + backend.SeenSize
+				x.bytes[[2]int{r, (r + dist) % n}] += frame.HeaderSize + backend.SeenSize
 			}
 		}
 		x.steps = bits.Len(uint(n - 1))
@@ -140,7 +140,7 @@ func (s *stepped) expect(t *testing.T, n int) expected {
 		for _, round := range rounds {
 			for _, a := range round.Comm {
 				if a.Kind == coll.SendTo {
-					x.bytes[[2]int{r, a.Peer}] += wire.HeaderSize + a.A.N
+					x.bytes[[2]int{r, a.Peer}] += frame.HeaderSize + a.A.N
 				}
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"os"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
@@ -94,8 +95,8 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return nil, initFault("backend tcp needs a job name (COHORT_JOB), the same on all ranks")
 	case cfg.Coordinator == "":
 		return nil, initFault("backend tcp needs the coordinator's address (COHORT_TCP_COORDINATOR, HOST:PORT)")
-	case cfg.Heartbeat > 0 && cfg.Heartbeat < HeartbeatMin:
-		return nil, initFault("heartbeat of %v: want %v or more, or off", cfg.Heartbeat, HeartbeatMin)
+	case cfg.Heartbeat > 0 && cfg.Heartbeat < engine.HeartbeatMin:
+		return nil, initFault("heartbeat of %v: want %v or more, or off", cfg.Heartbeat, engine.HeartbeatMin)
 	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
 		return nil, initFault("COHORT_TCP_CONNECT is %q: want start or demand", cfg.Connect)
 	case cfg.SecretFile == "":
@@ -169,13 +170,18 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(), ring: ringSize(sharing(members, &self))}
-	var conns []conn
+	sleep, err := newSleeper()
+	if err != nil {
+		return nil, err
+	}
+	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(), ring: ringSize(sharing(members, &self)),
+		spare: coresToSpare(members, &self), wake: sleep.Ring, join: new([corkMax + frame.HeaderSize + joinMax]byte)}
+	var links []engine.Link
 	err = confirm(ctx, func(ctx context.Context) (err error) {
 		if err = agreeOnConnect(members, &self); err != nil {
 			return err
 		}
-		if conns, err = c.all(ctx); err != nil {
+		if links, err = c.all(ctx); err != nil {
 			if refused := l.Report(); refused != "" {
 				err = fmt.Errorf("%w (%s)", err, refused)
 			}
@@ -183,31 +189,11 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		return err
 	})
 	if err != nil {
-		for i := range conns {
-			conns[i].close()
-		}
+		closeAll(links)
+		sleep.Close()
 		return nil, err
 	}
-	peers := make([]peer, len(members))
-	for r := range members {
-		peers[r] = peer{host: members[r].Host, pid: members[r].Process, node: nodeOf(members, r)}
-	}
-	var d *demand
-	if cfg.onDemand() {
-		d = newDemand(c)
-		d.facts = func() []string { return c.facts(cfg, &self) }
-	}
-	facts := c.facts(cfg, &self)
-	world, err = startEngine(cfg.Rank, peers, conns, coresToSpare(members, &self), cfg.Heartbeat, d)
-	if err != nil {
-		return nil, err
-	}
-	e := world.(*comm).e
-	e.facts, e.doors = facts, []*wire.Listener{l}
-	if door != nil {
-		e.doors = append(e.doors, door)
-	}
-	return world, nil
+	return c.start(cfg, links, sleep, self, door)
 }
 
 // interfaces returns the addresses to listen at.
@@ -314,16 +300,6 @@ func rendezvous(ctx context.Context, cfg Config, id *wire.Identity, self wire.Me
 	}, l, nil
 }
 
-// nodeOf returns the lowest rank that a rank could share memory with.
-func nodeOf(members []wire.Member, rank int) int {
-	for r := range rank {
-		if members[r].Shares(&members[rank]) {
-			return r
-		}
-	}
-	return rank
-}
-
 // infoShares, in the first byte of a rank's information, says that it uses shared memory. The set of
 // processors that it may use follows.
 const infoShares byte = 1
@@ -379,24 +355,3 @@ func sharing(members []wire.Member, self *wire.Member) (n int) {
 
 // shares reports whether two ranks are of one node and both take part in shared memory.
 func shares(a, b *wire.Member) bool { return a.Shares(b) && flags(a)&flags(b)&infoShares != 0 }
-
-// coresToSpare reports whether the ranks of this node together may use at least as many processors
-// as there are ranks.
-func coresToSpare(members []wire.Member, self *wire.Member) bool {
-	ranks, all := 0, make([]byte, len(self.Info))
-	for i := range members {
-		m := &members[i]
-		if m.Rank != self.Rank && !m.Shares(self) {
-			continue
-		}
-		ranks++
-		for k := 1; k < min(len(all), len(m.Info)); k++ {
-			all[k] |= m.Info[k]
-		}
-	}
-	n := 0
-	for _, b := range all {
-		n += bits.OnesCount8(b)
-	}
-	return n >= ranks
-}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // pattern fills a buffer so that every byte says where it belongs.
@@ -17,7 +19,7 @@ func fill(b []byte, seed int) []byte {
 	return b
 }
 
-var lengths = []int{0, 1, 8, 63, joinMax, joinMax + 1, 20000, eagerMax - 1, eagerMax, eagerMax + 1, pieceMax, pieceMax + 1, 3*pieceMax + 17}
+var lengths = []int{0, 1, 8, 63, joinMax, joinMax + 1, 20000, engine.EagerMax - 1, engine.EagerMax, engine.EagerMax + 1, frame.MaxPayload, frame.MaxPayload + 1, 3*frame.MaxPayload + 17}
 
 func init() {
 	// Every rank sends to every other, and to itself, all lengths in both modes, received in order

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
+	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/sched"
 )
@@ -126,11 +127,8 @@ func init() {
 			return err
 		}
 		c.Close()
-		e := c.(*comm).e
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		for _, r := range e.lostInOrder {
-			return e.losses[r]
+		if lost := c.(backend.Survivor).Lost(); lost != nil {
+			return fmt.Errorf("%v are lost", lost)
 		}
 		return nil
 	}
@@ -180,7 +178,7 @@ func rounds(c backend.Comm, times int) error {
 				return fmt.Errorf("round %d: element %d of the sum is %v, want %v", i, k, got, want)
 			}
 		}
-		size := []int{9, 2 * eagerMax, 5000}[i%3]
+		size := []int{9, 2 * engine.EagerMax, 5000}[i%3]
 		send, recv := &backend.Request{}, make([]byte, size)
 		send.Begin()
 		c.Isend(send, fill(make([]byte, size), me+i), (me+1)%n, 1, backend.Standard)

@@ -5,9 +5,9 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -55,37 +55,33 @@ func TestShare(t *testing.T) {
 	}{
 		{"both can", 4096, 4096, ""},
 		{"there is not that much memory", min(1<<45, math.MaxInt/4+1), min(1<<45, math.MaxInt/4+1), "shared memory of"},
-		{"the second does not take what it is given", 4096, 8192, "want 20480"},
+		{"the second does not take what it is given", 4096, 8192, fmt.Sprintf("want %d", nearSize(8192))},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			a, b := met(t, ctx)
 			type result struct {
-				s      stream
+				n      *near
 				reason string
 				err    error
 			}
 			other := make(chan result)
 			go func() {
-				s, reason, err := share(ctx, b, c.second, false)
-				other <- result{s, reason, err}
+				n, reason, err := share(ctx, b, c.second, false, true)
+				other <- result{n, reason, err}
 			}()
-			s, reason, err := share(ctx, a, c.first, true)
-			for _, r := range []result{{s, reason, err}, <-other} {
+			n, reason, err := share(ctx, a, c.first, true, true)
+			for _, r := range []result{{n, reason, err}, <-other} {
 				reason := c.reason
 				if !shmem.Supported {
 					reason = "needs Linux"
 				}
-				if r.err != nil || (r.s != nil) != (reason == "") || !strings.Contains(r.reason, reason) || (r.reason == "") != (reason == "") {
-					t.Errorf("stream %v, reason %q, error %v, want %q", r.s, r.reason, r.err, reason)
+				if r.err != nil || (r.n != nil) != (reason == "") || !strings.Contains(r.reason, reason) || (r.reason == "") != (reason == "") {
+					t.Errorf("link %v, reason %q, error %v, want %q", r.n, r.reason, r.err, reason)
 				}
-				if r.s != nil {
-					defer r.s.release()
-					// Both ends are this process, which can read its own memory.
-					if s := r.s.(*shared); s.pid != os.Getpid() || !s.exposes {
-						t.Errorf("memory is read of process %d, and exposed: %v", s.pid, s.exposes)
-					}
+				if r.n != nil {
+					defer r.n.Release()
 				}
 			}
 			said := make(chan error, 1)
@@ -106,7 +102,7 @@ func TestReceiveSettingsEndsWithContext(t *testing.T) {
 	a, b := met(t, ctx)
 	ended := make(chan error)
 	go func() {
-		_, _, err := share(ctx, a, 4096, true)
+		_, _, err := share(ctx, a, 4096, true, true)
 		ended <- err
 	}()
 	if _, err := b.ReceiveSettings(ctx, 1000); err != nil { // it waits for the answer now, or is about to

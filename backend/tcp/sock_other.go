@@ -28,7 +28,6 @@ func takeSocket(c net.Conn) (int, error) { return -1, errors.Join(errSystem, c.C
 
 type pollset struct{}
 
-func (p *pollset) len() int           { return 0 }
 func (p *pollset) reset()             {}
 func (p *pollset) add(int, bool)      {}
 func (p *pollset) wait(time.Duration) {}

@@ -81,8 +81,6 @@ func withinHost(c net.Conn) bool {
 // A pollset is what a waiter sleeps on.
 type pollset struct{ fds []unix.PollFd }
 
-func (p *pollset) len() int { return len(p.fds) }
-
 func (p *pollset) reset() { p.fds = p.fds[:0] }
 
 // add adds a descriptor, of which news to read, or room to write too, end the sleep.

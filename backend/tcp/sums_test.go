@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -30,18 +32,14 @@ func TestSums(t *testing.T) {
 		{"unexpected, as it was sent", 1000, false, 1000, -1},
 		{"the first byte", 1000, true, 1000, 0},
 		{"the last byte", 1000, true, 1000, 999},
-		{"in two reads", eagerMax, true, eagerMax, eagerMax - 1},
+		{"in two reads", engine.EagerMax, true, engine.EagerMax, engine.EagerMax - 1},
 		{"unexpected", 1000, false, 1000, 500},
 		{"where there is no room for it", 10, true, 1000, 999},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			a, b := pair(t)
 			defer b.Close()
-			fd, err := takeSocket(a)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w, err := newEngine(0, []peer{{}, {node: 1}}, []conn{{fd: -1}, {fd: fd, enc: &wire.Encoder{}, dec: &wire.Decoder{}, sums: true}}, false, -1)
+			w, err := over(0, []net.Conn{nil, a}, -1, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,16 +49,16 @@ func TestSums(t *testing.T) {
 			if err := w.Send(bound, out, 1, 1, backend.Standard); err != nil {
 				t.Fatal(err)
 			}
-			frame := make([]byte, wire.HeaderSize+c.length)
-			if _, err := io.ReadFull(b, frame); err != nil {
+			whole := make([]byte, frame.HeaderSize+c.length)
+			if _, err := io.ReadFull(b, whole); err != nil {
 				t.Fatal(err)
 			}
-			var h wire.Header
-			dec := wire.Decoder{Limit: eagerMax}
-			if err := dec.Decode(&h, (*[wire.HeaderSize]byte)(frame)); err != nil {
+			var h frame.Header
+			dec := frame.Decoder{Limit: engine.EagerMax}
+			if err := dec.Decode(&h, (*[frame.HeaderSize]byte)(whole)); err != nil {
 				t.Fatal(err)
 			}
-			if want := wire.Sum(0, out); h.Flags&wire.FlagSummed == 0 || h.Sum != want {
+			if want := frame.Sum(0, out); h.Flags&frame.FlagSummed == 0 || h.Sum != want {
 				t.Fatalf("it is sent with the sum %08x, flags %d, want %08x", h.Sum, h.Flags, want)
 			}
 			q := &backend.Request{}
@@ -70,9 +68,9 @@ func TestSums(t *testing.T) {
 				w.Irecv(q, buf, 1, 1)
 			}
 			if c.flip >= 0 {
-				frame[wire.HeaderSize+c.flip] ^= 0x10 // its header and its sum are right
+				whole[frame.HeaderSize+c.flip] ^= 0x10 // its header and its sum are right
 			}
-			if _, err := b.Write(frame); err != nil {
+			if _, err := b.Write(whole); err != nil {
 				t.Fatal(err)
 			}
 			if !c.early {

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // The tests of this package run programs of several processes: the test binary starts itself again,
@@ -42,72 +43,101 @@ func TestMain(m *testing.M) {
 
 // inherited makes the engine of a rank whose connections are descriptors 3 and up, by rank.
 func inherited(rank, size int) (backend.Comm, error) {
-	peers, conns := make([]peer, size), make([]conn, size)
-	near := make([]int, size) // processes whose memory can be read
+	sleep, err := newSleeper()
+	if err != nil {
+		return nil, err
+	}
+	spare := os.Getenv("TCP_TEST_CROWDED") == ""
+	cfg := engine.Config{Rank: rank, Peers: make([]engine.Peer, size), Sleeper: sleep, Spare: spare,
+		Heartbeat: heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT"))}
+	sockets, claims := make([]net.Conn, size), make([]claimed, size)
 	fd := 3
+	next := func() int { fd++; return fd - 1 }
 	for r := range size {
-		peers[r] = peer{pid: r, host: "here", node: r}
+		cfg.Peers[r] = engine.Peer{PID: r, Host: "here", Node: r}
 		if r == rank {
 			continue
 		}
-		f := os.NewFile(uintptr(fd), "connection")
-		fd++
-		c, err := net.FileConn(f)
+		f := os.NewFile(uintptr(next()), "connection")
+		sockets[r], err = net.FileConn(f)
 		f.Close()
+		if err == nil && os.Getenv("TCP_TEST_EXPOSE") != "" {
+			claims[r], err = tryHere(sockets[r])
+		}
 		if err != nil {
 			return nil, err
 		}
-		conns[r].enc, conns[r].dec = &wire.Encoder{}, &wire.Decoder{}
-		conns[r].sums = os.Getenv("TCP_TEST_SUMS") != ""
-		if os.Getenv("TCP_TEST_EXPOSE") != "" {
-			if near[r], err = tryHere(c); err != nil {
+	}
+	e := engine.New(cfg)
+	data, _ := strconv.Atoi(os.Getenv("TCP_TEST_RING"))
+	join := new([corkMax + frame.HeaderSize + joinMax]byte)
+	for r := range size {
+		if r == rank {
+			continue
+		}
+		var n *near
+		if data > 0 { // the memory is behind the connections
+			seg, err := shmem.Open(next(), nearSize(data))
+			if err != nil {
 				return nil, err
 			}
+			n = newNear(seg, data, rank < r, claims[r], spare)
 		}
-		if conns[r].fd, err = takeSocket(c); err != nil {
+		fd, err := takeSocket(sockets[r])
+		if err != nil {
 			return nil, err
 		}
-	}
-	if ring, _ := strconv.Atoi(os.Getenv("TCP_TEST_RING")); ring > 0 { // the memory is behind the connections
-		for r := range size {
-			if r == rank {
-				continue
-			}
-			seg, err := shmem.Open(fd, shmem.DuplexSize(ring))
-			if err != nil {
-				return nil, err
-			}
-			fd++
-			d, err := shmem.NewDuplex(seg, ring, rank < r)
-			if err != nil {
-				return nil, err
-			}
-			s := &shared{d: d, exposes: near[r] != 0, pid: near[r]}
-			if os.Getenv("TCP_TEST_EXPOSE") == "refused" {
-				s.pid = 1 << 30 // there is no such process
-			}
-			conns[r].over = s
+		if n != nil {
+			n.fd, n.wake = fd, sleep.Ring
+			e.Connect(r, n)
+			continue
 		}
+		l := &link{fd: fd, enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: os.Getenv("TCP_TEST_SUMS") != ""}
+		l.carry(join)
+		e.Connect(r, l)
 	}
-	return newEngine(rank, peers, conns, os.Getenv("TCP_TEST_CROWDED") == "", heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT")))
+	return e.Start()
+}
+
+// over returns the communicator of a rank whose connections to the others are given, by rank.
+func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (backend.Comm, error) {
+	sleep, err := newSleeper()
+	if err != nil {
+		return nil, err
+	}
+	e := engine.New(engine.Config{Rank: rank, Peers: make([]engine.Peer, len(sockets)), Sleeper: sleep, Heartbeat: heartbeat})
+	join := new([corkMax + frame.HeaderSize + joinMax]byte)
+	for r, c := range sockets {
+		if r == rank {
+			continue
+		}
+		fd, err := takeSocket(c)
+		if err != nil {
+			return nil, err
+		}
+		l := &link{fd: fd, enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: sums}
+		l.carry(join)
+		e.Connect(r, l)
+	}
+	return e.Start()
 }
 
 // tryHere is what try does, on a bare connection. Either both ends can read the other's memory, or none.
-func tryHere(c net.Conn) (pid int, err error) {
+func tryHere(c net.Conn) (p claimed, err error) {
 	if _, err := c.Write(claim()); err != nil {
-		return 0, err
+		return p, err
 	}
-	said := make([]byte, claimSize)
-	if _, err := io.ReadFull(c, said); err != nil {
-		return 0, err
+	p.said = make([]byte, claimSize)
+	if _, err := io.ReadFull(c, p.said); err != nil {
+		return p, err
 	}
-	pid = readable(said)
+	p.pid, p.mutual = readable(p.said), true
 	// The proof is not there any more once the process has ended.
 	if _, err := c.Write([]byte{1}); err != nil {
-		return 0, err
+		return p, err
 	}
-	_, err = io.ReadFull(c, said[:1])
-	return pid, err
+	_, err = io.ReadFull(c, make([]byte, 1))
+	return p, err
 }
 
 func heartbeatOf(s string) time.Duration {
@@ -171,7 +201,7 @@ func run(t testing.TB, name string, n int, env ...string) []error {
 		}
 		for r := range n {
 			for s := range r {
-				seg, err := shmem.Create("test", shmem.DuplexSize(size))
+				seg, err := shmem.Create("test", nearSize(size))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,7 +15,7 @@ import (
 // has; and a write always succeeds, into a queue, which keeps the stream from taking more while it
 // is long.
 type secured struct {
-	l     *link
+	fd    int
 	c     *tls.Conn
 	more  bool // the last read may have left something
 	in    []byte
@@ -52,7 +52,7 @@ type rawConn struct{ s *secured }
 func (r rawConn) Read(b []byte) (int, error) {
 	s := r.s
 	if s.i0 == s.i1 {
-		n, err := sockRead(s.l.fd, s.in)
+		n, err := sockRead(s.fd, s.in)
 		switch {
 		case err != nil && again(err):
 			return 0, later{}
@@ -117,8 +117,6 @@ func (s *secured) readv(a, b []byte) (int, error) {
 	return n + k, nil
 }
 
-func (s *secured) write(b []byte) (int, error) { return s.writev(b, nil) }
-
 func (s *secured) writev(a, b []byte) (int, error) {
 	if len(s.queue)-s.sent > tlsQueued {
 		if _, err := s.push(); err != nil {
@@ -140,15 +138,12 @@ func (s *secured) writev(a, b []byte) (int, error) {
 		}
 	}
 	_, err := s.push()
-	if s.keeps() {
-		s.l.e.wakeLeader() // to look for room in the socket
-	}
 	return done, err
 }
 
 func (s *secured) push() (moved bool, err error) {
 	for s.sent < len(s.queue) {
-		n, err := sockWrite(s.l.fd, s.queue[s.sent:])
+		n, err := sockWrite(s.fd, s.queue[s.sent:])
 		if err != nil {
 			if again(err) {
 				err = nil
@@ -165,12 +160,7 @@ func (s *secured) push() (moved bool, err error) {
 	return moved, nil
 }
 
-func (s *secured) keeps() bool     { return s.sent < len(s.queue) }
-func (s *secured) hides() bool     { return s.more }
-func (s *secured) arm(_ bool) bool { return s.more }
-func (s *secured) disarm()         {}
-func (s *secured) release()        {}
-func (s *secured) attach(l *link)  { s.l = l }
+func (s *secured) keeps() bool { return s.sent < len(s.queue) }
 
 // finish ends the stream properly: a third party that cuts it off cannot forge that.
 func (s *secured) finish() {

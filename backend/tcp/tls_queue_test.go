@@ -9,24 +9,28 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
+	"io"
 	"math/big"
 	"net"
-	"runtime"
+	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // under is a connection that can be exchanged beneath TLS.
 type under struct{ net.Conn }
 
-// securedEnd returns a stream with TLS, its socket, and the bare other end of that: of a kind that
-// takes bytes whenever some have been read.
-func securedEnd(t *testing.T) (s *secured, fd, other int) {
+// securedEnd returns a link with TLS, the bare other end of its socket, and the TLS that reads from that. The
+// socket is of a kind that takes bytes whenever some have been read.
+func securedEnd(t *testing.T) (l *link, other *os.File, server *tls.Conn) {
 	t.Helper()
 	a, b := net.Pipe()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -38,7 +42,8 @@ func securedEnd(t *testing.T) (s *secured, fd, other int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := tls.Server(b, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+	above := &under{b}
+	server = tls.Server(above, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true})
 	done := make(chan error, 1)
 	go func() { done <- server.Handshake() }()
@@ -47,7 +52,8 @@ func securedEnd(t *testing.T) (s *secured, fd, other int) {
 	if err := errors.Join(client.Handshake(), <-done); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = newSecured(&wire.Conn{Conn: client}); err != nil {
+	s, err := newSecured(&wire.Conn{Conn: client})
+	if err != nil {
 		t.Fatal(err)
 	}
 	below.Conn = rawConn{s}
@@ -55,19 +61,31 @@ func securedEnd(t *testing.T) (s *secured, fd, other int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(ends[1]) })
 	if err := unix.SetNonblock(ends[0], true); err != nil {
 		t.Fatal(err)
 	}
-	return s, ends[0], ends[1]
+	other = os.NewFile(uintptr(ends[1]), "the other end")
+	t.Cleanup(func() { other.Close() })
+	above.Conn = fileConn{Conn: b, f: other}
+	l = &link{fd: ends[0], tls: s, enc: &frame.Encoder{}, dec: &frame.Decoder{}}
+	l.carry(new([corkMax + frame.HeaderSize + joinMax]byte))
+	return l, other, server
 }
+
+// fileConn reads from a file.
+type fileConn struct {
+	net.Conn
+	f *os.File
+}
+
+func (c fileConn) Read(b []byte) (int, error) { return c.f.Read(b) }
 
 // full writes until the stream takes no more.
 func (s *secured) full(t *testing.T) (n int) {
 	t.Helper()
 	b := make([]byte, tlsPiece)
 	for {
-		k, err := s.write(b)
+		k, err := s.writev(b, nil)
 		n += k
 		if err != nil && again(err) {
 			return n
@@ -78,78 +96,76 @@ func (s *secured) full(t *testing.T) (n int) {
 	}
 }
 
-// TestTLSQueueStaysShort checks that the queue of a stream that is faster than the network does not grow
-// with what has gone through it.
+// The queue of a stream that is faster than the network does not grow with what has gone through it.
 func TestTLSQueueStaysShort(t *testing.T) {
-	s, fd, other := securedEnd(t)
-	s.attach(&link{e: &engine{}, fd: fd})
-	defer sockClose(fd)
+	l, other, _ := securedEnd(t)
+	defer l.Close()
 	buf := make([]byte, 16<<10) // less than the sockets hold: the queue is never empty
-	for n := s.full(t); n < 16<<20; n += s.full(t) {
-		if _, err := unix.Read(other, buf); err != nil {
+	for n := l.tls.full(t); n < 16<<20; n += l.tls.full(t) {
+		if _, err := other.Read(buf); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if most := 4 * (tlsQueued + 2*tlsPiece); cap(s.queue) > most {
-		t.Errorf("the queue has room for %d bytes, want at most %d", cap(s.queue), most)
+	if most := 4 * (tlsQueued + 2*tlsPiece); cap(l.tls.queue) > most {
+		t.Errorf("the queue has room for %d bytes, want at most %d", cap(l.tls.queue), most)
 	}
 }
 
-// TestTLSQueueWakes checks that who sleeps on the sockets hears of records that another goroutine has
-// left in the queue: it has to look for room.
-func TestTLSQueueWakes(t *testing.T) {
-	s, fd, other := securedEnd(t)
-	w, err := newEngine(0, []peer{{}, {node: 1}}, []conn{{fd: -1}, {fd: fd, over: s, enc: &wire.Encoder{}, dec: &wire.Decoder{}}}, false, -1)
+// A waiter sleeps on the sockets while another goroutine sends more than the socket and the queue hold. It
+// writes all of it when the other end reads.
+func TestWaiterWritesTLSQueue(t *testing.T) {
+	l, other, server := securedEnd(t)
+	sleep, err := newSleeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(engine.Config{Peers: make([]engine.Peer, 2), Sleeper: sleep, Heartbeat: -1})
+	e.Connect(1, l)
+	w, err := e.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	defer unix.Shutdown(other, unix.SHUT_RDWR)
-	if err := unix.SetNonblock(other, true); err != nil {
-		t.Fatal(err)
-	}
-	e := w.(*comm).e
-	var done flag
+	defer unix.Shutdown(int(other.Fd()), unix.SHUT_RDWR)
+	b := &backend.Bound{Timeout: time.Minute}
+	waits := make(chan struct{}, 1)
+	w.(backend.Announcer).OnWait(func() { waits <- struct{}{} }, nil)
+	var q backend.Request
+	q.Begin()
+	w.Irecv(&q, nil, 1, 1)
 	waited := make(chan error)
-	go func() { waited <- w.Await(&backend.Bound{Timeout: time.Minute}, &done) }()
-	for e.mu.Lock(); !e.sleeping.Load(); e.mu.Lock() {
-		e.unlock()
-		runtime.Gosched()
+	go func() { waited <- errors.Join(w.Await(b, &q), q.Err) }()
+	<-waits
+	const length = 1000
+	var sends []*backend.Request
+	for last := false; !last; last = !sends[len(sends)-1].Ready() {
+		r := &backend.Request{}
+		r.Begin()
+		w.Isend(r, make([]byte, length), 1, 1, backend.Standard)
+		sends = append(sends, r)
 	}
-	for n := 0; !s.keeps(); n++ {
-		if !e.sleeping.Load() {
-			t.Errorf("the waiter has been woken by %d frames that went into the socket", n)
-			break
+	all := int64(len(sends) * (frame.HeaderSize + length))
+	read := make(chan error)
+	go func() {
+		n, err := io.CopyN(io.Discard, server, all)
+		if err != nil {
+			err = fmt.Errorf("%d bytes of %d: %w", n, all, err)
 		}
-		e.links[1].emit(&wire.Header{Kind: wire.Broken, Length: noticeMax}, make([]byte, noticeMax), nil)
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the waiter sleeps, and there is something to be written")
 	}
-	e.unlock()
-	// Whether it sleeps now says nothing: woken, it may be about to sleep again. It has written the rest
-	// if there is room, or it has not.
-	if !drained(s, e, other) {
-		t.Error("the waiter sleeps, and does not know that there is something to be written")
+	if !w.Cancel(&q) {
+		t.Error("a receive that has not matched was not canceled")
 	}
-	done.set.Store(true)
 	w.Wake()
-	if err := <-waited; err != nil {
+	if err := <-waited; !errors.Is(err, backend.ErrCanceled) {
 		t.Error(err)
 	}
-}
-
-// drained reads the other end until the stream has nothing left for the socket, and reports whether
-// that came about.
-func drained(s *secured, e *engine, other int) bool {
-	buf := make([]byte, 64<<10)
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for n := 1; n > 0; {
-			n, _ = unix.Read(other, buf)
-		}
-		e.mu.Lock()
-		left := s.keeps()
-		e.unlock()
-		if !left {
-			return true
-		}
-	}
-	return false
 }

@@ -32,21 +32,25 @@ var users = map[string][]string{
 	"internal/cli":               {"cmd/*"},
 	"internal/budget":            {"", "tensor"},
 	"internal/clp":               {"sddp/lp"},
-	"internal/direct":            {"backend/*"},
+	"internal/board":             {"backend/shm", "internal/engine"},
+	"internal/engine":            {"backend/shm", "backend/tcp"},
+	"internal/memlink":           {"backend/shm", "backend/tcp", "internal/engine"},
+	"internal/direct":            {"backend/local", "internal/board"},
 	"internal/direct/directtest": nil, // tests only
+	"internal/frame":             {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
 	"internal/flight":            {"", "cmd/cohort", "cohorttest", "internal/remote"},
 	"internal/gputest":           nil, // tests only
 	"internal/kernel":            {"", "coll", "tensor", "internal/direct/directtest"},
 	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen":        nil, // go generate
-	"internal/match":             {"backend/*"},
+	"internal/match":             {"backend/*", "internal/engine"},
 	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
 	"internal/mpitest":           nil, // tests only
 	"internal/need":              {"internal/mpitest", "internal/netlab"},
 	"internal/netlab":            nil, // tests only
 	"internal/remote":            {"cmd/cohort"},
 	"internal/sched":             {""},
-	"internal/shmem":             {"", "backend/*", "pool", "cmd/cohort", "internal/budget", "internal/spawn", "internal/window"},
+	"internal/shmem":             {"", "backend/*", "internal/board", "internal/engine", "internal/memlink", "pool", "cmd/cohort", "internal/budget", "internal/spawn", "internal/window"},
 	"internal/slurmtest":         nil, // tests only
 	"internal/spawn":             {"cmd/cohort", "internal/remote"},
 	"internal/view":              {"", "backend/*", "cohorttest", "tensor", "internal/accel/*", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},

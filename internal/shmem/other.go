@@ -76,3 +76,15 @@ func CPUs() ([16]uint64, error) { return [16]uint64{}, errOther }
 
 // Gone returns false: there are no peers.
 func Gone(error) bool { return false }
+
+// Process cannot be opened here.
+type Process struct{}
+
+// OpenProcess returns the reason why it cannot.
+func OpenProcess(int) (*Process, error) { return nil, errOther }
+
+// Kill does nothing.
+func (*Process) Kill() {}
+
+// Close does nothing.
+func (*Process) Close() {}

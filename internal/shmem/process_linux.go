@@ -51,3 +51,21 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 
 // Gone reports whether a copy failed because the other process has ended.
 func Gone(err error) bool { return errors.Is(err, unix.ESRCH) }
+
+// Process names a process for good, unlike its number, which is used again.
+type Process struct{ fd int }
+
+// OpenProcess returns a running process.
+func OpenProcess(pid int) (*Process, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("process %d (pidfd_open): %w", pid, err)
+	}
+	return &Process{fd}, nil
+}
+
+// Kill ends the process.
+func (p *Process) Kill() { unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0) }
+
+// Close gives back what p has.
+func (p *Process) Close() { unix.Close(p.fd) }

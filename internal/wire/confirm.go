@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // After the rendezvous the ranks connect to each other. If one ends meanwhile, only the ranks that wait
@@ -55,7 +56,7 @@ func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error)
 		if _, ok := errors.AsType[*backend.Fault](err); !ok {
 			err = fault(backend.ErrInit, "%v", err)
 		}
-		_ = c.send(refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
+		_ = c.send(frame.Refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
 		var said error // the coordinator's error, if it answers, names the cause
 		select {
 		case said = <-answer:
@@ -69,7 +70,7 @@ func (c *Conn) Confirm(ctx context.Context, connect func(context.Context) error)
 		}
 		return err
 	}
-	err := c.send(connected, nil, time.Now().Add(tableTimeout)) // long, for a rank that is not scheduled for a second
+	err := c.send(frame.Connected, nil, time.Now().Add(tableTimeout)) // long, for a rank that is not scheduled for a second
 	if err == nil {
 		select {
 		case err = <-answer:
@@ -91,9 +92,9 @@ func (c *Conn) confirmed() error {
 	switch {
 	case err != nil:
 		return err
-	case kind == refused:
+	case kind == frame.Refused:
 		return decodeRefused(payload)
-	case kind != connected:
+	case kind != frame.Connected:
 		return fault(backend.ErrInternal, "the coordinator sent %q before all ranks were connected", kind)
 	}
 	return nil
@@ -121,9 +122,9 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 			switch kind, payload, err := c.receive(1 + maxText); {
 			case err != nil:
 				n.gone, n.err = true, err
-			case kind == refused:
+			case kind == frame.Refused:
 				n.err = decodeRefused(payload)
-			case kind != connected:
+			case kind != frame.Connected:
 				n.err = fault(backend.ErrInternal, "%v sent %q before all ranks were connected", &members[r], kind)
 			}
 			reports <- n
@@ -184,7 +185,7 @@ func Oversee(ctx context.Context, members []Member, conns []*Conn, connect func(
 	}
 	for _, c := range conns {
 		if c != nil {
-			if err := c.send(connected, nil, time.Now().Add(tableTimeout)); err != nil {
+			if err := c.send(frame.Connected, nil, time.Now().Add(tableTimeout)); err != nil {
 				c.Close() // ends its wait; if it is gone, its peers find that out
 			}
 		}
@@ -223,7 +224,7 @@ func failAll(conns []*Conn, err error, stop func()) error {
 	payload := appendRefused(nil, err)
 	for _, c := range conns {
 		if c != nil {
-			_ = c.send(refused, payload, time.Now().Add(tellTimeout))
+			_ = c.send(frame.Refused, payload, time.Now().Add(tellTimeout))
 		}
 	}
 	return err

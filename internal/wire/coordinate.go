@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 const (
@@ -184,8 +185,8 @@ func (g *gathering) accept(ctx context.Context) error {
 			e := event{conn: c}
 			if e.err = c.SetReadDeadline(time.Now().Add(joinTimeout)); e.err == nil && ctx.Err() == nil {
 				var payload []byte
-				var kind Kind
-				if kind, payload, e.err = c.receive(maxJoin); e.err == nil && kind != join {
+				var kind frame.Kind
+				if kind, payload, e.err = c.receive(maxJoin); e.err == nil && kind != frame.Join {
 					e.err = fmt.Errorf("it sent %q, want a join", kind)
 				}
 				if e.err == nil {
@@ -216,7 +217,7 @@ func (g *gathering) take(e event) {
 		}
 	case e.gone:
 		g.fault = fault(backend.ErrPeerLost, "%v ended before all ranks before all ranks of the job were there: %v", &g.members[r], e.err)
-	case e.err != nil && (errors.Is(e.err, ErrFrame) || !network(e.err)):
+	case e.err != nil && (errors.Is(e.err, frame.ErrFrame) || !network(e.err)):
 		g.fault = fault(backend.ErrInit, "rank %d, from %s: %v", r, remote(e.conn), e.err)
 		g.refuse(e.conn, g.fault)
 	case e.err != nil:
@@ -231,7 +232,7 @@ func (g *gathering) take(e event) {
 		g.fault = fault(backend.ErrInit, "two processes claim to be rank %d: %v and %v", r, &g.members[r], &m)
 		g.refuse(e.conn, g.fault)
 	default:
-		if err := e.conn.send(joined, nil, time.Now().Add(joinTimeout)); err != nil {
+		if err := e.conn.send(frame.Joined, nil, time.Now().Add(joinTimeout)); err != nil {
 			e.conn.Close() // it got no answer, and tries again if it can
 			return
 		}
@@ -288,7 +289,7 @@ func (g *gathering) fail(err error) error {
 	for r, c := range g.conns {
 		if c != nil {
 			g.informed[r] = true
-			all.Go(func() { _ = c.send(refused, appendRefused(nil, err), time.Now().Add(tellTimeout)) })
+			all.Go(func() { _ = c.send(frame.Refused, appendRefused(nil, err), time.Now().Add(tellTimeout)) })
 		}
 	}
 	all.Wait()
@@ -297,7 +298,7 @@ func (g *gathering) fail(err error) error {
 
 // refuse sends an error to a rank that is not admitted.
 func (g *gathering) refuse(c *Conn, err error) {
-	_ = c.send(refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
+	_ = c.send(frame.Refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
 	c.Close()
 	g.informed[c.Rank] = true
 }
@@ -313,7 +314,7 @@ func (g *gathering) send() {
 			turn <- struct{}{}
 			all.Go(func() {
 				defer func() { <-turn }()
-				if err := c.send(table, payload, time.Now().Add(tableTimeout)); err != nil {
+				if err := c.send(frame.Table, payload, time.Now().Add(tableTimeout)); err != nil {
 					c.Close()
 				}
 			})

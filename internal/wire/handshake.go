@@ -14,6 +14,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // HandshakeTimeout bounds a handshake, TLS included.
@@ -36,8 +38,8 @@ type Conn struct {
 	Dialed  bool // from this side
 
 	session []byte // a key of this connection alone
-	enc     *Encoder
-	dec     *Decoder
+	enc     *frame.Encoder
+	dec     *frame.Decoder
 }
 
 // Key returns n bytes of a key that only the two ends of this connection know; n is at most 1024.
@@ -52,14 +54,14 @@ func (c *Conn) Key(label string, n int) []byte {
 // The checksums of headers start from a value that depends on the connection and the direction. That
 // detects frames of another connection, and all but one of 2^32 blindly forged ones. It does not
 // authenticate frames against a peer that can read the traffic; TLS does.
-func (c *Conn) Frames(limit uint64) (*Encoder, *Decoder) {
+func (c *Conn) Frames(limit uint64) (*frame.Encoder, *frame.Decoder) {
 	if c.enc == nil {
 		seeds := derive(c.session, nil, "cohort tcp frames", 8)
 		a, b := binary.LittleEndian.Uint32(seeds), binary.LittleEndian.Uint32(seeds[4:])
 		if !c.Dialed {
 			a, b = b, a
 		}
-		c.enc, c.dec = &Encoder{seed: a}, &Decoder{seed: b}
+		c.enc, c.dec = &frame.Encoder{Seed: a}, &frame.Decoder{Seed: b}
 	}
 	c.dec.Limit = limit
 	return c.enc, c.dec

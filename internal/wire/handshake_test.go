@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 var secret = NewSecret()
@@ -99,15 +101,15 @@ func talk(t *testing.T, from, to *Conn) {
 	t.Helper()
 	enc, back := from.Frames(10)
 	_, dec := to.Frames(10)
-	var b [HeaderSize]byte
-	enc.Encode(&b, &Header{Kind: Heartbeat})
-	has(t, (&Decoder{seed: back.seed}).Decode(new(Header), &b), ErrFrame, "checksum") // reflected
+	var b [frame.HeaderSize]byte
+	enc.Encode(&b, &frame.Header{Kind: frame.Heartbeat})
+	has(t, (&frame.Decoder{Seed: back.Seed}).Decode(new(frame.Header), &b), frame.ErrFrame, "checksum") // reflected
 	go from.Write(b[:])
-	var got [HeaderSize]byte
+	var got [frame.HeaderSize]byte
 	if _, err := io.ReadFull(to, got[:]); err != nil {
 		t.Fatal(err)
 	}
-	if err := dec.Decode(new(Header), &got); err != nil {
+	if err := dec.Decode(new(frame.Header), &got); err != nil {
 		t.Error(err)
 	}
 }
@@ -130,7 +132,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 		_, err := Server(context.Background(), b, identity(2))
 		result <- err
 	}()
-	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 3, 0, 2, 7}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
+	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 4, 0, 2, 7}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
 	if _, err := a.Write(hello); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +140,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 	if _, err := io.ReadFull(a, reply); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 3, 0, 0, 0}) {
+	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 4, 0, 0, 0}) {
 		t.Errorf("the reply begins with % x", reply[:8])
 	}
 	if want := mac(key, []byte("server\x00"), job[:], hello, reply[:24])[:24]; !bytes.Equal(reply[24:], want) {

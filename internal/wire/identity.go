@@ -6,14 +6,16 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // Version is the version of the protocol: handshake, rendezvous, and frames. A peer with another
 // version is refused.
-const Version uint16 = 3
+const Version uint16 = 4
 
 // MaxRanks is the largest number of ranks of a job.
-const MaxRanks = 1 << 16
+const MaxRanks = frame.MaxRanks
 
 // Launcher stands for the rank of a coordinator that is not a rank of the job.
 const Launcher = -1

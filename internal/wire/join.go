@@ -13,18 +13,19 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // send writes a frame of the rendezvous, by a deadline.
-func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
+func (c *Conn) send(kind frame.Kind, payload []byte, by time.Time) error {
 	if c.enc == nil { // only then: receive, in another goroutine, uses what Frames sets
 		c.Frames(0)
 	}
-	h := Header{Kind: kind, Length: uint64(len(payload))}
+	h := frame.Header{Kind: kind, Length: uint64(len(payload))}
 	if len(payload) > 0 {
-		h.Flags, h.Sum = FlagSummed, Sum(0, payload)
+		h.Flags, h.Sum = frame.FlagSummed, frame.Sum(0, payload)
 	}
-	var head [HeaderSize]byte
+	var head [frame.HeaderSize]byte
 	c.enc.Encode(&head, &h)
 	if err := c.SetWriteDeadline(by); err != nil {
 		return err
@@ -38,13 +39,13 @@ func (c *Conn) send(kind Kind, payload []byte, by time.Time) error {
 
 // receive reads a frame with a payload of at most limit bytes, and no byte beyond it. It may run
 // concurrently with send once a frame has been sent or received.
-func (c *Conn) receive(limit uint64) (Kind, []byte, error) {
+func (c *Conn) receive(limit uint64) (frame.Kind, []byte, error) {
 	_, dec := c.Frames(limit)
-	var head [HeaderSize]byte
+	var head [frame.HeaderSize]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
 		return 0, nil, err
 	}
-	var h Header
+	var h frame.Header
 	if err := dec.Decode(&h, &head); err != nil {
 		return 0, nil, err
 	}
@@ -136,7 +137,7 @@ func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []M
 		}
 		return fault(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks had joined: %v", who(c.Rank), remote(c), err)
 	}
-	if err := c.send(join, j.append(nil), time.Time{}); err != nil {
+	if err := c.send(frame.Join, j.append(nil), time.Time{}); err != nil {
 		return nil, false, lost(err)
 	}
 	if ctx.Err() != nil { // send has put its own deadline in the place of this one
@@ -147,11 +148,11 @@ func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []M
 		switch {
 		case err != nil:
 			return nil, in, lost(err)
-		case kind == joined:
+		case kind == frame.Joined:
 			in = true
-		case kind == refused:
+		case kind == frame.Refused:
 			return nil, true, decodeRefused(payload)
-		case kind == table && in:
+		case kind == frame.Table && in:
 			if members, err = decodeTable(payload, id.Size); err != nil {
 				return nil, true, fault(backend.ErrInit, "%v", err)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // rankOf is an identity in a job of a size.
@@ -234,10 +235,10 @@ func (p *party) enter(rank int, patience uint32) *Conn {
 	}
 	p.t.Cleanup(func() { c.Close() })
 	j := joining{size: p.size, patience: patience, member: member(rank)}
-	if err := c.send(join, j.append(nil), time.Time{}); err != nil {
+	if err := c.send(frame.Join, j.append(nil), time.Time{}); err != nil {
 		p.t.Fatal(err)
 	}
-	if kind, _, err := c.receive(0); kind != joined || err != nil {
+	if kind, _, err := c.receive(0); kind != frame.Joined || err != nil {
 		p.t.Fatal(kind, err)
 	}
 	return c
@@ -250,7 +251,7 @@ func (p *party) fails(in []*Conn, sentinel error, want ...string) {
 	has(p.t, o.err, sentinel, want...)
 	for _, c := range in {
 		kind, payload, err := c.receive(1 + maxText)
-		if kind != refused || err != nil {
+		if kind != frame.Refused || err != nil {
 			p.t.Fatal(kind, err)
 		}
 		if err := decodeRefused(payload); err.Error() != o.err.Error() {
@@ -372,7 +373,7 @@ func TestCoordinatorLostDuringRendezvous(t *testing.T) {
 	if _, _, err := c.receive(maxJoin); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.send(joined, nil, time.Time{}); err != nil {
+	if err := c.send(frame.Joined, nil, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()

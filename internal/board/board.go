@@ -1,0 +1,108 @@
+package board
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// Config describes the memory of a node's slots, and the node's ranks. Ranks are counted on the node.
+type Config struct {
+	Segment *shmem.Segment
+	Offset  int // of Size(len(PIDs)) bytes
+	Rank    int
+	PIDs    []int
+	Copies  bool // the processes may read each other's memory
+	Spare   bool // every rank has a processor to itself
+	Wake    func(rank int)
+}
+
+// Board is one rank's view of a node's slots. The lock of its engine guards Open and Collective.Close.
+type Board struct {
+	cfg  Config
+	used []bool        // own slots in use
+	seen atomic.Uint32 // of news
+}
+
+// New returns a rank's view of slots whose memory is zero.
+func New(cfg Config) *Board {
+	return &Board{cfg: cfg, used: make([]bool, slotsOf(len(cfg.PIDs)))}
+}
+
+// Mark notes for all ranks of the node that a rank was declared lost. That is done before any slots are
+// used again because of it, so a rank that runs again finds it out.
+func (b *Board) Mark(rank int) { b.at(rank, 0).lost.Store(1) }
+
+// lost reports whether this rank was declared lost.
+func (b *Board) lost() bool { return b.at(b.cfg.Rank, 0).lost.Load() != 0 }
+
+// A Comm is a communicator whose ranks all have slots.
+type Comm interface {
+	Rank() int
+	Size() int
+	Await(b *backend.Bound, p backend.Pending) error
+
+	// Ended returns why all operations end, Cause the error that the communicator was broken with.
+	Ended() *backend.Fault
+	Cause() *backend.Fault
+	// Closed reports whether this rank has closed it, Gone whether another rank has, or is lost.
+	Closed() bool
+	Gone(rank int) bool
+	GoneFault(rank int) error
+	// Refresh takes in what has arrived, so that an error names its cause.
+	Refresh()
+	// Break breaks the communicator on all ranks, BreakHere on this one.
+	Break(err error)
+	BreakHere(f *backend.Fault)
+	// Suspect marks a rank lost whose memory cannot be read.
+	Suspect(rank int, err error)
+	// Waits is called when the caller begins to wait for the others in a call.
+	Waits(call *backend.Call)
+}
+
+// Post notes that a message for a rank of the node says that a communicator is broken. The rank does not
+// read messages in collectives that find all ranks at once.
+func (b *Board) Post(rank int) { b.at(rank, 0).news.Add(1) }
+
+// News reports whether another rank has called Post for this one since the last call.
+func (b *Board) News() bool {
+	now := b.at(b.cfg.Rank, 0).news.Load()
+	return b.seen.Swap(now) != now
+}
+
+// Open gives a communicator slots of this rank. ranks are its members on the node.
+func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
+	i := slices.Index(b.used, false)
+	if i < 0 {
+		return nil, &backend.Fault{Sentinel: backend.ErrAlloc,
+			Text: fmt.Sprintf("this rank has %d open communicators (open until every member closes them), the most of a node with %d ranks; close some", len(b.used), len(b.cfg.PIDs))}
+	}
+	b.used[i] = true
+	own := b.at(b.cfg.Rank, i)
+	for k := range own.calls {
+		own.calls[k].key.Store(0)
+		own.syncs[k].key.Store(0)
+	}
+	s := &Collective{c: c, b: b, id: id, index: i, mine: own, ranks: ranks, slots: make([]*slots, len(ranks))}
+	s.slots[c.Rank()] = own
+	s.side.s, s.side.mem.Block = s, fetchBlock
+	own.id.Store(id + 1)
+	return s, nil
+}
+
+// Used reports whether this rank has arrived at a collective, so that others may be reading its slots.
+func (s *Collective) Used() bool { return s.seq > 0 }
+
+// Close gives the slots back. No rank reads them any more.
+func (s *Collective) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.index >= 0 {
+		s.mine.id.Store(0)
+		s.b.used[s.index] = false
+		s.index = -1
+	}
+}

@@ -1,0 +1,400 @@
+//go:build linux
+
+package board
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/kernel"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// The offsets in shared memory are computed from constants; the compiler's sizes must be the same.
+func TestStructureSizes(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		got, want uintptr
+	}{
+		{"callSlot", unsafe.Sizeof(callSlot{}), callSlotSize},
+		{"syncSlot", unsafe.Sizeof(syncSlot{}), syncSlotSize},
+		{"slots", unsafe.Sizeof(slots{}), slotsSize},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s has %d bytes, the layout has %d", c.name, c.got, c.want)
+		}
+	}
+}
+
+// comm is a communicator of ranks that are goroutines of this process.
+type comm struct {
+	*Collective
+	rank      int
+	all       []*comm
+	ended     atomic.Pointer[backend.Fault]
+	cause     atomic.Pointer[backend.Fault]
+	closed    atomic.Bool
+	gone      atomic.Bool // for the others
+	suspected atomic.Pointer[error]
+	refresh   func()
+}
+
+func (c *comm) Rank() int             { return c.rank }
+func (c *comm) Size() int             { return len(c.all) }
+func (c *comm) Ended() *backend.Fault { return c.ended.Load() }
+func (c *comm) Cause() *backend.Fault { return c.cause.Load() }
+func (c *comm) Closed() bool          { return c.closed.Load() }
+func (c *comm) Gone(rank int) bool    { return c.all[rank].gone.Load() }
+func (c *comm) GoneFault(rank int) error {
+	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "a rank is gone"}
+}
+func (c *comm) BreakHere(f *backend.Fault)  { c.cause.CompareAndSwap(nil, f) }
+func (c *comm) Suspect(rank int, err error) { c.suspected.Store(&err) }
+func (c *comm) Waits(*backend.Call)         {}
+
+func (c *comm) Refresh() {
+	if c.refresh != nil {
+		c.refresh()
+	}
+}
+
+func (c *comm) Break(err error) {
+	for _, x := range c.all {
+		x.BreakHere(err.(*backend.Fault))
+	}
+}
+
+func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
+	for start := time.Now(); !p.Ready(); runtime.Gosched() {
+		if b.Limited() {
+			if err := b.Err(start); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// boards returns the boards of ranks that share memory.
+func boards(t testing.TB, ranks int) []*Board {
+	t.Helper()
+	seg, err := shmem.Create("board-test", Size(ranks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { seg.Close() })
+	all := make([]*Board, ranks)
+	for r := range all {
+		all[r] = New(Config{Segment: seg, Rank: r, PIDs: slices.Repeat([]int{os.Getpid()}, ranks), Copies: true, Wake: func(int) {}})
+	}
+	return all
+}
+
+// open makes a communicator of all ranks.
+func open(t testing.TB, boards []*Board, id uint32) []*comm {
+	t.Helper()
+	all, ranks := make([]*comm, len(boards)), make([]int, len(boards))
+	for r := range boards {
+		all[r], ranks[r] = &comm{rank: r, all: all}, r
+	}
+	for r, b := range boards {
+		var err error
+		if all[r].Collective, err = b.Open(all[r], id, ranks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// each calls f on every rank at the same time, and returns the errors.
+func each(all []*comm, f func(c *comm) error) []error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for r, c := range all {
+		wg.Go(func() { errs[r] = f(c) })
+	}
+	wg.Wait()
+	return errs
+}
+
+func barrier(c *comm) error {
+	_, err := c.Run(nil, &backend.Call{Coll: backend.Barrier, Root: -1})
+	return err
+}
+
+var (
+	bytes1 = &backend.Datatype{Kind: backend.Uint8, Size: 1, Name: "uint8", ID: uint32(backend.Uint8)}
+	int64s = &backend.Datatype{Kind: backend.Int64, Size: 8, Name: "int64", ID: uint32(backend.Int64)}
+	sum    = &backend.Op{Code: backend.OpSum, Commutative: true, Type: int64s, Apply: kernel.For(backend.OpSum, backend.Int64)}
+)
+
+// allreduce adds n numbers of each rank.
+func allreduce(n int) *backend.Call {
+	return &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum, Type: int64s, Count: n, Send: make([]byte, 8*n), Recv: make([]byte, 8*n)}
+}
+
+// TestAllreduceAddsUp has data that are in the slots (up to 32 bytes, or more), and data that are copied.
+func TestAllreduceAddsUp(t *testing.T) {
+	for _, ranks := range []int{1, 2, 3} {
+		all := open(t, boards(t, ranks), 0)
+		for _, n := range []int{0, 1, 4, 5, 256, 257, 40000} {
+			for r, err := range each(all, func(c *comm) error {
+				call := allreduce(n)
+				for i := range n {
+					binary.NativeEndian.PutUint64(call.Send[8*i:], uint64(i<<c.rank))
+				}
+				done, err := c.Run(nil, call)
+				for i := range n {
+					if got := binary.NativeEndian.Uint64(call.Recv[8*i:]); got != uint64(i*(1<<ranks-1)) {
+						t.Errorf("%d ranks: element %d of %d is %d", ranks, i, n, got)
+						break
+					}
+				}
+				if !done {
+					t.Errorf("Allreduce of %d is left to schedules", n)
+				}
+				return err
+			}) {
+				if err != nil {
+					t.Errorf("rank %d of %d: %v", r, ranks, err)
+				}
+			}
+		}
+	}
+}
+
+func TestCommunicatorsRunOut(t *testing.T) {
+	for _, c := range []struct{ ranks, most int }{{1, 128}, {16, 128}, {17, 64}, {64, 64}, {65, 32}, {256, 32}} {
+		b := boards(t, c.ranks)[0]
+		var first *Collective
+		for id := range uint32(c.most) {
+			s, err := b.Open(&comm{}, id, []int{0})
+			if err != nil {
+				t.Fatalf("%d ranks: communicator %d: %v", c.ranks, id, err)
+			}
+			if first == nil {
+				first = s
+			}
+		}
+		if _, err := b.Open(&comm{}, 1000, []int{0}); !errors.Is(err, backend.ErrAlloc) || !strings.Contains(err.Error(), "close some") {
+			t.Errorf("%d ranks: %v with %d communicators, want ErrAlloc", c.ranks, err, c.most+1)
+		}
+		first.Close()
+		first.Close()
+		if _, err := b.Open(&comm{}, 1001, []int{0}); err != nil {
+			t.Errorf("%d ranks: %v after one is closed", c.ranks, err)
+		}
+		if _, err := b.Open(&comm{}, 1002, []int{0}); err == nil {
+			t.Errorf("%d ranks: a communicator closed twice frees the slots of two", c.ranks)
+		}
+	}
+}
+
+// TestOldCollectiveLeavesReusedSlots has a collective end, or synchronise, after its communicator is closed
+// by all and its slots belong to another one. That one's keys stay.
+func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
+	b := boards(t, 1)
+	was := open(t, b, 1)[0]
+	if was.Used() {
+		t.Error("a communicator without collectives is used")
+	}
+	if err := barrier(was); err != nil || !was.Used() {
+		t.Fatalf("%v; used: %v", err, was.Used())
+	}
+	was.Collective.Close()
+	is := open(t, b, 2)[0]
+	if is.mine != was.mine {
+		t.Fatal("the slots are not reused")
+	}
+	if err := errors.Join(barrier(is), is.sync(nil, nil, nil)); err != nil {
+		t.Fatal(err)
+	}
+	call, sync := &is.mine.calls[is.seq&1].key, &is.mine.syncs[is.syncSeq&1].key
+	k, s := call.Load(), sync.Load()
+	was.retract()
+	if err := was.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("a synchronisation after the closing: %v", err)
+	}
+	was.retract()
+	if call.Load() != k || sync.Load() != s {
+		t.Errorf("keys %x and %x in the slots are now %x and %x", k, s, call.Load(), sync.Load())
+	}
+}
+
+func TestMismatchIsTheSameOnAllRanks(t *testing.T) {
+	all := open(t, boards(t, 3), 0)
+	for r, err := range each(all, func(c *comm) error {
+		n := 1
+		if c.rank == 2 {
+			n = 2
+		}
+		_, err := c.Run(nil, allreduce(n))
+		return err
+	}) {
+		if !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "rank 2") || err.Error() != all[0].Cause().Error() {
+			t.Errorf("rank %d: %v, want ErrMismatch that names rank 2", r, err)
+		}
+	}
+}
+
+func TestErrorInSyncReachesAllRanks(t *testing.T) {
+	all := open(t, boards(t, 3), 0)
+	for r, err := range each(all, func(c *comm) error {
+		if c.rank == 1 {
+			return c.sync(nil, &backend.Fault{Sentinel: backend.ErrCount, Text: "because of the test"}, nil)
+		}
+		return c.sync(nil, nil, nil)
+	}) {
+		if !errors.Is(err, backend.ErrCount) || !strings.Contains(err.Error(), "because of the test") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestUnfinishedCallRetractsArrival: a call that fails is retracted, or the others would read what its owner
+// changes.
+func TestUnfinishedCallRetractsArrival(t *testing.T) {
+	fault := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "because of the test"}
+	for _, c := range []struct {
+		name  string
+		make  func(all []*comm)
+		bound *backend.Bound
+		want  error
+		text  string
+	}{
+		{"deadline", func([]*comm) {}, &backend.Bound{Timeout: 1}, backend.ErrTimeout, "had not arrived: 1, 2"},
+		{"gone", func(all []*comm) { all[2].gone.Store(true); all[1].gone.Store(true) }, nil, backend.ErrPeerLost, "is gone"},
+		{"ended", func(all []*comm) { all[0].ended.Store(fault) }, nil, backend.ErrPeerLost, fault.Text},
+		{"broken", func(all []*comm) { all[0].cause.Store(fault) }, nil, backend.ErrPeerLost, fault.Text},
+		{"closed", func(all []*comm) { all[0].closed.Store(true) }, nil, backend.ErrClosed, "closed"},
+	} {
+		all := open(t, boards(t, 3), 0)
+		c.make(all)
+		_, err := all[0].Run(c.bound, allreduce(1000))
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.text)
+		}
+		if key := all[0].mine.calls[1].key.Load(); key != 0 {
+			t.Errorf("%s: the arrival %x stays", c.name, key)
+		}
+		if broken := all[1].Cause() != nil; broken != (c.name == "deadline" || c.name == "gone") {
+			t.Errorf("%s: the others find it broken: %v", c.name, broken)
+		}
+	}
+}
+
+// TestLostRankDoesNotTrustWhatItRead: a rank that was declared lost while it was stopped may have read the
+// data of later calls.
+func TestLostRankDoesNotTrustWhatItRead(t *testing.T) {
+	b := boards(t, 2)
+	all := open(t, b, 0)
+	fault := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "rank 1 (this one) was declared lost"}
+	all[1].refresh = func() { all[1].ended.Store(fault) }
+	b[0].Mark(1)
+	errs := each(all, func(c *comm) error { _, err := c.Run(nil, allreduce(1)); return err })
+	if errs[0] != nil || errs[1] != fault {
+		t.Errorf("the ranks end with %v, want the loss on rank 1", errs)
+	}
+}
+
+func TestNewsIsReportedOnce(t *testing.T) {
+	b := boards(t, 2)
+	if b[0].News() {
+		t.Error("news at the start")
+	}
+	b[1].Post(0)
+	b[1].Post(0)
+	if !b[0].News() || b[0].News() || b[1].News() {
+		t.Error("want news once, on rank 0")
+	}
+}
+
+func TestEveryCodeHasSentinel(t *testing.T) {
+	for _, code := range []uint32{0, 1, 0x7f, 0xff, 0x100, 1 << 31, 1<<32 - 1} {
+		if sentinel(code) == nil {
+			t.Errorf("code %d has none", code)
+		}
+	}
+}
+
+// TestBlockTableTooLongForSlot reads the table from the root's memory.
+func TestBlockTableTooLongForSlot(t *testing.T) {
+	const n = slotData/blockBytes + 4
+	counts, displs, total := make([]int, n), make([]int, n), 0
+	for r := range n {
+		counts[r], displs[r] = r%5, total
+		total += counts[r]
+	}
+	send := make([]byte, total)
+	for i := range send {
+		send[i] = byte(i * 7)
+	}
+	all := open(t, boards(t, n), 0)
+	for _, root := range []int{0, n - 1} {
+		for r, err := range each(all, func(c *comm) error {
+			recv := make([]byte, counts[c.rank]+1)
+			call := &backend.Call{Coll: backend.Scatterv, Root: root, Type: bytes1, Recv: recv[:counts[c.rank]]}
+			if c.rank == root {
+				call.Send, call.SendCounts, call.SendDispls = send, counts, displs
+			}
+			done, err := c.Run(nil, call)
+			if !done || !slices.Equal(call.Recv, send[displs[c.rank]:displs[c.rank]+counts[c.rank]]) || recv[counts[c.rank]] != 0 {
+				t.Errorf("rank %d got %v (done: %v)", c.rank, recv, done)
+			}
+			return err
+		}) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", r, err)
+			}
+		}
+	}
+}
+
+var table []byte // on the heap, where it stays in its place
+
+// TestPublishedValuesAreChecked has a peer publish a table of blocks that it has not got, and values out of
+// range. Nothing behind the slots is read.
+func TestPublishedValuesAreChecked(t *testing.T) {
+	const many = slotData/blockBytes + 2
+	table = make([]byte, many*blockBytes)
+	for _, c := range []struct {
+		name  string
+		value uint64 // of each word of the table
+		at    uint64 // its address
+		lost  bool
+	}{
+		{"no table", 0, 0, true},
+		{"offset and length out of range", 1<<62 + 1, shmem.Addr(table), false},
+	} {
+		for i := 0; i < len(table); i += 8 {
+			binary.LittleEndian.PutUint64(table[i:], c.value)
+		}
+		all := open(t, boards(t, 2), 0)
+		s := all[0].Collective
+		s.ranks, s.slots = slices.Repeat([]int{1}, many), slices.Repeat([]*slots{all[1].mine}, many)
+		all[1].mine.calls[0].facts[factBlocks] = c.at
+		_, _, err := s.side.Block(1, many-1)
+		if err == nil || (all[0].suspected.Load() != nil) != c.lost || errors.Is(err, backend.ErrInternal) == c.lost {
+			t.Errorf("%s: %v; suspected: %v", c.name, err, all[0].suspected.Load() != nil)
+		}
+	}
+	all := open(t, boards(t, 2), 0)
+	s := all[0].Collective
+	s.slots[1] = all[1].mine
+	s.slots[1].calls[0].facts = [5]uint64{factIn: shmem.Addr(table), factInLen: 8}
+	for _, off := range []int{1, 9, 1 << 30} {
+		if err := s.side.Fetch(1, 0, off, make([]byte, 8)); !errors.Is(err, backend.ErrInternal) || all[1].Cause() == nil {
+			t.Errorf("8 bytes at %d of a buffer of 8 bytes: %v", off, err)
+		}
+	}
+}

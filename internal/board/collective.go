@@ -1,0 +1,289 @@
+package board
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// Collective makes the blocking collectives of a communicator, one at a time.
+//
+// A rank arrives at a call by writing its fingerprint, and its data if they are few, into its slot.
+// It then waits until all ranks have arrived. A rank arrives at call s+2 only after all have
+// arrived at s+1, and they do so only when they are done with s. Two alternating slots are
+// therefore enough, and a call whose data were all in the slots needs no second synchronisation.
+type Collective struct {
+	c     Comm
+	b     *Board
+	id    uint32
+	mu    sync.Mutex // guards index
+	index int        // of the own slots; -1: given back
+	ranks []int      // of the members, on the node
+	mine  *slots     // own
+	slots []*slots   // by rank; nil until found
+
+	seq, syncSeq uint32
+	key          uint64
+	syncing      bool // in sync: wait for the sync slots, not the call slots
+	parity       uint32
+	seen         int // ranks below have arrived
+	call         *backend.Call
+	waiting      atomic.Pointer[backend.Call] // the call whose arrivals are awaited
+	side         peers                        // access to the other ranks' buffers
+}
+
+// Ready implements backend.Pending: all ranks have arrived, or one never will, or this rank has
+// closed the communicator.
+func (s *Collective) Ready() bool {
+	c := s.c
+	for s.seen < len(s.ranks) {
+		if !s.here(s.seen) {
+			return c.Cause() != nil || c.Ended() != nil || c.Closed() || c.Gone(s.seen) && !s.here(s.seen)
+		}
+		s.seen++
+	}
+	return true
+}
+
+// here reports whether a rank has arrived.
+func (s *Collective) here(r int) bool {
+	b := s.slots[r]
+	if b == nil {
+		if b = s.find(r); b == nil {
+			return false
+		}
+		s.slots[r] = b
+	}
+	if s.syncing {
+		return b.syncs[s.parity].key.Load() == s.key
+	}
+	return b.calls[s.parity].key.Load() == s.key
+}
+
+// find looks for another rank's slots of this communicator; nil if there are none yet.
+func (s *Collective) find(r int) *slots {
+	for i := range s.b.used {
+		if b := s.b.at(s.ranks[r], i); b.id.Load() == s.id+1 {
+			return b
+		}
+	}
+	return nil
+}
+
+// arrive publishes this rank's arrival, which is written already, and waits for the others.
+func (s *Collective) arrive(b *backend.Bound) error {
+	c := s.c
+	for r, w := range s.ranks {
+		if r != c.Rank() {
+			s.b.cfg.Wake(w)
+		}
+	}
+	s.seen = 0
+	if s.b.cfg.Spare {
+		for range directSpin {
+			if s.Ready() {
+				break
+			}
+		}
+	}
+	if s.seen < len(s.ranks) {
+		if !s.syncing {
+			s.waiting.Store(s.call)
+			c.Waits(s.call)
+		}
+		err := c.Await(b, s)
+		s.waiting.Store(nil)
+		if err != nil {
+			err = s.late(err)
+			s.retract()
+			return err
+		}
+	}
+	if s.seen == len(s.ranks) {
+		return nil
+	}
+	defer s.retract()
+	// A rank that is gone may have published the reason before, or may have left because of a loss
+	// that is not known here yet.
+	c.Refresh()
+	if f := c.Ended(); f != nil {
+		return f
+	}
+	if f := c.Cause(); f != nil {
+		return f
+	}
+	if c.Closed() { // Close has told the others that this rank is gone
+		return closedFault()
+	}
+	err := c.GoneFault(s.seen)
+	c.Break(err)
+	return err
+}
+
+// retract takes back this rank's arrival at a call that has failed. The caller may reuse its
+// buffers, so a rank that still reads them must not find this one arrived and complete. The others
+// know the reason or will receive the notice of the closing. Once all have closed the communicator,
+// the slots and their keys may belong to another one.
+func (s *Collective) retract() {
+	if s.syncing {
+		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
+	} else {
+		s.mine.calls[s.parity].key.CompareAndSwap(s.key, 0)
+	}
+}
+
+// late ends a collective whose time is up: it names the missing ranks and breaks the communicator.
+func (s *Collective) late(cause error) error {
+	c := s.c
+	c.Refresh()
+	if f := c.Ended(); f != nil {
+		return f
+	}
+	if f := c.Cause(); f != nil { // another rank was first
+		return f
+	}
+	if c.Closed() {
+		return closedFault()
+	}
+	var missing []string
+	for r := range s.ranks {
+		if !s.here(r) {
+			missing = append(missing, fmt.Sprint(r))
+		}
+	}
+	f := &backend.Fault{Sentinel: backend.Sentinel(backend.Code(cause)),
+		Text: fmt.Sprintf("%v: rank %d waited in %v for ranks that had not arrived: %s",
+			text(cause), c.Rank(), s.call.Fingerprint(), strings.Join(missing, ", "))}
+	c.Break(f)
+	return f
+}
+
+// text is a fault's text without its sentinel.
+func text(err error) string {
+	if f, ok := err.(*backend.Fault); ok {
+		return f.Text
+	}
+	return err.Error()
+}
+
+// Run makes a call, as backend.Native says.
+func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
+	c := s.c
+	s.seq++
+	s.call = call
+	s.syncing, s.parity = false, s.seq&1
+	s.key = uint64(s.id+1)<<32 | uint64(s.seq)
+	p := &s.mine.calls[s.parity]
+	words := call.Fingerprint().Words()
+	p.words = words
+	s.side.publish(p, call)
+	p.key.Store(s.key)
+	err := s.arrive(b)
+	if err != nil {
+		return true, err
+	}
+	for r, o := range s.slots {
+		if r != c.Rank() && o.calls[s.parity].words != words {
+			return true, s.mismatch()
+		}
+	}
+	if call.Err != nil {
+		return true, call.Err
+	}
+	done, err := s.side.complete(b, call)
+	// The others do not wait for a rank that was declared lost. If this rank was, it may have read
+	// the data of later calls.
+	if s.b.lost() {
+		c.Refresh()
+		return true, c.Ended()
+	}
+	if c.Closed() { // by another goroutine: the others' slots may have belonged to later communicators
+		return true, closedFault()
+	}
+	return done, err
+}
+
+// mismatch reports which ranks called what. The report is the same on every rank, because every
+// rank sees all slots.
+func (s *Collective) mismatch() error {
+	c := s.c
+	c.Refresh()
+	if f := c.Ended(); f != nil {
+		return f // the slots compared may be of later calls
+	}
+	if f := c.Cause(); f != nil && f.Sentinel != backend.ErrMismatch {
+		return &backend.Broken{Cause: f} // the others gave up the call before this one
+	}
+	if c.Closed() {
+		return closedFault() // the slots compared may be of later communicators
+	}
+	first := backend.FromWords(s.slots[0].calls[s.parity].words)
+	for r, o := range s.slots {
+		if fp := backend.FromWords(o.calls[s.parity].words); fp != first {
+			f := backend.Mismatch(0, first, r, fp).(*backend.Fault)
+			c.BreakHere(f)
+			if s.call.Err != nil {
+				return s.call.Err
+			}
+			return f
+		}
+	}
+	return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the arrival slots changed while they were compared"}
+}
+
+// Waiting returns the call in which this rank waits for the others, nil if there is none.
+func (s *Collective) Waiting() *backend.Call { return s.waiting.Load() }
+
+// sync is a barrier inside a collective. It also publishes where this rank's shared work is, and an
+// error if this rank found one.
+func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
+	c := s.c
+	s.syncSeq++
+	s.syncing, s.parity = true, s.syncSeq&1
+	s.key = uint64(s.id+1)<<32 | uint64(s.syncSeq)
+	s.mu.Lock()
+	if s.index < 0 { // all have closed the communicator; the slots may belong to another one
+		s.mu.Unlock()
+		return closedFault()
+	}
+	m := &s.mine.syncs[s.parity]
+	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
+	m.code, m.bytes = uint32(backend.Code(bad)), 0
+	if bad != nil {
+		m.bytes = uint32(copy(m.text[:], text(bad)))
+	}
+	m.key.Store(s.key)
+	s.mu.Unlock()
+	if err := s.arrive(b); err != nil {
+		return err
+	}
+	for _, o := range s.slots {
+		m := &o.syncs[s.parity]
+		if code := m.code; code != 0 {
+			f := &backend.Fault{Sentinel: sentinel(code), Text: string(m.text[:min(int(m.bytes), len(m.text))])}
+			c.BreakHere(f)
+			return f
+		}
+	}
+	return nil
+}
+
+// closedFault is the error of an operation that was in progress when this rank closed the communicator.
+func closedFault() *backend.Fault {
+	return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+}
+
+// sentinel returns the sentinel of a code that another rank wrote. It is never nil, whatever the code.
+func sentinel(code uint32) error {
+	if code == 0 || code > 0xff {
+		return backend.ErrInternal
+	}
+	return backend.Sentinel(uint8(code))
+}
+
+// directSpin is how often a rank looks for the others before it waits: about 2 µs.
+const directSpin = 1500

@@ -1,0 +1,7 @@
+// Package board makes blocking collectives of ranks that share memory without messages.
+//
+// Every rank has arrival slots for each communicator. A rank arrives at a collective: it writes its
+// fingerprint into its slot, with the data if they are few, waits until every other rank has arrived, and
+// compares. Longer data are read from the other ranks' memory, or the collective runs as a schedule over
+// messages.
+package board

@@ -1,0 +1,68 @@
+package board
+
+import (
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+const (
+	line     = 64
+	slotData = 2048 // bytes of data in a call slot
+	textMax  = 256
+
+	// Sizes of the structures below; a test compares them with the compiler's.
+	callSlotSize = 2*line + slotData
+	syncSlotSize = textMax
+	slotsSize    = line + 2*callSlotSize + 2*syncSlotSize
+)
+
+// slots are a rank's arrival slots for the collectives of one communicator. The two of each kind
+// alternate, so that one can be written while others still read the other.
+type slots struct {
+	id    atomic.Uint32 // communicator id + 1, 0 when free
+	lost  atomic.Uint32 // of a rank's first slots: it was declared lost
+	news  atomic.Uint32 // of a rank's first slots: how many communicators others have broken
+	_     [52]byte
+	calls [2]callSlot
+	syncs [2]syncSlot
+}
+
+// callSlot is a rank's arrival at a call: the line that is handed over, and more data.
+type callSlot struct {
+	key   atomic.Uint64 // id<<32 | sequence number, written last
+	words [3]uint64     // fingerprint
+	small [32]byte      // data, if they fit
+	facts [5]uint64     // addresses and lengths of the buffers
+	_     [24]byte
+	data  [slotData]byte
+}
+
+// syncSlot is a rank's arrival at a synchronisation inside a collective.
+type syncSlot struct {
+	key     atomic.Uint64 // id<<32 | number of the synchronisation
+	work    uint64        // address and length of the memory that the rank shares
+	workLen uint64
+	code    uint32 // of the error it found, 0: none
+	bytes   uint32 // of text
+	text    [textMax - 32]byte
+}
+
+// Size returns how many bytes the slots of ranks take.
+func Size(ranks int) int { return ranks * slotsOf(ranks) * slotsSize }
+
+// slotsOf returns how many communicators a rank can have slots for.
+func slotsOf(ranks int) int {
+	switch {
+	case ranks <= 16:
+		return 128
+	case ranks <= 64:
+		return 64
+	}
+	return 32
+}
+
+// at returns the slots of a rank.
+func (b *Board) at(rank, i int) *slots {
+	return shmem.At[slots](b.cfg.Segment, b.cfg.Offset+(rank*len(b.used)+i)*slotsSize)
+}

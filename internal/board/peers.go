@@ -1,0 +1,299 @@
+package board
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/direct"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// peers implements direct.Peers: access to the other ranks' buffers during a collective. Short
+// inputs are in the arrival slots (direct.FitsSlot), and the ranks need not synchronise again.
+// Otherwise the slots hold the addresses from which the inputs are copied out of the other
+// processes.
+type peers struct {
+	s       *Collective
+	bound   *backend.Bound
+	began   time.Time // when the data began to move, if bound limits that
+	call    *backend.Call
+	inSlots bool
+	in      []byte // this rank's input
+	work    []byte // what it shared last
+	out     []byte // the table of blocks, if the slot has no room for it
+	tmp     []byte
+	mem     direct.Scratch
+}
+
+// The indices of callSlot.facts.
+const (
+	factIn = iota
+	factInLen
+	factOut
+	factOutLen
+	factBlocks // address of the table of blocks, if data has no room for it
+)
+
+const blockBytes = 16 // offset and length, in the table of blocks
+
+// publish writes what the others need into this rank's call slot.
+func (p *peers) publish(to *callSlot, call *backend.Call) {
+	n := len(p.s.ranks)
+	p.call, p.inSlots = call, true
+	if call.Err != nil || call.Coll == backend.Barrier {
+		return
+	}
+	p.in = direct.Input(call, p.s.c.Rank())
+	if direct.FitsSlot(call, n, slotData) {
+		if p.length() <= len(to.small) { // not by the own input: slotOf decides in the same way
+			copy(to.small[:], p.in)
+		} else {
+			copy(to.data[:], p.in)
+		}
+		return
+	}
+	p.inSlots = false
+	to.facts = [5]uint64{factIn: shmem.Addr(p.in), factInLen: uint64(len(p.in)),
+		factOut: shmem.Addr(call.Recv), factOutLen: uint64(len(call.Recv))}
+	switch call.Coll {
+	case backend.Alltoallv:
+	case backend.Scatterv:
+		if call.Root != p.s.c.Rank() {
+			return
+		}
+	default:
+		return
+	}
+	table := to.data[:]
+	if n*blockBytes > slotData {
+		if len(p.out) < n*blockBytes {
+			p.out = make([]byte, n*blockBytes)
+		}
+		table = p.out
+		to.facts[factBlocks] = shmem.Addr(table)
+	}
+	for r := range n {
+		off, k := direct.Outgoing(call, r)
+		binary.LittleEndian.PutUint64(table[r*blockBytes:], uint64(off))
+		binary.LittleEndian.PutUint64(table[r*blockBytes+8:], uint64(k))
+	}
+}
+
+// complete does this rank's part once all ranks make the same call.
+func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
+	if call.Coll == backend.Barrier {
+		return true, nil
+	}
+	c := p.s.c
+	if !p.inSlots && !p.s.b.cfg.Copies && len(p.s.ranks) > 1 {
+		return false, nil // over messages
+	}
+	p.bound = b
+	if !p.inSlots && b.Limited() {
+		p.began = time.Now()
+	}
+	var err error
+	switch {
+	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2:
+		p.pair(call)
+	case p.inSlots:
+		err = direct.RunSlots(call, c.Rank(), len(p.s.ranks), p, &p.mem)
+	default:
+		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem)
+	}
+	p.call, p.in, p.work = nil, nil, nil
+	return true, err
+}
+
+// pair is Allreduce of two ranks: two operands have one order.
+func (p *peers) pair(call *backend.Call) {
+	theirs := p.copyOf(1-p.s.c.Rank(), 0, len(p.in))
+	if p.s.c.Rank() == 0 {
+		call.Op.Apply(call.Recv, p.in, theirs)
+	} else {
+		call.Op.Apply(call.Recv, theirs, p.in)
+	}
+}
+
+// copyOf returns a copy of another rank's input in its slot. One sweep over the lines of another
+// core's cache is faster than arithmetic between the loads.
+func (p *peers) copyOf(r, off, n int) []byte {
+	p.tmp = append(p.tmp[:0], p.slotOf(r)[off:off+n]...)
+	return p.tmp
+}
+
+// slotOf returns the input of a rank in its slot. It is as long as this rank's: only what all have
+// in common is there, except the root's of rooted calls.
+func (p *peers) slotOf(r int) []byte {
+	b := &p.s.slots[r].calls[p.s.parity]
+	if p.length() <= len(b.small) {
+		return b.small[:]
+	}
+	return b.data[:]
+}
+
+// length is the length of the inputs in the slots for this call, in bytes.
+func (p *peers) length() int {
+	c := p.call
+	switch c.Coll {
+	case backend.Scatter, backend.Alltoall, backend.ReduceScatterBlock:
+		return len(p.s.ranks) * c.Count * c.Type.Size
+	}
+	return c.Count * c.Type.Size
+}
+
+// longCopy is the length from which a rank moves its own data by shmem.Move.
+const longCopy = 256 << 10
+
+// View implements direct.Peers: only this rank's own buffers are addressable here, and long parts
+// are better fetched.
+func (p *peers) View(rank int, from direct.Space, off, n int) []byte {
+	if rank != p.s.c.Rank() || n >= longCopy {
+		return nil
+	}
+	return p.own(from, off, n)
+}
+
+func (p *peers) own(from direct.Space, off, n int) []byte {
+	switch from {
+	case direct.In:
+		return p.in[off : off+n]
+	case direct.Out:
+		return p.call.Recv[off : off+n]
+	}
+	return p.work[off : off+n]
+}
+
+// Fetch implements direct.Peers.
+func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	c := p.s.c
+	if p.inSlots {
+		copy(dst, p.slotOf(rank)[off:])
+		return nil
+	}
+	if rank == c.Rank() {
+		shmem.Move(dst, p.own(from, off, len(dst)))
+		return nil
+	}
+	facts := &p.s.slots[rank].calls[p.callParity()].facts
+	var addr, length uint64
+	switch from {
+	case direct.In:
+		addr, length = facts[factIn], facts[factInLen]
+	case direct.Out:
+		addr, length = facts[factOut], facts[factOutLen]
+	default:
+		m := &p.s.slots[rank].syncs[p.s.parity]
+		addr, length = m.work, m.workLen
+	}
+	if uint64(off)+uint64(len(dst)) > length {
+		return p.corrupt(fmt.Sprintf("rank %d reads bytes %d to %d of rank %d's buffer of %d bytes", c.Rank(), off, off+len(dst), rank, length))
+	}
+	return p.read(rank, addr+uint64(off), dst)
+}
+
+// read copies out of another rank's process.
+func (p *peers) read(rank int, addr uint64, dst []byte) error {
+	c := p.s.c
+	err := shmem.ReadProcess(p.s.b.cfg.PIDs[p.s.ranks[rank]], addr, dst)
+	if err == nil {
+		return nil
+	}
+	c.Refresh() // the rank may have published why
+	if f := c.Ended(); f != nil {
+		return f
+	}
+	if f := c.Cause(); f != nil {
+		return f
+	}
+	if c.Gone(rank) { // it gave up and left, which ends nothing else
+		f := c.GoneFault(rank)
+		c.Break(f)
+		return f
+	}
+	c.Suspect(rank, err)
+	c.Refresh()
+	if f := c.Ended(); f != nil {
+		return f
+	}
+	return c.GoneFault(rank)
+}
+
+// corrupt ends the communicator because a peer has published values that are out of range.
+func (p *peers) corrupt(text string) error {
+	err := &backend.Fault{Sentinel: backend.ErrInternal, Text: text}
+	p.s.c.Break(err)
+	return err
+}
+
+func (p *peers) callParity() uint32 { return p.s.seq & 1 }
+
+// Len implements direct.Peers.
+func (p *peers) Len(rank int, from direct.Space) int {
+	f := &p.s.slots[rank].calls[p.callParity()].facts
+	if from == direct.In {
+		return int(f[factInLen])
+	}
+	return int(f[factOutLen])
+}
+
+// Block implements direct.Peers.
+func (p *peers) Block(rank, to int) (off, n int, err error) {
+	if rank == p.s.c.Rank() {
+		off, n = direct.Outgoing(p.call, to)
+		return off, n, nil
+	}
+	post := &p.s.slots[rank].calls[p.callParity()]
+	var entry [blockBytes]byte
+	if len(p.s.ranks)*blockBytes <= slotData {
+		copy(entry[:], post.data[to*blockBytes:])
+	} else {
+		addr := post.facts[factBlocks]
+		if len(p.tmp) < blockBytes {
+			p.tmp = make([]byte, blockBytes)
+		}
+		if err := p.read(rank, addr+uint64(to*blockBytes), p.tmp[:blockBytes]); err != nil {
+			return 0, 0, err
+		}
+		copy(entry[:], p.tmp)
+	}
+	a, b := binary.LittleEndian.Uint64(entry[:]), binary.LittleEndian.Uint64(entry[8:])
+	if a > 1<<62 || b > 1<<62 {
+		return 0, 0, p.corrupt(fmt.Sprintf("rank %d announces for rank %d %d bytes at offset %d", rank, to, b, a))
+	}
+	return int(a), int(b), nil
+}
+
+// Over implements direct.Peers.
+func (p *peers) Over() error {
+	c := p.s.c
+	if f := c.Ended(); f != nil {
+		return f
+	}
+	if f := c.Cause(); f != nil {
+		return f
+	}
+	err := p.bound.Err(p.began)
+	if err == nil {
+		return nil
+	}
+	f := &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)),
+		Text: fmt.Sprintf("%v: rank %d was in the middle of %v", text(err), c.Rank(), p.call.Fingerprint())}
+	c.Break(f)
+	return f
+}
+
+// Share implements direct.Peers.
+func (p *peers) Share(b []byte) { p.work = b }
+
+// Sync implements direct.Peers.
+func (p *peers) Sync(bad error) error { return p.s.sync(p.bound, bad, p.work) }
+
+// fetchBlock is how many bytes of a long vector are fetched at a time for a reduction: enough for a
+// system call, and few enough for a core's own cache.
+const fetchBlock = 64 << 10

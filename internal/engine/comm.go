@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/board"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// comm is one communicator of this rank.
+type comm struct {
+	match.Members
+
+	e            *Engine
+	id           uint32
+	rank         int
+	isWorld      bool
+	parent       *comm        // of a control communicator, which no loss ends; a rank that has closed parent does not use it
+	acknowledged map[int]bool // world ranks whose loss is acknowledged; shared, never changed
+
+	fault  atomic.Pointer[backend.Fault] // the loss that has ended it, or what has ended all
+	brk    atomic.Pointer[backend.Fault]
+	closed atomic.Bool
+	gone   []atomic.Bool // ranks that have closed it
+
+	native *board.Collective // nil: its collectives are schedules
+}
+
+// newComm registers a communicator whose members, id, and rank are set. If there are no arrival slots left
+// it returns an error, after it has closed the communicator: the others may have made it.
+func (e *Engine) newComm(c *comm) (backend.Comm, error) {
+	if err := e.register(c); err != nil {
+		c.Close()
+		return nil, err
+	}
+	if c.native != nil {
+		return nativeComm{c}, nil
+	}
+	return c, nil
+}
+
+func (e *Engine) register(c *comm) error {
+	c.e = e
+	c.gone = make([]atomic.Bool, len(c.World))
+	e.mu.Lock()
+	defer e.unlock()
+	e.progress() // notices about it may have arrived
+	c.fault.Store(e.fault.Load())
+	for _, r := range e.lostInOrder {
+		if !c.acknowledges(r) {
+			c.fault.CompareAndSwap(nil, e.losses[r])
+		}
+	}
+	err := e.openSlots(c)
+	e.comms[c.id] = c
+	e.catchUp(c)
+	e.dropForeign(c)
+	return err
+}
+
+// openSlots gives a communicator arrival slots if all its ranks are on this node. If none are free it first
+// reads all that has arrived: the others may have closed communicators that this rank has closed.
+func (e *Engine) openSlots(c *comm) (err error) {
+	node := e.cfg.Peers[e.me].Node
+	if e.cfg.Board == nil || c.parent != nil ||
+		slices.ContainsFunc(c.World, func(w int) bool { return e.cfg.Peers[w].Node != node }) {
+		return nil
+	}
+	local := make([]int, len(c.World))
+	for r, w := range c.World {
+		local[r] = e.cfg.Peers[w].Local
+	}
+	for range 8 {
+		if c.native, err = e.cfg.Board.Open(c, c.id, local); err == nil {
+			return nil
+		}
+		e.progress()
+	}
+	return err
+}
+
+var errForeign = errors.New("a message to a communicator of which it is not a member")
+
+// foreign reports whether a receive that a rank's message matches is of a communicator that the rank is no
+// member of: of those that name their source none is.
+func (o *op) foreign(world int) bool {
+	return o.node.Env.Source == backend.AnySource && o.comm.RankOf(world) < 0
+}
+
+// dropForeign gives up the ranks that have sent to a communicator before it was made here, and are no
+// members of it.
+func (e *Engine) dropForeign(c *comm) {
+	e.arrived.Each(func(n *match.Node) bool {
+		if from := int(n.Env.Source); n.Env.Ctx == c.id && c.RankOf(from) < 0 {
+			e.arrived.Remove(n)
+			e.putMsg(n.Owner.(*msg))
+			e.peers[from].wrong(errForeign)
+		}
+		return true
+	})
+	if e.lossesPending() {
+		e.handleLosses()
+	}
+}
+
+// some returns a communicator of some of c's ranks, for newComm.
+func (c *comm) some(members []int, id uint32) (*comm, error) {
+	world := c.Some(members)
+	rank := slices.Index(world, c.e.me)
+	if rank < 0 {
+		return nil, &backend.Fault{Sentinel: backend.ErrRank, Text: "the caller is not a member"}
+	}
+	return &comm{Members: match.NewMembers(world), id: id, rank: rank, acknowledged: c.acknowledged}, nil
+}
+
+// Rank implements backend.Comm.
+func (c *comm) Rank() int { return c.rank }
+
+// NodeOf implements backend.Comm: a node is the lowest of the ranks that can share memory.
+func (c *comm) NodeOf(rank int) int { return c.e.cfg.Peers[c.World[rank]].Node }
+
+// HostOf implements backend.Hoster.
+func (c *comm) HostOf(rank int) string { return c.e.cfg.Peers[c.World[rank]].Host }
+
+// Caps implements backend.Comm.
+func (c *comm) Caps() backend.Caps { return c.e.cfg.Caps }
+
+// pattern is what a receive looks for.
+func (c *comm) pattern(source, tag int) match.Env { return c.Pattern(c.id, source, tag) }
+
+// usable returns why no operation can begin, nil normally.
+func (c *comm) usable() error {
+	if f := c.fault.Load(); f != nil {
+		return f
+	}
+	if f := c.brk.Load(); f != nil {
+		return brokenBy(f)
+	}
+	if c.closed.Load() {
+		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator"}
+	}
+	return nil
+}
+
+func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }
+
+// Derive implements backend.Comm.
+func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {
+	d, err := c.some(members, id)
+	if err != nil {
+		return nil, err
+	}
+	return c.e.newComm(d)
+}

@@ -1,0 +1,483 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/board"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+)
+
+// Config describes one rank's engine.
+type Config struct {
+	Rank  int
+	Peers []Peer // by world rank; this rank's own included
+
+	// Heartbeat is how long another rank may be silent before it is lost: 0 means HeartbeatDefault, a
+	// negative value no limit. It is the same on all ranks.
+	Heartbeat time.Duration
+
+	Sleeper Sleeper
+	Spare   bool   // every rank of this node has a processor to itself
+	Yield   func() // gives the processor to another rank of the node; nil: a waiter without one sleeps at once
+
+	Dialer Dialer // makes links when they are needed; nil: all links are made at the start
+
+	Board *board.Board // the arrival slots of this node; nil: collectives are schedules
+
+	Caps   backend.Caps
+	Now    func() time.Time // nil: time.Now
+	Manual bool             // the caller makes progress (Step) and time pass (Tick), for a simulation
+
+	// Diagnostics returns lines for backend.Diagnoser, with how many links there are and which rank is
+	// the hub if links are made on demand.
+	Diagnostics func(links, hub int) []string
+	// Left is called when this rank has left the job.
+	Left func()
+}
+
+// Peer describes a rank.
+type Peer struct {
+	Host string
+	PID  int
+	Node int // the lowest world rank of its node
+
+	Local int // its place among the ranks of its node, for Board
+}
+
+// String implements fmt.Stringer.
+func (p Peer) String() string {
+	if p.Host == "" {
+		return fmt.Sprintf("process %d", p.PID)
+	}
+	return fmt.Sprintf("process %d on %s", p.PID, p.Host)
+}
+
+// Engine is this process's end of the job: one rank, all its communicators, and a link to other ranks.
+//
+// One lock guards everything that moves messages. It is held for short times only, never while waiting,
+// and never while code outside the engine runs: completions with a Notify are collected in notify and
+// called by the goroutine that releases the lock.
+type Engine struct {
+	cfg   Config
+	me    int
+	peers []*peer // by world rank; nil for this one
+	open  []*peer // those that have, or had, a link
+	links []Link  // all of them, to be released
+
+	onWait func() // nil: none; set at the start
+
+	mu       sync.Mutex
+	posted   match.Queue // *op
+	arrived  match.Queue // *msg
+	slots    []slot      // operations that a peer has a token for
+	spares   []uint32    // free slots
+	comms    map[uint32]*comm
+	closing  map[uint32]*comm  // closed here, not yet by all members: messages are dropped
+	early    map[uint32]*early // notices for communicators that are not made here yet
+	probes   []*probing
+	held     []*msg // RTS that Mprobe has taken
+	notify   []*backend.Request
+	lists    [][]*backend.Request // spare for notify
+	corks    []*peer              // whose links may keep frames back
+	freeOp   []*op
+	freeMsg  []*msg
+	freeOut  []*out
+	bufs     [len(bufSizes)][][]byte // spare buffers
+	order    uint64                  // of the last receive
+	next     int                     // peer to look at first
+	asked    []Link                  // for Sleeper.Poll
+	rooms    []bool
+	askedOf  []*peer
+	isClosed bool
+
+	losses      []*backend.Fault // by world rank: why it is lost, nil if it is not
+	lostInOrder []int            // the ranks that are, first lost first
+	due         []loss           // about to be marked lost
+	draining    []int            // lost ranks whose links are not closed yet
+	copying     []*peer          // lost ranks with transfers that have not ended
+	goodbyes    []*goodbye       // of lost ranks' links
+	demand      *demand          // nil if all links are made at the start
+	departed    []int            // ranks that have left, for a notice to the others
+	excluded    bool             // the others have declared this rank lost
+	life        life
+	ticked      time.Time // when the last tick was
+
+	fault    atomic.Pointer[backend.Fault] // all communicators have ended
+	looked   atomic.Int64                  // when a waiter looked last, since epoch
+	passes   atomic.Uint32                 // of progress
+	stop     chan struct{}                 // ends the ticker
+	ticker   sync.WaitGroup
+	sleeping atomic.Bool // the leader sleeps, or is about to: ring
+	armed    []Link      // of the leader's sleep
+
+	waitMu sync.Mutex // guards leader and hungUp, for cond
+	hungUp bool       // the sleeper is closed
+	cond   sync.Cond
+	leader bool
+	parked atomic.Int32
+}
+
+// op is a send or receive in progress.
+type op struct {
+	node     match.Node // a posted receive; its Env stays the pattern
+	env      match.Env  // what a receive in progress receives
+	req      *backend.Request
+	own      backend.Request // for blocking calls
+	comm     *comm
+	buf      []byte
+	state    uint8
+	peer     int // world rank
+	tag      int32
+	token    uint64 // of its slot; 0: it has none
+	theirs   uint64 // the peer's token for it
+	n        int    // bytes to move
+	at       int    // bytes moved
+	size     int    // bytes the sender has
+	frame    *out   // the frame with its bytes that is in the queue
+	self     *msg   // a long message to oneself
+	order    uint64 // of a receive: which of all
+	fixed    bool   // a receive of a message that Mprobe took
+	transfer memlink.Transfer
+}
+
+const (
+	opIdle      uint8 = iota
+	opPosted          // a receive that waits for its message
+	opQueued          // an eager send whose last byte is not written
+	opRequested       // a send that waits for its CTS
+	opStreaming       // a send that was cleared
+	opTaking          // a receive whose message is coming
+	opExposed         // a send by transfer
+	opCopying         // a receive by transfer
+	opStopped         // a receive by transfer that its owner has abandoned, while the peer may be copying
+)
+
+// msg is an unexpected message.
+type msg struct {
+	node  match.Node
+	buf   []byte // pooled storage of an eager one
+	size  int
+	kind  uint8  // what size bytes it announces
+	token uint64 // of an RTS or a transfer, the sender's
+	addr  uint64 // of a transfer: where the data are in the sender's memory
+	send  *op    // a long message of this rank to itself
+	gone  bool   // the sender has canceled it after Mprobe had taken it
+}
+
+// The kinds of msg.
+const (
+	msgEager uint8 = iota
+	msgRequested
+	msgExposed
+	msgSelf
+)
+
+type slot struct {
+	op  *op
+	gen uint32
+}
+
+// enter gives o a token, by which a peer refers to it.
+func (e *Engine) enter(o *op) {
+	if len(e.spares) == 0 {
+		e.spares = append(e.spares, uint32(len(e.slots)))
+		e.slots = append(e.slots, slot{})
+	}
+	i := e.spares[len(e.spares)-1]
+	e.spares = e.spares[:len(e.spares)-1]
+	s := &e.slots[i]
+	s.op = o
+	if s.gen++; s.gen == 0 {
+		s.gen = 1
+	}
+	o.token = uint64(s.gen)<<32 | uint64(i)
+}
+
+// lookup returns the operation of a token from a peer, nil if it has ended.
+func (e *Engine) lookup(token uint64, peer int) *op {
+	i := uint32(token)
+	if uint64(i) >= uint64(len(e.slots)) {
+		return nil
+	}
+	s := &e.slots[i]
+	if s.op == nil || uint64(s.gen) != token>>32 || s.op.peer != peer {
+		return nil
+	}
+	return s.op
+}
+
+// leaveSlot ends o's token.
+func (e *Engine) leaveSlot(o *op) {
+	if o.token != 0 {
+		i := uint32(o.token)
+		e.slots[i].op, o.token = nil, 0
+		e.spares = append(e.spares, i)
+	}
+}
+
+// New returns the engine of a rank. The backend then gives it its links (Connect) and calls Start.
+func New(cfg Config) *Engine {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	e := &Engine{
+		cfg: cfg, me: cfg.Rank, life: newLife(cfg.Heartbeat), ticked: cfg.Now(),
+		peers:   make([]*peer, len(cfg.Peers)),
+		losses:  make([]*backend.Fault, len(cfg.Peers)),
+		comms:   map[uint32]*comm{},
+		closing: map[uint32]*comm{},
+		early:   map[uint32]*early{},
+		stop:    make(chan struct{}),
+	}
+	e.cond.L = &e.waitMu
+	for r := range e.peers {
+		if r != e.me {
+			e.peers[r] = newPeer(e, r)
+		}
+	}
+	if cfg.Dialer != nil {
+		e.demand = newDemand(e, cfg.Dialer)
+	}
+	return e
+}
+
+// Connect gives the engine the link to a rank, before Start.
+func (e *Engine) Connect(rank int, l Link) { e.peers[rank].up(l) }
+
+// Start starts the engine, and returns the communicator of all ranks.
+func (e *Engine) Start() (backend.Comm, error) {
+	members := make([]int, len(e.cfg.Peers))
+	for r := range members {
+		members[r] = r
+	}
+	world, err := e.newComm(&comm{Members: match.NewMembers(members), rank: e.me, isWorld: true})
+	if err != nil {
+		return nil, err
+	}
+	if !e.cfg.Manual {
+		e.ticker.Go(e.tick)
+	}
+	if e.demand != nil {
+		e.demand.dialer.Serve(e)
+	}
+	return world, nil
+}
+
+// Step makes progress, and reports whether anything moved.
+func (e *Engine) Step() bool {
+	e.mu.Lock()
+	defer e.unlock()
+	return e.progress()
+}
+
+// Tick is called once each tick: it sends heartbeats, and looks for silent ranks.
+func (e *Engine) Tick() { e.beat() }
+
+// Poke makes progress, and makes every waiter look again. A backend calls it when a link has news that its
+// Sleeper does not see.
+func (e *Engine) Poke() {
+	e.poll()
+	e.wakeAll()
+}
+
+// progress moves what can be moved without waiting and reports whether anything was. The lock is held.
+func (e *Engine) progress() bool {
+	e.passes.Add(1)
+	if len(e.corks) > 0 {
+		e.uncork()
+	}
+	moved := false
+	if len(e.open) >= directMax && !e.isClosed {
+		moved = e.progressMany()
+	} else {
+		for range e.open {
+			if e.next++; e.next >= len(e.open) {
+				e.next = 0
+			}
+			if p := e.open[e.next]; p.link != nil && p.move() {
+				moved = true
+			}
+		}
+	}
+	if len(e.copying) > 0 {
+		e.stepLost()
+	}
+	if e.lossesPending() {
+		e.handleLosses()
+		moved = true
+	}
+	return moved
+}
+
+// directMax is the number of links up to which progress tries to read every one; with more it asks the
+// system first which of those that it can ask have something.
+const directMax = 5
+
+func (e *Engine) progressMany() bool {
+	e.asked, e.rooms, e.askedOf = e.asked[:0], e.rooms[:0], e.askedOf[:0]
+	moved := false
+	for _, p := range e.open {
+		switch {
+		case p.link == nil:
+		case p.link.Hidden() || p.broken != nil:
+			moved = p.move() || moved
+		default:
+			e.asked, e.rooms, e.askedOf = append(e.asked, p.link), append(e.rooms, p.waits()), append(e.askedOf, p)
+		}
+	}
+	if len(e.asked) > 0 {
+		e.cfg.Sleeper.Poll(e.asked, e.rooms, func(i int) {
+			if p := e.askedOf[i]; p.link != nil {
+				moved = p.move() || moved
+			}
+		})
+	}
+	return moved
+}
+
+// keep puts an unexpected message into the queue.
+func (e *Engine) keep(m *msg, env match.Env) {
+	m.node.Env, m.node.Owner = env, m
+	e.arrived.Push(&m.node)
+	if env.Tag < 0 && m.kind == msgEager {
+		e.checkMixed(env.Ctx, env.Tag, m.buf)
+	}
+	e.lookProbes()
+}
+
+// received completes a receive whose bytes are in place.
+func (e *Engine) received(o *op, env match.Env, size, copied int) {
+	var err error
+	if size > copied {
+		err = truncated(size, len(o.buf))
+	}
+	e.finish(o, backend.Status{Source: o.comm.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: size}, err)
+}
+
+func truncated(size, room int) error {
+	return &backend.Fault{Sentinel: backend.ErrTruncate, Text: fmt.Sprintf("the message has %d bytes, the buffer %d", size, room)}
+}
+
+// finish completes an operation. The lock is held: Notify is called later.
+func (e *Engine) finish(o *op, st backend.Status, err error) {
+	r := o.req
+	e.leaveSlot(o)
+	stopped := o.state == opStopped
+	o.state, o.buf, o.frame, o.self = opIdle, nil, nil, nil
+	if stopped { // no one waits for it
+		e.putOp(o)
+		return
+	}
+	if r.Notify != nil {
+		e.notify = append(e.notify, r)
+	}
+	if r != &o.own { // blocking calls give their op back themselves
+		r.Impl = nil
+		e.putOp(o)
+	}
+	r.Finish(st, err) // from here on r and o are their owner's
+	e.wakeOthers()
+}
+
+// unlock releases the lock and calls the Notify functions of completed requests. Frames that these kept
+// back are written, because the caller may not come back for long.
+func (e *Engine) unlock() { e.release(true) }
+
+func (e *Engine) release(flush bool) {
+	if len(e.notify) == 0 {
+		e.mu.Unlock()
+		return
+	}
+	list := e.notify
+	e.notify = nil
+	if n := len(e.lists); n > 0 {
+		e.notify = e.lists[n-1]
+		e.lists = e.lists[:n-1]
+	}
+	e.mu.Unlock()
+	for i, r := range list {
+		list[i] = nil
+		r.Notify(r)
+	}
+	e.mu.Lock()
+	if len(e.lists) < 8 { // a Notify may have released the lock too
+		e.lists = append(e.lists, list[:0])
+	}
+	if flush && len(e.corks) > 0 {
+		e.uncork()
+	}
+	e.wakeOthers() // a waiter for what Notify has made ready may sleep again since the completion
+	e.mu.Unlock()
+}
+
+func (e *Engine) getOp() *op {
+	if n := len(e.freeOp); n > 0 {
+		o := e.freeOp[n-1]
+		e.freeOp = e.freeOp[:n-1]
+		return o
+	}
+	o := &op{}
+	o.transfer.Owner = o
+	return o
+}
+
+func (e *Engine) putOp(o *op) {
+	o.req, o.comm, o.buf, o.state = nil, nil, nil, opIdle
+	e.freeOp = append(e.freeOp, o)
+}
+
+func (e *Engine) getMsg() *msg {
+	if n := len(e.freeMsg); n > 0 {
+		m := e.freeMsg[n-1]
+		e.freeMsg = e.freeMsg[:n-1]
+		return m
+	}
+	return &msg{}
+}
+
+func (e *Engine) putMsg(m *msg) {
+	e.putBuf(m.buf)
+	*m = msg{}
+	if len(e.freeMsg) < 1024 {
+		e.freeMsg = append(e.freeMsg, m)
+	}
+}
+
+// EagerMax is the largest EagerMax of a link.
+const EagerMax = 64 << 10
+
+// bufSizes are the lengths of the buffers for unexpected messages, and bufsKept how many of each are
+// kept for later ones.
+var (
+	bufSizes = [...]int{256, 4 << 10, EagerMax}
+	bufsKept = [...]int{256, 64, 32}
+)
+
+func (e *Engine) getBuf(size int) []byte {
+	if size == 0 {
+		return nil
+	}
+	k := 0
+	for bufSizes[k] < size {
+		k++
+	}
+	if n := len(e.bufs[k]); n > 0 {
+		b := e.bufs[k][n-1]
+		e.bufs[k] = e.bufs[k][:n-1]
+		return b[:size]
+	}
+	return make([]byte, size, bufSizes[k])
+}
+
+func (e *Engine) putBuf(b []byte) {
+	for k, size := range bufSizes {
+		if cap(b) == size && len(e.bufs[k]) < bufsKept[k] {
+			e.bufs[k] = append(e.bufs[k], b)
+		}
+	}
+}

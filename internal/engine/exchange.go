@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+// Collectives are schedules over messages. The engine adds two things. The two messages of a round of the
+// check start under one lock. And the message to be sent waits for the data that mostly follow it, where
+// the link can keep it back (Corker), so that two frames to one rank take one system call at each end.
+
+// Exchange implements backend.Exchanger.
+func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
+	if err := c.usable(); err != nil {
+		recv.Complete(backend.Status{}, err)
+		send.Complete(backend.Status{}, err)
+		return
+	}
+	e := c.e
+	e.mu.Lock()
+	o := e.getOp()
+	o.comm, o.req = c, recv
+	recv.Impl = o
+	e.recv(o, in, c.pattern(source, tag))
+	o = e.getOp()
+	o.comm, o.req = c, send
+	send.Impl = o
+	if !e.cork(o, out, c.World[dest], int32(tag)) {
+		e.send(o, out, c.World[dest], int32(tag), backend.Standard)
+	}
+	e.release(false) // Flush follows
+}
+
+// cork keeps a short message back. It reports false if it cannot; then the caller sends it.
+func (e *Engine) cork(o *op, buf []byte, to int, tag int32) bool {
+	p := e.peers[to]
+	if p == nil || p.first != nil || p.said || p.link == nil || p.fresh || p.broken != nil || o.comm.usable() != nil ||
+		o.comm.gone[o.comm.RankOf(to)].Load() {
+		return false
+	}
+	l, ok := p.link.(Corker)
+	if !ok {
+		return false
+	}
+	p.head = frame.Header{Kind: frame.Eager, Context: o.comm.id, Tag: tag, Length: uint64(len(buf))}
+	if !l.Cork(&p.head, buf) {
+		return false
+	}
+	e.corks = append(e.corks, p)
+	e.finish(o, backend.Status{}, nil) // it is copied
+	return true
+}
+
+// uncork sends what was kept back. The lock is held.
+func (e *Engine) uncork() {
+	for i, p := range e.corks {
+		if p.first == nil && p.link != nil && p.link.Holds() {
+			p.flush()
+		}
+		e.corks[i] = nil
+	}
+	e.corks = e.corks[:0]
+}
+
+// Flush implements backend.Flusher.
+func (c *comm) Flush() {
+	e := c.e
+	e.mu.Lock()
+	if len(e.corks) > 0 {
+		e.uncork()
+	}
+	e.unlock()
+}
+
+// Diagnostics implements backend.Diagnoser.
+func (c *comm) Diagnostics() []string {
+	e := c.e
+	if e.cfg.Diagnostics == nil {
+		return nil
+	}
+	e.mu.Lock()
+	links, hub := 0, 0
+	for _, p := range e.open {
+		if p.link != nil {
+			links++
+		}
+	}
+	if e.demand != nil {
+		hub = e.demand.hub
+	}
+	e.unlock()
+	return e.cfg.Diagnostics(links, hub)
+}

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+var heartbeat = frame.Header{Kind: frame.Heartbeat}
+
+// Heartbeats. A connection ends when its peer's process does, but not when the peer is stopped, or its
+// machine or the network fails.
+
+// HeartbeatDefault is how long a rank may be silent before it is lost, and HeartbeatMin the shortest such
+// limit.
+const (
+	HeartbeatDefault = 10 * time.Second
+	HeartbeatMin     = 100 * time.Millisecond
+)
+
+// life determines when a silent rank is lost. Time is counted in ticks of this rank: none occur while it
+// is stopped itself, or the machine is suspended, and setting the clock has no effect. Its own heartbeats
+// are counted in ticks that were due: a rank that gets little processor time misses most ticks, and still
+// sends them in time.
+type life struct {
+	limit time.Duration // below 0: none
+	every time.Duration // between two ticks
+	ticks int           // of limit
+	reach int           // ticks in which a rank that is asked for a connection is to answer
+	beat  int           // ticks after which a link that has had nothing to carry carries a heartbeat
+}
+
+// fenceTicks is how many ticks a rank that was declared lost, and still exists, has to end a copy.
+const fenceTicks = 2
+
+func newLife(limit time.Duration) life {
+	if limit == 0 {
+		limit = HeartbeatDefault
+	}
+	l := life{limit: limit, every: tickEvery}
+	if limit < 0 { // the others may have a limit
+		limit = HeartbeatDefault
+	} else {
+		l.every = min(tickEvery, limit/10)
+	}
+	l.ticks = int(limit / l.every)
+	l.reach = int(max(limit, reachLeast) / l.every)
+	l.beat = max(1, l.ticks/4)
+	return l
+}
+
+// bound makes the system give up a connection whose data are not acknowledged, if it can. That is later
+// than the heartbeats, whose error says more.
+func (v *life) bound(l Link) {
+	if v.limit > 0 {
+		l.Limit(v.limit + v.limit/2)
+	}
+}
+
+// beat is called once each tick: it sends heartbeats and looks for silent ranks. The leader, which sleeps
+// until a socket is readable, reads the heartbeats of the others.
+func (e *Engine) beat() {
+	e.mu.Lock()
+	defer e.unlock()
+	if e.isClosed {
+		return
+	}
+	now := e.cfg.Now()
+	due := max(1, int(now.Sub(e.ticked)/e.life.every))
+	e.ticked = now
+	for _, p := range e.open {
+		if p.mem != nil && e.losses[p.rank] != nil && p.mem.Receiving() {
+			if p.copying++; p.copying > fenceTicks { // a running rank copies a part in 10 µs
+				p.mem.Fence()
+			}
+		}
+		if p.link == nil || p.said {
+			continue
+		}
+		if p.mute += due; p.spoke {
+			p.mute, p.spoke = due-1, false // as far as is known
+		}
+		if p.mute >= e.life.beat && !p.waits() && !p.fresh { // what waits is as good a sign
+			sign := heartbeat
+			p.emit(sign, nil, nil)
+			p.mute, p.spoke = 0, false
+		}
+		if p.quiet++; p.received {
+			p.quiet, p.received = 0, false
+		}
+		most := e.life.ticks
+		if p.fresh {
+			most = e.life.reach
+		}
+		if p.quiet <= most || e.life.limit < 0 {
+			continue
+		}
+		p.move() // what has come and was not read counts
+		if p.quiet = 0; !p.received && p.link != nil && !p.said {
+			e.suspect(p.rank, "rank %d (%v) was silent for %v", p.rank, e.cfg.Peers[p.rank], e.life.limit)
+		}
+	}
+	e.sendGoodbyes()
+	e.giveUpWaiting()
+	if e.lossesPending() {
+		e.handleLosses()
+	}
+}

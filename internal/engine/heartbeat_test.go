@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+// Heartbeats are on by default. If they are turned off, they are still sent, because others may have a limit.
+func TestHeartbeatsAreSent(t *testing.T) {
+	for _, c := range []struct {
+		set, limit, every  time.Duration
+		ticks, reach, beat int
+	}{
+		{0, 10 * time.Second, 100 * time.Millisecond, 100, 100, 25},
+		{-1, -1, 100 * time.Millisecond, 100, 100, 25},
+		{HeartbeatMin, 100 * time.Millisecond, 10 * time.Millisecond, 10, 100, 2},
+		{500 * time.Millisecond, 500 * time.Millisecond, 50 * time.Millisecond, 10, 20, 2},
+		{time.Minute, time.Minute, 100 * time.Millisecond, 600, 600, 150},
+	} {
+		want := life{limit: c.limit, every: c.every, ticks: c.ticks, reach: c.reach, beat: c.beat}
+		if got := newLife(c.set); got != want {
+			t.Errorf("a limit of %v: %+v, want %+v", c.set, got, want)
+		}
+	}
+	for _, limit := range []time.Duration{0, -1, time.Hour} {
+		c, _, other := raw(t, limit)
+		for range c.e.life.beat {
+			c.e.beat()
+		}
+		wantHeartbeat(t, limit, other)
+	}
+	// A rank that gets few of its ticks sends as many, even if it has sent something before the last one.
+	c, _, other := raw(t, time.Hour)
+	for _, spoke := range []bool{false, true} {
+		c.e.mu.Lock()
+		c.e.peers[1].spoke = spoke
+		c.e.ticked = time.Now().Add(-time.Duration(c.e.life.beat+1) * c.e.life.every)
+		c.e.mu.Unlock()
+		c.e.beat()
+		wantHeartbeat(t, time.Hour, other)
+	}
+}
+
+func wantHeartbeat(t *testing.T, limit time.Duration, other *testLink) {
+	t.Helper()
+	if h, ok := other.header(); !ok || h.Kind != frame.Heartbeat {
+		t.Errorf("a limit of %v: got %v, %v, want a heartbeat", limit, h.Kind, ok)
+	}
+}
+
+// A silent rank is lost, and one that sends heartbeats is not.
+func TestSilentRankIsLost(t *testing.T) {
+	c, _, _ := raw(t, HeartbeatMin)
+	_, err := c.Recv(patient, make([]byte, 1), 1, 1) // a waiter sleeps meanwhile
+	isLost(t, "a receive", err, "rank 1 (process 7 on there) was silent for 100ms")
+
+	c, write, _ := raw(t, -1)
+	for range 5 * c.e.life.ticks { // no limit
+		c.e.beat()
+	}
+	write(frame.Header{Kind: frame.Eager, Tag: 1}, nil)
+	if _, err := c.Recv(patient, nil, 1, 1); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
+	// Bytes that have arrived and were not read count, and one look in so many ticks is enough. The engine's ticker
+	// adds to the ticks counted here.
+	c, write, _ = raw(t, time.Hour)
+	for range 10 {
+		write(frame.Header{Kind: frame.Heartbeat}, nil)
+		for range c.e.life.ticks / 2 {
+			c.e.beat()
+		}
+	}
+	if lost := c.Lost(); lost != nil {
+		t.Errorf("ranks %v are lost, and have sent heartbeats", lost)
+	}
+	// If nothing comes, the rank is lost two ticks after the limit at the latest, and not much before.
+	c, _, _ = raw(t, time.Hour)
+	ticks := 0
+	for ; c.Lost() == nil && ticks <= 2*c.e.life.ticks; ticks++ {
+		c.e.beat()
+	}
+	if most := c.e.life.ticks + 2; ticks > most || ticks < most/2 {
+		t.Errorf("a silent rank is lost after %d ticks, and the limit is %d", ticks, c.e.life.ticks)
+	}
+}

@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// A loss is handled in two steps, because notices arrive while another link's frames are being
+// handled.
+//
+//  1. mark, at once: all ranks get a notice, once for each lost rank, so that all survivors learn of the
+//     same losses even if the first to notice dies. Communicators that have not acknowledged the loss
+//     end.
+//  2. handleLosses, when the current frame is done: the lost rank's last messages are delivered, its link
+//     is closed, and the remaining operations that need it end.
+//
+// A link that has ended, or must be given up, goes into due first. handleLosses reads the other links
+// before it marks the loss: a rank that was stopped, and declared lost meanwhile, finds all its links
+// ended, and must not declare the others lost.
+
+// loss is a rank that is about to be marked lost, and why.
+type loss struct {
+	rank  int
+	fault *backend.Fault
+}
+
+// How much of what a link still has is read before it is closed, or before another one's end is
+// acted upon: a bound for a rank that goes on sending, above what a socket holds.
+const (
+	drainLost = 128 // reads
+	drainLive = 8
+)
+
+// suspect queues the loss of a rank for handleLosses. The lock is held.
+func (e *Engine) suspect(rank int, format string, facts ...any) {
+	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf(format, facts...)}
+	e.due = append(e.due, loss{rank, f})
+}
+
+// lossesPending reports whether handleLosses has work.
+func (e *Engine) lossesPending() bool {
+	return len(e.due) > 0 || len(e.draining) > 0 || len(e.departed) > 0
+}
+
+// handleLosses handles links that have ended and ranks that are lost. The lock is held, and no frame is
+// being handled.
+func (e *Engine) handleLosses() {
+	for e.lossesPending() {
+		if len(e.due) > 0 {
+			for _, p := range e.open {
+				p.drain(drainLive)
+			}
+			due := e.due
+			e.due = nil
+			for _, d := range due {
+				e.peers[d.rank].drain(drainLost) // it may have left in good order
+				e.mark(d.rank, d.fault)
+			}
+		}
+		draining := e.draining
+		e.draining = nil
+		for _, rank := range draining {
+			e.closeLost(rank)
+		}
+		if len(e.departed) > 0 {
+			e.spread()
+		}
+	}
+}
+
+// mark is the first step of a loss. The lock is held.
+func (e *Engine) mark(rank int, f *backend.Fault) {
+	if e.isClosed || e.losses[rank] != nil || e.peers[rank].said {
+		return
+	}
+	if b, info := e.cfg.Board, e.cfg.Peers[rank]; b != nil && info.Node == e.cfg.Peers[e.me].Node {
+		b.Mark(info.Local)
+	}
+	e.losses[rank] = f
+	e.lostInOrder = append(e.lostInOrder, rank)
+	e.draining = append(e.draining, rank)
+	if e.fault.Load() != nil { // this rank has ended; its notices are not believed
+		return
+	}
+	e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, EncodeFault(f))
+	for _, c := range e.comms {
+		if !c.acknowledges(rank) {
+			c.fault.CompareAndSwap(nil, f)
+		}
+	}
+	e.dropEnded()
+	e.rehub()
+}
+
+// closeLost is the second step.
+func (e *Engine) closeLost(rank int) {
+	p := e.peers[rank]
+	p.drain(drainLost)
+	p.leaveWith(e.losses[rank])
+	e.dropLeft(rank)
+	if p.mem != nil && p.mem.Busy() {
+		e.copying = append(e.copying, p)
+	}
+}
+
+// stepLost goes on with the transfers of lost ranks, until they do not write to buffers of this rank any
+// more.
+func (e *Engine) stepLost() {
+	e.copying = slices.DeleteFunc(e.copying, func(p *peer) bool {
+		_, err := p.mem.Step(p)
+		return err != nil || !p.mem.Busy()
+	})
+}
+
+// onLoss handles the notice of a loss.
+//
+// Notices from a lost rank are ignored. So of two ranks that have lost only the connection to each other,
+// the others lose one, that of the first notice.
+func (e *Engine) onLoss(from, rank int, f *backend.Fault) {
+	switch {
+	case e.losses[from] != nil:
+	case rank == e.me:
+		e.excluded = true
+		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost,
+			Text: fmt.Sprintf("rank %d (this one) was declared lost by rank %d: %s", e.me, from, f.Text)})
+	default:
+		if f.Text == "" {
+			f.Text = fmt.Sprintf("rank %d is lost, reported by rank %d", rank, from)
+		}
+		e.mark(rank, f)
+	}
+}
+
+// broadcast sends a notice to all ranks to which a connection exists or is being made. Ranks that have
+// said goodbye get it too: they may not have left yet, and would take a rank without a goodbye for dead.
+func (e *Engine) broadcast(h frame.Header, body []byte) {
+	for r, p := range e.peers {
+		if p != nil && e.losses[r] == nil && p.wanted {
+			p.emit(h, body, nil)
+		}
+	}
+}
+
+// EncodeFault encodes a fault as a notice: the code of its sentinel, and its text.
+func EncodeFault(f *backend.Fault) []byte {
+	return append([]byte{backend.Code(f.Sentinel)}, f.Text[:min(len(f.Text), noticeMax-1)]...)
+}
+
+// DecodeFault is the inverse. Its result always has a sentinel.
+func DecodeFault(b []byte) *backend.Fault {
+	if len(b) == 0 || b[0] == 0 {
+		return &backend.Fault{Sentinel: backend.ErrInternal}
+	}
+	return &backend.Fault{Sentinel: backend.Sentinel(b[0]), Text: string(b[1:])}
+}
+
+// end ends all communicators. The lock is held.
+func (e *Engine) end(f *backend.Fault) {
+	if !e.fault.CompareAndSwap(nil, f) {
+		return
+	}
+	for _, c := range e.comms {
+		c.fault.CompareAndSwap(nil, f)
+	}
+	e.dropWhere(func(*op) error { return f })
+	e.wakeOthers()
+}
+
+// dropEnded ends the operations of communicators that have ended.
+func (e *Engine) dropEnded() {
+	e.dropWhere(func(o *op) error {
+		if f := o.comm.fault.Load(); f != nil {
+			return f
+		}
+		return nil
+	})
+	e.wakeOthers()
+}
+
+// dropWhere completes the operations for which why returns an error.
+func (e *Engine) dropWhere(why func(*op) error) {
+	e.posted.Each(func(n *match.Node) bool {
+		o := n.Owner.(*op)
+		if err := why(o); err != nil {
+			e.drop(o, err)
+		}
+		return true
+	})
+	for i := range e.slots {
+		if o := e.slots[i].op; o != nil {
+			if err := why(o); err != nil {
+				e.drop(o, err)
+			}
+		}
+	}
+	for _, p := range e.open {
+		if p.op != nil { // a short message of which a part is here
+			if err := why(p.op); err != nil {
+				e.drop(p.op, err)
+			}
+		}
+	}
+	e.lookProbes()
+}
+
+// left reports whether all that a rank has sent is here: it has left in good order, or is lost and
+// its link closed.
+func (e *Engine) left(world int) bool { p := e.peers[world]; return p != nil && (p.said || p.dead) }
+
+// leftFault is the error of an operation that needs a rank for which left is true.
+func (e *Engine) leftFault(rank int) error {
+	if f := e.fault.Load(); f != nil { // it left because of that, or after it
+		return f
+	}
+	if f := e.losses[rank]; f != nil {
+		return f
+	}
+	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed its communicator and left the job", rank)}
+}
+
+// cannotCome returns why no message can match a receive, nil if one can.
+func (e *Engine) cannotCome(c *comm, want match.Env) error {
+	if want.Source != backend.AnySource {
+		r := c.RankOf(int(want.Source))
+		if r != c.rank && c.isGone(r) {
+			return c.goneFault(r)
+		}
+		return nil
+	}
+	gone := -1
+	for r := range c.World {
+		if r == c.rank {
+			continue // only another goroutine of this rank could send one then
+		}
+		if !c.isGone(r) {
+			return nil
+		}
+		gone = r
+	}
+	if gone < 0 {
+		return nil
+	}
+	return c.goneFault(gone)
+}
+
+// dropLeft ends the operations that need a rank for which left is true.
+func (e *Engine) dropLeft(rank int) {
+	e.dropWhere(func(o *op) error {
+		if o.state == opPosted {
+			return e.cannotCome(o.comm, o.node.Env)
+		}
+		if o.peer == rank {
+			return o.comm.goneFault(o.comm.RankOf(rank))
+		}
+		return nil
+	})
+	for id, c := range e.closing {
+		e.allClosed(id, c)
+	}
+	e.wakeOthers()
+}

@@ -1,0 +1,360 @@
+//go:build linux
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// bell is a Sleeper for links through memory.
+type bell chan struct{}
+
+func (b bell) Ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}
+
+func (b bell) Sleep(timeout time.Duration) {
+	if timeout <= 0 {
+		timeout = time.Hour
+	}
+	select {
+	case <-b:
+	case <-time.After(timeout):
+	}
+}
+
+func (b bell) Begin()                         {}
+func (b bell) Add(l Link, room bool) bool     { return l.Arm(room) }
+func (b bell) End()                           {}
+func (b bell) Poll([]Link, []bool, func(int)) {}
+func (b bell) Close()                         {}
+
+type memoryLink struct{ *memlink.Link }
+
+func (l memoryLink) Memory() *memlink.Link { return l.Link }
+func (l memoryLink) Arm(room bool) bool    { return l.Ready(room) }
+func (l memoryLink) Disarm()               {}
+func (l memoryLink) Limit(time.Duration)   {}
+func (l memoryLink) Release()              {}
+
+// other is rank 1 of a job in which rank 0 has an engine: the test does what it does.
+type other struct {
+	*memlink.Link
+	seg   *shmem.Segment
+	in    frame.Arrival
+	kinds []frame.Kind // that have arrived
+	last  frame.Header // of them
+	kill  func()       // when rank 0 ends its process
+}
+
+func (o *other) Begin(*frame.Arrival) error { return nil }
+func (o *other) End(a *frame.Arrival) error {
+	if a.Head.Kind != frame.Heartbeat {
+		o.kinds, o.last = append(o.kinds, a.Head.Kind), a.Head
+	}
+	return nil
+}
+
+const ringData = 64 << 10
+
+// withOther returns rank 0's communicator of a job of two ranks. pid is that of rank 1's process.
+func withOther(t *testing.T, pid int, heartbeat time.Duration) (backend.Comm, *other) {
+	t.Helper()
+	size := memlink.Size(ringData)
+	seg, err := shmem.Create("engine-test", 2*size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rings := make(bell, 1)
+	o := &other{seg: seg}
+	o.in.Receiver = o
+	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, PID: pid, Copies: true, Kill: func() { o.kill() }}
+	mine := memlink.New(cfg)
+	o.kill = func() { t.Error("the process is killed") }
+	cfg.Out, cfg.In, cfg.PID, cfg.Bell = size, 0, os.Getpid(), rings.Ring
+	o.Link = memlink.New(cfg)
+	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: rings, Yield: runtime.Gosched})
+	e.Connect(1, memoryLink{mine})
+	world, err := e.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		world.Close()
+		if len(e.slots) != len(e.spares) || e.posted.Len() != 0 || len(e.copying) != 0 || mine.Receiving() {
+			t.Errorf("at the end %d of %d tokens are free, %d receives are posted, %d ranks copy", len(e.spares), len(e.slots), e.posted.Len(), len(e.copying))
+		}
+		seg.Close()
+	})
+	return world, o
+}
+
+func (o *other) write(t *testing.T, h frame.Header, body string) {
+	t.Helper()
+	h.Length += uint64(len(body))
+	if n, err := o.Write(&h, []byte(body), 0); n != frame.HeaderSize+len(body) || err != nil {
+		t.Fatalf("%v: %d bytes written, %v", h.Kind, n, err)
+	}
+}
+
+// read reads all that has arrived.
+func (o *other) read(t *testing.T) {
+	t.Helper()
+	for moved := true; moved; {
+		var err error
+		if moved, err = o.Read(&o.in); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// expose announces a message. With stop rank 1 has claimed the first part of it, and does not copy it.
+func (o *other) expose(t *testing.T, context uint32, msg []byte, stop bool) *memlink.Transfer {
+	t.Helper()
+	var all []*memlink.Transfer
+	for { // the descs lie before the data ring
+		x := &memlink.Transfer{}
+		if _, ok := o.Announce(x, msg); !ok {
+			break
+		}
+		all = append(all, x)
+	}
+	for _, x := range all[1:] {
+		o.Revoke(x)
+	}
+	if stop {
+		off := 2*memlink.Size(ringData) - ringData - 64*len(all) + 64*int(all[0].Token()&0xff)
+		shmem.At[atomic.Uint64](o.seg, off+8).Add(1)
+	}
+	o.write(t, frame.Header{Kind: frame.Expose, Context: context, Tag: 1, Length: uint64(len(msg)), Token: all[0].Token(), Reply: shmem.Addr(msg)}, "")
+	return all[0]
+}
+
+// receive starts to receive a message that has been announced.
+func receive(t *testing.T, c backend.Comm, n int) *backend.Request {
+	t.Helper()
+	if _, _, err := c.Probe(nil, 1, 1, true); err != nil {
+		t.Fatal(err)
+	}
+	r := &backend.Request{}
+	r.Begin()
+	c.Irecv(r, make([]byte, n), 1, 1)
+	if r.Ready() {
+		t.Fatalf("received at once: %v", r.Err)
+	}
+	return r
+}
+
+func isLostRank(t *testing.T, what string, err error, text string) {
+	t.Helper()
+	if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "rank 1") || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: %v, want ErrPeerLost that names rank 1, with %q", what, err, text)
+	}
+}
+
+// TestInvalidFrameInMemoryLosesPeer has rank 1 write frames that no rank writes. That includes messages that
+// are longer than the address space: a program that probes one would allocate as much.
+func TestInvalidFrameInMemoryLosesPeer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		h    frame.Header
+	}{
+		{"unknown kind", frame.Header{Kind: 99}},
+		{"kind of the start of a job", frame.Header{Kind: frame.Join}},
+		{"too long", frame.Header{Kind: frame.ReadyToSend, Tag: 1, Length: 1<<48 - 1}},
+		{"exposed without a desc", frame.Header{Kind: frame.Expose, Tag: 1, Length: 8, Token: 0xff, Reply: 4096}},
+		{"exposed beyond the addresses", frame.Header{Kind: frame.Expose, Tag: 1, Length: 8, Token: 0x100, Reply: 1<<64 - 4}},
+		{"rank that does not exist", frame.Header{Kind: frame.Lost, Tag: 2}},
+	} {
+		world, o := withOther(t, os.Getpid(), 0)
+		o.write(t, c.h, "")
+		_, _, err := world.Probe(nil, 1, backend.AnyTag, true)
+		isLostRank(t, c.name, err, "invalid frame")
+	}
+}
+
+func TestBreakWithoutCodeIsErrInternal(t *testing.T) {
+	world, o := withOther(t, os.Getpid(), 0)
+	d, err := world.Derive([]int{0, 1}, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.write(t, frame.Header{Kind: frame.Broken, Context: 9}, "\x00")
+	if _, err = d.Recv(nil, nil, 1, 1); !errors.Is(err, backend.ErrBroken) || !errors.Is(err, backend.ErrInternal) {
+		t.Errorf("broken without a code: %v", err)
+	}
+}
+
+// TestBreakAfterCloseIsNotSent: the other rank may have forgotten the communicator.
+func TestBreakAfterCloseIsNotSent(t *testing.T) {
+	world, o := withOther(t, os.Getpid(), 0)
+	d, err := world.Derive([]int{0, 1}, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.write(t, frame.Header{Kind: frame.Closed, Context: 9}, "")
+	d.Close()
+	d.Break(errors.New("too late"))
+	if o.read(t); len(o.kinds) != 1 || o.kinds[0] != frame.Closed {
+		t.Errorf("%v have arrived, want only the closing", o.kinds)
+	}
+}
+
+// TestStoppedCopierIsKilled has rank 1 stop after it has claimed a part of a receive's buffer, and before it
+// has written it. The receive ends when its process has ended.
+func TestStoppedCopierIsKilled(t *testing.T) {
+	world, o := withOther(t, os.Getpid(), HeartbeatMin)
+	o.expose(t, 0, make([]byte, 1<<20), true)
+	r := receive(t, world, 1<<20)
+	e := world.(*comm).e
+	link := e.peers[1].mem
+	kills := 0
+	o.kill = func() {
+		if kills++; r.Ready() {
+			t.Error("the buffer was given back while its sender could write to it")
+		}
+		go func() { // as the backend does
+			link.Ended(nil)
+			e.Poke()
+		}()
+	}
+	if err := world.Await(nil, r); err != nil {
+		t.Fatal(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if isLostRank(t, "the receive", r.Err, "silent for 100ms"); kills != 1 {
+		t.Errorf("the process was killed %d times", kills)
+	}
+}
+
+// begun returns a receive of a message of 1 MiB that cannot end: a part is missing. withdraw lets rank 1 give
+// the message up.
+func begun(t *testing.T, c backend.Comm, o *other, context uint32, copies bool) (r *backend.Request, withdraw func()) {
+	t.Helper()
+	const size = 1 << 20
+	if copies {
+		x := o.expose(t, context, make([]byte, size), true)
+		r = receive(t, c, size)
+		return r, func() {
+			if !o.Withdraw(x) {
+				t.Error("the message has been received")
+			}
+		}
+	}
+	o.write(t, frame.Header{Kind: frame.ReadyToSend, Context: context, Tag: 1, Length: size, Token: 5}, "")
+	r = receive(t, c, size)
+	o.read(t)
+	o.write(t, frame.Header{Kind: frame.Data, Token: o.last.Reply}, strings.Repeat("x", 4096))
+	return r, func() {}
+}
+
+func TestReceiveOfWithdrawnMessageEndsWithBreak(t *testing.T) {
+	for _, copies := range []bool{true, false} {
+		world, o := withOther(t, os.Getpid(), 0)
+		d, err := world.Derive([]int{0, 1}, 9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, withdraw := begun(t, d, o, 9, copies)
+		withdraw()
+		for range 3 {
+			if world.Poll(); r.Ready() {
+				t.Fatalf("the receive ends with %v before the reason is known", r.Err)
+			}
+		}
+		o.write(t, frame.Header{Kind: frame.Broken, Context: 9}, string(EncodeFault(&backend.Fault{Sentinel: backend.ErrCanceled, Text: "because of the test"})))
+		if err := d.Await(nil, r); err != nil || !errors.Is(r.Err, backend.ErrBroken) || !errors.Is(r.Err, backend.ErrCanceled) {
+			t.Errorf("copies: %v: %v; the receive ends with %v", copies, err, r.Err)
+		}
+	}
+}
+
+// Sent, Received and Withdrawn implement memlink.Completer.
+func (o *other) Sent(*memlink.Transfer) {}
+func (o *other) Received(_ *memlink.Transfer, err error) {
+	if err != nil {
+		o.kinds = append(o.kinds, 0)
+	}
+}
+func (o *other) Withdrawn(*memlink.Transfer) error { return errors.New("withdrawn") }
+
+// TestCanceledSendInProgressBreaksCommunicator cancels a send whose receiver has accepted the message, and
+// does not end.
+func TestCanceledSendInProgressBreaksCommunicator(t *testing.T) {
+	world, o := withOther(t, os.Getpid(), 0)
+	d, err := world.Derive([]int{0, 1}, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 20
+	ctx, cancel := context.WithCancel(t.Context())
+	x, accepted := &memlink.Transfer{}, make(chan bool, 1)
+	go func() {
+		for len(o.kinds) == 0 {
+			o.Read(&o.in)
+			runtime.Gosched()
+		}
+		accepted <- o.Accept(x, o.last.Token, o.last.Reply, make([]byte, size))
+		cancel()
+		world.Wake()
+	}()
+	err = d.Send(&backend.Bound{Ctx: ctx}, make([]byte, size), 1, 1, backend.Standard)
+	if !errors.Is(err, backend.ErrCanceled) || !<-accepted || !errors.Is(d.Broken(), backend.ErrCanceled) {
+		t.Errorf("%v; broken: %v", err, d.Broken())
+	}
+	o.read(t)
+	o.Step(o)
+	if !slices.Equal(o.kinds, []frame.Kind{frame.Expose, frame.Broken, 0}) || x.Active() {
+		t.Errorf("%v have arrived, and the receive is active: %v", o.kinds, x.Active())
+	}
+}
+
+func TestLeavingEndsReceiveInProgress(t *testing.T) {
+	for _, copies := range []bool{true, false} {
+		world, o := withOther(t, os.Getpid(), 0)
+		r, _ := begun(t, world, o, 0, copies)
+		world.Close()
+		if !r.Ready() || !errors.Is(r.Err, backend.ErrClosed) {
+			t.Errorf("copies: %v: after Close: %v %v", copies, r.Ready(), r.Err)
+		}
+	}
+}
+
+// TestMessageOfDeadSenderIsErrPeerLost: the sender ends before its message is read. The receive fails instead
+// of returning zeros.
+func TestMessageOfDeadSenderIsErrPeerLost(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait() // so that no other process has its number
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{4000, 1 << 20} {
+		world, o := withOther(t, cmd.Process.Pid, 0)
+		o.expose(t, 0, make([]byte, n), false)
+		_, err := world.Recv(nil, make([]byte, n), 1, 1)
+		isLostRank(t, "the receive", err, "ended without closing")
+	}
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// nativeComm is a communicator whose blocking collectives use arrival slots (package board).
+type nativeComm struct{ *comm }
+
+// Collective implements backend.Native.
+func (c nativeComm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
+	if c.e.cfg.Board.News() {
+		c.Refresh()
+	}
+	if err := c.usable(); err != nil {
+		return true, err
+	}
+	return c.native.Run(b, call)
+}
+
+// The methods below implement board.Comm.
+
+func (c *comm) Ended() *backend.Fault    { return c.fault.Load() }
+func (c *comm) Cause() *backend.Fault    { return c.brk.Load() }
+func (c *comm) Closed() bool             { return c.closed.Load() }
+func (c *comm) Gone(rank int) bool       { return c.isGone(rank) }
+func (c *comm) GoneFault(rank int) error { return c.goneFault(rank) }
+
+// Refresh takes in what has arrived.
+func (c *comm) Refresh() {
+	c.e.mu.Lock()
+	c.e.progress()
+	c.e.unlock()
+}
+
+// BreakHere breaks the communicator without a notice to the others.
+func (c *comm) BreakHere(f *backend.Fault) {
+	c.e.mu.Lock()
+	c.broken(f)
+	c.e.unlock()
+}
+
+// Suspect marks a rank lost whose memory cannot be read.
+func (c *comm) Suspect(rank int, err error) {
+	e := c.e
+	e.mu.Lock()
+	if w := c.World[rank]; !e.isClosed {
+		e.suspect(w, "rank %d (%v) is lost: %v", w, e.cfg.Peers[w], err)
+		e.handleLosses()
+	}
+	e.unlock()
+}
+
+// checkMixed looks at an unexpected message of the layers above. If it begins a collective over messages
+// while this rank waits in a native one with the same number, the calls do not match. The lock is held.
+func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
+	c := e.comms[ctx]
+	if c == nil || c.native == nil {
+		return
+	}
+	call := c.native.Waiting()
+	if call == nil || int(tag) != backend.CheckTag(call.Seq) {
+		return
+	}
+	seen, ok := backend.DecodeSeen(payload, len(c.World))
+	if !ok {
+		return
+	}
+	seen.Merge(backend.See(c.rank, call.Fingerprint()))
+	var f *backend.Fault
+	if errors.As(seen.Err(), &f) && c.broken(f) && !c.closed.Load() {
+		c.broadcast(frame.Broken, EncodeFault(f))
+	}
+}
+
+// Waits implements board.Comm: the call may be compared with messages that have arrived already.
+func (c *comm) Waits(call *backend.Call) {
+	e := c.e
+	e.mu.Lock()
+	tag := backend.CheckTag(call.Seq)
+	if n := e.arrived.FindArrived(match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(tag)}); n != nil {
+		e.checkMixed(n.Env.Ctx, n.Env.Tag, n.Owner.(*msg).buf)
+	}
+	e.unlock()
+}

@@ -1,0 +1,331 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/match"
+)
+
+// Besides messages, ranks send each other notices about a communicator: that it is broken, and that they
+// have closed it.
+//
+// Invariant: when a message arrives, on any communicator, the receiver has the notice of every
+// communicator of both ranks that the sender knew to be broken when it sent the message. The notice from
+// the rank that broke it uses another connection, and may be overtaken: then a rank would find the rest of
+// the others' call, compare its own call with it, and take the failure for a mismatch. So a rank that
+// receives such a notice forwards it on its connections, and sends it first on a new connection
+// (sayEnded).
+
+// Break implements backend.Comm. If this rank has closed the communicator the others may have forgotten it,
+// and Close has sent them what was known before.
+func (c *comm) Break(err error) {
+	e := c.e
+	f, ok := err.(*backend.Fault)
+	if !ok {
+		f = &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)), Text: err.Error()}
+	}
+	e.mu.Lock()
+	if c.broken(f) && !c.closed.Load() {
+		c.broadcast(frame.Broken, EncodeFault(f))
+	}
+	e.unlock()
+}
+
+// broadcast sends a notice to the other members.
+func (c *comm) broadcast(kind frame.Kind, body []byte) {
+	for r, w := range c.World {
+		if r != c.rank && !c.e.left(w) {
+			c.sendNotice(w, kind, body)
+		}
+	}
+}
+
+// sendNotice sends a notice to one member, through the hub if there is no connection.
+func (c *comm) sendNotice(world int, kind frame.Kind, body []byte) {
+	e := c.e
+	defer e.post(world)
+	if p := e.peers[world]; p.wanted {
+		p.emit(frame.Header{Kind: kind, Context: c.id}, body, nil)
+		return
+	}
+	e.relay(world, kind, c.id, body)
+}
+
+// post makes a rank of this node read its messages before its next collective.
+func (e *Engine) post(world int) {
+	if b, info := e.cfg.Board, e.cfg.Peers[world]; b != nil && info.Node == e.cfg.Peers[e.me].Node {
+		b.Post(info.Local)
+	}
+}
+
+// early holds the notices for a communicator that this rank has not made yet.
+type early struct {
+	broken *backend.Fault
+	closed []int // world ranks
+}
+
+// earlyMax is the largest number of communicators with notices that this rank has not made. A loss may
+// prevent it from ever making one, and these must not pile up: ids grow, and the lowest is dropped.
+const earlyMax = 1 << 10
+
+func (e *Engine) earlyFor(id uint32) *early {
+	if e.early[id] == nil {
+		if len(e.early) >= earlyMax {
+			delete(e.early, slices.Min(slices.Collect(maps.Keys(e.early))))
+		}
+		e.early[id] = &early{}
+	}
+	return e.early[id]
+}
+
+// onBreak handles a notice of Break.
+func (e *Engine) onBreak(from int, id uint32, f *backend.Fault) {
+	switch c := e.comms[id]; {
+	case c != nil:
+		if c.broken(f) {
+			c.spreadBreak(from, f)
+		}
+	case e.closing[id] == nil:
+		e.earlyFor(id).broken = f
+	}
+}
+
+// spreadBreak forwards the notice of a break to the ranks with a connection. The others get it from the
+// rank that broke the communicator.
+func (c *comm) spreadBreak(from int, f *backend.Fault) {
+	e := c.e
+	for r, w := range c.World {
+		if r != c.rank && w != from && !e.left(w) && e.peers[w].wanted {
+			c.sendNotice(w, frame.Broken, EncodeFault(f))
+		}
+	}
+}
+
+// sayEnded begins a connection with notices of the communicators of both ranks that are broken, or closed
+// by this one. Notices through the hub may be late, or lost with it.
+func (p *peer) sayEnded() {
+	say := func(c *comm, closed bool) {
+		if c.RankOf(p.rank) < 0 {
+			return
+		}
+		if f := c.brk.Load(); f != nil {
+			body := EncodeFault(f)
+			p.queue(frame.Header{Kind: frame.Broken, Context: c.id}, body, nil)
+		}
+		if closed && !c.isWorld {
+			p.queue(frame.Header{Kind: frame.Closed, Context: c.id}, nil, nil)
+		}
+	}
+	for _, c := range p.e.comms {
+		say(c, false)
+	}
+	for _, c := range p.e.closing {
+		say(c, true)
+	}
+}
+
+// onClose notes that another rank has closed a communicator.
+func (e *Engine) onClose(id uint32, world int) {
+	c, open := e.comms[id]
+	if !open {
+		c = e.closing[id]
+	}
+	if c == nil {
+		x := e.earlyFor(id)
+		x.closed = append(x.closed, world)
+		return
+	}
+	if r := c.RankOf(world); r >= 0 {
+		c.gone[r].Store(true)
+	}
+	if !open { // its control communicator may be
+		e.allClosed(id, c)
+	}
+	e.dropWhere(func(o *op) error {
+		if o.comm != c && o.comm.parent != c {
+			return nil
+		}
+		if o.state == opPosted {
+			return e.cannotCome(o.comm, o.node.Env)
+		}
+		if o.peer == world {
+			return o.comm.goneFault(c.RankOf(world))
+		}
+		return nil
+	})
+	e.wakeOthers()
+}
+
+// catchUp applies the notices that came before the communicator was made.
+func (e *Engine) catchUp(c *comm) {
+	x := e.early[c.id]
+	if x == nil {
+		return
+	}
+	delete(e.early, c.id)
+	for _, w := range x.closed {
+		if r := c.RankOf(w); r >= 0 {
+			c.gone[r].Store(true)
+		}
+	}
+	if x.broken != nil && c.broken(x.broken) {
+		c.spreadBreak(e.me, x.broken)
+	}
+}
+
+// isGone reports whether a rank has closed the communicator or left the job, so that no message from it
+// can arrive. A rank that has closed a communicator does not use its control communicator either.
+func (c *comm) isGone(r int) bool {
+	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load() || c.e.left(c.World[r])
+}
+
+func (c *comm) goneFault(r int) error {
+	w := c.World[r]
+	if f := c.fault.Load(); f != nil { // it is gone because of that, or after it
+		return f
+	}
+	if c.e.left(w) || c.isWorld {
+		return c.e.leftFault(w)
+	}
+	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
+}
+
+// allClosed forgets a closed communicator when every member has closed it: until then one of them
+// may still send to it.
+func (e *Engine) allClosed(id uint32, c *comm) {
+	for r := range c.World {
+		if r != c.rank && !c.isGone(r) {
+			return
+		}
+	}
+	delete(e.closing, id)
+	if c.native != nil {
+		c.native.Close()
+	}
+}
+
+// broken marks the communicator broken and ends its operations: those of collectives with the cause, the
+// others with ErrBroken. The lock is held.
+func (c *comm) broken(f *backend.Fault) bool {
+	if !c.brk.CompareAndSwap(nil, f) {
+		return false
+	}
+	c.e.dropWhere(func(o *op) error {
+		switch {
+		case o.comm != c:
+			return nil
+		case o.receives() && o.node.Env.Tag < 0 && o.node.Env.Tag != backend.AnyTag, !o.receives() && o.tag < 0:
+			return f
+		}
+		return brokenBy(f)
+	})
+	c.e.wakeOthers()
+	return true
+}
+
+func (o *op) receives() bool {
+	switch o.state {
+	case opPosted, opTaking, opCopying, opStopped:
+		return true
+	}
+	return false
+}
+
+// stale is how long ago a waiter may have looked at the links for what it saw still to count.
+const stale = time.Millisecond
+
+// Broken implements backend.Comm. It reads the links if they have not been read for a while: the notice
+// may have arrived.
+func (c *comm) Broken() error {
+	if c.brk.Load() == nil && time.Since(epoch)-time.Duration(c.e.looked.Load()) > stale {
+		c.e.poll()
+	}
+	if f := c.brk.Load(); f != nil {
+		return f
+	}
+	if f := c.fault.Load(); f != nil && c.parent != nil { // all communicators have ended
+		return f
+	}
+	return nil
+}
+
+// Abort implements backend.Comm.
+func (c *comm) Abort(code int) error {
+	e := c.e
+	e.mu.Lock()
+	if e.fault.Load() == nil {
+		f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d aborted the job with code %d", e.me, code)}
+		e.broadcast(frame.Header{Kind: frame.Abort, Tag: int32(code)}, []byte(f.Text))
+		e.end(f)
+	}
+	e.unlock()
+	e.wakeAll()
+	e.flush()
+	return nil
+}
+
+// onAbort ends all communicators, and forwards the notice: the others may learn of this rank's leaving
+// first.
+func (e *Engine) onAbort(code int32, text []byte) {
+	if e.fault.Load() == nil {
+		e.broadcast(frame.Header{Kind: frame.Abort, Tag: code}, bytes.Clone(text)) // text is a link's, and the notice may wait
+		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost, Text: string(text)})
+	}
+}
+
+// Close implements backend.Comm.
+func (c *comm) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	c.retire()
+	c.e.wakeAll()
+	if c.isWorld {
+		c.e.leave()
+	}
+	return nil
+}
+
+// retire ends the operations of a closed communicator, and tells the other members.
+func (c *comm) retire() {
+	e := c.e
+	e.mu.Lock()
+	delete(e.comms, c.id)
+	e.closing[c.id] = c
+	e.dropWhere(func(o *op) error {
+		if o.comm == c {
+			return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+		}
+		return nil
+	})
+	e.arrived.Each(func(n *match.Node) bool {
+		if n.Env.Ctx == c.id {
+			m := n.Owner.(*msg)
+			e.arrived.Remove(n)
+			if m.kind == msgExposed {
+				e.peers[n.Env.Source].mem.Refuse(m.token)
+			}
+			e.putMsg(m)
+		}
+		return true
+	})
+	if e.fault.Load() == nil {
+		if f := c.brk.Load(); f != nil {
+			c.broadcast(frame.Broken, EncodeFault(f)) // the cause before the closing
+		}
+		if !c.isWorld {
+			c.broadcast(frame.Closed, nil)
+		}
+	}
+	if c.native != nil && !c.native.Used() { // no rank reads its slots, even if one never makes it
+		c.native.Close()
+	}
+	e.allClosed(c.id, c)
+	e.unlock()
+}

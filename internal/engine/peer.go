@@ -1,0 +1,497 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+)
+
+const (
+	pieceMax  = frame.MaxPayload
+	writeMost = 4       // frames written to one link before the others have their turn
+	readTurns = 8       // reads of one link before the others have their turn
+	noticeMax = 4 << 10 // longest text of a notice
+)
+
+// peer is what the engine knows of another rank, and the frames to and from it. The engine's lock guards
+// it.
+type peer struct {
+	e    *Engine
+	rank int
+	link Link          // nil: there is none now
+	mem  *memlink.Link // the same, if it goes through memory
+
+	head frame.Header // of the frame that is being written
+	in   frame.Arrival
+	op   *op    // whose payload is arriving, nil if it is dropped
+	msg  *msg   // or an unexpected message
+	note []byte // or the text of a notice
+	bad  error  // what is wrong with the frame
+
+	first, last *out  // frames to be written
+	woff        int   // bytes of first, with its header, that are written
+	broken      error // why nothing more can be written
+
+	received, spoke bool // something has come, or been written, since the last tick
+	quiet, mute     int  // ticks without that
+
+	wanted      bool  // a link exists or is being made
+	asking      bool  // a goroutine makes it
+	fresh       bool  // the other end has not confirmed the link yet: frames wait
+	failed      int   // links in a row that ended before that
+	gone        bool  // the hub has reported that the rank has left
+	goodbyeSent bool  // this rank has said goodbye to it
+	why         error // the error of the last attempt to make a link
+
+	copying int  // ticks in which a lost rank has not ended a copy
+	said    bool // its goodbye has arrived
+	dead    bool // nothing more comes
+}
+
+func newPeer(e *Engine, rank int) *peer {
+	p := &peer{e: e, rank: rank}
+	p.in.Receiver = p
+	return p
+}
+
+// up gives the engine the link to a peer.
+func (p *peer) up(l Link) {
+	if !slices.Contains(p.e.open, p) {
+		p.e.open = append(p.e.open, p)
+	}
+	p.link, p.wanted, p.mem = l, true, nil
+	p.e.links = append(p.e.links, l)
+	if m, ok := l.(interface{ Memory() *memlink.Link }); ok {
+		p.mem = m.Memory()
+	}
+	p.e.life.bound(l)
+}
+
+// move writes and reads what is possible without waiting, and reports whether anything was.
+func (p *peer) move() bool {
+	moved := p.waits() && p.flush()
+	if p.pull() {
+		moved = true
+	}
+	if p.mem != nil && p.mem.Busy() {
+		did, err := p.mem.Step(p)
+		if err != nil {
+			p.wrong(err)
+		}
+		moved = moved || did
+	}
+	if p.broken != nil && !p.dead {
+		// The peer has closed its end. If it did so in good order its goodbye can be read, behind all that it
+		// has sent.
+		p.drain(drainLost)
+		moved = true
+	}
+	if p.broken != nil && !p.dead {
+		p.ended(p.broken)
+	}
+	return moved
+}
+
+// pull reads what has arrived and acts on it.
+func (p *peer) pull() bool {
+	moved, err := p.link.Read(&p.in)
+	if moved {
+		p.received = true
+	}
+	switch {
+	case err == nil || p.dead:
+		return moved
+	case p.bad != nil:
+		p.wrong(p.bad)
+	case errors.Is(err, frame.ErrFrame):
+		p.wrong(err)
+	case err == io.EOF:
+		p.ended(nil)
+	default:
+		p.ended(err)
+	}
+	return true
+}
+
+// drain reads what has arrived from a peer.
+func (p *peer) drain(rounds int) {
+	for range rounds {
+		if p.link == nil || !p.pull() {
+			return
+		}
+	}
+}
+
+// wrong marks a rank that sent an invalid frame lost, rather than ending the job. The start of the next
+// frame on this link is unknown, so the rank is out of reach. The other links have been checked frame by
+// frame and are still valid. Whether the rank, this one, or the network is at fault does not matter for
+// recovery: of two ranks that do not understand each other, one has to go.
+func (p *peer) wrong(err error) {
+	if errors.Is(err, frame.ErrSum) {
+		p.e.suspect(p.rank, "rank %d is lost: the data that rank %d received from it were changed on the way: %v", p.rank, p.e.me, err)
+	} else {
+		p.e.suspect(p.rank, "rank %d is lost: rank %d received an invalid frame from it: %v", p.rank, p.e.me, err)
+	}
+	p.cut()
+}
+
+// ended is called when nothing more can be read: err is why, nil for the end of the stream.
+func (p *peer) ended(err error) {
+	if p.dead {
+		return
+	}
+	if p.fresh {
+		p.again()
+		return
+	}
+	p.cut()
+	switch info := p.info(); {
+	case p.said || p.e.losses[p.rank] != nil:
+	case err != nil:
+		p.e.suspect(p.rank, "lost the connection to rank %d (%v): %v", p.rank, info, err)
+	default:
+		p.e.suspect(p.rank, "rank %d (%v) ended without closing its communicator", p.rank, info)
+	}
+}
+
+func (p *peer) info() Peer { return p.e.cfg.Peers[p.rank] }
+
+// cut gives the link up.
+func (p *peer) cut() {
+	if p.dead {
+		return
+	}
+	p.forget()
+	p.dead = true
+	if p.link != nil {
+		p.link.Close()
+		p.link = nil
+	}
+}
+
+// forget drops what is not written and what has come in part: the caller ends the operations.
+func (p *peer) forget() {
+	for w := p.first; w != nil; {
+		next := w.next
+		if w.op != nil {
+			w.op.frame = nil
+		}
+		p.e.putOut(w)
+		w = next
+	}
+	p.first, p.last, p.woff = nil, nil, 0
+	p.in.Left, p.in.Head.Kind, p.in.Dst = 0, 0, nil
+	if p.msg != nil {
+		p.e.putMsg(p.msg)
+	}
+	p.msg = nil
+}
+
+// out is a frame that waits to be written, the first of a queue perhaps in part.
+type out struct {
+	next *out
+	head frame.Header
+	body []byte
+	op   *op // whose frame it is; nil for none
+}
+
+// emit writes a frame, or as much as the link takes, and queues the rest for flush. It reports whether all
+// is written, or never will be.
+func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
+	if p.dead || p.broken != nil {
+		return o == nil // an operation ends with its peer
+	}
+	if p.link == nil {
+		p.e.need(p)
+	}
+	if len(body) > 0 {
+		h.Length = uint64(len(body))
+	}
+	p.head = h
+	n := 0
+	if p.first == nil && p.link != nil && !p.fresh {
+		var err error
+		n, err = p.link.Write(&p.head, body, 0)
+		if n == frame.HeaderSize+len(body) {
+			if p.spoke = true; p.link.Holds() {
+				p.e.wakeLeader() // to look for room on the link
+			}
+			return true
+		}
+		if err != nil {
+			p.fails(err)
+			return o == nil
+		}
+	}
+	if p.first == nil {
+		p.woff = n
+	}
+	p.queue(p.head, body, o)
+	return false
+}
+
+// queue leaves a frame to flush.
+func (p *peer) queue(h frame.Header, body []byte, o *op) {
+	if p.dead || p.broken != nil {
+		return
+	}
+	w := p.e.getOut()
+	if len(body) > 0 {
+		h.Length = uint64(len(body))
+	}
+	w.head, w.body, w.op = h, body, o
+	if o != nil {
+		o.frame = w
+	}
+	if p.first == nil {
+		p.first = w
+	} else {
+		p.last.next = w
+	}
+	p.last = w
+	p.e.wakeLeader() // to look for room on the link
+}
+
+// fails notes that nothing can be written any more. The reason may arrive on the other direction.
+func (p *peer) fails(err error) {
+	p.broken = err
+	p.e.wakeLeader()
+}
+
+// waits reports whether there is something to be written.
+func (p *peer) waits() bool { return !p.fresh && (p.first != nil || p.link != nil && p.link.Holds()) }
+
+// flush writes queued frames as far as the link takes them, and reports whether it took any.
+func (p *peer) flush() bool {
+	if p.broken != nil {
+		return false
+	}
+	moved := false
+	if p.link.Holds() {
+		var err error
+		if moved, err = p.link.Flush(); err != nil {
+			p.fails(err)
+			return true
+		}
+	}
+	for range writeMost {
+		w := p.first
+		if w == nil || p.broken != nil {
+			return moved
+		}
+		n, err := p.link.Write(&w.head, w.body, p.woff)
+		if err != nil {
+			p.fails(err)
+			return true
+		}
+		if n > p.woff {
+			moved, p.spoke = true, true
+		}
+		p.woff = n
+		if n < frame.HeaderSize+len(w.body) {
+			return moved
+		}
+		p.unlink(w)
+		o, kind, k := w.op, w.head.Kind, len(w.body)
+		p.e.putOut(w)
+		if o != nil {
+			o.frame = nil
+			p.e.sent(p, o, kind, k)
+		}
+	}
+	return moved
+}
+
+// unlink takes a frame out of the queue.
+func (p *peer) unlink(w *out) {
+	if p.first == w {
+		p.first, p.woff = w.next, 0
+		if p.first == nil {
+			p.last = nil
+		}
+		return
+	}
+	for q := p.first; q != nil; q = q.next {
+		if q.next == w {
+			q.next = w.next
+			if p.last == w {
+				p.last = q
+			}
+			return
+		}
+	}
+}
+
+// started reports whether a part of w may be written already.
+func (p *peer) started(w *out) bool { return p.first == w && p.woff > 0 }
+
+// detach makes an operation's queued frame, if it has one, independent of the user's buffer: it is removed
+// or, if it is partly written, copied.
+func (p *peer) detach(o *op) {
+	w := o.frame
+	if w == nil {
+		return
+	}
+	o.frame = nil
+	if p.started(w) {
+		w.body, w.op = bytes.Clone(w.body), nil
+		return
+	}
+	p.unlink(w)
+	p.e.putOut(w)
+}
+
+func (e *Engine) getOut() *out {
+	if n := len(e.freeOut); n > 0 {
+		w := e.freeOut[n-1]
+		e.freeOut = e.freeOut[:n-1]
+		return w
+	}
+	return &out{}
+}
+
+func (e *Engine) putOut(w *out) {
+	*w = out{}
+	e.freeOut = append(e.freeOut, w)
+}
+
+// Begin implements frame.Receiver: it decides where the payload of a frame goes.
+func (p *peer) Begin(a *frame.Arrival) error {
+	p.bad = p.begin(a, &a.Head)
+	return p.bad
+}
+
+func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
+	e := p.e
+	switch h.Kind {
+	case frame.Eager:
+		if a.Left > EagerMax {
+			return fmt.Errorf("an eager message of %d bytes, above %d", a.Left, EagerMax)
+		}
+		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
+		if n := e.posted.TakePosted(env); n != nil {
+			o := n.Owner.(*op)
+			if o.foreign(p.rank) {
+				e.repost(o)
+				return errForeign
+			}
+			o.state, o.peer, o.env = opTaking, p.rank, env
+			p.op, a.Dst = o, o.buf[:min(a.Left, len(o.buf))]
+			return nil
+		}
+		if e.closing[h.Context] != nil {
+			return nil
+		}
+		m := e.getMsg()
+		m.size, m.buf = a.Left, e.getBuf(a.Left)
+		p.msg, a.Dst = m, m.buf
+	case frame.Data:
+		o := e.lookup(h.Token, p.rank)
+		if o == nil || o.state != opTaking {
+			return nil // given up since
+		}
+		if h.Offset != uint64(o.at) || a.Left > o.n-o.at || a.Left == 0 && o.n > 0 {
+			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", a.Left, h.Offset, o.at, o.n)
+		}
+		p.op, a.Dst = o, o.buf[o.at:o.at+a.Left]
+	case frame.Broken, frame.Abort, frame.Lost, frame.Relay:
+		if a.Left > noticeMax {
+			return fmt.Errorf("a notice of %d bytes, above %d", a.Left, noticeMax)
+		}
+		p.note = append(p.note[:0], make([]byte, a.Left)...)
+		a.Dst = p.note
+	default:
+		if a.Left > 0 {
+			return fmt.Errorf("%v with a payload", h.Kind)
+		}
+	}
+	return nil
+}
+
+// errDead stops the reading of a link that was given up.
+var errDead = errors.New("the link was given up")
+
+// End implements frame.Receiver: it acts on a frame.
+func (p *peer) End(a *frame.Arrival) error {
+	if p.fresh {
+		p.taken()
+	}
+	p.bad = p.end(&a.Head)
+	p.op, p.msg = nil, nil
+	if p.bad == nil && p.dead {
+		return errDead
+	}
+	return p.bad
+}
+
+func (p *peer) end(h *frame.Header) error {
+	e := p.e
+	switch h.Kind {
+	case frame.Eager:
+		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
+		size := int(h.Length)
+		if o := p.op; o != nil {
+			e.received(o, env, size, min(size, len(o.buf)))
+			return nil
+		}
+		m := p.msg
+		if m == nil || e.closing[h.Context] != nil {
+			return nil
+		}
+		if c := e.comms[h.Context]; c != nil && c.RankOf(p.rank) < 0 {
+			return errForeign
+		}
+		if n := e.posted.TakePosted(env); n != nil { // posted while it came
+			o := n.Owner.(*op)
+			k := copy(o.buf, m.buf)
+			e.putMsg(m)
+			e.received(o, env, size, k)
+			return nil
+		}
+		e.keep(m, env)
+	case frame.Data:
+		if o := p.op; o != nil {
+			if o.at += int(h.Length); o.at == o.n {
+				e.received(o, o.env, o.size, o.n)
+			}
+		}
+	case frame.ReadyToSend:
+		return e.onReadyToSend(p, h, msgRequested)
+	case frame.Expose:
+		if p.mem == nil || !p.mem.Valid(h.Token) || h.Reply+h.Length < h.Reply {
+			return fmt.Errorf("an exposed message of %d bytes at %#x", h.Length, h.Reply)
+		}
+		return e.onReadyToSend(p, h, msgExposed)
+	case frame.ClearToSend:
+		return e.onClearToSend(p, h)
+	case frame.Withdraw:
+		e.onWithdraw(p, h.Token)
+	case frame.Broken:
+		e.onBreak(p.rank, h.Context, DecodeFault(p.note))
+	case frame.Closed:
+		e.onClose(h.Context, p.rank)
+	case frame.Abort:
+		e.onAbort(h.Tag, p.note)
+	case frame.Lost:
+		if h.Tag < 0 || int(h.Tag) >= len(e.peers) {
+			return fmt.Errorf("rank %d is lost, of %d", h.Tag, len(e.peers))
+		}
+		e.onLoss(p.rank, int(h.Tag), DecodeFault(p.note))
+	case frame.Goodbye:
+		p.said = true
+		e.dropLeft(p.rank)
+		e.onGoodbye(p)
+	case frame.Relay:
+		return e.onRelay(p, h, p.note)
+	case frame.Heartbeat:
+	default:
+		return fmt.Errorf("%v, which is not valid here", h.Kind)
+	}
+	return nil
+}

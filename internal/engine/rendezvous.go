@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+)
+
+// A long or synchronous message uses a rendezvous, in one of two ways:
+//
+//	sender                              receiver
+//	ReadyToSend: length, token       →
+//	                                 ←  ClearToSend: bytes wanted, token
+//	Data, Data, …                    →
+//
+//	Expose: length, address          →  both copy chunks from process to process (memlink.Transfer)
+//
+// A sender that cancels a message before it has its CTS sends Withdraw: a receive that the message had
+// matched is posted again, in its old place. It takes an exposed message back in the memory of both.
+
+// expose sends an RTS for a message that is copied from process to process, and reports whether it could.
+func (e *Engine) expose(p *peer, o *op, h frame.Header) bool {
+	addr, ok := p.mem.Announce(&o.transfer, o.buf)
+	if !ok {
+		return false
+	}
+	e.enter(o)
+	o.state = opExposed
+	h.Kind, h.Token, h.Reply = frame.Expose, o.transfer.Token(), addr
+	p.emit(h, nil, o)
+	return true
+}
+
+// sent is called when a frame of an operation is written.
+func (e *Engine) sent(p *peer, o *op, kind frame.Kind, n int) {
+	switch kind {
+	case frame.Eager:
+		e.finish(o, backend.Status{}, nil)
+	case frame.Data:
+		if o.at += n; o.at >= o.n {
+			e.finish(o, backend.Status{}, nil)
+			return
+		}
+		e.queuePiece(p, o) // behind what others have to say
+	}
+}
+
+// stream sends the data of a message after its CTS, as much as the link takes now.
+func (e *Engine) stream(p *peer, o *op) {
+	for range writeMost {
+		n, gone := e.piece(p, o)
+		if !gone {
+			return
+		}
+		if o.at += n; o.at >= o.n {
+			e.finish(o, backend.Status{}, nil)
+			return
+		}
+	}
+	e.queuePiece(p, o)
+}
+
+func (o *op) next() (frame.Header, []byte) {
+	n := min(o.n-o.at, pieceMax)
+	return frame.Header{Kind: frame.Data, Token: o.theirs, Offset: uint64(o.at), Length: uint64(n)}, o.buf[o.at : o.at+n]
+}
+
+// piece sends the next piece of a message and reports whether it is written.
+func (e *Engine) piece(p *peer, o *op) (int, bool) {
+	h, body := o.next()
+	return len(body), p.emit(h, body, o)
+}
+
+// queuePiece lets flush send the rest.
+func (e *Engine) queuePiece(p *peer, o *op) {
+	h, body := o.next()
+	p.queue(h, body, o)
+}
+
+// onReadyToSend handles an RTS: kind says how its data come.
+func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
+	env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
+	size := int(h.Length)
+	if n := e.posted.TakePosted(env); n != nil {
+		o := n.Owner.(*op)
+		if o.foreign(p.rank) {
+			e.repost(o)
+			return errForeign
+		}
+		if !e.take(o, kind, h.Token, h.Reply, size, env) {
+			e.repost(o)
+		}
+		return nil
+	}
+	if e.closing[h.Context] != nil {
+		if kind == msgExposed {
+			p.mem.Refuse(h.Token)
+		}
+		return nil // the sender gets the notice of the closing
+	}
+	if c := e.comms[h.Context]; c != nil && c.RankOf(p.rank) < 0 {
+		return errForeign
+	}
+	m := e.getMsg()
+	m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
+	e.keep(m, env)
+	return nil
+}
+
+// take asks for the data of an RTS, or starts to copy them. It returns false if the sender has withdrawn
+// the message.
+func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match.Env) bool {
+	src := int(env.Source)
+	p := e.peers[src]
+	if r := o.comm.RankOf(src); r >= 0 && o.comm.isGone(r) { // the message is lost with it
+		e.finish(o, backend.Status{}, o.comm.goneFault(r))
+		return true
+	}
+	o.peer, o.env, o.tag, o.theirs = src, env, env.Tag, token
+	o.size, o.n, o.at = size, min(size, len(o.buf)), 0
+	if kind == msgExposed {
+		if !p.mem.Accept(&o.transfer, token, addr, o.buf[:o.n]) {
+			return false
+		}
+		o.state = opCopying
+		e.enter(o) // where dropWhere finds it
+		return true
+	}
+	o.state = opTaking
+	e.enter(o)
+	p.emit(frame.Header{Kind: frame.ClearToSend, Token: token, Length: uint64(o.n), Reply: o.token}, nil, nil)
+	return true
+}
+
+// Sent implements memlink.Completer.
+func (p *peer) Sent(t *memlink.Transfer) { p.e.finish(t.Owner.(*op), backend.Status{}, nil) }
+
+// Received implements memlink.Completer.
+func (p *peer) Received(t *memlink.Transfer, err error) {
+	if o := t.Owner.(*op); err != nil {
+		p.e.finish(o, backend.Status{}, err)
+	} else {
+		p.e.received(o, o.env, o.size, o.n)
+	}
+}
+
+// Withdrawn implements memlink.Completer. The notice of why a sender gives up comes behind.
+func (p *peer) Withdrawn(t *memlink.Transfer) error {
+	c := t.Owner.(*op).comm
+	if f := c.fault.Load(); f != nil {
+		return f
+	}
+	if f := c.brk.Load(); f != nil {
+		return brokenBy(f)
+	}
+	if r := c.RankOf(p.rank); c.isGone(r) {
+		return c.goneFault(r)
+	}
+	return nil
+}
+
+// onClearToSend sends the data that a peer asks for.
+func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
+	o := e.lookup(h.Token, p.rank)
+	if o == nil || o.state != opRequested { // taken back since
+		return nil
+	}
+	if h.Length > uint64(len(o.buf)) {
+		return fmt.Errorf("clear to send for %d bytes of a message of %d", h.Length, len(o.buf))
+	}
+	o.state, o.n, o.at, o.theirs = opStreaming, int(h.Length), 0, h.Reply
+	e.stream(p, o)
+	return nil
+}
+
+// onWithdraw drops a message that its sender has cancelled. If a receive has matched it, that is posted
+// again, in its old place.
+func (e *Engine) onWithdraw(p *peer, token uint64) {
+	var found *msg
+	e.arrived.Each(func(n *match.Node) bool {
+		if m := n.Owner.(*msg); m.kind == msgRequested && m.token == token && int(n.Env.Source) == p.rank {
+			found = m
+			e.arrived.Remove(n)
+			return false
+		}
+		return true
+	})
+	if found != nil {
+		e.putMsg(found)
+		return
+	}
+	for _, m := range e.held {
+		if m.token == token && int(m.node.Env.Source) == p.rank {
+			m.gone = true
+			return
+		}
+	}
+	for _, s := range e.slots {
+		if o := s.op; o != nil && o.state == opTaking && o.theirs == token && o.peer == p.rank {
+			e.leaveSlot(o)
+			e.repost(o)
+			return
+		}
+	}
+}
+
+// repost puts a receive back into the queue, before those that were posted after it, or gives it
+// what has arrived since.
+func (e *Engine) repost(o *op) {
+	if o.fixed { // of Imrecv: it was for that message alone
+		e.finish(o, backend.Status{}, tookBack())
+		return
+	}
+	if e.takeArrived(o) {
+		return
+	}
+	var later []*match.Node
+	e.posted.Each(func(n *match.Node) bool {
+		if p := n.Owner.(*op); p.order > o.order {
+			e.posted.Remove(n)
+			later = append(later, n)
+		}
+		return true
+	})
+	o.state = opPosted
+	e.posted.Push(&o.node)
+	for _, n := range later {
+		e.posted.Push(n)
+	}
+}
+
+func tookBack() error {
+	return &backend.Fault{Sentinel: backend.ErrCanceled, Text: "the sender canceled the message"}
+}

@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+// simLink is one end of a simulated link. Frames arrive in order, each after a delay, in pieces; the
+// simulation cuts links and lets them stand still.
+type simLink struct {
+	s       *sim
+	from    int
+	to      int
+	other   *simLink
+	pending simFrame   // being written
+	flight  []simFrame // from the other end, not read; the first perhaps in part
+	got     int        // bytes of the first that are read
+	begun   bool       // its header is
+	ended   error      // after what is in flight
+	closed  bool
+	left    bool
+}
+
+// simFrame is a frame in flight.
+type simFrame struct {
+	head frame.Header
+	body []byte
+	due  time.Time
+}
+
+const simRoom = 8 // frames in flight
+
+func (l *simLink) Write(h *frame.Header, body []byte, off int) (int, error) {
+	s := l.s
+	if l.other.closed {
+		return off, errors.New("simulated: broken pipe")
+	}
+	if off == 0 && len(l.other.flight) >= simRoom {
+		return 0, nil
+	}
+	if off == 0 {
+		l.pending = simFrame{head: *h}
+	}
+	total := frame.HeaderSize + len(body)
+	n := total
+	if s.chance(4) { // a part only
+		n = min(total, off+1+s.rng.IntN(total))
+	}
+	if k := n - frame.HeaderSize; k > len(l.pending.body) {
+		l.pending.body = append(l.pending.body, body[len(l.pending.body):k]...)
+	}
+	if n == total {
+		due := s.now.Add(time.Duration(s.rng.IntN(200)) * time.Microsecond)
+		if k := len(l.other.flight); k > 0 && l.other.flight[k-1].due.After(due) {
+			due = l.other.flight[k-1].due
+		}
+		l.pending.due = due
+		l.other.flight = append(l.other.flight, l.pending)
+		l.pending = simFrame{}
+	}
+	return n, nil
+}
+
+func (l *simLink) Read(a *frame.Arrival) (moved bool, err error) {
+	for range 4 {
+		if len(l.flight) == 0 {
+			return moved, l.ended
+		}
+		f := &l.flight[0]
+		if f.due.After(l.s.now) {
+			return moved, nil
+		}
+		moved = true
+		if !l.begun {
+			l.begun, l.got = true, 0
+			a.Head, a.Left = f.head, int(f.head.Payload())
+			if err := a.Begin(); err != nil {
+				return true, err
+			}
+		}
+		n := len(f.body) - l.got
+		if n > 1 && l.s.chance(4) {
+			n = 1 + l.s.rng.IntN(n)
+		}
+		a.Take(f.body[l.got : l.got+n])
+		if l.got += n; l.got < len(f.body) {
+			return true, nil
+		}
+		l.begun = false
+		l.flight = l.flight[1:]
+		if err := a.End(); err != nil {
+			return true, err
+		}
+		if l.closed {
+			return true, nil
+		}
+	}
+	return moved, nil
+}
+
+// cut ends both directions. What is in flight arrives, unless lost says that it does not.
+func (l *simLink) cut(lost bool) {
+	for _, end := range []*simLink{l, l.other} {
+		if end.ended != nil {
+			continue
+		}
+		end.ended = io.EOF
+		if lost {
+			end.ended = errors.New("simulated: connection reset")
+			if end.begun {
+				end.flight = end.flight[:1] // it ends within the frame
+				end.flight[0].due = end.s.now.Add(time.Hour * 1e4)
+				end.flight = nil
+			} else {
+				end.flight = nil
+			}
+		}
+	}
+}
+
+func (l *simLink) Flush() (bool, error) { return false, nil }
+func (l *simLink) Holds() bool          { return false }
+func (l *simLink) Discard()             { l.flight = nil }
+func (l *simLink) EagerMax() int        { return 1 << 10 }
+func (l *simLink) Hidden() bool         { return true }
+func (l *simLink) Arm(bool) bool        { return true }
+func (l *simLink) Disarm()              {}
+func (l *simLink) Limit(time.Duration)  {}
+func (l *simLink) Finish(bool) {
+	if l.left = true; l.other.ended == nil {
+		l.other.ended = io.EOF
+	}
+}
+func (l *simLink) Release() {}
+
+func (l *simLink) Unsent() int {
+	if l.other.closed || l.other.ended != nil && !l.left {
+		return 0
+	}
+	return len(l.other.flight)
+}
+
+func (l *simLink) Close() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	if l.other.ended == nil {
+		l.other.ended = io.EOF
+	}
+	l.flight = nil
+}
+
+// simSleeper is never slept on.
+type simSleeper struct{}
+
+func (simSleeper) Begin()                           {}
+func (simSleeper) Add(Link, bool) bool              { return true }
+func (simSleeper) Sleep(time.Duration)              {}
+func (simSleeper) End()                             {}
+func (simSleeper) Ring()                            {}
+func (simSleeper) Poll([]Link, []bool, func(i int)) {}
+func (simSleeper) Close()                           {}

@@ -1,0 +1,419 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// The simulation runs a few engines in one goroutine over simulated links. A seed decides everything: which
+// rank starts which operation, which makes progress, how time passes, what is delayed, canceled, closed,
+// broken, cut, stopped, or killed. A model of MPI's rules checks each result:
+//
+//   - every message is received at most once, unchanged, by a receive that it matches;
+//   - messages of one sender with one tag are matched in the order sent;
+//   - an operation fails only for a reason that occurred, with the error for that reason;
+//   - in bounded simulated time after the last event every operation has ended that can end;
+//   - nothing is left in any queue when all have left.
+//
+// COHORT_SIM_SEED runs one seed and prints what happens.
+
+// simRequest is one operation, and what the model knows of it.
+type simRequest struct {
+	backend.Request
+	rank, ctx, post int // post: its place among the operations of the rank
+	send            bool
+	peer, tag       int // of a receive perhaps backend.AnySource, AnyTag
+	seq, size       int // of a send
+	buf             []byte
+	canceled        bool
+}
+
+type simRank struct {
+	e       *Engine
+	comms   []*comm // by context; nil: closed, or not made
+	reqs    []*simRequest
+	posts   int
+	due     time.Time // of the next tick
+	stopped bool
+	dead    bool
+	leaving *leaving
+	left    bool
+}
+
+type sim struct {
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand
+	now     time.Time
+	ranks   []*simRank
+	links   [][]*simLink
+	steps   int
+	calm    bool // no more faults, and no new operations
+	trace   []string
+	tracing bool
+
+	faults  bool // this seed has faults
+	cancels bool
+	faulty  bool           // one has occurred
+	seqs    map[[4]int]int // next number by sender, receiver, context, tag
+	taken   map[[5]int]int // post of the receive that has taken a message
+}
+
+const (
+	simBeat   = time.Second // heartbeat limit, in simulated time
+	simEvents = 2000        // steps with new operations and faults
+)
+
+var simBegin = time.Unix(1e9, 0)
+
+func newSim(t *testing.T, seed uint64) *sim {
+	s := &sim{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: simBegin,
+		seqs: map[[4]int]int{}, taken: map[[5]int]int{}}
+	s.faults, s.cancels = seed%2 == 1, seed%4 >= 2
+	n := 2 + s.rng.IntN(3)
+	s.links = make([][]*simLink, n)
+	for a := range n {
+		s.links[a] = make([]*simLink, n)
+		for b := range a {
+			x, y := &simLink{s: s, from: a, to: b}, &simLink{s: s, from: b, to: a}
+			x.other, y.other = y, x
+			s.links[a][b], s.links[b][a] = x, y
+		}
+	}
+	for r := range n {
+		e := New(Config{Rank: r, Peers: make([]Peer, n), Heartbeat: simBeat, Sleeper: simSleeper{}, Manual: true, Now: func() time.Time { return s.now }})
+		for p, l := range s.links[r] {
+			if l != nil {
+				e.Connect(p, l)
+			}
+		}
+		world, err := e.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.ranks = append(s.ranks, &simRank{e: e, comms: []*comm{world.(*comm)}, due: s.now.Add(time.Duration(s.rng.IntN(100)) * time.Millisecond)})
+	}
+	// A second communicator, of all ranks in another order.
+	order := s.rng.Perm(n)
+	for _, r := range s.ranks {
+		c, err := r.comms[0].Derive(order, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.comms = append(r.comms, c.(*comm))
+	}
+	return s
+}
+
+func (s *sim) chance(one int) bool { return s.rng.IntN(one) == 0 }
+
+func (s *sim) say(format string, facts ...any) {
+	if s.tracing {
+		s.trace = append(s.trace, fmt.Sprintf("%12v  %s", s.now.Sub(simBegin), fmt.Sprintf(format, facts...)))
+	}
+}
+
+// fail ends a simulation. The seed runs once more to say what happened.
+func (s *sim) fail(format string, facts ...any) {
+	s.t.Helper()
+	if !s.tracing {
+		again := newSim(s.t, s.seed)
+		again.tracing = true
+		again.run(simEvents)
+	}
+	last := s.trace
+	if os.Getenv("COHORT_SIM_SEED") == "" {
+		last = last[max(0, len(last)-40):]
+	}
+	s.t.Fatalf("seed %d, step %d: %s; the last events were:\n%s\nCOHORT_SIM_SEED=%d runs it alone, with all events",
+		s.seed, s.steps, fmt.Sprintf(format, facts...), strings.Join(last, "\n"), s.seed)
+}
+
+// run is one simulation: a time with events, then a calm time in which everything ends, then all leave.
+func (s *sim) run(events int) {
+	for range events {
+		s.step()
+	}
+	s.calm = true
+	for i, r := range s.ranks {
+		if r.stopped {
+			s.say("rank %d goes on", i)
+			r.stopped = false
+		}
+	}
+	for end := s.now.Add(5 * simBeat); s.now.Before(end) && !s.quiet(); {
+		s.step()
+	}
+	s.settle()
+	s.leave()
+}
+
+// quiet reports whether nothing is in flight, and no tick is due that would change that.
+func (s *sim) quiet() bool {
+	if s.faulty {
+		return false
+	}
+	for _, row := range s.links {
+		for _, l := range row {
+			if l != nil && len(l.flight) > 0 {
+				return false
+			}
+		}
+	}
+	for _, r := range s.ranks {
+		for _, p := range r.e.peers {
+			if p != nil && p.waits() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *sim) step() {
+	s.steps++
+	i := s.rng.IntN(len(s.ranks))
+	r := s.ranks[i]
+	switch k := s.rng.IntN(100); {
+	case r.dead || r.stopped || r.left:
+		s.pass(20)
+	case k < 60 || s.calm && k < 80:
+		if r.e.Step() {
+			s.check(i)
+		}
+		if !r.due.After(s.now) {
+			r.due = s.now.Add(r.e.life.every)
+			r.e.Tick()
+			s.check(i)
+		}
+	case k < 80 || s.calm:
+		s.pass(100)
+	case k < 88:
+		s.send(i)
+	case k < 96:
+		s.receive(i)
+	case k < 98 && s.cancels:
+		s.cancel(i)
+	case k == 98 && s.chance(4):
+		s.closeComm(i)
+	case k == 99 && s.faults && s.chance(8):
+		s.fault(i)
+	}
+}
+
+// pass lets up to most microseconds pass, now and then much more.
+func (s *sim) pass(most int) {
+	d := time.Duration(1+s.rng.IntN(most)) * time.Microsecond
+	if s.calm || s.chance(50) {
+		d *= 500
+	}
+	s.now = s.now.Add(d)
+}
+
+// open returns a communicator of a rank that is open, nil if there is none.
+func (s *sim) open(i int) (int, *comm) {
+	ctx := s.rng.IntN(2)
+	return ctx, s.ranks[i].comms[ctx]
+}
+
+func (s *sim) start(i, ctx int, q *simRequest) {
+	r := s.ranks[i]
+	r.posts++
+	q.rank, q.ctx, q.post = i, ctx, r.posts
+	q.Begin()
+	r.reqs = append(r.reqs, q)
+}
+
+var simSizes = []int{0, 8, 100, 1 << 10, 1<<10 + 1, 5000, 20000}
+
+func (s *sim) send(i int) {
+	ctx, c := s.open(i)
+	if c == nil {
+		return
+	}
+	dest := s.rng.IntN(c.Size())
+	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: simSizes[s.rng.IntN(len(simSizes))]}
+	to := c.World[dest]
+	flow := [4]int{i, to, ctx, q.tag}
+	s.seqs[flow]++
+	q.seq = s.seqs[flow]
+	q.buf = make([]byte, q.size)
+	simFill(q.buf, flow, q.seq)
+	mode := backend.Standard
+	if s.chance(4) {
+		mode = backend.Synchronous
+	}
+	s.start(i, ctx, q)
+	s.say("rank %d sends %d bytes, tag %d, number %d, to rank %d on %d (mode %d)", i, q.size, q.tag, q.seq, to, ctx, mode)
+	c.Isend(&q.Request, q.buf, dest, q.tag, mode)
+	s.check(i)
+}
+
+// simFill writes what the model expects into a message: as much of the flow and number as there is room for.
+func simFill(b []byte, flow [4]int, seq int) {
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], uint64(flow[0])<<56|uint64(flow[1])<<48|uint64(flow[2])<<40|uint64(flow[3])<<32|uint64(seq))
+	n := copy(b, word[:])
+	for n > 0 && n < len(b) {
+		n += copy(b[n:], b[:n])
+	}
+}
+
+func (s *sim) receive(i int) {
+	ctx, c := s.open(i)
+	if c == nil {
+		return
+	}
+	q := &simRequest{peer: s.rng.IntN(c.Size()), tag: s.rng.IntN(2), buf: make([]byte, simSizes[len(simSizes)-1])}
+	if s.chance(4) {
+		q.peer = backend.AnySource
+	}
+	if s.chance(4) {
+		q.tag = backend.AnyTag
+	}
+	s.start(i, ctx, q)
+	s.say("rank %d receives from %d, tag %d, on %d (operation %d)", i, q.peer, q.tag, ctx, q.post)
+	c.Irecv(&q.Request, q.buf, q.peer, q.tag)
+	s.check(i)
+}
+
+func (s *sim) cancel(i int) {
+	r := s.ranks[i]
+	if len(r.reqs) == 0 {
+		return
+	}
+	q := r.reqs[s.rng.IntN(len(r.reqs))]
+	if c := r.comms[q.ctx]; c != nil && q.Active() {
+		s.say("rank %d cancels its operation %d", i, q.post)
+		q.canceled = true
+		c.Cancel(&q.Request)
+		s.check(i)
+	}
+}
+
+func (s *sim) closeComm(i int) {
+	if c := s.ranks[i].comms[1]; c != nil {
+		s.say("rank %d closes 1", i)
+		s.faulty = true
+		s.ranks[i].comms[1] = nil
+		c.Close()
+		s.check(i)
+	}
+}
+
+func (s *sim) fault(i int) {
+	s.faulty = true
+	r := s.ranks[i]
+	switch s.rng.IntN(4) {
+	case 0:
+		s.say("rank %d dies", i)
+		r.dead = true
+		for _, l := range s.links[i] {
+			if l != nil {
+				l.cut(s.chance(2))
+			}
+		}
+	case 1:
+		s.say("rank %d is stopped", i)
+		r.stopped = true
+	case 2:
+		if p := s.rng.IntN(len(s.ranks)); p != i {
+			s.say("the link between ranks %d and %d ends", i, p)
+			s.links[i][p].cut(s.chance(2))
+		}
+	case 3:
+		if ctx, c := s.open(i); c != nil {
+			s.say("rank %d breaks %d", i, ctx)
+			c.Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "simulated"})
+		}
+	}
+	s.check(i)
+}
+
+// leave lets all ranks leave, and checks that nothing is left.
+func (s *sim) leave() {
+	s.faulty = true // operations end because of the leaving
+	for i, r := range s.ranks {
+		if r.dead {
+			continue
+		}
+		for ctx, c := range r.comms {
+			if c != nil && ctx > 0 {
+				c.Close()
+			}
+		}
+		s.check(i)
+		c := r.comms[0]
+		c.closed.Store(true)
+		c.retire()
+		r.leaving = r.e.newLeaving()
+	}
+	for end := s.now.Add(30 * time.Second); ; s.steps++ {
+		done := true
+		for i, r := range s.ranks {
+			if r.dead || r.left {
+				continue
+			}
+			if done = false; r.leaving.look() {
+				r.left = true
+			}
+			s.check(i)
+			if !r.left && !r.due.After(s.now) {
+				r.due = s.now.Add(r.e.life.every)
+				r.e.Tick()
+			}
+		}
+		if done {
+			break
+		}
+		if s.now = s.now.Add(50 * time.Microsecond); s.now.After(end) {
+			s.fail("not all ranks have left")
+		}
+	}
+	for i, r := range s.ranks {
+		if r.dead {
+			continue
+		}
+		e := r.e
+		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || len(e.probes) > 0 || len(e.notify) > 0 || len(e.comms) > 0 {
+			s.fail("rank %d has left, and has %d operations, %d posted, %d of %d slots in use, %d communicators", i,
+				len(r.reqs), e.posted.Len(), len(e.slots)-len(e.spares), len(e.slots), len(e.comms))
+		}
+	}
+}
+
+// TestSimulationKeepsToTheModel explores seeds for a fixed time.
+func TestSimulationKeepsToTheModel(t *testing.T) {
+	if v := os.Getenv("COHORT_SIM_SEED"); v != "" {
+		seed, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSim(t, seed)
+		s.tracing = true
+		s.run(simEvents)
+		t.Log(strings.Join(s.trace, "\n"))
+		return
+	}
+	for_ := 3 * time.Second
+	if !testing.Short() {
+		for_ = 30 * time.Second
+	}
+	steps, seeds := 0, 0
+	begun := time.Now()
+	for seed := uint64(begun.UnixNano()); time.Since(begun) < for_; seed++ {
+		s := newSim(t, seed)
+		s.run(simEvents)
+		steps += s.steps
+		seeds++
+	}
+	t.Logf("%d simulations, %d steps, %.0f a second", seeds, steps, float64(steps)/time.Since(begun).Seconds())
+}

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+// This file implements backend.Survivor, for recovery.
+
+// acknowledges reports whether the communicator goes on after the loss of a rank.
+func (c *comm) acknowledges(world int) bool { return c.parent != nil || c.acknowledged[world] }
+
+// Lost implements backend.Survivor.
+func (c *comm) Lost() []int {
+	return c.those(func(p *peer) bool { return c.e.losses[p.rank] != nil || p.dead && !p.said && !c.e.isClosed })
+}
+
+// Left implements backend.Survivor.
+func (c *comm) Left() []int {
+	return c.those(func(p *peer) bool { return p.said && c.e.losses[p.rank] == nil })
+}
+
+// those returns the other ranks of which something is true, once what has come from them is read.
+func (c *comm) those(is func(*peer) bool) (ranks []int) {
+	e := c.e
+	e.mu.Lock()
+	defer e.unlock()
+	if !e.isClosed {
+		e.progress()
+	}
+	for r, p := range e.peers {
+		if p != nil && is(p) {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// Declare implements backend.Survivor.
+func (c *comm) Declare(rank int, why error) {
+	e := c.e
+	if rank < 0 || rank >= len(e.peers) {
+		return
+	}
+	text := fmt.Sprintf("rank %d was declared lost by rank %d", rank, e.me)
+	var known *backend.Fault
+	switch {
+	case errors.As(why, &known) && known.Sentinel == backend.ErrPeerLost:
+		text = known.Text // the same text as on the other ranks
+	case why != nil:
+		text += ": " + why.Error()
+	}
+	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
+	e.mu.Lock()
+	switch {
+	case e.isClosed || e.fault.Load() != nil:
+	case rank == e.me:
+		e.broadcast(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, EncodeFault(f))
+		e.excluded = true
+		e.end(f)
+	default:
+		e.due = append(e.due, loss{rank, f})
+		e.handleLosses()
+	}
+	e.unlock()
+}
+
+// Control implements backend.Survivor.
+func (c *comm) Control(id uint32) (backend.Comm, error) {
+	return c.e.survive(&comm{Members: c.Members, id: id, rank: c.rank, parent: c})
+}
+
+// Acknowledge implements backend.Survivor.
+func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
+	d, err := c.some(members, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(lost) > 0 {
+		if d.acknowledged = maps.Clone(c.acknowledged); d.acknowledged == nil {
+			d.acknowledged = make(map[int]bool, len(lost))
+		}
+		for _, w := range lost {
+			d.acknowledged[w] = true
+		}
+	}
+	return c.e.survive(d)
+}
+
+// survive makes a communicator for use after a loss, if the job has not ended.
+func (e *Engine) survive(c *comm) (backend.Comm, error) {
+	d, err := e.newComm(c)
+	if f := e.fault.Load(); f != nil && err == nil {
+		d.Close()
+		return nil, f
+	}
+	return d, err
+}

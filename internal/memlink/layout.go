@@ -1,0 +1,66 @@
+package memlink
+
+import (
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+const (
+	line      = 64
+	cells     = 64        // of each ring; a power of two
+	inlineMax = line - 20 // bytes of payload in a cell
+	descs     = 8         // transfers that one rank can have announced to another at once
+
+	cellSize = line
+	descSize = line
+	ringSize = 4*line + cells*cellSize
+)
+
+// cell is one ring entry: a frame or its beginning, or a further piece of its payload.
+type cell struct {
+	seq  atomic.Uint32 // index+1 of the cell, written last
+	ctx  uint32        // communicator
+	size uint64        // kind in the top byte, flags in the next, length of the frame below
+	tag  int32
+	data [inlineMax]byte
+}
+
+// ring carries frames in one direction. Only the receiver writes head and slow.
+type ring struct {
+	head  atomic.Uint32 // cells taken, updated now and then
+	slow  atomic.Uint32 // the rings are slower than the kernel's copies: see pace.go
+	_     [2*line - 8]byte
+	left  atomic.Uint32 // the sender has left the job in good order
+	_     [2*line - 4]byte
+	cells [cells]cell
+}
+
+// desc describes a transfer that its sender has announced, in the sender's table.
+type desc struct {
+	state atomic.Uint64 // generation<<8 | one of the states
+	claim atomic.Uint64 // generation<<32 | next chunk to be copied
+	done  atomic.Uint64 // generation<<32 | chunks copied
+	dst   atomic.Uint64 // address in the receiver's memory
+	n     atomic.Uint64 // bytes the receiver takes
+	_     [24]byte
+}
+
+// Size returns how many bytes one direction between two ranks takes, with a data ring of data bytes, a
+// power of two from 4096 on.
+func Size(data int) int { return ringSize + descs*descSize + data }
+
+// direction is what one rank writes and the other reads.
+type direction struct {
+	ring  *ring
+	descs []desc
+	data  []byte
+}
+
+func at(seg *shmem.Segment, off, data int) direction {
+	return direction{
+		ring:  shmem.At[ring](seg, off),
+		descs: shmem.Slice[desc](seg, off+ringSize, descs),
+		data:  shmem.Slice[byte](seg, off+ringSize+descs*descSize, data),
+	}
+}

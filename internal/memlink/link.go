@@ -1,0 +1,352 @@
+package memlink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+const (
+	pieceMax = 32 << 10 // longest piece: the receiver copies it out while the next is copied in
+	readMost = cells / 4
+
+	kindMore  = 0xff // a further piece of a payload
+	kindProbe = 0xfe // bytes to measure how fast the rings are
+	kindBits  = 56
+	flagBits  = 48
+	sizeMask  = 1<<flagBits - 1
+
+	// lengthMax exceeds the length of any message: a status with a larger one would make its reader
+	// allocate as much.
+	lengthMax = 1 << 47
+)
+
+// Config says what a link consists of.
+type Config struct {
+	Segment *shmem.Segment
+	Out, In int // offsets of the two directions in the segment
+	Data    int // bytes of each data ring
+
+	PID    int  // of the peer
+	Copies bool // the kernel allows copies between the two processes
+	Spare  bool // each of the two ranks has a processor to itself
+
+	Bell func() // wakes the peer if it sleeps; nil: it does not sleep
+	Kill func() // ends the peer's process; nil: it cannot be ended
+}
+
+// Link is one rank's end of the link to another. The lock of its engine guards its methods, except
+// Ended.
+type Link struct {
+	cfg   Config
+	out   sender
+	in    receiver
+	piece int // of payload in one cell
+
+	ended atomic.Pointer[error] // the peer has: io.EOF or why
+	looks uint                  // in vain
+	left  bool                  // the peer has left the job in good order
+
+	mine, theirs []desc // by sender
+	sends        [descs]*Transfer
+	gens         [descs]uint64
+	spare        []int // descs that are free
+	held         []heldDesc
+	takes        []*Transfer
+
+	pace pace
+}
+
+// New returns one end of a link. The memory of both directions was zero when the first end was made.
+func New(cfg Config) *Link {
+	out, in := at(cfg.Segment, cfg.Out, cfg.Data), at(cfg.Segment, cfg.In, cfg.Data)
+	l := &Link{cfg: cfg, piece: min(pieceMax, cfg.Data/4), mine: out.descs, theirs: in.descs}
+	l.pace.now, l.pace.perKiB = time.Now, copyPerKiB
+	l.out.r, l.out.data = out.ring, out.data
+	l.in.r, l.in.data = in.ring, in.data
+	for i := range descs {
+		l.spare = append(l.spare, descs-1-i)
+	}
+	return l
+}
+
+// EagerMax is the longest message that goes through the rings without a rendezvous.
+func (l *Link) EagerMax() int { return min(64<<10, l.cfg.Data/8) }
+
+// prefix returns how many bytes of the header stand before the payload in a cell.
+func prefix(k frame.Kind) int {
+	switch k {
+	case frame.ReadyToSend, frame.Expose, frame.ClearToSend, frame.Data, frame.Withdraw:
+		return 16
+	}
+	return 0
+}
+
+// Write implements engine.Link. A payload is written piece by piece, each as a whole or not at all.
+func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
+	sent := off - frame.HeaderSize
+	l.out.short = 0
+	if off == 0 {
+		c := l.out.cell()
+		if c == nil {
+			return 0, nil
+		}
+		pre := prefix(h.Kind)
+		if sent = len(body); sent <= inlineMax-pre {
+			copy(c.data[pre:], body)
+		} else {
+			sent = min(sent, l.piece)
+			room := l.out.room(sent)
+			if room == nil {
+				return 0, nil
+			}
+			copy(room, body)
+		}
+		if pre > 0 {
+			second := h.Reply
+			if h.Kind == frame.Data {
+				second = h.Offset
+			}
+			binary.LittleEndian.PutUint64(c.data[:], h.Token)
+			binary.LittleEndian.PutUint64(c.data[8:], second)
+		}
+		c.ctx, c.tag = h.Context, h.Tag
+		c.size = uint64(h.Kind)<<kindBits | uint64(h.Flags)<<flagBits | h.Length
+		l.out.publish(c)
+		l.wake()
+	}
+	for sent < len(body) {
+		n := min(len(body)-sent, l.piece)
+		c := l.out.cell()
+		if c == nil {
+			break
+		}
+		room := l.out.room(n)
+		if room == nil {
+			break
+		}
+		copy(room, body[sent:])
+		c.size = kindMore<<kindBits | uint64(n)
+		l.out.publish(c)
+		l.wake()
+		sent += n
+	}
+	return frame.HeaderSize + sent, nil
+}
+
+// Send writes a whole eager message if that takes one cell. It is the fast path of Write.
+func (l *Link) Send(ctx uint32, tag int32, buf []byte) bool {
+	if len(buf) > l.piece {
+		return false
+	}
+	c := l.out.cell()
+	if c == nil {
+		return false
+	}
+	to := c.data[:]
+	if len(buf) > inlineMax {
+		if to = l.out.room(len(buf)); to == nil {
+			return false
+		}
+	}
+	copy(to, buf)
+	c.ctx, c.tag = ctx, tag
+	c.size = uint64(frame.Eager)<<kindBits | uint64(len(buf))
+	l.out.publish(c)
+	l.wake()
+	return true
+}
+
+// Peek returns the envelope and the length of the next frame if it is an eager message of one cell, for
+// Receive. If there is another frame, or the rest of one (a), ok is true and the size is below 0.
+func (l *Link) Peek(a *frame.Arrival) (ctx uint32, tag int32, size int, ok bool) {
+	c := l.in.peek()
+	if c == nil {
+		return 0, 0, 0, false
+	}
+	n := int(c.size & sizeMask)
+	if a.Left != 0 || c.size>>flagBits != uint64(frame.Eager)<<(kindBits-flagBits) || n > l.piece {
+		return 0, 0, -1, true
+	}
+	return c.ctx, c.tag, n, true
+}
+
+// Receive takes the message that Peek has found, of size bytes, and returns how many it has copied.
+func (l *Link) Receive(buf []byte, size int) (n int) {
+	if size <= inlineMax {
+		n = copy(buf, l.in.r.cells[l.in.next%cells].data[:size])
+		size = 0
+	} else {
+		n = copy(buf, l.in.piece(size))
+	}
+	if l.in.take(size) {
+		l.wake()
+	}
+	return n
+}
+
+// wake rings for the peer if it sleeps. The caller has published the news before.
+func (l *Link) wake() {
+	if l.cfg.Bell != nil {
+		l.cfg.Bell()
+	}
+}
+
+// Read implements engine.Link.
+func (l *Link) Read(a *frame.Arrival) (moved bool, err error) {
+	for range readMost {
+		c := l.in.peek()
+		if c == nil {
+			return l.idle(a, moved)
+		}
+		moved = true
+		size := c.size
+		n := int(size & sizeMask)
+		switch kind := size >> kindBits; {
+		case kind == kindProbe && n == probeSize && n <= len(l.in.data)/2:
+			l.probed()
+		case kind == kindMore:
+			if a.Left == 0 || n != min(a.Left, l.piece) {
+				return true, fmt.Errorf("%w: a piece of %d bytes, where %d are missing", frame.ErrFrame, n, a.Left)
+			}
+			l.get(a, n)
+		default:
+			if n, err = l.begin(a, c, size); err != nil {
+				return true, err
+			}
+		}
+		if l.in.take(n) {
+			l.wake()
+		}
+		if a.Left == 0 && a.Head.Kind != 0 {
+			if err := a.End(); err != nil {
+				return true, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// leftEvery is after how many looks in vain the word is read that says that the peer has left.
+const leftEvery = 64
+
+// idle is what Read does where nothing has arrived.
+func (l *Link) idle(a *frame.Arrival, moved bool) (bool, error) {
+	ended := l.ended.Load()
+	l.looks++
+	if ended == nil && (l.left || l.looks%leftEvery != 0) {
+		return moved, nil
+	}
+	left := l.in.r.left.Load() != 0
+	switch {
+	case l.in.peek() != nil: // it came meanwhile
+	case left && !l.left:
+		l.left = true
+		a.Head, a.Left = frame.Header{Kind: frame.Goodbye}, 0
+		if err := a.Begin(); err != nil {
+			return true, err
+		}
+		return true, a.End()
+	case ended != nil:
+		return moved, *ended
+	}
+	return moved, nil
+}
+
+// begin reads the first cell of a frame, and returns how much of the data ring it uses.
+func (l *Link) begin(a *frame.Arrival, c *cell, size uint64) (n int, err error) {
+	h := &a.Head
+	*h = frame.Header{Kind: frame.Kind(size >> kindBits), Flags: uint8(size >> flagBits), Context: c.ctx, Tag: c.tag, Length: size & sizeMask}
+	pre := prefix(h.Kind)
+	if pre > 0 {
+		h.Token = binary.LittleEndian.Uint64(c.data[:])
+		second := binary.LittleEndian.Uint64(c.data[8:])
+		if h.Kind == frame.Data {
+			h.Offset = second
+		} else {
+			h.Reply = second
+		}
+	}
+	if a.Left != 0 {
+		return 0, fmt.Errorf("%w: %v, where %d bytes of the frame before are missing", frame.ErrFrame, h.Kind, a.Left)
+	}
+	payload := h.Payload()
+	if !h.Kind.Valid() || h.Length > lengthMax || payload > frame.MaxPayload {
+		return 0, fmt.Errorf("%w: %v of %d bytes", frame.ErrFrame, h.Kind, h.Length)
+	}
+	a.Left = int(payload)
+	if err := a.Begin(); err != nil {
+		return 0, err
+	}
+	if a.Left <= inlineMax-pre {
+		a.Take(c.data[pre : pre+a.Left])
+		return 0, nil
+	}
+	n = min(a.Left, l.piece)
+	l.get(a, n)
+	return n, nil
+}
+
+// get copies the next piece of a payload.
+func (l *Link) get(a *frame.Arrival, n int) {
+	if l.pace.due(l, n) {
+		l.measure(n, func() { a.Take(l.in.piece(n)) })
+	} else {
+		a.Take(l.in.piece(n))
+	}
+}
+
+// What is written is at the other end: nothing is kept back.
+
+// Flush implements engine.Link.
+func (l *Link) Flush() (bool, error) { return false, nil }
+
+// Holds implements engine.Link.
+func (l *Link) Holds() bool { return false }
+
+// Hidden implements engine.Link.
+func (l *Link) Hidden() bool { return true }
+
+// Unsent implements engine.Link.
+func (l *Link) Unsent() int { return 0 }
+
+// Discard implements engine.Link.
+func (l *Link) Discard() {}
+
+// Close implements engine.Link.
+func (l *Link) Close() {}
+
+// Finish implements engine.Link. The goodbye of a rank that leaves may find no room.
+func (l *Link) Finish(goodbye bool) {
+	if goodbye {
+		l.out.r.left.Store(1)
+		l.wake()
+	}
+}
+
+// Ready reports whether there is something to read, a transfer that Step would move or, with room, place for
+// what the last Write had no room for.
+func (l *Link) Ready(room bool) bool {
+	return l.in.peek() != nil || l.ended.Load() != nil || room && l.out.ready() || l.moves()
+}
+
+// Ended notes that the peer's process has ended, or why the link is of no more use. What it has written
+// before is still read.
+func (l *Link) Ended(err error) {
+	if err == nil {
+		err = io.EOF
+	}
+	l.ended.CompareAndSwap(nil, &err)
+}
+
+// gone reports whether the peer's process has ended.
+func (l *Link) gone() bool {
+	err := l.ended.Load()
+	return err != nil && errors.Is(*err, io.EOF)
+}

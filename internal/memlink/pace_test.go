@@ -1,0 +1,135 @@
+//go:build linux
+
+package memlink
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/frame"
+)
+
+// TestPaceFollowsCopySpeed injects how long the receiver's copies out of the data ring take.
+func TestPaceFollowsCopySpeed(t *testing.T) {
+	a, b := pair(t, Config{Data: 1 << 20, Copies: true, Spare: true})
+	now, took, measured := time.Time{}, time.Duration(0), 0
+	b.pace.now = func() time.Time {
+		now = now.Add(took)
+		measured++
+		return now
+	}
+	eager := func(times, n int) {
+		for range times {
+			write(t, a, b, frame.Header{Kind: frame.Eager, Length: uint64(n)}, make([]byte, n))
+			readAll(t, b)
+		}
+	}
+	long := 1 << 20
+	expect := func(what string, want bool) {
+		t.Helper()
+		if got := a.Copies(long); got != want {
+			t.Fatalf("%s: the kernel copies: %v, want %v", what, got, want)
+		}
+		readAll(t, b) // a probe
+	}
+	at := func(perKiB time.Duration) time.Duration { return perKiB*pieceMax/1024 + clockTakes }
+	expect("at first", false)
+	took = at(copyPerKiB)
+	eager(20*measureOne, pieceMax)
+	expect("after pieces as fast as the kernel", false)
+	took = at(100 * copyPerKiB)
+	eager(measureOne-1, pieceMax)
+	expect("before the next measured piece", false)
+	eager(100, measureMin-1)
+	expect("short pieces do not count", false)
+	took = at(copyPerKiB / 2)
+	eager(20*measureOne, pieceMax)
+	took = at(100 * copyPerKiB)
+	eager(measureOne, pieceMax)
+	expect("after one interrupt", false)
+	took = at(4 * copyPerKiB)
+	eager(3*measureOne, pieceMax)
+	expect("after slow pieces", true)
+	if a.Copies(CopyMin) != true || a.Copies(CopyMin-1) != false {
+		t.Errorf("messages of %d and %d bytes are copied: %v, %v", CopyMin, CopyMin-1, a.Copies(CopyMin), a.Copies(CopyMin-1))
+	}
+
+	before := measured
+	for range 2 * probeOne { // with slow probes
+		expect("while the probes are slow", true)
+	}
+	if probes := (measured - before) / 2; probes != 2 {
+		t.Errorf("%d probes for %d transfers, want one in %d", probes, 2*probeOne, probeOne)
+	}
+	took = copyPerKiB * probeSize / 1024
+	for i := 0; a.Copies(long); i++ {
+		if i > probeOne {
+			t.Fatal("a fast probe does not end the copies")
+		}
+		readAll(t, b)
+	}
+	expect("after a fast probe", false)
+	for _, f := range b.frames {
+		if f.Kind != frame.Eager {
+			t.Errorf("%v has arrived", f.Kind)
+		}
+	}
+}
+
+// TestPaceFollowsKernel makes the kernel's copies slow: pieces of the same speed are fast then.
+func TestPaceFollowsKernel(t *testing.T) {
+	_, b := pair(t, Config{Data: 1 << 20, Copies: true, Spare: true})
+	for range 40 {
+		b.pace.copied(timedMin, 4*copyPerKiB*timedMin/1024)
+	}
+	now := time.Time{}
+	b.pace.now = func() time.Time { now = now.Add(3 * copyPerKiB * pieceMax / 1024); return now }
+	for range 20 {
+		b.measure(pieceMax, func() {})
+	}
+	if b.Link.in.r.slow.Load() != 0 {
+		t.Error("pieces that take less than the kernel's copies are slow")
+	}
+}
+
+func TestProbeNeedsRoom(t *testing.T) {
+	a, b := pair(t, Config{Data: 4 * probeSize, Copies: true, Spare: true})
+	b.Link.in.r.slow.Store(1)
+	for range cells {
+		a.Write(&frame.Header{Kind: frame.Heartbeat}, nil, 0)
+	}
+	for range 2 * measureOne {
+		if !a.Copies(CopyMin) {
+			t.Fatal("the kernel does not copy")
+		}
+	}
+	readAll(t, b)
+	if len(b.frames) != cells {
+		t.Errorf("%d frames have arrived, want %d", len(b.frames), cells)
+	}
+}
+
+func TestCopiesDependOnConfig(t *testing.T) {
+	for _, c := range []struct {
+		copies, spare, slow, want bool
+	}{
+		{false, false, true, false},
+		{false, true, true, false},
+		{true, false, false, true}, // one rank copies while the other does not run
+		{true, true, false, false},
+		{true, true, true, true},
+	} {
+		a, b := pair(t, Config{Data: 4096, Copies: c.copies, Spare: c.spare})
+		b.pace.now = func() time.Time { t.Error("measured without need"); return time.Time{} }
+		if c.slow {
+			b.Link.in.r.slow.Store(1)
+		}
+		if got := a.Copies(CopyMin); got != c.want || a.Copies(CopyMin-1) {
+			t.Errorf("%+v: the kernel copies: %v; short messages: %v", c, got, a.Copies(CopyMin-1))
+		}
+		if !c.copies || !c.spare {
+			write(t, a, b, frame.Header{Kind: frame.Data, Length: 1 << 16}, make([]byte, 1<<16))
+			readAll(t, b)
+		}
+	}
+}

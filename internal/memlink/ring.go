@@ -1,0 +1,114 @@
+package memlink
+
+// sender is the sending end of a direction.
+type sender struct {
+	r    *ring
+	data []byte
+	tail uint32 // cells written
+	head uint32 // cells the receiver has taken, as last seen
+	pos  uint64 // bytes of the data ring used since the start, gaps at the end included
+	free uint64 // the part of pos that the receiver has given back
+	ends [cells]uint64
+
+	short int // bytes of data that the last frame had no room for
+}
+
+// receiver is the receiving end.
+type receiver struct {
+	r        *ring
+	data     []byte
+	next     uint32 // cells taken
+	acked    uint32 // of those, how many head reports
+	pos      uint64
+	ackedPos uint64
+}
+
+// place returns where n bytes go in a data ring of the given length whose next free byte is pos: they
+// never wrap around. Both ends compute it alike.
+func place(pos uint64, length, n int) (at, end uint64) {
+	off := int(pos % uint64(length))
+	if off+n > length {
+		pos += uint64(length - off)
+	}
+	return pos, pos + uint64((n+line-1)&^(line-1))
+}
+
+// cell returns the next cell, nil if the ring is full.
+func (s *sender) cell() *cell {
+	if s.tail-s.head >= cells {
+		s.refresh()
+		if s.tail-s.head >= cells {
+			return nil
+		}
+	}
+	return &s.r.cells[s.tail%cells]
+}
+
+// room returns the place for n bytes in the data ring, nil if there is none.
+func (s *sender) room(n int) []byte {
+	at, end := place(s.pos, len(s.data), n)
+	if end-s.free > uint64(len(s.data)) {
+		s.refresh()
+		if end-s.free > uint64(len(s.data)) {
+			s.short = n
+			return nil
+		}
+	}
+	s.pos = end
+	off := at % uint64(len(s.data))
+	return s.data[off : off+uint64(n)]
+}
+
+// ready reports whether there is room for what there was none for.
+func (s *sender) ready() bool {
+	s.refresh()
+	_, end := place(s.pos, len(s.data), s.short)
+	return s.tail-s.head < cells && end-s.free <= uint64(len(s.data))
+}
+
+// refresh reads what the receiver has taken. It ignores a head that is out of range.
+func (s *sender) refresh() {
+	h := s.r.head.Load()
+	if h == s.head || h-s.head > s.tail-s.head {
+		return
+	}
+	s.free = s.ends[(h-1)%cells]
+	s.head = h
+}
+
+// publish hands the cell over.
+func (s *sender) publish(c *cell) {
+	s.ends[s.tail%cells] = s.pos
+	s.tail++
+	c.seq.Store(s.tail)
+}
+
+// peek returns the next cell that has arrived, or nil.
+func (r *receiver) peek() *cell {
+	if c := &r.r.cells[r.next%cells]; c.seq.Load() == r.next+1 {
+		return c
+	}
+	return nil
+}
+
+// piece returns the next n bytes of the data ring; n is at most its length.
+func (r *receiver) piece(n int) []byte {
+	at, _ := place(r.pos, len(r.data), n)
+	off := at % uint64(len(r.data))
+	return r.data[off : off+uint64(n)]
+}
+
+// take gives back a cell and n bytes of the data ring. It reports whether the sender can see that now;
+// the sender may be waiting for it.
+func (r *receiver) take(n int) (acked bool) {
+	r.next++
+	if n > 0 {
+		_, r.pos = place(r.pos, len(r.data), n)
+	}
+	if r.next-r.acked < cells/4 && r.pos-r.ackedPos < uint64(len(r.data))/4 {
+		return false
+	}
+	r.acked, r.ackedPos = r.next, r.pos
+	r.r.head.Store(r.next)
+	return true
+}

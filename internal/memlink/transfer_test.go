@@ -1,0 +1,352 @@
+//go:build linux
+
+package memlink
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// completer notes which transfers have ended.
+type completer struct {
+	sent     []*Transfer
+	received map[*Transfer]error
+	why      error // of Withdrawn
+}
+
+func (c *completer) Sent(t *Transfer)                { c.sent = append(c.sent, t) }
+func (c *completer) Withdrawn(*Transfer) error       { return c.why }
+func (c *completer) Received(t *Transfer, err error) { c.received[t] = err }
+
+func newCompleter() *completer { return &completer{received: map[*Transfer]error{}} }
+
+// step steps once.
+func step(t *testing.T, l *end, c *completer) bool {
+	t.Helper()
+	moved, err := l.Step(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return moved
+}
+
+// started returns the two ends of a transfer into buf that has been accepted.
+func started(t *testing.T, a, b *end, msg, buf []byte) (s, r *Transfer) {
+	t.Helper()
+	s, r = &Transfer{}, &Transfer{}
+	addr, ok := a.Announce(s, msg)
+	if !ok || !b.Valid(s.Token()) || !b.Announced(s.Token()) || !b.Accept(r, s.Token(), addr, buf) || !s.Active() || !r.Active() {
+		t.Fatal("a transfer does not start")
+	}
+	return s, r
+}
+
+// idle checks that nothing is kept of any transfer.
+func idle(t *testing.T, a, b *end) {
+	t.Helper()
+	if a.Busy() || b.Busy() || len(a.spare) != descs || len(a.held) != 0 {
+		t.Errorf("at the end the sender is busy: %v, the receiver: %v; of %d descs %d are free and %d held", a.Busy(), b.Busy(), descs, len(a.spare), len(a.held))
+	}
+}
+
+func TestTransferCopiesMessage(t *testing.T) {
+	const canary = 64
+	a, b := pair(t, Config{Data: 4096, Copies: true})
+	for _, n := range []int{0, 1, 16 << 10, 16<<10 + 1, 8*chunkMax + 13, 2<<20 + 5} {
+		for _, room := range []int{n, n / 2, 0} {
+			for _, who := range []string{"the receiver", "the sender", "both"} {
+				name := fmt.Sprintf("%d bytes into %d, copied by %s", n, room, who)
+				msg, all := pattern(n, room), bytes.Repeat([]byte{0xa5}, room+2*canary)
+				buf := all[canary : canary+room]
+				s, r := started(t, a, b, msg, buf)
+				as, bs := newCompleter(), newCompleter()
+				if who == "the sender" {
+					for step(t, a, as) {
+					}
+					if !bytes.Equal(buf, msg[:room]) {
+						t.Errorf("%s: the sender has not copied it", name)
+					}
+				}
+				for len(bs.received) == 0 {
+					step(t, b, bs)
+					if who == "both" {
+						step(t, a, as)
+					}
+				}
+				for len(as.sent) == 0 {
+					if !step(t, a, as) {
+						t.Fatalf("%s: the sender does not see the end", name)
+					}
+				}
+				if err, ok := bs.received[r]; !ok || err != nil || as.sent[0] != s || r.Active() || s.Active() {
+					t.Fatalf("%s: ends with %v, %v", name, bs.received, as.sent)
+				}
+				if edge := bytes.Repeat([]byte{0xa5}, canary); !bytes.Equal(buf, msg[:room]) || !bytes.Equal(all[:canary], edge) || !bytes.Equal(all[canary+room:], edge) {
+					t.Fatalf("%s: wrong data", name)
+				}
+				idle(t, a, b)
+			}
+		}
+	}
+	if a.bells == 0 || b.bells == 0 {
+		t.Errorf("the ends have woken each other %d and %d times", a.bells, b.bells)
+	}
+}
+
+func TestAnnouncementsAreLimitedAndRevocable(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true})
+	var all [descs]Transfer
+	for i := range all {
+		if _, ok := a.Announce(&all[i], []byte{1}); !ok {
+			t.Fatalf("announcement %d is refused", i)
+		}
+	}
+	if _, ok := a.Announce(&Transfer{}, []byte{1}); ok {
+		t.Errorf("%d announcements at once", descs+1)
+	}
+	old := all[3].Token()
+	if !a.Revoke(&all[3]) || all[3].Active() || b.Announced(old) || b.Accept(&Transfer{}, old, 0, nil) {
+		t.Error("a revoked message is still announced")
+	}
+	addr, ok := a.Announce(&all[3], []byte{2})
+	if !ok || b.Announced(old) || b.Accept(&Transfer{}, old, 0, nil) {
+		t.Error("an old announcement is taken for the new one in its place")
+	}
+	if !b.Accept(&Transfer{}, all[3].Token(), addr, make([]byte, 1)) || a.Revoke(&all[3]) {
+		t.Error("an accepted message can be revoked")
+	}
+	b.Refuse(all[4].Token())
+	as, bs := newCompleter(), newCompleter()
+	step(t, b, bs)
+	for step(t, a, as) {
+	}
+	if len(as.sent) != 2 || !slices.Contains(as.sent, &all[4]) || !slices.Contains(as.sent, &all[3]) {
+		t.Errorf("%d messages are sent, want the refused and the accepted one", len(as.sent))
+	}
+	for i := range all {
+		if all[i].Active() && !a.Withdraw(&all[i]) {
+			t.Errorf("message %d cannot be withdrawn", i)
+		}
+	}
+	idle(t, a, b)
+	for _, token := range []uint64{descs, 0xff, 1 << 40, 1<<64 - 1} {
+		if b.Valid(token) {
+			t.Errorf("%#x is taken for a token", token)
+		}
+	}
+}
+
+// TestWithdrawnMessageIsNotReceived has a sender give up a message of which a part is copied, and reuse its
+// buffer: the receiver does not get what the buffer holds afterwards, but an error.
+func TestWithdrawnMessageIsNotReceived(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true})
+	msg, buf := make([]byte, 1<<20), make([]byte, 1<<20)
+	s, r := started(t, a, b, msg, buf)
+	bs := newCompleter()
+	step(t, b, bs)
+	if !a.Withdraw(s) {
+		t.Fatal("a message that is not received cannot be withdrawn")
+	}
+	copy(msg, bytes.Repeat([]byte{0xff}, len(msg)))
+	next, other := pattern(1000, 1), make([]byte, 1000)
+	ns, nr := started(t, a, b, next, other) // in the same desc
+	if ns.idx != s.idx {
+		t.Fatalf("desc %d is used, not %d", ns.idx, s.idx)
+	}
+	for len(bs.received) == 0 {
+		step(t, b, bs)
+	}
+	if _, ok := bs.received[nr]; !ok || bs.received[nr] != nil || !bytes.Equal(other, next) || !b.Receiving() {
+		t.Fatalf("%v have ended, want only the message in the same desc", bs.received)
+	}
+	bs.why = errors.New("because of the test")
+	step(t, b, bs)
+	if bs.received[r] != bs.why || slices.Contains(buf, 0xff) {
+		t.Errorf("a withdrawn message ends with %v; bytes of later: %v", bs.received[r], slices.Contains(buf, 0xff))
+	}
+	step(t, a, newCompleter())
+	idle(t, a, b)
+
+	s, _ = started(t, a, b, msg[:1], buf[:1])
+	step(t, b, bs)
+	if a.Withdraw(s) {
+		t.Error("a message that has been received is withdrawn")
+	}
+	idle(t, a, b)
+}
+
+// TestHeldDescIsNotReused has a sender withdraw a message that its receiver is just accepting. The receiver
+// may still write to the desc, which is not used again before that has ended.
+func TestHeldDescIsNotReused(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		a, b := pair(t, Config{Data: 4096, Copies: true})
+		s := &Transfer{}
+		a.Announce(s, []byte{1})
+		d, gen := b.announced(s.Token())
+		if !d.state.CompareAndSwap(descState(gen, descAnnounced), descState(gen, descAccepted)) { // Accept begins
+			t.Fatal("not announced")
+		}
+		if !a.Withdraw(s) || s.Active() || len(a.held) != 1 {
+			t.Fatalf("%d descs are held, want 1", len(a.held))
+		}
+		var all [descs]Transfer
+		for i := range descs - 1 {
+			if _, ok := a.Announce(&all[i], []byte{1}); !ok || all[i].desc == d {
+				t.Fatalf("announcement %d: %v", i, ok)
+			}
+		}
+		if _, ok := a.Announce(&all[descs-1], []byte{1}); ok {
+			t.Fatal("a desc is used to which the receiver may write")
+		}
+		if dies {
+			a.Ended(nil)
+		} else if !d.state.CompareAndSwap(descState(gen, descRevoked), descState(gen, descFree)) { // Accept ends
+			t.Fatalf("not withdrawn: %#x", d.state.Load())
+		}
+		if _, ok := a.Announce(&all[descs-1], []byte{1}); !ok || len(a.held) != 0 {
+			t.Errorf("the receiver has ended (%v), and the desc is not used again", dies)
+		}
+		if b.Accept(&Transfer{}, s.Token(), 0, nil) {
+			t.Error("the withdrawn message is accepted")
+		}
+	}
+}
+
+// TestClaimedChunkDelaysEnd has a sender that is stopped after it has claimed a part of a receive's buffer
+// and before it has written it. The buffer is given back when it has written, or its process has ended.
+func TestClaimedChunkDelaysEnd(t *testing.T) {
+	why := errors.New("because of the test")
+	for _, how := range []string{"writes", "is killed", "is left behind"} {
+		var b *end
+		kills := 0
+		a, b := pair(t, Config{Data: 4096, Copies: true, Kill: func() { kills++; b.Ended(nil) }})
+		buf := make([]byte, 1<<20)
+		s, r := started(t, a, b, make([]byte, 1<<20), buf)
+		if _, ok := claim(s.desc, s.gen, chunkCount(len(buf))); !ok {
+			t.Fatal("nothing to claim")
+		}
+		bs := newCompleter()
+		for step(t, b, bs) {
+		}
+		if n := uint32(s.desc.done.Load()); n != chunkCount(len(buf))-1 {
+			t.Fatalf("%d of %d parts are copied, want all but one", n, chunkCount(len(buf)))
+		}
+		b.Stop(r, why)
+		b.Stop(r, errors.New("once more"))
+		if step(t, b, bs) || len(bs.received) != 0 {
+			t.Fatal("the buffer was given back while its sender could write to it")
+		}
+		before := len(kept.bufs)
+		switch how {
+		case "writes":
+			copied(s.desc, s.gen)
+		case "is killed":
+			b.Fence()
+			b.Fence()
+		case "is left behind":
+			b.Abandon(bs)
+		}
+		step(t, b, bs)
+		if err, ok := bs.received[r]; !ok || err != why || (kills == 1) != (how == "is killed") || kills > 1 || b.Receiving() {
+			t.Errorf("a sender that %s: the receive ends with %v after %d kills", how, bs.received, kills)
+		}
+		if keeps := len(kept.bufs) > before; keeps != (how == "is left behind") {
+			t.Errorf("a sender that %s: its buffer is kept: %v", how, keeps)
+		}
+	}
+}
+
+func TestStoppedReceiveEndsWithoutTheRest(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true})
+	s, r := started(t, a, b, pattern(1<<20, 1), make([]byte, 1<<20))
+	as, bs := newCompleter(), newCompleter()
+	step(t, b, bs)
+	why := errors.New("because of the test")
+	b.Stop(r, why)
+	step(t, b, bs)
+	if n := uint32(s.desc.done.Load()); bs.received[r] != why || n != 1 {
+		t.Errorf("ends with %v after %d parts, want 1", bs.received, n)
+	}
+	step(t, a, as)
+	if len(as.sent) != 1 {
+		t.Error("the sender does not see the end")
+	}
+	idle(t, a, b)
+}
+
+// ended returns the number of a process that has ended, and is not used for another one.
+func ended(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Wait() })
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// TestMessageOfDeadSenderIsNotReceived: the sender of a message ends before the receiver, which does not
+// know that yet, reads it. The receive fails instead of returning zeros.
+func TestMessageOfDeadSenderIsNotReceived(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true, PID: ended(t)})
+	_, r := started(t, a, b, pattern(4000, 1), make([]byte, 4000))
+	bs := newCompleter()
+	for range 3 {
+		step(t, b, bs)
+	}
+	if len(bs.received) != 0 || !b.gone() {
+		t.Fatalf("the receive has ended with %v; the end of the sender is known: %v", bs.received, b.gone())
+	}
+	why := errors.New("because of the test")
+	b.Stop(r, why) // as after a loss
+	step(t, b, bs)
+	if err := bs.received[r]; err != why {
+		t.Errorf("the receive ends with %v", err)
+	}
+}
+
+func TestHelpForDeadReceiverIsNoError(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true, PID: ended(t)})
+	started(t, a, b, make([]byte, 4000), make([]byte, 4000))
+	if step(t, a, newCompleter()); !a.gone() {
+		t.Error("the end of the receiver is not noticed")
+	}
+}
+
+func TestUnreadableMemoryIsError(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true})
+	s := &Transfer{}
+	a.Announce(s, make([]byte, 4000))
+	b.Accept(&Transfer{}, s.Token(), 8, make([]byte, 4000))
+	if _, err := b.Step(newCompleter()); err == nil || shmem.Gone(err) || !strings.Contains(err.Error(), "reading the memory of process") {
+		t.Errorf("address 8 is read: %v", err)
+	}
+	for _, c := range []struct {
+		dst, n uint64
+		want   string
+	}{
+		{8, 4000, "writing to the memory of process"},
+		{shmem.Addr(make([]byte, 1)), 4001, "takes 4001 bytes of a message of 4000"},
+		{8, 1<<64 - 1, "takes 18446744073709551615 bytes"},
+	} {
+		a, b := pair(t, Config{Data: 4096, Copies: true})
+		s, _ := started(t, a, b, make([]byte, 4000), make([]byte, 4000))
+		s.desc.dst.Store(c.dst)
+		s.desc.n.Store(c.n)
+		if _, err := a.Step(newCompleter()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d bytes to %#x: %v, want %q", c.n, c.dst, err, c.want)
+		}
+	}
+}
