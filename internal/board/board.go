@@ -93,8 +93,20 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	return s, nil
 }
 
-// Used reports whether this rank has arrived at a collective, so that others may be reading its slots.
-func (s *Collective) Used() bool { return s.seq > 0 }
+// CloseUnused gives the slots back if this rank has not arrived at any collective: no other rank can be
+// reading them then, even if one never makes the communicator.
+func (s *Collective) CloseUnused() {
+	if s.use.CompareAndSwap(unused, abandoned) {
+		s.Close()
+	}
+}
+
+// The values of Collective.use.
+const (
+	unused uint32 = iota
+	used
+	abandoned
+)
 
 // Close gives the slots back. No rank reads them any more.
 func (s *Collective) Close() {

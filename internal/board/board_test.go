@@ -200,16 +200,29 @@ func TestCommunicatorsRunOut(t *testing.T) {
 	}
 }
 
+// TestSlotsOfUnusedCommunicatorAreGivenBack closes a communicator that had no collective. One that begins at
+// the same time does not arrive.
+func TestSlotsOfUnusedCommunicatorAreGivenBack(t *testing.T) {
+	b := boards(t, 1)
+	c := open(t, b, 1)[0]
+	if c.CloseUnused(); c.index >= 0 {
+		t.Error("the slots are not given back")
+	}
+	if err := barrier(c); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("a collective after that: %v, want ErrClosed", err)
+	}
+}
+
 // TestOldCollectiveLeavesReusedSlots has a collective end, or synchronise, after its communicator is closed
 // by all and its slots belong to another one. That one's keys stay.
 func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
 	b := boards(t, 1)
 	was := open(t, b, 1)[0]
-	if was.Used() {
-		t.Error("a communicator without collectives is used")
+	if err := barrier(was); err != nil {
+		t.Fatal(err)
 	}
-	if err := barrier(was); err != nil || !was.Used() {
-		t.Fatalf("%v; used: %v", err, was.Used())
+	if was.CloseUnused(); was.index < 0 {
+		t.Error("slots that others may be reading are given back")
 	}
 	was.Collective.Close()
 	is := open(t, b, 2)[0]

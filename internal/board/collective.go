@@ -26,6 +26,7 @@ type Collective struct {
 	mine  *slots     // own
 	slots []*slots   // by rank; nil until found
 
+	use          atomic.Uint32 // whether this rank has arrived at a collective
 	seq, syncSeq uint32
 	key          uint64
 	syncing      bool // in sync: wait for the sync slots, not the call slots
@@ -173,6 +174,9 @@ func text(err error) string {
 // Run makes a call, as backend.Native says.
 func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	c := s.c
+	if s.seq == 0 && !s.use.CompareAndSwap(unused, used) {
+		return true, closedFault()
+	}
 	s.seq++
 	s.call = call
 	s.syncing, s.parity = false, s.seq&1

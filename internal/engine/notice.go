@@ -323,8 +323,8 @@ func (c *comm) retire() {
 			c.broadcast(frame.Closed, nil)
 		}
 	}
-	if c.native != nil && !c.native.Used() { // no rank reads its slots, even if one never makes it
-		c.native.Close()
+	if c.native != nil {
+		c.native.CloseUnused()
 	}
 	e.allClosed(c.id, c)
 	e.unlock()
