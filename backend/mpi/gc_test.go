@@ -28,8 +28,8 @@ func buffersStay(w *cohort.Comm) error {
 	content := func(rank, i, n int) []byte { return bytes.Repeat([]byte{byte(1 + rank + 2*i)}, n) }
 	for i := range 40 {
 		n := []int{100, 5000, 70_000, 1 << 20}[i%4]
-		// The program keeps no reference to what is sent. What is received is part of a larger
-		// buffer, which is checked at the end.
+		// The program keeps no reference to the buffers that it sends. It receives into parts of a
+		// larger buffer, which is checked at the end.
 		in := make([]byte, 3*n)
 		var reqs []*cohort.Request
 		keep := func(q *cohort.Request, err error) error {

@@ -81,7 +81,7 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 	return false, nil
 }
 
-// ask reads the socket. What was written to the rings before its end is still to be read then.
+// ask reads the socket. After the end of the socket, Read still delivers the frames in the rings.
 func (n *near) ask() {
 	for n.check = false; ; {
 		k, err := sockRead(n.fd, n.bells[:])

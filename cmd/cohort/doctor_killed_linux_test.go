@@ -18,7 +18,7 @@ import (
 // launcher of a library does that was to start a job: nothing of either is left.
 func TestKilledDoctorLeavesNoProcess(t *testing.T) {
 	if !mpiBuilt {
-		t.Skip("built without MPI")
+		t.Skip("the mpi backend is not in this build (tag cohort_nompi, or no cgo)")
 	}
 	gcc := need.Program(t, "gcc")
 	const hangs = `#include <stdio.h>

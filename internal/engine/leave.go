@@ -14,11 +14,11 @@ import (
 //  3. The goodbye goes behind everything that was sent. On demand, the hub informs the ranks without a
 //     link and acknowledges the goodbye; after that, the end of this rank does not matter. The hub itself
 //     waits until all others have acknowledged its goodbye, and send nothing more to forward.
-//  4. What is queued is written. This rank reads meanwhile: two ranks that leave with full links between
-//     them would wait for each other. Then the links are ended for writing.
-//  5. What is written gets to the other ends. A socket that is closed with unread bytes, or that receives
-//     some later, answers with a reset. The reset discards what has not arrived, and may overtake it on a
-//     loaded machine; the other end would see a death.
+//  4. The engine writes the queued frames, and reads meanwhile: two ranks that leave with full links
+//     between them would wait for each other. Then it ends the links for writing.
+//  5. The engine waits until the other ends have all written bytes, and drops incoming ones. A socket that
+//     is closed with unread bytes, or that receives some later, answers with a reset. The reset discards
+//     bytes that have not arrived, and the other end would take this rank for dead.
 //
 // A step that does not come to its end for leaveFor without progress, or after leaveMost, is given up.
 type leaving struct {

@@ -101,7 +101,7 @@ func (l *simLink) Read(a *frame.Arrival) (moved bool, err error) {
 	return moved, nil
 }
 
-// cut ends both directions. What is in flight arrives, unless lost says that it does not.
+// cut ends both directions. Frames in flight still arrive, unless lost is true.
 func (l *simLink) cut(lost bool) {
 	for _, end := range []*simLink{l, l.other} {
 		if end.ended != nil {

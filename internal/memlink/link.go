@@ -302,7 +302,7 @@ func (l *Link) get(a *frame.Arrival, n int) {
 	}
 }
 
-// What is written is at the other end: nothing is kept back.
+// The other end can read a frame as soon as it is written, so the link keeps nothing back.
 
 // Flush implements engine.Link.
 func (l *Link) Flush() (bool, error) { return false, nil }

@@ -18,8 +18,8 @@ import (
 //	free → announced (sender) → accepted → taken → finished (receiver) → free (sender)
 //	          └────────────────────┴─────────┴→ revoked (sender) → free (sender)
 //
-// A sender revokes a message that has been taken only if it has to give up. What was copied does not
-// count then, because the receiver cannot finish any more.
+// A sender that has to give up revokes even a message that the receiver has taken. The chunks copied so far
+// do not count then, because the receiver cannot finish any more.
 //
 // Invariant: every word that both sides write contains the generation and is changed by
 // compare-and-swap; dst and n change only between accepted and taken. A late rank with an old
