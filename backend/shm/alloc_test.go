@@ -66,7 +66,7 @@ func init() {
 					err := measure(fmt.Sprintf("%v of %d bytes", call.Coll, n), times, func() error {
 						call.Seq++
 						done, err := c.(backend.Native).Collective(b, call)
-						if err == nil && !done {
+						if err == nil && !done && n <= 1000 { // longer ones may go over messages
 							err = fmt.Errorf("%v was not done", call.Coll)
 						}
 						return err

@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/kernel"
@@ -90,5 +93,29 @@ func init() {
 
 }
 
-func TestFailedCallRetractsArrival(t *testing.T) { launch(t, "retracted", 3) }
-func TestCollectiveEndsMidway(t *testing.T)      { launch(t, "midway", 2) }
+func TestFailedCallRetractsArrival(t *testing.T) { onOneProcessor(t); launch(t, "retracted", 3) }
+func TestCollectiveEndsMidway(t *testing.T)      { onOneProcessor(t); launch(t, "midway", 2) }
+
+// onOneProcessor makes the processes that the test starts share one processor: only then is it certain that
+// ranks copy long vectors from process to process.
+func onOneProcessor(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.SchedSetaffinity(0, &all); err == nil {
+			runtime.UnlockOSThread()
+		}
+	})
+}

@@ -59,6 +59,8 @@ type Comm interface {
 	BreakHere(f *backend.Fault)
 	// Suspect marks a rank lost whose memory cannot be read.
 	Suspect(rank int, err error)
+	// Near reports whether the links to the other ranks carry n bytes faster than the kernel copies them.
+	Near(n int) bool
 	// Waits is called when the caller begins to wait for the others in a call.
 	Waits(call *backend.Call)
 }

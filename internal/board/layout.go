@@ -34,7 +34,8 @@ type callSlot struct {
 	words [3]uint64     // fingerprint
 	small [32]byte      // data, if they fit
 	facts [5]uint64     // addresses and lengths of the buffers
-	_     [24]byte
+	near  uint32        // 1: the rank's links carry the data faster than copies between processes
+	_     [20]byte
 	data  [slotData]byte
 }
 

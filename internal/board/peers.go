@@ -54,7 +54,10 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 		}
 		return
 	}
-	p.inSlots = false
+	p.inSlots, to.near = false, 0
+	if p.s.b.cfg.Spare && p.s.c.Near(max(len(p.in), len(call.Recv))) {
+		to.near = 1
+	}
 	to.facts = [5]uint64{factIn: shmem.Addr(p.in), factInLen: uint64(len(p.in)),
 		factOut: shmem.Addr(call.Recv), factOutLen: uint64(len(call.Recv))}
 	switch call.Coll {
@@ -87,7 +90,7 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, nil
 	}
 	c := p.s.c
-	if !p.inSlots && !p.s.b.cfg.Copies && len(p.s.ranks) > 1 {
+	if !p.inSlots && len(p.s.ranks) > 1 && (!p.s.b.cfg.Copies || p.near()) {
 		return false, nil // over messages
 	}
 	p.bound = b
@@ -105,6 +108,16 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	}
 	p.call, p.in, p.work = nil, nil, nil
 	return true, err
+}
+
+// near reports whether messages are faster than copies between the processes, for all ranks.
+func (p *peers) near() bool {
+	for _, o := range p.s.slots {
+		if o.calls[p.callParity()].near == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // pair is Allreduce of two ranks: two operands have one order.

@@ -76,19 +76,45 @@ func TestPaceFollowsCopySpeed(t *testing.T) {
 	}
 }
 
-// TestPaceFollowsKernel makes the kernel's copies slow: pieces of the same speed are fast then.
+// TestPaceFollowsKernel makes the kernel's copies slow: pieces that take a little less are fast then.
 func TestPaceFollowsKernel(t *testing.T) {
-	_, b := pair(t, Config{Data: 1 << 20, Copies: true, Spare: true})
-	for range 40 {
-		b.pace.copied(timedMin, 4*copyPerKiB*timedMin/1024)
-	}
+	a, b := pair(t, Config{Data: 1 << 20, Copies: true, Spare: true})
 	now := time.Time{}
-	b.pace.now = func() time.Time { now = now.Add(3 * copyPerKiB * pieceMax / 1024); return now }
-	for range 20 {
-		b.measure(pieceMax, func() {})
+	perKiB := 4 * copyPerKiB
+	b.pace.now = func() time.Time { return now }
+	transfer := func(n int) {
+		started(t, a, b, make([]byte, n), make([]byte, n))
+		now = now.Add(perKiB * time.Duration(n) / 1024)
+		for as, bs := newCompleter(), newCompleter(); len(as.sent) == 0; {
+			step(t, b, bs)
+			step(t, a, as)
+		}
 	}
-	if b.Link.in.r.slow.Load() != 0 {
+	slow := func(perKiB time.Duration) bool {
+		b.pace.now = func() time.Time { now = now.Add(perKiB * pieceMax / 1024); return now }
+		defer func() { b.pace.now = func() time.Time { return now } }()
+		b.Link.in.r.slow.Store(0)
+		for range 20 {
+			b.measure(pieceMax, func() {})
+		}
+		return b.Link.in.r.slow.Load() != 0
+	}
+	for range 40 {
+		transfer(timedMin - 1)
+	}
+	if !slow(3 * copyPerKiB) {
+		t.Error("short transfers are measured")
+	}
+	for range 40 {
+		transfer(timedMin)
+	}
+	if slow(3 * copyPerKiB) {
 		t.Error("pieces that take less than the kernel's copies are slow")
+	}
+	perKiB *= 1000
+	transfer(timedMin)
+	if !slow(6 * copyPerKiB) {
+		t.Error("one transfer that was interrupted makes slow pieces fast")
 	}
 }
 

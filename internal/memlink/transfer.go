@@ -201,6 +201,10 @@ func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {
 	}
 	t.desc, t.gen, t.addr, t.buf, t.n = d, gen, addr, buf, len(buf)
 	t.chunks, t.unread, t.end = chunkCount(t.n), false, nil
+	t.begun = time.Time{}
+	if l.cfg.Spare && t.n >= timedMin {
+		t.begun = l.pace.now()
+	}
 	l.takes = append(l.takes, t)
 	if t.n > 0 {
 		l.wake() // it may help
