@@ -48,6 +48,9 @@ Measure the time of an operation for each message size. OP is one of:
 The time is that of one call: half a round trip for p2p, the time of one message
 for bw, the mean over the ranks for the others. It is the median of batches that
 take about 20 ms each. The throughput is the message size divided by the time.
+Before each size it measures how long a cache line takes between the processors
+of ranks 0 and 1. Times may be compared only where this is alike: virtual
+machines are moved between processors that share a cache and others.
 
 This command starts the ranks itself, unless cohort run or an MPI launcher has
 started it as a rank. With --backend local, ranks are goroutines of one process.`,
@@ -210,6 +213,10 @@ type result struct {
 	Bytes int     `json:"bytes"`
 	Usec  decimal `json:"usec"`
 	Gbps  decimal `json:"gbps"`
+
+	// Handover is how long a cache line took between the processors of ranks 0 and 1 just before, 0 if they
+	// share no memory. Times may be compared only where this is alike.
+	Handover float64 `json:"handover_ns"`
 }
 
 // decimal is a number written with four digits after the point.
@@ -232,6 +239,10 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 	}
 	var all []result
 	for _, bytes := range sizes {
+		ns, err := handover(world)
+		if err != nil {
+			return err
+		}
 		usec, err := timeOp(world, b.op, bytes, b.reps)
 		if err != nil {
 			return fmt.Errorf("%s of %d bytes: %w", b.op.name, bytes, err)
@@ -241,7 +252,7 @@ func (b *benchSettings) measure(world *cohort.Comm) error {
 		}
 		r := result{
 			Op: b.op.name, Impl: "cohort", Lib: lib, Ranks: world.Size(), Bytes: bytes,
-			Usec: decimal(usec), Gbps: decimal(float64(bytes) / usec / 1e3),
+			Usec: decimal(usec), Gbps: decimal(float64(bytes) / usec / 1e3), Handover: math.Round(ns),
 		}
 		all = append(all, r)
 		if b.json {

@@ -7,9 +7,9 @@ import (
 
 // printRow writes a row of the table, after its head if it is the first one.
 func printRow(w io.Writer, r result, first bool) error {
-	text := fmt.Sprintf("%12d %14s %14s\n", r.Bytes, microseconds(float64(r.Usec)), throughput(r))
+	text := fmt.Sprintf("%12d %14s %14s %11.0f ns\n", r.Bytes, microseconds(float64(r.Usec)), throughput(r), r.Handover)
 	if first {
-		text = fmt.Sprintf("%s on %s, %d ranks\n%12s %14s %14s\n", r.Op, r.Lib, r.Ranks, "bytes", "time", "throughput") + text
+		text = fmt.Sprintf("%s on %s, %d ranks\n%12s %14s %14s %14s\n", r.Op, r.Lib, r.Ranks, "bytes", "time", "throughput", "handover") + text
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -46,6 +46,9 @@ func checkResults(t *testing.T, all []result, op, lib string, ranks int, sizes .
 		if r.Op != op || r.Impl != "cohort" || r.Lib != lib || r.Ranks != ranks || r.Usec <= 0 {
 			t.Errorf("got %+v, want %s on %s with %d ranks", r, op, lib, ranks)
 		}
+		if together := ranks > 1 && runtime.GOOS == "linux" && runtime.NumCPU() > 1; (r.Handover > 0) != together {
+			t.Errorf("%+v: handover_ns is %v; ranks with two processors of one machine: %v", r, r.Handover, together)
+		}
 		// Both are rounded to four digits after the point.
 		if want := float64(r.Bytes) / float64(r.Usec) / 1e3; math.Abs(float64(r.Gbps)-want) > 0.0002+want*0.01 {
 			t.Errorf("%+v: gbps is %v, want %v", r, r.Gbps, want)
