@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // Every example runs under the launcher of every MPI library, and under cohort run with it. The

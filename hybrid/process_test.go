@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 	"github.com/cohort-hpc/cohort/pool"
 )
 

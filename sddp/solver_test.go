@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 

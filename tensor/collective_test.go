@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
 // lab is a rank with its own devices.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
 // Reductions of random numbers are as close to the exact result as the type's rounding allows, in

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/test/soft"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 

@@ -5,7 +5,7 @@ package tensor
 import (
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 func init() {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/accel/soft"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
+	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
 func init() { programs["timed out"], programs["timed out receive"] = timedOut, timedOutReceive }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/accel"
-	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
 // is returns an error unless err wraps a sentinel and contains all words.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/direct/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/directtest"
 )
 
 // Blocking operations and restarted requests do not allocate, limited or not.

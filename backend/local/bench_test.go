@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/direct/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/directtest"
 )
 
 func BenchmarkPing(b *testing.B) {

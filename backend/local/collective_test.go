@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/direct/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/directtest"
 )
 
 // collective makes the seq-th collective of c.

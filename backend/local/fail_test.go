@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/direct/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/directtest"
 )
 
 // blocked are the ways a rank can wait for another, by name. Each returns the

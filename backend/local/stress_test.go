@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/direct/directtest"
+	"github.com/cohort-hpc/cohort/internal/test/directtest"
 )
 
 // However the operations of many threads are under way when the job or the

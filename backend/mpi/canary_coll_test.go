@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // TestMismatchedCollectivesStayInBuffers makes several collectives in a row that differ between

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/cohorttest"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // families are the MPI libraries that the suite runs with.

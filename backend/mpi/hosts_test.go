@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // remote takes the place of ssh for the launchers of these tests. It runs the command here, under

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // compiled compiles a program of testdata.

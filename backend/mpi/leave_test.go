@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // TestCloseIsOrderlyAndFinal checks that a rank leaves without leftovers, and cannot join again.

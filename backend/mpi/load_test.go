@@ -15,7 +15,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // mapped returns the MPI libraries in this process, and other files that belong to them.

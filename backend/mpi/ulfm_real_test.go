@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 var old = regexp.MustCompile(`^[1-4]\.`)

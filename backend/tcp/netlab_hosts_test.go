@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
-	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 

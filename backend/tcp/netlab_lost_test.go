@@ -19,7 +19,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/internal/engine"
-	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
 // The part of a rank of TestLostAcross is in its environment.

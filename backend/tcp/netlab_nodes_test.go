@@ -14,7 +14,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/cohorttest"
 	"github.com/cohort-hpc/cohort/internal/frame"
-	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
 // nodes launches ranks on hosts with several of them each, which are nodes: their ranks share memory.

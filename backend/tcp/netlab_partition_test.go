@@ -17,7 +17,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/backend/tcp"
-	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
 // report is what a rank says of its job.

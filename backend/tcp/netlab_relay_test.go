@@ -21,8 +21,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/kernel"
-	"github.com/cohort-hpc/cohort/internal/netlab"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
 // These tests have ranks whose connections go through a relay, which does to the bytes what a broken

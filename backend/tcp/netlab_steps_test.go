@@ -16,7 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/coll"
 	"github.com/cohort-hpc/cohort/internal/frame"
-	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
 // A stepped operation is done by all ranks at once, and it is known which messages it takes: those of

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/cohorttest"
-	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
 // TestWeather runs a part of the conformance suite on 4 hosts between which packets are late, lost,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // TestBenchMeasuresEveryOperationOverMPI measures every operation in jobs that this command starts with

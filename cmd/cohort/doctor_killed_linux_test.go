@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // TestKilledDoctorLeavesNoProcess ends the doctor while a library hangs that a process of its own has loaded, and while the

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // TestDoctorReportsWhatHeadersOfLibrariesState compares the doctor's report on the libraries of this

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
 	"github.com/cohort-hpc/cohort/internal/remote"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 func init() {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // With the launcher of every MPI library, and with cohort run, the training gives the bits of a single rank

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // splits are pairs of ranks and threads.

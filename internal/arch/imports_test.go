@@ -19,44 +19,40 @@ var layers = [][]string{
 	{"cmd/*", "examples", "examples/*", "bench"},
 }
 
-// users says of every internal package which packages may import it. Internal
-// packages import backend, coll, and topo, and other internal packages as said here.
+// users says of every internal package which packages may import it. Internal packages import backend,
+// coll, and topo, and other internal packages as said here. Packages in internal/test are imported by
+// tests and by each other.
 var users = map[string][]string{
-	"internal/accel":             {"tensor", "internal/accel/*"},
-	"internal/accel/acceltest":   nil, // tests only
-	"internal/accel/cuda":        {"tensor", "cmd/cohort"},
-	"internal/accel/soft":        nil, // tests only
-	"internal/accel/span":        {"internal/accel/*"},
-	"internal/agree":             {""},
-	"internal/arch":              nil,
-	"internal/cli":               {"cmd/*"},
-	"internal/budget":            {"", "tensor"},
-	"internal/clp":               {"sddp/lp"},
-	"internal/board":             {"backend/shm", "internal/engine"},
-	"internal/engine":            {"backend/shm", "backend/tcp"},
-	"internal/memlink":           {"backend/shm", "backend/tcp", "internal/engine"},
-	"internal/direct":            {"backend/local", "internal/board"},
-	"internal/direct/directtest": nil, // tests only
-	"internal/frame":             {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
-	"internal/flight":            {"", "cmd/cohort", "cohorttest", "internal/remote"},
-	"internal/gputest":           nil, // tests only
-	"internal/kernel":            {"", "coll", "tensor", "internal/direct/directtest"},
-	"internal/libmpi":            {"backend/mpi", "cmd/cohort"},
-	"internal/libmpi/gen":        nil, // go generate
-	"internal/match":             {"backend/*", "internal/engine"},
-	"internal/mpifind":           {"", "backend/mpi", "internal/libmpi", "internal/mpitest", "cmd/cohort"},
-	"internal/mpitest":           nil, // tests only
-	"internal/need":              {"internal/mpitest", "internal/netlab"},
-	"internal/netlab":            nil, // tests only
-	"internal/remote":            {"cmd/cohort"},
-	"internal/sched":             {""},
-	"internal/shmem":             {"", "backend/*", "internal/board", "internal/engine", "internal/memlink", "pool", "cmd/cohort", "internal/budget", "internal/spawn", "internal/window"},
-	"internal/slurmtest":         nil, // tests only
-	"internal/spawn":             {"cmd/cohort", "internal/remote"},
-	"internal/view":              {"", "backend/*", "cohorttest", "tensor", "internal/accel/*", "internal/clp", "internal/flight", "internal/kernel", "internal/window"},
-	"internal/window":            {""},
-	"internal/wire":              {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
+	"internal/accel":      {"tensor", "internal/accel/*", tests},
+	"internal/accel/cuda": {"tensor", "cmd/cohort"},
+	"internal/accel/span": {"internal/accel/*", tests},
+	"internal/agree":      {""},
+	"internal/arch":       nil,
+	"internal/cli":        {"cmd/*"},
+	"internal/budget":     {"", "tensor"},
+	"internal/clp":        {"sddp/lp"},
+	"internal/board":      {"backend/shm", "internal/engine"},
+	"internal/engine":     {"backend/shm", "backend/tcp"},
+	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/engine"},
+	"internal/direct":     {"backend/local", "internal/board"},
+	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
+	"internal/flight":     {"", "cmd/cohort", "cohorttest", "internal/remote"},
+	"internal/kernel":     {"", "coll", "tensor"},
+	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
+	"internal/libmpi/gen": nil, // go generate
+	"internal/match":      {"backend/*", "internal/engine"},
+	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", tests, "cmd/cohort"},
+	"internal/remote":     {"cmd/cohort"},
+	"internal/sched":      {""},
+	"internal/shmem":      {"", "backend/*", "internal/board", "internal/engine", "internal/memlink", "pool", "cmd/cohort", "internal/budget", "internal/spawn", "internal/window"},
+	"internal/spawn":      {"cmd/cohort", "internal/remote"},
+	"internal/view":       {"", "backend/*", "cohorttest", "tensor", "internal/accel/*", "internal/clp", "internal/flight", "internal/kernel", tests, "internal/window"},
+	"internal/window":     {""},
+	"internal/wire":       {"backend/tcp", "cmd/cohort", "internal/remote", "internal/spawn"},
 }
+
+// tests are the packages that serve only tests.
+const tests = "internal/test/*"
 
 // only says of packages that show how cohort is used that they import no more
 // of it than a program outside the repository would. internal/clp is no part of cohort: it is
@@ -95,7 +91,7 @@ func TestImports(t *testing.T) {
 			continue
 		}
 		internal := strings.HasPrefix(s.folder, "internal/")
-		if _, listed := users[s.folder]; internal && !listed {
+		if _, listed := users[s.folder]; internal && !listed && !within(s.folder, tests) {
 			t.Errorf("%s: internal package %s is not listed in users", s.path, s.folder)
 		}
 		if !internal && layer(s.folder) < 0 {
@@ -135,7 +131,7 @@ func forbidden(folder, imported string) string {
 		}
 	}
 	if strings.HasPrefix(to, "internal/") {
-		if within(folder, users[to]...) {
+		if within(folder, users[to]...) || within(folder, tests) && within(to, tests) {
 			return ""
 		}
 		return "it is not in the list of who may (users)"
@@ -210,6 +206,10 @@ func TestForbidden(t *testing.T) {
 		{"examples/pi", module, true},
 		{"internal/match", module + "/backend", true},
 		{"internal/match", module, false},
+		{"internal/match", module + "/internal/test/netlab", false},
+		{"internal/test/netlab", module + "/internal/test/need", true},
+		{"internal/test/mpitest", module + "/internal/mpifind", true},
+		{"cohorttest", module + "/internal/test/need", false},
 		{"internal/match", module + "/internal/shmem", false},
 		{"coll", "example.com/some/module", false},
 		{"internal/shmem", "golang.org/x/sys/unix", true},

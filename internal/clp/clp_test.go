@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // loaded opens the library, which the test needs.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/netlab"
+	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
 // TestRendezvousOverDamagedConnection damages the connection of one rank anywhere between its first byte and its

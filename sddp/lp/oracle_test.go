@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // mps returns p in free MPS format. FREE on the first line keeps clp from guessing the format.

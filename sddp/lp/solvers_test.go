@@ -3,7 +3,7 @@ package lp
 import (
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // maker makes solvers of one kind.

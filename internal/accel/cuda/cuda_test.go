@@ -7,7 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
-	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
+	"github.com/cohort-hpc/cohort/internal/test/acceltest"
 )
 
 // device0 returns the first device. Without one, the error must give the reason, and the test is

@@ -17,8 +17,8 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/accel"
-	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/acceltest"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 	"github.com/ebitengine/purego"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // probe is a C expression whose value is compared.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
 )
 
 // library is an MPI library as its compiler shows it.

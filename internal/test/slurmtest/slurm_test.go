@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/mpitest"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/mpitest"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // asProgram makes this test binary one of the programs that jobs run.
@@ -53,7 +53,7 @@ type cluster struct {
 var shared cluster
 
 // script starts a Slurm.
-var script = filepath.Join("..", "..", "scripts", "slurm")
+var script = filepath.Join("..", "..", "..", "scripts", "slurm")
 
 // installed skips a test with -short, or on a machine without Slurm.
 func installed(t *testing.T) {
@@ -212,7 +212,7 @@ func binary(t *testing.T, program string) string {
 	file := filepath.Join(binaries.dir, filepath.Base(program))
 	if _, err := os.Stat(file); err != nil {
 		build := exec.Command("go", "build", "-o", file, "./"+program)
-		build.Dir = filepath.Join("..", "..")
+		build.Dir = filepath.Join("..", "..", "..")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", build, err, out)
 		}

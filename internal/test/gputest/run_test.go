@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/accel/cuda"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
-var script = filepath.Join("..", "..", "scripts", "gpu-test")
+var script = filepath.Join("..", "..", "..", "scripts", "gpu-test")
 
 // build runs scripts/gpu-test build and returns the folder it makes, whose program run starts the
 // others. With goCommand, the script calls that program in place of go.

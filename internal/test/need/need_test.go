@@ -133,7 +133,7 @@ func TestProgram_Where(t *testing.T) {
 
 // scripts/setup installs the packages, so that what it has installed is what Required says.
 func TestPackages_Setup(t *testing.T) {
-	script, err := os.ReadFile("../../scripts/setup")
+	script, err := os.ReadFile("../../../scripts/setup")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cohort-hpc/cohort/internal/accel/acceltest"
-	"github.com/cohort-hpc/cohort/internal/accel/soft"
+	"github.com/cohort-hpc/cohort/internal/test/acceltest"
+	"github.com/cohort-hpc/cohort/internal/test/soft"
 )
 
 func TestSuite(t *testing.T) {

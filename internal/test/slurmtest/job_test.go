@@ -18,7 +18,7 @@ import (
 // toyFlags make a training short, and toy is such a training of the toy case.
 var (
 	toyFlags = []string{"--iterations", "4", "--passes", "4", "--openings", "3", "--scenarios", "20"}
-	toy      = append([]string{"train", filepath.Join("..", "..", "cases", "toy"), "--json"}, toyFlags...)
+	toy      = append([]string{"train", filepath.Join("..", "..", "..", "cases", "toy"), "--json"}, toyFlags...)
 )
 
 // result is the line of JSON that sddp prints at the end.

@@ -13,11 +13,11 @@ import (
 // and its output file.
 func submit(t *testing.T, c *cluster, env []string, script string, options ...string) (job, output string) {
 	t.Helper()
-	file, err := filepath.Abs(filepath.Join("..", "..", "docs", "slurm", script))
+	file, err := filepath.Abs(filepath.Join("..", "..", "..", "docs", "slurm", script))
 	if err != nil {
 		t.Fatal(err)
 	}
-	toy, err := filepath.Abs(filepath.Join("..", "..", "cases", "toy"))
+	toy, err := filepath.Abs(filepath.Join("..", "..", "..", "cases", "toy"))
 	if err != nil {
 		t.Fatal(err)
 	}

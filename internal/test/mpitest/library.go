@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/mpifind"
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // Variable names the MPI libraries for tests, as paths separated by colons. Without it tests use

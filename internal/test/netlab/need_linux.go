@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cohort-hpc/cohort/internal/need"
+	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
 // nested marks a process that Need has started in a user namespace.
@@ -18,7 +18,7 @@ const nested = "NETLAB_NESTED"
 // a user namespace, takes over that result, and returns false: the caller returns. Without user
 // namespaces the test is skipped.
 //
-// If all requirements of tests must be met (internal/need), a failure as root fails the test.
+// If all requirements of tests must be met (internal/test/need), a failure as root fails the test.
 func Need(t testing.TB) bool {
 	t.Helper()
 	n, err := New(Config{Hosts: 1})
