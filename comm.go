@@ -41,9 +41,10 @@ type Comm struct {
 type core struct {
 	id         uint32 // the context id: the same on all members, and unique on each of them
 	bc         backend.Comm
-	native     backend.Native  // nil: all collectives are schedules
-	planner    backend.Planner // native, if it leaves checks to this layer
-	starter    backend.Starter // nil: nonblocking and persistent collectives are schedules
+	native     backend.Native   // nil: all collectives are schedules
+	planner    backend.Planner  // native, if it leaves checks to this layer
+	starter    backend.Starter  // nil: nonblocking and persistent collectives are schedules
+	recoverer  backend.Recovery // nil: the job ends when a rank fails
 	rank, size int
 	maxTag     uint // the backend's largest tag
 	name       string
@@ -60,12 +61,7 @@ type core struct {
 	runner *sched.Runner
 
 	windowsMade int
-	recovery    *recovery // nil until Agree or Shrink is called; made under mu
-
-	// State of Agree and Shrink where the library carries them out (recover_library.go).
-	shrinking  bool        // a Shrink has not ended, or has timed out
-	pending    flight.Kind // the call that has not ended; 0: none
-	agreements uint32      // number of calls begun
+	recovery    recovery
 
 	mu       sync.Mutex
 	handles  map[context.Context]*handle
@@ -102,6 +98,7 @@ type job struct {
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
 	k.call.Root = -1
+	k.recoverer, _ = bc.(backend.Recovery)
 	if !j.scheds {
 		k.native, _ = bc.(backend.Native)
 		k.planner, _ = bc.(backend.Planner)
@@ -373,10 +370,6 @@ func (k *core) close(end time.Time) error {
 	delete(j.comms, k)
 	j.mu.Unlock()
 	k.closeWindows(end)
-	k.mu.Lock()
-	r := k.recovery
-	k.mu.Unlock()
-	r.close()
 	err := k.bc.Close()
 	if k == j.world {
 		j.recorder.Close()

@@ -5,6 +5,10 @@ import (
 	"sync"
 )
 
+// controlID is a bit that is set only in the ids of the control communicators that backends make for
+// themselves.
+const controlID = 1 << 31
+
 // idSpace hands out the context ids of communicators: numbers that are unique
 // among the communicators that share a rank.
 //
@@ -61,7 +65,7 @@ func (s *idSpace) claim(id uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id >= controlID {
-		return false // the mpi backend's Shrink claims such ids, and gives up after some attempts
+		return false
 	}
 	if _, taken := s.claimed[id]; taken {
 		return false

@@ -325,9 +325,9 @@ func TestRecoveryOnClosedOrNilCommFails(t *testing.T) {
 // plain hides what a backend can do beyond backend.Comm.
 type plain struct{ backend.Comm }
 
-func TestRecoveryIsErrNotSupportedWithoutSurvivor(t *testing.T) {
+func TestRecoveryIsErrNotSupportedWithoutRecovery(t *testing.T) {
 	survive(t, 1, nil, func(world *Comm) error {
-		world.core.bc = plain{world.core.bc}
+		world.core.bc, world.core.recoverer = plain{world.core.bc}, nil
 		for _, err := range []error{second(world.Agree(1)), second(world.Shrink()), world.Revoke()} {
 			if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "use local, shm or tcp") {
 				t.Errorf("got %v", err)
@@ -388,7 +388,7 @@ func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 	declared := make(chan struct{})
 	survive(t, 3, nil, func(world *Comm) error {
 		if world.Rank() == 0 {
-			world.core.bc.(backend.Survivor).Declare(2, errors.New("silent for an hour"))
+			world.core.recoverer.Declare(2, errors.New("silent for an hour"))
 			close(declared)
 		}
 		<-declared

@@ -55,7 +55,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 			defer func() {
 				if err != nil {
 					first.add(rank, err)
-					bc.(*local.Comm).Fail(rank, err)
+					_ = world.core.recoverer.Declare(rank, fault(ErrPeerLost, fmt.Sprintf("rank %d failed: %v", rank, err)))
 				}
 				_ = world.Close() // the ranks' own errors are more useful
 			}()

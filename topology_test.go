@@ -75,7 +75,7 @@ func spreadOut(t *testing.T, nodes []int, names []string, body func(*Comm) error
 			defer world.Close()
 			if err := guard(world, body); err != nil {
 				t.Errorf("rank %d: %v", rank, err)
-				bc.(*local.Comm).Fail(rank, err)
+				_ = bc.(backend.Recovery).Declare(rank, err)
 			}
 		})
 	}

@@ -14,7 +14,7 @@
 //     calls itself also implements [Planner].
 //   - [Starter]: nonblocking and persistent collectives.
 //   - [Sharer]: memory that ranks of one node share.
-//   - [Survivor] or [Recoverer]: going on after ranks have failed.
+//   - [Recovery]: going on after ranks have failed.
 //   - [Exchanger], [Flusher], [Announcer], [Diagnoser], [Hoster]: smaller extras.
 //
 // The layer above finds out what a Comm implements when it makes the

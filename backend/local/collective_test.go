@@ -433,7 +433,7 @@ func TestPanicInUserOpEndsTheJob(t *testing.T) {
 			defer func() {
 				if p := recover(); p != nil {
 					panics.Store(c.rank, true)
-					c.Fail(c.rank, fmt.Errorf("panic: %v", p))
+					_ = c.Declare(c.rank, fmt.Errorf("panic: %v", p))
 				}
 			}()
 			b := make([]byte, 8*count)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/direct"
 )
 
@@ -19,6 +20,8 @@ type Comm struct {
 	spare  atomic.Pointer[op] // a record for the next operation
 	closed atomic.Bool
 
+	recovery agree.Recovery
+
 	// The fields below belong to the collective in progress.
 	call    *backend.Call
 	bound   *backend.Bound
@@ -28,7 +31,8 @@ type Comm struct {
 }
 
 var (
-	_ backend.Survivor = (*Comm)(nil)
+	_ agree.Comm       = (*Comm)(nil)
+	_ backend.Recovery = (*Comm)(nil)
 	_ backend.Native   = (*Comm)(nil)
 )
 

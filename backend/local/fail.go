@@ -174,6 +174,7 @@ func (c *Comm) close() {
 	if !c.closed.CompareAndSwap(false, true) {
 		return
 	}
+	c.recovery.Close()
 	g, me, j := c.group, c.me, c.group.job
 	if j.harmed.Load() {
 		j.mu.Lock()

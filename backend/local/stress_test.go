@@ -19,7 +19,7 @@ func TestEndCompletesAllOperations(t *testing.T) {
 		sentinel error
 		end      func(c *Comm)
 	}{
-		{"fail", backend.ErrPeerLost, func(c *Comm) { c.Fail(c.rank, errors.New("stress")) }},
+		{"fail", backend.ErrPeerLost, func(c *Comm) { _ = c.Declare(c.rank, errors.New("stress")) }},
 		{"abort", backend.ErrPeerLost, func(c *Comm) { _ = c.Abort(1) }},
 		{"break", backend.ErrCanceled, func(c *Comm) { c.Break(&backend.Fault{Sentinel: backend.ErrCanceled}) }},
 	}

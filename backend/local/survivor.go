@@ -12,14 +12,33 @@ type loss struct {
 	end  *ending
 }
 
-// Fail makes a rank of the job, by its world rank, lost because it has failed.
-func (c *Comm) Fail(rank int, cause error) {
-	c.group.job.lose(int32(rank), faultf(backend.ErrPeerLost, "rank %d failed: %v", rank, cause))
+// ID implements agree.Comm.
+func (c *Comm) ID() uint32 { return c.group.key.id }
+
+// Ranks implements agree.Comm.
+func (c *Comm) Ranks() int { return len(c.group.job.ranks) }
+
+// Declare implements backend.Recovery.
+func (c *Comm) Declare(rank int, why error) error {
+	if f, ok := why.(*backend.Fault); !ok || f.Sentinel != backend.ErrPeerLost {
+		why = faultf(backend.ErrPeerLost, "rank %d was declared lost: %v", rank, why)
+	}
+	c.group.job.lose(int32(rank), why)
+	return nil
 }
 
-// Declare implements backend.Survivor.
-func (c *Comm) Declare(rank int, why error) {
-	c.group.job.lose(int32(rank), faultf(backend.ErrPeerLost, "rank %d was declared lost: %v", rank, why))
+// Agree implements backend.Recovery.
+func (c *Comm) Agree(b *backend.Bound, flag int) (int, error) { return c.recovery.Agree(c, b, flag) }
+
+// Shrink implements backend.Recovery.
+func (c *Comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
+	return c.recovery.Shrink(c, b, ids)
+}
+
+// Revoke implements backend.Recovery.
+func (c *Comm) Revoke(err error) error {
+	c.Break(err)
+	return nil
 }
 
 // Abort implements backend.Comm.
@@ -28,8 +47,15 @@ func (c *Comm) Abort(code int) error {
 	return nil
 }
 
-// Lost implements backend.Survivor.
-func (c *Comm) Lost() (lost []int) {
+// Lost implements backend.Recovery.
+func (c *Comm) Lost() []int {
+	lost := append(c.Failed(), c.Left()...)
+	slices.Sort(lost)
+	return lost
+}
+
+// Failed implements agree.Comm.
+func (c *Comm) Failed() (lost []int) {
 	for i, r := range c.group.job.ranks {
 		if r.lost.Load() != nil {
 			lost = append(lost, i)
@@ -38,7 +64,7 @@ func (c *Comm) Lost() (lost []int) {
 	return lost
 }
 
-// Left implements backend.Survivor.
+// Left implements agree.Comm.
 func (c *Comm) Left() (left []int) {
 	j := c.group.job
 	for i, r := range j.ranks {
@@ -49,7 +75,7 @@ func (c *Comm) Left() (left []int) {
 	return left
 }
 
-// Control implements backend.Survivor.
+// Control implements agree.Comm.
 func (c *Comm) Control(id uint32) (backend.Comm, error) {
 	members := make([]int, len(c.group.world))
 	for i := range members {
@@ -58,7 +84,7 @@ func (c *Comm) Control(id uint32) (backend.Comm, error) {
 	return c.derive(members, id, nil, c.group)
 }
 
-// Acknowledge implements backend.Survivor.
+// Acknowledge implements agree.Comm.
 func (c *Comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
 	acknowledged := slices.Clone(c.group.acknowledged)
 	for _, w := range lost {

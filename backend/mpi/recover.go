@@ -49,8 +49,8 @@ func kindName(kind int32) string {
 	return "Shrink"
 }
 
-// Recovers implements backend.Recoverer.
-func (c *comm) Recovers() error {
+// unrecoverable returns an error if the library cannot go on after a loss.
+func (c *comm) unrecoverable() error {
 	if c.p.recovers {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c *comm) Recovers() error {
 		c.p.lib.Name(), c.p.whyNot)}
 }
 
-// Lost implements backend.Recoverer. A known loss breaks the communicator: once asked, the library may
+// Lost implements backend.Recovery. A known loss breaks the communicator: once asked, the library may
 // take the loss as acknowledged, and no longer end receives that have not matched.
 func (c *comm) Lost() []int {
 	lost := c.lost()
@@ -81,10 +81,15 @@ func (c *comm) lost() []int {
 	return lost
 }
 
-// Revoke implements backend.Recoverer. The library does not pass on the cause, nor which rank
+// Declare implements backend.Recovery.
+func (c *comm) Declare(int, error) error {
+	return &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "MPI libraries find lost ranks themselves"}
+}
+
+// Revoke implements backend.Recovery. The library does not pass on the cause, nor which rank
 // called it.
 func (c *comm) Revoke(err error) error {
-	if err := c.Recovers(); err != nil {
+	if err := c.unrecoverable(); err != nil {
 		return err
 	}
 	c.breaks(err)
@@ -102,7 +107,7 @@ func (c *comm) Revoke(err error) error {
 	return nil
 }
 
-// Agree implements backend.Recoverer.
+// Agree implements backend.Recovery.
 func (c *comm) Agree(b *backend.Bound, flag int) (int, error) {
 	if flag < math.MinInt32 || flag > math.MaxInt32 {
 		// The others wait for this rank, whose flag does not fit.
@@ -119,7 +124,7 @@ func (c *comm) Agree(b *backend.Bound, flag int) (int, error) {
 	return int(m.flag), m.err
 }
 
-// Shrink implements backend.Recoverer.
+// Shrink implements backend.Recovery.
 func (c *comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
 	m, err := c.runRecovery(b, forShrink, func(m *recoveryCall) { m.made, m.id, m.err = c.shrink(ids) })
 	if err == nil {
@@ -133,7 +138,7 @@ func (c *comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint
 
 // runRecovery waits for a recovery call: one whose time was up before, or a new one that hold runs.
 func (c *comm) runRecovery(b *backend.Bound, kind int32, hold func(*recoveryCall)) (*recoveryCall, error) {
-	if err := c.Recovers(); err != nil {
+	if err := c.unrecoverable(); err != nil {
 		return nil, err
 	}
 	r := &c.recovery
@@ -282,14 +287,16 @@ func (c *comm) complete(data libmpi.Comm, ids backend.Claimer, attempt uint32) (
 	if code != 0 {
 		return fail(libmpi.Error(code))
 	}
-	mine, all := []int64{int64(ids.Propose(attempt))}, []int64{0}
+	mine, all := []int64{int64(ids.Propose(attempt, 0))}, []int64{0}
 	code = data.Allreduce(view.Bytes(mine), view.Bytes(all), 1, c.p.types.kinds[backend.Int64], c.p.ops.predefined[backend.OpMax])
 	if code != 0 {
 		return fail(libmpi.Error(code))
 	}
 	id := uint32(all[0])
-	if !ids.Claim(id) { // another communicator took it: no reason to revoke
-		return nil, 0, &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("context id %d is taken, or beyond the last one", id)}
+	if free, err := ids.Claim(id); err != nil {
+		return nil, 0, err
+	} else if !free { // another communicator took it: no reason to revoke
+		return nil, 0, &backend.Fault{Sentinel: backend.ErrAlloc, Text: fmt.Sprintf("context id %d is taken", id)}
 	}
 	return &comm{p: c.p, data: data, ctl: ctl, rank: rank, size: size, world: world}, id, nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/engine"
 )
 
@@ -90,7 +91,7 @@ func init() {
 				}
 			}
 			computed = x
-			if lost := c.(backend.Survivor).Lost(); lost != nil {
+			if lost := c.(agree.Comm).Failed(); lost != nil {
 				return fmt.Errorf("in round %d of %d lost are %v", i+1, times, lost)
 			}
 			if err := sum(c, 1); err != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 )
 
@@ -91,7 +92,7 @@ func without(c backend.Comm, world int) (members []int) {
 }
 
 func shrink(c backend.Comm, id uint32, victim int) (backend.Comm, error) {
-	return c.(backend.Survivor).Acknowledge(without(c, victim), id, []int{victim})
+	return c.(agree.Comm).Acknowledge(without(c, victim), id, []int{victim})
 }
 
 func die() {
@@ -106,7 +107,7 @@ const slotsMost = 128
 func slotsUsed(c backend.Comm, want int) error {
 	used := slotsMost
 	for id := uint32(1 << 20); ; id++ {
-		d, err := c.(backend.Survivor).Acknowledge([]int{c.Rank()}, id, c.(backend.Survivor).Lost())
+		d, err := c.(agree.Comm).Acknowledge([]int{c.Rank()}, id, c.(agree.Comm).Failed())
 		if err != nil {
 			if !errors.Is(err, backend.ErrAlloc) || used != want {
 				return fmt.Errorf("slots of %d communicators are in use, want %d (%w)", used, want, err)
@@ -163,7 +164,7 @@ func init() {
 		defer f.Close()
 		ended, _ := strconv.ParseInt(string(text), 10, 64)
 		fmt.Fprintln(f, seen-ended, shrunk-seen)
-		if got := s.(backend.Survivor).Lost(); !slices.Contains(got, victim) || slices.Contains(got, c.Rank()) {
+		if got := s.(agree.Comm).Failed(); !slices.Contains(got, victim) || slices.Contains(got, c.Rank()) {
 			return fmt.Errorf("rank %d is lost, and for rank %d it is %v", victim, c.Rank(), got)
 		}
 		return errors.Join(d.Close(), s.Close())
@@ -234,7 +235,7 @@ func init() {
 	// and the others go on in it.
 	programs["control"] = func(c backend.Comm) error {
 		const victim, id = 1, 1 << 31
-		first := func() (backend.Comm, error) { return c.(backend.Survivor).Control(id) }
+		first := func() (backend.Comm, error) { return c.(agree.Comm).Control(id) }
 		if c.Rank() == victim {
 			s, err := first()
 			if err != nil {
@@ -306,7 +307,7 @@ func init() {
 		const victim = 1
 		why := &backend.Fault{Sentinel: backend.ErrInternal, Text: "because of the test"}
 		if c.Rank() == 0 {
-			time.AfterFunc(5*time.Millisecond, func() { c.(backend.Survivor).Declare(victim, why) })
+			time.AfterFunc(5*time.Millisecond, func() { c.(agree.Comm).Declare(victim, why) })
 		}
 		var err error
 		for err == nil {
@@ -318,12 +319,12 @@ func init() {
 		if !strings.Contains(err.Error(), "declared lost by rank 0: internal error: because of the test") {
 			return fmt.Errorf("%v does not name the rank and the reason", err)
 		}
-		c.(backend.Survivor).Declare(victim, errors.New("once more"))
+		c.(agree.Comm).Declare(victim, errors.New("once more"))
 		if c.Rank() == victim {
 			if !strings.Contains(err.Error(), "this one") {
 				return fmt.Errorf("%v does not say that it is this rank", err)
 			}
-			s, err := c.(backend.Survivor).Control(9)
+			s, err := c.(agree.Comm).Control(9)
 			if err == nil {
 				_, err = s.Recv(nil, nil, 0, 1)
 			}
@@ -344,7 +345,7 @@ func init() {
 	// As killed, where copies between processes are forbidden or not: losses of ranks
 	// outside of a communicator that has acknowledged them change nothing there.
 	programs["acknowledged"] = func(c backend.Comm) error {
-		rest, err := c.(backend.Survivor).Acknowledge([]int{0, 1}, 3, []int{2})
+		rest, err := c.(agree.Comm).Acknowledge([]int{0, 1}, 3, []int{2})
 		if c.Rank() == 2 {
 			c.Recv(nil, nil, 0, 1)
 			die()

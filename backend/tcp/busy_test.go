@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/engine"
 )
 
@@ -35,7 +36,7 @@ func init() {
 					x = math.Sin(x)
 				}
 			}
-			if lost := c.(backend.Survivor).Lost(); lost != nil && x < 2 {
+			if lost := c.(agree.Comm).Failed(); lost != nil && x < 2 {
 				return fmt.Errorf("in round %d of %d %v are lost", i+1, times, lost)
 			}
 			if err := rounds(c, 10); err != nil {

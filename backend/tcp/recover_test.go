@@ -107,10 +107,10 @@ func init() {
 		if err := wants(err, "rank 2 (process 2 on here) was silent for 2s"); err != nil {
 			return err
 		}
-		if lost := c.(backend.Survivor).Lost(); !slices.Equal(lost, []int{2}) {
+		if lost := c.(agree.Comm).Failed(); !slices.Equal(lost, []int{2}) {
 			return fmt.Errorf("%v are lost, want 2", lost)
 		}
-		next, err := c.(backend.Survivor).Acknowledge([]int{0, 1}, 1, []int{2})
+		next, err := c.(agree.Comm).Acknowledge([]int{0, 1}, 1, []int{2})
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func init() {
 			return err
 		}
 		c.Close()
-		if lost := c.(backend.Survivor).Lost(); lost != nil {
+		if lost := c.(agree.Comm).Failed(); lost != nil {
 			return fmt.Errorf("%v are lost", lost)
 		}
 		return nil
@@ -196,11 +196,11 @@ func rounds(c backend.Comm, times int) error {
 // shrink makes the communicator of those that are left, who agree on who that is.
 func shrink(c backend.Comm, id uint32, want []int) (backend.Comm, error) {
 	b := &backend.Bound{Timeout: time.Minute}
-	made, err := c.(backend.Survivor).Control(1<<31 | id)
+	made, err := c.(agree.Comm).Control(1<<31 | id)
 	if err != nil {
 		return nil, err
 	}
-	s := made.(backend.Survivor)
+	s := made.(agree.Comm)
 	defer s.Close()
 	n, ranks := c.Size(), slices.Max(want)+1
 	for m := range n {
@@ -209,7 +209,7 @@ func shrink(c backend.Comm, id uint32, want []int) (backend.Comm, error) {
 	rec := agree.Record{Lost: agree.NewSet(ranks), Gone: agree.NewSet(n)}
 	dead := agree.NewSet(n)
 	for m := range n {
-		if w := c.WorldRank(m); slices.Contains(s.Lost(), w) {
+		if w := c.WorldRank(m); slices.Contains(s.Failed(), w) {
 			rec.Lost.Add(w)
 			dead.Add(m)
 		}
@@ -254,7 +254,7 @@ func shrink(c backend.Comm, id uint32, want []int) (backend.Comm, error) {
 		if lost = slices.Compact(lost); len(left) != n-1 || !slices.Contains(lost, want[0]) && len(want) == 1 {
 			return nil, fmt.Errorf("the ranks agree that %v are lost and %v left, want %v lost", lost, left, want)
 		}
-		return c.(backend.Survivor).Acknowledge(left, id, lost)
+		return c.(agree.Comm).Acknowledge(left, id, lost)
 	}
 }
 

@@ -26,7 +26,7 @@ var users = map[string][]string{
 	"internal/accel":      {"tensor", "internal/accel/*", tests},
 	"internal/accel/cuda": {"tensor", "cmd/cohort"},
 	"internal/accel/span": {"internal/accel/*", tests},
-	"internal/agree":      {""},
+	"internal/agree":      {"backend/local", "internal/engine"},
 	"internal/arch":       nil,
 	"internal/cli":        {"cmd/*"},
 	"internal/budget":     {"", "tensor"},

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 	"github.com/cohort-hpc/cohort/internal/board"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
@@ -27,6 +28,8 @@ type comm struct {
 	gone   []atomic.Bool // ranks that have closed it
 
 	native *board.Collective // nil: its collectives are schedules
+
+	recovery agree.Recovery
 }
 
 // newComm registers a communicator whose members, id, and rank are set. If there are no arrival slots left

@@ -175,7 +175,7 @@ func TestRankThatLeavesIsNotLost(t *testing.T) {
 						return err
 					}
 				}
-				if lost := c.Lost(); lost != nil {
+				if lost := c.Failed(); lost != nil {
 					return fmt.Errorf("ranks %v are lost", lost)
 				}
 				return nil

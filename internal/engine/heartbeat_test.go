@@ -73,13 +73,13 @@ func TestSilentRankIsLost(t *testing.T) {
 			c.e.beat()
 		}
 	}
-	if lost := c.Lost(); lost != nil {
+	if lost := c.Failed(); lost != nil {
 		t.Errorf("ranks %v are lost, and have sent heartbeats", lost)
 	}
 	// If nothing comes, the rank is lost two ticks after the limit at the latest, and not much before.
 	c, _, _ = raw(t, time.Hour)
 	ticks := 0
-	for ; c.Lost() == nil && ticks <= 2*c.e.life.ticks; ticks++ {
+	for ; c.Failed() == nil && ticks <= 2*c.e.life.ticks; ticks++ {
 		c.e.beat()
 	}
 	if most := c.e.life.ticks + 2; ticks > most || ticks < most/2 {

@@ -162,7 +162,7 @@ func lostIs(t *testing.T, c *comm, want ...int) {
 	t.Helper()
 	var got []int
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		if got = c.Lost(); len(got) >= len(want) {
+		if got = c.Failed(); len(got) >= len(want) {
 			break
 		}
 		c.Await(&backend.Bound{Timeout: 10 * time.Millisecond}, &flag{}) // other ranks need the processor too

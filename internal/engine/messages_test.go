@@ -179,7 +179,7 @@ func TestBrokenLinkIsReadToTheEnd(t *testing.T) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}
-	if lost, left := c.Lost(), c.Left(); len(lost) > 0 || len(left) != 1 {
+	if lost, left := c.Failed(), c.Left(); len(lost) > 0 || len(left) != 1 {
 		t.Errorf("ranks %v are lost, and %v have left", lost, left)
 	}
 }

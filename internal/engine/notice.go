@@ -284,6 +284,7 @@ func (c *comm) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
+	c.recovery.Close()
 	c.retire()
 	c.e.wakeAll()
 	if c.isWorld {

@@ -9,19 +9,30 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
-// This file implements backend.Survivor, for recovery.
+// This file implements backend.Recovery, and agree.Comm for it.
+
+// ID implements agree.Comm.
+func (c *comm) ID() uint32 { return c.id }
+
+// Ranks implements agree.Comm.
+func (c *comm) Ranks() int { return len(c.e.peers) }
 
 // acknowledges reports whether the communicator goes on after the loss of a rank.
 func (c *comm) acknowledges(world int) bool { return c.parent != nil || c.acknowledged[world] }
 
-// Lost implements backend.Survivor.
-func (c *comm) Lost() []int {
-	return c.those(func(p *peer) bool { return c.e.losses[p.rank] != nil || p.dead && !p.said && !c.e.isClosed })
-}
+// Failed implements agree.Comm.
+func (c *comm) Failed() []int { return c.those(c.e.failed) }
 
-// Left implements backend.Survivor.
+// Left implements agree.Comm.
 func (c *comm) Left() []int {
 	return c.those(func(p *peer) bool { return p.said && c.e.losses[p.rank] == nil })
+}
+
+// Lost implements backend.Recovery.
+func (c *comm) Lost() []int { return c.those(func(p *peer) bool { return p.said || c.e.failed(p) }) }
+
+func (e *Engine) failed(p *peer) bool {
+	return e.losses[p.rank] != nil || p.dead && !p.said && !e.isClosed
 }
 
 // those returns the other ranks of which something is true, once what has come from them is read.
@@ -40,12 +51,23 @@ func (c *comm) those(is func(*peer) bool) (ranks []int) {
 	return ranks
 }
 
-// Declare implements backend.Survivor.
-func (c *comm) Declare(rank int, why error) {
+// Agree implements backend.Recovery.
+func (c *comm) Agree(b *backend.Bound, flag int) (int, error) { return c.recovery.Agree(c, b, flag) }
+
+// Shrink implements backend.Recovery.
+func (c *comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
+	return c.recovery.Shrink(c, b, ids)
+}
+
+// Revoke implements backend.Recovery.
+func (c *comm) Revoke(err error) error {
+	c.Break(err)
+	return nil
+}
+
+// Declare implements backend.Recovery.
+func (c *comm) Declare(rank int, why error) error {
 	e := c.e
-	if rank < 0 || rank >= len(e.peers) {
-		return
-	}
 	text := fmt.Sprintf("rank %d was declared lost by rank %d", rank, e.me)
 	var known *backend.Fault
 	switch {
@@ -56,6 +78,7 @@ func (c *comm) Declare(rank int, why error) {
 	}
 	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: text}
 	e.mu.Lock()
+	defer e.unlock()
 	switch {
 	case e.isClosed || e.fault.Load() != nil:
 	case rank == e.me:
@@ -66,15 +89,15 @@ func (c *comm) Declare(rank int, why error) {
 		e.due = append(e.due, loss{rank, f})
 		e.handleLosses()
 	}
-	e.unlock()
+	return nil
 }
 
-// Control implements backend.Survivor.
+// Control implements agree.Comm.
 func (c *comm) Control(id uint32) (backend.Comm, error) {
 	return c.e.survive(&comm{Members: c.Members, id: id, rank: c.rank, parent: c})
 }
 
-// Acknowledge implements backend.Survivor.
+// Acknowledge implements agree.Comm.
 func (c *comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
 	d, err := c.some(members, id)
 	if err != nil {

@@ -176,7 +176,7 @@ func TestRankThatLeftIsNotDeclaredLost(t *testing.T) {
 	rest := derive(t, world, 1, 0, 1)
 	world[2].Close()
 	until(t, "aware that rank 2 has left", world[0], func() bool { return slices.Equal(world[0].Left(), []int{2}) })
-	if lost := world[0].Lost(); lost != nil {
+	if lost := world[0].Failed(); lost != nil {
 		t.Errorf("rank 0 takes %v for lost", lost)
 	}
 	world[0].Declare(2, errors.New("it is gone"))

@@ -1,0 +1,335 @@
+package agree
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// Comm is what a Recovery needs of a communicator, besides what it gives itself.
+type Comm interface {
+	backend.Comm
+
+	// ID returns the communicator's id, and Ranks the number of the job's ranks.
+	ID() uint32
+	Ranks() int
+
+	// Failed returns the world ranks that this rank has found to be lost, and Left those that it has
+	// seen leave in good order, in ascending order. A rank is Failed before any operation ends because
+	// of its loss.
+	Failed() []int
+	Left() []int
+
+	// Declare makes a rank of the job lost, by its world rank: here, and on every rank that can be
+	// reached. Its links are closed. Declaring a lost rank again does nothing.
+	Declare(rank int, why error) error
+
+	// Control makes a control communicator: the same ranks in the same order, over which they agree on
+	// how to go on after a loss. Neither losses nor Break of this communicator end it.
+	//
+	// An operation with a rank that is lost, or that has closed the control communicator, ends with
+	// ErrPeerLost; a receive does so only after everything that arrived from the rank has been
+	// received. Operations with other ranks go on. What ends all communicators also ends this one, with
+	// Broken giving the reason; so does the declaration that its own rank is lost.
+	//
+	// It carries messages from a named source only: no collectives and no AnySource. Control exchanges
+	// no messages. A message from a member that has made its own already waits until this one is made.
+	Control(id uint32) (backend.Comm, error)
+
+	// Acknowledge does what Derive does, on a communicator that may have ended or be broken. The new
+	// communicator has acknowledged the losses that its parent has, and those of the given world ranks
+	// besides.
+	Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error)
+}
+
+// controlID is a bit that is set in the ids of control communicators only.
+const controlID = 1 << 31
+
+// The kinds of agreements.
+const (
+	agreeFlag  uint32 = 1 << iota // Agree
+	agreeLost                     // Shrink: on the lost ranks and a context id
+	agreeClaim                    // Shrink: that all have claimed the id, and no other rank is lost
+	agreeMade                     // Shrink: that all have made the communicator
+)
+
+// Recovery carries out the agreements of a communicator. Its zero value is ready. One goroutine at a
+// time may call Agree and Shrink.
+type Recovery struct {
+	c       Comm
+	doing   string     // the call that timed out; empty if none did
+	current *Agreement // the one that has not ended; nil if there is none
+	seq     uint32     // of the last agreement
+	gone    Set        // members that no longer take part
+	links   []link
+	sends   []*backend.Request // may be under way
+	shrink  shrinking
+
+	mu      sync.Mutex // guards the fields below
+	control backend.Comm
+	closed  bool
+}
+
+// link receives the messages of one member.
+type link struct {
+	req    backend.Request
+	buf    []byte
+	posted bool
+}
+
+// Agree is that of backend.Recovery, for c.
+func (r *Recovery) Agree(c Comm, b *backend.Bound, flag int) (int, error) {
+	if err := r.open(c, "Agree"); err != nil {
+		return 0, err
+	}
+	rec, err := r.agree(b, agreeFlag, func() (uint64, uint32) { return uint64(flag), 0 })
+	if err != nil {
+		return 0, err
+	}
+	return int(rec.Flags), nil
+}
+
+// open makes the control communicator at the first call.
+func (r *Recovery) open(c Comm, call string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fault(backend.ErrClosed, "the communicator is closed")
+	}
+	if r.control == nil {
+		control, err := c.Control(c.ID() | controlID)
+		if err != nil {
+			return err
+		}
+		r.c, r.control, r.gone, r.links = c, control, NewSet(c.Size()), make([]link, c.Size())
+	}
+	if r.doing != "" && r.doing != call {
+		return fault(backend.ErrRequest, "the last %s timed out and has not ended; call %[1]s again to continue it", r.doing)
+	}
+	r.doing = call
+	return nil
+}
+
+// Close ends the agreements of a communicator that is being closed: the others see that this rank takes
+// no part.
+func (r *Recovery) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.control != nil {
+		_ = r.control.Close()
+	}
+}
+
+// agree makes an agreement, or continues the one that timed out. It calls propose for this rank's
+// contribution when an agreement begins.
+func (r *Recovery) agree(b *backend.Bound, kind uint32, propose func() (flags uint64, number uint32)) (rec Record, err error) {
+	if r.current == nil {
+		err = r.begin(kind, propose)
+	}
+	if err == nil {
+		err = r.run(b)
+	}
+	if code := backend.Code(err); code != backend.Code(backend.ErrTimeout) && code != backend.Code(backend.ErrCanceled) {
+		r.doing = "" // there is nothing to continue
+	}
+	if err != nil {
+		return rec, err
+	}
+	rec, _ = r.current.Decided()
+	r.gone.AddAll(r.current.Dead())
+	r.gone.AddAll(rec.Gone)
+	r.current = nil
+	known := append(r.c.Failed(), r.c.Left()...)
+	for _, w := range rec.Lost.List() {
+		if w == r.c.WorldRank(r.c.Rank()) {
+			return rec, r.excluded()
+		}
+		if !slices.Contains(known, w) {
+			_ = r.c.Declare(w, errors.New("the survivors agreed that it is lost"))
+		}
+	}
+	if rec.Kinds != kind {
+		return rec, fault(backend.ErrMismatch, "some ranks called Agree and others Shrink")
+	}
+	return rec, nil
+}
+
+// begin begins an agreement with this rank's contribution.
+func (r *Recovery) begin(kind uint32, propose func() (flags uint64, number uint32)) error {
+	if err := r.control.Broken(); err != nil { // the job has ended, and there may be no rank left to report it
+		return err
+	}
+	rec := Record{Kinds: kind, Lost: NewSet(r.c.Ranks()), Gone: NewSet(r.c.Size())}
+	for _, w := range r.c.Failed() {
+		rec.Lost.Add(w)
+	}
+	left := r.c.Left() // not failed, and other ranks may not know of it yet
+	for m := range r.c.Size() {
+		if w := r.c.WorldRank(m); rec.Lost.Has(w) || slices.Contains(left, w) {
+			r.gone.Add(m)
+		}
+	}
+	if r.gone.Has(r.c.Rank()) {
+		return r.excluded()
+	}
+	rec.Gone.AddAll(r.gone)
+	rec.Flags, rec.Number = propose()
+	r.seq++
+	r.current = New(r.c.Rank(), r.c.Size(), r.c.Ranks(), r.seq, rec, r.gone)
+	return nil
+}
+
+// excluded returns the error for a rank that the others continue without.
+func (r *Recovery) excluded() error {
+	if err := r.control.Broken(); err != nil {
+		return err
+	}
+	return fault(backend.ErrPeerLost, "the other ranks have declared this one lost")
+}
+
+// run exchanges messages until the agreement is decided and all members have the result.
+func (r *Recovery) run(b *backend.Bound) error {
+	for {
+		r.send()
+		if _, ok := r.current.Decided(); ok {
+			break
+		}
+		took, err := r.receive()
+		if err == nil && !took {
+			err = r.named(r.control.Await(b, wanted{r}), "arrived")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.named(r.control.Await(b, (*sent)(r)), "received the result"); err != nil {
+		return err
+	}
+	r.sends = nil
+	return nil
+}
+
+// send starts sending the agreement's next message.
+func (r *Recovery) send() {
+	msg, to := r.current.Next()
+	for _, m := range to {
+		req := new(backend.Request)
+		req.Begin()
+		r.control.Isend(req, msg, m, 0, backend.Standard)
+		if !req.Ready() { // if it failed, the receive reports it
+			r.sends = append(r.sends, req)
+		}
+	}
+}
+
+// receive takes one message that the agreement waits for, or one failure. It returns false if none has
+// arrived.
+func (r *Recovery) receive() (took bool, err error) {
+	for m := range r.links {
+		if !r.current.Wants(m) {
+			continue
+		}
+		l := &r.links[m]
+		if !l.posted {
+			if l.buf == nil {
+				l.buf = make([]byte, Size(r.c.Size(), r.c.Ranks()))
+			}
+			l.posted = true
+			l.req.Begin()
+			r.control.Irecv(&l.req, l.buf, m, 0)
+		}
+		if l.req.Ready() {
+			l.posted = false
+			return true, r.take(m, l)
+		}
+	}
+	return false, nil
+}
+
+// take passes the message of member m, or its failure, to the agreement.
+func (r *Recovery) take(m int, l *link) error {
+	switch err := l.req.Err; {
+	case err == nil:
+		err := r.current.Receive(m, l.buf[:l.req.Status.Bytes])
+		switch {
+		case errors.Is(err, ErrExcluded):
+			return r.excluded()
+		case err != nil:
+			return fault(backend.ErrInternal, "%v", err)
+		}
+		return nil
+	case !errors.Is(err, backend.ErrPeerLost):
+		return err
+	}
+	if err := r.control.Broken(); err != nil { // the job or this rank has failed, not the member
+		return err
+	}
+	r.gone.Add(m)
+	r.current.Lose(m)
+	return nil
+}
+
+// wanted is ready when a message that the agreement waits for has arrived.
+type wanted struct{ r *Recovery }
+
+// Ready implements backend.Pending.
+func (w wanted) Ready() bool {
+	for m := range w.r.links {
+		if l := &w.r.links[m]; l.posted && l.req.Ready() && w.r.current.Wants(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// sent is ready when all messages have been sent.
+type sent Recovery
+
+// Ready implements backend.Pending.
+func (s *sent) Ready() bool {
+	return !slices.ContainsFunc(s.sends, func(q *backend.Request) bool { return !q.Ready() })
+}
+
+// named adds the ranks that are late to the error of a Bound. done says what they have not done.
+func (r *Recovery) named(err error, done string) error {
+	var f *backend.Fault
+	if err == nil || !errors.As(err, &f) {
+		return err
+	}
+	var late []string
+	for m := range r.links {
+		if r.current.Wants(m) {
+			late = append(late, fmt.Sprint(m))
+		}
+	}
+	return fault(f.Sentinel, "%s: %s", f.Text, lateText(late, done))
+}
+
+func lateText(late []string, done string) string {
+	const most = 8
+	switch n := len(late); {
+	case n == 0:
+		return "not all ranks have " + done
+	case n == 1:
+		return "rank " + late[0] + " has not " + done
+	case n > most:
+		late = append(late[:most:most], fmt.Sprintf("%d more", n-most))
+	}
+	s := "ranks " + late[0]
+	for i, r := range late[1:] {
+		if i == len(late)-2 {
+			s += " and " + r
+		} else {
+			s += ", " + r
+		}
+	}
+	return s + " have not " + done
+}
+
+func fault(sentinel error, format string, args ...any) error {
+	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
+}
