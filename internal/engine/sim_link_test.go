@@ -8,12 +8,18 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
+// simEnd is one end of a link of the simulation.
+type simEnd interface {
+	Link
+	// cut ends both directions. Frames in flight still arrive, unless lost is true.
+	cut(lost bool)
+	inFlight() bool
+}
+
 // simLink is one end of a simulated link. Frames arrive in order, each after a delay, in pieces; the
 // simulation cuts links and lets them stand still.
 type simLink struct {
 	s       *sim
-	from    int
-	to      int
 	other   *simLink
 	pending simFrame   // being written
 	flight  []simFrame // from the other end, not read; the first perhaps in part
@@ -33,13 +39,21 @@ type simFrame struct {
 
 const simRoom = 8 // frames in flight
 
+func simPair(s *sim) (simEnd, simEnd) {
+	x, y := &simLink{s: s}, &simLink{s: s}
+	x.other, y.other = y, x
+	return x, y
+}
+
+func (l *simLink) inFlight() bool { return len(l.flight) > 0 }
+
 func (l *simLink) Write(h *frame.Header, body []byte, off int) (int, error) {
 	s := l.s
 	if l.other.closed {
 		return off, errors.New("simulated: broken pipe")
 	}
-	if off == 0 && len(l.other.flight) >= simRoom {
-		return 0, nil
+	if off == 0 && len(l.other.flight) >= simRoom || off > 0 && s.chance(2) {
+		return off, nil
 	}
 	if off == 0 {
 		l.pending = simFrame{head: *h}
@@ -101,7 +115,6 @@ func (l *simLink) Read(a *frame.Arrival) (moved bool, err error) {
 	return moved, nil
 }
 
-// cut ends both directions. Frames in flight still arrive, unless lost is true.
 func (l *simLink) cut(lost bool) {
 	for _, end := range []*simLink{l, l.other} {
 		if end.ended != nil {
@@ -110,13 +123,7 @@ func (l *simLink) cut(lost bool) {
 		end.ended = io.EOF
 		if lost {
 			end.ended = errors.New("simulated: connection reset")
-			if end.begun {
-				end.flight = end.flight[:1] // it ends within the frame
-				end.flight[0].due = end.s.now.Add(time.Hour * 1e4)
-				end.flight = nil
-			} else {
-				end.flight = nil
-			}
+			end.flight = nil
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -23,18 +24,17 @@ func (s *sim) check(i int) {
 
 func (s *sim) ended(i int, q *simRequest) {
 	s.say("rank %d: operation %d ends: %+v, %v", i, q.post, q.Status, q.Err)
-	switch {
-	case q.Err == nil:
-	case errors.Is(q.Err, backend.ErrCanceled):
-		if !q.canceled && !s.cancels {
-			s.fail("rank %d: operation %d was not canceled: %v", i, q.post, q.Err)
+	if err := q.Err; err != nil {
+		closed := s.leaves || slices.Contains(s.closed[q.ctx][:], true)
+		switch {
+		case errors.Is(err, backend.ErrCanceled) && s.cancels: // by this rank, or by the sender of the only message it can take
+		case errors.Is(err, backend.ErrPeerLost) && (s.loss || closed):
+		case (errors.Is(err, backend.ErrBroken) || errors.Is(err, backend.ErrMismatch)) && s.broke[q.ctx]:
+		case errors.Is(err, backend.ErrClosed) && (s.leaves || s.closed[q.ctx][i]):
+		default:
+			s.fail("rank %d: operation %d: %v", i, q.post, err)
 		}
 		return
-	case s.faulty && slices.ContainsFunc([]error{backend.ErrPeerLost, backend.ErrBroken, backend.ErrClosed, backend.ErrMismatch},
-		func(want error) bool { return errors.Is(q.Err, want) }):
-		return
-	default:
-		s.fail("rank %d: operation %d: %v", i, q.post, q.Err)
 	}
 	if q.send {
 		return
@@ -53,71 +53,114 @@ func (s *sim) ended(i int, q *simRequest) {
 	s.message(i, from, q)
 }
 
+// simFlow is the messages of one sender to one receiver with one context and tag.
+type simFlow struct {
+	word            uint64 // that every message contains, with its number
+	sent            []int  // by number: post of the receive that has taken it, 0: none has
+	taken, canceled int
+}
+
+func (s *sim) flow(key [4]int) *simFlow {
+	f := s.flows[key]
+	if f == nil {
+		f = &simFlow{word: uint64(key[0])<<56 | uint64(key[1])<<48 | uint64(key[2])<<40 | uint64(key[3])<<32}
+		s.flows[key] = f
+	}
+	return f
+}
+
+// fill writes the contents of a message: its word, as often as there is room for it.
+func (f *simFlow) fill(b []byte, number int) {
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], f.word|uint64(number))
+	n := copy(b, word[:])
+	for n > 0 && n < len(b) {
+		n += copy(b[n:], b[:n])
+	}
+}
+
 // message checks a message that was received.
 func (s *sim) message(i, from int, q *simRequest) {
-	flow := [4]int{from, i, q.ctx, q.Status.Tag}
+	f := s.flow([4]int{from, i, q.ctx, q.Status.Tag})
+	f.taken++
 	got := q.buf[:q.Status.Bytes]
 	if len(got) < 8 { // it has no number
 		return
 	}
-	seq := int(binary.LittleEndian.Uint32(got))
-	want := make([]byte, len(got))
-	simFill(want, flow, seq)
-	if !slices.Equal(got, want) || seq < 1 || seq > s.seqs[flow] {
-		s.fail("rank %d: operation %d received other bytes than number %d of %v", i, q.post, seq, flow)
+	n := int(binary.LittleEndian.Uint32(got))
+	if binary.LittleEndian.Uint64(got) != f.word|uint64(n) || !bytes.Equal(got[8:], got[:len(got)-8]) || n < 1 || n > len(f.sent) {
+		s.fail("rank %d: operation %d received other bytes than number %d from rank %d: % x", i, q.post, n, from, got[:8])
 	}
-	key := [5]int{from, i, q.ctx, q.Status.Tag, seq}
-	if post, twice := s.taken[key]; twice {
-		s.fail("rank %d: message %v came twice, to operations %d and %d", i, key, post, q.post)
+	if post := f.sent[n-1]; post != 0 {
+		s.fail("rank %d: message %d from rank %d came twice, to operations %d and %d", i, n, from, post, q.post)
 	}
-	s.taken[key] = q.post
+	f.sent[n-1] = q.post
 	if s.cancels {
 		return // a canceled message may have held a receive that another one takes later
 	}
-	for k := 1; k <= s.seqs[flow]; k++ {
-		key[4] = k
-		if post, ok := s.taken[key]; ok && (k < seq) != (post < q.post) && k != seq {
-			s.fail("rank %d: message %d of %v went to operation %d, and message %d to operation %d", i, seq, flow, q.post, k, post)
+	for k, post := range f.sent {
+		if post != 0 && (k < n-1) != (post < q.post) && k != n-1 {
+			s.fail("rank %d: of rank %d message %d went to operation %d, and message %d to operation %d", i, from, n, q.post, k+1, post)
 		}
 	}
 }
 
-// settle checks what is left after the calm: operations that wait for what no rank does.
+// settle checks what is left after the calm.
 func (s *sim) settle() {
 	for i, r := range s.ranks {
-		if r.dead {
+		if r.dead || r.stopped {
 			continue
+		}
+		for ctx, c := range r.comms {
+			if c != nil && s.loss && c.fault.Load() == nil {
+				s.fail("rank %d does not know that a rank is lost", i)
+			}
+			if c != nil && s.broke[ctx] && !s.loss && c.Broken() == nil {
+				s.fail("rank %d does not know that %d is broken", i, ctx)
+			}
 		}
 		for _, q := range r.reqs {
-			c := r.comms[q.ctx]
-			if c == nil {
-				s.fail("rank %d: operation %d has not ended, its communicator is closed", i, q.post)
-			}
-			if err := c.usable(); err != nil {
-				s.fail("rank %d: operation %d has not ended, though %v", i, q.post, err)
-			}
-			if !q.send && q.peer >= 0 && c.isGone(q.peer) && c.World[q.peer] != i {
-				s.fail("rank %d: operation %d has not ended, though rank %d is gone", i, q.post, c.World[q.peer])
-			}
-			if !q.send || s.faulty {
-				continue
-			}
-			// A send ends unless it waits for a receive.
-			if o, ok := q.Impl.(*op); !ok || o.state != opRequested {
-				s.fail("rank %d: the send %d has not ended, in state %v", i, q.post, o)
-			}
+			s.remains(i, q)
 		}
 	}
-	// Without faults no receive waits for a message that has arrived.
+	if s.faulty {
+		return
+	}
+	// Without faults every message is somewhere, and no receive waits for one that has arrived.
+	arrived := map[[4]int]int{}
 	for i, r := range s.ranks {
-		if r.dead {
-			continue
-		}
 		r.e.posted.Each(func(n *match.Node) bool {
 			if r.e.arrived.FindArrived(n.Env) != nil {
 				s.fail("rank %d: a receive %+v waits, and its message has arrived", i, n.Env)
 			}
 			return true
 		})
+		r.e.arrived.Each(func(n *match.Node) bool {
+			if m := n.Owner.(*msg); m.kind == msgExposed && !r.e.peers[n.Env.Source].mem.Announced(m.token) {
+				return true // its sender has canceled it
+			}
+			arrived[[4]int{int(n.Env.Source), i, int(n.Env.Ctx), int(n.Env.Tag)}]++
+			return true
+		})
+	}
+	for key, f := range s.flows {
+		if n := arrived[key]; n+f.taken+f.canceled != len(f.sent) {
+			s.fail("of %d messages from rank %d to rank %d on %d with tag %d, %d were received and %d canceled; %d wait", len(f.sent),
+				key[0], key[1], key[2], key[3], f.taken, f.canceled, n)
+		}
+	}
+}
+
+// remains checks an operation that has not ended: it waits for what no rank does.
+func (s *sim) remains(i int, q *simRequest) {
+	c := s.ranks[i].comms[q.ctx]
+	if c == nil || s.loss || s.broke[q.ctx] {
+		s.fail("rank %d: operation %d has not ended; a loss: %v, broken: %v, closed: %v", i, q.post, s.loss, s.broke[q.ctx], c == nil)
+	}
+	if q.peer >= 0 && s.closed[q.ctx][c.World[q.peer]] {
+		s.fail("rank %d: operation %d has not ended, though rank %d has closed %d", i, q.post, c.World[q.peer], q.ctx)
+	}
+	if o := q.Impl.(*op); o.state != opPosted && o.state != opRequested && o.state != opExposed {
+		s.fail("rank %d: operation %d has not ended, in state %d", i, q.post, o.state)
 	}
 }

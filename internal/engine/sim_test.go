@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,7 +12,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 )
 
-// The simulation runs a few engines in one goroutine over simulated links. A seed decides everything: which
+// The simulation runs a few engines in one goroutine, on two nodes: over simulated links, and over shared memory
+// between ranks of one node. A seed decides everything: which
 // rank starts which operation, which makes progress, how time passes, what is delayed, canceled, closed,
 // broken, cut, stopped, or killed. A model of MPI's rules checks each result:
 //
@@ -23,7 +23,7 @@ import (
 //   - in bounded simulated time after the last event every operation has ended that can end;
 //   - nothing is left in any queue when all have left.
 //
-// COHORT_SIM_SEED runs one seed and prints what happens.
+// COHORT_SIM_SEED runs one seed and prints what happens, COHORT_SIM_TIME sets how long seeds are explored.
 
 // simRequest is one operation, and what the model knows of it.
 type simRequest struct {
@@ -33,7 +33,6 @@ type simRequest struct {
 	peer, tag       int // of a receive perhaps backend.AnySource, AnyTag
 	seq, size       int // of a send
 	buf             []byte
-	canceled        bool
 }
 
 type simRank struct {
@@ -54,7 +53,7 @@ type sim struct {
 	rng     *rand.Rand
 	now     time.Time
 	ranks   []*simRank
-	links   [][]*simLink
+	links   [][]simEnd
 	steps   int
 	calm    bool // no more faults, and no new operations
 	trace   []string
@@ -62,9 +61,15 @@ type sim struct {
 
 	faults  bool // this seed has faults
 	cancels bool
-	faulty  bool           // one has occurred
-	seqs    map[[4]int]int // next number by sender, receiver, context, tag
-	taken   map[[5]int]int // post of the receive that has taken a message
+	flows   map[[4]int]*simFlow // by sender, receiver, context, tag
+	memory  *simMemory
+
+	// What has happened, and how operations may end because of it.
+	faulty bool // any of these
+	loss   bool // a rank is lost
+	broke  [2]bool
+	closed [2][simRanks]bool // by context and rank
+	leaves bool
 }
 
 const (
@@ -74,18 +79,21 @@ const (
 
 var simBegin = time.Unix(1e9, 0)
 
-func newSim(t *testing.T, seed uint64) *sim {
-	s := &sim{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: simBegin,
-		seqs: map[[4]int]int{}, taken: map[[5]int]int{}}
+func newSim(t *testing.T, seed uint64, memory *simMemory) *sim {
+	s := &sim{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), now: simBegin, flows: map[[4]int]*simFlow{}, memory: memory}
 	s.faults, s.cancels = seed%2 == 1, seed%4 >= 2
-	n := 2 + s.rng.IntN(3)
-	s.links = make([][]*simLink, n)
+	n := 2 + s.rng.IntN(simRanks-1)
+	memory.reset()
+	nodes, copies := make([]int, n), s.chance(2)
+	s.links = make([][]simEnd, n)
 	for a := range n {
-		s.links[a] = make([]*simLink, n)
+		s.links[a], nodes[a] = make([]simEnd, n), s.rng.IntN(2)
 		for b := range a {
-			x, y := &simLink{s: s, from: a, to: b}, &simLink{s: s, from: b, to: a}
-			x.other, y.other = y, x
-			s.links[a][b], s.links[b][a] = x, y
+			if nodes[a] == nodes[b] && memory.segment != nil {
+				s.links[a][b], s.links[b][a] = memory.link(s, a, b, copies)
+			} else {
+				s.links[a][b], s.links[b][a] = simPair(s)
+			}
 		}
 	}
 	for r := range n {
@@ -125,7 +133,7 @@ func (s *sim) say(format string, facts ...any) {
 func (s *sim) fail(format string, facts ...any) {
 	s.t.Helper()
 	if !s.tracing {
-		again := newSim(s.t, s.seed)
+		again := newSim(s.t, s.seed, s.memory)
 		again.tracing = true
 		again.run(simEvents)
 	}
@@ -143,17 +151,40 @@ func (s *sim) run(events int) {
 		s.step()
 	}
 	s.calm = true
+	stopped, running := false, false
 	for i, r := range s.ranks {
-		if r.stopped {
-			s.say("rank %d goes on", i)
-			r.stopped = false
+		if r.stopped && s.chance(2) {
+			s.goOn(i)
 		}
+		stopped = stopped || r.stopped
+		running = running || !r.stopped && !r.dead
 	}
-	for end := s.now.Add(5 * simBeat); s.now.Before(end) && !s.quiet(); {
-		s.step()
+	s.loss = s.loss || stopped && running
+	s.wait()
+	if stopped {
+		s.settle()
+		for i := range s.ranks {
+			s.goOn(i)
+		}
+		s.wait()
 	}
 	s.settle()
 	s.leave()
+}
+
+// goOn ends the standstill of a rank.
+func (s *sim) goOn(i int) {
+	if r := s.ranks[i]; r.stopped {
+		s.say("rank %d goes on", i)
+		r.stopped = false
+	}
+}
+
+// wait lets everything happen that is to happen.
+func (s *sim) wait() {
+	for end := s.now.Add(5 * simBeat); s.now.Before(end) && !s.quiet(); {
+		s.step()
+	}
 }
 
 // quiet reports whether nothing is in flight, and no tick is due that would change that.
@@ -163,7 +194,7 @@ func (s *sim) quiet() bool {
 	}
 	for _, row := range s.links {
 		for _, l := range row {
-			if l != nil && len(l.flight) > 0 {
+			if l != nil && l.inFlight() {
 				return false
 			}
 		}
@@ -234,6 +265,8 @@ func (s *sim) start(i, ctx int, q *simRequest) {
 
 var simSizes = []int{0, 8, 100, 1 << 10, 1<<10 + 1, 5000, 20000}
 
+const simRanks = 4 // at most
+
 func (s *sim) send(i int) {
 	ctx, c := s.open(i)
 	if c == nil {
@@ -242,11 +275,11 @@ func (s *sim) send(i int) {
 	dest := s.rng.IntN(c.Size())
 	q := &simRequest{send: true, peer: dest, tag: s.rng.IntN(2), size: simSizes[s.rng.IntN(len(simSizes))]}
 	to := c.World[dest]
-	flow := [4]int{i, to, ctx, q.tag}
-	s.seqs[flow]++
-	q.seq = s.seqs[flow]
-	q.buf = make([]byte, q.size)
-	simFill(q.buf, flow, q.seq)
+	flow := s.flow([4]int{i, to, ctx, q.tag})
+	flow.sent = append(flow.sent, 0)
+	q.seq = len(flow.sent)
+	q.buf = s.memory.buffer(q.size)
+	flow.fill(q.buf, q.seq)
 	mode := backend.Standard
 	if s.chance(4) {
 		mode = backend.Synchronous
@@ -257,22 +290,12 @@ func (s *sim) send(i int) {
 	s.check(i)
 }
 
-// simFill writes what the model expects into a message: as much of the flow and number as there is room for.
-func simFill(b []byte, flow [4]int, seq int) {
-	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], uint64(flow[0])<<56|uint64(flow[1])<<48|uint64(flow[2])<<40|uint64(flow[3])<<32|uint64(seq))
-	n := copy(b, word[:])
-	for n > 0 && n < len(b) {
-		n += copy(b[n:], b[:n])
-	}
-}
-
 func (s *sim) receive(i int) {
 	ctx, c := s.open(i)
 	if c == nil {
 		return
 	}
-	q := &simRequest{peer: s.rng.IntN(c.Size()), tag: s.rng.IntN(2), buf: make([]byte, simSizes[len(simSizes)-1])}
+	q := &simRequest{peer: s.rng.IntN(c.Size()), tag: s.rng.IntN(2), buf: s.memory.buffer(simSizes[len(simSizes)-1])}
 	if s.chance(4) {
 		q.peer = backend.AnySource
 	}
@@ -290,11 +313,12 @@ func (s *sim) cancel(i int) {
 	if len(r.reqs) == 0 {
 		return
 	}
-	q := r.reqs[s.rng.IntN(len(r.reqs))]
+	q := r.reqs[len(r.reqs)-1-s.rng.IntN(min(len(r.reqs), 1<<s.rng.IntN(8)))] // rather a late one
 	if c := r.comms[q.ctx]; c != nil && q.Active() {
 		s.say("rank %d cancels its operation %d", i, q.post)
-		q.canceled = true
-		c.Cancel(&q.Request)
+		if c.Cancel(&q.Request) && q.send {
+			s.flow([4]int{i, c.World[q.peer], q.ctx, q.tag}).canceled++
+		}
 		s.check(i)
 	}
 }
@@ -302,7 +326,7 @@ func (s *sim) cancel(i int) {
 func (s *sim) closeComm(i int) {
 	if c := s.ranks[i].comms[1]; c != nil {
 		s.say("rank %d closes 1", i)
-		s.faulty = true
+		s.faulty, s.closed[1][i] = true, true
 		s.ranks[i].comms[1] = nil
 		c.Close()
 		s.check(i)
@@ -314,33 +338,40 @@ func (s *sim) fault(i int) {
 	r := s.ranks[i]
 	switch s.rng.IntN(4) {
 	case 0:
-		s.say("rank %d dies", i)
-		r.dead = true
-		for _, l := range s.links[i] {
-			if l != nil {
-				l.cut(s.chance(2))
-			}
-		}
+		s.die(i)
 	case 1:
 		s.say("rank %d is stopped", i)
 		r.stopped = true
 	case 2:
 		if p := s.rng.IntN(len(s.ranks)); p != i {
 			s.say("the link between ranks %d and %d ends", i, p)
+			s.loss = true
 			s.links[i][p].cut(s.chance(2))
 		}
 	case 3:
 		if ctx, c := s.open(i); c != nil {
 			s.say("rank %d breaks %d", i, ctx)
+			s.broke[ctx] = true
 			c.Break(&backend.Fault{Sentinel: backend.ErrMismatch, Text: "simulated"})
 		}
 	}
 	s.check(i)
 }
 
+// die ends a rank and its links.
+func (s *sim) die(i int) {
+	s.say("rank %d dies", i)
+	s.ranks[i].dead, s.faulty, s.loss = true, true, true
+	for _, l := range s.links[i] {
+		if l != nil {
+			l.cut(s.chance(2))
+		}
+	}
+}
+
 // leave lets all ranks leave, and checks that nothing is left.
 func (s *sim) leave() {
-	s.faulty = true // operations end because of the leaving
+	s.faulty, s.leaves = true, true
 	for i, r := range s.ranks {
 		if r.dead {
 			continue
@@ -383,6 +414,9 @@ func (s *sim) leave() {
 			continue
 		}
 		e := r.e
+		if !s.loss && len(e.lostInOrder) > 0 {
+			s.fail("rank %d has lost ranks %v, which have left in good order", i, e.lostInOrder)
+		}
 		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || len(e.probes) > 0 || len(e.notify) > 0 || len(e.comms) > 0 {
 			s.fail("rank %d has left, and has %d operations, %d posted, %d of %d slots in use, %d communicators", i,
 				len(r.reqs), e.posted.Len(), len(e.slots)-len(e.spares), len(e.slots), len(e.comms))
@@ -397,20 +431,26 @@ func TestSimulationKeepsToTheModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSim(t, seed)
+		s := newSim(t, seed, newSimMemory(t))
 		s.tracing = true
 		s.run(simEvents)
 		t.Log(strings.Join(s.trace, "\n"))
 		return
 	}
-	for_ := 3 * time.Second
+	span := 3 * time.Second
 	if !testing.Short() {
-		for_ = 30 * time.Second
+		span = 30 * time.Second
+	}
+	if v := os.Getenv("COHORT_SIM_TIME"); v != "" {
+		var err error
+		if span, err = time.ParseDuration(v); err != nil {
+			t.Fatal(err)
+		}
 	}
 	steps, seeds := 0, 0
-	begun := time.Now()
-	for seed := uint64(begun.UnixNano()); time.Since(begun) < for_; seed++ {
-		s := newSim(t, seed)
+	begun, memory := time.Now(), newSimMemory(t)
+	for seed := uint64(begun.UnixNano()); time.Since(begun) < span; seed++ {
+		s := newSim(t, seed, memory)
 		s.run(simEvents)
 		steps += s.steps
 		seeds++
