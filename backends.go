@@ -2,28 +2,91 @@ package cohort
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
 // BackendInfo describes whether this process can use a backend.
 type BackendInfo struct {
-	Name string // local, shm, tcp or mpi
+	Name string // local, shm, tcp, mpi, or a name that was passed to Register
 
 	// Priority orders the backends. Of those that are available, [Init] selects the one with the
-	// highest priority if the settings name none.
+	// highest priority if the settings name none. It is 0 for backends of [Register], which Init uses
+	// only if the settings name them.
 	Priority int
 
 	// Err is nil if [Init] can probably use the backend, and otherwise the reason why it cannot.
 	Err error
 }
 
-// priorities maps the backends' names to their priorities. Local has the highest, because it is
-// available only to a process without other ranks.
-var priorities = map[string]int{"local": 60, "mpi": 50, "shm": 40, "tcp": 30}
+// known is a backend that has been registered.
+type known struct {
+	priority int
+	open     func(ctx context.Context, s settings) (backend.Comm, error) // nil if there is nothing more to say than missing
+	missing  string                                                      // why this program was built without it; empty: it was not
+}
+
+// backends has all backends by their names. The built-in ones are registered by this package.
+var (
+	backendsMu sync.RWMutex
+	backends   = make(map[string]known)
+)
+
+// Register makes a backend available under a name, by which Config.Backend and COHORT_BACKEND select
+// it. It is usually called from the init function of the package that implements the backend, which
+// programs then import for its side effect. Package backend says what a backend has to do.
+//
+// Register panics if open is nil, or if the name is empty, auto, or registered already.
+//
+// Local.
+func Register(name string, open backend.Opener) {
+	if open == nil {
+		panic("cohort: Register: the opener of backend " + name + " is nil")
+	}
+	register(name, known{open: func(ctx context.Context, s settings) (backend.Comm, error) {
+		return open(ctx, backend.Config{
+			Rank: s.Rank, Size: s.Size, Job: s.Job, Timeout: s.Timeout, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout,
+			Check: s.Check, Deterministic: s.Deterministic,
+		})
+	}})
+}
+
+func register(name string, k known) {
+	backendsMu.Lock()
+	defer backendsMu.Unlock()
+	if _, twice := backends[name]; twice || name == "" || name == "auto" {
+		panic(fmt.Sprintf("cohort: Register: the name %q is taken", name))
+	}
+	backends[name] = k
+}
+
+// lookup returns a backend, and one without a way to open it for an unknown name.
+func lookup(name string) known {
+	backendsMu.RLock()
+	defer backendsMu.RUnlock()
+	return backends[name]
+}
+
+// names returns the names of all backends of which fits is true, highest priority first.
+func names(fits func(known) bool) (all []string) {
+	backendsMu.RLock()
+	defer backendsMu.RUnlock()
+	for name, k := range backends {
+		if fits(k) {
+			all = append(all, name)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		return cmp.Or(cmp.Compare(backends[b].priority, backends[a].priority), cmp.Compare(a, b))
+	})
+	return all
+}
 
 // Backends reports which backends this process can use, highest priority first. It reads files and
 // environment variables; it initializes nothing and loads no library. cfg is what Init would get, and
@@ -33,20 +96,19 @@ var priorities = map[string]int{"local": 60, "mpi": 50, "shm": 40, "tcp": 30}
 func Backends(cfg *Config) []BackendInfo {
 	s, err := resolve(cfg, osEnv)
 	var all []BackendInfo
-	for name, priority := range priorities {
-		b := BackendInfo{Name: name, Priority: priority, Err: err}
+	for _, name := range names(func(known) bool { return true }) {
+		b := BackendInfo{Name: name, Priority: lookup(name).priority, Err: err}
 		if err == nil {
 			b.Err = s.available(name, osEnv)
 		}
 		all = append(all, b)
 	}
-	slices.SortFunc(all, func(a, b BackendInfo) int { return cmp.Compare(b.Priority, a.Priority) })
 	return all
 }
 
 // available returns an error if this process cannot use a backend.
 func (s *settings) available(name string, env environment) error {
-	if _, out := missing[name]; out {
+	if lookup(name).missing != "" {
 		return absent(name)
 	}
 	if err := s.unfit(name, env); err != nil || name != "mpi" {
@@ -86,17 +148,8 @@ func (s *settings) unfit(name string, env environment) error {
 	return nil
 }
 
-// missing maps the backends that this program was built without to the reason.
-var missing = map[string]string{}
-
 // absent is the error for a backend that this program was built without. It ends with details.
 func absent(name string, details ...string) error {
-	var present []string
-	for _, b := range []string{"local", "shm", "tcp", "mpi"} {
-		if missing[b] == "" {
-			present = append(present, b)
-		}
-	}
-	return fault(ErrNotSupported, fmt.Sprintf("backend %s is not available: %s%s; available: %s",
-		name, missing[name], strings.Join(details, ""), strings.Join(present, ", ")))
+	return fault(ErrNotSupported, fmt.Sprintf("backend %s is not available: %s%s; available: %s", name, lookup(name).missing,
+		strings.Join(details, ""), strings.Join(names(func(k known) bool { return k.missing == "" }), ", ")))
 }

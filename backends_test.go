@@ -1,10 +1,15 @@
 package cohort
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/local"
 )
 
 func TestBackendsReportsWhatTheLaunchAllows(t *testing.T) {
@@ -28,7 +33,7 @@ func TestBackendsReportsWhatTheLaunchAllows(t *testing.T) {
 		}
 		var there []string
 		for _, b := range []string{"local", "shm", "tcp"} {
-			_, out := missing[b]
+			out := lookup(b).missing != ""
 			err := s.available(b, env)
 			switch {
 			case out && !errors.Is(err, ErrNotSupported):
@@ -64,12 +69,72 @@ func TestBackendsReportsWhatTheLaunchAllows(t *testing.T) {
 	}
 
 	all := Backends(nil)
-	if !slices.IsSortedFunc(all, func(a, b BackendInfo) int { return b.Priority - a.Priority }) || len(all) != len(openers) {
+	if !slices.IsSortedFunc(all, func(a, b BackendInfo) int { return b.Priority - a.Priority }) || len(all) != len(backends) {
 		t.Errorf("Backends gives %v", all)
 	}
 	for _, b := range Backends(&Config{Size: -1}) {
 		if !errors.Is(b.Err, ErrInit) {
 			t.Errorf("with settings that make no sense %s is available: %v", b.Name, b.Err)
 		}
+	}
+}
+
+// unregister removes a backend that the test has registered.
+func unregister(t *testing.T, name string) {
+	t.Cleanup(func() {
+		backendsMu.Lock()
+		defer backendsMu.Unlock()
+		delete(backends, name)
+	})
+}
+
+// A registered backend is selected by its name, gets the settings, and is never detected.
+func TestRegisteredBackendIsOpened(t *testing.T) {
+	var got backend.Config
+	Register("registered", func(_ context.Context, cfg backend.Config) (backend.Comm, error) {
+		got = cfg
+		return local.New(1)[0], nil
+	})
+	unregister(t, "registered")
+	withEnv(t, "COHORT_BACKEND=registered", "COHORT_RANK=3", "COHORT_SIZE=5", "COHORT_JOB=j", "COHORT_TIMEOUT=4s",
+		"COHORT_HEARTBEAT=2s", "COHORT_JOIN_TIMEOUT=9s", "COHORT_CHECK=1", "COHORT_DETERMINISTIC=1")
+	w, err := Init(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	want := backend.Config{Rank: 3, Size: 5, Job: "j", Timeout: 4 * time.Second, Heartbeat: 2 * time.Second, JoinTimeout: 9 * time.Second,
+		Check: true, Deterministic: true}
+	if got != want {
+		t.Errorf("the opener got %+v, want %+v", got, want)
+	}
+	all := Backends(nil)
+	if last := all[len(all)-1]; last != (BackendInfo{Name: "registered"}) {
+		t.Errorf("Backends ends with %+v", last)
+	}
+	withEnv(t)
+	if _, err := Init(t.Context(), &Config{Backend: "udp"}); err == nil || !strings.Contains(err.Error(), "tcp or registered") {
+		t.Errorf("the error for an unknown name does not list the registered one: %v", err)
+	}
+}
+
+func TestRegisterPanicsForWrongArguments(t *testing.T) {
+	open := func(context.Context, backend.Config) (backend.Comm, error) { return nil, nil }
+	Register("mine", open)
+	unregister(t, "mine")
+	for _, c := range []struct {
+		name string
+		open backend.Opener
+	}{{"other", nil}, {"", open}, {"auto", open}, {"shm", open}, {"mpi", open}, {"mine", open}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("Register(%q, %p) does not panic", c.name, c.open)
+				}
+			}()
+			Register(c.name, c.open)
+		}()
 	}
 }

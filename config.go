@@ -6,8 +6,9 @@ import "time"
 // environment and detects the rest. A field that is set here overrides its environment variable,
 // which is given in parentheses. Settings for backends other than the one in use are ignored.
 type Config struct {
-	// Backend is "auto", "mpi", "tcp", "shm" or "local" (COHORT_BACKEND). Empty means auto: Init
-	// detects how the process was started and selects the backend that fits.
+	// Backend is "auto", "mpi", "tcp", "shm" or "local", or a name that was passed to [Register]
+	// (COHORT_BACKEND). Empty means auto: Init detects how the process was started and selects the
+	// backend that fits.
 	Backend string
 
 	// Rank and Size are the process's place in the job (COHORT_RANK, COHORT_SIZE). The launcher sets

@@ -11,13 +11,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
-// An opener joins a job by one backend. If the build leaves the backend out, it returns an error
-// that gives the reason.
-type opener func(ctx context.Context, s settings) (backend.Comm, error)
-
-// openers maps names to backends.
-var openers = map[string]opener{"local": openLocal, "shm": openShm, "tcp": openTCP, "mpi": openMPI}
-
 // Init joins the job that this process was started in and returns its world, the communicator of all
 // ranks. Without a launcher, the world has one rank. cfg may be nil.
 //
@@ -72,17 +65,21 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := openers[name]
-	if open == nil {
-		return nil, initFault("backend %q is unknown; want auto, mpi, tcp, shm or local", name)
+	k := lookup(name)
+	switch {
+	case k.open == nil && k.missing != "":
+		return nil, absent(name)
+	case k.open == nil:
+		all := append([]string{"auto"}, names(func(known) bool { return true })...)
+		return nil, initFault("backend %q is unknown; want %s, or import the package that registers it", name, enumerate(all))
 	}
-	if err := s.unfit(name, osEnv); err != nil && missing[name] == "" {
+	if err := s.unfit(name, osEnv); err != nil && k.missing == "" {
 		return nil, err
 	}
 	if err := s.checkFlight(); err != nil {
 		return nil, err
 	}
-	bc, err := open(ctx, s)
+	bc, err := k.open(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -204,4 +201,7 @@ func (s *settings) choose(env environment) (string, error) {
 	return "local", nil
 }
 
-func openLocal(context.Context, settings) (backend.Comm, error) { return local.New(1)[0], nil }
+func init() {
+	// Local has the highest priority, because it is available only to a process without other ranks.
+	register("local", known{priority: 60, open: func(context.Context, settings) (backend.Comm, error) { return local.New(1)[0], nil }})
+}

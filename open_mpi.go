@@ -9,8 +9,10 @@ import (
 	"github.com/cohort-hpc/cohort/backend/mpi"
 )
 
-func openMPI(ctx context.Context, s settings) (backend.Comm, error) {
-	return mpi.Open(ctx, mpiConfig(ctx, s))
+func init() {
+	register("mpi", known{priority: 50, open: func(ctx context.Context, s settings) (backend.Comm, error) {
+		return mpi.Open(ctx, mpiConfig(ctx, s))
+	}})
 }
 
 func mpiConfig(ctx context.Context, s settings) mpi.Config {

@@ -11,7 +11,8 @@ import (
 )
 
 func init() {
-	missing["mpi"] = "this program was built without it (not on Linux, with CGO_ENABLED=0, or with the tag cohort_nompi)"
+	register("mpi", known{priority: 50, open: openMPI,
+		missing: "this program was built without it (not on Linux, with CGO_ENABLED=0, or with the tag cohort_nompi)"})
 }
 
 func openMPI(context.Context, settings) (backend.Comm, error) {

@@ -2,14 +2,6 @@
 
 package cohort
 
-import (
-	"context"
-
-	"github.com/cohort-hpc/cohort/backend"
-)
-
-func init() { missing["shm"] = "this program was built with the tag cohort_noshm" }
-
-func openShm(context.Context, settings) (backend.Comm, error) {
-	return nil, absent("shm")
+func init() {
+	register("shm", known{priority: 40, missing: "this program was built with the tag cohort_noshm"})
 }

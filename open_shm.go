@@ -9,8 +9,10 @@ import (
 	"github.com/cohort-hpc/cohort/backend/shm"
 )
 
-func openShm(ctx context.Context, s settings) (backend.Comm, error) {
-	return shm.Open(ctx, shmConfig(s))
+func init() {
+	register("shm", known{priority: 40, open: func(ctx context.Context, s settings) (backend.Comm, error) {
+		return shm.Open(ctx, shmConfig(s))
+	}})
 }
 
 func shmConfig(s settings) shm.Config {

@@ -10,8 +10,10 @@ import (
 	"github.com/cohort-hpc/cohort/backend/tcp"
 )
 
-func openTCP(ctx context.Context, s settings) (backend.Comm, error) {
-	return tcp.Open(ctx, tcpConfig(s))
+func init() {
+	register("tcp", known{priority: 30, open: func(ctx context.Context, s settings) (backend.Comm, error) {
+		return tcp.Open(ctx, tcpConfig(s))
+	}})
 }
 
 func tcpConfig(s settings) tcp.Config {

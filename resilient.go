@@ -12,7 +12,7 @@ import (
 // folder that cohort run has made for the job.
 func (s *settings) announce(backend string, env environment) error {
 	dir := env.get("COHORT_RUN_DIR")
-	if !s.Resilient || dir == "" || backend != "shm" && backend != "tcp" {
+	if !s.Resilient || dir == "" || backend == "local" || backend == "mpi" {
 		return nil
 	}
 	if err := os.WriteFile(filepath.Join(dir, "resilient"), nil, 0o600); err != nil {

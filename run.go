@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
 )
 
@@ -55,7 +56,7 @@ func Run(ctx context.Context, n int, body func(world *Comm) error) error {
 			defer func() {
 				if err != nil {
 					first.add(rank, err)
-					_ = world.core.recoverer.Declare(rank, fault(ErrPeerLost, fmt.Sprintf("rank %d failed: %v", rank, err)))
+					_ = bc.(backend.Recovery).Declare(rank, fault(ErrPeerLost, fmt.Sprintf("rank %d failed: %v", rank, err)))
 				}
 				_ = world.Close() // the ranks' own errors are more useful
 			}()

@@ -15,8 +15,6 @@ package backend
 // communicator call them in the same order. If a call ends with ErrTimeout or ErrCanceled it is not
 // over, and the next call of the same method continues it.
 type Recovery interface {
-	Comm
-
 	// Lost returns the world ranks that this rank has found to be lost or has seen leave in good order,
 	// in ascending order, or nil. It has a lost rank before any operation ends because of the loss.
 	Lost() []int

@@ -121,7 +121,7 @@ func TestUsageErrorsNameTheArgument(t *testing.T) {
 		{"run --bind socket true", "--bind socket: got \"socket\", want core, numa or none"},
 		{"run --tag=maybe true", "--tag maybe: want true or false"},
 		{"run --backend local true", "cohort.Run"},
-		{"run --backend udp true", "--backend udp: want shm, tcp or mpi; did you mean tcp?"},
+		{"run --backend udp true", "--backend udp: want shm, tcp or mpi, or run 'env COHORT_BACKEND=udp PROGRAM' if PROGRAM registers this backend; did you mean tcp?"},
 		{"run --hosts a --hostfile b true", "exclude each other"},
 		{"run --hosts a --backend shm true", "ranks on several hosts use tcp"},
 		{"run --hosts a --backend mpi true", "start the program with mpiexec or srun"},

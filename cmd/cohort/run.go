@@ -51,6 +51,9 @@ terminated. If the ranks' last operations explain the failure, a line says how.
 With --backend mpi, the mpiexec of an MPI library starts the ranks. The library
 is COHORT_MPI_LIB, or else the first choice of 'cohort doctor'.
 
+This command does not know the backends that PROGRAM registers itself. PROGRAM
+selects one by its Config, or you do: cohort run env COHORT_BACKEND=NAME PROGRAM
+
 With --hosts, ssh starts the ranks, and they communicate over tcp. ssh must not
 ask for a password. This command and PROGRAM are copied to the hosts, and
 removed at the end.
@@ -194,7 +197,8 @@ func checkRunBackend(name string) error {
 	case name == "local":
 		return cli.Usagef("--backend local: its ranks are goroutines that cohort.Run starts inside one process; want shm, tcp or mpi")
 	}
-	return cli.Usagef("--backend %s: want shm, tcp or mpi%s", name, cli.DidYouMean(name, runBackends))
+	return cli.Usagef("--backend %s: want shm, tcp or mpi, or run 'env COHORT_BACKEND=%[1]s PROGRAM' if PROGRAM registers this backend%s",
+		name, cli.DidYouMean(name, runBackends))
 }
 
 // errStopped is the cause of a build that a signal stopped.

@@ -1,0 +1,28 @@
+package backend
+
+import (
+	"context"
+	"time"
+)
+
+// Opener joins the job that this process was started in, and returns the communicator of all its ranks,
+// the world. It returns when all ranks have joined. When ctx ends, or JoinTimeout is over, it returns
+// ErrInit, which names the missing ranks. cohort.Register takes an Opener.
+type Opener func(ctx context.Context, cfg Config) (Comm, error)
+
+// Config is the part of cohort.Config that every backend can use, completed from the environment. An
+// Opener with more settings reads environment variables of its own.
+type Config struct {
+	// Rank and Size are the place of this process in the job. cohort run sets them, and so may any other
+	// launcher. Size is 0 if none has.
+	Rank, Size int
+
+	Job string // the same on all ranks of the job, and of no other job of this user on the node
+
+	Timeout     time.Duration // of each operation; 0: none. Each operation gets it in its Bound.
+	Heartbeat   time.Duration // how long another rank may be silent; 0: the backend's default, below 0: no limit
+	JoinTimeout time.Duration // how long the ranks wait for each other at the start; 0: the backend's default
+
+	Check         bool // detect mismatched collectives even where that costs time
+	Deterministic bool // combine operands of reductions in the order of coll.Order
+}
