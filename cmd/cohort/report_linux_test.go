@@ -108,14 +108,14 @@ func awaitRanks(ready func(*flight.Dump) bool) {
 func TestReportNamesRankThatOthersWaitFor(t *testing.T) {
 	const (
 		mismatch = `^rank 2 was in Bcast #3 while 0, 1, 3 were in Allreduce #3, waiting \d`
-		killed   = `^rank 2 has not reached Allreduce #3, in which 0, 1, 3 wait(ed)? for \d.*: it .* after Barrier #2`
+		killed   = `^rank 2 has not reached Allreduce #3, where ranks 0, 1, 3 ha(ve|d) waited \d.*: it .* after Barrier #2`
 	)
 	for _, c := range []struct {
 		how, backend, line string
 	}{
 		{"mismatch", "shm", mismatch},
 		{"mismatch", "tcp", mismatch},
-		{"stopped", "shm", `^rank 2 has not reached Allreduce #3, in which 0, 1, 3 waited for 2\.?\d* s: it .* after Barrier #2`},
+		{"stopped", "shm", `^rank 2 has not reached Allreduce #3, where ranks 0, 1, 3 had waited 2\.?\d* s: it .* after Barrier #2`},
 		{"killed", "shm", killed},
 		{"killed", "tcp", killed},
 	} {
@@ -221,7 +221,7 @@ func TestSIGQUITMakesRanksWriteTheirFiles(t *testing.T) {
 		}
 		cmd.Process.Signal(syscall.SIGQUIT)
 		cmd.Wait()
-		const want = `rank 2 has not reached Allreduce #3, in which 0, 1, 3 wait(ed)? for \d.*: it (is|was) in Recv from 0, tag 5`
+		const want = `rank 2 has not reached Allreduce #3, where ranks 0, 1, 3 ha(ve|d) waited \d.*: it (is|was) in Recv from 0, tag 5`
 		said, stderr := regexp.MustCompile(`(?m)^cohort: `+want), errs.String()
 		if got := cmd.ProcessState.ExitCode(); got != 2 || !strings.Contains(stderr, "SIGQUIT: quit") || !said.MatchString(stderr) {
 			t.Errorf("%s: status %d, want 2, the stacks and %s:\n%s", backend, got, want, stderr)
@@ -255,7 +255,7 @@ func TestKilledLauncherKeepsFlightFiles(t *testing.T) {
 		}
 	}
 	status, report, stderr := run(t, "report", dir)
-	if want := `^rank 2 has not reached Allreduce #3, in which 0, 1, 3 wait`; status != 0 || !regexp.MustCompile(want).MatchString(report) {
+	if want := `^rank 2 has not reached Allreduce #3, where ranks 0, 1, 3 ha(ve|d) waited`; status != 0 || !regexp.MustCompile(want).MatchString(report) {
 		t.Errorf("status %d, report %s%s, want %s", status, report, stderr, want)
 	}
 	files, err := os.ReadDir(dir)

@@ -242,16 +242,13 @@ func (a *analysis) collective() (Finding, bool) {
 		return Finding{Line: line, Trouble: true}, true
 	case len(away)+len(begun) > 0:
 		name := insert(shortName(texts[0]), number+of)
-		verb := "wait"
-		if len(in[texts[0]]) == 1 {
-			verb = "waits"
-		}
+		verb := strings.TrimSpace(have(in[texts[0]])) + " waited"
 		if past {
-			verb = "waited"
+			verb = "had waited"
 		}
-		waits := fmt.Sprintf("in which %s %s", ranksText(in[texts[0]], false), verb)
+		waits := fmt.Sprintf("where %s %s", ranksText(in[texts[0]], true), verb)
 		if longest > 0 {
-			waits += " for " + duration(longest)
+			waits += " " + duration(longest)
 		}
 		if len(away) == 0 {
 			line := fmt.Sprintf("%s begun %s, %s, without waiting for it: ", ranksText(begun, true)+have(begun), name, waits)

@@ -107,39 +107,39 @@ func TestAnalyseFindsCause(t *testing.T) {
 		}, "rank 2 is in Bcast #4 (float64, count 4, root 2) while 0, 1 are in Bcast #4 (float64, count 4, root 0), waiting 30 s", false},
 		{"computing", []*Dump{
 			dump(0, 3, before, allreduce(Open)), dump(1, 3, before), dump(2, 3, before, allreduce(Open)),
-		}, "rank 1 has not reached Allreduce #118, in which 0, 2 wait for 31 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		}, "rank 1 has not reached Allreduce #118, where ranks 0, 2 have waited 31 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
 		{"computing, its time not known", []*Dump{
 			dump(0, 3, before, allreduce(Open)), dump(1, 3, unknown(before, 4)), dump(2, 3, before, allreduce(Open)),
-		}, "rank 1 has not reached Allreduce #118, in which 0, 2 wait for 31 s: it is in no operation, after Allreduce #117, which began at most 36 s before", false},
+		}, "rank 1 has not reached Allreduce #118, where ranks 0, 2 have waited 31 s: it is in no operation, after Allreduce #117, which began at most 36 s before", false},
 		{"in a message", []*Dump{
 			dump(0, 3, before, allreduce(Open)), dump(1, 3, before, p2p(Recv, 0, 5, 6, Open)), dump(2, 3, before, allreduce(Open)),
-		}, "rank 1 has not reached Allreduce #118, in which 0, 2 wait for 31 s: it is in Recv from 0, tag 5, waiting 34 s", false},
+		}, "rank 1 has not reached Allreduce #118, where ranks 0, 2 have waited 31 s: it is in Recv from 0, tag 5, waiting 34 s", false},
 		{"in the collective before", []*Dump{
 			dump(0, 2, before, allreduce(Open)), dump(1, 2, coll(backend.Allreduce, 117, 20, Open)),
 		}, "rank 1 is in Allreduce #117, which rank 0 has been through, waiting 20 s", false},
 		{"left", []*Dump{
 			dump(0, 2, before, allreduce(Open)), left(dump(1, 2, before), 8),
-		}, "rank 1 has not reached Allreduce #118, in which rank 0 waits for 31 s: it has left the job in good order, after Allreduce #117", false},
+		}, "rank 1 has not reached Allreduce #118, where rank 0 has waited 31 s: it has left the job in good order, after Allreduce #117", false},
 		{"no record", []*Dump{
 			dump(0, 4, allreduce(Open)), dump(3, 4, allreduce(Open)),
-		}, "ranks 1, 2 have not reached Allreduce #118, in which 0, 3 wait for 31 s: ranks 1, 2: has left no record", false},
+		}, "ranks 1, 2 have not reached Allreduce #118, where ranks 0, 3 have waited 31 s: ranks 1, 2: has left no record", false},
 		{"killed", []*Dump{
 			dump(0, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)), undumped(dump(1, 3, before)), dump(2, 3, before, failed(allreduce(Open), backend.ErrPeerLost, 10)),
-		}, "rank 1 has not reached Allreduce #118, in which 0, 2 waited for 1.0 s: it is in no operation, or has ended, after Allreduce #117, which began 35 s before", false},
+		}, "rank 1 has not reached Allreduce #118, where ranks 0, 2 had waited 1.0 s: it is in no operation, or has ended, after Allreduce #117, which began 35 s before", false},
 		{"late", []*Dump{ // as one that was stopped, and continued to be ended
 			dump(0, 3, before, failed(allreduce(Open), backend.ErrTimeout, 39)), undumped(dump(1, 3, before, coll(backend.Allreduce, 118, 39.5, Open))),
 			dump(2, 3, before, failed(allreduce(Open), backend.ErrTimeout, 39)),
-		}, "rank 1 has not reached Allreduce #118, in which 0, 2 waited for 30 s: it came 500 ms after that", false},
+		}, "rank 1 has not reached Allreduce #118, where ranks 0, 2 had waited 30 s: it came 500 ms after that", false},
 		{"late, with an error of its own", []*Dump{
 			dump(0, 2, failed(allreduce(Open), backend.ErrTimeout, 29)), dump(1, 2, failed(coll(backend.Allreduce, 118, 32, Open), backend.ErrBroken, 32)),
-		}, "rank 1 has not reached Allreduce #118, in which rank 0 waited for 20 s: it came 3.0 s after that", false},
+		}, "rank 1 has not reached Allreduce #118, where rank 0 had waited 20 s: it came 3.0 s after that", false},
 		{"begun and not waited for", []*Dump{
 			dump(0, 3, before, iallreduce(Waiting)), dump(1, 3, before, iallreduce(Open)), dump(2, 3, before, iallreduce(Waiting)),
-		}, "rank 1 has begun Iallreduce #118, in which 0, 2 wait for 30 s, without waiting for it: it is in no operation, after Iallreduce #118", false},
+		}, "rank 1 has begun Iallreduce #118, where ranks 0, 2 have waited 30 s, without waiting for it: it is in no operation, after Iallreduce #118", false},
 		{"in an agreement", []*Dump{ // of the number of a collective that has ended
 			dump(0, 4, before, p2p(Agree, -1, 0, 10, Open)), dump(1, 4, before, failed(p2p(Agree, -1, 0, 9, Open), backend.ErrTimeout, 11), p2p(Agree, -1, 0, 12, Open)),
 			dump(2, 4, before, failed(allreduce(Open), backend.ErrPeerLost, 12)), dump(3, 4, before, allreduce(Open)),
-		}, "ranks 2, 3 have not reached Agree #0, in which 0, 1 wait for 30 s: " +
+		}, "ranks 2, 3 have not reached Agree #0, where ranks 0, 1 have waited 30 s: " +
 			`rank 2: was in Allreduce #118, which ended with "peer lost", waiting 3.0 s; rank 3: is in Allreduce #118, waiting 31 s`, false},
 		{"another agreement", []*Dump{
 			dump(0, 3, failed(p2p(Agree, -1, 0, 10, Open), backend.ErrMismatch, 12)), dump(1, 3, failed(p2p(Shrink, -1, 0, 11, Open), backend.ErrMismatch, 12)),
@@ -158,7 +158,7 @@ func TestAnalyseFindsCause(t *testing.T) {
 		{"collective of a part", []*Dump{
 			dump(0, 4, before), dump(1, 4, before),
 			member(dump(2, 4, before, in(coll(backend.Scan, 2, 10, Open))), 0), member(dump(3, 4, before), 1),
-		}, "rank 3 has not reached Scan #2 of world.split1, in which rank 2 waits for 30 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		}, "rank 3 has not reached Scan #2 of world.split1, where rank 2 has waited 30 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
 		{"a chain", []*Dump{
 			dump(0, 5, p2p(Recv, 3, 5, 10, Open)), dump(1, 5, before), dump(2, 5, p2p(Recv, 1, 5, 12, Open)), dump(3, 5, p2p(Recv, 2, 5, 11, Open)), dump(4, 5, p2p(Recv, 0, 5, 13, Open)),
 		}, "rank 0 is in Recv from 3, tag 5, waiting 30 s; 3 waits for 2, 2 for 1; rank 1 is in no operation, after Allreduce #117, which began 35 s before; " +
@@ -172,7 +172,7 @@ func TestAnalyseFindsCause(t *testing.T) {
 		}, "rank 0 is in Irecv from 1, tag 7, waiting 30 s; rank 1 is in no operation, after Allreduce #117, which began 35 s before", false},
 		{"a start", []*Dump{
 			dump(0, 2, started), dump(1, 2, before),
-		}, "rank 1 has not reached persistent Allreduce #3 (start 12), in which rank 0 waits for 31 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
+		}, "rank 1 has not reached persistent Allreduce #3 (start 12), where rank 0 has waited 31 s: it is in no operation, after Allreduce #117, which began 35 s before", false},
 		{"a long list", []*Dump{
 			dump(0, 6, before, allreduce(Open)), dump(1, 6, before, allreduce(Open)), dump(2, 6, before, allreduce(Open)),
 			dump(3, 6, before, allreduce(Open)), dump(4, 6, coll(backend.Barrier, 118, 9, Open)), dump(5, 6, before, allreduce(Open)),
