@@ -75,7 +75,7 @@ func TestTooFewDescriptorsIsAnErrorOnAllRanks(t *testing.T) {
 		{8, 8, -1, false}, {8, 9, -1, true},
 		{4, 2, 0, false}, {4, 4, 0, false}, // the others learn of it
 	}
-	if testing.Short() { // without those where rank 0 has waited ranks that never come
+	if testing.Short() { // without those in which rank 0 waits for ranks that never come
 		cases = []limited{{2, 2, -1, false}, {2, 3, -1, true}, {8, 9, -1, true}, {4, 4, 0, false}}
 	}
 	for _, c := range cases {
