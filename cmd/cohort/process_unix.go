@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
 )
@@ -12,11 +11,4 @@ import (
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-}
-
-// suspend stops this process if the signal is that of a terminal's suspend key (SIGTSTP).
-func suspend(s os.Signal) {
-	if s == syscall.SIGTSTP {
-		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cohort-hpc/cohort/internal/cli"
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -137,7 +137,7 @@ func (r *runOptions) run(args []string) (int, error) {
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	var result spawn.Result
+	var result job.Result
 	defer func() { endFlight(result.Status, result.Aborted) }()
 	config := spawn.Config{
 		Path: program.Path, Args: args[1:], Backend: r.backend, Ranks: r.ranks, Places: places,
@@ -166,11 +166,11 @@ func (r *runOptions) run(args []string) (int, error) {
 		}
 		defer end()
 	}
-	job, err := spawn.Start(config)
+	started, err := spawn.Start(config)
 	if err != nil {
 		return cli.StatusUsage, err
 	}
-	result = job.Wait()
+	result = started.Wait()
 	return result.Status, nil
 }
 
@@ -201,45 +201,22 @@ func checkRunBackend(name string) error {
 		name, cli.DidYouMean(name, runBackends))
 }
 
-// errStopped is the cause of a build that a signal stopped.
-var errStopped = errors.New("stopped while building")
-
 // buildFolder builds a Go program. A signal that would end the launcher ends the build.
 func buildFolder(folder string, signals <-chan os.Signal, k *spawn.Keeper) (path string, remove func(), status int, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	stopped := func(n syscall.Signal) error { return fmt.Errorf("stopped while building: %v", n) }
 	built := make(chan struct{})
-	status = cli.StatusUsage
-	stopped := make(chan syscall.Signal, 1)
-	watching := make(chan struct{})
 	go func() {
-		defer close(watching)
-		for {
-			select {
-			case <-built:
-				return
-			case s := <-signals:
-				switch n, _ := s.(syscall.Signal); n {
-				case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-					stopped <- n
-					cancel(fmt.Errorf("%w: %v", errStopped, n))
-					return
-				}
-				suspend(s)
-			}
-		}
+		defer close(built)
+		path, remove, err = spawn.Build(ctx, folder, k)
 	}()
-	path, remove, err = spawn.Build(ctx, folder, k)
-	close(built)
-	<-watching
-	select {
-	case n := <-stopped:
+	if n := job.Prepare(signals, built, func(n syscall.Signal) { cancel(stopped(n)) }); n != 0 {
 		if err == nil { // it came when the build had finished
 			remove()
-			err = fmt.Errorf("%w: %v", errStopped, n)
+			err = stopped(n)
 		}
 		return "", nil, 128 + int(n), err
-	default:
 	}
-	return path, remove, status, err
+	return path, remove, cli.StatusUsage, err
 }

@@ -36,7 +36,8 @@ var users = map[string][]string{
 	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/engine"},
 	"internal/direct":     {"backend/local", "internal/board"},
 	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
-	"internal/flight":     {"", "cmd/cohort", "cohorttest", "internal/remote"},
+	"internal/flight":     {"", "cmd/cohort", "cohorttest", "internal/remote", "internal/spawn"},
+	"internal/job":        {"cmd/cohort", "internal/remote", "internal/spawn"},
 	"internal/kernel":     {"", "coll", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen": nil, // go generate

@@ -15,13 +15,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -303,7 +303,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 		a.keeper.Folder(a.flight)
 		set = append(set, flight.EnvDir+"="+a.flight, flight.EnvKept+"=") // not kept on this host
 	}
-	c.Env = merge(os.Environ(), set)
+	c.Env = append(os.Environ(), set...) // of variables with the same name the last counts
 	if w.First == 0 {
 		if c.Stdin, a.input, err = os.Pipe(); err != nil {
 			return c, err
@@ -312,32 +312,21 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	return c, nil
 }
 
-// merge returns env with the variables of set, each once: of several with the same name the last counts.
-func merge(env, set []string) []string {
-	all := append(slices.Clone(env), set...)
-	last := map[string]int{}
-	for i, v := range all {
-		name, _, _ := strings.Cut(v, "=")
-		last[name] = i
-	}
-	var once []string
-	for i, v := range all {
-		if name, _, _ := strings.Cut(v, "="); last[name] == i {
-			once = append(once, v)
-		}
-	}
-	return once
-}
-
 // ended reports to the launcher how a rank ended.
-func (a *agent) ended(e spawn.End) {
-	_, err := os.Stat(filepath.Join(a.folder, "resilient"))
+func (a *agent) ended(e job.Exit) {
 	aborter, _, aborted := spawn.AbortIn(a.folder)
-	a.link.sendJSON(kindExit, rankExit{e.Rank, e.Status, e.How, e.After, a.work.Resilient || err == nil, aborted && aborter == e.Rank})
+	e.GoesOn, e.Aborted = a.resilient(), aborted && aborter == e.Rank
+	a.link.sendJSON(kindExit, e)
 	go func() {
 		<-e.Drained
 		a.link.send(kindDrained, numberBytes(e.Rank))
 	}()
+}
+
+// resilient reports whether the command line or a rank of this host has requested that the job continues.
+func (a *agent) resilient() bool {
+	_, err := os.Stat(filepath.Join(a.folder, "resilient"))
+	return a.work.Resilient || err == nil
 }
 
 // run waits for the ranks, and then for the launcher's goodbye.
@@ -443,9 +432,8 @@ func (a *agent) handle(k kind, b []byte, feeding chan<- []byte) {
 	case kindEnd:
 		a.job.Stop()
 	case kindAsk:
-		_, err := os.Stat(filepath.Join(a.folder, "resilient"))
 		yes := byte(0)
-		if err == nil || a.work.Resilient {
+		if a.resilient() {
 			yes = 1
 		}
 		a.link.send(kindAnswer, []byte{yes})

@@ -99,13 +99,20 @@ func TestLastValueOfVariableCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var out bytes.Buffer
+	c.Path, c.Stdout, c.Stderr = "/usr/bin/env", &out, &out
+	ranks, err := spawn.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ranks.Wait()
 	for _, want := range []string{"COHORT_TIMEOUT=3s", "HERE=b", "X=2", "COHORT_RUN_DIR=" + a.folder, "COHORT_SECRET_FILE=" + filepath.Join(a.folder, "secret"),
 		"COHORT_FLIGHT_DIR=" + a.flight, "COHORT_FLIGHT_KEPT="} { // a job of a rank's own has neither folder for its own
 		name, _, _ := strings.Cut(want, "=")
 		var got []string
-		for _, v := range c.Env {
-			if strings.HasPrefix(v, name+"=") {
-				got = append(got, v)
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, name+"=") {
+				got = append(got, strings.TrimSuffix(line, "\n"))
 			}
 		}
 		if !slices.Equal(got, []string{want}) {

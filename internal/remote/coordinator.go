@@ -23,7 +23,7 @@ type coordinator struct {
 }
 
 // startCoordinator starts to listen for the ranks.
-func (j *job) startCoordinator() error {
+func (j *launcher) startCoordinator() error {
 	addrs, at, err := j.addresses()
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (m *coordinator) variables(h *host) []string {
 }
 
 // addresses returns the addresses at which to listen, and which of them each host gets.
-func (j *job) addresses() (all []netip.Addr, at []netip.Addr, err error) {
+func (j *launcher) addresses() (all []netip.Addr, at []netip.Addr, err error) {
 	if j.cfg.Interface != "" {
 		if all, err = wire.Interfaces(j.cfg.Interface); err != nil {
 			return nil, nil, err

@@ -5,7 +5,7 @@
 // The launcher, [Run], starts one ssh for each host, with the user's configuration and keys. At the other end
 // runs the [Agent]: the launcher's own executable, sent through ssh unless the host has the same file at the
 // same path. Each agent starts the ranks of its host with internal/spawn, and reports to the launcher how they
-// end. The launcher decides what follows, as spawn does for the ranks of one node.
+// end. Package internal/job decides what follows, as for the ranks of one node.
 //
 // # Protocol
 //

@@ -37,7 +37,7 @@ const (
 	kindReady   kind = 'r' // ready
 	kindFault   kind = 'f' // the ranks cannot be started, and why
 	kindOutput  kind = 'o' // one byte, 1 or 2 for standard output or error, then whole lines of ranks (or, without tags, any bytes)
-	kindExit    kind = 'x' // rankExit
+	kindExit    kind = 'x' // job.Exit, the end of a rank
 	kindDrained kind = 'd' // the output of a rank that ended has been sent: its number, 4 bytes
 	kindLog     kind = 'l' // a sentence about the ranks
 	kindAnswer  kind = 'a' // to kindAsk, one byte
@@ -143,14 +143,6 @@ type program struct {
 // ready is an agent's message that its ranks can be started.
 type ready struct {
 	Note string // a note for the user
-}
-
-// rankExit is how a rank ended.
-type rankExit struct {
-	Rank, Status int
-	How, After   string
-	GoesOn       bool // the job continues after losses, as far as the agent knows
-	Aborted      bool // the rank has aborted the job
 }
 
 func appendFrame(b []byte, k kind, payload ...[]byte) []byte {

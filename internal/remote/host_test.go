@@ -65,7 +65,7 @@ func TestSilentHostIsGivenUp(t *testing.T) {
 		{"half a word", "echo '" + bootLine + "'; printf h;", "the agent did not start within "},
 	} {
 		for shellLimit = 100 * time.Millisecond; ; shellLimit *= 4 { // a slow machine gets there with more
-			j := &job{cfg: Config{SSH: []string{"sh", "-c", c.script + "exec sleep 1000"}, Copy: true}, closed: make(chan struct{})}
+			j := &launcher{cfg: Config{SSH: []string{"sh", "-c", c.script + "exec sleep 1000"}, Copy: true}, closed: make(chan struct{})}
 			j.hosts = []*host{{Host: Host{Name: "a"}}}
 			err := j.connect(context.Background(), j.hosts[0], exe)
 			j.close()

@@ -13,16 +13,17 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 // TestRankFailureWhileLossIsUndecided has a rank of a job that goes on fail when a host is lost and the others have been asked, but
 // have not answered: that it goes on the rank's host has said.
 func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 	var stderr bytes.Buffer
-	j := &job{cfg: Config{Ranks: 3, Stderr: &stderr}, begun: time.Now()}
+	j := &launcher{cfg: Config{Ranks: 3, Stderr: &stderr}, begun: time.Now()}
+	var sent [3]bytes.Buffer
 	for i, name := range []string{"a", "b", "c"} {
-		h := &host{Host: Host{Name: name}, first: i, count: 1, link: newLink(closer{io.Discard})}
-		defer h.link.close()
+		h := &host{Host: Host{Name: name}, first: i, count: 1, link: newLink(closer{&sent[i]})}
 		h.shell = &shell{cmd: exec.Command("true"), ended: make(chan struct{})}
 		if err := h.shell.cmd.Run(); err != nil {
 			t.Fatal(err)
@@ -30,22 +31,29 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 		close(h.shell.ended)
 		j.hosts = append(j.hosts, h)
 	}
-	s := &judge{job: j, running: 3, there: map[int]bool{0: true, 1: true, 2: true}, late: map[int]report{}}
-	s.print = newPrinter(func(err error) { t.Error(err) })
+	s := j.newJudge()
 	s.lose(j.hosts[0], io.EOF)
-	if s.answers != 2 || s.ending {
-		t.Fatalf("%d answers are waited for, want 2", s.answers)
+	if s.m.Ending || s.m.Resilient {
+		t.Fatal("decided without the other hosts")
 	}
-	s.exited(j.hosts[1], rankExit{Rank: 1, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true})
+	s.exited(j.hosts[1], job.Exit{Rank: 1, Status: 9, How: "exited with status 9", After: "1 s", GoesOn: true})
 	for _, h := range j.hosts[1:] { // to the question that is no more
 		s.handle(event{h: h, k: kindAnswer, b: []byte{1}})
 	}
-	s.exited(j.hosts[2], rankExit{Rank: 2, GoesOn: true})
-	s.report(1)
+	s.exited(j.hosts[2], job.Exit{Rank: 2, GoesOn: true})
+	s.handle(event{h: j.hosts[1], k: kindDrained, b: numberBytes(1)})
+	<-s.log.Close()
 	s.print.close()
 	<-s.print.done
-	if s.ending || s.decided || s.status != 0 || s.running != 0 {
-		t.Errorf("ended with status %d, want the job to go on", s.status)
+	for i, h := range j.hosts {
+		h.link.close()
+		<-h.link.done
+		if got := bytes.Count(sent[i].Bytes(), appendFrame(nil, kindAsk)); (got == 1) != (i > 0) {
+			t.Errorf("host %s was asked %d times", h.Name, got)
+		}
+	}
+	if s.m.Ending || s.m.Decided || s.m.Status != 0 || s.m.Running != 0 {
+		t.Errorf("ended with status %d, want the job to go on", s.m.Status)
 	}
 	if said := stderr.String(); strings.Count(said, "the job goes on with") != 2 || strings.Index(said, "host a was lost") > strings.Index(said, "rank 1 on b") {
 		t.Errorf("said %q", said)
@@ -56,18 +64,22 @@ func TestRankFailureWhileLossIsUndecided(t *testing.T) {
 // host ends first, and that nothing replaces the status of a job that ran out of time.
 func TestAbortGivesJobItsStatus(t *testing.T) {
 	a, b := &host{Host: Host{Name: "a"}}, &host{Host: Host{Name: "b"}}
-	judged := func(blamed bool, status int) *judge {
-		s := &judge{job: &job{begun: time.Now()}, ending: true, decided: true, blamed: blamed, status: status,
-			there: map[int]bool{0: true, 1: true}, running: 2, late: map[int]report{}}
-		s.exited(a, rankExit{Rank: 0, Status: 1})
-		s.exited(b, rankExit{Rank: 1, Status: 7, Aborted: true})
-		return s
+	judged := func(timeout bool) int {
+		s := (&launcher{cfg: Config{Ranks: 2, Stderr: io.Discard}}).newJudge()
+		if timeout {
+			s.m.End(job.StatusTimeout, nil, "")
+		}
+		s.exited(a, job.Exit{Rank: 0, Status: 1})
+		s.exited(b, job.Exit{Rank: 1, Status: 7, Aborted: true})
+		s.log.Close()
+		s.print.close()
+		return s.m.Status
 	}
-	if s := judged(true, 1); s.status != 7 {
-		t.Errorf("status %d after an Abort with 7", s.status)
+	if status := judged(false); status != 7 {
+		t.Errorf("status %d after an Abort with 7", status)
 	}
-	if s := judged(false, 124); s.status != 124 {
-		t.Errorf("status %d after the job's time ran out, want 124", s.status)
+	if status := judged(true); status != 124 {
+		t.Errorf("status %d after the job's time ran out, want 124", status)
 	}
 }
 
@@ -84,7 +96,7 @@ func TestFlightFileIsReplacedAtomically(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s := &judge{job: &job{cfg: Config{Flight: folder}}}
+	s := &judge{launcher: &launcher{cfg: Config{Flight: folder}}}
 	for _, rank := range []int{0, 1, 2} { // the host's is 1
 		s.keepFlight(&host{first: 1, count: 1}, append(numberBytes(rank), "new"...))
 	}

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 func TestParseHosts(t *testing.T) {
@@ -360,7 +362,7 @@ func FuzzFrame(f *testing.F) {
 			case kindReady:
 				checkDecode[ready](t, p)
 			case kindExit:
-				checkDecode[rankExit](t, p)
+				checkDecode[job.Exit](t, p)
 			case kindAck, kindDrained:
 				if n, err := number(p); (err == nil) != (len(p) == 4) || err == nil && !bytes.Equal(numberBytes(int(n)), p) {
 					t.Fatalf("number %x: %d, %v", p, n, err)

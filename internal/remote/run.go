@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
@@ -28,8 +29,8 @@ const (
 // step from there to the agent's first message. Tests set a shorter one.
 var shellLimit = time.Minute
 
-// job is the state of a job.
-type job struct {
+// launcher is the state of a job.
+type launcher struct {
 	cfg         Config
 	name        string
 	hosts       []*host
@@ -50,7 +51,7 @@ type job struct {
 //
 // It returns the job's status. An error is the reason why the ranks were not started.
 func Run(cfg Config) (status int, err error) {
-	j := &job{cfg: cfg, name: rand.Text(), closed: make(chan struct{})}
+	j := &launcher{cfg: cfg, name: rand.Text(), closed: make(chan struct{})}
 	hosts := cfg.Hosts
 	counts := make([]int, len(hosts))
 	if cfg.Ranks > 0 {
@@ -96,7 +97,7 @@ func Run(cfg Config) (status int, err error) {
 }
 
 // each calls do for all hosts, and returns the errors of all of them. A signal that requests the end cancels it.
-func (j *job) each(do func(context.Context, *host) error) error {
+func (j *launcher) each(do func(context.Context, *host) error) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	errs := make([]error, len(j.hosts))
@@ -116,23 +117,9 @@ func (j *job) each(do func(context.Context, *host) error) error {
 		}
 		running.Wait()
 	}()
-	for done := false; !done; {
-		select {
-		case <-all:
-			done = true
-		case s := <-j.cfg.Signals:
-			n, _ := s.(syscall.Signal)
-			switch n {
-			case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-				if j.stopped == 0 {
-					j.stopped = n
-					cancel(fmt.Errorf("stopped while starting the ranks: %v", n))
-				}
-			case syscall.SIGTSTP:
-				syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			}
-		}
-	}
+	j.stopped = job.Prepare(j.cfg.Signals, all, func(n syscall.Signal) {
+		cancel(fmt.Errorf("stopped while starting the ranks: %v", n))
+	})
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -152,7 +139,7 @@ func (j *job) each(do func(context.Context, *host) error) error {
 }
 
 // connect starts the agent on a host.
-func (j *job) connect(ctx context.Context, h *host, exe *file) error {
+func (j *launcher) connect(ctx context.Context, h *host, exe *file) error {
 	s, err := openShell(j.cfg.SSH, h.Name, j.cfg.Keeper)
 	if err != nil {
 		return err
@@ -195,7 +182,7 @@ func (j *job) connect(ctx context.Context, h *host, exe *file) error {
 }
 
 // place assigns ranks to hosts: blocks, in the order of the hosts.
-func (j *job) place() error {
+func (j *launcher) place() error {
 	if j.cfg.Ranks == 0 {
 		for _, h := range j.hosts {
 			if h.count = h.Slots; h.count == 0 {
@@ -216,7 +203,7 @@ func (j *job) place() error {
 }
 
 // prepare sends a host all that its ranks need.
-func (j *job) prepare(ctx context.Context, h *host) error {
+func (j *launcher) prepare(ctx context.Context, h *host) error {
 	defer context.AfterFunc(ctx, h.shell.kill)()
 	folder, err := os.Getwd()
 	if err != nil {
@@ -278,7 +265,7 @@ func (h *host) upload(f *file) error {
 }
 
 // close closes the connections to the agents, and waits until each ssh has ended.
-func (j *job) close() {
+func (j *launcher) close() {
 	close(j.closed)
 	late := time.After(partingLimit)
 	for _, h := range j.hosts {

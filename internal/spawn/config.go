@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -25,8 +26,6 @@ const (
 	Grace = time.Second
 	// KillAfter is the time between SIGTERM and SIGKILL.
 	KillAfter = time.Second
-	// StatusTimeout is the status of a job that exceeded its timeout, as in timeout(1).
-	StatusTimeout = 124
 )
 
 // Config describes a job to start. Path and Ranks are required.
@@ -66,15 +65,6 @@ type Config struct {
 	Keeper  *Keeper        // may be nil
 }
 
-// Result is how a job ended.
-type Result struct {
-	Status int   // 0, or the status of the first rank that failed: its own, or 128 + its signal
-	First  int   // that rank, -1 if none failed
-	Err    error // a failure that no rank caused, such as a timeout or output that cannot be written
-
-	Aborted bool // First called Abort, and the launcher's message says so
-}
-
 // Launch is another program that starts the ranks of a job: an MPI launcher. It
 // starts Rank, which calls [Become] to execute the job's program. So the process that
 // the launcher started is the rank. It has the output, input and processors that this
@@ -108,18 +98,9 @@ type Part struct {
 	Size  int // number of ranks of the larger job
 
 	// Ended is called for every rank that ends, in that order. It must not block.
-	Ended func(End)
+	Ended func(job.Exit)
 	// Log is called with each message about the job that this package would otherwise print.
 	Log func(text string)
-}
-
-// End is how a rank ended.
-type End struct {
-	Rank    int             // its number in the larger job
-	Status  int             // its own, or 128 + the signal that killed it
-	How     string          // "exited with status 3"
-	After   string          // how long the job had run: "1.2 s"
-	Drained <-chan struct{} // closed when its output has been passed on
 }
 
 // Supported returns nil on Unix, where this package can start ranks. Elsewhere it returns an error that

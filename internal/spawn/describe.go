@@ -51,23 +51,3 @@ func watchEach(procs []*os.Process, ended chan<- exit) {
 	}
 	all.Wait()
 }
-
-// seconds formats a duration for messages.
-func seconds(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%.3f s", d.Seconds())
-	case d < 100*time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return d.Round(time.Second).String()
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
-}
-
-func count(n int, noun string) string { return fmt.Sprintf("%d %s", n, plural(n, noun)) }

@@ -20,9 +20,8 @@
 //
 // # How a job ends
 //
-// A job ends when every rank has ended. The first rank to fail (a status other than 0, or a signal)
-// gives the job its status. The others have [Config.Grace] to notice and to end by themselves. Those
-// that still run get SIGTERM, and SIGKILL after [KillAfter]. Processes that a rank leaves in its group
+// Package internal/job decides when. Ranks that are terminated get SIGTERM, and SIGKILL after [KillAfter].
+// Processes that a rank leaves in its group
 // are ended too. If the launcher is killed, its ranks end: the kernel kills each rank when the thread
 // that started it ends, and the [Keeper], a process that waits for the launcher's end, kills the groups.
 package spawn

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -137,7 +138,7 @@ func TestStoppedRanksAreEnded(t *testing.T) {
 func TestTimeoutEndsJob(t *testing.T) {
 	cfg := program(t, 2, "wait")
 	cfg.Timeout = 300 * time.Millisecond
-	if r := wait(t, start(t, cfg)); r.Status != StatusTimeout || r.Err == nil {
+	if r := wait(t, start(t, cfg)); r.Status != job.StatusTimeout || r.Err == nil {
 		t.Errorf("got %+v", r)
 	}
 	if text := cfg.Stderr.(*buffer).String(); !strings.Contains(text, "cohort: the job did not end within 300ms (--timeout); ending its 2 ranks\n") {

@@ -16,16 +16,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 const (
-	lingerLimit = time.Second            // for processes that a rank left to end by themselves
-	drainLimit  = time.Second            // for more data from a pipe once all ranks have ended
-	reportLimit = 200 * time.Millisecond // for a failed rank's last output to come before the report
-	sweepEvery  = 10 * time.Millisecond  // between checks of the processes that ranks left
-	stuckLimit  = 5 * time.Second        // after SIGKILL until a rank is given up as stuck in the kernel
-	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
+	lingerLimit = time.Second           // for processes that a rank left to end by themselves
+	drainLimit  = time.Second           // for more data from a pipe once all ranks have ended
+	sweepEvery  = 10 * time.Millisecond // between checks of the processes that ranks left
+	stuckLimit  = 5 * time.Second       // after SIGKILL until a rank is given up as stuck in the kernel
 )
 
 // Job is a set of ranks that have been started. Its methods are safe for
@@ -36,10 +35,9 @@ type Job struct {
 	out    *output
 	ranks  []*rank
 	ended  chan exit
-	stop   chan stopping
-	logs   chan message
+	stop   chan func(*job.Machine) // reasons to end the job
 	done   chan struct{}
-	result Result
+	result job.Result
 
 	launcher *starter // nil if this process starts the ranks
 }
@@ -70,18 +68,6 @@ type exit struct {
 	unknown bool
 }
 
-type stopping struct {
-	status int
-	err    error
-	log    string
-}
-
-// message is a line from the launcher itself, to be printed once after is closed.
-type message struct {
-	text  string
-	after <-chan struct{}
-}
-
 // Start starts the ranks of a job. If one cannot be started, it ends the ranks started
 // before and returns the reason.
 func Start(cfg Config) (*Job, error) {
@@ -107,10 +93,11 @@ func Start(cfg Config) (*Job, error) {
 		cfg.Job = newJobID()
 	}
 	j := &Job{
-		cfg: cfg, begun: time.Now(), ended: make(chan exit, cfg.Ranks), stop: make(chan stopping, 8),
-		logs: make(chan message, 64), done: make(chan struct{}), result: Result{First: -1},
+		cfg: cfg, begun: time.Now(), ended: make(chan exit, cfg.Ranks), stop: make(chan func(*job.Machine), 8), done: make(chan struct{}),
 	}
-	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: j.outputFailed}
+	j.out = &output{stdout: cfg.Stdout, stderr: cfg.Stderr, failed: func(err error) {
+		j.send(func(m *job.Machine) { m.OutputFailed(err) })
+	}}
 	start := j.launch
 	if cfg.Launch != nil {
 		start = j.launchBy
@@ -122,34 +109,31 @@ func Start(cfg Config) (*Job, error) {
 }
 
 // Wait waits until the job has ended and all its processes are gone, and returns the result.
-func (j *Job) Wait() Result {
+func (j *Job) Wait() job.Result {
 	<-j.done
 	return j.result
 }
 
 // End ends the job as if a rank had failed with status. why becomes Result.Err.
-func (j *Job) End(status int, why error) { j.send(stopping{status, why, why.Error()}) }
-
-func (j *Job) send(s stopping) {
-	select {
-	case j.stop <- s:
-	default: // the job is being ended already
-	}
+func (j *Job) End(status int, why error) {
+	j.send(func(m *job.Machine) { m.End(status, why, why.Error()) })
 }
 
-func (j *Job) outputFailed(err error) {
-	s := stopping{1, fmt.Errorf("writing the ranks' output: %w", err), fmt.Sprintf("the ranks' output cannot be written (%v)", err)}
-	if errors.Is(err, syscall.EPIPE) {
-		s.status, s.log = 128+int(syscall.SIGPIPE), "" // the reader closed the pipe, as head does: print nothing
+// Stop ends the job without a message.
+func (j *Job) Stop() { j.send(func(m *job.Machine) { m.End(0, nil, "") }) }
+
+func (j *Job) send(end func(*job.Machine)) {
+	select {
+	case j.stop <- end:
+	default: // the job is being ended already
 	}
-	j.send(s)
 }
 
 // launch starts all ranks from one thread, which lives until the job's end: the kernel
 // kills a rank when the thread that started it ends. A separate thread also keeps the
 // ranks' affinity away from the launcher's other threads.
 func (j *Job) launch() error {
-	if err := shmem.Files(j.descriptors(), "starting "+count(j.cfg.Ranks, "rank")); err != nil {
+	if err := shmem.Files(j.descriptors(), "starting "+job.Count(j.cfg.Ranks, "rank")); err != nil {
 		return err
 	}
 	stdin, pump, err := openStdin(j.cfg.Stdin)
@@ -189,18 +173,14 @@ func (j *Job) launch() error {
 		procs[i] = r.proc
 	}
 	go newWatch(procs, pidfds[:len(procs)]).run(j.ended)
-	if err != nil {
-		j.abandon()
-		if pump != nil {
-			pump.Close()
-		}
-		return err
-	}
 	if pump != nil {
 		go feed(j.cfg.Stdin, pump, j.done)
 	}
-	go j.run()
-	return nil
+	go j.run(err)
+	if err != nil {
+		<-j.done
+	}
+	return err
 }
 
 // descriptors is the number of descriptors that this process opens for a job: the ranks' output, two
@@ -310,24 +290,6 @@ func (j *Job) startError(i int, err error) error {
 		return fmt.Errorf("starting rank %d of %d: %w; the limit of processes (ulimit -u, pids.max) or memory is reached: start fewer ranks", j.number(i), j.size(), err)
 	}
 	return fmt.Errorf("starting rank %d: %w", j.number(i), Explain(j.cfg.Path, err))
-}
-
-// abandon ends a job if one of its ranks could not be started.
-func (j *Job) abandon() {
-	for _, r := range j.ranks {
-		syscall.Kill(-r.pgid, syscall.SIGKILL)
-	}
-	for range j.ranks {
-		e := <-j.ended
-		j.cfg.Keeper.GroupGone(j.ranks[e.rank].pgid)
-	}
-	for _, r := range j.ranks {
-		for _, p := range r.pipes {
-			p.hurry()
-		}
-		<-r.drained
-	}
-	close(j.done)
 }
 
 // newJobID returns 128 random bits.

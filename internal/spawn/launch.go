@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cohort-hpc/cohort/internal/job"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/topo"
 )
@@ -66,7 +67,7 @@ type order struct {
 // launchBy starts the launcher, from a thread that lives until the job's end.
 func (j *Job) launchBy() error {
 	c := j.cfg.Launch
-	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+count(j.cfg.Ranks, "rank")+" by "+c.Name); err != nil {
+	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+job.Count(j.cfg.Ranks, "rank")+" by "+c.Name); err != nil {
 		return err
 	}
 	l := &starter{up: true, ended: make(chan exit, 1), passed: make(chan struct{}), followed: make(chan struct{}), hellos: make(chan hello, j.cfg.Ranks)}
@@ -102,7 +103,7 @@ func (j *Job) launchBy() error {
 	go j.accept()
 	go func() { l.ended <- reap(-1, l.proc, time.Time{}) }()
 	go j.passLauncher()
-	go j.run()
+	go j.run(nil)
 	return nil
 }
 
@@ -182,7 +183,7 @@ func (j *Job) greet(c *net.UnixConn) {
 
 // hello makes a process that the launcher has started one of the job's ranks.
 func (s *state) hello(h hello) {
-	if s.ending {
+	if s.last != 0 {
 		h.conn.Close() // the process then ends
 		return
 	}
@@ -200,7 +201,7 @@ func (s *state) hello(h hello) {
 	}
 	if err != nil {
 		h.conn.Close()
-		s.end(stopping{1, err, err.Error()})
+		s.m.End(1, err, err.Error())
 	}
 }
 
@@ -253,8 +254,8 @@ func (s *state) admit(h hello) error {
 			feed(s.cfg.Stdin, pump, s.done)
 		}
 	}()
-	if !s.asked.IsZero() {
-		syscall.Kill(-r.pgid, s.request)
+	if s.m.Request != 0 {
+		syscall.Kill(-r.pgid, s.m.Request)
 	}
 	return nil
 }

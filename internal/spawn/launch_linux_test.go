@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/topo"
+
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 func init() {
@@ -258,7 +260,7 @@ func TestTimeoutEndsLaunchedJob(t *testing.T) {
 			cfg := launched(t, 2, way, name)
 			cfg.Timeout = 300 * time.Millisecond
 			r := wait(t, start(t, cfg))
-			if r.Status != StatusTimeout || r.Err == nil || !strings.Contains(cfg.Stderr.(*buffer).String(), "did not end within 300ms (--timeout)") {
+			if r.Status != job.StatusTimeout || r.Err == nil || !strings.Contains(cfg.Stderr.(*buffer).String(), "did not end within 300ms (--timeout)") {
 				t.Errorf("%s, %s: %+v; stderr:\n%s", way, name, r, cfg.Stderr)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 // blamed decides whether a rank that failed under a launcher caused the job's failure.
@@ -14,7 +16,7 @@ import (
 // one of those. A rank killed by SIGKILL or SIGTERM is therefore only a suspect, until
 // the launcher's own report is available (conclude).
 func (s *state) blamed(e exit) bool {
-	if !s.began.IsZero() && e.at.After(s.began) {
+	if !s.m.Began.IsZero() && e.at.After(s.m.Began) {
 		return false // it ended because the job was ending
 	}
 	if e.err == nil && e.wait.Signaled() && (e.wait.Signal() == syscall.SIGKILL || e.wait.Signal() == syscall.SIGTERM) {
@@ -41,7 +43,7 @@ func (s *state) launcherEnded(e exit) {
 			s.gone(i)
 		}
 	}
-	if s.running > 0 && s.began.IsZero() { // it failed or left its ranks, or the ranks' ends are reported next
+	if s.m.Running > 0 && s.m.Began.IsZero() { // it failed or left its ranks, or the ranks' ends are reported next
 		s.suspected = time.After(suspectLimit)
 	}
 	l.output.hurry()
@@ -61,14 +63,14 @@ func (s *state) conclude() {
 	}
 	asked := s.await(l.passed)
 	status, how := describe(l.ending)
-	if s.result.First >= 0 || s.result.Err != nil || status == 0 && len(s.suspects) == 0 {
+	if s.m.Decided || status == 0 && len(s.suspects) == 0 {
 		return
 	}
-	if s.lost != nil && s.succeeded { // the surviving ranks' status counts, and not that of the launcher, which saw a loss
+	if s.m.Lost != nil && s.m.Succeeded { // the surviving ranks' status counts, and not that of the launcher, which saw a loss
 		return
 	}
 	if asked != 0 { // the user asked for the end: the rank does not matter
-		s.result.Status, s.result.Err = 128+int(asked), fmt.Errorf("asked to end (%v) after %s %s", asked, name, how)
+		s.m.Status, s.m.Err = 128+int(asked), fmt.Errorf("asked to end (%v) after %s %s", asked, name, how)
 		return
 	}
 	if len(s.suspects) > 0 {
@@ -77,7 +79,9 @@ func (s *state) conclude() {
 		e := slices.MinFunc(s.suspects, func(a, b exit) int { return a.at.Compare(b.at) })
 		own := int(e.wait.Signal())
 		if status == 0 || status == own || status == 128+own || l.killed || s.cfg.Launch.Broken(l.lines) {
-			s.blame(e)
+			x := s.exit(e)
+			x.GoesOn = false
+			s.m.Ended(x)
 			return
 		}
 	}
@@ -85,20 +89,20 @@ func (s *state) conclude() {
 	if sig > 0 {
 		status, how = 128+sig, fmt.Sprintf("was killed by signal %d (%v)", sig, syscall.Signal(sig))
 	}
-	s.result.Status = status
-	after := seconds(l.ending.at.Sub(s.begun))
+	s.m.Status = status
+	after := job.Seconds(l.ending.at.Sub(s.begun))
 	switch {
 	case first >= 0 && first < len(s.ranks):
-		s.result.First = first
+		s.m.First = first
 		if sig == 0 {
 			how = fmt.Sprintf("exited with status %d", status)
 		}
 		s.logf("rank %d %s after %s, as %s reports", first, how, after, name)
 	case sig > 0:
-		s.result.Err = fmt.Errorf("a rank %s", how)
+		s.m.Err = fmt.Errorf("a rank %s", how)
 		s.logf("a rank %s after %s, as %s reports", how, after, name)
 	default:
-		s.result.Err = fmt.Errorf("%s %s", name, how)
+		s.m.Err = fmt.Errorf("%s %s", name, how)
 		s.logf("%s %s after %s", name, how, after)
 	}
 }
@@ -125,7 +129,7 @@ func (s *state) readEnds() {
 // started, or none is left. Otherwise the launcher ends when its ranks do.
 func (s *state) askLauncher(n syscall.Signal) {
 	l := s.launcher
-	if l != nil && l.up && (s.running == 0 || slices.ContainsFunc(s.ranks, func(r *rank) bool { return r.pgid == 0 })) {
+	if l != nil && l.up && (s.m.Running == 0 || slices.ContainsFunc(s.ranks, func(r *rank) bool { return r.pgid == 0 })) {
 		syscall.Kill(-l.proc.Pid, n)
 	}
 }

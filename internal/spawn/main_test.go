@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 // envProgram names what a copy of the test binary is: one of programs.
@@ -167,14 +169,14 @@ func start(t *testing.T, cfg Config) *Job {
 }
 
 // wait is Wait under a watchdog.
-func wait(t *testing.T, j *Job) Result {
+func wait(t *testing.T, j *Job) job.Result {
 	t.Helper()
 	select {
 	case <-j.done:
 		return j.Wait()
 	case <-time.After(patience):
 		t.Fatalf("the job does not end; stderr:\n%s", j.cfg.Stderr)
-		return Result{}
+		return job.Result{}
 	}
 }
 

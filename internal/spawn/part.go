@@ -17,12 +17,3 @@ func (j *Job) size() int {
 	}
 	return j.cfg.Part.Size
 }
-
-// reportEnd reports a rank's end to the larger job's launcher.
-func (s *state) reportEnd(e exit) {
-	status, how := describe(e)
-	s.cfg.Part.Ended(End{s.number(e.rank), status, how, seconds(e.at.Sub(s.begun)), s.ranks[e.rank].drained})
-}
-
-// Stop ends the job without a message.
-func (j *Job) Stop() { j.send(stopping{}) }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 // TestRanksOfPartReportTheirEnds checks that ranks of a larger job have its numbers, that nothing follows from how they end,
@@ -17,7 +19,7 @@ import (
 func TestRanksOfPartReportTheirEnds(t *testing.T) {
 	var (
 		mu   sync.Mutex
-		ends []End
+		ends []job.Exit
 		logs []string
 		seen = make(chan struct{}, 8)
 	)
@@ -33,7 +35,7 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 	}
 	defer stdin.Close()
 	cfg.Stdin, cfg.Signals = stdin, make(chan os.Signal, 1)
-	cfg.Part = &Part{First: 4, Size: 9, Ended: func(e End) {
+	cfg.Part = &Part{First: 4, Size: 9, Ended: func(e job.Exit) {
 		mu.Lock()
 		defer mu.Unlock()
 		ends = append(ends, e)
@@ -53,7 +55,7 @@ func TestRanksOfPartReportTheirEnds(t *testing.T) {
 	if r := wait(t, j); r.Status != 0 || r.First != -1 {
 		t.Errorf("the part itself has failed: %+v", r)
 	}
-	want := []End{{Rank: 4, Status: 7, How: "exited with status 7"}, {Rank: 5, Status: 137, How: "was killed by signal 9 (killed)"},
+	want := []job.Exit{{Rank: 4, Status: 7, How: "exited with status 7"}, {Rank: 5, Status: 137, How: "was killed by signal 9 (killed)"},
 		{Rank: 6, Status: 143, How: "was killed by signal 15 (terminated)"}}
 	for i := range ends {
 		<-ends[i].Drained
@@ -88,7 +90,7 @@ func TestRanksOfPartGetEnvironmentAndInput(t *testing.T) {
 		out := new(buffer)
 		j := start(t, Config{
 			Path: "/bin/sh", Args: []string{"-c", "echo $COHORT_RANK/$COHORT_SIZE $(cat)"}, Ranks: 2, Tag: true, Stdin: stdin,
-			Stdout: out, Stderr: new(buffer), Part: &Part{First: c.first, Size: 5, Ended: func(End) {}, Log: func(string) {}},
+			Stdout: out, Stderr: new(buffer), Part: &Part{First: c.first, Size: 5, Ended: func(job.Exit) {}, Log: func(string) {}},
 		})
 		wait(t, j)
 		lines := strings.SplitAfter(out.String(), "\n")

@@ -8,26 +8,32 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
-// run supervises the job until its end. It owns all of the job's changing state:
+// run supervises the job until its end, or ends the ranks that were started before startErr. It owns all of
+// the job's changing state. What follows from an event is decided by internal/job:
 //
 //  1. While ranks, or processes that they left, still run: wait for the end of one, a signal to
 //     pass on, or a reason to stop.
-//  2. After the first failure the other ranks have Config.Grace to end by themselves.
-//  3. Then, or for another reason to stop, all remaining processes get SIGTERM, and SIGKILL after KillAfter.
-//  4. The last output is passed on.
-func (j *Job) run() {
-	s := state{Job: j, running: len(j.ranks)}
-	logged := make(chan struct{})
-	go func() {
-		j.writeLog()
-		close(logged)
-	}()
-	if j.cfg.Timeout > 0 {
-		t := time.NewTimer(j.cfg.Timeout)
-		defer t.Stop()
-		s.timeout = t.C
+//  2. Pass the event on, and do what that package asks for: terminate and kill.
+//  3. The last output is passed on.
+func (j *Job) run(startErr error) {
+	log := job.NewLog(len(j.ranks), func(text string) {
+		if j.cfg.Part != nil {
+			j.cfg.Part.Log(text)
+		} else {
+			j.out.say("cohort: " + text + "\n")
+		}
+	})
+	s := state{Job: j, unstarted: startErr != nil}
+	s.m = job.New(job.Config{
+		Now: time.Now, Ranks: len(j.ranks), Timeout: j.cfg.Timeout, Grace: j.cfg.Grace, KillAfter: KillAfter, GiveUpAfter: stuckLimit,
+		Say: log.Say, Terminate: s.terminate, Kill: s.kill, GiveUp: s.giveUp,
+	})
+	if startErr != nil {
+		s.m.StartFailed(startErr)
 	}
 	tick := time.NewTicker(sweepEvery)
 	tick.Stop()
@@ -36,7 +42,7 @@ func (j *Job) run() {
 	if by == nil {
 		by = new(starter) // its channels are nil
 	}
-	for s.running > 0 || s.lingering > 0 || by.up {
+	for s.m.Running > 0 || s.lingering > 0 || by.up {
 		select {
 		case h := <-by.hellos:
 			s.hello(h)
@@ -47,26 +53,17 @@ func (j *Job) run() {
 			syscall.Kill(-by.proc.Pid, syscall.SIGKILL)
 		case <-s.suspected:
 			s.suspected = nil
-			if s.running > 0 || len(s.suspects) > 0 {
-				s.windDown()
+			if s.m.Running > 0 || len(s.suspects) > 0 {
+				s.m.WindDown()
 			}
-		case <-s.graceOver:
-			s.terminate()
 		case e := <-j.ended:
 			s.rankEnded(e)
 		case sig := <-j.cfg.Signals:
 			s.pass(sig)
-		case why := <-j.stop:
-			s.end(why)
-		case <-s.timeout:
-			s.end(stopping{
-				StatusTimeout, fmt.Errorf("the job did not end within %v", j.cfg.Timeout),
-				fmt.Sprintf("the job did not end within %v (--timeout); ending its %s", j.cfg.Timeout, count(s.running, "rank")),
-			})
-		case <-s.kill:
-			s.killAll()
-		case <-s.stuck:
-			s.giveUp()
+		case end := <-j.stop:
+			end(s.m)
+		case <-s.m.Wait():
+			s.m.Tick()
 		case <-tick.C:
 			s.sweep()
 		case <-s.look:
@@ -85,74 +82,77 @@ func (j *Job) run() {
 	}
 	if j.drain() {
 		select {
-		case why := <-j.stop: // the last output could not be written
-			s.end(why)
+		case end := <-j.stop: // the last output could not be written
+			end(s.m)
 		default:
 		}
-		close(j.logs)
-		j.await(logged)
+		j.await(log.Close())
 	}
+	j.result = s.m.Result
 	close(j.done)
 }
 
 // state is the changing state of a job, owned by run.
 type state struct {
 	*Job
-	running   int // ranks
+	m         *job.Machine
 	lingering int // groups of ranks that have ended
 	ticking   bool
-	ending    bool
-	began     time.Time        // when the job began to end, grace time included
-	graceOver <-chan time.Time // when the remaining ranks are terminated
-	asked     time.Time        // when a signal that requests the end was first passed on
-	request   syscall.Signal   // that signal
-	timeout   <-chan time.Time
-	kill      <-chan time.Time
-	stuck     <-chan time.Time
+	unstarted bool           // a rank could not be started
+	last      syscall.Signal // the last signal that was to end all processes: SIGTERM, then SIGKILL
 
 	// suspects are ranks that were killed, perhaps by the launcher because of another
 	// rank. suspected is when the wait for the launcher's report ends.
 	suspects  []exit
 	suspected <-chan time.Time
 
-	succeeded bool  // a rank has ended with status 0
-	lost      *exit // the first failure after which the job continued
-
 	look  <-chan time.Time // when to check the stopped ranks
 	alone time.Time        // since when only stopped ranks are left
 }
 
-// rankEnded handles the end of a rank. If the rank failed, it begins to end the others.
+// rankEnded handles the end of a rank.
 func (s *state) rankEnded(e exit) {
 	s.gone(e.rank)
+	r := s.ranks[e.rank]
 	if e.unknown {
-		s.ranks[e.rank].unread = e.at
+		r.unread = e.at
 		return
 	}
-	s.ranks[e.rank].unread = time.Time{}
-	if s.cfg.Part != nil {
-		s.reportEnd(e)
+	r.unread = time.Time{}
+	x := s.exit(e)
+	switch {
+	case s.cfg.Part != nil:
+		if !s.unstarted { // else Start reports why
+			s.cfg.Part.Ended(x)
+		}
 		return
-	}
-	if s.ranks[e.rank].outlived {
+	case r.outlived:
 		return
+	case x.Status == 0:
+		if !s.m.Succeeded {
+			s.noteStopped()
+		}
+	default:
+		if x.Aborted && s.m.Decided || s.launcher != nil && !s.m.Continues(x) && !s.m.Decided && !s.blamed(e) {
+			return
+		}
 	}
-	status, _ := describe(e)
-	if status == 0 && !s.succeeded {
-		s.succeeded = true
-		s.noteStopped()
+	s.m.Ended(x)
+}
+
+// exit describes the end of a rank. After an Abort it is that of the rank that called it.
+func (s *state) exit(e exit) job.Exit {
+	r := s.ranks[e.rank]
+	x := job.Exit{Rank: s.number(e.rank), After: job.Seconds(e.at.Sub(s.begun)), Drained: r.drained}
+	x.Status, x.How = describe(e)
+	if x.Status != 0 && s.cfg.Part == nil {
+		if rank, code, ok := s.aborted(); ok {
+			x.Rank, x.Status, x.How, x.Aborted = rank, code, fmt.Sprintf("aborted the job with code %d", code), true
+		}
+		x.GoesOn = s.cfg.Resilient != nil && (s.launcher == nil || s.cfg.Launch.GoesOn) && s.cfg.Resilient()
+		x.Name = fmt.Sprint("rank ", x.Rank)
 	}
-	if status != 0 && s.goesOn(e) {
-		return
-	}
-	if status == 0 || s.result.First >= 0 || s.result.Err != nil {
-		return
-	}
-	if s.launcher != nil && !s.blamed(e) {
-		return
-	}
-	s.blame(e)
-	s.windDown()
+	return x
 }
 
 // gone records that a rank's process has ended.
@@ -162,72 +162,19 @@ func (s *state) gone(rank int) {
 		return
 	}
 	r.running = false
-	s.running--
+	s.m.Running--
 	if r.pgid == 0 { // it never started
 		return
 	}
 	if groupAlive(r.pgid) {
 		r.linger, r.since = true, time.Now()
 		s.lingering++
-		switch {
-		case s.ending && s.kill == nil:
-			syscall.Kill(-r.pgid, syscall.SIGKILL)
-		case s.ending:
-			syscall.Kill(-r.pgid, syscall.SIGTERM)
+		if s.last != 0 {
+			syscall.Kill(-r.pgid, s.last)
 		}
 	} else {
 		s.cfg.Keeper.GroupGone(r.pgid)
 	}
-}
-
-// goesOn reports whether the job continues after a rank's failure, and logs it. Until a rank has ended with
-// status 0, the others are expected to recover from a failure: it gives the job its status only if no rank
-// succeeds. A rank that fails later gives the job its status.
-func (s *state) goesOn(e exit) bool {
-	if s.cfg.Resilient == nil || s.launcher != nil && !s.cfg.Launch.GoesOn || !s.began.IsZero() || !s.asked.IsZero() || !s.cfg.Resilient() {
-		return false
-	}
-	if _, _, aborted := s.aborted(); aborted {
-		return false
-	}
-	if s.lost == nil {
-		s.lost = &e
-	}
-	_, how := describe(e)
-	text := fmt.Sprintf("rank %d %s after %s", e.rank, how, seconds(e.at.Sub(s.begun)))
-	first := *s.lost
-	switch {
-	case s.running > 0:
-		text += "; the job goes on with " + count(s.running, "rank")
-	case !s.succeeded:
-		text += "; no rank is left"
-	}
-	if s.succeeded {
-		first = e
-	}
-	if s.result.First < 0 && s.result.Err == nil && (s.succeeded || s.running == 0) {
-		status, _ := describe(first)
-		s.result.First, s.result.Status = first.rank, status
-	}
-	s.log(message{text, s.ranks[e.rank].drained})
-	return true
-}
-
-// blame gives the job the status of a rank. After an Abort it is the rank that called Abort, even if
-// another one has ended before because of it.
-func (s *state) blame(e exit) {
-	status, how := describe(e)
-	rank := e.rank
-	if r, code, ok := s.aborted(); ok {
-		rank, status, how = r, code, fmt.Sprintf("aborted the job with code %d", code)
-		s.result.Aborted = true
-	}
-	s.result.First, s.result.Status = rank, status
-	text := fmt.Sprintf("rank %d %s after %s", rank, how, seconds(e.at.Sub(s.begun)))
-	if s.running > 0 {
-		text += "; ending the others"
-	}
-	s.log(message{text, s.ranks[e.rank].drained}) // after the rank's last output
 }
 
 // aborted returns the rank that has aborted the job, and its status.
@@ -238,61 +185,35 @@ func (s *state) aborted() (rank, status int, ok bool) {
 	return s.cfg.Aborted()
 }
 
-// end begins the end of the job for a reason other than a rank's failure.
-func (s *state) end(why stopping) {
-	if s.ending {
-		return
-	}
-	if s.result.First < 0 && s.result.Err == nil {
-		s.result.Status, s.result.Err = why.status, why.err
-	}
-	if why.log != "" {
-		s.logf("%s", why.log)
-	}
-	s.terminate()
-}
-
-// windDown gives the ranks Config.Grace to end by themselves before they are terminated.
-func (s *state) windDown() {
-	switch {
-	case s.cfg.Grace <= 0:
-		s.terminate()
-	case s.began.IsZero():
-		s.began = time.Now()
-		s.graceOver = time.After(s.cfg.Grace)
-	}
-}
-
 // terminate sends SIGTERM to all remaining processes.
 func (s *state) terminate() {
-	if s.ending {
-		return
-	}
-	if s.began.IsZero() {
-		s.began = time.Now()
-	}
-	s.ending = true
-	s.timeout, s.suspected, s.graceOver = nil, nil, nil
-	s.kill = time.After(KillAfter)
+	s.suspected = nil
 	s.stopLauncher()
-	s.signal(syscall.SIGTERM)
+	s.signalAll(syscall.SIGTERM)
 	s.signal(syscall.SIGCONT) // a stopped process handles SIGTERM only when it is continued
 }
 
-// killAll kills the processes that SIGTERM did not end.
-func (s *state) killAll() {
+// kill kills the processes that SIGTERM did not end.
+func (s *state) kill() {
 	var names []string
 	for i, r := range s.ranks {
 		if r.running && r.pgid != 0 {
 			names = append(names, fmt.Sprint(s.number(i)))
 		}
 	}
-	s.signal(syscall.SIGKILL)
-	if len(names) > 0 {
-		s.logf("%s %s did not end within %v of SIGTERM: killed", plural(len(names), "rank"), strings.Join(names, ", "), KillAfter)
+	if len(names) > 0 && s.last == syscall.SIGTERM {
+		s.logf("%s %s did not end within %v of SIGTERM: killed", job.Plural(len(names), "rank"), strings.Join(names, ", "), KillAfter)
 	}
-	s.kill, s.stuck = nil, time.After(stuckLimit)
+	s.signalAll(syscall.SIGKILL)
 	s.killLauncher()
+}
+
+func (s *state) logf(format string, args ...any) { s.m.Say(fmt.Sprintf(format, args...), nil) }
+
+// signalAll sends all remaining processes a signal that ends them, as gone does later for processes that are left.
+func (s *state) signalAll(sig syscall.Signal) {
+	s.last = sig
+	s.signal(sig)
 }
 
 // giveUp stops waiting for processes that SIGKILL did not end.
@@ -302,7 +223,7 @@ func (s *state) giveUp() {
 			s.logf("rank %d (process %d) is stuck in the kernel and cannot be ended; leaving it", s.number(i), r.pgid)
 		}
 	}
-	s.running, s.lingering = 0, 0
+	s.m.Running, s.lingering = 0, 0
 }
 
 // signal sends a signal to every process group that may not be empty.
@@ -314,36 +235,20 @@ func (s *state) signal(sig syscall.Signal) {
 	}
 }
 
-// pass passes a signal on to all ranks. A second request to end begins the end of the
-// job, however the ranks handle it.
+// pass passes a signal on to all ranks.
 func (s *state) pass(sig os.Signal) {
 	n, ok := sig.(syscall.Signal)
 	if !ok || n == syscall.SIGPIPE { // the failed write is reported instead
 		return
 	}
 	s.signal(n)
-	if asksForEnd(n) {
+	if job.AsksForEnd(n) {
 		s.askLauncher(n)
 	}
-	switch {
-	case s.cfg.Part != nil: // the launcher of the larger job decides what follows
-	case n == syscall.SIGTSTP:
-		// SIGTSTP stops the ranks by default. The launcher stops too, as its shell expects.
-		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	case !asksForEnd(n):
-	case s.asked.IsZero():
-		s.asked, s.request = time.Now(), n
-	case time.Since(s.asked) > sameRequest:
-		s.end(stopping{128 + int(n), fmt.Errorf("asked twice to end (%v)", n), "second request to end: ending the ranks"})
+	if s.cfg.Part == nil { // else the launcher of the larger job decides what follows
+		job.Suspend(n) // the ranks have stopped too, by default
+		s.m.Signal(n)
 	}
-}
-
-func asksForEnd(sig os.Signal) bool {
-	switch sig {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
 }
 
 // sweep ends the processes that ranks left in their groups: SIGTERM after lingerLimit, or
@@ -363,12 +268,12 @@ func (s *state) sweep() {
 			continue
 		}
 		switch {
-		case s.ending: // killAll ends them
+		case s.last != 0: // kill ends them
 		case waited > lingerLimit+KillAfter:
 			syscall.Kill(-r.pgid, syscall.SIGKILL)
 		case waited > lingerLimit && !r.asked:
 			r.asked = true
-			if s.began.IsZero() {
+			if s.m.Began.IsZero() {
 				s.logf("rank %d left processes behind; ending them", s.number(i))
 			}
 			syscall.Kill(-r.pgid, syscall.SIGTERM)
@@ -402,7 +307,7 @@ func (j *Job) await(c <-chan struct{}) syscall.Signal {
 		case <-c:
 			return 0
 		case sig := <-j.cfg.Signals:
-			if n, _ := sig.(syscall.Signal); asksForEnd(sig) {
+			if n, _ := sig.(syscall.Signal); job.AsksForEnd(sig) {
 				return n
 			}
 		}

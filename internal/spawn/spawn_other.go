@@ -5,6 +5,8 @@ package spawn
 import (
 	"context"
 	"os"
+
+	"github.com/cohort-hpc/cohort/internal/job"
 )
 
 // Job is a set of ranks that have been started: there is none on this system.
@@ -14,7 +16,7 @@ type Job struct{}
 func Start(Config) (*Job, error) { return nil, Supported() }
 
 // Wait returns how the job ended.
-func (*Job) Wait() Result { return Result{} }
+func (*Job) Wait() job.Result { return job.Result{} }
 
 // End ends the job.
 func (*Job) End(int, error) {}

@@ -1,0 +1,322 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+const (
+	// StatusTimeout is the status of a job that exceeded its timeout, as in timeout(1).
+	StatusTimeout = 124
+	// statusLost is a job's status when a host is lost, which is ssh's when its connection is.
+	statusLost = 255
+
+	answerLimit = time.Second            // for the other hosts to answer whether the job continues without one
+	sameRequest = 500 * time.Millisecond // signals this close together are one request (timeout(1) sends two)
+)
+
+// Config describes a job, and how a [Machine] reaches its ranks. Functions must not call the machine.
+type Config struct {
+	Now         func() time.Time
+	Ranks       int
+	Resilient   bool          // the job continues after losses
+	Timeout     time.Duration // of the job; 0: none
+	Grace       time.Duration // for the others to end by themselves when a rank has failed
+	KillAfter   time.Duration // from Terminate to Kill
+	GiveUpAfter time.Duration // from Kill to GiveUp
+
+	Say       func(text string, after <-chan struct{}) // prints a message once after is closed; nil for at once
+	Terminate func()                                   // asks all remaining processes to end
+	Kill      func()                                   // ends those that Terminate did not end
+	GiveUp    func()                                   // leaves those that Kill did not end; may be nil
+	Ask       func() int                               // asks the hosts that are left for an Answer, and returns their number
+}
+
+// Result is how a job ended.
+type Result struct {
+	Status  int   // 0, or the status of the first rank that failed: its own, or 128 + its signal
+	First   int   // that rank, -1 if none failed
+	Err     error // a failure that no rank caused, such as a timeout or output that cannot be written
+	Aborted bool  // First called Abort, and a message has said so
+}
+
+// Exit is the end of a rank.
+type Exit struct {
+	Rank    int             // -1 for a host's ranks
+	Name    string          `json:"-"` // for messages: "rank 3", "rank 3 on a"
+	Status  int             // its own, or 128 + the signal that killed it
+	How     string          // "exited with status 3"
+	After   string          // how long the job had run: "1.2 s"
+	GoesOn  bool            // the job may continue without it
+	Aborted bool            // it called Abort
+	Drained <-chan struct{} `json:"-"` // closed when its output has been passed on
+}
+
+// Machine is the state of a job. Its methods handle events. They are called by one goroutine.
+type Machine struct {
+	Config
+	Result
+	Running   int            // ranks that have not ended; kept by the owner
+	Decided   bool           // Result is final, but for an Abort that caused an earlier end
+	Succeeded bool           // a rank has ended with status 0
+	Lost      *Exit          // the first loss after which the job continued
+	Began     time.Time      // when the job began to end, grace time included
+	Ending    bool           // the ranks are being terminated or killed
+	Request   syscall.Signal // the signal by which the user first asked for the end
+
+	blamed  bool      // the status is a rank's
+	asked   time.Time // when Request came
+	losses  []string  // lost hosts for which it is not decided yet whether the job continues
+	answers int       // to Ask that have not come
+	due     [limits]time.Time
+}
+
+// The limits of time for which a machine waits.
+const (
+	timeout = iota
+	grace
+	kill
+	giveUp
+	answer
+	limits
+)
+
+// New returns the machine of a job whose ranks run.
+func New(c Config) *Machine {
+	m := &Machine{Config: c, Result: Result{First: -1}, Running: c.Ranks}
+	if c.Timeout > 0 {
+		m.after(timeout, c.Timeout)
+	}
+	return m
+}
+
+func (m *Machine) after(limit int, d time.Duration) { m.due[limit] = m.Now().Add(d) }
+
+// Wait returns a channel that receives when Tick is to be called. It is nil if no limit is waited for.
+func (m *Machine) Wait() <-chan time.Time {
+	var next time.Time
+	for _, at := range m.due {
+		if next.IsZero() || !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	if next.IsZero() {
+		return nil
+	}
+	return time.After(next.Sub(m.Now()))
+}
+
+// Tick handles the limits that have been reached.
+func (m *Machine) Tick() {
+	now := m.Now()
+	for limit, at := range m.due {
+		if at.IsZero() || now.Before(at) {
+			continue
+		}
+		m.due[limit] = time.Time{}
+		switch limit {
+		case timeout:
+			err := fmt.Errorf("the job did not end within %v", m.Timeout)
+			m.End(StatusTimeout, err, fmt.Sprintf("%v (--timeout); ending its %s", err, Count(m.Running, "rank")))
+		case grace:
+			m.terminate()
+		case kill:
+			m.kill()
+		case giveUp:
+			m.GiveUp()
+		case answer:
+			m.resolve(false)
+		}
+	}
+}
+
+// Continues reports whether the job continues after a rank's failure.
+func (m *Machine) Continues(e Exit) bool {
+	return e.GoesOn && !e.Aborted && m.Began.IsZero() && m.Request == 0
+}
+
+// Ended handles the end of a rank that no longer counts as Running. After an Abort, the job's status is that
+// of the rank that called it, even if another one has ended before because of it.
+func (m *Machine) Ended(e Exit) {
+	if e.Status == 0 {
+		m.Succeeded = true
+		return
+	}
+	text := fmt.Sprintf("%s %s after %s", e.Name, e.How, e.After)
+	switch {
+	case m.Continues(e):
+		m.goOn(e, text)
+	case !m.Decided, e.Aborted && m.blamed:
+		m.blamed = true
+		m.decide(e, nil)
+		m.Say(m.others(text), e.Drained)
+		m.WindDown()
+	}
+}
+
+func (m *Machine) decide(e Exit, err error) {
+	m.Decided = true
+	m.Result = Result{Status: e.Status, First: e.Rank, Err: err, Aborted: e.Aborted}
+}
+
+func (m *Machine) others(text string) string {
+	if m.Running > 0 {
+		text += "; ending the others"
+	}
+	return text
+}
+
+// goOn continues the job after a loss. A loss before any rank has succeeded gives the job its status only if no
+// rank succeeds. A rank that fails later gives the job its status. The loss of a host is detected late, when
+// other ranks may have ended because of it: it always counts as the first case.
+func (m *Machine) goOn(e Exit, text string) {
+	if m.Lost == nil {
+		m.Lost = &e
+	}
+	switch {
+	case m.Running > 0:
+		text += "; the job goes on with " + Count(m.Running, "rank")
+	case !m.Succeeded:
+		text += "; no rank is left"
+	}
+	switch {
+	case m.Decided:
+	case m.Succeeded && e.Rank >= 0:
+		m.decide(e, nil)
+	case !m.Succeeded && m.Running == 0:
+		m.decide(*m.Lost, nil)
+	}
+	m.Say(text, e.Drained)
+}
+
+// HostLost handles the loss of a host with ranks that no longer count as Running. If it is not known whether
+// the job continues, the other hosts are asked.
+func (m *Machine) HostLost(text string) {
+	switch {
+	case m.Decided || m.Ending:
+		m.Say(text, nil)
+	case m.Request != 0:
+		m.End(statusLost, nil, text)
+	case m.Resilient:
+		m.goOn(Exit{Rank: -1, Status: statusLost}, text)
+	default:
+		m.losses = append(m.losses, text)
+		m.answers = m.Ask()
+		m.after(answer, answerLimit)
+		if m.answers == 0 {
+			m.resolve(false)
+		}
+	}
+}
+
+// Answer handles a host's answer to Ask: whether the job continues after losses.
+func (m *Machine) Answer(goesOn bool) {
+	m.answers--
+	if goesOn || m.answers == 0 {
+		m.resolve(goesOn)
+	}
+}
+
+// resolve decides what follows from the loss of hosts.
+func (m *Machine) resolve(goesOn bool) {
+	losses := m.losses
+	m.losses, m.answers, m.due[answer] = nil, 0, time.Time{}
+	m.Resilient = m.Resilient || goesOn
+	for _, text := range losses {
+		switch {
+		case m.Ending:
+			m.Say(text, nil)
+		case goesOn:
+			m.goOn(Exit{Rank: -1, Status: statusLost}, text)
+		default:
+			if !m.Decided {
+				m.decide(Exit{Rank: -1, Status: statusLost}, nil)
+			}
+			m.Say(m.others(text), nil)
+			m.WindDown()
+		}
+	}
+}
+
+// Signal handles a signal that has been passed on to the ranks. A second request to end begins the end of the
+// job, however the ranks handle it.
+func (m *Machine) Signal(n syscall.Signal) {
+	switch {
+	case !AsksForEnd(n):
+	case m.Request == 0:
+		m.Request, m.asked = n, m.Now()
+	case m.Now().Sub(m.asked) > sameRequest:
+		m.End(128+int(n), fmt.Errorf("asked twice to end (%v)", n), "second request to end: ending the ranks")
+	}
+}
+
+// OutputFailed handles ranks' output that cannot be written.
+func (m *Machine) OutputFailed(err error) {
+	status, text := 1, fmt.Sprintf("the ranks' output cannot be written (%v)", err)
+	if errors.Is(err, syscall.EPIPE) {
+		status, text = 128+int(syscall.SIGPIPE), "" // the reader closed the pipe, as head does: print nothing
+	}
+	m.End(status, fmt.Errorf("writing the ranks' output: %w", err), text)
+}
+
+// End ends the job for a reason other than a rank's failure. An empty text prints no message.
+func (m *Machine) End(status int, err error, text string) {
+	if m.Ending {
+		return
+	}
+	if !m.Decided {
+		m.decide(Exit{Rank: -1, Status: status}, err)
+	}
+	if text != "" {
+		m.Say(text, nil)
+	}
+	m.terminate()
+}
+
+// StartFailed handles the failure to start a rank: the ranks that have been started are killed.
+func (m *Machine) StartFailed(err error) {
+	m.decide(Exit{Rank: -1, Status: 1}, err)
+	m.begin()
+	m.kill()
+}
+
+// WindDown gives the ranks Config.Grace to end by themselves before they are terminated.
+func (m *Machine) WindDown() {
+	switch {
+	case m.Grace <= 0:
+		m.terminate()
+	case m.Began.IsZero():
+		m.Began = m.Now()
+		m.after(grace, m.Grace)
+	}
+}
+
+func (m *Machine) terminate() {
+	if m.Ending {
+		return
+	}
+	m.begin()
+	m.after(kill, m.KillAfter)
+	m.Terminate()
+}
+
+// begin begins to end the ranks.
+func (m *Machine) begin() {
+	if m.Began.IsZero() {
+		m.Began = m.Now()
+	}
+	m.Ending = true
+	m.due[timeout], m.due[grace] = time.Time{}, time.Time{}
+}
+
+func (m *Machine) kill() {
+	if m.GiveUp != nil {
+		m.after(giveUp, m.GiveUpAfter)
+	}
+	m.Kill()
+}
+
+// Stop makes the machine wait for no limit any more.
+func (m *Machine) Stop() { m.due = [limits]time.Time{} }
