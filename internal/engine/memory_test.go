@@ -48,14 +48,6 @@ func (b bell) End()                           {}
 func (b bell) Poll([]Link, []bool, func(int)) {}
 func (b bell) Close()                         {}
 
-type memoryLink struct{ *memlink.Link }
-
-func (l memoryLink) Memory() *memlink.Link { return l.Link }
-func (l memoryLink) Arm(room bool) bool    { return l.Ready(room) }
-func (l memoryLink) Disarm()               {}
-func (l memoryLink) Limit(time.Duration)   {}
-func (l memoryLink) Release()              {}
-
 // other is rank 1 of a job in which rank 0 has an engine: the test does what it does.
 type other struct {
 	*memlink.Link

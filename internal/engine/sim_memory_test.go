@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -63,6 +64,15 @@ func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	x.other, y.other = y, x
 	return x, y
 }
+
+// memoryLink is a link through memory with what a backend adds to it.
+type memoryLink struct{ *memlink.Link }
+
+func (l memoryLink) Memory() *memlink.Link { return l.Link }
+func (l memoryLink) Arm(room bool) bool    { return l.Ready(room) }
+func (l memoryLink) Disarm()               {}
+func (l memoryLink) Limit(time.Duration)   {}
+func (l memoryLink) Release()              {}
 
 // simMemoryLink is one end of a link through memory.
 type simMemoryLink struct {
