@@ -18,8 +18,9 @@ type place struct {
 	rank, size int
 }
 
-func (p place) Rank() int { return p.rank }
-func (p place) Size() int { return p.size }
+func (p place) Rank() int          { return p.rank }
+func (p place) Size() int          { return p.size }
+func (place) OnWait(f, all func()) {}
 
 func (p place) Caps() backend.Caps { return backend.Caps{Backend: "place", MaxTag: MaxTag} }
 

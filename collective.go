@@ -67,22 +67,18 @@ func (k *core) collective(b *backend.Bound, call *backend.Call) error {
 }
 
 func (k *core) perform(b *backend.Bound, call *backend.Call) error {
-	if k.native == nil {
+	if k.colls == nil {
 		return k.runner.Run(b, call, true)
 	}
-	done, err := k.callNative(b, call, false)
-	switch {
-	case done || err != nil:
+	plan, err := k.callBackend(b, call)
+	if plan == backend.PlanDone || err != nil {
 		return err
-	case k.planner != nil:
-		return k.planned(b, call)
 	}
-	return k.runner.Run(b, call, false)
+	return k.planned(b, call, plan)
 }
 
-// planned performs a call that the Planner did not complete at once.
-func (k *core) planned(b *backend.Bound, call *backend.Call) error {
-	plan := k.planner.Plan(call)
+// planned performs a call that the backend did not make.
+func (k *core) planned(b *backend.Bound, call *backend.Call, plan backend.Plan) error {
 	switch plan {
 	case backend.PlanSchedule, backend.PlanChecked:
 		return k.runner.Run(b, call, plan == backend.PlanChecked)
@@ -92,28 +88,25 @@ func (k *core) planned(b *backend.Bound, call *backend.Call) error {
 		return err
 	}
 	if plan == backend.PlanAgree && !bounded {
-		if done, err := k.callNative(b, call, true); done || err != nil {
+		call.Agreed = true
+		if plan, err := k.callBackend(b, call); plan == backend.PlanDone || err != nil {
 			return err
 		}
 	}
 	return k.runner.Run(b, call, false)
 }
 
-// callNative passes a call to the backend; agreed reports whether the ranks have agreed on it. A
-// panic in a user's operation becomes an error.
-func (k *core) callNative(b *backend.Bound, call *backend.Call, agreed bool) (done bool, err error) {
+// callBackend passes a call to the backend. A panic in a user's operation becomes an error.
+func (k *core) callBackend(b *backend.Bound, call *backend.Call) (plan backend.Plan, err error) {
 	if call.Op != nil && call.Op.Code == backend.OpUser {
 		defer func() {
 			if p := recover(); p != nil {
-				done, err = true, sched.Panicked(p)
+				plan, err = backend.PlanDone, sched.Panicked(p)
 				k.bc.Break(err)
 			}
 		}()
 	}
-	if agreed {
-		return k.planner.Agreed(b, call)
-	}
-	return k.native.Collective(b, call)
+	return k.colls.Collective(b, call)
 }
 
 // start starts a nonblocking collective. It copies the call, whose buffers belong to the operation
@@ -138,17 +131,25 @@ func (c *Comm) start(call *backend.Call) (*Request, error) {
 }
 
 func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
-	if k.starter != nil {
-		own := *call // keeps the caller's off the heap on the other paths
-		if op, err := k.starter.StartCollective(&own); op != nil || err != nil {
-			return op, err
-		}
+	if op, err := k.startByBackend(call); op != nil || err != nil {
+		return op, err
 	}
 	op, err := k.runner.Start(call)
 	if err != nil {
 		return nil, err
 	}
 	return op, nil
+}
+
+// startByBackend passes a copy of a nonblocking or persistent call to the backend, which keeps the
+// caller's off the heap.
+func (k *core) startByBackend(call *backend.Call) (op backend.Operation, err error) {
+	if k.colls != nil {
+		k.call = *call
+		op, err = k.colls.StartCollective(&k.call)
+		k.call = backend.Call{Root: -1}
+	}
+	return op, err
 }
 
 // persist prepares a persistent collective. It waits for the other ranks' calls, so that a mismatch
@@ -176,11 +177,8 @@ func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operatio
 	if _, err := k.runner.Agree(b, call); err != nil {
 		return nil, err
 	}
-	if k.starter != nil {
-		own := *call
-		if op, err := k.starter.PrepareCollective(&own); op != nil || err != nil {
-			return op, err
-		}
+	if op, err := k.startByBackend(call); op != nil || err != nil {
+		return op, err
 	}
 	op, err := k.runner.Prepare(call)
 	if err != nil {

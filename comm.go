@@ -41,10 +41,9 @@ type Comm struct {
 type core struct {
 	id         uint32 // the context id: the same on all members, and unique on each of them
 	bc         backend.Comm
-	native     backend.Native   // nil: all collectives are schedules
-	planner    backend.Planner  // native, if it leaves checks to this layer
-	starter    backend.Starter  // nil: nonblocking and persistent collectives are schedules
-	recoverer  backend.Recovery // nil: the job ends when a rank fails
+	colls      backend.Collectives // nil: all collectives are schedules
+	sharing    backend.Sharing     // nil: ranks share no memory
+	recoverer  backend.Recovery    // nil: the job ends when a rank fails
 	rank, size int
 	maxTag     uint // the backend's largest tag
 	name       string
@@ -98,11 +97,10 @@ type job struct {
 func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
 	k.call.Root = -1
+	k.sharing, _ = bc.(backend.Sharing)
 	k.recoverer, _ = bc.(backend.Recovery)
 	if !j.scheds {
-		k.native, _ = bc.(backend.Native)
-		k.planner, _ = bc.(backend.Planner)
-		k.starter, _ = bc.(backend.Starter)
+		k.colls, _ = bc.(backend.Collectives)
 	}
 	k.home = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
 	leader := 0
@@ -173,7 +171,7 @@ func (c *Comm) Caps() Caps {
 		return Caps{}
 	}
 	caps := c.core.bc.Caps()
-	if c.core.native == nil { // all collectives are schedules
+	if c.core.colls == nil { // all collectives are schedules
 		caps.DeviceColls = 0
 	}
 	return caps
@@ -187,10 +185,7 @@ func (c *Comm) Diagnostics() []string {
 	if c == nil || c.core == nil {
 		return nil
 	}
-	if d, ok := c.core.bc.(backend.Diagnoser); ok {
-		return d.Diagnostics()
-	}
-	return nil
+	return c.core.bc.Diagnostics()
 }
 
 // open returns ErrComm for a nil communicator and ErrClosed for a closed one.

@@ -162,10 +162,8 @@ func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
 	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == CollectivesSchedule, comms: make(map[*core]struct{})}
 	j.ids.next = 1 // the world has 0
 	j.recorder = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
-	if a, ok := bc.(backend.Announcer); ok {
-		j.recorder.Sparse()
-		a.OnWait(j.recorder.Stamp, j.recorder.StampAll)
-	}
+	j.recorder.Sparse()
+	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)
 	for _, d := range makers {
 		j.recorder.Type(d.ID, d.Name)
 	}

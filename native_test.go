@@ -30,24 +30,36 @@ func worlds(n int, s settings, wrap func(backend.Comm) backend.Comm, body func(w
 	return errs
 }
 
+// scheduling is a local backend that leaves all collectives to schedules.
+type scheduling struct{ backend.Comm }
+
+func (scheduling) Collective(*backend.Bound, *backend.Call) (backend.Plan, error) {
+	return backend.PlanChecked, nil
+}
+func (scheduling) StartCollective(*backend.Call) (backend.Operation, error) { return nil, nil }
+func (s scheduling) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
+	s.Comm.(backend.Collectives).Exchange(recv, send, in, out, source, dest, tag)
+}
+func (scheduling) Flush() {}
+
 // planning is a local backend that does no call at once. What is agreed on it
 // does as the local one does it.
 type planning struct {
-	backend.Comm
+	scheduling
 	plan    backend.Plan
 	decline bool // Agreed leaves all to schedules
 	agreed  int
 }
 
-func (p *planning) Collective(*backend.Bound, *backend.Call) (bool, error) { return false, nil }
-func (p *planning) Plan(*backend.Call) backend.Plan                        { return p.plan }
-
-func (p *planning) Agreed(b *backend.Bound, c *backend.Call) (bool, error) {
+func (p *planning) Collective(b *backend.Bound, c *backend.Call) (backend.Plan, error) {
+	if !c.Agreed {
+		return p.plan, nil
+	}
 	p.agreed++
 	if p.decline {
-		return false, nil
+		return backend.PlanAgreeSchedule, nil
 	}
-	return p.Comm.(backend.Native).Collective(b, c)
+	return p.Comm.(backend.Collectives).Collective(b, c)
 }
 
 // reduceAll makes a few collectives and looks at what comes of them.
@@ -75,7 +87,9 @@ func TestPlansReachTheBackend(t *testing.T) {
 	for _, plan := range []backend.Plan{backend.PlanSchedule, backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
 		for _, bounded := range []bool{false, true} { // on one rank
 			for _, decline := range []bool{false, true} {
-				wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: plan, decline: decline} }
+				wrap := func(bc backend.Comm) backend.Comm {
+					return &planning{scheduling: scheduling{bc}, plan: plan, decline: decline}
+				}
 				errs := worlds(3, settings{}, wrap, func(w *Comm) error {
 					p, h := w.core.bc.(*planning), w
 					if bounded && w.Rank() == 1 {
@@ -107,7 +121,9 @@ func TestPlansReachTheBackend(t *testing.T) {
 
 // With CollectivesSchedule the backend carries out no collective.
 func TestSchedulesBypassTheBackend(t *testing.T) {
-	wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: backend.PlanAgree} }
+	wrap := func(bc backend.Comm) backend.Comm {
+		return &planning{scheduling: scheduling{bc}, plan: backend.PlanAgree}
+	}
 	for rank, err := range worlds(2, settings{Config: Config{Collectives: "schedule"}}, wrap, func(w *Comm) error {
 		if err := reduceAll(w, 1); err != nil {
 			return err
@@ -126,7 +142,7 @@ func TestSchedulesBypassTheBackend(t *testing.T) {
 // If ranks make different calls, they get the error before the backend is called.
 func TestMismatchIsFoundBeforeTheBackend(t *testing.T) {
 	for _, plan := range []backend.Plan{backend.PlanChecked, backend.PlanAgree, backend.PlanAgreeSchedule} {
-		wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: plan} }
+		wrap := func(bc backend.Comm) backend.Comm { return &planning{scheduling: scheduling{bc}, plan: plan} }
 		for rank, err := range worlds(3, settings{}, wrap, func(w *Comm) error {
 			op := Sum
 			if w.Rank() == 2 {
@@ -148,7 +164,9 @@ func TestMismatchIsFoundBeforeTheBackend(t *testing.T) {
 // A panic of a user operation in a call that was agreed on becomes an error.
 func TestPanicInAgreedCallIsError(t *testing.T) {
 	op := NewOp(true, func(_, _ []int64) { panic("out of order") })
-	wrap := func(bc backend.Comm) backend.Comm { return &planning{Comm: bc, plan: backend.PlanAgree} }
+	wrap := func(bc backend.Comm) backend.Comm {
+		return &planning{scheduling: scheduling{bc}, plan: backend.PlanAgree}
+	}
 	for rank, err := range worlds(2, settings{}, wrap, func(w *Comm) error {
 		return Allreduce(w, []int64{1}, make([]int64, 1), op)
 	}) {
@@ -161,7 +179,7 @@ func TestPanicInAgreedCallIsError(t *testing.T) {
 // starting is a local backend that runs nonblocking and persistent collectives
 // itself, on a communicator of its own.
 type starting struct {
-	backend.Comm
+	scheduling
 	own                         *sched.Runner
 	decline                     bool
 	started, prepared, released int
@@ -172,7 +190,7 @@ func newStarting(bc backend.Comm, decline bool) *starting {
 	if err != nil {
 		panic(err)
 	}
-	return &starting{Comm: bc, own: sched.New(own), decline: decline}
+	return &starting{scheduling: scheduling{bc}, own: sched.New(own), decline: decline}
 }
 
 // counted counts how often it is released.
@@ -187,23 +205,18 @@ func (c counted) Release() {
 }
 
 func (s *starting) StartCollective(c *backend.Call) (backend.Operation, error) {
-	if c.Err != nil {
+	if c.Err != nil || s.decline {
 		return nil, c.Err
 	}
-	if s.decline {
-		return nil, nil
+	var op *sched.Op
+	var err error
+	if c.Form == backend.Persistent {
+		s.prepared++
+		op, err = s.own.Prepare(c)
+	} else {
+		s.started++
+		op, err = s.own.Start(c)
 	}
-	s.started++
-	op, err := s.own.Start(c)
-	return counted{op, s}, err
-}
-
-func (s *starting) PrepareCollective(c *backend.Call) (backend.Operation, error) {
-	if s.decline {
-		return nil, nil
-	}
-	s.prepared++
-	op, err := s.own.Prepare(c)
 	return counted{op, s}, err
 }
 

@@ -58,10 +58,7 @@ var thisJob = sync.OnceValue(topo.ThisJob)
 
 // hostOf returns the name of the node of a rank, which may be this one.
 func hostOf(bc backend.Comm, rank int, here bool) string {
-	name := ""
-	if h, ok := bc.(backend.Hoster); ok {
-		name = h.HostOf(rank)
-	}
+	name := bc.HostOf(rank)
 	if name == "" && here {
 		own, _ := os.Hostname()
 		name = thisJob().HostName(own)

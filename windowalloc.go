@@ -123,7 +123,7 @@ func (a *allocation) agree(bad error) error {
 // windows that they closed before are free again.
 func (a *allocation) room() error {
 	free, from := budget.Free()
-	if s, ok := a.c.core.bc.(backend.Sharer); ok && a.c.core.size > 1 {
+	if s := a.c.core.sharing; s != nil && a.c.core.size > 1 {
 		if f, why := s.Available(); f >= 0 && (free < 0 || f < free) {
 			free, from = f, why
 		}
@@ -165,7 +165,9 @@ func (a *allocation) make() (*shared, error) {
 	}
 	all, err := a.c.exchange(a.typ, encode(err), nil)
 	if err != nil {
-		abandon(mem)
+		if mem != nil {
+			mem.Abandon() // the other ranks may not have it
+		}
 		return nil, err
 	}
 	if r := slices.IndexFunc(all, func(t string) bool { return t != "" }); r >= 0 {
@@ -204,15 +206,6 @@ func (a *allocation) decode(rank int, report string) error {
 	return fault(sentinel, fmt.Sprintf("%s of shared memory requested: rank %d: %s", bytesText(int64(a.lay.Total)), rank, text))
 }
 
-// abandon releases memory without waiting for the other ranks, which may not have it.
-func abandon(mem backend.Memory) {
-	if c, ok := mem.(backend.Collective); ok {
-		c.Abandon()
-	} else if mem != nil {
-		_ = mem.Close()
-	}
-}
-
 // reason returns an error's text, cut to the length that ranks can exchange. It is empty for nil.
 func reason(err error) string {
 	if err == nil {
@@ -235,11 +228,10 @@ func (a *allocation) memory() (backend.Memory, error) {
 		}
 		return area, nil
 	}
-	s, ok := k.bc.(backend.Sharer)
-	if !ok {
+	if k.sharing == nil {
 		return nil, fault(ErrNotSupported, fmt.Sprintf("ranks of backend %s share no memory", k.bc.Caps().Backend))
 	}
-	return s.Share(a.c.bound, a.lay.Total, func(mine string) ([]string, error) { return a.c.exchange(a.typ, mine, nil) })
+	return k.sharing.Share(a.c.bound, a.lay.Total, func(mine string) ([]string, error) { return a.c.exchange(a.typ, mine, nil) })
 }
 
 // own returns the memory that this rank touches first: its part and, on rank 0, the locks; or its share

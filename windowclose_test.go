@@ -42,7 +42,7 @@ func (c *joint) Close() error {
 
 func (c *joint) Share(b *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
 	c.of.shared.Add(1)
-	mem, err := c.Comm.(backend.Sharer).Share(b, size, tell)
+	mem, err := c.Comm.(backend.Sharing).Share(b, size, tell)
 	if err == nil && c.of.lacks {
 		return nil, errors.Join(fault(ErrAlloc, "the test's limit"), mem.Close())
 	}
@@ -70,6 +70,8 @@ func (m *jointMemory) Close() error {
 	}
 	return m.Memory.Close()
 }
+
+func (m *jointMemory) Joint() bool { return true }
 
 func (m *jointMemory) Abandon() {
 	m.c.of.abandoned.Add(1)

@@ -39,7 +39,7 @@ func (s *nodes) Share(b *backend.Bound, size int, tell backend.Publish) (backend
 			return nil, fmt.Errorf("%w: Share of several nodes", ErrInternal)
 		}
 	}
-	return s.Comm.(backend.Sharer).Share(b, size, tell)
+	return s.Comm.(backend.Sharing).Share(b, size, tell)
 }
 
 func (s *nodes) Available() (int64, string) { return 1 << 30, "the test's limit" }
@@ -174,7 +174,7 @@ func spanning(w *Comm) error {
 	if _, err := AllocateShared[int](w, math.MaxInt/8); !errors.Is(err, ErrComm) {
 		return fmt.Errorf("a huge window of several nodes: %v", err)
 	}
-	if _, ok := w.core.bc.(backend.Sharer); ok {
+	if _, ok := w.core.bc.(backend.Sharing); ok {
 		_, err := NewSharedRegion[byte](w, 1<<30)
 		if !errors.Is(err, ErrAlloc) || !strings.Contains(err.Error(), "1.0 GiB") || !strings.Contains(err.Error(), "the test's limit") {
 			return fmt.Errorf("a region that no node has room for: %v", err)

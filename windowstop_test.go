@@ -16,7 +16,7 @@ type late struct {
 }
 
 func (c *late) Share(b *backend.Bound, size int, tell backend.Publish) (backend.Memory, error) {
-	mem, err := c.Comm.(backend.Sharer).Share(b, size, tell)
+	mem, err := c.Comm.(backend.Sharing).Share(b, size, tell)
 	c.shared.Store(true)
 	return mem, err
 }

@@ -87,9 +87,12 @@ type Call struct {
 
 	// Seq numbers the collectives of the communicator, the same on all ranks. A
 	// rank that runs its call as a schedule, with messages, sends its Seen under
-	// CheckTag(Seq). A Native that receives one while it waits for the ranks has
-	// found a mismatch.
+	// CheckTag(Seq). A backend that receives one while it waits for the ranks in
+	// Collective has found a mismatch.
 	Seq uint32
+
+	// Agreed says that all ranks make this call, and that none of them can end it early. See PlanAgree.
+	Agreed bool
 
 	// Err is an argument error that this rank found. The call is made all the same
 	// so that the other ranks learn of it. If all ranks have an error with the same

@@ -32,7 +32,7 @@ type Status struct {
 	Bytes  int // length of the message as sent
 }
 
-// Caps describes what a backend can do. The strings about a library are empty
+// Caps describes what a backend can do, for users. The strings about a library are empty
 // for backends without one.
 type Caps struct {
 	Backend       string // local, shm, tcp, mpi, or the name it was registered under
@@ -203,6 +203,19 @@ type Comm interface {
 	WorldRank(rank int) int
 	// NodeOf returns a number that is equal for ranks on the same node.
 	NodeOf(rank int) int
+	// HostOf returns the name of the node that a rank runs on, or "" if the name is
+	// unknown. It does not communicate. Several nodes may have the same name.
+	HostOf(rank int) string
+	// Diagnostics returns what the backend found and set when it joined the job, one
+	// fact a line, or nil.
+	Diagnostics() []string
+	// OnWait registers two functions. An operation calls f in its own goroutine
+	// when it has polled without success and is about to sleep for the first time.
+	// Where operations wait inside a library and cannot do so, a goroutine calls
+	// all from time to time. OnWait is called on the job's first communicator,
+	// before the first operation. The functions are quick and do not call the
+	// backend.
+	OnWait(f, all func())
 
 	// Send returns when buf may be used again; in Synchronous mode, when besides a
 	// receive has matched the message.
@@ -256,38 +269,4 @@ type Comm interface {
 	// Close releases the communicator. Closing the first communicator of the job
 	// leaves the job in good order. Closing twice is harmless.
 	Close() error
-}
-
-// Exchanger is implemented by a Comm that can start a short send and a short
-// receive together faster than one after the other.
-type Exchanger interface {
-	// Exchange does an Irecv of in from source and an Isend of out to dest. Begin
-	// has made both requests active. Each buffer has at most SeenSize bytes, and
-	// both messages have the same negative tag.
-	Exchange(recv, send *Request, in, out []byte, source, dest, tag int)
-}
-
-// Flusher is implemented by an Exchanger that may hold the message of an Exchange
-// back to send it together with the next one.
-type Flusher interface {
-	// Flush sends the message that was held back. Await and Poll do so too.
-	Flush()
-}
-
-// Announcer is implemented by a Comm that reports when operations begin to wait.
-type Announcer interface {
-	// OnWait registers two functions. An operation calls f in its own goroutine
-	// when it has polled without success and is about to sleep for the first time.
-	// Where operations wait inside a library and cannot do so, a goroutine calls
-	// all from time to time. OnWait is called on the job's first communicator,
-	// before the first operation. The functions are quick and do not call the
-	// backend.
-	OnWait(f, all func())
-}
-
-// Diagnoser is implemented by a Comm that can report what it found and set when
-// it joined the job.
-type Diagnoser interface {
-	// Diagnostics returns facts about the whole job, one a line.
-	Diagnostics() []string
 }

@@ -2,23 +2,36 @@
 // database/sql/driver is below database/sql. A transport implements it to carry
 // cohort programs.
 //
+// # What to implement
+//
+// An [Opener] joins a job and returns its first communicator. cohort.Register makes
+// it known under a name, which COHORT_BACKEND or Config.Backend select. Package
+// cohorttest has the conformance suite:
+//
+//	func TestConformance(t *testing.T) { cohorttest.Test(t, cohorttest.Processes{Backend: "mine"}) }
+//
 // Everything here is type-erased: buffers are bytes, element types are a
-// [Datatype], reductions an [Op]. The one required type is [Comm], one rank's
-// end of one communicator. It has point-to-point operations and a way to wait.
-// Every collective that a backend does not implement runs as a schedule of
-// package coll over these operations.
+// [Datatype], reductions an [Op].
 //
-// A Comm may implement more:
+// Required is [Comm], one rank's end of one communicator: who is in it, messages,
+// a way to wait, communicators derived from it, and three ways to end: Break,
+// Abort and Close. HostOf may return "", Diagnostics nil. OnWait must be honored, or
+// the flight recorder does not know for how long operations have waited.
 //
-//   - [Native]: blocking collectives. A Native that does not compare the ranks'
-//     calls itself also implements [Planner].
-//   - [Starter]: nonblocking and persistent collectives.
-//   - [Sharer]: memory that ranks of one node share.
-//   - [Recovery]: going on after ranks have failed.
-//   - [Exchanger], [Flusher], [Announcer], [Diagnoser], [Hoster]: smaller extras.
+// What else a communicator can do it declares by implementing up to three more
+// interfaces. The layer above looks for them once, when it makes the communicator.
 //
-// The layer above finds out what a Comm implements when it makes the
-// communicator. Package cohorttest has the conformance suite.
+//   - [Collectives]: collectives of the backend's own, and a faster exchange of two
+//     short messages. Without it every collective is a schedule of package coll over
+//     messages, with the same results.
+//   - [Sharing]: memory that ranks of one node share. Without it AllocateShared is
+//     ErrNotSupported, and every rank has a SharedRegion to itself.
+//   - [Recovery]: going on after ranks have failed. Without it Agree, Shrink and
+//     Revoke are ErrNotSupported.
+//
+// A method of these that cannot do what it is asked returns ErrNotSupported with the
+// reason. A backend that wraps another one wraps the results of Derive and Shrink
+// too.
 //
 // # Ranks, tags and contexts
 //

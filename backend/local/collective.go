@@ -9,20 +9,36 @@ import (
 
 const inlineMax = 8 << 10 // longest input, in bytes, that is copied and published with the call
 
-// Collective implements backend.Native. It does all collectives.
-func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
+// Collective implements backend.Collectives. It does all blocking collectives.
+func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, error) {
+	return backend.PlanDone, c.do(b, call)
+}
+
+// StartCollective implements backend.Collectives.
+func (c *Comm) StartCollective(*backend.Call) (backend.Operation, error) { return nil, nil }
+
+// Exchange implements backend.Collectives.
+func (c *Comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
+	c.Irecv(recv, in, source, tag)
+	c.Isend(send, out, dest, tag, backend.Standard)
+}
+
+// Flush implements backend.Collectives.
+func (c *Comm) Flush() {}
+
+func (c *Comm) do(b *backend.Bound, call *backend.Call) error {
 	if err := c.unusable(); err != nil {
-		return true, err
+		return err
 	}
 	n := len(c.group.slots)
 	if n == 1 {
 		if call.Err != nil {
-			return true, call.Err
+			return call.Err
 		}
 		c.call = call
 		err := direct.RunSlots(call, 0, 1, (*alone)(c), &c.scratch)
 		c.call = nil
-		return true, err
+		return err
 	}
 	c.bound = b
 	c.round++
@@ -52,7 +68,7 @@ func (c *Comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
 		c.waitUnread()
 	}
 	p.call, p.work, c.call, c.bound = nil, nil, nil, nil
-	return true, err
+	return err
 }
 
 // compare concludes a collective's first round: it compares the calls, and combines

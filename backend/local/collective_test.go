@@ -18,8 +18,8 @@ import (
 // collective makes the seq-th collective of c.
 func (c *Comm) collective(b *backend.Bound, call *backend.Call, seq int) error {
 	call.Seq = uint32(seq)
-	done, err := c.Collective(b, call)
-	if !done && err == nil {
+	plan, err := c.Collective(b, call)
+	if plan != backend.PlanDone && err == nil {
 		return errors.New("the collective was left to a schedule")
 	}
 	return err

@@ -31,9 +31,9 @@ type Comm struct {
 }
 
 var (
-	_ agree.Comm       = (*Comm)(nil)
-	_ backend.Recovery = (*Comm)(nil)
-	_ backend.Native   = (*Comm)(nil)
+	_ agree.Comm          = (*Comm)(nil)
+	_ backend.Recovery    = (*Comm)(nil)
+	_ backend.Collectives = (*Comm)(nil)
 )
 
 // Rank implements backend.Comm.
@@ -53,6 +53,12 @@ func (c *Comm) WorldRank(rank int) int { return int(c.group.world[rank]) }
 
 // NodeOf implements backend.Comm: all ranks are on one node.
 func (c *Comm) NodeOf(int) int { return 0 }
+
+// HostOf implements backend.Comm.
+func (c *Comm) HostOf(int) string { return "" }
+
+// Diagnostics implements backend.Comm.
+func (c *Comm) Diagnostics() []string { return nil }
 
 // Derive implements backend.Comm.
 func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {

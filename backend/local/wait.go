@@ -88,7 +88,7 @@ func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
 	s.timer.Stop()
 }
 
-// OnWait implements backend.Announcer.
+// OnWait implements backend.Comm.
 func (c *Comm) OnWait(f, _ func()) { c.me.onWait = f }
 
 // waits reports that an operation of the rank begins to wait.

@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-var _ backend.Sharer = (*Comm)(nil)
+var _ backend.Sharing = (*Comm)(nil)
 
 // areas has the memory that ranks are about to share, by a number that the rank that
 // made it publishes.
@@ -45,7 +45,7 @@ func (a *area) leave() error {
 	return a.Area.Close()
 }
 
-// Share implements backend.Sharer: rank 0 allocates the memory, and the others find it
+// Share implements backend.Sharing: rank 0 allocates the memory, and the others find it
 // by its number.
 func (c *Comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
 	var text string
@@ -83,7 +83,7 @@ func (c *Comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backe
 	return &memory{area: mine}, nil
 }
 
-// Available implements backend.Sharer.
+// Available implements backend.Sharing.
 func (c *Comm) Available() (int64, string) { return -1, "" }
 
 // memory is a rank's view of an area.
@@ -94,6 +94,12 @@ type memory struct {
 
 // Bytes implements backend.Memory.
 func (m *memory) Bytes() []byte { return m.area.Bytes() }
+
+// Joint implements backend.Memory.
+func (m *memory) Joint() bool { return false }
+
+// Abandon implements backend.Memory.
+func (m *memory) Abandon() { _ = m.Close() }
 
 // Close implements backend.Memory.
 func (m *memory) Close() error {

@@ -42,41 +42,48 @@ func eagerBytes(environ []string) int {
 // (coll_tuned_decision_fixed.c of 4.1 and 5.0).
 const ringBytes = 128
 
-// Collective implements backend.Native. It makes the library's call where nothing else is needed.
-func (c *comm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
+// Collective implements backend.Collectives. It makes the library's call where nothing else is needed.
+//
+// Calls that the ranks have agreed on use ctl: messages that unchecked calls left behind on data cannot
+// reach them, and messages of a call that other ranks did not make cannot be written past the end of a
+// guarded buffer.
+func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, error) {
 	if err := c.enter(); err != nil {
-		return true, err
+		return backend.PlanDone, err
 	}
 	defer c.leave()
-	if c.p.agreed {
-		return false, nil
-	}
-	if call.Err != nil {
-		return true, call.Err
-	}
-	if c.p.polled || c.scheduled(call) {
-		return false, nil
+	switch {
+	case call.Agreed && c.p.engine.queued.Load() > 0:
+		return backend.PlanDone, c.limited(nil, c.ctl, call)
+	case call.Agreed:
+		return backend.PlanDone, c.native(c.ctl, call)
+	case c.p.agreed:
+		return c.plan(call), nil
+	case call.Err != nil:
+		return backend.PlanDone, call.Err
+	case c.p.polled || c.scheduled(call):
+		return c.plan(call), nil
 	}
 	if c.guarded(call) {
 		if call.Coll == backend.Bcast && c.size == 2 { // whatever holds on this rank alone
-			return true, c.message(b, call)
+			return backend.PlanDone, c.message(b, call)
 		}
-		return false, nil
+		return c.plan(call), nil
 	}
 	if b.Limited() || c.p.engine.queued.Load() > 0 {
 		if c.p.level >= libmpi.Serialized {
-			return true, c.limited(b, c.data, call)
+			return backend.PlanDone, c.limited(b, c.data, call)
 		}
 		if b.Limited() {
-			return true, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "at thread level " + c.p.level.String() + " a collective can " +
+			return backend.PlanDone, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "at thread level " + c.p.level.String() + " a collective can " +
 				"end early only if some rank gives Init a context that ends, or sets COHORT_TIMEOUT"}
 		}
 		if !libmpi.MayCall() {
-			return true, libmpi.Error(libmpi.Thread)
+			return backend.PlanDone, libmpi.Error(libmpi.Thread)
 		}
 		c.p.engine.postGuarded()
 	}
-	return true, c.native(c.data, call)
+	return backend.PlanDone, c.native(c.data, call)
 }
 
 // message runs a Bcast of two ranks as one message. Its receive is guarded like any other.
@@ -99,8 +106,8 @@ func (c *comm) message(b *backend.Bound, call *backend.Call) error {
 	return err
 }
 
-// Plan implements backend.Planner.
-func (c *comm) Plan(call *backend.Call) backend.Plan {
+// plan says how to make a call that the library does not make at once.
+func (c *comm) plan(call *backend.Call) backend.Plan {
 	switch {
 	case !c.p.agreed && !c.guarded(call):
 		return backend.PlanSchedule
@@ -108,20 +115,6 @@ func (c *comm) Plan(call *backend.Call) backend.Plan {
 		return backend.PlanChecked
 	}
 	return backend.PlanAgree
-}
-
-// Agreed implements backend.Planner. Its calls use ctl: messages that unchecked calls left behind
-// on data cannot reach them, and messages of a call that other ranks did not make cannot be written
-// past the end of a guarded buffer.
-func (c *comm) Agreed(_ *backend.Bound, call *backend.Call) (bool, error) {
-	if err := c.enter(); err != nil {
-		return true, err
-	}
-	defer c.leave()
-	if c.p.engine.queued.Load() > 0 {
-		return true, c.limited(nil, c.ctl, call)
-	}
-	return true, c.native(c.ctl, call)
 }
 
 // guarded reports whether the ranks must agree on a call before the library makes it. That holds

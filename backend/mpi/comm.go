@@ -56,7 +56,7 @@ func (c *comm) WorldRank(rank int) int { return c.world[rank] }
 func (c *comm) NodeOf(rank int) int    { return c.p.nodes[c.world[rank]] }
 func (c *comm) HostOf(rank int) string { return c.p.hosts[c.NodeOf(rank)] }
 
-// Diagnostics implements backend.Diagnoser.
+// Diagnostics implements backend.Comm.
 func (c *comm) Diagnostics() []string {
 	p := c.p
 	level := p.level.String()

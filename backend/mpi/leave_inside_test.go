@@ -209,7 +209,7 @@ func TestCloseWaitsForCallsInProgress(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		mem, err := c.(backend.Sharer).Share(nil, 1, func(mine string) ([]string, error) { return []string{mine}, nil })
+		mem, err := c.(backend.Sharing).Share(nil, 1, func(mine string) ([]string, error) { return []string{mine}, nil })
 		if err != nil {
 			return err
 		}

@@ -31,8 +31,11 @@ const (
 	opAbandoned
 )
 
-// StartCollective implements backend.Starter.
+// StartCollective implements backend.Collectives.
 func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
+	if call.Form == backend.Persistent {
+		return c.prepare(call)
+	}
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -58,8 +61,8 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 	return op, nil
 }
 
-// PrepareCollective implements backend.Starter.
-func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) {
+// prepare makes a persistent collective.
+func (c *comm) prepare(call *backend.Call) (backend.Operation, error) {
 	if !c.p.persistent || !c.p.sound[call.Coll].persistent || c.scheduled(call) || call.Op != nil && c.p.ops.needsCallback(call.Op) {
 		return nil, nil
 	}
@@ -73,7 +76,7 @@ func (c *comm) PrepareCollective(call *backend.Call) (backend.Operation, error) 
 	}
 	op.persistent = true
 	op.state.Store(opDone)
-	code := c.ctl.Begin(&op.call, op.narrow, &op.o.h) // see Agreed
+	code := c.ctl.Begin(&op.call, op.narrow, &op.o.h) // see Collective
 	if code == libmpi.Missing || code == libmpi.TooLarge {
 		op.pins.Unpin()
 		return nil, nil

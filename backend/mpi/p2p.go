@@ -212,7 +212,10 @@ func (c *comm) receive(o *op, m libmpi.Message, bytes int64) {
 // request.
 const exchangeSpins = 100
 
-// Exchange implements backend.Exchanger.
+// Flush implements backend.Collectives.
+func (c *comm) Flush() {}
+
+// Exchange implements backend.Collectives.
 func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
 	err := c.enter()
 	if err != nil {

@@ -76,7 +76,7 @@ type sampler struct {
 // sampleEvery is the interval at which calls inside the library are announced as waiting.
 const sampleEvery = 50 * time.Millisecond
 
-// OnWait implements backend.Announcer.
+// OnWait implements backend.Comm.
 func (c *comm) OnWait(f, all func()) {
 	c.p.sampler = sampler{f, all, make(chan struct{}), make(chan struct{})}
 	go c.p.sampler.run()

@@ -13,7 +13,7 @@ import (
 // shmDir is where the libraries create shared memory.
 const shmDir = "/dev/shm"
 
-// Share implements backend.Sharer by MPI_Win_allocate_shared. Rank 0's part is all of the memory,
+// Share implements backend.Sharing by MPI_Win_allocate_shared. Rank 0's part is all of the memory,
 // so that it is contiguous in every library. The ranks that touch its pages first decide where they
 // are.
 func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
@@ -44,7 +44,7 @@ func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backe
 	return &memory{c: c, win: win, all: mem, mem: shmem.Aligned(mem)[:size:size]}, nil
 }
 
-// Available implements backend.Sharer. Open MPI refuses, on some ranks, to create files that nearly
+// Available implements backend.Sharing. Open MPI refuses, on some ranks, to create files that nearly
 // fill the file system.
 func (c *comm) Available() (int64, string) {
 	free, err := shmem.Space(shmDir)
@@ -61,10 +61,11 @@ type memory struct {
 	all, mem []byte
 }
 
-var _ backend.Collective = (*memory)(nil)
-
 // Bytes implements backend.Memory.
 func (m *memory) Bytes() []byte { return m.mem }
+
+// Joint implements backend.Memory.
+func (m *memory) Joint() bool { return true }
 
 // Close implements backend.Memory.
 func (m *memory) Close() error {
@@ -86,7 +87,7 @@ func (m *memory) Close() error {
 	return nil
 }
 
-// Abandon implements backend.Collective.
+// Abandon implements backend.Memory.
 func (m *memory) Abandon() {
 	m.mem = nil
 	m.c.p.engine.leak()

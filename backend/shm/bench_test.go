@@ -39,8 +39,8 @@ func init() {
 			call := &backend.Call{Root: -1, Coll: backend.Allreduce, Op: op, Type: float64s, Count: n / 8, Send: send, Recv: recv}
 			best := timed(n, func() {
 				call.Seq++
-				if done, err := c.(backend.Native).Collective(nil, call); err != nil || !done && n <= 2048 {
-					panic(fmt.Sprint(done, err))
+				if plan, err := c.(backend.Collectives).Collective(nil, call); err != nil || plan != backend.PlanDone && n <= 2048 {
+					panic(fmt.Sprint(plan, err))
 				}
 			})
 			if c.Rank() == 0 {

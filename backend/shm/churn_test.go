@@ -53,10 +53,10 @@ func init() {
 			if err := d.Send(nil, send, next, 1, backend.Standard); err != nil {
 				return err
 			}
-			done, err := d.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum, Type: int64s,
+			plan, err := d.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum, Type: int64s,
 				Count: n, Send: send, Recv: recv, Seq: 1})
-			if err != nil || !done {
-				return fmt.Errorf("communicator %d: %v %v", k, done, err)
+			if err != nil || plan != backend.PlanDone {
+				return fmt.Errorf("communicator %d: %v %v", k, plan, err)
 			}
 			for i := range n {
 				if x := binary.NativeEndian.Uint64(recv[8*i:]); x != want+uint64(i*len(members)) {

@@ -19,7 +19,7 @@ func init() {
 	// collective of it, which ends; the slots are freed when all have closed.
 	programs["closedunder"] = func(c backend.Comm) error {
 		waits := make(chan struct{}, 1)
-		c.(backend.Announcer).OnWait(func() {
+		c.OnWait(func() {
 			select {
 			case waits <- struct{}{}:
 			default:
@@ -77,7 +77,7 @@ func init() {
 				sum(dst, a, b)
 			}
 		}
-		_, err = d.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: float64s,
+		_, err = d.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: float64s,
 			Count: 1, Send: make([]byte, 8), Recv: make([]byte, 8)})
 		if c.Rank() == 0 && !errors.Is(err, backend.ErrClosed) || c.Rank() == 1 && err != nil {
 			return fmt.Errorf("allreduce that rank 0 closed inside: %v", err)
@@ -99,7 +99,7 @@ func init() {
 }
 
 func barrier(c backend.Comm) error {
-	_, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1})
+	_, err := c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1})
 	return err
 }
 

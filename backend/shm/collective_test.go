@@ -45,7 +45,7 @@ func init() {
 			}
 		}
 		send, recv := make([]byte, 3*block*8), make([]byte, block*8)
-		_, err = d.(backend.Native).Collective(bound, &backend.Call{Coll: backend.ReduceScatterBlock, Root: -1, Op: op,
+		_, err = d.(backend.Collectives).Collective(bound, &backend.Call{Coll: backend.ReduceScatterBlock, Root: -1, Op: op,
 			Type: float64s, Count: block, Send: send, Recv: recv})
 		if !errors.Is(err, backend.ErrTimeout) {
 			return fmt.Errorf("%v, want ErrTimeout", err)
@@ -83,7 +83,7 @@ func init() {
 				sum(dst, a, b)
 			}
 		}
-		_, err := c.(backend.Native).Collective(bound, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: float64s, Count: count,
+		_, err := c.(backend.Collectives).Collective(bound, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: op, Type: float64s, Count: count,
 			Send: make([]byte, count*8), Recv: make([]byte, count*8)})
 		if !errors.Is(err, backend.ErrCanceled) || !strings.Contains(err.Error(), "rank 1 was in the middle of Allreduce") || added > most {
 			return fmt.Errorf("%v after %d bytes, want ErrCanceled after %d at most", err, added, most)

@@ -27,7 +27,7 @@ func init() {
 	programs["killed"] = func(c backend.Comm) error {
 		victim := c.Size() - 1
 		buf := make([]byte, 1<<20)
-		c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier})
+		c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier})
 		switch c.Rank() {
 		case victim:
 			time.Sleep(20 * time.Millisecond) // so that the others are asleep; right in any case
@@ -41,7 +41,7 @@ func init() {
 			_, err := c.Recv(nil, buf, backend.AnySource, backend.AnyTag)
 			return lost(err, victim)
 		}
-		_, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier})
+		_, err := c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier})
 		_, _, _, err2 := c.Mprobe(nil, 0, 1, true)
 		return errors.Join(lost(err, victim), lost(err2, victim))
 	}
@@ -86,11 +86,11 @@ func init() {
 		if err != nil {
 			return err
 		}
-		_, err = d.(backend.Native).Collective(b, &backend.Call{Coll: backend.Barrier})
+		_, err = d.(backend.Collectives).Collective(b, &backend.Call{Coll: backend.Barrier})
 		if err := late("barrier", err); err != nil || !strings.Contains(fmt.Sprint(d.Broken()), "arrived: 1") {
 			return fmt.Errorf("%v; broken by %v", err, d.Broken())
 		}
-		if _, err = d.(backend.Native).Collective(b, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrBroken) {
+		if _, err = d.(backend.Collectives).Collective(b, &backend.Call{Coll: backend.Barrier}); !errors.Is(err, backend.ErrBroken) {
 			return fmt.Errorf("after a timeout: %v", err)
 		}
 		// The world is as good as ever.

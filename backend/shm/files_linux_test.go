@@ -35,7 +35,7 @@ func init() {
 			return err
 		}
 		defer c.Close()
-		_, err = c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier})
+		_, err = c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier})
 		return err
 	}
 }

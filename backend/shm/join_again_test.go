@@ -41,7 +41,7 @@ func init() {
 				return fmt.Errorf("joining for the %dth time: %w", i, err)
 			}
 			if i%2 == 0 {
-				if _, err := d.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
+				if _, err := d.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
 					return err
 				}
 			}

@@ -38,15 +38,15 @@ func sum(c backend.Comm, n int) error {
 	for i := range n {
 		binary.NativeEndian.PutUint64(send[8*i:], uint64(c.WorldRank(c.Rank())+i))
 	}
-	done, err := c.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum64, Type: int64s,
+	plan, err := c.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Allreduce, Root: -1, Op: sum64, Type: int64s,
 		Count: n, Send: send, Recv: recv, Seq: 1})
-	if err == nil && !done && c.Caps().SingleCopy {
+	if err == nil && plan != backend.PlanDone && c.Caps().SingleCopy {
 		err = fmt.Errorf("Allreduce of %d was left to schedules", n)
 	}
 	if err != nil {
 		return err
 	}
-	for i := 0; done && i < n; i++ {
+	for i := 0; plan == backend.PlanDone && i < n; i++ {
 		if x := int(binary.NativeEndian.Uint64(recv[8*i:])); x != want+i*c.Size() {
 			return fmt.Errorf("the sum of %d elements is %d at %d, want %d", n, x, i, want+i*c.Size())
 		}
@@ -283,8 +283,8 @@ func init() {
 				return err
 			}
 		}
-		if _, ok := s.(backend.Native); ok {
-			return errors.New("a control communicator has native collectives")
+		if plan, err := s.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier, Root: -1}); plan != backend.PlanChecked || err != nil {
+			return fmt.Errorf("a control communicator has native collectives: plan %d, %v", plan, err)
 		}
 		other := 2 - c.Rank()
 		for _, n := range []int{3, 200000} {

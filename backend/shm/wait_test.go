@@ -60,7 +60,7 @@ func init() {
 		}
 		wg.Go(func() { // collectives, which send no messages
 			for range times * 4 {
-				if _, err := d.(backend.Native).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
+				if _, err := d.(backend.Collectives).Collective(nil, &backend.Call{Coll: backend.Barrier}); err != nil {
 					errs[crowd] = err
 					return
 				}

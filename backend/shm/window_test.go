@@ -29,8 +29,8 @@ func telling(c backend.Comm, b *backend.Bound, before, after func(step int)) bac
 		all := make([]byte, c.Size()*backend.PublishSize)
 		copy(all[c.Rank()*backend.PublishSize:], mine)
 		call := &backend.Call{Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: backend.PublishSize, Recv: all, Seq: uint32(step)}
-		done, err := c.(backend.Native).Collective(b, call)
-		if err == nil && !done {
+		plan, err := c.(backend.Collectives).Collective(b, call)
+		if err == nil && plan != backend.PlanDone {
 			err = errors.New("the collective was not done")
 		}
 		after(step)
@@ -107,7 +107,7 @@ func init() {
 					}
 				}
 			}
-			mem, err := c.(backend.Sharer).Share(nil, 1<<20, telling(c, nil, die(false), die(true)))
+			mem, err := c.(backend.Sharing).Share(nil, 1<<20, telling(c, nil, die(false), die(true)))
 			if w.step == shareSteps-1 && w.after && err == nil {
 				// All had said that they have it.
 				mem.Bytes()[c.Rank()] = 1
@@ -129,7 +129,7 @@ func init() {
 			if err := c.Send(nil, pid, 1, 1, backend.Standard); err != nil {
 				return err
 			}
-			_, err := c.(backend.Sharer).Share(nil, 1<<20, telling(c, nil, func(int) {}, func(step int) {
+			_, err := c.(backend.Sharing).Share(nil, 1<<20, telling(c, nil, func(int) {}, func(step int) {
 				if step == 0 {
 					// Another thread may take the signal, and this one run on until then.
 					again := make(chan os.Signal, 1)
@@ -148,7 +148,7 @@ func init() {
 			return err
 		}
 		b := &backend.Bound{Timeout: 200 * time.Millisecond}
-		_, err := c.(backend.Sharer).Share(b, 1<<20, telling(c, b, func(int) {}, func(int) {}))
+		_, err := c.(backend.Sharing).Share(b, 1<<20, telling(c, b, func(int) {}, func(int) {}))
 		if !errors.Is(err, backend.ErrTimeout) {
 			err = fmt.Errorf("Share with a rank that is stopped: %v", err)
 		} else {
@@ -184,7 +184,7 @@ func init() {
 			return silent(err, victim)
 		}
 		began := time.Now()
-		_, err = c.(backend.Sharer).Share(nil, 1<<20, tell)
+		_, err = c.(backend.Sharing).Share(nil, 1<<20, tell)
 		if err = errors.Join(silent(err, victim), remains(files)); err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func init() {
 		}
 		files := descriptors()
 		share := func() error {
-			mem, err := c.(backend.Sharer).Share(nil, 4096, telling(c, nil, func(int) {}, func(int) {}))
+			mem, err := c.(backend.Sharing).Share(nil, 4096, telling(c, nil, func(int) {}, func(int) {}))
 			if err != nil {
 				return err
 			}

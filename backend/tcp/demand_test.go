@@ -178,7 +178,7 @@ func TestLaterConnectionsCarryMessages(t *testing.T) {
 			for _, length := range []int{8, 5000, 6 * engine.EagerMax} {
 				each(t, ranks, func(c backend.Comm) error { return around(c, 5, length) })
 			}
-			facts := strings.Join(ranks[3].(backend.Diagnoser).Diagnostics(), "\n")
+			facts := strings.Join(ranks[3].Diagnostics(), "\n")
 			want := []string{"now with 3 of the 5 other ranks; rank 0 forwards notices"}
 			if shmem.Supported && !c.cfg.Sockets {
 				want = append(want, "shared memory: with 3 of the 5 other ranks on this node")
@@ -225,7 +225,7 @@ func TestLargeJobTakesFewDescriptors(t *testing.T) {
 	each(t, ranks, call)
 	links := 0
 	for _, c := range ranks {
-		for _, fact := range c.(backend.Diagnoser).Diagnostics() {
+		for _, fact := range c.Diagnostics() {
 			k := 0
 			if fmt.Sscanf(fact, "connections: made on demand (COHORT_TCP_CONNECT), now with %d of", &k); k > 0 {
 				links += k

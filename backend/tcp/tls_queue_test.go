@@ -129,7 +129,7 @@ func TestWaiterWritesTLSQueue(t *testing.T) {
 	defer unix.Shutdown(int(other.Fd()), unix.SHUT_RDWR)
 	b := &backend.Bound{Timeout: time.Minute}
 	waits := make(chan struct{}, 1)
-	w.(backend.Announcer).OnWait(func() { waits <- struct{}{} }, nil)
+	w.OnWait(func() { waits <- struct{}{} }, nil)
 	var q backend.Request
 	q.Begin()
 	w.Irecv(&q, nil, 1, 1)

@@ -171,7 +171,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// Run makes a call, as backend.Native says.
+// Run makes a call, as backend.Collectives says.
 func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	c := s.c
 	if s.seq == 0 && !s.use.CompareAndSwap(unused, used) {

@@ -39,9 +39,6 @@ func (e *Engine) newComm(c *comm) (backend.Comm, error) {
 		c.Close()
 		return nil, err
 	}
-	if c.native != nil {
-		return nativeComm{c}, nil
-	}
 	return c, nil
 }
 
@@ -125,7 +122,7 @@ func (c *comm) Rank() int { return c.rank }
 // NodeOf implements backend.Comm: a node is the lowest of the ranks that can share memory.
 func (c *comm) NodeOf(rank int) int { return c.e.cfg.Peers[c.World[rank]].Node }
 
-// HostOf implements backend.Hoster.
+// HostOf implements backend.Comm.
 func (c *comm) HostOf(rank int) string { return c.e.cfg.Peers[c.World[rank]].Host }
 
 // Caps implements backend.Comm.

@@ -33,7 +33,7 @@ type Config struct {
 	Now    func() time.Time // nil: time.Now
 	Manual bool             // the caller makes progress (Step) and time pass (Tick), for a simulation
 
-	// Diagnostics returns lines for backend.Diagnoser, with how many links there are and which rank is
+	// Diagnostics returns lines for the communicators, with how many links there are and which rank is
 	// the hub if links are made on demand.
 	Diagnostics func(links, hub int) []string
 	// Left is called when this rank has left the job.

@@ -9,7 +9,7 @@ import (
 // check start under one lock. And the message to be sent waits for the data that mostly follow it, where
 // the link can keep it back (Corker), so that two frames to one rank take one system call at each end.
 
-// Exchange implements backend.Exchanger.
+// Exchange implements backend.Collectives.
 func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, dest, tag int) {
 	if err := c.usable(); err != nil {
 		recv.Complete(backend.Status{}, err)
@@ -62,7 +62,7 @@ func (e *Engine) uncork() {
 	e.corks = e.corks[:0]
 }
 
-// Flush implements backend.Flusher.
+// Flush implements backend.Collectives.
 func (c *comm) Flush() {
 	e := c.e
 	e.mu.Lock()
@@ -72,7 +72,7 @@ func (c *comm) Flush() {
 	e.unlock()
 }
 
-// Diagnostics implements backend.Diagnoser.
+// Diagnostics implements backend.Comm.
 func (c *comm) Diagnostics() []string {
 	e := c.e
 	if e.cfg.Diagnostics == nil {

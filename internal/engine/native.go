@@ -8,19 +8,27 @@ import (
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
-// nativeComm is a communicator whose blocking collectives use arrival slots (package board).
-type nativeComm struct{ *comm }
-
-// Collective implements backend.Native.
-func (c nativeComm) Collective(b *backend.Bound, call *backend.Call) (bool, error) {
+// Collective implements backend.Collectives, with arrival slots (package board) if the communicator has
+// some.
+func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, error) {
+	if c.native == nil {
+		return backend.PlanChecked, nil
+	}
 	if c.e.cfg.Board.News() {
 		c.Refresh()
 	}
 	if err := c.usable(); err != nil {
-		return true, err
+		return backend.PlanDone, err
 	}
-	return c.native.Run(b, call)
+	done, err := c.native.Run(b, call)
+	if !done {
+		return backend.PlanSchedule, err
+	}
+	return backend.PlanDone, err
 }
+
+// StartCollective implements backend.Collectives.
+func (c *comm) StartCollective(*backend.Call) (backend.Operation, error) { return nil, nil }
 
 // The methods below implement board.Comm.
 

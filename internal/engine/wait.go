@@ -76,7 +76,7 @@ func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
 	}
 }
 
-// OnWait implements backend.Announcer.
+// OnWait implements backend.Comm.
 func (c *comm) OnWait(f, _ func()) { c.e.onWait = f }
 
 // announce says that an operation begins to wait.

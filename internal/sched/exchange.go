@@ -108,8 +108,8 @@ func (x *exchange) launch(l *leg) bool {
 		x.send.Begin()
 		x.recv.Begin()
 		x.pending.Store(3)
-		if r.both != nil {
-			r.both.Exchange(&x.recv, &x.send, x.in[:], x.out[:], l.from, l.to, x.tag)
+		if r.colls != nil {
+			r.colls.Exchange(&x.recv, &x.send, x.in[:], x.out[:], l.from, l.to, x.tag)
 		} else {
 			r.comm.Irecv(&x.recv, x.in[:], l.from, x.tag)
 			r.comm.Isend(&x.send, x.out[:], l.to, x.tag, backend.Standard)

@@ -98,10 +98,10 @@ func (o *Op) start(s *coll.Schedule, tag int, b *backend.Bound, checking bool) {
 		o.data.prepare(s)
 		o.data.begin(tag - 1)
 	}
-	kept := o.r.kept
+	colls := o.r.colls // o may be in use again as soon as it has ended
 	o.leave()
-	if kept != nil {
-		kept.Flush()
+	if colls != nil {
+		colls.Flush()
 	}
 }
 

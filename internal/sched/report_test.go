@@ -47,7 +47,7 @@ func TestTimeoutNamesTheRankAtTheEndOfTheChain(t *testing.T) {
 			}
 			defer done.Done()
 			var once sync.Once
-			bc.(backend.Announcer).OnWait(func() { once.Do(waiting.Done) }, nil)
+			bc.OnWait(func() { once.Do(waiting.Done) }, nil)
 			return r.Run(&backend.Bound{Ctx: deadline{ctx}}, call(), true)
 		})
 		chains := 0

@@ -12,8 +12,7 @@ import (
 // methods are called by one goroutine at a time.
 type Runner struct {
 	comm       backend.Comm
-	both       backend.Exchanger // the same, nil if it is none
-	kept       backend.Flusher   // the same, nil if it is none
+	colls      backend.Collectives // the same, nil if it is none
 	rank, size int
 	nodes      *coll.Nodes // nil: they make no difference
 	legs       []leg       // of exchanges; the first operation sets both
@@ -27,9 +26,8 @@ type Runner struct {
 
 // New returns a runner.
 func New(comm backend.Comm) *Runner {
-	both, _ := comm.(backend.Exchanger)
-	kept, _ := comm.(backend.Flusher)
-	return &Runner{comm: comm, both: both, kept: kept, rank: comm.Rank(), size: comm.Size()}
+	colls, _ := comm.(backend.Collectives)
+	return &Runner{comm: comm, colls: colls, rank: comm.Rank(), size: comm.Size()}
 }
 
 // Run makes a blocking collective call. With check false the caller has made sure that all

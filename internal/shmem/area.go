@@ -34,3 +34,9 @@ func touch(b []byte, stop func() error) error {
 
 // never is a stop that ends nothing.
 func never() error { return nil }
+
+// Joint implements backend.Memory: every rank closes its own.
+func (a *Area) Joint() bool { return false }
+
+// Abandon implements backend.Memory.
+func (a *Area) Abandon() { _ = a.Close() }

@@ -230,4 +230,6 @@ func (m *together) Close() error {
 	return nil
 }
 
+func (m *together) Joint() bool { return true }
+
 func (m *together) Abandon() { m.abandoned = true }

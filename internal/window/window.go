@@ -232,9 +232,9 @@ func (w *Window) Close(together func() error) error {
 	w.mu.Lock()
 	err := w.releaseAll()
 	w.mu.Unlock() // all calls from now on find w closed
-	if c, ok := w.mem.(backend.Collective); ok {
+	if w.mem.Joint() {
 		if e := together(); e != nil {
-			c.Abandon()
+			w.mem.Abandon()
 			return errors.Join(err, e)
 		}
 	}
@@ -242,10 +242,7 @@ func (w *Window) Close(together func() error) error {
 }
 
 // Together reports whether the ranks close the memory together.
-func (w *Window) Together() bool {
-	_, ok := w.mem.(backend.Collective)
-	return ok
-}
+func (w *Window) Together() bool { return w.mem.Joint() }
 
 // releaseAll releases the locks that this rank holds.
 func (w *Window) releaseAll() error {

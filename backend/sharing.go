@@ -1,8 +1,8 @@
 package backend
 
-// Sharer is implemented by a Comm whose ranks can share memory if all of them are
+// Sharing is implemented by a Comm whose ranks can share memory if all of them are
 // on one node.
-type Sharer interface {
+type Sharing interface {
 	// Share allocates size bytes of memory, at least 1, that every rank of the
 	// communicator can read and write. The memory is zero and no page of it has been
 	// touched, so that the rank that touches a page first decides where it is placed.
@@ -29,16 +29,12 @@ const PublishSize = 500
 type Memory interface {
 	// Bytes returns the memory. It begins at a page boundary.
 	Bytes() []byte
+	// Joint reports whether all ranks must close the memory together, because it belongs to a library.
+	// The layer above then makes sure that all ranks are about to call Close.
+	Joint() bool
 	// Close releases this rank's view.
 	Close() error
-}
-
-// Collective is implemented by a Memory that all ranks must close together,
-// because it belongs to a library. The layer above makes sure that all ranks are
-// about to call Close.
-type Collective interface {
-	Memory
-	// Abandon is called instead if they are not. The memory then stays allocated
-	// until the job ends.
+	// Abandon is called instead of Close if the other ranks may not close the memory. Joint memory then
+	// stays allocated until the job ends.
 	Abandon()
 }
