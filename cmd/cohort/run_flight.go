@@ -112,27 +112,14 @@ func keepFlight(dir, keep string) error {
 	}
 	for _, name := range names {
 		if err == nil {
-			err = copyWhole(filepath.Join(dir, name), filepath.Join(keep, name))
+			var b []byte
+			if b, err = os.ReadFile(filepath.Join(dir, name)); err == nil {
+				err = flight.WriteFile(filepath.Join(keep, name), b)
+			}
 		}
 	}
 	if err != nil {
 		_ = removeFlight(keep)
-	}
-	return err
-}
-
-// copyWhole copies a file completely or not at all.
-func copyWhole(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	part := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".part")
-	if err = os.WriteFile(part, b, 0o600); err == nil {
-		err = os.Rename(part, to)
-	}
-	if err != nil {
-		os.Remove(part)
 	}
 	return err
 }

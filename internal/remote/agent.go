@@ -14,7 +14,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -275,7 +274,7 @@ func (a *agent) receive(in *bufio.Reader) (path string, err error) {
 func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	w := &a.work
 	c := spawn.Config{
-		Path: path, Args: w.Args, Backend: w.Backend, Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
+		Path: path, Args: spawn.Convert[string](w.Args), Backend: w.Backend, Job: w.Job, Ranks: w.Ranks, Tag: w.Tag,
 		Stdout: &output{a, 1}, Stderr: &output{a, 2}, Signals: a.signals, Keeper: a.keeper,
 		Part: &spawn.Part{First: w.First, Size: w.Size, Ended: a.ended, Log: func(text string) {
 			a.link.send(kindLog, []byte(text[:min(len(text), maxText)]))
@@ -285,7 +284,7 @@ func (a *agent) config(path string, node *topo.Node) (spawn.Config, error) {
 	if c.Places, err = spawn.Place(node, spawn.Bind(w.Bind), w.Ranks); err != nil {
 		return c, err
 	}
-	set := append(slices.Clone(w.Env), "COHORT_RUN_DIR="+a.folder)
+	set := append(spawn.Convert[string](w.Env), "COHORT_RUN_DIR="+a.folder)
 	if w.Secret != "" {
 		secret := filepath.Join(a.folder, "secret")
 		if err := os.WriteFile(secret, []byte(w.Secret), 0o600); err != nil {

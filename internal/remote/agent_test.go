@@ -89,7 +89,7 @@ func TestLastValueOfVariableCounts(t *testing.T) {
 	a := &agent{link: newLink(closer{io.Discard}), folder: t.TempDir(), keeper: keeper}
 	defer a.link.close()
 	defer func() { os.RemoveAll(a.flight) }()
-	a.work = work{First: 1, Ranks: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Flight: true, Env: []string{
+	a.work = work{First: 1, Ranks: 1, Size: 2, Bind: string(spawn.BindNone), Secret: "s", Flight: true, Env: []spawn.Text{
 		"COHORT_TIMEOUT=2s", "COHORT_RUN_DIR=/elsewhere", "COHORT_SECRET_FILE=/elsewhere", "X=1", "COHORT_TIMEOUT=3s", "X=2", "NONE"}}
 	node, err := topo.Here()
 	if err != nil {

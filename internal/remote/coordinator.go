@@ -3,10 +3,8 @@
 package remote
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,7 +15,6 @@ import (
 type coordinator struct {
 	secret string // in the form of its file
 	choice string // of interfaces
-	door   *wire.Listener
 	at     map[*host]netip.AddrPort
 	end    func()
 }
@@ -33,33 +30,18 @@ func (j *launcher) startCoordinator() error {
 	if err := secret.Send(&text); err != nil {
 		return err
 	}
-	id := &wire.Identity{Job: j.name, Secret: secret, Rank: wire.Launcher, Size: j.cfg.Ranks, Coordinator: true}
-	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks use TLS too, and refuse a coordinator without it
-		id.TLS, err = wire.LoadTLS(cert, os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), cmp.Or(os.Getenv("COHORT_TCP_TLS_NAME"), "cohort"))
-		if err != nil {
-			return err
-		}
-	}
-	door, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
+	listens, end, err := Coordinate(j.name, j.cfg.Ranks, secret, addrs, j.cfg.Stderr)
 	if err != nil {
 		return err
 	}
-	m := &coordinator{secret: text.String(), choice: j.cfg.Interface, door: door, at: map[*host]netip.AddrPort{}}
+	j.coordinator = &coordinator{text.String(), j.cfg.Interface, map[*host]netip.AddrPort{}, end}
 	for i, h := range j.hosts {
-		for _, a := range door.Addrs() {
+		for _, a := range listens {
 			if a.Addr() == at[i] {
-				m.at[h] = a
+				j.coordinator.at[h] = a
 			}
 		}
 	}
-	leave := wire.Serve(door)
-	m.end = func() {
-		leave()
-		if report := door.Report(); report != "" {
-			fmt.Fprintf(j.cfg.Stderr, "cohort: coordinator: %s\n", report)
-		}
-	}
-	j.coordinator = m
 	return nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
 // protocol is the version of the protocol between launcher and agent.
@@ -84,47 +86,13 @@ type hello struct {
 	Usable     int    // processors
 }
 
-// text and texts are strings that need not be UTF-8, such as arguments and file names. In JSON they are encoded as
-// bytes, because a JSON string would change them.
-type (
-	text  string
-	texts []string
-)
-
-func (t text) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(t)) }
-
-func (t *text) UnmarshalJSON(b []byte) error {
-	var v []byte
-	err := json.Unmarshal(b, &v)
-	*t = text(v)
-	return err
-}
-
-func (t texts) MarshalJSON() ([]byte, error) {
-	all := make([][]byte, len(t))
-	for i, s := range t {
-		all[i] = []byte(s)
-	}
-	return json.Marshal(all)
-}
-
-func (t *texts) UnmarshalJSON(b []byte) error {
-	var all [][]byte
-	err := json.Unmarshal(b, &all)
-	*t = nil
-	for _, s := range all {
-		*t = append(*t, string(s))
-	}
-	return err
-}
-
 // work describes what an agent has to do.
 type work struct {
 	Job, Backend       string
 	First, Ranks, Size int
 	Program            program
-	Args, Env          texts
-	Folder             text // the ranks' working directory
+	Args, Env          []spawn.Text
+	Folder             spawn.Text // the ranks' working directory
 	Bind               string
 	Tag, Resilient     bool
 	Flight             bool   // ranks write files of the flight recorder
@@ -133,10 +101,10 @@ type work struct {
 
 // program describes what ranks execute.
 type program struct {
-	Name    text   // as the user wrote it, for errors
-	Path    text   // where the launcher has it
-	Command bool   // a name without a slash, looked up in the host's PATH
-	Sum     string // SHA-256 in hexadecimal; empty to use the host's file at Path
+	Name    spawn.Text // as the user wrote it, for errors
+	Path    spawn.Text // where the launcher has it
+	Command bool       // a name without a slash, looked up in the host's PATH
+	Sum     string     // SHA-256 in hexadecimal; empty to use the host's file at Path
 	Size    int64
 }
 

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/internal/job"
+	"github.com/cohort-hpc/cohort/internal/spawn"
 )
 
 func TestParseHosts(t *testing.T) {
@@ -324,7 +325,7 @@ func TestFramesRoundTrip(t *testing.T) {
 // TestWorkKeepsBytesThatAreNotText checks that what ranks get comes as it is, also if it is no text.
 func TestWorkKeepsBytesThatAreNotText(t *testing.T) {
 	const odd = "\xff\xfe \u00e4 \xc3("
-	for _, want := range []work{{Args: texts{odd, ""}, Env: texts{"A=" + odd}, Folder: odd, Program: program{Name: odd, Path: odd}}, {}} {
+	for _, want := range []work{{Args: []spawn.Text{odd, ""}, Env: []spawn.Text{"A=" + odd}, Folder: odd, Program: program{Name: odd, Path: odd}}, {}} {
 		if got, err := decode[work](encode(t, want), "it"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v became %+v (%v)", want, got, err)
 		}

@@ -211,10 +211,10 @@ func (j *launcher) prepare(ctx context.Context, h *host) error {
 	}
 	c := &j.cfg
 	w := work{
-		Job: j.name, Backend: c.Backend, First: h.first, Ranks: h.count, Size: c.Ranks, Args: c.Args, Folder: text(folder),
+		Job: j.name, Backend: c.Backend, First: h.first, Ranks: h.count, Size: c.Ranks, Args: spawn.Convert[spawn.Text](c.Args), Folder: spawn.Text(folder),
 		Bind: string(c.Bind), Tag: c.Tag, Resilient: c.Resilient, Flight: c.Flight != "", Secret: j.coordinator.secret,
-		Program: program{Name: text(c.Program), Path: text(c.Program), Command: !strings.Contains(c.Program, "/")},
-		Env:     append(append([]string{}, c.Env...), j.coordinator.variables(h)...),
+		Program: program{Name: spawn.Text(c.Program), Path: spawn.Text(c.Program), Command: !strings.Contains(c.Program, "/")},
+		Env:     spawn.Convert[spawn.Text](append(c.Env[:len(c.Env):len(c.Env)], j.coordinator.variables(h)...)),
 	}
 	if j.program != nil {
 		w.Program.Sum, w.Program.Size = j.program.sum, j.program.size

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // envKeeper marks a process as a Keeper.
@@ -190,16 +192,8 @@ func copyFiles(from, to string) {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(from, e.Name()))
-		if err != nil {
-			continue
-		}
-		part := filepath.Join(to, "."+e.Name()+".part")
-		if err = os.WriteFile(part, b, 0o600); err == nil {
-			err = os.Rename(part, filepath.Join(to, e.Name()))
-		}
-		if err != nil {
-			os.Remove(part)
+		if b, err := os.ReadFile(filepath.Join(from, e.Name())); err == nil {
+			_ = flight.WriteFile(filepath.Join(to, e.Name()), b)
 		}
 	}
 }

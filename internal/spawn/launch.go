@@ -55,12 +55,11 @@ type hello struct {
 	conn            *net.UnixConn
 }
 
-// order is the program that a rank executes. Its fields are bytes: they need not be UTF-8, and JSON
-// strings must be.
+// order is the program that a rank executes.
 type order struct {
-	Path []byte
-	Args [][]byte    // from argv[0] on
-	Env  [][]byte    // to be set
+	Path Text
+	Args []Text      // from argv[0] on
+	Env  []Text      // to be set
 	CPUs topo.CPUSet `json:",omitempty"`
 }
 
@@ -239,9 +238,9 @@ func (s *state) admit(h hello) error {
 	r.pgid = h.pid
 	s.cfg.Keeper.Group(r.pgid)
 	o := order{
-		Path: []byte(s.cfg.Path),
-		Args: converted[[]byte](append([]string{s.cfg.Path}, s.cfg.Args...)),
-		Env:  converted[[]byte](append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)),
+		Path: Text(s.cfg.Path),
+		Args: Convert[Text](append([]string{s.cfg.Path}, s.cfg.Args...)),
+		Env:  Convert[Text](append([]string{EnvBackend + "=" + s.cfg.Backend}, s.cfg.Launch.Env...)),
 	}
 	if s.cfg.Places != nil {
 		o.CPUs = s.cfg.Places[h.rank]
@@ -258,15 +257,6 @@ func (s *state) admit(h hello) error {
 		syscall.Kill(-r.pgid, s.m.Request)
 	}
 	return nil
-}
-
-// converted returns strings as bytes, or bytes as strings.
-func converted[To, From string | []byte](list []From) []To {
-	all := make([]To, len(list))
-	for i, v := range list {
-		all[i] = To(v)
-	}
-	return all
 }
 
 // sendOrder sends a rank its order and its descriptors.

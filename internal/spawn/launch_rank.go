@@ -50,7 +50,7 @@ func Become(address string, rank, size int) error {
 		}
 	}
 	path := string(o.Path)
-	err = syscall.Exec(path, converted[string](o.Args), os.Environ())
+	err = syscall.Exec(path, Convert[string](o.Args), os.Environ())
 	return fmt.Errorf("rank %d: %w", rank, Explain(path, err))
 }
 

@@ -1,0 +1,34 @@
+package remote
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+
+	"github.com/cohort-hpc/cohort/internal/wire"
+)
+
+// Coordinate makes this process the coordinator of a job's ranks, and returns the addresses at which it
+// listens. end ends that, and reports refused connections to stderr.
+func Coordinate(name string, ranks int, secret wire.Secret, addrs []netip.Addr, stderr io.Writer) (at []netip.AddrPort, end func(), err error) {
+	id := &wire.Identity{Job: name, Secret: secret, Rank: wire.Launcher, Size: ranks, Coordinator: true}
+	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks use TLS too, and refuse a coordinator without it
+		id.TLS, err = wire.LoadTLS(cert, os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), cmp.Or(os.Getenv("COHORT_TCP_TLS_NAME"), "cohort"))
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	door, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
+	if err != nil {
+		return nil, nil, err
+	}
+	leave := wire.Serve(door)
+	return door.Addrs(), func() {
+		leave()
+		if report := door.Report(); report != "" {
+			fmt.Fprintf(stderr, "cohort: coordinator: %s\n", report)
+		}
+	}, nil
+}
