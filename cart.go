@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/cohort-hpc/cohort/internal/comm"
 )
 
 // Cart is a communicator whose ranks form a Cartesian grid. They are numbered in row-major order: the
@@ -46,15 +48,15 @@ func (c *Comm) CartCreate(dims []int, periods []bool, reorder bool) (*Cart, erro
 			bad = fault(ErrCount, fmt.Sprintf("a grid of %v has %d ranks, the communicator %d", grid, n, c.Size()))
 		}
 	}
-	w := splitRequest{color: 0, key: int64(c.Rank()), facts: int64(layoutID(fmt.Sprint(dims, periods, reorder)))}
+	color := 0
 	if bad == nil && c.Rank() >= n {
-		w.color = Undefined
+		color = Undefined
 	}
-	d, err := c.splitFacts(cartCall, "cart", w, bad)
+	d, err := c.base().Split(comm.CartCall, "cart", color, c.Rank(), comm.TypeID(fmt.Sprint(dims, periods, reorder)), bad)
 	if d == nil || err != nil {
 		return nil, err
 	}
-	return &Cart{Comm: d, dims: grid, periods: slices.Clone(periods)}, nil
+	return &Cart{Comm: (*Comm)(d), dims: grid, periods: slices.Clone(periods)}, nil
 }
 
 // Dims returns the extents of the grid.
@@ -74,7 +76,8 @@ func (c *Cart) Periods() []bool { return slices.Clone(c.periods) }
 // Errors: [ErrRank] for a rank outside the communicator.
 func (c *Cart) Coords(rank int) ([]int, error) {
 	if rank < 0 || rank >= c.Size() {
-		return nil, c.failed("coords", Undefined, Undefined, c.badRank("rank", rank))
+		return nil, c.failed("coords",
+			fault(ErrRank, fmt.Sprintf("rank is rank %d of %d; want 0 to %d", rank, c.Size(), c.Size()-1)))
 	}
 	x := make([]int, len(c.dims))
 	for i := len(x) - 1; i >= 0; i-- {
@@ -92,7 +95,7 @@ func (c *Cart) Coords(rank int) ([]int, error) {
 // number of coordinates.
 func (c *Cart) CartRank(coords []int) (int, error) {
 	if len(coords) != len(c.dims) {
-		return Undefined, c.failed("cartrank", Undefined, Undefined,
+		return Undefined, c.failed("cartrank",
 			fault(ErrCount, fmt.Sprintf("%d coordinates in a grid of %d dimensions", len(coords), len(c.dims))))
 	}
 	rank := 0
@@ -101,7 +104,7 @@ func (c *Cart) CartRank(coords []int) (int, error) {
 		if c.periods[i] {
 			x = (x%d + d) % d
 		} else if x < 0 || x >= d {
-			return Undefined, c.failed("cartrank", Undefined, Undefined,
+			return Undefined, c.failed("cartrank",
 				fault(ErrRank, fmt.Sprintf("coordinate %d is %d; want 0 to %d, for the grid is not periodic there", i, x, d-1)))
 		}
 		rank = rank*d + x
@@ -118,7 +121,7 @@ func (c *Cart) CartRank(coords []int) (int, error) {
 // Errors: [ErrCount] for a dimension outside the grid.
 func (c *Cart) Shift(dim, disp int) (source, dest int, err error) {
 	if dim < 0 || dim >= len(c.dims) {
-		return ProcNull, ProcNull, c.failed("shift", Undefined, Undefined,
+		return ProcNull, ProcNull, c.failed("shift",
 			fault(ErrCount, fmt.Sprintf("dimension %d of a grid of %d dimensions", dim, len(c.dims))))
 	}
 	return c.step(dim, -disp), c.step(dim, disp), nil

@@ -1,213 +1,70 @@
 package cohort
 
 import (
-	"strings"
-
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/comm"
+	"github.com/cohort-hpc/cohort/internal/view"
 )
 
-// One goroutine at a time may call a collective on a communicator. Blocking forms reserve the
-// communicator with begin and use its Call; run releases it. The other forms pass their own Call to
-// start or persist, which reserve and release the communicator themselves. A concurrent call gets
-// ErrBusy and sends nothing.
+// The functions of a collective store their arguments in a backend.Call, which package internal/comm
+// checks and makes. It reports an error that is in the call already.
 
-// begin reserves the communicator for a blocking collective and returns its Call, which is zero
-// except for the root, -1. The caller must then call run.
-func (c *Comm) begin(coll backend.Coll) (*backend.Call, error) {
-	if err := c.take(); err != nil {
-		return nil, c.failed(collName(coll, backend.Blocking), Undefined, Undefined, err)
-	}
-	return &c.core.call, nil
-}
+// begin returns the communicator's Call for a blocking collective.
+func (c *Comm) begin(coll backend.Coll, root int) *backend.Call { return c.base().Begin(coll, root) }
 
-// take reserves the communicator for the caller's collective.
-func (c *Comm) take() error {
-	if c == nil || c.core == nil {
-		return fault(ErrComm, "the communicator is nil")
-	}
-	k := c.core
-	if !k.busy.CompareAndSwap(false, true) {
-		if k.closed.Load() { // Close reserves it to free windows
-			return fault(ErrClosed, "the communicator is closed")
-		}
-		return fault(ErrBusy, "another goroutine is in a collective on this communicator; use Dup to give each its own")
-	}
-	if k.closed.Load() {
-		k.busy.Store(false)
-		return fault(ErrClosed, "the communicator is closed")
-	}
-	return nil
-}
+// run makes the call from begin.
+func (c *Comm) run(call *backend.Call) error { return c.base().Run(call) }
 
-// run performs the blocking collective described by the Call from begin.
-func (c *Comm) run(call *backend.Call) error {
-	k := c.core
-	err := k.collective(c.bound, call)
-	if err != nil {
-		err = c.collError(call, err)
-	}
-	*call = backend.Call{Root: -1}
-	k.busy.Store(false)
-	return err
-}
+// newCall returns a Call for the nonblocking and persistent forms, which copy it.
+func newCall(coll backend.Coll, root int) *backend.Call { return &backend.Call{Coll: coll, Root: root} }
 
-// collective performs a blocking collective, natively or as a schedule.
-func (k *core) collective(b *backend.Bound, call *backend.Call) error {
-	call.Form, call.Seq = backend.Blocking, k.seq
-	k.seq++
-	tr := k.traceOf(call, backend.Blocking, 0)
-	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
-	if err := k.perform(b, call); err != nil {
-		k.ended(t, err)
-		return err
-	}
-	k.recorder.End(t)
-	return nil
-}
+func (c *Comm) start(call *backend.Call) (*Request, error) { return request(c.base().Start(call)) }
 
-func (k *core) perform(b *backend.Bound, call *backend.Call) error {
-	if k.colls == nil {
-		return k.runner.Run(b, call, true)
-	}
-	plan, err := k.callBackend(b, call)
-	if plan == backend.PlanDone || err != nil {
-		return err
-	}
-	return k.planned(b, call, plan)
-}
-
-// planned performs a call that the backend did not make.
-func (k *core) planned(b *backend.Bound, call *backend.Call, plan backend.Plan) error {
-	switch plan {
-	case backend.PlanSchedule, backend.PlanChecked:
-		return k.runner.Run(b, call, plan == backend.PlanChecked)
-	}
-	bounded, err := k.runner.Agree(b, call)
-	if err != nil {
-		return err
-	}
-	if plan == backend.PlanAgree && !bounded {
-		call.Agreed = true
-		if plan, err := k.callBackend(b, call); plan == backend.PlanDone || err != nil {
-			return err
-		}
-	}
-	return k.runner.Run(b, call, false)
-}
-
-// callBackend passes a call to the backend. A panic in a user's operation becomes an error.
-func (k *core) callBackend(b *backend.Bound, call *backend.Call) (plan backend.Plan, err error) {
-	if call.Op != nil && call.Op.Code == backend.OpUser {
-		defer func() {
-			if p := recover(); p != nil {
-				plan, err = backend.PlanDone, sched.Panicked(p)
-				k.bc.Break(err)
-			}
-		}()
-	}
-	return k.colls.Collective(b, call)
-}
-
-// start starts a nonblocking collective. It copies the call, whose buffers belong to the operation
-// until it is complete.
-func (c *Comm) start(call *backend.Call) (*Request, error) {
-	call.Form = backend.Nonblocking
-	if err := c.take(); err != nil {
-		return nil, c.collError(call, err)
-	}
-	k := c.core
-	call.Seq = k.seq
-	k.seq++
-	tr := k.traceOf(call, backend.Nonblocking, 0)
-	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
-	op, err := k.startOp(call)
-	k.busy.Store(false)
-	if err != nil {
-		k.ended(t, err)
-		return nil, c.collError(call, err)
-	}
-	return &Request{c: c, op: op, coll: call.Coll, peer: rootOf(call), begun: c.now(), ticket: t}, nil
-}
-
-func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
-	if op, err := k.startByBackend(call); op != nil || err != nil {
-		return op, err
-	}
-	op, err := k.runner.Start(call)
-	if err != nil {
-		return nil, err
-	}
-	return op, nil
-}
-
-// startByBackend passes a copy of a nonblocking or persistent call to the backend, which keeps the
-// caller's off the heap.
-func (k *core) startByBackend(call *backend.Call) (op backend.Operation, err error) {
-	if k.colls != nil {
-		k.call = *call
-		op, err = k.colls.StartCollective(&k.call)
-		k.call = backend.Call{Root: -1}
-	}
-	return op, err
-}
-
-// persist prepares a persistent collective. It waits for the other ranks' calls, so that a mismatch
-// is found here.
 func (c *Comm) persist(call *backend.Call) (*Persistent, error) {
-	call.Form = backend.Persistent
-	if err := c.take(); err != nil {
-		return nil, c.collError(call, err)
-	}
-	k := c.core
-	call.Seq = k.seq
-	k.seq++
-	tr := k.traceOf(call, backend.Persistent, 0)
-	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
-	op, err := k.prepareOp(c.bound, call)
-	k.ended(t, err)
-	k.busy.Store(false)
-	if err != nil {
-		return nil, c.collError(call, err)
-	}
-	return newPersistentColl(c, op, call, tr), nil
+	return persistent(c.base().Persist(call))
 }
 
-func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {
-	if _, err := k.runner.Agree(b, call); err != nil {
-		return nil, err
+func request(q *comm.Request, err error) (*Request, error) { return (*Request)(q), err }
+
+func persistent(p *comm.Persistent, err error) (*Persistent, error) { return (*Persistent)(p), err }
+
+// data stores the buffers of a call that only moves them.
+func data[T any](call *backend.Call, send, recv []T) *backend.Call {
+	call.Send, call.Recv, call.Count = bytesOf(send), bytesOf(recv), len(send)
+	if call.Err == nil {
+		call.Type, call.Err = typeFor[T]()
 	}
-	if op, err := k.startByBackend(call); op != nil || err != nil {
-		return op, err
-	}
-	op, err := k.runner.Prepare(call)
-	if err != nil {
-		return nil, err
-	}
-	return op, nil
+	return call
 }
 
-// collError wraps the error of a collective.
-func (c *Comm) collError(call *backend.Call, err error) error {
-	return c.failed(collName(call.Coll, call.Form), rootOf(call), Undefined, err)
+// reduction stores the buffers and the operation of a reduction.
+func reduction[T Reducible](call *backend.Call, send, recv []T, op Op) *backend.Call {
+	call.Send, call.Recv, call.Count = bytesOf(send), bytesOf(recv), len(send)
+	if call.Err == nil {
+		if call.Op, call.Err = opFor[T](op); call.Err == nil {
+			call.Type = call.Op.Type
+		}
+	}
+	return call
 }
 
-// rootOf returns the rank that an error of a collective names as its peer.
-func rootOf(call *backend.Call) int {
-	if call.Root >= 0 {
-		return call.Root
-	}
-	return Undefined
+func sendParts(call *backend.Call, counts, displs []int) *backend.Call {
+	call.SendCounts, call.SendDispls = counts, displs
+	return call
 }
 
-// collName is the name of a collective's function in lower case.
-func collName(coll backend.Coll, form backend.Form) string {
-	name := strings.ToLower(coll.String())
-	switch form {
-	case backend.Nonblocking:
-		return "i" + name
-	case backend.Persistent:
-		return name + "init"
+func recvParts(call *backend.Call, counts, displs []int) *backend.Call {
+	call.RecvCounts, call.RecvDispls = counts, displs
+	return call
+}
+
+// none is a buffer of no elements that is not nil.
+var none = make([]byte, 0)
+
+// bytesOf is view.Bytes, except that it distinguishes empty slices from nil, as the checks do.
+func bytesOf[T any](s []T) []byte {
+	if len(s) == 0 && s != nil {
+		return none
 	}
-	return name
+	return view.Bytes(s)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // everyCollective returns a repeatable blocking call of each collective and scalar form, with m
@@ -116,7 +118,7 @@ func TestCollectiveDuringCloseIsClosed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c.core.busy.Store(true)
+		c.begin(backend.Barrier, -1) // as another goroutine would
 		if err := c.Barrier(); !errors.Is(err, ErrBusy) {
 			t.Errorf("beside another collective: %v, want ErrBusy", err)
 		}

@@ -82,6 +82,18 @@
 //   - nonblocking: [Iallreduce] returns a [Request] to wait for
 //   - persistent: [AllreduceInit] returns a [Persistent], which can be started many times
 //
+// What the description of a blocking form says applies to the other two. A nonblocking form returns
+// without waiting; [Request.Wait] gives the result and the errors of the blocking form. The call itself
+// returns [ErrComm], [ErrClosed] and [ErrBusy] for a collective, the errors for wrong arguments for a
+// send or receive, and on mpi it may return others. A persistent form of a collective waits until all
+// ranks have called it, and returns the errors of the blocking form. Then all ranks start the operation
+// equally often. Each Start uses the current contents of the buffers, and [Persistent.Wait] gives the
+// result.
+//
+// If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
+// the error is [ErrMismatch] on every rank (on mpi with Config.Check). A deadline that ends a collective
+// gives [ErrTimeout], which names the ranks that had not arrived, and the communicator is broken.
+//
 // Operations that only move data accept elements of any type of fixed size without pointers:
 // numbers, bool, and arrays and structs of them. Reductions accept numbers and [Loc] pairs. An
 // operation made by [NewOp] accepts the type that it was made for. All ranks must have the same
@@ -96,8 +108,7 @@
 //
 // Every failure is an error: an [OpError] with the operation, the rank and the peer. It wraps a
 // sentinel such as [ErrTruncate], which errors.Is finds. docs/errors.md lists all sentinels.
-// Arguments are checked before anything is sent. If the ranks' calls of a collective do not match,
-// the error is [ErrMismatch].
+// Arguments are checked before anything is sent.
 //
 // A failure inside a collective breaks its communicator: later operations return [ErrBroken], and
 // Close still frees everything. On local, shm and tcp, when a rank dies, the operations of the

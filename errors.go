@@ -1,10 +1,6 @@
 package cohort
 
-import (
-	"strconv"
-
-	"github.com/cohort-hpc/cohort/backend"
-)
+import "github.com/cohort-hpc/cohort/backend"
 
 // Every failure wraps one of these sentinels, for errors.Is. docs/errors.md explains what each means
 // and what to do about it.
@@ -35,54 +31,7 @@ var (
 
 // OpError names the operation and the rank that failed. Every error of an operation on a communicator
 // is an OpError.
-type OpError struct {
-	Op   string // the operation in lower case: "allreduce", "isend"
-	Comm string // the communicator's name
-	Rank int    // the rank that got the error
-	Peer int    // the other rank of a point-to-point operation, the root of a rooted one; else Undefined
-	Tag  int    // the tag of a point-to-point operation; else Undefined
-	Err  error  // the cause; it wraps a sentinel
-}
-
-// Error returns the operation first and the facts last, as in
-// "recv: rank 0, peer 2, tag 7: message truncated: …".
-func (e *OpError) Error() string {
-	s := e.Op + ": "
-	if e.Rank == Undefined { // there is no communicator
-		return s + e.Err.Error()
-	}
-	s += "rank " + strconv.Itoa(e.Rank)
-	if e.Comm != "" && e.Comm != worldName {
-		s += " of " + e.Comm
-	}
-	if e.Peer != Undefined {
-		s += ", peer " + rankName(e.Peer)
-	}
-	if e.Tag != Undefined {
-		s += ", tag " + tagName(e.Tag)
-	}
-	return s + ": " + e.Err.Error()
-}
-
-// Unwrap returns the cause.
-func (e *OpError) Unwrap() error { return e.Err }
-
-func rankName(rank int) string {
-	switch rank {
-	case AnySource:
-		return "any"
-	case ProcNull:
-		return "none"
-	}
-	return strconv.Itoa(rank)
-}
-
-func tagName(tag int) string {
-	if tag == AnyTag {
-		return "any"
-	}
-	return strconv.Itoa(tag)
-}
+type OpError = backend.OpError
 
 // MPIError is an error of an MPI library. On the mpi backend an [OpError] may wrap one. errors.Is
 // matches it with the sentinel of its class.

@@ -111,7 +111,7 @@ func TestFlightRecordsEveryOperation(t *testing.T) {
 		if o := d.Ops[1]; o.Peer != other || o.Tag != 1 || o.Count != 12 {
 			return fmt.Errorf("the first receive: %+v", o)
 		}
-		if len(d.Comms) != 2 || d.Comms[1].Name != "world.split1" || d.Comms[1].ID != sub.core.id {
+		if len(d.Comms) != 2 || d.Comms[1].Name != "world.split1" || d.Comms[1].ID != 1 {
 			return fmt.Errorf("communicators: %+v", d.Comms)
 		}
 		return nil

@@ -17,12 +17,13 @@ type Group struct {
 //
 // Local.
 func (c *Comm) Group() *Group {
-	if c == nil || c.core == nil {
+	bc := c.base().Backend()
+	if bc == nil {
 		return &Group{me: Undefined}
 	}
-	g := &Group{world: make([]int, c.core.size), me: c.core.bc.WorldRank(c.core.rank)}
+	g := &Group{world: make([]int, c.Size()), me: bc.WorldRank(c.Rank())}
 	for i := range g.world {
-		g.world[i] = c.core.bc.WorldRank(i)
+		g.world[i] = bc.WorldRank(i)
 	}
 	return g
 }

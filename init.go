@@ -7,7 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
-	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/mpifind"
 )
 
@@ -43,15 +43,8 @@ func Init(ctx context.Context, cfg *Config) (*Comm, error) {
 		membership.set(notJoined, "")
 		return fail(err)
 	}
-	j := world.core.job
 	membership.set(isOpen, fmt.Sprintf("rank %d of %d on %s", world.Rank(), world.Size(), world.Backend()))
-	ended := j.done
-	j.done = func() {
-		if ended != nil {
-			ended()
-		}
-		membership.leave(world.Size())
-	}
+	world.base().OnClose(func() { membership.leave(world.Size()) })
 	return world, nil
 }
 
@@ -87,9 +80,8 @@ func initWorld(ctx context.Context, cfg *Config) (*Comm, error) {
 		_ = bc.Close()
 		return nil, err
 	}
-	world := newWorld(ctx, bc, s)
-	world.core.job.process = true
-	return world, nil
+	s.process = true
+	return newWorld(ctx, bc, s), nil
 }
 
 // member enforces the rule that a process has one world at a time and joins a job of several ranks
@@ -159,21 +151,11 @@ func rankOf(cfg *Config) int {
 
 // newWorld makes the first communicator of a job.
 func newWorld(ctx context.Context, bc backend.Comm, s settings) *Comm {
-	j := &job{ctx: ctx, timeout: s.Timeout, scheds: s.Collectives == CollectivesSchedule, comms: make(map[*core]struct{})}
-	j.ids.next = 1 // the world has 0
-	j.recorder = flight.New(s.FlightDir, flight.Job{Name: s.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
-	j.recorder.Sparse()
-	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)
-	for _, d := range makers {
-		j.recorder.Type(d.ID, d.Name)
+	o := comm.Options{Timeout: s.Timeout, Schedules: s.Collectives == CollectivesSchedule, Job: s.Job, FlightDir: s.FlightDir}
+	if s.process {
+		o.Process, o.RunDir = true, osEnv.get("COHORT_RUN_DIR")
 	}
-	k := j.newCore(bc, worldName, 0)
-	j.world = k
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, bc.Wake)
-		j.done = func() { stop() }
-	}
-	return k.home
+	return (*Comm)(comm.NewWorld(ctx, bc, o))
 }
 
 // choose returns the name of the backend to open.

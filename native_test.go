@@ -91,7 +91,7 @@ func TestPlansReachTheBackend(t *testing.T) {
 					return &planning{scheduling: scheduling{bc}, plan: plan, decline: decline}
 				}
 				errs := worlds(3, settings{}, wrap, func(w *Comm) error {
-					p, h := w.core.bc.(*planning), w
+					p, h := w.base().Backend().(*planning), w
 					if bounded && w.Rank() == 1 {
 						ctx, cancel := context.WithCancel(context.Background())
 						defer cancel()
@@ -128,7 +128,7 @@ func TestSchedulesBypassTheBackend(t *testing.T) {
 		if err := reduceAll(w, 1); err != nil {
 			return err
 		}
-		if n := w.core.bc.(*planning).agreed; n != 0 {
+		if n := w.base().Backend().(*planning).agreed; n != 0 {
 			return fmt.Errorf("%d calls reached the backend", n)
 		}
 		return nil
@@ -149,7 +149,7 @@ func TestMismatchIsFoundBeforeTheBackend(t *testing.T) {
 				op = Max
 			}
 			err := Allreduce(w, []int64{1}, make([]int64, 1), op)
-			if n := w.core.bc.(*planning).agreed; n != 0 {
+			if n := w.base().Backend().(*planning).agreed; n != 0 {
 				return fmt.Errorf("%d calls reached Agreed, after %w", n, err)
 			}
 			return err
@@ -186,7 +186,11 @@ type starting struct {
 }
 
 func newStarting(bc backend.Comm, decline bool) *starting {
-	own, err := bc.Derive(ranksTo(bc.Size()), 1<<20)
+	all := make([]int, bc.Size())
+	for r := range all {
+		all[r] = r
+	}
+	own, err := bc.Derive(all, 1<<20)
 	if err != nil {
 		panic(err)
 	}
@@ -259,7 +263,7 @@ func TestStarterRunsNonblockingCollectives(t *testing.T) {
 			if err := errors.Join(p.Close(), p.Close()); err != nil {
 				return err
 			}
-			s := w.core.bc.(*starting)
+			s := w.base().Backend().(*starting)
 			if got := [3]int{s.started, s.prepared, s.released}; got != c.want {
 				return fmt.Errorf("started, prepared and released: %v, want %v", got, c.want)
 			}
@@ -277,8 +281,8 @@ func TestStarterRunsNonblockingCollectives(t *testing.T) {
 func TestStarterErrorsReachTheCaller(t *testing.T) {
 	wrap := func(bc backend.Comm) backend.Comm { return newStarting(bc, false) }
 	errs := worlds(2, settings{}, wrap, func(w *Comm) error {
-		if _, err := Iallreduce(w, make([]int64, 3), make([]int64, 2), Sum); !errors.Is(err, ErrCount) || w.core.bc.Broken() != nil {
-			return fmt.Errorf("a wrong length: %v, broken %v", err, w.core.bc.Broken())
+		if _, err := Iallreduce(w, make([]int64, 3), make([]int64, 2), Sum); !errors.Is(err, ErrCount) || w.base().Backend().Broken() != nil {
+			return fmt.Errorf("a wrong length: %v, broken %v", err, w.base().Backend().Broken())
 		}
 		// Persistent ones are agreed on.
 		if _, err := AllreduceInit(w, make([]int64, w.Rank()+1), make([]int64, w.Rank()+1), Sum); !errors.Is(err, ErrMismatch) {

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/view"
 )
 
@@ -102,65 +101,21 @@ func NewOp[T any](commutative bool, apply func(in, inout []T)) Op {
 	return Op{user: u}
 }
 
-// numberOps and locOps contain the predefined operations by code and kind, nil where an operation
-// does not apply.
-var (
-	numberOps = newOps(kernel.For, &numberTypes)
-	locOps    = newOps(kernel.ForLoc, &locTypes)
-)
-
-type opTable [backend.OpMaxLoc + 1][backend.Loc]*backend.Op
-
-func newOps(apply func(backend.OpCode, backend.Kind) kernel.Apply, types *kindTable) (t opTable) {
-	for code := backend.OpSum; code <= backend.OpMaxLoc; code++ {
-		for k, d := range types {
-			if d == nil {
-				continue
-			}
-			if f := apply(code, backend.Kind(k)); f != nil {
-				t[code][k] = &backend.Op{Code: code, Commutative: true, Type: d, Apply: f}
-			}
-		}
-	}
-	return t
-}
-
-// opFor returns op for elements of T, or ErrOp if it does not apply to them. It allocates for
-// errors only.
+// opFor returns op for elements of T. It is an ErrType if they cannot be sent, and an ErrOp if op does
+// not apply to them. It allocates for errors only.
 func opFor[T any](op Op) (*backend.Op, error) {
 	t := reflect.TypeFor[T]()
-	if op.user != nil {
-		return op.user.forType(t)
+	if op.user == nil {
+		return types.OpFor(op.code, t)
 	}
-	d := numberType(t)
-	if d != nil {
-		if b := numberOps[op.code][d.Kind]; b != nil {
-			return b, nil
-		}
-		return nil, op.refuse(t)
+	if op.user.err == nil && op.user.elem == t {
+		return op.user.op, nil
 	}
-	d, err := layoutOf(t)
-	if err != nil {
+	if _, err := types.Of(t); err != nil {
 		return nil, err
 	}
-	if d.Kind == backend.Loc {
-		if b := locOps[op.code][d.Elem]; b != nil {
-			return b, nil
-		}
+	if op.user.err != nil {
+		return nil, op.user.err
 	}
-	return nil, op.refuse(t)
-}
-
-func (op Op) refuse(t reflect.Type) error {
-	return fault(ErrOp, op.String()+" does not apply to "+t.String())
-}
-
-func (u *userOp) forType(t reflect.Type) (*backend.Op, error) {
-	switch {
-	case u.err != nil:
-		return nil, u.err
-	case u.elem != t:
-		return nil, fault(ErrOp, "the operation was made for "+u.elem.String()+", not for "+t.String())
-	}
-	return u.op, nil
+	return nil, fault(ErrOp, "the operation was made for "+op.user.elem.String()+", not for "+t.String())
 }

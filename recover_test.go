@@ -326,8 +326,7 @@ func TestRecoveryOnClosedOrNilCommFails(t *testing.T) {
 type plain struct{ backend.Comm }
 
 func TestRecoveryIsErrNotSupportedWithoutRecovery(t *testing.T) {
-	survive(t, 1, nil, func(world *Comm) error {
-		world.core.bc, world.core.recoverer = plain{world.core.bc}, nil
+	for _, err := range worlds(1, settings{}, func(bc backend.Comm) backend.Comm { return plain{bc} }, func(world *Comm) error {
 		for _, err := range []error{second(world.Agree(1)), second(world.Shrink()), world.Revoke()} {
 			if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "use local, shm or tcp") {
 				t.Errorf("got %v", err)
@@ -337,7 +336,11 @@ func TestRecoveryIsErrNotSupportedWithoutRecovery(t *testing.T) {
 			t.Error("lost ranks")
 		}
 		return world.Barrier() // the communicator has been given back
-	})
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -353,9 +356,14 @@ func TestAgreeDuringCollectiveIsErrBusy(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		var err error
-		wg.Go(func() { _, err = world.Agree(1) })
-		for !world.core.busy.Load() {
-			world.core.bc.Poll()
+		wg.Go(func() {
+			for err = ErrBusy; errors.Is(err, ErrBusy); { // of the calls below, until it has begun
+				_, err = world.Agree(1)
+			}
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		for h := world.WithContext(ctx); !errors.Is(second(h.Agree(1)), ErrBusy); {
 		}
 		for _, err := range []error{second(world.Agree(1)), second(world.Shrink()), world.Barrier()} {
 			if !errors.Is(err, ErrBusy) {
@@ -388,7 +396,7 @@ func TestAgreeOnExcludedRankIsErrPeerLost(t *testing.T) {
 	declared := make(chan struct{})
 	survive(t, 3, nil, func(world *Comm) error {
 		if world.Rank() == 0 {
-			world.core.recoverer.Declare(2, errors.New("silent for an hour"))
+			world.base().Backend().(backend.Recovery).Declare(2, errors.New("silent for an hour"))
 			close(declared)
 		}
 		<-declared

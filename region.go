@@ -2,9 +2,8 @@ package cohort
 
 import (
 	"fmt"
-	"strconv"
 
-	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/comm"
 )
 
 // SharedRegion is n elements in memory, with one copy per node, for tables that all ranks read. Each
@@ -19,7 +18,7 @@ import (
 // right on every backend if it fills the copy of each node: on the leader, or in ranges of
 // Node().Size() parts.
 type SharedRegion[T any] struct {
-	s    *shared
+	w    *comm.Window
 	node *Comm
 }
 
@@ -32,69 +31,12 @@ type SharedRegion[T any] struct {
 //
 // Deadline: [ErrTimeout]; c may be broken then.
 func NewSharedRegion[T any](c *Comm, n int) (*SharedRegion[T], error) {
-	const name = "NewSharedRegion"
-	fail := func(err error) (*SharedRegion[T], error) {
-		return nil, c.failed("newsharedregion", Undefined, Undefined, err)
-	}
-	typ, _, bad := asked[T](name, n)
-	if err := c.sameCount(typ, n, bad); err != nil {
-		return fail(err)
-	}
-	node, err := c.split(splitSharedCall, "region", c.core.bc.NodeOf(c.core.rank), 0, nil)
+	typ, err := typeFor[T]()
+	w, node, err := c.base().AllocateRegion("newsharedregion", comm.NewAllocation("NewSharedRegion", typ, n, true, err))
 	if err != nil {
 		return nil, err
 	}
-	s, err := allocate[T](node, name, n, true)
-	if c.Size() > node.Size() { // either all nodes have a copy, or none
-		if e := c.allWell(typ, err); err == nil {
-			err = e
-		}
-	}
-	if err != nil {
-		s.close()
-		node.Close()
-		return fail(err)
-	}
-	return &SharedRegion[T]{s, node}, nil
-}
-
-// sameCount returns an error on every rank if the ranks request different numbers of elements. bad is
-// an argument error of this rank, which sameCount returns.
-func (c *Comm) sameCount(typ *backend.Datatype, n int, bad error) error {
-	if err := c.take(); err != nil {
-		return err
-	}
-	defer c.core.busy.Store(false)
-	all, err := c.exchange(typ, strconv.Itoa(n), bad)
-	if err != nil {
-		return err
-	}
-	for r, text := range all {
-		if text != all[0] {
-			err := fault(ErrMismatch, fmt.Sprintf("rank 0 called %s with n = %s, rank %d with n = %s", typ.Name, all[0], r, text))
-			c.core.bc.Break(err)
-			return err
-		}
-	}
-	return nil
-}
-
-// allWell returns an error on every rank if mine is not nil on one of them.
-func (c *Comm) allWell(typ *backend.Datatype, mine error) error {
-	if err := c.take(); err != nil {
-		return err
-	}
-	defer c.core.busy.Store(false)
-	all, err := c.exchange(typ, reason(mine), nil)
-	if err != nil {
-		return err
-	}
-	for r, text := range all {
-		if text != "" {
-			return fault(ErrAlloc, fmt.Sprintf("on the node of rank %d: %s", r, text))
-		}
-	}
-	return nil
+	return &SharedRegion[T]{w, (*Comm)(node)}, nil
 }
 
 // Slice returns the whole region, for reading.
@@ -133,20 +75,16 @@ func (r *SharedRegion[T]) Range(lo, hi int) ([]T, error) {
 		return nil, err
 	}
 	if lo < 0 || hi < lo || hi > len(all) {
-		return nil, r.s.failed("range", Undefined, fault(ErrBuffer, fmt.Sprintf("range %d to %d is outside the %d elements of the region", lo, hi, len(all))))
+		return nil, r.w.Failed("range", Undefined, fault(ErrBuffer, fmt.Sprintf("range %d to %d is outside the %d elements of the region", lo, hi, len(all))))
 	}
 	return all[lo:hi:hi], nil
 }
 
 func (r *SharedRegion[T]) all(op string) ([]T, error) {
-	if r == nil || r.s == nil {
-		return nil, (*shared)(nil).failed(op, Undefined, noWindow)
+	if r == nil || r.w == nil {
+		return elements[T]((*comm.Window)(nil).Part(op, Undefined))
 	}
-	b, err := r.s.win.Part(0)
-	if err != nil {
-		return nil, r.s.failed(op, Undefined, err)
-	}
-	return elements[T](b), nil
+	return elements[T](r.w.Part(op, 0))
 }
 
 // IsLeader reports whether the calling rank is rank 0 of Node.
@@ -174,9 +112,9 @@ func (r *SharedRegion[T]) Node() *Comm {
 // Deadline: [ErrTimeout], and Node is broken.
 func (r *SharedRegion[T]) Fence() error {
 	if r == nil {
-		return (*shared)(nil).fence()
+		return (*comm.Window)(nil).Fence()
 	}
-	return r.s.fence()
+	return r.w.Fence()
 }
 
 // Close releases the region and Node on the calling rank. Slices of the region must not be used
@@ -185,10 +123,10 @@ func (r *SharedRegion[T]) Fence() error {
 // Collective: all ranks call it. On mpi it waits for the ranks of the node; on other backends it does
 // not wait.
 func (r *SharedRegion[T]) Close() error {
-	if r == nil || r.s == nil {
+	if r == nil || r.w == nil {
 		return nil
 	}
-	err := r.s.close()
+	err := r.w.Close()
 	if e := r.node.Close(); err == nil {
 		err = e
 	}

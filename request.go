@@ -1,14 +1,6 @@
 package cohort
 
-import (
-	"errors"
-	"runtime"
-	"sync/atomic"
-	"time"
-
-	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/flight"
-)
+import "github.com/cohort-hpc/cohort/internal/comm"
 
 // Request is a nonblocking operation. Its buffers belong to the operation until Wait, Test, or one
 // of the functions for several requests (WaitAll, WaitAny, WaitSome, TestAll, TestAny, TestSome)
@@ -16,115 +8,9 @@ import (
 //
 // Several goroutines may wait for one Request. Every Wait returns the same status and error, also
 // after the request is complete.
-type Request struct {
-	c    *Comm
-	name string // of a point-to-point operation
-	peer int
-	tag  int
-	coll backend.Coll // of a collective
+type Request comm.Request
 
-	// The operation is pooled, so that starting one allocates little. users counts the goroutines
-	// that use it. When the last of them takes the result, the operation returns to the pool, users
-	// becomes released, and st and err keep the result.
-	users atomic.Int32
-	req   *backend.Request  // point to point
-	op    backend.Operation // collective
-	st    Status
-	err   error
-
-	ticket   flight.Ticket         // of its record
-	begun    time.Time             // start of the operation's timeout; zero without one
-	gone     atomic.Pointer[error] // why the operation was ended at its deadline
-	reported atomic.Bool           // its completion has been returned to the user
-}
-
-const (
-	releasing int32 = -1 // while finish stores the result
-	released  int32 = -2
-)
-
-// hold keeps the operation out of the pool until drop or finish. It returns false if st and err
-// already have the result. Methods marked "Held" are called in between.
-func (q *Request) hold() bool {
-	for {
-		switch u := q.users.Load(); {
-		case u == released:
-			return false
-		case u == releasing:
-			runtime.Gosched()
-		case q.users.CompareAndSwap(u, u+1):
-			return true
-		}
-	}
-}
-
-func (q *Request) drop() { q.users.Add(-1) }
-
-// finish ends a hold of a complete operation and returns its result.
-func (q *Request) finish() (Status, error) {
-	st, err := q.outcome()
-	if !q.reported.Swap(true) {
-		q.c.core.ended(q.ticket, err)
-	}
-	if !q.users.CompareAndSwap(1, releasing) {
-		q.drop()
-		return st, err
-	}
-	q.st, q.err = st, err
-	if q.op != nil {
-		q.op.Release()
-		q.op = nil
-	} else {
-		q.c.core.job.requests.Put(q.req)
-		q.req = nil
-	}
-	q.users.Store(released)
-	return st, err
-}
-
-// complete reports whether the operation is complete. Held.
-func (q *Request) complete() bool {
-	if q.op != nil {
-		return q.op.Ready()
-	}
-	return q.req.Ready()
-}
-
-// ready is complete for callers without a hold.
-func (q *Request) ready() bool {
-	if !q.hold() {
-		return true
-	}
-	defer q.drop()
-	return q.complete()
-}
-
-// outcome returns the result of a complete operation. Held.
-func (q *Request) outcome() (Status, error) {
-	if q.op != nil {
-		if err := q.op.Err(); err != nil {
-			return Status{}, q.failed(err)
-		}
-		return Status{}, nil
-	}
-	st, err := status(q.req.Status), q.req.Err
-	if err == nil {
-		return st, nil
-	}
-	if why := q.gone.Load(); why != nil && errors.Is(err, ErrCanceled) {
-		err = *why
-	}
-	return st, q.failed(err)
-}
-
-func status(st backend.Status) Status { return Status{Source: st.Source, Tag: st.Tag, bytes: st.Bytes} }
-
-func (q *Request) failed(err error) error {
-	if q.coll != 0 {
-		return q.c.failed(collName(q.coll, backend.Nonblocking), q.peer, Undefined, err)
-	}
-	return q.c.failed(q.name, q.peer, q.tag, err)
-}
+func (q *Request) base() *comm.Request { return (*comm.Request)(q) }
 
 // Wait waits until the operation is complete and returns the status of the received message. A nil
 // Request is complete.
@@ -136,51 +22,7 @@ func (q *Request) failed(err error) error {
 // no progress break the communicator, and the buffer may still be in use. A collective is ended,
 // and its communicator is broken. The error is [ErrTimeout], or [ErrCanceled] if the context was
 // canceled. On mpi it may not name the missing ranks.
-func (q *Request) Wait() (Status, error) {
-	if q == nil {
-		return Status{}, nil
-	}
-	if !q.hold() {
-		return q.st, q.err
-	}
-	if !q.complete() {
-		q.c.core.recorder.Wait(q.ticket)
-		var why error
-		if q.op != nil {
-			why = q.c.core.bc.Await(q.c.bound, q.op)
-		} else {
-			why = q.c.core.bc.Await(q.c.bound, q.req)
-		}
-		if why != nil && !q.complete() {
-			if err := q.end(why); err != nil {
-				q.c.core.ended(q.ticket, err)
-				q.drop()
-				return Status{}, err
-			}
-		}
-	}
-	return q.finish()
-}
-
-// end ends an operation at its deadline. It returns nil if the operation is then complete. Held.
-func (q *Request) end(why error) error {
-	if q.op != nil {
-		if err := q.op.End(why); err != nil {
-			return q.failed(err)
-		}
-		return nil
-	}
-	q.gone.CompareAndSwap(nil, &why)
-	bc := q.c.core.bc
-	bc.Cancel(q.req)
-	// A matched operation is about to complete. But a stopped peer must not delay the deadline: the
-	// buffer may then still be in use, and the communicator is broken.
-	if !q.req.Ready() && bc.Await(&backend.Bound{Timeout: grace}, q.req) != nil {
-		bc.Break(why)
-		return q.failed(why)
-	}
-	return nil
-}
+func (q *Request) Wait() (Status, error) { return status(q.base().Wait()) }
 
 // Test makes progress without waiting and reports whether the operation is complete. A nil Request
 // is complete.
@@ -189,33 +31,8 @@ func (q *Request) end(why error) error {
 //
 // Deadline: as for [Request.Wait].
 func (q *Request) Test() (Status, bool, error) {
-	if q == nil {
-		return Status{}, true, nil
-	}
-	if !q.hold() {
-		return q.st, true, q.err
-	}
-	if !q.poll() {
-		q.drop()
-		return Status{}, false, nil
-	}
-	st, err := q.finish()
-	return st, true, err
-}
-
-// poll makes progress and reports whether the operation is complete. Held.
-func (q *Request) poll() bool {
-	if q.complete() {
-		return true
-	}
-	q.c.core.bc.Poll()
-	if q.complete() {
-		return true
-	}
-	if why := q.c.bound.Err(q.begun); why != nil {
-		return q.end(why) == nil
-	}
-	return false
+	st, done, err := q.base().Test()
+	return fromBackend(st), done, err
 }
 
 // Cancel withdraws a send or receive that has not matched; Wait then returns [ErrCanceled]. An
@@ -223,17 +40,92 @@ func (q *Request) poll() bool {
 // nil or complete Request.
 //
 // Errors: [ErrNotSupported] for a collective, which cannot be canceled.
-func (q *Request) Cancel() error {
-	if q == nil || !q.hold() {
-		return nil
+func (q *Request) Cancel() error { return q.base().Cancel() }
+
+// setOf returns the requests as a set, which the caller puts back.
+func setOf(reqs []*Request) *comm.Set {
+	s := comm.NewSet()
+	for _, q := range reqs {
+		s.Add(q.base())
 	}
-	defer q.drop()
-	switch {
-	case q.complete():
-		return nil
-	case q.op != nil:
-		return q.c.failed("cancel", Undefined, Undefined, fault(ErrNotSupported, "a collective cannot be canceled"))
-	}
-	q.c.core.bc.Cancel(q.req)
-	return nil
+	return s
+}
+
+// WaitAll waits until all requests are complete and returns their errors joined. It ignores nil
+// requests and requests whose completion has been returned before.
+//
+// Errors: those of the operations.
+//
+// Deadline: as for [Request.Wait], for each request.
+func WaitAll(reqs ...*Request) error {
+	s := setOf(reqs)
+	defer s.Put()
+	return s.WaitAll()
+}
+
+// WaitAny waits until one of the requests is complete and returns its index, status and error. It
+// ignores nil requests and requests whose completion has been returned before. If no others are
+// left, the index is -1.
+//
+// Errors: those of the operation whose index is returned.
+//
+// Deadline: as for [Request.Wait]. The index is that of the operation that was ended.
+func WaitAny(reqs ...*Request) (int, Status, error) {
+	s := setOf(reqs)
+	defer s.Put()
+	i, st, err := s.WaitAny()
+	return i, fromBackend(st), err
+}
+
+// WaitSome waits until at least one of the requests is complete and returns the indices of all
+// complete ones, with their errors joined. It ignores nil requests and requests whose completion
+// has been returned before. If no others are left, the result is nil.
+//
+// Errors: those of the operations whose indices are returned.
+//
+// Deadline: as for [Request.Wait]. The indices include that of the operation that was ended.
+func WaitSome(reqs ...*Request) ([]int, error) {
+	s := setOf(reqs)
+	defer s.Put()
+	return s.WaitSome()
+}
+
+// TestAll makes progress without waiting and reports whether all requests are complete, with their
+// errors joined if they are. Nil requests and requests whose completion has been returned before
+// count as complete.
+//
+// Errors: those of the operations.
+//
+// Deadline: as for [Request.Wait], for each request.
+func TestAll(reqs ...*Request) (bool, error) {
+	s := setOf(reqs)
+	defer s.Put()
+	return s.TestAll()
+}
+
+// TestAny makes progress without waiting and returns the index, status and error of a complete
+// request, if there is one. It ignores nil requests and requests whose completion has been returned
+// before. If no others are left, it returns -1 and true.
+//
+// Errors: those of the operation whose index is returned.
+//
+// Deadline: as for [Request.Wait], for each request.
+func TestAny(reqs ...*Request) (int, Status, bool, error) {
+	s := setOf(reqs)
+	defer s.Put()
+	i, st, done, err := s.TestAny()
+	return i, fromBackend(st), done, err
+}
+
+// TestSome makes progress without waiting and returns the indices of the complete requests, with
+// their errors joined. It ignores nil requests and requests whose completion has been returned
+// before.
+//
+// Errors: those of the operations whose indices are returned.
+//
+// Deadline: as for [Request.Wait], for each request.
+func TestSome(reqs ...*Request) ([]int, error) {
+	s := setOf(reqs)
+	defer s.Put()
+	return s.TestSome()
 }

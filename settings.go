@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/flight"
 )
 
 // settings is a Config completed from the environment.
 type settings struct {
 	Config
-	sized bool // Rank and Size are known
+	sized   bool // Rank and Size are known
+	process bool // this process is the rank
 }
 
 // environment looks up a variable, as os.LookupEnv does.
@@ -225,7 +227,7 @@ func (v variable) fillTuning(field *map[string]string, text string) error {
 // tunable lists the operations that Tuning may name.
 var tunable = func() (names []string) {
 	for coll := backend.Barrier; coll <= backend.Exscan; coll++ {
-		names = append(names, collName(coll, backend.Blocking))
+		names = append(names, comm.CollName(coll, backend.Blocking))
 	}
 	return names
 }()

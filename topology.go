@@ -33,14 +33,14 @@ type Host = topo.Host
 func (c *Comm) Topology() Topology {
 	caps := c.Caps()
 	t := Topology{Backend: caps.Backend, Library: caps.Library, Version: caps.Standard, ThreadLevel: caps.ThreadLevel}
-	if c == nil || c.core == nil {
+	bc := c.base().Backend()
+	if bc == nil {
 		return t
 	}
-	bc := c.core.bc
 	t.Scheduler = thisJob().Batch()
-	here := bc.NodeOf(c.core.rank)
+	here := bc.NodeOf(c.Rank())
 	at := make(map[int]int) // index in Hosts by node
-	for r := range c.core.size {
+	for r := range c.Size() {
 		node := bc.NodeOf(r)
 		i, ok := at[node]
 		if !ok {

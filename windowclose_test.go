@@ -2,14 +2,12 @@ package cohort
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/window"
+	"github.com/cohort-hpc/cohort/internal/comm"
 )
 
 // joint is a local backend whose windows are closed collectively, like those of an MPI library.
@@ -157,13 +155,13 @@ func TestCloseWaitsForWindowsBeingClosed(t *testing.T) {
 // shortenQuiesce shortens the time that Close waits for windows until the test ends. The test must not
 // be parallel.
 func shortenQuiesce(t *testing.T) {
-	whole := quiesceFor
-	quiesceFor = 100 * time.Millisecond
-	t.Cleanup(func() { quiesceFor = whole })
+	whole := comm.QuiesceFor
+	comm.QuiesceFor = 100 * time.Millisecond
+	t.Cleanup(func() { comm.QuiesceFor = whole })
 }
 
 // Close is called from within the closing of a window, which therefore waits for Close. Close stops
-// waiting for the window after quiesceFor.
+// waiting for the window after comm.QuiesceFor.
 func TestCloseWithinWindowCloseReturns(t *testing.T) {
 	shortenQuiesce(t)
 	var of [2]jointRank
@@ -188,31 +186,6 @@ func TestCloseWithinWindowCloseReturns(t *testing.T) {
 	}
 }
 
-// The world's Close waits for the windows of all communicators together no longer than for those of one.
-func TestCloseWaitsOnceForAllCommunicators(t *testing.T) {
-	shortenQuiesce(t)
-	const comms = 400
-	errs := worlds(1, settings{}, func(bc backend.Comm) backend.Comm { return bc }, func(w *Comm) error {
-		for range comms {
-			d, err := w.Dup()
-			if err != nil {
-				return err
-			}
-			d.core.beginChange() // a window whose making never ends
-		}
-		begun := time.Now()
-		err := w.Close()
-		// Generous for a slow machine: waits for one communicator after the other would take twice as long.
-		if took := time.Since(begun); took > comms/2*quiesceFor {
-			return fmt.Errorf("Close took %v; it waits for at most %v", took, quiesceFor)
-		}
-		return err
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Error(err)
-	}
-}
-
 // A rank closes the communicator after the ranks have begun to agree on a window. Close waits, and all
 // ranks make the window. A rank that made it alone would wait for the others in the library.
 func TestCloseWaitsForAllocateShared(t *testing.T) {
@@ -226,7 +199,7 @@ func TestCloseWaitsForAllocateShared(t *testing.T) {
 		if w.Rank() == 0 {
 			of[0].sparing = func() {
 				go func() { ended <- w.Close() }()
-				for !w.core.closed.Load() {
+				for w.base().State() == comm.Open {
 					time.Sleep(time.Millisecond)
 				}
 			}
@@ -241,18 +214,5 @@ func TestCloseWaitsForAllocateShared(t *testing.T) {
 	}
 	if a, b := of[0].shared.Load(), of[1].shared.Load(); a != b {
 		t.Errorf("rank 0 made %d windows, rank 1 made %d", a, b)
-	}
-}
-
-// If a single rank gets no memory, the interface that memory returns is nil, not a nil pointer in it.
-func TestFailedAllocationOfOneRankIsNil(t *testing.T) {
-	if err := Run(t.Context(), 1, func(c *Comm) error {
-		a := &allocation{c: c, lay: window.Layout{Total: math.MaxInt/2 + 1}}
-		if mem, err := a.memory(); err == nil || mem != nil {
-			return fmt.Errorf("memory %v, error %v", mem, err)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,8 +1,7 @@
 package cohort
 
 import (
-	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/comm"
 	"github.com/cohort-hpc/cohort/internal/window"
 )
 
@@ -19,17 +18,10 @@ const (
 func (k LockKind) String() string { return window.Kind(k).String() }
 
 // LockGuard is a lock that the calling rank holds on the part of a rank.
-type LockGuard struct {
-	s      *shared
-	rank   int
-	ticket uint64
-}
+type LockGuard comm.Guard
 
 // LockAllGuard is the locks that the calling rank holds on the parts of all ranks.
-type LockAllGuard struct {
-	s      *shared
-	ticket uint64
-}
+type LockAllGuard comm.Guard
 
 // Lock waits until the calling rank holds the lock of a rank's part (MPI_Win_lock). Locks order the
 // accesses of ranks that use them. A rank without a lock can still read and write.
@@ -48,7 +40,7 @@ func (w *SharedWindow[T]) Lock(kind LockKind, rank int) (*LockGuard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &g, nil
+	return (*LockGuard)(&g), nil
 }
 
 // LockAll waits until the calling rank holds a shared lock of every part (MPI_Win_lock_all).
@@ -61,56 +53,18 @@ func (w *SharedWindow[T]) LockAll() (*LockAllGuard, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &g, nil
+	return (*LockAllGuard)(&g), nil
 }
 
-// untyped is a window without its type. A window of any type converts to it at no cost. If Lock and
-// LockAll called the generic base, they would cost too much to be inlined, and their guards would be on
-// the heap.
-type untyped struct{ s *shared }
-
-func (w *untyped) base() *shared {
-	if w == nil {
-		return nil
-	}
-	return w.s
+// Neither lock nor lockAll is inlined, so that Lock and LockAll are.
+//
+//go:noinline
+func (w *untyped) lock(kind LockKind, rank int) (comm.Guard, error) {
+	return w.base().Lock(window.Kind(kind), rank)
 }
 
-func (w *untyped) lock(kind LockKind, rank int) (LockGuard, error) {
-	s := w.base()
-	if s == nil {
-		return LockGuard{}, s.failed("lock", rank, noWindow)
-	}
-	t := s.begin(flight.Lock, rank)
-	ticket, err := s.win.Lock(s.c.bound, window.Kind(kind), rank)
-	s.c.core.ended(t, err)
-	if err != nil {
-		return LockGuard{}, s.failed("lock", rank, err)
-	}
-	return LockGuard{s, rank, ticket}, nil
-}
-
-func (w *untyped) lockAll() (LockAllGuard, error) {
-	s := w.base()
-	if s == nil {
-		return LockAllGuard{}, s.failed("lockall", Undefined, noWindow)
-	}
-	t := s.begin(flight.LockAll, Undefined)
-	ticket, err := s.win.LockAll(s.c.bound)
-	s.c.core.ended(t, err)
-	if err != nil {
-		return LockAllGuard{}, s.failed("lockall", Undefined, err)
-	}
-	return LockAllGuard{s, ticket}, nil
-}
-
-// begin records a lock.
-func (s *shared) begin(kind flight.Kind, rank int) flight.Ticket {
-	k := s.c.core
-	return k.recorder.Begin(k.message(kind, backend.Blocking), 0, 0, flight.Pair(uint32(int32(rank)), uint32(s.number)))
-}
-
-var noLock = fault(ErrWin, "the lock is nil")
+//go:noinline
+func (w *untyped) lockAll() (comm.Guard, error) { return w.base().LockAll() }
 
 // Flush is [SharedWindow.Sync] under the lock (MPI_Win_flush).
 //
@@ -118,13 +72,8 @@ var noLock = fault(ErrWin, "the lock is nil")
 //
 // Errors: [ErrWin] after Unlock; [ErrClosed].
 func (g *LockGuard) Flush() error {
-	if g == nil || g.s == nil {
-		return (*shared)(nil).failed("flush", Undefined, noLock)
-	}
-	if err := g.s.win.Flush(g.rank, g.rank, g.ticket); err != nil {
-		return g.s.failed("flush", g.rank, err)
-	}
-	return nil
+	b := (*comm.Guard)(g)
+	return b.Flush("flush", b.Rank(), b.Rank())
 }
 
 // Unlock makes the calling rank's writes visible to the next holder and releases the lock
@@ -133,39 +82,21 @@ func (g *LockGuard) Flush() error {
 // Local.
 //
 // Errors: [ErrWin] if the lock has been released; [ErrClosed].
-func (g *LockGuard) Unlock() error {
-	if g == nil || g.s == nil {
-		return (*shared)(nil).failed("unlock", Undefined, noLock)
-	}
-	if err := g.s.win.Unlock(g.rank, g.ticket); err != nil {
-		return g.s.failed("unlock", g.rank, err)
-	}
-	return nil
-}
+func (g *LockGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }
 
 // Flush is [SharedWindow.Sync] under the locks, for the part of one rank (MPI_Win_flush).
 //
 // Local.
 //
 // Errors: [ErrRank]; [ErrWin] after Unlock; [ErrClosed].
-func (g *LockAllGuard) Flush(rank int) error { return g.flush("flush", rank, rank) }
+func (g *LockAllGuard) Flush(rank int) error { return (*comm.Guard)(g).Flush("flush", rank, rank) }
 
 // FlushAll is Flush for the parts of all ranks (MPI_Win_flush_all).
 //
 // Local.
 //
 // Errors: [ErrWin] after Unlock; [ErrClosed].
-func (g *LockAllGuard) FlushAll() error { return g.flush("flushall", 0, Undefined) }
-
-func (g *LockAllGuard) flush(op string, rank, peer int) error {
-	if g == nil || g.s == nil {
-		return (*shared)(nil).failed(op, peer, noLock)
-	}
-	if err := g.s.win.Flush(rank, 0, g.ticket); err != nil {
-		return g.s.failed(op, peer, err)
-	}
-	return nil
-}
+func (g *LockAllGuard) FlushAll() error { return (*comm.Guard)(g).Flush("flushall", 0, Undefined) }
 
 // Unlock makes the calling rank's writes visible to the next holders and releases all the locks
 // (MPI_Win_unlock_all).
@@ -173,12 +104,4 @@ func (g *LockAllGuard) flush(op string, rank, peer int) error {
 // Local.
 //
 // Errors: [ErrWin] if the locks have been released; [ErrClosed].
-func (g *LockAllGuard) Unlock() error {
-	if g == nil || g.s == nil {
-		return (*shared)(nil).failed("unlock", Undefined, noLock)
-	}
-	if err := g.s.win.UnlockAll(g.ticket); err != nil {
-		return g.s.failed("unlock", Undefined, err)
-	}
-	return nil
-}
+func (g *LockAllGuard) Unlock() error { return (*comm.Guard)(g).Unlock() }

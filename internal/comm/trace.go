@@ -1,4 +1,4 @@
-package cohort
+package comm
 
 import (
 	"errors"
@@ -17,21 +17,30 @@ import (
 // send takes several times as long as reading the clock.
 const shortSend = 1024
 
-// namedCall marks a collective call of this package whose datatype carries its name (maker).
+// namedCall marks a collective call of this package whose datatype carries its name (callType).
 const namedCall = 1 << 24
-
-// message returns the first word of a record of a point-to-point operation.
-func (k *core) message(kind flight.Kind, form backend.Form) uint64 {
-	return flight.What(kind, uint8(form), 0, k.id)
-}
 
 // trace is the words of a record that has not begun yet.
 type trace struct{ what, count, typed, place uint64 }
 
+// message returns the record of an operation on messages: its length in bytes, the type of its
+// elements, its tag, and the other rank.
+func (k *core) message(kind flight.Kind, form backend.Form, bytes int, typ uint32, tag, peer int) trace {
+	return trace{
+		what: flight.What(kind, uint8(form), 0, k.id), count: uint64(bytes),
+		typed: flight.Pair(typ, uint32(tag)), place: flight.Pair(uint32(int32(peer)), 0),
+	}
+}
+
+// numbered returns the record of an operation on the communicator or a window: a rank, and the number of
+// the operation or of the window.
+func (k *core) numbered(kind flight.Kind, rank int, number uint32) trace {
+	return trace{what: flight.What(kind, uint8(backend.Blocking), 0, k.id), place: flight.Pair(uint32(int32(rank)), number)}
+}
+
 // traceOf returns the record of a collective call. form equals call.Form; it is passed because the
-// caller has just stored that next to the kind, and reading it back here would be slow. start is the
-// number of the start of a persistent operation.
-func (k *core) traceOf(call *backend.Call, form backend.Form, start uint32) (t trace) {
+// caller has just stored that next to the kind, and reading it back here would be slow.
+func (k *core) traceOf(call *backend.Call, form backend.Form) (t trace) {
 	var op backend.OpCode
 	if call.Op != nil {
 		op = call.Op.Code
@@ -45,9 +54,17 @@ func (k *core) traceOf(call *backend.Call, form backend.Form, start uint32) (t t
 		}
 	}
 	t.count = uint64(call.Count)
-	t.typed = flight.Pair(id, start)
+	t.typed = flight.Pair(id, 0)
 	t.place = flight.Pair(uint32(int32(call.Root)), call.Seq)
 	return t
+}
+
+// traced runs an operation that waits, and records it.
+func (k *core) traced(t trace, run func() error) error {
+	ticket := k.recorder.Begin(t.what, t.count, t.typed, t.place)
+	err := run()
+	k.ended(ticket, err)
+	return err
 }
 
 // ended records how an operation ended.
@@ -60,58 +77,52 @@ func (k *core) ended(t flight.Ticket, err error) {
 }
 
 // DumpFlight writes the last operations of the calling rank to w, in the format of the flight
-// recorder's files. The command cohort report reads it.
-//
-// Local. It can be called at any time, during operations of other goroutines and after Close too.
-//
-// Errors: [ErrComm], and those of w.
+// recorder's files.
 func (c *Comm) DumpFlight(w io.Writer) error {
-	if c == nil || c.core == nil {
-		return c.failed("dumpflight", Undefined, Undefined, c.open())
+	err := errNil
+	if c != nil && c.core != nil {
+		err = c.core.recorder.Write(w)
 	}
-	if err := c.core.recorder.Write(w); err != nil {
-		return c.failed("dumpflight", Undefined, Undefined, err)
-	}
-	return nil
+	return c.failed("dumpflight", err)
 }
 
-// recorded is an error that made the flight recorder write its file.
-type recorded struct {
+// dumped is an error that made the flight recorder write its file.
+type dumped struct {
 	err   error
 	where string
 }
 
 // Error returns the error's text and then the path of the file.
-func (e *recorded) Error() string { return e.err.Error() + "; flight recorder: " + e.where }
+func (e *dumped) Error() string { return e.err.Error() + "; flight recorder: " + e.where }
 
 // Unwrap returns the error.
-func (e *recorded) Unwrap() error { return e.err }
+func (e *dumped) Unwrap() error { return e.err }
 
-// record makes the flight recorder write its file if err may be due to other ranks. It returns err,
+// recorded makes the flight recorder write its file if err may be due to other ranks. It returns err,
 // with the path of the file if one was written.
-func (c *Comm) record(op string, err error) error {
+func (c *Comm) recorded(op string, err error) error {
 	if c == nil || c.core == nil {
 		return err
 	}
 	cause := flight.NotDumped
 	switch {
-	case errors.Is(err, ErrBroken):
+	case errors.Is(err, backend.ErrBroken):
 		cause = flight.Broken
-	case errors.Is(err, ErrPeerLost):
+	case errors.Is(err, backend.ErrPeerLost):
 		cause = flight.Lost
-	case errors.Is(err, ErrMismatch):
+	case errors.Is(err, backend.ErrMismatch):
 		cause = flight.Mismatch
-	case errors.Is(err, ErrTimeout):
+	case errors.Is(err, backend.ErrTimeout):
 		cause = flight.Timeout
 	default:
 		return err
 	}
-	var r *recorded
-	if errors.As(err, &r) {
+	var d *dumped
+	if errors.As(err, &d) {
 		return err
 	}
 	if where := c.core.recorder.Note(cause, op+": "+err.Error()); where != "" {
-		return &recorded{err, where}
+		return &dumped{err, where}
 	}
 	return err
 }

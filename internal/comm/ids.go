@@ -1,8 +1,9 @@
-package cohort
+package comm
 
 import (
-	"fmt"
 	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
 
 // controlID is a bit that is set only in the ids of the control communicators that backends make for
@@ -40,9 +41,9 @@ func (s *idSpace) end() {
 	}
 }
 
-// propose returns this rank's proposal. Attempts after the first add an offset that depends on salt,
+// Propose returns this rank's proposal. Attempts after the first add an offset that depends on salt,
 // which is the same on all members. So two communicators that collide do not collide again forever.
-func (s *idSpace) propose(attempt, salt uint32) uint32 {
+func (s *idSpace) Propose(attempt, salt uint32) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if attempt == 0 {
@@ -52,28 +53,21 @@ func (s *idSpace) propose(attempt, salt uint32) uint32 {
 	return s.next + (salt*2654435761+attempt*40503)>>7%spread
 }
 
-// spent returns an error if the members have agreed on a number beyond the last one.
-func spent(id uint32) error {
-	if id < controlID {
-		return nil
+// Claim takes an id and reports whether it was free. The members get an error if they have agreed on a
+// number beyond the last one.
+func (s *idSpace) Claim(id uint32) (bool, error) {
+	if id >= controlID {
+		return false, fault(backend.ErrAlloc, "all %d numbers for communicators have been used in this job: make communicators once, and keep them", uint32(controlID))
 	}
-	return fault(ErrAlloc, fmt.Sprintf("all %d numbers for communicators have been used in this job: make communicators once, and keep them", uint32(controlID)))
-}
-
-// claim takes an id and reports whether it was free.
-func (s *idSpace) claim(id uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id >= controlID {
-		return false
-	}
 	if _, taken := s.claimed[id]; taken {
-		return false
+		return false, nil
 	}
 	if s.claimed == nil {
 		s.claimed = make(map[uint32]struct{})
 	}
 	s.claimed[id] = struct{}{}
 	s.next = max(s.next, id+1)
-	return true
+	return true, nil
 }

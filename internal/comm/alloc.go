@@ -1,0 +1,340 @@
+package comm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/budget"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/view"
+	"github.com/cohort-hpc/cohort/internal/window"
+)
+
+// Making windows. The ranks exchange the sizes they request and the memory available to them. The
+// backend makes the memory, each rank touches the pages of its own part, and the ranks exchange whether
+// that succeeded. So all ranks return an error if one fails, and the memory is closed again.
+
+// Allocation is a request for a window.
+type Allocation struct {
+	typ   *backend.Datatype // names the call
+	n     int               // elements
+	bytes int               // at most math.MaxInt, which no machine has
+	whole bool              // n elements in all, the same n on all ranks, all in part 0
+	bad   error             // an argument error
+	lay   window.Layout
+}
+
+// NewAllocation returns the request of a call for n elements of a type. err is the error of the type.
+func NewAllocation(call string, elem *backend.Datatype, n int, whole bool, err error) *Allocation {
+	a := &Allocation{typ: fenceCall, n: n, whole: whole, bad: err} // any type will do for a call that fails
+	if err != nil {
+		return a
+	}
+	switch {
+	case n < 0:
+		a.bad = fault(backend.ErrCount, "%d elements", n)
+	case n > math.MaxInt/elem.Size:
+		a.bytes = math.MaxInt
+	default:
+		a.bytes = n * elem.Size
+	}
+	a.typ = newCallType(call+" of "+elem.Name, fmt.Sprintf("%s of %d", call, elem.ID))
+	return a
+}
+
+// Allocate makes a window, on all ranks or on none.
+func (c *Comm) Allocate(a *Allocation) (*Window, error) {
+	if err := c.take(); err != nil {
+		return nil, err
+	}
+	k := c.core
+	has := uint32(taken)
+	defer func() { k.life.leave(has) }()
+	k.recorder.Type(a.typ.ID, a.typ.Name)
+	if err := a.agree(c); err != nil {
+		return nil, err
+	}
+	// This comes before the last exchange, so that no rank makes a window with a rank that has closed.
+	if err := k.life.beginChange(); err != nil {
+		return nil, err
+	}
+	has += change
+	if err := a.room(c); err != nil {
+		return nil, err
+	}
+	return a.make(c)
+}
+
+// agree exchanges the sizes that the ranks request.
+func (a *Allocation) agree(c *Comm) error {
+	k := c.core
+	bad := a.bad
+	if bad == nil && !a.whole {
+		bad = oneNode(k.bc)
+	}
+	all, err := c.exchange(a.typ, strconv.Itoa(a.bytes), bad)
+	if err != nil {
+		return err
+	}
+	sizes := make([]int, k.size)
+	for r, text := range all {
+		if sizes[r], err = strconv.Atoi(text); err != nil {
+			return fault(backend.ErrInternal, "%v", err)
+		}
+	}
+	if a.whole {
+		for r, n := range sizes {
+			if n != sizes[0] {
+				err := fault(backend.ErrMismatch, "rank 0 requested %d bytes, rank %d requested %d", sizes[0], r, n)
+				k.bc.Break(err)
+				return err
+			}
+			if r > 0 {
+				sizes[r] = 0
+			}
+		}
+	}
+	ok := false
+	if a.lay, ok = window.Apart(sizes, shmem.PageSize); !ok {
+		most := slices.Max(sizes)
+		return fault(backend.ErrAlloc, "rank %d requested %s or more of shared memory, and the whole window exceeds the address space (%s); ask for less",
+			slices.Index(sizes, most), bytesText(int64(most)), bytesText(math.MaxInt))
+	}
+	return nil
+}
+
+// room returns an error if the memory available to a rank is too small. All ranks have arrived, so
+// windows that they closed before are free again.
+func (a *Allocation) room(c *Comm) error {
+	free, from := budget.Free()
+	if s := c.core.sharing; s != nil && c.core.size > 1 {
+		if f, why := s.Available(); f >= 0 && (free < 0 || f < free) {
+			free, from = f, why
+		}
+	}
+	text := "" // the limit is unknown
+	if free >= 0 {
+		text = strconv.FormatInt(free, 10) + " " + from
+	}
+	all, err := c.exchange(a.typ, text, nil)
+	if err != nil {
+		return err
+	}
+	for r, text := range all {
+		number, from, _ := strings.Cut(text, " ")
+		if free, err := strconv.ParseInt(number, 10, 64); err == nil && free < int64(a.lay.Total) {
+			return fault(backend.ErrAlloc, "%s of shared memory requested, but rank %d can have at most %s: %s",
+				bytesText(int64(a.lay.Total)), r, bytesText(free), from)
+		}
+	}
+	return nil
+}
+
+// oneNode returns an error if the ranks are on several nodes.
+func oneNode(bc backend.Comm) error {
+	for r := range bc.Size() {
+		if bc.NodeOf(r) != bc.NodeOf(0) {
+			return fault(backend.ErrComm, "ranks 0 and %d are on different nodes and share no memory; make the window on the communicator that SplitShared returns", r)
+		}
+	}
+	return nil
+}
+
+// make makes the memory on all ranks, or on none.
+func (a *Allocation) make(c *Comm) (*Window, error) {
+	k := c.core
+	mem, err := a.memory(c)
+	if err == nil {
+		err = shmem.Populate(a.own(k, mem.Bytes()), shmem.Until(c.bound, k.bc))
+	}
+	all, err := c.exchange(a.typ, encode(err), nil)
+	if err != nil {
+		if mem != nil {
+			mem.Abandon() // the other ranks may not have it
+		}
+		return nil, err
+	}
+	if r := slices.IndexFunc(all, func(t string) bool { return t != "" }); r >= 0 {
+		if mem != nil {
+			_ = mem.Close()
+		}
+		return nil, a.decode(r, all[r])
+	}
+	k.windowsMade++
+	w := &Window{c, window.New(k.bc, mem, a.lay), k.windowsMade}
+	k.mu.Lock()
+	k.windows = append(k.windows, w)
+	k.mu.Unlock()
+	return w, nil
+}
+
+// encode returns the text by which a rank reports why it has no memory: the number of the sentinel and
+// the error. It is empty for nil.
+func encode(err error) string {
+	if err == nil {
+		return ""
+	}
+	return reason(fmt.Errorf("%d %w", backend.Code(err), err))
+}
+
+// decode returns the error that all ranks return for a rank's report. It is ErrTimeout or ErrCanceled
+// if the rank ran out of time, and ErrAlloc otherwise.
+func (a *Allocation) decode(rank int, report string) error {
+	number, text, _ := strings.Cut(report, " ")
+	sentinel := backend.ErrAlloc
+	if code, err := strconv.ParseUint(number, 10, 8); err == nil {
+		if s := backend.Sentinel(uint8(code)); s == backend.ErrTimeout || s == backend.ErrCanceled {
+			sentinel = s
+		}
+	}
+	return fault(sentinel, "%s of shared memory requested: rank %d: %s", bytesText(int64(a.lay.Total)), rank, text)
+}
+
+// reason returns an error's text, cut to the length that ranks can exchange. It is empty for nil.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if text = strings.ToValidUTF8(text[:min(len(text), backend.PublishSize)], ""); text == "" {
+		return "no reason"
+	}
+	return text
+}
+
+// memory makes the memory. The memory of a single rank needs no backend.
+func (a *Allocation) memory(c *Comm) (backend.Memory, error) {
+	k := c.core
+	if k.size == 1 {
+		area, err := shmem.Anonymous(a.lay.Total)
+		if err != nil {
+			return nil, err // not area: a nil *Area in the interface would not be nil
+		}
+		return area, nil
+	}
+	if k.sharing == nil {
+		return nil, fault(backend.ErrNotSupported, "ranks of backend %s share no memory", k.bc.Caps().Backend)
+	}
+	return k.sharing.Share(c.bound, a.lay.Total, func(mine string) ([]string, error) { return c.exchange(a.typ, mine, nil) })
+}
+
+// own returns the memory that this rank touches first: its part and, on rank 0, the locks; or its share
+// of the whole.
+func (a *Allocation) own(k *core, mem []byte) []byte {
+	if a.whole {
+		each := a.lay.Total / k.size
+		if k.rank == k.size-1 {
+			return mem[each*k.rank:]
+		}
+		return mem[each*k.rank : each*(k.rank+1)]
+	}
+	lo := a.lay.Offsets[k.rank]
+	hi := lo + a.lay.Sizes[k.rank]
+	if k.rank == 0 {
+		lo = 0
+	}
+	return mem[lo:hi]
+}
+
+// AllocateRegion makes a window with one copy on each node of c, and a communicator of the ranks of the
+// calling rank's node. Either all nodes have a copy, or none.
+func (c *Comm) AllocateRegion(op string, a *Allocation) (*Window, *Comm, error) {
+	if err := c.sameCount(a); err != nil {
+		return nil, nil, c.failed(op, err)
+	}
+	node, err := c.Split(SplitSharedCall, "region", c.core.bc.NodeOf(c.core.rank), 0, 0, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := node.Allocate(a)
+	if c.core.size > node.core.size {
+		if e := c.allWell(a, err); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		_ = w.Close()
+		_ = node.Close()
+		return nil, nil, c.failed(op, err)
+	}
+	return w, node, nil
+}
+
+// sameCount returns an error on every rank if the ranks request different numbers of elements, or an
+// argument is wrong.
+func (c *Comm) sameCount(a *Allocation) error {
+	if err := c.take(); err != nil {
+		return err
+	}
+	defer c.core.life.leave(taken)
+	all, err := c.exchange(a.typ, strconv.Itoa(a.n), a.bad)
+	if err != nil {
+		return err
+	}
+	for r, text := range all {
+		if text != all[0] {
+			err := fault(backend.ErrMismatch, "rank 0 called %s with n = %s, rank %d with n = %s", a.typ.Name, all[0], r, text)
+			c.core.bc.Break(err)
+			return err
+		}
+	}
+	return nil
+}
+
+// allWell returns an error on every rank if mine is not nil on one of them.
+func (c *Comm) allWell(a *Allocation, mine error) error {
+	if err := c.take(); err != nil {
+		return err
+	}
+	defer c.core.life.leave(taken)
+	all, err := c.exchange(a.typ, reason(mine), nil)
+	if err != nil {
+		return err
+	}
+	for r, text := range all {
+		if text != "" {
+			return fault(backend.ErrAlloc, "on the node of rank %d: %s", r, text)
+		}
+	}
+	return nil
+}
+
+// record is the unit of an exchange: the length of a text and the text.
+type record [2 + backend.PublishSize + 2]byte
+
+// exchange is backend.Publish in a call that typ names: it returns the texts of all ranks. If this rank
+// has an argument error, exchange returns that, and the others get an error too. The caller has taken
+// the communicator.
+func (c *Comm) exchange(typ *backend.Datatype, mine string, bad error) ([]string, error) {
+	k := c.core
+	all := make([]record, k.size)
+	binary.LittleEndian.PutUint16(all[k.rank][:], uint16(len(mine)))
+	copy(all[k.rank][2:], mine)
+	if err := c.allgather(typ, view.Bytes(all), bad); err != nil {
+		return nil, err
+	}
+	texts := make([]string, k.size)
+	for r := range all {
+		n := min(int(binary.LittleEndian.Uint16(all[r][:])), backend.PublishSize)
+		texts[r] = string(all[r][2 : 2+n])
+	}
+	return texts, nil
+}
+
+// bytesText returns a size for readers, such as "1.5 GiB".
+func bytesText(n int64) string {
+	x, unit := float64(n), -1
+	for x >= 1024 && unit < 5 {
+		x /= 1024
+		unit++
+	}
+	if unit < 0 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	return strconv.FormatFloat(x, 'f', 1, 64) + " " + "KMGTPE"[unit:unit+1] + "iB"
+}

@@ -1,0 +1,217 @@
+package comm
+
+import (
+	"strings"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/sched"
+)
+
+// One goroutine at a time may call a collective on a communicator. Blocking forms reserve the
+// communicator with Begin and use its Call; Run releases it. The other forms pass their own Call to
+// Start or Persist, which reserve and release the communicator themselves. A concurrent call gets
+// ErrBusy and sends nothing.
+
+// Begin reserves the communicator for a blocking collective and returns its Call, which is zero except
+// for the collective and the root. If that fails, it returns another Call, with the error. The caller
+// stores the arguments in the Call and passes it to Run.
+func (c *Comm) Begin(coll backend.Coll, root int) *backend.Call {
+	if err := c.take(); err != nil {
+		return &backend.Call{Coll: coll, Root: root, Err: err}
+	}
+	call := &c.core.call
+	call.Coll, call.Root = coll, root
+	return call
+}
+
+// Run performs the blocking collective described by the Call from Begin.
+func (c *Comm) Run(call *backend.Call) error {
+	if c == nil || c.core == nil || call != &c.core.call {
+		return c.Failed(CollName(call.Coll, backend.Blocking), Undefined, Undefined, call.Err)
+	}
+	k := c.core
+	k.check(call)
+	err := k.collective(c.bound, call)
+	if err != nil {
+		err = c.collError(call, err)
+	}
+	*call = backend.Call{Root: -1}
+	k.life.leave(taken)
+	return err
+}
+
+// do performs the call of this package in the communicator's Call, which it empties. The caller has
+// taken the communicator.
+func (k *core) do(b *backend.Bound) error {
+	err := k.collective(b, &k.call)
+	k.call = backend.Call{Root: -1}
+	return err
+}
+
+// collective performs a blocking collective, natively or as a schedule.
+func (k *core) collective(b *backend.Bound, call *backend.Call) error {
+	call.Form, call.Seq = backend.Blocking, k.seq
+	k.seq++
+	tr := k.traceOf(call, backend.Blocking)
+	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	if err := k.perform(b, call); err != nil {
+		k.ended(t, err)
+		return err
+	}
+	k.recorder.End(t)
+	return nil
+}
+
+func (k *core) perform(b *backend.Bound, call *backend.Call) error {
+	if k.colls == nil {
+		return k.runner.Run(b, call, true)
+	}
+	plan, err := k.callBackend(b, call)
+	if plan == backend.PlanDone || err != nil {
+		return err
+	}
+	return k.planned(b, call, plan)
+}
+
+// planned performs a call that the backend did not make.
+func (k *core) planned(b *backend.Bound, call *backend.Call, plan backend.Plan) error {
+	switch plan {
+	case backend.PlanSchedule, backend.PlanChecked:
+		return k.runner.Run(b, call, plan == backend.PlanChecked)
+	}
+	bounded, err := k.runner.Agree(b, call)
+	if err != nil {
+		return err
+	}
+	if plan == backend.PlanAgree && !bounded {
+		call.Agreed = true
+		if plan, err := k.callBackend(b, call); plan == backend.PlanDone || err != nil {
+			return err
+		}
+	}
+	return k.runner.Run(b, call, false)
+}
+
+// callBackend passes a call to the backend. A panic in a user's operation becomes an error.
+func (k *core) callBackend(b *backend.Bound, call *backend.Call) (plan backend.Plan, err error) {
+	if call.Op != nil && call.Op.Code == backend.OpUser {
+		defer func() {
+			if p := recover(); p != nil {
+				plan, err = backend.PlanDone, sched.Panicked(p)
+				k.bc.Break(err)
+			}
+		}()
+	}
+	return k.colls.Collective(b, call)
+}
+
+// next prepares a call of another form than the blocking one: it takes the communicator, checks the
+// arguments, and numbers the call.
+func (c *Comm) next(call *backend.Call, form backend.Form) error {
+	call.Form = form
+	if err := c.take(); err != nil {
+		return c.collError(call, err)
+	}
+	k := c.core
+	k.check(call)
+	call.Seq = k.seq
+	k.seq++
+	return nil
+}
+
+// Start starts a nonblocking collective. It copies the call, whose buffers belong to the operation
+// until it is complete.
+func (c *Comm) Start(call *backend.Call) (*Request, error) {
+	if err := c.next(call, backend.Nonblocking); err != nil {
+		return nil, err
+	}
+	k := c.core
+	tr := k.traceOf(call, backend.Nonblocking)
+	t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	op, err := k.startOp(call)
+	k.life.leave(taken)
+	if err != nil {
+		k.ended(t, err)
+		return nil, c.collError(call, err)
+	}
+	return &Request{c: c, op: op, coll: call.Coll, peer: rootOf(call), tag: Undefined, begun: c.now(), ticket: t}, nil
+}
+
+func (k *core) startOp(call *backend.Call) (backend.Operation, error) {
+	if op, err := k.startByBackend(call); op != nil || err != nil {
+		return op, err
+	}
+	op, err := k.runner.Start(call)
+	if err != nil {
+		return nil, err
+	}
+	return op, nil
+}
+
+// startByBackend passes a copy of a nonblocking or persistent call to the backend, which keeps the
+// caller's off the heap.
+func (k *core) startByBackend(call *backend.Call) (op backend.Operation, err error) {
+	if k.colls != nil {
+		k.call = *call
+		op, err = k.colls.StartCollective(&k.call)
+		k.call = backend.Call{Root: -1}
+	}
+	return op, err
+}
+
+// Persist prepares a persistent collective. It waits for the other ranks' calls, so that a mismatch
+// is found here.
+func (c *Comm) Persist(call *backend.Call) (*Persistent, error) {
+	if err := c.next(call, backend.Persistent); err != nil {
+		return nil, err
+	}
+	k := c.core
+	tr := k.traceOf(call, backend.Persistent)
+	t := k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
+	op, err := k.prepareOp(c.bound, call)
+	k.ended(t, err)
+	k.life.leave(taken)
+	if err != nil {
+		return nil, c.collError(call, err)
+	}
+	return &Persistent{c: c, name: CollName(call.Coll, backend.Persistent), peer: rootOf(call), tag: Undefined, op: op, trace: tr}, nil
+}
+
+func (k *core) prepareOp(b *backend.Bound, call *backend.Call) (backend.Operation, error) {
+	if _, err := k.runner.Agree(b, call); err != nil {
+		return nil, err
+	}
+	if op, err := k.startByBackend(call); op != nil || err != nil {
+		return op, err
+	}
+	op, err := k.runner.Prepare(call)
+	if err != nil {
+		return nil, err
+	}
+	return op, nil
+}
+
+// collError wraps the error of a collective.
+func (c *Comm) collError(call *backend.Call, err error) error {
+	return c.Failed(CollName(call.Coll, call.Form), rootOf(call), Undefined, err)
+}
+
+// rootOf returns the rank that an error of a collective names as its peer.
+func rootOf(call *backend.Call) int {
+	if call.Root >= 0 {
+		return call.Root
+	}
+	return Undefined
+}
+
+// CollName is the name of a collective's function in lower case.
+func CollName(coll backend.Coll, form backend.Form) string {
+	name := strings.ToLower(coll.String())
+	switch form {
+	case backend.Nonblocking:
+		return "i" + name
+	case backend.Persistent:
+		return name + "init"
+	}
+	return name
+}

@@ -1,0 +1,232 @@
+package comm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/sched"
+)
+
+// The special values of package cohort.
+const (
+	Undefined = backend.Undefined
+	AnyTag    = -1
+)
+
+// Comm is a handle of a communicator. It may be nil. Any number of goroutines may use one.
+type Comm struct {
+	core  *core
+	bound *backend.Bound // nil: no limit
+	ctx   context.Context
+}
+
+// core is the state that all handles of one communicator share.
+type core struct {
+	id         uint32 // the context id: the same on all members, and unique on each of them
+	bc         backend.Comm
+	colls      backend.Collectives // nil: all collectives are schedules
+	sharing    backend.Sharing     // nil: ranks share no memory
+	recoverer  backend.Recovery    // nil: the job ends when a rank fails
+	rank, size int
+	maxTag     uint // the backend's largest tag
+	name       string
+	job        *job
+	recorder   *flight.Recorder // the job's
+	home       *Comm            // the handle that WithContext starts from
+
+	life life // whoever takes it guards the fields below, down to mu
+
+	call   backend.Call
+	seq    uint32 // of the next collective
+	runner *sched.Runner
+
+	windowsMade int
+	recovery    recovery
+
+	mu       sync.Mutex
+	handles  map[context.Context]*handle
+	children int       // communicators made from this one, for their names
+	windows  []*Window // the open windows
+}
+
+// handle is a Comm that WithContext made, and the function that stops watching its context.
+type handle struct {
+	comm *Comm
+	stop func()
+}
+
+// newCore makes the shared part of a communicator.
+func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
+	k := &core{id: id, bc: bc, rank: bc.Rank(), size: bc.Size(), maxTag: uint(bc.Caps().MaxTag), name: name, job: j, recorder: j.recorder, runner: sched.New(bc)}
+	k.call.Root = -1
+	k.sharing, _ = bc.(backend.Sharing)
+	k.recoverer, _ = bc.(backend.Recovery)
+	if !j.Schedules {
+		k.colls, _ = bc.(backend.Collectives)
+	}
+	k.home = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
+	leader := 0
+	if id != 0 {
+		leader = bc.WorldRank(0)
+	}
+	j.recorder.Comm(id, name, k.size, k.rank, leader)
+	j.mu.Lock()
+	j.comms[k] = struct{}{}
+	j.mu.Unlock()
+	return k
+}
+
+// Rank returns the calling rank, Undefined for nil.
+func (c *Comm) Rank() int {
+	if c == nil || c.core == nil {
+		return Undefined
+	}
+	return c.core.rank
+}
+
+// Size returns the number of ranks, 0 for nil.
+func (c *Comm) Size() int {
+	if c == nil || c.core == nil {
+		return 0
+	}
+	return c.core.size
+}
+
+// Name returns the communicator's name, "" for nil.
+func (c *Comm) Name() string {
+	if c == nil || c.core == nil {
+		return ""
+	}
+	return c.core.name
+}
+
+// Backend returns the backend's communicator, nil for nil.
+func (c *Comm) Backend() backend.Comm {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	return c.core.bc
+}
+
+// Caps returns the capabilities of the backend, as far as they are used; the zero Caps for nil.
+func (c *Comm) Caps() backend.Caps {
+	if c == nil || c.core == nil {
+		return backend.Caps{}
+	}
+	caps := c.core.bc.Caps()
+	if c.core.colls == nil { // all collectives are schedules
+		caps.DeviceColls = 0
+	}
+	return caps
+}
+
+// usable returns ErrComm for a nil communicator and ErrClosed for one whose Close has begun.
+func (c *Comm) usable() error {
+	switch {
+	case c == nil || c.core == nil:
+		return errNil
+	case c.core.life.ended():
+		return errClosed
+	}
+	return nil
+}
+
+var errNil = fault(backend.ErrComm, "the communicator is nil")
+
+// take reserves the communicator for the caller's collective.
+func (c *Comm) take() error {
+	if c == nil || c.core == nil {
+		return errNil
+	}
+	return c.core.life.take()
+}
+
+// Failed wraps the error of an operation.
+func (c *Comm) Failed(op string, peer, tag int, err error) error {
+	return &backend.OpError{Op: op, Comm: c.Name(), Rank: c.Rank(), Peer: peer, Tag: tag, Err: c.recorded(op, err)}
+}
+
+// failed is Failed for an operation without peer and tag. It returns nil for nil.
+func (c *Comm) failed(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return c.Failed(op, Undefined, Undefined, err)
+}
+
+// fault returns an error that wraps a sentinel and gives the facts.
+func fault(sentinel error, format string, args ...any) error {
+	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
+}
+
+// now returns the start time of an operation, or zero if it has no timeout.
+func (c *Comm) now() time.Time {
+	if c.bound == nil || c.bound.Timeout == 0 {
+		return time.Time{}
+	}
+	return time.Now()
+}
+
+// WithContext returns a handle of the same communicator whose operations end when ctx does.
+func (c *Comm) WithContext(ctx context.Context) *Comm {
+	if c == nil || c.core == nil {
+		return c
+	}
+	k := c.core
+	if ctx == nil || ctx == k.job.ctx || ctx.Done() == nil {
+		return k.home
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if h := k.handles[ctx]; h != nil {
+		return h.comm
+	}
+	both, cancel := join(ctx, k.job.ctx)
+	h := &handle{comm: &Comm{core: k, ctx: both, bound: k.job.newBound(both)}}
+	if k.life.ended() {
+		cancel()
+		return h.comm // every operation gives ErrClosed
+	}
+	if k.handles == nil {
+		k.handles = make(map[context.Context]*handle)
+	}
+	k.handles[ctx] = h
+	stop := context.AfterFunc(both, func() {
+		k.bc.Wake()
+		k.mu.Lock()
+		if k.handles[ctx] == h {
+			delete(k.handles, ctx)
+		}
+		k.mu.Unlock()
+	})
+	h.stop = func() {
+		stop()
+		cancel()
+	}
+	return h.comm
+}
+
+// join returns a context that ends when ctx or the world's context ends. It has the earlier of
+// their deadlines.
+func join(ctx, world context.Context) (context.Context, func()) {
+	if world.Done() == nil {
+		return ctx, func() {}
+	}
+	both, cancel := context.WithCancelCause(ctx)
+	end := func() { cancel(nil) }
+	if d, ok := world.Deadline(); ok {
+		timed, stop := context.WithDeadline(both, d)
+		both = timed
+		end = func() { stop(); cancel(nil) }
+	}
+	unlink := context.AfterFunc(world, func() {
+		if world.Err() == context.Canceled { // both has the world's deadline already
+			cancel(context.Cause(world))
+		}
+	})
+	return both, func() { unlink(); end() }
+}

@@ -1,0 +1,176 @@
+package comm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/backend/local"
+)
+
+// ranks runs body as n ranks of a local job and fails the test with their errors.
+func ranks(t *testing.T, n int, body func(w *Comm) error) {
+	t.Helper()
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for rank, bc := range local.New(n) {
+		wg.Go(func() {
+			w := NewWorld(context.Background(), bc, Options{})
+			errs[rank] = errors.Join(body(w), w.Close())
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dup(c *Comm) (*Comm, error) { return c.Split(DupCall, "dup", 0, 0, 0, nil) }
+
+func barrier(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1)) }
+
+func TestClosedCommunicatorIsForgotten(t *testing.T) {
+	ranks(t, 2, func(w *Comm) error {
+		for range 20 {
+			d, err := dup(w)
+			if err != nil {
+				return err
+			}
+			if err := d.Close(); err != nil {
+				return err
+			}
+		}
+		if n := len(w.core.job.derived()); n != 0 {
+			return fmt.Errorf("%d communicators are still known", n)
+		}
+		return barrier(w)
+	})
+}
+
+func TestHandleOfCanceledContextIsForgotten(t *testing.T) {
+	ranks(t, 1, func(w *Comm) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		if h := w.WithContext(ctx); h == w || h != w.WithContext(ctx) {
+			t.Error("a context does not have one handle")
+		}
+		cancel()
+		for { // in its own time
+			w.core.mu.Lock()
+			n := len(w.core.handles)
+			w.core.mu.Unlock()
+			if n == 0 {
+				return nil
+			}
+		}
+	})
+}
+
+func TestClosedWindowIsForgotten(t *testing.T) {
+	ranks(t, 2, func(c *Comm) error {
+		typ := &backend.Datatype{Size: 8, Name: "word"}
+		w, err := c.Allocate(NewAllocation("test", typ, 1, false, nil))
+		if err != nil {
+			return err
+		}
+		if n := len(c.core.windows); n != 1 {
+			return fmt.Errorf("%d windows are open, want 1", n)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		err = w.WithContext(ctx).Close()
+		if n := len(c.core.windows); n != 0 {
+			return fmt.Errorf("%d windows are open", n)
+		}
+		return err
+	})
+}
+
+// If a single rank gets no memory, the interface that memory returns is nil, not a nil pointer in it.
+func TestFailedAllocationOfOneRankIsNil(t *testing.T) {
+	ranks(t, 1, func(c *Comm) error {
+		a := &Allocation{}
+		a.lay.Total = math.MaxInt/2 + 1
+		if mem, err := a.memory(c); err == nil || mem != nil {
+			return fmt.Errorf("memory %v, error %v", mem, err)
+		}
+		return nil
+	})
+}
+
+// The world's Close waits for the windows of all communicators together no longer than for those of one.
+func TestCloseWaitsOnceForAllCommunicators(t *testing.T) {
+	whole := QuiesceFor
+	QuiesceFor = 100 * time.Millisecond
+	defer func() { QuiesceFor = whole }()
+	const comms = 400
+	ranks(t, 1, func(w *Comm) error {
+		for range comms {
+			d, err := dup(w)
+			if err != nil {
+				return err
+			}
+			if err := d.core.life.beginChange(); err != nil { // a window whose making never ends
+				return err
+			}
+		}
+		begun := time.Now()
+		err := w.Close()
+		// Generous for a slow machine: waits for one communicator after the other would take twice as long.
+		if took := time.Since(begun); took > comms/2*QuiesceFor {
+			return fmt.Errorf("Close took %v; it waits for at most %v", took, QuiesceFor)
+		}
+		return err
+	})
+}
+
+// The test sets one rank near the last context id, because a test cannot make that many
+// communicators. The last ids are used. After that, every way to make a communicator returns an
+// error on all ranks, each time, and existing communicators still work.
+func TestContextIDsRunOut(t *testing.T) {
+	const n, left = 3, 2
+	ranks(t, n, func(w *Comm) error {
+		if w.Rank() == 1 {
+			w.core.job.ids.next = controlID - left
+		}
+		var last *Comm
+		for i := range left {
+			d, err := dup(w)
+			if err != nil {
+				return fmt.Errorf("%d from the end: %w", left-i, err)
+			}
+			if want := uint32(controlID - left + i); d.core.id != want {
+				t.Errorf("rank %d: a communicator has number %#x, want %#x", w.Rank(), d.core.id, want)
+			}
+			last = d
+		}
+		for range 2 {
+			for _, c := range []*Comm{w, last} {
+				for i, make := range []func() (*Comm, error){
+					func() (*Comm, error) { return dup(c) },
+					func() (*Comm, error) { return c.Split(SplitCall, "split", c.Rank()%2, 0, 0, nil) },
+					func() (*Comm, error) { return c.CreateGroup([]int{0, 1, 2}, c.Rank(), 0, nil) },
+					func() (*Comm, error) { return c.Split(CartCall, "cart", 0, c.Rank(), 7, nil) },
+					c.Shrink,
+				} {
+					_, err := make()
+					if !errors.Is(err, backend.ErrAlloc) || !strings.Contains(err.Error(), "2147483648") {
+						t.Errorf("rank %d, way %d: %v, want ErrAlloc with how many there were", w.Rank(), i, err)
+					}
+				}
+				if err := barrier(c); err != nil {
+					return fmt.Errorf("a barrier afterwards: %w", err)
+				}
+				if all, err := c.Agree(^(1 << w.Rank())); err != nil || all != ^7 {
+					return fmt.Errorf("%b is agreed on afterwards, want %b: %w", all, ^7, err)
+				}
+			}
+		}
+		return last.Close()
+	})
+}

@@ -1,0 +1,260 @@
+package comm
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// To create a communicator, the ranks exchange their requests with a collective on the parent. This
+// detects a rank that calls something else, because the element type names the call. With further
+// collectives they agree on a context id (see idSpace). The communicator itself needs no message.
+
+// The calls that create communicators, and those on windows.
+var (
+	DupCall         = callType("Dup")
+	SplitCall       = callType("Split")
+	SplitSharedCall = callType("SplitShared")
+	CartCall        = callType("CartCreate")
+	claimCall       = callType("claim of a context id")
+	fenceCall       = callType("Fence")
+	closeCall       = callType("Close")
+)
+
+// callTypes contains the types that callType has made.
+var callTypes []*backend.Datatype
+
+// callType returns the element type that stands for one kind of call among the collectives.
+func callType(name string) *backend.Datatype {
+	d := newCallType(name, name)
+	callTypes = append(callTypes, d)
+	return d
+}
+
+// newCallType returns the element type that stands for the call with this name. key distinguishes it
+// from others of this name.
+func newCallType(name, key string) *backend.Datatype {
+	d := &backend.Datatype{Kind: backend.Opaque, Size: 8, Name: name, ID: TypeID("call " + key), Call: true}
+	backend.NameType(d.ID, name)
+	return d
+}
+
+// Request of a split: what one rank asks for.
+type splitRequest struct {
+	color, key int64
+	facts      int64 // hash of the arguments that must be equal on all ranks
+}
+
+// Split makes one communicator per color. Ranks are ordered by key, and then by their rank. A rank
+// whose color is Undefined gets nil. Facts is a hash of arguments that must be equal on all ranks; bad
+// is an argument error of this rank.
+func (c *Comm) Split(call *backend.Datatype, op string, color, key int, facts uint32, bad error) (*Comm, error) {
+	if err := c.take(); err != nil {
+		return nil, c.failed(op, err)
+	}
+	k := c.core
+	defer k.life.leave(taken)
+	k.job.ids.begin()
+	defer k.job.ids.end()
+	// 1. Exchange the requests.
+	requests := make([]splitRequest, k.size)
+	requests[k.rank] = splitRequest{int64(color), int64(key), int64(facts)}
+	if err := c.allgather(call, view.Bytes(requests), bad); err != nil {
+		return nil, c.failed(op, err)
+	}
+	for r, w := range requests {
+		if w.facts != requests[0].facts {
+			err := fault(backend.ErrMismatch, "rank 0 and rank %d called %s with different arguments", r, call.Name)
+			k.bc.Break(err)
+			return nil, c.failed(op, err)
+		}
+	}
+	// 2. Agree on one context id for all of the new communicators.
+	id, err := k.job.ids.agree(k.seq, c.combineClaims)
+	if err != nil {
+		return nil, c.failed(op, err)
+	}
+	if color == Undefined {
+		return nil, nil
+	}
+	// 3. Create this rank's communicator.
+	var members []int
+	for r, w := range requests {
+		if w.color == int64(color) {
+			members = append(members, r)
+		}
+	}
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(requests[a].key, requests[b].key) })
+	return c.derive(op, members, id)
+}
+
+// derive creates the communicator.
+func (c *Comm) derive(op string, members []int, id uint32) (*Comm, error) {
+	bc, err := c.core.bc.Derive(members, id)
+	if err != nil {
+		return nil, c.failed(op, err)
+	}
+	return c.child(op, bc, id), nil
+}
+
+// child returns the handle of a communicator derived from c.
+func (c *Comm) child(op string, bc backend.Comm, id uint32) *Comm {
+	k := c.core
+	k.mu.Lock()
+	k.children++
+	n := k.children
+	k.mu.Unlock()
+	d := k.job.newCore(bc, fmt.Sprintf("%s.%s%d", k.name, op, n), id)
+	if c.ctx == k.job.ctx || c.bound == nil {
+		return d.home
+	}
+	return d.home.WithContext(c.ctx)
+}
+
+// allgather gathers an equally long record of every rank on all ranks, in place. The type names the
+// call. If this rank has an argument error, allgather returns that, and the others get an error too. The
+// caller has taken the communicator.
+func (c *Comm) allgather(typ *backend.Datatype, all []byte, bad error) error {
+	k := c.core
+	k.call = backend.Call{
+		Coll: backend.Allgather, InPlace: true, Root: -1, Type: typ, Count: len(all) / k.size / typ.Size, Recv: all, Err: bad,
+	}
+	return k.do(c.bound)
+}
+
+// claim is a number that a rank proposes for a context id, or has tried to claim.
+type claim struct {
+	group uint64 // hash of the members, for CreateGroup
+	id    uint32
+	ok    uint32 // 0: the claim has failed
+}
+
+func (x claim) merge(y claim) claim { return claim{x.group, max(x.id, y.id), min(x.ok, y.ok)} }
+
+// agree finds a context id that is free on all members. combine returns the largest id of all members,
+// and ok if that of all is. The members pass the same salt.
+func (s *idSpace) agree(salt uint32, combine func(claim) (claim, error)) (uint32, error) {
+	for attempt := uint32(0); ; attempt++ {
+		all, err := combine(claim{id: s.Propose(attempt, salt), ok: 1})
+		if err != nil {
+			return 0, err
+		}
+		mine := claim{id: all.id}
+		free, err := s.Claim(all.id)
+		if err != nil {
+			return 0, err
+		}
+		if free {
+			mine.ok = 1
+		}
+		if all, err = combine(mine); err != nil {
+			return 0, err
+		}
+		if all.ok == 1 {
+			return all.id, nil
+		}
+	}
+}
+
+// combineClaims combines the claims of all ranks of the communicator, which the caller has taken.
+func (c *Comm) combineClaims(mine claim) (claim, error) {
+	all := make([]claim, c.core.size)
+	all[c.core.rank] = mine
+	err := c.allgather(claimCall, view.Bytes(all), nil)
+	for _, x := range all {
+		mine = mine.merge(x)
+	}
+	return mine, err
+}
+
+// groupTag returns the tag of CreateGroup's messages. It is below those of all collectives, and
+// differs for tags that differ modulo 2^28.
+func groupTag(tag int) int { return -3*(1<<29) - 8 - tag%(1<<28) }
+
+// CreateGroup makes a communicator of some ranks, of which the caller is number me. Only they call it.
+// bad is an argument error.
+func (c *Comm) CreateGroup(members []int, me, tag int, bad error) (*Comm, error) {
+	const op = "creategroup"
+	err := c.usable()
+	if err == nil && uint(tag) > c.core.maxTag {
+		bad = c.core.badTag(tag)
+	}
+	if err == nil && bad != nil {
+		err = c.core.refuse(bad)
+	}
+	if err != nil {
+		return nil, c.Failed(op, Undefined, tag, err)
+	}
+	k := c.core
+	ids := &k.job.ids
+	ids.begin()
+	defer ids.end()
+	h := fnv.New64a()
+	for _, m := range members {
+		fmt.Fprint(h, k.bc.WorldRank(m), " ")
+	}
+	group := h.Sum64()
+	var id uint32
+	err = k.traced(k.message(flight.CreateGroup, backend.Blocking, len(members), 0, tag, 0), func() (err error) {
+		id, err = ids.agree(uint32(group), func(mine claim) (claim, error) {
+			mine.group = group
+			return c.combineAmong(members, me, groupTag(tag), mine)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, c.Failed(op, Undefined, tag, err)
+	}
+	return c.derive("group", members, id)
+}
+
+// combineAmong combines the members' claims at the first member, which sends the result to all. If the
+// groups differ, the first member replies with the hash of another group, and the members return
+// ErrMismatch.
+func (c *Comm) combineAmong(members []int, me, tag int, mine claim) (claim, error) {
+	bc := c.core.bc
+	buf := make([]claim, 1)
+	receive := func(from int) error {
+		_, err := bc.Recv(c.bound, view.Bytes(buf), from, tag)
+		return err
+	}
+	send := func(to int) error { return bc.Send(c.bound, view.Bytes(buf), to, tag, backend.Standard) }
+	mismatch := func(peer int) error {
+		return fault(backend.ErrMismatch, "rank %d and rank %d called CreateGroup with different groups", peer, c.core.rank)
+	}
+	if me != 0 {
+		buf[0] = mine
+		err := send(members[0])
+		if err == nil {
+			err = receive(members[0])
+		}
+		if err == nil && buf[0].group != mine.group {
+			err = mismatch(members[0])
+		}
+		return buf[0], err
+	}
+	all := mine
+	var bad error
+	for _, m := range members[1:] {
+		if err := receive(m); err != nil {
+			return claim{}, err
+		}
+		if buf[0].group != mine.group {
+			bad = mismatch(m)
+			all.group = ^mine.group
+		}
+		all = all.merge(buf[0])
+	}
+	buf[0] = all
+	for _, m := range members[1:] {
+		if err := send(m); err != nil {
+			return claim{}, err
+		}
+	}
+	return all, bad
+}

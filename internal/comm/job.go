@@ -1,0 +1,184 @@
+package comm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+)
+
+// Options are the settings of a job.
+type Options struct {
+	Timeout   time.Duration // of each operation; 0: none
+	Schedules bool          // all collectives run as schedules
+	Job       string        // its name
+	FlightDir string        // for the files of the flight recorder; empty: none are written
+	Process   bool          // this process is the rank, and Abort ends it
+	RunDir    string        // where the launcher looks for what Abort reports; empty: nowhere
+}
+
+// job is the state that all communicators of one rank share.
+type job struct {
+	Options
+	ctx      context.Context // the world's
+	ids      idSpace
+	world    *core
+	recorder *flight.Recorder // records the rank's operations
+	// requests holds *backend.Request values for reuse. A backend keeps its own record with each.
+	requests sync.Pool
+	done     []func() // called when the world has been closed
+
+	mu    sync.Mutex
+	comms map[*core]struct{} // the communicators that are not closed
+}
+
+// NewWorld makes the first communicator of a job. Its operations end when ctx does.
+func NewWorld(ctx context.Context, bc backend.Comm, o Options) *Comm {
+	j := &job{Options: o, ctx: ctx, comms: make(map[*core]struct{})}
+	j.ids.next = 1 // the world has 0
+	j.recorder = flight.New(o.FlightDir, flight.Job{Name: o.Job, Backend: bc.Caps().Backend, Rank: bc.Rank(), Size: bc.Size()})
+	j.recorder.Sparse()
+	bc.OnWait(j.recorder.Stamp, j.recorder.StampAll)
+	for _, d := range callTypes {
+		j.recorder.Type(d.ID, d.Name)
+	}
+	j.world = j.newCore(bc, backend.WorldName, 0)
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, bc.Wake)
+		j.done = append(j.done, func() { stop() })
+	}
+	return j.world.home
+}
+
+// OnClose has f called when the world has been closed. It comes before the first operation.
+func (c *Comm) OnClose(f func()) { c.core.job.done = append(c.core.job.done, f) }
+
+// newBound returns the limits of operations under ctx, nil if there are none.
+func (j *job) newBound(ctx context.Context) *backend.Bound {
+	b := &backend.Bound{Ctx: ctx, Timeout: j.Timeout}
+	if !b.Limited() {
+		return nil
+	}
+	return b
+}
+
+// request returns a request from the pool, or a new one.
+func (j *job) request() *backend.Request {
+	if q, ok := j.requests.Get().(*backend.Request); ok {
+		return q
+	}
+	return new(backend.Request)
+}
+
+// Abort ends the job with a code, and this process too if it is the rank.
+func (c *Comm) Abort(code int) error {
+	if err := c.usable(); err != nil {
+		return c.Failed("abort", Undefined, Undefined, err)
+	}
+	j := c.core.job
+	if j.Process {
+		if code < 1 || code > 255 {
+			code = 1
+		}
+		// Leave the reason for the launcher first: the others may end as soon as they learn of it.
+		j.publishAbort(code)
+	}
+	if err := c.core.bc.Abort(code); err != nil {
+		return c.Failed("abort", Undefined, Undefined, err)
+	}
+	if j.Process {
+		os.Exit(code)
+	}
+	return nil
+}
+
+// publishAbort writes the rank and the code of an Abort to files that cohort run and cohort report
+// read. It ignores errors: without the files, the first rank that ends gives the job its status.
+func (j *job) publishAbort(code int) {
+	rank := j.world.rank
+	j.recorder.Note(flight.Aborted, fmt.Sprintf("rank %d aborted the job with code %d", rank, code))
+	if j.RunDir != "" {
+		_ = flight.WriteFile(filepath.Join(j.RunDir, "aborted"), fmt.Appendf(nil, "%d %d\n", rank, code))
+	}
+}
+
+// QuiesceFor is how long Close waits for windows that other goroutines are making or closing. Those
+// may wait for ranks that never arrive, or for this Close. Tests shorten it.
+var QuiesceFor = 5 * time.Second
+
+// Close closes a communicator. docs/design.md lists the steps.
+func (c *Comm) Close() error {
+	if c == nil || c.core == nil {
+		return nil
+	}
+	end := time.Now().Add(QuiesceFor) // one deadline for all communicators together
+	if c.core == c.core.job.world {
+		c.core.job.closeDerived(end)
+	}
+	if err := c.core.close(end); err != nil {
+		return c.Failed("close", Undefined, Undefined, err)
+	}
+	return nil
+}
+
+// closeDerived closes all communicators except the world, and waits until those that other goroutines
+// are closing are closed, until end at most.
+func (j *job) closeDerived(end time.Time) {
+	wait(end, func() bool {
+		for _, k := range j.derived() {
+			_ = k.close(end)
+		}
+		return len(j.derived()) == 0
+	})
+}
+
+// derived returns the communicators that are not closed, except the world. Their order is the same on
+// all ranks, because closing a communicator that has windows may wait for the other ranks.
+func (j *job) derived() []*core {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []*core
+	for k := range j.comms {
+		if k != j.world {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b *core) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+// close closes a communicator. It waits for the communicator's windows until end. If another Close has
+// begun it does nothing.
+func (k *core) close(end time.Time) error {
+	if !k.life.quiesce() {
+		return nil
+	}
+	k.mu.Lock()
+	handles := k.handles // no others are made from now on
+	k.handles = nil
+	k.mu.Unlock()
+	for _, h := range handles {
+		h.stop()
+	}
+	k.closeWindows(k.life.takeLast(end))
+	err := k.bc.Close()
+	k.life.close()
+	j := k.job
+	j.mu.Lock()
+	delete(j.comms, k)
+	j.mu.Unlock()
+	if k == j.world {
+		j.recorder.Close()
+		for _, f := range j.done {
+			f()
+		}
+	}
+	return err
+}

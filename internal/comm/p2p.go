@@ -1,0 +1,282 @@
+package comm
+
+import (
+	"cmp"
+	"errors"
+	"sync"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/view"
+)
+
+// The operations below take the error that the typed function found in its arguments, such as a type
+// that cannot be sent. They check the communicator first and then the other arguments.
+
+// noStatus is the status of a receive from ProcNull.
+var noStatus = backend.Status{Source: backend.ProcNull, Tag: AnyTag}
+
+func backendTag(tag int) int {
+	if tag == AnyTag {
+		return backend.AnyTag
+	}
+	return tag
+}
+
+// checkSend checks the communicator and the arguments of a send; err is an error found before.
+func (c *Comm) checkSend(dest, tag int, err error) error {
+	switch {
+	case c == nil || c.core == nil:
+		return errNil
+	case err != nil || c.core.life.ended():
+	case uint(dest) >= uint(c.core.size) && dest != backend.ProcNull:
+		err = c.badRank("destination", dest)
+	case uint(tag) > c.core.maxTag:
+		err = c.core.badTag(tag)
+	default:
+		return nil
+	}
+	return c.core.refuse(err)
+}
+
+// checkRecv is checkSend for a receive or probe.
+func (c *Comm) checkRecv(source, tag int, err error) error {
+	switch {
+	case c == nil || c.core == nil:
+		return errNil
+	case err != nil || c.core.life.ended():
+	case uint(source) >= uint(c.core.size) && source != backend.AnySource && source != backend.ProcNull:
+		err = c.badRank("source", source)
+	case uint(tag) > c.core.maxTag && tag != AnyTag:
+		err = c.core.badTag(tag)
+	default:
+		return nil
+	}
+	return c.core.refuse(err)
+}
+
+func (c *Comm) badRank(what string, rank int) error {
+	return fault(backend.ErrRank, "%s is rank %d of %d; want 0 to %d", what, rank, c.core.size, c.core.size-1)
+}
+
+func (k *core) badTag(tag int) error {
+	if uint(tag) <= backend.MaxTag {
+		caps := k.bc.Caps()
+		return fault(backend.ErrTag, "tag %d is above %d, the largest tag of %s", tag, k.maxTag, cmp.Or(caps.Library, caps.Backend))
+	}
+	return fault(backend.ErrTag, "tag %d; want 0 to %d", tag, k.maxTag)
+}
+
+// Send is the blocking send.
+func (c *Comm) Send(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) error {
+	err = c.checkSend(dest, tag, err)
+	if err == nil && dest != backend.ProcNull {
+		k := c.core
+		tr := k.message(flight.Send+flight.Kind(mode), backend.Blocking, len(buf), typ.ID, tag, dest)
+		if mode == backend.Standard && len(buf) <= shortSend {
+			t := k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+			if err = k.bc.Send(c.bound, buf, dest, tag, mode); err == nil {
+				k.recorder.EndTimed(t)
+				return nil
+			}
+			k.ended(t, err)
+		} else {
+			t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+			err = k.bc.Send(c.bound, buf, dest, tag, mode)
+			k.ended(t, err)
+		}
+	}
+	if err != nil {
+		return c.Failed(op, dest, tag, err)
+	}
+	return nil
+}
+
+// Recv is the blocking receive.
+func (c *Comm) Recv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (backend.Status, error) {
+	err = c.checkRecv(source, tag, err)
+	if err != nil {
+		return backend.Status{}, c.Failed(op, source, tag, err)
+	}
+	if source == backend.ProcNull {
+		return noStatus, nil
+	}
+	k := c.core
+	tr := k.message(flight.Recv, backend.Blocking, len(buf), typ.ID, tag, source)
+	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, tr.place)
+	st, err := k.bc.Recv(c.bound, buf, source, backendTag(tag))
+	if err != nil {
+		k.ended(t, err)
+		return st, c.Failed(op, source, tag, err)
+	}
+	k.recorder.End(t)
+	return st, nil
+}
+
+// Isend starts a send.
+func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, dest, tag int, mode backend.Mode, err error) (*Request, error) {
+	err = c.checkSend(dest, tag, err)
+	if err != nil {
+		return nil, c.Failed(op, dest, tag, err)
+	}
+	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
+	c.core.isend(q.req, buf, dest, tag, mode)
+	return q, nil
+}
+
+func (k *core) isend(q *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
+	if dest == backend.ProcNull {
+		q.Complete(backend.Status{}, nil)
+	} else {
+		k.bc.Isend(q, buf, dest, tag, mode)
+	}
+}
+
+// Irecv starts a receive.
+func (c *Comm) Irecv(op string, typ *backend.Datatype, buf []byte, source, tag int, err error) (*Request, error) {
+	err = c.checkRecv(source, tag, err)
+	if err != nil {
+		return nil, c.Failed(op, source, tag, err)
+	}
+	q := c.newRequest(op, flight.Recv, typ, len(buf), source, tag)
+	c.core.irecv(q.req, buf, source, tag)
+	return q, nil
+}
+
+func (k *core) irecv(q *backend.Request, buf []byte, source, tag int) {
+	if source == backend.ProcNull {
+		q.Complete(noStatus, nil)
+	} else {
+		k.bc.Irecv(q, buf, source, backendTag(tag))
+	}
+}
+
+// newRequest returns a request that has begun, and records it.
+func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *Request {
+	k := c.core
+	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now(), req: k.job.request()}
+	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
+	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
+	q.req.Begin()
+	return q
+}
+
+// finish waits for a request of the job and returns it to the pool, unless it could not be ended.
+func (c *Comm) finish(q *backend.Request) (backend.Status, error) {
+	if why := c.core.bc.Await(c.bound, q); why != nil && !c.core.withdraw(q, why) {
+		return backend.Status{}, why
+	}
+	st, err := q.Status, q.Err
+	c.core.job.requests.Put(q)
+	return st, err
+}
+
+// cancel cancels a request. It returns false if the request is still under way: a matched message is
+// about to arrive, but a stopped peer must not delay a deadline, and the buffer may then be in use.
+func (k *core) cancel(q *backend.Request) bool {
+	k.bc.Cancel(q)
+	return q.Ready() || k.bc.Await(&backend.Bound{Timeout: sched.Grace}, q) == nil
+}
+
+// withdraw is cancel because of why, which becomes the request's error if it had not matched.
+func (k *core) withdraw(q *backend.Request, why error) bool {
+	if !k.cancel(q) {
+		return false
+	}
+	if errors.Is(q.Err, backend.ErrCanceled) {
+		q.Err = why
+	}
+	return true
+}
+
+// copies holds memory for the messages of Sendrecv in place.
+var copies = sync.Pool{New: func() any { return new([]byte) }}
+
+// Sendrecv sends and receives at the same time.
+func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, recv []byte, source, recvTag int, err error) (backend.Status, error) {
+	const op = "sendrecv"
+	err = c.checkSend(dest, sendTag, err)
+	if err != nil {
+		return backend.Status{}, c.Failed(op, dest, sendTag, err)
+	}
+	same := view.Same(send, recv)
+	if !same && view.Overlap(send, recv) {
+		err = errOverlap
+	}
+	if err = c.checkRecv(source, recvTag, err); err != nil {
+		return backend.Status{}, c.Failed(op, source, recvTag, err)
+	}
+	if source == backend.ProcNull {
+		return noStatus, c.Send(op, typ, send, dest, sendTag, backend.Standard, nil)
+	}
+	k := c.core
+	// The record has the receive's tag, and the destination in the field of a collective's number.
+	tr := k.message(flight.Sendrecv, backend.Blocking, len(recv), typ.ID, recvTag, source)
+	t := k.recorder.BeginSparse(tr.what, tr.count, tr.typed, flight.Pair(uint32(int32(source)), uint32(int32(dest))))
+	var kept *[]byte
+	if same && dest != backend.ProcNull {
+		// In place: the message received may arrive first, so the old content is sent from a copy.
+		kept = copies.Get().(*[]byte)
+		*kept = append((*kept)[:0], send...)
+		send = *kept
+	}
+	q := k.job.request()
+	q.Begin()
+	k.bc.Irecv(q, recv, source, backendTag(recvTag))
+	if dest != backend.ProcNull {
+		if err := k.bc.Send(c.bound, send, dest, sendTag, backend.Standard); err != nil {
+			if k.withdraw(q, err) {
+				k.job.requests.Put(q)
+			}
+			k.ended(t, err)
+			return backend.Status{}, c.Failed(op, dest, sendTag, err) // dest may still read the copy
+		}
+		if kept != nil {
+			copies.Put(kept)
+		}
+	}
+	st, err := c.finish(q)
+	k.ended(t, err)
+	if err != nil {
+		return st, c.Failed(op, source, recvTag, err)
+	}
+	return st, nil
+}
+
+// RecvAlloc receives a message into memory that alloc returns for the number of its elements.
+func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, alloc func(n int) []byte) (st backend.Status, _ error) {
+	const op = "recvalloc"
+	if err := c.checkRecv(source, tag, err); err != nil {
+		return st, c.Failed(op, source, tag, err)
+	}
+	if source == backend.ProcNull {
+		return noStatus, nil
+	}
+	k := c.core
+	var m backend.Matched
+	err = k.traced(k.message(flight.RecvAlloc, backend.Blocking, 0, typ.ID, tag, source), func() (err error) {
+		m, st, _, err = k.bc.Mprobe(c.bound, source, backendTag(tag), true)
+		return err
+	})
+	if err != nil {
+		return backend.Status{}, c.Failed(op, source, tag, err)
+	}
+	if st.Bytes%typ.Size == 0 {
+		st, err = c.imrecv(m, alloc(st.Bytes/typ.Size))
+	} else if _, err = c.imrecv(m, make([]byte, st.Bytes)); err == nil {
+		err = fault(backend.ErrCount, "the message has %d bytes, not a multiple of the element size %d", st.Bytes, typ.Size)
+	}
+	if err != nil {
+		return st, c.Failed(op, st.Source, st.Tag, err)
+	}
+	return st, nil
+}
+
+// imrecv receives a matched message.
+func (c *Comm) imrecv(m backend.Matched, buf []byte) (backend.Status, error) {
+	q := c.core.job.request()
+	q.Begin()
+	c.core.bc.Imrecv(q, m, buf)
+	return c.finish(q)
+}

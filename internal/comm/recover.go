@@ -1,0 +1,117 @@
+package comm
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/flight"
+)
+
+// recovery is the state of a communicator's Agree and Shrink. The goroutine that has taken the
+// communicator uses it.
+type recovery struct {
+	pending   flight.Kind // the call that has not ended; 0: none
+	calls     uint32      // the number of calls begun
+	shrinking bool        // a Shrink has not ended, or has timed out
+}
+
+// Agree returns the bitwise and of the flags of the ranks that are not lost.
+func (c *Comm) Agree(flag int) (all int, err error) {
+	err = c.recover(flight.Agree, func(bc backend.Recovery) error {
+		all, err = bc.Agree(c.bound, flag)
+		return err
+	})
+	if err != nil {
+		return 0, c.failed("agree", err)
+	}
+	return all, nil
+}
+
+// Shrink makes a communicator of the ranks that are not lost and have not closed c.
+func (c *Comm) Shrink() (*Comm, error) {
+	var made backend.Comm
+	var id uint32
+	err := c.recover(flight.Shrink, func(bc backend.Recovery) (err error) {
+		r, ids := &c.core.recovery, &c.core.job.ids
+		if !r.shrinking { // otherwise this call continues the one that timed out
+			ids.begin()
+			r.shrinking = true
+		}
+		made, id, err = bc.Shrink(c.bound, ids)
+		if !unfinished(err) {
+			r.shrinking = false
+			ids.end()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, c.failed("shrink", err)
+	}
+	return c.child("shrink", made, id), nil
+}
+
+// Lost returns the ranks that this rank knows to be lost or to have left the job in good order.
+func (c *Comm) Lost() (ranks []int) {
+	if c == nil || c.core == nil || c.core.recoverer == nil {
+		return nil
+	}
+	gone := c.core.recoverer.Lost()
+	for i := range c.core.size {
+		if len(gone) > 0 && slices.Contains(gone, c.core.bc.WorldRank(i)) {
+			ranks = append(ranks, i)
+		}
+	}
+	return ranks
+}
+
+// Revoke ends the operations of all ranks on c.
+func (c *Comm) Revoke() error {
+	err := c.usable()
+	if err == nil {
+		err = c.core.recovers()
+	}
+	if err == nil {
+		err = c.core.recoverer.Revoke(fault(backend.ErrBroken, "rank %d revoked it", c.core.rank))
+	}
+	return c.failed("revoke", err)
+}
+
+// recovers returns an error if the backend cannot continue after failures.
+func (k *core) recovers() error {
+	if k.recoverer == nil {
+		return fault(backend.ErrNotSupported, "backend %s cannot continue after a failure; use local, shm or tcp", k.bc.Caps().Backend)
+	}
+	return nil
+}
+
+// recover makes an Agree or a Shrink, and records it. The calls of a communicator are numbered; one that
+// continues after a timeout keeps its number.
+func (c *Comm) recover(kind flight.Kind, call func(backend.Recovery) error) error {
+	if err := c.take(); err != nil {
+		return err
+	}
+	k := c.core
+	defer k.life.leave(taken)
+	if err := k.recovers(); err != nil {
+		return err
+	}
+	r := &k.recovery
+	if r.pending != 0 && r.pending != kind {
+		return call(k.recoverer) // it returns an error
+	}
+	if r.pending == 0 {
+		r.pending = kind
+		r.calls++
+	}
+	err := k.traced(k.numbered(kind, -1, r.calls), func() error { return call(k.recoverer) }) // no peer
+	if !unfinished(err) {
+		r.pending = 0
+	}
+	return err
+}
+
+// unfinished reports whether the next call continues one that returned err.
+func unfinished(err error) bool {
+	return errors.Is(err, backend.ErrTimeout) || errors.Is(err, backend.ErrCanceled)
+}
