@@ -1,8 +1,8 @@
 # make test runs the checks that everybody runs, in ten minutes on two cores; it first installs the
 # programs that tests compare with, if it may. make test-all runs whole test matrices and the long
-# steps; FUZZTIME, SOAK and BUSY set their length. scripts/check STEP runs one step.
+# steps; FUZZTIME, SOAK and SIM set their length. scripts/check STEP runs one step.
 
-export FUZZTIME SOAK BUSY
+export FUZZTIME SOAK SIM
 
 .PHONY: all test test-all bench setup clean
 

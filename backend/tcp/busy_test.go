@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/agree"
-	"github.com/cohort-hpc/cohort/internal/engine"
 )
 
 func init() {
@@ -47,22 +45,10 @@ func init() {
 	}
 }
 
-// TestBusy has ranks compute on fewer processors than they are: none is lost. For as long as COHORT_BUSY says they are four
-// for each processor, and the limit is the default.
+// TestBusy has ranks compute on fewer processors than they are: none is lost.
 func TestBusy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: ranks that compute for seconds are not lost; make test-all runs it")
-	}
-	if text := os.Getenv("COHORT_BUSY"); text != "" {
-		long, err := time.ParseDuration(text)
-		if err != nil {
-			t.Fatalf("COHORT_BUSY: %v", err)
-		}
-		const each = 4 * engine.HeartbeatDefault
-		n, times := 4*runtime.NumCPU(), max(1, int(long/each))
-		launch(t, "busy", n, fmt.Sprintf("TCP_TEST_TIMES=%d", times), "TCP_TEST_EACH="+each.String(), "GOMAXPROCS=1")
-		t.Logf("%d ranks computed %d times for %v", n, times, each)
-		return
 	}
 	for _, env := range carriers[:2] {
 		t.Run(env.name, func(t *testing.T) {
