@@ -21,7 +21,7 @@
 // # How a job ends
 //
 // Package internal/job decides when. Ranks that are terminated get SIGTERM, and SIGKILL after [KillAfter].
-// Processes that a rank leaves in its group
-// are ended too. If the launcher is killed, its ranks end: the kernel kills each rank when the thread
-// that started it ends, and the [Keeper], a process that waits for the launcher's end, kills the groups.
+// Processes that a rank leaves in its group are ended too. If the launcher is killed, its ranks end: the
+// kernel kills each rank when the thread that started it ends, and the [Keeper], a process that waits for
+// the launcher's end, kills the groups.
 package spawn

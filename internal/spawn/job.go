@@ -129,9 +129,19 @@ func (j *Job) send(end func(*job.Machine)) {
 	}
 }
 
-// launch starts all ranks from one thread, which lives until the job's end: the kernel
-// kills a rank when the thread that started it ends. A separate thread also keeps the
-// ranks' affinity away from the launcher's other threads.
+// onThread calls start on a thread that lives until the job's end: the kernel kills a process when the thread
+// that started it ends. A separate thread also keeps the ranks' affinity away from the launcher's other threads.
+func (j *Job) onThread(start func() error) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		started <- start()
+		<-j.done
+	}()
+	return <-started
+}
+
+// launch starts all ranks.
 func (j *Job) launch() error {
 	if err := shmem.Files(j.descriptors(), "starting "+job.Count(j.cfg.Ranks, "rank")); err != nil {
 		return err
@@ -147,23 +157,18 @@ func (j *Job) launch() error {
 	env := lastOfEach(append(without(j.cfg.Env, EnvRank), EnvBackend+"="+j.cfg.Backend,
 		EnvSize+"="+strconv.Itoa(j.size()), EnvJob+"="+j.cfg.Job))
 	pidfds := make([]int, j.cfg.Ranks)
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		var err error
+	err = j.onThread(func() error {
 		for i := range j.cfg.Ranks {
 			in := null
 			if j.number(i) == 0 {
 				in = stdin
 			}
-			if err = j.startRank(i, in, env, &pidfds[i]); err != nil {
-				break
+			if err := j.startRank(i, in, env, &pidfds[i]); err != nil {
+				return err
 			}
 		}
-		started <- err
-		<-j.done
-	}()
-	err = <-started
+		return nil
+	})
 	null.Close()
 	if stdin != j.cfg.Stdin {
 		stdin.Close()

@@ -63,7 +63,7 @@ type order struct {
 	CPUs topo.CPUSet `json:",omitempty"`
 }
 
-// launchBy starts the launcher, from a thread that lives until the job's end.
+// launchBy starts the launcher.
 func (j *Job) launchBy() error {
 	c := j.cfg.Launch
 	if err := shmem.Files(max(c.Descriptors, j.descriptors()), "starting "+job.Count(j.cfg.Ranks, "rank")+" by "+c.Name); err != nil {
@@ -82,13 +82,7 @@ func (j *Job) launchBy() error {
 	for range j.cfg.Ranks {
 		j.ranks = append(j.ranks, &rank{running: true, drained: make(chan struct{})})
 	}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		started <- j.startLauncher(address)
-		<-j.done
-	}()
-	if err := <-started; err != nil {
+	if err := j.onThread(func() error { return j.startLauncher(address) }); err != nil {
 		l.listen.Close()
 		close(j.done)
 		l.follower.close()
