@@ -26,129 +26,52 @@ func scalar[T any](n int) (*[]uint64, []T) {
 	return p, view.Of[T](view.Bytes(*p))[:n:n]
 }
 
-// BcastOne returns root's x on every rank.
-//
-// Collective: all ranks of c call it, with the same type and root.
-//
-// Buffers: none; x is not used on the other ranks.
-//
-// Errors: [ErrRoot] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
-// calls differ (on mpi with Config.Check).
-//
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
-func BcastOne[T any](c *Comm, x T, root int) (T, error) {
+// one calls do with operands in pooled memory: send, which has x, and recv, of which it returns the
+// content. If T is not a valid element type, it calls do without them.
+func one[T any](x T, do func(send, recv []T) error) (T, error) {
 	var zero T
-	p, buf := scalar[T](1)
+	p, buf := scalar[T](2)
 	if buf == nil {
-		return zero, Bcast(c, buf, root)
+		return zero, do(nil, nil)
 	}
-	buf[0] = x
-	if err := Bcast(c, buf, root); err != nil {
+	buf[0], buf[1] = x, zero
+	if err := do(buf[:1:1], buf[1:]); err != nil {
 		return zero, err // a failed operation may still use p
 	}
-	x = buf[0]
+	x = buf[1]
 	scalars.Put(p)
 	return x, nil
 }
 
-// ReduceOne combines the x of all ranks with op. It returns the result on root and the zero value
-// on the other ranks.
-//
-// Collective: all ranks of c call it, with the same type, op and root.
-//
-// Buffers: none.
-//
-// Errors: [ErrRoot], [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the
-// ranks' calls differ (on mpi with Config.Check).
-//
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
+// BcastOne returns root's x on every rank. It is [Bcast] of one element; x is not used on the other
+// ranks.
+func BcastOne[T any](c *Comm, x T, root int) (T, error) {
+	return one(x, func(send, recv []T) error {
+		copy(recv, send)
+		return Bcast(c, recv, root)
+	})
+}
+
+// ReduceOne combines the x of all ranks with op. It is [Reduce] of one element, and returns the result
+// on root and the zero value on the other ranks.
 func ReduceOne[T Reducible](c *Comm, x T, op Op, root int) (T, error) {
-	var zero T
-	p, buf := scalar[T](2)
-	if buf == nil {
-		return zero, Reduce(c, buf, buf, op, root)
-	}
-	buf[0], buf[1] = x, zero
-	if err := Reduce(c, buf[:1:1], buf[1:], op, root); err != nil {
-		return zero, err
-	}
-	x = buf[1]
-	scalars.Put(p)
-	return x, nil
+	return one(x, func(send, recv []T) error { return Reduce(c, send, recv, op, root) })
 }
 
-// AllreduceOne combines the x of all ranks with op and returns the result on every rank.
-//
-// Collective: all ranks of c call it, with the same type and op.
-//
-// Buffers: none.
-//
-// Errors: [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
-// calls differ (on mpi with Config.Check).
-//
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
+// AllreduceOne combines the x of all ranks with op and returns the result on every rank. It is
+// [Allreduce] of one element.
 func AllreduceOne[T Reducible](c *Comm, x T, op Op) (T, error) {
-	var zero T
-	p, buf := scalar[T](2)
-	if buf == nil {
-		return zero, Allreduce(c, buf, buf, op)
-	}
-	buf[0] = x
-	if err := Allreduce(c, buf[:1:1], buf[1:], op); err != nil {
-		return zero, err
-	}
-	x = buf[1]
-	scalars.Put(p)
-	return x, nil
+	return one(x, func(send, recv []T) error { return Allreduce(c, send, recv, op) })
 }
 
-// ScanOne combines the x of ranks 0 to r with op and returns the result on rank r.
-//
-// Collective: all ranks of c call it, with the same type and op.
-//
-// Buffers: none.
-//
-// Errors: [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
-// calls differ (on mpi with Config.Check).
-//
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
+// ScanOne combines the x of ranks 0 to r with op and returns the result on rank r. It is [Scan] of one
+// element.
 func ScanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
-	var zero T
-	p, buf := scalar[T](2)
-	if buf == nil {
-		return zero, Scan(c, buf, buf, op)
-	}
-	buf[0] = x
-	if err := Scan(c, buf[:1:1], buf[1:], op); err != nil {
-		return zero, err
-	}
-	x = buf[1]
-	scalars.Put(p)
-	return x, nil
+	return one(x, func(send, recv []T) error { return Scan(c, send, recv, op) })
 }
 
-// ExscanOne combines the x of ranks 0 to r-1 with op and returns the result on rank r. Rank 0 has
-// no rank before it and gets the zero value, whatever op is.
-//
-// Collective: all ranks of c call it, with the same type and op.
-//
-// Buffers: none.
-//
-// Errors: [ErrOp] and [ErrType] for wrong arguments; [ErrMismatch] on every rank if the ranks'
-// calls differ (on mpi with Config.Check).
-//
-// Deadline: [ErrTimeout] names the ranks that had not arrived, and the communicator is broken.
+// ExscanOne combines the x of ranks 0 to r-1 with op and returns the result on rank r. It is [Exscan] of
+// one element. Rank 0 has no rank before it and gets the zero value, whatever op is.
 func ExscanOne[T Reducible](c *Comm, x T, op Op) (T, error) {
-	var zero T
-	p, buf := scalar[T](2)
-	if buf == nil {
-		return zero, Exscan(c, buf, buf, op)
-	}
-	buf[0], buf[1] = x, zero
-	if err := Exscan(c, buf[:1:1], buf[1:], op); err != nil {
-		return zero, err
-	}
-	x = buf[1]
-	scalars.Put(p)
-	return x, nil
+	return one(x, func(send, recv []T) error { return Exscan(c, send, recv, op) })
 }

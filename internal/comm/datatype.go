@@ -82,22 +82,32 @@ func NewTypes(float16, bfloat16 reflect.Type, locElem func(t reflect.Type) (refl
 // Of returns the Datatype of a type, or an ErrType that names the part of it that cannot be sent. It
 // allocates only the first time it sees a type.
 func (x *Types) Of(t reflect.Type) (*backend.Datatype, error) {
-	if d := x.number(t); d != nil {
-		return d, nil
+	d := goKinds[t.Kind()]
+	if d == nil {
+		return x.layoutOf(t)
 	}
-	return x.layoutOf(t)
+	if d.Kind == backend.Uint16 {
+		d = x.kindOf16(t)
+	}
+	return d, nil
+}
+
+// kindOf16 distinguishes the three types of kind uint16.
+func (x *Types) kindOf16(t reflect.Type) *backend.Datatype {
+	switch t {
+	case x.float16:
+		return numberTypes[backend.Float16]
+	case x.bfloat16:
+		return numberTypes[backend.BFloat16]
+	}
+	return numberTypes[backend.Uint16]
 }
 
 // number returns the Datatype of a number type, nil for other types.
 func (x *Types) number(t reflect.Type) *backend.Datatype {
 	d := goKinds[t.Kind()]
 	if d != nil && d.Kind == backend.Uint16 {
-		switch t {
-		case x.float16:
-			return numberTypes[backend.Float16]
-		case x.bfloat16:
-			return numberTypes[backend.BFloat16]
-		}
+		d = x.kindOf16(t)
 	}
 	return d
 }
@@ -179,7 +189,7 @@ var (
 	locOps    = newOps(kernel.ForLoc, &locTypes)
 )
 
-type opTable [backend.OpMaxLoc + 1][backend.Loc]*backend.Op
+type opTable [backend.OpMaxLoc + 1][backend.Loc + 1]*backend.Op // with nothing for Loc itself
 
 func newOps(apply func(backend.OpCode, backend.Kind) kernel.Apply, types *kindTable) (t opTable) {
 	for code := backend.OpSum; code <= backend.OpMaxLoc; code++ {
@@ -198,28 +208,24 @@ func newOps(apply func(backend.OpCode, backend.Kind) kernel.Apply, types *kindTa
 // OpFor returns a predefined operation for elements of a type, or ErrOp if it does not apply to them. It
 // allocates for errors only.
 func (x *Types) OpFor(code backend.OpCode, t reflect.Type) (*backend.Op, error) {
-	if d := x.number(t); d != nil {
+	if d := goKinds[t.Kind()]; d != nil && d.Kind != backend.Uint16 { // without a call, for speed
 		if op := numberOps[code][d.Kind]; op != nil {
 			return op, nil
 		}
-		return nil, refuseOp(code, t)
 	}
-	d, err := x.layoutOf(t)
+	d, err := x.Of(t)
 	if err != nil {
 		return nil, err
 	}
+	op := numberOps[code][d.Kind]
 	if d.Kind == backend.Loc {
-		if op := locOps[code][d.Elem]; op != nil {
-			return op, nil
-		}
+		op = locOps[code][d.Elem]
 	}
-	return nil, refuseOp(code, t)
-}
-
-func refuseOp(code backend.OpCode, t reflect.Type) error {
-	name := code.String()
-	if code == backend.OpUser { // of the zero Op
-		name = "invalid op"
+	switch {
+	case op != nil:
+		return op, nil
+	case code == backend.OpUser:
+		return nil, fault(backend.ErrOp, "invalid op does not apply to %v", t)
 	}
-	return fault(backend.ErrOp, "%s does not apply to %v", name, t)
+	return nil, fault(backend.ErrOp, "%v does not apply to %v", code, t)
 }
