@@ -22,43 +22,19 @@ func Send[T any](c *Comm, buf []T, dest, tag int) error {
 	return c.base().Send("send", typ, view.Bytes(buf), dest, tag, backend.Standard, err)
 }
 
-// Ssend sends buf to dest and returns when a receive has matched the message (synchronous mode).
-//
-// Local: the caller and dest take part; dest receives the message with [Recv] or another receive.
-//
-// Buffers: buf may be nil or empty.
-//
-// Errors: as for [Send].
-//
-// Deadline: as for [Send].
+// Ssend is [Send] in synchronous mode: it returns when a receive has matched the message.
 func Ssend[T any](c *Comm, buf []T, dest, tag int) error {
 	typ, err := typeFor[T]()
 	return c.base().Send("ssend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err)
 }
 
-// Isend starts a [Send] and returns without waiting.
-//
-// Local.
-//
-// Buffers: buf must not be written until the request is complete.
-//
-// Errors: those for wrong arguments come from the call, all others of [Send] from [Request.Wait].
-//
-// Deadline: Wait or Test ends the operation as [Send] does; see [Request.Wait].
+// Isend is the nonblocking form of [Send]. buf must not be written until the request is complete.
 func Isend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return request(c.base().Isend("isend", typ, view.Bytes(buf), dest, tag, backend.Standard, err))
 }
 
-// Issend starts an [Ssend] and returns without waiting.
-//
-// Local.
-//
-// Buffers: buf must not be written until the request is complete.
-//
-// Errors: those for wrong arguments come from the call, all others of [Ssend] from [Request.Wait].
-//
-// Deadline: Wait or Test ends the operation as [Ssend] does; see [Request.Wait].
+// Issend is the nonblocking form of [Ssend]. buf must not be written until the request is complete.
 func Issend[T any](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return request(c.base().Isend("issend", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err))
@@ -81,17 +57,10 @@ func Recv[T any](c *Comm, buf []T, source, tag int) (Status, error) {
 	return status(c.base().Recv("recv", typ, view.Bytes(buf), source, tag, err))
 }
 
-// Irecv starts a [Recv] and returns without waiting.
+// Irecv is the nonblocking form of [Recv]. buf must not be used until the request is complete.
 //
-// Local.
-//
-// Buffers: as for [Recv]. buf must not be used until the request is complete.
-//
-// Errors: those for wrong arguments come from the call, all others of [Recv] from [Request.Wait].
 // On local, shm and tcp a pending receive from [AnySource] ends with [ErrPeerLost] when all other
 // ranks have closed c, although this rank could still send to itself.
-//
-// Deadline: Wait or Test ends the operation as [Recv] does; see [Request.Wait].
 func Irecv[T any](c *Comm, buf []T, source, tag int) (*Request, error) {
 	typ, err := typeFor[T]()
 	return request(c.base().Irecv("irecv", typ, view.Bytes(buf), source, tag, err))

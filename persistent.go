@@ -17,48 +17,21 @@ type Persistent comm.Persistent
 
 func (p *Persistent) base() *comm.Persistent { return (*comm.Persistent)(p) }
 
-// SendInit prepares a [Send] that can be started any number of times.
-//
-// Local.
-//
-// Buffers: each Start sends the current contents of buf, which must not be written until the
-// operation is complete.
-//
-// Errors: those for wrong arguments come from the call, all others of [Send] from
-// [Persistent.Wait].
-//
-// Deadline: the call does not wait. Wait or Test ends a started operation as [Send] does.
+// SendInit is the persistent form of [Send]. Unlike that of a collective, it does not wait. Each Start
+// sends the current contents of buf, which must not be written until the operation is complete.
 func SendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 	typ, err := typeFor[T]()
 	return persistent(c.base().SendInit("sendinit", typ, view.Bytes(buf), dest, tag, backend.Standard, err))
 }
 
-// SsendInit prepares an [Ssend] that can be started any number of times.
-//
-// Local.
-//
-// Buffers: each Start sends the current contents of buf, which must not be written until the
-// operation is complete.
-//
-// Errors: those for wrong arguments come from the call, all others of [Ssend] from
-// [Persistent.Wait].
-//
-// Deadline: the call does not wait. Wait or Test ends a started operation as [Ssend] does.
+// SsendInit is the persistent form of [Ssend], as SendInit is that of Send.
 func SsendInit[T any](c *Comm, buf []T, dest, tag int) (*Persistent, error) {
 	typ, err := typeFor[T]()
 	return persistent(c.base().SendInit("ssendinit", typ, view.Bytes(buf), dest, tag, backend.Synchronous, err))
 }
 
-// RecvInit prepares a [Recv] that can be started any number of times.
-//
-// Local.
-//
-// Buffers: as for [Recv]. buf must not be used between Start and completion.
-//
-// Errors: those for wrong arguments come from the call, all others of [Recv] from
-// [Persistent.Wait].
-//
-// Deadline: the call does not wait. Wait or Test ends a started operation as [Recv] does.
+// RecvInit is the persistent form of [Recv]. It does not wait. buf must not be used between Start and
+// completion.
 func RecvInit[T any](c *Comm, buf []T, source, tag int) (*Persistent, error) {
 	typ, err := typeFor[T]()
 	return persistent(c.base().RecvInit("recvinit", typ, view.Bytes(buf), source, tag, err))

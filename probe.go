@@ -71,16 +71,8 @@ func MessageRecv[T any](m *Message, buf []T) (Status, error) {
 	return status((*comm.Message)(m).Recv("messagerecv", typ, view.Bytes(buf), err))
 }
 
-// ImessageRecv starts a [MessageRecv] and returns without waiting.
-//
-// Local.
-//
-// Buffers: as for [Recv]. buf must not be used until the request is complete.
-//
-// Errors: [ErrRequest] and [ErrType] come from the call, all others of [MessageRecv] from
-// [Request.Wait].
-//
-// Deadline: Wait or Test ends the operation as [MessageRecv] ends; see [Request.Wait].
+// ImessageRecv is the nonblocking form of [MessageRecv]. buf must not be used until the request is
+// complete.
 func ImessageRecv[T any](m *Message, buf []T) (*Request, error) {
 	typ, err := typeFor[T]()
 	return request((*comm.Message)(m).Irecv("imessagerecv", typ, view.Bytes(buf), err))

@@ -51,25 +51,20 @@ func setOf(reqs []*Request) *comm.Set {
 	return s
 }
 
-// WaitAll waits until all requests are complete and returns their errors joined. It ignores nil
-// requests and requests whose completion has been returned before.
+// WaitAll waits until all requests are complete and returns their errors joined.
 //
-// Errors: those of the operations.
-//
-// Deadline: as for [Request.Wait], for each request.
+// WaitAll and the other functions of several requests ignore nil requests and requests whose
+// completion has been returned before. Their errors are those of the operations. A deadline ends each
+// request as [Request.Wait] does.
 func WaitAll(reqs ...*Request) error {
 	s := setOf(reqs)
 	defer s.Put()
 	return s.WaitAll()
 }
 
-// WaitAny waits until one of the requests is complete and returns its index, status and error. It
-// ignores nil requests and requests whose completion has been returned before. If no others are
-// left, the index is -1.
-//
-// Errors: those of the operation whose index is returned.
-//
-// Deadline: as for [Request.Wait]. The index is that of the operation that was ended.
+// WaitAny waits until one of the requests is complete and returns its index, status and error. If a
+// deadline ends an operation, the index is that of this one. If there is nothing to wait for, the index
+// is -1.
 func WaitAny(reqs ...*Request) (int, Status, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -78,12 +73,8 @@ func WaitAny(reqs ...*Request) (int, Status, error) {
 }
 
 // WaitSome waits until at least one of the requests is complete and returns the indices of all
-// complete ones, with their errors joined. It ignores nil requests and requests whose completion
-// has been returned before. If no others are left, the result is nil.
-//
-// Errors: those of the operations whose indices are returned.
-//
-// Deadline: as for [Request.Wait]. The indices include that of the operation that was ended.
+// complete ones, with their errors joined. The indices include that of an operation that a deadline
+// has ended. If there is nothing to wait for, the result is nil.
 func WaitSome(reqs ...*Request) ([]int, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -91,12 +82,7 @@ func WaitSome(reqs ...*Request) ([]int, error) {
 }
 
 // TestAll makes progress without waiting and reports whether all requests are complete, with their
-// errors joined if they are. Nil requests and requests whose completion has been returned before
-// count as complete.
-//
-// Errors: those of the operations.
-//
-// Deadline: as for [Request.Wait], for each request.
+// errors joined if they are. Requests that it ignores count as complete.
 func TestAll(reqs ...*Request) (bool, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -104,12 +90,7 @@ func TestAll(reqs ...*Request) (bool, error) {
 }
 
 // TestAny makes progress without waiting and returns the index, status and error of a complete
-// request, if there is one. It ignores nil requests and requests whose completion has been returned
-// before. If no others are left, it returns -1 and true.
-//
-// Errors: those of the operation whose index is returned.
-//
-// Deadline: as for [Request.Wait], for each request.
+// request, if there is one. If there is nothing to wait for, it returns -1 and true.
 func TestAny(reqs ...*Request) (int, Status, bool, error) {
 	s := setOf(reqs)
 	defer s.Put()
@@ -118,12 +99,7 @@ func TestAny(reqs ...*Request) (int, Status, bool, error) {
 }
 
 // TestSome makes progress without waiting and returns the indices of the complete requests, with
-// their errors joined. It ignores nil requests and requests whose completion has been returned
-// before.
-//
-// Errors: those of the operations whose indices are returned.
-//
-// Deadline: as for [Request.Wait], for each request.
+// their errors joined.
 func TestSome(reqs ...*Request) ([]int, error) {
 	s := setOf(reqs)
 	defer s.Put()

@@ -268,14 +268,7 @@ func (c *Comm) AllocateRegion(op string, a *Allocation) (*Window, *Comm, error) 
 // sameCount returns an error on every rank if the ranks request different numbers of elements, or an
 // argument is wrong.
 func (c *Comm) sameCount(a *Allocation) error {
-	if err := c.take(); err != nil {
-		return err
-	}
-	defer c.core.life.leave(taken)
-	all, err := c.exchange(a.typ, strconv.Itoa(a.n), a.bad)
-	if err != nil {
-		return err
-	}
+	all, err := c.publish(a.typ, strconv.Itoa(a.n), a.bad)
 	for r, text := range all {
 		if text != all[0] {
 			err := fault(backend.ErrMismatch, "rank 0 called %s with n = %s, rank %d with n = %s", a.typ.Name, all[0], r, text)
@@ -283,25 +276,27 @@ func (c *Comm) sameCount(a *Allocation) error {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // allWell returns an error on every rank if mine is not nil on one of them.
 func (c *Comm) allWell(a *Allocation, mine error) error {
-	if err := c.take(); err != nil {
-		return err
-	}
-	defer c.core.life.leave(taken)
-	all, err := c.exchange(a.typ, reason(mine), nil)
-	if err != nil {
-		return err
-	}
+	all, err := c.publish(a.typ, reason(mine), nil)
 	for r, text := range all {
 		if text != "" {
 			return fault(backend.ErrAlloc, "on the node of rank %d: %s", r, text)
 		}
 	}
-	return nil
+	return err
+}
+
+// publish is exchange for a caller that has not taken the communicator.
+func (c *Comm) publish(typ *backend.Datatype, mine string, bad error) ([]string, error) {
+	if err := c.take(); err != nil {
+		return nil, err
+	}
+	defer c.core.life.leave(taken)
+	return c.exchange(typ, mine, bad)
 }
 
 // record is the unit of an exchange: the length of a text and the text.
