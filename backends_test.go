@@ -115,7 +115,7 @@ func TestRegisteredBackendIsOpened(t *testing.T) {
 		t.Errorf("Backends ends with %+v", last)
 	}
 	withEnv(t)
-	if _, err := Init(t.Context(), &Config{Backend: "udp"}); err == nil || !strings.Contains(err.Error(), "tcp or registered") {
+	if _, err := Init(t.Context(), &Config{Backend: "udp"}); err == nil || !strings.Contains(err.Error(), "registered, or import the package") {
 		t.Errorf("the error for an unknown name does not list the registered one: %v", err)
 	}
 }

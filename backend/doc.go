@@ -5,8 +5,9 @@
 // # What to implement
 //
 // An [Opener] joins a job and returns its first communicator. cohort.Register makes
-// it known under a name, which COHORT_BACKEND or Config.Backend select. Package
-// cohorttest has the conformance suite:
+// it known under a name, which COHORT_BACKEND or Config.Backend select. The example
+// of cohort.Register is a backend of one page, and package cohorttest has the
+// conformance suite:
 //
 //	func TestConformance(t *testing.T) { cohorttest.Test(t, cohorttest.Processes{Backend: "mine"}) }
 //

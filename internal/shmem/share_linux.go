@@ -17,7 +17,7 @@ const shareLimit = 60 * time.Second
 const lookEvery = 50 * time.Millisecond
 
 // Share makes an area of size bytes that the ranks of c, all on one node, have in common, as
-// backend.Sharer describes. Rank 0 makes it and exposes it, and the others fetch it.
+// backend.Sharing describes. Rank 0 makes it and exposes it, and the others fetch it.
 func Share(b *backend.Bound, c backend.Comm, size int, publish backend.Publish) (backend.Memory, error) {
 	if c.Rank() == 0 {
 		return share(c.Size(), size, publish)
