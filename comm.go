@@ -63,6 +63,12 @@ type Caps = backend.Caps
 // Local.
 func (c *Comm) Caps() Caps { return c.base().Caps() }
 
+// Devices returns what the backend can do with buffers in the memory of devices, for packages such as
+// tensor. It is nil if the backend reads all buffers with the processor.
+//
+// Local.
+func (c *Comm) Devices() backend.Devices { return c.base().Devices() }
+
 // Diagnostics returns what the backend found and set when the process joined the job, one fact per
 // line. It is nil if the backend reports nothing.
 //

@@ -50,28 +50,6 @@ type Caps struct {
 	LargeCounts   string // how more than 2^31-1 elements are sent: native or derived types
 	Persistent    string // how persistent collectives run: native or schedules
 	DeviceMemory  string // whether the library accepts GPU memory: yes, no or unknown
-
-	// DeviceColls has a bit (1<<Coll) for each blocking collective that passes the
-	// caller's buffers straight to the library, so that they may be GPU memory.
-	// That holds for buffers longer than DeviceLeast bytes, for two or more ranks,
-	// and for the reductions that [DeviceOp] reports.
-	DeviceColls uint32
-}
-
-// DeviceLeast is the length in bytes up to which a backend may copy a buffer
-// before it gives it to a library.
-const DeviceLeast = 4 << 10
-
-// DeviceOp reports whether a library reduces elements of this kind with its own
-// op, so that no Go function reads the operands.
-func DeviceOp(op OpCode, kind Kind) bool {
-	switch kind {
-	case Int32, Int64:
-		return op == OpSum || op == OpProd || op == OpMin || op == OpMax
-	case Float32, Float64:
-		return op == OpSum || op == OpProd
-	}
-	return false
 }
 
 // Bound limits how long an operation may take. A nil *Bound sets no limit.

@@ -19,7 +19,7 @@
 // Abort and Close. HostOf may return "", Diagnostics nil. OnWait must be honored, or
 // the flight recorder does not know for how long operations have waited.
 //
-// What else a communicator can do it declares by implementing up to three more
+// What else a communicator can do it declares by implementing up to four more
 // interfaces. The layer above looks for them once, when it makes the communicator.
 //
 //   - [Collectives]: collectives of the backend's own, and a faster exchange of two
@@ -29,6 +29,8 @@
 //     ErrNotSupported, and every rank has a SharedRegion to itself.
 //   - [Recovery]: going on after ranks have failed. Without it Agree, Shrink and
 //     Revoke are ErrNotSupported.
+//   - [Devices]: buffers in the memory of devices. Without it package tensor copies
+//     them through the memory of the host.
 //
 // A method of these that cannot do what it is asked returns ErrNotSupported with the
 // reason. A backend that wraps another one wraps the results of Derive and Shrink

@@ -6,8 +6,8 @@ import (
 )
 
 // Each rank decides by itself whether device memory goes directly to the library, because the
-// messages between ranks do not depend on it. Collectives that become messages because of another
-// rank are not in [backend.Caps].DeviceColls.
+// messages between ranks do not depend on it. [backend.Devices] is false for collectives that become
+// messages because of another rank.
 
 // takesDevices reports whether the library accepts device memory at all. Below thread level
 // multiple, a message that waits may be received by the backend's own code, which copies with the
@@ -16,18 +16,19 @@ func (k *core) takesDevices() bool {
 	caps := k.coll.Caps()
 	switch k.cfg.Direct {
 	case "on":
-		return caps.Backend != "mpi" || caps.ThreadLevel == "multiple"
+		return k.coll.Devices() == nil || caps.ThreadLevel == "multiple"
 	case "off":
 		return false
 	}
 	return caps.DeviceMemory == "yes"
 }
 
-// wholly reports whether memory passed to the root package reaches the library without being read
-// by the processor. The built-in backends always read it: a program can ask for it only where the
+// passes reports whether memory passed to the root package reaches the library without being read by
+// the processor. Backends without a library always read it: a program can ask for it only where the
 // processor can read device memory.
-func (k *core) wholly(bytes int) bool {
-	return k.direct && (k.coll.Backend() != "mpi" || k.coll.Size() > 1 && bytes > backend.DeviceLeast)
+func (k *core) passes(coll backend.Coll, op backend.OpCode, kind backend.Kind, bytes int) bool {
+	d := k.coll.Devices()
+	return k.direct && (d == nil || d.Direct(coll, op, kind, bytes))
 }
 
 // takesPayload reports whether a message's payload can be sent to, or received from, a rank
@@ -37,13 +38,12 @@ func (k *core) takesPayload(peer, size, piece int) bool {
 	if least == 0 {
 		least = piece
 	}
-	return k.wholly(least) && (k.coll.Backend() != "mpi" || peer != k.coll.Rank())
+	return k.passes(0, 0, 0, least) && (k.coll.Devices() == nil || peer != k.coll.Rank())
 }
 
 // direct reports whether a job's tensors go directly to the root package.
 func (j *job) direct() bool {
-	_, last := j.piece(j.pieces - 1)
-	if j.widen || j.op.average || !j.c.wholly(j.blocks*last*j.elem) {
+	if !j.c.direct || j.widen || j.op.average {
 		return false
 	}
 	coll := j.coll
@@ -56,13 +56,11 @@ func (j *job) direct() bool {
 	case coll == backend.Alltoall:
 		coll = backend.Alltoallv
 	}
-	if j.c.coll.Backend() != "mpi" {
-		return true
-	}
-	if j.c.ctx.Done() != nil { // a call that timed out may still be in the library
+	if j.c.coll.Devices() != nil && j.c.ctx.Done() != nil { // a call that timed out may still be in the library
 		return false
 	}
-	return j.c.coll.Caps().DeviceColls>>coll&1 != 0 && (!reduction(coll) || backend.DeviceOp(codes[j.op.op], j.kind))
+	_, last := j.piece(j.pieces - 1)
+	return j.c.passes(coll, codes[j.op.op], j.kind, j.blocks*last*j.elem)
 }
 
 // codes are the operations that libraries know.

@@ -42,8 +42,10 @@ func directly(world *cohort.Comm) error {
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
-	caps, mpi := world.Caps(), world.Backend() == "mpi"
-	has := func(coll backend.Coll) bool { return !mpi || caps.DeviceColls>>coll&1 != 0 }
+	mpi := world.Backend() == "mpi"
+	has := func(coll backend.Coll) bool {
+		return !mpi || world.Devices().Direct(coll, backend.OpSum, backend.Float64, 8*n)
+	}
 	peer := (l.rank + 1) % l.size
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

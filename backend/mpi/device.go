@@ -147,21 +147,49 @@ func (p *process) deviceColls() (colls uint32) {
 			if !p.large {
 				continue
 			}
-		case backend.Reduce, backend.Allreduce, backend.ReduceScatterBlock, backend.ReduceScatter, backend.Scan, backend.Exscan:
-			if p.deterministic || !p.deviceOps() {
-				continue
-			}
+		}
+		if reduces(coll) && (p.deterministic || !p.deviceOps()) {
+			continue
 		}
 		colls |= 1 << coll
 	}
 	return colls
 }
 
+// deviceLeast is the length in bytes up to which a buffer may be copied before the library gets it.
+const deviceLeast = 4 << 10
+
+// Direct implements backend.Devices.
+func (c *comm) Direct(coll backend.Coll, op backend.OpCode, kind backend.Kind, bytes int) bool {
+	return c.size > 1 && bytes > deviceLeast &&
+		(coll == 0 || c.p.direct>>coll&1 != 0 && (!reduces(coll) || deviceOp(op, kind)))
+}
+
+func reduces(coll backend.Coll) bool {
+	switch coll {
+	case backend.Reduce, backend.Allreduce, backend.ReduceScatterBlock, backend.ReduceScatter, backend.Scan, backend.Exscan:
+		return true
+	}
+	return false
+}
+
+// deviceOp reports whether the library reduces elements of this kind with its own op, so that no Go
+// function reads the operands.
+func deviceOp(op backend.OpCode, kind backend.Kind) bool {
+	switch kind {
+	case backend.Int32, backend.Int64:
+		return op == backend.OpSum || op == backend.OpProd || op == backend.OpMin || op == backend.OpMax
+	case backend.Float32, backend.Float64:
+		return op == backend.OpSum || op == backend.OpProd
+	}
+	return false
+}
+
 // deviceOps reports whether the library itself computes all reductions that should be its own.
 func (p *process) deviceOps() bool {
 	for kind := backend.Int8; kind < backend.Loc; kind++ {
 		for op := backend.OpSum; op <= backend.OpMaxLoc; op++ {
-			if backend.DeviceOp(op, kind) && p.ops.needsCallback(&backend.Op{Code: op, Type: &backend.Datatype{Kind: kind}}) {
+			if deviceOp(op, kind) && p.ops.needsCallback(&backend.Op{Code: op, Type: &backend.Datatype{Kind: kind}}) {
 				return false
 			}
 		}

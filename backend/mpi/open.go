@@ -289,7 +289,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 	}
 	p.caps = p.describe()
 	p.caps.DeviceMemory, p.whyDevice = p.deviceMemory(cfg.Settings.CUDA, libmpi.CUDA(), surroundings{os.LookupEnv, inProcess})
-	p.caps.DeviceColls = p.deviceColls()
+	p.direct = p.deviceColls()
 	c.begin()
 	return c, nil
 }

@@ -53,6 +53,7 @@ type process struct {
 	caps     backend.Caps
 
 	whyDevice  string // why caps.DeviceMemory is what it is
+	direct     uint32 // the deviceColls
 	unprofiled bool   // Profiling was requested, and the library has none
 }
 

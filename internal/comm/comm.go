@@ -31,6 +31,7 @@ type core struct {
 	colls      backend.Collectives // nil: all collectives are schedules
 	sharing    backend.Sharing     // nil: ranks share no memory
 	recoverer  backend.Recovery    // nil: the job ends when a rank fails
+	devices    backend.Devices     // nil: the processor reads all buffers
 	rank, size int
 	maxTag     uint // the backend's largest tag
 	name       string
@@ -65,8 +66,11 @@ func (j *job) newCore(bc backend.Comm, name string, id uint32) *core {
 	k.call.Root = -1
 	k.sharing, _ = bc.(backend.Sharing)
 	k.recoverer, _ = bc.(backend.Recovery)
+	k.devices, _ = bc.(backend.Devices)
 	if !j.Schedules {
 		k.colls, _ = bc.(backend.Collectives)
+	} else if k.devices != nil {
+		k.devices = scheduled{k.devices}
 	}
 	k.home = &Comm{core: k, ctx: j.ctx, bound: j.newBound(j.ctx)}
 	leader := 0
@@ -112,16 +116,28 @@ func (c *Comm) Backend() backend.Comm {
 	return c.core.bc
 }
 
-// Caps returns the capabilities of the backend, as far as they are used; the zero Caps for nil.
+// Caps returns the capabilities of the backend, the zero Caps for nil.
 func (c *Comm) Caps() backend.Caps {
 	if c == nil || c.core == nil {
 		return backend.Caps{}
 	}
-	caps := c.core.bc.Caps()
-	if c.core.colls == nil { // all collectives are schedules
-		caps.DeviceColls = 0
+	return c.core.bc.Caps()
+}
+
+// Devices returns what the backend can do with buffers in the memory of devices, nil if nothing.
+func (c *Comm) Devices() backend.Devices {
+	if c == nil || c.core == nil {
+		return nil
 	}
-	return caps
+	return c.core.devices
+}
+
+// scheduled is the Devices of a job whose collectives are all schedules.
+type scheduled struct{ backend.Devices }
+
+// Direct implements backend.Devices.
+func (s scheduled) Direct(coll backend.Coll, op backend.OpCode, kind backend.Kind, bytes int) bool {
+	return coll == 0 && s.Devices.Direct(coll, op, kind, bytes)
 }
 
 // usable returns ErrComm for a nil communicator and ErrClosed for one whose Close has begun.

@@ -1,0 +1,11 @@
+package backend
+
+// Devices is implemented by a Comm that can pass buffers in the memory of a device, such as a GPU, to a
+// library without reading them (see Caps.DeviceMemory). Other backends read all buffers with the
+// processor.
+type Devices interface {
+	// Direct reports whether a message (coll 0), or a blocking collective, passes buffers of this length
+	// straight to the library. op and kind matter for reductions only. The answer for a collective is the
+	// same on all ranks.
+	Direct(coll Coll, op OpCode, kind Kind, bytes int) bool
+}
