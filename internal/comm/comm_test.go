@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/backend/local"
+	"github.com/cohort-hpc/cohort/internal/view"
 )
 
 // ranks runs body as n ranks of a local job and fails the test with their errors.
@@ -34,6 +35,16 @@ func ranks(t *testing.T, n int, body func(w *Comm) error) {
 func dup(c *Comm) (*Comm, error) { return c.Split(DupCall, "dup", 0, 0, 0, nil) }
 
 func barrier(c *Comm) error { return c.Run(c.Begin(backend.Barrier, -1)) }
+
+// add returns the sum of all ranks' numbers.
+func add(c *Comm, x int64) (int64, error) {
+	send, recv := []int64{x}, []int64{0}
+	call := c.Begin(backend.Allreduce, -1)
+	call.Type, call.Op, call.Count = numberTypes[backend.Int64], numberOps[backend.OpSum][backend.Int64], 1
+	call.Send, call.Recv = view.Bytes(send), view.Bytes(recv)
+	err := c.Run(call)
+	return recv[0], err
+}
 
 func TestClosedCommunicatorIsForgotten(t *testing.T) {
 	ranks(t, 2, func(w *Comm) error {
@@ -154,6 +165,7 @@ func TestContextIDsRunOut(t *testing.T) {
 				for i, make := range []func() (*Comm, error){
 					func() (*Comm, error) { return dup(c) },
 					func() (*Comm, error) { return c.Split(SplitCall, "split", c.Rank()%2, 0, 0, nil) },
+					func() (*Comm, error) { return c.Split(SplitSharedCall, "splitshared", 0, 0, 0, nil) },
 					func() (*Comm, error) { return c.CreateGroup([]int{0, 1, 2}, c.Rank(), 0, nil) },
 					func() (*Comm, error) { return c.Split(CartCall, "cart", 0, c.Rank(), 7, nil) },
 					c.Shrink,
@@ -163,8 +175,8 @@ func TestContextIDsRunOut(t *testing.T) {
 						t.Errorf("rank %d, way %d: %v, want ErrAlloc with how many there were", w.Rank(), i, err)
 					}
 				}
-				if err := barrier(c); err != nil {
-					return fmt.Errorf("a barrier afterwards: %w", err)
+				if sum, err := add(c, 1<<w.Rank()); err != nil || sum != 7 {
+					return fmt.Errorf("a sum is %d afterwards, want 7: %w", sum, err)
 				}
 				if all, err := c.Agree(^(1 << w.Rank())); err != nil || all != ^7 {
 					return fmt.Errorf("%b is agreed on afterwards, want %b: %w", all, ^7, err)
