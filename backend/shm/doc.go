@@ -1,6 +1,5 @@
 // Package shm is the backend for ranks that are processes of one node. They share one sealed anonymous
-// memory segment. Rank 0 creates it and passes it to the others over an abstract socket, on which both
-// sides check the other's user (join_linux.go).
+// memory segment (internal/node).
 //
 // The segment holds a link for every two ranks (internal/memlink) and the arrival slots of collectives
 // (internal/board); the engine (internal/engine) does the rest. A waiting rank polls for a bounded time,

@@ -20,7 +20,7 @@ import (
 func holdings() (s string) {
 	fds, _ := os.ReadDir("/proc/self/fd")
 	maps, _ := os.ReadFile("/proc/self/maps")
-	return fmt.Sprintf("%d descriptors, %d goroutines, %d segments", len(fds), runtime.NumGoroutine(), strings.Count(string(maps), "cohort-shm"))
+	return fmt.Sprintf("%d descriptors, %d goroutines, %d segments", len(fds), runtime.NumGoroutine(), strings.Count(string(maps), "cohort-node"))
 }
 
 func init() {

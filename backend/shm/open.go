@@ -1,13 +1,20 @@
 package shm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+const (
+	maxRanks  = 256              // of one node
+	joinLimit = 60 * time.Second // where Config.JoinTimeout is 0
 )
 
 // Config says which rank of which job this process is.
@@ -41,7 +48,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	case cfg.Job == "":
 		return nil, initFault("backend shm needs a job name (COHORT_JOB), the same on all ranks")
 	}
-	seg, err := join(ctx, cfg)
+	n, err := join(ctx, cfg)
 	if err != nil {
 		var f *backend.Fault
 		if errors.As(err, &f) {
@@ -49,41 +56,19 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		}
 		return nil, initFault("rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
 	}
-	return start(seg, cfg)
+	return start(n, cfg)
+}
+
+func join(ctx context.Context, cfg Config) (*node.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinLimit))
+	defer cancel()
+	ranks := make([]int, cfg.Size)
+	for r := range ranks {
+		ranks[r] = r
+	}
+	return node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, NoCopies: cfg.NoSingleCopy})
 }
 
 func initFault(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
-}
-
-// probe is what other ranks try to read from this one, once at the start, to find out whether the
-// kernel allows it.
-var probe [8]byte
-
-func probeText(rank int) string { return fmt.Sprintf("cma%05d", rank) }
-
-// fillArea publishes this rank's area, before another rank reads it.
-func fillArea(seg *shmem.Segment, l layout, cfg Config, pid int) {
-	rank := cfg.Rank
-	copy(probe[:], probeText(rank))
-	a := shmem.At[rankArea](seg, l.ranks+rank*rankAreaSize)
-	a.probeAt.Store(shmem.Addr(probe[:]))
-	if cpus, err := shmem.CPUs(); err == nil {
-		a.cpus = cpus
-	}
-	a.pid.Store(int64(pid))
-}
-
-// tryCopy finds out whether this rank may read and write the memory of another.
-func tryCopy(seg *shmem.Segment, l layout, peer int) error {
-	a := shmem.At[rankArea](seg, l.ranks+peer*rankAreaSize)
-	pid, addr := int(a.pid.Load()), a.probeAt.Load()
-	got := make([]byte, len(probe))
-	if err := shmem.ReadProcess(pid, addr, got); err != nil {
-		return err
-	}
-	if string(got) != probeText(peer) {
-		return fmt.Errorf("read %q from rank %d, want %q", got, peer, probeText(peer))
-	}
-	return shmem.WriteProcess(pid, addr, got)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -15,12 +16,15 @@ type connecting struct {
 	id      *wire.Identity
 	l       *wire.Listener
 	members []wire.Member
-	ring    int    // length of a data ring of shared memory
-	spare   bool   // every rank of this node has a processor to itself
-	wake    func() // wakes the leader
+	spare   bool // every rank of this node has a processor to itself
+	ring    int  // length of a data ring of shared memory; 0: chosen
 	join    *[corkMax + frame.HeaderSize + joinMax]byte
 	sums    bool // Config.Checksum
 	demand  bool // only the connections with rank 0 are made at the start
+
+	local  []int      // place on this node, by rank; -1: of another node, or without shared memory
+	node   *node.Node // nil: no shared memory
+	noNode string     // why
 
 	mu     sync.Mutex // guards the rest
 	shared int        // ranks with which there is shared memory
@@ -115,17 +119,15 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) made {
 		return fail(fmt.Errorf("a connection to rank %d from the wrong side", w.Rank))
 	}
 	m := made{rank: w.Rank}
-	var n *near
-	if shares(&c.members[w.Rank], &c.members[c.id.Rank]) {
-		var err error
-		if n, m.reason, err = share(ctx, w, c.ring, !w.Dialed, c.spare); err != nil {
-			return fail(err)
-		}
+	rings, reason, err := c.rings(ctx, w)
+	if err != nil {
+		return fail(err)
 	}
+	m.reason = reason
 	l := &link{sums: c.sums}
 	l.enc, l.dec = w.Frames(frame.MaxPayload)
 	below := w.Below()
-	if n == nil && below != w.Conn {
+	if rings == nil && below != w.Conn {
 		s, err := newSecured(w)
 		if err != nil {
 			return fail(err)
@@ -135,14 +137,10 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) made {
 	}
 	fd, err := takeSocket(below)
 	if err != nil {
-		if n != nil {
-			n.Release()
-		}
 		return fail(fmt.Errorf("the connection to rank %d: %w", w.Rank, err))
 	}
-	if n != nil {
-		n.fd, n.wake = fd, c.wake
-		m.link = n
+	if rings != nil {
+		m.link = &near{Link: rings, fd: fd}
 		return m
 	}
 	l.fd = fd
@@ -179,21 +177,21 @@ func (c *connecting) note(m *made) {
 func (c *connecting) facts(cfg Config, self *wire.Member) (list []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	node := 0
+	others := 0
 	for r := range c.members {
 		if r != self.Rank && c.members[r].Shares(self) {
-			node++
+			others++
 		}
 	}
 	switch {
-	case node == 0:
+	case others == 0:
 		list = append(list, "shared memory: no other rank on this node")
 	case c.shared > 0:
-		list = append(list, fmt.Sprintf("shared memory: with %d of the %d other ranks on this node, %d KiB each way", c.shared, node, c.ring>>10))
+		list = append(list, fmt.Sprintf("shared memory: with %d of the %d other ranks on this node, %d KiB each way", c.shared, others, c.node.Data>>10))
 	case flags(self)&infoShares == 0 && cfg.Sockets:
 		list = append(list, "shared memory: turned off (COHORT_TCP_SHM=0)")
 	case len(c.why) == 0:
-		list = append(list, fmt.Sprintf("shared memory: with none of the %d other ranks on this node", node))
+		list = append(list, fmt.Sprintf("shared memory: with none of the %d other ranks on this node", others))
 	}
 	if c.id.TLS != nil {
 		list = append(list, "TLS 1.3 with certificates, to all ranks without shared memory")

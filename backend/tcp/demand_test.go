@@ -16,7 +16,6 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
@@ -24,6 +23,12 @@ import (
 
 // onDemand returns the ranks of a job, all in this process, that connect when they first need to.
 func onDemand(t *testing.T, n int, cfg Config) []backend.Comm {
+	t.Helper()
+	return opened(t, n, func(int) Config { return cfg })
+}
+
+// opened returns the ranks of a job, all in this process.
+func opened(t *testing.T, n int, config func(rank int) Config) []backend.Comm {
 	t.Helper()
 	path := t.TempDir() + "/secret"
 	if err := wire.NewSecret().WriteFile(path); err != nil {
@@ -33,15 +38,14 @@ func onDemand(t *testing.T, n int, cfg Config) []backend.Comm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Size, cfg.Job, cfg.Coordinator, cfg.SecretFile = n, "job", l.Addr().String(), path
 	l.Close()
 	ranks, errs := make([]backend.Comm, n), make([]error, n)
 	var all sync.WaitGroup
 	for r := range n {
 		all.Go(func() {
-			mine := cfg
-			mine.Rank = r
-			ranks[r], errs[r] = Open(t.Context(), mine)
+			cfg := config(r)
+			cfg.Rank, cfg.Size, cfg.Job, cfg.Coordinator, cfg.SecretFile = r, n, "job", l.Addr().String(), path
+			ranks[r], errs[r] = Open(t.Context(), cfg)
 		})
 	}
 	all.Wait()
@@ -126,19 +130,12 @@ func TestLaterConnectionsHaveTheSameCarriers(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			secret, members, ends := wire.NewSecret(), make([]wire.Member, 2), make([]*connecting, 2)
 			c.cfg.Connect = ConnectDemand
-			for r := range ends {
-				id := &wire.Identity{Job: "job", Secret: secret, Rank: r, Size: 2}
-				l, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer l.Close()
-				members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(c.cfg)}
-				ends[r] = &connecting{id: id, l: l, members: members, sums: c.cfg.Checksum, demand: true, ring: 4096, spare: c.spare,
-					wake: func() {}, join: new([corkMax + frame.HeaderSize + joinMax]byte)}
+			ends, sleepers := meeting(t, c.cfg, c.cfg)
+			for _, end := range ends {
+				end.spare = c.spare
 			}
+			meetAll(t, ctx, ends, sleepers)
 			accepted := make(chan made, 1)
 			go func() {
 				w, err := ends[0].l.Accept(ctx, wire.Peer)
@@ -158,7 +155,7 @@ func TestLaterConnectionsHaveTheSameCarriers(t *testing.T) {
 				n, ring := l.(*near)
 				if want := shmem.Supported && !c.cfg.Sockets; ring != want {
 					t.Errorf("rank %d: shared memory is used: %v, want %v", rank, ring, want)
-				} else if want := !c.spare && readable(claim()) != 0; ring && n.Memory().Copies(1<<20) != want {
+				} else if want := ring && !c.spare && ends[rank].node.Copies; ring && n.Memory().Copies(1<<20) != want {
 					t.Errorf("rank %d: long messages are read from the peer: %v, want %v", rank, !want, want)
 				} else if !ring && l.(*link).sums != c.cfg.Checksum {
 					t.Errorf("rank %d: checksums: %v, want %v", rank, !c.cfg.Checksum, c.cfg.Checksum)

@@ -6,9 +6,10 @@
 // message would wake an idle thread of the runtime, which costs more than the message.
 //
 // Two kinds of links carry the frames of the engine (internal/engine): a connection, with or without TLS
-// (link.go), and memory that two ranks of a node share (near.go). The connection beside the memory shows
-// that the peer has ended, and wakes a sleeping peer. If one of the two ranks cannot have the memory, both
-// use the connection, and Diagnostics says why.
+// (link.go), and rings in the memory that the ranks of a node share (internal/node, near.go). The connection
+// beside the rings shows that the peer has ended. The memory also has arrival slots, for collectives of ranks
+// that are all on one node. If the ranks of a node cannot share memory, they use the connections, and
+// Diagnostics says why.
 //
 // # Trust
 //

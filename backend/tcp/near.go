@@ -2,72 +2,30 @@ package tcp
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// near is the link to a rank of the same node: memory that both share, and the socket beside it, which
-// shows that the peer has ended and wakes a sleeping peer. A byte is written to it only if the other side
-// has announced that it is about to sleep.
+// near is the link to a rank of the same node: rings in the memory of the node, and the socket beside them,
+// which carries nothing and shows that the peer has ended.
 type near struct {
 	*memlink.Link
-	seg *shmem.Segment
-	fd  int
+	fd int
 
-	mine, theirs *atomic.Uint32 // whether an end sleeps
-	looks        uint32         // in vain
-	check        bool           // there may be something in the socket
-	armed        atomic.Bool
-	wake         func() // wakes the leader of this process
-	bells        [64]byte
+	looks uint32 // in vain
+	check bool   // the socket may have ended
+	rest  [64]byte
 }
 
 // socketEvery is after how many looks in vain the socket is asked, which takes as long as some tens of
 // them.
 const socketEvery = 512
-
-// The memory of two ranks: the words of their sleep, then the direction of the first, then the other.
-const (
-	nearSleep = 128 // between the two words
-	nearStart = 4096
-)
-
-func nearSize(data int) int { return nearStart + 2*memlink.Size(data) }
-
-// newNear returns one end of a link through memory: that of the rank that made it (first) or the other.
-func newNear(seg *shmem.Segment, data int, first bool, p claimed, spare bool) *near {
-	n := &near{seg: seg, fd: -1}
-	cfg := memlink.Config{Segment: seg, Data: data, Out: nearStart, In: nearStart + memlink.Size(data),
-		PID: p.pid, Copies: p.pid != 0 && p.mutual, Spare: spare, Bell: n.bell, Kill: p.kill}
-	n.mine, n.theirs = shmem.At[atomic.Uint32](seg, 0), shmem.At[atomic.Uint32](seg, nearSleep)
-	if !first {
-		cfg.Out, cfg.In = cfg.In, cfg.Out
-		n.mine, n.theirs = n.theirs, n.mine
-	}
-	n.Link = memlink.New(cfg)
-	return n
-}
-
-// Memory returns the link itself, for the engine.
-func (n *near) Memory() *memlink.Link { return n.Link }
-
-func (n *near) bell() {
-	if n.theirs.Load() != 0 && n.theirs.CompareAndSwap(1, 0) {
-		sockWrite(n.fd, ring[:]) // if there is no room, enough of them are in the socket
-	}
-}
-
-var ring [1]byte
 
 // Read implements engine.Link.
 func (n *near) Read(a *frame.Arrival) (bool, error) {
@@ -76,51 +34,23 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 		return moved, err
 	}
 	if n.looks++; n.check || n.looks%socketEvery == 0 {
-		n.ask()
+		n.check = false
+		// After the end of the socket, Read still delivers the frames in the rings.
+		if k, err := sockRead(n.fd, n.rest[:]); k <= 0 && (err == nil || !again(err)) {
+			n.Ended(err)
+		}
 	}
 	return false, nil
 }
 
-// ask reads the socket. After the end of the socket, Read still delivers the frames in the rings.
-func (n *near) ask() {
-	for n.check = false; ; {
-		k, err := sockRead(n.fd, n.bells[:])
-		switch {
-		case k > 0:
-			if n.armed.Load() { // it was for the leader, who sleeps on the socket
-				n.wake()
-			}
-			if k < len(n.bells) {
-				return
-			}
-		case err != nil && again(err):
-			return
-		default:
-			n.Ended(err)
-			return
-		}
-	}
-}
-
 // Arm implements engine.Link.
-//
-// Invariant: each end publishes its news before it reads the other's word, and announces its sleep before
-// it reads the other's news. So at least one of the two sees the other.
 func (n *near) Arm(room bool) bool {
 	n.check = true
-	n.armed.Store(true)
-	n.mine.Store(1)
-	return n.Ready(room)
-}
-
-// Disarm implements engine.Link.
-func (n *near) Disarm() {
-	n.armed.Store(false)
-	n.mine.Store(0)
+	return n.Link.Arm(room)
 }
 
 // Discard implements engine.Link.
-func (n *near) Discard() { discard(n.fd, n.bells[:]) }
+func (n *near) Discard() { discard(n.fd, n.rest[:]) }
 
 // Limit implements engine.Link.
 func (n *near) Limit(d time.Duration) { sockLimit(n.fd, d) }
@@ -139,171 +69,82 @@ func (n *near) Close() {
 	}
 }
 
-// Release implements engine.Link.
-func (n *near) Release() { n.seg.Close() }
-
-// ringSize is the length of a data ring between two of n ranks of a node: a MiB for a few, and less for
-// many, so that all rings together stay below 128 MiB up to 64 ranks.
-func ringSize(n int) int {
-	size := ringMost
-	for size > ringLeast && size*n*(n-1) > ringsMost {
-		size /= 2
+// meet joins the ranks of this node that take part in shared memory. If that fails, all of them use sockets.
+func (c *connecting) meet(ctx context.Context, job string, sleep *sleeper) error {
+	self := &c.members[c.id.Rank]
+	c.local = make([]int, len(c.members))
+	cfg := node.Config{Job: job, OnDemand: c.demand, Data: c.ring}
+	var doors []string
+	for r := range c.members {
+		m := &c.members[r]
+		if c.local[r] = -1; !shares(m, self) {
+			continue
+		}
+		if c.local[r] = len(cfg.Ranks); r == c.id.Rank {
+			cfg.Rank = c.local[r]
+		}
+		cfg.Ranks, cfg.PIDs = append(cfg.Ranks, r), append(cfg.PIDs, m.Process)
+		doors = append(doors, doorOf(m))
 	}
-	return size
+	if len(cfg.Ranks) < 2 {
+		return nil
+	}
+	sleep.door.names(doors)
+	cfg.Name, cfg.Bell = job+" "+doors[0], sleep.door.ring
+	n, err := node.Join(ctx, cfg)
+	switch {
+	case err == nil:
+		n.Spare = c.spare
+		c.node, sleep.node = n, n
+	case ctx.Err() != nil:
+		return err
+	default:
+		c.noNode = err.Error()
+	}
+	return nil
 }
 
-const (
-	ringMost  = 1 << 20
-	ringLeast = 32 << 10
-	ringsMost = 128 << 20
-)
-
-// The answers of two ranks that agree on shared memory, before a text.
-const (
-	shareNo byte = iota
-	shareYes
-)
-
-// share agrees on shared memory with the rank at the other end of a connection. The one that accepted the
-// connection (first) makes it. Without shared memory both get the reason; an error means that the
-// connection cannot be used.
-//
-//  1. The first sends the name of the memory, or why it has none.
-//  2. The other sends that it has mapped it, or why not.
-//  3. Each sends its claim, and then whether it could read the other's proof.
-func share(ctx context.Context, c *wire.Conn, data int, first, spare bool) (n *near, reason string, err error) {
-	var seg *shmem.Segment
-	defer func() {
-		if n == nil && seg != nil {
-			seg.Close()
-		}
-	}()
-	if first {
-		var failed error
-		var export *shmem.Export
-		if seg, failed = newRings(data); failed == nil {
-			if export, failed = shmem.NewExport(seg.FD(), 1); failed == nil {
-				defer export.Close()
-			}
-		}
+// rings returns this rank's end of the rings with another rank of the node, or why there are none. If rings
+// are made on demand, the rank that accepted the connection does it, and tells the other which.
+func (c *connecting) rings(ctx context.Context, w *wire.Conn) (l *memlink.Link, reason string, err error) {
+	peer := c.local[w.Rank]
+	switch {
+	case peer < 0:
+		return nil, "", nil
+	case c.node == nil:
+		return nil, c.noNode, nil
+	case !c.demand:
+		return c.node.Link(peer), "", nil
+	case !w.Dialed:
+		pair, failed := c.node.NewPair()
 		if failed != nil {
-			return nil, failed.Error(), c.SendSettings(ctx, answer(shareNo, failed.Error()))
+			return nil, failed.Error(), c.answerRings(ctx, w, ringsNo, []byte(failed.Error()))
 		}
-		if err := c.SendSettings(ctx, answer(shareYes, export.Name)); err != nil {
+		if err := c.answerRings(ctx, w, ringsYes, binary.LittleEndian.AppendUint32(nil, uint32(pair))); err != nil {
 			return nil, "", err
 		}
+		l, err = c.node.LinkAt(peer, pair)
+		return l, "", err
 	}
-	said, err := c.ReceiveSettings(ctx, 1+noticeMax)
+	said, err := w.ReceiveSettings(ctx, 1+noticeMax)
 	switch {
 	case err != nil:
 		return nil, "", err
-	case len(said) == 0 || said[0] > shareYes:
-		return nil, "", fmt.Errorf("rank %d: invalid answer %.20q about shared memory", c.Rank, said)
-	case said[0] == shareNo:
-		return nil, fmt.Sprintf("rank %d: %s", c.Rank, said[1:]), nil
+	case len(said) == 5 && said[0] == ringsYes:
+		l, err = c.node.LinkAt(peer, int(binary.LittleEndian.Uint32(said[1:])))
+		return l, "", err
+	case len(said) > 0 && said[0] == ringsNo:
+		return nil, fmt.Sprintf("rank %d: %s", w.Rank, said[1:]), nil
 	}
-	if !first {
-		fd, failed := shmem.Fetch(ctx, string(said[1:]))
-		if failed == nil {
-			seg, failed = shmem.Open(fd, nearSize(data))
-		}
-		if failed != nil {
-			return nil, failed.Error(), c.SendSettings(ctx, answer(shareNo, failed.Error()))
-		}
-		if err := c.SendSettings(ctx, answer(shareYes, "")); err != nil {
-			return nil, "", err
-		}
-	}
-	seg.CloseFD()
-	p, err := try(ctx, c)
-	if err != nil {
-		return nil, "", err
-	}
-	return newNear(seg, data, first, p, spare), "", nil
+	return nil, "", fmt.Errorf("rank %d: invalid answer %.20q about shared memory", w.Rank, said)
 }
 
-// newRings makes the memory for two ranks, unless that would take half of the free memory or more:
-// without a limit by a control group, the system kills processes when memory runs out.
-func newRings(data int) (*shmem.Segment, error) {
-	need := nearSize(data)
-	if free, from := shmem.Room(); shmem.Supported && free >= 0 && int64(need) > free/2 {
-		return nil, fmt.Errorf("shared memory of %d bytes: only %d bytes are left, according to %s", need, free, from)
-	}
-	return shmem.Create("cohort-tcp", need)
-}
-
-func answer(yes byte, text string) []byte {
-	return append([]byte{yes}, text[:min(len(text), noticeMax)]...)
-}
-
-// proof is random bytes that another process reads to find out whether it can. It compares them with the
-// copy that this process has sent it.
-var proof = sync.OnceValue(func() []byte {
-	b := make([]byte, proofSize)
-	rand.Read(b)
-	return b
-})
-
+// The answers about rings, before a text or their number.
 const (
-	proofSize = 16
-	claimSize = 16 + proofSize
+	ringsNo byte = iota
+	ringsYes
 )
 
-// claim encodes the address of this process's proof, and the proof.
-func claim() []byte {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, claimSize), uint64(os.Getpid()))
-	b = binary.LittleEndian.AppendUint64(b, shmem.Addr(proof()))
-	return append(b, proof()...)
-}
-
-// claimed is what two ranks have found out about copies between their processes.
-type claimed struct {
-	pid    int    // of the peer, whose memory this process can read; 0 if it cannot
-	mutual bool   // the peer can read this process's memory
-	said   []byte // the peer's claim
-}
-
-// kill ends the peer's process. A process that has its number by now does not have its proof.
-func (p claimed) kill() {
-	process, err := shmem.OpenProcess(p.pid)
-	if err != nil {
-		return
-	}
-	defer process.Close()
-	if readable(p.said) == p.pid {
-		process.Kill()
-	}
-}
-
-// readable returns the process ID of a claim if its proof can be read, otherwise 0.
-func readable(said []byte) (pid int) {
-	if len(said) != claimSize {
-		return 0
-	}
-	pid = int(int32(binary.LittleEndian.Uint64(said)))
-	got := make([]byte, proofSize)
-	if pid <= 0 || shmem.ReadProcess(pid, binary.LittleEndian.Uint64(said[8:]), got) != nil || string(got) != string(said[16:]) {
-		return 0
-	}
-	return pid
-}
-
-// try finds out which of the two ranks may read the other's memory.
-func try(ctx context.Context, c *wire.Conn) (p claimed, err error) {
-	if err := c.SendSettings(ctx, claim()); err != nil {
-		return p, err
-	}
-	if p.said, err = c.ReceiveSettings(ctx, claimSize); err != nil {
-		return p, err
-	}
-	can := shareNo
-	if p.pid = readable(p.said); p.pid != 0 {
-		can = shareYes
-	}
-	if err := c.SendSettings(ctx, []byte{can}); err != nil {
-		return p, err
-	}
-	said, err := c.ReceiveSettings(ctx, 1)
-	p.mutual = len(said) == 1 && said[0] == shareYes
-	return p, err
+func (c *connecting) answerRings(ctx context.Context, w *wire.Conn, yes byte, text []byte) error {
+	return w.SendSettings(ctx, append([]byte{yes}, text[:min(len(text), noticeMax)]...))
 }

@@ -2,12 +2,13 @@ package tcp
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/node"
 )
 
 func init() {
@@ -88,17 +89,36 @@ func TestLongMessageIsReadFromStoppedPeer(t *testing.T) {
 	launch(t, "exposed", 2, "TCP_TEST_RING=4096", "TCP_TEST_EXPOSE=1", "TCP_TEST_CROWDED=1", "TCP_TEST_HEARTBEAT=-1s")
 }
 
+// joined returns ranks that share memory, all in this process.
+func joined(t *testing.T, ranks int, cfg node.Config) []*node.Node {
+	t.Helper()
+	cfg.Name = rand.Text()
+	for r := range ranks {
+		cfg.Ranks = append(cfg.Ranks, r)
+	}
+	nodes, errs := make([]*node.Node, ranks), make([]error, ranks)
+	var all sync.WaitGroup
+	for r := range ranks {
+		mine := cfg
+		mine.Rank = r
+		all.Go(func() { nodes[r], errs[r] = node.Join(t.Context(), mine) })
+	}
+	all.Wait()
+	for r, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nodes[r].Close)
+	}
+	return nodes
+}
+
 // nearPair returns the two ends of a link through memory, without sockets.
 func nearPair(t *testing.T) (a, b *near) {
 	t.Helper()
-	const data = 4096
-	seg, err := shmem.Create("test", nearSize(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { seg.Close() })
-	self := claimed{pid: os.Getpid(), mutual: true}
-	return newNear(seg, data, true, self, false), newNear(seg, data, false, self, false)
+	n := joined(t, 2, node.Config{Data: 4096})
+	n[0].Spare, n[1].Spare = false, false
+	return &near{Link: n[0].Link(1), fd: -1}, &near{Link: n[1].Link(0), fd: -1}
 }
 
 // ended counts the transfers that have ended.
@@ -174,25 +194,3 @@ type dropped struct{}
 
 func (dropped) Begin(*frame.Arrival) error { return nil }
 func (dropped) End(*frame.Arrival) error   { return nil }
-
-// Memory is taken for readable only if its proof was read.
-func TestReadable(t *testing.T) {
-	if got := readable(claim()); got != os.Getpid() {
-		t.Errorf("own memory: process %d, want %d", got, os.Getpid())
-	}
-	for what, change := range map[string]func(b []byte) []byte{
-		"another text":   func(b []byte) []byte { b[claimSize-1]++; return b },
-		"no such memory": func(b []byte) []byte { copy(b[8:16], strings.Repeat("\x01", 8)); return b },
-		"no such process": func(b []byte) []byte {
-			copy(b, []byte{0, 0, 0, 0x40, 0, 0, 0, 0})
-			return b
-		},
-		"a negative one": func(b []byte) []byte { copy(b, strings.Repeat("\xff", 8)); return b },
-		"too short":      func(b []byte) []byte { return b[:claimSize-1] },
-		"nothing":        func([]byte) []byte { return nil },
-	} {
-		if got := readable(change(claim())); got != 0 {
-			t.Errorf("%s: process %d", what, got)
-		}
-	}
-}

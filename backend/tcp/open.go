@@ -3,6 +3,7 @@ package tcp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -162,23 +163,35 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 			l.Close()
 		}
 	}()
-	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg)}
+	door := ""
+	if shmem.Supported && !cfg.Sockets {
+		door = fmt.Sprintf("@cohort-bell/%d/%s", os.Geteuid(), rand.Text())
+	}
+	sleep, err := newSleeper(door)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			sleep.Close()
+		}
+	}()
+	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg, sleep.door)}
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
 	}
-	members, confirm, door, err := rendezvous(ctx, cfg, id, self)
+	members, confirm, coordinator, err := rendezvous(ctx, cfg, id, self)
 	if err != nil {
 		return nil, err
 	}
-	sleep, err := newSleeper()
-	if err != nil {
-		return nil, err
-	}
-	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(), ring: ringSize(sharing(members, &self)),
-		spare: coresToSpare(members, &self), wake: sleep.Ring, join: new([corkMax + frame.HeaderSize + joinMax]byte)}
+	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(), spare: coresToSpare(members, &self),
+		join: new([corkMax + frame.HeaderSize + joinMax]byte)}
 	var links []engine.Link
 	err = confirm(ctx, func(ctx context.Context) (err error) {
 		if err = agreeOnConnect(members, &self); err != nil {
+			return err
+		}
+		if err = c.meet(ctx, cfg.Job, sleep); err != nil {
 			return err
 		}
 		if links, err = c.all(ctx); err != nil {
@@ -190,10 +203,12 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	})
 	if err != nil {
 		closeAll(links)
-		sleep.Close()
+		if c.node != nil {
+			c.node.Close()
+		}
 		return nil, err
 	}
-	return c.start(cfg, links, sleep, self, door)
+	return c.start(cfg, links, sleep, self, coordinator)
 }
 
 // interfaces returns the addresses to listen at.
@@ -301,7 +316,7 @@ func rendezvous(ctx context.Context, cfg Config, id *wire.Identity, self wire.Me
 }
 
 // infoShares, in the first byte of a rank's information, says that it uses shared memory. The set of
-// processors that it may use follows.
+// processors that it may use follows, and then the name of its door.
 const infoShares byte = 1
 
 // infoDemand says that it makes connections on demand.
@@ -318,39 +333,44 @@ func agreeOnConnect(members []wire.Member, self *wire.Member) error {
 }
 
 // info returns what the others need to know about this rank.
-func info(cfg Config) []byte {
+func info(cfg Config, d *door) []byte {
 	b := []byte{0}
-	if shmem.Supported && !cfg.Sockets {
+	if d != nil {
 		b[0] |= infoShares
 	}
 	if cfg.onDemand() {
 		b[0] |= infoDemand
 	}
-	cpus, err := shmem.CPUs()
-	if err != nil {
-		return b
-	}
+	cpus, _ := shmem.CPUs() // none if they are not known
 	for _, w := range cpus {
 		b = binary.LittleEndian.AppendUint64(b, w)
 	}
+	if d != nil {
+		b = append(b, d.name...)
+	}
 	return b
 }
+
+// cpusOf returns the processors that a rank may use.
+func cpusOf(m *wire.Member) (cpus [16]uint64) {
+	if len(m.Info) >= infoDoor {
+		for i := range cpus {
+			cpus[i] = binary.LittleEndian.Uint64(m.Info[1+8*i:])
+		}
+	}
+	return cpus
+}
+
+// doorOf returns the name of a rank's door.
+func doorOf(m *wire.Member) string { return string(m.Info[min(infoDoor, len(m.Info)):]) }
+
+const infoDoor = 1 + 16*8 // where the name begins
 
 func flags(m *wire.Member) byte {
 	if len(m.Info) == 0 {
 		return 0
 	}
 	return m.Info[0]
-}
-
-// sharing returns how many ranks of a rank's node, with itself, take part in shared memory.
-func sharing(members []wire.Member, self *wire.Member) (n int) {
-	for i := range members {
-		if shares(&members[i], self) || members[i].Rank == self.Rank {
-			n++
-		}
-	}
-	return n
 }
 
 // shares reports whether two ranks are of one node and both take part in shared memory.

@@ -5,13 +5,19 @@ package tcp
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
 	"net/netip"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
@@ -45,53 +51,129 @@ func met(t *testing.T, ctx context.Context) (accepted, dialed *wire.Conn) {
 	return accepted, dialed
 }
 
+// meeting returns what two ranks of this process have that have met at a coordinator, and listen there.
+func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*sleeper) {
+	t.Helper()
+	secret, members := wire.NewSecret(), make([]wire.Member, len(cfgs))
+	for r, cfg := range cfgs {
+		id := &wire.Identity{Job: "job", Secret: secret, Rank: r, Size: len(cfgs)}
+		l, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		var d *door
+		if shmem.Supported && !cfg.Sockets {
+			if d, err = newDoor("@cohort-test/" + rand.Text()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(d.close)
+		}
+		members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg, d)}
+		ends = append(ends, &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(),
+			join: new([corkMax + frame.HeaderSize + joinMax]byte), ring: 4096})
+		sleepers = append(sleepers, &sleeper{door: d})
+	}
+	return ends, sleepers
+}
+
+// meetAll lets them join the ranks of their node.
+func meetAll(t *testing.T, ctx context.Context, ends []*connecting, sleepers []*sleeper) {
+	t.Helper()
+	errs := make([]error, len(ends))
+	var all sync.WaitGroup
+	for r, c := range ends {
+		all.Go(func() { errs[r] = c.meet(ctx, "job", sleepers[r]) })
+	}
+	all.Wait()
+	for r, err := range errs {
+		if err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+}
+
 // TestShare checks that two ranks come to the same choice, whatever one of them cannot do, and that
 // the connection is good for what follows.
 func TestShare(t *testing.T) {
+	tooMuch := min(1<<45, math.MaxInt/4+1)
 	for _, c := range []struct {
 		what          string
 		first, second int // the lengths of rings that the two want
 		reason        string
 	}{
 		{"both can", 4096, 4096, ""},
-		{"there is not that much memory", min(1<<45, math.MaxInt/4+1), min(1<<45, math.MaxInt/4+1), "shared memory of"},
-		{"the second does not take what it is given", 4096, 8192, fmt.Sprintf("want %d", nearSize(8192))},
+		{"there is not that much memory", tooMuch, tooMuch, "shared memory"},
+		{"the second does not take what it is given", 4096, 8192, "another version"},
 	} {
-		t.Run(c.what, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			a, b := met(t, ctx)
-			type result struct {
-				n      *near
-				reason string
-				err    error
-			}
-			other := make(chan result)
-			go func() {
-				n, reason, err := share(ctx, b, c.second, false, true)
-				other <- result{n, reason, err}
-			}()
-			n, reason, err := share(ctx, a, c.first, true, true)
-			for _, r := range []result{{n, reason, err}, <-other} {
-				reason := c.reason
+		for _, connect := range []string{ConnectStart, ConnectDemand} {
+			t.Run(c.what+", "+connect, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				ends, sleepers := meeting(t, Config{Connect: connect}, Config{Connect: connect})
+				ends[0].ring, ends[1].ring = c.first, c.second
+				meetAll(t, ctx, ends, sleepers)
+				a, b := met(t, ctx)
+				type result struct {
+					l      *memlink.Link
+					reason string
+					err    error
+				}
+				other := make(chan result)
+				go func() {
+					l, reason, err := ends[1].rings(ctx, b)
+					other <- result{l, reason, err}
+				}()
+				l, reason, err := ends[0].rings(ctx, a)
+				for _, r := range []result{{l, reason, err}, <-other} {
+					if shared := shmem.Supported && c.reason == ""; r.err != nil || (r.l != nil) != shared ||
+						!strings.Contains(r.reason, c.reason) && shmem.Supported || (r.reason == "") != (shared || !shmem.Supported) {
+						t.Errorf("link %v, reason %q, error %v, want %q", r.l, r.reason, r.err, c.reason)
+					}
+				}
+				said := make(chan error, 1)
+				go func() { said <- b.SendSettings(ctx, []byte("go on")) }()
+				if got, err := a.ReceiveSettings(ctx, 10); err != nil || !bytes.Equal(got, []byte("go on")) {
+					t.Errorf("then rank 1 says %q, %v", got, err)
+				}
+				if err := <-said; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestCollectivesUseSlots has one rank that takes no part in shared memory. A communicator without it makes
+// its collectives over arrival slots, and one with it does not, on any rank.
+func TestCollectivesUseSlots(t *testing.T) {
+	for _, connect := range []string{ConnectStart, ConnectDemand} {
+		t.Run(connect, func(t *testing.T) {
+			ranks := opened(t, 4, func(r int) Config { return Config{Connect: connect, Sockets: r == 1} })
+			each(t, ranks, func(c backend.Comm) error {
+				barriers := func(c backend.Comm, want backend.Plan) error {
+					for seq := range uint32(20) {
+						b := &backend.Bound{Timeout: time.Minute}
+						plan, err := c.(backend.Collectives).Collective(b, &backend.Call{Coll: backend.Barrier, Root: -1, Seq: seq + 1})
+						if plan != want || err != nil {
+							return fmt.Errorf("barrier %d: plan %v, %w; want %v", seq, plan, err, want)
+						}
+					}
+					return nil
+				}
+				if err := barriers(c, backend.PlanChecked); err != nil || c.Rank() == 1 {
+					return err
+				}
+				d, err := c.Derive([]int{0, 2, 3}, 1)
+				if err != nil {
+					return err
+				}
+				defer d.Close()
 				if !shmem.Supported {
-					reason = "needs Linux"
+					return barriers(d, backend.PlanChecked)
 				}
-				if r.err != nil || (r.n != nil) != (reason == "") || !strings.Contains(r.reason, reason) || (r.reason == "") != (reason == "") {
-					t.Errorf("link %v, reason %q, error %v, want %q", r.n, r.reason, r.err, reason)
-				}
-				if r.n != nil {
-					defer r.n.Release()
-				}
-			}
-			said := make(chan error, 1)
-			go func() { said <- b.SendSettings(ctx, []byte("go on")) }()
-			if got, err := a.ReceiveSettings(ctx, 10); err != nil || !bytes.Equal(got, []byte("go on")) {
-				t.Errorf("then rank 1 says %q, %v", got, err)
-			}
-			if err := <-said; err != nil {
-				t.Error(err)
-			}
+				return barriers(d, backend.PlanDone)
+			})
 		})
 	}
 }
@@ -99,34 +181,14 @@ func TestShare(t *testing.T) {
 // TestReceiveSettingsEndsWithContext checks that waiting for what a rank does not say ends with the context.
 func TestReceiveSettingsEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	a, b := met(t, ctx)
+	_, b := met(t, ctx)
 	ended := make(chan error)
 	go func() {
-		_, _, err := share(ctx, a, 4096, true, true)
+		_, err := b.ReceiveSettings(ctx, 1)
 		ended <- err
 	}()
-	if _, err := b.ReceiveSettings(ctx, 1000); err != nil { // it waits for the answer now, or is about to
-		t.Fatal(err)
-	}
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
 		t.Errorf("the error is %v", err)
-	}
-}
-
-func TestRingSize(t *testing.T) {
-	for n := 1; n < 3000; n++ {
-		size := ringSize(n)
-		if size < ringLeast || size > ringMost || size&(size-1) != 0 {
-			t.Fatalf("%d ranks: %d", n, size)
-		}
-		if all := size * n * (n - 1); all > ringsMost && size > ringLeast {
-			t.Errorf("%d ranks: rings of %d, %d bytes in all", n, size, all)
-		}
-	}
-	for n, want := range map[int]int{2: 1 << 20, 8: 1 << 20, 64: 32 << 10} {
-		if got := ringSize(n); got != want {
-			t.Errorf("%d ranks: %d, want %d", n, got, want)
-		}
 	}
 }

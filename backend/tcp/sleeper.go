@@ -4,25 +4,38 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/node"
 )
 
-// sleeper is the engine.Sleeper: the leader sleeps on the sockets, and on a pipe by which other goroutines
-// wake it. The engine's lock guards set and asked; sleep is the leader's.
+// sleeper is the engine.Sleeper: the leader sleeps on the sockets, on a pipe by which other goroutines wake
+// it, and on the door at which ranks of the node ring. The engine's lock guards set and asked; sleep is the
+// leader's.
 type sleeper struct {
 	bell  bell
+	door  *door      // nil: without shared memory
+	node  *node.Node // nil: no rank uses the door
 	sleep pollset
 	asked pollset
 }
 
-func newSleeper() (*sleeper, error) {
+// newSleeper returns a sleeper, with a door of that name if it is not empty and there can be one.
+func newSleeper(door string) (*sleeper, error) {
 	b, err := newBell()
-	return &sleeper{bell: b}, err
+	s := &sleeper{bell: b}
+	if err == nil && door != "" {
+		s.door, _ = newDoor(door)
+	}
+	return s, err
 }
 
 // Begin implements engine.Sleeper.
 func (s *sleeper) Begin() {
 	s.sleep.reset()
 	s.sleep.add(s.bell.r, false)
+	if s.node != nil {
+		s.sleep.add(s.door.fd, false)
+		s.node.Announce()
+	}
 }
 
 // Add implements engine.Sleeper.
@@ -44,6 +57,12 @@ func (s *sleeper) End() {
 	if s.sleep.ready(0) {
 		s.bell.quiet()
 	}
+	if s.node != nil {
+		s.node.Awake()
+		if s.sleep.ready(1) {
+			s.door.quiet()
+		}
+	}
 }
 
 // Ring implements engine.Sleeper.
@@ -64,4 +83,9 @@ func (s *sleeper) Poll(links []engine.Link, room []bool, ready func(i int)) {
 }
 
 // Close implements engine.Sleeper.
-func (s *sleeper) Close() { s.bell.close() }
+func (s *sleeper) Close() {
+	s.bell.close()
+	if s.door != nil {
+		s.door.close()
+	}
+}

@@ -2,23 +2,31 @@ package tcp
 
 import (
 	"fmt"
-	"math/bits"
+	"runtime"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // start starts the engine of a rank that is connected.
 func (c *connecting) start(cfg Config, links []engine.Link, sleep *sleeper, self wire.Member, door *wire.Listener) (backend.Comm, error) {
+	whole := c.node != nil && len(c.node.PIDs) == len(c.members) // all ranks share memory
 	config := engine.Config{
 		Rank: cfg.Rank, Peers: make([]engine.Peer, len(c.members)), Heartbeat: cfg.Heartbeat, Sleeper: sleep, Spare: c.spare,
-		Caps: backend.Caps{Backend: "tcp", Processes: true, SharedMemory: shmem.Supported, Deterministic: true,
+		Caps: backend.Caps{Backend: "tcp", Processes: true, SharedMemory: shmem.Supported, Deterministic: true, NativeColl: whole,
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},
 	}
 	for r := range c.members {
-		config.Peers[r] = engine.Peer{Host: c.members[r].Host, PID: c.members[r].Process, Node: nodeOf(c.members, r)}
+		config.Peers[r] = engine.Peer{Host: c.members[r].Host, PID: c.members[r].Process, Node: nodeOf(c.members, r), Local: c.local[r]}
+	}
+	if c.node != nil {
+		config.Board, config.Left = c.node.Board(), c.node.Leave
+	}
+	if whole {
+		config.Yield = shmem.Yield
 	}
 	var d *dialer
 	if c.demand {
@@ -47,7 +55,11 @@ func (c *connecting) start(cfg Config, links []engine.Link, sleep *sleeper, self
 			e.Connect(r, l)
 		}
 	}
-	return e.Start()
+	world, err := e.Start()
+	if c.node != nil {
+		runtime.AddCleanup(e, (*node.Node).Close, c.node) // a goroutine that the program left in an operation must not fault
+	}
+	return world, err
 }
 
 // nodeOf returns the lowest rank that a rank could share memory with.
@@ -63,20 +75,11 @@ func nodeOf(members []wire.Member, rank int) int {
 // coresToSpare reports whether the ranks of this node together may use at least as many processors
 // as there are ranks.
 func coresToSpare(members []wire.Member, self *wire.Member) bool {
-	ranks, all := 0, make([]byte, len(self.Info))
-	for i := range members {
-		m := &members[i]
-		if m.Rank != self.Rank && !m.Shares(self) {
-			continue
-		}
-		ranks++
-		for k := 1; k < min(len(all), len(m.Info)); k++ {
-			all[k] |= m.Info[k]
+	var cpus [][16]uint64
+	for r := range members {
+		if m := &members[r]; m.Rank == self.Rank || m.Shares(self) {
+			cpus = append(cpus, cpusOf(m))
 		}
 	}
-	n := 0
-	for _, b := range all {
-		n += bits.OnesCount8(b)
-	}
-	return n >= ranks
+	return node.Spare(cpus)
 }

@@ -1,8 +1,9 @@
 package tcp
 
 import (
+	"context"
+	"crypto/rand"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -14,7 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
-	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/node"
 )
 
 // The tests of this package run programs of several processes: the test binary starts itself again,
@@ -43,53 +44,54 @@ func TestMain(m *testing.M) {
 
 // inherited makes the engine of a rank whose connections are descriptors 3 and up, by rank.
 func inherited(rank, size int) (backend.Comm, error) {
-	sleep, err := newSleeper()
+	name := os.Getenv("TCP_TEST_NODE")
+	data, _ := strconv.Atoi(os.Getenv("TCP_TEST_RING"))
+	door := func(rank int) string { return fmt.Sprintf("@cohort-test/%s/%d", name, rank) }
+	own := ""
+	if data > 0 {
+		own = door(rank)
+	}
+	sleep, err := newSleeper(own)
 	if err != nil {
 		return nil, err
 	}
 	spare := os.Getenv("TCP_TEST_CROWDED") == ""
 	cfg := engine.Config{Rank: rank, Peers: make([]engine.Peer, size), Sleeper: sleep, Spare: spare,
 		Heartbeat: heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT"))}
-	sockets, claims := make([]net.Conn, size), make([]claimed, size)
-	fd := 3
-	next := func() int { fd++; return fd - 1 }
+	meeting := node.Config{Name: name, Rank: rank, Data: data, NoCopies: os.Getenv("TCP_TEST_EXPOSE") == "", Bell: func(r int) { sleep.door.ring(r) }}
+	var doors []string
 	for r := range size {
 		cfg.Peers[r] = engine.Peer{PID: r, Host: "here", Node: r}
-		if r == rank {
-			continue
-		}
-		f := os.NewFile(uintptr(next()), "connection")
-		sockets[r], err = net.FileConn(f)
-		f.Close()
-		if err == nil && os.Getenv("TCP_TEST_EXPOSE") != "" {
-			claims[r], err = tryHere(sockets[r])
-		}
-		if err != nil {
-			return nil, err
-		}
+		meeting.Ranks, doors = append(meeting.Ranks, r), append(doors, door(r))
 	}
 	e := engine.New(cfg)
-	data, _ := strconv.Atoi(os.Getenv("TCP_TEST_RING"))
+	if data > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		sleep.door.names(doors)
+		if sleep.node, err = node.Join(ctx, meeting); err != nil {
+			return nil, err
+		}
+		sleep.node.Spare = spare
+	}
 	join := new([corkMax + frame.HeaderSize + joinMax]byte)
-	for r := range size {
+	for r, at := 0, 3; r < size; r++ {
 		if r == rank {
 			continue
 		}
-		var n *near
-		if data > 0 { // the memory is behind the connections
-			seg, err := shmem.Open(next(), nearSize(data))
-			if err != nil {
-				return nil, err
-			}
-			n = newNear(seg, data, rank < r, claims[r], spare)
-		}
-		fd, err := takeSocket(sockets[r])
+		f := os.NewFile(uintptr(at), "connection")
+		c, err := net.FileConn(f)
+		f.Close()
+		at++
 		if err != nil {
 			return nil, err
 		}
-		if n != nil {
-			n.fd, n.wake = fd, sleep.Ring
-			e.Connect(r, n)
+		fd, err := takeSocket(c)
+		if err != nil {
+			return nil, err
+		}
+		if data > 0 {
+			e.Connect(r, &near{Link: sleep.node.Link(r), fd: fd})
 			continue
 		}
 		l := &link{fd: fd, enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: os.Getenv("TCP_TEST_SUMS") != ""}
@@ -101,7 +103,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 
 // over returns the communicator of a rank whose connections to the others are given, by rank.
 func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (backend.Comm, error) {
-	sleep, err := newSleeper()
+	sleep, err := newSleeper("")
 	if err != nil {
 		return nil, err
 	}
@@ -120,24 +122,6 @@ func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (bac
 		e.Connect(r, l)
 	}
 	return e.Start()
-}
-
-// tryHere is what try does, on a bare connection. Either both ends can read the other's memory, or none.
-func tryHere(c net.Conn) (p claimed, err error) {
-	if _, err := c.Write(claim()); err != nil {
-		return p, err
-	}
-	p.said = make([]byte, claimSize)
-	if _, err := io.ReadFull(c, p.said); err != nil {
-		return p, err
-	}
-	p.pid, p.mutual = readable(p.said), true
-	// The proof is not there any more once the process has ended.
-	if _, err := c.Write([]byte{1}); err != nil {
-		return p, err
-	}
-	_, err = io.ReadFull(c, make([]byte, 1))
-	return p, err
 }
 
 func heartbeatOf(s string) time.Duration {
@@ -187,37 +171,14 @@ func run(t testing.TB, name string, n int, env ...string) []error {
 			}
 		}
 	}
-	for _, v := range env {
-		ring, ok := strings.CutPrefix(v, "TCP_TEST_RING=")
-		if !ok {
-			continue
-		}
-		size, err := strconv.Atoi(ring)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for r := range n {
-			files[r] = append(files[r], make([]*os.File, n)...)
-		}
-		for r := range n {
-			for s := range r {
-				seg, err := shmem.Create("test", nearSize(size))
-				if err != nil {
-					t.Fatal(err)
-				}
-				f := os.NewFile(uintptr(seg.FD()), "memory") // closed below
-				files[r][n+s], files[s][n+r] = f, f
-			}
-		}
-	}
-	cmds, errs := make([]*exec.Cmd, n), make([]error, n)
+	cmds, errs, meeting := make([]*exec.Cmd, n), make([]error, n), rand.Text()
 	for r := range cmds {
 		c := exec.Command(os.Args[0])
-		c.Env = append(os.Environ(), "TCP_TEST_PROGRAM="+name, fmt.Sprintf("TCP_TEST_RANK=%d", r), fmt.Sprintf("TCP_TEST_SIZE=%d", n))
+		c.Env = append(os.Environ(), "TCP_TEST_PROGRAM="+name, fmt.Sprintf("TCP_TEST_RANK=%d", r), fmt.Sprintf("TCP_TEST_SIZE=%d", n), "TCP_TEST_NODE="+meeting)
 		c.Env = append(c.Env, env...)
 		c.Stderr, c.Stdout = os.Stderr, os.Stdout
 		for s, f := range files[r] {
-			if s%n != r {
+			if s != r {
 				c.ExtraFiles = append(c.ExtraFiles, f)
 			}
 		}

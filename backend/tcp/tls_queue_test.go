@@ -115,7 +115,7 @@ func TestTLSQueueStaysShort(t *testing.T) {
 // writes all of it when the other end reads.
 func TestWaiterWritesTLSQueue(t *testing.T) {
 	l, other, server := securedEnd(t)
-	sleep, err := newSleeper()
+	sleep, err := newSleeper("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func TestBackendFiles(t *testing.T) {
 	for folder := range backends {
 		names := []string{"doc.go", "open.go", "comm.go", "p2p.go", "probe.go", "wait.go", "collective.go", "fail.go"}
 		if folder == "backend/shm" || folder == "backend/tcp" { // internal/engine has the rest
-			names = []string{"doc.go", "open.go", "start.go", "link.go", "sleeper.go"}
+			names = []string{"doc.go", "open.go", "start.go", "sleeper.go"}
 		}
 		for _, name := range names {
 			if !has[folder+"/"+name] {

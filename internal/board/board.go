@@ -12,7 +12,8 @@ import (
 // Config describes the memory of a node's slots, and the node's ranks. Ranks are counted on the node.
 type Config struct {
 	Segment *shmem.Segment
-	Offset  int // of Size(len(PIDs)) bytes
+	Offset  int // of the first bytes that Size(len(PIDs)) returns
+	More    int // of the others, which are not allocated
 	Rank    int
 	PIDs    []int
 	Copies  bool // the processes may read each other's memory
@@ -29,7 +30,7 @@ type Board struct {
 
 // New returns a rank's view of slots whose memory is zero.
 func New(cfg Config) *Board {
-	return &Board{cfg: cfg, used: make([]bool, slotsOf(len(cfg.PIDs)))}
+	return &Board{cfg: cfg, used: make([]bool, slotsFirst)}
 }
 
 // Mark notes for all ranks of the node that a rank was declared lost. That is done before any slots are
@@ -79,8 +80,10 @@ func (b *Board) News() bool {
 func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	i := slices.Index(b.used, false)
 	if i < 0 {
-		return nil, &backend.Fault{Sentinel: backend.ErrAlloc,
-			Text: fmt.Sprintf("this rank has %d open communicators (open until every member closes them), the most of a node with %d ranks; close some", len(b.used), len(b.cfg.PIDs))}
+		i = len(b.used)
+		if err := b.grow(); err != nil {
+			return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
+		}
 	}
 	b.used[i] = true
 	own := b.at(b.cfg.Rank, i)
@@ -93,6 +96,20 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	s.side.s, s.side.mem.Block = s, fetchBlock
 	own.id.Store(id + 1)
 	return s, nil
+}
+
+// grow allocates more slots of this rank.
+func (b *Board) grow() error {
+	n := len(b.used)
+	if n == slotsMost {
+		return fmt.Errorf("this rank has %d open communicators (open until every member closes them), the most on a node; close some", n)
+	}
+	if err := b.cfg.Segment.Allocate(b.offset(b.cfg.Rank, n), slotsFirst*slotsSize); err != nil {
+		return fmt.Errorf("arrival slots for more than %d communicators: %w", n, err)
+	}
+	b.used = append(b.used, make([]bool, slotsFirst)...)
+	b.at(b.cfg.Rank, 0).more.Add(slotsFirst)
+	return nil
 }
 
 // CloseUnused gives the slots back if this rank has not arrived at any collective: no other rank can be

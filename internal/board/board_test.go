@@ -90,14 +90,15 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 // boards returns the boards of ranks that share memory.
 func boards(t testing.TB, ranks int) []*Board {
 	t.Helper()
-	seg, err := shmem.Create("board-test", Size(ranks))
+	first, more := Size(ranks)
+	seg, err := shmem.CreateSparse("board-test", first+more, first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { seg.Close() })
 	all := make([]*Board, ranks)
 	for r := range all {
-		all[r] = New(Config{Segment: seg, Rank: r, PIDs: slices.Repeat([]int{os.Getpid()}, ranks), Copies: true, Wake: func(int) {}})
+		all[r] = New(Config{Segment: seg, More: first, Rank: r, PIDs: slices.Repeat([]int{os.Getpid()}, ranks), Copies: true, Wake: func(int) {}})
 	}
 	return all
 }
@@ -206,7 +207,7 @@ func TestLongCallsUseMessagesIfLinksAreFasterOnAllRanks(t *testing.T) {
 }
 
 func TestCommunicatorsRunOut(t *testing.T) {
-	for _, c := range []struct{ ranks, most int }{{1, 128}, {16, 128}, {17, 64}, {64, 64}, {65, 32}, {256, 32}} {
+	for _, c := range []struct{ ranks, most int }{{1, 1024}, {16, 1024}, {256, 1024}} {
 		b := boards(t, c.ranks)[0]
 		var first *Collective
 		for id := range uint32(c.most) {
@@ -218,16 +219,46 @@ func TestCommunicatorsRunOut(t *testing.T) {
 				first = s
 			}
 		}
-		if _, err := b.Open(&comm{}, 1000, []int{0}); !errors.Is(err, backend.ErrAlloc) || !strings.Contains(err.Error(), "close some") {
+		if _, err := b.Open(&comm{}, 2000, []int{0}); !errors.Is(err, backend.ErrAlloc) || !strings.Contains(err.Error(), "close some") {
 			t.Errorf("%d ranks: %v with %d communicators, want ErrAlloc", c.ranks, err, c.most+1)
 		}
 		first.Close()
 		first.Close()
-		if _, err := b.Open(&comm{}, 1001, []int{0}); err != nil {
+		if _, err := b.Open(&comm{}, 2001, []int{0}); err != nil {
 			t.Errorf("%d ranks: %v after one is closed", c.ranks, err)
 		}
-		if _, err := b.Open(&comm{}, 1002, []int{0}); err == nil {
+		if _, err := b.Open(&comm{}, 2002, []int{0}); err == nil {
 			t.Errorf("%d ranks: a communicator closed twice frees the slots of two", c.ranks)
+		}
+	}
+}
+
+// TestRanksFindSlotsAddedLater opens more communicators than have slots at the start, on each rank in another
+// order.
+func TestRanksFindSlotsAddedLater(t *testing.T) {
+	const n = 2*slotsFirst + 1
+	bs := boards(t, 2)
+	comms := make([][]*comm, n)
+	for id := range comms {
+		all := make([]*comm, 2)
+		for r := range all {
+			all[r] = &comm{rank: r, all: all}
+		}
+		comms[id] = all
+	}
+	for i := range n {
+		for r, id := range []int{i, n - 1 - i} {
+			var err error
+			if comms[id][r].Collective, err = bs[r].Open(comms[id][r], uint32(id), []int{0, 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for id, all := range comms {
+		for r, err := range each(all, barrier) {
+			if err != nil {
+				t.Errorf("communicator %d, rank %d: %v", id, r, err)
+			}
 		}
 	}
 }

@@ -67,7 +67,8 @@ func (s *Collective) here(r int) bool {
 
 // find looks for another rank's slots of this communicator; nil if there are none yet.
 func (s *Collective) find(r int) *slots {
-	for i := range s.b.used {
+	n := slotsFirst + min(s.b.at(s.ranks[r], 0).more.Load(), slotsMost-slotsFirst)
+	for i := range int(n) {
 		if b := s.b.at(s.ranks[r], i); b.id.Load() == s.id+1 {
 			return b
 		}

@@ -23,7 +23,8 @@ type slots struct {
 	id    atomic.Uint32 // communicator id + 1, 0 when free
 	lost  atomic.Uint32 // of a rank's first slots: it was declared lost
 	news  atomic.Uint32 // of a rank's first slots: how many communicators others have broken
-	_     [52]byte
+	more  atomic.Uint32 // of a rank's first slots: how many more are allocated
+	_     [48]byte
 	calls [2]callSlot
 	syncs [2]syncSlot
 }
@@ -49,21 +50,24 @@ type syncSlot struct {
 	text    [textMax - 32]byte
 }
 
-// Size returns how many bytes the slots of ranks take.
-func Size(ranks int) int { return ranks * slotsOf(ranks) * slotsSize }
+// slotsMost is how many communicators a rank can have slots for. Memory for slotsFirst of them is allocated
+// at the start, for the others in steps of as many.
+const (
+	slotsMost  = 1024
+	slotsFirst = 8
+)
 
-// slotsOf returns how many communicators a rank can have slots for.
-func slotsOf(ranks int) int {
-	switch {
-	case ranks <= 16:
-		return 128
-	case ranks <= 64:
-		return 64
+// Size returns how many bytes the slots of ranks take at the start, and how many more they can take.
+func Size(ranks int) (first, more int) {
+	return ranks * slotsFirst * slotsSize, ranks * (slotsMost - slotsFirst) * slotsSize
+}
+
+// offset returns the offset of the slots of a rank.
+func (b *Board) offset(rank, i int) int {
+	if i < slotsFirst {
+		return b.cfg.Offset + (rank*slotsFirst+i)*slotsSize
 	}
-	return 32
+	return b.cfg.More + (rank*(slotsMost-slotsFirst)+i-slotsFirst)*slotsSize
 }
 
-// at returns the slots of a rank.
-func (b *Board) at(rank, i int) *slots {
-	return shmem.At[slots](b.cfg.Segment, b.cfg.Offset+(rank*len(b.used)+i)*slotsSize)
-}
+func (b *Board) at(rank, i int) *slots { return shmem.At[slots](b.cfg.Segment, b.offset(rank, i)) }

@@ -61,17 +61,22 @@ func (e *Engine) register(c *comm) error {
 	return err
 }
 
+// local returns a rank's place in Board, -1 if it has none.
+func (e *Engine) local(world int) int {
+	if p := &e.cfg.Peers[world]; e.cfg.Board != nil && p.Node == e.cfg.Peers[e.me].Node {
+		return p.Local
+	}
+	return -1
+}
+
 // openSlots gives a communicator arrival slots if all its ranks are on this node. If none are free it first
 // reads all that has arrived: the others may have closed communicators that this rank has closed.
 func (e *Engine) openSlots(c *comm) (err error) {
-	node := e.cfg.Peers[e.me].Node
-	if e.cfg.Board == nil || c.parent != nil ||
-		slices.ContainsFunc(c.World, func(w int) bool { return e.cfg.Peers[w].Node != node }) {
-		return nil
-	}
 	local := make([]int, len(c.World))
 	for r, w := range c.World {
-		local[r] = e.cfg.Peers[w].Local
+		if local[r] = e.local(w); local[r] < 0 || c.parent != nil {
+			return nil
+		}
 	}
 	for range 8 {
 		if c.native, err = e.cfg.Board.Open(c, c.id, local); err == nil {

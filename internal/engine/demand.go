@@ -206,6 +206,7 @@ func (e *Engine) Came(rank int, l Link) {
 		return
 	}
 	p.dead, p.fresh, p.broken = false, false, nil // not what the last link has left
+	p.over.Store(false)
 	wanted := p.wanted
 	p.up(l)
 	if lost { // it does not know

@@ -46,7 +46,7 @@ type Peer struct {
 	PID  int
 	Node int // the lowest world rank of its node
 
-	Local int // its place among the ranks of its node, for Board
+	Local int // its place in Board, if it is of this node; below 0: it has none
 }
 
 // String implements fmt.Stringer.

@@ -212,6 +212,7 @@ func (l *leaving) finish() {
 			l.links = append(l.links, p.link)
 		}
 		p.dead, p.link = true, nil
+		p.over.Store(true)
 	}
 	e.wakeOthers()
 }
@@ -270,6 +271,7 @@ func (e *Engine) onLeft(p *peer) {
 func (e *Engine) leftUnseen(p *peer) {
 	p.forget()
 	p.said, p.dead = true, true
+	p.over.Store(true)
 	e.dropLeft(p.rank)
 	if e.demand.hub == e.me {
 		e.departed = append(e.departed, p.rank)

@@ -77,8 +77,8 @@ func (e *Engine) mark(rank int, f *backend.Fault) {
 	if e.isClosed || e.losses[rank] != nil || e.peers[rank].said {
 		return
 	}
-	if b, info := e.cfg.Board, e.cfg.Peers[rank]; b != nil && info.Node == e.cfg.Peers[e.me].Node {
-		b.Mark(info.Local)
+	if i := e.local(rank); i >= 0 {
+		e.cfg.Board.Mark(i)
 	}
 	e.losses[rank] = f
 	e.lostInOrder = append(e.lostInOrder, rank)
@@ -209,7 +209,7 @@ func (e *Engine) dropWhere(why func(*op) error) {
 
 // left reports whether all that a rank has sent is here: it has left in good order, or is lost and
 // its link closed.
-func (e *Engine) left(world int) bool { p := e.peers[world]; return p != nil && (p.said || p.dead) }
+func (e *Engine) left(world int) bool { p := e.peers[world]; return p != nil && p.over.Load() }
 
 // leftFault is the error of an operation that needs a rank for which left is true.
 func (e *Engine) leftFault(rank int) error {

@@ -85,7 +85,7 @@ func withOther(t *testing.T, pid int, heartbeat time.Duration) (backend.Comm, *o
 	cfg.Out, cfg.In, cfg.PID, cfg.Bell = size, 0, os.Getpid(), rings.Ring
 	o.Link = memlink.New(cfg)
 	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: rings, Yield: runtime.Gosched})
-	e.Connect(1, memoryLink{mine})
+	e.Connect(1, mine)
 	world, err := e.Start()
 	if err != nil {
 		t.Fatal(err)

@@ -32,11 +32,17 @@ func (c *comm) StartCollective(*backend.Call) (backend.Operation, error) { retur
 
 // The methods below implement board.Comm.
 
-func (c *comm) Ended() *backend.Fault    { return c.fault.Load() }
-func (c *comm) Cause() *backend.Fault    { return c.brk.Load() }
-func (c *comm) Closed() bool             { return c.closed.Load() }
-func (c *comm) Gone(rank int) bool       { return c.isGone(rank) }
-func (c *comm) GoneFault(rank int) error { return c.goneFault(rank) }
+func (c *comm) Ended() *backend.Fault { return c.fault.Load() }
+func (c *comm) Cause() *backend.Fault { return c.brk.Load() }
+func (c *comm) Closed() bool          { return c.closed.Load() }
+func (c *comm) Gone(rank int) bool    { return c.isGone(rank) }
+
+// GoneFault returns the error of an operation that needs a rank for which Gone is true.
+func (c *comm) GoneFault(rank int) error {
+	c.e.mu.Lock()
+	defer c.e.unlock()
+	return c.goneFault(rank)
+}
 
 // Refresh takes in what has arrived.
 func (c *comm) Refresh() {

@@ -59,8 +59,8 @@ func (c *comm) sendNotice(world int, kind frame.Kind, body []byte) {
 
 // post makes a rank of this node read its messages before its next collective.
 func (e *Engine) post(world int) {
-	if b, info := e.cfg.Board, e.cfg.Peers[world]; b != nil && info.Node == e.cfg.Peers[e.me].Node {
-		b.Post(info.Local)
+	if i := e.local(world); i >= 0 {
+		e.cfg.Board.Post(i)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -19,8 +20,7 @@ const (
 	noticeMax = 4 << 10 // longest text of a notice
 )
 
-// peer is what the engine knows of another rank, and the frames to and from it. The engine's lock guards
-// it.
+// peer is what the engine knows of another rank, and the frames to and from it; under the engine's lock.
 type peer struct {
 	e    *Engine
 	rank int
@@ -49,9 +49,10 @@ type peer struct {
 	goodbyeSent bool  // this rank has said goodbye to it
 	why         error // the error of the last attempt to make a link
 
-	copying int  // ticks in which a lost rank has not ended a copy
-	said    bool // its goodbye has arrived
-	dead    bool // nothing more comes
+	copying int         // ticks in which a lost rank has not ended a copy
+	said    bool        // its goodbye has arrived
+	dead    bool        // nothing more comes
+	over    atomic.Bool // either, for readers without the lock
 }
 
 func newPeer(e *Engine, rank int) *peer {
@@ -169,6 +170,7 @@ func (p *peer) cut() {
 	}
 	p.forget()
 	p.dead = true
+	p.over.Store(true)
 	if p.link != nil {
 		p.link.Close()
 		p.link = nil
@@ -485,6 +487,7 @@ func (p *peer) end(h *frame.Header) error {
 		e.onLoss(p.rank, int(h.Tag), DecodeFault(p.note))
 	case frame.Goodbye:
 		p.said = true
+		p.over.Store(true)
 		e.dropLeft(p.rank)
 		e.onGoodbye(p)
 	case frame.Relay:

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -55,32 +54,23 @@ func (m *simMemory) buffer(n int) []byte {
 func (m *simMemory) link(s *sim, a, b int, copies bool) (simEnd, simEnd) {
 	size := memlink.Size(simData)
 	end := func(own, peer int) *simMemoryLink {
-		return &simMemoryLink{memoryLink: memoryLink{memlink.New(memlink.Config{
+		return &simMemoryLink{Link: memlink.New(memlink.Config{
 			Segment: m.segment, Out: (own*simRanks + peer) * size, In: (peer*simRanks + own) * size, Data: simData,
 			PID: os.Getpid(), Copies: copies, Kill: func() { s.die(peer) },
-		})}}
+		})}
 	}
 	x, y := end(a, b), end(b, a)
 	x.other, y.other = y, x
 	return x, y
 }
 
-// memoryLink is a link through memory with what a backend adds to it.
-type memoryLink struct{ *memlink.Link }
-
-func (l memoryLink) Memory() *memlink.Link { return l.Link }
-func (l memoryLink) Arm(room bool) bool    { return l.Ready(room) }
-func (l memoryLink) Disarm()               {}
-func (l memoryLink) Limit(time.Duration)   {}
-func (l memoryLink) Release()              {}
-
 // simMemoryLink is one end of a link through memory.
 type simMemoryLink struct {
-	memoryLink
+	*memlink.Link
 	other *simMemoryLink
 }
 
-func (l *simMemoryLink) inFlight() bool { return l.Ready(false) }
+func (l *simMemoryLink) inFlight() bool { return l.Arm(false) }
 
 func (l *simMemoryLink) cut(lost bool) {
 	for _, end := range []*simMemoryLink{l, l.other} {

@@ -330,9 +330,21 @@ func (l *Link) Finish(goodbye bool) {
 	}
 }
 
-// Ready reports whether there is something to read, a transfer that Step would move or, with room, place for
-// what the last Write had no room for.
-func (l *Link) Ready(room bool) bool {
+// Memory returns the link itself, for the engine.
+func (l *Link) Memory() *Link { return l }
+
+// Disarm implements engine.Link.
+func (l *Link) Disarm() {}
+
+// Limit implements engine.Link.
+func (l *Link) Limit(time.Duration) {}
+
+// Release implements engine.Link: the memory is the node's.
+func (l *Link) Release() {}
+
+// Arm implements engine.Link: the peer rings if this rank sleeps. It reports whether there is something to read,
+// a transfer that Step would move or, with room, place for what the last Write had no room for.
+func (l *Link) Arm(room bool) bool {
 	return l.in.peek() != nil || l.ended.Load() != nil || room && l.out.ready() || l.moves()
 }
 

@@ -38,7 +38,7 @@ func (o *Export) serve(fd, n int) {
 		if err != nil {
 			return // closed
 		}
-		if uid, err := peerUser(c); err == nil && uid == os.Geteuid() {
+		if uid, _, err := PeerOf(c); err == nil && uid == os.Geteuid() {
 			c.SetDeadline(time.Now().Add(time.Second)) // for one byte into an empty socket
 			if _, _, err := c.WriteMsgUnix([]byte{1}, unix.UnixRights(fd), nil); err == nil {
 				n--
@@ -69,25 +69,21 @@ func Fetch(ctx context.Context, name string) (int, error) {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if uid, err := peerUser(c); err != nil || uid != os.Geteuid() {
+	if uid, _, err := PeerOf(c); err != nil || uid != os.Geteuid() {
 		return fail(fmt.Errorf("its socket belongs to user %d, not to this user (%d) (%v)", uid, os.Geteuid(), err))
 	}
-	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	b := make([]byte, 1)
+	n, fd, err := ReceiveFD(c, b)
+	if err == nil && (n == 0 || b[0] != 1 || fd < 0) {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		err = errors.New("the other rank has withdrawn it")
+	}
 	if err != nil {
 		return fail(err)
 	}
-	fds := rights(oob[:oobn])
-	if n == 1 && b[0] == 1 && len(fds) == 1 {
-		return fds[0], nil
-	}
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
-	if n == 1 && flags&unix.MSG_CTRUNC != 0 {
-		return fail(fmt.Errorf("no descriptor is left for it; raise the limit (ulimit -n): %w", unix.EMFILE))
-	}
-	return fail(errors.New("the other rank has withdrawn it"))
+	return fd, nil
 }
 
 // dial connects to an export. While many processes connect at once its queue may be full for a
@@ -106,29 +102,39 @@ func dial(ctx context.Context, name string) (*net.UnixConn, error) {
 	}
 }
 
-// rights returns the descriptors in a control message.
-func rights(oob []byte) (fds []int) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
+// ReceiveFD reads from a socket, and returns the descriptor that came with the bytes, -1 if none did.
+func ReceiveFD(c *net.UnixConn, b []byte) (n, fd int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
 	if err != nil {
-		return nil
+		return 0, -1, err
 	}
+	msgs, _ := unix.ParseSocketControlMessage(oob[:oobn])
 	for _, m := range msgs {
-		if f, err := unix.ParseUnixRights(&m); err == nil {
-			fds = append(fds, f...)
+		fds, _ := unix.ParseUnixRights(&m)
+		if len(fds) == 1 {
+			return n, fds[0], nil
+		}
+		for _, fd := range fds {
+			unix.Close(fd)
 		}
 	}
-	return fds
+	if flags&unix.MSG_CTRUNC != 0 {
+		return n, -1, fmt.Errorf("no descriptor is left for shared memory; raise the limit (ulimit -n): %w", unix.EMFILE)
+	}
+	return n, -1, nil
 }
 
-func peerUser(c *net.UnixConn) (uid int, err error) {
+// PeerOf returns the user and the process at the other end of a socket.
+func PeerOf(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return -1, err
+		return -1, 0, err
 	}
 	var cred *unix.Ucred
 	err2 := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
 	if err = errors.Join(err, err2); err != nil {
-		return -1, err
+		return -1, 0, err
 	}
-	return int(cred.Uid), nil
+	return int(cred.Uid), int(cred.Pid), nil
 }

@@ -20,6 +20,12 @@ var errOther = errors.New("shared memory between ranks needs Linux (memfd, futex
 // Create returns the reason why there is no shared memory here.
 func Create(string, int) (*Segment, error) { return nil, errOther }
 
+// CreateSparse returns the reason why there is no shared memory here.
+func CreateSparse(string, int, int) (*Segment, error) { return nil, errOther }
+
+// Allocate returns the reason why there is no shared memory here.
+func (s *Segment) Allocate(int, int) error { return errOther }
+
 // Open returns the reason why there is no shared memory here.
 func Open(int, int) (*Segment, error) { return nil, errOther }
 
@@ -67,9 +73,6 @@ func NewWatch(map[int]int, func(int)) (*Watch, error) { return nil, errOther }
 
 // Close does nothing.
 func (*Watch) Close() {}
-
-// Kill does nothing.
-func (*Watch) Kill(int) {}
 
 // CPUs returns the reason why it cannot.
 func CPUs() ([16]uint64, error) { return [16]uint64{}, errOther }

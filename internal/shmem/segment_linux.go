@@ -19,43 +19,74 @@ const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
 // Create makes a segment of size bytes, all zero, without a name in the file system. It allocates
 // all of it now, so that a full memory is an error here and never a fault later.
-func Create(name string, size int) (*Segment, error) {
-	if free, from, ok := headroom(); ok && int64(size) > free {
-		return nil, fmt.Errorf("shared memory of %d bytes: the memory limit in %s leaves %d bytes; raise it or run fewer ranks", size, from, free)
+func Create(name string, size int) (*Segment, error) { return CreateSparse(name, size, size) }
+
+// CreateSparse is Create for a segment of which only the first bytes are allocated now. The others must not
+// be touched before Allocate.
+func CreateSparse(name string, size, first int) (*Segment, error) {
+	if err := fits(first); err != nil {
+		return nil, err
 	}
 	fd, err := memfd(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("shared memory of %d bytes: %w", size, err)
-	}
-	for {
-		err = unix.Fallocate(fd, 0, 0, int64(size))
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
+	err = unix.Ftruncate(fd, int64(size))
+	if err == nil {
+		err = allocate(fd, 0, first)
 	}
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}
 	if err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("shared memory of %d bytes: %w", size, err)
+		return nil, fmt.Errorf("shared memory of %d bytes: %w", first, err)
 	}
-	return mapSegment(fd, size)
+	return mapSegment(fd, size, first)
+}
+
+// fits returns an error if so much memory is not left: exceeding a limit ends processes.
+func fits(size int) error {
+	if free, from := Room(); free >= 0 && int64(size) > free {
+		return fmt.Errorf("shared memory of %d bytes: %s leaves %d bytes; raise the limit or run fewer ranks", size, from, free)
+	}
+	return nil
+}
+
+func allocate(fd, off, n int) error {
+	for {
+		if err := unix.Fallocate(fd, 0, int64(off), int64(n)); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Allocate allocates n bytes from offset off on, for all processes that have the segment. Memory that is
+// allocated already stays as it is.
+func (s *Segment) Allocate(off, n int) error {
+	if err := fits(n); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := allocate(s.fd, off, n); err != nil {
+		return fmt.Errorf("shared memory of %d bytes: %w", n, err)
+	}
+	return nil
 }
 
 // Open maps the segment behind a descriptor that another process sent. It takes
 // the descriptor over. A segment that is not sealed or of another size than
 // want is refused: its owner could make every access fault.
-func Open(fd, want int) (*Segment, error) {
+func Open(fd, want int) (*Segment, error) { return OpenSparse(fd, want, want) }
+
+// OpenSparse is Open for a segment that CreateSparse has made.
+func OpenSparse(fd, want, first int) (*Segment, error) {
 	if err := checkSealed(fd, want); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	return mapSegment(fd, want)
+	return mapSegment(fd, want, first)
 }
 
 // checkSealed looks at a descriptor that another process sent.
@@ -72,8 +103,13 @@ func checkSealed(fd, want int) error {
 	return nil
 }
 
-func mapSegment(fd, size int) (*Segment, error) {
-	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+// mapSegment maps a segment, and the pages of its first bytes now.
+func mapSegment(fd, size, first int) (*Segment, error) {
+	flags := unix.MAP_SHARED
+	if first == size {
+		flags |= unix.MAP_POPULATE
+	}
+	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
 	if err != nil {
 		unix.Close(fd)
 		var r unix.Rlimit
@@ -81,6 +117,9 @@ func mapSegment(fd, size int) (*Segment, error) {
 			return nil, fmt.Errorf("mapping %d bytes of shared memory: %w: the address space is limited to %d bytes; raise it (ulimit -v)", size, err, r.Cur)
 		}
 		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
+	}
+	if first < size {
+		_ = unix.Madvise(mem[:first], unix.MADV_POPULATE_WRITE) // from Linux 5.14 on; otherwise when they are touched
 	}
 	return &Segment{mem: mem, fd: fd}, nil
 }
@@ -90,6 +129,8 @@ func (s *Segment) FD() int { return s.fd }
 
 // CloseFD closes the descriptor; the mapping stays.
 func (s *Segment) CloseFD() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.fd >= 0 {
 		unix.Close(s.fd)
 		s.fd = -1

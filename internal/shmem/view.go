@@ -2,6 +2,7 @@ package shmem
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 )
 
@@ -9,6 +10,7 @@ import (
 // behind it is sealed, so that access inside the mapping cannot fault.
 type Segment struct {
 	mem []byte
+	mu  sync.Mutex // guards fd, except at the start
 	fd  int
 }
 

@@ -80,16 +80,7 @@ func (w *Watch) run(over []int, ended func(int)) {
 	}
 }
 
-// Kill ends a process that is watched; ended is called when that is done. The
-// descriptor names the process for good, unlike its number, which is used again.
-func (w *Watch) Kill(id int) {
-	if fd, ok := w.fds[id]; ok {
-		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	}
-}
-
-// Close ends the watch; ended is not called after it. Kill must not be called at
-// the same time or later.
+// Close ends the watch; ended is not called after it.
 func (w *Watch) Close() {
 	w.ep.Close()
 	<-w.done

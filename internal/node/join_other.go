@@ -1,6 +1,6 @@
 //go:build !linux
 
-package shm
+package node
 
 import (
 	"context"
@@ -9,4 +9,4 @@ import (
 )
 
 // join is not reached where shmem is not supported.
-func join(context.Context, Config) (*shmem.Segment, error) { return shmem.Create("", 0) }
+func join(context.Context, *Config, layout) (*shmem.Segment, error) { return shmem.Create("", 0) }

@@ -1,4 +1,4 @@
-package shm
+package node
 
 import (
 	"context"
@@ -22,11 +22,13 @@ const crowd = 140
 func init() {
 	// A rank whose address space has room for so many bytes more, if not 0.
 	outsiders["cramped"] = func(string) error {
-		cfg := Config{Job: os.Getenv("SHM_TEST_JOB")}
+		cfg := Config{Name: os.Getenv("NODE_TEST_JOB")}
+		var size int
 		var room uint64
-		if _, err := fmt.Sscan(os.Getenv("SHM_TEST_ROOM"), &cfg.Rank, &cfg.Size, &room); err != nil {
+		if _, err := fmt.Sscan(os.Getenv("NODE_TEST_ROOM"), &cfg.Rank, &size, &room); err != nil {
 			return err
 		}
+		cfg.Ranks = upTo(size)
 		if room > 0 {
 			b, err := os.ReadFile("/proc/self/statm")
 			if err != nil {
@@ -47,9 +49,9 @@ func init() {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		c, err := Open(ctx, cfg)
+		n, err := Join(ctx, cfg)
 		if err == nil {
-			c.Close()
+			n.Close()
 		} else if errors.Is(err, backend.ErrAlloc) {
 			err = fmt.Errorf("as ErrAlloc: %w", err)
 		}
@@ -63,7 +65,7 @@ func TestTooLittleMemoryOnRank0IsErrAllocOnAllRanks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: rank 0 waits 2 s to report its lack of memory to the others; make test-all runs it")
 	}
-	if size := newLayout(crowd).size; size < 120<<20 {
+	if size := newLayout(&Config{Ranks: upTo(crowd)}).start; size < 120<<20 {
 		t.Fatalf("a job of %d ranks takes %d bytes: too few for this test", crowd, size)
 	}
 	for r, end := range cramped(t, crowd, 2, 0, 96<<20) {
@@ -79,7 +81,7 @@ func TestTooLittleMemoryOnRank0IsErrAllocOnAllRanks(t *testing.T) {
 // which every rank names.
 func TestTooLittleMemoryIsErrAllocOnAllRanks(t *testing.T) {
 	const ranks, victim = 16, 5
-	room := newLayout(ranks).size / 2
+	room := newLayout(&Config{Ranks: upTo(ranks)}).start / 2
 	for r, end := range cramped(t, ranks, ranks, victim, room) {
 		want := fmt.Sprintf("as ErrAlloc: cannot allocate: rank 0 gave up: rank %d: mapping ", victim)
 		switch r {
@@ -98,15 +100,14 @@ func TestTooLittleMemoryIsErrAllocOnAllRanks(t *testing.T) {
 // and returns how each ended.
 func cramped(t *testing.T, size, started, victim, room int) []string {
 	cmds, out := make([]*exec.Cmd, started), make([]strings.Builder, started)
-	jobs++
 	for r := range cmds {
 		limit := 0
 		if r == victim {
 			limit = room
 		}
 		cmd := exec.Command("/bin/sh", "-c", `ulimit -s 512 && exec "$0"`, os.Args[0]) // so much for each thread's stack
-		cmd.Env = append(os.Environ(), "SHM_TEST_OUTSIDER=cramped", fmt.Sprintf("SHM_TEST_JOB=%d-%d-memory", os.Getpid(), jobs),
-			fmt.Sprintf("SHM_TEST_ROOM=%d %d %d", r, size, limit), "MALLOC_ARENA_MAX=1") // an arena for each thread would take it all
+		cmd.Env = append(os.Environ(), "NODE_TEST_OUTSIDER=cramped", fmt.Sprintf("NODE_TEST_JOB=%d-%s", os.Getpid(), t.Name()),
+			fmt.Sprintf("NODE_TEST_ROOM=%d %d %d", r, size, limit), "MALLOC_ARENA_MAX=1") // an arena for each thread would take it all
 		cmd.Stderr = &out[r]
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

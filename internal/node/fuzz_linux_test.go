@@ -1,4 +1,4 @@
-package shm
+package node
 
 import (
 	"bytes"
@@ -63,7 +63,7 @@ func FuzzJoin(f *testing.F) {
 			return to
 		}
 		c := send()
-		rank, pid, err := readHello(context.Background(), c, Config{Rank: 0, Size: 4})
+		rank, pid, err := readHello(context.Background(), c, &Config{Ranks: upTo(4)})
 		c.Close()
 		if err == nil && !bytes.Equal(b[:helloSize], hello(rank, 4, os.Getpid())) {
 			t.Fatalf("%q is taken for the greeting of rank %d, process %d", b, rank, pid)
@@ -72,7 +72,7 @@ func FuzzJoin(f *testing.F) {
 			t.Fatalf("there is no rank %d to greet", rank)
 		}
 		c = send()
-		fd, err := readReply(c, 1<<20)
+		fd, err := readReply(c, &Config{Ranks: upTo(4)}, 1<<20)
 		c.Close()
 		if err == nil || fd != -1 { // no descriptor was sent
 			t.Fatalf("an answer %q gives descriptor %d", b, fd)

@@ -1,4 +1,4 @@
-package shm
+package node
 
 import (
 	"context"
@@ -11,9 +11,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/cohort-hpc/cohort/backend"
 )
+
+// outsiders are programs of other processes. The test binary starts itself again, with the name of one.
+var outsiders = map[string]func(address string) error{}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv("NODE_TEST_OUTSIDER"); name != "" {
+		if err := outsiders[name](os.Getenv("NODE_TEST_ADDRESS")); err != nil {
+			fmt.Fprintln(os.Stderr, "outsider:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 func init() {
 	// Programs for TestOtherUserCannotJoin that do not join: processes of another user at the socket.
@@ -68,7 +80,7 @@ func TestOtherUserCannotJoin(t *testing.T) {
 	}
 	start := func(name, job string) *exec.Cmd {
 		c := exec.Command(exe)
-		c.Env = []string{"SHM_TEST_OUTSIDER=" + name, "SHM_TEST_ADDRESS=" + address(job)}
+		c.Env = []string{"NODE_TEST_OUTSIDER=" + name, "NODE_TEST_ADDRESS=" + address(job)}
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		c.Stderr = os.Stderr
 		return c
@@ -84,8 +96,8 @@ func TestOtherUserCannotJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Read(make([]byte, 10))
-	_, err = Open(context.Background(), Config{Rank: 1, Size: 2, Job: job})
-	if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "belongs to user 65534") {
+	_, err = Join(t.Context(), Config{Rank: 1, Ranks: []int{0, 1}, Name: job})
+	if err == nil || !strings.Contains(err.Error(), "belongs to user 65534") {
 		t.Errorf("joining at another user's socket: %v", err)
 	}
 	cmd.Wait()
@@ -101,8 +113,8 @@ func TestOtherUserCannotJoin(t *testing.T) {
 		ended <- cmd.Wait()
 		cancel() // rank 0 waits for a rank 1 that never comes
 	}()
-	_, err = Open(ctx, Config{Rank: 0, Size: 2, Job: job})
-	if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "ranks 1 have not joined") {
+	_, err = Join(ctx, Config{Rank: 0, Ranks: []int{0, 1}, Name: job})
+	if err == nil || !strings.Contains(err.Error(), "ranks 1 have not joined") {
 		t.Errorf("rank 0: %v", err)
 	}
 	if err := <-ended; err != nil {

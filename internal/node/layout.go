@@ -1,0 +1,119 @@
+package node
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/internal/board"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+)
+
+const (
+	magic   = 0x636f686f72740000 | version // "cohort", version
+	version = 4
+
+	line = 64
+	page = 4096
+
+	rankAreaSize = 5 * line // a test compares it with the compiler's
+)
+
+// control is the first page: what all ranks must agree on.
+type control struct {
+	magic uint64
+	ranks uint32
+	size  uint64
+	noCMA atomic.Uint32 // some rank cannot copy between processes
+	pairs atomic.Uint32 // pairs of rings taken, if they are made on demand
+}
+
+// rankArea is what a rank publishes about itself. The two words that other ranks read for every
+// message have a cache line each.
+type rankArea struct {
+	sleeping atomic.Uint32 // a goroutine may be asleep on bell
+	_        [60]byte
+	bell     atomic.Uint32 // futex word
+	_        [60]byte
+	pid      atomic.Int64
+	proofAt  atomic.Uint64 // address of proof in the rank's own memory
+	cpus     [16]uint64
+	proof    [16]byte
+	_        [32]byte
+}
+
+// layout holds the offsets in the segment of a node. What lies before start is allocated when the segment
+// is made, the rest when it is needed.
+type layout struct {
+	n     int
+	data  int // bytes of each data ring
+	pairs int // of ranks that can have rings
+
+	ranks, board, more, rings, start, size int
+}
+
+func newLayout(cfg *Config) layout {
+	n := len(cfg.Ranks)
+	l := layout{n: n, data: cfg.Data, pairs: n * (n - 1) / 2}
+	if cfg.OnDemand {
+		l.pairs = min(2*l.pairs, pairsEach*n) // a link may be made again
+	}
+	if l.data == 0 {
+		l.data = dataSize(n, cfg.OnDemand)
+	}
+	at := int64(page)
+	take := func(bytes int64) int {
+		off := at
+		at += (bytes + page - 1) &^ (page - 1)
+		return int(min(off, math.MaxInt)) // and then the segment cannot be made
+	}
+	first, more := board.Size(n)
+	l.ranks = take(int64(n) * rankAreaSize)
+	l.board = take(int64(first))
+	rings := int64(l.pairs) * int64(l.pairSize())
+	if cfg.OnDemand {
+		l.start = take(0)
+		l.rings = take(rings)
+		l.more = take(int64(more))
+	} else {
+		l.rings = take(rings)
+		l.start = take(0)
+		l.more = take(int64(more))
+	}
+	l.size = take(0)
+	return l
+}
+
+const (
+	ringMost  = 1 << 20
+	ringsMost = 64 << 20 // bounds the data rings of a job of up to 128 ranks
+
+	// The shortest data rings of ranks that all have some, and of those that make them on demand.
+	ringLeast   = 4 << 10
+	demandLeast = 32 << 10
+
+	pairsEach = 64 // for each rank, on demand
+)
+
+// dataSize is the length of a data ring between two of n ranks: a MiB for a few, and less for many.
+func dataSize(n int, onDemand bool) int {
+	size, least := ringMost, ringLeast
+	if onDemand {
+		least = demandLeast
+	}
+	for size > least && size*n*(n-1) > ringsMost {
+		size /= 2
+	}
+	return size
+}
+
+// pairSize is how much memory the rings of two ranks take.
+func (l *layout) pairSize() int { return 2 * memlink.Size(l.data) }
+
+// pair returns the offset of the rings of two ranks.
+func (l *layout) pair(i int) int { return l.rings + i*l.pairSize() }
+
+// pairOf numbers the pairs of ranks.
+func pairOf(a, b int) int {
+	low, high := min(a, b), max(a, b)
+	return high*(high-1)/2 + low
+}

@@ -1,0 +1,223 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/board"
+	"github.com/cohort-hpc/cohort/internal/memlink"
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
+// Config says which ranks of which job meet.
+type Config struct {
+	Job   string // for errors
+	Name  string // of the meeting: the same on all ranks, and of no other meeting of this user
+	Ranks []int  // of the job, on this node; below, ranks are counted on the node
+	Rank  int    // this one
+	PIDs  []int  // of the ranks' processes, if they are known: no others may join
+
+	// NoCopies keeps the kernel from copying between the processes. It takes effect if one rank sets it.
+	NoCopies bool
+
+	// OnDemand makes the rings of two ranks when they first need them (NewLink), otherwise all are made at
+	// the start. It is the same on all ranks, as is Data, the length of each data ring (0: chosen).
+	OnDemand bool
+	Data     int
+
+	// Bell wakes a rank that has announced its sleep. nil: it sleeps in Sleep.
+	Bell func(rank int)
+}
+
+// Node is a rank's view of the memory that the ranks of its node share. Several goroutines may use it.
+type Node struct {
+	PIDs   []int
+	Copies bool // the processes may read each other's memory
+	Spare  bool // every rank has a processor to itself
+	Data   int  // bytes of each data ring
+
+	rank  int
+	bell  func(rank int)
+	seg   *shmem.Segment
+	l     layout
+	areas []*rankArea
+}
+
+// Join returns when all ranks have joined, or with an error on all of them.
+func Join(ctx context.Context, cfg Config) (*Node, error) {
+	if !shmem.Supported {
+		_, err := shmem.Create("", 0)
+		return nil, err
+	}
+	l := newLayout(&cfg)
+	seg, err := join(ctx, &cfg, l)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
+		rank: cfg.Rank, bell: cfg.Bell, seg: seg, l: l, areas: make([]*rankArea, l.n)}
+	cpus := make([][16]uint64, l.n)
+	for r := range l.n {
+		n.areas[r] = area(seg, l, r)
+		n.PIDs[r], cpus[r] = int(n.areas[r].pid.Load()), n.areas[r].cpus
+	}
+	n.Spare = Spare(cpus)
+	return n, nil
+}
+
+// Spare reports whether ranks, each of which may use some processors, together may use at least as many as
+// there are ranks.
+func Spare(ranks [][16]uint64) bool {
+	var all [16]uint64
+	for _, cpus := range ranks {
+		for i := range all {
+			all[i] |= cpus[i]
+		}
+	}
+	n := 0
+	for _, w := range all {
+		n += bits.OnesCount64(w)
+	}
+	return n >= len(ranks)
+}
+
+// Leave closes the descriptor of the memory: nothing more is allocated.
+func (n *Node) Leave() { n.seg.CloseFD() }
+
+// Close unmaps the memory, which nothing may use any more.
+func (n *Node) Close() { n.seg.Close() }
+
+// Board returns this rank's view of the arrival slots.
+func (n *Node) Board() *board.Board {
+	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.rank, PIDs: n.PIDs, Copies: n.Copies, Spare: n.Spare, Wake: n.Wake})
+}
+
+// Link returns this rank's end of the link to another one, if all links are made at the start.
+func (n *Node) Link(peer int) *memlink.Link { return n.link(peer, pairOf(n.rank, peer)) }
+
+// NewPair allocates rings for two ranks, to be used by both with LinkAt.
+func (n *Node) NewPair() (pair int, err error) {
+	ctl := shmem.At[control](n.seg, 0)
+	pair = int(ctl.pairs.Add(1)) - 1
+	if pair >= n.l.pairs {
+		ctl.pairs.Add(^uint32(0))
+		return 0, fmt.Errorf("the %d ranks of the node have no more rings", n.l.n)
+	}
+	return pair, n.seg.Allocate(n.l.pair(pair), n.l.pairSize())
+}
+
+// LinkAt returns this rank's end of a link over the rings that one of the two ranks has allocated.
+func (n *Node) LinkAt(peer, pair int) (*memlink.Link, error) {
+	if pair < 0 || pair >= n.l.pairs {
+		return nil, fmt.Errorf("pair %d of %d", pair, n.l.pairs)
+	}
+	return n.link(peer, pair), nil
+}
+
+func (n *Node) link(peer, pair int) *memlink.Link {
+	out := n.l.pair(pair)
+	in := out + memlink.Size(n.l.data)
+	if n.rank > peer {
+		out, in = in, out
+	}
+	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, PID: n.PIDs[peer], Copies: n.Copies,
+		Spare: n.Spare, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
+}
+
+// Announce says that this rank is about to sleep, and returns what Sleep needs.
+//
+// Invariant: a rank publishes its news before it reads another's announcement, and announces its sleep before
+// it reads the other's news. So at least one of the two sees the other.
+func (n *Node) Announce() uint32 {
+	bell := n.areas[n.rank].bell.Load()
+	n.areas[n.rank].sleeping.Store(1)
+	return bell
+}
+
+// Sleep waits until another rank has rung since Announce, for at most timeout if that is above 0.
+func (n *Node) Sleep(bell uint32, timeout time.Duration) {
+	shmem.FutexWait(&n.areas[n.rank].bell, bell, timeout)
+}
+
+// Awake takes the announcement back.
+func (n *Node) Awake() { n.areas[n.rank].sleeping.Store(0) }
+
+// Wake wakes a rank if it has announced its sleep. The caller has published the news before.
+func (n *Node) Wake(rank int) {
+	if n.areas[rank].sleeping.Load() != 0 {
+		n.wake(rank)
+	}
+}
+
+func (n *Node) wake(rank int) {
+	switch {
+	case n.bell == nil:
+		n.Ring(rank)
+	case n.areas[rank].sleeping.CompareAndSwap(1, 0):
+		n.bell(rank)
+	}
+}
+
+// Ring ends a rank's Sleep.
+func (n *Node) Ring(rank int) {
+	n.areas[rank].bell.Add(1)
+	shmem.FutexWake(&n.areas[rank].bell, 1)
+}
+
+// proof is random bytes that other processes read to find out whether they can.
+var proof = sync.OnceValue(func() []byte {
+	b := make([]byte, 16)
+	rand.Read(b)
+	return b
+})
+
+func area(seg *shmem.Segment, l layout, rank int) *rankArea {
+	return shmem.At[rankArea](seg, l.ranks+rank*rankAreaSize)
+}
+
+// fill publishes this rank's area, before another rank reads it.
+func (a *rankArea) fill() {
+	copy(a.proof[:], proof())
+	a.proofAt.Store(shmem.Addr(proof()))
+	if cpus, err := shmem.CPUs(); err == nil {
+		a.cpus = cpus
+	}
+	a.pid.Store(int64(os.Getpid()))
+}
+
+// tryCopy finds out whether this process may read and write that of another rank.
+func (a *rankArea) tryCopy() error {
+	got := make([]byte, len(a.proof))
+	if err := a.readProof(got); err != nil {
+		return err
+	}
+	return shmem.WriteProcess(int(a.pid.Load()), a.proofAt.Load(), got)
+}
+
+func (a *rankArea) readProof(got []byte) error {
+	if err := shmem.ReadProcess(int(a.pid.Load()), a.proofAt.Load(), got); err != nil {
+		return err
+	}
+	if [16]byte(got) != a.proof {
+		return errors.New("its memory is not what it says")
+	}
+	return nil
+}
+
+// kill ends the process of a rank. A process that has its number by now does not have its proof.
+func (n *Node) kill(rank int) {
+	p, err := shmem.OpenProcess(n.PIDs[rank])
+	if err != nil {
+		return
+	}
+	defer p.Close()
+	if n.areas[rank].readProof(make([]byte, len(proof()))) == nil {
+		p.Kill()
+	}
+}
