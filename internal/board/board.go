@@ -24,13 +24,16 @@ type Config struct {
 // Board is one rank's view of a node's slots. The lock of its engine guards Open and Collective.Close.
 type Board struct {
 	cfg  Config
+	own  *slots        // of this rank, the first
 	used []bool        // own slots in use
 	seen atomic.Uint32 // of news
 }
 
 // New returns a rank's view of slots whose memory is zero.
 func New(cfg Config) *Board {
-	return &Board{cfg: cfg, used: make([]bool, slotsFirst)}
+	b := &Board{cfg: cfg, used: make([]bool, slotsFirst)}
+	b.own = b.at(cfg.Rank, 0)
+	return b
 }
 
 // Mark notes for all ranks of the node that a rank was declared lost. That is done before any slots are
@@ -38,7 +41,7 @@ func New(cfg Config) *Board {
 func (b *Board) Mark(rank int) { b.at(rank, 0).lost.Store(1) }
 
 // lost reports whether this rank was declared lost.
-func (b *Board) lost() bool { return b.at(b.cfg.Rank, 0).lost.Load() != 0 }
+func (b *Board) lost() bool { return b.own.lost.Load() != 0 }
 
 // A Comm is a communicator whose ranks all have slots.
 type Comm interface {
@@ -72,8 +75,8 @@ func (b *Board) Post(rank int) { b.at(rank, 0).news.Add(1) }
 
 // News reports whether another rank has called Post for this one since the last call.
 func (b *Board) News() bool {
-	now := b.at(b.cfg.Rank, 0).news.Load()
-	return b.seen.Swap(now) != now
+	now := b.own.news.Load()
+	return now != b.seen.Load() && now != b.seen.Swap(now)
 }
 
 // Open gives a communicator slots of this rank. ranks are its members on the node.

@@ -40,10 +40,18 @@ type Collective struct {
 // Ready implements backend.Pending: all ranks have arrived, or one never will, or this rank has
 // closed the communicator.
 func (s *Collective) Ready() bool {
+	if s.arrived() {
+		return true
+	}
 	c := s.c
+	return c.Cause() != nil || c.Ended() != nil || c.Closed() || c.Gone(s.seen) && !s.here(s.seen)
+}
+
+// arrived reports whether all ranks have arrived.
+func (s *Collective) arrived() bool {
 	for s.seen < len(s.ranks) {
 		if !s.here(s.seen) {
-			return c.Cause() != nil || c.Ended() != nil || c.Closed() || c.Gone(s.seen) && !s.here(s.seen)
+			return false
 		}
 		s.seen++
 	}
@@ -87,7 +95,7 @@ func (s *Collective) arrive(b *backend.Bound) error {
 	s.seen = 0
 	if s.b.cfg.Spare {
 		for range directSpin {
-			if s.Ready() {
+			if s.arrived() {
 				break
 			}
 		}

@@ -23,9 +23,9 @@ func (s *Segment) Len() int { return len(s.mem) }
 //
 // The pointer is valid until the segment is closed.
 func At[T any](s *Segment, off int) *T {
-	var t T
-	if off < 0 || off+int(unsafe.Sizeof(t)) > len(s.mem) || uintptr(off)%unsafe.Alignof(t) != 0 {
-		panic(fmt.Sprintf("shmem: offset %d of %T outside a segment of %d bytes or unaligned", off, t, len(s.mem)))
+	var p *T // not a T, which could be long
+	if off < 0 || off+int(unsafe.Sizeof(*p)) > len(s.mem) || uintptr(off)%unsafe.Alignof(*p) != 0 {
+		panic(fmt.Sprintf("shmem: offset %d of %T outside a segment of %d bytes or unaligned", off, p, len(s.mem)))
 	}
 	// SAFETY: the range was checked, and the mapping outlives its users: it is
 	// unmapped only by Close, after the last operation.
@@ -38,9 +38,9 @@ func Slice[T any](s *Segment, off, n int) []T {
 	if n == 0 {
 		return nil
 	}
-	var t T
-	if n < 0 || off < 0 || n > (len(s.mem)-off)/max(1, int(unsafe.Sizeof(t))) {
-		panic(fmt.Sprintf("shmem: %d of %T at offset %d outside a segment of %d bytes", n, t, off, len(s.mem)))
+	var p *T
+	if n < 0 || off < 0 || n > (len(s.mem)-off)/max(1, int(unsafe.Sizeof(*p))) {
+		panic(fmt.Sprintf("shmem: %d of %T at offset %d outside a segment of %d bytes", n, p, off, len(s.mem)))
 	}
 	// SAFETY: as in At, for n consecutive values.
 	return unsafe.Slice(At[T](s, off), n)
