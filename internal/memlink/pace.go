@@ -15,7 +15,7 @@ import "time"
 // share a cache and 14 µs if they do not; the kernel takes 1.7 to 4.5 µs. Into memory that is in no cache,
 // each takes up to twice as long: for 4 MiB 270 µs through the ring and 500 µs by the kernel.
 const (
-	probeSize  = 8 << 10
+	probeSize  = 16 << 10
 	probeOne   = 16                   // in so many transfers
 	measureMin = 4 << 10              // shortest piece that is measured
 	measureOne = 8                    // in so many
@@ -35,7 +35,7 @@ type pace struct {
 	copies  uint          // transfers since the last probe
 	perKiB  time.Duration // what the kernel takes
 	now     func() time.Time
-	scratch [probeSize]byte
+	scratch [probeSize / 2]byte
 }
 
 // due reports whether the copy of a piece is measured.
@@ -55,7 +55,7 @@ func (l *Link) measure(n int, do func()) {
 	perKiB := (took - clockTakes) * 1024 / time.Duration(n)
 	if l.in.r.slow.Load() != 0 { // a probe
 		if perKiB <= l.pace.perKiB {
-			l.pace.ring = perKiB
+			l.pace.ring = l.pace.perKiB // the first slow piece ends it
 			l.in.r.slow.Store(0)
 		}
 		return
@@ -73,9 +73,11 @@ func (p *pace) copied(n int, took time.Duration) {
 	p.perKiB = (3*p.perKiB + min(took*1024/time.Duration(n), 2*p.perKiB)) / 4
 }
 
-// probed reads a probe.
+// probed reads a probe. Its first half only warms the memory that the second is copied to.
 func (l *Link) probed() {
-	l.measure(probeSize, func() { copy(l.pace.scratch[:], l.in.piece(probeSize)) })
+	first, second := l.in.piece(probeSize)[:probeSize/2], l.in.piece(probeSize)[probeSize/2:]
+	copy(l.pace.scratch[:], first)
+	l.measure(probeSize/2, func() { copy(l.pace.scratch[:], second) })
 }
 
 // Copies reports whether the kernel is to copy a message of n bytes to the peer, and sends a probe now and

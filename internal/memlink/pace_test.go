@@ -61,7 +61,7 @@ func TestPaceFollowsCopySpeed(t *testing.T) {
 	if probes := (measured - before) / 2; probes != 2 {
 		t.Errorf("%d probes for %d transfers, want one in %d", probes, 2*probeOne, probeOne)
 	}
-	took = copyPerKiB * probeSize / 1024
+	took = copyPerKiB * probeSize / 1024 / 2
 	for i := 0; a.Copies(long); i++ {
 		if i > probeOne {
 			t.Fatal("a fast probe does not end the copies")
@@ -69,6 +69,9 @@ func TestPaceFollowsCopySpeed(t *testing.T) {
 		readAll(t, b)
 	}
 	expect("after a fast probe", false)
+	took = at(2 * copyPerKiB)
+	eager(measureOne, pieceMax)
+	expect("after a slow piece that follows a fast probe", true)
 	for _, f := range b.frames {
 		if f.Kind != frame.Eager {
 			t.Errorf("%v has arrived", f.Kind)
