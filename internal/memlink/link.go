@@ -106,7 +106,7 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 			if room == nil {
 				return 0, nil
 			}
-			copy(room, body)
+			l.put(room, body[:sent])
 		}
 		if pre > 0 {
 			second := h.Reply
@@ -131,7 +131,7 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 		if room == nil {
 			break
 		}
-		copy(room, body[sent:])
+		l.put(room, body[sent:sent+n])
 		c.size = kindMore<<kindBits | uint64(n)
 		l.out.publish(c)
 		l.wake()
@@ -149,13 +149,15 @@ func (l *Link) Send(ctx uint32, tag int32, buf []byte) bool {
 	if c == nil {
 		return false
 	}
-	to := c.data[:]
-	if len(buf) > inlineMax {
-		if to = l.out.room(len(buf)); to == nil {
+	if len(buf) <= inlineMax {
+		copy(c.data[:], buf)
+	} else {
+		room := l.out.room(len(buf))
+		if room == nil {
 			return false
 		}
+		l.put(room, buf)
 	}
-	copy(to, buf)
 	c.ctx, c.tag = ctx, tag
 	c.size = uint64(frame.Eager)<<kindBits | uint64(len(buf))
 	l.out.publish(c)
@@ -291,15 +293,6 @@ func (l *Link) begin(a *frame.Arrival, c *cell, size uint64) (n int, err error) 
 	n = min(a.Left, l.piece)
 	l.get(a, n)
 	return n, nil
-}
-
-// get copies the next piece of a payload.
-func (l *Link) get(a *frame.Arrival, n int) {
-	if l.pace.due(l, n) {
-		l.measure(n, func() { a.Take(l.in.piece(n)) })
-	} else {
-		a.Take(l.in.piece(n))
-	}
 }
 
 // The other end can read a frame as soon as it is written, so the link keeps nothing back.

@@ -13,6 +13,7 @@ import (
 func TestPaceFollowsCopySpeed(t *testing.T) {
 	a, b := pair(t, Config{Data: 1 << 20, Copies: true, Spare: true})
 	now, took, measured := time.Time{}, time.Duration(0), 0
+	a.pace.now = func() time.Time { return time.Time{} } // writing takes no time
 	b.pace.now = func() time.Time {
 		now = now.Add(took)
 		measured++
@@ -79,6 +80,41 @@ func TestPaceFollowsCopySpeed(t *testing.T) {
 	}
 }
 
+// The sender sees by itself that it writes slowly into the ring.
+func TestSlowWritesGoOverToCopies(t *testing.T) {
+	a, b := pair(t, Config{Data: 1 << 20, Copies: true, Spare: true})
+	now, took := time.Time{}, time.Duration(0)
+	a.pace.now = func() time.Time { now = now.Add(took); return now }
+	b.pace.now = func() time.Time { return time.Time{} }
+	eager := func(times int) {
+		for range times {
+			write(t, a, b, frame.Header{Kind: frame.Eager, Length: pieceMax}, make([]byte, pieceMax))
+			readAll(t, b)
+		}
+	}
+	expect := func(what string, want bool) {
+		t.Helper()
+		if got := a.Copies(1 << 20); got != want {
+			t.Fatalf("%s: the kernel copies: %v, want %v", what, got, want)
+		}
+		readAll(t, b)
+	}
+	took = copyPerKiB * pieceMax / 1024
+	eager(20 * measureOne)
+	expect("after pieces as fast as the kernel", false)
+	took *= 4
+	eager(3 * measureOne)
+	for range 2 * probeOne {
+		expect("after slow pieces, with slow probes", true)
+	}
+	took = copyPerKiB * probeSize / 2 / 1024
+	for range probeOne {
+		a.Copies(1 << 20)
+		readAll(t, b)
+	}
+	expect("after a fast probe", false)
+}
+
 // TestPaceFollowsKernel makes the kernel's copies slow: pieces that take a little less are fast then.
 func TestPaceFollowsKernel(t *testing.T) {
 	a, b := pair(t, Config{Data: 1 << 20, Copies: true, Spare: true})
@@ -96,11 +132,11 @@ func TestPaceFollowsKernel(t *testing.T) {
 	slow := func(perKiB time.Duration) bool {
 		b.pace.now = func() time.Time { now = now.Add(perKiB * pieceMax / 1024); return now }
 		defer func() { b.pace.now = func() time.Time { return now } }()
-		b.Link.in.r.slow.Store(0)
+		b.pace.read = gauge{}
 		for range 20 {
-			b.measure(pieceMax, func() {})
+			b.measure(&b.pace.read, pieceMax, func() {})
 		}
-		return b.Link.in.r.slow.Load() != 0
+		return b.pace.read.average > b.pace.perKiB
 	}
 	for range 40 {
 		transfer(timedMin - 1)
