@@ -152,6 +152,7 @@ func (r *Recovery) agree(b *backend.Bound, kind uint32, propose func() (flags ui
 			_ = r.c.Declare(w, errors.New("the survivors agreed that it is lost"))
 		}
 	}
+	r.learn(b, rec.Gone)
 	if rec.Kinds != kind {
 		return rec, fault(backend.ErrMismatch, "some ranks called Agree and others Shrink")
 	}
@@ -235,12 +236,7 @@ func (r *Recovery) receive() (took bool, err error) {
 		}
 		l := &r.links[m]
 		if !l.posted {
-			if l.buf == nil {
-				l.buf = make([]byte, Size(r.c.Size(), r.c.Ranks()))
-			}
-			l.posted = true
-			l.req.Begin()
-			r.control.Irecv(&l.req, l.buf, m, 0)
+			r.post(m, l)
 		}
 		if l.req.Ready() {
 			l.posted = false
@@ -248,6 +244,34 @@ func (r *Recovery) receive() (took bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// post posts the receive of member m's next message.
+func (r *Recovery) post(m int, l *link) {
+	if l.buf == nil {
+		l.buf = make([]byte, Size(r.c.Size(), r.c.Ranks()))
+	}
+	l.posted = true
+	l.req.Begin()
+	r.control.Irecv(&l.req, l.buf, m, 0)
+}
+
+// learn waits until this rank has seen itself that members are gone, so that Lost is the same on all ranks.
+// What it has not seen when b ends it sees later.
+func (r *Recovery) learn(b *backend.Bound, gone Set) {
+	for _, m := range gone.List() {
+		l := &r.links[m]
+		for ended := m == r.c.Rank(); !ended; {
+			if !l.posted {
+				r.post(m, l)
+			}
+			if r.control.Await(b, &l.req) != nil {
+				return
+			}
+			l.posted = false
+			ended = l.req.Err != nil
+		}
+	}
 }
 
 // take passes the message of member m, or its failure, to the agreement.

@@ -2,10 +2,13 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // A loss ends all communicators, with any members, and those made afterwards. Those that have
@@ -281,4 +284,40 @@ func TestRankStoppedWithinFrameLearnsItIsLost(t *testing.T) {
 	until(t, "without the link", other, func() bool {
 		return locked(other, func(e *Engine) bool { return len(e.goodbyes) == 0 })
 	})
+}
+
+// After Agree all ranks know who has left, also one that gets the goodbye later than the others.
+func TestAgreeMakesLeavingKnownToAllRanks(t *testing.T) {
+	world := mesh(t, 3)
+	leave := func(to int) {
+		locked(world[2], func(e *Engine) bool {
+			return e.peers[to].emit(frame.Header{Kind: frame.Goodbye}, nil, nil)
+		})
+	}
+	leave(0)
+	until(t, "told that rank 2 has left", world[0], func() bool { return len(world[0].Left()) == 1 })
+	agree := func(c *comm) chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Agree(patient, 1)
+			if got := c.Lost(); err == nil && !slices.Equal(got, []int{2}) {
+				err = fmt.Errorf("after Agree rank %d has lost %v, want 2", c.rank, got)
+			}
+			done <- err
+		}()
+		return done
+	}
+	first, second := agree(world[0]), agree(world[1])
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	select { // it waits for the goodbye
+	case err := <-second:
+		second <- err
+	case <-time.After(50 * time.Millisecond):
+	}
+	leave(1)
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
 }
