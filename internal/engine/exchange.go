@@ -18,13 +18,8 @@ func (c *comm) Exchange(recv, send *backend.Request, in, out []byte, source, des
 	}
 	e := c.e
 	e.mu.Lock()
-	o := e.getOp()
-	o.comm, o.req = c, recv
-	recv.Impl = o
-	e.recv(o, in, c.pattern(source, tag))
-	o = e.getOp()
-	o.comm, o.req = c, send
-	send.Impl = o
+	e.recv(c.begin(recv), in, c.pattern(source, tag))
+	o := c.begin(send)
 	if !e.cork(o, out, c.World[dest], int32(tag)) {
 		e.send(o, out, c.World[dest], int32(tag), backend.Standard)
 	}

@@ -172,6 +172,14 @@ func (e *Engine) putBack(o *op) bool {
 	return true
 }
 
+// begin returns the operation of a request. The lock is held.
+func (c *comm) begin(r *backend.Request) *op {
+	o := c.e.getOp()
+	o.comm, o.req = c, r
+	r.Impl = o
+	return o
+}
+
 // Isend implements backend.Comm.
 func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
 	if err := c.usable(); err != nil {
@@ -180,9 +188,7 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 	}
 	e := c.e
 	e.mu.Lock()
-	o := e.getOp()
-	o.comm, o.req = c, r
-	r.Impl = o
+	o := c.begin(r)
 	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.unlock()
 }
@@ -195,9 +201,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	}
 	e := c.e
 	e.mu.Lock()
-	o := e.getOp()
-	o.comm, o.req = c, r
-	r.Impl = o
+	o := c.begin(r)
 	e.recv(o, buf, c.pattern(source, tag))
 	e.unlock()
 }
