@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 func init() {
@@ -42,7 +43,7 @@ func withdrawing(c backend.Comm, b *backend.Bound, tag, rounds, n int) error {
 	went := make([]byte, rounds)
 	for i := range rounds {
 		q.Begin()
-		c.Isend(q, fill(make([]byte, n), i), 1, tag, backend.Synchronous)
+		c.Isend(q, ranktest.Fill(make([]byte, n), i), 1, tag, backend.Synchronous)
 		if i%2 == 0 {
 			for range i % 7 {
 				c.Poll()
@@ -105,7 +106,7 @@ func receiving(c backend.Comm, b *backend.Bound, tag, rounds, n int) error {
 		if len(got) == 0 {
 			return fmt.Errorf("message %d was sent and has not come", i)
 		}
-		if string(got[0]) != string(fill(make([]byte, n), i)) {
+		if string(got[0]) != string(ranktest.Fill(make([]byte, n), i)) {
 			return fmt.Errorf("message %d is another one, or damaged", i)
 		}
 		got = got[1:]

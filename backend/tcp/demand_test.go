@@ -3,7 +3,6 @@
 package tcp
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/sched"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -66,48 +66,6 @@ func closeRanks(ranks []backend.Comm) {
 		}
 	}
 	all.Wait()
-}
-
-// each runs f for every rank at once.
-func each(t *testing.T, ranks []backend.Comm, f func(c backend.Comm) error) {
-	t.Helper()
-	errs := make([]error, len(ranks))
-	var all sync.WaitGroup
-	for i, c := range ranks {
-		all.Go(func() { errs[i] = f(c) })
-	}
-	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			t.Fatalf("rank %d: %v", i, err)
-		}
-	}
-}
-
-// around sends a number of messages of a length from each rank to the next, which must get them in order.
-func around(c backend.Comm, messages, length int) error {
-	b := &backend.Bound{Timeout: time.Minute}
-	n, me := c.Size(), c.Rank()
-	out, in := make([]byte, length), make([]byte, length)
-	for i := range messages {
-		q := &backend.Request{}
-		q.Begin()
-		c.Irecv(q, in, (me+n-1)%n, 5)
-		fill(out, me*50+i)
-		if err := c.Send(b, out, (me+1)%n, 5, backend.Standard); err != nil {
-			return err
-		}
-		if err := c.Await(b, q); err != nil {
-			return err
-		}
-		if q.Err != nil {
-			return q.Err
-		}
-		if !bytes.Equal(in, fill(make([]byte, length), (me+n-1)%n*50+i)) {
-			return fmt.Errorf("message %d of rank %d is not what was sent", i, (me+n-1)%n)
-		}
-	}
-	return nil
 }
 
 // carriers of connections, for a job whose ranks have a processor each or not.
@@ -173,7 +131,7 @@ func TestLaterConnectionsCarryMessages(t *testing.T) {
 			c.cfg.Connect = ConnectDemand
 			ranks := onDemand(t, 6, c.cfg)
 			for _, length := range []int{8, 5000, 6 * engine.EagerMax} {
-				each(t, ranks, func(c backend.Comm) error { return around(c, 5, length) })
+				ranktest.Each(t, ranks, func(c backend.Comm) error { return ranktest.Around(c, 5, length) })
 			}
 			facts := strings.Join(ranks[3].Diagnostics(), "\n")
 			want := []string{"now with 3 of the 5 other ranks; rank 0 forwards notices"}
@@ -214,12 +172,12 @@ func TestLargeJobTakesFewDescriptors(t *testing.T) {
 	}
 	before := descriptors(t)
 	ranks := onDemand(t, n, Config{Sockets: true})
-	each(t, ranks, func(c backend.Comm) error { return around(c, 2, 8) })
+	ranktest.Each(t, ranks, func(c backend.Comm) error { return ranktest.Around(c, 2, 8) })
 	call := func(c backend.Comm) error {
 		b := &backend.Bound{Timeout: time.Minute}
 		return sched.New(c).Run(b, &backend.Call{Coll: backend.Barrier, Root: -1, Seq: 1}, true)
 	}
-	each(t, ranks, call)
+	ranktest.Each(t, ranks, call)
 	links := 0
 	for _, c := range ranks {
 		for _, fact := range c.Diagnostics() {

@@ -17,6 +17,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/node"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 func init() {
@@ -24,7 +25,7 @@ func init() {
 	programs["exposed"] = func(c backend.Comm) error {
 		const n = 3<<20 + 5
 		b := &backend.Bound{Timeout: time.Minute}
-		want := fill(make([]byte, n), 7)
+		want := ranktest.Fill(make([]byte, n), 7)
 		if c.Rank() == 0 {
 			if err := c.Send(b, []byte(strconv.Itoa(os.Getpid())), 1, 1, backend.Standard); err != nil {
 				return err
@@ -134,7 +135,7 @@ func TestArmFindsNewsOfTransfers(t *testing.T) {
 	a, b := nearPair(t)
 	var send, recv memlink.Transfer
 	var ends ended
-	body := fill(make([]byte, 40000), 1)
+	body := ranktest.Fill(make([]byte, 40000), 1)
 	got := make([]byte, len(body))
 	armed := func(what string, n *near, want bool) {
 		t.Helper()

@@ -9,15 +9,8 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
-
-// pattern fills a buffer so that every byte says where it belongs.
-func fill(b []byte, seed int) []byte {
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + seed*31)
-	}
-	return b
-}
 
 var lengths = []int{0, 1, 8, 63, joinMax, joinMax + 1, 20000, engine.EagerMax - 1, engine.EagerMax, engine.EagerMax + 1, frame.MaxPayload, frame.MaxPayload + 1, 3*frame.MaxPayload + 17}
 
@@ -29,7 +22,7 @@ func init() {
 		for k, n := range lengths {
 			for _, mode := range []backend.Mode{backend.Standard, backend.Synchronous} {
 				var sends []*backend.Request
-				out := fill(make([]byte, n), c.Rank()+k)
+				out := ranktest.Fill(make([]byte, n), c.Rank()+k)
 				for dest := range c.Size() {
 					r := &backend.Request{}
 					r.Begin()
@@ -54,7 +47,7 @@ func init() {
 						return fmt.Errorf("%d bytes into %d: status %+v", n, room, st)
 					}
 					got := min(n, room)
-					if !bytes.Equal(in[:got], fill(make([]byte, n), source+k)[:got]) {
+					if !bytes.Equal(in[:got], ranktest.Fill(make([]byte, n), source+k)[:got]) {
 						return fmt.Errorf("%d bytes from %d, mode %d: wrong bytes", n, source, mode)
 					}
 					for _, x := range in[got:] {

@@ -22,6 +22,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/sched"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 func init() {
@@ -181,12 +182,12 @@ func rounds(c backend.Comm, times int) error {
 		size := []int{9, 2 * engine.EagerMax, 5000}[i%3]
 		send, recv := &backend.Request{}, make([]byte, size)
 		send.Begin()
-		c.Isend(send, fill(make([]byte, size), me+i), (me+1)%n, 1, backend.Standard)
+		c.Isend(send, ranktest.Fill(make([]byte, size), me+i), (me+1)%n, 1, backend.Standard)
 		_, err := c.Recv(b, recv, (me+n-1)%n, 1)
 		if err := errors.Join(err, c.Await(b, send), send.Err); err != nil {
 			return err
 		}
-		if want := fill(make([]byte, size), (me+n-1)%n+i); string(want) != string(recv) {
+		if want := ranktest.Fill(make([]byte, size), (me+n-1)%n+i); string(want) != string(recv) {
 			return fmt.Errorf("round %d: a message of %d bytes is wrong", i, size)
 		}
 	}

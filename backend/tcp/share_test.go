@@ -19,6 +19,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -150,7 +151,7 @@ func TestCollectivesUseSlots(t *testing.T) {
 	for _, connect := range []string{ConnectStart, ConnectDemand} {
 		t.Run(connect, func(t *testing.T) {
 			ranks := opened(t, 4, func(r int) Config { return Config{Connect: connect, Sockets: r == 1} })
-			each(t, ranks, func(c backend.Comm) error {
+			ranktest.Each(t, ranks, func(c backend.Comm) error {
 				barriers := func(c backend.Comm, want backend.Plan) error {
 					for seq := range uint32(20) {
 						b := &backend.Bound{Timeout: time.Minute}

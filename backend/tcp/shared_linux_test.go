@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 // ringTests are environments in which frames go through rings: so short that every long message goes
@@ -57,7 +58,7 @@ func init() {
 				if i == at {
 					close(begun)
 				}
-				if err := c.Send(b, fill(buf, i)[:lengths[i%len(lengths)]%killLength], 0, 1, backend.Standard); err != nil {
+				if err := c.Send(b, ranktest.Fill(buf, i)[:lengths[i%len(lengths)]%killLength], 0, 1, backend.Standard); err != nil {
 					return err
 				}
 			}
@@ -74,7 +75,7 @@ func init() {
 			if err != nil {
 				return err
 			}
-			if n := lengths[i%len(lengths)] % killLength; st.Bytes != n || !bytes.Equal(buf[:n], fill(want, i)[:n]) {
+			if n := lengths[i%len(lengths)] % killLength; st.Bytes != n || !bytes.Equal(buf[:n], ranktest.Fill(want, i)[:n]) {
 				return fmt.Errorf("message %d is another one, or damaged", i)
 			}
 		}

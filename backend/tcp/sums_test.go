@@ -15,6 +15,7 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -45,7 +46,7 @@ func TestSums(t *testing.T) {
 			}
 			defer w.Close()
 			bound := &backend.Bound{Timeout: time.Minute}
-			out := fill(make([]byte, c.length), 3)
+			out := ranktest.Fill(make([]byte, c.length), 3)
 			if err := w.Send(bound, out, 1, 1, backend.Standard); err != nil {
 				t.Fatal(err)
 			}

@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 // linked returns the ranks with which c has a link.
@@ -22,31 +22,6 @@ func linked(c *comm) (list []int) {
 	return list
 }
 
-// around sends a number of messages of a length from each rank to the next, which must get them in order.
-func around(c *comm, messages, length int) error {
-	n, me := c.Size(), c.Rank()
-	out, in := make([]byte, length), make([]byte, length)
-	for i := range messages {
-		q := &backend.Request{}
-		q.Begin()
-		c.Irecv(q, in, (me+n-1)%n, 5)
-		fill(out, me*50+i)
-		if err := c.Send(patient, out, (me+1)%n, 5, backend.Standard); err != nil {
-			return err
-		}
-		if err := c.Await(patient, q); err != nil {
-			return err
-		}
-		if q.Err != nil {
-			return q.Err
-		}
-		if !bytes.Equal(in, fill(make([]byte, length), (me+n-1)%n*50+i)) {
-			return fmt.Errorf("message %d of rank %d is not what was sent", i, (me+n-1)%n)
-		}
-	}
-	return nil
-}
-
 // Two ranks have a link only if they send each other messages, or one is the hub.
 func TestRanksHaveTheLinksTheyNeed(t *testing.T) {
 	for _, length := range []int{8, 4 * EagerMax} {
@@ -57,7 +32,7 @@ func TestRanksHaveTheLinksTheyNeed(t *testing.T) {
 					t.Errorf("rank %d begins with links to %v, want 0 alone", c.e.me, got)
 				}
 			}
-			each(t, ranks, func(c *comm) error { return around(c, 5, length) })
+			ranktest.Each(t, ranks, func(c *comm) error { return ranktest.Around(c, 5, length) })
 			for me, c := range ranks {
 				want := []int{0, (me + 1) % 8, (me + 7) % 8}
 				if me == 0 {
@@ -79,7 +54,7 @@ func TestRanksHaveTheLinksTheyNeed(t *testing.T) {
 // Ranks that need each other at the same moment have one link, and messages stay in order.
 func TestRanksThatDialEachOtherAtOnceHaveOneLink(t *testing.T) {
 	ranks := onDemand(t, 5, 0)
-	each(t, ranks, func(c *comm) error {
+	ranktest.Each(t, ranks, func(c *comm) error {
 		me := byte(c.Rank())
 		for i := range 50 {
 			for r := range c.Size() {
@@ -163,7 +138,7 @@ func TestRankThatLeavesIsNotLost(t *testing.T) {
 				isLost(t, fmt.Sprintf("a receive from rank %d", r), await(t, last, waits[i]), fmt.Sprintf("rank %d has closed its communicator and left the job", r))
 			}
 			rest = slices.DeleteFunc(rest, func(c *comm) bool { return c == nil })
-			each(t, rest, func(c *comm) error {
+			ranktest.Each(t, rest, func(c *comm) error {
 				for _, to := range rest {
 					if to == c {
 						continue

@@ -224,30 +224,6 @@ func pass(t *testing.T, from, to *comm) {
 	}
 }
 
-// fill fills a buffer so that every byte depends on its place.
-func fill(b []byte, seed int) []byte {
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + seed*31)
-	}
-	return b
-}
-
-// each runs f for every rank at once.
-func each(t *testing.T, ranks []*comm, f func(c *comm) error) {
-	t.Helper()
-	errs := make([]error, len(ranks))
-	var all sync.WaitGroup
-	for i, c := range ranks {
-		all.Go(func() { errs[i] = f(c) })
-	}
-	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			t.Fatalf("rank %d: %v", ranks[i].e.me, err)
-		}
-	}
-}
-
 // works checks that the ranks of a communicator can add their numbers.
 func works(t *testing.T, ranks []*comm) {
 	t.Helper()

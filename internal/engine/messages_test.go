@@ -12,6 +12,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
+	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
 // A peer that sends an invalid frame is lost, with an error that says so. Nothing else happens: no panic, no
@@ -129,7 +130,7 @@ func TestMessageFromNonMemberLosesItsSender(t *testing.T) {
 // A receive is canceled when a part of its short message has arrived. The next receive gets the message.
 func TestPartOfMessageIsLeftToNextReceive(t *testing.T) {
 	c, write, _ := raw(t, 0)
-	body := fill(make([]byte, 5000), 3)
+	body := ranktest.Fill(make([]byte, 5000), 3)
 	const part = 1234
 	got := make([]byte, len(body))
 	ctx, end := context.WithCancel(t.Context())
