@@ -32,8 +32,8 @@ type Comm interface {
 	//
 	// An operation with a rank that is lost, or that has closed the control communicator, ends with
 	// ErrPeerLost; a receive does so only after everything that arrived from the rank has been
-	// received. Operations with other ranks go on. What ends all communicators also ends this one, with
-	// Broken giving the reason; so does the declaration that its own rank is lost.
+	// received. Operations with other ranks go on. An error that ends all communicators ends this one
+	// too, and Broken returns it. The declaration that the own rank is lost is such an error.
 	//
 	// It carries messages from a named source only: no collectives and no AnySource. Control exchanges
 	// no messages. A message from a member that has made its own already waits until this one is made.

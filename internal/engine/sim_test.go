@@ -64,8 +64,8 @@ type sim struct {
 	flows   map[[4]int]*simFlow // by sender, receiver, context, tag
 	memory  *simMemory
 
-	// What has happened, and how operations may end because of it.
-	faulty bool // any of these
+	// The events so far. The model allows only the errors that they explain.
+	faulty bool // any of those below
 	loss   bool // a rank is lost
 	broke  [2]bool
 	closed [2][simRanks]bool // by context and rank
