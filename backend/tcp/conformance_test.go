@@ -31,13 +31,13 @@ func (l launcher) Launch(t testing.TB, job *cohorttest.Job) error {
 		return err
 	}
 	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: job.Ranks, Coordinator: true, TLS: l.tls}
-	door, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
+	listener, err := wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Identity: id})
 	if err != nil {
 		return err
 	}
-	defer wire.Serve(door)()
+	defer wire.Serve(listener)()
 	p := cohorttest.Processes{Backend: "tcp", Env: append([]string{
-		"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + door.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path,
+		"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + listener.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path,
 	}, l.env...)}
 	return p.Launch(t, job)
 }

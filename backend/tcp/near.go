@@ -74,7 +74,7 @@ func (c *connecting) meet(ctx context.Context, job string, sleep *sleeper) error
 	self := &c.members[c.id.Rank]
 	c.local = make([]int, len(c.members))
 	cfg := node.Config{Job: job, OnDemand: c.demand, Data: c.ring}
-	var doors []string
+	var names []string
 	for r := range c.members {
 		m := &c.members[r]
 		if c.local[r] = -1; !shares(m, self) {
@@ -84,13 +84,13 @@ func (c *connecting) meet(ctx context.Context, job string, sleep *sleeper) error
 			cfg.Rank = c.local[r]
 		}
 		cfg.Ranks, cfg.PIDs = append(cfg.Ranks, r), append(cfg.PIDs, m.Process)
-		doors = append(doors, doorOf(m))
+		names = append(names, wakeNameOf(m))
 	}
 	if len(cfg.Ranks) < 2 {
 		return nil
 	}
-	sleep.door.names(doors)
-	cfg.Name, cfg.Bell = job+" "+doors[0], sleep.door.ring
+	sleep.wake.peers(names)
+	cfg.Name, cfg.Bell = job+" "+names[0], sleep.wake.send
 	n, err := node.Join(ctx, cfg)
 	switch {
 	case err == nil:

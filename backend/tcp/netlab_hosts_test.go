@@ -67,15 +67,15 @@ func rendezvousAt(t testing.TB, n *netlab.Net, ranks int) (env []string, end fun
 		return nil, nil, err
 	}
 	id := &wire.Identity{Job: rand.Text(), Secret: secret, Rank: wire.Launcher, Size: ranks, Coordinator: true}
-	var door *wire.Listener
+	var listener *wire.Listener
 	err = n.Do(ranks, func() error {
-		door, err = wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{n.Addr(ranks)}, Identity: id})
+		listener, err = wire.Listen(wire.ListenConfig{Addrs: []netip.Addr{n.Addr(ranks)}, Identity: id})
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	return []string{"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + door.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path}, wire.Serve(door), nil
+	return []string{"COHORT_JOB=" + id.Job, "COHORT_TCP_COORDINATOR=launcher@" + listener.Addrs()[0].String(), "COHORT_SECRET_FILE=" + path}, wire.Serve(listener), nil
 }
 
 // needHosts makes sure that there can be hosts. In a rank it does the rank's part instead.

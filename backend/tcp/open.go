@@ -163,11 +163,11 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 			l.Close()
 		}
 	}()
-	door := ""
+	wake := ""
 	if shmem.Supported && !cfg.Sockets {
-		door = fmt.Sprintf("@cohort-bell/%d/%s", os.Geteuid(), rand.Text())
+		wake = fmt.Sprintf("@cohort-wake/%d/%s", os.Geteuid(), rand.Text())
 	}
-	sleep, err := newSleeper(door)
+	sleep, err := newSleeper(wake)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 			sleep.Close()
 		}
 	}()
-	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg, sleep.door)}
+	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg, sleep.wake)}
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
 	}
@@ -269,7 +269,7 @@ func local(host string) bool {
 // rendezvous returns all ranks of the job, the function that makes all of them connect to each other or
 // none, and the coordinator's listener if this rank is the coordinator.
 func rendezvous(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) (
-	members []wire.Member, confirm func(ctx context.Context, connect func(context.Context) error) error, door *wire.Listener, err error) {
+	members []wire.Member, confirm func(ctx context.Context, connect func(context.Context) error) error, listener *wire.Listener, err error) {
 	if cfg.Rank > 0 || cfg.Launcher {
 		to := 0
 		if cfg.Launcher {
@@ -316,7 +316,7 @@ func rendezvous(ctx context.Context, cfg Config, id *wire.Identity, self wire.Me
 }
 
 // infoShares, in the first byte of a rank's information, says that it uses shared memory. The set of
-// processors that it may use follows, and then the name of its door.
+// processors that it may use follows, and then the name of its wake-up socket.
 const infoShares byte = 1
 
 // infoDemand says that it makes connections on demand.
@@ -333,7 +333,7 @@ func agreeOnConnect(members []wire.Member, self *wire.Member) error {
 }
 
 // info returns what the others need to know about this rank.
-func info(cfg Config, d *door) []byte {
+func info(cfg Config, d *wakeSocket) []byte {
 	b := []byte{0}
 	if d != nil {
 		b[0] |= infoShares
@@ -353,7 +353,7 @@ func info(cfg Config, d *door) []byte {
 
 // cpusOf returns the processors that a rank may use.
 func cpusOf(m *wire.Member) (cpus [16]uint64) {
-	if len(m.Info) >= infoDoor {
+	if len(m.Info) >= infoWake {
 		for i := range cpus {
 			cpus[i] = binary.LittleEndian.Uint64(m.Info[1+8*i:])
 		}
@@ -361,10 +361,10 @@ func cpusOf(m *wire.Member) (cpus [16]uint64) {
 	return cpus
 }
 
-// doorOf returns the name of a rank's door.
-func doorOf(m *wire.Member) string { return string(m.Info[min(infoDoor, len(m.Info)):]) }
+// wakeNameOf returns the name of a rank's wake-up socket.
+func wakeNameOf(m *wire.Member) string { return string(m.Info[min(infoWake, len(m.Info)):]) }
 
-const infoDoor = 1 + 16*8 // where the name begins
+const infoWake = 1 + 16*8 // where the name begins
 
 func flags(m *wire.Member) byte {
 	if len(m.Info) == 0 {

@@ -63,9 +63,9 @@ func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*slee
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { l.Close() })
-		var d *door
+		var d *wakeSocket
 		if shmem.Supported && !cfg.Sockets {
-			if d, err = newDoor("@cohort-test/" + rand.Text()); err != nil {
+			if d, err = newWakeSocket("@cohort-test/" + rand.Text()); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(d.close)
@@ -73,7 +73,7 @@ func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*slee
 		members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg, d)}
 		ends = append(ends, &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(),
 			join: new([corkMax + frame.HeaderSize + joinMax]byte), ring: 4096})
-		sleepers = append(sleepers, &sleeper{door: d})
+		sleepers = append(sleepers, &sleeper{wake: d})
 	}
 	return ends, sleepers
 }

@@ -8,22 +8,21 @@ import (
 )
 
 // sleeper is the engine.Sleeper: the leader sleeps on the sockets, on a pipe by which other goroutines wake
-// it, and on the door at which ranks of the node ring. The engine's lock guards set and asked; sleep is the
-// leader's.
+// it, and on the socket by which ranks of the node do. The engine's lock guards asked; sleep is the leader's.
 type sleeper struct {
 	bell  bell
-	door  *door      // nil: without shared memory
-	node  *node.Node // nil: no rank uses the door
+	wake  *wakeSocket // nil: without shared memory
+	node  *node.Node  // nil: no rank uses the wake-up socket
 	sleep pollset
 	asked pollset
 }
 
-// newSleeper returns a sleeper, with a door of that name if it is not empty and there can be one.
-func newSleeper(door string) (*sleeper, error) {
+// newSleeper returns a sleeper, with a wake-up socket of that name if it is not empty and there can be one.
+func newSleeper(wake string) (*sleeper, error) {
 	b, err := newBell()
 	s := &sleeper{bell: b}
-	if err == nil && door != "" {
-		s.door, _ = newDoor(door)
+	if err == nil && wake != "" {
+		s.wake, _ = newWakeSocket(wake)
 	}
 	return s, err
 }
@@ -33,7 +32,7 @@ func (s *sleeper) Begin() {
 	s.sleep.reset()
 	s.sleep.add(s.bell.r, false)
 	if s.node != nil {
-		s.sleep.add(s.door.fd, false)
+		s.sleep.add(s.wake.fd, false)
 		s.node.Announce()
 	}
 }
@@ -60,7 +59,7 @@ func (s *sleeper) End() {
 	if s.node != nil {
 		s.node.Awake()
 		if s.sleep.ready(1) {
-			s.door.quiet()
+			s.wake.drain()
 		}
 	}
 }
@@ -85,7 +84,7 @@ func (s *sleeper) Poll(links []engine.Link, room []bool, ready func(i int)) {
 // Close implements engine.Sleeper.
 func (s *sleeper) Close() {
 	s.bell.close()
-	if s.door != nil {
-		s.door.close()
+	if s.wake != nil {
+		s.wake.close()
 	}
 }

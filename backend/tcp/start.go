@@ -12,7 +12,7 @@ import (
 )
 
 // start starts the engine of a rank that is connected.
-func (c *connecting) start(cfg Config, links []engine.Link, sleep *sleeper, self wire.Member, door *wire.Listener) (backend.Comm, error) {
+func (c *connecting) start(cfg Config, links []engine.Link, sleep *sleeper, self wire.Member, listener *wire.Listener) (backend.Comm, error) {
 	whole := c.node != nil && len(c.node.PIDs) == len(c.members) // all ranks share memory
 	config := engine.Config{
 		Rank: cfg.Rank, Peers: make([]engine.Peer, len(c.members)), Heartbeat: cfg.Heartbeat, Sleeper: sleep, Spare: c.spare,
@@ -39,7 +39,7 @@ func (c *connecting) start(cfg Config, links []engine.Link, sleep *sleeper, self
 			list = append(list, fmt.Sprintf("connections: made on demand (COHORT_TCP_CONNECT), now with %d of the %d other ranks; rank %d forwards notices",
 				open, len(c.members)-1, hub))
 		}
-		for _, l := range []*wire.Listener{c.l, door} {
+		for _, l := range []*wire.Listener{c.l, listener} {
 			if l == nil {
 				continue
 			}

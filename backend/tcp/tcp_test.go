@@ -46,10 +46,10 @@ func TestMain(m *testing.M) {
 func inherited(rank, size int) (backend.Comm, error) {
 	name := os.Getenv("TCP_TEST_NODE")
 	data, _ := strconv.Atoi(os.Getenv("TCP_TEST_RING"))
-	door := func(rank int) string { return fmt.Sprintf("@cohort-test/%s/%d", name, rank) }
+	wake := func(rank int) string { return fmt.Sprintf("@cohort-test/%s/%d", name, rank) }
 	own := ""
 	if data > 0 {
-		own = door(rank)
+		own = wake(rank)
 	}
 	sleep, err := newSleeper(own)
 	if err != nil {
@@ -58,17 +58,17 @@ func inherited(rank, size int) (backend.Comm, error) {
 	spare := os.Getenv("TCP_TEST_CROWDED") == ""
 	cfg := engine.Config{Rank: rank, Peers: make([]engine.Peer, size), Sleeper: sleep, Spare: spare,
 		Heartbeat: heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT"))}
-	meeting := node.Config{Name: name, Rank: rank, Data: data, NoCopies: os.Getenv("TCP_TEST_EXPOSE") == "", Bell: func(r int) { sleep.door.ring(r) }}
-	var doors []string
+	meeting := node.Config{Name: name, Rank: rank, Data: data, NoCopies: os.Getenv("TCP_TEST_EXPOSE") == "", Bell: func(r int) { sleep.wake.send(r) }}
+	var names []string
 	for r := range size {
 		cfg.Peers[r] = engine.Peer{PID: r, Host: "here", Node: r}
-		meeting.Ranks, doors = append(meeting.Ranks, r), append(doors, door(r))
+		meeting.Ranks, names = append(meeting.Ranks, r), append(names, wake(r))
 	}
 	e := engine.New(cfg)
 	if data > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		sleep.door.names(doors)
+		sleep.wake.peers(names)
 		if sleep.node, err = node.Join(ctx, meeting); err != nil {
 			return nil, err
 		}

@@ -20,14 +20,14 @@ func Coordinate(name string, ranks int, secret wire.Secret, addrs []netip.Addr, 
 			return nil, nil, err
 		}
 	}
-	door, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
+	listener, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
 	if err != nil {
 		return nil, nil, err
 	}
-	leave := wire.Serve(door)
-	return door.Addrs(), func() {
+	leave := wire.Serve(listener)
+	return listener.Addrs(), func() {
 		leave()
-		if report := door.Report(); report != "" {
+		if report := listener.Report(); report != "" {
 			fmt.Fprintf(stderr, "cohort: coordinator: %s\n", report)
 		}
 	}, nil
