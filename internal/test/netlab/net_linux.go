@@ -103,9 +103,8 @@ func New(cfg Config) (*Net, error) {
 func newHost(addr netip.Addr, mtu int) (*host, error) {
 	h := &host{addr: addr, todo: make(chan func()), quit: make(chan struct{}), gone: make(chan struct{})}
 	ready := make(chan error)
-	go func() {
+	inThread(func() {
 		defer close(h.gone)
-		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err != nil {
 			err = fmt.Errorf("%w: a namespace: %w", ErrUnavailable, err)
@@ -124,12 +123,32 @@ func newHost(addr netip.Addr, mtu int) (*host, error) {
 				return
 			}
 		}
-	}()
+	})
 	if err := <-ready; err != nil {
 		<-h.gone
 		return nil, err
 	}
 	return h, nil
+}
+
+// inThread runs f in a thread that ends with it. That is not the main thread, which Go parks when its
+// goroutine ends: its children would not get the signal of its death.
+func inThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		moved := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(moved)
+			f()
+		}()
+		<-moved // until then this goroutine keeps the main thread
+		runtime.UnlockOSThread()
+	}()
 }
 
 // device makes the interface of this thread's namespace, and returns its other end.

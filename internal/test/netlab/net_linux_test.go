@@ -192,6 +192,9 @@ func TestTraceCountsStepsAndBytes(t *testing.T) {
 	}
 }
 
+// home is the namespace of the main thread before any network was made.
+var home, _ = os.Readlink("/proc/self/ns/net")
+
 // TestCloseLeavesNothing checks that the namespace of a network is gone after Close, with what was started
 // in it, and that threads and descriptors are not kept.
 func TestCloseLeavesNothing(t *testing.T) {
@@ -213,8 +216,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	here, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || here != home {
+		t.Fatalf("the main thread is in %q, %v, and was in %q: it does not end with its goroutine, nor what it started", here, err, home)
 	}
 	there, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
 	if err != nil || there == here || there == "" {
