@@ -61,13 +61,16 @@ func TestTrainingHasSameBitsOverMPI(t *testing.T) {
 // return an error instead of running as separate worlds.
 func TestProgramWithoutMPIRefusesMPILauncher(t *testing.T) {
 	for name, build := range map[string][]string{"tag": {"CGO_ENABLED=1", "-tags=cohort_nompi"}, "cgo": {"CGO_ENABLED=0", "-tags="}} {
-		example := filepath.Join(t.TempDir(), "hello")
-		cmd := exec.Command("go", "build", build[1], "-o", example, "./hello")
-		cmd.Env = append(os.Environ(), build[0])
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", cmd, err, out)
-		}
 		t.Run(name, func(t *testing.T) {
+			if name == "cgo" && testing.Short() {
+				t.Skip("left out with -short: a program built without cgo; make test-all runs it")
+			}
+			example := filepath.Join(t.TempDir(), "hello")
+			cmd := exec.Command("go", "build", build[1], "-o", example, "./hello")
+			cmd.Env = append(os.Environ(), build[0])
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s", cmd, err, out)
+			}
 			mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 				out, err := refused(l, example)
 				if text := string(out); err == nil || strings.Contains(text, "hello from") || !strings.Contains(text, "built without it") || !strings.Contains(text, "one of 2") {
