@@ -8,6 +8,7 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
+	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 // job is the ranks of one New and the communicators among them.
@@ -70,6 +71,8 @@ type group struct {
 	acknowledged []int32 // world ranks whose losses do not end it
 	control      *group  // its control communicator, guarded by job.mu
 	isControl    bool    // no loss ends it
+
+	area atomic.Pointer[shmem.Area] // the last one that Share has made
 }
 
 // New makes a job of n ranks and returns the first communicator's end of each.

@@ -5,7 +5,6 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -119,7 +118,7 @@ func init() {
 		}
 	}
 
-	// Rank 0 stands still after it has exposed the memory. The deadline of the others
+	// Rank 0 stands still after it has published the name of the memory. The deadline of the others
 	// ends their wait.
 	programs["share-stopped"] = func(c backend.Comm) error {
 		files := descriptors()
@@ -159,7 +158,7 @@ func init() {
 		return errors.Join(err, syscall.Kill(n, syscall.SIGCONT))
 	}
 
-	// Rank 0 stands still after it has published the name of the memory, and passes it to no rank. The others
+	// Rank 0 stands still after it has published the name of the memory, which it has not made. The others
 	// lose it, as they lose a rank that is silent at any other time.
 	programs["share-silent"] = func(c backend.Comm) error {
 		const victim = 0
@@ -170,13 +169,7 @@ func init() {
 		files := descriptors()
 		tell := telling(c, nil, func(int) {}, func(int) {})
 		if c.Rank() == victim {
-			name := fmt.Sprintf("@cohort-test/silent/%d", os.Getpid())
-			ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
-			if err != nil {
-				return err
-			}
-			defer ln.Close()
-			if _, err := tell(name); err != nil {
+			if _, err := tell("/dev/null"); err != nil {
 				return err
 			}
 			stopSelf()
@@ -213,10 +206,9 @@ func init() {
 			return mem.Close()
 		}
 		for _, who := range []int{0, 2} {
-			for spare := range 7 {
+			for spare := range 3 {
 				if c.Rank() == who {
-					// ReadDir's own descriptor is among those counted.
-					if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(files - 1 + spare), Max: old.Max}); err != nil {
+					if err := leave(spare); err != nil {
 						return err
 					}
 				}

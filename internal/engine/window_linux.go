@@ -6,8 +6,8 @@ import (
 )
 
 // Share implements backend.Sharing.
-func (c *comm) Share(b *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
-	return shmem.Share(b, c, size, publish)
+func (c *comm) Share(_ *backend.Bound, size int, publish backend.Publish) (backend.Memory, error) {
+	return shmem.Share(c.rank, size, publish)
 }
 
 // Available implements backend.Sharing.

@@ -3,11 +3,31 @@ package shmem
 import (
 	"errors"
 	"fmt"
+	"os"
+	"sync"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/backend"
 )
+
+// Share makes an area of size bytes that ranks of one node, which are processes, have in common. Rank 0
+// keeps its descriptor open until the others have opened it through /proc.
+func Share(rank, size int, publish backend.Publish) (backend.Memory, error) {
+	fd := -1
+	defer func() { unix.Close(fd) }()
+	return ShareBy(rank, publish, func() (a *Area, name string, err error) {
+		a, fd, err = CreateArea("cohort-window", size)
+		return a, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd), err
+	}, func(name string) (*Area, error) { return OpenArea(name, size) })
+}
+
+// Anonymous maps size bytes, all zero, that belong to this process alone.
+func Anonymous(size int) (*Area, error) {
+	return mapArea(-1, size, unix.MAP_PRIVATE|unix.MAP_ANON)
+}
 
 // CreateArea makes an area of size bytes, all zero, which other processes open by the descriptor
 // that it also returns. It takes no memory yet.
@@ -29,9 +49,17 @@ func CreateArea(name string, size int) (a *Area, fd int, err error) {
 	return a, fd, nil
 }
 
-// OpenArea maps the area behind a descriptor that another process sent, and takes the descriptor
-// over. Like Open, it refuses one that is not sealed or has another size than want.
-func OpenArea(fd, want int) (*Area, error) {
+// OpenArea maps the area of another process, which has published the path of its descriptor. Like
+// OpenSparse, it refuses one that is not sealed or has another size than want.
+func OpenArea(path string, want int) (*Area, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		text := ""
+		if errors.Is(err, unix.EMFILE) {
+			text = "; raise the limit of open files (ulimit -n)"
+		}
+		return nil, fmt.Errorf("open the memory of another rank: %s: %w%s", path, err, text)
+	}
 	defer unix.Close(fd)
 	if err := checkSealed(fd, want); err != nil {
 		return nil, err
@@ -39,18 +67,42 @@ func OpenArea(fd, want int) (*Area, error) {
 	return mapArea(fd, want, unix.MAP_SHARED)
 }
 
+func mapArea(fd, size, flags int) (*Area, error) {
+	p, err := unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
+	if errors.Is(err, unix.ENOMEM) && guarded.trim(0, 0) {
+		p, err = unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes: %w", size, err)
+	}
+	// SAFETY: the kernel has just mapped size bytes there, and only free takes them away.
+	return &Area{mem: unsafe.Slice((*byte)(p), size), users: 1}, nil
+}
+
+// free unmaps an area's memory. Its addresses stay reserved.
+func free(mem []byte) error {
+	p, n := unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem))
+	// SAFETY: the range is the area's own; what was mapped there goes as the reservation
+	// takes its place, in one step.
+	if _, err := unix.MmapPtr(-1, 0, p, n, unix.PROT_NONE, reserve|unix.MAP_FIXED); err != nil {
+		if err := unix.MunmapPtr(p, n); err != nil {
+			return fmt.Errorf("unmapping %d bytes: %w", n, err)
+		}
+		return nil
+	}
+	guarded.add(mem)
+	return nil
+}
+
 // populatePause is how long Populate waits when the kernel is busy.
 const populatePause = time.Millisecond
 
 // Populate allocates the pages of b, near this thread. If the memory runs out it returns an error,
 // where a touch would end the process. b has not been written yet. Populate calls stop between the
-// steps and ends with its error; stop may be nil.
+// steps and ends with its error.
 func Populate(b []byte, stop func() error) error {
 	if len(b) == 0 {
 		return nil
-	}
-	if stop == nil {
-		stop = never
 	}
 	page := uintptr(PageSize)
 	// SAFETY: the pages that b lies in are mapped; the kernel is asked to provide
@@ -84,40 +136,81 @@ func Populate(b []byte, stop func() error) error {
 // being used again, so that a slice of it leads to a fault and never to other
 // memory. If they are in use, nothing happens.
 func Guard(b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	page := uintptr(PageSize)
-	p := unsafe.Pointer(unsafe.SliceData(b))
 	// SAFETY: the range is only asked for where nothing is mapped; what there may
 	// be at either end on a page of its own is left alone.
-	skip := (page - uintptr(p)&(page-1)) & (page - 1)
-	n := uintptr(len(b))
-	if n < skip+page {
+	b = Aligned(b)
+	if b = b[:len(b)&^(PageSize-1)]; len(b) == 0 {
 		return
 	}
-	p, n = unsafe.Add(p, skip), (n-skip)&^(page-1)
+	p, n := unsafe.Pointer(unsafe.SliceData(b)), uintptr(len(b))
 	got, err := unix.MmapPtr(-1, 0, p, n, unix.PROT_NONE, reserve|unix.MAP_FIXED_NOREPLACE)
 	switch {
 	case err != nil:
 	case got != p: // a kernel before 4.17 takes the address as a hint
 		_ = unix.MunmapPtr(got, n)
 	default:
-		guarded.add(p, n)
+		guarded.add(b)
 	}
+}
+
+const reserve = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_NORESERVE
+
+// How much address space closed areas keep, and in how many pieces. It costs
+// nothing else: a process has 128 TiB of it, and 65530 pieces by default. Where it
+// is limited (ulimit -v) it is the heap's too, and a small part is kept.
+const (
+	guardBytes  = min(1<<40, uint64(^uintptr(0))/guardPart)
+	guardPieces = 4096
+	guardPart   = 16
+)
+
+func guardMost() uint64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &l); err != nil || l.Cur > guardPart*guardBytes {
+		return guardBytes
+	}
+	return l.Cur / guardPart
+}
+
+// guarded are the ranges of closed areas that have not been given back.
+var guarded ranges
+
+type ranges struct {
+	mu    sync.Mutex // guards the fields below
+	list  [][]byte
+	bytes uint64
+}
+
+// add takes a range in and gives the oldest ones back when there are too many.
+func (r *ranges) add(mem []byte) {
+	r.mu.Lock()
+	r.list = append(r.list, mem)
+	r.bytes += uint64(len(mem))
+	r.mu.Unlock()
+	r.trim(guardPieces, guardMost())
+}
+
+// trim gives the oldest ranges back while there are more of them, or of their
+// bytes, and reports whether there were.
+func (r *ranges) trim(pieces int, bytes uint64) (any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.list) > pieces || r.bytes > bytes {
+		oldest := r.list[0]
+		r.list = append(r.list[:0], r.list[1:]...)
+		r.bytes -= uint64(len(oldest))
+		// SAFETY: nothing is mapped there but the reservation.
+		_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(oldest)), uintptr(len(oldest)))
+		any = true
+	}
+	return any
 }
 
 // Space returns how many bytes are free in the file system of a folder.
 func Space(dir string) (int64, error) {
 	var st unix.Statfs_t
-	for {
-		err := unix.Statfs(dir, &st)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", dir, err)
-		}
-		return int64(st.Bavail) * int64(st.Bsize), nil
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("%s: %w", dir, err)
 	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }

@@ -1,19 +1,17 @@
 package shmem
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/test/need"
 )
 
@@ -24,17 +22,9 @@ func TestAreaBetweenProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	o, err := NewExport(fd, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Fetch(context.Background(), o.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Close()
+	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	b, err := OpenArea(path, size)
 	unix.Close(fd)
-	b, err := OpenArea(got, size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,108 +38,33 @@ func TestAreaBetweenProcesses(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error("a second Close:", err)
 	}
-	if _, err := Fetch(context.Background(), o.Name); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("an export that was closed: %v", err)
+	if _, err := OpenArea(path, size); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("an area whose descriptor is closed: %v", err)
 	}
 }
 
-func TestFetchEnds(t *testing.T) {
-	// No process answers: the listener takes no connection.
-	name := fmt.Sprintf("@cohort-test/%d", os.Getpid())
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+// TestAreaIsOpenUntilItsLastUserClosesIt has users that share one mapping, as ranks of one process do.
+func TestAreaIsOpenUntilItsLastUserClosesIt(t *testing.T) {
+	a, err := Anonymous(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: name}), unix.Listen(fd, 1)); err != nil {
-		t.Fatal(err)
+	if again, err := a.Retain(); again != a || err != nil {
+		t.Fatalf("one more user: %v", err)
 	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	why := errors.New("enough")
-	cancel(why)
-	if _, err := Fetch(ctx, name); !errors.Is(err, why) {
-		t.Errorf("got %v, want %v", err, why)
+	if err := a.Close(); err != nil || a.Bytes() == nil {
+		t.Errorf("closed by one of two: %v, %d bytes left", err, len(a.Bytes()))
+	}
+	if err := a.Close(); err != nil || a.Bytes() != nil {
+		t.Errorf("closed by both: %v, %d bytes left", err, len(a.Bytes()))
+	}
+	if _, err := a.Retain(); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("a user after that: %v", err)
 	}
 }
 
-// The others of a job ask at the same time, and are more than there is room for.
-func TestFetchCrowded(t *testing.T) {
-	a, fd, err := CreateArea("test", 4096)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	defer unix.Close(fd)
-	name := fmt.Sprintf("@cohort-test/crowd/%d", os.Getpid())
-	ln, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(unix.Bind(ln, &unix.SockaddrUnix{Name: name}), unix.Listen(ln, 0)); err != nil {
-		t.Fatal(err)
-	}
-	full := func() bool {
-		c, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { unix.Close(c) })
-		return unix.Connect(c, &unix.SockaddrUnix{Name: name}) == unix.EAGAIN
-	}
-	for !full() {
-	}
-	const ranks = 5
-	ctx, cancel := context.WithCancelCause(context.Background())
-	fetched := make(chan error, ranks)
-	for range ranks {
-		go func() {
-			got, err := Fetch(ctx, name)
-			if err == nil {
-				unix.Close(got)
-			}
-			fetched <- err
-		}()
-	}
-	select {
-	case err := <-fetched:
-		t.Errorf("with no room to ask: %v", err)
-		fetched <- err
-	case <-time.After(50 * time.Millisecond): // it has time to give up, and takes none
-	}
-	why := errors.New("enough")
-	cancel(why)
-	for range ranks {
-		if err := <-fetched; !errors.Is(err, why) {
-			t.Errorf("ended: %v, want %v", err, why)
-		}
-	}
-	for range ranks {
-		go func() {
-			got, err := Fetch(context.Background(), name)
-			if err == nil {
-				unix.Close(got)
-			}
-			fetched <- err
-		}()
-	}
-	f := os.NewFile(uintptr(ln), "listener")
-	l, err := net.FileListener(f)
-	f.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &Export{Name: name, ln: l.(*net.UnixListener), done: make(chan struct{})}
-	go o.serve(fd, 100)
-	for range ranks {
-		if err := <-fetched; err != nil {
-			t.Error("once there is room:", err)
-		}
-	}
-	o.Close()
-}
-
-// A descriptor that arrives and cannot be opened is not reported as a withdrawn export.
-func TestFetchNoDescriptor(t *testing.T) {
+// TestOpenAreaWithoutDescriptors checks that the error names the limit to raise.
+func TestOpenAreaWithoutDescriptors(t *testing.T) {
 	a, fd, err := CreateArea("test", 4096)
 	if err != nil {
 		t.Fatal(err)
@@ -160,39 +75,26 @@ func TestFetchNoDescriptor(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("@cohort-test/none/%d", os.Getpid())
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	fetched := make(chan error, 1)
-	go func() {
-		_, err := Fetch(context.Background(), name)
-		fetched <- err
-	}()
-	c, err := ln.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: old.Max}); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = c.WriteMsgUnix([]byte{1}, unix.UnixRights(fd), nil)
-	got := <-fetched
+	_, err = OpenArea(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd), 4096)
 	unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
-	if err != nil || !errors.Is(got, unix.EMFILE) || !strings.Contains(got.Error(), "ulimit -n") {
-		t.Errorf("with no descriptor left: %v (sent: %v), want what limit to raise", got, err)
+	if !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("with no descriptor left: %v, want what limit to raise", err)
 	}
 }
 
 func TestOpenAreaRefuses(t *testing.T) {
+	path := func(fd int) string {
+		t.Cleanup(func() { unix.Close(fd) })
+		return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	}
 	fd, err := unix.MemfdCreate("test", unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenArea(fd, 4096); err == nil {
+	if _, err := OpenArea(path(fd), 4096); err == nil {
 		t.Error("memory that is not sealed was taken")
 	}
 	a, fd, err := CreateArea("test", 4096)
@@ -200,7 +102,7 @@ func TestOpenAreaRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := OpenArea(fd, 8192); err == nil {
+	if _, err := OpenArea(path(fd), 8192); err == nil {
 		t.Error("memory of another size was taken")
 	}
 }
@@ -290,6 +192,9 @@ func TestGuardsEnd(t *testing.T) {
 	}
 }
 
+// goOn lets Populate go on.
+func goOn() error { return nil }
+
 func TestPopulate(t *testing.T) {
 	const size = 8 << 20
 	a, fd, err := CreateArea("test", size)
@@ -308,13 +213,13 @@ func TestPopulate(t *testing.T) {
 	if got := blocks(); got != 0 {
 		t.Errorf("a new area has %d bytes of memory", got)
 	}
-	if err := Populate(a.Bytes()[size/2+17:size/2+18], nil); err != nil {
+	if err := Populate(a.Bytes()[size/2+17:size/2+18], goOn); err != nil {
 		t.Fatal(err)
 	}
 	if got := blocks(); got < 4096 || got > size/2 {
 		t.Errorf("after one byte there are %d bytes of memory", got)
 	}
-	if err := Populate(a.Bytes(), nil); err != nil {
+	if err := Populate(a.Bytes(), goOn); err != nil {
 		t.Fatal(err)
 	}
 	if got := blocks(); got != size {
@@ -373,7 +278,7 @@ func TestPopulateFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if err := Populate(a.Bytes(), nil); err == nil || !strings.Contains(err.Error(), "memory ran out") {
+	if err := Populate(a.Bytes(), goOn); err == nil || !strings.Contains(err.Error(), "memory ran out") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -3,7 +3,6 @@
 package shmem
 
 import (
-	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -12,25 +11,13 @@ import (
 // Supported reports whether this system has what the package needs.
 const Supported = false
 
-// MaxCopy is the most bytes one ReadProcess or WriteProcess moves.
-const MaxCopy = 1 << 20
-
 var errOther = errors.New("shared memory between ranks needs Linux (memfd, futex, pidfd)")
 
 // Create returns the reason why there is no shared memory here.
 func Create(string, int) (*Segment, error) { return nil, errOther }
 
-// CreateSparse returns the reason why there is no shared memory here.
-func CreateSparse(string, int, int) (*Segment, error) { return nil, errOther }
-
 // Allocate returns the reason why there is no shared memory here.
 func (s *Segment) Allocate(int, int) error { return errOther }
-
-// Open returns the reason why there is no shared memory here.
-func Open(int, int) (*Segment, error) { return nil, errOther }
-
-// FD returns -1: there is no segment.
-func (s *Segment) FD() int { return -1 }
 
 // CloseFD does nothing.
 func (s *Segment) CloseFD() {}
@@ -38,17 +25,20 @@ func (s *Segment) CloseFD() {}
 // Close does nothing.
 func (s *Segment) Close() error { return nil }
 
-// An Export cannot be made here.
-type Export struct{ Name string }
+// Anonymous makes an area of size bytes.
+func Anonymous(size int) (*Area, error) {
+	return &Area{mem: Aligned(make([]byte, size+PageSize))[:size:size], users: 1}, nil
+}
 
-// NewOffer returns the reason why it cannot.
-func NewExport(int, int) (*Export, error) { return nil, errOther }
+// free leaves the memory to the garbage collector.
+func free([]byte) error { return nil }
 
-// Close does nothing.
-func (*Export) Close() {}
+// Populate touches the pages of b, which has not been written yet. It calls stop between the steps
+// and ends with its error.
+func Populate(b []byte, stop func() error) error { return touch(b, stop) }
 
-// Fetch returns the reason why it cannot.
-func Fetch(context.Context, string) (int, error) { return -1, errOther }
+// Room returns -1: the free memory is not known.
+func Room() (free int64, from string) { return -1, "" }
 
 // FutexWait does nothing: there is no segment to wait in.
 func FutexWait(*atomic.Uint32, uint32, time.Duration) {}
@@ -79,15 +69,3 @@ func CPUs() ([16]uint64, error) { return [16]uint64{}, errOther }
 
 // Gone returns false: there are no peers.
 func Gone(error) bool { return false }
-
-// Process cannot be opened here.
-type Process struct{}
-
-// OpenProcess returns the reason why it cannot.
-func OpenProcess(int) (*Process, error) { return nil, errOther }
-
-// Kill does nothing.
-func (*Process) Kill() {}
-
-// Close does nothing.
-func (*Process) Close() {}

@@ -3,20 +3,21 @@ package shmem
 import (
 	"errors"
 	"fmt"
+	"net"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// MaxCopy is the most bytes one ReadProcess or WriteProcess moves: the calls do
+// maxCopy is the most bytes one ReadProcess or WriteProcess moves: the calls do
 // not report to the Go scheduler that they block, so they must be short.
-const MaxCopy = 1 << 20
+const maxCopy = 1 << 20
 
 type iovec struct{ base, len uint64 }
 
 // ReadProcess copies len(dst) bytes from address addr of process pid into dst,
-// at most MaxCopy at a time inside.
+// at most maxCopy at a time inside.
 func ReadProcess(pid int, addr uint64, dst []byte) error {
 	return copyProcess(unix.SYS_PROCESS_VM_READV, pid, addr, dst)
 }
@@ -28,7 +29,7 @@ func WriteProcess(pid int, addr uint64, src []byte) error {
 
 func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 	for len(b) > 0 {
-		n := min(len(b), MaxCopy)
+		n := min(len(b), maxCopy)
 		local := iovec{Addr(b), uint64(n)}
 		remote := iovec{addr, uint64(n)}
 		// SAFETY: local names n bytes of b, which b keeps alive; remote is the
@@ -52,20 +53,54 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 // Gone reports whether a copy failed because the other process has ended.
 func Gone(err error) bool { return errors.Is(err, unix.ESRCH) }
 
-// Process names a process for good, unlike its number, which is used again.
-type Process struct{ fd int }
-
-// OpenProcess returns a running process.
-func OpenProcess(pid int) (*Process, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return nil, fmt.Errorf("process %d (pidfd_open): %w", pid, err)
+// CPUs returns the processor cores this process may run on, as a bit set of the
+// first 1024.
+func CPUs() (set [16]uint64, err error) {
+	var s unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &s); err != nil {
+		return set, err
 	}
-	return &Process{fd}, nil
+	for i := range 1024 {
+		if s.IsSet(i) {
+			set[i/64] |= 1 << (i % 64)
+		}
+	}
+	return set, nil
 }
 
-// Kill ends the process.
-func (p *Process) Kill() { unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0) }
+// ReceiveFD reads from a socket, and returns the descriptor that came with the bytes, -1 if none did.
+func ReceiveFD(c *net.UnixConn, b []byte) (n, fd int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return 0, -1, err
+	}
+	msgs, _ := unix.ParseSocketControlMessage(oob[:oobn])
+	for _, m := range msgs {
+		fds, _ := unix.ParseUnixRights(&m)
+		if len(fds) == 1 {
+			return n, fds[0], nil
+		}
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return n, -1, fmt.Errorf("no descriptor is left for shared memory; raise the limit (ulimit -n): %w", unix.EMFILE)
+	}
+	return n, -1, nil
+}
 
-// Close gives back what p has.
-func (p *Process) Close() { unix.Close(p.fd) }
+// PeerOf returns the user and the process at the other end of a socket.
+func PeerOf(c *net.UnixConn) (uid, pid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, 0, err
+	}
+	var cred *unix.Ucred
+	err2 := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, err2); err != nil {
+		return -1, 0, err
+	}
+	return int(cred.Uid), int(cred.Pid), nil
+}

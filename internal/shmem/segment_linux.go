@@ -3,11 +3,6 @@ package shmem
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -75,12 +70,9 @@ func (s *Segment) Allocate(off, n int) error {
 	return nil
 }
 
-// Open maps the segment behind a descriptor that another process sent. It takes
-// the descriptor over. A segment that is not sealed or of another size than
-// want is refused: its owner could make every access fault.
-func Open(fd, want int) (*Segment, error) { return OpenSparse(fd, want, want) }
-
-// OpenSparse is Open for a segment that CreateSparse has made.
+// OpenSparse maps the segment behind a descriptor that another process sent. It takes the descriptor over.
+// A segment that is not sealed or of another size than want is refused: its owner could make every access
+// fault. first is that of CreateSparse.
 func OpenSparse(fd, want, first int) (*Segment, error) {
 	if err := checkSealed(fd, want); err != nil {
 		unix.Close(fd)
@@ -149,83 +141,17 @@ func (s *Segment) Close() error {
 	return unix.Munmap(mem)
 }
 
-// Room returns how many bytes of memory are available, and the file that limits them: the tightest
-// of the machine's memory and the control groups. It returns -1 if nothing is known.
-func Room() (free int64, from string) {
-	free, from, ok := headroom()
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			v, found := strings.CutPrefix(line, "MemAvailable:")
-			if !found {
-				continue
-			}
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")), 10, 64)
-			if err == nil && (!ok || kib<<10 < free) {
-				free, from, ok = kib<<10, "MemAvailable in /proc/meminfo", true
-			}
-		}
+// memfd makes memory without a name in the file system, of which nothing can be executed. Where the
+// system is set to have no other (vm.memfd_noexec=2), kernels 6.3 to 6.5 want to be asked for that;
+// those before do not know the flag.
+func memfd(name string) (int, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
+	if err == unix.EINVAL {
+		fd, err = unix.MemfdCreate(name, flags)
 	}
-	if !ok {
-		return -1, ""
-	}
-	return max(free, 0), from
-}
-
-// headroom returns how many bytes the tightest cgroup memory limit above this process still allows,
-// and the file that holds it. Exceeding such a limit ends the process, so it must be known before
-// memory is touched.
-func headroom() (free int64, from string, ok bool) {
-	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return 0, "", false
+		return -1, fmt.Errorf("memfd_create: %w", err)
 	}
-	for line := range strings.Lines(string(b)) {
-		// hierarchy:controllers:path; version 2 has no controllers
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		root, limit, used, cache := "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
-		if f[1] != "" {
-			if !slices.Contains(strings.Split(f[1], ","), "memory") {
-				continue
-			}
-			root, limit, used, cache = "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-		}
-		for dir := filepath.Join(root, f[2]); strings.HasPrefix(dir, root); dir = filepath.Dir(dir) {
-			most, err1 := readInt(filepath.Join(dir, limit))
-			now, err2 := readInt(filepath.Join(dir, used))
-			if err1 != nil || err2 != nil {
-				continue // no limit here, "max" included
-			}
-			if reclaim, err := statField(filepath.Join(dir, "memory.stat"), cache); err == nil {
-				now -= reclaim // the kernel gives page cache back before it refuses
-			}
-			if left := most - now; !ok || left < free {
-				free, from, ok = left, filepath.Join(dir, limit), true
-			}
-		}
-	}
-	return free, from, ok
-}
-
-func readInt(file string) (int64, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-}
-
-func statField(file, name string) (int64, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, name+" "); ok {
-			return strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("%s: no field %s", file, name)
+	return fd, nil
 }

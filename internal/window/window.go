@@ -28,7 +28,6 @@ type Window struct {
 
 	mu      sync.Mutex // guards the fields below
 	holds   []hold     // by rank
-	count   int        // the number of locks held
 	tickets uint64
 	waiting sync.WaitGroup // calls that use the memory while mu is free
 }
@@ -82,24 +81,30 @@ func (w *Window) Sync() error {
 func (w *Window) Unlocked() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count > 0 {
-		return fault(backend.ErrWin, "this rank holds the lock of %s; unlock first", w.held())
+	if held := w.held(); held != "" {
+		return fault(backend.ErrWin, "this rank holds the lock of %s; unlock first", held)
 	}
 	return nil
 }
 
-// held names the parts that are locked.
+// held names the parts that this rank has locked, "" for none.
 func (w *Window) held() string {
-	first := -1
+	first, n := 0, 0
 	for r, h := range w.holds {
-		if h.ticket != 0 && first < 0 {
-			first = r
+		if h.ticket != 0 {
+			if n == 0 {
+				first = r
+			}
+			n++
 		}
 	}
-	if w.count > 1 {
-		return fmt.Sprintf("rank %d's part and %d more", first, w.count-1)
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("rank %d's part", first)
 	}
-	return fmt.Sprintf("rank %d's part", first)
+	return fmt.Sprintf("rank %d's part and %d more", first, n-1)
 }
 
 // Lock locks the part of a rank and returns a ticket, with which it is unlocked.
@@ -131,7 +136,7 @@ func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 				w.locks[q].release(kind)
 			}
 			w.mu.Lock()
-			w.forget(lo, hi)
+			clear(w.holds[lo:hi])
 			w.mu.Unlock()
 			return 0, err
 		}
@@ -156,17 +161,8 @@ func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	for r := lo; r < hi; r++ {
 		w.holds[r] = hold{w.tickets, kind}
 	}
-	w.count += hi - lo
 	w.waiting.Add(1)
 	return w.tickets, nil
-}
-
-// forget undoes claim.
-func (w *Window) forget(lo, hi int) {
-	for r := lo; r < hi; r++ {
-		w.holds[r] = hold{}
-	}
-	w.count -= hi - lo
 }
 
 // Unlock ends a Lock.
@@ -185,7 +181,7 @@ func (w *Window) unlock(lo, hi int, ticket uint64) error {
 	for r := lo; r < hi; r++ {
 		w.locks[r].release(w.holds[r].kind)
 	}
-	w.forget(lo, hi)
+	clear(w.holds[lo:hi])
 	return nil
 }
 
@@ -246,20 +242,17 @@ func (w *Window) Together() bool { return w.mem.Joint() }
 
 // releaseAll releases the locks that this rank holds.
 func (w *Window) releaseAll() error {
-	if w.count == 0 {
+	held := w.held()
+	if held == "" {
 		return nil
 	}
-	err := fault(backend.ErrWin, "closed while this rank held the lock of %s", w.held())
-	if w.comm.Broken() == nil {
-		for r, h := range w.holds {
-			if h.ticket != 0 {
-				w.locks[r].release(h.kind)
-			}
+	for r, h := range w.holds {
+		if h.ticket != 0 && w.comm.Broken() == nil {
+			w.locks[r].release(h.kind)
 		}
 	}
-	w.forget(0, len(w.holds))
-	w.count = 0
-	return err
+	clear(w.holds)
+	return fault(backend.ErrWin, "closed while this rank held the lock of %s", held)
 }
 
 // patience is how long a call waits for a lock.
@@ -271,23 +264,33 @@ type patience struct {
 
 // expired returns why the call must not wait any longer, or nil.
 func (p *patience) expired() error {
-	w := p.w
-	if w.closed.Load() {
+	if p.w.closed.Load() {
 		return errClosed
 	}
 	if p.start.IsZero() {
 		p.start = time.Now()
 	}
-	if err := p.bound.Err(p.start); err != nil {
+	return over(p.bound, p.w.comm, p.start)
+}
+
+// Until returns a function that returns why an operation that begins now has to end: its time is
+// up, or the communicator has ended. It returns nil while the operation may go on.
+func Until(b *backend.Bound, c backend.Comm) func() error {
+	start := time.Now()
+	return func() error { return over(b, c, start) }
+}
+
+// over returns why an operation that began at start has to end, or nil.
+func over(b *backend.Bound, c backend.Comm, start time.Time) error {
+	if err := b.Err(start); err != nil {
 		return err
 	}
-	if err := w.comm.Broken(); err != nil {
+	if err := c.Broken(); err != nil {
 		return &backend.Broken{Cause: err}
 	}
-	// Others may need messages of this rank before they can unlock, and a probe finds
-	// out that a rank is lost.
-	w.comm.Poll()
-	_, _, err := w.comm.Probe(nil, backend.AnySource, backend.AnyTag, false)
+	// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
+	// which other ranks may not get to unlock. No message has this tag.
+	_, _, err := c.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
 	return err
 }
 

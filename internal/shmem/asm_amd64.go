@@ -2,6 +2,9 @@ package shmem
 
 import "unsafe"
 
+// Pause hints to the core that the caller is spinning.
+func Pause()
+
 //go:noescape
 func move(dst, src *byte, n uintptr)
 

@@ -1,5 +1,10 @@
 #include "textflag.h"
 
+// func Pause()
+TEXT ·Pause(SB), NOSPLIT, $0-0
+	PAUSE
+	RET
+
 // func move(dst, src *byte, n uintptr)
 TEXT ·move(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), DI

@@ -1,4 +1,0 @@
-package shmem
-
-// Pause hints to the core that the caller is spinning.
-func Pause()
