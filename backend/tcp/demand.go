@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -33,32 +32,20 @@ func newDialer(c *connecting) *dialer {
 // Serve implements engine.Dialer.
 func (d *dialer) Serve(e *engine.Engine) {
 	d.e = e
-	d.accept(wire.Peer, func(ctx context.Context, w *wire.Conn) {
-		if m := d.c.ready(ctx, w); m.err == nil {
-			d.c.note(&m)
-			e.Came(m.rank, m.link)
-		}
-	})
-	d.accept(wire.DialRequest, d.answer)
-}
-
-func (d *dialer) accept(purpose wire.Purpose, take func(context.Context, *wire.Conn)) {
 	d.all.Go(func() {
-		for {
-			w, err := d.c.l.Accept(d.ctx, purpose)
-			if d.ctx.Err() != nil {
-				if err == nil {
-					w.Close()
-				}
-				return
-			}
+		for d.ctx.Err() == nil {
+			w, err := d.c.l.Accept(d.ctx)
 			if err != nil { // no descriptor is free: the dialing rank tries again, and in the end gives up
 				continue
 			}
 			d.all.Go(func() {
 				ctx, cancel := context.WithTimeout(d.ctx, acceptFor)
 				defer cancel()
-				take(ctx, w)
+				if w.Purpose == wire.DialRequest {
+					d.answer(ctx, w)
+				} else if l, err := d.c.ready(ctx, w); err == nil {
+					e.Came(w.Rank, l)
+				}
 			})
 		}
 	})
@@ -78,7 +65,7 @@ func (d *dialer) NotListening(err error) bool { return wire.NotListening(err) }
 func (d *dialer) Refused(err error) bool { return wire.Refused(err) }
 
 func (d *dialer) reach(ctx context.Context, rank int, purpose wire.Purpose) (*wire.Conn, error) {
-	return wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, purpose, 0)
+	return wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, purpose)
 }
 
 // Dial implements engine.Dialer.
@@ -87,19 +74,13 @@ func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := d.c.ready(ctx, w)
-	if m.err != nil {
-		return nil, m.err
-	}
-	d.c.note(&m)
-	return m.link, nil
+	return d.c.ready(ctx, w)
 }
 
-// The answers to a dial request, before a text.
-const (
-	dialTaken byte = iota // a connection is being made
-	dialLost              // the asking rank was declared lost; the text is engine.EncodeFault's
-)
+// A dialAnswer answers a dial request.
+type dialAnswer struct {
+	Lost []byte // why the asking rank was declared lost (engine.EncodeFault); nil: a connection is being made
+}
 
 // Request implements engine.Dialer.
 func (d *dialer) Request(ctx context.Context, rank int) (lost *backend.Fault, err error) {
@@ -108,31 +89,23 @@ func (d *dialer) Request(ctx context.Context, rank int) (lost *backend.Fault, er
 		return nil, err
 	}
 	defer w.Close()
-	said, err := w.ReceiveSettings(ctx, 1+noticeMax)
-	switch {
-	case err != nil:
+	var said dialAnswer
+	if err := w.ReceiveSettings(ctx, &said); err != nil || said.Lost == nil {
 		return nil, err
-	case len(said) == 0 || said[0] > dialLost:
-		return nil, fmt.Errorf("invalid answer %.20q to a dial request", said)
-	case said[0] == dialLost:
-		return engine.DecodeFault(said[1:]), nil
 	}
-	return nil, nil
+	return engine.DecodeFault(said.Lost), nil
 }
 
 // answer answers a dial request.
 func (d *dialer) answer(ctx context.Context, w *wire.Conn) {
 	defer w.Close()
-	if w.Dialed {
+	lost, known := d.e.Requested(w.Rank)
+	if !known {
 		return
 	}
-	lost, answer := d.e.Requested(w.Rank)
-	if !answer {
-		return
-	}
-	text := []byte{dialTaken}
+	var say dialAnswer
 	if lost != nil {
-		text = append([]byte{dialLost}, engine.EncodeFault(lost)...)
+		say.Lost = engine.EncodeFault(lost)
 	}
-	_ = w.SendSettings(ctx, text)
+	_ = w.SendSettings(ctx, &say)
 }

@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -94,22 +95,22 @@ func TestLaterConnectionsHaveTheSameCarriers(t *testing.T) {
 				end.spare = c.spare
 			}
 			meetAll(t, ctx, ends, sleepers)
-			accepted := make(chan made, 1)
+			var accepted engine.Link
+			failed := make(chan error, 1)
 			go func() {
-				w, err := ends[0].l.Accept(ctx, wire.Peer)
-				if err != nil {
-					accepted <- made{err: err}
-					return
+				w, err := ends[0].l.Accept(ctx)
+				if err == nil {
+					accepted, err = ends[0].ready(ctx, w)
 				}
-				accepted <- ends[0].ready(ctx, w)
+				failed <- err
 			}()
 			dialed, err := newDialer(ends[1]).Dial(ctx, 0)
-			m := <-accepted
-			defer closeAll([]engine.Link{dialed, m.link})
-			if err != nil || m.err != nil {
-				t.Fatal(err, m.err)
+			err = errors.Join(err, <-failed)
+			defer closeAll([]engine.Link{dialed, accepted})
+			if err != nil {
+				t.Fatal(err)
 			}
-			for rank, l := range []engine.Link{m.link, dialed} {
+			for rank, l := range []engine.Link{accepted, dialed} {
 				n, ring := l.(*near)
 				if want := shmem.Supported && !c.cfg.Sockets; ring != want {
 					t.Errorf("rank %d: shared memory is used: %v, want %v", rank, ring, want)

@@ -13,7 +13,6 @@ const (
 	readTurns = 8        // system calls on one link before the others have their turn
 	joinMax   = 2 << 10  // payloads up to this are copied behind their header, longer ones gathered
 	corkMax   = 1 << 10  // bytes of frames that a link keeps back
-	noticeMax = 4 << 10  // longest text of a notice
 )
 
 // link is a connection to another rank: an engine.Link over a socket, with or without TLS.
@@ -33,16 +32,18 @@ type link struct {
 
 	corked []byte // frames that wait for the next one; then they go before it
 	whead  [frame.HeaderSize]byte
-	join   *[corkMax + frame.HeaderSize + joinMax]byte // a short frame as it is written
+	join   *shortFrame // shared by all links of an engine, whose lock guards it
 }
 
-// carry prepares a link whose socket, codecs, and TLS are set. Its lock is that of an engine, whose links
-// share join.
-func (l *link) carry(join *[corkMax + frame.HeaderSize + joinMax]byte) {
-	l.rbuf, l.join = make([]byte, readSize), join
+// A shortFrame is room for a frame as it is written, behind frames that were kept back.
+type shortFrame [corkMax + frame.HeaderSize + joinMax]byte
+
+// use prepares a link for its socket.
+func (l *link) use(fd int) {
+	l.fd, l.rbuf = fd, make([]byte, readSize)
 	l.dec.Limit = frame.MaxPayload
 	if l.tls != nil {
-		l.tls.fd = l.fd
+		l.tls.fd = fd
 	}
 }
 

@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -70,27 +69,26 @@ func (n *near) Close() {
 }
 
 // meet joins the ranks of this node that take part in shared memory. If that fails, all of them use sockets.
-func (c *connecting) meet(ctx context.Context, job string, sleep *sleeper) error {
-	self := &c.members[c.id.Rank]
-	c.local = make([]int, len(c.members))
-	cfg := node.Config{Job: job, OnDemand: c.demand, Data: c.ring}
+func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
+	c.local, c.why = make([]int, len(c.members)), make(map[int]string)
+	cfg := node.Config{Job: c.cfg.Job, OnDemand: c.cfg.onDemand(), Data: c.ring}
 	var names []string
 	for r := range c.members {
 		m := &c.members[r]
-		if c.local[r] = -1; !shares(m, self) {
+		if c.local[r] = -1; !m.Shares(c.self()) || m.Wake == "" || c.self().Wake == "" {
 			continue
 		}
 		if c.local[r] = len(cfg.Ranks); r == c.id.Rank {
 			cfg.Rank = c.local[r]
 		}
 		cfg.Ranks, cfg.PIDs = append(cfg.Ranks, r), append(cfg.PIDs, m.Process)
-		names = append(names, wakeNameOf(m))
+		names = append(names, m.Wake)
 	}
 	if len(cfg.Ranks) < 2 {
 		return nil
 	}
 	sleep.wake.peers(names)
-	cfg.Name, cfg.Bell = job+" "+names[0], sleep.wake.send
+	cfg.Name, cfg.Bell = c.cfg.Job+" "+names[0], sleep.wake.send
 	n, err := node.Join(ctx, cfg)
 	switch {
 	case err == nil:
@@ -113,38 +111,23 @@ func (c *connecting) rings(ctx context.Context, w *wire.Conn) (l *memlink.Link, 
 		return nil, "", nil
 	case c.node == nil:
 		return nil, c.noNode, nil
-	case !c.demand:
+	case !c.cfg.onDemand():
 		return c.node.Link(peer), "", nil
-	case !w.Dialed:
-		pair, failed := c.node.NewPair()
-		if failed != nil {
-			return nil, failed.Error(), c.answerRings(ctx, w, ringsNo, []byte(failed.Error()))
-		}
-		if err := c.answerRings(ctx, w, ringsYes, binary.LittleEndian.AppendUint32(nil, uint32(pair))); err != nil {
-			return nil, "", err
-		}
-		l, err = c.node.LinkAt(peer, pair)
-		return l, "", err
 	}
-	said, err := w.ReceiveSettings(ctx, 1+noticeMax)
-	switch {
-	case err != nil:
-		return nil, "", err
-	case len(said) == 5 && said[0] == ringsYes:
-		l, err = c.node.LinkAt(peer, int(binary.LittleEndian.Uint32(said[1:])))
-		return l, "", err
-	case len(said) > 0 && said[0] == ringsNo:
-		return nil, fmt.Sprintf("rank %d: %s", w.Rank, said[1:]), nil
+	var made struct {
+		Pair   int
+		Failed string // why there are none
 	}
-	return nil, "", fmt.Errorf("rank %d: invalid answer %.20q about shared memory", w.Rank, said)
-}
-
-// The answers about rings, before a text or their number.
-const (
-	ringsNo byte = iota
-	ringsYes
-)
-
-func (c *connecting) answerRings(ctx context.Context, w *wire.Conn, yes byte, text []byte) error {
-	return w.SendSettings(ctx, append([]byte{yes}, text[:min(len(text), noticeMax)]...))
+	if !w.Dialed {
+		if made.Pair, err = c.node.NewPair(); err != nil {
+			reason, made.Failed = err.Error(), err.Error()
+		}
+		err = w.SendSettings(ctx, &made)
+	} else if err = w.ReceiveSettings(ctx, &made); made.Failed != "" {
+		reason = fmt.Sprintf("rank %d: %s", w.Rank, made.Failed)
+	}
+	if err == nil && reason == "" {
+		l, err = c.node.LinkAt(peer, made.Pair)
+	}
+	return l, reason, err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
@@ -143,7 +141,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		return nil, err
 	}
 	id := &wire.Identity{Job: cfg.Job, Secret: secret, Rank: cfg.Rank, Size: cfg.Size}
-	if id.TLS, err = cfg.tls(); err != nil {
+	if id.TLS, err = wire.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
 		return nil, err
 	}
 	addrs, err := interfaces(ctx, cfg)
@@ -176,22 +174,30 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 			sleep.Close()
 		}
 	}()
-	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg, sleep.wake)}
+	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
+	if sleep.wake != nil {
+		self.Wake = sleep.wake.name
+	}
+	self.CPUs, _ = shmem.CPUs() // none if they are not known
 	if name, err := os.Hostname(); err == nil {
 		self.Host = wire.HostName(name)
 	}
-	members, confirm, coordinator, err := rendezvous(ctx, cfg, id, self)
+	coordinator := 0
+	if cfg.Launcher {
+		coordinator = wire.Launcher
+	}
+	meeting, err := wire.Join(ctx, id, cfg.Coordinator, coordinator, self)
 	if err != nil {
 		return nil, err
 	}
-	c := &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(), spare: coresToSpare(members, &self),
-		join: new([corkMax + frame.HeaderSize + joinMax]byte)}
+	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members, join: new(shortFrame)}
+	c.spare = c.coresToSpare()
 	var links []engine.Link
-	err = confirm(ctx, func(ctx context.Context) (err error) {
-		if err = agreeOnConnect(members, &self); err != nil {
+	err = meeting.Confirm(ctx, func(ctx context.Context) (err error) {
+		if err = c.agreeOnConnect(); err != nil {
 			return err
 		}
-		if err = c.meet(ctx, cfg.Job, sleep); err != nil {
+		if err = c.meet(ctx, sleep); err != nil {
 			return err
 		}
 		if links, err = c.all(ctx); err != nil {
@@ -208,7 +214,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		}
 		return nil, err
 	}
-	return c.start(cfg, links, sleep, self, coordinator)
+	return c.start(links, sleep, meeting)
 }
 
 // interfaces returns the addresses to listen at.
@@ -222,25 +228,6 @@ func interfaces(ctx context.Context, cfg Config) ([]netip.Addr, error) {
 		choice = "any"
 	}
 	return wire.Interfaces(choice)
-}
-
-// tls reads the certificates, if TLS is configured.
-func (cfg *Config) tls() (*wire.TLS, error) {
-	if cfg.TLSCert == "" && cfg.TLSKey == "" && cfg.TLSCA == "" {
-		if cfg.TLSName != "" {
-			return nil, initFault("COHORT_TCP_TLS_NAME is set without a certificate; set COHORT_TCP_TLS_CERT, _KEY and _CA too")
-		}
-		return nil, nil
-	}
-	if cfg.TLSCert == "" || cfg.TLSKey == "" || cfg.TLSCA == "" {
-		return nil, initFault("TLS needs three files: a certificate (COHORT_TCP_TLS_CERT, %q), its key (COHORT_TCP_TLS_KEY, %q), "+
-			"and the authorities (COHORT_TCP_TLS_CA, %q)", cfg.TLSCert, cfg.TLSKey, cfg.TLSCA)
-	}
-	name := cfg.TLSName
-	if name == "" {
-		name = "cohort"
-	}
-	return wire.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, name)
 }
 
 // ports reads a range of ports.
@@ -265,113 +252,3 @@ func local(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.IsLoopback() || strings.EqualFold(host, "localhost")
 }
-
-// rendezvous returns all ranks of the job, the function that makes all of them connect to each other or
-// none, and the coordinator's listener if this rank is the coordinator.
-func rendezvous(ctx context.Context, cfg Config, id *wire.Identity, self wire.Member) (
-	members []wire.Member, confirm func(ctx context.Context, connect func(context.Context) error) error, listener *wire.Listener, err error) {
-	if cfg.Rank > 0 || cfg.Launcher {
-		to := 0
-		if cfg.Launcher {
-			to = wire.Launcher
-		}
-		members, c, err := wire.Join(ctx, id, cfg.Coordinator, to, self)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		return members, func(ctx context.Context, connect func(context.Context) error) error {
-			defer c.Close() // from then on a rank learns of losses by its own connections
-			return c.Confirm(ctx, connect)
-		}, nil, nil
-	}
-	host, port, err := wire.ParseCoordinator(cfg.Coordinator)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	addrs, err := wire.CoordinatorAddrs(ctx, host)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	here := *id
-	here.Coordinator = true
-	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, PortMin: int(port), Identity: &here})
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer l.Close()
-	members, conns, err := wire.Coordinate(ctx, l, &self)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return members, func(ctx context.Context, connect func(context.Context) error) error {
-		defer func() {
-			for _, c := range conns {
-				if c != nil {
-					c.Close()
-				}
-			}
-		}()
-		return wire.Oversee(ctx, members, conns, connect)
-	}, l, nil
-}
-
-// infoShares, in the first byte of a rank's information, says that it uses shared memory. The set of
-// processors that it may use follows, and then the name of its wake-up socket.
-const infoShares byte = 1
-
-// infoDemand says that it makes connections on demand.
-const infoDemand byte = 2
-
-// agreeOnConnect checks that all ranks make their connections at the same time.
-func agreeOnConnect(members []wire.Member, self *wire.Member) error {
-	for r := range members {
-		if (flags(&members[r])^flags(self))&infoDemand != 0 {
-			return initFault("ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", self.Rank, r)
-		}
-	}
-	return nil
-}
-
-// info returns what the others need to know about this rank.
-func info(cfg Config, d *wakeSocket) []byte {
-	b := []byte{0}
-	if d != nil {
-		b[0] |= infoShares
-	}
-	if cfg.onDemand() {
-		b[0] |= infoDemand
-	}
-	cpus, _ := shmem.CPUs() // none if they are not known
-	for _, w := range cpus {
-		b = binary.LittleEndian.AppendUint64(b, w)
-	}
-	if d != nil {
-		b = append(b, d.name...)
-	}
-	return b
-}
-
-// cpusOf returns the processors that a rank may use.
-func cpusOf(m *wire.Member) (cpus [16]uint64) {
-	if len(m.Info) >= infoWake {
-		for i := range cpus {
-			cpus[i] = binary.LittleEndian.Uint64(m.Info[1+8*i:])
-		}
-	}
-	return cpus
-}
-
-// wakeNameOf returns the name of a rank's wake-up socket.
-func wakeNameOf(m *wire.Member) string { return string(m.Info[min(infoWake, len(m.Info)):]) }
-
-const infoWake = 1 + 16*8 // where the name begins
-
-func flags(m *wire.Member) byte {
-	if len(m.Info) == 0 {
-		return 0
-	}
-	return m.Info[0]
-}
-
-// shares reports whether two ranks are of one node and both take part in shared memory.
-func shares(a, b *wire.Member) bool { return a.Shares(b) && flags(a)&flags(b)&infoShares != 0 }

@@ -39,9 +39,9 @@ func TestOpenLoss(t *testing.T) {
 			go func() {
 				id := &wire.Identity{Job: "job", Secret: secret, Rank: r, Size: n}
 				self := wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}}
-				_, c, err := wire.Join(ctx, id, at, 0, self)
+				m, err := wire.Join(ctx, id, at, 0, self)
 				if err == nil {
-					c.Close()
+					m.Close()
 				}
 				results <- err
 			}()

@@ -3,7 +3,6 @@
 package tcp
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
@@ -36,10 +34,10 @@ func met(t *testing.T, ctx context.Context) (accepted, dialed *wire.Conn) {
 	failed := make(chan error, 1)
 	go func() {
 		var err error
-		dialed, err = wire.Dial(ctx, &wire.Identity{Job: "job", Secret: secret, Rank: 1, Size: 2}, l.Addrs(), 0, wire.Peer, 0)
+		dialed, err = wire.Dial(ctx, &wire.Identity{Job: "job", Secret: secret, Rank: 1, Size: 2}, l.Addrs(), 0, wire.Peer)
 		failed <- err
 	}()
-	if accepted, err = l.Accept(ctx, wire.Peer); err != nil {
+	if accepted, err = l.Accept(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; err != nil {
@@ -70,9 +68,12 @@ func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*slee
 			}
 			t.Cleanup(d.close)
 		}
-		members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), Info: info(cfg, d)}
-		ends = append(ends, &connecting{id: id, l: l, members: members, sums: cfg.Checksum, demand: cfg.onDemand(),
-			join: new([corkMax + frame.HeaderSize + joinMax]byte), ring: 4096})
+		members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
+		if d != nil {
+			members[r].Wake = d.name
+		}
+		cfg.Job = "job"
+		ends = append(ends, &connecting{cfg: cfg, id: id, l: l, members: members, join: new(shortFrame), ring: 4096})
 		sleepers = append(sleepers, &sleeper{wake: d})
 	}
 	return ends, sleepers
@@ -84,7 +85,7 @@ func meetAll(t *testing.T, ctx context.Context, ends []*connecting, sleepers []*
 	errs := make([]error, len(ends))
 	var all sync.WaitGroup
 	for r, c := range ends {
-		all.Go(func() { errs[r] = c.meet(ctx, "job", sleepers[r]) })
+		all.Go(func() { errs[r] = c.meet(ctx, sleepers[r]) })
 	}
 	all.Wait()
 	for r, err := range errs {
@@ -133,8 +134,9 @@ func TestShare(t *testing.T) {
 					}
 				}
 				said := make(chan error, 1)
-				go func() { said <- b.SendSettings(ctx, []byte("go on")) }()
-				if got, err := a.ReceiveSettings(ctx, 10); err != nil || !bytes.Equal(got, []byte("go on")) {
+				go func() { said <- b.SendSettings(ctx, "go on") }()
+				var got string
+				if err := a.ReceiveSettings(ctx, &got); err != nil || got != "go on" {
 					t.Errorf("then rank 1 says %q, %v", got, err)
 				}
 				if err := <-said; err != nil {
@@ -185,8 +187,7 @@ func TestReceiveSettingsEndsWithContext(t *testing.T) {
 	_, b := met(t, ctx)
 	ended := make(chan error)
 	go func() {
-		_, err := b.ReceiveSettings(ctx, 1)
-		ended <- err
+		ended <- b.ReceiveSettings(ctx, new(string))
 	}()
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {

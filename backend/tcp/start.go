@@ -12,10 +12,10 @@ import (
 )
 
 // start starts the engine of a rank that is connected.
-func (c *connecting) start(cfg Config, links []engine.Link, sleep *sleeper, self wire.Member, listener *wire.Listener) (backend.Comm, error) {
+func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Meeting) (backend.Comm, error) {
 	whole := c.node != nil && len(c.node.PIDs) == len(c.members) // all ranks share memory
 	config := engine.Config{
-		Rank: cfg.Rank, Peers: make([]engine.Peer, len(c.members)), Heartbeat: cfg.Heartbeat, Sleeper: sleep, Spare: c.spare,
+		Rank: c.id.Rank, Peers: make([]engine.Peer, len(c.members)), Heartbeat: c.cfg.Heartbeat, Sleeper: sleep, Spare: c.spare,
 		Caps: backend.Caps{Backend: "tcp", Processes: true, SharedMemory: shmem.Supported, Deterministic: true, NativeColl: whole,
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},
 	}
@@ -28,22 +28,17 @@ func (c *connecting) start(cfg Config, links []engine.Link, sleep *sleeper, self
 	if whole {
 		config.Yield = shmem.Yield
 	}
-	var d *dialer
-	if c.demand {
-		d = newDialer(c)
-		config.Dialer = d
+	if c.cfg.onDemand() {
+		config.Dialer = newDialer(c)
 	}
 	config.Diagnostics = func(open, hub int) []string {
-		list := c.facts(cfg, &self)
-		if c.demand {
+		list := c.facts()
+		if c.cfg.onDemand() {
 			list = append(list, fmt.Sprintf("connections: made on demand (COHORT_TCP_CONNECT), now with %d of the %d other ranks; rank %d forwards notices",
 				open, len(c.members)-1, hub))
 		}
-		for _, l := range []*wire.Listener{c.l, listener} {
-			if l == nil {
-				continue
-			}
-			if report := l.Report(); report != "" {
+		for _, report := range []string{c.l.Report(), meeting.Report()} {
+			if report != "" {
 				list = append(list, "unauthenticated peers: "+report)
 			}
 		}
@@ -74,11 +69,11 @@ func nodeOf(members []wire.Member, rank int) int {
 
 // coresToSpare reports whether the ranks of this node together may use at least as many processors
 // as there are ranks.
-func coresToSpare(members []wire.Member, self *wire.Member) bool {
+func (c *connecting) coresToSpare() bool {
 	var cpus [][16]uint64
-	for r := range members {
-		if m := &members[r]; m.Rank == self.Rank || m.Shares(self) {
-			cpus = append(cpus, cpusOf(m))
+	for r := range c.members {
+		if r == c.id.Rank || c.members[r].Shares(c.self()) {
+			cpus = append(cpus, c.members[r].CPUs)
 		}
 	}
 	return node.Spare(cpus)

@@ -74,7 +74,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 		}
 		sleep.node.Spare = spare
 	}
-	join := new([corkMax + frame.HeaderSize + joinMax]byte)
+	join := new(shortFrame)
 	for r, at := 0, 3; r < size; r++ {
 		if r == rank {
 			continue
@@ -94,8 +94,8 @@ func inherited(rank, size int) (backend.Comm, error) {
 			e.Connect(r, &near{Link: sleep.node.Link(r), fd: fd})
 			continue
 		}
-		l := &link{fd: fd, enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: os.Getenv("TCP_TEST_SUMS") != ""}
-		l.carry(join)
+		l := &link{enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: os.Getenv("TCP_TEST_SUMS") != "", join: join}
+		l.use(fd)
 		e.Connect(r, l)
 	}
 	return e.Start()
@@ -108,7 +108,7 @@ func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (bac
 		return nil, err
 	}
 	e := engine.New(engine.Config{Rank: rank, Peers: make([]engine.Peer, len(sockets)), Sleeper: sleep, Heartbeat: heartbeat})
-	join := new([corkMax + frame.HeaderSize + joinMax]byte)
+	join := new(shortFrame)
 	for r, c := range sockets {
 		if r == rank {
 			continue
@@ -117,8 +117,8 @@ func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (bac
 		if err != nil {
 			return nil, err
 		}
-		l := &link{fd: fd, enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: sums}
-		l.carry(join)
+		l := &link{enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: sums, join: join}
+		l.use(fd)
 		e.Connect(r, l)
 	}
 	return e.Start()

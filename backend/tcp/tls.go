@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"time"
-
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // secured is a stream of TLS records through the socket. crypto/tls is given a connection that never
@@ -31,12 +29,8 @@ const (
 	tlsQueued = 256 << 10 // in the queue, above which nothing more is taken
 )
 
-func newSecured(w *wire.Conn) (*secured, error) {
-	c, ok := w.Conn.(*tls.Conn)
-	if !ok {
-		return nil, errors.New("the connection does not use TLS")
-	}
-	return &secured{c: c, more: true, in: make([]byte, tlsRead)}, nil
+func newSecured(c net.Conn) *secured {
+	return &secured{c: c.(*tls.Conn), more: true, in: make([]byte, tlsRead)}
 }
 
 // later is the error of a socket that has nothing to read.

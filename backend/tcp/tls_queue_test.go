@@ -22,7 +22,6 @@ import (
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
-	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
 // under is a connection that can be exchanged beneath TLS.
@@ -52,10 +51,7 @@ func securedEnd(t *testing.T) (l *link, other *os.File, server *tls.Conn) {
 	if err := errors.Join(client.Handshake(), <-done); err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSecured(&wire.Conn{Conn: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSecured(client)
 	below.Conn = rawConn{s}
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -67,8 +63,8 @@ func securedEnd(t *testing.T) (l *link, other *os.File, server *tls.Conn) {
 	other = os.NewFile(uintptr(ends[1]), "the other end")
 	t.Cleanup(func() { other.Close() })
 	above.Conn = fileConn{Conn: b, f: other}
-	l = &link{fd: ends[0], tls: s, enc: &frame.Encoder{}, dec: &frame.Decoder{}}
-	l.carry(new([corkMax + frame.HeaderSize + joinMax]byte))
+	l = &link{tls: s, enc: &frame.Encoder{}, dec: &frame.Decoder{}, join: new(shortFrame)}
+	l.use(ends[0])
 	return l, other, server
 }
 

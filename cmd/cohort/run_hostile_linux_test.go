@@ -209,7 +209,7 @@ func (d *door) record() error {
 		}
 	}
 	t := &tape{Conn: c}
-	_, err = wire.Client(context.Background(), t, d.id, d.rank, d.use, 0)
+	_, err = wire.Client(context.Background(), t, d.id, d.rank, d.use)
 	err = errors.Join(err, <-server)
 	c.Close()
 	d.recorded = t.wrote.Bytes()
@@ -245,7 +245,7 @@ func asksAs(change func(id *wire.Identity), want wire.Reason) func(net.Conn, *do
 	return func(c net.Conn, d *door, _ int) error {
 		id := *d.id
 		change(&id)
-		_, err := wire.Client(context.Background(), c, &id, d.rank, d.use, 0)
+		_, err := wire.Client(context.Background(), c, &id, d.rank, d.use)
 		if r, ok := errors.AsType[*wire.Refusal](err); !ok || r.Reason != want {
 			return fmt.Errorf("it gets %v, want a refusal for %q", err, want)
 		}
@@ -275,13 +275,13 @@ func drip(c net.Conn, d *door, _ int) error {
 var garbage = []string{"GET / HTTP/1.0\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", strings.Repeat("\x00\xff", 500)}
 
 var visitors = []visitor{
-	{"no secret", asksAs(func(id *wire.Identity) { id.Secret = wire.NewSecret() }, wire.WrongProof), wire.Silent, wire.WrongUse},
+	{"no secret", asksAs(func(id *wire.Identity) { id.Secret = wire.NewSecret() }, wire.WrongProof), wire.Silent, wire.Silent},
 	{"no secret, and a proof by chance", sends(func(d *door, _ int) []byte {
 		b := bytes.Clone(d.recorded)
 		rand.Read(b[24:]) // the nonce and the proof
 		return b
-	}), wire.WrongProof, wire.WrongUse},
-	{"a recorded handshake", sends(func(d *door, _ int) []byte { return d.recorded }), wire.WrongProof, wire.WrongUse},
+	}), wire.WrongProof, wire.WrongProof},
+	{"a recorded handshake", sends(func(d *door, _ int) []byte { return d.recorded }), wire.WrongProof, wire.WrongProof},
 	{"another job", asksAs(func(id *wire.Identity) { id.Job = "another" }, wire.WrongJob), wire.WrongJob, wire.WrongJob},
 	{"another version", sends(func(d *door, _ int) []byte {
 		b := bytes.Clone(d.recorded)

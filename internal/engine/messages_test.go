@@ -39,7 +39,7 @@ func TestRankThatSendsInvalidFramesIsLost(t *testing.T) {
 		{"a notice that is too long", func(uint64) []frame.Header {
 			return []frame.Header{{Kind: frame.Broken, Length: noticeMax + 1}}
 		}, nil, "notice of 4097 bytes"},
-		{"a kind that is not valid", func(uint64) []frame.Header { return []frame.Header{{Kind: frame.Joined}} }, nil, "not valid here"},
+		{"a kind that is not valid", func(uint64) []frame.Header { return []frame.Header{{Kind: frame.Connected}} }, nil, "not valid here"},
 		{"an exposed message on a link that does not go through memory", func(uint64) []frame.Header {
 			return []frame.Header{{Kind: frame.Expose, Tag: 1, Token: 3, Length: 8}}
 		}, nil, "an exposed message of 8 bytes"},

@@ -45,7 +45,6 @@ const (
 	Lost      // a rank is lost: its number, and the cause as the payload
 
 	Join    // from a rank: its Member
-	Joined  // from the coordinator: the rank is admitted
 	Table   // from the coordinator: all ranks
 	Refused // from the coordinator: why the job fails to start; from a rank: why it cannot connect
 
@@ -133,7 +132,6 @@ var rules = [kinds]struct {
 	Abort:       {"abort", tagged | loaded, FlagSummed},
 	Lost:        {"rank lost", tagged | loaded, FlagSummed},
 	Join:        {"join", loaded, FlagSummed},
-	Joined:      {"joined", 0, 0},
 	Table:       {"table of the ranks", loaded, FlagSummed},
 	Refused:     {"refused", loaded, FlagSummed},
 	Agree:       {"agreement", loaded, FlagSummed},

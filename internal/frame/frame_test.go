@@ -61,7 +61,6 @@ var frames = []Header{
 	{Kind: Abort, Tag: -1 << 31, Length: 3},
 	{Kind: Lost, Tag: MaxRanks - 1, Length: 0},
 	{Kind: Join, Length: 99},
-	{Kind: Joined},
 	{Kind: Table, Flags: FlagSummed, Length: 100, Sum: 2},
 	{Kind: Refused, Length: 1},
 	{Kind: Agree, Length: 1},

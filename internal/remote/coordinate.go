@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -14,11 +13,10 @@ import (
 // listens. end ends that, and reports refused connections to stderr.
 func Coordinate(name string, ranks int, secret wire.Secret, addrs []netip.Addr, stderr io.Writer) (at []netip.AddrPort, end func(), err error) {
 	id := &wire.Identity{Job: name, Secret: secret, Rank: wire.Launcher, Size: ranks, Coordinator: true}
-	if cert := os.Getenv("COHORT_TCP_TLS_CERT"); cert != "" { // the ranks use TLS too, and refuse a coordinator without it
-		id.TLS, err = wire.LoadTLS(cert, os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), cmp.Or(os.Getenv("COHORT_TCP_TLS_NAME"), "cohort"))
-		if err != nil {
-			return nil, nil, err
-		}
+	// If the ranks use TLS, they refuse a coordinator without it.
+	id.TLS, err = wire.LoadTLS(os.Getenv("COHORT_TCP_TLS_CERT"), os.Getenv("COHORT_TCP_TLS_KEY"), os.Getenv("COHORT_TCP_TLS_CA"), os.Getenv("COHORT_TCP_TLS_NAME"))
+	if err != nil {
+		return nil, nil, err
 	}
 	listener, err := wire.Listen(wire.ListenConfig{Addrs: addrs, Identity: id})
 	if err != nil {

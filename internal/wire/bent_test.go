@@ -48,34 +48,23 @@ func TestRendezvousOverDamagedConnection(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			ready := func(context.Context) error { return nil }
 			var errs [size]error
 			var tables [size][]Member
 			var ranks sync.WaitGroup
 			begun := time.Now()
 			for r := range size {
 				ranks.Go(func() {
-					self := want[r]
-					if r == 0 {
-						var conns []*Conn
-						if tables[r], conns, errs[r] = Coordinate(ctx, l, &self); errs[r] == nil {
-							errs[r] = Oversee(ctx, tables[r], conns, ready)
-						}
-						for _, c := range conns {
-							if c != nil {
-								defer c.Close()
-							}
-						}
-						return
+					var m *Meeting
+					switch address := l.Addrs()[0].String(); r {
+					case 0:
+						m, errs[r] = lead(ctx, newCoordinator(l), want[r])
+					case odd:
+						m, errs[r] = Join(ctx, rankOf(r, size), gate, 0, want[r])
+					default:
+						m, errs[r] = Join(ctx, rankOf(r, size), address, 0, want[r])
 					}
-					address := l.Addrs()[0].String()
-					if r == odd {
-						address = gate
-					}
-					var c *Conn
-					if tables[r], c, errs[r] = Join(ctx, rankOf(r, size), address, 0, self); errs[r] == nil {
-						errs[r] = c.Confirm(ctx, ready)
-						c.Close()
+					if errs[r] == nil {
+						tables[r], errs[r] = m.Members, m.Confirm(ctx, ready)
 					}
 				})
 			}

@@ -5,50 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
-
-// met runs the rendezvous of n ranks, and returns the results of the coordinator and of each rank.
-func met(ctx context.Context, t *testing.T, coordinator, n int) (at outcome, ranks map[int]*Conn) {
-	t.Helper()
-	p := hold(ctx, t, coordinator, n)
-	joining := map[int]chan outcome{}
-	for r := range n {
-		if r != coordinator {
-			joining[r] = p.rank(ctx, r)
-		}
-	}
-	at = <-p.result
-	ranks = map[int]*Conn{}
-	for r, c := range joining {
-		got := <-c
-		if got.err != nil {
-			t.Fatalf("rank %d: %v", r, got.err)
-		}
-		ranks[r] = got.conn
-		t.Cleanup(func() { got.conn.Close() })
-	}
-	if at.err != nil {
-		t.Fatal(at.err)
-	}
-	t.Cleanup(func() {
-		for _, c := range at.conns {
-			if c != nil {
-				c.Close()
-			}
-		}
-	})
-	return at, ranks
-}
 
 // TestConfirmFailsOnAllRanks lets one rank end or fail while the ranks connect to each other. The others are
 // connected already, or wait for a connection that does not come.
 func TestConfirmFailsOnAllRanks(t *testing.T) {
 	const n, odd = 4, 2
 	blocked := func(ctx context.Context) error { <-ctx.Done(); return errors.New("no connection came") }
-	ready := func(context.Context) error { return nil }
 	for _, c := range []struct {
 		name    string
 		odd     func(context.Context) error // what rank 2 does to connect; nil: it ends
@@ -68,25 +36,13 @@ func TestConfirmFailsOnAllRanks(t *testing.T) {
 		for _, coordinator := range []int{0, Launcher} {
 			t.Run(fmt.Sprint(c.name, " ", coordinator), func(t *testing.T) {
 				ctx := limit(t)
-				at, ranks := met(ctx, t, coordinator, n)
-				results := map[int]chan error{}
-				for r, conn := range ranks {
-					result := make(chan error, 1)
-					results[r] = result
-					connect := c.others
-					if r == odd {
-						if connect = c.odd; connect == nil {
-							conn.Close()
-							result <- nil
-							continue
-						}
+				ranks := hold(ctx, t, coordinator, n).joinAll(ctx)
+				errs := confirmAll(ctx, ranks, func(rank int) func(context.Context) error {
+					if rank == odd {
+						return c.odd
 					}
-					go func() { result <- conn.Confirm(ctx, connect) }()
-				}
-				var own func(context.Context) error
-				if coordinator == 0 {
-					own = c.others
-				}
+					return c.others
+				})
 				check := func(who string, err error) {
 					if c.is == nil && err == nil {
 						return
@@ -101,12 +57,9 @@ func TestConfirmFailsOnAllRanks(t *testing.T) {
 						}
 					}
 				}
-				check("coordinator", Oversee(ctx, at.members, at.conns, own))
-				for r, result := range results {
-					if err := <-result; r != odd || c.odd != nil && c.is == nil {
+				for r, err := range errs {
+					if r != odd || c.odd != nil {
 						check(fmt.Sprint("rank ", r), err)
-					} else if c.odd != nil && err == nil {
-						t.Errorf("rank %d could not connect and has no error", r)
 					}
 				}
 			})
@@ -117,14 +70,43 @@ func TestConfirmFailsOnAllRanks(t *testing.T) {
 // TestConfirmFailsWhenCoordinatorEnds has the coordinator end before all ranks are connected.
 func TestConfirmFailsWhenCoordinatorEnds(t *testing.T) {
 	ctx := limit(t)
-	at, ranks := met(ctx, t, Launcher, 3)
-	for _, c := range at.conns {
-		c.Close()
-	}
-	for r, conn := range ranks {
-		err := conn.Confirm(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "coordinator") {
+	coordinator, end := context.WithCancel(ctx)
+	ranks := hold(coordinator, t, Launcher, 3).joinAll(ctx)
+	var connecting sync.WaitGroup
+	connecting.Add(len(ranks))
+	go func() {
+		connecting.Wait()
+		end()
+	}()
+	errs := confirmAll(ctx, ranks, func(int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			connecting.Done()
+			<-ctx.Done()
+			return ctx.Err()
+		}
+	})
+	for r, err := range errs {
+		if !errors.Is(err, backend.ErrCanceled) || !strings.Contains(err.Error(), "3 of 3 ranks did not connect to the others") {
 			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestConfirmFailsWhenCoordinatorIsLost has the coordinator end without a message.
+func TestConfirmFailsWhenCoordinatorIsLost(t *testing.T) {
+	for _, wait := range []bool{true, false} {
+		a, b := sockets(t)
+		m := &Meeting{conn: &Conn{Conn: a, enc: new(frame.Encoder), dec: new(frame.Decoder)}}
+		err := m.Confirm(limit(t), func(ctx context.Context) error {
+			b.Close()
+			if !wait {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if !errors.Is(err, backend.ErrPeerLost) || !strings.Contains(err.Error(), "coordinator") {
+			t.Error(err)
 		}
 	}
 }
@@ -132,9 +114,9 @@ func TestConfirmFailsWhenCoordinatorEnds(t *testing.T) {
 // TestConfirmEndsAtDeadline has a rank that never connects: the others end with their contexts.
 func TestConfirmEndsAtDeadline(t *testing.T) {
 	ctx := limit(t)
-	at, ranks := met(ctx, t, Launcher, 2)
+	ranks := hold(ctx, t, Launcher, 2).joinAll(ctx)
+	defer ranks[1].Close()
 	short, cancel := context.WithCancel(ctx)
-	go func() { _ = Oversee(ctx, at.members, at.conns, nil) }()
 	connected := make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
@@ -145,5 +127,4 @@ func TestConfirmEndsAtDeadline(t *testing.T) {
 	if err := <-result; !errors.Is(err, backend.ErrCanceled) {
 		t.Errorf("%v, want %v", err, backend.ErrCanceled)
 	}
-	ranks[1].Close()
 }

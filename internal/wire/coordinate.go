@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,312 +15,293 @@ import (
 )
 
 const (
-	joinTimeout  = 5 * time.Second  // for a rank's join message, after its handshake
 	tableTimeout = 30 * time.Second // for sending the table to one rank
-	tablesAtOnce = 64               // sends at once: they share the network, and the table of 10 000 ranks has 2 MB
+	atOnce       = 64               // sends at once: they share the network, and the table of 10 000 ranks has 3 MB
 	tellTimeout  = time.Second      // for sending one rank why the job fails to start
-	lingering    = 2 * time.Second  // how long late ranks get that error
-	spare        = 500 * time.Millisecond
+	lingering    = 2 * time.Second  // how long a coordinator that is a rank tells late ranks why
+
+	// spare is how long before the first rank gives up the coordinator does, so that all learn why.
+	spare = 500 * time.Millisecond
+
+	// blame is how long the coordinator waits, when a rank reports that it cannot connect, for the end of
+	// the rank that caused it.
+	blame = 200 * time.Millisecond
 )
 
-// A gathering is a rendezvous under way. Its fields belong to the coordinator's goroutine.
-type gathering struct {
-	id       *Identity
-	l        *Listener
-	members  []Member
-	there    []bool
-	conns    []*Conn
-	informed []bool // has been sent why the job fails to start
-	missing  int
-	fault    error
+// A coordinator runs a rendezvous. Its fields belong to one goroutine; others read the connections.
+type coordinator struct {
+	l       *Listener
+	members []Member
+	conns   []*Conn // of the ranks that have joined
+	told    []bool  // whether a rank has been sent the outcome
+	events  chan event
 
-	events   chan event
-	stop     chan struct{}
-	all      sync.WaitGroup // the goroutines that send events
-	watchers sync.WaitGroup
+	begun  time.Time
+	giveUp time.Time // zero: not yet known
+	late   <-chan time.Time
 }
 
-// An event is a rank that has sent its join message, or one whose connection has ended.
+// An event is a message from a connection, or its end. Without a connection, no more are accepted.
 type event struct {
 	conn    *Conn
-	joining joining
+	kind    frame.Kind
+	payload []byte
 	err     error
-	gone    bool
 }
 
-// Coordinate is the coordinator's part in the rendezvous. It waits until all ranks have joined, and sends
-// each the table of all. self describes this process if it is a rank; it is nil for the Launcher.
-// Coordinate returns the members and the connections to them, nil for its own.
+// Serve starts the Launcher as the coordinator of a job, at l. Errors go to the ranks. end is called at the
+// end of the job: it ends what is still under way, and closes l.
+func Serve(l *Listener) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = newCoordinator(l).run(ctx, nil)
+	}()
+	return func() {
+		cancel()
+		<-done
+		l.Close()
+	}
+}
+
+func newCoordinator(l *Listener) *coordinator {
+	n := l.id.Size
+	return &coordinator{l: l, members: make([]Member, n), conns: make([]*Conn, n), told: make([]bool, n),
+		events: make(chan event), begun: time.Now()}
+}
+
+// run is the coordinator's part in a rendezvous. own is the connection of this process, if it is a rank
+// too.
 //
-// The connections stay open, for [Oversee]. The rendezvous fails if a rank has not joined when ctx
-// ends or when another rank is about to give up, if two processes claim the same rank, if the sizes
-// differ, or if a rank ends before all have joined. Then all ranks present get the same error as the
-// caller. Unauthenticated peers do not make it fail; the error counts their connections. A listener
-// serves one rendezvous: ranks that come later are refused.
-func Coordinate(ctx context.Context, l *Listener, self *Member) ([]Member, []*Conn, error) {
-	id := l.id
+// The rendezvous fails if a rank is missing when ctx ends or when another rank is about to give up, if two
+// processes claim the same rank, if the sizes differ, if a rank ends, or if one cannot connect to another.
+// Then all ranks get the error that run returns. Unauthenticated peers do not make it fail; the error
+// counts their connections. Ranks that come later learn of the outcome too: the Launcher tells them until
+// ctx ends, a rank for some seconds.
+func (g *coordinator) run(ctx context.Context, own *Conn) error {
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if own != nil {
+		readers.Go(func() { g.read(reading, own) })
+	}
+	readers.Go(func() {
+		for {
+			c, err := g.l.Accept(reading)
+			if err != nil {
+				g.send(reading, event{err: err})
+				return
+			}
+			readers.Go(func() { g.read(reading, c) })
+		}
+	})
+
+	err := g.round(ctx, frame.Join)
+	if err == nil {
+		g.tell(frame.Table, encode(g.members), tableTimeout)
+		err = g.round(ctx, frame.Connected)
+	}
+	if err != nil {
+		g.tell(frame.Refused, encodeRefused(err), tellTimeout)
+	} else {
+		g.tell(frame.Connected, nil, tableTimeout)
+	}
+	if own == nil {
+		g.answerLate(ctx, err, true)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lingering)
+	defer cancel()
+	g.answerLate(ctx, err, false)
+	return err
+}
+
+// read reads a connection until it ends or ctx does, and closes it.
+func (g *coordinator) read(ctx context.Context, c *Conn) {
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	for e := (event{conn: c}); e.err == nil; {
+		e.kind, e.payload, e.err = c.receive(max(maxJoin, maxRefusal))
+		g.send(ctx, e)
+	}
+}
+
+func (g *coordinator) send(ctx context.Context, e event) {
+	select {
+	case g.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+// round waits until every rank has sent a message of the kind, and returns nil, or why the job cannot start.
+func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
+	verb, state := "join", "were there"
+	if want == frame.Connected {
+		verb, state = "connect to the others", "were connected"
+	}
+	done := make([]bool, len(g.members))
+	var failed error // of the first rank that cannot connect
+	for n := 0; n < len(done); {
+		var e event
+		select {
+		case e = <-g.events:
+		case <-g.late:
+		case <-ctx.Done():
+		}
+		switch {
+		case ctx.Err() != nil || e.conn == nil && e.err == nil:
+			return cmp.Or(failed, g.missing(ctx, verb, done))
+		case e.conn == nil:
+			return fault(backend.ErrInit, "the coordinator: %v", e.err)
+		}
+		r := e.conn.Rank
+		m, joined := &g.members[r], g.conns[r] == e.conn
+		switch {
+		case joined && e.err != nil:
+			return fault(backend.ErrPeerLost, "%v ended before all ranks of the job %s: %v", m, state, e.err)
+		case e.err != nil && !errors.Is(e.err, frame.ErrFrame):
+			continue // the rank ended before it joined: it is missing
+		case e.err != nil:
+			return g.refuse(e.conn, fault(backend.ErrInit, "rank %d, from %s: %v", r, remote(e.conn), e.err))
+		case !joined && e.kind == frame.Join:
+			if err := g.admit(e); err != nil {
+				return g.refuse(e.conn, err)
+			}
+		case joined && !done[r] && want == frame.Connected && e.kind == frame.Refused:
+			if failed == nil {
+				why := decodeRefused(e.payload)
+				failed = fault(why.Sentinel, "%v: %s", m, why.Text)
+				g.giveUpAt(time.Now().Add(blame))
+			}
+		case joined && !done[r] && e.kind == want:
+		default:
+			return g.refuse(e.conn, fault(backend.ErrInit, "rank %d, from %s, sent %q before all ranks of the job %s",
+				r, remote(e.conn), e.kind, state))
+		}
+		done[r] = true
+		n++
+	}
+	return failed
+}
+
+// admit adds a rank that joins.
+func (g *coordinator) admit(e event) error {
+	c, size := e.conn, len(g.members)
+	j, err := decodeJoin(e.payload)
+	m := &j.Member
 	switch {
-	case !id.Coordinator:
-		return nil, nil, fault(backend.ErrInit, "the identity of the listener is not the coordinator's")
-	case (self == nil) != (id.Rank == Launcher) || self != nil && self.Rank != id.Rank:
-		return nil, nil, fault(backend.ErrInit, "the coordinator is %s, and joins as another rank", who(id.Rank))
+	case err != nil:
+		return fault(backend.ErrInit, "rank %d, from %s: %v", c.Rank, remote(c), err)
+	case m.Rank != c.Rank:
+		return fault(backend.ErrInit, "a process authenticated as rank %d joins as %v", c.Rank, m)
+	case j.Size != size:
+		return fault(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", m, j.Size, size)
+	case g.conns[m.Rank] != nil:
+		return fault(backend.ErrInit, "two processes claim to be rank %d: %v and %v", m.Rank, &g.members[m.Rank], m)
 	}
-	g := &gathering{
-		id: id, l: l, members: make([]Member, id.Size), there: make([]bool, id.Size), conns: make([]*Conn, id.Size),
-		informed: make([]bool, id.Size), missing: id.Size, events: make(chan event), stop: make(chan struct{}),
+	g.members[m.Rank], g.conns[m.Rank] = *m, c
+	if j.Patience > 0 {
+		g.giveUpAt(time.Now().Add(j.Patience - min(j.Patience/4, spare)))
 	}
-	if self != nil {
-		if err := self.check(); err != nil {
-			return nil, nil, fault(backend.ErrInit, "%v", err)
+	return nil
+}
+
+// giveUpAt makes the coordinator give up at a time, unless it does so earlier.
+func (g *coordinator) giveUpAt(at time.Time) {
+	if g.giveUp.IsZero() || at.Before(g.giveUp) {
+		g.giveUp, g.late = at, time.After(time.Until(at))
+	}
+}
+
+// missing returns the error that names the ranks that have not done their part in a round.
+func (g *coordinator) missing(ctx context.Context, verb string, done []bool) error {
+	var missing []int
+	for r := range done {
+		if !done[r] {
+			missing = append(missing, r)
 		}
-		g.members[id.Rank], g.there[id.Rank], g.informed[id.Rank] = *self, true, true
-		g.missing--
 	}
-	err := g.gather(ctx)
-	l.endJoin()
-	close(g.stop)
-	for _, c := range g.conns { // ends the watchers
-		if c != nil {
-			c.SetReadDeadline(time.Unix(1, 0))
-		}
+	text := fmt.Sprintf("%d of %d ranks did not %s within %v: %s", len(missing), len(done), verb,
+		time.Since(g.begun).Round(time.Millisecond), ranks(missing))
+	if report := g.l.Report(); report != "" {
+		text += "; " + report
 	}
-	g.watchers.Wait()
-	for _, c := range g.conns {
+	if ctx.Err() != nil {
+		return ended(ctx, "%s", text)
+	}
+	return fault(backend.ErrTimeout, "%s", text)
+}
+
+// tell sends all ranks present a message. If that fails for one, its connection is closed, and the others
+// find that rank lost.
+func (g *coordinator) tell(kind frame.Kind, payload []byte, limit time.Duration) {
+	var all sync.WaitGroup
+	turn := make(chan struct{}, atOnce)
+	for r, c := range g.conns {
 		if c == nil {
 			continue
 		}
-		if err != nil {
-			c.Close()
-		} else {
-			c.SetReadDeadline(time.Time{})
-		}
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	g.send()
-	return g.members, g.conns, nil
-}
-
-// gather waits for the ranks.
-//
-//  1. Each connection is read by its own goroutine, which sends an event.
-//  2. An error is sent to all ranks present.
-//  3. Ranks that come later get it too, for a time. They would otherwise wait for a coordinator that has
-//     ended.
-func (g *gathering) gather(ctx context.Context) error {
-	accepting, cancel := context.WithCancel(ctx)
-	defer g.all.Wait()
-	defer cancel()
-	failed := make(chan error, 1)
-	if g.missing > 0 {
-		g.all.Go(func() { failed <- g.accept(accepting) })
-	}
-	start := time.Now()
-	impatient, linger := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	impatient.Stop()
-	linger.Stop()
-	defer impatient.Stop()
-	defer linger.Stop()
-	var first time.Time // when the first rank gives up
-	for g.missing > 0 {
-		had := g.fault
-		select {
-		case e := <-g.events:
-			g.take(e)
-			if p := e.joining.patience; p > 0 && g.fault == nil {
-				wait := time.Duration(p) * time.Millisecond
-				if at := time.Now().Add(wait - min(wait/4, spare)); first.IsZero() || at.Before(first) {
-					first = at
-					impatient.Reset(time.Until(at))
-				}
-			}
-		case <-impatient.C:
-			if g.fault == nil {
-				return g.fail(g.late(backend.ErrTimeout, start))
-			}
-		case <-ctx.Done():
-			if g.fault != nil {
-				return g.fault
-			}
-			sentinel := backend.ErrCanceled
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				sentinel = backend.ErrTimeout
-			}
-			return g.fail(g.late(sentinel, start))
-		case err := <-failed:
-			if g.fault != nil {
-				return g.fault
-			}
-			if ctx.Err() == nil {
-				return g.fail(fault(backend.ErrInit, "the coordinator: %v", err))
-			}
-		case <-linger.C:
-			return g.fault
-		}
-		if g.fault != nil {
-			if had == nil {
-				_ = g.fail(g.fault)
-				linger.Reset(lingering)
-			}
-			waiting := false
-			for _, informed := range g.informed {
-				waiting = waiting || !informed
-			}
-			if !waiting {
-				return g.fault
-			}
-		}
-	}
-	return g.fault
-}
-
-// accept takes the ranks' connections until its context ends.
-func (g *gathering) accept(ctx context.Context) error {
-	for {
-		c, err := g.l.Accept(ctx, Rendezvous)
-		if err != nil {
-			return err
-		}
-		g.all.Go(func() {
-			stop := context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
-			e := event{conn: c}
-			if e.err = c.SetReadDeadline(time.Now().Add(joinTimeout)); e.err == nil && ctx.Err() == nil {
-				var payload []byte
-				var kind frame.Kind
-				if kind, payload, e.err = c.receive(maxJoin); e.err == nil && kind != frame.Join {
-					e.err = fmt.Errorf("it sent %q, want a join", kind)
-				}
-				if e.err == nil {
-					e.joining, e.err = decodeJoin(payload)
-				}
-			}
-			if !stop() || e.err == nil && c.SetReadDeadline(time.Time{}) != nil {
-				c.Close()
-				return
-			}
-			select {
-			case g.events <- e:
-			case <-ctx.Done():
+		g.told[r] = true
+		turn <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turn }()
+			if c.send(kind, payload, limit) != nil {
 				c.Close()
 			}
 		})
 	}
+	all.Wait()
 }
 
-// take deals with an event.
-func (g *gathering) take(e event) {
-	r := e.conn.Rank
-	m := e.joining.member
-	switch {
-	case g.fault != nil:
-		if !e.gone {
-			g.refuse(e.conn, g.fault)
-		}
-	case e.gone:
-		g.fault = fault(backend.ErrPeerLost, "%v ended before all ranks before all ranks of the job were there: %v", &g.members[r], e.err)
-	case e.err != nil && (errors.Is(e.err, frame.ErrFrame) || !network(e.err)):
-		g.fault = fault(backend.ErrInit, "rank %d, from %s: %v", r, remote(e.conn), e.err)
-		g.refuse(e.conn, g.fault)
-	case e.err != nil:
-		e.conn.Close() // it tries again, or is missing
-	case m.Rank != r:
-		g.fault = fault(backend.ErrInit, "a process authenticated as rank %d joins as %v", r, &m)
-		g.refuse(e.conn, g.fault)
-	case e.joining.size != g.id.Size:
-		g.fault = fault(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", &m, e.joining.size, g.id.Size)
-		g.refuse(e.conn, g.fault)
-	case g.there[r]:
-		g.fault = fault(backend.ErrInit, "two processes claim to be rank %d: %v and %v", r, &g.members[r], &m)
-		g.refuse(e.conn, g.fault)
-	default:
-		if err := e.conn.send(frame.Joined, nil, time.Now().Add(joinTimeout)); err != nil {
-			e.conn.Close() // it got no answer, and tries again if it can
+// refuse sends a rank that is not admitted why, and returns that.
+func (g *coordinator) refuse(c *Conn, why error) error {
+	_ = c.send(frame.Refused, encodeRefused(why), tellTimeout)
+	c.Close()
+	g.told[c.Rank] = true
+	return why
+}
+
+// answerLate tells ranks that come late the outcome. They would otherwise wait for a coordinator that has
+// ended.
+func (g *coordinator) answerLate(ctx context.Context, outcome error, all bool) {
+	if outcome == nil {
+		outcome = fault(backend.ErrInit, "the job has started already")
+	}
+	for all || slices.Contains(g.told, false) {
+		select {
+		case e := <-g.events:
+			if e.kind == frame.Join && e.err == nil {
+				_ = g.refuse(e.conn, outcome)
+			}
+		case <-ctx.Done():
 			return
 		}
-		g.members[r], g.conns[r], g.there[r] = m, e.conn, true
-		g.missing--
-		g.watch(e.conn)
 	}
 }
 
-// network reports whether an error is one of the connection, not of the bytes received.
-func network(err error) bool {
-	var op interface{ Timeout() bool }
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op)
-}
-
-// watch waits for the end of a rank's connection while others are missing. A rank sends nothing until it
-// has the table.
-func (g *gathering) watch(c *Conn) {
-	g.watchers.Go(func() {
-		var b [1]byte
-		_, err := c.Read(b[:])
+// ranks lists numbers, ranges of them in short.
+func ranks(list []int) string {
+	const most = 20
+	var parts []string
+	for i := 0; i < len(list); {
+		if len(parts) == most {
+			return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), len(list)-i)
+		}
+		k := i
+		for k+1 < len(list) && list[k+1] == list[k]+1 {
+			k++
+		}
 		switch {
-		case err == nil:
-			err = errors.New("it sent data before it had the table")
-		case timedOut(err):
-			return // Coordinate has ended it
+		case k == i:
+			parts = append(parts, fmt.Sprint(list[i]))
+		case k == i+1:
+			parts = append(parts, fmt.Sprint(list[i]), fmt.Sprint(list[k]))
+		default:
+			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[k]))
 		}
-		select {
-		case g.events <- event{conn: c, err: err, gone: true}:
-		case <-g.stop:
-		}
-	})
-}
-
-// late returns the error that names the missing ranks.
-func (g *gathering) late(sentinel error, since time.Time) error {
-	var missing []int
-	for r, there := range g.there {
-		if !there {
-			missing = append(missing, r)
-		}
+		i = k + 1
 	}
-	text := fmt.Sprintf("%d of %d ranks did not join within %v: %s", len(missing), g.id.Size,
-		time.Since(since).Round(time.Millisecond), ranks(missing))
-	if report := g.l.Report(); report != "" {
-		text += "; " + report
-	}
-	return &backend.Fault{Sentinel: sentinel, Text: text}
-}
-
-// fail sends an error to all ranks present, and returns it.
-func (g *gathering) fail(err error) error {
-	var all sync.WaitGroup
-	for r, c := range g.conns {
-		if c != nil {
-			g.informed[r] = true
-			all.Go(func() { _ = c.send(frame.Refused, appendRefused(nil, err), time.Now().Add(tellTimeout)) })
-		}
-	}
-	all.Wait()
-	return err
-}
-
-// refuse sends an error to a rank that is not admitted.
-func (g *gathering) refuse(c *Conn, err error) {
-	_ = c.send(frame.Refused, appendRefused(nil, err), time.Now().Add(tellTimeout))
-	c.Close()
-	g.informed[c.Rank] = true
-}
-
-// send sends the table to all ranks. If that fails for one, its connection is closed, and the backend
-// finds the rank lost.
-func (g *gathering) send() {
-	payload := appendTable(nil, g.members)
-	var all sync.WaitGroup
-	turn := make(chan struct{}, tablesAtOnce)
-	for _, c := range g.conns {
-		if c != nil {
-			turn <- struct{}{}
-			all.Go(func() {
-				defer func() { <-turn }()
-				if err := c.send(frame.Table, payload, time.Now().Add(tableTimeout)); err != nil {
-					c.Close()
-				}
-			})
-		}
-	}
-	all.Wait()
+	return strings.Join(parts, ", ")
 }

@@ -52,11 +52,11 @@ func cutOffOnce(t *testing.T, from, to *Identity) {
 		}
 	})
 	ctx, cancel := context.WithCancel(limit(t))
-	c, err := Dial(ctx, from, []netip.AddrPort{front.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer, 0)
+	c, err := Dial(ctx, from, []netip.AddrPort{front.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer)
 	if err != nil {
 		t.Fatalf("the second connection is not made: %v", err)
 	}
-	w, err := l.Accept(ctx, Peer)
+	w, err := l.Accept(ctx)
 	if err != nil {
 		t.Fatalf("the second connection has not come: %v", err)
 	}
@@ -67,10 +67,8 @@ func cutOffOnce(t *testing.T, from, to *Identity) {
 	front.Close()
 	all.Wait()
 	refusedAtLeast(t, l, 1)
-	for _, r := range l.Refused() {
-		if r.Reason != Silent || r.Number != 1 {
-			t.Errorf("refused: %d × %v, want one that was closed early", r.Number, r.Reason)
-		}
+	if r := l.refusals(); r[Silent].number != 1 || r.total() != 1 {
+		t.Errorf("refused: %s, want one that was closed early", l.Report())
 	}
 }
 
@@ -86,7 +84,7 @@ func TestDialNoticesLateDrop(t *testing.T) {
 				_, err := serve(t.Context(), b, ids[1], func() bool { return false })
 				done <- err
 			}()
-			_, err := Client(t.Context(), a, ids[0], 2, Peer, 0)
+			_, err := Client(t.Context(), a, ids[0], 2, Peer)
 			reason(t, err, Silent, "waiting for the confirmation; it may have dropped this connection for others")
 			if r, ok := err.(*Refusal); ok && r.lasting() {
 				t.Error("the dialer does not try again")
@@ -99,7 +97,7 @@ func TestDialNoticesLateDrop(t *testing.T) {
 // TestAdmittedConnectionIsNotDropped checks that a listener does not drop a connection that it has admitted,
 // and does not admit one that it has dropped.
 func TestAdmittedConnectionIsNotDropped(t *testing.T) {
-	l := &Listener{slots: make(chan struct{}, 2)}
+	l := &Listener{}
 	var ends [2]net.Conn
 	for i := range ends {
 		a, b := net.Pipe()
@@ -108,13 +106,14 @@ func TestAdmittedConnectionIsNotDropped(t *testing.T) {
 		l.pending = append(l.pending, &candidate{conn: a, addr: loopback})
 	}
 	first, second := l.pending[0], l.pending[1]
-	if !l.keep(first) {
+	if !l.remove(first) {
 		t.Error("a connection that was not dropped is not kept")
 	}
-	if l.drop(0); first.dropped || !second.dropped {
-		t.Errorf("dropped: the kept one %v, the other %v", first.dropped, second.dropped)
+	l.drop()
+	if closed(first) || !closed(second) {
+		t.Errorf("dropped: the kept one %v, the other %v", closed(first), closed(second))
 	}
-	if l.keep(second) {
+	if l.remove(second) {
 		t.Error("a connection that was dropped is kept")
 	}
 }
@@ -145,13 +144,13 @@ func TestDroppedConnectionIsNotAdmitted(t *testing.T) {
 			t.Errorf("%d handshakes under way, want 1", len(l.pending))
 			return
 		}
-		l.pending[0].dropped = true // and not closed yet
+		l.pending = nil // dropped, and not closed yet
 	}
-	_, err := Client(t.Context(), c, identity(1), 2, Peer, 0)
+	_, err := Client(t.Context(), c, identity(1), 2, Peer)
 	reason(t, err, Silent, "waiting for the confirmation; it may have dropped this connection for others")
 	refusedAtLeast(t, l, 1)
-	if r := l.Refused(); r[0].Reason != Crowded {
-		t.Errorf("refused for %v", r[0].Reason)
+	if r := l.refusals(); r[Crowded].number != 1 || r.total() != 1 {
+		t.Errorf("refused: %s", l.Report())
 	}
 }
 
@@ -159,7 +158,7 @@ func TestDroppedConnectionIsNotAdmitted(t *testing.T) {
 // dialer's limit while the dialer was not scheduled.
 func TestLateAdmissionIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, wait := range []time.Duration{0, HandshakeTimeout + time.Second, wordTimeout - time.Second} {
+		for _, wait := range []time.Duration{0, HandshakeTimeout + time.Second, confirmTimeout - time.Second} {
 			a, b := net.Pipe()
 			done := make(chan error, 1)
 			go func() {
@@ -170,7 +169,7 @@ func TestLateAdmissionIsAccepted(t *testing.T) {
 				})
 				done <- err
 			}()
-			_, err := Client(t.Context(), a, identity(1), 2, Peer, 0)
+			_, err := Client(t.Context(), a, identity(1), 2, Peer)
 			if err := errors.Join(err, <-done); err != nil {
 				t.Errorf("after %v: %v", wait, err)
 			}
@@ -185,7 +184,7 @@ func TestLateAdmissionIsAccepted(t *testing.T) {
 		done <- err
 	}()
 	c := &starving{Conn: a, served: done}
-	if _, err := Client(t.Context(), c, identity(1), 2, Peer, 0); err != nil || !c.starved {
+	if _, err := Client(t.Context(), c, identity(1), 2, Peer); err != nil || !c.starved {
 		t.Errorf("%v, not scheduled: %v", err, c.starved)
 	}
 }

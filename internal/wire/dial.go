@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
-
-	"github.com/cohort-hpc/cohort/backend"
 )
 
 const (
@@ -25,8 +23,8 @@ const (
 // A handshake that was too slow, or dropped for others, is tried again until ctx ends. If no process
 // listens, or another one does, Dial fails at once. If ctx ended, the error wraps backend.ErrTimeout
 // or backend.ErrCanceled.
-func Dial(ctx context.Context, id *Identity, addrs []netip.AddrPort, to int, purpose Purpose, lane int) (*Conn, error) {
-	d := dialing{id: id, to: to, purpose: purpose, lane: lane}
+func Dial(ctx context.Context, id *Identity, addrs []netip.AddrPort, to int, purpose Purpose) (*Conn, error) {
+	d := dialing{id: id, to: to, purpose: purpose}
 	d.find = func(context.Context) ([]netip.AddrPort, error) { return addrs, nil }
 	return d.run(ctx)
 }
@@ -36,7 +34,6 @@ type dialing struct {
 	id      *Identity
 	to      int
 	purpose Purpose
-	lane    int
 	find    func(context.Context) ([]netip.AddrPort, error)
 	patient bool // the other end may not listen yet
 }
@@ -56,7 +53,7 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 			if last == nil { // else it is more precise than a timeout
 				last = err
 			}
-			return nil, ended(ctx, fmt.Sprintf("connecting to %s: %v", who(d.to), last))
+			return nil, ended(ctx, "connecting to %s: %v", who(d.to), last)
 		}
 		if !again {
 			return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
@@ -74,15 +71,6 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 		rest(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, longestPause)
 	}
-}
-
-// ended is the error of an operation that ctx ended.
-func ended(ctx context.Context, text string) error {
-	sentinel := backend.ErrCanceled
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		sentinel = backend.ErrTimeout
-	}
-	return &backend.Fault{Sentinel: sentinel, Text: text}
 }
 
 // round tries every address once, and reports whether another round may succeed.
@@ -131,7 +119,7 @@ func (d *dialing) one(ctx context.Context, a netip.AddrPort, several int) (*Conn
 		c.Close()
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: c.RemoteAddr(), Err: errors.New("no process listens there")}
 	}
-	return Client(ctx, c, d.id, d.to, d.purpose, d.lane)
+	return Client(ctx, c, d.id, d.to, d.purpose)
 }
 
 // rest waits for a time, or until ctx ends.

@@ -8,12 +8,12 @@
 //     fixed size, before the peer has proved that it has the secret of the job ([Identity]).
 //     [Client] is the other end. TLS, if it is used, starts after that, so an unauthenticated peer
 //     does not reach it either.
-//  2. Rendezvous. Ranks that have proved their identity join at the coordinator: [Join] and
-//     [Coordinate]. All of them get the table of the ranks, or all get the same error. The same
-//     holds for their connections to each other: [Conn.Confirm] and [Oversee].
+//  2. Rendezvous. Ranks that have proved their identity join at the coordinator ([Join], [Serve]). All of
+//     them get the table of the ranks, or all get the same error. The same holds for their connections to
+//     each other ([Meeting.Confirm]). Messages of the rendezvous are JSON, in frames.
 //  3. Frames. A [Header] of 40 bytes, checked in every bit, precedes as many bytes of payload as it
 //     states, within a limit ([Encoder], [Decoder]). The backend interprets them.
 //
 // Every length is compared with a limit before memory is allocated for it. Nothing is logged:
-// refusals are counted, and the first of each kind is kept ([Listener.Refused]).
+// refusals are counted, and the first of each kind is kept ([Listener.Report]).
 package wire

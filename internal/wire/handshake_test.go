@@ -41,13 +41,13 @@ func sockets(t testing.TB) (dialed, accepted net.Conn) {
 }
 
 // shakeHands runs both ends of a handshake.
-func shakeHands(a, b net.Conn, client *Identity, to int, purpose Purpose, lane int, server *Identity) (c, s *Conn, clientErr, serverErr error) {
+func shakeHands(a, b net.Conn, client *Identity, to int, purpose Purpose, server *Identity) (c, s *Conn, clientErr, serverErr error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s, serverErr = Server(context.Background(), b, server)
 	}()
-	c, clientErr = Client(context.Background(), a, client, to, purpose, lane)
+	c, clientErr = Client(context.Background(), a, client, to, purpose)
 	<-done
 	return c, s, clientErr, serverErr
 }
@@ -60,14 +60,13 @@ func TestHandshakeAdmitsRanksOfJob(t *testing.T) {
 		from    int
 		server  *Identity
 		purpose Purpose
-		lane    int
 	}{
-		{"peers", 1, identity(2), Peer, 0},
-		{"to rank 0", 3, identity(0), Peer, 63},
-		{"from rank 0", 0, identity(3), Peer, 5},
-		{"a connection request", 0, identity(3), DialRequest, 0},
-		{"meeting at rank 0", 3, zero, Rendezvous, 0},
-		{"meeting at the launcher", 0, launcher, Rendezvous, 0},
+		{"peers", 1, identity(2), Peer},
+		{"to rank 0", 3, identity(0), Peer},
+		{"from rank 0", 0, identity(3), Peer},
+		{"a connection request", 0, identity(3), DialRequest},
+		{"meeting at rank 0", 3, zero, Rendezvous},
+		{"meeting at the launcher", 0, launcher, Rendezvous},
 	} {
 		for _, pipe := range []bool{false, true} {
 			t.Run(c.name, func(t *testing.T) {
@@ -77,17 +76,12 @@ func TestHandshakeAdmitsRanksOfJob(t *testing.T) {
 				}
 				defer a.Close()
 				defer b.Close()
-				x, y, err1, err2 := shakeHands(a, b, identity(c.from), c.server.Rank, c.purpose, c.lane, c.server)
+				x, y, err1, err2 := shakeHands(a, b, identity(c.from), c.server.Rank, c.purpose, c.server)
 				if err1 != nil || err2 != nil {
 					t.Fatal(err1, err2)
 				}
-				if x.Rank != c.server.Rank || y.Rank != c.from || y.Purpose != c.purpose || x.Purpose != c.purpose ||
-					x.Lane != c.lane || y.Lane != c.lane || !x.Dialed || y.Dialed {
+				if x.Rank != c.server.Rank || y.Rank != c.from || y.Purpose != c.purpose || x.Purpose != c.purpose || !x.Dialed || y.Dialed {
 					t.Errorf("%+v\n%+v", x, y)
-				}
-				if !bytes.Equal(x.Key("label", 40), y.Key("label", 40)) || len(x.Key("label", 40)) != 40 ||
-					bytes.Equal(x.Key("label", 40), x.Key("other", 40)) {
-					t.Error("keys that should be the same differ, or the other way round")
 				}
 				talk(t, x, y)
 				talk(t, y, x)
@@ -132,7 +126,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 		_, err := Server(context.Background(), b, identity(2))
 		result <- err
 	}()
-	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 4, 0, 2, 7}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
+	hello := slices.Concat([]byte{0xc0, 'h', 'r', '>', 5, 0, 2, 0}, job[:8], []byte{1, 0, 0, 0, 2, 0, 0, 0}, []byte("sixteen bytes   "))
 	if _, err := a.Write(hello); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +134,7 @@ func TestHandshakeFollowsTranscript(t *testing.T) {
 	if _, err := io.ReadFull(a, reply); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 4, 0, 0, 0}) {
+	if !bytes.Equal(reply[:8], []byte{0xc0, 'h', 'r', '<', 5, 0, 0, 0}) {
 		t.Errorf("the reply begins with % x", reply[:8])
 	}
 	if want := mac(key, []byte("server\x00"), job[:], hello, reply[:24])[:24]; !bytes.Equal(reply[24:], want) {
@@ -198,7 +192,7 @@ func TestHandshakeRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := sockets(t)
-			_, _, err1, err2 := shakeHands(a, b, c.client, c.to, c.purpose, 0, c.server)
+			_, _, err1, err2 := shakeHands(a, b, c.client, c.to, c.purpose, c.server)
 			reason(t, err1, c.atClient, c.client_)
 			reason(t, err2, c.atServer, c.serve)
 			if _, err := a.Write([]byte{1}); !errors.Is(err, net.ErrClosed) {
@@ -214,22 +208,21 @@ func TestHandshakeRefused(t *testing.T) {
 // TestHandshakeRejectsMisuse asks for impossible handshakes.
 func TestHandshakeRejectsMisuse(t *testing.T) {
 	for _, c := range []struct {
-		id       Identity
-		to, lane int
-		want     string
+		id   Identity
+		to   int
+		want string
 	}{
-		{Identity{Job: "j", Rank: 0, Size: 2}, 1, 0, "secret"},
-		{Identity{Job: "", Secret: secret, Rank: 0, Size: 2}, 1, 0, "name of the job"},
-		{Identity{Job: string(make([]byte, maxJob+1)), Secret: secret, Size: 2}, 1, 0, "1025 bytes"},
-		{Identity{Job: "j", Secret: secret, Rank: 2, Size: 2}, 1, 0, "rank 2 of 2"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: MaxRanks + 1}, 1, 0, "a job of 65537"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 2, 0, "to rank 2"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 0, 0, "to rank 0"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 1, MaxLanes, "lane 64"},
-		{Identity{Job: "j", Secret: secret, Rank: Launcher, Size: 2}, 1, 0, "the launcher"},
+		{Identity{Job: "j", Rank: 0, Size: 2}, 1, "secret"},
+		{Identity{Job: "", Secret: secret, Rank: 0, Size: 2}, 1, "name of the job"},
+		{Identity{Job: string(make([]byte, maxJob+1)), Secret: secret, Size: 2}, 1, "1025 bytes"},
+		{Identity{Job: "j", Secret: secret, Rank: 2, Size: 2}, 1, "rank 2 of 2"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: MaxRanks + 1}, 1, "a job of 65537"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 2, "to rank 2"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 0, "to rank 0"},
+		{Identity{Job: "j", Secret: secret, Rank: Launcher, Size: 2}, 1, "the launcher"},
 	} {
 		a, b := net.Pipe()
-		_, err := Client(context.Background(), a, &c.id, c.to, Peer, c.lane)
+		_, err := Client(context.Background(), a, &c.id, c.to, Peer)
 		has(t, err, nil, c.want)
 		b.Close()
 	}
@@ -284,7 +277,7 @@ func TestSlowHandshakeIsRefused(t *testing.T) {
 			io.Copy(io.Discard, b)
 		}()
 		start := time.Now()
-		_, err := Client(context.Background(), a, identity(1), 2, Peer, 0)
+		_, err := Client(context.Background(), a, identity(1), 2, Peer)
 		reason(t, err, Slow, "waiting for the answer")
 		if d := time.Since(start); d != HandshakeTimeout {
 			t.Errorf("given up after %v, want %v", d, HandshakeTimeout)
@@ -328,7 +321,7 @@ func FuzzClient(f *testing.F) {
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		peer := &bytesConn{say: b, then: io.EOF}
-		if conn, err := Client(context.Background(), peer, identity(1), 2, Peer, 0); conn != nil || err == nil || peer.read.Load() > replySize {
+		if conn, err := Client(context.Background(), peer, identity(1), 2, Peer); conn != nil || err == nil || peer.read.Load() > replySize {
 			t.Errorf("accepted: %v, %d bytes read", conn, peer.read.Load())
 		}
 	})
@@ -364,7 +357,7 @@ func BenchmarkHandshake(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		x, y := net.Pipe()
-		if _, _, err1, err2 := shakeHands(x, y, identity(1), 2, Peer, 0, identity(2)); err1 != nil || err2 != nil {
+		if _, _, err1, err2 := shakeHands(x, y, identity(1), 2, Peer, identity(2)); err1 != nil || err2 != nil {
 			b.Fatal(err1, err2)
 		}
 	}

@@ -15,9 +15,6 @@ const (
 	DialRequest                    // a connection request: asks a higher rank to dial this one
 )
 
-// MaxLanes is how many connections of a pair of ranks can be distinguished.
-const MaxLanes = 64
-
 // An unauthenticated peer can make this process parse a hello and a proof, together 64 bytes.
 const (
 	nonceSize = 16
@@ -36,21 +33,18 @@ var (
 // A hello is the first message: its sender, the rank it wants, and the purpose.
 type hello struct {
 	purpose  Purpose
-	lane     uint8
 	tls      bool
 	job      [8]byte
 	from, to int32
 	nonce    [nonceSize]byte
 }
 
-const tlsBit = 0x80
-
 func (h *hello) encode(b *[helloSize]byte) {
 	copy(b[:4], helloMagic[:])
 	binary.LittleEndian.PutUint16(b[4:], Version)
-	b[6], b[7] = byte(h.purpose), h.lane
+	b[6], b[7] = byte(h.purpose), 0
 	if h.tls {
-		b[7] |= tlsBit
+		b[7] = 1
 	}
 	copy(b[8:16], h.job[:])
 	binary.LittleEndian.PutUint32(b[16:], uint32(h.from))
@@ -62,7 +56,7 @@ func (h *hello) encode(b *[helloSize]byte) {
 // of a refusal, "" for none.
 func decodeHello(b *[helloSize]byte) (h hello, reason Reason, text string) {
 	h = hello{
-		purpose: Purpose(b[6]), lane: b[7] &^ tlsBit, tls: b[7]&tlsBit != 0,
+		purpose: Purpose(b[6]), tls: b[7] == 1,
 		from: int32(binary.LittleEndian.Uint32(b[16:])), to: int32(binary.LittleEndian.Uint32(b[20:])),
 	}
 	copy(h.job[:], b[8:])
@@ -70,8 +64,8 @@ func decodeHello(b *[helloSize]byte) (h hello, reason Reason, text string) {
 	switch {
 	case h.purpose < Rendezvous || h.purpose > DialRequest:
 		return h, WrongUse, fmt.Sprintf("unknown purpose %d", h.purpose)
-	case h.lane >= MaxLanes:
-		return h, Garbage, fmt.Sprintf("lane %d of %d", h.lane, MaxLanes)
+	case b[7] > 1:
+		return h, Garbage, fmt.Sprintf("it says %d where it says whether it uses TLS", b[7])
 	case h.from < 0 || h.from >= MaxRanks || h.to < Launcher || h.to >= MaxRanks || h.from == h.to:
 		return h, WrongRank, fmt.Sprintf("from %d to %d", h.from, h.to)
 	}

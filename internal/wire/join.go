@@ -4,73 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
-// send writes a frame of the rendezvous, by a deadline.
-func (c *Conn) send(kind frame.Kind, payload []byte, by time.Time) error {
-	if c.enc == nil { // only then: receive, in another goroutine, uses what Frames sets
-		c.Frames(0)
-	}
-	h := frame.Header{Kind: kind, Length: uint64(len(payload))}
-	if len(payload) > 0 {
-		h.Flags, h.Sum = frame.FlagSummed, frame.Sum(0, payload)
-	}
-	var head [frame.HeaderSize]byte
-	c.enc.Encode(&head, &h)
-	if err := c.SetWriteDeadline(by); err != nil {
-		return err
-	}
-	// The table of a large job is long, and goes to every rank: it is not copied.
-	if _, err := (&net.Buffers{head[:], payload}).WriteTo(c); err != nil {
-		return err
-	}
-	return c.SetWriteDeadline(time.Time{})
-}
+// A rendezvous has two rounds. In each, every rank sends the coordinator one message, and the coordinator
+// sends all of them the same answer. In the first they join, and get the table of the ranks. Then they
+// connect to each other. If one ends meanwhile, only the ranks that wait for its connection notice. So in
+// the second round each reports that its connections are made, and then all ranks start, or none.
 
-// receive reads a frame with a payload of at most limit bytes, and no byte beyond it. It may run
-// concurrently with send once a frame has been sent or received.
-func (c *Conn) receive(limit uint64) (frame.Kind, []byte, error) {
-	_, dec := c.Frames(limit)
-	var head [frame.HeaderSize]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
-		return 0, nil, err
-	}
-	var h frame.Header
-	if err := dec.Decode(&h, &head); err != nil {
-		return 0, nil, err
-	}
-	payload := make([]byte, h.Payload())
-	if _, err := io.ReadFull(c, payload); err != nil {
-		return 0, nil, err
-	}
-	return h.Kind, payload, h.CheckPayload(payload)
-}
+// A Meeting is a rank's part in a rendezvous that it has joined.
+type Meeting struct {
+	Members []Member // of all ranks
 
-// fault returns an error of the rendezvous.
-func fault(sentinel error, format string, facts ...any) error {
-	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, facts...)}
+	conn *Conn // to the coordinator
+
+	// If this process is the coordinator too:
+	l       *Listener
+	outcome <-chan error // how the rendezvous ends
 }
 
 // Join makes this process a rank of its job. It connects to the coordinator at address (HOST:PORT),
 // which is rank to or the Launcher and may not listen yet, sends self, and waits for the other ranks.
-// It returns all members, and the connection to the coordinator.
+// If this rank is rank to, it is the coordinator itself, and listens at address.
 //
-// That connection stays open: the ranks learn from it whether all of them have connected to each other
-// ([Conn.Confirm]).
-//
-// Join ends when ctx does. An error at the coordinator is the same on every rank. It names the ranks
-// that are missing, that joined twice, or that have another size.
-func Join(ctx context.Context, id *Identity, address string, to int, self Member) ([]Member, *Conn, error) {
+// Join and Confirm end when ctx does. An error at the coordinator is the same on every rank. It names the
+// ranks that are missing, that joined twice, or that have another size.
+func Join(ctx context.Context, id *Identity, address string, to int, self Member) (*Meeting, error) {
 	host, port, err := ParseCoordinator(address)
 	if err == nil {
 		err = self.check()
@@ -79,7 +43,14 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 		err = fmt.Errorf("rank %d joins as rank %d", id.Rank, self.Rank)
 	}
 	if err != nil {
-		return nil, nil, fault(backend.ErrInit, "%v", err)
+		return nil, fault(backend.ErrInit, "%v", err)
+	}
+	if to == id.Rank {
+		l, err := listenAt(ctx, id, host, port)
+		if err != nil {
+			return nil, err
+		}
+		return lead(ctx, newCoordinator(l), self)
 	}
 	d := dialing{id: id, to: to, purpose: Rendezvous, patient: true}
 	d.find = func(ctx context.Context) ([]netip.AddrPort, error) {
@@ -90,103 +61,142 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 		}
 		return addrs, err
 	}
-	for {
-		conn, err := d.run(ctx)
-		if err != nil {
-			if !errors.Is(err, backend.ErrTimeout) && !errors.Is(err, backend.ErrCanceled) {
-				err = &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf("the coordinator at %s: %v", address, err)}
-			}
-			return nil, nil, err
+	conn, err := d.run(ctx)
+	if err != nil {
+		if _, ok := errors.AsType[*backend.Fault](err); !ok {
+			err = fault(backend.ErrInit, "the coordinator at %s: %v", address, err)
 		}
-		members, in, err := join1(ctx, conn, id, self)
-		if err == nil {
-			return members, conn, nil
-		}
-		conn.Close()
-		if in || ctx.Err() != nil {
-			return nil, nil, err
-		}
-		// The coordinator closed this connection and has not admitted this rank: it was too slow, or the
-		// rendezvous has ended, which the next attempt finds out.
-		rest(ctx, firstPause+rand.N(longestPause/4))
+		return nil, err
 	}
+	return (&Meeting{conn: conn}).join(ctx, id, self)
 }
 
-// join1 joins over a connection, and reports whether the coordinator has admitted this rank. After that,
-// the end of the connection means the end of the coordinator.
-func join1(ctx context.Context, c *Conn, id *Identity, self Member) (members []Member, in bool, err error) {
-	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(over)
-		c.SetDeadline(time.Unix(1, 0))
-	})
-	defer func() {
-		if !stop() {
-			<-over
-			// A result that is there in spite of it counts, unless it is an error.
-			c.SetDeadline(time.Time{})
-		}
+// listenAt opens the coordinator's listener.
+func listenAt(ctx context.Context, id *Identity, host string, port uint16) (*Listener, error) {
+	addrs, err := CoordinatorAddrs(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	here := *id
+	here.Coordinator = true
+	return Listen(ListenConfig{Addrs: addrs, PortMin: int(port), Identity: &here})
+}
+
+// lead starts the coordinator of a rendezvous, and joins there. The listener is closed when it ends.
+func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
+	outcome, rank := make(chan error, 1), g.l.id.Rank
+	a, b := net.Pipe()
+	here := &Conn{Conn: a, Rank: rank, Dialed: true, enc: new(frame.Encoder), dec: new(frame.Decoder)}
+	there := &Conn{Conn: b, Rank: rank, enc: new(frame.Encoder), dec: new(frame.Decoder)}
+	go func() {
+		defer close(outcome)
+		defer g.l.Close()
+		outcome <- g.run(ctx, there)
 	}()
-	j := joining{size: id.Size, member: self}
+	return (&Meeting{conn: here, l: g.l, outcome: outcome}).join(ctx, g.l.id, self)
+}
+
+// join is the first round.
+func (m *Meeting) join(ctx context.Context, id *Identity, self Member) (*Meeting, error) {
+	j := joining{Size: id.Size, Member: self}
 	if end, ok := ctx.Deadline(); ok {
-		j.patience = uint32(min(max(time.Until(end).Milliseconds(), 1), 1<<31))
+		j.Patience = max(time.Until(end), 1)
 	}
-	lost := func(err error) error {
-		if ctx.Err() != nil {
-			return ended(ctx, "waiting for the other ranks of the job; the coordinator has not reported which are missing")
-		}
-		return fault(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks had joined: %v", who(c.Rank), remote(c), err)
+	_ = m.conn.send(frame.Join, encode(&j), tableTimeout) // an error shows in the answer
+	text, err := m.answer(ctx, frame.Table, uint64(maxRefusal+id.Size*maxMember))
+	if err == nil {
+		m.Members, err = decodeTable(text, id.Size)
 	}
-	if err := c.send(frame.Join, j.append(nil), time.Time{}); err != nil {
-		return nil, false, lost(err)
+	if err != nil {
+		return nil, m.end(m.failed(ctx, err, "had joined"))
 	}
-	if ctx.Err() != nil { // send has put its own deadline in the place of this one
-		return nil, false, lost(ctx.Err())
-	}
-	for {
-		kind, payload, err := c.receive(max(uint64(4+id.Size*maxMember), 1+maxText))
-		switch {
-		case err != nil:
-			return nil, in, lost(err)
-		case kind == frame.Joined:
-			in = true
-		case kind == frame.Refused:
-			return nil, true, decodeRefused(payload)
-		case kind == frame.Table && in:
-			if members, err = decodeTable(payload, id.Size); err != nil {
-				return nil, true, fault(backend.ErrInit, "%v", err)
-			}
-			return members, true, nil
-		default:
-			return nil, true, fault(backend.ErrInternal, "the coordinator sent %q, want the table of the ranks", kind)
-		}
-	}
+	return m, nil
 }
 
-// ranks lists numbers, ranges of them in short.
-func ranks(list []int) string {
-	const most = 20
-	var parts []string
-	for i := 0; i < len(list); {
-		if len(parts) == most {
-			return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), len(list)-i)
+// Confirm is the second round. It calls connect to make this rank's connections to the others, and
+// returns when the coordinator reports that all ranks have made theirs. If a rank ends, or cannot
+// connect, connect's context ends, and every rank gets the same error. Confirm ends the meeting.
+func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) error) error {
+	connecting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := m.answer(ctx, frame.Connected, maxRefusal)
+		answer <- err
+		cancel()
+	}()
+	err := connect(connecting)
+	switch {
+	case connecting.Err() != nil && ctx.Err() == nil:
+		err = nil // the answer has come, and is the cause
+	case err == nil:
+		_ = m.conn.send(frame.Connected, nil, tableTimeout)
+	default:
+		if _, ok := errors.AsType[*backend.Fault](err); !ok {
+			err = fault(backend.ErrInit, "%v", err)
 		}
-		k := i
-		for k+1 < len(list) && list[k+1] == list[k]+1 {
-			k++
-		}
-		switch {
-		case k == i:
-			parts = append(parts, fmt.Sprint(list[i]))
-		case k == i+1:
-			parts = append(parts, fmt.Sprint(list[i]), fmt.Sprint(list[k]))
-		default:
-			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[k]))
-		}
-		i = k + 1
+		_ = m.conn.send(frame.Refused, encodeRefused(err), tellTimeout)
+		enough := time.AfterFunc(blame+tellTimeout, func() { m.conn.Close() })
+		defer enough.Stop()
 	}
-	return strings.Join(parts, ", ")
+	said := <-answer
+	_, known := errors.AsType[*backend.Fault](said)
+	if err == nil || known { // the coordinator's error names the cause
+		err = m.failed(ctx, said, "were connected")
+	}
+	return m.end(err)
 }
 
-// timedOut reports whether a deadline that this process set ended a read.
-func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+// answer waits for the coordinator's answer in a round. A Fault comes from the coordinator, and says why
+// the job fails to start. Any other error is one of the connection.
+func (m *Meeting) answer(ctx context.Context, want frame.Kind, limit uint64) (text []byte, err error) {
+	var kind frame.Kind
+	err = within(ctx, m.conn, func() (err error) {
+		kind, text, err = m.conn.receive(limit)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == frame.Refused:
+		return nil, decodeRefused(text)
+	case kind != want:
+		return nil, fault(backend.ErrInternal, "the coordinator sent %q, want %q", kind, want)
+	}
+	return text, nil
+}
+
+// failed returns the error of a round that ended before all ranks had done what it says.
+func (m *Meeting) failed(ctx context.Context, err error, what string) error {
+	if _, ok := errors.AsType[*backend.Fault](err); ok || err == nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ended(ctx, "waiting until all ranks of the job %s; the coordinator has not reported which are missing", what)
+	}
+	return fault(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks %s: %v",
+		who(m.conn.Rank), remote(m.conn), what, err)
+}
+
+// end closes the connection to the coordinator. If this process is the coordinator, end waits until it has
+// told all ranks, and returns its error, which names the cause.
+func (m *Meeting) end(err error) error {
+	m.conn.Close()
+	if m.outcome != nil {
+		if said := <-m.outcome; said != nil {
+			return said
+		}
+	}
+	return err
+}
+
+// Close leaves the meeting.
+func (m *Meeting) Close() { m.end(nil) }
+
+// Report returns Listener.Report of the coordinator, if this process is the coordinator.
+func (m *Meeting) Report() string {
+	if m.l == nil {
+		return ""
+	}
+	return m.l.Report()
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"reflect"
 	"sync"
@@ -22,43 +23,49 @@ func rankOf(rank, size int) *Identity {
 // member is the description that a rank sends.
 func member(rank int) Member {
 	return Member{
-		Rank: rank, Process: 1000 + rank, Node: Node{1, byte(rank / 2)}, Host: fmt.Sprintf("host%d", rank),
+		Rank: rank, Process: 1000 + rank, Node: fmt.Sprint("node", rank/2), Host: fmt.Sprintf("host%d", rank),
 		Addrs: []netip.AddrPort{netip.AddrPortFrom(loopback, uint16(2000+rank)), netip.MustParseAddrPort("[fd00::1]:77")},
-		Info:  fmt.Appendf(nil, "info %d", rank),
+		Wake:  fmt.Sprint("@wake/", rank), CPUs: [16]uint64{uint64(rank), 15: 1},
 	}
 }
 
-// An outcome is what a rank gets from a meeting.
+// An outcome is what a rank gets from a rendezvous.
 type outcome struct {
-	members []Member
-	conn    *Conn
-	conns   []*Conn
-	err     error
+	*Meeting
+	err error
 }
 
-// A party is a meeting of which a test starts the ranks one by one.
+// A party is a rendezvous of which a test starts the ranks one by one.
 type party struct {
-	t      *testing.T
-	l      *Listener
-	size   int
-	coord  int
-	all    sync.WaitGroup
-	result chan outcome // of the coordinator
+	t     *testing.T
+	l     *Listener
+	size  int
+	coord int
+	all   sync.WaitGroup
+	g     *coordinator
+	there map[int]*Conn // the coordinator's ends of the connections made by enter
+	zero  chan outcome  // of rank 0, if it is the coordinator
 }
 
-// hold opens the meeting of a job at rank 0, or at the Launcher.
+// hold opens the rendezvous of a job at rank 0, or at the Launcher. It ends when ctx does, or the test.
 func hold(ctx context.Context, t *testing.T, coordinator, size int) *party {
-	p := &party{t: t, l: listen(t, rankOf(coordinator, size), 0), size: size, coord: coordinator, result: make(chan outcome, 1)}
-	var self *Member
-	if m := member(coordinator); coordinator >= 0 {
-		self = &m
+	return holdWith(ctx, t, rankOf(coordinator, size))
+}
+
+func holdWith(ctx context.Context, t *testing.T, id *Identity) *party {
+	l := listen(t, id, 0)
+	p := &party{t: t, l: l, size: id.Size, coord: id.Rank, g: newCoordinator(l), there: map[int]*Conn{}, zero: make(chan outcome, 1)}
+	t.Cleanup(p.all.Wait)
+	if id.Rank == Launcher {
+		ctx, cancel := context.WithCancel(ctx)
+		t.Cleanup(cancel)
+		p.all.Go(func() { _ = p.g.run(ctx, nil) })
+		return p
 	}
 	p.all.Go(func() {
-		var o outcome
-		o.members, o.conns, o.err = Coordinate(ctx, p.l, self)
-		p.result <- o
+		m, err := lead(ctx, p.g, member(0))
+		p.zero <- outcome{m, err}
 	})
-	t.Cleanup(p.all.Wait)
 	return p
 }
 
@@ -66,118 +73,123 @@ func hold(ctx context.Context, t *testing.T, coordinator, size int) *party {
 func (p *party) join(ctx context.Context, id *Identity, m Member) chan outcome {
 	result := make(chan outcome, 1)
 	p.all.Go(func() {
-		var o outcome
-		o.members, o.conn, o.err = Join(ctx, id, p.l.Addrs()[0].String(), p.coord, m)
-		result <- o
+		got, err := Join(ctx, id, p.l.Addrs()[0].String(), p.coord, m)
+		result <- outcome{got, err}
 	})
 	return result
 }
 
 func (p *party) rank(ctx context.Context, r int) chan outcome {
+	if r == p.coord {
+		return p.zero
+	}
 	return p.join(ctx, rankOf(r, p.size), member(r))
 }
+
+// joinAll lets all ranks join, which must succeed.
+func (p *party) joinAll(ctx context.Context) []*Meeting {
+	p.t.Helper()
+	var joining []chan outcome
+	for r := range p.size {
+		joining = append(joining, p.rank(ctx, r))
+	}
+	var ranks []*Meeting
+	for r, c := range joining {
+		got := <-c
+		if got.err != nil {
+			p.t.Fatalf("rank %d: %v", r, got.err)
+		}
+		ranks = append(ranks, got.Meeting)
+	}
+	return ranks
+}
+
+// confirmAll is the second round of all ranks. It returns their errors.
+func confirmAll(ctx context.Context, ranks []*Meeting, connect func(rank int) func(context.Context) error) []error {
+	errs := make([]error, len(ranks))
+	var all sync.WaitGroup
+	for r, m := range ranks {
+		if f := connect(r); f != nil {
+			all.Go(func() { errs[r] = m.Confirm(ctx, f) })
+		} else {
+			all.Go(m.Close)
+		}
+	}
+	all.Wait()
+	return errs
+}
+
+func ready(context.Context) error { return nil }
 
 func TestRendezvousGivesAllRanksTheTable(t *testing.T) {
 	for _, coordinator := range []int{0, Launcher} {
 		for _, n := range []int{1, 2, 3, 8, 40} {
 			t.Run(fmt.Sprint(coordinator, " ", n), func(t *testing.T) {
 				ctx := limit(t)
-				p := hold(ctx, t, coordinator, n)
-				var ranks []chan outcome
 				var want []Member
 				for r := range n {
 					want = append(want, member(r))
-					if r != coordinator {
-						ranks = append(ranks, p.rank(ctx, r))
+				}
+				ranks := hold(ctx, t, coordinator, n).joinAll(ctx)
+				for r, m := range ranks {
+					if !reflect.DeepEqual(m.Members, want) {
+						t.Errorf("rank %d: %v", r, m.Members)
 					}
 				}
-				o := <-p.result
-				if o.err != nil || !reflect.DeepEqual(o.members, want) || len(o.conns) != n {
-					t.Fatalf("%v, %v", o.members, o.err)
-				}
-				for i, c := range ranks {
-					r := i + coordinator + 1
-					if coordinator == Launcher {
-						r = i
+				for r, err := range confirmAll(ctx, ranks, func(int) func(context.Context) error { return ready }) {
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
 					}
-					got := <-c
-					if got.err != nil || !reflect.DeepEqual(got.members, want) {
-						t.Fatalf("rank %d: %v, %v", r, got.members, got.err)
-					}
-					// The connection stays, and its frames go on in both directions.
-					if o.conns[r].Rank != r || got.conn.Rank != coordinator {
-						t.Errorf("connection of rank %d and %d, want %d", o.conns[r].Rank, got.conn.Rank, r)
-					}
-					talk(t, got.conn, o.conns[r])
-					talk(t, o.conns[r], got.conn)
-					got.conn.Close()
-					o.conns[r].Close()
-				}
-				if coordinator == 0 && o.conns[0] != nil {
-					t.Error("rank 0 has a connection with itself")
 				}
 			})
 		}
 	}
 }
 
-// TestRendezvousWithTLS runs a rendezvous over TLS, where the end of a watch interrupts reads.
 func TestRendezvousWithTLS(t *testing.T) {
-	ctx, c := limit(t), testTLS(t, "job.example")
+	ctx, certs := limit(t), testTLS(t, "job.example")
 	id := func(rank int) *Identity {
 		id := rankOf(rank, 3)
-		id.TLS = c
+		id.TLS = certs
 		return id
 	}
-	l := listen(t, id(0), 0)
-	p := &party{t: t, l: l, size: 3}
-	ranks := []chan outcome{p.join(ctx, id(1), member(1)), p.join(ctx, id(2), member(2))}
-	self := member(0)
-	_, conns, err := Coordinate(ctx, l, &self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range ranks {
-		o := <-r
-		if o.err != nil {
-			t.Fatal(o.err)
+	p := holdWith(ctx, t, id(0))
+	second, third := p.join(ctx, id(1), member(1)), p.join(ctx, id(2), member(2))
+	var ranks []*Meeting
+	for _, c := range []chan outcome{p.zero, second, third} {
+		got := <-c
+		if got.err != nil {
+			t.Fatal(got.err)
 		}
-		talk(t, o.conn, conns[i+1])
-		talk(t, conns[i+1], o.conn)
-		o.conn.Close()
-		conns[i+1].Close()
+		ranks = append(ranks, got.Meeting)
 	}
-	p.all.Wait()
+	if err := errors.Join(confirmAll(ctx, ranks, func(int) func(context.Context) error { return ready })...); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRendezvousWhenCoordinatorIsLate starts the ranks before the coordinator.
 func TestRendezvousWhenCoordinatorIsLate(t *testing.T) {
 	ctx := limit(t)
 	l := listen(t, rankOf(0, 2), 0)
-	addr := l.Addrs()[0]
+	address := l.Addrs()[0].String()
 	l.Close()
 	result := make(chan outcome, 1)
 	go func() {
-		var o outcome
-		o.members, o.conn, o.err = Join(ctx, rankOf(1, 2), addr.String(), 0, member(1))
-		result <- o
+		m, err := Join(ctx, rankOf(1, 2), address, 0, member(1))
+		result <- outcome{m, err}
 	}()
-	l, err := Listen(ListenConfig{Addrs: []netip.Addr{addr.Addr()}, PortMin: int(addr.Port()), Identity: rankOf(0, 2)})
+	zero, err := Join(ctx, rankOf(0, 2), address, 0, member(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	self := member(0)
-	_, conns, err := Coordinate(ctx, l, &self)
-	if err != nil {
-		t.Fatal(err)
+	one := <-result
+	if one.err != nil {
+		t.Fatal(one.err)
 	}
-	if o := <-result; o.err != nil {
-		t.Error(o.err)
-	} else {
-		o.conn.Close()
+	if err := errors.Join(confirmAll(ctx, []*Meeting{zero, one.Meeting}, func(int) func(context.Context) error { return ready })...); err != nil {
+		t.Error(err)
 	}
-	conns[1].Close()
 }
 
 // TestRendezvousFailsOnAllRanks runs rendezvous that fail: every rank gets the same error.
@@ -196,7 +208,7 @@ func TestRendezvousFailsOnAllRanks(t *testing.T) {
 		{"another size", backend.ErrInit, []string{"rank 3 (process 1003 on host3)", "of 9 ranks", "of 5"},
 			func(ctx context.Context, p *party) chan outcome { return p.join(ctx, rankOf(3, 9), member(3)) }},
 		{"another's name", backend.ErrInit, []string{"authenticated as rank 4", "joins as rank 3"},
-			func(ctx context.Context, p *party) chan outcome { return p.forge(ctx, 4, false_) }},
+			func(ctx context.Context, p *party) chan outcome { return p.forge(4, false_) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // late ranks get the error for two seconds
@@ -211,50 +223,65 @@ func TestRendezvousFailsOnAllRanks(t *testing.T) {
 }
 
 // forge joins as a rank that claims the number of another.
-func (p *party) forge(ctx context.Context, rank int, m Member) chan outcome {
+func (p *party) forge(rank int, m Member) chan outcome {
 	result := make(chan outcome, 1)
+	c := p.dial(rank)
+	p.send(c, &joining{Size: p.size, Member: m})
 	p.all.Go(func() {
-		c, err := Dial(ctx, rankOf(rank, p.size), p.l.Addrs(), 0, Rendezvous, 0)
-		if err != nil {
-			result <- outcome{err: err}
-			return
-		}
-		defer c.Close()
-		_, _, err = join1(ctx, c, rankOf(rank, p.size), m)
+		_, err := (&Meeting{conn: c}).answer(limit(p.t), frame.Table, maxRefusal)
 		result <- outcome{err: err}
 	})
 	return result
 }
 
-// enter joins as a rank that will wait so many milliseconds, by its word, and returns when it is in.
-func (p *party) enter(rank int, patience uint32) *Conn {
+func (p *party) dial(rank int) *Conn {
 	p.t.Helper()
-	c, err := Dial(limit(p.t), rankOf(rank, p.size), p.l.Addrs(), 0, Rendezvous, 0)
+	c, err := Dial(limit(p.t), rankOf(rank, p.size), p.l.Addrs(), p.coord, Rendezvous)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(func() { c.Close() })
-	j := joining{size: p.size, patience: patience, member: member(rank)}
-	if err := c.send(frame.Join, j.append(nil), time.Time{}); err != nil {
-		p.t.Fatal(err)
-	}
-	if kind, _, err := c.receive(0); kind != frame.Joined || err != nil {
-		p.t.Fatal(kind, err)
-	}
 	return c
 }
 
-// fails checks the error of the coordinator, and that those who are in get the same.
+func (p *party) send(c *Conn, j *joining) {
+	p.t.Helper()
+	if err := c.send(frame.Join, encode(j), tableTimeout); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// enter joins as a rank that will wait for a time, over a connection that the coordinator does not read. It
+// returns when the rank is in.
+func (p *party) enter(rank int, patience time.Duration) *Conn {
+	p.t.Helper()
+	a, b := sockets(p.t)
+	here := &Conn{Conn: a, Dialed: true, enc: new(frame.Encoder), dec: new(frame.Decoder)}
+	there := &Conn{Conn: b, Rank: rank, enc: new(frame.Encoder), dec: new(frame.Decoder)}
+	p.there[rank] = there
+	p.happens(event{conn: there, kind: frame.Join, payload: encode(&joining{Size: p.size, Patience: patience, Member: member(rank)})})
+	p.happens(event{conn: &Conn{Rank: rank}, err: io.EOF}) // it does nothing, and is looked at after the first
+	return here
+}
+
+// happens passes an event to the coordinator.
+func (p *party) happens(e event) {
+	p.t.Helper()
+	select {
+	case p.g.events <- e:
+	case <-limit(p.t).Done():
+		p.t.Fatal("the coordinator has ended")
+	}
+}
+
+// fails checks the error of the coordinator, which is rank 0, and that those who are in get the same.
 func (p *party) fails(in []*Conn, sentinel error, want ...string) {
 	p.t.Helper()
-	o := <-p.result
+	o := <-p.zero
 	has(p.t, o.err, sentinel, want...)
 	for _, c := range in {
-		kind, payload, err := c.receive(1 + maxText)
-		if kind != frame.Refused || err != nil {
-			p.t.Fatal(kind, err)
-		}
-		if err := decodeRefused(payload); err.Error() != o.err.Error() {
+		_, err := (&Meeting{conn: c}).answer(limit(p.t), frame.Table, maxRefusal)
+		if has(p.t, err, sentinel); err.Error() != o.err.Error() {
 			p.t.Errorf("rank 0 gets %v, another %v", o.err, err)
 		}
 	}
@@ -276,11 +303,11 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		sentinel error
-		ends     bool   // the coordinator's context
-		patience uint32 // of rank 3
+		ends     bool          // the coordinator's context
+		patience time.Duration // of rank 3
 	}{
 		{"at the coordinator's end", backend.ErrTimeout, true, 0},
-		{"at a rank's end", backend.ErrTimeout, false, 100},
+		{"at a rank's end", backend.ErrTimeout, false, 100 * time.Millisecond},
 		{"called off", backend.ErrCanceled, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -313,52 +340,25 @@ func TestCoordinatorEndsBeforeFirstRankGivesUp(t *testing.T) {
 	defer cancel()
 	o := <-p.rank(ctx, 1)
 	has(t, o.err, backend.ErrTimeout)
-	got := <-p.result
+	got := <-p.zero
 	has(t, got.err, nil, "rank") // on a slow machine, that rank 1 ended before all ranks
 	if ctx.Err() == nil {
 		has(t, o.err, nil, "1 of 3 ranks did not join", ": 2")
 	}
 }
 
-// TestRankLostDuringRendezvous has a rank that joins and ends before the others have joined.
+// TestRankLostDuringRendezvous has a rank that joins and ends before the others have joined. A rank that comes
+// later learns of it too.
 func TestRankLostDuringRendezvous(t *testing.T) {
-	// All may have come before the coordinator sees that one has gone again: then they learn of it when they connect.
-	for range 100 {
-		if lost(t) {
-			return
-		}
-	}
-	t.Error("the coordinator has seen it in none of 100 meetings")
-}
-
-// lost reports whether the coordinator saw that a rank ended before all ranks before another came.
-func lost(t *testing.T) bool {
 	ctx := limit(t)
 	p := hold(ctx, t, 0, 4)
 	in := []*Conn{p.enter(1, 0)}
-	p.enter(2, 0).Close()
+	p.enter(2, 0)
+	late := p.dial(3)
+	p.happens(event{conn: p.there[2], err: io.EOF})
 	const want = "rank 2 (process 1002 on host2) ended before all ranks"
-	// A rank that comes later learns of it too, unless the coordinator has ended by then.
-	switch o := <-p.rank(ctx, 3); {
-	case o.err == nil:
-		o.conn.Close()
-		all := <-p.result
-		for _, c := range all.conns {
-			if c != nil {
-				c.Close()
-			}
-		}
-		if all.err != nil {
-			t.Error(all.err)
-		}
-		return false
-	case errors.Is(o.err, backend.ErrInit):
-		has(t, o.err, nil, "the job has started already")
-	default:
-		has(t, o.err, backend.ErrPeerLost, want)
-	}
-	p.fails(in, backend.ErrPeerLost, want)
-	return true
+	p.send(late, &joining{Size: p.size, Member: member(3)})
+	p.fails(append(in, late), backend.ErrPeerLost, want)
 }
 
 // TestCoordinatorLostDuringRendezvous has a coordinator that ends without a message.
@@ -366,15 +366,12 @@ func TestCoordinatorLostDuringRendezvous(t *testing.T) {
 	l := listen(t, rankOf(0, 3), 0)
 	p := &party{t: t, l: l, size: 3}
 	rank := p.rank(limit(t), 1)
-	c, err := l.Accept(limit(t), Rendezvous)
+	c, err := l.Accept(limit(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.receive(maxJoin); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.send(frame.Joined, nil, time.Time{}); err != nil {
-		t.Fatal(err)
+	if kind, _, err := c.receive(maxJoin); kind != frame.Join || err != nil {
+		t.Fatal(kind, err)
 	}
 	c.Close()
 	o := <-rank
@@ -382,19 +379,16 @@ func TestCoordinatorLostDuringRendezvous(t *testing.T) {
 	p.all.Wait()
 }
 
-// TestJoinAfterRendezvousIsRefused joins after the rendezvous is over.
+// TestJoinAfterRendezvousIsRefused joins after the job has started.
 func TestJoinAfterRendezvousIsRefused(t *testing.T) {
 	ctx := limit(t)
-	p := hold(ctx, t, Launcher, 1)
-	r := <-p.rank(ctx, 0)
-	o := <-p.result
-	if r.err != nil || o.err != nil {
-		t.Fatal(r.err, o.err)
+	p := hold(ctx, t, Launcher, 2)
+	ranks := p.joinAll(ctx)
+	if err := errors.Join(confirmAll(ctx, ranks, func(int) func(context.Context) error { return ready })...); err != nil {
+		t.Fatal(err)
 	}
-	defer r.conn.Close()
-	defer o.conns[0].Close()
 	again := <-p.rank(ctx, 0)
-	has(t, again.err, backend.ErrInit, "the coordinator at 127.0.0.1:", "the job has started already")
+	has(t, again.err, backend.ErrInit, "the job has started already")
 }
 
 // TestJoinIsRefused joins as a rank of another job, without the secret, and by wrong calls.
@@ -419,14 +413,11 @@ func TestJoinIsRefused(t *testing.T) {
 		{rankOf(1, 2), l.Addrs()[0].String(), member(0), "rank 1 joins as rank 0"},
 		{rankOf(1, 2), l.Addrs()[0].String(), Member{Rank: 1}, "0 addresses"},
 	} {
-		_, _, err := Join(ctx, c.id, c.address, 0, c.m)
+		_, err := Join(ctx, c.id, c.address, 0, c.m)
 		has(t, err, backend.ErrInit, c.want)
 	}
-	self := member(1)
-	_, _, err := Coordinate(ctx, l, &self)
-	has(t, err, backend.ErrInit, "joins as another")
-	_, _, err = Coordinate(ctx, listen(t, identity(0), 0), &self)
-	has(t, err, backend.ErrInit, "not the coordinator's")
+	_, err := Join(ctx, rankOf(0, 2), "127.0.0.1:1", 0, member(1))
+	has(t, err, backend.ErrInit, "rank 0 joins as rank 1")
 }
 
 func TestRankList(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// As many handshakes as the job has ranks may be under way at once, within these bounds: all ranks
-	// may connect when the job starts. Each handshake takes a few kilobytes.
+	// As many handshakes as the job has ranks may be under way at once, within these bounds: all ranks may
+	// connect when the job starts. Each handshake takes a few kilobytes.
 	leastPending = 256
 	mostPending  = 1024
 	// grace is how long a handshake may take while others wait. Between two ranks it takes about a
@@ -32,40 +32,36 @@ type ListenConfig struct {
 	Addrs    []netip.Addr // one socket each
 	PortMin  int          // the first port that may be used; 0 for any free one
 	PortMax  int          // the last; 0 for PortMin
-	Pending  int          // handshakes at once; 0 for as many as the job has ranks, 256 to 1024
 	Identity *Identity    // of this process
 }
 
-// A Listener accepts connections and returns those whose peer has proved to be a rank of the job. Its
-// methods may be called concurrently.
+// A Listener accepts connections and returns those whose peer has proved to be a rank of the job: for the
+// coordinator, ranks that join; for a rank, its peers. Its methods may be called concurrently.
 //
-// If Pending handshakes are under way and another connection arrives, one is dropped that has had
-// 50 ms: the oldest from the address with the most. So a peer that holds connections open without
-// completing the handshake does not keep others out. A handshake takes HandshakeTimeout at most.
+// As many handshakes may be under way as the job has ranks, at least 256 and at most 1024. If another
+// connection arrives, one is dropped that has had 50 ms: the oldest from the address with the most. So a
+// peer that holds connections open without completing the handshake does not keep others out. A handshake
+// takes HandshakeTimeout at most.
 type Listener struct {
 	id      *Identity
-	begun   *Identity // the same, after the rendezvous
 	sockets []*net.TCPListener
-	queues  [DialRequest + 1]chan *Conn
-	failed  chan error // what stops new connections from being accepted
-	slots   chan struct{}
-	met     chan struct{} // closed when the rendezvous is over
+	queue   chan *Conn
+	failed  chan error // why no connection can be accepted
 	ctx     context.Context
 	cancel  context.CancelFunc
 	all     sync.WaitGroup
 
-	once    sync.Once // closes met
 	mu      sync.Mutex
+	most    int          // handshakes at once
 	pending []*candidate // oldest first
-	counts  counts
+	refused refusals
 }
 
 // A candidate is a connection whose handshake is under way.
 type candidate struct {
-	conn    net.Conn
-	addr    netip.Addr
-	since   time.Time
-	dropped bool
+	conn  net.Conn
+	addr  netip.Addr
+	since time.Time
 }
 
 // Listen opens the sockets and starts to accept connections.
@@ -83,15 +79,8 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("listening: no address is given")
 	}
-	if cfg.Pending == 0 {
-		cfg.Pending = min(max(cfg.Identity.Size, leastPending), mostPending)
-	}
-	l := &Listener{id: cfg.Identity, failed: make(chan error, 1), slots: make(chan struct{}, max(cfg.Pending, 1)), met: make(chan struct{})}
-	begun := *cfg.Identity
-	begun.Coordinator, l.begun = false, &begun
-	for i := range l.queues {
-		l.queues[i] = make(chan *Conn)
-	}
+	l := &Listener{id: cfg.Identity, queue: make(chan *Conn), failed: make(chan error, 1),
+		most: min(max(cfg.Identity.Size, leastPending), mostPending)}
 	for _, a := range cfg.Addrs {
 		s, err := bind(a, first, last)
 		if err != nil {
@@ -145,14 +134,11 @@ func (l *Listener) Addrs() []netip.AddrPort {
 	return addrs
 }
 
-// Accept returns the next connection that a rank made for the given purpose. It fails when ctx ends,
-// when the listener is closed (backend.ErrClosed), and while no file descriptor is free.
-func (l *Listener) Accept(ctx context.Context, purpose Purpose) (*Conn, error) {
-	if purpose < Rendezvous || purpose > DialRequest {
-		return nil, fmt.Errorf("accepting a connection: there is no purpose %d", purpose)
-	}
+// Accept returns the next connection of a rank. It fails when ctx ends, when the listener is closed
+// (backend.ErrClosed), and while no file descriptor is free.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	select {
-	case c := <-l.queues[purpose]:
+	case c := <-l.queue:
 		return c, nil
 	case err := <-l.failed:
 		return nil, err
@@ -163,24 +149,12 @@ func (l *Listener) Accept(ctx context.Context, purpose Purpose) (*Conn, error) {
 	}
 }
 
-// Refused returns the number of refused connections for each reason, and the first error of each.
-func (l *Listener) Refused() []Count {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var list []Count
-	for _, c := range l.counts {
-		if c.Number > 0 {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// Report returns the same in one line, "" if no connection was refused. Both may be called after Close.
+// Report returns one line with the number of refused connections for each reason and the first error of
+// each, "" if no connection was refused. It may be called after Close.
 func (l *Listener) Report() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.counts.report()
+	return l.refused.report()
 }
 
 // Close closes the sockets, the handshakes under way, and the connections that Accept has not
@@ -197,168 +171,127 @@ func (l *Listener) Close() error {
 // serve accepts from one socket.
 func (l *Listener) serve(socket *net.TCPListener) {
 	var since time.Time // since when no descriptor has been free
-	for {
+	for l.ctx.Err() == nil {
 		conn, err := socket.AcceptTCP()
-		if err != nil {
-			if l.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
-			}
+		switch {
+		case err == nil:
+			since = time.Time{}
+			l.begin(&candidate{conn: conn, addr: conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()})
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
 			if since.IsZero() {
 				since = time.Now()
 			}
-			if !l.starve(err, time.Since(since)) {
-				return
-			}
-			continue
+			l.starve(err, time.Since(since))
 		}
-		since = time.Time{}
-		s := &candidate{conn: conn, addr: conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()}
-		if !l.admit(s) {
-			conn.Close()
-			return
-		}
-		l.all.Go(func() { l.handshake(s) })
 	}
 }
 
-// starve handles an accept that failed. It drops a handshake, to free a descriptor, and reports
-// whether to go on.
-func (l *Listener) starve(err error, lasted time.Duration) bool {
+// starve handles an accept that failed for lack of descriptors: it drops a handshake, to free one.
+func (l *Listener) starve(err error, lasted time.Duration) {
 	l.mu.Lock()
-	reason := Descriptors
-	if errors.Is(err, syscall.ECONNABORTED) {
-		reason = Silent
-	}
-	l.counts.add(reason, err)
-	if reason == Descriptors {
-		// accept fails without a descriptor even if no peer waits. So a handshake keeps its time.
-		l.drop(grace)
-	}
+	l.refused.add(Descriptors, err)
+	l.drop()
 	l.mu.Unlock()
-	if reason == Silent {
-		return l.ctx.Err() == nil
-	}
 	if lasted > starved {
 		select {
 		case l.failed <- fmt.Errorf("no connection could be accepted for %v; raise the limit of file descriptors (ulimit -n): %w", starved, err):
 		default: // the last error has not been returned yet
 		}
 	}
-	pause := time.NewTimer(10 * time.Millisecond)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return true
-	case <-l.ctx.Done():
+	rest(l.ctx, 10*time.Millisecond)
+}
+
+// begin starts a candidate's handshake as soon as there is room for it.
+func (l *Listener) begin(s *candidate) {
+	for !l.add(s) {
+		rest(l.ctx, time.Millisecond)
+		if l.ctx.Err() != nil {
+			s.conn.Close()
+			return
+		}
+	}
+	l.all.Go(func() { l.handshake(s) })
+}
+
+// add adds a candidate to the list, and reports whether there was room. Another may be dropped for it.
+func (l *Listener) add(s *candidate) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) >= l.most {
+		l.drop()
+	}
+	if len(l.pending) >= l.most {
 		return false
 	}
+	s.since = time.Now()
+	l.pending = append(l.pending, s)
+	return true
 }
 
-// admit waits for a slot for a candidate; another may be dropped for it. It reports whether the
-// listener is still open.
-func (l *Listener) admit(s *candidate) bool {
-	for {
-		select {
-		case l.slots <- struct{}{}:
-			s.since = time.Now()
-			l.mu.Lock()
-			l.pending = append(l.pending, s)
-			l.mu.Unlock()
-			return true
-		default:
-		}
-		l.mu.Lock()
-		wait := l.drop(grace)
-		l.mu.Unlock()
-		more := time.NewTimer(wait)
-		select {
-		case l.slots <- struct{}{}: // the wait was for this
-			<-l.slots
-		case <-more.C:
-		case <-l.ctx.Done():
-			more.Stop()
-			return false
-		}
-		more.Stop()
-	}
-}
-
-// drop considers the candidates that have had their time, and closes the oldest one from the address
-// with the most of them. It returns how long to wait for a slot before the next is dropped. The lock
-// is held.
-func (l *Listener) drop(least time.Duration) time.Duration {
+// drop closes, of the candidates that have had their time, the oldest one from the address with the most
+// of them. The lock is held.
+func (l *Listener) drop() {
 	number := make(map[netip.Addr]int)
-	most, wait := 0, least
+	most := 1
 	for _, s := range l.pending {
-		if s.dropped {
-			continue
-		}
-		if age := time.Since(s.since); age >= least {
+		if time.Since(s.since) >= grace {
 			number[s.addr]++
 			most = max(most, number[s.addr])
-		} else {
-			wait = min(wait, least-age)
 		}
 	}
-	for _, s := range l.pending {
-		if !s.dropped && number[s.addr] == most && most > 0 {
-			s.dropped = true
+	for i, s := range l.pending {
+		if number[s.addr] == most {
 			s.conn.Close()
-			return least // its slot comes free at once
+			l.pending = slices.Delete(l.pending, i, i+1)
+			return
 		}
 	}
-	return max(wait, time.Millisecond)
+}
+
+// remove takes a candidate off the list, and reports whether it was there. It is then not dropped any
+// more.
+func (l *Listener) remove(s *candidate) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.pending, s)
+	if i >= 0 {
+		l.pending = slices.Delete(l.pending, i, i+1)
+	}
+	return i >= 0
 }
 
 // handshake runs the handshake with a candidate, and passes it to Accept if it is a rank.
 func (l *Listener) handshake(s *candidate) {
-	id := l.id
-	select {
-	case <-l.met:
-		id = l.begun
-	default:
-	}
-	conn, err := serve(l.ctx, s.conn, id, func() bool { return l.keep(s) })
-	l.keep(s)
-	l.mu.Lock()
-	if err != nil && l.ctx.Err() == nil {
-		refusal, ok := errors.AsType[*Refusal](err)
-		if !ok {
-			refusal = &Refusal{Reason: Silent, Remote: remote(s.conn), Err: err}
-		}
-		if s.dropped {
-			refusal = &Refusal{Reason: Crowded, Remote: remote(s.conn),
-				Text: fmt.Sprintf("%d handshakes were under way, and this one was not complete after %v", cap(l.slots), time.Since(s.since).Round(time.Millisecond))}
-		}
-		l.counts.add(refusal.Reason, refusal)
-	}
-	l.mu.Unlock()
-	<-l.slots
+	kept := false
+	conn, err := serve(l.ctx, s.conn, l.id, func() bool {
+		kept = l.remove(s)
+		return kept
+	})
 	if err != nil {
+		dropped := !kept && !l.remove(s)
+		l.refuse(s, err, dropped)
 		return
 	}
-	var met chan struct{}
-	if conn.Purpose == Rendezvous {
-		met = l.met
-	}
 	select {
-	case l.queues[conn.Purpose] <- conn:
-	case <-met:
-		conn.Close()
+	case l.queue <- conn:
 	case <-l.ctx.Done():
 		conn.Close()
 	}
 }
 
-// keep protects a candidate from being dropped, and reports whether it has not been dropped already.
-func (l *Listener) keep(s *candidate) bool {
+// refuse counts a candidate whose handshake failed.
+func (l *Listener) refuse(s *candidate, err error, dropped bool) {
+	refusal, ok := errors.AsType[*Refusal](err)
+	if !ok || l.ctx.Err() != nil {
+		return // the listener has ended
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.pending, s); i >= 0 {
-		l.pending = slices.Delete(l.pending, i, i+1)
+	if dropped {
+		refusal = &Refusal{Reason: Crowded, Remote: remote(s.conn), Text: fmt.Sprintf("%d handshakes were under way, "+
+			"and this one was not complete after %v", l.most, time.Since(s.since).Round(time.Millisecond))}
 	}
-	return !s.dropped
+	l.refused.add(refusal.Reason, refusal)
 }
-
-// endJoin ends the rendezvous: ranks that come later are refused.
-func (l *Listener) endJoin() { l.once.Do(func() { close(l.met) }) }

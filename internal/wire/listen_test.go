@@ -2,11 +2,13 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,12 +20,17 @@ import (
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// listen starts a listener of an identity on loopback.
+// listen starts a listener of an identity on loopback, with so many handshakes at once, if not 0.
 func listen(t testing.TB, id *Identity, pending int) *Listener {
 	t.Helper()
-	l, err := Listen(ListenConfig{Addrs: []netip.Addr{loopback}, Identity: id, Pending: pending})
+	l, err := Listen(ListenConfig{Addrs: []netip.Addr{loopback}, Identity: id})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if pending > 0 {
+		l.mu.Lock()
+		l.most = pending
+		l.mu.Unlock()
 	}
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -62,7 +69,7 @@ func TestDialAndAccept(t *testing.T) {
 	var all sync.WaitGroup
 	for _, r := range []int{0, 1, 3} {
 		all.Go(func() {
-			c, err := Dial(ctx, identity(r), l.Addrs(), 2, Peer, r)
+			c, err := Dial(ctx, identity(r), l.Addrs(), 2, Peer)
 			if err != nil {
 				t.Error(err)
 				return
@@ -72,17 +79,17 @@ func TestDialAndAccept(t *testing.T) {
 		})
 	}
 	for range 3 {
-		c, err := l.Accept(ctx, Peer)
+		c, err := l.Accept(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b, err := io.ReadAll(c); string(b) != fmt.Sprintf("rank %d", c.Rank) || c.Lane != c.Rank {
-			t.Errorf("%q from rank %d, lane %d, %v", b, c.Rank, c.Lane, err)
+		if b, err := io.ReadAll(c); string(b) != fmt.Sprintf("rank %d", c.Rank) {
+			t.Errorf("%q from rank %d, %v", b, c.Rank, err)
 		}
 		c.Close()
 	}
 	all.Wait()
-	if r := l.Report(); r != "" || l.Refused() != nil {
+	if r := l.Report(); r != "" {
 		t.Error(r)
 	}
 }
@@ -93,23 +100,23 @@ func TestDialFindsRankAmongAddresses(t *testing.T) {
 	nobody := listen(t, identity(3), 0)
 	nobody.Close()
 	addrs := []netip.AddrPort{nobody.Addrs()[0], wrong.Addrs()[0], right.Addrs()[0]}
-	c, err := Dial(limit(t), identity(1), addrs, 2, Peer, 0)
+	c, err := Dial(limit(t), identity(1), addrs, 2, Peer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
 	// Without the right one it fails at once, and the error names what it found.
-	_, err = Dial(limit(t), identity(1), addrs[:2], 2, Peer, 0)
+	_, err = Dial(limit(t), identity(1), addrs[:2], 2, Peer)
 	has(t, err, syscall.ECONNREFUSED, "connecting to rank 2", "it is not rank 2", "refused")
 	reason(t, err, WrongRank)
 	if NotListening(err) {
 		t.Errorf("somebody else listens at one of two addresses: %v", err)
 	}
-	_, err = Dial(limit(t), identity(1), []netip.AddrPort{addrs[0], addrs[0]}, 2, Peer, 0)
+	_, err = Dial(limit(t), identity(1), []netip.AddrPort{addrs[0], addrs[0]}, 2, Peer)
 	if !NotListening(err) {
 		t.Errorf("nobody listens at any address: %v", err)
 	}
-	_, err = Dial(limit(t), identity(1), nil, 2, Peer, 0)
+	_, err = Dial(limit(t), identity(1), nil, 2, Peer)
 	has(t, err, nil, "no address")
 }
 
@@ -135,7 +142,7 @@ func TestDialEndsWithContext(t *testing.T) {
 			n++
 		}
 	}()
-	_, err = Dial(ctx, identity(1), []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer, 0)
+	_, err = Dial(ctx, identity(1), []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer)
 	has(t, err, backend.ErrCanceled, "connecting to rank 2", "closed early")
 	l.Close()
 	if n := <-done; n < 3 {
@@ -143,7 +150,7 @@ func TestDialEndsWithContext(t *testing.T) {
 	}
 	ctx, cancel = context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	_, err = Dial(ctx, identity(1), []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer, 0)
+	_, err = Dial(ctx, identity(1), []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, 2, Peer)
 	has(t, err, backend.ErrTimeout, "connecting to rank 2")
 }
 
@@ -151,12 +158,10 @@ func TestAcceptEndsWithContextOrListener(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := l.Accept(ctx, Peer)
+	_, err := l.Accept(ctx)
 	has(t, err, context.Canceled)
-	_, err = l.Accept(limit(t), 0)
-	has(t, err, nil, "no purpose 0")
 	// Close also closes the connection of a rank that was not accepted, and that of an unauthenticated peer.
-	c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer, 0)
+	c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +170,7 @@ func TestAcceptEndsWithContextOrListener(t *testing.T) {
 	gone(t, c)
 	gone(t, s)
 	c.Close()
-	_, err = l.Accept(limit(t), Peer)
+	_, err = l.Accept(limit(t))
 	has(t, err, backend.ErrClosed)
 	if r := l.Report(); r != "" {
 		t.Errorf("the end of the listener counts as %s", r)
@@ -184,7 +189,7 @@ func TestRankGetsThroughCrowd(t *testing.T) {
 		c.Write(goodHello()[:20]) // as slow ones do
 		all = append(all, c)
 	}
-	c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer, 0)
+	c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,16 +198,12 @@ func TestRankGetsThroughCrowd(t *testing.T) {
 		c.Close()
 	}
 	// All were accepted before the rank, which came last, and at most so many were left.
-	forced := 0
 	refusedAtLeast(t, l, peers)
-	for _, c := range l.Refused() {
-		if c.Reason == Crowded {
-			has(t, c.First, nil, "127.0.0.1:", "too many at once", "8 handshakes were under way")
-		}
-		if c.Reason == Crowded || c.Reason == Slow {
-			forced += c.Number
-		}
+	refused := l.refusals()
+	if c := refused[Crowded]; c.number > 0 {
+		has(t, c.first, nil, "127.0.0.1:", "too many at once", "8 handshakes were under way")
 	}
+	forced := refused[Crowded].number + refused[Slow].number
 	if forced < peers-places {
 		t.Errorf("%d of %d were dropped: %s", forced, peers, l.Report())
 	}
@@ -213,10 +214,8 @@ func TestRankGetsThroughCrowd(t *testing.T) {
 func refusedAtLeast(t testing.TB, l *Listener, want int) {
 	t.Helper()
 	for ctx := limit(t); ; runtime.Gosched() {
-		n := 0
-		for _, c := range l.Refused() {
-			n += c.Number
-		}
+		refused := l.refusals()
+		n := refused.total()
 		if n >= want {
 			return
 		}
@@ -226,13 +225,27 @@ func refusedAtLeast(t testing.TB, l *Listener, want int) {
 	}
 }
 
+// refusals returns what a listener has refused.
+func (l *Listener) refusals() refusals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused
+}
+
+func (c *refusals) total() (n int) {
+	for _, r := range c {
+		n += r.number
+	}
+	return n
+}
+
 // TestOldestOfBusiestAddressIsDropped checks which connection is dropped: the oldest of the address with the most.
 func TestOldestOfBusiestAddressIsDropped(t *testing.T) {
-	l := &Listener{slots: make(chan struct{}, 10)}
+	l := &Listener{}
 	now := time.Now()
 	add := func(addr string, age time.Duration) *candidate {
 		a, b := net.Pipe()
-		b.Close()
+		t.Cleanup(func() { b.Close() })
 		s := &candidate{conn: a, addr: netip.MustParseAddr(addr), since: now.Add(-age)}
 		l.pending = append(l.pending, s)
 		return s
@@ -240,22 +253,27 @@ func TestOldestOfBusiestAddressIsDropped(t *testing.T) {
 	rank := add("10.0.0.1", time.Hour)
 	first := add("10.0.0.2", time.Minute)
 	second := add("10.0.0.2", 30*time.Second)
-	add("10.0.0.3", 0)
-	add("10.0.0.3", 0)
-	add("10.0.0.3", 0) // most, and too young
+	const young = -time.Hour // also when the test has run for a while
+	add("10.0.0.3", young)
+	add("10.0.0.3", young)
+	add("10.0.0.3", young) // most, and too young
 	for i, want := range []*candidate{first, rank, second} {
-		if l.drop(time.Second); !want.dropped {
-			t.Errorf("drop %d closes another", i)
+		l.drop()
+		if slices.Contains(l.pending, want) {
+			t.Errorf("drop %d removes another", i)
+		}
+		if !closed(want) {
+			t.Errorf("drop %d leaves the connection open", i)
 		}
 	}
-	if wait := l.drop(time.Hour); wait <= 0 || wait > time.Hour {
-		t.Errorf("nobody is old enough, and the wait is %v", wait)
+	if l.drop(); len(l.pending) != 3 {
+		t.Errorf("%d connections are left, want the 3 young ones", len(l.pending))
 	}
-	for i, s := range l.pending[3:] {
-		if s.dropped {
-			t.Errorf("young connection %d is dropped", i)
-		}
-	}
+}
+
+// closed reports whether a candidate's pipe was closed.
+func closed(s *candidate) bool {
+	return errors.Is(s.conn.SetDeadline(time.Time{}), io.ErrClosedPipe)
 }
 
 // TestAcceptFailsWithoutDescriptors has a listener that gets no descriptor: it drops a handshake to free one, and
@@ -270,28 +288,22 @@ func TestAcceptFailsWithoutDescriptors(t *testing.T) {
 		}
 		l.mu.Unlock()
 	}
-	if !l.starve(syscall.EMFILE, 0) {
-		t.Error("the listener ends")
-	}
+	l.starve(syscall.EMFILE, 0)
 	gone(t, c)
 	for range 3 {
 		l.starve(syscall.EMFILE, starved+1)
 	}
-	_, err := l.Accept(limit(t), Peer)
+	_, err := l.Accept(limit(t))
 	has(t, err, syscall.EMFILE, "no connection could be accepted for 2s", "ulimit -n")
-	if c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer, 0); err != nil {
+	if c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer); err != nil {
 		t.Error(err)
 	} else {
 		c.Close()
 	}
-	if s, err := l.Accept(limit(t), Peer); err != nil {
+	if s, err := l.Accept(limit(t)); err != nil {
 		t.Errorf("after that: %v", err)
 	} else {
 		s.Close()
-	}
-	l.Close()
-	if l.starve(syscall.EMFILE, 0) {
-		t.Error("a closed listener goes on")
 	}
 }
 
@@ -305,15 +317,14 @@ func TestRefusalsAreCounted(t *testing.T) {
 	}
 	refusedAtLeast(t, l, 5)
 	want := map[Reason]int{Garbage: 2, Silent: 2, WrongProof: 1}
-	for _, c := range l.Refused() {
-		if c.Number != want[c.Reason] || c.First == nil {
-			t.Errorf("%+v", c)
+	for reason, c := range l.refusals() {
+		if c.number != want[Reason(reason)] || (c.first == nil) != (c.number == 0) {
+			t.Errorf("%v: %+v", Reason(reason), c)
 		}
-		delete(want, c.Reason)
 	}
 	report := l.Report()
-	if len(want) > 0 || !strings.HasPrefix(report, "5 connections refused: 2 × not a rank, first: handshake with 127.0.0.1:") || strings.Contains(report, "\n") {
-		t.Errorf("missing %v; %s", want, report)
+	if !strings.HasPrefix(report, "5 connections refused: 2 × not a rank, first: handshake with 127.0.0.1:") || strings.Contains(report, "\n") {
+		t.Error(report)
 	}
 }
 
@@ -362,11 +373,11 @@ func TestListenAndDialIPv6(t *testing.T) {
 		t.Fatal(a)
 	}
 	for _, a := range l.Addrs() {
-		c, err := Dial(limit(t), identity(1), []netip.AddrPort{a}, 2, Peer, 0)
+		c, err := Dial(limit(t), identity(1), []netip.AddrPort{a}, 2, Peer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s, err := l.Accept(limit(t), Peer); err != nil || s.Rank != 1 {
+		if s, err := l.Accept(limit(t)); err != nil || s.Rank != 1 {
 			t.Error(err)
 		} else {
 			s.Close()
@@ -380,8 +391,8 @@ func TestPendingHandshakesDependOnJobSize(t *testing.T) {
 	for size, want := range map[int]int{4: 256, 1000: 1000, MaxRanks: 1024} {
 		id := identity(2)
 		id.Size = size
-		if l := listen(t, id, 0); cap(l.slots) != want {
-			t.Errorf("%d places in a job of %d ranks, want %d", cap(l.slots), size, want)
+		if l := listen(t, id, 0); l.most != want {
+			t.Errorf("%d places in a job of %d ranks, want %d", l.most, size, want)
 		}
 	}
 }

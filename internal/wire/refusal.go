@@ -72,39 +72,32 @@ func (r *Refusal) lasting() bool {
 	return true
 }
 
-// A Count is the number of connections that a Listener refused for a reason, and the first error.
-type Count struct {
-	Reason Reason
-	Number int
-	First  error
+// refusals counts, for each reason, the connections that a Listener refused, and keeps the first error.
+type refusals [reasons]struct {
+	number int
+	first  error
 }
 
-// counts are those of a Listener, which guards them.
-type counts [reasons]Count
-
-func (c *counts) add(reason Reason, err error) {
-	if c[reason].Number == 0 {
-		c[reason].First = err
+func (c *refusals) add(reason Reason, err error) {
+	if c[reason].number++; c[reason].first == nil {
+		c[reason].first = err
 	}
-	c[reason].Reason = reason
-	c[reason].Number++
 }
 
-// report is one line of all that was refused, "" if nothing was.
-func (c *counts) report() string {
-	total, parts := 0, make([]string, 0, reasons)
-	for _, n := range c {
-		if n.Number > 0 {
-			total += n.Number
-			parts = append(parts, fmt.Sprintf("%d × %v, first: %v", n.Number, n.Reason, n.First))
+// report returns all that was refused in one line, "" if nothing was.
+func (c *refusals) report() string {
+	total, parts := 0, []string(nil)
+	for reason, n := range c {
+		if n.number > 0 {
+			total += n.number
+			parts = append(parts, fmt.Sprintf("%d × %v, first: %v", n.number, Reason(reason), n.first))
 		}
 	}
-	if total == 0 {
+	switch total {
+	case 0:
 		return ""
+	case 1:
+		return "1 connection refused: " + parts[0]
 	}
-	what := "connections"
-	if total == 1 {
-		what = "connection"
-	}
-	return fmt.Sprintf("%d %s refused: %s", total, what, strings.Join(parts, "; "))
+	return fmt.Sprintf("%d connections refused: %s", total, strings.Join(parts, "; "))
 }

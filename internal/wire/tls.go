@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -23,11 +24,16 @@ type TLS struct {
 }
 
 // LoadTLS reads a certificate, its key, and the certificates of the authorities that sign this job's
-// certificates, all in PEM. name is the DNS name that the certificates of all ranks have.
+// certificates, all in PEM. name is the DNS name that the certificates of all ranks have, "cohort" if it is
+// empty. Without any of them there is no TLS, and LoadTLS returns nil.
 func LoadTLS(certFile, keyFile, caFile, name string) (*TLS, error) {
 	fail := func(err error) (*TLS, error) { return nil, fmt.Errorf("TLS: %w", err) }
-	if name == "" {
-		return fail(errors.New("no DNS name is given for the certificates"))
+	switch {
+	case certFile == "" && keyFile == "" && caFile == "" && name == "":
+		return nil, nil
+	case certFile == "" || keyFile == "" || caFile == "":
+		return fail(fmt.Errorf("three files are needed: a certificate (COHORT_TCP_TLS_CERT, %q), its key (COHORT_TCP_TLS_KEY, %q), "+
+			"and the authorities (COHORT_TCP_TLS_CA, %q)", certFile, keyFile, caFile))
 	}
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -41,7 +47,7 @@ func LoadTLS(certFile, keyFile, caFile, name string) (*TLS, error) {
 	if !pool.AppendCertsFromPEM(authorities) {
 		return fail(fmt.Errorf("%s contains no certificate", caFile))
 	}
-	t := &TLS{Name: name, cert: cert, pool: pool}
+	t := &TLS{Name: cmp.Or(name, "cohort"), cert: cert, pool: pool}
 	// A certificate that the others would refuse is an error here.
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		if err := t.chain(use); err != nil {
@@ -68,29 +74,17 @@ type under struct{ net.Conn }
 
 // Below returns the connection to the network: the one below TLS, if there is TLS.
 func (c *Conn) Below() net.Conn {
-	if t, ok := c.Conn.(*tls.Conn); ok {
-		if u, ok := t.NetConn().(*under); ok {
-			return u.Conn
-		}
+	if c.below != nil {
+		return c.below.Conn
 	}
 	return c.Conn
 }
 
-// Replace makes TLS continue over another connection to the same peer. It reports whether TLS is in use.
-func (c *Conn) Replace(by net.Conn) bool {
-	t, ok := c.Conn.(*tls.Conn)
-	if !ok {
-		return false
-	}
-	u, ok := t.NetConn().(*under)
-	if ok {
-		u.Conn = by
-	}
-	return ok
-}
+// Replace makes TLS continue over another connection to the same peer.
+func (c *Conn) Replace(by net.Conn) { c.below.Conn = by }
 
 // wrap makes a TLS connection of one that has passed the handshake up to the proofs.
-func (t *TLS) wrap(c net.Conn, job string, rank int, dialed bool) (*tls.Conn, error) {
+func (t *TLS) wrap(c *Conn, job string) (*tls.Conn, error) {
 	if t.pool == nil {
 		return nil, errors.New("no certificates were loaded")
 	}
@@ -103,12 +97,15 @@ func (t *TLS) wrap(c net.Conn, job string, rank int, dialed bool) (*tls.Conn, er
 		ServerName:                  t.Name,
 		DynamicRecordSizingDisabled: true, // frames are long
 		SessionTicketsDisabled:      true, // every connection shows its certificates
-		VerifyConnection:            func(s tls.ConnectionState) error { return t.names(s, job, rank) },
+		VerifyConnection:            func(s tls.ConnectionState) error { return t.names(s, job, c.Rank) },
 	}
-	if dialed {
-		return tls.Client(&under{c}, cfg), nil
+	c.below = &under{c.Conn}
+	inner := tls.Server(c.below, cfg)
+	if c.Dialed {
+		inner = tls.Client(c.below, cfg)
 	}
-	return tls.Server(&under{c}, cfg), nil
+	c.Conn = inner
+	return inner, nil
 }
 
 // names checks that a certificate, whose chain has been verified, is one of the rank's.

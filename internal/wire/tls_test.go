@@ -141,7 +141,7 @@ func TestTLSRequiresCertificatesOfJob(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, y := sockets(t)
-			cc, sc, err1, err2 := shakeHands(x, y, secured(1, c.client), 2, Peer, 0, secured(2, c.server))
+			cc, sc, err1, err2 := shakeHands(x, y, secured(1, c.client), 2, Peer, secured(2, c.server))
 			if !c.ok {
 				if err1 == nil || err2 == nil {
 					t.Fatalf("client %v, server %v: want errors", err1, err2)
@@ -175,7 +175,7 @@ func TestManInTheMiddleIsDetected(t *testing.T) {
 	var err1, err2 error
 	done := make(chan struct{}, 3)
 	go func() {
-		_, err1 = Client(context.Background(), client, secured(1, c), 2, Peer, 0)
+		_, err1 = Client(context.Background(), client, secured(1, c), 2, Peer)
 		done <- struct{}{}
 	}()
 	go func() {
@@ -190,11 +190,11 @@ func TestManInTheMiddleIsDetected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	toClient, err := c.wrap(left, "job", 1, false)
+	toClient, err := c.wrap(&Conn{Conn: left, Rank: 1}, "job")
 	if err != nil {
 		t.Fatal(err)
 	}
-	toServer, err := c.wrap(right, "job", 2, true)
+	toServer, err := c.wrap(&Conn{Conn: right, Rank: 2, Dialed: true}, "job")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,9 @@ func TestLoadTLSChecksFiles(t *testing.T) {
 	}
 	cert, key := filepath.Join(a.dir, "cert.pem"), filepath.Join(a.dir, "cert.key")
 	for _, c := range [][5]string{
-		{cert, key, a.file, "", "no DNS name"},
+		{cert, key, a.file, "", "cohort"}, // the name that is taken
+		{cert, "", a.file, "n", "COHORT_TCP_TLS_KEY"},
+		{"", "", "", "n", "COHORT_TCP_TLS_CERT"},
 		{cert + "x", key, a.file, "n", "cert.pemx"},
 		{cert, filepath.Join(a.dir, "ca.key"), a.file, "n", "does not match"},
 		{cert, key, key, "n", "contains no certificate"},

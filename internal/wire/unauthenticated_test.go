@@ -72,11 +72,11 @@ func TestServerRefusesUnauthenticatedPeers(t *testing.T) {
 		{"zeros", nil, true, Garbage, "00 00 00 00", 40, 0},
 		{"cut", goodHello()[:39], false, Silent, "waiting for the hello", 39, 0},
 		{"its own magic", append([]byte{0xc0, 'h', 'r', '<'}, goodHello()[4:]...), false, Reflected, "", 40, 0},
-		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, this process version 4", 40, 48},
+		{"another version", version, true, WrongVersion, "version 1 of cohort's protocol, this process version 5", 40, 48},
 		{"another version, short", version[:8], false, WrongVersion, "version 1", 8, 48},
 		{"purpose 0", change(6, 0), true, WrongUse, "purpose 0", 40, 48},
 		{"purpose 4", change(6, 4), true, WrongUse, "purpose 4", 40, 48},
-		{"lane 64", change(7, 64), true, Garbage, "lane 64", 40, 48},
+		{"TLS or not", change(7, 2), true, Garbage, "it says 2 where it says whether it uses TLS", 40, 48},
 		{"another job", change(9, goodHello()[9]+1), true, WrongJob, "", 40, 48},
 		{"from nobody", change(19, 0xff), true, WrongRank, "from -16777215", 40, 48},
 		{"from itself", change(16, 2), true, WrongRank, "from 2 to 2", 40, 48},
@@ -142,7 +142,7 @@ func TestClientRefusesFalseServers(t *testing.T) {
 			if peer.say = c.say; c.name == "no proof" {
 				peer.say = append(peer.say, make([]byte, 1000)...)
 			}
-			conn, err := Client(context.Background(), peer, identity(1), 2, Peer, 0)
+			conn, err := Client(context.Background(), peer, identity(1), 2, Peer)
 			if conn != nil {
 				t.Fatal("accepted")
 			}
@@ -172,14 +172,14 @@ func (c *tape) Write(b []byte) (int, error) {
 func TestReplayIsRefused(t *testing.T) {
 	a, b := sockets(t)
 	client, server := &tape{Conn: a}, &tape{Conn: b}
-	if _, _, err1, err2 := shakeHands(client, server, identity(1), 2, Peer, 0, identity(2)); err1 != nil || err2 != nil {
+	if _, _, err1, err2 := shakeHands(client, server, identity(1), 2, Peer, identity(2)); err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
 	conn, err := Server(context.Background(), &bytesConn{say: client.wrote.Bytes(), then: io.EOF}, identity(2))
 	if reason(t, err, WrongProof, "rank 1"); conn != nil {
 		t.Error("a repeated client is accepted")
 	}
-	conn, err = Client(context.Background(), &bytesConn{say: server.wrote.Bytes(), then: io.EOF}, identity(1), 2, Peer, 0)
+	conn, err = Client(context.Background(), &bytesConn{say: server.wrote.Bytes(), then: io.EOF}, identity(1), 2, Peer)
 	if reason(t, err, WrongProof); conn != nil {
 		t.Error("a repeated server is accepted")
 	}
@@ -190,10 +190,10 @@ func TestReflectionIsRefused(t *testing.T) {
 	a, b := sockets(t)
 	done := make(chan error)
 	go func() {
-		_, err := Client(context.Background(), b, identity(2), 1, Peer, 0)
+		_, err := Client(context.Background(), b, identity(2), 1, Peer)
 		done <- err
 	}()
-	_, err := Client(context.Background(), a, identity(1), 2, Peer, 0)
+	_, err := Client(context.Background(), a, identity(1), 2, Peer)
 	reason(t, err, Reflected)
 	if err := <-done; err == nil {
 		t.Error("two clients accept each other")
@@ -204,7 +204,7 @@ func TestReflectionIsRefused(t *testing.T) {
 func TestFlippedBitEndsHandshake(t *testing.T) {
 	for i := range (helloSize + proofSize) * 8 {
 		a, b := net.Pipe()
-		_, _, err1, err2 := shakeHands(&flip{Conn: a, at: i}, b, identity(1), 2, Peer, 0, identity(2))
+		_, _, err1, err2 := shakeHands(&flip{Conn: a, at: i}, b, identity(1), 2, Peer, identity(2))
 		if err1 == nil || err2 == nil {
 			t.Errorf("bit %d of the client flipped: %v, %v", i, err1, err2)
 		}
@@ -213,7 +213,7 @@ func TestFlippedBitEndsHandshake(t *testing.T) {
 	}
 	for i := range (replySize + proofSize) * 8 {
 		a, b := net.Pipe()
-		_, _, err1, err2 := shakeHands(a, &flip{Conn: b, at: i}, identity(1), 2, Peer, 0, identity(2))
+		_, _, err1, err2 := shakeHands(a, &flip{Conn: b, at: i}, identity(1), 2, Peer, identity(2))
 		if err1 == nil || i < replySize*8 && err2 == nil { // the server does not learn that its last message is damaged
 			t.Errorf("bit %d of the server flipped: %v, %v", i, err1, err2)
 		}
