@@ -20,20 +20,28 @@ import (
 )
 
 // How ranks join. The lowest one, rank 0 of the node, listens on an abstract socket named after the user and
-// the meeting; both ends check the other's user. Every message has a fixed size and is read with a deadline.
+// the meeting; both ends check the other's user. After the hello every message has the same form (say, hear):
+// yes, or why not.
 //
-//	rank r → 0   hello: greeting, rank, size, process id
-//	0 → rank r   1 and the segment's size with its descriptor, or 0 and a text, or 2 and a text for lack of memory
-//	rank r → 0   mapped: its part of the control area is filled in; or why not, in the same form
-//	0 → rank r   all have mapped: try copies, watch the others
-//	rank r → 0   done
-//	0 → rank r   start
+//	rank r → 0   hello: greeting, rank, size, process ID
+//	0 → rank r   yes, with the segment's descriptor
+//	rank r → 0   yes: its part of the control area is filled in
+//	0 → rank r   yes: all have filled in theirs; try copies
+//	rank r → 0   yes: done
+//	0 → rank r   yes: start
 const (
-	greeting  = "cohort-node1\n"
+	greeting  = "cohort-node2\n"
 	helloSize = 32
 	replySize = 512
 	// refuseLimit is how long rank 0 waits for the other ranks, to tell them that the job cannot start.
 	refuseLimit = 2 * time.Second
+)
+
+// The first byte of a message after the hello. A text follows, and zeros.
+const (
+	no byte = iota
+	yes
+	noMemory // it has the same sentinel on every rank
 )
 
 func address(name string) string {
@@ -57,13 +65,38 @@ func create(cfg *Config, l layout) (*shmem.Segment, error) {
 		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
 	}
 	c := shmem.At[control](seg, 0)
-	c.magic, c.ranks, c.size = magic, uint32(l.n), uint64(l.size)
+	c.magic, c.ranks = magic, uint32(l.n)
 	area(seg, l, cfg.Rank).fill()
 	return seg, nil
 }
 
 // serve is rank 0's part.
-func serve(ctx context.Context, cfg *Config, l layout) (seg *shmem.Segment, err error) {
+func serve(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) {
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(cfg.Name), Net: "unix"})
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another process is rank %d of job %q already; start one rank %[1]d per job, and give each job its own COHORT_JOB", cfg.Ranks[0], cfg.Job)
+	}
+	if err != nil {
+		return nil, tooMany(err, cfg)
+	}
+	defer ln.Close()
+	var seg *shmem.Segment
+	if err = tooMany(nil, cfg); err == nil {
+		seg, err = create(cfg, l)
+	}
+	if err != nil {
+		refuse(ln, l.n-1, err)
+		return nil, err
+	}
+	if err := lead(ctx, ln, seg, cfg, l); err != nil {
+		seg.Close()
+		return nil, err
+	}
+	return seg, nil
+}
+
+// lead admits the other ranks, and goes through the steps with them. An error goes to all of them.
+func lead(ctx context.Context, ln *net.UnixListener, seg *shmem.Segment, cfg *Config, l layout) (err error) {
 	conns := make([]*net.UnixConn, l.n)
 	defer func() {
 		for _, c := range conns {
@@ -72,42 +105,20 @@ func serve(ctx context.Context, cfg *Config, l layout) (seg *shmem.Segment, err 
 			}
 			if err != nil {
 				c.SetDeadline(time.Now().Add(time.Second))
-				c.Write(refusal(err))
+				say(c, err)
 			}
 			c.Close()
 		}
-		if err != nil && seg != nil {
-			seg.Close()
-			seg = nil
-		}
 	}()
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(cfg.Name), Net: "unix"})
-	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return nil, fmt.Errorf("another process is rank %d of job %q already; start one rank %[1]d per job, and give each job its own COHORT_JOB", cfg.Ranks[0], cfg.Job)
-		}
-		return nil, tooMany(err, cfg)
-	}
-	defer ln.Close()
-	stop := context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-
-	err = tooMany(nil, cfg)
-	if err == nil {
-		seg, err = create(cfg, l)
-	}
-	if err != nil {
-		refuse(ln, l.n-1, err)
-		return seg, err
-	}
+	defer context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })()
 	pids := map[int]int{}
 	for len(pids) < l.n-1 {
 		c, err := ln.AcceptUnix()
-		if errors.Is(err, syscall.EMFILE) {
-			err = tooMany(err, cfg)
+		if err != nil && ctx.Err() != nil {
+			return missing(ctx, cfg, func(r int) bool { return r > 0 && conns[r] == nil })
 		}
 		if err != nil {
-			return seg, waitError(ctx, err, "have not joined", func(r int) bool { return conns[r] != nil || r == 0 }, cfg)
+			return tooMany(err, cfg)
 		}
 		rank, pid, err := readHello(ctx, c, cfg)
 		if err == nil && conns[rank] != nil {
@@ -115,54 +126,41 @@ func serve(ctx context.Context, cfg *Config, l layout) (seg *shmem.Segment, err 
 		}
 		if err != nil { // not a rank of this job: answer and go on
 			c.SetDeadline(time.Now().Add(time.Second))
-			c.Write(reply(err.Error()))
+			say(c, err)
 			c.Close()
 			continue
 		}
+		c.SetDeadline(time.Time{})
 		conns[rank], pids[rank] = c, pid
-		if d, ok := ctx.Deadline(); ok {
-			c.SetDeadline(d)
-		}
 	}
 	// No one else may join. A rank that has started may join the next job of this name, and must not
 	// find this one's socket.
 	ln.Close()
-	hurry := context.AfterFunc(ctx, func() {
+	defer context.AfterFunc(ctx, func() {
 		for _, c := range conns[1:] {
 			c.SetDeadline(time.Unix(1, 0))
 		}
-	})
-	defer hurry()
-	ok := make([]byte, replySize)
-	ok[0] = 1
-	binary.LittleEndian.PutUint64(ok[1:], uint64(l.size))
+	})()
 	rights := unix.UnixRights(seg.FD())
-	gone := func(r int) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("rank %d ended while the job was joining", cfg.Ranks[r])
-	}
-	for r, c := range conns[1:] {
-		if _, _, err := c.WriteMsgUnix(ok, rights, nil); err != nil {
-			return seg, gone(r + 1)
-		}
-	}
-	step := func(mine func() error) error {
-		if err := expectAll(ctx, conns, cfg); err != nil {
-			return err
-		}
-		for r, c := range conns[1:] {
-			if _, err := c.Write([]byte{1}); err != nil {
-				return gone(r + 1)
+	for step := range 3 {
+		for r := 1; r < l.n && step > 0; r++ {
+			_, err := hear(conns[r], cfg.Ranks[r], "")
+			if err != nil && ctx.Err() != nil {
+				return missing(ctx, cfg, func(q int) bool { return q == r })
+			}
+			if err != nil {
+				return err
 			}
 		}
-		return mine()
+		for _, c := range conns[1:] {
+			say(c, nil, rights...) // an error shows when it is to answer
+		}
+		rights = nil
+		if step == 1 {
+			noteCopy(seg, cfg, l)
+		}
 	}
-	if err := step(func() error { noteCopy(seg, cfg, l); return nil }); err != nil {
-		return seg, err
-	}
-	return seg, step(func() error { return nil })
+	return nil
 }
 
 // refuse answers ranks, as they connect, that the job cannot start, and why. They would otherwise
@@ -176,7 +174,7 @@ func refuse(ln *net.UnixListener, ranks int, why error) {
 		}
 		c.SetDeadline(time.Now().Add(time.Second))
 		io.ReadFull(c, make([]byte, helloSize)) // closing with unread data would discard the answer
-		c.Write(refusal(why))
+		say(c, why)
 		c.Close()
 	}
 }
@@ -202,8 +200,7 @@ func attach(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) 
 		return nil, err
 	}
 	defer c.Close()
-	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
 	switch uid, pid, err := shmem.PeerOf(c); {
 	case err != nil:
 		return nil, err
@@ -225,15 +222,16 @@ func attach(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) 
 		seg, err = receive(c, cfg, l)
 	}
 	if err != nil {
-		c.Write(refusal(err)) // rank 0 passes it on to all
+		say(c, err) // rank 0 passes it on to all
 		return nil, err
 	}
 	area(seg, l, cfg.Rank).fill()
-	for i := range 2 { // mapped; done
-		if i == 1 {
+	for step := range 2 {
+		if step == 1 {
 			noteCopy(seg, cfg, l)
 		}
-		if err := handshake(c, cfg); err != nil {
+		say(c, nil) // an error shows in the answer
+		if _, err := hear(c, cfg.Ranks[0], " gave up"); err != nil {
 			seg.Close()
 			return nil, err
 		}
@@ -243,7 +241,10 @@ func attach(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) 
 
 // receive maps the segment that rank 0 sends.
 func receive(c *net.UnixConn, cfg *Config, l layout) (*shmem.Segment, error) {
-	fd, err := readReply(c, cfg, l.size)
+	fd, err := hear(c, cfg.Ranks[0], " refused")
+	if err == nil && fd < 0 {
+		err = fmt.Errorf("rank %d sent no shared memory", cfg.Ranks[0])
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -252,9 +253,9 @@ func receive(c *net.UnixConn, cfg *Config, l layout) (*shmem.Segment, error) {
 		return nil, &backend.Fault{Sentinel: backend.ErrAlloc, Text: err.Error()}
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("rank %d may run another version of cohort: %w", cfg.Ranks[0], err)
 	}
-	if ctl := shmem.At[control](seg, 0); ctl.magic != magic || ctl.ranks != uint32(l.n) || ctl.size != uint64(l.size) {
+	if ctl := shmem.At[control](seg, 0); ctl.magic != magic || ctl.ranks != uint32(l.n) {
 		seg.Close()
 		return nil, fmt.Errorf("rank %d runs another version of cohort", cfg.Ranks[0])
 	}
@@ -285,7 +286,8 @@ func dial(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, waitError(ctx, err, "", nil, cfg)
+			return nil, fmt.Errorf("rank %d did not appear (%v); start all ranks of the job on this node, as the same user, with the same COHORT_JOB",
+				cfg.Ranks[0], context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}
@@ -328,110 +330,58 @@ func readHello(ctx context.Context, c *net.UnixConn, cfg *Config) (rank, pid int
 	return int(r), pid, nil
 }
 
-func reply(text string) []byte {
+// say sends yes, with a descriptor if there are rights, or why not.
+func say(c *net.UnixConn, why error, rights ...byte) {
 	b := make([]byte, replySize)
-	copy(b[1:], text)
-	return b
-}
-
-// refusal is reply for a job that cannot start. Lack of memory has the same sentinel on every rank.
-func refusal(why error) []byte {
-	var f *backend.Fault
-	if !errors.As(why, &f) || f.Sentinel != backend.ErrAlloc {
-		return reply(why.Error())
+	b[0] = yes
+	if why != nil {
+		b[0] = no
+		text := why.Error()
+		if f, ok := errors.AsType[*backend.Fault](why); ok && f.Sentinel == backend.ErrAlloc {
+			b[0], text = noMemory, f.Text
+		}
+		copy(b[1:], text)
 	}
-	b := reply(f.Text)
-	b[0] = 2
-	return b
+	c.WriteMsgUnix(b, rights, nil)
 }
 
-// readReply reads rank 0's answer: the segment's descriptor or an error.
-func readReply(c *net.UnixConn, cfg *Config, size int) (fd int, err error) {
+// hear waits until a rank says yes, and returns the descriptor that came with it, or -1. did is what the rank
+// did if it says no.
+func hear(c *net.UnixConn, rank int, did string) (fd int, err error) {
 	b := make([]byte, replySize)
 	n, fd, err := shmem.ReceiveFD(c, b)
 	if errors.Is(err, syscall.EMFILE) {
 		return -1, err
 	}
-	if err == nil && n == 0 {
-		err = io.EOF
-	}
 	if err == nil {
 		_, err = io.ReadFull(c, b[n:])
 	}
-	if err == nil && b[0] == 1 && fd >= 0 && binary.LittleEndian.Uint64(b[1:]) == uint64(size) {
+	if err == nil && b[0] == yes {
 		return fd, nil
 	}
 	if fd >= 0 {
 		unix.Close(fd)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("rank %d ended while the job was joining: %w", cfg.Ranks[0], err)
+		return -1, fmt.Errorf("rank %d ended while the job was joining: %w", rank, err)
 	}
-	return -1, refused(cfg.Ranks[0], " refused", b)
-}
-
-// refused is the error for a refusal that a rank sent instead of its next message.
-func refused(rank int, did string, b []byte) error {
 	text, _, _ := strings.Cut(string(b[1:]), "\x00")
 	switch text = fmt.Sprintf("rank %d%s: %s", rank, did, text); b[0] {
-	case 0:
-		return errors.New(text)
-	case 2:
-		return &backend.Fault{Sentinel: backend.ErrAlloc, Text: text}
+	case no:
+		return -1, errors.New(text)
+	case noMemory:
+		return -1, &backend.Fault{Sentinel: backend.ErrAlloc, Text: text}
 	}
-	return fmt.Errorf("rank %d runs another version of cohort", rank)
+	return -1, fmt.Errorf("rank %d runs another version of cohort", rank)
 }
 
-// expectAll reads from every rank that it has done a step.
-func expectAll(ctx context.Context, conns []*net.UnixConn, cfg *Config) error {
-	b := make([]byte, replySize)
-	for r, c := range conns[1:] {
-		if _, err := io.ReadFull(c, b[:1]); err != nil {
-			if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
-				return waitError(ctx, err, "have not joined", func(q int) bool { return q != r+1 }, cfg)
-			}
-			return fmt.Errorf("rank %d ended while the job was joining", cfg.Ranks[r+1])
-		}
-		if b[0] != 1 {
-			n, _ := io.ReadFull(c, b[1:])
-			return refused(cfg.Ranks[r+1], "", b[:1+n])
-		}
-	}
-	return nil
-}
-
-// handshake reports to rank 0 that a step is done and waits for its answer.
-func handshake(c *net.UnixConn, cfg *Config) error {
-	c.Write([]byte{1}) // an error shows in the read
-	b := make([]byte, replySize)
-	if _, err := io.ReadFull(c, b[:1]); err != nil {
-		return fmt.Errorf("rank %d ended while the job was joining: %w", cfg.Ranks[0], err)
-	}
-	if b[0] == 1 {
-		return nil
-	}
-	n, _ := io.ReadFull(c, b[1:])
-	return refused(cfg.Ranks[0], " gave up", b[:1+n])
-}
-
-// waitError names the missing ranks, or the reason why the context ended.
-func waitError(ctx context.Context, err error, what string, here func(int) bool, cfg *Config) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	why := "in time"
-	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		why = "before the deadline"
-	}
-	if here == nil {
-		return fmt.Errorf("rank %d did not appear %s (%v); start all ranks of the job on this node, as the same user, with the same COHORT_JOB",
-			cfg.Ranks[0], why, context.Cause(ctx))
-	}
-	var missing []string
+// missing names the ranks that have not joined when ctx ended.
+func missing(ctx context.Context, cfg *Config, lacks func(r int) bool) error {
+	var list []string
 	for r, rank := range cfg.Ranks {
-		if !here(r) {
-			missing = append(missing, fmt.Sprint(rank))
+		if lacks(r) {
+			list = append(list, fmt.Sprint(rank))
 		}
 	}
-	return fmt.Errorf("ranks %s %s %s (%v)", strings.Join(missing, ", "), what, why, context.Cause(ctx))
+	return fmt.Errorf("ranks %s have not joined (%v)", strings.Join(list, ", "), context.Cause(ctx))
 }

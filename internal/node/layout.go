@@ -10,7 +10,7 @@ import (
 
 const (
 	magic   = 0x636f686f72740000 | version // "cohort", version
-	version = 4
+	version = 5
 
 	line = 64
 	page = 4096
@@ -22,7 +22,6 @@ const (
 type control struct {
 	magic uint64
 	ranks uint32
-	size  uint64
 	noCMA atomic.Uint32 // some rank cannot copy between processes
 	pairs atomic.Uint32 // pairs of rings taken, if they are made on demand
 }
