@@ -167,40 +167,23 @@ type Encoder struct {
 	seq uint32
 }
 
-// Encode writes h, which must be valid, and sets its Seq. Fields that its kind does not use are not sent.
+// Encode writes h, which must be valid, and sets its Seq.
 func (e *Encoder) Encode(to *[HeaderSize]byte, h *Header) {
 	h.Seq = e.seq
 	e.seq++
-	has := rules[h.Kind].has
+	place := uint64(h.Context) | uint64(uint32(h.Tag))<<32
+	switch h.Kind {
+	case Data:
+		place = h.Offset
+	case ClearToSend:
+		place = h.Reply
+	}
 	to[atKind], to[atFlags], to[atZero], to[atZero+1] = byte(h.Kind), h.Flags, 0, 0
-	place := uint64(0)
-	if has&wide != 0 {
-		if place = h.Offset; h.Kind == ClearToSend {
-			place = h.Reply
-		}
-	} else {
-		if has&uses != 0 {
-			place = uint64(h.Context)
-		}
-		if has&tagged != 0 {
-			place |= uint64(uint32(h.Tag)) << 32
-		}
-	}
-	length, token, sum := uint64(0), uint64(0), uint32(0)
-	if has&(sized|loaded) != 0 {
-		length = h.Length
-	}
-	if has&tokened != 0 {
-		token = h.Token
-	}
-	if h.Flags&FlagSummed != 0 {
-		sum = h.Sum
-	}
 	binary.LittleEndian.PutUint64(to[atContext:], place)
 	binary.LittleEndian.PutUint32(to[atSeq:], h.Seq)
-	binary.LittleEndian.PutUint64(to[atLength:], length)
-	binary.LittleEndian.PutUint64(to[atToken:], token)
-	binary.LittleEndian.PutUint32(to[atSum:], sum)
+	binary.LittleEndian.PutUint64(to[atLength:], h.Length)
+	binary.LittleEndian.PutUint64(to[atToken:], h.Token)
+	binary.LittleEndian.PutUint32(to[atSum:], h.Sum)
 	binary.LittleEndian.PutUint32(to[atCheck:], crc32.Update(e.Seed, castagnoli, to[:atCheck]))
 }
 
