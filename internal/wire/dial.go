@@ -43,7 +43,6 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 		return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
 	}
 	pause, last := firstPause, error(nil)
-	var short time.Time // since when there has been no descriptor
 	for {
 		conn, again, err := d.round(ctx)
 		if err == nil {
@@ -59,14 +58,6 @@ func (d *dialing) run(ctx context.Context) (*Conn, error) {
 			return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
 		}
 		last = err
-		switch {
-		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE):
-			short = time.Time{}
-		case short.IsZero():
-			short = time.Now()
-		case time.Since(short) > starved:
-			return nil, fmt.Errorf("connecting to %s: no file descriptor is left; raise the limit (ulimit -n): %w", who(d.to), err)
-		}
 		// All ranks begin at once: pauses of random length keep them from coming back at once.
 		rest(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, longestPause)
@@ -95,8 +86,6 @@ func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error)
 		}
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
 			again = again || !refusal.lasting()
-		} else if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			again = true // run bounds that
 		} else if op, ok := errors.AsType[net.Error](err); ok {
 			again = again || d.patient || op.Timeout()
 		}
@@ -111,6 +100,9 @@ func (d *dialing) one(ctx context.Context, a netip.AddrPort, several int) (*Conn
 		dialer.Timeout = connectTimeout
 	}
 	c, err := dialer.DialContext(ctx, "tcp", a.String())
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return nil, fmt.Errorf("no file descriptor is left; raise the limit (ulimit -n): %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -124,9 +124,12 @@ func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpo
 	}
 	return run(ctx, c, id, func(s *shake) (*Conn, error) {
 		s.keys = id.keys()
-		h := hello{purpose: purpose, tls: id.TLS != nil, from: int32(id.Rank), to: int32(to)}
-		copy(h.job[:], s.keys.job[:])
-		rand.Read(h.nonce[:])
+		h := hello{Purpose: purpose, From: int32(id.Rank), To: int32(to)}
+		if id.TLS != nil {
+			h.TLS = 1
+		}
+		copy(h.Job[:], s.keys.job[:])
+		rand.Read(h.Nonce[:])
 		h.encode(&s.hello)
 		s.during = "sending the hello"
 		if _, err := s.Write(s.hello[:]); err != nil {
@@ -160,21 +163,23 @@ func (s *shake) accepts(to int) error {
 	if text != "" {
 		return s.refuse(reason, "%s", text)
 	}
-	if r.answer == badJob {
+	if r.Answer == WrongJob {
 		return s.refuse(WrongJob, "it belongs to another job than %q; another job uses this port, or COHORT_JOB differs", s.id.Job)
 	}
-	if want := s.keys.prove("server", s.hello[:], s.reply[:signedReply]); !hmac.Equal(r.proof[:], want[:]) {
+	if want := s.keys.prove("server", s.hello[:], s.reply[:signedReply]); !hmac.Equal(r.Proof[:], want[:]) {
 		return s.refuse(WrongProof, "its job has the same name and another secret: it is another job, or has another secret file")
 	}
-	switch r.answer {
-	case badRank:
+	switch r.Answer {
+	case welcome:
+		return nil
+	case WrongRank:
 		return s.refuse(WrongRank, "it is not %s of %d, or does not expect %s", who(to), s.id.Size, who(s.id.Rank))
-	case badUse:
+	case WrongUse:
 		return s.refuse(WrongUse, "%s is not the coordinator, or is not a rank", who(to))
-	case badTLS:
+	case WrongTLS:
 		return s.refuse(WrongTLS, "this process %s, the other %s", withTLS(s.id.TLS != nil), withTLS(s.id.TLS == nil))
 	}
-	return nil
+	return s.refuse(Garbage, "it takes the hello for %q", r.Answer)
 }
 
 func withTLS(on bool) string {
@@ -198,56 +203,52 @@ func serve(ctx context.Context, c net.Conn, id *Identity, keep func() bool) (*Co
 		s.during = "waiting for the hello"
 		if err := s.expect(s.hello[:], helloMagic); err != nil {
 			if r, ok := err.(*Refusal); ok && r.Reason == WrongVersion {
-				_ = s.answer(badVersion)
+				_ = s.answer(WrongVersion)
 			}
 			return nil, err
 		}
 		s.keys = id.keys() // only now: a port scan is not worth the work
 		h, reason, text := decodeHello(&s.hello)
-		no := welcome
-		switch job := s.keys.job[:len(h.job)]; {
-		case !slices.Equal(h.job[:], job):
-			no, reason, text = badJob, WrongJob, fmt.Sprintf("its job has the number %x, this one %x", h.job, job)
-		case text != "" && reason == WrongUse:
-			no = badUse
-		case text != "":
-			no = badRank
-		case int(h.to) != id.Rank || int(h.from) >= id.Size:
-			no, reason, text = badRank, WrongRank, fmt.Sprintf("it claims to be rank %d and wants %s; this is %s of %d",
-				h.from, who(int(h.to)), who(id.Rank), id.Size)
-		case (h.purpose == Rendezvous) != id.Coordinator:
-			no, reason, text = badUse, WrongUse, fmt.Sprintf("it claims to be rank %d, and takes this process for the coordinator, "+
-				"or the coordinator for a rank", h.from)
-		case h.tls != (id.TLS != nil):
-			no, reason, text = badTLS, WrongTLS, fmt.Sprintf("it claims to be rank %d, and %s; this process %s",
-				h.from, withTLS(h.tls), withTLS(!h.tls))
+		switch job := s.keys.job[:len(h.Job)]; {
+		case !slices.Equal(h.Job[:], job):
+			reason, text = WrongJob, fmt.Sprintf("its job has the number %x, this one %x", h.Job, job)
+		case reason != welcome:
+		case int(h.To) != id.Rank || int(h.From) >= id.Size:
+			reason, text = WrongRank, fmt.Sprintf("it claims to be rank %d and wants %s; this is %s of %d",
+				h.From, who(int(h.To)), who(id.Rank), id.Size)
+		case (h.Purpose == Rendezvous) != id.Coordinator:
+			reason, text = WrongUse, fmt.Sprintf("it claims to be rank %d, and takes this process for the coordinator, "+
+				"or the coordinator for a rank", h.From)
+		case (h.TLS == 1) != (id.TLS != nil):
+			reason, text = WrongTLS, fmt.Sprintf("it claims to be rank %d, and %s; this process %s",
+				h.From, withTLS(h.TLS == 1), withTLS(h.TLS == 0))
 		}
-		if no != welcome {
-			_ = s.answer(no) // whether it arrives does not matter
+		if reason != welcome {
+			_ = s.answer(reason) // whether it arrives does not matter
 			return nil, s.refuse(reason, "%s", text)
 		}
-		s.during = fmt.Sprintf("answering a peer that claims to be rank %d", h.from)
+		s.during = fmt.Sprintf("answering a peer that claims to be rank %d", h.From)
 		if err := s.answer(welcome); err != nil {
 			return nil, err
 		}
-		s.during = fmt.Sprintf("waiting for the proof of a peer that claims to be rank %d", h.from)
+		s.during = fmt.Sprintf("waiting for the proof of a peer that claims to be rank %d", h.From)
 		if _, err := io.ReadFull(s, s.proof[:]); err != nil {
 			return nil, err
 		}
 		if want := s.keys.prove("client", s.hello[:], s.reply[:signedReply]); !hmac.Equal(s.proof[:], want[:]) {
-			return nil, s.refuse(WrongProof, "it claims to be rank %d of this job, and does not have the secret, or replays another connection", h.from)
+			return nil, s.refuse(WrongProof, "it claims to be rank %d of this job, and does not have the secret, or replays another connection", h.From)
 		}
 		return s.finish(ctx, &h, false, keep)
 	})
 }
 
 // answer sends the reply to a hello.
-func (s *shake) answer(a answer) error {
-	r := reply{version: Version, answer: a}
-	rand.Read(r.nonce[:])
+func (s *shake) answer(a Reason) error {
+	r := reply{Version: Version, Answer: a}
+	rand.Read(r.Nonce[:])
 	r.encode(&s.reply)
-	if a != badVersion && a != badJob {
-		r.proof = s.keys.prove("server", s.hello[:], s.reply[:signedReply])
+	if a != WrongVersion && a != WrongJob {
+		r.Proof = s.keys.prove("server", s.hello[:], s.reply[:signedReply])
 		r.encode(&s.reply)
 	}
 	_, err := s.Write(s.reply[:])
@@ -285,9 +286,9 @@ func (s *shake) expect(b []byte, magic [4]byte) error {
 // the connection, and does not drop it for others. Without it a client could use a connection that the
 // server has closed.
 func (s *shake) finish(ctx context.Context, h *hello, dialed bool, keep func() bool) (*Conn, error) {
-	c := &Conn{Conn: s.Conn, Purpose: h.purpose, Dialed: dialed, Rank: int(h.from)}
+	c := &Conn{Conn: s.Conn, Purpose: h.Purpose, Dialed: dialed, Rank: int(h.From)}
 	if dialed {
-		c.Rank = int(h.to)
+		c.Rank = int(h.To)
 	}
 	var binding []byte // empty without TLS
 	if s.id.TLS != nil {

@@ -317,7 +317,7 @@ func FuzzServer(f *testing.F) {
 // FuzzClient does the same to a client.
 func FuzzClient(f *testing.F) {
 	var b [replySize]byte
-	(&reply{version: Version}).encode(&b)
+	(&reply{Version: Version}).encode(&b)
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		peer := &bytesConn{say: b, then: io.EOF}

@@ -30,97 +30,73 @@ var (
 	replyMagic = [4]byte{0xc0, 'h', 'r', '<'}
 )
 
-// A hello is the first message: its sender, the rank it wants, and the purpose.
+// A hello is the first message: its sender, the rank it wants, and the purpose. The fields are those of the
+// message, in little-endian order.
 type hello struct {
-	purpose  Purpose
-	tls      bool
-	job      [8]byte
-	from, to int32
-	nonce    [nonceSize]byte
+	Magic    [4]byte
+	Version  uint16
+	Purpose  Purpose
+	TLS      uint8 // 1: TLS follows
+	Job      [8]byte
+	From, To int32
+	Nonce    [nonceSize]byte
 }
 
 func (h *hello) encode(b *[helloSize]byte) {
-	copy(b[:4], helloMagic[:])
-	binary.LittleEndian.PutUint16(b[4:], Version)
-	b[6], b[7] = byte(h.purpose), 0
-	if h.tls {
-		b[7] = 1
-	}
-	copy(b[8:16], h.job[:])
-	binary.LittleEndian.PutUint32(b[16:], uint32(h.from))
-	binary.LittleEndian.PutUint32(b[20:], uint32(h.to))
-	copy(b[24:], h.nonce[:])
+	h.Magic, h.Version = helloMagic, Version
+	binary.Encode(b[:], binary.LittleEndian, h)
 }
 
 // decodeHello reads a hello whose magic and version have been looked at. Reason and text are those
 // of a refusal, "" for none.
 func decodeHello(b *[helloSize]byte) (h hello, reason Reason, text string) {
-	h = hello{
-		purpose: Purpose(b[6]), tls: b[7] == 1,
-		from: int32(binary.LittleEndian.Uint32(b[16:])), to: int32(binary.LittleEndian.Uint32(b[20:])),
-	}
-	copy(h.job[:], b[8:])
-	copy(h.nonce[:], b[24:])
+	binary.Decode(b[:], binary.LittleEndian, &h)
 	switch {
-	case h.purpose < Rendezvous || h.purpose > DialRequest:
-		return h, WrongUse, fmt.Sprintf("unknown purpose %d", h.purpose)
-	case b[7] > 1:
-		return h, Garbage, fmt.Sprintf("it says %d where it says whether it uses TLS", b[7])
-	case h.from < 0 || h.from >= MaxRanks || h.to < Launcher || h.to >= MaxRanks || h.from == h.to:
-		return h, WrongRank, fmt.Sprintf("from %d to %d", h.from, h.to)
+	case h.Purpose < Rendezvous || h.Purpose > DialRequest:
+		return h, WrongUse, fmt.Sprintf("unknown purpose %d", h.Purpose)
+	case h.TLS > 1:
+		return h, Garbage, fmt.Sprintf("it says %d where it says whether it uses TLS", h.TLS)
+	case h.From < 0 || h.From >= MaxRanks || h.To < Launcher || h.To >= MaxRanks || h.From == h.To:
+		return h, WrongRank, fmt.Sprintf("from %d to %d", h.From, h.To)
 	}
-	return h, 0, ""
+	return h, welcome, ""
 }
 
-// answer is the accepting side's reply to a hello.
-type answer uint8
+// welcome is the answer of an accepting side that does not refuse a hello. Any other is the Reason.
+const welcome Reason = 0
 
-// The answers. Those from badRank on carry a proof: the dialing side has named the job, and can check
-// it.
-const (
-	welcome answer = iota
-	badVersion
-	badJob
-	badRank
-	badUse
-	badTLS
-	answers
-)
-
-// A reply is the accepting side's message: its nonce, and the proof that it has the secret.
+// A reply is the accepting side's message: its answer, its nonce, and the proof that it has the secret. An
+// answer about the version or the job has no proof, because there may be no key that both have.
 type reply struct {
-	version uint16
-	answer  answer
-	nonce   [nonceSize]byte
-	proof   [proofSize]byte
+	Magic   [4]byte
+	Version uint16
+	Answer  Reason
+	Zero    uint8
+	Nonce   [nonceSize]byte
+	Proof   [proofSize]byte
 }
 
 // signedReply is how much of a reply the proof in it covers.
 const signedReply = replySize - proofSize
 
 func (r *reply) encode(b *[replySize]byte) {
-	copy(b[:4], replyMagic[:])
-	binary.LittleEndian.PutUint16(b[4:], r.version)
-	b[6], b[7] = byte(r.answer), 0
-	copy(b[8:24], r.nonce[:])
-	copy(b[24:], r.proof[:])
+	r.Magic = replyMagic
+	binary.Encode(b[:], binary.LittleEndian, r)
 }
 
 // decodeReply reads a reply whose magic has been looked at. Reason and text are those of a refusal,
 // "" for none.
 func decodeReply(b *[replySize]byte) (r reply, reason Reason, text string) {
-	r = reply{version: binary.LittleEndian.Uint16(b[4:]), answer: answer(b[6])}
-	copy(r.nonce[:], b[8:])
-	copy(r.proof[:], b[24:])
+	binary.Decode(b[:], binary.LittleEndian, &r)
 	switch {
-	case r.version != Version || r.answer == badVersion:
-		return r, WrongVersion, versions(r.version)
-	case r.answer >= answers:
-		return r, Garbage, fmt.Sprintf("unknown answer %d", r.answer)
-	case b[7] != 0:
+	case r.Version != Version || r.Answer == WrongVersion:
+		return r, WrongVersion, versions(r.Version)
+	case r.Answer >= reasons:
+		return r, Garbage, fmt.Sprintf("unknown answer %d", r.Answer)
+	case r.Zero != 0:
 		return r, Garbage, "the reserved byte is not zero"
 	}
-	return r, 0, ""
+	return r, welcome, ""
 }
 
 func versions(theirs uint16) string {

@@ -10,24 +10,24 @@ type Reason uint8
 
 // The reasons.
 const (
-	Garbage      Reason = iota // its first bytes are not those of a rank: a port scan, a browser, TLS
-	Silent                     // it was closed before the handshake was complete
-	Slow                       // the handshake took too long
-	Crowded                    // too many handshakes were under way, and it was among the oldest
-	WrongVersion               // it speaks another version of the protocol
-	WrongJob                   // it belongs to another job
-	WrongRank                  // it wants another rank, or claims a rank that the job does not have
-	WrongUse                   // it takes this process for the coordinator, or the coordinator for a rank
-	WrongTLS                   // only one side uses TLS
-	WrongProof                 // it does not have the secret, or replays another connection
-	Reflected                  // it sends back the bytes it received
-	FailedTLS                  // the TLS handshake failed, most likely because of a certificate
-	Descriptors                // this process has no file descriptor left
+	Garbage      Reason = iota + 1 // its first bytes are not those of a rank: a port scan, a browser, TLS
+	Silent                         // it was closed before the handshake was complete
+	Slow                           // the handshake took too long
+	Crowded                        // too many handshakes were under way, and it was among the oldest
+	WrongVersion                   // it speaks another version of the protocol
+	WrongJob                       // it belongs to another job
+	WrongRank                      // it wants another rank, or claims a rank that the job does not have
+	WrongUse                       // it takes this process for the coordinator, or the coordinator for a rank
+	WrongTLS                       // only one side uses TLS
+	WrongProof                     // it does not have the secret, or replays another connection
+	Reflected                      // it sends back the bytes it received
+	FailedTLS                      // the TLS handshake failed, most likely because of a certificate
+	Descriptors                    // this process has no file descriptor left
 	reasons
 )
 
 var reasonNames = [reasons]string{
-	"not a rank", "closed early", "too slow", "too many at once", "another version", "another job", "another rank",
+	"", "not a rank", "closed early", "too slow", "too many at once", "another version", "another job", "another rank",
 	"another purpose", "TLS on one side only", "wrong secret", "a reflection", "TLS failed", "no descriptor left",
 }
 

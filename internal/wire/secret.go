@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -39,16 +40,12 @@ func (s Secret) WriteFile(path string) error {
 		return errors.New("the secret is empty")
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("writing the secret: %w", err)
-	}
-	if err = s.Send(f); err == nil {
-		err = f.Close()
-	} else {
-		f.Close()
+	if err == nil {
+		if err = errors.Join(s.Send(f), f.Close()); err != nil {
+			os.Remove(path)
+		}
 	}
 	if err != nil {
-		os.Remove(path)
 		return fmt.Errorf("writing the secret: %w", err)
 	}
 	return nil
@@ -102,22 +99,10 @@ func ReadSecret(r io.Reader) (Secret, error) {
 		return Secret{}, fmt.Errorf("the secret of the job: %d bytes, want %d random bytes, or %d hexadecimal digits; "+
 			"openssl rand -hex %d makes one", len(b), SecretSize, 2*SecretSize, SecretSize)
 	}
-	if n := different(key); n < 8 {
+	// That 32 random bytes have fewer than 8 different values does not happen: the chance is below 2^-100.
+	if n := len(slices.Compact(slices.Sorted(slices.Values(key[:])))); n < 8 {
 		return Secret{}, fmt.Errorf("the secret of the job has only %d different bytes, so it is not random; "+
 			"openssl rand -hex %d makes one", n, SecretSize)
 	}
 	return Secret{key}, nil
-}
-
-// different counts the values among the bytes of a key. That 32 random bytes have fewer than 8 does
-// not happen: the chance is below 2^-100.
-func different(key *[SecretSize]byte) (n int) {
-	var seen [256]bool
-	for _, b := range key {
-		if !seen[b] {
-			seen[b] = true
-			n++
-		}
-	}
-	return n
 }

@@ -40,7 +40,7 @@ func (c *bytesConn) RemoteAddr() net.Addr             { return &net.TCPAddr{IP: 
 // goodHello is the hello of rank 1 to rank 2.
 func goodHello() []byte {
 	keys := identity(1).keys()
-	h := hello{purpose: Peer, from: 1, to: 2, job: [8]byte(keys.job[:8])}
+	h := hello{Purpose: Peer, From: 1, To: 2, Job: [8]byte(keys.job[:8])}
 	var b [helloSize]byte
 	h.encode(&b)
 	return b[:]
@@ -114,9 +114,9 @@ func TestServerRefusesUnauthenticatedPeers(t *testing.T) {
 
 // TestClientRefusesFalseServers shows the same of Client.
 func TestClientRefusesFalseServers(t *testing.T) {
-	say := func(version uint16, a answer) []byte {
+	say := func(version uint16, a Reason) []byte {
 		var b [replySize]byte
-		r := reply{version: version, answer: a}
+		r := reply{Version: version, Answer: a}
 		r.encode(&b)
 		return b[:]
 	}
@@ -131,11 +131,11 @@ func TestClientRefusesFalseServers(t *testing.T) {
 		{"ssh", []byte("SSH-2.0-OpenSSH_9.2\r\n"), Garbage, "53 53 48 2d", 21},
 		{"an echo", goodHello(), Reflected, "", 40},
 		{"a later version", say(7, welcome), WrongVersion, "version 7", 48},
-		{"another version", say(0, badVersion), WrongVersion, "version 0", 48},
-		{"another job", say(Version, badJob), WrongJob, `than "job"`, 48},
+		{"another version", say(0, WrongVersion), WrongVersion, "version 0", 48},
+		{"another job", say(Version, WrongJob), WrongJob, `than "job"`, 48},
 		{"no proof", say(Version, welcome), WrongProof, "", 48},
-		{"a refusal of nobody", say(Version, badRank), WrongProof, "", 48},
-		{"no answer", say(Version, answers), Garbage, "unknown answer 6", 48},
+		{"a refusal of nobody", say(Version, WrongRank), WrongProof, "", 48},
+		{"no answer", say(Version, reasons), Garbage, "unknown answer 14", 48},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			peer := &bytesConn{say: append(slices.Clone(c.say), make([]byte, 48-min(len(c.say), 48))...), then: io.EOF}
