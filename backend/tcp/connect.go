@@ -124,7 +124,7 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) (engine.Link, erro
 	below := w.Below()
 	if rings == nil && below != w.Conn {
 		l.tls = newSecured(w.Conn)
-		w.Replace(rawConn{l.tls})
+		w.Replace(rawConn{below, l.tls})
 	}
 	fd, err := takeSocket(below)
 	if err != nil {

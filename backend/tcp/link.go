@@ -20,11 +20,12 @@ const (
 // Received bytes are read into rbuf and parsed there. While a payload is arriving, its next bytes are read
 // straight to where they belong, with rbuf behind for what follows.
 type link struct {
-	fd   int
-	tls  *secured // nil: the socket carries the frames as they are
-	enc  *frame.Encoder
-	dec  *frame.Decoder
-	sums bool // payloads are sent with their checksums
+	fd    int
+	bytes stream   // to the peer: the socket, or tls
+	tls   *secured // nil without TLS
+	enc   *frame.Encoder
+	dec   *frame.Decoder
+	sums  bool // payloads are sent with their checksums
 
 	rbuf   []byte
 	r0, r1 int    // rbuf[r0:r1] has been read and not looked at
@@ -38,12 +39,18 @@ type link struct {
 // A shortFrame is room for a frame as it is written, behind frames that were kept back.
 type shortFrame [corkMax + frame.HeaderSize + joinMax]byte
 
+// A stream reads into two slices, one after the other, and writes two. Either may be nil. It never waits.
+type stream interface {
+	read(a, b []byte) (int, error)
+	write(a, b []byte) (int, error)
+}
+
 // use prepares a link for its socket.
 func (l *link) use(fd int) {
-	l.fd, l.rbuf = fd, make([]byte, readSize)
+	l.fd, l.bytes, l.rbuf = fd, socket(fd), make([]byte, readSize)
 	l.dec.Limit = frame.MaxPayload
 	if l.tls != nil {
-		l.tls.fd = fd
+		l.tls.socket, l.bytes = socket(fd), l.tls
 	}
 }
 
@@ -71,13 +78,13 @@ func (l *link) Read(a *frame.Arrival) (moved bool, err error) {
 func (l *link) fill(a *frame.Arrival) (n int, full bool, err error) {
 	if want := len(a.Dst); want > 0 && a.Left > 0 { // and rbuf is empty
 		if want < a.Left {
-			n, err = l.read(a.Dst)
+			n, err = l.bytes.read(a.Dst, nil)
 			if n > 0 {
 				l.landed(a, n)
 			}
 			return n, n == want, err
 		}
-		n, err = l.readv(a.Dst, l.rbuf)
+		n, err = l.bytes.read(a.Dst, l.rbuf)
 		if n > 0 {
 			k := min(n, want)
 			l.landed(a, k)
@@ -90,7 +97,7 @@ func (l *link) fill(a *frame.Arrival) (n int, full bool, err error) {
 		l.r0 = 0
 	}
 	room := l.rbuf[l.r1:]
-	n, err = l.read(room)
+	n, err = l.bytes.read(room, nil)
 	if n > 0 {
 		l.r1 += n
 	}
@@ -182,19 +189,19 @@ func (l *link) write(body []byte, off int) (int, error) {
 	case len(l.corked) > 0:
 		b := append(append(l.join[:0], l.corked...), l.whead[:]...)
 		if len(body) <= joinMax {
-			n, err = l.put(append(b, body...))
+			n, err = l.bytes.write(append(b, body...), nil)
 		} else {
-			n, err = l.putv(b, body)
+			n, err = l.bytes.write(b, body)
 		}
 		return l.uncorked(n), err
 	case off >= frame.HeaderSize:
-		n, err = l.put(body[off-frame.HeaderSize:])
+		n, err = l.bytes.write(body[off-frame.HeaderSize:], nil)
 	case len(body) == 0:
-		n, err = l.put(l.whead[off:])
+		n, err = l.bytes.write(l.whead[off:], nil)
 	case len(body) <= joinMax:
-		n, err = l.put(append(append(l.join[:0], l.whead[off:]...), body...))
+		n, err = l.bytes.write(append(append(l.join[:0], l.whead[off:]...), body...), nil)
 	default:
-		n, err = l.putv(l.whead[off:], body)
+		n, err = l.bytes.write(l.whead[off:], body)
 	}
 	return off + max(n, 0), err
 }
@@ -223,7 +230,7 @@ func (l *link) Holds() bool { return len(l.corked) > 0 || l.tls != nil && l.tls.
 // Flush implements engine.Link.
 func (l *link) Flush() (moved bool, err error) {
 	if len(l.corked) > 0 {
-		n, err := l.put(l.corked)
+		n, err := l.bytes.write(l.corked, nil)
 		if err != nil && !again(err) {
 			return true, err
 		}
@@ -243,7 +250,7 @@ func (l *link) Discard() { discard(l.fd, l.rbuf) }
 // discard drops what has arrived at a socket.
 func discard(fd int, buf []byte) {
 	for range 1000 {
-		if n, err := sockRead(fd, buf); n <= 0 || err != nil {
+		if n, err := socket(fd).read(buf, nil); n <= 0 || err != nil {
 			return
 		}
 	}
@@ -285,31 +292,3 @@ func (l *link) Close() {
 
 // Release implements engine.Link.
 func (l *link) Release() {}
-
-func (l *link) read(b []byte) (int, error) {
-	if l.tls == nil {
-		return sockRead(l.fd, b)
-	}
-	return l.tls.read(b)
-}
-
-func (l *link) readv(a, b []byte) (int, error) {
-	if l.tls == nil {
-		return sockReadv(l.fd, a, b)
-	}
-	return l.tls.readv(a, b)
-}
-
-func (l *link) put(b []byte) (int, error) {
-	if l.tls == nil {
-		return sockWrite(l.fd, b)
-	}
-	return l.tls.writev(b, nil)
-}
-
-func (l *link) putv(a, b []byte) (int, error) {
-	if l.tls == nil {
-		return sockWritev(l.fd, a, b)
-	}
-	return l.tls.writev(a, b)
-}

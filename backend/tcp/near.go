@@ -35,7 +35,7 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 	if n.looks++; n.check || n.looks%socketEvery == 0 {
 		n.check = false
 		// After the end of the socket, Read still delivers the frames in the rings.
-		if k, err := sockRead(n.fd, n.rest[:]); k <= 0 && (err == nil || !again(err)) {
+		if k, err := socket(n.fd).read(n.rest[:], nil); k <= 0 && (err == nil || !again(err)) {
 			n.Ended(err)
 		}
 	}

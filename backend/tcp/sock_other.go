@@ -17,12 +17,13 @@ var errAgain = errSystem
 
 func again(error) bool { return false }
 
-func sockRead(int, []byte) (int, error)           { return 0, errSystem }
-func sockReadv(int, []byte, []byte) (int, error)  { return 0, errSystem }
-func sockWrite(int, []byte) (int, error)          { return 0, errSystem }
-func sockWritev(int, []byte, []byte) (int, error) { return 0, errSystem }
-func sockClose(int)                               {}
-func sockFinish(int)                              {}
+type socket int
+
+func (socket) read([]byte, []byte) (int, error)  { return 0, errSystem }
+func (socket) write([]byte, []byte) (int, error) { return 0, errSystem }
+
+func sockClose(int)  {}
+func sockFinish(int) {}
 
 func takeSocket(c net.Conn) (int, error) { return -1, errors.Join(errSystem, c.Close()) }
 

@@ -21,18 +21,23 @@ var errAgain error = unix.EAGAIN
 // again reports that a socket has nothing to read, or takes nothing, at the moment.
 func again(err error) bool { return err == unix.EAGAIN || err == unix.EINTR }
 
-func sockRead(fd int, b []byte) (int, error) { return unix.Read(fd, b) }
+// A socket is the stream of a descriptor.
+type socket int
 
-func sockReadv(fd int, a, b []byte) (int, error) {
+func (s socket) read(a, b []byte) (int, error) {
+	if b == nil {
+		return unix.Read(int(s), a)
+	}
 	v := [2][]byte{a, b}
-	return unix.Readv(fd, v[:])
+	return unix.Readv(int(s), v[:])
 }
 
-func sockWrite(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
-
-func sockWritev(fd int, a, b []byte) (int, error) {
+func (s socket) write(a, b []byte) (int, error) {
+	if b == nil {
+		return unix.Write(int(s), a)
+	}
 	v := [2][]byte{a, b}
-	return unix.Writev(fd, v[:])
+	return unix.Writev(int(s), v[:])
 }
 
 func sockClose(fd int) { unix.Close(fd) }
@@ -51,18 +56,10 @@ func takeSocket(c net.Conn) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	fd := -1
+	var fd int // does not block, and sends without delay, as the net package has set it
 	var failed error
-	err = raw.Control(func(old uintptr) {
-		if fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3); failed != nil {
-			return
-		}
-		failed = errors.Join(unix.SetNonblock(fd, true), unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-	})
+	err = raw.Control(func(old uintptr) { fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 3) })
 	if err = errors.Join(err, failed); err != nil {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
 		return -1, err
 	}
 	if withinHost(c) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
-	"time"
+	"os"
 )
 
 // secured is a stream of TLS records through the socket. crypto/tls is given a connection that never
@@ -13,7 +13,7 @@ import (
 // has; and a write always succeeds, into a queue, which keeps the stream from taking more while it
 // is long.
 type secured struct {
-	fd    int
+	socket
 	c     *tls.Conn
 	more  bool // the last read may have left something
 	in    []byte
@@ -33,23 +33,19 @@ func newSecured(c net.Conn) *secured {
 	return &secured{c: c.(*tls.Conn), more: true, in: make([]byte, tlsRead)}
 }
 
-// later is the error of a socket that has nothing to read.
-type later struct{}
-
-func (later) Error() string   { return "nothing to read at the moment" }
-func (later) Timeout() bool   { return true }
-func (later) Temporary() bool { return true }
-
-// rawConn is the socket, for crypto/tls.
-type rawConn struct{ s *secured }
+// rawConn is the socket, for crypto/tls. The connection from which the socket was taken is closed.
+type rawConn struct {
+	net.Conn
+	s *secured
+}
 
 func (r rawConn) Read(b []byte) (int, error) {
 	s := r.s
 	if s.i0 == s.i1 {
-		n, err := sockRead(s.fd, s.in)
+		n, err := s.socket.read(s.in, nil)
 		switch {
 		case err != nil && again(err):
-			return 0, later{}
+			return 0, os.ErrDeadlineExceeded // crypto/tls takes it as passing
 		case err != nil:
 			return 0, err
 		case n == 0:
@@ -67,14 +63,8 @@ func (r rawConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (rawConn) Close() error                     { return nil }
-func (rawConn) LocalAddr() net.Addr              { return nil }
-func (rawConn) RemoteAddr() net.Addr             { return nil }
-func (rawConn) SetDeadline(time.Time) error      { return nil }
-func (rawConn) SetReadDeadline(time.Time) error  { return nil }
-func (rawConn) SetWriteDeadline(time.Time) error { return nil }
-
-func (s *secured) read(b []byte) (int, error) {
+// fill reads as much of b as there is.
+func (s *secured) fill(b []byte) (int, error) {
 	n := 0
 	for n < len(b) {
 		k, err := s.c.Read(b[n:])
@@ -83,12 +73,12 @@ func (s *secured) read(b []byte) (int, error) {
 			continue
 		}
 		s.more = false
-		var passing later
+		passing := errors.Is(err, os.ErrDeadlineExceeded)
 		switch {
 		case n > 0:
-			s.more = !errors.As(err, &passing) // the end is for the next call
+			s.more = !passing // the end is for the next call
 			return n, nil
-		case errors.As(err, &passing):
+		case passing:
 			return 0, errAgain
 		case errors.Is(err, io.EOF):
 			return 0, nil
@@ -99,19 +89,21 @@ func (s *secured) read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (s *secured) readv(a, b []byte) (int, error) {
-	n, err := s.read(a)
+// read implements stream.
+func (s *secured) read(a, b []byte) (int, error) {
+	n, err := s.fill(a)
 	if n < len(a) || err != nil {
 		return n, err
 	}
-	k, err := s.read(b)
-	if err != nil || k < 0 {
+	k, err := s.fill(b)
+	if err != nil {
 		return n, nil // it comes again
 	}
 	return n + k, nil
 }
 
-func (s *secured) writev(a, b []byte) (int, error) {
+// write implements stream.
+func (s *secured) write(a, b []byte) (int, error) {
 	if len(s.queue)-s.sent > tlsQueued {
 		if _, err := s.push(); err != nil {
 			return 0, err
@@ -137,7 +129,7 @@ func (s *secured) writev(a, b []byte) (int, error) {
 
 func (s *secured) push() (moved bool, err error) {
 	for s.sent < len(s.queue) {
-		n, err := sockWrite(s.fd, s.queue[s.sent:])
+		n, err := s.socket.write(s.queue[s.sent:], nil)
 		if err != nil {
 			if again(err) {
 				err = nil

@@ -52,7 +52,7 @@ func securedEnd(t *testing.T) (l *link, other *os.File, server *tls.Conn) {
 		t.Fatal(err)
 	}
 	s := newSecured(client)
-	below.Conn = rawConn{s}
+	below.Conn = rawConn{a, s}
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func (s *secured) full(t *testing.T) (n int) {
 	t.Helper()
 	b := make([]byte, tlsPiece)
 	for {
-		k, err := s.writev(b, nil)
+		k, err := s.write(b, nil)
 		n += k
 		if err != nil && again(err) {
 			return n
