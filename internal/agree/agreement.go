@@ -153,6 +153,3 @@ func (a *Agreement) Decided() (Record, bool) { return a.rec, a.decided }
 
 // Dead returns the members that this one considers lost.
 func (a *Agreement) Dead() Set { return a.dead }
-
-// Round returns the number of the round, counted from 1.
-func (a *Agreement) Round() int { return int(a.round) }

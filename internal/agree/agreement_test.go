@@ -183,8 +183,8 @@ func TestAgreementWithoutLossTakesTwoRounds(t *testing.T) {
 			}
 			for i, a := range members {
 				r, ok := a.Decided()
-				if !ok || a.Round() != wantRounds {
-					t.Fatalf("%d members: member %d: decided %v in round %d, want round %d", n, i, ok, a.Round(), wantRounds)
+				if !ok || int(a.round) != wantRounds {
+					t.Fatalf("%d members: member %d: decided %v in round %d, want round %d", n, i, ok, int(a.round), wantRounds)
 				}
 				want := Record{Kinds: 2, Number: 5, Flags: 6}
 				if !equal {

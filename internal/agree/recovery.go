@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -324,34 +325,35 @@ func (r *Recovery) named(err error, done string) error {
 	if err == nil || !errors.As(err, &f) {
 		return err
 	}
-	var late []string
+	var late []int
 	for m := range r.links {
 		if r.current.Wants(m) {
-			late = append(late, fmt.Sprint(m))
+			late = append(late, m)
 		}
 	}
-	return fault(f.Sentinel, "%s: %s", f.Text, lateText(late, done))
+	text := "not all ranks have " + done
+	switch len(late) {
+	case 0:
+	case 1:
+		text = RankList(late) + " has not " + done
+	default:
+		text = RankList(late) + " have not " + done
+	}
+	return fault(f.Sentinel, "%s: %s", f.Text, text)
 }
 
-func lateText(late []string, done string) string {
+// RankList lists ranks for a message: "rank 3", "ranks 1, 2, 5 and 40 more".
+func RankList(ranks []int) string {
 	const most = 8
-	switch n := len(late); {
-	case n == 0:
-		return "not all ranks have " + done
-	case n == 1:
-		return "rank " + late[0] + " has not " + done
-	case n > most:
-		late = append(late[:most:most], fmt.Sprintf("%d more", n-most))
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
 	}
-	s := "ranks " + late[0]
-	for i, r := range late[1:] {
-		if i == len(late)-2 {
-			s += " and " + r
-		} else {
-			s += ", " + r
-		}
+	shown := fmt.Sprint(ranks[:min(most, len(ranks))])
+	s := "ranks " + strings.ReplaceAll(strings.Trim(shown, "[]"), " ", ", ")
+	if len(ranks) > most {
+		s += fmt.Sprintf(" and %d more", len(ranks)-most)
 	}
-	return s + " have not " + done
+	return s
 }
 
 func fault(sentinel error, format string, args ...any) error {

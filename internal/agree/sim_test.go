@@ -55,7 +55,7 @@ func (s *sim) flush(i int) {
 		own := Record{r.Kinds, r.Number, r.Flags, slices.Clone(r.Lost), slices.Clone(r.Gone)}
 		s.outcome[i] = &own
 	}
-	s.rounds = max(s.rounds, a.Round())
+	s.rounds = max(s.rounds, int(a.round))
 }
 
 // A step is one thing that can happen.
