@@ -2,9 +2,11 @@ package local
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/agree"
 )
 
 // arrivals is where the ranks of a communicator wait for each other, in numbered
@@ -35,9 +37,8 @@ func (m *arrivals) done(k uint64) (done, never bool) {
 type slot struct {
 	epoch   atomic.Uint64 // the round it arrived in last
 	asleep  atomic.Bool
-	reading atomic.Bool // it may be reading other ranks' buffers
-	gone    atomic.Bool // it has closed the communicator
-	unasked atomic.Int32
+	reading atomic.Bool  // it may be reading other ranks' buffers
+	gone    atomic.Bool  // it has closed the communicator; of a control communicator also: it is lost, or has closed the parent
 	making  atomic.Int64 // the call in progress, or the last one: 2*tag+round%2, see suspect
 	sleeper
 	calls [2]publishedCall // of the calls in round
@@ -49,9 +50,9 @@ type slot struct {
 // the rounds of this one.
 type publishedCall struct {
 	print backend.Fingerprint
-	call  *backend.Call // nil if data has the input
-	data  []byte        // a copy of the input
-	work  []byte        // shared by package direct
+	call  *backend.Call // nil if the input is a copy
+	bufs  [3][]byte     // by direct.Space
+	data  []byte        // for a copy of the input
 	bad   error         // this rank's error for the next round
 }
 
@@ -60,12 +61,9 @@ type publishedCall struct {
 // returns nil when the round is complete.
 func (c *Comm) arrive(conclude func(*Comm) error) error {
 	g := c.group
-	k := c.slot.epoch.Load() + 1
-	c.slot.epoch.Store(k)
-	if c.slot.unasked.Load() > 0 {
-		c.overlook()
-	}
-	if g.arrivals.count.Add(1) != k*uint64(len(g.slots)) {
+	k := c.epoch.Load() + 1
+	c.epoch.Store(k)
+	if g.arrivals.count.Add(1) != k*uint64(len(g.ends)) {
 		return c.waitRound(k)
 	}
 	if err := conclude(c); err != nil {
@@ -76,8 +74,8 @@ func (c *Comm) arrive(conclude func(*Comm) error) error {
 		return c.stopped()
 	}
 	if g.arrivals.parked.Load() > 0 {
-		for i := range g.slots {
-			if s := &g.slots[i]; s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
+		for i := range g.ends {
+			if s := &g.ends[i].slot; s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
 				s.wake()
 			}
 		}
@@ -100,15 +98,12 @@ func (c *Comm) waitRound(k uint64) error {
 
 // parkRound does the same without spinning first.
 func (c *Comm) parkRound(k uint64) error {
-	g, s, b := c.group, c.slot, c.bound
+	g, s, b := c.group, &c.slot, c.bound
 	m := &g.arrivals
+	c.overlook()
 	c.me.waits()
 	m.parked.Add(1)
 	defer m.parked.Add(-1)
-	if b.Limited() {
-		c.me.sleepers.add(&s.sleeper, false)
-		defer c.me.sleepers.remove(&s.sleeper)
-	}
 	start := began(b)
 	for {
 		s.asleep.Store(true)
@@ -120,12 +115,12 @@ func (c *Comm) parkRound(k uint64) error {
 			return c.stopped()
 		}
 		if err := b.Err(start); err != nil {
-			return c.giveUp(k, note(err, rankList(c.missing(k))+" had not arrived"))
+			return c.giveUp(k, note(err, agree.RankList(c.missing(k))+" had not arrived"))
 		}
 		if gone := c.missingGone(k); gone >= 0 {
 			return c.giveUp(k, g.left(gone))
 		}
-		if c.closed.Load() { // by another goroutine
+		if s.gone.Load() { // by another goroutine
 			if c.giveUp(k, g.left(c.rank)) == nil {
 				return nil
 			}
@@ -160,8 +155,8 @@ func (c *Comm) stopped() error {
 // missing returns the ranks that have not arrived in round k.
 func (c *Comm) missing(k uint64) []int {
 	var ranks []int
-	for i := range c.group.slots {
-		if c.group.slots[i].epoch.Load() < k {
+	for i := range c.group.ends {
+		if c.group.ends[i].epoch.Load() < k {
 			ranks = append(ranks, i)
 		}
 	}
@@ -172,8 +167,8 @@ func (c *Comm) missing(k uint64) []int {
 // the communicator, or -1.
 func (c *Comm) missingGone(k uint64) int {
 	if c.group.gone.Load() > 0 {
-		for i := range c.group.slots {
-			if s := &c.group.slots[i]; s.gone.Load() && s.epoch.Load() < k {
+		for i := range c.group.ends {
+			if s := &c.group.ends[i].slot; s.gone.Load() && s.epoch.Load() < k {
 				return i
 			}
 		}
@@ -184,8 +179,8 @@ func (c *Comm) missingGone(k uint64) int {
 // waitUnread waits until no rank reads this one's buffers. It is called when the
 // communicator has ended: no rank begins to read after that.
 func (c *Comm) waitUnread() {
-	for i := range c.group.slots {
-		for c.group.slots[i].reading.Load() {
+	for i := range c.group.ends {
+		for c.group.ends[i].reading.Load() {
 			runtime.Gosched()
 		}
 	}
@@ -195,35 +190,34 @@ func (c *Comm) waitUnread() {
 // that dest has not posted a receive for. If its tag is that of the collective that
 // dest waits in here, the ranks' calls differ.
 func (c *Comm) suspect(dest, tag int, msg []byte) {
-	s := &c.group.slots[dest]
+	s := &c.group.ends[dest].slot
 	if s.making.Load()>>1 == int64(tag) && dest != c.rank {
 		c.differ(dest, msg, c.rank)
 	}
 }
 
-// overlook checks such messages to this rank that arrived before.
+// overlook checks such messages to this rank that arrived before it did.
 func (c *Comm) overlook() {
-	env := c.pattern(backend.AnySource, int(c.slot.making.Load()>>1))
 	c.me.mu.Lock()
-	n := c.me.arrived.FindArrived(env)
+	n := c.me.arrived.FindArrived(c.pattern(backend.AnySource, int(c.making.Load()>>1)))
 	if n == nil {
 		c.me.mu.Unlock()
 		return
 	}
-	msg := append([]byte(nil), owner(n).buf...)
+	msg, source := slices.Clone(owner(n).buf), c.group.RankOf(int(n.Env.Source))
 	c.me.mu.Unlock()
-	c.differ(c.rank, msg, int(c.group.index[n.Env.Source]))
+	c.differ(c.rank, msg, source)
 }
 
 // differ breaks the communicator: rank waits for the others here, and sender has sent
 // msg for the same collective in another form.
 func (c *Comm) differ(rank int, msg []byte, sender int) {
 	g := c.group
-	s := &g.slots[rank]
+	s := &g.ends[rank].slot
 	// The published call stays: without sender only Break can end the collective.
 	print := s.calls[s.making.Load()&1].print
 	seen, err := backend.See(rank, print), error(nil)
-	if other, ok := backend.DecodeSeen(msg, len(g.slots)); ok {
+	if other, ok := backend.DecodeSeen(msg, len(g.ends)); ok {
 		seen.Merge(other)
 		err = seen.Err()
 	}

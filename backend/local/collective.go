@@ -30,64 +30,57 @@ func (c *Comm) do(b *backend.Bound, call *backend.Call) error {
 	if err := c.unusable(); err != nil {
 		return err
 	}
-	n := len(c.group.slots)
-	if n == 1 {
-		if call.Err != nil {
-			return call.Err
-		}
-		c.call = call
-		err := direct.RunSlots(call, 0, 1, (*alone)(c), &c.scratch)
-		c.call = nil
-		return err
-	}
-	c.bound = b
+	c.call, c.bound = call, b
 	c.round++
-	s := c.slot
-	p := &s.calls[c.round&1]
-	p.print, p.bad, p.work, p.call = call.Fingerprint(), nil, nil, nil
-	inline := call.Err == nil && direct.FitsSlot(call, n, inlineMax)
-	if inline {
+	p := c.published(c.rank)
+	p.print, p.bad = call.Fingerprint(), nil
+	c.inline = call.Err == nil && direct.FitsSlot(call, len(c.group.ends), inlineMax)
+	switch {
+	case c.inline:
 		p.data = append(p.data[:0], direct.Input(call, c.rank)...)
-	} else {
+		p.bufs[direct.In] = p.data
+	case call.Err == nil:
 		p.call = call
+		p.bufs[direct.In], p.bufs[direct.Out] = direct.Input(call, c.rank), call.Recv
 	}
-	s.making.Store(2*int64(backend.CheckTag(call.Seq)) + int64(c.round&1))
-	c.call = call
+	c.making.Store(2*int64(backend.CheckTag(call.Seq)) + int64(c.round&1))
 	err := c.arrive((*Comm).compare)
 	switch {
 	case call.Err != nil:
 		err = call.Err
 	case err != nil:
-	case inline:
+	case c.inline:
 		err = c.finishInline()
 	default:
-		c.began = began(b)
 		err = c.finishShared()
 	}
 	if err != nil {
 		c.waitUnread()
 	}
-	p.call, p.work, c.call, c.bound = nil, nil, nil, nil
+	if !c.inline { // no other rank reads them any more
+		p.call, p.bufs = nil, [3][]byte{}
+	}
+	c.call, c.bound = nil, nil
 	return err
 }
 
 // compare concludes a collective's first round: it compares the calls, and combines
 // short inputs.
 func (c *Comm) compare() error {
-	g, round := c.group, c.round&1
-	first := &g.slots[0].calls[round].print
-	for i := range g.slots[1:] {
-		if other := &g.slots[i+1].calls[round].print; *other != *first {
-			return backend.Mismatch(0, *first, i+1, *other)
+	first := &c.published(0).print
+	for i := 1; i < len(c.group.ends); i++ {
+		if other := &c.published(i).print; *other != *first {
+			return backend.Mismatch(0, *first, i, *other)
 		}
 	}
-	if c.call.Err == nil && c.combined() {
+	if c.combined() {
 		n := c.call.Count * c.call.Type.Size
-		if cap(g.arrivals.result) < n {
-			g.arrivals.result = make([]byte, n, max(n, 64))
+		result := &c.group.arrivals.result
+		if cap(*result) < n {
+			*result = make([]byte, n, max(n, 64))
 		}
-		g.arrivals.result = g.arrivals.result[:n]
-		return direct.Combine(c.call, c.rank, len(g.slots), (*inlineInputs)(c), &c.scratch, g.arrivals.result)
+		*result = (*result)[:n]
+		return direct.Combine(c.call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, *result)
 	}
 	return nil
 }
@@ -95,9 +88,7 @@ func (c *Comm) compare() error {
 // combined reports whether the last rank to arrive computes the result for all: with
 // short vectors that takes less time than waking the others.
 func (c *Comm) combined() bool {
-	call := c.call
-	return (call.Coll == backend.Allreduce || call.Coll == backend.Reduce) &&
-		direct.FitsSlot(call, len(c.group.slots), inlineMax)
+	return c.inline && (c.call.Coll == backend.Allreduce || c.call.Coll == backend.Reduce)
 }
 
 // finishInline computes this rank's result from the published copies of the inputs.
@@ -109,118 +100,65 @@ func (c *Comm) finishInline() error {
 		}
 		return nil
 	}
-	return direct.RunSlots(call, c.rank, len(c.group.slots), (*inlineInputs)(c), &c.scratch)
+	return direct.Run(call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, true)
 }
 
 // finishShared computes this rank's result from the other ranks' buffers.
 func (c *Comm) finishShared() error {
-	c.slot.reading.Store(true)
-	defer c.slot.reading.Store(false) // also if the user's operation panics
-	err := direct.Run(c.call, c.rank, len(c.group.slots), (*shared)(c), &c.scratch)
+	c.began = began(c.bound)
+	c.reading.Store(true)
+	defer c.reading.Store(false) // also if the user's operation panics
+	err := direct.Run(c.call, c.rank, len(c.group.ends), (*peers)(c), &c.scratch, false)
 	if err != nil {
 		c.Break(err)
 	}
 	return err
 }
 
-// alone gives package direct the buffers of a communicator's only rank.
-type alone Comm
+// published returns what a rank has published of the call in progress.
+func (c *Comm) published(rank int) *publishedCall { return &c.group.ends[rank].calls[c.round&1] }
 
-func (a *alone) View(_ int, from direct.Space, off, n int) []byte {
-	return direct.Input(a.call, 0)[off : off+n]
-}
-func (a *alone) Fetch(int, direct.Space, int, []byte) error { return errNotInline }
-func (a *alone) Len(int, direct.Space) int                  { return len(direct.Input(a.call, 0)) }
-func (a *alone) Block(_, to int) (off, n int, err error) {
-	off, n = direct.Outgoing(a.call, to)
-	return off, n, nil
-}
-func (a *alone) Over() error          { return nil }
-func (a *alone) Share([]byte)         {}
-func (a *alone) Sync(bad error) error { return bad }
-
-// inlineInputs gives package direct the inputs that were published with the calls.
-type inlineInputs Comm
-
-var errNotInline = faultf(backend.ErrInternal, "a part of an input that was not published")
-
-func (p *inlineInputs) View(rank int, from direct.Space, off, n int) []byte {
-	data := p.group.slots[rank].calls[p.round&1].data
-	if from != direct.In || off+n > len(data) {
-		return nil
-	}
-	return data[off : off+n]
-}
-
-func (p *inlineInputs) Fetch(int, direct.Space, int, []byte) error { return errNotInline }
-
-func (p *inlineInputs) Len(rank int, _ direct.Space) int {
-	return len(p.group.slots[rank].calls[p.round&1].data)
-}
-func (p *inlineInputs) Block(int, int) (off, n int, err error) { return 0, 0, errNotInline }
-func (p *inlineInputs) Over() error                            { return nil }
-func (p *inlineInputs) Share([]byte)                           {}
-func (p *inlineInputs) Sync(bad error) error                   { return bad }
-
-// shared gives package direct the ranks' own buffers.
+// peers gives package direct the inputs that were published with the calls, or the ranks'
+// own buffers.
 //
-// Invariant: a rank reads another's published call only while reading is set in its
-// slot, and only if the communicator had not ended after reading was set. Ranks that
-// give up wait until no rank is reading, so the call and its buffers stay valid.
-type shared Comm
+// Invariant: a rank reads another's buffers only while reading is set in its slot, and only
+// if the communicator had not ended after reading was set. Ranks that give up wait until no
+// rank is reading, so the call and its buffers stay valid.
+type peers Comm
 
-func (p *shared) published(rank int) *publishedCall {
-	if p.group.end.Load() != nil {
-		return nil
-	}
-	return &p.group.slots[rank].calls[p.round&1]
-}
-
-func (p *shared) buffer(rank int, from direct.Space) []byte {
-	o := p.published(rank)
-	switch {
-	case o == nil:
-		return nil
-	case from == direct.In:
-		return direct.Input(o.call, rank)
-	case from == direct.Out:
-		return o.call.Recv
-	}
-	return o.work
-}
-
-func (p *shared) View(rank int, from direct.Space, off, n int) []byte {
-	if b := p.buffer(rank, from); off+n <= len(b) {
-		return b[off : off+n]
+// ended returns why the other ranks' buffers cannot be read any more, or nil.
+func (p *peers) ended() error {
+	if e := p.group.end.Load(); e != nil && !p.inline {
+		return e.cause
 	}
 	return nil
 }
 
-// Fetch is called when View returned nothing: the communicator has ended, or the
-// caller is wrong.
-func (p *shared) Fetch(rank int, from direct.Space, off int, dst []byte) error {
-	if e := p.group.end.Load(); e != nil {
-		return e.cause
+// Read implements direct.Peers.
+func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, error) {
+	if err := p.ended(); err != nil {
+		return nil, err
 	}
-	return faultf(backend.ErrInternal, "%d bytes at %d of rank %d's buffer %d of %d bytes",
-		len(dst), off, rank, from, len(p.buffer(rank, from)))
+	b := (*Comm)(p).published(rank).bufs[from]
+	if off+len(dst) > len(b) {
+		return nil, faultf(backend.ErrInternal, "%d bytes at %d of rank %d's buffer %d of %d bytes", len(dst), off, rank, from, len(b))
+	}
+	return b[off : off+len(dst)], nil
 }
 
-func (p *shared) Len(rank int, from direct.Space) int { return len(p.buffer(rank, from)) }
-
-func (p *shared) Block(rank, to int) (off, n int, err error) {
-	o := p.published(rank)
-	if o == nil {
-		return 0, 0, p.group.end.Load().cause
+// Block implements direct.Peers.
+func (p *peers) Block(rank, to int) (off, n int, err error) {
+	if err := p.ended(); err != nil {
+		return 0, 0, err
 	}
-	off, n = direct.Outgoing(o.call, to)
+	off, n = direct.Outgoing((*Comm)(p).published(rank).call, rank, to)
 	return off, n, nil
 }
 
 // Over implements direct.Peers.
-func (p *shared) Over() error {
-	if e := p.group.end.Load(); e != nil {
-		return e.cause
+func (p *peers) Over() error {
+	if err := p.ended(); err != nil {
+		return err
 	}
 	if err := p.bound.Err(p.began); err != nil {
 		return note(err, fmt.Sprintf("rank %d was in the middle of %v", p.rank, p.call.Fingerprint()))
@@ -228,14 +166,16 @@ func (p *shared) Over() error {
 	return nil
 }
 
-func (p *shared) Share(b []byte) { p.slot.calls[p.round&1].work = b }
-
-func (p *shared) Sync(bad error) error {
+// Sync implements direct.Peers.
+func (p *peers) Sync(work []byte, bad error) error {
 	c := (*Comm)(p)
-	c.slot.calls[c.round&1].bad = bad
-	c.slot.reading.Store(false)
+	o := c.published(c.rank)
+	if o.bad = bad; work != nil { // else others may be reading what there is
+		o.bufs[direct.Work] = work
+	}
+	c.reading.Store(false)
 	err := c.arrive((*Comm).judge)
-	c.slot.reading.Store(true)
+	c.reading.Store(true)
 	if err != nil {
 		return err
 	}
@@ -245,12 +185,12 @@ func (p *shared) Sync(bad error) error {
 // judge concludes a later round: the error of the lowest rank that has one is the
 // verdict for all.
 func (c *Comm) judge() error {
-	c.group.arrivals.verdict = nil
-	for i := range c.group.slots {
-		if bad := c.group.slots[i].calls[c.round&1].bad; bad != nil {
-			c.group.arrivals.verdict = bad
+	var verdict error
+	for i := range c.group.ends {
+		if verdict = c.published(i).bad; verdict != nil {
 			break
 		}
 	}
+	c.group.arrivals.verdict = verdict
 	return nil
 }

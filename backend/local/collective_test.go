@@ -383,7 +383,7 @@ func TestMessagesOfTheSameCollectiveAreAMismatch(t *testing.T) {
 		each(comms, func(c *Comm) {
 			if c.rank == 2 {
 				if first == "native" {
-					for comms[0].(*Comm).slot.epoch.Load() == 0 {
+					for comms[0].(*Comm).epoch.Load() == 0 {
 						comms[2].Poll() // until rank 0 waits
 					}
 				}
@@ -417,9 +417,6 @@ func TestEarlierMessagesAreNoMismatch(t *testing.T) {
 				_, err := c.wait(t, q)
 				must(t, err)
 			}
-		}
-		if n := c.slot.unasked.Load(); n != 0 {
-			t.Errorf("%d messages are still counted", n)
 		}
 	})
 }

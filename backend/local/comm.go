@@ -12,13 +12,13 @@ import (
 // Comm is one rank's end of a communicator. It is safe for concurrent use by
 // many goroutines; collectives come one at a time.
 type Comm struct {
-	group *group
+	slot // what the other ranks see of it
+
+	group *group // nil until this rank has joined it
 	me    *rank
 	rank  int
-	slot  *slot // this rank's arrival slot
 
-	spare  atomic.Pointer[op] // a record for the next operation
-	closed atomic.Bool
+	spare atomic.Pointer[op] // a record for the next operation
 
 	recovery agree.Recovery
 
@@ -26,8 +26,11 @@ type Comm struct {
 	call    *backend.Call
 	bound   *backend.Bound
 	began   time.Time // when its data began to move, if its time is limited
+	inline  bool      // all inputs are copied and published
 	round   uint64    // collectives made
 	scratch direct.Scratch
+
+	_ [64]byte
 }
 
 var (
@@ -40,7 +43,7 @@ var (
 func (c *Comm) Rank() int { return c.rank }
 
 // Size implements backend.Comm.
-func (c *Comm) Size() int { return len(c.group.world) }
+func (c *Comm) Size() int { return c.group.Size() }
 
 // Caps implements backend.Comm.
 func (c *Comm) Caps() backend.Caps {
@@ -49,7 +52,7 @@ func (c *Comm) Caps() backend.Caps {
 }
 
 // WorldRank implements backend.Comm.
-func (c *Comm) WorldRank(rank int) int { return int(c.group.world[rank]) }
+func (c *Comm) WorldRank(rank int) int { return c.group.WorldRank(rank) }
 
 // NodeOf implements backend.Comm: all ranks are on one node.
 func (c *Comm) NodeOf(int) int { return 0 }
@@ -67,17 +70,14 @@ func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {
 
 // derive makes a communicator of some of c's ranks. It has acknowledged the given
 // losses, and is the control communicator of controls if that is not nil.
-func (c *Comm) derive(members []int, id uint32, acknowledged []int32, controls *group) (backend.Comm, error) {
-	if c.closed.Load() {
+func (c *Comm) derive(members []int, id uint32, acknowledged []int, controls *group) (backend.Comm, error) {
+	if c.gone.Load() {
 		return nil, &backend.Fault{Sentinel: backend.ErrClosed}
 	}
 	if c.group.isControl {
 		return nil, faultf(backend.ErrNotSupported, "a control communicator cannot have derived ones")
 	}
-	world := make([]int32, len(members))
-	for i, m := range members {
-		world[i] = c.group.world[m]
-	}
+	world := c.group.Some(members)
 	d, err := c.group.job.join(groupKey{id, world[0]}, world, c.me.id, acknowledged, controls)
 	if err != nil {
 		return nil, err
@@ -86,4 +86,4 @@ func (c *Comm) derive(members []int, id uint32, acknowledged []int32, controls *
 }
 
 // peer returns the rank that has rank i in c.
-func (c *Comm) peer(i int) *rank { return c.group.job.ranks[c.group.world[i]] }
+func (c *Comm) peer(i int) *rank { return c.group.job.ranks[c.group.World[i]] }

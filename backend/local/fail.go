@@ -3,8 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -36,13 +34,11 @@ func (c *Comm) unusable() error {
 	if e := c.group.end.Load(); e != nil {
 		return e.later
 	}
-	if c.closed.Load() {
-		return &backend.Fault{Sentinel: backend.ErrClosed}
+	if e := c.me.lost.Load(); e != nil && c.group.isControl {
+		return e.later
 	}
-	if c.group.isControl {
-		if e := c.me.lost.Load(); e != nil {
-			return e.later
-		}
+	if c.gone.Load() {
+		return &backend.Fault{Sentinel: backend.ErrClosed}
 	}
 	return nil
 }
@@ -69,10 +65,8 @@ func (g *group) finish(e *ending) {
 		return
 	}
 	g.arrivals.stop()
-	for i := range g.slots {
-		g.slots[i].wake()
-	}
-	for _, w := range g.world {
+	for i, w := range g.World {
+		g.ends[i].wake()
 		r := g.job.ranks[w]
 		r.sweep(true, func(_ *op, env match.Env) error {
 			if env.Ctx != g.key.id {
@@ -80,7 +74,7 @@ func (g *group) finish(e *ending) {
 			}
 			return e.later
 		})
-		r.sleepers.wake(false) // blocked probes
+		r.sleepers.wake() // blocked probes
 	}
 }
 
@@ -99,10 +93,6 @@ func (r *rank) sweep(held bool, verdict func(o *op, env match.Env) error) {
 			if o.copied {
 				r.stored -= len(o.buf) // no operation waits for it
 				return true
-			}
-			if o.send && q == &r.arrived {
-				g := o.c.group
-				g.asked(n, int(g.index[r.id]))
 			}
 			o.err, o.next, list = err, list, o
 			return true
@@ -125,7 +115,7 @@ func (r *rank) sweep(held bool, verdict func(o *op, env match.Env) error) {
 // left returns the error of operations that need a rank that has closed the
 // communicator.
 func (g *group) left(rank int) error {
-	if e := g.job.ranks[g.world[rank]].lost.Load(); e != nil {
+	if e := g.job.ranks[g.World[rank]].lost.Load(); e != nil {
 		return e.later
 	}
 	if g.key == (groupKey{}) {
@@ -141,10 +131,10 @@ func (g *group) absent(rank, source int) error {
 	case gone == 0:
 		return nil
 	case source != backend.AnySource:
-		if g.slots[source].gone.Load() {
+		if g.ends[source].gone.Load() {
 			return g.left(source)
 		}
-	case gone == len(g.slots)-1 && !g.slots[rank].gone.Load():
+	case gone == len(g.ends)-1 && !g.ends[rank].gone.Load():
 		return faultf(backend.ErrPeerLost, "every other rank has left")
 	}
 	return nil
@@ -153,44 +143,39 @@ func (g *group) absent(rank, source int) error {
 // Close implements backend.Comm. Closing the first communicator closes the
 // rank's others too.
 func (c *Comm) Close() error {
-	if c.group.key != (groupKey{}) {
-		c.close()
-		return nil
-	}
-	c.me.commsMu.Lock()
-	comms := slices.Clone(c.me.comms)
-	c.me.commsMu.Unlock()
-	for _, d := range comms {
-		if d != c {
-			d.close()
+	g := c.group
+	if g == g.job.world {
+		for _, d := range g.job.list() {
+			if i := d.RankOf(c.me.id); d != g && i >= 0 && d.joined(i) {
+				d.ends[i].close()
+			}
 		}
 	}
 	c.close()
 	return nil
 }
 
+// joined reports whether a member has made its end.
+func (g *group) joined(member int) bool {
+	g.job.mu.Lock()
+	defer g.job.mu.Unlock()
+	return g.ends[member].group != nil
+}
+
 // close ends c's own operations, and those of the other ranks that need it.
 func (c *Comm) close() {
-	if !c.closed.CompareAndSwap(false, true) {
+	if c.gone.Load() {
 		return
 	}
 	c.recovery.Close()
-	g, me, j := c.group, c.me, c.group.job
-	if j.harmed.Load() {
-		j.mu.Lock()
-		e := j.verdict(g)
-		j.mu.Unlock()
-		if e != nil {
-			g.finish(e) // the others get this error, not that this rank then left
-		}
-	}
-	me.commsMu.Lock()
-	me.comms = slices.DeleteFunc(me.comms, func(d *Comm) bool { return d == c })
-	me.commsMu.Unlock()
-	g.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
+	g, j := c.group, c.group.job
 	j.mu.Lock()
-	control := g.control
+	e, control := j.verdict(g), g.control
 	j.mu.Unlock()
+	if e != nil {
+		g.finish(e) // the others get this error, not that this rank then left
+	}
+	g.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
 	if control != nil {
 		control.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
 	}
@@ -199,8 +184,8 @@ func (c *Comm) close() {
 // part takes a member out of the group. Its operations end with own, and those of the
 // others that need it with the error of left. The last member removes the group.
 func (g *group) part(member int, own error) {
-	j, me := g.job, g.job.ranks[g.world[member]]
-	if g.slots[member].gone.CompareAndSwap(false, true) && int(g.gone.Add(1)) == len(g.slots) {
+	j, me := g.job, g.job.ranks[g.World[member]]
+	if g.ends[member].gone.CompareAndSwap(false, true) && int(g.gone.Add(1)) == len(g.ends) {
 		j.mu.Lock()
 		delete(j.groups, g.key)
 		j.mu.Unlock()
@@ -209,7 +194,7 @@ func (g *group) part(member int, own error) {
 		return
 	}
 	lost := g.left(member)
-	g.slots[member].wake() // another goroutine of the rank may be waiting in a round
+	g.ends[member].wake() // another goroutine of the rank may be waiting in a round
 	me.sweep(true, func(o *op, env match.Env) error {
 		switch {
 		case env.Ctx != g.key.id:
@@ -219,18 +204,18 @@ func (g *group) part(member int, own error) {
 		}
 		return own
 	})
-	me.sleepers.wake(false) // blocked probes
-	for i, w := range g.world {
-		if w == me.id {
+	me.sleepers.wake() // blocked probes
+	for i, w := range g.World {
+		if i == member {
 			continue
 		}
 		r, alone := j.ranks[w], g.absent(i, backend.AnySource)
 		r.sweep(false, func(o *op, env match.Env) error {
 			switch {
 			case env.Ctx != g.key.id || o.copied:
-			case o.send && env.Source == me.id:
+			case o.send && int(env.Source) == me.id:
 				return own
-			case !o.send && env.Source == me.id:
+			case !o.send && int(env.Source) == me.id:
 				return lost
 			case !o.send && env.Source == backend.AnySource:
 				return alone
@@ -238,29 +223,8 @@ func (g *group) part(member int, own error) {
 			return nil
 		})
 		if r.probing.Load() > 0 {
-			r.sleepers.wake(false)
+			r.sleepers.wake()
 		}
-		g.slots[i].wake() // it may be waiting for the member to arrive
+		g.ends[i].wake() // it may be waiting for the member to arrive
 	}
-}
-
-// rankList lists ranks for a message: "rank 3", "ranks 1, 2, 5 and 40 more".
-func rankList(ranks []int) string {
-	const most = 8
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0])
-	}
-	var s strings.Builder
-	s.WriteString("ranks ")
-	for i, r := range ranks {
-		switch {
-		case i == most:
-			fmt.Fprintf(&s, " and %d more", len(ranks)-most)
-			return s.String()
-		case i > 0:
-			s.WriteString(", ")
-		}
-		fmt.Fprint(&s, r)
-	}
-	return s.String()
 }

@@ -91,7 +91,7 @@ func (o *op) complete(st backend.Status, err error) {
 	me, req := o.c.me, o.req
 	if req.Notify != nil {
 		o.status, o.err = st, err
-		me.notices.add(me, o)
+		me.notify(o)
 		return
 	}
 	o.req = nil
@@ -124,8 +124,6 @@ func (c *Comm) park(b *backend.Bound, o *op) error {
 		}
 		return nil
 	}
-	c.me.sleepers.add(&o.sleeper, false)
-	defer c.me.sleepers.remove(&o.sleeper)
 	start := began(b)
 	for o.state.Load() != opDone {
 		if err := b.Err(start); err != nil {
@@ -147,15 +145,10 @@ func (o *op) withdraw() bool {
 	}
 	o.at.mu.Lock()
 	defer o.at.mu.Unlock()
-	if !o.send {
-		return o.at.posted.Remove(&o.node)
+	if o.send {
+		return o.at.arrived.Remove(&o.node)
 	}
-	g := o.c.group
-	if !o.at.arrived.Remove(&o.node) {
-		return false
-	}
-	g.asked(&o.node, int(g.index[o.at.id]))
-	return true
+	return o.at.posted.Remove(&o.node)
 }
 
 // notices are the completed operations of a rank whose Notify is still to be called.
@@ -167,43 +160,36 @@ type notices struct {
 	notifying   bool
 }
 
-// add completes o's request, or leaves that to the goroutine that calls Notify now.
-func (q *notices) add(me *rank, o *op) {
+// notify completes o's request, or leaves that to the goroutine that calls Notify now.
+// Without an o it completes those that a goroutine which panicked has left.
+func (r *rank) notify(o *op) {
+	q := &r.notices
 	q.mu.Lock()
-	o.next = nil
-	if q.last == nil {
-		q.first = o
-	} else {
-		q.last.next = o
+	if o != nil {
+		o.next = nil
+		if q.last == nil {
+			q.first = o
+		} else {
+			q.last.next = o
+		}
+		q.last = o
 	}
-	q.last = o
 	if q.notifying {
 		q.mu.Unlock()
 		return
 	}
 	q.notifying = true
-	q.mu.Unlock()
-	q.notify(me)
-}
-
-func (q *notices) notify(me *rank) {
-	done := false
+	panicked := true
 	defer func() {
-		if !done { // a Notify panicked; the next add, or Fail, goes on with the others
+		if panicked { // the next notify goes on with the others
 			q.mu.Lock()
 			q.notifying = false
 			q.mu.Unlock()
-			me.sleepers.completed()
+			r.sleepers.completed()
 		}
 	}()
-	for {
-		q.mu.Lock()
+	for q.first != nil {
 		o := q.first
-		if o == nil {
-			q.notifying, done = false, true
-			q.mu.Unlock()
-			return
-		}
 		if q.first = o.next; q.first == nil {
 			q.last = nil
 		}
@@ -211,19 +197,9 @@ func (q *notices) notify(me *rank) {
 		req := o.req
 		o.req, o.next = nil, nil
 		req.Complete(o.status, o.err)
-		me.sleepers.completed()
+		r.sleepers.completed()
+		q.mu.Lock()
 	}
-}
-
-// resume calls the Notify functions that a goroutine which panicked has left.
-func (q *notices) resume(me *rank) {
-	q.mu.Lock()
-	idle := !q.notifying && q.first != nil
-	if idle {
-		q.notifying = true
-	}
+	q.notifying, panicked = false, false
 	q.mu.Unlock()
-	if idle {
-		q.notify(me)
-	}
 }

@@ -17,25 +17,22 @@ type job struct {
 	spins int // how often a waiter checks before it parks; 0 if ranks share processors
 	world *group
 
-	harmed atomic.Bool // a rank is lost, or the job has ended
-
 	mu     sync.Mutex // guards the fields below
 	groups map[groupKey]*group
-	losses []loss  // the first one first
-	ended  *ending // for all communicators
+	losses []loss // the first one first
 }
 
 // groupKey names a communicator. Communicators that share a rank have different
 // ids; others differ in their first member.
 type groupKey struct {
 	id    uint32
-	first int32
+	first int
 }
 
 // rank is what one rank has, whatever the communicator.
 type rank struct {
 	job *job
-	id  int32 // world rank
+	id  int // world rank
 
 	onWait func() // nil: none registered
 
@@ -52,25 +49,21 @@ type rank struct {
 	probing  atomic.Int32 // goroutines that wait for a message to arrive
 	sleepers sleepers
 	notices  notices
-
-	commsMu sync.Mutex
-	comms   []*Comm // not closed
 }
 
 // group is one communicator: what its ranks share.
 type group struct {
+	match.Members
 	job      *job
 	key      groupKey
-	world    []int32 // world ranks of the members
-	index    []int32 // rank of a world rank, -1 if it is no member
 	end      atomic.Pointer[ending]
-	slots    []slot
+	ends     []Comm // by rank
 	arrivals arrivals
-	gone     atomic.Int32 // members that have closed it; of a control communicator also those that are lost or have closed its parent
+	gone     atomic.Int32 // members whose slots say that they are gone
 
-	acknowledged []int32 // world ranks whose losses do not end it
-	control      *group  // its control communicator, guarded by job.mu
-	isControl    bool    // no loss ends it
+	acknowledged []int  // world ranks whose losses do not end it
+	control      *group // its control communicator, guarded by job.mu
+	isControl    bool   // no loss ends it
 
 	area atomic.Pointer[shmem.Area] // the last one that Share has made
 }
@@ -82,46 +75,36 @@ func New(n int) []backend.Comm {
 	if procs := runtime.GOMAXPROCS(0); procs > 1 && n <= procs {
 		j.spins = spins
 	}
-	world := make([]int32, n)
-	for i := range n {
-		world[i] = int32(i)
-		j.ranks = append(j.ranks, newRank(j, int32(i)))
+	world := make([]int, n)
+	for i := range world {
+		world[i] = i
+		j.ranks = append(j.ranks, &rank{job: j, id: i})
 	}
 	comms := make([]backend.Comm, n)
-	for i := range n {
-		c, _ := j.join(groupKey{}, world, int32(i), nil, nil)
+	for i := range comms {
+		c, _ := j.join(groupKey{}, world, i, nil, nil)
 		comms[i], j.world = c, c.group
 	}
 	return comms
 }
 
-func newRank(j *job, id int32) *rank {
-	return &rank{job: j, id: id}
-}
-
 // join returns the end that world rank me has of the communicator of the given
 // members. The first member that calls it makes the group, which has acknowledged the
 // given losses, and is the control communicator of controls if that is not nil.
-func (j *job) join(key groupKey, world []int32, me int32, acknowledged []int32, controls *group) (*Comm, error) {
+func (j *job) join(key groupKey, world []int, me int, acknowledged []int, controls *group) (*Comm, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	g := j.groups[key]
 	if g == nil {
-		g = &group{job: j, key: key, world: world, index: make([]int32, len(j.ranks)), slots: make([]slot, len(world)), acknowledged: acknowledged}
-		for i := range g.index {
-			g.index[i] = -1
-		}
-		for i, w := range world {
-			g.index[w] = int32(i)
-		}
-		for i := range g.slots {
-			g.slots[i].init()
+		g = &group{Members: match.NewMembers(world), job: j, key: key, ends: make([]Comm, len(world)), acknowledged: acknowledged}
+		for i := range g.ends {
+			g.ends[i].init()
 		}
 		if controls != nil {
 			g.isControl, controls.control = true, g
 			for i, w := range world {
-				if j.ranks[w].lost.Load() != nil || controls.slots[i].gone.Load() {
-					g.slots[i].gone.Store(true)
+				if j.ranks[w].lost.Load() != nil || controls.ends[i].gone.Load() {
+					g.ends[i].gone.Store(true)
 					g.gone.Add(1)
 				}
 			}
@@ -130,13 +113,11 @@ func (j *job) join(key groupKey, world []int32, me int32, acknowledged []int32, 
 			g.finish(e)
 		}
 		j.groups[key] = g
-	} else if !slices.Equal(g.world, world) {
+	} else if !slices.Equal(g.World, world) {
 		return nil, faultf(backend.ErrComm, "communicator %d was made with other members by another rank", key.id)
 	}
-	c := &Comm{group: g, me: j.ranks[me], rank: int(g.index[me])}
-	c.slot = &g.slots[c.rank]
-	c.me.commsMu.Lock()
-	c.me.comms = append(c.me.comms, c)
-	c.me.commsMu.Unlock()
+	i := g.RankOf(me)
+	c := &g.ends[i]
+	c.group, c.me, c.rank = g, j.ranks[me], i
 	return c, nil
 }

@@ -37,7 +37,7 @@ func (c *Comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 // leaves the record of the send, o or a new one, in the queue of dest and returns it.
 func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op, error) {
 	g, to := c.group, c.peer(dest)
-	env := match.Env{Ctx: g.key.id, Source: c.me.id, Tag: int32(tag)}
+	env := match.Env{Ctx: g.key.id, Source: int32(c.me.id), Tag: int32(tag)}
 	to.mu.Lock()
 	if err := c.unusable(); err != nil {
 		to.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op
 		owner(n).deliver(env, buf)
 		return nil, nil
 	}
-	if g.slots[dest].gone.Load() {
+	if g.ends[dest].gone.Load() {
 		to.mu.Unlock()
 		return nil, g.left(dest)
 	}
@@ -63,9 +63,6 @@ func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op
 	}
 	o.node.Env, o.at, o.send = env, to, true
 	to.arrived.Push(&o.node)
-	if tag < 0 {
-		g.slots[dest].unasked.Add(1)
-	}
 	to.mu.Unlock()
 	if to.probing.Load() > 0 {
 		to.sleepers.completed()
@@ -123,11 +120,7 @@ func (c *Comm) post(o *op, env match.Env) {
 
 // pattern returns the pattern of a receive from source.
 func (c *Comm) pattern(source, tag int) match.Env {
-	env := match.Env{Ctx: c.group.key.id, Source: backend.AnySource, Tag: int32(tag)}
-	if source != backend.AnySource {
-		env.Source = c.group.world[source]
-	}
-	return env
+	return c.group.Pattern(c.group.key.id, source, tag)
 }
 
 // arrival takes the message that matches env out of the queue. It returns nil if there
@@ -137,17 +130,9 @@ func (c *Comm) arrival(env match.Env, source int) (*op, error) {
 		return nil, err
 	}
 	if n := c.me.arrived.TakeArrived(env); n != nil {
-		c.group.asked(n, c.rank)
 		return owner(n), nil
 	}
 	return nil, c.group.absent(c.rank, source)
-}
-
-// asked counts a message to rank that has left its queue, whose lock is held.
-func (g *group) asked(n *match.Node, rank int) {
-	if n.Env.Tag < 0 {
-		g.slots[rank].unasked.Add(-1)
-	}
 }
 
 // take copies the message m, which is in no queue any more, to buf and releases it. It
@@ -181,7 +166,7 @@ func (o *op) deliver(env match.Env, msg []byte) {
 
 // received returns the result of receiving a message into room bytes.
 func (g *group) received(env match.Env, bytes, room int) (backend.Status, error) {
-	st := backend.Status{Source: int(g.index[env.Source]), Tag: int(env.Tag), Bytes: bytes}
+	st := backend.Status{Source: g.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: bytes}
 	if bytes > room {
 		return st, faultf(backend.ErrTruncate, "%d bytes from rank %d with tag %d, room for %d", bytes, st.Source, st.Tag, room)
 	}
@@ -229,12 +214,12 @@ func (c *Comm) Cancel(r *backend.Request) bool {
 func (o *op) explain(err error) error {
 	g, env := o.c.group, o.node.Env
 	if o.send {
-		return note(err, fmt.Sprintf("rank %d has not received the message with tag %d", g.index[o.at.id], env.Tag))
+		return note(err, fmt.Sprintf("rank %d has not received the message with tag %d", g.RankOf(o.at.id), env.Tag))
 	}
 	if env.Source == backend.AnySource {
 		return note(err, "no rank has sent "+tagged(env.Tag))
 	}
-	return note(err, fmt.Sprintf("rank %d has not sent %s", g.index[env.Source], tagged(env.Tag)))
+	return note(err, fmt.Sprintf("rank %d has not sent %s", g.RankOf(int(env.Source)), tagged(env.Tag)))
 }
 
 func tagged(tag int32) string {

@@ -32,7 +32,7 @@ func (c *Comm) probe(b *backend.Bound, source, tag int, block, hold bool) (backe
 	c.me.waits()
 	s := waiters.Get().(*sleeper)
 	c.me.probing.Add(1)
-	c.me.sleepers.add(s, true)
+	c.me.sleepers.add(s)
 	defer func() {
 		c.me.sleepers.remove(s)
 		c.me.probing.Add(-1)
@@ -67,7 +67,6 @@ func (c *Comm) look(env match.Env, source int, hold bool) (backend.Matched, back
 	m := owner(n)
 	if hold {
 		me.arrived.Remove(n)
-		c.group.asked(n, c.rank)
 		me.held.Push(n)
 	}
 	st, _ := c.group.received(n.Env, len(m.buf), len(m.buf))

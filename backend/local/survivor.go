@@ -1,6 +1,7 @@
 package local
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -8,9 +9,11 @@ import (
 
 // loss is a lost rank, and the error with which its loss ends communicators.
 type loss struct {
-	rank int32
+	rank int // everyRank: the job has ended
 	end  *ending
 }
+
+const everyRank = -1
 
 // ID implements agree.Comm.
 func (c *Comm) ID() uint32 { return c.group.key.id }
@@ -23,7 +26,7 @@ func (c *Comm) Declare(rank int, why error) error {
 	if f, ok := why.(*backend.Fault); !ok || f.Sentinel != backend.ErrPeerLost {
 		why = faultf(backend.ErrPeerLost, "rank %d was declared lost: %v", rank, why)
 	}
-	c.group.job.lose(int32(rank), why)
+	c.group.job.fail(rank, why)
 	return nil
 }
 
@@ -43,7 +46,7 @@ func (c *Comm) Revoke(err error) error {
 
 // Abort implements backend.Comm.
 func (c *Comm) Abort(code int) error {
-	c.group.job.abort(faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
+	c.group.job.fail(everyRank, faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
 	return nil
 }
 
@@ -68,7 +71,7 @@ func (c *Comm) Failed() (lost []int) {
 func (c *Comm) Left() (left []int) {
 	j := c.group.job
 	for i, r := range j.ranks {
-		if r.lost.Load() == nil && j.world.slots[i].gone.Load() {
+		if r.lost.Load() == nil && j.world.ends[i].gone.Load() {
 			left = append(left, i)
 		}
 	}
@@ -77,7 +80,7 @@ func (c *Comm) Left() (left []int) {
 
 // Control implements agree.Comm.
 func (c *Comm) Control(id uint32) (backend.Comm, error) {
-	members := make([]int, len(c.group.world))
+	members := make([]int, c.Size())
 	for i := range members {
 		members[i] = i
 	}
@@ -86,18 +89,11 @@ func (c *Comm) Control(id uint32) (backend.Comm, error) {
 
 // Acknowledge implements agree.Comm.
 func (c *Comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
-	acknowledged := slices.Clone(c.group.acknowledged)
-	for _, w := range lost {
-		acknowledged = append(acknowledged, int32(w))
-	}
-	return c.derive(members, id, acknowledged, nil)
+	return c.derive(members, id, slices.Concat(c.group.acknowledged, lost), nil)
 }
 
 // verdict returns what ends a group, or nil. j.mu is held.
 func (j *job) verdict(g *group) *ending {
-	if j.ended != nil {
-		return j.ended
-	}
 	for _, l := range j.losses {
 		if !g.acknowledges(l.rank) {
 			return l.end
@@ -107,65 +103,35 @@ func (j *job) verdict(g *group) *ending {
 }
 
 // acknowledges reports whether g goes on after the loss of a rank.
-func (g *group) acknowledges(rank int32) bool {
-	return g.isControl || slices.Contains(g.acknowledged, rank)
+func (g *group) acknowledges(rank int) bool {
+	return g.isControl && rank != everyRank || slices.Contains(g.acknowledged, rank)
 }
 
-// lose makes a rank lost, unless it is already.
-func (j *job) lose(rank int32, err error) {
+// fail makes a rank lost, unless it is already, or ends all communicators.
+func (j *job) fail(rank int, err error) {
 	e := &ending{cause: err, later: err}
 	j.mu.Lock() // groups made from here on see it
-	if j.ranks[rank].lost.Load() != nil {
+	if rank != everyRank && !j.ranks[rank].lost.CompareAndSwap(nil, e) {
 		j.mu.Unlock()
 		return
 	}
-	j.ranks[rank].lost.Store(e)
 	j.losses = append(j.losses, loss{rank, e})
-	j.harmed.Store(true)
-	groups := j.list()
 	j.mu.Unlock()
-	for _, g := range groups {
-		member := g.index[rank]
-		switch {
-		case !g.acknowledges(rank):
+	for _, g := range j.list() {
+		if !g.acknowledges(rank) {
 			g.finish(e)
-		case member >= 0:
-			g.part(int(member), err)
+		} else if member := g.RankOf(rank); member >= 0 {
+			g.part(member, err)
 		}
 	}
-	j.resume()
-}
-
-// abort ends all communicators, unless they have been ended before.
-func (j *job) abort(err error) {
-	e := &ending{cause: err, later: err}
-	j.mu.Lock()
-	if j.ended != nil {
-		j.mu.Unlock()
-		return
-	}
-	j.ended = e
-	j.harmed.Store(true)
-	groups := j.list()
-	j.mu.Unlock()
-	for _, g := range groups {
-		g.finish(e)
-	}
-	j.resume()
-}
-
-// list returns the groups there are. j.mu is held.
-func (j *job) list() []*group {
-	groups := make([]*group, 0, len(j.groups))
-	for _, g := range j.groups {
-		groups = append(groups, g)
-	}
-	return groups
-}
-
-// resume runs the notifications that goroutines which panicked have left.
-func (j *job) resume() {
 	for _, r := range j.ranks {
-		r.notices.resume(r)
+		r.notify(nil) // what goroutines that panicked have left
 	}
+}
+
+// list returns the groups there are.
+func (j *job) list() []*group {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Collect(maps.Values(j.groups))
 }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,9 +42,6 @@ func (p *patience) more() bool {
 type sleeper struct {
 	token chan struct{} // capacity 1
 	timer *time.Timer   // made by the first wait that has a timeout
-
-	next, prev *sleeper // in the rank's list
-	all        bool     // wants to wake at every completion of the rank
 }
 
 func (s *sleeper) init() { s.token = make(chan struct{}, 1) }
@@ -67,25 +65,22 @@ func (s *sleeper) sleep(b *backend.Bound, start time.Time) {
 	if b.Ctx != nil {
 		done = b.Ctx.Done()
 	}
-	if b.Timeout <= 0 {
-		select {
-		case <-s.token:
-		case <-done:
+	var alarm <-chan time.Time
+	if b.Timeout > 0 {
+		left := max(0, time.Until(start.Add(b.Timeout)))
+		if s.timer == nil {
+			s.timer = time.NewTimer(left)
+		} else {
+			s.timer.Reset(left)
 		}
-		return
-	}
-	left := max(0, time.Until(start.Add(b.Timeout)))
-	if s.timer == nil {
-		s.timer = time.NewTimer(left)
-	} else {
-		s.timer.Reset(left)
+		defer s.timer.Stop()
+		alarm = s.timer.C
 	}
 	select {
 	case <-s.token:
 	case <-done:
-	case <-s.timer.C:
+	case <-alarm:
 	}
-	s.timer.Stop()
 }
 
 // OnWait implements backend.Comm.
@@ -99,58 +94,40 @@ func (r *rank) waits() {
 }
 
 // sleepers are the goroutines of a rank that wait for any of its operations to
-// complete, and those that wait under a Bound.
+// complete, or for a message.
 type sleepers struct {
-	n    atomic.Int32 // those that want all completions
-	mu   sync.Mutex   // guards the list
-	list *sleeper
+	n    atomic.Int32 // the length of list
+	mu   sync.Mutex   // guards list
+	list []*sleeper
 }
 
 // add enters s. Its goroutine checks what it waits for after that.
-func (l *sleepers) add(s *sleeper, all bool) {
+func (l *sleepers) add(s *sleeper) {
 	l.mu.Lock()
-	s.all = all
-	s.prev, s.next = nil, l.list
-	if l.list != nil {
-		l.list.prev = s
-	}
-	l.list = s
-	if all {
-		l.n.Add(1)
-	}
+	l.list = append(l.list, s)
+	l.n.Add(1)
 	l.mu.Unlock()
 }
 
 func (l *sleepers) remove(s *sleeper) {
 	l.mu.Lock()
-	if s.prev == nil {
-		l.list = s.next
-	} else {
-		s.prev.next = s.next
-	}
-	if s.next != nil {
-		s.next.prev = s.prev
-	}
-	s.next, s.prev = nil, nil
-	if s.all {
-		l.n.Add(-1)
-	}
+	i := slices.Index(l.list, s)
+	l.list = slices.Delete(l.list, i, i+1)
+	l.n.Add(-1)
 	l.mu.Unlock()
 }
 
-// completed wakes the goroutines that wait for completions.
+// completed wakes the goroutines if there are any.
 func (l *sleepers) completed() {
 	if l.n.Load() > 0 {
-		l.wake(false)
+		l.wake()
 	}
 }
 
-func (l *sleepers) wake(bounded bool) {
+func (l *sleepers) wake() {
 	l.mu.Lock()
-	for s := l.list; s != nil; s = s.next {
-		if s.all || bounded {
-			s.wake()
-		}
+	for _, s := range l.list {
+		s.wake()
 	}
 	l.mu.Unlock()
 }
@@ -173,7 +150,7 @@ func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
 	}
 	c.me.waits()
 	s := waiters.Get().(*sleeper)
-	c.me.sleepers.add(s, true)
+	c.me.sleepers.add(s)
 	err := s.await(b, p)
 	c.me.sleepers.remove(s)
 	waiters.Put(s)
@@ -206,6 +183,5 @@ func began(b *backend.Bound) time.Time {
 // run.
 func (c *Comm) Poll() { runtime.Gosched() }
 
-// Wake implements backend.Comm. It wakes the waiters of this rank, as if the rank were
-// a process.
-func (c *Comm) Wake() { c.me.sleepers.wake(true) }
+// Wake implements backend.Comm. Every waiter watches its context and time itself.
+func (c *Comm) Wake() {}

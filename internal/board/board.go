@@ -49,11 +49,10 @@ type Comm interface {
 	Size() int
 	Await(b *backend.Bound, p backend.Pending) error
 
-	// Ended returns why all operations end, Cause the error that the communicator was broken with.
-	Ended() *backend.Fault
-	Cause() *backend.Fault
-	// Closed reports whether this rank has closed it, Gone whether another rank has, or is lost.
-	Closed() bool
+	// Over returns why every operation ends, or nil: the error of the job, that with which the communicator
+	// was broken, or that this rank has closed it (ErrClosed), in this order.
+	Over() error
+	// Gone reports whether another rank has closed it, or is lost.
 	Gone(rank int) bool
 	GoneFault(rank int) error
 	// Refresh takes in what has arrived, so that an error names its cause.

@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/direct"
 	"github.com/cohort-hpc/cohort/internal/kernel"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
@@ -52,9 +53,7 @@ type comm struct {
 
 func (c *comm) Rank() int             { return c.rank }
 func (c *comm) Size() int             { return len(c.all) }
-func (c *comm) Ended() *backend.Fault { return c.ended.Load() }
 func (c *comm) Cause() *backend.Fault { return c.cause.Load() }
-func (c *comm) Closed() bool          { return c.closed.Load() }
 func (c *comm) Gone(rank int) bool    { return c.all[rank].gone.Load() }
 func (c *comm) GoneFault(rank int) error {
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "a rank is gone"}
@@ -63,6 +62,18 @@ func (c *comm) BreakHere(f *backend.Fault)  { c.cause.CompareAndSwap(nil, f) }
 func (c *comm) Suspect(rank int, err error) { c.suspected.Store(&err) }
 func (c *comm) Waits(*backend.Call)         {}
 func (c *comm) Near(int) bool               { return c.near }
+
+func (c *comm) Over() error {
+	for _, f := range []*backend.Fault{c.ended.Load(), c.cause.Load()} {
+		if f != nil {
+			return f
+		}
+	}
+	if c.closed.Load() {
+		return closedFault()
+	}
+	return nil
+}
 
 func (c *comm) Refresh() {
 	if c.refresh != nil {
@@ -457,6 +468,7 @@ func TestPublishedValuesAreChecked(t *testing.T) {
 		}
 		all := open(t, boards(t, 2), 0)
 		s := all[0].Collective
+		s.side.call = &backend.Call{Coll: backend.Scatterv}
 		s.ranks, s.slots = slices.Repeat([]int{1}, many), slices.Repeat([]*slots{all[1].mine}, many)
 		all[1].mine.calls[0].facts[factBlocks] = c.at
 		_, _, err := s.side.Block(1, many-1)
@@ -469,7 +481,7 @@ func TestPublishedValuesAreChecked(t *testing.T) {
 	s.slots[1] = all[1].mine
 	s.slots[1].calls[0].facts = [5]uint64{factIn: shmem.Addr(table), factInLen: 8}
 	for _, off := range []int{1, 9, 1 << 30} {
-		if err := s.side.Fetch(1, 0, off, make([]byte, 8)); !errors.Is(err, backend.ErrInternal) || all[1].Cause() == nil {
+		if _, err := s.side.Read(1, direct.In, off, make([]byte, 8)); !errors.Is(err, backend.ErrInternal) || all[1].Cause() == nil {
 			t.Errorf("8 bytes at %d of a buffer of 8 bytes: %v", off, err)
 		}
 	}

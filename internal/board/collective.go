@@ -1,6 +1,7 @@
 package board
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -40,11 +41,7 @@ type Collective struct {
 // Ready implements backend.Pending: all ranks have arrived, or one never will, or this rank has
 // closed the communicator.
 func (s *Collective) Ready() bool {
-	if s.arrived() {
-		return true
-	}
-	c := s.c
-	return c.Cause() != nil || c.Ended() != nil || c.Closed() || c.Gone(s.seen) && !s.here(s.seen)
+	return s.arrived() || s.c.Over() != nil || s.c.Gone(s.seen) && !s.here(s.seen)
 }
 
 // arrived reports whether all ranks have arrived.
@@ -120,17 +117,11 @@ func (s *Collective) arrive(b *backend.Bound) error {
 	// A rank that is gone may have published the reason before, or may have left because of a loss
 	// that is not known here yet.
 	c.Refresh()
-	if f := c.Ended(); f != nil {
-		return f
+	err := c.Over()
+	if err == nil {
+		err = c.GoneFault(s.seen)
+		c.Break(err)
 	}
-	if f := c.Cause(); f != nil {
-		return f
-	}
-	if c.Closed() { // Close has told the others that this rank is gone
-		return closedFault()
-	}
-	err := c.GoneFault(s.seen)
-	c.Break(err)
 	return err
 }
 
@@ -150,14 +141,8 @@ func (s *Collective) retract() {
 func (s *Collective) late(cause error) error {
 	c := s.c
 	c.Refresh()
-	if f := c.Ended(); f != nil {
-		return f
-	}
-	if f := c.Cause(); f != nil { // another rank was first
-		return f
-	}
-	if c.Closed() {
-		return closedFault()
+	if err := c.Over(); err != nil { // another rank was first, for instance
+		return err
 	}
 	var missing []string
 	for r := range s.ranks {
@@ -210,12 +195,13 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	done, err := s.side.complete(b, call)
 	// The others do not wait for a rank that was declared lost. If this rank was, it may have read
 	// the data of later calls.
-	if s.b.lost() {
+	lost := s.b.lost()
+	if lost {
 		c.Refresh()
-		return true, c.Ended()
 	}
-	if c.Closed() { // by another goroutine: the others' slots may have belonged to later communicators
-		return true, closedFault()
+	// If another goroutine has closed the communicator, the others' slots may have belonged to later ones.
+	if over := c.Over(); lost || errors.Is(over, backend.ErrClosed) {
+		return true, over
 	}
 	return done, err
 }
@@ -225,14 +211,8 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 func (s *Collective) mismatch() error {
 	c := s.c
 	c.Refresh()
-	if f := c.Ended(); f != nil {
-		return f // the slots compared may be of later calls
-	}
-	if f := c.Cause(); f != nil && f.Sentinel != backend.ErrMismatch {
-		return &backend.Broken{Cause: f} // the others gave up the call before this one
-	}
-	if c.Closed() {
-		return closedFault() // the slots compared may be of later communicators
+	if err := c.Over(); err != nil && !errors.Is(err, backend.ErrMismatch) {
+		return err // the slots compared may be of later calls, or of later communicators
 	}
 	first := backend.FromWords(s.slots[0].calls[s.parity].words)
 	for r, o := range s.slots {

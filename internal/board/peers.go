@@ -17,11 +17,10 @@ import (
 type peers struct {
 	s       *Collective
 	bound   *backend.Bound
-	began   time.Time // when the data began to move, if bound limits that
+	began   time.Time // when the data began to move, if they are not in the slots
 	call    *backend.Call
 	inSlots bool
 	in      []byte // this rank's input
-	work    []byte // what it shared last
 	out     []byte // the table of blocks, if the slot has no room for it
 	tmp     []byte
 	mem     direct.Scratch
@@ -78,7 +77,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 		to.facts[factBlocks] = shmem.Addr(table)
 	}
 	for r := range n {
-		off, k := direct.Outgoing(call, r)
+		off, k := direct.Outgoing(call, p.s.c.Rank(), r)
 		binary.LittleEndian.PutUint64(table[r*blockBytes:], uint64(off))
 		binary.LittleEndian.PutUint64(table[r*blockBytes+8:], uint64(k))
 	}
@@ -93,20 +92,17 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 	if !p.inSlots && len(p.s.ranks) > 1 && (!p.s.b.cfg.Copies || p.near()) {
 		return false, nil // over messages
 	}
-	p.bound = b
-	if !p.inSlots && b.Limited() {
+	if p.bound = b; !p.inSlots {
 		p.began = time.Now()
 	}
 	var err error
 	switch {
 	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2:
 		p.pair(call)
-	case p.inSlots:
-		err = direct.RunSlots(call, c.Rank(), len(p.s.ranks), p, &p.mem)
 	default:
-		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem)
+		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem, p.inSlots)
 	}
-	p.call, p.in, p.work = nil, nil, nil
+	p.call, p.in = nil, nil
 	return true, err
 }
 
@@ -160,38 +156,26 @@ func (p *peers) length() int {
 // longCopy is the length from which a rank moves its own data by shmem.Move.
 const longCopy = 256 << 10
 
-// View implements direct.Peers: only this rank's own buffers are addressable here, and long parts
-// are better fetched.
-func (p *peers) View(rank int, from direct.Space, off, n int) []byte {
-	if rank != p.s.c.Rank() || n >= longCopy {
-		return nil
-	}
-	return p.own(from, off, n)
-}
-
-func (p *peers) own(from direct.Space, off, n int) []byte {
-	switch from {
-	case direct.In:
-		return p.in[off : off+n]
-	case direct.Out:
-		return p.call.Recv[off : off+n]
-	}
-	return p.work[off : off+n]
-}
-
-// Fetch implements direct.Peers.
-func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
-	if len(dst) == 0 {
-		return nil
-	}
+// Read implements direct.Peers. Only this rank's own buffers are addressable here. No rank reads its own
+// Work.
+func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, error) {
 	c := p.s.c
-	if p.inSlots {
+	switch {
+	case len(dst) == 0:
+		return dst, nil
+	case rank == c.Rank():
+		own := p.in
+		if from == direct.Out {
+			own = p.call.Recv
+		}
+		if own = own[off : off+len(dst)]; len(dst) < longCopy {
+			return own, nil
+		}
+		shmem.Move(dst, own)
+		return dst, nil
+	case p.inSlots:
 		copy(dst, p.slotOf(rank)[off:])
-		return nil
-	}
-	if rank == c.Rank() {
-		shmem.Move(dst, p.own(from, off, len(dst)))
-		return nil
+		return dst, nil
 	}
 	facts := &p.s.slots[rank].calls[p.callParity()].facts
 	var addr, length uint64
@@ -205,9 +189,9 @@ func (p *peers) Fetch(rank int, from direct.Space, off int, dst []byte) error {
 		addr, length = m.work, m.workLen
 	}
 	if uint64(off)+uint64(len(dst)) > length {
-		return p.corrupt(fmt.Sprintf("rank %d reads bytes %d to %d of rank %d's buffer of %d bytes", c.Rank(), off, off+len(dst), rank, length))
+		return nil, p.corrupt("rank %d reads bytes %d to %d of rank %d's buffer of %d bytes", c.Rank(), off, off+len(dst), rank, length)
 	}
-	return p.read(rank, addr+uint64(off), dst)
+	return dst, p.read(rank, addr+uint64(off), dst)
 }
 
 // read copies out of another rank's process.
@@ -218,11 +202,8 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 		return nil
 	}
 	c.Refresh() // the rank may have published why
-	if f := c.Ended(); f != nil {
-		return f
-	}
-	if f := c.Cause(); f != nil {
-		return f
+	if err := c.Over(); err != nil {
+		return err
 	}
 	if c.Gone(rank) { // it gave up and left, which ends nothing else
 		f := c.GoneFault(rank)
@@ -231,37 +212,31 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	}
 	c.Suspect(rank, err)
 	c.Refresh()
-	if f := c.Ended(); f != nil {
-		return f
+	if err := c.Over(); err != nil {
+		return err
 	}
 	return c.GoneFault(rank)
 }
 
 // corrupt ends the communicator because a peer has published values that are out of range.
-func (p *peers) corrupt(text string) error {
-	err := &backend.Fault{Sentinel: backend.ErrInternal, Text: text}
+func (p *peers) corrupt(format string, args ...any) error {
+	err := &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf(format, args...)}
 	p.s.c.Break(err)
 	return err
 }
 
 func (p *peers) callParity() uint32 { return p.s.seq & 1 }
 
-// Len implements direct.Peers.
-func (p *peers) Len(rank int, from direct.Space) int {
-	f := &p.s.slots[rank].calls[p.callParity()].facts
-	if from == direct.In {
-		return int(f[factInLen])
-	}
-	return int(f[factOutLen])
-}
-
 // Block implements direct.Peers.
 func (p *peers) Block(rank, to int) (off, n int, err error) {
 	if rank == p.s.c.Rank() {
-		off, n = direct.Outgoing(p.call, to)
+		off, n = direct.Outgoing(p.call, rank, to)
 		return off, n, nil
 	}
 	post := &p.s.slots[rank].calls[p.callParity()]
+	if p.call.Coll == backend.Gatherv {
+		return 0, int(post.facts[factInLen]), nil
+	}
 	var entry [blockBytes]byte
 	if len(p.s.ranks)*blockBytes <= slotData {
 		copy(entry[:], post.data[to*blockBytes:])
@@ -277,7 +252,7 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 	}
 	a, b := binary.LittleEndian.Uint64(entry[:]), binary.LittleEndian.Uint64(entry[8:])
 	if a > 1<<62 || b > 1<<62 {
-		return 0, 0, p.corrupt(fmt.Sprintf("rank %d announces for rank %d %d bytes at offset %d", rank, to, b, a))
+		return 0, 0, p.corrupt("rank %d announces for rank %d %d bytes at offset %d", rank, to, b, a)
 	}
 	return int(a), int(b), nil
 }
@@ -285,11 +260,8 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 // Over implements direct.Peers.
 func (p *peers) Over() error {
 	c := p.s.c
-	if f := c.Ended(); f != nil {
-		return f
-	}
-	if f := c.Cause(); f != nil {
-		return f
+	if err := c.Over(); err != nil {
+		return err
 	}
 	err := p.bound.Err(p.began)
 	if err == nil {
@@ -301,11 +273,8 @@ func (p *peers) Over() error {
 	return f
 }
 
-// Share implements direct.Peers.
-func (p *peers) Share(b []byte) { p.work = b }
-
 // Sync implements direct.Peers.
-func (p *peers) Sync(bad error) error { return p.s.sync(p.bound, bad, p.work) }
+func (p *peers) Sync(work []byte, bad error) error { return p.s.sync(p.bound, bad, work) }
 
 // fetchBlock is how many bytes of a long vector are fetched at a time for a reduction: enough for a
 // system call, and few enough for a core's own cache.

@@ -54,38 +54,27 @@ func (s seat) bytes(rank int, from Space) []byte {
 	return Input(s.calls[rank], rank)
 }
 
-func (s seat) View(rank int, from Space, off, n int) []byte {
+func (s seat) Read(rank int, from Space, off int, dst []byte) ([]byte, error) {
+	b := s.bytes(rank, from)[off : off+len(dst)]
 	if s.fetch {
-		return nil
+		copy(dst, b)
+		return dst, nil
 	}
-	return s.bytes(rank, from)[off : off+n]
+	return b, nil
 }
-
-func (s seat) Fetch(rank int, from Space, off int, dst []byte) error {
-	copy(dst, s.bytes(rank, from)[off:off+len(dst)])
-	return nil
-}
-
-func (s seat) Len(rank int, from Space) int { return len(s.bytes(rank, from)) }
 
 func (s seat) Block(rank, to int) (off, n int, err error) {
-	off, n = Outgoing(s.calls[rank], to)
+	off, n = Outgoing(s.calls[rank], rank, to)
 	return off, n, nil
 }
 
 func (s seat) Over() error { return nil }
 
-func (s seat) Share(b []byte) {
-	s.mu.Lock()
-	s.work[s.rank] = b
-	s.mu.Unlock()
-}
-
-func (s seat) Sync(bad error) error {
+func (s seat) Sync(work []byte, bad error) error {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.bad[s.rank] = bad
+	t.bad[s.rank], t.work[s.rank] = bad, work
 	if t.arrived++; t.arrived == len(t.calls) {
 		t.verdict = nil
 		for _, err := range t.bad {
@@ -111,11 +100,7 @@ func play(t *table, inSlots bool, scratch []Scratch) []error {
 	var wg sync.WaitGroup
 	for r, c := range t.calls {
 		wg.Go(func() {
-			if inSlots {
-				errs[r] = RunSlots(c, r, len(t.calls), seat{t, r}, &scratch[r])
-			} else {
-				errs[r] = Run(c, r, len(t.calls), seat{t, r}, &scratch[r])
-			}
+			errs[r] = Run(c, r, len(t.calls), seat{t, r}, &scratch[r], inSlots)
 		})
 	}
 	wg.Wait()

@@ -9,30 +9,24 @@ type Space uint8
 const (
 	In   Space = iota // what Input returns for the rank's call
 	Out               // the call's Recv
-	Work              // what the rank shared last
+	Work              // what the rank passed to Sync last
 )
 
 // Peers is how a rank reaches the others of a collective. Ranks are those of the communicator and
 // include the caller.
 type Peers interface {
-	// View returns n bytes at off of a buffer if they can be read in place, nil if they have to be
-	// fetched. They stay in place until the next Sync.
-	View(rank int, from Space, off, n int) []byte
-	// Fetch copies len(dst) bytes at off of a buffer.
-	Fetch(rank int, from Space, off int, dst []byte) error
-	// Len returns the length of a rank's In or Out in bytes.
-	Len(rank int, from Space) int
-	// Block returns where in a rank's In the bytes for another rank are, for Scatterv and
-	// Alltoallv, like Outgoing.
+	// Read returns len(dst) bytes at off of a buffer: in place, where they stay until the next Sync, or
+	// in dst.
+	Read(rank int, from Space, off int, dst []byte) ([]byte, error)
+	// Block returns where in a rank's In the bytes for another rank are, like Outgoing.
 	Block(rank, to int) (off, n int, err error)
 	// Over returns an error if the collective has to end early: its time is up, or its communicator
 	// has ended. It is called each time that some megabytes have been read.
 	Over() error
-	// Share makes b this rank's Work. The others see it after the next Sync.
-	Share(b []byte)
-	// Sync waits for all ranks. If some ranks pass an error, Sync returns that of the lowest such
-	// rank on every rank. Any other error ends the collective.
-	Sync(bad error) error
+	// Sync waits for all ranks. Others may read work, if it is not nil, until the next Sync. If
+	// some ranks pass an error, Sync returns that of the lowest such rank on every rank. Any other error ends
+	// the collective.
+	Sync(work []byte, bad error) error
 }
 
 // Input returns the part of a rank's buffers that the other ranks read: its contribution, nil if it
@@ -69,11 +63,14 @@ func Input(c *backend.Call, rank int) []byte {
 	return c.Recv
 }
 
-// Outgoing returns where in Input the bytes for another rank are, for Scatterv's
-// root and Alltoallv.
-func Outgoing(c *backend.Call, to int) (off, n int) {
+// Outgoing returns where in Input the bytes for another rank are, for Gatherv, Alltoallv, and Scatterv's
+// root. For Gatherv these are all.
+func Outgoing(c *backend.Call, rank, to int) (off, n int) {
 	counts, displs := c.SendCounts, c.SendDispls
-	if c.InPlace && c.Coll == backend.Alltoallv {
+	switch {
+	case c.Coll == backend.Gatherv:
+		return 0, len(Input(c, rank))
+	case c.InPlace && c.Coll == backend.Alltoallv:
 		counts, displs = c.RecvCounts, c.RecvDispls
 	}
 	return displs[to] * c.Type.Size, counts[to] * c.Type.Size

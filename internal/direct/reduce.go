@@ -60,7 +60,7 @@ func (t *task) reduceRoot() error {
 		dst = t.Recv[lo*t.elem : hi*t.elem]
 	} else {
 		dst = t.temp((hi - lo) * t.elem)
-		t.p.Share(dst)
+		t.work = dst
 	}
 	err := t.reduce(lo, hi, dst)
 	if err = t.after(err); err != nil {

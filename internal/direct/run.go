@@ -28,31 +28,29 @@ type task struct {
 	rank, size int
 	p          Peers
 	s          *Scratch
-	inSlots    bool // the inputs are copies in the arrival slots: no synchronisation
-	elem       int  // bytes of an element
-	block      int  // bytes of Count elements
-	since      int  // bytes read since the last call of Over
+	inSlots    bool   // the inputs are copies in the arrival slots: no synchronisation
+	elem       int    // bytes of an element
+	block      int    // bytes of Count elements
+	since      int    // bytes read since the last call of Over
+	work       []byte // to be passed to the next Sync
 }
 
 // Run does rank's part of a collective whose calls have been compared. It returns when no other
 // rank reads this one's buffers any more. An ErrMismatch is the same on all ranks.
-func Run(c *backend.Call, rank, size int, p Peers, s *Scratch) error {
-	return s.begin(c, rank, size, p, false).run()
-}
-
-// RunSlots is Run for a collective whose inputs are copies that do not change. It does not call
-// Sync.
-func RunSlots(c *backend.Call, rank, size int, p Peers, s *Scratch) error {
-	return s.begin(c, rank, size, p, true).run()
+//
+// inSlots says that the inputs are copies that do not change. Run does not call Sync then.
+func Run(c *backend.Call, rank, size int, p Peers, s *Scratch, inSlots bool) error {
+	t := s.begin(c, rank, size, p, inSlots)
+	defer t.end()
+	return t.steps()
 }
 
 // Combine sets dst to the whole result of a reduction to all ranks or to one, for a backend in
 // which one rank computes it for the others.
 func Combine(c *backend.Call, rank, size int, p Peers, s *Scratch, dst []byte) error {
 	t := s.begin(c, rank, size, p, true)
-	err := t.reduce(0, c.Count, dst)
-	t.end()
-	return err
+	defer t.end()
+	return t.reduce(0, c.Count, dst)
 }
 
 func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, inSlots bool) *task {
@@ -67,12 +65,6 @@ func (s *Scratch) begin(c *backend.Call, rank, size int, p Peers, inSlots bool) 
 
 // end drops the references to what belongs to the caller.
 func (t *task) end() { *t = task{} }
-
-func (t *task) run() error {
-	err := t.steps()
-	t.end()
-	return err
-}
 
 func (t *task) steps() error {
 	switch t.Coll {
@@ -91,7 +83,7 @@ func (t *task) steps() error {
 	case backend.Gather, backend.Gatherv:
 		return t.gather()
 	case backend.Allgather, backend.Allgatherv:
-		return t.allgather()
+		return t.after(t.collect(nil))
 	case backend.Scatter, backend.Scatterv:
 		return t.scatter()
 	case backend.Alltoall, backend.Alltoallv:
@@ -105,17 +97,21 @@ func (t *task) sync(bad error) error {
 	if t.inSlots {
 		return bad
 	}
-	return t.p.Sync(bad)
+	work := t.work
+	t.work = nil
+	return t.p.Sync(work, bad)
 }
 
 // copy sets dst to bytes of a rank's buffer.
 func (t *task) copy(dst []byte, rank int, from Space, off int) error {
 	for len(dst) > 0 {
 		n := min(len(dst), pieceBytes)
-		if v := t.p.View(rank, from, off, n); v != nil {
-			copy(dst[:n], v)
-		} else if err := t.p.Fetch(rank, from, off, dst[:n]); err != nil {
+		v, err := t.p.Read(rank, from, off, dst[:n])
+		if err != nil {
 			return err
+		}
+		if &v[0] != &dst[0] {
+			copy(dst, v)
 		}
 		dst, off = dst[n:], off+n
 		if err := t.read(n); err != nil {
@@ -144,14 +140,10 @@ func (t *task) temp(n int) []byte {
 
 // Load implements coll.Loader.
 func (t *task) Load(rank, lo, hi int, scratch []byte) ([]byte, error) {
-	off, n := lo*t.elem, (hi-lo)*t.elem
-	if err := t.read(n); err != nil {
+	if err := t.read(len(scratch)); err != nil {
 		return nil, err
 	}
-	if v := t.p.View(rank, In, off, n); v != nil {
-		return v, nil
-	}
-	return scratch, t.p.Fetch(rank, In, off, scratch)
+	return t.p.Read(rank, In, lo*t.elem, scratch)
 }
 
 // eval combines elements lo to hi-1 of the ranks' vectors into dst.

@@ -32,10 +32,21 @@ func (c *comm) StartCollective(*backend.Call) (backend.Operation, error) { retur
 
 // The methods below implement board.Comm.
 
-func (c *comm) Ended() *backend.Fault { return c.fault.Load() }
-func (c *comm) Cause() *backend.Fault { return c.brk.Load() }
-func (c *comm) Closed() bool          { return c.closed.Load() }
-func (c *comm) Gone(rank int) bool    { return c.isGone(rank) }
+// Over returns why every operation ends, or nil.
+func (c *comm) Over() error {
+	if f := c.fault.Load(); f != nil {
+		return f
+	}
+	if f := c.brk.Load(); f != nil {
+		return f
+	}
+	if c.closed.Load() {
+		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+	}
+	return nil
+}
+
+func (c *comm) Gone(rank int) bool { return c.isGone(rank) }
 
 // GoneFault returns the error of an operation that needs a rank for which Gone is true.
 func (c *comm) GoneFault(rank int) error {

@@ -8,22 +8,18 @@ import (
 
 // Members converts between the ranks of a communicator and those of the job.
 type Members struct {
-	World []int       // world rank of each rank
-	ranks map[int]int // the inverse, nil if World is the identity
+	World []int   // world rank of each rank
+	ranks []int32 // the inverse, -1 for ranks of the job that are no members
 }
 
 // NewMembers returns the members with these world ranks.
 func NewMembers(world []int) Members {
-	m := Members{World: world}
+	m := Members{World: world, ranks: make([]int32, slices.Max(world)+1)}
+	for w := range m.ranks {
+		m.ranks[w] = -1
+	}
 	for r, w := range world {
-		if r == w {
-			continue
-		}
-		m.ranks = make(map[int]int, len(world))
-		for r, w := range world {
-			m.ranks[w] = r
-		}
-		break
+		m.ranks[w] = int32(r)
 	}
 	return m
 }
@@ -36,16 +32,10 @@ func (m *Members) WorldRank(rank int) int { return m.World[rank] }
 
 // RankOf returns the rank of a world rank, or -1 if it is not a member.
 func (m *Members) RankOf(world int) int {
-	if m.ranks == nil {
-		if world < 0 || world >= len(m.World) {
-			return -1
-		}
-		return world
+	if world < 0 || world >= len(m.ranks) {
+		return -1
 	}
-	if r, ok := m.ranks[world]; ok {
-		return r
-	}
-	return -1
+	return int(m.ranks[world])
 }
 
 // Some returns the world ranks of some members.
