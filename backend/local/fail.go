@@ -143,11 +143,10 @@ func (g *group) absent(rank, source int) error {
 // Close implements backend.Comm. Closing the first communicator closes the
 // rank's others too.
 func (c *Comm) Close() error {
-	g := c.group
-	if g == g.job.world {
-		for _, d := range g.job.list() {
-			if i := d.RankOf(c.me.id); d != g && i >= 0 && d.joined(i) {
-				d.ends[i].close()
+	if j := c.group.job; c.group == j.world {
+		for _, d := range j.endsOf(c.me.id) {
+			if d != c {
+				d.close()
 			}
 		}
 	}
@@ -155,11 +154,16 @@ func (c *Comm) Close() error {
 	return nil
 }
 
-// joined reports whether a member has made its end.
-func (g *group) joined(member int) bool {
-	g.job.mu.Lock()
-	defer g.job.mu.Unlock()
-	return g.ends[member].group != nil
+// endsOf returns the ends that a rank has made of the groups there are.
+func (j *job) endsOf(rank int) (ends []*Comm) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, g := range j.groups {
+		if i := g.RankOf(rank); i >= 0 && g.ends[i].group != nil {
+			ends = append(ends, &g.ends[i])
+		}
+	}
+	return ends
 }
 
 // close ends c's own operations, and those of the other ranks that need it.

@@ -3,7 +3,6 @@ package local
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
@@ -118,12 +117,6 @@ func (c *Comm) finish(b *backend.Bound, o *op) (backend.Status, error) {
 // park waits on a parked o. It returns b's error if it could withdraw o.
 func (c *Comm) park(b *backend.Bound, o *op) error {
 	c.me.waits()
-	if !b.Limited() {
-		for o.state.Load() != opDone {
-			o.sleep(nil, time.Time{})
-		}
-		return nil
-	}
 	start := began(b)
 	for o.state.Load() != opDone {
 		if err := b.Err(start); err != nil {

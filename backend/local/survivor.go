@@ -116,8 +116,9 @@ func (j *job) fail(rank int, err error) {
 		return
 	}
 	j.losses = append(j.losses, loss{rank, e})
+	groups := slices.Collect(maps.Values(j.groups))
 	j.mu.Unlock()
-	for _, g := range j.list() {
+	for _, g := range groups {
 		if !g.acknowledges(rank) {
 			g.finish(e)
 		} else if member := g.RankOf(rank); member >= 0 {
@@ -127,11 +128,4 @@ func (j *job) fail(rank int, err error) {
 	for _, r := range j.ranks {
 		r.notify(nil) // what goroutines that panicked have left
 	}
-}
-
-// list returns the groups there are.
-func (j *job) list() []*group {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Collect(maps.Values(j.groups))
 }

@@ -151,22 +151,14 @@ func (c *Comm) Await(b *backend.Bound, p backend.Pending) error {
 	c.me.waits()
 	s := waiters.Get().(*sleeper)
 	c.me.sleepers.add(s)
-	err := s.await(b, p)
-	c.me.sleepers.remove(s)
-	waiters.Put(s)
-	return err
-}
-
-func (s *sleeper) await(b *backend.Bound, p backend.Pending) error {
-	start := began(b)
-	for !p.Ready() {
-		if err := b.Err(start); err != nil {
-			if p.Ready() {
-				return nil
-			}
+	defer func() {
+		c.me.sleepers.remove(s)
+		waiters.Put(s)
+	}()
+	for start := began(b); !p.Ready(); s.sleep(b, start) {
+		if err := b.Err(start); err != nil && !p.Ready() {
 			return err
 		}
-		s.sleep(b, start)
 	}
 	return nil
 }

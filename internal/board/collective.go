@@ -150,10 +150,14 @@ func (s *Collective) late(cause error) error {
 			missing = append(missing, fmt.Sprint(r))
 		}
 	}
+	return s.timedOut(cause, "waited in %v for ranks that had not arrived: "+strings.Join(missing, ", "))
+}
+
+// timedOut breaks the communicator because of the error of a Bound, and adds what this rank did in the call.
+func (s *Collective) timedOut(cause error, did string) error {
 	f := &backend.Fault{Sentinel: backend.Sentinel(backend.Code(cause)),
-		Text: fmt.Sprintf("%v: rank %d waited in %v for ranks that had not arrived: %s",
-			text(cause), c.Rank(), s.call.Fingerprint(), strings.Join(missing, ", "))}
-	c.Break(f)
+		Text: fmt.Sprintf("%s: rank %d "+did, text(cause), s.c.Rank(), s.call.Fingerprint())}
+	s.c.Break(f)
 	return f
 }
 

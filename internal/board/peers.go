@@ -259,18 +259,13 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 
 // Over implements direct.Peers.
 func (p *peers) Over() error {
-	c := p.s.c
-	if err := c.Over(); err != nil {
+	if err := p.s.c.Over(); err != nil {
 		return err
 	}
-	err := p.bound.Err(p.began)
-	if err == nil {
-		return nil
+	if err := p.bound.Err(p.began); err != nil {
+		return p.s.timedOut(err, "was in the middle of %v")
 	}
-	f := &backend.Fault{Sentinel: backend.Sentinel(backend.Code(err)),
-		Text: fmt.Sprintf("%v: rank %d was in the middle of %v", text(err), c.Rank(), p.call.Fingerprint())}
-	c.Break(f)
-	return f
+	return nil
 }
 
 // Sync implements direct.Peers.

@@ -26,22 +26,19 @@ func Files(n int, what string) error {
 		} else {
 			fd, err = unix.FcntlInt(uintptr(fds[0]), unix.F_DUPFD_CLOEXEC, 0)
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			fds = append(fds, fd)
-		case errors.Is(err, unix.EMFILE):
-			var r unix.Rlimit
-			if e := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); e != nil {
-				return fmt.Errorf("%w: %s takes %d more, and %d can be opened", err, what, n, len(fds))
-			}
-			return fmt.Errorf("%w: %s takes %d more, and %d can be opened; the limit is %d: raise it with ulimit -n %d",
-				err, what, n, len(fds), r.Cur, int(r.Cur)+n-len(fds))
-		case errors.Is(err, unix.ENFILE):
-			return fmt.Errorf("%w: %s takes %d more, and %d can be opened; the limit is the whole system's (sysctl fs.file-max)",
-				err, what, n, len(fds))
-		default: // no /dev/null, for instance: what needs the files will report it
+			continue
+		}
+		limit := "the limit is the whole system's (sysctl fs.file-max)"
+		var r unix.Rlimit
+		switch {
+		case errors.Is(err, unix.EMFILE) && unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil:
+			limit = fmt.Sprintf("the limit is %d: raise it with ulimit -n %d", r.Cur, int(r.Cur)+n-len(fds))
+		case !errors.Is(err, unix.ENFILE): // no /dev/null, for instance: what needs the files will report it
 			return nil
 		}
+		return fmt.Errorf("%w: %s takes %d more, and %d can be opened; %s", err, what, n, len(fds), limit)
 	}
 	return nil
 }

@@ -90,8 +90,8 @@ const (
 	nap    = time.Millisecond
 )
 
-// take waits for the lock as long as the call may.
-func (l *lock) take(kind Kind, rank int, p *patience) error {
+// take waits for the lock until expired returns an error.
+func (l *lock) take(kind Kind, rank int, expired func() error) error {
 	if l.try(kind, rank) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (l *lock) take(kind Kind, rank int, p *patience) error {
 			runtime.Gosched()
 			shmem.Yield()
 		default:
-			if err := p.expired(); err != nil {
+			if err := expired(); err != nil {
 				return err
 			}
 			l.sleep(s, kind)

@@ -128,9 +128,18 @@ func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 		return 0, err
 	}
 	defer w.waiting.Done()
-	p := patience{w: w, bound: b}
+	var until func() error // made when the call first waits
+	expired := func() error {
+		if w.closed.Load() {
+			return errClosed
+		}
+		if until == nil {
+			until = Until(b, w.comm)
+		}
+		return until()
+	}
 	for r := lo; r < hi; r++ {
-		if err := w.locks[r].take(kind, w.rank, &p); err != nil {
+		if err := w.locks[r].take(kind, w.rank, expired); err != nil {
 			err = note(err, fmt.Sprintf("the lock of rank %d's part: %s", r, w.locks[r].holder()))
 			for q := lo; q < r; q++ {
 				w.locks[q].release(kind)
@@ -255,43 +264,22 @@ func (w *Window) releaseAll() error {
 	return fault(backend.ErrWin, "closed while this rank held the lock of %s", held)
 }
 
-// patience is how long a call waits for a lock.
-type patience struct {
-	w     *Window
-	bound *backend.Bound
-	start time.Time // zero until it first waits
-}
-
-// expired returns why the call must not wait any longer, or nil.
-func (p *patience) expired() error {
-	if p.w.closed.Load() {
-		return errClosed
-	}
-	if p.start.IsZero() {
-		p.start = time.Now()
-	}
-	return over(p.bound, p.w.comm, p.start)
-}
-
 // Until returns a function that returns why an operation that begins now has to end: its time is
 // up, or the communicator has ended. It returns nil while the operation may go on.
 func Until(b *backend.Bound, c backend.Comm) func() error {
 	start := time.Now()
-	return func() error { return over(b, c, start) }
-}
-
-// over returns why an operation that began at start has to end, or nil.
-func over(b *backend.Bound, c backend.Comm, start time.Time) error {
-	if err := b.Err(start); err != nil {
+	return func() error {
+		if err := b.Err(start); err != nil {
+			return err
+		}
+		if err := c.Broken(); err != nil {
+			return &backend.Broken{Cause: err}
+		}
+		// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
+		// which other ranks may not get to unlock. No message has this tag.
+		_, _, err := c.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
 		return err
 	}
-	if err := c.Broken(); err != nil {
-		return &backend.Broken{Cause: err}
-	}
-	// A probe finds out that a rank is lost, which ends every operation, and makes the progress without
-	// which other ranks may not get to unlock. No message has this tag.
-	_, _, err := c.Probe(nil, backend.AnySource, backend.AnyTag+1, false)
-	return err
 }
 
 var errClosed error = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the window is closed"}
