@@ -14,9 +14,6 @@ type Segment struct {
 	fd  int
 }
 
-// Len returns the segment's size in bytes.
-func (s *Segment) Len() int { return len(s.mem) }
-
 // At returns the T at offset off of the segment. T must be free of Go pointers.
 // It panics if T does not lie inside the segment or off is not aligned for it:
 // offsets come from the layout, never from shared memory.

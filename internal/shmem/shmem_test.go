@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 			fmt.Println(err)
 			os.Exit(3)
 		}
-		mem := Slice[byte](s, 0, s.Len())
+		mem := Slice[byte](s, 0, 64<<20)
 		for i := 0; i < len(mem); i += 4096 {
 			mem[i] = 1
 		}
