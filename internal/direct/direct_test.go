@@ -74,7 +74,9 @@ func (s seat) Sync(work []byte, bad error) error {
 	t := s.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.bad[s.rank], t.work[s.rank] = bad, work
+	if t.bad[s.rank] = bad; work != nil { // else others may be reading what there is
+		t.work[s.rank] = work
+	}
 	if t.arrived++; t.arrived == len(t.calls) {
 		t.verdict = nil
 		for _, err := range t.bad {

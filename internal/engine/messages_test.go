@@ -90,8 +90,12 @@ func TestMessageFromNonMemberLosesItsSender(t *testing.T) {
 			t.Run(fmt.Sprintf("%v, %s", kind, when), func(t *testing.T) {
 				world := mesh(t, 3)
 				forge := func() {
+					h := frame.Header{Kind: kind, Context: 1, Tag: 1}
+					if kind == frame.ReadyToSend {
+						h.Token = 1
+					}
 					locked(world[2], func(e *Engine) bool {
-						return e.peers[0].emit(frame.Header{Kind: kind, Context: 1, Tag: 1, Token: 1}, nil, nil)
+						return e.peers[0].emit(h, nil, nil)
 					})
 				}
 				var d []*comm
