@@ -17,8 +17,8 @@ type sleeper struct {
 // Begin implements engine.Sleeper.
 func (s *sleeper) Begin() { s.bell = s.node.Announce() }
 
-// Add implements engine.Sleeper.
-func (s *sleeper) Add(l engine.Link, room bool) bool { return l.Arm(room) }
+// Add implements engine.Sleeper: the peers ring for this rank.
+func (s *sleeper) Add(engine.Link, bool) bool { return false }
 
 // Sleep implements engine.Sleeper.
 func (s *sleeper) Sleep(timeout time.Duration) { s.node.Sleep(s.bell, timeout) }

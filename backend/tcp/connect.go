@@ -147,7 +147,6 @@ func closeAll(links []engine.Link) {
 	for _, l := range links {
 		if l != nil {
 			l.Close()
-			l.Release()
 		}
 	}
 }

@@ -244,29 +244,11 @@ func (l *link) Flush() (moved bool, err error) {
 	return moved, nil
 }
 
-// Discard implements engine.Link.
-func (l *link) Discard() { discard(l.fd, l.rbuf) }
-
-// discard drops what has arrived at a socket.
-func discard(fd int, buf []byte) {
-	for range 1000 {
-		if n, err := socket(fd).read(buf, nil); n <= 0 || err != nil {
-			return
-		}
-	}
-}
-
 // EagerMax implements engine.Link.
 func (l *link) EagerMax() int { return engine.EagerMax }
 
 // Hidden implements engine.Link.
 func (l *link) Hidden() bool { return l.tls != nil && l.tls.more }
-
-// Arm implements engine.Link: the sleeper listens to the socket.
-func (l *link) Arm(bool) bool { return l.Hidden() }
-
-// Disarm implements engine.Link.
-func (l *link) Disarm() {}
 
 // Limit implements engine.Link.
 func (l *link) Limit(d time.Duration) { sockLimit(l.fd, d) }
@@ -289,6 +271,3 @@ func (l *link) Close() {
 		l.fd = -1
 	}
 }
-
-// Release implements engine.Link.
-func (l *link) Release() {}

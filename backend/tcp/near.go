@@ -42,15 +42,6 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 	return false, nil
 }
 
-// Arm implements engine.Link.
-func (n *near) Arm(room bool) bool {
-	n.check = true
-	return n.Link.Arm(room)
-}
-
-// Discard implements engine.Link.
-func (n *near) Discard() { discard(n.fd, n.rest[:]) }
-
 // Limit implements engine.Link.
 func (n *near) Limit(d time.Duration) { sockLimit(n.fd, d) }
 

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/frame"
-	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
@@ -113,85 +111,3 @@ func joined(t *testing.T, ranks int, cfg node.Config) []*node.Node {
 	}
 	return nodes
 }
-
-// nearPair returns the two ends of a link through memory, without sockets.
-func nearPair(t *testing.T) (a, b *near) {
-	t.Helper()
-	n := joined(t, 2, node.Config{Data: 4096})
-	n[0].Spare, n[1].Spare = false, false
-	return &near{Link: n[0].Link(1), fd: -1}, &near{Link: n[1].Link(0), fd: -1}
-}
-
-// ended counts the transfers that have ended.
-type ended struct{ sent, received int }
-
-func (e *ended) Sent(*memlink.Transfer)            { e.sent++ }
-func (e *ended) Received(*memlink.Transfer, error) { e.received++ }
-func (e *ended) Withdrawn(*memlink.Transfer) error { return nil }
-
-// What the peer does to a transfer after this rank's last look, and before it announces its sleep, rings no
-// bell. The announcement finds it.
-func TestArmFindsNewsOfTransfers(t *testing.T) {
-	a, b := nearPair(t)
-	var send, recv memlink.Transfer
-	var ends ended
-	body := ranktest.Fill(make([]byte, 40000), 1)
-	got := make([]byte, len(body))
-	armed := func(what string, n *near, want bool) {
-		t.Helper()
-		if got := n.Arm(false); got != want {
-			t.Errorf("%s: news for the sleeper: %v, want %v", what, got, want)
-		}
-		n.Disarm()
-	}
-	addr, _ := a.Announce(&send, body)
-	armed("sender of a message that was not accepted", a, false)
-	if !b.Accept(&recv, send.Token(), addr, got) {
-		t.Fatal("the message was not accepted")
-	}
-	armed("sender of a message of which it can copy a part", a, true)
-	armed("receiver of a message of which it can copy a part", b, true)
-	for chunks := 0; b.Receiving(); chunks++ {
-		if n := ends.sent + ends.received; n > 0 || chunks > 100 {
-			t.Fatalf("%d ends of the transfer after %d chunks", n, chunks)
-		}
-		if moved, err := b.Step(&ends); !moved || err != nil {
-			t.Skipf("the kernel lets this process not copy its own memory: %v", err)
-		}
-	}
-	armed("sender of a message that is copied", a, true)
-	armed("receiver afterwards", b, false)
-	if _, err := a.Step(&ends); err != nil || ends != (ended{1, 1}) || !bytes.Equal(got, body) {
-		t.Errorf("the transfer: %v, %+v, the right bytes: %v", err, ends, bytes.Equal(got, body))
-	}
-	armed("sender afterwards", a, false)
-}
-
-// A sender sleeps while there is no room for its next piece, even if there is room for a frame without data.
-func TestArmWaitsForRoomForData(t *testing.T) {
-	a, b := nearPair(t)
-	h, body, off := frame.Header{Kind: frame.Eager, Length: 8192}, make([]byte, 8192), 0
-	for n := -1; n != off; {
-		n = off
-		off, _ = a.Write(&h, body, off)
-	}
-	if off == frame.HeaderSize+len(body) {
-		t.Fatal("the ring has taken all")
-	}
-	if a.Arm(true) {
-		t.Error("there is no room, and the sender would not sleep")
-	}
-	in := frame.Arrival{Receiver: dropped{}}
-	if _, err := b.Read(&in); err != nil {
-		t.Fatal(err)
-	}
-	if !a.Arm(true) {
-		t.Error("there is room, and the sender would sleep")
-	}
-}
-
-// dropped takes frames without their payloads.
-type dropped struct{}
-
-func (dropped) Begin(*frame.Arrival) error { return nil }
-func (dropped) End(*frame.Arrival) error   { return nil }

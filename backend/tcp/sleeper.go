@@ -42,10 +42,12 @@ func (s *sleeper) Add(l engine.Link, room bool) (ready bool) {
 	switch l := l.(type) {
 	case *link:
 		s.sleep.add(l.fd, room)
+		return l.Hidden()
 	case *near:
 		s.sleep.add(l.fd, false)
+		l.check = true
 	}
-	return l.Arm(room)
+	return false
 }
 
 // Sleep implements engine.Sleeper.

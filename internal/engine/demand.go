@@ -202,11 +202,9 @@ func (e *Engine) Came(rank int, l Link) {
 	lost := e.losses[rank] != nil
 	if e.isClosed || p.link != nil || p.said || p.dead && !lost {
 		l.Close()
-		l.Release()
 		return
 	}
 	p.dead, p.fresh, p.broken = false, false, nil // not what the last link has left
-	p.over.Store(false)
 	wanted := p.wanted
 	p.up(l)
 	if lost { // it does not know

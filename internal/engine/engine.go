@@ -67,17 +67,15 @@ type Engine struct {
 	me    int
 	peers []*peer // by world rank; nil for this one
 	open  []*peer // those that have, or had, a link
-	links []Link  // all of them, to be released
 
 	onWait func() // nil: none; set at the start
 
 	mu       sync.Mutex
-	posted   match.Queue // *op
-	arrived  match.Queue // *msg
-	slots    []slot      // operations that a peer has a token for
-	spares   []uint32    // free slots
-	comms    map[uint32]*comm
-	closing  map[uint32]*comm  // closed here, not yet by all members: messages are dropped
+	posted   match.Queue       // *op
+	arrived  match.Queue       // *msg
+	slots    []slot            // operations that a peer has a token for
+	spares   []uint32          // free slots
+	comms    map[uint32]*comm  // until all members have closed them
 	early    map[uint32]*early // notices for communicators that are not made here yet
 	probes   []*probing
 	held     []*msg // RTS that Mprobe has taken
@@ -100,7 +98,7 @@ type Engine struct {
 	due         []loss           // about to be marked lost
 	draining    []int            // lost ranks whose links are not closed yet
 	copying     []*peer          // lost ranks with transfers that have not ended
-	goodbyes    []*goodbye       // of lost ranks' links
+	goodbyes    []*goodbye       // links that end
 	demand      *demand          // nil if all links are made at the start
 	departed    []int            // ranks that have left, for a notice to the others
 	excluded    bool             // the others have declared this rank lost
@@ -113,7 +111,6 @@ type Engine struct {
 	stop     chan struct{}                 // ends the ticker
 	ticker   sync.WaitGroup
 	sleeping atomic.Bool // the leader sleeps, or is about to: ring
-	armed    []Link      // of the leader's sleep
 
 	waitMu sync.Mutex // guards leader and hungUp, for cond
 	hungUp bool       // the sleeper is closed
@@ -227,12 +224,11 @@ func New(cfg Config) *Engine {
 	}
 	e := &Engine{
 		cfg: cfg, me: cfg.Rank, life: newLife(cfg.Heartbeat), ticked: cfg.Now(),
-		peers:   make([]*peer, len(cfg.Peers)),
-		losses:  make([]*backend.Fault, len(cfg.Peers)),
-		comms:   map[uint32]*comm{},
-		closing: map[uint32]*comm{},
-		early:   map[uint32]*early{},
-		stop:    make(chan struct{}),
+		peers:  make([]*peer, len(cfg.Peers)),
+		losses: make([]*backend.Fault, len(cfg.Peers)),
+		comms:  map[uint32]*comm{},
+		early:  map[uint32]*early{},
+		stop:   make(chan struct{}),
 	}
 	e.cond.L = &e.waitMu
 	for r := range e.peers {

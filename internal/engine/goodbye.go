@@ -8,15 +8,35 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
-// A goodbye ends a link with a rank that is lost for this one: it sends the rest of the current frame, and
-// the notice that the rank is lost. A rank that was stopped finds the notice when it goes on. Without it,
-// it would declare this rank lost because the link ended.
+// A goodbye ends a link. It writes the frames that are left, ends the link for writing, and closes it when the
+// other end's system has everything. Until then received bytes are dropped, because a socket that is closed
+// with unread bytes discards those it has not sent.
+//
+// For a rank that is lost for this one, the frames are the rest of the current one and the notice that the rank
+// is lost. A rank that was stopped finds the notice when it goes on. Without it, it would declare this rank lost
+// because the link ended.
 type goodbye struct {
-	link   Link // what arrives on it is ignored
-	frames []out
-	off    int // bytes of the first that are written
-	ticks  int // left
+	link     Link
+	in       frame.Arrival // of which nothing is kept
+	frames   []out
+	off      int  // bytes of the first that are written
+	orderly  bool // this rank leaves in good order
+	finished bool // the link is ended for writing
+	unsent   int
+	ticks    int // left; 0: no limit
 }
+
+func newGoodbye(p *peer, orderly bool) *goodbye {
+	g := &goodbye{link: p.link, in: p.in, orderly: orderly}
+	g.in.Receiver, g.in.Dst = g, nil
+	return g
+}
+
+// Begin implements frame.Receiver.
+func (g *goodbye) Begin(*frame.Arrival) error { return nil }
+
+// End implements frame.Receiver.
+func (g *goodbye) End(*frame.Arrival) error { return nil }
 
 // leaveWith closes the link with a rank, with a notice to it of why it is lost.
 func (p *peer) leaveWith(f *backend.Fault) {
@@ -25,7 +45,8 @@ func (p *peer) leaveWith(f *backend.Fault) {
 		return
 	}
 	e := p.e
-	g := &goodbye{link: p.link, ticks: e.life.ticks}
+	g := newGoodbye(p, false)
+	g.ticks = e.life.ticks
 	if w := p.first; w != nil && p.woff > 0 {
 		g.frames, g.off = append(g.frames, out{head: w.head, body: bytes.Clone(w.body)}), p.woff
 	}
@@ -36,37 +57,73 @@ func (p *peer) leaveWith(f *backend.Fault) {
 	if e.life.limit > 0 {
 		g.link.Limit(3 * e.life.limit) // it has been counting since the other end stopped reading
 	}
-	if !g.said() {
+	if _, over := g.step(); !over {
 		e.goodbyes = append(e.goodbyes, g)
 	}
 }
 
-// said writes as much as there is room for, and reports whether the link is closed. It is closed when the
-// other end's system has everything. Until then received bytes are dropped, because a socket that is
-// closed with unread bytes discards those it has not sent.
-func (g *goodbye) said() bool {
+// step writes as much as there is room for. It reports whether anything moved, and whether the link is
+// closed.
+func (g *goodbye) step() (moved, over bool) {
 	l := g.link
-	l.Discard()
+	for range drainLost {
+		if got, err := l.Read(&g.in); !got || err != nil {
+			break
+		}
+	}
 	var err error
 	if l.Holds() {
-		_, err = l.Flush()
+		moved, err = l.Flush()
 	}
 	for err == nil && len(g.frames) > 0 {
-		w := &g.frames[0]
-		g.off, err = l.Write(&w.head, w.body, g.off)
+		w, from := &g.frames[0], g.off
+		g.off, err = l.Write(&w.head, w.body, from)
+		moved = moved || g.off > from
 		if g.off < frame.HeaderSize+len(w.body) {
 			break
 		}
 		g.frames, g.off = g.frames[1:], 0
 	}
-	if g.ticks--; g.ticks > 0 && err == nil && (len(g.frames) > 0 || l.Holds() || l.Unsent() > 0) {
-		return false
+	if err == nil && len(g.frames) == 0 && !l.Holds() {
+		g.finish()
+		n := l.Unsent()
+		moved, g.unsent = moved || n != g.unsent, n
+		over = n == 0
 	}
-	l.Close()
-	return true
+	if g.ticks--; over || err != nil || g.ticks == 0 {
+		g.end()
+		return true, true
+	}
+	return moved, false
 }
 
-// sendGoodbyes is called once each tick.
-func (e *Engine) sendGoodbyes() {
-	e.goodbyes = slices.DeleteFunc(e.goodbyes, (*goodbye).said)
+func (g *goodbye) finish() {
+	if !g.finished {
+		g.finished = true
+		g.link.Finish(g.orderly)
+	}
+}
+
+// end closes the link at once.
+func (g *goodbye) end() {
+	g.finish()
+	g.link.Close()
+}
+
+// stepGoodbyes goes on with the goodbyes, and reports whether anything moved. It is called once each tick, and
+// more often while this rank leaves.
+func (e *Engine) stepGoodbyes() (moved bool) {
+	e.goodbyes = slices.DeleteFunc(e.goodbyes, func(g *goodbye) bool {
+		did, over := g.step()
+		moved = moved || did
+		return over
+	})
+	return moved
+}
+
+func (e *Engine) endGoodbyes() {
+	for _, g := range e.goodbyes {
+		g.end()
+	}
+	e.goodbyes = nil
 }

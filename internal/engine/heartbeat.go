@@ -100,7 +100,7 @@ func (e *Engine) beat() {
 			e.suspect(p.rank, "rank %d (%v) was silent for %v", p.rank, e.cfg.Peers[p.rank], e.life.limit)
 		}
 	}
-	e.sendGoodbyes()
+	e.stepGoodbyes()
 	e.giveUpWaiting()
 	if e.lossesPending() {
 		e.handleLosses()

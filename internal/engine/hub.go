@@ -36,10 +36,6 @@ func (e *Engine) rehub() {
 	if hub == d.hub {
 		return
 	}
-	relayed := make([]bool, len(e.peers)) // ranks that get this rank's notices through the hub
-	for r, p := range e.peers {
-		relayed[r] = p != nil && !p.wanted && !p.dead && !p.said
-	}
 	d.hub, d.alone, d.wide = hub, 0, 1
 	if hub == e.me { // most connect by themselves, and are greeted then
 		for _, p := range e.peers[hub+1:] {
@@ -60,10 +56,7 @@ func (e *Engine) rehub() {
 		}
 	}
 	for _, c := range e.comms {
-		c.resend(false, relayed)
-	}
-	for _, c := range e.closing {
-		c.resend(true, relayed)
+		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, unlinked) })
 	}
 }
 
@@ -82,22 +75,6 @@ func (e *Engine) greet(p *peer) {
 		}
 	}
 	e.passLeft(p, left)
-}
-
-// resend repeats a communicator's notices to the members that got them through a hub that has ended.
-func (c *comm) resend(closed bool, relayed []bool) {
-	f := c.brk.Load()
-	for r, w := range c.World {
-		if r == c.rank || !relayed[w] {
-			continue
-		}
-		if f != nil {
-			c.sendNotice(w, frame.Broken, EncodeFault(f))
-		}
-		if closed && !c.isWorld {
-			c.sendNotice(w, frame.Closed, nil)
-		}
-	}
 }
 
 // judges reports whether this rank may declare a rank lost because no process listens at its address

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -20,24 +21,22 @@ import (
 //     is closed with unread bytes, or that receives some later, answers with a reset. The reset discards
 //     bytes that have not arrived, and the other end would take this rank for dead.
 //
-// A step that does not come to its end for leaveFor without progress, or after leaveMost, is given up.
+// Without links on demand, steps 1 and 2 come to their end at once. A step that does not come to its end for
+// leaveFor without progress, or after leaveMost, is given up.
 type leaving struct {
 	e     *Engine
 	step  int
 	start time.Time // of the whole
 	begun time.Time // of the step
 	moved time.Time // when something moved
-
-	links  []Link // of step 5
-	unsent int
 }
 
 const (
-	leaveQueued = iota + 1
+	leaveQueued = iota
 	leaveOthers
 	leaveGoodbye
 	leaveFlush
-	leaveUnsent
+	leaveLinks
 	leaveDone
 
 	leaveFor  = 3 * time.Second
@@ -57,11 +56,6 @@ func (e *Engine) leave() {
 	close(e.stop)
 	e.ticker.Wait()
 	e.hangUp()
-	e.mu.Lock()
-	for _, l := range e.links {
-		l.Release() // no goroutine sleeps or reads any more
-	}
-	e.mu.Unlock()
 	if e.cfg.Left != nil {
 		e.cfg.Left()
 	}
@@ -69,11 +63,7 @@ func (e *Engine) leave() {
 
 func (e *Engine) newLeaving() *leaving {
 	now := e.cfg.Now()
-	l := &leaving{e: e, step: leaveQueued, start: now, begun: now, moved: now}
-	if e.demand == nil {
-		l.step = leaveGoodbye
-	}
-	return l
+	return &leaving{e: e, start: now, begun: now, moved: now}
 }
 
 // look goes on with the leaving, and reports whether the rank has left.
@@ -82,7 +72,7 @@ func (l *leaving) look() bool {
 	e.mu.Lock()
 	defer e.unlock()
 	now := e.cfg.Now()
-	if l.step < leaveUnsent && e.progress() {
+	if l.step < leaveLinks && e.progress() || l.step == leaveLinks && e.stepGoodbyes() {
 		l.moved = now
 	}
 	for l.step < leaveDone && (l.ended() || l.late(now)) {
@@ -90,13 +80,11 @@ func (l *leaving) look() bool {
 		l.begun, l.moved = now, now
 		switch l.step {
 		case leaveGoodbye:
-			l.goodbye()
-		case leaveUnsent:
-			l.finish()
+			e.sayGoodbyes()
+		case leaveLinks:
+			e.endLinks()
 		case leaveDone:
-			for _, link := range l.links {
-				link.Close()
-			}
+			e.endGoodbyes()
 		}
 	}
 	return l.step == leaveDone
@@ -104,18 +92,20 @@ func (l *leaving) look() bool {
 
 // flush gives what is queued a bounded time to be written.
 func (e *Engine) flush() {
-	l := e.newLeaving()
-	for l.step = leaveFlush; ; time.Sleep(leaveLook) {
+	for end := time.Now().Add(leaveFor); time.Now().Before(end); time.Sleep(leaveLook) {
 		e.mu.Lock()
-		if e.progress() {
-			l.moved = e.cfg.Now()
-		}
-		done := l.ended() || l.late(e.cfg.Now())
+		e.progress()
+		flushed := e.flushed()
 		e.unlock()
-		if done {
+		if flushed {
 			return
 		}
 	}
+}
+
+// flushed reports whether all frames are written, except those that wait for a link.
+func (e *Engine) flushed() bool {
+	return !slices.ContainsFunc(e.open, func(p *peer) bool { return p.link != nil && p.waits() })
 }
 
 // late reports whether the step is given up.
@@ -127,40 +117,20 @@ func (l *leaving) late(now time.Time) bool {
 
 // ended reports whether the step has come to its end.
 func (l *leaving) ended() bool {
-	e := l.e
+	e, d := l.e, l.e.demand
 	switch l.step {
 	case leaveQueued:
-		for _, p := range e.peers {
-			if p != nil && !p.dead && !p.said && (p.fresh || p.link == nil && p.first != nil) {
-				return false
-			}
-		}
+		return !slices.ContainsFunc(e.peers, func(p *peer) bool {
+			return p != nil && !p.dead && !p.said && (p.fresh || p.link == nil && p.first != nil)
+		})
 	case leaveOthers:
-		return e.demand.hub != e.me || e.others(false)
+		return d == nil || d.hub != e.me || e.others(false)
 	case leaveGoodbye:
-		if e.demand == nil {
-			l.goodbye()
-			return true
-		}
-		return e.demand.let || e.demand.hub == e.me && e.others(true)
+		return d == nil || d.let || d.hub == e.me && e.others(true)
 	case leaveFlush:
-		for _, p := range e.open {
-			if p.link != nil && p.waits() {
-				return false
-			}
-		}
-	case leaveUnsent:
-		unsent := 0
-		for _, link := range l.links {
-			link.Discard()
-			unsent += link.Unsent()
-		}
-		if unsent != l.unsent {
-			l.unsent, l.moved = unsent, e.cfg.Now()
-		}
-		return unsent == 0
+		return e.flushed()
 	}
-	return true
+	return len(e.goodbyes) == 0
 }
 
 // others reports whether all other ranks have left, or, with acked, have acknowledged this one's goodbye.
@@ -173,9 +143,9 @@ func (e *Engine) others(acked bool) bool {
 	return true
 }
 
-// goodbye says goodbye on all links. A rank that is lost for some must not leave in good order for others.
-func (l *leaving) goodbye() {
-	e := l.e
+// sayGoodbyes says goodbye on all links. A rank that is lost for some must not leave in good order for
+// others.
+func (e *Engine) sayGoodbyes() {
 	for _, c := range e.comms {
 		c.closed.Store(true)
 	}
@@ -192,28 +162,24 @@ func (l *leaving) goodbye() {
 	}
 }
 
-// finish ends the engine, and its links for writing.
-func (l *leaving) finish() {
-	e := l.e
+// endLinks ends the engine, and its links for writing.
+func (e *Engine) endLinks() {
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "the job was left"})
 	e.endTransfers()
 	e.isClosed = true
-	for _, g := range e.goodbyes {
-		g.link.Close()
-	}
-	e.goodbyes = nil
+	e.endGoodbyes() // of lost ranks
 	for _, p := range e.peers {
 		if p == nil || p.dead {
 			continue
 		}
-		p.forget()
 		if p.link != nil {
-			p.link.Finish(!e.excluded)
-			l.links = append(l.links, p.link)
+			e.goodbyes = append(e.goodbyes, newGoodbye(p, !e.excluded))
 		}
+		p.forget()
 		p.dead, p.link = true, nil
 		p.over.Store(true)
 	}
+	e.stepGoodbyes()
 	e.wakeOthers()
 }
 
@@ -272,7 +238,7 @@ func (e *Engine) leftUnseen(p *peer) {
 	p.forget()
 	p.said, p.dead = true, true
 	p.over.Store(true)
-	e.dropLeft(p.rank)
+	e.sweep()
 	if e.demand.hub == e.me {
 		e.departed = append(e.departed, p.rank)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // A Link moves frames between this rank and one peer. No method waits. The engine's lock guards all of
-// them, except Disarm.
+// them.
 type Link interface {
 	// Write writes the rest of a frame from byte off on: 0 for a new frame, and then what the last call
 	// for the frame returned. It returns how many of the frame's frame.HeaderSize+len(body) bytes are
@@ -21,29 +21,19 @@ type Link interface {
 	// that wraps frame.ErrFrame, or that a's methods have returned, means that the peer does not keep to
 	// the protocol. Any other error ends the link: io.EOF if the peer has closed it.
 	Read(a *frame.Arrival) (moved bool, err error)
-	// Discard drops what has arrived.
-	Discard()
 	// EagerMax returns the longest message that goes without a rendezvous.
 	EagerMax() int
 
 	// Hidden reports whether there may be something to read that Sleeper.Poll does not see.
 	Hidden() bool
-	// Arm is called before a sleep. From then on news to read, and with room also new room to write, end
-	// the sleep. It reports whether there are any already.
-	Arm(room bool) (ready bool)
-	// Disarm ends that. It may be called without the lock.
-	Disarm()
-
 	// Limit makes the system give up a link whose data are not taken for so long, if it can.
 	Limit(d time.Duration)
 	// Unsent returns how much was written that the other end's system does not have.
 	Unsent() int
 	// Finish says that nothing more will be written: with goodbye, that this rank leaves in good order.
 	Finish(goodbye bool)
-	// Close ends the link. Only Disarm and Release are called afterwards.
+	// Close ends the link. No method is called afterwards.
 	Close()
-	// Release gives back memory. No goroutine uses the link any more.
-	Release()
 }
 
 // A Corker is a Link that can keep a short frame back, to write it together with the next one.
@@ -54,9 +44,11 @@ type Corker interface {
 
 // A Sleeper is what the leader of the waiting goroutines sleeps on.
 type Sleeper interface {
-	// Begin prepares a sleep. After it, Ring ends the sleep.
+	// Begin prepares a sleep. After it, Ring ends the sleep, and so does a peer that writes to memory. The
+	// engine then reads all links once more.
 	Begin()
-	// Add makes a link end the sleep (see Link.Arm), and reports whether the sleep is over already.
+	// Add makes something to read on a link, or with room also room to write, end the sleep. It reports
+	// whether there is any already.
 	Add(l Link, room bool) (ready bool)
 	// Sleep waits until it is ended, for at most timeout if that is above 0.
 	Sleep(timeout time.Duration)

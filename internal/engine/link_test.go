@@ -24,6 +24,7 @@ type testLink struct {
 	head  [frame.HeaderSize]byte
 	kept  []byte // corked
 	got   []byte // read and not parsed
+	used  atomic.Bool
 
 	mu          *sync.Mutex // of both ends; guards the rest
 	in          []byte      // what the other end has written
@@ -51,6 +52,7 @@ func testPair(a, b *testSleeper) (*testLink, *testLink) {
 }
 
 func (l *testLink) Write(h *frame.Header, body []byte, off int) (int, error) {
+	l.used.Store(true)
 	if off == 0 {
 		l.enc.Encode(&l.head, h)
 	}
@@ -158,7 +160,8 @@ func (l *testLink) take() (n int, err error) {
 	return n, nil
 }
 
-func (l *testLink) Discard() {
+// discard drops what has arrived.
+func (l *testLink) discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check()
@@ -166,7 +169,8 @@ func (l *testLink) Discard() {
 	l.other.ring(l.other.space)
 }
 
-func (l *testLink) Arm(room bool) bool {
+// arm makes news, and with room also new room to write, end the sleep of this end's engine, until disarm.
+func (l *testLink) arm(room bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check()
@@ -178,7 +182,7 @@ func (l *testLink) ready(room bool) bool {
 	return len(l.in) > 0 || l.ended != nil || room && (len(l.other.in) < testRoom || l.other.closed)
 }
 
-func (l *testLink) Disarm() {
+func (l *testLink) disarm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.news, l.space = false, false
@@ -209,7 +213,6 @@ func (l *testLink) EagerMax() int       { return EagerMax }
 func (l *testLink) Hidden() bool        { return false }
 func (l *testLink) Limit(time.Duration) {}
 func (l *testLink) Unsent() int         { return 0 }
-func (l *testLink) Release()            {}
 
 // header returns the header of the next frame that the engine at the other end has written, without a
 // payload. It is for tests that have this end.
@@ -227,9 +230,12 @@ func (l *testLink) header() (h frame.Header, ok bool) {
 }
 
 // testSleeper sleeps on a channel.
-type testSleeper struct{ rung chan struct{} }
+type testSleeper struct {
+	rung  chan struct{}
+	armed []*testLink
+}
 
-func newTestSleeper() *testSleeper { return &testSleeper{make(chan struct{}, 1)} }
+func newTestSleeper() *testSleeper { return &testSleeper{rung: make(chan struct{}, 1)} }
 
 func (s *testSleeper) Begin() {
 	select {
@@ -238,7 +244,10 @@ func (s *testSleeper) Begin() {
 	}
 }
 
-func (s *testSleeper) Add(l Link, room bool) bool { return l.Arm(room) }
+func (s *testSleeper) Add(l Link, room bool) bool {
+	s.armed = append(s.armed, l.(*testLink))
+	return l.(*testLink).arm(room)
+}
 
 func (s *testSleeper) Sleep(timeout time.Duration) {
 	var end <-chan time.Time
@@ -270,7 +279,13 @@ func (s *testSleeper) Poll(links []Link, room []bool, ready func(int)) {
 	}
 }
 
-func (s *testSleeper) End()   {}
+func (s *testSleeper) End() {
+	for _, l := range s.armed {
+		l.disarm()
+	}
+	s.armed = s.armed[:0]
+}
+
 func (s *testSleeper) Close() {}
 
 // testDialer makes links between the ranks of one process. What a call does at the other rank is done by
@@ -283,7 +298,8 @@ type testDialer struct {
 	mute, refuses atomic.Bool // does not answer, or refuses all links
 
 	mu     sync.Mutex
-	e      *Engine // nil: not served yet, or closed
+	e      *Engine     // nil: not served yet, or closed
+	made   []*testLink // with this rank
 	served sync.WaitGroup
 }
 
@@ -314,10 +330,30 @@ func (d *testDialer) reach(ctx context.Context, rank int, do func(e *Engine)) er
 
 func (d *testDialer) Dial(ctx context.Context, rank int) (Link, error) {
 	here, there := testPair(d.bell, d.all[rank].bell)
+	d.add(here)
+	d.all[rank].add(there)
 	if err := d.reach(ctx, rank, func(e *Engine) { e.Came(d.rank, there) }); err != nil {
 		return nil, err
 	}
 	return here, nil
+}
+
+func (d *testDialer) add(l *testLink) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made = append(d.made, l)
+}
+
+// used returns how many links this rank has confirmed.
+func (d *testDialer) used() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.made {
+		if l.used.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 func (d *testDialer) Request(ctx context.Context, rank int) (*backend.Fault, error) {

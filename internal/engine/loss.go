@@ -92,7 +92,7 @@ func (e *Engine) mark(rank int, f *backend.Fault) {
 			c.fault.CompareAndSwap(nil, f)
 		}
 	}
-	e.dropEnded()
+	e.sweep()
 	e.rehub()
 }
 
@@ -101,7 +101,8 @@ func (e *Engine) closeLost(rank int) {
 	p := e.peers[rank]
 	p.drain(drainLost)
 	p.leaveWith(e.losses[rank])
-	e.dropLeft(rank)
+	p.over.Store(true)
+	e.sweep()
 	if p.mem != nil && p.mem.Busy() {
 		e.copying = append(e.copying, p)
 	}
@@ -166,72 +167,75 @@ func (e *Engine) end(f *backend.Fault) {
 	for _, c := range e.comms {
 		c.fault.CompareAndSwap(nil, f)
 	}
-	e.dropWhere(func(*op) error { return f })
-	e.wakeOthers()
+	e.sweep()
 }
 
-// dropEnded ends the operations of communicators that have ended.
-func (e *Engine) dropEnded() {
-	e.dropWhere(func(o *op) error {
-		if f := o.comm.fault.Load(); f != nil {
-			return f
-		}
-		return nil
-	})
-	e.wakeOthers()
-}
-
-// dropWhere completes the operations for which why returns an error.
-func (e *Engine) dropWhere(why func(*op) error) {
-	e.posted.Each(func(n *match.Node) bool {
-		o := n.Owner.(*op)
-		if err := why(o); err != nil {
+// sweep ends the operations that cannot complete any more, and forgets communicators that all members have
+// closed. It is called when a communicator or a rank has ended. The lock is held.
+func (e *Engine) sweep() {
+	end := func(o *op) {
+		if err := o.ended(); err != nil {
 			e.drop(o, err)
 		}
+	}
+	e.posted.Each(func(n *match.Node) bool {
+		end(n.Owner.(*op))
 		return true
 	})
 	for i := range e.slots {
 		if o := e.slots[i].op; o != nil {
-			if err := why(o); err != nil {
-				e.drop(o, err)
-			}
+			end(o)
 		}
 	}
 	for _, p := range e.open {
 		if p.op != nil { // a short message of which a part is here
-			if err := why(p.op); err != nil {
-				e.drop(p.op, err)
-			}
+			end(p.op)
 		}
 	}
 	e.lookProbes()
+	for _, c := range e.comms {
+		c.forget()
+	}
+	e.wakeOthers()
+}
+
+// ended returns why an operation in progress cannot complete, nil if it can.
+func (o *op) ended() error {
+	c := o.comm
+	if f := c.fault.Load(); f != nil {
+		return f
+	}
+	if f := c.brk.Load(); f != nil {
+		if o.tag < 0 && o.tag != backend.AnyTag { // of a collective
+			return f
+		}
+		return brokenBy(f)
+	}
+	if c.closed.Load() {
+		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+	}
+	if o.state == opPosted {
+		return c.cannotCome(o.node.Env)
+	}
+	if r := c.RankOf(o.peer); c.isGone(r) {
+		return c.goneFault(r)
+	}
+	return nil
 }
 
 // left reports whether all that a rank has sent is here: it has left in good order, or is lost and
 // its link closed.
 func (e *Engine) left(world int) bool { p := e.peers[world]; return p != nil && p.over.Load() }
 
-// leftFault is the error of an operation that needs a rank for which left is true.
-func (e *Engine) leftFault(rank int) error {
-	if f := e.fault.Load(); f != nil { // it left because of that, or after it
-		return f
-	}
-	if f := e.losses[rank]; f != nil {
-		return f
-	}
-	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed its communicator and left the job", rank)}
-}
-
 // cannotCome returns why no message can match a receive, nil if one can.
-func (e *Engine) cannotCome(c *comm, want match.Env) error {
-	if want.Source != backend.AnySource {
-		r := c.RankOf(int(want.Source))
-		if r != c.rank && c.isGone(r) {
-			return c.goneFault(r)
-		}
-		return nil
-	}
+func (c *comm) cannotCome(want match.Env) error {
 	gone := -1
+	if want.Source != backend.AnySource {
+		if gone = c.RankOf(int(want.Source)); !c.isGone(gone) {
+			return nil
+		}
+		return c.goneFault(gone)
+	}
 	for r := range c.World {
 		if r == c.rank {
 			continue // only another goroutine of this rank could send one then
@@ -245,21 +249,4 @@ func (e *Engine) cannotCome(c *comm, want match.Env) error {
 		return nil
 	}
 	return c.goneFault(gone)
-}
-
-// dropLeft ends the operations that need a rank for which left is true.
-func (e *Engine) dropLeft(rank int) {
-	e.dropWhere(func(o *op) error {
-		if o.state == opPosted {
-			return e.cannotCome(o.comm, o.node.Env)
-		}
-		if o.peer == rank {
-			return o.comm.goneFault(o.comm.RankOf(rank))
-		}
-		return nil
-	})
-	for id, c := range e.closing {
-		e.allClosed(id, c)
-	}
-	e.wakeOthers()
 }

@@ -43,10 +43,35 @@ func (b bell) Sleep(timeout time.Duration) {
 }
 
 func (b bell) Begin()                         {}
-func (b bell) Add(l Link, room bool) bool     { return l.Arm(room) }
+func (b bell) Add(Link, bool) bool            { return false }
 func (b bell) End()                           {}
 func (b bell) Poll([]Link, []bool, func(int)) {}
 func (b bell) Close()                         {}
+
+// lateBell calls news when a sleep begins, and forgets the rings of the time before. It counts the sleeps after
+// that.
+type lateBell struct {
+	bell
+	news   func()
+	sleeps int
+}
+
+func (b *lateBell) Begin() {
+	if b.news == nil {
+		return
+	}
+	b.news()
+	b.news = nil
+	select {
+	case <-b.bell:
+	default:
+	}
+}
+
+func (b *lateBell) Sleep(timeout time.Duration) {
+	b.sleeps++
+	b.bell.Sleep(time.Millisecond)
+}
 
 // other is rank 1 of a job in which rank 0 has an engine: the test does what it does.
 type other struct {
@@ -71,12 +96,17 @@ const ringData = 64 << 10
 // withOther returns rank 0's communicator of a job of two ranks. pid is that of rank 1's process.
 func withOther(t *testing.T, pid int, heartbeat time.Duration) (backend.Comm, *other) {
 	t.Helper()
+	rings := make(bell, 1)
+	return withSleeper(t, pid, heartbeat, rings, rings)
+}
+
+func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sleeper Sleeper) (backend.Comm, *other) {
+	t.Helper()
 	size := memlink.Size(ringData)
 	seg, err := shmem.Create("engine-test", 2*size)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rings := make(bell, 1)
 	o := &other{seg: seg}
 	o.in.Receiver = o
 	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, PID: pid, Copies: true, Kill: func() { o.kill() }}
@@ -84,7 +114,7 @@ func withOther(t *testing.T, pid int, heartbeat time.Duration) (backend.Comm, *o
 	o.kill = func() { t.Error("the process is killed") }
 	cfg.Out, cfg.In, cfg.PID, cfg.Bell = size, 0, os.Getpid(), rings.Ring
 	o.Link = memlink.New(cfg)
-	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: rings, Yield: runtime.Gosched})
+	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: sleeper, Yield: runtime.Gosched})
 	e.Connect(1, mine)
 	world, err := e.Start()
 	if err != nil {
@@ -348,5 +378,59 @@ func TestMessageOfDeadSenderIsErrPeerLost(t *testing.T) {
 		o.expose(t, 0, make([]byte, n), false)
 		_, err := world.Recv(nil, make([]byte, n), 1, 1)
 		isLostRank(t, "the receive", err, "ended without closing")
+	}
+}
+
+// What the peer does after this rank's last look, and before it announces its sleep, rings no bell. The waiter
+// does not sleep: it reads all links once more.
+func TestWaiterFindsNewsFromBeforeItsSleep(t *testing.T) {
+	const long = 1 << 20
+	for _, c := range []struct {
+		what  string
+		start func(world backend.Comm, r *backend.Request)
+		news  func(t *testing.T, o *other)
+	}{
+		{"a message", func(world backend.Comm, r *backend.Request) { world.Irecv(r, make([]byte, 8), 1, 1) },
+			func(t *testing.T, o *other) { o.write(t, frame.Header{Kind: frame.Eager, Tag: 1}, "12345678") }},
+		{"a copy", func(world backend.Comm, r *backend.Request) {
+			world.Isend(r, make([]byte, long), 1, 1, backend.Standard)
+		}, func(t *testing.T, o *other) {
+			o.read(t)
+			if !o.Accept(&memlink.Transfer{}, o.last.Token, o.last.Reply, make([]byte, long)) {
+				t.Error("the message was not accepted")
+			}
+			for o.Receiving() {
+				if _, err := o.Step(o); err != nil {
+					t.Skipf("the kernel lets this process not copy its own memory: %v", err)
+				}
+			}
+		}},
+		{"room", func(world backend.Comm, r *backend.Request) {
+			for last := r; last.Ready() || last == r; {
+				last = &backend.Request{}
+				last.Begin()
+				world.Isend(last, make([]byte, 4000), 1, 1, backend.Standard)
+			}
+			world.Isend(r, nil, 1, 1, backend.Standard)
+		}, func(t *testing.T, o *other) { o.read(t) }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			rings := make(bell, 1)
+			sleeper := &lateBell{bell: rings}
+			world, o := withSleeper(t, os.Getpid(), -1, rings, sleeper)
+			r := &backend.Request{}
+			r.Begin()
+			c.start(world, r)
+			if r.Ready() {
+				t.Fatalf("it has ended before the news: %v", r.Err)
+			}
+			sleeper.news = func() { c.news(t, o) }
+			if err := world.Await(patient, r); err != nil || r.Err != nil {
+				t.Fatal(err, r.Err)
+			}
+			if sleeper.news != nil || sleeper.sleeps > 0 {
+				t.Errorf("news: %v; the waiter has slept %d times after the news", sleeper.news != nil, sleeper.sleeps)
+			}
+		})
 	}
 }

@@ -266,7 +266,7 @@ func TestWaiterIsWokenToFlushLink(t *testing.T) {
 	w.e.unlock()
 	holds := func(*Engine) bool { return l.Holds() }
 	for end := time.Now().Add(time.Minute); locked(w, holds) && time.Now().Before(end); runtime.Gosched() {
-		other.Discard()
+		other.discard()
 	}
 	if locked(w, holds) {
 		t.Error("the waiter sleeps, and the link holds frames for which there is room")

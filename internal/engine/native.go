@@ -112,7 +112,7 @@ func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	seen.Merge(backend.See(c.rank, call.Fingerprint()))
 	var f *backend.Fault
 	if errors.As(seen.Err(), &f) && c.broken(f) && !c.closed.Load() {
-		c.broadcast(frame.Broken, EncodeFault(f))
+		c.broadcast(frame.Broken, EncodeFault(f), everyone)
 	}
 }
 

@@ -32,19 +32,22 @@ func (c *comm) Break(err error) {
 	}
 	e.mu.Lock()
 	if c.broken(f) && !c.closed.Load() {
-		c.broadcast(frame.Broken, EncodeFault(f))
+		c.broadcast(frame.Broken, EncodeFault(f), everyone)
 	}
 	e.unlock()
 }
 
-// broadcast sends a notice to the other members.
-func (c *comm) broadcast(kind frame.Kind, body []byte) {
+// broadcast sends a notice to the other members for which to is true.
+func (c *comm) broadcast(kind frame.Kind, body []byte, to func(p *peer) bool) {
 	for r, w := range c.World {
-		if r != c.rank && !c.e.left(w) {
+		if r != c.rank && !c.e.left(w) && to(c.e.peers[w]) {
 			c.sendNotice(w, kind, body)
 		}
 	}
 }
+
+func everyone(*peer) bool   { return true }
+func unlinked(p *peer) bool { return !p.wanted }
 
 // sendNotice sends a notice to one member, through the hub if there is no connection.
 func (c *comm) sendNotice(world int, kind frame.Kind, body []byte) {
@@ -86,56 +89,45 @@ func (e *Engine) earlyFor(id uint32) *early {
 
 // onBreak handles a notice of Break.
 func (e *Engine) onBreak(from int, id uint32, f *backend.Fault) {
-	switch c := e.comms[id]; {
-	case c != nil:
-		if c.broken(f) {
-			c.spreadBreak(from, f)
-		}
-	case e.closing[id] == nil:
+	c := e.comms[id]
+	if c == nil {
 		e.earlyFor(id).broken = f
+	} else if !c.closed.Load() && c.broken(f) {
+		c.spreadBreak(from, f)
 	}
 }
 
 // spreadBreak forwards the notice of a break to the ranks with a connection. The others get it from the
 // rank that broke the communicator.
 func (c *comm) spreadBreak(from int, f *backend.Fault) {
-	e := c.e
-	for r, w := range c.World {
-		if r != c.rank && w != from && !e.left(w) && e.peers[w].wanted {
-			c.sendNotice(w, frame.Broken, EncodeFault(f))
-		}
+	c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return p.wanted && p.rank != from })
+}
+
+// notices passes on the notices that this rank owes the other members, the cause before the closing.
+func (c *comm) notices(send func(kind frame.Kind, body []byte)) {
+	if f := c.brk.Load(); f != nil {
+		send(frame.Broken, EncodeFault(f))
+	}
+	if c.closed.Load() && !c.isWorld {
+		send(frame.Closed, nil)
 	}
 }
 
 // sayEnded begins a connection with notices of the communicators of both ranks that are broken, or closed
 // by this one. Notices through the hub may be late, or lost with it.
 func (p *peer) sayEnded() {
-	say := func(c *comm, closed bool) {
-		if c.RankOf(p.rank) < 0 {
-			return
-		}
-		if f := c.brk.Load(); f != nil {
-			body := EncodeFault(f)
-			p.queue(frame.Header{Kind: frame.Broken, Context: c.id}, body, nil)
-		}
-		if closed && !c.isWorld {
-			p.queue(frame.Header{Kind: frame.Closed, Context: c.id}, nil, nil)
-		}
-	}
 	for _, c := range p.e.comms {
-		say(c, false)
-	}
-	for _, c := range p.e.closing {
-		say(c, true)
+		if c.RankOf(p.rank) >= 0 {
+			c.notices(func(kind frame.Kind, body []byte) {
+				p.queue(frame.Header{Kind: kind, Context: c.id}, body, nil)
+			})
+		}
 	}
 }
 
 // onClose notes that another rank has closed a communicator.
 func (e *Engine) onClose(id uint32, world int) {
-	c, open := e.comms[id]
-	if !open {
-		c = e.closing[id]
-	}
+	c := e.comms[id]
 	if c == nil {
 		x := e.earlyFor(id)
 		x.closed = append(x.closed, world)
@@ -144,22 +136,7 @@ func (e *Engine) onClose(id uint32, world int) {
 	if r := c.RankOf(world); r >= 0 {
 		c.gone[r].Store(true)
 	}
-	if !open { // its control communicator may be
-		e.allClosed(id, c)
-	}
-	e.dropWhere(func(o *op) error {
-		if o.comm != c && o.comm.parent != c {
-			return nil
-		}
-		if o.state == opPosted {
-			return e.cannotCome(o.comm, o.node.Env)
-		}
-		if o.peer == world {
-			return o.comm.goneFault(c.RankOf(world))
-		}
-		return nil
-	})
-	e.wakeOthers()
+	e.sweep()
 }
 
 // catchUp applies the notices that came before the communicator was made.
@@ -185,26 +162,33 @@ func (c *comm) isGone(r int) bool {
 	return c.gone[r].Load() || c.parent != nil && c.parent.gone[r].Load() || c.e.left(c.World[r])
 }
 
+// goneFault is the error of an operation that needs a rank for which isGone is true.
 func (c *comm) goneFault(r int) error {
 	w := c.World[r]
-	if f := c.fault.Load(); f != nil { // it is gone because of that, or after it
+	left := c.e.left(w) || c.isWorld
+	switch f, loss := c.fault.Load(), c.e.losses[w]; {
+	case f != nil: // it is gone because of that, or after it
 		return f
-	}
-	if c.e.left(w) || c.isWorld {
-		return c.e.leftFault(w)
+	case left && loss != nil:
+		return loss
+	case left:
+		return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed its communicator and left the job", w)}
 	}
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
 }
 
-// allClosed forgets a closed communicator when every member has closed it: until then one of them
-// may still send to it.
-func (e *Engine) allClosed(id uint32, c *comm) {
+// forget forgets the communicator if every member has closed it: until then one of them may still send to
+// it.
+func (c *comm) forget() {
+	if !c.closed.Load() {
+		return
+	}
 	for r := range c.World {
 		if r != c.rank && !c.isGone(r) {
 			return
 		}
 	}
-	delete(e.closing, id)
+	delete(c.e.comms, c.id)
 	if c.native != nil {
 		c.native.Close()
 	}
@@ -216,25 +200,8 @@ func (c *comm) broken(f *backend.Fault) bool {
 	if !c.brk.CompareAndSwap(nil, f) {
 		return false
 	}
-	c.e.dropWhere(func(o *op) error {
-		switch {
-		case o.comm != c:
-			return nil
-		case o.receives() && o.node.Env.Tag < 0 && o.node.Env.Tag != backend.AnyTag, !o.receives() && o.tag < 0:
-			return f
-		}
-		return brokenBy(f)
-	})
-	c.e.wakeOthers()
+	c.e.sweep()
 	return true
-}
-
-func (o *op) receives() bool {
-	switch o.state {
-	case opPosted, opTaking, opCopying, opStopped:
-		return true
-	}
-	return false
 }
 
 // stale is how long ago a waiter may have looked at the links for what it saw still to count.
@@ -297,14 +264,6 @@ func (c *comm) Close() error {
 func (c *comm) retire() {
 	e := c.e
 	e.mu.Lock()
-	delete(e.comms, c.id)
-	e.closing[c.id] = c
-	e.dropWhere(func(o *op) error {
-		if o.comm == c {
-			return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
-		}
-		return nil
-	})
 	e.arrived.Each(func(n *match.Node) bool {
 		if n.Env.Ctx == c.id {
 			m := n.Owner.(*msg)
@@ -317,16 +276,11 @@ func (c *comm) retire() {
 		return true
 	})
 	if e.fault.Load() == nil {
-		if f := c.brk.Load(); f != nil {
-			c.broadcast(frame.Broken, EncodeFault(f)) // the cause before the closing
-		}
-		if !c.isWorld {
-			c.broadcast(frame.Closed, nil)
-		}
+		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, everyone) })
 	}
 	if c.native != nil {
 		c.native.CloseUnused()
 	}
-	e.allClosed(c.id, c)
+	e.sweep()
 	e.unlock()
 }

@@ -231,7 +231,7 @@ func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 		if p.emit(h, buf, o) {
 			e.finish(o, backend.Status{}, nil)
 		} else {
-			e.enter(o) // where dropWhere finds it
+			e.enter(o) // where sweep finds it
 		}
 		return
 	}
@@ -251,7 +251,7 @@ func (p *peer) eagerMax() int {
 
 // recv starts a receive. The lock is held.
 func (e *Engine) recv(o *op, buf []byte, want match.Env) {
-	o.buf, o.fixed = buf, false
+	o.buf, o.tag, o.fixed = buf, want.Tag, false
 	o.node.Env, o.node.Owner = want, o
 	e.order++
 	o.order = e.order
@@ -262,7 +262,7 @@ func (e *Engine) recv(o *op, buf []byte, want match.Env) {
 		e.finish(o, backend.Status{}, err)
 		return
 	}
-	if err := e.cannotCome(o.comm, want); err != nil {
+	if err := o.comm.cannotCome(want); err != nil {
 		e.finish(o, backend.Status{}, err)
 		return
 	}

@@ -52,7 +52,7 @@ type peer struct {
 	copying int         // ticks in which a lost rank has not ended a copy
 	said    bool        // its goodbye has arrived
 	dead    bool        // nothing more comes
-	over    atomic.Bool // either, for readers without the lock
+	over    atomic.Bool // it has said goodbye, or is lost and its link closed; for readers without the lock
 }
 
 func newPeer(e *Engine, rank int) *peer {
@@ -67,7 +67,6 @@ func (p *peer) up(l Link) {
 		p.e.open = append(p.e.open, p)
 	}
 	p.link, p.wanted, p.mem = l, true, nil
-	p.e.links = append(p.e.links, l)
 	if m, ok := l.(interface{ Memory() *memlink.Link }); ok {
 		p.mem = m.Memory()
 	}
@@ -170,7 +169,6 @@ func (p *peer) cut() {
 	}
 	p.forget()
 	p.dead = true
-	p.over.Store(true)
 	if p.link != nil {
 		p.link.Close()
 		p.link = nil
@@ -387,7 +385,7 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 			p.op, a.Dst = o, o.buf[:min(a.Left, len(o.buf))]
 			return nil
 		}
-		if e.closing[h.Context] != nil {
+		if c := e.comms[h.Context]; c != nil && c.closed.Load() {
 			return nil
 		}
 		m := e.getMsg()
@@ -443,10 +441,11 @@ func (p *peer) end(h *frame.Header) error {
 			return nil
 		}
 		m := p.msg
-		if m == nil || e.closing[h.Context] != nil {
+		c := e.comms[h.Context]
+		if m == nil || c != nil && c.closed.Load() {
 			return nil
 		}
-		if c := e.comms[h.Context]; c != nil && c.RankOf(p.rank) < 0 {
+		if c != nil && c.RankOf(p.rank) < 0 {
 			return errForeign
 		}
 		if n := e.posted.TakePosted(env); n != nil { // posted while it came
@@ -488,7 +487,7 @@ func (p *peer) end(h *frame.Header) error {
 	case frame.Goodbye:
 		p.said = true
 		p.over.Store(true)
-		e.dropLeft(p.rank)
+		e.sweep()
 		e.onGoodbye(p)
 	case frame.Relay:
 		return e.onRelay(p, h, p.note)

@@ -31,7 +31,7 @@ func (p *probing) look() bool {
 	for {
 		if n = e.arrived.FindArrived(p.want); n == nil {
 			if p.err = p.c.usable(); p.err == nil {
-				p.err = e.cannotCome(p.c, p.want)
+				p.err = p.c.cannotCome(p.want)
 			}
 			return p.err != nil
 		}

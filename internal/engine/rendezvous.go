@@ -95,13 +95,14 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 		}
 		return nil
 	}
-	if e.closing[h.Context] != nil {
+	c := e.comms[h.Context]
+	if c != nil && c.closed.Load() {
 		if kind == msgExposed {
 			p.mem.Refuse(h.Token)
 		}
 		return nil // the sender gets the notice of the closing
 	}
-	if c := e.comms[h.Context]; c != nil && c.RankOf(p.rank) < 0 {
+	if c != nil && c.RankOf(p.rank) < 0 {
 		return errForeign
 	}
 	m := e.getMsg()
@@ -115,7 +116,7 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match.Env) bool {
 	src := int(env.Source)
 	p := e.peers[src]
-	if r := o.comm.RankOf(src); r >= 0 && o.comm.isGone(r) { // the message is lost with it
+	if r := o.comm.RankOf(src); o.comm.isGone(r) { // the message is lost with it
 		e.finish(o, backend.Status{}, o.comm.goneFault(r))
 		return true
 	}
@@ -126,7 +127,7 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 			return false
 		}
 		o.state = opCopying
-		e.enter(o) // where dropWhere finds it
+		e.enter(o) // where sweep finds it
 		return true
 	}
 	o.state = opTaking
@@ -149,17 +150,7 @@ func (p *peer) Received(t *memlink.Transfer, err error) {
 
 // Withdrawn implements memlink.Completer. The notice of why a sender gives up comes behind.
 func (p *peer) Withdrawn(t *memlink.Transfer) error {
-	c := t.Owner.(*op).comm
-	if f := c.fault.Load(); f != nil {
-		return f
-	}
-	if f := c.brk.Load(); f != nil {
-		return brokenBy(f)
-	}
-	if r := c.RankOf(p.rank); c.isGone(r) {
-		return c.goneFault(r)
-	}
-	return nil
+	return t.Owner.(*op).ended()
 }
 
 // onClearToSend sends the data that a peer asks for.

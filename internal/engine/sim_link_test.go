@@ -130,18 +130,14 @@ func (l *simLink) cut(lost bool) {
 
 func (l *simLink) Flush() (bool, error) { return false, nil }
 func (l *simLink) Holds() bool          { return false }
-func (l *simLink) Discard()             { l.flight = nil }
 func (l *simLink) EagerMax() int        { return 1 << 10 }
 func (l *simLink) Hidden() bool         { return true }
-func (l *simLink) Arm(bool) bool        { return true }
-func (l *simLink) Disarm()              {}
 func (l *simLink) Limit(time.Duration)  {}
 func (l *simLink) Finish(bool) {
 	if l.left = true; l.other.ended == nil {
 		l.other.ended = io.EOF
 	}
 }
-func (l *simLink) Release() {}
 
 func (l *simLink) Unsent() int {
 	if l.other.closed || l.other.ended != nil && !l.left {

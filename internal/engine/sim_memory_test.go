@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
@@ -70,7 +71,10 @@ type simMemoryLink struct {
 	other *simMemoryLink
 }
 
-func (l *simMemoryLink) inFlight() bool { return l.Arm(false) }
+func (l *simMemoryLink) inFlight() bool {
+	_, _, _, ok := l.Peek(&frame.Arrival{})
+	return ok
+}
 
 func (l *simMemoryLink) cut(lost bool) {
 	for _, end := range []*simMemoryLink{l, l.other} {

@@ -41,9 +41,6 @@ func (s *sim) ended(i int, q *simRequest) {
 	}
 	c := s.ranks[i].e.comms[uint32(q.ctx)]
 	if c == nil {
-		c = s.ranks[i].e.closing[uint32(q.ctx)]
-	}
-	if c == nil {
 		return
 	}
 	from := c.World[q.Status.Source]

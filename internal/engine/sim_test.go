@@ -199,14 +199,24 @@ func (s *sim) quiet() bool {
 			}
 		}
 	}
-	for _, r := range s.ranks {
+	for i, r := range s.ranks {
 		for _, p := range r.e.peers {
 			if p != nil && p.waits() {
 				return false
 			}
 		}
+		for _, x := range r.e.slots {
+			if x.op != nil && s.copies(i, x.op) {
+				return false
+			}
+		}
 	}
 	return true
+}
+
+// copies reports whether an operation of a rank is a transfer that was accepted.
+func (s *sim) copies(i int, o *op) bool {
+	return o.state == opCopying || o.state == opExposed && !s.ranks[o.peer].e.peers[i].mem.Announced(o.transfer.Token())
 }
 
 func (s *sim) step() {
@@ -417,9 +427,15 @@ func (s *sim) leave() {
 		if !s.loss && len(e.lostInOrder) > 0 {
 			s.fail("rank %d has lost ranks %v, which have left in good order", i, e.lostInOrder)
 		}
-		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || len(e.probes) > 0 || len(e.notify) > 0 || len(e.comms) > 0 {
+		open := 0
+		for _, c := range e.comms {
+			if !c.closed.Load() {
+				open++
+			}
+		}
+		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || len(e.probes) > 0 || len(e.notify) > 0 || open > 0 {
 			s.fail("rank %d has left, and has %d operations, %d posted, %d of %d slots in use, %d communicators", i,
-				len(r.reqs), e.posted.Len(), len(e.slots)-len(e.spares), len(e.slots), len(e.comms))
+				len(r.reqs), e.posted.Len(), len(e.slots)-len(e.spares), len(e.slots), open)
 		}
 	}
 }

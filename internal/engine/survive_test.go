@@ -249,12 +249,12 @@ func TestLossesLeaveNothingBehind(t *testing.T) {
 	}
 	for _, c := range world[:2] {
 		e := c.e
-		until(t, "without communicators that others have not closed", c, func() bool { return locked(c, func(e *Engine) bool { return len(e.closing) == 0 }) })
+		until(t, "without communicators that others have not closed", c, func() bool { return locked(c, func(e *Engine) bool { return len(e.comms) == 1 }) })
 		e.mu.Lock()
-		if len(e.comms) != 1 || len(e.closing) != 0 || len(e.early) != 0 || e.posted.Len() != 0 || len(e.slots) != len(e.spares) ||
+		if len(e.comms) != 1 || len(e.early) != 0 || e.posted.Len() != 0 || len(e.slots) != len(e.spares) ||
 			len(e.due) != 0 || len(e.draining) != 0 || len(e.probes) != 0 || len(e.corks) != 0 {
-			t.Errorf("rank %d has %d communicators, %d closing, %d early, %d receives, %d of %d slots free", e.me,
-				len(e.comms), len(e.closing), len(e.early), e.posted.Len(), len(e.spares), len(e.slots))
+			t.Errorf("rank %d has %d communicators, %d early, %d receives, %d of %d slots free", e.me,
+				len(e.comms), len(e.early), e.posted.Len(), len(e.spares), len(e.slots))
 		}
 		e.unlock()
 	}

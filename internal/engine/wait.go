@@ -166,12 +166,10 @@ func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 	e.cfg.Sleeper.Begin()
 	e.mu.Lock() // not poll: a goroutine that polls now may have passed a link before its data arrived
 	moved := e.progress()
-	e.armed = e.armed[:0]
 	for _, p := range e.open {
 		if p.link != nil {
 			moved = moved || p.broken != nil // progress sees to it
 			moved = e.cfg.Sleeper.Add(p.link, p.waits()) || moved
-			e.armed = append(e.armed, p.link)
 		}
 	}
 	e.unlock()
@@ -179,9 +177,6 @@ func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 		e.cfg.Sleeper.Sleep(timeout)
 	}
 	e.sleeping.Store(false)
-	for _, l := range e.armed {
-		l.Disarm()
-	}
 	e.cfg.Sleeper.End()
 	return p.Ready()
 }

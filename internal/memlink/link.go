@@ -91,7 +91,6 @@ func prefix(k frame.Kind) int {
 // Write implements engine.Link. A payload is written piece by piece, each as a whole or not at all.
 func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 	sent := off - frame.HeaderSize
-	l.out.short = 0
 	if off == 0 {
 		c := l.out.cell()
 		if c == nil {
@@ -309,9 +308,6 @@ func (l *Link) Hidden() bool { return true }
 // Unsent implements engine.Link.
 func (l *Link) Unsent() int { return 0 }
 
-// Discard implements engine.Link.
-func (l *Link) Discard() {}
-
 // Close implements engine.Link.
 func (l *Link) Close() {}
 
@@ -326,20 +322,8 @@ func (l *Link) Finish(goodbye bool) {
 // Memory returns the link itself, for the engine.
 func (l *Link) Memory() *Link { return l }
 
-// Disarm implements engine.Link.
-func (l *Link) Disarm() {}
-
 // Limit implements engine.Link.
 func (l *Link) Limit(time.Duration) {}
-
-// Release implements engine.Link: the memory is the node's.
-func (l *Link) Release() {}
-
-// Arm implements engine.Link: the peer rings if this rank sleeps. It reports whether there is something to read,
-// a transfer that Step would move or, with room, place for what the last Write had no room for.
-func (l *Link) Arm(room bool) bool {
-	return l.in.peek() != nil || l.ended.Load() != nil || room && l.out.ready() || l.moves()
-}
 
 // Ended notes that the peer's process has ended, or why the link is of no more use. What it has written
 // before is still read.

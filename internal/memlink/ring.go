@@ -9,8 +9,6 @@ type sender struct {
 	pos  uint64 // bytes of the data ring used since the start, gaps at the end included
 	free uint64 // the part of pos that the receiver has given back
 	ends [cells]uint64
-
-	short int // bytes of data that the last frame had no room for
 }
 
 // receiver is the receiving end.
@@ -50,20 +48,12 @@ func (s *sender) room(n int) []byte {
 	if end-s.free > uint64(len(s.data)) {
 		s.refresh()
 		if end-s.free > uint64(len(s.data)) {
-			s.short = n
 			return nil
 		}
 	}
 	s.pos = end
 	off := at % uint64(len(s.data))
 	return s.data[off : off+uint64(n)]
-}
-
-// ready reports whether there is room for what there was none for.
-func (s *sender) ready() bool {
-	s.refresh()
-	_, end := place(s.pos, len(s.data), s.short)
-	return s.tail-s.head < cells && end-s.free <= uint64(len(s.data))
 }
 
 // refresh reads what the receiver has taken. It ignores a head that is out of range.

@@ -278,43 +278,6 @@ func (l *Link) Receiving() bool { return len(l.takes) > 0 }
 // Busy reports whether Step has work.
 func (l *Link) Busy() bool { return len(l.takes) > 0 || len(l.spare)+len(l.held) < descs }
 
-// moves reports whether Step would move a transfer. If a message was withdrawn, the notice of why is still to
-// arrive.
-func (l *Link) moves() bool {
-	if !l.Busy() {
-		return false
-	}
-	left := func(d *desc, gen uint64, chunks uint32) bool {
-		v := d.claim.Load()
-		return v>>32 == gen && uint32(v) < chunks
-	}
-	for _, t := range l.takes {
-		done := t.desc.done.Load()
-		switch {
-		case t.desc.state.Load() != descState(t.gen, descTaken):
-			if t.end != nil {
-				return true
-			}
-		case left(t.desc, t.gen, t.chunks) || done>>32 == t.gen && uint32(done) >= t.chunks:
-			return true
-		}
-	}
-	for _, t := range l.sends {
-		if t == nil {
-			continue
-		}
-		switch t.desc.state.Load() {
-		case descState(t.gen, descFinished):
-			return true
-		case descState(t.gen, descTaken):
-			if n := t.desc.n.Load(); n > uint64(len(t.buf)) || left(t.desc, t.gen, chunkCount(int(n))) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // Step copies one chunk of every transfer in progress, and reports whether anything moved. An error means
 // that the peer's memory cannot be accessed although its process exists.
 func (l *Link) Step(c Completer) (moved bool, err error) {
