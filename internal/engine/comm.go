@@ -35,18 +35,9 @@ type comm struct {
 // newComm registers a communicator whose members, id, and rank are set. If there are no arrival slots left
 // it returns an error, after it has closed the communicator: the others may have made it.
 func (e *Engine) newComm(c *comm) (backend.Comm, error) {
-	if err := e.register(c); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-func (e *Engine) register(c *comm) error {
 	c.e = e
 	c.gone = make([]atomic.Bool, len(c.World))
 	e.mu.Lock()
-	defer e.unlock()
 	e.progress() // notices about it may have arrived
 	c.fault.Store(e.fault.Load())
 	for _, r := range e.lostInOrder {
@@ -58,7 +49,12 @@ func (e *Engine) register(c *comm) error {
 	e.comms[c.id] = c
 	e.catchUp(c)
 	e.dropForeign(c)
-	return err
+	e.unlock()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // local returns a rank's place in Board, -1 if it has none.
@@ -93,6 +89,20 @@ var errForeign = errors.New("a message to a communicator of which it is not a me
 // member of: of those that name their source none is.
 func (o *op) foreign(world int) bool {
 	return o.node.Env.Source == backend.AnySource && o.comm.RankOf(world) < 0
+}
+
+// keeps reports whether a message that no posted receive matches is kept: not if this rank has closed the
+// communicator.
+func (p *peer) keeps(env match.Env) (bool, error) {
+	switch c := p.e.comms[env.Ctx]; {
+	case c == nil:
+		return true, nil
+	case c.closed.Load():
+		return false, nil
+	case c.RankOf(p.rank) < 0:
+		return false, errForeign
+	}
+	return true, nil
 }
 
 // dropForeign gives up the ranks that have sent to a communicator before it was made here, and are no

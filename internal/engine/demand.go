@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -48,15 +47,12 @@ type demand struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup // the goroutines that make links
 
-	waiting []*peer // wanted, and without a link
-
 	hub   int // see rehub
 	alone int // ticks without a link to any rank that could be the hub
 	wide  int // how many of those are asked
 
-	acked  []bool // by world rank: it has acknowledged this rank's goodbye
-	parted bool   // this rank has said it
-	let    bool   // the hub has taken over to inform the others
+	parted bool // this rank has said goodbye
+	let    bool // the hub has taken over to inform the others
 }
 
 const (
@@ -73,7 +69,7 @@ const (
 )
 
 func newDemand(e *Engine, dialer Dialer) *demand {
-	d := &demand{e: e, dialer: dialer, acked: make([]bool, len(e.peers)), wide: 1}
+	d := &demand{e: e, dialer: dialer, wide: 1}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -99,7 +95,6 @@ func (d *demand) want(p *peer) bool {
 	}
 	if !p.wanted {
 		p.wanted, p.quiet = true, 0
-		d.waiting = append(d.waiting, p)
 		p.sayEnded()
 	}
 	return p.link == nil
@@ -251,9 +246,6 @@ func (p *peer) again() {
 		e.suspect(p.rank, "rank %d (%v) cannot be reached: %d links with it have ended before they were confirmed", p.rank, e.cfg.Peers[p.rank], p.failed)
 		return
 	}
-	if !slices.Contains(d.waiting, p) {
-		d.waiting = append(d.waiting, p)
-	}
 	d.ask(p, attemptPause)
 }
 
@@ -264,26 +256,25 @@ func (e *Engine) giveUpWaiting() {
 	if d == nil {
 		return
 	}
-	d.waiting = slices.DeleteFunc(d.waiting, func(p *peer) bool {
-		if p.link != nil || p.dead || p.said {
-			return true
+	for _, p := range e.peers {
+		if p == nil || !p.wanted || p.link != nil || p.dead || p.said {
+			continue
 		}
 		p.quiet++
 		if !p.asking { // it may come by itself
 			if p.quiet >= comeTicks {
 				d.ask(p, 0)
 			}
-			return false
+			continue
 		}
 		if p.quiet <= e.life.reach || e.life.limit < 0 {
-			return false
+			continue
 		}
 		why := "no answer"
 		if p.why != nil {
 			why = p.why.Error()
 		}
 		e.suspect(p.rank, "rank %d (%v) could not be reached for %v: %s", p.rank, e.cfg.Peers[p.rank], max(e.life.limit, reachLeast), why)
-		return true
-	})
+	}
 	d.askMore()
 }

@@ -31,7 +31,7 @@ type Config struct {
 
 	Caps   backend.Caps
 	Now    func() time.Time // nil: time.Now
-	Manual bool             // the caller makes progress (Step) and time pass (Tick), for a simulation
+	Manual bool             // the caller makes progress (poll) and ticks (beat), for a simulation
 
 	// Diagnostics returns lines for the communicators, with how many links there are and which rank is
 	// the hub if links are made on demand.
@@ -77,14 +77,14 @@ type Engine struct {
 	spares   []uint32          // free slots
 	comms    map[uint32]*comm  // until all members have closed them
 	early    map[uint32]*early // notices for communicators that are not made here yet
-	probes   []*probing
-	held     []*msg // RTS that Mprobe has taken
+	probes   int               // that wait
+	held     []*msg            // RTS that Mprobe has taken
 	notify   []*backend.Request
 	lists    [][]*backend.Request // spare for notify
 	corks    []*peer              // whose links may keep frames back
-	freeOp   []*op
-	freeMsg  []*msg
-	freeOut  []*out
+	ops      pool[op]             // spare
+	msgs     pool[msg]
+	outs     pool[out]
 	bufs     [len(bufSizes)][][]byte // spare buffers
 	order    uint64                  // of the last receive
 	next     int                     // peer to look at first
@@ -97,7 +97,6 @@ type Engine struct {
 	lostInOrder []int            // the ranks that are, first lost first
 	due         []loss           // about to be marked lost
 	draining    []int            // lost ranks whose links are not closed yet
-	copying     []*peer          // lost ranks with transfers that have not ended
 	goodbyes    []*goodbye       // links that end
 	demand      *demand          // nil if all links are made at the start
 	departed    []int            // ranks that have left, for a notice to the others
@@ -107,13 +106,12 @@ type Engine struct {
 
 	fault    atomic.Pointer[backend.Fault] // all communicators have ended
 	looked   atomic.Int64                  // when a waiter looked last, since epoch
-	passes   atomic.Uint32                 // of progress
+	news     atomic.Uint32                 // for probes: messages have arrived, or ranks or communicators have ended
 	stop     chan struct{}                 // ends the ticker
 	ticker   sync.WaitGroup
 	sleeping atomic.Bool // the leader sleeps, or is about to: ring
 
-	waitMu sync.Mutex // guards leader and hungUp, for cond
-	hungUp bool       // the sleeper is closed
+	waitMu sync.Mutex // guards leader, for cond
 	cond   sync.Cond
 	leader bool
 	parked atomic.Int32
@@ -264,16 +262,6 @@ func (e *Engine) Start() (backend.Comm, error) {
 	return world, nil
 }
 
-// Step makes progress, and reports whether anything moved.
-func (e *Engine) Step() bool {
-	e.mu.Lock()
-	defer e.unlock()
-	return e.progress()
-}
-
-// Tick is called once each tick: it sends heartbeats, and looks for silent ranks.
-func (e *Engine) Tick() { e.beat() }
-
 // Poke makes progress, and makes every waiter look again. A backend calls it when a link has news that its
 // Sleeper does not see.
 func (e *Engine) Poke() {
@@ -283,7 +271,6 @@ func (e *Engine) Poke() {
 
 // progress moves what can be moved without waiting and reports whether anything was. The lock is held.
 func (e *Engine) progress() bool {
-	e.passes.Add(1)
 	if len(e.corks) > 0 {
 		e.uncork()
 	}
@@ -295,13 +282,8 @@ func (e *Engine) progress() bool {
 			if e.next++; e.next >= len(e.open) {
 				e.next = 0
 			}
-			if p := e.open[e.next]; p.link != nil && p.move() {
-				moved = true
-			}
+			moved = e.open[e.next].move() || moved
 		}
-	}
-	if len(e.copying) > 0 {
-		e.stepLost()
 	}
 	if e.lossesPending() {
 		e.handleLosses()
@@ -319,8 +301,7 @@ func (e *Engine) progressMany() bool {
 	moved := false
 	for _, p := range e.open {
 		switch {
-		case p.link == nil:
-		case p.link.Hidden() || p.broken != nil:
+		case p.link == nil || p.link.Hidden() || p.broken != nil:
 			moved = p.move() || moved
 		default:
 			e.asked, e.rooms, e.askedOf = append(e.asked, p.link), append(e.rooms, p.waits()), append(e.askedOf, p)
@@ -328,9 +309,7 @@ func (e *Engine) progressMany() bool {
 	}
 	if len(e.asked) > 0 {
 		e.cfg.Sleeper.Poll(e.asked, e.rooms, func(i int) {
-			if p := e.askedOf[i]; p.link != nil {
-				moved = p.move() || moved
-			}
+			moved = e.askedOf[i].move() || moved
 		})
 	}
 	return moved
@@ -343,7 +322,7 @@ func (e *Engine) keep(m *msg, env match.Env) {
 	if env.Tag < 0 && m.kind == msgEager {
 		e.checkMixed(env.Ctx, env.Tag, m.buf)
 	}
-	e.lookProbes()
+	e.wakeProbes()
 }
 
 // received completes a receive whose bytes are in place.
@@ -411,36 +390,31 @@ func (e *Engine) release(flush bool) {
 	e.mu.Unlock()
 }
 
-func (e *Engine) getOp() *op {
-	if n := len(e.freeOp); n > 0 {
-		o := e.freeOp[n-1]
-		e.freeOp = e.freeOp[:n-1]
-		return o
+// pool keeps records for later use.
+type pool[T any] []*T
+
+func (p *pool[T]) get() *T {
+	n := len(*p)
+	if n == 0 {
+		return new(T)
 	}
-	o := &op{}
-	o.transfer.Owner = o
-	return o
+	x := (*p)[n-1]
+	*p = (*p)[:n-1]
+	return x
 }
+
+func (p *pool[T]) put(x *T) { *p = append(*p, x) }
 
 func (e *Engine) putOp(o *op) {
 	o.req, o.comm, o.buf, o.state = nil, nil, nil, opIdle
-	e.freeOp = append(e.freeOp, o)
-}
-
-func (e *Engine) getMsg() *msg {
-	if n := len(e.freeMsg); n > 0 {
-		m := e.freeMsg[n-1]
-		e.freeMsg = e.freeMsg[:n-1]
-		return m
-	}
-	return &msg{}
+	e.ops.put(o)
 }
 
 func (e *Engine) putMsg(m *msg) {
 	e.putBuf(m.buf)
 	*m = msg{}
-	if len(e.freeMsg) < 1024 {
-		e.freeMsg = append(e.freeMsg, m)
+	if len(e.msgs) < 1024 {
+		e.msgs.put(m)
 	}
 }
 

@@ -49,14 +49,6 @@ func newLife(limit time.Duration) life {
 	return l
 }
 
-// bound makes the system give up a connection whose data are not acknowledged, if it can. That is later
-// than the heartbeats, whose error says more.
-func (v *life) bound(l Link) {
-	if v.limit > 0 {
-		l.Limit(v.limit + v.limit/2)
-	}
-}
-
 // beat is called once each tick: it sends heartbeats and looks for silent ranks. The leader, which sleeps
 // until a socket is readable, reads the heartbeats of the others.
 func (e *Engine) beat() {

@@ -12,15 +12,12 @@ import (
 // have a connection with it. Notices between two ranks without a connection go that way: that a rank is
 // lost or has left, that it has closed or broken a communicator.
 
-// The kinds of a relayed notice: its first byte, before the communicator's number and the rest.
-const (
-	viaBroken = byte(frame.Broken)  // as the frame does
-	viaClosed = byte(frame.Closed)  // as the frame does
-	viaLeft   = byte(frame.Goodbye) // of the hub: these ranks have left
-	viaAck    = byte(0xff)          // the answer to a goodbye; with 1 for the number, of the hub
-)
+// A relayed notice begins with its kind, and the number of a communicator.
+const relayHead = 5
 
-const relayHead = 5 // bytes before what belongs to the kind
+// Broken and Closed are relayed as in frames of this kind; a Goodbye of the hub lists ranks that have left.
+// viaAck answers a goodbye, with 1 for the number if it is of the hub.
+const viaAck = frame.Kind(0xff)
 
 // rehub determines the hub again after a rank has been lost or has left. All ranks connect to a new hub
 // and repeat their notices: those that the old hub was about to forward may be lost with it.
@@ -132,17 +129,10 @@ func (e *Engine) sendLost(p *peer, rank int) {
 }
 
 // pass writes a relayed notice to a link.
-func (e *Engine) pass(p *peer, to int, kind byte, id uint32, text []byte) {
-	body := binary.LittleEndian.AppendUint32([]byte{kind}, id)
+func (e *Engine) pass(p *peer, to int, kind frame.Kind, id uint32, text []byte) {
+	body := binary.LittleEndian.AppendUint32([]byte{byte(kind)}, id)
 	body = append(body, text[:min(len(text), noticeMax-relayHead)]...)
 	p.emit(frame.Header{Kind: frame.Relay, Context: uint32(to), Tag: int32(e.me)}, body, nil)
-}
-
-// relay sends a rank a notice through the hub.
-func (e *Engine) relay(to int, kind frame.Kind, id uint32, text []byte) {
-	if d := e.demand; d != nil && d.hub != e.me {
-		e.pass(e.peers[d.hub], to, byte(kind), id, text)
-	}
 }
 
 // onRelay handles a relayed notice, or forwards it.
@@ -163,16 +153,16 @@ func (e *Engine) onRelay(p *peer, h *frame.Header, note []byte) error {
 		}
 		return nil
 	}
-	kind, id, text := note[0], binary.LittleEndian.Uint32(note[1:]), note[relayHead:]
+	kind, id, text := frame.Kind(note[0]), binary.LittleEndian.Uint32(note[1:]), note[relayHead:]
 	switch {
-	case kind == viaBroken:
+	case kind == frame.Broken:
 		e.onBreak(from, id, DecodeFault(text))
-	case kind == viaClosed && len(text) == 0:
+	case kind == frame.Closed && len(text) == 0:
 		e.onClose(id, from)
 	case kind == viaAck && len(text) == 0:
-		d.acked[from] = true
+		e.peers[from].acked = true
 		d.let = d.let || id != 0
-	case kind == viaLeft && len(text)%4 == 0 && from == p.rank:
+	case kind == frame.Goodbye && len(text)%4 == 0 && from == p.rank:
 		for ; len(text) > 0; text = text[4:] {
 			if r := binary.LittleEndian.Uint32(text); uint64(r) >= uint64(len(e.peers)) {
 				return fmt.Errorf("notice that rank %d of %d has left", r, len(e.peers))
@@ -181,7 +171,7 @@ func (e *Engine) onRelay(p *peer, h *frame.Header, note []byte) error {
 			}
 		}
 	default:
-		return fmt.Errorf("%v from rank %d of unknown kind %d, with %d bytes", h.Kind, from, kind, len(text))
+		return fmt.Errorf("%v from rank %d of unknown kind %d, with %d bytes", h.Kind, from, note[0], len(text))
 	}
 	return nil
 }
@@ -204,6 +194,6 @@ func (e *Engine) passLeft(p *peer, list []int) {
 		for _, r := range some {
 			text = binary.LittleEndian.AppendUint32(text, uint32(r))
 		}
-		e.pass(p, p.rank, viaLeft, 0, text)
+		e.pass(p, p.rank, frame.Goodbye, 0, text)
 	}
 }

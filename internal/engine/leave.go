@@ -135,12 +135,9 @@ func (l *leaving) ended() bool {
 
 // others reports whether all other ranks have left, or, with acked, have acknowledged this one's goodbye.
 func (e *Engine) others(acked bool) bool {
-	for r, p := range e.peers {
-		if p != nil && !p.dead && !p.said && !(acked && e.demand.acked[r]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(e.peers, func(p *peer) bool {
+		return p != nil && !p.dead && !p.said && !(acked && p.acked)
+	})
 }
 
 // sayGoodbyes says goodbye on all links. A rank that is lost for some must not leave in good order for
@@ -212,11 +209,9 @@ func (e *Engine) onGoodbye(p *peer) {
 	if d == nil {
 		return
 	}
-	if d.hub == e.me {
-		e.departed = append(e.departed, p.rank)
-	}
 	hub := uint32(0)
 	if d.hub == e.me {
+		e.departed = append(e.departed, p.rank)
 		hub = 1
 	}
 	e.rehub()

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -103,18 +102,6 @@ func (e *Engine) closeLost(rank int) {
 	p.leaveWith(e.losses[rank])
 	p.over.Store(true)
 	e.sweep()
-	if p.mem != nil && p.mem.Busy() {
-		e.copying = append(e.copying, p)
-	}
-}
-
-// stepLost goes on with the transfers of lost ranks, until they do not write to buffers of this rank any
-// more.
-func (e *Engine) stepLost() {
-	e.copying = slices.DeleteFunc(e.copying, func(p *peer) bool {
-		_, err := p.mem.Step(p)
-		return err != nil || !p.mem.Busy()
-	})
 }
 
 // onLoss handles the notice of a loss.
@@ -192,7 +179,7 @@ func (e *Engine) sweep() {
 			end(p.op)
 		}
 	}
-	e.lookProbes()
+	e.wakeProbes()
 	for _, c := range e.comms {
 		c.forget()
 	}

@@ -52,12 +52,12 @@ func unlinked(p *peer) bool { return !p.wanted }
 // sendNotice sends a notice to one member, through the hub if there is no connection.
 func (c *comm) sendNotice(world int, kind frame.Kind, body []byte) {
 	e := c.e
-	defer e.post(world)
-	if p := e.peers[world]; p.wanted {
+	if p, d := e.peers[world], e.demand; p.wanted {
 		p.emit(frame.Header{Kind: kind, Context: c.id}, body, nil)
-		return
+	} else if d != nil && d.hub != e.me {
+		e.pass(e.peers[d.hub], world, kind, c.id, body)
 	}
-	e.relay(world, kind, c.id, body)
+	e.post(world)
 }
 
 // post makes a rank of this node read its messages before its next collective.
@@ -87,20 +87,15 @@ func (e *Engine) earlyFor(id uint32) *early {
 	return e.early[id]
 }
 
-// onBreak handles a notice of Break.
+// onBreak handles a notice of Break, and forwards it to the ranks with a connection. The others get it from the
+// rank that broke the communicator.
 func (e *Engine) onBreak(from int, id uint32, f *backend.Fault) {
 	c := e.comms[id]
 	if c == nil {
 		e.earlyFor(id).broken = f
 	} else if !c.closed.Load() && c.broken(f) {
-		c.spreadBreak(from, f)
+		c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return p.wanted && p.rank != from })
 	}
-}
-
-// spreadBreak forwards the notice of a break to the ranks with a connection. The others get it from the
-// rank that broke the communicator.
-func (c *comm) spreadBreak(from int, f *backend.Fault) {
-	c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return p.wanted && p.rank != from })
 }
 
 // notices passes on the notices that this rank owes the other members, the cause before the closing.
@@ -147,12 +142,10 @@ func (e *Engine) catchUp(c *comm) {
 	}
 	delete(e.early, c.id)
 	for _, w := range x.closed {
-		if r := c.RankOf(w); r >= 0 {
-			c.gone[r].Store(true)
-		}
+		e.onClose(c.id, w)
 	}
-	if x.broken != nil && c.broken(x.broken) {
-		c.spreadBreak(e.me, x.broken)
+	if x.broken != nil {
+		e.onBreak(e.me, c.id, x.broken)
 	}
 }
 
@@ -226,19 +219,14 @@ func (c *comm) Broken() error {
 func (c *comm) Abort(code int) error {
 	e := c.e
 	e.mu.Lock()
-	if e.fault.Load() == nil {
-		f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d aborted the job with code %d", e.me, code)}
-		e.broadcast(frame.Header{Kind: frame.Abort, Tag: int32(code)}, []byte(f.Text))
-		e.end(f)
-	}
+	e.onAbort(int32(code), fmt.Appendf(nil, "rank %d aborted the job with code %d", e.me, code))
 	e.unlock()
 	e.wakeAll()
 	e.flush()
 	return nil
 }
 
-// onAbort ends all communicators, and forwards the notice: the others may learn of this rank's leaving
-// first.
+// onAbort ends all communicators, and sends the notice on: the others may learn of this rank's leaving first.
 func (e *Engine) onAbort(code int32, text []byte) {
 	if e.fault.Load() == nil {
 		e.broadcast(frame.Header{Kind: frame.Abort, Tag: code}, bytes.Clone(text)) // text is a link's, and the notice may wait

@@ -20,7 +20,7 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 		e.mu.Unlock()
 		return nil
 	}
-	o := e.getOp()
+	o := e.ops.get()
 	o.comm, o.req = c, &o.own
 	o.own.Begin()
 	e.send(o, buf, c.World[dest], int32(tag), mode)
@@ -41,7 +41,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 		e.mu.Unlock()
 		return st, err
 	}
-	o := e.getOp()
+	o := e.ops.get()
 	o.comm, o.req = c, &o.own
 	o.own.Begin()
 	e.recv(o, buf, want)
@@ -164,7 +164,7 @@ func (e *Engine) putBack(o *op) bool {
 	if p.op != o || p.in.Head.Kind != frame.Eager || int(p.in.Head.Length) > len(o.buf) {
 		return false
 	}
-	m := e.getMsg()
+	m := e.msgs.get()
 	m.size = int(p.in.Head.Length)
 	m.buf = e.getBuf(m.size)
 	here := copy(m.buf, o.buf[:m.size-p.in.Left])
@@ -174,7 +174,7 @@ func (e *Engine) putBack(o *op) bool {
 
 // begin returns the operation of a request. The lock is held.
 func (c *comm) begin(r *backend.Request) *op {
-	o := c.e.getOp()
+	o := c.e.ops.get()
 	o.comm, o.req = c, r
 	r.Impl = o
 	return o
@@ -182,10 +182,6 @@ func (c *comm) begin(r *backend.Request) *op {
 
 // Isend implements backend.Comm.
 func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
-	if err := c.usable(); err != nil {
-		r.Complete(backend.Status{}, err)
-		return
-	}
 	e := c.e
 	e.mu.Lock()
 	o := c.begin(r)
@@ -195,10 +191,6 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 
 // Irecv implements backend.Comm.
 func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
-	if err := c.usable(); err != nil {
-		r.Complete(backend.Status{}, err)
-		return
-	}
 	e := c.e
 	e.mu.Lock()
 	o := c.begin(r)
@@ -209,7 +201,7 @@ func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 // send starts a send. The lock is held.
 func (e *Engine) send(o *op, buf []byte, to int, tag int32, mode backend.Mode) {
 	o.buf, o.peer, o.tag, o.size, o.at = buf, to, tag, len(buf), 0
-	if err := o.comm.usable(); err != nil { // it may have broken since
+	if err := o.comm.usable(); err != nil {
 		e.finish(o, backend.Status{}, err)
 		return
 	}
@@ -255,11 +247,11 @@ func (e *Engine) recv(o *op, buf []byte, want match.Env) {
 	o.node.Env, o.node.Owner = want, o
 	e.order++
 	o.order = e.order
-	if e.takeArrived(o) {
-		return
-	}
 	if err := o.comm.usable(); err != nil {
 		e.finish(o, backend.Status{}, err)
+		return
+	}
+	if e.takeArrived(o) {
 		return
 	}
 	if err := o.comm.cannotCome(want); err != nil {
@@ -315,7 +307,7 @@ func (e *Engine) sendSelf(o *op, eager bool) {
 		e.received(to, env, size, copied)
 		return
 	}
-	m := e.getMsg()
+	m := e.msgs.get()
 	m.size = len(o.buf)
 	if eager {
 		m.buf = e.getBuf(m.size)

@@ -47,6 +47,7 @@ type peer struct {
 	failed      int   // links in a row that ended before that
 	gone        bool  // the hub has reported that the rank has left
 	goodbyeSent bool  // this rank has said goodbye to it
+	acked       bool  // it has acknowledged that
 	why         error // the error of the last attempt to make a link
 
 	copying int         // ticks in which a lost rank has not ended a copy
@@ -70,18 +71,23 @@ func (p *peer) up(l Link) {
 	if m, ok := l.(interface{ Memory() *memlink.Link }); ok {
 		p.mem = m.Memory()
 	}
-	p.e.life.bound(l)
+	if limit := p.e.life.limit; limit > 0 { // later than the heartbeats, whose error says more
+		l.Limit(limit + limit/2)
+	}
 }
 
-// move writes and reads what is possible without waiting, and reports whether anything was.
-func (p *peer) move() bool {
-	moved := p.waits() && p.flush()
-	if p.pull() {
-		moved = true
+// move writes and reads what is possible without waiting, and reports whether anything was. It goes on with the
+// transfers of a lost rank, until that does not write to buffers of this rank any more.
+func (p *peer) move() (moved bool) {
+	if p.link != nil {
+		moved = p.waits() && p.flush()
+		moved = p.pull() || moved
 	}
 	if p.mem != nil && p.mem.Busy() {
 		did, err := p.mem.Step(p)
-		if err != nil {
+		if err != nil && p.dead {
+			p.mem.Abandon(p)
+		} else if err != nil {
 			p.wrong(err)
 		}
 		moved = moved || did
@@ -107,12 +113,8 @@ func (p *peer) pull() bool {
 	switch {
 	case err == nil || p.dead:
 		return moved
-	case p.bad != nil:
-		p.wrong(p.bad)
-	case errors.Is(err, frame.ErrFrame):
+	case p.bad != nil || errors.Is(err, frame.ErrFrame):
 		p.wrong(err)
-	case err == io.EOF:
-		p.ended(nil)
 	default:
 		p.ended(err)
 	}
@@ -141,7 +143,7 @@ func (p *peer) wrong(err error) {
 	p.cut()
 }
 
-// ended is called when nothing more can be read: err is why, nil for the end of the stream.
+// ended is called when nothing more can be read: err is why, io.EOF for the end of the stream.
 func (p *peer) ended(err error) {
 	if p.dead {
 		return
@@ -151,16 +153,14 @@ func (p *peer) ended(err error) {
 		return
 	}
 	p.cut()
-	switch info := p.info(); {
+	switch info := p.e.cfg.Peers[p.rank]; {
 	case p.said || p.e.losses[p.rank] != nil:
-	case err != nil:
-		p.e.suspect(p.rank, "lost the connection to rank %d (%v): %v", p.rank, info, err)
-	default:
+	case err == io.EOF:
 		p.e.suspect(p.rank, "rank %d (%v) ended without closing its communicator", p.rank, info)
+	default:
+		p.e.suspect(p.rank, "lost the connection to rank %d (%v): %v", p.rank, info, err)
 	}
 }
-
-func (p *peer) info() Peer { return p.e.cfg.Peers[p.rank] }
 
 // cut gives the link up.
 func (p *peer) cut() {
@@ -241,7 +241,7 @@ func (p *peer) queue(h frame.Header, body []byte, o *op) {
 	if p.dead || p.broken != nil {
 		return
 	}
-	w := p.e.getOut()
+	w := p.e.outs.get()
 	if len(body) > 0 {
 		h.Length = uint64(len(body))
 	}
@@ -347,18 +347,9 @@ func (p *peer) detach(o *op) {
 	p.e.putOut(w)
 }
 
-func (e *Engine) getOut() *out {
-	if n := len(e.freeOut); n > 0 {
-		w := e.freeOut[n-1]
-		e.freeOut = e.freeOut[:n-1]
-		return w
-	}
-	return &out{}
-}
-
 func (e *Engine) putOut(w *out) {
 	*w = out{}
-	e.freeOut = append(e.freeOut, w)
+	e.outs.put(w)
 }
 
 // Begin implements frame.Receiver: it decides where the payload of a frame goes.
@@ -385,10 +376,10 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 			p.op, a.Dst = o, o.buf[:min(a.Left, len(o.buf))]
 			return nil
 		}
-		if c := e.comms[h.Context]; c != nil && c.closed.Load() {
-			return nil
+		if keep, err := p.keeps(env); !keep {
+			return err
 		}
-		m := e.getMsg()
+		m := e.msgs.get()
 		m.size, m.buf = a.Left, e.getBuf(a.Left)
 		p.msg, a.Dst = m, m.buf
 	case frame.Data:
@@ -434,19 +425,19 @@ func (p *peer) end(h *frame.Header) error {
 	e := p.e
 	switch h.Kind {
 	case frame.Eager:
-		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
 		size := int(h.Length)
 		if o := p.op; o != nil {
-			e.received(o, env, size, min(size, len(o.buf)))
+			e.received(o, o.env, size, min(size, len(o.buf)))
 			return nil
 		}
 		m := p.msg
-		c := e.comms[h.Context]
-		if m == nil || c != nil && c.closed.Load() {
+		if m == nil {
 			return nil
 		}
-		if c != nil && c.RankOf(p.rank) < 0 {
-			return errForeign
+		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
+		if keep, err := p.keeps(env); !keep {
+			e.putMsg(m)
+			return err
 		}
 		if n := e.posted.TakePosted(env); n != nil { // posted while it came
 			o := n.Owner.(*op)

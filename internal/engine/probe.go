@@ -2,130 +2,103 @@ package engine
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
 
-// probing waits until a message that a pattern takes has arrived. The engine
-// keeps it in probes meanwhile, and looks whenever a message arrives or none can
-// come any more.
-type probing struct {
-	c    *comm
-	want match.Env
-	take bool
-	done atomic.Bool // set last
-	msg  *msg
-	st   backend.Status
-	err  error
+// probe is the wait of a probe for news.
+type probe struct {
+	e    *Engine
+	seen uint32
 }
 
 // Ready implements backend.Pending.
-func (p *probing) Ready() bool { return p.done.Load() }
+func (p *probe) Ready() bool { return p.e.news.Load() != p.seen }
 
-// look searches the queue and reports whether the probe is over. The lock is held.
-func (p *probing) look() bool {
-	e := p.c.e
-	var n *match.Node
+// wakeProbes lets the waiting probes look again. The lock is held.
+func (e *Engine) wakeProbes() {
+	if e.probes > 0 {
+		e.news.Add(1)
+		e.wakeOthers()
+	}
+}
+
+// find returns the first message that has arrived and that a pattern takes, nil if there is none. The error
+// says why none can come any more. The lock is held.
+func (c *comm) find(want match.Env) (*match.Node, error) {
+	e := c.e
 	for {
-		if n = e.arrived.FindArrived(p.want); n == nil {
-			if p.err = p.c.usable(); p.err == nil {
-				p.err = p.c.cannotCome(p.want)
+		n := e.arrived.FindArrived(want)
+		if n == nil {
+			if err := c.usable(); err != nil {
+				return nil, err
 			}
-			return p.err != nil
+			return nil, c.cannotCome(want)
 		}
 		m := n.Owner.(*msg)
 		if m.kind != msgExposed || e.peers[n.Env.Source].mem.Announced(m.token) {
-			break
+			return n, nil
 		}
 		e.arrived.Remove(n) // its sender has revoked it
 		e.putMsg(m)
 	}
+}
+
+// probe returns the message that a probe finds; nil if there is none and block is false.
+func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*msg, backend.Status, error) {
+	e, want := c.e, c.pattern(source, tag)
+	e.mu.Lock()
+	defer e.unlock()
+	// A message that has arrived may be withdrawn already, and one that has not may be on the way.
+	e.progress()
+	n, err := c.find(want)
+	for n == nil && err == nil && block {
+		p := probe{e, e.news.Load()}
+		e.probes++
+		e.unlock()
+		err = c.Await(b, &p)
+		e.mu.Lock()
+		e.probes--
+		if err == nil {
+			n, err = c.find(want)
+		}
+	}
+	if n == nil {
+		return nil, backend.Status{}, err
+	}
 	m := n.Owner.(*msg)
-	p.msg, p.err = m, nil
-	p.st = backend.Status{Source: p.c.RankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size}
-	if p.take {
+	if take {
 		e.arrived.Remove(n)
 		if m.kind == msgRequested {
 			e.held = append(e.held, m)
 		}
 	}
-	return true
-}
-
-// lookProbes lets the waiting probes look. The lock is held.
-func (e *Engine) lookProbes() {
-	if len(e.probes) == 0 {
-		return
-	}
-	e.probes = slices.DeleteFunc(e.probes, func(p *probing) bool {
-		over := p.look()
-		if over {
-			p.done.Store(true)
-		}
-		return over
-	})
-	e.wakeOthers()
-}
-
-// probe returns a probe that is over, or nil if there is no message and block is
-// false.
-func (c *comm) probe(b *backend.Bound, source, tag int, block, take bool) (*probing, error) {
-	e := c.e
-	p := &probing{c: c, want: c.pattern(source, tag), take: take}
-	e.mu.Lock()
-	// A message that has arrived may be withdrawn already, and one that has not may be on the way.
-	e.progress()
-	over := p.look()
-	if !over && block {
-		e.probes = append(e.probes, p)
-	}
-	e.unlock()
-	if over || !block {
-		if !over {
-			return nil, nil
-		}
-		return p, p.err
-	}
-	if err := c.Await(b, p); err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if i := slices.Index(e.probes, p); i >= 0 {
-			e.probes = slices.Delete(e.probes, i, i+1)
-			return nil, err
-		}
-	}
-	return p, p.err
+	return m, backend.Status{Source: c.RankOf(int(n.Env.Source)), Tag: int(n.Env.Tag), Bytes: m.size}, nil
 }
 
 // Probe implements backend.Comm.
 func (c *comm) Probe(b *backend.Bound, source, tag int, block bool) (backend.Status, bool, error) {
-	p, err := c.probe(b, source, tag, block, false)
-	if err != nil || p == nil {
-		return backend.Status{}, false, err
-	}
-	return p.st, true, nil
+	m, st, err := c.probe(b, source, tag, block, false)
+	return st, m != nil, err
 }
 
 // Mprobe implements backend.Comm.
 func (c *comm) Mprobe(b *backend.Bound, source, tag int, block bool) (backend.Matched, backend.Status, bool, error) {
-	p, err := c.probe(b, source, tag, block, true)
-	if err != nil || p == nil {
-		return nil, backend.Status{}, false, err
+	m, st, err := c.probe(b, source, tag, block, true)
+	if m == nil {
+		return nil, st, false, err
 	}
-	return p.msg, p.st, true, nil
+	return m, st, true, nil
 }
 
 // Imrecv implements backend.Comm.
 func (c *comm) Imrecv(r *backend.Request, m backend.Matched, buf []byte) {
 	e := c.e
 	e.mu.Lock()
-	o := e.getOp()
-	o.comm, o.req, o.buf = c, r, buf
-	r.Impl = o
+	o := c.begin(r)
 	got, ok := m.(*msg)
-	o.fixed = true
+	o.buf, o.fixed = buf, true
 	if ok {
 		o.node.Env = got.node.Env
 	}

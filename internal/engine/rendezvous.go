@@ -23,6 +23,7 @@ import (
 
 // expose sends an RTS for a message that is copied from process to process, and reports whether it could.
 func (e *Engine) expose(p *peer, o *op, h frame.Header) bool {
+	o.transfer.Owner = o
 	addr, ok := p.mem.Announce(&o.transfer, o.buf)
 	if !ok {
 		return false
@@ -36,54 +37,27 @@ func (e *Engine) expose(p *peer, o *op, h frame.Header) bool {
 
 // sent is called when a frame of an operation is written.
 func (e *Engine) sent(p *peer, o *op, kind frame.Kind, n int) {
-	switch kind {
-	case frame.Eager:
-		e.finish(o, backend.Status{}, nil)
-	case frame.Data:
-		if o.at += n; o.at >= o.n {
-			e.finish(o, backend.Status{}, nil)
-			return
-		}
-		e.queuePiece(p, o) // behind what others have to say
+	if kind == frame.ReadyToSend || kind == frame.Expose {
+		return
 	}
+	if o.at += n; kind == frame.Data && o.at < o.n {
+		h, body := o.piece()
+		p.queue(h, body, o) // behind other frames
+		return
+	}
+	e.finish(o, backend.Status{}, nil)
 }
 
-// stream sends the data of a message after its CTS, as much as the link takes now.
-func (e *Engine) stream(p *peer, o *op) {
-	for range writeMost {
-		n, gone := e.piece(p, o)
-		if !gone {
-			return
-		}
-		if o.at += n; o.at >= o.n {
-			e.finish(o, backend.Status{}, nil)
-			return
-		}
-	}
-	e.queuePiece(p, o)
-}
-
-func (o *op) next() (frame.Header, []byte) {
+// piece returns the next piece of a message.
+func (o *op) piece() (frame.Header, []byte) {
 	n := min(o.n-o.at, pieceMax)
 	return frame.Header{Kind: frame.Data, Token: o.theirs, Offset: uint64(o.at), Length: uint64(n)}, o.buf[o.at : o.at+n]
 }
 
-// piece sends the next piece of a message and reports whether it is written.
-func (e *Engine) piece(p *peer, o *op) (int, bool) {
-	h, body := o.next()
-	return len(body), p.emit(h, body, o)
-}
-
-// queuePiece lets flush send the rest.
-func (e *Engine) queuePiece(p *peer, o *op) {
-	h, body := o.next()
-	p.queue(h, body, o)
-}
-
 // onReadyToSend handles an RTS: kind says how its data come.
 func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
-	env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
 	size := int(h.Length)
+	env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
 	if n := e.posted.TakePosted(env); n != nil {
 		o := n.Owner.(*op)
 		if o.foreign(p.rank) {
@@ -95,20 +69,15 @@ func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 		}
 		return nil
 	}
-	c := e.comms[h.Context]
-	if c != nil && c.closed.Load() {
-		if kind == msgExposed {
-			p.mem.Refuse(h.Token)
-		}
-		return nil // the sender gets the notice of the closing
+	keep, err := p.keeps(env)
+	if keep {
+		m := e.msgs.get()
+		m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
+		e.keep(m, env)
+	} else if kind == msgExposed && err == nil {
+		p.mem.Refuse(h.Token) // the sender gets the notice of the closing
 	}
-	if c != nil && c.RankOf(p.rank) < 0 {
-		return errForeign
-	}
-	m := e.getMsg()
-	m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
-	e.keep(m, env)
-	return nil
+	return err
 }
 
 // take asks for the data of an RTS, or starts to copy them. It returns false if the sender has withdrawn
@@ -123,6 +92,7 @@ func (e *Engine) take(o *op, kind uint8, token, addr uint64, size int, env match
 	o.peer, o.env, o.tag, o.theirs = src, env, env.Tag, token
 	o.size, o.n, o.at = size, min(size, len(o.buf)), 0
 	if kind == msgExposed {
+		o.transfer.Owner = o
 		if !p.mem.Accept(&o.transfer, token, addr, o.buf[:o.n]) {
 			return false
 		}
@@ -163,7 +133,10 @@ func (e *Engine) onClearToSend(p *peer, h *frame.Header) error {
 		return fmt.Errorf("clear to send for %d bytes of a message of %d", h.Length, len(o.buf))
 	}
 	o.state, o.n, o.at, o.theirs = opStreaming, int(h.Length), 0, h.Reply
-	e.stream(p, o)
+	piece, body := o.piece()
+	if p.emit(piece, body, o) {
+		e.sent(p, o, frame.Data, len(body))
+	}
 	return nil
 }
 

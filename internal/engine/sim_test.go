@@ -227,12 +227,12 @@ func (s *sim) step() {
 	case r.dead || r.stopped || r.left:
 		s.pass(20)
 	case k < 60 || s.calm && k < 80:
-		if r.e.Step() {
+		if r.e.poll() {
 			s.check(i)
 		}
 		if !r.due.After(s.now) {
 			r.due = s.now.Add(r.e.life.every)
-			r.e.Tick()
+			r.e.beat()
 			s.check(i)
 		}
 	case k < 80 || s.calm:
@@ -409,7 +409,7 @@ func (s *sim) leave() {
 			s.check(i)
 			if !r.left && !r.due.After(s.now) {
 				r.due = s.now.Add(r.e.life.every)
-				r.e.Tick()
+				r.e.beat()
 			}
 		}
 		if done {
@@ -433,7 +433,7 @@ func (s *sim) leave() {
 				open++
 			}
 		}
-		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || len(e.probes) > 0 || len(e.notify) > 0 || open > 0 {
+		if len(r.reqs) > 0 || e.posted.Len() > 0 || len(e.spares) != len(e.slots) || e.probes > 0 || len(e.notify) > 0 || open > 0 {
 			s.fail("rank %d has left, and has %d operations, %d posted, %d of %d slots in use, %d communicators", i,
 				len(r.reqs), e.posted.Len(), len(e.slots)-len(e.spares), len(e.slots), open)
 		}

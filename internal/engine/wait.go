@@ -31,23 +31,20 @@ func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 // await waits for p. One waiter of the process is the leader: it polls, and then sleeps.
 // The others sleep until an operation has completed, or the leader's place is free.
 func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
-	start := time.Time{}
-	limited := b.Limited()
-	if limited {
+	var start time.Time
+	if b.Limited() {
 		start = time.Now()
 	}
 	for round := 0; ; round++ {
-		if limited {
-			if err := b.Err(start); err != nil {
-				return err
-			}
+		if err := b.Err(start); err != nil {
+			return err
 		}
 		e.waitMu.Lock()
 		if e.leader {
 			if round == 0 {
 				e.announce()
 			}
-			e.follow(b, p, start, limited)
+			e.follow(b, p, start)
 			e.waitMu.Unlock()
 			if p.Ready() {
 				return nil
@@ -61,7 +58,7 @@ func (e *Engine) await(b *backend.Bound, p backend.Pending) error {
 			if round == 0 {
 				e.announce()
 			}
-			ready = e.rest(b, p, start, limited)
+			ready = e.rest(b, p, start)
 		}
 		e.looked.Store(int64(time.Since(epoch)))
 		e.waitMu.Lock()
@@ -88,15 +85,13 @@ func (e *Engine) announce() {
 
 // follow sleeps until the leader leaves, something completes, or the time may be over. waitMu is
 // held.
-func (e *Engine) follow(b *backend.Bound, p backend.Pending, start time.Time, limited bool) {
+func (e *Engine) follow(b *backend.Bound, p backend.Pending, start time.Time) {
 	var timer *time.Timer
-	if limited {
-		if d, ok := b.Deadline(start); ok {
-			timer = time.AfterFunc(max(time.Until(d), time.Microsecond), e.wakeAll)
-		}
+	if d, ok := b.Deadline(start); ok {
+		timer = time.AfterFunc(max(time.Until(d), time.Microsecond), e.wakeAll)
 	}
 	e.parked.Add(1)
-	if !p.Ready() && e.leader && (!limited || b.Err(start) == nil) {
+	if !p.Ready() && e.leader && b.Err(start) == nil {
 		e.cond.Wait()
 	}
 	e.parked.Add(-1)
@@ -154,12 +149,10 @@ func (e *Engine) poll() bool {
 func (c *comm) Poll() { c.e.poll() }
 
 // rest sleeps until a link has news or the leader is woken, and reports whether p is ready.
-func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limited bool) bool {
+func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time) bool {
 	var timeout time.Duration
-	if limited {
-		if d, ok := b.Deadline(start); ok {
-			timeout = max(time.Until(d), time.Microsecond)
-		}
+	if d, ok := b.Deadline(start); ok {
+		timeout = max(time.Until(d), time.Microsecond)
 	}
 	// Invariant: a goroutine that completes an operation, or queues a frame, after this sees it and rings.
 	e.sleeping.Store(true)
@@ -173,7 +166,7 @@ func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 		}
 	}
 	e.unlock()
-	if !moved && !p.Ready() && (!limited || b.Err(start) == nil) {
+	if !moved && !p.Ready() && b.Err(start) == nil {
 		e.cfg.Sleeper.Sleep(timeout)
 	}
 	e.sleeping.Store(false)
@@ -181,7 +174,7 @@ func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time, limi
 	return p.Ready()
 }
 
-// wakeOthers wakes the waiters of this process after a completion. The lock is held.
+// wakeOthers makes the waiters of this process look again. The lock is held.
 func (e *Engine) wakeOthers() {
 	e.wakeLeader()
 	if e.parked.Load() > 0 {
@@ -202,12 +195,9 @@ func (e *Engine) wakeLeader() {
 func (c *comm) Wake() { c.e.wakeAll() }
 
 func (e *Engine) wakeAll() {
-	e.waitMu.Lock()
-	if !e.hungUp {
-		e.cfg.Sleeper.Ring()
-	}
-	e.cond.Broadcast()
-	e.waitMu.Unlock()
+	e.mu.Lock()
+	e.wakeOthers()
+	e.mu.Unlock()
 }
 
 // hangUp closes the sleeper when no goroutine sleeps on it any more.
@@ -218,7 +208,6 @@ func (e *Engine) hangUp() {
 		e.cond.Wait()
 	}
 	e.parked.Add(-1)
-	e.hungUp = true
 	e.leader = true // for good
 	e.waitMu.Unlock()
 	e.mu.Lock() // wakeLeader is called with it
@@ -226,21 +215,17 @@ func (e *Engine) hangUp() {
 	e.mu.Unlock()
 }
 
-// tick makes progress now and then while no other goroutine does, and sends heartbeats.
+// tick makes progress now and then, because no other goroutine may, and sends heartbeats.
 func (e *Engine) tick() {
 	t := time.NewTicker(e.life.every)
 	defer t.Stop()
-	seen := e.passes.Load()
 	for {
 		select {
 		case <-e.stop:
 			return
 		case <-t.C:
 		}
-		if now := e.passes.Load(); now == seen && !e.sleeping.Load() {
-			e.poll()
-		}
+		e.poll()
 		e.beat()
-		seen = e.passes.Load()
 	}
 }

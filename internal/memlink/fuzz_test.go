@@ -106,7 +106,7 @@ func FuzzHostileRing(f *testing.F) {
 			s := &Transfer{}
 			if _, ok := a.Announce(s, body); ok {
 				s.desc.state.Store(descState(s.gen, uint64(text[0])%8))
-				s.desc.n.Store(word)
+				a.theirs[s.idx].n.Store(word)
 				a.Step(newCompleter()) // dst is 0, which no process has mapped
 			}
 			// The receiver meets a cell.

@@ -36,14 +36,45 @@ type ring struct {
 	cells [cells]cell
 }
 
-// desc describes a transfer that its sender has announced, in the sender's table.
+// desc describes a transfer that its sender has announced, in the sender's table. The receiver writes dst and n
+// into the desc of the same number in its own table.
 type desc struct {
-	state atomic.Uint64 // generation<<8 | one of the states
-	claim atomic.Uint64 // generation<<32 | next chunk to be copied
-	done  atomic.Uint64 // generation<<32 | chunks copied
-	dst   atomic.Uint64 // address in the receiver's memory
-	n     atomic.Uint64 // bytes the receiver takes
-	_     [24]byte
+	state   atomic.Uint64 // generation<<8 | one of the states
+	claimed counter       // chunks that a rank has begun to copy
+	copied  counter
+	dst     atomic.Uint64 // where the data go, in the receiver's memory
+	n       atomic.Uint64 // bytes the receiver takes
+	_       [24]byte
+}
+
+// counter counts the chunks of one generation of a desc: generation<<32 | count. A rank with another generation
+// does not change it.
+type counter struct{ atomic.Uint64 }
+
+// next adds 1 to a count below most. It returns the count before.
+func (c *counter) next(gen uint64, most uint32) (uint32, bool) {
+	for {
+		v := c.Load()
+		if v>>32 != gen || uint32(v) >= most {
+			return 0, false
+		}
+		if c.CompareAndSwap(v, v+1) {
+			return uint32(v), true
+		}
+	}
+}
+
+// fill raises a count to most. It returns the count before, or most if it is of another generation.
+func (c *counter) fill(gen uint64, most uint32) uint32 {
+	for {
+		v := c.Load()
+		if v>>32 != gen || uint32(v) >= most {
+			return most
+		}
+		if c.CompareAndSwap(v, gen<<32|uint64(most)) {
+			return uint32(v)
+		}
+	}
 }
 
 // Size returns how many bytes one direction between two ranks takes, with a data ring of data bytes, a

@@ -57,7 +57,6 @@ type Link struct {
 	sends        [descs]*Transfer
 	gens         [descs]uint64
 	spare        []int // descs that are free
-	held         []heldDesc
 	takes        []*Transfer
 
 	pace pace

@@ -11,19 +11,19 @@ import (
 
 // A transfer copies a long message from process to process. The sender announces it: a desc of its
 // table, the address of the buffer, and a generation, so that an old announcement is never taken for a
-// new one. The receiver accepts it, and then both copy chunks that they claim one by one, the receiver by
+// new one. The receiver takes it, and then both copy chunks that they claim one by one, the receiver by
 // reading, the sender by writing: the one that has nothing else to do copies more. The receiver sets the
 // state to finished when all chunks are copied.
 //
-//	free → announced (sender) → accepted → taken → finished (receiver) → free (sender)
-//	          └────────────────────┴─────────┴→ revoked (sender) → free (sender)
+//	free → announced (sender) → taken → finished (receiver) → free (sender)
+//	          └──────────────────┴→ free (sender)
 //
-// A sender that has to give up revokes even a message that the receiver has taken. The chunks copied so far
-// do not count then, because the receiver cannot finish any more.
+// A sender that has to give up frees even the desc of a message that the receiver has taken. The chunks copied
+// so far do not count then, because the receiver cannot finish any more.
 //
 // Invariant: every word that both sides write contains the generation and is changed by
-// compare-and-swap; dst and n change only between accepted and taken. A late rank with an old
-// announcement changes nothing.
+// compare-and-swap. The receiver writes into its own table where the data go, before it takes the message. A
+// late rank with an old announcement changes nothing.
 //
 // A rank that is stopped between claiming a chunk and writing it would write when it runs again. While
 // its process exists the receiver does not finish, and if the rank is declared lost its process is killed
@@ -31,10 +31,8 @@ import (
 const (
 	descFree uint64 = iota
 	descAnnounced
-	descAccepted
 	descTaken
 	descFinished
-	descRevoked
 )
 
 func descState(gen, state uint64) uint64 { return gen<<8 | state }
@@ -52,6 +50,12 @@ func chunkSize(n int) int {
 func chunkCount(n int) uint32 {
 	c := chunkSize(n)
 	return uint32((n + c - 1) / c)
+}
+
+// chunk returns where chunk i of n bytes begins and ends.
+func chunk(n int, i uint32) (lo, hi int) {
+	lo = int(i) * chunkSize(n)
+	return lo, min(lo+chunkSize(n), n)
 }
 
 // Transfer is one end of a transfer in progress.
@@ -79,17 +83,16 @@ func (t *Transfer) Active() bool { return t.desc != nil }
 // Announce prepares the transfer of a message, and reports false if too many are announced. The caller
 // sends the peer the token and the address.
 func (l *Link) Announce(t *Transfer, buf []byte) (addr uint64, ok bool) {
-	if len(l.spare) == 0 && !l.reclaim() {
+	k := len(l.spare)
+	if k == 0 {
 		return 0, false
 	}
-	k := len(l.spare)
 	t.idx = l.spare[k-1]
 	l.spare = l.spare[:k-1]
 	l.gens[t.idx] = (l.gens[t.idx] + 1) & 0xffffffff
 	t.buf, t.gen, t.desc = buf, l.gens[t.idx], &l.mine[t.idx]
-	t.desc.claim.Store(t.gen << 32)
-	t.desc.done.Store(t.gen << 32)
-	t.desc.n.Store(0)
+	t.desc.claimed.Store(t.gen << 32)
+	t.desc.copied.Store(t.gen << 32)
 	t.desc.state.Store(descState(t.gen, descAnnounced))
 	l.sends[t.idx] = t
 	return shmem.Addr(buf), true
@@ -103,58 +106,27 @@ func (l *Link) release(t *Transfer) {
 	t.desc, t.buf = nil, nil
 }
 
-// Revoke takes an announcement back, unless the receiver has accepted it.
+// Revoke takes an announcement back, unless the receiver has taken the message.
 func (l *Link) Revoke(t *Transfer) bool {
-	if !t.desc.state.CompareAndSwap(descState(t.gen, descAnnounced), descState(t.gen, descRevoked)) {
+	if !t.desc.state.CompareAndSwap(descState(t.gen, descAnnounced), descState(t.gen, descFree)) {
 		return false
 	}
 	l.release(t)
 	return true
 }
 
-// Withdraw takes an announcement back even from a receiver that has accepted it. It returns false if the
-// receiver has finished; the transfer is over in both cases.
+// Withdraw takes back even a message that the receiver has taken. It returns false if the receiver has
+// finished; the transfer is over in both cases.
 func (l *Link) Withdraw(t *Transfer) bool {
-	for {
-		s := t.desc.state.Load()
-		if s == descState(t.gen, descFinished) {
-			l.release(t)
-			return false
-		}
-		if !t.desc.state.CompareAndSwap(s, descState(t.gen, descRevoked)) {
-			continue
-		}
-		if s == descState(t.gen, descAccepted) {
-			l.held = append(l.held, heldDesc{t.idx, t.gen})
-			l.sends[t.idx], t.desc, t.buf = nil, nil, nil
-		} else {
-			l.release(t)
-		}
-		l.wake() // the receiver may have stopped, and wait for this
+	if l.Revoke(t) {
 		return true
 	}
-}
-
-// heldDesc is a desc that was withdrawn while its receiver was writing dst and n into it. It must not be
-// used again before the receiver has noticed that or has ended: one that was stopped in between would
-// write into the next transfer.
-type heldDesc struct {
-	idx int
-	gen uint64
-}
-
-// reclaim frees held descs that the receiver writes to no more, and reports whether any desc is free.
-func (l *Link) reclaim() bool {
-	l.held = slices.DeleteFunc(l.held, func(h heldDesc) bool {
-		d := &l.mine[h.idx]
-		if !l.gone() && d.state.Load() != descState(h.gen, descFree) {
-			return false
-		}
-		d.state.Store(descState(h.gen, descFree))
-		l.spare = append(l.spare, h.idx)
-		return true
-	})
-	return len(l.spare) > 0
+	withdrawn := t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree))
+	l.release(t)
+	if withdrawn {
+		l.wake() // the receiver may have stopped, and wait for this
+	}
+	return withdrawn
 }
 
 // announced returns the desc and generation of a token from the peer, nil if there is no such desc.
@@ -190,14 +162,14 @@ func (l *Link) Refuse(token uint64) {
 // returns false if the sender has revoked the message. Step completes it.
 func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {
 	d, gen := l.announced(token)
-	if !d.state.CompareAndSwap(descState(gen, descAnnounced), descState(gen, descAccepted)) {
-		return false
+	if d.state.Load() != descState(gen, descAnnounced) {
+		return false // own may be in use for the next message
 	}
-	d.dst.Store(shmem.Addr(buf))
-	d.n.Store(uint64(len(buf)))
-	if !d.state.CompareAndSwap(descState(gen, descAccepted), descState(gen, descTaken)) {
-		// Revoked meanwhile, as Step finds out: the sender may reuse its desc.
-		d.state.CompareAndSwap(descState(gen, descRevoked), descState(gen, descFree))
+	own := &l.mine[token&0xff]
+	own.dst.Store(shmem.Addr(buf))
+	own.n.Store(uint64(len(buf)))
+	if !d.state.CompareAndSwap(descState(gen, descAnnounced), descState(gen, descTaken)) {
+		return false
 	}
 	t.desc, t.gen, t.addr, t.buf, t.n = d, gen, addr, buf, len(buf)
 	t.chunks, t.unread, t.end = chunkCount(t.n), false, nil
@@ -212,46 +184,6 @@ func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {
 	return true
 }
 
-// claim gets a chunk of a transfer to copy.
-func claim(d *desc, gen uint64, chunks uint32) (uint32, bool) {
-	for {
-		v := d.claim.Load()
-		i := uint32(v)
-		if v>>32 != gen || i >= chunks {
-			return 0, false
-		}
-		if d.claim.CompareAndSwap(v, v+1) {
-			return i, true
-		}
-	}
-}
-
-// copied counts a chunk as done and returns how many are.
-func copied(d *desc, gen uint64) uint32 {
-	for {
-		v := d.done.Load()
-		if v>>32 != gen {
-			return 0
-		}
-		if d.done.CompareAndSwap(v, v+1) {
-			return uint32(v + 1)
-		}
-	}
-}
-
-// closeClaims stops further claims and returns how many chunks have been claimed.
-func closeClaims(d *desc, gen uint64, chunks uint32) uint32 {
-	for {
-		v := d.claim.Load()
-		if i := uint32(v); v>>32 != gen || i >= chunks {
-			return chunks
-		}
-		if d.claim.CompareAndSwap(v, gen<<32|uint64(chunks)) {
-			return uint32(v)
-		}
-	}
-}
-
 // Stop ends a receive with err as soon as the sender no longer writes to its buffer.
 func (l *Link) Stop(t *Transfer, err error) {
 	if t.end != nil {
@@ -259,7 +191,7 @@ func (l *Link) Stop(t *Transfer, err error) {
 	}
 	t.end = err
 	if t.chunks > 0 {
-		t.chunks = closeClaims(t.desc, t.gen, t.chunks)
+		t.chunks = t.desc.claimed.fill(t.gen, t.chunks)
 	}
 }
 
@@ -276,7 +208,7 @@ type Completer interface {
 func (l *Link) Receiving() bool { return len(l.takes) > 0 }
 
 // Busy reports whether Step has work.
-func (l *Link) Busy() bool { return len(l.takes) > 0 || len(l.spare)+len(l.held) < descs }
+func (l *Link) Busy() bool { return len(l.takes) > 0 || len(l.spare) < descs }
 
 // Step copies one chunk of every transfer in progress, and reports whether anything moved. An error means
 // that the peer's memory cannot be accessed although its process exists.
@@ -293,7 +225,7 @@ func (l *Link) Step(c Completer) (moved bool, err error) {
 		}
 		i++
 	}
-	for i, left := 0, descs-len(l.spare)-len(l.held); i < descs && left > 0 && err == nil; i++ {
+	for i, left := 0, descs-len(l.spare); i < descs && left > 0 && err == nil; i++ {
 		t := l.sends[i]
 		if t == nil {
 			continue
@@ -325,27 +257,25 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 		return t.end != nil, nil
 	}
 	if t.chunks > 0 {
-		if i, ok := claim(t.desc, t.gen, t.chunks); ok {
+		if i, ok := t.desc.claimed.next(t.gen, t.chunks); ok {
 			*moved = true
-			size := chunkSize(t.n)
-			lo := int(i) * size
-			hi := min(lo+size, t.n)
+			lo, hi := chunk(t.n, i)
 			err := shmem.ReadProcess(l.cfg.PID, t.addr+uint64(lo), t.buf[lo:hi])
-			copied(t.desc, t.gen) // if it failed, no one else copies this chunk
+			t.desc.copied.next(t.gen, t.chunks) // if it failed, no one else copies this chunk
 			if err != nil && t.desc.state.Load() == taken {
 				if !shmem.Gone(err) {
 					return false, fmt.Errorf("reading the memory of process %d: %w", l.cfg.PID, err)
 				}
 				l.Ended(nil)
-				t.chunks, t.unread = closeClaims(t.desc, t.gen, t.chunks), true
+				t.chunks, t.unread = t.desc.claimed.fill(t.gen, t.chunks), true
 				t.end = c.Withdrawn(t)
 				return false, nil
 			}
 		}
-		if v := t.desc.done.Load(); v>>32 == t.gen && uint32(v) < t.chunks && !l.gone() {
+		if v := t.desc.copied.Load(); v>>32 == t.gen && uint32(v) < t.chunks && !l.gone() {
 			return false, nil
 		}
-		if l.gone() && t.end == nil && (t.unread || uint32(t.desc.done.Load()) < chunkCount(t.n)) {
+		if l.gone() && t.end == nil && (t.unread || uint32(t.desc.copied.Load()) < chunkCount(t.n)) {
 			return false, nil // the loss of the peer stops it
 		}
 	}
@@ -362,26 +292,26 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 
 // help copies a part of a message that the receiver has taken.
 func (l *Link) help(t *Transfer) (bool, error) {
-	n := t.desc.n.Load()
+	theirs := &l.theirs[t.idx]
+	n := theirs.n.Load()
 	if n > uint64(len(t.buf)) {
 		return true, fmt.Errorf("the rank takes %d bytes of a message of %d", n, len(t.buf))
 	}
-	i, ok := claim(t.desc, t.gen, chunkCount(int(n)))
+	chunks := chunkCount(int(n))
+	i, ok := t.desc.claimed.next(t.gen, chunks)
 	if !ok {
 		return false, nil
 	}
-	size := chunkSize(int(n))
-	lo := int(i) * size
-	hi := min(lo+size, int(n))
-	if err := shmem.WriteProcess(l.cfg.PID, t.desc.dst.Load()+uint64(lo), t.buf[lo:hi]); err != nil {
+	lo, hi := chunk(int(n), i)
+	if err := shmem.WriteProcess(l.cfg.PID, theirs.dst.Load()+uint64(lo), t.buf[lo:hi]); err != nil {
 		if shmem.Gone(err) {
 			l.Ended(nil)
 			return true, nil
 		}
 		return true, fmt.Errorf("writing to the memory of process %d: %w", l.cfg.PID, err)
 	}
-	copied(t.desc, t.gen)
-	if uint32(t.desc.claim.Load()) >= chunkCount(int(n)) { // no chunk is left: the receiver may be waiting for this one
+	t.desc.copied.next(t.gen, chunks)
+	if uint32(t.desc.claimed.Load()) >= chunks { // no chunk is left: the receiver may be waiting for this one
 		l.wake()
 	}
 	return true, nil
@@ -398,8 +328,10 @@ func (l *Link) Fence() {
 // Abandon ends all receives in progress at once, with the errors of Stop. Buffers that the peer may still
 // write to are kept from being used again.
 func (l *Link) Abandon(c Completer) {
+	kept.Lock()
+	defer kept.Unlock()
 	for _, t := range l.takes {
-		kept.add(t.buf)
+		kept.bufs = append(kept.bufs, t.buf)
 		end := t.end
 		t.desc, t.buf = nil, nil
 		c.Received(t, end)
@@ -409,15 +341,7 @@ func (l *Link) Abandon(c Completer) {
 
 // kept holds buffers that a peer may still write to. The process keeps them as long as it runs, though
 // their owners forget them.
-var kept keeper
-
-type keeper struct {
-	mu   sync.Mutex
+var kept struct {
+	sync.Mutex
 	bufs [][]byte
-}
-
-func (k *keeper) add(b []byte) {
-	k.mu.Lock()
-	k.bufs = append(k.bufs, b)
-	k.mu.Unlock()
 }

@@ -53,8 +53,8 @@ func started(t *testing.T, a, b *end, msg, buf []byte) (s, r *Transfer) {
 // idle checks that nothing is kept of any transfer.
 func idle(t *testing.T, a, b *end) {
 	t.Helper()
-	if a.Busy() || b.Busy() || len(a.spare) != descs || len(a.held) != 0 {
-		t.Errorf("at the end the sender is busy: %v, the receiver: %v; of %d descs %d are free and %d held", a.Busy(), b.Busy(), descs, len(a.spare), len(a.held))
+	if a.Busy() || b.Busy() || len(a.spare) != descs {
+		t.Errorf("at the end the sender is busy: %v, the receiver: %v; of %d descs %d are free", a.Busy(), b.Busy(), descs, len(a.spare))
 	}
 }
 
@@ -184,41 +184,36 @@ func TestWithdrawnMessageIsNotReceived(t *testing.T) {
 	idle(t, a, b)
 }
 
-// TestHeldDescIsNotReused has a sender withdraw a message that its receiver is just accepting. The receiver
-// may still write to the desc, which is not used again before that has ended.
-func TestHeldDescIsNotReused(t *testing.T) {
-	for _, dies := range []bool{false, true} {
-		a, b := pair(t, Config{Data: 4096, Copies: true})
-		s := &Transfer{}
-		a.Announce(s, []byte{1})
-		d, gen := b.announced(s.Token())
-		if !d.state.CompareAndSwap(descState(gen, descAnnounced), descState(gen, descAccepted)) { // Accept begins
-			t.Fatal("not announced")
-		}
-		if !a.Withdraw(s) || s.Active() || len(a.held) != 1 {
-			t.Fatalf("%d descs are held, want 1", len(a.held))
-		}
-		var all [descs]Transfer
-		for i := range descs - 1 {
-			if _, ok := a.Announce(&all[i], []byte{1}); !ok || all[i].desc == d {
-				t.Fatalf("announcement %d: %v", i, ok)
-			}
-		}
-		if _, ok := a.Announce(&all[descs-1], []byte{1}); ok {
-			t.Fatal("a desc is used to which the receiver may write")
-		}
-		if dies {
-			a.Ended(nil)
-		} else if !d.state.CompareAndSwap(descState(gen, descRevoked), descState(gen, descFree)) { // Accept ends
-			t.Fatalf("not withdrawn: %#x", d.state.Load())
-		}
-		if _, ok := a.Announce(&all[descs-1], []byte{1}); !ok || len(a.held) != 0 {
-			t.Errorf("the receiver has ended (%v), and the desc is not used again", dies)
-		}
-		if b.Accept(&Transfer{}, s.Token(), 0, nil) {
-			t.Error("the withdrawn message is accepted")
-		}
+// TestLateReceiverChangesNothing has a receiver that is stopped before it takes a message, and takes it when the
+// sender has withdrawn it and announced another in the same desc.
+func TestLateReceiverChangesNothing(t *testing.T) {
+	a, b := pair(t, Config{Data: 4096, Copies: true})
+	s, late := &Transfer{}, make([]byte, 100000)
+	a.Announce(s, make([]byte, len(late)))
+	old := s.Token()
+	if !a.Withdraw(s) || s.Active() {
+		t.Fatal("a message that was not taken cannot be withdrawn")
 	}
+	next, buf := pattern(100000, 1), make([]byte, 100000)
+	addr, _ := a.Announce(s, next)
+	if s.Token()&0xff != old&0xff {
+		t.Fatalf("desc %d is used, not %d", s.Token()&0xff, old&0xff)
+	}
+	if b.Accept(&Transfer{}, old, 0, late) || !b.Announced(s.Token()) {
+		t.Error("the withdrawn message is taken")
+	}
+	r, as, bs := &Transfer{}, newCompleter(), newCompleter()
+	if !b.Accept(r, s.Token(), addr, buf) || b.Accept(&Transfer{}, old, 0, late) {
+		t.Error("the next message is not taken, or the withdrawn one is")
+	}
+	for len(as.sent) == 0 {
+		step(t, a, as) // it copies the first part
+		step(t, b, bs)
+	}
+	if err, ok := bs.received[r]; !ok || err != nil || !bytes.Equal(buf, next) || !bytes.Equal(late, make([]byte, len(late))) {
+		t.Errorf("the next message: %v; the right bytes: %v", bs.received, bytes.Equal(buf, next))
+	}
+	idle(t, a, b)
 }
 
 // TestClaimedChunkDelaysEnd has a sender that is stopped after it has claimed a part of a receive's buffer
@@ -231,13 +226,13 @@ func TestClaimedChunkDelaysEnd(t *testing.T) {
 		a, b := pair(t, Config{Data: 4096, Copies: true, Kill: func() { kills++; b.Ended(nil) }})
 		buf := make([]byte, 1<<20)
 		s, r := started(t, a, b, make([]byte, 1<<20), buf)
-		if _, ok := claim(s.desc, s.gen, chunkCount(len(buf))); !ok {
+		if _, ok := s.desc.claimed.next(s.gen, chunkCount(len(buf))); !ok {
 			t.Fatal("nothing to claim")
 		}
 		bs := newCompleter()
 		for step(t, b, bs) {
 		}
-		if n := uint32(s.desc.done.Load()); n != chunkCount(len(buf))-1 {
+		if n := uint32(s.desc.copied.Load()); n != chunkCount(len(buf))-1 {
 			t.Fatalf("%d of %d parts are copied, want all but one", n, chunkCount(len(buf)))
 		}
 		b.Stop(r, why)
@@ -248,7 +243,7 @@ func TestClaimedChunkDelaysEnd(t *testing.T) {
 		before := len(kept.bufs)
 		switch how {
 		case "writes":
-			copied(s.desc, s.gen)
+			s.desc.copied.next(s.gen, chunkCount(len(buf)))
 		case "is killed":
 			b.Fence()
 			b.Fence()
@@ -273,7 +268,7 @@ func TestStoppedReceiveEndsWithoutTheRest(t *testing.T) {
 	why := errors.New("because of the test")
 	b.Stop(r, why)
 	step(t, b, bs)
-	if n := uint32(s.desc.done.Load()); bs.received[r] != why || n != 1 {
+	if n := uint32(s.desc.copied.Load()); bs.received[r] != why || n != 1 {
 		t.Errorf("ends with %v after %d parts, want 1", bs.received, n)
 	}
 	step(t, a, as)
@@ -343,8 +338,8 @@ func TestUnreadableMemoryIsError(t *testing.T) {
 	} {
 		a, b := pair(t, Config{Data: 4096, Copies: true})
 		s, _ := started(t, a, b, make([]byte, 4000), make([]byte, 4000))
-		s.desc.dst.Store(c.dst)
-		s.desc.n.Store(c.n)
+		b.mine[s.idx].dst.Store(c.dst)
+		b.mine[s.idx].n.Store(c.n)
 		if _, err := a.Step(newCompleter()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d bytes to %#x: %v, want %q", c.n, c.dst, err, c.want)
 		}
