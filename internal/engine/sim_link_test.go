@@ -39,6 +39,8 @@ type simFrame struct {
 
 const simRoom = 8 // frames in flight
 
+var errReset = errors.New("simulated: connection reset")
+
 func simPair(s *sim) (simEnd, simEnd) {
 	x, y := &simLink{s: s}, &simLink{s: s}
 	x.other, y.other = y, x
@@ -51,6 +53,9 @@ func (l *simLink) Write(h *frame.Header, body []byte, off int) (int, error) {
 	s := l.s
 	if l.other.closed {
 		return off, errors.New("simulated: broken pipe")
+	}
+	if l.ended == errReset {
+		return off, errReset
 	}
 	if off == 0 && len(l.other.flight) >= simRoom || off > 0 && s.chance(2) {
 		return off, nil
@@ -122,7 +127,7 @@ func (l *simLink) cut(lost bool) {
 		}
 		end.ended = io.EOF
 		if lost {
-			end.ended = errors.New("simulated: connection reset")
+			end.ended = errReset
 			end.flight = nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -147,6 +148,11 @@ func (s *sim) fail(format string, facts ...any) {
 
 // run is one simulation: a time with events, then a calm time in which everything ends, then all leave.
 func (s *sim) run(events int) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.fail("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
 	for range events {
 		s.step()
 	}
