@@ -2,19 +2,16 @@ package tcp
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -86,28 +83,4 @@ func TestLongMessageIsReadFromStoppedPeer(t *testing.T) {
 		t.Skipf("the kernel lets processes read the memory of their descendants alone: ptrace_scope is %s", bytes.TrimSpace(b))
 	}
 	launch(t, "exposed", 2, "TCP_TEST_RING=4096", "TCP_TEST_EXPOSE=1", "TCP_TEST_CROWDED=1", "TCP_TEST_HEARTBEAT=-1s")
-}
-
-// joined returns ranks that share memory, all in this process.
-func joined(t *testing.T, ranks int, cfg node.Config) []*node.Node {
-	t.Helper()
-	cfg.Name = rand.Text()
-	for r := range ranks {
-		cfg.Ranks = append(cfg.Ranks, r)
-	}
-	nodes, errs := make([]*node.Node, ranks), make([]error, ranks)
-	var all sync.WaitGroup
-	for r := range ranks {
-		mine := cfg
-		mine.Rank = r
-		all.Go(func() { nodes[r], errs[r] = node.Join(t.Context(), mine) })
-	}
-	all.Wait()
-	for r, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nodes[r].Close)
-	}
-	return nodes
 }
