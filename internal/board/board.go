@@ -64,7 +64,7 @@ type Comm interface {
 	Suspect(rank int, err error)
 	// Near reports whether the links to the other ranks carry n bytes faster than the kernel copies them.
 	Near(n int) bool
-	// Waits is called when the caller begins to wait for the others in a call.
+	// Waits is called when the caller begins to wait for the others in a call, and with nil when it has ended.
 	Waits(call *backend.Call)
 }
 

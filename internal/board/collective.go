@@ -34,8 +34,7 @@ type Collective struct {
 	parity       uint32
 	seen         int // ranks below have arrived
 	call         *backend.Call
-	waiting      atomic.Pointer[backend.Call] // the call whose arrivals are awaited
-	side         peers                        // access to the other ranks' buffers
+	side         peers // access to the other ranks' buffers
 }
 
 // Ready implements backend.Pending: all ranks have arrived, or one never will, or this rank has
@@ -99,11 +98,12 @@ func (s *Collective) arrive(b *backend.Bound) error {
 	}
 	if s.seen < len(s.ranks) {
 		if !s.syncing {
-			s.waiting.Store(s.call)
 			c.Waits(s.call)
 		}
 		err := c.Await(b, s)
-		s.waiting.Store(nil)
+		if !s.syncing {
+			c.Waits(nil)
+		}
 		if err != nil {
 			err = s.late(err)
 			s.retract()
@@ -231,9 +231,6 @@ func (s *Collective) mismatch() error {
 	}
 	return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the arrival slots changed while they were compared"}
 }
-
-// Waiting returns the call in which this rank waits for the others, nil if there is none.
-func (s *Collective) Waiting() *backend.Call { return s.waiting.Load() }
 
 // sync is a barrier inside a collective. It also publishes where this rank's shared work is, and an
 // error if this rank found one.

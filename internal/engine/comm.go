@@ -27,7 +27,8 @@ type comm struct {
 	closed atomic.Bool
 	gone   []atomic.Bool // ranks that have closed it
 
-	native *board.Collective // nil: its collectives are schedules
+	native  *board.Collective // nil: its collectives are schedules
+	waiting *backend.Call     // the native call in which this rank waits for the others
 
 	recovery agree.Recovery
 }

@@ -98,10 +98,10 @@ func (c *comm) Suspect(rank int, err error) {
 // while this rank waits in a native one with the same number, the calls do not match. The lock is held.
 func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	c := e.comms[ctx]
-	if c == nil || c.native == nil {
+	if c == nil {
 		return
 	}
-	call := c.native.Waiting()
+	call := c.waiting
 	if call == nil || int(tag) != backend.CheckTag(call.Seq) {
 		return
 	}
@@ -116,13 +116,17 @@ func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	}
 }
 
-// Waits implements board.Comm: the call may be compared with messages that have arrived already.
+// Waits implements board.Comm: while the caller waits in a call, that is compared with messages of the layers
+// above. Some may have arrived already.
 func (c *comm) Waits(call *backend.Call) {
 	e := c.e
 	e.mu.Lock()
+	defer e.unlock()
+	if c.waiting = call; call == nil {
+		return
+	}
 	tag := backend.CheckTag(call.Seq)
 	if n := e.arrived.FindArrived(match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(tag)}); n != nil {
 		e.checkMixed(n.Env.Ctx, n.Env.Tag, n.Owner.(*msg).buf)
 	}
-	e.unlock()
 }

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// A rank that waits in a native collective finds that another one has begun a collective over messages with the
+// same number, whether its message comes before or during the wait.
+func TestWaitingCallIsComparedWithMessages(t *testing.T) {
+	const seq = 5
+	for _, before := range []bool{true, false} {
+		world := mesh(t, 2)
+		call := &backend.Call{Coll: backend.Barrier, Root: -1, Seq: seq}
+		other := backend.Call{Coll: backend.Bcast, Form: backend.Nonblocking, Type: &backend.Datatype{ID: 1, Size: 8}, Count: 1}
+		seen := backend.See(1, other.Fingerprint())
+		body := make([]byte, backend.SeenSize)
+		seen.Encode(body)
+		if !before {
+			world[0].Waits(call)
+		}
+		if err := world[1].Send(patient, body, 0, backend.CheckTag(seq), backend.Standard); err != nil {
+			t.Fatal(err)
+		}
+		if before {
+			until(t, "holding the message", world[0], func() bool {
+				return locked(world[0], func(e *Engine) bool { return e.arrived.Len() > 0 })
+			})
+			world[0].Waits(call)
+		}
+		for r, c := range world {
+			until(t, "told of the mismatch", c, func() bool { return c.brk.Load() != nil })
+			if err := c.Over(); !errors.Is(err, backend.ErrMismatch) {
+				t.Errorf("message before the wait: %v: rank %d: %v, want a mismatch", before, r, err)
+			}
+		}
+		world[0].Waits(nil)
+	}
+}
+
+// A call belongs to its caller once the wait has ended, while messages still arrive. The race detector sees it
+// if the call is read then.
+func TestCallIsNotReadAfterItsWait(t *testing.T) {
+	c := mesh(t, 2)[0]
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		for range 1000 {
+			locked(c, func(e *Engine) bool { e.checkMixed(c.id, int32(backend.CheckTag(1)), nil); return true })
+		}
+	}()
+	call := new(backend.Call)
+	for range 1000 {
+		*call = backend.Call{Coll: backend.Barrier, Seq: 1}
+		c.Waits(call)
+		c.Waits(nil)
+	}
+	<-end
+}
