@@ -172,7 +172,7 @@ func text(err error) string {
 // Run makes a call, as backend.Collectives says.
 func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	c := s.c
-	if s.seq == 0 && !s.use.CompareAndSwap(unused, used) {
+	if s.use.Load() != used && !s.use.CompareAndSwap(unused, used) {
 		return true, closedFault()
 	}
 	s.seq++
