@@ -1,0 +1,35 @@
+//go:build linux
+
+package board
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+)
+
+// The numbers of calls begin again after 2^32 of them: some minutes of short ones.
+func TestCallsAreNumberedAnew(t *testing.T) {
+	all := open(t, boards(t, 2), 0)
+	for r, err := range each(all, func(c *comm) error {
+		c.use.Store(used)
+		c.seq, c.syncSeq = math.MaxUint32-2, math.MaxUint32-2
+		for i := range 5 {
+			call := allreduce(4 + 1000*(i&1)) // in the slots, or copied
+			for k := range call.Count {
+				binary.NativeEndian.PutUint64(call.Send[8*k:], uint64(i+1))
+			}
+			if _, err := c.Run(nil, call); err != nil {
+				return err
+			}
+			if got := binary.NativeEndian.Uint64(call.Recv); got != uint64(2*(i+1)) {
+				t.Errorf("call %d: the sum is %d, want %d", i, got, 2*(i+1))
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
