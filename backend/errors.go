@@ -1,6 +1,9 @@
 package backend
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Every failure wraps one of these sentinels. The root package exports them under
 // the same names. docs/errors.md says what each means and what to do about it.
@@ -65,6 +68,19 @@ func Sentinel(code uint8) error {
 type Fault struct {
 	Sentinel error  // one of the sentinels above
 	Text     string // the facts, with values
+}
+
+// Faultf returns a Fault with a formatted text.
+func Faultf(sentinel error, format string, args ...any) *Fault {
+	return &Fault{sentinel, fmt.Sprintf(format, args...)}
+}
+
+// While adds what an operation was doing to the error of a Bound that ended it.
+func While(err error, doing string) error {
+	if f, ok := err.(*Fault); ok && (f.Sentinel == ErrTimeout || f.Sentinel == ErrCanceled) {
+		return &Fault{f.Sentinel, f.Text + ": " + doing}
+	}
+	return err
 }
 
 // Error implements error.

@@ -115,7 +115,7 @@ func (c *Comm) parkRound(k uint64) error {
 			return c.stopped()
 		}
 		if err := b.Err(start); err != nil {
-			return c.giveUp(k, note(err, agree.RankList(c.missing(k))+" had not arrived"))
+			return c.giveUp(k, backend.While(err, agree.RankList(c.missing(k))+" had not arrived"))
 		}
 		if gone := c.missingGone(k); gone >= 0 {
 			return c.giveUp(k, g.left(gone))
@@ -222,7 +222,7 @@ func (c *Comm) differ(rank int, msg []byte, sender int) {
 		err = seen.Err()
 	}
 	if err == nil {
-		err = faultf(backend.ErrMismatch, "rank %d called %v, rank %d runs it with messages", rank, print, sender)
+		err = backend.Faultf(backend.ErrMismatch, "rank %d called %v, rank %d runs it with messages", rank, print, sender)
 	}
 	c.Break(err)
 }

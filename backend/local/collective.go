@@ -141,7 +141,7 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 	}
 	b := (*Comm)(p).published(rank).bufs[from]
 	if off+len(dst) > len(b) {
-		return nil, faultf(backend.ErrInternal, "%d bytes at %d of rank %d's buffer %d of %d bytes", len(dst), off, rank, from, len(b))
+		return nil, backend.Faultf(backend.ErrInternal, "%d bytes at %d of rank %d's buffer %d of %d bytes", len(dst), off, rank, from, len(b))
 	}
 	return b[off : off+len(dst)], nil
 }
@@ -161,7 +161,7 @@ func (p *peers) Over() error {
 		return err
 	}
 	if err := p.bound.Err(p.began); err != nil {
-		return note(err, fmt.Sprintf("rank %d was in the middle of %v", p.rank, p.call.Fingerprint()))
+		return backend.While(err, fmt.Sprintf("rank %d was in the middle of %v", p.rank, p.call.Fingerprint()))
 	}
 	return nil
 }

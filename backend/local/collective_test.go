@@ -177,7 +177,7 @@ func TestArgumentErrorIsMismatchOnOtherRanks(t *testing.T) {
 		}
 	}
 	ranks(t, 3, func(t testing.TB, c *Comm) {
-		mine := faultf(backend.ErrCount, "rank %d's own", c.rank)
+		mine := backend.Faultf(backend.ErrCount, "rank %d's own", c.rank)
 		call := wrong()
 		call.Err = mine
 		if err := c.collective(nil, call, 0); err != mine {

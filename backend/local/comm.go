@@ -20,7 +20,7 @@ type Comm struct {
 
 	spare atomic.Pointer[op] // a record for the next operation
 
-	recovery agree.Recovery
+	agree.Recovery
 
 	// The fields below belong to the collective in progress.
 	call    *backend.Call
@@ -65,19 +65,18 @@ func (c *Comm) Diagnostics() []string { return nil }
 
 // Derive implements backend.Comm.
 func (c *Comm) Derive(members []int, id uint32) (backend.Comm, error) {
-	return c.derive(members, id, c.group.acknowledged, nil)
+	return c.derive(c.group.Some(members), id, c.group.acknowledged, nil)
 }
 
-// derive makes a communicator of some of c's ranks. It has acknowledged the given
+// derive makes a communicator of some of the job's ranks. It has acknowledged the given
 // losses, and is the control communicator of controls if that is not nil.
-func (c *Comm) derive(members []int, id uint32, acknowledged []int, controls *group) (backend.Comm, error) {
+func (c *Comm) derive(world []int, id uint32, acknowledged []int, controls *group) (backend.Comm, error) {
 	if c.gone.Load() {
 		return nil, &backend.Fault{Sentinel: backend.ErrClosed}
 	}
 	if c.group.isControl {
-		return nil, faultf(backend.ErrNotSupported, "a control communicator cannot have derived ones")
+		return nil, backend.Faultf(backend.ErrNotSupported, "a control communicator cannot have derived ones")
 	}
-	world := c.group.Some(members)
 	d, err := c.group.job.join(groupKey{id, world[0]}, world, c.me.id, acknowledged, controls)
 	if err != nil {
 		return nil, err

@@ -1,9 +1,6 @@
 package local
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/match"
 )
@@ -12,19 +9,6 @@ import (
 type ending struct {
 	cause error // what it was ended with, and what the collective in progress returns
 	later error // what all other operations return
-}
-
-func faultf(sentinel error, format string, args ...any) error {
-	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
-}
-
-// note adds what the operation was doing to an error of a Bound.
-func note(err error, what string) error {
-	var f *backend.Fault
-	if errors.As(err, &f) {
-		return &backend.Fault{Sentinel: f.Sentinel, Text: f.Text + ": " + what}
-	}
-	return fmt.Errorf("%w: %s", err, what)
 }
 
 // unusable returns why no operation of c can begin, or nil. Operations call it under
@@ -119,9 +103,9 @@ func (g *group) left(rank int) error {
 		return e.later
 	}
 	if g.key == (groupKey{}) {
-		return faultf(backend.ErrPeerLost, "rank %d has left the job", rank)
+		return backend.Faultf(backend.ErrPeerLost, "rank %d has left the job", rank)
 	}
-	return faultf(backend.ErrPeerLost, "rank %d has closed the communicator", rank)
+	return backend.Faultf(backend.ErrPeerLost, "rank %d has closed the communicator", rank)
 }
 
 // absent returns the error of a receive of rank from a source that has closed
@@ -135,7 +119,7 @@ func (g *group) absent(rank, source int) error {
 			return g.left(source)
 		}
 	case gone == len(g.ends)-1 && !g.ends[rank].gone.Load():
-		return faultf(backend.ErrPeerLost, "every other rank has left")
+		return backend.Faultf(backend.ErrPeerLost, "every other rank has left")
 	}
 	return nil
 }
@@ -171,7 +155,7 @@ func (c *Comm) close() {
 	if c.gone.Load() {
 		return
 	}
-	c.recovery.Close()
+	c.Recovery.Close()
 	g, j := c.group, c.group.job
 	j.mu.Lock()
 	e, control := j.verdict(g), g.control

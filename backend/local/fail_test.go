@@ -76,7 +76,7 @@ func (r *rank) waiting() int {
 
 func TestFailureEndsAllOperations(t *testing.T) {
 	pairs(t, func(comms []backend.Comm) {
-		_ = comms[1].(*Comm).Declare(1, faultf(backend.ErrPeerLost, "rank 1 failed: out of luck"))
+		_ = comms[1].(*Comm).Declare(1, backend.Faultf(backend.ErrPeerLost, "rank 1 failed: out of luck"))
 	},
 		func(t *testing.T, how string, c *Comm, err error) {
 			if !errors.Is(err, backend.ErrPeerLost) || errors.Is(err, backend.ErrBroken) || !strings.Contains(err.Error(), "rank 1 failed: out of luck") {

@@ -114,10 +114,10 @@ func (j *job) join(key groupKey, world []int, me int, acknowledged []int, contro
 		}
 		j.groups[key] = g
 	} else if !slices.Equal(g.World, world) {
-		return nil, faultf(backend.ErrComm, "communicator %d was made with other members by another rank", key.id)
+		return nil, backend.Faultf(backend.ErrComm, "communicator %d was made with other members by another rank", key.id)
 	}
 	i := g.RankOf(me)
 	c := &g.ends[i]
-	c.group, c.me, c.rank = g, j.ranks[me], i
+	c.group, c.me, c.rank, c.Of = g, j.ranks[me], i, c
 	return c, nil
 }

@@ -168,7 +168,7 @@ func (o *op) deliver(env match.Env, msg []byte) {
 func (g *group) received(env match.Env, bytes, room int) (backend.Status, error) {
 	st := backend.Status{Source: g.RankOf(int(env.Source)), Tag: int(env.Tag), Bytes: bytes}
 	if bytes > room {
-		return st, faultf(backend.ErrTruncate, "%d bytes from rank %d with tag %d, room for %d", bytes, st.Source, st.Tag, room)
+		return st, backend.Faultf(backend.ErrTruncate, "%d bytes from rank %d with tag %d, room for %d", bytes, st.Source, st.Tag, room)
 	}
 	return st, nil
 }
@@ -214,12 +214,12 @@ func (c *Comm) Cancel(r *backend.Request) bool {
 func (o *op) explain(err error) error {
 	g, env := o.c.group, o.node.Env
 	if o.send {
-		return note(err, fmt.Sprintf("rank %d has not received the message with tag %d", g.RankOf(o.at.id), env.Tag))
+		return backend.While(err, fmt.Sprintf("rank %d has not received the message with tag %d", g.RankOf(o.at.id), env.Tag))
 	}
 	if env.Source == backend.AnySource {
-		return note(err, "no rank has sent "+tagged(env.Tag))
+		return backend.While(err, "no rank has sent "+tagged(env.Tag))
 	}
-	return note(err, fmt.Sprintf("rank %d has not sent %s", g.RankOf(int(env.Source)), tagged(env.Tag)))
+	return backend.While(err, fmt.Sprintf("rank %d has not sent %s", g.RankOf(int(env.Source)), tagged(env.Tag)))
 }
 
 func tagged(tag int32) string {

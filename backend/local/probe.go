@@ -78,13 +78,13 @@ func (c *Comm) Imrecv(r *backend.Request, matched backend.Matched, buf []byte) {
 	o := c.request(r, buf)
 	m, ok := matched.(*op)
 	if !ok {
-		o.complete(backend.Status{}, faultf(backend.ErrRequest, "the message belongs to another backend"))
+		o.complete(backend.Status{}, backend.Faultf(backend.ErrRequest, "the message belongs to another backend"))
 		return
 	}
 	c.me.mu.Lock()
 	err := c.unusable()
 	if err == nil && !c.me.held.Remove(&m.node) {
-		err = faultf(backend.ErrRequest, "the message has been received already")
+		err = backend.Faultf(backend.ErrRequest, "the message has been received already")
 	}
 	if err != nil {
 		c.me.mu.Unlock()

@@ -24,37 +24,16 @@ func (c *Comm) Ranks() int { return len(c.group.job.ranks) }
 // Declare implements backend.Recovery.
 func (c *Comm) Declare(rank int, why error) error {
 	if f, ok := why.(*backend.Fault); !ok || f.Sentinel != backend.ErrPeerLost {
-		why = faultf(backend.ErrPeerLost, "rank %d was declared lost: %v", rank, why)
+		why = backend.Faultf(backend.ErrPeerLost, "rank %d was declared lost: %v", rank, why)
 	}
 	c.group.job.fail(rank, why)
 	return nil
 }
 
-// Agree implements backend.Recovery.
-func (c *Comm) Agree(b *backend.Bound, flag int) (int, error) { return c.recovery.Agree(c, b, flag) }
-
-// Shrink implements backend.Recovery.
-func (c *Comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
-	return c.recovery.Shrink(c, b, ids)
-}
-
-// Revoke implements backend.Recovery.
-func (c *Comm) Revoke(err error) error {
-	c.Break(err)
-	return nil
-}
-
 // Abort implements backend.Comm.
 func (c *Comm) Abort(code int) error {
-	c.group.job.fail(everyRank, faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
+	c.group.job.fail(everyRank, backend.Faultf(backend.ErrPeerLost, "rank %d aborted the job with code %d", c.me.id, code))
 	return nil
-}
-
-// Lost implements backend.Recovery.
-func (c *Comm) Lost() []int {
-	lost := append(c.Failed(), c.Left()...)
-	slices.Sort(lost)
-	return lost
 }
 
 // Failed implements agree.Comm.
@@ -80,16 +59,12 @@ func (c *Comm) Left() (left []int) {
 
 // Control implements agree.Comm.
 func (c *Comm) Control(id uint32) (backend.Comm, error) {
-	members := make([]int, c.Size())
-	for i := range members {
-		members[i] = i
-	}
-	return c.derive(members, id, nil, c.group)
+	return c.derive(c.group.World, id, nil, c.group)
 }
 
 // Acknowledge implements agree.Comm.
 func (c *Comm) Acknowledge(members []int, id uint32, lost []int) (backend.Comm, error) {
-	return c.derive(members, id, slices.Concat(c.group.acknowledged, lost), nil)
+	return c.derive(c.group.Some(members), id, slices.Concat(c.group.acknowledged, lost), nil)
 }
 
 // verdict returns what ends a group, or nil. j.mu is held.

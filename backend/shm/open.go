@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -42,11 +41,11 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		_, err := shmem.Create("", 0)
 		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend shm: " + err.Error()}
 	case cfg.Size < 1 || cfg.Size > maxRanks:
-		return nil, initFault("backend shm runs 1 to %d ranks on a node, not %d", maxRanks, cfg.Size)
+		return nil, backend.Faultf(backend.ErrInit, "backend shm runs 1 to %d ranks on a node, not %d", maxRanks, cfg.Size)
 	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
-		return nil, initFault("rank %d of a job of %d ranks", cfg.Rank, cfg.Size)
+		return nil, backend.Faultf(backend.ErrInit, "rank %d of a job of %d ranks", cfg.Rank, cfg.Size)
 	case cfg.Job == "":
-		return nil, initFault("backend shm needs a job name (COHORT_JOB), the same on all ranks")
+		return nil, backend.Faultf(backend.ErrInit, "backend shm needs a job name (COHORT_JOB), the same on all ranks")
 	}
 	n, err := join(ctx, cfg)
 	if err != nil {
@@ -54,7 +53,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		if errors.As(err, &f) {
 			return nil, err
 		}
-		return nil, initFault("rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
+		return nil, backend.Faultf(backend.ErrInit, "rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
 	}
 	return start(n, cfg)
 }
@@ -67,8 +66,4 @@ func join(ctx context.Context, cfg Config) (*node.Node, error) {
 		ranks[r] = r
 	}
 	return node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, NoCopies: cfg.NoSingleCopy})
-}
-
-func initFault(format string, args ...any) error {
-	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
 }

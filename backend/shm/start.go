@@ -52,7 +52,7 @@ func start(n *node.Node, cfg Config) (backend.Comm, error) {
 		})
 		if err != nil {
 			world.Close()
-			return nil, initFault("rank %d: %v", cfg.Rank, err)
+			return nil, backend.Faultf(backend.ErrInit, "rank %d: %v", cfg.Rank, err)
 		}
 	}
 	// The mapping lives as long as anything can use it: a goroutine that the program left in an operation

@@ -57,10 +57,11 @@ const (
 	agreeMade                     // Shrink: that all have made the communicator
 )
 
-// Recovery carries out the agreements of a communicator. Its zero value is ready. One goroutine at a
-// time may call Agree and Shrink.
+// Recovery carries out the agreements of a communicator, which embeds it. One goroutine at a time may
+// call Agree and Shrink.
 type Recovery struct {
-	c       Comm
+	Of Comm // the communicator, set before the first call
+
 	doing   string     // the call that timed out; empty if none did
 	current *Agreement // the one that has not ended; nil if there is none
 	seq     uint32     // of the last agreement
@@ -81,9 +82,22 @@ type link struct {
 	posted bool
 }
 
-// Agree is that of backend.Recovery, for c.
-func (r *Recovery) Agree(c Comm, b *backend.Bound, flag int) (int, error) {
-	if err := r.open(c, "Agree"); err != nil {
+// Lost implements backend.Recovery.
+func (r *Recovery) Lost() []int {
+	lost := append(r.Of.Failed(), r.Of.Left()...)
+	slices.Sort(lost)
+	return lost
+}
+
+// Revoke implements backend.Recovery.
+func (r *Recovery) Revoke(err error) error {
+	r.Of.Break(err)
+	return nil
+}
+
+// Agree implements backend.Recovery.
+func (r *Recovery) Agree(b *backend.Bound, flag int) (int, error) {
+	if err := r.open("Agree"); err != nil {
 		return 0, err
 	}
 	rec, err := r.agree(b, agreeFlag, func() (uint64, uint32) { return uint64(flag), 0 })
@@ -94,21 +108,21 @@ func (r *Recovery) Agree(c Comm, b *backend.Bound, flag int) (int, error) {
 }
 
 // open makes the control communicator at the first call.
-func (r *Recovery) open(c Comm, call string) error {
+func (r *Recovery) open(call string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return fault(backend.ErrClosed, "the communicator is closed")
+		return backend.Faultf(backend.ErrClosed, "the communicator is closed")
 	}
 	if r.control == nil {
-		control, err := c.Control(c.ID() | controlID)
+		control, err := r.Of.Control(r.Of.ID() | controlID)
 		if err != nil {
 			return err
 		}
-		r.c, r.control, r.gone, r.links = c, control, NewSet(c.Size()), make([]link, c.Size())
+		r.control, r.gone, r.links = control, NewSet(r.Of.Size()), make([]link, r.Of.Size())
 	}
 	if r.doing != "" && r.doing != call {
-		return fault(backend.ErrRequest, "the last %s timed out and has not ended; call %[1]s again to continue it", r.doing)
+		return backend.Faultf(backend.ErrRequest, "the last %s timed out and has not ended; call %[1]s again to continue it", r.doing)
 	}
 	r.doing = call
 	return nil
@@ -144,18 +158,18 @@ func (r *Recovery) agree(b *backend.Bound, kind uint32, propose func() (flags ui
 	r.gone.AddAll(r.current.Dead())
 	r.gone.AddAll(rec.Gone)
 	r.current = nil
-	known := append(r.c.Failed(), r.c.Left()...)
+	known := r.Lost()
 	for _, w := range rec.Lost.List() {
-		if w == r.c.WorldRank(r.c.Rank()) {
+		if w == r.Of.WorldRank(r.Of.Rank()) {
 			return rec, r.excluded()
 		}
 		if !slices.Contains(known, w) {
-			_ = r.c.Declare(w, errors.New("the survivors agreed that it is lost"))
+			_ = r.Of.Declare(w, errors.New("the survivors agreed that it is lost"))
 		}
 	}
 	r.learn(b, rec.Gone)
 	if rec.Kinds != kind {
-		return rec, fault(backend.ErrMismatch, "some ranks called Agree and others Shrink")
+		return rec, backend.Faultf(backend.ErrMismatch, "some ranks called Agree and others Shrink")
 	}
 	return rec, nil
 }
@@ -165,23 +179,23 @@ func (r *Recovery) begin(kind uint32, propose func() (flags uint64, number uint3
 	if err := r.control.Broken(); err != nil { // the job has ended, and there may be no rank left to report it
 		return err
 	}
-	rec := Record{Kinds: kind, Lost: NewSet(r.c.Ranks()), Gone: NewSet(r.c.Size())}
-	for _, w := range r.c.Failed() {
+	rec := Record{Kinds: kind, Lost: NewSet(r.Of.Ranks()), Gone: NewSet(r.Of.Size())}
+	for _, w := range r.Of.Failed() {
 		rec.Lost.Add(w)
 	}
-	left := r.c.Left() // not failed, and other ranks may not know of it yet
-	for m := range r.c.Size() {
-		if w := r.c.WorldRank(m); rec.Lost.Has(w) || slices.Contains(left, w) {
+	left := r.Of.Left() // not failed, and other ranks may not know of it yet
+	for m := range r.Of.Size() {
+		if w := r.Of.WorldRank(m); rec.Lost.Has(w) || slices.Contains(left, w) {
 			r.gone.Add(m)
 		}
 	}
-	if r.gone.Has(r.c.Rank()) {
+	if r.gone.Has(r.Of.Rank()) {
 		return r.excluded()
 	}
 	rec.Gone.AddAll(r.gone)
 	rec.Flags, rec.Number = propose()
 	r.seq++
-	r.current = New(r.c.Rank(), r.c.Size(), r.c.Ranks(), r.seq, rec, r.gone)
+	r.current = New(r.Of.Rank(), r.Of.Size(), r.Of.Ranks(), r.seq, rec, r.gone)
 	return nil
 }
 
@@ -190,7 +204,7 @@ func (r *Recovery) excluded() error {
 	if err := r.control.Broken(); err != nil {
 		return err
 	}
-	return fault(backend.ErrPeerLost, "the other ranks have declared this one lost")
+	return backend.Faultf(backend.ErrPeerLost, "the other ranks have declared this one lost")
 }
 
 // run exchanges messages until the agreement is decided and all members have the result.
@@ -250,7 +264,7 @@ func (r *Recovery) receive() (took bool, err error) {
 // post posts the receive of member m's next message.
 func (r *Recovery) post(m int, l *link) {
 	if l.buf == nil {
-		l.buf = make([]byte, Size(r.c.Size(), r.c.Ranks()))
+		l.buf = make([]byte, Size(r.Of.Size(), r.Of.Ranks()))
 	}
 	l.posted = true
 	l.req.Begin()
@@ -262,7 +276,7 @@ func (r *Recovery) post(m int, l *link) {
 func (r *Recovery) learn(b *backend.Bound, gone Set) {
 	for _, m := range gone.List() {
 		l := &r.links[m]
-		for ended := m == r.c.Rank(); !ended; {
+		for ended := m == r.Of.Rank(); !ended; {
 			if !l.posted {
 				r.post(m, l)
 			}
@@ -284,7 +298,7 @@ func (r *Recovery) take(m int, l *link) error {
 		case errors.Is(err, ErrExcluded):
 			return r.excluded()
 		case err != nil:
-			return fault(backend.ErrInternal, "%v", err)
+			return backend.Faultf(backend.ErrInternal, "%v", err)
 		}
 		return nil
 	case !errors.Is(err, backend.ErrPeerLost):
@@ -339,7 +353,7 @@ func (r *Recovery) named(err error, done string) error {
 	default:
 		text = RankList(late) + " have not " + done
 	}
-	return fault(f.Sentinel, "%s: %s", f.Text, text)
+	return backend.Faultf(f.Sentinel, "%s: %s", f.Text, text)
 }
 
 // RankList lists ranks for a message: "rank 3", "ranks 1, 2, 5 and 40 more".
@@ -354,8 +368,4 @@ func RankList(ranks []int) string {
 		s += fmt.Sprintf(" and %d more", len(ranks)-most)
 	}
 	return s
-}
-
-func fault(sentinel error, format string, args ...any) error {
-	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
 }

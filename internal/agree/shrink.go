@@ -15,9 +15,9 @@ type shrinking struct {
 	failed  error // why this rank could not make the communicator
 }
 
-// Shrink is that of backend.Recovery, for c.
-func (r *Recovery) Shrink(c Comm, b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
-	if err := r.open(c, "Shrink"); err != nil {
+// Shrink implements backend.Recovery.
+func (r *Recovery) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
+	if err := r.open("Shrink"); err != nil {
 		return nil, 0, err
 	}
 	s := &r.shrink
@@ -73,14 +73,14 @@ func (s *shrinking) run(r *Recovery, b *backend.Bound, ids backend.Claimer) erro
 				s.phase = agreeLost
 				continue
 			}
-			s.made, s.failed = r.c.Acknowledge(s.survivors(r.c), s.id, s.lost.List())
+			s.made, s.failed = r.Of.Acknowledge(s.survivors(r.Of), s.id, s.lost.List())
 			s.phase = agreeMade
 		default:
 			switch {
 			case s.failed != nil:
 				return s.failed
 			case rec.Flags != 1:
-				return fault(backend.ErrAlloc, "another rank could not make the communicator")
+				return backend.Faultf(backend.ErrAlloc, "another rank could not make the communicator")
 			}
 			return nil
 		}

@@ -89,7 +89,7 @@ func (t *task) steps() error {
 	case backend.Alltoall, backend.Alltoallv:
 		return t.alltoall()
 	}
-	return fault(backend.ErrInternal, "unknown collective %v", t.Coll)
+	return backend.Faultf(backend.ErrInternal, "unknown collective %v", t.Coll)
 }
 
 // sync waits for all ranks, unless the inputs are in the slots.

@@ -30,13 +30,13 @@ type comm struct {
 	native  *board.Collective // nil: its collectives are schedules
 	waiting *backend.Call     // the native call in which this rank waits for the others
 
-	recovery agree.Recovery
+	agree.Recovery
 }
 
 // newComm registers a communicator whose members, id, and rank are set. If there are no arrival slots left
 // it returns an error, after it has closed the communicator: the others may have made it.
 func (e *Engine) newComm(c *comm) (backend.Comm, error) {
-	c.e = e
+	c.e, c.Of = e, c
 	c.gone = make([]atomic.Bool, len(c.World))
 	e.mu.Lock()
 	e.progress() // notices about it may have arrived

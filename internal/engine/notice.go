@@ -239,7 +239,7 @@ func (c *comm) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
-	c.recovery.Close()
+	c.Recovery.Close()
 	c.retire()
 	c.e.wakeAll()
 	if c.isWorld {

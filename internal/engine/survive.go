@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
-// This file implements backend.Recovery, and agree.Comm for it.
+// This file implements agree.Comm, by which agree.Recovery implements backend.Recovery.
 
 // ID implements agree.Comm.
 func (c *comm) ID() uint32 { return c.id }
@@ -21,18 +21,14 @@ func (c *comm) Ranks() int { return len(c.e.peers) }
 func (c *comm) acknowledges(world int) bool { return c.parent != nil || c.acknowledged[world] }
 
 // Failed implements agree.Comm.
-func (c *comm) Failed() []int { return c.those(c.e.failed) }
+func (c *comm) Failed() []int {
+	e := c.e
+	return c.those(func(p *peer) bool { return e.losses[p.rank] != nil || p.dead && !p.said && !e.isClosed })
+}
 
 // Left implements agree.Comm.
 func (c *comm) Left() []int {
 	return c.those(func(p *peer) bool { return p.said && c.e.losses[p.rank] == nil })
-}
-
-// Lost implements backend.Recovery.
-func (c *comm) Lost() []int { return c.those(func(p *peer) bool { return p.said || c.e.failed(p) }) }
-
-func (e *Engine) failed(p *peer) bool {
-	return e.losses[p.rank] != nil || p.dead && !p.said && !e.isClosed
 }
 
 // those returns the other ranks of which something is true, once what has come from them is read.
@@ -49,20 +45,6 @@ func (c *comm) those(is func(*peer) bool) (ranks []int) {
 		}
 	}
 	return ranks
-}
-
-// Agree implements backend.Recovery.
-func (c *comm) Agree(b *backend.Bound, flag int) (int, error) { return c.recovery.Agree(c, b, flag) }
-
-// Shrink implements backend.Recovery.
-func (c *comm) Shrink(b *backend.Bound, ids backend.Claimer) (backend.Comm, uint32, error) {
-	return c.recovery.Shrink(c, b, ids)
-}
-
-// Revoke implements backend.Recovery.
-func (c *comm) Revoke(err error) error {
-	c.Break(err)
-	return nil
 }
 
 // Declare implements backend.Recovery.

@@ -82,7 +82,7 @@ func (w *Window) Unlocked() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if held := w.held(); held != "" {
-		return fault(backend.ErrWin, "this rank holds the lock of %s; unlock first", held)
+		return backend.Faultf(backend.ErrWin, "this rank holds the lock of %s; unlock first", held)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (w *Window) Lock(b *backend.Bound, kind Kind, rank int) (uint64, error) {
 		return 0, w.badRank(rank)
 	}
 	if kind != Shared && kind != Exclusive {
-		return 0, fault(backend.ErrWin, "invalid lock kind %d", uint8(kind))
+		return 0, backend.Faultf(backend.ErrWin, "invalid lock kind %d", uint8(kind))
 	}
 	return w.lock(b, kind, rank, rank+1)
 }
@@ -140,7 +140,7 @@ func (w *Window) lock(b *backend.Bound, kind Kind, lo, hi int) (uint64, error) {
 	}
 	for r := lo; r < hi; r++ {
 		if err := w.locks[r].take(kind, w.rank, expired); err != nil {
-			err = note(err, fmt.Sprintf("the lock of rank %d's part: %s", r, w.locks[r].holder()))
+			err = backend.While(err, fmt.Sprintf("the lock of rank %d's part: %s", r, w.locks[r].holder()))
 			for q := lo; q < r; q++ {
 				w.locks[q].release(kind)
 			}
@@ -163,7 +163,7 @@ func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	}
 	for r := lo; r < hi; r++ {
 		if w.holds[r].ticket != 0 {
-			return 0, fault(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", r)
+			return 0, backend.Faultf(backend.ErrWin, "this rank already holds the lock of rank %d's part, or waits for it", r)
 		}
 	}
 	w.tickets++
@@ -214,7 +214,7 @@ func (w *Window) has(rank int, ticket uint64) error {
 		return errClosed
 	}
 	if ticket == 0 || w.holds[rank].ticket != ticket {
-		return fault(backend.ErrWin, "the lock has been released already")
+		return backend.Faultf(backend.ErrWin, "the lock has been released already")
 	}
 	return nil
 }
@@ -261,7 +261,7 @@ func (w *Window) releaseAll() error {
 		}
 	}
 	clear(w.holds)
-	return fault(backend.ErrWin, "closed while this rank held the lock of %s", held)
+	return backend.Faultf(backend.ErrWin, "closed while this rank held the lock of %s", held)
 }
 
 // Until returns a function that returns why an operation that begins now has to end: its time is
@@ -285,18 +285,5 @@ func Until(b *backend.Bound, c backend.Comm) func() error {
 var errClosed error = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the window is closed"}
 
 func (w *Window) badRank(rank int) error {
-	return fault(backend.ErrRank, "rank %d of %d", rank, len(w.lay.Sizes))
-}
-
-func fault(sentinel error, format string, args ...any) error {
-	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, args...)}
-}
-
-// note adds what the call was waiting for to an error of a Bound.
-func note(err error, what string) error {
-	var f *backend.Fault
-	if errors.As(err, &f) && (f.Sentinel == backend.ErrTimeout || f.Sentinel == backend.ErrCanceled) {
-		return &backend.Fault{Sentinel: f.Sentinel, Text: f.Text + ": " + what}
-	}
-	return err
+	return backend.Faultf(backend.ErrRank, "rank %d of %d", rank, len(w.lay.Sizes))
 }
