@@ -114,26 +114,12 @@ func (b *Board) grow() error {
 	return nil
 }
 
-// CloseUnused gives the slots back if this rank has not arrived at any collective: no other rank can be
-// reading them then, even if one never makes the communicator.
-func (s *Collective) CloseUnused() {
-	if s.use.CompareAndSwap(unused, abandoned) {
-		s.Close()
-	}
-}
-
-// The values of Collective.use.
-const (
-	unused uint32 = iota
-	used
-	abandoned
-)
-
-// Close gives the slots back. No rank reads them any more.
-func (s *Collective) Close() {
+// Close gives the slots back, which no rank reads any more. With unused it does so only if this rank has not
+// arrived at any collective: no other rank can be reading them then, even if one never makes the communicator.
+func (s *Collective) Close(unused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.index >= 0 {
+	if s.index >= 0 && !(unused && s.used) {
 		s.mine.id.Store(0)
 		s.b.used[s.index] = false
 		s.index = -1

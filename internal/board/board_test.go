@@ -70,7 +70,7 @@ func (c *comm) Over() error {
 		}
 	}
 	if c.closed.Load() {
-		return closedFault()
+		return errClosed
 	}
 	return nil
 }
@@ -233,8 +233,8 @@ func TestCommunicatorsRunOut(t *testing.T) {
 		if _, err := b.Open(&comm{}, 2000, []int{0}); !errors.Is(err, backend.ErrAlloc) || !strings.Contains(err.Error(), "close some") {
 			t.Errorf("%d ranks: %v with %d communicators, want ErrAlloc", c.ranks, err, c.most+1)
 		}
-		first.Close()
-		first.Close()
+		first.Close(false)
+		first.Close(false)
 		if _, err := b.Open(&comm{}, 2001, []int{0}); err != nil {
 			t.Errorf("%d ranks: %v after one is closed", c.ranks, err)
 		}
@@ -279,7 +279,7 @@ func TestRanksFindSlotsAddedLater(t *testing.T) {
 func TestSlotsOfUnusedCommunicatorAreGivenBack(t *testing.T) {
 	b := boards(t, 1)
 	c := open(t, b, 1)[0]
-	if c.CloseUnused(); c.index >= 0 {
+	if c.Close(true); c.index >= 0 {
 		t.Error("the slots are not given back")
 	}
 	if err := barrier(c); !errors.Is(err, backend.ErrClosed) {
@@ -295,10 +295,10 @@ func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
 	if err := barrier(was); err != nil {
 		t.Fatal(err)
 	}
-	if was.CloseUnused(); was.index < 0 {
+	if was.Close(true); was.index < 0 {
 		t.Error("slots that others may be reading are given back")
 	}
-	was.Collective.Close()
+	was.Collective.Close(false)
 	is := open(t, b, 2)[0]
 	if is.mine != was.mine {
 		t.Fatal("the slots are not reused")

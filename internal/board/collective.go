@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -21,13 +20,13 @@ type Collective struct {
 	c     Comm
 	b     *Board
 	id    uint32
-	mu    sync.Mutex // guards index
+	mu    sync.Mutex // guards index and used
 	index int        // of the own slots; -1: given back
+	used  bool       // this rank has arrived at a collective
 	ranks []int      // of the members, on the node
 	mine  *slots     // own
 	slots []*slots   // by rank; nil until found
 
-	use          atomic.Uint32 // whether this rank has arrived at a collective
 	seq, syncSeq uint32
 	key          uint64
 	syncing      bool // in sync: wait for the sync slots, not the call slots
@@ -114,13 +113,17 @@ func (s *Collective) arrive(b *backend.Bound) error {
 		return nil
 	}
 	defer s.retract()
-	// A rank that is gone may have published the reason before, or may have left because of a loss
-	// that is not known here yet.
-	c.Refresh()
-	err := c.Over()
+	return s.gone(s.seen)
+}
+
+// gone returns why a call ends for which a rank is gone. That rank may have published the reason before, or may
+// have left because of a loss that is not known here yet.
+func (s *Collective) gone(rank int) error {
+	s.c.Refresh()
+	err := s.c.Over()
 	if err == nil {
-		err = c.GoneFault(s.seen)
-		c.Break(err)
+		err = s.c.GoneFault(rank)
+		s.c.Break(err)
 	}
 	return err
 }
@@ -155,10 +158,9 @@ func (s *Collective) late(cause error) error {
 
 // timedOut breaks the communicator because of the error of a Bound, and adds what this rank did in the call.
 func (s *Collective) timedOut(cause error, did string) error {
-	f := &backend.Fault{Sentinel: backend.Sentinel(backend.Code(cause)),
-		Text: fmt.Sprintf("%s: rank %d "+did, text(cause), s.c.Rank(), s.call.Fingerprint())}
-	s.c.Break(f)
-	return f
+	err := backend.While(cause, fmt.Sprintf("rank %d "+did, s.c.Rank(), s.call.Fingerprint()))
+	s.c.Break(err)
+	return err
 }
 
 // text is a fault's text without its sentinel.
@@ -172,8 +174,14 @@ func text(err error) string {
 // Run makes a call, as backend.Collectives says.
 func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	c := s.c
-	if s.use.Load() != used && !s.use.CompareAndSwap(unused, used) {
-		return true, closedFault()
+	if s.seq == 0 {
+		s.mu.Lock()
+		s.used = true
+		open := s.index >= 0
+		s.mu.Unlock()
+		if !open {
+			return true, errClosed
+		}
 	}
 	s.seq++
 	s.call = call
@@ -242,7 +250,7 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	s.mu.Lock()
 	if s.index < 0 { // all have closed the communicator; the slots may belong to another one
 		s.mu.Unlock()
-		return closedFault()
+		return errClosed
 	}
 	m := &s.mine.syncs[s.parity]
 	m.work, m.workLen = shmem.Addr(work), uint64(len(work))
@@ -266,10 +274,8 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	return nil
 }
 
-// closedFault is the error of an operation that was in progress when this rank closed the communicator.
-func closedFault() *backend.Fault {
-	return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
-}
+// errClosed is the error of an operation that was in progress when this rank closed the communicator.
+var errClosed error = &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
 
 // sentinel returns the sentinel of a code that another rank wrote. It is never nil, whatever the code.
 func sentinel(code uint32) error {

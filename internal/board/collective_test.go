@@ -12,7 +12,7 @@ import (
 func TestCallsAreNumberedAnew(t *testing.T) {
 	all := open(t, boards(t, 2), 0)
 	for r, err := range each(all, func(c *comm) error {
-		c.use.Store(used)
+		c.used = true
 		c.seq, c.syncSeq = math.MaxUint32-2, math.MaxUint32-2
 		for i := range 5 {
 			call := allreduce(4 + 1000*(i&1)) // in the slots, or copied

@@ -2,7 +2,6 @@ package board
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -96,10 +95,9 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		p.began = time.Now()
 	}
 	var err error
-	switch {
-	case p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2:
+	if p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2 {
 		p.pair(call)
-	default:
+	} else {
 		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem, p.inSlots)
 	}
 	p.call, p.in = nil, nil
@@ -201,26 +199,15 @@ func (p *peers) read(rank int, addr uint64, dst []byte) error {
 	if err == nil {
 		return nil
 	}
-	c.Refresh() // the rank may have published why
-	if err := c.Over(); err != nil {
-		return err
+	if c.Refresh(); c.Over() == nil && !c.Gone(rank) {
+		c.Suspect(rank, err)
 	}
-	if c.Gone(rank) { // it gave up and left, which ends nothing else
-		f := c.GoneFault(rank)
-		c.Break(f)
-		return f
-	}
-	c.Suspect(rank, err)
-	c.Refresh()
-	if err := c.Over(); err != nil {
-		return err
-	}
-	return c.GoneFault(rank)
+	return p.s.gone(rank) // it may have given up and left, which ends nothing else
 }
 
 // corrupt ends the communicator because a peer has published values that are out of range.
 func (p *peers) corrupt(format string, args ...any) error {
-	err := &backend.Fault{Sentinel: backend.ErrInternal, Text: fmt.Sprintf(format, args...)}
+	err := backend.Faultf(backend.ErrInternal, format, args...)
 	p.s.c.Break(err)
 	return err
 }

@@ -86,24 +86,27 @@ func (e *Engine) openSlots(c *comm) (err error) {
 
 var errForeign = errors.New("a message to a communicator of which it is not a member")
 
-// foreign reports whether a receive that a rank's message matches is of a communicator that the rank is no
-// member of: of those that name their source none is.
-func (o *op) foreign(world int) bool {
-	return o.node.Env.Source == backend.AnySource && o.comm.RankOf(world) < 0
-}
-
-// keeps reports whether a message that no posted receive matches is kept: not if this rank has closed the
-// communicator.
-func (p *peer) keeps(env match.Env) (bool, error) {
-	switch c := p.e.comms[env.Ctx]; {
-	case c == nil:
-		return true, nil
-	case c.closed.Load():
-		return false, nil
-	case c.RankOf(p.rank) < 0:
-		return false, errForeign
+// match takes the posted receive that gets a message from the peer. If there is none, keep reports whether
+// the message is kept: not if this rank has closed the communicator.
+func (p *peer) match(env match.Env) (o *op, keep bool, err error) {
+	e := p.e
+	if n := e.posted.TakePosted(env); n != nil {
+		o = n.Owner.(*op)
+		if n.Env.Source == backend.AnySource && o.comm.RankOf(p.rank) < 0 {
+			e.repost(o)
+			return nil, false, errForeign
+		}
+		return o, false, nil
 	}
-	return true, nil
+	switch c := e.comms[env.Ctx]; {
+	case c == nil:
+		return nil, true, nil
+	case c.closed.Load():
+		return nil, false, nil
+	case c.RankOf(p.rank) < 0:
+		return nil, false, errForeign
+	}
+	return nil, true, nil
 }
 
 // dropForeign gives up the ranks that have sent to a communicator before it was made here, and are no
@@ -148,20 +151,25 @@ func (c *comm) Caps() backend.Caps { return c.e.cfg.Caps }
 func (c *comm) pattern(source, tag int) match.Env { return c.Pattern(c.id, source, tag) }
 
 // usable returns why no operation can begin, nil normally.
-func (c *comm) usable() error {
+func (c *comm) usable() error { return c.over(false) }
+
+// over returns why the operations of the communicator end, nil normally. Those of collectives end with the
+// error with which it was broken, the others with ErrBroken.
+func (c *comm) over(collective bool) error {
 	if f := c.fault.Load(); f != nil {
 		return f
 	}
 	if f := c.brk.Load(); f != nil {
-		return brokenBy(f)
+		if collective {
+			return f
+		}
+		return &backend.Broken{Cause: f}
 	}
 	if c.closed.Load() {
-		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator"}
+		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
 	}
 	return nil
 }
-
-func brokenBy(f *backend.Fault) error { return &backend.Broken{Cause: f} }
 
 // Derive implements backend.Comm.
 func (c *comm) Derive(members []int, id uint32) (backend.Comm, error) {

@@ -211,8 +211,7 @@ func (e *Engine) Came(rank int, l Link) {
 	if !wanted { // the other end has asked for it
 		p.sayEnded()
 	}
-	sign := heartbeat
-	if n, err := l.Write(&sign, nil, 0); err != nil || n < frame.HeaderSize { // a new link has room for it
+	if n, err := l.Write(&frame.Header{Kind: frame.Heartbeat}, nil, 0); err != nil || n < frame.HeaderSize { // a new link has room for it
 		p.again()
 		return
 	}

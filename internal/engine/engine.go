@@ -71,14 +71,14 @@ type Engine struct {
 	onWait func() // nil: none; set at the start
 
 	mu       sync.Mutex
-	posted   match.Queue       // *op
-	arrived  match.Queue       // *msg
-	slots    []slot            // operations that a peer has a token for
-	spares   []uint32          // free slots
-	comms    map[uint32]*comm  // until all members have closed them
-	early    map[uint32]*early // notices for communicators that are not made here yet
-	probes   int               // that wait
-	held     []*msg            // RTS that Mprobe has taken
+	posted   match.Queue         // *op
+	arrived  match.Queue         // *msg
+	slots    []slot              // operations that a peer has a token for
+	spares   []uint32            // free slots
+	comms    map[uint32]*comm    // until all members have closed them
+	early    map[uint32][]func() // notices for communicators that are not made here yet
+	probes   int                 // that wait
+	held     []*msg              // RTS that Mprobe has taken
 	notify   []*backend.Request
 	lists    [][]*backend.Request // spare for notify
 	corks    []*peer              // whose links may keep frames back
@@ -95,8 +95,8 @@ type Engine struct {
 
 	losses      []*backend.Fault // by world rank: why it is lost, nil if it is not
 	lostInOrder []int            // the ranks that are, first lost first
+	linksClosed int              // of the first of these
 	due         []loss           // about to be marked lost
-	draining    []int            // lost ranks whose links are not closed yet
 	goodbyes    []*goodbye       // links that end
 	demand      *demand          // nil if all links are made at the start
 	departed    []int            // ranks that have left, for a notice to the others
@@ -225,7 +225,7 @@ func New(cfg Config) *Engine {
 		peers:  make([]*peer, len(cfg.Peers)),
 		losses: make([]*backend.Fault, len(cfg.Peers)),
 		comms:  map[uint32]*comm{},
-		early:  map[uint32]*early{},
+		early:  map[uint32][]func(){},
 		stop:   make(chan struct{}),
 	}
 	e.cond.L = &e.waitMu
@@ -335,7 +335,7 @@ func (e *Engine) received(o *op, env match.Env, size, copied int) {
 }
 
 func truncated(size, room int) error {
-	return &backend.Fault{Sentinel: backend.ErrTruncate, Text: fmt.Sprintf("the message has %d bytes, the buffer %d", size, room)}
+	return backend.Faultf(backend.ErrTruncate, "the message has %d bytes, the buffer %d", size, room)
 }
 
 // finish completes an operation. The lock is held: Notify is called later.

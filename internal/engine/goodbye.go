@@ -16,10 +16,7 @@ import (
 // is lost. A rank that was stopped finds the notice when it goes on. Without it, it would declare this rank lost
 // because the link ended.
 type goodbye struct {
-	link     Link
-	in       frame.Arrival // of which nothing is kept
-	frames   []out
-	off      int  // bytes of the first that are written
+	peer          // has the link and the queue of frames, and keeps nothing of what arrives
 	orderly  bool // this rank leaves in good order
 	finished bool // the link is ended for writing
 	unsent   int
@@ -27,7 +24,7 @@ type goodbye struct {
 }
 
 func newGoodbye(p *peer, orderly bool) *goodbye {
-	g := &goodbye{link: p.link, in: p.in, orderly: orderly}
+	g := &goodbye{peer: peer{e: p.e, rank: p.rank, link: p.link, in: p.in}, orderly: orderly}
 	g.in.Receiver, g.in.Dst = g, nil
 	return g
 }
@@ -47,11 +44,11 @@ func (p *peer) leaveWith(f *backend.Fault) {
 	e := p.e
 	g := newGoodbye(p, false)
 	g.ticks = e.life.ticks
-	if w := p.first; w != nil && p.woff > 0 {
-		g.frames, g.off = append(g.frames, out{head: w.head, body: bytes.Clone(w.body)}), p.woff
+	if w := p.first; w != nil && p.started(w) {
+		g.queue(w.head, bytes.Clone(w.body), nil)
+		g.woff = p.woff
 	}
-	body := EncodeFault(f)
-	g.frames = append(g.frames, out{head: frame.Header{Kind: frame.Lost, Tag: int32(p.rank), Length: uint64(len(body))}, body: body})
+	g.queue(frame.Header{Kind: frame.Lost, Tag: int32(p.rank)}, EncodeFault(f), nil)
 	p.link = nil
 	p.cut()
 	if e.life.limit > 0 {
@@ -65,32 +62,19 @@ func (p *peer) leaveWith(f *backend.Fault) {
 // step writes as much as there is room for. It reports whether anything moved, and whether the link is
 // closed.
 func (g *goodbye) step() (moved, over bool) {
-	l := g.link
 	for range drainLost {
-		if got, err := l.Read(&g.in); !got || err != nil {
+		if got, err := g.link.Read(&g.in); !got || err != nil {
 			break
 		}
 	}
-	var err error
-	if l.Holds() {
-		moved, err = l.Flush()
-	}
-	for err == nil && len(g.frames) > 0 {
-		w, from := &g.frames[0], g.off
-		g.off, err = l.Write(&w.head, w.body, from)
-		moved = moved || g.off > from
-		if g.off < frame.HeaderSize+len(w.body) {
-			break
-		}
-		g.frames, g.off = g.frames[1:], 0
-	}
-	if err == nil && len(g.frames) == 0 && !l.Holds() {
+	moved = g.flush()
+	if g.broken == nil && !g.waits() {
 		g.finish()
-		n := l.Unsent()
+		n := g.link.Unsent()
 		moved, g.unsent = moved || n != g.unsent, n
 		over = n == 0
 	}
-	if g.ticks--; over || err != nil || g.ticks == 0 {
+	if g.ticks--; over || g.broken != nil || g.ticks == 0 {
 		g.end()
 		return true, true
 	}

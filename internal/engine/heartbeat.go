@@ -6,8 +6,6 @@ import (
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
-var heartbeat = frame.Header{Kind: frame.Heartbeat}
-
 // Heartbeats. A connection ends when its peer's process does, but not when the peer is stopped, or its
 // machine or the network fails.
 
@@ -73,8 +71,7 @@ func (e *Engine) beat() {
 			p.mute, p.spoke = due-1, false // as far as is known
 		}
 		if p.mute >= e.life.beat && !p.waits() && !p.fresh { // what waits is as good a sign
-			sign := heartbeat
-			p.emit(sign, nil, nil)
+			p.emit(frame.Header{Kind: frame.Heartbeat}, nil, nil)
 			p.mute, p.spoke = 0, false
 		}
 		if p.quiet++; p.received {

@@ -36,13 +36,12 @@ const (
 
 // suspect queues the loss of a rank for handleLosses. The lock is held.
 func (e *Engine) suspect(rank int, format string, facts ...any) {
-	f := &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf(format, facts...)}
-	e.due = append(e.due, loss{rank, f})
+	e.due = append(e.due, loss{rank, backend.Faultf(backend.ErrPeerLost, format, facts...)})
 }
 
 // lossesPending reports whether handleLosses has work.
 func (e *Engine) lossesPending() bool {
-	return len(e.due) > 0 || len(e.draining) > 0 || len(e.departed) > 0
+	return len(e.due) > 0 || len(e.lostInOrder) > e.linksClosed || len(e.departed) > 0
 }
 
 // handleLosses handles links that have ended and ranks that are lost. The lock is held, and no frame is
@@ -60,10 +59,8 @@ func (e *Engine) handleLosses() {
 				e.mark(d.rank, d.fault)
 			}
 		}
-		draining := e.draining
-		e.draining = nil
-		for _, rank := range draining {
-			e.closeLost(rank)
+		for n := len(e.lostInOrder); e.linksClosed < n; e.linksClosed++ {
+			e.closeLost(e.lostInOrder[e.linksClosed])
 		}
 		if len(e.departed) > 0 {
 			e.spread()
@@ -81,7 +78,6 @@ func (e *Engine) mark(rank int, f *backend.Fault) {
 	}
 	e.losses[rank] = f
 	e.lostInOrder = append(e.lostInOrder, rank)
-	e.draining = append(e.draining, rank)
 	if e.fault.Load() != nil { // this rank has ended; its notices are not believed
 		return
 	}
@@ -113,8 +109,7 @@ func (e *Engine) onLoss(from, rank int, f *backend.Fault) {
 	case e.losses[from] != nil:
 	case rank == e.me:
 		e.excluded = true
-		e.end(&backend.Fault{Sentinel: backend.ErrPeerLost,
-			Text: fmt.Sprintf("rank %d (this one) was declared lost by rank %d: %s", e.me, from, f.Text)})
+		e.end(backend.Faultf(backend.ErrPeerLost, "rank %d (this one) was declared lost by rank %d: %s", e.me, from, f.Text))
 	default:
 		if f.Text == "" {
 			f.Text = fmt.Sprintf("rank %d is lost, reported by rank %d", rank, from)
@@ -189,17 +184,8 @@ func (e *Engine) sweep() {
 // ended returns why an operation in progress cannot complete, nil if it can.
 func (o *op) ended() error {
 	c := o.comm
-	if f := c.fault.Load(); f != nil {
-		return f
-	}
-	if f := c.brk.Load(); f != nil {
-		if o.tag < 0 && o.tag != backend.AnyTag { // of a collective
-			return f
-		}
-		return brokenBy(f)
-	}
-	if c.closed.Load() {
-		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
+	if err := c.over(o.tag < 0 && o.tag != backend.AnyTag); err != nil {
+		return err
 	}
 	if o.state == opPosted {
 		return c.cannotCome(o.node.Env)

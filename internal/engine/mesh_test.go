@@ -130,7 +130,7 @@ func killLocked(c *comm) {
 			p.cut()
 		}
 	}
-	e.due, e.draining = nil, nil
+	e.due, e.linksClosed = nil, len(e.lostInOrder)
 	e.end(&backend.Fault{Sentinel: backend.ErrClosed, Text: "killed"})
 	e.isClosed = true
 	e.unlock()

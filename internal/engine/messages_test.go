@@ -173,7 +173,7 @@ func TestBrokenLinkIsReadToTheEnd(t *testing.T) {
 	}
 	write(frame.Header{Kind: frame.Goodbye}, nil)
 	other.Close()
-	p.emit(heartbeat, nil, nil)
+	p.emit(frame.Header{Kind: frame.Heartbeat}, nil, nil)
 	if p.broken == nil {
 		t.Error("a write to a closed link has not failed")
 	}

@@ -33,18 +33,7 @@ func (c *comm) StartCollective(*backend.Call) (backend.Operation, error) { retur
 // The methods below implement board.Comm.
 
 // Over returns why every operation ends, or nil.
-func (c *comm) Over() error {
-	if f := c.fault.Load(); f != nil {
-		return f
-	}
-	if f := c.brk.Load(); f != nil {
-		return f
-	}
-	if c.closed.Load() {
-		return &backend.Fault{Sentinel: backend.ErrClosed, Text: "the communicator was closed"}
-	}
-	return nil
-}
+func (c *comm) Over() error { return c.over(true) }
 
 func (c *comm) Gone(rank int) bool { return c.isGone(rank) }
 

@@ -67,24 +67,16 @@ func (e *Engine) post(world int) {
 	}
 }
 
-// early holds the notices for a communicator that this rank has not made yet.
-type early struct {
-	broken *backend.Fault
-	closed []int // world ranks
-}
-
 // earlyMax is the largest number of communicators with notices that this rank has not made. A loss may
 // prevent it from ever making one, and these must not pile up: ids grow, and the lowest is dropped.
 const earlyMax = 1 << 10
 
-func (e *Engine) earlyFor(id uint32) *early {
-	if e.early[id] == nil {
-		if len(e.early) >= earlyMax {
-			delete(e.early, slices.Min(slices.Collect(maps.Keys(e.early))))
-		}
-		e.early[id] = &early{}
+// later keeps a notice for a communicator that this rank has not made yet.
+func (e *Engine) later(id uint32, notice func()) {
+	if e.early[id] == nil && len(e.early) >= earlyMax {
+		delete(e.early, slices.Min(slices.Collect(maps.Keys(e.early))))
 	}
-	return e.early[id]
+	e.early[id] = append(e.early[id], notice)
 }
 
 // onBreak handles a notice of Break, and forwards it to the ranks with a connection. The others get it from the
@@ -92,7 +84,7 @@ func (e *Engine) earlyFor(id uint32) *early {
 func (e *Engine) onBreak(from int, id uint32, f *backend.Fault) {
 	c := e.comms[id]
 	if c == nil {
-		e.earlyFor(id).broken = f
+		e.later(id, func() { e.onBreak(from, id, f) })
 	} else if !c.closed.Load() && c.broken(f) {
 		c.broadcast(frame.Broken, EncodeFault(f), func(p *peer) bool { return p.wanted && p.rank != from })
 	}
@@ -124,8 +116,7 @@ func (p *peer) sayEnded() {
 func (e *Engine) onClose(id uint32, world int) {
 	c := e.comms[id]
 	if c == nil {
-		x := e.earlyFor(id)
-		x.closed = append(x.closed, world)
+		e.later(id, func() { e.onClose(id, world) })
 		return
 	}
 	if r := c.RankOf(world); r >= 0 {
@@ -136,16 +127,10 @@ func (e *Engine) onClose(id uint32, world int) {
 
 // catchUp applies the notices that came before the communicator was made.
 func (e *Engine) catchUp(c *comm) {
-	x := e.early[c.id]
-	if x == nil {
-		return
-	}
+	notices := e.early[c.id]
 	delete(e.early, c.id)
-	for _, w := range x.closed {
-		e.onClose(c.id, w)
-	}
-	if x.broken != nil {
-		e.onBreak(e.me, c.id, x.broken)
+	for _, apply := range notices {
+		apply()
 	}
 }
 
@@ -165,9 +150,9 @@ func (c *comm) goneFault(r int) error {
 	case left && loss != nil:
 		return loss
 	case left:
-		return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed its communicator and left the job", w)}
+		return backend.Faultf(backend.ErrPeerLost, "rank %d has closed its communicator and left the job", w)
 	}
-	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: fmt.Sprintf("rank %d has closed this communicator", r)}
+	return backend.Faultf(backend.ErrPeerLost, "rank %d has closed this communicator", r)
 }
 
 // forget forgets the communicator if every member has closed it: until then one of them may still send to
@@ -183,7 +168,7 @@ func (c *comm) forget() {
 	}
 	delete(c.e.comms, c.id)
 	if c.native != nil {
-		c.native.Close()
+		c.native.Close(false)
 	}
 }
 
@@ -267,7 +252,7 @@ func (c *comm) retire() {
 		c.notices(func(kind frame.Kind, body []byte) { c.broadcast(kind, body, everyone) })
 	}
 	if c.native != nil {
-		c.native.CloseUnused()
+		c.native.Close(true)
 	}
 	e.sweep()
 	e.unlock()

@@ -366,22 +366,17 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 			return fmt.Errorf("an eager message of %d bytes, above %d", a.Left, EagerMax)
 		}
 		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
-		if n := e.posted.TakePosted(env); n != nil {
-			o := n.Owner.(*op)
-			if o.foreign(p.rank) {
-				e.repost(o)
-				return errForeign
-			}
+		o, keep, err := p.match(env)
+		switch {
+		case o != nil:
 			o.state, o.peer, o.env = opTaking, p.rank, env
 			p.op, a.Dst = o, o.buf[:min(a.Left, len(o.buf))]
-			return nil
+		case keep:
+			m := e.msgs.get()
+			m.size, m.buf = a.Left, e.getBuf(a.Left)
+			p.msg, a.Dst = m, m.buf
 		}
-		if keep, err := p.keeps(env); !keep {
-			return err
-		}
-		m := e.msgs.get()
-		m.size, m.buf = a.Left, e.getBuf(a.Left)
-		p.msg, a.Dst = m, m.buf
+		return err
 	case frame.Data:
 		o := e.lookup(h.Token, p.rank)
 		if o == nil || o.state != opTaking {
@@ -435,18 +430,16 @@ func (p *peer) end(h *frame.Header) error {
 			return nil
 		}
 		env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
-		if keep, err := p.keeps(env); !keep {
-			e.putMsg(m)
-			return err
-		}
-		if n := e.posted.TakePosted(env); n != nil { // posted while it came
-			o := n.Owner.(*op)
-			k := copy(o.buf, m.buf)
-			e.putMsg(m)
-			e.received(o, env, size, k)
+		o, keep, err := p.match(env)
+		if keep {
+			e.keep(m, env)
 			return nil
 		}
-		e.keep(m, env)
+		if o != nil { // posted while it came
+			e.received(o, env, size, copy(o.buf, m.buf))
+		}
+		e.putMsg(m)
+		return err
 	case frame.Data:
 		if o := p.op; o != nil {
 			if o.at += int(h.Length); o.at == o.n {

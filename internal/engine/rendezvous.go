@@ -58,23 +58,17 @@ func (o *op) piece() (frame.Header, []byte) {
 func (e *Engine) onReadyToSend(p *peer, h *frame.Header, kind uint8) error {
 	size := int(h.Length)
 	env := match.Env{Ctx: h.Context, Source: int32(p.rank), Tag: h.Tag}
-	if n := e.posted.TakePosted(env); n != nil {
-		o := n.Owner.(*op)
-		if o.foreign(p.rank) {
-			e.repost(o)
-			return errForeign
-		}
+	o, keep, err := p.match(env)
+	switch {
+	case o != nil:
 		if !e.take(o, kind, h.Token, h.Reply, size, env) {
 			e.repost(o)
 		}
-		return nil
-	}
-	keep, err := p.keeps(env)
-	if keep {
+	case keep:
 		m := e.msgs.get()
 		m.size, m.kind, m.token, m.addr = size, kind, h.Token, h.Reply
 		e.keep(m, env)
-	} else if kind == msgExposed && err == nil {
+	case kind == msgExposed && err == nil:
 		p.mem.Refuse(h.Token) // the sender gets the notice of the closing
 	}
 	return err

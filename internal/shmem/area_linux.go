@@ -32,19 +32,12 @@ func Anonymous(size int) (*Area, error) {
 // CreateArea makes an area of size bytes, all zero, which other processes open by the descriptor
 // that it also returns. It takes no memory yet.
 func CreateArea(name string, size int) (a *Area, fd int, err error) {
-	fd, err = memfd(name)
-	if err != nil {
+	if fd, err = memfd(name, size, 0); err != nil {
 		return nil, -1, err
 	}
-	if err = unix.Ftruncate(fd, int64(size)); err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
-	}
-	if err == nil {
-		a, err = mapArea(fd, size, unix.MAP_SHARED)
-	}
-	if err != nil {
+	if a, err = mapArea(fd, size, unix.MAP_SHARED); err != nil {
 		unix.Close(fd)
-		return nil, -1, fmt.Errorf("shared memory of %d bytes: %w", size, err)
+		return nil, -1, err
 	}
 	return a, fd, nil
 }
@@ -73,9 +66,14 @@ func mapArea(fd, size, flags int) (*Area, error) {
 		p, err = unix.MmapPtr(fd, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, flags)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("mapping %d bytes: %w", size, err)
+		text := ""
+		var r unix.Rlimit
+		if errors.Is(err, unix.ENOMEM) && unix.Getrlimit(unix.RLIMIT_AS, &r) == nil && r.Cur != unix.RLIM_INFINITY {
+			text = fmt.Sprintf(": the address space is limited to %d bytes; raise it (ulimit -v)", r.Cur)
+		}
+		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w%s", size, err, text)
 	}
-	// SAFETY: the kernel has just mapped size bytes there, and only free takes them away.
+	// SAFETY: the kernel has just mapped size bytes there, and only free, or Segment.Close, takes them away.
 	return &Area{mem: unsafe.Slice((*byte)(p), size), users: 1}, nil
 }
 

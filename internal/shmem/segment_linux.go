@@ -1,8 +1,10 @@
 package shmem
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,20 +24,9 @@ func CreateSparse(name string, size, first int) (*Segment, error) {
 	if err := fits(first); err != nil {
 		return nil, err
 	}
-	fd, err := memfd(name)
+	fd, err := memfd(name, size, first)
 	if err != nil {
 		return nil, err
-	}
-	err = unix.Ftruncate(fd, int64(size))
-	if err == nil {
-		err = allocate(fd, 0, first)
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("shared memory of %d bytes: %w", first, err)
 	}
 	return mapSegment(fd, size, first)
 }
@@ -101,19 +92,15 @@ func mapSegment(fd, size, first int) (*Segment, error) {
 	if first == size {
 		flags |= unix.MAP_POPULATE
 	}
-	mem, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+	a, err := mapArea(fd, size, flags)
 	if err != nil {
 		unix.Close(fd)
-		var r unix.Rlimit
-		if err == unix.ENOMEM && unix.Getrlimit(unix.RLIMIT_AS, &r) == nil && r.Cur != unix.RLIM_INFINITY {
-			return nil, fmt.Errorf("mapping %d bytes of shared memory: %w: the address space is limited to %d bytes; raise it (ulimit -v)", size, err, r.Cur)
-		}
-		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", size, err)
+		return nil, err
 	}
 	if first < size {
-		_ = unix.Madvise(mem[:first], unix.MADV_POPULATE_WRITE) // from Linux 5.14 on; otherwise when they are touched
+		_ = unix.Madvise(a.mem[:first], unix.MADV_POPULATE_WRITE) // from Linux 5.14 on; otherwise when they are touched
 	}
-	return &Segment{mem: mem, fd: fd}, nil
+	return &Segment{mem: a.mem, fd: fd}, nil
 }
 
 // FD returns the descriptor to send to the other processes; -1 after CloseFD.
@@ -138,13 +125,14 @@ func (s *Segment) Close() error {
 	}
 	mem := s.mem
 	s.mem = nil
-	return unix.Munmap(mem)
+	// SAFETY: the range is the segment's own, which nothing uses any more.
+	return unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
 }
 
-// memfd makes memory without a name in the file system, of which nothing can be executed. Where the
-// system is set to have no other (vm.memfd_noexec=2), kernels 6.3 to 6.5 want to be asked for that;
-// those before do not know the flag.
-func memfd(name string) (int, error) {
+// memfd makes memory without a name in the file system, of which nothing can be executed, allocates the first
+// bytes, and seals its size. Where the system is set to have no other (vm.memfd_noexec=2), kernels 6.3 to 6.5
+// want to be asked for that; those before do not know the flag.
+func memfd(name string, size, first int) (int, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
 	if err == unix.EINVAL {
@@ -152,6 +140,16 @@ func memfd(name string) (int, error) {
 	}
 	if err != nil {
 		return -1, fmt.Errorf("memfd_create: %w", err)
+	}
+	if err = unix.Ftruncate(fd, int64(size)); err == nil && first > 0 {
+		err = allocate(fd, 0, first)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("shared memory of %d bytes: %w", cmp.Or(first, size), err)
 	}
 	return fd, nil
 }
