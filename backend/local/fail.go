@@ -45,55 +45,80 @@ func (c *Comm) Broken() error {
 
 // finish ends the communicator, unless it has ended, and all its operations.
 func (g *group) finish(e *ending) {
-	if !g.end.CompareAndSwap(nil, e) {
-		return
-	}
-	g.arrivals.stop()
-	for i, w := range g.World {
-		g.ends[i].wake()
-		r := g.job.ranks[w]
-		r.sweep(true, func(_ *op, env match.Env) error {
-			if env.Ctx != g.key.id {
-				return nil
-			}
-			return e.later
-		})
-		r.sleepers.wake() // blocked probes
+	if g.end.CompareAndSwap(nil, e) {
+		g.arrivals.stop()
+		g.sweep()
 	}
 }
 
-// sweep ends the operations in r's queues that verdict has an error for. Messages
-// held by Mprobe are swept only if asked to.
-func (r *rank) sweep(held bool, verdict func(o *op, env match.Env) error) {
-	var list *op
-	collect := func(q *match.Queue) {
-		q.Each(func(n *match.Node) bool {
-			o := owner(n)
-			err := verdict(o, n.Env)
-			if err == nil {
+// sweep ends the operations that cannot complete any more, once the communicator has ended or a member has
+// left it, and lets the goroutines that wait look again.
+func (g *group) sweep() {
+	for i, w := range g.World {
+		r := g.job.ranks[w]
+		var list *op
+		collect := func(q *match.Queue) {
+			q.Each(func(n *match.Node) bool {
+				o := owner(n)
+				err := g.ended(o, i, q == &r.held)
+				if err == nil {
+					return true
+				}
+				q.Remove(n)
+				if o.copied {
+					r.stored -= len(o.buf) // no operation waits for it
+					return true
+				}
+				o.err, o.next, list = err, list, o
 				return true
-			}
-			q.Remove(n)
-			if o.copied {
-				r.stored -= len(o.buf) // no operation waits for it
-				return true
-			}
-			o.err, o.next, list = err, list, o
-			return true
-		})
-	}
-	r.mu.Lock()
-	collect(&r.posted)
-	collect(&r.arrived)
-	if held {
+			})
+		}
+		r.mu.Lock()
+		collect(&r.posted)
+		collect(&r.arrived)
 		collect(&r.held)
+		r.mu.Unlock()
+		for list != nil {
+			o := list
+			list, o.next = o.next, nil
+			o.complete(backend.Status{}, o.err)
+		}
+		r.sleepers.wake() // blocked probes
+		g.ends[i].wake()
 	}
-	r.mu.Unlock()
-	for list != nil {
-		o := list
-		list, o.next = o.next, nil
-		o.complete(backend.Status{}, o.err)
+}
+
+// ended returns why an operation of the group in a member's queues cannot complete, or nil. A message that the
+// member holds can be received though its sender has left.
+func (g *group) ended(o *op, member int, held bool) error {
+	env := o.node.Env
+	e, source := g.end.Load(), backend.AnySource
+	if env.Source != backend.AnySource {
+		source = g.RankOf(int(env.Source))
 	}
+	switch gone := g.ends[member].gone.Load(); {
+	case env.Ctx != g.key.id:
+		return nil
+	case e != nil:
+		return e.later
+	case gone && o.send:
+		return g.left(member)
+	case gone:
+		return g.own(member)
+	case !o.send:
+		return g.absent(member, source)
+	case !o.copied && !held && g.ends[source].gone.Load():
+		return g.own(source)
+	}
+	return nil
+}
+
+// own returns the error of the operations of a member that has closed the communicator, or is lost.
+func (g *group) own(member int) error {
+	if e := g.job.ranks[g.World[member]].lost.Load(); e != nil {
+		return e.later
+	}
+	return &backend.Fault{Sentinel: backend.ErrClosed}
 }
 
 // left returns the error of operations that need a rank that has closed the
@@ -163,56 +188,22 @@ func (c *Comm) close() {
 	if e != nil {
 		g.finish(e) // the others get this error, not that this rank then left
 	}
-	g.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
+	g.part(c.rank)
 	if control != nil {
-		control.part(c.rank, &backend.Fault{Sentinel: backend.ErrClosed})
+		control.part(c.rank)
 	}
 }
 
-// part takes a member out of the group. Its operations end with own, and those of the
-// others that need it with the error of left. The last member removes the group.
-func (g *group) part(member int, own error) {
-	j, me := g.job, g.job.ranks[g.World[member]]
+// part takes a member out of the group, and ends the operations that need it. The last member removes the
+// group.
+func (g *group) part(member int) {
+	j := g.job
 	if g.ends[member].gone.CompareAndSwap(false, true) && int(g.gone.Add(1)) == len(g.ends) {
 		j.mu.Lock()
 		delete(j.groups, g.key)
 		j.mu.Unlock()
 	}
-	if g.end.Load() != nil {
-		return
-	}
-	lost := g.left(member)
-	g.ends[member].wake() // another goroutine of the rank may be waiting in a round
-	me.sweep(true, func(o *op, env match.Env) error {
-		switch {
-		case env.Ctx != g.key.id:
-			return nil
-		case o.send:
-			return lost
-		}
-		return own
-	})
-	me.sleepers.wake() // blocked probes
-	for i, w := range g.World {
-		if i == member {
-			continue
-		}
-		r, alone := j.ranks[w], g.absent(i, backend.AnySource)
-		r.sweep(false, func(o *op, env match.Env) error {
-			switch {
-			case env.Ctx != g.key.id || o.copied:
-			case o.send && int(env.Source) == me.id:
-				return own
-			case !o.send && int(env.Source) == me.id:
-				return lost
-			case !o.send && env.Source == backend.AnySource:
-				return alone
-			}
-			return nil
-		})
-		if r.probing.Load() > 0 {
-			r.sleepers.wake()
-		}
-		g.ends[i].wake() // it may be waiting for the member to arrive
+	if g.end.Load() == nil {
+		g.sweep()
 	}
 }

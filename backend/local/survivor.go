@@ -97,7 +97,7 @@ func (j *job) fail(rank int, err error) {
 		if !g.acknowledges(rank) {
 			g.finish(e)
 		} else if member := g.RankOf(rank); member >= 0 {
-			g.part(member, err)
+			g.part(member)
 		}
 	}
 	for _, r := range j.ranks {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/topo"
 )
 
@@ -13,7 +12,7 @@ import (
 // gave the job on this node. Other processes of the job take their part of it. It is -1 if nothing is
 // known.
 func Free() (free int64, limit string) {
-	free, limit = shmem.Room()
+	free, limit = topo.Room(os.DirFS("/"))
 	if free >= 0 {
 		limit += "; ask for less, or give the job more memory"
 	}

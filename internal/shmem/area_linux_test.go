@@ -282,10 +282,3 @@ func TestPopulateFull(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestRoom(t *testing.T) {
-	free, from := Room()
-	if free <= 0 || from == "" {
-		t.Errorf("Room: %d bytes by %q", free, from)
-	}
-}

@@ -37,9 +37,6 @@ func free([]byte) error { return nil }
 // and ends with its error.
 func Populate(b []byte, stop func() error) error { return touch(b, stop) }
 
-// Room returns -1: the free memory is not known.
-func Room() (free int64, from string) { return -1, "" }
-
 // FutexWait does nothing: there is no segment to wait in.
 func FutexWait(*atomic.Uint32, uint32, time.Duration) {}
 

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cohort-hpc/cohort/topo"
 )
 
 // Supported reports whether this system has what the package needs.
@@ -33,7 +36,7 @@ func CreateSparse(name string, size, first int) (*Segment, error) {
 
 // fits returns an error if so much memory is not left: exceeding a limit ends processes.
 func fits(size int) error {
-	if free, from := Room(); free >= 0 && int64(size) > free {
+	if free, from := topo.Room(os.DirFS("/")); free >= 0 && int64(size) > free {
 		return fmt.Errorf("shared memory of %d bytes: %s leaves %d bytes; raise the limit or run fewer ranks", size, from, free)
 	}
 	return nil
