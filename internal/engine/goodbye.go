@@ -25,7 +25,7 @@ type goodbye struct {
 
 func newGoodbye(p *peer, orderly bool) *goodbye {
 	g := &goodbye{peer: peer{e: p.e, rank: p.rank, link: p.link, in: p.in}, orderly: orderly}
-	g.in.Receiver, g.in.Dst = g, nil
+	g.in.Receiver, g.in.Dst, g.tail = g, nil, &g.first
 	return g
 }
 

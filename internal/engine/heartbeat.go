@@ -67,25 +67,21 @@ func (e *Engine) beat() {
 		if p.link == nil || p.said {
 			continue
 		}
-		if p.mute += due; p.spoke {
-			p.mute, p.spoke = due-1, false // as far as is known
-		}
-		if p.mute >= e.life.beat && !p.waits() && !p.fresh { // what waits is as good a sign
+		if p.mute += due; p.mute >= e.life.beat && !p.waits() && !p.fresh { // what waits is as good a sign
 			p.emit(frame.Header{Kind: frame.Heartbeat}, nil, nil)
-			p.mute, p.spoke = 0, false
+			p.mute = 0
 		}
-		if p.quiet++; p.received {
-			p.quiet, p.received = 0, false
-		}
+		p.quiet++
 		most := e.life.ticks
 		if p.fresh {
 			most = e.life.reach
 		}
-		if p.quiet <= most || e.life.limit < 0 {
+		if p.quiet <= most+1 || e.life.limit < 0 { // the tick in which something came does not count
 			continue
 		}
 		p.move() // what has come and was not read counts
-		if p.quiet = 0; !p.received && p.link != nil && !p.said {
+		if p.quiet > 0 && p.link != nil && !p.said {
+			p.quiet = 0
 			e.suspect(p.rank, "rank %d (%v) was silent for %v", p.rank, e.cfg.Peers[p.rank], e.life.limit)
 		}
 	}

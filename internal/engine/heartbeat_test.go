@@ -33,9 +33,9 @@ func TestHeartbeatsAreSent(t *testing.T) {
 	}
 	// A rank that gets few of its ticks sends as many, even if it has sent something before the last one.
 	c, _, other := raw(t, time.Hour)
-	for _, spoke := range []bool{false, true} {
+	for _, mute := range []int{1, 0} {
 		c.e.mu.Lock()
-		c.e.peers[1].spoke = spoke
+		c.e.peers[1].mute = mute
 		c.e.ticked = time.Now().Add(-time.Duration(c.e.life.beat+1) * c.e.life.every)
 		c.e.mu.Unlock()
 		c.e.beat()

@@ -183,22 +183,14 @@ func (e *Engine) endLinks() {
 // endTransfers ends the receives by transfer in progress. It waits a little for peers that are copying, and
 // keeps the buffers of others from being used again.
 func (e *Engine) endTransfers() {
-	for range 1000 {
-		busy := false
-		for _, p := range e.peers {
-			if p != nil && p.mem != nil && p.mem.Busy() {
-				p.mem.Step(p)
-				busy = busy || p.mem.Receiving()
-			}
-		}
-		if !busy {
-			return
-		}
-	}
 	for _, p := range e.peers {
-		if p != nil && p.mem != nil {
-			p.mem.Abandon(p)
+		if p == nil || p.mem == nil {
+			continue
 		}
+		for i := 0; i < 1000 && p.mem.Receiving(); i++ {
+			p.mem.Step(p)
+		}
+		p.mem.Abandon(p)
 	}
 }
 

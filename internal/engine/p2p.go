@@ -56,7 +56,7 @@ func (c *comm) sendNow(buf []byte, dest, tag int) bool {
 		!p.mem.Send(c.id, int32(tag), buf) {
 		return false
 	}
-	p.spoke = true
+	p.mute = 0
 	return true
 }
 
@@ -89,7 +89,7 @@ func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, 
 		if size < 0 || !want.Takes(match.Env{Ctx: ctx, Source: want.Source, Tag: tag}) {
 			break // left to the general path
 		}
-		p.received = true
+		p.quiet = 0
 		if n := p.mem.Receive(buf, size); size > n {
 			err = truncated(size, len(buf))
 		}

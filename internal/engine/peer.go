@@ -34,12 +34,12 @@ type peer struct {
 	note []byte // or the text of a notice
 	bad  error  // what is wrong with the frame
 
-	first, last *out  // frames to be written
-	woff        int   // bytes of first, with its header, that are written
-	broken      error // why nothing more can be written
+	first  *out  // frames to be written
+	tail   **out // where the next one goes
+	woff   int   // bytes of first, with its header, that are written
+	broken error // why nothing more can be written
 
-	received, spoke bool // something has come, or been written, since the last tick
-	quiet, mute     int  // ticks without that
+	quiet, mute int // ticks in which nothing has come, or been written
 
 	wanted      bool  // a link exists or is being made
 	asking      bool  // a goroutine makes it
@@ -58,7 +58,7 @@ type peer struct {
 
 func newPeer(e *Engine, rank int) *peer {
 	p := &peer{e: e, rank: rank}
-	p.in.Receiver = p
+	p.in.Receiver, p.tail = p, &p.first
 	return p
 }
 
@@ -108,7 +108,7 @@ func (p *peer) move() (moved bool) {
 func (p *peer) pull() bool {
 	moved, err := p.link.Read(&p.in)
 	if moved {
-		p.received = true
+		p.quiet = 0
 	}
 	switch {
 	case err == nil || p.dead:
@@ -185,7 +185,7 @@ func (p *peer) forget() {
 		p.e.putOut(w)
 		w = next
 	}
-	p.first, p.last, p.woff = nil, nil, 0
+	p.first, p.tail, p.woff = nil, &p.first, 0
 	p.in.Left, p.in.Head.Kind, p.in.Dst = 0, 0, nil
 	if p.msg != nil {
 		p.e.putMsg(p.msg)
@@ -219,7 +219,7 @@ func (p *peer) emit(h frame.Header, body []byte, o *op) bool {
 		var err error
 		n, err = p.link.Write(&p.head, body, 0)
 		if n == frame.HeaderSize+len(body) {
-			if p.spoke = true; p.link.Holds() {
+			if p.mute = 0; p.link.Holds() {
 				p.e.wakeLeader() // to look for room on the link
 			}
 			return true
@@ -249,12 +249,7 @@ func (p *peer) queue(h frame.Header, body []byte, o *op) {
 	if o != nil {
 		o.frame = w
 	}
-	if p.first == nil {
-		p.first = w
-	} else {
-		p.last.next = w
-	}
-	p.last = w
+	*p.tail, p.tail = w, &w.next
 	p.e.wakeLeader() // to look for room on the link
 }
 
@@ -291,7 +286,7 @@ func (p *peer) flush() bool {
 			return true
 		}
 		if n > p.woff {
-			moved, p.spoke = true, true
+			moved, p.mute = true, 0
 		}
 		p.woff = n
 		if n < frame.HeaderSize+len(w.body) {
@@ -310,21 +305,15 @@ func (p *peer) flush() bool {
 
 // unlink takes a frame out of the queue.
 func (p *peer) unlink(w *out) {
-	if p.first == w {
-		p.first, p.woff = w.next, 0
-		if p.first == nil {
-			p.last = nil
-		}
-		return
+	at := &p.first
+	for *at != w {
+		at = &(*at).next
 	}
-	for q := p.first; q != nil; q = q.next {
-		if q.next == w {
-			q.next = w.next
-			if p.last == w {
-				p.last = q
-			}
-			return
-		}
+	if at == &p.first {
+		p.woff = 0
+	}
+	if *at = w.next; *at == nil {
+		p.tail = at
 	}
 }
 
