@@ -2,6 +2,8 @@ package coll
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -27,7 +29,60 @@ func BuildOn(c *backend.Call, rank, size int, nodes *Nodes) (*Schedule, error) {
 	return build(c, rank, size, nodes, &defaults)
 }
 
+// BuildAs is BuildOn with the named algorithm, one of those that [Algorithms] returns. All ranks
+// name the same one.
+func BuildAs(algorithm string, c *backend.Call, rank, size int, nodes *Nodes) (*Schedule, error) {
+	b, err := prepare(c, rank, size, nodes, &defaults)
+	if err != nil {
+		return nil, err
+	}
+	for r := range b.able(b.shape()) {
+		if r.name == algorithm {
+			r.build(b)
+			return b.schedule(r.name), nil
+		}
+	}
+	return nil, fault("%s cannot do this %v", algorithm, c.Coll)
+}
+
+// Algorithms returns the names of the algorithms that can do rank's call, the one that BuildOn chooses
+// first. They combine operands in the same order. A single rank has none.
+func Algorithms(c *backend.Call, rank, size int, nodes *Nodes) ([]string, error) {
+	b, err := prepare(c, rank, size, nodes, &defaults)
+	if err != nil || size == 1 {
+		return nil, err
+	}
+	var names []string
+	if r := b.choose(); r != nil {
+		names = append(names, r.name)
+	}
+	for r := range b.able(b.shape()) {
+		if !slices.Contains(names, r.name) {
+			names = append(names, r.name)
+		}
+	}
+	return names, nil
+}
+
 func build(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*Schedule, error) {
+	b, err := prepare(c, rank, size, nodes, lim)
+	if err != nil {
+		return nil, err
+	}
+	if size == 1 {
+		alone(b)
+		return b.schedule("alone"), nil
+	}
+	r := b.choose()
+	if r == nil {
+		return nil, fault("no algorithm for %v", c.Coll)
+	}
+	r.build(b)
+	return b.schedule(r.name), nil
+}
+
+// prepare returns the builder for a call that has no argument error.
+func prepare(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*builder, error) {
 	if err := check(c, rank, size); err != nil {
 		return nil, err
 	}
@@ -35,27 +90,39 @@ func build(c *backend.Call, rank, size int, nodes *Nodes, lim *limits) (*Schedul
 		return nil, fault("%d ranks on nodes for %d", size, len(nodes.of))
 	}
 	b := newBuilder(c, rank, size, lim)
-	if size == 1 {
-		alone(b)
-		return b.schedule("alone"), nil
-	}
-	s := b.shape()
-	if nodes != nil {
-		s.nodes, b.nodes = nodes, nodes
-		for i := range placedRules {
-			if r := &placedRules[i]; r.coll == c.Coll && r.needs.met(s) && (r.when == nil || r.when(s)) {
-				r.build(b)
-				return b.schedule(r.name), nil
+	b.nodes = nodes
+	return b, nil
+}
+
+// able yields the rules whose needs a call meets.
+func (b *builder) able(s shape) iter.Seq[*rule] {
+	return func(yield func(*rule) bool) {
+		if b.nodes != nil {
+			for i := range placedRules {
+				if r := &placedRules[i]; r.coll == b.c.Coll && r.needs.met(s) && !yield(&r.rule) {
+					return
+				}
+			}
+		}
+		for i := range rules {
+			if r := &rules[i]; r.coll == b.c.Coll && r.needs.met(s) && !yield(r) {
+				return
 			}
 		}
 	}
-	for i := range rules {
-		if r := &rules[i]; r.coll == c.Coll && r.needs.met(s) && (r.when == nil || r.when(s)) {
-			r.build(b)
-			return b.schedule(r.name), nil
+}
+
+// choose returns the rule of the call's algorithm, nil if there is none.
+func (b *builder) choose() *rule {
+	s := b.shape()
+	if b.nodes != nil {
+		for i := range placedRules {
+			if r := &placedRules[i]; r.coll == b.c.Coll && r.needs.met(s) && (r.when == nil || r.when(s)) {
+				return &r.rule
+			}
 		}
 	}
-	return nil, fault("no algorithm for %v", c.Coll)
+	return choose(b.c.Coll, s)
 }
 
 func newBuilder(c *backend.Call, rank, size int, lim *limits) *builder {
@@ -79,7 +146,7 @@ func newBuilder(c *backend.Call, rank, size int, lim *limits) *builder {
 
 // shape returns the properties by which the call's algorithm is chosen.
 func (b *builder) shape() shape {
-	s := shape{n: b.n, count: b.c.Count, bytes: b.c.Count * b.size, order: b.order, limits: b.lim}
+	s := shape{n: b.n, count: b.c.Count, bytes: b.c.Count * b.size, order: b.order, nodes: b.nodes, link: b.lim.far, limits: b.lim}
 	switch b.c.Coll {
 	case backend.ReduceScatterBlock, backend.Allgather:
 		s.bytes *= b.n

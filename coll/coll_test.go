@@ -122,8 +122,8 @@ func placements(rng *rand.Rand, n int) [][]bool {
 
 // small has every algorithm at lengths of a few elements.
 var small = limits{
-	bcastShort: 64, bcastFew: 4, bcastLong: 512, segment: 40, reduceShort: 32, scatterLong: 512, ringChunk: 16,
-	allgatherShort: 256, allgatherLong: 1024, alltoallShort: 16, alltoallFew: 4, alltoallLong: 32, window: 3, gatherLong: 32,
+	far: link{start: 64, post: 16, gap: 1, each: 16}, near: link{start: 4, post: 1, each: 4}, copy: 4, reduce: 6,
+	segment: 40, ringChunk: 16, window: 3,
 }
 
 func ranks(t *testing.T) (n []int) {

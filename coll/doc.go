@@ -2,9 +2,10 @@
 // sends, receives, copies and reduces in each round. It has no I/O, goroutines or clocks.
 // A schedule runs over any point-to-point messages.
 //
-// [Build] turns a rank's call into its [Schedule]. [Order] is the order in which a
-// reduction combines its operands. It can be evaluated for backends that read the ranks'
-// buffers without messages.
+// [Build] turns a rank's call into its [Schedule], by the algorithm that costs least;
+// [BuildAs] by any of its [Algorithms]. [Order] is the order in which a reduction combines
+// its operands. It can be evaluated for backends that read the ranks' buffers without
+// messages.
 //
 // Every algorithm names its source. docs/algorithms.md has the steps and bytes of each,
 // and the tests check them on an in-memory executor.

@@ -156,7 +156,7 @@ func shared(of []int) (messages int) {
 func TestTrafficAcrossNodesMatchesTheFormulas(t *testing.T) {
 	names := map[string]bool{}
 	for i := range placedRules {
-		r := &placedRules[i]
+		r := &placedRules[i].rule
 		k := slices.IndexFunc(acrossCosts, func(c acrossCost) bool { return c.name == r.name })
 		if k < 0 {
 			if !slices.Contains(ruleNames(), r.name) {
@@ -277,7 +277,7 @@ func TestSchedulesForNodesMatchTraces(t *testing.T) {
 		{"allreduce/nodes", []int{0, 0, 0, 1, 1, 1}, 1, -1},
 		{"allgather/nodes-ring", []int{0, 1, 0, 1}, 10, -1},
 	} {
-		r := &placedRules[slices.IndexFunc(placedRules[:], func(r rule) bool { return r.name == c.algorithm })]
+		r := &placedRules[slices.IndexFunc(placedRules[:], func(r placedRule) bool { return r.name == c.algorithm })].rule
 		n := len(c.of)
 		j := &job{coll: r.coll, n: n, count: c.count, elem: 8, root: c.root, inPlace: make([]bool, n)}
 		j.nodes = NewNodes(n, func(r int) int { return c.of[r] })

@@ -104,7 +104,7 @@ func allgatherNodes(b *builder) {
 			l.copy(k.node((mine+i)%n), t.at(offs[i], offs[i+1]-offs[i]))
 		}
 	})
-	b.bcastAmong(p.members[mine], 0, k.base)
+	b.bcastAmong(p.members[mine], 0, k.base, b.lim.near)
 	k.unpack()
 }
 

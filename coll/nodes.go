@@ -12,11 +12,12 @@ type Nodes struct {
 	of      []int   // by rank; nodes are numbered in the order of their lowest ranks
 	members [][]int // by node, ascending
 	order   []int   // the ranks node by node
+	largest int     // ranks on one node
 	starts  []int   // by node: where in order its ranks begin; at the end, the number of ranks
 
 	// What the algorithms without nodes send across with these nodes.
 	bruck    int     // messages of alltoall/bruck
-	halving  float64 // bytes of reduce_scatter/recursive-halving for a vector of 1; 0: not a power of two of ranks
+	halving  float64 // bytes of reduce_scatter/recursive-halving for a vector of 1, no fewer
 	pairwise float64 // bytes of reduce_scatter/pairwise for a vector of 1
 }
 
@@ -51,6 +52,7 @@ func NewNodes(size int, nodeOf func(rank int) int) *Nodes {
 	for _, m := range p.members {
 		p.starts = append(p.starts, len(p.order))
 		p.order = append(p.order, m...)
+		p.largest = max(p.largest, len(m))
 	}
 	p.starts = append(p.starts, size)
 	p.measure()
@@ -61,16 +63,27 @@ func NewNodes(size int, nodeOf func(rank int) int) *Nodes {
 func (p *Nodes) measure() {
 	n := len(p.of)
 	for d := 1; d < n; d *= 2 {
-		crossing := 0
 		for r := range n {
 			if p.of[r] != p.of[(r+d)%n] {
 				p.bruck++
 			}
-			if isPow2(n) && p.of[r] != p.of[r^d] {
-				crossing++
+		}
+	}
+	f := newFold(n, -1)
+	for r := 0; r < 2*f.rem; r += 2 {
+		if p.of[r] != p.of[r+1] {
+			p.halving += 1 + 1/float64(n)
+		}
+	}
+	for d := 1; d < f.p; d *= 2 {
+		for v := range f.p {
+			if p.of[f.rank(v)] != p.of[f.rank(v^d)] {
+				p.halving += 1 / float64(2*d)
 			}
 		}
-		p.halving += float64(crossing) / float64(2*d)
+	}
+	if f.rem > 0 {
+		p.halving *= 2 // a part may be twice as long as another
 	}
 	for _, m := range p.members {
 		p.pairwise += float64(len(m)*(n-len(m))) / float64(n)
@@ -122,17 +135,11 @@ func (b *builder) among(group []int, root int, f func(b *builder)) {
 }
 
 // bcastAmong sends the root's r to all of a group, with the algorithm that is chosen for
-// that number of ranks without nodes.
-func (b *builder) bcastAmong(group []int, root int, r Region) {
+// that number of ranks on such a link.
+func (b *builder) bcastAmong(group []int, root int, r Region, l link) {
 	b.among(group, root, func(b *builder) {
-		s := shape{n: b.n, bytes: r.N, limits: b.lim}
 		b.vec = r
-		for i := range rules {
-			if a := &rules[i]; a.coll == backend.Bcast && a.needs.met(s) && (a.when == nil || a.when(s)) {
-				a.build(b)
-				return
-			}
-		}
+		choose(backend.Bcast, shape{n: b.n, bytes: r.N, link: l, limits: b.lim}).build(b)
 	})
 }
 
@@ -163,10 +170,10 @@ func barrierNodes(b *builder) {
 // node, both with the algorithm that is chosen for that number of ranks.
 func bcastNodes(b *builder) {
 	p, root := b.nodes, b.c.Root
-	b.bcastAmong(p.leaders(root), p.of[root], b.vec)
+	b.bcastAmong(p.leaders(root), p.of[root], b.vec, b.lim.far)
 	mine := p.of[b.rank]
 	node := p.members[mine]
-	b.bcastAmong(node, slices.Index(node, p.leader(mine, root)), b.vec)
+	b.bcastAmong(node, slices.Index(node, p.leader(mine, root)), b.vec, b.lim.near)
 }
 
 // bcastNodesChain is bcastChain along the ranks node by node, the root's first.

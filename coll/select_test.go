@@ -1,7 +1,10 @@
 package coll
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,75 +43,125 @@ func TestEveryChoiceComputesItsCollective(t *testing.T) {
 	}
 }
 
-// TestChoiceChangesAtTheDocumentedLengths: the selection at the lengths where it changes, as
-// docs/algorithms.md has it.
+// choices is the table of docs/algorithms.md: the algorithms of a collective from the shortest lengths on,
+// and the KiB from which the next one is chosen.
+var choices = []struct {
+	coll  backend.Coll
+	ranks int
+	names string
+	kib   []float64
+}{
+	{backend.Bcast, 2, "binomial", nil},
+	{backend.Bcast, 6, "binomial, scatter-ring, chain", []float64{80, 460}},
+	{backend.Bcast, 8, "binomial, scatter-doubling, chain", []float64{80, 660}},
+	{backend.Bcast, 48, "binomial, scatter-ring, chain", []float64{360, 3100}},
+	{backend.Bcast, 64, "binomial, scatter-doubling, chain", []float64{48, 6100}},
+	{backend.Bcast, 1000, "binomial, scatter-ring, chain", []float64{3900, 67000}},
+	{backend.Bcast, 1024, "binomial, scatter-doubling, chain", []float64{40, 102000}},
+	{backend.Reduce, 2, "binomial, rabenseifner", []float64{213}},
+	{backend.Reduce, 6, "binomial, ring", []float64{48}},
+	{backend.Reduce, 8, "binomial, rabenseifner", []float64{48}},
+	{backend.Reduce, 1000, "binomial, rabenseifner, ring", []float64{30, 8000}},
+	{backend.Reduce, 1024, "binomial, rabenseifner", []float64{28}},
+	{backend.Allreduce, 2, "recursive-doubling, rabenseifner", []float64{213}},
+	{backend.Allreduce, 6, "recursive-doubling, ring", []float64{48}},
+	{backend.Allreduce, 8, "recursive-doubling, rabenseifner", []float64{48}},
+	{backend.Allreduce, 1000, "recursive-doubling, rabenseifner, ring", []float64{30, 8000}},
+	{backend.Allreduce, 1024, "recursive-doubling, rabenseifner", []float64{28}},
+	{backend.ReduceScatterBlock, 6, "pairwise, ring", []float64{48}},
+	{backend.ReduceScatterBlock, 8, "recursive-halving, pairwise", []float64{1000}},
+	{backend.ReduceScatterBlock, 64, "recursive-halving, pairwise", []float64{43000}},
+	{backend.ReduceScatterBlock, 1000, "recursive-halving, ring", []float64{8000}},
+	{backend.Gather, 8, "linear", nil},
+	{backend.Gather, 64, "binomial, linear", []float64{9.4}},
+	{backend.Gather, 1000, "binomial, linear", []float64{13.7}},
+	{backend.Scatter, 8, "linear", nil},
+	{backend.Scatter, 64, "binomial, linear", []float64{9.4}},
+	{backend.Scatter, 1000, "binomial, linear", []float64{13.7}},
+	{backend.Allgather, 6, "bruck, ring", []float64{200}},
+	{backend.Allgather, 8, "recursive-doubling, ring", []float64{4300}},
+	{backend.Allgather, 64, "recursive-doubling, ring", []float64{56000}},
+	{backend.Allgather, 1000, "bruck, ring", []float64{103000}},
+	{backend.Alltoall, 6, "spread, pairwise", []float64{480}},
+	{backend.Alltoall, 8, "bruck, spread, pairwise", []float64{1, 510}},
+	{backend.Alltoall, 64, "bruck, spread, pairwise", []float64{3.6, 380}},
+	{backend.Alltoall, 1000, "bruck, spread, pairwise", []float64{2.6, 310}},
+}
+
+// TestChoiceChangesAtTheDocumentedLengths: the choice a tenth below and a tenth above the lengths where it
+// changes.
 func TestChoiceChangesAtTheDocumentedLengths(t *testing.T) {
-	const k = 1 << 10
-	for _, c := range []struct {
-		coll  backend.Coll
-		n     int
-		bytes int // of the vector, or of a block
-		want  string
-	}{
-		{backend.Bcast, 8, 12*k - 8, "bcast/binomial"},
-		{backend.Bcast, 8, 12 * k, "bcast/scatter-doubling"},
-		{backend.Bcast, 9, 12 * k, "bcast/scatter-ring"},
-		{backend.Bcast, 7, 12 * k, "bcast/binomial"},
-		{backend.Bcast, 2, 64 * k * k, "bcast/binomial"},
-		{backend.Bcast, 3, 512*k - 8, "bcast/binomial"},
-		{backend.Bcast, 3, 512 * k, "bcast/chain"},
-		{backend.Bcast, 8, 512*k - 8, "bcast/scatter-doubling"},
-		{backend.Bcast, 8, 512 * k, "bcast/scatter-ring"},
-		{backend.Bcast, 8, 1024*k - 8, "bcast/scatter-ring"},
-		{backend.Bcast, 8, 1024 * k, "bcast/chain"},
-		{backend.Bcast, 1000, 100 * k * k, "bcast/scatter-ring"},
-		{backend.Reduce, 8, 2 * k, "reduce/binomial"},
-		{backend.Reduce, 8, 2*k + 8, "reduce/rabenseifner"},
-		{backend.Reduce, 512, 2*k + 8, "reduce/binomial"},
-		{backend.Reduce, 6, 48*k - 8, "reduce/rabenseifner"},
-		{backend.Reduce, 6, 48 * k, "reduce/ring"},
-		{backend.Allreduce, 5, 2 * k, "allreduce/recursive-doubling"},
-		{backend.Allreduce, 5, 2*k + 8, "allreduce/rabenseifner"},
-		{backend.Allreduce, 512, 4*k - 8, "allreduce/recursive-doubling"},
-		{backend.Allreduce, 512, 4 * k, "allreduce/rabenseifner"},
-		{backend.Allreduce, 6, 48*k - 8, "allreduce/rabenseifner"},
-		{backend.Allreduce, 6, 48 * k, "allreduce/ring"},
-		{backend.Allreduce, 8, 64 * k * k, "allreduce/rabenseifner"},
-		{backend.ReduceScatterBlock, 8, 64*k - 8, "reduce_scatter_block/recursive-halving"},
-		{backend.ReduceScatterBlock, 8, 64 * k, "reduce_scatter_block/pairwise"},
-		{backend.ReduceScatterBlock, 6, 8*k - 8, "reduce_scatter_block/recursive-halving"},
-		{backend.ReduceScatterBlock, 6, 8 * k, "reduce_scatter_block/ring"},
-		{backend.Gather, 100, 5992, "gather/binomial"},
-		{backend.Gather, 100, 6000, "gather/linear"},
-		{backend.Scatter, 3, 5992, "scatter/binomial"},
-		{backend.Scatter, 3, 6000, "scatter/linear"},
-		{backend.Allgather, 8, 64*k - 8, "allgather/recursive-doubling"},
-		{backend.Allgather, 8, 64 * k, "allgather/ring"},
-		{backend.Allgather, 5, 16*k - 8, "allgather/bruck"},
-		{backend.Allgather, 5, 16 * k, "allgather/ring"},
-		{backend.Alltoall, 8, 256, "alltoall/bruck"},
-		{backend.Alltoall, 7, 256, "alltoall/spread"},
-		{backend.Alltoall, 8, 264, "alltoall/spread"},
-		{backend.Alltoall, 8, 32 * k, "alltoall/spread"},
-		{backend.Alltoall, 8, 32*k + 8, "alltoall/pairwise"},
-	} {
-		call := &backend.Call{Coll: c.coll, Count: c.bytes / 8, Type: word, Op: wordOp(true, sum)}
-		s, err := Build(call, 0, c.n)
-		if err != nil {
-			t.Fatal(err)
+	text, err := os.ReadFile("../docs/algorithms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range choices {
+		names := strings.Split(c.names, ", ")
+		row := fmt.Sprintf("| %v | %d | %s", c.coll, c.ranks, names[0])
+		for i, kib := range c.kib {
+			row += fmt.Sprintf(", from %v KiB %s", kib, names[i+1])
 		}
-		if s.Algorithm != c.want {
-			t.Errorf("%v of %d bytes on %d ranks: %s, want %s", c.coll, c.bytes, c.n, s.Algorithm, c.want)
+		if row += " |"; !strings.Contains(string(text), row) {
+			t.Errorf("docs/algorithms.md has no row %s", row)
 		}
-		if !reduces(c.coll) || c.n == 512 {
-			continue
+		for i, name := range names {
+			lo, hi := 16., float64(256<<20)
+			if c.coll == backend.Allgather || c.coll == backend.ReduceScatterBlock {
+				lo *= float64(c.ranks)
+			}
+			if i > 0 {
+				lo = c.kib[i-1] * 1024 * 1.1
+			}
+			if i < len(c.kib) {
+				hi = c.kib[i] * 1024 * 0.9
+			}
+			for _, bytes := range []float64{lo, hi} {
+				call := &backend.Call{Coll: c.coll, Count: int(bytes) / 8, Type: word, Op: wordOp(true, sum)}
+				if c.coll == backend.Allgather || c.coll == backend.ReduceScatterBlock {
+					call.Count /= c.ranks
+				}
+				s, err := Algorithms(call, 0, c.ranks, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, got, _ := strings.Cut(s[0], "/"); got != name {
+					t.Errorf("%v of %.0f bytes on %d ranks: %s, want %s", c.coll, bytes, c.ranks, got, name)
+				}
+				if call.Op = wordOp(false, sum); reduces(c.coll) {
+					if s, err = Algorithms(call, 0, c.ranks, nil); err != nil || strings.HasSuffix(s[0], "/ring") {
+						t.Errorf("%v with an operation that does not commute: %v, %v", c.coll, s, err)
+					}
+				}
+			}
 		}
-		call.Op = wordOp(false, sum)
-		if s, err = Build(call, 0, c.n); err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(s.Algorithm, "/ring") {
-			t.Errorf("%v with an operation that does not commute: %s", c.coll, s.Algorithm)
+	}
+}
+
+// TestBuildAsBuildsEachAlgorithm: what Algorithms names can be built, the first is what Build chooses, and
+// there is an error for any other.
+func TestBuildAsBuildsEachAlgorithm(t *testing.T) {
+	nodes := NewNodes(9, func(r int) int { return r / 3 })
+	for _, nodes := range []*Nodes{nil, nodes} {
+		for c := backend.Barrier; c <= backend.Exscan; c++ {
+			rng := rand.New(rand.NewPCG(23, 0))
+			j := newJob(rng, c, 9, 20)
+			j.prepare(rng)
+			names, err := Algorithms(j.calls[1], 1, 9, nodes)
+			if err != nil || len(names) == 0 {
+				t.Fatalf("%v: %v, %v", c, names, err)
+			}
+			for i, name := range names {
+				s, err := BuildAs(name, j.calls[1], 1, 9, nodes)
+				if err != nil || s.Algorithm != name || slices.Contains(names[:i], name) {
+					t.Errorf("%v as %s: %v, %v", c, name, s, err)
+				}
+			}
+			if s, err := BuildOn(j.calls[1], 1, 9, nodes); err != nil || s.Algorithm != names[0] {
+				t.Errorf("%v: chosen %v, first of %v: %v", c, s.Algorithm, names, err)
+			}
+			if _, err := BuildAs("no/such", j.calls[1], 1, 9, nodes); err == nil {
+				t.Errorf("%v was built by an algorithm that there is not", c)
+			}
 		}
 	}
 }

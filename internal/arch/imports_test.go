@@ -16,7 +16,7 @@ var layers = [][]string{
 	{"cohorttest", "tensor", "hybrid"},
 	{"tensor/*"},
 	{"sddp", "sddp/*"},
-	{"cmd/*", "examples", "examples/*", "bench"},
+	{"cmd/*", "examples", "examples/*", "bench", "bench/*"},
 }
 
 // users says of every internal package which packages may import it. Internal packages import backend,
@@ -42,6 +42,7 @@ var users = map[string][]string{
 	"internal/kernel":     {"", "internal/comm", "coll", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
 	"internal/libmpi/gen": nil, // go generate
+	"internal/loggp":      {"bench/*"},
 	"internal/match":      {"backend/*", "internal/engine"},
 	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", tests, "cmd/cohort"},
 	"internal/node":       {"backend/shm", "backend/tcp"},
@@ -75,7 +76,7 @@ var outside = map[string][]string{
 	"github.com/schollz/":          {"cmd/*"},                               // progress on a terminal
 	"golang.org/x/term":            {"cmd/*"},
 	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"}, // matrices
-	"gonum.org/v1/plot":            {"sddp", "cmd/*"},                // charts
+	"gonum.org/v1/plot":            {"sddp", "cmd/*", "bench/*"},     // charts
 }
 
 func layer(folder string) int {
