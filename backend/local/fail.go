@@ -15,16 +15,23 @@ type ending struct {
 // the lock of the queue that they are going to use. A communicator is marked as ended
 // before its queues are cleared, so no operation stays behind.
 func (c *Comm) unusable() error {
-	if e := c.group.end.Load(); e != nil {
-		return e.later
-	}
-	if e := c.me.lost.Load(); e != nil && c.group.isControl {
+	if e := c.ending(); e != nil {
 		return e.later
 	}
 	if c.gone.Load() {
 		return &backend.Fault{Sentinel: backend.ErrClosed}
 	}
 	return nil
+}
+
+// ending returns why the communicator has ended for this rank, or nil. No loss ends a control communicator,
+// except for the lost rank.
+func (c *Comm) ending() *ending {
+	e := c.group.end.Load()
+	if e == nil && c.group.isControl {
+		e = c.me.lost.Load()
+	}
+	return e
 }
 
 // Break implements backend.Comm.
@@ -34,10 +41,7 @@ func (c *Comm) Break(err error) {
 
 // Broken implements backend.Comm.
 func (c *Comm) Broken() error {
-	if e := c.group.end.Load(); e != nil {
-		return e.cause
-	}
-	if e := c.me.lost.Load(); e != nil && c.group.isControl {
+	if e := c.ending(); e != nil {
 		return e.cause
 	}
 	return nil

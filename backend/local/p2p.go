@@ -78,61 +78,50 @@ func (c *Comm) enqueue(o *op, buf []byte, dest, tag int, mode backend.Mode) (*op
 
 // Recv implements backend.Comm.
 func (c *Comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
-	env := c.pattern(source, tag)
-	c.me.mu.Lock()
-	m, err := c.arrival(env, source)
-	switch {
-	case err != nil:
-		c.me.mu.Unlock()
-		return backend.Status{}, err
-	case m != nil:
-		return c.take(m, buf)
+	o, st, err := c.accept(nil, buf, source, tag)
+	if o == nil {
+		return st, err
 	}
-	o := c.op(buf)
-	c.post(o, env)
-	c.me.mu.Unlock()
 	return c.finish(b, o)
 }
 
 // Irecv implements backend.Comm.
 func (c *Comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	o := c.request(r, buf)
-	env := c.pattern(source, tag)
-	c.me.mu.Lock()
-	m, err := c.arrival(env, source)
-	switch {
-	case err != nil:
-		c.me.mu.Unlock()
-		o.complete(backend.Status{}, err)
-	case m != nil:
-		o.complete(c.take(m, buf))
-	default:
-		c.post(o, env)
-		c.me.mu.Unlock()
+	if left, st, err := c.accept(o, buf, source, tag); left == nil {
+		o.complete(st, err)
 	}
 }
 
-// post queues the receive o. c.me.mu is held.
-func (c *Comm) post(o *op, env match.Env) {
+// accept receives a message that has arrived, if there is one or can be none. Otherwise it posts the record of
+// the receive, o or a new one, and returns it.
+func (c *Comm) accept(o *op, buf []byte, source, tag int) (*op, backend.Status, error) {
+	env := c.pattern(source, tag)
+	c.me.mu.Lock()
+	err := c.unusable()
+	if err == nil {
+		if n := c.me.arrived.TakeArrived(env); n != nil {
+			st, err := c.take(owner(n), buf)
+			return nil, st, err
+		}
+		err = c.group.absent(c.rank, source)
+	}
+	if err != nil {
+		c.me.mu.Unlock()
+		return nil, backend.Status{}, err
+	}
+	if o == nil {
+		o = c.op(buf)
+	}
 	o.node.Env, o.at, o.send = env, c.me, false
 	c.me.posted.Push(&o.node)
+	c.me.mu.Unlock()
+	return o, backend.Status{}, nil
 }
 
 // pattern returns the pattern of a receive from source.
 func (c *Comm) pattern(source, tag int) match.Env {
 	return c.group.Pattern(c.group.key.id, source, tag)
-}
-
-// arrival takes the message that matches env out of the queue. It returns nil if there
-// is none yet, and an error if there can be none. c.me.mu is held.
-func (c *Comm) arrival(env match.Env, source int) (*op, error) {
-	if err := c.unusable(); err != nil {
-		return nil, err
-	}
-	if n := c.me.arrived.TakeArrived(env); n != nil {
-		return owner(n), nil
-	}
-	return nil, c.group.absent(c.rank, source)
 }
 
 // take copies the message m, which is in no queue any more, to buf and releases it. It
