@@ -36,9 +36,6 @@ func (s Secret) MarshalText() ([]byte, error) { return nil, errors.New("a secret
 
 // WriteFile writes the secret to a new file that only its owner can read.
 func (s Secret) WriteFile(path string) error {
-	if !s.Valid() {
-		return errors.New("the secret is empty")
-	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
 		if err = errors.Join(s.Send(f), f.Close()); err != nil {
@@ -64,14 +61,11 @@ func (s Secret) Send(w io.Writer) error {
 // ReadSecretFile reads a secret from a regular file that belongs to this user and that no other user
 // can read or write: 32 raw bytes, or 64 hexadecimal digits.
 func ReadSecretFile(path string) (Secret, error) {
-	f, err := openSecret(path)
+	f, err := openPrivate(path)
 	if err != nil {
 		return Secret{}, fmt.Errorf("the secret of the job: %w", err)
 	}
 	defer f.Close()
-	if err := private(f); err != nil {
-		return Secret{}, fmt.Errorf("the secret of the job: %s %w", path, err)
-	}
 	s, err := ReadSecret(f)
 	if err != nil {
 		return Secret{}, fmt.Errorf("%w (%s)", err, path)

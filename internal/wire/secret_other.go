@@ -3,13 +3,11 @@
 package wire
 
 import (
-	"errors"
+	"fmt"
 	"os"
 )
 
-func openSecret(path string) (*os.File, error) { return os.Open(path) }
-
-// private cannot check the permissions of a file on this system.
-func private(*os.File) error {
-	return errors.New("cannot be checked for its permissions on this system; pass a descriptor")
+// openPrivate cannot check the permissions of a file on this system.
+func openPrivate(path string) (*os.File, error) {
+	return nil, fmt.Errorf("%s cannot be checked for its permissions on this system; pass a descriptor", path)
 }

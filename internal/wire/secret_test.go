@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,11 @@ func TestSecretFileRoundTrip(t *testing.T) {
 	if *NewSecret().key == *s.key {
 		t.Error("two secrets are the same")
 	}
-	has(t, Secret{}.WriteFile(path), nil, "secret is empty")
+	none := path + " of none"
+	has(t, Secret{}.WriteFile(none), nil, "secret is empty")
+	if _, err := os.Stat(none); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file of an empty secret: %v", err)
+	}
 }
 
 func TestSecretFormsAreChecked(t *testing.T) {

@@ -8,13 +8,20 @@ import (
 	"syscall"
 )
 
-// openSecret opens a file, without waiting for a writer if it is a named pipe.
-func openSecret(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// openPrivate opens a regular file that other users cannot read or write. It checks the descriptor, so that
+// the file checked is the file read, and does not wait for a writer if path is a named pipe.
+func openPrivate(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := private(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s %w", path, err)
+	}
+	return f, nil
 }
 
-// private returns an error if other users may read or write an open file. It checks the descriptor, so
-// that the file checked is the file read.
 func private(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // ThisNode returns the node of this process: a hash of the kernel's boot ID, the user, and the namespaces
 // that processes need in common to find each other and share memory: those of processes, users, and
-// networks. It is empty where these are not known.
+// networks. It is empty where these are not known, as on all systems but Linux.
 func ThisNode() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(strings.TrimSpace(string(boot))) == 0 {
