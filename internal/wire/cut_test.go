@@ -154,11 +154,11 @@ func TestDroppedConnectionIsNotAdmitted(t *testing.T) {
 	}
 }
 
-// TestLateAdmissionIsAccepted delays the confirmation beyond the accepting side's time limit, and beyond the
-// dialer's limit while the dialer was not scheduled.
+// TestLateAdmissionIsAccepted delays the confirmation, also beyond the limit of a handshake: the accepting side
+// has admitted the connection, and the dialer waits for that.
 func TestLateAdmissionIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, wait := range []time.Duration{0, HandshakeTimeout + time.Second, confirmTimeout - time.Second} {
+		for _, wait := range []time.Duration{0, HandshakeTimeout + time.Second, time.Minute} {
 			a, b := net.Pipe()
 			done := make(chan error, 1)
 			go func() {
@@ -177,35 +177,21 @@ func TestLateAdmissionIsAccepted(t *testing.T) {
 			b.Close()
 		}
 	})
-	a, b := sockets(t)
-	done := make(chan error, 1)
-	go func() {
-		_, err := Server(t.Context(), b, identity(2))
-		done <- err
-	}()
-	c := &starving{Conn: a, served: done}
-	if _, err := Client(t.Context(), c, identity(1), 2, Peer); err != nil || !c.starved {
-		t.Errorf("%v, not scheduled: %v", err, c.starved)
-	}
 }
 
-// starving is a connection whose owner is not scheduled between its proof and its time limit.
-type starving struct {
-	net.Conn
-	served  chan error
-	read    int
-	starved bool
-}
-
-func (c *starving) Read(b []byte) (int, error) {
-	if c.read >= replySize && !c.starved {
-		c.starved = true
-		if err := <-c.served; err != nil {
-			return 0, err
-		}
-		c.SetReadDeadline(time.Unix(1, 0)) // has passed, and the confirmation has arrived
-	}
-	n, err := c.Conn.Read(b)
-	c.read += n
-	return n, err
+// TestWaitForConfirmationEndsWithContext has an accepting side that never confirms.
+func TestWaitForConfirmationEndsWithContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		a, b := net.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			_, err := serve(t.Context(), b, identity(2), func() bool { <-ctx.Done(); return false })
+			done <- err
+		}()
+		_, err := Client(ctx, a, identity(1), 2, Peer)
+		has(t, err, context.DeadlineExceeded, "waiting for the confirmation")
+		has(t, <-done, net.ErrClosed)
+	})
 }

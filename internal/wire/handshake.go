@@ -19,13 +19,6 @@ import (
 // HandshakeTimeout bounds a handshake, TLS included.
 const HandshakeTimeout = 5 * time.Second
 
-// confirmTimeout is how long the dialing side waits, after the answer, to be admitted. It is longer than
-// the accepting side's time, so that the accepting side decides.
-const confirmTimeout = 2 * HandshakeTimeout
-
-// lastLook is how long a read after the deadline may take, for bytes that have arrived already.
-const lastLook = 100 * time.Millisecond
-
 // A Conn is a connection whose other end has proved which rank it is.
 type Conn struct {
 	net.Conn // a *net.TCPConn where it was one, a *tls.Conn over it with TLS
@@ -58,7 +51,6 @@ type shake struct {
 	during string // the step, for errors
 	hello  [helloSize]byte
 	reply  [replySize]byte
-	proof  [proofSize]byte
 }
 
 // refuse returns the error of a handshake with a peer that is not admitted.
@@ -117,6 +109,9 @@ func run(ctx context.Context, c net.Conn, id *Identity, steps func(*shake) (*Con
 
 // Client runs the dialing side's handshake on c: it proves its identity to rank to and checks the proof
 // of that rank. On failure c is closed, and the error is a *Refusal, or the cause of ctx's end.
+//
+// When it has sent its proof, Client waits for the confirmation until ctx ends: the accepting side has a
+// limit, and decides.
 func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpose) (*Conn, error) {
 	if to < Launcher || to >= id.Size || to == id.Rank || id.Rank < 0 {
 		c.Close()
@@ -124,11 +119,10 @@ func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpo
 	}
 	return run(ctx, c, id, func(s *shake) (*Conn, error) {
 		s.keys = id.keys()
-		h := hello{Purpose: purpose, From: int32(id.Rank), To: int32(to)}
+		h := hello{Purpose: purpose, From: int32(id.Rank), To: int32(to), Job: s.keys.number()}
 		if id.TLS != nil {
 			h.TLS = 1
 		}
-		copy(h.Job[:], s.keys.job[:])
 		rand.Read(h.Nonce[:])
 		h.encode(&s.hello)
 		s.during = "sending the hello"
@@ -143,26 +137,24 @@ func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpo
 			return nil, err
 		}
 		s.during = "sending the proof"
-		if err := s.SetDeadline(time.Now().Add(confirmTimeout)); err != nil {
+		if err := s.SetDeadline(time.Time{}); err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil { // the deadline was that of its end
 			return nil, ctx.Err()
 		}
-		s.proof = s.keys.prove("client", s.hello[:], s.reply[:signedReply])
-		if _, err := s.Write(s.proof[:]); err != nil {
+		proof := s.keys.prove("client", s.hello[:], s.reply[:signedReply])
+		if _, err := s.Write(proof[:]); err != nil {
 			return nil, err
 		}
-		return s.finish(ctx, &h, true, nil)
+		return s.finish(ctx, &Conn{Conn: c, Purpose: purpose, Dialed: true, Rank: to}, nil)
 	})
 }
 
 // accepts looks at the reply.
 func (s *shake) accepts(to int) error {
-	r, reason, text := decodeReply(&s.reply)
-	if text != "" {
-		return s.refuse(reason, "%s", text)
-	}
+	var r reply
+	binary.Decode(s.reply[:], binary.LittleEndian, &r)
 	if r.Answer == WrongJob {
 		return s.refuse(WrongJob, "it belongs to another job than %q; another job uses this port, or COHORT_JOB differs", s.id.Job)
 	}
@@ -180,13 +172,6 @@ func (s *shake) accepts(to int) error {
 		return s.refuse(WrongTLS, "this process %s, the other %s", withTLS(s.id.TLS != nil), withTLS(s.id.TLS == nil))
 	}
 	return s.refuse(Garbage, "it takes the hello for %q", r.Answer)
-}
-
-func withTLS(on bool) string {
-	if on {
-		return "uses TLS"
-	}
-	return "uses no TLS"
 }
 
 // Server runs the accepting side's handshake on c. On failure c is closed, and the error is a *Refusal,
@@ -208,21 +193,7 @@ func serve(ctx context.Context, c net.Conn, id *Identity, keep func() bool) (*Co
 			return nil, err
 		}
 		s.keys = id.keys() // only now: a port scan is not worth the work
-		h, reason, text := decodeHello(&s.hello)
-		switch job := s.keys.job[:len(h.Job)]; {
-		case !slices.Equal(h.Job[:], job):
-			reason, text = WrongJob, fmt.Sprintf("its job has the number %x, this one %x", h.Job, job)
-		case reason != welcome:
-		case int(h.To) != id.Rank || int(h.From) >= id.Size:
-			reason, text = WrongRank, fmt.Sprintf("it claims to be rank %d and wants %s; this is %s of %d",
-				h.From, who(int(h.To)), who(id.Rank), id.Size)
-		case (h.Purpose == Rendezvous) != id.Coordinator:
-			reason, text = WrongUse, fmt.Sprintf("it claims to be rank %d, and takes this process for the coordinator, "+
-				"or the coordinator for a rank", h.From)
-		case (h.TLS == 1) != (id.TLS != nil):
-			reason, text = WrongTLS, fmt.Sprintf("it claims to be rank %d, and %s; this process %s",
-				h.From, withTLS(h.TLS == 1), withTLS(h.TLS == 0))
-		}
+		h, reason, text := id.decodeHello(&s.hello, s.keys.number())
 		if reason != welcome {
 			_ = s.answer(reason) // whether it arrives does not matter
 			return nil, s.refuse(reason, "%s", text)
@@ -232,14 +203,24 @@ func serve(ctx context.Context, c net.Conn, id *Identity, keep func() bool) (*Co
 			return nil, err
 		}
 		s.during = fmt.Sprintf("waiting for the proof of a peer that claims to be rank %d", h.From)
-		if _, err := io.ReadFull(s, s.proof[:]); err != nil {
+		proof := s.keys.prove("client", s.hello[:], s.reply[:signedReply])
+		if err := s.compare(c, proof, "it claims to be rank %d of this job, and does not have the secret, or replays another connection", h.From); err != nil {
 			return nil, err
 		}
-		if want := s.keys.prove("client", s.hello[:], s.reply[:signedReply]); !hmac.Equal(s.proof[:], want[:]) {
-			return nil, s.refuse(WrongProof, "it claims to be rank %d of this job, and does not have the secret, or replays another connection", h.From)
-		}
-		return s.finish(ctx, &h, false, keep)
+		return s.finish(ctx, &Conn{Conn: c, Purpose: h.Purpose, Rank: int(h.From)}, keep)
 	})
+}
+
+// compare reads a proof, and refuses another one than that wanted.
+func (s *shake) compare(c net.Conn, want [proofSize]byte, format string, facts ...any) error {
+	var got [proofSize]byte
+	if _, err := io.ReadFull(c, got[:]); err != nil {
+		return err
+	}
+	if !hmac.Equal(got[:], want[:]) {
+		return s.refuse(WrongProof, format, facts...)
+	}
+	return nil
 }
 
 // answer sends the reply to a hello.
@@ -261,18 +242,12 @@ func (s *shake) expect(b []byte, magic [4]byte) error {
 	for n := 0; n < len(b); {
 		k, err := s.Read(b[n:])
 		n += k
-		switch have := min(n, len(magic)); {
-		case slices.Equal(b[:have], magic[:have]):
-		case have == len(magic) && (slices.Equal(b[:have], helloMagic[:]) || slices.Equal(b[:have], replyMagic[:])):
-			return s.refuse(Reflected, "it sends this side's part of the handshake")
-		case b[0] == 0x16: // a record of TLS (RFC 8446, section 5.1)
-			return s.refuse(Garbage, "it begins with TLS, and cohort's handshake comes before that")
-		default:
+		if have := min(n, len(magic)); !slices.Equal(b[:have], magic[:have]) {
 			return s.refuse(Garbage, "it begins with % x", b[:have])
 		}
-		if n >= 8 {
+		if n >= 6 {
 			if v := binary.LittleEndian.Uint16(b[4:]); v != Version {
-				return s.refuse(WrongVersion, "%s", versions(v))
+				return s.refuse(WrongVersion, "it speaks version %d of cohort's protocol, this process version %d; run the same release on all ranks", v, Version)
 			}
 		}
 		if err != nil && n < len(b) {
@@ -285,11 +260,7 @@ func (s *shake) expect(b []byte, magic [4]byte) error {
 // finish starts TLS, if it is used, and ends the handshake with the server's confirmation: it has admitted
 // the connection, and does not drop it for others. Without it a client could use a connection that the
 // server has closed.
-func (s *shake) finish(ctx context.Context, h *hello, dialed bool, keep func() bool) (*Conn, error) {
-	c := &Conn{Conn: s.Conn, Purpose: h.Purpose, Dialed: dialed, Rank: int(h.From)}
-	if dialed {
-		c.Rank = int(h.To)
-	}
+func (s *shake) finish(ctx context.Context, c *Conn, keep func() bool) (*Conn, error) {
 	var binding []byte // empty without TLS
 	if s.id.TLS != nil {
 		var err error
@@ -298,12 +269,13 @@ func (s *shake) finish(ctx context.Context, h *hello, dialed bool, keep func() b
 		}
 	}
 	confirmation := s.keys.prove("server takes it", s.hello[:], s.reply[:], binding)
-	if dialed {
-		if err := s.awaitConfirmation(ctx, c); err != nil {
-			return nil, err
+	if c.Dialed {
+		s.during = "waiting for the confirmation; it may have dropped this connection for others"
+		if s.id.TLS != nil { // with TLS 1.3 the client's own handshake ends before the server checks its certificate
+			s.during += ", or refused this side's certificate"
 		}
-		if !hmac.Equal(s.proof[:], confirmation[:]) {
-			return nil, s.refuse(WrongProof, "its confirmation is for another connection: a third party is in between")
+		if err := s.compare(c, confirmation, "its confirmation is for another connection: a third party is in between"); err != nil {
+			return nil, err
 		}
 	} else {
 		s.during = fmt.Sprintf("confirming the connection of rank %d", c.Rank)
@@ -317,7 +289,7 @@ func (s *shake) finish(ctx context.Context, h *hello, dialed bool, keep func() b
 	seeds := derive(s.keys.key[:], slices.Concat(s.hello[:], s.reply[:], binding), "cohort tcp frames", 8)
 	client, server := binary.LittleEndian.Uint32(seeds), binary.LittleEndian.Uint32(seeds[4:])
 	c.enc, c.dec = &frame.Encoder{Seed: client}, &frame.Decoder{Seed: server}
-	if !dialed {
+	if !c.Dialed {
 		c.enc.Seed, c.dec.Seed = server, client
 	}
 	return c, nil
@@ -351,36 +323,11 @@ func (s *shake) startTLS(ctx context.Context, c *Conn) (binding []byte, err erro
 		return binding, nil // if the other end has closed, its reason can still be read
 	}
 	s.during = "waiting for the proof in TLS"
-	if _, err := io.ReadFull(c, s.proof[:]); err != nil {
-		return nil, err
-	}
-	if !hmac.Equal(s.proof[:], proof[:]) {
-		return nil, s.refuse(WrongProof, "it has another TLS connection: a third party is in between")
-	}
-	return binding, nil
+	return binding, s.compare(c, proof, "it has another TLS connection: a third party is in between")
 }
 
 // cutOff reports whether an error means only that the other end has closed the connection. It may have
 // dropped it for others, in which case another attempt may succeed.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-// awaitConfirmation reads the server's confirmation.
-func (s *shake) awaitConfirmation(ctx context.Context, c *Conn) error {
-	s.during = "waiting for the confirmation; it may have dropped this connection for others"
-	if s.id.TLS != nil {
-		// With TLS 1.3 a client whose certificate is refused learns it only here: its handshake has succeeded
-		// before.
-		s.during += ", or refused this side's certificate"
-	}
-	n, err := io.ReadFull(c, s.proof[:])
-	if timedOut(err) && ctx.Err() == nil {
-		// A deadline ends a read before it looks at the bytes that are there, and this process may have been
-		// descheduled.
-		if err = s.SetReadDeadline(time.Now().Add(lastLook)); err == nil {
-			_, err = io.ReadFull(c, s.proof[n:])
-		}
-	}
-	return err
 }

@@ -47,19 +47,32 @@ func (h *hello) encode(b *[helloSize]byte) {
 	binary.Encode(b[:], binary.LittleEndian, h)
 }
 
-// decodeHello reads a hello whose magic and version have been looked at. Reason and text are those
-// of a refusal, "" for none.
-func decodeHello(b *[helloSize]byte) (h hello, reason Reason, text string) {
+// decodeHello reads a hello whose magic and version have been looked at. job is this job's number. Reason
+// and text are those of a refusal, welcome and "" for none.
+func (id *Identity) decodeHello(b *[helloSize]byte, job [8]byte) (h hello, reason Reason, text string) {
 	binary.Decode(b[:], binary.LittleEndian, &h)
+	from, to := int(h.From), int(h.To)
 	switch {
-	case h.Purpose < Rendezvous || h.Purpose > DialRequest:
-		return h, WrongUse, fmt.Sprintf("unknown purpose %d", h.Purpose)
+	case h.Job != job:
+		return h, WrongJob, fmt.Sprintf("its job has the number %x, this one %x", h.Job, job)
 	case h.TLS > 1:
 		return h, Garbage, fmt.Sprintf("it says %d where it says whether it uses TLS", h.TLS)
-	case h.From < 0 || h.From >= MaxRanks || h.To < Launcher || h.To >= MaxRanks || h.From == h.To:
-		return h, WrongRank, fmt.Sprintf("from %d to %d", h.From, h.To)
+	case to != id.Rank || from < 0 || from >= id.Size || from == to:
+		return h, WrongRank, fmt.Sprintf("it claims to be rank %d and wants %s; this is %s of %d", from, who(to), who(id.Rank), id.Size)
+	case h.Purpose < Rendezvous || h.Purpose > DialRequest || (h.Purpose == Rendezvous) != id.Coordinator:
+		return h, WrongUse, fmt.Sprintf("it claims to be rank %d, and has purpose %d: it takes this process for the coordinator, "+
+			"or the coordinator for a rank", from, h.Purpose)
+	case (h.TLS == 1) != (id.TLS != nil):
+		return h, WrongTLS, fmt.Sprintf("it claims to be rank %d, and %s; this process %s", from, withTLS(h.TLS == 1), withTLS(h.TLS == 0))
 	}
 	return h, welcome, ""
+}
+
+func withTLS(on bool) string {
+	if on {
+		return "uses TLS"
+	}
+	return "uses no TLS"
 }
 
 // welcome is the answer of an accepting side that does not refuse a hello. Any other is the Reason.
@@ -82,23 +95,4 @@ const signedReply = replySize - proofSize
 func (r *reply) encode(b *[replySize]byte) {
 	r.Magic = replyMagic
 	binary.Encode(b[:], binary.LittleEndian, r)
-}
-
-// decodeReply reads a reply whose magic has been looked at. Reason and text are those of a refusal,
-// "" for none.
-func decodeReply(b *[replySize]byte) (r reply, reason Reason, text string) {
-	binary.Decode(b[:], binary.LittleEndian, &r)
-	switch {
-	case r.Version != Version || r.Answer == WrongVersion:
-		return r, WrongVersion, versions(r.Version)
-	case r.Answer >= reasons:
-		return r, Garbage, fmt.Sprintf("unknown answer %d", r.Answer)
-	case r.Zero != 0:
-		return r, Garbage, "the reserved byte is not zero"
-	}
-	return r, welcome, ""
-}
-
-func versions(theirs uint16) string {
-	return fmt.Sprintf("it speaks version %d of cohort's protocol, this process version %d; run the same release on all ranks", theirs, Version)
 }

@@ -59,7 +59,7 @@ func who(rank int) string {
 
 // keys are what an identity makes of the job's name and secret.
 type keys struct {
-	job [sha256.Size]byte // hash of the name; its first 8 bytes go over the network as they are
+	job [sha256.Size]byte // hash of the name
 	key [sha256.Size]byte // for proofs, of this job alone even if another has the same secret
 }
 
@@ -68,6 +68,9 @@ func (id *Identity) keys() keys {
 	copy(k.key[:], derive(id.Secret.key[:], k.job[:], "cohort tcp proof", sha256.Size))
 	return k
 }
+
+// number is the part of the job's hash that goes over the network.
+func (k *keys) number() [8]byte { return [8]byte(k.job[:8]) }
 
 // derive is HKDF-SHA-256 (RFC 5869) for lengths that it always has.
 func derive(secret, salt []byte, label string, n int) []byte {

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,7 +21,6 @@ const (
 	WrongUse                       // it takes this process for the coordinator, or the coordinator for a rank
 	WrongTLS                       // only one side uses TLS
 	WrongProof                     // it does not have the secret, or replays another connection
-	Reflected                      // it sends back the bytes it received
 	FailedTLS                      // the TLS handshake failed, most likely because of a certificate
 	Descriptors                    // this process has no file descriptor left
 	reasons
@@ -28,7 +28,7 @@ const (
 
 var reasonNames = [reasons]string{
 	"", "not a rank", "closed early", "too slow", "too many at once", "another version", "another job", "another rank",
-	"another purpose", "TLS on one side only", "wrong secret", "a reflection", "TLS failed", "no descriptor left",
+	"another purpose", "TLS on one side only", "wrong secret", "TLS failed", "no descriptor left",
 }
 
 // String implements fmt.Stringer.
@@ -50,10 +50,7 @@ type Refusal struct {
 
 // Error implements error.
 func (r *Refusal) Error() string {
-	text := "handshake with " + r.Remote + ": " + r.Reason.String()
-	if r.Text != "" {
-		text += ": " + r.Text
-	}
+	text := fmt.Sprintf("handshake with %s: %v: %s", r.Remote, r.Reason, r.Text)
 	if r.Err != nil {
 		text += ": " + r.Err.Error()
 	}
@@ -65,11 +62,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // lasting reports whether another attempt at the same address would end in the same way.
 func (r *Refusal) lasting() bool {
-	switch r.Reason {
-	case Silent, Slow, Crowded, Descriptors:
-		return false
-	}
-	return true
+	return !slices.Contains([]Reason{Silent, Slow, Crowded, Descriptors}, r.Reason)
 }
 
 // refusals counts, for each reason, the connections that a Listener refused, and keeps the first error.
