@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -14,34 +13,32 @@ import (
 // MaxAddrs is the largest number of addresses of a rank.
 const MaxAddrs = 8
 
-// An iface is an interface of this machine that is up.
-type iface struct {
-	name  string
-	addrs []netip.Prefix // its addresses, with the length of their networks
+// An ifaceAddr is an address of an interface that is up, with the length of its network.
+type ifaceAddr struct {
+	iface string
+	netip.Prefix
 }
 
-// interfaces returns the interfaces that are up.
-func interfaces() ([]iface, error) {
+// ip returns the address alone.
+func (a ifaceAddr) ip() netip.Addr { return a.Addr().Unmap() }
+
+// interfaces returns the addresses of this machine.
+func interfaces() ([]ifaceAddr, error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("interfaces: %w", err)
 	}
-	var list []iface
+	var list []ifaceAddr
 	for _, i := range all {
 		if i.Flags&net.FlagUp == 0 {
 			continue
 		}
-		addrs, err := i.Addrs()
-		if err != nil {
-			continue // it has just gone
-		}
-		f := iface{name: i.Name}
+		addrs, _ := i.Addrs() // an error: the interface has just gone
 		for _, a := range addrs {
 			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				f.addrs = append(f.addrs, p)
+				list = append(list, ifaceAddr{i.Name, p})
 			}
 		}
-		list = append(list, f)
 	}
 	return list, nil
 }
@@ -58,27 +55,23 @@ func Interfaces(choice string) ([]netip.Addr, error) {
 	return choose(choice, list)
 }
 
-func choose(choice string, list []iface) ([]netip.Addr, error) {
+func choose(choice string, list []ifaceAddr) ([]netip.Addr, error) {
 	var chosen []netip.Addr
 	for part := range strings.SplitSeq(choice, ",") {
-		fits, err := wanted(strings.TrimSpace(part), list)
-		if err != nil {
-			return nil, err
-		}
-		n := 0
+		fits := chooser(strings.TrimSpace(part))
+		none := true
 		for _, i := range list {
-			for _, p := range i.addrs {
-				a := p.Addr().Unmap()
-				if a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || !fits(i.name, a) {
-					continue
-				}
-				if n++; !slices.Contains(chosen, a) {
-					chosen = append(chosen, a)
-				}
+			a := i.ip()
+			if a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || !fits(i) {
+				continue
+			}
+			if none = false; !slices.Contains(chosen, a) {
+				chosen = append(chosen, a)
 			}
 		}
-		if n == 0 {
-			return nil, fmt.Errorf("interface %q: no address of this machine matches; it has %s", part, describe(list))
+		if none {
+			return nil, fmt.Errorf("interface %q: no address of this machine matches; want the name of an interface that is up, "+
+				"a network such as 10.1.0.0/16, or an address; this machine has %s", part, describe(list))
 		}
 	}
 	if strings.TrimSpace(choice) == "" {
@@ -91,34 +84,24 @@ func choose(choice string, list []iface) ([]netip.Addr, error) {
 	return chosen, nil
 }
 
-// wanted returns the predicate of one part of a choice.
-func wanted(part string, list []iface) (func(string, netip.Addr) bool, error) {
-	switch {
-	case part == "":
-		return func(_ string, a netip.Addr) bool { return a.IsLoopback() }, nil
-	case part == "any":
-		return func(_ string, a netip.Addr) bool { return !a.IsLoopback() }, nil
-	case slices.ContainsFunc(list, func(i iface) bool { return i.name == part }):
-		return func(name string, _ netip.Addr) bool { return name == part }, nil
+// chooser returns the predicate of one part of a choice.
+func chooser(part string) func(ifaceAddr) bool {
+	if part == "" || part == "any" {
+		return func(a ifaceAddr) bool { return a.ip().IsLoopback() == (part == "") }
 	}
 	if p, err := netip.ParsePrefix(part); err == nil {
-		return func(_ string, a netip.Addr) bool { return p.Contains(a) }, nil
+		return func(a ifaceAddr) bool { return p.Contains(a.ip()) }
 	}
 	if only, err := netip.ParseAddr(part); err == nil {
-		return func(_ string, a netip.Addr) bool { return a == only.Unmap() }, nil
+		return func(a ifaceAddr) bool { return a.ip() == only.Unmap() }
 	}
-	return nil, fmt.Errorf("interface %q: neither the name of an interface that is up, nor a network such as 10.1.0.0/16, nor an address; this machine has %s",
-		part, describe(list))
+	return func(a ifaceAddr) bool { return a.iface == part }
 }
 
-func describe(list []iface) string {
+func describe(list []ifaceAddr) string {
 	var parts []string
-	for _, i := range list {
-		text := i.name
-		for _, p := range i.addrs {
-			text += " " + p.String()
-		}
-		parts = append(parts, text)
+	for _, a := range list {
+		parts = append(parts, a.iface+" "+a.String())
 	}
 	return strings.Join(parts, ", ")
 }
@@ -156,49 +139,35 @@ func CoordinatorAddrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	return ours(host, found, list)
 }
 
-func ours(host string, found []netip.Addr, list []iface) ([]netip.Addr, error) {
-	var addrs []netip.Addr
-	add := func(a netip.Addr) {
-		if !slices.Contains(addrs, a) && len(addrs) < MaxAddrs {
-			addrs = append(addrs, a)
-		}
+func ours(host string, found []netip.Addr, list []ifaceAddr) ([]netip.Addr, error) {
+	_, err := netip.ParseAddr(host)
+	if named := err != nil && host != "localhost"; named && slices.ContainsFunc(found, netip.Addr.IsLoopback) {
+		more, _ := choose("any", list) // an error: it has no others, or too many
+		found = slices.Concat(found, more)
 	}
-	loop := false
+	var addrs []netip.Addr
 	for _, a := range found {
 		mine := a.Is4() && a.IsLoopback() // all of 127.0.0.0/8 is
-		for _, i := range list {
-			mine = mine || slices.ContainsFunc(i.addrs, func(p netip.Prefix) bool { return p.Addr().Unmap() == a.WithZone("") })
-		}
-		if mine {
-			add(a)
-			loop = loop || a.IsLoopback()
+		mine = mine || slices.ContainsFunc(list, func(i ifaceAddr) bool { return i.ip() == a.WithZone("") })
+		if mine && !slices.Contains(addrs, a) {
+			addrs = append(addrs, a)
 		}
 	}
 	if len(addrs) == 0 {
 		return nil, fmt.Errorf("the coordinator is %s (%v), which is not an address of this machine (%s); "+
 			"name the machine of rank 0", host, found, describe(list))
 	}
-	if _, err := netip.ParseAddr(host); loop && err != nil && host != "localhost" {
-		if more, err := choose("any", list); err == nil {
-			for _, a := range more {
-				add(a)
-			}
-		}
-	}
-	return addrs, nil
+	return addrs[:min(len(addrs), MaxAddrs)], nil
 }
 
 // lookup returns the addresses of a host.
 func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	for i := range found {
-		found[i] = found[i].Unmap()
-	}
-	if err == nil && len(found) == 0 {
-		err = errors.New("it has no address")
-	}
 	if err != nil {
 		return nil, fmt.Errorf("host %q: %w", host, err)
+	}
+	for i := range found {
+		found[i] = found[i].Unmap()
 	}
 	return found, nil
 }

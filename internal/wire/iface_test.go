@@ -8,19 +8,18 @@ import (
 )
 
 // A machine with what machines in clusters have.
-var machine = []iface{
-	{"lo", prefixes("127.0.0.1/8", "::1/128")},
-	{"eth0", prefixes("10.1.2.3/16", "fe80::1/64", "fd00:1::3/64")},
-	{"ib0", prefixes("192.168.7.3/24")},
-	{"docker0", prefixes("172.17.0.1/16")},
-	{"down0", nil},
-}
+var machine = slices.Concat(
+	onInterface("lo", "127.0.0.1/8", "::1/128"),
+	onInterface("eth0", "10.1.2.3/16", "fe80::1/64", "fd00:1::3/64"),
+	onInterface("ib0", "192.168.7.3/24"),
+	onInterface("docker0", "172.17.0.1/16"),
+)
 
-func prefixes(list ...string) (p []netip.Prefix) {
-	for _, s := range list {
-		p = append(p, netip.MustParsePrefix(s))
+func onInterface(name string, addrs ...string) (list []ifaceAddr) {
+	for _, s := range addrs {
+		list = append(list, ifaceAddr{name, netip.MustParsePrefix(s)})
 	}
-	return p
+	return list
 }
 
 func TestChooseInterfaces(t *testing.T) {
@@ -42,24 +41,23 @@ func TestChooseInterfaces(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ choice, want string }{
-		{"eth1", "neither the name of an interface"},
+		{"eth1", "no address of this machine matches; want the name of an interface"},
 		{"eth1", "docker0 172.17.0.1/16"},
-		{"down0", "no address of this machine matches"},
 		{"11.0.0.0/8", "no address of this machine matches"},
 		{"fe80::/10", "no address of this machine matches"},
 		{"10.1.2.4", "no address of this machine matches"},
-		{"10.0.0.0/99", "nor a network such as"},
+		{"10.0.0.0/99", "a network such as"},
 	} {
 		_, err := choose(c.choice, machine)
 		has(t, err, nil, fmt.Sprintf("%q", c.choice), c.want)
 	}
-	var many []iface
+	var many []ifaceAddr
 	for i := range MaxAddrs + 1 {
-		many = append(many, iface{fmt.Sprint("eth", i), prefixes(fmt.Sprintf("10.0.%d.1/24", i))})
+		many = append(many, onInterface(fmt.Sprint("eth", i), fmt.Sprintf("10.0.%d.1/24", i))...)
 	}
 	_, err := choose("any", many)
 	has(t, err, nil, "9 addresses match, and a rank can have 8")
-	_, err = choose("", []iface{{"eth0", prefixes("10.0.0.1/8")}})
+	_, err = choose("", onInterface("eth0", "10.0.0.1/8"))
 	has(t, err, nil, "no address")
 }
 
