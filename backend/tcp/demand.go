@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -59,7 +60,7 @@ func (d *dialer) Close() {
 }
 
 // NotListening implements engine.Dialer.
-func (d *dialer) NotListening(err error) bool { return wire.NotListening(err) }
+func (d *dialer) NotListening(err error) bool { return errors.Is(err, wire.ErrNotListening) }
 
 // Refused implements engine.Dialer.
 func (d *dialer) Refused(err error) bool { return wire.Refused(err) }

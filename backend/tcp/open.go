@@ -231,7 +231,7 @@ func interfaces(ctx context.Context, cfg Config) ([]netip.Addr, error) {
 }
 
 // ports reads a range of ports.
-func ports(text string) (first, last int, err error) {
+func ports(text string) (first, last uint16, err error) {
 	if text == "" {
 		return 0, 0, nil
 	}
@@ -244,7 +244,7 @@ func ports(text string) (first, last int, err error) {
 	if err1 != nil || err2 != nil || a == 0 || b < a {
 		return 0, 0, initFault("COHORT_TCP_PORTS is %q: want a range such as 20000-20100, of ports from 1 to 65535", text)
 	}
-	return int(a), int(b), nil
+	return uint16(a), uint16(b), nil
 }
 
 // local reports whether a host is this machine by its name alone.

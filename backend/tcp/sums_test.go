@@ -108,7 +108,7 @@ func TestPorts(t *testing.T) {
 			if !errors.Is(err, backend.ErrInit) || !strings.Contains(err.Error(), "COHORT_TCP_PORTS") {
 				t.Errorf("%q: %v", c.text, err)
 			}
-		} else if err != nil || first != c.first || last != c.last {
+		} else if err != nil || int(first) != c.first || int(last) != c.last {
 			t.Errorf("%q: %d to %d, %v", c.text, first, last, err)
 		}
 	}

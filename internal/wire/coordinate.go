@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +17,6 @@ import (
 
 const (
 	tableTimeout = 30 * time.Second // for sending the table to one rank
-	atOnce       = 64               // sends at once: they share the network, and the table of 10 000 ranks has 3 MB
 	tellTimeout  = time.Second      // for sending one rank why the job fails to start
 	lingering    = 2 * time.Second  // how long a coordinator that is a rank tells late ranks why
 
@@ -32,16 +32,14 @@ const (
 type coordinator struct {
 	l       *Listener
 	members []Member
-	conns   []*Conn // of the ranks that have joined
-	told    []bool  // whether a rank has been sent the outcome
+	conns   []*Conn // of the ranks that have joined, or were refused
 	events  chan event
-
-	begun  time.Time
-	giveUp time.Time // zero: not yet known
-	late   <-chan time.Time
+	begun   time.Time
+	giveUp  time.Time        // zero: not yet known
+	late    <-chan time.Time // then
 }
 
-// An event is a message from a connection, or its end. Without a connection, no more are accepted.
+// An event is a message from a connection, or its end.
 type event struct {
 	conn    *Conn
 	kind    frame.Kind
@@ -53,22 +51,18 @@ type event struct {
 // end of the job: it ends what is still under way, and closes l.
 func Serve(l *Listener) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = newCoordinator(l).run(ctx, nil)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { _ = newCoordinator(l).run(ctx, nil) })
 	return func() {
 		cancel()
-		<-done
+		running.Wait()
 		l.Close()
 	}
 }
 
 func newCoordinator(l *Listener) *coordinator {
 	n := l.id.Size
-	return &coordinator{l: l, members: make([]Member, n), conns: make([]*Conn, n), told: make([]bool, n),
-		events: make(chan event), begun: time.Now()}
+	return &coordinator{l: l, members: make([]Member, n), conns: make([]*Conn, n), events: make(chan event), begun: time.Now()}
 }
 
 // run is the coordinator's part in a rendezvous. own is the connection of this process, if it is a rank
@@ -91,7 +85,6 @@ func (g *coordinator) run(ctx context.Context, own *Conn) error {
 		for {
 			c, err := g.l.Accept(reading)
 			if err != nil {
-				g.send(reading, event{err: err})
 				return
 			}
 			readers.Go(func() { g.read(reading, c) })
@@ -124,14 +117,11 @@ func (g *coordinator) read(ctx context.Context, c *Conn) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	for e := (event{conn: c}); e.err == nil; {
 		e.kind, e.payload, e.err = c.receive(max(maxJoin, maxRefusal))
-		g.send(ctx, e)
-	}
-}
-
-func (g *coordinator) send(ctx context.Context, e event) {
-	select {
-	case g.events <- e:
-	case <-ctx.Done():
+		select {
+		case g.events <- e:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -150,11 +140,8 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 		case <-g.late:
 		case <-ctx.Done():
 		}
-		switch {
-		case ctx.Err() != nil || e.conn == nil && e.err == nil:
+		if ctx.Err() != nil || e.conn == nil {
 			return cmp.Or(failed, g.missing(ctx, verb, done))
-		case e.conn == nil:
-			return fault(backend.ErrInit, "the coordinator: %v", e.err)
 		}
 		r := e.conn.Rank
 		m, joined := &g.members[r], g.conns[r] == e.conn
@@ -238,19 +225,14 @@ func (g *coordinator) missing(ctx context.Context, verb string, done []bool) err
 // find that rank lost.
 func (g *coordinator) tell(kind frame.Kind, payload []byte, limit time.Duration) {
 	var all sync.WaitGroup
-	turn := make(chan struct{}, atOnce)
-	for r, c := range g.conns {
-		if c == nil {
-			continue
+	for _, c := range g.conns {
+		if c != nil {
+			all.Go(func() {
+				if c.send(kind, payload, limit) != nil {
+					c.Close()
+				}
+			})
 		}
-		g.told[r] = true
-		turn <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turn }()
-			if c.send(kind, payload, limit) != nil {
-				c.Close()
-			}
-		})
 	}
 	all.Wait()
 }
@@ -259,7 +241,7 @@ func (g *coordinator) tell(kind frame.Kind, payload []byte, limit time.Duration)
 func (g *coordinator) refuse(c *Conn, why error) error {
 	_ = c.send(frame.Refused, encodeRefused(why), tellTimeout)
 	c.Close()
-	g.told[c.Rank] = true
+	g.conns[c.Rank] = cmp.Or(g.conns[c.Rank], c)
 	return why
 }
 
@@ -269,7 +251,7 @@ func (g *coordinator) answerLate(ctx context.Context, outcome error, all bool) {
 	if outcome == nil {
 		outcome = fault(backend.ErrInit, "the job has started already")
 	}
-	for all || slices.Contains(g.told, false) {
+	for all || slices.Contains(g.conns, nil) {
 		select {
 		case e := <-g.events:
 			if e.kind == frame.Join && e.err == nil {
@@ -285,23 +267,18 @@ func (g *coordinator) answerLate(ctx context.Context, outcome error, all bool) {
 func ranks(list []int) string {
 	const most = 20
 	var parts []string
-	for i := 0; i < len(list); {
+	for i, k := 0, 0; i < len(list); i = k {
 		if len(parts) == most {
 			return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), len(list)-i)
 		}
-		k := i
-		for k+1 < len(list) && list[k+1] == list[k]+1 {
-			k++
+		for k = i + 1; k < len(list) && list[k] == list[k-1]+1; k++ {
 		}
-		switch {
-		case k == i:
-			parts = append(parts, fmt.Sprint(list[i]))
-		case k == i+1:
-			parts = append(parts, fmt.Sprint(list[i]), fmt.Sprint(list[k]))
-		default:
-			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[k]))
+		if k < i+3 {
+			k = i + 1
+			parts = append(parts, strconv.Itoa(list[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[k-1]))
 		}
-		i = k + 1
 	}
 	return strings.Join(parts, ", ")
 }

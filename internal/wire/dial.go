@@ -12,10 +12,14 @@ import (
 )
 
 const (
-	connectTimeout = 2 * time.Second // of an attempt at one of several addresses
+	connectTimeout = 2 * time.Second // of an attempt at one address
 	firstPause     = 5 * time.Millisecond
 	longestPause   = 500 * time.Millisecond
 )
+
+// ErrNotListening is what an error of Dial wraps if the machines at all addresses answer that no process
+// listens there.
+var ErrNotListening = errors.New("no process listens")
 
 // Dial connects to a rank; both sides prove their identity. The addresses are tried in order. Ranks on
 // separate networks can have the same address, which the handshake detects.
@@ -39,9 +43,6 @@ type dialing struct {
 }
 
 func (d *dialing) run(ctx context.Context) (*Conn, error) {
-	if err := d.id.Check(); err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", who(d.to), err)
-	}
 	pause, last := firstPause, error(nil)
 	for {
 		conn, again, err := d.round(ctx)
@@ -70,46 +71,43 @@ func (d *dialing) round(ctx context.Context) (conn *Conn, again bool, err error)
 	if err != nil {
 		return nil, d.patient, err
 	}
-	if len(addrs) == 0 {
-		return nil, false, errors.New("it has no address")
-	}
-	var all error // in one line, unlike that of errors.Join
-	for _, a := range addrs {
-		conn, err := d.one(ctx, a, len(addrs))
+	all, silent := errors.New("it has no address"), 0
+	for i, a := range addrs {
+		conn, err := d.one(ctx, a)
 		if err == nil {
 			return conn, false, nil
 		}
-		if all == nil {
+		if i == 0 {
 			all = err
 		} else {
-			all = fmt.Errorf("%w; %w", all, err)
+			all = fmt.Errorf("%w; %w", all, err) // in one line, unlike errors.Join
 		}
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
 			again = again || !refusal.lasting()
 		} else if op, ok := errors.AsType[net.Error](err); ok {
 			again = again || d.patient || op.Timeout()
 		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			silent++
+		}
+	}
+	if silent > 0 && silent == len(addrs) {
+		all = fmt.Errorf("%w: %w", ErrNotListening, all)
 	}
 	return nil, again, all
 }
 
-// one tries one address, of several.
-func (d *dialing) one(ctx context.Context, a netip.AddrPort, several int) (*Conn, error) {
-	dialer := net.Dialer{}
-	if several > 1 {
-		dialer.Timeout = connectTimeout
-	}
+// one tries one address.
+func (d *dialing) one(ctx context.Context, a netip.AddrPort) (*Conn, error) {
+	dialer := net.Dialer{Timeout: connectTimeout}
 	c, err := dialer.DialContext(ctx, "tcp", a.String())
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-		return nil, fmt.Errorf("no file descriptor is left; raise the limit (ulimit -n): %w", err)
-	}
 	if err != nil {
 		return nil, err
 	}
 	// If no process listens at an ephemeral port, a connection to it can have that port as its source.
 	if c.LocalAddr().String() == c.RemoteAddr().String() {
 		c.Close()
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: c.RemoteAddr(), Err: errors.New("no process listens there")}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: c.RemoteAddr(), Err: syscall.ECONNREFUSED}
 	}
 	return Client(ctx, c, d.id, d.to, d.purpose)
 }
@@ -129,21 +127,4 @@ func rest(ctx context.Context, d time.Duration) {
 func Refused(err error) bool {
 	r, ok := errors.AsType[*Refusal](err)
 	return ok && r.lasting() // else Dial had gone on
-}
-
-// NotListening reports whether an error of Dial means that the machines at all addresses answer and
-// that no process listens there.
-func NotListening(err error) bool {
-	switch e := err.(type) {
-	case interface{ Unwrap() []error }:
-		for _, part := range e.Unwrap() {
-			if !NotListening(part) {
-				return false
-			}
-		}
-		return len(e.Unwrap()) > 0
-	case interface{ Unwrap() error }:
-		return NotListening(e.Unwrap())
-	}
-	return err == syscall.ECONNREFUSED
 }

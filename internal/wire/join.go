@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"time"
@@ -36,17 +35,17 @@ type Meeting struct {
 // ranks that are missing, that joined twice, or that have another size.
 func Join(ctx context.Context, id *Identity, address string, to int, self Member) (*Meeting, error) {
 	host, port, err := ParseCoordinator(address)
-	if err == nil {
-		err = self.check()
-	}
-	if err == nil && self.Rank != id.Rank {
-		err = fmt.Errorf("rank %d joins as rank %d", id.Rank, self.Rank)
-	}
 	if err != nil {
 		return nil, fault(backend.ErrInit, "%v", err)
 	}
 	if to == id.Rank {
-		l, err := listenAt(ctx, id, host, port)
+		addrs, err := CoordinatorAddrs(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		here := *id
+		here.Coordinator = true
+		l, err := Listen(ListenConfig{Addrs: addrs, PortMin: port, Identity: &here})
 		if err != nil {
 			return nil, err
 		}
@@ -71,22 +70,11 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 	return (&Meeting{conn: conn}).join(ctx, id, self)
 }
 
-// listenAt opens the coordinator's listener.
-func listenAt(ctx context.Context, id *Identity, host string, port uint16) (*Listener, error) {
-	addrs, err := CoordinatorAddrs(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	here := *id
-	here.Coordinator = true
-	return Listen(ListenConfig{Addrs: addrs, PortMin: int(port), Identity: &here})
-}
-
 // lead starts the coordinator of a rendezvous, and joins there. The listener is closed when it ends.
 func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
 	outcome, rank := make(chan error, 1), g.l.id.Rank
 	a, b := net.Pipe()
-	here := &Conn{Conn: a, Rank: rank, Dialed: true, enc: new(frame.Encoder), dec: new(frame.Decoder)}
+	here := &Conn{Conn: a, Rank: rank, enc: new(frame.Encoder), dec: new(frame.Decoder)}
 	there := &Conn{Conn: b, Rank: rank, enc: new(frame.Encoder), dec: new(frame.Decoder)}
 	go func() {
 		defer close(outcome)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,15 +24,13 @@ const (
 	// grace is how long a handshake may take while others wait. Between two ranks it takes about a
 	// millisecond. A rank that is slower is dropped and tries again.
 	grace = 50 * time.Millisecond
-	// starved is how long no descriptor may be free for a new connection before Accept returns an error.
-	starved = 2 * time.Second
 )
 
 // ListenConfig configures a Listener.
 type ListenConfig struct {
 	Addrs    []netip.Addr // one socket each
-	PortMin  int          // the first port that may be used; 0 for any free one
-	PortMax  int          // the last; 0 for PortMin
+	PortMin  uint16       // the first port that may be used; 0 for any free one
+	PortMax  uint16       // the last, not below the first; 0 for PortMin
 	Identity *Identity    // of this process
 }
 
@@ -46,7 +45,6 @@ type Listener struct {
 	id      *Identity
 	sockets []*net.TCPListener
 	queue   chan *Conn
-	failed  chan error // why no connection can be accepted
 	ctx     context.Context
 	cancel  context.CancelFunc
 	all     sync.WaitGroup
@@ -69,29 +67,20 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	if err := cfg.Identity.Check(); err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	first, last := cfg.PortMin, cfg.PortMax
-	if last == 0 {
-		last = first
-	}
-	if first < 0 || last < first || last > 65535 || first == 0 && last != 0 {
-		return nil, fmt.Errorf("listening: ports %d to %d are not a valid range", first, last)
-	}
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("listening: no address is given")
 	}
-	l := &Listener{id: cfg.Identity, queue: make(chan *Conn), failed: make(chan error, 1),
+	l := &Listener{id: cfg.Identity, queue: make(chan *Conn),
 		most: min(max(cfg.Identity.Size, leastPending), mostPending)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for _, a := range cfg.Addrs {
-		s, err := bind(a, first, last)
+		s, err := bind(a, int(cfg.PortMin), int(cmp.Or(cfg.PortMax, cfg.PortMin)))
 		if err != nil {
-			for _, s := range l.sockets {
-				s.Close()
-			}
+			l.Close()
 			return nil, err
 		}
 		l.sockets = append(l.sockets, s)
 	}
-	l.ctx, l.cancel = context.WithCancel(context.Background())
 	for _, s := range l.sockets {
 		l.all.Go(func() { l.serve(s) })
 	}
@@ -118,8 +107,6 @@ func bind(a netip.Addr, first, last int) (*net.TCPListener, error) {
 		err = fmt.Errorf("port %d is in use by another process; choose another port, or wait until that process ends: %w", first, err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		err = fmt.Errorf("ports %d to %d are all in use; give a wider range, with at least one port for each rank of the node: %w", first, last, err)
-	case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE):
-		err = fmt.Errorf("no file descriptor is left; raise the limit (ulimit -n): %w", err)
 	}
 	return nil, fmt.Errorf("listening at %s: %w", a, err)
 }
@@ -134,14 +121,12 @@ func (l *Listener) Addrs() []netip.AddrPort {
 	return addrs
 }
 
-// Accept returns the next connection of a rank. It fails when ctx ends, when the listener is closed
-// (backend.ErrClosed), and while no file descriptor is free.
+// Accept returns the next connection of a rank. It fails when ctx ends, and when the listener is closed
+// (backend.ErrClosed).
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	select {
 	case c := <-l.queue:
 		return c, nil
-	case err := <-l.failed:
-		return nil, err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-l.ctx.Done():
@@ -168,38 +153,24 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// serve accepts from one socket.
+// serve accepts from one socket, until Close closes it.
 func (l *Listener) serve(socket *net.TCPListener) {
-	var since time.Time // since when no descriptor has been free
 	for l.ctx.Err() == nil {
 		conn, err := socket.AcceptTCP()
-		switch {
-		case err == nil:
-			since = time.Time{}
+		if err == nil {
 			l.begin(&candidate{conn: conn, addr: conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()})
-		case errors.Is(err, net.ErrClosed):
-			return
-		default:
-			if since.IsZero() {
-				since = time.Now()
-			}
-			l.starve(err, time.Since(since))
+		} else if !errors.Is(err, net.ErrClosed) {
+			l.starve(err)
 		}
 	}
 }
 
 // starve handles an accept that failed for lack of descriptors: it drops a handshake, to free one.
-func (l *Listener) starve(err error, lasted time.Duration) {
+func (l *Listener) starve(err error) {
 	l.mu.Lock()
 	l.refused.add(Descriptors, err)
 	l.drop()
 	l.mu.Unlock()
-	if lasted > starved {
-		select {
-		case l.failed <- fmt.Errorf("no connection could be accepted for %v; raise the limit of file descriptors (ulimit -n): %w", starved, err):
-		default: // the last error has not been returned yet
-		}
-	}
 	rest(l.ctx, 10*time.Millisecond)
 }
 
@@ -262,27 +233,23 @@ func (l *Listener) remove(s *candidate) bool {
 	return i >= 0
 }
 
-// handshake runs the handshake with a candidate, and passes it to Accept if it is a rank.
+// handshake runs the handshake with a candidate. It passes it to Accept if it is a rank, and otherwise
+// counts it.
 func (l *Listener) handshake(s *candidate) {
 	kept := false
 	conn, err := serve(l.ctx, s.conn, l.id, func() bool {
 		kept = l.remove(s)
 		return kept
 	})
-	if err != nil {
-		dropped := !kept && !l.remove(s)
-		l.refuse(s, err, dropped)
+	if err == nil {
+		select {
+		case l.queue <- conn:
+		case <-l.ctx.Done():
+			conn.Close()
+		}
 		return
 	}
-	select {
-	case l.queue <- conn:
-	case <-l.ctx.Done():
-		conn.Close()
-	}
-}
-
-// refuse counts a candidate whose handshake failed.
-func (l *Listener) refuse(s *candidate, err error, dropped bool) {
+	dropped := !kept && !l.remove(s)
 	refusal, ok := errors.AsType[*Refusal](err)
 	if !ok || l.ctx.Err() != nil {
 		return // the listener has ended

@@ -109,11 +109,11 @@ func TestDialFindsRankAmongAddresses(t *testing.T) {
 	_, err = Dial(limit(t), identity(1), addrs[:2], 2, Peer)
 	has(t, err, syscall.ECONNREFUSED, "connecting to rank 2", "it is not rank 2", "refused")
 	reason(t, err, WrongRank)
-	if NotListening(err) {
+	if errors.Is(err, ErrNotListening) {
 		t.Errorf("somebody else listens at one of two addresses: %v", err)
 	}
 	_, err = Dial(limit(t), identity(1), []netip.AddrPort{addrs[0], addrs[0]}, 2, Peer)
-	if !NotListening(err) {
+	if !errors.Is(err, ErrNotListening) {
 		t.Errorf("nobody listens at any address: %v", err)
 	}
 	_, err = Dial(limit(t), identity(1), nil, 2, Peer)
@@ -276,9 +276,9 @@ func closed(s *candidate) bool {
 	return errors.Is(s.conn.SetDeadline(time.Time{}), io.ErrClosedPipe)
 }
 
-// TestAcceptFailsWithoutDescriptors has a listener that gets no descriptor: it drops a handshake to free one, and
-// after some seconds Accept returns an error, once.
-func TestAcceptFailsWithoutDescriptors(t *testing.T) {
+// TestListenerGoesOnWithoutDescriptors has a listener that gets no descriptor: it drops a handshake to free one,
+// counts that, and goes on.
+func TestListenerGoesOnWithoutDescriptors(t *testing.T) {
 	l := listen(t, identity(2), 0)
 	c := connect(t, l)
 	for held := 0; held == 0; runtime.Gosched() {
@@ -288,13 +288,11 @@ func TestAcceptFailsWithoutDescriptors(t *testing.T) {
 		}
 		l.mu.Unlock()
 	}
-	l.starve(syscall.EMFILE, 0)
+	l.starve(syscall.EMFILE)
 	gone(t, c)
-	for range 3 {
-		l.starve(syscall.EMFILE, starved+1)
+	if r := l.Report(); !strings.Contains(r, "1 × no descriptor left, first: "+syscall.EMFILE.Error()) {
+		t.Error(r)
 	}
-	_, err := l.Accept(limit(t))
-	has(t, err, syscall.EMFILE, "no connection could be accepted for 2s", "ulimit -n")
 	if c, err := Dial(limit(t), identity(1), l.Addrs(), 2, Peer); err != nil {
 		t.Error(err)
 	} else {
@@ -337,7 +335,7 @@ func TestListenUsesPortRange(t *testing.T) {
 			first = l
 		}
 	}
-	port := int(first.Addrs()[0].Port())
+	port := first.Addrs()[0].Port()
 	config := ListenConfig{Addrs: []netip.Addr{loopback}, Identity: identity(2), PortMin: port, PortMax: port}
 	_, err := Listen(config)
 	has(t, err, syscall.EADDRINUSE, "127.0.0.1", fmt.Sprintf("port %d", port))
@@ -346,15 +344,10 @@ func TestListenUsesPortRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := int(l.Addrs()[0].Port()); p <= port || p > port+20 {
+	if p := l.Addrs()[0].Port(); p <= port || p > port+20 {
 		t.Errorf("port %d, want one of %d to %d", p, port+1, port+20)
 	}
 	l.Close()
-	for _, bad := range [][2]int{{-1, 0}, {5, 4}, {0, 9}, {1, 65536}} {
-		config.PortMin, config.PortMax = bad[0], bad[1]
-		_, err := Listen(config)
-		has(t, err, nil, "not a valid range")
-	}
 	_, err = Listen(ListenConfig{Identity: identity(1)})
 	has(t, err, nil, "no address")
 	_, err = Listen(ListenConfig{Identity: &Identity{}})
