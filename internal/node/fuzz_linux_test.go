@@ -3,7 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -35,18 +35,16 @@ func sockets(t testing.TB) (a, b *net.UnixConn) {
 
 // What ranks say to each other when they join, both ways.
 func FuzzJoin(f *testing.F) {
-	hello := func(rank, size, pid int) []byte {
-		b := make([]byte, helloSize)
-		copy(b, greeting)
-		binary.LittleEndian.PutUint32(b[16:], uint32(rank))
-		binary.LittleEndian.PutUint32(b[20:], uint32(size))
-		binary.LittleEndian.PutUint64(b[24:], uint64(pid))
+	from := func(rank, size, pid int) []byte {
+		b := make([]byte, messageSize)
+		b[0] = yes
+		copy(b[1:], fmt.Sprintf(hello, rank, size, pid))
 		return b
 	}
 	for _, b := range [][]byte{
-		hello(1, 4, os.Getpid()), hello(0, 4, os.Getpid()), hello(4, 4, os.Getpid()), hello(1, 5, os.Getpid()), hello(min(1<<32-1, math.MaxInt), 4, 1),
-		hello(1, 4, 0), hello(1, 4, 1)[:20], bytes.Replace(hello(1, 4, os.Getpid()), []byte(greeting+"\x00"), []byte(greeting+"0"), 1), append([]byte("\x00there is one already"), make([]byte, replySize)...), append([]byte{yes}, make([]byte, replySize)...), {}, {1},
-		bytes.Repeat([]byte{255}, replySize),
+		from(1, 4, os.Getpid()), from(0, 4, os.Getpid()), from(4, 4, os.Getpid()), from(1, 5, os.Getpid()), from(min(1<<32-1, math.MaxInt), 4, 1),
+		from(1, 4, 0), from(1, 4, 1)[:20], bytes.Replace(from(1, 4, os.Getpid()), []byte("rank 1"), []byte("rank +1"), 1), bytes.Replace(from(1, 4, os.Getpid()), []byte("\x00\x00"), []byte("\x000"), 1), append([]byte("\x00there is one already"), make([]byte, messageSize)...), append([]byte{yes}, make([]byte, messageSize)...), {}, {1},
+		bytes.Repeat([]byte{255}, messageSize),
 	} {
 		f.Add(b)
 	}
@@ -65,7 +63,7 @@ func FuzzJoin(f *testing.F) {
 		c := send()
 		rank, pid, err := readHello(context.Background(), c, &Config{Ranks: upTo(4)})
 		c.Close()
-		if err == nil && !bytes.Equal(b[:helloSize], hello(rank, 4, os.Getpid())) {
+		if err == nil && !bytes.Equal(b[:messageSize], from(rank, 4, os.Getpid())) {
 			t.Fatalf("%q is taken for the greeting of rank %d, process %d", b, rank, pid)
 		}
 		if err == nil && (rank < 1 || rank > 3) {
@@ -78,12 +76,12 @@ func FuzzJoin(f *testing.F) {
 			t.Fatalf("an answer %q gives descriptor %d", b, fd)
 		}
 		if err == nil {
-			if len(b) < replySize || b[0] != yes {
+			if len(b) < messageSize || b[0] != yes {
 				t.Fatalf("an answer %q is taken for yes", b)
 			}
 			return
 		}
-		if !strings.Contains(err.Error(), "rank 0") || len(err.Error()) > 2*replySize {
+		if !strings.Contains(err.Error(), "rank 0") || len(err.Error()) > 2*messageSize {
 			t.Fatalf("an answer %q gives %q", b, err)
 		}
 	})

@@ -1,9 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -20,24 +20,22 @@ import (
 )
 
 // How ranks join. The lowest one, rank 0 of the node, listens on an abstract socket named after the user and
-// the meeting; both ends check the other's user. After the hello every message has the same form (say, hear):
-// yes, or why not.
+// the meeting; both ends check the other's user. All messages have one length: yes or why not, and a text.
 //
-//	rank r → 0   hello: greeting, rank, size, process ID
+//	rank r → 0   hello: the text names the version, the rank, the size, and the process
 //	0 → rank r   yes, with the segment's descriptor
 //	rank r → 0   yes: its part of the control area is filled in
 //	0 → rank r   yes: all have filled in theirs; try copies
 //	rank r → 0   yes: done
 //	0 → rank r   yes: start
 const (
-	greeting  = "cohort-node2\n"
-	helloSize = 32
-	replySize = 512
-	// refuseLimit is how long rank 0 waits for the other ranks, to tell them that the job cannot start.
+	hello       = "cohort-node3: rank %d of %d, process %d"
+	messageSize = 512
+	// refuseLimit is how long a rank that cannot start the job tries to tell the others.
 	refuseLimit = 2 * time.Second
 )
 
-// The first byte of a message after the hello. A text follows, and zeros.
+// The first byte of a message. A text follows, and zeros.
 const (
 	no byte = iota
 	yes
@@ -49,14 +47,31 @@ func address(name string) string {
 	return fmt.Sprintf("@cohort-node/%d/%x", os.Geteuid(), sum[:16])
 }
 
-func join(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) {
+func join(ctx context.Context, cfg *Config, l layout) (seg *shmem.Segment, err error) {
 	if l.n == 1 {
 		return create(cfg, l)
 	}
-	if cfg.Rank == 0 {
-		return serve(ctx, cfg, l)
+	// One descriptor for the socket, one for the segment, and one for every other rank, first for its
+	// connection and then for its watch.
+	why := shmem.Files(l.n+1, fmt.Sprintf("a job of %d ranks", l.n))
+	if why == nil && cfg.Rank == 0 {
+		seg, why = create(cfg, l)
 	}
-	return attach(ctx, cfg, l)
+	if why != nil { // the other ranks are told for a while
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, refuseLimit)
+		defer cancel()
+	}
+	if cfg.Rank == 0 {
+		err = lead(ctx, seg, cfg, l, why)
+	} else {
+		seg, err = attach(ctx, cfg, l, why)
+	}
+	if err = cmp.Or(why, err); err != nil && seg != nil {
+		seg.Close()
+		return nil, err
+	}
+	return seg, err
 }
 
 func create(cfg *Config, l layout) (*shmem.Segment, error) {
@@ -70,68 +85,51 @@ func create(cfg *Config, l layout) (*shmem.Segment, error) {
 	return seg, nil
 }
 
-// serve is rank 0's part.
-func serve(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) {
+// lead is rank 0's part: it admits the other ranks, and goes through the steps with them. An error goes to all
+// of them, as does the reason why the job cannot start, if there is one.
+func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why error) (err error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(cfg.Name), Net: "unix"})
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("another process is rank %d of job %q already; start one rank %[1]d per job, and give each job its own COHORT_JOB", cfg.Ranks[0], cfg.Job)
+		return fmt.Errorf("another process is rank %d of job %q already; start one rank %[1]d per job, and give each job its own COHORT_JOB", cfg.Ranks[0], cfg.Job)
 	}
 	if err != nil {
-		return nil, tooMany(err, cfg)
+		return err
 	}
 	defer ln.Close()
-	var seg *shmem.Segment
-	if err = tooMany(nil, cfg); err == nil {
-		seg, err = create(cfg, l)
-	}
-	if err != nil {
-		refuse(ln, l.n-1, err)
-		return nil, err
-	}
-	if err := lead(ctx, ln, seg, cfg, l); err != nil {
-		seg.Close()
-		return nil, err
-	}
-	return seg, nil
-}
-
-// lead admits the other ranks, and goes through the steps with them. An error goes to all of them.
-func lead(ctx context.Context, ln *net.UnixListener, seg *shmem.Segment, cfg *Config, l layout) (err error) {
-	conns := make([]*net.UnixConn, l.n)
+	conns, pids := make([]*net.UnixConn, l.n), make([]int, l.n)
 	defer func() {
 		for _, c := range conns {
-			if c == nil {
-				continue
+			if c != nil {
+				answer(c, err)
 			}
-			if err != nil {
-				c.SetDeadline(time.Now().Add(time.Second))
-				say(c, err)
-			}
-			c.Close()
 		}
 	}()
 	defer context.AfterFunc(ctx, func() { ln.SetDeadline(time.Unix(1, 0)) })()
-	pids := map[int]int{}
-	for len(pids) < l.n-1 {
+	for came := 1; came < l.n; {
 		c, err := ln.AcceptUnix()
 		if err != nil && ctx.Err() != nil {
 			return missing(ctx, cfg, func(r int) bool { return r > 0 && conns[r] == nil })
 		}
 		if err != nil {
-			return tooMany(err, cfg)
+			return err
 		}
 		rank, pid, err := readHello(ctx, c, cfg)
 		if err == nil && conns[rank] != nil {
 			err = fmt.Errorf("another process is rank %d already (process %d)", cfg.Ranks[rank], pids[rank])
 		}
-		if err != nil { // not a rank of this job: answer and go on
-			c.SetDeadline(time.Now().Add(time.Second))
-			say(c, err)
-			c.Close()
+		if err == nil {
+			came++
+			err = why
+		}
+		if err != nil { // not a rank of this job, or there is none: go on
+			answer(c, err)
 			continue
 		}
 		c.SetDeadline(time.Time{})
 		conns[rank], pids[rank] = c, pid
+	}
+	if why != nil {
+		return why
 	}
 	// No one else may join. A rank that has started may join the next job of this name, and must not
 	// find this one's socket.
@@ -163,38 +161,17 @@ func lead(ctx context.Context, ln *net.UnixListener, seg *shmem.Segment, cfg *Co
 	return nil
 }
 
-// refuse answers ranks, as they connect, that the job cannot start, and why. They would otherwise
-// wait for a rank 0 that has ended.
-func refuse(ln *net.UnixListener, ranks int, why error) {
-	ln.SetDeadline(time.Now().Add(refuseLimit))
-	for range ranks {
-		c, err := ln.AcceptUnix()
-		if err != nil {
-			return // no rank came, or no descriptor is left
-		}
+// answer ends a connection: with the reason, if there is one.
+func answer(c *net.UnixConn, why error) {
+	if why != nil {
 		c.SetDeadline(time.Now().Add(time.Second))
-		io.ReadFull(c, make([]byte, helloSize)) // closing with unread data would discard the answer
 		say(c, why)
-		c.Close()
 	}
+	c.Close()
 }
-
-// tooMany returns err, or what to do about it if there are too few descriptors: one more for the
-// segment, and one for every other rank, first for its connection and then for its watch.
-func tooMany(err error, cfg *Config) error {
-	if err != nil && !errors.Is(err, syscall.EMFILE) {
-		return err
-	}
-	if e := shmem.Files(len(cfg.Ranks), jobOf(cfg)); e != nil {
-		return e
-	}
-	return err
-}
-
-func jobOf(cfg *Config) string { return fmt.Sprintf("a job of %d ranks", len(cfg.Ranks)) }
 
 // attach is the part of the other ranks.
-func attach(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) {
+func attach(ctx context.Context, cfg *Config, l layout, why error) (seg *shmem.Segment, err error) {
 	c, err := dial(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -209,21 +186,13 @@ func attach(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) 
 	case cfg.PIDs != nil && pid != cfg.PIDs[0]:
 		return nil, fmt.Errorf("the socket of job %q belongs to process %d, not to rank %d (process %d)", cfg.Job, pid, cfg.Ranks[0], cfg.PIDs[0])
 	}
-	hello := make([]byte, helloSize)
-	copy(hello, greeting)
-	binary.LittleEndian.PutUint32(hello[16:], uint32(cfg.Rank))
-	binary.LittleEndian.PutUint32(hello[20:], uint32(l.n))
-	binary.LittleEndian.PutUint64(hello[24:], uint64(os.Getpid()))
-	if _, err := c.Write(hello); err != nil {
-		return nil, err
+	send(c, yes, fmt.Sprintf(hello, cfg.Rank, l.n, os.Getpid())) // an error shows in the answer
+	if why == nil {
+		seg, why = receive(c, cfg, l)
 	}
-	var seg *shmem.Segment
-	if err = tooMany(nil, cfg); err == nil {
-		seg, err = receive(c, cfg, l)
-	}
-	if err != nil {
-		say(c, err) // rank 0 passes it on to all
-		return nil, err
+	if why != nil {
+		say(c, why) // rank 0 passes it on to all
+		return nil, why
 	}
 	area(seg, l, cfg.Rank).fill()
 	for step := range 2 {
@@ -232,8 +201,7 @@ func attach(ctx context.Context, cfg *Config, l layout) (*shmem.Segment, error) 
 		}
 		say(c, nil) // an error shows in the answer
 		if _, err := hear(c, cfg.Ranks[0], " gave up"); err != nil {
-			seg.Close()
-			return nil, err
+			return seg, err
 		}
 	}
 	return seg, nil
@@ -277,11 +245,7 @@ func dial(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 		if err == nil {
 			return c, nil
 		}
-		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.EAGAIN) {
-			return nil, tooMany(err, cfg)
-		}
-		// A rank 0 with as few descriptors may have ended without being able to answer.
-		if err := shmem.Files(len(cfg.Ranks)+1, jobOf(cfg)); err != nil {
+		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.EAGAIN) {
 			return nil, err
 		}
 		select {
@@ -293,7 +257,7 @@ func dial(ctx context.Context, cfg *Config) (*net.UnixConn, error) {
 	}
 }
 
-// readHello checks a connection: the user, then the greeting.
+// readHello checks a connection: the user, then the hello.
 func readHello(ctx context.Context, c *net.UnixConn, cfg *Config) (rank, pid int, err error) {
 	uid, pid, err := shmem.PeerOf(c)
 	if err != nil {
@@ -307,48 +271,50 @@ func readHello(ctx context.Context, c *net.UnixConn, cfg *Config) (rank, pid int
 		d = end
 	}
 	c.SetDeadline(d)
-	hello := make([]byte, helloSize)
-	if _, err := io.ReadFull(c, hello); err != nil {
+	b := make([]byte, messageSize)
+	if _, err := io.ReadFull(c, b); err != nil {
 		return 0, 0, err
 	}
-	if string(hello[:len(greeting)]) != greeting || [3]byte(hello[len(greeting):16]) != [3]byte{} {
-		return 0, 0, errors.New("not a rank of this version of cohort")
+	var size, own int
+	fmt.Sscanf(string(b[1:]), hello, &rank, &size, &own) // an error shows in the comparison
+	switch text := strings.TrimRight(string(b[1:]), "\x00"); {
+	case b[0] != yes || text != fmt.Sprintf(hello, rank, size, own):
+		err = errors.New("not a rank of this version of cohort")
+	case size != len(cfg.Ranks):
+		err = fmt.Errorf("rank %d was started for %d ranks, rank 0 for %d", rank, size, len(cfg.Ranks))
+	case rank < 1 || rank >= size:
+		err = fmt.Errorf("there is no rank %d in a job of %d", rank, size)
+	case own != pid:
+		err = fmt.Errorf("rank %d is in another PID namespace (it is process %d there and %d here)", rank, own, pid)
+	case cfg.PIDs != nil && pid != cfg.PIDs[rank]:
+		err = fmt.Errorf("process %d is not rank %d (process %d)", pid, cfg.Ranks[rank], cfg.PIDs[rank])
 	}
-	r, size := binary.LittleEndian.Uint32(hello[16:]), binary.LittleEndian.Uint32(hello[20:])
-	if int64(size) != int64(len(cfg.Ranks)) {
-		return 0, 0, fmt.Errorf("rank %d was started for %d ranks, rank 0 for %d", r, size, len(cfg.Ranks))
-	}
-	if r < 1 || r >= size {
-		return 0, 0, fmt.Errorf("there is no rank %d in a job of %d", r, size)
-	}
-	if own := binary.LittleEndian.Uint64(hello[24:]); own != uint64(pid) {
-		return 0, 0, fmt.Errorf("rank %d is in another PID namespace (it is process %d there and %d here)", r, own, pid)
-	}
-	if cfg.PIDs != nil && pid != cfg.PIDs[r] {
-		return 0, 0, fmt.Errorf("process %d is not rank %d (process %d)", pid, cfg.Ranks[r], cfg.PIDs[r])
-	}
-	return int(r), pid, nil
+	return rank, pid, err
 }
 
-// say sends yes, with a descriptor if there are rights, or why not.
-func say(c *net.UnixConn, why error, rights ...byte) {
-	b := make([]byte, replySize)
-	b[0] = yes
-	if why != nil {
-		b[0] = no
-		text := why.Error()
-		if f, ok := errors.AsType[*backend.Fault](why); ok && f.Sentinel == backend.ErrAlloc {
-			b[0], text = noMemory, f.Text
-		}
-		copy(b[1:], text)
-	}
+// send sends a message, with a descriptor if there are rights.
+func send(c *net.UnixConn, kind byte, text string, rights ...byte) {
+	b := make([]byte, messageSize)
+	b[0] = kind
+	copy(b[1:], text)
 	c.WriteMsgUnix(b, rights, nil)
+}
+
+// say sends yes, or why not.
+func say(c *net.UnixConn, why error, rights ...byte) {
+	if why == nil {
+		send(c, yes, "", rights...)
+	} else if f, ok := errors.AsType[*backend.Fault](why); ok && f.Sentinel == backend.ErrAlloc {
+		send(c, noMemory, f.Text)
+	} else {
+		send(c, no, why.Error())
+	}
 }
 
 // hear waits until a rank says yes, and returns the descriptor that came with it, or -1. did is what the rank
 // did if it says no.
 func hear(c *net.UnixConn, rank int, did string) (fd int, err error) {
-	b := make([]byte, replySize)
+	b := make([]byte, messageSize)
 	n, fd, err := shmem.ReceiveFD(c, b)
 	if errors.Is(err, syscall.EMFILE) {
 		return -1, err

@@ -51,7 +51,7 @@ func init() {
 		if err != nil {
 			return err
 		}
-		b := make([]byte, replySize)
+		b := make([]byte, messageSize)
 		n, _ := c.Read(b)
 		if !strings.Contains(string(b[:n]), "not the job's user") {
 			return fmt.Errorf("answered %q, want a refusal", b[:n])

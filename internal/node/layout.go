@@ -71,13 +71,12 @@ func newLayout(cfg *Config) layout {
 	rings := int64(l.pairs) * int64(l.pairSize())
 	if cfg.OnDemand {
 		l.start = take(0)
-		l.rings = take(rings)
-		l.more = take(int64(more))
-	} else {
-		l.rings = take(rings)
-		l.start = take(0)
-		l.more = take(int64(more))
 	}
+	l.rings = take(rings)
+	if !cfg.OnDemand {
+		l.start = take(0)
+	}
+	l.more = take(int64(more))
 	l.size = take(0)
 	return l
 }

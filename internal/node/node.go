@@ -51,10 +51,6 @@ type Node struct {
 
 // Join returns when all ranks have joined, or with an error on all of them.
 func Join(ctx context.Context, cfg Config) (*Node, error) {
-	if !shmem.Supported {
-		_, err := shmem.Create("", 0)
-		return nil, err
-	}
 	l := newLayout(&cfg)
 	seg, err := join(ctx, &cfg, l)
 	if err != nil {

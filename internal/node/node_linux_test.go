@@ -1,6 +1,7 @@
 package node
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -36,22 +37,13 @@ func TestOtherProcessCannotJoin(t *testing.T) {
 	from, to := sockets(t)
 	defer from.Close()
 	defer to.Close()
-	hello := make([]byte, helloSize)
-	copy(hello, greeting)
-	hello[16], hello[20] = 1, 2
-	for i := range 8 {
-		hello[24+i] = byte(uint64(os.Getpid()) >> (8 * i))
-	}
-	if _, err := from.Write(hello); err != nil {
-		t.Fatal(err)
-	}
+	say := func() { send(from, yes, fmt.Sprintf(hello, 1, 2, os.Getpid())) }
+	say()
 	if _, _, err := readHello(t.Context(), to, &cfg); err == nil {
 		t.Error("this process is taken for another")
 	}
 	cfg.PIDs[1] = os.Getpid()
-	if _, err := from.Write(hello); err != nil {
-		t.Fatal(err)
-	}
+	say()
 	if rank, _, err := readHello(t.Context(), to, &cfg); rank != 1 || err != nil {
 		t.Errorf("this process is rank %d, %v; want 1", rank, err)
 	}
