@@ -276,15 +276,7 @@ func (h *Header) check(has, flags uint8, zero bool, limit uint64) error {
 	return nil
 }
 
-// CheckPayload compares a payload with the sum in its header, if there is one.
-func (h *Header) CheckPayload(payload []byte) error {
-	if h.Flags&FlagSummed == 0 {
-		return nil
-	}
-	return h.CheckSum(Sum(0, payload))
-}
-
-// CheckSum compares the sum of a payload that came in pieces with the one in its header.
+// CheckSum compares the sum of a payload with the one in its header, if there is one.
 func (h *Header) CheckSum(sum uint32) error {
 	if h.Flags&FlagSummed != 0 && sum != h.Sum {
 		return fmt.Errorf("%w: %v: the sum of its payload is %08x, and of what came %08x", ErrSum, h.Kind, h.Sum, sum)

@@ -151,7 +151,7 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 		case e.err != nil && !errors.Is(e.err, frame.ErrFrame):
 			continue // the rank ended before it joined: it is missing
 		case e.err != nil:
-			return g.refuse(e.conn, fault(backend.ErrInit, "rank %d, from %s: %v", r, remote(e.conn), e.err))
+			return g.refuse(e.conn, fault(backend.ErrInit, "rank %d, from %s: %v", r, e.conn.RemoteAddr(), e.err))
 		case !joined && e.kind == frame.Join:
 			if err := g.admit(e); err != nil {
 				return g.refuse(e.conn, err)
@@ -165,7 +165,7 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 		case joined && !done[r] && e.kind == want:
 		default:
 			return g.refuse(e.conn, fault(backend.ErrInit, "rank %d, from %s, sent %q before all ranks of the job %s",
-				r, remote(e.conn), e.kind, state))
+				r, e.conn.RemoteAddr(), e.kind, state))
 		}
 		done[r] = true
 		n++
@@ -180,7 +180,7 @@ func (g *coordinator) admit(e event) error {
 	m := &j.Member
 	switch {
 	case err != nil:
-		return fault(backend.ErrInit, "rank %d, from %s: %v", c.Rank, remote(c), err)
+		return fault(backend.ErrInit, "rank %d, from %s: %v", c.Rank, c.RemoteAddr(), err)
 	case m.Rank != c.Rank:
 		return fault(backend.ErrInit, "a process authenticated as rank %d joins as %v", c.Rank, m)
 	case j.Size != size:

@@ -55,14 +55,7 @@ type shake struct {
 
 // refuse returns the error of a handshake with a peer that is not admitted.
 func (s *shake) refuse(reason Reason, format string, facts ...any) *Refusal {
-	return &Refusal{Reason: reason, Remote: remote(s.Conn), Text: fmt.Sprintf(format, facts...)}
-}
-
-func remote(c net.Conn) string {
-	if a := c.RemoteAddr(); a != nil {
-		return a.String()
-	}
-	return "a peer"
+	return &Refusal{Reason: reason, Remote: s.RemoteAddr().String(), Text: fmt.Sprintf(format, facts...)}
 }
 
 // failed returns the error of a handshake whose step ended with err.
@@ -71,9 +64,9 @@ func (s *shake) failed(ctx context.Context, err error) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("handshake with %s: %s: %w", remote(s.Conn), s.during, context.Cause(ctx))
+		return fmt.Errorf("handshake with %s: %s: %w", s.RemoteAddr(), s.during, context.Cause(ctx))
 	}
-	r := &Refusal{Reason: Silent, Remote: remote(s.Conn), Text: s.during, Err: err}
+	r := &Refusal{Reason: Silent, Remote: s.RemoteAddr().String(), Text: s.during, Err: err}
 	op, _ := errors.AsType[*net.OpError](err)
 	switch {
 	case timedOut(err):
@@ -306,7 +299,7 @@ func (s *shake) startTLS(ctx context.Context, c *Conn) (binding []byte, err erro
 	}
 	if err := inner.HandshakeContext(ctx); err != nil {
 		if ctx.Err() == nil && !timedOut(err) && !cutOff(err) {
-			err = &Refusal{Reason: FailedTLS, Remote: remote(s.Conn), Text: who(c.Rank), Err: err}
+			err = &Refusal{Reason: FailedTLS, Remote: s.RemoteAddr().String(), Text: who(c.Rank), Err: err}
 		}
 		return nil, err
 	}

@@ -163,7 +163,7 @@ func (m *Meeting) failed(ctx context.Context, err error, what string) error {
 		return ended(ctx, "waiting until all ranks of the job %s; the coordinator has not reported which are missing", what)
 	}
 	return fault(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks %s: %v",
-		who(m.conn.Rank), remote(m.conn), what, err)
+		who(m.conn.Rank), m.conn.RemoteAddr(), what, err)
 }
 
 // end closes the connection to the coordinator. If this process is the coordinator, end waits until it has

@@ -257,7 +257,7 @@ func (l *Listener) handshake(s *candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if dropped {
-		refusal = &Refusal{Reason: Crowded, Remote: remote(s.conn), Text: fmt.Sprintf("%d handshakes were under way, "+
+		refusal = &Refusal{Reason: Crowded, Remote: s.conn.RemoteAddr().String(), Text: fmt.Sprintf("%d handshakes were under way, "+
 			"and this one was not complete after %v", l.most, time.Since(s.since).Round(time.Millisecond))}
 	}
 	l.refused.add(refusal.Reason, refusal)

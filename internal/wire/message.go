@@ -51,7 +51,7 @@ func (c *Conn) receive(limit uint64) (frame.Kind, []byte, error) {
 	if _, err := io.ReadFull(c, payload); err != nil {
 		return 0, nil, err
 	}
-	return h.Kind, payload, h.CheckPayload(payload)
+	return h.Kind, payload, h.CheckSum(frame.Sum(0, payload))
 }
 
 // SendSettings sends the other end settings, encoded as JSON, that both must agree on before messages use
