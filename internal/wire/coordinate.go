@@ -176,13 +176,11 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 // admit adds a rank that joins.
 func (g *coordinator) admit(e event) error {
 	c, size := e.conn, len(g.members)
-	j, err := decodeJoin(e.payload)
+	j, err := decodeJoin(e.payload, c.Rank)
 	m := &j.Member
 	switch {
 	case err != nil:
-		return fault(backend.ErrInit, "rank %d, from %s: %v", c.Rank, c.RemoteAddr(), err)
-	case m.Rank != c.Rank:
-		return fault(backend.ErrInit, "a process authenticated as rank %d joins as %v", c.Rank, m)
+		return fault(backend.ErrInit, "rank %d, from %s: join: %v", c.Rank, c.RemoteAddr(), err)
 	case j.Size != size:
 		return fault(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", m, j.Size, size)
 	case g.conns[m.Rank] != nil:

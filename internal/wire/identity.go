@@ -12,7 +12,7 @@ import (
 
 // Version is the version of the protocol: handshake, rendezvous, and frames. A peer with another
 // version is refused.
-const Version uint16 = 5
+const Version uint16 = 6
 
 // MaxRanks is the largest number of ranks of a job.
 const MaxRanks = frame.MaxRanks

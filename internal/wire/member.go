@@ -24,7 +24,7 @@ const (
 
 // A Member describes a rank to the others.
 type Member struct {
-	Rank    int
+	Rank    int    `json:"-"` // known from the place in the table, and to the coordinator from the handshake
 	Process int    // its process ID on its host
 	Node    string // the same for processes that could share memory; "" if unknown
 	Host    string // its name, for messages
@@ -46,8 +46,6 @@ func (m *Member) String() string {
 // check returns what is wrong with a member, of this process or of another.
 func (m *Member) check() error {
 	switch {
-	case m.Rank < 0 || m.Rank >= MaxRanks:
-		return fmt.Errorf("rank %d, want less than %d", m.Rank, MaxRanks)
 	case m.Process < 0:
 		return fmt.Errorf("process number %d", m.Process)
 	case len(m.Host) > maxHost || m.Host != HostName(m.Host):
@@ -92,17 +90,13 @@ func encode(message any) []byte {
 	return b
 }
 
-func decodeJoin(b []byte) (j joining, err error) {
+// decodeJoin reads the message with which a rank joins.
+func decodeJoin(b []byte, rank int) (j joining, err error) {
 	if err = json.Unmarshal(b, &j); err == nil {
 		err = j.Member.check()
 	}
-	if err == nil && (j.Size < 1 || j.Size > MaxRanks) {
-		err = fmt.Errorf("a job of %d ranks, want 1 to %d", j.Size, MaxRanks)
-	}
-	if err != nil {
-		return j, fmt.Errorf("join: %w", err)
-	}
-	return j, nil
+	j.Member.Rank = rank
+	return j, err
 }
 
 // decodeTable reads the table of a job of size ranks.
@@ -115,11 +109,8 @@ func decodeTable(b []byte, size int) ([]Member, error) {
 		return nil, fault(backend.ErrInit, "table of the ranks: it has %d, want %d", len(members), size)
 	}
 	for r := range members {
-		err := members[r].check()
-		if err == nil && members[r].Rank != r {
-			err = fmt.Errorf("it is that of rank %d", members[r].Rank)
-		}
-		if err != nil {
+		members[r].Rank = r
+		if err := members[r].check(); err != nil {
 			return nil, fault(backend.ErrInit, "table of the ranks: entry %d: %v", r, err)
 		}
 	}
