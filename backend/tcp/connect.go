@@ -1,6 +1,9 @@
+//go:build linux || darwin
+
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -26,7 +29,7 @@ type connecting struct {
 	noNode string     // why
 
 	mu  sync.Mutex
-	why map[int]string // why a rank of this node is connected by a socket; "" if it shares memory
+	why map[int]string // why the connection to a rank of this node has no rings; "" if it has
 }
 
 // self describes this rank.
@@ -44,8 +47,8 @@ func (c *connecting) agreeOnConnect() error {
 
 // all makes the connections of the start, by rank. Of two ranks the higher one dials.
 func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx) // the first error ends what is still under way
+	defer fail(nil)
 	above, below := len(c.members)-1-c.id.Rank, c.id.Rank
 	if c.cfg.onDemand() { // only those with rank 0
 		if c.id.Rank > 0 {
@@ -53,16 +56,8 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 		}
 		below = min(below, 1)
 	}
-	var mu sync.Mutex // guards links and failed
-	links, failed := make([]engine.Link, len(c.members)), error(nil)
-	fail := func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if failed == nil {
-			failed = err
-		}
-		cancel() // ends what is still under way
-	}
+	var mu sync.Mutex // guards links
+	links := make([]engine.Link, len(c.members))
 	take := func(w *wire.Conn) {
 		l, err := c.ready(ctx, w)
 		if err != nil {
@@ -74,7 +69,7 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 		links[w.Rank] = l
 		mu.Unlock()
 		if second != nil {
-			closeAll([]engine.Link{second})
+			second.Close()
 			fail(fmt.Errorf("a second connection to rank %d", w.Rank))
 		}
 	}
@@ -98,12 +93,9 @@ func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 		take(w)
 	}
 	makers.Wait()
-	if failed == nil {
-		failed = ctx.Err()
-	}
-	if failed != nil {
+	if err := context.Cause(ctx); err != nil {
 		closeAll(links)
-		return nil, failed
+		return nil, err
 	}
 	return links, nil
 }
@@ -114,7 +106,7 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) (engine.Link, erro
 		w.Close()
 		return nil, fmt.Errorf("a connection to rank %d from the wrong side", w.Rank)
 	}
-	rings, reason, err := c.rings(ctx, w)
+	rings, err := c.rings(ctx, w)
 	if err != nil {
 		w.Close()
 		return nil, err
@@ -126,19 +118,14 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) (engine.Link, erro
 		l.tls = newSecured(w.Conn)
 		w.Replace(rawConn{below, l.tls})
 	}
-	fd, err := takeSocket(below)
+	sock, err := takeSocket(below)
 	if err != nil {
 		return nil, fmt.Errorf("the connection to rank %d: %w", w.Rank, err)
 	}
-	if rings != nil || reason != "" {
-		c.mu.Lock()
-		c.why[w.Rank] = reason
-		c.mu.Unlock()
-	}
 	if rings != nil {
-		return &near{Link: rings, fd: fd}, nil
+		return &near{Link: rings, sock: sock}, nil
 	}
-	l.use(fd)
+	l.use(sock)
 	return l, nil
 }
 
@@ -151,35 +138,34 @@ func closeAll(links []engine.Link) {
 	}
 }
 
-// facts are the lines of Diagnostics.
-func (c *connecting) facts() (list []string) {
+// sharing describes with which ranks of the node this one shares memory, for Diagnostics.
+func (c *connecting) sharing() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	others, shared := 0, 0
-	var sockets []string
+	others, shared, why := 0, 0, c.noNode
 	for r := range c.members {
-		if r != c.id.Rank && c.members[r].Shares(c.self()) {
-			others++
+		if r == c.id.Rank || !c.members[r].Shares(c.self()) {
+			continue
 		}
-		switch why, ok := c.why[r]; {
-		case ok && why == "":
+		others++
+		if failed, ok := c.why[r]; ok && failed == "" {
 			shared++
-		case ok:
-			sockets = append(sockets, fmt.Sprintf("rank %d is on this node, and uses a socket: %s", r, why))
+		} else {
+			why = cmp.Or(why, failed)
 		}
 	}
 	switch {
 	case others == 0:
-		list = append(list, "shared memory: no other rank on this node")
-	case shared > 0:
-		list = append(list, fmt.Sprintf("shared memory: with %d of the %d other ranks on this node, %d KiB each way", shared, others, c.node.Data>>10))
+		return "shared memory: no other rank on this node"
 	case c.cfg.Sockets:
-		list = append(list, "shared memory: turned off (COHORT_TCP_SHM=0)")
-	case len(sockets) == 0:
-		list = append(list, fmt.Sprintf("shared memory: with none of the %d other ranks on this node", others))
+		return "shared memory: turned off (COHORT_TCP_SHM=0)"
 	}
-	if c.id.TLS != nil {
-		list = append(list, "TLS 1.3 with certificates, to all ranks without shared memory")
+	text := fmt.Sprintf("shared memory: with %d of the %d other ranks on this node", shared, others)
+	if c.node != nil {
+		text += fmt.Sprintf(", %d KiB each way", c.node.Data>>10)
 	}
-	return append(list, sockets...)
+	if why != "" {
+		text += "; sockets to the others: " + why
+	}
+	return text
 }

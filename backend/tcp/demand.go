@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package tcp
 
 import (
@@ -78,35 +80,31 @@ func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
 	return d.c.ready(ctx, w)
 }
 
-// A dialAnswer answers a dial request.
-type dialAnswer struct {
-	Lost []byte // why the asking rank was declared lost (engine.EncodeFault); nil: a connection is being made
-}
-
 // Request implements engine.Dialer.
-func (d *dialer) Request(ctx context.Context, rank int) (lost *backend.Fault, err error) {
+func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) {
 	w, err := d.reach(ctx, rank, wire.DialRequest)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Close()
-	var said dialAnswer
-	if err := w.ReceiveSettings(ctx, &said); err != nil || said.Lost == nil {
+	var lost []byte
+	if err := w.ReceiveSettings(ctx, &lost); err != nil || lost == nil {
 		return nil, err
 	}
-	return engine.DecodeFault(said.Lost), nil
+	return engine.DecodeFault(lost), nil
 }
 
-// answer answers a dial request.
+// answer answers a dial request: why this rank has declared the asking one lost (engine.EncodeFault), or nil
+// if a connection is being made.
 func (d *dialer) answer(ctx context.Context, w *wire.Conn) {
 	defer w.Close()
-	lost, known := d.e.Requested(w.Rank)
+	why, known := d.e.Requested(w.Rank)
 	if !known {
 		return
 	}
-	var say dialAnswer
-	if lost != nil {
-		say.Lost = engine.EncodeFault(lost)
+	var lost []byte
+	if why != nil {
+		lost = engine.EncodeFault(why)
 	}
-	_ = w.SendSettings(ctx, &say)
+	_ = w.SendSettings(ctx, lost)
 }

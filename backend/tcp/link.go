@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package tcp
 
 import (
@@ -20,7 +22,7 @@ const (
 // Received bytes are read into rbuf and parsed there. While a payload is arriving, its next bytes are read
 // straight to where they belong, with rbuf behind for what follows.
 type link struct {
-	fd    int
+	sock  socket
 	bytes stream   // to the peer: the socket, or tls
 	tls   *secured // nil without TLS
 	enc   *frame.Encoder
@@ -46,11 +48,11 @@ type stream interface {
 }
 
 // use prepares a link for its socket.
-func (l *link) use(fd int) {
-	l.fd, l.bytes, l.rbuf = fd, socket(fd), make([]byte, readSize)
+func (l *link) use(sock socket) {
+	l.sock, l.bytes, l.rbuf = sock, sock, make([]byte, readSize)
 	l.dec.Limit = frame.MaxPayload
 	if l.tls != nil {
-		l.tls.socket, l.bytes = socket(fd), l.tls
+		l.tls.socket, l.bytes = sock, l.tls
 	}
 }
 
@@ -251,23 +253,18 @@ func (l *link) EagerMax() int { return engine.EagerMax }
 func (l *link) Hidden() bool { return l.tls != nil && l.tls.more }
 
 // Limit implements engine.Link.
-func (l *link) Limit(d time.Duration) { sockLimit(l.fd, d) }
+func (l *link) Limit(d time.Duration) { l.sock.limit(d) }
 
 // Unsent implements engine.Link.
-func (l *link) Unsent() int { return sockUnsent(l.fd) }
+func (l *link) Unsent() int { return l.sock.unsent() }
 
 // Finish implements engine.Link.
 func (l *link) Finish(bool) {
 	if l.tls != nil {
 		l.tls.finish()
 	}
-	sockFinish(l.fd)
+	l.sock.finish()
 }
 
 // Close implements engine.Link.
-func (l *link) Close() {
-	if l.fd >= 0 {
-		sockClose(l.fd)
-		l.fd = -1
-	}
-}
+func (l *link) Close() { l.sock.close() }

@@ -1,8 +1,9 @@
+//go:build linux || darwin
+
 package tcp
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -15,7 +16,7 @@ import (
 // which carries nothing and shows that the peer has ended.
 type near struct {
 	*memlink.Link
-	fd int
+	sock socket
 
 	looks uint32 // in vain
 	check bool   // the socket may have ended
@@ -35,7 +36,7 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 	if n.looks++; n.check || n.looks%socketEvery == 0 {
 		n.check = false
 		// After the end of the socket, Read still delivers the frames in the rings.
-		if k, err := socket(n.fd).read(n.rest[:], nil); k <= 0 && (err == nil || !again(err)) {
+		if k, err := n.sock.read(n.rest[:], nil); k <= 0 && (err == nil || !again(err)) {
 			n.Ended(err)
 		}
 	}
@@ -43,21 +44,16 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 }
 
 // Limit implements engine.Link.
-func (n *near) Limit(d time.Duration) { sockLimit(n.fd, d) }
+func (n *near) Limit(d time.Duration) { n.sock.limit(d) }
 
 // Finish implements engine.Link.
 func (n *near) Finish(goodbye bool) {
 	n.Link.Finish(goodbye)
-	sockFinish(n.fd)
+	n.sock.finish()
 }
 
 // Close implements engine.Link.
-func (n *near) Close() {
-	if n.fd >= 0 {
-		sockClose(n.fd)
-		n.fd = -1
-	}
-}
+func (n *near) Close() { n.sock.close() }
 
 // meet joins the ranks of this node that take part in shared memory. If that fails, all of them use sockets.
 func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
@@ -93,32 +89,33 @@ func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
 	return nil
 }
 
-// rings returns this rank's end of the rings with another rank of the node, or why there are none. If rings
-// are made on demand, the rank that accepted the connection does it, and tells the other which.
-func (c *connecting) rings(ctx context.Context, w *wire.Conn) (l *memlink.Link, reason string, err error) {
+// rings returns this rank's end of the rings with another rank of the node, nil if there are none. If rings are
+// made on demand, the rank that accepted the connection does it, and tells the other which.
+func (c *connecting) rings(ctx context.Context, w *wire.Conn) (l *memlink.Link, err error) {
 	peer := c.local[w.Rank]
-	switch {
-	case peer < 0:
-		return nil, "", nil
-	case c.node == nil:
-		return nil, c.noNode, nil
-	case !c.cfg.onDemand():
-		return c.node.Link(peer), "", nil
+	if peer < 0 || c.node == nil {
+		return nil, nil
 	}
 	var made struct {
 		Pair   int
 		Failed string // why there are none
 	}
-	if !w.Dialed {
+	switch {
+	case !c.cfg.onDemand():
+		l = c.node.Link(peer)
+	case w.Dialed:
+		err = w.ReceiveSettings(ctx, &made)
+	default:
 		if made.Pair, err = c.node.NewPair(); err != nil {
-			reason, made.Failed = err.Error(), err.Error()
+			made.Failed = err.Error()
 		}
 		err = w.SendSettings(ctx, &made)
-	} else if err = w.ReceiveSettings(ctx, &made); made.Failed != "" {
-		reason = fmt.Sprintf("rank %d: %s", w.Rank, made.Failed)
 	}
-	if err == nil && reason == "" {
+	if l == nil && err == nil && made.Failed == "" {
 		l, err = c.node.LinkAt(peer, made.Pair)
 	}
-	return l, reason, err
+	c.mu.Lock()
+	c.why[w.Rank] = made.Failed
+	c.mu.Unlock()
+	return l, err
 }

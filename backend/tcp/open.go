@@ -3,18 +3,15 @@ package tcp
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
-	"github.com/cohort-hpc/cohort/internal/shmem"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
@@ -84,8 +81,6 @@ const joinTimeout = 60 * time.Second
 // missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
-	case !supported:
-		return nil, &backend.Fault{Sentinel: backend.ErrNotSupported, Text: "backend tcp runs on Linux and macOS only"}
 	case cfg.Size < 1 || cfg.Size > wire.MaxRanks:
 		return nil, initFault("backend tcp takes 1 to %d ranks, not %d", wire.MaxRanks, cfg.Size)
 	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
@@ -116,105 +111,6 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 
 func initFault(format string, args ...any) error {
 	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
-}
-
-// join makes this process a rank of its job, and connects it to the others.
-//
-//  1. Listen, so that the address is known.
-//  2. Join at the coordinator; rank 0 listens there too, unless the launcher does.
-//  3. Connect: of two ranks the higher one dials. If connections are made on demand, only those with
-//     rank 0 are made here, and the listener stays open for the others.
-func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
-	// Without this check a lack of descriptors would show on some ranks only, in the middle of the
-	// rendezvous or, with connections on demand, of the program. A connection takes two descriptors while
-	// it leaves the runtime's poller; rank 0, as the coordinator, has one more to each rank. The rest are
-	// for the listener, the poller, and shared memory.
-	files := 2*(cfg.Size-1) + 6
-	if !cfg.Launcher {
-		files = 3*(cfg.Size-1) + 6 // on all ranks, so that all of them say so
-	}
-	if err := shmem.Files(files, fmt.Sprintf("a job of %d ranks", cfg.Size)); err != nil {
-		return nil, err
-	}
-	secret, err := wire.ReadSecretFile(cfg.SecretFile)
-	if err != nil {
-		return nil, err
-	}
-	id := &wire.Identity{Job: cfg.Job, Secret: secret, Rank: cfg.Rank, Size: cfg.Size}
-	if id.TLS, err = wire.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
-		return nil, err
-	}
-	addrs, err := interfaces(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	first, last, err := ports(cfg.Ports)
-	if err != nil {
-		return nil, err
-	}
-	l, err := wire.Listen(wire.ListenConfig{Addrs: addrs, PortMin: first, PortMax: last, Identity: id})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil || !cfg.onDemand() {
-			l.Close()
-		}
-	}()
-	wake := ""
-	if shmem.Supported && !cfg.Sockets {
-		wake = fmt.Sprintf("@cohort-wake/%d/%s", os.Geteuid(), rand.Text())
-	}
-	sleep, err := newSleeper(wake)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			sleep.Close()
-		}
-	}()
-	self := wire.Member{Rank: cfg.Rank, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
-	if sleep.wake != nil {
-		self.Wake = sleep.wake.name
-	}
-	self.CPUs, _ = shmem.CPUs() // none if they are not known
-	if name, err := os.Hostname(); err == nil {
-		self.Host = wire.HostName(name)
-	}
-	coordinator := 0
-	if cfg.Launcher {
-		coordinator = wire.Launcher
-	}
-	meeting, err := wire.Join(ctx, id, cfg.Coordinator, coordinator, self)
-	if err != nil {
-		return nil, err
-	}
-	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members, join: new(shortFrame)}
-	c.spare = c.coresToSpare()
-	var links []engine.Link
-	err = meeting.Confirm(ctx, func(ctx context.Context) (err error) {
-		if err = c.agreeOnConnect(); err != nil {
-			return err
-		}
-		if err = c.meet(ctx, sleep); err != nil {
-			return err
-		}
-		if links, err = c.all(ctx); err != nil {
-			if refused := l.Report(); refused != "" {
-				err = fmt.Errorf("%w (%s)", err, refused)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		closeAll(links)
-		if c.node != nil {
-			c.node.Close()
-		}
-		return nil, err
-	}
-	return c.start(links, sleep, meeting)
 }
 
 // interfaces returns the addresses to listen at.

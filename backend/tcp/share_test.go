@@ -117,20 +117,20 @@ func TestShare(t *testing.T) {
 				meetAll(t, ctx, ends, sleepers)
 				a, b := met(t, ctx)
 				type result struct {
-					l      *memlink.Link
-					reason string
-					err    error
+					l   *memlink.Link
+					why string
+					err error
 				}
 				other := make(chan result)
 				go func() {
-					l, reason, err := ends[1].rings(ctx, b)
-					other <- result{l, reason, err}
+					l, err := ends[1].rings(ctx, b)
+					other <- result{l, ends[1].noNode + ends[1].why[0], err}
 				}()
-				l, reason, err := ends[0].rings(ctx, a)
-				for _, r := range []result{{l, reason, err}, <-other} {
+				l, err := ends[0].rings(ctx, a)
+				for _, r := range []result{{l, ends[0].noNode + ends[0].why[1], err}, <-other} {
 					if shared := shmem.Supported && c.reason == ""; r.err != nil || (r.l != nil) != shared ||
-						!strings.Contains(r.reason, c.reason) && shmem.Supported || (r.reason == "") != (shared || !shmem.Supported) {
-						t.Errorf("link %v, reason %q, error %v, want %q", r.l, r.reason, r.err, c.reason)
+						!strings.Contains(r.why, c.reason) && shmem.Supported || (r.why == "") != (shared || !shmem.Supported) {
+						t.Errorf("link %v, reason %q, error %v, want %q", r.l, r.why, r.err, c.reason)
 					}
 				}
 				said := make(chan error, 1)

@@ -1,7 +1,14 @@
+//go:build linux || darwin
+
 package tcp
 
 import (
+	"fmt"
+	"net"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/node"
@@ -17,12 +24,14 @@ type sleeper struct {
 	asked pollset
 }
 
-// newSleeper returns a sleeper, with a wake-up socket of that name if it is not empty and there can be one.
+// newSleeper returns a sleeper, with a wake-up socket of that name if it is not empty.
 func newSleeper(wake string) (*sleeper, error) {
 	b, err := newBell()
 	s := &sleeper{bell: b}
 	if err == nil && wake != "" {
-		s.wake, _ = newWakeSocket(wake)
+		if s.wake, err = newWakeSocket(wake); err != nil {
+			b.close()
+		}
 	}
 	return s, err
 }
@@ -32,7 +41,7 @@ func (s *sleeper) Begin() {
 	s.sleep.reset()
 	s.sleep.add(s.bell.r, false)
 	if s.node != nil {
-		s.sleep.add(s.wake.fd, false)
+		s.sleep.add(s.wake.sock, false)
 		s.node.Announce()
 	}
 }
@@ -41,10 +50,10 @@ func (s *sleeper) Begin() {
 func (s *sleeper) Add(l engine.Link, room bool) (ready bool) {
 	switch l := l.(type) {
 	case *link:
-		s.sleep.add(l.fd, room)
+		s.sleep.add(l.sock, room)
 		return l.Hidden()
 	case *near:
-		s.sleep.add(l.fd, false)
+		s.sleep.add(l.sock, false)
 		l.check = true
 	}
 	return false
@@ -73,7 +82,7 @@ func (s *sleeper) Ring() { s.bell.ring() }
 func (s *sleeper) Poll(links []engine.Link, room []bool, ready func(i int)) {
 	s.asked.reset()
 	for i, l := range links {
-		s.asked.add(l.(*link).fd, room[i])
+		s.asked.add(l.(*link).sock, room[i])
 	}
 	s.asked.wait(-1)
 	for i := range links {
@@ -89,4 +98,53 @@ func (s *sleeper) Close() {
 	if s.wake != nil {
 		s.wake.close()
 	}
+}
+
+// A wakeSocket is what the other ranks of the node wake this one by. A foreign process that sends to it only
+// makes the rank look for messages.
+type wakeSocket struct {
+	name string
+	to   []unix.SockaddrUnix // the others' sockets
+
+	mu   sync.Mutex // guards sock, and the use of to
+	sock socket     // -1: closed
+}
+
+func newWakeSocket(name string) (*wakeSocket, error) {
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return nil, fmt.Errorf("wake-up socket: %w", err)
+	}
+	sock, err := takeSocket(c)
+	return &wakeSocket{name: name, sock: sock}, err
+}
+
+// peers sets the names of the sockets of all ranks of the node.
+func (s *wakeSocket) peers(list []string) {
+	for _, name := range list {
+		s.to = append(s.to, unix.SockaddrUnix{Name: name})
+	}
+}
+
+// send wakes another rank. If its socket has no room, enough is in it.
+func (s *wakeSocket) send(rank int) {
+	s.mu.Lock()
+	if s.sock >= 0 {
+		_ = unix.Sendto(int(s.sock), wakeUp, 0, &s.to[rank])
+	}
+	s.mu.Unlock()
+}
+
+var wakeUp = []byte{1}
+
+// drain takes one message out.
+func (s *wakeSocket) drain() {
+	var b [1]byte
+	unix.Read(int(s.sock), b[:])
+}
+
+func (s *wakeSocket) close() {
+	s.mu.Lock()
+	s.sock.close()
+	s.mu.Unlock()
 }

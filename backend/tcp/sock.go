@@ -12,9 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supported reports whether the backend works on this system.
-const supported = true
-
 // errAgain is an error for which again reports true.
 var errAgain error = unix.EAGAIN
 
@@ -40,13 +37,19 @@ func (s socket) write(a, b []byte) (int, error) {
 	return unix.Writev(int(s), v[:])
 }
 
-func sockClose(fd int) { unix.Close(fd) }
+// finish says that nothing more will be written.
+func (s socket) finish() { unix.Shutdown(int(s), unix.SHUT_WR) }
 
-// sockFinish says that nothing more will be written.
-func sockFinish(fd int) { unix.Shutdown(fd, unix.SHUT_WR) }
+// close closes the socket, once.
+func (s *socket) close() {
+	if *s >= 0 {
+		unix.Close(int(*s))
+		*s = -1
+	}
+}
 
 // takeSocket takes the descriptor out of a connection, which is closed.
-func takeSocket(c net.Conn) (int, error) {
+func takeSocket(c net.Conn) (socket, error) {
 	defer c.Close()
 	s, ok := c.(syscall.Conn)
 	if !ok {
@@ -63,9 +66,9 @@ func takeSocket(c net.Conn) (int, error) {
 		return -1, err
 	}
 	if withinHost(c) {
-		sockWithinHost(fd)
+		socket(fd).withinHost()
 	}
-	return fd, nil
+	return socket(fd), nil
 }
 
 // withinHost reports whether both ends of a connection are on this machine.
@@ -81,7 +84,7 @@ type pollset struct{ fds []unix.PollFd }
 func (p *pollset) reset() { p.fds = p.fds[:0] }
 
 // add adds a descriptor, of which news to read, or room to write too, end the sleep.
-func (p *pollset) add(fd int, write bool) {
+func (p *pollset) add(fd socket, write bool) {
 	f := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	if write {
 		f.Events |= unix.POLLOUT
@@ -110,7 +113,7 @@ func (p *pollset) wait(timeout time.Duration) {
 func (p *pollset) ready(i int) bool { return p.fds[i].Revents != 0 }
 
 // A bell wakes a goroutine that sleeps on its descriptor.
-type bell struct{ r, w int }
+type bell struct{ r, w socket }
 
 func newBell() (bell, error) {
 	var p [2]int
@@ -125,22 +128,22 @@ func newBell() (bell, error) {
 			return bell{}, err
 		}
 	}
-	return bell{p[0], p[1]}, nil
+	return bell{socket(p[0]), socket(p[1])}, nil
 }
 
-func (b bell) ring() { unix.Write(b.w, []byte{1}) }
+func (b bell) ring() { unix.Write(int(b.w), wakeUp) }
 
 // quiet takes the rings out.
 func (b bell) quiet() {
 	var buf [64]byte
 	for {
-		if n, err := unix.Read(b.r, buf[:]); err != nil || n < len(buf) {
+		if n, err := unix.Read(int(b.r), buf[:]); err != nil || n < len(buf) {
 			return
 		}
 	}
 }
 
 func (b bell) close() {
-	unix.Close(b.r)
-	unix.Close(b.w)
+	b.r.close()
+	b.w.close()
 }

@@ -14,12 +14,12 @@ func TestWithinHost(t *testing.T) {
 	a, b := pair(t)
 	defer b.Close()
 	chosen(t, b)
-	fd, err := takeSocket(a)
+	sock, err := takeSocket(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd)
-	if how, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || how != "cubic" {
+	defer sock.close()
+	if how, err := unix.GetsockoptString(int(sock), unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || how != "cubic" {
 		t.Errorf("the congestion control is %q, %v", how, err)
 	}
 }

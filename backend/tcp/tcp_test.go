@@ -1,3 +1,5 @@
+//go:build linux || darwin
+
 package tcp
 
 import (
@@ -86,16 +88,16 @@ func inherited(rank, size int) (backend.Comm, error) {
 		if err != nil {
 			return nil, err
 		}
-		fd, err := takeSocket(c)
+		sock, err := takeSocket(c)
 		if err != nil {
 			return nil, err
 		}
 		if data > 0 {
-			e.Connect(r, &near{Link: sleep.node.Link(r), fd: fd})
+			e.Connect(r, &near{Link: sleep.node.Link(r), sock: sock})
 			continue
 		}
 		l := &link{enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: os.Getenv("TCP_TEST_SUMS") != "", join: join}
-		l.use(fd)
+		l.use(sock)
 		e.Connect(r, l)
 	}
 	return e.Start()
@@ -113,12 +115,12 @@ func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (bac
 		if r == rank {
 			continue
 		}
-		fd, err := takeSocket(c)
+		sock, err := takeSocket(c)
 		if err != nil {
 			return nil, err
 		}
 		l := &link{enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: sums, join: join}
-		l.use(fd)
+		l.use(sock)
 		e.Connect(r, l)
 	}
 	return e.Start()

@@ -64,7 +64,7 @@ func securedEnd(t *testing.T) (l *link, other *os.File, server *tls.Conn) {
 	t.Cleanup(func() { other.Close() })
 	above.Conn = fileConn{Conn: b, f: other}
 	l = &link{tls: s, enc: &frame.Encoder{}, dec: &frame.Decoder{}, join: new(shortFrame)}
-	l.use(ends[0])
+	l.use(socket(ends[0]))
 	return l, other, server
 }
 

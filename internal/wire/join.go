@@ -20,11 +20,11 @@ import (
 type Meeting struct {
 	Members []Member // of all ranks
 
-	conn *Conn // to the coordinator
+	// If this process is the coordinator too, its listener, and how the rendezvous ends.
+	Coordinator *Listener
+	outcome     <-chan error
 
-	// If this process is the coordinator too:
-	l       *Listener
-	outcome <-chan error // how the rendezvous ends
+	conn *Conn // to the coordinator
 }
 
 // Join makes this process a rank of its job. It connects to the coordinator at address (HOST:PORT),
@@ -81,7 +81,7 @@ func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
 		defer g.l.Close()
 		outcome <- g.run(ctx, there)
 	}()
-	return (&Meeting{conn: here, l: g.l, outcome: outcome}).join(ctx, g.l.id, self)
+	return (&Meeting{conn: here, Coordinator: g.l, outcome: outcome}).join(ctx, g.l.id, self)
 }
 
 // join is the first round.
@@ -180,11 +180,3 @@ func (m *Meeting) end(err error) error {
 
 // Close leaves the meeting.
 func (m *Meeting) Close() { m.end(nil) }
-
-// Report returns Listener.Report of the coordinator, if this process is the coordinator.
-func (m *Meeting) Report() string {
-	if m.l == nil {
-		return ""
-	}
-	return m.l.Report()
-}

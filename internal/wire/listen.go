@@ -135,8 +135,11 @@ func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 }
 
 // Report returns one line with the number of refused connections for each reason and the first error of
-// each, "" if no connection was refused. It may be called after Close.
+// each, "" if no connection was refused or there is no listener. It may be called after Close.
 func (l *Listener) Report() string {
+	if l == nil {
+		return ""
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.refused.report()
