@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/cohort-hpc/cohort/internal/engine"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/node"
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
@@ -112,7 +111,7 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) (engine.Link, erro
 		return nil, err
 	}
 	l := &link{sums: c.cfg.Checksum, join: c.join}
-	l.enc, l.dec = w.Frames(frame.MaxPayload)
+	l.enc, l.dec = w.Frames()
 	below := w.Below()
 	if rings == nil && below != w.Conn {
 		l.tls = newSecured(w.Conn)

@@ -81,14 +81,6 @@ const joinTimeout = 60 * time.Second
 // missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
-	case cfg.Size < 1 || cfg.Size > wire.MaxRanks:
-		return nil, initFault("backend tcp takes 1 to %d ranks, not %d", wire.MaxRanks, cfg.Size)
-	case cfg.Rank < 0 || cfg.Rank >= cfg.Size:
-		return nil, initFault("rank %d of a job of %d ranks", cfg.Rank, cfg.Size)
-	case cfg.Job == "":
-		return nil, initFault("backend tcp needs a job name (COHORT_JOB), the same on all ranks")
-	case cfg.Coordinator == "":
-		return nil, initFault("backend tcp needs the coordinator's address (COHORT_TCP_COORDINATOR, HOST:PORT)")
 	case cfg.Heartbeat > 0 && cfg.Heartbeat < engine.HeartbeatMin:
 		return nil, initFault("heartbeat of %v: want %v or more, or off", cfg.Heartbeat, engine.HeartbeatMin)
 	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
@@ -98,15 +90,14 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinTimeout))
 	defer cancel()
-	e, err := join(ctx, cfg)
-	if err != nil {
-		var f *backend.Fault
-		if errors.As(err, &f) {
-			return nil, err
-		}
-		return nil, initFault("rank %d of %d, backend tcp: %v", cfg.Rank, cfg.Size, err)
+	world, err := join(ctx, cfg)
+	if err == nil {
+		return world, nil
 	}
-	return e, nil
+	if _, ok := errors.AsType[*backend.Fault](err); !ok {
+		err = initFault("rank %d of %d, backend tcp: %v", cfg.Rank, cfg.Size, err)
+	}
+	return nil, err
 }
 
 func initFault(format string, args ...any) error {
@@ -114,13 +105,13 @@ func initFault(format string, args ...any) error {
 }
 
 // interfaces returns the addresses to listen at.
-func interfaces(ctx context.Context, cfg Config) ([]netip.Addr, error) {
-	choice := cfg.Interface
+func interfaces(cfg Config) ([]netip.Addr, error) {
 	host, _, err := wire.ParseCoordinator(cfg.Coordinator)
 	if err != nil {
 		return nil, err
 	}
-	if choice == "" && !local(host) {
+	choice := cfg.Interface
+	if a, _ := netip.ParseAddr(host); choice == "" && !a.IsLoopback() && !strings.EqualFold(host, "localhost") {
 		choice = "any"
 	}
 	return wire.Interfaces(choice)
@@ -141,10 +132,4 @@ func ports(text string) (first, last uint16, err error) {
 		return 0, 0, initFault("COHORT_TCP_PORTS is %q: want a range such as 20000-20100, of ports from 1 to 65535", text)
 	}
 	return uint16(a), uint16(b), nil
-}
-
-// local reports whether a host is this machine by its name alone.
-func local(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback() || strings.EqualFold(host, "localhost")
 }

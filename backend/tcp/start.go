@@ -42,7 +42,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if id.TLS, err = wire.LoadTLS(cfg.TLSCert, cfg.TLSKey, cfg.TLSCA, cfg.TLSName); err != nil {
 		return nil, err
 	}
-	addrs, err := interfaces(ctx, cfg)
+	addrs, err := interfaces(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,13 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 		return nil, err
 	}
 	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members, join: new(shortFrame)}
-	c.spare = c.coresToSpare()
+	var cpus [][16]uint64
+	for r := range c.members {
+		if r == cfg.Rank || c.members[r].Shares(c.self()) {
+			cpus = append(cpus, c.members[r].CPUs)
+		}
+	}
+	c.spare = node.Spare(cpus)
 	var links []engine.Link
 	err = meeting.Confirm(ctx, func(ctx context.Context) (err error) {
 		if err = c.agreeOnConnect(); err != nil {
@@ -172,16 +178,4 @@ func nodeOf(members []wire.Member, rank int) int {
 		}
 	}
 	return rank
-}
-
-// coresToSpare reports whether the ranks of this node together may use at least as many processors
-// as there are ranks.
-func (c *connecting) coresToSpare() bool {
-	var cpus [][16]uint64
-	for r := range c.members {
-		if r == c.id.Rank || c.members[r].Shares(c.self()) {
-			cpus = append(cpus, c.members[r].CPUs)
-		}
-	}
-	return node.Spare(cpus)
 }

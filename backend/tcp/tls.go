@@ -3,6 +3,8 @@
 package tcp
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -17,12 +19,9 @@ import (
 type secured struct {
 	socket
 	c     *tls.Conn
-	more  bool // the last read may have left something
-	in    []byte
-	i0    int    // in[i0:i1] has been read from the socket and not been decrypted
-	i1    int    //
-	queue []byte // records for the socket
-	sent  int    // bytes of queue that are in it
+	more  bool          // the last read may have left something
+	in    *bufio.Reader // what has been read from the socket and not been decrypted
+	queue bytes.Buffer  // records for the socket
 }
 
 const (
@@ -32,7 +31,23 @@ const (
 )
 
 func newSecured(c net.Conn) *secured {
-	return &secured{c: c.(*tls.Conn), more: true, in: make([]byte, tlsRead)}
+	s := &secured{c: c.(*tls.Conn), more: true}
+	s.in = bufio.NewReaderSize(s, tlsRead)
+	return s
+}
+
+// Read reads from the socket, for in.
+func (s *secured) Read(b []byte) (int, error) {
+	n, err := s.socket.read(b, nil)
+	switch {
+	case err != nil && again(err):
+		return 0, os.ErrDeadlineExceeded // crypto/tls takes it as passing
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // rawConn is the socket, for crypto/tls. The connection from which the socket was taken is closed.
@@ -41,29 +56,8 @@ type rawConn struct {
 	s *secured
 }
 
-func (r rawConn) Read(b []byte) (int, error) {
-	s := r.s
-	if s.i0 == s.i1 {
-		n, err := s.socket.read(s.in, nil)
-		switch {
-		case err != nil && again(err):
-			return 0, os.ErrDeadlineExceeded // crypto/tls takes it as passing
-		case err != nil:
-			return 0, err
-		case n == 0:
-			return 0, io.EOF
-		}
-		s.i0, s.i1 = 0, n
-	}
-	n := copy(b, s.in[s.i0:s.i1])
-	s.i0 += n
-	return n, nil
-}
-
-func (r rawConn) Write(b []byte) (int, error) {
-	r.s.queue = append(r.s.queue, b...)
-	return len(b), nil
-}
+func (r rawConn) Read(b []byte) (int, error)  { return r.s.in.Read(b) }
+func (r rawConn) Write(b []byte) (int, error) { return r.s.queue.Write(b) }
 
 // fill reads as much of b as there is.
 func (s *secured) fill(b []byte) (int, error) {
@@ -106,11 +100,11 @@ func (s *secured) read(a, b []byte) (int, error) {
 
 // write implements stream.
 func (s *secured) write(a, b []byte) (int, error) {
-	if len(s.queue)-s.sent > tlsQueued {
+	if s.queue.Len() > tlsQueued {
 		if _, err := s.push(); err != nil {
 			return 0, err
 		}
-		if len(s.queue)-s.sent > tlsQueued {
+		if s.queue.Len() > tlsQueued {
 			return 0, errAgain
 		}
 	}
@@ -130,25 +124,21 @@ func (s *secured) write(a, b []byte) (int, error) {
 }
 
 func (s *secured) push() (moved bool, err error) {
-	for s.sent < len(s.queue) {
-		n, err := s.socket.write(s.queue[s.sent:], nil)
+	for s.keeps() {
+		n, err := s.socket.write(s.queue.Bytes(), nil)
 		if err != nil {
 			if again(err) {
 				err = nil
 			}
-			if s.sent >= tlsQueued { // a stream that never stops never empties the queue
-				s.queue, s.sent = s.queue[:copy(s.queue, s.queue[s.sent:])], 0
-			}
 			return moved, err
 		}
-		s.sent += n
+		s.queue.Next(n)
 		moved = true
 	}
-	s.queue, s.sent = s.queue[:0], 0
 	return moved, nil
 }
 
-func (s *secured) keeps() bool { return s.sent < len(s.queue) }
+func (s *secured) keeps() bool { return s.queue.Len() > 0 }
 
 // finish ends the stream properly: a third party that cuts it off cannot forge that.
 func (s *secured) finish() {

@@ -102,8 +102,8 @@ func TestTLSQueueStaysShort(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if most := 4 * (tlsQueued + 2*tlsPiece); cap(l.tls.queue) > most {
-		t.Errorf("the queue has room for %d bytes, want at most %d", cap(l.tls.queue), most)
+	if most := 4 * (tlsQueued + 2*tlsPiece); l.tls.queue.Cap() > most {
+		t.Errorf("the queue has room for %d bytes, want at most %d", l.tls.queue.Cap(), most)
 	}
 }
 

@@ -24,10 +24,8 @@ import (
 //
 //	rank r → 0   hello: the text names the version, the rank, the size, and the process
 //	0 → rank r   yes, with the segment's descriptor
-//	rank r → 0   yes: its part of the control area is filled in
-//	0 → rank r   yes: all have filled in theirs; try copies
-//	rank r → 0   yes: done
-//	0 → rank r   yes: start
+//	rank r → 0   yes: its part of the control area is filled in, and copies with rank 0 were tried
+//	0 → rank r   yes: copies with all ranks were tried; start
 const (
 	hello       = "cohort-node3: rank %d of %d, process %d"
 	messageSize = 512
@@ -139,24 +137,21 @@ func lead(ctx context.Context, seg *shmem.Segment, cfg *Config, l layout, why er
 			c.SetDeadline(time.Unix(1, 0))
 		}
 	})()
-	rights := unix.UnixRights(seg.FD())
-	for step := range 3 {
-		for r := 1; r < l.n && step > 0; r++ {
-			_, err := hear(conns[r], cfg.Ranks[r], "")
-			if err != nil && ctx.Err() != nil {
-				return missing(ctx, cfg, func(q int) bool { return q == r })
-			}
-			if err != nil {
-				return err
-			}
+	for _, c := range conns[1:] {
+		say(c, nil, unix.UnixRights(seg.FD())...) // an error shows when it is to answer
+	}
+	for r := 1; r < l.n; r++ {
+		_, err := hear(conns[r], cfg.Ranks[r], "")
+		if err != nil && ctx.Err() != nil {
+			return missing(ctx, cfg, func(q int) bool { return q == r })
 		}
-		for _, c := range conns[1:] {
-			say(c, nil, rights...) // an error shows when it is to answer
+		if err != nil {
+			return err
 		}
-		rights = nil
-		if step == 1 {
-			noteCopy(seg, cfg, l)
-		}
+		noteCopy(seg, cfg, l, r)
+	}
+	for _, c := range conns[1:] {
+		say(c, nil)
 	}
 	return nil
 }
@@ -195,16 +190,10 @@ func attach(ctx context.Context, cfg *Config, l layout, why error) (seg *shmem.S
 		return nil, why
 	}
 	area(seg, l, cfg.Rank).fill()
-	for step := range 2 {
-		if step == 1 {
-			noteCopy(seg, cfg, l)
-		}
-		say(c, nil) // an error shows in the answer
-		if _, err := hear(c, cfg.Ranks[0], " gave up"); err != nil {
-			return seg, err
-		}
-	}
-	return seg, nil
+	noteCopy(seg, cfg, l, 0)
+	say(c, nil) // an error shows in the answer
+	_, err = hear(c, cfg.Ranks[0], " gave up")
+	return seg, err
 }
 
 // receive maps the segment that rank 0 sends.
@@ -230,9 +219,9 @@ func receive(c *net.UnixConn, cfg *Config, l layout) (*shmem.Segment, error) {
 	return seg, nil
 }
 
-// noteCopy tries copies to and from the next rank and records a failure.
-func noteCopy(seg *shmem.Segment, cfg *Config, l layout) {
-	if cfg.NoCopies || area(seg, l, (cfg.Rank+1)%l.n).tryCopy() != nil {
+// noteCopy tries copies to and from a rank that has filled in its area, and records a failure.
+func noteCopy(seg *shmem.Segment, cfg *Config, l layout, rank int) {
+	if cfg.NoCopies || area(seg, l, rank).tryCopy() != nil {
 		shmem.At[control](seg, 0).noCMA.Store(1)
 	}
 }

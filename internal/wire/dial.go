@@ -114,10 +114,8 @@ func (d *dialing) one(ctx context.Context, a netip.AddrPort) (*Conn, error) {
 
 // rest waits for a time, or until ctx ends.
 func rest(ctx context.Context, d time.Duration) {
-	wait := time.NewTimer(d)
-	defer wait.Stop()
 	select {
-	case <-wait.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -1,6 +1,6 @@
 // Package wire implements the network protocol of the tcp backend, and all of it that an
 // unauthenticated peer can reach: the secret of a job, the handshake, the listener in front of it,
-// the rendezvous of the ranks, and the frames that carry messages.
+// and the rendezvous of the ranks.
 //
 // A connection passes through three stages. Each stage reads only what the one before has admitted.
 //
@@ -11,8 +11,7 @@
 //  2. Rendezvous. Ranks that have proved their identity join at the coordinator ([Join], [Serve]). All of
 //     them get the table of the ranks, or all get the same error. The same holds for their connections to
 //     each other ([Meeting.Confirm]). Messages of the rendezvous are JSON, in frames.
-//  3. Frames. A [Header] of 40 bytes, checked in every bit, precedes as many bytes of payload as it
-//     states, within a limit ([Encoder], [Decoder]). The backend interprets them.
+//  3. Frames (package frame), which the backend interprets.
 //
 // Every length is compared with a limit before memory is allocated for it. Nothing is logged:
 // refusals are counted, and the first of each kind is kept ([Listener.Report]).

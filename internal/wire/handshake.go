@@ -32,16 +32,12 @@ type Conn struct {
 	dec   *frame.Decoder
 }
 
-// Frames returns the encoder for the frames this side sends and the decoder for those it receives. limit is
-// the longest payload.
+// Frames returns the encoder for the frames this side sends and the decoder for those it receives.
 //
 // The checksums of headers start from a value that depends on the connection and the direction. That
 // detects frames of another connection, and all but one of 2^32 blindly forged ones. It does not
 // authenticate frames against a peer that can read the traffic; TLS does.
-func (c *Conn) Frames(limit uint64) (*frame.Encoder, *frame.Decoder) {
-	c.dec.Limit = limit
-	return c.enc, c.dec
-}
+func (c *Conn) Frames() (*frame.Encoder, *frame.Decoder) { return c.enc, c.dec }
 
 // shake is a handshake under way.
 type shake struct {
@@ -87,12 +83,11 @@ func run(ctx context.Context, c net.Conn, id *Identity, steps func(*shake) (*Con
 		return nil, err
 	}
 	s := &shake{Conn: c, id: id, during: "beginning"}
-	if err = c.SetDeadline(time.Now().Add(HandshakeTimeout)); err == nil {
-		err = within(ctx, c, func() (err error) {
-			conn, err = steps(s)
-			return err
-		})
-	}
+	c.SetDeadline(time.Now().Add(HandshakeTimeout))
+	err = within(ctx, c, func() (err error) {
+		conn, err = steps(s)
+		return err
+	})
 	if err != nil {
 		c.Close()
 		return nil, s.failed(ctx, err)
@@ -130,9 +125,7 @@ func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpo
 			return nil, err
 		}
 		s.during = "sending the proof"
-		if err := s.SetDeadline(time.Time{}); err != nil {
-			return nil, err
-		}
+		s.SetDeadline(time.Time{})
 		if ctx.Err() != nil { // the deadline was that of its end
 			return nil, ctx.Err()
 		}
@@ -293,10 +286,7 @@ func (s *shake) finish(ctx context.Context, c *Conn, keep func() bool) (*Conn, e
 // relayed the first proofs has two TLS connections, and so fails.
 func (s *shake) startTLS(ctx context.Context, c *Conn) (binding []byte, err error) {
 	s.during = "starting TLS"
-	inner, err := s.id.TLS.wrap(c, s.id.Job)
-	if err != nil {
-		return nil, s.refuse(FailedTLS, "%v", err)
-	}
+	inner := s.id.TLS.wrap(c, s.id.Job)
 	if err := inner.HandshakeContext(ctx); err != nil {
 		if ctx.Err() == nil && !timedOut(err) && !cutOff(err) {
 			err = &Refusal{Reason: FailedTLS, Remote: s.RemoteAddr().String(), Text: who(c.Rank), Err: err}

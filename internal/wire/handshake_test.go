@@ -93,8 +93,8 @@ func TestHandshakeAdmitsRanksOfJob(t *testing.T) {
 // talk sends a frame, and shows that only the other end of this connection takes it.
 func talk(t *testing.T, from, to *Conn) {
 	t.Helper()
-	enc, back := from.Frames(10)
-	_, dec := to.Frames(10)
+	enc, back := from.Frames()
+	_, dec := to.Frames()
 	var b [frame.HeaderSize]byte
 	enc.Encode(&b, &frame.Header{Kind: frame.Heartbeat})
 	has(t, (&frame.Decoder{Seed: back.Seed}).Decode(new(frame.Header), &b), frame.ErrFrame, "checksum") // reflected

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
@@ -40,7 +41,7 @@ func (id *Identity) Check() error {
 	case !id.Secret.Valid():
 		return errors.New("the job has no secret; its ranks need one to authenticate each other")
 	case id.Job == "" || len(id.Job) > maxJob:
-		return fmt.Errorf("the name of the job has %d bytes, want 1 to %d", len(id.Job), maxJob)
+		return fmt.Errorf("the name of the job (COHORT_JOB) has %d bytes, want 1 to %d", len(id.Job), maxJob)
 	case id.Size < 1 || id.Size > MaxRanks:
 		return fmt.Errorf("a job of %d ranks, want 1 to %d", id.Size, MaxRanks)
 	case id.Rank < Launcher || id.Rank >= id.Size:
@@ -87,15 +88,10 @@ const proofSize = 24
 
 // prove signs a transcript, as one side of the handshake. Every part has a fixed length, but for a last one that
 // is empty without TLS. The hello states whether TLS is used, so no two transcripts are the same.
-func (k *keys) prove(label string, parts ...[]byte) (proof [proofSize]byte) {
+func (k *keys) prove(label string, parts ...[]byte) [proofSize]byte {
 	mac := hmac.New(sha256.New, k.key[:])
-	mac.Write([]byte(label))
-	mac.Write([]byte{0})
+	mac.Write([]byte(label + "\x00"))
 	mac.Write(k.job[:])
-	for _, p := range parts {
-		mac.Write(p)
-	}
-	var sum [sha256.Size]byte
-	copy(proof[:], mac.Sum(sum[:0]))
-	return proof
+	mac.Write(slices.Concat(parts...))
+	return [proofSize]byte(mac.Sum(nil)[:proofSize])
 }

@@ -110,7 +110,7 @@ func describe(list []ifaceAddr) string {
 func ParseCoordinator(address string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, fmt.Errorf("coordinator %q: want HOST:PORT: %w", address, err)
+		return "", 0, fmt.Errorf("coordinator %q: want HOST:PORT (COHORT_TCP_COORDINATOR): %w", address, err)
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {

@@ -67,9 +67,6 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	if err := cfg.Identity.Check(); err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
-	if len(cfg.Addrs) == 0 {
-		return nil, errors.New("listening: no address is given")
-	}
 	l := &Listener{id: cfg.Identity, queue: make(chan *Conn),
 		most: min(max(cfg.Identity.Size, leastPending), mostPending)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -193,10 +190,7 @@ func (l *Listener) begin(s *candidate) {
 func (l *Listener) add(s *candidate) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.pending) >= l.most {
-		l.drop()
-	}
-	if len(l.pending) >= l.most {
+	if len(l.pending) >= l.most && !l.drop() {
 		return false
 	}
 	s.since = time.Now()
@@ -205,8 +199,8 @@ func (l *Listener) add(s *candidate) bool {
 }
 
 // drop closes, of the candidates that have had their time, the oldest one from the address with the most
-// of them. The lock is held.
-func (l *Listener) drop() {
+// of them, and reports whether there was one. The lock is held.
+func (l *Listener) drop() bool {
 	number := make(map[netip.Addr]int)
 	most := 1
 	for _, s := range l.pending {
@@ -219,9 +213,10 @@ func (l *Listener) drop() {
 		if number[s.addr] == most {
 			s.conn.Close()
 			l.pending = slices.Delete(l.pending, i, i+1)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // remove takes a candidate off the list, and reports whether it was there. It is then not dropped any

@@ -22,9 +22,7 @@ func (c *Conn) send(kind frame.Kind, payload []byte, limit time.Duration) error 
 	}
 	var head [frame.HeaderSize]byte
 	c.enc.Encode(&head, &h)
-	if err := c.SetWriteDeadline(time.Now().Add(limit)); err != nil {
-		return err
-	}
+	c.SetWriteDeadline(time.Now().Add(limit))
 	// The table of a large job is long, and goes to every rank: it is not copied.
 	parts := net.Buffers{head[:], payload}
 	if len(payload) == 0 {

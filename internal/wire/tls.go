@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -12,8 +11,7 @@ import (
 	"strconv"
 )
 
-// TLS configures TLS 1.3 with certificates on both sides. LoadTLS makes one; the zero value cannot be
-// used.
+// TLS configures TLS 1.3 with certificates on both sides. LoadTLS makes one.
 type TLS struct {
 	// Name is the DNS name that every certificate of the job has. A certificate with URIs of the form
 	// cohort://job/JOB/RANK is valid for these ranks only. JOB is escaped as a path segment.
@@ -84,10 +82,7 @@ func (c *Conn) Below() net.Conn {
 func (c *Conn) Replace(by net.Conn) { c.below.Conn = by }
 
 // wrap makes a TLS connection of one that has passed the handshake up to the proofs.
-func (t *TLS) wrap(c *Conn, job string) (*tls.Conn, error) {
-	if t.pool == nil {
-		return nil, errors.New("no certificates were loaded")
-	}
+func (t *TLS) wrap(c *Conn, job string) *tls.Conn {
 	cfg := &tls.Config{
 		MinVersion:                  tls.VersionTLS13,
 		Certificates:                []tls.Certificate{t.cert},
@@ -105,15 +100,12 @@ func (t *TLS) wrap(c *Conn, job string) (*tls.Conn, error) {
 		inner = tls.Client(c.below, cfg)
 	}
 	c.Conn = inner
-	return inner, nil
+	return inner
 }
 
 // names checks that a certificate, whose chain has been verified, is one of the rank's.
 func (t *TLS) names(s tls.ConnectionState, job string, rank int) error {
-	if len(s.PeerCertificates) == 0 {
-		return errors.New("it presents no certificate")
-	}
-	cert := s.PeerCertificates[0]
+	cert := s.PeerCertificates[0] // both sides require one
 	if err := cert.VerifyHostname(t.Name); err != nil {
 		return err
 	}

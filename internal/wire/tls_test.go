@@ -190,14 +190,8 @@ func TestManInTheMiddleIsDetected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	toClient, err := c.wrap(&Conn{Conn: left, Rank: 1}, "job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	toServer, err := c.wrap(&Conn{Conn: right, Rank: 2, Dialed: true}, "job")
-	if err != nil {
-		t.Fatal(err)
-	}
+	toClient := c.wrap(&Conn{Conn: left, Rank: 1}, "job")
+	toServer := c.wrap(&Conn{Conn: right, Rank: 2, Dialed: true}, "job")
 	go func() {
 		io.Copy(toServer, toClient)
 		toServer.Close()
