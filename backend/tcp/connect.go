@@ -34,16 +34,6 @@ type connecting struct {
 // self describes this rank.
 func (c *connecting) self() *wire.Member { return &c.members[c.id.Rank] }
 
-// agreeOnConnect checks that all ranks make their connections at the same time.
-func (c *connecting) agreeOnConnect() error {
-	for r := range c.members {
-		if c.members[r].OnDemand != c.self().OnDemand {
-			return initFault("ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", c.id.Rank, r)
-		}
-	}
-	return nil
-}
-
 // all makes the connections of the start, by rank. Of two ranks the higher one dials.
 func (c *connecting) all(ctx context.Context) ([]engine.Link, error) {
 	ctx, fail := context.WithCancelCause(ctx) // the first error ends what is still under way

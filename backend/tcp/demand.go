@@ -65,7 +65,10 @@ func (d *dialer) Close() {
 func (d *dialer) NotListening(err error) bool { return errors.Is(err, wire.ErrNotListening) }
 
 // Refused implements engine.Dialer.
-func (d *dialer) Refused(err error) bool { return wire.Refused(err) }
+func (d *dialer) Refused(err error) bool {
+	_, ok := errors.AsType[*wire.Refusal](err)
+	return ok
+}
 
 func (d *dialer) reach(ctx context.Context, rank int, purpose wire.Purpose) (*wire.Conn, error) {
 	return wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, purpose)

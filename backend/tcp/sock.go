@@ -51,11 +51,7 @@ func (s *socket) close() {
 // takeSocket takes the descriptor out of a connection, which is closed.
 func takeSocket(c net.Conn) (socket, error) {
 	defer c.Close()
-	s, ok := c.(syscall.Conn)
-	if !ok {
-		return -1, fmt.Errorf("a %T has no descriptor", c)
-	}
-	raw, err := s.SyscallConn()
+	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return -1, err
 	}
@@ -101,12 +97,7 @@ func (p *pollset) wait(timeout time.Duration) {
 	case timeout > 0:
 		ms = int(min((timeout+time.Millisecond-1)/time.Millisecond, 1<<30))
 	}
-	n, err := unix.Poll(p.fds, ms)
-	if err != nil || n <= 0 {
-		for i := range p.fds {
-			p.fds[i].Revents = 0
-		}
-	}
+	unix.Poll(p.fds, ms) // an error leaves no news: a signal, most likely
 }
 
 // ready reports whether the i-th descriptor added had news.
@@ -122,25 +113,17 @@ func newBell() (bell, error) {
 	}
 	for _, fd := range p {
 		unix.CloseOnExec(fd)
-		if err := unix.SetNonblock(fd, true); err != nil {
-			unix.Close(p[0])
-			unix.Close(p[1])
-			return bell{}, err
-		}
+		unix.SetNonblock(fd, true)
 	}
 	return bell{socket(p[0]), socket(p[1])}, nil
 }
 
 func (b bell) ring() { unix.Write(int(b.w), wakeUp) }
 
-// quiet takes the rings out.
+// quiet takes the rings out. Those beyond the first wake the goroutine once more.
 func (b bell) quiet() {
 	var buf [64]byte
-	for {
-		if n, err := unix.Read(int(b.r), buf[:]); err != nil || n < len(buf) {
-			return
-		}
-	}
+	unix.Read(int(b.r), buf[:])
 }
 
 func (b bell) close() {

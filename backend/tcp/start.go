@@ -98,8 +98,10 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	c.spare = node.Spare(cpus)
 	var links []engine.Link
 	err = meeting.Confirm(ctx, func(ctx context.Context) (err error) {
-		if err = c.agreeOnConnect(); err != nil {
-			return err
+		for r := range c.members {
+			if c.members[r].OnDemand != self.OnDemand {
+				return initFault("ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", cfg.Rank, r)
+			}
 		}
 		if err = c.meet(ctx, sleep); err != nil {
 			return err

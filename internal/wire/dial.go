@@ -25,8 +25,8 @@ var ErrNotListening = errors.New("no process listens")
 // separate networks can have the same address, which the handshake detects.
 //
 // A handshake that was too slow, or dropped for others, is tried again until ctx ends. If no process
-// listens, or another one does, Dial fails at once. If ctx ended, the error wraps backend.ErrTimeout
-// or backend.ErrCanceled.
+// listens, Dial fails at once with ErrNotListening, and if another one does, with a *Refusal. If ctx
+// ended, the error wraps backend.ErrTimeout or backend.ErrCanceled.
 func Dial(ctx context.Context, id *Identity, addrs []netip.AddrPort, to int, purpose Purpose) (*Conn, error) {
 	d := dialing{id: id, to: to, purpose: purpose}
 	d.find = func(context.Context) ([]netip.AddrPort, error) { return addrs, nil }
@@ -118,11 +118,4 @@ func rest(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-// Refused reports whether an error of Dial means that every address refuses the connection, and would
-// refuse it again.
-func Refused(err error) bool {
-	r, ok := errors.AsType[*Refusal](err)
-	return ok && r.lasting() // else Dial had gone on
 }

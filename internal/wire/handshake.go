@@ -101,10 +101,6 @@ func run(ctx context.Context, c net.Conn, id *Identity, steps func(*shake) (*Con
 // When it has sent its proof, Client waits for the confirmation until ctx ends: the accepting side has a
 // limit, and decides.
 func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpose) (*Conn, error) {
-	if to < Launcher || to >= id.Size || to == id.Rank || id.Rank < 0 {
-		c.Close()
-		return nil, fmt.Errorf("handshake from %s to %s, in a job of %d", who(id.Rank), who(to), id.Size)
-	}
 	return run(ctx, c, id, func(s *shake) (*Conn, error) {
 		s.keys = id.keys()
 		h := hello{Purpose: purpose, From: int32(id.Rank), To: int32(to), Job: s.keys.number()}

@@ -205,24 +205,20 @@ func TestHandshakeRefused(t *testing.T) {
 	}
 }
 
-// TestHandshakeRejectsMisuse asks for impossible handshakes.
+// TestHandshakeRejectsMisuse asks for handshakes of impossible identities.
 func TestHandshakeRejectsMisuse(t *testing.T) {
 	for _, c := range []struct {
 		id   Identity
-		to   int
 		want string
 	}{
-		{Identity{Job: "j", Rank: 0, Size: 2}, 1, "secret"},
-		{Identity{Job: "", Secret: secret, Rank: 0, Size: 2}, 1, "name of the job"},
-		{Identity{Job: string(make([]byte, maxJob+1)), Secret: secret, Size: 2}, 1, "1025 bytes"},
-		{Identity{Job: "j", Secret: secret, Rank: 2, Size: 2}, 1, "rank 2 of 2"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: MaxRanks + 1}, 1, "a job of 65537"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 2, "to rank 2"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: 2}, 0, "to rank 0"},
-		{Identity{Job: "j", Secret: secret, Rank: Launcher, Size: 2}, 1, "the launcher"},
+		{Identity{Job: "j", Rank: 0, Size: 2}, "secret"},
+		{Identity{Job: "", Secret: secret, Rank: 0, Size: 2}, "name of the job"},
+		{Identity{Job: string(make([]byte, maxJob+1)), Secret: secret, Size: 2}, "1025 bytes"},
+		{Identity{Job: "j", Secret: secret, Rank: 2, Size: 2}, "rank 2 of 2"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: MaxRanks + 1}, "a job of 65537"},
 	} {
 		a, b := net.Pipe()
-		_, err := Client(context.Background(), a, &c.id, c.to, Peer)
+		_, err := Client(context.Background(), a, &c.id, 1, Peer)
 		has(t, err, nil, c.want)
 		b.Close()
 	}
