@@ -70,13 +70,9 @@ func (d *dialer) Refused(err error) bool {
 	return ok
 }
 
-func (d *dialer) reach(ctx context.Context, rank int, purpose wire.Purpose) (*wire.Conn, error) {
-	return wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, purpose)
-}
-
 // Dial implements engine.Dialer.
 func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
-	w, err := d.reach(ctx, rank, wire.Peer)
+	w, err := wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, wire.Peer)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +81,7 @@ func (d *dialer) Dial(ctx context.Context, rank int) (engine.Link, error) {
 
 // Request implements engine.Dialer.
 func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) {
-	w, err := d.reach(ctx, rank, wire.DialRequest)
+	w, err := wire.Dial(ctx, d.c.id, d.c.members[rank].Addrs, rank, wire.DialRequest)
 	if err != nil {
 		return nil, err
 	}

@@ -74,11 +74,8 @@ func (cfg *Config) onDemand() bool {
 	return cfg.Connect == ConnectDemand || cfg.Connect == "" && cfg.Size > startMost
 }
 
-// joinTimeout is Config.JoinTimeout where that is 0.
-const joinTimeout = 60 * time.Second
-
-// Open joins the job: it returns when all ranks are connected, to each other or to rank 0, or with an error that says which are
-// missing when ctx ends or the time is up.
+// Open joins the job: it returns when all ranks are connected, to each other or to rank 0, or with an error
+// that says which are missing when ctx ends or the time is up.
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case cfg.Heartbeat > 0 && cfg.Heartbeat < engine.HeartbeatMin:
@@ -88,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	case cfg.SecretFile == "":
 		return nil, initFault("backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinTimeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, 60*time.Second))
 	defer cancel()
 	world, err := join(ctx, cfg)
 	if err == nil {

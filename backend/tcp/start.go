@@ -131,8 +131,13 @@ func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Me
 		Caps: backend.Caps{Backend: "tcp", Processes: true, SharedMemory: shmem.Supported, Deterministic: true, NativeColl: whole,
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},
 	}
+	lowest := map[string]int{} // rank of each node
 	for r := range c.members {
-		config.Peers[r] = engine.Peer{Host: c.members[r].Host, PID: c.members[r].Process, Node: nodeOf(c.members, r), Local: c.local[r]}
+		m := &c.members[r]
+		if _, ok := lowest[m.Node]; !ok || m.Node == "" { // "": alone there
+			lowest[m.Node] = r
+		}
+		config.Peers[r] = engine.Peer{Host: m.Host, PID: m.Process, Node: lowest[m.Node], Local: c.local[r]}
 	}
 	if c.node != nil {
 		config.Board, config.Left = c.node.Board(), c.node.Leave
@@ -170,14 +175,4 @@ func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Me
 		runtime.AddCleanup(e, (*node.Node).Close, c.node) // a goroutine that the program left in an operation must not fault
 	}
 	return world, err
-}
-
-// nodeOf returns the lowest rank that a rank could share memory with.
-func nodeOf(members []wire.Member, rank int) int {
-	for r := range rank {
-		if members[r].Shares(&members[rank]) {
-			return r
-		}
-	}
-	return rank
 }
