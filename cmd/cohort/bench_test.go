@@ -10,11 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-
 	"strings"
 	"testing"
-
-	"gonum.org/v1/plot"
 
 	"github.com/cohort-hpc/cohort"
 
@@ -177,30 +174,7 @@ func TestCommandsFailIfOutputCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestPlotChoosesScales(t *testing.T) {
-	for _, c := range []struct {
-		lo, hi, base float64
-		first, last  float64
-		labels       int
-	}{
-		{8, 4 << 20, 2, 8, 1 << 24, 8}, {9, 9, 2, 8, 16, 2}, {8, 8, 2, 8, 16, 2}, {2e-7, 9e-4, 10, 1e-7, 1e-3, 5}, {0.5, 1000, 10, 0.1, 1000, 5},
-	} {
-		a := plot.New().X
-		axis(&a, c.lo, c.hi, c.base, func(float64) string { return "x" })
-		if ticks := a.Tick.Marker.Ticks(0, 0); math.Abs(a.Min/c.first-1) > 1e-9 || math.Abs(a.Max/c.last-1) > 1e-9 || len(ticks) != c.labels {
-			t.Errorf("axis from %v to %v: %v to %v with %d labels, want %v to %v with %d", c.lo, c.hi, a.Min, a.Max, len(ticks), c.first, c.last, c.labels)
-		}
-	}
-	for v, want := range map[float64]string{1e-8: "10 ns", 1e-6: "1 µs", 1e-4: "100 µs", 1: "1 s", 1e10: "10 Gs"} {
-		if got := siUnit(v, "s"); got != want {
-			t.Errorf("siUnit(%v) = %q, want %q", v, got, want)
-		}
-	}
-	for v, want := range map[float64]string{8: "8", 1 << 10: "1 Ki", 1 << 22: "4 Mi"} {
-		if got := binaryUnit(v); got != want {
-			t.Errorf("binaryUnit(%v) = %q, want %q", v, got, want)
-		}
-	}
+func TestMicroseconds(t *testing.T) {
 	for us, want := range map[float64]string{0.0896: "90 ns", 1.234: "1.23 us", 12.34: "12.3 us", 1234: "1.23 ms", 2.5e6: "2.50 s"} {
 		if got := microseconds(us); got != want {
 			t.Errorf("microseconds(%v) = %q, want %q", us, got, want)

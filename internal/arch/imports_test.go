@@ -28,6 +28,7 @@ var users = map[string][]string{
 	"internal/accel/span": {"internal/accel/*", tests},
 	"internal/agree":      {"backend/local", "internal/engine"},
 	"internal/arch":       nil,
+	"internal/chart":      {"cmd/cohort", "bench"},
 	"internal/cli":        {"cmd/*"},
 	"internal/budget":     {"internal/comm", "tensor"},
 	"internal/clp":        {"sddp/lp"},
@@ -75,8 +76,8 @@ var outside = map[string][]string{
 	"github.com/spf13/":            {"internal/cli", "cmd/*"},               // command lines
 	"github.com/schollz/":          {"cmd/*"},                               // progress on a terminal
 	"golang.org/x/term":            {"cmd/*"},
-	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"}, // matrices
-	"gonum.org/v1/plot":            {"sddp", "cmd/*", "bench/*"},     // charts
+	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"},      // matrices
+	"gonum.org/v1/plot":            {"sddp", "internal/chart", "bench/*"}, // charts
 }
 
 func layer(folder string) int {
