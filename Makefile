@@ -16,7 +16,7 @@ test-all:
 	@scripts/check all
 
 bench:
-	@go run ./bench
+	@go run ./bench -page docs/performance.md
 
 setup:
 	@scripts/setup || [ $$? = 3 ]

@@ -4,10 +4,12 @@
 //	go run ./bench -ops allreduce -ranks 4 -sizes 8
 //	go run ./bench -over openmpi -thread single
 //	go run ./bench -backend tcp
+//	go run ./bench -page out/performance.md
 //
 // It builds cohort and the C baseline (bench/baseline), runs them in turn, round after round, so
 // that a machine whose speed drifts slows all of them, and prints the best time of each and the
-// ratio of cohort's to that of the faster library. docs/bench.md says how to read it.
+// ratio of cohort's to that of the faster library. With -page it measures everything and writes a
+// page with tables and charts. docs/bench.md says how to read it.
 package main
 
 import (
@@ -24,49 +26,78 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Where the programs are built.
 const folder = "out/bench"
 
 func main() {
-	rounds := flag.Int("rounds", 5, "how often each is run")
+	rounds := flag.Int("rounds", 5, "how often each is run; with -page at most, and not limited unless given")
 	ranks := flag.Int("ranks", 2, "number of ranks")
-	ops := flag.String("ops", "p2p,allreduce,allgatherv", "operations, see cohort bench --help")
-	sizes := flag.String("sizes", "8,64,1024,65536,4194304", "message sizes in bytes")
+	ops := flag.String("ops", "p2p,allreduce,allgatherv", "operations, see cohort bench --help; with -page all unless given")
+	sizes := flag.String("sizes", "8,64,1024,65536,4194304", "message sizes in bytes; with -page more unless given")
 	limit := flag.Float64("max", math.Inf(1), "fail if a ratio is above this")
 	backend := flag.String("backend", "shm", "the backend: shm, or tcp, beside Open MPI's transport by TCP")
 	over := flag.String("over", "", "compare cohort over an MPI library, mpich or openmpi, with that library in C")
 	thread := flag.String("thread", "multiple", "the thread level of both with -over: single, funneled, serialized or multiple")
+	file := flag.String("page", "", "measure all backends and libraries, and write this page and a folder of charts beside it")
+	lasts := flag.Duration("for", 10*time.Minute, "begin no round of -page that would end later than this")
+	from := flag.String("from", "", "measure nothing: write -page from what an earlier run recorded in this file")
 	flag.Parse()
-	if flag.NArg() > 0 || *rounds < 1 || *ranks < 1 {
+	if flag.NArg() > 0 || *rounds < 1 || *ranks < 1 || *from != "" && *file == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
-	all, err := contenders(*backend, *over)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
 	}
+	if *file != "" {
+		given := make(map[string]bool)
+		flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		s := session{ops: pageOps, sizes: pageSizes, rounds: math.MaxInt, lasts: *lasts}
+		if given["ops"] {
+			s.ops = strings.Split(*ops, ",")
+		}
+		if given["sizes"] {
+			s.sizes = *sizes
+		}
+		if given["rounds"] {
+			s.rounds = *rounds
+		}
+		if *from == "" {
+			*from = filepath.Join(folder, "results.jsonl")
+			fail(s.record(*from))
+		}
+		fail(writePage(*file, *from))
+		return
+	}
+	all, err := contenders(*backend, *over)
+	fail(err)
 	if *over != "" {
 		os.Setenv("COHORT_MPI_THREAD", *thread) // for both
 	}
 	worst, err := compare(all, strings.Split(*ops, ","), *sizes, *ranks, *rounds)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	fail(err)
 	if worst > *limit {
-		fmt.Fprintf(os.Stderr, "bench: the worst ratio is %.2f, the limit %.2f\n", worst, *limit)
-		os.Exit(1)
+		fail(fmt.Errorf("the worst ratio is %.2f, the limit %.2f", worst, *limit))
 	}
+}
+
+// job is one run of a program.
+type job struct {
+	op, sizes   string
+	ranks, reps int
 }
 
 // contender is one of the programs that are compared.
 type contender struct {
 	name    string
 	ours    bool // cohort, whose ratio is printed
-	command func(op, sizes string, ranks int) *exec.Cmd
+	command func(job) *exec.Cmd
 }
 
 // byTCP has Open MPI send what goes to other ranks by TCP, also to those of the same node. ob1 is
@@ -90,51 +121,79 @@ func contenders(backend, over string) ([]contender, error) {
 	case backend == "tcp":
 		libraries, env = []string{"openmpi"}, byTCP
 	}
-	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return nil, err
-	}
-	tool := filepath.Join(folder, "cohort")
-	if err := build("go", "build", "-o", tool, "./cmd/cohort"); err != nil {
+	tool, err := buildTool()
+	if err != nil {
 		return nil, err
 	}
 	all := cohorts(tool, backend, over)
 	for _, library := range libraries {
-		cc, err1 := exec.LookPath("mpicc." + library)
-		_, err2 := exec.LookPath("mpiexec." + library)
-		if err1 != nil || err2 != nil {
+		program, err := buildBaseline(library)
+		if err != nil {
+			return nil, err
+		}
+		if program == "" {
 			fmt.Printf("%s is not installed; scripts/setup installs it\n", library)
 			continue
 		}
-		program := filepath.Join(folder, "mpibase."+library)
-		// gcc 12 takes a bound of MPICH's shared windows for an overflow.
-		if err := build(cc, "-O3", "-Wno-stringop-overflow", "-o", program, "bench/baseline/mpibase.c"); err != nil {
-			return nil, err
-		}
-		all = append(all, contender{library, false, func(op, sizes string, ranks int) *exec.Cmd {
-			return mpiexec(library, ranks, env, program, op, sizes)
-		}})
+		all = append(all, baseline(library, library, program, env...))
 	}
 	return all, nil
 }
 
+// buildTool builds cohort and returns the program's path.
+func buildTool() (string, error) {
+	tool := filepath.Join(folder, "cohort")
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return "", err
+	}
+	return tool, build("go", "build", "-o", tool, "./cmd/cohort")
+}
+
+// buildBaseline builds the C program for a library. It returns "" if the library is not installed.
+func buildBaseline(library string) (string, error) {
+	cc, err1 := exec.LookPath("mpicc." + library)
+	_, err2 := exec.LookPath("mpiexec." + library)
+	if err1 != nil || err2 != nil {
+		return "", nil
+	}
+	program := filepath.Join(folder, "mpibase."+library)
+	// gcc 12 takes a bound of MPICH's shared windows for an overflow.
+	return program, build(cc, "-O3", "-pthread", "-Wno-stringop-overflow", "-o", program, "bench/baseline/mpibase.c")
+}
+
 // cohorts returns the ways in which cohort, the program tool, takes part.
 func cohorts(tool, backend, over string) []contender {
-	if over != "" {
-		return []contender{{"cohort", true, func(op, sizes string, ranks int) *exec.Cmd {
-			return mpiexec(over, ranks, nil, tool, "bench", "--json", "--sizes", sizes, op)
-		}}}
+	switch {
+	case over != "":
+		return []contender{overMPI("cohort", tool, over)}
+	case backend == "tcp":
+		return []contender{native("sockets", tool, "tcp", "COHORT_TCP_SHM=0"), native("tcp", tool, "tcp", "COHORT_TCP_SHM=1")}
 	}
-	with := func(name string, env ...string) contender {
-		return contender{name, true, func(op, sizes string, ranks int) *exec.Cmd {
-			c := exec.Command(tool, "bench", "--json", "--backend", backend, "-n", strconv.Itoa(ranks), "--sizes", sizes, op)
-			c.Env = append(os.Environ(), env...)
-			return c
-		}}
-	}
-	if backend == "tcp" {
-		return []contender{with("sockets", "COHORT_TCP_SHM=0"), with("tcp", "COHORT_TCP_SHM=1")}
-	}
-	return []contender{with("cohort")}
+	return []contender{native("cohort", tool, backend)}
+}
+
+// native is cohort on one of its own backends.
+func native(name, tool, backend string, env ...string) contender {
+	return contender{name, true, func(j job) *exec.Cmd {
+		c := exec.Command(tool, "bench", "--json", "--backend", backend, "-n", strconv.Itoa(j.ranks),
+			"--reps", strconv.Itoa(j.reps), "--sizes", j.sizes, j.op)
+		c.Env = append(os.Environ(), env...)
+		return c
+	}}
+}
+
+// overMPI is cohort over an MPI library.
+func overMPI(name, tool, library string, env ...string) contender {
+	return contender{name, true, func(j job) *exec.Cmd {
+		return mpiexec(library, j.ranks, env, tool, "bench", "--json", "--reps", strconv.Itoa(j.reps), "--sizes", j.sizes, j.op)
+	}}
+}
+
+// baseline is the C program on an MPI library.
+func baseline(name, library, program string, env ...string) contender {
+	return contender{name, false, func(j job) *exec.Cmd {
+		return mpiexec(library, j.ranks, env, program, j.op, j.sizes, strconv.Itoa(j.reps))
+	}}
 }
 
 // mpiexec returns what starts a program with a library's launcher.
@@ -168,33 +227,42 @@ func launch(library string, ranks int) []string {
 	return []string{"-n", n, "--bind-to", "none", "--oversubscribe"}
 }
 
-// measure runs a contender and returns microseconds by message size.
-func (c *contender) measure(op, sizes string, ranks int) (map[int]float64, error) {
+// record is a line that cohort bench --json and the baseline print.
+type record struct {
+	Program  string  `json:"program"` // the contender
+	Round    int     `json:"round"`
+	Op       string  `json:"op"`
+	Lib      string  `json:"lib"`
+	Ranks    int     `json:"ranks"`
+	Bytes    int     `json:"bytes"`
+	Usec     float64 `json:"usec"`
+	Handover float64 `json:"handover_ns"`     // 0 if not known
+	Error    string  `json:"error,omitempty"` // the program has no result, because of this
+}
+
+// measure runs a contender and returns a record for each message size.
+func (c *contender) measure(j job) (all []record, err error) {
 	var stdout, stderr bytes.Buffer
-	cmd := c.command(op, sizes, ranks)
+	cmd := c.command(j)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", c.name, op, err, firstLine(stderr.String()+stdout.String()))
+		return nil, fmt.Errorf("%s %s: %w: %s", c.name, j.op, err, firstLine(stderr.String()+stdout.String()))
 	}
-	usec := make(map[int]float64)
 	for lines := bufio.NewScanner(&stdout); lines.Scan(); {
 		line := lines.Text()
 		if !strings.HasPrefix(line, "{") {
 			continue
 		}
-		var r struct {
-			Bytes int
-			Usec  float64
-		}
+		r := record{Program: c.name}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return nil, fmt.Errorf("%s %s printed %s: %w", c.name, op, line, err)
+			return nil, fmt.Errorf("%s %s printed %s: %w", c.name, j.op, line, err)
 		}
-		usec[r.Bytes] = r.Usec
+		all = append(all, r)
 	}
-	if len(usec) == 0 {
-		return nil, fmt.Errorf("%s %s printed no result: %s", c.name, op, firstLine(stderr.String()))
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s %s printed no result: %s", c.name, j.op, firstLine(stderr.String()))
 	}
-	return usec, nil
+	return all, nil
 }
 
 func firstLine(s string) string {

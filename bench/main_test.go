@@ -11,13 +11,13 @@ import (
 func TestCohorts(t *testing.T) {
 	t.Setenv("COHORT_TCP_SHM", "1")
 	for _, c := range []struct{ backend, over, names, program, env string }{
-		{"shm", "", "cohort", "tool bench --json --backend shm -n 2 --sizes 8 p2p", ""},
-		{"tcp", "", "sockets tcp", "tool bench --json --backend tcp -n 2 --sizes 8 p2p", "COHORT_TCP_SHM=0 COHORT_TCP_SHM=1"},
-		{"shm", "openmpi", "cohort", "tool bench --json --sizes 8 p2p", ""},
+		{"shm", "", "cohort", "tool bench --json --backend shm -n 2 --reps 15 --sizes 8 p2p", ""},
+		{"tcp", "", "sockets tcp", "tool bench --json --backend tcp -n 2 --reps 15 --sizes 8 p2p", "COHORT_TCP_SHM=0 COHORT_TCP_SHM=1"},
+		{"shm", "openmpi", "cohort", "tool bench --json --reps 15 --sizes 8 p2p", ""},
 	} {
 		var names, env []string
 		for _, one := range cohorts("tool", c.backend, c.over) {
-			cmd := one.command("p2p", "8", 2)
+			cmd := one.command(job{"p2p", "8", 2, 15})
 			if line := strings.Join(cmd.Args, " "); !one.ours || !strings.HasSuffix(line, c.program) {
 				t.Errorf("%+v: %s is started by %q", c, one.name, line)
 			}

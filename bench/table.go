@@ -47,7 +47,7 @@ func bests(all []contender, op, sizes string, ranks, rounds int) ([]map[int]floa
 			if lacks[i] {
 				continue
 			}
-			usec, err := all[i].measure(op, sizes, ranks)
+			records, err := all[i].measure(job{op, sizes, ranks, 15})
 			switch {
 			case err != nil && all[i].ours:
 				return nil, err
@@ -57,10 +57,12 @@ func bests(all []contender, op, sizes string, ranks, rounds int) ([]map[int]floa
 				continue
 			}
 			if best[i] == nil {
-				best[i] = usec
+				best[i] = make(map[int]float64)
 			}
-			for bytes, t := range usec {
-				best[i][bytes] = min(best[i][bytes], t)
+			for _, r := range records {
+				if t, ok := best[i][r.Bytes]; !ok || r.Usec < t {
+					best[i][r.Bytes] = r.Usec
+				}
 			}
 		}
 	}
