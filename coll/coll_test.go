@@ -122,7 +122,7 @@ func placements(rng *rand.Rand, n int) [][]bool {
 
 // small has every algorithm at lengths of a few elements.
 var small = limits{
-	far: link{start: 64, post: 16, gap: 1, each: 16}, near: link{start: 4, post: 1, each: 4}, copy: 4, reduce: 6,
+	far: link{start: 64, post: 16, gap: 1, each: 16, cpu: 6}, near: link{start: 4, post: 1, each: 4, cpu: 4}, copy: 4, reduce: 6,
 	segment: 40, ringChunk: 16, window: 3,
 }
 

@@ -29,11 +29,12 @@ type link struct {
 	post  int // the same for a message's part on one rank: what the next one waits
 	gap   int // the same for a message's part in the network port that the ranks of a node share
 	each  int // of a byte, in sixteenths of one on the far link
+	cpu   int // the same for the processor time of a byte on one rank
 }
 
 var defaults = limits{
-	far:       link{start: 30 << 10, post: 7680, gap: 512, each: 16},
-	near:      link{start: 1536, post: 256, each: 4},
+	far:       link{start: 30 << 10, post: 7680, gap: 512, each: 16, cpu: 6},
+	near:      link{start: 1536, post: 256, each: 4, cpu: 4},
 	copy:      4,
 	reduce:    6,
 	segment:   64 << 10,
@@ -201,7 +202,7 @@ func costBcastChain(s shape) int64 {
 	piece := int64(min(s.bytes, s.segment))
 	last := int64(s.n - 1)
 	segments := int64((s.bytes + s.segment - 1) / s.segment)
-	return s.cost(last, last*piece, 0, 0) + (segments-1)*(16*int64(s.post)+piece*int64(s.each))
+	return s.cost(last, last*piece, 0, 0) + (segments-1)*max(16*int64(s.post)+piece*int64(s.each), 2*(16*int64(s.post)+piece*int64(s.cpu)))
 }
 
 func costScatterRing(s shape) int64 {
@@ -284,7 +285,7 @@ func costSpread(s shape) int64 {
 	rounds := int64((s.n/2 + s.window - 1) / s.window)
 	m := int64(s.bytes)
 	each := (int64(s.n-1) + rounds - 1) / rounds
-	side := 16*int64(s.post) + m*int64(s.each)*3/8
+	side := 16*int64(s.post) + m*int64(s.cpu)
 	return rounds * max(2*each*side, s.cost(1, m, 0, 0)+s.posts(each-1, m))
 }
 

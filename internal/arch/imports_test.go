@@ -42,8 +42,8 @@ var users = map[string][]string{
 	"internal/job":        {"cmd/cohort", "internal/remote", "internal/spawn"},
 	"internal/kernel":     {"", "internal/comm", "coll", "tensor"},
 	"internal/libmpi":     {"backend/mpi", "cmd/cohort"},
-	"internal/libmpi/gen": nil, // go generate
-	"internal/loggp":      {"bench/*"},
+	"internal/libmpi/gen": nil,         // go generate
+	"internal/loggp":      {"bench/*"}, // and tests
 	"internal/match":      {"backend/*", "internal/engine"},
 	"internal/mpifind":    {"", "backend/mpi", "internal/libmpi", tests, "cmd/cohort"},
 	"internal/node":       {"backend/shm", "backend/tcp"},
