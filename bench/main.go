@@ -42,7 +42,7 @@ func main() {
 	over := flag.String("over", "", "compare cohort over an MPI library, mpich or openmpi, with that library in C")
 	thread := flag.String("thread", "multiple", "the thread level of both with -over: single, funneled, serialized or multiple")
 	file := flag.String("page", "", "measure all backends and libraries, and write this page and a folder of charts beside it")
-	lasts := flag.Duration("for", 10*time.Minute, "begin no round of -page that would end later than this")
+	lasts := flag.Duration("for", 11*time.Minute, "begin no round of -page that would end later than this")
 	from := flag.String("from", "", "measure nothing: write -page from what an earlier run recorded in this file")
 	flag.Parse()
 	if flag.NArg() > 0 || *rounds < 1 || *ranks < 1 || *from != "" && *file == "" {

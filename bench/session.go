@@ -17,7 +17,7 @@ import (
 // What a page has. A page has the median of few batches and the best of many rounds, since the
 // machine may be disturbed for seconds.
 const (
-	pageSizes = "8,64,1024,8192,65536,1048576,4194304"
+	pageSizes = "8,1024,8192,65536,1048576,4194304"
 	pageReps  = 5
 )
 
