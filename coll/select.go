@@ -223,7 +223,7 @@ func costReduceBinomial(s shape) int64 {
 func costReduceRabenseifner(s shape) int64 {
 	log, _, rest, part := s.fold()
 	m := rest * int64(s.bytes)
-	return s.cost(2*log+rest, 2*part+m, part+m, 0)
+	return s.few(s.cost(2*log+rest, 2*part+m, part+m, 0))
 }
 
 func costDoubling(s shape) int64 {
@@ -235,7 +235,16 @@ func costDoubling(s shape) int64 {
 func costRabenseifner(s shape) int64 {
 	log, trips, rest, part := s.fold()
 	m := int64(s.bytes)
-	return s.cost(2*log+trips, 2*part+trips*m, part+rest*m, 0)
+	return s.few(s.cost(2*log+trips, 2*part+trips*m, part+rest*m, 0))
+}
+
+// few adds to the cost of dividing a vector over the ranks if it has too few elements: some ranks have no
+// part, and others wait for those that have.
+func (s shape) few(cost int64) int64 {
+	if s.count < floorPow2(s.n) {
+		return cost + cost*3/10
+	}
+	return cost
 }
 
 func costHalving(s shape) int64 {
