@@ -79,8 +79,12 @@ func costHalves(s shape) int64 {
 	return outside.cost(2*outside.log(), 2*part, part, 0) + costRabenseifner(s.members())
 }
 
-func shortReduce(s shape) bool    { return costReduceNodes(s) <= costHalves(s) }
-func shortAllreduce(s shape) bool { return costAllreduceNodes(s) <= costHalves(s) }
+func shortReduce(s shape) bool { return costReduceNodes(s) <= costHalves(s) }
+
+// shortAllreduce: all ranks of a node send across at once, where a reduce has ever fewer.
+func shortAllreduce(s shape) bool {
+	return costAllreduceNodes(s) <= costHalves(s)+s.across(s.leaders().log(), 0)
+}
 
 // halvingCrossesLess: recursive halving sends fewer bytes of a long vector across than the
 // pairwise exchange.

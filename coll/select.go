@@ -168,6 +168,9 @@ func (s shape) posts(messages, bytes int64) int64 {
 	return messages * max(16*int64(s.post)+bytes*int64(s.each)/2, bytes*int64(s.each))
 }
 
+// exchange returns the cost of bytes that a rank sends while it receives as many.
+func (s shape) exchange(bytes int64) int64 { return bytes * int64(max(s.each, 2*s.cpu)) }
+
 // log returns the logarithm of the number of ranks, rounded up.
 func (s shape) log() int64 { return int64(bits.Len(uint(s.n - 1))) }
 
@@ -207,12 +210,12 @@ func costBcastChain(s shape) int64 {
 
 func costScatterRing(s shape) int64 {
 	n, m := int64(s.n), int64(s.bytes)
-	return s.cost((s.depth()+1)/2+n-2, 2*(m-m/n), 0, 0) // the ring begins before the scatter has ended
+	return s.cost((s.depth()+1)/2+n-2, m-m/n, 0, 0) + s.exchange(m-m/n) // the ring begins before the scatter has ended
 }
 
 func costScatterDoubling(s shape) int64 {
 	n, m := int64(s.n), int64(s.bytes)
-	return s.cost(2*s.log(), 2*(m-m/n), 0, 0)
+	return s.cost(2*s.log(), m-m/n, 0, 0) + s.exchange(m-m/n)
 }
 
 func costReduceBinomial(s shape) int64 {
