@@ -83,7 +83,7 @@ func shortReduce(s shape) bool { return costReduceNodes(s) <= costHalves(s) }
 
 // shortAllreduce: all ranks of a node send across at once, where a reduce has ever fewer.
 func shortAllreduce(s shape) bool {
-	return costAllreduceNodes(s) <= costHalves(s)+s.across(s.leaders().log(), 0)
+	return costAllreduceNodes(s) <= costHalves(s)+s.across(1, 0)
 }
 
 // halvingCrossesLess: recursive halving sends fewer bytes of a long vector across than the
