@@ -30,8 +30,8 @@ func TestConformanceSchedules(t *testing.T) {
 	}
 }
 
-// TestBits checks that direct collectives and schedules give the same bits.
-func TestBits(t *testing.T) {
+// TestResultsHaveLocalBits checks that direct collectives and schedules give the same bits.
+func TestResultsHaveLocalBits(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 7, 8} {
 		direct := cohorttest.Bits(t, cohorttest.Goroutines{}, n)
 		t.Run("schedules", func(t *testing.T) {

@@ -105,8 +105,8 @@ func TestSilentRankIsLost(t *testing.T) {
 	launch(t, "silent", 3)
 }
 
-// TestBusy has more ranks compute than there are processors: none is lost.
-func TestBusy(t *testing.T) {
+// TestBusyRanksAreNotLost has more ranks compute than there are processors: none is lost.
+func TestBusyRanksAreNotLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: ranks that compute for seconds are not lost; make test-all runs it")
 	}

@@ -45,8 +45,8 @@ func init() {
 	}
 }
 
-// TestBusy has ranks compute on fewer processors than they are: none is lost.
-func TestBusy(t *testing.T) {
+// TestBusyRanksAreNotLost has ranks compute on fewer processors than they are: none is lost.
+func TestBusyRanksAreNotLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left out with -short: ranks that compute for seconds are not lost; make test-all runs it")
 	}

@@ -94,8 +94,8 @@ func TestConformanceDemand(t *testing.T) {
 	})
 }
 
-// TestBits checks that the results are those of ranks that are goroutines.
-func TestBits(t *testing.T) {
+// TestResultsHaveLocalBits checks that the results are those of ranks that are goroutines.
+func TestResultsHaveLocalBits(t *testing.T) {
 	sizes := []int{2, 3, 5, 8}
 	if testing.Short() {
 		sizes = []int{5}

@@ -85,8 +85,8 @@ func needHosts(t *testing.T) bool {
 	return netlab.Need(t)
 }
 
-// TestHosts runs the conformance suite on 4 ranks, each on its own host.
-func TestHosts(t *testing.T) {
+// TestConformanceBetweenHosts runs the conformance suite on 4 ranks, each on its own host.
+func TestConformanceBetweenHosts(t *testing.T) {
 	cohorttest.Become()
 	if testing.Short() {
 		t.Skip("left out with -short: the conformance suite between hosts; make test-all runs it")

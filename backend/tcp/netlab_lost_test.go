@@ -22,7 +22,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
-// The part of a rank of TestLostAcross is in its environment.
+// The part of a rank of TestRankLostAcrossHostsIsNamed is in its environment.
 const (
 	lostVictim = "NETLAB_VICTIM"
 	lostHow    = "NETLAB_HOW"
@@ -138,11 +138,11 @@ func loseOne(w *cohort.Comm) error {
 	return json.NewEncoder(os.Stdout).Encode(n)
 }
 
-// TestLostAcross has a rank die, on a host of its own or on one whose ranks share memory. Between hosts a packet
+// TestRankLostAcrossHostsIsNamed has a rank die, on a host of its own or on one whose ranks share memory. Between hosts a packet
 // takes 20 ms. All others have ErrPeerLost that names the rank within a second, whether its connections end by FIN
 // or by RST. Where the machine is too busy for a second, that holds in one of three runs; within the heartbeats'
 // limit it holds in all.
-func TestLostAcross(t *testing.T) {
+func TestRankLostAcrossHostsIsNamed(t *testing.T) {
 	asRank(t, loseOne)
 	if !needHosts(t) {
 		return

@@ -49,8 +49,8 @@ func (p nodes) Launch(t testing.TB, job *cohorttest.Job) error {
 	return cohorttest.Processes{Backend: "tcp", Env: env, Start: start}.Launch(t, job)
 }
 
-// TestNodes runs the collectives of the conformance suite on 4 ranks on two nodes.
-func TestNodes(t *testing.T) {
+// TestConformanceOnTwoNodes runs the collectives of the conformance suite on 4 ranks on two nodes.
+func TestConformanceOnTwoNodes(t *testing.T) {
 	cohorttest.Become()
 	if testing.Short() {
 		t.Skip("left out with -short: the conformance suite on two nodes of two ranks; make test-all runs it")
@@ -64,8 +64,8 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// TestNodesBits checks that the results are those of ranks that are goroutines, wherever the ranks are.
-func TestNodesBits(t *testing.T) {
+// TestResultsOnNodesHaveLocalBits checks that the results are those of ranks that are goroutines, wherever the ranks are.
+func TestResultsOnNodesHaveLocalBits(t *testing.T) {
 	if !needHosts(t) {
 		return
 	}
@@ -151,8 +151,8 @@ func crosser(w *cohort.Comm) error {
 	return nil
 }
 
-// TestNodesCross checks that what crosses from node to node is what the algorithms for nodes have.
-func TestNodesCross(t *testing.T) {
+// TestOnlyNodeAlgorithmsTrafficCrosses checks that what crosses from node to node is what the algorithms for nodes have.
+func TestOnlyNodeAlgorithmsTrafficCrosses(t *testing.T) {
 	asRank(t, crosser)
 	if !needHosts(t) {
 		return

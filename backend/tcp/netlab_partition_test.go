@@ -99,10 +99,10 @@ func blames(r report, victim int, soak bool) bool {
 	return m != nil && slices.Contains(strings.FieldsFunc(m[1], func(r rune) bool { return r < '0' || r > '9' }), strconv.Itoa(victim))
 }
 
-// TestPartition has the network between ranks break in the middle of their work: cuts of all kinds, for
+// TestPartitionedRanksEndWithTheRightErrors has the network between ranks break in the middle of their work: cuts of all kinds, for
 // good and for a while, and bytes that change. Every rank gets right results or an error that is due,
 // names who is cut off, and ends. COHORT_SOAK=n makes n runs of each, m-n those from m to n; and then errors are to come in time.
-func TestPartition(t *testing.T) {
+func TestPartitionedRanksEndWithTheRightErrors(t *testing.T) {
 	asRank(t, goOn)
 	if !needHosts(t) {
 		return

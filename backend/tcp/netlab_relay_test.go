@@ -246,11 +246,11 @@ func relayHarms() []relayHarm {
 	}
 }
 
-// TestRelay does random runs of every harm: right results, or the errors that are due, on every rank;
+// TestHarmedConnectionsGiveResultsOrErrors does random runs of every harm: right results, or the errors that are due, on every rank;
 // never a wrong result, never a hang, and nothing is left. What changes bytes is tried without a checksum of the
 // payloads, when the data may be wrong, and with it, when they may not. COHORT_SOAK=n makes n runs of each, m-n those from
 // m to n; and then what is silent is to be noticed in time.
-func TestRelay(t *testing.T) {
+func TestHarmedConnectionsGiveResultsOrErrors(t *testing.T) {
 	runs := 24
 	if testing.Short() {
 		runs = 6

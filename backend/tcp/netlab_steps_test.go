@@ -246,14 +246,14 @@ func stepper(w *cohort.Comm) error {
 	return nil
 }
 
-// TestSteps checks, on hosts between which everything takes a while, that an operation is as many
+// TestRanksWaitOnlyForWhatTheyNeed checks, on hosts between which everything takes a while, that an operation is as many
 // messages one after the other as its schedule says, and that the bytes between each two ranks are
 // those of its messages, fingerprints included.
 //
 // The trace is asked, not the clock. On a machine that is too busy a rank is so late that it sends
 // after it has got what it need not have waited for, or makes its mark before its last frame has left;
 // so it has to be right once of some times, and if it never is, the test is made again, with longer ways.
-func TestSteps(t *testing.T) {
+func TestRanksWaitOnlyForWhatTheyNeed(t *testing.T) {
 	asRank(t, stepper)
 	if !needHosts(t) {
 		return

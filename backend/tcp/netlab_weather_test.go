@@ -11,10 +11,10 @@ import (
 	"github.com/cohort-hpc/cohort/internal/test/netlab"
 )
 
-// TestWeather runs a part of the conformance suite on 4 hosts between which packets are late, lost,
+// TestBadNetworkCausesNoError runs a part of the conformance suite on 4 hosts between which packets are late, lost,
 // repeated, out of order, and changed. TCP repairs all that, and no rank may get an error. Deadlines and
 // heartbeats are the default ones. With -short all of it happens at once.
-func TestWeather(t *testing.T) {
+func TestBadNetworkCausesNoError(t *testing.T) {
 	if !needHosts(t) {
 		return
 	}

@@ -72,7 +72,7 @@ func init() {
 	}
 }
 
-func TestAll(t *testing.T) {
+func TestRanksExchangeAllKindsOfMessages(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 7} {
 		launch(t, "all", n)
 		launch(t, "all", n, "TCP_TEST_CROWDED=1")

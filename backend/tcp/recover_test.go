@@ -261,7 +261,7 @@ func shrink(c backend.Comm, id uint32, want []int) (backend.Comm, error) {
 
 // Jobs of which ranks die at random moments go on without them. TCP_TEST_JOBS is how many; with -v
 // the times are shown.
-func TestRecover(t *testing.T) {
+func TestJobsGoOnAfterRandomDeaths(t *testing.T) {
 	jobs := 6
 	if testing.Short() {
 		jobs = 3
@@ -314,7 +314,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-func TestLeaving(t *testing.T) {
+func TestRanksLeaveWhileOthersRecover(t *testing.T) {
 	jobs := 5
 	if n, err := strconv.Atoi(os.Getenv("TCP_TEST_JOBS")); err == nil {
 		jobs = n
@@ -325,7 +325,7 @@ func TestLeaving(t *testing.T) {
 }
 
 // A rank that is stopped is lost, and finds that out, whatever carries the frames.
-func TestStopped(t *testing.T) {
+func TestStoppedRankIsLostAndFindsOut(t *testing.T) {
 	for _, env := range carriers {
 		t.Run(env.name, func(t *testing.T) {
 			t.Parallel() // it is waiting

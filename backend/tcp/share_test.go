@@ -95,9 +95,9 @@ func meetAll(t *testing.T, ctx context.Context, ends []*connecting, sleepers []*
 	}
 }
 
-// TestShare checks that two ranks come to the same choice, whatever one of them cannot do, and that
+// TestTwoRanksAgreeOnSharing checks that two ranks come to the same choice, whatever one of them cannot do, and that
 // the connection is good for what follows.
-func TestShare(t *testing.T) {
+func TestTwoRanksAgreeOnSharing(t *testing.T) {
 	tooMuch := min(1<<45, math.MaxInt/4+1)
 	for _, c := range []struct {
 		what          string

@@ -25,7 +25,7 @@ var ringTests = [][]string{
 	{"TCP_TEST_RING=4096", "TCP_TEST_EXPOSE=1", "TCP_TEST_CROWDED=1"},
 }
 
-func TestRings(t *testing.T) {
+func TestRingsCarryAllKindsOfMessages(t *testing.T) {
 	sizes, envs := []int{2, 3, 7}, ringTests // 7: progress asks the system first where there are sockets
 	if testing.Short() {
 		sizes, envs = []int{3}, [][]string{ringTests[0], ringTests[3]} // spinning and sleeping waiters, exposed messages
@@ -82,7 +82,7 @@ func init() {
 	}
 }
 
-func TestSharedKilled(t *testing.T) {
+func TestKilledRankIsLostInSharedMemory(t *testing.T) {
 	step := 1
 	if testing.Short() {
 		step = 5

@@ -19,9 +19,9 @@ import (
 	"github.com/cohort-hpc/cohort/internal/wire"
 )
 
-// TestSums checks that a payload goes out with its sum, and that one that was changed on the way is no
+// TestChangedPayloadLosesItsSender checks that a payload goes out with its sum, and that one that was changed on the way is no
 // message, but the loss of its sender.
-func TestSums(t *testing.T) {
+func TestChangedPayloadLosesItsSender(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		room   int  // of the receive
@@ -95,7 +95,7 @@ func TestSums(t *testing.T) {
 	launch(t, "withdraw", 2, "TCP_TEST_SUMS=1", "TCP_TEST_CROWDED=1")
 }
 
-func TestPorts(t *testing.T) {
+func TestPortRanges(t *testing.T) {
 	for _, c := range []struct {
 		text        string
 		first, last int
@@ -114,9 +114,9 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestPortsTaken checks that a rank for which no port of the range is free says so, before it waits
+// TestTakenPortsAreAnError checks that a rank for which no port of the range is free says so, before it waits
 // for any other rank.
-func TestPortsTaken(t *testing.T) {
+func TestTakenPortsAreAnError(t *testing.T) {
 	for _, address := range []string{"127.0.0.1", "::1"} {
 		taken, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.ParseIP(address)})
 		if err != nil {

@@ -53,9 +53,9 @@ func openAll(t *testing.T, n int, deadline time.Duration, f func(rank int, cfg *
 	return errs
 }
 
-// TestTLSApart opens jobs whose ranks do not all have the same idea of TLS. Each of them gets an error that
+// TestDifferentTLSSettingsAreErrors opens jobs whose ranks do not all have the same idea of TLS. Each of them gets an error that
 // says so, and none a communicator: the odd ones at once, and those who wait for them when they give up.
-func TestTLSApart(t *testing.T) {
+func TestDifferentTLSSettingsAreErrors(t *testing.T) {
 	certA, keyA, caA := certify(t, "cohort", time.Now().Add(time.Hour))
 	certB, keyB, caB := certify(t, "cohort", time.Now().Add(time.Hour))
 	both := filepath.Join(t.TempDir(), "both.pem")
@@ -135,9 +135,9 @@ func TestTLSApart(t *testing.T) {
 	}
 }
 
-// TestTLSConformance is a part of the suite over TLS, in the smaller matrix: what differs is how bytes come
+// TestConformanceOverTLS is a part of the suite over TLS, in the smaller matrix: what differs is how bytes come
 // and go, in long messages and in small ones, from one rank and from several at once.
-func TestTLSConformance(t *testing.T) {
+func TestConformanceOverTLS(t *testing.T) {
 	cohorttest.Become()
 	cert, key, ca := certify(t, "cohort", time.Now().Add(time.Hour))
 	id, err := wire.LoadTLS(cert, key, ca, "cohort")

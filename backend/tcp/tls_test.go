@@ -63,9 +63,9 @@ func certify(t testing.TB, name string, until time.Time) (cert, key, ca string) 
 	return cert, key, ca
 }
 
-// TestTLS checks that the results over TLS are those of ranks that are goroutines, without and with
+// TestResultsOverTLSHaveLocalBits checks that the results over TLS are those of ranks that are goroutines, without and with
 // shared memory beside it, and over connections that are made later.
-func TestTLS(t *testing.T) {
+func TestResultsOverTLSHaveLocalBits(t *testing.T) {
 	cohorttest.Become()
 	cert, key, ca := certify(t, "cohort", time.Now().Add(time.Hour))
 	id, err := wire.LoadTLS(cert, key, ca, "cohort")
@@ -85,8 +85,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTLSWrong checks that certificates that cannot be are an error before any rank is waited for.
-func TestTLSWrong(t *testing.T) {
+// TestWrongCertificatesAreErrors checks that certificates that cannot be are an error before any rank is waited for.
+func TestWrongCertificatesAreErrors(t *testing.T) {
 	cert, key, ca := certify(t, "cohort", time.Now().Add(time.Hour))
 	_, _, otherCA := certify(t, "cohort", time.Now().Add(time.Hour))
 	oldCert, oldKey, oldCA := certify(t, "cohort", time.Now().Add(-24*time.Hour))
