@@ -55,11 +55,11 @@ func TestPageKeepsSituationsApart(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{near, "| | C: Open MPI | shm |\n|---|---:|---:|\n| allreduce 8 B | 0.400 | 0.200 (0.50) |\n| allreduce 64 KiB | 10.0 | 20.0 (2.00) |\n"},
 		{near, "| | C: Open MPI over TCP | tcp, sockets only |\n|---|---:|---:|\n| allreduce 8 B | 10.0 | 8.000 (0.80) |\n| allreduce 64 KiB | 50.0 | 60.0 (1.20) |\n"},
-		{near, "### 4 ranks"},
-		{near, "| barrier | 4.000 | 3.000 (0.75) |"},
+		{near, "### More ranks than cores"},
+		{near, "| barrier on 4 ranks | 4.000 | 3.000 (0.75) |"},
 		{near, "(performance/allreduce-near.svg)"},
 		{far, "| allreduce 8 B | 0.250 | 0.500 (2.00) |\n| allreduce 64 KiB | 60.0 | 30.0 (0.50) |\n"},
-		{far, "| barrier | 3.500 | 7.000 (2.00) |"},
+		{far, "| barrier on 4 ranks | 3.500 | 7.000 (2.00) |"},
 		{far, "(performance/allreduce-far.svg)"},
 		{summary, "- **shm** is faster than the faster C library in 2 of 3 cases, most in allreduce 8 B (0.50). It is slower in allreduce 64 KiB (2.00)."},
 		{summary, "- **shm** is faster than the faster C library in 1 of 3 cases, most in allreduce 64 KiB (0.50). It is slower in allreduce 8 B (2.00), barrier on 4 ranks (2.00)."},
@@ -96,6 +96,25 @@ func TestPageLeavesOutARareSituation(t *testing.T) {
 	}
 	if got := charts(t, folder); !slices.Equal(got, []string{"allreduce-near.svg"}) {
 		t.Errorf("the charts are %q", got)
+	}
+}
+
+// TestPageSetsPayloadsApart has times of payloads in every situation.
+func TestPageSetsPayloadsApart(t *testing.T) {
+	text, _ := written(t, func(lines []string) []string {
+		var payloads []string
+		for _, l := range lines {
+			if strings.Contains(l, `"barrier"`) {
+				payloads = append(payloads, l, strings.NewReplacer(`"barrier"`, `"allgatherv"`, `"bytes": 0`, `"bytes": 51500000`).Replace(l))
+			} else {
+				payloads = append(payloads, l)
+			}
+		}
+		return payloads
+	})
+	_, part, _ := strings.Cut(text, "### Payloads of the dispatch program\n")
+	if want := "| | C: Open MPI | shm |\n|---|---:|---:|\n| allgatherv 51.5 MB on 4 ranks | 4.000 | 3.000 (0.75) |\n"; !strings.Contains(part, want) {
+		t.Errorf("%q is not in the page:\n%s", want, text)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +22,13 @@ const (
 	pageSizes = "8,1024,8192,65536,1048576,4194304"
 	pageReps  = 5
 )
+
+// payloads are what ranks of a large dispatch program (sddp) send in each pass: each rank's part of 206 MB and
+// of 3.2 MB, and the bounds, 32 B.
+var payloads = []measured{
+	{"allgatherv", 2, 103e6}, {"allgatherv", 2, 1.6e6}, {"allreduce", 2, 32},
+	{"allgatherv", 4, 51.5e6}, {"allgatherv", 4, 0.8e6}, {"allreduce", 4, 32},
+}
 
 var pageOps = []string{"p2p", "bw", "allreduce", "bcast", "allgatherv", "barrier", "iallreduce", "pallreduce"}
 
@@ -50,7 +59,7 @@ func (s *session) record(file string) error {
 		native("shm", tool, "shm"), native("local", tool, "local"),
 		native("tcp", tool, "tcp", "COHORT_TCP_SHM=1"), native("sockets", tool, "tcp", "COHORT_TCP_SHM=0"),
 	}
-	four := two[:3:3]
+	four := two[:3:3] // without MPICH, see the page
 	h := header{Machine: describe()}
 	fmt.Sscan(text("/proc/loadavg"), &h.Load)
 	const single, multiple = "COHORT_MPI_THREAD=single", "COHORT_MPI_THREAD=multiple"
@@ -67,7 +76,8 @@ func (s *session) record(file string) error {
 			baseline(library+"-multiple", library, program, multiple), overMPI("over-"+library, tool, library, multiple))
 		if library == "openmpi" {
 			two = append(two, baseline("openmpi-tcp", library, program, append(byTCP, single)...))
-			four = append(four, baseline(library, library, program, single))
+			four = append(four, baseline(library, library, program, single),
+				baseline(library+"-multiple", library, program, multiple), overMPI("over-"+library, tool, library, multiple))
 		}
 	}
 	f, err := os.Create(file)
@@ -83,6 +93,14 @@ func (s *session) record(file string) error {
 	var longest time.Duration
 	for round := 1; round <= s.rounds && (round == 1 || time.Since(began)+longest <= s.lasts); round++ {
 		start := time.Now()
+		for _, p := range payloads {
+			if slices.Contains(s.ops, p.op) {
+				programs := map[int][]contender{2: two, 4: four}[p.ranks]
+				if err := measureAll(out, programs, job{p.op, strconv.Itoa(p.bytes), p.ranks, pageReps}, round, lacks); err != nil {
+					return err
+				}
+			}
+		}
 		for _, op := range s.ops {
 			if err := measureAll(out, two, job{op, s.sizes, 2, pageReps}, round, lacks); err != nil {
 				return err
