@@ -94,6 +94,9 @@ type Call struct {
 	// Agreed says that all ranks make this call, and that none of them can end it early. See PlanAgree.
 	Agreed bool
 
+	// Ended, if Collective sets it and returns PlanSchedule, is called when the schedule has ended.
+	Ended func()
+
 	// Err is an argument error that this rank found. The call is made all the same
 	// so that the other ranks learn of it. If all ranks have an error with the same
 	// code, each returns its own Err and the communicator stays usable. If not, the

@@ -35,7 +35,7 @@ var users = map[string][]string{
 	"internal/comm":       {""},
 	"internal/board":      {"internal/engine", "internal/node"},
 	"internal/engine":     {"backend/shm", "backend/tcp"},
-	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/engine", "internal/node"},
+	"internal/memlink":    {"backend/shm", "backend/tcp", "internal/board", "internal/engine", "internal/node"},
 	"internal/direct":     {"backend/local", "internal/board"},
 	"internal/frame":      {"backend/tcp", "internal/engine", "internal/memlink", "internal/wire"},
 	"internal/flight":     {"", "internal/comm", "cmd/cohort", "cohorttest", "internal/remote", "internal/spawn"},

@@ -62,8 +62,6 @@ type Comm interface {
 	BreakHere(f *backend.Fault)
 	// Suspect marks a rank lost whose memory cannot be read.
 	Suspect(rank int, err error)
-	// Near reports whether the links to the other ranks carry n bytes faster than the kernel copies them.
-	Near(n int) bool
 	// Waits is called when the caller begins to wait for the others in a call, and with nil when it has ended.
 	Waits(call *backend.Call)
 }
@@ -95,7 +93,7 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	}
 	s := &Collective{c: c, b: b, id: id, index: i, mine: own, ranks: ranks, slots: make([]*slots, len(ranks))}
 	s.slots[c.Rank()] = own
-	s.side.s, s.side.mem.Block = s, fetchBlock
+	s.side.s, s.side.mem.Block, s.side.ended = s, fetchBlock, s.side.end
 	own.id.Store(id + 1)
 	return s, nil
 }

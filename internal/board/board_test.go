@@ -46,7 +46,6 @@ type comm struct {
 	cause     atomic.Pointer[backend.Fault]
 	closed    atomic.Bool
 	gone      atomic.Bool // for the others
-	near      bool
 	suspected atomic.Pointer[error]
 	refresh   func()
 }
@@ -61,7 +60,6 @@ func (c *comm) GoneFault(rank int) error {
 func (c *comm) BreakHere(f *backend.Fault)  { c.cause.CompareAndSwap(nil, f) }
 func (c *comm) Suspect(rank int, err error) { c.suspected.Store(&err) }
 func (c *comm) Waits(*backend.Call)         {}
-func (c *comm) Near(int) bool               { return c.near }
 
 func (c *comm) Over() error {
 	for _, f := range []*backend.Fault{c.ended.Load(), c.cause.Load()} {
@@ -182,36 +180,6 @@ func TestAllreduceAddsUp(t *testing.T) {
 				if err != nil {
 					t.Errorf("rank %d of %d: %v", r, ranks, err)
 				}
-			}
-		}
-	}
-}
-
-// Copies between processes are used only if a rank's links are slower.
-func TestLongCallsUseMessagesIfLinksAreFasterOnAllRanks(t *testing.T) {
-	for _, c := range []struct {
-		near [2]bool
-		n    int
-		done bool
-	}{
-		{near: [2]bool{true, true}, n: 40000, done: false},
-		{near: [2]bool{true, false}, n: 40000, done: true},
-		{near: [2]bool{true, true}, n: 4, done: true},
-	} {
-		bs := boards(t, 2)
-		all := open(t, bs, 0)
-		for r, x := range all {
-			bs[r].cfg.Spare, x.near = true, c.near[r]
-		}
-		for r, err := range each(all, func(x *comm) error {
-			done, err := x.Run(nil, allreduce(c.n))
-			if done != c.done {
-				t.Errorf("%+v: rank %d: done is %v", c, x.rank, done)
-			}
-			return err
-		}) {
-			if err != nil {
-				t.Errorf("rank %d: %v", r, err)
 			}
 		}
 	}

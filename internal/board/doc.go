@@ -2,6 +2,6 @@
 //
 // Every rank has arrival slots for each communicator. A rank arrives at a collective: it writes its
 // fingerprint into its slot, with the data if they are few, waits until every other rank has arrived, and
-// compares. Longer data go over messages, as a schedule, where the links of all ranks are faster than
-// copies between processes (memlink/pace.go); otherwise they are read from the other ranks' memory.
+// compares. Longer data go over messages, as a schedule, or are read from the other ranks' memory. Where every
+// rank has a processor, rank 0 measures now and then which is faster (way.go).
 package board

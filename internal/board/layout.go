@@ -35,8 +35,9 @@ type callSlot struct {
 	words [3]uint64     // fingerprint
 	small [32]byte      // data, if they fit
 	facts [5]uint64     // addresses and lengths of the buffers
-	near  uint32        // 1: the rank's links carry the data faster than copies between processes
-	_     [20]byte
+	way   uint32        // of rank 0: how the data go, if they do not fit: see way.go
+	took  uint32        // nanoseconds of the rank's last call that was measured, 0: of none
+	_     [16]byte
 	data  [slotData]byte
 }
 

@@ -16,13 +16,17 @@ import (
 type peers struct {
 	s       *Collective
 	bound   *backend.Bound
-	began   time.Time // when the data began to move, if they are not in the slots
+	began   time.Time // when the data began to move, if they are not in the slots and go directly, or it is measured
 	call    *backend.Call
 	inSlots bool
 	in      []byte // this rank's input
 	out     []byte // the table of blocks, if the slot has no room for it
 	tmp     []byte
 	mem     direct.Scratch
+
+	took  uint32  // by the last call, if it was measured
+	ended func()  // p.end
+	ways  chooser // of rank 0
 }
 
 // The indices of callSlot.facts.
@@ -52,10 +56,8 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 		}
 		return
 	}
-	p.inSlots, to.near = false, 0
-	if p.s.b.cfg.Spare && p.s.c.Near(max(len(p.in), len(call.Recv))) {
-		to.near = 1
-	}
+	p.inSlots = false
+	p.plan(to, max(len(p.in), len(call.Recv), 1))
 	to.facts = [5]uint64{factIn: shmem.Addr(p.in), factInLen: uint64(len(p.in)),
 		factOut: shmem.Addr(call.Recv), factOutLen: uint64(len(call.Recv))}
 	switch call.Coll {
@@ -88,12 +90,19 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		return true, nil
 	}
 	c := p.s.c
-	if !p.inSlots && len(p.s.ranks) > 1 && (!p.s.b.cfg.Copies || p.near()) {
-		return false, nil // over messages
+	var w way
+	if !p.inSlots {
+		if w = p.agreed(); w != 0 {
+			p.began = time.Now()
+		}
+		if w&copies == 0 {
+			if w&measured != 0 {
+				call.Ended = p.ended
+			}
+			return false, nil
+		}
 	}
-	if p.bound = b; !p.inSlots {
-		p.began = time.Now()
-	}
+	p.bound = b
 	var err error
 	if p.inSlots && call.Coll == backend.Allreduce && len(p.s.ranks) == 2 {
 		p.pair(call)
@@ -101,17 +110,10 @@ func (p *peers) complete(b *backend.Bound, call *backend.Call) (bool, error) {
 		err = direct.Run(call, c.Rank(), len(p.s.ranks), p, &p.mem, p.inSlots)
 	}
 	p.call, p.in = nil, nil
-	return true, err
-}
-
-// near reports whether messages are faster than copies between the processes, for all ranks.
-func (p *peers) near() bool {
-	for _, o := range p.s.slots {
-		if o.calls[p.callParity()].near == 0 {
-			return false
-		}
+	if w&measured != 0 {
+		p.end()
 	}
-	return true
+	return true, err
 }
 
 // pair is Allreduce of two ranks: two operands have one order.

@@ -79,7 +79,11 @@ func (k *core) perform(b *backend.Bound, call *backend.Call) error {
 func (k *core) planned(b *backend.Bound, call *backend.Call, plan backend.Plan) error {
 	switch plan {
 	case backend.PlanSchedule, backend.PlanChecked:
-		return k.runner.Run(b, call, plan == backend.PlanChecked)
+		err := k.runner.Run(b, call, plan == backend.PlanChecked)
+		if call.Ended != nil {
+			call.Ended()
+		}
+		return err
 	}
 	bounded, err := k.runner.Agree(b, call)
 	if err != nil {

@@ -58,20 +58,6 @@ func (c *comm) BreakHere(f *backend.Fault) {
 	c.e.unlock()
 }
 
-// Near implements board.Comm. The links measure themselves when they are read.
-func (c *comm) Near(n int) bool {
-	e := c.e
-	e.mu.Lock()
-	defer e.unlock()
-	e.progress()
-	for r, w := range c.World {
-		if p := e.peers[w]; r != c.rank && (p.mem == nil || p.mem.Copies(n)) {
-			return false
-		}
-	}
-	return true
-}
-
 // Suspect marks a rank lost whose memory cannot be read.
 func (c *comm) Suspect(rank int, err error) {
 	e := c.e

@@ -107,14 +107,19 @@ func (l *Link) probed() {
 	}
 }
 
-// copied counts in how long a transfer of n bytes took. The average falls fast and rises slowly: a transfer
-// may have been interrupted, or have waited for the peer.
+// copied counts in how long a transfer of n bytes took.
 func (p *pace) copied(n int, took time.Duration) {
-	if d := min(took*1024/time.Duration(n), 2*p.perKiB) - p.perKiB; d < 0 {
-		p.perKiB += d / 2
-	} else {
-		p.perKiB += d / 16
+	p.perKiB = Average(p.perKiB, took*1024/time.Duration(n))
+}
+
+// Average counts a time in into a moving average, which falls fast and rises slowly: what took the time may
+// have been interrupted, or have waited for a peer.
+func Average(was, took time.Duration) time.Duration {
+	d := min(took, 2*was) - was
+	if d < 0 {
+		return was + d/2
 	}
+	return was + d/16
 }
 
 // Copies reports whether the kernel is to copy a message of n bytes to the peer, and sends a probe now and

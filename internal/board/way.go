@@ -1,0 +1,138 @@
+package board
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"github.com/cohort-hpc/cohort/internal/memlink"
+)
+
+// Data that do not fit into the slots go over messages, as a schedule, or each rank copies what it needs from
+// the others' processes. Which is faster depends on the collective, the length, and on whether the processors
+// share a cache, and it changes when a virtual machine is moved. So the ranks measure both ways.
+//
+// Rank 0 chooses the way of each call, and whether it is measured. All ranks find that in its slot. In its
+// slot of the next such call each rank publishes how long it took, and rank 0 counts the slowest.
+type way uint32
+
+const (
+	copies way = 1 << iota // from process to process
+	measured
+)
+
+const (
+	measureOne = 4   // call in so many is measured
+	trialCalls = 2   // made the other way in a trial; the first warms memory
+	trialOne   = 128 // at most one trial in so many calls, of those that take as long
+)
+
+// chooser is rank 0's.
+type chooser struct {
+	choices   map[[2]uint8]*choice // by collective and length
+	last, now sample
+}
+
+// sample is a call that is measured.
+type sample struct {
+	*choice // nil: none
+	way     way
+	n       int // bytes
+}
+
+// choice is the way of calls of one collective and about one length.
+type choice struct {
+	took  [2]time.Duration // for each MiB by way, as a moving average; 0: not measured
+	best  way
+	calls int
+	since int // calls since the last trial
+	trial int // calls left in this one
+}
+
+// next returns the way of the next call.
+func (c *choice) next() (w way) {
+	c.calls++
+	if c.trial == 0 && c.since >= c.gap() {
+		c.since, c.trial = 0, trialCalls
+	}
+	if c.trial == 0 {
+		if c.since++; c.since%measureOne == 0 {
+			w = measured
+		}
+		return w | c.best
+	}
+	if c.trial--; c.trial == 0 {
+		w = measured
+	}
+	return w | (c.best ^ copies)
+}
+
+// gap returns how many calls there are between two trials. The first follow each other at shorter intervals.
+func (c *choice) gap() int {
+	n := c.calls
+	if took := c.took[c.best]; took > 0 {
+		n = min(n, int(trialOne*c.took[c.best^copies]/took))
+	}
+	return max(n, measureOne)
+}
+
+// count takes in how long a call took.
+func (c *choice) count(w way, perMiB time.Duration) {
+	if c.took[w] == 0 {
+		c.took[w] = perMiB
+	} else {
+		c.took[w] = memlink.Average(c.took[w], perMiB)
+	}
+	if other := c.took[c.best^copies]; other > 0 && other < c.took[c.best] {
+		c.best ^= copies
+	}
+}
+
+// plan writes this rank's part in the choice of the way into its slot. n is the length of its data.
+func (p *peers) plan(to *callSlot, n int) {
+	to.took, p.took = p.took, 0
+	if p.s.c.Rank() != 0 {
+		return
+	}
+	w, x := way(0), &p.ways
+	x.last, x.now = x.now, sample{}
+	switch cfg := &p.s.b.cfg; {
+	case len(p.s.ranks) == 1 || cfg.Copies && !cfg.Spare: // one rank copies while the other does not run
+		w = copies
+	case cfg.Copies:
+		key := [2]uint8{uint8(p.call.Coll), uint8(bits.Len(uint(n)))}
+		c := x.choices[key]
+		if c == nil {
+			if c = new(choice); x.choices == nil {
+				x.choices = make(map[[2]uint8]*choice)
+			}
+			x.choices[key] = c
+		}
+		if w = c.next(); w&measured != 0 {
+			x.now = sample{c, w & copies, n}
+		}
+	}
+	to.way = uint32(w)
+}
+
+// agreed returns the way of a call at which all ranks have arrived. Rank 0 learns how long the last one took.
+func (p *peers) agreed() way {
+	if l := p.ways.last; l.choice != nil {
+		most := uint32(0)
+		for _, o := range p.s.slots {
+			took := o.calls[p.callParity()].took
+			if took == 0 { // an error ended the call
+				most = 0
+				break
+			}
+			most = max(most, took)
+		}
+		if most > 0 {
+			l.count(l.way, time.Duration(most)<<20/time.Duration(l.n))
+		}
+	}
+	return way(p.s.slots[0].calls[p.callParity()].way)
+}
+
+// end notes how long a call took that is measured.
+func (p *peers) end() { p.took = uint32(min(max(time.Since(p.began), 1), math.MaxUint32)) }
