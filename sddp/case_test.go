@@ -29,8 +29,16 @@ func TestBrazil4HasPublishedFigures(t *testing.T) {
 		t.Errorf("bus 4 is %+v, want TRANSIT without load", b)
 	}
 	s := c.Reservoirs[0]
-	if s.Name != "SUDESTE" || s.MaxStorage != 204078.3 || s.InitialStorage != 38343.9 || s.InflowMean[11] != 40908.9 || s.InflowStd[0] != 5597 {
+	if s.Name != "SUDESTE" || s.MaxStorage != 204078.3 || s.InitialStorage != 38343.9 || s.InflowMean[11] != 40908.9 || s.InflowStd[0] != 15502.5 {
 		t.Errorf("SUDESTE's reservoir is %+v", s)
+	}
+	// The deviations are those of the energy inflows from 1931 on: 0.2 to 0.9 of the mean.
+	for _, r := range c.Reservoirs {
+		for p, std := range r.InflowStd {
+			if cv := std / r.InflowMean[p]; cv < 0.2 || cv > 1 {
+				t.Errorf("%s, %s: the deviation is %.3f of the mean", r.Name, c.Periods[p], cv)
+			}
+		}
 	}
 }
 
