@@ -52,12 +52,22 @@ const (
 //     variable as one with bounds of 1e10 and may leave it there if the optimum does not depend on it.
 //  3. If the library finds no optimum, search for a proof of infeasibility or unboundedness.
 //  4. If there is neither, run the primal method from the final basis, then both from the slack basis.
+//  5. If the library finds neither an optimum nor a proof, let the embedded solver try.
 func (s *Clp) Solve() (Status, error) {
 	if err := s.begin(); err != nil {
 		return s.status, err
 	}
 	if s.loadProgram() {
 		s.status = s.attempts()
+	}
+	if s.status == NumericalFailure || s.status == IterationLimit && s.limit == 0 {
+		other := Simplex{program: s.program}
+		before := s.iterations
+		if _, err := other.Solve(); err != nil {
+			return s.status, err
+		}
+		s.program = other.program
+		s.iterations += before
 	}
 	return s.status, nil
 }

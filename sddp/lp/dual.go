@@ -66,6 +66,9 @@ func (s *Simplex) dualMethod() phase {
 				// The violation is too small to prove infeasibility.
 				s.pbase[out] += math.Abs(excess)
 				s.ptol[out] += math.Abs(excess)
+				s.strained = true
+			case s.reach(excess) >= math.Abs(excess):
+				return phaseRestart
 			default:
 				s.farFrom = math.Copysign(1, excess)
 				return phaseInfeasible
@@ -134,9 +137,19 @@ func (s *Simplex) leaving(smallest bool) (out int, excess float64) {
 	return out, excess
 }
 
+// reach returns by how much the entries too small for a pivot could move the leaving variable towards its
+// bounds. If that is enough, its row does not prove that there is no solution.
+func (s *Simplex) reach(excess float64) (sum float64) {
+	s.gather(math.Copysign(1, excess), pivotNoise)
+	for _, c := range s.cands {
+		sum += c.a * c.width
+	}
+	return sum
+}
+
 // gather collects the variables whose reduced costs bound the step, given btran of the leaving
-// variable and the side it is on.
-func (s *Simplex) gather(side float64) {
+// variable and the side it is on, and whose entries exceed least.
+func (s *Simplex) gather(side, least float64) {
 	n := len(s.cost)
 	s.cands = s.cands[:0]
 	try := func(v int, a float64) {
@@ -144,17 +157,17 @@ func (s *Simplex) gather(side float64) {
 		d := s.d[v]
 		switch s.place[v] {
 		case AtLower:
-			if a <= pivotTol {
+			if a <= least {
 				return
 			}
 		case AtUpper:
-			if a >= -pivotTol {
+			if a >= -least {
 				return
 			}
 			a, d = -a, -d
 		case Free:
 			a, d = math.Abs(a), 0
-			if a <= pivotTol {
+			if a <= least {
 				return
 			}
 		default:
@@ -190,7 +203,7 @@ func (s *Simplex) gather(side float64) {
 // where the slope would turn, the largest entry wins. The candidates before that group move over.
 // It returns -1 if nothing bounds the step; then no candidate moves.
 func (s *Simplex) ratioTest(excess, tol float64, smallest bool) (in int, alpha float64) {
-	s.gather(math.Copysign(1, excess))
+	s.gather(math.Copysign(1, excess), pivotTol)
 	slope := math.Abs(excess)
 	rest := s.cands
 	passed := 0

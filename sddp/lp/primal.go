@@ -12,14 +12,17 @@ import "math"
 //     entering one to its other bound. No limit on the step means unbounded.
 //  4. Compute the leaving row; update values, reduced costs, weights and the inverse.
 //
-// Against cycling: after a series of degenerate steps, entering and leaving variables follow Bland's
-// rule (1977) until a step is longer than zero.
+// Against cycling: after a series of steps that do not lower the objective by more than rounding, entering
+// and leaving variables follow Bland's rule (1977) until one does.
 func (s *Simplex) primal() phase {
 	for v := range s.wt {
 		s.wt[v] = 1
 	}
 	s.banned = s.banned[:0]
-	stall := 0
+	stall, size := 0, 0.0
+	for j, c := range s.c[:len(s.cost)] {
+		size = max(size, math.Abs(c*s.x[j]))
+	}
 	patience := 50 + len(s.d)
 	if s.impatient {
 		patience = -1
@@ -65,7 +68,7 @@ func (s *Simplex) primal() phase {
 			continue
 		}
 		s.iterations++
-		if step > zeroStep {
+		if step > zeroStep && math.Abs(s.d[in])*step > zeroStep*size {
 			stall = 0
 		} else {
 			stall++

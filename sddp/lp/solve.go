@@ -12,8 +12,9 @@ const (
 )
 
 // Solve searches for an optimal solution from the current basis. It always ends, because the numbers of
-// iterations and phases are bounded. Its error is [ErrMisuse], with the status NumericalFailure and an
-// unchanged basis.
+// iterations and phases are bounded. If it then has no answer, or one that only loose tolerances allow,
+// exact finds it, unless the program is too large for that. Its error is [ErrMisuse], with the status
+// NumericalFailure and an unchanged basis.
 func (s *Simplex) Solve() (Status, error) {
 	if err := s.begin(); err != nil {
 		return s.status, err
@@ -24,6 +25,10 @@ func (s *Simplex) Solve() (Status, error) {
 	}
 	s.factor()
 	s.status = s.rounds()
+	if s.unreliable() {
+		s.status = s.solveExactly(s.place, s.tolerances(), s.limit)
+		return s.status, nil
+	}
 	s.unload()
 	return s.status, nil
 }
@@ -82,6 +87,28 @@ func (s *Simplex) rounds() Status {
 		}
 	}
 	return NumericalFailure
+}
+
+// unreliable reports whether the answer of rounds needs arithmetic without rounding.
+func (s *Simplex) unreliable() bool {
+	if len(s.cost)*len(s.rhs) > exactMost || s.status == IterationLimit && s.limit > 0 {
+		return false
+	}
+	return s.exactly || s.loose > 1 || s.strained || s.status == IterationLimit || s.status == NumericalFailure
+}
+
+// tolerances returns by how much each variable may violate its bounds, in the units of the program.
+func (s *Simplex) tolerances() []float64 {
+	n := len(s.cost)
+	tol := append([]float64(nil), s.pbase...)
+	for v := range tol {
+		if v < n {
+			tol[v] *= pow2(s.colExp[v])
+		} else {
+			tol[v] /= pow2(s.rowExp[v-n])
+		}
+	}
+	return tol
 }
 
 // startCold replaces the basis by the slack basis.

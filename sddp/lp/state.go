@@ -13,9 +13,9 @@ type state struct {
 	dtol     []float64 // how far a reduced cost may have the wrong sign
 	pbase    []float64 // the part of ptol that does not depend on the basis
 	dbase    []float64 // the same of dtol
-	yfloor   []float64 // scratch: rounding in the duals
 	wt       []float64 // Devex reference weights
 	loose    float64   // factor on the tolerances; grows when rounds do not converge
+	strained bool      // a bound was moved by more than its tolerance
 	sound    bool      // the last values and reduced costs satisfy their equations
 	singular float64   // pivot, relative to its column, below which a column counts as dependent
 	shifted  bool      // c differs from the costs of the program
@@ -33,21 +33,23 @@ type state struct {
 // must not turn a real violation into a small one. Rounding errors are added, which follow from the
 // terms of each sum.
 const (
-	primalTol  = 1e-9  // violation of a bound or row
-	primalRel  = 1e-12 // the same, relative to the bound or right-hand side
-	dualTol    = 2e-12 // wrong sign of a reduced cost, where the largest cost is 1
-	dualUnit   = 1e-9  // the same in the units of the program
-	dualRel    = 1e-9  // the same, relative to the column's own cost
-	rounding   = 3e-14 // rounding of a sum, relative to its terms
-	residue    = 1e-10 // error of an equation, relative to its terms, from which the inverse is blamed
-	looseMost  = 100   // most by which tolerances are relaxed
-	pivotTol   = 1e-9  // smallest pivot looked at
-	pivotFine  = 1e-7  // smallest pivot taken without a fresh factorisation
-	zeroStep   = 1e-13 // steps up to this length count as degenerate
-	maxUpdates = 50    // exchanges between factorisations
-	maxRounds  = 16    // phases before the result is NumericalFailure
-	looseRound = 6     // round from which tolerances are relaxed
-	coldRound  = 9     // round that restarts from the slack basis
+	primalTol   = 1e-9  // violation of a bound or row
+	primalRel   = 1e-14 // the same, relative to the bound or right-hand side
+	dualTol     = 2e-12 // wrong sign of a reduced cost, where the largest cost is 1
+	dualUnit    = 1e-9  // the same in the units of the program
+	dualRel     = 1e-9  // the same, relative to the column's own cost
+	rounding    = 2e-15 // rounding of a sum, relative to its terms
+	residue     = 1e-10 // last change of values or duals, relative to them, from which the inverse is blamed
+	looseMost   = 100   // most by which tolerances are relaxed
+	pivotTol    = 1e-9  // smallest pivot looked at
+	pivotNoise  = 1e-14 // entry of a row up to which it counts as zero
+	pivotFine   = 1e-7  // smallest pivot taken without a fresh factorisation
+	zeroStep    = 1e-13 // steps up to this length count as degenerate
+	refinements = 6     // steps of refinement at most
+	maxUpdates  = 50    // exchanges between factorisations
+	maxRounds   = 16    // phases before the result is NumericalFailure
+	looseRound  = 6     // round from which tolerances are relaxed
+	coldRound   = 9     // round that restarts from the slack basis
 )
 
 // load sets the state up from the scaled program and the stored basis.
@@ -58,11 +60,11 @@ func (s *Simplex) load() {
 	s.vlo, s.vhi = resize(s.vlo, t), resize(s.vhi, t)
 	s.x, s.d, s.c = resize(s.x, t), resize(s.d, t), resize(s.c, t)
 	s.ptol, s.dtol, s.wt = resize(s.ptol, t), resize(s.dtol, t), resize(s.wt, t)
-	s.pbase, s.dbase, s.yfloor = resize(s.pbase, t), resize(s.dbase, t), resize(s.yfloor, m)
+	s.pbase, s.dbase = resize(s.pbase, t), resize(s.dbase, t)
 	s.b, s.y, s.ws = resize(s.b, m), resize(s.y, m), resize(s.ws, m)
 	s.arow, s.cpos, s.rpos = resize(s.arow, n), resize(s.cpos, n), resize(s.rpos, m)
 	s.cands, s.banned = s.cands[:0], s.banned[:0]
-	s.loose, s.singular, s.overflow = 1, singularLeast, false
+	s.loose, s.singular, s.overflow, s.strained = 1, singularLeast, false, false
 	clear(s.x)
 	clear(s.d)
 	s.restoreCosts()
@@ -137,8 +139,10 @@ func (s *Simplex) bound(v int) float64 {
 	return 0
 }
 
-// computeX computes the values of all variables from the places, with one step of iterative
-// refinement, and their tolerances. It records whether the tight rows hold.
+// computeX computes the values of all variables from the places, and their tolerances. The basic
+// columns are refined with residuals of twice the precision (Wilkinson 1963; Higham 2002, chapter 12),
+// so that their error is that of rounding even where rows are nearly parallel, as cuts often are. It
+// records whether the refinement converged.
 func (s *Simplex) computeX() {
 	n := len(s.cost)
 	for j := range n {
@@ -146,53 +150,62 @@ func (s *Simplex) computeX() {
 		if s.place[j] != Basic {
 			s.x[j] = s.bound(j)
 		}
-		s.ptol[j] = rounding * math.Abs(s.x[j])
 	}
 	r := s.rhsR[:s.k]
-	s.sound = true
-	norm := 0.0
-	for pass := range 3 {
+	s.sound = refine(func() (step, size float64) {
 		for q, i := range s.kr {
-			sum, size := s.b[i], math.Abs(s.b[i])
-			for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
-				t := s.val[e] * s.x[s.rowCol[e]]
-				sum -= t
-				size = max(size, math.Abs(t))
-			}
-			r[q] = sum
-			norm = max(norm, math.Abs(sum))
-			s.sound = s.sound && (pass < 2 || math.Abs(sum) <= residue*size+rounding*norm)
-		}
-		if pass == 2 {
-			break
+			r[q], _ = s.slack(int(i))
 		}
 		for p, j := range s.kc {
-			sum, size := 0.0, 0.0
+			sum := 0.0
 			for q, u := range s.inv[p*s.ld : p*s.ld+s.k] {
-				t := u * r[q]
-				sum += t
-				size += math.Abs(t)
+				sum += u * r[q]
 			}
 			s.x[j] += sum
-			s.ptol[j] += rounding * size
+			step, size = max(step, math.Abs(sum)), max(size, math.Abs(s.x[j]))
+		}
+		return step, size
+	})
+	for i := range s.b {
+		s.x[n+i], s.ptol[n+i] = 0, 0
+		if s.rpos[i] < 0 {
+			var size float64
+			s.x[n+i], size = s.slack(i)
+			s.ptol[n+i] = rounding * size
 		}
 	}
-	for i, b := range s.b {
-		s.x[n+i], s.ptol[n+i] = 0, 0
-		if s.rpos[i] >= 0 {
-			continue
-		}
-		sum, size := b, rounding*math.Abs(b)
-		for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
-			j, a := s.rowCol[e], s.val[e]
-			sum -= a * s.x[j]
-			size += math.Abs(a) * s.ptol[j]
-		}
-		s.x[n+i], s.ptol[n+i] = sum, size
+	for j, x := range s.x[:n] {
+		s.ptol[j] = rounding * math.Abs(x)
 	}
 	for v, base := range s.pbase {
 		s.ptol[v] = s.relaxed(base+s.ptol[v], primalTol)
 	}
+}
+
+// refine calls improve, which returns the size of its last change and of the result, until the change is
+// rounding or no longer shrinks. It reports whether the result is sound.
+func refine(improve func() (step, size float64)) bool {
+	before, _ := improve()
+	for range refinements {
+		step, size := improve()
+		if step <= rounding*size || !(step < before/4) {
+			return step <= residue*size
+		}
+		before = step
+	}
+	return false
+}
+
+// slack returns the right-hand side of a row less its activity, and the sum of the moduli of the terms.
+func (s *Simplex) slack(i int) (slack, size float64) {
+	sum := twofold{hi: s.b[i]}
+	size = math.Abs(s.b[i])
+	for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
+		if x := s.x[s.rowCol[e]]; x != 0 {
+			size += math.Abs(sum.subtract(s.val[e], x))
+		}
+	}
+	return sum.hi + sum.lo, size
 }
 
 // relaxed returns a tolerance, looser if rounds do not converge.
@@ -203,74 +216,82 @@ func (s *Simplex) relaxed(tol, unit float64) float64 {
 	return tol
 }
 
-// computeD computes the duals and the reduced costs from c, with one step of iterative refinement,
-// and their tolerances. It records whether the reduced costs of basic columns are zero.
+// computeD computes the duals and the reduced costs from c, and their tolerances, with refinement as in
+// computeX. It records whether that converged.
 func (s *Simplex) computeD() {
 	n := len(s.cost)
 	clear(s.y)
-	clear(s.yfloor)
 	if s.slackC {
 		for i := range s.y {
 			if s.rpos[i] < 0 {
 				s.y[i] = s.c[n+i]
-				s.yfloor[i] = rounding * math.Abs(s.y[i])
 			}
 		}
 	}
-	d := s.d[:n]
 	r := s.rhsR[:s.k]
-	for pass := range 3 {
-		copy(d, s.c[:n])
-		for i, y := range s.y {
-			if y == 0 {
-				continue
-			}
-			for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
-				d[s.rowCol[e]] -= y * s.val[e]
-			}
-		}
-		if pass == 2 {
-			break
-		}
+	sound := refine(func() (step, size float64) {
 		clear(r)
 		for p, j := range s.kc {
-			f := d[j]
+			f, _ := s.reducedCost(int(j))
 			if f == 0 {
 				continue
 			}
 			for q, u := range s.inv[p*s.ld : p*s.ld+s.k] {
-				t := f * u
-				r[q] += t
-				s.yfloor[s.kr[q]] += rounding * math.Abs(t)
+				r[q] += f * u
 			}
 		}
 		for q, i := range s.kr {
 			s.y[i] += r[q]
+			step, size = max(step, math.Abs(r[q])), max(size, math.Abs(s.y[i]))
+		}
+		return step, size
+	})
+	s.sound = s.sound && sound
+	for j := range n {
+		s.d[j], s.dtol[j] = 0, 0
+		if s.place[j] != Basic {
+			d, size := s.reducedCost(j)
+			s.d[j], s.dtol[j] = d, rounding*size
 		}
 	}
-	for j, c := range s.c[:n] {
-		s.dtol[j] = rounding * math.Abs(c)
-	}
-	for i := range s.y {
+	for i, y := range s.y {
 		v := n + i
-		s.d[v], s.dtol[v] = 0, s.yfloor[i]
+		s.d[v], s.dtol[v] = 0, 0
 		if s.rpos[i] >= 0 {
-			s.d[v] = s.c[v] - s.y[i]
+			s.d[v], s.dtol[v] = s.c[v]-y, rounding*math.Abs(y)
 		}
-		if f := s.yfloor[i]; f != 0 {
-			for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
-				s.dtol[s.rowCol[e]] += f * math.Abs(s.val[e])
-			}
-		}
-	}
-	for _, j := range s.kc {
-		// So far dtol is rounding times the terms of the sum, or more. The largest cost is 1.
-		s.sound = s.sound && math.Abs(d[j]) <= residue/rounding*s.dtol[j]+rounding
-		d[j] = 0
 	}
 	for v, base := range s.dbase {
 		s.dtol[v] = s.relaxed(base+s.dtol[v], dualTol)
 	}
+}
+
+// reducedCost returns the cost of a column less the duals times its coefficients, and the sum of the
+// moduli of the terms.
+func (s *Simplex) reducedCost(j int) (d, size float64) {
+	sum := twofold{hi: s.c[j]}
+	size = math.Abs(s.c[j])
+	for e := s.colStart[j]; e < s.colStart[j+1]; e++ {
+		if y := s.y[s.colRow[e]]; y != 0 {
+			size += math.Abs(sum.subtract(s.colVal[e], y))
+		}
+	}
+	return sum.hi + sum.lo, size
+}
+
+// twofold is an unevaluated sum of two numbers: a sum of products in twice the precision of float64
+// (Ogita, Rump and Oishi 2005, algorithm Dot2). The conversions keep the compiler from fusing operations.
+type twofold struct{ hi, lo float64 }
+
+// subtract subtracts a*b and returns the rounded product.
+func (t *twofold) subtract(a, b float64) float64 {
+	p := float64(a * b)
+	low := math.FMA(a, b, -p)
+	sum := float64(t.hi - p)
+	z := float64(sum - t.hi)
+	t.lo += float64(float64(t.hi-float64(sum-z))-float64(p+z)) - low
+	t.hi = sum
+	return p
 }
 
 // excess returns by how much basic or nonbasic variable v is out of its bounds, negative below the
