@@ -47,23 +47,18 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	case cfg.Job == "":
 		return nil, backend.Faultf(backend.ErrInit, "backend shm needs a job name (COHORT_JOB), the same on all ranks")
 	}
-	n, err := join(ctx, cfg)
-	if err != nil {
-		var f *backend.Fault
-		if errors.As(err, &f) {
-			return nil, err
-		}
-		return nil, backend.Faultf(backend.ErrInit, "rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
-	}
-	return start(n, cfg)
-}
-
-func join(ctx context.Context, cfg Config) (*node.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, joinLimit))
 	defer cancel()
 	ranks := make([]int, cfg.Size)
 	for r := range ranks {
 		ranks[r] = r
 	}
-	return node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, NoCopies: cfg.NoSingleCopy})
+	n, err := node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, NoCopies: cfg.NoSingleCopy})
+	if err != nil {
+		if _, ok := errors.AsType[*backend.Fault](err); ok {
+			return nil, err
+		}
+		return nil, backend.Faultf(backend.ErrInit, "rank %d of %d, backend shm: %v", cfg.Rank, cfg.Size, err)
+	}
+	return start(n, cfg)
 }

@@ -15,7 +15,7 @@ import (
 func start(n *node.Node, cfg Config) (backend.Comm, error) {
 	config := engine.Config{
 		Rank: cfg.Rank, Peers: make([]engine.Peer, cfg.Size), Heartbeat: cfg.heartbeat(),
-		Sleeper: &sleeper{node: n, rank: cfg.Rank}, Spare: n.Spare, Yield: shmem.Yield, Board: n.Board(),
+		Sleeper: sleeper{n}, Spare: n.Spare, Yield: shmem.Yield, Board: n.Board(),
 		Caps: backend.Caps{Backend: "shm", Processes: true, SharedMemory: true, Deterministic: true, NativeColl: true, SingleCopy: n.Copies,
 			MaxTag: backend.MaxTag, CancelSend: true, Checked: true, Persistent: "schedules"},
 	}

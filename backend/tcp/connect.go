@@ -21,7 +21,6 @@ type connecting struct {
 	members []wire.Member
 	spare   bool // every rank of this node has a processor to itself
 	ring    int  // length of a data ring of shared memory; 0: chosen
-	join    *shortFrame
 
 	local  []int      // place on this node, by rank; -1: of another node, or without shared memory
 	node   *node.Node // nil: no shared memory
@@ -100,8 +99,7 @@ func (c *connecting) ready(ctx context.Context, w *wire.Conn) (engine.Link, erro
 		w.Close()
 		return nil, err
 	}
-	l := &link{sums: c.cfg.Checksum, join: c.join}
-	l.enc, l.dec = w.Frames()
+	l := &link{sums: c.cfg.Checksum, enc: w.Enc, dec: w.Dec}
 	below := w.Below()
 	if rings == nil && below != w.Conn {
 		l.tls = newSecured(w.Conn)

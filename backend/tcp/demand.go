@@ -26,12 +26,6 @@ type dialer struct {
 // acceptFor is how long an accepted connection has to become ready.
 const acceptFor = 5 * time.Second
 
-func newDialer(c *connecting) *dialer {
-	d := &dialer{c: c}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	return d
-}
-
 // Serve implements engine.Dialer.
 func (d *dialer) Serve(e *engine.Engine) {
 	d.e = e
@@ -87,7 +81,7 @@ func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) 
 	}
 	defer w.Close()
 	var lost []byte
-	if err := w.ReceiveSettings(ctx, &lost); err != nil || lost == nil {
+	if err := w.Agree(ctx, &lost); err != nil || lost == nil {
 		return nil, err
 	}
 	return engine.DecodeFault(lost), nil
@@ -105,5 +99,5 @@ func (d *dialer) answer(ctx context.Context, w *wire.Conn) {
 	if why != nil {
 		lost = engine.EncodeFault(why)
 	}
-	_ = w.SendSettings(ctx, lost)
+	_ = w.Agree(ctx, lost)
 }

@@ -104,7 +104,7 @@ func TestLaterConnectionsHaveTheSameCarriers(t *testing.T) {
 				}
 				failed <- err
 			}()
-			dialed, err := newDialer(ends[1]).Dial(ctx, 0)
+			dialed, err := (&dialer{c: ends[1]}).Dial(ctx, 0)
 			err = errors.Join(err, <-failed)
 			defer closeAll([]engine.Link{dialed, accepted})
 			if err != nil {
@@ -219,7 +219,7 @@ func TestDialReportsRefusal(t *testing.T) {
 	defer l.Close()
 	other := id
 	other.Rank, other.Secret = 2, wire.NewSecret()
-	d := newDialer(&connecting{id: &other, members: []wire.Member{{}, {Addrs: l.Addrs()}, {}}})
+	d := &dialer{c: &connecting{id: &other, members: []wire.Member{{}, {Addrs: l.Addrs()}, {}}}}
 	_, err = d.Dial(ctx, 1)
 	if !d.Refused(err) || d.NotListening(err) || !strings.Contains(err.Error(), "has the same name and another secret") {
 		t.Errorf("the error of Dial is %v, want a refusal because of the secret", err)

@@ -4,7 +4,6 @@ package tcp
 
 import (
 	"io"
-	"time"
 
 	"github.com/cohort-hpc/cohort/internal/engine"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -22,26 +21,22 @@ const (
 // Received bytes are read into rbuf and parsed there. While a payload is arriving, its next bytes are read
 // straight to where they belong, with rbuf behind for what follows.
 type link struct {
-	sock  socket
+	socket
 	bytes stream   // to the peer: the socket, or tls
 	tls   *secured // nil without TLS
-	enc   *frame.Encoder
-	dec   *frame.Decoder
+	enc   frame.Encoder
+	dec   frame.Decoder
 	sums  bool // payloads are sent with their checksums
 
 	rbuf   []byte
 	r0, r1 int    // rbuf[r0:r1] has been read and not looked at
 	sum    uint32 // of the payload, as far as it has arrived, if it is checked
 
-	corked []byte // frames that wait for the next one; then they go before it
+	corked []byte // frames that wait for the next one, with room for it
 	whead  [frame.HeaderSize]byte
-	join   *shortFrame // shared by all links of an engine, whose lock guards it
 }
 
-// A shortFrame is room for a frame as it is written, behind frames that were kept back.
-type shortFrame [corkMax + frame.HeaderSize + joinMax]byte
-
-// A stream reads into two slices, one after the other, and writes two. Either may be nil. It never waits.
+// A stream reads into two slices, one after the other, and writes two. Either may be empty. It never waits.
 type stream interface {
 	read(a, b []byte) (int, error)
 	write(a, b []byte) (int, error)
@@ -49,7 +44,8 @@ type stream interface {
 
 // use prepares a link for its socket.
 func (l *link) use(sock socket) {
-	l.sock, l.bytes, l.rbuf = sock, sock, make([]byte, readSize)
+	l.socket, l.bytes, l.rbuf = sock, sock, make([]byte, readSize)
+	l.corked = make([]byte, 0, corkMax+frame.HeaderSize+joinMax)
 	l.dec.Limit = frame.MaxPayload
 	if l.tls != nil {
 		l.tls.socket, l.bytes = sock, l.tls
@@ -78,38 +74,23 @@ func (l *link) Read(a *frame.Arrival) (moved bool, err error) {
 
 // fill reads once. full says that there may be more.
 func (l *link) fill(a *frame.Arrival) (n int, full bool, err error) {
-	if want := len(a.Dst); want > 0 && a.Left > 0 { // and rbuf is empty
-		if want < a.Left {
-			n, err = l.bytes.read(a.Dst, nil)
-			if n > 0 {
-				l.landed(a, n)
-			}
-			return n, n == want, err
-		}
-		n, err = l.bytes.read(a.Dst, l.rbuf)
-		if n > 0 {
-			k := min(n, want)
-			l.landed(a, k)
-			l.r0, l.r1 = 0, n-k
-		}
-		return n, n == want+len(l.rbuf), err
-	}
 	if l.r0 > 0 {
-		l.r1 = copy(l.rbuf, l.rbuf[l.r0:l.r1])
-		l.r0 = 0
+		l.r0, l.r1 = 0, copy(l.rbuf, l.rbuf[l.r0:l.r1])
 	}
+	var dst []byte
 	room := l.rbuf[l.r1:]
-	n, err = l.bytes.read(room, nil)
-	if n > 0 {
-		l.r1 += n
+	if a.Left > 0 && len(a.Dst) > 0 { // and rbuf is empty
+		if dst = a.Dst; len(dst) < a.Left {
+			room = nil
+		}
 	}
-	return n, n == len(room), err
-}
-
-// landed counts n bytes that have been read to their place.
-func (l *link) landed(a *frame.Arrival, n int) {
-	l.check(a, a.Dst[:n])
-	a.Dst, a.Left = a.Dst[n:], a.Left-n
+	if n, err = l.bytes.read(dst, room); n <= 0 {
+		return n, false, err
+	}
+	k := min(n, len(dst))
+	l.check(a, dst[:k])
+	a.Dst, a.Left, l.r1 = a.Dst[k:], a.Left-k, l.r1+n-k
+	return n, n == len(dst)+len(room), err
 }
 
 // check takes a part of a payload into its sum.
@@ -160,11 +141,17 @@ func (l *link) parse(a *frame.Arrival) error {
 
 // Write implements engine.Link.
 func (l *link) Write(h *frame.Header, body []byte, off int) (int, error) {
+	head := l.corked
 	if off == 0 {
 		l.encode(h, body)
 	}
-	n, err := l.write(body, off)
-	if n == 0 {
+	if off >= frame.HeaderSize {
+		body = body[off-frame.HeaderSize:]
+	} else if head = append(head, l.whead[off:]...); len(body) <= joinMax {
+		head, body = append(head, body...), nil
+	}
+	n, err := l.bytes.write(head, body)
+	if n = off + l.uncorked(n); n == 0 {
 		l.enc.Undo()
 	}
 	if err != nil && again(err) {
@@ -180,32 +167,6 @@ func (l *link) encode(h *frame.Header, body []byte) {
 		h.Sum = frame.Sum(0, body)
 	}
 	l.enc.Encode(&l.whead, h)
-}
-
-// write writes a frame whose header is in whead, from offset off on, and before it what was kept back:
-// nothing if off is above 0. It returns how many bytes of the frame have been written.
-func (l *link) write(body []byte, off int) (int, error) {
-	var n int
-	var err error
-	switch {
-	case len(l.corked) > 0:
-		b := append(append(l.join[:0], l.corked...), l.whead[:]...)
-		if len(body) <= joinMax {
-			n, err = l.bytes.write(append(b, body...), nil)
-		} else {
-			n, err = l.bytes.write(b, body)
-		}
-		return l.uncorked(n), err
-	case off >= frame.HeaderSize:
-		n, err = l.bytes.write(body[off-frame.HeaderSize:], nil)
-	case len(body) == 0:
-		n, err = l.bytes.write(l.whead[off:], nil)
-	case len(body) <= joinMax:
-		n, err = l.bytes.write(append(append(l.join[:0], l.whead[off:]...), body...), nil)
-	default:
-		n, err = l.bytes.write(l.whead[off:], body)
-	}
-	return off + max(n, 0), err
 }
 
 // uncorked notes that n bytes have been written, and returns how many of them are not of what was kept
@@ -252,19 +213,10 @@ func (l *link) EagerMax() int { return engine.EagerMax }
 // Hidden implements engine.Link.
 func (l *link) Hidden() bool { return l.tls != nil && l.tls.more }
 
-// Limit implements engine.Link.
-func (l *link) Limit(d time.Duration) { l.sock.limit(d) }
-
-// Unsent implements engine.Link.
-func (l *link) Unsent() int { return l.sock.unsent() }
-
 // Finish implements engine.Link.
 func (l *link) Finish(bool) {
 	if l.tls != nil {
 		l.tls.finish()
 	}
-	l.sock.finish()
+	l.finish()
 }
-
-// Close implements engine.Link.
-func (l *link) Close() { l.sock.close() }

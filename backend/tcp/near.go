@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/memlink"
 	"github.com/cohort-hpc/cohort/internal/node"
@@ -44,7 +46,7 @@ func (n *near) Read(a *frame.Arrival) (bool, error) {
 }
 
 // Limit implements engine.Link.
-func (n *near) Limit(d time.Duration) { n.sock.limit(d) }
+func (n *near) Limit(d time.Duration) { n.sock.Limit(d) }
 
 // Finish implements engine.Link.
 func (n *near) Finish(goodbye bool) {
@@ -53,13 +55,12 @@ func (n *near) Finish(goodbye bool) {
 }
 
 // Close implements engine.Link.
-func (n *near) Close() { n.sock.close() }
+func (n *near) Close() { n.sock.Close() }
 
 // meet joins the ranks of this node that take part in shared memory. If that fails, all of them use sockets.
 func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
 	c.local, c.why = make([]int, len(c.members)), make(map[int]string)
 	cfg := node.Config{Job: c.cfg.Job, OnDemand: c.cfg.onDemand(), Data: c.ring}
-	var names []string
 	for r := range c.members {
 		m := &c.members[r]
 		if c.local[r] = -1; !m.Shares(c.self()) || m.Wake == "" || c.self().Wake == "" {
@@ -69,13 +70,12 @@ func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
 			cfg.Rank = c.local[r]
 		}
 		cfg.Ranks, cfg.PIDs = append(cfg.Ranks, r), append(cfg.PIDs, m.Process)
-		names = append(names, m.Wake)
+		sleep.wake.to = append(sleep.wake.to, unix.SockaddrUnix{Name: m.Wake})
 	}
 	if len(cfg.Ranks) < 2 {
 		return nil
 	}
-	sleep.wake.peers(names)
-	cfg.Name, cfg.Bell = c.cfg.Job+" "+names[0], sleep.wake.send
+	cfg.Name, cfg.Bell = c.cfg.Job+" "+sleep.wake.to[0].Name, sleep.wake.send
 	n, err := node.Join(ctx, cfg)
 	switch {
 	case err == nil:
@@ -100,19 +100,17 @@ func (c *connecting) rings(ctx context.Context, w *wire.Conn) (l *memlink.Link, 
 		Pair   int
 		Failed string // why there are none
 	}
-	switch {
-	case !c.cfg.onDemand():
+	if !c.cfg.onDemand() {
 		l = c.node.Link(peer)
-	case w.Dialed:
-		err = w.ReceiveSettings(ctx, &made)
-	default:
-		if made.Pair, err = c.node.NewPair(); err != nil {
-			made.Failed = err.Error()
+	} else {
+		if !w.Dialed {
+			if made.Pair, err = c.node.NewPair(); err != nil {
+				made.Failed = err.Error()
+			}
 		}
-		err = w.SendSettings(ctx, &made)
-	}
-	if l == nil && err == nil && made.Failed == "" {
-		l, err = c.node.LinkAt(peer, made.Pair)
+		if err = w.Agree(ctx, &made); err == nil && made.Failed == "" {
+			l, err = c.node.LinkAt(peer, made.Pair)
+		}
 	}
 	c.mu.Lock()
 	c.why[w.Rank] = made.Failed

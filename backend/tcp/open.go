@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -79,11 +78,11 @@ func (cfg *Config) onDemand() bool {
 func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	switch {
 	case cfg.Heartbeat > 0 && cfg.Heartbeat < engine.HeartbeatMin:
-		return nil, initFault("heartbeat of %v: want %v or more, or off", cfg.Heartbeat, engine.HeartbeatMin)
+		return nil, backend.Faultf(backend.ErrInit, "heartbeat of %v: want %v or more, or off", cfg.Heartbeat, engine.HeartbeatMin)
 	case cfg.Connect != "" && cfg.Connect != ConnectStart && cfg.Connect != ConnectDemand:
-		return nil, initFault("COHORT_TCP_CONNECT is %q: want start or demand", cfg.Connect)
+		return nil, backend.Faultf(backend.ErrInit, "COHORT_TCP_CONNECT is %q: want start or demand", cfg.Connect)
 	case cfg.SecretFile == "":
-		return nil, initFault("backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
+		return nil, backend.Faultf(backend.ErrInit, "backend tcp needs the file with the job's secret (COHORT_SECRET_FILE)")
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.JoinTimeout, 60*time.Second))
 	defer cancel()
@@ -92,13 +91,9 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 		return world, nil
 	}
 	if _, ok := errors.AsType[*backend.Fault](err); !ok {
-		err = initFault("rank %d of %d, backend tcp: %v", cfg.Rank, cfg.Size, err)
+		err = backend.Faultf(backend.ErrInit, "rank %d of %d, backend tcp: %v", cfg.Rank, cfg.Size, err)
 	}
 	return nil, err
-}
-
-func initFault(format string, args ...any) error {
-	return &backend.Fault{Sentinel: backend.ErrInit, Text: fmt.Sprintf(format, args...)}
 }
 
 // interfaces returns the addresses to listen at.
@@ -126,7 +121,7 @@ func ports(text string) (first, last uint16, err error) {
 	a, err1 := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
 	b, err2 := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
 	if err1 != nil || err2 != nil || a == 0 || b < a {
-		return 0, 0, initFault("COHORT_TCP_PORTS is %q: want a range such as 20000-20100, of ports from 1 to 65535", text)
+		return 0, 0, backend.Faultf(backend.ErrInit, "COHORT_TCP_PORTS is %q: want a range such as 20000-20100, of ports from 1 to 65535", text)
 	}
 	return uint16(a), uint16(b), nil
 }

@@ -66,14 +66,14 @@ func meeting(t *testing.T, cfgs ...Config) (ends []*connecting, sleepers []*slee
 			if d, err = newWakeSocket("@cohort-test/" + rand.Text()); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(d.close)
+			t.Cleanup(func() { d.sock.Close() })
 		}
 		members[r] = wire.Member{Rank: r, Process: os.Getpid(), Node: wire.ThisNode(), Addrs: l.Addrs(), OnDemand: cfg.onDemand()}
 		if d != nil {
 			members[r].Wake = d.name
 		}
 		cfg.Job = "job"
-		ends = append(ends, &connecting{cfg: cfg, id: id, l: l, members: members, join: new(shortFrame), ring: 4096})
+		ends = append(ends, &connecting{cfg: cfg, id: id, l: l, members: members, ring: 4096})
 		sleepers = append(sleepers, &sleeper{wake: d})
 	}
 	return ends, sleepers
@@ -134,10 +134,10 @@ func TestTwoRanksAgreeOnSharing(t *testing.T) {
 					}
 				}
 				said := make(chan error, 1)
-				go func() { said <- b.SendSettings(ctx, "go on") }()
+				go func() { said <- a.Agree(ctx, "go on") }()
 				var got string
-				if err := a.ReceiveSettings(ctx, &got); err != nil || got != "go on" {
-					t.Errorf("then rank 1 says %q, %v", got, err)
+				if err := b.Agree(ctx, &got); err != nil || got != "go on" {
+					t.Errorf("then rank 0 says %q, %v", got, err)
 				}
 				if err := <-said; err != nil {
 					t.Error(err)
@@ -181,13 +181,13 @@ func TestCollectivesUseSlots(t *testing.T) {
 	}
 }
 
-// TestReceiveSettingsEndsWithContext checks that waiting for what a rank does not say ends with the context.
-func TestReceiveSettingsEndsWithContext(t *testing.T) {
+// TestAgreeEndsWithContext checks that waiting for what a rank does not say ends with the context.
+func TestAgreeEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	_, b := met(t, ctx)
 	ended := make(chan error)
 	go func() {
-		ended <- b.ReceiveSettings(ctx, new(string))
+		ended <- b.Agree(ctx, new(string))
 	}()
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {

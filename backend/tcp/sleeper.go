@@ -30,7 +30,7 @@ func newSleeper(wake string) (*sleeper, error) {
 	s := &sleeper{bell: b}
 	if err == nil && wake != "" {
 		if s.wake, err = newWakeSocket(wake); err != nil {
-			b.close()
+			s.Close()
 		}
 	}
 	return s, err
@@ -42,7 +42,7 @@ func (s *sleeper) Begin() {
 	s.sleep.add(s.bell.r, false)
 	if s.node != nil {
 		s.sleep.add(s.wake.sock, false)
-		s.node.Announce()
+		s.node.Begin()
 	}
 }
 
@@ -50,7 +50,7 @@ func (s *sleeper) Begin() {
 func (s *sleeper) Add(l engine.Link, room bool) (ready bool) {
 	switch l := l.(type) {
 	case *link:
-		s.sleep.add(l.sock, room)
+		s.sleep.add(l.socket, room)
 		return l.Hidden()
 	case *near:
 		s.sleep.add(l.sock, false)
@@ -65,24 +65,24 @@ func (s *sleeper) Sleep(timeout time.Duration) { s.sleep.wait(timeout) }
 // End implements engine.Sleeper.
 func (s *sleeper) End() {
 	if s.sleep.ready(0) {
-		s.bell.quiet()
+		s.bell.r.drain()
 	}
 	if s.node != nil {
-		s.node.Awake()
+		s.node.End()
 		if s.sleep.ready(1) {
-			s.wake.drain()
+			s.wake.sock.drain()
 		}
 	}
 }
 
 // Ring implements engine.Sleeper.
-func (s *sleeper) Ring() { s.bell.ring() }
+func (s *sleeper) Ring() { unix.Write(int(s.bell.w), wakeUp) }
 
 // Poll implements engine.Sleeper.
 func (s *sleeper) Poll(links []engine.Link, room []bool, ready func(i int)) {
 	s.asked.reset()
 	for i, l := range links {
-		s.asked.add(l.(*link).sock, room[i])
+		s.asked.add(l.(*link).socket, room[i])
 	}
 	s.asked.wait(-1)
 	for i := range links {
@@ -94,9 +94,12 @@ func (s *sleeper) Poll(links []engine.Link, room []bool, ready func(i int)) {
 
 // Close implements engine.Sleeper.
 func (s *sleeper) Close() {
-	s.bell.close()
+	s.bell.r.Close()
+	s.bell.w.Close()
 	if s.wake != nil {
-		s.wake.close()
+		s.wake.mu.Lock()
+		s.wake.sock.Close()
+		s.wake.mu.Unlock()
 	}
 }
 
@@ -104,7 +107,7 @@ func (s *sleeper) Close() {
 // makes the rank look for messages.
 type wakeSocket struct {
 	name string
-	to   []unix.SockaddrUnix // the others' sockets
+	to   []unix.SockaddrUnix // the sockets of all ranks of the node
 
 	mu   sync.Mutex // guards sock, and the use of to
 	sock socket     // -1: closed
@@ -119,13 +122,6 @@ func newWakeSocket(name string) (*wakeSocket, error) {
 	return &wakeSocket{name: name, sock: sock}, err
 }
 
-// peers sets the names of the sockets of all ranks of the node.
-func (s *wakeSocket) peers(list []string) {
-	for _, name := range list {
-		s.to = append(s.to, unix.SockaddrUnix{Name: name})
-	}
-}
-
 // send wakes another rank. If its socket has no room, enough is in it.
 func (s *wakeSocket) send(rank int) {
 	s.mu.Lock()
@@ -136,15 +132,3 @@ func (s *wakeSocket) send(rank int) {
 }
 
 var wakeUp = []byte{1}
-
-// drain takes one message out.
-func (s *wakeSocket) drain() {
-	var b [1]byte
-	unix.Read(int(s.sock), b[:])
-}
-
-func (s *wakeSocket) close() {
-	s.mu.Lock()
-	s.sock.close()
-	s.mu.Unlock()
-}

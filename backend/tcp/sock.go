@@ -22,7 +22,10 @@ func again(err error) bool { return err == unix.EAGAIN || err == unix.EINTR }
 type socket int
 
 func (s socket) read(a, b []byte) (int, error) {
-	if b == nil {
+	switch {
+	case len(a) == 0:
+		return unix.Read(int(s), b)
+	case len(b) == 0:
 		return unix.Read(int(s), a)
 	}
 	v := [2][]byte{a, b}
@@ -30,7 +33,10 @@ func (s socket) read(a, b []byte) (int, error) {
 }
 
 func (s socket) write(a, b []byte) (int, error) {
-	if b == nil {
+	switch {
+	case len(a) == 0:
+		return unix.Write(int(s), b)
+	case len(b) == 0:
 		return unix.Write(int(s), a)
 	}
 	v := [2][]byte{a, b}
@@ -40,8 +46,8 @@ func (s socket) write(a, b []byte) (int, error) {
 // finish says that nothing more will be written.
 func (s socket) finish() { unix.Shutdown(int(s), unix.SHUT_WR) }
 
-// close closes the socket, once.
-func (s *socket) close() {
+// Close closes the socket, once.
+func (s *socket) Close() {
 	if *s >= 0 {
 		unix.Close(int(*s))
 		*s = -1
@@ -118,15 +124,9 @@ func newBell() (bell, error) {
 	return bell{socket(p[0]), socket(p[1])}, nil
 }
 
-func (b bell) ring() { unix.Write(int(b.w), wakeUp) }
-
-// quiet takes the rings out. Those beyond the first wake the goroutine once more.
-func (b bell) quiet() {
+// drain takes out what wakes a goroutine: rings of a bell, or one datagram. If there is more, it wakes the
+// goroutine once more.
+func (s socket) drain() {
 	var buf [64]byte
-	unix.Read(int(b.r), buf[:])
-}
-
-func (b bell) close() {
-	b.r.close()
-	b.w.close()
+	unix.Read(int(s), buf[:])
 }

@@ -2,11 +2,11 @@ package tcp
 
 import "time"
 
-// limit does nothing here: heartbeats find what it would.
-func (socket) limit(time.Duration) {}
+// Limit does nothing here: heartbeats find what it would.
+func (socket) Limit(time.Duration) {}
 
-// unsent is not known here.
-func (socket) unsent() int { return 0 }
+// Unsent is not known here.
+func (socket) Unsent() int { return 0 }
 
 // withinHost does nothing here.
 func (socket) withinHost() {}

@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limit ends a connection with an error when what was written has not been acknowledged for so long. It is
+// Limit ends a connection with an error when what was written has not been acknowledged for so long. It is
 // a help: nothing depends on its success.
-func (s socket) limit(d time.Duration) {
+func (s socket) Limit(d time.Duration) {
 	unix.SetsockoptInt(int(s), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(d.Milliseconds(), 1<<30)))
 }
 
-// unsent is how many bytes of what was written the other end's system does not have, and may get.
-func (s socket) unsent() int {
+// Unsent is how many bytes of what was written the other end's system does not have, and may get.
+func (s socket) Unsent() int {
 	const closed = 7 // TCP_CLOSE: by a reset; what was unsent then is always counted
 	info, err := unix.GetsockoptTCPInfo(int(s), unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil || info.State == closed {

@@ -18,7 +18,7 @@ func TestWithinHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sock.close()
+	defer sock.Close()
 	if how, err := unix.GetsockoptString(int(sock), unix.IPPROTO_TCP, unix.TCP_CONGESTION); err != nil || how != "cubic" {
 		t.Errorf("the congestion control is %q, %v", how, err)
 	}

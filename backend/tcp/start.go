@@ -88,7 +88,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members, join: new(shortFrame)}
+	c := &connecting{cfg: cfg, id: id, l: l, members: meeting.Members}
 	var cpus [][16]uint64
 	for r := range c.members {
 		if r == cfg.Rank || c.members[r].Shares(c.self()) {
@@ -100,7 +100,7 @@ func join(ctx context.Context, cfg Config) (world backend.Comm, err error) {
 	err = meeting.Confirm(ctx, func(ctx context.Context) (err error) {
 		for r := range c.members {
 			if c.members[r].OnDemand != self.OnDemand {
-				return initFault("ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", cfg.Rank, r)
+				return backend.Faultf(backend.ErrInit, "ranks %d and %d have different values of COHORT_TCP_CONNECT; give all ranks the same", cfg.Rank, r)
 			}
 		}
 		if err = c.meet(ctx, sleep); err != nil {
@@ -146,7 +146,9 @@ func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Me
 		config.Yield = shmem.Yield
 	}
 	if c.cfg.onDemand() {
-		config.Dialer = newDialer(c)
+		d := &dialer{c: c}
+		d.ctx, d.cancel = context.WithCancel(context.Background())
+		config.Dialer = d
 	}
 	config.Diagnostics = func(open, hub int) []string {
 		list := []string{c.sharing()}

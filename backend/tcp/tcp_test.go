@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/engine"
-	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/node"
 )
 
@@ -61,22 +62,22 @@ func inherited(rank, size int) (backend.Comm, error) {
 	cfg := engine.Config{Rank: rank, Peers: make([]engine.Peer, size), Sleeper: sleep, Spare: spare,
 		Heartbeat: heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT"))}
 	meeting := node.Config{Name: name, Rank: rank, Data: data, NoCopies: os.Getenv("TCP_TEST_EXPOSE") == "", Bell: func(r int) { sleep.wake.send(r) }}
-	var names []string
 	for r := range size {
 		cfg.Peers[r] = engine.Peer{PID: r, Host: "here", Node: r}
-		meeting.Ranks, names = append(meeting.Ranks, r), append(names, wake(r))
+		meeting.Ranks = append(meeting.Ranks, r)
 	}
 	e := engine.New(cfg)
 	if data > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		sleep.wake.peers(names)
+		for r := range size {
+			sleep.wake.to = append(sleep.wake.to, unix.SockaddrUnix{Name: wake(r)})
+		}
 		if sleep.node, err = node.Join(ctx, meeting); err != nil {
 			return nil, err
 		}
 		sleep.node.Spare = spare
 	}
-	join := new(shortFrame)
 	for r, at := 0, 3; r < size; r++ {
 		if r == rank {
 			continue
@@ -96,7 +97,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 			e.Connect(r, &near{Link: sleep.node.Link(r), sock: sock})
 			continue
 		}
-		l := &link{enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: os.Getenv("TCP_TEST_SUMS") != "", join: join}
+		l := &link{sums: os.Getenv("TCP_TEST_SUMS") != ""}
 		l.use(sock)
 		e.Connect(r, l)
 	}
@@ -110,7 +111,6 @@ func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (bac
 		return nil, err
 	}
 	e := engine.New(engine.Config{Rank: rank, Peers: make([]engine.Peer, len(sockets)), Sleeper: sleep, Heartbeat: heartbeat})
-	join := new(shortFrame)
 	for r, c := range sockets {
 		if r == rank {
 			continue
@@ -119,7 +119,7 @@ func over(rank int, sockets []net.Conn, heartbeat time.Duration, sums bool) (bac
 		if err != nil {
 			return nil, err
 		}
-		l := &link{enc: &frame.Encoder{}, dec: &frame.Decoder{}, sums: sums, join: join}
+		l := &link{sums: sums}
 		l.use(sock)
 		e.Connect(r, l)
 	}

@@ -86,16 +86,15 @@ func (s *secured) fill(b []byte) (int, error) {
 }
 
 // read implements stream.
-func (s *secured) read(a, b []byte) (int, error) {
-	n, err := s.fill(a)
-	if n < len(a) || err != nil {
+func (s *secured) read(a, b []byte) (n int, err error) {
+	if n, err = s.fill(a); n < len(a) || err != nil {
 		return n, err
 	}
 	k, err := s.fill(b)
-	if err != nil {
-		return n, nil // it comes again
+	if n > 0 {
+		err = nil // it comes again
 	}
-	return n + k, nil
+	return n + k, err
 }
 
 // write implements stream.

@@ -63,7 +63,7 @@ func securedEnd(t *testing.T) (l *link, other *os.File, server *tls.Conn) {
 	other = os.NewFile(uintptr(ends[1]), "the other end")
 	t.Cleanup(func() { other.Close() })
 	above.Conn = fileConn{Conn: b, f: other}
-	l = &link{tls: s, enc: &frame.Encoder{}, dec: &frame.Decoder{}, join: new(shortFrame)}
+	l = &link{tls: s}
 	l.use(socket(ends[0]))
 	return l, other, server
 }

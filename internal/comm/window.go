@@ -211,11 +211,8 @@ func (g *Guard) Rank() int {
 
 // Unlock makes the calling rank's writes visible to the next holders and releases the lock.
 func (g *Guard) Unlock() error {
-	switch {
-	case g == nil || g.w == nil:
+	if g == nil || g.w == nil {
 		return (*Window)(nil).Failed("unlock", Undefined, errNoLock)
-	case g.rank == allParts:
-		return g.w.Failed("unlock", Undefined, g.w.win.UnlockAll(g.ticket))
 	}
-	return g.w.Failed("unlock", g.rank, g.w.win.Unlock(g.rank, g.ticket))
+	return g.w.Failed("unlock", g.Rank(), g.w.win.Unlock(max(g.rank, 0), g.ticket))
 }

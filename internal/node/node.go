@@ -44,6 +44,7 @@ type Node struct {
 
 	rank  int
 	bell  func(rank int)
+	rung  uint32 // the rank's futex word when its sleep began
 	seg   *shmem.Segment
 	l     layout
 	areas []*rankArea
@@ -126,23 +127,22 @@ func (n *Node) link(peer, pair int) *memlink.Link {
 		Spare: n.Spare, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
 }
 
-// Announce says that this rank is about to sleep, and returns what Sleep needs.
+// Begin announces that this rank is about to sleep.
 //
 // Invariant: a rank publishes its news before it reads another's announcement, and announces its sleep before
 // it reads the other's news. So at least one of the two sees the other.
-func (n *Node) Announce() uint32 {
-	bell := n.areas[n.rank].bell.Load()
+func (n *Node) Begin() {
+	n.rung = n.areas[n.rank].bell.Load()
 	n.areas[n.rank].sleeping.Store(1)
-	return bell
 }
 
-// Sleep waits until another rank has rung since Announce, for at most timeout if that is above 0.
-func (n *Node) Sleep(bell uint32, timeout time.Duration) {
-	shmem.FutexWait(&n.areas[n.rank].bell, bell, timeout)
+// Sleep waits until another rank has rung since Begin, for at most timeout if that is above 0.
+func (n *Node) Sleep(timeout time.Duration) {
+	shmem.FutexWait(&n.areas[n.rank].bell, n.rung, timeout)
 }
 
-// Awake takes the announcement back.
-func (n *Node) Awake() { n.areas[n.rank].sleeping.Store(0) }
+// End takes the announcement back.
+func (n *Node) End() { n.areas[n.rank].sleeping.Store(0) }
 
 // Wake wakes a rank if it has announced its sleep. The caller has published the news before.
 func (n *Node) Wake(rank int) {
@@ -154,14 +154,16 @@ func (n *Node) Wake(rank int) {
 func (n *Node) wake(rank int) {
 	switch {
 	case n.bell == nil:
-		n.Ring(rank)
+		n.ring(rank)
 	case n.areas[rank].sleeping.CompareAndSwap(1, 0):
 		n.bell(rank)
 	}
 }
 
-// Ring ends a rank's Sleep.
-func (n *Node) Ring(rank int) {
+// Ring ends this rank's Sleep.
+func (n *Node) Ring() { n.ring(n.rank) }
+
+func (n *Node) ring(rank int) {
 	n.areas[rank].bell.Add(1)
 	shmem.FutexWake(&n.areas[rank].bell, 1)
 }

@@ -60,17 +60,17 @@ func TestWake(t *testing.T) {
 	n := &Node{areas: []*rankArea{area(seg, layout{}, 0)}, bell: func(int) { rings++ }}
 	for range 2 {
 		n.Wake(0)
-		n.Announce()
+		n.Begin()
 		n.Wake(0)
 		n.Wake(0)
-		n.Awake()
+		n.End()
 	}
 	if n.Wake(0); rings != 2 {
 		t.Errorf("%d rings for two sleeps", rings)
 	}
 	n.bell = nil
-	bell := n.Announce()
+	n.Begin()
 	n.Wake(0)
-	n.Sleep(bell, 0) // returns
-	n.Awake()
+	n.Sleep(0) // returns
+	n.End()
 }

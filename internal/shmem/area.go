@@ -1,6 +1,7 @@
 package shmem
 
 import (
+	"cmp"
 	"os"
 	"sync"
 	"unsafe"
@@ -70,19 +71,14 @@ func ShareBy(rank int, publish backend.Publish, make func() (a *Area, name strin
 	}
 	all, err := publish(name)
 	if err == nil {
-		switch {
-		case rank == 0:
-		case all[0] == "":
-			failed = &backend.Fault{Sentinel: backend.ErrAlloc, Text: "rank 0 could not allocate the memory"}
-		default:
+		if rank > 0 && all[0] == "" {
+			failed = backend.Faultf(backend.ErrAlloc, "rank 0 could not allocate the memory")
+		} else if rank > 0 {
 			a, failed = open(all[0])
 		}
 		_, err = publish("")
 	}
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
+	if err = cmp.Or(err, failed); err != nil {
 		if a != nil {
 			a.Abandon()
 		}

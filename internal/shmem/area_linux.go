@@ -92,9 +92,6 @@ func free(mem []byte) error {
 	return nil
 }
 
-// populatePause is how long Populate waits when the kernel is busy.
-const populatePause = time.Millisecond
-
 // Populate allocates the pages of b, near this thread. If the memory runs out it returns an error,
 // where a touch would end the process. b has not been written yet. Populate calls stop between the
 // steps and ends with its error.
@@ -116,7 +113,7 @@ func Populate(b []byte, stop func() error) error {
 		switch {
 		case e == unix.EINTR:
 		case e == unix.EAGAIN: // the kernel is busy with these pages
-			time.Sleep(populatePause)
+			time.Sleep(time.Millisecond)
 		case e == unix.EINVAL: // before Linux 5.14
 			return touch(b, stop)
 		case e == unix.EFAULT || e == unix.ENOMEM:
@@ -130,9 +127,8 @@ func Populate(b []byte, stop func() error) error {
 	return nil
 }
 
-// Guard keeps the addresses of memory that something else has unmapped from
-// being used again, so that a slice of it leads to a fault and never to other
-// memory. If they are in use, nothing happens.
+// Guard keeps the addresses of memory that something else has unmapped from being used again, so that a
+// slice of it leads to a fault and never to other memory. If they are in use, nothing happens.
 func Guard(b []byte) {
 	// SAFETY: the range is only asked for where nothing is mapped; what there may
 	// be at either end on a page of its own is left alone.

@@ -53,8 +53,7 @@ func copyProcess(call uintptr, pid int, addr uint64, b []byte) error {
 // Gone reports whether a copy failed because the other process has ended.
 func Gone(err error) bool { return errors.Is(err, unix.ESRCH) }
 
-// CPUs returns the processor cores this process may run on, as a bit set of the
-// first 1024.
+// CPUs returns the processor cores this process may run on, as a bit set of the first 1024.
 func CPUs() (set [16]uint64, err error) {
 	var s unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &s); err != nil {

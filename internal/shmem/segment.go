@@ -29,8 +29,7 @@ func At[T any](s *Segment, off int) *T {
 	return (*T)(unsafe.Pointer(&s.mem[off]))
 }
 
-// Slice returns n values of type T that begin at offset off. The conditions of
-// At apply.
+// Slice returns n values of type T that begin at offset off. The conditions of At apply.
 func Slice[T any](s *Segment, off, n int) []T {
 	if n == 0 {
 		return nil
@@ -43,10 +42,9 @@ func Slice[T any](s *Segment, off, n int) []T {
 	return unsafe.Slice(At[T](s, off), n)
 }
 
-// Addr returns the address of b's first byte, 0 for an empty b, to be given to
-// another process for ReadProcess and WriteProcess. The caller keeps b alive
-// and in place for as long as the other process may use it: b must be on the
-// heap, which does not move.
+// Addr returns the address of b's first byte, 0 for an empty b, to be given to another process for
+// ReadProcess and WriteProcess. The caller keeps b alive and in place for as long as the other process
+// may use it: b must be on the heap, which does not move.
 func Addr(b []byte) uint64 {
 	if len(b) == 0 {
 		return 0

@@ -119,8 +119,7 @@ func (s *Segment) CloseFD() {
 	}
 }
 
-// Close unmaps the segment. The memory is freed when the last process has done
-// so or ended.
+// Close unmaps the segment. The memory is freed when the last process has done so or ended.
 func (s *Segment) Close() error {
 	s.CloseFD()
 	if s.mem == nil {

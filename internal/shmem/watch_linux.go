@@ -10,46 +10,38 @@ import (
 // Watch reports the end of processes.
 type Watch struct {
 	ep   *os.File
-	fds  map[int]int // pidfd of each id
+	fds  []int // pidfds
 	done chan struct{}
 }
 
-// NewWatch starts watching: ended is called once with the id of each process
-// that ends, from one goroutine. A process that has ended already is reported too,
-// but where there is an error nothing is.
+// NewWatch starts watching: ended is called once with the id of each process that ends, from one
+// goroutine. A process that has ended already is reported too, but where there is an error nothing is.
 func NewWatch(pids map[int]int, ended func(id int)) (*Watch, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	w := &Watch{fds: map[int]int{}, done: make(chan struct{})}
-	fail := func(err error) (*Watch, error) {
-		for _, fd := range w.fds {
-			unix.Close(fd)
-		}
-		unix.Close(epfd)
-		return nil, err
-	}
+	_ = unix.SetNonblock(epfd, true)
+	// In Go's poller: waiting costs no thread.
+	w := &Watch{ep: os.NewFile(uintptr(epfd), "watch"), done: make(chan struct{})}
 	var over []int // of those that have ended
 	for id, pid := range pids {
+		call := "pidfd_open"
 		fd, err := unix.PidfdOpen(pid, 0)
+		if err == unix.ESRCH {
+			over = append(over, id)
+			continue
+		}
+		if err == nil {
+			call, w.fds = "epoll_ctl", append(w.fds, fd)
+			err = unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(id)})
+		}
 		if err != nil {
-			if err == unix.ESRCH {
-				over = append(over, id)
-				continue
-			}
-			return fail(fmt.Errorf("watching process %d (pidfd_open): %w", pid, err))
-		}
-		w.fds[id] = fd
-		ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(id)}
-		if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-			return fail(fmt.Errorf("watching process %d (epoll_ctl): %w", pid, err))
+			close(w.done)
+			w.Close()
+			return nil, fmt.Errorf("watching process %d (%s): %w", pid, call, err)
 		}
 	}
-	if err := unix.SetNonblock(epfd, true); err != nil {
-		return fail(err)
-	}
-	w.ep = os.NewFile(uintptr(epfd), "watch") // in Go's poller: waiting costs no thread
 	go w.run(over, ended)
 	return w, nil
 }
@@ -87,5 +79,4 @@ func (w *Watch) Close() {
 	for _, fd := range w.fds {
 		unix.Close(fd)
 	}
-	w.fds = nil
 }

@@ -31,8 +31,7 @@ func (k Kind) String() string {
 
 const lockSize = 64
 
-// lock is the lock of one part, in the memory that the ranks share. The zero lock is
-// free.
+// lock is the lock of one part, in the memory that the ranks share. The zero lock is free.
 type lock struct {
 	state  atomic.Uint32 // the number of ranks that hold it shared, or held
 	wanted atomic.Uint32 // how many wait to hold it exclusively
@@ -43,8 +42,7 @@ type lock struct {
 
 const held = 1 << 31
 
-// try takes the lock if it is free. Ranks that want it exclusively go before ranks that
-// want to share it.
+// try takes the lock if it is free. Ranks that want it exclusively go before ranks that want to share it.
 func (l *lock) try(kind Kind, rank int) bool {
 	if kind == Exclusive {
 		if !l.state.CompareAndSwap(0, held) {

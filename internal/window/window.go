@@ -38,8 +38,7 @@ type hold struct {
 	kind   Kind
 }
 
-// New returns a window over the memory that the ranks of comm share, with the given
-// layout.
+// New returns a window over the memory that the ranks of comm share, with the given layout.
 func New(comm backend.Comm, mem backend.Memory, lay Layout) *Window {
 	w := &Window{comm: comm, rank: comm.Rank(), mem: mem, lay: lay, bytes: mem.Bytes(), holds: make([]hold, len(lay.Sizes))}
 	w.locks = view.Of[lock](w.bytes[:len(lay.Sizes)*lockSize])
@@ -174,23 +173,19 @@ func (w *Window) claim(kind Kind, lo, hi int) (uint64, error) {
 	return w.tickets, nil
 }
 
-// Unlock ends a Lock.
-func (w *Window) Unlock(rank int, ticket uint64) error { return w.unlock(rank, rank+1, ticket) }
-
-// UnlockAll ends a LockAll.
-func (w *Window) UnlockAll(ticket uint64) error { return w.unlock(0, len(w.locks), ticket) }
-
-func (w *Window) unlock(lo, hi int, ticket uint64) error {
+// Unlock releases the lock of a ticket: that of a rank's part, or all locks for rank 0 and the ticket of a
+// LockAll.
+func (w *Window) Unlock(rank int, ticket uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.has(lo, ticket); err != nil {
+	if err := w.has(rank, ticket); err != nil {
 		return err
 	}
 	w.fence.Add(1)
-	for r := lo; r < hi; r++ {
+	for r := rank; r < len(w.holds) && w.holds[r].ticket == ticket; r++ {
 		w.locks[r].release(w.holds[r].kind)
+		w.holds[r] = hold{}
 	}
-	clear(w.holds[lo:hi])
 	return nil
 }
 
@@ -219,20 +214,19 @@ func (w *Window) has(rank int, ticket uint64) error {
 	return nil
 }
 
-// Close releases the locks that this rank holds, with an error that names them, and then
-// the memory. A Lock that waits ends with ErrClosed. If the ranks close the memory
-// together, Close calls together first, which makes them wait for each other. Only the
-// first call has an effect.
+// Close releases the locks that this rank holds, with an error that names them, and then the memory. A
+// Lock that waits ends with ErrClosed. If the ranks close the memory together, Close calls together
+// first, which makes them wait for each other. Only the first call has an effect.
 //
 // The locks of a broken communicator stay taken: what they guard may be half done, as
 // after the death of a rank. Ranks that wait for them get the communicator's error.
 func (w *Window) Close(together func() error) error {
 	w.mu.Lock()
-	if w.closed.Swap(true) {
-		w.mu.Unlock()
+	was := w.closed.Swap(true)
+	w.mu.Unlock()
+	if was {
 		return nil
 	}
-	w.mu.Unlock()
 	w.waiting.Wait()
 	w.mu.Lock()
 	err := w.releaseAll()

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // TestConfirmFailsOnAllRanks lets one rank end or fail while the ranks connect to each other. The others are
@@ -96,7 +95,7 @@ func TestConfirmFailsWhenCoordinatorEnds(t *testing.T) {
 func TestConfirmFailsWhenCoordinatorIsLost(t *testing.T) {
 	for _, wait := range []bool{true, false} {
 		a, b := sockets(t)
-		m := &Meeting{conn: &Conn{Conn: a, enc: new(frame.Encoder), dec: new(frame.Decoder)}}
+		m := &Meeting{conn: &Conn{Conn: a}}
 		err := m.Confirm(limit(t), func(ctx context.Context) error {
 			b.Close()
 			if !wait {

@@ -147,11 +147,11 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 		m, joined := &g.members[r], g.conns[r] == e.conn
 		switch {
 		case joined && e.err != nil:
-			return fault(backend.ErrPeerLost, "%v ended before all ranks of the job %s: %v", m, state, e.err)
+			return backend.Faultf(backend.ErrPeerLost, "%v ended before all ranks of the job %s: %v", m, state, e.err)
 		case e.err != nil && !errors.Is(e.err, frame.ErrFrame):
 			continue // the rank ended before it joined: it is missing
 		case e.err != nil:
-			return g.refuse(e.conn, fault(backend.ErrInit, "rank %d, from %s: %v", r, e.conn.RemoteAddr(), e.err))
+			return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s: %v", r, e.conn.RemoteAddr(), e.err))
 		case !joined && e.kind == frame.Join:
 			if err := g.admit(e); err != nil {
 				return g.refuse(e.conn, err)
@@ -159,12 +159,12 @@ func (g *coordinator) round(ctx context.Context, want frame.Kind) error {
 		case joined && !done[r] && want == frame.Connected && e.kind == frame.Refused:
 			if failed == nil {
 				why := decodeRefused(e.payload)
-				failed = fault(why.Sentinel, "%v: %s", m, why.Text)
+				failed = backend.Faultf(why.Sentinel, "%v: %s", m, why.Text)
 				g.giveUpAt(time.Now().Add(blame))
 			}
 		case joined && !done[r] && e.kind == want:
 		default:
-			return g.refuse(e.conn, fault(backend.ErrInit, "rank %d, from %s, sent %q before all ranks of the job %s",
+			return g.refuse(e.conn, backend.Faultf(backend.ErrInit, "rank %d, from %s, sent %q before all ranks of the job %s",
 				r, e.conn.RemoteAddr(), e.kind, state))
 		}
 		done[r] = true
@@ -180,11 +180,11 @@ func (g *coordinator) admit(e event) error {
 	m := &j.Member
 	switch {
 	case err != nil:
-		return fault(backend.ErrInit, "rank %d, from %s: join: %v", c.Rank, c.RemoteAddr(), err)
+		return backend.Faultf(backend.ErrInit, "rank %d, from %s: join: %v", c.Rank, c.RemoteAddr(), err)
 	case j.Size != size:
-		return fault(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", m, j.Size, size)
+		return backend.Faultf(backend.ErrInit, "%v belongs to a job of %d ranks, the coordinator to one of %d; give all the same size", m, j.Size, size)
 	case g.conns[m.Rank] != nil:
-		return fault(backend.ErrInit, "two processes claim to be rank %d: %v and %v", m.Rank, &g.members[m.Rank], m)
+		return backend.Faultf(backend.ErrInit, "two processes claim to be rank %d: %v and %v", m.Rank, &g.members[m.Rank], m)
 	}
 	g.members[m.Rank], g.conns[m.Rank] = *m, c
 	if j.Patience > 0 {
@@ -216,7 +216,7 @@ func (g *coordinator) missing(ctx context.Context, verb string, done []bool) err
 	if ctx.Err() != nil {
 		return ended(ctx, "%s", text)
 	}
-	return fault(backend.ErrTimeout, "%s", text)
+	return backend.Faultf(backend.ErrTimeout, "%s", text)
 }
 
 // tell sends all ranks present a message. If that fails for one, its connection is closed, and the others
@@ -247,7 +247,7 @@ func (g *coordinator) refuse(c *Conn, why error) error {
 // ended.
 func (g *coordinator) answerLate(ctx context.Context, outcome error, all bool) {
 	if outcome == nil {
-		outcome = fault(backend.ErrInit, "the job has started already")
+		outcome = backend.Faultf(backend.ErrInit, "the job has started already")
 	}
 	for all || slices.Contains(g.conns, nil) {
 		select {

@@ -28,16 +28,14 @@ type Conn struct {
 	Dialed  bool // from this side
 
 	below *under // what TLS runs over; nil without TLS
-	enc   *frame.Encoder
-	dec   *frame.Decoder
-}
 
-// Frames returns the encoder for the frames this side sends and the decoder for those it receives.
-//
-// The checksums of headers start from a value that depends on the connection and the direction. That
-// detects frames of another connection, and all but one of 2^32 blindly forged ones. It does not
-// authenticate frames against a peer that can read the traffic; TLS does.
-func (c *Conn) Frames() (*frame.Encoder, *frame.Decoder) { return c.enc, c.dec }
+	// For the frames that this side sends, and for those that it receives. The checksums of headers start
+	// from a value that depends on the connection and the direction. That detects frames of another
+	// connection, and all but one of 2^32 blindly forged ones. It does not authenticate frames against a
+	// peer that can read the traffic; TLS does.
+	Enc frame.Encoder
+	Dec frame.Decoder
+}
 
 // shake is a handshake under way.
 type shake struct {
@@ -103,7 +101,7 @@ func run(ctx context.Context, c net.Conn, id *Identity, steps func(*shake) (*Con
 func Client(ctx context.Context, c net.Conn, id *Identity, to int, purpose Purpose) (*Conn, error) {
 	return run(ctx, c, id, func(s *shake) (*Conn, error) {
 		s.keys = id.keys()
-		h := hello{Purpose: purpose, From: int32(id.Rank), To: int32(to), Job: s.keys.number()}
+		h := hello{Purpose: purpose, From: int32(id.Rank), To: int32(to), Job: [8]byte(s.keys.job[:8])}
 		if id.TLS != nil {
 			h.TLS = 1
 		}
@@ -156,15 +154,14 @@ func (s *shake) accepts(to int) error {
 	return s.refuse(Garbage, "it takes the hello for %q", r.Answer)
 }
 
-// Server runs the accepting side's handshake on c. On failure c is closed, and the error is a *Refusal,
-// or the cause of ctx's end.
+// Server runs the accepting side's handshake on a connection that is not dropped for others.
 func Server(ctx context.Context, c net.Conn, id *Identity) (*Conn, error) {
 	return serve(ctx, c, id, func() bool { return true })
 }
 
-// serve is Server for a connection that may be dropped for others meanwhile. keep is called after the
-// other end's proof and before it is admitted. It reports whether the connection is kept; a kept one is
-// not dropped any more.
+// serve runs the accepting side's handshake on c, which may be dropped for others meanwhile. keep is called
+// after the other end's proof and before it is admitted. It reports whether the connection is kept; a kept
+// one is not dropped any more. On failure c is closed, and the error is a *Refusal, or the cause of ctx's end.
 func serve(ctx context.Context, c net.Conn, id *Identity, keep func() bool) (*Conn, error) {
 	return run(ctx, c, id, func(s *shake) (*Conn, error) {
 		s.during = "waiting for the hello"
@@ -175,7 +172,7 @@ func serve(ctx context.Context, c net.Conn, id *Identity, keep func() bool) (*Co
 			return nil, err
 		}
 		s.keys = id.keys() // only now: a port scan is not worth the work
-		h, reason, text := id.decodeHello(&s.hello, s.keys.number())
+		h, reason, text := id.decodeHello(&s.hello, [8]byte(s.keys.job[:8]))
 		if reason != welcome {
 			_ = s.answer(reason) // whether it arrives does not matter
 			return nil, s.refuse(reason, "%s", text)
@@ -269,10 +266,9 @@ func (s *shake) finish(ctx context.Context, c *Conn, keep func() bool) (*Conn, e
 		}
 	}
 	seeds := derive(s.keys.key[:], slices.Concat(s.hello[:], s.reply[:], binding), "cohort tcp frames", 8)
-	client, server := binary.LittleEndian.Uint32(seeds), binary.LittleEndian.Uint32(seeds[4:])
-	c.enc, c.dec = &frame.Encoder{Seed: client}, &frame.Decoder{Seed: server}
+	c.Enc.Seed, c.Dec.Seed = binary.LittleEndian.Uint32(seeds), binary.LittleEndian.Uint32(seeds[4:])
 	if !c.Dialed {
-		c.enc.Seed, c.dec.Seed = server, client
+		c.Enc.Seed, c.Dec.Seed = c.Dec.Seed, c.Enc.Seed
 	}
 	return c, nil
 }

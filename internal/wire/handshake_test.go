@@ -93,8 +93,7 @@ func TestHandshakeAdmitsRanksOfJob(t *testing.T) {
 // talk sends a frame, and shows that only the other end of this connection takes it.
 func talk(t *testing.T, from, to *Conn) {
 	t.Helper()
-	enc, back := from.Frames()
-	_, dec := to.Frames()
+	enc, back, dec := &from.Enc, &from.Dec, &to.Dec
 	var b [frame.HeaderSize]byte
 	enc.Encode(&b, &frame.Header{Kind: frame.Heartbeat})
 	has(t, (&frame.Decoder{Seed: back.Seed}).Decode(new(frame.Header), &b), frame.ErrFrame, "checksum") // reflected
@@ -215,7 +214,7 @@ func TestHandshakeRejectsMisuse(t *testing.T) {
 		{Identity{Job: "", Secret: secret, Rank: 0, Size: 2}, "name of the job"},
 		{Identity{Job: string(make([]byte, maxJob+1)), Secret: secret, Size: 2}, "1025 bytes"},
 		{Identity{Job: "j", Secret: secret, Rank: 2, Size: 2}, "rank 2 of 2"},
-		{Identity{Job: "j", Secret: secret, Rank: 0, Size: MaxRanks + 1}, "a job of 65537"},
+		{Identity{Job: "j", Secret: secret, Rank: 0, Size: frame.MaxRanks + 1}, "a job of 65537"},
 	} {
 		a, b := net.Pipe()
 		_, err := Client(context.Background(), a, &c.id, 1, Peer)

@@ -15,9 +15,6 @@ import (
 // version is refused.
 const Version uint16 = 6
 
-// MaxRanks is the largest number of ranks of a job.
-const MaxRanks = frame.MaxRanks
-
 // Launcher stands for the rank of a coordinator that is not a rank of the job.
 const Launcher = -1
 
@@ -42,8 +39,8 @@ func (id *Identity) Check() error {
 		return errors.New("the job has no secret; its ranks need one to authenticate each other")
 	case id.Job == "" || len(id.Job) > maxJob:
 		return fmt.Errorf("the name of the job (COHORT_JOB) has %d bytes, want 1 to %d", len(id.Job), maxJob)
-	case id.Size < 1 || id.Size > MaxRanks:
-		return fmt.Errorf("a job of %d ranks, want 1 to %d", id.Size, MaxRanks)
+	case id.Size < 1 || id.Size > frame.MaxRanks:
+		return fmt.Errorf("a job of %d ranks, want 1 to %d", id.Size, frame.MaxRanks)
 	case id.Rank < Launcher || id.Rank >= id.Size:
 		return fmt.Errorf("rank %d of %d", id.Rank, id.Size)
 	}
@@ -60,7 +57,7 @@ func who(rank int) string {
 
 // keys are what an identity makes of the job's name and secret.
 type keys struct {
-	job [sha256.Size]byte // hash of the name
+	job [sha256.Size]byte // hash of the name, of which 8 bytes go over the network
 	key [sha256.Size]byte // for proofs, of this job alone even if another has the same secret
 }
 
@@ -69,9 +66,6 @@ func (id *Identity) keys() keys {
 	copy(k.key[:], derive(id.Secret.key[:], k.job[:], "cohort tcp proof", sha256.Size))
 	return k
 }
-
-// number is the part of the job's hash that goes over the network.
-func (k *keys) number() [8]byte { return [8]byte(k.job[:8]) }
 
 // derive is HKDF-SHA-256 (RFC 5869) for lengths that it always has.
 func derive(secret, salt []byte, label string, n int) []byte {

@@ -43,10 +43,9 @@ func interfaces() ([]ifaceAddr, error) {
 	return list, nil
 }
 
-// Interfaces returns the addresses of this machine that a choice selects. A choice is a list,
-// separated by commas, of interface names, networks (10.1.0.0/16, fd00::/8), and addresses. ""
-// selects one loopback address, "any" the addresses of all other interfaces. Link-local addresses
-// (fe80::/10) are left out.
+// Interfaces returns the addresses of this machine that a choice selects. A choice is a list, separated
+// by commas, of interface names, networks (10.1.0.0/16, fd00::/8), and addresses. "" selects one loopback
+// address, "any" the addresses of all other interfaces. Link-local addresses (fe80::/10) are left out.
 func Interfaces(choice string) ([]netip.Addr, error) {
 	list, err := interfaces()
 	if err != nil {

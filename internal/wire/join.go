@@ -36,7 +36,7 @@ type Meeting struct {
 func Join(ctx context.Context, id *Identity, address string, to int, self Member) (*Meeting, error) {
 	host, port, err := ParseCoordinator(address)
 	if err != nil {
-		return nil, fault(backend.ErrInit, "%v", err)
+		return nil, backend.Faultf(backend.ErrInit, "%v", err)
 	}
 	if to == id.Rank {
 		addrs, err := CoordinatorAddrs(ctx, host)
@@ -63,7 +63,7 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 	conn, err := d.run(ctx)
 	if err != nil {
 		if _, ok := errors.AsType[*backend.Fault](err); !ok {
-			err = fault(backend.ErrInit, "the coordinator at %s: %v", address, err)
+			err = backend.Faultf(backend.ErrInit, "the coordinator at %s: %v", address, err)
 		}
 		return nil, err
 	}
@@ -74,14 +74,12 @@ func Join(ctx context.Context, id *Identity, address string, to int, self Member
 func lead(ctx context.Context, g *coordinator, self Member) (*Meeting, error) {
 	outcome, rank := make(chan error, 1), g.l.id.Rank
 	a, b := net.Pipe()
-	here := &Conn{Conn: a, Rank: rank, enc: new(frame.Encoder), dec: new(frame.Decoder)}
-	there := &Conn{Conn: b, Rank: rank, enc: new(frame.Encoder), dec: new(frame.Decoder)}
 	go func() {
 		defer close(outcome)
 		defer g.l.Close()
-		outcome <- g.run(ctx, there)
+		outcome <- g.run(ctx, &Conn{Conn: b, Rank: rank})
 	}()
-	return (&Meeting{conn: here, Coordinator: g.l, outcome: outcome}).join(ctx, g.l.id, self)
+	return (&Meeting{conn: &Conn{Conn: a, Rank: rank}, Coordinator: g.l, outcome: outcome}).join(ctx, g.l.id, self)
 }
 
 // join is the first round.
@@ -121,7 +119,7 @@ func (m *Meeting) Confirm(ctx context.Context, connect func(context.Context) err
 		_ = m.conn.send(frame.Connected, nil, tableTimeout)
 	default:
 		if _, ok := errors.AsType[*backend.Fault](err); !ok {
-			err = fault(backend.ErrInit, "%v", err)
+			err = backend.Faultf(backend.ErrInit, "%v", err)
 		}
 		_ = m.conn.send(frame.Refused, encodeRefused(err), tellTimeout)
 		enough := time.AfterFunc(blame+tellTimeout, func() { m.conn.Close() })
@@ -149,7 +147,7 @@ func (m *Meeting) answer(ctx context.Context, want frame.Kind, limit uint64) (te
 	case kind == frame.Refused:
 		return nil, decodeRefused(text)
 	case kind != want:
-		return nil, fault(backend.ErrInternal, "the coordinator sent %q, want %q", kind, want)
+		return nil, backend.Faultf(backend.ErrInternal, "the coordinator sent %q, want %q", kind, want)
 	}
 	return text, nil
 }
@@ -162,7 +160,7 @@ func (m *Meeting) failed(ctx context.Context, err error, what string) error {
 	if ctx.Err() != nil {
 		return ended(ctx, "waiting until all ranks of the job %s; the coordinator has not reported which are missing", what)
 	}
-	return fault(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks %s: %v",
+	return backend.Faultf(backend.ErrPeerLost, "lost the coordinator, %s at %s, before all ranks %s: %v",
 		who(m.conn.Rank), m.conn.RemoteAddr(), what, err)
 }
 

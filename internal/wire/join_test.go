@@ -245,8 +245,8 @@ func (p *party) send(c *Conn, j *joining) {
 func (p *party) enter(rank int, patience time.Duration) *Conn {
 	p.t.Helper()
 	a, b := sockets(p.t)
-	here := &Conn{Conn: a, Dialed: true, enc: new(frame.Encoder), dec: new(frame.Decoder)}
-	there := &Conn{Conn: b, Rank: rank, enc: new(frame.Encoder), dec: new(frame.Decoder)}
+	here := &Conn{Conn: a, Dialed: true}
+	there := &Conn{Conn: b, Rank: rank}
 	p.there[rank] = there
 	p.happens(event{conn: there, kind: frame.Join, payload: encode(&joining{Size: p.size, Patience: patience, Member: member(rank)})})
 	p.happens(event{conn: &Conn{Rank: rank}, err: io.EOF}) // it does nothing, and is looked at after the first

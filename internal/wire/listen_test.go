@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -379,7 +380,7 @@ func TestListenAndDialIPv6(t *testing.T) {
 
 // TestPendingHandshakesDependOnJobSize checks how many handshakes a listener of a job allows at once.
 func TestPendingHandshakesDependOnJobSize(t *testing.T) {
-	for size, want := range map[int]int{4: 256, 1000: 1000, MaxRanks: 1024} {
+	for size, want := range map[int]int{4: 256, 1000: 1000, frame.MaxRanks: 1024} {
 		id := identity(2)
 		id.Size = size
 		if l := listen(t, id, 0); l.most != want {

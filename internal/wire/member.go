@@ -125,15 +125,15 @@ func decodeJoin(b []byte, rank int) (j joining, err error) {
 func decodeTable(b []byte, size int) ([]Member, error) {
 	var members []Member
 	if err := json.Unmarshal(b, &members); err != nil {
-		return nil, fault(backend.ErrInit, "table of the ranks: %v", err)
+		return nil, backend.Faultf(backend.ErrInit, "table of the ranks: %v", err)
 	}
 	if len(members) != size {
-		return nil, fault(backend.ErrInit, "table of the ranks: it has %d, want %d", len(members), size)
+		return nil, backend.Faultf(backend.ErrInit, "table of the ranks: it has %d, want %d", len(members), size)
 	}
 	for r := range members {
 		members[r].Rank = r
 		if err := members[r].check(); err != nil {
-			return nil, fault(backend.ErrInit, "table of the ranks: entry %d: %v", r, err)
+			return nil, backend.Faultf(backend.ErrInit, "table of the ranks: entry %d: %v", r, err)
 		}
 	}
 	return members, nil

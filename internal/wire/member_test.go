@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 )
 
 // largest is the longest member there can be.
 func largest() Member {
-	m := Member{Rank: MaxRanks - 1, Process: math.MaxInt, Node: strings.Repeat("\x01", maxName), Host: strings.Repeat("<", maxHost),
+	m := Member{Rank: frame.MaxRanks - 1, Process: math.MaxInt, Node: strings.Repeat("\x01", maxName), Host: strings.Repeat("<", maxHost),
 		OnDemand: true, Wake: strings.Repeat("\x00", maxName)}
 	for i := range MaxAddrs {
 		m.Addrs = append(m.Addrs, netip.AddrPortFrom(netip.MustParseAddr("fd00:1111:2222:3333:4444:5555:6666:7777"), uint16(65535-i)))
@@ -106,7 +107,7 @@ func TestTableAllocatesOnlyWhatArrives(t *testing.T) {
 	b := encode([]Member{member(0)})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := decodeTable(b, MaxRanks)
+	_, err := decodeTable(b, frame.MaxRanks)
 	runtime.ReadMemStats(&after)
 	has(t, err, nil, "it has 1, want 65536")
 	if n := after.TotalAlloc - before.TotalAlloc; n > 10<<10 {
@@ -120,10 +121,10 @@ func TestRefusalTextIsOneLine(t *testing.T) {
 		want error
 		text string
 	}{
-		{fault(backend.ErrTimeout, "rank %d", 3), backend.ErrTimeout, "timed out: rank 3"},
+		{backend.Faultf(backend.ErrTimeout, "rank %d", 3), backend.ErrTimeout, "timed out: rank 3"},
 		{os.ErrExist, backend.ErrInternal, "file already exists"},
-		{fault(backend.ErrInit, "a\x1b[2J\nb\xff"), backend.ErrInit, "a?[2J?b?"},
-		{fault(backend.ErrInit, "%s", strings.Repeat("x", 2*maxRefusal)), backend.ErrInit, strings.Repeat("x", maxRefusal-1)},
+		{backend.Faultf(backend.ErrInit, "a\x1b[2J\nb\xff"), backend.ErrInit, "a?[2J?b?"},
+		{backend.Faultf(backend.ErrInit, "%s", strings.Repeat("x", 2*maxRefusal)), backend.ErrInit, strings.Repeat("x", maxRefusal-1)},
 	} {
 		b := encodeRefused(c.err)
 		has(t, decodeRefused(b), c.want, c.text)
@@ -165,7 +166,7 @@ func TestThisNodeIsStable(t *testing.T) {
 // when it is sent on.
 func FuzzJoin(f *testing.F) {
 	f.Add(encode(&joining{Size: 4, Patience: 1000, Member: member(1)}))
-	f.Add(encode(&joining{Size: MaxRanks, Member: largest()}))
+	f.Add(encode(&joining{Size: frame.MaxRanks, Member: largest()}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		j, err := decodeJoin(b, 1)
 		if err != nil {
@@ -201,7 +202,7 @@ func FuzzTable(f *testing.F) {
 
 // FuzzRefused decodes anything as a refusal of the coordinator: always an error, in one line.
 func FuzzRefused(f *testing.F) {
-	f.Add(encodeRefused(fault(backend.ErrInit, "two processes")))
+	f.Add(encodeRefused(backend.Faultf(backend.ErrInit, "two processes")))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if err := decodeRefused(b); err.Sentinel == nil || strings.ContainsAny(err.Error(), "\n\r\x1b") {
 			t.Errorf("%q", err)

@@ -21,7 +21,7 @@ func (c *Conn) send(kind frame.Kind, payload []byte, limit time.Duration) error 
 		h.Flags, h.Sum = frame.FlagSummed, frame.Sum(0, payload)
 	}
 	var head [frame.HeaderSize]byte
-	c.enc.Encode(&head, &h)
+	c.Enc.Encode(&head, &h)
 	c.SetWriteDeadline(time.Now().Add(limit))
 	// The table of a large job is long, and goes to every rank: it is not copied.
 	parts := net.Buffers{head[:], payload}
@@ -36,13 +36,13 @@ func (c *Conn) send(kind frame.Kind, payload []byte, limit time.Duration) error 
 
 // receive reads a frame with a payload of at most limit bytes, and no byte beyond it.
 func (c *Conn) receive(limit uint64) (frame.Kind, []byte, error) {
-	c.dec.Limit = limit
+	c.Dec.Limit = limit
 	var head [frame.HeaderSize]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
 		return 0, nil, err
 	}
 	var h frame.Header
-	if err := c.dec.Decode(&h, &head); err != nil {
+	if err := c.Dec.Decode(&h, &head); err != nil {
 		return 0, nil, err
 	}
 	payload := make([]byte, h.Payload())
@@ -52,19 +52,15 @@ func (c *Conn) receive(limit uint64) (frame.Kind, []byte, error) {
 	return h.Kind, payload, h.CheckSum(frame.Sum(0, payload))
 }
 
-// SendSettings sends the other end settings, encoded as JSON, that both must agree on before messages use
-// the connection. It ends when ctx does.
-func (c *Conn) SendSettings(ctx context.Context, settings any) error {
-	err := within(ctx, c, func() error { return c.send(frame.Agree, encode(settings), HandshakeTimeout) })
-	if err != nil {
-		return fmt.Errorf("sending settings to %s: %w", who(c.Rank), err)
-	}
-	return nil
-}
-
-// ReceiveSettings receives the other end's settings. It ends when ctx does.
-func (c *Conn) ReceiveSettings(ctx context.Context, settings any) error {
+// Agree gives the dialing end the settings of the accepting one, encoded as JSON, that both must have before
+// messages use the connection. It ends when ctx does.
+func (c *Conn) Agree(ctx context.Context, settings any) error {
+	doing := "sending settings to"
 	err := within(ctx, c, func() error {
+		if !c.Dialed {
+			return c.send(frame.Agree, encode(settings), HandshakeTimeout)
+		}
+		doing = "receiving settings from"
 		kind, payload, err := c.receive(maxSettings)
 		if err == nil && kind != frame.Agree {
 			err = fmt.Errorf("it sent %q", kind)
@@ -75,7 +71,7 @@ func (c *Conn) ReceiveSettings(ctx context.Context, settings any) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("receiving settings from %s: %w", who(c.Rank), err)
+		return fmt.Errorf("%s %s: %w", doing, who(c.Rank), err)
 	}
 	return nil
 }
@@ -101,16 +97,11 @@ func within(ctx context.Context, c net.Conn, f func() error) error {
 // timedOut reports whether a deadline that this process set ended a read or write.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// fault returns an error of the rendezvous.
-func fault(sentinel error, format string, facts ...any) error {
-	return &backend.Fault{Sentinel: sentinel, Text: fmt.Sprintf(format, facts...)}
-}
-
 // ended returns the error of an operation that ctx ended.
 func ended(ctx context.Context, format string, facts ...any) error {
 	sentinel := backend.ErrCanceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		sentinel = backend.ErrTimeout
 	}
-	return fault(sentinel, format, facts...)
+	return backend.Faultf(sentinel, format, facts...)
 }

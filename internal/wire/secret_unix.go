@@ -15,26 +15,21 @@ func openPrivate(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := private(f); err != nil {
+	info, err := f.Stat()
+	if err == nil {
+		mode, owner := info.Mode(), int(info.Sys().(*syscall.Stat_t).Uid)
+		switch {
+		case !mode.IsRegular():
+			err = fmt.Errorf("is not a regular file (%s); put the secret into a file, or pass a descriptor", mode)
+		case mode.Perm()&^0o600 != 0:
+			err = fmt.Errorf("has mode %#o, so other users may read or write it; chmod 600 it, and make a new secret if others may have read it", mode.Perm())
+		case owner != os.Geteuid():
+			err = fmt.Errorf("belongs to user %d, and this process runs as %d; use a file of your own", owner, os.Geteuid())
+		}
+	}
+	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s %w", path, err)
 	}
 	return f, nil
-}
-
-func private(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("is not a regular file (%s); put the secret into a file, or pass a descriptor", info.Mode())
-	}
-	if mode := info.Mode().Perm(); mode&^0o600 != 0 {
-		return fmt.Errorf("has mode %#o, so other users may read or write it; chmod 600 it, and make a new secret if others may have read it", mode)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("belongs to user %d, and this process runs as %d; use a file of your own", st.Uid, os.Geteuid())
-	}
-	return nil
 }
