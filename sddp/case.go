@@ -291,6 +291,15 @@ func (c *Case) readLines(f *object, buses map[string]int) {
 	f.done()
 }
 
+// maxStorage returns the largest storage of every reservoir.
+func (c *Case) maxStorage() []float64 {
+	var most []float64
+	for _, r := range c.Reservoirs {
+		most = append(most, r.MaxStorage)
+	}
+	return most
+}
+
 // Period returns the index of the period of a stage.
 //
 // Local.

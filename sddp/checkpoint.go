@@ -20,17 +20,17 @@ import (
 // A checkpoint is a file with the state of a training after some iterations:
 //
 //	a line of JSON: format, version, origin, number of iterations
-//	per iteration:  the numbers of iterationRecord, in 8 bytes each
+//	per iteration:  the numbers of iterationRecord and the cuts of each stage so far, in 8 bytes each
 //	the cuts:       by stage, in the order of the pool, alpha and then beta as 64-bit floats
 //	32 bytes:       the SHA-256 of everything above
 //
 // all little-endian. Later iterations depend on nothing else: random numbers are a function of the seed
 // and of their purpose, and every linear program starts from its canonical basis
-// (docs/adr/0004-canonical-basis.md). The first line determines the length of the file, so a file of
-// another length is rejected before memory is allocated for it.
+// (docs/adr/0004-canonical-basis.md). The first line and the last iteration determine the length of the
+// file, so a file of another length is rejected before memory is allocated for it.
 const (
 	checkpointFormat  = "cohort-sddp-checkpoint"
-	checkpointVersion = 2
+	checkpointVersion = 3
 	maxCheckpointHead = 4096 // bytes of the first line
 	iterationRecord   = 9    // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
 )
@@ -56,6 +56,9 @@ func originOf(c *Case, opt Options, solver lp.Info, noise *Noise) origin {
 
 // width returns how many numbers a cut has.
 func (o origin) width() int { return 1 + o.reservoirs }
+
+// recordBytes returns the length of an iteration in a checkpoint.
+func (o origin) recordBytes() int { return 8 * (iterationRecord + o.stages - 1) }
 
 // differences records where the origin of a checkpoint differs from that of the training.
 func (o origin) differences(p *problems, file string, want origin) {
@@ -98,8 +101,8 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 		o.openings, o.passes, o.stages, o.reservoirs, len(its))
 	out.Write(packIterations(its))
 	var b [8]byte
-	for _, s := range pool.stages {
-		left := len(its) * o.passes * o.width()
+	for t, s := range pool.stages {
+		left := its[len(its)-1].StageCuts[t] * o.width()
 		for _, part := range s.parts {
 			part = part[:min(len(part), left)]
 			left -= len(part)
@@ -121,12 +124,15 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 
 // packIterations encodes iterations as in a checkpoint.
 func packIterations(its []Iteration) []byte {
-	out := make([]byte, 0, 8*iterationRecord*len(its))
+	var out []byte
 	for _, it := range its {
 		for _, x := range []float64{it.LowerBound, it.Upper.Mean, it.Upper.Std, it.Upper.CI95, it.Gap} {
 			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(x))
 		}
 		for _, n := range []int64{it.Solves, int64(it.LP), int64(it.Comm), int64(it.Total)} {
+			out = binary.LittleEndian.AppendUint64(out, uint64(n))
+		}
+		for _, n := range it.StageCuts {
 			out = binary.LittleEndian.AppendUint64(out, uint64(n))
 		}
 	}
@@ -136,33 +142,42 @@ func packIterations(its []Iteration) []byte {
 // unpackIterations decodes what packIterations encoded.
 func unpackIterations(b []byte, o origin) []Iteration {
 	var its []Iteration
-	for ; len(b) >= 8*iterationRecord; b = b[8*iterationRecord:] {
+	for ; len(b) >= o.recordBytes(); b = b[o.recordBytes():] {
 		n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 		x := func(i int) float64 { return math.Float64frombits(n(i)) }
-		number := len(its) + 1
-		its = append(its, Iteration{
-			Number: number, LowerBound: x(0),
+		it := Iteration{
+			Number: len(its) + 1, LowerBound: x(0),
 			Upper: Estimate{Samples: o.passes, Mean: x(1), Std: x(2), CI95: x(3)}, Gap: x(4),
-			Cuts: number * o.passes * (o.stages - 1), Solves: int64(n(5)),
+			StageCuts: make([]int, o.stages-1), Solves: int64(n(5)),
 			LP: time.Duration(n(6)), Comm: time.Duration(n(7)), Total: time.Duration(n(8)),
-		})
+		}
+		for t := range it.StageCuts {
+			it.StageCuts[t] = int(n(iterationRecord + t))
+			it.Cuts += it.StageCuts[t]
+		}
+		its = append(its, it)
 	}
 	return its
 }
 
 // checkIteration returns an error for an iteration that no training can produce. The digest is right
 // here, so another program wrote the file.
-func checkIteration(it Iteration, before float64) error {
+func (o origin) checkIteration(it, last Iteration) error {
 	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 	switch {
-	case !finite(it.LowerBound) || it.LowerBound < before:
-		return fmt.Errorf("lower bound %v after %v", it.LowerBound, before)
+	case !finite(it.LowerBound) || it.LowerBound < last.LowerBound:
+		return fmt.Errorf("lower bound %v after %v", it.LowerBound, last.LowerBound)
 	case !finite(it.Upper.Mean) || !finite(it.Upper.Std) || it.Upper.Std < 0:
 		return fmt.Errorf("forward costs of %v with a deviation of %v", it.Upper.Mean, it.Upper.Std)
 	case !(it.Upper.CI95 >= 0) || !(it.Gap >= 0):
 		return fmt.Errorf("interval %v and gap %v", it.Upper.CI95, it.Gap)
 	case it.Solves < 0 || it.LP < 0 || it.Comm < 0 || it.Total < 0:
 		return errors.New("negative times or counts")
+	}
+	for t, n := range it.StageCuts {
+		if more := n - last.StageCuts[t]; more < 0 || more > o.passes {
+			return fmt.Errorf("%d cuts of stage %d after %d", n, t+1, last.StageCuts[t])
+		}
 	}
 	return nil
 }
@@ -196,9 +211,18 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 10⁴ reservoirs: below 2⁶⁰.
-	r.cutsAt = int64(end) + 8*iterationRecord*int64(iterations)
-	last := r.cutsAt + 8*int64(r.stages-1)*int64(iterations)*int64(r.passes)*int64(r.width())
+	r.cutsAt = int64(end) + int64(r.recordBytes())*int64(iterations)
+	last := r.cutsAt
+	if size >= r.cutsAt+sha256.Size {
+		record := make([]byte, r.recordBytes())
+		if _, err := in.ReadAt(record, r.cutsAt-int64(len(record))); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, plainError(err))
+		}
+		// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 10⁴ reservoirs: below 2⁶⁰.
+		for _, n := range unpackIterations(record, r.origin)[0].StageCuts {
+			last += 8 * int64(r.width()) * int64(min(max(n, 0), iterations*r.passes))
+		}
+	}
 	if size != last+sha256.Size {
 		return fail("", "damaged: it has %d bytes, want %d", size, last+sha256.Size)
 	}
@@ -218,12 +242,12 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 		return nil, fmt.Errorf("%s: %w", file, plainError(err))
 	}
 	r.its = unpackIterations(packed, r.origin)
-	before := math.Inf(-1)
+	before := Iteration{LowerBound: math.Inf(-1), StageCuts: make([]int, r.stages-1)}
 	for _, it := range r.its {
-		if err := checkIteration(it, before); err != nil {
+		if err := r.checkIteration(it, before); err != nil {
 			return fail(fmt.Sprintf("iteration %d", it.Number), "%v", err)
 		}
-		before = it.LowerBound
+		before = it
 	}
 	return r, nil
 }
@@ -249,9 +273,12 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 
 // cuts reads numbers of a stage's cuts into dst, beginning with number from.
 func (r *checkpointReader) cuts(stage, from int, dst []float64) error {
-	all := len(r.its) * r.passes * r.width() // of a stage
+	at := int64(from)
+	for _, n := range r.its[len(r.its)-1].StageCuts[:stage] {
+		at += int64(n) * int64(r.width())
+	}
 	b := make([]byte, 8*len(dst))
-	if _, err := r.in.ReadAt(b, r.cutsAt+8*int64(stage*all+from)); err != nil {
+	if _, err := r.in.ReadAt(b, r.cutsAt+8*at); err != nil {
 		return fmt.Errorf("%s: %w", r.file, plainError(err))
 	}
 	for i := range dst {

@@ -3,6 +3,7 @@ package sddp
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
@@ -20,8 +21,8 @@ func smallCheckpoint() (origin, []Iteration, *Pool) {
 		seed: math.MaxUint64, openings: 3, passes: 2, stages: 3, reservoirs: 1,
 	}
 	its := []Iteration{
-		{Number: 1, LowerBound: -0.1, Upper: Estimate{2, 5e300, 0, math.Inf(1)}, Gap: math.Inf(1), Cuts: 4, Solves: 40, LP: time.Second, Comm: 1, Total: math.MaxInt64},
-		{Number: 2, LowerBound: 0.3, Upper: Estimate{2, 7, 1.0 / 3, 0.25}, Gap: 0.5, Cuts: 8, Solves: 1 << 40},
+		{Number: 1, LowerBound: -0.1, Upper: Estimate{2, 5e300, 0, math.Inf(1)}, Gap: math.Inf(1), Cuts: 3, StageCuts: []int{2, 1}, Solves: 40, LP: time.Second, Comm: 1, Total: math.MaxInt64},
+		{Number: 2, LowerBound: 0.3, Upper: Estimate{2, 7, 1.0 / 3, 0.25}, Gap: 0.5, Cuts: 7, StageCuts: []int{4, 3}, Solves: 1 << 40},
 	}
 	pool := newPool(o.stages, o.reservoirs)
 	for t := range 2 {
@@ -61,7 +62,7 @@ func TestCheckpointReadsBackBitForBit(t *testing.T) {
 		t.Errorf("got %+v and %+v, want %+v and %+v", got.origin, got.its, o, its)
 	}
 	for s := range o.stages - 1 {
-		for i := range 2 * o.passes {
+		for i := range its[1].StageCuts[s] {
 			cut := make([]float64, 2)
 			if err := got.cuts(s, 2*i, cut); err != nil {
 				t.Fatal(err)
@@ -71,7 +72,7 @@ func TestCheckpointReadsBackBitForBit(t *testing.T) {
 			}
 		}
 	}
-	if err := encodeCheckpoint(&bytes.Buffer{}, o, append(its, its...), pool); err == nil {
+	if err := encodeCheckpoint(&bytes.Buffer{}, o, []Iteration{{StageCuts: []int{6, 7}}}, pool); err == nil {
 		t.Error("a checkpoint with too few cuts was written")
 	}
 }
@@ -97,6 +98,14 @@ func TestAnyDamageOfCheckpointIsDetected(t *testing.T) {
 	}
 }
 
+// packCounts returns numbers of cuts as in a checkpoint.
+func packCounts(counts ...uint64) (out []byte) {
+	for _, n := range counts {
+		out = binary.LittleEndian.AppendUint64(out, n)
+	}
+	return out
+}
+
 // signed replaces the digest at the end by that of the content.
 func signed(data []byte) []byte {
 	body := data[:len(data)-sha256.Size]
@@ -114,7 +123,7 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		want            []string
 	}{
 		{"format", "cohort-sddp-checkpoint", "cohort-sddp-policy", []string{"format", `want "cohort-sddp-checkpoint"`}},
-		{"version", `"version": 2`, `"version": 1`, []string{"version: got 1"}},
+		{"version", `"version": 3`, `"version": 1`, []string{"version: got 1"}},
 		{"no line", "\n", " ", []string{"no first line"}},
 		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour: unknown field"}},
 		{"no seed", `"seed": "18446744073709551615", `, "", []string{"seed: missing"}},
@@ -124,12 +133,15 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		{"one stage", `"stages": 3`, `"stages": 1`, []string{"stages: got 1"}},
 		{"no iterations", `"iterations": 2`, `"iterations": 0`, []string{"iterations: got 0"}},
 		{"all it may say", `"passes": 2, "stages": 3, "reservoirs": 1, "iterations": 2`, `"passes": 100000, "stages": 1200, "reservoirs": 10000, "iterations": 100000`,
-			[]string{"want 959295920007", "damaged"}},
+			[]string{"want 966400445", "damaged"}},
 		{"not finite", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{math.Inf(-1)})), []string{"iteration 1: lower bound"}},
 		{"falling bound", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{0.5})), []string{"iteration 2: lower bound 0.3 after 0.5"}},
 		{"no mean", string(packNumbers([]float64{5e300})), string(packNumbers([]float64{math.NaN()})), []string{"iteration 1: forward costs"}},
 		{"no interval", string(packNumbers([]float64{0.25})), string(packNumbers([]float64{-1})), []string{"iteration 2: interval -1"}},
-		{"negative count", "\x00\x00\x00\x00\x00\x01\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\xff", []string{"iteration 2: negative"}},
+		{"too many cuts", string(packCounts(2, 1)), string(packCounts(3, 1)), []string{"iteration 1: 3 cuts of stage 1 after 0"}},
+		{"fewer cuts", string(packCounts(2, 1)), string(packCounts(2, 4)), []string{"iteration 1: 4 cuts of stage 2 after 0"}},
+		{"another number of cuts", string(packCounts(4, 3)), string(packCounts(4, 4)), []string{"damaged", "want"}},
+		{"negative count", string(packNumbers([]float64{0.5})) + string(packCounts(1<<40)), string(packNumbers([]float64{0.5})) + string(packCounts(1<<63)), []string{"iteration 2: negative"}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			bad := signed(bytes.Replace(data, []byte(k.old), []byte(k.with), 1))
@@ -215,7 +227,7 @@ func FuzzCheckpoint(f *testing.F) {
 		}
 		pool := newPool(r.stages, r.reservoirs)
 		for s := range r.stages - 1 {
-			cuts := make([]float64, len(r.its)*r.passes*r.width())
+			cuts := make([]float64, r.its[len(r.its)-1].StageCuts[s]*r.width())
 			if err := r.cuts(s, 0, cuts); err != nil {
 				return
 			}

@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// Pool holds the cuts of every stage but the last, ordered by iteration and then by forward pass. Cut i
+// Pool holds the cuts of every stage but the last, ordered by iteration and then by forward pass, without
+// those that others cover. Cut i
 // of stage t bounds the expected cost after the stage: if the stage ends with storage v, that cost is
 // at least alpha + beta'v.
 //
@@ -111,14 +112,63 @@ func (p *Pool) clone() *Pool {
 	return out
 }
 
+// lens returns the number of cuts of every stage.
+func (p *Pool) lens() []int {
+	out := make([]int, len(p.stages))
+	for t, s := range p.stages {
+		out[t] = s.n
+	}
+	return out
+}
+
 // holds reports whether every stage has at least n cuts.
-func (p *Pool) holds(n int) bool {
-	for _, s := range p.stages {
-		if s.n < n {
+func (p *Pool) holds(n []int) bool {
+	for t, s := range p.stages {
+		if s.n < n[t] {
 			return false
 		}
 	}
 	return true
+}
+
+// sameCut is by how much a cut must exceed another somewhere to differ from it, relative to the sum of
+// the moduli of its terms. Cuts of the same duals differ by some 1e-16, other cuts by 1e-9 and more.
+const sameCut = 1e-13
+
+// novel moves the cuts that are new to the front of cuts and returns them. A cut is new unless one of the
+// stage, or one before it, is nowhere lower while storage is between zero and most.
+func (p *Pool) novel(stage int, cuts, most []float64) []float64 {
+	width, n := 1+p.reserv, 0
+	for rest := cuts; len(rest) > 0; rest = rest[width:] {
+		cut := rest[:width]
+		known := covered(cut, cuts[:n], most)
+		for _, part := range p.stages[stage].parts {
+			known = known || covered(cut, part, most)
+		}
+		if !known {
+			n += copy(cuts[n:], cut)
+		}
+	}
+	return cuts[:n]
+}
+
+// covered reports whether one of the cuts is nowhere lower than cut, but for rounding.
+func covered(cut, cuts, most []float64) bool {
+	tol := math.Abs(cut[0])
+	for r, b := range cut[1:] {
+		tol += math.Abs(b) * most[r]
+	}
+	tol *= sameCut
+	for ; len(cuts) > 0; cuts = cuts[len(cut):] {
+		above := cut[0] - cuts[0] // at the storage where it is largest
+		for r, b := range cut[1:] {
+			above += max((b-cuts[1+r])*most[r], 0)
+		}
+		if above <= tol {
+			return true
+		}
+	}
+	return false
 }
 
 // snapshot returns a pool with the current cuts, in the same memory.

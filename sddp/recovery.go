@@ -231,7 +231,8 @@ func (tr *trainer) agreeOnIterations() error {
 	if root, err = cohort.AllreduceOne(tr.world, root, cohort.Min); err != nil {
 		return fmt.Errorf("recovery: %w", err)
 	}
-	packed := make([]byte, 8*iterationRecord*most)
+	of := origin{passes: tr.opt.Passes, stages: tr.c.Stages}
+	packed := make([]byte, of.recordBytes()*most)
 	if tr.rank == root {
 		copy(packed, packIterations(tr.its))
 	}
@@ -242,7 +243,8 @@ func (tr *trainer) agreeOnIterations() error {
 	if err := cohort.Bcast(tr.world, packed, root); err != nil {
 		return fmt.Errorf("recovery: %w", err)
 	}
-	if tr.pool == nil || !tr.pool.holds(most*tr.opt.Passes) {
+	its := unpackIterations(packed, of)
+	if tr.pool == nil || !tr.pool.holds(its[most-1].StageCuts) {
 		whole = 0
 	}
 	if whole, err = cohort.AllreduceOne(tr.world, whole, cohort.Min); err != nil {
@@ -252,8 +254,7 @@ func (tr *trainer) agreeOnIterations() error {
 		return fmt.Errorf("recovery: %w: a rank lacks cuts of iteration %d, which another rank has completed", cohort.ErrInternal, most)
 	}
 	tr.resumed = int(resumed[0])
-	of := origin{passes: tr.opt.Passes, stages: tr.c.Stages}
-	for _, it := range unpackIterations(packed, of)[len(tr.its):] {
+	for _, it := range its[len(tr.its):] {
 		tr.done(it)
 	}
 	return nil

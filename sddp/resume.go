@@ -172,8 +172,9 @@ func (tr *trainer) restore(from *start) error {
 	chunk := max(restoreChunk/width, 1) * width
 	numbers := make([]float64, min(chunk, n*tr.opt.Passes*width))
 	for t := range tr.pool.Stages() {
-		for at := 0; at < n*tr.opt.Passes*width; at += chunk {
-			part := numbers[:min(chunk, n*tr.opt.Passes*width-at)]
+		all := its[n-1].StageCuts[t] * width
+		for at := 0; at < all; at += chunk {
+			part := numbers[:min(chunk, all-at)]
 			packed, err := tr.fromFirst("checkpoint", func() ([]byte, error) {
 				err := from.in.cuts(t, at, part)
 				return packNumbers(part), err

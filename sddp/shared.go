@@ -55,7 +55,7 @@ func (n *Noise) compare(world *cohort.Comm) error {
 type cutMemory struct {
 	world      *cohort.Comm
 	pool       *Pool
-	passes     int // cuts per stage and iteration
+	passes     int // cuts per stage and iteration, at most
 	iterations int // of the training, at most
 	room       int // iterations that the regions have room for
 	first      int // numbers that the first region has room for
@@ -107,20 +107,20 @@ func (m *cutMemory) reserveFirst(iterations int) error {
 	return m.reserve(iterations - 1)
 }
 
-// adopt copies the cuts of a number of iterations from another pool, which is the same on all ranks. That
+// adopt copies the cuts of iterations from another pool, which is the same on all ranks. That
 // pool may be in memory shared with lost ranks: a node keeps it until its last rank frees it.
 //
 // Collective: all ranks call it, before anything else.
-func (m *cutMemory) adopt(from *Pool, iterations int) error {
-	if iterations == 0 {
+func (m *cutMemory) adopt(from *Pool, its []Iteration) error {
+	if len(its) == 0 {
 		return nil
 	}
-	if err := m.reserveFirst(iterations); err != nil {
+	if err := m.reserveFirst(len(its)); err != nil {
 		return err
 	}
 	r := m.regions[0]
 	for t := range m.pool.Stages() {
-		left := iterations * m.passes * (1 + m.pool.reserv)
+		left := its[len(its)-1].StageCuts[t] * (1 + m.pool.reserv)
 		for _, part := range from.stages[t].parts {
 			part = part[:min(len(part), left)]
 			left -= len(part)

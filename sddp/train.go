@@ -20,7 +20,8 @@ type Iteration struct {
 	LowerBound float64  // no policy costs less in expectation
 	Upper      Estimate // cost of the forward passes, which use the policy before this iteration
 	Gap        float64  // from the lower bound to the upper end of Upper's interval, relative to the bound
-	Cuts       int      // in the pool
+	Cuts       int      // in the pool, over all stages
+	StageCuts  []int    // in the pool, by stage
 	Solves     int64    // linear programs solved, by all ranks
 
 	LP    time.Duration // in linear programs, until all threads of a rank are done; mean of the ranks
@@ -64,6 +65,7 @@ type trainer struct {
 	lo, hi   int         // forward passes of this rank
 	trials   []float64   // storage at the end of all stages but the last, by pass, stage, reservoir
 	cuts     []float64   // the cuts of one stage, by pass
+	most     []float64   // the largest storage, by reservoir
 	costs    []float64   // of this rank's passes
 	lower    float64
 	busy     time.Duration // in linear programs, so far
@@ -87,7 +89,7 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	if err != nil {
 		return nil, err
 	}
-	tr := &trainer{c: c, opt: opt}
+	tr := &trainer{c: c, opt: opt, most: c.maxStorage()}
 	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
 	}
@@ -198,7 +200,7 @@ func (tr *trainer) done(it Iteration) {
 // Collective: all ranks call it.
 func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
 	memory := newCutMemory(tr.world, tr.c, tr.opt.Passes, tr.opt.Iterations)
-	if err := memory.adopt(tr.pool, len(tr.its)); err != nil {
+	if err := memory.adopt(tr.pool, tr.its); err != nil {
 		return errors.Join(err, memory.close(), inflows.Close())
 	}
 	_ = tr.close() // fails after a loss: the old communicator is broken
@@ -268,7 +270,8 @@ func (tr *trainer) trial(pass, stage int) []float64 {
 //
 //  1. Each rank runs its block of the forward passes on its workers. All ranks receive the trial points.
 //  2. Stage by stage, from the last but one to the first, each rank computes the cuts at the trial points
-//     of its passes. All ranks receive them and add them to the pool in the order of the passes.
+//     of its passes. All ranks receive them and add those that are new to the pool, in the order of the
+//     passes.
 //  3. Every rank solves the first stage for the lower bound. Bounds and times are reduced.
 func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error) {
 	began, busy, waited, solves := time.Now(), tr.busy, tr.waited, tr.solves()
@@ -287,7 +290,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 			return Iteration{}, err
 		}
 		start := time.Now()
-		err := tr.memory.add(t, tr.cuts)
+		err := tr.memory.add(t, tr.pool.novel(t, tr.cuts, tr.most))
 		tr.waited += time.Since(start)
 		if err != nil {
 			return Iteration{}, err
@@ -302,7 +305,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	if tr.rank == 0 {
 		solved = tr.solves() // all ranks solve it; count it once
 	}
-	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total()}
+	it := Iteration{Number: iteration + 1, Cuts: tr.pool.Total(), StageCuts: tr.pool.lens()}
 	sums := sums{solves: solved - solves, busy: tr.busy - busy, waited: tr.waited - waited}
 	for _, cost := range tr.costs {
 		sums.costs.add(cost)
