@@ -112,7 +112,9 @@ func withSleeper(t *testing.T, pid int, heartbeat time.Duration, rings bell, sle
 	cfg := memlink.Config{Segment: seg, Out: 0, In: size, Data: ringData, PID: pid, Copies: true, Kill: func() { o.kill() }}
 	mine := memlink.New(cfg)
 	o.kill = func() { t.Error("the process is killed") }
-	cfg.Out, cfg.In, cfg.PID, cfg.Bell = size, 0, os.Getpid(), rings.Ring
+	var asleep atomic.Uint32 // it always is
+	asleep.Store(1)
+	cfg.Out, cfg.In, cfg.PID, cfg.Asleep, cfg.Bell = size, 0, os.Getpid(), &asleep, rings.Ring
 	o.Link = memlink.New(cfg)
 	e := New(Config{Peers: make([]Peer, 2), Heartbeat: heartbeat, Sleeper: sleeper, Yield: runtime.Gosched})
 	e.Connect(1, mine)

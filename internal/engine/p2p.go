@@ -16,9 +16,11 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 		return err
 	}
 	e.mu.Lock()
-	if mode == backend.Standard && len(buf) < memlink.CopyMin && c.sendNow(buf, dest, tag) {
-		e.mu.Unlock()
-		return nil
+	if mode == backend.Standard && len(buf) < memlink.CopyMin {
+		if p := c.sendNow(buf, dest, tag); p != nil {
+			p.unlockAndRing()
+			return nil
+		}
 	}
 	o := e.ops.get()
 	o.comm, o.req = c, &o.own
@@ -37,8 +39,12 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	}
 	want := c.pattern(source, tag)
 	e.mu.Lock()
-	if st, ok, err := c.recvNow(want, buf); ok {
-		e.mu.Unlock()
+	looks := 1
+	if e.cfg.Spare {
+		looks = directLooks
+	}
+	if st, ok, err := c.recvNow(want, buf, looks); ok {
+		e.unlock()
 		return st, err
 	}
 	o := e.ops.get()
@@ -49,43 +55,54 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	return c.finishBlocking(b, o)
 }
 
-// sendNow is the fast path of Send: a short message on a link through memory that has room.
-func (c *comm) sendNow(buf []byte, dest, tag int) bool {
+// sendNow is the fast path of Send: a short message on a link through memory that has room. It returns the
+// receiver, or nil.
+func (c *comm) sendNow(buf []byte, dest, tag int) *peer {
 	p := c.e.peers[c.World[dest]]
 	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.fresh || p.broken != nil || c.isGone(dest) ||
 		!p.mem.Send(c.id, int32(tag), buf) {
-		return false
+		return nil
 	}
 	p.mute = 0
-	return true
+	return p
 }
 
-// directSpin is how often recvNow polls, with the lock held: about 2 µs.
-const directSpin = 1500
+// unlockAndRing releases the lock after sendNow, and wakes the receiver if it sleeps. To unlock is an atomic
+// exchange, so that the message is visible before this rank looks.
+func (p *peer) unlockAndRing() {
+	mem := p.mem
+	p.e.mu.Unlock()
+	if mem.Asleep() {
+		p.e.mu.Lock()
+		if p.mem == mem && p.link != nil {
+			mem.Ring()
+		}
+		p.e.mu.Unlock()
+	}
+}
 
-// recvNow is the fast path of Recv: if nothing waits to be matched, it polls the link of the source for a
-// short time, and copies straight out of it.
-func (c *comm) recvNow(want match.Env, buf []byte) (st backend.Status, ok bool, err error) {
+// directLooks is how often Recv looks for its message with the lock held: about 2 µs.
+const directLooks = 1500
+
+// recvNow is the fast path of Recv: if nothing waits to be matched, it looks for the message on the link of the
+// source that many times, and copies it straight out of the link.
+func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status, ok bool, err error) {
 	e := c.e
 	if want.Source == backend.AnySource {
 		return st, false, nil
 	}
 	p := e.peers[want.Source]
-	if p == nil || p.mem == nil {
+	if p == nil || p.mem == nil || p.link == nil || p.fresh || e.arrived.Len() > 0 {
 		return st, false, nil
 	}
-	if e.arrived.Len() > 0 || e.posted.Len() > 0 || p.link == nil || p.fresh {
+	if e.posted.Len() > 0 {
 		return st, false, nil
 	}
-	spin := 1
-	if e.cfg.Spare {
-		spin = directSpin
-	}
-	for range spin {
-		ctx, tag, size, have := p.mem.Peek(&p.in)
-		if !have {
+	for range looks {
+		if !p.mem.Arrived() {
 			continue
 		}
+		ctx, tag, size, _ := p.mem.Peek(&p.in)
 		if size < 0 || !want.Takes(match.Env{Ctx: ctx, Source: want.Source, Tag: tag}) {
 			break // left to the general path
 		}
@@ -191,10 +208,10 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 
 // Irecv implements backend.Comm.
 func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
-	e := c.e
+	e, want := c.e, c.pattern(source, tag)
 	e.mu.Lock()
 	o := c.begin(r)
-	e.recv(o, buf, c.pattern(source, tag))
+	e.recv(o, buf, want)
 	e.unlock()
 }
 

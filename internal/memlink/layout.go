@@ -19,9 +19,9 @@ const (
 
 // cell is one ring entry: a frame or its beginning, or a further piece of its payload.
 type cell struct {
-	seq  atomic.Uint32 // index+1 of the cell, written last
-	ctx  uint32        // communicator
-	size uint64        // kind in the top byte, flags in the next, length of the frame below
+	seq  uint32 // index+1 of the cell, written last; read atomically
+	ctx  uint32 // communicator
+	size uint64 // kind in the top byte, flags in the next, length of the frame below
 	tag  int32
 	data [inlineMax]byte
 }

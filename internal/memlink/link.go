@@ -37,8 +37,9 @@ type Config struct {
 	Copies bool // the kernel allows copies between the two processes
 	Spare  bool // each of the two ranks has a processor to itself
 
-	Bell func() // wakes the peer if it sleeps; nil: it does not sleep
-	Kill func() // ends the peer's process; nil: it cannot be ended
+	Asleep *atomic.Uint32 // not 0 while the peer sleeps; nil: it does not sleep
+	Bell   func()         // wakes it
+	Kill   func()         // ends the peer's process; nil: it cannot be ended
 }
 
 // Link is one rank's end of the link to another. The lock of its engine guards its methods, except
@@ -52,6 +53,7 @@ type Link struct {
 	ended atomic.Pointer[error] // the peer has: io.EOF or why
 	looks uint                  // in vain
 	left  bool                  // the peer has left the job in good order
+	fence atomic.Uint32         // see sender.publish
 
 	mine, theirs []desc // by sender
 	sends        [descs]*Transfer
@@ -116,8 +118,7 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 		}
 		c.ctx, c.tag = h.Context, h.Tag
 		c.size = uint64(h.Kind)<<kindBits | uint64(h.Flags)<<flagBits | h.Length
-		l.out.publish(c)
-		l.wake()
+		l.publish(c)
 	}
 	for sent < len(body) {
 		n := min(len(body)-sent, l.piece)
@@ -131,14 +132,14 @@ func (l *Link) Write(h *frame.Header, body []byte, off int) (int, error) {
 		}
 		l.put(room, body[sent:sent+n])
 		c.size = kindMore<<kindBits | uint64(n)
-		l.out.publish(c)
-		l.wake()
+		l.publish(c)
 		sent += n
 	}
 	return frame.HeaderSize + sent, nil
 }
 
-// Send writes a whole eager message if that takes one cell. It is the fast path of Write.
+// Send writes a whole eager message if that takes one cell. It is the fast path of Write, without its Ring: the
+// caller looks whether the peer is Asleep after an atomic operation, such as that of an unlock.
 func (l *Link) Send(ctx uint32, tag int32, buf []byte) bool {
 	if len(buf) > l.piece {
 		return false
@@ -159,9 +160,11 @@ func (l *Link) Send(ctx uint32, tag int32, buf []byte) bool {
 	c.ctx, c.tag = ctx, tag
 	c.size = uint64(frame.Eager)<<kindBits | uint64(len(buf))
 	l.out.publish(c)
-	l.wake()
 	return true
 }
+
+// Arrived reports whether Peek finds something.
+func (l *Link) Arrived() bool { return l.in.peek() != nil }
 
 // Peek returns the envelope and the length of the next frame if it is an eager message of one cell, for
 // Receive. If there is another frame, or the rest of one (a), ok is true and the size is below 0.
@@ -186,14 +189,24 @@ func (l *Link) Receive(buf []byte, size int) (n int) {
 		n = copy(buf, l.in.piece(size))
 	}
 	if l.in.take(size) {
-		l.wake()
+		l.Ring()
 	}
 	return n
 }
 
-// wake rings for the peer if it sleeps. The caller has published the news before.
-func (l *Link) wake() {
-	if l.cfg.Bell != nil {
+// publish hands a cell over, and wakes the peer if it sleeps.
+func (l *Link) publish(c *cell) {
+	l.out.publish(c)
+	l.fence.Store(0)
+	l.Ring()
+}
+
+// Asleep reports whether the peer sleeps.
+func (l *Link) Asleep() bool { return l.cfg.Asleep != nil && l.cfg.Asleep.Load() != 0 }
+
+// Ring wakes the peer if it sleeps. The news for it were published by an atomic operation, or before one.
+func (l *Link) Ring() {
+	if l.Asleep() {
 		l.cfg.Bell()
 	}
 }
@@ -222,7 +235,7 @@ func (l *Link) Read(a *frame.Arrival) (moved bool, err error) {
 			}
 		}
 		if l.in.take(n) {
-			l.wake()
+			l.Ring()
 		}
 		if a.Left == 0 && a.Head.Kind != 0 {
 			if err := a.End(); err != nil {
@@ -314,7 +327,7 @@ func (l *Link) Close() {}
 func (l *Link) Finish(goodbye bool) {
 	if goodbye {
 		l.out.r.left.Store(1)
-		l.wake()
+		l.Ring()
 	}
 }
 

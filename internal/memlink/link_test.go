@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -77,9 +78,11 @@ func pairIn(seg *shmem.Segment, cfg Config) (a, b *end) {
 	if cfg.PID == 0 {
 		cfg.PID = os.Getpid()
 	}
+	var asleep atomic.Uint32 // both ends always are
+	asleep.Store(1)
 	make := func(out, in int) *end {
 		e, cfg := &end{}, cfg
-		cfg.Out, cfg.In, cfg.Bell = out, in, func() { e.bells++ }
+		cfg.Out, cfg.In, cfg.Asleep, cfg.Bell = out, in, &asleep, func() { e.bells++ }
 		e.Link = New(cfg)
 		e.in.Receiver = e
 		return e

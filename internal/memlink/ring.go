@@ -1,5 +1,11 @@
 package memlink
 
+import (
+	"sync/atomic"
+
+	"github.com/cohort-hpc/cohort/internal/shmem"
+)
+
 // sender is the sending end of a direction.
 type sender struct {
 	r    *ring
@@ -66,16 +72,18 @@ func (s *sender) refresh() {
 	s.head = h
 }
 
-// publish hands the cell over.
+// publish hands the cell over. It is no atomic operation: that would wait for the stores before it, and meanwhile the
+// receiver, which polls the cell, would take the cache line away. Between it and the look whether the peer sleeps
+// there must be one.
 func (s *sender) publish(c *cell) {
 	s.ends[s.tail%cells] = s.pos
 	s.tail++
-	c.seq.Store(s.tail)
+	shmem.Release(&c.seq, s.tail)
 }
 
 // peek returns the next cell that has arrived, or nil.
 func (r *receiver) peek() *cell {
-	if c := &r.r.cells[r.next%cells]; c.seq.Load() == r.next+1 {
+	if c := &r.r.cells[r.next%cells]; atomic.LoadUint32(&c.seq) == r.next+1 {
 		return c
 	}
 	return nil

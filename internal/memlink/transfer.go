@@ -124,7 +124,7 @@ func (l *Link) Withdraw(t *Transfer) bool {
 	withdrawn := t.desc.state.CompareAndSwap(descState(t.gen, descTaken), descState(t.gen, descFree))
 	l.release(t)
 	if withdrawn {
-		l.wake() // the receiver may have stopped, and wait for this
+		l.Ring() // the receiver may have stopped, and wait for this
 	}
 	return withdrawn
 }
@@ -154,7 +154,7 @@ func (l *Link) Announced(token uint64) bool {
 func (l *Link) Refuse(token uint64) {
 	d, gen := l.announced(token)
 	if d.state.CompareAndSwap(descState(gen, descAnnounced), descState(gen, descFinished)) {
-		l.wake()
+		l.Ring()
 	}
 }
 
@@ -179,7 +179,7 @@ func (l *Link) Accept(t *Transfer, token, addr uint64, buf []byte) bool {
 	}
 	l.takes = append(l.takes, t)
 	if t.n > 0 {
-		l.wake() // it may help
+		l.Ring() // it may help
 	}
 	return true
 }
@@ -283,7 +283,7 @@ func (l *Link) take(c Completer, t *Transfer, moved *bool) (ended bool, err erro
 	if !t.desc.state.CompareAndSwap(taken, descState(t.gen, descFinished)) {
 		return false, nil
 	}
-	l.wake()
+	l.Ring()
 	if !t.begun.IsZero() && t.end == nil {
 		l.pace.copied(t.n, l.pace.now().Sub(t.begun))
 	}
@@ -312,7 +312,7 @@ func (l *Link) help(t *Transfer) (bool, error) {
 	}
 	t.desc.copied.next(t.gen, chunks)
 	if uint32(t.desc.claimed.Load()) >= chunks { // no chunk is left: the receiver may be waiting for this one
-		l.wake()
+		l.Ring()
 	}
 	return true, nil
 }

@@ -124,7 +124,7 @@ func (n *Node) link(peer, pair int) *memlink.Link {
 		out, in = in, out
 	}
 	return memlink.New(memlink.Config{Segment: n.seg, Out: out, In: in, Data: n.l.data, PID: n.PIDs[peer], Copies: n.Copies,
-		Spare: n.Spare, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
+		Spare: n.Spare, Asleep: &n.areas[peer].sleeping, Bell: func() { n.Wake(peer) }, Kill: func() { n.kill(peer) }})
 }
 
 // Begin announces that this rank is about to sleep.
