@@ -82,13 +82,13 @@
 //   - nonblocking: [Iallreduce] returns a [Request] to wait for
 //   - persistent: [AllreduceInit] returns a [Persistent], which can be started many times
 //
-// What the description of a blocking form says applies to the other two. A nonblocking form returns
-// without waiting; [Request.Wait] gives the result and the errors of the blocking form. The call itself
-// returns [ErrComm], [ErrClosed] and [ErrBusy] for a collective, the errors for wrong arguments for a
-// send or receive, and on mpi it may return others. A persistent form of a collective waits until all
-// ranks have called it, and returns the errors of the blocking form. Then all ranks start the operation
-// equally often. Each Start uses the current contents of the buffers, and [Persistent.Wait] gives the
-// result.
+// The description of a blocking form applies to the other two. A nonblocking form returns without
+// waiting. [Request.Wait] waits for the result and returns the errors of the blocking form. Some errors
+// come from the first call: [ErrComm], [ErrClosed] and [ErrBusy] of a collective, those for wrong
+// arguments of a send or receive, and on mpi others. The Init function of a collective waits until all
+// ranks have called it, and returns the errors of the blocking form. All ranks must then start the
+// operation the same number of times. Each Start uses the current contents of the buffers, and
+// [Persistent.Wait] waits for the result.
 //
 // If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
 // the error is [ErrMismatch] on every rank (on mpi with Config.Check). A deadline that ends a collective

@@ -14,7 +14,7 @@ import (
 // that it is spread over the NUMA domains in the same way as the ranks. Slices of a region are valid
 // as long as those of a [SharedWindow].
 //
-// Where ranks share no memory (tcp), each rank has its own copy and is its own leader. A program is
+// Where ranks cannot share memory, each rank has its own copy and is its own leader. A program is
 // right on every backend if it fills the copy of each node: on the leader, or in ranges of
 // Node().Size() parts.
 type SharedRegion[T any] struct {

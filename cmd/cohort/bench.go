@@ -48,9 +48,9 @@ Measure the time of an operation for each message size. OP is one of:
 The time is that of one call: half a round trip for p2p, the time of one message
 for bw, the mean over the ranks for the others. It is the median of batches that
 take about 20 ms each. The throughput is the message size divided by the time.
-Before each size it measures how long a cache line takes between the processors
-of ranks 0 and 1. Times may be compared only where this is alike: virtual
-machines are moved between processors that share a cache and others.
+The handover is how long a cache line takes between the processors of ranks 0
+and 1, measured before each size. Compare times only if it is alike: a virtual
+machine may be moved between processors that share a cache and others.
 
 This command starts the ranks itself, unless cohort run or an MPI launcher has
 started it as a rank. With --backend local, ranks are goroutines of one process.`,

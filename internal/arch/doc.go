@@ -1,4 +1,4 @@
-// Package arch has the tests of what holds for the repository as a whole: who
-// imports whom, where unsafe and cgo may be, what the documents list. There is
-// nothing in it but tests; docs/design.md explains the rules.
+// Package arch tests rules that hold for the whole repository: which package imports
+// which, where unsafe and cgo may be, what the documents list. It contains only tests;
+// docs/design.md explains the rules.
 package arch

@@ -1,7 +1,7 @@
-// Package board makes blocking collectives of ranks that share memory without messages.
+// Package board runs the blocking collectives of ranks that share memory, without messages.
 //
-// Every rank has arrival slots for each communicator. A rank arrives at a collective: it writes its
-// fingerprint into its slot, with the data if they are few, waits until every other rank has arrived, and
-// compares. Longer data go over messages, as a schedule, or are read from the other ranks' memory. Where every
-// rank has a processor, rank 0 measures now and then which is faster (way.go).
+// Every rank has arrival slots for each communicator. To arrive at a collective, a rank writes the
+// fingerprint of its call into its slot, and short data too. It waits until every other rank has arrived,
+// and compares the fingerprints. Longer data go over messages, as a schedule, or are read from the other
+// ranks' memory. Where every rank has a processor, rank 0 measures now and then which is faster (way.go).
 package board

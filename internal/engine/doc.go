@@ -1,13 +1,13 @@
 // Package engine moves messages between the ranks of a job: matching, eager and rendezvous protocol,
-// requests, probes, cancellation, waiting, the life of communicators, and the loss of ranks. How bytes
-// travel is the links' part, and how ranks find each other the backend's.
+// requests, probes, cancellation, waiting, the life of communicators, and the loss of ranks. Links move
+// the bytes, and the backend finds the other ranks.
 //
 // # Messages
 //
-// A message of up to the link's EagerMax is one frame. The part that the link does not take waits in the
+// A message of up to the link's EagerMax is one frame. What the link cannot take at once waits in the
 // peer's queue, and the operation completes when the last byte is written. A longer message uses a
-// rendezvous: the sender sends ready-to-send (RTS), the receiver answers clear-to-send (CTS) when its
-// receive is posted, and the data go in pieces, so that other messages can go between them. Where the
+// rendezvous: the sender sends ready-to-send (RTS), and the receiver answers clear-to-send (CTS) when its
+// receive is posted. The data follow in pieces, so that other messages can go between them. Where the
 // kernel's copies are faster than the link, the RTS exposes the data, and both ranks copy them from
 // process to process (memlink.Transfer).
 //
@@ -15,23 +15,23 @@
 //
 // A goroutine that waits makes progress for the whole process. One waiter, the leader, polls all links
 // for a bounded time and then sleeps until one of them has something. The other waiters sleep until they
-// are woken. A ticker goroutine makes progress ten times a second while no goroutine waits.
+// are woken. While no goroutine waits, a ticker goroutine makes progress at least ten times
+// a second.
 //
 // # Losses
 //
 // A rank is lost when its link ends without a goodbye, when nothing has arrived from it for the heartbeat
 // limit, when it sends an invalid frame, or when a rank declares it lost (Declare). The first rank to
-// notice sends all others a notice, and closes its own link with the lost rank after it has taken in what
-// had arrived. A loss ends the communicators that have not acknowledged it. A link that has carried
-// nothing for a quarter of the limit carries a heartbeat. A goroutine sends it, so a rank may compute for
-// any time.
+// notice sends all others a notice, reads what has arrived from the lost rank, and closes its link with it.
+// A loss ends the communicators that have not acknowledged it. When a link has carried nothing for a
+// quarter of the limit, the ticker sends a heartbeat, so a rank may compute for any time.
 //
 // Where ranks have no link, the lowest rank, the hub, forwards the notices that all ranks need (hub.go). A
-// rank is lost for one that has asked it for a link and had no answer for the limit.
+// rank that does not answer a request for a link within the limit is lost for the rank that asked.
 //
-// Two ranks that are alive and lose their link declare each other lost. The other ranks believe the notice
-// that arrives first; if both arrive, both ranks are lost. If a network splits in two, each part goes on
-// without the other if its program does.
+// Two ranks that are alive and lose their link declare each other lost. Every other rank believes the
+// notice that arrives first. If they do not all believe the same one, both ranks are lost. If a network
+// splits in two, each part continues without the other if its program does.
 //
 // # Trust
 //

@@ -8,6 +8,6 @@
 // # How a job ends
 //
 // A job ends when every rank has ended. The first rank to fail gives the job its status. The others have
-// [Config.Grace] to notice and to end by themselves. Those that still run are terminated, and killed
-// after [Config.KillAfter]. Other reasons to end a job, such as a timeout, terminate the ranks at once.
+// [Config.Grace] to notice and to end by themselves. Those that still run then are terminated, and killed
+// [Config.KillAfter] later. Other reasons to end a job, such as a timeout, terminate the ranks at once.
 package job

@@ -11,7 +11,7 @@
 // # Floats
 //
 // Min and Max follow Go's built-in functions: a NaN wins, and -0 is below +0, so
-// that min(x, y) and min(y, x) are the same but for the bits of a NaN. MinLoc
+// that min(x, y) and min(y, x) are the same except for the bits of a NaN. MinLoc
 // and MaxLoc do the same and take the lower index where the values are equal.
 // Half-precision numbers are combined as float32 and rounded to nearest, ties
 // to even.

@@ -2,8 +2,8 @@
 // of posted receives and the queue of messages that arrived before their
 // receive, shared by the backends that match messages themselves.
 //
-// Between two ranks, messages of one context that a receive could take are
-// taken in the order sent, and a message goes to the first posted receive that
-// takes it (MPI-4.1 section 3.5). Queues keep the order of Push, so both hold
-// if messages are pushed in the order sent and receives in the order posted.
+// Of the messages from one rank that match a receive, the receive gets the one
+// sent first, and a message goes to the first posted receive that matches it
+// (MPI-4.1 section 3.5). Queues keep the order of Push, so both hold if messages
+// are pushed in the order sent and receives in the order posted.
 package match

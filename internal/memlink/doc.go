@@ -1,6 +1,5 @@
 // Package memlink is the link between two ranks of one node: frames travel through memory that the two
-// processes share, and long messages are copied from one process to the other by the kernel where that
-// is faster.
+// processes share. The kernel copies long messages from one process to the other where that is faster.
 //
 // # Frames
 //
@@ -15,9 +14,8 @@
 //
 // # Which is faster
 //
-// Through the rings, two processors that share a cache move data faster than the kernel copies them. If
-// they share none, the rings are several times slower than the kernel. The receiver measures what the
-// rings give, and the sender follows: see pace.go.
+// Between two processors that share a cache, the rings are faster than the kernel's copies. Between
+// others they are several times slower. Both ranks measure this, and the sender chooses: see pace.go.
 //
 // # Trust
 //

@@ -3,6 +3,6 @@
 //
 // The lowest rank of the node creates the segment and passes it to the others over an abstract socket, on
 // which both sides check the other's user (join_linux.go). The segment holds rings for every two ranks
-// (internal/memlink) and the arrival slots of collectives (internal/board). Its file is sparse: memory for
-// what is rarely needed is allocated when it is.
+// (internal/memlink) and the arrival slots of collectives (internal/board). Its file is sparse: memory that
+// is rarely needed is allocated on first use.
 package node

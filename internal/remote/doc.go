@@ -10,13 +10,13 @@
 // # Protocol
 //
 // Launcher and agent exchange frames (frame.go) over ssh's standard input and output: five bytes of kind
-// and length, with a limit for each kind, and the payload. Secrets pass through this pipe only, never
-// through an argument or a variable. Output and input have a window: a slow reader stops the ranks that
-// write, and never the frames that report how ranks end.
+// and length, and the payload, whose length has a limit for each kind. Secrets pass through this pipe
+// only, never through an argument or a variable. Output and input have a window: a slow reader stops the
+// ranks that write, but not the frames that report how ranks end.
 //
 // # The end
 //
-// An agent ends its ranks if its input ends, or if it receives no message for [silence] intervals: the launcher,
-// ssh, or the network is gone. In the same cases the launcher reports that the host is lost. If an agent is
-// killed, its keeper ends the ranks and removes the folder.
+// An agent ends its ranks if its input ends, or if it receives no message for [silence] intervals: then the
+// launcher, ssh, or the network is gone. In the same cases the launcher reports that the host is lost. If an
+// agent is killed, its keeper process ends the ranks and removes the files that were copied to the host.
 package remote

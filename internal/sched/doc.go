@@ -7,11 +7,12 @@
 //
 // # Check
 //
-// Unless the caller has made sure that all ranks make the same call, the ranks exchange
-// fingerprints while the data moves. The pattern of this dissemination exchange depends
-// only on the number of ranks and on which of them share a node, so it ends whatever the
-// ranks called. Afterwards every rank has seen any difference. An operation is complete
-// only when its check is. A difference breaks the communicator, which ends the data
-// phase. In Gatherv, Scatterv and Alltoallv only pairs of ranks have the lengths. They
-// end with a second exchange, which gives every rank the first length that was wrong.
+// Unless the caller knows that all ranks make the same call, the ranks exchange
+// fingerprints of their calls while the data move. The pattern of this exchange
+// (dissemination) depends only on the number of ranks and on which of them share a node,
+// so it ends whatever the ranks called. Afterwards every rank knows of any difference. An
+// operation is complete only when its check is. A difference breaks the communicator,
+// which ends the data phase. In Gatherv, Scatterv and Alltoallv only two ranks know the
+// length of a message. These operations end with a second exchange, which gives every
+// rank the first length that was wrong.
 package sched

@@ -14,14 +14,14 @@
 // With [Launch] another program, an MPI launcher, starts the ranks. Each process
 // that it starts connects to this one over a socket and gets its output, input and
 // processors. Then it executes the job's program, so the rank is the launcher's own
-// process. Its pidfd provides its exit status. The launcher's report is used instead
-// where the kernel does not provide the status (Linux before 6.15), and where a rank
-// was killed by a signal with which the launcher ends jobs.
+// process. Its exit status comes from its pidfd, or from the launcher's report where the
+// kernel does not provide it (Linux before 6.15) or where a signal with which the
+// launcher ends jobs killed the rank.
 //
 // # How a job ends
 //
 // Package internal/job decides when. Ranks that are terminated get SIGTERM, and SIGKILL after [KillAfter].
-// Processes that a rank leaves in its group are ended too. If the launcher is killed, its ranks end: the
+// Processes that a rank leaves in its group are ended too. If the launcher is killed, its ranks end too: the
 // kernel kills each rank when the thread that started it ends, and the [Keeper], a process that waits for
 // the launcher's end, kills the groups.
 package spawn
