@@ -102,14 +102,19 @@ var students = [...]float64{
 	2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 }
 
-// student975 returns the 97.5 % quantile of Student's distribution: from the table, or beyond it by the
-// Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+// student975 returns the 97.5 % quantile of Student's distribution.
 func student975(freedom int) float64 {
 	if freedom <= len(students) {
 		return students[freedom-1]
 	}
-	const z = 1.959963984540054
-	const z3, z5 = z * z * z, z * z * z * z * z
+	return studentQuantile(1.959963984540054, freedom)
+}
+
+// studentQuantile returns the quantile of Student's distribution for more than 30 degrees of freedom, given
+// that of the normal distribution: the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5).
+func studentQuantile(z float64, freedom int) float64 {
+	z3 := z * z * z
+	z5 := z3 * z * z
 	f := float64(freedom)
 	return z + (z3+z)/(4*f) + (5*z5+16*z3+3*z)/(96*f*f)
 }

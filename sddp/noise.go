@@ -139,6 +139,14 @@ func (n *Noise) path(scenario, stage int) int {
 	return drawBelow(n.seed, n.openings, scenario, stage, 0, forPath)
 }
 
+// tested returns the opening of a stage in a scenario of the test of the gap after a number of iterations.
+func (n *Noise) tested(iterations, scenario, stage int) int {
+	if stage == 0 {
+		return 0
+	}
+	return drawBelow(n.seed, n.openings, iterations, scenario, stage, forTest)
+}
+
 // outside fills dst with the inflows of a stage in a simulated scenario that is not restricted to the
 // openings.
 func (n *Noise) outside(dst []float64, scenario, stage int) {

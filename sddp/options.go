@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/cohort-hpc/cohort/hybrid"
 	"github.com/cohort-hpc/cohort/sddp/lp"
@@ -16,12 +17,19 @@ type Options struct {
 	Openings   int    // inflows per stage; 0 means 10
 	Seed       uint64 // of all random numbers
 
-	// Gap stops the training when Iteration.Gap is at most this (Shapiro, 2011); 0 disables it.
-	Gap float64
+	// Gap stops the training when the policy is shown to cost at most this share more than the lower bound;
+	// 0 disables it. After every GapEvery iterations (0 means 10) a test simulates up to GapScenarios new
+	// scenarios (0 means 1000). The probability to stop although the gap is larger is below 5 %.
+	Gap          float64
+	GapEvery     int
+	GapScenarios int
 	// Stall stops the training when the lower bound has grown by less than StallTolerance, relative to
 	// itself, over this many iterations; 0 disables it.
 	Stall          int
 	StallTolerance float64 // 0 means 1e-6
+	// TimeLimit stops the training after the iteration during which it passes on rank 0; 0 disables it. The
+	// number of iterations then depends on the machine.
+	TimeLimit time.Duration
 
 	// Threads is the number of threads of this rank; 0 means COHORT_THREADS, else SLURM_CPUS_PER_TASK,
 	// else 1. Pin pins them: none, cores or numa; empty means COHORT_PIN, else none. The result does not
@@ -64,6 +72,10 @@ type Options struct {
 	Warn func(error)
 }
 
+// MinGapScenarios is the least Options.GapScenarios: the first look at an eighth of them needs enough for
+// their mean to be about normal.
+const MinGapScenarios = 400
+
 // The limits of the options.
 const (
 	maxIterations = 100000
@@ -83,6 +95,8 @@ func (o Options) withDefaults() (Options, error) {
 	defaults(&o.Passes, 8)
 	defaults(&o.Openings, 10)
 	defaults(&o.CheckpointEvery, 10)
+	defaults(&o.GapEvery, 10)
+	defaults(&o.GapScenarios, 1000)
 	if o.Solver == "" {
 		o.Solver = lp.Auto
 	}
@@ -90,23 +104,25 @@ func (o Options) withDefaults() (Options, error) {
 		o.StallTolerance = 1e-6
 	}
 	for _, limit := range []struct {
-		name    string
-		v, most int
+		name           string
+		v, least, most int
 	}{
-		{"iterations", o.Iterations, maxIterations},
-		{"passes", o.Passes, maxPasses},
-		{"openings", o.Openings, maxOpenings},
-		{"iterations between checkpoints", o.CheckpointEvery, maxIterations},
+		{"iterations", o.Iterations, 1, maxIterations},
+		{"passes", o.Passes, 1, maxPasses},
+		{"openings", o.Openings, 1, maxOpenings},
+		{"iterations between checkpoints", o.CheckpointEvery, 1, maxIterations},
+		{"iterations between tests of the gap", o.GapEvery, 1, maxIterations},
+		{"scenarios for the gap", o.GapScenarios, MinGapScenarios, maxScenarios},
 	} {
-		if limit.v < 1 || limit.v > limit.most {
-			return o, fmt.Errorf("train: %s: got %d, want a whole number from 1 to %d", limit.name, limit.v, limit.most)
+		if limit.v < limit.least || limit.v > limit.most {
+			return o, fmt.Errorf("train: %s: got %d, want a whole number from %d to %d", limit.name, limit.v, limit.least, limit.most)
 		}
 	}
 	if !(o.Gap >= 0 && o.Gap < 1) {
 		return o, fmt.Errorf("train: gap: got %g, want a number from 0 to below 1", o.Gap)
 	}
-	if o.Stall < 0 || o.StallTolerance < 0 {
-		return o, errors.New("train: stall: got a negative number, want at least 0")
+	if o.Stall < 0 || !(o.StallTolerance >= 0) || o.TimeLimit < 0 {
+		return o, errors.New("train: stall or time limit: got a negative number, want at least 0")
 	}
 	return o, nil
 }
@@ -118,16 +134,13 @@ func (o Options) key(c *Case) uint64 {
 	return fingerprint(fmt.Sprint(c.SHA256(), o, recovers))
 }
 
-// stop returns the reason to stop after these iterations, or "".
+// stop returns the reason to stop after these iterations, or "". The test of the gap is not part of it.
 func (o Options) stop(done []Iteration) string {
 	last := done[len(done)-1]
-	if o.Gap > 0 && last.Gap <= o.Gap {
-		return fmt.Sprintf("the gap is within %g %%", 100*o.Gap)
-	}
 	if o.Stall > 0 && len(done) > o.Stall {
 		before := done[len(done)-1-o.Stall].LowerBound
 		if last.LowerBound-before <= o.StallTolerance*math.Abs(last.LowerBound) {
-			return fmt.Sprintf("the lower bound has stalled for %d iterations", o.Stall)
+			return fmt.Sprintf("the lower bound has risen by no more than %g in %d iterations, relative to itself", o.StallTolerance, o.Stall)
 		}
 	}
 	if len(done) >= o.Iterations {

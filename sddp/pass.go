@@ -15,6 +15,7 @@ type planner struct {
 	pool   *Pool
 	stages []*stage
 	before []float64 // storage at the start of a stage in a forward pass
+	after  []float64 // storage at its end, while before is still needed
 
 	dearest float64 // the largest cost of a MW over a stage
 }
@@ -26,6 +27,7 @@ func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (
 		return nil, err
 	}
 	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs))}
+	p.after = make([]float64, len(c.Reservoirs))
 	p.dearest = max(c.DeficitCost, c.SpillCost)
 	for _, g := range c.Thermals {
 		p.dearest = max(p.dearest, g.CostPerMWh)

@@ -29,6 +29,7 @@ const (
 	forPass                   // opening taken in (iteration, pass, stage)
 	forPath                   // opening taken in (scenario, stage)
 	forOutside                // inflow of (scenario, stage, reservoir), not among the openings
+	forTest                   // opening taken in (iterations, scenario, stage) of a test of the gap
 )
 
 // drawBits returns 64 random bits for a purpose and three coordinates.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -179,21 +180,22 @@ func TestAllRanksLoadCaseOfRankZero(t *testing.T) {
 
 func TestStoppingRules(t *testing.T) {
 	c := readShipped(t, "toy")
-	if tr := trained(t, c, Options{Iterations: 40, Passes: 2, Stall: 3}); !strings.Contains(tr.Stopped, "stalled") || len(tr.Iterations) >= 40 {
+	if tr := trained(t, c, Options{Iterations: 40, Passes: 2, Stall: 3}); !strings.Contains(tr.Stopped, "no more than 1e-06 in 3 iterations") || len(tr.Iterations) >= 40 {
 		t.Errorf("after %d iterations: %q, want a stalled lower bound", len(tr.Iterations), tr.Stopped)
 	}
-	if tr := trained(t, c, Options{Iterations: 40, Passes: 2, Gap: 0.01}); !strings.Contains(tr.Stopped, "gap") || tr.Last().Gap > 0.01 || len(tr.Iterations) >= 40 {
-		t.Errorf("after %d iterations: %q, want a closed gap", len(tr.Iterations), tr.Stopped)
+	coarse := trained(t, c, Options{Iterations: 40, Passes: 2, Stall: 3, StallTolerance: 0.5})
+	if n := len(coarse.Iterations); n > 5 || !strings.Contains(coarse.Stopped, "no more than 0.5 in 3 iterations") {
+		t.Errorf("after %d iterations: %q, want the coarse stall", n, coarse.Stopped)
 	}
-	// One pass has no interval, so its gap never closes.
-	if tr := trained(t, c, Options{Iterations: 6, Passes: 1, Gap: 0.01}); tr.Stopped != "all iterations are done" || len(tr.Iterations) != 6 {
-		t.Errorf("after %d iterations: %q, want all iterations", len(tr.Iterations), tr.Stopped)
+	late := trained(t, c, Options{Iterations: 40, Passes: 2, TimeLimit: 1})
+	if len(late.Iterations) != 1 || !strings.Contains(late.Stopped, "time limit of 1ns") {
+		t.Errorf("after %d iterations: %q, want the time limit", len(late.Iterations), late.Stopped)
 	}
 }
 
 func TestInvalidOptionsAreRejected(t *testing.T) {
 	c := readShipped(t, "toy")
-	for _, opt := range []Options{{Iterations: -1}, {Passes: -1}, {Openings: maxOpenings + 1}, {Gap: 1}, {Gap: -0.1}, {Stall: -1}} {
+	for _, opt := range []Options{{Iterations: -1}, {Passes: -1}, {Openings: maxOpenings + 1}, {Gap: 1}, {Gap: -0.1}, {Stall: -1}, {StallTolerance: math.NaN()}, {TimeLimit: -1}, {GapEvery: -1}, {GapScenarios: 399}} {
 		err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) error {
 			_, err := Train(context.Background(), world, c, opt)
 			return err

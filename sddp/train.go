@@ -71,6 +71,8 @@ type trainer struct {
 	busy     time.Duration // in linear programs, so far
 	saver    *saver        // on rank 0, with checkpoints
 	stop     bool          // a rank was asked to stop
+	began    time.Time
+	late     bool // the time limit has passed on rank 0
 }
 
 // Train computes a policy for a case. Everything in the result but the times depends only on the case and
@@ -89,7 +91,7 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	if err != nil {
 		return nil, err
 	}
-	tr := &trainer{c: c, opt: opt, most: c.maxStorage()}
+	tr := &trainer{c: c, opt: opt, most: c.maxStorage(), began: began}
 	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
 	}
@@ -165,24 +167,47 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 
 	work, cancel := opt.untilStop(ctx)
 	defer cancel()
-	stopped := ""
-	if len(tr.its) > 0 {
-		stopped = opt.stop(tr.its)
-	}
-	for stopped == "" {
+	for begun := len(tr.its); ; {
+		stopped, err := tr.enough(work)
+		switch {
+		case err != nil:
+			return nil, tr.stopped(err)
+		case stopped != "":
+			return tr.result(solver, stopped)
+		case tr.stop:
+			return nil, tr.stopped(ErrStopped)
+		case len(tr.its) > begun:
+			tr.saver.due(tr.its, tr.pool)
+		}
 		it, err := tr.iterate(work, len(tr.its))
 		if err != nil {
 			return nil, tr.stopped(fmt.Errorf("iteration %d: %w", len(tr.its)+1, err))
 		}
 		tr.done(it)
-		if stopped = opt.stop(tr.its); stopped == "" {
-			if tr.stop {
-				return nil, tr.stopped(ErrStopped)
-			}
-			tr.saver.due(tr.its, tr.pool)
+	}
+}
+
+// enough returns the reason to stop after the completed iterations, or "".
+//
+// Collective: all ranks call it.
+func (tr *trainer) enough(ctx context.Context) (reason string, err error) {
+	n := len(tr.its)
+	if n == 0 {
+		return "", nil
+	}
+	if tr.opt.Gap > 0 && n%tr.opt.GapEvery == 0 {
+		scenarios, err := tr.gapCloses(ctx)
+		if err != nil {
+			return "", err
+		}
+		if scenarios > 0 {
+			return fmt.Sprintf("a test of %d scenarios shows that the gap is within %g %%", scenarios, 100*tr.opt.Gap), nil
 		}
 	}
-	return tr.result(solver, stopped)
+	if reason = tr.opt.stop(tr.its); reason == "" && tr.late {
+		reason = fmt.Sprintf("the time limit of %v has passed", tr.opt.TimeLimit)
+	}
+	return reason, nil
 }
 
 // done records a completed iteration.
@@ -313,11 +338,14 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	if errors.Is(context.Cause(ctx), ErrStopped) {
 		sums.stops = 1
 	}
+	if limit := tr.opt.TimeLimit; limit > 0 && tr.rank == 0 && time.Since(tr.began) >= limit {
+		sums.late = 1
+	}
 	lower, err := tr.reduce(&sums, lower, failed)
 	if err != nil {
 		return it, err
 	}
-	tr.stop = sums.stops > 0
+	tr.stop, tr.late = sums.stops > 0, sums.late > 0
 	// All are lower bounds, so the largest is one. It never falls, not even by the solver's tolerance.
 	it.LowerBound = max(tr.lower, lower)
 	it.Upper = sums.costs.estimate()
@@ -375,6 +403,7 @@ type sums struct {
 	solves       int64
 	busy, waited time.Duration
 	stops        int64 // how many ranks were asked to stop
+	late         int64 // 1 if the time limit has passed
 }
 
 // reduce sums s over all ranks and returns the lower bound, which must be the same on all. The sums are
@@ -383,7 +412,7 @@ type sums struct {
 // disagree only if the arithmetic of the ranks differs, and then they cannot train one policy.
 func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error) {
 	start := time.Now()
-	whole := append(s.costs[:], s.solves, int64(s.busy), int64(s.waited), s.stops)
+	whole := append(s.costs[:], s.solves, int64(s.busy), int64(s.waited), s.stops, s.late)
 	bounds := []float64{lower, -lower}
 	err := cohort.Allreduce(tr.world, whole, whole, cohort.Sum)
 	if err == nil {
@@ -402,7 +431,7 @@ func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error)
 	}
 	n := copy(s.costs[:], whole)
 	s.solves, s.busy, s.waited = whole[n], time.Duration(whole[n+1]), time.Duration(whole[n+2])
-	s.stops = whole[n+3]
+	s.stops, s.late = whole[n+3], whole[n+4]
 	return bounds[0], nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,11 @@ type options struct {
 	openings   int
 	seed       uint64
 	gap        float64
+	gapEvery   int
+	gapMost    int // scenarios of a test of the gap
 	stall      int
+	stallLeast float64
+	timeLimit  time.Duration
 	scenarios  int
 	out        string
 	policy     string
@@ -71,7 +76,7 @@ const (
 
 // trainCommand returns the command train, which reads its flags and arguments into o.
 func trainCommand(o *options, stdout, stderr *os.File) *cobra.Command {
-	*o = options{iterations: 50, passes: 8, openings: 10, seed: 1, scenarios: 200, every: 10}
+	*o = options{iterations: 50, passes: 8, openings: 10, seed: 1, gapEvery: 10, gapMost: 1000, scenarios: 200, every: 10}
 	resumeAt := -1 // how many arguments stand before --resume
 	cmd := &cobra.Command{
 		Use:   "train CASE [flags]",
@@ -100,13 +105,27 @@ and 143 after SIGTERM.`,
 		}
 		return nil
 	})
-	cli.Func(f, "gap", "", "X", "", "stop when the gap is at most X, such as 0.01", func(s string) (err error) {
+	cli.Func(f, "gap", "", "X", "", "stop when a test shows that the policy costs at most X more than the lower bound, such as 0.01", func(s string) (err error) {
 		if o.gap, err = strconv.ParseFloat(s, 64); err != nil || !(o.gap >= 0 && o.gap < 1) {
 			return errors.New("want a number from 0 to below 1, such as 0.01")
 		}
 		return nil
 	})
-	cli.Number(f, &o.stall, "stall", "", 0, mostIterations, "stop when the lower bound has risen by less than a millionth in `N` iterations")
+	cli.Number(f, &o.gapEvery, "gap-every", "", 1, mostIterations, "test the gap every `N` iterations")
+	cli.Number(f, &o.gapMost, "gap-scenarios", "", sddp.MinGapScenarios, mostScenarios, "test the gap with up to `N` scenarios")
+	cli.Number(f, &o.stall, "stall", "", 0, mostIterations, "stop when the lower bound has hardly risen in `N` iterations")
+	cli.Func(f, "stall-tolerance", "", "X", "1e-6", "what counts as hardly for --stall, relative to the lower bound", func(s string) (err error) {
+		if o.stallLeast, err = strconv.ParseFloat(s, 64); err != nil || !(o.stallLeast > 0 && o.stallLeast < 1) {
+			return errors.New("want a number between 0 and 1, such as 1e-6")
+		}
+		return nil
+	})
+	cli.Func(f, "time-limit", "", "T", "", "stop after the iteration during which this time passes, such as 90s or 2h30m", func(s string) (err error) {
+		if o.timeLimit, err = time.ParseDuration(s); err != nil || o.timeLimit <= 0 {
+			return errors.New("want a time, such as 90s or 2h30m")
+		}
+		return nil
+	})
 
 	resultFlags(cmd, o)
 	f.StringVar(&o.checkpoint, "checkpoint", "", "save the training to the folder `DIR` at intervals, and whenever it ends")
@@ -120,7 +139,7 @@ and 143 after SIGTERM.`,
 	})
 	f.Lookup("resume").NoOptDefVal = noFolder
 	computeFlags(cmd, o)
-	cli.Section(cmd, "Training", "iterations", "passes", "openings", "seed", "gap", "stall")
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "seed", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
 	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
 	return cmd
 }

@@ -44,7 +44,7 @@ func (p *progress) head(it sddp.Iteration) {
 	fmt.Fprintf(p.f, `sddp: training %s with %d forward passes in each iteration; costs in %s
   lower bound   no policy is expected to cost less
   forward cost  mean of the passes, which simulate the policy so far
-  gap           from the lower bound to the upper end of the forward cost's 95 %% interval
+  gap           from the lower bound to the upper end of the forward cost's 95 %% interval; --gap tests more scenarios
   LP, comm      time in linear programs and in communication, mean of the ranks
 `, p.c.Name, p.o.passes, p.unit)
 	if p.terminal {
