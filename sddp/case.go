@@ -74,6 +74,7 @@ const (
 	maxItems   = 10000
 	maxFigure  = 1e12
 	maxCost    = 1e9
+	maxStd     = 100 // of an inflow, relative to its mean
 	maxFile    = 64 << 20
 )
 
@@ -152,8 +153,8 @@ func parseCase(dir string, text caseText) (*Case, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	if err := c.checkStages(); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, caseFiles[0]), err)
+	if err := c.checkStages(dir); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -256,14 +257,26 @@ func (c *Case) readReservoirs(f *object, buses map[string]int) {
 	seen := map[string]int{}
 	for i, o := range f.objects("reservoirs", maxItems) {
 		r := Reservoir{Name: uniqueName(o, seen, i), Bus: busOf(o, "bus", buses)}
+		known := len(o.errs)
 		r.MaxStorage = o.number("max_storage", 0, maxFigure)
-		r.InitialStorage = o.number("initial_storage", 0, r.MaxStorage)
+		most := r.MaxStorage
+		if len(o.errs) > known {
+			most = maxFigure // the storage is wrong, not what it limits
+		}
+		r.InitialStorage = o.number("initial_storage", 0, most)
 		r.MaxGenerationMW = o.number("max_generation_mw", 0, maxFigure)
+		known = len(o.errs)
 		r.InflowMean = o.series("inflow_mean", len(c.Periods), 0, maxFigure)
+		wrong := len(o.errs) > known
 		r.InflowStd = o.series("inflow_std", len(c.Periods), 0, maxFigure)
 		for k, std := range r.InflowStd {
-			if std > 0 && r.InflowMean[k] == 0 {
-				o.add(o.file, fmt.Sprintf("%s[%d]", o.field("inflow_std"), k), "got %g, want 0 where inflow_mean is 0", std)
+			field, mean := fmt.Sprintf("%s[%d]", o.field("inflow_std"), k), r.InflowMean[k]
+			switch {
+			case wrong:
+			case std > 0 && mean == 0:
+				o.add(o.file, field, "got %g, want 0 where inflow_mean is 0", std)
+			case std > maxStd*mean:
+				o.add(o.file, field, "got %g, want at most %d times inflow_mean, which is %g", std, maxStd, mean)
 			}
 		}
 		o.done()

@@ -103,7 +103,8 @@ func TestCaseErrorNamesFileFieldAndLimits(t *testing.T) {
 		{"too full", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 41`, []string{"reservoirs.json: reservoirs[0].initial_storage", "got 41", "from 0 to 40"}},
 		{"deviation of nothing", "reservoirs.json", "[60, 30, 10],\n      \"inflow_std\": [0, 0, 0]", "[60, 30, 0],\n      \"inflow_std\": [0, 0, 1]", []string{"reservoirs.json: reservoirs[0].inflow_std[2]", "want 0 where inflow_mean is 0"}},
 		{"line to itself", "lines.json", `[]`, `[{"from": "Valley", "to": "Valley", "direct_mw": 1, "reverse_mw": 1, "cost_per_mwh": 0}]`, []string{"lines.json: lines[0].to", "want another"}},
-		{"must run", "thermals.json", `"min_mw": 0, "max_mw": 50`, `"min_mw": 81, "max_mw": 90`, []string{"case.json", "stage 1", "infeasible", "min_mw"}},
+		{"must run", "thermals.json", `"min_mw": 0, "max_mw": 50`, `"min_mw": 81, "max_mw": 90`, []string{"thermals.json: thermals[0].min_mw", "stage 1 (first)", `plant "Coal" must run with 81 MW at bus "Valley"`, "load takes 80 MW and lines take 0 MW"}},
+		{"absurd deviation", "reservoirs.json", `"inflow_std": [0, 0, 0]`, `"inflow_std": [0, 0, 1001]`, []string{"reservoirs.json: reservoirs[0].inflow_std[2]", "got 1001", "at most 100 times inflow_mean, which is 10"}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			_, err := ReadCase(edit(t, k.file, k.old, k.with))
@@ -189,4 +190,66 @@ func FuzzCase(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A wrong or missing field is reported once, not again by the fields that it limits.
+func TestWrongLimitIsReportedOnce(t *testing.T) {
+	for _, k := range []struct{ old, with, want string }{
+		{`"max_storage": 40, `, ``, "reservoirs.json: reservoirs[0].max_storage: missing, want a number from 0 to 1e+12"},
+		{`"max_storage": 40`, `"max_storage": -1`, "reservoirs.json: reservoirs[0].max_storage: got -1, want a number from 0 to 1e+12"},
+		{"\"inflow_mean\": [60, 30, 10],\n      \"inflow_std\": [0, 0, 0]", `"inflow_std": [0, 1, 2]`, "reservoirs.json: reservoirs[0].inflow_mean: missing, want a list of 3 numbers, one per period, each from 0 to 1e+12"},
+	} {
+		dir := edit(t, "reservoirs.json", k.old, k.with)
+		_, err := ReadCase(dir)
+		if want := filepath.Join(dir, k.want); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// Must-run output that load and lines of several buses together cannot take names those buses only.
+func TestMustRunErrorNamesBuses(t *testing.T) {
+	c := readShipped(t, "brazil4")
+	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = 55000, 55000 // more than SUDESTE's load, its neighbours take the rest
+	if err := c.checkStages("case"); err != nil {
+		t.Fatal(err)
+	}
+	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = 64000, 64000
+	err := c.checkStages("case")
+	if err == nil {
+		t.Fatal("64 GW at one bus were accepted")
+	}
+	for _, want := range []string{"case/thermals.json: thermals[0].min_mw: in stage ", c.Thermals[0].Name, `at bus "SUDESTE"`, "lines take 12500 MW away"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestProbableMistakesAreWarnings(t *testing.T) {
+	for _, name := range []string{"toy", "brazil4"} {
+		if got := readShipped(t, name).Warnings(); len(got) > 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	c := readShipped(t, "brazil4")
+	c.DeficitCost = 930
+	c.Reservoirs[1].InflowStd[4] = 3 * c.Reservoirs[1].InflowMean[4]
+	got := strings.Join(c.Warnings(), "\n")
+	for _, want := range []string{`deficit_cost is 930: a deficit costs less than 8 thermal plants, such as "NORTE-07" at bus "NORTE" (1165.12)`, `inflow_std of reservoir "SUL" in period "May" is 25317.6, 3 times the mean of 8439.2`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %s\nwant %q in it", got, want)
+		}
+	}
+	if text := c.Describe(); !strings.Contains(text, "warning: deficit_cost is 930") || len(c.Facts().Warnings) != len(c.Warnings()) {
+		t.Errorf("the description has no warning:\n%s", text)
+	}
+	for r := range c.Reservoirs {
+		for p, mean := range c.Reservoirs[r].InflowMean {
+			c.Reservoirs[r].InflowStd[p] = 2.5 * mean
+		}
+	}
+	if all := c.Warnings(); len(all) != maxWarnings+1 || !strings.HasPrefix(all[maxWarnings], "and ") {
+		t.Errorf("%d warnings, the last %q", len(all), all[len(all)-1])
+	}
 }

@@ -27,6 +27,8 @@ type Facts struct {
 	SpillCost       float64 `json:"spill_cost"`
 	CheapestThermal float64 `json:"cheapest_thermal"`
 	DearestThermal  float64 `json:"dearest_thermal"`
+
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Facts returns the main figures of the case.
@@ -36,7 +38,7 @@ func (c *Case) Facts() Facts {
 	f := Facts{
 		Name: c.Name, SHA256: c.SHA256(), Stages: c.Stages, HoursPerStage: c.HoursPerStage,
 		Buses: len(c.Buses), Lines: len(c.Lines), Thermals: len(c.Thermals), Reservoirs: len(c.Reservoirs),
-		DeficitCost: c.DeficitCost, SpillCost: c.SpillCost,
+		DeficitCost: c.DeficitCost, SpillCost: c.SpillCost, Warnings: c.Warnings(),
 	}
 	for i, g := range c.Thermals {
 		f.ThermalMW += g.MaxMW
@@ -67,6 +69,51 @@ func (c *Case) Facts() Facts {
 	}
 	return f
 }
+
+// maxWarnings is the largest number of warnings about one case.
+const maxWarnings = 10
+
+// Warnings returns what is allowed in a case but is probably a mistake, one sentence each.
+//
+// Local.
+func (c *Case) Warnings() (all []string) {
+	more := 0
+	add := func(format string, args ...any) {
+		if len(all) == maxWarnings {
+			more++
+			return
+		}
+		all = append(all, fmt.Sprintf(format, args...))
+	}
+	idle, dearest := 0, Thermal{CostPerMWh: c.DeficitCost}
+	for _, g := range c.Thermals {
+		if g.MaxMW > 0 && g.CostPerMWh > c.DeficitCost {
+			idle++
+			if g.CostPerMWh > dearest.CostPerMWh {
+				dearest = g
+			}
+		}
+	}
+	if idle > 0 {
+		add("deficit_cost is %g: a deficit costs less than %s, such as %q at bus %q (%g), so load is shed before they run",
+			c.DeficitCost, plural(idle, "thermal plant"), dearest.Name, c.Buses[dearest.Bus].Name, dearest.CostPerMWh)
+	}
+	for _, r := range c.Reservoirs {
+		for p, std := range r.InflowStd {
+			if mean := r.InflowMean[p]; std > wideStd*mean {
+				add("inflow_std of reservoir %q in period %q is %.6g, %.3g times the mean of %.6g; monthly energy inflows have 0.2 to 1 times the mean",
+					r.Name, c.Periods[p], std, std/mean, mean)
+			}
+		}
+	}
+	if more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return all
+}
+
+// wideStd is the deviation of an inflow, relative to its mean, from which Warnings reports it.
+const wideStd = 2
 
 // Describe returns a readable description of the case.
 //
@@ -111,5 +158,8 @@ func (c *Case) Describe() string {
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", bus.Name, load, thermal, hydro, inflow, most, percent(start, most))
 	}
 	w.Flush()
+	for _, warning := range f.Warnings {
+		fmt.Fprintf(&b, "\nwarning: %s\n", warning)
+	}
 	return b.String()
 }

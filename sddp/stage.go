@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/cohort-hpc/cohort/sddp/lp"
 )
@@ -121,7 +124,7 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 	}
 	s.lp.ResetBasis()
 	if err := s.optimise(); err != nil {
-		return nil, err
+		return s, err
 	}
 	s.start = s.lp.Basis(s.start)
 	return s, nil
@@ -140,23 +143,71 @@ func newStages(c *Case, newSolver func() lp.Solver) ([]*stage, error) {
 }
 
 // checkStages returns an error if a stage has no solution. Water can always be kept or spilled, so this
-// does not depend on storage and inflow: only must-run output can be too large.
-func (c *Case) checkStages() error {
+// does not depend on storage and inflow: only must-run output can be too large. dir appears in errors only.
+func (c *Case) checkStages(dir string) error {
 	newSolver, _, err := lp.Open(lp.Auto, c.rows())
 	if err != nil {
 		return err
 	}
 	for t := range min(c.Stages, len(c.Periods)) {
-		_, err := newStage(c, t, newSolver())
+		s, err := newStage(c, t, newSolver())
 		var unsolved *unsolvedError
 		if errors.As(err, &unsolved) && unsolved.status == lp.Infeasible {
-			return fmt.Errorf("%w: min_mw of the thermal plants must fit into load and lines in every stage", err)
+			return s.tooMuch(c, dir)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("case %s: %w", dir, err)
 		}
 	}
 	return nil
+}
+
+// tooMuch returns the error of a stage that is infeasible. The multipliers that prove it belong to the buses
+// whose must-run output exceeds their load and what lines take away.
+func (s *stage) tooMuch(c *Case, dir string) error {
+	most := 0.0
+	for _, row := range s.balance {
+		most = max(most, math.Abs(s.lp.Farkas(row)))
+	}
+	var names []string
+	in := make([]bool, len(c.Buses))
+	load, away, run, plants, largest := 0.0, 0.0, 0.0, 0, -1
+	for b, row := range s.balance {
+		if in[b] = math.Abs(s.lp.Farkas(row)) > most/2; in[b] {
+			names = append(names, strconv.Quote(c.Buses[b].Name))
+			load += c.load(s.t, b)
+		}
+	}
+	for _, l := range c.Lines {
+		switch {
+		case in[l.From] && !in[l.To]:
+			away += l.DirectMW
+		case in[l.To] && !in[l.From]:
+			away += l.ReverseMW
+		}
+	}
+	for i, g := range c.Thermals {
+		if !in[g.Bus] || g.MinMW == 0 {
+			continue
+		}
+		run += g.MinMW
+		plants++
+		if largest < 0 || g.MinMW > c.Thermals[largest].MinMW {
+			largest = i
+		}
+	}
+	if largest < 0 {
+		return fmt.Errorf("case %s: %w", dir, &unsolvedError{s.t, lp.Infeasible})
+	}
+	who := fmt.Sprintf("plant %q", c.Thermals[largest].Name)
+	if plants > 1 {
+		who += fmt.Sprintf(" and %s", plural(plants-1, "other plant"))
+	}
+	return &FieldError{
+		File: filepath.Join(dir, caseFiles[2]), Field: fmt.Sprintf("thermals[%d].min_mw", largest),
+		Text: fmt.Sprintf("in stage %d (%s) %s must run with %g MW at bus %s, where load takes %g MW and lines take %g MW away; lower min_mw, or raise load or lines",
+			s.t+1, c.StageName(s.t), who, run, strings.Join(names, ", "), load, away),
+	}
 }
 
 // restart drops all cuts and returns to the canonical basis, so that the next solution does not depend on

@@ -241,7 +241,7 @@ func againstDeterministicEquivalent(t *testing.T, kind string) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(n), 77))
 			c := randomCase(rng)
-			if err := c.checkStages(); err != nil {
+			if err := c.checkStages("case"); err != nil {
 				t.Fatal(err)
 			}
 			opt := Options{Iterations: 80, Passes: 6, Openings: 2 + rng.IntN(2), Seed: uint64(n), Solver: kind}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -94,9 +95,19 @@ func (j *job) do(f func(world *cohort.Comm) error) error { return j.recovery.Do(
 
 // open reads the case and opens the output folder, if any, before the work begins.
 func (j *job) open() (c *sddp.Case, out *sddp.Output, err error) {
+	warned := false
 	err = j.do(func(world *cohort.Comm) (err error) {
-		if c, err = sddp.LoadCase(world, j.o.dir); err != nil || j.o.out == "" {
+		if c, err = sddp.LoadCase(world, j.o.dir); err != nil {
 			return err
+		}
+		if !warned {
+			warned = true
+			for _, text := range c.Warnings() {
+				j.progress.warn(errors.New(text))
+			}
+		}
+		if j.o.out == "" {
+			return nil
 		}
 		out, err = sddp.OpenOutput(world, j.o.out)
 		return err
