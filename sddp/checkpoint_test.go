@@ -170,7 +170,7 @@ func TestCheckpointOfAnotherTrainingIsRejected(t *testing.T) {
 	o, _, _ := smallCheckpoint()
 	for field, change := range map[string]func(*origin){
 		"seed": func(o *origin) { o.seed = 7 }, "passes": func(o *origin) { o.passes = 7 },
-		"openings": func(o *origin) { o.openings = 7 }, "solver": func(o *origin) { o.solver = "clp 7" },
+		"openings":     func(o *origin) { o.openings = 7 },
 		"architecture": func(o *origin) { o.arch = "arm64" }, "case_sha256": func(o *origin) { o.caseSHA256 = strings.Repeat("7", 64) },
 		"inflows_sha256": func(o *origin) { o.inflowsSHA256 = strings.Repeat("7", 64) },
 	} {

@@ -51,9 +51,10 @@ type Options struct {
 	Checkpoint      string
 	CheckpointEvery int
 	// Resume, if not empty, is the Checkpoint folder of a training to continue. The result is that of an
-	// uninterrupted training with these options. Case, seed, passes, openings and solver must be the
-	// same as before; ranks, threads and stopping rules need not. A folder without checkpoints is an
-	// error, unless ResumeOrBegin is set: then the training begins.
+	// uninterrupted training with these options. Case, seed, passes and openings must be the same as
+	// before; ranks, threads and stopping rules need not. Another solver than before is a warning: its
+	// cuts have other bits. A folder without checkpoints is an error, unless ResumeOrBegin is set: then
+	// the training begins.
 	Resume        string
 	ResumeOrBegin bool
 

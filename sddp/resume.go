@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+
+	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // CheckpointError reports that a training ended early, and what a later training can resume.
@@ -45,11 +47,13 @@ func (o Options) untilStop(ctx context.Context) (context.Context, context.Cancel
 	return work, func() { cancel(nil) }
 }
 
-// start is a checkpoint to resume from: the iterations on all ranks, the cuts in a file on rank 0.
+// start is a checkpoint to resume from: the iterations and the solver on all ranks, the cuts in a file on
+// rank 0.
 type start struct {
-	its  []Iteration
-	in   *checkpointReader
-	file *os.File
+	its    []Iteration
+	solver string
+	in     *checkpointReader
+	file   *os.File
 }
 
 // close closes the file.
@@ -96,13 +100,15 @@ func (tr *trainer) openCheckpoints(of origin) (*start, error) {
 		if tr.saver != nil && sameFolder(opt.Checkpoint, opt.Resume) {
 			tr.saver.saved = len(from.in.its)
 		}
-		return packIterations(from.in.its), nil
+		return packTexts([][]byte{[]byte(from.in.solver), packIterations(from.in.its)}), nil
 	})
 	if err != nil {
 		from.close()
 		return nil, err
 	}
-	from.its = unpackIterations(packed, of)
+	if texts := unpackTexts(packed); len(texts) > 0 {
+		from.solver, from.its = string(texts[0]), unpackIterations(texts[1], of)
+	}
 	return from, nil
 }
 
@@ -122,6 +128,9 @@ func (s *start) open(opt Options, of origin) error {
 		if err == nil {
 			p := &problems{}
 			s.in.differences(p, name, of)
+			if s.in.solver != of.solver && p.err() == nil && opt.Warn != nil {
+				opt.Warn(fmt.Errorf("%s was written with solver %s; this training continues with %s, which finds other optimal bases: its cuts differ from those of a training without interruption", name, s.in.solver, of.solver))
+			}
 			return p.err()
 		}
 		s.close()
@@ -153,7 +162,7 @@ const restoreChunk = 1 << 13
 // with these options would have stopped.
 //
 // Collective: all ranks call it. If one rank fails, all return an error.
-func (tr *trainer) restore(from *start) error {
+func (tr *trainer) restore(from *start, solver lp.Info) error {
 	n := len(from.its)
 	if n == 0 {
 		return nil
@@ -190,7 +199,7 @@ func (tr *trainer) restore(from *start) error {
 			}
 		}
 	}
-	if err := tr.together("checkpoint", tr.computesAlike(its)); err != nil {
+	if err := tr.together("checkpoint", tr.computesAlike(its, from.solver == solver.String())); err != nil {
 		return err
 	}
 	tr.its, tr.resumed, tr.lower = its, n, its[n-1].LowerBound
@@ -207,8 +216,9 @@ func packNumbers(x []float64) []byte {
 }
 
 // computesAlike solves the last program of a checkpoint again. If the optimum has other bits, because of
-// another compiler or library, further cuts would differ from those of an uninterrupted training.
-func (tr *trainer) computesAlike(its []Iteration) error {
+// another compiler or library, further cuts would differ from those of an uninterrupted training. With
+// another solver they may, but the optimum must be the same but for rounding.
+func (tr *trainer) computesAlike(its []Iteration, sameSolver bool) error {
 	lower, err := tr.planners[0].lowerBound()
 	if err != nil {
 		return err
@@ -216,6 +226,9 @@ func (tr *trainer) computesAlike(its []Iteration) error {
 	last := its[len(its)-1].LowerBound
 	if lower == last || lower < last && len(its) > 1 && its[len(its)-2].LowerBound == last {
 		return nil // iterate keeps the largest bound
+	}
+	if !sameSolver && math.Abs(lower-last) <= 1e-8*math.Abs(last) {
+		return nil
 	}
 	return fmt.Errorf("checkpoint: the lower bound after iteration %d is %v here and was %v: resume with the program, solver and kind of processor that wrote the checkpoint",
 		len(its), lower, last)

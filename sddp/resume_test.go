@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/cohort-hpc/cohort"
+	"github.com/cohort-hpc/cohort/sddp/lp"
 )
 
 // sameTraining returns an error if two trainings differ in anything but times and resumed iterations.
@@ -209,6 +210,40 @@ func TestResumeRejectsOtherArithmetic(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "is 11800 here and was 11800.000000000002") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A training may continue with another solver, with a warning. The checkpoint's iterations stay, and the
+// rest has the same bits on any number of ranks.
+func TestResumeMayChangeSolver(t *testing.T) {
+	solvers(t, lp.CLP)
+	c := rotated(t, 4)
+	opt := Options{Iterations: 4, Passes: 3, Openings: 3, Seed: 6, Solver: lp.Embedded, Checkpoint: t.TempDir()}
+	first := trained(t, c, opt)
+	opt.Resume, opt.Checkpoint, opt.Iterations, opt.Solver = opt.Checkpoint, "", 7, lp.CLP
+	var want *Training
+	for _, ranks := range []int{1, 3} {
+		var mu sync.Mutex
+		var warned []error
+		opt.Warn = func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			warned = append(warned, err)
+		}
+		trainings, _ := onRanks(t, ranks, c, opt, 2)
+		if len(warned) != 1 || !strings.Contains(warned[0].Error(), "checkpoint-000004.bin was written with solver embedded; this training continues with clp ") {
+			t.Errorf("%d ranks: warned of %v", ranks, warned)
+		}
+		got := trainings[ranks-1]
+		if got.Resumed != 4 || got.Solver.Kind != lp.CLP || !reflect.DeepEqual(plain(got.Iterations[:4]), plain(first.Iterations)) {
+			t.Errorf("%d ranks: %d iterations from the checkpoint, solver %v", ranks, got.Resumed, got.Solver)
+		}
+		if want == nil {
+			want = got
+		}
+		if err := sameTraining(got, want); err != nil {
+			t.Errorf("%d ranks: %v", ranks, err)
+		}
 	}
 }
 

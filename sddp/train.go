@@ -161,7 +161,7 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
 	tr.cuts = make([]float64, opt.Passes*(1+len(c.Reservoirs)))
 	tr.costs = make([]float64, tr.hi-tr.lo)
-	if err := tr.restore(from); err != nil {
+	if err := tr.restore(from, solver); err != nil {
 		return nil, err
 	}
 
