@@ -105,6 +105,9 @@ type Mpiexec struct {
 	// uses. It finds out from /proc, so on Linux only.
 	Leaves []string
 
+	// LosesStatus says that the launcher may report success for a job that lost a rank.
+	LosesStatus bool
+
 	// Skips maps scenarios that cannot be run to the reason. A name that ends in "*"
 	// stands for all scenarios that begin with what precedes it.
 	Skips map[string]string

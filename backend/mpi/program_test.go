@@ -107,9 +107,10 @@ func leftOut(t *testing.T, shows string) {
 
 // ended is the outcome of a job.
 type ended struct {
-	out    string // both outputs
-	status int    // 128 and more: the launcher was killed
-	took   time.Duration
+	out      string // both outputs
+	status   int    // 128 and more: the launcher was killed
+	took     time.Duration
+	launcher string
 }
 
 // patience is how long a job may print nothing before it counts as hung. It does not limit how slow
@@ -221,7 +222,7 @@ func wait(t *testing.T, cmd *exec.Cmd) ended {
 	}
 	close(started)
 	err := cmd.Wait()
-	e := ended{took: time.Since(begun), status: cmd.ProcessState.ExitCode()}
+	e := ended{took: time.Since(begun), status: cmd.ProcessState.ExitCode(), launcher: cmd.Args[0]}
 	if hung.Load() {
 		t.Fatalf("%v: still there after %v, and nothing written for %v\n%s", cmd.Args, e.took, patience, &out.Buffer)
 	}
@@ -245,10 +246,20 @@ func (e ended) must(t *testing.T) ended {
 	return e
 }
 
+// losesStatus reports whether a launcher may end with status 0 after a rank has failed. The mpiexec of MPICH 4.2.1
+// does so after 11 of 100 jobs of a C program of which one rank calls _exit(3).
+func losesStatus(launcher string) bool {
+	version, _ := exec.Command(launcher, "--version").Output()
+	return bytes.Contains(version, []byte("HYDRA")) && bytes.Contains(version, []byte(" 4.2."))
+}
+
+// succeeded reports whether the launcher said that the job ended well, and means it.
+func (e ended) succeeded() bool { return e.status == 0 && !losesStatus(e.launcher) }
+
 // failed fails the test unless the job ended with an error that has these texts.
 func (e ended) failed(t *testing.T, texts ...string) ended {
 	t.Helper()
-	if e.status == 0 {
+	if e.succeeded() {
 		t.Fatalf("status 0, want an error\n%s", e.out)
 	}
 	e.has(t, texts...)
