@@ -132,7 +132,8 @@ func (p *Pool) holds(n []int) bool {
 }
 
 // sameCut is by how much a cut must exceed another somewhere to differ from it, relative to the sum of
-// the moduli of its terms. Cuts of the same duals differ by some 1e-16, other cuts by 1e-9 and more.
+// the moduli of its terms, or theta to be violated, relative to alpha. Cuts of the same duals differ by
+// some 1e-16, other cuts by 1e-9 and more.
 const sameCut = 1e-13
 
 // novel moves the cuts that are new to the front of cuts and returns them. A cut is new unless one of the
@@ -193,8 +194,8 @@ func (p *Pool) Value(stage int, v []float64) float64 {
 	return best
 }
 
-// mostViolated returns the cut of a stage that exceeds theta at v by the most and by more than least,
-// the first one of equals, or -1. It skips cuts that are held.
+// mostViolated returns the cut of a stage that exceeds theta at v by the most and by more than least and
+// than rounding, the first one of equals, or -1. It skips cuts that are held.
 func (p *Pool) mostViolated(stage int, v []float64, theta, least float64, held []bool) int {
 	if stage >= len(p.stages) {
 		return -1
@@ -203,7 +204,7 @@ func (p *Pool) mostViolated(stage int, v []float64, theta, least float64, held [
 	for _, part := range p.stages[stage].parts {
 		for ; len(part) > 0; part = part[width:] {
 			if !held[i] {
-				if above := height(part[0], part[1:width], v) - theta; above > least {
+				if above := height(part[0], part[1:width], v) - theta; above > least && above > sameCut*math.Abs(part[0]) {
 					worst, least = i, above
 				}
 			}

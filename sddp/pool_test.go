@@ -56,3 +56,18 @@ func TestTrainingKeepsNoCutTwice(t *testing.T) {
 		}
 	}
 }
+
+// A cut that exceeds theta by rounding of its terms is not violated, however small theta is.
+func TestRoundingDoesNotViolateCuts(t *testing.T) {
+	p := newPool(2, 1)
+	p.add(0, []float64{1e10, -1e5})
+	held := make([]bool, 1)
+	for _, k := range []struct {
+		v    float64
+		want int
+	}{{1e5, -1}, {1e5 - 1e-9, -1}, {1e5 - 1e-6, 0}} { // above theta by 0, 1e-4 and 0.1
+		if got := p.mostViolated(0, []float64{k.v}, 0, 1e-9, held); got != k.want {
+			t.Errorf("at %v: cut %d, want %d", k.v, got, k.want)
+		}
+	}
+}

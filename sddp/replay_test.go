@@ -28,7 +28,7 @@ func rotated(t *testing.T, stages int) *Case {
 }
 
 // replay is a solver that hands programs to Clp too, from the same basis, and compares the optima. It also
-// checks that the answer satisfies all rows to the tolerance of the package lp.
+// checks that the answer satisfies all rows to the tolerance of the package lp, and cuts to cutTolerance.
 type replay struct {
 	lp.Solver
 	clp    lp.Solver
@@ -85,6 +85,9 @@ func (s *replay) Solve() (lp.Status, error) {
 			term := r.coefs[k] * s.Value(col)
 			sum += term
 			size += math.Abs(term)
+		}
+		if theta := s.Value(r.cols[0]); r.sense == lp.GE && sum < -max(cutTolerance*max(1, theta), sameCut*math.Abs(r.rhs)) {
+			s.t.Errorf("program %d: theta is %v, below cut %d by %g", *s.count, theta, i, -sum)
 		}
 		if tol := 2e-9 + 1e-13*size; r.sense != lp.LE && sum < -tol || r.sense != lp.GE && sum > tol {
 			s.t.Errorf("program %d: row %d exceeds its right-hand side by %g, of terms of %g", *s.count, i, sum, size)

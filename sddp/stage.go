@@ -228,8 +228,8 @@ func (s *stage) set(before, inflow []float64) {
 	}
 }
 
-// cutTolerance is how far theta may stay below a cut, relative to theta. It exceeds the solver's
-// tolerance, so a cut that was just added does not count as violated.
+// cutTolerance is how far theta may stay below a cut, relative to theta; sameCut is the same relative to
+// alpha. Both exceed the solver's tolerances, so a cut that was just added does not count as violated.
 const cutTolerance = 1e-9
 
 // solve finds the optimum over all cuts of the pool. It starts from the current basis and the cuts that
