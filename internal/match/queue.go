@@ -22,13 +22,55 @@ type Node struct {
 	Env   Env
 	Owner any // the record that embeds the node
 
-	queue        *Queue // the queue it is in
-	stamp        uint64 // place in the order of Push
-	next, prev   *Node  // all of the queue
-	bnext, bprev *Node  // its bucket, while the queue is indexed
+	queue *Queue // the queue it is in
+	stamp uint64 // place in the order of Push
+	links [2]struct{ next, prev *Node }
 }
 
-type bucket struct{ first, last *Node }
+// The lists that a node is in.
+const (
+	inQueue  = iota
+	inBucket // while the queue is indexed
+)
+
+// list is a list of nodes by their links k, in the order pushed.
+type list struct{ first, last *Node }
+
+func (l *list) push(n *Node, k int) {
+	at := &n.links[k]
+	at.next, at.prev = nil, l.last
+	if l.last == nil {
+		l.first = n
+	} else {
+		l.last.links[k].next = n
+	}
+	l.last = n
+}
+
+func (l *list) remove(n *Node, k int) {
+	at := &n.links[k]
+	if at.prev == nil {
+		l.first = at.next
+	} else {
+		at.prev.links[k].next = at.next
+	}
+	if at.next == nil {
+		l.last = at.prev
+	} else {
+		at.next.links[k].prev = at.prev
+	}
+	at.next, at.prev = nil, nil
+}
+
+// find returns the first posted pattern that takes env, or the first message that env takes.
+func (l *list) find(env Env, posted bool, k int) *Node {
+	for n := l.first; n != nil; n = n.links[k].next {
+		if posted && n.Env.Takes(env) || !posted && env.Takes(n.Env) {
+			return n
+		}
+	}
+	return nil
+}
 
 const (
 	listMax    = 16 // longest queue that is searched without the index
@@ -45,11 +87,11 @@ const (
 // kept, and grows only if the queue is longer than ever before: otherwise nothing
 // allocates.
 type Queue struct {
-	first, last *Node
-	n           int
-	stamp       uint64
-	buckets     []bucket // a power of two of them
-	indexed     bool     // Invariant: every node is in the bucket of its key
+	all     list
+	n       int
+	stamp   uint64
+	buckets []list // a power of two of them
+	indexed bool   // Invariant: every node is in the bucket of its key
 }
 
 // Len returns the number of nodes.
@@ -59,20 +101,14 @@ func (q *Queue) Len() int { return q.n }
 func (q *Queue) Push(n *Node) {
 	q.stamp++
 	n.queue, n.stamp = q, q.stamp
-	n.next, n.prev = nil, q.last
-	if q.last == nil {
-		q.first = n
-	} else {
-		q.last.next = n
-	}
-	q.last = n
+	q.all.push(n, inQueue)
 	q.n++
 	switch {
 	case !q.indexed && q.n <= listMax:
 	case !q.indexed, q.n > load*len(q.buckets) && len(q.buckets) < maxBuckets:
 		q.index()
 	default:
-		q.enter(n)
+		q.bucket(n.Env.Ctx, n.Env.Source).push(n, inBucket)
 	}
 }
 
@@ -81,30 +117,11 @@ func (q *Queue) Remove(n *Node) bool {
 	if n.queue != q {
 		return false
 	}
-	if n.prev == nil {
-		q.first = n.next
-	} else {
-		n.prev.next = n.next
-	}
-	if n.next == nil {
-		q.last = n.prev
-	} else {
-		n.next.prev = n.prev
-	}
+	q.all.remove(n, inQueue)
 	if q.indexed {
-		b := q.bucket(n.Env.Ctx, n.Env.Source)
-		if n.bprev == nil {
-			b.first = n.bnext
-		} else {
-			n.bprev.bnext = n.bnext
-		}
-		if n.bnext == nil {
-			b.last = n.bprev
-		} else {
-			n.bnext.bprev = n.bprev
-		}
+		q.bucket(n.Env.Ctx, n.Env.Source).remove(n, inBucket)
 	}
-	n.queue, n.next, n.prev, n.bnext, n.bprev = nil, nil, nil, nil, nil
+	n.queue = nil
 	if q.n--; q.n == 0 {
 		q.indexed = false // every bucket is empty
 	}
@@ -128,56 +145,32 @@ func (q *Queue) take(n *Node) *Node {
 
 // FindPosted returns what TakePosted does without removing it.
 func (q *Queue) FindPosted(have Env) *Node {
-	if !q.indexed {
-		for n := q.first; n != nil; n = n.next {
-			if n.Env.Takes(have) {
-				return n
-			}
-		}
-		return nil
+	if n := q.all.first; !q.indexed || n.Env.Takes(have) {
+		return q.all.find(have, true, inQueue)
 	}
 	// A pattern that takes it names its source or any source: two buckets, of
 	// which the older find is the first posted.
-	named := posted(q.bucket(have.Ctx, have.Source), have)
-	wild := posted(q.bucket(have.Ctx, backend.AnySource), have)
+	named := q.bucket(have.Ctx, have.Source).find(have, true, inBucket)
+	wild := q.bucket(have.Ctx, backend.AnySource).find(have, true, inBucket)
 	if named == nil || wild != nil && wild.stamp < named.stamp {
 		return wild
 	}
 	return named
 }
 
-func posted(b *bucket, have Env) *Node {
-	for n := b.first; n != nil; n = n.bnext {
-		if n.Env.Takes(have) {
-			return n
-		}
-	}
-	return nil
-}
-
 // FindArrived returns what TakeArrived does without removing it.
 func (q *Queue) FindArrived(want Env) *Node {
 	if !q.indexed || want.Source == backend.AnySource {
-		for n := q.first; n != nil; n = n.next {
-			if want.Takes(n.Env) {
-				return n
-			}
-		}
-		return nil
+		return q.all.find(want, false, inQueue)
 	}
-	for n := q.bucket(want.Ctx, want.Source).first; n != nil; n = n.bnext {
-		if want.Takes(n.Env) {
-			return n
-		}
-	}
-	return nil
+	return q.bucket(want.Ctx, want.Source).find(want, false, inBucket)
 }
 
 // Each calls f for every node in order until f returns false. f may remove the
 // node it is given, and no other.
 func (q *Queue) Each(f func(*Node) bool) {
-	for n := q.first; n != nil; {
-		next := n.next
+	for n := q.all.first; n != nil; {
+		next := n.links[inQueue].next
 		if !f(n) {
 			return
 		}
@@ -185,21 +178,9 @@ func (q *Queue) Each(f func(*Node) bool) {
 	}
 }
 
-func (q *Queue) bucket(ctx uint32, source int32) *bucket {
+func (q *Queue) bucket(ctx uint32, source int32) *list {
 	h := (uint64(ctx)<<32 | uint64(uint32(source))) * 0x9e3779b97f4a7c15 // Fibonacci hashing
 	return &q.buckets[h>>40&uint64(len(q.buckets)-1)]
-}
-
-// enter puts n, the youngest, into its bucket.
-func (q *Queue) enter(n *Node) {
-	b := q.bucket(n.Env.Ctx, n.Env.Source)
-	n.bnext, n.bprev = nil, b.last
-	if b.last == nil {
-		b.first = n
-	} else {
-		b.last.bnext = n
-	}
-	b.last = n
 }
 
 // index enters all nodes, oldest first, into buckets enough for them.
@@ -209,10 +190,10 @@ func (q *Queue) index() {
 		size *= load
 	}
 	if size > len(q.buckets) {
-		q.buckets = make([]bucket, size) // else they are empty: see Remove
+		q.buckets = make([]list, size) // else they are empty: see Remove
 	}
 	q.indexed = true
-	for n := q.first; n != nil; n = n.next {
-		q.enter(n)
+	for n := q.all.first; n != nil; n = n.links[inQueue].next {
+		q.bucket(n.Env.Ctx, n.Env.Source).push(n, inBucket)
 	}
 }
