@@ -16,11 +16,8 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 		return err
 	}
 	e.mu.Lock()
-	if mode == backend.Standard && len(buf) < memlink.CopyMin {
-		if p := c.sendNow(buf, dest, tag); p != nil {
-			p.unlockAndRing()
-			return nil
-		}
+	if mode == backend.Standard && c.sendNow(buf, dest, tag) {
+		return nil
 	}
 	o := e.ops.get()
 	o.comm, o.req = c, &o.own
@@ -55,21 +52,16 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	return c.finishBlocking(b, o)
 }
 
-// sendNow is the fast path of Send: a short message on a link through memory that has room. It returns the
-// receiver, or nil.
-func (c *comm) sendNow(buf []byte, dest, tag int) *peer {
+// sendNow is the fast path of Send: a short message on a link through memory that has room. It releases the lock
+// if it returns true. To unlock is an atomic exchange, so that the receiver can see the message before this rank
+// looks whether it sleeps.
+func (c *comm) sendNow(buf []byte, dest, tag int) bool {
 	p := c.e.peers[c.World[dest]]
 	if p == nil || p.mem == nil || p.link == nil || p.first != nil || p.fresh || p.broken != nil || c.isGone(dest) ||
-		!p.mem.Send(c.id, int32(tag), buf) {
-		return nil
+		len(buf) >= memlink.CopyMin || !p.mem.Send(c.id, int32(tag), buf) {
+		return false
 	}
 	p.mute = 0
-	return p
-}
-
-// unlockAndRing releases the lock after sendNow, and wakes the receiver if it sleeps. To unlock is an atomic
-// exchange, so that the message is visible before this rank looks.
-func (p *peer) unlockAndRing() {
 	mem := p.mem
 	p.e.mu.Unlock()
 	if mem.Asleep() {
@@ -79,6 +71,7 @@ func (p *peer) unlockAndRing() {
 		}
 		p.e.mu.Unlock()
 	}
+	return true
 }
 
 // directLooks is how often Recv looks for its message with the lock held: about 2 µs.
@@ -94,6 +87,9 @@ func (c *comm) recvNow(want match.Env, buf []byte, looks int) (st backend.Status
 	p := e.peers[want.Source]
 	if p == nil || p.mem == nil || p.link == nil || p.fresh || e.arrived.Len() > 0 {
 		return st, false, nil
+	}
+	if e.posted.Len() > 0 {
+		p.takeShort()
 	}
 	if e.posted.Len() > 0 {
 		return st, false, nil
@@ -201,6 +197,10 @@ func (c *comm) begin(r *backend.Request) *op {
 func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
 	e := c.e
 	e.mu.Lock()
+	if mode == backend.Standard && r.Notify == nil && c.usable() == nil && c.sendNow(buf, dest, tag) {
+		r.Finish(backend.Status{}, nil)
+		return
+	}
 	o := c.begin(r)
 	e.send(o, buf, c.World[dest], int32(tag), mode)
 	e.unlock()
@@ -210,6 +210,13 @@ func (c *comm) Isend(r *backend.Request, buf []byte, dest, tag int, mode backend
 func (c *comm) Irecv(r *backend.Request, buf []byte, source, tag int) {
 	e, want := c.e, c.pattern(source, tag)
 	e.mu.Lock()
+	if r.Notify == nil && c.usable() == nil {
+		if st, ok, err := c.recvNow(want, buf, 1); ok {
+			e.unlock()
+			r.Finish(st, err)
+			return
+		}
+	}
 	o := c.begin(r)
 	e.recv(o, buf, want)
 	e.unlock()
