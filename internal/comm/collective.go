@@ -140,7 +140,10 @@ func (c *Comm) Start(call *backend.Call) (*Request, error) {
 		k.ended(t, err)
 		return nil, c.collError(call, err)
 	}
-	return &Request{c: c, op: op, coll: call.Coll, peer: rootOf(call), tag: Undefined, begun: c.now(), ticket: t}, nil
+	q := &Request{c: c, pending: k.job.pending()}
+	q.op, q.coll, q.peer, q.tag, q.begun, q.ticket = op, call.Coll, rootOf(call), Undefined, c.now(), t
+	q.users.Store(1)
+	return q, nil
 }
 
 func (k *core) startOp(call *backend.Call) (backend.Operation, error) {

@@ -31,9 +31,8 @@ type job struct {
 	ids      idSpace
 	world    *core
 	recorder *flight.Recorder // records the rank's operations
-	// requests holds *backend.Request values for reuse. A backend keeps its own record with each.
-	requests sync.Pool
-	done     []func() // called when the world has been closed
+	pendings sync.Pool        // of *pending
+	done     []func()         // called when the world has been closed
 
 	mu    sync.Mutex
 	comms map[*core]struct{} // the communicators that are not closed
@@ -67,14 +66,6 @@ func (j *job) newBound(ctx context.Context) *backend.Bound {
 		return nil
 	}
 	return b
-}
-
-// request returns a request from the pool, or a new one.
-func (j *job) request() *backend.Request {
-	if q, ok := j.requests.Get().(*backend.Request); ok {
-		return q
-	}
-	return new(backend.Request)
 }
 
 // Abort ends the job with a code, and this process too if it is the rank.

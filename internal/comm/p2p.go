@@ -121,8 +121,8 @@ func (c *Comm) Isend(op string, typ *backend.Datatype, buf []byte, dest, tag int
 		return nil, c.Failed(op, dest, tag, err)
 	}
 	q := c.newRequest(op, flight.Send+flight.Kind(mode), typ, len(buf), dest, tag)
-	c.core.isend(q.req, buf, dest, tag, mode)
-	return q, nil
+	c.core.isend(&q.req, buf, dest, tag, mode)
+	return q.started(), nil
 }
 
 func (k *core) isend(q *backend.Request, buf []byte, dest, tag int, mode backend.Mode) {
@@ -140,8 +140,8 @@ func (c *Comm) Irecv(op string, typ *backend.Datatype, buf []byte, source, tag i
 		return nil, c.Failed(op, source, tag, err)
 	}
 	q := c.newRequest(op, flight.Recv, typ, len(buf), source, tag)
-	c.core.irecv(q.req, buf, source, tag)
-	return q, nil
+	c.core.irecv(&q.req, buf, source, tag)
+	return q.started(), nil
 }
 
 func (k *core) irecv(q *backend.Request, buf []byte, source, tag int) {
@@ -152,10 +152,11 @@ func (k *core) irecv(q *backend.Request, buf []byte, source, tag int) {
 	}
 }
 
-// newRequest returns a request that has begun, and records it.
+// newRequest returns a request that has begun, and records it. The caller starts it, and calls started.
 func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, bytes, peer, tag int) *Request {
 	k := c.core
-	q := &Request{c: c, name: op, peer: peer, tag: tag, begun: c.now(), req: k.job.request()}
+	q := &Request{c: c, pending: k.job.pending()}
+	q.name, q.peer, q.tag, q.begun = op, peer, tag, c.now()
 	tr := k.message(kind, backend.Nonblocking, bytes, typ.ID, tag, peer)
 	q.ticket = k.recorder.BeginUntimed(tr.what, tr.count, tr.typed, tr.place)
 	q.req.Begin()
@@ -163,12 +164,12 @@ func (c *Comm) newRequest(op string, kind flight.Kind, typ *backend.Datatype, by
 }
 
 // finish waits for a request of the job and returns it to the pool, unless it could not be ended.
-func (c *Comm) finish(q *backend.Request) (backend.Status, error) {
-	if why := c.core.bc.Await(c.bound, q); why != nil && !c.core.withdraw(q, why) {
+func (c *Comm) finish(p *pending) (backend.Status, error) {
+	if why := c.core.bc.Await(c.bound, &p.req); why != nil && !c.core.withdraw(&p.req, why) {
 		return backend.Status{}, why
 	}
-	st, err := q.Status, q.Err
-	c.core.job.requests.Put(q)
+	st, err := p.req.Status, p.req.Err
+	c.core.job.put(p)
 	return st, err
 }
 
@@ -221,13 +222,13 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 		*kept = append((*kept)[:0], send...)
 		send = *kept
 	}
-	q := k.job.request()
-	q.Begin()
-	k.bc.Irecv(q, recv, source, backendTag(recvTag))
+	p := k.job.pending()
+	p.req.Begin()
+	k.bc.Irecv(&p.req, recv, source, backendTag(recvTag))
 	if dest != backend.ProcNull {
 		if err := k.bc.Send(c.bound, send, dest, sendTag, backend.Standard); err != nil {
-			if k.withdraw(q, err) {
-				k.job.requests.Put(q)
+			if k.withdraw(&p.req, err) {
+				k.job.put(p)
 			}
 			k.ended(t, err)
 			return backend.Status{}, c.Failed(op, dest, sendTag, err) // dest may still read the copy
@@ -236,7 +237,7 @@ func (c *Comm) Sendrecv(typ *backend.Datatype, send []byte, dest, sendTag int, r
 			copies.Put(kept)
 		}
 	}
-	st, err := c.finish(q)
+	st, err := c.finish(p)
 	k.ended(t, err)
 	if err != nil {
 		return st, c.Failed(op, source, recvTag, err)
@@ -275,8 +276,8 @@ func (c *Comm) RecvAlloc(typ *backend.Datatype, source, tag int, err error, allo
 
 // imrecv receives a matched message.
 func (c *Comm) imrecv(m backend.Matched, buf []byte) (backend.Status, error) {
-	q := c.core.job.request()
-	q.Begin()
-	c.core.bc.Imrecv(q, m, buf)
-	return c.finish(q)
+	p := c.core.job.pending()
+	p.req.Begin()
+	c.core.bc.Imrecv(&p.req, m, buf)
+	return c.finish(p)
 }

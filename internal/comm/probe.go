@@ -83,9 +83,9 @@ func (m *Message) Irecv(op string, typ *backend.Datatype, buf []byte, err error)
 	if m.st.Source == backend.ProcNull {
 		q.req.Complete(noStatus, nil)
 	} else {
-		m.c.core.bc.Imrecv(q.req, m.m, buf)
+		m.c.core.bc.Imrecv(&q.req, m.m, buf)
 	}
-	return q, nil
+	return q.started(), nil
 }
 
 // take reserves m for the caller's receive.

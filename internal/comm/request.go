@@ -11,32 +11,53 @@ import (
 )
 
 // Request is a nonblocking operation. It may be nil, which is complete. Several goroutines may wait for
-// one.
+// one. It is small, because every operation allocates one.
 type Request struct {
-	c    *Comm
-	name string // of a point-to-point operation
+	c *Comm
+
+	// users is 1 and the number of goroutines that use pending. When the last of them takes the result,
+	// pending returns to the pool, users becomes released, and st and err keep the result.
+	users    atomic.Int32
+	reported atomic.Bool // its completion has been returned to the user
+	*pending
+	st  backend.Status
+	err error
+}
+
+// pending is the part of a request that only an operation under way needs. It is pooled.
+type pending struct {
+	req  backend.Request   // point to point
+	op   backend.Operation // collective
+	name string            // of a point-to-point operation
 	peer int
 	tag  int
 	coll backend.Coll // of a collective
 
-	// The operation is pooled, so that starting one allocates little. users counts the goroutines
-	// that use it. When the last of them takes the result, the operation returns to the pool, users
-	// becomes released, and st and err keep the result.
-	users atomic.Int32
-	req   *backend.Request  // point to point
-	op    backend.Operation // collective
-	st    backend.Status
-	err   error
+	ticket flight.Ticket         // of its record
+	begun  time.Time             // start of the operation's timeout; zero without one
+	gone   atomic.Pointer[error] // why the operation was ended at its deadline
+}
 
-	ticket   flight.Ticket         // of its record
-	begun    time.Time             // start of the operation's timeout; zero without one
-	gone     atomic.Pointer[error] // why the operation was ended at its deadline
-	reported atomic.Bool           // its completion has been returned to the user
+// pending returns a record from the pool.
+func (j *job) pending() *pending {
+	if p, ok := j.pendings.Get().(*pending); ok {
+		return p
+	}
+	return new(pending)
+}
+
+// put returns a record to the pool.
+func (j *job) put(p *pending) {
+	p.op, p.coll = nil, 0
+	if p.gone.Load() != nil {
+		p.gone.Store(nil)
+	}
+	j.pendings.Put(p)
 }
 
 const (
+	released  int32 = 0
 	releasing int32 = -1 // while finish stores the result
-	released  int32 = -2
 )
 
 // hold keeps the operation out of the pool until drop or finish. It returns false if st and err
@@ -56,34 +77,53 @@ func (q *Request) hold() bool {
 
 func (q *Request) drop() { q.users.Add(-1) }
 
+// started is called when an operation on messages has been started. One that is complete returns to the pool.
+func (q *Request) started() *Request {
+	if !q.req.Ready() || q.req.Err != nil {
+		q.users.Store(1)
+		return q
+	}
+	q.st = q.req.Status
+	q.c.core.recorder.End(q.ticket)
+	q.c.core.job.put(q.pending)
+	q.pending = nil
+	return q
+}
+
+// result returns the result of an operation that is in the pool.
+func (q *Request) result() (backend.Status, error) {
+	if q.live() {
+		q.reported.Store(true)
+	}
+	return q.st, q.err
+}
+
 // finish ends a hold of a complete operation and returns its result.
 func (q *Request) finish() (backend.Status, error) {
 	st, err := q.outcome()
 	if !q.reported.Swap(true) {
 		q.c.core.ended(q.ticket, err)
 	}
-	if !q.users.CompareAndSwap(1, releasing) {
+	if !q.users.CompareAndSwap(2, releasing) {
 		q.drop()
 		return st, err
 	}
 	q.st, q.err = st, err
 	if q.op != nil {
 		q.op.Release()
-		q.op = nil
-	} else {
-		q.c.core.job.requests.Put(q.req)
-		q.req = nil
 	}
+	q.c.core.job.put(q.pending)
+	q.pending = nil
 	q.users.Store(released)
 	return st, err
 }
 
-// pending returns what the goroutines wait for. Held.
-func (q *Request) pending() backend.Pending {
+// awaited returns what the goroutines wait for. Held.
+func (q *Request) awaited() backend.Pending {
 	if q.op != nil {
 		return q.op
 	}
-	return q.req
+	return &q.req
 }
 
 // complete reports whether the operation is complete. Held.
@@ -135,11 +175,11 @@ func (q *Request) Wait() (backend.Status, error) {
 		return backend.Status{}, nil
 	}
 	if !q.hold() {
-		return q.st, q.err
+		return q.result()
 	}
 	if !q.complete() {
 		q.c.core.recorder.Wait(q.ticket)
-		if why := q.c.core.bc.Await(q.c.bound, q.pending()); why != nil && !q.complete() {
+		if why := q.c.core.bc.Await(q.c.bound, q.awaited()); why != nil && !q.complete() {
 			if err := q.end(why); err != nil {
 				q.c.core.ended(q.ticket, err)
 				q.drop()
@@ -159,7 +199,7 @@ func (q *Request) end(why error) error {
 		return nil
 	}
 	q.gone.CompareAndSwap(nil, &why)
-	if !q.c.core.cancel(q.req) {
+	if !q.c.core.cancel(&q.req) {
 		q.c.core.bc.Break(why)
 		return q.failed(why)
 	}
@@ -172,7 +212,8 @@ func (q *Request) Test() (backend.Status, bool, error) {
 		return backend.Status{}, true, nil
 	}
 	if !q.hold() {
-		return q.st, true, q.err
+		st, err := q.result()
+		return st, true, err
 	}
 	if !q.poll() {
 		q.drop()
@@ -209,6 +250,6 @@ func (q *Request) Cancel() error {
 	case q.op != nil:
 		return q.c.failed("cancel", fault(backend.ErrNotSupported, "a collective cannot be canceled"))
 	}
-	q.c.core.bc.Cancel(q.req)
+	q.c.core.bc.Cancel(&q.req)
 	return nil
 }

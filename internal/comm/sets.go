@@ -112,6 +112,15 @@ func (q *Request) advance() bool {
 	return q.poll()
 }
 
+// about returns the other rank of an operation and the start of its timeout; nothing if it is complete.
+func (q *Request) about() (peer int, begun time.Time) {
+	if !q.hold() {
+		return Undefined, begun
+	}
+	defer q.drop()
+	return q.peer, q.begun
+}
+
 // expire ends q at its deadline. It returns nil if q is then complete.
 func (q *Request) expire(why error) error {
 	if !q.hold() {
@@ -188,7 +197,8 @@ func (s *Set) wait() (int, error) {
 			if !q.live() || q.c.bound == nil {
 				continue
 			}
-			if why := q.c.bound.Err(q.begun); why != nil {
+			_, begun := q.about()
+			if why := q.c.bound.Err(begun); why != nil {
 				return i, q.expire(why)
 			}
 			if next.c.bound == nil {
@@ -197,7 +207,8 @@ func (s *Set) wait() (int, error) {
 		}
 		if t == 0 {
 			k = next.c.core
-			tr := k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, next.peer)
+			peer, _ := next.about()
+			tr := k.message(flight.WaitAny, backend.Blocking, len(s.reqs), 0, 0, peer)
 			t = k.recorder.Begin(tr.what, tr.count, tr.typed, tr.place)
 		}
 		if several {
