@@ -2,7 +2,10 @@ package engine
 
 import (
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
 )
@@ -58,4 +61,44 @@ func TestCallIsNotReadAfterItsWait(t *testing.T) {
 		c.Waits(nil)
 	}
 	<-end
+}
+
+type pending func() bool
+
+func (p pending) Ready() bool { return p() }
+
+// A rank arrives at a collective that one goroutine waits for, while another one polls and has not announced its
+// sleep: nothing rings. The first must find out before the other one sleeps.
+func TestArrivalBeforeSleepIsNoticed(t *testing.T) {
+	c := mesh(t, 1)[0]
+	e := c.e
+	e.cfg.Yield = runtime.Gosched // so that a waiter polls
+	var arrived, over atomic.Bool
+	ends := make(chan error, 2)
+	go func() {
+		ends <- c.Await(patient, pending(func() bool {
+			if e.parked.Load() > 0 && !e.sleeping.Load() {
+				arrived.Store(true)
+			}
+			return over.Load()
+		}))
+	}()
+	until(t, "leading", c, func() bool {
+		e.waitMu.Lock()
+		defer e.waitMu.Unlock()
+		return e.leader
+	})
+	go func() { ends <- c.Await(&backend.Bound{Timeout: patient.Timeout / 3}, pending(arrived.Load)) }()
+	for !arrived.Load() {
+		c.Wake()
+		time.Sleep(time.Millisecond)
+	}
+	if err := <-ends; err != nil {
+		t.Error(err)
+	}
+	over.Store(true)
+	c.Wake()
+	if err := <-ends; err != nil {
+		t.Error(err)
+	}
 }

@@ -157,6 +157,11 @@ func (e *Engine) rest(b *backend.Bound, p backend.Pending, start time.Time) bool
 	// Invariant: a goroutine that completes an operation, or queues a frame, after this sees it and rings.
 	e.sleeping.Store(true)
 	e.cfg.Sleeper.Begin()
+	if e.parked.Load() > 0 { // they look once more: another rank's arrival rings from now on only
+		e.waitMu.Lock()
+		e.cond.Broadcast()
+		e.waitMu.Unlock()
+	}
 	e.mu.Lock() // not poll: a goroutine that polls now may have passed a link before its data arrived
 	moved := e.progress()
 	for _, p := range e.open {
