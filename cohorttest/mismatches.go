@@ -146,6 +146,12 @@ func mismatchesNonblocking(r *Rank) {
 				return cohort.Iallreduce(c, v(20001), v(20001), cohort.Sum)
 			},
 			[]string{"count 20000", "count 20001"}},
+		{"a much longer vector", // which may go another way
+			func(c *cohort.Comm) (*cohort.Request, error) { return cohort.Iallreduce(c, v(3), v(3), cohort.Sum) },
+			func(c *cohort.Comm) (*cohort.Request, error) {
+				return cohort.Iallreduce(c, v(20000), v(20000), cohort.Sum)
+			},
+			[]string{"count 3", "count 20000"}},
 		{"a blocking call",
 			func(c *cohort.Comm) (*cohort.Request, error) { return c.Ibarrier() },
 			func(c *cohort.Comm) (*cohort.Request, error) { return nil, c.Barrier() },

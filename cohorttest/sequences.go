@@ -154,11 +154,17 @@ func twoCommunicators(r *Rank) {
 }
 
 // outstanding has many nonblocking collectives of one communicator under way at once,
-// and completes them in an order that differs from rank to rank.
+// and completes them in an order that differs from rank to rank. Rank 0 first waits for a message that the last
+// rank sends when it has completed them.
 func outstanding(r *Rank) {
+	for _, m := range []int{3, 700} {
+		outstandingOf(r, m)
+	}
+}
+
+func outstandingOf(r *Rank, m int) {
 	c, n, me := r.Comm, r.Size, r.Rank
 	const k = 48
-	m := 700
 	reqs := make([]*cohort.Request, k)
 	bufs := make([][]int64, k)
 	for i := range reqs {
@@ -177,6 +183,10 @@ func outstanding(r *Rank) {
 		}
 		r.OK(err)
 	}
+	if me == 0 && n > 1 {
+		_, err := cohort.Recv(c, make([]int8, 0), n-1, m)
+		r.OK(err)
+	}
 	order := seeded(fmt.Sprint(r.scenario, me), n).Perm(k)
 	for _, i := range order {
 		_, err := reqs[i].Wait()
@@ -189,6 +199,9 @@ func outstanding(r *Rank) {
 				break
 			}
 		}
+	}
+	if me == n-1 && n > 1 {
+		r.OK(cohort.Send(c, []int8{}, 0, m))
 	}
 }
 

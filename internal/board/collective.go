@@ -10,17 +10,19 @@ import (
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
-// Collective makes the blocking collectives of a communicator, one at a time.
+// Collective makes the collectives of a communicator: the blocking ones, one at a time, and short nonblocking
+// ones (Op), of which several may be under way.
 //
 // A rank arrives at a call by writing its fingerprint, and its data if they are few, into its slot.
-// It then waits until all ranks have arrived. A rank arrives at call s+2 only after all have
-// arrived at s+1, and they do so only when they are done with s. Two alternating slots are
-// therefore enough, and a call whose data were all in the slots needs no second synchronisation.
+// It completes the call when all ranks have arrived, and arrives at the next one after that. So a rank
+// arrives at call s+2 only after all have arrived at s+1, and they do so only when they are done with s. Two
+// alternating slots are therefore enough, and a call whose data were all in the slots needs no second
+// synchronisation.
 type Collective struct {
 	c     Comm
 	b     *Board
 	id    uint32
-	mu    sync.Mutex // guards index and used
+	mu    sync.Mutex // guards index and used, and everything while there are operations
 	index int        // of the own slots; -1: given back
 	used  bool       // this rank has arrived at a collective
 	ranks []int      // of the members, on the node
@@ -31,9 +33,12 @@ type Collective struct {
 	key          uint64
 	syncing      bool // in sync: wait for the sync slots, not the call slots
 	parity       uint32
-	seen         int // ranks below have arrived
+	words        [3]uint64 // fingerprint
+	seen         int       // ranks below have arrived
 	call         *backend.Call
 	side         peers // access to the other ranks' buffers
+
+	operations
 }
 
 // Ready implements backend.Pending: all ranks have arrived, or one never will, or this rank has
@@ -65,8 +70,11 @@ func (s *Collective) here(r int) bool {
 	if s.syncing {
 		return b.syncs[s.parity].key.Load() == s.key
 	}
-	return b.calls[s.parity].key.Load() == s.key
+	return s.slot(b).key.Load() == s.key
 }
+
+// slot returns a rank's slot of this call.
+func (s *Collective) slot(o *slots) *callSlot { return &o.calls[s.seq&1] }
 
 // find looks for another rank's slots of this communicator; nil if there are none yet.
 func (s *Collective) find(r int) *slots {
@@ -79,14 +87,18 @@ func (s *Collective) find(r int) *slots {
 	return nil
 }
 
-// arrive publishes this rank's arrival, which is written already, and waits for the others.
-func (s *Collective) arrive(b *backend.Bound) error {
-	c := s.c
+// wake wakes the other ranks, for which this one has written its arrival.
+func (s *Collective) wake() {
 	for r, w := range s.ranks {
-		if r != c.Rank() {
+		if r != s.c.Rank() {
 			s.b.cfg.Wake(w)
 		}
 	}
+}
+
+// wait waits for the other ranks, after this one has arrived.
+func (s *Collective) wait(b *backend.Bound) error {
+	c := s.c
 	s.seen = 0
 	if s.b.cfg.Spare {
 		for range directSpin {
@@ -104,7 +116,7 @@ func (s *Collective) arrive(b *backend.Bound) error {
 			c.Waits(nil)
 		}
 		if err != nil {
-			err = s.late(err)
+			err = s.late(err, s.call)
 			s.retract()
 			return err
 		}
@@ -136,29 +148,31 @@ func (s *Collective) retract() {
 	if s.syncing {
 		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
 	} else {
-		s.mine.calls[s.parity].key.CompareAndSwap(s.key, 0)
+		s.slot(s.mine).key.CompareAndSwap(s.key, 0)
 	}
 }
 
-// late ends a collective whose time is up: it names the missing ranks and breaks the communicator.
-func (s *Collective) late(cause error) error {
+// late ends a call whose time is up: it names the missing ranks and breaks the communicator.
+func (s *Collective) late(cause error, call *backend.Call) error {
 	c := s.c
 	c.Refresh()
 	if err := c.Over(); err != nil { // another rank was first, for instance
 		return err
 	}
 	var missing []string
+	s.mu.Lock()
 	for r := range s.ranks {
 		if !s.here(r) {
 			missing = append(missing, fmt.Sprint(r))
 		}
 	}
-	return s.timedOut(cause, "waited in %v for ranks that had not arrived: "+strings.Join(missing, ", "))
+	s.mu.Unlock()
+	return s.timedOut(cause, call, "waited in %v for ranks that had not arrived: "+strings.Join(missing, ", "))
 }
 
 // timedOut breaks the communicator because of the error of a Bound, and adds what this rank did in the call.
-func (s *Collective) timedOut(cause error, did string) error {
-	err := backend.While(cause, fmt.Sprintf("rank %d "+did, s.c.Rank(), s.call.Fingerprint()))
+func (s *Collective) timedOut(cause error, call *backend.Call, did string) error {
+	err := backend.While(cause, fmt.Sprintf("rank %d "+did, s.c.Rank(), call.Fingerprint()))
 	s.c.Break(err)
 	return err
 }
@@ -174,6 +188,11 @@ func text(err error) string {
 // Run makes a call, as backend.Collectives says.
 func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	c := s.c
+	if s.count.Load() > 0 {
+		if err := s.drain(b, call); err != nil {
+			return true, err
+		}
+	}
 	if s.seq == 0 {
 		s.mu.Lock()
 		s.used = true
@@ -183,23 +202,13 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 			return true, errClosed
 		}
 	}
-	s.seq++
 	s.call = call
-	s.syncing, s.parity = false, s.seq&1
-	s.key = uint64(s.id+1)<<32 | uint64(s.seq)
-	p := &s.mine.calls[s.parity]
-	words := call.Fingerprint().Words()
-	p.words = words
-	s.side.publish(p, call)
-	p.key.Store(s.key)
-	err := s.arrive(b)
-	if err != nil {
+	s.arrive(call)
+	if err := s.wait(b); err != nil {
 		return true, err
 	}
-	for r, o := range s.slots {
-		if r != c.Rank() && o.calls[s.parity].words != words {
-			return true, s.mismatch()
-		}
+	if s.differs() {
+		return true, s.mismatch(call.Err, c.BreakHere)
 	}
 	if call.Err != nil {
 		return true, call.Err
@@ -218,21 +227,46 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	return done, err
 }
 
+// arrive writes this rank's arrival at its next call.
+func (s *Collective) arrive(call *backend.Call) {
+	s.seq++
+	s.syncing, s.key, s.seen = false, s.keyOf(s.seq), 0
+	p := s.slot(s.mine)
+	s.words = call.Fingerprint().Words()
+	p.words = s.words
+	s.side.publish(p, call)
+	p.key.Store(s.key)
+	s.wake()
+}
+
+// keyOf is the key of a call, or of a synchronisation.
+func (s *Collective) keyOf(seq uint32) uint64 { return uint64(s.id+1)<<32 | uint64(seq) }
+
+// differs reports whether a rank makes another call than this one.
+func (s *Collective) differs() bool {
+	for _, o := range s.slots {
+		if o != s.mine && s.slot(o).words != s.words {
+			return true
+		}
+	}
+	return false
+}
+
 // mismatch reports which ranks called what. The report is the same on every rank, because every
-// rank sees all slots.
-func (s *Collective) mismatch() error {
+// rank sees all slots. A rank returns its own argument error instead.
+func (s *Collective) mismatch(own error, breakWith func(*backend.Fault)) error {
 	c := s.c
 	c.Refresh()
 	if err := c.Over(); err != nil && !errors.Is(err, backend.ErrMismatch) {
 		return err // the slots compared may be of later calls, or of later communicators
 	}
-	first := backend.FromWords(s.slots[0].calls[s.parity].words)
+	first := backend.FromWords(s.slot(s.slots[0]).words)
 	for r, o := range s.slots {
-		if fp := backend.FromWords(o.calls[s.parity].words); fp != first {
+		if fp := backend.FromWords(s.slot(o).words); fp != first {
 			f := backend.Mismatch(0, first, r, fp).(*backend.Fault)
-			c.BreakHere(f)
-			if s.call.Err != nil {
-				return s.call.Err
+			breakWith(f)
+			if own != nil {
+				return own
 			}
 			return f
 		}
@@ -245,8 +279,7 @@ func (s *Collective) mismatch() error {
 func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	c := s.c
 	s.syncSeq++
-	s.syncing, s.parity = true, s.syncSeq&1
-	s.key = uint64(s.id+1)<<32 | uint64(s.syncSeq)
+	s.syncing, s.parity, s.key = true, s.syncSeq&1, s.keyOf(s.syncSeq)
 	s.mu.Lock()
 	if s.index < 0 { // all have closed the communicator; the slots may belong to another one
 		s.mu.Unlock()
@@ -260,7 +293,8 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	}
 	m.key.Store(s.key)
 	s.mu.Unlock()
-	if err := s.arrive(b); err != nil {
+	s.wake()
+	if err := s.wait(b); err != nil {
 		return err
 	}
 	for _, o := range s.slots {

@@ -136,7 +136,7 @@ func (p *peers) copyOf(r, off, n int) []byte {
 // slotOf returns the input of a rank in its slot. It is as long as this rank's: only what all have
 // in common is there, except the root's of rooted calls.
 func (p *peers) slotOf(r int) []byte {
-	b := &p.s.slots[r].calls[p.s.parity]
+	b := p.s.slot(p.s.slots[r])
 	if p.length() <= len(b.small) {
 		return b.small[:]
 	}
@@ -177,7 +177,7 @@ func (p *peers) Read(rank int, from direct.Space, off int, dst []byte) ([]byte, 
 		copy(dst, p.slotOf(rank)[off:])
 		return dst, nil
 	}
-	facts := &p.s.slots[rank].calls[p.callParity()].facts
+	facts := &p.s.slot(p.s.slots[rank]).facts
 	var addr, length uint64
 	switch from {
 	case direct.In:
@@ -214,15 +214,13 @@ func (p *peers) corrupt(format string, args ...any) error {
 	return err
 }
 
-func (p *peers) callParity() uint32 { return p.s.seq & 1 }
-
 // Block implements direct.Peers.
 func (p *peers) Block(rank, to int) (off, n int, err error) {
 	if rank == p.s.c.Rank() {
 		off, n = direct.Outgoing(p.call, rank, to)
 		return off, n, nil
 	}
-	post := &p.s.slots[rank].calls[p.callParity()]
+	post := p.s.slot(p.s.slots[rank])
 	if p.call.Coll == backend.Gatherv {
 		return 0, int(post.facts[factInLen]), nil
 	}
@@ -252,7 +250,7 @@ func (p *peers) Over() error {
 		return err
 	}
 	if err := p.bound.Err(p.began); err != nil {
-		return p.s.timedOut(err, "was in the middle of %v")
+		return p.s.timedOut(err, p.call, "was in the middle of %v")
 	}
 	return nil
 }

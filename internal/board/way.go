@@ -120,7 +120,7 @@ func (p *peers) agreed() way {
 	if l := p.ways.last; l.choice != nil {
 		most := uint32(0)
 		for _, o := range p.s.slots {
-			took := o.calls[p.callParity()].took
+			took := p.s.slot(o).took
 			if took == 0 { // an error ended the call
 				most = 0
 				break
@@ -131,7 +131,7 @@ func (p *peers) agreed() way {
 			l.count(l.way, time.Duration(most)<<20/time.Duration(l.n))
 		}
 	}
-	return way(p.s.slots[0].calls[p.callParity()].way)
+	return way(p.s.slot(p.s.slots[0]).way)
 }
 
 // end notes how long a call took that is measured.

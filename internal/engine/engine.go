@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,14 +94,15 @@ type Engine struct {
 	askedOf  []*peer
 	isClosed bool
 
-	losses      []*backend.Fault // by world rank: why it is lost, nil if it is not
-	lostInOrder []int            // the ranks that are, first lost first
-	linksClosed int              // of the first of these
-	due         []loss           // about to be marked lost
-	goodbyes    []*goodbye       // links that end
-	demand      *demand          // nil if all links are made at the start
-	departed    []int            // ranks that have left, for a notice to the others
-	excluded    bool             // the others have declared this rank lost
+	losses      []*backend.Fault    // by world rank: why it is lost, nil if it is not
+	lostInOrder []int               // the ranks that are, first lost first
+	linksClosed int                 // of the first of these
+	due         []loss              // about to be marked lost
+	goodbyes    []*goodbye          // links that end
+	demand      *demand             // nil if all links are made at the start
+	queued      []*board.Collective // with operations that have not arrived
+	departed    []int               // ranks that have left, for a notice to the others
+	excluded    bool                // the others have declared this rank lost
 	life        life
 	ticked      time.Time // when the last tick was
 
@@ -273,6 +275,9 @@ func (e *Engine) Poke() {
 func (e *Engine) progress() bool {
 	if len(e.corks) > 0 {
 		e.uncork()
+	}
+	if len(e.queued) > 0 {
+		e.queued = slices.DeleteFunc(e.queued, func(s *board.Collective) bool { return !s.Queued() })
 	}
 	moved := false
 	if len(e.open) >= directMax && !e.isClosed {

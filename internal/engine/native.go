@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/frame"
@@ -27,8 +28,30 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 	return backend.PlanDone, err
 }
 
-// StartCollective implements backend.Collectives.
-func (c *comm) StartCollective(*backend.Call) (backend.Operation, error) { return nil, nil }
+// StartCollective implements backend.Collectives, with arrival slots if the data fit there.
+func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
+	if c.native == nil || call.Form != backend.Nonblocking {
+		return nil, nil
+	}
+	e := c.e
+	if e.cfg.Board.News() {
+		c.Refresh()
+	}
+	if c.usable() != nil {
+		return nil, nil // a schedule ends with the error
+	}
+	o := c.native.Start(call)
+	if o == nil {
+		return nil, nil
+	}
+	e.mu.Lock()
+	c.compareArrived(call)
+	if c.native.Queued() && !slices.Contains(e.queued, c.native) {
+		e.queued = append(e.queued, c.native)
+	}
+	e.unlock()
+	return o, nil
+}
 
 // The methods below implement board.Comm.
 
@@ -70,21 +93,27 @@ func (c *comm) Suspect(rank int, err error) {
 }
 
 // checkMixed looks at an unexpected message of the layers above. If it begins a collective over messages
-// while this rank waits in a native one with the same number, the calls do not match. The lock is held.
+// while this rank has begun a native one with the same number, the calls do not match. The lock is held.
 func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	c := e.comms[ctx]
 	if c == nil {
 		return
 	}
-	call := c.waiting
-	if call == nil || int(tag) != backend.CheckTag(call.Seq) {
+	var made backend.Fingerprint
+	if call := c.waiting; call != nil && int(tag) == backend.CheckTag(call.Seq) {
+		made = call.Fingerprint()
+	} else if c.native == nil {
 		return
+	} else if f, ok := c.native.Made(int(tag)); !ok {
+		return
+	} else {
+		made = f
 	}
 	seen, ok := backend.DecodeSeen(payload, len(c.World))
 	if !ok {
 		return
 	}
-	seen.Merge(backend.See(c.rank, call.Fingerprint()))
+	seen.Merge(backend.See(c.rank, made))
 	var f *backend.Fault
 	if errors.As(seen.Err(), &f) && c.broken(f) && !c.closed.Load() {
 		c.broadcast(frame.Broken, EncodeFault(f), everyone)
@@ -97,9 +126,14 @@ func (c *comm) Waits(call *backend.Call) {
 	e := c.e
 	e.mu.Lock()
 	defer e.unlock()
-	if c.waiting = call; call == nil {
-		return
+	if c.waiting = call; call != nil {
+		c.compareArrived(call)
 	}
+}
+
+// compareArrived compares a call with a message of the layers above that has arrived before. The lock is held.
+func (c *comm) compareArrived(call *backend.Call) {
+	e := c.e
 	tag := backend.CheckTag(call.Seq)
 	if n := e.arrived.FindArrived(match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(tag)}); n != nil {
 		e.checkMixed(n.Env.Ctx, n.Env.Tag, n.Owner.(*msg).buf)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/board"
 )
 
 // How long a waiter polls before it sleeps. If every rank of the node has a processor to itself it spins;
@@ -23,6 +24,9 @@ var epoch = time.Now()
 // Await implements backend.Comm.
 func (c *comm) Await(b *backend.Bound, p backend.Pending) error {
 	if p.Ready() {
+		return nil
+	}
+	if o, ok := p.(*board.Op); ok && c.e.cfg.Spare && o.Soon() {
 		return nil
 	}
 	return c.e.await(b, p)
