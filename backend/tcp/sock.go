@@ -21,28 +21,6 @@ func again(err error) bool { return err == unix.EAGAIN || err == unix.EINTR }
 // A socket is the stream of a descriptor.
 type socket int
 
-func (s socket) read(a, b []byte) (int, error) {
-	switch {
-	case len(a) == 0:
-		return unix.Read(int(s), b)
-	case len(b) == 0:
-		return unix.Read(int(s), a)
-	}
-	v := [2][]byte{a, b}
-	return unix.Readv(int(s), v[:])
-}
-
-func (s socket) write(a, b []byte) (int, error) {
-	switch {
-	case len(a) == 0:
-		return unix.Write(int(s), b)
-	case len(b) == 0:
-		return unix.Write(int(s), a)
-	}
-	v := [2][]byte{a, b}
-	return unix.Writev(int(s), v[:])
-}
-
 // finish says that nothing more will be written.
 func (s socket) finish() { unix.Shutdown(int(s), unix.SHUT_WR) }
 
