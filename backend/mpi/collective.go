@@ -120,7 +120,7 @@ func (c *comm) plan(call *backend.Call) backend.Plan {
 // guarded reports whether the ranks must agree on a call before the library makes it. That holds
 // for long calls, whose receives may overrun, and for calls that wait for several messages at a
 // time in memory of the library: after a message that is too long the library frees that memory,
-// and then writes the next message into it.
+// and then writes the next message into it. Two ranks exchange one message at a time.
 func (c *comm) guarded(call *backend.Call) bool {
 	if !c.p.guard || c.size == 1 || call.Coll == backend.Barrier {
 		return false
@@ -131,16 +131,16 @@ func (c *comm) guarded(call *backend.Call) bool {
 		return true
 	case c.scheduled(call): // its receives are guarded one by one
 		return false
+	case c.size == 2:
+		return false
 	case call.Form != backend.Blocking:
 		return true
 	}
 	switch call.Coll {
 	case backend.Bcast: // received in the caller's memory, which is not freed
 		return false
-	case backend.Reduce:
-		return c.size > 2
 	case backend.Allreduce: // a ring, if it is very short and has an element for each rank
-		return c.size > 2 && call.Count >= c.size && n < ringBytes
+		return call.Count >= c.size && n < ringBytes
 	}
 	return true
 }
