@@ -12,7 +12,12 @@ func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if err := c.enter(); err != nil {
 		return err
 	}
-	defer c.leave()
+	err := c.send(b, buf, dest, tag, mode)
+	c.leave()
+	return err
+}
+
+func (c *comm) send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
 	if dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes {
 		return c.sendSelf(buf, tag)
 	}
@@ -49,11 +54,15 @@ func (c *comm) sendSelf(buf []byte, tag int) error {
 
 // Recv implements backend.Comm.
 func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
-	err := c.enter()
-	if err != nil {
+	if err := c.enter(); err != nil {
 		return backend.Status{}, err
 	}
-	defer c.leave()
+	st, err := c.recv(b, buf, source, tag)
+	c.leave()
+	return st, err
+}
+
+func (c *comm) recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
 	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
 		return c.recvLimited(b, buf, source, tag)
 	}
@@ -65,6 +74,7 @@ func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	} else {
 		code = on.Recv(buf, source, t, &st)
 	}
+	var err error
 	if code != 0 {
 		err = c.fault(code)
 	}

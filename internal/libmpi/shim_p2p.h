@@ -32,7 +32,7 @@ static int long_span(int64_t bytes, span *s) {
 	return MPI(Type_commit)(&s->type);
 }
 
-static int make_span(int64_t bytes, span *s) {
+static inline __attribute__((always_inline)) int make_span(int64_t bytes, span *s) {
 	s->n = (int)bytes;
 	s->type = MPI_BYTE;
 	s->made = 0;
