@@ -51,6 +51,8 @@ type session struct {
 // and writes the results to a file, one JSON object per line.
 func (s *session) record(file string) error {
 	began := time.Now()
+	var h header
+	fmt.Sscan(text("/proc/loadavg"), &h.Load) // before building adds to it
 	tool, err := buildTool()
 	if err != nil {
 		return err
@@ -60,8 +62,7 @@ func (s *session) record(file string) error {
 		native("tcp", tool, "tcp", "COHORT_TCP_SHM=1"), native("sockets", tool, "tcp", "COHORT_TCP_SHM=0"),
 	}
 	four := two[:3:3] // without MPICH, see the page
-	h := header{Machine: describe()}
-	fmt.Sscan(text("/proc/loadavg"), &h.Load)
+	h.Machine = describe()
 	const single, multiple = "COHORT_MPI_THREAD=single", "COHORT_MPI_THREAD=multiple"
 	for _, library := range []string{"mpich", "openmpi"} {
 		program, err := buildBaseline(library)
