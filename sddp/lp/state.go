@@ -198,14 +198,8 @@ func refine(improve func() (step, size float64)) bool {
 
 // slack returns the right-hand side of a row less its activity, and the sum of the moduli of the terms.
 func (s *Simplex) slack(i int) (slack, size float64) {
-	sum := twofold{hi: s.b[i]}
-	size = math.Abs(s.b[i])
-	for e := s.rowStart[i]; e < s.rowStart[i+1]; e++ {
-		if x := s.x[s.rowCol[e]]; x != 0 {
-			size += math.Abs(sum.subtract(s.val[e], x))
-		}
-	}
-	return sum.hi + sum.lo, size
+	from, to := s.rowStart[i], s.rowStart[i+1]
+	return rest(s.b[i], s.rowCol[from:to], s.val[from:to], s.x)
 }
 
 // relaxed returns a tolerance, looser if rounds do not converge.
@@ -269,11 +263,18 @@ func (s *Simplex) computeD() {
 // reducedCost returns the cost of a column less the duals times its coefficients, and the sum of the
 // moduli of the terms.
 func (s *Simplex) reducedCost(j int) (d, size float64) {
-	sum := twofold{hi: s.c[j]}
-	size = math.Abs(s.c[j])
-	for e := s.colStart[j]; e < s.colStart[j+1]; e++ {
-		if y := s.y[s.colRow[e]]; y != 0 {
-			size += math.Abs(sum.subtract(s.colVal[e], y))
+	from, to := s.colStart[j], s.colStart[j+1]
+	return rest(s.c[j], s.colRow[from:to], s.colVal[from:to], s.y)
+}
+
+// rest returns b less the products of coefficients with the values that they belong to, and the sum of
+// the moduli of the terms.
+func rest(b float64, at []int32, coefficients, values []float64) (left, size float64) {
+	sum := twofold{hi: b}
+	size = math.Abs(b)
+	for e, k := range at {
+		if v := values[k]; v != 0 {
+			size += math.Abs(sum.subtract(coefficients[e], v))
 		}
 	}
 	return sum.hi + sum.lo, size
