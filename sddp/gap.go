@@ -72,21 +72,21 @@ func (p *planner) excess(ctx context.Context, opening func(stage int) int) (floa
 		}
 		// The path's opening first, from the canonical basis, as in every simulation.
 		n, taken := p.noise.Openings(t), opening(t)
-		sum, next := 0.0, theta
+		mean, next := 0.0, theta
 		for i := range n {
 			k := (taken + i) % n
 			s.set(p.before, p.noise.Inflow(t, k))
 			if err := s.solve(p.pool); err != nil {
 				return 0, err
 			}
-			sum += s.lp.Objective()
+			mean += p.noise.Weight(t, k) * s.lp.Objective()
 			if i == 0 {
 				next = s.lp.Value(s.theta)
 				copy(p.after, s.end(p.c))
 			}
 		}
 		if t > 0 {
-			total += sum/float64(n) - theta
+			total += mean - theta
 		}
 		theta = next
 		copy(p.before, p.after)

@@ -114,6 +114,11 @@ func (n *Noise) Openings(stage int) int {
 	return n.openings
 }
 
+// Weight returns the probability of an opening of a stage. The weights of a stage add up to 1.
+//
+// Local.
+func (n *Noise) Weight(stage, opening int) float64 { return 1 / float64(n.Openings(stage)) }
+
 // Inflow returns the inflows of an opening by reservoir, in MW-month. The caller must not modify the
 // slice.
 //

@@ -93,13 +93,12 @@ func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) err
 		return err
 	}
 	clear(cut)
-	n := p.noise.Openings(t + 1)
-	weight := 1 / float64(n)
-	for k := range n {
+	for k := range p.noise.Openings(t + 1) {
 		next.set(trial, p.noise.Inflow(t+1, k))
 		if err := next.solve(p.pool); err != nil {
 			return err
 		}
+		weight := p.noise.Weight(t+1, k)
 		cut[0] += weight * next.lp.Objective()
 		next.slope(cut[1:], weight)
 	}
@@ -126,17 +125,20 @@ func (p *planner) clean(cut []float64) {
 	}
 }
 
-// lowerBound returns the optimum of the first stage with the current cuts. No policy costs less in
-// expectation.
-func (p *planner) lowerBound() (float64, error) {
+// lowerBound returns the expected optimum of the first stage with the current cuts. No policy costs less
+// in expectation.
+func (p *planner) lowerBound() (bound float64, err error) {
 	first := p.stages[0]
 	if err := first.restart(); err != nil {
 		return 0, err
 	}
 	p.initial()
-	first.set(p.before, p.noise.Inflow(0, 0))
-	if err := first.solve(p.pool); err != nil {
-		return 0, err
+	for k := range p.noise.Openings(0) {
+		first.set(p.before, p.noise.Inflow(0, k))
+		if err := first.solve(p.pool); err != nil {
+			return 0, err
+		}
+		bound += p.noise.Weight(0, k) * first.lp.Objective()
 	}
-	return first.lp.Objective(), nil
+	return bound, nil
 }

@@ -191,22 +191,20 @@ func (s *stage) record(c *Case, rec record, inflow, w []float64) {
 	thermal, hydro, deficit, marginal := bus[0], bus[1], bus[2], bus[3]
 	*cost = s.cost()
 	for i, g := range c.Thermals {
-		thermal[g.Bus] += s.lp.Value(s.thermal[i])
+		thermal[g.Bus] += s.thermalMW(i)
 	}
 	for i, r := range c.Reservoirs {
-		hydro[r.Bus] += s.lp.Value(s.hydro[i])
-		reserv[2][i] = s.lp.Value(s.spill[i])
+		hydro[r.Bus] += s.hydroMW(i)
+		reserv[2][i] = s.spilled(i)
 	}
 	copy(reserv[0], inflow)
 	copy(reserv[1], s.end(c))
-	for b, col := range s.deficit {
-		if col >= 0 {
-			deficit[b] = s.lp.Value(col)
-		}
-		marginal[b] = s.lp.Dual(s.balance[b]) / c.HoursPerStage
+	for b := range c.Buses {
+		deficit[b] = s.deficitMW(b)
+		marginal[b] = s.marginalCost(b)
 	}
 	for i := range c.Lines {
-		flow[i] = s.lp.Value(s.direct[i]) - s.lp.Value(s.reverse[i])
+		flow[i] = s.flowMW(i)
 	}
 }
 

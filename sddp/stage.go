@@ -27,6 +27,7 @@ import (
 // A stage is not safe for concurrent use.
 type stage struct {
 	t      int
+	hours  float64
 	lp     lp.Solver
 	base   int      // rows that are not cuts
 	start  lp.Basis // the canonical basis, see ADR 0004
@@ -48,8 +49,8 @@ type stage struct {
 // newStage creates the program of stage t in a new solver and finds its canonical basis: the optimal basis
 // without cuts, for the initial storage and the mean inflow.
 func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
-	s := &stage{t: t, lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs))}
-	period, hours := c.Period(t), c.HoursPerStage
+	s := &stage{t: t, hours: c.HoursPerStage, lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs))}
+	period, hours := c.Period(t), s.hours
 	for _, g := range c.Thermals {
 		s.thermal = append(s.thermal, s.lp.AddColumn(hours*g.CostPerMWh, g.MinMW, g.MaxMW))
 	}
@@ -296,6 +297,29 @@ func (e *unsolvedError) Error() string {
 
 // cost returns the cost of this stage in the last solution, without the cost of later stages.
 func (s *stage) cost() float64 { return s.lp.Objective() - s.lp.Value(s.theta) }
+
+// thermalMW returns the mean output of a thermal plant over the stage in the last solution.
+func (s *stage) thermalMW(i int) float64 { return s.lp.Value(s.thermal[i]) }
+
+// hydroMW returns the mean output of the plants of a reservoir.
+func (s *stage) hydroMW(r int) float64 { return s.lp.Value(s.hydro[r]) }
+
+// spilled returns the spill of a reservoir, in the unit of its inflow.
+func (s *stage) spilled(r int) float64 { return s.lp.Value(s.spill[r]) }
+
+// deficitMW returns the mean deficit of a bus.
+func (s *stage) deficitMW(b int) float64 {
+	if s.deficit[b] < 0 {
+		return 0
+	}
+	return s.lp.Value(s.deficit[b])
+}
+
+// flowMW returns the mean flow of a line, negative from To to From.
+func (s *stage) flowMW(l int) float64 { return s.lp.Value(s.direct[l]) - s.lp.Value(s.reverse[l]) }
+
+// marginalCost returns the cost of one more MWh of load at a bus.
+func (s *stage) marginalCost(b int) float64 { return s.lp.Dual(s.balance[b]) / s.hours }
 
 // end returns the storage at the end of the stage in the last solution, clamped to its bounds. It is
 // valid until the next solve.
