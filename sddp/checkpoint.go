@@ -29,7 +29,7 @@ import (
 // file, so a file of another length is rejected before memory is allocated for it.
 const (
 	checkpointFormat  = "cohort-sddp-checkpoint"
-	checkpointVersion = 3
+	checkpointVersion = 4
 	maxCheckpointHead = 4096 // bytes of the first line
 	iterationRecord   = 9    // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
 )
@@ -39,7 +39,7 @@ const (
 type origin struct {
 	caseName, caseSHA256 string
 	inflowsSHA256        string
-	arch, solver         string
+	arch, solver, method string
 	seed                 uint64
 	openings, passes     int
 	stages, reservoirs   int
@@ -48,7 +48,7 @@ type origin struct {
 // originOf returns the origin of a training.
 func originOf(c *Case, opt Options, solver lp.Info, noise *Noise) origin {
 	return origin{
-		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(),
+		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(), method: opt.method(),
 		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, reservoirs: len(c.Reservoirs),
 	}
 }
@@ -68,6 +68,7 @@ func (o origin) differences(p *problems, file string, want origin) {
 		{"seed", o.seed, want.seed},
 		{"passes", o.passes, want.passes},
 		{"openings", o.openings, want.openings},
+		{"method", o.method, want.method},
 		{"architecture", o.arch, want.arch},
 	} {
 		if f.got != f.want {
@@ -94,7 +95,7 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 	out := bufio.NewWriterSize(io.MultiWriter(w, digest), 1<<16)
 	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "inflows_sha256": %q, `,
 		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.inflowsSHA256)
-	fmt.Fprintf(out, `"architecture": %q, "solver": %q, "seed": "%d", `, o.arch, o.solver, o.seed)
+	fmt.Fprintf(out, `"architecture": %q, "solver": %q, "method": %q, "seed": "%d", `, o.arch, o.solver, o.method, o.seed)
 	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "reservoirs": %d, "iterations": %d}`+"\n",
 		o.openings, o.passes, o.stages, o.reservoirs, len(its))
 	out.Write(packIterations(its))
@@ -259,6 +260,7 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 	r.caseName, r.caseSHA256 = o.text("case"), o.text("case_sha256")
 	r.inflowsSHA256 = o.text("inflows_sha256")
 	r.arch, r.solver = o.text("architecture"), o.text("solver")
+	r.method = o.text("method")
 	r.seed = o.seed("seed")
 	r.openings = int(o.whole("openings", 1, maxOpenings))
 	r.passes = int(o.whole("passes", 1, maxPasses))

@@ -64,10 +64,7 @@ func (p *planner) excess(ctx context.Context, opening func(stage int) int) (floa
 	total, theta := 0.0, 0.0
 	p.initial()
 	for t, s := range p.stages {
-		if err := ctx.Err(); err != nil {
-			return 0, context.Cause(ctx)
-		}
-		if err := s.restart(); err != nil {
+		if err := p.begin(ctx, s); err != nil {
 			return 0, err
 		}
 		// The path's opening first, from the canonical basis, as in every simulation.

@@ -16,10 +16,12 @@ type Options struct {
 	Passes     int    // forward passes per iteration; 0 means 8
 	Openings   int    // inflows per stage; 0 means 10
 	Seed       uint64 // of all random numbers
+	Risk       Risk   // that the policy minimises; the zero value is the expected cost
 
 	// Gap stops the training when the policy is shown to cost at most this share more than the lower bound;
 	// 0 disables it. After every GapEvery iterations (0 means 10) a test simulates up to GapScenarios new
-	// scenarios (0 means 1000). The probability to stop although the gap is larger is below 5 %.
+	// scenarios (0 means 1000). The probability to stop although the gap is larger is below 5 %. With a Risk
+	// it is an error: no simulation bounds a nested risk from above.
 	Gap          float64
 	GapEvery     int
 	GapScenarios int
@@ -52,7 +54,7 @@ type Options struct {
 	CheckpointEvery int
 	// Resume, if not empty, is the Checkpoint folder of a training to continue. The result is that of an
 	// uninterrupted training with these options. Case, seed, passes and openings must be the same as
-	// before; ranks, threads and stopping rules need not. Another solver than before is a warning: its
+	// before, and Risk; ranks, threads and stopping rules need not. Another solver than before is a warning: its
 	// cuts have other bits. A folder without checkpoints is an error, unless ResumeOrBegin is set: then
 	// the training begins.
 	Resume        string
@@ -122,11 +124,21 @@ func (o Options) withDefaults() (Options, error) {
 	if !(o.Gap >= 0 && o.Gap < 1) {
 		return o, fmt.Errorf("train: gap: got %g, want a number from 0 to below 1", o.Gap)
 	}
+	if err := o.Risk.check(); err != nil {
+		return o, fmt.Errorf("train: %w", err)
+	}
+	if o.Gap > 0 && !o.Risk.Neutral() {
+		return o, errors.New("train: gap: a simulation does not bound a nested CVaR from above, so the gap is unknown; stop by stall, time or iterations")
+	}
 	if o.Stall < 0 || !(o.StallTolerance >= 0) || o.TimeLimit < 0 {
 		return o, errors.New("train: stall or time limit: got a negative number, want at least 0")
 	}
 	return o, nil
 }
+
+// method returns a text of the options that change the cuts, but for those that have a name of their own in a
+// checkpoint.
+func (o Options) method() string { return o.Risk.String() }
 
 // key returns a hash of what must be the same on all ranks.
 func (o Options) key(c *Case) uint64 {

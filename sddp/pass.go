@@ -13,9 +13,14 @@ type planner struct {
 	c      *Case
 	noise  *Noise
 	pool   *Pool
+	risk   Risk // of a training
 	stages []*stage
 	before []float64 // storage at the start of a stage in a forward pass
 	after  []float64 // storage at its end, while before is still needed
+
+	optima  []float64 // of a stage, by opening
+	slopes  []float64 // and their derivatives by the initial storage, by opening and reservoir
+	weights []float64 // of the openings in the risk
 
 	dearest float64 // the largest cost of a MW over a stage
 }
@@ -52,16 +57,22 @@ func (p *planner) initial() {
 	}
 }
 
+// begin begins the work on a stage: its solution will not depend on earlier ones. It returns the cause if
+// ctx has ended.
+func (p *planner) begin(ctx context.Context, s *stage) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return s.restart()
+}
+
 // forward simulates one path through the stages with the inflows that inflow returns, and passes each
 // solved stage to seen. It returns the cost of the path.
 func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64, seen func(s *stage)) (float64, error) {
 	total := 0.0
 	p.initial()
 	for t, s := range p.stages {
-		if err := ctx.Err(); err != nil {
-			return 0, context.Cause(ctx)
-		}
-		if err := s.restart(); err != nil {
+		if err := p.begin(ctx, s); err != nil {
 			return 0, err
 		}
 		s.set(p.before, inflow(t))
@@ -77,30 +88,47 @@ func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64,
 	return total, nil
 }
 
-// backward computes the cut of stage t at a trial point, the storage at the end of the stage. The cut
-// is the mean, over the openings of the next stage, of the optimum there and its derivatives.
-// backward writes alpha and beta to cut.
+// openings solves a stage for all its openings, with the storage at its start, and sets optima, slopes and
+// weights.
 //
 // The first opening starts from the canonical basis, each later one from the final basis of the one
-// before it, with the same cuts as rows. The cut therefore depends on the trial point and the pool
-// only, not on what this worker solved before.
-func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+// before it, with the same cuts as rows. The results therefore depend on the storage and the pool only,
+// not on what this worker solved before.
+func (p *planner) openings(ctx context.Context, t int, storage []float64) error {
+	s, reserv := p.stages[t], len(storage)
+	if err := p.begin(ctx, s); err != nil {
+		return err
 	}
-	next := p.stages[t+1]
-	if err := next.restart(); err != nil {
+	n := p.noise.Openings(t)
+	p.optima, p.weights = p.optima[:0], p.weights[:0]
+	p.slopes = append(p.slopes[:0], make([]float64, n*reserv)...)
+	for k := range n {
+		s.set(storage, p.noise.Inflow(t, k))
+		if err := s.solve(p.pool); err != nil {
+			return err
+		}
+		p.optima = append(p.optima, s.lp.Objective())
+		p.weights = append(p.weights, p.noise.Weight(t, k))
+		s.slope(p.slopes[k*reserv:(k+1)*reserv], 1)
+	}
+	p.risk.weights(p.weights, p.optima)
+	return nil
+}
+
+// backward computes the cut of stage t at a trial point, the storage at the end of the stage, and writes
+// alpha and beta to cut. It is the mean, over the openings of the next stage, of the optimum there and its
+// derivatives, with the weights that the openings have in the risk at the trial point. Elsewhere the risk
+// has other weights and is no smaller.
+func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) error {
+	if err := p.openings(ctx, t+1, trial); err != nil {
 		return err
 	}
 	clear(cut)
-	for k := range p.noise.Openings(t + 1) {
-		next.set(trial, p.noise.Inflow(t+1, k))
-		if err := next.solve(p.pool); err != nil {
-			return err
+	for k, weight := range p.weights {
+		cut[0] += weight * p.optima[k]
+		for r := range trial {
+			cut[1+r] += weight * p.slopes[k*len(trial)+r]
 		}
-		weight := p.noise.Weight(t+1, k)
-		cut[0] += weight * next.lp.Objective()
-		next.slope(cut[1:], weight)
 	}
 	for r, b := range cut[1:] {
 		cut[0] -= b * trial[r]
@@ -125,20 +153,16 @@ func (p *planner) clean(cut []float64) {
 	}
 }
 
-// lowerBound returns the expected optimum of the first stage with the current cuts. No policy costs less
-// in expectation.
-func (p *planner) lowerBound() (bound float64, err error) {
-	first := p.stages[0]
-	if err := first.restart(); err != nil {
+// lowerBound returns the risk of the first stage's optima with the current cuts. No policy has a smaller
+// risk.
+func (p *planner) lowerBound() (float64, error) {
+	p.initial()
+	if err := p.openings(context.Background(), 0, p.before); err != nil {
 		return 0, err
 	}
-	p.initial()
-	for k := range p.noise.Openings(0) {
-		first.set(p.before, p.noise.Inflow(0, k))
-		if err := first.solve(p.pool); err != nil {
-			return 0, err
-		}
-		bound += p.noise.Weight(0, k) * first.lp.Objective()
+	bound := 0.0
+	for k, weight := range p.weights {
+		bound += weight * p.optima[k]
 	}
 	return bound, nil
 }

@@ -20,6 +20,7 @@ type Policy struct {
 	Seed       uint64
 	Openings   int
 	Passes     int
+	Risk       Risk
 	Iterations int
 	LowerBound float64
 	Pool       *Pool
@@ -31,7 +32,7 @@ const PolicyFile = "policy.json"
 // The format named in a policy file.
 const (
 	policyFormat  = "cohort-sddp-policy"
-	policyVersion = 1
+	policyVersion = 2
 )
 
 // Encode returns the text of a policy file. Its numbers read back with the same bits.
@@ -49,6 +50,7 @@ func (p *Policy) Encode() []byte {
 	fmt.Fprintf(&b, "{\n  \"format\": %q,\n  \"version\": %d,\n", policyFormat, policyVersion)
 	fmt.Fprintf(&b, "  \"case\": %s,\n  \"case_sha256\": %q,\n", quoted(p.CaseName), p.CaseSHA256)
 	fmt.Fprintf(&b, "  \"seed\": \"%d\",\n  \"openings\": %d,\n  \"passes\": %d,\n", p.Seed, p.Openings, p.Passes)
+	fmt.Fprintf(&b, "  \"cvar_lambda\": %s,\n  \"cvar_alpha\": %s,\n", exactText(p.Risk.Lambda), exactText(p.Risk.Alpha))
 	fmt.Fprintf(&b, "  \"iterations\": %d,\n  \"lower_bound\": %s,\n", p.Iterations, exactText(p.LowerBound))
 	fmt.Fprintf(&b, "  \"cuts_sha256\": %q,\n  \"cuts\": [", p.Pool.SHA256())
 	for t := range p.Pool.Stages() {
@@ -159,6 +161,10 @@ func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
 	out.Seed = o.seed("seed")
 	out.Openings = int(o.whole("openings", 1, maxOpenings))
 	out.Passes = int(o.whole("passes", 1, maxPasses))
+	out.Risk = Risk{o.number("cvar_lambda", 0, 1), o.number("cvar_alpha", 0, 1)}
+	if err := out.Risk.check(); err != nil {
+		p.add(file, "cvar_alpha", "%v", err)
+	}
 	out.Iterations = int(o.whole("iterations", 1, maxIterations))
 	out.LowerBound = o.number("lower_bound", 0, math.MaxFloat64)
 	sum := o.text("cuts_sha256")

@@ -48,7 +48,7 @@ func TestInvalidPolicyIsRejected(t *testing.T) {
 		{"cut off", text[len(text)/2:], "", []string{"ends inside a value"}},
 		{"empty", text, "", []string{"the file is empty"}},
 		{"format", "cohort-sddp-policy", "cohort-sddp-case", []string{"format", `want "cohort-sddp-policy"`}},
-		{"version", `"version": 1`, `"version": 9`, []string{"version", "got 9", "from 1 to 1"}},
+		{"version", `"version": 2`, `"version": 9`, []string{"version", "got 9", "from 2 to 2"}},
 		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour", "unknown field"}},
 		{"another case", c.SHA256(), strings.Repeat("0", 64), []string{"case_sha256", "valid only for the case it was trained for"}},
 		{"seed", `"18446744073709551615"`, `"-1"`, []string{"seed", `got "-1"`}},

@@ -70,6 +70,7 @@ type Result struct {
 	LowerBound float64 `json:"lower_bound"`
 	UpperMean  float64 `json:"upper_mean"`
 	UpperCI95  float64 `json:"upper_ci95"`
+	UpperCVaR  float64 `json:"upper_cvar"`
 	Iterations int     `json:"iterations"`
 	Cuts       int     `json:"cuts"`
 	CutsSHA256 string  `json:"cuts_sha256"`
@@ -85,6 +86,7 @@ func (r *Report) Result() Result {
 		LowerBound: r.Policy.LowerBound,
 		UpperMean:  r.Simulation.Cost.Mean,
 		UpperCI95:  r.Simulation.Cost.CI95,
+		UpperCVaR:  r.Simulation.CVaR(r.tail()),
 		Iterations: r.Policy.Iterations,
 		Cuts:       r.Policy.Pool.Total(),
 		CutsSHA256: r.Policy.Pool.SHA256(),
@@ -108,11 +110,31 @@ type summaryJSON struct {
 	Threads    int            `json:"threads"` // of each rank
 	Scenarios  int            `json:"scenarios"`
 	Outside    bool           `json:"out_of_sample"`
+	CVaRLambda float64        `json:"cvar_lambda"` // of the training; 0 for the expectation
+	CVaRAlpha  float64        `json:"cvar_alpha"`  // of the training, or of upper_cvar only
 	CostStd    float64        `json:"cost_std"`
+	Quantiles  []costQuantile `json:"cost_quantiles"`
 	LP         float64        `json:"lp_seconds,omitempty"`
 	Comm       float64        `json:"comm_seconds,omitempty"`
 	Result                    // flat
 	Stages     []stageSummary `json:"stages"`
+}
+
+// costQuantile is a quantile of the cost of the whole horizon.
+type costQuantile struct {
+	Quantile float64 `json:"quantile"`
+	Cost     float64 `json:"cost"`
+}
+
+// costQuantiles are the quantiles of the cost that are reported.
+var costQuantiles = []float64{0.05, 0.25, 0.5, 0.75, 0.95}
+
+// tail returns the share of the scenarios whose mean cost is reported as CVaR: that of the training, or 5 %.
+func (r *Report) tail() float64 {
+	if r.Policy.Risk.Neutral() {
+		return 0.05
+	}
+	return r.Policy.Risk.Alpha
 }
 
 // stageSummary is a stage in summary.json.
@@ -162,7 +184,10 @@ func (r *Report) SummaryJSON() ([]byte, error) {
 		Case: c.Name, CaseSHA256: c.SHA256(), Currency: c.Currency,
 		Seed: r.Policy.Seed, Openings: r.Policy.Openings, Passes: r.Policy.Passes,
 		Backend: r.Backend, Threads: max(r.Threads, 1), Scenarios: sim.Cost.Samples, Outside: sim.Outside, CostStd: sim.Cost.Std,
-		Result: r.Result(),
+		CVaRLambda: r.Policy.Risk.Lambda, CVaRAlpha: r.tail(), Result: r.Result(),
+	}
+	for _, q := range costQuantiles {
+		out.Quantiles = append(out.Quantiles, costQuantile{q, sim.Quantile(q)})
 	}
 	if r.Training != nil {
 		out.Stopped = r.Training.Stopped
@@ -224,10 +249,24 @@ func (r *Report) Summary() string {
 		kind = "new inflows"
 	}
 	fmt.Fprintf(&b, "%s: %d stages, %d scenarios with %s; costs in %s\n\n", c.Name, c.Stages, sim.Cost.Samples, kind, unit)
-	fmt.Fprintf(&b, "  lower bound    %.4f: no policy is expected to cost less\n", r.Policy.LowerBound/scale)
+	if r.Policy.Risk.Neutral() {
+		fmt.Fprintf(&b, "  lower bound    %.4f: no policy is expected to cost less\n", r.Policy.LowerBound/scale)
+	} else {
+		fmt.Fprintf(&b, "  lower bound    %.4f: no policy has a smaller risk, which is %v, nested over the stages\n", r.Policy.LowerBound/scale, r.Policy.Risk)
+	}
 	fmt.Fprintf(&b, "  expected cost  %.4f ± %.4f (95 %% interval of the mean); standard deviation %.4f\n",
 		sim.Cost.Mean/scale, sim.Cost.CI95/scale, sim.Cost.Std/scale)
-	fmt.Fprintf(&b, "  gap            %.2f %%: upper end of the interval above the lower bound\n", 100*gap(r.Policy.LowerBound, sim.Cost))
+	fmt.Fprintf(&b, "  CVaR           %.4f: mean of the costliest %g %% of the scenarios\n", sim.CVaR(r.tail())/scale, 100*r.tail())
+	var quantiles []string
+	for _, q := range costQuantiles {
+		quantiles = append(quantiles, fmt.Sprintf("%.4f (%g %%)", sim.Quantile(q)/scale, 100*q))
+	}
+	fmt.Fprintf(&b, "  quantiles      %s\n", strings.Join(quantiles, ", "))
+	if r.Policy.Risk.Neutral() {
+		fmt.Fprintf(&b, "  gap            %.2f %%: upper end of the interval above the lower bound\n", 100*gap(r.Policy.LowerBound, sim.Cost))
+	} else {
+		b.WriteString("  gap            unknown: the costs of scenarios do not estimate the nested risk\n")
+	}
 	fmt.Fprintf(&b, "  policy         %d cuts from %d iterations of %d forward passes; %d openings, seed %d\n",
 		r.Policy.Pool.Total(), r.Policy.Iterations, r.Policy.Passes, r.Policy.Openings, r.Policy.Seed)
 	if t := r.Training; t != nil {

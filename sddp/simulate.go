@@ -28,8 +28,32 @@ type SimulateOptions struct {
 // of ranks and threads.
 type Simulation struct {
 	Outside bool
-	Cost    Estimate // of the whole horizon
+	Cost    Estimate  // of the whole horizon
+	Costs   []float64 // the same by scenario
 	Stages  []StageResult
+}
+
+// Quantile returns the q-quantile of the costs of the whole horizon.
+//
+// Local.
+func (s *Simulation) Quantile(q float64) float64 {
+	return quantile(slices.Sorted(slices.Values(s.Costs)), q)
+}
+
+// CVaR returns the mean cost of the costliest scenarios, a share alpha of all.
+//
+// Local.
+func (s *Simulation) CVaR(alpha float64) float64 {
+	weights := make([]float64, len(s.Costs))
+	for i := range weights {
+		weights[i] = 1 / float64(len(weights))
+	}
+	Risk{1, alpha}.weights(weights, s.Costs)
+	mean := 0.0
+	for i, w := range weights {
+		mean += w * s.Costs[i]
+	}
+	return mean
 }
 
 // StageResult holds the means over the scenarios for a stage: power in MW, energy in MW-month, the
@@ -212,10 +236,10 @@ func (s *stage) record(c *Case, rec record, inflow, w []float64) {
 type summer struct {
 	c       *Case
 	rec     record
-	n       int
+	whole   []float64   // costs of the whole horizon, by scenario
 	total   []float64   // by stage: sums of the records
 	short   []int       // by stage: scenarios with a deficit
-	costs   tally       // of the whole horizon
+	costs   tally       // the sum of whole
 	storage [][]float64 // by stage and reservoir: of every scenario
 }
 
@@ -233,7 +257,6 @@ const shortage = 1e-3
 
 // add adds a scenario.
 func (s *summer) add(path []float64) {
-	s.n++
 	for i, x := range path {
 		s.total[i] += x
 	}
@@ -250,18 +273,19 @@ func (s *summer) add(path []float64) {
 		}
 	}
 	s.costs.add(whole)
+	s.whole = append(s.whole, whole)
 }
 
 // result returns the means.
 func (s *summer) result(outside bool) *Simulation {
-	out := &Simulation{Outside: outside, Cost: s.costs.estimate()}
+	out := &Simulation{Outside: outside, Cost: s.costs.estimate(), Costs: s.whole}
 	for i := range s.total {
-		s.total[i] /= float64(s.n)
+		s.total[i] /= float64(len(s.whole))
 	}
 	for t := range s.c.Stages {
 		cost, bus, reserv, flow := s.rec.split(s.total[t*s.rec.width() : (t+1)*s.rec.width()])
 		st := StageResult{
-			Cost: *cost, DeficitShare: float64(s.short[t]) / float64(s.n),
+			Cost: *cost, DeficitShare: float64(s.short[t]) / float64(len(s.whole)),
 			Thermal: bus[0], Hydro: bus[1], Deficit: bus[2], MarginalCost: bus[3],
 			Inflow: reserv[0], Storage: reserv[1], Spill: reserv[2], Flow: flow,
 		}

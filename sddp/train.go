@@ -17,12 +17,14 @@ import (
 // any number of ranks.
 type Iteration struct {
 	Number     int      // from 1
-	LowerBound float64  // no policy costs less in expectation
+	LowerBound float64  // no policy costs less in expectation, or has a smaller risk
 	Upper      Estimate // cost of the forward passes, which use the policy before this iteration
-	Gap        float64  // from the lower bound to the upper end of Upper's interval, relative to the bound
-	Cuts       int      // in the pool, over all stages
-	StageCuts  []int    // in the pool, by stage
-	Solves     int64    // linear programs solved, by all ranks
+	// Gap is the distance from the lower bound to the upper end of Upper's interval, relative to the bound. It
+	// is infinite if it is unknown: with one pass, or with a Risk, since costs do not estimate a nested risk.
+	Gap       float64
+	Cuts      int   // in the pool, over all stages
+	StageCuts []int // in the pool, by stage
+	Solves    int64 // linear programs solved, by all ranks
 
 	LP    time.Duration // in linear programs, until all threads of a rank are done; mean of the ranks
 	Comm  time.Duration // in communication, with waiting; mean of the ranks
@@ -155,7 +157,7 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 		return nil, err
 	}
 	for _, p := range tr.planners {
-		p.noise, p.pool = tr.noise, tr.pool
+		p.noise, p.pool, p.risk = tr.noise, tr.pool, opt.Risk
 	}
 	tr.lo, tr.hi = tr.block(tr.rank, opt.Passes)
 	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
@@ -262,7 +264,7 @@ func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
 	}
 	out.Policy = &Policy{
 		CaseName: tr.c.Name, CaseSHA256: tr.c.SHA256(),
-		Seed: tr.opt.Seed, Openings: tr.opt.Openings, Passes: tr.opt.Passes,
+		Seed: tr.opt.Seed, Openings: tr.opt.Openings, Passes: tr.opt.Passes, Risk: tr.opt.Risk,
 		Iterations: len(tr.its), LowerBound: tr.lower, Pool: tr.pool.clone(),
 	}
 	return out, tr.same("cuts", fingerprint(out.Policy.Pool.SHA256()))
@@ -349,7 +351,10 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	// All are lower bounds, so the largest is one. It never falls, not even by the solver's tolerance.
 	it.LowerBound = max(tr.lower, lower)
 	it.Upper = sums.costs.estimate()
-	it.Gap = gap(it.LowerBound, it.Upper)
+	it.Gap = math.Inf(1)
+	if tr.opt.Risk.Neutral() {
+		it.Gap = gap(it.LowerBound, it.Upper)
+	}
 	it.Solves = sums.solves
 	it.LP = sums.busy / time.Duration(tr.size)
 	it.Comm = sums.waited / time.Duration(tr.size)

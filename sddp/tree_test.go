@@ -27,6 +27,7 @@ type treeLP struct {
 	rows      strings.Builder
 	bounds    strings.Builder
 	nodes     int
+	risk      Risk // of each node's successors
 }
 
 // num writes a coefficient with its sign.
@@ -45,6 +46,10 @@ func (l *treeLP) below(t int, v []float64, parent int, weight float64) {
 		return
 	}
 	k := l.noise.Openings(t)
+	if !l.risk.Neutral() {
+		l.riskBelow(t, v, parent)
+		return
+	}
 	for o := range k {
 		l.node(t, v, parent, weight/float64(k), l.noise.Inflow(t, o))
 	}

@@ -94,6 +94,9 @@ func TestHelpAndUsageErrors(t *testing.T) {
 		{"train a --passes 0", 2, "", "--passes 0: want a whole number from 1 to"},
 		{"train a --gap 7", 2, "", "--gap 7: want a number from 0 to below 1"},
 		{"train a --gap-scenarios 399", 2, "", "--gap-scenarios 399: want a whole number from 400"},
+		{"train a --cvar-lambda 2", 2, "", "--cvar-lambda 2: want a number from 0 to 1"},
+		{"train a --cvar-alpha 0", 2, "", "--cvar-alpha 0: want a number above 0"},
+		{"train a --gap 0.1 --cvar-lambda 0.5", 2, "", "the gap is unknown"},
 		{"train a --stall-tolerance 1", 2, "", "--stall-tolerance 1: want a number between 0 and 1"},
 		{"train a --time-limit 5", 2, "", "--time-limit 5: want a time, such as 90s"},
 		{"train a --seed -1", 2, "", "--seed -1: want a whole number from 0 to 18446744073709551615"},
@@ -123,6 +126,7 @@ type result struct {
 	LowerBound float64 `json:"lower_bound"`
 	UpperMean  float64 `json:"upper_mean"`
 	UpperCI95  float64 `json:"upper_ci95"`
+	UpperCVaR  float64 `json:"upper_cvar"`
 	Iterations int     `json:"iterations"`
 	Cuts       int     `json:"cuts"`
 	CutsSHA256 string  `json:"cuts_sha256"`

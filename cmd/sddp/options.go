@@ -22,6 +22,8 @@ type options struct {
 	passes     int
 	openings   int
 	seed       uint64
+	lambda     float64 // of CVaR
+	alpha      float64 // of CVaR
 	gap        float64
 	gapEvery   int
 	gapMost    int // scenarios of a test of the gap
@@ -76,7 +78,7 @@ const (
 
 // trainCommand returns the command train, which reads its flags and arguments into o.
 func trainCommand(o *options, stdout, stderr *os.File) *cobra.Command {
-	*o = options{iterations: 50, passes: 8, openings: 10, seed: 1, gapEvery: 10, gapMost: 1000, scenarios: 200, every: 10}
+	*o = options{iterations: 50, passes: 8, openings: 10, seed: 1, alpha: 0.1, gapEvery: 10, gapMost: 1000, scenarios: 200, every: 10}
 	resumeAt := -1 // how many arguments stand before --resume
 	cmd := &cobra.Command{
 		Use:   "train CASE [flags]",
@@ -102,6 +104,18 @@ and 143 after SIGTERM.`,
 	cli.Func(f, "seed", "", "N", "1", "draw all random numbers from this seed", func(s string) (err error) {
 		if o.seed, err = strconv.ParseUint(s, 10, 64); err != nil {
 			return errors.New("want a whole number from 0 to " + strconv.FormatUint(math.MaxUint64, 10))
+		}
+		return nil
+	})
+	cli.Func(f, "cvar-lambda", "", "X", "0", "minimise 1-X times the expected cost plus X times its CVaR, nested over the stages", func(s string) (err error) {
+		if o.lambda, err = strconv.ParseFloat(s, 64); err != nil || !(o.lambda >= 0 && o.lambda <= 1) {
+			return errors.New("want a number from 0 to 1")
+		}
+		return nil
+	})
+	cli.Func(f, "cvar-alpha", "", "X", "0.1", "CVaR is the mean of the costliest openings that have this probability together", func(s string) (err error) {
+		if o.alpha, err = strconv.ParseFloat(s, 64); err != nil || !(o.alpha > 0 && o.alpha <= 1) {
+			return errors.New("want a number above 0 and up to 1, such as 0.1")
 		}
 		return nil
 	})
@@ -139,7 +153,7 @@ and 143 after SIGTERM.`,
 	})
 	f.Lookup("resume").NoOptDefVal = noFolder
 	computeFlags(cmd, o)
-	cli.Section(cmd, "Training", "iterations", "passes", "openings", "seed", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "seed", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
 	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
 	return cmd
 }
@@ -214,11 +228,22 @@ func (o *options) arguments(args []string, resumeAt int) error {
 	if err := cli.OneArg("CASE: the folder of a case")(nil, args); err != nil {
 		return err
 	}
+	if o.gap > 0 && o.lambda > 0 {
+		return cli.Usagef("--gap: with --cvar-lambda the gap is unknown, since the costs of scenarios do not estimate a nested CVaR; stop by --stall, --time-limit or --iterations")
+	}
 	if o.resume && o.checkpointDir() == "" {
 		return cli.Usagef("--resume needs the folder of the checkpoints: --resume DIR or --checkpoint DIR")
 	}
 	o.dir = args[0]
 	return nil
+}
+
+// risk returns the risk that a training minimises.
+func (o *options) risk() sddp.Risk {
+	if o.lambda == 0 {
+		return sddp.Risk{}
+	}
+	return sddp.Risk{Lambda: o.lambda, Alpha: o.alpha}
 }
 
 // checkpointDir returns the folder that checkpoints are written to, or "".

@@ -41,12 +41,17 @@ func (p *progress) head(it sddp.Iteration) {
 		p.before = it.Number - 1
 		fmt.Fprintf(p.f, "sddp: resuming after iteration %d\n", p.before)
 	}
+	bound, gap := "no policy is expected to cost less", "from the lower bound to the upper end of the forward cost's 95 % interval; --gap tests more scenarios"
+	if risk := p.o.risk(); !risk.Neutral() {
+		bound = fmt.Sprintf("no policy has a smaller risk, which is %v, nested over the stages", risk)
+		gap = "unknown: the forward cost does not estimate the nested risk"
+	}
 	fmt.Fprintf(p.f, `sddp: training %s with %d forward passes in each iteration; costs in %s
-  lower bound   no policy is expected to cost less
+  lower bound   %s
   forward cost  mean of the passes, which simulate the policy so far
-  gap           from the lower bound to the upper end of the forward cost's 95 %% interval; --gap tests more scenarios
+  gap           %s
   LP, comm      time in linear programs and in communication, mean of the ranks
-`, p.c.Name, p.o.passes, p.unit)
+`, p.c.Name, p.o.passes, p.unit, bound, gap)
 	if p.terminal {
 		p.bar = progressbar.NewOptions(p.o.iterations, progressbar.OptionSetWriter(p.f), progressbar.OptionSetWidth(40),
 			progressbar.OptionShowCount(), progressbar.OptionSetDescription("iterations"), progressbar.OptionClearOnFinish())
@@ -70,7 +75,10 @@ func (p *progress) iteration(it sddp.Iteration) {
 	p.lines++
 	interval, gap := "-", "-"
 	if !math.IsInf(it.Upper.CI95, 0) {
-		interval, gap = fmt.Sprintf("%.4f", it.Upper.CI95/p.scale), fmt.Sprintf("%.2f %%", 100*it.Gap)
+		interval = fmt.Sprintf("%.4f", it.Upper.CI95/p.scale)
+	}
+	if !math.IsInf(it.Gap, 0) {
+		gap = fmt.Sprintf("%.2f %%", 100*it.Gap)
 	}
 	fmt.Fprintf(p.f, "%4d/%-4d  %12.5f  %12.4f  %10s  %9s  %7d  %8s  %8s\n",
 		it.Number, p.o.iterations, it.LowerBound/p.scale, it.Upper.Mean/p.scale, interval, gap, it.Cuts, short(it.LP), short(it.Comm))
