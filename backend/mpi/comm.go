@@ -185,6 +185,7 @@ func (c *comm) Close() error {
 		}
 		c.drop(closed.err)
 		c.p.engine.remove(c)
+		c.p.removeProcessor()
 		return c.p.finalize(c)
 	}
 	world := c.p.world

@@ -290,6 +290,7 @@ func (p *process) join(cfg Config) (*comm, error) {
 	p.caps = p.describe()
 	p.caps.DeviceMemory, p.whyDevice = p.deviceMemory(cfg.Settings.CUDA, libmpi.CUDA(), surroundings{os.LookupEnv, inProcess})
 	p.direct = p.deviceColls()
+	p.addProcessor()
 	c.begin()
 	return c, nil
 }

@@ -54,6 +54,7 @@ type process struct {
 
 	whyDevice  string // why caps.DeviceMemory is what it is
 	direct     uint32 // the deviceColls
+	added      bool   // GOMAXPROCS was raised
 	unprofiled bool   // Profiling was requested, and the library has none
 }
 
