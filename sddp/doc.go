@@ -3,7 +3,8 @@
 //
 // [LoadCase] reads a [Case] from a folder of JSON files, [Train] computes a [Policy] for it on the
 // ranks of a communicator, and [Simulate] runs a policy over many inflow scenarios. docs/sddp-model.md
-// describes the case format and the method, docs/sddp.md the output files.
+// describes the case format and the method. Package report presents the results, and docs/sddp.md describes
+// its files.
 //
 // # The same bits for any number of ranks and threads
 //

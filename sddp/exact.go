@@ -74,6 +74,18 @@ type Estimate struct {
 	CI95    float64 // half the width of the 95 % confidence interval of the mean; infinite for fewer than two
 }
 
+// Gap returns the distance from a lower bound of the mean to the upper end of its interval, relative to the
+// bound and at least 0. It is infinite if there is no interval.
+//
+// Local.
+func (e Estimate) Gap(lower float64) float64 {
+	above := math.Max(e.Mean+e.CI95-lower, 0)
+	if above == 0 {
+		return 0
+	}
+	return above / math.Max(math.Abs(lower), 1e-300)
+}
+
 // estimate returns the mean and its interval, by Student's distribution.
 func (t *tally) estimate() Estimate {
 	n := t[0]

@@ -244,9 +244,8 @@ func TestSimulationBalancesPowerAndWater(t *testing.T) {
 	for s, st := range in.Stages {
 		stages += st.Cost
 		for b := range c.Buses {
-			f := c.busSummary(st, s, b)
-			if got := f.Hydro + f.Thermal + f.Deficit + f.NetImport; !within(got, f.Load) && absent(got-f.Load) {
-				t.Errorf("stage %d, %s: %v MW for a load of %v", s+1, f.Bus, got, f.Load)
+			if got := st.Hydro[b] + st.Thermal[b] + st.Deficit[b] + st.NetImport(c, b); !within(got, st.Load[b]) && absent(got-st.Load[b]) {
+				t.Errorf("stage %d, %s: %v MW for a load of %v", s+1, c.Buses[b].Name, got, st.Load[b])
 			}
 		}
 		for i, r := range c.Reservoirs {

@@ -62,10 +62,27 @@ type StageResult struct {
 	Cost         float64
 	DeficitShare float64 // share of the scenarios with a deficit at any bus
 
+	Load                                  []float64    // by bus
 	Thermal, Hydro, Deficit, MarginalCost []float64    // by bus
 	Inflow, Storage, Spill                []float64    // by reservoir; storage at the end
 	StorageBand                           [][3]float64 // by reservoir: quantiles 0.1, 0.5 and 0.9 of the storage
 	Flow                                  []float64    // by line; negative if it flows from To to From
+}
+
+// NetImport returns what lines bring to a bus, less what they take away, in MW.
+//
+// Local.
+func (st *StageResult) NetImport(c *Case, bus int) float64 {
+	net := 0.0
+	for i, l := range c.Lines {
+		if l.From == bus {
+			net -= st.Flow[i]
+		}
+		if l.To == bus {
+			net += st.Flow[i]
+		}
+	}
+	return net
 }
 
 // simulateChunk is the number of scenarios between two exchanges. It bounds the memory, and the time
@@ -288,6 +305,9 @@ func (s *summer) result(outside bool) *Simulation {
 			Cost: *cost, DeficitShare: float64(s.short[t]) / float64(len(s.whole)),
 			Thermal: bus[0], Hydro: bus[1], Deficit: bus[2], MarginalCost: bus[3],
 			Inflow: reserv[0], Storage: reserv[1], Spill: reserv[2], Flow: flow,
+		}
+		for b := range s.c.Buses {
+			st.Load = append(st.Load, s.c.load(t, b))
 		}
 		for r := range s.rec.reserv {
 			v := s.storage[t*s.rec.reserv+r]

@@ -353,7 +353,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	it.Upper = sums.costs.estimate()
 	it.Gap = math.Inf(1)
 	if tr.opt.Risk.Neutral() {
-		it.Gap = gap(it.LowerBound, it.Upper)
+		it.Gap = it.Upper.Gap(it.LowerBound)
 	}
 	it.Solves = sums.solves
 	it.LP = sums.busy / time.Duration(tr.size)
@@ -438,14 +438,4 @@ func (tr *trainer) reduce(s *sums, lower float64, failed error) (float64, error)
 	s.solves, s.busy, s.waited = whole[n], time.Duration(whole[n+1]), time.Duration(whole[n+2])
 	s.stops, s.late = whole[n+3], whole[n+4]
 	return bounds[0], nil
-}
-
-// gap returns the distance from the lower bound to the upper end of the interval of the upper bound,
-// relative to the lower bound and at least 0. It is infinite if there is no interval.
-func gap(lower float64, upper Estimate) float64 {
-	above := math.Max(upper.Mean+upper.CI95-lower, 0)
-	if above == 0 {
-		return 0
-	}
-	return above / math.Max(math.Abs(lower), 1e-300)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/sddp"
+	"github.com/cohort-hpc/cohort/sddp/report"
 )
 
 // train computes a policy, simulates it, and reports.
@@ -41,7 +42,7 @@ func train(j *job) error {
 	if err != nil {
 		return err
 	}
-	err = j.report(out, &sddp.Report{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
+	err = j.report(out, &report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func simulate(j *job) error {
 	if err != nil {
 		return err
 	}
-	return j.report(out, &sddp.Report{Case: c, Policy: policy, Simulation: sim}, began)
+	return j.report(out, &report.Run{Case: c, Policy: policy, Simulation: sim}, began)
 }
 
 // info describes a case.
@@ -116,7 +117,7 @@ func (j *job) open() (c *sddp.Case, out *sddp.Output, err error) {
 }
 
 // report writes the files and prints the summary.
-func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
+func (j *job) report(out *sddp.Output, r *report.Run, began time.Time) error {
 	r.Ranks, r.Threads, r.Backend, r.Buses = j.world().Size(), j.env.Summary.Threads, j.env.World.Backend(), j.o.buses
 	r.Seconds = time.Since(began).Seconds()
 	if out != nil {
@@ -144,7 +145,7 @@ func (j *job) report(out *sddp.Output, r *sddp.Report, began time.Time) error {
 }
 
 // print prints the summary, on rank 0.
-func (j *job) print(out *sddp.Output, r *sddp.Report) error {
+func (j *job) print(out *sddp.Output, r *report.Run) error {
 	text := "\n" + r.Summary()
 	switch {
 	case out != nil:

@@ -18,6 +18,7 @@ import (
 	"github.com/cohort-hpc/cohort"
 	"github.com/cohort-hpc/cohort/hybrid"
 	"github.com/cohort-hpc/cohort/sddp"
+	"github.com/cohort-hpc/cohort/sddp/report"
 )
 
 // asCommand makes this test binary be the command.
@@ -339,7 +340,7 @@ func TestNextRankPrintsSummaryAfterLoss(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return j.report(nil, &sddp.Report{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, time.Now())
+		return j.report(nil, &report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, time.Now())
 	})
 	if !errors.Is(err, errDies) {
 		t.Fatal(err)

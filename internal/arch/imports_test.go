@@ -15,7 +15,8 @@ var layers = [][]string{
 	{""},
 	{"cohorttest", "tensor", "hybrid"},
 	{"tensor/*"},
-	{"sddp", "sddp/*"},
+	{"sddp", "sddp/lp"},
+	{"sddp/report"},
 	{"cmd/*", "examples", "examples/*", "bench", "bench/*"},
 }
 
@@ -63,10 +64,11 @@ const tests = "internal/test/*"
 // of it than a program outside the repository would. internal/clp is no part of cohort: it is
 // internal because it loads a library.
 var only = map[string][]string{
-	"sddp":       {"", "hybrid", "pool", "sddp/*"},
-	"sddp/*":     {"sddp/*", "internal/clp"},
-	"cmd/sddp":   {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
-	"examples/*": {"", "hybrid", "pool", "tensor", "tensor/*"},
+	"sddp":        {"", "hybrid", "pool", "sddp/lp"},
+	"sddp/lp":     {"internal/clp"},
+	"sddp/report": {"sddp"},
+	"cmd/sddp":    {"", "hybrid", "pool", "sddp", "sddp/*", "internal/cli"},
+	"examples/*":  {"", "hybrid", "pool", "tensor", "tensor/*"},
 }
 
 // outside are the modules that packages may import, and which packages may: nil stands for all.
@@ -76,8 +78,8 @@ var outside = map[string][]string{
 	"github.com/spf13/":            {"internal/cli", "cmd/*"},               // command lines
 	"github.com/schollz/":          {"cmd/*"},                               // progress on a terminal
 	"golang.org/x/term":            {"cmd/*"},
-	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"},      // matrices
-	"gonum.org/v1/plot":            {"sddp", "internal/chart", "bench/*"}, // charts
+	"gonum.org/v1/gonum/":          {"tensor/dense", "examples/ddp"},             // matrices
+	"gonum.org/v1/plot":            {"sddp/report", "internal/chart", "bench/*"}, // charts
 }
 
 func layer(folder string) int {
@@ -195,6 +197,8 @@ func TestForbidden(t *testing.T) {
 		{"sddp", module + "/sddp/lp", true},
 		{"sddp", module + "/internal/view", false},
 		{"sddp/lp", module + "/sddp", false},
+		{"sddp", module + "/sddp/report", false},
+		{"sddp/report", module + "/sddp", true},
 		{"sddp/lp", module, false},
 		{"sddp/lp", module + "/internal/clp", true},
 		{"sddp", module + "/internal/clp", false},

@@ -1,4 +1,4 @@
-package sddp
+package report
 
 import (
 	"bytes"
@@ -18,6 +18,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/cohort-hpc/cohort/sddp"
 )
 
 // The colors of all charts.
@@ -147,7 +149,7 @@ func (s *sheet) text() []byte {
 // passes with its 95 % interval, and the cost of the simulation.
 //
 // Local.
-func ConvergenceSVG(c *Case, its []Iteration, sim *Simulation) []byte {
+func ConvergenceSVG(c *sddp.Case, its []sddp.Iteration, sim *sddp.Simulation) []byte {
 	unit, scale := c.MoneyUnit(sim.Cost.Mean)
 	top := highestCost(its, sim) / scale
 	p := newPlot("", "iteration", "cost, "+unit, top)
@@ -201,7 +203,7 @@ func ConvergenceSVG(c *Case, its []Iteration, sim *Simulation) []byte {
 // highestCost returns the cost at the upper edge of the chart, whose lower edge is 0 so that the gap
 // appears in proportion. Most forward means fit below it. Those of the first iterations may be many
 // times higher and are only marked.
-func highestCost(its []Iteration, sim *Simulation) float64 {
+func highestCost(its []sddp.Iteration, sim *sddp.Simulation) float64 {
 	var tops []float64
 	hi := sim.Cost.Mean + sim.Cost.CI95
 	for _, it := range its {
@@ -213,7 +215,7 @@ func highestCost(its []Iteration, sim *Simulation) float64 {
 		tops = append(tops, top)
 	}
 	slices.Sort(tops)
-	if hi = max(hi, min(quantile(tops, 0.9), 2*hi)); hi <= 0 {
+	if hi = max(hi, min(tops[9*(len(tops)-1)/10], 2*hi)); hi <= 0 {
 		return 1
 	}
 	return 1.06 * hi
@@ -223,7 +225,7 @@ func highestCost(its []Iteration, sim *Simulation) float64 {
 // the middle 80 % of the scenarios.
 //
 // Local.
-func StorageSVG(c *Case, sim *Simulation) []byte {
+func StorageSVG(c *sddp.Case, sim *sddp.Simulation) []byte {
 	columns := min(2, len(c.Reservoirs))
 	rows := (len(c.Reservoirs) + columns - 1) / columns
 	plots := make([][]*plot.Plot, rows)
@@ -231,7 +233,7 @@ func StorageSVG(c *Case, sim *Simulation) []byte {
 	for i, r := range c.Reservoirs {
 		p := newPlot(r.Name, "", "MW-month", max(1.04*r.MaxStorage, 1))
 		p.X.Tick.Label.Font.Size = 8
-		p.X.Min, p.X.Max, p.X.Tick.Marker = 0, float64(c.Stages), plot.ConstantTicks(c.stageTicks())
+		p.X.Min, p.X.Max, p.X.Tick.Marker = 0, float64(c.Stages), plot.ConstantTicks(stageTicks(c))
 		// Stage 0 is the start of the horizon.
 		mean := plotter.XYs{{X: 0, Y: r.InitialStorage}}
 		band := slices.Clone(mean)
@@ -266,7 +268,7 @@ func StorageSVG(c *Case, sim *Simulation) []byte {
 }
 
 // stageTicks returns at most 14 ticks: the start of the horizon and the ends of stages.
-func (c *Case) stageTicks() (ticks []plot.Tick) {
+func stageTicks(c *sddp.Case) (ticks []plot.Tick) {
 	every := (c.Stages + 12) / 13
 	for t := 0; t <= c.Stages; t += every {
 		name := "start"

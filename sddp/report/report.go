@@ -1,20 +1,23 @@
-package sddp
+package report
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/cohort-hpc/cohort/sddp"
 )
 
-// Report collects the results of a run.
-type Report struct {
-	Case       *Case
-	Training   *Training // nil for a simulation alone
-	Policy     *Policy
-	Simulation *Simulation
+// Run is a training or a simulation with its results.
+type Run struct {
+	Case       *sddp.Case
+	Training   *sddp.Training // nil for a simulation alone
+	Policy     *sddp.Policy
+	Simulation *sddp.Simulation
 	Ranks      int
 	Threads    int  // of each rank; 0 counts as 1
 	Buses      bool // print a table for each bus in Summary
@@ -25,37 +28,35 @@ type Report struct {
 // Files returns the files for an output folder.
 //
 // Local.
-func (r *Report) Files() ([]File, error) {
+func (r *Run) Files() ([]sddp.File, error) {
 	summary, err := r.SummaryJSON()
 	if err != nil {
 		return nil, err
 	}
-	files := []File{
-		{"storage.svg", StorageSVG(r.Case, r.Simulation)},
-		{"summary.json", summary},
+	var files []sddp.File
+	add := func(name string, data []byte) { files = append(files, sddp.File{Name: name, Data: data}) }
+	add("storage.svg", StorageSVG(r.Case, r.Simulation))
+	add("summary.json", summary)
+	if r.Training != nil {
+		add("convergence.csv", ConvergenceCSV(r.Training.Iterations))
+		add("convergence.svg", ConvergenceSVG(r.Case, r.Training.Iterations, r.Simulation))
+		add(sddp.PolicyFile, r.Policy.Encode())
 	}
-	if r.Training == nil {
-		return files, nil
-	}
-	return append(files,
-		File{"convergence.csv", ConvergenceCSV(r.Training.Iterations)},
-		File{"convergence.svg", ConvergenceSVG(r.Case, r.Training.Iterations, r.Simulation)},
-		File{PolicyFile, r.Policy.Encode()},
-	), nil
+	return files, nil
 }
 
 // ConvergenceCSV returns the iterations as a table with a header line. A number that does not exist,
 // such as the interval of a single forward pass, is empty.
 //
 // Local.
-func ConvergenceCSV(its []Iteration) []byte {
+func ConvergenceCSV(its []sddp.Iteration) []byte {
 	var b bytes.Buffer
 	b.WriteString("iteration,lower_bound,upper_mean,upper_ci95,gap,cuts,solves,lp_seconds,comm_seconds,total_seconds\n")
 	number := func(x float64) string {
 		if math.IsInf(x, 0) || math.IsNaN(x) {
 			return ""
 		}
-		return exactText(x)
+		return strconv.FormatFloat(x, 'g', -1, 64)
 	}
 	for _, it := range its {
 		fmt.Fprintf(&b, "%d,%s,%s,%s,%s,%d,%d,%.6f,%.6f,%.6f\n", it.Number, number(it.LowerBound),
@@ -81,7 +82,7 @@ type Result struct {
 // Result returns the result of a run. The upper bound is that of the simulation.
 //
 // Local.
-func (r *Report) Result() Result {
+func (r *Run) Result() Result {
 	return Result{
 		LowerBound: r.Policy.LowerBound,
 		UpperMean:  r.Simulation.Cost.Mean,
@@ -130,7 +131,7 @@ type costQuantile struct {
 var costQuantiles = []float64{0.05, 0.25, 0.5, 0.75, 0.95}
 
 // tail returns the share of the scenarios whose mean cost is reported as CVaR: that of the training, or 5 %.
-func (r *Report) tail() float64 {
+func (r *Run) tail() float64 {
 	if r.Policy.Risk.Neutral() {
 		return 0.05
 	}
@@ -177,7 +178,7 @@ type lineSummary struct {
 // SummaryJSON returns the text of summary.json.
 //
 // Local.
-func (r *Report) SummaryJSON() ([]byte, error) {
+func (r *Run) SummaryJSON() ([]byte, error) {
 	c, sim := r.Case, r.Simulation
 	out := summaryJSON{
 		Format: "cohort-sddp-summary", Version: 1,
@@ -197,7 +198,7 @@ func (r *Report) SummaryJSON() ([]byte, error) {
 		s := stageSummary{Stage: t + 1, Period: c.StageName(t), Cost: st.Cost, DeficitShare: st.DeficitShare,
 			Lines: []lineSummary{}}
 		for b := range c.Buses {
-			s.Buses = append(s.Buses, c.busSummary(st, t, b))
+			s.Buses = append(s.Buses, busOf(c, st, b))
 		}
 		for i, res := range c.Reservoirs {
 			band := st.StorageBand[i]
@@ -212,35 +213,18 @@ func (r *Report) SummaryJSON() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// busSummary returns a bus in a stage.
-func (c *Case) busSummary(st StageResult, t, b int) busSummary {
-	s := busSummary{
-		Bus: c.Buses[b].Name, Load: c.load(t, b), Hydro: st.Hydro[b], Thermal: st.Thermal[b],
-		Deficit: st.Deficit[b], MarginalCost: st.MarginalCost[b],
+// busOf returns a bus in a stage.
+func busOf(c *sddp.Case, st sddp.StageResult, b int) busSummary {
+	return busSummary{
+		Bus: c.Buses[b].Name, Load: st.Load[b], Hydro: st.Hydro[b], Thermal: st.Thermal[b],
+		Deficit: st.Deficit[b], NetImport: st.NetImport(c, b), MarginalCost: st.MarginalCost[b],
 	}
-	for i, l := range c.Lines {
-		if l.From == b {
-			s.NetImport -= st.Flow[i]
-		}
-		if l.To == b {
-			s.NetImport += st.Flow[i]
-		}
-	}
-	return s
-}
-
-// load returns the load of a bus in a stage, in MW.
-func (c *Case) load(t, b int) float64 {
-	if c.Buses[b].LoadMW == nil {
-		return 0
-	}
-	return c.Buses[b].LoadMW[c.Period(t)]
 }
 
 // Summary returns the result as readable text.
 //
 // Local.
-func (r *Report) Summary() string {
+func (r *Run) Summary() string {
 	var b strings.Builder
 	c, sim := r.Case, r.Simulation
 	unit, scale := c.MoneyUnit(sim.Cost.Mean)
@@ -263,7 +247,7 @@ func (r *Report) Summary() string {
 	}
 	fmt.Fprintf(&b, "  quantiles      %s\n", strings.Join(quantiles, ", "))
 	if r.Policy.Risk.Neutral() {
-		fmt.Fprintf(&b, "  gap            %.2f %%: upper end of the interval above the lower bound\n", 100*gap(r.Policy.LowerBound, sim.Cost))
+		fmt.Fprintf(&b, "  gap            %.2f %%: upper end of the interval above the lower bound\n", 100*sim.Cost.Gap(r.Policy.LowerBound))
 	} else {
 		b.WriteString("  gap            unknown: the costs of scenarios do not estimate the nested risk\n")
 	}
@@ -280,7 +264,7 @@ func (r *Report) Summary() string {
 	}
 	r.systemTable(&b, unit, scale)
 	for i := range c.Buses {
-		if r.Buses && !c.isTransit(i) {
+		if r.Buses && !isTransit(c, i) {
 			r.busTable(&b, i)
 		}
 	}
@@ -288,7 +272,7 @@ func (r *Report) Summary() string {
 }
 
 // isTransit reports whether a bus only connects lines.
-func (c *Case) isTransit(bus int) bool {
+func isTransit(c *sddp.Case, bus int) bool {
 	if c.Buses[bus].LoadMW != nil {
 		return false
 	}
@@ -311,7 +295,7 @@ func table(b *strings.Builder) *tabwriter.Writer {
 }
 
 // systemTable writes the sums over all buses.
-func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
+func (r *Run) systemTable(b *strings.Builder, unit string, scale float64) {
 	c := r.Case
 	fmt.Fprintf(b, "\nSystem, means of the scenarios: cost in %s, power in MW, storage at the end of the stage in MW-month\n", unit)
 	w := table(b)
@@ -321,11 +305,7 @@ func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
 		capacity += res.MaxStorage
 	}
 	for t, st := range r.Simulation.Stages {
-		load := 0.0
-		for i := range c.Buses {
-			load += c.load(t, i)
-		}
-		fmt.Fprintf(w, "%d\t%s\t%.4f\t%.0f\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%s\t\n", t+1, c.StageName(t), st.Cost/scale, load,
+		fmt.Fprintf(w, "%d\t%s\t%.4f\t%.0f\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%s\t\n", t+1, c.StageName(t), st.Cost/scale, total(st.Load),
 			total(st.Hydro), total(st.Thermal), total(st.Deficit), percent(st.DeficitShare, 1), total(st.Spill),
 			total(st.Storage), percent(total(st.Storage), capacity))
 	}
@@ -333,13 +313,13 @@ func (r *Report) systemTable(b *strings.Builder, unit string, scale float64) {
 }
 
 // busTable writes the figures of a bus.
-func (r *Report) busTable(b *strings.Builder, bus int) {
+func (r *Run) busTable(b *strings.Builder, bus int) {
 	c := r.Case
 	fmt.Fprintf(b, "\n%s, means of the scenarios: power in MW, storage at the end of the stage in MW-month, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.Currency)
 	w := table(b)
 	fmt.Fprintln(w, "stage\tperiod\tload\thydro\tthermal\tdeficit\tnet import\tmarginal cost\tstorage\tof capacity\t")
 	for t, st := range r.Simulation.Stages {
-		s := c.busSummary(st, t, bus)
+		s := busOf(c, st, bus)
 		storage, capacity := 0.0, 0.0
 		for i, res := range c.Reservoirs {
 			if res.Bus == bus {
@@ -384,18 +364,4 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// MoneyUnit returns the unit in which amounts of money of a size are easy to read, and how much of
-// the case's currency one unit is.
-//
-// Local.
-func (c *Case) MoneyUnit(size float64) (unit string, scale float64) {
-	switch {
-	case math.Abs(size) >= 1e9:
-		return "10⁹ " + c.Currency, 1e9
-	case math.Abs(size) >= 1e6:
-		return "10⁶ " + c.Currency, 1e6
-	}
-	return c.Currency, 1
 }
