@@ -5,30 +5,66 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
+	"math"
+	"slices"
 )
 
 // Case is a hydrothermal system and its planning horizon. Stages are numbered from 0 in this package
-// and from 1 in output. Power is in MW. Energy is in MW-month, the energy of one MW over one stage.
+// and from 1 in output. Power is in MW.
+//
+// Water has one of two units in a case. As energy, storage is in MW-month, the energy of one MW over one
+// stage, and flows are in MW. As volume, storage is in hm3, flows are in m3/s, and every reservoir has a
+// productivity. [Case.StorageUnit] tells which.
 type Case struct {
 	Name          string
 	Description   string
 	Currency      string
 	Stages        int
 	Periods       []string // names; stage t has the data of period t mod len(Periods)
-	HoursPerStage float64
+	HoursPerStage Series
 	DeficitCost   float64 // per MWh
 	SpillCost     float64 // per MWh
 	Buses         []Bus
 	Thermals      []Thermal
 	Reservoirs    []Reservoir
 	Lines         []Line
+
+	// What a case need not have is absent from its hash then, so that policies of older versions fit.
+
+	DeficitTiers []DeficitTier `json:",omitempty"` // of the first parts of the load; the rest costs DeficitCost
+	DiscountRate float64       `json:",omitempty"` // per year of 8760 hours
 }
+
+// Series is a figure that may vary: empty if it is zero, one value for all periods, or one per period.
+type Series []float64
+
+// At returns the value in a period.
+//
+// Local.
+func (s Series) At(period int) float64 {
+	switch len(s) {
+	case 0:
+		return 0
+	case 1:
+		return s[0]
+	}
+	return s[period]
+}
+
+// max returns the largest value, min the smallest.
+func (s Series) max() float64 { return slices.Max(append(Series{s.At(0)}, s...)) }
+func (s Series) min() float64 { return slices.Min(append(Series{s.At(0)}, s...)) }
+
+// MarshalJSON writes a series as in the files of a case: a number if one value holds for all periods.
+func (s Series) MarshalJSON() ([]byte, error) {
+	if len(s) < 2 {
+		return json.Marshal(s.At(0))
+	}
+	return json.Marshal([]float64(s))
+}
+
+// DeficitTier is the cost of a deficit up to a share of the load of a bus, beyond the tiers before it.
+type DeficitTier struct{ Share, CostPerMWh float64 }
 
 // Bus is a node of the network.
 type Bus struct {
@@ -40,268 +76,98 @@ type Bus struct {
 type Thermal struct {
 	Name         string
 	Bus          int
-	MinMW, MaxMW float64
-	CostPerMWh   float64
+	MinMW, MaxMW Series
+	CostPerMWh   Series
 }
 
-// Reservoir is stored water, as energy, with its power plants.
+// Reservoir is stored water with its power plants.
 type Reservoir struct {
 	Name                       string
 	Bus                        int
-	MaxStorage, InitialStorage float64 // MW-month
-	MaxGenerationMW            float64
-	InflowMean, InflowStd      []float64 // MW-month, per period
+	MaxStorage, InitialStorage float64
+	MaxGenerationMW            Series
+	InflowMean, InflowStd      []float64 // per period
+
+	Productivity float64 `json:",omitempty"` // MW per m3/s; 0 if water is measured as energy
+	Upstream     []int   `json:",omitempty"` // reservoirs whose turbined and spilled water arrives here
+
+	// Storage at the end of a stage and outflow, turbined and spilled, should not be below these. A shortfall
+	// costs its penalty for every MWh that the missing water is worth in the plants of the reservoir.
+	MinStorage, MinOutflow               Series  `json:",omitempty"`
+	MinStoragePenalty, MinOutflowPenalty float64 `json:",omitempty"`
 }
 
 // Line joins two buses.
 type Line struct {
 	From, To            int
-	DirectMW, ReverseMW float64 // capacity from From to To, and back
-	CostPerMWh          float64
+	DirectMW, ReverseMW Series // capacity from From to To, and back
+	CostPerMWh          Series
 }
 
-// The format named in case.json.
-const (
-	caseFormat  = "cohort-sddp-case"
-	caseVersion = 1
-)
+// volume reports whether water is measured as volume.
+func (c *Case) volume() bool { return len(c.Reservoirs) > 0 && c.Reservoirs[0].Productivity > 0 }
 
-// The limits of a case: far above any real case, and low enough that a wrong file cannot exhaust
-// memory.
-const (
-	maxStages  = 1200
-	maxPeriods = 1200
-	maxItems   = 10000
-	maxFigure  = 1e12
-	maxCost    = 1e9
-	maxStd     = 100 // of an inflow, relative to its mean
-	maxFile    = 64 << 20
-)
-
-// caseFiles are the files of a case, in the order they are read.
-var caseFiles = [...]string{"case.json", "buses.json", "thermals.json", "reservoirs.json", "lines.json"}
-
-// caseText holds the contents of caseFiles.
-type caseText [len(caseFiles)][]byte
-
-// ReadCase reads a case from a folder.
+// StorageUnit returns the unit of storage: MW-month or hm3.
 //
-// Local: [LoadCase] reads one for all ranks.
+// Local.
+func (c *Case) StorageUnit() string {
+	if c.volume() {
+		return "hm3"
+	}
+	return "MW-month"
+}
+
+// FlowUnit returns the unit of inflow, spill and outflow: MW or m3/s.
 //
-// Errors: up to ten [*FieldError], each with the file, the field, and what is allowed there.
-func ReadCase(dir string) (*Case, error) {
-	text, err := readCaseText(dir)
-	if err != nil {
-		return nil, err
+// Local.
+func (c *Case) FlowUnit() string {
+	if c.volume() {
+		return "m3/s"
 	}
-	return parseCase(dir, text)
+	return "MW"
 }
 
-// readCaseText reads the files of a case.
-func readCaseText(dir string) (text caseText, err error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return text, fmt.Errorf("case %s: %w", dir, plainError(err))
+// perFlow returns how much storage a flow of one unit fills in a stage: 1 MW-month per MW, or the seconds
+// of the stage in 10^6, which is hm3 per m3/s.
+func (c *Case) perFlow(stage int) float64 {
+	if c.volume() {
+		return c.Hours(stage) * 3600 / 1e6
 	}
-	if !info.IsDir() {
-		return text, fmt.Errorf("case %s: it is a file; want a folder with %s", dir, strings.Join(caseFiles[:], ", "))
-	}
-	for i, name := range caseFiles {
-		file := filepath.Join(dir, name)
-		info, err := os.Stat(file)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return text, &FieldError{File: file, Text: "missing; a case has the files " + strings.Join(caseFiles[:], ", ")}
-		case err == nil && info.Size() > maxFile:
-			return text, &FieldError{File: file, Text: fmt.Sprintf("%d bytes exceed the limit of %d", info.Size(), maxFile)}
-		}
-		if text[i], err = os.ReadFile(file); err != nil {
-			return text, fmt.Errorf("%s: %w", file, plainError(err))
-		}
-	}
-	return text, nil
+	return 1
 }
 
-// plainError removes the path from an error whose message names the path anyway.
-func plainError(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
+// power returns the output of the plants in MW from one unit of flow.
+func (r *Reservoir) power() float64 {
+	if r.Productivity > 0 {
+		return r.Productivity
 	}
-	return err
+	return 1
 }
 
-// parseCase reads a case from the text of its files. dir appears in errors only.
-func parseCase(dir string, text caseText) (*Case, error) {
-	p := &problems{}
-	var file [len(caseFiles)]*object
-	for i, name := range caseFiles {
-		file[i] = openObject(p, filepath.Join(dir, name), text[i])
+// Hours returns the length of a stage.
+//
+// Local.
+func (c *Case) Hours(stage int) float64 { return c.HoursPerStage.At(c.Period(stage)) }
+
+// discount returns the value, at the start of a stage, of one unit of money at its end.
+func (c *Case) discount(stage int) float64 {
+	if c.DiscountRate == 0 {
+		return 1
 	}
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	c := &Case{}
-	c.readHead(file[0])
-	if err := p.err(); err != nil {
-		return nil, err // the other files cannot be checked without the periods
-	}
-	buses := c.readBuses(file[1])
-	c.readThermals(file[2], buses)
-	c.readReservoirs(file[3], buses)
-	c.readLines(file[4], buses)
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	if err := c.checkStages(dir); err != nil {
-		return nil, err
-	}
-	return c, nil
+	const hoursPerYear = 8760
+	return math.Pow(1+c.DiscountRate, -c.Hours(stage)/hoursPerYear)
 }
 
-// readHead reads case.json.
-func (c *Case) readHead(o *object) {
-	if !o.constant("format", caseFormat) {
-		return
+// dearest returns the largest cost of a MW over a stage.
+func (c *Case) dearest() float64 {
+	most := max(c.DeficitCost, c.SpillCost)
+	for _, g := range c.Thermals {
+		most = max(most, g.CostPerMWh.max())
 	}
-	if o.whole("version", caseVersion, caseVersion) == 0 {
-		return
+	for _, r := range c.Reservoirs {
+		most = max(most, r.MinStoragePenalty, r.MinOutflowPenalty)
 	}
-	c.Name = o.text("name")
-	if o.has("description") {
-		c.Description = o.text("description")
-	}
-	c.Currency = "$"
-	if o.has("currency") {
-		c.Currency = o.text("currency")
-	}
-	c.Stages = int(o.whole("stages", 2, maxStages))
-	periods := o.list("periods", fmt.Sprintf("a list of 1 to %d names", maxPeriods))
-	if o.has("periods") && (len(periods) < 1 || len(periods) > maxPeriods) {
-		o.add(o.file, "periods", "got %d names, want 1 to %d", len(periods), maxPeriods)
-		periods = nil
-	}
-	for i, raw := range periods {
-		c.Periods = append(c.Periods, readText(o.problems, o.file, fmt.Sprintf("periods[%d]", i), "a name", raw))
-	}
-	c.HoursPerStage = o.number("hours_per_stage", 1e-3, 1e5)
-	c.DeficitCost = o.number("deficit_cost", 0, maxCost)
-	c.SpillCost = o.number("spill_cost", 0, maxCost)
-	o.asked = append(o.asked, "description", "currency")
-	o.done()
-}
-
-// uniqueName reads the field name of an object and records a problem if it is not unique.
-func uniqueName(o *object, seen map[string]int, index int) string {
-	name := o.text("name")
-	if name == "" {
-		return name
-	}
-	if other, taken := seen[name]; taken {
-		o.add(o.file, o.field("name"), "got %q, the name of element %d too; want every name once", name, other)
-	} else {
-		seen[name] = index
-	}
-	return name
-}
-
-// busOf reads a field that names a bus.
-func busOf(o *object, field string, buses map[string]int) int {
-	name := o.text(field)
-	if name == "" {
-		return 0
-	}
-	bus, ok := buses[name]
-	if !ok {
-		o.add(o.file, o.field(field), "got %q, want the name of a bus in %s", name, caseFiles[1])
-	}
-	return bus
-}
-
-// readBuses reads buses.json and returns the index of every name.
-func (c *Case) readBuses(f *object) map[string]int {
-	seen := map[string]int{}
-	for i, o := range f.objects("buses", maxItems) {
-		b := Bus{Name: uniqueName(o, seen, i)}
-		if o.has("load_mw") {
-			b.LoadMW = o.series("load_mw", len(c.Periods), 0, maxFigure)
-		} else {
-			o.asked = append(o.asked, "load_mw")
-		}
-		o.done()
-		c.Buses = append(c.Buses, b)
-	}
-	if f.has("buses") && len(c.Buses) == 0 {
-		f.add(f.file, "buses", "got none, want at least one bus")
-	}
-	f.done()
-	return seen
-}
-
-// readThermals reads thermals.json.
-func (c *Case) readThermals(f *object, buses map[string]int) {
-	seen := map[string]int{}
-	for i, o := range f.objects("thermals", maxItems) {
-		t := Thermal{Name: uniqueName(o, seen, i), Bus: busOf(o, "bus", buses)}
-		t.MinMW = o.number("min_mw", 0, maxFigure)
-		t.MaxMW = o.number("max_mw", t.MinMW, maxFigure)
-		t.CostPerMWh = o.number("cost_per_mwh", 0, maxCost)
-		o.done()
-		c.Thermals = append(c.Thermals, t)
-	}
-	f.done()
-}
-
-// readReservoirs reads reservoirs.json.
-func (c *Case) readReservoirs(f *object, buses map[string]int) {
-	seen := map[string]int{}
-	for i, o := range f.objects("reservoirs", maxItems) {
-		r := Reservoir{Name: uniqueName(o, seen, i), Bus: busOf(o, "bus", buses)}
-		known := len(o.errs)
-		r.MaxStorage = o.number("max_storage", 0, maxFigure)
-		most := r.MaxStorage
-		if len(o.errs) > known {
-			most = maxFigure // the storage is wrong, not what it limits
-		}
-		r.InitialStorage = o.number("initial_storage", 0, most)
-		r.MaxGenerationMW = o.number("max_generation_mw", 0, maxFigure)
-		known = len(o.errs)
-		r.InflowMean = o.series("inflow_mean", len(c.Periods), 0, maxFigure)
-		wrong := len(o.errs) > known
-		r.InflowStd = o.series("inflow_std", len(c.Periods), 0, maxFigure)
-		for k, std := range r.InflowStd {
-			field, mean := fmt.Sprintf("%s[%d]", o.field("inflow_std"), k), r.InflowMean[k]
-			switch {
-			case wrong:
-			case std > 0 && mean == 0:
-				o.add(o.file, field, "got %g, want 0 where inflow_mean is 0", std)
-			case std > maxStd*mean:
-				o.add(o.file, field, "got %g, want at most %d times inflow_mean, which is %g", std, maxStd, mean)
-			}
-		}
-		o.done()
-		c.Reservoirs = append(c.Reservoirs, r)
-	}
-	if f.has("reservoirs") && len(c.Reservoirs) == 0 {
-		f.add(f.file, "reservoirs", "got none, want at least one reservoir")
-	}
-	f.done()
-}
-
-// readLines reads lines.json.
-func (c *Case) readLines(f *object, buses map[string]int) {
-	for _, o := range f.objects("lines", maxItems) {
-		l := Line{From: busOf(o, "from", buses), To: busOf(o, "to", buses)}
-		l.DirectMW = o.number("direct_mw", 0, maxFigure)
-		l.ReverseMW = o.number("reverse_mw", 0, maxFigure)
-		l.CostPerMWh = o.number("cost_per_mwh", 0, maxCost)
-		if l.From == l.To && o.has("from") && o.has("to") {
-			o.add(o.file, o.field("to"), "got the bus the line starts from, want another bus")
-		}
-		o.done()
-		c.Lines = append(c.Lines, l)
-	}
-	f.done()
+	return most * c.HoursPerStage.max()
 }
 
 // maxStorage returns the largest storage of every reservoir.

@@ -2,6 +2,7 @@ package sddp
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,8 +23,8 @@ func TestBrazil4HasPublishedFigures(t *testing.T) {
 	if len(c.Buses) != 5 || len(c.Thermals) != 126 || len(c.Lines) != 5 || len(c.Reservoirs) != 4 || c.Stages != 12 {
 		t.Errorf("got %d buses, %d plants, %d lines, %d reservoirs, %d stages", len(c.Buses), len(c.Thermals), len(c.Lines), len(c.Reservoirs), c.Stages)
 	}
-	if c.DeficitCost != 1420.34 || c.SpillCost != 0.01 || c.HoursPerStage != 730 {
-		t.Errorf("deficit %v, spill %v, hours %v; want 1420.34, 0.01, 730", c.DeficitCost, c.SpillCost, c.HoursPerStage)
+	if c.DeficitCost != 1420.34 || c.SpillCost != 0.01 || c.Hours(11) != 730 {
+		t.Errorf("deficit %v, spill %v, hours %v; want 1420.34, 0.01, 730", c.DeficitCost, c.SpillCost, c.Hours(11))
 	}
 	if b := c.Buses[4]; b.Name != "TRANSIT" || b.LoadMW != nil {
 		t.Errorf("bus 4 is %+v, want TRANSIT without load", b)
@@ -104,6 +105,17 @@ func TestCaseErrorNamesFileFieldAndLimits(t *testing.T) {
 		{"deviation of nothing", "reservoirs.json", "[60, 30, 10],\n      \"inflow_std\": [0, 0, 0]", "[60, 30, 0],\n      \"inflow_std\": [0, 0, 1]", []string{"reservoirs.json: reservoirs[0].inflow_std[2]", "want 0 where inflow_mean is 0"}},
 		{"line to itself", "lines.json", `[]`, `[{"from": "Valley", "to": "Valley", "direct_mw": 1, "reverse_mw": 1, "cost_per_mwh": 0}]`, []string{"lines.json: lines[0].to", "want another"}},
 		{"must run", "thermals.json", `"min_mw": 0, "max_mw": 50`, `"min_mw": 81, "max_mw": 90`, []string{"thermals.json: thermals[0].min_mw", "stage 1 (first)", `plant "Coal" must run with 81 MW at bus "Valley"`, "load takes 80 MW and lines take 0 MW"}},
+		{"short series of a plant", "thermals.json", `"max_mw": 50`, `"max_mw": [50, 60]`, []string{"thermals.json: thermals[0].max_mw", "got 2 values", "3 numbers"}},
+		{"max below min in a period", "thermals.json", `"min_mw": 0, "max_mw": 50`, `"min_mw": [0, 20, 0], "max_mw": [50, 10, 5]`, []string{"thermals.json: thermals[0].max_mw[1]", "got 10", "from 20, which is min_mw"}},
+		{"text for a series", "thermals.json", `"max_mw": 50`, `"max_mw": "50"`, []string{"thermals.json: thermals[0].max_mw", `got "50"`, "a list of 3, one per period"}},
+		{"rate", "case.json", `"spill_cost": 0`, `"spill_cost": 0, "discount_rate": -0.1`, []string{"case.json: discount_rate", "got -0.1", "from 0 to 10"}},
+		{"tiers beyond the load", "case.json", `"spill_cost": 0`, `"spill_cost": 0, "deficit_tiers": [{"share_of_load": 0.7, "cost_per_mwh": 1}, {"share_of_load": 0.7, "cost_per_mwh": 2}]`, []string{"case.json: deficit_tiers[1].share_of_load", "got 0.7"}},
+		{"tiers that fall", "case.json", `"spill_cost": 0`, `"spill_cost": 0, "deficit_tiers": [{"share_of_load": 0.1, "cost_per_mwh": 9}, {"share_of_load": 0.1, "cost_per_mwh": 8}]`, []string{"case.json: deficit_tiers[1].cost_per_mwh", "got 8", "from 9 to 1000"}},
+		{"stages of several lengths in MW-month", "case.json", `"hours_per_stage": 1`, `"hours_per_stage": [1, 2, 1]`, []string{"case.json: hours_per_stage", "want one length", "a MW-month is the energy of 1 MW over one stage"}},
+		{"least storage above the largest", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 20, "min_storage": 41, "min_storage_penalty": 1`, []string{"reservoirs.json: reservoirs[0].min_storage", "got 41", "from 0 to 40"}},
+		{"limit without a penalty", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 20, "min_outflow": 4`, []string{"reservoirs.json: reservoirs[0].min_outflow_penalty: missing"}},
+		{"penalty without a limit", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 20, "min_outflow_penalty": 4`, []string{"reservoirs.json: reservoirs[0].min_outflow_penalty: unknown field", "min_outflow"}},
+		{"downstream of itself", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 20, "productivity_mw_per_m3s": 1, "downstream": "Lake"`, []string{"reservoirs.json: reservoirs[0].downstream", `got "Lake"`, "another reservoir"}},
 		{"absurd deviation", "reservoirs.json", `"inflow_std": [0, 0, 0]`, `"inflow_std": [0, 0, 1001]`, []string{"reservoirs.json: reservoirs[0].inflow_std[2]", "got 1001", "at most 100 times inflow_mean, which is 10"}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
@@ -117,6 +129,25 @@ func TestCaseErrorNamesFileFieldAndLimits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Reservoirs that do not fit together.
+func TestCascadeErrors(t *testing.T) {
+	lake := func(name, more string) string {
+		return fmt.Sprintf(`{"name": %q, "bus": "Valley", "max_storage": 40, "initial_storage": 20, "max_generation_mw": 70,
+			"inflow_mean": [60, 30, 10], "inflow_std": [0, 0, 0]%s}`, name, more)
+	}
+	const first, m3s = `"reservoirs": [`, `, "productivity_mw_per_m3s": 1`
+	for _, k := range []struct{ name, more, want string }{
+		{"two units", lake("A", m3s) + "," + lake("B", "") + ",", `reservoirs[1].productivity_mw_per_m3s: given for reservoir "A" or "B" only, want it for all reservoirs or for none`},
+		{"a cascade of energy", lake("A", `, "downstream": "Lake"`) + ",", `reservoirs[0].downstream: got "Lake", want no such field without productivity_mw_per_m3s`},
+		{"a circle", lake("A", m3s+`, "downstream": "B"`) + "," + lake("B", m3s+`, "downstream": "A"`) + ",", `reservoirs[0].downstream: got "B", from which the water returns to this reservoir`},
+	} {
+		_, err := ReadCase(edit(t, "reservoirs.json", first, first+k.more))
+		if err == nil || !strings.Contains(err.Error(), k.want) {
+			t.Errorf("%s: got %v, want %q", k.name, err, k.want)
+		}
 	}
 }
 
@@ -181,7 +212,7 @@ func FuzzCase(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(c.Reservoirs) == 0 || c.Stages < 2 || len(c.SHA256()) != 64 || c.Describe() == "" {
+		if c.Stages < 2 || len(c.SHA256()) != 64 || c.Describe() == "" {
 			t.Errorf("an invalid case was read: %+v", c)
 		}
 		for _, r := range c.Reservoirs {
@@ -210,11 +241,11 @@ func TestWrongLimitIsReportedOnce(t *testing.T) {
 // Must-run output that load and lines of several buses together cannot take names those buses only.
 func TestMustRunErrorNamesBuses(t *testing.T) {
 	c := readShipped(t, "brazil4")
-	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = 55000, 55000 // more than SUDESTE's load, its neighbours take the rest
+	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = Series{55000}, Series{55000} // more than SUDESTE's load, its neighbours take the rest
 	if err := c.checkStages("case"); err != nil {
 		t.Fatal(err)
 	}
-	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = 64000, 64000
+	c.Thermals[0].MinMW, c.Thermals[0].MaxMW = Series{64000}, Series{64000}
 	err := c.checkStages("case")
 	if err == nil {
 		t.Fatal("64 GW at one bus were accepted")

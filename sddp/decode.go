@@ -150,6 +150,14 @@ func (o *object) field(name string) string {
 // has reports whether the object has a field. It does not count as reading it.
 func (o *object) has(name string) bool { _, ok := o.values[name]; return ok }
 
+// optional reports whether the object has a field that it may lack.
+func (o *object) optional(name string) bool {
+	if !o.has(name) {
+		o.asked = append(o.asked, name)
+	}
+	return o.has(name)
+}
+
 // get returns the value of a required field.
 func (o *object) get(name, want string) (json.RawMessage, bool) {
 	o.asked = append(o.asked, name)
@@ -269,6 +277,34 @@ func (o *object) series(name string, n int, lo, hi float64) []float64 {
 			fmt.Sprintf("a number from %g to %g", lo, hi), lo, hi, raw)
 	}
 	return out
+}
+
+// varying returns a field that is a number or a series of n numbers, from lo to hi.
+func (o *object) varying(name string, n int, lo, hi float64) Series {
+	if strings.HasPrefix(string(o.values[name]), "[") {
+		return o.series(name, n, lo, hi)
+	}
+	want := fmt.Sprintf("a number from %g to %g, or a list of %d, one per period", lo, hi, n)
+	raw, ok := o.get(name, want)
+	if !ok {
+		return Series{0}
+	}
+	return Series{readNumber(o.problems, o.file, o.field(name), want, lo, hi, raw)}
+}
+
+// atLeast records a problem for the first of n periods in which a field, which has been read, is below
+// another field.
+func (o *object) atLeast(name string, have, least Series, other string, n int) {
+	for p := range n {
+		if x, want := have.At(p), least.At(p); x < want && o.has(name) {
+			field := o.field(name)
+			if len(have) > 1 {
+				field += fmt.Sprintf("[%d]", p)
+			}
+			o.add(o.file, field, "got %g, want a number from %g, which is %s, to %g", x, want, other, maxFigure)
+			return
+		}
+	}
 }
 
 // objects returns the elements of a list of objects.

@@ -61,7 +61,7 @@ func (tr *trainer) gapCloses(ctx context.Context) (scenarios int, err error) {
 // given the storage, in the place of Q. That has the same mean (conditional Monte Carlo: Hammersley 1956)
 // and varies by a small part of what costs do: each term is the error of the cuts at that storage.
 func (p *planner) excess(ctx context.Context, opening func(stage int) int) (float64, error) {
-	total, theta := 0.0, 0.0
+	total, theta, worth := 0.0, 0.0, 1.0
 	p.initial()
 	for t, s := range p.stages {
 		if err := p.begin(ctx, s); err != nil {
@@ -83,9 +83,10 @@ func (p *planner) excess(ctx context.Context, opening func(stage int) int) (floa
 			}
 		}
 		if t > 0 {
-			total += mean - theta
+			total += worth * (mean - theta)
 		}
 		theta = next
+		worth *= s.discount
 		copy(p.before, p.after)
 	}
 	return total, nil

@@ -10,17 +10,19 @@ type Facts struct {
 	Name            string  `json:"name"`
 	SHA256          string  `json:"sha256"`
 	Stages          int     `json:"stages"`
-	HoursPerStage   float64 `json:"hours_per_stage"`
+	HoursPerStage   Series  `json:"hours_per_stage"`
 	Buses           int     `json:"buses"`
 	Lines           int     `json:"lines"`
 	Thermals        int     `json:"thermals"`
 	ThermalMW       float64 `json:"thermal_mw"`
 	Reservoirs      int     `json:"reservoirs"`
 	HydroMW         float64 `json:"hydro_mw"`
+	StorageUnit     string  `json:"storage_unit"`
+	FlowUnit        string  `json:"flow_unit"`
 	MaxStorage      float64 `json:"max_storage"`
 	InitialStorage  float64 `json:"initial_storage"`
-	LoadMWMonth     float64 `json:"load"`   // over the horizon
-	InflowMWMonth   float64 `json:"inflow"` // expected, over the horizon
+	Load            float64 `json:"load"`   // MW, sum over the stages
+	Inflow          float64 `json:"inflow"` // expected, sum over the stages
 	Columns         int     `json:"columns"`
 	Rows            int     `json:"rows"` // of a stage's linear program, without cuts
 	DeficitCost     float64 `json:"deficit_cost"`
@@ -38,33 +40,34 @@ func (c *Case) Facts() Facts {
 	f := Facts{
 		Name: c.Name, SHA256: c.SHA256(), Stages: c.Stages, HoursPerStage: c.HoursPerStage,
 		Buses: len(c.Buses), Lines: len(c.Lines), Thermals: len(c.Thermals), Reservoirs: len(c.Reservoirs),
-		DeficitCost: c.DeficitCost, SpillCost: c.SpillCost, Warnings: c.Warnings(),
+		StorageUnit: c.StorageUnit(), FlowUnit: c.FlowUnit(), DeficitCost: c.DeficitCost, SpillCost: c.SpillCost, Warnings: c.Warnings(),
 	}
 	for i, g := range c.Thermals {
-		f.ThermalMW += g.MaxMW
-		if i == 0 || g.CostPerMWh < f.CheapestThermal {
-			f.CheapestThermal = g.CostPerMWh
+		f.ThermalMW += g.MaxMW.max()
+		if least := g.CostPerMWh.min(); i == 0 || least < f.CheapestThermal {
+			f.CheapestThermal = least
 		}
-		f.DearestThermal = max(f.DearestThermal, g.CostPerMWh)
+		f.DearestThermal = max(f.DearestThermal, g.CostPerMWh.max())
 	}
 	for _, r := range c.Reservoirs {
-		f.HydroMW += r.MaxGenerationMW
+		f.HydroMW += r.MaxGenerationMW.max()
 		f.MaxStorage += r.MaxStorage
 		f.InitialStorage += r.InitialStorage
 	}
 	f.Columns = len(c.Thermals) + 3*len(c.Reservoirs) + 2*len(c.Lines) + 1
-	f.Rows = len(c.Buses) + len(c.Reservoirs)
+	f.Rows = c.rows()
 	for b, bus := range c.Buses {
 		if bus.LoadMW != nil {
-			f.Columns++
+			f.Columns += 1 + len(c.DeficitTiers)
 		}
 		for t := range c.Stages {
-			f.LoadMWMonth += c.load(t, b)
+			f.Load += c.load(t, b)
 		}
 	}
-	for t := range c.Stages {
-		for _, r := range c.Reservoirs {
-			f.InflowMWMonth += r.InflowMean[c.Period(t)]
+	for _, r := range c.Reservoirs {
+		f.Columns += r.limits()
+		for t := range c.Stages {
+			f.Inflow += r.InflowMean[c.Period(t)]
 		}
 	}
 	return f
@@ -85,23 +88,23 @@ func (c *Case) Warnings() (all []string) {
 		}
 		all = append(all, fmt.Sprintf(format, args...))
 	}
-	idle, dearest := 0, Thermal{CostPerMWh: c.DeficitCost}
+	idle, dearest := 0, Thermal{CostPerMWh: Series{c.DeficitCost}}
 	for _, g := range c.Thermals {
-		if g.MaxMW > 0 && g.CostPerMWh > c.DeficitCost {
+		if g.MaxMW.max() > 0 && g.CostPerMWh.min() > c.DeficitCost {
 			idle++
-			if g.CostPerMWh > dearest.CostPerMWh {
+			if g.CostPerMWh.min() > dearest.CostPerMWh.min() {
 				dearest = g
 			}
 		}
 	}
 	if idle > 0 {
 		add("deficit_cost is %g: a deficit costs less than %s, such as %q at bus %q (%g), so load is shed before they run",
-			c.DeficitCost, plural(idle, "thermal plant"), dearest.Name, c.Buses[dearest.Bus].Name, dearest.CostPerMWh)
+			c.DeficitCost, plural(idle, "thermal plant"), dearest.Name, c.Buses[dearest.Bus].Name, dearest.CostPerMWh.min())
 	}
 	for _, r := range c.Reservoirs {
 		for p, std := range r.InflowStd {
 			if mean := r.InflowMean[p]; std > wideStd*mean {
-				add("inflow_std of reservoir %q in period %q is %.6g, %.3g times the mean of %.6g; monthly energy inflows have 0.2 to 1 times the mean",
+				add("inflow_std of reservoir %q in period %q is %.6g, %.3g times the mean of %.6g; monthly inflows have 0.2 to 1 times the mean",
 					r.Name, c.Periods[p], std, std/mean, mean)
 			}
 		}
@@ -122,18 +125,22 @@ func (c *Case) Describe() string {
 	var b strings.Builder
 	f := c.Facts()
 	fmt.Fprintf(&b, "%s: %s\n\n", f.Name, c.Description)
-	fmt.Fprintf(&b, "  horizon      %d stages of %g h, from %s\n", f.Stages, f.HoursPerStage, c.StageName(0))
+	hours := fmt.Sprintf("%g", f.HoursPerStage.min())
+	if most := f.HoursPerStage.max(); most > f.HoursPerStage.min() {
+		hours += fmt.Sprintf(" to %g", most)
+	}
+	fmt.Fprintf(&b, "  horizon      %d stages of %s h, from %s\n", f.Stages, hours, c.StageName(0))
 	fmt.Fprintf(&b, "  network      %s, %s\n", strings.Replace(plural(f.Buses, "bus"), "buss", "buses", 1), plural(f.Lines, "line"))
-	fmt.Fprintf(&b, "  load         %.0f MW on average\n", f.LoadMWMonth/float64(f.Stages))
+	fmt.Fprintf(&b, "  load         %.0f MW on average\n", f.Load/float64(f.Stages))
 	fmt.Fprintf(&b, "  thermal      %s, %.0f MW, %g to %g %s/MWh\n", plural(f.Thermals, "plant"), f.ThermalMW, f.CheapestThermal, f.DearestThermal, c.Currency)
-	fmt.Fprintf(&b, "  hydro        %s, %.0f MW, inflow %.0f MW on average\n", plural(f.Reservoirs, "reservoir"), f.HydroMW, f.InflowMWMonth/float64(f.Stages))
-	fmt.Fprintf(&b, "  storage      %.0f MW-month, %s full at the start\n", f.MaxStorage, percent(f.InitialStorage, f.MaxStorage))
+	fmt.Fprintf(&b, "  hydro        %s, %.0f MW, inflow %.0f %s on average\n", plural(f.Reservoirs, "reservoir"), f.HydroMW, f.Inflow/float64(f.Stages), f.FlowUnit)
+	fmt.Fprintf(&b, "  storage      %.0f %s, %s full at the start\n", f.MaxStorage, f.StorageUnit, percent(f.InitialStorage, f.MaxStorage))
 	fmt.Fprintf(&b, "  deficit      %g %s/MWh, spill %g %s/MWh\n", c.DeficitCost, c.Currency, c.SpillCost, c.Currency)
 	fmt.Fprintf(&b, "  program      %d columns and %d rows per stage, plus cuts\n", f.Columns, f.Rows)
 	fmt.Fprintf(&b, "  sha256       %s\n\n", f.SHA256)
 
 	w := table(&b)
-	fmt.Fprintln(w, "bus\tload MW\tthermal MW\thydro MW\tinflow MW\tstorage MW-month\tat start\t")
+	fmt.Fprintf(w, "bus\tload MW\tthermal MW\thydro MW\tinflow %s\tstorage %s\tat start\t\n", f.FlowUnit, f.StorageUnit)
 	for i, bus := range c.Buses {
 		var load, thermal, hydro, inflow, most, start float64
 		for t := range c.Stages {
@@ -141,14 +148,14 @@ func (c *Case) Describe() string {
 		}
 		for _, g := range c.Thermals {
 			if g.Bus == i {
-				thermal += g.MaxMW
+				thermal += g.MaxMW.max()
 			}
 		}
 		for _, r := range c.Reservoirs {
 			if r.Bus != i {
 				continue
 			}
-			hydro += r.MaxGenerationMW
+			hydro += r.MaxGenerationMW.max()
 			most += r.MaxStorage
 			start += r.InitialStorage
 			for t := range c.Stages {

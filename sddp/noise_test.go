@@ -8,9 +8,11 @@ import (
 // small returns a case of one reservoir.
 func small(stages int, mean, std float64) *Case {
 	return &Case{
-		Name: "small", Currency: "$", Stages: stages, Periods: []string{"only"}, HoursPerStage: 1, DeficitCost: 100,
-		Buses:      []Bus{{"here", []float64{10}}},
-		Reservoirs: []Reservoir{{"lake", 0, 10, 5, 10, []float64{mean}, []float64{std}}},
+		Name: "small", Currency: "$", Stages: stages, Periods: []string{"only"}, HoursPerStage: Series{1}, DeficitCost: 100,
+		Buses: []Bus{{"here", []float64{10}}},
+		Reservoirs: []Reservoir{{
+			Name: "lake", MaxStorage: 10, InitialStorage: 5, MaxGenerationMW: Series{10}, InflowMean: []float64{mean}, InflowStd: []float64{std},
+		}},
 	}
 }
 

@@ -31,13 +31,8 @@ func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs))}
+	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs)), dearest: c.dearest()}
 	p.after = make([]float64, len(c.Reservoirs))
-	p.dearest = max(c.DeficitCost, c.SpillCost)
-	for _, g := range c.Thermals {
-		p.dearest = max(p.dearest, g.CostPerMWh)
-	}
-	p.dearest *= c.HoursPerStage
 	return p, nil
 }
 
@@ -67,9 +62,9 @@ func (p *planner) begin(ctx context.Context, s *stage) error {
 }
 
 // forward simulates one path through the stages with the inflows that inflow returns, and passes each
-// solved stage to seen. It returns the cost of the path.
+// solved stage to seen. It returns the cost of the path at the start of the horizon.
 func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64, seen func(s *stage)) (float64, error) {
-	total := 0.0
+	total, worth := 0.0, 1.0
 	p.initial()
 	for t, s := range p.stages {
 		if err := p.begin(ctx, s); err != nil {
@@ -79,7 +74,8 @@ func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64,
 		if err := s.solve(p.pool); err != nil {
 			return 0, err
 		}
-		total += s.cost()
+		total += worth * s.cost()
+		worth *= s.discount
 		if seen != nil {
 			seen(s)
 		}

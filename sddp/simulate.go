@@ -56,8 +56,8 @@ func (s *Simulation) CVaR(alpha float64) float64 {
 	return mean
 }
 
-// StageResult holds the means over the scenarios for a stage: power in MW, energy in MW-month, the
-// marginal cost of load per MWh.
+// StageResult holds the means over the scenarios for a stage: power in MW, water in the units of
+// the case, the marginal cost of load per MWh.
 type StageResult struct {
 	Cost         float64
 	DeficitShare float64 // share of the scenarios with a deficit at any bus

@@ -22,4 +22,15 @@ func (t *team) open(kind string, c *Case) (func() lp.Solver, lp.Info, error) {
 }
 
 // rows returns how many rows a stage has without cuts.
-func (c *Case) rows() int { return len(c.Buses) + len(c.Reservoirs) }
+func (c *Case) rows() int {
+	n := len(c.Buses) + len(c.Reservoirs)
+	for _, r := range c.Reservoirs {
+		n += r.limits()
+	}
+	return n
+}
+
+// limits returns how many limits a reservoir has that are rows.
+func (r *Reservoir) limits() int {
+	return min(len(r.MinStorage), 1) + min(len(r.MinOutflow), 1)
+}

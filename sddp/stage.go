@@ -14,28 +14,33 @@ import (
 // stage is the linear program of one stage. It is solved repeatedly with other storages at its start,
 // other inflows, and more cuts.
 //
-//	minimise   hours*(fuel + deficit + spill + transport) + theta
+//	minimise   hours*(fuel + deficit + spill + transport) + penalties + discount*theta
 //	balance    generation + deficit + arriving - leaving = load        a row per bus
-//	water      storage + generation + spill = storage before + inflow  a row per reservoir
+//	water      storage + fill*(outflow - outflow upstream)
+//	             = storage before + fill*inflow                        a row per reservoir
+//	limits     storage + missing >= least, outflow + missing >= least  where a reservoir has them
 //	cuts       theta - beta'storage >= alpha                           as many as are needed
 //
-// with theta >= 0. Costs are those of the whole stage, so that theta and the cuts are in money.
+// with theta >= 0 and outflow = generation/productivity + spill. Costs are those of the whole stage, so that
+// theta and the cuts are in money. fill and productivity are 1 where water is measured as energy.
 //
 // Cuts become rows only when they are violated: few of hundreds bind in one program. The rows are as
 // much a part of the starting point as the basis, so restart drops all cuts.
 //
 // A stage is not safe for concurrent use.
 type stage struct {
-	t      int
-	hours  float64
-	lp     lp.Solver
-	base   int      // rows that are not cuts
-	start  lp.Basis // the canonical basis, see ADR 0004
-	solves int      // programs solved so far
+	t        int
+	hours    float64
+	discount float64 // of theta
+	fill     float64 // storage that one unit of flow fills
+	lp       lp.Solver
+	base     int      // rows that are not cuts
+	start    lp.Basis // the canonical basis, see ADR 0004
+	solves   int      // programs solved so far
 
-	thermal, hydro, spill, storage []int // columns
-	deficit                        []int // by bus; -1 where there is no load
-	direct, reverse                []int // by line
+	thermal, hydro, spill, storage []int   // columns
+	deficit                        [][]int // by bus and tier; none where there is no load
+	direct, reverse                []int   // by line
 	theta                          int
 	balance, water                 []int // rows, by bus and by reservoir
 
@@ -49,86 +54,144 @@ type stage struct {
 // newStage creates the program of stage t in a new solver and finds its canonical basis: the optimal basis
 // without cuts, for the initial storage and the mean inflow.
 func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
-	s := &stage{t: t, hours: c.HoursPerStage, lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs))}
-	period, hours := c.Period(t), s.hours
-	for _, g := range c.Thermals {
-		s.thermal = append(s.thermal, s.lp.AddColumn(hours*g.CostPerMWh, g.MinMW, g.MaxMW))
+	s := &stage{
+		t: t, hours: c.Hours(t), discount: c.discount(t), fill: c.perFlow(t),
+		lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs)),
 	}
-	for _, r := range c.Reservoirs {
-		s.hydro = append(s.hydro, s.lp.AddColumn(0, 0, r.MaxGenerationMW))
+	s.addColumns(c)
+	for b := range c.Buses {
+		s.addBalance(c, b)
 	}
-	for range c.Reservoirs {
-		s.spill = append(s.spill, s.lp.AddColumn(hours*c.SpillCost, 0, lp.Inf))
+	for r := range c.Reservoirs {
+		s.addWater(c, r)
 	}
-	for _, b := range c.Buses {
-		col := -1
-		if b.LoadMW != nil {
-			col = s.lp.AddColumn(hours*c.DeficitCost, 0, lp.Inf)
-		}
-		s.deficit = append(s.deficit, col)
-	}
-	for _, l := range c.Lines {
-		s.direct = append(s.direct, s.lp.AddColumn(hours*l.CostPerMWh, 0, l.DirectMW))
-		s.reverse = append(s.reverse, s.lp.AddColumn(hours*l.CostPerMWh, 0, l.ReverseMW))
-	}
-	for _, r := range c.Reservoirs {
-		s.storage = append(s.storage, s.lp.AddColumn(0, 0, r.MaxStorage))
-	}
-	limit := lp.Inf
-	if t == c.Stages-1 {
-		limit = 0 // no cost remains after the last stage
-	}
-	s.theta = s.lp.AddColumn(1, 0, limit)
-
-	for b, bus := range c.Buses {
-		var cols []int
-		var coefs []float64
-		put := func(col int, coef float64) { cols, coefs = append(cols, col), append(coefs, coef) }
-		for i, g := range c.Thermals {
-			if g.Bus == b {
-				put(s.thermal[i], 1)
-			}
-		}
-		for i, r := range c.Reservoirs {
-			if r.Bus == b {
-				put(s.hydro[i], 1)
-			}
-		}
-		load := 0.0
-		if s.deficit[b] >= 0 {
-			put(s.deficit[b], 1)
-			load = bus.LoadMW[period]
-		}
-		for i, l := range c.Lines {
-			if l.From == b {
-				put(s.direct[i], -1)
-				put(s.reverse[i], 1)
-			}
-			if l.To == b {
-				put(s.direct[i], 1)
-				put(s.reverse[i], -1)
-			}
-		}
-		s.balance = append(s.balance, s.lp.AddRow(lp.EQ, load, cols, coefs))
-	}
-	for i := range c.Reservoirs {
-		cols := []int{s.storage[i], s.hydro[i], s.spill[i]}
-		s.water = append(s.water, s.lp.AddRow(lp.EQ, 0, cols, []float64{1, 1, 1}))
+	for r := range c.Reservoirs {
+		s.addLimits(c, r)
 	}
 	s.base = s.lp.Rows()
 	s.cols = append([]int{s.theta}, s.storage...)
 	s.coefs = make([]float64, len(s.cols))
 	s.coefs[0] = 1
 
-	for i, r := range c.Reservoirs {
-		s.lp.SetRHS(s.water[i], r.InitialStorage+r.InflowMean[period])
+	var before, inflow []float64
+	for _, r := range c.Reservoirs {
+		before = append(before, r.InitialStorage)
+		inflow = append(inflow, r.InflowMean[c.Period(t)])
 	}
+	s.set(before, inflow)
 	s.lp.ResetBasis()
 	if err := s.optimise(); err != nil {
 		return s, err
 	}
 	s.start = s.lp.Basis(s.start)
 	return s, nil
+}
+
+// addColumns adds all columns but those of limits.
+func (s *stage) addColumns(c *Case) {
+	p := c.Period(s.t)
+	for _, g := range c.Thermals {
+		s.thermal = append(s.thermal, s.lp.AddColumn(s.hours*g.CostPerMWh.At(p), g.MinMW.At(p), g.MaxMW.At(p)))
+	}
+	for _, r := range c.Reservoirs {
+		s.hydro = append(s.hydro, s.lp.AddColumn(0, 0, r.MaxGenerationMW.At(p)))
+	}
+	for _, r := range c.Reservoirs {
+		s.spill = append(s.spill, s.lp.AddColumn(s.hours*r.power()*c.SpillCost, 0, lp.Inf))
+	}
+	for _, b := range c.Buses {
+		var tiers []int
+		if b.LoadMW != nil {
+			for _, tier := range c.DeficitTiers {
+				tiers = append(tiers, s.lp.AddColumn(s.hours*tier.CostPerMWh, 0, tier.Share*b.LoadMW[p]))
+			}
+			tiers = append(tiers, s.lp.AddColumn(s.hours*c.DeficitCost, 0, lp.Inf))
+		}
+		s.deficit = append(s.deficit, tiers)
+	}
+	for _, l := range c.Lines {
+		s.direct = append(s.direct, s.lp.AddColumn(s.hours*l.CostPerMWh.At(p), 0, l.DirectMW.At(p)))
+		s.reverse = append(s.reverse, s.lp.AddColumn(s.hours*l.CostPerMWh.At(p), 0, l.ReverseMW.At(p)))
+	}
+	for _, r := range c.Reservoirs {
+		s.storage = append(s.storage, s.lp.AddColumn(0, 0, r.MaxStorage))
+	}
+	limit := lp.Inf
+	if s.t == c.Stages-1 {
+		limit = 0 // no cost remains after the last stage
+	}
+	s.theta = s.lp.AddColumn(s.discount, 0, limit)
+}
+
+// addBalance adds the row of a bus.
+func (s *stage) addBalance(c *Case, b int) {
+	var row terms
+	for i, g := range c.Thermals {
+		if g.Bus == b {
+			row.put(s.thermal[i], 1)
+		}
+	}
+	for i, r := range c.Reservoirs {
+		if r.Bus == b {
+			row.put(s.hydro[i], 1)
+		}
+	}
+	for _, col := range s.deficit[b] {
+		row.put(col, 1)
+	}
+	for i, l := range c.Lines {
+		if l.From == b {
+			row.put(s.direct[i], -1)
+			row.put(s.reverse[i], 1)
+		}
+		if l.To == b {
+			row.put(s.direct[i], 1)
+			row.put(s.reverse[i], -1)
+		}
+	}
+	s.balance = append(s.balance, s.lp.AddRow(lp.EQ, c.load(s.t, b), row.cols, row.coefs))
+}
+
+// addWater adds the row of a reservoir.
+func (s *stage) addWater(c *Case, i int) {
+	var row terms
+	row.put(s.storage[i], 1)
+	s.putOutflow(&row, c, i, s.fill)
+	for _, up := range c.Reservoirs[i].Upstream {
+		s.putOutflow(&row, c, up, -s.fill)
+	}
+	s.water = append(s.water, s.lp.AddRow(lp.EQ, 0, row.cols, row.coefs))
+}
+
+// putOutflow adds scale times the outflow of a reservoir to a row.
+func (s *stage) putOutflow(row *terms, c *Case, i int, scale float64) {
+	row.put(s.hydro[i], scale/c.Reservoirs[i].power())
+	row.put(s.spill[i], scale)
+}
+
+// addLimits adds a row and a column for the least storage of a reservoir, and for its least outflow.
+func (s *stage) addLimits(c *Case, i int) {
+	r, p := &c.Reservoirs[i], c.Period(s.t)
+	if least := r.MinStorage.At(p); least > 0 {
+		missing := s.lp.AddColumn(s.hours*r.power()*r.MinStoragePenalty/s.fill, 0, lp.Inf)
+		s.lp.AddRow(lp.GE, least, []int{s.storage[i], missing}, []float64{1, 1})
+	}
+	if least := r.MinOutflow.At(p); least > 0 {
+		var row terms
+		s.putOutflow(&row, c, i, 1)
+		row.put(s.lp.AddColumn(s.hours*r.power()*r.MinOutflowPenalty, 0, lp.Inf), 1)
+		s.lp.AddRow(lp.GE, least, row.cols, row.coefs)
+	}
+}
+
+// terms are the columns of a row, with their coefficients.
+type terms struct {
+	cols  []int
+	coefs []float64
+}
+
+func (w *terms) put(col int, coef float64) {
+	w.cols, w.coefs = append(w.cols, col), append(w.coefs, coef)
 }
 
 // newStages creates the programs of all stages.
@@ -171,6 +234,7 @@ func (s *stage) tooMuch(c *Case, dir string) error {
 		most = max(most, math.Abs(s.lp.Farkas(row)))
 	}
 	var names []string
+	period := c.Period(s.t)
 	in := make([]bool, len(c.Buses))
 	load, away, run, plants, largest := 0.0, 0.0, 0.0, 0, -1
 	for b, row := range s.balance {
@@ -182,18 +246,19 @@ func (s *stage) tooMuch(c *Case, dir string) error {
 	for _, l := range c.Lines {
 		switch {
 		case in[l.From] && !in[l.To]:
-			away += l.DirectMW
+			away += l.DirectMW.At(period)
 		case in[l.To] && !in[l.From]:
-			away += l.ReverseMW
+			away += l.ReverseMW.At(period)
 		}
 	}
 	for i, g := range c.Thermals {
-		if !in[g.Bus] || g.MinMW == 0 {
+		must := g.MinMW.At(period)
+		if !in[g.Bus] || must == 0 {
 			continue
 		}
-		run += g.MinMW
+		run += must
 		plants++
-		if largest < 0 || g.MinMW > c.Thermals[largest].MinMW {
+		if largest < 0 || must > c.Thermals[largest].MinMW.At(period) {
 			largest = i
 		}
 	}
@@ -225,7 +290,7 @@ func (s *stage) restart() error {
 // set sets the storage at the start of the stage and its inflow.
 func (s *stage) set(before, inflow []float64) {
 	for r, row := range s.water {
-		s.lp.SetRHS(row, before[r]+inflow[r])
+		s.lp.SetRHS(row, before[r]+s.fill*inflow[r])
 	}
 }
 
@@ -296,7 +361,7 @@ func (e *unsolvedError) Error() string {
 }
 
 // cost returns the cost of this stage in the last solution, without the cost of later stages.
-func (s *stage) cost() float64 { return s.lp.Objective() - s.lp.Value(s.theta) }
+func (s *stage) cost() float64 { return s.lp.Objective() - s.discount*s.lp.Value(s.theta) }
 
 // thermalMW returns the mean output of a thermal plant over the stage in the last solution.
 func (s *stage) thermalMW(i int) float64 { return s.lp.Value(s.thermal[i]) }
@@ -309,10 +374,11 @@ func (s *stage) spilled(r int) float64 { return s.lp.Value(s.spill[r]) }
 
 // deficitMW returns the mean deficit of a bus.
 func (s *stage) deficitMW(b int) float64 {
-	if s.deficit[b] < 0 {
-		return 0
+	sum := 0.0
+	for _, col := range s.deficit[b] {
+		sum += s.lp.Value(col)
 	}
-	return s.lp.Value(s.deficit[b])
+	return sum
 }
 
 // flowMW returns the mean flow of a line, negative from To to From.

@@ -231,7 +231,7 @@ func StorageSVG(c *sddp.Case, sim *sddp.Simulation) []byte {
 	plots := make([][]*plot.Plot, rows)
 	var entries []entry
 	for i, r := range c.Reservoirs {
-		p := newPlot(r.Name, "", "MW-month", max(1.04*r.MaxStorage, 1))
+		p := newPlot(r.Name, "", c.StorageUnit(), max(1.04*r.MaxStorage, 1))
 		p.X.Tick.Label.Font.Size = 8
 		p.X.Min, p.X.Max, p.X.Tick.Marker = 0, float64(c.Stages), plot.ConstantTicks(stageTicks(c))
 		// Stage 0 is the start of the horizon.
@@ -254,7 +254,7 @@ func StorageSVG(c *sddp.Case, sim *sddp.Simulation) []byte {
 	for len(plots[rows-1]) < columns {
 		plots[rows-1] = append(plots[rows-1], nil)
 	}
-	s := newSheet(vg.Length(max(340*columns, 500)), vg.Length(72+200*rows), "Stored energy at the end of each stage: "+c.Name, entries)
+	s := newSheet(vg.Length(max(340*columns, 500)), vg.Length(72+200*rows), "Storage at the end of each stage: "+c.Name, entries)
 	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 18, PadY: 14}
 	canvases := plot.Align(plots, tiles, s.body)
 	for i, row := range plots {

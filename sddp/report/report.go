@@ -35,7 +35,9 @@ func (r *Run) Files() ([]sddp.File, error) {
 	}
 	var files []sddp.File
 	add := func(name string, data []byte) { files = append(files, sddp.File{Name: name, Data: data}) }
-	add("storage.svg", StorageSVG(r.Case, r.Simulation))
+	if len(r.Case.Reservoirs) > 0 {
+		add("storage.svg", StorageSVG(r.Case, r.Simulation))
+	}
 	add("summary.json", summary)
 	if r.Training != nil {
 		add("convergence.csv", ConvergenceCSV(r.Training.Iterations))
@@ -297,7 +299,7 @@ func table(b *strings.Builder) *tabwriter.Writer {
 // systemTable writes the sums over all buses.
 func (r *Run) systemTable(b *strings.Builder, unit string, scale float64) {
 	c := r.Case
-	fmt.Fprintf(b, "\nSystem, means of the scenarios: cost in %s, power in MW, storage at the end of the stage in MW-month\n", unit)
+	fmt.Fprintf(b, "\nSystem, means of the scenarios: cost in %s, power in MW, storage at the end of the stage in %s\n", unit, c.StorageUnit())
 	w := table(b)
 	fmt.Fprintln(w, "stage\tperiod\tcost\tload\thydro\tthermal\tdeficit\tdeficit risk\tspill\tstorage\tof capacity\t")
 	capacity := 0.0
@@ -315,7 +317,7 @@ func (r *Run) systemTable(b *strings.Builder, unit string, scale float64) {
 // busTable writes the figures of a bus.
 func (r *Run) busTable(b *strings.Builder, bus int) {
 	c := r.Case
-	fmt.Fprintf(b, "\n%s, means of the scenarios: power in MW, storage at the end of the stage in MW-month, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.Currency)
+	fmt.Fprintf(b, "\n%s, means of the scenarios: power in MW, storage at the end of the stage in %s, marginal cost in %s/MWh\n", c.Buses[bus].Name, c.StorageUnit(), c.Currency)
 	w := table(b)
 	fmt.Fprintln(w, "stage\tperiod\tload\thydro\tthermal\tdeficit\tnet import\tmarginal cost\tstorage\tof capacity\t")
 	for t, st := range r.Simulation.Stages {
