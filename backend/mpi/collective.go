@@ -183,6 +183,7 @@ func (c *comm) scheduled(call *backend.Call) bool {
 
 // native makes the library's blocking call.
 func (c *comm) native(on libmpi.Comm, call *backend.Call) error {
+	c.p.rest(len(call.Send) + len(call.Recv))
 	if call.Coll == backend.Allreduce && call.Count <= math.MaxInt32 && len(call.Recv) > 0 {
 		if op := c.p.ops.native(call.Op); op != 0 {
 			return c.ended(on.Allreduce(call.Send, call.Recv, call.Count, c.p.types.kinds[call.Type.Kind], op), call)

@@ -30,6 +30,7 @@ func (c *comm) send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mo
 	if code := on.Send(buf, dest, t, mode == backend.Synchronous); code != 0 {
 		return c.fault(code)
 	}
+	c.p.rest(len(buf))
 	return nil
 }
 
@@ -66,6 +67,7 @@ func (c *comm) recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
 		return c.recvLimited(b, buf, source, tag)
 	}
+	c.p.rest(len(buf)) // before the call, which waits for the message anyway
 	on, t := c.on(tag)
 	var st libmpi.Status
 	var code libmpi.Code

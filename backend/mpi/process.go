@@ -4,6 +4,7 @@ package mpi
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/libmpi"
@@ -45,6 +46,7 @@ type process struct {
 	world    *comm
 	engine   engine
 	sampler  sampler
+	copied   atomic.Uint64 // bytes that rest has counted
 	sound    sound
 	types    types
 	ops      ops

@@ -66,6 +66,23 @@ func (w *wait) pause(c *comm) error {
 	return nil
 }
 
+const (
+	restFrom  = 16 << 10 // bytes of a message or collective from which rest counts it
+	restEvery = 8 << 20  // bytes, which take a millisecond or two
+)
+
+// rest yields to Go's scheduler now and then. The scheduler takes the processor from a goroutine that
+// has called the library for 10 ms without a pause. Its monitor then looks at the goroutine every
+// 20 µs for some milliseconds, on a core that waits for a message or copies one. A goroutine that
+// yields is left alone. n is the length of the operation, of which short ones need no rest: the
+// monitor costs them little. Below Serialized the goroutine is locked to its thread, and yielding
+// would take longer.
+func (p *process) rest(n int) {
+	if n >= restFrom && p.level >= libmpi.Serialized && p.copied.Add(uint64(n))%restEvery < uint64(n) {
+		runtime.Gosched()
+	}
+}
+
 // sampler announces operations that wait: those that wait here at once, and those inside the
 // library by looking at regular intervals.
 type sampler struct {
