@@ -46,7 +46,7 @@ func TestRiskWeights(t *testing.T) {
 
 // The mean of the costliest scenarios, with a share of the last one.
 func TestSimulationCVaRAndQuantiles(t *testing.T) {
-	s := &Simulation{Costs: []float64{30, 10, 50, 20, 40}}
+	s := &Simulation{Scenarios: []ScenarioResult{{Cost: 30}, {Cost: 10}, {Cost: 50}, {Cost: 20}, {Cost: 40}}}
 	for _, k := range []struct{ got, want float64 }{
 		{s.CVaR(0.2), 50}, {s.CVaR(0.4), 45}, {s.CVaR(0.3), (50 + 0.5*40) / 1.5}, {s.CVaR(1), 30},
 		{s.Quantile(0), 10}, {s.Quantile(0.5), 30}, {s.Quantile(0.625), 35}, {s.Quantile(1), 50},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -15,7 +17,7 @@ import (
 // train computes a policy, simulates it, and reports.
 func train(j *job) error {
 	began := time.Now()
-	c, out, err := j.open()
+	c, err := j.open()
 	if err != nil {
 		return err
 	}
@@ -42,7 +44,7 @@ func train(j *job) error {
 	if err != nil {
 		return err
 	}
-	err = j.report(out, &report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
+	err = j.report(&report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, began)
 	if err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func train(j *job) error {
 // simulate reads a policy, simulates it, and reports.
 func simulate(j *job) error {
 	began := time.Now()
-	c, out, err := j.open()
+	c, err := j.open()
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func simulate(j *job) error {
 	if err != nil {
 		return err
 	}
-	return j.report(out, &report.Run{Case: c, Policy: policy, Simulation: sim}, began)
+	return j.report(&report.Run{Case: c, Policy: policy, Simulation: sim}, began)
 }
 
 // info describes a case.
@@ -94,8 +96,14 @@ func info(o *options, stdout io.Writer) error {
 // do runs a collective operation, and runs it again when ranks die in it.
 func (j *job) do(f func(world *cohort.Comm) error) error { return j.recovery.Do(j.env.World, f) }
 
-// open reads the case and opens the output folder, if any, before the work begins.
-func (j *job) open() (c *sddp.Case, out *sddp.Output, err error) {
+// output is a folder, and what makes the files to write there.
+type output struct {
+	*sddp.Output
+	files func(r *report.Run) ([]sddp.File, error)
+}
+
+// open reads the case and opens the folders of the files, if any, before the work begins.
+func (j *job) open() (c *sddp.Case, err error) {
 	warned := false
 	err = j.do(func(world *cohort.Comm) (err error) {
 		if c, err = sddp.LoadCase(world, j.o.dir); err != nil {
@@ -107,21 +115,51 @@ func (j *job) open() (c *sddp.Case, out *sddp.Output, err error) {
 				j.progress.warn(errors.New(text))
 			}
 		}
-		if j.o.out == "" {
+		return j.openOutputs(world)
+	})
+	return c, err
+}
+
+// openOutputs opens the folders of the files that were asked for.
+func (j *job) openOutputs(world *cohort.Comm) error {
+	j.outputs = nil
+	add := func(dir string, files func(*report.Run) ([]sddp.File, error)) error {
+		out, err := sddp.OpenOutput(world, dir)
+		j.outputs = append(j.outputs, output{out, files})
+		return err
+	}
+	one := func(path string, text func(*report.Run) ([]byte, error)) error {
+		if path == "" {
 			return nil
 		}
-		out, err = sddp.OpenOutput(world, j.o.out)
+		return add(filepath.Dir(path), func(r *report.Run) ([]sddp.File, error) {
+			data, err := text(r)
+			return []sddp.File{{Name: filepath.Base(path), Data: data}}, err
+		})
+	}
+	if j.o.out != "" {
+		if err := add(j.o.out, (*report.Run).Files); err != nil {
+			return err
+		}
+	}
+	if err := one(j.o.report, (*report.Run).Page); err != nil {
 		return err
-	})
-	return c, out, err
+	}
+	return one(j.o.jsonFile, jsonLine)
+}
+
+// jsonLine returns the result as a line of JSON.
+func jsonLine(r *report.Run) ([]byte, error) {
+	line, err := json.Marshal(r.Result())
+	return append(line, '\n'), err
 }
 
 // report writes the files and prints the summary.
-func (j *job) report(out *sddp.Output, r *report.Run, began time.Time) error {
+func (j *job) report(r *report.Run, began time.Time) error {
 	r.Ranks, r.Threads, r.Backend, r.Buses = j.world().Size(), j.env.Summary.Threads, j.env.World.Backend(), j.o.buses
 	r.Seconds = time.Since(began).Seconds()
-	if out != nil {
-		files, err := r.Files()
+	for _, out := range j.outputs {
+		files, err := out.files(r)
 		if err != nil {
 			return err
 		}
@@ -133,7 +171,7 @@ func (j *job) report(out *sddp.Output, r *report.Run, began time.Time) error {
 	// If rank 0 dies after it has printed and before the others learn that, the next rank prints again.
 	return j.do(func(world *cohort.Comm) error {
 		if r.Ranks = world.Size(); world.Rank() == 0 {
-			if err := j.print(out, r); err != nil {
+			if err := j.print(r); err != nil {
 				return err
 			}
 		}
@@ -144,30 +182,42 @@ func (j *job) report(out *sddp.Output, r *report.Run, began time.Time) error {
 	})
 }
 
-// print prints the summary, on rank 0.
-func (j *job) print(out *sddp.Output, r *report.Run) error {
-	text := "\n" + r.Summary()
-	switch {
-	case out != nil:
-		text += fmt.Sprintf("\nResults written to %s.\n", j.o.out)
-	case r.Training != nil:
-		text += "\nNo files were written. --out DIR writes the policy, tables and charts; --buses prints a table for each bus.\n"
-	default:
-		text += "\nNo files were written. --out DIR writes tables and a chart; --buses prints a table for each bus.\n"
-	}
-	if lost := j.recovery.Losses(); len(lost) > 0 {
-		text += "\n"
-		for _, l := range lost {
+// print prints the summary and the line of JSON, on rank 0.
+func (j *job) print(r *report.Run) error {
+	text := ""
+	if !j.o.quiet {
+		text = "\n" + r.Summary() + "\n" + j.places(r)
+		for i, l := range j.recovery.Losses() {
+			if i == 0 {
+				text += "\n"
+			}
 			text += fmt.Sprintf("During the run: %v.\n", l)
 		}
 	}
 	if j.o.json {
-		line, err := json.Marshal(r.Result())
+		line, err := jsonLine(r)
 		if err != nil {
 			return err
 		}
-		text += string(line) + "\n"
+		text += string(line)
 	}
 	_, err := fmt.Fprint(j.out, text)
 	return err
+}
+
+// places says where the results are.
+func (j *job) places(r *report.Run) string {
+	var to []string
+	for _, path := range []string{j.o.out, j.o.report, j.o.jsonFile} {
+		if path != "" {
+			to = append(to, path)
+		}
+	}
+	switch {
+	case len(to) > 0:
+		return fmt.Sprintf("Results written to %s.\n", strings.Join(to, ", "))
+	case r.Training != nil:
+		return "No files were written. --out DIR writes the policy, tables and charts, --report FILE one page; --buses prints a table for each bus.\n"
+	}
+	return "No files were written. --out DIR writes tables and charts, --report FILE one page; --buses prints a table for each bus.\n"
 }

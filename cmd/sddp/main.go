@@ -36,6 +36,7 @@ type job struct {
 	o        *options
 	out      io.Writer
 	progress *progress
+	outputs  []output
 	written  bool // the files, if any were asked for
 	saved    bool // the training is in a checkpoint
 }
@@ -44,7 +45,11 @@ type job struct {
 func start(command func(*job) error, o *options, stdout, stderr *os.File) int {
 	ctx, signals := watchSignals()
 	defer signals.end()
-	env, err := hybrid.Start(ctx, &hybrid.Config{Job: &cohort.Config{Resilient: o.resilient}, Threads: o.threads, Pin: pool.Policy(o.pin), Summary: named{stderr}})
+	config := &hybrid.Config{Job: &cohort.Config{Resilient: o.resilient}, Threads: o.threads, Pin: pool.Policy(o.pin)}
+	if !o.quiet {
+		config.Summary = named{stderr}
+	}
+	env, err := hybrid.Start(ctx, config)
 	if sig := signals.first(); err != nil && sig != nil {
 		fmt.Fprintf(stderr, "sddp: %s before all ranks had joined; nothing was written\n", ended(sig))
 		return statusOf(sig)
@@ -57,7 +62,7 @@ func start(command func(*job) error, o *options, stdout, stderr *os.File) int {
 		return cli.StatusFailed
 	}
 	j := &job{ctx: ctx, signals: signals, env: env, o: o, out: stdout}
-	j.progress = newProgress(j.first, stderr)
+	j.progress = newProgress(j.first, stderr, o.quiet)
 	if o.resilient {
 		j.recovery = &sddp.Recovery{Lost: func(l sddp.Loss) { j.progress.warn(l) }}
 	}

@@ -175,6 +175,37 @@ func TestTrainToyAsInReadme(t *testing.T) {
 	}
 }
 
+// With --quiet only the JSON line is printed. In a file it needs no cleaning under a launcher that begins
+// lines with the rank.
+func TestQuietRunPrintsJSONOnly(t *testing.T) {
+	status, out, errs := sddpRun(t, "train", caseDir("toy"), "--quiet", "--json", "--iterations", "3")
+	if status != 0 || errs != "" || strings.Count(out, "\n") != 1 {
+		t.Errorf("status %d, output %q, errors %q; want one line", status, out, errs)
+	}
+	want := lastLine(t, out)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	line, page := filepath.Join(dir, "line.json"), filepath.Join(dir, "new", "page.html")
+	cmd := exec.Command(cohortTool(t), "run", "--backend", "shm", "-n", "2", exe, "train", caseDir("toy"), "-q", "--json="+line, "--report", page, "--iterations", "3")
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Fatalf("%v: %s", err, said)
+	}
+	text, err := os.ReadFile(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lastLine(t, string(text)); got.CutsSHA256 != want.CutsSHA256 || got.Ranks != 2 || strings.Count(string(text), "\n") != 1 {
+		t.Errorf("the file has %s", text)
+	}
+	if text, err := os.ReadFile(page); err != nil || !bytes.HasPrefix(text, []byte("<!DOCTYPE html>")) {
+		t.Errorf("the page: %v, %.20s", err, text)
+	}
+}
+
 // The policy of another case is rejected.
 func TestSimulateReadsTrainedPolicy(t *testing.T) {
 	dir := t.TempDir()
@@ -183,7 +214,8 @@ func TestSimulateReadsTrainedPolicy(t *testing.T) {
 		t.Fatalf("train: status %d: %s", status, errs)
 	}
 	trained := lastLine(t, out)
-	for _, name := range []string{"convergence.csv", "convergence.svg", "storage.svg", "summary.json", "policy.json"} {
+	for _, name := range []string{"convergence.csv", "convergence.svg", "generation.svg", "marginal.svg", "storage.svg", "costs.svg",
+		"buses.csv", "plants.csv", "reservoirs.csv", "scenarios.csv", "summary.json", "policy.json"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -219,6 +251,8 @@ func TestWrongFilesFailBeforeWork(t *testing.T) {
 		{[]string{"info", "nowhere"}, "case nowhere: no such file"},
 		{[]string{"train", file}, "want a folder"},
 		{[]string{"train", caseDir("toy"), "--out", file}, "output folder " + file},
+		{[]string{"train", caseDir("toy"), "--report", filepath.Join(file, "page.html")}, "output folder " + file},
+		{[]string{"train", caseDir("toy"), "--json=" + filepath.Join(file, "line.json")}, "output folder " + file},
 		{[]string{"simulate", caseDir("toy"), "--policy", file}, file + ": the file is empty"},
 	} {
 		status, out, errs := sddpRun(t, k.args...)
@@ -340,7 +374,7 @@ func TestNextRankPrintsSummaryAfterLoss(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return j.report(nil, &report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, time.Now())
+		return j.report(&report.Run{Case: c, Training: trained, Policy: trained.Policy, Simulation: sim}, time.Now())
 	})
 	if !errors.Is(err, errDies) {
 		t.Fatal(err)

@@ -34,7 +34,10 @@ type options struct {
 	out        string
 	policy     string
 	outside    bool
-	json       bool
+	json       bool   // print the result as JSON
+	jsonFile   string // or write it to this file
+	report     string // file of the page
+	quiet      bool
 	buses      bool
 	threads    int    // 0: from the environment
 	pin        string // empty: from the environment
@@ -69,6 +72,9 @@ same bits for any number of ranks and threads.`,
 
 // noFolder is the value of --resume without one; help shows it as --resume[=DIR].
 const noFolder = "DIR"
+
+// noFile is the value of --json without one; help shows it as --json[=FILE].
+const noFile = "FILE"
 
 // The largest values of flags.
 const (
@@ -201,8 +207,16 @@ func resultFlags(cmd *cobra.Command, o *options) {
 	cli.Number(f, &o.scenarios, "scenarios", "", 2, mostScenarios, "simulate the policy over `N` scenarios")
 	f.StringVar(&o.out, "out", "", "write tables and charts to the folder `DIR`, and the policy after training")
 	f.BoolVar(&o.buses, "buses", false, "print a table for each bus too")
-	f.BoolVar(&o.json, "json", false, "print the result as one JSON object on the last line")
-	cli.Section(cmd, "Results", "scenarios", "out", "buses", "json")
+	f.StringVar(&o.report, "report", "", "write one HTML page with charts and tables to `FILE`")
+	cli.Func(f, "json", "", "", "", "print the result as one JSON object on the last line, or write it to FILE", func(s string) error {
+		if o.json = s == noFile; !o.json {
+			o.jsonFile = s
+		}
+		return nil
+	})
+	f.Lookup("json").NoOptDefVal = noFile
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print neither progress nor a summary, only warnings, errors and what --json prints")
+	cli.Section(cmd, "Results", "scenarios", "out", "report", "buses", "json", "quiet")
 }
 
 // computeFlags adds the flags that say how ranks compute.

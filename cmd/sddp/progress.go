@@ -15,6 +15,7 @@ import (
 // progress prints a line for each iteration on rank 0, and on a terminal a bar below the lines.
 type progress struct {
 	first    func() bool // whether this rank prints
+	quiet    bool        // print warnings only
 	f        *os.File
 	c        *sddp.Case
 	o        *options
@@ -27,8 +28,8 @@ type progress struct {
 }
 
 // newProgress returns the progress of a rank, which prints nothing before begin.
-func newProgress(first func() bool, f *os.File) *progress {
-	return &progress{first: first, f: f, terminal: term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"}
+func newProgress(first func() bool, f *os.File, quiet bool) *progress {
+	return &progress{first: first, quiet: quiet, f: f, terminal: term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"}
 }
 
 // begin sets the training that iterations belong to.
@@ -60,7 +61,7 @@ func (p *progress) head(it sddp.Iteration) {
 
 // iteration prints a line.
 func (p *progress) iteration(it sddp.Iteration) {
-	if !p.first() {
+	if p.quiet || !p.first() {
 		p.before = it.Number // this rank may become the first one
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,8 +59,11 @@ func TestReportFilesHoldResults(t *testing.T) {
 			for _, f := range files {
 				got[f.Name] = f.Data
 			}
-			for _, svg := range []string{"convergence.svg", "storage.svg"} {
-				checkSVG(t, svg, got[svg])
+			for _, name := range []string{"convergence", "generation", "marginal", "storage", "costs"} {
+				checkSVG(t, name, got[name+".svg"])
+			}
+			for _, f := range r.figures() {
+				checkSVG(t, f.name+" on a narrow screen", f.chart.svg(narrow, false))
 			}
 			rows, err := csv.NewReader(bytes.NewReader(got["convergence.csv"])).ReadAll()
 			if err != nil || len(rows) != 1+k.opt.Iterations || rows[0][1] != "lower_bound" {
@@ -97,10 +101,121 @@ func TestReportFilesHoldResults(t *testing.T) {
 	}
 }
 
+// The tables have the solution that the README of the toy case computes by hand.
+func TestTablesHaveSolutionByHand(t *testing.T) {
+	r := trained(t, "toy", sddp.Options{Iterations: 5, Passes: 2})
+	for _, k := range []struct {
+		name          string
+		data          []byte
+		where, column string
+		want          []float64
+	}{
+		{"plants.csv", r.plantsCSV(), "Lake", "generation_mw", []float64{40, 30, 50}},
+		{"plants.csv", r.plantsCSV(), "Coal", "generation_mw", []float64{40, 50, 50}},
+		{"plants.csv", r.plantsCSV(), "Oil", "generation_mw", []float64{0, 10, 40}},
+		{"reservoirs.csv", r.reservoirsCSV(), "Lake", "water_value_per_mwh", []float64{20, 80, 1000}},
+		{"reservoirs.csv", r.reservoirsCSV(), "Lake", "water_value_p90", []float64{20, 80, 1000}},
+		{"reservoirs.csv", r.reservoirsCSV(), "Lake", "end_storage_p10", []float64{40, 40, 0}},
+		{"buses.csv", r.busesCSV(), "Valley", "deficit_probability", []float64{0, 0, 1}},
+		{"buses.csv", r.busesCSV(), "Valley", "marginal_cost_p50", []float64{20, 80, 1000}},
+		{"scenarios.csv", r.scenariosCSV(), "1", "cost", []float64{11800}},
+		{"scenarios.csv", r.scenariosCSV(), "20", "deficit_mwh", []float64{5}},
+		{"scenarios.csv", r.scenariosCSV(), "20", "stages_with_deficit", []float64{1}},
+	} {
+		rows, err := csv.NewReader(bytes.NewReader(k.data)).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		column := slices.Index(rows[0], k.column)
+		if column < 0 {
+			t.Fatalf("%s: no column %s in %v", k.name, k.column, rows[0])
+		}
+		var got []float64
+		for _, row := range rows[1:] {
+			if slices.Contains(row[:min(4, column)], k.where) {
+				v, err := strconv.ParseFloat(row[column], 64)
+				if err != nil {
+					t.Errorf("%s: %v", k.name, err)
+				}
+				got = append(got, math.Round(1e6*v)/1e6)
+			}
+		}
+		if !slices.Equal(got, k.want) {
+			t.Errorf("%s: %s of %s is %v, want %v", k.name, k.column, k.where, got, k.want)
+		}
+	}
+}
+
+// The page needs no other file, and names from the case are text in it.
+func TestPageIsSelfContained(t *testing.T) {
+	r := trained(t, "toy", sddp.Options{Iterations: 2, Passes: 2})
+	r.Case.Name, r.Case.Reservoirs[0].Name = `<b>&"`, `<i>lake</i>`
+	page, err := r.Page()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	for _, bad := range []string{"<b>", "<i>", "src=", "href=", "url(", "@import", "NaN", "<script"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("the page contains %s", bad)
+		}
+	}
+	for _, want := range []string{"&lt;b&gt;", "Lower bound", "CVaR", "Water values", "11\u2009800"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if n := strings.Count(text, "<svg"); n != 2*len(r.figures()) {
+		t.Errorf("%d charts, want %d", n, 2*len(r.figures()))
+	}
+}
+
+// With a risk the page and the summary give the gap as unknown, and there is no chart of it.
+func TestReportSaysThatGapIsUnknownWithRisk(t *testing.T) {
+	r := trained(t, "brazil4", sddp.Options{Iterations: 3, Passes: 3, Openings: 3, Risk: sddp.Risk{Lambda: 0.5, Alpha: 0.4}})
+	page, err := r.Page()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(page), r.Summary()} {
+		if !strings.Contains(text, "unknown") || !strings.Contains(strings.ReplaceAll(text, "\u00a0", " "), "CVaR of the costliest 40 %") {
+			t.Errorf("no word of the risk in\n%.2000s", text)
+		}
+	}
+	if n := len(r.convergence().plots); n != 1 {
+		t.Errorf("%d plots of the convergence, want one", n)
+	}
+}
+
+// The labels of stages are at most 14, and the same periods of every year have one.
+func TestStageTicks(t *testing.T) {
+	c := &sddp.Case{Periods: strings.Fields("January February March April May June July August September October November December"), HoursPerStage: sddp.Series{730}}
+	for _, k := range []struct {
+		stages int
+		want   string
+	}{
+		{5, "January February March April May"},
+		{12, "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"},
+		{24, "Jan/year 1 Mar May Jul Sep Nov Jan/year 2 Mar May Jul Sep Nov"},
+		{60, "Jan/year 1 Jul Jan/year 2 Jul Jan/year 3 Jul Jan/year 4 Jul Jan/year 5 Jul"},
+		{240, "Jan/year 1 Jan/year 3 Jan/year 5 Jan/year 7 Jan/year 9 Jan/year 11 Jan/year 13 Jan/year 15 Jan/year 17 Jan/year 19"},
+	} {
+		c.Stages = k.stages
+		var got []string
+		for _, tick := range stageTicks(c, true) {
+			got = append(got, strings.ReplaceAll(tick.Label, "\n", "/"))
+		}
+		if strings.Join(got, " ") != k.want {
+			t.Errorf("%d stages: got %v, want %v", k.stages, got, k.want)
+		}
+	}
+}
+
 // checkSVG fails the test if an SVG is not well-formed or draws outside its frame.
 func checkSVG(t *testing.T, name string, data []byte) {
 	t.Helper()
 	var width, height float64
+	turned := false
 	seen := map[string]int{}
 	dec := xml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -116,7 +231,13 @@ func checkSVG(t *testing.T, name string, data []byte) {
 			continue
 		}
 		seen[start.Name.Local]++
+		across, along := width, height
+		if turned { // the element in a group that is turned by 90 degrees
+			across, along = height, width
+		}
+		turned = false
 		for _, a := range start.Attr {
+			turned = turned || strings.HasPrefix(a.Value, "rotate(")
 			v, err := strconv.ParseFloat(strings.TrimSuffix(a.Value, "pt"), 64)
 			switch a.Name.Local {
 			case "width":
@@ -128,11 +249,11 @@ func checkSVG(t *testing.T, name string, data []byte) {
 					height = v
 				}
 			case "x", "x1", "x2", "cx":
-				if err != nil || !(v >= 0 && v <= width) {
+				if err != nil || !(v >= 0 && v <= across) {
 					t.Errorf("%s: %s has %s = %q outside the drawing", name, start.Name.Local, a.Name.Local, a.Value)
 				}
 			case "y", "y1", "y2", "cy":
-				if v = math.Abs(v); err != nil || !(v <= height) { // text is mirrored
+				if v = math.Abs(v); err != nil || !(v <= along) { // text is mirrored
 					t.Errorf("%s: %s has %s = %q outside the drawing", name, start.Name.Local, a.Name.Local, a.Value)
 				}
 			case "d":

@@ -1,0 +1,121 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/cohort-hpc/cohort/sddp"
+)
+
+// sheet is a CSV table being written.
+type sheet struct {
+	b bytes.Buffer
+	w *csv.Writer
+}
+
+// newSheet begins a table with its header line.
+func newSheet(header ...string) *sheet {
+	s := &sheet{}
+	s.w = csv.NewWriter(&s.b)
+	s.row(header)
+	return s
+}
+
+// row adds a line.
+func (s *sheet) row(fields []string) {
+	if err := s.w.Write(fields); err != nil {
+		panic(err) // a bytes.Buffer accepts everything
+	}
+}
+
+// add adds a line of texts, counts and numbers. A number that does not exist is empty.
+func (s *sheet) add(values ...any) {
+	var fields []string
+	for _, v := range values {
+		switch v := v.(type) {
+		case float64:
+			fields = append(fields, number(v))
+		case sddp.Band:
+			fields = append(fields, number(v[0]), number(v[1]), number(v[2]))
+		default:
+			fields = append(fields, fmt.Sprint(v))
+		}
+	}
+	s.row(fields)
+}
+
+// number returns the shortest text that reads back as x, and nothing for an infinity or NaN.
+func number(x float64) string {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return ""
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
+}
+
+// text returns the table.
+func (s *sheet) text() []byte {
+	s.w.Flush()
+	return s.b.Bytes()
+}
+
+// convergenceCSV has a line for each iteration.
+func (r *Run) convergenceCSV() []byte {
+	s := newSheet("iteration", "lower_bound", "upper_mean", "upper_ci95", "gap", "cuts", "solves", "lp_seconds", "comm_seconds", "total_seconds")
+	for _, it := range r.Training.Iterations {
+		s.add(it.Number, it.LowerBound, it.Upper.Mean, it.Upper.CI95, it.Gap, it.Cuts, it.Solves, it.LP.Seconds(), it.Comm.Seconds(), it.Total.Seconds())
+	}
+	return s.text()
+}
+
+// busesCSV has a line for each stage and bus.
+func (r *Run) busesCSV() []byte {
+	s := newSheet("stage", "period", "bus", "load_mw", "hydro_mw", "thermal_mw", "deficit_mw", "deficit_probability", "net_import_mw",
+		"marginal_cost_per_mwh", "marginal_cost_p10", "marginal_cost_p50", "marginal_cost_p90")
+	for t, st := range r.Simulation.Stages {
+		for b, bus := range r.Case.Buses {
+			s.add(t+1, r.Case.StageName(t), bus.Name, st.Load[b], st.Hydro[b], st.Thermal[b], st.Deficit[b], st.DeficitRisk[b],
+				st.NetImport(r.Case, b), st.MarginalCost[b], st.MarginalBand[b])
+		}
+	}
+	return s.text()
+}
+
+// plantsCSV has a line for each stage and plant; a reservoir stands for its hydro plants.
+func (r *Run) plantsCSV() []byte {
+	c := r.Case
+	s := newSheet("stage", "period", "kind", "plant", "bus", "generation_mw")
+	for t, st := range r.Simulation.Stages {
+		for i, res := range c.Reservoirs {
+			s.add(t+1, c.StageName(t), "hydro", res.Name, c.Buses[res.Bus].Name, st.Generation[i])
+		}
+		for i, g := range c.Thermals {
+			s.add(t+1, c.StageName(t), "thermal", g.Name, c.Buses[g.Bus].Name, st.ThermalPlant[i])
+		}
+	}
+	return s.text()
+}
+
+// reservoirsCSV has a line for each stage and reservoir.
+func (r *Run) reservoirsCSV() []byte {
+	s := newSheet("stage", "period", "reservoir", "bus", "inflow", "generation_mw", "spill", "end_storage", "end_storage_p10", "end_storage_p50",
+		"end_storage_p90", "water_value_per_mwh", "water_value_p10", "water_value_p50", "water_value_p90")
+	for t, st := range r.Simulation.Stages {
+		for i, res := range r.Case.Reservoirs {
+			s.add(t+1, r.Case.StageName(t), res.Name, r.Case.Buses[res.Bus].Name, st.Inflow[i], st.Generation[i], st.Spill[i],
+				st.Storage[i], st.StorageBand[i], st.WaterValue[i], st.WaterBand[i])
+		}
+	}
+	return s.text()
+}
+
+// scenariosCSV has a line for each scenario.
+func (r *Run) scenariosCSV() []byte {
+	s := newSheet("scenario", "cost", "load_mwh", "hydro_mwh", "thermal_mwh", "deficit_mwh", "spill", "stages_with_deficit")
+	for i, one := range r.Simulation.Scenarios {
+		s.add(i+1, one.Cost, one.Load, one.Hydro, one.Thermal, one.Deficit, one.Spill, one.ShortStages)
+	}
+	return s.text()
+}
