@@ -33,6 +33,13 @@ type Case struct {
 
 	DeficitTiers []DeficitTier `json:",omitempty"` // of the first parts of the load; the rest costs DeficitCost
 	DiscountRate float64       `json:",omitempty"` // per year of 8760 hours
+	Blocks       []Block       `json:",omitempty"` // parts of every stage with different loads
+}
+
+// Block is a part of the hours of a stage, such as those of the peak.
+type Block struct {
+	Name  string
+	Share float64 // of the hours
 }
 
 // Series is a figure that may vary: empty if it is zero, one value for all periods, or one per period.
@@ -70,6 +77,8 @@ type DeficitTier struct{ Share, CostPerMWh float64 }
 type Bus struct {
 	Name   string
 	LoadMW []float64 // per period; nil for a bus without load, which has no deficit
+
+	BlockLoadMW [][]float64 `json:",omitempty"` // by block and period; LoadMW is then their mean
 }
 
 // Thermal is a thermal power plant.
@@ -148,6 +157,22 @@ func (r *Reservoir) power() float64 {
 //
 // Local.
 func (c *Case) Hours(stage int) float64 { return c.HoursPerStage.At(c.Period(stage)) }
+
+// share returns the share of a block in the hours of a stage.
+func (c *Case) share(block int) float64 {
+	if len(c.Blocks) == 0 {
+		return 1
+	}
+	return c.Blocks[block].Share
+}
+
+// blockLoad returns the load of a bus in a block of a stage, in MW.
+func (c *Case) blockLoad(stage, block, bus int) float64 {
+	if loads := c.Buses[bus].BlockLoadMW; loads != nil {
+		return loads[block][c.Period(stage)]
+	}
+	return c.load(stage, bus)
+}
 
 // discount returns the value, at the start of a stage, of one unit of money at its end.
 func (c *Case) discount(stage int) float64 {

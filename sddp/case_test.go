@@ -116,6 +116,8 @@ func TestCaseErrorNamesFileFieldAndLimits(t *testing.T) {
 		{"limit without a penalty", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 20, "min_outflow": 4`, []string{"reservoirs.json: reservoirs[0].min_outflow_penalty: missing"}},
 		{"penalty without a limit", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 20, "min_outflow_penalty": 4`, []string{"reservoirs.json: reservoirs[0].min_outflow_penalty: unknown field", "min_outflow"}},
 		{"downstream of itself", "reservoirs.json", `"initial_storage": 20`, `"initial_storage": 20, "productivity_mw_per_m3s": 1, "downstream": "Lake"`, []string{"reservoirs.json: reservoirs[0].downstream", `got "Lake"`, "another reservoir"}},
+		{"blocks of half a stage", "case.json", `"spill_cost": 0`, `"spill_cost": 0, "blocks": [{"name": "peak", "hours_share": 0.5}]`, []string{"case.json: blocks", "add up to 0.5, want 1"}},
+		{"list of loads without blocks", "buses.json", `[80, 90, 145]`, `[[80, 90, 145]]`, []string{"buses.json: buses[0].load_mw", "got 1 values, want a list of 3 numbers"}},
 		{"absurd deviation", "reservoirs.json", `"inflow_std": [0, 0, 0]`, `"inflow_std": [0, 0, 1001]`, []string{"reservoirs.json: reservoirs[0].inflow_std[2]", "got 1001", "at most 100 times inflow_mean, which is 10"}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
@@ -147,6 +149,38 @@ func TestCascadeErrors(t *testing.T) {
 		_, err := ReadCase(edit(t, "reservoirs.json", first, first+k.more))
 		if err == nil || !strings.Contains(err.Error(), k.want) {
 			t.Errorf("%s: got %v, want %q", k.name, err, k.want)
+		}
+	}
+}
+
+// A load is one series for all blocks or one series per block.
+func TestLoadOfBlocks(t *testing.T) {
+	read := func(load string) (*Case, error) {
+		dir := edit(t, "case.json", `"spill_cost": 0`, `"spill_cost": 0, "blocks": [{"name": "peak", "hours_share": 0.25}, {"name": "rest", "hours_share": 0.75}]`)
+		err := os.WriteFile(filepath.Join(dir, "buses.json"), fmt.Appendf(nil, `{"buses": [{"name": "Valley", "load_mw": %s}]}`, load), 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ReadCase(dir)
+	}
+	c, err := read(`[ [100, 120, 160], [80, 90, 140]]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := c.Buses[0]; b.BlockLoadMW[0][1] != 120 || b.BlockLoadMW[1][2] != 140 || b.LoadMW[2] != 145 {
+		t.Errorf("got %+v", b)
+	}
+	if c, err := read(`[100, 120, 160]`); err != nil || c.blockLoad(1, 0, 0) != 120 || c.blockLoad(1, 1, 0) != 120 {
+		t.Errorf("one series: got %v", err)
+	}
+	for load, want := range map[string]string{
+		`[[1, 2, 3]]`:             "buses[0].load_mw: got 1 lists, want 2 lists, one per block",
+		`[[1, 2, 3], [1, 2]]`:     "buses[0].load_mw[1]: got 2 values, want a list of 3 numbers",
+		`[[1, 2, 3], 4]`:          "buses[0].load_mw[1]: got 4, want a list of 3 numbers",
+		`[[1, 2, 3], [1, -2, 3]]`: "buses[0].load_mw[1][1]: got -2, want a number from 0",
+	} {
+		if _, err := read(load); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", load, err, want)
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package sddp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +27,7 @@ const (
 	maxCost    = 1e9
 	maxStd     = 100 // of an inflow, relative to its mean
 	maxTiers   = 20
+	maxBlocks  = 100
 	maxRate    = 10 // of discount, per year
 	maxFile    = 64 << 20
 )
@@ -141,10 +144,30 @@ func (c *Case) readHead(o *object) {
 	if o.optional("deficit_tiers") {
 		c.readTiers(o.objects("deficit_tiers", maxTiers))
 	}
+	if o.optional("blocks") {
+		c.readBlocks(o, o.objects("blocks", maxBlocks))
+	}
 	if o.optional("discount_rate") {
 		c.DiscountRate = o.number("discount_rate", 0, maxRate)
 	}
 	o.done()
+}
+
+// readBlocks reads the field blocks, whose shares must add up to 1 but for rounding.
+func (c *Case) readBlocks(head *object, blocks []*object) {
+	seen, sum := map[string]int{}, 0.0
+	for i, o := range blocks {
+		b := Block{Name: uniqueName(o, seen, i), Share: o.number("hours_share", 1e-4, 1)}
+		o.done()
+		c.Blocks = append(c.Blocks, b)
+		sum += b.Share
+	}
+	if len(blocks) > 0 && math.Abs(sum-1) > 1e-6 {
+		head.add(head.file, "blocks", "the hours_share add up to %g, want 1", sum)
+	}
+	for i := range c.Blocks {
+		c.Blocks[i].Share /= sum
+	}
 }
 
 // readTiers reads the field deficit_tiers. Costs must rise and shares stay below the whole load.
@@ -191,7 +214,7 @@ func (c *Case) readBuses(f *object) map[string]int {
 	for i, o := range f.objects("buses", maxItems) {
 		b := Bus{Name: uniqueName(o, seen, i)}
 		if o.optional("load_mw") {
-			b.LoadMW = o.series("load_mw", len(c.Periods), 0, maxFigure)
+			c.readLoad(o, &b)
 		}
 		o.done()
 		c.Buses = append(c.Buses, b)
@@ -201,6 +224,22 @@ func (c *Case) readBuses(f *object) map[string]int {
 	}
 	f.done()
 	return seen
+}
+
+// readLoad reads the load of a bus: a series for all blocks, or a list with one per block.
+func (c *Case) readLoad(o *object, b *Bus) {
+	first := bytes.TrimLeft(bytes.TrimPrefix(o.values["load_mw"], []byte("[")), " \t\r\n")
+	if len(c.Blocks) == 0 || !bytes.HasPrefix(first, []byte("[")) {
+		b.LoadMW = o.series("load_mw", len(c.Periods), 0, maxFigure)
+		return
+	}
+	b.BlockLoadMW = o.table("load_mw", len(c.Blocks), len(c.Periods), 0, maxFigure)
+	b.LoadMW = make([]float64, len(c.Periods))
+	for k, loads := range b.BlockLoadMW {
+		for p, load := range loads {
+			b.LoadMW[p] += c.Blocks[k].Share * load
+		}
+	}
 }
 
 // readThermals reads thermals.json.

@@ -263,18 +263,48 @@ func (o *object) list(name, want string) []json.RawMessage {
 // series returns a list field of n numbers from lo to hi. The result always has length n.
 func (o *object) series(name string, n int, lo, hi float64) []float64 {
 	out := make([]float64, n)
-	want := fmt.Sprintf("a list of %d numbers, one per period, each from %g to %g", n, lo, hi)
-	items := o.list(name, want)
-	if items == nil {
-		return out
+	if items := o.list(name, wantSeries(n, lo, hi)); items != nil {
+		readSeries(o.problems, o.file, o.field(name), items, out, lo, hi)
 	}
-	if len(items) != n {
-		o.add(o.file, o.field(name), "got %d values, want %s", len(items), want)
-		return out
+	return out
+}
+
+// wantSeries describes a series.
+func wantSeries(n int, lo, hi float64) string {
+	return fmt.Sprintf("a list of %d numbers, one per period, each from %g to %g", n, lo, hi)
+}
+
+// readSeries reads the numbers of a list into out, which has as many.
+func readSeries(p *problems, file, field string, items []json.RawMessage, out []float64, lo, hi float64) {
+	if len(items) != len(out) {
+		p.add(file, field, "got %d values, want %s", len(items), wantSeries(len(out), lo, hi))
+		return
 	}
 	for i, raw := range items {
-		out[i] = readNumber(o.problems, o.file, fmt.Sprintf("%s[%d]", o.field(name), i),
-			fmt.Sprintf("a number from %g to %g", lo, hi), lo, hi, raw)
+		out[i] = readNumber(p, file, fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("a number from %g to %g", lo, hi), lo, hi, raw)
+	}
+}
+
+// table returns a list field of rows series, each of n numbers from lo to hi. The result always has these
+// lengths.
+func (o *object) table(name string, rows, n int, lo, hi float64) (out [][]float64) {
+	for range rows {
+		out = append(out, make([]float64, n))
+	}
+	want := fmt.Sprintf("%d lists, one per block, each %s", rows, wantSeries(n, lo, hi))
+	items := o.list(name, want)
+	if items != nil && len(items) != rows {
+		o.add(o.file, o.field(name), "got %d lists, want %s", len(items), want)
+		return out
+	}
+	for k, raw := range items {
+		field := fmt.Sprintf("%s[%d]", o.field(name), k)
+		var numbers []json.RawMessage
+		if json.Unmarshal(raw, &numbers) != nil || numbers == nil {
+			o.add(o.file, field, "got %s, want %s", brief(raw), wantSeries(n, lo, hi))
+			continue
+		}
+		readSeries(o.problems, o.file, field, numbers, out[k], lo, hi)
 	}
 	return out
 }

@@ -54,11 +54,12 @@ func (c *Case) Facts() Facts {
 		f.MaxStorage += r.MaxStorage
 		f.InitialStorage += r.InitialStorage
 	}
-	f.Columns = len(c.Thermals) + 3*len(c.Reservoirs) + 2*len(c.Lines) + 1
+	blocks := max(len(c.Blocks), 1)
+	f.Columns = blocks*(len(c.Thermals)+len(c.Reservoirs)+2*len(c.Lines)) + 2*len(c.Reservoirs) + 1
 	f.Rows = c.rows()
 	for b, bus := range c.Buses {
 		if bus.LoadMW != nil {
-			f.Columns += 1 + len(c.DeficitTiers)
+			f.Columns += blocks * (1 + len(c.DeficitTiers))
 		}
 		for t := range c.Stages {
 			f.Load += c.load(t, b)

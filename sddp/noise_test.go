@@ -9,7 +9,7 @@ import (
 func small(stages int, mean, std float64) *Case {
 	return &Case{
 		Name: "small", Currency: "$", Stages: stages, Periods: []string{"only"}, HoursPerStage: Series{1}, DeficitCost: 100,
-		Buses: []Bus{{"here", []float64{10}}},
+		Buses: []Bus{{Name: "here", LoadMW: []float64{10}}},
 		Reservoirs: []Reservoir{{
 			Name: "lake", MaxStorage: 10, InitialStorage: 5, MaxGenerationMW: Series{10}, InflowMean: []float64{mean}, InflowStd: []float64{std},
 		}},

@@ -23,7 +23,7 @@ func (t *team) open(kind string, c *Case) (func() lp.Solver, lp.Info, error) {
 
 // rows returns how many rows a stage has without cuts.
 func (c *Case) rows() int {
-	n := len(c.Buses) + len(c.Reservoirs)
+	n := max(len(c.Blocks), 1)*len(c.Buses) + len(c.Reservoirs)
 	for _, r := range c.Reservoirs {
 		n += r.limits()
 	}

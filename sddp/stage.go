@@ -15,14 +15,15 @@ import (
 // other inflows, and more cuts.
 //
 //	minimise   hours*(fuel + deficit + spill + transport) + penalties + discount*theta
-//	balance    generation + deficit + arriving - leaving = load        a row per bus
+//	balance    generation + deficit + arriving - leaving = load        a row per block and bus
 //	water      storage + fill*(outflow - outflow upstream)
 //	             = storage before + fill*inflow                        a row per reservoir
 //	limits     storage + missing >= least, outflow + missing >= least  where a reservoir has them
 //	cuts       theta - beta'storage >= alpha                           as many as are needed
 //
 // with theta >= 0 and outflow = generation/productivity + spill. Costs are those of the whole stage, so that
-// theta and the cuts are in money. fill and productivity are 1 where water is measured as energy.
+// theta and the cuts are in money. fill and productivity are 1 where water is measured as energy. The
+// generation in outflow is the mean over the load blocks.
 //
 // Cuts become rows only when they are violated: few of hundreds bind in one program. The rows are as
 // much a part of the starting point as the basis, so restart drops all cuts.
@@ -38,17 +39,26 @@ type stage struct {
 	start    lp.Basis // the canonical basis, see ADR 0004
 	solves   int      // programs solved so far
 
-	thermal, hydro, spill, storage []int   // columns
-	deficit                        [][]int // by bus and tier; none where there is no load
-	direct, reverse                []int   // by line
-	theta                          int
-	balance, water                 []int // rows, by bus and by reservoir
+	blocks         []loadBlock
+	spill, storage []int // columns, by reservoir
+	theta          int
+	water          []int // rows, by reservoir
 
 	held  []bool    // by cut: whether it is a row
 	rows  []int32   // the cuts that are rows, to clear held
 	v     []float64 // storage at the end, of the last solution
 	cols  []int     // of a cut's row
 	coefs []float64
+}
+
+// loadBlock has the columns and rows of a load block, or of the whole stage if the case has no blocks.
+type loadBlock struct {
+	share           float64 // of the stage's hours
+	hours           float64
+	thermal, hydro  []int
+	deficit         [][]int // by bus and tier; none where there is no load
+	direct, reverse []int   // by line
+	balance         []int   // rows, by bus
 }
 
 // newStage creates the program of stage t in a new solver and finds its canonical basis: the optimal basis
@@ -59,8 +69,10 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 		lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs)),
 	}
 	s.addColumns(c)
-	for b := range c.Buses {
-		s.addBalance(c, b)
+	for k := range s.blocks {
+		for b := range c.Buses {
+			s.addBalance(c, k, b)
+		}
 	}
 	for r := range c.Reservoirs {
 		s.addWater(c, r)
@@ -89,29 +101,31 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 
 // addColumns adds all columns but those of limits.
 func (s *stage) addColumns(c *Case) {
-	p := c.Period(s.t)
-	for _, g := range c.Thermals {
-		s.thermal = append(s.thermal, s.lp.AddColumn(s.hours*g.CostPerMWh.At(p), g.MinMW.At(p), g.MaxMW.At(p)))
+	for k := range max(len(c.Blocks), 1) {
+		s.blocks = append(s.blocks, loadBlock{share: c.share(k), hours: s.hours * c.share(k)})
 	}
-	for _, r := range c.Reservoirs {
-		s.hydro = append(s.hydro, s.lp.AddColumn(0, 0, r.MaxGenerationMW.At(p)))
+	p := c.Period(s.t)
+	for k := range s.blocks {
+		w := &s.blocks[k]
+		for _, g := range c.Thermals {
+			w.thermal = append(w.thermal, s.lp.AddColumn(w.hours*g.CostPerMWh.At(p), g.MinMW.At(p), g.MaxMW.At(p)))
+		}
+		for _, r := range c.Reservoirs {
+			w.hydro = append(w.hydro, s.lp.AddColumn(0, 0, r.MaxGenerationMW.At(p)))
+		}
 	}
 	for _, r := range c.Reservoirs {
 		s.spill = append(s.spill, s.lp.AddColumn(s.hours*r.power()*c.SpillCost, 0, lp.Inf))
 	}
-	for _, b := range c.Buses {
-		var tiers []int
-		if b.LoadMW != nil {
-			for _, tier := range c.DeficitTiers {
-				tiers = append(tiers, s.lp.AddColumn(s.hours*tier.CostPerMWh, 0, tier.Share*b.LoadMW[p]))
-			}
-			tiers = append(tiers, s.lp.AddColumn(s.hours*c.DeficitCost, 0, lp.Inf))
+	for k := range s.blocks {
+		w := &s.blocks[k]
+		for b := range c.Buses {
+			w.deficit = append(w.deficit, s.addDeficit(c, k, b))
 		}
-		s.deficit = append(s.deficit, tiers)
-	}
-	for _, l := range c.Lines {
-		s.direct = append(s.direct, s.lp.AddColumn(s.hours*l.CostPerMWh.At(p), 0, l.DirectMW.At(p)))
-		s.reverse = append(s.reverse, s.lp.AddColumn(s.hours*l.CostPerMWh.At(p), 0, l.ReverseMW.At(p)))
+		for _, l := range c.Lines {
+			w.direct = append(w.direct, s.lp.AddColumn(w.hours*l.CostPerMWh.At(p), 0, l.DirectMW.At(p)))
+			w.reverse = append(w.reverse, s.lp.AddColumn(w.hours*l.CostPerMWh.At(p), 0, l.ReverseMW.At(p)))
+		}
 	}
 	for _, r := range c.Reservoirs {
 		s.storage = append(s.storage, s.lp.AddColumn(0, 0, r.MaxStorage))
@@ -123,33 +137,46 @@ func (s *stage) addColumns(c *Case) {
 	s.theta = s.lp.AddColumn(s.discount, 0, limit)
 }
 
-// addBalance adds the row of a bus.
-func (s *stage) addBalance(c *Case, b int) {
+// addDeficit adds and returns the columns of the deficit of a bus in a block, one per tier.
+func (s *stage) addDeficit(c *Case, k, b int) (tiers []int) {
+	if c.Buses[b].LoadMW == nil {
+		return nil
+	}
+	hours := s.blocks[k].hours
+	for _, tier := range c.DeficitTiers {
+		tiers = append(tiers, s.lp.AddColumn(hours*tier.CostPerMWh, 0, tier.Share*c.blockLoad(s.t, k, b)))
+	}
+	return append(tiers, s.lp.AddColumn(hours*c.DeficitCost, 0, lp.Inf))
+}
+
+// addBalance adds the row of a bus in a block.
+func (s *stage) addBalance(c *Case, k, b int) {
+	w := &s.blocks[k]
 	var row terms
 	for i, g := range c.Thermals {
 		if g.Bus == b {
-			row.put(s.thermal[i], 1)
+			row.put(w.thermal[i], 1)
 		}
 	}
 	for i, r := range c.Reservoirs {
 		if r.Bus == b {
-			row.put(s.hydro[i], 1)
+			row.put(w.hydro[i], 1)
 		}
 	}
-	for _, col := range s.deficit[b] {
+	for _, col := range w.deficit[b] {
 		row.put(col, 1)
 	}
 	for i, l := range c.Lines {
 		if l.From == b {
-			row.put(s.direct[i], -1)
-			row.put(s.reverse[i], 1)
+			row.put(w.direct[i], -1)
+			row.put(w.reverse[i], 1)
 		}
 		if l.To == b {
-			row.put(s.direct[i], 1)
-			row.put(s.reverse[i], -1)
+			row.put(w.direct[i], 1)
+			row.put(w.reverse[i], -1)
 		}
 	}
-	s.balance = append(s.balance, s.lp.AddRow(lp.EQ, c.load(s.t, b), row.cols, row.coefs))
+	w.balance = append(w.balance, s.lp.AddRow(lp.EQ, c.blockLoad(s.t, k, b), row.cols, row.coefs))
 }
 
 // addWater adds the row of a reservoir.
@@ -165,7 +192,9 @@ func (s *stage) addWater(c *Case, i int) {
 
 // putOutflow adds scale times the outflow of a reservoir to a row.
 func (s *stage) putOutflow(row *terms, c *Case, i int, scale float64) {
-	row.put(s.hydro[i], scale/c.Reservoirs[i].power())
+	for _, w := range s.blocks {
+		row.put(w.hydro[i], w.share*scale/c.Reservoirs[i].power())
+	}
 	row.put(s.spill[i], scale)
 }
 
@@ -227,20 +256,24 @@ func (c *Case) checkStages(dir string) error {
 }
 
 // tooMuch returns the error of a stage that is infeasible. The multipliers that prove it belong to the buses
-// whose must-run output exceeds their load and what lines take away.
+// whose must-run output exceeds their load and what lines take away, in the block with the largest one.
 func (s *stage) tooMuch(c *Case, dir string) error {
-	most := 0.0
-	for _, row := range s.balance {
-		most = max(most, math.Abs(s.lp.Farkas(row)))
+	most, block := 0.0, 0
+	for k, w := range s.blocks {
+		for _, row := range w.balance {
+			if y := math.Abs(s.lp.Farkas(row)); y > most {
+				most, block = y, k
+			}
+		}
 	}
 	var names []string
 	period := c.Period(s.t)
 	in := make([]bool, len(c.Buses))
 	load, away, run, plants, largest := 0.0, 0.0, 0.0, 0, -1
-	for b, row := range s.balance {
+	for b, row := range s.blocks[block].balance {
 		if in[b] = math.Abs(s.lp.Farkas(row)) > most/2; in[b] {
 			names = append(names, strconv.Quote(c.Buses[b].Name))
-			load += c.load(s.t, b)
+			load += c.blockLoad(s.t, block, b)
 		}
 	}
 	for _, l := range c.Lines {
@@ -363,29 +396,48 @@ func (e *unsolvedError) Error() string {
 // cost returns the cost of this stage in the last solution, without the cost of later stages.
 func (s *stage) cost() float64 { return s.lp.Objective() - s.discount*s.lp.Value(s.theta) }
 
+// mean returns the mean over the stage of what figure returns for each block.
+func (s *stage) mean(figure func(w *loadBlock) float64) float64 {
+	sum := 0.0
+	for k := range s.blocks {
+		sum += s.blocks[k].share * figure(&s.blocks[k])
+	}
+	return sum
+}
+
 // thermalMW returns the mean output of a thermal plant over the stage in the last solution.
-func (s *stage) thermalMW(i int) float64 { return s.lp.Value(s.thermal[i]) }
+func (s *stage) thermalMW(i int) float64 {
+	return s.mean(func(w *loadBlock) float64 { return s.lp.Value(w.thermal[i]) })
+}
 
 // hydroMW returns the mean output of the plants of a reservoir.
-func (s *stage) hydroMW(r int) float64 { return s.lp.Value(s.hydro[r]) }
+func (s *stage) hydroMW(r int) float64 {
+	return s.mean(func(w *loadBlock) float64 { return s.lp.Value(w.hydro[r]) })
+}
 
 // spilled returns the spill of a reservoir, in the unit of its inflow.
 func (s *stage) spilled(r int) float64 { return s.lp.Value(s.spill[r]) }
 
 // deficitMW returns the mean deficit of a bus.
 func (s *stage) deficitMW(b int) float64 {
-	sum := 0.0
-	for _, col := range s.deficit[b] {
-		sum += s.lp.Value(col)
-	}
-	return sum
+	return s.mean(func(w *loadBlock) float64 {
+		sum := 0.0
+		for _, col := range w.deficit[b] {
+			sum += s.lp.Value(col)
+		}
+		return sum
+	})
 }
 
 // flowMW returns the mean flow of a line, negative from To to From.
-func (s *stage) flowMW(l int) float64 { return s.lp.Value(s.direct[l]) - s.lp.Value(s.reverse[l]) }
+func (s *stage) flowMW(l int) float64 {
+	return s.mean(func(w *loadBlock) float64 { return s.lp.Value(w.direct[l]) - s.lp.Value(w.reverse[l]) })
+}
 
-// marginalCost returns the cost of one more MWh of load at a bus.
-func (s *stage) marginalCost(b int) float64 { return s.lp.Dual(s.balance[b]) / s.hours }
+// marginalCost returns the mean cost over the stage of one more MWh of load at a bus.
+func (s *stage) marginalCost(b int) float64 {
+	return s.mean(func(w *loadBlock) float64 { return s.lp.Dual(w.balance[b]) / w.hours })
+}
 
 // end returns the storage at the end of the stage in the last solution, clamped to its bounds. It is
 // valid until the next solve.
