@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 )
@@ -104,107 +105,97 @@ type Call struct {
 	Err error
 }
 
-// Fingerprint holds what must be equal on all ranks that take part in one
-// collective. It is comparable and has a fixed encoding.
+// Fingerprint holds what must be equal on all ranks that take part in one collective, in three words, so that
+// ranks exchange and compare it fast. Any bits are a Fingerprint.
 type Fingerprint struct {
-	Coll   Coll
-	Form   Form
-	Op     OpCode
-	Fixed  bool  // the op does not commute
-	Err    uint8 // Code of the argument error, 0 for none
-	Type   uint32
-	Root   int32
-	Counts uint32 // hash of the counts that must agree (Allgatherv, ReduceScatter)
-	Count  int64
+	call  uint64 // a byte each: Coll, Form with fixedBit, OpCode, and the Code of the argument error; the ID of the type
+	root  uint64 // 32 bits each: Root, and a hash of the counts that must agree (Allgatherv, ReduceScatter)
+	count uint64
 }
 
 // FingerprintSize is the length of an encoded Fingerprint in bytes.
 const FingerprintSize = 24
 
+// fixedBit says that the op does not commute.
+const fixedBit = 1 << 15
+
 // Fingerprint returns the call's fingerprint. It does not allocate.
 func (c *Call) Fingerprint() Fingerprint {
-	f := Fingerprint{Coll: c.Coll, Form: c.Form, Root: int32(c.Root), Count: int64(c.Count)}
-	if c.Err != nil {
-		// The arguments do not matter any more, only that the call is the same and
-		// has the same error.
-		return Fingerprint{Coll: c.Coll, Form: c.Form, Err: Code(c.Err)}
+	f := Fingerprint{call: uint64(c.Coll) | uint64(c.Form)<<8}
+	if c.Err != nil { // the arguments do not matter any more, only that the error is the same
+		f.call |= uint64(Code(c.Err)) << 24
+		return f
 	}
 	if c.Op != nil {
-		f.Op, f.Fixed = c.Op.Code, !c.Op.Commutative
+		f.call |= uint64(c.Op.Code) << 16
+		if !c.Op.Commutative {
+			f.call |= fixedBit
+		}
 	}
 	if c.Type != nil {
-		f.Type = c.Type.ID
+		f.call |= uint64(c.Type.ID) << 32
 	}
+	f.root, f.count = uint64(uint32(c.Root)), uint64(c.Count)
 	if c.Coll == Allgatherv || c.Coll == ReduceScatter {
 		h := uint64(14695981039346656037) // FNV-1a
 		for _, n := range c.RecvCounts {
 			h = (h ^ uint64(n)) * 1099511628211
 		}
-		f.Counts = uint32(h ^ h>>32)
+		f.root |= (h ^ h>>32) << 32
 	}
 	return f
 }
 
-// fixedBit is Fixed in the first word: the top bit of Form's byte.
-const fixedBit = 1 << 15
-
-// Words returns the fingerprint as three words, the form in which ranks
-// exchange it.
-func (f Fingerprint) Words() (w [3]uint64) {
-	w[0] = uint64(f.Coll) | uint64(f.Form)<<8 | uint64(f.Op)<<16 | uint64(f.Err)<<24 | uint64(f.Type)<<32
-	w[1] = uint64(uint32(f.Root)) | uint64(f.Counts)<<32
-	w[2] = uint64(f.Count)
-	if f.Fixed {
-		w[0] |= fixedBit
-	}
-	return w
+// encode writes f to the first FingerprintSize bytes of b.
+func (f Fingerprint) encode(b []byte) {
+	binary.LittleEndian.PutUint64(b, f.call)
+	binary.LittleEndian.PutUint64(b[8:], f.root)
+	binary.LittleEndian.PutUint64(b[16:], f.count)
 }
 
-// FromWords is the inverse of Words. Any three words are accepted.
-func FromWords(w [3]uint64) Fingerprint {
-	return Fingerprint{
-		Coll: Coll(w[0]), Form: Form(w[0] >> 8 & 0x7f), Op: OpCode(w[0] >> 16), Fixed: w[0]&fixedBit != 0, Err: uint8(w[0] >> 24),
-		Type: uint32(w[0] >> 32), Root: int32(uint32(w[1])), Counts: uint32(w[1] >> 32), Count: int64(w[2]),
-	}
+// decodeFingerprint is the inverse of encode.
+func decodeFingerprint(b []byte) Fingerprint {
+	return Fingerprint{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])}
 }
 
 // String describes the call as a user would write it.
 func (f Fingerprint) String() string {
-	name := f.Coll.String()
-	switch f.Form {
+	coll, kind, root := Coll(f.call), uint32(f.call>>32), int32(f.root)
+	name := coll.String()
+	switch Form(f.call >> 8 & 0x7f) {
 	case Nonblocking:
 		name = "I" + string(name[0]|0x20) + name[1:]
 	case Persistent:
 		name += "Init"
 	}
-	if f.Err != 0 {
-		return fmt.Sprintf("%s with an argument error (%v)", name, Sentinel(f.Err))
+	if code := uint8(f.call >> 24); code != 0 {
+		return fmt.Sprintf("%s with an argument error (%v)", name, Sentinel(code))
 	}
-	if f.Coll == Barrier && f.Type != 0 { // a fence, which is a Barrier with a type
-		return fmt.Sprintf("%s(window %d)", TypeName(f.Type), f.Root)
+	if coll == Barrier && kind != 0 { // a fence, which is a Barrier with a type
+		return fmt.Sprintf("%s(window %d)", TypeName(kind), root)
 	}
 	s := name + "("
-	if f.Coll != Barrier {
-		s += fmt.Sprintf("type %s", TypeName(f.Type))
-		switch f.Coll {
+	if coll != Barrier {
+		s += fmt.Sprintf("type %s", TypeName(kind))
+		switch coll {
 		case Gatherv, Scatterv, Alltoallv:
 		default:
-			s += fmt.Sprintf(", count %d", f.Count)
+			s += fmt.Sprintf(", count %d", int64(f.count))
 		}
 	}
-	if f.Counts != 0 {
-		s += fmt.Sprintf(", counts #%08x", f.Counts)
+	if counts := f.root >> 32; counts != 0 {
+		s += fmt.Sprintf(", counts #%08x", counts)
 	}
-	switch f.Coll {
+	switch coll {
 	case Reduce, Allreduce, ReduceScatterBlock, ReduceScatter, Scan, Exscan:
-		s += ", op " + f.Op.String()
-		if f.Fixed {
+		s += ", op " + OpCode(f.call>>16).String()
+		if f.call&fixedBit != 0 {
 			s += " (does not commute)"
 		}
 	}
-	switch f.Coll {
+	switch coll {
 	case Bcast, Reduce, Gather, Gatherv, Scatter, Scatterv:
-		s += fmt.Sprintf(", root %d", f.Root)
+		s += fmt.Sprintf(", root %d", root)
 	}
 	return s + ")"
 }

@@ -83,12 +83,8 @@ func (s *Seen) Encode(b []byte) {
 	}
 	le.PutUint64(b, first)
 	le.PutUint64(b[8:], uint64(s.Other))
-	for i, w := range s.Print.Words() {
-		le.PutUint64(b[16+8*i:], w)
-	}
-	for i, w := range s.Diff.Words() {
-		le.PutUint64(b[16+FingerprintSize+8*i:], w)
-	}
+	s.Print.encode(b[16:])
+	s.Diff.encode(b[16+FingerprintSize:])
 }
 
 // DecodeSeen is the inverse of Encode. It returns false if b does not have
@@ -103,11 +99,6 @@ func DecodeSeen(b []byte, size int) (Seen, bool) {
 	if s.Rank < 0 || s.Rank >= size || s.Other < -1 || s.Other >= size {
 		return Seen{}, false
 	}
-	var w [2][3]uint64
-	for i := range 3 {
-		w[0][i] = le.Uint64(b[16+8*i:])
-		w[1][i] = le.Uint64(b[16+FingerprintSize+8*i:])
-	}
-	s.Print, s.Diff = FromWords(w[0]), FromWords(w[1])
+	s.Print, s.Diff = decodeFingerprint(b[16:]), decodeFingerprint(b[16+FingerprintSize:])
 	return s, true
 }

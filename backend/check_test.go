@@ -9,8 +9,9 @@ import (
 // fingerprints in one place gives.
 func TestSeenMergesToTheSameResultOnAllRanks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	prints := []Fingerprint{
-		{Coll: Bcast, Root: 1, Count: 5}, {Coll: Bcast, Root: 2, Count: 5}, {Coll: Barrier, Form: Nonblocking}, {Coll: Reduce, Err: 3},
+	var prints []Fingerprint
+	for _, c := range []Call{{Coll: Bcast, Root: 1, Count: 5}, {Coll: Bcast, Root: 2, Count: 5}, {Coll: Barrier, Form: Nonblocking}, {Coll: Reduce, Err: ErrCount}} {
+		prints = append(prints, c.Fingerprint())
 	}
 	for range 2000 {
 		n := 1 + rng.IntN(9)
@@ -62,7 +63,7 @@ func TestSeenMergesToTheSameResultOnAllRanks(t *testing.T) {
 
 func FuzzDecodeSeen(f *testing.F) {
 	var b [SeenSize]byte
-	s := Seen{Rank: 1, Print: Fingerprint{Coll: Bcast}, Other: 2, Diff: Fingerprint{Coll: Barrier}}
+	s := Seen{Rank: 1, Print: (&Call{Coll: Bcast}).Fingerprint(), Other: 2, Diff: (&Call{Coll: Barrier}).Fingerprint()}
 	s.Encode(b[:])
 	f.Add(b[:], 3)
 	s.Bounded = true

@@ -365,7 +365,7 @@ func TestMessagesOfTheSameCollectiveAreAMismatch(t *testing.T) {
 	for _, first := range []string{"native", "messages"} {
 		comms := New(3)
 		var errs [3]error
-		seen := backend.See(2, backend.Fingerprint{Coll: backend.Allreduce, Form: backend.Nonblocking, Root: -1})
+		seen := backend.See(2, (&backend.Call{Coll: backend.Allreduce, Form: backend.Nonblocking, Root: -1}).Fingerprint())
 		msg := make([]byte, backend.SeenSize)
 		seen.Encode(msg)
 		send := func() {

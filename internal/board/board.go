@@ -88,7 +88,7 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	b.used[i] = true
 	own := b.at(b.cfg.Rank, i)
 	for k := range own.calls {
-		own.calls[k].key.Store(0)
+		atomic.StoreUint64(&own.calls[k].key, 0)
 		own.syncs[k].key.Store(0)
 	}
 	s := &Collective{c: c, b: b, id: id, index: i, mine: own, ranks: ranks, slots: make([]*slots, len(ranks))}

@@ -275,14 +275,14 @@ func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	call, sync := &is.mine.calls[is.seq&1].key, &is.mine.syncs[is.syncSeq&1].key
-	k, s := call.Load(), sync.Load()
+	k, s := *call, sync.Load()
 	was.retract()
 	if err := was.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("a synchronisation after the closing: %v", err)
 	}
 	was.retract()
-	if call.Load() != k || sync.Load() != s {
-		t.Errorf("keys %x and %x in the slots are now %x and %x", k, s, call.Load(), sync.Load())
+	if *call != k || sync.Load() != s {
+		t.Errorf("keys %x and %x in the slots are now %x and %x", k, s, *call, sync.Load())
 	}
 }
 
@@ -339,7 +339,7 @@ func TestUnfinishedCallRetractsArrival(t *testing.T) {
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.text)
 		}
-		if key := all[0].mine.calls[1].key.Load(); key != 0 {
+		if key := all[0].mine.calls[1].key; key != 0 {
 			t.Errorf("%s: the arrival %x stays", c.name, key)
 		}
 		if broken := all[1].Cause() != nil; broken != (c.name == "deadline" || c.name == "gone") {

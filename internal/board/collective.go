@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
@@ -33,10 +34,11 @@ type Collective struct {
 	key          uint64
 	syncing      bool // in sync: wait for the sync slots, not the call slots
 	parity       uint32
-	words        [3]uint64 // fingerprint
-	seen         int       // ranks below have arrived
+	print        backend.Fingerprint
+	seen         int // ranks below have arrived
 	call         *backend.Call
-	side         peers // access to the other ranks' buffers
+	side         peers         // access to the other ranks' buffers
+	exchange     atomic.Uint32 // see wake
 
 	operations
 }
@@ -70,7 +72,7 @@ func (s *Collective) here(r int) bool {
 	if s.syncing {
 		return b.syncs[s.parity].key.Load() == s.key
 	}
-	return s.slot(b).key.Load() == s.key
+	return atomic.LoadUint64(&s.slot(b).key) == s.key
 }
 
 // slot returns a rank's slot of this call.
@@ -87,8 +89,13 @@ func (s *Collective) find(r int) *slots {
 	return nil
 }
 
-// wake wakes the other ranks, for which this one has written its arrival.
+// wake wakes the other ranks that sleep. The rank that arrives last does this, for the others need not run before.
+//
+// To arrive is a plain store, and the exchange makes it visible before this rank looks who sleeps. A rank that is
+// about to sleep announces that, also by an exchange, before it looks who has arrived. So of two ranks at least one
+// sees the other.
 func (s *Collective) wake() {
+	s.exchange.Store(0)
 	for r, w := range s.ranks {
 		if r != s.c.Rank() {
 			s.b.cfg.Wake(w)
@@ -122,6 +129,7 @@ func (s *Collective) wait(b *backend.Bound) error {
 		}
 	}
 	if s.seen == len(s.ranks) {
+		s.wake()
 		return nil
 	}
 	defer s.retract()
@@ -148,7 +156,7 @@ func (s *Collective) retract() {
 	if s.syncing {
 		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
 	} else {
-		s.slot(s.mine).key.CompareAndSwap(s.key, 0)
+		atomic.CompareAndSwapUint64(&s.slot(s.mine).key, s.key, 0)
 	}
 }
 
@@ -232,11 +240,8 @@ func (s *Collective) arrive(call *backend.Call) {
 	s.seq++
 	s.syncing, s.key, s.seen = false, s.keyOf(s.seq), 0
 	p := s.slot(s.mine)
-	s.words = call.Fingerprint().Words()
-	p.words = s.words
 	s.side.publish(p, call)
-	p.key.Store(s.key)
-	s.wake()
+	shmem.ReleaseUint64(&p.key, s.key)
 }
 
 // keyOf is the key of a call, or of a synchronisation.
@@ -245,7 +250,7 @@ func (s *Collective) keyOf(seq uint32) uint64 { return uint64(s.id+1)<<32 | uint
 // differs reports whether a rank makes another call than this one.
 func (s *Collective) differs() bool {
 	for _, o := range s.slots {
-		if o != s.mine && s.slot(o).words != s.words {
+		if o != s.mine && s.slot(o).print != s.print {
 			return true
 		}
 	}
@@ -260,9 +265,9 @@ func (s *Collective) mismatch(own error, breakWith func(*backend.Fault)) error {
 	if err := c.Over(); err != nil && !errors.Is(err, backend.ErrMismatch) {
 		return err // the slots compared may be of later calls, or of later communicators
 	}
-	first := backend.FromWords(s.slot(s.slots[0]).words)
+	first := s.slot(s.slots[0]).print
 	for r, o := range s.slots {
-		if fp := backend.FromWords(s.slot(o).words); fp != first {
+		if fp := s.slot(o).print; fp != first {
 			f := backend.Mismatch(0, first, r, fp).(*backend.Fault)
 			breakWith(f)
 			if own != nil {
@@ -293,7 +298,6 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	}
 	m.key.Store(s.key)
 	s.mu.Unlock()
-	s.wake()
 	if err := s.wait(b); err != nil {
 		return err
 	}

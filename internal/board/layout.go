@@ -3,13 +3,15 @@ package board
 import (
 	"sync/atomic"
 
+	"github.com/cohort-hpc/cohort/backend"
 	"github.com/cohort-hpc/cohort/internal/shmem"
 )
 
 const (
-	line     = 64
-	slotData = 2048 // bytes of data in a call slot
-	textMax  = 256
+	line      = 64
+	smallData = 32   // bytes of data in the line of a call slot that is handed over
+	slotData  = 2048 // others
+	textMax   = 256
 
 	// Sizes of the structures below; a test compares them with the compiler's.
 	callSlotSize = 2*line + slotData
@@ -31,12 +33,12 @@ type slots struct {
 
 // callSlot is a rank's arrival at a call: the line that is handed over, and more data.
 type callSlot struct {
-	key   atomic.Uint64 // id<<32 | sequence number, written last
-	words [3]uint64     // fingerprint
-	small [32]byte      // data, if they fit
-	facts [5]uint64     // addresses and lengths of the buffers
-	way   uint32        // of rank 0: how the data go, if they do not fit: see way.go
-	took  uint32        // nanoseconds of the rank's last call that was measured, 0: of none
+	key   uint64 // id<<32 | sequence number, written last
+	print backend.Fingerprint
+	small [smallData]byte // data, if they fit
+	facts [5]uint64       // addresses and lengths of the buffers
+	way   uint32          // of rank 0: how the data go, if they do not fit: see way.go
+	took  uint32          // nanoseconds of the rank's last call that was measured, 0: of none
 	_     [16]byte
 	data  [slotData]byte
 }

@@ -67,10 +67,12 @@ func (s *Collective) advance() {
 			}
 			s.first = o
 			s.arrive(&o.call)
+			s.exchange.Store(0) // nobody may look again for long
 		}
 		if !s.arrived() {
 			return
 		}
+		s.wake()
 		if s.differ = s.differs(); s.differ {
 			s.failed = true
 			return

@@ -42,6 +42,8 @@ const blockBytes = 16 // offset and length, in the table of blocks
 
 // publish writes what the others need into this rank's call slot.
 func (p *peers) publish(to *callSlot, call *backend.Call) {
+	p.s.print = call.Fingerprint()
+	to.print = p.s.print
 	n := len(p.s.ranks)
 	p.call, p.inSlots = call, true
 	if call.Err != nil || call.Coll == backend.Barrier {
@@ -49,7 +51,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	}
 	p.in = direct.Input(call, p.s.c.Rank())
 	if direct.FitsSlot(call, n, slotData) {
-		if p.length() <= len(to.small) { // not by the own input: slotOf decides in the same way
+		if p.length() <= smallData { // not by the own input: slotOf decides in the same way
 			copy(to.small[:], p.in)
 		} else {
 			copy(to.data[:], p.in)
@@ -137,7 +139,7 @@ func (p *peers) copyOf(r, off, n int) []byte {
 // in common is there, except the root's of rooted calls.
 func (p *peers) slotOf(r int) []byte {
 	b := p.s.slot(p.s.slots[r])
-	if p.length() <= len(b.small) {
+	if p.length() <= smallData {
 		return b.small[:]
 	}
 	return b.data[:]

@@ -79,13 +79,14 @@ func Outgoing(c *backend.Call, rank, to int) (off, n int) {
 // FitsSlot reports whether the inputs of all ranks are at most limit bytes each. It depends only on
 // what the calls of all ranks have in common.
 func FitsSlot(c *backend.Call, size, limit int) bool {
+	blocks := 1
 	switch c.Coll {
 	case backend.Barrier:
 		return true
 	case backend.Gatherv, backend.Scatterv, backend.Alltoallv:
 		return false
 	case backend.Scatter, backend.Alltoall, backend.ReduceScatterBlock:
-		return c.Count == 0 || c.Count <= limit/c.Type.Size/size
+		blocks = size
 	}
-	return c.Count <= limit/c.Type.Size
+	return c.Count <= limit && blocks*c.Count*c.Type.Size <= limit
 }

@@ -114,7 +114,7 @@ func FuzzHostileRing(f *testing.F) {
 			c := &b.Link.in.r.cells[b.Link.in.next%cells]
 			c.size, c.ctx, c.tag = word, binary.LittleEndian.Uint32(text), int32(n)
 			copy(c.data[:], text)
-			shmem.Release(&c.seq, b.Link.in.next+1)
+			shmem.ReleaseUint32(&c.seq, b.Link.in.next+1)
 			moved, err := b.Read(&in)
 			if !moved || err != nil && !errors.Is(err, frame.ErrFrame) {
 				t.Fatalf("the cell is read: %v, %v", moved, err)

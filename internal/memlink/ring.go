@@ -78,7 +78,7 @@ func (s *sender) refresh() {
 func (s *sender) publish(c *cell) {
 	s.ends[s.tail%cells] = s.pos
 	s.tail++
-	shmem.Release(&c.seq, s.tail)
+	shmem.ReleaseUint32(&c.seq, s.tail)
 }
 
 // peek returns the next cell that has arrived, or nil.
