@@ -34,6 +34,7 @@ type Case struct {
 	DeficitTiers []DeficitTier `json:",omitempty"` // of the first parts of the load; the rest costs DeficitCost
 	DiscountRate float64       `json:",omitempty"` // per year of 8760 hours
 	Blocks       []Block       `json:",omitempty"` // parts of every stage with different loads
+	Inflows      *InflowModel  `json:",omitempty"` // nil for independent lognormal inflows
 }
 
 // Block is a part of the hours of a stage, such as those of the peak.
@@ -95,7 +96,7 @@ type Reservoir struct {
 	Bus                        int
 	MaxStorage, InitialStorage float64
 	MaxGenerationMW            Series
-	InflowMean, InflowStd      []float64 // per period
+	InflowMean, InflowStd      []float64 // per period; nil if an inflow model gives the inflows
 
 	Productivity float64 `json:",omitempty"` // MW per m3/s; 0 if water is measured as energy
 	Upstream     []int   `json:",omitempty"` // reservoirs whose turbined and spilled water arrives here

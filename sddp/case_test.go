@@ -185,6 +185,54 @@ func TestLoadOfBlocks(t *testing.T) {
 	}
 }
 
+// Tables of inflows.
+func TestInflowTableErrors(t *testing.T) {
+	const (
+		openings    = "stage,probability,Lake\n1,1,60\n2,0.5,20\n2,0.5,40\n3,1,10\n"
+		history     = "year,period,Lake\n1931,first,60\n1931,second,30\n1931,third,10\n1932,first,50\n1932,second,20\n1932,third,5\n"
+		correlation = "reservoir,Lake\nLake,1\n"
+	)
+	read := func(kind, file, text string) error {
+		dir := edit(t, "case.json", `"spill_cost": 0`, fmt.Sprintf(`"spill_cost": 0, "inflow_model": %q`, kind))
+		lake := `{"reservoirs": [{"name": "Lake", "bus": "Valley", "max_storage": 40, "initial_storage": 20, "max_generation_mw": 70`
+		if kind == "correlated" {
+			lake += `, "inflow_mean": [60, 30, 10], "inflow_std": [1, 1, 1]`
+		}
+		for name, data := range map[string]string{"reservoirs.json": lake + "}]}", file: text} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := ReadCase(dir)
+		return err
+	}
+	for _, k := range []struct{ kind, file, text, old, with, want string }{
+		{"openings", "openings.csv", openings, "", "", ""},
+		{"history", "history.csv", history, "", "", ""},
+		{"correlated", "correlation.csv", correlation, "", "", ""},
+		{"random", "openings.csv", openings, "", "", `case.json: inflow_model: got "random", want lognormal, correlated, openings`},
+		{"lognormal", "openings.csv", openings, "", "", "reservoirs[0].inflow_mean: missing"},
+		{"history", "openings.csv", openings, "", "", `history.csv: missing; the inflow_model "history" of case.json needs it`},
+		{"openings", "openings.csv", openings, "stage,probability,Lake", "stage,Lake,probability", "openings.csv: line 1: got the columns stage, Lake, probability, want the columns stage, probability, Lake"},
+		{"openings", "openings.csv", openings, "Lake", "Sea", "openings.csv: line 1: got the columns stage, probability, Sea"},
+		{"openings", "openings.csv", openings, "2,0.5,20", "2,0.5,20,3", "openings.csv: line 3: wrong number of fields"},
+		{"openings", "openings.csv", openings, "0.5,20", "0.5,-20", `openings.csv: line 3, column Lake: got "-20", want a number from 0`},
+		{"openings", "openings.csv", openings, "2,0.5", "4,0.5", `openings.csv: line 3, column stage: got "4", want a whole number from 1 to 3`},
+		{"openings", "openings.csv", openings, "0.5", "0", `openings.csv: line 3, column probability: got "0", want a number above 0`},
+		{"openings", "openings.csv", openings, "0.5", "0.4", "openings.csv: stage 2 has 2 openings whose probabilities add up to 0.9"},
+		{"openings", "openings.csv", openings, "3,1,10\n", "", "openings.csv: stage 3 has 0 openings"},
+		{"history", "history.csv", history, "1931,third,10\n", "", `history.csv: line 4: got period "first" of year "1932", want "third" of "1931"`},
+		{"history", "history.csv", history, "1932,third,5\n", "", "history.csv: got 5 rows, want all 3 periods of 2 to 100000 years"},
+		{"correlated", "correlation.csv", correlation, "Lake,1", "Lake,0.5", "correlation.csv: the correlation of Lake with itself is 0.5, want 1"},
+		{"correlated", "correlation.csv", correlation, "\nLake,1", "\nSea,1", "correlation.csv: want one line for each reservoir: Lake"},
+	} {
+		err := read(k.kind, k.file, strings.Replace(k.text, k.old, k.with, 1))
+		if k.want == "" && err != nil || k.want != "" && (err == nil || !strings.Contains(err.Error(), k.want)) {
+			t.Errorf("%s: got %v, want %q", k.kind, err, k.want)
+		}
+	}
+}
+
 func TestMissingCaseIsReported(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadCase(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {

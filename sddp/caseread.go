@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -35,8 +36,11 @@ const (
 // caseFiles are the files of a case, in the order they are read.
 var caseFiles = [...]string{"case.json", "buses.json", "thermals.json", "reservoirs.json", "lines.json"}
 
-// caseText holds the contents of caseFiles.
-type caseText [len(caseFiles)][]byte
+// caseTables are the files that a case has if it needs them.
+var caseTables = [...]string{correlationFile, openingsFile, historyFile}
+
+// caseText holds the contents of caseFiles and then of caseTables, nil for one that is not there.
+type caseText [len(caseFiles) + len(caseTables)][]byte
 
 // ReadCase reads a case from a folder.
 //
@@ -60,10 +64,12 @@ func readCaseText(dir string) (text caseText, err error) {
 	if !info.IsDir() {
 		return text, fmt.Errorf("case %s: it is a file; want a folder with %s", dir, strings.Join(caseFiles[:], ", "))
 	}
-	for i, name := range caseFiles {
+	for i, name := range slices.Concat(caseFiles[:], caseTables[:]) {
 		file := filepath.Join(dir, name)
 		info, err := os.Stat(file)
 		switch {
+		case i >= len(caseFiles) && errors.Is(err, fs.ErrNotExist):
+			continue
 		case errors.Is(err, fs.ErrNotExist):
 			return text, &FieldError{File: file, Text: "missing; a case has the files " + strings.Join(caseFiles[:], ", ")}
 		case err == nil && info.Size() > maxFile:
@@ -104,6 +110,14 @@ func parseCase(dir string, text caseText) (*Case, error) {
 	c.readThermals(file[2], buses)
 	c.readReservoirs(file[3], file[0], buses)
 	c.readLines(file[4], buses)
+	if err := p.err(); err != nil {
+		return nil, err // the inflows cannot be checked without the reservoirs
+	}
+	if file[0].has("inflow_model") {
+		c.readInflowModel(file[0], func(name string) (string, []byte) {
+			return filepath.Join(dir, name), text[len(caseFiles)+slices.Index(caseTables[:], name)]
+		})
+	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
@@ -147,6 +161,7 @@ func (c *Case) readHead(o *object) {
 	if o.optional("blocks") {
 		c.readBlocks(o, o.objects("blocks", maxBlocks))
 	}
+	o.asked = append(o.asked, "inflow_model") // read with the reservoirs
 	if o.optional("discount_rate") {
 		c.DiscountRate = o.number("discount_rate", 0, maxRate)
 	}
@@ -265,7 +280,9 @@ func (c *Case) readReservoirs(f *object, head *object, buses map[string]int) {
 		r := Reservoir{Name: uniqueName(o, seen, i), Bus: busOf(o, "bus", buses)}
 		c.readStorage(o, &r)
 		r.MaxGenerationMW = o.varying("max_generation_mw", len(c.Periods), 0, maxFigure)
-		c.readInflow(o, &r)
+		if !head.has("inflow_model") || head.says("inflow_model", "lognormal", "correlated") {
+			c.readInflow(o, &r)
+		}
 		if o.optional("productivity_mw_per_m3s") {
 			r.Productivity = o.number("productivity_mw_per_m3s", 1e-6, 1e6)
 		}

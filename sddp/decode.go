@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -156,6 +157,12 @@ func (o *object) optional(name string) bool {
 		o.asked = append(o.asked, name)
 	}
 	return o.has(name)
+}
+
+// says reports whether a field has one of several texts. It does not count as reading it.
+func (o *object) says(name string, texts ...string) bool {
+	var s string
+	return json.Unmarshal(o.values[name], &s) == nil && slices.Contains(texts, s)
 }
 
 // get returns the value of a required field.

@@ -67,9 +67,9 @@ func (c *Case) Facts() Facts {
 	}
 	for _, r := range c.Reservoirs {
 		f.Columns += r.limits()
-		for t := range c.Stages {
-			f.Inflow += r.InflowMean[c.Period(t)]
-		}
+	}
+	for t := range c.Stages {
+		f.Inflow += total(c.meanInflow(t))
 	}
 	return f
 }
@@ -152,7 +152,7 @@ func (c *Case) Describe() string {
 				thermal += g.MaxMW.max()
 			}
 		}
-		for _, r := range c.Reservoirs {
+		for at, r := range c.Reservoirs {
 			if r.Bus != i {
 				continue
 			}
@@ -160,7 +160,7 @@ func (c *Case) Describe() string {
 			most += r.MaxStorage
 			start += r.InitialStorage
 			for t := range c.Stages {
-				inflow += r.InflowMean[c.Period(t)] / float64(c.Stages)
+				inflow += c.meanInflow(t)[at] / float64(c.Stages)
 			}
 		}
 		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t\n", bus.Name, load, thermal, hydro, inflow, most, percent(start, most))

@@ -7,20 +7,22 @@ import (
 	"math"
 )
 
-// Noise holds the inflows of a sample average approximation: a few equally likely openings per stage,
-// drawn from the lognormal distributions of the case. Forward and backward passes use the same ones.
-// They are a function of the case, the seed, and the number of openings, so every rank can draw them
-// without communication.
+// Noise holds the inflows of a sample average approximation: a few openings per stage. Forward and backward
+// passes use the same ones. They are given by the inflow model of the case, or drawn from its lognormal
+// distributions: then they are a function of the case, the seed, and the number of openings, so every rank
+// can draw them without communication.
 //
-// The first stage has one opening, the mean. A Noise does not change after it is created and is safe
-// for concurrent use.
+// Unless the model gives its openings, the first stage has one, the mean. A Noise does not change after it
+// is created and is safe for concurrent use.
 type Noise struct {
-	seed     uint64
-	openings int
-	reserv   int
-	inflow   []float64     // by stage, opening, reservoir
-	digest   string        // hash of inflow, once the ranks have compared it
-	law      [][]lognormal // by period, reservoir
+	seed   uint64
+	model  *InflowModel
+	first  []int // by stage, and at its end: the number of openings before
+	reserv int
+	inflow []float64     // by stage, opening, reservoir
+	digest string        // hash of inflow, once the ranks have compared it
+	law    [][]lognormal // by period, reservoir
+	factor [][]float64   // of the correlation of the logarithms (cholesky), nil for none
 }
 
 // lognormal is the law of exp(mu + sigma*z), z standard normal; mean is its mean.
@@ -35,12 +37,12 @@ func lognormalOf(mean, std float64) lognormal {
 	return lognormal{mu: math.Log(mean) - s2/2, sigma: math.Sqrt(s2), mean: mean}
 }
 
-// at returns the u-quantile.
-func (l lognormal) at(u float64) float64 {
+// at returns the value for a normal x with variance 1/2, which math.Erfinv gives.
+func (l lognormal) at(x float64) float64 {
 	if l.sigma == 0 {
 		return l.mean
 	}
-	return math.Exp(l.mu + l.sigma*math.Sqrt2*math.Erfinv(2*u-1))
+	return math.Exp(l.mu + l.sigma*math.Sqrt2*x)
 }
 
 // NewNoise draws the openings of a case.
@@ -48,7 +50,7 @@ func (l lognormal) at(u float64) float64 {
 // Local.
 func NewNoise(c *Case, seed uint64, openings int) *Noise {
 	n := noiseOf(c, seed, openings)
-	n.inflow = make([]float64, n.numbers(c.Stages))
+	n.inflow = make([]float64, n.numbers())
 	for t := range c.Stages {
 		n.draw(c, t)
 	}
@@ -57,13 +59,31 @@ func NewNoise(c *Case, seed uint64, openings int) *Noise {
 
 // noiseOf returns a Noise without inflows.
 func noiseOf(c *Case, seed uint64, openings int) *Noise {
-	n := &Noise{seed: seed, openings: openings, reserv: len(c.Reservoirs)}
+	n := &Noise{seed: seed, model: c.Inflows, reserv: len(c.Reservoirs), first: []int{0}}
+	if n.model == nil {
+		n.model = &InflowModel{}
+	}
+	for t := range c.Stages {
+		k := c.openings(openings)
+		if n.model.Openings != nil {
+			k = len(n.model.Openings[t])
+		} else if t == 0 {
+			k = 1
+		}
+		n.first = append(n.first, n.first[t]+k)
+	}
+	if !c.laws() {
+		return n
+	}
 	for p := range c.Periods {
 		laws := make([]lognormal, n.reserv)
 		for r, res := range c.Reservoirs {
 			laws[r] = lognormalOf(res.InflowMean[p], res.InflowStd[p])
 		}
 		n.law = append(n.law, laws)
+	}
+	if n.model.Correlation != nil {
+		n.factor = cholesky(n.model.Correlation)
 	}
 	return n
 }
@@ -86,81 +106,113 @@ func (n *Noise) sum() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// numbers returns how many inflows a number of stages has.
-func (n *Noise) numbers(stages int) int { return stages * n.openings * n.reserv }
+// numbers returns how many inflows all stages have.
+func (n *Noise) numbers() int { return n.first[len(n.first)-1] * n.reserv }
 
-// draw draws the inflows of a stage.
+// draw sets the inflows of a stage.
 func (n *Noise) draw(c *Case, stage int) {
-	for k := range n.openings {
+	for k := range n.Openings(stage) {
 		a := n.Inflow(stage, k)
-		for r := range a {
-			law := n.law[c.Period(stage)][r]
-			if stage == 0 {
-				a[r] = law.mean
-			} else {
-				a[r] = law.at(drawUniform(n.seed, stage, k, r, forOpening))
-			}
+		switch {
+		case n.model.Openings != nil:
+			copy(a, n.model.Openings[stage][k].Inflow)
+		case stage == 0:
+			copy(a, c.meanInflow(0))
+		case n.model.Record != nil:
+			copy(a, n.model.Record[k][c.Period(stage)])
+		default:
+			n.sample(a, c.Period(stage), func(r int) float64 { return drawUniform(n.seed, stage, k, r, forOpening) })
 		}
 	}
 }
 
-// Openings returns the number of openings of a stage: 1 for the first stage.
+// sample fills dst with inflows from the lognormal laws of a period, from a uniform number for each reservoir.
+func (n *Noise) sample(dst []float64, period int, uniform func(r int) float64) {
+	for r := range dst {
+		dst[r] = math.Erfinv(2*uniform(r) - 1)
+	}
+	if n.factor != nil {
+		for r := len(dst) - 1; r >= 0; r-- {
+			sum := 0.0
+			for i, f := range n.factor[r][:r+1] {
+				sum += f * dst[i]
+			}
+			dst[r] = sum
+		}
+	}
+	for r := range dst {
+		dst[r] = n.law[period][r].at(dst[r])
+	}
+}
+
+// Openings returns the number of openings of a stage.
 //
 // Local.
-func (n *Noise) Openings(stage int) int {
-	if stage == 0 {
-		return 1
-	}
-	return n.openings
-}
+func (n *Noise) Openings(stage int) int { return n.first[stage+1] - n.first[stage] }
 
 // Weight returns the probability of an opening of a stage. The weights of a stage add up to 1.
 //
 // Local.
-func (n *Noise) Weight(stage, opening int) float64 { return 1 / float64(n.Openings(stage)) }
+func (n *Noise) Weight(stage, opening int) float64 {
+	if n.model.Openings != nil {
+		return n.model.Openings[stage][opening].Probability
+	}
+	return 1 / float64(n.Openings(stage))
+}
 
-// Inflow returns the inflows of an opening by reservoir, in MW-month. The caller must not modify the
-// slice.
+// Inflow returns the inflows of an opening by reservoir, in the unit of the case. The caller must not modify
+// the slice.
 //
 // Local.
 func (n *Noise) Inflow(stage, opening int) []float64 {
-	at := (stage*n.openings + opening) * n.reserv
+	at := (n.first[stage] + opening) * n.reserv
 	return n.inflow[at : at+n.reserv : at+n.reserv]
+}
+
+// choose returns an opening of a stage, each with its probability.
+func (n *Noise) choose(stage, a, b, c int, p purpose) int {
+	last := n.Openings(stage) - 1
+	switch {
+	case last == 0:
+		return 0
+	case n.model.Openings == nil:
+		return drawBelow(n.seed, last+1, a, b, c, p)
+	}
+	u := drawUniform(n.seed, a, b, c, p)
+	for k := range last {
+		if u -= n.Weight(stage, k); u < 0 {
+			return k
+		}
+	}
+	return last
 }
 
 // forward returns the opening of a stage in a forward pass of an iteration.
 func (n *Noise) forward(iteration, pass, stage int) int {
-	if stage == 0 {
-		return 0
-	}
-	return drawBelow(n.seed, n.openings, iteration, pass, stage, forPass)
+	return n.choose(stage, iteration, pass, stage, forPass)
 }
 
 // path returns the opening of a stage in a simulated scenario.
-func (n *Noise) path(scenario, stage int) int {
-	if stage == 0 {
-		return 0
-	}
-	return drawBelow(n.seed, n.openings, scenario, stage, 0, forPath)
-}
+func (n *Noise) path(scenario, stage int) int { return n.choose(stage, scenario, stage, 0, forPath) }
 
 // tested returns the opening of a stage in a scenario of the test of the gap after a number of iterations.
 func (n *Noise) tested(iterations, scenario, stage int) int {
-	if stage == 0 {
-		return 0
-	}
-	return drawBelow(n.seed, n.openings, iterations, scenario, stage, forTest)
+	return n.choose(stage, iterations, scenario, stage, forTest)
 }
 
 // outside fills dst with the inflows of a stage in a simulated scenario that is not restricted to the
-// openings.
+// openings of lognormal inflows. Where the model gives the openings, there are no others, but a record also
+// has an order: a scenario then follows it from a random year on.
 func (n *Noise) outside(dst []float64, scenario, stage int) {
-	for r := range dst {
-		law := n.law[stage%len(n.law)][r]
-		if stage == 0 {
-			dst[r] = law.mean
-		} else {
-			dst[r] = law.at(drawUniform(n.seed, scenario, stage, r, forOutside))
-		}
+	switch record := n.model.Record; {
+	case stage == 0 && n.model.Openings == nil:
+		copy(dst, n.Inflow(0, 0))
+	case n.model.Openings != nil:
+		copy(dst, n.Inflow(stage, n.choose(stage, scenario, stage, 0, forOutside)))
+	case record != nil:
+		year := drawBelow(n.seed, len(record), scenario, 0, 0, forOutside) + stage/len(record[0])
+		copy(dst, record[year%len(record)][stage%len(record[0])])
+	default:
+		n.sample(dst, stage%len(n.law), func(r int) float64 { return drawUniform(n.seed, scenario, stage, r, forOutside) })
 	}
 }

@@ -14,7 +14,7 @@ import (
 type Options struct {
 	Iterations int    // at most; 0 means 50
 	Passes     int    // forward passes per iteration; 0 means 8
-	Openings   int    // inflows per stage; 0 means 10
+	Openings   int    // inflows per stage; 0 means 10. Not used if the case gives its openings
 	Seed       uint64 // of all random numbers
 	Risk       Risk   // that the policy minimises; the zero value is the expected cost
 

@@ -23,7 +23,7 @@ type region = cohort.SharedRegion[float64]
 // Collective: all ranks of world call it.
 func shareNoise(world *cohort.Comm, w *crew, c *Case, seed uint64, openings int) (*Noise, *region, error) {
 	n := noiseOf(c, seed, openings)
-	r, err := cohort.NewSharedRegion[float64](world, n.numbers(c.Stages))
+	r, err := cohort.NewSharedRegion[float64](world, n.numbers())
 	if err != nil {
 		return nil, nil, fmt.Errorf("inflows: %w", err)
 	}

@@ -85,12 +85,11 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 	s.coefs = make([]float64, len(s.cols))
 	s.coefs[0] = 1
 
-	var before, inflow []float64
+	var before []float64
 	for _, r := range c.Reservoirs {
 		before = append(before, r.InitialStorage)
-		inflow = append(inflow, r.InflowMean[c.Period(t)])
 	}
-	s.set(before, inflow)
+	s.set(before, c.meanInflow(t))
 	s.lp.ResetBasis()
 	if err := s.optimise(); err != nil {
 		return s, err

@@ -93,6 +93,7 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 	if err != nil {
 		return nil, err
 	}
+	opt.Openings = c.openings(opt.Openings)
 	tr := &trainer{c: c, opt: opt, most: c.maxStorage(), began: began}
 	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err

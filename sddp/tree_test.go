@@ -305,6 +305,22 @@ var features = []struct {
 			bus.BlockLoadMW = [][]float64{peak, mean}
 		}
 	}},
+	{"openings", func(c *Case, rng *rand.Rand) { // with probabilities, in the first stage too
+		c.Inflows = &InflowModel{}
+		for range c.Stages {
+			p := 0.1 + 0.8*rng.Float64()
+			stage := []Opening{{Probability: p}, {Probability: 1 - p}}
+			for k := range stage {
+				for range c.Reservoirs {
+					stage[k].Inflow = append(stage[k].Inflow, 50*rng.Float64())
+				}
+			}
+			c.Inflows.Openings = append(c.Inflows.Openings, stage)
+		}
+		for r := range c.Reservoirs {
+			c.Reservoirs[r].InflowMean, c.Reservoirs[r].InflowStd = nil, nil
+		}
+	}},
 	{"no water", func(c *Case, rng *rand.Rand) { c.Reservoirs = nil }},
 }
 
@@ -354,7 +370,7 @@ func TestBoundsEqualDeterministicEquivalent(t *testing.T) {
 
 func againstDeterministicEquivalent(t *testing.T, kind string) {
 	newSolver := solvers(t, kind)
-	cases, step := map[string]int{lp.Embedded: 46, lp.CLP: 22}[kind], 1
+	cases, step := map[string]int{lp.Embedded: 50, lp.CLP: 22}[kind], 1
 	if testing.Short() {
 		step = 3
 	}

@@ -1,0 +1,220 @@
+package sddp
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// InflowModel describes the inflows of a case that are not lognormal and independent. One of its fields is
+// set.
+type InflowModel struct {
+	Openings    [][]Opening   `json:",omitempty"` // by stage: all inflows that are possible
+	Record      [][][]float64 `json:",omitempty"` // by year, period and reservoir: years that are equally likely
+	Correlation [][]float64   `json:",omitempty"` // by reservoir and reservoir, of the logarithms of lognormal inflows
+}
+
+// Opening is a possible inflow of a stage.
+type Opening struct {
+	Probability float64
+	Inflow      []float64 // by reservoir
+}
+
+// The tables of a case, each of which its inflow model or nothing uses.
+const (
+	openingsFile    = "openings.csv"
+	historyFile     = "history.csv"
+	correlationFile = "correlation.csv"
+)
+
+// inflowKinds are the values of the field inflow_model, and the table that each reads.
+var inflowKinds = map[string]string{
+	"lognormal": "", "correlated": correlationFile, "openings": openingsFile, "history": historyFile,
+}
+
+// laws reports whether the case gives the mean and the deviation of each inflow.
+func (c *Case) laws() bool { return c.Inflows == nil || c.Inflows.Correlation != nil }
+
+// openings returns the number of openings of a stage after the first, if want are drawn where they can be.
+func (c *Case) openings(want int) int {
+	switch {
+	case c.Inflows == nil:
+	case c.Inflows.Openings != nil:
+		want = 0
+		for _, stage := range c.Inflows.Openings {
+			want = max(want, len(stage))
+		}
+	case c.Inflows.Record != nil:
+		want = len(c.Inflows.Record)
+	}
+	return want
+}
+
+// meanInflow returns the expected inflow of a stage, by reservoir.
+func (c *Case) meanInflow(stage int) []float64 {
+	mean, p := make([]float64, len(c.Reservoirs)), c.Period(stage)
+	for r, res := range c.Reservoirs {
+		switch {
+		case c.laws():
+			mean[r] = res.InflowMean[p]
+		case c.Inflows.Openings != nil:
+			for _, o := range c.Inflows.Openings[stage] {
+				mean[r] += o.Probability * o.Inflow[r]
+			}
+		case c.Inflows.Record != nil:
+			for _, year := range c.Inflows.Record {
+				mean[r] += year[p][r] / float64(len(c.Inflows.Record))
+			}
+		}
+	}
+	return mean
+}
+
+// readInflowModel reads the field inflow_model of case.json and the table that it names.
+func (c *Case) readInflowModel(o *object, table func(name string) (file string, data []byte)) {
+	kind := o.text("inflow_model")
+	name, ok := inflowKinds[kind]
+	if !ok {
+		o.add(o.file, "inflow_model", "got %q, want lognormal, correlated, openings or history", kind)
+		return
+	}
+	if name == "" {
+		return
+	}
+	file, data := table(name)
+	if data == nil {
+		o.add(file, "", "missing; the inflow_model %q of %s needs it", kind, caseFiles[0])
+		return
+	}
+	c.Inflows = &InflowModel{}
+	switch kind {
+	case "correlated":
+		c.readCorrelation(o.problems, file, data)
+	case "openings":
+		c.readOpenings(o.problems, file, data)
+	case "history":
+		c.Inflows.Record = c.readRecord(o.problems, file, data)
+	}
+}
+
+// reservoirNames returns the names of the reservoirs.
+func (c *Case) reservoirNames() (names []string) {
+	for _, r := range c.Reservoirs {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// readOpenings reads a table with the stage (from 1), the probability and the inflows of each opening.
+func (c *Case) readOpenings(p *problems, file string, data []byte) {
+	c.Inflows.Openings = make([][]Opening, c.Stages)
+	for _, row := range readCSV(p, file, data, []string{"stage", "probability"}, c.reservoirNames(), 0, maxFigure) {
+		stage, err := strconv.Atoi(row.keys[0])
+		if err != nil || stage < 1 || stage > c.Stages {
+			p.add(file, fmt.Sprintf("line %d, column stage", row.line), "got %q, want a whole number from 1 to %d", row.keys[0], c.Stages)
+			continue
+		}
+		probability, err := strconv.ParseFloat(row.keys[1], 64)
+		if err != nil || !(probability > 0 && probability <= 1) {
+			p.add(file, fmt.Sprintf("line %d, column probability", row.line), "got %q, want a number above 0 and up to 1", row.keys[1])
+			continue
+		}
+		c.Inflows.Openings[stage-1] = append(c.Inflows.Openings[stage-1], Opening{probability, row.numbers})
+	}
+	if p.err() != nil {
+		return
+	}
+	for t, all := range c.Inflows.Openings {
+		sum := 0.0
+		for _, o := range all {
+			sum += o.Probability
+		}
+		if math.Abs(sum-1) > 1e-6 || len(all) > maxOpenings {
+			p.add(file, "", "stage %d has %d openings whose probabilities add up to %g, want 1 to %d openings and a sum of 1", t+1, len(all), sum, maxOpenings)
+			return
+		}
+		for k := range all {
+			all[k].Probability /= sum
+		}
+	}
+}
+
+// readRecord reads a table with the year, the period and the inflows: every period of every year once, in
+// order.
+func (c *Case) readRecord(p *problems, file string, data []byte) (record [][][]float64) {
+	rows := readCSV(p, file, data, []string{"year", "period"}, c.reservoirNames(), 0, maxFigure)
+	n := len(c.Periods)
+	for i, row := range rows {
+		first := i - i%n
+		if want := c.Periods[i%n]; row.keys[1] != want || row.keys[0] != rows[first].keys[0] {
+			p.add(file, fmt.Sprintf("line %d", row.line), "got period %q of year %q, want %q of %q: every period of a year, in order", row.keys[1], row.keys[0], want, rows[first].keys[0])
+			return nil
+		}
+		if i == first {
+			record = append(record, nil)
+		}
+		record[len(record)-1] = append(record[len(record)-1], row.numbers)
+	}
+	if len(rows)%n > 0 || len(record) < 2 || len(record) > maxOpenings {
+		p.add(file, "", "got %d rows, want all %d periods of 2 to %d years", len(rows), n, maxOpenings)
+		return nil
+	}
+	return record
+}
+
+// readCorrelation reads a symmetric positive definite matrix with a line and a column for each reservoir.
+func (c *Case) readCorrelation(p *problems, file string, data []byte) {
+	names := c.reservoirNames()
+	rows := readCSV(p, file, data, []string{"reservoir"}, names, -1, 1)
+	matrix := make([][]float64, len(names))
+	for _, row := range rows {
+		if r := slices.Index(names, row.keys[0]); r >= 0 {
+			matrix[r] = row.numbers
+		}
+	}
+	for i, row := range matrix {
+		if len(rows) != len(names) || row == nil {
+			p.add(file, "", "want one line for each reservoir: %s", strings.Join(names, ", "))
+			return
+		}
+		for j := range i {
+			if matrix[j] != nil && row[j] != matrix[j][i] {
+				p.add(file, "", "the correlation of %s and %s is %g in one line and %g in another", names[i], names[j], row[j], matrix[j][i])
+				return
+			}
+		}
+		if row[i] != 1 {
+			p.add(file, "", "the correlation of %s with itself is %g, want 1", names[i], row[i])
+			return
+		}
+	}
+	if cholesky(matrix) == nil {
+		p.add(file, "", "the matrix is not positive definite, so it is no correlation of random numbers")
+	}
+	c.Inflows.Correlation = matrix
+}
+
+// cholesky returns the lower triangular L with LL' = a, or nil if a is not positive definite.
+func cholesky(a [][]float64) [][]float64 {
+	l := make([][]float64, len(a))
+	for i := range a {
+		l[i] = make([]float64, len(a))
+		for j := range i + 1 {
+			sum := a[i][j]
+			for k := range j {
+				sum -= l[i][k] * l[j][k]
+			}
+			switch {
+			case i > j:
+				l[i][j] = sum / l[j][j]
+			case sum <= 1e-12:
+				return nil
+			default:
+				l[i][i] = math.Sqrt(sum)
+			}
+		}
+	}
+	return l
+}
