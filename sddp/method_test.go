@@ -11,7 +11,9 @@ import (
 
 // methods are options that change the cuts, each alone.
 var methods = map[string]func(*Options){
-	"risk": func(o *Options) { o.Risk = Risk{0.5, 0.3} },
+	"blocks of openings":        func(o *Options) { o.OpeningBlocks = 3 },
+	"more blocks than openings": func(o *Options) { o.OpeningBlocks = 9 },
+	"risk":                      func(o *Options) { o.Risk = Risk{0.5, 0.3} },
 }
 
 // Every option that changes the cuts gives the same bits for any split of the work, and after a resume. A

@@ -18,6 +18,11 @@ type Options struct {
 	Seed       uint64 // of all random numbers
 	Risk       Risk   // that the policy minimises; the zero value is the expected cost
 
+	// OpeningBlocks is the number of blocks that the openings of a trial point are divided into in a backward
+	// pass; 0 means 1. More ranks and threads than passes help only with more than one. Each block begins at the
+	// canonical basis, which takes more work than to continue.
+	OpeningBlocks int
+
 	// Gap stops the training when the policy is shown to cost at most this share more than the lower bound;
 	// 0 disables it. After every GapEvery iterations (0 means 10) a test simulates up to GapScenarios new
 	// scenarios (0 means 1000). The probability to stop although the gap is larger is below 5 %. With a Risk
@@ -97,6 +102,7 @@ func (o Options) withDefaults() (Options, error) {
 	defaults(&o.Iterations, 50)
 	defaults(&o.Passes, 8)
 	defaults(&o.Openings, 10)
+	defaults(&o.OpeningBlocks, 1)
 	defaults(&o.CheckpointEvery, 10)
 	defaults(&o.GapEvery, 10)
 	defaults(&o.GapScenarios, 1000)
@@ -113,6 +119,7 @@ func (o Options) withDefaults() (Options, error) {
 		{"iterations", o.Iterations, 1, maxIterations},
 		{"passes", o.Passes, 1, maxPasses},
 		{"openings", o.Openings, 1, maxOpenings},
+		{"blocks of openings", o.OpeningBlocks, 1, maxOpenings},
 		{"iterations between checkpoints", o.CheckpointEvery, 1, maxIterations},
 		{"iterations between tests of the gap", o.GapEvery, 1, maxIterations},
 		{"scenarios for the gap", o.GapScenarios, MinGapScenarios, maxScenarios},
@@ -138,7 +145,13 @@ func (o Options) withDefaults() (Options, error) {
 
 // method returns a text of the options that change the cuts, but for those that have a name of their own in a
 // checkpoint.
-func (o Options) method() string { return o.Risk.String() }
+func (o Options) method() string {
+	text := o.Risk.String()
+	if o.OpeningBlocks > 1 {
+		text += fmt.Sprintf("; openings in %d blocks", o.OpeningBlocks)
+	}
+	return text
+}
 
 // key returns a hash of what must be the same on all ranks.
 func (o Options) key(c *Case) uint64 {

@@ -19,8 +19,9 @@ type planner struct {
 	after  []float64 // storage at its end, while before is still needed
 
 	optima  []float64 // of a stage, by opening
-	slopes  []float64 // and their derivatives by the initial storage, by opening and reservoir
 	weights []float64 // of the openings in the risk
+	mean    outcomes  // with these weights
+	all     outcomes  // of a stage
 
 	dearest float64 // the largest cost of a MW over a stage
 }
@@ -33,6 +34,7 @@ func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (
 	}
 	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs)), dearest: c.dearest()}
 	p.after = make([]float64, len(c.Reservoirs))
+	p.mean = make(outcomes, 1+len(c.Reservoirs))
 	return p, nil
 }
 
@@ -84,53 +86,72 @@ func (p *planner) forward(ctx context.Context, inflow func(stage int) []float64,
 	return total, nil
 }
 
-// openings solves a stage for all its openings, with the storage at its start, and sets optima, slopes and
-// weights.
+// outcomes holds the optima of openings of a stage, each followed by its derivatives by the initial storage.
+type outcomes []float64
+
+// openings solves a stage for its openings from lo to hi, with the storage at its start, and writes their
+// outcomes to out.
 //
-// The first opening starts from the canonical basis, each later one from the final basis of the one
-// before it, with the same cuts as rows. The results therefore depend on the storage and the pool only,
+// The first of them starts from the canonical basis, each later one from the final basis of the one
+// before it, with the same cuts as rows. The outcomes therefore depend on the arguments and the pool only,
 // not on what this worker solved before.
-func (p *planner) openings(ctx context.Context, t int, storage []float64) error {
-	s, reserv := p.stages[t], len(storage)
+func (p *planner) openings(ctx context.Context, t int, storage []float64, lo, hi int, out outcomes) error {
+	s, width := p.stages[t], 1+len(storage)
 	if err := p.begin(ctx, s); err != nil {
 		return err
 	}
-	n := p.noise.Openings(t)
-	p.optima, p.weights = p.optima[:0], p.weights[:0]
-	p.slopes = append(p.slopes[:0], make([]float64, n*reserv)...)
-	for k := range n {
+	for k := lo; k < hi; k++ {
 		s.set(storage, p.noise.Inflow(t, k))
 		if err := s.solve(p.pool); err != nil {
 			return err
 		}
-		p.optima = append(p.optima, s.lp.Objective())
-		p.weights = append(p.weights, p.noise.Weight(t, k))
-		s.slope(p.slopes[k*reserv:(k+1)*reserv], 1)
+		one := out[(k-lo)*width : (k-lo+1)*width]
+		one[0] = s.lp.Objective()
+		clear(one[1:])
+		s.slope(one[1:], 1)
 	}
-	p.risk.weights(p.weights, p.optima)
 	return nil
 }
 
-// backward computes the cut of stage t at a trial point, the storage at the end of the stage, and writes
-// alpha and beta to cut. It is the mean, over the openings of the next stage, of the optimum there and its
-// derivatives, with the weights that the openings have in the risk at the trial point. Elsewhere the risk
-// has other weights and is no smaller.
-func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) error {
-	if err := p.openings(ctx, t+1, trial); err != nil {
-		return err
+// risked returns the mean of the outcomes of all openings of a stage, with the weights that the openings have
+// in the risk. The caller must not keep it.
+func (p *planner) risked(t int, all outcomes) outcomes {
+	width := 1 + len(p.c.Reservoirs)
+	p.optima, p.weights = p.optima[:0], p.weights[:0]
+	for k := range p.noise.Openings(t) {
+		p.optima = append(p.optima, all[k*width])
+		p.weights = append(p.weights, p.noise.Weight(t, k))
 	}
-	clear(cut)
+	p.risk.weights(p.weights, p.optima)
+	clear(p.mean)
 	for k, weight := range p.weights {
-		cut[0] += weight * p.optima[k]
-		for r := range trial {
-			cut[1+r] += weight * p.slopes[k*len(trial)+r]
+		for i := range p.mean {
+			p.mean[i] += weight * all[k*width+i]
 		}
 	}
+	return p.mean
+}
+
+// backward computes the cut of stage t at a trial point.
+func (p *planner) backward(ctx context.Context, t int, trial, cut []float64) error {
+	n := p.noise.Openings(t + 1)
+	p.all = append(p.all[:0], make(outcomes, n*len(cut))...)
+	if err := p.openings(ctx, t+1, trial, 0, n, p.all); err != nil {
+		return err
+	}
+	p.cut(t, trial, p.all, cut)
+	return nil
+}
+
+// cut writes alpha and beta of the cut of stage t at a trial point, the storage at the end of the stage, to
+// cut. It is the mean of the outcomes of the next stage. Away from the trial point the risk may have other
+// weights, and is then no smaller.
+func (p *planner) cut(t int, trial []float64, all outcomes, cut []float64) {
+	copy(cut, p.risked(t+1, all))
 	for r, b := range cut[1:] {
 		cut[0] -= b * trial[r]
 	}
 	p.clean(cut)
-	return nil
 }
 
 // cutNoise bounds the slopes that count as rounded zeros, relative to the largest cost of a MW. If they
@@ -153,12 +174,10 @@ func (p *planner) clean(cut []float64) {
 // risk.
 func (p *planner) lowerBound() (float64, error) {
 	p.initial()
-	if err := p.openings(context.Background(), 0, p.before); err != nil {
+	n := p.noise.Openings(0)
+	p.all = append(p.all[:0], make(outcomes, n*(1+len(p.before)))...)
+	if err := p.openings(context.Background(), 0, p.before, 0, n, p.all); err != nil {
 		return 0, err
 	}
-	bound := 0.0
-	for k, weight := range p.weights {
-		bound += weight * p.optima[k]
-	}
-	return bound, nil
+	return p.risked(0, p.all)[0], nil
 }

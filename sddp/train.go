@@ -311,10 +311,8 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	if err := tr.share("trial points", tr.trials, tr.opt.Passes, tr.trialWidth(), failed); err != nil {
 		return Iteration{}, err
 	}
-	width := 1 + tr.pool.reserv
 	for t := tr.c.Stages - 2; t >= 0; t-- {
-		failed := tr.timed(func() error { return tr.backwardPasses(ctx, t) })
-		if err := tr.share("cuts", tr.cuts, tr.opt.Passes, width, failed); err != nil {
+		if err := tr.backwardPasses(ctx, t); err != nil {
 			return Iteration{}, err
 		}
 		start := time.Now()
@@ -389,18 +387,51 @@ func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
 	})
 }
 
-// backwardPasses computes the cuts of stage t at the trial points of this rank's forward passes. One
-// worker solves all openings of a trial point, because each starts from the final basis of the previous
-// one.
+// backwardPasses computes the cuts of stage t at all trial points. All ranks receive them. A worker solves the
+// openings of a trial point one after another, because each starts from the final basis of the previous one:
+// all of them, or a block.
 func (tr *trainer) backwardPasses(ctx context.Context, t int) error {
+	if tr.opt.OpeningBlocks > 1 {
+		return tr.backwardBlocks(ctx, t)
+	}
 	width := 1 + tr.pool.reserv
-	return tr.each(tr.hi-tr.lo, func(worker, i int) error {
-		m := tr.lo + i
-		if err := tr.planners[worker].backward(ctx, t, tr.trial(m, t), tr.cuts[m*width:(m+1)*width]); err != nil {
-			return fmt.Errorf("backward pass %d: %w", m+1, err)
-		}
-		return nil
+	failed := tr.timed(func() error {
+		return tr.each(tr.hi-tr.lo, func(worker, i int) error {
+			m := tr.lo + i
+			if err := tr.planners[worker].backward(ctx, t, tr.trial(m, t), tr.cuts[m*width:(m+1)*width]); err != nil {
+				return fmt.Errorf("backward pass %d: %w", m+1, err)
+			}
+			return nil
+		})
 	})
+	return tr.share("cuts", tr.cuts, tr.opt.Passes, width, failed)
+}
+
+// backwardBlocks is backwardPasses with the openings of each trial point in blocks. All ranks receive the
+// outcomes of all openings and compute the cuts.
+func (tr *trainer) backwardBlocks(ctx context.Context, t int) error {
+	width, n, blocks := 1+tr.pool.reserv, tr.noise.Openings(t+1), tr.opt.OpeningBlocks
+	each := (n + blocks - 1) / blocks // openings in a block; the last ones may have fewer
+	items, itemWidth := tr.opt.Passes*blocks, each*width
+	all := make(outcomes, items*itemWidth)
+	lo, hi := tr.block(tr.rank, items)
+	failed := tr.timed(func() error {
+		return tr.each(hi-lo, func(worker, i int) error {
+			item := lo + i
+			m, from := item/blocks, min(item%blocks*each, n)
+			if err := tr.planners[worker].openings(ctx, t+1, tr.trial(m, t), from, min(from+each, n), all[item*itemWidth:(item+1)*itemWidth]); err != nil {
+				return fmt.Errorf("backward pass %d: %w", m+1, err)
+			}
+			return nil
+		})
+	})
+	if err := tr.share("outcomes of openings", all, items, itemWidth, failed); err != nil {
+		return err
+	}
+	for m := range tr.opt.Passes {
+		tr.planners[0].cut(t, tr.trial(m, t), all[m*blocks*itemWidth:], tr.cuts[m*width:(m+1)*width])
+	}
+	return nil
 }
 
 // sums are the figures of an iteration that are summed over the ranks.

@@ -22,6 +22,7 @@ type options struct {
 	passes     int
 	openings   int
 	seed       uint64
+	blocks     int     // of openings
 	lambda     float64 // of CVaR
 	alpha      float64 // of CVaR
 	gap        float64
@@ -84,7 +85,7 @@ const (
 
 // trainCommand returns the command train, which reads its flags and arguments into o.
 func trainCommand(o *options, stdout, stderr *os.File) *cobra.Command {
-	*o = options{iterations: 50, passes: 8, openings: 10, seed: 1, alpha: 0.1, gapEvery: 10, gapMost: 1000, scenarios: 200, every: 10}
+	*o = options{iterations: 50, passes: 8, openings: 10, blocks: 1, seed: 1, alpha: 0.1, gapEvery: 10, gapMost: 1000, scenarios: 200, every: 10}
 	resumeAt := -1 // how many arguments stand before --resume
 	cmd := &cobra.Command{
 		Use:   "train CASE [flags]",
@@ -107,6 +108,7 @@ and 143 after SIGTERM.`,
 	cli.Number(f, &o.iterations, "iterations", "", 1, mostIterations, "stop after `N` iterations")
 	cli.Number(f, &o.passes, "passes", "", 1, mostIterations, "run `N` forward passes in an iteration, shared among the ranks")
 	cli.Number(f, &o.openings, "openings", "", 1, mostIterations, "draw `N` equally likely inflows for a stage")
+	cli.Number(f, &o.blocks, "opening-blocks", "", 1, mostIterations, "solve the openings of a pass in `N` blocks, so that more ranks and threads than passes help")
 	cli.Func(f, "seed", "", "N", "1", "draw all random numbers from this seed", func(s string) (err error) {
 		if o.seed, err = strconv.ParseUint(s, 10, 64); err != nil {
 			return errors.New("want a whole number from 0 to " + strconv.FormatUint(math.MaxUint64, 10))
@@ -159,7 +161,7 @@ and 143 after SIGTERM.`,
 	})
 	f.Lookup("resume").NoOptDefVal = noFolder
 	computeFlags(cmd, o)
-	cli.Section(cmd, "Training", "iterations", "passes", "openings", "seed", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "seed", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
 	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
 	return cmd
 }
