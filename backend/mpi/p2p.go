@@ -9,29 +9,32 @@ import (
 
 // Send implements backend.Comm.
 func (c *comm) Send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
-	if err := c.enter(); err != nil {
+	err := c.enter()
+	if err != nil {
 		return err
 	}
-	err := c.send(b, buf, dest, tag, mode)
+	switch {
+	case dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes:
+		err = c.sendSelf(buf, tag)
+	case c.requests(b):
+		err = c.sendLimited(b, buf, dest, tag, mode)
+	default:
+		on, t := c.on(tag)
+		if code := on.Send(buf, dest, t, mode == backend.Synchronous); code != 0 {
+			err = c.fault(code)
+		}
+		c.p.rest(len(buf))
+	}
 	c.leave()
 	return err
 }
 
-func (c *comm) send(b *backend.Bound, buf []byte, dest, tag int, mode backend.Mode) error {
-	if dest == c.rank && mode == backend.Standard && len(buf) <= selfBytes {
-		return c.sendSelf(buf, tag)
-	}
-	// This call must not block the matching of guarded receives: the peer may be sending to one
-	// before it receives this message.
-	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
-		return c.sendLimited(b, buf, dest, tag, mode)
-	}
-	on, t := c.on(tag)
-	if code := on.Send(buf, dest, t, mode == backend.Synchronous); code != 0 {
-		return c.fault(code)
-	}
-	c.p.rest(len(buf))
-	return nil
+// requests reports whether a blocking operation must be a request that the caller waits for here, not
+// a call that blocks in the library. Such a call would keep other goroutines out, could not end early,
+// and would stop the matching of guarded receives: the peer may be sending to one before it takes part
+// in this operation.
+func (c *comm) requests(b *backend.Bound) bool {
+	return c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0
 }
 
 // selfBytes is the maximum length of a message to oneself that is copied and kept until received.
@@ -55,17 +58,14 @@ func (c *comm) sendSelf(buf []byte, tag int) error {
 
 // Recv implements backend.Comm.
 func (c *comm) Recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
-	if err := c.enter(); err != nil {
+	err := c.enter()
+	if err != nil {
 		return backend.Status{}, err
 	}
-	st, err := c.recv(b, buf, source, tag)
-	c.leave()
-	return st, err
-}
-
-func (c *comm) recv(b *backend.Bound, buf []byte, source, tag int) (backend.Status, error) {
-	if c.p.polled || b.Limited() || c.p.engine.queued.Load() > 0 {
-		return c.recvLimited(b, buf, source, tag)
+	if c.requests(b) {
+		st, err := c.recvLimited(b, buf, source, tag)
+		c.leave()
+		return st, err
 	}
 	c.p.rest(len(buf)) // before the call, which waits for the message anyway
 	on, t := c.on(tag)
@@ -76,10 +76,10 @@ func (c *comm) recv(b *backend.Bound, buf []byte, source, tag int) (backend.Stat
 	} else {
 		code = on.Recv(buf, source, t, &st)
 	}
-	var err error
 	if code != 0 {
 		err = c.fault(code)
 	}
+	c.leave()
 	if err = c.fits(err, &st, len(buf)); err != nil && backend.Code(err) != truncateCode {
 		return backend.Status{}, err
 	}

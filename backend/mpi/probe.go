@@ -40,7 +40,7 @@ func (c *comm) look(b *backend.Bound, block bool, source, tag int, m *libmpi.Mes
 	defer c.leave()
 	c.Poll()
 	on, t := c.on(tag)
-	if block && !c.p.polled && !b.Limited() && c.p.engine.queued.Load() == 0 {
+	if block && !c.requests(b) {
 		if code := probe(on, source, t, true, m, st); code != 0 {
 			return false, c.fault(code)
 		}

@@ -69,26 +69,27 @@ func flag(b bool) C.int {
 
 // Send sends buf. Tags are cohort's, from 0 to the largest.
 func (c Comm) Send(buf []byte, dest, tag int, synchronous bool) Code {
+	var code C.int
 	enter()
-	code := Code(C.coh_call_send(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous)))
+	C.coh_call_send(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(dest), C.int(tag), flag(synchronous), &code)
 	leave()
-	return code
+	return Code(code)
 }
 
 // Recv receives into buf. Source and tag may be package backend's AnySource and AnyTag.
 func (c Comm) Recv(buf []byte, source, tag int, st *Status) Code {
 	enter()
-	code := Code(C.coh_call_recv(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c()))
+	C.coh_call_recv(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c())
 	leave()
-	return code
+	return st.Error
 }
 
 // RecvGuarded is Recv for libraries that write past the end of the buffer if a message is longer.
 func (c Comm) RecvGuarded(buf []byte, source, tag int, st *Status) Code {
 	enter()
-	code := Code(C.coh_call_recv_guarded(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c()))
+	C.coh_call_recv_guarded(C.uintptr_t(c), data(buf), C.int64_t(len(buf)), C.int(source), C.int(tag), st.c())
 	leave()
-	return code
+	return st.Error
 }
 
 // Isend starts a send; st.Flag reports whether it is complete already. The caller pins buf.
@@ -223,10 +224,11 @@ func (c Comm) Begin(a *Coll, narrow []int32, req *Request) Code {
 // Allreduce makes the collective with little overhead: elements of a predefined type, at most
 // 2^31-1, and nil as send for in place.
 func (c Comm) Allreduce(send, recv []byte, count int, t Type, op Op) Code {
+	var code C.int
 	enter()
-	code := Code(C.coh_call_allreduce(data(send), data(recv), C.int64_t(count), C.uintptr_t(t), C.uintptr_t(op), C.uintptr_t(c)))
+	C.coh_call_allreduce(data(send), data(recv), C.int64_t(count), C.uintptr_t(t), C.uintptr_t(op), C.uintptr_t(c), &code)
 	leave()
-	return code
+	return Code(code)
 }
 
 func cell[H ~uintptr](h *H) *C.uintptr_t { return (*C.uintptr_t)(unsafe.Pointer(h)) }
