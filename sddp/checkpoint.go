@@ -29,9 +29,10 @@ import (
 // file, so a file of another length is rejected before memory is allocated for it.
 const (
 	checkpointFormat  = "cohort-sddp-checkpoint"
-	checkpointVersion = 4
+	checkpointVersion = 5
 	maxCheckpointHead = 4096 // bytes of the first line
-	iterationRecord   = 9    // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
+	maxSeeds          = maxIterations * maxPasses
+	iterationRecord   = 9 // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
 )
 
 // origin identifies the training of a checkpoint. A training that resumes must have the same origin, but for
@@ -43,13 +44,14 @@ type origin struct {
 	seed                 uint64
 	openings, passes     int
 	stages, reservoirs   int
+	seeds                int // largest number of cuts of a stage before the first iteration
 }
 
 // originOf returns the origin of a training.
-func originOf(c *Case, opt Options, solver lp.Info, noise *Noise) origin {
+func originOf(c *Case, opt Options, solver lp.Info, noise *Noise, seeds int) origin {
 	return origin{
 		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(), method: opt.method(),
-		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, reservoirs: len(c.Reservoirs),
+		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, reservoirs: len(c.Reservoirs), seeds: seeds,
 	}
 }
 
@@ -96,8 +98,8 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "inflows_sha256": %q, `,
 		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.inflowsSHA256)
 	fmt.Fprintf(out, `"architecture": %q, "solver": %q, "method": %q, "seed": "%d", `, o.arch, o.solver, o.method, o.seed)
-	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "reservoirs": %d, "iterations": %d}`+"\n",
-		o.openings, o.passes, o.stages, o.reservoirs, len(its))
+	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "reservoirs": %d, "seeds": %d, "iterations": %d}`+"\n",
+		o.openings, o.passes, o.stages, o.reservoirs, o.seeds, len(its))
 	out.Write(packIterations(its))
 	var b [8]byte
 	for t, s := range pool.stages {
@@ -174,7 +176,11 @@ func (o origin) checkIteration(it, last Iteration) error {
 		return errors.New("negative times or counts")
 	}
 	for t, n := range it.StageCuts {
-		if more := n - last.StageCuts[t]; more < 0 || more > o.passes {
+		most := o.passes
+		if last.Number == 0 {
+			most += o.seeds
+		}
+		if more := n - last.StageCuts[t]; more < 0 || more > most {
 			return fmt.Errorf("%d cuts of stage %d after %d", n, t+1, last.StageCuts[t])
 		}
 	}
@@ -219,7 +225,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 		}
 		// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 10⁴ reservoirs: below 2⁶⁰.
 		for _, n := range unpackIterations(record, r.origin)[0].StageCuts {
-			last += 8 * int64(r.width()) * int64(min(max(n, 0), iterations*r.passes))
+			last += 8 * int64(r.width()) * int64(min(max(n, 0), r.seeds+iterations*r.passes))
 		}
 	}
 	if size != last+sha256.Size {
@@ -266,6 +272,7 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 	r.passes = int(o.whole("passes", 1, maxPasses))
 	r.stages = int(o.whole("stages", 2, maxStages))
 	r.reservoirs = int(o.whole("reservoirs", 0, maxItems))
+	r.seeds = int(o.whole("seeds", 0, maxSeeds))
 	iterations = int(o.whole("iterations", 1, maxIterations))
 	o.done()
 	return iterations

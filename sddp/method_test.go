@@ -9,11 +9,17 @@ import (
 	"github.com/cohort-hpc/cohort"
 )
 
-// methods are options that change the cuts, each alone.
-var methods = map[string]func(*Options){
-	"blocks of openings":        func(o *Options) { o.OpeningBlocks = 3 },
-	"more blocks than openings": func(o *Options) { o.OpeningBlocks = 9 },
-	"risk":                      func(o *Options) { o.Risk = Risk{0.5, 0.3} },
+// methods are options that change the cuts, each alone. Each gets a policy of the case.
+var methods = map[string]func(*Options, *Policy){
+	"blocks of openings":        func(o *Options, _ *Policy) { o.OpeningBlocks = 3 },
+	"more blocks than openings": func(o *Options, _ *Policy) { o.OpeningBlocks = 9 },
+	"warm start with old cuts":  func(o *Options, old *Policy) { o.Warm = old },
+	"warm start with old cuts as guide": func(o *Options, old *Policy) {
+		o.Warm = &Policy{}
+		*o.Warm = *old
+		o.Warm.FutureSHA256 = "of another case"
+	},
+	"risk": func(o *Options, _ *Policy) { o.Risk = Risk{0.5, 0.3} },
 }
 
 // Every option that changes the cuts gives the same bits for any split of the work, and after a resume. A
@@ -25,7 +31,7 @@ func TestMethodsAreSameForAnySplitAndResume(t *testing.T) {
 	for name, set := range methods {
 		t.Run(name, func(t *testing.T) {
 			opt := plainOptions
-			set(&opt)
+			set(&opt, base.Policy)
 			opt.Checkpoint = t.TempDir()
 			want := trained(t, c, opt)
 			if want.Policy.Pool.SHA256() == base.Policy.Pool.SHA256() {

@@ -23,6 +23,11 @@ type Options struct {
 	// canonical basis, which takes more work than to continue.
 	OpeningBlocks int
 
+	// Warm, if not nil, is the policy of another training to begin with. If only the initial storage differs
+	// from that training, its cuts are those of this one too. If load, inflows or anything else differs, they
+	// guide the forward passes of the first two iterations and are no part of the new policy.
+	Warm *Policy
+
 	// Gap stops the training when the policy is shown to cost at most this share more than the lower bound;
 	// 0 disables it. After every GapEvery iterations (0 means 10) a test simulates up to GapScenarios new
 	// scenarios (0 means 1000). The probability to stop although the gap is larger is below 5 %. With a Risk
@@ -150,14 +155,18 @@ func (o Options) method() string {
 	if o.OpeningBlocks > 1 {
 		text += fmt.Sprintf("; openings in %d blocks", o.OpeningBlocks)
 	}
+	if o.Warm != nil {
+		text += "; warm start from cuts " + o.Warm.Pool.SHA256()
+	}
 	return text
 }
 
 // key returns a hash of what must be the same on all ranks.
 func (o Options) key(c *Case) uint64 {
-	recovers := o.Recovery != nil
+	method, recovers := o.method(), o.Recovery != nil
+	o.Warm = nil
 	o.Progress, o.Warn, o.Stop, o.Recovery, o.Threads, o.Pin, o.Env = nil, nil, nil, nil, 0, "", nil
-	return fingerprint(fmt.Sprint(c.SHA256(), o, recovers))
+	return fingerprint(fmt.Sprint(c.SHA256(), o, method, recovers))
 }
 
 // stop returns the reason to stop after these iterations, or "". The test of the gap is not part of it.

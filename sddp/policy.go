@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/cohort-hpc/cohort"
@@ -17,13 +18,17 @@ import (
 type Policy struct {
 	CaseName   string
 	CaseSHA256 string
-	Seed       uint64
-	Openings   int
-	Passes     int
-	Risk       Risk
-	Iterations int
-	LowerBound float64
-	Pool       *Pool
+	// FutureSHA256 is a hash of all that the cost after a stage depends on: the case but for the initial
+	// storage, the inflows, and the risk. Policies with the same hash have cuts of the same functions.
+	FutureSHA256 string
+	Reservoirs   []string // names, in the order of the slopes of a cut
+	Seed         uint64
+	Openings     int
+	Passes       int
+	Risk         Risk
+	Iterations   int
+	LowerBound   float64
+	Pool         *Pool
 }
 
 // PolicyFile is the name of the policy in an output folder.
@@ -32,7 +37,7 @@ const PolicyFile = "policy.json"
 // The format named in a policy file.
 const (
 	policyFormat  = "cohort-sddp-policy"
-	policyVersion = 2
+	policyVersion = 3
 )
 
 // Encode returns the text of a policy file. Its numbers read back with the same bits.
@@ -52,7 +57,14 @@ func (p *Policy) Encode() []byte {
 	fmt.Fprintf(&b, "  \"seed\": \"%d\",\n  \"openings\": %d,\n  \"passes\": %d,\n", p.Seed, p.Openings, p.Passes)
 	fmt.Fprintf(&b, "  \"cvar_lambda\": %s,\n  \"cvar_alpha\": %s,\n", exactText(p.Risk.Lambda), exactText(p.Risk.Alpha))
 	fmt.Fprintf(&b, "  \"iterations\": %d,\n  \"lower_bound\": %s,\n", p.Iterations, exactText(p.LowerBound))
-	fmt.Fprintf(&b, "  \"cuts_sha256\": %q,\n  \"cuts\": [", p.Pool.SHA256())
+	fmt.Fprintf(&b, "  \"future_sha256\": %q,\n  \"reservoirs\": [", p.FutureSHA256)
+	for i, name := range p.Reservoirs {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.Write(quoted(name))
+	}
+	fmt.Fprintf(&b, "],\n  \"cuts_sha256\": %q,\n  \"cuts\": [", p.Pool.SHA256())
 	for t := range p.Pool.Stages() {
 		if t > 0 {
 			b.WriteByte(',')
@@ -85,6 +97,19 @@ func exactText(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 //
 // Errors: those of the file and of [ParsePolicy], the same on all ranks.
 func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
+	return loadPolicy(world, path, c, true)
+}
+
+// LoadWarmStart is LoadPolicy for a policy to begin a training with (Options.Warm). It may be of another case
+// that has as many stages and the same reservoirs.
+//
+// Collective: all ranks of world call it. Only rank 0 uses path.
+func LoadWarmStart(world *cohort.Comm, path string, c *Case) (*Policy, error) {
+	return loadPolicy(world, path, c, false)
+}
+
+// loadPolicy reads a policy of a case, or one that fits it.
+func loadPolicy(world *cohort.Comm, path string, c *Case, same bool) (*Policy, error) {
 	file := path
 	if info, err := os.Stat(path); world.Rank() == 0 && err == nil && info.IsDir() {
 		file = filepath.Join(path, PolicyFile)
@@ -95,14 +120,14 @@ func LoadPolicy(world *cohort.Comm, path string, c *Case) (*Policy, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = ParsePolicy(file, data, c) // here, so that all ranks return the error of rank 0
+		_, err = parsePolicy(file, data, c, same) // here, so that all ranks return the error of rank 0
 		return packTexts([][]byte{[]byte(file), data}), err
 	})
 	if err != nil {
 		return nil, err
 	}
 	texts := unpackTexts(packed)
-	return ParsePolicy(string(texts[0]), texts[1], c)
+	return parsePolicy(string(texts[0]), texts[1], c, same)
 }
 
 // readPolicyFile returns the text of a policy file. A regular file may have any length, as a training
@@ -141,6 +166,12 @@ func readStream(file string) ([]byte, error) {
 //
 // Errors: up to ten [*FieldError], each with the field and what is allowed there.
 func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
+	return parsePolicy(file, data, c, true)
+}
+
+// parsePolicy reads a policy of the case or, if same is not set, one with as many stages and the same
+// reservoirs.
+func parsePolicy(file string, data []byte, c *Case, same bool) (*Policy, error) {
 	p := &problems{}
 	o := openObject(p, file, data)
 	if o == nil {
@@ -153,7 +184,7 @@ func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	if want := c.SHA256(); out.CaseSHA256 != want {
+	if want := c.SHA256(); same && out.CaseSHA256 != want {
 		p.add(file, "case_sha256", "got %.12s… of a case %q, want %.12s… of the case %q: a policy is valid only for the case it was trained for",
 			out.CaseSHA256, out.CaseName, want, c.Name)
 		return nil, p.err()
@@ -167,6 +198,13 @@ func ParsePolicy(file string, data []byte, c *Case) (*Policy, error) {
 	}
 	out.Iterations = int(o.whole("iterations", 1, maxIterations))
 	out.LowerBound = o.number("lower_bound", 0, math.MaxFloat64)
+	out.FutureSHA256 = o.text("future_sha256")
+	for i, raw := range o.list("reservoirs", "a list of names") {
+		out.Reservoirs = append(out.Reservoirs, readText(p, file, fmt.Sprintf("reservoirs[%d]", i), "a name", raw))
+	}
+	if want := c.reservoirNames(); p.err() == nil && !slices.Equal(out.Reservoirs, want) {
+		p.add(file, "reservoirs", "got %q, want those of the case, %q", out.Reservoirs, want)
+	}
 	sum := o.text("cuts_sha256")
 	out.Pool = readCuts(o, c)
 	o.done()

@@ -20,7 +20,7 @@ func toyPolicy(t testing.TB) (*Case, *Policy) {
 	c := readShipped(t, "toy")
 	p := &Policy{
 		CaseName: c.Name, CaseSHA256: c.SHA256(), Seed: math.MaxUint64, Openings: 10, Passes: 1,
-		Iterations: 3, LowerBound: 0.1 + 0.2, Pool: newPool(c.Stages, 1),
+		Iterations: 3, LowerBound: 0.1 + 0.2, FutureSHA256: "future", Reservoirs: c.reservoirNames(), Pool: newPool(c.Stages, 1),
 	}
 	p.Pool.add(0, []float64{math.Pi, -1e-300, 5e-324, math.Copysign(0, -1)})
 	p.Pool.add(1, []float64{math.MaxFloat64, -1.0 / 3})
@@ -48,11 +48,12 @@ func TestInvalidPolicyIsRejected(t *testing.T) {
 		{"cut off", text[len(text)/2:], "", []string{"ends inside a value"}},
 		{"empty", text, "", []string{"the file is empty"}},
 		{"format", "cohort-sddp-policy", "cohort-sddp-case", []string{"format", `want "cohort-sddp-policy"`}},
-		{"version", `"version": 2`, `"version": 9`, []string{"version", "got 9", "from 2 to 2"}},
+		{"version", `"version": 3`, `"version": 9`, []string{"version", "got 9", "from 3 to 3"}},
 		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour", "unknown field"}},
 		{"another case", c.SHA256(), strings.Repeat("0", 64), []string{"case_sha256", "valid only for the case it was trained for"}},
 		{"seed", `"18446744073709551615"`, `"-1"`, []string{"seed", `got "-1"`}},
 		{"openings", `"openings": 10`, `"openings": 0`, []string{"openings", "got 0"}},
+		{"another reservoir", `["Lake"]`, `["Sea"]`, []string{"reservoirs", "Sea", "Lake"}},
 		{"a changed cut", "3.141592653589793", "3.141592653589794", []string{"cuts_sha256", "changed or damaged"}},
 		{"a number too few", "[1.7976931348623157e+308, -0.3333333333333333]", "[1.7976931348623157e+308]", []string{"cuts[1][0]", "got 1 numbers, want 2"}},
 		{"a text for a cut", "[1.7976931348623157e+308, -0.3333333333333333]", `"none"`, []string{"cuts[1]", "want a list of cuts"}},

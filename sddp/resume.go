@@ -179,7 +179,7 @@ func (tr *trainer) restore(from *start, solver lp.Info) error {
 	}
 	width := 1 + tr.pool.reserv
 	chunk := max(restoreChunk/width, 1) * width
-	numbers := make([]float64, min(chunk, n*tr.opt.Passes*width))
+	numbers := make([]float64, chunk)
 	for t := range tr.pool.Stages() {
 		all := its[n-1].StageCuts[t] * width
 		for at := 0; at < all; at += chunk {

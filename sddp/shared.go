@@ -65,12 +65,19 @@ type cutMemory struct {
 // firstCuts is the size of the first region in numbers, a mebibyte. It is larger if an iteration needs more.
 const firstCuts = 1 << 17
 
-// newCutMemory returns an empty pool. reserve allocates memory.
-func newCutMemory(world *cohort.Comm, c *Case, passes, iterations int) *cutMemory {
-	return &cutMemory{
+// newCutMemory returns an empty pool. reserve allocates memory. Before the first iteration there may be up to
+// a number of seeds in each stage; their room is that of iterations with negative numbers.
+func newCutMemory(world *cohort.Comm, c *Case, passes, iterations, seeds int) *cutMemory {
+	m := &cutMemory{
 		world: world, pool: newPool(c.Stages, len(c.Reservoirs)), passes: passes, iterations: iterations, first: firstCuts,
 	}
+	m.room = -((seeds + passes - 1) / passes)
+	m.first = max(m.first, m.each()*-m.room)
+	return m
 }
+
+// each returns how many numbers the cuts of an iteration have, at most.
+func (m *cutMemory) each() int { return m.pool.Stages() * m.passes * (1 + m.pool.reserv) }
 
 // reserve makes room for an iteration.
 //
@@ -80,9 +87,8 @@ func (m *cutMemory) reserve(iteration int) error {
 		return nil
 	}
 	width := 1 + m.pool.reserv
-	each := m.pool.Stages() * m.passes * width // numbers in an iteration
-	more := min(max(m.room, m.first/each, 1), m.iterations-m.room)
-	r, err := cohort.NewSharedRegion[float64](m.world, more*each)
+	more := min(max(m.room, m.first/m.each(), 1), m.iterations-m.room)
+	r, err := cohort.NewSharedRegion[float64](m.world, more*m.each())
 	if err != nil {
 		return fmt.Errorf("memory for %d more iterations: %w", more, err)
 	}
@@ -103,7 +109,7 @@ func (m *cutMemory) reserve(iteration int) error {
 //
 // Collective: all ranks call it, before anything else.
 func (m *cutMemory) reserveFirst(iterations int) error {
-	m.first = max(m.first, iterations*m.pool.Stages()*m.passes*(1+m.pool.reserv))
+	m.first = max(m.first, (iterations-min(m.room, 0))*m.each())
 	return m.reserve(iterations - 1)
 }
 

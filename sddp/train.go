@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cohort-hpc/cohort"
@@ -94,6 +95,9 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 		return nil, err
 	}
 	opt.Openings = c.openings(opt.Openings)
+	if w := opt.Warm; w != nil && (w.Pool.Stages() != c.Stages-1 || !slices.Equal(w.Reservoirs, c.reservoirNames())) {
+		return nil, errors.New("train: warm start: the policy has other stages or reservoirs than the case")
+	}
 	tr := &trainer{c: c, opt: opt, most: c.maxStorage(), began: began}
 	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
@@ -143,7 +147,8 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	if err != nil {
 		return nil, err
 	}
-	from, err := tr.openCheckpoints(originOf(c, opt, solver, noise))
+	tr.noise = noise
+	from, err := tr.openCheckpoints(originOf(c, opt, solver, noise, mostSeeds(tr.seeds())))
 	if err != nil {
 		return nil, errors.Join(err, inflows.Close())
 	}
@@ -165,6 +170,10 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	tr.cuts = make([]float64, opt.Passes*(1+len(c.Reservoirs)))
 	tr.costs = make([]float64, tr.hi-tr.lo)
 	if err := tr.restore(from, solver); err != nil {
+		return nil, err
+	}
+
+	if err := tr.plant(); err != nil {
 		return nil, err
 	}
 
@@ -227,7 +236,7 @@ func (tr *trainer) done(it Iteration) {
 //
 // Collective: all ranks call it.
 func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
-	memory := newCutMemory(tr.world, tr.c, tr.opt.Passes, tr.opt.Iterations)
+	memory := newCutMemory(tr.world, tr.c, tr.opt.Passes, tr.opt.Iterations, mostSeeds(tr.seeds()))
 	if err := memory.adopt(tr.pool, tr.its); err != nil {
 		return errors.Join(err, memory.close(), inflows.Close())
 	}
@@ -264,7 +273,7 @@ func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
 		return nil, err
 	}
 	out.Policy = &Policy{
-		CaseName: tr.c.Name, CaseSHA256: tr.c.SHA256(),
+		CaseName: tr.c.Name, CaseSHA256: tr.c.SHA256(), FutureSHA256: futureOf(tr.c, tr.noise, tr.opt.Risk), Reservoirs: tr.c.reservoirNames(),
 		Seed: tr.opt.Seed, Openings: tr.opt.Openings, Passes: tr.opt.Passes, Risk: tr.opt.Risk,
 		Iterations: len(tr.its), LowerBound: tr.lower, Pool: tr.pool.clone(),
 	}
@@ -371,10 +380,14 @@ func (tr *trainer) timed(work func() error) error {
 
 // forwardPasses runs this rank's forward passes and stores their trial points and costs.
 func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
+	guide := tr.guide(iteration)
 	return tr.each(tr.hi-tr.lo, func(worker, i int) error {
 		m := tr.lo + i
 		inflow := func(t int) []float64 { return tr.noise.Inflow(t, tr.noise.forward(iteration, m, t)) }
-		cost, err := tr.planners[worker].forward(ctx, inflow, func(s *stage) {
+		p := tr.planners[worker]
+		p.pool = guide
+		defer func() { p.pool = tr.pool }()
+		cost, err := p.forward(ctx, inflow, func(s *stage) {
 			if s.t < tr.c.Stages-1 {
 				copy(tr.trial(m, s.t), s.end(tr.c))
 			}

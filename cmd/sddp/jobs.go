@@ -27,6 +27,15 @@ func train(j *job) error {
 		Risk: j.o.risk(), OpeningBlocks: j.o.blocks, Gap: j.o.gap, GapEvery: j.o.gapEvery, GapScenarios: j.o.gapMost,
 		Stall: j.o.stall, StallTolerance: j.o.stallLeast, TimeLimit: j.o.timeLimit, Solver: j.o.solver, Env: j.env, Recovery: j.recovery, Progress: j.progress.iteration, Warn: j.progress.warn,
 	}
+	if j.o.warm != "" {
+		err := j.do(func(world *cohort.Comm) (err error) {
+			opt.Warm, err = sddp.LoadWarmStart(world, j.o.warm, c)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
 	j.o.checkpoints(&opt)
 	if opt.Checkpoint != "" {
 		opt.Stop = j.signals.stopTraining()

@@ -215,7 +215,7 @@ func TestSimulateReadsTrainedPolicy(t *testing.T) {
 	}
 	trained := lastLine(t, out)
 	for _, name := range []string{"convergence.csv", "convergence.svg", "generation.svg", "marginal.svg", "storage.svg", "costs.svg",
-		"buses.csv", "plants.csv", "reservoirs.csv", "scenarios.csv", "summary.json", "policy.json"} {
+		"buses.csv", "cuts.csv", "plants.csv", "reservoirs.csv", "scenarios.csv", "summary.json", "policy.json"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -231,6 +231,14 @@ func TestSimulateReadsTrainedPolicy(t *testing.T) {
 	// Both estimate the same expectation: twice the sum of the half widths is four standard errors.
 	if d := simulated.UpperMean - trained.UpperMean; d > 2*(trained.UpperCI95+simulated.UpperCI95) || -d > 2*(trained.UpperCI95+simulated.UpperCI95) {
 		t.Errorf("simulated %v ± %v, after the training %v ± %v", simulated.UpperMean, simulated.UpperCI95, trained.UpperMean, trained.UpperCI95)
+	}
+	status, out, errs = sddpRun(t, "train", caseDir("brazil4"), "--warm", dir, "--iterations", "1", "--passes", "3", "--openings", "3", "--scenarios", "2", "--json")
+	if warm := lastLine(t, out); status != 0 || warm.LowerBound < trained.LowerBound || warm.Cuts <= trained.Cuts {
+		t.Errorf("with the old policy: status %d, %+v, before %+v: %s", status, warm, trained, errs)
+	}
+	status, _, errs = sddpRun(t, "train", caseDir("toy"), "--warm", dir)
+	if status != 1 || !strings.Contains(errs, "reservoirs") {
+		t.Errorf("with the policy of another system: status %d: %s", status, errs)
 	}
 	status, _, errs = sddpRun(t, "simulate", caseDir("toy"), "--policy", dir)
 	if status != 1 || !strings.Contains(errs, "case_sha256") || !strings.Contains(errs, `"brazil4"`) {

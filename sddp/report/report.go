@@ -40,6 +40,7 @@ func (r *Run) Files() ([]sddp.File, error) {
 	if r.Training != nil {
 		files = append(files,
 			sddp.File{Name: "convergence.csv", Data: r.convergenceCSV()},
+			sddp.File{Name: "cuts.csv", Data: r.cutsCSV()},
 			sddp.File{Name: sddp.PolicyFile, Data: r.Policy.Encode()})
 	}
 	return files, nil

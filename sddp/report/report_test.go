@@ -118,6 +118,7 @@ func TestTablesHaveSolutionByHand(t *testing.T) {
 		{"reservoirs.csv", r.reservoirsCSV(), "Lake", "end_storage_p10", []float64{40, 40, 0}},
 		{"buses.csv", r.busesCSV(), "Valley", "deficit_probability", []float64{0, 0, 1}},
 		{"buses.csv", r.busesCSV(), "Valley", "marginal_cost_p50", []float64{20, 80, 1000}},
+		{"cuts.csv", r.cutsCSV(), "second", "Lake $/MW-month", []float64{-1000}},
 		{"scenarios.csv", r.scenariosCSV(), "1", "cost", []float64{11800}},
 		{"scenarios.csv", r.scenariosCSV(), "20", "deficit_mwh", []float64{5}},
 		{"scenarios.csv", r.scenariosCSV(), "20", "stages_with_deficit", []float64{1}},

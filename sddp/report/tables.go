@@ -119,3 +119,25 @@ func (r *Run) scenariosCSV() []byte {
 	}
 	return s.text()
 }
+
+// cutsCSV has a line for each cut: a stage that ends with storage v leaves a cost of at least alpha plus the
+// sum of slope times v over the reservoirs.
+func (r *Run) cutsCSV() []byte {
+	c, pool := r.Case, r.Policy.Pool
+	header := []string{"stage", "period", "cut", "alpha " + c.Currency}
+	for _, res := range c.Reservoirs {
+		header = append(header, fmt.Sprintf("%s %s/%s", res.Name, c.Currency, c.StorageUnit()))
+	}
+	s := newSheet(header...)
+	for t := range pool.Stages() {
+		for i := range pool.Len(t) {
+			alpha, beta := pool.Cut(t, i)
+			values := []any{t + 1, c.StageName(t), i + 1, alpha}
+			for _, b := range beta {
+				values = append(values, b)
+			}
+			s.add(values...)
+		}
+	}
+	return s.text()
+}
