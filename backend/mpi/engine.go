@@ -37,7 +37,8 @@ type engine struct {
 	matching   atomic.Bool
 	closing    atomic.Bool
 
-	free sync.Pool // of *backend.Request
+	free  sync.Pool // of *backend.Request
+	colls sync.Pool // of *operation: nonblocking collectives
 }
 
 func (e *engine) add(c *comm) {
@@ -210,10 +211,21 @@ func (e *engine) poll(spins int) {
 		e.mu.Unlock()
 		return
 	}
-	var fin [batch]finished // declared here: clearing it takes long, and most rounds find nothing
-	var open finished       // one that failed without completing; a value, to avoid an allocation
-	n = 0
-	for i := range done {
+	if done == 1 { // the usual case: clearing many records would take longer than all else
+		var fin [1]finished
+		e.complete(fin[:], from)
+		return
+	}
+	var fin [batch]finished
+	e.complete(fin[:done], from)
+}
+
+// complete ends the operations that Testsome has reported as complete, of those from an index on. fin
+// is room for them. The lock is held, and released.
+func (e *engine) complete(fin []finished, from int) {
+	var open finished // one that failed without completing; a value, to avoid an allocation
+	n := 0
+	for i := range fin {
 		f := finished{o: e.ops[from+int(e.at[i])], st: e.st[i]}
 		if f.st.Error != 0 {
 			f.err = libmpi.Error(f.st.Error) // here: once the lock is free MPI may be finalized

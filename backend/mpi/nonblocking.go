@@ -90,8 +90,11 @@ func (c *comm) prepare(call *backend.Call) (backend.Operation, error) {
 
 // operation translates a call and pins the memory that the library will use.
 func (c *comm) operation(call *backend.Call) (*operation, error) {
-	op := &operation{c: c}
-	op.o.c, op.o.coll = c, op
+	op, ok := c.p.engine.colls.Get().(*operation)
+	if !ok {
+		op = new(operation)
+	}
+	op.c, op.o.c, op.o.coll = c, c, op
 	if err := c.translate(call, &op.call); err != nil {
 		return nil, err
 	}
@@ -183,13 +186,21 @@ func (op *operation) End(why error) error {
 	return nil
 }
 
-// Release implements backend.Operation.
+// Release implements backend.Operation. Nobody else uses an operation that is done: whoever completed it
+// has unpinned its memory before.
 func (op *operation) Release() {
-	if op.persistent && op.state.Load() == opDone {
+	switch {
+	case op.state.Load() != opDone:
+	case op.persistent:
 		if op.c.reenter() {
 			op.o.h.Free()
 			op.c.leave()
 		}
 		op.pins.Unpin()
+	default:
+		e := &op.c.p.engine
+		op.c, op.o.c, op.call, op.narrow, op.err = nil, nil, libmpi.Coll{}, nil, nil
+		op.state.Store(opPending)
+		e.colls.Put(op)
 	}
 }
