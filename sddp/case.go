@@ -196,13 +196,93 @@ func (c *Case) dearest() float64 {
 	return most * c.HoursPerStage.max()
 }
 
-// maxStorage returns the largest storage of every reservoir.
-func (c *Case) maxStorage() []float64 {
+// The state between two stages is the storage of each reservoir and, with a PAR, lagged inflows.
+
+// states returns how many numbers the state has.
+func (c *Case) states() int {
+	n := len(c.Reservoirs)
+	if par := c.par(); par != nil {
+		n += par.states()
+	}
+	return n
+}
+
+// minState returns the smallest value of every number of the state: no storage, and the opposite of the
+// largest value of a lagged inflow, since it may be negative.
+func (c *Case) minState() []float64 {
+	least := c.maxState()
+	for i := range least {
+		if i < len(c.Reservoirs) {
+			least[i] = 0
+		}
+		least[i] = -least[i]
+	}
+	return least
+}
+
+// LaggedInflows returns the inflows that are state, in the order of the slopes of a cut: the names of the
+// reservoirs and how many stages before each inflow was.
+//
+// Local.
+func (c *Case) LaggedInflows() (names []string, lags []int) {
+	if par := c.par(); par != nil {
+		for r, past := range par.Past {
+			for k := range past {
+				names, lags = append(names, c.Reservoirs[r].Name), append(lags, 1+k)
+			}
+		}
+	}
+	return names, lags
+}
+
+// maxState returns the largest value of every number of the state. Lagged inflows may exceed theirs, twice
+// the largest of the record, in a rare scenario.
+func (c *Case) maxState() []float64 {
 	var most []float64
 	for _, r := range c.Reservoirs {
 		most = append(most, r.MaxStorage)
 	}
+	if par := c.par(); par != nil {
+		for r, past := range par.Past {
+			for range past {
+				most = append(most, 2*par.Most[r])
+			}
+		}
+	}
 	return most
+}
+
+// initialState returns the state before the first stage.
+func (c *Case) initialState() []float64 {
+	var state []float64
+	for _, r := range c.Reservoirs {
+		state = append(state, r.InitialStorage)
+	}
+	if par := c.par(); par != nil {
+		for _, past := range par.Past {
+			state = append(state, past...)
+		}
+	}
+	return state
+}
+
+// expected returns the mean of the noise of a stage: the mean inflows or, with a PAR, residuals of zero.
+func (c *Case) expected(stage int) []float64 {
+	if c.par() != nil {
+		return make([]float64, len(c.Reservoirs))
+	}
+	return c.meanInflow(stage)
+}
+
+// riverPower returns the output of all plants that water from a reservoir can pass, per unit of flow.
+func (c *Case) riverPower(r int) float64 {
+	sum := c.Reservoirs[r].power()
+	for down := range c.Reservoirs {
+		if slices.Contains(c.Reservoirs[down].Upstream, r) {
+			sum += c.riverPower(down)
+		}
+	}
+	return sum
 }
 
 // Period returns the index of the period of a stage.

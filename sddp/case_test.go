@@ -210,6 +210,8 @@ func TestInflowTableErrors(t *testing.T) {
 		{"openings", "openings.csv", openings, "", "", ""},
 		{"history", "history.csv", history, "", "", ""},
 		{"correlated", "correlation.csv", correlation, "", "", ""},
+		{"par", "history.csv", history, "", "", ""},
+		{"par", "history.csv", history, "60", "NA", `history.csv: line 2, column Lake: got "NA", want a number from 0`},
 		{"random", "openings.csv", openings, "", "", `case.json: inflow_model: got "random", want lognormal, correlated, openings`},
 		{"lognormal", "openings.csv", openings, "", "", "reservoirs[0].inflow_mean: missing"},
 		{"history", "openings.csv", openings, "", "", `history.csv: missing; the inflow_model "history" of case.json needs it`},

@@ -108,13 +108,13 @@ func parseCase(dir string, text caseText) (*Case, error) {
 	}
 	buses := c.readBuses(file[1])
 	c.readThermals(file[2], buses)
-	c.readReservoirs(file[3], file[0], buses)
+	past := c.readReservoirs(file[3], file[0], buses)
 	c.readLines(file[4], buses)
 	if err := p.err(); err != nil {
 		return nil, err // the inflows cannot be checked without the reservoirs
 	}
 	if file[0].has("inflow_model") {
-		c.readInflowModel(file[0], func(name string) (string, []byte) {
+		c.readInflowModel(file[0], past, func(name string) (string, []byte) {
 			return filepath.Join(dir, name), text[len(caseFiles)+slices.Index(caseTables[:], name)]
 		})
 	}
@@ -272,8 +272,8 @@ func (c *Case) readThermals(f *object, buses map[string]int) {
 	f.done()
 }
 
-// readReservoirs reads reservoirs.json.
-func (c *Case) readReservoirs(f *object, head *object, buses map[string]int) {
+// readReservoirs reads reservoirs.json and returns the inflows before the first stage, which a PAR needs.
+func (c *Case) readReservoirs(f *object, head *object, buses map[string]int) (past [][]float64) {
 	seen := map[string]int{}
 	all := f.objects("reservoirs", maxItems)
 	for i, o := range all {
@@ -282,6 +282,14 @@ func (c *Case) readReservoirs(f *object, head *object, buses map[string]int) {
 		r.MaxGenerationMW = o.varying("max_generation_mw", len(c.Periods), 0, maxFigure)
 		if !head.has("inflow_model") || head.says("inflow_model", "lognormal", "correlated") {
 			c.readInflow(o, &r)
+		} else {
+			o.asked = append(o.asked, "inflow_mean", "inflow_std") // another model has other inflows
+		}
+		past = append(past, nil)
+		if head.says("inflow_model", "par") && o.optional("past_inflows") {
+			items := o.list("past_inflows", "a list of inflows, the newest first")
+			past[i] = make([]float64, len(items))
+			readSeries(o.problems, o.file, o.field("past_inflows"), items, past[i], 0, maxFigure)
 		}
 		if o.optional("productivity_mw_per_m3s") {
 			r.Productivity = o.number("productivity_mw_per_m3s", 1e-6, 1e6)
@@ -297,6 +305,7 @@ func (c *Case) readReservoirs(f *object, head *object, buses map[string]int) {
 	c.checkWater(all, head)
 	c.readCascade(all, seen)
 	f.done()
+	return past
 }
 
 // readStorage reads the limits of storage.

@@ -43,7 +43,7 @@ type origin struct {
 	arch, solver, method string
 	seed                 uint64
 	openings, passes     int
-	stages, reservoirs   int
+	stages, states       int
 	seeds                int // largest number of cuts of a stage before the first iteration
 }
 
@@ -51,12 +51,12 @@ type origin struct {
 func originOf(c *Case, opt Options, solver lp.Info, noise *Noise, seeds int) origin {
 	return origin{
 		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(), method: opt.method(),
-		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, reservoirs: len(c.Reservoirs), seeds: seeds,
+		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, states: c.states(), seeds: seeds,
 	}
 }
 
 // width returns how many numbers a cut has.
-func (o origin) width() int { return 1 + o.reservoirs }
+func (o origin) width() int { return 1 + o.states }
 
 // recordBytes returns the length of an iteration in a checkpoint.
 func (o origin) recordBytes() int { return 8 * (iterationRecord + o.stages - 1) }
@@ -77,7 +77,7 @@ func (o origin) differences(p *problems, file string, want origin) {
 			p.add(file, f.name, "got %v, want %v as in this training: give the options of the checkpoint", f.got, f.want)
 		}
 	}
-	if o.caseSHA256 != want.caseSHA256 || o.stages != want.stages || o.reservoirs != want.reservoirs {
+	if o.caseSHA256 != want.caseSHA256 || o.stages != want.stages || o.states != want.states {
 		p.add(file, "case_sha256", "got %.12s… of case %q, want %.12s… of case %q: resume with the case of the checkpoint",
 			o.caseSHA256, o.caseName, want.caseSHA256, want.caseName)
 	}
@@ -98,8 +98,8 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "inflows_sha256": %q, `,
 		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.inflowsSHA256)
 	fmt.Fprintf(out, `"architecture": %q, "solver": %q, "method": %q, "seed": "%d", `, o.arch, o.solver, o.method, o.seed)
-	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "reservoirs": %d, "seeds": %d, "iterations": %d}`+"\n",
-		o.openings, o.passes, o.stages, o.reservoirs, o.seeds, len(its))
+	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "states": %d, "seeds": %d, "iterations": %d}`+"\n",
+		o.openings, o.passes, o.stages, o.states, o.seeds, len(its))
 	out.Write(packIterations(its))
 	var b [8]byte
 	for t, s := range pool.stages {
@@ -223,7 +223,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 		if _, err := in.ReadAt(record, r.cutsAt-int64(len(record))); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, plainError(err))
 		}
-		// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 10⁴ reservoirs: below 2⁶⁰.
+		// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 7·10⁴ states: below 2⁶⁰.
 		for _, n := range unpackIterations(record, r.origin)[0].StageCuts {
 			last += 8 * int64(r.width()) * int64(min(max(n, 0), r.seeds+iterations*r.passes))
 		}
@@ -271,7 +271,7 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 	r.openings = int(o.whole("openings", 1, maxOpenings))
 	r.passes = int(o.whole("passes", 1, maxPasses))
 	r.stages = int(o.whole("stages", 2, maxStages))
-	r.reservoirs = int(o.whole("reservoirs", 0, maxItems))
+	r.states = int(o.whole("states", 0, maxItems*(1+maxOrder)))
 	r.seeds = int(o.whole("seeds", 0, maxSeeds))
 	iterations = int(o.whole("iterations", 1, maxIterations))
 	o.done()

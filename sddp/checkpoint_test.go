@@ -18,13 +18,13 @@ import (
 func smallCheckpoint() (origin, []Iteration, *Pool) {
 	o := origin{
 		caseName: "a \"case\"", caseSHA256: strings.Repeat("ab", 32), inflowsSHA256: strings.Repeat("cd", 32), arch: "amd64", solver: "embedded", method: "expectation",
-		seed: math.MaxUint64, openings: 3, passes: 2, stages: 3, reservoirs: 1,
+		seed: math.MaxUint64, openings: 3, passes: 2, stages: 3, states: 1,
 	}
 	its := []Iteration{
 		{Number: 1, LowerBound: -0.1, Upper: Estimate{2, 5e300, 0, math.Inf(1)}, Gap: math.Inf(1), Cuts: 3, StageCuts: []int{2, 1}, Solves: 40, LP: time.Second, Comm: 1, Total: math.MaxInt64},
 		{Number: 2, LowerBound: 0.3, Upper: Estimate{2, 7, 1.0 / 3, 0.25}, Gap: 0.5, Cuts: 7, StageCuts: []int{4, 3}, Solves: 1 << 40},
 	}
-	pool := newPool(o.stages, o.reservoirs)
+	pool := newPool(o.stages, o.states)
 	for t := range 2 {
 		for part, cuts := range []int{2, 4} {
 			pool.extend(t, make([]float64, 0, 2*cuts))
@@ -132,8 +132,8 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		{"no openings", `"openings": 3`, `"openings": -1`, []string{"openings: got -1"}},
 		{"one stage", `"stages": 3`, `"stages": 1`, []string{"stages: got 1"}},
 		{"no iterations", `"iterations": 2`, `"iterations": 0`, []string{"iterations: got 0"}},
-		{"all it may say", `"passes": 2, "stages": 3, "reservoirs": 1, "seeds": 0, "iterations": 2`, `"passes": 100000, "stages": 1200, "reservoirs": 10000, "seeds": 0, "iterations": 100000`,
-			[]string{"want 966400482", "damaged"}},
+		{"all it may say", `"passes": 2, "stages": 3, "states": 1, "seeds": 0, "iterations": 2`, `"passes": 100000, "stages": 1200, "states": 70000, "seeds": 0, "iterations": 100000`,
+			[]string{"want 966400478", "damaged"}},
 		{"not finite", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{math.Inf(-1)})), []string{"iteration 1: lower bound"}},
 		{"falling bound", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{0.5})), []string{"iteration 2: lower bound 0.3 after 0.5"}},
 		{"no mean", string(packNumbers([]float64{5e300})), string(packNumbers([]float64{math.NaN()})), []string{"iteration 1: forward costs"}},
@@ -225,7 +225,7 @@ func FuzzCheckpoint(f *testing.F) {
 		if err != nil {
 			return
 		}
-		pool := newPool(r.stages, r.reservoirs)
+		pool := newPool(r.stages, r.states)
 		for s := range r.stages - 1 {
 			cuts := make([]float64, r.its[len(r.its)-1].StageCuts[s]*r.width())
 			if err := r.cuts(s, 0, cuts); err != nil {

@@ -14,6 +14,7 @@ type InflowModel struct {
 	Openings    [][]Opening   `json:",omitempty"` // by stage: all inflows that are possible
 	Record      [][][]float64 `json:",omitempty"` // by year, period and reservoir: years that are equally likely
 	Correlation [][]float64   `json:",omitempty"` // by reservoir and reservoir, of the logarithms of lognormal inflows
+	PAR         *PAR          `json:",omitempty"`
 }
 
 // Opening is a possible inflow of a stage.
@@ -31,7 +32,7 @@ const (
 
 // inflowKinds are the values of the field inflow_model, and the table that each reads.
 var inflowKinds = map[string]string{
-	"lognormal": "", "correlated": correlationFile, "openings": openingsFile, "history": historyFile,
+	"lognormal": "", "correlated": correlationFile, "openings": openingsFile, "history": historyFile, "par": historyFile,
 }
 
 // laws reports whether the case gives the mean and the deviation of each inflow.
@@ -52,7 +53,15 @@ func (c *Case) openings(want int) int {
 	return want
 }
 
-// meanInflow returns the expected inflow of a stage, by reservoir.
+// par returns the autoregressive model of the inflows, or nil.
+func (c *Case) par() *PAR {
+	if c.Inflows == nil {
+		return nil
+	}
+	return c.Inflows.PAR
+}
+
+// meanInflow returns the expected inflow of a stage, by reservoir; with a PAR that of the record.
 func (c *Case) meanInflow(stage int) []float64 {
 	mean, p := make([]float64, len(c.Reservoirs)), c.Period(stage)
 	for r, res := range c.Reservoirs {
@@ -67,17 +76,20 @@ func (c *Case) meanInflow(stage int) []float64 {
 			for _, year := range c.Inflows.Record {
 				mean[r] += year[p][r] / float64(len(c.Inflows.Record))
 			}
+		default:
+			mean[r] = c.Inflows.PAR.Mean[p][r]
 		}
 	}
 	return mean
 }
 
-// readInflowModel reads the field inflow_model of case.json and the table that it names.
-func (c *Case) readInflowModel(o *object, table func(name string) (file string, data []byte)) {
+// readInflowModel reads the field inflow_model of case.json and the table that it names. past holds the
+// inflows before the first stage, by reservoir.
+func (c *Case) readInflowModel(o *object, past [][]float64, table func(name string) (file string, data []byte)) {
 	kind := o.text("inflow_model")
 	name, ok := inflowKinds[kind]
 	if !ok {
-		o.add(o.file, "inflow_model", "got %q, want lognormal, correlated, openings or history", kind)
+		o.add(o.file, "inflow_model", "got %q, want lognormal, correlated, openings, history or par", kind)
 		return
 	}
 	if name == "" {
@@ -96,6 +108,10 @@ func (c *Case) readInflowModel(o *object, table func(name string) (file string, 
 		c.readOpenings(o.problems, file, data)
 	case "history":
 		c.Inflows.Record = c.readRecord(o.problems, file, data)
+	case "par":
+		if record := c.readRecord(o.problems, file, data); record != nil && len(c.Reservoirs) > 0 {
+			c.Inflows.PAR = fitPAR(record, past)
+		}
 	}
 }
 

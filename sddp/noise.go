@@ -117,9 +117,12 @@ func (n *Noise) draw(c *Case, stage int) {
 		case n.model.Openings != nil:
 			copy(a, n.model.Openings[stage][k].Inflow)
 		case stage == 0:
-			copy(a, c.meanInflow(0))
+			copy(a, c.expected(0))
 		case n.model.Record != nil:
 			copy(a, n.model.Record[k][c.Period(stage)])
+		case n.model.PAR != nil:
+			years := n.model.PAR.Residual
+			copy(a, years[drawBelow(n.seed, len(years), stage, k, 0, forOpening)][c.Period(stage)])
 		default:
 			n.sample(a, c.Period(stage), func(r int) float64 { return drawUniform(n.seed, stage, k, r, forOpening) })
 		}
@@ -160,7 +163,8 @@ func (n *Noise) Weight(stage, opening int) float64 {
 	return 1 / float64(n.Openings(stage))
 }
 
-// Inflow returns the inflows of an opening by reservoir, in the unit of the case. The caller must not modify
+// Inflow returns the inflows of an opening by reservoir, in the unit of the case; with a PAR their residuals.
+// The caller must not modify
 // the slice.
 //
 // Local.
@@ -212,6 +216,9 @@ func (n *Noise) outside(dst []float64, scenario, stage int) {
 	case record != nil:
 		year := drawBelow(n.seed, len(record), scenario, 0, 0, forOutside) + stage/len(record[0])
 		copy(dst, record[year%len(record)][stage%len(record[0])])
+	case n.model.PAR != nil:
+		years := n.model.PAR.Residual
+		copy(dst, years[drawBelow(n.seed, len(years), scenario, stage, 0, forOutside)][stage%len(years[0])])
 	default:
 		n.sample(dst, stage%len(n.law), func(r int) float64 { return drawUniform(n.seed, scenario, stage, r, forOutside) })
 	}

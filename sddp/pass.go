@@ -17,6 +17,8 @@ type planner struct {
 	stages []*stage
 	before []float64 // storage at the start of a stage in a forward pass
 	after  []float64 // storage at its end, while before is still needed
+	least  []float64 // the smallest state
+	most   []float64 // the largest state
 
 	optima  []float64 // of a stage, by opening
 	weights []float64 // of the openings in the risk
@@ -32,9 +34,9 @@ func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, len(c.Reservoirs)), dearest: c.dearest()}
-	p.after = make([]float64, len(c.Reservoirs))
-	p.mean = make(outcomes, 1+len(c.Reservoirs))
+	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, c.states()), dearest: c.dearest()}
+	p.after, p.least, p.most = make([]float64, c.states()), c.minState(), c.maxState()
+	p.mean = make(outcomes, 1+c.states())
 	return p, nil
 }
 
@@ -49,9 +51,7 @@ func (p *planner) solves() int64 {
 
 // initial sets before to the storage at the start of the horizon.
 func (p *planner) initial() {
-	for r, res := range p.c.Reservoirs {
-		p.before[r] = res.InitialStorage
-	}
+	copy(p.before, p.c.initialState())
 }
 
 // begin begins the work on a stage: its solution will not depend on earlier ones. It returns the cause if
@@ -116,7 +116,7 @@ func (p *planner) openings(ctx context.Context, t int, storage []float64, lo, hi
 // risked returns the mean of the outcomes of all openings of a stage, with the weights that the openings have
 // in the risk. The caller must not keep it.
 func (p *planner) risked(t int, all outcomes) outcomes {
-	width := 1 + len(p.c.Reservoirs)
+	width := 1 + p.c.states()
 	p.optima, p.weights = p.optima[:0], p.weights[:0]
 	for k := range p.noise.Openings(t) {
 		p.optima = append(p.optima, all[k*width])
@@ -166,7 +166,7 @@ func (p *planner) clean(cut []float64) {
 			continue
 		}
 		cut[1+r] = 0
-		cut[0] += min(b, 0) * p.c.Reservoirs[r].MaxStorage
+		cut[0] += min(b*p.least[r], b*p.most[r])
 	}
 }
 

@@ -219,8 +219,8 @@ func parsePolicy(file string, data []byte, c *Case, same bool) (*Policy, error) 
 
 // readCuts reads the field cuts: for each stage but the last a list of cuts, each alpha and then beta.
 func readCuts(o *object, c *Case) *Pool {
-	width := 1 + len(c.Reservoirs)
-	pool := newPool(c.Stages, len(c.Reservoirs))
+	width := 1 + c.states()
+	pool := newPool(c.Stages, c.states())
 	want := fmt.Sprintf("a list of %d stages", c.Stages-1)
 	stages := o.list("cuts", want)
 	if len(stages) != c.Stages-1 {
@@ -237,7 +237,7 @@ func readCuts(o *object, c *Case) *Pool {
 		}
 		for i, cut := range cuts {
 			if len(cut) != width {
-				o.add(o.file, fmt.Sprintf("cuts[%d][%d]", t, i), "got %d numbers, want %d: alpha and one per reservoir", len(cut), width)
+				o.add(o.file, fmt.Sprintf("cuts[%d][%d]", t, i), "got %d numbers, want %d: alpha and one per reservoir and lagged inflow", len(cut), width)
 				continue
 			}
 			pool.add(t, cut)

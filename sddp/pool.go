@@ -137,14 +137,14 @@ func (p *Pool) holds(n []int) bool {
 const sameCut = 1e-13
 
 // novel moves the cuts that are new to the front of cuts and returns them. A cut is new unless one of the
-// stage, or one before it, is nowhere lower while storage is between zero and most.
-func (p *Pool) novel(stage int, cuts, most []float64) []float64 {
+// stage, or one before it, is nowhere lower while the state is between least and most.
+func (p *Pool) novel(stage int, cuts, least, most []float64) []float64 {
 	width, n := 1+p.reserv, 0
 	for rest := cuts; len(rest) > 0; rest = rest[width:] {
 		cut := rest[:width]
-		known := covered(cut, cuts[:n], most)
+		known := covered(cut, cuts[:n], least, most)
 		for _, part := range p.stages[stage].parts {
-			known = known || covered(cut, part, most)
+			known = known || covered(cut, part, least, most)
 		}
 		if !known {
 			n += copy(cuts[n:], cut)
@@ -154,16 +154,16 @@ func (p *Pool) novel(stage int, cuts, most []float64) []float64 {
 }
 
 // covered reports whether one of the cuts is nowhere lower than cut, but for rounding.
-func covered(cut, cuts, most []float64) bool {
+func covered(cut, cuts, least, most []float64) bool {
 	tol := math.Abs(cut[0])
 	for r, b := range cut[1:] {
 		tol += math.Abs(b) * most[r]
 	}
 	tol *= sameCut
 	for ; len(cuts) > 0; cuts = cuts[len(cut):] {
-		above := cut[0] - cuts[0] // at the storage where it is largest
+		above := cut[0] - cuts[0] // at the state where it is largest
 		for r, b := range cut[1:] {
-			above += max((b-cuts[1+r])*most[r], 0)
+			above += max((b-cuts[1+r])*most[r], (b-cuts[1+r])*least[r])
 		}
 		if above <= tol {
 			return true

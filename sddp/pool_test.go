@@ -25,11 +25,11 @@ func TestPoolTakesOnlyNewCuts(t *testing.T) {
 		{"higher at empty storage only", []float64{60.0001, -2, -2}, []float64{60.0001, -2, -2}},
 		{"new, but twice", []float64{0, 1, 0, 0, 1, 0, 60, -1, -2, 0, 0, 9}, []float64{0, 1, 0, 0, 0, 9}},
 	} {
-		if got := pool.novel(0, append([]float64(nil), k.cuts...), most); len(got) != len(k.want) || !sameBits(got, k.want) {
+		if got := pool.novel(0, append([]float64(nil), k.cuts...), make([]float64, len(most)), most); len(got) != len(k.want) || !sameBits(got, k.want) {
 			t.Errorf("%s: %v, want %v", k.name, got, k.want)
 		}
 	}
-	if got := pool.novel(1, []float64{1, 2, 3}, most); len(got) != 3 {
+	if got := pool.novel(1, []float64{1, 2, 3}, make([]float64, len(most)), most); len(got) != 3 {
 		t.Errorf("of a stage without cuts: %v, want all", got)
 	}
 }
@@ -49,7 +49,7 @@ func TestTrainingKeepsNoCutTwice(t *testing.T) {
 		for i := range pool.Len(s) {
 			alpha, beta := pool.Cut(s, i)
 			cut := append([]float64{alpha}, beta...)
-			if len(one.novel(s, cut, c.maxStorage())) == 0 {
+			if len(one.novel(s, cut, c.minState(), c.maxState())) == 0 {
 				t.Errorf("stage %d: one cut before covers cut %d", s+1, i)
 			}
 			one.add(s, cut)

@@ -131,10 +131,10 @@ func stageOf(c *Case, path []float64, t int) *StageResult {
 }
 
 // record writes the last solution of a stage to its record.
-func (s *stage) record(c *Case, inflow, path []float64) {
+func (s *stage) record(c *Case, path []float64) {
 	recordOf(c, path, s.t)[0] = s.cost()
 	out := stageOf(c, path, s.t)
-	copy(out.Inflow, inflow)
+	copy(out.Inflow, s.inflow)
 	copy(out.Storage, s.end(c))
 	for r := range c.Reservoirs {
 		out.Generation[r], out.Spill[r], out.WaterValue[r] = s.hydroMW(r), s.spilled(r), s.waterValue(c, r)

@@ -114,7 +114,7 @@ func nestedRisk(t *testing.T, p *planner, risk Risk, stage int, storage []float6
 // The lower bound rises to the smallest nested risk that any policy has, which the linear program of the
 // whole tree gives. The policy has this risk, and no cut exceeds the true risk of later stages.
 func TestNestedCVaREqualsExtensiveForm(t *testing.T) {
-	cases, step := 30, 1
+	cases, step := 32, 1
 	if testing.Short() {
 		step = 3
 	}
@@ -129,10 +129,7 @@ func TestNestedCVaREqualsExtensiveForm(t *testing.T) {
 			opt := Options{Iterations: 80, Passes: 6, Openings: 2 + rng.IntN(2), Seed: uint64(n), Risk: risk}
 			noise := NewNoise(c, opt.Seed, opt.Openings)
 			tree := &treeLP{c: c, noise: noise, risk: risk}
-			var initial []float64
-			for _, r := range c.Reservoirs {
-				initial = append(initial, r.InitialStorage)
-			}
+			initial := c.initialState()
 			tree.below(0, initial, 0, 1)
 			want := tree.glpsol(t)
 			tr := trained(t, c, opt)
@@ -147,9 +144,9 @@ func TestNestedCVaREqualsExtensiveForm(t *testing.T) {
 				t.Errorf("with %v, the risk of the policy is %.10g, the least is %.10g", risk, got, want)
 			}
 			for s := range c.Stages - 1 {
-				v := make([]float64, len(c.Reservoirs))
-				for r := range v {
-					v[r] = rng.Float64() * c.Reservoirs[r].MaxStorage
+				v := c.maxState()
+				for i := range v {
+					v[i] *= rng.Float64()
 				}
 				rest := &treeLP{c: c, noise: noise, risk: risk}
 				rest.below(s+1, v, 0, 1)

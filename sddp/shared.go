@@ -69,7 +69,7 @@ const firstCuts = 1 << 17
 // a number of seeds in each stage; their room is that of iterations with negative numbers.
 func newCutMemory(world *cohort.Comm, c *Case, passes, iterations, seeds int) *cutMemory {
 	m := &cutMemory{
-		world: world, pool: newPool(c.Stages, len(c.Reservoirs)), passes: passes, iterations: iterations, first: firstCuts,
+		world: world, pool: newPool(c.Stages, c.states()), passes: passes, iterations: iterations, first: firstCuts,
 	}
 	m.room = -((seeds + passes - 1) / passes)
 	m.first = max(m.first, m.each()*-m.room)

@@ -135,7 +135,7 @@ func (sim *simulator) scenario(ctx context.Context, w *player, scenario int, dst
 		}
 		return w.inflow
 	}, func(s *stage) {
-		s.record(sim.c, w.inflow, dst)
+		s.record(sim.c, dst)
 	})
 	if err != nil {
 		return fmt.Errorf("scenario %d: %w", scenario+1, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -89,6 +90,55 @@ func TestSameForAnySplit(t *testing.T) {
 	}
 	if after := runtime.GOMAXPROCS(0); after != before {
 		t.Errorf("Go has %d processors, %d before: workers remain", after, before)
+	}
+}
+
+// The same with every feature of a case, which brazil4 has not.
+func TestSameForAnySplitWithFeatures(t *testing.T) {
+	for n := 12; n < 12+len(features)+2; n++ {
+		name, c := featured(n, rand.New(rand.NewPCG(uint64(n), 79)))
+		t.Run(name, func(t *testing.T) {
+			opt := Options{Iterations: 4, Passes: 5, Openings: 3, Seed: 7}
+			var cuts string
+			var sims [2]*Simulation
+			for _, ranks := range []int{1, 3, 7} {
+				err := cohort.Run(context.Background(), ranks, func(world *cohort.Comm) error {
+					opt := opt
+					opt.Threads = 1 + world.Rank()%2
+					tr, err := Train(context.Background(), world, c, opt)
+					if err != nil {
+						return err
+					}
+					for i, outside := range []bool{false, true} {
+						sim, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: 20, Outside: outside, Threads: opt.Threads})
+						if err != nil {
+							return err
+						}
+						if world.Rank() > 0 {
+							continue
+						}
+						if ranks > 1 && !reflect.DeepEqual(sim, sims[i]) {
+							t.Errorf("%d ranks, outside %v: other figures", ranks, outside)
+						}
+						sims[i] = sim
+					}
+					if world.Rank() == 0 {
+						sum := tr.Policy.Pool.SHA256()
+						if ranks > 1 && sum != cuts {
+							t.Errorf("%d ranks: other cuts", ranks)
+						}
+						cuts = sum
+						if _, err := ParsePolicy("policy", tr.Policy.Encode(), c); err != nil {
+							t.Errorf("the policy cannot be read: %v", err)
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatalf("%d ranks: %v", ranks, err)
+				}
+			}
+		})
 	}
 }
 

@@ -44,10 +44,15 @@ type stage struct {
 	theta          int
 	water          []int // rows, by reservoir
 
-	held  []bool    // by cut: whether it is a row
-	rows  []int32   // the cuts that are rows, to clear held
-	v     []float64 // storage at the end, of the last solution
-	cols  []int     // of a cut's row
+	period int
+	par    *PAR      // nil if inflows are no state
+	inflow []float64 // of this stage
+
+	held  []bool      // by cut: whether it is a row
+	rows  []int32     // the cuts that are rows, to clear held
+	tails [][]float64 // alpha and the slopes by lagged inflows of the cuts that are rows, with a PAR
+	v     []float64   // state at the end, of the last solution
+	cols  []int       // of a cut's row
 	coefs []float64
 }
 
@@ -66,7 +71,8 @@ type loadBlock struct {
 func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 	s := &stage{
 		t: t, hours: c.Hours(t), discount: c.discount(t), fill: c.perFlow(t),
-		lp: solver, theta: -1, v: make([]float64, len(c.Reservoirs)),
+		period: c.Period(t), par: c.par(), inflow: make([]float64, len(c.Reservoirs)),
+		lp: solver, theta: -1, v: make([]float64, c.states()),
 	}
 	s.addColumns(c)
 	for k := range s.blocks {
@@ -85,11 +91,7 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 	s.coefs = make([]float64, len(s.cols))
 	s.coefs[0] = 1
 
-	var before []float64
-	for _, r := range c.Reservoirs {
-		before = append(before, r.InitialStorage)
-	}
-	s.set(before, c.meanInflow(t))
+	s.set(c.initialState(), c.expected(t))
 	s.lp.ResetBasis()
 	if err := s.optimise(); err != nil {
 		return s, err
@@ -185,6 +187,10 @@ func (s *stage) addWater(c *Case, i int) {
 	s.putOutflow(&row, c, i, s.fill)
 	for _, up := range c.Reservoirs[i].Upstream {
 		s.putOutflow(&row, c, up, -s.fill)
+	}
+	if s.par != nil {
+		// Water that a negative inflow may lack, at twice what any load would pay for it.
+		row.put(s.lp.AddColumn(2*s.hours*c.DeficitCost*c.riverPower(i), 0, lp.Inf), -s.fill)
 	}
 	s.water = append(s.water, s.lp.AddRow(lp.EQ, 0, row.cols, row.coefs))
 }
@@ -315,14 +321,21 @@ func (s *stage) restart() error {
 	for _, i := range s.rows {
 		s.held[i] = false
 	}
-	s.rows = s.rows[:0]
+	s.rows, s.tails = s.rows[:0], s.tails[:0]
 	return s.lp.SetBasis(s.start)
 }
 
-// set sets the storage at the start of the stage and its inflow.
-func (s *stage) set(before, inflow []float64) {
+// set sets the state at the start of the stage and its inflow, or the residuals of its inflow with a PAR.
+func (s *stage) set(before, noise []float64) {
+	copy(s.inflow, noise)
+	if s.par != nil {
+		s.par.advance(s.inflow, before[len(s.water):], s.v[len(s.water):], s.period)
+		for i, tail := range s.tails {
+			s.lp.SetRHS(s.base+i, height(tail[0], tail[1:], s.v[len(s.water):]))
+		}
+	}
 	for r, row := range s.water {
-		s.lp.SetRHS(row, before[r]+s.fill*inflow[r])
+		s.lp.SetRHS(row, before[r]+s.fill*s.inflow[r])
 	}
 }
 
@@ -356,8 +369,13 @@ func (s *stage) solve(pool *Pool) error {
 // addCut makes cut i a row.
 func (s *stage) addCut(pool *Pool, i int) {
 	alpha, beta := pool.Cut(s.t, i)
-	for r, b := range beta {
-		s.coefs[1+r] = -b
+	for r := range s.storage {
+		s.coefs[1+r] = -beta[r]
+	}
+	if s.par != nil {
+		tail := append([]float64{alpha}, beta[len(s.storage):]...)
+		s.tails = append(s.tails, tail)
+		alpha = height(alpha, tail[1:], s.v[len(s.storage):])
 	}
 	s.lp.AddRow(lp.GE, alpha, s.cols, s.coefs)
 	s.held[i] = true
@@ -438,8 +456,8 @@ func (s *stage) marginalCost(b int) float64 {
 	return s.mean(func(w *loadBlock) float64 { return s.lp.Dual(w.balance[b]) / w.hours })
 }
 
-// end returns the storage at the end of the stage in the last solution, clamped to its bounds. It is
-// valid until the next solve.
+// end returns the state at the end of the stage in the last solution, the storage clamped to its bounds. It
+// is valid until the next set.
 func (s *stage) end(c *Case) []float64 {
 	for r, res := range c.Reservoirs {
 		s.v[r] = min(max(s.v[r], 0), res.MaxStorage)
@@ -447,9 +465,23 @@ func (s *stage) end(c *Case) []float64 {
 	return s.v
 }
 
-// slope adds weight times the derivatives of the optimum by the initial storage to dst.
+// slope adds weight times the derivatives of the optimum by the initial state to dst.
 func (s *stage) slope(dst []float64, weight float64) {
 	for r, row := range s.water {
 		dst[r] += weight * s.lp.Dual(row)
 	}
+	if s.par == nil {
+		return
+	}
+	byInflow, byNext := make([]float64, len(s.water)), make([]float64, len(s.v)-len(s.water))
+	for r, row := range s.water {
+		byInflow[r] = weight * s.fill * s.lp.Dual(row)
+	}
+	for i, tail := range s.tails {
+		dual := weight * s.lp.Dual(s.base+i)
+		for k, b := range tail[1:] {
+			byNext[k] += dual * b
+		}
+	}
+	s.par.derive(dst[len(s.water):], byInflow, byNext, s.period)
 }

@@ -68,7 +68,8 @@ type trainer struct {
 	lo, hi   int         // forward passes of this rank
 	trials   []float64   // storage at the end of all stages but the last, by pass, stage, reservoir
 	cuts     []float64   // the cuts of one stage, by pass
-	most     []float64   // the largest storage, by reservoir
+	least    []float64   // the smallest state
+	most     []float64   // the largest state
 	costs    []float64   // of this rank's passes
 	lower    float64
 	busy     time.Duration // in linear programs, so far
@@ -95,10 +96,10 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 		return nil, err
 	}
 	opt.Openings = c.openings(opt.Openings)
-	if w := opt.Warm; w != nil && (w.Pool.Stages() != c.Stages-1 || !slices.Equal(w.Reservoirs, c.reservoirNames())) {
+	if w := opt.Warm; w != nil && (w.Pool.Stages() != c.Stages-1 || w.Pool.reserv != c.states() || !slices.Equal(w.Reservoirs, c.reservoirNames())) {
 		return nil, errors.New("train: warm start: the policy has other stages or reservoirs than the case")
 	}
-	tr := &trainer{c: c, opt: opt, most: c.maxStorage(), began: began}
+	tr := &trainer{c: c, opt: opt, least: c.minState(), most: c.maxState(), began: began}
 	if tr.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ func (tr *trainer) train(ctx context.Context, world *cohort.Comm) (*Training, er
 	}
 	tr.lo, tr.hi = tr.block(tr.rank, opt.Passes)
 	tr.trials = make([]float64, opt.Passes*tr.trialWidth())
-	tr.cuts = make([]float64, opt.Passes*(1+len(c.Reservoirs)))
+	tr.cuts = make([]float64, opt.Passes*(1+c.states()))
 	tr.costs = make([]float64, tr.hi-tr.lo)
 	if err := tr.restore(from, solver); err != nil {
 		return nil, err
@@ -287,7 +288,7 @@ func fingerprint(text string) uint64 {
 }
 
 // trialWidth returns how many numbers the trial points of a forward pass have.
-func (tr *trainer) trialWidth() int { return (tr.c.Stages - 1) * len(tr.c.Reservoirs) }
+func (tr *trainer) trialWidth() int { return (tr.c.Stages - 1) * tr.c.states() }
 
 // solves returns how many linear programs this rank has solved so far.
 func (tr *trainer) solves() (n int64) {
@@ -325,7 +326,7 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 			return Iteration{}, err
 		}
 		start := time.Now()
-		err := tr.memory.add(t, tr.pool.novel(t, tr.cuts, tr.most))
+		err := tr.memory.add(t, tr.pool.novel(t, tr.cuts, tr.least, tr.most))
 		tr.waited += time.Since(start)
 		if err != nil {
 			return Iteration{}, err

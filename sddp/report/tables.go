@@ -121,12 +121,16 @@ func (r *Run) scenariosCSV() []byte {
 }
 
 // cutsCSV has a line for each cut: a stage that ends with storage v leaves a cost of at least alpha plus the
-// sum of slope times v over the reservoirs.
+// sum of slope times v over the reservoirs, and with a PAR of slope times the last inflows.
 func (r *Run) cutsCSV() []byte {
 	c, pool := r.Case, r.Policy.Pool
 	header := []string{"stage", "period", "cut", "alpha " + c.Currency}
 	for _, res := range c.Reservoirs {
 		header = append(header, fmt.Sprintf("%s %s/%s", res.Name, c.Currency, c.StorageUnit()))
+	}
+	names, lags := c.LaggedInflows()
+	for i, name := range names {
+		header = append(header, fmt.Sprintf("%s inflow %d before %s/%s", name, lags[i], c.Currency, c.FlowUnit()))
 	}
 	s := newSheet(header...)
 	for t := range pool.Stages() {
