@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -35,6 +36,7 @@ type Case struct {
 	DiscountRate float64       `json:",omitempty"` // per year of 8760 hours
 	Blocks       []Block       `json:",omitempty"` // parts of every stage with different loads
 	Inflows      *InflowModel  `json:",omitempty"` // nil for independent lognormal inflows
+	Terminal     [][]float64   `json:",omitempty"` // cuts of the cost after the last stage: alpha and the slopes
 }
 
 // Block is a part of the hours of a stage, such as those of the peak.
@@ -220,19 +222,23 @@ func (c *Case) minState() []float64 {
 	return least
 }
 
-// LaggedInflows returns the inflows that are state, in the order of the slopes of a cut: the names of the
-// reservoirs and how many stages before each inflow was.
+// CutColumns returns the names of the numbers of a cut, with their units: alpha, the slope for each reservoir
+// and, with a PAR, for each lagged inflow.
 //
 // Local.
-func (c *Case) LaggedInflows() (names []string, lags []int) {
+func (c *Case) CutColumns() []string {
+	columns := []string{"alpha " + c.Currency}
+	for _, r := range c.Reservoirs {
+		columns = append(columns, fmt.Sprintf("%s %s/%s", r.Name, c.Currency, c.StorageUnit()))
+	}
 	if par := c.par(); par != nil {
 		for r, past := range par.Past {
 			for k := range past {
-				names, lags = append(names, c.Reservoirs[r].Name), append(lags, 1+k)
+				columns = append(columns, fmt.Sprintf("%s inflow %d before %s/%s", c.Reservoirs[r].Name, 1+k, c.Currency, c.FlowUnit()))
 			}
 		}
 	}
-	return names, lags
+	return columns
 }
 
 // maxState returns the largest value of every number of the state. Lagged inflows may exceed theirs, twice

@@ -235,6 +235,39 @@ func TestInflowTableErrors(t *testing.T) {
 	}
 }
 
+// The toy case without its last stage, whose cost its README gives as 4200 + (45 - v)*1000: the table of cuts
+// that a training writes, with a cut of another stage. The cost is that of the whole case.
+func TestTerminalCutsStandForLaterStages(t *testing.T) {
+	const cuts = "stage,period,cut,alpha $,Lake $/MW-month\n1,first,1,1e6,-1\n2,second,1,49200,-1000\n"
+	read := func(head, cuts string) (*Case, error) {
+		dir := edit(t, "case.json", `"stages": 3`, `"stages": 2, `+head)
+		if cuts != "" {
+			if err := os.WriteFile(filepath.Join(dir, terminalFile), []byte(cuts), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return ReadCase(dir)
+	}
+	c, err := read(`"terminal_stage": 2`, cuts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := trained(t, c, Options{Iterations: 5, Passes: 2})
+	if lower, cost := tr.Policy.LowerBound, tr.Last().Upper.Mean; !within(lower, 11800) || !within(cost, 11800) {
+		t.Errorf("the lower bound is %v and the cost %v, want 11800", lower, cost)
+	}
+	for _, k := range [][3]string{
+		{`"terminal_stage": 2`, "", "terminal_cuts.csv: missing; the terminal_stage of case.json needs it"},
+		{`"terminal_stage": 3`, cuts, "terminal_cuts.csv: no cuts of stage 3"},
+		{`"terminal_stage": 0`, cuts, "case.json: terminal_stage: got 0, want a whole number from 1 to 1200"},
+		{`"terminal_stage": 2`, strings.Replace(cuts, "MW-month", "hm3", 1), "terminal_cuts.csv: line 1: got the columns stage, period, cut, alpha $, Lake $/hm3"},
+	} {
+		if _, err := read(k[0], k[1]); err == nil || !strings.Contains(err.Error(), k[2]) {
+			t.Errorf("got %v, want %q", err, k[2])
+		}
+	}
+}
+
 func TestMissingCaseIsReported(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadCase(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {

@@ -37,7 +37,10 @@ const (
 var caseFiles = [...]string{"case.json", "buses.json", "thermals.json", "reservoirs.json", "lines.json"}
 
 // caseTables are the files that a case has if it needs them.
-var caseTables = [...]string{correlationFile, openingsFile, historyFile}
+var caseTables = [...]string{correlationFile, openingsFile, historyFile, terminalFile}
+
+// tables returns the path and the text of one of caseTables, nil if it is not there.
+type tables func(name string) (file string, data []byte)
 
 // caseText holds the contents of caseFiles and then of caseTables, nil for one that is not there.
 type caseText [len(caseFiles) + len(caseTables)][]byte
@@ -113,10 +116,14 @@ func parseCase(dir string, text caseText) (*Case, error) {
 	if err := p.err(); err != nil {
 		return nil, err // the inflows cannot be checked without the reservoirs
 	}
+	table := func(name string) (string, []byte) {
+		return filepath.Join(dir, name), text[len(caseFiles)+slices.Index(caseTables[:], name)]
+	}
 	if file[0].has("inflow_model") {
-		c.readInflowModel(file[0], past, func(name string) (string, []byte) {
-			return filepath.Join(dir, name), text[len(caseFiles)+slices.Index(caseTables[:], name)]
-		})
+		c.readInflowModel(file[0], past, table)
+	}
+	if err := p.err(); err == nil && file[0].has("terminal_stage") {
+		c.readTerminal(file[0], table) // with the lagged inflows of the model
 	}
 	if err := p.err(); err != nil {
 		return nil, err
@@ -161,7 +168,7 @@ func (c *Case) readHead(o *object) {
 	if o.optional("blocks") {
 		c.readBlocks(o, o.objects("blocks", maxBlocks))
 	}
-	o.asked = append(o.asked, "inflow_model") // read with the reservoirs
+	o.asked = append(o.asked, "inflow_model", "terminal_stage") // read with the reservoirs
 	if o.optional("discount_rate") {
 		c.DiscountRate = o.number("discount_rate", 0, maxRate)
 	}

@@ -23,11 +23,12 @@ type Opening struct {
 	Inflow      []float64 // by reservoir
 }
 
-// The tables of a case, each of which its inflow model or nothing uses.
+// The tables of a case.
 const (
 	openingsFile    = "openings.csv"
 	historyFile     = "history.csv"
 	correlationFile = "correlation.csv"
+	terminalFile    = "terminal_cuts.csv"
 )
 
 // inflowKinds are the values of the field inflow_model, and the table that each reads.
@@ -85,7 +86,7 @@ func (c *Case) meanInflow(stage int) []float64 {
 
 // readInflowModel reads the field inflow_model of case.json and the table that it names. past holds the
 // inflows before the first stage, by reservoir.
-func (c *Case) readInflowModel(o *object, past [][]float64, table func(name string) (file string, data []byte)) {
+func (c *Case) readInflowModel(o *object, past [][]float64, table tables) {
 	kind := o.text("inflow_model")
 	name, ok := inflowKinds[kind]
 	if !ok {
@@ -112,6 +113,25 @@ func (c *Case) readInflowModel(o *object, past [][]float64, table func(name stri
 		if record := c.readRecord(o.problems, file, data); record != nil && len(c.Reservoirs) > 0 {
 			c.Inflows.PAR = fitPAR(record, past)
 		}
+	}
+}
+
+// readTerminal reads the field terminal_stage of case.json and the cuts of that stage in the table of cuts that
+// another training has written.
+func (c *Case) readTerminal(o *object, table tables) {
+	stage := strconv.FormatInt(o.whole("terminal_stage", 1, maxStages), 10)
+	file, data := table(terminalFile)
+	if data == nil {
+		o.add(file, "", "missing; the terminal_stage of %s needs it", caseFiles[0])
+		return
+	}
+	for _, row := range readCSV(o.problems, file, data, []string{"stage", "period", "cut"}, c.CutColumns(), -math.MaxFloat64, math.MaxFloat64) {
+		if row.keys[0] == stage {
+			c.Terminal = append(c.Terminal, row.numbers)
+		}
+	}
+	if c.Terminal == nil && o.err() == nil {
+		o.add(file, "", "no cuts of stage %s, the terminal_stage of %s", stage, caseFiles[0])
 	}
 }
 

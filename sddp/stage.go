@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,8 @@ type stage struct {
 	theta          int
 	water          []int // rows, by reservoir
 
+	terminal *Pool // the cuts of the last stage, in the place of a stage 0; nil for other stages
+
 	period int
 	par    *PAR      // nil if inflows are no state
 	inflow []float64 // of this stage
@@ -73,6 +76,10 @@ func newStage(c *Case, t int, solver lp.Solver) (*stage, error) {
 		t: t, hours: c.Hours(t), discount: c.discount(t), fill: c.perFlow(t),
 		period: c.Period(t), par: c.par(), inflow: make([]float64, len(c.Reservoirs)),
 		lp: solver, theta: -1, v: make([]float64, c.states()),
+	}
+	if t == c.Stages-1 && c.Terminal != nil {
+		s.terminal = newPool(2, c.states())
+		s.terminal.add(0, slices.Concat(c.Terminal...))
 	}
 	s.addColumns(c)
 	for k := range s.blocks {
@@ -132,7 +139,7 @@ func (s *stage) addColumns(c *Case) {
 		s.storage = append(s.storage, s.lp.AddColumn(0, 0, r.MaxStorage))
 	}
 	limit := lp.Inf
-	if s.t == c.Stages-1 {
+	if s.t == c.Stages-1 && c.Terminal == nil {
 		limit = 0 // no cost remains after the last stage
 	}
 	s.theta = s.lp.AddColumn(s.discount, 0, limit)
@@ -346,7 +353,11 @@ const cutTolerance = 1e-9
 // solve finds the optimum over all cuts of the pool. It starts from the current basis and the cuts that
 // are rows, and adds the most violated cut until none is violated.
 func (s *stage) solve(pool *Pool) error {
-	n := pool.Len(s.t)
+	at := s.t
+	if s.terminal != nil {
+		pool, at = s.terminal, 0
+	}
+	n := pool.Len(at)
 	for len(s.held) < n {
 		s.held = append(s.held, false)
 	}
@@ -358,17 +369,17 @@ func (s *stage) solve(pool *Pool) error {
 			s.v[r] = s.lp.Value(col)
 		}
 		theta := s.lp.Value(s.theta)
-		worst := pool.mostViolated(s.t, s.v, theta, cutTolerance*math.Max(1, math.Abs(theta)), s.held)
+		worst := pool.mostViolated(at, s.v, theta, cutTolerance*math.Max(1, math.Abs(theta)), s.held)
 		if worst < 0 {
 			return nil
 		}
-		s.addCut(pool, worst)
+		alpha, beta := pool.Cut(at, worst)
+		s.addCut(worst, alpha, beta)
 	}
 }
 
 // addCut makes cut i a row.
-func (s *stage) addCut(pool *Pool, i int) {
-	alpha, beta := pool.Cut(s.t, i)
+func (s *stage) addCut(i int, alpha float64, beta []float64) {
 	for r := range s.storage {
 		s.coefs[1+r] = -beta[r]
 	}
@@ -410,8 +421,14 @@ func (e *unsolvedError) Error() string {
 	return fmt.Sprintf("stage %d: linear program not solved: %v", e.t+1, e.status)
 }
 
-// cost returns the cost of this stage in the last solution, without the cost of later stages.
-func (s *stage) cost() float64 { return s.lp.Objective() - s.discount*s.lp.Value(s.theta) }
+// cost returns the cost of this stage in the last solution, without the cost of later stages. That of the
+// last stage includes the cost after it, which the case gives.
+func (s *stage) cost() float64 {
+	if s.terminal != nil {
+		return s.lp.Objective()
+	}
+	return s.lp.Objective() - s.discount*s.lp.Value(s.theta)
+}
 
 // mean returns the mean over the stage of what figure returns for each block.
 func (s *stage) mean(figure func(w *loadBlock) float64) float64 {

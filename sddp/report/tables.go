@@ -124,15 +124,7 @@ func (r *Run) scenariosCSV() []byte {
 // sum of slope times v over the reservoirs, and with a PAR of slope times the last inflows.
 func (r *Run) cutsCSV() []byte {
 	c, pool := r.Case, r.Policy.Pool
-	header := []string{"stage", "period", "cut", "alpha " + c.Currency}
-	for _, res := range c.Reservoirs {
-		header = append(header, fmt.Sprintf("%s %s/%s", res.Name, c.Currency, c.StorageUnit()))
-	}
-	names, lags := c.LaggedInflows()
-	for i, name := range names {
-		header = append(header, fmt.Sprintf("%s inflow %d before %s/%s", name, lags[i], c.Currency, c.FlowUnit()))
-	}
-	s := newSheet(header...)
+	s := newSheet(append([]string{"stage", "period", "cut"}, c.CutColumns()...)...)
 	for t := range pool.Stages() {
 		for i := range pool.Len(t) {
 			alpha, beta := pool.Cut(t, i)
