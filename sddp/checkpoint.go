@@ -20,6 +20,7 @@ import (
 //
 //	a line of JSON: format, version, origin, number of iterations
 //	per iteration:  the numbers of iterationRecord and the cuts of each stage so far, in 8 bytes each
+//	the points:     with cut selection, the trial points by stage, iteration and pass as 64-bit floats
 //	the cuts:       by stage, in the order of the pool, alpha and then beta as 64-bit floats
 //	32 bytes:       the SHA-256 of everything above
 //
@@ -29,7 +30,7 @@ import (
 // file, so a file of another length is rejected before memory is allocated for it.
 const (
 	checkpointFormat  = "cohort-sddp-checkpoint"
-	checkpointVersion = 5
+	checkpointVersion = 6
 	maxCheckpointHead = 4096 // bytes of the first line
 	maxSeeds          = maxIterations * maxPasses
 	iterationRecord   = 9 // numbers: lower bound, mean, std, ci95, gap, solves, lp, comm, total
@@ -44,15 +45,24 @@ type origin struct {
 	seed                 uint64
 	openings, passes     int
 	stages, states       int
-	seeds                int // largest number of cuts of a stage before the first iteration
+	seeds                int  // largest number of cuts of a stage before the first iteration
+	selects              bool // cut selection
 }
 
 // originOf returns the origin of a training.
 func originOf(c *Case, opt Options, solver lp.Info, noise *Noise, seeds int) origin {
 	return origin{
 		caseName: c.Name, caseSHA256: c.SHA256(), inflowsSHA256: noise.digest, arch: runtime.GOARCH, solver: solver.String(), method: opt.method(),
-		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, states: c.states(), seeds: seeds,
+		seed: opt.Seed, openings: opt.Openings, passes: opt.Passes, stages: c.Stages, states: c.states(), seeds: seeds, selects: opt.CutSelection,
 	}
+}
+
+// points returns how many trial points of a stage a checkpoint has for each pass of an iteration: 1 or 0.
+func (o origin) points() int {
+	if o.selects {
+		return 1
+	}
+	return 0
 }
 
 // width returns how many numbers a cut has.
@@ -98,19 +108,25 @@ func encodeCheckpoint(w io.Writer, o origin, its []Iteration, pool *Pool) error 
 	fmt.Fprintf(out, `{"format": %q, "version": %d, "case": %s, "case_sha256": %q, "inflows_sha256": %q, `,
 		checkpointFormat, checkpointVersion, name, o.caseSHA256, o.inflowsSHA256)
 	fmt.Fprintf(out, `"architecture": %q, "solver": %q, "method": %q, "seed": "%d", `, o.arch, o.solver, o.method, o.seed)
-	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "states": %d, "seeds": %d, "iterations": %d}`+"\n",
-		o.openings, o.passes, o.stages, o.states, o.seeds, len(its))
+	fmt.Fprintf(out, `"openings": %d, "passes": %d, "stages": %d, "states": %d, "seeds": %d, "selection": %d, "iterations": %d}`+"\n",
+		o.openings, o.passes, o.stages, o.states, o.seeds, o.points(), len(its))
 	out.Write(packIterations(its))
-	var b [8]byte
+	put := func(numbers []float64) {
+		var b [8]byte
+		for _, x := range numbers {
+			binary.LittleEndian.PutUint64(b[:], math.Float64bits(x))
+			out.Write(b[:])
+		}
+	}
+	for t := range o.points() * len(pool.stages) {
+		put(pool.selection.numbers(t, len(its)*o.passes))
+	}
 	for t, s := range pool.stages {
 		left := its[len(its)-1].StageCuts[t] * o.width()
 		for _, part := range s.parts {
 			part = part[:min(len(part), left)]
 			left -= len(part)
-			for _, x := range part {
-				binary.LittleEndian.PutUint64(b[:], math.Float64bits(x))
-				out.Write(b[:])
-			}
+			put(part)
 		}
 		if left > 0 {
 			return fmt.Errorf("a stage lacks %d numbers for %d iterations", left, len(its))
@@ -190,13 +206,14 @@ func (o origin) checkIteration(it, last Iteration) error {
 // checkpointReader is a checkpoint that has been verified.
 type checkpointReader struct {
 	origin
-	file   string // for messages
-	its    []Iteration
-	in     io.ReaderAt
-	cutsAt int64 // where the cuts begin
+	file     string // for messages
+	its      []Iteration
+	in       io.ReaderAt
+	pointsAt int64 // where the trial points begin
+	cutsAt   int64 // where the cuts begin
 }
 
-// readCheckpoint verifies a file of size bytes and reads everything but the cuts.
+// readCheckpoint verifies a file of size bytes and reads everything but the trial points and cuts.
 func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader, error) {
 	p := &problems{}
 	fail := func(field, format string, args ...any) (*checkpointReader, error) {
@@ -216,14 +233,16 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	r.cutsAt = int64(end) + int64(r.recordBytes())*int64(iterations)
+	r.pointsAt = int64(end) + int64(r.recordBytes())*int64(iterations)
+	// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 7·10⁴ states: below 2⁶³. So are the
+	// cuts, and no file has the size of a sum that overflows.
+	r.cutsAt = r.pointsAt + 8*int64(r.points())*int64(r.stages-1)*int64(iterations)*int64(r.passes)*int64(r.states)
 	last := r.cutsAt
 	if size >= r.cutsAt+sha256.Size {
 		record := make([]byte, r.recordBytes())
-		if _, err := in.ReadAt(record, r.cutsAt-int64(len(record))); err != nil {
+		if _, err := in.ReadAt(record, r.pointsAt-int64(len(record))); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, plainError(err))
 		}
-		// At most 10⁵ iterations of 10⁵ passes, 1200 stages and 7·10⁴ states: below 2⁶⁰.
 		for _, n := range unpackIterations(record, r.origin)[0].StageCuts {
 			last += 8 * int64(r.width()) * int64(min(max(n, 0), r.seeds+iterations*r.passes))
 		}
@@ -242,7 +261,7 @@ func readCheckpoint(file string, in io.ReaderAt, size int64) (*checkpointReader,
 	if !bytes.Equal(sum, digest.Sum(nil)) {
 		return fail("", "damaged: the digest at its end does not match the content")
 	}
-	packed := make([]byte, r.cutsAt-int64(end))
+	packed := make([]byte, r.pointsAt-int64(end))
 	if _, err := in.ReadAt(packed, int64(end)); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w", file, plainError(err))
 	}
@@ -273,6 +292,7 @@ func (r *checkpointReader) readHead(p *problems, line []byte) (iterations int) {
 	r.stages = int(o.whole("stages", 2, maxStages))
 	r.states = int(o.whole("states", 0, maxItems*(1+maxOrder)))
 	r.seeds = int(o.whole("seeds", 0, maxSeeds))
+	r.selects = o.whole("selection", 0, 1) == 1
 	iterations = int(o.whole("iterations", 1, maxIterations))
 	o.done()
 	return iterations
@@ -284,14 +304,25 @@ func (r *checkpointReader) cuts(stage, from int, dst []float64) error {
 	for _, n := range r.its[len(r.its)-1].StageCuts[:stage] {
 		at += int64(n) * int64(r.width())
 	}
+	return r.numbers(fmt.Sprintf("cuts of stage %d", stage+1), r.cutsAt+8*at, dst)
+}
+
+// trials reads numbers of a stage's trial points into dst, beginning with number from.
+func (r *checkpointReader) trials(stage, from int, dst []float64) error {
+	at := int64(stage)*int64(len(r.its))*int64(r.passes)*int64(r.states) + int64(from)
+	return r.numbers(fmt.Sprintf("trial points of stage %d", stage+1), r.pointsAt+8*at, dst)
+}
+
+// numbers reads numbers into dst.
+func (r *checkpointReader) numbers(what string, at int64, dst []float64) error {
 	b := make([]byte, 8*len(dst))
-	if _, err := r.in.ReadAt(b, r.cutsAt+8*at); err != nil {
+	if _, err := r.in.ReadAt(b, at); err != nil {
 		return fmt.Errorf("%s: %w", r.file, plainError(err))
 	}
 	for i := range dst {
 		dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
 		if math.IsNaN(dst[i]) || math.IsInf(dst[i], 0) {
-			return &FieldError{r.file, fmt.Sprintf("cuts of stage %d", stage+1), "got an infinity or NaN, want finite numbers"}
+			return &FieldError{r.file, what, "got an infinity or NaN, want finite numbers"}
 		}
 	}
 	return nil

@@ -123,7 +123,7 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		want            []string
 	}{
 		{"format", "cohort-sddp-checkpoint", "cohort-sddp-policy", []string{"format", `want "cohort-sddp-checkpoint"`}},
-		{"version", `"version": 5`, `"version": 1`, []string{"version: got 1"}},
+		{"version", `"version": 6`, `"version": 1`, []string{"version: got 1"}},
 		{"no line", "\n", " ", []string{"no first line"}},
 		{"unknown field", `"passes"`, `"colour": 1, "passes"`, []string{"colour: unknown field"}},
 		{"no seed", `"seed": "18446744073709551615", `, "", []string{"seed: missing"}},
@@ -132,8 +132,8 @@ func TestInvalidCheckpointFieldsAreRejected(t *testing.T) {
 		{"no openings", `"openings": 3`, `"openings": -1`, []string{"openings: got -1"}},
 		{"one stage", `"stages": 3`, `"stages": 1`, []string{"stages: got 1"}},
 		{"no iterations", `"iterations": 2`, `"iterations": 0`, []string{"iterations: got 0"}},
-		{"all it may say", `"passes": 2, "stages": 3, "states": 1, "seeds": 0, "iterations": 2`, `"passes": 100000, "stages": 1200, "states": 70000, "seeds": 0, "iterations": 100000`,
-			[]string{"want 966400478", "damaged"}},
+		{"all it may say", `"passes": 2, "stages": 3, "states": 1, "seeds": 0, "selection": 0, "iterations": 2`, `"passes": 100000, "stages": 1200, "states": 70000, "seeds": 0, "selection": 0, "iterations": 100000`,
+			[]string{"want 966400494", "damaged"}},
 		{"not finite", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{math.Inf(-1)})), []string{"iteration 1: lower bound"}},
 		{"falling bound", string(packNumbers([]float64{-0.1})), string(packNumbers([]float64{0.5})), []string{"iteration 2: lower bound 0.3 after 0.5"}},
 		{"no mean", string(packNumbers([]float64{5e300})), string(packNumbers([]float64{math.NaN()})), []string{"iteration 1: forward costs"}},

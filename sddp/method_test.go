@@ -19,6 +19,10 @@ var methods = map[string]func(*Options, *Policy){
 		*o.Warm = *old
 		o.Warm.FutureSHA256 = "of another case"
 	},
+	"cut selection": func(o *Options, _ *Policy) { o.CutSelection = true },
+	"cut selection after a warm start": func(o *Options, old *Policy) {
+		o.CutSelection, o.Warm = true, old
+	},
 	"risk": func(o *Options, _ *Policy) { o.Risk = Risk{0.5, 0.3} },
 }
 

@@ -23,6 +23,10 @@ type Options struct {
 	// canonical basis, which takes more work than to continue.
 	OpeningBlocks int
 
+	// CutSelection leaves out of the programs all cuts that are highest at no trial point so far (level one). The
+	// policy has the others.
+	CutSelection bool
+
 	// Warm, if not nil, is the policy of another training to begin with. If only the initial storage differs
 	// from that training, its cuts are those of this one too. If load, inflows or anything else differs, they
 	// guide the forward passes of the first two iterations and are no part of the new policy.
@@ -154,6 +158,9 @@ func (o Options) method() string {
 	text := o.Risk.String()
 	if o.OpeningBlocks > 1 {
 		text += fmt.Sprintf("; openings in %d blocks", o.OpeningBlocks)
+	}
+	if o.CutSelection {
+		text += "; cut selection"
 	}
 	if o.Warm != nil {
 		text += "; warm start from cuts " + o.Warm.Pool.SHA256()

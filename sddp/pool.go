@@ -15,8 +15,9 @@ import (
 //
 // A Pool that does not change is safe for concurrent use.
 type Pool struct {
-	reserv int
-	stages []stageCuts
+	reserv    int
+	stages    []stageCuts
+	selection *selection // of a training with cut selection, else nil
 }
 
 // stageCuts holds the cuts of a stage, alpha and then beta for each, in consecutive parts. New cuts are
@@ -101,12 +102,20 @@ func (p *Pool) grow(stage, numbers int) []float64 {
 	return (*last)[at:]
 }
 
-// clone returns a pool with a copy of the cuts.
+// clone returns a pool with a copy of the cuts, without those that are idle.
 func (p *Pool) clone() *Pool {
 	out := newPool(len(p.stages)+1, p.reserv)
+	width := 1 + p.reserv
 	for t, s := range p.stages {
-		if all := slices.Concat(s.parts...); len(all) > 0 {
-			out.stages[t] = stageCuts{s.n, [][]float64{all}}
+		all := slices.Concat(s.parts...)
+		kept := all[:0]
+		for i := range s.n {
+			if !p.selection.isIdle(t, i) {
+				kept = append(kept, all[i*width:(i+1)*width]...)
+			}
+		}
+		if len(kept) > 0 {
+			out.add(t, kept)
 		}
 	}
 	return out
@@ -178,6 +187,7 @@ func (p *Pool) snapshot() *Pool {
 	for t, s := range p.stages {
 		out.stages[t] = stageCuts{s.n, slices.Clone(s.parts)}
 	}
+	out.selection = p.selection.snapshot()
 	return out
 }
 
@@ -195,7 +205,7 @@ func (p *Pool) Value(stage int, v []float64) float64 {
 }
 
 // mostViolated returns the cut of a stage that exceeds theta at v by the most and by more than least and
-// than rounding, the first one of equals, or -1. It skips cuts that are held.
+// than rounding, the first one of equals, or -1. It skips cuts that are held or idle.
 func (p *Pool) mostViolated(stage int, v []float64, theta, least float64, held []bool) int {
 	if stage >= len(p.stages) {
 		return -1
@@ -203,7 +213,7 @@ func (p *Pool) mostViolated(stage int, v []float64, theta, least float64, held [
 	worst, i, width := -1, 0, 1+p.reserv
 	for _, part := range p.stages[stage].parts {
 		for ; len(part) > 0; part = part[width:] {
-			if !held[i] {
+			if !held[i] && !p.selection.isIdle(stage, i) {
 				if above := height(part[0], part[1:width], v) - theta; above > least && above > sameCut*math.Abs(part[0]) {
 					worst, least = i, above
 				}

@@ -26,6 +26,10 @@ func TestTrainingContinuesAfterLosses(t *testing.T) {
 	if testing.Short() {
 		opt.Passes, opt.Openings = 3, 2
 	}
+	// With all that a training has besides cuts: old cuts, and the trial points of the selection.
+	before := opt
+	before.Iterations = 2
+	opt.Warm, opt.CutSelection = trained(t, c, before).Policy, true
 	trainings, simulations := onRanks(t, 1, c, opt, 30)
 	want, wantSim := trainings[0], simulations[0]
 	losses := []struct {

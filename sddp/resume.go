@@ -155,7 +155,7 @@ func (s *start) openFile(name string) (err error) {
 	return err
 }
 
-// restoreChunk is about how many numbers of cuts rank 0 sends at a time: 64 KiB.
+// restoreChunk is about how many numbers rank 0 sends at a time: 64 KiB.
 const restoreChunk = 1 << 13
 
 // restore sends the content of a checkpoint to all ranks, up to the iteration after which a training
@@ -178,31 +178,48 @@ func (tr *trainer) restore(from *start, solver lp.Info) error {
 		return err
 	}
 	width := 1 + tr.pool.reserv
-	chunk := max(restoreChunk/width, 1) * width
-	numbers := make([]float64, chunk)
 	for t := range tr.pool.Stages() {
-		all := its[n-1].StageCuts[t] * width
-		for at := 0; at < all; at += chunk {
-			part := numbers[:min(chunk, all-at)]
-			packed, err := tr.fromFirst("checkpoint", func() ([]byte, error) {
-				err := from.in.cuts(t, at, part)
-				return packNumbers(part), err
-			})
-			if err != nil {
+		if err := tr.receive(its[n-1].StageCuts[t]*width, width, func(at int, part []float64) error { return from.in.cuts(t, at, part) },
+			func(part []float64) error { return tr.memory.add(t, part) }); err != nil {
+			return err
+		}
+		if sel := tr.pool.selection; sel != nil {
+			var points []float64
+			if err := tr.receive(n*tr.opt.Passes*tr.pool.reserv, 1, func(at int, part []float64) error { return from.in.trials(t, at, part) },
+				func(part []float64) error { points = append(points, part...); return nil }); err != nil {
 				return err
 			}
-			for i := range part {
-				part[i] = math.Float64frombits(binary.LittleEndian.Uint64(packed[8*i:]))
-			}
-			if err := tr.memory.add(t, part); err != nil {
-				return err
-			}
+			sel.add(tr.pool, t, points)
 		}
 	}
 	if err := tr.together("checkpoint", tr.computesAlike(its, from.solver == solver.String())); err != nil {
 		return err
 	}
 	tr.its, tr.resumed, tr.lower = its, n, its[n-1].LowerBound
+	return nil
+}
+
+// receive sends numbers, which rank 0 reads, to all ranks: a whole number of groups at a time.
+//
+// Collective: all ranks call it. If one rank fails, all return an error.
+func (tr *trainer) receive(all, group int, read func(at int, part []float64) error, take func(part []float64) error) error {
+	numbers := make([]float64, max(restoreChunk/group, 1)*group)
+	for at := 0; at < all; at += len(numbers) {
+		part := numbers[:min(len(numbers), all-at)]
+		packed, err := tr.fromFirst("checkpoint", func() ([]byte, error) {
+			err := read(at, part)
+			return packNumbers(part), err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range part {
+			part[i] = math.Float64frombits(binary.LittleEndian.Uint64(packed[8*i:]))
+		}
+		if err := take(part); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -241,6 +241,12 @@ func (tr *trainer) shareMemory(noise *Noise, inflows *region) error {
 	if err := memory.adopt(tr.pool, tr.its); err != nil {
 		return errors.Join(err, memory.close(), inflows.Close())
 	}
+	if tr.opt.CutSelection {
+		memory.pool.selection = newSelection(tr.c.Stages, tr.c.states())
+		if len(tr.its) > 0 {
+			memory.pool.selection = tr.pool.selection.again(memory.pool, len(tr.its)*tr.opt.Passes)
+		}
+	}
 	_ = tr.close() // fails after a loss: the old communicator is broken
 	tr.noise, tr.inflows, tr.memory, tr.pool = noise, inflows, memory, memory.pool
 	return nil
@@ -310,7 +316,8 @@ func (tr *trainer) trial(pass, stage int) []float64 {
 //  2. Stage by stage, from the last but one to the first, each rank computes the cuts at the trial points
 //     of its passes. All ranks receive them and add those that are new to the pool, in the order of the
 //     passes.
-//  3. Every rank solves the first stage for the lower bound. Bounds and times are reduced.
+//  3. With cut selection, every rank finds the cuts that are idle from now on.
+//  4. Every rank solves the first stage for the lower bound. Bounds and times are reduced.
 func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error) {
 	began, busy, waited, solves := time.Now(), tr.busy, tr.waited, tr.solves()
 
@@ -333,6 +340,9 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 		}
 	}
 
+	if tr.pool.selection != nil {
+		tr.selectCuts()
+	}
 	lower, solved := math.NaN(), tr.solves()
 	failed = tr.timed(func() (err error) {
 		lower, err = tr.planners[0].lowerBound()
@@ -369,6 +379,18 @@ func (tr *trainer) iterate(ctx context.Context, iteration int) (Iteration, error
 	it.Comm = sums.waited / time.Duration(tr.size)
 	it.Total = time.Since(began)
 	return it, nil
+}
+
+// selectCuts adds the trial points and cuts of an iteration to the selection.
+func (tr *trainer) selectCuts() {
+	points := make([]float64, 0, tr.opt.Passes*tr.pool.reserv)
+	for t := range tr.pool.Stages() {
+		points = points[:0]
+		for m := range tr.opt.Passes {
+			points = append(points, tr.trial(m, t)...)
+		}
+		tr.pool.selection.add(tr.pool, t, points)
+	}
 }
 
 // timed runs work and adds its time to that of linear programs.

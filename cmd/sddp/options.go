@@ -35,6 +35,7 @@ type options struct {
 	out        string
 	policy     string
 	warm       string // folder of a policy to begin with
+	selection  bool   // of cuts
 	outside    bool
 	json       bool   // print the result as JSON
 	jsonFile   string // or write it to this file
@@ -116,6 +117,7 @@ and 143 after SIGTERM.`,
 		}
 		return nil
 	})
+	f.BoolVar(&o.selection, "cut-selection", false, "leave out cuts that are highest at no trial point, also from the policy")
 	f.StringVar(&o.warm, "warm", "", "begin with the policy in `DIR`, of this case or one with the same stages and reservoirs")
 	cli.Func(f, "cvar-lambda", "", "X", "0", "minimise 1-X times the expected cost plus X times its CVaR, nested over the stages", func(s string) (err error) {
 		if o.lambda, err = strconv.ParseFloat(s, 64); err != nil || !(o.lambda >= 0 && o.lambda <= 1) {
@@ -163,7 +165,7 @@ and 143 after SIGTERM.`,
 	})
 	f.Lookup("resume").NoOptDefVal = noFolder
 	computeFlags(cmd, o)
-	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "seed", "warm", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "seed", "warm", "cut-selection", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
 	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
 	return cmd
 }
