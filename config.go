@@ -42,8 +42,9 @@ type Config struct {
 	// command cohort report reads the files. Empty means that none are written.
 	FlightDir string
 
-	// Check makes the mpi backend detect mismatched collectives (COHORT_CHECK=1). The other backends
-	// always do.
+	// Check makes every rank wait in every collective until the ranks' calls have been compared
+	// (COHORT_CHECK=1). Without it, the mpi backend does not compare them, and on the others a rank that
+	// needs no data from the others may learn of a mismatch after the call.
 	Check bool
 
 	// Deterministic makes reductions on the mpi backend combine the ranks' values in the same order

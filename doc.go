@@ -91,7 +91,9 @@
 // [Persistent.Wait] waits for the result.
 //
 // If the ranks' calls of a collective differ in the operation, the root, the element type or a length,
-// the error is [ErrMismatch] on every rank (on mpi with Config.Check). A deadline that ends a collective
+// the error is [ErrMismatch] on every rank (on mpi with Config.Check). A rank that only gives data, such
+// as the root of a short Bcast, need not wait for the others: it may get the error from its next operation
+// on the communicator, or from Close, unless Config.Check is set. A deadline that ends a collective
 // gives [ErrTimeout], which names the ranks that had not arrived, and the communicator is broken.
 //
 // Operations that only move data accept elements of any type of fixed size without pointers:

@@ -16,5 +16,5 @@ func init() {
 }
 
 func shmConfig(s settings) shm.Config {
-	return shm.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout}
+	return shm.Config{Rank: s.Rank, Size: s.Size, Job: s.Job, Heartbeat: s.Heartbeat, JoinTimeout: s.JoinTimeout, Check: s.Check}
 }

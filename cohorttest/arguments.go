@@ -341,7 +341,7 @@ func oneRankWrong(r *Rank) {
 		err = cohort.Bcast(c, make([]int32, 1), root)
 		if r.Rank == bad {
 			r.Is(err, cohort.ErrRoot, "Bcast with a wrong root on this rank")
-		} else if r.Is(err, cohort.ErrMismatch, "Bcast with a wrong root on rank %d", bad) {
+		} else if ok, err := r.mismatch(c, err, fmt.Sprintf("Bcast with a wrong root on rank %d", bad)); ok {
 			names(r, err, fmt.Sprintf("rank %d", bad))
 		}
 		broken(r, c, "Bcast with a wrong root")

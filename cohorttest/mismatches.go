@@ -13,6 +13,7 @@ import (
 func mismatchScenarios() []scenario {
 	return []scenario{
 		{name: "mismatch/blocking", sizes: atLeast(2), body: mismatches},
+		{name: "mismatch/not-waited-for", sizes: atLeast(2), body: mismatchesNotWaitedFor},
 		{name: "mismatch/nonblocking", sizes: atLeast(2), body: mismatchesNonblocking},
 		{name: "mismatch/persistent", sizes: atLeast(2), body: mismatchesPersistent},
 		{name: "mismatch/forms", sizes: atLeast(2), body: mismatchedForms},
@@ -98,6 +99,15 @@ func (r *Rank) oddRanks(i int, ranks ...int) []int {
 	return ranks
 }
 
+// mismatch checks that this rank learns of a mismatch: by err, which the call has returned, or if the rank did
+// not have to wait in it, from its next call. It returns the error that says so.
+func (r *Rank) mismatch(c *cohort.Comm, err error, what string) (bool, error) {
+	if err == nil {
+		err = c.Barrier()
+	}
+	return r.Is(err, cohort.ErrMismatch, "%s", what), err
+}
+
 // mismatches has one rank differ: the first, the middle one, or the last.
 func mismatches(r *Rank) {
 	for i, o := range odds(r.Size) {
@@ -109,7 +119,7 @@ func mismatches(r *Rank) {
 			if r.Rank == who {
 				call = o.odd
 			}
-			if err := call(c); r.Is(err, cohort.ErrMismatch, "%s", what) {
+			if ok, err := r.mismatch(c, call(c), what); ok {
 				// Both calls, and the rank that differs.
 				names(r, err, o.usualN, o.oddN, fmt.Sprintf("rank %d", who))
 				opError(r, what, err)
@@ -117,6 +127,43 @@ func mismatches(r *Rank) {
 			broken(r, c, what)
 			r.OK(c.Close())
 		}
+	}
+}
+
+// mismatchesNotWaitedFor has ranks differ in calls in which some need not wait. What they call next ends with
+// the mismatch, also if it would wait for ever.
+func mismatchesNotWaitedFor(r *Rank) {
+	buf := make([]int32, 1)
+	receive := func(c *cohort.Comm) error {
+		_, err := cohort.Recv(c, make([]int32, 1), (r.Rank+1)%r.Size, 1)
+		return err
+	}
+	for _, o := range []struct {
+		name        string
+		call, after func(c *cohort.Comm) error
+	}{
+		{"two roots", func(c *cohort.Comm) error { return cohort.Bcast(c, buf, min(r.Rank, 1)) }, receive},
+		{"two roots, then Close", func(c *cohort.Comm) error { return cohort.Bcast(c, buf, min(r.Rank, 1)) }, (*cohort.Comm).Close},
+		{"two lengths", func(c *cohort.Comm) error {
+			return cohort.Gather(c, make([]int32, 1+r.Rank%2), make([]int32, r.Size), 0)
+		}, receive},
+		{"two forms", func(c *cohort.Comm) error {
+			if r.Rank == 0 {
+				return cohort.Bcast(c, buf, 0)
+			}
+			req, err := cohort.Ibcast(c, buf, 0)
+			r.OK(err)
+			_, err = req.Wait()
+			return err
+		}, receive},
+	} {
+		c, err := r.Comm.Dup()
+		r.OK(err)
+		if err = o.call(c); err == nil {
+			err = o.after(c)
+		}
+		r.Is(err, cohort.ErrMismatch, "%s", o.name)
+		r.OK(c.Close())
 	}
 }
 
@@ -320,7 +367,7 @@ func othersUntouched(r *Rank) {
 	r.OK(err)
 	c, err := r.Comm.Dup()
 	r.OK(err)
-	r.Is(cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), cohort.ErrMismatch, "Bcast of different lengths")
+	r.mismatch(c, cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), "Bcast of different lengths")
 	r.OK(p.Start())
 	_, err = p.Wait()
 	r.OK(err)
@@ -346,7 +393,7 @@ func othersUntouched(r *Rank) {
 func wrongOnBroken(r *Rank) {
 	c, err := r.Comm.Dup()
 	r.OK(err)
-	r.Is(cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), cohort.ErrMismatch, "Bcast of different lengths")
+	r.mismatch(c, cohort.Bcast(c, make([]int32, 1+r.Rank%2), 0), "Bcast of different lengths")
 	for _, w := range wrongCalls(r.Size, r.Rank) {
 		r.Is(w.call(c), cohort.ErrBroken, "%s on a broken communicator", w.name)
 	}

@@ -29,6 +29,9 @@ type Config struct {
 	// 10 s, below 0 is no limit, and less than 100 ms is 100 ms.
 	Heartbeat time.Duration
 
+	// Check makes this rank wait for all others in every blocking collective, so that it returns their mismatch.
+	Check bool
+
 	// JoinTimeout is how long the ranks wait for each other at the start; 0 is 60 s.
 	JoinTimeout time.Duration
 }
@@ -53,7 +56,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	for r := range ranks {
 		ranks[r] = r
 	}
-	n, err := node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, NoCopies: cfg.NoSingleCopy})
+	n, err := node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, NoCopies: cfg.NoSingleCopy, Check: cfg.Check})
 	if err != nil {
 		if _, ok := errors.AsType[*backend.Fault](err); ok {
 			return nil, err

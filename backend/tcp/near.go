@@ -60,7 +60,7 @@ func (n *near) Close() { n.sock.Close() }
 // meet joins the ranks of this node that take part in shared memory. If that fails, all of them use sockets.
 func (c *connecting) meet(ctx context.Context, sleep *sleeper) error {
 	c.local, c.why = make([]int, len(c.members)), make(map[int]string)
-	cfg := node.Config{Job: c.cfg.Job, OnDemand: c.cfg.onDemand(), Data: c.ring}
+	cfg := node.Config{Job: c.cfg.Job, OnDemand: c.cfg.onDemand(), Data: c.ring, Check: c.cfg.Check}
 	for r := range c.members {
 		m := &c.members[r]
 		if c.local[r] = -1; !m.Shares(c.self()) || m.Wake == "" || c.self().Wake == "" {

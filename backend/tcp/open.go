@@ -34,6 +34,10 @@ type Config struct {
 	// JoinTimeout is how long a rank waits for the others at the start; 0 means 60 s.
 	JoinTimeout time.Duration
 
+	// Check makes this rank wait for all others in every blocking collective of a communicator within one node,
+	// so that it returns their mismatch.
+	Check bool
+
 	// Checksum makes this rank send a checksum with all data, which the receivers check.
 	Checksum bool
 

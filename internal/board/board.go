@@ -18,6 +18,7 @@ type Config struct {
 	PIDs    []int
 	Copies  bool // the processes may read each other's memory
 	Spare   bool // every rank has a processor to itself
+	Check   bool // this rank waits for all others in every call
 	Wake    func(rank int)
 }
 
@@ -64,6 +65,8 @@ type Comm interface {
 	Suspect(rank int, err error)
 	// Waits is called when the caller begins to wait for the others in a call, and with nil when it has ended.
 	Waits(call *backend.Call)
+	// Mixed compares a call in which this rank did not wait with the messages that have arrived.
+	Mixed(seq uint32, made backend.Fingerprint)
 }
 
 // Post notes that a message for a rank of the node says that a communicator is broken. The rank does not
@@ -89,9 +92,11 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	own := b.at(b.cfg.Rank, i)
 	for k := range own.calls {
 		atomic.StoreUint64(&own.calls[k].key, 0)
+	}
+	for k := range own.syncs {
 		own.syncs[k].key.Store(0)
 	}
-	s := &Collective{c: c, b: b, id: id, index: i, mine: own, ranks: ranks, slots: make([]*slots, len(ranks))}
+	s := &Collective{c: c, b: b, id: id, index: i, mine: own, ranks: ranks, slots: make([]*slots, len(ranks)), passed: make([]uint32, len(ranks))}
 	s.slots[c.Rank()] = own
 	s.side.s, s.side.mem.Block, s.side.ended = s, fetchBlock, s.side.end
 	own.id.Store(id + 1)

@@ -57,9 +57,10 @@ func (c *comm) Gone(rank int) bool    { return c.all[rank].gone.Load() }
 func (c *comm) GoneFault(rank int) error {
 	return &backend.Fault{Sentinel: backend.ErrPeerLost, Text: "a rank is gone"}
 }
-func (c *comm) BreakHere(f *backend.Fault)  { c.cause.CompareAndSwap(nil, f) }
-func (c *comm) Suspect(rank int, err error) { c.suspected.Store(&err) }
-func (c *comm) Waits(*backend.Call)         {}
+func (c *comm) BreakHere(f *backend.Fault)        { c.cause.CompareAndSwap(nil, f) }
+func (c *comm) Suspect(rank int, err error)       { c.suspected.Store(&err) }
+func (c *comm) Waits(*backend.Call)               {}
+func (c *comm) Mixed(uint32, backend.Fingerprint) {}
 
 func (c *comm) Over() error {
 	for _, f := range []*backend.Fault{c.ended.Load(), c.cause.Load()} {
@@ -274,7 +275,7 @@ func TestOldCollectiveLeavesReusedSlots(t *testing.T) {
 	if err := errors.Join(barrier(is), is.sync(nil, nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	call, sync := &is.mine.calls[is.seq&1].key, &is.mine.syncs[is.syncSeq&1].key
+	call, sync := &is.mine.calls[is.seq%slotsDeep].key, &is.mine.syncs[is.syncSeq&1].key
 	k, s := *call, sync.Load()
 	was.retract()
 	if err := was.sync(nil, nil, nil); !errors.Is(err, backend.ErrClosed) {

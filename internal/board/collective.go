@@ -14,11 +14,10 @@ import (
 // Collective makes the collectives of a communicator: the blocking ones, one at a time, and short nonblocking
 // ones (Op), of which several may be under way.
 //
-// A rank arrives at a call by writing its fingerprint, and its data if they are few, into its slot.
-// It completes the call when all ranks have arrived, and arrives at the next one after that. So a rank
-// arrives at call s+2 only after all have arrived at s+1, and they do so only when they are done with s. Two
-// alternating slots are therefore enough, and a call whose data were all in the slots needs no second
-// synchronisation.
+// A rank arrives at a call by writing its fingerprint, and its data if they are few, into its slot. It then
+// waits for the ranks whose data it needs, and compares their fingerprints with its own. A rank that needs no
+// data does not wait. It compares the others' fingerprints when it arrives at a later call (see ahead). Until
+// then Verify does so, once they have arrived. A rank arrives at a call when it has completed the one before.
 type Collective struct {
 	c     Comm
 	b     *Board
@@ -31,27 +30,46 @@ type Collective struct {
 	slots []*slots   // by rank; nil until found
 
 	seq, syncSeq uint32
-	key          uint64
-	syncing      bool // in sync: wait for the sync slots, not the call slots
-	parity       uint32
-	print        backend.Fingerprint
-	seen         int // ranks below have arrived
 	call         *backend.Call
 	side         peers         // access to the other ranks' buffers
 	exchange     atomic.Uint32 // see wake
 
+	prints  [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
+	passed  []uint32                       // by rank: its last call that has been compared
+	behind  bool                           // some of those are before seq
+	differs bool                           // the calls of some ranks at call differ
+	differ  uint32
+
+	// What is waited for: ranks seen to end-1 at call upto, or at a synchronisation.
+	seen, end int
+	upto      uint32
+	syncing   bool
+	parity    uint32 // of the synchronisation
+	key       uint64
+
+	// Told says that an operation has returned why the communicator is broken, so that Settle need not.
+	Told atomic.Bool
+
+	returned [slotsDeep]uint64 // calls in which this rank did not wait: number<<32 | Call.Seq, 0 for none; see Verify
+
 	operations
 }
 
-// Ready implements backend.Pending: all ranks have arrived, or one never will, or this rank has
+// Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or this rank has
 // closed the communicator.
 func (s *Collective) Ready() bool {
 	return s.arrived() || s.c.Over() != nil || s.c.Gone(s.seen) && !s.here(s.seen)
 }
 
-// arrived reports whether all ranks have arrived.
+// await begins to wait for ranks lo to hi-1 at call n.
+func (s *Collective) await(lo, hi int, n uint32) { s.seen, s.end, s.upto = lo, hi, n }
+
+// awaitAll begins to wait for all ranks at call n.
+func (s *Collective) awaitAll(n uint32) { s.await(0, len(s.ranks), n) }
+
+// arrived reports whether the awaited ranks have arrived.
 func (s *Collective) arrived() bool {
-	for s.seen < len(s.ranks) {
+	for s.seen < s.end {
 		if !s.here(s.seen) {
 			return false
 		}
@@ -60,7 +78,7 @@ func (s *Collective) arrived() bool {
 	return true
 }
 
-// here reports whether a rank has arrived.
+// here reports whether a rank has arrived. It compares the rank's calls up to there.
 func (s *Collective) here(r int) bool {
 	b := s.slots[r]
 	if b == nil {
@@ -72,11 +90,28 @@ func (s *Collective) here(r int) bool {
 	if s.syncing {
 		return b.syncs[s.parity].key.Load() == s.key
 	}
-	return atomic.LoadUint64(&s.slot(b).key) == s.key
+	for int32(s.upto-s.passed[r]) > 0 {
+		n := s.passed[r] + 1
+		p := &b.calls[n%slotsDeep]
+		if atomic.LoadUint64(&p.key) != s.keyOf(n) {
+			return false
+		}
+		if p.print != s.prints[n%slotsDeep] && (!s.differs || int32(s.differ-n) > 0) {
+			s.differs, s.differ = true, n
+		}
+		s.passed[r] = n
+	}
+	return true
 }
 
+// keyOf is the key of a call, or of a synchronisation.
+func (s *Collective) keyOf(seq uint32) uint64 { return uint64(s.id+1)<<32 | uint64(seq) }
+
 // slot returns a rank's slot of this call.
-func (s *Collective) slot(o *slots) *callSlot { return &o.calls[s.seq&1] }
+func (s *Collective) slot(o *slots) *callSlot { return &o.calls[s.seq%slotsDeep] }
+
+// data returns where a rank's data of this call are if they do not fit into the slot.
+func (s *Collective) data(o *slots) []byte { return o.data[s.seq%dataDeep][:] }
 
 // find looks for another rank's slots of this communicator; nil if there are none yet.
 func (s *Collective) find(r int) *slots {
@@ -89,7 +124,8 @@ func (s *Collective) find(r int) *slots {
 	return nil
 }
 
-// wake wakes the other ranks that sleep. The rank that arrives last does this, for the others need not run before.
+// wake wakes the other ranks that sleep. Where all wait for all, the last that arrives does this, for the others
+// need not run before.
 //
 // To arrive is a plain store, and the exchange makes it visible before this rank looks who sleeps. A rank that is
 // about to sleep announces that, also by an exchange, before it looks who has arrived. So of two ranks at least one
@@ -103,10 +139,9 @@ func (s *Collective) wake() {
 	}
 }
 
-// wait waits for the other ranks, after this one has arrived.
+// wait waits for the awaited ranks.
 func (s *Collective) wait(b *backend.Bound) error {
 	c := s.c
-	s.seen = 0
 	if s.b.cfg.Spare {
 		for range directSpin {
 			if s.arrived() {
@@ -114,7 +149,7 @@ func (s *Collective) wait(b *backend.Bound) error {
 			}
 		}
 	}
-	if s.seen < len(s.ranks) {
+	if s.seen < s.end {
 		if !s.syncing {
 			c.Waits(s.call)
 		}
@@ -123,17 +158,16 @@ func (s *Collective) wait(b *backend.Bound) error {
 			c.Waits(nil)
 		}
 		if err != nil {
-			err = s.late(err, s.call)
-			s.retract()
-			return err
+			return s.late(err, s.call)
 		}
 	}
-	if s.seen == len(s.ranks) {
-		s.wake()
-		return nil
+	if s.seen < s.end {
+		return s.gone(s.seen)
 	}
-	defer s.retract()
-	return s.gone(s.seen)
+	if !s.behind {
+		s.wake()
+	}
+	return nil
 }
 
 // gone returns why a call ends for which a rank is gone. That rank may have published the reason before, or may
@@ -156,7 +190,7 @@ func (s *Collective) retract() {
 	if s.syncing {
 		s.mine.syncs[s.parity].key.CompareAndSwap(s.key, 0)
 	} else {
-		atomic.CompareAndSwapUint64(&s.slot(s.mine).key, s.key, 0)
+		atomic.CompareAndSwapUint64(&s.slot(s.mine).key, s.keyOf(s.seq), 0)
 	}
 }
 
@@ -169,7 +203,7 @@ func (s *Collective) late(cause error, call *backend.Call) error {
 	}
 	var missing []string
 	s.mu.Lock()
-	for r := range s.ranks {
+	for r := s.seen; r < s.end; r++ {
 		if !s.here(r) {
 			missing = append(missing, fmt.Sprint(r))
 		}
@@ -210,13 +244,22 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 			return true, errClosed
 		}
 	}
-	s.call = call
-	s.arrive(call)
-	if err := s.wait(b); err != nil {
-		return true, err
+	s.call, s.syncing = call, false
+	if s.behind {
+		s.awaitAll(s.seq + 1 - ahead)
+		if err := s.wait(b); err != nil {
+			return true, err
+		}
 	}
-	if s.differs() {
-		return true, s.mismatch(call.Err, c.BreakHere)
+	if !s.differs {
+		s.arrive(call)
+		if err := s.wait(b); err != nil {
+			s.retract()
+			return true, err
+		}
+	}
+	if s.differs {
+		return true, s.mismatch(b)
 	}
 	if call.Err != nil {
 		return true, call.Err
@@ -235,48 +278,41 @@ func (s *Collective) Run(b *backend.Bound, call *backend.Call) (bool, error) {
 	return done, err
 }
 
-// arrive writes this rank's arrival at its next call.
+// arrive writes this rank's arrival at its next call, and begins to wait for those it needs.
 func (s *Collective) arrive(call *backend.Call) {
 	s.seq++
-	s.syncing, s.key, s.seen = false, s.keyOf(s.seq), 0
 	p := s.slot(s.mine)
 	s.side.publish(p, call)
-	shmem.ReleaseUint64(&p.key, s.key)
+	s.passed[s.c.Rank()] = s.seq
+	lo, hi := s.needs(call)
+	s.await(lo, hi, s.seq)
+	if s.behind = hi-lo < len(s.ranks); s.behind {
+		shmem.ReleaseUint64(&s.returned[s.seq%slotsDeep], uint64(s.seq)<<32|uint64(call.Seq))
+	}
+	shmem.ReleaseUint64(&p.key, s.keyOf(s.seq))
+	if s.behind {
+		s.wake() // it may not look again for long
+	}
 }
 
-// keyOf is the key of a call, or of a synchronisation.
-func (s *Collective) keyOf(seq uint32) uint64 { return uint64(s.id+1)<<32 | uint64(seq) }
-
-// differs reports whether a rank makes another call than this one.
-func (s *Collective) differs() bool {
-	for _, o := range s.slots {
-		if o != s.mine && s.slot(o).print != s.print {
-			return true
+// needs returns the ranks for which this one waits in a call, lo to hi-1.
+func (s *Collective) needs(call *backend.Call) (lo, hi int) {
+	n := len(s.ranks)
+	if n == 1 || call.Form != backend.Blocking || call.Err != nil || !s.side.inSlots || s.b.cfg.Check {
+		return 0, n
+	}
+	switch root := call.Root == s.c.Rank(); call.Coll {
+	case backend.Bcast, backend.Scatter:
+		if root {
+			return 0, 0
+		}
+		return call.Root, call.Root + 1
+	case backend.Reduce, backend.Gather:
+		if !root {
+			return 0, 0
 		}
 	}
-	return false
-}
-
-// mismatch reports which ranks called what. The report is the same on every rank, because every
-// rank sees all slots. A rank returns its own argument error instead.
-func (s *Collective) mismatch(own error, breakWith func(*backend.Fault)) error {
-	c := s.c
-	c.Refresh()
-	if err := c.Over(); err != nil && !errors.Is(err, backend.ErrMismatch) {
-		return err // the slots compared may be of later calls, or of later communicators
-	}
-	first := s.slot(s.slots[0]).print
-	for r, o := range s.slots {
-		if fp := s.slot(o).print; fp != first {
-			f := backend.Mismatch(0, first, r, fp).(*backend.Fault)
-			breakWith(f)
-			if own != nil {
-				return own
-			}
-			return f
-		}
-	}
-	return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the arrival slots changed while they were compared"}
+	return 0, n
 }
 
 // sync is a barrier inside a collective. It also publishes where this rank's shared work is, and an
@@ -298,7 +334,9 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	}
 	m.key.Store(s.key)
 	s.mu.Unlock()
+	s.awaitAll(s.seq)
 	if err := s.wait(b); err != nil {
+		s.retract()
 		return err
 	}
 	for _, o := range s.slots {

@@ -9,29 +9,39 @@ import (
 
 const (
 	line      = 64
-	smallData = 32   // bytes of data in the line of a call slot that is handed over
-	slotData  = 2048 // others
+	smallData = 32   // bytes of data in a call slot
+	slotData  = 2048 // bytes of data beside it
 	textMax   = 256
 
 	// Sizes of the structures below; a test compares them with the compiler's.
-	callSlotSize = 2*line + slotData
+	callSlotSize = 2 * line
 	syncSlotSize = textMax
-	slotsSize    = line + 2*callSlotSize + 2*syncSlotSize
+	slotsSize    = line + slotsDeep*callSlotSize + dataDeep*slotData + 2*syncSlotSize
 )
 
-// slots are a rank's arrival slots for the collectives of one communicator. The two of each kind
-// alternate, so that one can be written while others still read the other.
+// A rank arrives at call s when all ranks have arrived at call s-ahead and been compared with it. What it
+// overwrites then is not needed any more: every rank is done with the data of the calls before s-ahead, and had
+// compared those before s-2*ahead when it arrived at s-ahead.
+const (
+	ahead     = 3
+	dataDeep  = ahead + 1
+	slotsDeep = 8 // at least 2*ahead+1, and a power of two
+)
+
+// slots are a rank's arrival slots for the collectives of one communicator. Those of each kind are used in turn,
+// so that one can be written while others still read the ones before.
 type slots struct {
 	id    atomic.Uint32 // communicator id + 1, 0 when free
 	lost  atomic.Uint32 // of a rank's first slots: it was declared lost
 	news  atomic.Uint32 // of a rank's first slots: how many communicators others have broken
 	more  atomic.Uint32 // of a rank's first slots: how many more are allocated
 	_     [48]byte
-	calls [2]callSlot
+	calls [slotsDeep]callSlot
+	data  [dataDeep][slotData]byte // of the calls, if they do not fit into their slots
 	syncs [2]syncSlot
 }
 
-// callSlot is a rank's arrival at a call: the line that is handed over, and more data.
+// callSlot is a rank's arrival at a call: the line that is handed over, and where longer data are.
 type callSlot struct {
 	key   uint64 // id<<32 | sequence number, written last
 	print backend.Fingerprint
@@ -40,7 +50,6 @@ type callSlot struct {
 	way   uint32          // of rank 0: how the data go, if they do not fit: see way.go
 	took  uint32          // nanoseconds of the rank's last call that was measured, 0: of none
 	_     [16]byte
-	data  [slotData]byte
 }
 
 // syncSlot is a rank's arrival at a synchronisation inside a collective.
@@ -57,7 +66,7 @@ type syncSlot struct {
 // at the start, for the others in steps of as many.
 const (
 	slotsMost  = 1024
-	slotsFirst = 8
+	slotsFirst = 4
 )
 
 // Size returns how many bytes the slots of ranks take at the start, and how many more they can take.

@@ -26,8 +26,7 @@ type operations struct {
 	ops    []*Op        // in the order of their starts
 	count  atomic.Int32 // of them
 	first  *Op          // of these, once it has arrived
-	failed bool         // it cannot be completed although all ranks have arrived
-	differ bool         // because their calls differ
+	failed bool         // it cannot be completed although all ranks have arrived, for instance if their calls differ
 	spare  []*Op
 }
 
@@ -65,18 +64,27 @@ func (s *Collective) advance() {
 			if s.c.Over() != nil {
 				return
 			}
-			s.first = o
-			s.arrive(&o.call)
-			s.exchange.Store(0) // nobody may look again for long
+			s.syncing = false
+			if s.behind {
+				if s.awaitAll(s.seq + 1 - ahead); !s.arrived() {
+					return
+				}
+			}
+			if !s.differs {
+				s.first = o
+				s.arrive(&o.call)
+				s.exchange.Store(0) // nobody may look again for long
+			}
 		}
 		if !s.arrived() {
 			return
 		}
-		s.wake()
-		if s.differ = s.differs(); s.differ {
-			s.failed = true
+		if s.differs {
+			s.awaitAll(s.differ)
+			s.failed = s.arrived()
 			return
 		}
+		s.wake()
 		_, o.err = s.side.complete(nil, &o.call)
 		// The data are no good if this rank was declared lost, or has closed the communicator; see Run.
 		if s.failed = s.b.lost() || errors.Is(s.c.Over(), backend.ErrClosed); s.failed {
@@ -98,7 +106,7 @@ func (s *Collective) remove(i int) {
 
 // stuck reports whether the operations go no further. mu is held.
 func (s *Collective) stuck() bool {
-	return s.failed || s.c.Over() != nil || len(s.ops) > 0 && s.c.Gone(s.seen) && !s.here(s.seen)
+	return s.failed || s.c.Over() != nil || len(s.ops) > 0 && s.seen < s.end && s.c.Gone(s.seen) && !s.here(s.seen)
 }
 
 // Queued advances the operations, and reports whether some have not arrived.
@@ -106,7 +114,7 @@ func (s *Collective) Queued() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
-	return len(s.ops) > 1 && !s.stuck()
+	return len(s.ops) > 0 && s.ops[len(s.ops)-1] != s.first && !s.stuck()
 }
 
 // Made returns the fingerprint of the operation under way to which a message with a tag belongs.
@@ -146,16 +154,17 @@ func (s *Collective) drain(b *backend.Bound, call *backend.Call) error {
 // cause returns why the operations go no further. It is nil if this rank was declared lost and does not know it.
 func (s *Collective) cause() error {
 	s.mu.Lock()
-	seen, differ := s.seen, s.differ
+	arrived, differs := s.seen == s.end, s.differs
+	rank := s.seen
 	s.mu.Unlock()
-	if differ {
-		return s.mismatch(nil, func(f *backend.Fault) { s.c.Break(f) })
+	if arrived && differs {
+		return s.report()
 	}
 	s.c.Refresh()
-	if err := s.c.Over(); err != nil || seen == len(s.ranks) {
+	if err := s.c.Over(); err != nil || arrived {
 		return err
 	}
-	return s.gone(seen)
+	return s.gone(rank)
 }
 
 // Start implements backend.Operation.

@@ -42,8 +42,8 @@ const blockBytes = 16 // offset and length, in the table of blocks
 
 // publish writes what the others need into this rank's call slot.
 func (p *peers) publish(to *callSlot, call *backend.Call) {
-	p.s.print = call.Fingerprint()
-	to.print = p.s.print
+	print := call.Fingerprint()
+	p.s.prints[p.s.seq%slotsDeep], to.print = print, print
 	n := len(p.s.ranks)
 	p.call, p.inSlots = call, true
 	if call.Err != nil || call.Coll == backend.Barrier {
@@ -54,7 +54,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 		if p.length() <= smallData { // not by the own input: slotOf decides in the same way
 			copy(to.small[:], p.in)
 		} else {
-			copy(to.data[:], p.in)
+			copy(p.s.data(p.s.mine), p.in)
 		}
 		return
 	}
@@ -71,7 +71,7 @@ func (p *peers) publish(to *callSlot, call *backend.Call) {
 	default:
 		return
 	}
-	table := to.data[:]
+	table := p.s.data(p.s.mine)
 	if n*blockBytes > slotData {
 		if len(p.out) < n*blockBytes {
 			p.out = make([]byte, n*blockBytes)
@@ -138,11 +138,11 @@ func (p *peers) copyOf(r, off, n int) []byte {
 // slotOf returns the input of a rank in its slot. It is as long as this rank's: only what all have
 // in common is there, except the root's of rooted calls.
 func (p *peers) slotOf(r int) []byte {
-	b := p.s.slot(p.s.slots[r])
+	o := p.s.slots[r]
 	if p.length() <= smallData {
-		return b.small[:]
+		return p.s.slot(o).small[:]
 	}
-	return b.data[:]
+	return p.s.data(o)
 }
 
 // length is the length of the inputs in the slots for this call, in bytes.
@@ -222,15 +222,16 @@ func (p *peers) Block(rank, to int) (off, n int, err error) {
 		off, n = direct.Outgoing(p.call, rank, to)
 		return off, n, nil
 	}
-	post := p.s.slot(p.s.slots[rank])
+	o := p.s.slots[rank]
+	facts := &p.s.slot(o).facts
 	if p.call.Coll == backend.Gatherv {
-		return 0, int(post.facts[factInLen]), nil
+		return 0, int(facts[factInLen]), nil
 	}
 	var entry [blockBytes]byte
 	if len(p.s.ranks)*blockBytes <= slotData {
-		copy(entry[:], post.data[to*blockBytes:])
+		copy(entry[:], p.s.data(o)[to*blockBytes:])
 	} else {
-		addr := post.facts[factBlocks]
+		addr := facts[factBlocks]
 		if len(p.tmp) < blockBytes {
 			p.tmp = make([]byte, blockBytes)
 		}

@@ -109,6 +109,7 @@ type Engine struct {
 	fault    atomic.Pointer[backend.Fault] // all communicators have ended
 	looked   atomic.Int64                  // when a waiter looked last, since epoch
 	news     atomic.Uint32                 // for probes: messages have arrived, or ranks or communicators have ended
+	verified []*board.Collective           // by the ticker; its alone
 	stop     chan struct{}                 // ends the ticker
 	ticker   sync.WaitGroup
 	sleeping atomic.Bool // the leader sleeps, or is about to: ring

@@ -22,6 +22,9 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 		return backend.PlanDone, err
 	}
 	done, err := c.native.Run(b, call)
+	if err != nil {
+		c.tell()
+	}
 	if !done {
 		return backend.PlanSchedule, err
 	}
@@ -45,12 +48,19 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 		return nil, nil
 	}
 	e.mu.Lock()
-	c.compareArrived(call)
+	c.compareArrived(call.Seq, call.Fingerprint())
 	if c.native.Queued() && !slices.Contains(e.queued, c.native) {
 		e.queued = append(e.queued, c.native)
 	}
 	e.unlock()
 	return o, nil
+}
+
+// tell notes that an operation returns why the communicator is broken.
+func (c *comm) tell() {
+	if c.native != nil {
+		c.native.Told.Store(true)
+	}
 }
 
 // The methods below implement board.Comm.
@@ -99,16 +109,18 @@ func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 	if c == nil {
 		return
 	}
-	var made backend.Fingerprint
 	if call := c.waiting; call != nil && int(tag) == backend.CheckTag(call.Seq) {
-		made = call.Fingerprint()
-	} else if c.native == nil {
-		return
-	} else if f, ok := c.native.Made(int(tag)); !ok {
-		return
-	} else {
-		made = f
+		c.mixed(call.Fingerprint(), payload)
+	} else if c.native != nil {
+		if made, ok := c.native.Made(int(tag)); ok {
+			c.mixed(made, payload)
+		}
 	}
+}
+
+// mixed breaks the communicator if this rank's native call differs from another rank's over messages. The lock is
+// held.
+func (c *comm) mixed(made backend.Fingerprint, payload []byte) {
 	seen, ok := backend.DecodeSeen(payload, len(c.World))
 	if !ok {
 		return
@@ -123,19 +135,40 @@ func (e *Engine) checkMixed(ctx uint32, tag int32, payload []byte) {
 // Waits implements board.Comm: while the caller waits in a call, that is compared with messages of the layers
 // above. Some may have arrived already.
 func (c *comm) Waits(call *backend.Call) {
-	e := c.e
-	e.mu.Lock()
-	defer e.unlock()
+	c.e.mu.Lock()
+	defer c.e.unlock()
 	if c.waiting = call; call != nil {
-		c.compareArrived(call)
+		c.compareArrived(call.Seq, call.Fingerprint())
 	}
 }
 
-// compareArrived compares a call with a message of the layers above that has arrived before. The lock is held.
-func (c *comm) compareArrived(call *backend.Call) {
-	e := c.e
-	tag := backend.CheckTag(call.Seq)
-	if n := e.arrived.FindArrived(match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(tag)}); n != nil {
-		e.checkMixed(n.Env.Ctx, n.Env.Tag, n.Owner.(*msg).buf)
+// Mixed implements board.Comm.
+func (c *comm) Mixed(seq uint32, made backend.Fingerprint) {
+	c.e.mu.Lock()
+	defer c.e.unlock()
+	c.compareArrived(seq, made)
+}
+
+// compareArrived compares a native call with a message of the layers above that has arrived before. The lock is
+// held.
+func (c *comm) compareArrived(seq uint32, made backend.Fingerprint) {
+	env := match.Env{Ctx: c.id, Source: backend.AnySource, Tag: int32(backend.CheckTag(seq))}
+	if n := c.e.arrived.FindArrived(env); n != nil {
+		c.mixed(made, n.Owner.(*msg).buf)
+	}
+}
+
+// verify compares the native calls in which this rank did not wait.
+func (e *Engine) verify() {
+	e.mu.Lock()
+	e.verified = e.verified[:0]
+	for _, c := range e.comms {
+		if c.native != nil && !c.closed.Load() {
+			e.verified = append(e.verified, c.native)
+		}
+	}
+	e.mu.Unlock()
+	for _, s := range e.verified {
+		s.Verify() // breaks the communicator if they differ
 	}
 }

@@ -192,6 +192,7 @@ func (c *comm) Broken() error {
 		c.e.poll()
 	}
 	if f := c.brk.Load(); f != nil {
+		c.tell()
 		return f
 	}
 	if f := c.fault.Load(); f != nil && c.parent != nil { // all communicators have ended
@@ -221,6 +222,10 @@ func (e *Engine) onAbort(code int32, text []byte) {
 
 // Close implements backend.Comm.
 func (c *comm) Close() error {
+	var err error
+	if c.native != nil && !c.closed.Load() {
+		err = c.native.Settle()
+	}
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -230,7 +235,7 @@ func (c *comm) Close() error {
 	if c.isWorld {
 		c.e.leave()
 	}
-	return nil
+	return err
 }
 
 // retire ends the operations of a closed communicator, and tells the other members.

@@ -235,6 +235,7 @@ func (e *Engine) tick() {
 		case <-t.C:
 		}
 		e.poll()
+		e.verify()
 		e.beat()
 	}
 }

@@ -31,6 +31,9 @@ type Config struct {
 	OnDemand bool
 	Data     int
 
+	// Check is board.Config.Check.
+	Check bool
+
 	// Bell wakes a rank that has announced its sleep. nil: it sleeps in Sleep.
 	Bell func(rank int)
 }
@@ -43,6 +46,7 @@ type Node struct {
 	Data   int  // bytes of each data ring
 
 	rank  int
+	check bool
 	bell  func(rank int)
 	rung  uint32 // the rank's futex word when its sleep began
 	seg   *shmem.Segment
@@ -57,7 +61,7 @@ func Join(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
+	n := &Node{check: cfg.Check, PIDs: make([]int, l.n), Copies: shmem.At[control](seg, 0).noCMA.Load() == 0, Data: l.data,
 		rank: cfg.Rank, bell: cfg.Bell, seg: seg, l: l, areas: make([]*rankArea, l.n)}
 	cpus := make([][16]uint64, l.n)
 	for r := range l.n {
@@ -92,7 +96,7 @@ func (n *Node) Close() { n.seg.Close() }
 
 // Board returns this rank's view of the arrival slots.
 func (n *Node) Board() *board.Board {
-	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.rank, PIDs: n.PIDs, Copies: n.Copies, Spare: n.Spare, Wake: n.Wake})
+	return board.New(board.Config{Segment: n.seg, Offset: n.l.board, More: n.l.more, Rank: n.rank, PIDs: n.PIDs, Copies: n.Copies, Spare: n.Spare, Check: n.check, Wake: n.Wake})
 }
 
 // Link returns this rank's end of the link to another one, if all links are made at the start.

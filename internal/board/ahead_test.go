@@ -1,0 +1,239 @@
+//go:build linux
+
+package board
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// rooted returns rank's call of a rooted collective of n numbers, with data that follow from the number of the
+// call, and a function that checks what the rank has got.
+func rooted(coll backend.Coll, rank, ranks, root, n, number int) (*backend.Call, func() error) {
+	call := &backend.Call{Coll: coll, Root: root, Type: int64s, Count: n}
+	value := func(from, to, i int) uint64 { return uint64(number*1_000_000 + from*10_000 + to*1000 + i) }
+	fill := func(blocks int, value func(block, i int) uint64) []byte {
+		b := make([]byte, 8*n*blocks)
+		for k := range blocks * n {
+			binary.NativeEndian.PutUint64(b[8*k:], value(k/n, k%n))
+		}
+		return b
+	}
+	var want []byte
+	switch coll {
+	case backend.Bcast:
+		want = fill(1, func(_, i int) uint64 { return value(root, 0, i) })
+		if call.Recv = make([]byte, 8*n); rank == root {
+			copy(call.Recv, want)
+		}
+	case backend.Scatter:
+		if call.Recv = make([]byte, 8*n); rank == root {
+			call.Send = fill(ranks, func(block, i int) uint64 { return value(root, block, i) })
+		}
+		want = fill(1, func(_, i int) uint64 { return value(root, rank, i) })
+	case backend.Reduce, backend.Gather:
+		call.Send = fill(1, func(_, i int) uint64 { return value(rank, 0, i) })
+		if rank != root {
+			break
+		}
+		want = fill(ranks, func(block, i int) uint64 { return value(block, 0, i) })
+		if coll == backend.Reduce {
+			want = fill(1, func(_, i int) (sum uint64) {
+				for r := range ranks {
+					sum += value(r, 0, i)
+				}
+				return sum
+			})
+		}
+		call.Recv = make([]byte, len(want))
+	}
+	if coll == backend.Reduce {
+		call.Op = sum
+	}
+	return call, func() error {
+		if want != nil && string(call.Recv) != string(want) {
+			return fmt.Errorf("call %d, %v: rank %d has %v, want %v", number, call.Fingerprint(), rank, call.Recv, want)
+		}
+		return nil
+	}
+}
+
+// give lists the collectives in which some ranks only give data, and reports whether rank is one of them.
+var give = map[backend.Coll]func(rank, root int) bool{
+	backend.Bcast:   func(rank, root int) bool { return rank == root },
+	backend.Scatter: func(rank, root int) bool { return rank == root },
+	backend.Reduce:  func(rank, root int) bool { return rank != root },
+	backend.Gather:  func(rank, root int) bool { return rank != root },
+}
+
+// Ranks that only give data return although no other rank has arrived, as often as they may be ahead. The others
+// get the data of each call.
+func TestRanksThatOnlyGiveDataDoNotWait(t *testing.T) {
+	const ranks, root = 3, 1
+	for coll, gives := range give {
+		for _, n := range []int{1, 4, 5, 80} { // in the line of the slot, or beside it
+			all := open(t, boards(t, ranks), 0)
+			for _, early := range []bool{true, false} {
+				for r, err := range each(all, func(c *comm) error {
+					if gives(c.rank, root) != early {
+						return nil
+					}
+					for number := range ahead {
+						call, check := rooted(coll, c.rank, ranks, root, n, number)
+						if _, err := c.Run(&backend.Bound{Timeout: time.Minute}, call); err != nil {
+							return err
+						}
+						if err := check(); err != nil {
+							return err
+						}
+					}
+					return nil
+				}) {
+					if err != nil {
+						t.Errorf("rank %d: %v", r, err)
+					}
+				}
+			}
+			if err := errors.Join(each(all, barrier)...); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A rank waits before a call for ranks that are too many calls behind it, and in every call if Check is set.
+func TestRankIsNotTooFarAhead(t *testing.T) {
+	for _, check := range []bool{false, true} {
+		bs := boards(t, 2)
+		bs[0].cfg.Check = check
+		c := open(t, bs, 0)[0]
+		for number := range 20 {
+			call, _ := rooted(backend.Bcast, 0, 2, 0, 1, number)
+			_, err := c.Run(&backend.Bound{Timeout: time.Millisecond}, call)
+			if err == nil {
+				continue
+			}
+			if want := map[bool]int{false: ahead, true: 0}[check]; number != want || !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "had not arrived: 1") {
+				t.Errorf("Check %v: call %d: %v, want ErrTimeout in call %d that names rank 1", check, number, err, want)
+			}
+			break
+		}
+	}
+}
+
+// Ranks make the same calls, blocking and nonblocking, at different speeds.
+func TestRanksAtDifferentSpeedsGetTheirData(t *testing.T) {
+	const ranks = 3
+	calls := 20_000
+	if testing.Short() {
+		calls = 2000
+	}
+	all := open(t, boards(t, ranks), 0)
+	seed := rand.Uint64()
+	for r, err := range each(all, func(c *comm) error {
+		plan, speed := rand.New(rand.NewPCG(seed, 0)), rand.New(rand.NewPCG(seed, uint64(c.rank+1)))
+		for number := range calls {
+			coll := []backend.Coll{backend.Bcast, backend.Scatter, backend.Reduce, backend.Gather, backend.Barrier, backend.Allreduce}[plan.IntN(6)]
+			root, n := plan.IntN(ranks), []int{0, 1, 4, 5, 60, 300}[plan.IntN(6)]
+			for range speed.IntN(4) * speed.IntN(4) {
+				runtime.Gosched()
+			}
+			switch coll {
+			case backend.Barrier:
+				if err := barrier(c); err != nil {
+					return err
+				}
+				continue
+			case backend.Allreduce: // nonblocking; the next call may come before it is complete
+				call := iallreduce(1 + n/2)
+				put(call, number+c.rank)
+				o := c.Start(call)
+				if speed.IntN(2) == 0 {
+					if err := barrier(c); err != nil {
+						return err
+					}
+				} else if err := errors.Join(c.Await(nil, o), o.Err(), barrier(c)); err != nil {
+					return err
+				}
+				o.Ready()
+				if got := sums(call); len(got) != 1 || got[0] != uint64(ranks*number+ranks*(ranks-1)/2) {
+					return fmt.Errorf("call %d: the sums are %v, want %d", number, got, ranks*number+ranks*(ranks-1)/2)
+				}
+				o.Release()
+				continue
+			}
+			call, check := rooted(coll, c.rank, ranks, root, n, number)
+			if _, err := c.Run(nil, call); err != nil {
+				return err
+			}
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("seed %d: rank %d: %v", seed, r, err)
+		}
+	}
+}
+
+// Two roots that do not wait make different calls. Each way of finding out gives the same error.
+func TestMismatchIsFoundAfterTheCall(t *testing.T) {
+	for name, find := range map[string]func(c *comm) error{
+		"the next call": barrier,
+		"Verify": func(c *comm) error {
+			for {
+				if err := c.Verify(); err != nil || c.Cause() != nil {
+					return errors.Join(err, c.Over())
+				}
+			}
+		},
+		"Settle": func(c *comm) error { return c.Settle() },
+	} {
+		all := open(t, boards(t, 2), 0)
+		for r, err := range each(all, func(c *comm) error {
+			call, _ := rooted(backend.Bcast, c.rank, 2, c.rank, 1, 0)
+			if _, err := c.Run(nil, call); err != nil {
+				return fmt.Errorf("the root waits: %w", err)
+			}
+			return find(c)
+		}) {
+			if !errors.Is(err, backend.ErrMismatch) || !strings.Contains(err.Error(), "root 1") || strings.Contains(err.Error(), "the root waits") {
+				t.Errorf("%s: rank %d: %v, want ErrMismatch that names both calls", name, r, err)
+			}
+		}
+	}
+}
+
+// Close waits for the ranks that have not arrived at a call in which this one did not wait, unless they never will.
+func TestSettleWaitsForTheOthers(t *testing.T) {
+	all := open(t, boards(t, 2), 0)
+	call, _ := rooted(backend.Bcast, 0, 2, 0, 1, 0)
+	if _, err := all[0].Run(nil, call); err != nil {
+		t.Fatal(err)
+	}
+	if (*settling)(all[0].Collective).Ready() {
+		t.Error("rank 1 has not arrived, and Settle would not wait")
+	}
+	all[1].gone.Store(true)
+	if err := all[0].Settle(); err != nil {
+		t.Errorf("the other rank is gone: %v", err)
+	}
+	all[1].gone.Store(false)
+	other, _ := rooted(backend.Bcast, 1, 2, 0, 1, 0)
+	if _, err := all[1].Run(nil, other); err != nil {
+		t.Fatal(err)
+	}
+	if err := all[0].Settle(); err != nil || all[0].returned[1] != 0 {
+		t.Errorf("all have arrived: %v; the call is kept: %x", err, all[0].returned[1])
+	}
+}

@@ -1,0 +1,136 @@
+package board
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cohort-hpc/cohort/backend"
+)
+
+// mismatch waits until all ranks have arrived at the call that differs, and breaks the communicator.
+func (s *Collective) mismatch(b *backend.Bound) error {
+	here := s.differ == s.seq // in this call, not in an earlier one
+	s.awaitAll(s.differ)
+	if err := s.wait(b); err != nil {
+		if here {
+			s.retract()
+		}
+		return err
+	}
+	err := s.report()
+	if here && s.call.Err != nil && errors.Is(err, backend.ErrMismatch) {
+		return s.call.Err
+	}
+	return err
+}
+
+// report breaks the communicator because calls differ at which all ranks have arrived. Every rank finds the same
+// text, because it sees the same slots.
+func (s *Collective) report() error {
+	c := s.c
+	c.Refresh()
+	if err := c.Over(); err != nil && !errors.Is(err, backend.ErrMismatch) {
+		return err // the slots compared may be of later calls, or of later communicators
+	}
+	err := s.compare(s.differ)
+	if err == nil {
+		return &backend.Fault{Sentinel: backend.ErrInternal, Text: "the arrival slots changed while they were compared"}
+	}
+	c.Break(err)
+	s.Told.Store(true)
+	return err
+}
+
+// compare returns the mismatch at call n, at which all ranks have arrived, or nil.
+func (s *Collective) compare(n uint32) error {
+	var first backend.Fingerprint
+	for r := range s.ranks {
+		o := s.find(r)
+		if o == nil { // all ranks have closed the communicator
+			return nil
+		}
+		switch made := o.calls[n%slotsDeep].print; {
+		case r == 0:
+			first = made
+		case made != first:
+			return backend.Mismatch(0, first, r, made)
+		}
+	}
+	return nil
+}
+
+// Verify compares the calls in which this rank did not wait, as far as the other ranks have arrived at them. It
+// breaks the communicator if they differ. Any goroutine may call it.
+func (s *Collective) Verify() error {
+	for i := range s.returned {
+		was := atomic.LoadUint64(&s.returned[i])
+		if was == 0 {
+			continue
+		}
+		made := s.mine.calls[i].print
+		missing, err := s.verdict(uint32(was >> 32))
+		switch {
+		case atomic.LoadUint64(&s.returned[i]) != was: // this rank has made a later call, and compared this one
+		case err != nil:
+			s.c.Break(err)
+			return err
+		case missing < 0:
+			atomic.CompareAndSwapUint64(&s.returned[i], was, 0)
+		default:
+			s.c.Mixed(uint32(was), made)
+		}
+	}
+	return nil
+}
+
+// verdict returns a rank that has not arrived at call n, or -1 and the mismatch of all ranks' calls.
+func (s *Collective) verdict(n uint32) (missing int, err error) {
+	for r := range s.ranks {
+		o := s.find(r)
+		if o == nil {
+			return r, nil
+		}
+		switch key := atomic.LoadUint64(&o.calls[n%slotsDeep].key); {
+		case key>>32 == s.keyOf(n)>>32 && int32(uint32(key)-n) > 0: // later: compared before that
+			return -1, nil
+		case key != s.keyOf(n):
+			return r, nil
+		}
+	}
+	return -1, s.compare(n)
+}
+
+// Settle ends the collectives of a communicator that this rank is about to close: it waits, for at most a second,
+// until all ranks have arrived at the calls in which this one did not wait. It returns their mismatch.
+func (s *Collective) Settle() error {
+	if s.Told.Load() || !slices.ContainsFunc(s.returned[:], func(was uint64) bool { return was != 0 }) {
+		return nil
+	}
+	_ = s.c.Await(&backend.Bound{Timeout: time.Second}, (*settling)(s)) // the others find what this one does not
+	err := s.Verify()
+	if err == nil {
+		err = s.c.Over() // another rank may have found it
+	}
+	if s.Told.Load() || !errors.Is(err, backend.ErrMismatch) {
+		return nil
+	}
+	return err
+}
+
+// settling is ready when Settle need not wait.
+type settling Collective
+
+// Ready implements backend.Pending.
+func (p *settling) Ready() bool {
+	s := (*Collective)(p)
+	for i := range s.returned {
+		if was := atomic.LoadUint64(&s.returned[i]); was != 0 {
+			if missing, err := s.verdict(uint32(was >> 32)); missing >= 0 && err == nil && !s.c.Gone(missing) {
+				return s.c.Over() != nil
+			}
+		}
+	}
+	return true
+}
