@@ -124,13 +124,13 @@ func (n *Noise) draw(c *Case, stage int) {
 			years := n.model.PAR.Residual
 			copy(a, years[drawBelow(n.seed, len(years), stage, k, 0, forOpening)][c.Period(stage)])
 		default:
-			n.sample(a, c.Period(stage), func(r int) float64 { return drawUniform(n.seed, stage, k, r, forOpening) })
+			n.lognormal(a, c.Period(stage), func(r int) float64 { return drawUniform(n.seed, stage, k, r, forOpening) })
 		}
 	}
 }
 
-// sample fills dst with inflows from the lognormal laws of a period, from a uniform number for each reservoir.
-func (n *Noise) sample(dst []float64, period int, uniform func(r int) float64) {
+// lognormal fills dst with inflows from the lognormal laws of a period, from a uniform number for each reservoir.
+func (n *Noise) lognormal(dst []float64, period int, uniform func(r int) float64) {
 	for r := range dst {
 		dst[r] = math.Erfinv(2*uniform(r) - 1)
 	}
@@ -182,7 +182,12 @@ func (n *Noise) choose(stage, a, b, c int, p purpose) int {
 	case n.model.Openings == nil:
 		return drawBelow(n.seed, last+1, a, b, c, p)
 	}
-	u := drawUniform(n.seed, a, b, c, p)
+	return n.quantile(stage, drawUniform(n.seed, a, b, c, p))
+}
+
+// quantile returns the opening of a stage in which the sum of the probabilities passes u.
+func (n *Noise) quantile(stage int, u float64) int {
+	last := n.Openings(stage) - 1
 	for k := range last {
 		if u -= n.Weight(stage, k); u < 0 {
 			return k
@@ -204,22 +209,18 @@ func (n *Noise) tested(iterations, scenario, stage int) int {
 	return n.choose(stage, iterations, scenario, stage, forTest)
 }
 
-// outside fills dst with the inflows of a stage in a simulated scenario that is not restricted to the
-// openings of lognormal inflows. Where the model gives the openings, there are no others, but a record also
-// has an order: a scenario then follows it from a random year on.
-func (n *Noise) outside(dst []float64, scenario, stage int) {
-	switch record := n.model.Record; {
-	case stage == 0 && n.model.Openings == nil:
-		copy(dst, n.Inflow(0, 0))
+// outside fills dst with the inflows of a stage on a path that is not restricted to the openings that were
+// drawn, from the uniform numbers of the stage.
+func (n *Noise) outside(dst []float64, stage int, uniform func(i int) float64) {
+	switch {
 	case n.model.Openings != nil:
-		copy(dst, n.Inflow(stage, n.choose(stage, scenario, stage, 0, forOutside)))
-	case record != nil:
-		year := drawBelow(n.seed, len(record), scenario, 0, 0, forOutside) + stage/len(record[0])
-		copy(dst, record[year%len(record)][stage%len(record[0])])
-	case n.model.PAR != nil:
-		years := n.model.PAR.Residual
-		copy(dst, years[drawBelow(n.seed, len(years), scenario, stage, 0, forOutside)][stage%len(years[0])])
+		copy(dst, n.Inflow(stage, n.quantile(stage, uniform(0))))
+	case stage == 0:
+		copy(dst, n.Inflow(0, 0))
+	case n.law == nil:
+		years := n.years()
+		copy(dst, years[int(uniform(0)*float64(len(years)))][stage%len(years[0])])
 	default:
-		n.sample(dst, stage%len(n.law), func(r int) float64 { return drawUniform(n.seed, scenario, stage, r, forOutside) })
+		n.lognormal(dst, stage%len(n.law), uniform)
 	}
 }

@@ -58,7 +58,7 @@ func TestFirstStageInflowIsMean(t *testing.T) {
 		t.Errorf("the first stage's inflow is %v, want its mean 50", a)
 	}
 	out := make([]float64, 1)
-	noise.outside(out, 9, 0)
+	noise.onPath(out, OutOfSample, 9, 0)
 	if out[0] != 50 || noise.path(9, 0) != 0 || noise.forward(9, 9, 0) != 0 {
 		t.Errorf("a scenario's first inflow is not the mean")
 	}
@@ -113,7 +113,7 @@ func TestInflowsHaveCorrelationOfCase(t *testing.T) {
 		for k := range n {
 			x := make([]float64, 3)
 			if outside {
-				noise.outside(x, k, 3)
+				noise.onPath(x, OutOfSample, k, 3)
 			} else {
 				copy(x, noise.Inflow(3, k))
 			}
@@ -156,7 +156,7 @@ func TestHistoryGivesJointOpenings(t *testing.T) {
 	for scenario := range 50 {
 		var path [6][3]float64
 		for stage := range path {
-			noise.outside(path[stage][:], scenario, stage)
+			noise.onPath(path[stage][:], Historical, scenario, stage)
 		}
 		years[path[1][0]] = true
 		for stage := 2; stage < 6; stage++ {
@@ -179,7 +179,7 @@ func TestOpeningsHaveGivenProbabilities(t *testing.T) {
 	for at, choose := range []func(i int) int{
 		func(i int) int { return noise.forward(i, 2, 0) }, func(i int) int { return noise.path(i, 1) },
 		func(i int) int { return noise.tested(10, i, 2) },
-		func(i int) int { var x [3]float64; noise.outside(x[:], i, 0); return int(x[0]) - 1 },
+		func(i int) int { var x [3]float64; noise.onPath(x[:], OutOfSample, i, 0); return int(x[0]) - 1 },
 	} {
 		var count [3]float64
 		for i := range n {

@@ -16,7 +16,11 @@ type Options struct {
 	Passes     int    // forward passes per iteration; 0 means 8
 	Openings   int    // inflows per stage; 0 means 10. Not used if the case gives its openings
 	Seed       uint64 // of all random numbers
-	Risk       Risk   // that the policy minimises; the zero value is the expected cost
+
+	// Sampling gives the inflows of the forward passes. Other than in sample, the cost of the passes does not
+	// estimate that of the policy on the openings, so the gap compares two problems.
+	Sampling Sampling
+	Risk     Risk // that the policy minimises; the zero value is the expected cost
 
 	// OpeningBlocks is the number of blocks that the openings of a trial point are divided into in a backward
 	// pass; 0 means 1. More ranks and threads than passes help only with more than one. Each block begins at the
@@ -156,6 +160,9 @@ func (o Options) withDefaults() (Options, error) {
 // checkpoint.
 func (o Options) method() string {
 	text := o.Risk.String()
+	if o.Sampling != "" && o.Sampling != InSample {
+		text += fmt.Sprintf("; forward passes %s", o.Sampling)
+	}
 	if o.OpeningBlocks > 1 {
 		text += fmt.Sprintf("; openings in %d blocks", o.OpeningBlocks)
 	}

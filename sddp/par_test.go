@@ -120,7 +120,7 @@ func TestPARKeepsMeanAndPersistenceOfBrazil(t *testing.T) {
 	var path [][]float64
 	for i := range 12 * years {
 		inflow := make([]float64, 4)
-		noise.outside(inflow, i, 1+i%12)
+		noise.onPath(inflow, OutOfSample, i, 1+i%12)
 		m.advance(inflow, state, next, (1+i)%12)
 		path = append(path, inflow)
 		state, next = next, state
@@ -176,5 +176,62 @@ func TestPARTrainingResumes(t *testing.T) {
 	tr := trained(t, c, opt)
 	if got := tr.Policy.Pool.SHA256(); got != want || tr.Resumed != 3 {
 		t.Errorf("resumed after %d iterations: cuts %.12s…, want %.12s…", tr.Resumed, got, want)
+	}
+}
+
+// Historical scenarios are the years of the record in order, and forward passes may follow it too.
+func TestHistoricalScenariosFollowRecord(t *testing.T) {
+	c := brazil4With(t, "history")
+	record := readRecordOf(t, c)
+	opt := Options{Iterations: 2, Passes: 2, Sampling: Historical}
+	tr := trained(t, c, opt)
+	noise := NewNoise(c, opt.Seed, 1)
+	p, err := newPlanner(c, noise, tr.Policy.Pool, embedded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range []int{0, 7, len(record) + 7} {
+		_, err = p.forward(t.Context(), func(stage int) []float64 {
+			noise.onPath(p.inflow, Historical, scenario, stage)
+			return p.inflow
+		}, func(s *stage) {
+			if want := record[scenario%len(record)][s.t]; s.t > 0 && !slices.Equal(s.inflow, want) {
+				t.Errorf("scenario %d, stage %d: inflow %v, want %v", scenario, s.t+1, s.inflow, want)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if other := trained(t, c, Options{Iterations: 2, Passes: 2}); other.Policy.Pool.SHA256() == tr.Policy.Pool.SHA256() {
+		t.Error("forward passes in sample give the same cuts")
+	}
+	if _, err := Historical.checked(readShipped(t, "brazil4")); err == nil || !strings.Contains(err.Error(), "historical needs a record") {
+		t.Errorf("without a record: got %v", err)
+	}
+}
+
+// With a PAR, the residuals of the years in order reproduce the record from the inflows before it.
+func TestHistoricalResidualsReproduceRecord(t *testing.T) {
+	c := brazil4With(t, "par")
+	record, m := readRecordOf(t, c), c.par()
+	skip := len(record) - len(m.Residual)
+	noise := NewNoise(c, 1, 1)
+	var state []float64
+	for r, past := range m.Past {
+		for k := range past {
+			state = append(state, record[skip][11-k][r]) // before the second year with residuals
+		}
+	}
+	for stage := 12; stage < 36; stage++ {
+		inflow, next := make([]float64, 4), make([]float64, len(state))
+		noise.onPath(inflow, Historical, 0, stage)
+		m.advance(inflow, state, next, stage%12)
+		for r, x := range inflow {
+			if want := record[skip+stage/12][stage%12][r]; math.Abs(x-want) > 1e-9*want {
+				t.Fatalf("stage %d, reservoir %d: inflow %v, want %v", stage+1, r, x, want)
+			}
+		}
+		state = next
 	}
 }

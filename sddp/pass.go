@@ -17,6 +17,7 @@ type planner struct {
 	stages []*stage
 	before []float64 // storage at the start of a stage in a forward pass
 	after  []float64 // storage at its end, while before is still needed
+	inflow []float64 // of a stage on a path
 	least  []float64 // the smallest state
 	most   []float64 // the largest state
 
@@ -36,6 +37,7 @@ func newPlanner(c *Case, noise *Noise, pool *Pool, newSolver func() lp.Solver) (
 	}
 	p := &planner{c: c, noise: noise, pool: pool, stages: stages, before: make([]float64, c.states()), dearest: c.dearest()}
 	p.after, p.least, p.most = make([]float64, c.states()), c.minState(), c.maxState()
+	p.inflow = make([]float64, len(c.Reservoirs))
 	p.mean = make(outcomes, 1+c.states())
 	return p, nil
 }

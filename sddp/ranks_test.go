@@ -221,7 +221,7 @@ func TestSimulationBalancesPowerAndWater(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		b, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: scenarios / 4, Outside: true})
+		b, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: scenarios / 4, Sampling: OutOfSample})
 		if world.Rank() == 0 {
 			in, out = a, b
 		}

@@ -5,7 +5,7 @@ import "slices"
 // Simulation is the outcome of a policy over many scenarios. It is the same on all ranks, for any number
 // of ranks and threads.
 type Simulation struct {
-	Outside   bool
+	Sampling  Sampling
 	Cost      Estimate // of the whole horizon
 	Scenarios []ScenarioResult
 	Stages    []StageResult
@@ -212,9 +212,9 @@ func (s *summer) add(path []float64) {
 }
 
 // result returns the means.
-func (s *summer) result(outside bool) *Simulation {
+func (s *summer) result(sampling Sampling) *Simulation {
 	c, n := s.c, float64(len(s.scenarios))
-	out := &Simulation{Outside: outside, Cost: s.costs.estimate(), Scenarios: s.scenarios}
+	out := &Simulation{Sampling: sampling, Cost: s.costs.estimate(), Scenarios: s.scenarios}
 	for i := range s.total {
 		s.total[i] /= n
 	}

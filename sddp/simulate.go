@@ -12,9 +12,7 @@ import (
 // SimulateOptions configure a simulation.
 type SimulateOptions struct {
 	Scenarios int // 0 means 1000
-	// Outside draws new inflows from the distributions of the case, instead of using the openings of the
-	// training.
-	Outside bool
+	Sampling  Sampling
 	// Solver, Threads, Pin, Env and Recovery are as in [Options].
 	Solver   string
 	Threads  int
@@ -44,6 +42,9 @@ func Simulate(ctx context.Context, world *cohort.Comm, c *Case, p *Policy, opt S
 	if opt.Solver == "" {
 		opt.Solver = lp.Auto
 	}
+	if opt.Sampling, err = opt.Sampling.checked(c); err != nil {
+		return nil, fmt.Errorf("simulate: %w", err)
+	}
 	sim := &simulator{c: c, policy: p, opt: opt}
 	if sim.crew, err = newCrew(opt.Recovery.World(world).WithContext(ctx), opt.Threads, opt.Pin, opt.Env); err != nil {
 		return nil, err
@@ -69,20 +70,14 @@ type simulator struct {
 	c       *Case
 	policy  *Policy
 	opt     SimulateOptions
-	workers []*player
-}
-
-// player is the state of a worker in a simulation.
-type player struct {
-	*planner
-	inflow []float64 // of the current stage
+	workers []*planner
 }
 
 // simulate does the work of this rank.
 func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Simulation, err error) {
 	sim.team = newTeam(world)
 	c, p := sim.c, sim.policy
-	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, sim.opt.Scenarios, sim.opt.Outside, sim.opt.Solver, sim.opt.Recovery != nil))
+	key := fingerprint(fmt.Sprint(c.SHA256(), p.Pool.SHA256(), p.Seed, p.Openings, sim.opt.Scenarios, sim.opt.Sampling, sim.opt.Solver, sim.opt.Recovery != nil))
 	if err := sim.same("case, policy and options", key); err != nil {
 		return nil, err
 	}
@@ -99,10 +94,7 @@ func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Si
 	if err != nil {
 		return nil, err
 	}
-	sim.workers, err = forWorkers(sim.crew, func() (*player, error) {
-		plan, err := newPlanner(c, noise, sim.policy.Pool, newSolver)
-		return &player{plan, make([]float64, len(c.Reservoirs))}, err
-	})
+	sim.workers, err = forWorkers(sim.crew, func() (*planner, error) { return newPlanner(c, noise, sim.policy.Pool, newSolver) })
 	if err := sim.together("linear programs", err); err != nil {
 		return nil, err
 	}
@@ -122,17 +114,13 @@ func (sim *simulator) simulate(ctx context.Context, world *cohort.Comm) (out *Si
 			sum.add(all[i*path : (i+1)*path])
 		}
 	}
-	return sum.result(sim.opt.Outside), nil
+	return sum.result(sim.opt.Sampling), nil
 }
 
 // scenario simulates a scenario and writes it to dst: its cost, and a record for each stage.
-func (sim *simulator) scenario(ctx context.Context, w *player, scenario int, dst []float64) (err error) {
+func (sim *simulator) scenario(ctx context.Context, w *planner, scenario int, dst []float64) (err error) {
 	dst[0], err = w.forward(ctx, func(t int) []float64 {
-		if sim.opt.Outside {
-			w.noise.outside(w.inflow, scenario, t)
-		} else {
-			copy(w.inflow, w.noise.Inflow(t, w.noise.path(scenario, t)))
-		}
+		w.noise.onPath(w.inflow, sim.opt.Sampling, scenario, t)
 		return w.inflow
 	}, func(s *stage) {
 		s.record(sim.c, dst)

@@ -69,7 +69,7 @@ func TestSameForAnySplit(t *testing.T) {
 			if r.in, err = Simulate(ctx, world, c, tr.Policy, SimulateOptions{Scenarios: scenarios, Threads: opt.Threads, Pin: opt.Pin}); err != nil {
 				return err
 			}
-			other := SimulateOptions{Scenarios: scenarios, Outside: true, Threads: 3 - opt.Threads%2}
+			other := SimulateOptions{Scenarios: scenarios, Sampling: OutOfSample, Threads: 3 - opt.Threads%2}
 			r.out, err = Simulate(ctx, world, c, tr.Policy, other)
 			return err
 		})
@@ -109,8 +109,8 @@ func TestSameForAnySplitWithFeatures(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					for i, outside := range []bool{false, true} {
-						sim, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: 20, Outside: outside, Threads: opt.Threads})
+					for i, sampling := range []Sampling{InSample, OutOfSample} {
+						sim, err := Simulate(context.Background(), world, c, tr.Policy, SimulateOptions{Scenarios: 20, Sampling: sampling, Threads: opt.Threads})
 						if err != nil {
 							return err
 						}
@@ -118,7 +118,7 @@ func TestSameForAnySplitWithFeatures(t *testing.T) {
 							continue
 						}
 						if ranks > 1 && !reflect.DeepEqual(sim, sims[i]) {
-							t.Errorf("%d ranks, outside %v: other figures", ranks, outside)
+							t.Errorf("%d ranks, %s: other figures", ranks, sampling)
 						}
 						sims[i] = sim
 					}

@@ -96,6 +96,9 @@ func Train(ctx context.Context, world *cohort.Comm, c *Case, opt Options) (out *
 		return nil, err
 	}
 	opt.Openings = c.openings(opt.Openings)
+	if opt.Sampling, err = opt.Sampling.checked(c); err != nil {
+		return nil, fmt.Errorf("train: %w", err)
+	}
 	if w := opt.Warm; w != nil && (w.Pool.Stages() != c.Stages-1 || w.Pool.reserv != c.states() || !slices.Equal(w.Reservoirs, c.reservoirNames())) {
 		return nil, errors.New("train: warm start: the policy has other stages or reservoirs than the case")
 	}
@@ -406,8 +409,11 @@ func (tr *trainer) forwardPasses(ctx context.Context, iteration int) error {
 	guide := tr.guide(iteration)
 	return tr.each(tr.hi-tr.lo, func(worker, i int) error {
 		m := tr.lo + i
-		inflow := func(t int) []float64 { return tr.noise.Inflow(t, tr.noise.forward(iteration, m, t)) }
 		p := tr.planners[worker]
+		inflow := func(t int) []float64 {
+			tr.noise.onPass(p.inflow, tr.opt.Sampling, iteration, m, t)
+			return p.inflow
+		}
 		p.pool = guide
 		defer func() { p.pool = tr.pool }()
 		cost, err := p.forward(ctx, inflow, func(s *stage) {

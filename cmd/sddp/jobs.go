@@ -24,7 +24,7 @@ func train(j *job) error {
 	j.progress.begin(c, j.o)
 	opt := sddp.Options{
 		Iterations: j.o.iterations, Passes: j.o.passes, Openings: j.o.openings, Seed: j.o.seed,
-		Risk: j.o.risk(), OpeningBlocks: j.o.blocks, CutSelection: j.o.selection, Gap: j.o.gap, GapEvery: j.o.gapEvery, GapScenarios: j.o.gapMost,
+		Risk: j.o.risk(), OpeningBlocks: j.o.blocks, Sampling: j.o.sampling, CutSelection: j.o.selection, Gap: j.o.gap, GapEvery: j.o.gapEvery, GapScenarios: j.o.gapMost,
 		Stall: j.o.stall, StallTolerance: j.o.stallLeast, TimeLimit: j.o.timeLimit, Solver: j.o.solver, Env: j.env, Recovery: j.recovery, Progress: j.progress.iteration, Warn: j.progress.warn,
 	}
 	if j.o.warm != "" {
@@ -76,7 +76,7 @@ func simulate(j *job) error {
 		return err
 	}
 	sim, err := sddp.Simulate(j.ctx, j.env.World, c, policy, sddp.SimulateOptions{
-		Scenarios: j.o.scenarios, Outside: j.o.outside, Solver: j.o.solver, Env: j.env, Recovery: j.recovery,
+		Scenarios: j.o.scenarios, Sampling: j.o.sampling, Solver: j.o.solver, Env: j.env, Recovery: j.recovery,
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cohort-hpc/cohort/internal/cli"
 	"github.com/cohort-hpc/cohort/sddp"
@@ -36,7 +37,7 @@ type options struct {
 	policy     string
 	warm       string // folder of a policy to begin with
 	selection  bool   // of cuts
-	outside    bool
+	sampling   sddp.Sampling
 	json       bool   // print the result as JSON
 	jsonFile   string // or write it to this file
 	report     string // file of the page
@@ -117,6 +118,7 @@ and 143 after SIGTERM.`,
 		}
 		return nil
 	})
+	samplingFlag(f, o, "give the forward passes their inflows from `SAMPLE`")
 	f.BoolVar(&o.selection, "cut-selection", false, "leave out cuts that are highest at no trial point, also from the policy")
 	f.StringVar(&o.warm, "warm", "", "begin with the policy in `DIR`, of this case or one with the same stages and reservoirs")
 	cli.Func(f, "cvar-lambda", "", "X", "0", "minimise 1-X times the expected cost plus X times its CVaR, nested over the stages", func(s string) (err error) {
@@ -165,7 +167,7 @@ and 143 after SIGTERM.`,
 	})
 	f.Lookup("resume").NoOptDefVal = noFolder
 	computeFlags(cmd, o)
-	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "seed", "warm", "cut-selection", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
+	cli.Section(cmd, "Training", "iterations", "passes", "openings", "opening-blocks", "sampling", "seed", "warm", "cut-selection", "cvar-lambda", "cvar-alpha", "gap", "gap-every", "gap-scenarios", "stall", "stall-tolerance", "time-limit")
 	cli.Section(cmd, "Interruptions", "checkpoint", "checkpoint-every", "resume", "resilient")
 	return cmd
 }
@@ -177,7 +179,7 @@ func simulateCommand(stdout, stderr *os.File) *cobra.Command {
 		Short: "Simulate a policy over many scenarios",
 		Long: `Simulate a policy over many scenarios, and report what it costs and does. The
 policy must have been trained for the same case.`,
-		Example: "  sddp simulate cases/brazil4 --policy results --out-of-sample",
+		Example: "  sddp simulate cases/brazil4 --policy results --sampling out-of-sample",
 		Args: func(_ *cobra.Command, args []string) error {
 			if err := o.arguments(args, -1); err != nil || o.policy != "" {
 				return err
@@ -188,10 +190,21 @@ policy must have been trained for the same case.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.policy, "policy", "", "the folder `DIR` that sddp train --out wrote, or its policy.json")
-	f.BoolVar(&o.outside, "out-of-sample", false, "draw new inflows from the distributions of the case, not the openings of the training")
+	samplingFlag(f, o, "give the scenarios their inflows from `SAMPLE`")
 	resultFlags(cmd, o)
 	computeFlags(cmd, o)
 	return cmd
+}
+
+// samplingFlag adds the flag --sampling.
+func samplingFlag(f *pflag.FlagSet, o *options, usage string) {
+	cli.Func(f, "sampling", "", "SAMPLE", "in-sample", usage+": in-sample (the openings), out-of-sample (drawn anew) or historical (years of the record)", func(s string) error {
+		o.sampling = sddp.Sampling(s)
+		if !slices.Contains(sddp.Samplings, o.sampling) {
+			return errors.New("want in-sample, out-of-sample or historical")
+		}
+		return nil
+	})
 }
 
 func infoCommand(stdout *os.File) *cobra.Command {

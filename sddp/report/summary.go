@@ -51,7 +51,7 @@ type summaryJSON struct {
 	Backend    string                `json:"backend"`
 	Threads    int                   `json:"threads"` // of each rank
 	Scenarios  int                   `json:"scenarios"`
-	Outside    bool                  `json:"out_of_sample"`
+	Sampling   sddp.Sampling         `json:"sampling"`
 	CVaRLambda float64               `json:"cvar_lambda"` // of the training; 0 for the expectation
 	CVaRAlpha  float64               `json:"cvar_alpha"`  // of the training, or of upper_cvar only
 	CostStd    float64               `json:"cost_std"`
@@ -135,7 +135,7 @@ func (r *Run) SummaryJSON() ([]byte, error) {
 		Format: "cohort-sddp-summary", Version: 2, ByScenario: sim.Scenarios,
 		Case: c.Name, CaseSHA256: c.SHA256(), Currency: c.Currency,
 		Seed: r.Policy.Seed, Openings: r.Policy.Openings, Passes: r.Policy.Passes,
-		Backend: r.Backend, Threads: max(r.Threads, 1), Scenarios: sim.Cost.Samples, Outside: sim.Outside, CostStd: sim.Cost.Std,
+		Backend: r.Backend, Threads: max(r.Threads, 1), Scenarios: sim.Cost.Samples, Sampling: sim.Sampling, CostStd: sim.Cost.Std,
 		CVaRLambda: r.Policy.Risk.Lambda, CVaRAlpha: r.tail(), Result: r.Result(),
 	}
 	for _, q := range costQuantiles {

@@ -16,10 +16,9 @@ func (r *Run) Summary() string {
 	var b strings.Builder
 	c, sim := r.Case, r.Simulation
 	unit, scale := c.MoneyUnit(sim.Cost.Mean)
-	kind := "inflows of the training"
-	if sim.Outside {
-		kind = "new inflows"
-	}
+	kind := map[sddp.Sampling]string{
+		sddp.InSample: "inflows of the training", sddp.OutOfSample: "new inflows", sddp.Historical: "inflows of the record",
+	}[sim.Sampling]
 	fmt.Fprintf(&b, "%s: %d stages, %d scenarios with %s; costs in %s\n\n", c.Name, c.Stages, sim.Cost.Samples, kind, unit)
 	if r.Policy.Risk.Neutral() {
 		fmt.Fprintf(&b, "  lower bound    %.4f: no policy is expected to cost less\n", r.Policy.LowerBound/scale)
