@@ -217,6 +217,12 @@ func FuzzCheckpoint(f *testing.F) {
 	f.Add(data[:len(data)-1])
 	f.Add(data[:bytes.IndexByte(data, '\n')])
 	f.Add([]byte("{}\n"))
+	o.selects = true
+	pool.selection = newSelection(o.stages, o.states)
+	for s := range o.stages - 1 {
+		pool.selection.add(pool, s, []float64{1, 2, 3, 4})
+	}
+	f.Add(encoded(f, o, its, pool))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > sha256.Size { // otherwise the digest hides the other checks
 			data = signed(data)
@@ -226,12 +232,22 @@ func FuzzCheckpoint(f *testing.F) {
 			return
 		}
 		pool := newPool(r.stages, r.states)
+		if r.selects {
+			pool.selection = newSelection(r.stages, r.states)
+		}
 		for s := range r.stages - 1 {
 			cuts := make([]float64, r.its[len(r.its)-1].StageCuts[s]*r.width())
 			if err := r.cuts(s, 0, cuts); err != nil {
 				return
 			}
 			pool.add(s, cuts)
+			if r.selects {
+				points := make([]float64, len(r.its)*r.passes*r.states)
+				if err := r.trials(s, 0, points); err != nil {
+					return
+				}
+				pool.selection.stages[s].points = points
+			}
 		}
 		again, err := readBytes(encoded(t, r.origin, r.its, pool))
 		if err != nil || again.origin != r.origin || !reflect.DeepEqual(again.its, r.its) {
