@@ -64,6 +64,12 @@ func examineFile(path string) (Library, error) {
 		return l, nil
 	}
 	defer f.Close()
+	l.read(f)
+	return l, nil
+}
+
+// read reads a library's soname and symbols.
+func (l *Library) read(f *elf.File) {
 	if names, err := f.DynString(elf.DT_SONAME); err == nil && len(names) > 0 {
 		l.Soname = names[0]
 		l.byname()
@@ -71,7 +77,6 @@ func examineFile(path string) (Library, error) {
 	if l.Problem = wrongMachine(f); l.Problem == "" {
 		l.Problem = l.readSymbols(f)
 	}
-	return l, nil
 }
 
 // byname changes Path to the soname in its folder if that is a link to the same file.
