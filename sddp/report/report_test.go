@@ -19,15 +19,21 @@ import (
 	"github.com/cohort-hpc/cohort/sddp"
 )
 
-// trained returns a training of a case, simulated.
+// trained returns a training of a shipped case, simulated.
 func trained(t *testing.T, name string, opt sddp.Options) *Run {
 	t.Helper()
 	c, err := sddp.ReadCase(filepath.Join("..", "..", "cases", name))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return trainedCase(t, c, opt)
+}
+
+// trainedCase returns a training of a case, simulated.
+func trainedCase(t *testing.T, c *sddp.Case, opt sddp.Options) *Run {
+	t.Helper()
 	r := &Run{Case: c, Ranks: 1, Backend: "local", Seconds: 1.25}
-	err = cohort.Run(context.Background(), 1, func(world *cohort.Comm) (err error) {
+	err := cohort.Run(context.Background(), 1, func(world *cohort.Comm) (err error) {
 		if r.Training, err = sddp.Train(context.Background(), world, c, opt); err != nil {
 			return err
 		}
@@ -39,6 +45,56 @@ func trained(t *testing.T, name string, opt sddp.Options) *Run {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// thermalCase is cobre's D02 without the reservoir: one bus, one plant, two months (deterministic.rs there).
+func thermalCase() *sddp.Case {
+	return &sddp.Case{
+		Name: "thermal", Currency: "$", Stages: 2, Periods: []string{"first", "second"}, HoursPerStage: sddp.Series{730}, DeficitCost: 1000,
+		Buses:    []sddp.Bus{{Name: "B0", LoadMW: []float64{80, 80}}},
+		Thermals: []sddp.Thermal{{Name: "T0", MinMW: sddp.Series{0}, MaxMW: sddp.Series{100}, CostPerMWh: sddp.Series{50}}},
+	}
+}
+
+// A case without reservoirs has no chart of storage and no water values, and 80 MW at 50 $/MWh cost 2 920 000.
+func TestReportOfCaseWithoutReservoirs(t *testing.T) {
+	r := trainedCase(t, thermalCase(), sddp.Options{Iterations: 2, Passes: 2, Openings: 2})
+	if got := r.Simulation.Stages[1].Cost; math.Abs(got-2920000) > 1e-3 {
+		t.Errorf("a stage costs %v, want 2 920 000", got)
+	}
+	files, err := r.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Name == "storage.svg" {
+			t.Error("there is a chart of storage")
+		}
+	}
+	if page, err := r.Page(); err != nil || strings.Contains(string(page), "Water values") {
+		t.Errorf("the page has water values (%v)", err)
+	}
+}
+
+// In cobre's D02 the first month has both plants, so water is worth the fuel that it replaces: 50 $ for what a
+// MWh takes. Storage is in hm3.
+func TestReportOfCaseInVolume(t *testing.T) {
+	c := thermalCase()
+	c.Reservoirs = []sddp.Reservoir{{
+		Name: "H0", MaxStorage: 200, InitialStorage: 100, MaxGenerationMW: sddp.Series{50}, Productivity: 1,
+		InflowMean: []float64{40, 10}, InflowStd: []float64{0, 0},
+	}}
+	r := trainedCase(t, c, sddp.Options{Iterations: 6, Passes: 2, Openings: 2})
+	if want := 23635000.0 / 9; math.Abs(r.Policy.LowerBound-want) > 1e-6*want {
+		t.Errorf("the lower bound is %v, want %v", r.Policy.LowerBound, want)
+	}
+	first := r.Simulation.Stages[0]
+	if math.Abs(first.WaterValue[0]-50) > 1e-6 || math.Abs(first.MarginalCost[0]-50) > 1e-6 {
+		t.Errorf("a MWh of water is worth %v, of load %v, want 50", first.WaterValue[0], first.MarginalCost[0])
+	}
+	if !strings.Contains(string(r.storage().svg(wide, true)), ">hm3<") || !strings.Contains(string(r.cutsCSV()), "H0 $/hm3") {
+		t.Error("the unit of storage is missing")
+	}
 }
 
 func TestReportFilesHoldResults(t *testing.T) {
