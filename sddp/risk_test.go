@@ -114,7 +114,7 @@ func nestedRisk(t *testing.T, p *planner, risk Risk, stage int, storage []float6
 // The lower bound rises to the smallest nested risk that any policy has, which the linear program of the
 // whole tree gives. The policy has this risk, and no cut exceeds the true risk of later stages.
 func TestNestedCVaREqualsExtensiveForm(t *testing.T) {
-	cases, step := 32, 1
+	cases, step := 34, 1
 	if testing.Short() {
 		step = 3
 	}

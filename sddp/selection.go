@@ -51,7 +51,8 @@ func (s *selection) add(pool *Pool, stage int, points []float64) {
 			i++
 		}
 	}
-	st.cuts, st.idle = i, slices.Repeat([]bool{true}, i)
+	// Without reservoirs there are no points, and no cut is idle.
+	st.cuts, st.idle = i, slices.Repeat([]bool{len(st.best) > 0}, i)
 	for _, i := range st.best {
 		if i >= 0 {
 			st.idle[i] = false

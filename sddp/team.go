@@ -1,6 +1,7 @@
 package sddp
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -199,4 +200,10 @@ func unpackTexts(b []byte) [][]byte {
 		b = b[8+n:]
 	}
 	return out
+}
+
+// fingerprint returns 64 bits of the hash of a text.
+func fingerprint(text string) uint64 {
+	sum := sha256.Sum256([]byte(text))
+	return binary.LittleEndian.Uint64(sum[:])
 }

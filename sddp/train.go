@@ -2,8 +2,6 @@ package sddp
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -288,12 +286,6 @@ func (tr *trainer) result(solver lp.Info, stopped string) (*Training, error) {
 		Iterations: len(tr.its), LowerBound: tr.lower, Pool: tr.pool.clone(),
 	}
 	return out, tr.same("cuts", fingerprint(out.Policy.Pool.SHA256()))
-}
-
-// fingerprint returns 64 bits of the hash of a text.
-func fingerprint(text string) uint64 {
-	sum := sha256.Sum256([]byte(text))
-	return binary.LittleEndian.Uint64(sum[:])
 }
 
 // trialWidth returns how many numbers the trial points of a forward pass have.
