@@ -37,16 +37,17 @@ func (s *Simulation) Quantile(q float64) float64 {
 // Local.
 func (s *Simulation) CVaR(alpha float64) float64 {
 	costs := s.costs()
-	weights := make([]float64, len(costs))
-	for i := range weights {
-		weights[i] = 1 / float64(len(weights))
+	slices.Sort(costs)
+	slices.Reverse(costs)
+	many := max(alpha*float64(len(costs)), 1) // with a share of the last one
+	sum, whole := 0.0, min(int(many), len(costs))
+	for _, cost := range costs[:whole] {
+		sum += cost
 	}
-	Risk{1, alpha}.weights(weights, costs)
-	mean := 0.0
-	for i, w := range weights {
-		mean += w * costs[i]
+	if whole < len(costs) {
+		sum += (many - float64(whole)) * costs[whole]
 	}
-	return mean
+	return sum / many
 }
 
 // costs returns the costs of the scenarios.
