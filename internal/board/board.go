@@ -81,6 +81,10 @@ func (b *Board) News() bool {
 
 // Open gives a communicator slots of this rank. ranks are its members on the node.
 func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
+	return b.open(c, uint64(id)+1, ranks)
+}
+
+func (b *Board) open(c Comm, id uint64, ranks []int) (*Collective, error) {
 	i := slices.Index(b.used, false)
 	if i < 0 {
 		i = len(b.used)
@@ -99,7 +103,7 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 	s := &Collective{c: c, b: b, id: id, index: i, mine: own, ranks: ranks, slots: make([]*slots, len(ranks)), passed: make([]uint32, len(ranks))}
 	s.slots[c.Rank()] = own
 	s.side.s, s.side.mem.Block, s.side.ended = s, fetchBlock, s.side.end
-	own.id.Store(id + 1)
+	own.id.Store(id)
 	return s, nil
 }
 
@@ -107,7 +111,7 @@ func (b *Board) Open(c Comm, id uint32, ranks []int) (*Collective, error) {
 func (b *Board) grow() error {
 	n := len(b.used)
 	if n == slotsMost {
-		return fmt.Errorf("this rank has %d open communicators (open until every member closes them), the most on a node; close some", n)
+		return fmt.Errorf("this rank has %d open communicators, with their persistent collectives (open until every member closes them), the most on a node; close some", n)
 	}
 	if err := b.cfg.Segment.Allocate(b.offset(b.cfg.Rank, n), slotsFirst*slotsSize); err != nil {
 		return fmt.Errorf("arrival slots for more than %d communicators: %w", n, err)
@@ -120,6 +124,9 @@ func (b *Board) grow() error {
 // Close gives the slots back, which no rank reads any more. With unused it does so only if this rank has not
 // arrived at any collective: no other rank can be reading them then, even if one never makes the communicator.
 func (s *Collective) Close(unused bool) {
+	for _, p := range s.persistent {
+		p.Close(unused)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.index >= 0 && !(unused && s.used) {

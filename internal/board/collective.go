@@ -12,7 +12,7 @@ import (
 )
 
 // Collective makes the collectives of a communicator: the blocking ones, one at a time, and short nonblocking
-// ones (Op), of which several may be under way.
+// ones (Op), of which several may be under way. A persistent one has a Collective of its own.
 //
 // A rank arrives at a call by writing its fingerprint, and its data if they are few, into its slot. It then
 // waits for the ranks whose data it needs, and compares their fingerprints with its own. A rank that needs no
@@ -21,7 +21,7 @@ import (
 type Collective struct {
 	c     Comm
 	b     *Board
-	id    uint32
+	id    uint64     // the communicator's + 1, and in the upper half which of its persistent operations, from 1
 	mu    sync.Mutex // guards index and used, and everything while there are operations
 	index int        // of the own slots; -1: given back
 	used  bool       // this rank has arrived at a collective
@@ -53,6 +53,7 @@ type Collective struct {
 	returned [slotsDeep]uint64 // calls in which this rank did not wait: number<<32 | Call.Seq, 0 for none; see Verify
 
 	operations
+	persistent []*Collective // the slots of persistent operations
 }
 
 // Ready implements backend.Pending: the awaited ranks have arrived, or one never will, or this rank has
@@ -105,7 +106,7 @@ func (s *Collective) here(r int) bool {
 }
 
 // keyOf is the key of a call, or of a synchronisation.
-func (s *Collective) keyOf(seq uint32) uint64 { return uint64(s.id+1)<<32 | uint64(seq) }
+func (s *Collective) keyOf(seq uint32) uint64 { return s.id<<32 | uint64(seq) }
 
 // slot returns a rank's slot of this call.
 func (s *Collective) slot(o *slots) *callSlot { return &o.calls[s.seq%slotsDeep] }
@@ -117,7 +118,7 @@ func (s *Collective) data(o *slots) []byte { return o.data[s.seq%dataDeep][:] }
 func (s *Collective) find(r int) *slots {
 	n := slotsFirst + min(s.b.at(s.ranks[r], 0).more.Load(), slotsMost-slotsFirst)
 	for i := range int(n) {
-		if b := s.b.at(s.ranks[r], i); b.id.Load() == s.id+1 {
+		if b := s.b.at(s.ranks[r], i); b.id.Load() == s.id {
 			return b
 		}
 	}

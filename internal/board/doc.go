@@ -1,5 +1,5 @@
-// Package board runs the blocking and the short nonblocking collectives of ranks that share memory, without
-// messages.
+// Package board runs the blocking, and the short nonblocking and persistent collectives of ranks that share
+// memory, without messages.
 //
 // Every rank has arrival slots for each communicator. To arrive at a collective, a rank writes the
 // fingerprint of its call into its slot, and short data too. It waits until every other rank has arrived,

@@ -31,11 +31,11 @@ const (
 // slots are a rank's arrival slots for the collectives of one communicator. Those of each kind are used in turn,
 // so that one can be written while others still read the ones before.
 type slots struct {
-	id    atomic.Uint32 // communicator id + 1, 0 when free
+	id    atomic.Uint64 // Collective.id, 0 when free
 	lost  atomic.Uint32 // of a rank's first slots: it was declared lost
 	news  atomic.Uint32 // of a rank's first slots: how many communicators others have broken
 	more  atomic.Uint32 // of a rank's first slots: how many more are allocated
-	_     [48]byte
+	_     [44]byte
 	calls [slotsDeep]callSlot
 	data  [dataDeep][slotData]byte // of the calls, if they do not fit into their slots
 	syncs [2]syncSlot

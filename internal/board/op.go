@@ -9,7 +9,7 @@ import (
 	"github.com/cohort-hpc/cohort/internal/direct"
 )
 
-// Op is a nonblocking collective whose data fit into the slots, a backend.Operation.
+// Op is a nonblocking or persistent collective whose data fit into the slots, a backend.Operation.
 //
 // It arrives when it starts, or when the one before is complete. It is complete when all ranks have arrived
 // and it has taken their data. Whoever looks at one takes all of its communicator as far as they go. A blocking
@@ -34,7 +34,7 @@ const spareMost = 32
 
 // Start starts a nonblocking collective. It returns nil if that must be a schedule.
 func (s *Collective) Start(call *backend.Call) *Op {
-	if call.Err != nil || call.Op != nil && call.Op.Code == backend.OpUser || !direct.FitsSlot(call, len(s.ranks), slotData) {
+	if !s.fits(call) {
 		return nil
 	}
 	s.mu.Lock()
@@ -48,12 +48,43 @@ func (s *Collective) Start(call *backend.Call) *Op {
 	} else {
 		o = &Op{s: s}
 	}
-	o.call, o.err, s.used = *call, nil, true
+	o.call = *call
+	o.begin()
+	return o
+}
+
+// fits reports whether a call can be made over the slots, without a user's function.
+func (s *Collective) fits(call *backend.Call) bool {
+	return call.Err == nil && (call.Op == nil || call.Op.Code != backend.OpUser) && direct.FitsSlot(call, len(s.ranks), slotData)
+}
+
+// persistentMost is how many persistent operations a communicator has slots for, if all were made at once. Their
+// slots are not used for others before the communicator is closed.
+const persistentMost = 8
+
+// Persistent makes a persistent operation, which all ranks make alike. It returns nil if that must be a schedule.
+// Each has slots of its own, because ranks may start different ones in different orders. The engine's lock is held.
+func (s *Collective) Persistent(call *backend.Call) (*Op, error) {
+	n := uint64(len(s.persistent)) + 1
+	if !s.fits(call) || n > persistentMost {
+		return nil, nil
+	}
+	own, err := s.b.open(s.c, s.id|n<<32, s.ranks)
+	if err != nil {
+		return nil, err
+	}
+	s.persistent = append(s.persistent, own)
+	return &Op{s: own, call: *call}, nil
+}
+
+// begin adds the operation to those under way. mu is held.
+func (o *Op) begin() {
+	s := o.s
+	o.err, s.used = nil, true
 	o.done.Store(false)
 	s.ops = append(s.ops, o)
 	s.count.Add(1)
 	s.advance()
-	return o
 }
 
 // advance takes the operations as far as they go. mu is held: it calls nothing that takes the engine's lock.
@@ -168,7 +199,11 @@ func (s *Collective) cause() error {
 }
 
 // Start implements backend.Operation.
-func (o *Op) Start() {}
+func (o *Op) Start() {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	o.begin()
+}
 
 // Ready implements backend.Operation.
 func (o *Op) Ready() bool {

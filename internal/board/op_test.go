@@ -5,6 +5,9 @@ package board
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -183,6 +186,59 @@ func TestOperationEndsWithoutOthers(t *testing.T) {
 		}
 		if _, err := all[0].Run(&backend.Bound{Timeout: time.Minute}, allreduce(1)); c.name != "deadline" && !errors.Is(err, c.want) {
 			t.Errorf("%s: a blocking call after that: %v", c.name, err)
+		}
+	}
+}
+
+// TestPersistentOperationsStartInAnyOrder has each rank start them in its own order, between other calls. Those
+// for which there are no slots are schedules, and Close gives all slots back.
+func TestPersistentOperationsStartInAnyOrder(t *testing.T) {
+	const ranks = 2
+	bs := boards(t, ranks)
+	all := open(t, bs, 0)
+	for r, err := range each(all, func(c *comm) error {
+		ops, calls := make([]*Op, persistentMost), make([]*backend.Call, persistentMost)
+		for i := range calls {
+			calls[i] = allreduce(1 + 100*(i%2))
+			calls[i].Form = backend.Persistent
+			o, err := c.Persistent(calls[i])
+			if o == nil {
+				return fmt.Errorf("operation %d has no slots: %v", i, err)
+			}
+			ops[i] = o
+		}
+		if o, err := c.Persistent(calls[0]); o != nil || err != nil {
+			t.Errorf("an operation too many: %v, %v", o, err)
+		}
+		for round := range 30 {
+			order := rand.New(rand.NewPCG(uint64(round), uint64(c.rank))).Perm(len(ops))
+			for _, i := range order {
+				put(calls[i], (round+i)<<c.rank)
+				ops[i].Start()
+				runtime.Gosched()
+			}
+			if err := barrier(c); err != nil {
+				return err
+			}
+			for _, i := range order {
+				if err := errors.Join(c.Await(nil, ops[i]), ops[i].Err()); err != nil {
+					return err
+				}
+				if got := sums(calls[i]); len(got) != 1 || got[0] != uint64((round+i)*(1<<ranks-1)) {
+					t.Errorf("round %d, operation %d: the sums are %v, want %d", round, i, got, (round+i)*(1<<ranks-1))
+				}
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	for r, c := range all {
+		c.Collective.Close(false)
+		if i := slices.Index(bs[r].used, true); i >= 0 {
+			t.Errorf("rank %d: slots %d are still in use", r, i)
 		}
 	}
 }

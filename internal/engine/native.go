@@ -33,10 +33,13 @@ func (c *comm) Collective(b *backend.Bound, call *backend.Call) (backend.Plan, e
 
 // StartCollective implements backend.Collectives, with arrival slots if the data fit there.
 func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
-	if c.native == nil || call.Form != backend.Nonblocking {
+	if c.native == nil {
 		return nil, nil
 	}
 	e := c.e
+	if call.Form == backend.Persistent {
+		return c.persistent(call)
+	}
 	if e.cfg.Board.News() {
 		c.Refresh()
 	}
@@ -53,6 +56,21 @@ func (c *comm) StartCollective(call *backend.Call) (backend.Operation, error) {
 		e.queued = append(e.queued, c.native)
 	}
 	e.unlock()
+	return o, nil
+}
+
+// persistent makes a persistent collective with arrival slots, if it can.
+func (c *comm) persistent(call *backend.Call) (backend.Operation, error) {
+	c.e.mu.Lock()
+	o, err := c.native.Persistent(call)
+	c.e.unlock()
+	switch {
+	case err != nil:
+		c.Break(err) // the others have slots, or none: they would not find this rank
+		return nil, err
+	case o == nil:
+		return nil, nil
+	}
 	return o, nil
 }
 
