@@ -1,10 +1,13 @@
 package sddp
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -268,6 +271,18 @@ func TestTerminalCutsStandForLaterStages(t *testing.T) {
 	}
 }
 
+func TestInflowModelNeedsReservoirs(t *testing.T) {
+	dir := edit(t, "case.json", `"spill_cost": 0`, `"spill_cost": 0, "inflow_model": "par"`)
+	for name, text := range map[string]string{"reservoirs.json": `{"reservoirs": []}`, historyFile: "year,period\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := ReadCase(dir); err == nil || !strings.Contains(err.Error(), `case.json: inflow_model: got "par", want none in a case without reservoirs`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestMissingCaseIsReported(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := ReadCase(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
@@ -335,6 +350,51 @@ func FuzzCase(f *testing.F) {
 		for _, r := range c.Reservoirs {
 			if len(r.InflowMean) != len(c.Periods) || r.Bus >= len(c.Buses) || r.InitialStorage > r.MaxStorage {
 				t.Errorf("an invalid reservoir was read: %+v", r)
+			}
+		}
+	})
+}
+
+// Reading any table ends with a case whose inflows can be drawn, or with an error.
+func FuzzInflowTables(f *testing.F) {
+	f.Add("openings", []byte("stage,probability,Lake\n1,1,60\n2,0.5,20\n2,0.5,40\n3,1,10\n"))
+	f.Add("history", []byte("year,period,Lake\n1931,first,60\n1931,second,30\n1931,third,10\n1932,first,50\n1932,second,20\n1932,third,5\n"))
+	f.Add("correlated", []byte("reservoir,Lake\nLake,1\n"))
+	var years strings.Builder
+	years.WriteString("year,period,Lake\n")
+	for y := range 40 {
+		fmt.Fprintf(&years, "%d,first,%d\n%d,second,%d\n%d,third,7\n", y, y*y%17, y, y*y%17+y%3, y)
+	}
+	f.Add("par", []byte(years.String()))
+	toy, err := readCaseText(filepath.Join("..", "cases", "toy"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, kind string, table []byte) {
+		text := toy
+		text[0] = bytes.Replace(toy[0], []byte(`"stages"`), fmt.Appendf(nil, `"inflow_model": %q, "stages"`, kind), 1)
+		for i := range caseTables {
+			text[len(caseFiles)+i] = table
+		}
+		c, err := parseCase("case", text)
+		if err != nil {
+			return
+		}
+		noise := NewNoise(c, 1, 3)
+		state := c.initialState()
+		for _, sampling := range Samplings {
+			if _, err := sampling.checked(c); err != nil {
+				continue
+			}
+			for stage := range c.Stages {
+				inflow := make([]float64, len(c.Reservoirs))
+				noise.onPath(inflow, sampling, 5, stage)
+				if par := c.par(); par != nil {
+					par.advance(inflow, state[1:], slices.Clone(state[1:]), c.Period(stage))
+				}
+				if math.IsNaN(inflow[0]) || math.IsInf(inflow[0], 0) {
+					t.Errorf("%s, %s: stage %d has the inflow %v", kind, sampling, stage+1, inflow)
+				}
 			}
 		}
 	})

@@ -96,6 +96,10 @@ func (c *Case) readInflowModel(o *object, past [][]float64, table tables) {
 	if name == "" {
 		return
 	}
+	if len(c.Reservoirs) == 0 {
+		o.add(o.file, "inflow_model", "got %q, want none in a case without reservoirs", kind)
+		return
+	}
 	file, data := table(name)
 	if data == nil {
 		o.add(file, "", "missing; the inflow_model %q of %s needs it", kind, caseFiles[0])
@@ -110,7 +114,7 @@ func (c *Case) readInflowModel(o *object, past [][]float64, table tables) {
 	case "history":
 		c.Inflows.Record = c.readRecord(o.problems, file, data)
 	case "par":
-		if record := c.readRecord(o.problems, file, data); record != nil && len(c.Reservoirs) > 0 {
+		if record := c.readRecord(o.problems, file, data); record != nil {
 			c.Inflows.PAR = fitPAR(record, past)
 		}
 	}
