@@ -37,6 +37,7 @@ type Collective struct {
 	prints  [slotsDeep]backend.Fingerprint // of this rank's calls, as in its slots
 	passed  []uint32                       // by rank: its last call that has been compared
 	behind  bool                           // some of those are before seq
+	fresh   bool                           // this rank has arrived, and not looked since who sleeps
 	differs bool                           // the calls of some ranks at call differ
 	differ  uint32
 
@@ -126,12 +127,13 @@ func (s *Collective) find(r int) *slots {
 }
 
 // wake wakes the other ranks that sleep. Where all wait for all, the last that arrives does this, for the others
-// need not run before.
+// need not run before. A rank that does not wait for all does it when it has looked for those it needs.
 //
 // To arrive is a plain store, and the exchange makes it visible before this rank looks who sleeps. A rank that is
 // about to sleep announces that, also by an exchange, before it looks who has arrived. So of two ranks at least one
 // sees the other.
 func (s *Collective) wake() {
+	s.fresh = false
 	s.exchange.Store(0)
 	for r, w := range s.ranks {
 		if r != s.c.Rank() {
@@ -150,6 +152,9 @@ func (s *Collective) wait(b *backend.Bound) error {
 			}
 		}
 	}
+	if s.fresh && s.behind {
+		s.wake()
+	}
 	if s.seen < s.end {
 		if !s.syncing {
 			c.Waits(s.call)
@@ -165,7 +170,7 @@ func (s *Collective) wait(b *backend.Bound) error {
 	if s.seen < s.end {
 		return s.gone(s.seen)
 	}
-	if !s.behind {
+	if s.fresh {
 		s.wake()
 	}
 	return nil
@@ -291,9 +296,7 @@ func (s *Collective) arrive(call *backend.Call) {
 		shmem.ReleaseUint64(&s.returned[s.seq%slotsDeep], uint64(s.seq)<<32|uint64(call.Seq))
 	}
 	shmem.ReleaseUint64(&p.key, s.keyOf(s.seq))
-	if s.behind {
-		s.wake() // it may not look again for long
-	}
+	s.fresh = true
 }
 
 // needs returns the ranks for which this one waits in a call, lo to hi-1.
@@ -335,6 +338,7 @@ func (s *Collective) sync(b *backend.Bound, bad error, work []byte) error {
 	}
 	m.key.Store(s.key)
 	s.mu.Unlock()
+	s.fresh = true
 	s.awaitAll(s.seq)
 	if err := s.wait(b); err != nil {
 		s.retract()
