@@ -10,10 +10,11 @@ import (
 // guess, and the machine may be moved. So both ranks measure how long a piece takes into the data ring and
 // out of it. The receiver tells the sender by one word (ring.slow).
 //
-//   - While messages go through the rings, each measures every eighth piece. If these take longer than the
-//     kernel does, in a moving average, the sender lets the kernel copy long messages.
+//   - While messages go through the rings, each measures every fifth piece. If these take longer than the
+//     kernel does, in a moving average, the sender lets the kernel copy long messages. It adds that the last
+//     piece of a message is read when all are written: of 64 KiB, which are two pieces, that is half as much.
 //   - A receiver measures those copies too. Meanwhile the sender puts a probe into the ring before every
-//     sixteenth. A probe that takes less ends that.
+//     sixteenth. A probe that takes less, to write less than two thirds of it, ends that.
 //
 // Measured on a virtual machine of two processors, for each KiB of pieces of 32 KiB: if the two share a cache,
 // 40 to 60 ns into the ring and 25 to 60 ns out of it; if they do not, 200 ns and more into it and up to 440
@@ -22,14 +23,14 @@ const (
 	probeSize  = 16 << 10             // of which the second half is measured
 	probeOne   = 16                   // in so many transfers
 	measureMin = 4 << 10              // shortest piece that is measured
-	measureOne = 8                    // in so many
+	measureOne = 5                    // in so many: odd, so that messages of two pieces have both measured
 	clockTakes = 40 * time.Nanosecond // two readings of the clock
 	timedMin   = 64 << 10             // shortest transfer that is measured
 
 	copyPerKiB = 100 * time.Nanosecond // what the kernel takes, before it is measured
 
 	// CopyMin is the shortest message that the kernel copies. Shorter ones cost less in the rings.
-	CopyMin = 16 << 10
+	CopyMin = 32 << 10
 )
 
 // pace is what a link has measured, and when it sends the next probe. Times are for each KiB.
@@ -79,7 +80,16 @@ func (l *Link) due(g *gauge, n int) bool {
 
 // measure measures a copy of n bytes. An interrupt does not count for more than a slow piece.
 func (l *Link) measure(g *gauge, n int, do func()) {
-	g.average = (7*g.average + min(l.time(n, do), 4*l.pace.perKiB)) / 8
+	g.average = (7*g.average + min(l.time(n, do), 2*l.pace.perKiB)) / 8
+}
+
+// ring returns how long the ring takes for each KiB of a message of n bytes: to write all pieces, and to read the
+// last one, which takes about as long as to write it.
+func (p *pace) ring(n int) time.Duration {
+	if n < timedMin { // the kernel takes longer for each KiB of them
+		return p.written.average
+	}
+	return p.written.average * time.Duration(n+pieceMax) / time.Duration(n)
 }
 
 // time returns how long a copy of n bytes takes.
@@ -90,11 +100,11 @@ func (l *Link) time(n int, do func()) time.Duration {
 }
 
 // probe copies the two halves of a probe. The first only warms memory. If the second is fast, the average
-// begins at the kernel's pace, so that the first slow piece ends it.
-func (l *Link) probe(g *gauge, do func(half int)) (fast bool) {
+// begins at the limit, so that the first slow piece ends it.
+func (l *Link) probe(g *gauge, limit time.Duration, do func(half int)) (fast bool) {
 	do(0)
-	if fast = l.time(probeSize/2, func() { do(probeSize / 2) }) <= l.pace.perKiB; fast {
-		g.average = l.pace.perKiB
+	if fast = l.time(probeSize/2, func() { do(probeSize / 2) }) <= limit; fast {
+		g.average = limit
 	}
 	return fast
 }
@@ -102,7 +112,7 @@ func (l *Link) probe(g *gauge, do func(half int)) (fast bool) {
 // probed reads a probe.
 func (l *Link) probed() {
 	p := l.in.piece(probeSize)
-	if l.probe(&l.pace.read, func(half int) { copy(l.pace.scratch[:], p[half:]) }) {
+	if l.probe(&l.pace.read, l.pace.perKiB, func(half int) { copy(l.pace.scratch[:], p[half:]) }) {
 		l.in.r.slow.Store(0)
 	}
 }
@@ -130,13 +140,13 @@ func (l *Link) Copies(n int) bool {
 		return false
 	case !l.cfg.Spare: // one rank copies while the other does not run
 		return true
-	case l.out.r.slow.Load() == 0 && l.pace.written.average <= l.pace.perKiB:
+	case l.out.r.slow.Load() == 0 && l.pace.ring(n) <= l.pace.perKiB:
 		return false
 	}
 	if l.pace.copies++; l.pace.copies%probeOne == 0 && len(l.out.data) >= 2*probeSize {
 		if c := l.out.cell(); c != nil {
 			if room := l.out.room(probeSize); room != nil {
-				l.probe(&l.pace.written, func(half int) { clear(room[half:][:probeSize/2]) })
+				l.probe(&l.pace.written, l.pace.perKiB*2/3, func(half int) { clear(room[half:][:probeSize/2]) })
 				c.size = kindProbe<<kindBits | probeSize
 				l.out.publish(c)
 			}
