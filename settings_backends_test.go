@@ -52,7 +52,7 @@ func TestSettingsReachTheBackends(t *testing.T) {
 		ours   map[string]string // settings with another name there
 		own    map[string]any    // fields that are not settings, and their expected values
 	}{
-		{"Shm", shmConfig(s), nil, map[string]any{"NoSingleCopy": false}},
+		{"Shm", shmConfig(s), nil, nil},
 		{"TCP", tcpConfig(s), map[string]string{"TLSCert": "TLS.Cert", "TLSKey": "TLS.Key", "TLSCA": "TLS.CA", "TLSName": "TLS.Name"}, map[string]any{"Launcher": false}},
 		{"MPI", mpiConfig(context.Background(), s), map[string]string{"Library": "Lib", "LowerThreadLevel": "AllowLowerThreadLevel"},
 			map[string]any{"Bounded": true, "Oversubscribed": false}},

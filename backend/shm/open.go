@@ -21,10 +21,6 @@ type Config struct {
 	Rank, Size int
 	Job        string // the same on all ranks of the job, and of no other job of this user
 
-	// NoSingleCopy sends long messages through the rings even where the kernel allows copies between
-	// processes. It takes effect if one rank sets it.
-	NoSingleCopy bool
-
 	// Heartbeat is how long another rank whose process exists may be silent before it is lost: 0 is
 	// 10 s, below 0 is no limit, and less than 100 ms is 100 ms.
 	Heartbeat time.Duration
@@ -56,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (backend.Comm, error) {
 	for r := range ranks {
 		ranks[r] = r
 	}
-	n, err := node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, NoCopies: cfg.NoSingleCopy, Check: cfg.Check})
+	n, err := node.Join(ctx, node.Config{Job: cfg.Job, Name: cfg.Job, Ranks: ranks, Rank: cfg.Rank, Check: cfg.Check})
 	if err != nil {
 		if _, ok := errors.AsType[*backend.Fault](err); ok {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/node"
 )
 
 // The tests of this package run programs of several processes: the test binary
@@ -38,8 +39,11 @@ func TestMain(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	silence, _ := time.ParseDuration(os.Getenv("SHM_TEST_HEARTBEAT"))
-	c, err := Open(ctx, Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB"),
-		NoSingleCopy: os.Getenv("SHM_TEST_NOCOPY") != "", Heartbeat: silence})
+	join := Open
+	if os.Getenv("SHM_TEST_NOCOPY") != "" {
+		join = openWithoutCopies
+	}
+	c, err := join(ctx, Config{Rank: rank, Size: size, Job: os.Getenv("SHM_TEST_JOB"), Heartbeat: silence})
 	if err == nil {
 		err = programs[name](c)
 		c.Close()
@@ -49,6 +53,20 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// openWithoutCopies is Open where the kernel does not copy between processes: long messages go through the rings.
+func openWithoutCopies(ctx context.Context, cfg Config) (backend.Comm, error) {
+	meeting := node.Config{Job: cfg.Job, Name: cfg.Job, Rank: cfg.Rank}
+	for r := range cfg.Size {
+		meeting.Ranks = append(meeting.Ranks, r)
+	}
+	n, err := node.Join(ctx, meeting)
+	if err != nil {
+		return nil, err
+	}
+	n.Copies = false
+	return start(n, cfg)
 }
 
 // rounds is how often a program repeats something: SHM_TEST_ROUNDS, or the number given.

@@ -61,7 +61,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 	spare := os.Getenv("TCP_TEST_CROWDED") == ""
 	cfg := engine.Config{Rank: rank, Peers: make([]engine.Peer, size), Sleeper: sleep, Spare: spare,
 		Heartbeat: heartbeatOf(os.Getenv("TCP_TEST_HEARTBEAT"))}
-	meeting := node.Config{Name: name, Rank: rank, Data: data, NoCopies: os.Getenv("TCP_TEST_EXPOSE") == "", Bell: func(r int) { sleep.wake.send(r) }}
+	meeting := node.Config{Name: name, Rank: rank, Data: data, Bell: func(r int) { sleep.wake.send(r) }}
 	for r := range size {
 		cfg.Peers[r] = engine.Peer{PID: r, Host: "here", Node: r}
 		meeting.Ranks = append(meeting.Ranks, r)
@@ -77,6 +77,7 @@ func inherited(rank, size int) (backend.Comm, error) {
 			return nil, err
 		}
 		sleep.node.Spare = spare
+		sleep.node.Copies = sleep.node.Copies && os.Getenv("TCP_TEST_EXPOSE") != ""
 	}
 	for r, at := 0, 3; r < size; r++ {
 		if r == rank {

@@ -23,9 +23,6 @@ type Config struct {
 	Rank  int    // this one
 	PIDs  []int  // of the ranks' processes, if they are known: no others may join
 
-	// NoCopies keeps the kernel from copying between the processes. It takes effect if one rank sets it.
-	NoCopies bool
-
 	// OnDemand makes the rings of two ranks when they first need them (NewLink), otherwise all are made at
 	// the start. It is the same on all ranks, as is Data, the length of each data ring (0: chosen).
 	OnDemand bool
