@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
+	"github.com/cohort-hpc/cohort/internal/frame"
 	"github.com/cohort-hpc/cohort/internal/test/ranktest"
 )
 
@@ -158,6 +159,22 @@ func TestRankThatLeavesIsNotLost(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// Only the hub sends notices of other ranks, and only between ranks of the job.
+func TestRankThatForgesNoticeIsLost(t *testing.T) {
+	for tag, text := range map[int32]string{
+		3*frame.MaxRanks + 1: "of rank 3, whose hub it is not",
+		2*frame.MaxRanks + 4: "from rank 2 to rank 4",
+		0*frame.MaxRanks + 1: "from rank 0 to rank 1",
+	} {
+		ranks := onDemand(t, 4, 0)
+		q, _ := irecv(ranks[0], 8, 2, 9)
+		locked(ranks[2], func(e *Engine) bool {
+			return e.peers[0].emit(frame.Header{Kind: frame.Closed, Context: 1, Tag: tag}, nil, nil)
+		})
+		isLost(t, "a receive from it", await(t, ranks[0], q), "invalid frame", text)
 	}
 }
 

@@ -101,7 +101,7 @@ type Engine struct {
 	goodbyes    []*goodbye          // links that end
 	demand      *demand             // nil if all links are made at the start
 	queued      []*board.Collective // with operations that have not arrived
-	departed    []int               // ranks that have left, for a notice to the others
+	departed    []byte              // the list of ranks that have left, for a notice to the others
 	excluded    bool                // the others have declared this rank lost
 	life        life
 	ticked      time.Time // when the last tick was

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/cohort-hpc/cohort/internal/frame"
 )
@@ -11,13 +11,6 @@ import (
 // With connections on demand, the lowest rank that is neither lost nor has left is the hub, and all ranks
 // have a connection with it. Notices between two ranks without a connection go that way: that a rank is
 // lost or has left, that it has closed or broken a communicator.
-
-// A relayed notice begins with its kind, and the number of a communicator.
-const relayHead = 5
-
-// Broken and Closed are relayed as in frames of this kind; a Goodbye of the hub lists ranks that have left.
-// viaAck answers a goodbye, with 1 for the number if it is of the hub.
-const viaAck = frame.Kind(0xff)
 
 // rehub determines the hub again after a rank has been lost or has left. All ranks connect to a new hub
 // and repeat their notices: those that the old hub was about to forward may be lost with it.
@@ -65,13 +58,15 @@ func (e *Engine) greet(p *peer) {
 			e.sendLost(p, r)
 		}
 	}
-	var left []int
+	var left []byte
 	for r, x := range e.peers {
 		if x != nil && x.said {
-			left = append(left, r)
+			left = binary.LittleEndian.AppendUint32(left, uint32(r))
 		}
 	}
-	e.passLeft(p, left)
+	if left != nil {
+		p.emit(frame.Header{Kind: frame.Left}, left, nil)
+	}
 }
 
 // judges reports whether this rank may declare a rank lost because no process listens at its address
@@ -128,50 +123,26 @@ func (e *Engine) sendLost(p *peer, rank int) {
 	p.emit(frame.Header{Kind: frame.Lost, Tag: int32(rank)}, body, nil)
 }
 
-// pass writes a relayed notice to a link.
-func (e *Engine) pass(p *peer, to int, kind frame.Kind, id uint32, text []byte) {
-	body := binary.LittleEndian.AppendUint32([]byte{byte(kind)}, id)
-	body = append(body, text[:min(len(text), noticeMax-relayHead)]...)
-	p.emit(frame.Header{Kind: frame.Relay, Context: uint32(to), Tag: int32(e.me)}, body, nil)
-}
-
-// onRelay handles a relayed notice, or forwards it.
-func (e *Engine) onRelay(p *peer, h *frame.Header, note []byte) error {
-	d, to, from := e.demand, int(h.Context), int(h.Tag)
+// onNotice handles a notice that a communicator is broken or closed, or forwards it. Only the hub sends notices
+// of other ranks.
+func (e *Engine) onNotice(p *peer, h *frame.Header, text []byte) error {
+	from, to := p.rank, e.me
+	if h.Tag != 0 {
+		from, to = int(uint32(h.Tag)/frame.MaxRanks), int(uint32(h.Tag)%frame.MaxRanks)
+	}
 	switch {
-	case d == nil:
-		return fmt.Errorf("%v in a job that makes all connections at the start", h.Kind)
-	case to >= len(e.peers) || from >= len(e.peers) || from == e.me:
+	case to >= len(e.peers) || from >= len(e.peers) || from == e.me || h.Tag != 0 && e.demand == nil:
 		return fmt.Errorf("%v from rank %d to rank %d", h.Kind, from, to)
 	case from != p.rank && (p.rank > e.me || to != e.me):
 		return fmt.Errorf("%v of rank %d, whose hub it is not", h.Kind, from)
-	case len(note) < relayHead:
-		return fmt.Errorf("%v of %d bytes", h.Kind, len(note))
 	case to != e.me:
-		if t := e.peers[to]; !e.left(to) {
-			t.emit(frame.Header{Kind: frame.Relay, Context: h.Context, Tag: h.Tag}, slices.Clone(note), nil)
+		if !e.left(to) {
+			e.peers[to].emit(frame.Header{Kind: h.Kind, Context: h.Context, Tag: h.Tag}, bytes.Clone(text), nil)
 		}
-		return nil
-	}
-	kind, id, text := frame.Kind(note[0]), binary.LittleEndian.Uint32(note[1:]), note[relayHead:]
-	switch {
-	case kind == frame.Broken:
-		e.onBreak(from, id, DecodeFault(text))
-	case kind == frame.Closed && len(text) == 0:
-		e.onClose(id, from)
-	case kind == viaAck && len(text) == 0:
-		e.peers[from].acked = true
-		d.let = d.let || id != 0
-	case kind == frame.Goodbye && len(text)%4 == 0 && from == p.rank:
-		for ; len(text) > 0; text = text[4:] {
-			if r := binary.LittleEndian.Uint32(text); uint64(r) >= uint64(len(e.peers)) {
-				return fmt.Errorf("notice that rank %d of %d has left", r, len(e.peers))
-			} else if int(r) != e.me {
-				e.onLeft(e.peers[r])
-			}
-		}
+	case h.Kind == frame.Broken:
+		e.onBreak(from, h.Context, DecodeFault(text))
 	default:
-		return fmt.Errorf("%v from rank %d of unknown kind %d, with %d bytes", h.Kind, from, note[0], len(text))
+		e.onClose(h.Context, from)
 	}
 	return nil
 }
@@ -183,17 +154,7 @@ func (e *Engine) spread() {
 	e.departed = nil
 	for r, p := range e.peers {
 		if p != nil && (!p.said || e.demand.parted) && !p.dead && e.losses[r] == nil {
-			e.passLeft(p, list)
+			p.emit(frame.Header{Kind: frame.Left}, list, nil)
 		}
-	}
-}
-
-func (e *Engine) passLeft(p *peer, list []int) {
-	for some := range slices.Chunk(list, (noticeMax-relayHead)/4) {
-		var text []byte
-		for _, r := range some {
-			text = binary.LittleEndian.AppendUint32(text, uint32(r))
-		}
-		e.pass(p, p.rank, frame.Goodbye, 0, text)
 	}
 }

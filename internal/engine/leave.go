@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"time"
 
@@ -194,31 +196,44 @@ func (e *Engine) endTransfers() {
 	}
 }
 
-// onGoodbye answers a goodbye: from now on this rank forwards nothing through the rank that leaves, which
+// onGoodbye acknowledges a goodbye: from now on this rank forwards nothing through the rank that leaves, which
 // may then end.
 func (e *Engine) onGoodbye(p *peer) {
 	d := e.demand
 	if d == nil {
 		return
 	}
-	hub := uint32(0)
+	h, list := frame.Header{Kind: frame.Left}, binary.LittleEndian.AppendUint32(nil, uint32(p.rank))
 	if d.hub == e.me {
-		e.departed = append(e.departed, p.rank)
-		hub = 1
+		e.departed = append(e.departed, list...)
+		h.Tag = 1
 	}
 	e.rehub()
-	e.pass(p, p.rank, viaAck, hub, nil)
+	p.emit(h, list, nil)
 }
 
-// onLeft handles the hub's notice that a rank has left. If there is a connection, the goodbye arrives
-// there, behind the rank's last messages.
-func (e *Engine) onLeft(p *peer) {
-	if p.said || p.dead {
-		return
+// onLeft handles the notice that ranks have left. If there is a connection with one, its goodbye arrives there,
+// behind its last messages.
+func (e *Engine) onLeft(p *peer, h *frame.Header, list []byte) error {
+	if e.demand == nil || len(list)%4 != 0 {
+		return fmt.Errorf("%v, a list of %d bytes", h.Kind, len(list))
 	}
-	if p.gone = true; p.link == nil {
-		e.leftUnseen(p)
+	for ; len(list) > 0; list = list[4:] {
+		r := binary.LittleEndian.Uint32(list)
+		if uint64(r) >= uint64(len(e.peers)) {
+			return fmt.Errorf("notice that rank %d of %d has left", r, len(e.peers))
+		}
+		switch x := e.peers[r]; {
+		case x == nil: // p acknowledges this rank's goodbye
+			p.acked = true
+			e.demand.let = e.demand.let || h.Tag != 0
+		case !x.said && !x.dead:
+			if x.gone = true; x.link == nil {
+				e.leftUnseen(x)
+			}
+		}
 	}
+	return nil
 }
 
 func (e *Engine) leftUnseen(p *peer) {
@@ -227,7 +242,7 @@ func (e *Engine) leftUnseen(p *peer) {
 	p.over.Store(true)
 	e.sweep()
 	if e.demand.hub == e.me {
-		e.departed = append(e.departed, p.rank)
+		e.departed = binary.LittleEndian.AppendUint32(e.departed, uint32(p.rank))
 	}
 	e.rehub()
 }

@@ -51,11 +51,12 @@ func unlinked(p *peer) bool { return !p.wanted }
 
 // sendNotice sends a notice to one member, through the hub if there is no connection.
 func (c *comm) sendNotice(world int, kind frame.Kind, body []byte) {
-	e := c.e
+	e, h := c.e, frame.Header{Kind: kind, Context: c.id}
 	if p, d := e.peers[world], e.demand; p.wanted {
-		p.emit(frame.Header{Kind: kind, Context: c.id}, body, nil)
+		p.emit(h, body, nil)
 	} else if d != nil && d.hub != e.me {
-		e.pass(e.peers[d.hub], world, kind, c.id, body)
+		h.Tag = int32(e.me)*frame.MaxRanks + int32(world)
+		e.peers[d.hub].emit(h, body, nil)
 	}
 	e.post(world)
 }

@@ -398,8 +398,8 @@ func (p *peer) begin(a *frame.Arrival, h *frame.Header) error {
 			return fmt.Errorf("%d bytes at %d of a message of which %d of %d are here", a.Left, h.Offset, o.at, o.n)
 		}
 		p.op, a.Dst = o, o.buf[o.at:o.at+a.Left]
-	case frame.Broken, frame.Abort, frame.Lost, frame.Relay:
-		if a.Left > noticeMax {
+	case frame.Broken, frame.Abort, frame.Lost, frame.Left:
+		if a.Left > noticeMax && h.Kind != frame.Left {
 			return fmt.Errorf("a notice of %d bytes, above %d", a.Left, noticeMax)
 		}
 		p.note = append(p.note[:0], make([]byte, a.Left)...)
@@ -470,9 +470,9 @@ func (p *peer) end(h *frame.Header) error {
 	case frame.Withdraw:
 		e.onWithdraw(p, h.Token)
 	case frame.Broken:
-		e.onBreak(p.rank, h.Context, DecodeFault(p.note))
+		return e.onNotice(p, h, p.note)
 	case frame.Closed:
-		e.onClose(h.Context, p.rank)
+		return e.onNotice(p, h, nil)
 	case frame.Abort:
 		e.onAbort(h.Tag, p.note)
 	case frame.Lost:
@@ -485,8 +485,8 @@ func (p *peer) end(h *frame.Header) error {
 		p.over.Store(true)
 		e.sweep()
 		e.onGoodbye(p)
-	case frame.Relay:
-		return e.onRelay(p, h, p.note)
+	case frame.Left:
+		return e.onLeft(p, h, p.note)
 	case frame.Heartbeat:
 	default:
 		return fmt.Errorf("%v, which is not valid here", h.Kind)

@@ -27,7 +27,7 @@ type Kind uint8
 
 // The kinds of frames. The first group carries messages, the second ends communicators, the third
 // maintains a connection, the fourth serves the start of the job, the fifth the agreement of two ranks on
-// a connection's settings, the last one forwards notices.
+// a connection's settings.
 const (
 	Eager       Kind = iota + 1 // a whole message: its envelope, and the payload
 	ReadyToSend                 // ready to send (RTS): the envelope of a long message, its length, the sender's token; no payload
@@ -36,10 +36,12 @@ const (
 	Withdraw                    // the sender cancels a message: the token of its RTS
 	Expose                      // an RTS whose data are copied from process to process: the transfer's token (Token), the address (Reply); links through memory only
 
+	// Tag is 0, or source*MaxRanks+destination if another rank forwards the frame.
 	Broken // a communicator is broken; the payload holds the cause
 	Closed // the sender has closed a communicator
 
 	Goodbye   // the last frame of an orderly end
+	Left      // the ranks in the payload have left; the receiver's own number there acknowledges its goodbye
 	Heartbeat // shows that the rank is alive
 	Abort     // a rank aborts the job: the status, and the reason as the payload
 	Lost      // a rank is lost: its number, and the cause as the payload
@@ -51,8 +53,6 @@ const (
 	Agree // between two ranks, before their messages: the connection's settings
 
 	Connected // from a rank: its connections are made; from the coordinator: those of all ranks are
-
-	Relay // a notice forwarded by another rank: its destination (Context), its source (Tag), and its text
 
 	kinds // one more than the last kind
 )
@@ -79,7 +79,7 @@ type Header struct {
 	Kind    Kind
 	Flags   uint8
 	Context uint32 // the communicator
-	Tag     int32  // of the message; of Abort, the status; of Lost, the rank
+	Tag     int32  // of the message; of Abort, the status; of Lost, the rank; of Left, 1 if the hub acknowledges
 	Seq     uint32 // the frame's place in its direction of the connection; Encoder sets it
 	Length  uint64 // of the message, the payload, or the bytes wanted, in bytes
 	Token   uint64 // identifies the message at the side that the kind names
@@ -125,9 +125,10 @@ var rules = [kinds]struct {
 	Data:        {"data", loaded | tokened | wide, FlagSummed},
 	Withdraw:    {"withdraw", tokened, 0},
 	Expose:      {"exposed message", uses | tagged | sized | tokened, 0},
-	Broken:      {"communicator broken", uses | loaded, FlagSummed},
-	Closed:      {"communicator closed", uses, 0},
+	Broken:      {"communicator broken", uses | tagged | loaded, FlagSummed},
+	Closed:      {"communicator closed", uses | tagged, 0},
 	Goodbye:     {"goodbye", 0, 0},
+	Left:        {"ranks left", tagged | loaded, FlagSummed},
 	Heartbeat:   {"heartbeat", 0, 0},
 	Abort:       {"abort", tagged | loaded, FlagSummed},
 	Lost:        {"rank lost", tagged | loaded, FlagSummed},
@@ -136,7 +137,6 @@ var rules = [kinds]struct {
 	Refused:     {"refused", loaded, FlagSummed},
 	Agree:       {"agreement", loaded, FlagSummed},
 	Connected:   {"connected", 0, 0},
-	Relay:       {"relayed notice", uses | tagged | loaded, FlagSummed},
 }
 
 // ErrFrame is what every error of a Decoder wraps. The connection is of no more use after one:
@@ -268,8 +268,6 @@ func (h *Header) check(has, flags uint8, zero bool, limit uint64) error {
 		return wrong("a payload of %d bytes, above the limit of %d", h.Length, limit)
 	case h.Kind == Data && h.Offset > MaxMessage:
 		return wrong("offset %d, above %d", h.Offset, uint64(MaxMessage))
-	case h.Kind == Relay && (h.Tag < 0 || h.Tag >= MaxRanks || h.Context >= MaxRanks):
-		return wrong("from rank %d to rank %d, and there are at most %d", h.Tag, h.Context, MaxRanks)
 	case h.Kind == Lost && (h.Tag < 0 || h.Tag >= MaxRanks):
 		return wrong("rank %d, and there are at most %d", h.Tag, MaxRanks)
 	}

@@ -54,9 +54,10 @@ var frames = []Header{
 	{Kind: Data, Flags: FlagSummed, Length: 100, Token: 12, Offset: 1 << 41, Sum: 7},
 	{Kind: Withdraw, Token: 5},
 	{Kind: Expose, Context: 4, Tag: -9, Length: 1 << 40, Token: 1 << 61},
-	{Kind: Broken, Flags: FlagSummed, Context: 8, Length: 100, Sum: 1},
-	{Kind: Closed, Context: 1<<32 - 1},
+	{Kind: Broken, Flags: FlagSummed, Context: 8, Tag: -1, Length: 100, Sum: 1},
+	{Kind: Closed, Context: 1<<32 - 1, Tag: 5*MaxRanks + 4},
 	{Kind: Goodbye},
+	{Kind: Left, Flags: FlagSummed, Tag: 1, Length: 8, Sum: 4},
 	{Kind: Heartbeat},
 	{Kind: Abort, Tag: -1 << 31, Length: 3},
 	{Kind: Lost, Tag: MaxRanks - 1, Length: 0},
@@ -65,7 +66,6 @@ var frames = []Header{
 	{Kind: Refused, Length: 1},
 	{Kind: Agree, Length: 1},
 	{Kind: Connected},
-	{Kind: Relay, Flags: FlagSummed, Context: MaxRanks - 1, Tag: 5, Length: 9, Sum: 4},
 }
 
 // layout writes a header by the layout's description, independently of Encode.
@@ -152,13 +152,11 @@ func TestDecoderRejectsBadFrames(t *testing.T) {
 		{"offset", Header{Kind: Data, Offset: MaxMessage + 1}, 1, 0, "data: offset"},
 		{"a sum, no flag", Header{Kind: Data, Sum: 1}, 1, 0, "without the flag"},
 		{"context", Header{Kind: Abort, Context: 1}, 1, 0, "context 1, and it has none"},
-		{"tag", Header{Kind: Closed, Tag: 1}, 1, 0, "tag 1, and it has none"},
+		{"tag", Header{Kind: Goodbye, Tag: 1}, 1, 0, "tag 1, and it has none"},
 		{"length", Header{Kind: Goodbye, Length: 1}, 1, 0, "length 1, and it has none"},
 		{"token", Header{Kind: Heartbeat, Token: 1}, 1, 0, "token 1, and it has none"},
 		{"sum", Header{Kind: Withdraw, Sum: 1}, 1, 0, "without the flag"},
 		{"lost -1", Header{Kind: Lost, Tag: -1}, 1, 0, "rank -1"},
-		{"relayed from nobody", Header{Kind: Relay, Tag: -1}, 1, 0, "from rank -1"},
-		{"relayed too far", Header{Kind: Relay, Context: MaxRanks}, 1, 0, "to rank 65536"},
 		{"lost too far", Header{Kind: Lost, Tag: MaxRanks}, 1, 0, "rank 65536"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
