@@ -3,6 +3,8 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Every failure wraps one of these sentinels. The root package exports them under
@@ -81,6 +83,31 @@ func While(err error, doing string) error {
 		return &Fault{f.Sentinel, f.Text + ": " + doing}
 	}
 	return err
+}
+
+// RankList lists ascending ranks for an error: "rank 3", "ranks 1, 2, 5-9 and 40 more".
+func RankList(ranks []int) string {
+	const most = 16
+	var parts []string
+	for i, k := 0, 0; i < len(ranks); i = k {
+		if len(parts) == most {
+			parts[most-1] += fmt.Sprintf(" and %d more", len(ranks)-i)
+			break
+		}
+		for k = i + 1; k < len(ranks) && ranks[k] == ranks[k-1]+1; k++ {
+		}
+		if k < i+3 {
+			k = i + 1
+			parts = append(parts, strconv.Itoa(ranks[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[k-1]))
+		}
+	}
+	word := "ranks "
+	if len(ranks) == 1 {
+		word = "rank "
+	}
+	return word + strings.Join(parts, ", ")
 }
 
 // Error implements error.

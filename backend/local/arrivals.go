@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cohort-hpc/cohort/backend"
-	"github.com/cohort-hpc/cohort/internal/agree"
 )
 
 // arrivals is where the ranks of a communicator wait for each other, in numbered
@@ -115,7 +114,7 @@ func (c *Comm) parkRound(k uint64) error {
 			return c.stopped()
 		}
 		if err := b.Err(start); err != nil {
-			return c.giveUp(k, backend.While(err, agree.RankList(c.missing(k))+" had not arrived"))
+			return c.giveUp(k, backend.While(err, backend.RankList(c.missing(k))+" had not arrived"))
 		}
 		if gone := c.missingGone(k); gone >= 0 {
 			return c.giveUp(k, g.left(gone))

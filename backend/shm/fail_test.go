@@ -203,7 +203,7 @@ func TestJoinErrorsNameTheReason(t *testing.T) {
 		{Config{Rank: 2, Size: 2, Job: "x"}, "rank 2 of a job of 2"},
 		{Config{Rank: -1, Size: 2, Job: "x"}, "rank -1"},
 		{Config{Rank: 0, Size: 2}, "COHORT_JOB"},
-		{Config{Rank: 0, Size: 3, Job: "alone" + t.Name()}, "ranks 1, 2 have not joined"},
+		{Config{Rank: 0, Size: 3, Job: "alone" + t.Name()}, "ranks 1, 2 did not join"},
 		{Config{Rank: 1, Size: 3, Job: "nobody" + t.Name()}, "rank 0 did not appear"},
 	} {
 		c.cfg.JoinTimeout = 200 * time.Millisecond

@@ -87,7 +87,7 @@ func goOn(w *cohort.Comm) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-var blamed = regexp.MustCompile(`(?:not heard from|held up by|waiting for messages from) ranks? ([0-9]+(?:(?:, | and )[0-9]+)*)$`)
+var blamed = regexp.MustCompile(`(?:not heard from|held up by|waiting for messages from) ranks? ([0-9]+(?:(?:, |-)[0-9]+)*)$`)
 
 // blames reports whether a time-out names the rank that is cut off. On a loaded machine the ranks' deadlines may be too far
 // apart for that, where all had arrived before the cut: then it names a rank that waits itself.
@@ -96,7 +96,18 @@ func blames(r report, victim int) bool {
 		return true
 	}
 	m := blamed.FindStringSubmatch(r.Error)
-	return m != nil && slices.Contains(strings.FieldsFunc(m[1], func(r rune) bool { return r < '0' || r > '9' }), strconv.Itoa(victim))
+	if m == nil {
+		return false
+	}
+	return slices.ContainsFunc(strings.Split(m[1], ", "), func(part string) bool {
+		from, to, ok := strings.Cut(part, "-")
+		if !ok {
+			to = from
+		}
+		first, _ := strconv.Atoi(from)
+		last, _ := strconv.Atoi(to)
+		return first <= victim && victim <= last
+	})
 }
 
 // TestPartitionedRanksEndWithTheRightErrors has the network between ranks break in the middle of their work: cuts of all kinds, for

@@ -80,7 +80,7 @@ func TestJoinTimeout(t *testing.T) {
 	at := free.Addr().String()
 	free.Close()
 	_, err = Open(ctx, Config{Size: 2, Job: "job", SecretFile: path, Coordinator: at, JoinTimeout: 200 * time.Millisecond})
-	if !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "1 of 2 ranks did not join within ") || !strings.HasSuffix(err.Error(), "ms: 1") || ctx.Err() != nil {
+	if !errors.Is(err, backend.ErrTimeout) || !strings.Contains(err.Error(), "1 of 2 ranks did not join within ") || !strings.HasSuffix(err.Error(), "ms: rank 1") || ctx.Err() != nil {
 		t.Error(err)
 	}
 }

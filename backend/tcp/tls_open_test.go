@@ -86,18 +86,18 @@ func TestDifferentTLSSettingsAreErrors(t *testing.T) {
 		want []want
 	}{
 		{"rank 2 has no TLS", []tcp.Config{a, a, {}},
-			[]want{waits("1 of 3 ranks", ": 2;", "TLS on one side only"), waits("1 of 3 ranks", ": 2;", "TLS on one side only"),
+			[]want{waits("1 of 3 ranks", ": rank 2;", "TLS on one side only"), waits("1 of 3 ranks", ": rank 2;", "TLS on one side only"),
 				fails("TLS on one side only", "this process uses no TLS, the other uses TLS")}},
 		{"only rank 2 has TLS", []tcp.Config{{}, {}, a},
-			[]want{waits(": 2;", "TLS on one side only"), waits(": 2;", "TLS on one side only"),
+			[]want{waits(": rank 2;", "TLS on one side only"), waits(": rank 2;", "TLS on one side only"),
 				fails("TLS on one side only", "this process uses TLS, the other uses no TLS")}},
 		{"rank 0 has no TLS", []tcp.Config{{}, a, a},
-			[]want{waits("2 of 3 ranks", ": 1, 2;", "TLS on one side only"), fails("TLS on one side only"), fails("TLS on one side only")}},
+			[]want{waits("2 of 3 ranks", ": ranks 1, 2;", "TLS on one side only"), fails("TLS on one side only"), fails("TLS on one side only")}},
 		{"rank 2 is of another authority", []tcp.Config{a, a, b},
-			[]want{waits("1 of 3 ranks", ": 2;", "TLS failed"), waits("1 of 3 ranks", ": 2;", "TLS failed"),
+			[]want{waits("1 of 3 ranks", ": rank 2;", "TLS failed"), waits("1 of 3 ranks", ": rank 2;", "TLS failed"),
 				fails("TLS failed", "authority")}},
 		{"rank 0 is of another authority", []tcp.Config{b, a, a},
-			[]want{waits("2 of 3 ranks", ": 1, 2;", "TLS failed"), fails("TLS failed", "authority"), fails("TLS failed", "authority")}},
+			[]want{waits("2 of 3 ranks", ": ranks 1, 2;", "TLS failed"), fails("TLS failed", "authority"), fails("TLS failed", "authority")}},
 		// The ranks meet, at rank 0, which trusts both, and then cannot all connect.
 		{"rank 1 does not know rank 2's authority", []tcp.Config{aForAll, a, bForAll},
 			[]want{fails("rank 2", "rank 1", "TLS failed", "certificate"), fails("rank 2", "rank 1", "TLS failed", "certificate"),

@@ -2,9 +2,7 @@ package agree
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -349,23 +347,9 @@ func (r *Recovery) named(err error, done string) error {
 	switch len(late) {
 	case 0:
 	case 1:
-		text = RankList(late) + " has not " + done
+		text = backend.RankList(late) + " has not " + done
 	default:
-		text = RankList(late) + " have not " + done
+		text = backend.RankList(late) + " have not " + done
 	}
 	return backend.Faultf(f.Sentinel, "%s: %s", f.Text, text)
-}
-
-// RankList lists ranks for a message: "rank 3", "ranks 1, 2, 5 and 40 more".
-func RankList(ranks []int) string {
-	const most = 8
-	if len(ranks) == 1 {
-		return fmt.Sprintf("rank %d", ranks[0])
-	}
-	shown := fmt.Sprint(ranks[:min(most, len(ranks))])
-	s := "ranks " + strings.ReplaceAll(strings.Trim(shown, "[]"), " ", ", ")
-	if len(ranks) > most {
-		s += fmt.Sprintf(" and %d more", len(ranks)-most)
-	}
-	return s
 }

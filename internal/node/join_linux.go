@@ -332,11 +332,11 @@ func hear(c *net.UnixConn, rank int, did string) (fd int, err error) {
 
 // missing names the ranks that have not joined when ctx ended.
 func missing(ctx context.Context, cfg *Config, lacks func(r int) bool) error {
-	var list []string
+	var list []int
 	for r, rank := range cfg.Ranks {
 		if lacks(r) {
-			list = append(list, fmt.Sprint(rank))
+			list = append(list, rank)
 		}
 	}
-	return fmt.Errorf("ranks %s have not joined (%v)", strings.Join(list, ", "), context.Cause(ctx))
+	return fmt.Errorf("%s did not join (%v)", backend.RankList(list), context.Cause(ctx))
 }

@@ -2,11 +2,8 @@ package sched
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cohort-hpc/cohort/backend"
@@ -169,33 +166,14 @@ func (o *Op) describe(ask bool) string {
 		o.r.report(o.check.tag, s)
 	}
 	if missing := s.missing(o.r.size); len(missing) > 0 {
-		return "not heard from " + nameRanks(missing)
+		return "not heard from " + backend.RankList(missing)
 	}
 	text := "all ranks have arrived"
 	if len(waiting) > 0 {
-		text += "; waiting for messages from " + nameRanks(waiting)
+		text += "; waiting for messages from " + backend.RankList(waiting)
 	}
 	if by := s.awaited.ranks(s.reported); ask && len(by) > 0 && !slices.Equal(by, waiting) {
-		text += ", held up by " + nameRanks(by)
+		text += ", held up by " + backend.RankList(by)
 	}
 	return text
-}
-
-// nameRanks writes ascending ranks: "rank 2", "ranks 2, 3 and 5", with the
-// number of the others if there are many.
-func nameRanks(ranks []int) string {
-	const most = 16
-	if len(ranks) == 1 {
-		return "rank " + strconv.Itoa(ranks[0])
-	}
-	var names []string
-	for _, r := range ranks[:min(len(ranks), most)] {
-		names = append(names, strconv.Itoa(r))
-	}
-	last := names[len(names)-1]
-	names = names[:len(names)-1]
-	if len(ranks) > most {
-		return fmt.Sprintf("ranks %s, %s and %d more", strings.Join(names, ", "), last, len(ranks)-most)
-	}
-	return fmt.Sprintf("ranks %s and %s", strings.Join(names, ", "), last)
 }

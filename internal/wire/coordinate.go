@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -209,7 +207,7 @@ func (g *coordinator) missing(ctx context.Context, verb string, done []bool) err
 		}
 	}
 	text := fmt.Sprintf("%d of %d ranks did not %s within %v: %s", len(missing), len(done), verb,
-		time.Since(g.begun).Round(time.Millisecond), ranks(missing))
+		time.Since(g.begun).Round(time.Millisecond), backend.RankList(missing))
 	if report := g.l.Report(); report != "" {
 		text += "; " + report
 	}
@@ -259,24 +257,4 @@ func (g *coordinator) answerLate(ctx context.Context, outcome error, all bool) {
 			return
 		}
 	}
-}
-
-// ranks lists numbers, ranges of them in short.
-func ranks(list []int) string {
-	const most = 20
-	var parts []string
-	for i, k := 0, 0; i < len(list); i = k {
-		if len(parts) == most {
-			return fmt.Sprintf("%s and %d more", strings.Join(parts, ", "), len(list)-i)
-		}
-		for k = i + 1; k < len(list) && list[k] == list[k-1]+1; k++ {
-		}
-		if k < i+3 {
-			k = i + 1
-			parts = append(parts, strconv.Itoa(list[i]))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[k-1]))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
