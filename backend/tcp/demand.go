@@ -16,30 +16,26 @@ import (
 // dialer is the engine.Dialer: it makes connections when two ranks first need one. A request to dial goes
 // over a connection of its own.
 type dialer struct {
-	c      *connecting
-	e      *engine.Engine
-	ctx    context.Context
-	cancel context.CancelFunc
-	all    sync.WaitGroup // the goroutines that accept connections
+	c   *connecting
+	all sync.WaitGroup // the goroutines that accept connections
 }
 
 // acceptFor is how long an accepted connection has to become ready.
 const acceptFor = 5 * time.Second
 
 // Serve implements engine.Dialer.
-func (d *dialer) Serve(e *engine.Engine) {
-	d.e = e
+func (d *dialer) Serve(ctx context.Context, e *engine.Engine) {
 	d.all.Go(func() {
-		for d.ctx.Err() == nil {
-			w, err := d.c.l.Accept(d.ctx)
+		for ctx.Err() == nil {
+			w, err := d.c.l.Accept(ctx)
 			if err != nil { // no descriptor is free: the dialing rank tries again, and in the end gives up
 				continue
 			}
 			d.all.Go(func() {
-				ctx, cancel := context.WithTimeout(d.ctx, acceptFor)
+				ctx, cancel := context.WithTimeout(ctx, acceptFor)
 				defer cancel()
 				if w.Purpose == wire.DialRequest {
-					d.answer(ctx, w)
+					answer(ctx, e, w)
 				} else if l, err := d.c.ready(ctx, w); err == nil {
 					e.Came(w.Rank, l)
 				}
@@ -50,7 +46,6 @@ func (d *dialer) Serve(e *engine.Engine) {
 
 // Close implements engine.Dialer.
 func (d *dialer) Close() {
-	d.cancel()
 	d.c.l.Close()
 	d.all.Wait()
 }
@@ -89,9 +84,9 @@ func (d *dialer) Request(ctx context.Context, rank int) (*backend.Fault, error) 
 
 // answer answers a dial request: why this rank has declared the asking one lost (engine.EncodeFault), or nil
 // if a connection is being made.
-func (d *dialer) answer(ctx context.Context, w *wire.Conn) {
+func answer(ctx context.Context, e *engine.Engine, w *wire.Conn) {
 	defer w.Close()
-	why, known := d.e.Requested(w.Rank)
+	why, known := e.Requested(w.Rank)
 	if !known {
 		return
 	}

@@ -146,9 +146,7 @@ func (c *connecting) start(links []engine.Link, sleep *sleeper, meeting *wire.Me
 		config.Yield = shmem.Yield
 	}
 	if c.cfg.onDemand() {
-		d := &dialer{c: c}
-		d.ctx, d.cancel = context.WithCancel(context.Background())
-		config.Dialer = d
+		config.Dialer = &dialer{c: c}
 	}
 	config.Diagnostics = func(open, hub int) []string {
 		list := []string{c.sharing()}

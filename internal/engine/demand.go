@@ -23,9 +23,9 @@ type Dialer interface {
 	NotListening(err error) bool
 	// Refused reports whether an error says that the peer does not take this rank for one of its job.
 	Refused(err error) bool
-	// Serve starts to accept links and requests.
-	Serve(e *Engine)
-	// Close ends that, and returns when no call is in progress.
+	// Serve starts to accept links and requests, until ctx ends.
+	Serve(ctx context.Context, e *Engine)
+	// Close is called after that. It returns when no call is in progress.
 	Close()
 }
 

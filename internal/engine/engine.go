@@ -260,7 +260,7 @@ func (e *Engine) Start() (backend.Comm, error) {
 		e.ticker.Go(e.tick)
 	}
 	if e.demand != nil {
-		e.demand.dialer.Serve(e)
+		e.demand.dialer.Serve(e.demand.ctx, e)
 	}
 	return world, nil
 }

@@ -383,7 +383,7 @@ func (d *testDialer) Request(ctx context.Context, rank int) (*backend.Fault, err
 func (d *testDialer) NotListening(err error) bool { return errors.Is(err, errNotListening) }
 func (d *testDialer) Refused(err error) bool      { return errors.Is(err, errRefused) }
 
-func (d *testDialer) Serve(e *Engine) {
+func (d *testDialer) Serve(_ context.Context, e *Engine) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.e = e
