@@ -130,8 +130,8 @@ func mismatches(r *Rank) {
 	}
 }
 
-// mismatchesNotWaitedFor has ranks differ in calls in which some need not wait. What they call next ends with
-// the mismatch, also if it would wait for ever.
+// mismatchesNotWaitedFor has ranks differ in calls in which some need not wait. Their next call returns the
+// mismatch. This holds even for a receive whose message never comes.
 func mismatchesNotWaitedFor(r *Rank) {
 	buf := make([]int32, 1)
 	receive := func(c *cohort.Comm) error {

@@ -39,10 +39,10 @@ var caseFiles = [...]string{"case.json", "buses.json", "thermals.json", "reservo
 // caseTables are the files that a case has if it needs them.
 var caseTables = [...]string{correlationFile, openingsFile, historyFile, terminalFile}
 
-// tables returns the path and the text of one of caseTables, nil if it is not there.
+// tables returns the path and the text of one of caseTables. The text is nil if the case has no such file.
 type tables func(name string) (file string, data []byte)
 
-// caseText holds the contents of caseFiles and then of caseTables, nil for one that is not there.
+// caseText holds the contents of caseFiles, then those of caseTables. A table that the case does not have is nil.
 type caseText [len(caseFiles) + len(caseTables)][]byte
 
 // ReadCase reads a case from a folder.

@@ -41,7 +41,7 @@ type Collective struct {
 	differs bool                           // the calls of some ranks at call differ
 	differ  uint32
 
-	// What is waited for: ranks seen to end-1 at call upto, or at a synchronisation.
+	// This rank waits for the ranks from seen to end-1. They must arrive at call upto, or at a synchronisation.
 	seen, end int
 	upto      uint32
 	syncing   bool
