@@ -20,7 +20,7 @@ import (
 // machine with their own headers.
 func TestDoctorReportsWhatHeadersOfLibrariesState(t *testing.T) {
 	if !mpiBuilt {
-		t.Skip("built without MPI")
+		t.Skip("the mpi backend is not in this build (tag cohort_nompi, or no cgo)")
 	}
 	mpitest.Each(t, func(t *testing.T, l mpitest.Launcher) {
 		compiler, path, vendor, launcher := l.Compiler(t), l.Library.Path, l.Library.Vendor, filepath.Base(l.Start()[0])
@@ -106,7 +106,7 @@ func TestDoctorNamesLibraryByVersion(t *testing.T) {
 // TestDoctorSurvivesBadLibraries has libraries crash, hang and fail when they are loaded.
 func TestDoctorSurvivesBadLibraries(t *testing.T) {
 	if !mpiBuilt {
-		t.Skip("built without MPI")
+		t.Skip("the mpi backend is not in this build (tag cohort_nompi, or no cgo)")
 	}
 	gcc := need.Program(t, "gcc")
 	t.Setenv(envCommand, "1")
